@@ -29,11 +29,23 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         venv.create(folder, with_pip=True)
         subprocess.run([f"{folder}/bin/pip", "install", "--quiet", UV], check=True)
-        compiler = [f"{folder}/bin/uv", "pip", "compile", "--quiet", "pyproject.toml", *ASK]
+        compiler = [
+            f"{folder}/bin/uv",
+            "pip",
+            "compile",
+            "--quiet",
+            "pyproject.toml",
+            *ASK,
+        ]
         kept = Path(folder, "kept.txt")
         kept.write_text((ROOT / "constraints.txt").read_text())
-        for options in (["-o", "constraints.txt"], ["-o", "constraints.hashed.txt", "--generate-hashes"]):
-            subprocess.run([*compiler, "--constraint", str(kept), *options], check=True, cwd=ROOT)
+        for options in (
+            ["-o", "constraints.txt"],
+            ["-o", "constraints.hashed.txt", "--generate-hashes"],
+        ):
+            subprocess.run(
+                [*compiler, "--constraint", str(kept), *options], check=True, cwd=ROOT
+            )
     return 0
 
 

@@ -31,11 +31,20 @@ CORE = ["-W", "error", "tests/core_only.py"]
 PEERS = ["pyriemann", "mne", "moabb", "dipy", "nilearn", "geoopt", "opendp"]
 TESTERS = ["pytest", "pytest-xdist", "hypothesis", "mpmath", "dp-accounting"]
 LANES = {
-    "newest": ([["-c", "constraints.txt", ".[test]"]], [[*CHECK, "-n", "2", "--dist", "worksteal"]]),
-    "oldest": ([["-c", ".matrix/oldest.txt", ".", *TESTERS]], [CORE, [*CHECK, "tests/ledger", "tests/privacy"]]),
+    "newest": (
+        [["-c", "constraints.txt", ".[test]"]],
+        [[*CHECK, "-n", "2", "--dist", "worksteal"]],
+    ),
+    "oldest": (
+        [["-c", ".matrix/oldest.txt", ".", *TESTERS]],
+        [CORE, [*CHECK, "tests/ledger", "tests/privacy"]],
+    ),
     "core": ([["-c", "constraints.txt", "."]], [CORE]),
     "hashed": (
-        [["--require-hashes", "-r", "constraints.hashed.txt"], ["--no-deps", "--no-build-isolation", "."]],
+        [
+            ["--require-hashes", "-r", "constraints.hashed.txt"],
+            ["--no-deps", "--no-build-isolation", "."],
+        ],
         [CORE],
     ),
     # PyTorch brings sympy, which wants an older mpmath than constraints.txt has
@@ -60,18 +69,30 @@ ONCE = {
 
 def found(version: str) -> str | None:
     """A Python of this version that runs."""
-    managed = sorted(Path.home().glob(f".pyenv/versions/{version}.*/bin/python{version}"))
+    managed = sorted(
+        Path.home().glob(f".pyenv/versions/{version}.*/bin/python{version}")
+    )
     for path in (shutil.which(f"python{version}"), *map(str, managed)):
-        if path and subprocess.run([path, "-c", ""], capture_output=True, check=False).returncode == 0:
+        if (
+            path
+            and subprocess.run(
+                [path, "-c", ""], capture_output=True, check=False
+            ).returncode
+            == 0
+        ):
             return path
     return None
 
 
 def lowest() -> str:
     """The lower bounds of pyproject.toml's core as exact versions."""
-    core = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
+    core = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"][
+        "dependencies"
+    ]
     return "".join(
-        re.sub(r">=(\S+)", lambda m: f"=={m[1]}{'.0' * (2 - m[1].count('.'))}", line) + "\n" for line in core
+        re.sub(r">=(\S+)", lambda m: f"=={m[1]}{'.0' * (2 - m[1].count('.'))}", line)
+        + "\n"
+        for line in core
     )
 
 
@@ -99,7 +120,9 @@ def asked(names: list[str]) -> Iterator[tuple[str, str]]:
         yield from (tuple(name.split("-")) for name in names)  # type: ignore[misc]  # a lane has two parts, or the caller unpacks in vain
         return
     for lane in LANES:
-        yield from ((lane, version) for version in PYTHONS if ONCE.get(lane, version) == version)
+        yield from (
+            (lane, version) for version in PYTHONS if ONCE.get(lane, version) == version
+        )
 
 
 def main(names: list[str]) -> int:

@@ -26,7 +26,9 @@ def main() -> None:
         name, *options = line.split()
         print(f"\n## {name}\n", flush=True)
         start = time.perf_counter()
-        if subprocess.run([sys.executable, "-m", f"benchmarks.{name}", *options], check=False).returncode:
+        if subprocess.run(
+            [sys.executable, "-m", f"benchmarks.{name}", *options], check=False
+        ).returncode:
             failed.append(name)
         print(f"\n({name}: {time.perf_counter() - start:.0f} s)", flush=True)
     print(f"\nall together {(time.perf_counter() - begin) / 60:.1f} minutes")

@@ -30,7 +30,11 @@ from curvedp.privacy import (
     subsampled_gaussian,
 )
 from curvedp.privacy.gaussian import gdp_mu
-from reproductions.gdp.algorithms import algorithm1_estimate, algorithm2_estimate, loss_sampler
+from reproductions.gdp.algorithms import (
+    algorithm1_estimate,
+    algorithm2_estimate,
+    loss_sampler,
+)
 from reproductions.gdp.circle import circle_gaussian_delta_printed
 
 
@@ -44,7 +48,9 @@ def best(f: Callable[[], Any], repeats: int = 5) -> tuple[Any, float]:
     return value, min(times)
 
 
-def as_printed(sampler: Any, sigma: float, eps_max: float, rng: np.random.Generator) -> float:
+def as_printed(
+    sampler: Any, sigma: float, eps_max: float, rng: np.random.Generator
+) -> float:
     """Algorithm 2 line by line at the paper's n = 1000, n_ε = 1000, m = 100, with NumPy only inside the sums."""
     n, n_eps, m = 1000, 1000, 100
     eps = eps_max * np.arange(1, n_eps + 1) / n_eps
@@ -53,9 +59,14 @@ def as_printed(sampler: Any, sigma: float, eps_max: float, rng: np.random.Genera
         first, second = sampler(rng, 0, n), sampler(rng, 1, n)
         for i, e in enumerate(eps):
             level = 2 * sigma**2 * e
-            total[i] += np.sum(first >= level) / n - math.exp(min(e, 700.0)) * np.sum(second >= level) / n
+            total[i] += (
+                np.sum(first >= level) / n
+                - math.exp(min(e, 700.0)) * np.sum(second >= level) / n
+            )
     total /= m
-    return float(np.max(gdp_mu(eps[total > 0], np.minimum(total[total > 0], 1 - 1e-15))))
+    return float(
+        np.max(gdp_mu(eps[total > 0], np.minimum(total[total > 0], 1 - 1e-15)))
+    )
 
 
 def metropolis(k: int, d: int, sigma: float, D: float) -> Any:
@@ -82,7 +93,11 @@ def metropolis(k: int, d: int, sigma: float, D: float) -> Any:
 
     def distance(x: Any, y: Any) -> float:
         half = (x - y) * sign @ (x - y) / 4
-        return 2 * (math.asin(min(math.sqrt(half), 1.0)) if k > 0 else math.asinh(math.sqrt(max(half, 0.0))))
+        return 2 * (
+            math.asin(min(math.sqrt(half), 1.0))
+            if k > 0
+            else math.asinh(math.sqrt(max(half, 0.0)))
+        )
 
     def chain(rng: np.random.Generator, which: int, n: int) -> Any:
         x, square, out = centers[which], 0.0, np.empty(n)
@@ -100,7 +115,9 @@ def metropolis(k: int, d: int, sigma: float, D: float) -> Any:
                 if k < 0:
                     y[0] = math.sqrt(1 + y[1:] @ y[1:])
                 there = distance(centers[which], y) ** 2
-                if there <= square or rng.random() < math.exp((square - there) / (2 * sigma**2)):
+                if there <= square or rng.random() < math.exp(
+                    (square - there) / (2 * sigma**2)
+                ):
                     x, square = y, there
             out[i] = distance(centers[1], x) ** 2 - distance(centers[0], x) ** 2
         return out
@@ -131,18 +148,38 @@ def speed() -> None:
     cases += [(1, 10_000, 0.01, 0.01), (-1, 10_000, 0.01, 0.01)]
     for k, d, s, D in cases:
         mu, ours = best(lambda k=k, d=d, s=s, D=D: gaussian_profile(k, d, s, D).mu, 20)
-        _, seconds = best(lambda k=k, d=d, s=s, D=D: certified_delta("gaussian", k, d, s, D, 0.5), 1)
+        _, seconds = best(
+            lambda k=k, d=d, s=s, D=D: certified_delta("gaussian", k, d, s, D, 0.5), 1
+        )
         walk = metropolis(k, d, s, D)
-        sampler, rng = (loss_sampler(k, d, s, D) if d > 1 else walk), np.random.default_rng(0)
-        eps_max = max(10.0, 5 * D / s + D * D / (2 * s * s)) if k < 0 else math.pi * D / (2 * s * s)
-        _, fast = best(lambda s=s, e=eps_max, f=sampler, r=rng: algorithm2_estimate(f, s, e, r), 2)
-        _, printed = best(lambda s=s, e=eps_max, f=sampler, r=rng: as_printed(f, s, e, r), 1)
+        sampler, rng = (
+            (loss_sampler(k, d, s, D) if d > 1 else walk),
+            np.random.default_rng(0),
+        )
+        eps_max = (
+            max(10.0, 5 * D / s + D * D / (2 * s * s))
+            if k < 0
+            else math.pi * D / (2 * s * s)
+        )
+        _, fast = best(
+            lambda s=s, e=eps_max, f=sampler, r=rng: algorithm2_estimate(f, s, e, r), 2
+        )
+        _, printed = best(
+            lambda s=s, e=eps_max, f=sampler, r=rng: as_printed(f, s, e, r), 1
+        )
         chain = math.nan
         if 1 < d <= 100:  # 2·10⁵ steps one after the other
-            _, chain = best(lambda s=s, e=eps_max, f=walk, r=rng: as_printed(f, s, e, r), 1)
-        runs = [algorithm2_estimate(sampler, s, eps_max, np.random.default_rng(i)).mu for i in range(20)]
+            _, chain = best(
+                lambda s=s, e=eps_max, f=walk, r=rng: as_printed(f, s, e, r), 1
+            )
+        runs = [
+            algorithm2_estimate(sampler, s, eps_max, np.random.default_rng(i)).mu
+            for i in range(20)
+        ]
         error = math.sqrt(np.mean((np.array(runs) / mu - 1) ** 2))
-        ratios = " / ".join(f"{x / ours:.0f}×" for x in (fast, printed, chain) if x == x)
+        ratios = " / ".join(
+            f"{x / ours:.0f}×" for x in (fast, printed, chain) if x == x
+        )
         print(
             f"| {'S' if k > 0 else 'H'}^{d} | {s:g} | {D:g} | {mu:.8f} | {1e3 * ours:.1f} | {seconds:.2f} | {error:.1e} |"
             f" {fast:.2f} | {printed:.2f} | {chain:.1f} | {ratios} |",
@@ -156,28 +193,41 @@ def calibration() -> None:
     for target in (GDP(0.5), ApproxDP(1.0, 1e-6)):
         for k, d, D in ((1, 2, 0.3), (-1, 3, 0.1), (1, 100, 0.3), (1, 10_000, 0.5)):
             scale, seconds = best(
-                lambda k=k, d=d, D=D, t=target: smallest_scale(lambda s: gaussian_profile(k, d, s, D), t, D), 2
+                lambda k=k, d=d, D=D, t=target: smallest_scale(
+                    lambda s: gaussian_profile(k, d, s, D), t, D
+                ),
+                2,
             )
-            print(f"| {target} | {'S' if k > 0 else 'H'}^{d} | {D} | {scale:.8f} | {1e3 * seconds:.0f} |")
+            print(
+                f"| {target} | {'S' if k > 0 else 'H'}^{d} | {D} | {scale:.8f} | {1e3 * seconds:.0f} |"
+            )
 
 
 def printed_and_true() -> None:
     """E1, E2, E4 and the floor."""
     print("\n| what | printed | true |\n|---|---|---|")
     true = gaussian_profile(1, 1, 2.0, 1.0)
-    print(f"| E1: δ(0.3) on S¹, σ=2, Δ=1 | {circle_gaussian_delta_printed(2, 1, 0.3):.7f} | {true.delta(0.3):.7f} |")
-    print(f"| E2: μ on S¹, σ=2, Δ=1, by Algorithm 1 | {algorithm1_estimate(2.0, 1.0):.9f} | {true.mu:.9f} |")
+    print(
+        f"| E1: δ(0.3) on S¹, σ=2, Δ=1 | {circle_gaussian_delta_printed(2, 1, 0.3):.7f} | {true.delta(0.3):.7f} |"
+    )
+    print(
+        f"| E2: μ on S¹, σ=2, Δ=1, by Algorithm 1 | {algorithm1_estimate(2.0, 1.0):.9f} | {true.mu:.9f} |"
+    )
     coarse = algorithm1_estimate(2.0, 1.0, 20)
     print(f"| E2: the same with n_ε = 20 | {coarse:.9f} | {true.mu:.9f} |")
     h3 = gaussian_profile(-1, 3, 1.0, 1.0)
     print(f"| E4: μ on H³, σ=Δ=1: the tail limit Δ/σ | 1 | {h3.mu:.5f} |")
-    print(f"| floor of H¹⁰ at Δ=1 | 0 (none mentioned) | {gaussian_floor(-1, 10, 1.0):.5f} |")
+    print(
+        f"| floor of H¹⁰ at Δ=1 | 0 (none mentioned) | {gaussian_floor(-1, 10, 1.0):.5f} |"
+    )
     for case in (("gaussian", 1, 2, 1.0, 1.0), ("gaussian", -1, 3, 1.0, 1.0)):
         (low, high), seconds = best(lambda c=case: certified_mu(*c), 1)
         print(f"| certified μ, {case} ({seconds:.1f} s) | | [{low:.9f}, {high:.9f}] |")
 
 
-def random_case(rng: np.random.Generator) -> tuple[str, float, int, float, float, float]:
+def random_case(
+    rng: np.random.Generator,
+) -> tuple[str, float, int, float, float, float]:
     """(kind, κ, d, scale, Δ, ε), ranging over what a profile meets."""
     kind = str(rng.choice(["gaussian", "laplace"]))
     curvature = float(rng.choice([-1, 0, 1]) * rng.choice([1.0, 1.0, 0.25, 4.0]))
@@ -190,9 +240,19 @@ def random_case(rng: np.random.Generator) -> tuple[str, float, int, float, float
     elif curvature < 0:
         scale = min(scale, 6 / (root * math.sqrt(d)))
     D = scale * 10 ** rng.uniform(-2, 0.7)
-    D = min(D, float(rng.choice([1.0, 0.99, 0.7])) * math.pi / root) if curvature > 0 else min(D, 4 / root)
-    profile = (gaussian_profile if kind == "gaussian" else laplace_profile)(curvature, d, scale, D)
-    unit = D / scale if profile.kind == "gaussian" and curvature == 0 else profile.tails.loss_scale
+    D = (
+        min(D, float(rng.choice([1.0, 0.99, 0.7])) * math.pi / root)
+        if curvature > 0
+        else min(D, 4 / root)
+    )
+    profile = (gaussian_profile if kind == "gaussian" else laplace_profile)(
+        curvature, d, scale, D
+    )
+    unit = (
+        D / scale
+        if profile.kind == "gaussian" and curvature == 0
+        else profile.tails.loss_scale
+    )
     eps = float(rng.choice([0.0, rng.uniform(0, 1) * unit, rng.uniform(1, 8) * unit]))
     if eps >= profile.pure_epsilon:
         eps = profile.pure_epsilon * rng.uniform(0, 0.99)
@@ -208,11 +268,15 @@ def brute(count: int, seed: int) -> None:
     for _ in range(count):
         case = random_case(rng)
         kind, *numbers, eps = case
-        ours = (gaussian_profile if kind == "gaussian" else laplace_profile)(*numbers).delta(eps)
+        ours = (gaussian_profile if kind == "gaussian" else laplace_profile)(
+            *numbers
+        ).delta(eps)
         truth = brute_delta(*case)
         errors.append((abs(ours / truth - 1) if truth > 0 else math.inf, case))
     errors.sort(key=lambda e: -e[0])
-    print(f"\nbrute force: {count} cases, median {errors[count // 2][0]:.1e}, worst five:")
+    print(
+        f"\nbrute force: {count} cases, median {errors[count // 2][0]:.1e}, worst five:"
+    )
     for error, case in errors[:5]:
         print(f"  {error:.1e} {case}")
 
@@ -225,13 +289,17 @@ def certified(count: int, seed: int) -> None:
         case = random_case(rng)
         kind, *numbers, eps = case
         try:
-            ours = (gaussian_profile if kind == "gaussian" else laplace_profile)(*numbers).delta(eps)
+            ours = (gaussian_profile if kind == "gaussian" else laplace_profile)(
+                *numbers
+            ).delta(eps)
             low, high = certified_delta(*case)
         except ArithmeticError as error:
             failed += 1
             print("  not enclosed:", case, error)
             continue
-        if ours < low / (1 - 3e-9):  # below the lower end of the ball, as it was before the widening
+        if ours < low / (
+            1 - 3e-9
+        ):  # below the lower end of the ball, as it was before the widening
             below += 1
             print("  below:", case, ours, low, high)
         if not low <= ours <= high:
@@ -240,7 +308,10 @@ def certified(count: int, seed: int) -> None:
         width = max(width, (high - low) / high if high else 0.0)
         if (i + 1) % 250 == 0:
             seconds = time.process_time() - start
-            print(f"  {i + 1}: {below} below, {outside} outside, {failed} failed, {seconds:.0f} s", flush=True)
+            print(
+                f"  {i + 1}: {below} below, {outside} outside, {failed} failed, {seconds:.0f} s",
+                flush=True,
+            )
     print(
         f"\ncertified: {count} cases, {below} below, {outside} outside, {failed} failed; widest {width:.1e} (seed {seed})"
     )
@@ -251,7 +322,9 @@ def batches() -> None:
     from dp_accounting.pld import privacy_loss_distribution as pld
 
     deltas = (1e-5, 1e-8)
-    print("| σ, q, steps | ours, δ = 10⁻⁵ and 10⁻⁸ | s | dp-accounting | s |\n|---|---|---|---|---|")
+    print(
+        "| σ, q, steps | ours, δ = 10⁻⁵ and 10⁻⁸ | s | dp-accounting | s |\n|---|---|---|---|---|"
+    )
     for sigma, q, steps in (
         (1.0, 1e-3, 10**4),
         (1.0, 1e-4, 10**5),
@@ -263,7 +336,9 @@ def batches() -> None:
         ours, own = best(lambda whole=whole: [whole.epsilon(d) for d in deltas], 1)
         peer, theirs = best(
             lambda sigma=sigma, q=q, steps=steps: [
-                pld.from_gaussian_mechanism(sigma, sampling_prob=q, value_discretization_interval=1e-5)
+                pld.from_gaussian_mechanism(
+                    sigma, sampling_prob=q, value_discretization_interval=1e-5
+                )
                 .self_compose(steps)
                 .get_epsilon_for_delta(d)
                 for d in deltas
@@ -271,7 +346,9 @@ def batches() -> None:
             1,
         )
         ends = [" ".join(f"{e:.5f}" for e in found) for found in (ours, peer)]
-        print(f"| {sigma:g}, {q:g}, {steps:,} | {ends[0]} | {own:.1f} | {ends[1]} | {theirs / 2:.1f} |")
+        print(
+            f"| {sigma:g}, {q:g}, {steps:,} | {ends[0]} | {own:.1f} | {ends[1]} | {theirs / 2:.1f} |"
+        )
 
 
 def main() -> None:

@@ -35,8 +35,18 @@ SECONDS = 220  # after which no further part is begun
 def matrices(m: int, n: int, radius: float) -> np.ndarray:
     """n random SPD matrices about I, nearly all in the ball; at most 10⁶ different ones."""
     M, some = SPDAffineInvariant(m), min(n, 1_000_000)
-    z = np.random.default_rng(1).normal(scale=radius / 3 / np.sqrt(M.dim), size=(some, M.dim)) + 0.1 / M.dim
-    X = np.concatenate([np.asarray(M.exp(np.eye(m), M.from_coordinates(np.eye(m), part))) for part in np.split(z, 10)])
+    z = (
+        np.random.default_rng(1).normal(
+            scale=radius / 3 / np.sqrt(M.dim), size=(some, M.dim)
+        )
+        + 0.1 / M.dim
+    )
+    X = np.concatenate(
+        [
+            np.asarray(M.exp(np.eye(m), M.from_coordinates(np.eye(m), part)))
+            for part in np.split(z, 10)
+        ]
+    )
     return np.tile(X, (n // some, 1, 1))
 
 
@@ -64,7 +74,11 @@ def on_cupy(X: np.ndarray) -> Any:
     return array
 
 
-LIBRARIES: dict[str, Callable[[np.ndarray], Any]] = {"jax": on_jax, "torch": on_torch, "cupy": on_cupy}
+LIBRARIES: dict[str, Callable[[np.ndarray], Any]] = {
+    "jax": on_jax,
+    "torch": on_torch,
+    "cupy": on_cupy,
+}
 
 
 def timed(work: Callable[[], Any]) -> tuple[float, Any]:
@@ -75,19 +89,29 @@ def timed(work: Callable[[], Any]) -> tuple[float, Any]:
 
 def fit(M: SPDAffineInvariant, radius: float, X: Any) -> Any:
     if PrivateFrechetMean is not None:
-        return PrivateFrechetMean(M, radius=radius, guarantee=GDP(1.0), mechanism="log-gaussian").fit(X)
+        return PrivateFrechetMean(
+            M, radius=radius, guarantee=GDP(1.0), mechanism="log-gaussian"
+        ).fit(X)
     ball = Ball(np.eye(M.m), radius)
     moved = frechet_mean_sensitivity(M, radius, len(X)) + 2 * solver_error(M, radius)
     if isinstance(X, np.ndarray):
         mean = np.asarray(frechet_mean(M, project_to_ball(M, *ball, X)))
     else:
         mean, _ = device_mean(Domain(M, *ball), X)
-    return LogGaussianMechanism.calibrated(M, moved, GDP(1.0), base=ball.center, radius=radius).release(mean)
+    return LogGaussianMechanism.calibrated(
+        M, moved, GDP(1.0), base=ball.center, radius=radius
+    ).release(mean)
 
 
 def main(path: str | None) -> None:
     begun, results = time.perf_counter(), []
-    print("through", "PrivateFrechetMean" if PrivateFrechetMean is not None else "LogGaussianMechanism", flush=True)
+    print(
+        "through",
+        "PrivateFrechetMean"
+        if PrivateFrechetMean is not None
+        else "LogGaussianMechanism",
+        flush=True,
+    )
     for m, n, radius in CASES:
         M, ball = SPDAffineInvariant(m), Ball(np.eye(m), radius)
         X = matrices(m, n, radius)
@@ -98,27 +122,71 @@ def main(path: str | None) -> None:
         report(results, row, path)
         for name, move in LIBRARIES.items():
             if time.perf_counter() - begun > SECONDS:
-                report(results, {"m": m, "n": n, "library": name, "skipped": "no time left"}, path)
+                report(
+                    results,
+                    {"m": m, "n": n, "library": name, "skipped": "no time left"},
+                    path,
+                )
                 continue
             try:
                 transfer, there = timed(lambda move=move, X=X: move(X))
-                first, _ = timed(lambda M=M, radius=radius, there=there: fit(M, radius, there))
-                again, _ = timed(lambda M=M, radius=radius, there=there: fit(M, radius, there))
-                solve, (found, _) = timed(lambda M=M, ball=ball, there=there: device_mean(Domain(M, *ball), there))
+                first, _ = timed(
+                    lambda M=M, radius=radius, there=there: fit(M, radius, there)
+                )
+                again, _ = timed(
+                    lambda M=M, radius=radius, there=there: fit(M, radius, there)
+                )
+                solve, (found, _) = timed(
+                    lambda M=M, ball=ball, there=there: device_mean(
+                        Domain(M, *ball), there
+                    )
+                )
                 off, allowed = float(M.dist(mean, found)), 2 * solver_error(M, radius)
-                row = {"m": m, "n": n, "library": name, "device": str(getattr(there, "device", "?"))}
-                row |= {"transfer_s": transfer, "first_fit_s": first, "fit_s": again, "mean_s": solve}
-                row |= {"speedup": cpu / again, "distance": off, "allowed": allowed, "equal": off <= allowed}
+                row = {
+                    "m": m,
+                    "n": n,
+                    "library": name,
+                    "device": str(getattr(there, "device", "?")),
+                }
+                row |= {
+                    "transfer_s": transfer,
+                    "first_fit_s": first,
+                    "fit_s": again,
+                    "mean_s": solve,
+                }
+                row |= {
+                    "speedup": cpu / again,
+                    "distance": off,
+                    "allowed": allowed,
+                    "equal": off <= allowed,
+                }
                 report(results, row, path)
                 del there
             except Exception as error:  # a library that is absent or broken must not hide the others' figures
-                report(results, {"m": m, "n": n, "library": name, "error": f"{type(error).__name__}: {error}"}, path)
+                report(
+                    results,
+                    {
+                        "m": m,
+                        "n": n,
+                        "library": name,
+                        "error": f"{type(error).__name__}: {error}",
+                    },
+                    path,
+                )
             gc.collect()
 
 
-def report(results: list[dict[str, Any]], row: dict[str, Any], path: str | None) -> None:
+def report(
+    results: list[dict[str, Any]], row: dict[str, Any], path: str | None
+) -> None:
     results.append(row)
-    print(", ".join(f"{k} {v:.4g}" if isinstance(v, float) else f"{k} {v}" for k, v in row.items()), flush=True)
+    print(
+        ", ".join(
+            f"{k} {v:.4g}" if isinstance(v, float) else f"{k} {v}"
+            for k, v in row.items()
+        ),
+        flush=True,
+    )
     if path is not None:
         with open(path, "w", encoding="utf-8") as file:
             json.dump(results, file, indent=1)

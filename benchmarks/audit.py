@@ -20,21 +20,32 @@ def main(samples: int = 1_000_000, jobs: int = 2) -> int:
     print(f"{'mechanism':24s} {'manifold':34s} {'δ':>7s} {'ε claimed':>9s} {'audited':>8s} {'μ claimed':>9s} {'audited':>8s}"
           f" {'tight':>6s} {'CPU s':>6s}")  # fmt: skip
     for row in audit_all(samples, canaries=400, jobs=jobs, seed=0):
-        mu = "" if row.claimed_mu is None else f"{row.claimed_mu:9.4f} {row.audited_mu:8.4f}"
+        mu = (
+            ""
+            if row.claimed_mu is None
+            else f"{row.claimed_mu:9.4f} {row.audited_mu:8.4f}"
+        )
         verdict = "" if row.holds else "  VIOLATED"
         refuted += not row.holds
         tight[row.mechanism, row.manifold] = row.tightness
         print(f"{row.mechanism:24s} {row.manifold:34s} {row.delta:7.0e} {row.claimed:9.4f} {row.audited:8.4f} {mu:>18s}"
               f" {row.tightness:6.1%} {row.seconds:6.1f}{verdict}", flush=True)  # fmt: skip
-    print(f"{time.perf_counter() - started:.0f} s on {jobs} processes; violated: {refuted}\n")
-    print("noise understated by 10%: the share of the claim that was proved to be used up; caught above 100%")
+    print(
+        f"{time.perf_counter() - started:.0f} s on {jobs} processes; violated: {refuted}\n"
+    )
+    print(
+        "noise understated by 10%: the share of the claim that was proved to be used up; caught above 100%"
+    )
     caught = missed = 0
     tried = [name for name, share in tight.items() if share > TRIED]
     for row in audit_all(samples // 4, jobs=jobs, seed=1, shrunk=0.9, among=tried):
         certain = tight[row.mechanism, row.manifold] > CERTAIN
         caught, missed = caught + (not row.holds), missed + (certain and row.holds)
         verdict = "caught" if not row.holds else "MISSED" if certain else "not caught"
-        print(f"{row.mechanism:24s} {row.manifold:34s} {row.tightness:6.1%}  {verdict}", flush=True)
+        print(
+            f"{row.mechanism:24s} {row.manifold:34s} {row.tightness:6.1%}  {verdict}",
+            flush=True,
+        )
     print(f"caught: {caught} of {len(tried)} tried, missed: {missed}; {len(tight) - len(tried)} have too much slack; "
           f"{time.perf_counter() - started:.0f} s in all")  # fmt: skip
     return int(bool(refuted or missed))

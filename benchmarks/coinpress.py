@@ -16,7 +16,11 @@ _BETA, _STEPS = 0.01, 10
 
 
 def coinpress_mean(
-    X: np.ndarray, center: np.ndarray, radius: float, rho: float, rng: np.random.Generator
+    X: np.ndarray,
+    center: np.ndarray,
+    radius: float,
+    rho: float,
+    rng: np.random.Generator,
 ) -> np.ndarray:
     """A ρ-zCDP mean of n records of covariance I whose mean is in the ball."""
     n, d = X.shape
@@ -33,4 +37,7 @@ def coinpress_mean(
 def clipped_mean(X: np.ndarray, c: np.ndarray, reach: float) -> np.ndarray:
     """The mean of the records after moving them into a ball."""
     length = np.linalg.norm(X - c, axis=1, keepdims=True)
-    return np.asarray(c + np.mean((X - c) * np.minimum(1.0, reach / np.maximum(length, 1e-300)), axis=0))
+    return np.asarray(
+        c
+        + np.mean((X - c) * np.minimum(1.0, reach / np.maximum(length, 1e-300)), axis=0)
+    )

@@ -8,7 +8,14 @@ from collections.abc import Callable
 
 import numpy as np
 
-from curvedp.geometry import Lorentz, Manifold, PoincareBall, SPDAffineInvariant, Sphere, Stiefel
+from curvedp.geometry import (
+    Lorentz,
+    Manifold,
+    PoincareBall,
+    SPDAffineInvariant,
+    Sphere,
+    Stiefel,
+)
 
 BATCH = 1000
 TARGET = 3.0
@@ -27,9 +34,14 @@ def best(f: Callable[[], object], repeats: int = 50) -> float:
 def measure(M: Manifold, batch: int) -> tuple[float, float]:
     """Seconds to draw `batch` coordinate vectors, and to carry them into the tangent space at a point."""
     rng = np.random.default_rng(0)
-    p = M.exp(M.origin, M.from_coordinates(M.origin, 0.3 * rng.normal(size=M.dim) / np.sqrt(M.dim)))
+    p = M.exp(
+        M.origin,
+        M.from_coordinates(M.origin, 0.3 * rng.normal(size=M.dim) / np.sqrt(M.dim)),
+    )
     z = rng.normal(size=(batch, M.dim))
-    return best(lambda: rng.normal(size=(batch, M.dim))), best(lambda: M.from_coordinates(p, z))
+    return best(lambda: rng.normal(size=(batch, M.dim))), best(
+        lambda: M.from_coordinates(p, z)
+    )
 
 
 def exponent(sizes: list[int], times: list[float]) -> float:
@@ -39,8 +51,16 @@ def exponent(sizes: list[int], times: list[float]) -> float:
 
 def main() -> None:
     print(f"from_coordinates against drawing the normals, batch {BATCH}, best of 50")
-    print(f"{'manifold':<24}{'normals ms':>12}{'from_coordinates ms':>21}{'ratio':>8}  target <= {TARGET:g}")
-    for M in (Sphere(785), SPDAffineInvariant(11), Lorentz(785), PoincareBall(785), Stiefel(50, 5)):
+    print(
+        f"{'manifold':<24}{'normals ms':>12}{'from_coordinates ms':>21}{'ratio':>8}  target <= {TARGET:g}"
+    )
+    for M in (
+        Sphere(785),
+        SPDAffineInvariant(11),
+        Lorentz(785),
+        PoincareBall(785),
+        Stiefel(50, 5),
+    ):
         draw, carry = measure(M, BATCH)
         print(f"{M!r:<24}{1e3 * draw:>12.2f}{1e3 * carry:>21.2f}{carry / draw:>8.2f}")
     print("\ncost in m, batch 100: ms")

@@ -57,16 +57,56 @@ from curvedp.mechanisms.value import IsotropicMechanism
 from curvedp.records.base import open_records
 
 RADIUS, SIZES, LEVELS = 0.7, (20, 100, 1000), (0.9, 0.95, 0.99)
-SPACES = (Euclidean(3), Sphere(2), Sphere(5), Lorentz(3), SPDAffineInvariant(2), SPDLogEuclidean(3), Rotations(3))
+SPACES = (
+    Euclidean(3),
+    Sphere(2),
+    Sphere(5),
+    Lorentz(3),
+    SPDAffineInvariant(2),
+    SPDLogEuclidean(3),
+    Rotations(3),
+)
 SPACES += (Torus(2), Simplex(3))
-FURTHER = (PoincareBall(2), SPDLogCholesky(2), Grassmann(4, 2), KendallShapes(5), Correlation(3), SpecialEuclidean(2))
-FURTHER += (HPDAffineInvariant(2), Stiefel(4, 2), SPDBuresWasserstein(2), Product(Sphere(2), Euclidean(2)))
-MECHANISMS = ("gaussian", "laplace", "log-gaussian", "log-laplace", "gradient", "newton", "heat-kernel")
-SETTINGS = [(n, asked) for asked in (GDP(1.0), PureDP(1.0)) for n in (25, 50, 100, 200)]  # records of each sample
-BUILT, THROUGH, NEWTON = 1000, 40, 2000  # conservative regions that are built; releases through the public path
+FURTHER = (
+    PoincareBall(2),
+    SPDLogCholesky(2),
+    Grassmann(4, 2),
+    KendallShapes(5),
+    Correlation(3),
+    SpecialEuclidean(2),
+)
+FURTHER += (
+    HPDAffineInvariant(2),
+    Stiefel(4, 2),
+    SPDBuresWasserstein(2),
+    Product(Sphere(2), Euclidean(2)),
+)
+MECHANISMS = (
+    "gaussian",
+    "laplace",
+    "log-gaussian",
+    "log-laplace",
+    "gradient",
+    "newton",
+    "heat-kernel",
+)
+SETTINGS = [
+    (n, asked) for asked in (GDP(1.0), PureDP(1.0)) for n in (25, 50, 100, 200)
+]  # records of each sample
+BUILT, THROUGH, NEWTON = (
+    1000,
+    40,
+    2000,
+)  # conservative regions that are built; releases through the public path
 
 
-def sample(M: Manifold, rng: np.random.Generator, n: int, shift: float = 0.0, spread: float = 0.1) -> np.ndarray:
+def sample(
+    M: Manifold,
+    rng: np.random.Generator,
+    n: int,
+    shift: float = 0.0,
+    spread: float = 0.1,
+) -> np.ndarray:
     """Records about a point at distance `shift` from the origin, almost all in the ball."""
     z = shift / np.sqrt(M.dim) + spread * rng.standard_normal((n, M.dim))
     return np.asarray(M.unchart(M.origin, z))
@@ -74,7 +114,9 @@ def sample(M: Manifold, rng: np.random.Generator, n: int, shift: float = 0.0, sp
 
 def radius_of(M: Manifold) -> float:
     """The public radius: smaller where means are unique only in smaller balls."""
-    return min(RADIUS, 0.57 * M.convexity_radius) or RADIUS  # where there is no convexity radius, regions are refused
+    return (
+        min(RADIUS, 0.57 * M.convexity_radius) or RADIUS
+    )  # where there is no convexity radius, regions are refused
 
 
 def lower(hits: int, runs: int) -> float:
@@ -82,36 +124,63 @@ def lower(hits: int, runs: int) -> float:
     return float(beta.ppf(0.05, hits, runs - hits + 1)) if hits else 0.0
 
 
-def drawn_coverage(mechanism: Any, mean: np.ndarray, X: np.ndarray, level: float, runs: int) -> tuple[int, int]:
+def drawn_coverage(
+    mechanism: Any, mean: np.ndarray, X: np.ndarray, level: float, runs: int
+) -> tuple[int, int]:
     """(Hits, runs) of the law's own draws."""
     rng, source = np.random.default_rng(2), GeneratorSource(np.random.default_rng(1))
     data = mean if mechanism.reads == "value" else X
     release = mechanism.release(data, source=source)
     region = region_of(release.certificate, level)
-    reading, M = mechanism.reading(release.certificate.release["integers"]), mechanism.manifold
+    reading, M = (
+        mechanism.reading(release.certificate.release["integers"]),
+        mechanism.manifold,
+    )
     if reading.kind == "point":
-        return int(np.sum(M.dist(mean, mechanism.simulate(rng, mean, runs)) <= region.radius)), runs
+        return int(
+            np.sum(M.dist(mean, mechanism.simulate(rng, mean, runs)) <= region.radius)
+        ), runs
     if reading.kind == "chart":
         z = ball_coordinates(M, reading.base, reading.reach, mean)
-        away = np.linalg.norm(IsotropicMechanism.simulate(mechanism, rng, z, runs) - z, axis=-1)
+        away = np.linalg.norm(
+            IsotropicMechanism.simulate(mechanism, rng, z, runs) - z, axis=-1
+        )
         return int(np.sum(away <= region.within.quantile)), runs
-    gradient = ball_coordinates(M, *mechanism.statistic.ball, X).mean(axis=0)  # what is not released
+    gradient = ball_coordinates(M, *mechanism.statistic.ball, X).mean(
+        axis=0
+    )  # what is not released
     noise = reading.law.scale * rng.standard_normal((runs, M.dim))
     if M.curvature_bounds == (0.0, 0.0):
         return int(np.sum(np.linalg.norm(noise, axis=1) <= region.radius)), runs
     [q] = quantiles(reading, [level])
     shapes = [
-        SHAPES["gradient"](M, mechanism.statistic, reading._replace(drawn=gradient + e), q, 0.0) for e in noise[:BUILT]
+        SHAPES["gradient"](
+            M, mechanism.statistic, reading._replace(drawn=gradient + e), q, 0.0
+        )
+        for e in noise[:BUILT]
     ]
-    return sum(float(M.dist(shape.center(M), mean)) <= shape.radius for shape in shapes), BUILT
+    return sum(
+        float(M.dist(shape.center(M), mean)) <= shape.radius for shape in shapes
+    ), BUILT
 
 
-def released_coverage(mechanism: Any, mean: np.ndarray, X: np.ndarray, runs: int) -> np.ndarray:
+def released_coverage(
+    mechanism: Any, mean: np.ndarray, X: np.ndarray, runs: int
+) -> np.ndarray:
     """Hits of so many releases through the public path, by LEVELS."""
-    source, data = GeneratorSource(np.random.default_rng(3)), mean if mechanism.reads == "value" else X
+    source, data = (
+        GeneratorSource(np.random.default_rng(3)),
+        mean if mechanism.reads == "value" else X,
+    )
     truth = mechanism.statistic.placed(mean[None])[0]
     found = (mechanism.release(data, source=source).certificate for _ in range(runs))
-    return np.sum([[region_of(each, level).contains(truth) for level in LEVELS] for each in found], axis=0)
+    return np.sum(
+        [
+            [region_of(each, level).contains(truth) for level in LEVELS]
+            for each in found
+        ],
+        axis=0,
+    )
 
 
 def regions(runs: int) -> None:
@@ -131,13 +200,23 @@ def regions(runs: int) -> None:
 def _line(M: Manifold, name: str, runs: int) -> str:
     worst, shown, through = 1.0, 0.0, ""
     for n in SIZES:
-        mechanism: Any = choose_mechanism(name, FrechetMean(M, None, radius_of(M), n), GDP(1.0)).mechanism
+        mechanism: Any = choose_mechanism(
+            name, FrechetMean(M, None, radius_of(M), n), GDP(1.0)
+        ).mechanism
         X = sample(M, np.random.default_rng(0), n, 0.2)
         mean = mechanism.statistic.of(open_records(X, M.point_shape))
-        released = released_coverage(mechanism, mean, X, NEWTON if name == "newton" else THROUGH)
-        through = f"{released[0]}/{THROUGH}" if n == 100 and name != "newton" else through
+        released = released_coverage(
+            mechanism, mean, X, NEWTON if name == "newton" else THROUGH
+        )
+        through = (
+            f"{released[0]}/{THROUGH}" if n == 100 and name != "newton" else through
+        )
         for level, seen in zip(LEVELS, released, strict=True):
-            hits, total = (seen, NEWTON) if name == "newton" else drawn_coverage(mechanism, mean, X, level, runs)
+            hits, total = (
+                (seen, NEWTON)
+                if name == "newton"
+                else drawn_coverage(mechanism, mean, X, level, runs)
+            )
             worst = min(worst, lower(hits, total) - level)
             shown = hits / total if (n, level) == (100, 0.95) else shown
     return f"{worst:>+26.4f}{shown:>22.4f}{through:>13}"
@@ -148,14 +227,26 @@ def widths() -> None:
     print(f"\n{'space':<22}{'n':>6}{'radius':>10}{'half diameter':>15}{'ratio':>8}")
     for M in SPACES:
         for n in SIZES:
-            mechanism: Any = choose_mechanism("log-gaussian", FrechetMean(M, None, RADIUS, n), GDP(1.0)).mechanism
+            mechanism: Any = choose_mechanism(
+                "log-gaussian", FrechetMean(M, None, RADIUS, n), GDP(1.0)
+            ).mechanism
             X = sample(M, np.random.default_rng(0), n, 0.2)
             mean = mechanism.statistic.of(open_records(X, M.point_shape))
-            region = region_of(mechanism.release(mean, source=GeneratorSource(np.random.default_rng(1))).certificate)
+            region = region_of(
+                mechanism.release(
+                    mean, source=GeneratorSource(np.random.default_rng(1))
+                ).certificate
+            )
             u = np.random.default_rng(4).standard_normal((400, M.dim))
-            edge = region.edge(np.concatenate([u, -u]) / np.linalg.norm(np.concatenate([u, u]), axis=1, keepdims=True))
+            edge = region.edge(
+                np.concatenate([u, -u])
+                / np.linalg.norm(np.concatenate([u, u]), axis=1, keepdims=True)
+            )
             half = max(float(np.max(M.dist(point, edge))) for point in edge[:100]) / 2
-            print(f"{M.name:<22}{n:>6}{region.radius:>10.4f}{half:>15.4f}{region.radius / half:>8.3f}", flush=True)
+            print(
+                f"{M.name:<22}{n:>6}{region.radius:>10.4f}{half:>15.4f}{region.radius / half:>8.3f}",
+                flush=True,
+            )
 
 
 # ---- tests -----------------------------------------------------------------------------------------------------------------
@@ -172,8 +263,12 @@ def spoiled(X: np.ndarray) -> np.ndarray:
 def levels(runs: int) -> None:
     """Type-I error in twenty settings, by floats; a sub-sample by the exact draw, whose noise is compared with the law."""
     allowed = 0.05 + 2 * np.sqrt(0.05 * 0.95 / runs)
-    print(f"\nrejections of true hypotheses at level 0.05, B = 59, {runs} runs; at most {allowed:.4f} wanted\n")
-    print(f"{'space':<22}{'sizes':<14}{'guarantee':<14}{'records':<22}{'share':>8}{f'exact, {THROUGH}':>12}")
+    print(
+        f"\nrejections of true hypotheses at level 0.05, B = 59, {runs} runs; at most {allowed:.4f} wanted\n"
+    )
+    print(
+        f"{'space':<22}{'sizes':<14}{'guarantee':<14}{'records':<22}{'share':>8}{f'exact, {THROUGH}':>12}"
+    )
     for M in (Euclidean(3), Sphere(2), Lorentz(3), SPDAffineInvariant(2), Rotations(3)):
         for sizes, asked, spoil in (
             ([20, 20], PureDP(1.0), False),
@@ -184,16 +279,28 @@ def levels(runs: int) -> None:
             share, few = rejections(M, sizes, asked, runs, spoil=spoil)
             kind = "ties, clipped, none" if spoil else "as they are"
             print(
-                f"{M.name:<22}{'+'.join(map(str, sizes)):<14}{asked!s:<14}{kind:<22}{share:>8.4f}{few:>12d}", flush=True
+                f"{M.name:<22}{'+'.join(map(str, sizes)):<14}{asked!s:<14}{kind:<22}{share:>8.4f}{few:>12d}",
+                flush=True,
             )
     for asked in (GDP(1.0), PureDP(1.0)):
-        print(f"{asked!s}: exact noise against the law, Kolmogorov-Smirnov p = {noise_agrees(asked):.3f}")
+        print(
+            f"{asked!s}: exact noise against the law, Kolmogorov-Smirnov p = {noise_agrees(asked):.3f}"
+        )
 
 
-def rejections(M: Manifold, sizes: list[int], asked: Any, runs: int, *, spoil: bool) -> tuple[float, int]:
+def rejections(
+    M: Manifold, sizes: list[int], asked: Any, runs: int, *, spoil: bool
+) -> tuple[float, int]:
     """Share of tests that reject where all samples are from one law, and how many of the first by the exact draw."""
-    mechanism = PermutationMechanism.for_statistic(SamplesDistance(M, None, RADIUS, sizes), asked).at(0.05, 59)
-    rng, source, found, few = np.random.default_rng(2), GeneratorSource(np.random.default_rng(3)), [], 0
+    mechanism = PermutationMechanism.for_statistic(
+        SamplesDistance(M, None, RADIUS, sizes), asked
+    ).at(0.05, 59)
+    rng, source, found, few = (
+        np.random.default_rng(2),
+        GeneratorSource(np.random.default_rng(3)),
+        [],
+        0,
+    )
     for run in range(runs):
         pooled = sample(M, rng, sum(sizes))
         pooled = spoiled(pooled)[rng.permutation(len(pooled))] if spoil else pooled
@@ -205,20 +312,33 @@ def rejections(M: Manifold, sizes: list[int], asked: Any, runs: int, *, spoil: b
 
 def noise_agrees(asked: Any) -> float:
     """p-value of the exact noise, on the grid, against the float law that `simulate` draws."""
-    mechanism = PermutationMechanism.for_statistic(SamplesDistance(Euclidean(3), None, RADIUS, [10, 40]), asked)
-    drawn, _ = mechanism._noisy(np.zeros(2000), GeneratorSource(np.random.default_rng(4)))
+    mechanism = PermutationMechanism.for_statistic(
+        SamplesDistance(Euclidean(3), None, RADIUS, [10, 40]), asked
+    )
+    drawn, _ = mechanism._noisy(
+        np.zeros(2000), GeneratorSource(np.random.default_rng(4))
+    )
     law = norm if mechanism.noise == "gaussian" else laplace
-    return float(kstest(np.array(drawn) / 2.0**GRID, law(scale=mechanism.scale).cdf).pvalue)
+    return float(
+        kstest(np.array(drawn) / 2.0**GRID, law(scale=mechanism.scale).cdf).pvalue
+    )
 
 
 def permutation(
-    kernel: np.ndarray, n: int, noise: Any, rng: np.random.Generator, B: int = 199, level: float = 0.05
+    kernel: np.ndarray,
+    n: int,
+    noise: Any,
+    rng: np.random.Generator,
+    B: int = 199,
+    level: float = 0.05,
 ) -> bool:
     """Whether the MMD of the first n against the rest is among the largest of its permutations, all with noise."""
     N = len(kernel)
     own = np.repeat([1 / n, -1 / (N - n)], [n, N - n])
     weights = np.concatenate([own[None], own[np.argsort(rng.random((B, N)), axis=1)]])
-    values = np.sqrt(np.maximum(np.sum((weights @ kernel) * weights, axis=1), 0.0)) + noise(B + 1)
+    values = np.sqrt(
+        np.maximum(np.sum((weights @ kernel) * weights, axis=1), 0.0)
+    ) + noise(B + 1)
     return bool(1 + np.sum(values[1:] >= values[0]) <= level * (B + 1))
 
 
@@ -226,46 +346,88 @@ def gaussian_kernel(z: np.ndarray, bandwidth: float | None = None) -> np.ndarray
     """Of tangent vectors; by default with the median distance of the data."""
     distances = pdist(z)
     width = float(np.median(distances)) if bandwidth is None else bandwidth
-    return np.asarray(squareform(np.exp(-((distances / width) ** 2) / 2)) + np.eye(len(z)))
+    return np.asarray(
+        squareform(np.exp(-((distances / width) ** 2) / 2)) + np.eye(len(z))
+    )
 
 
-def powers(z: np.ndarray, n: int, radius: float, asked: Any, mechanism: Any, rng: np.random.Generator) -> list[bool]:
+def powers(
+    z: np.ndarray,
+    n: int,
+    radius: float,
+    asked: Any,
+    mechanism: Any,
+    rng: np.random.Generator,
+) -> list[bool]:
     """Ours, without noise, dpMMD, and noise on each tangent vector, on one data set; ours by its own float law."""
     moved, eps = np.sqrt(2) / min(n, len(z) - n), pure_epsilon(asked)
     factor = np.sqrt(n * (len(z) - n)) / len(z)  # of our statistic against the MMD
     laws = {"gaussian": rng.normal, "laplace": rng.laplace}
     ours = permutation(
-        mechanism.statistic.kernel(z), n, lambda k: laws[mechanism.noise](0, mechanism.scale / factor, k), rng
+        mechanism.statistic.kernel(z),
+        n,
+        lambda k: laws[mechanism.noise](0, mechanism.scale / factor, k),
+        rng,
     )
     free = permutation(mechanism.statistic.kernel(z), n, lambda k: 0.0, rng)
     theirs = [
-        permutation(gaussian_kernel(z, width), n, lambda k: rng.laplace(0, 2 * moved / eps, k), rng)
+        permutation(
+            gaussian_kernel(z, width),
+            n,
+            lambda k: rng.laplace(0, 2 * moved / eps, k),
+            rng,
+        )
         for width in (np.sqrt(z.shape[1] / 2), None)
     ]
     noisy = z + _laplace_vectors(rng, z.shape, 2 * radius / eps)
-    return [ours, free, *theirs, permutation(gaussian_kernel(noisy), n, lambda k: 0.0, rng)]
+    return [
+        ours,
+        free,
+        *theirs,
+        permutation(gaussian_kernel(noisy), n, lambda k: 0.0, rng),
+    ]
 
 
-def _laplace_vectors(rng: np.random.Generator, shape: tuple[int, ...], scale: float) -> np.ndarray:
+def _laplace_vectors(
+    rng: np.random.Generator, shape: tuple[int, ...], scale: float
+) -> np.ndarray:
     """Density exp(−|v|/scale): each record is its own release, of sensitivity 2r."""
     u = rng.standard_normal(shape)
     length = rng.gamma(shape[1], scale, (shape[0], 1))
     return np.asarray(u / np.linalg.norm(u, axis=1, keepdims=True) * length)
 
 
-def real_data(folder: Path) -> Iterator[tuple[str, Manifold, np.ndarray, np.ndarray, np.ndarray, float, float]]:
+def real_data(
+    folder: Path,
+) -> Iterator[tuple[str, Manifold, np.ndarray, np.ndarray, np.ndarray, float, float]]:
     """(what, space, one population, the other, public center, public radius, share of the one mixed into the other)."""
     storms = arrays(folder / "hurdat2_AL.npz")
     first = np.unique(storms["key"], return_index=True)[1]
     lat, lon = np.radians(storms["lat"][first]), np.radians(storms["lon"][first])
-    X = np.stack([np.cos(lat) * np.cos(lon), np.cos(lat) * np.sin(lon), np.sin(lat)], axis=-1)
+    X = np.stack(
+        [np.cos(lat) * np.cos(lon), np.cos(lat) * np.sin(lon), np.sin(lat)], axis=-1
+    )
     year = np.array([int(str(key)[-4:]) for key in storms["key"][first]])
-    center = np.array([0.5 * np.cos(0.4), -np.sqrt(0.75) * np.cos(0.4), np.sin(0.4)])  # 23°N 60°W
-    yield "storms' first places, before and from 1960", Sphere(2), X[year < 1960], X[year >= 1960], center, 0.75, 0.0
+    center = np.array(
+        [0.5 * np.cos(0.4), -np.sqrt(0.75) * np.cos(0.4), np.sin(0.4)]
+    )  # 23°N 60°W
+    yield (
+        "storms' first places, before and from 1960",
+        Sphere(2),
+        X[year < 1960],
+        X[year >= 1960],
+        center,
+        0.75,
+        0.0,
+    )
     images = arrays(folder / "pathmnist_adi_back_train.npz")
-    label = np.asarray(next(images[key] for key in images if "label" in key or key == "y")).ravel()
+    label = np.asarray(
+        next(images[key] for key in images if "label" in key or key == "y")
+    ).ravel()
     pixels = np.asarray(next(images[key] for key in images if images[key].ndim == 4))
-    some = np.concatenate([np.flatnonzero(label == value)[:600] for value in np.unique(label)[:2]])
+    some = np.concatenate(
+        [np.flatnonzero(label == value)[:600] for value in np.unique(label)[:2]]
+    )
     C, M = np.stack([_covariance(each) for each in pixels[some]]), SPDAffineInvariant(3)
     yield "colors of two tissues", M, C[:600], C[600:], np.diag([0.01] * 3), 4.0, 0.8
 
@@ -277,20 +439,26 @@ def _covariance(image: np.ndarray) -> np.ndarray:
 def power(runs: int, folder: Path) -> None:
     """Power curves at equal ε, by the number of records."""
     for what, M, one, other, center, radius, mixed in real_data(folder):
-        print(f"\n{what}, {100 * mixed:g}% mixed; {M.name}, radius {radius:g}, level 0.05")
+        print(
+            f"\n{what}, {100 * mixed:g}% mixed; {M.name}, radius {radius:g}, level 0.05"
+        )
         print(f"{runs} runs; standard error {0.5 / np.sqrt(runs):.3f}\n")
         print(
             f"{'n':>6}  {'guarantee':<13}{'ours':>8}{'(a) no noise':>14}{'(b) dpMMD':>11}{'unpaid':>13}{'(c) vectors':>13}"
         )
         home = np.asarray(M.home(center))
         first, second = (
-            np.asarray(ball_coordinates(M, home, radius, np.asarray(M.to_origin(center, part))))
+            np.asarray(
+                ball_coordinates(M, home, radius, np.asarray(M.to_origin(center, part)))
+            )
             for part in (one, other)
         )
         rng = np.random.default_rng(5)
         for n, asked in SETTINGS:
             statistic = SamplesDistance(M, center, radius, [n, n])
-            mechanism = PermutationMechanism.for_statistic(statistic, asked).at(0.05, 199)
+            mechanism = PermutationMechanism.for_statistic(statistic, asked).at(
+                0.05, 199
+            )
             found = []
             for _ in range(runs):
                 X, Y = (
@@ -299,9 +467,14 @@ def power(runs: int, folder: Path) -> None:
                 )
                 from_first = rng.random(n) < mixed
                 Y[from_first] = first[rng.choice(len(first), int(from_first.sum()))]
-                found.append(powers(np.concatenate([X, Y]), n, radius, asked, mechanism, rng))
+                found.append(
+                    powers(np.concatenate([X, Y]), n, radius, asked, mechanism, rng)
+                )
             shares = np.mean(found, axis=0)
-            row = "".join(f"{share:>{width}.3f}" for share, width in zip(shares, (8, 14, 11, 13, 13), strict=True))
+            row = "".join(
+                f"{share:>{width}.3f}"
+                for share, width in zip(shares, (8, 14, 11, 13, 13), strict=True)
+            )
             print(f"{n:>6}  {asked!s:<13}{row}", flush=True)
 
 

@@ -13,11 +13,20 @@ import numpy as np
 from scipy import stats
 
 from curvedp.entropy import SecureSource
-from curvedp.geometry import Euclidean, Lorentz, Manifold, PoincareBall, SPDAffineInvariant, Sphere
+from curvedp.geometry import (
+    Euclidean,
+    Lorentz,
+    Manifold,
+    PoincareBall,
+    SPDAffineInvariant,
+    Sphere,
+)
 from curvedp.laws import RiemannianGaussian, RiemannianLaplace
 from curvedp.laws.exact import exact_gaussian, exact_laplace
 
-CASES: list[tuple[str, Manifold, float, float | None]] = [  # law, space, scale, target in ms
+CASES: list[
+    tuple[str, Manifold, float, float | None]
+] = [  # law, space, scale, target in ms
     ("gaussian", Euclidean(100), 0.3, None),
     ("gaussian", Sphere(2), 0.3, 1.0),
     ("laplace", Sphere(2), 0.3, 1.0),
@@ -38,7 +47,11 @@ def tilted(manifold: Manifold) -> np.ndarray:
     """A footpoint in no special position."""
     z = np.cos(np.arange(manifold.dim) + 1.0)
     origin = manifold.origin
-    return np.asarray(manifold.exp(origin, manifold.from_coordinates(origin, 0.7 * z / np.linalg.norm(z))))
+    return np.asarray(
+        manifold.exp(
+            origin, manifold.from_coordinates(origin, 0.7 * z / np.linalg.norm(z))
+        )
+    )
 
 
 def milliseconds(call: Callable[[], object], repeats: int) -> list[float]:
@@ -53,17 +66,36 @@ def milliseconds(call: Callable[[], object], repeats: int) -> list[float]:
 
 def main() -> None:
     source, rng = SecureSource(), np.random.default_rng(0)
-    print(f"{'law and space':40s} {'scale':>6s} {'exact ms':>9s} {'95% ms':>8s} {'float ms':>9s} {'ratio':>8s}  target")
+    print(
+        f"{'law and space':40s} {'scale':>6s} {'exact ms':>9s} {'95% ms':>8s} {'float ms':>9s} {'ratio':>8s}  target"
+    )
     for kind, manifold, scale, target in CASES:
         center = tilted(manifold)
-        draw, law = (exact_gaussian, RiemannianGaussian) if kind == "gaussian" else (exact_laplace, RiemannianLaplace)
-        times = milliseconds(lambda d=draw, m=manifold, s=scale, c=center: d(m, s, c, source=source), 300)
+        draw, law = (
+            (exact_gaussian, RiemannianGaussian)
+            if kind == "gaussian"
+            else (exact_laplace, RiemannianLaplace)
+        )
+        times = milliseconds(
+            lambda d=draw, m=manifold, s=scale, c=center: d(m, s, c, source=source), 300
+        )
         fast = law(manifold, scale)
-        bulk = statistics.median(milliseconds(lambda f=fast, c=center: f.sample(rng, c, 1000), 5)) / 1000
+        bulk = (
+            statistics.median(
+                milliseconds(lambda f=fast, c=center: f.sample(rng, c, 1000), 5)
+            )
+            / 1000
+        )
         middle, late = statistics.median(times), float(np.quantile(times, 0.95))
-        verdict = "" if target is None else f"<= {target:g} ms: {'yes' if middle <= target else 'NO'}"
+        verdict = (
+            ""
+            if target is None
+            else f"<= {target:g} ms: {'yes' if middle <= target else 'NO'}"
+        )
         name = f"{kind} {manifold}"
-        print(f"{name:40s} {scale:6.2f} {middle:9.3f} {late:8.3f} {bulk:9.5f} {middle / bulk:8.0f}  {verdict}")
+        print(
+            f"{name:40s} {scale:6.2f} {middle:9.3f} {late:8.3f} {bulk:9.5f} {middle / bulk:8.0f}  {verdict}"
+        )
     print()
     print(
         "Does the time tell the footpoint? Welch's t of the logarithm of the time, pole against tilted, alternating draws"
@@ -74,7 +106,10 @@ def main() -> None:
         for turn in range(1000):  # which of the two goes first alternates
             order = (pole, other) if turn % 2 else (other, pole)
             spent = [
-                milliseconds(lambda m=manifold, c=c: exact_gaussian(m, 0.3, c, source=source), 1)[0] for c in order
+                milliseconds(
+                    lambda m=manifold, c=c: exact_gaussian(m, 0.3, c, source=source), 1
+                )[0]
+                for c in order
             ]
             pairs.append(spent if turn % 2 else spent[::-1])
         a, b = np.log(np.array(pairs)).T

@@ -27,7 +27,13 @@ from curvedp.federated.masking import Party, recovered
 from curvedp.federated.noise import layers, site_noise, surplus, variance
 from curvedp.federated.plan import Round
 from curvedp.federated.session import Session, mask
-from curvedp.geometry import Euclidean, Lorentz, SPDAffineInvariant, Sphere, frechet_mean
+from curvedp.geometry import (
+    Euclidean,
+    Lorentz,
+    SPDAffineInvariant,
+    Sphere,
+    frechet_mean,
+)
 from curvedp.geometry.base import Manifold
 from curvedp.mechanisms.value import ValueMechanism
 from curvedp.mechanisms.verify import rebuild_mechanism
@@ -37,7 +43,9 @@ UNEQUAL = [20, 40, 60, 80, 100, 150, 250, 300, 400, 600]
 RUNS = 600
 
 
-def data(manifold: Manifold, counts: list[int], offset: float, spread: float) -> list[np.ndarray]:
+def data(
+    manifold: Manifold, counts: list[int], offset: float, spread: float
+) -> list[np.ndarray]:
     rng, center = np.random.default_rng(1), np.asarray(manifold.origin)
     z = spread * rng.standard_normal((sum(counts), manifold.dim))
     z[:, 0] += offset
@@ -45,15 +53,26 @@ def data(manifold: Manifold, counts: list[int], offset: float, spread: float) ->
     return list(np.split(points, np.cumsum(counts)[:-1]))
 
 
-def simulated(plan: Plan, records: list[np.ndarray], rng: np.random.Generator, lost: int) -> np.ndarray:
+def simulated(
+    plan: Plan, records: list[np.ndarray], rng: np.random.Generator, lost: int
+) -> np.ndarray:
     """A run with float noise of the plan's variance."""
     alive, rounds = list(range(lost, len(records))), []
     together = np.concatenate([records[i] for i in alive])
     for r in range(plan.rounds or 0):
         exact = plan.integers(r, plan.points(rounds)[-1], together, 0)
-        scale = float(plan.variance(r)) ** 0.5 * (len(alive) / (len(alive) - plan.collusion)) ** 0.5
+        scale = (
+            float(plan.variance(r)) ** 0.5
+            * (len(alive) / (len(alive) - plan.collusion)) ** 0.5
+        )
         rounds.append(
-            Round((exact + np.round(scale * rng.standard_normal(len(exact))).astype(np.int64)).tolist(), alive)
+            Round(
+                (
+                    exact
+                    + np.round(scale * rng.standard_normal(len(exact))).astype(np.int64)
+                ).tolist(),
+                alive,
+            )
         )
     return plan.value(rounds)
 
@@ -63,7 +82,12 @@ def rms(manifold: Manifold, truth: np.ndarray, points: np.ndarray) -> float:
 
 
 def alone(
-    manifold: Manifold, radius: float, records: np.ndarray, runs: int, rng: np.random.Generator, at_once: int = 1
+    manifold: Manifold,
+    radius: float,
+    records: np.ndarray,
+    runs: int,
+    rng: np.random.Generator,
+    at_once: int = 1,
 ) -> np.ndarray:
     """Releases of one holder of records, by the mechanism that is chosen for him; `at_once` times as many where it can draw
     many at once."""
@@ -71,11 +95,17 @@ def alone(
     mechanism = rebuild_mechanism(model.certificate_)
     if not isinstance(mechanism, ValueMechanism):  # nothing draws many at once
         return np.array([model.fit(records).location_ for _ in range(runs)])
-    return mechanism.finished(mechanism.simulate(rng, np.asarray(frechet_mean(manifold, records)), at_once * runs))
+    return mechanism.finished(
+        mechanism.simulate(
+            rng, np.asarray(frechet_mean(manifold, records)), at_once * runs
+        )
+    )
 
 
 def errors() -> None:
-    print("| space, ball | sites | lost, colluding | curator | federated | ratio | local noise | ratio |")
+    print(
+        "| space, ball | sites | lost, colluding | curator | federated | ratio | local noise | ratio |"
+    )
     print("|---|---|---|---|---|---|---|---|")
     spd = SPDAffineInvariant(3)
     for manifold, radius, offset, spread, counts, lost, colluding in (
@@ -92,7 +122,9 @@ def errors() -> None:
 
 def private_errors(runs: int = 50) -> None:
     """No radius: the sites' rounds against a curator's stages."""
-    print("| space | records | a curator's error | federated | ratio |\n|---|---|---|---|---|")
+    print(
+        "| space | records | a curator's error | federated | ratio |\n|---|---|---|---|---|"
+    )
     for manifold, point, spread, count in (
         (SPDAffineInvariant(3), 1e-6 * np.diag([1.0, 2.0, 0.5]), 0.3, 200),
         (Sphere(2), np.array([0.0, 1.0, 0.0]), 0.2, 200),
@@ -101,24 +133,47 @@ def private_errors(runs: int = 50) -> None:
         (SPDAffineInvariant(3), np.eye(3), 0.3, 10),
     ):
         rng = np.random.default_rng(3)
-        together = np.asarray(manifold.unchart(point, spread * rng.standard_normal((10 * count, manifold.dim))))
+        together = np.asarray(
+            manifold.unchart(
+                point, spread * rng.standard_normal((10 * count, manifold.dim))
+            )
+        )
         plan = Plan(
-            MeanKernel(manifold, "private"), [key_of(new_identity()) for _ in range(10)], [count] * 10, GDP(1.0), 3
+            MeanKernel(manifold, "private"),
+            [key_of(new_identity()) for _ in range(10)],
+            [count] * 10,
+            GDP(1.0),
+            3,
         )
         truth, model = (
             np.asarray(frechet_mean(manifold, together)),
             PrivateFrechetMean(manifold, radius="private", guarantee=GDP(1.0)),
         )
         records = np.split(together, 10)
-        federated = rms(manifold, truth, np.array([simulated(plan, records, rng, 0) for _ in range(runs)]))
-        curator = rms(manifold, truth, np.array([model.fit(together).location_ for _ in range(runs)]))
+        federated = rms(
+            manifold,
+            truth,
+            np.array([simulated(plan, records, rng, 0) for _ in range(runs)]),
+        )
+        curator = rms(
+            manifold,
+            truth,
+            np.array([model.fit(together).location_ for _ in range(runs)]),
+        )
         print(
-            f"| {manifold!r} | 10 × {count} | {curator:.5f} | {federated:.5f} | {federated / curator:.2f} |", flush=True
+            f"| {manifold!r} | 10 × {count} | {curator:.5f} | {federated:.5f} | {federated / curator:.2f} |",
+            flush=True,
         )
 
 
 def error_line(
-    manifold: Manifold, radius: float, offset: float, spread: float, counts: list[int], lost: int, colluding: int
+    manifold: Manifold,
+    radius: float,
+    offset: float,
+    spread: float,
+    counts: list[int],
+    lost: int,
+    colluding: int,
 ) -> None:
     records, rng = data(manifold, counts, offset, spread), np.random.default_rng(2)
     keys = [key_of(new_identity()) for _ in counts]
@@ -126,9 +181,15 @@ def error_line(
     kept = np.concatenate(records[lost:])
     truth = np.asarray(frechet_mean(manifold, kept))
     curator = rms(manifold, truth, alone(manifold, radius, kept, RUNS, rng, 20))
-    federated = rms(manifold, truth, np.array([simulated(plan, records, rng, lost) for _ in range(RUNS)]))
+    federated = rms(
+        manifold,
+        truth,
+        np.array([simulated(plan, records, rng, lost) for _ in range(RUNS)]),
+    )
     weights = np.array(counts[lost:]) / sum(counts[lost:])
-    each = np.array([alone(manifold, radius, x, RUNS // 6, rng) for x in records[lost:]])
+    each = np.array(
+        [alone(manifold, radius, x, RUNS // 6, rng) for x in records[lost:]]
+    )
     local = rms(manifold, truth, weighted(manifold, each, weights))
     cells = f"{manifold!r}, {radius} | {len(counts)}{'' if counts == EQUAL else ', unequal'} | {lost}, {colluding}"
     ratios = f"{curator:.5f} | {federated:.5f} | {federated / curator:.3f} | {local:.5f} | {local / federated:.2f}"
@@ -139,7 +200,9 @@ def weighted(manifold: Manifold, points: np.ndarray, weights: np.ndarray) -> np.
     """Weighted Fréchet means over the first axis, by fixed steps."""
     w = points[0]
     for _ in range(20):
-        move = np.tensordot(weights, np.asarray(manifold.to_coordinates(w, manifold.log(w, points))), 1)
+        move = np.tensordot(
+            weights, np.asarray(manifold.to_coordinates(w, manifold.log(w, points))), 1
+        )
         w = np.asarray(manifold.exp(w, manifold.from_coordinates(w, move)))
     return w
 
@@ -159,19 +222,30 @@ def costs() -> None:
     for r in range(6):
         gone = (0, 1, 2) if r % 2 else ()
         begin = time.process_time()
-        masked = {i: parties[i].mask(r, b"cost", vectors[i]) for i in roster if i not in gone}
+        masked = {
+            i: parties[i].mask(r, b"cost", vectors[i]) for i in roster if i not in gone
+        }
         answers = {i: parties[i].unmask(r, masked) for i in masked}
-        total, _ = recovered(session, r, b"cost", announcements, roster, masked, answers)
+        total, _ = recovered(
+            session, r, b"cost", announcements, roster, masked, answers
+        )
         took.append(time.process_time() - begin)
         assert (total == vectors[sorted(masked)].sum(axis=0)).all()
     print(f"\nmasked sum, 10 sites × 100 numbers: {1e3 * min(took[::2]):.0f} ms a round, {1e3 * min(took[1::2]):.0f} ms with "
           f"three lost; keys and shares once {1e3 * once:.0f} ms")  # fmt: skip
-    said, bundle = len(json.dumps(parties[0].announce())), len(parties[0].state["bundles"]["1"]) + 32
+    said, bundle = (
+        len(json.dumps(parties[0].announce())),
+        len(parties[0].state["bundles"]["1"]) + 32,
+    )
     answer = len(json.dumps(answers[5]))
-    print(f"bytes a site sends: {said} keys, {9 * bundle} shares, then {8 * 100 * 2} + {answer} a round")
+    print(
+        f"bytes a site sends: {said} keys, {9 * bundle} shares, then {8 * 100 * 2} + {answer} a round"
+    )
     begin = time.process_time()
     site_noise(layers(variance(2.0**42, 0.5), 10, 3, 0), b"s" * 32, 100)
-    print(f"a site's noise for 100 numbers in four layers: {1e3 * (time.process_time() - begin):.0f} ms")
+    print(
+        f"a site's noise for 100 numbers in four layers: {1e3 * (time.process_time() - begin):.0f} ms"
+    )
 
 
 def set_up(parties: list[Party]) -> tuple[dict[int, dict[str, Any]], list[int]]:
@@ -225,16 +299,25 @@ def one_view(v: list[Any], record: np.ndarray, lost: int) -> dict[str, np.ndarra
     vectors = [noise[0] + record, *noise[1:]]
     masked = {i: parties[i].mask(0, b"view", vectors[i]) for i in range(3 - lost)}
     answers = {i: parties[i].unmask(0, masked) for i in masked}
-    total, seeds = recovered(session, 0, b"view", announcements, roster, masked, answers)
-    off = sum((surplus(v, lost, seed, size) for seed in seeds.values()), np.zeros(size, dtype=np.int64))
-    bare = {i: masked[i] - mask(parties[i]._secrets(0)[1], size) for i in masked}  # own masks are known by now
+    total, seeds = recovered(
+        session, 0, b"view", announcements, roster, masked, answers
+    )
+    off = sum(
+        (surplus(v, lost, seed, size) for seed in seeds.values()),
+        np.zeros(size, dtype=np.int64),
+    )
+    bare = {
+        i: masked[i] - mask(parties[i]._secrets(0)[1], size) for i in masked
+    }  # own masks are known by now
     return {
         "the total, surplus noise taken off": (total - off).astype(float),
         "the total as it was unmasked": total.astype(float),
         "the first site's masked word": masked[0].astype(float),
         "the same word without its own mask": bare[0].astype(float),
         "the second site's word without its own mask": bare[1].astype(float),
-        "control: the first site's vector, if no pair mask hid it": vectors[0].astype(float),
+        "control: the first site's vector, if no pair mask hid it": vectors[0].astype(
+            float
+        ),
     }
 
 

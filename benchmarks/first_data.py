@@ -30,7 +30,9 @@ class Case(NamedTuple):
     space: str
     radius: float
     naive: np.ndarray
-    center: np.ndarray | None  # that the newcomer does not give: the default is the origin
+    center: (
+        np.ndarray | None
+    )  # that the newcomer does not give: the default is the origin
     file: str
     reading: dict[str, Any]
     truth: np.ndarray
@@ -40,10 +42,16 @@ class Case(NamedTuple):
 def directions(lat: Any, lon: Any) -> np.ndarray:
     """Degrees to unit vectors."""
     lat, lon = np.radians(np.asarray(lat, float)), np.radians(np.asarray(lon, float))
-    return np.stack([np.cos(lat) * np.cos(lon), np.cos(lat) * np.sin(lon), np.sin(lat)], axis=-1)
+    return np.stack(
+        [np.cos(lat) * np.cos(lon), np.cos(lat) * np.sin(lon), np.sin(lat)], axis=-1
+    )
 
 
-ATLANTIC = [np.cos(0.4), 0.0, np.sin(0.4)]  # 23°N, on a meridian that is turned to 60°W: public
+ATLANTIC = [
+    np.cos(0.4),
+    0.0,
+    np.sin(0.4),
+]  # 23°N, on a meridian that is turned to 60°W: public
 TURN = np.array([[0.5, 0.75**0.5, 0.0], [-(0.75**0.5), 0.5, 0.0], [0.0, 0.0, 1.0]])
 
 
@@ -52,7 +60,14 @@ def rounded(data: Path, folder: Path) -> Case:
     table = arrays(data / "hurdat2_AL.npz")
     first = np.unique(table["key"], return_index=True)[1]
     truth = directions(table["lat"][first], table["lon"][first])
-    np.savetxt(folder / "rounded.csv", truth, fmt="%.4f", delimiter=",", header="0,1,2", comments="")
+    np.savetxt(
+        folder / "rounded.csv",
+        truth,
+        fmt="%.4f",
+        delimiter=",",
+        header="0,1,2",
+        comments="",
+    )
     naive = np.loadtxt(folder / "rounded.csv", delimiter=",")
     return Case("1893 directions, four decimals", "sphere:2", 0.75, naive, TURN @ ATLANTIC,
                 "rounded.csv", {"header": True}, truth)  # fmt: skip
@@ -62,7 +77,16 @@ def volts(data: Path, folder: Path) -> Case:
     """EEG covariances of four channels in V², as MNE has them; (10 µV)² is the textbook's power of a channel."""
     truth = arrays(data / "eeg_eeglab_cov.npz")["windows2s_cov"][:, ::8, ::8] * 1e-12
     np.save(folder / "volts.npy", truth)
-    return Case("119 EEG covariances in V²", "spd-affine:4", 4.0, truth, 1e-10 * np.eye(4), "volts.npy", {}, truth)
+    return Case(
+        "119 EEG covariances in V²",
+        "spd-affine:4",
+        4.0,
+        truth,
+        1e-10 * np.eye(4),
+        "volts.npy",
+        {},
+        truth,
+    )
 
 
 def quakes(data: Path, folder: Path) -> Case:
@@ -127,7 +151,9 @@ def fitted(space: str, center: Any, radius: float, records: Any) -> list[Any]:
     from curvedp.errors import CurvedpError
     from curvedp.geometry import parse_manifold
 
-    model = PrivateFrechetMean(parse_manifold(space), radius=radius, center=center, guarantee=GDP(1.0))
+    model = PrivateFrechetMean(
+        parse_manifold(space), radius=radius, center=center, guarantee=GDP(1.0)
+    )
     try:
         return [model.fit(records).location_.tolist() for _ in range(REPEATS)]
     except CurvedpError as error:
@@ -150,7 +176,13 @@ def before(source: Path, case: Case, folder: Path) -> list[Any]:
         str(folder / "naive.npy"),
     ]
     paths = os.pathsep.join([str(source), str(Path(__file__).parent)])
-    done = subprocess.run(call, env=os.environ | {"PYTHONPATH": paths}, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        call,
+        env=os.environ | {"PYTHONPATH": paths},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     return list(json.loads(done.stdout))
 
 
@@ -159,7 +191,9 @@ def after(case: Case, folder: Path) -> list[Any]:
     from curvedp.records import read_records
 
     M = parse_manifold(case.space)
-    records = persons(M, read_records(folder / case.file, M, **case.reading), case.groups)
+    records = persons(
+        M, read_records(folder / case.file, M, **case.reading), case.groups
+    )
     return fitted(case.space, case.center, case.radius, records)
 
 
@@ -182,12 +216,20 @@ def persons(M: Any, records: np.ndarray, groups: np.ndarray | None) -> np.ndarra
     if groups is None:
         return records
     there = np.isfinite(records).all(axis=1)
-    return np.stack([frechet_mean(M, records[there & (groups == who)]) for who in np.unique(groups)])
+    return np.stack(
+        [frechet_mean(M, records[there & (groups == who)]) for who in np.unique(groups)]
+    )
 
 
 def written(data: Path) -> None:
     """The same records written otherwise: how far their mean in the ball moves, beside the furthest that a record moves."""
-    from curvedp.geometry import Rotations, SPDAffineInvariant, Sphere, frechet_mean, project_to_ball
+    from curvedp.geometry import (
+        Rotations,
+        SPDAffineInvariant,
+        Sphere,
+        frechet_mean,
+        project_to_ball,
+    )
     from curvedp.records import read_records
 
     table = arrays(data / "hurdat2_AL.npz")
@@ -197,11 +239,22 @@ def written(data: Path) -> None:
     tensors = 1e3 * arrays(data / "dti_dipy.npz")["small_64D_tensor"]
     known = [(Sphere(2), directions(table["lat"][first], table["lon"][first]), TURN @ ATLANTIC, 0.75),
              (Rotations(3), wrists, np.eye(3), 1.2), (SPDAffineInvariant(3), tensors, np.eye(3), 3.0)]  # fmt: skip
-    print("| written as | " + " | ".join(f"{M!r}" for M, *_ in known) + " |\n" + "|---" * 4 + "|")
+    print(
+        "| written as | "
+        + " | ".join(f"{M!r}" for M, *_ in known)
+        + " |\n"
+        + "|---" * 4
+        + "|"
+    )
     for name, write in WAYS.items():
         cells = []
         for M, X, center, radius in known:
-            means = [frechet_mean(M, project_to_ball(M, center, radius, np.asarray(Y, float))) for Y in (X, write(X))]
+            means = [
+                frechet_mean(
+                    M, project_to_ball(M, center, radius, np.asarray(Y, float))
+                )
+                for Y in (X, write(X))
+            ]
             furthest = np.nanmax(M.dist(X, M.nearest(np.asarray(write(X), float))))
             cells.append(f"{float(M.dist(*means)):.1e} ({furthest:.1e})")
         print(f"| {name} | {' | '.join(cells)} |", flush=True)
@@ -215,8 +268,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data-dir", type=Path, required=True)
     parser.add_argument("--before", type=Path, help="src folder of an older version")
-    parser.add_argument("--written", action="store_true", help="only: decimals, float16 and the mean")
-    parser.add_argument("--check", action="store_true", help="print what `curvedp.check` says of each file")
+    parser.add_argument(
+        "--written", action="store_true", help="only: decimals, float16 and the mean"
+    )
+    parser.add_argument(
+        "--check",
+        action="store_true",
+        help="print what `curvedp.check` says of each file",
+    )
     options = parser.parse_args()
     if options.written:
         written(options.data_dir)
@@ -226,14 +285,30 @@ def main() -> None:
         print("| input | before | after |\n|---|---|---|")
         for build in CASES:
             case = build(options.data_dir, folder)
-            old = error(case, before(options.before, case, folder)) if options.before else "not run"
-            print(f"| {case.title} | {old} | {error(case, after(case, folder))} |", flush=True)
+            old = (
+                error(case, before(options.before, case, folder))
+                if options.before
+                else "not run"
+            )
+            print(
+                f"| {case.title} | {old} | {error(case, after(case, folder))} |",
+                flush=True,
+            )
             if options.check:
                 from curvedp import check
                 from curvedp.geometry import parse_manifold
 
                 where, space = folder / case.file, parse_manifold(case.space)
-                print(check(space, where, case.center, case.radius, case.groups, **case.reading))
+                print(
+                    check(
+                        space,
+                        where,
+                        case.center,
+                        case.radius,
+                        case.groups,
+                        **case.reading,
+                    )
+                )
 
 
 if __name__ == "__main__":

@@ -16,7 +16,14 @@ import numpy as np
 
 from benchmarks.frechet_mean import wishart
 from curvedp import PrivateFrechetMean
-from curvedp.geometry import Euclidean, Lorentz, Manifold, SPDAffineInvariant, Sphere, frechet_mean
+from curvedp.geometry import (
+    Euclidean,
+    Lorentz,
+    Manifold,
+    SPDAffineInvariant,
+    Sphere,
+    frechet_mean,
+)
 from curvedp.privacy import GDP, ApproxDP
 
 FIRST = {"S²": Sphere(2), "SPD(3)": SPDAffineInvariant(3), "H¹⁰": Lorentz(10)}
@@ -55,31 +62,64 @@ def first_and_second(space: str, guarantee: str) -> tuple[float, float]:
 
 def in_a_new_process(space: str, guarantee: str) -> tuple[float, float]:
     line = f"from benchmarks.fits import *; print(*first_and_second({space!r}, {guarantee!r}))"
-    out = subprocess.run([sys.executable, "-c", line], check=True, capture_output=True, text=True).stdout.split()
+    out = subprocess.run(
+        [sys.executable, "-c", line], check=True, capture_output=True, text=True
+    ).stdout.split()
     return float(out[-2]), float(out[-1])
 
 
 def main(repeats: int = 3) -> None:
-    print("700 records, radius 0.5, mechanism 'auto': ms of the first fit (goal 300) and the second (20)")
+    print(
+        "700 records, radius 0.5, mechanism 'auto': ms of the first fit (goal 300) and the second (20)"
+    )
     for space in FIRST:
         for guarantee in GUARANTEES:
-            one, other = np.min([in_a_new_process(space, guarantee) for _ in range(repeats)], axis=0)
-            print(f"  {space:>7} {guarantee:>10} {1e3 * one:6.0f} {1e3 * other:6.0f}", flush=True)
+            one, other = np.min(
+                [in_a_new_process(space, guarantee) for _ in range(repeats)], axis=0
+            )
+            print(
+                f"  {space:>7} {guarantee:>10} {1e3 * one:6.0f} {1e3 * other:6.0f}",
+                flush=True,
+            )
     print("10⁶ 3×3 Wishart matrices: a fit over the plain mean (goal 1.5)")
     M, X = SPDAffineInvariant(3), wishart(np.random.default_rng(0), 1_000_000, 3)
     plain = min(cpu(lambda: frechet_mean(M, X)) for _ in range(repeats))
     far = np.asarray(M.dist(M.origin, X))
-    for words, radius in (("all inside", 1.01 * float(far.max())), ("6% outside", float(np.quantile(far, 0.94)))):
-        mean = PrivateFrechetMean(M, radius=radius, guarantee=GDP(1.0), mechanism="log-gaussian")
+    for words, radius in (
+        ("all inside", 1.01 * float(far.max())),
+        ("6% outside", float(np.quantile(far, 0.94))),
+    ):
+        mean = PrivateFrechetMean(
+            M, radius=radius, guarantee=GDP(1.0), mechanism="log-gaussian"
+        )
         fit = min(cpu(lambda mean=mean: mean.fit(X)) for _ in range(repeats))
-        print(f"  {words}: {fit:.2f} s over {plain:.2f} s = {fit / plain:.2f}", flush=True)
-    print("without a radius (outer ball 5) over radius 0.5, 'auto', the second fit of each (goal 2)")
+        print(
+            f"  {words}: {fit:.2f} s over {plain:.2f} s = {fit / plain:.2f}", flush=True
+        )
+    print(
+        "without a radius (outer ball 5) over radius 0.5, 'auto', the second fit of each (goal 2)"
+    )
     for space, (M, n) in WITHOUT_RADIUS.items():
         X, both = records(M, n), []
-        for radius, outer in (("private", 5.0 if M.convexity_radius > 5 else None), (0.5, None)):
-            mean = PrivateFrechetMean(M, radius=radius, outer_radius=outer, guarantee=GDP(1.0))
-            both.append(min([cpu(lambda mean=mean, X=X: mean.fit(X)) for _ in range(repeats + 1)][1:]))
-        print(f"  {space:>7} n={n}: {both[0]:.2f} s over {both[1]:.2f} s = {both[0] / both[1]:.2f}", flush=True)
+        for radius, outer in (
+            ("private", 5.0 if M.convexity_radius > 5 else None),
+            (0.5, None),
+        ):
+            mean = PrivateFrechetMean(
+                M, radius=radius, outer_radius=outer, guarantee=GDP(1.0)
+            )
+            both.append(
+                min(
+                    [
+                        cpu(lambda mean=mean, X=X: mean.fit(X))
+                        for _ in range(repeats + 1)
+                    ][1:]
+                )
+            )
+        print(
+            f"  {space:>7} n={n}: {both[0]:.2f} s over {both[1]:.2f} s = {both[0] / both[1]:.2f}",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

@@ -58,7 +58,9 @@ def residual(X: np.ndarray, x: np.ndarray) -> float:
     return float(np.linalg.norm(np.mean((U * np.log(w)[:, None, :]) @ U.mT, axis=0)))
 
 
-def timed(solve: Callable[..., np.ndarray], *args: object) -> tuple[float, float, np.ndarray]:
+def timed(
+    solve: Callable[..., np.ndarray], *args: object
+) -> tuple[float, float, np.ndarray]:
     wall, cpu = time.perf_counter(), time.process_time()
     x = solve(*args)
     return time.perf_counter() - wall, time.process_time() - cpu, x
@@ -67,8 +69,21 @@ def timed(solve: Callable[..., np.ndarray], *args: object) -> tuple[float, float
 def main(repeats: int) -> None:
     from pyriemann.geometry.mean import mean_riemann
 
-    head = ("ours wall", "cpu", "peer wall", "cpu", "ratio wall", "cpu", "goal", "floor")
-    print(f"{'set':>16} {'n × m×m':>16} " + " ".join(f"{name:>10}" for name in head) + "  residuals")
+    head = (
+        "ours wall",
+        "cpu",
+        "peer wall",
+        "cpu",
+        "ratio wall",
+        "cpu",
+        "goal",
+        "floor",
+    )
+    print(
+        f"{'set':>16} {'n × m×m':>16} "
+        + " ".join(f"{name:>10}" for name in head)
+        + "  residuals"
+    )
     for make in SETS:
         for n, m, goal in CASES:
             X = make(np.random.default_rng(2026), n, m)
@@ -80,9 +95,16 @@ def main(repeats: int) -> None:
             wall, cpu = (min(r[i] for r in ours) for i in (0, 1))
             peer_wall, peer_cpu = (min(r[i] for r in peer) for i in (0, 1))
             cells = [f"{t:9.4f}s" for t in (wall, cpu, peer_wall, peer_cpu)]
-            cells += [f"{r:9.1f}×" for r in (peer_wall / wall, peer_cpu / cpu, goal)] + [f"{floor:9.4f}s"]
+            cells += [
+                f"{r:9.1f}×" for r in (peer_wall / wall, peer_cpu / cpu, goal)
+            ] + [f"{floor:9.4f}s"]
             errors = f"{residual(X, ours[-1][2]):.0e} / {residual(X, peer[-1][2]):.0e}"
-            print(f"{make.__name__:>16} {f'{n} × {m}×{m}':>16} " + " ".join(cells) + f"  {errors}", flush=True)
+            print(
+                f"{make.__name__:>16} {f'{n} × {m}×{m}':>16} "
+                + " ".join(cells)
+                + f"  {errors}",
+                flush=True,
+            )
 
 
 if __name__ == "__main__":

@@ -69,8 +69,22 @@ LAPLACES = {
     SPDLogEuclidean(3): (0.1, 0.4),
     SPDLogCholesky(3): (0.1, 0.4),
 }
-TANGENTS = [Euclidean(3), Sphere(3), Lorentz(3), PoincareBall(3), SPDAffineInvariant(3), SPDLogEuclidean(3)]
-TANGENTS += [SPDLogCholesky(3), SPDBuresWasserstein(3), Stiefel(4, 2), Grassmann(5, 2), Rotations(3), KendallShapes(5)]
+TANGENTS = [
+    Euclidean(3),
+    Sphere(3),
+    Lorentz(3),
+    PoincareBall(3),
+    SPDAffineInvariant(3),
+    SPDLogEuclidean(3),
+]
+TANGENTS += [
+    SPDLogCholesky(3),
+    SPDBuresWasserstein(3),
+    Stiefel(4, 2),
+    Grassmann(5, 2),
+    Rotations(3),
+    KendallShapes(5),
+]
 
 
 def flat_cdf(law: Law):
@@ -87,8 +101,13 @@ def row(law: Law, seed: int) -> tuple[str, bool]:
     if isinstance(law, TangentGaussian):
         r, z = manifold.norm(center, x), manifold.to_coordinates(center, x)
     else:
-        r, z = manifold.dist(center, x), manifold.to_coordinates(center, manifold.log(center, x))
-    isotropic = not isinstance(manifold, Product | SPDAffineInvariant) or isinstance(law, TangentGaussian)
+        r, z = (
+            manifold.dist(center, x),
+            manifold.to_coordinates(center, manifold.log(center, x)),
+        )
+    isotropic = not isinstance(manifold, Product | SPDAffineInvariant) or isinstance(
+        law, TangentGaussian
+    )
     right = [
         goodness.ks(r, law.radial_cdf),
         goodness.directions(z) if isotropic else float("nan"),
@@ -96,10 +115,21 @@ def row(law: Law, seed: int) -> tuple[str, bool]:
         goodness.moment(r, law.mean_radius),
         goodness.moment(r**2, law.mean_square_radius),
     ]
-    scale = max(goodness.ks(r, replace(law, scale=f * law.scale).radial_cdf) for f in (0.95, 1.05))
-    curved = not isinstance(law, TangentGaussian) and manifold.curvature_bounds != (0.0, 0.0) and manifold.dim > 1
+    scale = max(
+        goodness.ks(r, replace(law, scale=f * law.scale).radial_cdf)
+        for f in (0.95, 1.05)
+    )
+    curved = (
+        not isinstance(law, TangentGaussian)
+        and manifold.curvature_bounds != (0.0, 0.0)
+        and manifold.dim > 1
+    )
     factor = goodness.ks(r, flat_cdf(law)) if curved else float("nan")
-    good = all(p > 1e-4 for p in right if not np.isnan(p)) and scale < 1e-6 and not factor >= 1e-6
+    good = (
+        all(p > 1e-4 for p in right if not np.isnan(p))
+        and scale < 1e-6
+        and not factor >= 1e-6
+    )
     cells = "".join("       —" if np.isnan(p) else f"{p:8.3f}" for p in right)
     wrong = f"{scale:10.0e}" + ("      flat" if np.isnan(factor) else f"{factor:10.0e}")
     return (
@@ -110,11 +140,15 @@ def row(law: Law, seed: int) -> tuple[str, bool]:
 
 def main() -> None:
     """Prints the table; exits with 1 if a right law fails or a wrong one passes."""
-    laws: list[Law] = [RiemannianGaussian(m, s) for m, scales in GAUSSIANS.items() for s in scales]
+    laws: list[Law] = [
+        RiemannianGaussian(m, s) for m, scales in GAUSSIANS.items() for s in scales
+    ]
     laws += [RiemannianLaplace(m, s) for m, scales in LAPLACES.items() for s in scales]
     laws += [TangentGaussian(m, s) for m in TANGENTS for s in (0.2, 2.0)]
     print(f"n = {DRAWS:,}")
-    print(f"{'law':<78}{'radius':>8}{'dirs':>8}{'foot':>8}{'E r':>8}{'E r²':>8}{'scale ±5%':>10}{'no factor':>10}")
+    print(
+        f"{'law':<78}{'radius':>8}{'dirs':>8}{'foot':>8}{'E r':>8}{'E r²':>8}{'scale ±5%':>10}{'no factor':>10}"
+    )
     failures = 0
     for seed, law in enumerate(laws):
         line, good = row(law, seed)

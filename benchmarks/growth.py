@@ -21,7 +21,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from curvedp.entropy import SecureSource
-from curvedp.geometry import Euclidean, SPDAffineInvariant, Sphere, Stiefel, frechet_mean
+from curvedp.geometry import (
+    Euclidean,
+    SPDAffineInvariant,
+    Sphere,
+    Stiefel,
+    frechet_mean,
+)
 from curvedp.laws import RiemannianGaussian
 from curvedp.laws.exact import exact_gaussian
 from curvedp.privacy import gaussian_profile
@@ -49,10 +55,16 @@ class Curve(NamedTuple):
     @property
     def exponent(self) -> float:
         half = len(self.sizes) // 2
-        return float(np.polyfit(np.log(self.sizes[half:]), np.log(self.seconds[half:]), 1)[0])
+        return float(
+            np.polyfit(np.log(self.sizes[half:]), np.log(self.seconds[half:]), 1)[0]
+        )
 
 
-def best(f: Callable[[], Any], repeats: int = 3, clock: Callable[[], float] = time.process_time) -> float:
+def best(
+    f: Callable[[], Any],
+    repeats: int = 3,
+    clock: Callable[[], float] = time.process_time,
+) -> float:
     """Least seconds of the processor, or by another clock; fast calls are repeated until they can be timed."""
     start = clock()
     f()
@@ -79,7 +91,12 @@ def machine() -> Machine:
 
 def spd_cloud(n: int, m: int, rng: np.random.Generator) -> np.ndarray:
     M = SPDAffineInvariant(m)
-    return np.asarray(M.exp(M.origin, M.from_coordinates(M.origin, 0.5 / m * rng.standard_normal((n, M.dim)))))
+    return np.asarray(
+        M.exp(
+            M.origin,
+            M.from_coordinates(M.origin, 0.5 / m * rng.standard_normal((n, M.dim))),
+        )
+    )
 
 
 def curves(at: Machine) -> list[Curve]:
@@ -94,7 +111,17 @@ def curves(at: Machine) -> list[Curve]:
         limit: float,
         why: str,
     ) -> None:
-        found.append(Curve(job, variable, sizes, [best(run(size)) for size in sizes], theory, limit, why))
+        found.append(
+            Curve(
+                job,
+                variable,
+                sizes,
+                [best(run(size)) for size in sizes],
+                theory,
+                limit,
+                why,
+            )
+        )
 
     def spd_mean(n: int, m: int) -> Callable[[], Any]:
         X = spd_cloud(n, m, rng)
@@ -128,7 +155,15 @@ def curves(at: Machine) -> list[Curve]:
         p = M.project(rng.standard_normal(d + 1))
         return lambda: M.from_coordinates(p, z)
 
-    add("tangent noise on S^d, 4 draws", "d", sizes, isometry, 1, 4 * 8 * 2 * sizes[-1] / at.copy, "bytes in and out")
+    add(
+        "tangent noise on S^d, 4 draws",
+        "d",
+        sizes,
+        isometry,
+        1,
+        4 * 8 * 2 * sizes[-1] / at.copy,
+        "bytes in and out",
+    )
     sizes = [100, 400, 1_600, 6_400, 25_600]
 
     def frames(m: int) -> Callable[[], Any]:
@@ -162,7 +197,15 @@ def curves(at: Machine) -> list[Curve]:
         noise = RiemannianGaussian(Sphere(d), 0.1)
         return lambda: noise.sample(rng, Sphere(d).origin, 200)
 
-    add("200 Gaussian draws on S^d", "d", sizes, ambient, 1, 200 * (sizes[-1] + 1) / at.normals, "d + 1 normals a draw")
+    add(
+        "200 Gaussian draws on S^d",
+        "d",
+        sizes,
+        ambient,
+        1,
+        200 * (sizes[-1] + 1) / at.normals,
+        "d + 1 normals a draw",
+    )
     sizes = [64, 256, 1_024, 4_096, 16_384]
     add(
         "exact-then-round draw on S^d",
@@ -178,7 +221,15 @@ def curves(at: Machine) -> list[Curve]:
         M, flat, z = Sphere(d), Euclidean(d), np.full(d, 0.1 / np.sqrt(d))
         return lambda: M.unchart(M.origin, exact_gaussian(flat, 0.1, z).value)
 
-    add("exact log-map draw on S^d", "d", sizes, chart, 1, 8 * sizes[-1] / at.random, "8 random bytes a number")
+    add(
+        "exact log-map draw on S^d",
+        "d",
+        sizes,
+        chart,
+        1,
+        8 * sizes[-1] / at.random,
+        "8 random bytes a number",
+    )
     sizes = [10, 100, 1_000, 10_000]
     add(
         "μ of the Gaussian on S^d",
@@ -197,7 +248,15 @@ def curves(at: Machine) -> list[Curve]:
         Y = M.exp(clean, M.from_coordinates(clean, 0.05 * rng.standard_normal((n, 2))))
         return lambda: fit_geodesic(M, x, Y)
 
-    add("geodesic regression on S²", "n", sizes, geodesic, 1, passes * 32 * sizes[-1] / at.copy, "4 passes of bytes")
+    add(
+        "geodesic regression on S²",
+        "n",
+        sizes,
+        geodesic,
+        1,
+        passes * 32 * sizes[-1] / at.copy,
+        "4 passes of bytes",
+    )
     return found
 
 
@@ -209,15 +268,25 @@ def plot(found: list[Curve], path: Path) -> None:
     for axes, curve in zip(panels.flat, found, strict=True):
         sizes, seconds = np.array(curve.sizes, dtype=float), np.array(curve.seconds)
         axes.loglog(sizes, seconds, "o-", color="#c0392b")
-        axes.loglog(sizes, seconds[-1] * (sizes / sizes[-1]) ** curve.theory, "--", color="#1d2b3a", linewidth=1)
+        axes.loglog(
+            sizes,
+            seconds[-1] * (sizes / sizes[-1]) ** curve.theory,
+            "--",
+            color="#1d2b3a",
+            linewidth=1,
+        )
         if np.isfinite(curve.limit):
             axes.loglog(sizes[-1], curve.limit, "v", color="#2471a3")
-        axes.set_title(f"{curve.job}\nfitted {curve.exponent:.2f}, theory {curve.theory:g}", fontsize=9)
+        axes.set_title(
+            f"{curve.job}\nfitted {curve.exponent:.2f}, theory {curve.theory:g}",
+            fontsize=9,
+        )
         axes.set(xlabel=curve.variable, ylabel="CPU s")
         for axis in (axes.xaxis, axes.yaxis):
             axis.set_minor_formatter(NullFormatter())
     figure.suptitle(
-        "Measured (red), slope of the theory (dashed), the machine's limit at the largest size (blue)", fontsize=11
+        "Measured (red), slope of the theory (dashed), the machine's limit at the largest size (blue)",
+        fontsize=11,
     )
     figure.savefig(path, dpi=80)
 
@@ -235,9 +304,15 @@ def main() -> None:
     print("|---|---|---|---|---|---|---|---|---|")
     for c in found:
         spread = f"{1e3 * c.seconds[0]:.3g} – {1e3 * c.seconds[-1]:.3g}"
-        limits = f"{1e3 * c.limit:.3g} | {c.seconds[-1] / c.limit:.3g}" if np.isfinite(c.limit) else "– | –"
+        limits = (
+            f"{1e3 * c.limit:.3g} | {c.seconds[-1] / c.limit:.3g}"
+            if np.isfinite(c.limit)
+            else "– | –"
+        )
         sizes = f"{c.sizes[0]:,}–{c.sizes[-1]:,}"
-        print(f"| {c.job} | {c.variable} | {sizes} | {spread} | {c.exponent:.2f} | {c.theory:g} | {limits} | {c.why} |")
+        print(
+            f"| {c.job} | {c.variable} | {sizes} | {spread} | {c.exponent:.2f} | {c.theory:g} | {limits} | {c.why} |"
+        )
     out = Path(__file__).resolve().parents[1] / "out"
     out.mkdir(exist_ok=True)
     plot(found, out / "growth.png")

@@ -17,7 +17,9 @@ from curvedp.errors import ParameterError
 from curvedp.laws.cells import CellSampler
 from curvedp.laws.domains import GeodesicBall
 
-_LARGEST_RATIO = 1e8  # beyond it the density's width is lost in the rounding of the coordinates
+_LARGEST_RATIO = (
+    1e8  # beyond it the density's width is lost in the rounding of the coordinates
+)
 
 
 @dataclass(frozen=True)
@@ -44,7 +46,9 @@ class KNormLaw:
 
     def __post_init__(self) -> None:
         if not isinstance(self.domain, GeodesicBall):
-            raise ParameterError(f"domain={self.domain!r} must be a GeodesicBall or a TangentBundleBall")
+            raise ParameterError(
+                f"domain={self.domain!r} must be a GeodesicBall or a TangentBundleBall"
+            )
         object.__setattr__(self, "scale", positive("scale", self.scale))
 
     def sample(
@@ -64,7 +68,9 @@ class KNormLaw:
         blocks = len(self.domain.radii)
         given = lipschitz if isinstance(lipschitz, tuple) else (lipschitz,) * blocks
         if len(given) != blocks:
-            raise ParameterError(f"lipschitz={lipschitz!r} must be {blocks} constant(s) for this domain")
+            raise ParameterError(
+                f"lipschitz={lipschitz!r} must be {blocks} constant(s) for this domain"
+            )
         constants = tuple(positive("lipschitz", c) for c in given)
         for constant, radius in zip(constants, self.domain.radii, strict=True):
             if not constant * radius / self.scale <= _LARGEST_RATIO:
@@ -72,8 +78,12 @@ class KNormLaw:
                     f"scale={self.scale!r} is too small for lipschitz={constant!r} on a radius of {radius!r}: "
                     f"lipschitz·radius/scale must be at most {_LARGEST_RATIO:g}"
                 )
-        shape = () if size is None else tuple(size) if isinstance(size, tuple) else (size,)
+        shape = (
+            () if size is None else tuple(size) if isinstance(size, tuple) else (size,)
+        )
         shape = tuple(integer("size", n, 0) for n in shape)
-        z = CellSampler(self.domain, self.scale, gradient_norm, constants, rng).draw(math.prod(shape))
+        z = CellSampler(self.domain, self.scale, gradient_norm, constants, rng).draw(
+            math.prod(shape)
+        )
         points = tuple(x.reshape(*shape, *x.shape[1:]) for x in self.domain.points(z))
         return points if len(points) > 1 else points[0]

@@ -38,9 +38,15 @@ def regression_gradient_norm(x, Y, clip):
             cos, sin = np.cos(angle), np.sin(angle)
             along = cos * b - sin * a
             sine = np.sqrt(along * along + c * c)
-            factor = np.minimum(np.arctan2(sine, cos * a + sin * b), clip) / np.where(sine > 0, sine, 1.0)
+            factor = np.minimum(np.arctan2(sine, cos * a + sin * b), clip) / np.where(
+                sine > 0, sine, 1.0
+            )
             along, across = factor * along, factor * c
-            lever = np.where(moving[part, None], sin / np.where(moving[part], speed[part], 1.0)[:, None], x)
+            lever = np.where(
+                moving[part, None],
+                sin / np.where(moving[part], speed[part], 1.0)[:, None],
+                x,
+            )
             foot = np.hypot(along.sum(axis=1), (across * cos).sum(axis=1)) / n
             shoot = np.hypot(along @ x, (across * lever).sum(axis=1)) / n
             out[part] = np.hypot(foot, 2 * shoot)
@@ -65,7 +71,9 @@ def main() -> None:
         scale = 2 * math.sqrt(2) * (2 * clip / n) / epsilon
         for label, constants in (("loose", (1.45, 0.8)), ("tight", (1.2, 0.3))):
             start = time.perf_counter()
-            sampler = CellSampler(domain, scale, regression_gradient_norm(x, Y, clip), constants, rng)
+            sampler = CellSampler(
+                domain, scale, regression_gradient_norm(x, Y, clip), constants, rng
+            )
             p, v = domain.points(sampler.draw(1))
             seconds = time.perf_counter() - start
             miss = np.linalg.norm(M.transport(p, p0, v) - v0)

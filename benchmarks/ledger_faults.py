@@ -33,13 +33,18 @@ def killed_at_a_random_time(folder: Path, rng: np.random.Generator) -> int:
     """kill −9 after a random time; the next process goes on with the same ledger."""
     book, acknowledged, faults = Ledger(folder / "a", PureDP(1.0)), [], 0
     while book.remaining is not None and faults < 12:
-        with child(lambda pipe, n=faults: spend_all(book, f"k{n}", pipe)) as (pid, read):
+        with child(lambda pipe, n=faults: spend_all(book, f"k{n}", pipe)) as (
+            pid,
+            read,
+        ):
             time.sleep(rng.uniform(0, 0.03))
             os.kill(pid, signal.SIGKILL)
             os.waitpid(pid, 0)
             acknowledged += told(read)
         faults += 1
-        check(book.path, acknowledged, unsure=faults)  # each kill may fall between the commit and its acknowledgement
+        check(
+            book.path, acknowledged, unsure=faults
+        )  # each kill may fall between the commit and its acknowledgement
     return faults
 
 
@@ -53,7 +58,9 @@ class _Suicidal(sqlite3.Connection):
         if _Suicidal.countdown == 0:
             os.kill(os.getpid(), signal.SIGKILL)
         result = super().execute(*args)
-        if _Suicidal.countdown == -1:  # a countdown that started at 0: after the first statement
+        if (
+            _Suicidal.countdown == -1
+        ):  # a countdown that started at 0: after the first statement
             os.kill(os.getpid(), signal.SIGKILL)
         return result
 
@@ -88,7 +95,10 @@ def two_processes(folder: Path, rng: np.random.Generator) -> int:
     parts = int(rng.integers(1, 9))
     Ledger(folder / "r", PureDP(parts * PART.eps))
     kill = bool(rng.integers(2))
-    work = [lambda pipe, n=n: spend_all(Ledger(folder / "r"), f"p{n}", pipe) for n in range(2)]
+    work = [
+        lambda pipe, n=n: spend_all(Ledger(folder / "r"), f"p{n}", pipe)
+        for n in range(2)
+    ]
     with child(work[0]) as (one, read_one), child(work[1]) as (two, read_two):
         if kill:
             time.sleep(rng.uniform(0, 0.02))
@@ -121,10 +131,16 @@ def copies_and_threads(folder: Path, rng: np.random.Generator) -> int:
     """Four threads, each with a copy of the object: itself, copy, deepcopy, pickle."""
     parts = int(rng.integers(1, 9))
     book = Ledger(folder / "t", PureDP(parts * PART.eps))
-    copies = [book, copy.copy(book), copy.deepcopy(book), pickle.loads(pickle.dumps(book))]
+    copies = [
+        book,
+        copy.copy(book),
+        copy.deepcopy(book),
+        pickle.loads(pickle.dumps(book)),
+    ]
     read, write = os.pipe()
     threads = [
-        threading.Thread(target=spend_all, args=(each, f"t{number}", write)) for number, each in enumerate(copies)
+        threading.Thread(target=spend_all, args=(each, f"t{number}", write))
+        for number, each in enumerate(copies)
     ]
     for thread in threads:
         thread.start()
@@ -149,7 +165,9 @@ def disk_full(folder: Path, rng: np.random.Generator) -> int:
     def work(pipe: int) -> None:
         if rng.integers(2):
             signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-            resource.setrlimit(resource.RLIMIT_FSIZE, (int(rng.integers(1, size + 4096)),) * 2)
+            resource.setrlimit(
+                resource.RLIMIT_FSIZE, (int(rng.integers(1, size + 4096)),) * 2
+            )
         else:
             real = sqlite3.connect
 
@@ -211,7 +229,10 @@ def corrupted_file(folder: Path, rng: np.random.Generator) -> int:
     book = Ledger(folder / "x", PureDP(1.0))
     for number in range(int(rng.integers(3, 25))):
         book.spend(PART, f"entry {number} " + "y" * int(rng.integers(180)))
-    truth, whole = [(e.label, e.guarantee) for e in book.entries], book.path.read_bytes()
+    truth, whole = (
+        [(e.label, e.guarantee) for e in book.entries],
+        book.path.read_bytes(),
+    )
     detected = 0
     for _ in range(25):
         data = bytearray(whole)
@@ -226,10 +247,15 @@ def corrupted_file(folder: Path, rng: np.random.Generator) -> int:
                 data[start : start + 4096] = bytes(4096)
             case 4:
                 a, b = (4096 * int(k) for k in rng.integers(len(data) // 4096, size=2))
-                data[a : a + 4096], data[b : b + 4096] = data[b : b + 4096], data[a : a + 4096]
+                data[a : a + 4096], data[b : b + 4096] = (
+                    data[b : b + 4096],
+                    data[a : a + 4096],
+                )
             case 5:
                 place = whole.find(b'"eps":0.015625', int(rng.integers(len(whole))))
-                data[place : place + 14] = b'"eps":0.000001'  # an entry made cheaper, in place
+                data[place : place + 14] = (
+                    b'"eps":0.000001'  # an entry made cheaper, in place
+                )
         book.path.write_bytes(data)
         try:
             opened = Ledger(book.path, PureDP(1.0))
@@ -262,7 +288,9 @@ def rolled_back(folder: Path, rng: np.random.Generator) -> int:
 def second_name(folder: Path, rng: np.random.Generator) -> int:
     """A hard link made at a random moment between spends: refused under both names from then on, and nothing is lost."""
     book, other = Ledger(folder / "h", PureDP(1.0)), folder / "other"
-    labels = [book.spend(PART, f"{number}").label for number in range(int(rng.integers(1, 5)))]
+    labels = [
+        book.spend(PART, f"{number}").label for number in range(int(rng.integers(1, 5)))
+    ]
     os.link(book.path, other)
     for path in rng.permutation([str(book.path), str(other)]):
         try:
@@ -323,7 +351,9 @@ def inject(share: float, seed: int = 0) -> list[tuple[str, int, list[str]]]:
             with tempfile.TemporaryDirectory() as folder:
                 try:
                     injected += kind(Path(folder), rng)
-                except Exception as error:  # a broken promise or a crash: both are counted and shown
+                except (
+                    Exception
+                ) as error:  # a broken promise or a crash: both are counted and shown
                     injected += 1
                     broken.append(f"{type(error).__name__}: {error}")
         rows.append((kind.__name__, injected, broken))
@@ -337,8 +367,12 @@ def main(total: int = 2700, *, as_json: bool = False) -> int:
     else:
         print(f"{'fault':26s} {'injected':>9s} {'broken':>7s}")
         for name, injected, broken in rows:
-            print(f"{name:26s} {injected:9d} {len(broken):7d}  {broken[0] if broken else ''}")
-        print(f"{'in all':26s} {sum(r[1] for r in rows):9d} {sum(len(r[2]) for r in rows):7d}")
+            print(
+                f"{name:26s} {injected:9d} {len(broken):7d}  {broken[0] if broken else ''}"
+            )
+        print(
+            f"{'in all':26s} {sum(r[1] for r in rows):9d} {sum(len(r[2]) for r in rows):7d}"
+        )
     return int(any(broken for _, _, broken in rows))
 
 

@@ -44,7 +44,12 @@ from curvedp.privacy.base import Guarantee
 
 ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src/curvedp"
-GROUPS = {"ledger": "ledger/*.py", "accounting": "privacy/*.py", "laws": "laws/**/*.py", "entropy": "entropy/*.py"}
+GROUPS = {
+    "ledger": "ledger/*.py",
+    "accounting": "privacy/*.py",
+    "laws": "laws/**/*.py",
+    "entropy": "entropy/*.py",
+}
 TESTS = [
     "tests/ledger",
     "tests/privacy",
@@ -54,7 +59,9 @@ TESTS = [
     "tests/golden",
 ]  # and the examples in the files themselves
 SEEN = ROOT / "build/mutation.json"
-EQUIVALENT = Path(__file__).with_name("equivalent_mutants.txt")  # tab-separated: file, line, change, reason
+EQUIVALENT = Path(__file__).with_name(
+    "equivalent_mutants.txt"
+)  # tab-separated: file, line, change, reason
 COMPARE = {ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
            ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In}  # fmt: skip
 BINARY = {ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult, ast.Pow: ast.Mult, ast.BitAnd: ast.BitOr,
@@ -68,7 +75,11 @@ def mutant(source: str, site: int) -> tuple[range, str, str]:
     lines, before = range(node.lineno, node.end_lineno + 1), ast.unparse(node)
     change()
     after = ast.unparse(node)  # a condition is wrapped from outside: its own text stays
-    return lines, f"{before}  →  {after if after != before else 'not'}", ast.unparse(ast.fix_missing_locations(tree))
+    return (
+        lines,
+        f"{before}  →  {after if after != before else 'not'}",
+        ast.unparse(ast.fix_missing_locations(tree)),
+    )
 
 
 def _sites(tree: ast.AST) -> Iterator[tuple[Any, Callable[[], None]]]:
@@ -81,7 +92,9 @@ def _sites(tree: ast.AST) -> Iterator[tuple[Any, Callable[[], None]]]:
         if isinstance(node, ast.Raise | ast.JoinedStr | ast.ImportFrom | ast.Import):
             skipped.update(ast.walk(node))
         if isinstance(node, ast.keyword) and node.arg == "strict":
-            skipped.update(ast.walk(node))  # zip's own check: both sides have one length, so the mutant does the same
+            skipped.update(
+                ast.walk(node)
+            )  # zip's own check: both sides have one length, so the mutant does the same
         if isinstance(node, ast.FunctionDef) and node.name in ("__repr__", "__str__"):
             skipped.update(ast.walk(node))
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
@@ -95,7 +108,12 @@ def _sites(tree: ast.AST) -> Iterator[tuple[Any, Callable[[], None]]]:
         elif isinstance(node, ast.BinOp | ast.AugAssign) and type(node.op) in BINARY:
             yield node, lambda n=node: setattr(n, "op", BINARY[type(n.op)]())
         elif isinstance(node, ast.BoolOp):
-            yield node, lambda n=node: setattr(n, "op", ast.Or() if isinstance(n.op, ast.And) else ast.And())
+            yield (
+                node,
+                lambda n=node: setattr(
+                    n, "op", ast.Or() if isinstance(n.op, ast.And) else ast.And()
+                ),
+            )
         elif (
             isinstance(node, ast.UnaryOp)
             and isinstance(node.op, ast.USub)
@@ -104,11 +122,27 @@ def _sites(tree: ast.AST) -> Iterator[tuple[Any, Callable[[], None]]]:
             yield node, lambda n=node: setattr(n, "op", ast.UAdd())
         elif isinstance(node, ast.Constant) and isinstance(node.value, bool):
             yield node, lambda n=node: setattr(n, "value", not n.value)
-        elif isinstance(node, ast.Constant) and isinstance(node.value, int | float) and node.value not in (0,):
-            yield node, lambda n=node: setattr(n, "value", n.value + 1 if abs(n.value) < 100 else n.value * 2)
+        elif (
+            isinstance(node, ast.Constant)
+            and isinstance(node.value, int | float)
+            and node.value not in (0,)
+        ):
+            yield (
+                node,
+                lambda n=node: setattr(
+                    n, "value", n.value + 1 if abs(n.value) < 100 else n.value * 2
+                ),
+            )
         elif isinstance(node, ast.If | ast.While | ast.IfExp):
-            yield node.test, lambda n=node: setattr(n, "test", ast.UnaryOp(ast.Not(), n.test))
-        elif isinstance(node, ast.Return) and node.value is not None and not isinstance(node.value, ast.Constant):
+            yield (
+                node.test,
+                lambda n=node: setattr(n, "test", ast.UnaryOp(ast.Not(), n.test)),
+            )
+        elif (
+            isinstance(node, ast.Return)
+            and node.value is not None
+            and not isinstance(node.value, ast.Constant)
+        ):
             yield node, lambda n=node: setattr(n, "value", ast.Constant(None))
 
 
@@ -128,7 +162,9 @@ def forked(work: Callable[[], Any], wall: float) -> Any:
     os.close(write)
     answer = b""
     end = time.monotonic() + wall
-    while select.select([read], [], [], max(0.0, end - time.monotonic()))[0] and (more := os.read(read, 1 << 16)):
+    while select.select([read], [], [], max(0.0, end - time.monotonic()))[0] and (
+        more := os.read(read, 1 << 16)
+    ):
         answer += more
     os.close(read)
     with suppress(ProcessLookupError):
@@ -146,7 +182,9 @@ def passes(item: pytest.Item, cpu: float) -> bool:
 class Mutants:
     """A pytest plugin: instead of running the collected tests once, runs them against each mutant of some files."""
 
-    def __init__(self, jobs: list[tuple[str, int]], sources: dict[str, str], seconds: float) -> None:
+    def __init__(
+        self, jobs: list[tuple[str, int]], sources: dict[str, str], seconds: float
+    ) -> None:
         self.jobs, self.sources, self.seconds = jobs, sources, seconds
         self.results: list[tuple[str, int, str, bool]] = []
         self.trusted: set[tuple[str, pytest.Item]] = set()
@@ -155,29 +193,44 @@ class Mutants:
         started = time.monotonic()
         profile = self._profile(session.items)
         order = sorted(profile, key=lambda item: profile[item][0])
-        print(f"{len(order)} of {len(session.items)} tests look at the files [{_since(started)}]", flush=True)
+        print(
+            f"{len(order)} of {len(session.items)} tests look at the files [{_since(started)}]",
+            flush=True,
+        )
         for number, (file, site) in enumerate(self.jobs, 1):
             source = self.sources[file]
             lines, change, mutated = mutant(source, site)
             bodies = [range(n.body[0].lineno, n.end_lineno + 1) for n in ast.walk(ast.parse(source))
                       if isinstance(n, ast.FunctionDef)]  # fmt: skip
-            inside = any(lines.start in body for body in bodies)  # else it runs on import: every test may notice
+            inside = any(
+                lines.start in body for body in bodies
+            )  # else it runs on import: every test may notice
             touching = [item for item in order if file in profile[item][1]]
-            tests = [t for t in touching if not inside or not profile[t][1][file].isdisjoint(lines)]
+            tests = [
+                t
+                for t in touching
+                if not inside or not profile[t][1][file].isdisjoint(lines)
+            ]
             turn = {t: i for group in _cases(tests) for i, t in enumerate(group)}
-            tests.sort(key=lambda t: (_mirrored(t.path.stem) != _mirrored(file), turn[t]))  # stable: then the quickest
+            tests.sort(
+                key=lambda t: (_mirrored(t.path.stem) != _mirrored(file), turn[t])
+            )  # stable: then the quickest
             total = np.cumsum([profile[t][0] for t in tests])
             tests = tests[: int(np.sum(total <= 10 * self.seconds))]
             killed = self._killed(file, mutated, tests, profile)
             self.results.append((file, lines.start, change, killed))
-            verdict = "killed" if killed else f"survived {len(tests)} of {len(total)} tests"
+            verdict = (
+                "killed" if killed else f"survived {len(tests)} of {len(total)} tests"
+            )
             print(
                 f"{number}/{len(self.jobs)} [{_since(started)}] {file}:{lines.start}: {change[:150]}: {verdict}",
                 flush=True,
             )
         return True
 
-    def _profile(self, items: list[pytest.Item]) -> dict[pytest.Item, tuple[float, dict[str, set[int]]]]:
+    def _profile(
+        self, items: list[pytest.Item]
+    ) -> dict[pytest.Item, tuple[float, dict[str, set[int]]]]:
         """(CPU seconds, lines that it executes in each file) of each test that passes by itself within the limit."""
         paths = {str(SOURCE / file): file for file in self.sources}
         SEEN.parent.mkdir(exist_ok=True)
@@ -186,24 +239,35 @@ class Mutants:
         for number, item in enumerate(items, 1):
             cpu, lines, digest = known.get(item.nodeid, (None, {}, ""))
             if digest != self._digest(item, lines):
-                cpu, lines = forked(lambda item=item: _lines_run(item, paths, self.seconds), 20 * self.seconds) or (
+                cpu, lines = forked(
+                    lambda item=item: _lines_run(item, paths, self.seconds),
+                    20 * self.seconds,
+                ) or (
                     None,
                     {},
                 )
                 known[item.nodeid] = cpu, lines, self._digest(item, lines)
                 print(f"\rtest {number} of {len(items)}", end="", flush=True)
             if lines:
-                profile[item] = (cpu, {file: set(found) for file, found in lines.items()})
+                profile[item] = (
+                    cpu,
+                    {file: set(found) for file, found in lines.items()},
+                )
             if number % 50 == 0 or number == len(items):
                 SEEN.write_text(json.dumps(known), "utf-8")
         return profile
 
     def _digest(self, item: pytest.Item, lines: dict[str, list[int]]) -> str:
         """Changes with the test and with the files it executes, or with any of them if it failed or executes none."""
-        texts = [item.path.read_text("utf-8"), *(self.sources.get(file, "") for file in sorted(lines or self.sources))]
+        texts = [
+            item.path.read_text("utf-8"),
+            *(self.sources.get(file, "") for file in sorted(lines or self.sources)),
+        ]
         return hashlib.sha256("".join(texts).encode()).hexdigest()
 
-    def _killed(self, file: str, mutated: str, tests: list[pytest.Item], profile: dict) -> bool:
+    def _killed(
+        self, file: str, mutated: str, tests: list[pytest.Item], profile: dict
+    ) -> bool:
         """Whether a test fails that passes when the code is exchanged for itself."""
         while True:
             first = self._first_failure(file, mutated, tests, profile)
@@ -212,19 +276,30 @@ class Mutants:
             if (file, tests[first]) not in self.trusted:
                 same = ast.unparse(ast.parse(self.sources[file]))
                 if self._first_failure(file, same, [tests[first]], profile) != 1:
-                    print(f"{tests[first].nodeid} cannot be used for {file}", flush=True)
+                    print(
+                        f"{tests[first].nodeid} cannot be used for {file}", flush=True
+                    )
                     tests = [*tests[:first], *tests[first + 1 :]]
                     continue
                 self.trusted.add((file, tests[first]))
             return True
 
     @staticmethod
-    def _first_failure(file: str, source: str, tests: list[pytest.Item], profile: dict) -> int | None:
+    def _first_failure(
+        file: str, source: str, tests: list[pytest.Item], profile: dict
+    ) -> int | None:
         """The number of the first test that fails, or of all where none does; None where the process hangs or dies."""
 
         def work() -> int:
             exchange(_module(file), source)
-            return next((i for i, item in enumerate(tests) if not passes(item, 2 + 4 * profile[item][0])), len(tests))
+            return next(
+                (
+                    i
+                    for i, item in enumerate(tests)
+                    if not passes(item, 2 + 4 * profile[item][0])
+                ),
+                len(tests),
+            )
 
         found = forked(work, 120 + 40 * sum(profile[t][0] for t in tests))
         return found if found is None else int(found)
@@ -247,7 +322,9 @@ def _since(started: float) -> str:
     return f"{time.monotonic() - started:.0f} s"
 
 
-def _lines_run(item: pytest.Item, paths: dict[str, str], cpu: float) -> tuple[float, dict[str, list[int]]] | None:
+def _lines_run(
+    item: pytest.Item, paths: dict[str, str], cpu: float
+) -> tuple[float, dict[str, list[int]]] | None:
     """(CPU seconds, lines of the files that the test executes); None for a test that does not pass by itself.
 
     A function that is run over and over is not followed further: all its lines are taken to be executed.
@@ -274,11 +351,17 @@ def _lines_run(item: pytest.Item, paths: dict[str, str], cpu: float) -> tuple[fl
     passed = passes(item, cpu)
     taken = time.process_time() - started
     sys.settrace(None)
-    return (taken, {file: sorted(found) for file, found in lines.items()}) if passed else None
+    return (
+        (taken, {file: sorted(found) for file, found in lines.items()})
+        if passed
+        else None
+    )
 
 
 def _module(file: str) -> types.ModuleType:
-    return importlib.import_module("curvedp." + file.removesuffix(".py").replace("/", "."))
+    return importlib.import_module(
+        "curvedp." + file.removesuffix(".py").replace("/", ".")
+    )
 
 
 def exchange(module: types.ModuleType, source: str) -> None:
@@ -290,10 +373,14 @@ def exchange(module: types.ModuleType, source: str) -> None:
     }
     registered = dict(Guarantee._registry)
     exec(compile(source, str(module.__file__), "exec"), fresh)
-    Guarantee._registry.update(registered)  # a class made again is not another kind of guarantee
+    Guarantee._registry.update(
+        registered
+    )  # a class made again is not another kind of guarantee
     before = dict(vars(module))
     _into(vars(module), fresh, module.__name__)
-    for other in [m for name, m in sys.modules.items() if name.startswith("curvedp.")]:  # numbers that others imported
+    for other in [
+        m for name, m in sys.modules.items() if name.startswith("curvedp.")
+    ]:  # numbers that others imported
         for name in vars(other).keys() & vars(module).keys():
             if vars(other)[name] is before[name] is not vars(module)[name]:
                 setattr(other, name, vars(module)[name])
@@ -301,26 +388,50 @@ def exchange(module: types.ModuleType, source: str) -> None:
 
 def _into(old: Any, new: Any, home: str) -> Any:
     """The old object with the new one's code in it; the new one itself where it is plain data."""
-    if hasattr(new, "registry") and hasattr(old, "registry"):  # single dispatch: each kind has a function of its own
+    if hasattr(new, "registry") and hasattr(
+        old, "registry"
+    ):  # single dispatch: each kind has a function of its own
         for kind in new.registry.keys() & old.registry.keys():
             _into(old.registry[kind], new.registry[kind], home)
     for wrapper in ("__wrapped__", "__func__", "fget", "func"):
-        if hasattr(new, wrapper) and hasattr(old, wrapper) and not isinstance(new, functools.partial):
+        if (
+            hasattr(new, wrapper)
+            and hasattr(old, wrapper)
+            and not isinstance(new, functools.partial)
+        ):
             if hasattr(old, "cache_clear"):
                 old.cache_clear()
             _into(getattr(old, wrapper), getattr(new, wrapper), home)
             return old
     if inspect.isfunction(new) and inspect.isfunction(old):
-        names, cells = new.__code__.co_freevars, dict(zip(old.__code__.co_freevars, old.__closure__ or (), strict=True))
+        names, cells = (
+            new.__code__.co_freevars,
+            dict(zip(old.__code__.co_freevars, old.__closure__ or (), strict=True)),
+        )
         if new.__module__ == home and len(names) == len(cells):
-            old.__code__, old.__defaults__, old.__kwdefaults__ = new.__code__, new.__defaults__, new.__kwdefaults__
-        elif new.__module__ == home and set(names) < set(cells):  # a mutant that lost its super()
+            old.__code__, old.__defaults__, old.__kwdefaults__ = (
+                new.__code__,
+                new.__defaults__,
+                new.__kwdefaults__,
+            )
+        elif new.__module__ == home and set(names) < set(
+            cells
+        ):  # a mutant that lost its super()
             return types.FunctionType(
-                new.__code__, old.__globals__, new.__name__, new.__defaults__, tuple(cells[n] for n in names)
+                new.__code__,
+                old.__globals__,
+                new.__name__,
+                new.__defaults__,
+                tuple(cells[n] for n in names),
             )
     elif inspect.isclass(new) and inspect.isclass(old):
         if new.__module__ == home:
-            for name in set(vars(new)) & set(vars(old)) - {"__dict__", "__weakref__", "__doc__", "__slots__"}:
+            for name in set(vars(new)) & set(vars(old)) - {
+                "__dict__",
+                "__weakref__",
+                "__doc__",
+                "__slots__",
+            }:
                 value = _into(vars(old)[name], vars(new)[name], home)
                 if value is not vars(old)[name]:
                     type.__setattr__(old, name, value)
@@ -342,40 +453,83 @@ def _plain(value: Any) -> bool:
     return isinstance(value, int | float | str | complex | np.ndarray | np.number)
 
 
-def main(count: int = 200, seed: int = 0, only: str = "", seconds: float = 8.0, *tests: str) -> int:
+def main(
+    count: int = 200, seed: int = 0, only: str = "", seconds: float = 8.0, *tests: str
+) -> int:
     started = time.monotonic()
     files = {
-        str(path.relative_to(SOURCE)): group for group, glob in GROUPS.items() for path in sorted(SOURCE.glob(glob))
+        str(path.relative_to(SOURCE)): group
+        for group, glob in GROUPS.items()
+        for path in sorted(SOURCE.glob(glob))
     }
     sources = {file: (SOURCE / file).read_text("utf-8") for file in files}
     pool = [(file, site) for file, text in sources.items() if re.search(only, file)
             for site, _ in enumerate(_sites(ast.parse(text)))]  # fmt: skip
-    chosen = [pool[index] for index in np.random.default_rng(seed).permutation(len(pool))[:count]]
-    for file in sources:  # before pytest finds them by their path and makes a second copy
+    chosen = [
+        pool[index]
+        for index in np.random.default_rng(seed).permutation(len(pool))[:count]
+    ]
+    for (
+        file
+    ) in sources:  # before pytest finds them by their path and makes a second copy
         _module(file)
     print(
         f"{len(pool)} mutants in {len({file for file, _ in pool})} files; a sample of {len(chosen)}, seed {seed}",
         flush=True,
     )
     plugin = Mutants(chosen, sources, seconds)
-    options = ["-q", "-s", "-p", "no:cacheprovider", "-p", "no:xdist", "-k", "not process and not fork"]
-    pytest.main([*options, *sorted({str(SOURCE / file) for file, _ in chosen}), *(tests or TESTS)], plugins=[plugin])
+    options = [
+        "-q",
+        "-s",
+        "-p",
+        "no:cacheprovider",
+        "-p",
+        "no:xdist",
+        "-k",
+        "not process and not fork",
+    ]
+    pytest.main(
+        [
+            *options,
+            *sorted({str(SOURCE / file) for file, _ in chosen}),
+            *(tests or TESTS),
+        ],
+        plugins=[plugin],
+    )
     sizes = Counter(files[file] for file, _ in pool)
-    reasons = {(file, line, change): reason for file, line, change, reason in _explained()}
+    reasons = {
+        (file, line, change): reason for file, line, change, reason in _explained()
+    }
     rows = []
     for file, line, change, killed in sorted(plugin.results):
         text = sources[file].splitlines()[line - 1].strip()
-        rows.append((file, line, change, killed, "" if killed else reasons.get((file, text, change))))
+        rows.append(
+            (
+                file,
+                line,
+                change,
+                killed,
+                "" if killed else reasons.get((file, text, change)),
+            )
+        )
     print(
         f"\n{'files':12} {'mutants':>8} {'killed':>7} {'of':>5} {'share':>7}  95% interval    equivalent  share without"
     )
     for group in (*(group for group in GROUPS if sizes[group]), "in all"):
         found = [row for row in rows if group in (files[row[0]], "in all")]
-        killed, total, same = sum(row[3] for row in found), len(found), sum(bool(row[4]) for row in found)
+        killed, total, same = (
+            sum(row[3] for row in found),
+            len(found),
+            sum(bool(row[4]) for row in found),
+        )
         if total:
             low, high = stats.binomtest(killed, total).proportion_ci(method="exact")
-            share = f"{killed:7} {total:5} {killed / total:7.1%}  {low:.1%} to {high:.1%}"
-            print(f"{group:12} {sizes.get(group, len(pool)):8} {share} {same:10} {killed / max(total - same, 1):11.1%}")
+            share = (
+                f"{killed:7} {total:5} {killed / total:7.1%}  {low:.1%} to {high:.1%}"
+            )
+            print(
+                f"{group:12} {sizes.get(group, len(pool)):8} {share} {same:10} {killed / max(total - same, 1):11.1%}"
+            )
     print(f"survivors, after {_since(started)}:")
     for file, line, change, killed, reason in rows:
         if not killed:
@@ -393,5 +547,10 @@ def _explained() -> Iterator[list[str]]:
 if __name__ == "__main__":
     arguments = sys.argv[1:]
     sys.exit(
-        main(*(int(a) for a in arguments[:2]), *arguments[2:3], *(float(a) for a in arguments[3:4]), *arguments[4:])
+        main(
+            *(int(a) for a in arguments[:2]),
+            *arguments[2:3],
+            *(float(a) for a in arguments[3:4]),
+            *arguments[4:],
+        )
     )

@@ -12,30 +12,47 @@ import numpy as np
 __all__ = ["naive_lorentz_laplace", "naive_spd_gaussian", "naive_sphere_laplace"]
 
 
-def naive_sphere_laplace(center: Any, scale: float, n: int, rng: np.random.Generator) -> np.ndarray:
+def naive_sphere_laplace(
+    center: Any, scale: float, n: int, rng: np.random.Generator
+) -> np.ndarray:
     """cos r·p + sin r·w in float64 on S², r from the Laplace radial law: the right law, released with its last bits."""
     p = np.asarray(center, dtype=np.float64)
-    r = _accepted(n, lambda k: (r := rng.gamma(2.0, scale, k), np.where(r < np.pi, np.sin(r) / r, 0.0)), rng)
+    r = _accepted(
+        n,
+        lambda k: (
+            r := rng.gamma(2.0, scale, k),
+            np.where(r < np.pi, np.sin(r) / r, 0.0),
+        ),
+        rng,
+    )
     g = rng.standard_normal((n, 3))
     w = g - (g @ p)[:, None] * p
     w /= np.linalg.norm(w, axis=1, keepdims=True)
     return np.asarray(np.cos(r)[:, None] * p + np.sin(r)[:, None] * w)
 
 
-def naive_lorentz_laplace(center: Any, scale: float, n: int, rng: np.random.Generator) -> np.ndarray:
+def naive_lorentz_laplace(
+    center: Any, scale: float, n: int, rng: np.random.Generator
+) -> np.ndarray:
     """cosh r·p + sinh r·w in float64 on H²: the right law, released with its last bits."""
     p = np.asarray(center, dtype=np.float64)
     # sinh r·e^{−r/s} = ½e^{−r(1/s−1)}(1 − e^{−2r})
     rate = 1 / scale - 1
-    r = _accepted(n, lambda k: (r := rng.exponential(1 / rate, k), -np.expm1(-2 * r)), rng)
+    r = _accepted(
+        n, lambda k: (r := rng.exponential(1 / rate, k), -np.expm1(-2 * r)), rng
+    )
     angle = rng.uniform(0, 2 * np.pi, n)
     u = np.stack([np.cos(angle), np.sin(angle)], axis=1)
     along = u @ p[1:]
-    w = np.concatenate([along[:, None], u + np.outer(along / (1 + p[0]), p[1:])], axis=1)
+    w = np.concatenate(
+        [along[:, None], u + np.outer(along / (1 + p[0]), p[1:])], axis=1
+    )
     return np.asarray(np.cosh(r)[:, None] * p + np.sinh(r)[:, None] * w)
 
 
-def naive_spd_gaussian(center: Any, sigma: float, n: int, rng: np.random.Generator) -> np.ndarray:
+def naive_spd_gaussian(
+    center: Any, sigma: float, n: int, rng: np.random.Generator
+) -> np.ndarray:
     """P^½ e^V P^½ in float64, e^V made symmetric: the right law on SPD(m), but two products bring asymmetry back."""
     p = np.asarray(center, dtype=np.float64)
     m = len(p)

@@ -17,12 +17,24 @@ import jax.numpy as jnp
 import numpy as np
 
 from curvedp.geometry import SPDAffineInvariant
-from curvedp.optim import FrechetMeanProblem, LeadingEigenvectorProblem, Problem, dp_rsgd
+from curvedp.optim import (
+    FrechetMeanProblem,
+    LeadingEigenvectorProblem,
+    Problem,
+    dp_rsgd,
+)
 
 Run = Callable[[], None]
 
 
-def non_private(problem: Problem, data: np.ndarray, init: np.ndarray, steps: int, size: int, rate: float) -> Run:
+def non_private(
+    problem: Problem,
+    data: np.ndarray,
+    init: np.ndarray,
+    steps: int,
+    size: int,
+    rate: float,
+) -> Run:
     """The same step: mean gradient of a uniform batch, one move; no clipping, no noise."""
 
     @jax.jit
@@ -40,15 +52,35 @@ def non_private(problem: Problem, data: np.ndarray, init: np.ndarray, steps: int
         with jax.enable_x64(True):
             w, records = jnp.asarray(init), jnp.asarray(data)
             for _ in range(steps // chunk):
-                w = loop(records, w, rng.integers(len(data), size=(chunk, size), dtype=np.int32))
+                w = loop(
+                    records,
+                    w,
+                    rng.integers(len(data), size=(chunk, size), dtype=np.int32),
+                )
             w.block_until_ready()
 
     return run
 
 
-def private(problem: Problem, data: np.ndarray, init: np.ndarray, steps: int, size: int, rate: float) -> Run:
+def private(
+    problem: Problem,
+    data: np.ndarray,
+    init: np.ndarray,
+    steps: int,
+    size: int,
+    rate: float,
+) -> Run:
     def run() -> None:
-        dp_rsgd(problem, data, init, steps=steps, batch_size=size, clip=1.0, learning_rate=rate, noise=1e-3)
+        dp_rsgd(
+            problem,
+            data,
+            init,
+            steps=steps,
+            batch_size=size,
+            clip=1.0,
+            learning_rate=rate,
+            noise=1e-3,
+        )
 
     return run
 
@@ -63,7 +95,10 @@ def seconds(run: Run) -> tuple[float, float]:
 def noise_floor(dim: int) -> float:
     """Seconds to draw one step's normals by PCG64."""
     rng = np.random.default_rng(2)
-    return min(seconds(lambda: rng.standard_normal((1000, dim)))[0] for _ in range(5)) / 1000
+    return (
+        min(seconds(lambda: rng.standard_normal((1000, dim)))[0] for _ in range(5))
+        / 1000
+    )
 
 
 def main(full: bool = False) -> None:
@@ -72,7 +107,10 @@ def main(full: bool = False) -> None:
     matrices = factors @ factors.swapaxes(1, 2) / 33
     vectors = rng.normal(size=(5000, 786))
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-    spd, sphere = FrechetMeanProblem(SPDAffineInvariant(11)), LeadingEigenvectorProblem(786)
+    spd, sphere = (
+        FrechetMeanProblem(SPDAffineInvariant(11)),
+        LeadingEigenvectorProblem(786),
+    )
     one = 300_000 if full else 20_000
     cases = [
         ("SPDAffineInvariant(11)", spd, matrices, np.eye(11), 1, one),
@@ -92,20 +130,41 @@ def main(full: bool = False) -> None:
         "ratio",
         "noise floor µs",
     )
-    print(f"{head[0]:24}{head[1]:>6}{head[2]:>8}" + "".join(f"{title:>{len(title) + 3}}" for title in head[3:]))
+    print(
+        f"{head[0]:24}{head[1]:>6}{head[2]:>8}"
+        + "".join(f"{title:>{len(title) + 3}}" for title in head[3:])
+    )
     for name, problem, data, init, size, steps in cases:
-        runs = [make(problem, data, init, steps, size, 0.01) for make in (non_private, private)]
+        runs = [
+            make(problem, data, init, steps, size, 0.01)
+            for make in (non_private, private)
+        ]
         for run in runs:
             run()  # compile
         times = np.array([[seconds(run) for run in runs] for _ in range(3)]).min(axis=0)
         floor = noise_floor(problem.manifold.dim)
         plain, noisy = times / steps * 1e6
-        columns = [plain[0], noisy[0], noisy[0] / plain[0], plain[1], noisy[1], noisy[1] / plain[1], floor * 1e6]
-        row = "".join(f"{value:{len(title) + 3}.2f}" for title, value in zip(head[3:], columns, strict=True))
+        columns = [
+            plain[0],
+            noisy[0],
+            noisy[0] / plain[0],
+            plain[1],
+            noisy[1],
+            noisy[1] / plain[1],
+            floor * 1e6,
+        ]
+        row = "".join(
+            f"{value:{len(title) + 3}.2f}"
+            for title, value in zip(head[3:], columns, strict=True)
+        )
         print(f"{name:24}{size:6}{steps:8}{row}", flush=True)
     batch = matrices[:200]
-    eig = min(seconds(lambda: [np.linalg.eigh(m) for m in batch])[0] for _ in range(5)) / len(batch)
-    print(f"two eigenvalue problems of 11 x 11 by LAPACK, one by one: {2 * eig * 1e6:.1f} µs")
+    eig = min(
+        seconds(lambda: [np.linalg.eigh(m) for m in batch])[0] for _ in range(5)
+    ) / len(batch)
+    print(
+        f"two eigenvalue problems of 11 x 11 by LAPACK, one by one: {2 * eig * 1e6:.1f} µs"
+    )
 
 
 if __name__ == "__main__":

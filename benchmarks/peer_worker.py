@@ -38,7 +38,11 @@ def geometry(arrays):
     from pyriemann.geometry.mean import mean_riemann
 
     out = {}
-    spaces = {"sphere": Hypersphere(2), "hyperbolic": Hyperboloid(2), "spd": SPDMatrices(3)}
+    spaces = {
+        "sphere": Hypersphere(2),
+        "hyperbolic": Hyperboloid(2),
+        "spd": SPDMatrices(3),
+    }
     single = {"sphere": Sphere(3), "spd": SymmetricPositiveDefinite(3)}
     for name, space in spaces.items():
         p, q = arrays[f"{name}_p"], arrays[f"{name}_q"]
@@ -47,8 +51,12 @@ def geometry(arrays):
         if name in single:  # takes one pair at a time: 500 of them, scaled
             M = single[name]
             scale = len(p) / 500
-            out[f"{name} dist"]["pymanopt"] = scale * best(lambda: [M.dist(a, b) for a, b in zip(p[:500], q)], 1)[0]
-            out[f"{name} log"]["pymanopt"] = scale * best(lambda: [M.log(a, b) for a, b in zip(p[:500], q)], 1)[0]
+            out[f"{name} dist"]["pymanopt"] = (
+                scale * best(lambda: [M.dist(a, b) for a, b in zip(p[:500], q)], 1)[0]
+            )
+            out[f"{name} log"]["pymanopt"] = (
+                scale * best(lambda: [M.log(a, b) for a, b in zip(p[:500], q)], 1)[0]
+            )
     p, q = arrays["spd_p"], arrays["spd_q"]
     out["spd dist"]["pyRiemann"] = best(lambda: distance_riemann(p, q))[0]
 
@@ -72,7 +80,9 @@ def geometry(arrays):
     seconds, y = best(lambda: draw(mean=center, precision=4.0, n_samples=10_000), 2)
     square = float(np.mean(np.arctan2(np.hypot(y[:, 1], y[:, 2]), y[:, 0]) ** 2))
     out["draws S², σ = 0.5"] = {"geomstats": (seconds, square)}
-    seconds, X = best(lambda: sample_gaussian_spd(2_000, np.eye(3), 0.5, random_state=0), 0)
+    seconds, X = best(
+        lambda: sample_gaussian_spd(2_000, np.eye(3), 0.5, random_state=0), 0
+    )
     seconds *= 5  # it takes milliseconds a draw: 2,000 of them, scaled
     square = float(np.mean(np.sum(np.log(np.linalg.eigvalsh(X)) ** 2, axis=-1)))
     out["draws SPD(3), σ = 0.5"] = {"pyRiemann": (seconds, square)}
@@ -99,7 +109,9 @@ def pymanopt_mean(X):
         return -sum(manifold.log(x, a) for a in X) / len(X)
 
     problem = pymanopt.Problem(manifold, cost, riemannian_gradient=gradient)
-    optimizer = pymanopt.optimizers.ConjugateGradient(verbosity=0, min_gradient_norm=1e-9, min_step_size=0)
+    optimizer = pymanopt.optimizers.ConjugateGradient(
+        verbosity=0, min_gradient_norm=1e-9, min_step_size=0
+    )
     return np.array(optimizer.run(problem, initial_point=np.mean(X, axis=0)).point)
 
 
@@ -109,7 +121,9 @@ def accounting(arrays):
     from dp_accounting.pld import privacy_loss_distribution as pld
 
     def google(make):
-        return [make().self_compose(1000).get_epsilon_for_delta(d) for d in (1e-6, 1e-15)]
+        return [
+            make().self_compose(1000).get_epsilon_for_delta(d) for d in (1e-6, 1e-15)
+        ]
 
     def autodp(make):
         together = Composition()([make()], [1000])
@@ -117,15 +131,24 @@ def accounting(arrays):
 
     return {
         "1000 × Laplace(Δ/10)": {
-            "dp-accounting": best(lambda: google(lambda: pld.from_laplace_mechanism(10.0)), 1),
+            "dp-accounting": best(
+                lambda: google(lambda: pld.from_laplace_mechanism(10.0)), 1
+            ),
             "autodp (Rényi)": best(lambda: autodp(lambda: LaplaceMechanism(10.0)), 1),
         },
         "1000 × Gaussian(Δ/50)": {
-            "dp-accounting": best(lambda: google(lambda: pld.from_gaussian_mechanism(50.0)), 1),
+            "dp-accounting": best(
+                lambda: google(lambda: pld.from_gaussian_mechanism(50.0)), 1
+            ),
             "autodp (Rényi)": best(lambda: autodp(lambda: GaussianMechanism(50.0)), 1),
         },
         "1000 × Poisson batches, σ = 1, q = 0.01": {
-            "dp-accounting": best(lambda: google(lambda: pld.from_gaussian_mechanism(1.0, sampling_prob=0.01)), 1),
+            "dp-accounting": best(
+                lambda: google(
+                    lambda: pld.from_gaussian_mechanism(1.0, sampling_prob=0.01)
+                ),
+                1,
+            ),
         },
     }
 

@@ -37,8 +37,19 @@ ENVIRONMENTS = {
         "scipy<1.16",
         "scikit-learn<1.7",
     ),
-    "accounting": ("autodp==0.2.3.1", "dp-accounting==0.6.0", "numpy<2.3", "scikit-learn<1.7"),
-    "regression": ("diffprivlib==0.6.6", "scikit-learn<1.6", "numpy<2.4", "opacus==1.6.0", "torch==2.13.0"),
+    "accounting": (
+        "autodp==0.2.3.1",
+        "dp-accounting==0.6.0",
+        "numpy<2.3",
+        "scikit-learn<1.7",
+    ),
+    "regression": (
+        "diffprivlib==0.6.6",
+        "scikit-learn<1.6",
+        "numpy<2.4",
+        "opacus==1.6.0",
+        "torch==2.13.0",
+    ),
 }
 
 
@@ -57,9 +68,17 @@ class Row(NamedTuple):
         return self.theirs / self.ours
 
     def cells(self) -> list[str]:
-        times = ["–" if np.isnan(t) else f"{1e3 * t:.3g}" for t in (self.theirs, self.ours)]
+        times = [
+            "–" if np.isnan(t) else f"{1e3 * t:.3g}" for t in (self.theirs, self.ours)
+        ]
         limit = "–" if np.isnan(self.limit) else f"{1e3 * self.limit:.2g}"
-        ratio = "–" if np.isnan(self.ratio) else f"{self.ratio:,.0f}×" if self.ratio >= 10 else f"{self.ratio:.2g}×"
+        ratio = (
+            "–"
+            if np.isnan(self.ratio)
+            else f"{self.ratio:,.0f}×"
+            if self.ratio >= 10
+            else f"{self.ratio:.2g}×"
+        )
         return [self.job, self.peer, *times, f"**{ratio}**", limit, self.note]
 
 
@@ -70,7 +89,15 @@ def environment(name: str) -> Path:
     if not done.exists():
         print(f"making the peers' environment .peers/{name} …", flush=True)
         venv.create(folder, with_pip=True, clear=True)
-        pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *ENVIRONMENTS[name]]
+        pip = [
+            str(python),
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--disable-pip-version-check",
+            *ENVIRONMENTS[name],
+        ]
         subprocess.run(pip, check=True)
         done.touch()
     return python
@@ -80,7 +107,14 @@ def ask(name: str, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
     """What the worker of an environment answers for these arrays."""
     with tempfile.TemporaryDirectory() as folder:
         np.savez(Path(folder) / "in.npz", **arrays)
-        command = [str(environment(name)), "-W", "ignore", str(ROOT / "benchmarks" / "peer_worker.py"), name, folder]
+        command = [
+            str(environment(name)),
+            "-W",
+            "ignore",
+            str(ROOT / "benchmarks" / "peer_worker.py"),
+            name,
+            folder,
+        ]
         subprocess.run(command, check=True)
         return dict(json.loads((Path(folder) / "out.json").read_text(encoding="utf-8")))
 
@@ -95,7 +129,12 @@ def geometry() -> list[Row]:
     sizes = {f"{n:,} × {m}×{m}": (n, m) for n, m, _ in CASES}
 
     def cloud(M: Any, n: int, scale: float) -> np.ndarray:
-        return np.asarray(M.exp(M.origin, M.from_coordinates(M.origin, scale * rng.standard_normal((n, M.dim)))))
+        return np.asarray(
+            M.exp(
+                M.origin,
+                M.from_coordinates(M.origin, scale * rng.standard_normal((n, M.dim))),
+            )
+        )
 
     arrays = {
         "sphere_p": cloud(sphere, 10_000, 0.7), "sphere_q": cloud(sphere, 10_000, 0.7),
@@ -117,17 +156,31 @@ def geometry() -> list[Row]:
         for rival, (theirs, point) in peer[f"mean {label}"].items():
             residuals = f"residual {residual(X, np.array(point)):.0e} / {residual(X, np.asarray(x)):.0e}"
             limit = 4 * n * 9 * m**3 / at.flops
-            rows.append(Row(f"Fréchet mean, {label}", rival, theirs, ours, limit, residuals))
+            rows.append(
+                Row(f"Fréchet mean, {label}", rival, theirs, ours, limit, residuals)
+            )
     for label, M in (("S², σ = 0.5", sphere), ("SPD(3), σ = 0.5", spd)):
         law = RiemannianGaussian(M, 0.5)
         ours = best(lambda law=law, M=M: law.sample(rng, M.origin, 10_000))
         for rival, (theirs, square) in peer[f"draws {label}"].items():
             off = f"their E d² off by {abs(square / mean_square_radius(law) - 1):.0%}"
             limit = 10_000 * (M.dim + 1) / at.normals
-            rows.append(Row(f"10⁴ Gaussian draws, {label}", rival, theirs, ours, limit, off))
-    near = float(sphere.dist(np.array([1.0, 0, 0]), np.array([np.cos(1e-9), np.sin(1e-9), 0])))
+            rows.append(
+                Row(f"10⁴ Gaussian draws, {label}", rival, theirs, ours, limit, off)
+            )
+    near = float(
+        sphere.dist(np.array([1.0, 0, 0]), np.array([np.cos(1e-9), np.sin(1e-9), 0]))
+    )
     for rival, value in peer["digits"].items():
-        rows.append(Row("dist of points 10⁻⁹ apart", rival, np.nan, np.nan, note=f"{value:.3g} / {near:.3g}"))
+        rows.append(
+            Row(
+                "dist of points 10⁻⁹ apart",
+                rival,
+                np.nan,
+                np.nan,
+                note=f"{value:.3g} / {near:.3g}",
+            )
+        )
     return rows
 
 
@@ -143,14 +196,29 @@ def bases() -> list[Row]:
     from curvedp.geometry import Lorentz, SPDAffineInvariant, Sphere
     from reproductions.opt.run import base_point, samplers
 
-    labels = {"explicit": "explicit basis", "gram_schmidt": "Gram–Schmidt", "sparse": "sparse basis"}
+    labels = {
+        "explicit": "explicit basis",
+        "gram_schmidt": "Gram–Schmidt",
+        "sparse": "sparse basis",
+    }
     rows = []
     for M in (Sphere(1000), Lorentz(300), SPDAffineInvariant(15)):
         p, z = base_point(M, 0), np.random.default_rng(0).standard_normal(M.dim)
-        times = {name: best(lambda s=s, p=p, z=z: s(p, z), 1) for name, s in samplers(M).items()}
+        times = {
+            name: best(lambda s=s, p=p, z=z: s(p, z), 1)
+            for name, s in samplers(M).items()
+        }
         ours = times.pop("transport")
         for name, theirs in times.items():
-            rows.append(Row(f"tangent draw, {M!r}", labels[name], theirs, ours, M.dim / limits().normals))
+            rows.append(
+                Row(
+                    f"tangent draw, {M!r}",
+                    labels[name],
+                    theirs,
+                    ours,
+                    M.dim / limits().normals,
+                )
+            )
     return rows
 
 
@@ -166,9 +234,20 @@ def chains() -> list[Row]:
         start = time.perf_counter()
         radii = metropolis(rng, M, 0.5, center, steps)
         theirs = (time.perf_counter() - start) / effective_size(radii[steps // 10 :])
-        ours = best(lambda law=law, center=center: law.sample(rng, center, 10_000)) / 10_000
+        ours = (
+            best(lambda law=law, center=center: law.sample(rng, center, 10_000))
+            / 10_000
+        )
         limit = (M.dim + 1) / limits().normals
-        rows.append(Row(f"one independent draw, {M!r}", "Metropolis–Hastings", theirs, ours, limit))
+        rows.append(
+            Row(
+                f"one independent draw, {M!r}",
+                "Metropolis–Hastings",
+                theirs,
+                ours,
+                limit,
+            )
+        )
     return rows
 
 
@@ -197,12 +276,24 @@ def accounting() -> list[Row]:
         rng, sampler = np.random.default_rng(0), loss_sampler(k, 2, 1.0, 1.0)
         mu = gaussian_profile(k, 2, 1.0, 1.0).mu
         ours = best(lambda k=k: gaussian_profile(k, 2, another(1.0), 1.0).mu)
-        theirs = best(lambda s=sampler, e=eps_max, rng=rng: algorithm2_estimate(s, 1.0, e, rng), 1)
+        theirs = best(
+            lambda s=sampler, e=eps_max, rng=rng: algorithm2_estimate(s, 1.0, e, rng), 1
+        )
         off = abs(algorithm2_estimate(sampler, 1.0, eps_max, rng).mu / mu - 1)
-        rows.append(Row(f"μ on {name}, σ = Δ = 1", "Algorithm 2", theirs, ours, note=f"μ off by {off:.0e} / 10⁻⁹"))
+        rows.append(
+            Row(
+                f"μ on {name}, σ = Δ = 1",
+                "Algorithm 2",
+                theirs,
+                ours,
+                note=f"μ off by {off:.0e} / 10⁻⁹",
+            )
+        )
     peer = ask("accounting", {"none": np.zeros(1)})
     cases = {
-        "1000 × Laplace(Δ/10)": lambda: compose_profiles([laplace_profile(0.0, 1, another(10.0), 1.0)] * 1000),
+        "1000 × Laplace(Δ/10)": lambda: compose_profiles(
+            [laplace_profile(0.0, 1, another(10.0), 1.0)] * 1000
+        ),
         "1000 × Gaussian(Δ/50)": lambda: compose(*[GDP(another(0.02))] * 1000),
         "1000 × Poisson batches, σ = 1, q = 0.01": lambda: subsampled_gaussian(
             another(1.0), 0.01, 1000, adjacency="add-remove"
@@ -210,10 +301,23 @@ def accounting() -> list[Row]:
     }
     deltas = np.array([1e-6, 1e-15])
     for label, make in cases.items():
-        ours, eps = best(lambda make=make: make().epsilon(deltas), 1), make().epsilon(deltas)
+        ours, eps = (
+            best(lambda make=make: make().epsilon(deltas), 1),
+            make().epsilon(deltas),
+        )
         for rival, (theirs, found) in peer[label].items():
-            values = "; ".join(f"{a:.4g} / {b:.4g}" for a, b in zip(found, eps, strict=True))
-            rows.append(Row(f"ε of {label}", rival, theirs, ours, note=f"ε at δ = 10⁻⁶; 10⁻¹⁵: {values}"))
+            values = "; ".join(
+                f"{a:.4g} / {b:.4g}" for a, b in zip(found, eps, strict=True)
+            )
+            rows.append(
+                Row(
+                    f"ε of {label}",
+                    rival,
+                    theirs,
+                    ours,
+                    note=f"ε at δ = 10⁻⁶; 10⁻¹⁵: {values}",
+                )
+            )
     return rows
 
 
@@ -235,11 +339,17 @@ def plot(rows: list[Row], path: Path) -> None:
 
     shown = [row for row in rows[::-1] if np.isfinite(row.ratio)]
     values = np.array([row.ratio for row in shown])
-    figure, axes = plt.subplots(figsize=(9, 0.24 * len(shown) + 1), layout="constrained")
+    figure, axes = plt.subplots(
+        figsize=(9, 0.24 * len(shown) + 1), layout="constrained"
+    )
     colors = ["#2471a3" if value >= 1 else "#c0392b" for value in values]
-    axes.barh([f"{row.job}: {row.peer}" for row in shown], values - 1, left=1, color=colors)
+    axes.barh(
+        [f"{row.job}: {row.peer}" for row in shown], values - 1, left=1, color=colors
+    )
     axes.axvline(1, color="#1d2b3a", linewidth=1)
-    axes.set(xscale="log", xlabel="peer's time / ours (blue, right of 1: ours is faster)")
+    axes.set(
+        xscale="log", xlabel="peer's time / ours (blue, right of 1: ours is faster)"
+    )
     axes.tick_params(axis="y", labelsize=7)
     axes.margins(y=0.01)
     figure.savefig(path, dpi=90)

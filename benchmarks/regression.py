@@ -39,38 +39,65 @@ def contribution(M: Manifold, p, v, x, Y):
     values, frame = jacobi_frame(M, p, v)
     cos, sinc = cos_and_sinc(values * (x * x)[:, None])
     local = np.einsum("ni,nij->nj", h, frame)
-    foot, shoot = (np.einsum("nij,nj->ni", frame, f * local) for f in (cos, x[:, None] * sinc))
+    foot, shoot = (
+        np.einsum("nij,nj->ni", frame, f * local) for f in (cos, x[:, None] * sinc)
+    )
     return foot, shoot, np.linalg.norm(h, axis=1)
 
 
-def change(M: Manifold, which: str, z, speed: float, clip: float, span: tuple[float, float]):
+def change(
+    M: Manifold, which: str, z, speed: float, clip: float, span: tuple[float, float]
+):
     """How far one replaced record moves a norm of the gradient, for n = 1: a row of z is p, v, and the two records."""
     d = M.dim
     p = M.exp(M.origin, M.from_coordinates(M.origin, 0.3 * np.tanh(z[:, :d])))
     w = z[:, d : 2 * d]
-    v = M.from_coordinates(p, w * np.minimum(speed / np.linalg.norm(w, axis=1), 1.0)[:, None])
+    v = M.from_coordinates(
+        p, w * np.minimum(speed / np.linalg.norm(w, axis=1), 1.0)[:, None]
+    )
     sides = []
     for k in (0, 1):
         x = span[0] + (span[1] - span[0]) * np.clip(z[:, 2 * d + k], 0, 1)
         q = M.exp(p, x.reshape(-1, *[1] * len(M.point_shape)) * v)
         e = z[:, 2 * d + 2 + k * d : 2 * d + 2 + (k + 1) * d]
-        e = 1.2 * clip * e / np.linalg.norm(e, axis=1, keepdims=True)  # longer than the clip
-        foot, shoot, length = contribution(M, p, v, x, M.exp(q, M.transport(p, q, M.from_coordinates(p, e))))
-        if which == "joint":  # the whole contribution is clipped, in the units of descent
+        e = (
+            1.2 * clip * e / np.linalg.norm(e, axis=1, keepdims=True)
+        )  # longer than the clip
+        foot, shoot, length = contribution(
+            M, p, v, x, M.exp(q, M.transport(p, q, M.from_coordinates(p, e)))
+        )
+        if (
+            which == "joint"
+        ):  # the whole contribution is clipped, in the units of descent
             shoot = shoot / DEVIATION
-            length = np.hypot(np.linalg.norm(foot, axis=1), np.linalg.norm(shoot, axis=1))
+            length = np.hypot(
+                np.linalg.norm(foot, axis=1), np.linalg.norm(shoot, axis=1)
+            )
         most = endpoint_clips(clip, x) if which == "endpoint" else clip
         share = np.minimum(1.0, most / length)[:, None]
         sides.append((share * foot, share * shoot))
     foot, shoot = (a - b for a, b in zip(*sides, strict=True))
     if which == "endpoint":
         return endpoint_norm(foot, shoot)
-    lengths = {"foot": np.linalg.norm(foot, axis=1), "velocity": np.linalg.norm(shoot, axis=1)}
-    return np.hypot(lengths["foot"], lengths["velocity"]) if which == "joint" else lengths[which]
+    lengths = {
+        "foot": np.linalg.norm(foot, axis=1),
+        "velocity": np.linalg.norm(shoot, axis=1),
+    }
+    return (
+        np.hypot(lengths["foot"], lengths["velocity"])
+        if which == "joint"
+        else lengths[which]
+    )
 
 
 def attack(
-    M: Manifold, speed: float, clip: float, span: tuple[float, float], seed: int, pairs: int, ascent: int = 0
+    M: Manifold,
+    speed: float,
+    clip: float,
+    span: tuple[float, float],
+    seed: int,
+    pairs: int,
+    ascent: int = 0,
 ) -> tuple[dict[str, float], int]:
     """Largest change found of ∇_p, ∇_v, the clipped whole and the endpoint norm, and how many adjacent pairs were tried.
 
@@ -87,25 +114,35 @@ def attack(
             return change(M, which, z, speed, clip, span)
 
         z = 2 * rng.standard_normal((pairs, 4 * d + 2))
-        ends = np.round(2 * rng.random((pairs, 2))) / 2  # predictors start at the ends and the middle
+        ends = (
+            np.round(2 * rng.random((pairs, 2))) / 2
+        )  # predictors start at the ends and the middle
         z[:, 2 * d : 2 * d + 2] = ends + 0.1 * rng.standard_normal((pairs, 2))
         value = measure(z)
         for r in range(12):
             best = np.argsort(-value)[: pairs // 10]
             z = np.concatenate([z[best], np.repeat(z[best], 9, axis=0)])
-            z[len(best) :] += 0.5 * 0.7**r * rng.standard_normal((len(z) - len(best), z.shape[1]))
+            z[len(best) :] += (
+                0.5 * 0.7**r * rng.standard_normal((len(z) - len(best), z.shape[1]))
+            )
             value = measure(z)
         z, value = z[np.argsort(-value)[:32]], np.sort(value)[::-1][:32]
         step, h = np.full((len(z), 1), 0.1), 1e-6
         for _ in range(ascent):
             moves = h * np.concatenate([np.eye(z.shape[1]), -np.eye(z.shape[1])])
-            sides = measure((z[:, None] + moves).reshape(-1, z.shape[1])).reshape(len(z), 2, -1)
+            sides = measure((z[:, None] + moves).reshape(-1, z.shape[1])).reshape(
+                len(z), 2, -1
+            )
             slope = sides[:, 0] - sides[:, 1]
             size = np.linalg.norm(slope, axis=1, keepdims=True)
             trial = z + step * slope / np.where(size > 0, size, 1.0)
             reached = measure(trial)
             better = (reached > value)[:, None]
-            z, value, step = np.where(better, trial, z), np.maximum(reached, value), step * np.where(better, 1.5, 0.5)
+            z, value, step = (
+                np.where(better, trial, z),
+                np.maximum(reached, value),
+                step * np.where(better, 1.5, 0.5),
+            )
         found[which] = float(value.max())
     return found, tried
 
@@ -115,8 +152,18 @@ def validity(pairs: int) -> None:
     print(
         f"bound/found, speed {speed:g}; below 1 the bound is wrong. Paper: on the sphere cos 1 and sin 1 (App. A), elsewhere"
     )
-    print("the field of curvature K_max (Thm 3.4), with x in [0, 1]; ours with x in [-1/2, 1/2]")
-    head = ("ours foot", "velocity", "whole", "endpoint", "paper's foot", "velocity", "pairs")
+    print(
+        "the field of curvature K_max (Thm 3.4), with x in [0, 1]; ours with x in [-1/2, 1/2]"
+    )
+    head = (
+        "ours foot",
+        "velocity",
+        "whole",
+        "endpoint",
+        "paper's foot",
+        "velocity",
+        "pairs",
+    )
     print(f"{'space':<24}" + "".join(f"{name:>13}" for name in head))
     for M, printed in (
         (Sphere(2), (math.cos(1), math.sin(1))),
@@ -127,21 +174,39 @@ def validity(pairs: int) -> None:
         found, tried = attack(M, speed, clip, (-0.5, 0.5), 1, pairs, ascent=40)
         domain = Domain(0.5, speed, clip, 1, 1.0)
         bounds = [*gradient_sensitivities(M, speed, clip, 1), joint_sensitivity(domain)]
-        row = [f"{bound / found[name]:13.4f}" for bound, name in zip(bounds, NORMS[:3], strict=True)]
+        row = [
+            f"{bound / found[name]:13.4f}"
+            for bound, name in zip(bounds, NORMS[:3], strict=True)
+        ]
         constant = not isinstance(M, SPDAffineInvariant)
-        row.append(f"{endpoint_sensitivity(M, domain) / found['endpoint']:13.4f}" if constant else f"{'-':>13}")
+        row.append(
+            f"{endpoint_sensitivity(M, domain) / found['endpoint']:13.4f}"
+            if constant
+            else f"{'-':>13}"
+        )
         found, more = attack(M, speed, clip, (0.0, 1.0), 2, pairs, ascent=40)
-        row += [f"{2 * clip * c / found[name]:13.4f}" for c, name in zip(printed, NORMS[:2], strict=True)]
+        row += [
+            f"{2 * clip * c / found[name]:13.4f}"
+            for c, name in zip(printed, NORMS[:2], strict=True)
+        ]
         print(f"{M!r:<24}" + "".join(row) + f"{tried + more:13,}")
 
 
 def sphere(repeats: int) -> None:
     """Data as in the paper, true speed 0.8, total ε = 2: its sequential sampler, NOT private, beside ours."""
     M = Sphere(2)
-    print("\nS², total ε = 2: distance and angle to the fit, mean absolute error (fit's own in the last column)")
-    print(f"{'n':>6} {'data sets':>9} {'method':<26} {'distance':>9} {'angle°':>7} {'MAE':>7} {'CPU s':>7} {'fit':>7}")
+    print(
+        "\nS², total ε = 2: distance and angle to the fit, mean absolute error (fit's own in the last column)"
+    )
+    print(
+        f"{'n':>6} {'data sets':>9} {'method':<26} {'distance':>9} {'angle°':>7} {'MAE':>7} {'CPU s':>7} {'fit':>7}"
+    )
     for n in (20, 100, 1000):
-        rows: dict[str, list] = {"as printed, not private": [], "ours, pure ε": [], "ours, (ε, 1e-5), descent": []}
+        rows: dict[str, list] = {
+            "as printed, not private": [],
+            "ours, pure ε": [],
+            "ours, (ε, 1e-5), descent": [],
+        }
         errors_of_fit, count = [], max(4, repeats * 100 // max(n, 100))
         for seed in range(count):
             rng = np.random.default_rng(100 + seed)
@@ -152,24 +217,44 @@ def sphere(repeats: int) -> None:
             def note(label, p, v, begin, x=x, Y=Y, fit=fit, rows=rows):
                 error = float(np.mean(M.dist(M.exp(p, x[:, None] * v), Y)))
                 angle = abs(float(angles(M, fit, p, v)))
-                rows[label].append((float(M.dist(fit.footpoint, p)), angle, error, time.process_time() - begin))
+                rows[label].append(
+                    (
+                        float(M.dist(fit.footpoint, p)),
+                        angle,
+                        error,
+                        time.process_time() - begin,
+                    )
+                )
 
             begin = time.process_time()
             samples = sequential_sampler(M, x, Y, rng, 1, thin=100)
-            note("as printed, not private", samples.footpoints[0], samples.velocities[0, 0], begin)
+            note(
+                "as printed, not private",
+                samples.footpoints[0],
+                samples.velocities[0, 0],
+                begin,
+            )
             for label, guarantee, method in (
                 ("ours, pure ε", PureDP(2.0), "kng"),
                 ("ours, (ε, 1e-5), descent", ApproxDP(2.0, 1e-5), "dp-rgd"),
             ):
                 begin = time.process_time()
                 model = PrivateGeodesicRegression(
-                    M, radius=0.2, speed=1.0, clip=0.3, guarantee=guarantee, method=method
+                    M,
+                    radius=0.2,
+                    speed=1.0,
+                    clip=0.3,
+                    guarantee=guarantee,
+                    method=method,
                 ).fit(x, Y)
                 note(label, model.footpoint_, model.velocity_, begin)
         for label, values in rows.items():
             distance, angle, error, seconds = np.mean(values, axis=0)
             tail = f"{error:7.4f} {seconds:7.2f} {np.mean(errors_of_fit):7.4f}"
-            print(f"{n:>6} {count:>9} {label:<26} {distance:9.4f} {angle:7.2f} {tail}", flush=True)
+            print(
+                f"{n:>6} {count:>9} {label:<26} {distance:9.4f} {angle:7.2f} {tail}",
+                flush=True,
+            )
 
 
 def timing() -> None:

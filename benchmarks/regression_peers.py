@@ -23,7 +23,10 @@ from pathlib import Path
 import numpy as np
 
 EPSILON, DELTA = 2.0, 1e-5
-MIDDLE, UNIT = np.array([8.0, 0.997, 3.3, 2.2]), np.array([1.5, 0.0015, 0.18, 1.2])  # public, from the trade
+MIDDLE, UNIT = (
+    np.array([8.0, 0.997, 3.3, 2.2]),
+    np.array([1.5, 0.0015, 0.18, 1.2]),
+)  # public, from the trade
 ALCOHOL = (8.5, 11.5)  # public: what a vinho verde has
 RESPONSES = ("fixed acidity", "density", "pH", "residual sugar")
 
@@ -32,7 +35,9 @@ def load(path: str, skip: int = 0) -> tuple[np.ndarray, np.ndarray]:
     """Alcohol and the responses of 100 wines of the file."""
     with open(path, encoding="utf-8") as file:
         names, *rows = csv.reader(file, delimiter=";")
-    return first_wines(dict(zip(names, np.array(rows[skip:], dtype=float).T, strict=True)))
+    return first_wines(
+        dict(zip(names, np.array(rows[skip:], dtype=float).T, strict=True))
+    )
 
 
 def first_wines(columns: dict[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
@@ -54,32 +59,53 @@ def ours(x: np.ndarray, Y: np.ndarray, repeats: int) -> dict[str, list[float]]:
     from curvedp.privacy import gaussian_profile, smallest_scale
 
     def fitted(responses: np.ndarray, seed: int, **more: object) -> np.ndarray:
-        source = GeneratorSource(np.random.default_rng(seed))  # the data of a benchmark are not at stake
-        model = PrivateGeodesicRegression(Euclidean(responses.shape[1]), x_range=ALCOHOL, source=source, **more)
+        source = GeneratorSource(
+            np.random.default_rng(seed)
+        )  # the data of a benchmark are not at stake
+        model = PrivateGeodesicRegression(
+            Euclidean(responses.shape[1]), x_range=ALCOHOL, source=source, **more
+        )
         return model.fit(x, responses).predict(x)
 
     joint = {"radius": 1.0, "speed": 3.0, "clip": 1.0}
-    alone = {"radius": 0.5, "speed": 1.5, "clip": 0.6}  # one response has half the length of four
+    alone = {
+        "radius": 0.5,
+        "speed": 1.5,
+        "clip": 0.6,
+    }  # one response has half the length of four
     approx = ApproxDP(EPSILON, DELTA)
-    mu = 1 / smallest_scale(lambda scale: gaussian_profile(0.0, 1, scale, 1.0), approx, 1.0)
+    mu = 1 / smallest_scale(
+        lambda scale: gaussian_profile(0.0, 1, scale, 1.0), approx, 1.0
+    )
 
     # A record added or removed moves a clipped sum by τ, one replaced by 2τ: μ for the former is 2μ for the latter.
     def lines(seed: int) -> np.ndarray:
         pure = PureDP(EPSILON / 4)
-        return np.concatenate([fitted(Y[:, [k]], 4 * seed + k, guarantee=pure, **alone) for k in range(4)], axis=1)
+        return np.concatenate(
+            [
+                fitted(Y[:, [k]], 4 * seed + k, guarantee=pure, **alone)
+                for k in range(4)
+            ],
+            axis=1,
+        )
 
     return {
         "ours, (ε, δ), one record replaced": [
             error(fitted(Y, i, guarantee=approx, **joint), Y) for i in range(repeats)
         ],
         "ours, (ε, δ), one added or removed": [
-            error(fitted(Y, i, guarantee=GDP(2 * mu), **joint), Y) for i in range(repeats)
+            error(fitted(Y, i, guarantee=GDP(2 * mu), **joint), Y)
+            for i in range(repeats)
         ],
-        "ours, pure ε, one record replaced": [error(lines(i), Y) for i in range(repeats)],
+        "ours, pure ε, one record replaced": [
+            error(lines(i), Y) for i in range(repeats)
+        ],
     }
 
 
-def peers(x: np.ndarray, Y: np.ndarray, repeats: int) -> tuple[dict[str, list[float]], dict, dict]:
+def peers(
+    x: np.ndarray, Y: np.ndarray, repeats: int
+) -> tuple[dict[str, list[float]], dict, dict]:
     """diffprivlib with three public bounds; Opacus with a tutorial's settings and over a grid, for both kinds of neighbors.
 
     The best setting of a peer is picked by its error on the data at hand, as ours was on the first 100 rows.
@@ -97,7 +123,9 @@ def peers(x: np.ndarray, Y: np.ndarray, repeats: int) -> tuple[dict[str, list[fl
 
     def ibm(bound: float, seed: int) -> np.ndarray:
         box = (-bound * np.ones(4), bound * np.ones(4))
-        model = LinearRegression(epsilon=EPSILON, bounds_X=ALCOHOL, bounds_y=box, random_state=seed)
+        model = LinearRegression(
+            epsilon=EPSILON, bounds_X=ALCOHOL, bounds_y=box, random_state=seed
+        )
         return model.fit(x[:, None], Y).predict(x[:, None])
 
     for bound in (1.0, 2.0, 4.0):
@@ -110,16 +138,27 @@ def peers(x: np.ndarray, Y: np.ndarray, repeats: int) -> tuple[dict[str, list[fl
     inputs = torch.tensor(np.clip(t, -1, 1)[:, None], dtype=torch.float32)
     responses = torch.tensor(Y, dtype=torch.float32)
 
-    def opacus(epochs: int, batch: int, rate: float, clip: float, factor: float, seed: int) -> np.ndarray:
+    def opacus(
+        epochs: int, batch: int, rate: float, clip: float, factor: float, seed: int
+    ) -> np.ndarray:
         torch.manual_seed(seed)
         model = torch.nn.Linear(1, 4)
         optimizer = torch.optim.SGD(model.parameters(), lr=rate)
-        loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(inputs, responses), batch_size=batch)
+        loader = torch.utils.data.DataLoader(
+            torch.utils.data.TensorDataset(inputs, responses), batch_size=batch
+        )
         noise = factor * get_noise_multiplier(
-            target_epsilon=EPSILON, target_delta=DELTA, sample_rate=1 / len(loader), epochs=epochs
+            target_epsilon=EPSILON,
+            target_delta=DELTA,
+            sample_rate=1 / len(loader),
+            epochs=epochs,
         )
         model, optimizer, loader = PrivacyEngine().make_private(
-            module=model, optimizer=optimizer, data_loader=loader, noise_multiplier=noise, max_grad_norm=clip
+            module=model,
+            optimizer=optimizer,
+            data_loader=loader,
+            noise_multiplier=noise,
+            max_grad_norm=clip,
         )
         for _ in range(epochs):
             for some, wanted in loader:
@@ -130,20 +169,38 @@ def peers(x: np.ndarray, Y: np.ndarray, repeats: int) -> tuple[dict[str, list[fl
             return model(torch.tensor(t[:, None], dtype=torch.float32)).numpy()
 
     tutorial = (20, 10, 0.05, 1.0)
-    grid = [(epochs, 10, rate, clip) for epochs in (20, 40) for rate, clip in ((0.1, 1.0), (0.2, 0.5), (0.1, 0.5))] + [
+    grid = [
+        (epochs, 10, rate, clip)
+        for epochs in (20, 40)
+        for rate, clip in ((0.1, 1.0), (0.2, 0.5), (0.1, 0.5))
+    ] + [
         (20, 100, 1.0, 1.0),
         (20, 100, 2.0, 0.5),
     ]
-    for factor, neighbors in ((1.0, "one added or removed"), (2.0, "one record replaced")):
+    for factor, neighbors in (
+        (1.0, "one added or removed"),
+        (2.0, "one record replaced"),
+    ):
         found[f"Opacus, tutorial settings, {neighbors}"] = [
             error(opacus(*tutorial, factor, i), Y) for i in range(repeats)
         ]
-        tried = [[error(opacus(*setting, factor, i), Y) for i in range(repeats)] for setting in grid]
-        found[f"Opacus, best of {len(grid)} settings, {neighbors}"] = min(tried, key=np.mean)
+        tried = [
+            [error(opacus(*setting, factor, i), Y) for i in range(repeats)]
+            for setting in grid
+        ]
+        found[f"Opacus, best of {len(grid)} settings, {neighbors}"] = min(
+            tried, key=np.mean
+        )
     # one run of each as a line, for the paper's Figure 4: the responses at the ends of the data's range
     ends = [int(np.argmin(x)), int(np.argmax(x))]
-    lines = {"IBM diffprivlib": ibm(4.0, 0)[ends].tolist(), "Opacus": opacus(*tutorial, 1.0, 0)[ends].tolist()}
-    versions = {name: version(name) for name in ("diffprivlib", "opacus", "torch", "scikit-learn", "numpy")}
+    lines = {
+        "IBM diffprivlib": ibm(4.0, 0)[ends].tolist(),
+        "Opacus": opacus(*tutorial, 1.0, 0)[ends].tolist(),
+    }
+    versions = {
+        name: version(name)
+        for name in ("diffprivlib", "opacus", "torch", "scikit-learn", "numpy")
+    }
     return found, lines, versions
 
 
@@ -156,46 +213,86 @@ def wine_file() -> str:
         return str(find_file(wine.file, wine.title, wine.source))
     except MissingData as missing:
         raise SystemExit(
-            str(missing).replace("give its folder with --data-dir or", "name it with --wine or its folder with")
+            str(missing).replace(
+                "give its folder with --data-dir or",
+                "name it with --wine or its folder with",
+            )
         ) from None
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--wine", help="path of winequality-red.csv (UCI); otherwise in CURVEDP_DATA")
+    parser.add_argument(
+        "--wine", help="path of winequality-red.csv (UCI); otherwise in CURVEDP_DATA"
+    )
     parser.add_argument("--repeats", type=int, default=20)
-    parser.add_argument("--skip", type=int, default=0, help="rows of the file to pass over")
-    parser.add_argument("--peers-to", default=None, help=argparse.SUPPRESS)  # inside the peers' environment
-    parser.add_argument("--store", help="keep the peers' numbers, lines and versions: reproductions/reg/peers.json")
+    parser.add_argument(
+        "--skip", type=int, default=0, help="rows of the file to pass over"
+    )
+    parser.add_argument(
+        "--peers-to", default=None, help=argparse.SUPPRESS
+    )  # inside the peers' environment
+    parser.add_argument(
+        "--store",
+        help="keep the peers' numbers, lines and versions: reproductions/reg/peers.json",
+    )
     arguments = parser.parse_args()
     if arguments.wine is None:
         arguments.wine = wine_file()
     x, Y = load(arguments.wine, arguments.skip)
     if arguments.peers_to:
         found, lines, versions = peers(x, Y, arguments.repeats)
-        record = {"rows": arguments.skip, "versions": versions, "lines": lines, "errors": found}
-        Path(arguments.peers_to).write_text(json.dumps(record, indent=1), encoding="utf-8")
+        record = {
+            "rows": arguments.skip,
+            "versions": versions,
+            "lines": lines,
+            "errors": found,
+        }
+        Path(arguments.peers_to).write_text(
+            json.dumps(record, indent=1), encoding="utf-8"
+        )
         return
-    from benchmarks.peers import environment  # this file also runs where curvedp is not installed
+    from benchmarks.peers import (
+        environment,
+    )  # this file also runs where curvedp is not installed
 
     with tempfile.TemporaryDirectory() as folder:
         answer = Path(folder) / "peers.json"
-        command = [environment("regression"), __file__, "--wine", arguments.wine, "--repeats", str(arguments.repeats)]
-        subprocess.run([*command, "--skip", str(arguments.skip), "--peers-to", answer], check=True)
+        command = [
+            environment("regression"),
+            __file__,
+            "--wine",
+            arguments.wine,
+            "--repeats",
+            str(arguments.repeats),
+        ]
+        subprocess.run(
+            [*command, "--skip", str(arguments.skip), "--peers-to", answer], check=True
+        )
         record = json.loads(answer.read_text(encoding="utf-8"))
         if arguments.store:
-            Path(arguments.store).write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+            Path(arguments.store).write_text(
+                json.dumps(record, indent=1) + "\n", encoding="utf-8"
+            )
         rows = {**ours(x, Y, arguments.repeats), **record["errors"]}
     design = np.column_stack([np.ones(len(x)), x])
     line = design @ np.linalg.lstsq(design, Y, rcond=None)[0]
     rows_used = f"rows {arguments.skip + 1} to {arguments.skip + 100}"
-    print(f"Wine Quality, {rows_used}, 4 responses, ε = {EPSILON:g}, δ = {DELTA:g}; {arguments.repeats} runs each")
-    print("paper: 0.873 least squares, 0.954 its own (not private), 7.856 IBM, 0.982 Opacus")
+    print(
+        f"Wine Quality, {rows_used}, 4 responses, ε = {EPSILON:g}, δ = {DELTA:g}; {arguments.repeats} runs each"
+    )
+    print(
+        "paper: 0.873 least squares, 0.954 its own (not private), 7.856 IBM, 0.982 Opacus"
+    )
     print(f"  {'least squares, not private':<58} {error(line, Y):8.3f}")
-    print(f"  {'mean of the data, not private':<58} {error(np.broadcast_to(Y.mean(axis=0), Y.shape), Y):8.3f}")
+    print(
+        f"  {'mean of the data, not private':<58} {error(np.broadcast_to(Y.mean(axis=0), Y.shape), Y):8.3f}"
+    )
     print(f"  {'public middle, no data':<58} {error(np.zeros_like(Y), Y):8.3f}")
     for label, values in rows.items():
-        print(f"  {label:<58} {np.mean(values):8.3f}  (sd {np.std(values):.3f}, median {np.median(values):.3f})")
+        print(
+            f"  {label:<58} {np.mean(values):8.3f}  (sd {np.std(values):.3f}, median {np.median(values):.3f})"
+        )
 
 
 if __name__ == "__main__":

@@ -42,7 +42,11 @@ def lowest_bit(values: Any) -> np.ndarray:
     mantissa, exponent = np.frexp(np.asarray(values, dtype=np.float64))
     whole = np.ldexp(mantissa, 53).astype(np.int64)
     low = np.where(whole == 0, 1, whole & -whole)
-    return np.asarray(np.where(whole == 0, 9999, np.frexp(low.astype(np.float64))[1] - 1 - 53 + exponent))
+    return np.asarray(
+        np.where(
+            whole == 0, 9999, np.frexp(low.astype(np.float64))[1] - 1 - 53 + exponent
+        )
+    )
 
 
 def norm_residual(points: Any, signature: Any) -> np.ndarray:
@@ -50,7 +54,10 @@ def norm_residual(points: Any, signature: Any) -> np.ndarray:
 
     The signature is (1, …, 1) on the sphere and (−1, 1, …, 1) on the hyperboloid.
     """
-    x, weight = np.asarray(points, dtype=np.float64), np.asarray(signature, dtype=np.float64)
+    x, weight = (
+        np.asarray(points, dtype=np.float64),
+        np.asarray(signature, dtype=np.float64),
+    )
     ideal = 1.0 if np.all(weight > 0) else -1.0
     off = ((x * x * weight).sum(axis=-1) - ideal) * 2.0**53
     return np.asarray(np.clip(np.rint(off), -64, 64), dtype=np.int64)
@@ -86,8 +93,13 @@ def orthogonality_bits(frames: Any) -> np.ndarray:
     whole = np.prod(np.ldexp(mantissa, 53).astype(np.int64).astype(object), axis=-1)
     place = np.where(whole == 0, 9999, exponent.sum(axis=-1) - 106)
     least = place.min(axis=-1, keepdims=True)
-    total = np.sum(whole * 2 ** np.where(whole == 0, 0, place - least).astype(object), axis=-1)
-    bits = [9999 if t == 0 else (t & -t).bit_length() - 1 + int(e) for t, e in zip(total, least[..., 0], strict=True)]
+    total = np.sum(
+        whole * 2 ** np.where(whole == 0, 0, place - least).astype(object), axis=-1
+    )
+    bits = [
+        9999 if t == 0 else (t & -t).bit_length() - 1 + int(e)
+        for t, e in zip(total, least[..., 0], strict=True)
+    ]
     return np.array(bits)
 
 
@@ -104,10 +116,17 @@ def welch_t(first: Any, second: Any, trim: float = 0.05) -> float:
     True
     """
     trim = _validate.within("trim", trim, 0, 0.5)
-    a, b = np.ravel(_validate.array("first", first)), np.ravel(_validate.array("second", second))
+    a, b = (
+        np.ravel(_validate.array("first", first)),
+        np.ravel(_validate.array("second", second)),
+    )
     if min(a.size, b.size) < 8:
-        raise ParameterError(f"samples of sizes {a.size} and {b.size} must have at least 8 elements")
-    limit = np.quantile(np.concatenate([a, b]), 1 - trim)  # one threshold for both: choosing it looks at no side
+        raise ParameterError(
+            f"samples of sizes {a.size} and {b.size} must have at least 8 elements"
+        )
+    limit = np.quantile(
+        np.concatenate([a, b]), 1 - trim
+    )  # one threshold for both: choosing it looks at no side
     a, b = a[a <= limit], b[b <= limit]
     spread = math.sqrt(a.var(ddof=1) / a.size + b.var(ddof=1) / b.size)
     return float((a.mean() - b.mean()) / spread) if spread > 0 else 0.0
@@ -116,7 +135,9 @@ def welch_t(first: Any, second: Any, trim: float = 0.05) -> float:
 # ---- what it proves
 
 
-def distinguish(first: Any, second: Any, *, delta: float = 0.0, confidence: float = 0.999) -> float:
+def distinguish(
+    first: Any, second: Any, *, delta: float = 0.0, confidence: float = 0.999
+) -> float:
     """A lower bound on the ε of any (ε, δ)-DP mechanism whose releases at two neighbors gave these two samples.
 
     Half of each sample chooses the event, the likelier side first, by its likelihood ratio; the other half bounds its
@@ -131,27 +152,54 @@ def distinguish(first: Any, second: Any, *, delta: float = 0.0, confidence: floa
     0.0
     """
     delta = _validate.within("delta", delta, 0, 1)
-    confidence = _validate.within("confidence", confidence, 0, 1, open_low=True, open_high=True)
-    a, b = np.ravel(_validate.array("first", first)), np.ravel(_validate.array("second", second))
+    confidence = _validate.within(
+        "confidence", confidence, 0, 1, open_low=True, open_high=True
+    )
+    a, b = (
+        np.ravel(_validate.array("first", first)),
+        np.ravel(_validate.array("second", second)),
+    )
     if min(a.size, b.size) < 4:
-        raise ParameterError(f"samples of sizes {a.size} and {b.size} must have at least 4 elements")
+        raise ParameterError(
+            f"samples of sizes {a.size} and {b.size} must have at least 4 elements"
+        )
     failure = (1 - confidence) / 2
     return max(0.0, _one_sided(a, b, delta, failure), _one_sided(b, a, delta, failure))
 
 
 def _one_sided(a: np.ndarray, b: np.ndarray, delta: float, failure: float) -> float:
     values = np.unique(np.concatenate([a[::2], b[::2]]))
-    count_a, count_b = (np.array([np.sum(s == v) for v in values]) for s in (a[::2], b[::2]))
-    order = np.argsort((count_b + 0.5) / (count_a + 0.5))  # events that point to a first
+    count_a, count_b = (
+        np.array([np.sum(s == v) for v in values]) for s in (a[::2], b[::2])
+    )
+    order = np.argsort(
+        (count_b + 0.5) / (count_a + 0.5)
+    )  # events that point to a first
     hits_a, hits_b = np.cumsum(count_a[order]), np.cumsum(count_b[order])
-    guess = [_bound(x, a[::2].size, y, b[::2].size, delta, failure) for x, y in zip(hits_a, hits_b, strict=True)]
+    guess = [
+        _bound(x, a[::2].size, y, b[::2].size, delta, failure)
+        for x, y in zip(hits_a, hits_b, strict=True)
+    ]
     event = values[order][: int(np.argmax(guess)) + 1]
     test_a, test_b = a[1::2], b[1::2]
-    return _bound(np.isin(test_a, event).sum(), test_a.size, np.isin(test_b, event).sum(), test_b.size, delta, failure)
+    return _bound(
+        np.isin(test_a, event).sum(),
+        test_a.size,
+        np.isin(test_b, event).sum(),
+        test_b.size,
+        delta,
+        failure,
+    )
 
 
-def _bound(hits_a: Any, n_a: int, hits_b: Any, n_b: int, delta: float, failure: float) -> float:
+def _bound(
+    hits_a: Any, n_a: int, hits_b: Any, n_b: int, delta: float, failure: float
+) -> float:
     """log((p_a − δ)/p_b) with p_a at its lower and p_b at its upper end, each missed with probability failure/2."""
     low = stats.beta.ppf(failure / 2, hits_a, n_a - hits_a + 1) if hits_a > 0 else 0.0
-    high = stats.beta.ppf(1 - failure / 2, hits_b + 1, n_b - hits_b) if hits_b < n_b else 1.0
+    high = (
+        stats.beta.ppf(1 - failure / 2, hits_b + 1, n_b - hits_b)
+        if hits_b < n_b
+        else 1.0
+    )
     return math.log((low - delta) / high) if low > delta else -math.inf

@@ -41,12 +41,19 @@ def footpoint(manifold: Manifold) -> np.ndarray:
     """A point in no special place."""
     z = np.random.default_rng(1).standard_normal(manifold.dim)
     return np.asarray(
-        manifold.exp(manifold.origin, manifold.from_coordinates(manifold.origin, 0.7 * z / np.linalg.norm(z)))
+        manifold.exp(
+            manifold.origin,
+            manifold.from_coordinates(manifold.origin, 0.7 * z / np.linalg.norm(z)),
+        )
     )
 
 
 def metropolis(
-    rng: np.random.Generator, manifold: Manifold, scale: float, center: np.ndarray, steps: int
+    rng: np.random.Generator,
+    manifold: Manifold,
+    scale: float,
+    center: np.ndarray,
+    steps: int,
 ) -> np.ndarray:
     """Random-walk Metropolis–Hastings for exp(−d²/2σ²) as the papers run it, with its step tuned to about 1/3 acceptance.
 
@@ -81,7 +88,9 @@ def effective_size(series: np.ndarray) -> float:
 def main() -> None:
     """Prints both tables."""
     rng = np.random.default_rng(0)
-    print(f"{DRAWS:,} exact draws, best of 9 (Sphere(50), SPD: 3); floor: as many ambient normals from NumPy")
+    print(
+        f"{DRAWS:,} exact draws, best of 9 (Sphere(50), SPD: 3); floor: as many ambient normals from NumPy"
+    )
     print(f"{'law':<44}{'floor s':>9}{'ours s':>9}{'ratio':>8}{'draws/s':>12}")
     for law, target in (
         (RiemannianGaussian(Sphere(2), 0.5), 8.0),
@@ -106,8 +115,14 @@ def main() -> None:
             times=times,
         )
         name = f"{type(law).__name__}({law.manifold}, {law.scale})"
-        verdict = "" if target is None else f"   target ≤ {target:g}: {'met' if ours / floor <= target else 'MISSED'}"
-        print(f"{name:<44}{floor:>9.3f}{ours:>9.3f}{ours / floor:>8.2f}{DRAWS / ours:>12,.0f}{verdict}")
+        verdict = (
+            ""
+            if target is None
+            else f"   target ≤ {target:g}: {'met' if ours / floor <= target else 'MISSED'}"
+        )
+        print(
+            f"{name:<44}{floor:>9.3f}{ours:>9.3f}{ours / floor:>8.2f}{DRAWS / ours:>12,.0f}{verdict}"
+        )
 
     for scale in (0.3, 1.0):
         law = RiemannianGaussian(SPDAffineInvariant(3), scale)
@@ -120,19 +135,27 @@ def main() -> None:
         rate = DRAWS / ours
         name = f"{type(law).__name__}({law.manifold}, {law.scale})"
         verdict = f"   target ≥ 200,000/s: {'met' if rate >= 2e5 else 'MISSED'}"
-        print(f"{name:<44}{floor:>9.3f}{ours:>9.3f}{ours / floor:>8.2f}{rate:>12,.0f}{verdict}")
+        print(
+            f"{name:<44}{floor:>9.3f}{ours:>9.3f}{ours / floor:>8.2f}{rate:>12,.0f}{verdict}"
+        )
 
     print(
         f"\nMetropolis–Hastings as in the papers, {CHAIN:,} steps: what one effective draw costs, against one of ours"
     )
-    print(f"{'manifold':<30}{'ess':>8}{'chain µs/eff. draw':>20}{'ours µs/draw':>15}{'ratio':>12}")
+    print(
+        f"{'manifold':<30}{'ess':>8}{'chain µs/eff. draw':>20}{'ours µs/draw':>15}{'ratio':>12}"
+    )
     for manifold in (Sphere(2), Lorentz(2), Sphere(50), SPDAffineInvariant(3)):
         center, scale = footpoint(manifold), 0.5
         law = RiemannianGaussian(manifold, scale)
         start = time.perf_counter()
         radii = metropolis(rng, manifold, scale, center, CHAIN)
-        per_effective = (time.perf_counter() - start) / effective_size(radii[CHAIN // 10 :])
-        ours = best(lambda law=law, center=center: law.sample(rng, center, DRAWS // 10), times=3)[0] / (DRAWS // 10)
+        per_effective = (time.perf_counter() - start) / effective_size(
+            radii[CHAIN // 10 :]
+        )
+        ours = best(
+            lambda law=law, center=center: law.sample(rng, center, DRAWS // 10), times=3
+        )[0] / (DRAWS // 10)
         print(
             f"{manifold!r:<30}{effective_size(radii[CHAIN // 10 :]):>8.0f}{1e6 * per_effective:>20,.0f}"
             f"{1e6 * ours:>15.2f}{per_effective / ours:>12,.0f}"

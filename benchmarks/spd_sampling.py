@@ -19,7 +19,18 @@ from curvedp.laws import RiemannianGaussian
 from curvedp.laws.spd_gaussian import acceptance, sample_log_eigenvalues
 from curvedp.laws.spd_normalizer import radial_cdf
 
-CASES = [(2, 0.3), (2, 1.5), (3, 0.3), (3, 1.5), (5, 1.0), (10, 0.3), (10, 1.0), (20, 0.3), (20, 0.7), (20, 2.0)]
+CASES = [
+    (2, 0.3),
+    (2, 1.5),
+    (3, 0.3),
+    (3, 1.5),
+    (5, 1.0),
+    (10, 0.3),
+    (10, 1.0),
+    (20, 0.3),
+    (20, 0.7),
+    (20, 2.0),
+]
 
 
 def main() -> None:
@@ -30,7 +41,9 @@ def main() -> None:
         name, rate = max(acceptance(m, sigma).items(), key=lambda item: item[1])
         n = 20_000 if m > 3 else 200_000
         sample_log_eigenvalues(rng, m, sigma, 1)  # set-up, cached
-        seconds, X = timed(RiemannianGaussian(SPDAffineInvariant(m), sigma).sample, rng, np.eye(m), n)
+        seconds, X = timed(
+            RiemannianGaussian(SPDAffineInvariant(m), sigma).sample, rng, np.eye(m), n
+        )
         fit = radial_fit(X[:20_000], m, sigma)
         # the floor: the eigenvalues of as many symmetric matrices
         floor, _ = timed(np.linalg.eigvalsh, rng.standard_normal((n, m, m)))
@@ -50,7 +63,9 @@ def radial_fit(X, m, sigma):
     if not np.all(np.isfinite(X)):
         return 0.0
     eigenvalues = np.linalg.eigvalsh(X)
-    if np.min(eigenvalues) <= 0:  # a condition number above 1e16 is not representable as a matrix of doubles
+    if (
+        np.min(eigenvalues) <= 0
+    ):  # a condition number above 1e16 is not representable as a matrix of doubles
         return math.nan
     radius = np.linalg.norm(np.log(eigenvalues), axis=1)
     return float(kstest(radius, lambda r: radial_cdf(m, sigma, r)).pvalue)
@@ -92,7 +107,14 @@ def pyriemann(m, sigma):
     n = 2_000
     # its `sigma` is √m times the σ of the density
     try:
-        seconds, X = timed(sample_gaussian_spd, n, np.eye(m), sigma * math.sqrt(m), random_state=0, n_jobs=1)
+        seconds, X = timed(
+            sample_gaussian_spd,
+            n,
+            np.eye(m),
+            sigma * math.sqrt(m),
+            random_state=0,
+            n_jobs=1,
+        )
     except Exception as error:  # a peer that fails is reported, not hidden
         return type(error).__name__, ""
     return f"{n / seconds:.0f}", f"{radial_fit(X, m, sigma):.1e}"

@@ -27,7 +27,14 @@ from benchmarks.staged_walks import Balls, Medians, Pair, Walks, log_ratio
 from curvedp import GDP, PureDP
 from curvedp.audit import AuditResult, audit_scores
 from curvedp.entropy import GeneratorSource
-from curvedp.geometry import Euclidean, Lorentz, Rotations, SPDAffineInvariant, Sphere, Torus
+from curvedp.geometry import (
+    Euclidean,
+    Lorentz,
+    Rotations,
+    SPDAffineInvariant,
+    Sphere,
+    Torus,
+)
 from curvedp.geometry.base import Manifold
 from curvedp.mechanisms.in_private_ball import OuterBallMean
 from curvedp.mechanisms.measured import scaling_direction
@@ -58,29 +65,45 @@ def pair_of(mechanism: StagedMechanism, z: np.ndarray, last: np.ndarray) -> Pair
     inside = np.concatenate([mechanism.accepted(X).array() for X in data])
     places, which = np.unique(inside, axis=0, return_inverse=True)
     sides = which.reshape(2, -1)
-    return Pair(data, places, np.stack([np.bincount(side, minlength=len(places)) for side in sides]).astype(float))
+    return Pair(
+        data,
+        places,
+        np.stack([np.bincount(side, minlength=len(places)) for side in sides]).astype(
+            float
+        ),
+    )
 
 
 def attacks(mechanism: StagedMechanism) -> Iterator[tuple[str, Pair]]:
     """All but one identical, and that one far out, or as near on the other side as tells most (found by trying); far out, or
     with the others; and records on the edges of bins and radii, one of which goes to another edge."""
-    M, n, outer = mechanism.manifold, mechanism.statistic.n, mechanism.statistic.outer_radius
+    M, n, outer = (
+        mechanism.manifold,
+        mechanism.statistic.n,
+        mechanism.statistic.outer_radius,
+    )
     axis = scaling_direction(M, np.asarray(M.origin)) if M.is_cone else np.eye(M.dim)[0]
     far = 0.9 * min(outer, M.injectivity_radius)
-    rough = M.embedded_diameter is not None and isinstance(mechanism, PrivateBallMechanism)
+    rough = M.embedded_diameter is not None and isinstance(
+        mechanism, PrivateBallMechanism
+    )
     near = outer * (1e-4 if rough else 1e-12 if mechanism.law == "gaussian" else 1e-13)
     same, apart = np.zeros((2, n, M.dim))
     apart[-1] = far * axis
     yield "opposite", pair_of(mechanism, apart, -near * axis)
     yield "one far record", pair_of(mechanism, same, far * axis)
-    edges = np.where(np.arange(n) % 3 == 0, 2.0, outer / 1.6 ** (2 + 4 * (np.arange(n) % 3)))
+    edges = np.where(
+        np.arange(n) % 3 == 0, 2.0, outer / 1.6 ** (2 + 4 * (np.arange(n) % 3))
+    )
     yield SPREAD, pair_of(mechanism, edges[:, None] * axis, outer / 1.6**2 * axis)
 
 
 # ---- the mechanism itself
 
 
-def asked(mechanism: Any, X: np.ndarray, drawn: list[np.ndarray]) -> list[tuple[np.ndarray, float]]:
+def asked(
+    mechanism: Any, X: np.ndarray, drawn: list[np.ndarray]
+) -> list[tuple[np.ndarray, float]]:
     """(numbers, their noise) of every stage, by the mechanism's own walk, led along what was drawn."""
     found: list[tuple[np.ndarray, float]] = []
     path, measured = iter(drawn), mechanism.numbers(mechanism.accepted(X))
@@ -91,16 +114,27 @@ def asked(mechanism: Any, X: np.ndarray, drawn: list[np.ndarray]) -> list[tuple[
 
     end, stages = mechanism.walk(measured, noisy)
     if isinstance(mechanism, PrivateBallMechanism):
-        found.append((measured.clipped(*end)[0][None], mechanism.last_in(end, stages).scale))
+        found.append(
+            (measured.clipped(*end)[0][None], mechanism.last_in(end, stages).scale)
+        )
     return found
 
 
-def released(mechanism: Any, X: np.ndarray, source: GeneratorSource) -> list[np.ndarray]:
+def released(
+    mechanism: Any, X: np.ndarray, source: GeneratorSource
+) -> list[np.ndarray]:
     """The numbers of one release, with exact noise on the grid, in the units of each stage."""
     draw = mechanism.draw(mechanism.accepted(X), source)
-    drawn = [np.asarray(each, dtype=float).ravel() * 2.0**-mechanism.grid for each in draw.integers]
-    if isinstance(mechanism, PrivateBallMechanism):  # means of clipped logarithms are drawn in a public unit
-        radius = next(stage["radius"] for stage in draw.stages if stage["kind"] == "ball")
+    drawn = [
+        np.asarray(each, dtype=float).ravel() * 2.0**-mechanism.grid
+        for each in draw.integers
+    ]
+    if isinstance(
+        mechanism, PrivateBallMechanism
+    ):  # means of clipped logarithms are drawn in a public unit
+        radius = next(
+            stage["radius"] for stage in draw.stages if stage["kind"] == "ball"
+        )
         drawn[-1] = drawn[-1] * 2.0 ** ceil(log2(radius))
     return drawn
 
@@ -110,7 +144,17 @@ def score_of(mechanism: Any, pair: Pair, drawn: list[np.ndarray]) -> float:
     both = [asked(mechanism, X, drawn) for X in pair.data]
     total = 0.0
     for (one, noise), (two, _), each in zip(*both, drawn, strict=True):
-        total += float(np.sum(log_ratio(mechanism.law, (one, two), np.array(noise), each.reshape(one.shape), False)))
+        total += float(
+            np.sum(
+                log_ratio(
+                    mechanism.law,
+                    (one, two),
+                    np.array(noise),
+                    each.reshape(one.shape),
+                    False,
+                )
+            )
+        )
     return total
 
 
@@ -120,15 +164,30 @@ def strayed(walks: Walks, among: int, spread: bool) -> float:
     has reached, directions to them are rounding: there what tells the data sets apart is compared, not what they share."""
     worst = 0.0
     for k in range(among):
-        mine = [(told, int(np.searchsorted(told.rows, k))) for told in walks.told if k in told.rows]
+        mine = [
+            (told, int(np.searchsorted(told.rows, k)))
+            for told in walks.told
+            if k in told.rows
+        ]
         drawn = [told.drawn[place] for told, place in mine]
         both = [asked(walks.mechanism, X, drawn) for X in walks.pair.data]
         if any(len(side) != len(mine) for side in both):
             return float("inf")
         for (one, noise), (two, _), (told, place) in zip(*both, mine, strict=True):
-            real, simulated = np.stack([one.ravel(), two.ravel()]), told.values[:, place]
-            off = real - simulated if spread else (real[0] - real[1]) - (simulated[0] - simulated[1])
-            worst = max(worst, float(np.max(np.abs(off))) / noise, abs(float(told.noise[place]) / noise - 1))
+            real, simulated = (
+                np.stack([one.ravel(), two.ravel()]),
+                told.values[:, place],
+            )
+            off = (
+                real - simulated
+                if spread
+                else (real[0] - real[1]) - (simulated[0] - simulated[1])
+            )
+            worst = max(
+                worst,
+                float(np.max(np.abs(off))) / noise,
+                abs(float(told.noise[place]) / noise - 1),
+            )
     return worst
 
 
@@ -150,26 +209,39 @@ class Result(NamedTuple):
 
 
 def simulated(
-    mechanism: Any, pair: Pair, side: int, size: int, rng: np.random.Generator, cheat: Mapping[str, float]
+    mechanism: Any,
+    pair: Pair,
+    side: int,
+    size: int,
+    rng: np.random.Generator,
+    cheat: Mapping[str, float],
 ) -> tuple[np.ndarray, float, Walks]:
     """Scores of so many transcripts, the most that any was told apart by, and the last walks."""
     kind = Medians if isinstance(mechanism, MedianMechanism) else Balls
     scores, most = [], 0.0
     for start in range(0, size, BLOCK):
         with np.errstate(all="ignore"):
-            walks = kind(mechanism, pair, side, min(BLOCK, size - start), rng, cheat).run()
+            walks = kind(
+                mechanism, pair, side, min(BLOCK, size - start), rng, cheat
+            ).run()
         scores.append(walks.score)
         most = max(most, float(walks.most.max()))
     return np.concatenate(scores), most, walks
 
 
-def audited(mechanism: Any, pair: Pair, size: int, cheat: Mapping[str, float]) -> Result:
+def audited(
+    mechanism: Any, pair: Pair, size: int, cheat: Mapping[str, float]
+) -> Result:
     """Hold the claim against so many transcripts a side."""
     rng = np.random.default_rng(0)
-    (one, most, walks), (two, more, _) = (simulated(mechanism, pair, side, size, rng, cheat) for side in (0, 1))
+    (one, most, walks), (two, more, _) = (
+        simulated(mechanism, pair, side, size, rng, cheat) for side in (0, 1)
+    )
     rows = [[np.round(scores * 2.0**26) * 2.0**-26] for scores in (one, two)]
     delta = 1e-6 if mechanism.law == "laplace" else 1e-2
-    found = audit_scores(mechanism.profile, *rows, delta=delta, confidence=1 - FAILURE / 100)  # fewer than 100 audits
+    found = audit_scores(
+        mechanism.profile, *rows, delta=delta, confidence=1 - FAILURE / 100
+    )  # fewer than 100 audits
     return Result(found, max(most, more), walks, one)
 
 
@@ -181,7 +253,10 @@ def tolerated(spread: bool) -> float:
 def same_law(mechanism: Any, pair: Pair, scores: np.ndarray) -> float:
     """The p-value of the scores of real releases having the law of these."""
     source = GeneratorSource(np.random.default_rng(1))
-    real = [score_of(mechanism, pair, released(mechanism, pair.data[0], source)) for _ in range(RELEASES)]
+    real = [
+        score_of(mechanism, pair, released(mechanism, pair.data[0], source))
+        for _ in range(RELEASES)
+    ]
     return float(ks_2samp(real, scores[:100_000]).pvalue)
 
 
@@ -193,7 +268,10 @@ def mechanisms() -> Iterator[tuple[str, Any]]:
             noise = PrivateBallMechanism.least(guarantee, of)
             mean = PrivateBallMechanism(statistic=of, **noise, last="gradient-step")
             yield f"mean, {guarantee}, {M}", mean
-            yield f"median, {guarantee}, {M}", MedianMechanism(statistic=GeometricMedian(M, None, None, n), **noise)
+            yield (
+                f"median, {guarantee}, {M}",
+                MedianMechanism(statistic=GeometricMedian(M, None, None, n), **noise),
+            )
 
 
 # Noise of 0.8, and the steps believed to move by half of what they do.
@@ -217,7 +295,10 @@ def row(name: str, mechanism: Any, size: int) -> bool:
     pair = dict(attacks(mechanism))[worst]
     cheats = [audited(mechanism, pair, size // 4, cheat) for cheat in CHEATS.values()]
     alike = same_law(mechanism, pair, found[worst].scores)
-    told = [f"{cheat} {proved(each):.3f} {each.most:.4f}" for cheat, each in zip(CHEATS, cheats, strict=True)]
+    told = [
+        f"{cheat} {proved(each):.3f} {each.most:.4f}"
+        for cheat, each in zip(CHEATS, cheats, strict=True)
+    ]
     print(f"  {worst}: {'; '.join(told)}; same law p = {alike:.3f}", flush=True)
     return bool(fine and alike > 1e-5 and all(each.refuted for each in cheats))
 
@@ -230,7 +311,11 @@ def proved(result: Result) -> float:
 def main(outputs: str = "1e6", *names: str) -> int:
     """Print the table."""
     print(f"{'release':42s} {'pair':15s} {'proved':5s} {'most':6s} strayed CPU s")
-    every = [(name, mechanism) for name, mechanism in mechanisms() if all(part in name for part in names)]
+    every = [
+        (name, mechanism)
+        for name, mechanism in mechanisms()
+        if all(part in name for part in names)
+    ]
     well = [row(*each, int(float(outputs))) for each in every]
     return int(not all(well))
 

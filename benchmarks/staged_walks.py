@@ -12,7 +12,12 @@ import numpy as np
 from scipy.spatial.distance import cdist
 
 from curvedp.mechanisms import median, private_ball
-from curvedp.mechanisms.measured import half_bins, likeliest, mean_moved, scaling_direction
+from curvedp.mechanisms.measured import (
+    half_bins,
+    likeliest,
+    mean_moved,
+    scaling_direction,
+)
 from curvedp.mechanisms.noise import float_noise, spread_of
 from curvedp.mechanisms.stages import WIDER, Search, Shells, laws, least_losses
 
@@ -41,15 +46,35 @@ class Walks:
     """So many walks of a mechanism in step, led by one of two data sets. `cheat` multiplies the noise of stages by kind."""
 
     def __init__(
-        self, mechanism: Any, pair: Pair, side: int, size: int, rng: np.random.Generator, cheat: Mapping[str, float]
+        self,
+        mechanism: Any,
+        pair: Pair,
+        side: int,
+        size: int,
+        rng: np.random.Generator,
+        cheat: Mapping[str, float],
     ) -> None:
-        self.mechanism, self.pair, self.side, self.rng, self.cheat = mechanism, pair, side, rng, cheat
-        self.M, self.law, self.n = mechanism.manifold, mechanism.law, mechanism.statistic.n
-        self.c = np.broadcast_to(np.asarray(mechanism.statistic.center), (size, *self.M.point_shape)).copy()
+        self.mechanism, self.pair, self.side, self.rng, self.cheat = (
+            mechanism,
+            pair,
+            side,
+            rng,
+            cheat,
+        )
+        self.M, self.law, self.n = (
+            mechanism.manifold,
+            mechanism.law,
+            mechanism.statistic.n,
+        )
+        self.c = np.broadcast_to(
+            np.asarray(mechanism.statistic.center), (size, *self.M.point_shape)
+        ).copy()
         self.left, self.score, self.most = np.ones(size), np.zeros(size), np.zeros(size)
         self.told: list[Told] = []
         self.all = np.arange(size)
-        self.z = np.empty((size, len(pair.places), self.M.dim))  # logarithms of the places where a walk is
+        self.z = np.empty(
+            (size, len(pair.places), self.M.dim)
+        )  # logarithms of the places where a walk is
         self.known = np.zeros(size, dtype=bool)
 
     @property
@@ -58,17 +83,29 @@ class Walks:
         return bool(self.law == "laplace")
 
     def ask(
-        self, kind: str, rows: np.ndarray, share: Any, moved: Any, values: np.ndarray, summed: float | None = None
+        self,
+        kind: str,
+        rows: np.ndarray,
+        share: Any,
+        moved: Any,
+        values: np.ndarray,
+        summed: float | None = None,
     ) -> tuple[np.ndarray, np.ndarray]:
         """As `Stages.ask`, of some of the walks: what was drawn, and its deviation. Values are those of either data set."""
         share = np.minimum(share, self.left[rows])
         self.left[rows] -= share
         apart = self.pure and summed is not None
-        noise = (summed if apart else moved) * self.mechanism.scale / (share if self.pure else np.sqrt(share))
+        noise = (
+            (summed if apart else moved)
+            * self.mechanism.scale
+            / (share if self.pure else np.sqrt(share))
+        )
         told = noise * self.cheat.get(kind, self.cheat.get("all", 1.0))
         values = np.broadcast_to(values, (2, len(rows), values.shape[-1]))
         shape = (len(rows), values.shape[-1])
-        fresh = float_noise(self.rng, self.law, (shape[0] * shape[1], 1) if apart else shape).reshape(shape)
+        fresh = float_noise(
+            self.rng, self.law, (shape[0] * shape[1], 1) if apart else shape
+        ).reshape(shape)
         drawn = values[self.side] + told[:, None] * fresh
         self.score[rows] += log_ratio(self.law, values, told, drawn, apart)
         self.most[rows] += difference(self.law, values, told, apart)
@@ -79,7 +116,10 @@ class Walks:
         """Coordinates of every place at the walks' points, and their lengths."""
         new = rows[~self.known[rows]]
         z = np.asarray(self.M.chart(self.c[new][:, None], self.pair.places))
-        self.z[new], self.known[new] = np.where(np.isfinite(z).all(axis=-1, keepdims=True), z, 0.0), True
+        self.z[new], self.known[new] = (
+            np.where(np.isfinite(z).all(axis=-1, keepdims=True), z, 0.0),
+            True,
+        )
         z = self.z[rows]
         return z, np.sqrt(np.einsum("kmd,kmd->km", z, z))
 
@@ -93,22 +133,43 @@ class Walks:
 
     def beyond(self, s: np.ndarray, lengths: np.ndarray) -> np.ndarray:
         """How many records of either data set are farther than each length."""
-        parts = (w[:, None, None] * (s[:, place, None] > lengths) for place, w in enumerate(self.pair.weights.T))
+        parts = (
+            w[:, None, None] * (s[:, place, None] > lengths)
+            for place, w in enumerate(self.pair.weights.T)
+        )
         return np.asarray(sum(parts))
 
     def moved(self, bounds: Any, size: int) -> np.ndarray:
         """`mean_moved` without the rounding of sums, which is below 1e-12."""
-        return np.asarray(bounds) * mean_moved(1.0, median.FixedPoint(2.0), size, self.n)
+        return np.asarray(bounds) * mean_moved(
+            1.0, median.FixedPoint(2.0), size, self.n
+        )
 
-    def quantile(self, rows: np.ndarray, s: np.ndarray, top: Any, outside: float, share: float, search: Search) -> Any:
+    def quantile(
+        self,
+        rows: np.ndarray,
+        s: np.ndarray,
+        top: Any,
+        outside: float,
+        share: float,
+        search: Search,
+    ) -> Any:
         """As `Search.quantile`."""
-        low, high = np.zeros(len(rows), dtype=int), np.full(len(rows), 2**search.queries - 2)
+        low, high = (
+            np.zeros(len(rows), dtype=int),
+            np.full(len(rows), 2**search.queries - 2),
+        )
         for later in range(search.queries)[::-1]:
             middle = (low + high + 1) // 2
-            counts = self.beyond(s, (top * search.ratio ** -middle.astype(float))[:, None])
+            counts = self.beyond(
+                s, (top * search.ratio ** -middle.astype(float))[:, None]
+            )
             noisy, noise = self.ask("radius", rows, share / search.queries, 1.0, counts)
             enough = noisy[:, 0] <= outside + later * search.patience * noise
-            low, high = np.where(enough, middle, low), np.where(enough, high, middle - 1)
+            low, high = (
+                np.where(enough, middle, low),
+                np.where(enough, high, middle - 1),
+            )
             high = np.maximum(low, high)
         return top * search.ratio ** -low.astype(float)
 
@@ -116,18 +177,28 @@ class Walks:
         self, rows: np.ndarray, s: np.ndarray, top: Any, share: float, shells: Shells
     ) -> tuple[np.ndarray, np.ndarray]:
         """As `Shells.read`: typical lengths, and the noisy counts."""
-        lengths = np.broadcast_to(top, len(rows))[:, None] * shells.ratio ** -np.arange(shells.number, dtype=float)
-        counts = np.diff(self.beyond(s, lengths)[..., 1:], prepend=0.0, append=float(self.n))
+        lengths = np.broadcast_to(top, len(rows))[:, None] * shells.ratio ** -np.arange(
+            shells.number, dtype=float
+        )
+        counts = np.diff(
+            self.beyond(s, lengths)[..., 1:], prepend=0.0, append=float(self.n)
+        )
         noisy, _ = self.ask("shells", rows, share, sqrt(2), counts, summed=2.0)
         best = np.argmax(noisy[:, :-1] + noisy[:, 1:], axis=1)
         a, b = (np.take_along_axis(noisy, (best + k)[:, None], 1)[:, 0] for k in (0, 1))
-        lean = np.where(a + b > 0, np.clip((a - b) / np.where(a + b > 0, a + b, 1.0), -1, 1) / 2, 0.0)
+        lean = np.where(
+            a + b > 0,
+            np.clip((a - b) / np.where(a + b > 0, a + b, 1.0), -1, 1) / 2,
+            0.0,
+        )
         return lengths[np.arange(len(rows)), best + 1] * shells.ratio**lean, noisy
 
     def to(self, rows: np.ndarray, points: np.ndarray) -> None:
         """As `usable`: there, or where the walk is."""
         finite = np.isfinite(points.reshape(len(rows), -1)).all(axis=1)
-        safe = np.where(finite.reshape(-1, *[1] * (points.ndim - 1)), points, self.c[rows])
+        safe = np.where(
+            finite.reshape(-1, *[1] * (points.ndim - 1)), points, self.c[rows]
+        )
         good = finite & (np.asarray(self.M.residual(safe)) <= 1e-6)
         self.go(rows[good], np.asarray(self.M.project(safe[good])))
 
@@ -149,23 +220,42 @@ class Medians(Walks):
 
     def size(self, before: np.ndarray) -> np.ndarray:
         """A median distance, or for pure ε a typical one."""
-        s, top, share = self.logs(self.all)[1], self.mechanism.statistic.outer_radius, median._PLANS[self.law].radius
+        s, top, share = (
+            self.logs(self.all)[1],
+            self.mechanism.statistic.outer_radius,
+            median._PLANS[self.law].radius,
+        )
         if not self.pure:
-            return np.asarray(self.quantile(self.all, s, top, self.n / 2, share, Search()))
+            return np.asarray(
+                self.quantile(self.all, s, top, self.n / 2, share, Search())
+            )
         first = not before.any()
         rule = median._FIRST if first else median._LATER
         top = top if first else np.minimum(top, WIDER * before)
-        return self.shells(self.all, s, top, max(share, self.mechanism._few(rule)), rule[0])[0]
+        return self.shells(
+            self.all, s, top, max(share, self.mechanism._few(rule)), rule[0]
+        )[0]
 
     def step(self, size: np.ndarray, share: Any) -> None:
         """Along the mean direction."""
         z, s = self.logs(self.all)
         mean = self.mean(z / np.maximum(s, median._SMOOTH * size[:, None])[..., None])
-        noisy, _ = self.ask("direction", self.all, share, self.moved(1.0, self.M.dim), mean)
+        noisy, _ = self.ask(
+            "direction", self.all, share, self.moved(1.0, self.M.dim), mean
+        )
         length = np.linalg.norm(noisy, axis=1)
-        move = (size * np.minimum(1.0, 1 / np.where(length > 0, length, 1.0)))[:, None] * noisy
+        move = (size * np.minimum(1.0, 1 / np.where(length > 0, length, 1.0)))[
+            :, None
+        ] * noisy
         outer = self.mechanism.statistic.outer
-        self.go(self.all, np.asarray(median.project_to_ball(self.M, *outer, np.asarray(self.M.unchart(self.c, move)))))
+        self.go(
+            self.all,
+            np.asarray(
+                median.project_to_ball(
+                    self.M, *outer, np.asarray(self.M.unchart(self.c, move))
+                )
+            ),
+        )
 
 
 class Balls(Walks):
@@ -180,7 +270,11 @@ class Balls(Walks):
         self.r[:] = self.middle(self.all, off / 4)
         wide = private_ball._OFF[self.law]
         nearer = min(0.5, wide * mechanism._roughness) if self.pure else 0.5
-        going = ~np.full(len(self.all), hopeless) & (self.r <= wide * off) & self.affords(self.all)
+        going = (
+            ~np.full(len(self.all), hopeless)
+            & (self.r <= wide * off)
+            & self.affords(self.all)
+        )
         if not (self.pure and off < np.inf):
             rows = self.all[~going & self.affords(self.all)]
             self.r[rows] = self.widened(rows)
@@ -199,7 +293,12 @@ class Balls(Walks):
     def affords(self, rows: np.ndarray) -> np.ndarray:
         """One more step, or one more search."""
         shares = self.mechanism._shares
-        cost = shares.kept + self.mechanism._located + shares.bend + self.mechanism._share(private_ball._FINE)
+        cost = (
+            shares.kept
+            + self.mechanism._located
+            + shares.bend
+            + self.mechanism._share(private_ball._FINE)
+        )
         return np.asarray(self.left[rows] >= cost)
 
     def units(self) -> None:
@@ -208,20 +307,43 @@ class Balls(Walks):
         if not M.is_cone:
             return
         half = half_bins(M, target.outer_radius, private_ball._BIN)
-        real = [self.mechanism.numbers(self.mechanism.accepted(X)) for X in self.pair.data]
-        sums = [each.histogram(target.center, 0, private_ball._BIN, half, self.law) for each in real]
-        share = min(self.mechanism._least(self.mechanism._shares.units, private_ball._FIRST), private_ball._MOST)
-        noisy, noise = self.ask("units", self.all, share, sqrt(2), np.stack(sums)[:, None], summed=2.0)
+        real = [
+            self.mechanism.numbers(self.mechanism.accepted(X)) for X in self.pair.data
+        ]
+        sums = [
+            each.histogram(target.center, 0, private_ball._BIN, half, self.law)
+            for each in real
+        ]
+        share = min(
+            self.mechanism._least(self.mechanism._shares.units, private_ball._FIRST),
+            private_ball._MOST,
+        )
+        noisy, noise = self.ask(
+            "units", self.all, share, sqrt(2), np.stack(sums)[:, None], summed=2.0
+        )
         t = private_ball._BIN * likeliest(noisy, noise, self.n, self.law)
-        self.to(self.all, np.asarray(M.unchart(target.center, t[:, None] * scaling_direction(M, target.center))))
+        self.to(
+            self.all,
+            np.asarray(
+                M.unchart(
+                    target.center, t[:, None] * scaling_direction(M, target.center)
+                )
+            ),
+        )
 
     def extrinsic(self) -> float:
         """The mean of embedded points."""
         if self.M.embedded_diameter is None:
             return float("inf")
         mechanism = self.mechanism
-        few = 0.0 if self.pure else (private_ball._EXTRINSIC * mechanism.scale / self.n) ** 2
-        real = [mechanism.numbers(mechanism.accepted(X)).embedded(0) for X in self.pair.data]
+        few = (
+            0.0
+            if self.pure
+            else (private_ball._EXTRINSIC * mechanism.scale / self.n) ** 2
+        )
+        real = [
+            mechanism.numbers(mechanism.accepted(X)).embedded(0) for X in self.pair.data
+        ]
         values, share = (
             np.stack([each[0] for each in real])[:, None],
             min(private_ball._MOST, max(mechanism._located, few)),
@@ -234,8 +356,12 @@ class Balls(Walks):
         """About a median distance; for pure ε a radius."""
         top = self.mechanism.statistic.outer_radius
         if self.pure:
-            fine = private_ball._NARROW._replace(number=private_ball._WIDE.number).down_to(least / top)
-            return self.in_shells(rows, top, fine if least < top else private_ball._WIDE)
+            fine = private_ball._NARROW._replace(
+                number=private_ball._WIDE.number
+            ).down_to(least / top)
+            return self.in_shells(
+                rows, top, fine if least < top else private_ball._WIDE
+            )
         return self.search(rows, top, private_ball._COARSE, self.n / 2)
 
     def widened(self, rows: np.ndarray) -> np.ndarray:
@@ -255,10 +381,14 @@ class Balls(Walks):
             return self.in_shells(rows, top, private_ball._NARROW)
         return self.search(rows, top, private_ball._FINE, self.mechanism._outside)
 
-    def search(self, rows: np.ndarray, top: Any, search: Search, outside: float) -> np.ndarray:
+    def search(
+        self, rows: np.ndarray, top: Any, search: Search, outside: float
+    ) -> np.ndarray:
         """By counts."""
         share = self.mechanism._share(search)
-        return np.asarray(self.quantile(rows, self.logs(rows)[1], top, outside, share, search))
+        return np.asarray(
+            self.quantile(rows, self.logs(rows)[1], top, outside, share, search)
+        )
 
     def in_shells(self, rows: np.ndarray, top: Any, shells: Shells) -> np.ndarray:
         """By a histogram."""
@@ -272,14 +402,25 @@ class Balls(Walks):
         worth = 2 * sqrt(d) * spread_of(self.law, d) * mechanism.scale
         worth = worth / np.maximum(left - share, mechanism._shares.kept)
         noisy = self.shells(rows, self.logs(rows)[1], top, share, shells)[1]
-        return np.asarray(top * self.least_losses(noisy, self.told[-1].noise, worth, shells))
+        return np.asarray(
+            top * self.least_losses(noisy, self.told[-1].noise, worth, shells)
+        )
 
-    def least_losses(self, noisy: np.ndarray, noise: np.ndarray, worth: np.ndarray, shells: Shells) -> np.ndarray:
+    def least_losses(
+        self, noisy: np.ndarray, noise: np.ndarray, worth: np.ndarray, shells: Shells
+    ) -> np.ndarray:
         """As `least_loss`, a few hundred rows at a time: each has thousands of laws."""
         inside, found = self.n * laws(shells)[0], []
         for rows in np.array_split(np.arange(len(noisy)), 1 + len(noisy) // FEW):
-            misfits = cdist(noisy[rows], inside.reshape(-1, inside.shape[-1]), "cityblock") / noise[rows, None]
-            found.append(least_losses(misfits.reshape(-1, *inside.shape[:2]), self.n, worth[rows], shells))
+            misfits = (
+                cdist(noisy[rows], inside.reshape(-1, inside.shape[-1]), "cityblock")
+                / noise[rows, None]
+            )
+            found.append(
+                least_losses(
+                    misfits.reshape(-1, *inside.shape[:2]), self.n, worth[rows], shells
+                )
+            )
         return np.concatenate(found)
 
     def clipped(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -292,11 +433,22 @@ class Balls(Walks):
         """One noisy clipped gradient step; the gradients' lengths."""
         mean, moved = self.clipped(rows)
         unit = 2.0 ** np.ceil(np.log2(self.r[rows]))
-        v, noise = self.ask("location", rows, self.mechanism._located, moved / unit, mean / unit[:, None])
+        v, noise = self.ask(
+            "location",
+            rows,
+            self.mechanism._located,
+            moved / unit,
+            mean / unit[:, None],
+        )
         v, noise = unit[:, None] * v, unit * noise
         if self.M.dim >= 3:
             square, lost = np.sum(v * v, axis=1), (self.M.dim - 2) * noise**2
-            v = v * np.where(square > lost, 1 - lost / np.where(square > lost, square, 1.0), 0.0)[:, None]
+            v = (
+                v
+                * np.where(
+                    square > lost, 1 - lost / np.where(square > lost, square, 1.0), 0.0
+                )[:, None]
+            )
         length, r = np.linalg.norm(v, axis=1), self.r[rows]
         if self.mechanism._bent:
             v = v / self.bend(rows, v)[:, None]
@@ -307,7 +459,10 @@ class Balls(Walks):
     def bend(self, rows: np.ndarray, v: np.ndarray) -> np.ndarray:
         """H along the step."""
         (z, s), r, length = self.logs(rows), self.r[rows], np.linalg.norm(v, axis=1)
-        axis, root = v / np.where(length > 0, length, 1.0)[:, None], sqrt(-self.M.constant_curvature)
+        axis, root = (
+            v / np.where(length > 0, length, 1.0)[:, None],
+            sqrt(-self.M.constant_curvature),
+        )
         cut = np.minimum(s, r[:, None])
         t, most = _bent(cut * root), _bent(r * root)
         cosine = np.einsum("kmd,kd->km", z, axis) / np.where(s > 0, s, 1.0)
@@ -322,7 +477,9 @@ def _bent(x: np.ndarray) -> np.ndarray:
     return np.asarray(x / np.tanh(x) - 1)
 
 
-def log_ratio(law: str, values: Any, noise: np.ndarray, drawn: np.ndarray, apart: bool) -> np.ndarray:
+def log_ratio(
+    law: str, values: Any, noise: np.ndarray, drawn: np.ndarray, apart: bool
+) -> np.ndarray:
     """Log of the density at the first data set over that at the second."""
     off = [drawn - value for value in values]
     if law == "gaussian":
@@ -339,4 +496,6 @@ def difference(law: str, values: Any, noise: np.ndarray, apart: bool) -> np.ndar
 
 
 def _length(v: np.ndarray, apart: bool) -> np.ndarray:
-    return np.asarray(np.sum(np.abs(v), axis=-1) if apart else np.linalg.norm(v, axis=-1))
+    return np.asarray(
+        np.sum(np.abs(v), axis=-1) if apart else np.linalg.norm(v, axis=-1)
+    )

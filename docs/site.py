@@ -23,8 +23,12 @@ def page_of(script: Path) -> str:
         if "[markdown]" in first:
             parts.append(re.sub(r"^# ?", "", body, flags=re.M).strip())
         elif ".savefig(" in body:  # the picture's own code is for those who want it
-            indented = "\n".join(f"    {line}".rstrip() for line in body.strip().splitlines())
-            parts.append(f'??? note "How the picture is drawn"\n\n    ```python\n{indented}\n    ```')
+            indented = "\n".join(
+                f"    {line}".rstrip() for line in body.strip().splitlines()
+            )
+            parts.append(
+                f'??? note "How the picture is drawn"\n\n    ```python\n{indented}\n    ```'
+            )
         else:
             parts.append(f"```python\n{body.strip()}\n```")
     images = ROOT / "docs" / "images"
@@ -40,7 +44,11 @@ def on_files(files: Files, config: Any) -> Files:
     """mkdocs calls this once: add a page for each tutorial that has a recorded picture."""
     for script in sorted((ROOT / "examples").glob("*.py")):
         if (ROOT / "docs" / "images" / f"{script.stem}.png").is_file():
-            files.append(File.generated(config, f"tutorials/{script.stem}.md", content=page_of(script)))
+            files.append(
+                File.generated(
+                    config, f"tutorials/{script.stem}.md", content=page_of(script)
+                )
+            )
     return files
 
 
@@ -59,9 +67,17 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
 
 def raised(text: str) -> str:
     """Powers and indices as HTML."""
-    text = re.sub(r"\^\{([^{}]*)\}|\^([-−]?(?:\d+|[A-Za-zα-ω]))(?![\w(])", lambda m: f"<sup>{m[1] or m[2]}</sup>", text)
-    text = re.sub(r"_\{([^{}]*)\}", lambda m: f"<sub>{m[1].replace('<', '&lt;')}</sub>", text)
-    return re.sub(NAME + r"_([a-z0-9α-ω][₀-₉]?)(?=[^\w]|[A-Z]\b|$)", r"\1<sub>\2</sub>", text)
+    text = re.sub(
+        r"\^\{([^{}]*)\}|\^([-−]?(?:\d+|[A-Za-zα-ω]))(?![\w(])",
+        lambda m: f"<sup>{m[1] or m[2]}</sup>",
+        text,
+    )
+    text = re.sub(
+        r"_\{([^{}]*)\}", lambda m: f"<sub>{m[1].replace('<', '&lt;')}</sub>", text
+    )
+    return re.sub(
+        NAME + r"_([a-z0-9α-ω][₀-₉]?)(?=[^\w]|[A-Z]\b|$)", r"\1<sub>\2</sub>", text
+    )
 
 
 class Doctests(Extension):
@@ -69,14 +85,23 @@ class Doctests(Extension):
 
     def on_object(self, *, obj: Any, **_: Any) -> None:
         if obj.docstring is not None:
-            said, sections = re.split(r"(?=^\w+\n-+$)|\Z", obj.docstring.value, maxsplit=1, flags=re.M)
-            obj.docstring.value = on_page_markdown(fenced(said)) + fenced(each(sections))
+            said, sections = re.split(
+                r"(?=^\w+\n-+$)|\Z", obj.docstring.value, maxsplit=1, flags=re.M
+            )
+            obj.docstring.value = on_page_markdown(fenced(said)) + fenced(
+                each(sections)
+            )
 
 
 def each(text: str) -> str:
     """Arguments that are described together, one by one: the site gives all of them the type of the first."""
     together = r"^(\w+(?:, \w+)+)\n((?: {4}.*(?:\n|$))+)"
-    return re.sub(together, lambda m: "".join(f"{name}\n{m[2]}" for name in m[1].split(", ")), text, flags=re.M)
+    return re.sub(
+        together,
+        lambda m: "".join(f"{name}\n{m[2]}" for name in m[1].split(", ")),
+        text,
+        flags=re.M,
+    )
 
 
 def fenced(text: str) -> str:
@@ -90,5 +115,9 @@ def fenced(text: str) -> str:
         elif inside and not line.strip():
             out.append("```")
             inside = False
-        out.append(line.lstrip() if inside and line.lstrip().startswith((">>>", "...")) else line)
+        out.append(
+            line.lstrip()
+            if inside and line.lstrip().startswith((">>>", "..."))
+            else line
+        )
     return "\n".join([*out, "```"] if inside else out)

@@ -19,7 +19,9 @@ sphere = Sphere(2)
 def direction(latitude, longitude):
     """Degrees to a unit vector."""
     lat, lon = np.broadcast_arrays(np.radians(latitude), np.radians(longitude))
-    return np.stack([np.cos(lat) * np.cos(lon), np.cos(lat) * np.sin(lon), np.sin(lat)], axis=-1)
+    return np.stack(
+        [np.cos(lat) * np.cos(lon), np.cos(lat) * np.sin(lon), np.sin(lat)], axis=-1
+    )
 
 
 try:
@@ -29,14 +31,18 @@ except MissingData as missing:
     print(f"{missing}\n-> synthetic epicenters stand in\n")
     rng = np.random.default_rng(0)
     at = direction(36.0, 138.0)
-    everywhere = sphere.exp(at, sphere.from_coordinates(at, 0.12 * rng.normal(size=(900, 2))))
+    everywhere = sphere.exp(
+        at, sphere.from_coordinates(at, 0.12 * rng.normal(size=(900, 2)))
+    )
     kind = "synthetic epicenters"
 center = direction(35.0, 140.0)
 latitude, longitude = (
     np.degrees(np.arcsin(everywhere[:, 2])),
     np.degrees(np.arctan2(everywhere[:, 1], everywhere[:, 0])),
 )
-near = (latitude > 20) & (latitude < 50) & (longitude > 120) & (longitude < 160)  # a public window of the map
+near = (
+    (latitude > 20) & (latitude < 50) & (longitude > 120) & (longitude < 160)
+)  # a public window of the map
 quakes = everywhere[near]
 print(kind, quakes.shape)
 
@@ -56,7 +62,9 @@ for radius in (0.2, 0.4, 0.6, 0.75, 1.0):
         published = f"{frechet_mean_sensitivity(sphere, radius, len(quakes), bound='reimherr') / flat:6.2f}"
     except ValueError:
         published = "  none"
-    print(f"radius {radius:4.2f}: sensitivity / (2r/n): ours {tight:5.2f}, published {published}")
+    print(
+        f"radius {radius:4.2f}: sensitivity / (2r/n): ours {tight:5.2f}, published {published}"
+    )
 
 # %% [markdown]
 # ## Release
@@ -65,7 +73,9 @@ for radius in (0.2, 0.4, 0.6, 0.75, 1.0):
 # from public numbers alone, and the certificate says what it chose and why.
 
 # %%
-mean = PrivateFrechetMean(sphere, center=center, radius=0.4, guarantee=GDP(0.5)).fit(quakes)
+mean = PrivateFrechetMean(sphere, center=center, radius=0.4, guarantee=GDP(0.5)).fit(
+    quakes
+)
 true = np.asarray(frechet_mean(sphere, quakes))
 kilometers = 6371 * float(sphere.dist(true, mean.location_))
 print("mechanism:", mean.certificate_.mechanism)
@@ -104,7 +114,11 @@ def globe(axes, title):
 
 def curve(axes, points):
     seen = points @ center > 0
-    axes.plot(*np.where(seen, (points @ np.stack([east, north], axis=-1)).T, np.nan), color="#c5d3de", linewidth=0.7)
+    axes.plot(
+        *np.where(seen, (points @ np.stack([east, north], axis=-1)).T, np.nan),
+        color="#c5d3de",
+        linewidth=0.7,
+    )
 
 
 def dots(axes, points, **style):
@@ -115,7 +129,15 @@ def dots(axes, points, **style):
 
 globe(panels[0], f"{len(quakes)} {kind}")
 dots(panels[0], quakes, marker=".", markersize=3, color="#7f8c8d", label="records")
-dots(panels[0], true, marker="+", markersize=14, markeredgewidth=2.5, color="#1d2b3a", label="true mean")
+dots(
+    panels[0],
+    true,
+    marker="+",
+    markersize=14,
+    markeredgewidth=2.5,
+    color="#1d2b3a",
+    label="true mean",
+)
 dots(
     panels[0],
     mean.location_,
@@ -127,7 +149,16 @@ dots(
 )
 panels[0].legend(loc="lower left", fontsize=8)
 globe(panels[1], "Noise at GDP(0.02), ball of radius 0.7")
-dots(panels[1], clouds["reimherr"], marker=".", markersize=4, color="#e59866", label="published sensitivity")
-dots(panels[1], clouds["tight"], marker=".", markersize=4, color="#2471a3", label="ours")
+dots(
+    panels[1],
+    clouds["reimherr"],
+    marker=".",
+    markersize=4,
+    color="#e59866",
+    label="published sensitivity",
+)
+dots(
+    panels[1], clouds["tight"], marker=".", markersize=4, color="#2471a3", label="ours"
+)
 panels[1].legend(loc="lower left", fontsize=8)
 figure.savefig("directions.png", dpi=110)

@@ -17,7 +17,10 @@ from data_sets import MissingData, load_dataset
 from curvedp import GDP, PrivateMDM
 from curvedp.geometry import SPDAffineInvariant, frechet_mean
 
-LEFT, RIGHT = [2, 7, 11, 16, 20, 25], [4, 8, 12, 17, 22, 27]  # F3 FC1 C3 CP1 P3 PO3, and F4 FC2 C4 CP2 P4 PO4
+LEFT, RIGHT = (
+    [2, 7, 11, 16, 20, 25],
+    [4, 8, 12, 17, 22, 27],
+)  # F3 FC1 C3 CP1 P3 PO3, and F4 FC2 C4 CP2 P4 PO4
 manifold = SPDAffineInvariant(6)
 
 
@@ -34,7 +37,9 @@ except MissingData as missing:
     print(f"{missing}\n-> synthetic covariances stand in\n")
     rng = np.random.default_rng(0)
     place = np.linspace(0, 1, 32)
-    typical = 400 * np.exp(-np.abs(place[:, None] - place) / 2) + np.diag(20 * np.linspace(1, 4, 32))
+    typical = 400 * np.exp(-np.abs(place[:, None] - place) / 2) + np.diag(
+        20 * np.linspace(1, 4, 32)
+    )
     factors = np.linalg.cholesky(typical) @ rng.normal(size=(199, 32, 90)) / np.sqrt(90)
     windows, epochs = np.split(factors @ factors.transpose(0, 2, 1), [119])
     kind = "synthetic covariances"
@@ -55,7 +60,9 @@ print(kind, train.shape, test.shape)
 
 # %%
 center = 300 * (0.1 * np.eye(6) + 0.9 * np.ones((6, 6)))
-model = PrivateMDM(manifold, center=center, radius=4.0, guarantee=GDP(1.0)).fit(train, train_side)
+model = PrivateMDM(manifold, center=center, radius=4.0, guarantee=GDP(1.0)).fit(
+    train, train_side
+)
 print("accuracy on the epochs, GDP(1):", model.score(test, test_side))
 
 # %% [markdown]
@@ -68,34 +75,58 @@ print("accuracy on the epochs, GDP(1):", model.score(test, test_side))
 # times as many windows would bring the curve ten times to the left.
 
 # %%
-means = np.stack([np.asarray(frechet_mean(manifold, train[train_side == side])) for side in model.classes_])
+means = np.stack(
+    [
+        np.asarray(frechet_mean(manifold, train[train_side == side]))
+        for side in model.classes_
+    ]
+)
 nearest = model.classes_[manifold.dist(means[None], test[:, None]).argmin(axis=1)]
 limit = np.mean(nearest == test_side)
 budgets = [0.25, 0.5, 1.0, 2.0, 4.0, 8.0]
 scores = []
 for mu in budgets:
-    again = PrivateMDM(manifold, center=center, radius=4.0, guarantee=GDP(mu), mechanism="log-gaussian")
-    scores.append([again.fit(train, train_side).score(test, test_side) for _ in range(6)])
+    again = PrivateMDM(
+        manifold, center=center, radius=4.0, guarantee=GDP(mu), mechanism="log-gaussian"
+    )
+    scores.append(
+        [again.fit(train, train_side).score(test, test_side) for _ in range(6)]
+    )
 for mu, runs in zip(budgets, scores, strict=True):
-    print(f"GDP({mu:<4}): accuracy {np.mean(runs):.3f}, from {min(runs):.3f} to {max(runs):.3f}")
+    print(
+        f"GDP({mu:<4}): accuracy {np.mean(runs):.3f}, from {min(runs):.3f} to {max(runs):.3f}"
+    )
 print(f"without privacy: {limit:.3f}")
 
 # %%
-figure, (left, right) = plt.subplots(1, 2, figsize=(10, 3.9), layout="constrained", width_ratios=[1.2, 1])
+figure, (left, right) = plt.subplots(
+    1, 2, figsize=(10, 3.9), layout="constrained", width_ratios=[1.2, 1]
+)
 shown = np.concatenate([means, model.means_])
 for place, (title, matrix) in enumerate(
-    zip(("left, true", "right, true", "left, GDP(1)", "right, GDP(1)"), shown, strict=True)
+    zip(
+        ("left, true", "right, true", "left, GDP(1)", "right, GDP(1)"),
+        shown,
+        strict=True,
+    )
 ):
     inset = left.inset_axes((0.5 * (place % 2), 0.52 * (1 - place // 2), 0.42, 0.4))
     scale = np.sqrt(np.diag(matrix))
-    image = inset.imshow(matrix / np.outer(scale, scale), cmap="viridis", vmin=0, vmax=1)
+    image = inset.imshow(
+        matrix / np.outer(scale, scale), cmap="viridis", vmin=0, vmax=1
+    )
     inset.set_title(title, fontsize=9)
     inset.set(xticks=[], yticks=[])
 left.set_axis_off()
 figure.colorbar(image, ax=left, shrink=0.7, label="correlation")
 for mu, runs in zip(budgets, scores, strict=True):
     right.plot([mu] * len(runs), runs, "o", color="#c0392b", alpha=0.5)
-right.plot(budgets, [np.mean(runs) for runs in scores], color="#c0392b", label="private, mean of 6")
+right.plot(
+    budgets,
+    [np.mean(runs) for runs in scores],
+    color="#c0392b",
+    label="private, mean of 6",
+)
 right.axhline(limit, color="#1d2b3a", linestyle="--", label="without privacy")
 right.axhline(0.5, color="#95a5a6", linestyle=":", label="guessing")
 right.set(

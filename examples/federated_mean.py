@@ -26,15 +26,30 @@ from pathlib import Path
 import numpy as np
 
 from curvedp import GDP, Ledger, PrivateFrechetMean
-from curvedp.federated import MeanKernel, Plan, Site, coordinate, in_process, key_of, new_identity
+from curvedp.federated import (
+    MeanKernel,
+    Plan,
+    Site,
+    coordinate,
+    in_process,
+    key_of,
+    new_identity,
+)
 from curvedp.geometry import SPDAffineInvariant, frechet_mean
 from curvedp.mechanisms import Certificate
 from curvedp.signing import write_key
 
 manifold = SPDAffineInvariant(3)
 parser = argparse.ArgumentParser(description=__doc__)
-parser.add_argument("--sites", type=int, help="run so many sites as processes of their own")
-parser.add_argument("--dropouts", type=int, default=0, help="kill so many of them on the way; as many are tolerated")
+parser.add_argument(
+    "--sites", type=int, help="run so many sites as processes of their own"
+)
+parser.add_argument(
+    "--dropouts",
+    type=int,
+    default=0,
+    help="kill so many of them on the way; as many are tolerated",
+)
 parser.add_argument("--records", type=int, default=200, help="tensors at each site")
 parser.add_argument("--json", action="store_true", help="print the report as JSON")
 options, _ = parser.parse_known_args()
@@ -43,7 +58,10 @@ options, _ = parser.parse_known_args()
 def tensors(rng, n):
     """A hospital's tensors, in 10⁻³ mm²/s: synthetic, about a tensor of white matter."""
     around = 0.7 * np.diag([1.6, 0.8, 0.7])
-    return manifold.exp(around, manifold.from_coordinates(around, 0.3 * rng.normal(size=(n, manifold.dim))))
+    return manifold.exp(
+        around,
+        manifold.from_coordinates(around, 0.3 * rng.normal(size=(n, manifold.dim))),
+    )
 
 
 # %% [markdown]
@@ -56,7 +74,14 @@ def tensors(rng, n):
 # %%
 def make_plan(identities, counts, dropouts):
     kernel = MeanKernel(manifold, radius=2.5, center=np.eye(3))
-    return Plan(kernel, [key_of(one) for one in identities], counts, GDP(1.0), dropouts=dropouts, rounds=3)
+    return Plan(
+        kernel,
+        [key_of(one) for one in identities],
+        counts,
+        GDP(1.0),
+        dropouts=dropouts,
+        rounds=3,
+    )
 
 
 # %% [markdown]
@@ -78,14 +103,24 @@ def write_site(folder, plan, identity, records):
     write_key(folder / "key.pem", identity)
     np.save(folder / "records.npy", records)
     Ledger(folder / "site.ledger", budget=GDP(2.0))
-    files = {"plan": "plan.json", "key": "key.pem", "records": "records.npy", "ledger": "site.ledger"}
+    files = {
+        "plan": "plan.json",
+        "key": "key.pem",
+        "records": "records.npy",
+        "ledger": "site.ledger",
+    }
     (folder / "site.json").write_text(json.dumps(files))
 
 
 def write_app(folder, plan):
     """A Flower app of three lines, and the settings of its server."""
     folder.mkdir()
-    lines = "from curvedp.federated import flower", "client = flower.client", "server = flower.server", ""
+    lines = (
+        "from curvedp.federated import flower",
+        "client = flower.client",
+        "server = flower.server",
+        "",
+    )
     (folder / "federated_app.py").write_text("\n".join(lines))
     (folder / "plan.json").write_text(json.dumps(plan.to_dict()))
     (folder / "pyproject.toml").write_text(f"""
@@ -116,39 +151,78 @@ class Processes:
 
     def __init__(self, folder):
         self.folder, self.port, self.started = folder, free_port(), []
-        quiet = {"FLWR_HOME": str(folder / "flwr"), "FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1"}
+        quiet = {
+            "FLWR_HOME": str(folder / "flwr"),
+            "FLWR_TELEMETRY_ENABLED": "0",
+            "FLWR_DISABLE_UPDATE_CHECK": "1",
+        }
         threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
         path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-        found = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))  # sites start in other folders
+        found = filter(
+            None, os.environ.get("PYTHONPATH", "").split(os.pathsep)
+        )  # sites start in other folders
         modules = os.pathsep.join(os.path.abspath(each) for each in found)
-        self.environment = {**os.environ, **quiet, **threads, "PATH": path, "PYTHONPATH": modules}
+        self.environment = {
+            **os.environ,
+            **quiet,
+            **threads,
+            "PATH": path,
+            "PYTHONPATH": modules,
+        }
         (folder / "flwr").mkdir()
-        address = (
-            f'[superlink]\ndefault = "here"\n[superlink.here]\naddress = "127.0.0.1:{self.port}"\ninsecure = true\n'
-        )
+        address = f'[superlink]\ndefault = "here"\n[superlink.here]\naddress = "127.0.0.1:{self.port}"\ninsecure = true\n'
         (folder / "flwr" / "config.toml").write_text(address)
 
     def start(self, name, *command):
         log = (self.folder / f"{name}.log").open("wb")
         tool = [str(Path(sys.executable).parent / command[0]), *command[1:]]
         process = subprocess.Popen(
-            tool, stdout=log, stderr=log, cwd=self.folder, env=self.environment, start_new_session=True
+            tool,
+            stdout=log,
+            stderr=log,
+            cwd=self.folder,
+            env=self.environment,
+            start_new_session=True,
         )
         self.started.append(process)
         return process
 
     def __enter__(self):
         engine = [sys.executable, "-c", "import curvedp.federated.flower"]
-        if subprocess.run(engine, cwd=self.folder, env=self.environment, check=False).returncode:
-            raise SystemExit("the sites' program cannot start; pip install 'curvedp[federated]'")
+        if subprocess.run(
+            engine, cwd=self.folder, env=self.environment, check=False
+        ).returncode:
+            raise SystemExit(
+                "the sites' program cannot start; pip install 'curvedp[federated]'"
+            )
         where = ("--host", "127.0.0.1", "--port", str(self.port))
-        self.start("superlink", "flower-superlink", "--insecure", "--disable-runtime-dependency-installation", *where)
+        self.start(
+            "superlink",
+            "flower-superlink",
+            "--insecure",
+            "--disable-runtime-dependency-installation",
+            *where,
+        )
         wait_for(lambda: listening(self.port), 60, "the SuperLink")
         return self
 
     def node(self, name, settings):
-        link = ("--superlink", f"127.0.0.1:{self.port}", "--host", "127.0.0.1", "--port", str(free_port()))
-        return self.start(name, "flower-supernode", "--insecure", *link, "--node-config", f'site="{settings}"')
+        link = (
+            "--superlink",
+            f"127.0.0.1:{self.port}",
+            "--host",
+            "127.0.0.1",
+            "--port",
+            str(free_port()),
+        )
+        return self.start(
+            name,
+            "flower-supernode",
+            "--insecure",
+            *link,
+            "--node-config",
+            f'site="{settings}"',
+        )
 
     def __exit__(self, *_):
         for process in self.started:
@@ -189,16 +263,23 @@ def run_processes(folder, sites, dropouts, n):
         write_site(folder / f"site{i}", plan, identity, held)
     output = write_app(folder / "app", plan)
     with Processes(folder) as processes:
-        nodes = [processes.node(f"site{i}-node", folder / f"site{i}" / "site.json") for i in range(sites)]
+        nodes = [
+            processes.node(f"site{i}-node", folder / f"site{i}" / "site.json")
+            for i in range(sites)
+        ]
         submitted = processes.start("run", "flwr", "run", str(folder / "app"), "here")
         doomed = set(range(dropouts))
 
         def done():
-            for i in [i for i in doomed if Ledger(folder / f"site{i}" / "site.ledger").entries]:
+            for i in [
+                i for i in doomed if Ledger(folder / f"site{i}" / "site.ledger").entries
+            ]:
                 end(nodes[i])
                 doomed.discard(i)
             if submitted.poll():
-                raise SystemExit(f"the run was not accepted: {(folder / 'run.log').read_text()}")
+                raise SystemExit(
+                    f"the run was not accepted: {(folder / 'run.log').read_text()}"
+                )
             return output.is_file()
 
         wait_for(done, 240 + 60 * sites, "the release")  # minutes on a busy machine
@@ -212,7 +293,11 @@ def report(plan, records, release):
     alive = release["rounds"][-1]["alive"]
     truth = frechet_mean(manifold, np.concatenate([records[i] for i in alive]))
     certificate = Certificate.from_json(json.dumps(release["certificate"]))
-    signed = [key for key, sign in release["signatures"].items() if certificate.is_signed(key, sign)]
+    signed = [
+        key
+        for key, sign in release["signatures"].items()
+        if certificate.is_signed(key, sign)
+    ]
     return {
         "sites": len(plan.sites),
         "alive": alive,
@@ -239,11 +324,23 @@ def run_here(sites=10, dropouts=3, n=200):
     identities = [new_identity() for _ in range(sites)]
     records = [tensors(rng, n) for _ in range(sites)]
     plan = make_plan(identities, [n] * sites, dropouts)
-    held = {i: Site(plan, one, x) for i, (one, x) in enumerate(zip(identities, records, strict=True))}
+    held = {
+        i: Site(plan, one, x)
+        for i, (one, x) in enumerate(zip(identities, records, strict=True))
+    }
     release = coordinate(plan, in_process(held))
     together = np.concatenate(records)
-    central = PrivateFrechetMean(manifold, radius=2.5, center=np.eye(3), guarantee=GDP(1.0)).fit(together).location_
-    alone = [PrivateFrechetMean(manifold, radius=2.5, center=np.eye(3), guarantee=GDP(1.0)).fit(x) for x in records]
+    central = (
+        PrivateFrechetMean(manifold, radius=2.5, center=np.eye(3), guarantee=GDP(1.0))
+        .fit(together)
+        .location_
+    )
+    alone = [
+        PrivateFrechetMean(
+            manifold, radius=2.5, center=np.eye(3), guarantee=GDP(1.0)
+        ).fit(x)
+        for x in records
+    ]
     local = frechet_mean(manifold, np.array([one.location_ for one in alone]))
     truth = frechet_mean(manifold, together)
     return {
@@ -254,17 +351,31 @@ def run_here(sites=10, dropouts=3, n=200):
 
 
 if options.sites:
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the processes end with this one
+    signal.signal(
+        signal.SIGTERM, lambda *_: sys.exit(143)
+    )  # so that the processes end with this one
     with tempfile.TemporaryDirectory() as name:
-        said = report(*run_processes(Path(name), options.sites, options.dropouts, options.records))
-    print(json.dumps(said) if options.json else "\n".join(f"{key}: {value}" for key, value in said.items()))
+        said = report(
+            *run_processes(Path(name), options.sites, options.dropouts, options.records)
+        )
+    print(
+        json.dumps(said)
+        if options.json
+        else "\n".join(f"{key}: {value}" for key, value in said.items())
+    )
 else:
     import matplotlib.pyplot as plt  # the processes need none
 
     errors = run_here()
     for name, error in errors.items():
-        print(f"{name}: distance {float(error):.4f} to the mean of all tensors (not to be published)")
+        print(
+            f"{name}: distance {float(error):.4f} to the mean of all tensors (not to be published)"
+        )
     figure, axis = plt.subplots(figsize=(6, 2.2), layout="constrained")
-    axis.barh(list(errors)[::-1], [float(error) for error in errors.values()][::-1], color="#455a64")
+    axis.barh(
+        list(errors)[::-1],
+        [float(error) for error in errors.values()][::-1],
+        color="#455a64",
+    )
     axis.set_xlabel("distance to the mean of all tensors, one run")
     figure.savefig("federated_mean.png", dpi=120)

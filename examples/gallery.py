@@ -13,8 +13,23 @@ import matplotlib
 
 HERE = Path(__file__).parent
 IMAGES = HERE.parent / "docs" / "images"
-SPACES = ("wind", "proportions", "correlations", "poses", "complex_covariances", "rotations")
-TUTORIALS = ("tensor_mean", "directions", "hyperbolic", *SPACES, "polar_wander", "eeg_classification", "training")
+SPACES = (
+    "wind",
+    "proportions",
+    "correlations",
+    "poses",
+    "complex_covariances",
+    "rotations",
+)
+TUTORIALS = (
+    "tensor_mean",
+    "directions",
+    "hyperbolic",
+    *SPACES,
+    "polar_wander",
+    "eeg_classification",
+    "training",
+)
 
 
 def main() -> None:

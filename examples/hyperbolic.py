@@ -24,7 +24,16 @@ try:
 except MissingData as missing:
     print(f"{missing}\n-> a synthetic tree stands in\n")
     rng = np.random.default_rng(0)
-    points = embed_tree([-1, *(int(rng.integers(max(0, i // 2 - 3), i // 2 + 1)) for i in range(1, 1000))], 1.0)
+    points = embed_tree(
+        [
+            -1,
+            *(
+                int(rng.integers(max(0, i // 2 - 3), i // 2 + 1))
+                for i in range(1, 1000)
+            ),
+        ],
+        1.0,
+    )
     kind = "a synthetic tree"
 print(kind, points.shape)
 
@@ -38,7 +47,9 @@ print(kind, points.shape)
 mean = PrivateFrechetMean(disc, radius=10.0, guarantee=GDP(1.0)).fit(points)
 true = np.asarray(frechet_mean(disc, points))
 print("mechanism:", mean.certificate_.mechanism)
-print(f"hyperbolic distance to the true mean: {float(disc.dist(true, mean.location_)):.4f}")
+print(
+    f"hyperbolic distance to the true mean: {float(disc.dist(true, mean.location_)):.4f}"
+)
 
 # %% [markdown]
 # ## The floor
@@ -68,17 +79,54 @@ print(f"log-map Gaussian: sigma = {chart.sigma:.3f}")
 figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4.6), layout="constrained")
 left.add_patch(plt.Circle((0, 0), 1, facecolor="#f4f6f7", edgecolor="#1d2b3a"))
 left.plot(*points.T, ".", color="#85929e", markersize=2.5)
-left.plot(*true, "+", color="#1d2b3a", markersize=16, markeredgewidth=2.5, label="true mean")
-left.plot(*mean.location_, "x", color="#c0392b", markersize=11, markeredgewidth=2.5, label="private mean, GDP(1)")
-left.set(xlim=(-1.05, 1.05), ylim=(-1.05, 1.05), aspect="equal", title=f"{len(points)} points: {kind}")
+left.plot(
+    *true, "+", color="#1d2b3a", markersize=16, markeredgewidth=2.5, label="true mean"
+)
+left.plot(
+    *mean.location_,
+    "x",
+    color="#c0392b",
+    markersize=11,
+    markeredgewidth=2.5,
+    label="private mean, GDP(1)",
+)
+left.set(
+    xlim=(-1.05, 1.05),
+    ylim=(-1.05, 1.05),
+    aspect="equal",
+    title=f"{len(points)} points: {kind}",
+)
 left.set_axis_off()
 left.legend(loc="lower left", fontsize=9)
 sigma = np.geomspace(0.05, 10, 25)
-for dimension, name, color in ((2, "H²", "#2471a3"), (5, "H⁵", "#b9770e"), (10, "H¹⁰", "#c0392b")):
-    right.plot(sigma, [gaussian_profile(-1.0, dimension, s, 0.2).mu for s in sigma], color=color, label=name)
-    right.axhline(gaussian_floor(-1.0, dimension, 0.2), color=color, linestyle=":", linewidth=1)
-right.plot(sigma, 0.2 / sigma, color="#1d2b3a", linestyle="--", label="flat space, or noise in a chart")
-right.set(xscale="log", yscale="log", xlabel="σ of the noise", ylabel="μ (smaller is more private)", ylim=(0.02, 6))
+for dimension, name, color in (
+    (2, "H²", "#2471a3"),
+    (5, "H⁵", "#b9770e"),
+    (10, "H¹⁰", "#c0392b"),
+):
+    right.plot(
+        sigma,
+        [gaussian_profile(-1.0, dimension, s, 0.2).mu for s in sigma],
+        color=color,
+        label=name,
+    )
+    right.axhline(
+        gaussian_floor(-1.0, dimension, 0.2), color=color, linestyle=":", linewidth=1
+    )
+right.plot(
+    sigma,
+    0.2 / sigma,
+    color="#1d2b3a",
+    linestyle="--",
+    label="flat space, or noise in a chart",
+)
+right.set(
+    xscale="log",
+    yscale="log",
+    xlabel="σ of the noise",
+    ylabel="μ (smaller is more private)",
+    ylim=(0.02, 6),
+)
 right.set(title="More noise stops helping: the floor")
 right.legend(frameon=False, fontsize=9)
 figure.savefig("hyperbolic.png", dpi=110)

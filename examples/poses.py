@@ -15,11 +15,20 @@ grips = cloud(poses, poses.origin, 0.25, 300, np.random.default_rng(2026))
 
 
 def entries(x):
-    return np.concatenate([x[..., :3, :3].reshape(len(x), 9) / np.sqrt(2), x[..., :3, 3] / 0.5], axis=1)
+    return np.concatenate(
+        [x[..., :3, :3].reshape(len(x), 9) / np.sqrt(2), x[..., :3, 3] / 0.5], axis=1
+    )
 
 
 def pose(z):
-    return poses.project(np.block([[np.sqrt(2) * z[:9].reshape(3, 3), 0.5 * z[9:, None]], [np.zeros((1, 3)), 1.0]]))
+    return poses.project(
+        np.block(
+            [
+                [np.sqrt(2) * z[:9].reshape(3, 3), 0.5 * z[9:, None]],
+                [np.zeros((1, 3)), 1.0],
+            ]
+        )
+    )
 
 
 # %%
@@ -30,9 +39,19 @@ def draw(panel):
     for k, color in enumerate(("#c0392b", "#27ae60", "#2471a3")):
         tips = grips[:, :3, 3] + 0.2 * grips[:, :3, k]
         panel.scatter(tips[:, 0], tips[:, 1], s=5, color=color, alpha=0.4)
-        for frame, ink, line, width in ((found.truth, color, "-", 6), (found.ours, "#1d2b3a", ":", 2.5)):
-            panel.plot(*(frame[:2, 3, None] + 0.2 * frame[:2, k, None] * [0, 1]), line, color=ink, linewidth=width)
+        for frame, ink, line, width in (
+            (found.truth, color, "-", 6),
+            (found.ours, "#1d2b3a", ":", 2.5),
+        ):
+            panel.plot(
+                *(frame[:2, 3, None] + 0.2 * frame[:2, k, None] * [0, 1]),
+                line,
+                color=ink,
+                linewidth=width,
+            )
     panel.set(aspect="equal", xlabel="m", ylabel="m")
 
 
-picture("poses", found, draw, "Three axes of the gripper: true mean solid, private dotted")
+picture(
+    "poses", found, draw, "Three axes of the gripper: true mean solid, private dotted"
+)

@@ -23,7 +23,13 @@ def log_ratios(p):
 # %%
 largest = float(np.linalg.norm(log_ratios(np.array([0.99, 0.005, 0.005]))))
 found = compare(
-    simplex, shares, simplex.origin, 1.6, log_ratios, lambda z: simplex.project(np.exp(z - np.max(z))), largest
+    simplex,
+    shares,
+    simplex.origin,
+    1.6,
+    log_ratios,
+    lambda z: simplex.project(np.exp(z - np.max(z))),
+    largest,
 )
 
 
@@ -32,7 +38,12 @@ def draw(panel):
     panel.plot(*corners[[0, 1, 2, 0]].T, color="#1d2b3a", linewidth=1)
     for (x, y), name, lift in zip(corners, "ABC", (-0.05, -0.05, 0.03), strict=True):
         panel.text(x, y + lift, f"all {name}", ha="center")
-    each = ((DOTS, shares), (TRUE, found.truth[None]), (OURS, found.ours[None]), (FLAT, found.flat[None]))
+    each = (
+        (DOTS, shares),
+        (TRUE, found.truth[None]),
+        (OURS, found.ours[None]),
+        (FLAT, found.flat[None]),
+    )
     for style, points in each:
         panel.scatter(*(points @ corners).T, **style)
     panel.set(aspect="equal", ylim=(-0.1, 1.0))

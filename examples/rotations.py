@@ -30,7 +30,12 @@ found = compare(
 
 
 def draw(panel):
-    for style, points in ((DOTS, turns), (TRUE, found.truth[None]), (OURS, found.ours[None]), (FLAT, found.flat[None])):
+    for style, points in (
+        (DOTS, turns),
+        (TRUE, found.truth[None]),
+        (OURS, found.ours[None]),
+        (FLAT, found.flat[None]),
+    ):
         axis = np.degrees(np.asarray(rotations.chart(rotations.origin, points)))
         panel.scatter(axis[:, 0], axis[:, 1], **style)
     panel.set(xlabel="rotation vector, degrees", ylabel="degrees")

@@ -25,7 +25,9 @@ except MissingData as missing:
     print(f"{missing}\n-> synthetic tensors stand in\n")
     rng = np.random.default_rng(0)
     around = 0.7 * np.diag([1.6, 0.8, 0.7])
-    tensors = manifold.exp(around, manifold.from_coordinates(around, 0.4 * rng.normal(size=(972, 6))))
+    tensors = manifold.exp(
+        around, manifold.from_coordinates(around, 0.4 * rng.normal(size=(972, 6)))
+    )
     kind = "synthetic tensors"
 print(kind, tensors.shape)
 
@@ -38,11 +40,15 @@ print(kind, tensors.shape)
 # times longer or shorter (√3·log 4 = 2.4). Tensors outside are moved onto the ball, without a word.
 
 # %%
-mean = PrivateFrechetMean(manifold, center=np.eye(3), radius=2.5, guarantee=GDP(1.0)).fit(tensors)
+mean = PrivateFrechetMean(
+    manifold, center=np.eye(3), radius=2.5, guarantee=GDP(1.0)
+).fit(tensors)
 true = np.asarray(frechet_mean(manifold, tensors))
 print(np.round(mean.location_, 3))
 print("mechanism:", mean.certificate_.mechanism)
-print(f"distance to the true mean (not to be published): {manifold.dist(true, mean.location_):.4f}")
+print(
+    f"distance to the true mean (not to be published): {manifold.dist(true, mean.location_):.4f}"
+)
 
 # %% [markdown]
 # `location_` may be published, and so may the certificate. The certificate lists every public number that the
@@ -69,8 +75,12 @@ spread = np.sqrt(np.mean(manifold.dist(true, tensors) ** 2))
 budgets = [0.1, 0.25, 0.5, 1.0, 2.0]
 errors = []
 for mu in budgets:
-    again = PrivateFrechetMean(manifold, radius=2.5, guarantee=GDP(mu), mechanism="log-gaussian")
-    errors.append([float(manifold.dist(true, again.fit(tensors).location_)) for _ in range(6)])
+    again = PrivateFrechetMean(
+        manifold, radius=2.5, guarantee=GDP(mu), mechanism="log-gaussian"
+    )
+    errors.append(
+        [float(manifold.dist(true, again.fit(tensors).location_)) for _ in range(6)]
+    )
 for mu, runs in zip(budgets, errors, strict=True):
     print(f"GDP({mu:<4}): mean distance {np.mean(runs):.4f}")
 print(f"sampling error of the mean itself: about {spread / np.sqrt(len(tensors)):.4f}")
@@ -83,21 +93,46 @@ def draw(axes, tensor, **style):
     """The ellipse of the first two axes: how far water gets in the plane."""
     lengths, turns = np.linalg.eigh(tensor[:2, :2])
     angle = np.degrees(np.arctan2(turns[1, 1], turns[0, 1]))
-    axes.add_patch(Ellipse((0, 0), 2 * np.sqrt(lengths[1]), 2 * np.sqrt(lengths[0]), angle=angle, fill=False, **style))
+    axes.add_patch(
+        Ellipse(
+            (0, 0),
+            2 * np.sqrt(lengths[1]),
+            2 * np.sqrt(lengths[0]),
+            angle=angle,
+            fill=False,
+            **style,
+        )
+    )
 
 
 for tensor in tensors[::12]:
     draw(left, tensor, color="#b8c4ce", linewidth=0.5)
 draw(left, true, color="#1d2b3a", linewidth=2.5, label="true mean")
-draw(left, mean.location_, color="#c0392b", linewidth=2, linestyle="--", label="private mean, GDP(1)")
+draw(
+    left,
+    mean.location_,
+    color="#c0392b",
+    linewidth=2,
+    linestyle="--",
+    label="private mean, GDP(1)",
+)
 left.set(xlim=(-2.2, 2.2), ylim=(-2.2, 2.2), aspect="equal", title=kind)
 left.legend(loc="upper center", bbox_to_anchor=(0.5, 0.04), ncols=2, frameon=False)
 left.set_axis_off()
 for mu, runs in zip(budgets, errors, strict=True):
     right.plot([mu] * len(runs), runs, "o", color="#c0392b", alpha=0.5, markersize=5)
-right.axhline(spread / np.sqrt(len(tensors)), color="#1d2b3a", linestyle="--", label="sampling error of the mean")
+right.axhline(
+    spread / np.sqrt(len(tensors)),
+    color="#1d2b3a",
+    linestyle="--",
+    label="sampling error of the mean",
+)
 right.set(
-    xscale="log", yscale="log", xlabel="μ of the guarantee GDP(μ)", ylabel="distance to the true mean", ylim=(0.01, 0.5)
+    xscale="log",
+    yscale="log",
+    xlabel="μ of the guarantee GDP(μ)",
+    ylabel="distance to the true mean",
+    ylim=(0.01, 0.5),
 )
 right.set(title="What privacy costs")
 right.legend(frameon=False)

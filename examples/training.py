@@ -16,7 +16,9 @@ from curvedp.geometry import Sphere
 from curvedp.optim import LeadingEigenvectorProblem, Problem, dp_rgd, dp_rsgd
 
 images = load_digits().data
-records = images / np.linalg.norm(images, axis=1, keepdims=True)  # unit vectors of R^64, shipped with scikit-learn
+records = images / np.linalg.norm(
+    images, axis=1, keepdims=True
+)  # unit vectors of R^64, shipped with scikit-learn
 print(records.shape)
 
 # %% [markdown]
@@ -41,7 +43,9 @@ runs = {
 moment = records.T @ records / len(records)
 best = np.linalg.eigvalsh(moment)[-1]
 for name, run in runs.items():
-    print(f"{name:26}: noise sd {run.noise:.4f} a step, explained {run.point @ moment @ run.point:.4f}")
+    print(
+        f"{name:26}: noise sd {run.noise:.4f} a step, explained {run.point @ moment @ run.point:.4f}"
+    )
 print(f"{'without privacy':26}: explained {best:.4f}")
 
 # %% [markdown]
@@ -53,7 +57,9 @@ print(f"{'without privacy':26}: explained {best:.4f}")
 # than many noisy gradients, and has no step size to choose.
 
 # %%
-direction = PrivatePCA(n_components=1, radius=1.0, guarantee=target).fit(records).components_[0]
+direction = (
+    PrivatePCA(n_components=1, radius=1.0, guarantee=target).fit(records).components_[0]
+)
 print(f"PrivatePCA, one release   : explained {direction @ moment @ direction:.4f}")
 
 # %% [markdown]
@@ -83,19 +89,37 @@ robust = dp_rsgd(
     guarantee=target,
 )
 plain = sphere.project(records.mean(axis=0))
-print(f"angle between robust private mean and plain mean: {float(sphere.dist(plain, robust.point)):.3f} rad")
+print(
+    f"angle between robust private mean and plain mean: {float(sphere.dist(plain, robust.point)):.3f} rad"
+)
 
 # %%
-figure, (left, *faces) = plt.subplots(1, 4, figsize=(11, 3.4), layout="constrained", width_ratios=[2.2, 1, 1, 1])
+figure, (left, *faces) = plt.subplots(
+    1, 4, figsize=(11, 3.4), layout="constrained", width_ratios=[2.2, 1, 1, 1]
+)
 for (name, run), color in zip(runs.items(), ("#2471a3", "#c0392b"), strict=True):
     history = np.asarray(run.history)
     left.plot(np.linspace(0, 1, len(history)), best + history, color=color, label=name)
-left.set(yscale="log", xlabel="share of the steps", ylabel="excess loss", title="(1, 10⁻⁶)-DP in total")
+left.set(
+    yscale="log",
+    xlabel="share of the steps",
+    ylabel="excess loss",
+    title="(1, 10⁻⁶)-DP in total",
+)
 left.legend(frameon=False, fontsize=9)
 exact = np.linalg.eigh(moment)[1][:, -1]
-pictures = {"exact": exact, "dp_rsgd": runs["dp_rsgd, 300 steps of 100"].point, "PrivatePCA": direction}
+pictures = {
+    "exact": exact,
+    "dp_rsgd": runs["dp_rsgd, 300 steps of 100"].point,
+    "PrivatePCA": direction,
+}
 for axes, (name, vector) in zip(faces, pictures.items(), strict=True):
-    axes.imshow((vector * np.sign(vector.sum())).reshape(8, 8), cmap="gray_r", vmin=-0.1, vmax=0.35)
+    axes.imshow(
+        (vector * np.sign(vector.sum())).reshape(8, 8),
+        cmap="gray_r",
+        vmin=-0.1,
+        vmax=0.35,
+    )
     axes.set_title(name)
     axes.set_axis_off()
 figure.savefig("training.png", dpi=110)

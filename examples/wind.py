@@ -12,9 +12,15 @@ from against_vectors import DOTS, FLAT, OURS, TRUE, compare, picture, table
 from curvedp.geometry import Torus
 
 winds = table("wind_coldelanoue_s1.csv", "wind at Col de la Noue")
-angles = np.random.default_rng(0).vonmises(0.3, 1.6, 310) if winds is None else winds["direction_rad"]
+angles = (
+    np.random.default_rng(0).vonmises(0.3, 1.6, 310)
+    if winds is None
+    else winds["direction_rad"]
+)
 torus = Torus(2)
-pairs = np.asarray(torus.project(np.asarray(angles)[: len(angles) // 2 * 2].reshape(-1, 2)))
+pairs = np.asarray(
+    torus.project(np.asarray(angles)[: len(angles) // 2 * 2].reshape(-1, 2))
+)
 
 # %% [markdown]
 # The detour takes angles from 0 to 2π as numbers, with the square that holds them as its bound.
@@ -27,9 +33,19 @@ found = compare(
 
 
 def draw(panel):
-    for style, points in ((DOTS, pairs), (TRUE, found.truth[None]), (OURS, found.ours[None]), (FLAT, found.flat[None])):
+    for style, points in (
+        (DOTS, pairs),
+        (TRUE, found.truth[None]),
+        (OURS, found.ours[None]),
+        (FLAT, found.flat[None]),
+    ):
         panel.scatter(*np.degrees(points).T, **style)
-    panel.set(xlabel="now, degrees", ylabel="next, degrees", xlim=(-180, 180), ylim=(-180, 180))
+    panel.set(
+        xlabel="now, degrees",
+        ylabel="next, degrees",
+        xlim=(-180, 180),
+        ylim=(-180, 180),
+    )
     panel.legend(fontsize=8, loc="lower right")
 
 

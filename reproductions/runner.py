@@ -88,7 +88,11 @@ class Check(NamedTuple):
         if self.agrees_with_print:
             return f"{self.printed} =" + (f" (sd {self.sd:.2g})" if self.sd else "")
         number = float(self.printed)
-        return f"{self.printed} ×{self.found / number:.3g}" if number else f"{self.printed} ≠"
+        return (
+            f"{self.printed} ×{self.found / number:.3g}"
+            if number
+            else f"{self.printed} ≠"
+        )
 
 
 class Outcome(NamedTuple):
@@ -103,11 +107,15 @@ def find_reproductions(folder: Path = HERE) -> dict[str, Reproduction]:
     found = {}
     for file in sorted(folder.glob("*/expected.json")):
         for name, entry in json.loads(file.read_text(encoding="utf-8")).items():
-            found[name] = Reproduction(name, file.parent, entry["title"], entry["seconds"], entry["expect"])
+            found[name] = Reproduction(
+                name, file.parent, entry["title"], entry["seconds"], entry["expect"]
+            )
     return found
 
 
-def run_reproduction(reproduction: Reproduction, setting: Setting, out: Path) -> Outcome:
+def run_reproduction(
+    reproduction: Reproduction, setting: Setting, out: Path
+) -> Outcome:
     """Make the picture (PNG, SVG) and the numbers (JSON) of a reproduction in `out`, and check them."""
     function = reproduction.function()
     start = time.perf_counter()
@@ -126,29 +134,61 @@ def run_reproduction(reproduction: Reproduction, setting: Setting, out: Path) ->
         "figures": figures,
         "checks": [check._asdict() for check in checks],
     }
-    files[-1].write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    files[-1].write_text(
+        json.dumps(record, indent=1, ensure_ascii=False) + "\n", encoding="utf-8"
+    )
     return Outcome(figures, checks, files, seconds)
 
 
-def check_figures(reproduction: Reproduction, figures: Any, *, full: bool) -> list[Check]:
+def check_figures(
+    reproduction: Reproduction, figures: Any, *, full: bool
+) -> list[Check]:
     """Every expectation of the form that was run, against its number."""
-    return [_check(entry, figures) for entry in reproduction.expect if full or entry.get("form") != "full"]
+    return [
+        _check(entry, figures)
+        for entry in reproduction.expect
+        if full or entry.get("form") != "full"
+    ]
 
 
 def _check(entry: Mapping[str, Any], figures: Any) -> Check:
     found = _at(figures, entry["figure"])
-    low, high = float(entry.get("at_least", -math.inf)), float(entry.get("at_most", math.inf))
+    low, high = (
+        float(entry.get("at_least", -math.inf)),
+        float(entry.get("at_most", math.inf)),
+    )
     if "expected" in entry:
-        low, high = entry["expected"] - entry["tolerance"], entry["expected"] + entry["tolerance"]
+        low, high = (
+            entry["expected"] - entry["tolerance"],
+            entry["expected"] + entry["tolerance"],
+        )
         said = f"{entry['expected']:.6g} ± {entry['tolerance']:.2g}"
     else:
-        said = " and ".join(f"{sign} {x:.6g}" for sign, x in (("≥", low), ("≤", high)) if math.isfinite(x))
+        said = " and ".join(
+            f"{sign} {x:.6g}"
+            for sign, x in (("≥", low), ("≤", high))
+            if math.isfinite(x)
+        )
     printed, sd = entry.get("printed"), entry.get("sd", 0.0)
     sd = _at(figures, sd) if isinstance(sd, str) else float(sd)
-    agrees = None if printed is None else bool(abs(found - float(printed)) <= _unit(printed) + 2 * sd)
+    agrees = (
+        None
+        if printed is None
+        else bool(abs(found - float(printed)) <= _unit(printed) + 2 * sd)
+    )
     timing = bool(entry.get("timing", False))
     holds = bool(low <= found <= high)  # a NaN does not hold
-    return Check(entry["figure"], found, said, holds, printed, sd, agrees, entry.get("note", ""), timing)
+    return Check(
+        entry["figure"],
+        found,
+        said,
+        holds,
+        printed,
+        sd,
+        agrees,
+        entry.get("note", ""),
+        timing,
+    )
 
 
 def _at(figures: Any, path: str) -> float:
@@ -170,7 +210,12 @@ def _unit(printed: str) -> float:
 
 
 def command(
-    names: list[str], list_names: bool, full: bool, out: Path, data_dir: Path | None, console: Console | None
+    names: list[str],
+    list_names: bool,
+    full: bool,
+    out: Path,
+    data_dir: Path | None,
+    console: Console | None,
 ) -> None:
     """Run the named reproductions, or all; numbers as JSON where no console is given.
 
@@ -187,7 +232,11 @@ def command(
         return
     unknown = [name for name in names if name not in known and name != "all"]
     if unknown or not names:
-        wrong = f"no reproduction {', '.join(unknown)}" if unknown else "name what to reproduce"
+        wrong = (
+            f"no reproduction {', '.join(unknown)}"
+            if unknown
+            else "name what to reproduce"
+        )
         raise ParameterError(f"{wrong}; there are: {', '.join(known)}, or all")
     failed: list[str] = []
     missing: list[str] = []
@@ -195,17 +244,27 @@ def command(
     for name in list(known) if "all" in names else list(dict.fromkeys(names)):
         entry, form = known[name], "full" if full else "reduced"
         if console:
-            console.print(f"[bold]{name}[/]: {entry.title} ({form} form, about {entry.seconds[form]:g} s)")
+            console.print(
+                f"[bold]{name}[/]: {entry.title} ({form} form, about {entry.seconds[form]:g} s)"
+            )
         try:
             outcome = run_reproduction(entry, Setting(full, data_dir), out)
-        except ParameterError as error:  # data that are not there: the others can be made all the same
+        except (
+            ParameterError
+        ) as error:  # data that are not there: the others can be made all the same
             missing.append(f"{name}: {error}")
             continue
         records[name] = [check._asdict() for check in outcome.checks]
-        failed += [f"{name}: {check.figure}" for check in outcome.checks if not check.holds and not check.timing]
+        failed += [
+            f"{name}: {check.figure}"
+            for check in outcome.checks
+            if not check.holds and not check.timing
+        ]
         if console:
             console.print(_table(outcome.checks))
-            console.print(f"{outcome.seconds:.1f} s; wrote {', '.join(str(file) for file in outcome.files)}")
+            console.print(
+                f"{outcome.seconds:.1f} s; wrote {', '.join(str(file) for file in outcome.files)}"
+            )
     if not console:
         print(json.dumps(records))
     if failed:
@@ -218,6 +277,19 @@ def _table(checks: list[Check]) -> Table:
     table = Table("figure", "found", "expected", "holds", "printed", "note")
     table.columns[0].overflow = "fold"
     for check in checks:
-        holds = "[green]yes[/]" if check.holds else "slower here" if check.timing else "[bold red]NO[/]"
-        table.add_row(check.figure, f"{check.found:.6g}", check.expected, holds, check.beside, check.note)
+        holds = (
+            "[green]yes[/]"
+            if check.holds
+            else "slower here"
+            if check.timing
+            else "[bold red]NO[/]"
+        )
+        table.add_row(
+            check.figure,
+            f"{check.found:.6g}",
+            check.expected,
+            holds,
+            check.beside,
+            check.note,
+        )
     return table

@@ -5,7 +5,14 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-RED, ORANGE, BLUE, GREEN, GREY, INK = "#c0392b", "#e08e45", "#2471a3", "#16a085", "#7f8c8d", "#1d2b3a"
+RED, ORANGE, BLUE, GREEN, GREY, INK = (
+    "#c0392b",
+    "#e08e45",
+    "#2471a3",
+    "#16a085",
+    "#7f8c8d",
+    "#1d2b3a",
+)
 
 
 def sheet(width: float, height: float) -> Figure:
@@ -14,8 +21,19 @@ def sheet(width: float, height: float) -> Figure:
 
 def legend(picture: Figure, *panels: Axes, columns: int = 3) -> None:
     """One legend below all panels, from the labels of the given ones, each label once."""
-    pairs = {label: handle for axes in panels for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)}
-    picture.legend(pairs.values(), pairs, loc="outside lower center", ncols=columns, frameon=False, fontsize=9)
+    pairs = {
+        label: handle
+        for axes in panels
+        for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)
+    }
+    picture.legend(
+        pairs.values(),
+        pairs,
+        loc="outside lower center",
+        ncols=columns,
+        frameon=False,
+        fontsize=9,
+    )
 
 
 def plain(axes: Axes) -> None:
@@ -25,7 +43,16 @@ def plain(axes: Axes) -> None:
     axes.set_axisbelow(True)
 
 
-def band(axes: Axes, x: Any, middle: Any, low: Any, high: Any, color: str, label: str, style: str = "o-") -> None:
+def band(
+    axes: Axes,
+    x: Any,
+    middle: Any,
+    low: Any,
+    high: Any,
+    color: str,
+    label: str,
+    style: str = "o-",
+) -> None:
     """A line with the range it stands for."""
     axes.plot(x, middle, style, color=color, ms=4, lw=1.4, label=label)
     axes.fill_between(x, low, high, color=color, alpha=0.18, lw=0)

@@ -13,15 +13,22 @@ from typing import Any
 import numpy as np
 import pytest
 
-WHOLE = ("test_architecture.py", "test_docstrings.py")  # many quick cases that fail for different reasons
-SLOW = frozenset(Path(__file__).with_name("slow.txt").read_text(encoding="utf-8").split("\n")[2:])
+WHOLE = (
+    "test_architecture.py",
+    "test_docstrings.py",
+)  # many quick cases that fail for different reasons
+SLOW = frozenset(
+    Path(__file__).with_name("slow.txt").read_text(encoding="utf-8").split("\n")[2:]
+)
 
 
 def _quick_compiler() -> str:
     """XLA's former emitters compile in a third of the time, to the same bits, and programs that are not cut in parts for many
     cores in nine tenths of that. A flag that XLA does not know ends the process, so they are given to the versions that were
     seen to know them."""
-    flags = "--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1"
+    flags = (
+        "--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1"
+    )
     try:
         return flags if version("jaxlib").startswith("0.10.") else ""
     except PackageNotFoundError:
@@ -36,8 +43,12 @@ def _keep_memory() -> None:
 
 
 _keep_memory()
-gc.set_threshold(50_000, 20)  # more rarely than by default, which took 3% of the time of the files that were measured
-os.environ.setdefault("XLA_FLAGS", _quick_compiler())  # before JAX is imported; processes that tests start have it too
+gc.set_threshold(
+    50_000, 20
+)  # more rarely than by default, which took 3% of the time of the files that were measured
+os.environ.setdefault(
+    "XLA_FLAGS", _quick_compiler()
+)  # before JAX is imported; processes that tests start have it too
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -59,9 +70,13 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     """What JAX compiles here runs once: it is compiled quickly, except where stored bits are compared. And the commands of
     the command line, whose making is nearly all that a call of it takes, are made once."""
     if (jax := sys.modules.get("jax")) is not None:
-        jax.config.update("jax_disable_most_optimizations", "golden" not in item.path.parts)
+        jax.config.update(
+            "jax_disable_most_optimizations", "golden" not in item.path.parts
+        )
     runner = sys.modules.get("typer.testing")
-    if hasattr(runner, "_get_command") and not hasattr(runner._get_command, "cache_info"):
+    if hasattr(runner, "_get_command") and not hasattr(
+        runner._get_command, "cache_info"
+    ):
         runner._get_command = cache(runner._get_command)
 
 

@@ -46,11 +46,15 @@ def main() -> None:
         importlib.import_module(f"curvedp.{room}")
     rng = np.random.default_rng(0)
     for manifold in (Sphere(2), SPDAffineInvariant(3)):
-        steps = manifold.to_tangent(manifold.origin, rng.normal(size=(200, *manifold.point_shape)))
+        steps = manifold.to_tangent(
+            manifold.origin, rng.normal(size=(200, *manifold.point_shape))
+        )
         records = manifold.exp(manifold.origin, 0.2 * steps)
         with tempfile.TemporaryDirectory() as folder:
             ledger = Ledger(Path(folder) / "x.ledger", GDP(1.0))
-            fitted = PrivateFrechetMean(manifold, radius=0.7, guarantee=GDP(0.5), ledger=ledger).fit(records)
+            fitted = PrivateFrechetMean(
+                manifold, radius=0.7, guarantee=GDP(0.5), ledger=ledger
+            ).fit(records)
             assert ledger.spent == GDP(0.5)
         assert manifold.dist(fitted.location_, manifold.origin) < 0.7
         verify_certificate(fitted.certificate_)
@@ -60,10 +64,20 @@ def main() -> None:
             assert f"curvedp[{extra}]" in said, said
             assert "\n" not in said
     if importlib.util.find_spec("typer") is None:
-        run = subprocess.run([sys.executable, "-m", "curvedp"], capture_output=True, text=True, check=False)
+        run = subprocess.run(
+            [sys.executable, "-m", "curvedp"],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
         assert run.returncode == 1
-        assert run.stderr.strip() == "the command line needs typer: pip install 'curvedp[cli]'", run.stderr
-    print(f"curvedp {curvedp.__version__} on Python {sys.version.split()[0]}, NumPy {np.__version__}: the core works")
+        assert (
+            run.stderr.strip()
+            == "the command line needs typer: pip install 'curvedp[cli]'"
+        ), run.stderr
+    print(
+        f"curvedp {curvedp.__version__} on Python {sys.version.split()[0]}, NumPy {np.__version__}: the core works"
+    )
 
 
 if __name__ == "__main__":

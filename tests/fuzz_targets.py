@@ -30,7 +30,16 @@ from curvedp.mechanisms import (
 )
 from curvedp.mechanisms.statistic import Statistic
 from curvedp.mechanisms.verify import verify_certificate
-from curvedp.privacy import GDP, KLDP, ZCDP, ApproxDP, MeanConcentratedDP, PureDP, RaoDP, RenyiDP
+from curvedp.privacy import (
+    GDP,
+    KLDP,
+    ZCDP,
+    ApproxDP,
+    MeanConcentratedDP,
+    PureDP,
+    RaoDP,
+    RenyiDP,
+)
 from curvedp.privacy.base import guarantee_from_dict
 from curvedp.privacy.calibrate import meets
 from curvedp.privacy.products import product_profile
@@ -40,8 +49,12 @@ from spaces import SPACES
 
 S2 = Sphere(2)
 X = S2.project(np.random.default_rng(0).normal([3.0, 0.0, 0.0], 0.5, (12, 3)))
-MATRICES = np.eye(3) + 0.1 * np.einsum("nij,nkj->nik", *2 * [np.random.default_rng(2).normal(size=(400, 3, 3))])
-NOISE = entropy.GeneratorSource(np.random.default_rng(1))  # tests need no secret noise, and a fixed one repeats
+MATRICES = np.eye(3) + 0.1 * np.einsum(
+    "nij,nkj->nik", *2 * [np.random.default_rng(2).normal(size=(400, 3, 3))]
+)
+NOISE = entropy.GeneratorSource(
+    np.random.default_rng(1)
+)  # tests need no secret noise, and a fixed one repeats
 Call = tuple[Callable[..., Any], dict[str, Any]]
 
 
@@ -79,11 +92,19 @@ def _ledger(budget: Any) -> Any:
 def _load(text: Any, suffix: str = ".csv") -> Any:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / f"x{suffix}"
-        path.write_bytes(text if isinstance(text, bytes) else str(text).encode(errors="surrogateescape"))
+        path.write_bytes(
+            text
+            if isinstance(text, bytes)
+            else str(text).encode(errors="surrogateescape")
+        )
         return read_records(path, S2, header=False)
 
 
-CERTIFICATE = mechanisms.GaussianMechanism(S2, 0.1, 0.2).release(S2.origin, source=NOISE).certificate.to_dict()
+CERTIFICATE = (
+    mechanisms.GaussianMechanism(S2, 0.1, 0.2)
+    .release(S2.origin, source=NOISE)
+    .certificate.to_dict()
+)
 
 
 def _verify(**fields: Any) -> Any:
@@ -93,17 +114,36 @@ def _verify(**fields: Any) -> Any:
 
 
 CURVED = {"curvature": -1.0, "dim": 2, "sensitivity": 0.3}
-PROBLEM = {"problem": optim.FrechetMeanProblem(S2), "data": X, "init": S2.origin, "learning_rate": 0.1}
-RGD = {**PROBLEM, "steps": 2, "clip": 1.0, "noise": 0.1, "rng": np.random.default_rng(0)}
+PROBLEM = {
+    "problem": optim.FrechetMeanProblem(S2),
+    "data": X,
+    "init": S2.origin,
+    "learning_rate": 0.1,
+}
+RGD = {
+    **PROBLEM,
+    "steps": 2,
+    "clip": 1.0,
+    "noise": 0.1,
+    "rng": np.random.default_rng(0),
+}
 ESTIMATOR = {"manifold": S2, "radius": 0.5, "center": S2.origin, "guarantee": GDP(1.0), "mechanism": "log-gaussian",
              "ledger": None, "X": X}  # fmt: skip
 GUARANTEES = [PureDP(1.0), ApproxDP(1.0, 1e-6), ZCDP(0.1), RenyiDP(4.0, 0.5), GDP(0.7), RaoDP(0.4),
               KLDP(0.1), MeanConcentratedDP(0.1, 0.5)]  # fmt: skip
-PROFILES = [laws.RiemannianGaussian(S2, 0.5).profile(0.2), laws.RiemannianLaplace(Lorentz(3), 0.2).profile(0.1)]
+PROFILES = [
+    laws.RiemannianGaussian(S2, 0.5).profile(0.2),
+    laws.RiemannianLaplace(Lorentz(3), 0.2).profile(0.1),
+]
 
 
 def _methods(values: list[Any]) -> dict[str, Call]:
-    arguments = {"delta": {"eps": 0.5}, "epsilon": {"delta": 1e-4}, "tradeoff": {"alpha": 0.1}, "renyi": {"order": 3.0}}
+    arguments = {
+        "delta": {"eps": 0.5},
+        "epsilon": {"delta": 1e-4},
+        "tradeoff": {"alpha": 0.1},
+        "renyi": {"order": 3.0},
+    }
     return {
         f"{value}.{name}": (getattr(value, name), good)
         for value in values
@@ -123,7 +163,8 @@ STATISTICS: list[Statistic] = [
 KINDS = [
     k
     for k in Mechanism.registry.values()
-    if "curvedp.mechanisms" in k.__module__ and k.__module__ != "curvedp.mechanisms.descent"
+    if "curvedp.mechanisms" in k.__module__
+    and k.__module__ != "curvedp.mechanisms.descent"
 ]
 
 
@@ -134,7 +175,11 @@ def _served(kind: type[Mechanism]) -> Statistic:
 def _asked(kind: type[Mechanism]) -> Any:
     if kind.name == "gaussian-sum":
         return GDP(1.0, adjacency="add-remove")
-    return PureDP(1.0) if any(part in kind.name for part in ("laplace", "k-norm", "selection")) else GDP(1.0)
+    return (
+        PureDP(1.0)
+        if any(part in kind.name for part in ("laplace", "k-norm", "selection"))
+        else GDP(1.0)
+    )
 
 
 TARGETS: dict[str, dict[str, Call]] = {

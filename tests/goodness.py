@@ -31,7 +31,9 @@ def off_origin(manifold: Manifold, distance: float = 0.7, seed: int = 7) -> Arra
     """A footpoint at this distance from the origin in no special direction: wrong transports show there."""
     z = np.random.default_rng(seed).standard_normal(manifold.dim)
     origin = manifold.origin
-    return manifold.exp(origin, manifold.from_coordinates(origin, distance * z / np.linalg.norm(z)))
+    return manifold.exp(
+        origin, manifold.from_coordinates(origin, distance * z / np.linalg.norm(z))
+    )
 
 
 def ks(values: Array, cdf: Callable[[Array], Array]) -> float:
@@ -59,7 +61,10 @@ def uniform_directions(u: Array) -> float:
         p.append(float(stats.chi2.sf(bingham, (d - 1) * (d + 2) / 2)))
         oblique = np.arange(1.0, d + 1.0) / np.linalg.norm(np.arange(1.0, d + 1.0))
         half = (d - 1) / 2
-        p += [ks(w, lambda w: special.betainc(half, half, np.clip((1 + w) / 2, 0, 1))) for w in (u[:, 0], u @ oblique)]
+        p += [
+            ks(w, lambda w: special.betainc(half, half, np.clip((1 + w) / 2, 0, 1)))
+            for w in (u[:, 0], u @ oblique)
+        ]
     return min(1.0, len(p) * min(p))
 
 
@@ -67,19 +72,26 @@ def directions(z: Array) -> float:
     """Directions of the rows of z against the uniform law, of all of them and of the far half alone."""
     r = np.linalg.norm(z, axis=-1)
     u = z / r[:, None]
-    return min(1.0, 2 * min(uniform_directions(u), uniform_directions(u[r > np.median(r)])))
+    return min(
+        1.0, 2 * min(uniform_directions(u), uniform_directions(u[r > np.median(r)]))
+    )
 
 
 def mean_zero(z: Array) -> float:
     """Whether the rows of z have mean zero: Hotelling's T² in its χ² limit. For z = log_p(x) it tests the footpoint."""
     mean, spread = z.mean(axis=0), np.atleast_2d(np.cov(z, rowvar=False))
-    return float(stats.chi2.sf(len(z) * mean @ np.linalg.solve(spread, mean), z.shape[1]))
+    return float(
+        stats.chi2.sf(len(z) * mean @ np.linalg.solve(spread, mean), z.shape[1])
+    )
 
 
 def form(curvature: float, dim: int, end: float | None = None) -> Rays:
     """The rays of the sphere, Euclidean or hyperbolic space of this curvature, or of a quotient that ends before."""
     closes = math.pi / math.sqrt(curvature) if curvature > 0 else math.inf
-    return Rays(((float(curvature), dim - 1),) if dim > 1 else (), closes if end is None else end)
+    return Rays(
+        ((float(curvature), dim - 1),) if dim > 1 else (),
+        closes if end is None else end,
+    )
 
 
 def generating(runs, x):

@@ -31,7 +31,11 @@ def distance_to_second(k, r, phi, D):
         )
         return 2 * np.arctan2(chord, other)
     # the chord of the hyperboloid cancels at large radii; sinh²(d₂/2) does not
-    return 2 * np.arcsinh(np.sqrt(np.sinh((r - D) / 2) ** 2 + np.sinh(r) * math.sinh(D) * np.sin(phi / 2) ** 2))
+    return 2 * np.arcsinh(
+        np.sqrt(
+            np.sinh((r - D) / 2) ** 2 + np.sinh(r) * math.sinh(D) * np.sin(phi / 2) ** 2
+        )
+    )
 
 
 def loss(kind, k, s, r, phi, D):
@@ -46,7 +50,9 @@ def brute_delta(kind, curvature, dim, scale, sensitivity, eps, panels=24):
 
     def log_rho(r):
         with np.errstate(divide="ignore"):
-            return (dim - 1) * np.log(sn(r)) - (r * r / (2 * s * s) if kind == "gaussian" else r / s)
+            return (dim - 1) * np.log(sn(r)) - (
+                r * r / (2 * s * s) if kind == "gaussian" else r / s
+            )
 
     top = math.pi if k == 1 else _support_end(log_rho, s)
     peak = minimize_scalar(
@@ -63,7 +69,9 @@ def brute_delta(kind, curvature, dim, scale, sensitivity, eps, panels=24):
     marks = {0.0, top, peak}
     for width in (1, 3, 6, 10, 16):  # the radial law is narrow in high dimension
         h = 1e-5 * peak
-        curvature_at = (2 * log_top - log_rho(np.array(peak + h)) - log_rho(np.array(peak - h))) / h**2
+        curvature_at = (
+            2 * log_top - log_rho(np.array(peak + h)) - log_rho(np.array(peak - h))
+        ) / h**2
         sd = 1 / math.sqrt(max(float(curvature_at), 1e-300))
         marks |= {min(max(peak + sign * width * sd, 0.0), top) for sign in (-1, 1)}
     grid = np.linspace(1e-9 * top, top * (1 - 1e-9), 4001)
@@ -80,10 +88,18 @@ def brute_delta(kind, curvature, dim, scale, sensitivity, eps, panels=24):
         for c, e in pairwise(panel):
             theta = c + (e - c) * _Z  # r = a + (b−a)·sin²θ
             radii.append(a + (b - a) * np.sin(theta) ** 2)
-            weights.append(_W * (e - c) * (b - a) * np.sin(2 * theta) * np.exp(log_rho(radii[-1]) - log_top))
+            weights.append(
+                _W
+                * (e - c)
+                * (b - a)
+                * np.sin(2 * theta)
+                * np.exp(log_rho(radii[-1]) - log_top)
+            )
     r, weight = np.concatenate(radii), np.concatenate(weights)
     felt = weight > 0  # the rest underflows
-    return float(np.sum(weight[felt] * _angular(kind, k, dim, s, D, eps, r[felt]))) / float(np.sum(weight))
+    return float(
+        np.sum(weight[felt] * _angular(kind, k, dim, s, D, eps, r[felt]))
+    ) / float(np.sum(weight))
 
 
 def _support_end(log_rho, s):
@@ -107,7 +123,9 @@ def _angular(kind, k, dim, s, D, eps, r):
     some = loss(kind, k, s, r, np.full_like(r, math.pi), D) > eps
     # concentrate on where sin^{d−2} lives
     width = 12 / math.sqrt(dim)
-    cuts = np.array([0.0, math.pi / 2 - width, math.pi / 2, math.pi / 2 + width, math.pi])
+    cuts = np.array(
+        [0.0, math.pi / 2 - width, math.pi / 2, math.pi / 2 + width, math.pi]
+    )
     cuts = np.unique(np.clip(cuts, 0.0, math.pi))
     out, norm = np.zeros_like(r), 0.0
     for a, b in pairwise(cuts):
@@ -117,6 +135,11 @@ def _angular(kind, k, dim, s, D, eps, r):
             left = np.maximum(start, a)
             span = np.maximum(b - left, 0.0)
             phi = (left + c * span)[:, None] + ((e - c) * span)[:, None] * _Z
-            value = -np.expm1(np.minimum(eps - loss(kind, k, s, r[:, None], phi, D), 0.0))
-            out += np.sum(_W * ((e - c) * span)[:, None] * value * np.sin(phi) ** (dim - 2), axis=1)
+            value = -np.expm1(
+                np.minimum(eps - loss(kind, k, s, r[:, None], phi, D), 0.0)
+            )
+            out += np.sum(
+                _W * ((e - c) * span)[:, None] * value * np.sin(phi) ** (dim - 2),
+                axis=1,
+            )
     return np.where(some, out / norm, 0.0)

@@ -77,7 +77,9 @@ EDGES = [
 
 def reach(M):
     """A length within which exp and log are inverse to each other at the points used here, two steps apart."""
-    return 0.25 if isinstance(M, Simplex) else testing.default_reach(M)  # there exp stays inside
+    return (
+        0.25 if isinstance(M, Simplex) else testing.default_reach(M)
+    )  # there exp stays inside
 
 
 def sample(M, rng, n):

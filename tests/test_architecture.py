@@ -33,7 +33,16 @@ ARROWS: dict[str, set[str]] = {
     "records": {"geometry"},
     "laws": {"entropy", "geometry", "privacy"},
     "regression": {"geometry"},
-    "mechanisms": {"entropy", "geometry", "laws", "ledger", "privacy", "records", "regression", "signing"},
+    "mechanisms": {
+        "entropy",
+        "geometry",
+        "laws",
+        "ledger",
+        "privacy",
+        "records",
+        "regression",
+        "signing",
+    },
     "ledger": {"privacy"},
     "estimators": {
         "alarms",
@@ -59,9 +68,26 @@ ARROWS: dict[str, set[str]] = {
         "regression",
         "report",
     },  # `Region.plot`
-    "federated": {"entropy", "geometry", "ledger", "mechanisms", "privacy", "records", "signing"},
+    "federated": {
+        "entropy",
+        "geometry",
+        "ledger",
+        "mechanisms",
+        "privacy",
+        "records",
+        "signing",
+    },
     "adapters": {"entropy", "geometry", "ledger", "mechanisms", "privacy"},
-    "audit": {"entropy", "estimators", "geometry", "laws", "mechanisms", "optim", "privacy", "records"},
+    "audit": {
+        "entropy",
+        "estimators",
+        "geometry",
+        "laws",
+        "mechanisms",
+        "optim",
+        "privacy",
+        "records",
+    },
     "report": {"alarms", "geometry", "inference", "ledger", "mechanisms", "privacy"},
     "studio": {
         "alarms",
@@ -103,7 +129,11 @@ def part(path: Path) -> str:
 
 @functools.cache
 def import_nodes(path: Path) -> list[ast.Import | ast.ImportFrom]:
-    return [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Import | ast.ImportFrom)]
+    return [
+        node
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Import | ast.ImportFrom)
+    ]
 
 
 def imports(path: Path) -> set[str]:
@@ -117,7 +147,11 @@ def imports(path: Path) -> set[str]:
             parent = package[: len(package) - node.level + 1] if node.level else []
             module = ".".join([*parent, *([node.module] if node.module else [])])
             # `from curvedp import privacy` and `from .. import errors` name the part in the list
-            modules = [f"{module}.{alias.name}" for alias in node.names] if module == "curvedp" else [module]
+            modules = (
+                [f"{module}.{alias.name}" for alias in node.names]
+                if module == "curvedp"
+                else [module]
+            )
         found |= {name.split(".")[1] for name in modules if name.startswith("curvedp.")}
     return found
 
@@ -127,12 +161,16 @@ FILES = sorted(path for path in ROOT.rglob("*.py"))
 
 def used(here: str) -> set[str]:
     names = {name for path in FILES if part(path) == here for name in imports(path)}
-    return {name for name in names if name.islower()} - BASE - {here}  # a public class of the front door is no part
+    return (
+        {name for name in names if name.islower()} - BASE - {here}
+    )  # a public class of the front door is no part
 
 
 @pytest.mark.parametrize("here", sorted({part(path) for path in FILES} - TOP))
 def test_the_arrows_are_what_is_used(here):
-    assert here in ARROWS, f"{here} has no place in the house: add it to ARROWS with what it imports"
+    assert here in ARROWS, (
+        f"{here} has no place in the house: add it to ARROWS with what it imports"
+    )
     assert used(here) == ARROWS[here]
 
 
@@ -143,7 +181,9 @@ def private_names(path: Path) -> list[str]:
         if isinstance(node, ast.ImportFrom) and str(node.module).startswith("curvedp."):
             room, *rest = node.module.split(".")[1:]
             names = [alias.name for alias in node.names]
-            if room != part(path) and any(name.startswith("_") for name in (*rest, *names)):
+            if room != part(path) and any(
+                name.startswith("_") for name in (*rest, *names)
+            ):
                 found.append(f"{node.module}: {', '.join(names)}")
     return found
 
@@ -169,7 +209,10 @@ def test_the_check_can_fail(tmp_path, monkeypatch):
         assert imports(folder / "wrong.py") == {"geometry"}
 
 
-PACKAGES = ["curvedp", *(f"curvedp.{m.name}" for m in pkgutil.iter_modules([str(ROOT)]) if m.ispkg)]
+PACKAGES = [
+    "curvedp",
+    *(f"curvedp.{m.name}" for m in pkgutil.iter_modules([str(ROOT)]) if m.ispkg),
+]
 
 
 @pytest.mark.parametrize("name", PACKAGES)
@@ -183,7 +226,9 @@ def test_public_names_are_all(name):
     bound = set()
     for node in tree.body:
         # what a package takes from the project is there to be passed on; the standard library's names are not
-        if isinstance(node, ast.ImportFrom) and (node.level or str(node.module).startswith("curvedp.")):
+        if isinstance(node, ast.ImportFrom) and (
+            node.level or str(node.module).startswith("curvedp.")
+        ):
             bound |= {alias.asname or alias.name for alias in node.names}
         elif isinstance(node, ast.FunctionDef | ast.ClassDef):
             bound.add(node.name)
@@ -191,7 +236,11 @@ def test_public_names_are_all(name):
     assert not extra, f"{name} binds {sorted(extra)} without naming them in __all__"
 
 
-LAZY = [name for name in PACKAGES if "_lazy.exports" in inspect.getsource(importlib.import_module(name))]
+LAZY = [
+    name
+    for name in PACKAGES
+    if "_lazy.exports" in inspect.getsource(importlib.import_module(name))
+]
 
 
 @pytest.mark.parametrize("name", LAZY)
@@ -207,16 +256,18 @@ def test_no_lazy_name_is_a_module(name):
 
 
 def run(code: str) -> str:
-    return subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.strip()
+    return subprocess.run(
+        [sys.executable, "-c", code], check=True, capture_output=True, text=True
+    ).stdout.strip()
 
 
 def test_registers_do_not_depend_on_what_was_imported_first():
     """Certificates say in words which mechanisms were not considered, in the order of the register."""
-    show = (
-        "from curvedp.mechanisms.base import Mechanism as M, Statistic as S; print(list(M.registry), list(S.registry))"
-    )
+    show = "from curvedp.mechanisms.base import Mechanism as M, Statistic as S; print(list(M.registry), list(S.registry))"
     plain = run(show)
-    assert plain == run("import curvedp.mechanisms.sums, curvedp.mechanisms.kng; " + show)
+    assert plain == run(
+        "import curvedp.mechanisms.sums, curvedp.mechanisms.kng; " + show
+    )
     assert "k-norm-gradient" in plain
     assert "Fréchet mean in a private ball" in plain
 
@@ -224,7 +275,13 @@ def test_registers_do_not_depend_on_what_was_imported_first():
 def test_a_site_s_process_imports_little():
     """Each message to a site starts a process: what takes long to import is for others."""
     loaded = run("import sys, curvedp.federated.site; print(*sys.modules)").split()
-    assert not {"scipy.special", "flint", "numpy.testing", "curvedp.laws.gaussian", "sklearn"} & set(loaded)
+    assert not {
+        "scipy.special",
+        "flint",
+        "numpy.testing",
+        "curvedp.laws.gaussian",
+        "sklearn",
+    } & set(loaded)
     assert "curvedp.mechanisms.base" in loaded
 
 
@@ -233,10 +290,16 @@ def _readers() -> dict[str, ast.Module]:
     found = {}
     folders = ("src", "tests", "benchmarks", "examples", "reproductions", "docs")
     for path in (path for folder in folders for path in (PROJECT / folder).rglob("*")):
-        if path.suffix in (".py", ".ipynb") and "np.load(" in (text := path.read_text(encoding="utf-8")):
+        if path.suffix in (".py", ".ipynb") and "np.load(" in (
+            text := path.read_text(encoding="utf-8")
+        ):
             if path.suffix == ".ipynb":
                 cells = json.loads(text)["cells"]
-                text = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code")
+                text = "\n".join(
+                    "".join(cell["source"])
+                    for cell in cells
+                    if cell["cell_type"] == "code"
+                )
             found[str(path.relative_to(PROJECT))] = ast.parse(text)
     return found
 
@@ -246,8 +309,17 @@ def test_archives_are_closed():
     readers = _readers()
     assert len(readers) > 8
     for name, tree in readers.items():
-        closed = {id(item.context_expr) for node in ast.walk(tree) if isinstance(node, ast.With) for item in node.items}
+        closed = {
+            id(item.context_expr)
+            for node in ast.walk(tree)
+            if isinstance(node, ast.With)
+            for item in node.items
+        }
         for node in ast.walk(tree):
             if isinstance(node, ast.Call) and ast.unparse(node.func) == "np.load":
-                given = ast.unparse(node.args[0])  # an array is read and closed, and so is a file by who opened it
-                assert id(node) in closed or ".npy" in given or given == "file", f"{name}:{node.lineno}"
+                given = ast.unparse(
+                    node.args[0]
+                )  # an array is read and closed, and so is a file by who opened it
+                assert id(node) in closed or ".npy" in given or given == "file", (
+                    f"{name}:{node.lineno}"
+                )

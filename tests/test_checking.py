@@ -8,7 +8,15 @@ import pytest
 
 from curvedp import check
 from curvedp.errors import ParameterError
-from curvedp.geometry import Euclidean, KendallShapes, Lorentz, Rotations, SPDAffineInvariant, Sphere, Torus
+from curvedp.geometry import (
+    Euclidean,
+    KendallShapes,
+    Lorentz,
+    Rotations,
+    SPDAffineInvariant,
+    Sphere,
+    Torus,
+)
 from rough_records import cloud
 from spaces import SPACES
 
@@ -40,8 +48,14 @@ def test_every_space_is_checked_whatever_the_records(M):
 def test_points_are_not_taken_for_something_else(M):
     """Those of many spaces differ in length from the center and among themselves."""
     coordinates = 0.4 * RNG.normal(size=(60, M.dim)) / np.sqrt(M.dim)
-    found = check(M, np.asarray(M.exp(M.origin, M.from_coordinates(M.origin, coordinates))))
-    assert [line[:20] for line in found.advice[:-1] if not line.startswith("99% of them fit into")] == []
+    found = check(
+        M, np.asarray(M.exp(M.origin, M.from_coordinates(M.origin, coordinates)))
+    )
+    assert [
+        line[:20]
+        for line in found.advice[:-1]
+        if not line.startswith("99% of them fit into")
+    ] == []
 
 
 def test_what_is_missing_is_counted():
@@ -49,10 +63,16 @@ def test_what_is_missing_is_counted():
     X[:5], X[5:7] = np.nan, 0.0
     X[8] = X[7]
     facts = check(S2, X, radius=0.3).facts
-    assert (facts["not finite"], facts["zero or singular"], facts["copies of another record"]) == (5, 2, 2)
+    assert (
+        facts["not finite"],
+        facts["zero or singular"],
+        facts["copies of another record"],
+    ) == (5, 2, 2)
     distance = S2.dist(S2.origin, np.delete(X, np.r_[:7], 0))
     assert facts["outside the ball"] == int((distance > 0.3).sum())
-    assert facts["distance to the center"][0] == pytest.approx(np.median(distance), rel=0.01)
+    assert facts["distance to the center"][0] == pytest.approx(
+        np.median(distance), rel=0.01
+    )
     singular = TENSORS.copy()
     singular[3] = np.outer([1, 2, 3], [1, 2, 3])
     singular[4] = -np.eye(3)
@@ -98,7 +118,9 @@ def test_latitudes_taken_for_points():
 
 
 def test_the_ball():
-    assert "wider ball than they need" in said(check(S2, S2.project(DIRECTIONS * [1, 0.01, 0.01]), radius=1.0))
+    assert "wider ball than they need" in said(
+        check(S2, S2.project(DIRECTIONS * [1, 0.01, 0.01]), radius=1.0)
+    )
     assert "Outside the ball" in said(check(S2, DIRECTIONS, radius=0.1))
     assert "choose another center" in said(check(S2, -DIRECTIONS, radius=1.0))
     near = check(S2, -DIRECTIONS, center=[-1.0, 0, 0], radius=1.0)
@@ -107,11 +129,20 @@ def test_the_ball():
 
 
 def test_persons():
-    assert "up to 4 records" in said(check(S2, DIRECTIONS, groups=[i // 4 for i in range(200)]))
+    assert "up to 4 records" in said(
+        check(S2, DIRECTIONS, groups=[i // 4 for i in range(200)])
+    )
     assert "pass groups=" not in said(check(S2, DIRECTIONS, groups=np.arange(200)))
-    mixed = np.array(["a", 1, *range(198)], dtype=object)  # as `fit` counts them: 1 and 1 are one person
+    mixed = np.array(
+        ["a", 1, *range(198)], dtype=object
+    )  # as `fit` counts them: 1 and 1 are one person
     assert check(S2, DIRECTIONS, groups=mixed).facts["persons"] == 199
-    for wrong in (np.arange(3), [None] * 200, [np.nan] * 200, np.array([None, *range(199)], dtype=object)):
+    for wrong in (
+        np.arange(3),
+        [None] * 200,
+        [np.nan] * 200,
+        np.array([None, *range(199)], dtype=object),
+    ):
         with pytest.raises(ParameterError, match="groups"):
             check(S2, DIRECTIONS, groups=wrong)
 
@@ -128,9 +159,14 @@ def test_the_space_that_fits_is_named():
     assert "rotations:3" in check(SPD3, rotations).facts["spaces they fit"]
     assert (
         "kendall:6"
-        in check(KendallShapes(6), KendallShapes(6).project(RNG.normal(size=(9, 6, 2)))).facts["spaces they fit"]
+        in check(
+            KendallShapes(6), KendallShapes(6).project(RNG.normal(size=(9, 6, 2)))
+        ).facts["spaces they fit"]
     )
-    assert "lorentz:2" in check(Lorentz(2), cloud(Lorentz(2), 1.0, 40)).facts["spaces they fit"]
+    assert (
+        "lorentz:2"
+        in check(Lorentz(2), cloud(Lorentz(2), 1.0, 40)).facts["spaces they fit"]
+    )
 
 
 def test_whatever_can_be_read_can_be_checked(tmp_path):
@@ -143,7 +179,9 @@ def test_whatever_can_be_read_can_be_checked(tmp_path):
     assert "sep=" in said(wrong)
     assert check(S2, [[1, 0, 0], None]).facts["not finite"] == 1
     dask = pytest.importorskip("dask.array", reason="chunks are dask's")
-    assert check(S2, dask.from_array(DIRECTIONS, chunks=(50, 3))).facts["records"] == 200
+    assert (
+        check(S2, dask.from_array(DIRECTIONS, chunks=(50, 3))).facts["records"] == 200
+    )
 
 
 @pytest.mark.parametrize(
@@ -179,8 +217,12 @@ def test_records_of_which_none_can_be_used(m, wrong):
 
 def test_singular_covariances_are_told_apart_from_files_that_are_misread():
     few = RNG.normal(size=(50, 6, 4))
-    assert "fewer samples than channels" in said(check(SPDAffineInvariant(6), few @ few.swapaxes(1, 2)))
-    assert "channels" not in said(check(SPDAffineInvariant(6), np.full((50, 6, 6), np.nan)))
+    assert "fewer samples than channels" in said(
+        check(SPDAffineInvariant(6), few @ few.swapaxes(1, 2))
+    )
+    assert "channels" not in said(
+        check(SPDAffineInvariant(6), np.full((50, 6, 6), np.nan))
+    )
 
 
 def test_a_radius_is_of_the_space_that_was_asked_about():
@@ -203,4 +245,6 @@ def test_a_hundred_thousand_tensors_take_seconds():
         start = time.process_time()
         check(SPD3, X, radius=2.0, groups=np.arange(100_000) // 3)
         used.append(time.process_time() - start)
-    assert min(used) < 4.0  # 2 s on a machine that does nothing else; twice that among other tests
+    assert (
+        min(used) < 4.0
+    )  # 2 s on a machine that does nothing else; twice that among other tests

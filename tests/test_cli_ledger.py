@@ -13,7 +13,9 @@ from curvedp.privacy import GDP, ZCDP, ApproxDP, PureDP
 
 
 def run(*arguments):
-    return CliRunner().invoke(app, ["ledger", *map(str, arguments)], env={"COLUMNS": "200"})
+    return CliRunner().invoke(
+        app, ["ledger", *map(str, arguments)], env={"COLUMNS": "200"}
+    )
 
 
 @pytest.fixture
@@ -38,7 +40,10 @@ def test_create_spend_show_verify(path, options, budget):
     entry = Ledger(path).entries[0]
     assert entry.hash in spent.output
     assert "a count" in run("show", path).output
-    assert json.loads(run("show", path, "--json").output)["entries"][0]["hash"] == entry.hash
+    assert (
+        json.loads(run("show", path, "--json").output)["entries"][0]["hash"]
+        == entry.hash
+    )
     assert run("verify", path, entry.hash).exit_code == 0
     gone = run("verify", path, "0" * 64)
     assert gone.exit_code == 2
@@ -91,7 +96,9 @@ def test_labels_are_shown_and_never_obeyed(path):
     assert "mean [/b] of [red]x[/red]" in shown.output
     assert run("show", path).exit_code == 0
     with sqlite3.connect(path) as connection:
-        connection.execute("UPDATE entries SET body = replace(body, 'mean ', 'mean\\u001b[8m')")
+        connection.execute(
+            "UPDATE entries SET body = replace(body, 'mean ', 'mean\\u001b[8m')"
+        )
     connection.close()
     broken = run("show", path)
     assert broken.exit_code == 2

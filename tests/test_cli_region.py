@@ -53,8 +53,12 @@ def test_the_region_is_the_estimator_s(tmp_path):
 
 
 def test_directions_are_told_by_their_angle(tmp_path):
-    fitted = PrivatePCA(2, radius=3.0).fit(np.random.default_rng(0).normal(size=(4000, 4)) * [2.0, 1.5, 0.2, 0.2])
-    told = json.loads(run(*published(tmp_path, fitted, fitted.components_), "--json").stdout)
+    fitted = PrivatePCA(2, radius=3.0).fit(
+        np.random.default_rng(0).normal(size=(4000, 4)) * [2.0, 1.5, 0.2, 0.2]
+    )
+    told = json.loads(
+        run(*published(tmp_path, fitted, fitted.components_), "--json").stdout
+    )
     assert told["radius"] == pytest.approx(fitted.confidence_region().radius)
 
 
@@ -67,7 +71,13 @@ def test_a_second_release_is_compared(tmp_path):
 
 
 LABELS, TIMES = np.arange(300) % 2, np.linspace(0, 1, 300)
-LINE = {"radius": 0.7, "speed": 1.0, "clip": 0.3, "method": "dp-rgd", "guarantee": GDP(4.0)}
+LINE = {
+    "radius": 0.7,
+    "speed": 1.0,
+    "clip": 0.3,
+    "method": "dp-rgd",
+    "guarantee": GDP(4.0),
+}
 MADE = {
     "mean": lambda: PrivateFrechetMean(Sphere(2), radius=0.7).fit(X),
     "median": lambda: PrivateFrechetMedian(Sphere(2), radius=0.7).fit(X),
@@ -87,15 +97,22 @@ def made(statistic):
 
 @pytest.mark.parametrize(  # a text has lost its shape; arrays have kept it: one of a value, of several, of a line
     ("statistic", "form"),
-    [*((name, "csv") for name in OFFERS), *((name, "npy") for name in ("mean", "mdm", "regression"))],
+    [
+        *((name, "csv") for name in OFFERS),
+        *((name, "npy") for name in ("mean", "mdm", "regression")),
+    ],
 )
 def test_what_a_release_writes_is_read(statistic, form, tmp_path):
     """Every statistic that the command line releases, with the files that it writes for it."""
     (fitted, own), value = made(statistic), tmp_path / f"value.{form}"
     write(fitted, value, tmp_path / "one.json", None)
     for number, each in enumerate(own.values() if isinstance(own, dict) else [own], 1):
-        certificate = tmp_path / ("one.json" if not isinstance(own, dict) else f"one-{number}.json")
-        told = json.loads(run(certificate, value, "--level", each.level, "--json").stdout)
+        certificate = tmp_path / (
+            "one.json" if not isinstance(own, dict) else f"one-{number}.json"
+        )
+        told = json.loads(
+            run(certificate, value, "--level", each.level, "--json").stdout
+        )
         assert told["radius"] == pytest.approx(each.radius)
     for other in {"mean", "dispersion", "regression"} - {statistic}:
         write(made(other)[0], value, None, None)
@@ -113,7 +130,9 @@ def test_a_picture_that_cannot_be_written_is_one_line(name, tmp_path):
     assert files[0].read_text() == before
 
 
-@pytest.mark.parametrize("wrong", ["value", "shape", "certificate", "level", "file", "text"])
+@pytest.mark.parametrize(
+    "wrong", ["value", "shape", "certificate", "level", "file", "text"]
+)
 def test_what_does_not_fit_is_one_line(tmp_path, wrong):
     fitted = mean()
     certificate, value = published(tmp_path, fitted, fitted.location_)

@@ -15,8 +15,12 @@ from shell import run
 @pytest.fixture
 def signed(tmp_path):
     ledger = Ledger(tmp_path / "l.ledger", GDP(2.0))
-    model = PrivateFrechetMean(Euclidean(2), radius=1.0, mechanism="log-gaussian", ledger=ledger)
-    model.fit(np.random.default_rng(0).normal(size=(40, 2)) * 0.2).certificate_.save(tmp_path / "c.json")
+    model = PrivateFrechetMean(
+        Euclidean(2), radius=1.0, mechanism="log-gaussian", ledger=ledger
+    )
+    model.fit(np.random.default_rng(0).normal(size=(40, 2)) * 0.2).certificate_.save(
+        tmp_path / "c.json"
+    )
     assert run("key", tmp_path / "me.pem").exit_code == 0
     result = run("sign", tmp_path / "c.json", "--key", tmp_path / "me.pem")
     assert result.exit_code == 0, result.output
@@ -86,7 +90,9 @@ def test_no_change_after_signing_is_confirmed(signed):
     ]
     for name, new in changes:
         forged = Certificate.from_json(json.dumps({**record, name: new})).sealed()
-        assert not forged.is_signed(key, json.loads((signed / "c.json.sig").read_text())["signatures"][key]), name
+        assert not forged.is_signed(
+            key, json.loads((signed / "c.json.sig").read_text())["signatures"][key]
+        ), name
         forged.save(signed / "c.json")
         one_line(run("verify", signed / "c.json", "--key", key), 1)
 
@@ -96,13 +102,22 @@ def test_what_does_not_hold_is_not_signed(signed):
     record["claims"]["gdp"] *= 0.5
     Certificate.from_json(json.dumps(record)).sealed().save(signed / "c.json")
     before = (signed / "c.json.sig").read_bytes()
-    assert "not signed" in one_line(run("sign", signed / "c.json", "--key", signed / "me.pem"), 1)
+    assert "not signed" in one_line(
+        run("sign", signed / "c.json", "--key", signed / "me.pem"), 1
+    )
     assert (signed / "c.json.sig").read_bytes() == before
 
 
 def test_bad_files_end_in_one_line(signed):
     key = signed / "me.pem.pub"
-    for text in ("", "{}", "[]", '{"schema": "curvedp-signature/1", "signatures": []}', "[" * 100_000, "\x00"):
+    for text in (
+        "",
+        "{}",
+        "[]",
+        '{"schema": "curvedp-signature/1", "signatures": []}',
+        "[" * 100_000,
+        "\x00",
+    ):
         (signed / "c.json.sig").write_text(text)
         one_line(run("verify", signed / "c.json", "--key", key), 1)
     (signed / "c.json.sig").unlink()

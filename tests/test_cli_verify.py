@@ -19,14 +19,25 @@ from shell import run
 def test_float_draws_are_never_plainly_verified(sphere_file):
     certificate = sphere_file / "c.json"
     kng = ["--mechanism", "kng", "--epsilon", 1, "--certificate", certificate]
-    assert run("release", sphere_file / "x.npy", "-m", "sphere:2", "-r", 0.5, *kng).exit_code == 0
+    assert (
+        run(
+            "release", sphere_file / "x.npy", "-m", "sphere:2", "-r", 0.5, *kng
+        ).exit_code
+        == 0
+    )
     result = run("verify", certificate)
     assert result.exit_code == 3
     assert "sampler not" in result.output
-    stated = GaussianMechanism.calibrated(Sphere(2), 0.01, GDP(1.0)).release(Sphere(2).origin).certificate
+    stated = (
+        GaussianMechanism.calibrated(Sphere(2), 0.01, GDP(1.0))
+        .release(Sphere(2).origin)
+        .certificate
+    )
     stated.save(sphere_file / "stated.json")
     result = run("verify", sphere_file / "stated.json")
-    assert (result.exit_code, "sensitivity not" in result.output) == (3, True), result.output
+    assert (result.exit_code, "sensitivity not" in result.output) == (3, True), (
+        result.output
+    )
     forged = json.loads(certificate.read_text())
     forged["parameters"]["scale"] *= 0.9
     for text in (json.dumps(forged), resealed(forged)):
@@ -65,7 +76,9 @@ def hostile(text):
     laplace = {"mechanism": "riemannian-laplace", "parameters": {"scale": 0.01}}
     yield on("sphere:300", **laplace)
     yield on("lorentz:300", **laplace)
-    yield resealed({**honest, "release": {**honest["release"], "integers": [[10**4000] * 3]}})
+    yield resealed(
+        {**honest, "release": {**honest["release"], "integers": [[10**4000] * 3]}}
+    )
     yield resealed({**honest, "statistic": {**honest["statistic"], "n": 10**300}})
     yield "[" * 100_000
     yield '{"a":' * 50_000
@@ -75,21 +88,48 @@ def hostile(text):
 
 def test_hostile_certificates_end_in_one_line_in_time(sphere_file):
     certificate = sphere_file / "c.json"
-    given = ["-m", "sphere:2", "-r", 0.5, "--mu", 1, "--mechanism", "gaussian", "--certificate", certificate]
+    given = [
+        "-m",
+        "sphere:2",
+        "-r",
+        0.5,
+        "--mu",
+        1,
+        "--mechanism",
+        "gaussian",
+        "--certificate",
+        certificate,
+    ]
     assert run("release", sphere_file / "x.npy", *given).exit_code == 0
     for number, text in enumerate(hostile(certificate.read_text())):
         (sphere_file / "h.json").write_text(text)
         before = sum(os.times()[:4])
         result = run("verify", sphere_file / "h.json", "--json")
-        assert sum(os.times()[:4]) - before <= 10, number  # of computing: what else the machine does is no matter
+        assert sum(os.times()[:4]) - before <= 10, (
+            number
+        )  # of computing: what else the machine does is no matter
         assert result.exit_code in (1, 2), (number, result)
         said = result.stderr.strip().splitlines()
         assert len(said) == 1, (number, result)
         assert len(said[0]) < 500
-        if number in (0, 7, 12):  # a huge space, a deep name, a deep file: as a process of its own, too
-            command = [sys.executable, "-m", "curvedp", "verify", str(sphere_file / "h.json"), "--json"]
+        if number in (
+            0,
+            7,
+            12,
+        ):  # a huge space, a deep name, a deep file: as a process of its own, too
+            command = [
+                sys.executable,
+                "-m",
+                "curvedp",
+                "verify",
+                str(sphere_file / "h.json"),
+                "--json",
+            ]
             alone = subprocess.run(command, capture_output=True, text=True)
-            assert (alone.returncode, alone.stderr.count("\n")) == (result.exit_code, 1), (number, alone)
+            assert (alone.returncode, alone.stderr.count("\n")) == (
+                result.exit_code,
+                1,
+            ), (number, alone)
 
 
 def test_markup_and_escapes_are_inert(sphere_file):

@@ -11,7 +11,12 @@ def test_error_is_that_of_the_sample_and_little_more():
     """Biswas et al. 2020: at n ≫ d/√ρ the error is √(d/n) up to a small factor, wherever the ball's center is."""
     rng, d, n = np.random.default_rng(0), 10, 20_000
     errors = [
-        np.linalg.norm(coinpress_mean(3 + rng.normal(size=(n, d)), np.zeros(d), 100 * sqrt(d), 0.5, rng) - 3)
+        np.linalg.norm(
+            coinpress_mean(
+                3 + rng.normal(size=(n, d)), np.zeros(d), 100 * sqrt(d), 0.5, rng
+            )
+            - 3
+        )
         for _ in range(20)
     ]
     assert np.mean(errors) < 1.2 * sqrt(d / n)
@@ -41,7 +46,10 @@ def test_it_spends_what_it_is_given():
     for share in shares:
         reach = min(r + gamma, sqrt(r * r + 6 * r + gamma**2))
         noise = 2 * reach / n / sqrt(2 * share)
-        moved = np.linalg.norm(clipped_mean(far, np.zeros(d), reach) - clipped_mean(back, np.zeros(d), reach))
+        moved = np.linalg.norm(
+            clipped_mean(far, np.zeros(d), reach)
+            - clipped_mean(back, np.zeros(d), reach)
+        )
         spent += moved**2 / (2 * noise**2)
         r = gamma * sqrt(1 / n + noise**2)
     assert rho / 2 < spent <= rho * (1 + 1e-9)

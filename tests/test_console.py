@@ -67,10 +67,19 @@ MISTAKES = {
 def test_a_mistake_is_told_in_the_words_of_the_shell(folder, monkeypatch, line) -> None:
     monkeypatch.setattr("curvedp._console.console.width", 300)
     words = line.split()
-    own = [word for option in (BALL[:2], BALL[2:]) if option[0] not in words for word in option]
+    own = [
+        word
+        for option in (BALL[:2], BALL[2:])
+        if option[0] not in words
+        for word in option
+    ]
     own = [] if "--sensitivity" in words else own
     found = run(*words, *own)
     assert MISTAKES[line] in " ".join(found.output.split())
-    path = next(path for path in (tuple(words[:2]), (words[0],), ("release", "mean")) if path in COMMANDS)
+    path = next(
+        path
+        for path in (tuple(words[:2]), (words[0],), ("release", "mean"))
+        if path in COMMANDS
+    )
     for parameter in COMMANDS[path].params:
         assert not re.search(rf"(?<!\w)(?<!\w\(){parameter.name}=", found.output)

@@ -23,19 +23,33 @@ PROMISED = {
     "curvedp.inference": "two_sample_test",
     "curvedp.testing": "check_manifold",
 }
-ROOMS = ["curvedp", *(room.name for room in pkgutil.iter_modules(curvedp.__path__, "curvedp.") if room.ispkg)]
+ROOMS = [
+    "curvedp",
+    *(
+        room.name
+        for room in pkgutil.iter_modules(curvedp.__path__, "curvedp.")
+        if room.ispkg
+    ),
+]
 
 
 def parts(value: Any) -> list[str]:
     """Where the arguments of a class may be documented: scikit-learn has them on the class, a dataclass as attributes."""
-    return [inspect.getdoc(value) or "", inspect.getdoc(getattr(value, "__init__", None)) or ""]
+    return [
+        inspect.getdoc(value) or "",
+        inspect.getdoc(getattr(value, "__init__", None)) or "",
+    ]
 
 
 @pytest.mark.parametrize("room", ROOMS)
 def test_every_public_name_says_what_it_is(room):
     package = importlib.import_module(room)
     named = {name: getattr(package, name) for name in getattr(package, "__all__", ())}
-    said = {name: (inspect.getdoc(value) or "").split("\n\n")[0] for name, value in named.items() if callable(value)}
+    said = {
+        name: (inspect.getdoc(value) or "").split("\n\n")[0]
+        for name, value in named.items()
+        if callable(value)
+    }
     assert not [name for name, first in said.items() if not first.strip()]
 
 
@@ -50,27 +64,42 @@ def test_every_public_name_documents_what_it_takes_and_shows_it(room):
 
 def _takes(value: Any) -> bool:
     """Functions and classes with arguments; warnings and errors take a message."""
-    if not callable(value) or (isinstance(value, type) and issubclass(value, BaseException)):
+    if not callable(value) or (
+        isinstance(value, type) and issubclass(value, BaseException)
+    ):
         return False
     return bool(inspect.signature(value).parameters)
 
 
 def _sections(value: Any) -> bool:
-    return any(f"{head}\n----------\n" in text for head in ("Parameters", "Attributes") for text in parts(value))
+    return any(
+        f"{head}\n----------\n" in text
+        for head in ("Parameters", "Attributes")
+        for text in parts(value)
+    )
 
 
 def _shows(value: Any) -> bool:
     return any("Examples\n--------\n>>> " in text for text in parts(value))
 
 
-@pytest.mark.parametrize(("room", "name"), [(room, name) for room, names in PROMISED.items() for name in names.split()])
+@pytest.mark.parametrize(
+    ("room", "name"),
+    [(room, name) for room, names in PROMISED.items() for name in names.split()],
+)
 def test_promised_names_document_arguments_and_show_an_example(room, name):
     value = getattr(importlib.import_module(room), name)
     text = "\n".join(parts(value))
     assert "Parameters\n----------\n" in text
     assert "Examples\n--------\n>>> " in text
     documented = text.split("Parameters\n----------\n")[1].split("\n\n")[0]
-    heads = ", ".join(line.split(" : ")[0] for line in documented.splitlines() if not line.startswith(" "))
-    arguments = [a for a in inspect.signature(value).parameters if a not in ("args", "kwargs")]
+    heads = ", ".join(
+        line.split(" : ")[0]
+        for line in documented.splitlines()
+        if not line.startswith(" ")
+    )
+    arguments = [
+        a for a in inspect.signature(value).parameters if a not in ("args", "kwargs")
+    ]
     missing = set(arguments) - {head.strip().lstrip("*") for head in heads.split(",")}
     assert not missing, missing

@@ -12,21 +12,29 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-TUTORIALS = sorted(path for path in (ROOT / "examples").glob("*.py") if path.stem != "gallery")
+TUTORIALS = sorted(
+    path for path in (ROOT / "examples").glob("*.py") if path.stem != "gallery"
+)
 
 
 @pytest.mark.filterwarnings("default")  # examples may meet a library's own deprecations
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
 def test_code_blocks_run(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    blocks = re.findall(r"^```python\n(.*?)^```", page.read_text(encoding="utf-8"), flags=re.S | re.M)
+    blocks = re.findall(
+        r"^```python\n(.*?)^```", page.read_text(encoding="utf-8"), flags=re.S | re.M
+    )
     exec(compile("\n".join(blocks), str(page), "exec"), {"__name__": "__main__"})
 
 
 @pytest.mark.parametrize("name", ["README.md", "docs/quickstart.md", "docs/studio.md"])
 def test_commands_come_after_what_installs_them(name):
     """The command line is an extra: who copies the page from the top has it by the first command."""
-    fenced = re.findall(r"^```(\w*)\n(.*?)^```", (ROOT / name).read_text(encoding="utf-8"), flags=re.S | re.M)
+    fenced = re.findall(
+        r"^```(\w*)\n(.*?)^```",
+        (ROOT / name).read_text(encoding="utf-8"),
+        flags=re.S | re.M,
+    )
     blocks = "\n".join(text for kind, text in fenced if kind in ("", "bash"))
     first = re.search(r"^(\.venv/bin/)?curvedp ", blocks, flags=re.M)
     assert first is not None
@@ -43,30 +51,53 @@ def test_tutorials_run_without_data(script, tmp_path, monkeypatch, capsys):
     plt.switch_backend("agg")
     text = script.read_text(encoding="utf-8")
     # What is only done over and over is done twice, and pictures and curves are coarse: every line is run.
-    brief = re.sub(r"dpi=\d+", "dpi=30", re.sub(r"for _ in range\(\d+\)", "for _ in range(2)", text))
+    brief = re.sub(
+        r"dpi=\d+",
+        "dpi=30",
+        re.sub(r"for _ in range\(\d+\)", "for _ in range(2)", text),
+    )
     brief = re.sub(r"(np\.geomspace\(.*), \d+\)", r"\1, 4)", brief)
     brief = re.sub(r"^budgets = .*$", "budgets = [0.5, 2.0]", brief, flags=re.M)
-    exec(compile(brief, str(script), "exec"), {"__name__": "__main__", "__file__": str(script)})
+    exec(
+        compile(brief, str(script), "exec"),
+        {"__name__": "__main__", "__file__": str(script)},
+    )
     plt.close("all")
     assert (tmp_path / f"{script.stem}.png").is_file()
     said = capsys.readouterr().out
     if "load_dataset(" in text:
-        assert "--data-dir" in said, "says which data set is missing and how to point to it"
+        assert "--data-dir" in said, (
+            "says which data set is missing and how to point to it"
+        )
         assert "stand" in said, "says that something else is used instead"
 
 
 def test_the_site_builds_strictly(tmp_path):
     """A broken link, a page outside the navigation or a name that is not there is an error."""
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path / "site")]
+    command = [
+        sys.executable,
+        "-m",
+        "mkdocs",
+        "build",
+        "--strict",
+        "--site-dir",
+        str(tmp_path / "site"),
+    ]
     environment = os.environ | {"NO_MKDOCS_2_WARNING": "1"}
-    built = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300)
+    built = subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300
+    )
     assert built.returncode == 0, built.stderr
-    api = (tmp_path / "site" / "api" / "geometry" / "index.html").read_text(encoding="utf-8")
+    api = (tmp_path / "site" / "api" / "geometry" / "index.html").read_text(
+        encoding="utf-8"
+    )
     assert "curvedp.geometry.SPDAffineInvariant" in api
     assert "&gt;&gt;&gt;" in api or 'class="gp"' in api  # examples are shown as code
     assert "<b><code>m</code></b>" in api  # arguments are a list, not a paragraph
     assert 'title="int"' in api  # with their types
-    tutorial = (tmp_path / "site" / "tutorials" / "tensor_mean" / "index.html").read_text(encoding="utf-8")
+    tutorial = (
+        tmp_path / "site" / "tutorials" / "tensor_mean" / "index.html"
+    ).read_text(encoding="utf-8")
     assert "tensor_mean.png" in tutorial
 
 
@@ -83,6 +114,11 @@ def test_powers_and_indices_are_raised_outside_code_only():
     assert shown("e^{−x²} on H^d, 2^-30, log_p q, ∏_{i<j}") == (
         "e<sup>−x²</sup> on H<sup>d</sup>, 2<sup>-30</sup>, log<sub>p</sub> q, ∏<sub>i&lt;j</sub>"
     )
-    for untouched in ("`x^2` and `a_b`", "```\nx^{2}\n```", "    e^{x}", "from_coordinates, n_components, location_"):
+    for untouched in (
+        "`x^2` and `a_b`",
+        "```\nx^{2}\n```",
+        "    e^{x}",
+        "from_coordinates, n_components, location_",
+    ):
         assert shown(untouched) == untouched
     assert site["fenced"]("Text.\n\n>>> 1 + 1\n2\n\nMore.").count("```") == 2

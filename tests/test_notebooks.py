@@ -17,7 +17,9 @@ def test_there_are_six():
     assert len(NOTEBOOKS) == 6
 
 
-DATA = Path(os.environ.get("CURVEDP_DATA", Path(__file__).parents[2] / "shared" / "data"))
+DATA = Path(
+    os.environ.get("CURVEDP_DATA", Path(__file__).parents[2] / "shared" / "data")
+)
 REAL = ("connectome_correlation", "dti_atlas", "earth_directions", "orientations")
 
 
@@ -28,7 +30,10 @@ def some_of_the_data(folder):
             (folder / file.name).symlink_to(file.resolve())
         else:
             with np.load(file) as held:
-                np.savez(folder / file.name, **{name: held[name][:6000] for name in ("lat", "lon", "key")})
+                np.savez(
+                    folder / file.name,
+                    **{name: held[name][:6000] for name in ("lat", "lon", "key")},
+                )
 
 
 @pytest.mark.parametrize("real", [False, True], ids=["stand-in", "data"])
@@ -48,7 +53,10 @@ def test_it_runs(path, real, tmp_path, monkeypatch):
     for cell in cells:
         if cell["cell_type"] == "code":
             assert cell["outputs"] == []  # nothing unpaid is committed
-            exec(compile("".join(cell["source"]), f"{path.name}:{cell['id']}", "exec"), space)
+            exec(
+                compile("".join(cell["source"]), f"{path.name}:{cell['id']}", "exec"),
+                space,
+            )
     space["figure"].savefig(tmp_path / "picture.png")
     image = plt.imread(tmp_path / "picture.png")[..., :3]
     assert np.ptp(image, axis=(0, 1)).min() > 0.5
@@ -56,5 +64,9 @@ def test_it_runs(path, real, tmp_path, monkeypatch):
 
 
 def test_the_page_lists_them():
-    page = (Path(__file__).parents[1] / "docs" / "tutorials" / "index.md").read_text(encoding="utf-8")
-    assert set(re.findall(r"notebooks/(\w+)\.ipynb", page)) == {path.stem for path in NOTEBOOKS}
+    page = (Path(__file__).parents[1] / "docs" / "tutorials" / "index.md").read_text(
+        encoding="utf-8"
+    )
+    assert set(re.findall(r"notebooks/(\w+)\.ipynb", page)) == {
+        path.stem for path in NOTEBOOKS
+    }

@@ -42,28 +42,48 @@ def test_the_predicted_error_is_that_of_releases():
     """Against the mean of real releases, whose noise is drawn by another path, of records that fill half the ball."""
     manifold, rng = SPDAffineInvariant(2), np.random.default_rng(0)
     study = plan(manifold, n=60, radius=1.5, guarantee=GDP(1.0))
-    records = manifold.unchart(np.eye(2), rng.uniform(-0.4, 0.4, (60, 3)) + np.array([0.3, 0, 0]))
+    records = manifold.unchart(
+        np.eye(2), rng.uniform(-0.4, 0.4, (60, 3)) + np.array([0.3, 0, 0])
+    )
     truth = frechet_mean(manifold, records)
     model = PrivateFrechetMean(manifold, radius=1.5, mechanism=study.mechanism)
-    errors = [float(manifold.dist(truth, model.fit(records).location_)) for _ in range(100)]
+    errors = [
+        float(manifold.dist(truth, model.fit(records).location_)) for _ in range(100)
+    ]
     assert np.mean(errors) == pytest.approx(study.error, rel=0.25)
 
 
-@pytest.mark.parametrize("manifold", [Sphere(2), SPDLogEuclidean(3), Lorentz(3)], ids=repr)
+@pytest.mark.parametrize(
+    "manifold", [Sphere(2), SPDLogEuclidean(3), Lorentz(3)], ids=repr
+)
 def test_the_number_of_records_gives_the_wanted_error(manifold):
     study = plan(manifold, n=200, radius=0.7)
     error = study.error * (2 if manifold == Sphere(2) else 1 / 3)
     n = study.records_needed(error)
     assert plan(manifold, n=n, radius=0.7).error == pytest.approx(error, rel=0.05)
     r = study.radius_for(study.error / 2)
-    assert plan(manifold, n=200, radius=r).error == pytest.approx(study.error / 2, rel=0.05)
+    assert plan(manifold, n=200, radius=r).error == pytest.approx(
+        study.error / 2, rel=0.05
+    )
 
 
 def test_an_error_that_any_study_has_needs_two_records_and_any_radius():
     study = plan(Sphere(2), n=200, radius=0.7)
     assert study.records_needed(10.0) == 2
     assert study.radius_for(10.0) == np.inf
-    given = ["plan", "-m", "sphere:2", "-n", "200", "-r", "0.7", "--rho", "0.5", "--error", "10"]
+    given = [
+        "plan",
+        "-m",
+        "sphere:2",
+        "-n",
+        "200",
+        "-r",
+        "0.7",
+        "--rho",
+        "0.5",
+        "--error",
+        "10",
+    ]
     assert "2 records, or any radius" in CliRunner().invoke(app, given).stdout
 
 
@@ -89,8 +109,13 @@ def test_a_few_records_stand_for_many_in_hyperbolic_space():
     assert 3 < small / large < 30
     manifold, rng = Lorentz(3), np.random.default_rng(0)
     records = manifold.unchart(manifold.origin, rng.uniform(-0.3, 0.3, (1000, 3)))
-    truth, model = frechet_mean(manifold, records), PrivateFrechetMean(manifold, radius="private")
-    real = np.mean([float(manifold.dist(truth, model.fit(records).location_)) for _ in range(10)])
+    truth, model = (
+        frechet_mean(manifold, records),
+        PrivateFrechetMean(manifold, radius="private"),
+    )
+    real = np.mean(
+        [float(manifold.dist(truth, model.fit(records).location_)) for _ in range(10)]
+    )
     assert 0.2 < real / small < 5
 
 
@@ -101,13 +126,20 @@ def test_a_private_ball_is_planned():
     assert study.records_needed(study.error / 2) > 2500
 
 
-@pytest.mark.parametrize("manifold", [Sphere(2), Euclidean(3), SPDAffineInvariant(2)], ids=repr)
+@pytest.mark.parametrize(
+    "manifold", [Sphere(2), Euclidean(3), SPDAffineInvariant(2)], ids=repr
+)
 def test_variances_and_lines_in_a_private_ball_are_planned(manifold):
     """Against real releases, drawn by another path, of records that fill half of the ball that is planned for."""
     rng, n = np.random.default_rng(0), 400
     study = plan(manifold, n, "private", statistic="dispersion")
     z = rng.normal(size=(n, manifold.dim))
-    z *= study.spread / 2 * rng.uniform(size=(n, 1)) ** (1 / manifold.dim) / np.linalg.norm(z, axis=1, keepdims=True)
+    z *= (
+        study.spread
+        / 2
+        * rng.uniform(size=(n, 1)) ** (1 / manifold.dim)
+        / np.linalg.norm(z, axis=1, keepdims=True)
+    )
     X = np.asarray(manifold.unchart(manifold.origin, z))
     truth = np.mean(np.asarray(manifold.dist(frechet_mean(manifold, X), X)) ** 2)
     assert truth == pytest.approx(study.useless, rel=0.3)  # 0 would miss it by that
@@ -116,9 +148,16 @@ def test_variances_and_lines_in_a_private_ball_are_planned(manifold):
     assert 1 / 3 < real / study.error < 3
     line = plan(manifold, n, "private", statistic="regression")
     x = rng.uniform(size=n)
-    fits = [PrivateGeodesicRegression(manifold, radius="private", guarantee=GDP(1.0)).fit(x, X) for _ in range(10)]
+    fits = [
+        PrivateGeodesicRegression(manifold, radius="private", guarantee=GDP(1.0)).fit(
+            x, X
+        )
+        for _ in range(10)
+    ]
     middle = np.concatenate([fit.predict(np.array([0.5])) for fit in fits])
-    away = np.asarray(manifold.dist(middle, frechet_mean(manifold, X)))  # no trend: the line is near the mean
+    away = np.asarray(
+        manifold.dist(middle, frechet_mean(manifold, X))
+    )  # no trend: the line is near the mean
     assert 1 / 6 < np.mean(away) / line.error < 3  # the error counts the velocity too
     few = plan(manifold, 12, "private", GDP(0.1), statistic="regression")
     assert few.too_small
@@ -146,26 +185,44 @@ def test_variances_in_a_given_ball_are_planned():
 )  # fmt: skip
 def test_mistakes_are_one_line(given):
     with pytest.raises((ParameterError, UnattainableGuarantee)) as raised:
-        plan(**{"manifold": Sphere(2), "n": 100, "radius": 0.5, "guarantee": PureDP(1.0), **given})
+        plan(
+            **{
+                "manifold": Sphere(2),
+                "n": 100,
+                "radius": 0.5,
+                "guarantee": PureDP(1.0),
+                **given,
+            }
+        )
     assert "\n" not in str(raised.value)
 
 
 @pytest.mark.parametrize("wrong", [0, -1.0, np.nan, np.inf, None])
 def test_errors_that_are_none_are_refused(wrong):
     with pytest.raises(ParameterError):
-        plan(Sphere(2), n=100, radius=0.5, mechanism="log-gaussian").records_needed(wrong)
+        plan(Sphere(2), n=100, radius=0.5, mechanism="log-gaussian").records_needed(
+            wrong
+        )
 
 
 def test_alarms_of_releases():
     """Enumerated: a misplaced ball, one too small, too much noise; and silence where all is well."""
     X = Sphere(2).project(np.random.default_rng(0).normal([3.0, 0, 0], 0.4, (300, 3)))
     rare = GDP(20.0)
-    assert alarms(PrivateFrechetMean(Sphere(2), radius=0.7, guarantee=rare).fit(X)) == []
+    assert (
+        alarms(PrivateFrechetMean(Sphere(2), radius=0.7, guarantee=rare).fit(X)) == []
+    )
     for center, radius in (([0.0, 1, 0], 0.5), ([-0.6, 0.8, 0], 0.3)):
-        model = PrivateFrechetMean(Sphere(2), radius=radius, center=center, guarantee=rare).fit(X)
+        model = PrivateFrechetMean(
+            Sphere(2), radius=radius, center=center, guarantee=rare
+        ).fit(X)
         assert "edge" in alarms(model)[0]
     tensors = SPDAffineInvariant(3).unchart(np.eye(3), np.full((9, 6), 0.1))
-    found = alarms(PrivateFrechetMean(SPDAffineInvariant(3), radius=3, guarantee=GDP(0.05)).fit(tensors))
+    found = alarms(
+        PrivateFrechetMean(SPDAffineInvariant(3), radius=3, guarantee=GDP(0.05)).fit(
+            tensors
+        )
+    )
     assert any("the center of the ball is as good" in line for line in found)
     for quiet in (
         PrivateMDM(Sphere(2), radius=0.7, guarantee=rare).fit(X, np.arange(300) % 2),
@@ -176,16 +233,25 @@ def test_alarms_of_releases():
 
 def test_the_region_is_about_that_of_a_release():
     """Against the exact quantile on flat space, and against releases of real records on curved space."""
-    study = plan(Euclidean(2), n=100, radius=1.0, guarantee=GDP(1.0), mechanism="log-gaussian")
+    study = plan(
+        Euclidean(2), n=100, radius=1.0, guarantee=GDP(1.0), mechanism="log-gaussian"
+    )
     sigma = 2 * 1.0 / 100
-    assert study.region(0.95) == pytest.approx(sigma * np.sqrt(-2 * np.log(0.05)), rel=1e-3)  # of a Rayleigh law
+    assert study.region(0.95) == pytest.approx(
+        sigma * np.sqrt(-2 * np.log(0.05)), rel=1e-3
+    )  # of a Rayleigh law
     for manifold in (Sphere(2), SPDAffineInvariant(2)):
-        records = manifold.unchart(manifold.origin, np.random.default_rng(0).uniform(-0.2, 0.2, (300, manifold.dim)))
+        records = manifold.unchart(
+            manifold.origin,
+            np.random.default_rng(0).uniform(-0.2, 0.2, (300, manifold.dim)),
+        )
         study = plan(manifold, n=300, radius=0.7)
         radii = []  # after Newton's steps it depends on the draw
         for seed in range(6):
             source = GeneratorSource(np.random.default_rng(seed))
-            mean = PrivateFrechetMean(manifold, radius=0.7, mechanism=study.mechanism, source=source).fit(records)
+            mean = PrivateFrechetMean(
+                manifold, radius=0.7, mechanism=study.mechanism, source=source
+            ).fit(records)
             radii.append(mean.confidence_region(0.95).radius)
         assert study.region() == pytest.approx(np.mean(radii), rel=0.3)
     for manifold in (
@@ -205,26 +271,34 @@ def test_a_ball_that_is_to_be_found_has_a_size_on_every_space():
     sizes = {repr(M): OuterBallMean(M, None, None, 400).typical.radius for M in SPACES}
     assert min(sizes.values()) > 0.05, sizes
     study = plan(SPDBuresWasserstein(2), n=400, radius="private")
-    assert study.error > study.spread / 4 * 2 / 400  # the least noise of records that fill a quarter of it
+    assert (
+        study.error > study.spread / 4 * 2 / 400
+    )  # the least noise of records that fill a quarter of it
 
 
 def test_one_mechanism_is_predicted_as_among_all():
     study = plan(Sphere(2), n=200, radius=0.7)
     for name, error in list(study.errors.items())[:2]:
-        assert plan(Sphere(2), n=200, radius=0.7, mechanism=name).errors == {name: error}
+        assert plan(Sphere(2), n=200, radius=0.7, mechanism=name).errors == {
+            name: error
+        }
     with pytest.raises(ParameterError, match="mechanism"):
         plan(Sphere(2), n=200, radius=0.7, mechanism="none")
 
 
 def test_alarms_follow_from_the_certificate_alone(tmp_path):
-    far = PrivateFrechetMean(Euclidean(2), radius=1.0, guarantee=GDP(10.0)).fit(np.full((1000, 2), 9.0))
+    far = PrivateFrechetMean(Euclidean(2), radius=1.0, guarantee=GDP(10.0)).fit(
+        np.full((1000, 2), 9.0)
+    )
     again = type(far.certificate_).from_json(far.certificate_.to_json())
     assert again.alarms == alarms(far)
     assert "edge" in again.alarms[0]
     assert "edge" in again._repr_html_()
     assert replace(again, release={**again.release, "integers": None}).alarms == []
     again.save(tmp_path / "certificate.json")
-    shown = CliRunner().invoke(app, ["verify", str(tmp_path / "certificate.json"), "--seconds", "60"])
+    shown = CliRunner().invoke(
+        app, ["verify", str(tmp_path / "certificate.json"), "--seconds", "60"]
+    )
     assert shown.exit_code == 0
     assert "edge" in shown.stdout
 
@@ -234,13 +308,27 @@ def test_the_predicted_power_is_that_of_the_test():
     M, rng, runs = Euclidean(2), np.random.default_rng(0), 60
     study = plan(M, n=60, radius=1.0, guarantee=GDP(2.0))
     expected = study.power(0.15, spread=0.4)
-    draws = (0.4 / np.sqrt(2) * rng.standard_normal((2, 60, 2)) + [[[0.075, 0]], [[-0.075, 0]]] for _ in range(runs))
-    found = sum(two_sample_test(M, *pair, radius=1.0, guarantee=GDP(2.0), permutations=99).rejected for pair in draws)
+    draws = (
+        0.4 / np.sqrt(2) * rng.standard_normal((2, 60, 2))
+        + [[[0.075, 0]], [[-0.075, 0]]]
+        for _ in range(runs)
+    )
+    found = sum(
+        two_sample_test(
+            M, *pair, radius=1.0, guarantee=GDP(2.0), permutations=99
+        ).rejected
+        for pair in draws
+    )
     assert 0.2 < expected < 0.95
     assert binomtest(found, runs, expected).pvalue > 1e-4
     assert study.power(0.0) <= 0.15
     assert study.power(0.15, spread=0.4, m=300) > expected - 0.1
-    for wrong in ({"shift": -1.0}, {"shift": 0.1, "level": 2}, {"shift": 0.1, "spread": 0}, {"shift": 0.1, "m": 1}):
+    for wrong in (
+        {"shift": -1.0},
+        {"shift": 0.1, "level": 2},
+        {"shift": 0.1, "spread": 0},
+        {"shift": 0.1, "m": 1},
+    ):
         with pytest.raises(ParameterError):
             study.power(**wrong)
 
@@ -248,10 +336,26 @@ def test_the_predicted_power_is_that_of_the_test():
 def test_the_picture_of_a_plan_shows_its_error(tmp_path):
     picture = plan(Euclidean(2), n=50, radius=1.0).plot()
     by_n, by_mu = (axes.lines[0].get_xydata() for axes in picture.axes)
-    assert by_n[3].tolist() == [50, pytest.approx(plan(Euclidean(2), n=50, radius=1.0).error)]
+    assert by_n[3].tolist() == [
+        50,
+        pytest.approx(plan(Euclidean(2), n=50, radius=1.0).error),
+    ]
     assert np.all(np.diff(by_n[:, 1]) < 0)
     assert np.all(np.diff(by_mu[:, 1]) < 0)
-    study = ["plan", "-m", "euclidean:2", "-n", "50", "-r", "1", "--mu", "1", "--shift", "0.5", "--plot"]
+    study = [
+        "plan",
+        "-m",
+        "euclidean:2",
+        "-n",
+        "50",
+        "-r",
+        "1",
+        "--mu",
+        "1",
+        "--shift",
+        "0.5",
+        "--plot",
+    ]
     ran = CliRunner().invoke(app, [*study, str(tmp_path / "p.svg")])
     assert ran.exit_code == 0
     assert "power" in ran.stdout
@@ -273,15 +377,32 @@ def test_waiting_is_announced_on_terminals_only(capsys, monkeypatch):
 def test_class_means_are_planned_as_they_are_released():
     """A class is a mean of its own records; small classes share a ball. Against real releases, drawn by another path."""
     assert plan(Sphere(2), 400, 0.7, classes=4).error == plan(Sphere(2), 100, 0.7).error
-    assert plan(Sphere(2), 400, "private", classes=4).error == plan(Sphere(2), 100, "private").error
+    assert (
+        plan(Sphere(2), 400, "private", classes=4).error
+        == plan(Sphere(2), 100, "private").error
+    )
     M, rng, y = Sphere(2), np.random.default_rng(0), np.arange(120) % 4
-    study = plan(M, 120, "private", GDP(1.0), classes=4)  # 30 records are too few for a ball of their own
+    study = plan(
+        M, 120, "private", GDP(1.0), classes=4
+    )  # 30 records are too few for a ball of their own
     assert study.error < 0.8 * plan(M, 30, "private", GDP(1.0)).error
     z = rng.uniform(-1, 1, (120, 2))
-    X = np.asarray(M.unchart(M.origin, study.spread / 2 * z / np.maximum(1, np.linalg.norm(z, axis=1, keepdims=True))))
+    X = np.asarray(
+        M.unchart(
+            M.origin,
+            study.spread
+            / 2
+            * z
+            / np.maximum(1, np.linalg.norm(z, axis=1, keepdims=True)),
+        )
+    )
     truth = [frechet_mean(M, X[y == k]) for k in range(4)]
     fits = [PrivateMDM(M, radius="private").fit(X, y) for _ in range(10)]
-    assert 1 / 3 < np.mean([M.dist(np.stack(truth), fit.means_) for fit in fits]) / study.error < 3
+    assert (
+        1 / 3
+        < np.mean([M.dist(np.stack(truth), fit.means_) for fit in fits]) / study.error
+        < 3
+    )
     assert "in 4 classes" in study.title
     assert 100 < study.records_needed(study.error) < 150
 
@@ -298,10 +419,17 @@ def test_the_classifier_of_many_channels_is_chosen():
     few = plan(M, 40, statistic="classifier", classes=4, guarantee=GDP(0.5))
     assert few.too_small
     assert "records would do" in few.advice()[-1]
-    assert plan(M, 10**6, statistic="classifier", classes=4, mechanism=study.mechanism).error < 0.1
+    assert (
+        plan(
+            M, 10**6, statistic="classifier", classes=4, mechanism=study.mechanism
+        ).error
+        < 0.1
+    )
     shown = CliRunner().invoke(app, ["plan", "-m", "spd-affine:4", "-n", "60", "--mu", "1", "--statistic", "classifier",
                                      "--classes", "2", "--json"])  # fmt: skip
-    small = plan(SPDAffineInvariant(4), 60, statistic="classifier", classes=2, guarantee=GDP(1.0))
+    small = plan(
+        SPDAffineInvariant(4), 60, statistic="classifier", classes=2, guarantee=GDP(1.0)
+    )
     assert json.loads(shown.stdout)["errors"] == small.errors
 
 
@@ -329,13 +457,17 @@ def test_the_number_of_records_is_that_of_the_mechanism_that_is_best_there(wante
 
 def test_errors_no_number_of_records_has_are_refused_in_one_line():
     with pytest.raises(UnattainableGuarantee, match="no number of records"):
-        plan(Sphere(2), n=100, radius=0.5, mechanism="log-gaussian").records_needed(1e-300)
+        plan(Sphere(2), n=100, radius=0.5, mechanism="log-gaussian").records_needed(
+            1e-300
+        )
 
 
 @pytest.mark.parametrize("wanted", [0.03, 0.1, 1.0])
 def test_every_radius_that_is_suggested_can_be_planned(wanted):
     radius = plan(Sphere(2), n=100, radius=1.0).radius_for(wanted)
-    assert radius == np.inf or plan(Sphere(2), n=100, radius=radius).error == pytest.approx(wanted, rel=0.05)
+    assert radius == np.inf or plan(
+        Sphere(2), n=100, radius=radius
+    ).error == pytest.approx(wanted, rel=0.05)
 
 
 @pytest.mark.parametrize("classes", [2, 40])
@@ -345,4 +477,7 @@ def test_every_class_has_two_records_at_least(classes):
     for factor in (0.5, 1.5, 10):
         n = study.records_needed(factor * study.error)
         assert n >= 2 * classes
-        assert plan(Sphere(2), n=n, radius=1.0, classes=classes).error <= 1.1 * factor * study.error
+        assert (
+            plan(Sphere(2), n=n, radius=1.0, classes=classes).error
+            <= 1.1 * factor * study.error
+        )

@@ -19,7 +19,15 @@ VERSION = PROJECT["version"]
 def _build(folder: Path) -> Path:
     environment = {**os.environ, "SOURCE_DATE_EPOCH": "1700000000"}
     subprocess.run(
-        [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(folder), str(ROOT)],
+        [
+            sys.executable,
+            "-m",
+            "build",
+            "--no-isolation",
+            "--outdir",
+            str(folder),
+            str(ROOT),
+        ],
         check=True,
         capture_output=True,
         env=environment,
@@ -55,8 +63,17 @@ def test_the_archives_hold_everything_and_nothing_else(dist):
         "CITATION.cff",
         "Makefile",
     } <= found
-    assert {"src/curvedp/py.typed", "tests/test_release.py", "docs/index.md", "constraints.hashed.txt"} <= found
-    assert not [name for name in found if name.startswith((".venv", "site/", "out/", ".peers", ".matrix"))]
+    assert {
+        "src/curvedp/py.typed",
+        "tests/test_release.py",
+        "docs/index.md",
+        "constraints.hashed.txt",
+    } <= found
+    assert not [
+        name
+        for name in found
+        if name.startswith((".venv", "site/", "out/", ".peers", ".matrix"))
+    ]
 
 
 @pytest.mark.slow
@@ -101,25 +118,39 @@ def test_two_builds_are_the_same_bytes(dist, tmp_path):
 
 def test_one_version_everywhere():
     assert f"\nversion: {VERSION}\n" in (ROOT / "CITATION.cff").read_text()
-    headings = re.findall(r"^## \[(.+?)\]", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    headings = re.findall(
+        r"^## \[(.+?)\]", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE
+    )
     assert next(heading for heading in headings if heading != "Unreleased") == VERSION
 
 
 def _pins(name: str) -> set[str]:
     lines = (ROOT / name).read_text().splitlines()
-    return {line.removesuffix("\\").strip() for line in lines if line and not line.startswith((" ", "#"))}
+    return {
+        line.removesuffix("\\").strip()
+        for line in lines
+        if line and not line.startswith((" ", "#"))
+    }
 
 
 def test_constraints_and_hashes_name_the_same_versions():
     assert _pins("constraints.txt") == _pins("constraints.hashed.txt")
     hashed = (ROOT / "constraints.hashed.txt").read_text()
-    assert all("--hash=sha256:" in part for part in re.split(r"\n(?=\S)", hashed.strip()))
+    assert all(
+        "--hash=sha256:" in part for part in re.split(r"\n(?=\S)", hashed.strip())
+    )
 
 
 def test_every_dependency_is_pinned_and_none_is_below_its_bound():
-    pinned = {re.sub(r"[-_.]+", "-", p.split("==")[0]).lower() for p in _pins("constraints.txt")}
+    pinned = {
+        re.sub(r"[-_.]+", "-", p.split("==")[0]).lower()
+        for p in _pins("constraints.txt")
+    }
     extras = PROJECT["optional-dependencies"]
-    wanted = [*PROJECT["dependencies"], *(line for name in extras if name != "federated" for line in extras[name])]
+    wanted = [
+        *PROJECT["dependencies"],
+        *(line for name in extras if name != "federated" for line in extras[name]),
+    ]
     names = {re.split(r"[\[><=~! ]", line)[0].lower() for line in wanted} - {"curvedp"}
     assert names <= pinned
 
@@ -127,8 +158,17 @@ def test_every_dependency_is_pinned_and_none_is_below_its_bound():
 def test_the_core_is_small():
     """A private mean needs no plots, no command line, no JAX: whoever adds to the core says so here."""
     names = {re.split(r"[>=]", line)[0] for line in PROJECT["dependencies"]}
-    small = {"numpy", "scipy", "scikit-learn", "array-api-compat", "python-flint", "cryptography"}
-    assert names == small | {"threadpoolctl"}  # which scikit-learn brings; it is imported here too
+    small = {
+        "numpy",
+        "scipy",
+        "scikit-learn",
+        "array-api-compat",
+        "python-flint",
+        "cryptography",
+    }
+    assert names == small | {
+        "threadpoolctl"
+    }  # which scikit-learn brings; it is imported here too
 
 
 @pytest.mark.parametrize("missing", ["typer", "rich", "matplotlib", "jax"])
@@ -141,14 +181,27 @@ def test_a_missing_extra_is_one_line_that_names_it(missing, tmp_path):
         f"            raise ModuleNotFoundError('No module named ' + name, name={missing!r})\n"
         "sys.meta_path.insert(0, F())\n"
     )
-    module, extra = {"matplotlib": ("report", "report"), "jax": ("optim", "jax")}.get(missing, ("__main__", "cli"))
-    command = ["-m", "curvedp"] if extra == "cli" else ["-c", f"import curvedp.{module}"]
-    path = os.pathsep.join([str(tmp_path), str(ROOT / "src"), os.environ.get("PYTHONPATH", "")])
+    module, extra = {"matplotlib": ("report", "report"), "jax": ("optim", "jax")}.get(
+        missing, ("__main__", "cli")
+    )
+    command = (
+        ["-m", "curvedp"] if extra == "cli" else ["-c", f"import curvedp.{module}"]
+    )
+    path = os.pathsep.join(
+        [str(tmp_path), str(ROOT / "src"), os.environ.get("PYTHONPATH", "")]
+    )
     run = subprocess.run(
-        [sys.executable, *command], env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, check=False
+        [sys.executable, *command],
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert run.returncode != 0
-    assert f"{missing}: pip install 'curvedp[{extra}]'".lower() in run.stderr.strip().splitlines()[-1].lower()
+    assert (
+        f"{missing}: pip install 'curvedp[{extra}]'".lower()
+        in run.stderr.strip().splitlines()[-1].lower()
+    )
 
 
 def test_the_makefiles_help_lists_what_it_can_do():

@@ -5,10 +5,22 @@ import struct
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, generate_private_key
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+)
 
 from curvedp.errors import ParameterError
-from curvedp.signing import canonical, is_signed, key_of, new_identity, read_key, signature, write_key
+from curvedp.signing import (
+    canonical,
+    is_signed,
+    key_of,
+    new_identity,
+    read_key,
+    signature,
+    write_key,
+)
 
 # RFC 8785, appendix B: the bits of a double and how it is written
 NUMBERS = """
@@ -47,14 +59,33 @@ def test_numbers_as_in_the_standard():
 
 def test_keys_and_texts_as_in_the_standard():
     """RFC 8785, sections 3.2.2 and 3.2.3: order by UTF-16 units, only what must be is escaped."""
-    keys = {"\u20ac": 1, "\r": 2, "\ufb33": 3, "1": 4, "\U0001f600": 5, "\u0080": 6, "\u00f6": 7}
-    assert [*json.loads(canonical(keys))] == ["\r", "1", "\u0080", "\u00f6", "\u20ac", "\U0001f600", "\ufb33"]
+    keys = {
+        "\u20ac": 1,
+        "\r": 2,
+        "\ufb33": 3,
+        "1": 4,
+        "\U0001f600": 5,
+        "\u0080": 6,
+        "\u00f6": 7,
+    }
+    assert [*json.loads(canonical(keys))] == [
+        "\r",
+        "1",
+        "\u0080",
+        "\u00f6",
+        "\u20ac",
+        "\U0001f600",
+        "\ufb33",
+    ]
     text = "\u20ac$\u000f\u000aA'\u0042\u0022\u005c\\\"\u002f"
     assert canonical(text).decode() == r'''"€$\u000f\nA'B\"\\\\\"/"'''
     assert canonical([True, None, (2**70,)]) == b"[true,null,[1180591620717411303424]]"
 
 
-@pytest.mark.parametrize("value", [float("nan"), float("inf"), {1: 2}, {1, 2}, "\ud800", {"\ud800": 1}, b"x", 1j])
+@pytest.mark.parametrize(
+    "value",
+    [float("nan"), float("inf"), {1: 2}, {1, 2}, "\ud800", {"\ud800": 1}, b"x", 1j],
+)
 def test_what_has_no_spelling_is_refused(value):
     with pytest.raises(ParameterError):
         canonical({"a": [value]})
@@ -88,8 +119,16 @@ def test_private_keys_are_for_their_owner(tmp_path):
 
 def test_files_that_are_no_key(tmp_path):
     path = tmp_path / "key.pem"
-    curve = generate_private_key(SECP256R1()).private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-    for content in (b"", b"\xff\x00", b"-----BEGIN PRIVATE KEY-----", b"a" * 100_000, curve):
+    curve = generate_private_key(SECP256R1()).private_bytes(
+        Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()
+    )
+    for content in (
+        b"",
+        b"\xff\x00",
+        b"-----BEGIN PRIVATE KEY-----",
+        b"a" * 100_000,
+        curve,
+    ):
         path.write_bytes(content)
         path.chmod(0o600)
         with pytest.raises(ParameterError) as caught:

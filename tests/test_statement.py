@@ -13,7 +13,15 @@ from curvedp.cli import app
 from curvedp.errors import ParameterError
 from curvedp.geometry import Euclidean
 from curvedp.mechanisms import GaussianMechanism
-from curvedp.statement import QUESTIONS, label, read_study, registry, template, worksheet, yaml
+from curvedp.statement import (
+    QUESTIONS,
+    label,
+    read_study,
+    registry,
+    template,
+    worksheet,
+    yaml,
+)
 
 runner = CliRunner()
 EVIL = "<script>alert(1)</script> & \"x\": 'y' # [bold]"
@@ -35,7 +43,13 @@ SECTIONS = {
     "administrative": "sources notes registry_authors",
 }
 WORDS = {
-    "variant_name": {"Pure DP", "Approximate DP", "Zero-concentrated DP", "Renyi DP", "Custom"},
+    "variant_name": {
+        "Pure DP",
+        "Approximate DP",
+        "Zero-concentrated DP",
+        "Renyi DP",
+        "Custom",
+    },
     "model_name": {"Local", "Central", "Shuffle", "Federated"},
     "data_product_type": {"Summary statistics"},
     "release_type": {"One release", "Many releases"},
@@ -47,11 +61,17 @@ WORDS = {
 def certificate(guarantee):
     X = np.random.default_rng(0).normal(size=(40, 2)) * 0.2
     return (
-        PrivateFrechetMean(Euclidean(2), radius=1.0, mechanism="log-gaussian", guarantee=guarantee).fit(X).certificate_
+        PrivateFrechetMean(
+            Euclidean(2), radius=1.0, mechanism="log-gaussian", guarantee=guarantee
+        )
+        .fit(X)
+        .certificate_
     )
 
 
-@pytest.mark.parametrize("guarantee", [GDP(1.0), ApproxDP(1.0, 1e-6), ZCDP(0.1)], ids=str)
+@pytest.mark.parametrize(
+    "guarantee", [GDP(1.0), ApproxDP(1.0, 1e-6), ZCDP(0.1)], ids=str
+)
 def test_the_entry_has_the_registry_s_form(guarantee):
     entry = registry(certificate(guarantee), SAID)
     assert set(entry) == {"url_slug", "status", "tier", "deployment"}
@@ -61,7 +81,9 @@ def test_the_entry_has_the_registry_s_form(guarantee):
         assert set(fields) <= set(SECTIONS[section].split()), section
         for name, value in fields.items():
             assert value in WORDS.get(name, [value]), name
-            assert isinstance(value, list) == (name in ("data_curators", "registry_authors"))
+            assert isinstance(value, list) == (
+                name in ("data_curators", "registry_authors")
+            )
             assert isinstance(value, dict) == (name == "privacy_parameters")
     parameters = entry["deployment"]["privacy_loss"]["privacy_parameters"]
     assert set(parameters) <= {"epsilon", "delta", "rho"}
@@ -75,8 +97,12 @@ def test_the_number_of_records_is_called_public_where_it_is(adjacency):
         made = kind(Euclidean(3), radius=1.0, guarantee=guarantee).fit(X).certificate_
         entry = registry(made, SAID)
         told = json.dumps(entry) + label(made, SAID) + worksheet(made, SAID)
-        assert "euclidean:3" in told  # where the records are, not where sums or variances are
-        assert ("n = 40 is public" in told, "The number of records and" in told) == (adjacency == "replace-one",) * 2
+        assert (
+            "euclidean:3" in told
+        )  # where the records are, not where sums or variances are
+        assert ("n = 40 is public" in told, "The number of records and" in told) == (
+            adjacency == "replace-one",
+        ) * 2
         assert ("number of records is private" in told) == (adjacency == "add-remove")
         assert "number of records is public" not in told
 
@@ -95,10 +121,16 @@ def test_parameters_are_never_smaller_than_what_was_proved():
         if name == "Custom":
             assert (parameters["epsilon"], parameters["delta"]) in held.claims.curve
         if name == "Approximate DP":
-            assert parameters["delta"] >= 1e-6 + (1 + np.e) * held.claims.slack * (1 - 1e-12)
+            assert parameters["delta"] >= 1e-6 + (1 + np.e) * held.claims.slack * (
+                1 - 1e-12
+            )
     X = np.zeros((40, 2))
     pure = (
-        PrivateFrechetMean(Euclidean(2), radius=1.0, mechanism="log-laplace", guarantee=PureDP(1.0)).fit(X).certificate_
+        PrivateFrechetMean(
+            Euclidean(2), radius=1.0, mechanism="log-laplace", guarantee=PureDP(1.0)
+        )
+        .fit(X)
+        .certificate_
     )
     told = registry(pure, SAID)["deployment"]
     assert pure.claims.slack > 0
@@ -119,7 +151,8 @@ def test_pages_say_whose_word_it_is_and_run_nothing():
         assert "<b>" not in page
         assert "http" not in page.replace("http-equiv", "")
         rows = re.findall(
-            r'<th>[^<]+<small class="(recomputed|recorded|curator)">([^<]+)</small></th><td>(.*?)</td>', page
+            r'<th>[^<]+<small class="(recomputed|recorded|curator)">([^<]+)</small></th><td>(.*?)</td>',
+            page,
         )
         assert len(rows) == page.count("<tr>")
         for voice, _, words in rows:
@@ -130,7 +163,9 @@ def test_pages_say_whose_word_it_is_and_run_nothing():
 def test_the_worksheet_has_every_component_of_the_pyramid_in_its_order():
     """Figure 1 of NIST SP 800-226 (public draft, December 2023), from top to base."""
     line = Euclidean(1)
-    page = worksheet(GaussianMechanism(line, 1.0, 1.0).release(line.origin).certificate, SAID)
+    page = worksheet(
+        GaussianMechanism(line, 1.0, 1.0).release(line.origin).certificate, SAID
+    )
     parts = ("ε and", "Unit of privacy", "Algorithms", "correctness", "Utility", "bias", "Query model", "Threat model",
              "Side channels", "Security and", "access control", "Data collection exposure")  # fmt: skip
     places = [page.index(part) for part in parts]
@@ -141,7 +176,9 @@ def test_the_worksheet_has_every_component_of_the_pyramid_in_its_order():
 def test_the_attacker_s_chance_is_the_total_variation():
     """One Gaussian draw, Δ/σ = 1 on the line: the best guess is right with probability Φ(1/2) = 0.69146, rounded up."""
     line = Euclidean(1)
-    page = label(GaussianMechanism(line, 1.0, 1.0).release(line.origin).certificate, SAID)
+    page = label(
+        GaussianMechanism(line, 1.0, 1.0).release(line.origin).certificate, SAID
+    )
     assert "69.2%" in page
 
 
@@ -151,13 +188,24 @@ def test_the_form_asks_everything_and_takes_no_empty_answer(tmp_path):
     path = tmp_path / "study.toml"
 
     def write(said):
-        path.write_text("\n".join(f"{k} = {json.dumps(v)}" for k, v in said.items()), encoding="utf-8")
+        path.write_text(
+            "\n".join(f"{k} = {json.dumps(v)}" for k, v in said.items()),
+            encoding="utf-8",
+        )
 
     write(SAID)
     assert read_study(path) == SAID
-    wrong = [{"curators": []}, {"curators": [1]}, {"sector": "Magic"}, {"publication_date": "1/1/2026"}, {"extra": "x"}]
+    wrong = [
+        {"curators": []},
+        {"curators": [1]},
+        {"sector": "Magic"},
+        {"publication_date": "1/1/2026"},
+        {"extra": "x"},
+    ]
     wrong += (
-        [{name: ""} for name in QUESTIONS] + [{name: 3} for name in QUESTIONS] + [{name: None} for name in QUESTIONS]
+        [{name: ""} for name in QUESTIONS]
+        + [{name: 3} for name in QUESTIONS]
+        + [{name: None} for name in QUESTIONS]
     )
     for change in wrong:
         write({k: v for k, v in {**SAID, **change}.items() if v is not None})
@@ -176,14 +224,22 @@ def test_the_command_line_verifies_first(tmp_path):
     held.save(path)
 
     def run():
-        return runner.invoke(app, ["statement", str(path), "--study", str(study), "--out", str(out)])
+        return runner.invoke(
+            app, ["statement", str(path), "--study", str(study), "--out", str(out)]
+        )
 
     assert run().exit_code == 2
     assert "answer its questions" in run().stderr.replace("\n", " ") or study.exists()
     assert run().exit_code == 2, "an empty form is no answer"
-    study.write_text("\n".join(f"{k} = {json.dumps(v)}" for k, v in SAID.items()), encoding="utf-8")
+    study.write_text(
+        "\n".join(f"{k} = {json.dumps(v)}" for k, v in SAID.items()), encoding="utf-8"
+    )
     assert run().exit_code == 0, run().output
-    assert sorted(each.name for each in out.iterdir()) == ["label.html", "registry.yaml", "worksheet.html"]
+    assert sorted(each.name for each in out.iterdir()) == [
+        "label.html",
+        "registry.yaml",
+        "worksheet.html",
+    ]
     before = {each: each.read_bytes() for each in out.iterdir()}
     path.write_text(path.read_text().replace('"gdp": ', '"gdp": 0', 1))
     assert run().exit_code in (1, 2)

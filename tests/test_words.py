@@ -7,7 +7,14 @@ import pytest
 
 from curvedp._words import PAGE, in_words_of
 
-SHELL = {"header": "--header", "sep": "--sep", "delta0": "--delta", "radius": "--radius", "form": "--as", "x": "--x"}
+SHELL = {
+    "header": "--header",
+    "sep": "--sep",
+    "delta0": "--delta",
+    "radius": "--radius",
+    "form": "--as",
+    "x": "--x",
+}
 
 
 @pytest.mark.parametrize(
@@ -20,7 +27,10 @@ SHELL = {"header": "--header", "sep": "--sep", "delta0": "--delta", "radius": "-
         ("sep=';;' must be one character", "--sep ';;' must be one character"),
         ("x is missing: the column", "--x is missing: the column"),
         ("use LogGaussianMechanism", "use log-gaussian"),
-        ("Ball(radius=2) and max_radius=3 stay", "Ball(radius=2) and max_radius=3 stay"),
+        (
+            "Ball(radius=2) and max_radius=3 stay",
+            "Ball(radius=2) and max_radius=3 stay",
+        ),
         ("(header=, sep=)?", "(--header, --sep)?"),
     ],
 )
@@ -32,6 +42,11 @@ def test_parameters_are_called_as_they_are_typed(written, said):
 def test_the_page_has_every_word_that_its_refusals_use():
     studio = pytest.importorskip("curvedp.studio", reason="the studio is an extra")
     page = Path(studio.__file__).with_name("page.html").read_text(encoding="utf-8")
-    assert in_words_of({"header": "“first line”"}, "say header=True") == "say “first line” yes"
+    assert (
+        in_words_of({"header": "“first line”"}, "say header=True")
+        == "say “first line” yes"
+    )
     for name, word in PAGE.items():
-        assert re.search(rf'>[^<]*{re.escape(word)}|"[^"]*{re.escape(word)}', page), name
+        assert re.search(rf'>[^<]*{re.escape(word)}|"[^"]*{re.escape(word)}', page), (
+            name
+        )

@@ -40,7 +40,11 @@ from curvedp.geometry import (
 )
 from curvedp.laws.exact import ExactDraw
 from curvedp.mechanisms import value
-from curvedp.mechanisms.in_private_ball import OuterBallLine, OuterBallMean, OuterBallVariance
+from curvedp.mechanisms.in_private_ball import (
+    OuterBallLine,
+    OuterBallMean,
+    OuterBallVariance,
+)
 from curvedp.mechanisms.measured import scaling_direction
 from curvedp.mechanisms.median import GeometricMedian, MedianMechanism
 from curvedp.mechanisms.private_ball import PrivateBallMechanism
@@ -51,10 +55,15 @@ def replace_draws(patch, draw, names=("exact_gaussian",)):
     for name in names:
         for module in drawing(name):
             patch.setattr(module, name, draw)
-    kinds, whole = {name.removeprefix("exact_") for name in names}, value.exact_draw  # drawn by kind there
+    kinds, whole = (
+        {name.removeprefix("exact_") for name in names},
+        value.exact_draw,
+    )  # drawn by kind there
 
     def of_kind(kind, *args, **options):
-        return draw(*args, **options) if kind in kinds else whole(kind, *args, **options)
+        return (
+            draw(*args, **options) if kind in kinds else whole(kind, *args, **options)
+        )
 
     patch.setattr(value, "exact_draw", of_kind)
 
@@ -62,8 +71,15 @@ def replace_draws(patch, draw, names=("exact_gaussian",)):
 @cache
 def drawing(name):
     """The modules of mechanisms that know a draw by this name."""
-    every = [module.name for module in pkgutil.iter_modules(mechanisms.__path__, "curvedp.mechanisms.")]
-    return [module for module in map(importlib.import_module, every) if hasattr(module, name)]
+    every = [
+        module.name
+        for module in pkgutil.iter_modules(mechanisms.__path__, "curvedp.mechanisms.")
+    ]
+    return [
+        module
+        for module in map(importlib.import_module, every)
+        if hasattr(module, name)
+    ]
 
 
 class Caught:
@@ -75,9 +91,17 @@ class Caught:
     def lead(self, rng):
         def draw(manifold, scale, center, *, source=None, grid=30):
             value = np.asarray(center, dtype=float)
-            whole = np.round((value + scale * rng.standard_normal(value.shape)) * 2.0**grid)
+            whole = np.round(
+                (value + scale * rng.standard_normal(value.shape)) * 2.0**grid
+            )
             self.asked.append(
-                (value, scale, np.array([int(k) for k in whole.ravel()], dtype=object).reshape(value.shape))
+                (
+                    value,
+                    scale,
+                    np.array([int(k) for k in whole.ravel()], dtype=object).reshape(
+                        value.shape
+                    ),
+                )
             )
             return ExactDraw(self.asked[-1][2], grid, 2.0**-100, manifold)
 
@@ -114,7 +138,10 @@ def leaked(release, one, two, seed=0):
         value = np.asarray(center, dtype=float)
         noise = rng.standard_normal(value.shape)
         noise *= scale * rng.gamma(value.size) / np.linalg.norm(noise)
-        whole = np.array([int(k) for k in np.round((value + noise) * 2.0**grid).ravel()], dtype=object)
+        whole = np.array(
+            [int(k) for k in np.round((value + noise) * 2.0**grid).ravel()],
+            dtype=object,
+        )
         path.append((value, scale, whole.reshape(value.shape)))
         return ExactDraw(path[-1][2], grid, 2.0**-100, manifold)
 
@@ -155,7 +182,12 @@ def cloud(M, spread, n, rng, center=None):
 def neighbor(X, trial, M, rng):
     """One record replaced: by nothing, by one far away, by one that is none, by its mirror image."""
     Y = X.copy()
-    Y[-1] = [np.full_like(X[-1], np.nan), cloud(M, 3.0, 1, rng)[0], 1e3 * X[-1], -X[-1]][trial % 4]
+    Y[-1] = [
+        np.full_like(X[-1], np.nan),
+        cloud(M, 3.0, 1, rng)[0],
+        1e3 * X[-1],
+        -X[-1],
+    ][trial % 4]
     return Y
 
 
@@ -168,19 +200,31 @@ def pairs(M, rng, trials):
             X[:] = X[0]
         if trial % 3 == 1:
             steps = np.zeros((n, M.dim))
-            steps[:, 0] = 2.0 * rng.integers(-2, 3, n) if trial % 2 else 1.25 ** -rng.integers(0, 20, n).astype(float)
+            steps[:, 0] = (
+                2.0 * rng.integers(-2, 3, n)
+                if trial % 2
+                else 1.25 ** -rng.integers(0, 20, n).astype(float)
+            )
             X = np.asarray(M.unchart(M.origin, steps))
         yield X, neighbor(X, trial, M, rng)
 
 
-STATISTICS = {"mean": OuterBallMean, "variance": OuterBallVariance, "line": OuterBallLine}
+STATISTICS = {
+    "mean": OuterBallMean,
+    "variance": OuterBallVariance,
+    "line": OuterBallLine,
+}
 
 
 def opposite(M, n, out, center=None):
     """All records but one in one place; that one far out, and far out on the other side but in another shell: every stage
     moves by all that it can."""
     c = M.origin if center is None else center
-    direction = np.eye(M.dim)[0] if len(M.factors) > 1 or not M.is_cone else scaling_direction(M, c)
+    direction = (
+        np.eye(M.dim)[0]
+        if len(M.factors) > 1 or not M.is_cone
+        else scaling_direction(M, c)
+    )
     sides = [np.zeros((n, M.dim)), np.zeros((n, M.dim))]
     sides[0][-1], sides[1][-1] = out * direction, -2.5 * out * direction
     return tuple(np.asarray(M.unchart(c, side)) for side in sides)
@@ -193,8 +237,13 @@ def released(kind, M, scale=1.0, guarantee=GDP):
     def draw(X):
         more = ([(0.0, 1.0)],) if kind == "line" else ()
         statistic = STATISTICS[kind](M, None, None, len(X), *more)
-        mechanism = PrivateBallMechanism.for_statistic(statistic, guarantee(1.0 / scale))
-        mechanism.draw(mechanism.accepted((np.linspace(0, 1, len(X)), X) if kind == "line" else X), None)
+        mechanism = PrivateBallMechanism.for_statistic(
+            statistic, guarantee(1.0 / scale)
+        )
+        mechanism.draw(
+            mechanism.accepted((np.linspace(0, 1, len(X)), X) if kind == "line" else X),
+            None,
+        )
 
     return draw
 
@@ -202,7 +251,11 @@ def released(kind, M, scale=1.0, guarantee=GDP):
 def served(kind, M):
     if kind == "line":
         return M.is_symmetric
-    return kind == "mean" or M.constant_curvature is not None or (M.is_cone and not isinstance(M, SPDBuresWasserstein))
+    return (
+        kind == "mean"
+        or M.constant_curvature is not None
+        or (M.is_cone and not isinstance(M, SPDBuresWasserstein))
+    )
 
 
 def median(M, guarantee=GDP(1.0)):  # noqa: B008 - a frozen value
@@ -224,13 +277,21 @@ def drawn(mechanism, statistic, M, guarantee):
 # What is released, by which guarantee, what it is told apart by, for which part of the pairs.
 _COLUMNS = [
     (kind, guarantee, told, part)
-    for guarantee, told, part in ((GDP(1.0), spent, 1), (PureDP(1.0), lambda *given: leaked(*given)[0], 4))
-    for kind in ((PrivateBallMechanism, OuterBallMean), (MedianMechanism, GeometricMedian))
+    for guarantee, told, part in (
+        (GDP(1.0), spent, 1),
+        (PureDP(1.0), lambda *given: leaked(*given)[0], 4),
+    )
+    for kind in (
+        (PrivateBallMechanism, OuterBallMean),
+        (MedianMechanism, GeometricMedian),
+    )
 ]
 
 
 def main(trials="10000", *names):
-    print(f"{'space':48s} {'pairs':>6s} {'mean':>7s} {'median':>7s} {'mean ε':>7s} {'median ε':>8s} {'CPU s':>6s}")
+    print(
+        f"{'space':48s} {'pairs':>6s} {'mean':>7s} {'median':>7s} {'mean ε':>7s} {'median ε':>8s} {'CPU s':>6s}"
+    )
     worst = []
     for M in [M for M in SPACES if not names or str(M) in names]:
         began, found = process_time(), []
@@ -240,7 +301,10 @@ def main(trials="10000", *names):
             found.append(max(told(release, X, Y, seed) for seed, (X, Y) in every))
         worst += found
         numbers = " ".join(f"{most:7.4f}" for most in found)
-        print(f"{M!s:48s} {trials:>6s} {numbers} {process_time() - began:7.0f}", flush=True)
+        print(
+            f"{M!s:48s} {trials:>6s} {numbers} {process_time() - began:7.0f}",
+            flush=True,
+        )
     return int(max(worst) > 1.0)
 
 

@@ -17,7 +17,14 @@ import numpy as np
 
 from curvedp.errors import ParameterError
 
-__all__ = ["DATASETS", "Dataset", "MissingData", "embed_tree", "find_file", "load_dataset"]
+__all__ = [
+    "DATASETS",
+    "Dataset",
+    "MissingData",
+    "embed_tree",
+    "find_file",
+    "load_dataset",
+]
 
 VARIABLE = "CURVEDP_DATA"
 
@@ -36,7 +43,9 @@ class Dataset(NamedTuple):
     download: Callable[[], Any] | None = None
 
 
-def find_file(file: str, title: str, source: str, data_dir: Path | str | None = None) -> Path:
+def find_file(
+    file: str, title: str, source: str, data_dir: Path | str | None = None
+) -> Path:
     """The file of a data set, or an error that says which data set it is, where to get it and how to point to it.
 
     >>> find_file("winequality-red.csv", "Wine Quality (red)", "OpenML, data set 40691", "/nowhere")
@@ -54,7 +63,9 @@ get it from OpenML, data set 40691, and give its folder with --data-dir or CURVE
     )
 
 
-def load_dataset(name: str, data_dir: Path | str | None = None, *, download: bool = True) -> Any:
+def load_dataset(
+    name: str, data_dir: Path | str | None = None, *, download: bool = True
+) -> Any:
     """A data set by name, as arrays: directions as points of `Sphere(2)`, covariances as (n, m, m), tables as dicts.
 
     The local folder comes first. Where the file is not there and `download` is true, its usual downloader is asked, if
@@ -68,7 +79,9 @@ def load_dataset(name: str, data_dir: Path | str | None = None, *, download: boo
 pathmnist, polar-wander, storms, tensors, wine
     """
     if name not in DATASETS:
-        raise ParameterError(f"no data set {name!r}; there are: {', '.join(sorted(DATASETS))}")
+        raise ParameterError(
+            f"no data set {name!r}; there are: {', '.join(sorted(DATASETS))}"
+        )
     entry = DATASETS[name]
     try:
         path = find_file(entry.file, entry.title, entry.source, data_dir)
@@ -79,7 +92,9 @@ pathmnist, polar-wander, storms, tensors, wine
             return entry.download()
         except (ImportError, LookupError, OSError, ValueError) as reason:
             said = " ".join(str(reason).split())[:160]
-            raise MissingData(f"{missing}; the download did not work either: {said}") from reason
+            raise MissingData(
+                f"{missing}; the download did not work either: {said}"
+            ) from reason
     return entry.read(path)
 
 
@@ -102,7 +117,9 @@ def embed_tree(parents: list[int], length: float = 1.0) -> np.ndarray:
         # seen from `node` (a Möbius map takes it to 0) the parent lies in this direction
         back = np.angle(_move(z[parents[node]], here)) if node else 0.0
         for turn, child in enumerate(children[node], start=int(node > 0)):
-            z[child] = _move(step * np.exp(1j * (back + 2 * math.pi * turn / ways)), -here)
+            z[child] = _move(
+                step * np.exp(1j * (back + 2 * math.pi * turn / ways)), -here
+            )
     return np.column_stack([z.real, z.imag])
 
 
@@ -127,14 +144,21 @@ def _columns(path: Path, delimiter: str = ",") -> dict[str, np.ndarray]:
 
 def _directions(lat: Any, lon: Any) -> np.ndarray:
     """Degrees to unit vectors, (1, 0, 0) being 0°N 0°E and (0, 0, 1) the north pole."""
-    lat, lon = np.radians(np.asarray(lat, dtype=np.float64)), np.radians(np.asarray(lon, dtype=np.float64))
-    return np.stack([np.cos(lat) * np.cos(lon), np.cos(lat) * np.sin(lon), np.sin(lat)], axis=-1)
+    lat, lon = (
+        np.radians(np.asarray(lat, dtype=np.float64)),
+        np.radians(np.asarray(lon, dtype=np.float64)),
+    )
+    return np.stack(
+        [np.cos(lat) * np.cos(lon), np.cos(lat) * np.sin(lon), np.sin(lat)], axis=-1
+    )
 
 
 def _cities(path: Path) -> np.ndarray:
     with path.open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
-    return _directions([float(row["lat"]) for row in rows], [float(row["lng"]) for row in rows])
+    return _directions(
+        [float(row["lat"]) for row in rows], [float(row["lng"]) for row in rows]
+    )
 
 
 def _earthquakes(path: Path) -> np.ndarray:
@@ -160,7 +184,10 @@ def _mammals(path: Path) -> np.ndarray:
 
 def _tensors(path: Path) -> dict[str, np.ndarray]:
     """In units of 10⁻³ mm²/s, the order of water's diffusivity in tissue."""
-    return {key: table / 1e-3 if key.endswith("tensor") else table for key, table in _arrays(path).items()}
+    return {
+        key: table / 1e-3 if key.endswith("tensor") else table
+        for key, table in _arrays(path).items()
+    }
 
 
 def _mnist(path: Path) -> dict[str, np.ndarray]:
@@ -174,7 +201,9 @@ def _mnist(path: Path) -> dict[str, np.ndarray]:
 # --- the downloaders that users of these data know ---
 
 
-def _openml(columns: int, rows: int, **which: Any) -> tuple[np.ndarray, np.ndarray, list[str]]:
+def _openml(
+    columns: int, rows: int, **which: Any
+) -> tuple[np.ndarray, np.ndarray, list[str]]:
     from sklearn.datasets import fetch_openml
 
     with warnings.catch_warnings():
@@ -182,13 +211,22 @@ def _openml(columns: int, rows: int, **which: Any) -> tuple[np.ndarray, np.ndarr
         found = fetch_openml(**which, as_frame=False, parser="liac-arff", n_retries=1)
     data = np.asarray(found.data, dtype=np.float64)
     if data.shape != (rows, columns):
-        raise ValueError(f"OpenML sent a table of shape {data.shape}, not {(rows, columns)}")
-    return data, np.asarray(found.target).astype(np.float64), [str(name) for name in found.feature_names]
+        raise ValueError(
+            f"OpenML sent a table of shape {data.shape}, not {(rows, columns)}"
+        )
+    return (
+        data,
+        np.asarray(found.target).astype(np.float64),
+        [str(name) for name in found.feature_names],
+    )
 
 
 def _mnist_openml() -> dict[str, np.ndarray]:
     data, target, _ = _openml(784, 70_000, name="mnist_784", version=1)
-    return {"images": data.astype(np.uint8).reshape(-1, 28, 28), "labels": target.astype(np.uint8)}
+    return {
+        "images": data.astype(np.uint8).reshape(-1, 28, 28),
+        "labels": target.astype(np.uint8),
+    }
 
 
 def _wine_openml() -> dict[str, np.ndarray]:
@@ -203,7 +241,10 @@ def _pathmnist_medmnist() -> dict[str, np.ndarray]:
     found = PathMNIST(split="train", download=True)
     labels = np.asarray(found.labels).ravel()
     keep = labels < 2  # 0: adipose tissue, 1: background
-    return {"images": np.asarray(found.imgs)[keep], "labels": labels[keep].astype(np.uint8)}
+    return {
+        "images": np.asarray(found.imgs)[keep],
+        "labels": labels[keep].astype(np.uint8),
+    }
 
 
 def _mammals_wordnet() -> np.ndarray:
@@ -224,13 +265,29 @@ def _mammals_wordnet() -> np.ndarray:
 
 
 DATASETS: Mapping[str, Dataset] = {
-    "cities": Dataset("cities_geomstats.csv", "50 cities of the world", "geomstats (datasets/data/cities)", _cities),
-    "comets": Dataset("comets.npz", "3798 comet orbits", "the R package sphunif (JPL small-body database)", _arrays),
+    "cities": Dataset(
+        "cities_geomstats.csv",
+        "50 cities of the world",
+        "geomstats (datasets/data/cities)",
+        _cities,
+    ),
+    "comets": Dataset(
+        "comets.npz",
+        "3798 comet orbits",
+        "the R package sphunif (JPL small-body database)",
+        _arrays,
+    ),
     "earthquakes": Dataset(
-        "earth_quakes_all.csv", "6120 earthquakes", "github.com/oxcsml/riemannian-score-sde (data)", _earthquakes
+        "earth_quakes_all.csv",
+        "6120 earthquakes",
+        "github.com/oxcsml/riemannian-score-sde (data)",
+        _earthquakes,
     ),
     "eeg": Dataset(
-        "eeg_eeglab_cov.npz", "EEG covariances of EEGLAB's sample recording", "EEGLAB (sample_data)", _arrays
+        "eeg_eeglab_cov.npz",
+        "EEG covariances of EEGLAB's sample recording",
+        "EEGLAB (sample_data)",
+        _arrays,
     ),
     "mammals": Dataset(
         "mammals_poincare2d_drewwilimitis.csv",
@@ -239,7 +296,13 @@ DATASETS: Mapping[str, Dataset] = {
         _mammals,
         _mammals_wordnet,
     ),
-    "mnist": Dataset("mnist.npz", "MNIST", "OpenML (mnist_784) or keras.datasets.mnist", _mnist, _mnist_openml),
+    "mnist": Dataset(
+        "mnist.npz",
+        "MNIST",
+        "OpenML (mnist_784) or keras.datasets.mnist",
+        _mnist,
+        _mnist_openml,
+    ),
     "pathmnist": Dataset(
         "pathmnist_adi_back_train.npz",
         "PathMNIST (train, classes ADI and BACK)",
@@ -248,9 +311,17 @@ DATASETS: Mapping[str, Dataset] = {
         _pathmnist_medmnist,
     ),
     "polar-wander": Dataset(
-        "apwp_vaes2023_global.csv", "global apparent polar wander path", "github.com/bramvaes/GlobalAPWP", _polar_wander
+        "apwp_vaes2023_global.csv",
+        "global apparent polar wander path",
+        "github.com/bramvaes/GlobalAPWP",
+        _polar_wander,
     ),
-    "storms": Dataset("hurdat2_AL.npz", "Atlantic storms 1851 to 2019", "NOAA (HURDAT2, Atlantic)", _storms),
+    "storms": Dataset(
+        "hurdat2_AL.npz",
+        "Atlantic storms 1851 to 2019",
+        "NOAA (HURDAT2, Atlantic)",
+        _storms,
+    ),
     "tensors": Dataset(
         "dti_dipy.npz",
         "diffusion tensors",

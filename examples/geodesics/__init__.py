@@ -32,17 +32,24 @@ class GeodesicFit:
         """Points of the fitted geodesic, shape (n, *point_shape)."""
         M = self.manifold
         alone = self.velocity.ndim == len(M.point_shape)
-        moves = _moves(np.asarray(x, dtype=np.float64) - self.at, self.velocity[None] if alone else self.velocity)
+        moves = _moves(
+            np.asarray(x, dtype=np.float64) - self.at,
+            self.velocity[None] if alone else self.velocity,
+        )
         return np.asarray(M.exp(self.footpoint, moves))
 
     def residuals(self, x: Any, Y: Any) -> np.ndarray:
         """Geodesic distances from the predictions to the responses."""
-        return np.asarray(self.manifold.dist(self.predict(x), np.asarray(Y, dtype=np.float64)))
+        return np.asarray(
+            self.manifold.dist(self.predict(x), np.asarray(Y, dtype=np.float64))
+        )
 
     def score(self, x: Any, Y: Any) -> float:
         """R² = 1 − mean squared residual / Fréchet variance (Fletcher 2011, §4)."""
         Y = np.asarray(Y, dtype=np.float64)
-        spread = np.mean(np.asarray(self.manifold.dist(frechet_mean(self.manifold, Y), Y)) ** 2)
+        spread = np.mean(
+            np.asarray(self.manifold.dist(frechet_mean(self.manifold, Y), Y)) ** 2
+        )
         return float(1 - np.mean(self.residuals(x, Y) ** 2) / spread)
 
 
@@ -61,7 +68,11 @@ def fit_geodesic(manifold: Manifold, x: Any, Y: Any, *, at: Any = None) -> Geode
     """
     x, Y = _checked(manifold, x, Y)
     alone, columns = x.ndim == 1, x.reshape(len(x), -1)
-    center = columns.mean(axis=0) if alone or at is None else np.broadcast_to(np.asarray(at, float), columns.shape[1:])
+    center = (
+        columns.mean(axis=0)
+        if alone or at is None
+        else np.broadcast_to(np.asarray(at, float), columns.shape[1:])
+    )
     p, V, norm, steps = _gauss_newton(manifold, columns - center, Y)
     if not alone:
         return GeodesicFit(manifold, p, V, center, norm, steps)
@@ -74,7 +85,9 @@ def _checked(manifold: Manifold, x: Any, Y: Any) -> tuple[np.ndarray, np.ndarray
     check_symmetric(check_manifold(manifold))
     x, Y = _validate.array("x", x), _validate.array("Y", Y)
     if Y.shape[1:] != manifold.point_shape or x.ndim not in (1, 2) or len(x) != len(Y):
-        raise ParameterError(f"x of shape {x.shape} and Y of shape {Y.shape} do not fit {manifold!r}")
+        raise ParameterError(
+            f"x of shape {x.shape} and Y of shape {Y.shape} do not fit {manifold!r}"
+        )
     if len(x) <= (1 if x.ndim == 1 else x.shape[1]):
         raise ParameterError(f"{len(x)} records do not determine a geodesic")
     if not (np.all(np.isfinite(x)) and np.all(np.isfinite(Y))):
@@ -87,12 +100,16 @@ def _moves(x: np.ndarray, V: np.ndarray) -> np.ndarray:
     return np.tensordot(x.reshape(-1, len(V)), V, axes=1)
 
 
-def _gauss_newton(M: Manifold, x: np.ndarray, Y: np.ndarray) -> tuple[np.ndarray, np.ndarray, float, int]:
+def _gauss_newton(
+    M: Manifold, x: np.ndarray, Y: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, float, int]:
     """Levenberg–Marquardt on (p, v₁ … v_k) in coordinates at p, from linear regression in the tangent space at the mean."""
     k, dim = x.shape[1], M.dim
     p = np.asarray(frechet_mean(M, Y))
     design = np.column_stack([np.ones(len(x)), x])
-    start = np.linalg.lstsq(design, np.asarray(M.to_coordinates(p, M.log(p, Y))), rcond=None)[0]
+    start = np.linalg.lstsq(
+        design, np.asarray(M.to_coordinates(p, M.log(p, Y))), rcond=None
+    )[0]
     p, V = _moved(M, p, np.zeros((k, *M.point_shape)), start)
     energy, gradient, normal = _quadratic(M, p, V, x, Y)
     damping, steps = 0.0, 0
@@ -103,7 +120,9 @@ def _gauss_newton(M: Manifold, x: np.ndarray, Y: np.ndarray) -> tuple[np.ndarray
         trial = _moved(M, p, V, delta.reshape(k + 1, dim))
         found = _quadratic(M, *trial, x, Y)
         # Near the minimum the energies agree to round-off; there the gradient decides.
-        better = found[0] < energy or np.linalg.norm(found[1]) < np.linalg.norm(gradient)
+        better = found[0] < energy or np.linalg.norm(found[1]) < np.linalg.norm(
+            gradient
+        )
         if better:
             (p, V), (energy, gradient, normal) = trial, found
             damping = damping / 10 if damping > 1e-6 else 0.0
@@ -114,11 +133,15 @@ def _gauss_newton(M: Manifold, x: np.ndarray, Y: np.ndarray) -> tuple[np.ndarray
     return p, V, float(np.linalg.norm(gradient)), steps
 
 
-def _moved(M: Manifold, p: np.ndarray, V: np.ndarray, delta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _moved(
+    M: Manifold, p: np.ndarray, V: np.ndarray, delta: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     """p moved by delta[0] and each v_k by delta[k], all given in coordinates at p, then carried along."""
     changed = V + np.asarray(M.from_coordinates(p, delta[1:]))
     u = np.asarray(M.from_coordinates(p, delta[0]))
-    return np.asarray(M.project(M.exp(p, u))), np.asarray(M.transport(p, M.exp(p, u), changed))
+    return np.asarray(M.project(M.exp(p, u))), np.asarray(
+        M.transport(p, M.exp(p, u), changed)
+    )
 
 
 def _quadratic(
@@ -134,11 +157,19 @@ def _quadratic(
     moves = _moves(x, V)
     h = residuals_at(M, p, moves, Y)
     values, frame = jacobi_frame(M, p, moves)
-    foot, shoot = ((frame * factor[:, None]) @ frame.mT for factor in cos_and_sinc(values))
+    foot, shoot = (
+        (frame * factor[:, None]) @ frame.mT for factor in cos_and_sinc(values)
+    )
     n, dim = h.shape
-    blocks = np.stack([foot, *(column[:, None, None] * shoot for column in x.T)], axis=2)  # (n, dim, k+1, dim)
+    blocks = np.stack(
+        [foot, *(column[:, None, None] * shoot for column in x.T)], axis=2
+    )  # (n, dim, k+1, dim)
     jacobian = blocks.reshape(n * dim, -1)
-    return float(np.sum(h * h) / (2 * n)), jacobian.T @ h.ravel() / n, jacobian.T @ jacobian / n
+    return (
+        float(np.sum(h * h) / (2 * n)),
+        jacobian.T @ h.ravel() / n,
+        jacobian.T @ jacobian / n,
+    )
 
 
 def _on_one_geodesic(
@@ -154,5 +185,11 @@ def _on_one_geodesic(
     normal = np.empty((2, dim, 2, dim))
     for a in range(2):
         for b in range(2):
-            normal[a, :, b, :] = (frame * (factors[a] * factors[b]).mean(axis=0)) @ frame.T
-    return float(np.sum(h * h) / (2 * n)), gradient.ravel(), normal.reshape(2 * dim, 2 * dim)
+            normal[a, :, b, :] = (
+                frame * (factors[a] * factors[b]).mean(axis=0)
+            ) @ frame.T
+    return (
+        float(np.sum(h * h) / (2 * n)),
+        gradient.ravel(),
+        normal.reshape(2 * dim, 2 * dim),
+    )

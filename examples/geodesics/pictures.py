@@ -10,10 +10,28 @@ from matplotlib.figure import Figure
 from curvedp.errors import ParameterError
 from curvedp.geometry import KendallShapes
 from curvedp.geometry.base import Manifold
-from curvedp.report.canvas import INK, LINES, disc, disc_grid, ellipse, frame_at, seen, sphere_grid, square, view_of
+from curvedp.report.canvas import (
+    INK,
+    LINES,
+    disc,
+    disc_grid,
+    ellipse,
+    frame_at,
+    seen,
+    sphere_grid,
+    square,
+    view_of,
+)
 
-_COLORS = ("#1d2b3a", "#d1603d", "#2e8b57", "#8e5ea2")  # of the geodesics, in the order given
-_AGES = LinearSegmentedColormap.from_list("ages", ["#a9d3e2", "#064a68"])  # of the data, by predictor
+_COLORS = (
+    "#1d2b3a",
+    "#d1603d",
+    "#2e8b57",
+    "#8e5ea2",
+)  # of the geodesics, in the order given
+_AGES = LinearSegmentedColormap.from_list(
+    "ages", ["#a9d3e2", "#064a68"]
+)  # of the data, by predictor
 _STRIP = 6  # shapes in a strip
 
 
@@ -32,8 +50,12 @@ def plot_geodesic(manifold: Manifold, x: Any, Y: Any, **geodesics: Any) -> Figur
     """
     x = np.asarray(x, dtype=np.float64).reshape(-1)
     points = None if Y is None else np.asarray(Y, dtype=np.float64)
-    if len(x) < 2 or (points is not None and points.shape != (len(x), *manifold.point_shape)):
-        raise ParameterError(f"x of shape {x.shape} and Y of shape {np.shape(Y)} do not fit {manifold!r}")
+    if len(x) < 2 or (
+        points is not None and points.shape != (len(x), *manifold.point_shape)
+    ):
+        raise ParameterError(
+            f"x of shape {x.shape} and Y of shape {np.shape(Y)} do not fit {manifold!r}"
+        )
     view = view_of(manifold)
     if view == "sphere":
         return _on_sphere(x, points, geodesics)
@@ -46,12 +68,16 @@ def plot_geodesic(manifold: Manifold, x: Any, Y: Any, **geodesics: Any) -> Figur
     return _coordinates(manifold, x, points, geodesics)
 
 
-def _curves(x: np.ndarray, geodesics: dict[str, Any], count: int = 200) -> dict[str, np.ndarray]:
+def _curves(
+    x: np.ndarray, geodesics: dict[str, Any], count: int = 200
+) -> dict[str, np.ndarray]:
     times = np.linspace(x.min(), x.max(), count)
     return {name: np.asarray(model.predict(times)) for name, model in geodesics.items()}
 
 
-def _on_sphere(x: np.ndarray, Y: np.ndarray | None, geodesics: dict[str, Any]) -> Figure:
+def _on_sphere(
+    x: np.ndarray, Y: np.ndarray | None, geodesics: dict[str, Any]
+) -> Figure:
     """Orthographic, seen from above the middle of what is drawn; what is behind is left out."""
     curves = _curves(x, geodesics)
     shown = [*curves.values(), *([] if Y is None else [Y])]
@@ -69,28 +95,49 @@ def _on_sphere(x: np.ndarray, Y: np.ndarray | None, geodesics: dict[str, Any]) -
     return _finish(figure, axes, min(1.05, 1.25 * reach))
 
 
-def _in_disc(manifold: Manifold, x: np.ndarray, Y: np.ndarray | None, geodesics: dict[str, Any]) -> Figure:
+def _in_disc(
+    manifold: Manifold, x: np.ndarray, Y: np.ndarray | None, geodesics: dict[str, Any]
+) -> Figure:
     figure, axes = _canvas()
     disc_grid(axes)
     if Y is not None:
         _scatter(figure, axes, disc(manifold, Y), x)
-    for color, (name, curve) in zip(_COLORS, _curves(x, geodesics).items(), strict=False):
+    for color, (name, curve) in zip(
+        _COLORS, _curves(x, geodesics).items(), strict=False
+    ):
         axes.plot(*disc(manifold, curve).T, color=color, lw=2.2, label=name)
         _start(axes, disc(manifold, curve)[0], color)
     return _finish(figure, axes, 1.05)
 
 
-def _strips(manifold: Any, x: np.ndarray, Y: np.ndarray | None, geodesics: dict[str, Any], draw: Any) -> Figure:
+def _strips(
+    manifold: Any,
+    x: np.ndarray,
+    Y: np.ndarray | None,
+    geodesics: dict[str, Any],
+    draw: Any,
+) -> Figure:
     """One row for the data (the record nearest to each time) and one for each geodesic."""
     times = np.linspace(x.min(), x.max(), _STRIP)
     rows = {name: np.asarray(model.predict(times)) for name, model in geodesics.items()}
     if Y is not None:
-        rows = {"nearest record": Y[[int(np.argmin(np.abs(x - time))) for time in times]], **rows}
-    figure = Figure(figsize=(1.5 * _STRIP + 1.2, 1.6 * len(rows) + 0.3), layout="constrained")
+        rows = {
+            "nearest record": Y[[int(np.argmin(np.abs(x - time))) for time in times]],
+            **rows,
+        }
+    figure = Figure(
+        figsize=(1.5 * _STRIP + 1.2, 1.6 * len(rows) + 0.3), layout="constrained"
+    )
     grid = figure.subplots(len(rows), _STRIP, squeeze=False, sharex=True, sharey=True)
     colors = ("#0b6e99", *_COLORS) if Y is not None else _COLORS
-    reference = next(iter(geodesics.values())).predict(times)[0] if geodesics else next(iter(rows.values()))[0]
-    for axes_row, (name, points), color in zip(grid, rows.items(), colors, strict=False):
+    reference = (
+        next(iter(geodesics.values())).predict(times)[0]
+        if geodesics
+        else next(iter(rows.values()))[0]
+    )
+    for axes_row, (name, points), color in zip(
+        grid, rows.items(), colors, strict=False
+    ):
         for axes, point, time in zip(axes_row, points, times, strict=True):
             draw(axes, point, reference, color)
             axes.set_aspect("equal")
@@ -103,13 +150,18 @@ def _strips(manifold: Any, x: np.ndarray, Y: np.ndarray | None, geodesics: dict[
     return figure
 
 
-def _draw_shape(axes: Axes, point: np.ndarray, reference: np.ndarray, color: str) -> None:
+def _draw_shape(
+    axes: Axes, point: np.ndarray, reference: np.ndarray, color: str
+) -> None:
     """Landmarks joined in their order, turned to fit the reference; the reference itself is pale."""
     z, r = (a[:, 0] + 1j * a[:, 1] for a in (point, reference))
     turn = np.sum(r * np.conj(z))
     z = z * turn / np.abs(turn) if np.abs(turn) > 0 else z
     pale: dict[str, Any] = {"color": LINES, "lw": 1.0}
-    for curve, style in ((r, pale), (z, {"color": color, "lw": 1.6, "marker": "o", "ms": 2.5})):
+    for curve, style in (
+        (r, pale),
+        (z, {"color": color, "lw": 1.6, "marker": "o", "ms": 2.5}),
+    ):
         closed = np.append(curve, curve[0])
         axes.plot(closed.real, closed.imag, **style)
     reach = 1.25 * float(np.max(np.abs(r)))
@@ -117,16 +169,22 @@ def _draw_shape(axes: Axes, point: np.ndarray, reference: np.ndarray, color: str
     axes.set_ylim(-reach, reach)
 
 
-def _draw_ellipse(axes: Axes, point: np.ndarray, reference: np.ndarray, color: str) -> None:
+def _draw_ellipse(
+    axes: Axes, point: np.ndarray, reference: np.ndarray, color: str
+) -> None:
     axes.add_patch(ellipse(reference, edgecolor=LINES, lw=1.0))
     axes.add_patch(ellipse(point, edgecolor=color, lw=1.6))
-    reach = 1.1 * max(float(np.sqrt(np.linalg.eigvalsh(m[:2, :2])[-1])) for m in (point, reference))
+    reach = 1.1 * max(
+        float(np.sqrt(np.linalg.eigvalsh(m[:2, :2])[-1])) for m in (point, reference)
+    )
     reach = max(reach, axes.get_xlim()[1])
     axes.set_xlim(-reach, reach)
     axes.set_ylim(-reach, reach)
 
 
-def _coordinates(manifold: Manifold, x: np.ndarray, Y: np.ndarray | None, geodesics: dict[str, Any]) -> Figure:
+def _coordinates(
+    manifold: Manifold, x: np.ndarray, Y: np.ndarray | None, geodesics: dict[str, Any]
+) -> Figure:
     """The first four coordinates at the origin against the predictor."""
     panels = min(4, manifold.dim)
     figure = Figure(figsize=(3.2 * panels, 2.9), layout="constrained")
@@ -139,7 +197,13 @@ def _coordinates(manifold: Manifold, x: np.ndarray, Y: np.ndarray | None, geodes
         if Y is not None:
             axes.scatter(x, read(Y)[:, k], s=10, color="#0b6e99", alpha=0.45, lw=0)
         for color, (name, model) in zip(_COLORS, geodesics.items(), strict=False):
-            axes.plot(times, read(np.asarray(model.predict(times)))[:, k], color=color, lw=2, label=name)
+            axes.plot(
+                times,
+                read(np.asarray(model.predict(times)))[:, k],
+                color=color,
+                lw=2,
+                label=name,
+            )
         axes.set_title(f"coordinate {k + 1}", loc="left", color=INK, fontsize=10)
         axes.spines[["top", "right"]].set_visible(False)
         if k == 0 and geodesics:
@@ -155,7 +219,18 @@ def _canvas() -> tuple[Figure, Axes]:
 def _scatter(figure: Figure, axes: Axes, points: np.ndarray, x: np.ndarray) -> None:
     norm = Normalize(float(x.min()), float(x.max()))
     a, b = points.T
-    dots = axes.scatter(a, b, c=x, cmap=_AGES, norm=norm, s=14, alpha=0.85, edgecolor="white", lw=0.3, zorder=2)
+    dots = axes.scatter(
+        a,
+        b,
+        c=x,
+        cmap=_AGES,
+        norm=norm,
+        s=14,
+        alpha=0.85,
+        edgecolor="white",
+        lw=0.3,
+        zorder=2,
+    )
     figure.colorbar(dots, ax=axes, shrink=0.6, label="predictor")
 
 
@@ -166,5 +241,7 @@ def _start(axes: Axes, point: np.ndarray, color: str) -> None:
 
 def _finish(figure: Figure, axes: Axes, reach: float) -> Figure:
     if axes.get_legend_handles_labels()[0]:
-        axes.legend(frameon=True, framealpha=0.9, edgecolor="none", loc="upper left", fontsize=9)
+        axes.legend(
+            frameon=True, framealpha=0.9, edgecolor="none", loc="upper left", fontsize=9
+        )
     return square(figure, axes, reach)

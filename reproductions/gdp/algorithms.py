@@ -20,9 +20,17 @@ from curvedp.privacy._space_form import SpaceFormLaw
 from curvedp.privacy.constant_curvature import ConstantCurvatureProfile
 from curvedp.privacy.gaussian import gdp_mu
 from curvedp.privacy.spd_confidence import positive_parts
-from reproductions.gdp.circle import circle_gaussian_delta, circle_gaussian_delta_printed
+from reproductions.gdp.circle import (
+    circle_gaussian_delta,
+    circle_gaussian_delta_printed,
+)
 
-__all__ = ["Algorithm2Estimate", "algorithm1_estimate", "algorithm2_estimate", "loss_sampler"]
+__all__ = [
+    "Algorithm2Estimate",
+    "algorithm1_estimate",
+    "algorithm2_estimate",
+    "loss_sampler",
+]
 
 Array = NDArray[np.float64]
 
@@ -30,7 +38,9 @@ Array = NDArray[np.float64]
 LossSampler = Callable[[np.random.Generator, int, int], Array]
 
 
-def algorithm1_estimate(sigma: float, sensitivity: float, n_eps: int = 1000, *, corrected: bool = False) -> float:
+def algorithm1_estimate(
+    sigma: float, sensitivity: float, n_eps: int = 1000, *, corrected: bool = False
+) -> float:
     """μ on the unit circle by Algorithm 1: the maximum of μ_ε over a grid of ε.
 
     Printed: h of Cor. 3.2.1 on {k, 2k, …, ε_max}, ε_max = πΔ/2σ². Corrected: the true δ, ε from 0 to Δ(2π−Δ)/2σ².
@@ -39,14 +49,22 @@ def algorithm1_estimate(sigma: float, sensitivity: float, n_eps: int = 1000, *, 
     True
     """
     sigma = _validate.length("sigma", sigma)
-    sensitivity = _validate.within("sensitivity", sensitivity, 0.0, math.pi, open_low=True)
+    sensitivity = _validate.within(
+        "sensitivity", sensitivity, 0.0, math.pi, open_low=True
+    )
     n_eps = _validate.integer("n_eps", n_eps, 1)
     if corrected:
-        eps = np.linspace(0.0, sensitivity * (2 * math.pi - sensitivity) / (2 * sigma**2), n_eps + 1)[:-1]
-        delta = np.array([circle_gaussian_delta(sigma, sensitivity, float(e)) for e in eps])
+        eps = np.linspace(
+            0.0, sensitivity * (2 * math.pi - sensitivity) / (2 * sigma**2), n_eps + 1
+        )[:-1]
+        delta = np.array(
+            [circle_gaussian_delta(sigma, sensitivity, float(e)) for e in eps]
+        )
     else:
         eps = math.pi * sensitivity / (2 * sigma**2) * np.arange(1, n_eps + 1) / n_eps
-        delta = np.array([circle_gaussian_delta_printed(sigma, sensitivity, float(e)) for e in eps])
+        delta = np.array(
+            [circle_gaussian_delta_printed(sigma, sensitivity, float(e)) for e in eps]
+        )
     return _max_mu(eps, delta)
 
 
@@ -85,16 +103,31 @@ def algorithm2_estimate(
     neither it is infinite.
     """
     eps_max = _validate.positive("eps_max", eps_max)
-    beta = _validate.within("failure_probability", failure_probability, 0.0, 1.0, open_low=True, open_high=True)
-    n, m, n_eps = _validate.integer("n", n, 2), _validate.integer("m", m, 1), _validate.integer("n_eps", n_eps, 1)
+    beta = _validate.within(
+        "failure_probability",
+        failure_probability,
+        0.0,
+        1.0,
+        open_low=True,
+        open_high=True,
+    )
+    n, m, n_eps = (
+        _validate.integer("n", n, 2),
+        _validate.integer("m", m, 1),
+        _validate.integer("n_eps", n_eps, 1),
+    )
     total = n * m
-    loss = np.sort(np.concatenate([sampler(rng, 0, n) for _ in range(m)]) / (2 * sigma**2))
+    loss = np.sort(
+        np.concatenate([sampler(rng, 0, n) for _ in range(m)]) / (2 * sigma**2)
+    )
     if not np.all(np.isfinite(loss)):
         raise ParameterError("the sampler gave a loss that is not finite")
     steps = np.arange(0 if corrected else 1, n_eps + 1)
     eps = eps_max * steps / n_eps
     if not corrected:
-        other = np.sort(np.concatenate([sampler(rng, 1, n) for _ in range(m)]) / (2 * sigma**2))
+        other = np.sort(
+            np.concatenate([sampler(rng, 1, n) for _ in range(m)]) / (2 * sigma**2)
+        )
         p = 1 - np.searchsorted(loss, eps) / total
         q = 1 - np.searchsorted(other, eps) / total
         growth = np.exp(np.minimum(eps, 300.0))
@@ -104,28 +137,43 @@ def algorithm2_estimate(
     delta, second = positive_parts(loss, eps)
     variance = np.maximum(second - delta**2, 0.0) / total
     share = math.log(2 * len(eps) / beta)
-    bernstein = np.sqrt(2 * variance * total / (total - 1) * share) + 7 * share / (3 * (total - 1))
-    bound = np.minimum(delta + np.minimum(bernstein, math.sqrt(math.log(2 / beta) / (2 * total))), 1.0)
+    bernstein = np.sqrt(2 * variance * total / (total - 1) * share) + 7 * share / (
+        3 * (total - 1)
+    )
+    bound = np.minimum(
+        delta + np.minimum(bernstein, math.sqrt(math.log(2 / beta) / (2 * total))), 1.0
+    )
     mu_upper = math.inf
     if math.isfinite(max_loss) and eps_max >= max_loss:
         right = np.append(eps[1:], eps_max)
-        mu_upper = _max_mu(np.minimum(right, max_loss), np.where(eps < max_loss, np.minimum(bound, 1 - 1e-15), 0.0))
+        mu_upper = _max_mu(
+            np.minimum(right, max_loss),
+            np.where(eps < max_loss, np.minimum(bound, 1 - 1e-15), 0.0),
+        )
     elif tail is not None:
         (log_k, drift), limit = tail._normal_tail(), tail._tail_mu
         z = np.maximum((eps - drift) / limit - limit / 2, 0.0)
         bound = np.minimum(bound, np.exp(np.minimum(log_k - z * z / 2, 0.0)))
         mu_upper = max(_max_mu(np.append(eps[1:], eps_max), bound), limit * (1 + 1e-9))
-        while mu_upper < math.inf and not tail._closes(mu_upper, eps_max):  # beyond the grid
-            mu_upper = mu_upper * 1.001 if mu_upper**2 < 2 * eps_max else math.inf  # the grid ends too soon
+        while mu_upper < math.inf and not tail._closes(
+            mu_upper, eps_max
+        ):  # beyond the grid
+            mu_upper = (
+                mu_upper * 1.001 if mu_upper**2 < 2 * eps_max else math.inf
+            )  # the grid ends too soon
     return Algorithm2Estimate(_max_mu(eps, delta), eps, delta, variance, mu_upper)
 
 
 def _max_mu(eps: Array, delta: Array) -> float:
     good = delta > 0
-    return float(np.max(gdp_mu(eps[good], np.minimum(delta[good], 1 - 1e-15)), initial=0.0))
+    return float(
+        np.max(gdp_mu(eps[good], np.minimum(delta[good], 1 - 1e-15)), initial=0.0)
+    )
 
 
-def loss_sampler(curvature: float, dim: int, sigma: float, sensitivity: float) -> LossSampler:
+def loss_sampler(
+    curvature: float, dim: int, sigma: float, sensitivity: float
+) -> LossSampler:
     """An exact i.i.d. sampler for `algorithm2_estimate` on constant curvature (dim >= 2), by inverse distribution
     functions.
 
@@ -134,8 +182,16 @@ def loss_sampler(curvature: float, dim: int, sigma: float, sensitivity: float) -
     """
     root = math.sqrt(abs(curvature)) or 1.0
     k = (curvature > 0) - (curvature < 0)
-    law = SpaceFormLaw("gaussian", k, _validate.integer("dim", dim, 2), sigma * root, sensitivity * root)
-    left, right = law._window(np.zeros(1), np.array([-law.mode]), np.array([law._right_end]), "full")
+    law = SpaceFormLaw(
+        "gaussian",
+        k,
+        _validate.integer("dim", dim, 2),
+        sigma * root,
+        sensitivity * root,
+    )
+    left, right = law._window(
+        np.zeros(1), np.array([-law.mode]), np.array([law._right_end]), "full"
+    )
     u = np.linspace(left[0], right[0], 2**16)
     density = np.exp(law.log_rho(u))
     cdf = np.concatenate([[0.0], np.cumsum((density[1:] + density[:-1]) / 2)])
@@ -149,10 +205,25 @@ def loss_sampler(curvature: float, dim: int, sigma: float, sensitivity: float) -
             square = (r - D) ** 2 + 4 * r * D * half
         elif k == 1:
             square = (
-                2 * np.arcsin(np.sqrt(np.minimum(np.sin((r - D) / 2) ** 2 + np.sin(r) * math.sin(D) * half, 1.0)))
+                2
+                * np.arcsin(
+                    np.sqrt(
+                        np.minimum(
+                            np.sin((r - D) / 2) ** 2 + np.sin(r) * math.sin(D) * half,
+                            1.0,
+                        )
+                    )
+                )
             ) ** 2
         else:
-            square = (2 * np.arcsinh(np.sqrt(np.sinh((r - D) / 2) ** 2 + np.sinh(r) * math.sinh(D) * half))) ** 2
+            square = (
+                2
+                * np.arcsinh(
+                    np.sqrt(
+                        np.sinh((r - D) / 2) ** 2 + np.sinh(r) * math.sinh(D) * half
+                    )
+                )
+            ) ** 2
         difference = (square - r * r) / root**2
         return np.asarray(difference if which == 0 else -difference)
 

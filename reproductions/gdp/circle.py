@@ -22,22 +22,36 @@ def circle_gaussian_delta(sigma: float, sensitivity: float, eps: float) -> float
     if eps >= D * far / (2 * s * s):
         return 0.0
     mass = ndtr(math.pi / s) - ndtr(-math.pi / s)
-    y_a, r_b = (D * D - 2 * s * s * eps) / (2 * D), (far * far - 2 * s * s * eps) / (2 * far)
+    y_a, r_b = (
+        (D * D - 2 * s * s * eps) / (2 * D),
+        (far * far - 2 * s * s * eps) / (2 * far),
+    )
     first = ndtr(y_a / s) - ndtr(-r_b / s)
     start, stop = -r_b - D, y_a - D  # the same arc, seen from η₂
     if start >= -math.pi:
         second = ndtr(stop / s) - ndtr(start / s)
     else:  # its far end lies beyond the point opposite η₂
-        second = ndtr(stop / s) - ndtr(-math.pi / s) + ndtr(math.pi / s) - ndtr((start + 2 * math.pi) / s)
+        second = (
+            ndtr(stop / s)
+            - ndtr(-math.pi / s)
+            + ndtr(math.pi / s)
+            - ndtr((start + 2 * math.pi) / s)
+        )
     return float((first - math.exp(eps) * second) / mass)
 
 
-def circle_gaussian_delta_printed(sigma: float, sensitivity: float, eps: float) -> float:
+def circle_gaussian_delta_printed(
+    sigma: float, sensitivity: float, eps: float
+) -> float:
     """h(σ, ε, Δ) as Jiang et al. 2023 print it in Cor. 3.2.1: NOT an upper bound on δ. For reproduction only."""
     s, D = sigma, sensitivity
     mass = ndtr(math.pi / s) - ndtr(-math.pi / s)
     small = eps <= D * D / (2 * s * s)
     shift = math.pi / s if small else -math.pi / s
-    first = ndtr(-s * eps / D + D / (2 * s)) - math.exp(eps) * ndtr(-s * eps / D - D / (2 * s))
-    second = ndtr(s * eps / D + D / (2 * s) - math.pi / s) - math.exp(eps) * ndtr(s * eps / D - D / (2 * s) + shift)
+    first = ndtr(-s * eps / D + D / (2 * s)) - math.exp(eps) * ndtr(
+        -s * eps / D - D / (2 * s)
+    )
+    second = ndtr(s * eps / D + D / (2 * s) - math.pi / s) - math.exp(eps) * ndtr(
+        s * eps / D - D / (2 * s) + shift
+    )
     return float((first - second) / mass - (math.exp(eps) if small else 0.0))

@@ -18,11 +18,19 @@ def covariance_descriptors(images: np.ndarray, ridge: float = 1e-6) -> np.ndarra
     n, h, w, _ = colors.shape
     grey = colors.mean(axis=-1)
     dx, dy, dxx, dyy = (
-        np.abs(convolve(grey, kernel[None], mode="nearest")) for kernel in (_FIRST, _FIRST.T, _SECOND, _SECOND.T)
+        np.abs(convolve(grey, kernel[None], mode="nearest"))
+        for kernel in (_FIRST, _FIRST.T, _SECOND, _SECOND.T)
     )
     y, x = np.meshgrid(np.arange(h) / (h - 1), np.arange(w) / (w - 1), indexing="ij")
     place = np.broadcast_to(np.stack([x, y], axis=-1), (n, h, w, 2))
-    features = [place, colors, *(f[..., None] for f in (dx, dy, dxx, dyy, np.hypot(dx, dy), np.arctan2(dx, dy)))]
+    features = [
+        place,
+        colors,
+        *(
+            f[..., None]
+            for f in (dx, dy, dxx, dyy, np.hypot(dx, dy), np.arctan2(dx, dy))
+        ),
+    ]
     table = np.concatenate(features, axis=-1).reshape(n, h * w, 11)
     table = table - table.mean(axis=1, keepdims=True)
     return table.swapaxes(1, 2) @ table / (h * w) + ridge * np.eye(11)

@@ -30,7 +30,15 @@ import numpy as np
 
 from curvedp.estimators import PrivateFrechetMean, PrivatePCA
 from curvedp.geometry import Manifold, PoincareBall, SPDAffineInvariant, frechet_mean
-from curvedp.optim import FrechetMeanProblem, LeadingEigenvectorProblem, OptimResult, Problem, dp_rgd, dp_rsgd, dp_rsvrg
+from curvedp.optim import (
+    FrechetMeanProblem,
+    LeadingEigenvectorProblem,
+    OptimResult,
+    Problem,
+    dp_rgd,
+    dp_rsgd,
+    dp_rsvrg,
+)
 from curvedp.optim._loop import full_precision
 from curvedp.privacy import ApproxDP
 from curvedp.privacy.descent import rgd_noise, rsgd_noise, rsvrg_noise
@@ -44,7 +52,9 @@ PROXY = 512  # records to tune on
 TRAVEL = (2.0, 6.0, 20.0)  # learning rate × number of steps
 INNER = 10  # inner steps of our DP-RSVRG, on batches of n/20: an epoch is two passes
 POINTS = 4  # of a run that are recorded
-RECORD = Path(__file__).with_name("fig3.json")  # of the full form: settings as tuned, curves, risks
+RECORD = Path(__file__).with_name(
+    "fig3.json"
+)  # of the full form: settings as tuned, curves, risks
 
 
 class Case(NamedTuple):
@@ -65,15 +75,30 @@ class Choice(NamedTuple):
     travel: float
 
 
-def one_shot_mean(M: Manifold, X: np.ndarray, center: np.ndarray, radius: float) -> Callable[[ApproxDP], Any]:
+def one_shot_mean(
+    M: Manifold, X: np.ndarray, center: np.ndarray, radius: float
+) -> Callable[[ApproxDP], Any]:
     """The private mean in one release, as a function of the guarantee."""
-    return lambda guarantee: PrivateFrechetMean(M, radius, center, guarantee).fit(X).location_
+    return lambda guarantee: (
+        PrivateFrechetMean(M, radius, center, guarantee).fit(X).location_
+    )
 
 
 def spd(folder: Path | None = None, label: int = 0) -> Case:
     """Fréchet mean of covariance descriptors, from a multiple of I between the ridge and a variance of 1/12."""
-    X, M, base = datasets.pathmnist(folder, label), SPDAffineInvariant(11), 1e-3 * np.eye(11)
-    return Case(FrechetMeanProblem(M), X, base, frechet_mean(M, X), (1.0, 3.0, 9.0), one_shot_mean(M, X, base, 14.0))
+    X, M, base = (
+        datasets.pathmnist(folder, label),
+        SPDAffineInvariant(11),
+        1e-3 * np.eye(11),
+    )
+    return Case(
+        FrechetMeanProblem(M),
+        X,
+        base,
+        frechet_mean(M, X),
+        (1.0, 3.0, 9.0),
+        one_shot_mean(M, X, base, 14.0),
+    )
 
 
 def sphere(folder: Path | None = None, digit: int = 0) -> Case:
@@ -85,13 +110,22 @@ def sphere(folder: Path | None = None, digit: int = 0) -> Case:
         return PrivatePCA(1, radius=1.0, guarantee=guarantee).fit(X).components_[0]
 
     start = np.ones(784) / 28
-    return Case(LeadingEigenvectorProblem(784), X, start, best, (0.1, 0.3, 1.0), one_shot)
+    return Case(
+        LeadingEigenvectorProblem(784), X, start, best, (0.1, 0.3, 1.0), one_shot
+    )
 
 
 def poincare(folder: Path | None = None) -> Case:
     """Fréchet mean of the mammals, from a point of the disc away from its middle, where their root was put."""
     X, M, base = datasets.mammals(folder), PoincareBall(2), np.array([0.6, -0.3])
-    return Case(FrechetMeanProblem(M), X, base, frechet_mean(M, X), (1.0, 3.0, 9.0), one_shot_mean(M, X, base, 11.0))
+    return Case(
+        FrechetMeanProblem(M),
+        X,
+        base,
+        frechet_mean(M, X),
+        (1.0, 3.0, 9.0),
+        one_shot_mean(M, X, base, 11.0),
+    )
 
 
 # the paper's rows, the longest last: the second classes take the settings tuned on the first
@@ -133,7 +167,9 @@ class Arena:
     def excess(self, w: Any) -> float:
         return self.objective(w) - self.least
 
-    def _curve(self, result: OptimResult, every: int, steps: int, per_step: float) -> Curve:
+    def _curve(
+        self, result: OptimResult, every: int, steps: int, per_step: float
+    ) -> Curve:
         """The recorded objectives against gradient calls; else the end alone."""
         if result.history is None:
             return [steps * per_step], [self.excess(result.point)]
@@ -155,12 +191,17 @@ class Arena:
                          record_history=every if record else 0)  # fmt: skip
         return self._curve(result, every, steps, self.n // 10)
 
-    def rsvrg(self, choice: Choice, seed: int, record: bool, *, renoised: bool = False) -> Curve:
+    def rsvrg(
+        self, choice: Choice, seed: int, record: bool, *, renoised: bool = False
+    ) -> Curve:
         epochs = PASSES // 2
         steps, every = epochs * INNER, 2 * INNER
         rate = choice.travel / steps
         if renoised:  # charged at every step, noised at every step: the two noises of a step add up
-            noise = (1e-12, math.hypot(*_rsvrg_noise(self.n, steps, 1, self.guarantee.eps, rate)))
+            noise = (
+                1e-12,
+                math.hypot(*_rsvrg_noise(self.n, steps, 1, self.guarantee.eps, rate)),
+            )
         else:
             noise = _rsvrg_noise(self.n, epochs, INNER, self.guarantee.eps, rate)
         result = dp_rsvrg(self.case.problem, self.records, self.case.init, epochs, INNER, (choice.clip, choice.clip), rate,
@@ -193,8 +234,12 @@ def _rsgd_noise(n: int, steps: int, eps: float) -> float:
 
 
 @cache
-def _rsvrg_noise(n: int, epochs: int, inner: int, eps: float, rate: float) -> tuple[float, float]:
-    return rsvrg_noise(n, epochs, inner, n // 20, (1.0, 1.0), ApproxDP(eps, DELTA), "poisson", rate)
+def _rsvrg_noise(
+    n: int, epochs: int, inner: int, eps: float, rate: float
+) -> tuple[float, float]:
+    return rsvrg_noise(
+        n, epochs, inner, n // 20, (1.0, 1.0), ApproxDP(eps, DELTA), "poisson", rate
+    )
 
 
 def tuned(proxy: Arena, method: str) -> Choice:
@@ -205,7 +250,9 @@ def tuned(proxy: Arena, method: str) -> Choice:
         found = np.mean([run(choice, 1000 + seed, False)[1][-1] for seed in range(2)])
         return float(found) if np.isfinite(found) else math.inf
 
-    return min((Choice(*values) for values in product(proxy.case.clips, TRAVEL)), key=risk)
+    return min(
+        (Choice(*values) for values in product(proxy.case.clips, TRAVEL)), key=risk
+    )
 
 
 BORROWED = {  # whose setting the two mistakes are shown at
@@ -216,11 +263,19 @@ BORROWED = {  # whose setting the two mistakes are shown at
 
 def recorded_settings(name: str, eps: float) -> dict[str, Choice]:
     """What was tuned when fig3.json was made, for the first row of each panel."""
-    rows = json.loads(RECORD.read_text(encoding="utf-8"))[name.partition(",")[0]][f"ε = {eps}"]
-    return {method: Choice(**row["setting"]) for method, row in rows.items() if row["setting"]}
+    rows = json.loads(RECORD.read_text(encoding="utf-8"))[name.partition(",")[0]][
+        f"ε = {eps}"
+    ]
+    return {
+        method: Choice(**row["setting"])
+        for method, row in rows.items()
+        if row["setting"]
+    }
 
 
-def compete(case: Case, eps: float, runs: int, known: dict[str, Choice] | None) -> Iterator[tuple[str, dict[str, Any]]]:
+def compete(
+    case: Case, eps: float, runs: int, known: dict[str, Choice] | None
+) -> Iterator[tuple[str, dict[str, Any]]]:
     """Every method on one case at one ε: its setting, its mean curve, and its risk at the end; tuned where not `known`."""
     arena, settings = Arena(case, eps), dict(known or {})
     proxy = None if known else Arena(case, eps, PROXY)
@@ -229,7 +284,11 @@ def compete(case: Case, eps: float, runs: int, known: dict[str, Choice] | None) 
             settings[method] = tuned(proxy, method)
         choice = settings[BORROWED.get(method, method)]
         curves = [run(choice, seed, True) for seed in range(runs)]
-        yield method, _summary(curves[0][0], np.array([risks for _, risks in curves])) | {"setting": choice._asdict()}
+        yield (
+            method,
+            _summary(curves[0][0], np.array([risks for _, risks in curves]))
+            | {"setting": choice._asdict()},
+        )
     ends = [arena.excess(case.one_shot(arena.guarantee)) for _ in range(runs)]
     yield "one-shot", _summary([arena.n], np.array(ends)[:, None]) | {"setting": {}}
 
@@ -251,10 +310,15 @@ def study(
     figures: dict[str, Any] = {}
     for name in names:
         case = CASES[name](folder)
-        figures[name] = {"n": len(case.data), "start": Arena(case, 1.0).excess(case.init)}
+        figures[name] = {
+            "n": len(case.data),
+            "start": Arena(case, 1.0).excess(case.init),
+        }
         for eps in levels:
             rows = figures[name][f"ε = {eps}"] = {}
-            for method, row in compete(case, eps, runs, None if tune else recorded_settings(name, eps)):
+            for method, row in compete(
+                case, eps, runs, None if tune else recorded_settings(name, eps)
+            ):
                 rows[method] = row
                 report(f"{name:9} ε={eps:<4} {method:30} excess {row['excess']:9.4g} ± {row['sd']:8.2g}  "
                        f"{row['setting']}  {time.process_time():.0f} s of processor time so far", figures)  # fmt: skip
@@ -264,24 +328,44 @@ def study(
 def studies(names: list[str], **options: Any) -> dict[str, Any]:
     """The same, two cases at a time in processes of their own, the last first."""
     with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
-        parts = list(pool.map(partial(study, **options), [[name] for name in reversed(names)]))
+        parts = list(
+            pool.map(partial(study, **options), [[name] for name in reversed(names)])
+        )
     return {name: rows for part in reversed(parts) for name, rows in part.items()}
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", metavar="case", help="poincare, sphere, spd; all if none is given")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "names",
+        nargs="*",
+        metavar="case",
+        help="poincare, sphere, spd; all if none is given",
+    )
     parser.add_argument("--runs", type=int, default=5)
-    parser.add_argument("--tune", action="store_true", help="tune anew instead of taking the recorded settings")
+    parser.add_argument(
+        "--tune",
+        action="store_true",
+        help="tune anew instead of taking the recorded settings",
+    )
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
 
     def report(line: str, figures: dict[str, Any]) -> None:
         print(line, flush=True)
         if arguments.json:
-            arguments.json.write_text(json.dumps(figures, ensure_ascii=False, indent=1) + "\n")
+            arguments.json.write_text(
+                json.dumps(figures, ensure_ascii=False, indent=1) + "\n"
+            )
 
-    study(arguments.names or list(CASES), runs=arguments.runs, tune=arguments.tune, report=report)
+    study(
+        arguments.names or list(CASES),
+        runs=arguments.runs,
+        tune=arguments.tune,
+        report=report,
+    )
 
 
 if __name__ == "__main__":

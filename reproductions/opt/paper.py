@@ -23,13 +23,20 @@ from curvedp.privacy import ZCDP
 
 
 def moments_rho(
-    n: int, epochs: int, inner_steps: int, clip: tuple[float, float], sigma: float, split: float | None
+    n: int,
+    epochs: int,
+    inner_steps: int,
+    clip: tuple[float, float],
+    sigma: float,
+    split: float | None,
 ) -> float:
     """ρ with K(λ) ≤ λ(λ+1)ρ, equation (3); `split` is α, None for the best: α = √2C0/(√2C0 + √28C1)."""
     full, inner = 2 * clip[0] ** 2, 28 * clip[1] ** 2
     if split is None:
         split = math.sqrt(full) / (math.sqrt(full) + math.sqrt(inner))
-    return epochs * inner_steps / (n * sigma) ** 2 * (full / split + inner / (1 - split))
+    return (
+        epochs * inner_steps / (n * sigma) ** 2 * (full / split + inner / (1 - split))
+    )
 
 
 def moments_epsilon(
@@ -42,10 +49,19 @@ def moments_epsilon(
     split: float | None = None,
 ) -> float:
     """ε of equation (3) by the optimal conversion; `split` ½ is the usual setting."""
-    return float(ZCDP(moments_rho(n, epochs, inner_steps, clip, sigma, split)).epsilon(delta))
+    return float(
+        ZCDP(moments_rho(n, epochs, inner_steps, clip, sigma, split)).epsilon(delta)
+    )
 
 
-def moments_sigma(n: int, epochs: int, inner_steps: int, clip: tuple[float, float], eps: float, delta: float) -> float:
+def moments_sigma(
+    n: int,
+    epochs: int,
+    inner_steps: int,
+    clip: tuple[float, float],
+    eps: float,
+    delta: float,
+) -> float:
     """The noise at which the paper claims (ε, δ), with its best split."""
     rho = brentq(lambda r: float(ZCDP(r).epsilon(delta)) - eps, 1e-9, 10.0)
     return math.sqrt(moments_rho(n, epochs, inner_steps, clip, 1.0, None) / rho)
@@ -82,7 +98,13 @@ def excess_risk_strongly_convex(
 
 
 def gradient_norm_nonconvex(
-    n: int, dim: int, eps: float, delta: float, lipschitz: float, smooth: float, gap: float
+    n: int,
+    dim: int,
+    eps: float,
+    delta: float,
+    lipschitz: float,
+    smooth: float,
+    gap: float,
 ) -> float:
     """Theorem 7 up to its constant c₄ (16): E‖grad F‖² ≤ L₀√(dL·log(1/δ)·(F(w₀) − F(w*)))/(nε); `gap` is the difference.
 
@@ -93,7 +115,15 @@ def gradient_norm_nonconvex(
     return lipschitz * math.sqrt(dim * smooth * math.log(1 / delta) * gap) / (n * eps)
 
 
-def excess_risk_pl(n: int, dim: int, eps: float, delta: float, lipschitz: float, smooth: float, pl: float) -> float:
+def excess_risk_pl(
+    n: int,
+    dim: int,
+    eps: float,
+    delta: float,
+    lipschitz: float,
+    smooth: float,
+    pl: float,
+) -> float:
     """Theorem 8 up to its constant and logarithm (18): dLτ²·log(1/δ)·L₀²/(n²ε²), τ = `pl` of the PL condition.
 
     >>> a, b = (excess_risk_pl(n, 2, 1.0, 1e-6, 1.0, 1.0, 0.5) for n in (1000, 2000))
@@ -109,7 +139,12 @@ def claim_4_applies(clip: tuple[float, float], sigma: float) -> bool:
 
 
 def true_delta_at_least(
-    n: int, epochs: int, inner_steps: int, clip: tuple[float, float], sigma: float, eps: float
+    n: int,
+    epochs: int,
+    inner_steps: int,
+    clip: tuple[float, float],
+    sigma: float,
+    eps: float,
 ) -> float:
     """A lower bound on δ(ε) of Algorithm 11, by one test: does any step exceed c?
 
@@ -146,20 +181,41 @@ def paper_rsvrg(
         for _ in range(epochs):
             numbers = rng.integers(len(records), size=inner_steps)
             noise = sigma * rng.standard_normal((inner_steps, problem.manifold.dim))
-            w = problem.manifold.project(_epoch(problem, records, w, clip, learning_rate, numbers, noise, sign))
+            w = problem.manifold.project(
+                _epoch(problem, records, w, clip, learning_rate, numbers, noise, sign)
+            )
         return np.asarray(w)
 
 
 @partial(jax.jit, static_argnames="problem")
-def _epoch(problem: Problem, data: Any, anchor: Any, clip: Any, rate: Any, numbers: Any, noise: Any, sign: Any) -> Any:
+def _epoch(
+    problem: Problem,
+    data: Any,
+    anchor: Any,
+    clip: Any,
+    rate: Any,
+    numbers: Any,
+    noise: Any,
+    sign: Any,
+) -> Any:
     full = noisy_gradient(problem, anchor, data, None, len(data), clip[0])
 
     def step(w: Any, inputs: tuple[Any, Any]) -> tuple[Any, None]:
         number, xi = inputs
 
-        here, there = (clip_rows(problem.gradients(p, data[number][None]), clip[1])[0] for p in (w, anchor))
+        here, there = (
+            clip_rows(problem.gradients(p, data[number][None]), clip[1])[0]
+            for p in (w, anchor)
+        )
         return problem.move(
-            w, -rate * (here - problem.carry(anchor, w, there) + sign * problem.carry(anchor, w, full) + xi)
+            w,
+            -rate
+            * (
+                here
+                - problem.carry(anchor, w, there)
+                + sign * problem.carry(anchor, w, full)
+                + xi
+            ),
         ), None
 
     return jax.lax.scan(step, anchor, (numbers, noise))[0]

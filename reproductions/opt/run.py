@@ -22,12 +22,34 @@ from curvedp.geometry import (
     Stiefel,
 )
 from reproductions.runner import Setting
-from reproductions.style import BLUE, GREEN, GREY, INK, ORANGE, RED, band, legend, plain, sheet
+from reproductions.style import (
+    BLUE,
+    GREEN,
+    GREY,
+    INK,
+    ORANGE,
+    RED,
+    band,
+    legend,
+    plain,
+    sheet,
+)
 
-LARGEST_GRAM_SCHMIDT = 250  # dimension: beyond it a draw takes many seconds (the paper goes to 1999)
-LARGEST_BASIS = 6e7  # numbers of an explicit basis, half a gigabyte (the paper goes to 4·10⁸)
-Sampler = Callable[[np.ndarray, np.ndarray], np.ndarray]  # (point, standard normals) -> tangent vector
-COLORS = {"transport": "#c0392b", "explicit": "#2471a3", "sparse": "#16a085", "gram_schmidt": "#7f8c8d"}
+LARGEST_GRAM_SCHMIDT = (
+    250  # dimension: beyond it a draw takes many seconds (the paper goes to 1999)
+)
+LARGEST_BASIS = (
+    6e7  # numbers of an explicit basis, half a gigabyte (the paper goes to 4·10⁸)
+)
+Sampler = Callable[
+    [np.ndarray, np.ndarray], np.ndarray
+]  # (point, standard normals) -> tangent vector
+COLORS = {
+    "transport": "#c0392b",
+    "explicit": "#2471a3",
+    "sparse": "#16a085",
+    "gram_schmidt": "#7f8c8d",
+}
 LABELS = {"transport": "isometry, no basis", "explicit": "explicit basis (up to 6·10⁷ numbers)", "sparse": "explicit, sparse",
           "gram_schmidt": "Gram–Schmidt (up to dimension 250)"}  # fmt: skip
 
@@ -38,24 +60,37 @@ def opt_fig1(setting: Setting) -> tuple[dict[str, Any], Figure]:
     panels: dict[str, Any] = {}
     for title, make, reduced, full in PANELS:
         sizes = full if setting.full else reduced
-        rows: dict[str, Any] = {"m": sizes, "seconds": {}, "range": {}, "gram_error": {}}
+        rows: dict[str, Any] = {
+            "m": sizes,
+            "seconds": {},
+            "range": {},
+            "gram_error": {},
+        }
         for m in sizes:
             manifold = make(m)
             for name, sampler in samplers(manifold).items():
                 if name == "gram_schmidt" and manifold.dim > LARGEST_GRAM_SCHMIDT:
                     continue
-                if name == "explicit" and manifold.dim * math.prod(manifold.point_shape) > LARGEST_BASIS:
+                if (
+                    name == "explicit"
+                    and manifold.dim * math.prod(manifold.point_shape) > LARGEST_BASIS
+                ):
                     continue
                 seconds = [draw_time(manifold, sampler, seed) for seed in range(points)]
                 rows["seconds"].setdefault(name, []).append(float(np.mean(seconds)))
                 rows["range"].setdefault(name, []).append([min(seconds), max(seconds)])
-                if m == sizes[0]:  # the law: the map of the normals is an isometry, whatever the method
+                if (
+                    m == sizes[0]
+                ):  # the law: the map of the normals is an isometry, whatever the method
                     rows["gram_error"][name] = gram_error(manifold, sampler)
         rows["ratio"] = {  # at the largest size of each method
-            name: times[-1] / rows["seconds"]["transport"][len(times) - 1] for name, times in rows["seconds"].items()
+            name: times[-1] / rows["seconds"]["transport"][len(times) - 1]
+            for name, times in rows["seconds"].items()
         }
         panels[title] = rows
-    errors = [error for rows in panels.values() for error in rows["gram_error"].values()]
+    errors = [
+        error for rows in panels.values() for error in rows["gram_error"].values()
+    ]
     figures = {"panels": panels, "largest_gram_error": max(errors)}
     return figures, draw_times(panels)
 
@@ -68,8 +103,18 @@ PANELS: list[tuple[str, Callable[[int], Manifold], list[int], list[int]]] = [
     ("sphere", lambda m: Sphere(m - 1), [50, 250], [250, 500, 1000, 1500, 2000]),
     ("Stiefel, r = 5", lambda m: Stiefel(m, 5), [20, 100], [100, 250, 500, 750, 1000]),
     ("Stiefel, r = 20", lambda m: Stiefel(m, 20), [30, 50], [100, 250, 500, 750, 1000]),
-    ("Grassmann, r = 5", lambda m: Grassmann(m, 5), [20, 100], [100, 250, 500, 750, 1000]),
-    ("Grassmann, r = 20", lambda m: Grassmann(m, 20), [30, 50], [100, 250, 500, 750, 1000]),
+    (
+        "Grassmann, r = 5",
+        lambda m: Grassmann(m, 5),
+        [20, 100],
+        [100, 250, 500, 750, 1000],
+    ),
+    (
+        "Grassmann, r = 20",
+        lambda m: Grassmann(m, 20),
+        [30, 50],
+        [100, 250, 500, 750, 1000],
+    ),
     ("Poincaré ball", PoincareBall, [50, 250], [250, 500, 1000, 1500, 2000]),
     ("Lorentz", lambda m: Lorentz(m - 1), [20, 50], [250, 500, 1000, 1500, 2000]),
 ]
@@ -92,20 +137,28 @@ def samplers(manifold: Manifold) -> dict[str, Sampler]:
     methods["explicit"] = explicit
     if type(manifold) in SPARSE:
         methods["sparse"] = sparse_basis
-    if isinstance(manifold, (SPDAffineInvariant, SPDBuresWasserstein, SPDLogEuclidean, Lorentz)):
+    if isinstance(
+        manifold, (SPDAffineInvariant, SPDBuresWasserstein, SPDLogEuclidean, Lorentz)
+    ):
         methods["gram_schmidt"] = gram_schmidt
     return methods
 
 
 def orthonormalized(manifold: Manifold, p: np.ndarray) -> np.ndarray:
     """A basis orthonormal in the ambient inner product, made orthonormal in the metric at p, vector by vector."""
-    if isinstance(manifold, Lorentz):  # tangent vectors of e_i, i ≥ 1: the first coordinate is bound by ⟨p, v⟩ = 0
+    if isinstance(
+        manifold, Lorentz
+    ):  # tangent vectors of e_i, i ≥ 1: the first coordinate is bound by ⟨p, v⟩ = 0
         basis = np.hstack([(p[1:] / p[0])[:, None], np.eye(manifold.dim)])
     else:
         rows, columns = np.triu_indices(p.shape[0])
         basis = np.zeros((manifold.dim, *p.shape))
-        basis[np.arange(manifold.dim), rows, columns] = np.where(rows == columns, 1.0, math.sqrt(0.5))
-        basis[np.arange(manifold.dim), columns, rows] = np.where(rows == columns, 1.0, math.sqrt(0.5))
+        basis[np.arange(manifold.dim), rows, columns] = np.where(
+            rows == columns, 1.0, math.sqrt(0.5)
+        )
+        basis[np.arange(manifold.dim), columns, rows] = np.where(
+            rows == columns, 1.0, math.sqrt(0.5)
+        )
     shape = (-1,) + (1,) * p.ndim
     for i in range(manifold.dim):
         basis[i] /= manifold.norm(p, basis[i])
@@ -134,20 +187,30 @@ def stiefel_basis(p: np.ndarray) -> Any:
     count = np.arange(len(low))
     value = np.full(len(low), math.sqrt(0.5))
     skew = sparse.coo_matrix(
-        (np.concatenate([value, -value]), (np.concatenate([high * r + low, low * r + high]), np.tile(count, 2))),
+        (
+            np.concatenate([value, -value]),
+            (np.concatenate([high * r + low, low * r + high]), np.tile(count, 2)),
+        ),
         shape=(r * r, len(low)),
     )
     turning = sparse.kron(sparse.identity(r), sparse.csr_matrix(p)) @ skew
     return sparse.hstack([turning, grassmann_basis(p)], format="csr")
 
 
-SPARSE = {PoincareBall: poincare_basis, Grassmann: grassmann_basis, Stiefel: stiefel_basis}
+SPARSE = {
+    PoincareBall: poincare_basis,
+    Grassmann: grassmann_basis,
+    Stiefel: stiefel_basis,
+}
 
 
 def base_point(manifold: Manifold, seed: int) -> np.ndarray:
     z = np.random.default_rng(seed).standard_normal(manifold.dim)
     return np.asarray(
-        manifold.exp(manifold.origin, manifold.from_coordinates(manifold.origin, 0.5 * z / np.linalg.norm(z)))
+        manifold.exp(
+            manifold.origin,
+            manifold.from_coordinates(manifold.origin, 0.5 * z / np.linalg.norm(z)),
+        )
     )
 
 
@@ -165,7 +228,9 @@ def draw_time(manifold: Manifold, sampler: Sampler, seed: int) -> float:
 def gram_error(manifold: Manifold, sampler: Sampler) -> float:
     """max |⟨f(eᵢ), f(eⱼ)⟩_p − δᵢⱼ| of the linear map f from normals to tangent vectors, for 12 random directions."""
     p = base_point(manifold, 7)
-    frame = np.linalg.qr(np.random.default_rng(8).standard_normal((manifold.dim, min(12, manifold.dim))))[0].T
+    frame = np.linalg.qr(
+        np.random.default_rng(8).standard_normal((manifold.dim, min(12, manifold.dim)))
+    )[0].T
     images = np.stack([sampler(p, z) for z in frame])
     gram = np.asarray(manifold.inner(p, images[:, None], images[None, :]))
     return float(np.abs(gram - np.eye(len(frame))).max())
@@ -177,10 +242,20 @@ def draw_times(panels: dict[str, Any]) -> Figure:
     Where a method stops early its basis would need more memory or time than is sensible.
     """
     picture = sheet(15, 6.2)
-    for axes, (title, rows) in zip(picture.subplots(2, 5).flat, panels.items(), strict=True):
+    for axes, (title, rows) in zip(
+        picture.subplots(2, 5).flat, panels.items(), strict=True
+    ):
         for name, times in rows["seconds"].items():
             low, high = np.transpose(rows["range"][name])
-            band(axes, rows["m"][: len(times)], times, low, high, COLORS[name], LABELS[name])
+            band(
+                axes,
+                rows["m"][: len(times)],
+                times,
+                low,
+                high,
+                COLORS[name],
+                LABELS[name],
+            )
         axes.set(title=title, xlabel="m", yscale="log")
         plain(axes)
     legend(picture, *picture.axes, columns=4)
@@ -192,16 +267,26 @@ EPOCHS = [1, 5, 10, 25, 50, 100]
 
 
 READINGS = {  # (C₀, C₁): §6.2 gives C₁ = 0.1 and C₂ = 0.01
-    "exchanged": ((0.01, 0.1), "C₀ = 0.01, C₁ = 0.1: the text's norms exchanged (bound not proved here)"),
+    "exchanged": (
+        (0.01, 0.1),
+        "C₀ = 0.01, C₁ = 0.1: the text's norms exchanged (bound not proved here)",
+    ),
     "text": ((0.1, 0.01), "C₀ = 0.1, C₁ = 0.01: the text's norms"),
-    "larger": ((0.1, 0.1), "C₀ = C₁ = 0.1: the larger, as in equation (3) (bound not proved here)"),
+    "larger": (
+        (0.1, 0.1),
+        "C₀ = C₁ = 0.1: the larger, as in equation (3) (bound not proved here)",
+    ),
 }
 
 
 def opt_fig2(setting: Setting) -> tuple[dict[str, Any], Figure]:
     """ε against epochs: the paper's bound with both splits by every reading of its norms, and our accounting."""
     from reproductions.opt.fig2 import DELTA, INNER, N, ours
-    from reproductions.opt.paper import claim_4_applies, moments_epsilon, true_delta_at_least
+    from reproductions.opt.paper import (
+        claim_4_applies,
+        moments_epsilon,
+        true_delta_at_least,
+    )
 
     epochs, sigmas = (EPOCHS, (0.1, 0.05)) if setting.full else ([10, 50], (0.05,))
     figures: dict[str, Any] = {"epochs": epochs, "printed improvement": 0.64 / 0.47}
@@ -209,20 +294,31 @@ def opt_fig2(setting: Setting) -> tuple[dict[str, Any], Figure]:
         figures[label] = {}
         for sigma in sigmas:
             half, best = (
-                [moments_epsilon(N, s, INNER, clip, sigma, DELTA, split) for s in epochs] for split in (0.5, None)
+                [
+                    moments_epsilon(N, s, INNER, clip, sigma, DELTA, split)
+                    for s in epochs
+                ]
+                for split in (0.5, None)
             )
             figures[label][f"σ = {sigma}"] = {
                 "half": half,
                 "optimized": best,
                 "proved": int(claim_4_applies(clip, sigma)),
                 "true δ of optimized, at least": [
-                    true_delta_at_least(N, s, INNER, clip, sigma, eps) for s, eps in zip(epochs, best, strict=True)
+                    true_delta_at_least(N, s, INNER, clip, sigma, eps)
+                    for s, eps in zip(epochs, best, strict=True)
                 ],
-                "ours": None if label == "larger" else [ours(s, clip, sigma, 1) for s in epochs],
+                "ours": None
+                if label == "larger"
+                else [ours(s, clip, sigma, 1) for s in epochs],
             }
     at = epochs.index(50)
     figures["50 epochs, σ = 0.05"] = {
-        label: {name: values[at] for name, values in figures[label]["σ = 0.05"].items() if isinstance(values, list)}
+        label: {
+            name: values[at]
+            for name, values in figures[label]["σ = 0.05"].items()
+            if isinstance(values, list)
+        }
         for label in READINGS
     }
     return figures, draw_epsilon(figures)
@@ -238,8 +334,24 @@ def draw_epsilon(figures: dict[str, Any]) -> Figure:
             for name, style in (("half", "^:"), ("optimized", "v--"), ("ours", "o-")):
                 if rows[name] is not None:
                     who = "ours" if name == "ours" else f"paper's bound, {name}"
-                    axes.plot(figures["epochs"], rows[name], style, color=color, ms=4, lw=1.2, label=f"{who}, {sigma}")
-        axes.plot([50, 50], [0.47, 0.64], "x", color=INK, ms=8, mew=2, label="printed: 0.47 and 0.64 (σ = 0.05)")
+                    axes.plot(
+                        figures["epochs"],
+                        rows[name],
+                        style,
+                        color=color,
+                        ms=4,
+                        lw=1.2,
+                        label=f"{who}, {sigma}",
+                    )
+        axes.plot(
+            [50, 50],
+            [0.47, 0.64],
+            "x",
+            color=INK,
+            ms=8,
+            mew=2,
+            label="printed: 0.47 and 0.64 (σ = 0.05)",
+        )
         axes.set_title(title.replace(": ", ":\n"), fontsize=9)
         axes.set(xlabel="epochs", ylim=(0, 1.6))
         plain(axes)
@@ -262,15 +374,25 @@ def opt_table2(setting: Setting) -> tuple[dict[str, Any], Figure]:
     vectors = rng.normal(size=(2000, 786))
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     cases = {
-        "SPD 11 × 11": (FrechetMeanProblem(SPDAffineInvariant(11)), factors @ factors.swapaxes(1, 2) / 33, np.eye(11)),
+        "SPD 11 × 11": (
+            FrechetMeanProblem(SPDAffineInvariant(11)),
+            factors @ factors.swapaxes(1, 2) / 33,
+            np.eye(11),
+        ),
         "sphere 786": (LeadingEigenvectorProblem(786), vectors, np.eye(1, 786)[0]),
     }
     figures: dict[str, Any] = {"steps": steps}
     for name, (problem, data, init) in cases.items():
-        runs = [make(problem, data, init, steps, 1, 0.01) for make in (non_private, private)]
+        runs = [
+            make(problem, data, init, steps, 1, 0.01) for make in (non_private, private)
+        ]
         for run in runs:
             run()  # compile
-        plain, noisy = np.min([[seconds(run)[0] for run in runs] for _ in range(2)], axis=0) * 300_000 / steps
+        plain, noisy = (
+            np.min([[seconds(run)[0] for run in runs] for _ in range(2)], axis=0)
+            * 300_000
+            / steps
+        )
         methods = samplers(problem.manifold)
         slow = methods.get("gram_schmidt", methods["explicit"])
         figures[name] = {
@@ -282,7 +404,10 @@ def opt_table2(setting: Setting) -> tuple[dict[str, Any], Figure]:
     return figures, draw_overhead(figures)
 
 
-PRINTED = {"SPD 11 × 11": (660 * 3600.0, 41.0), "sphere 786": (668.0, 24.0)}  # Han et al. 2022, this paper: seconds
+PRINTED = {
+    "SPD 11 × 11": (660 * 3600.0, 41.0),
+    "sphere 786": (668.0, 24.0),
+}  # Han et al. 2022, this paper: seconds
 
 
 def draw_overhead(figures: dict[str, Any]) -> Figure:
@@ -306,11 +431,23 @@ def draw_overhead(figures: dict[str, Any]) -> Figure:
                 if value < 7200
                 else f"{value / 3600:.0f} h"
             )
-            axes.annotate(said, (value, k), (9, 0), textcoords="offset points", va="center", fontsize=9)
+            axes.annotate(
+                said,
+                (value, k),
+                (9, 0),
+                textcoords="offset points",
+                va="center",
+                fontsize=9,
+            )
         axes.set_yticks(range(len(dots)), list(dots), fontsize=9)
         axes.set_title(f"{name}, 3·10⁵ steps", fontsize=10)
         values = [value for value, _ in dots.values()]
-        axes.set(xscale="log", xlabel="seconds", xlim=(min(values) / 3, max(values) * 40), ylim=(4.6, -0.6))
+        axes.set(
+            xscale="log",
+            xlabel="seconds",
+            xlim=(min(values) / 3, max(values) * 40),
+            ylim=(4.6, -0.6),
+        )
         plain(axes)
     return picture
 
@@ -347,14 +484,30 @@ def draw_risk(figures: dict[str, Any]) -> Figure:
         for axes, level in zip(axes_row, levels, strict=True):
             for method, row in panel[level].items():
                 style, color = STYLES[method]
-                calls, risks, band_ = (np.array(row.get(key, [])) for key in ("gradients", "curve", "band"))
+                calls, risks, band_ = (
+                    np.array(row.get(key, [])) for key in ("gradients", "curve", "band")
+                )
                 if method != "one-shot":
                     calls, risks = np.r_[0, calls], np.r_[panel["start"], risks]
-                axes.plot(calls / panel["n"], risks, style, color=color, ms=11 if method == "one-shot" else 3.5, lw=1.2)
+                axes.plot(
+                    calls / panel["n"],
+                    risks,
+                    style,
+                    color=color,
+                    ms=11 if method == "one-shot" else 3.5,
+                    lw=1.2,
+                )
                 if len(band_) and method != "one-shot":
                     spread = np.r_[0, band_]
                     low = np.maximum(risks - spread, 0.2 * risks)
-                    axes.fill_between(calls / panel["n"], low, risks + spread, color=color, alpha=0.15, lw=0)
+                    axes.fill_between(
+                        calls / panel["n"],
+                        low,
+                        risks + spread,
+                        color=color,
+                        alpha=0.15,
+                        lw=0,
+                    )
             axes.axhline(panel["start"], color=GREY, lw=0.8, ls=":")
             axes.set_title(f"{TITLES[name]}, {level}", fontsize=10)
             axes.set_yscale("log")
@@ -363,8 +516,18 @@ def draw_risk(figures: dict[str, Any]) -> Figure:
     for axes in grid[-1]:
         axes.set_xlabel("gradient calls / n")
     handles = [
-        Line2D([], [], linestyle=style[1:] or "none", marker=style[0], color=color, ms=6, label=name)
+        Line2D(
+            [],
+            [],
+            linestyle=style[1:] or "none",
+            marker=style[0],
+            color=color,
+            ms=6,
+            label=name,
+        )
         for name, (style, color) in STYLES.items()
     ]
-    picture.legend(handles=handles, loc="outside lower center", ncols=4, frameon=False, fontsize=9)
+    picture.legend(
+        handles=handles, loc="outside lower center", ncols=4, frameon=False, fontsize=9
+    )
     return picture

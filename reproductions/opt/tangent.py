@@ -7,7 +7,16 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import gammainc, poch
 
-from curvedp.laws.base import Floats, Law, Size, blocks, check_rng, draw_shape, points_of, radii
+from curvedp.laws.base import (
+    Floats,
+    Law,
+    Size,
+    blocks,
+    check_rng,
+    draw_shape,
+    points_of,
+    radii,
+)
 
 
 @dataclass(frozen=True)
@@ -24,7 +33,9 @@ class TangentGaussian(Law):
     ((4, 3), True)
     """
 
-    def sample(self, rng: np.random.Generator, center: ArrayLike, size: Size = None) -> Floats:
+    def sample(
+        self, rng: np.random.Generator, center: ArrayLike, size: Size = None
+    ) -> Floats:
         """Independent tangent vectors at `center`, of shape size + point shape; see `Law.sample`."""
         check_rng(rng)
         manifold, shape_of_point = self.manifold, self.manifold.point_shape
@@ -39,8 +50,12 @@ class TangentGaussian(Law):
     def log_prob(self, x: ArrayLike, center: ArrayLike) -> Floats:
         """Logarithm of the density at the tangent vector x at `center`; leading axes broadcast."""
         shape = self.manifold.point_shape
-        length = self.manifold.norm(points_of("center", center, shape), points_of("x", x, shape))
-        constant = self.manifold.dim * (math.log(2 * math.pi) / 2 + math.log(self.scale))
+        length = self.manifold.norm(
+            points_of("center", center, shape), points_of("x", x, shape)
+        )
+        constant = self.manifold.dim * (
+            math.log(2 * math.pi) / 2 + math.log(self.scale)
+        )
         return np.asarray(-((np.asarray(length) / self.scale) ** 2) / 2 - constant)
 
     def radial_cdf(self, r: ArrayLike) -> Floats:

@@ -29,7 +29,10 @@ def randomized_response_rao(eps: float, categories: int = 2) -> RaoDP:
     >>> round(randomized_response_rao(1.0).theta - 2 * math.atan(math.sinh(0.5)), 12)
     0.0
     """
-    eps, k = _validate.positive("eps", eps), _validate.integer("categories", categories, 2)
+    eps, k = (
+        _validate.positive("eps", eps),
+        _validate.integer("categories", categories, 2),
+    )
     sine = -math.expm1(-eps / 2) / math.sqrt(2 * (1 + (k - 1) * math.exp(-eps)))
     return _rao(4 * math.asin(min(sine, math.sqrt(0.5))))
 
@@ -43,9 +46,14 @@ def geometric_rao(eps: float, sensitivity: int = 1) -> RaoDP:
     >>> round(geometric_rao(1.0).theta - randomized_response_rao(1.0).theta, 12)
     0.0
     """
-    eps, s = _validate.positive("eps", eps), _validate.integer("sensitivity", sensitivity, 1)
+    eps, s = (
+        _validate.positive("eps", eps),
+        _validate.integer("sensitivity", sensitivity, 1),
+    )
     x = eps / (2 * s)
-    if s * x < 1:  # the derivative of −log Σ in x is s·t(s+t)/(1+st), t = tanh x: positive, so nothing cancels
+    if (
+        s * x < 1
+    ):  # the derivative of −log Σ in x is s·t(s+t)/(1+st), t = tanh x: positive, so nothing cancels
         t = np.tanh(x * _NODES)
         loss = float(x * np.sum(_WEIGHTS * s * t * (s + t) / (1 + s * t)))
     else:
@@ -62,9 +70,13 @@ def discrete_gaussian_rao(sigma: float, sensitivity: int = 1) -> RaoDP:
     >>> round(discrete_gaussian_rao(2.0, 2).theta - 2 * math.acos(math.exp(-1 / 8)), 12)
     0.0
     """
-    sigma, top = _validate.positive("sigma", sigma), _validate.integer("sensitivity", sensitivity, 1)
+    sigma, top = (
+        _validate.positive("sigma", sigma),
+        _validate.integer("sensitivity", sensitivity, 1),
+    )
     loss = max(
-        s * s / (8 * sigma * sigma) + (_minus_log_theta(sigma) if s % 2 else 0.0) for s in {top, max(top - 1, 1)}
+        s * s / (8 * sigma * sigma) + (_minus_log_theta(sigma) if s % 2 else 0.0)
+        for s in {top, max(top - 1, 1)}
     )
     return _rao(hellinger_from_affinity(up(loss, 1e-14)))
 
@@ -75,10 +87,16 @@ def _minus_log_theta(sigma: float) -> float:
     if sigma < 0.5:
         half = np.exp(-k * (k - 1) / (2 * sigma * sigma))  # (k−½)² − ¼ = k(k−1)
         whole = 2 * np.sum(np.exp(-k * k / (2 * sigma * sigma)))
-        return 1 / (8 * sigma * sigma) - math.log(2 * float(np.sum(half))) + math.log1p(float(whole))
+        return (
+            1 / (8 * sigma * sigma)
+            - math.log(2 * float(np.sum(half)))
+            + math.log1p(float(whole))
+        )
     # Σ over the dual lattice: 1 + 2Σ(±1)^k e^{−2π²σ²k²}
     wave = np.exp(-2 * math.pi**2 * sigma * sigma * k * k)
-    return math.log1p(2 * float(np.sum(wave))) - math.log1p(2 * float(np.sum(wave * (-1.0) ** k)))
+    return math.log1p(2 * float(np.sum(wave))) - math.log1p(
+        2 * float(np.sum(wave * (-1.0) ** k))
+    )
 
 
 def _rao(theta: float) -> RaoDP:

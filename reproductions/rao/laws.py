@@ -46,7 +46,9 @@ class _SphericalLaw(ABC):
     def _unit(self) -> float:
         return self.scale
 
-    def sample(self, rng: np.random.Generator, center: ArrayLike, size: Size = None) -> Floats:
+    def sample(
+        self, rng: np.random.Generator, center: ArrayLike, size: Size = None
+    ) -> Floats:
         """Independent draws, of shape size + (dim,); the leading axes of `center` broadcast to `size`."""
         check_rng(rng)
         points, shape = draw_shape(size, center, (self.dim,))
@@ -57,8 +59,13 @@ class _SphericalLaw(ABC):
 
     def log_prob(self, x: ArrayLike, center: ArrayLike) -> Floats:
         """Logarithm of the density at x."""
-        r = np.linalg.norm(np.asarray(x, dtype=np.float64) - np.asarray(center, dtype=np.float64), axis=-1)
-        with np.errstate(over="ignore", under="ignore"):  # a density of 0, a weight of 1
+        r = np.linalg.norm(
+            np.asarray(x, dtype=np.float64) - np.asarray(center, dtype=np.float64),
+            axis=-1,
+        )
+        with np.errstate(
+            over="ignore", under="ignore"
+        ):  # a density of 0, a weight of 1
             return np.asarray(-((r / self._unit) ** self._power) - self.log_normalizer)
 
     @property
@@ -69,11 +76,18 @@ class _SphericalLaw(ABC):
 
     def radial_cdf(self, r: ArrayLike) -> Floats:
         """P(‖x − center‖ ≤ r)."""
-        return _power_cdf(self.dim, self._power, np.maximum(np.asarray(r, dtype=np.float64), 0.0) / self._unit)
+        return _power_cdf(
+            self.dim,
+            self._power,
+            np.maximum(np.asarray(r, dtype=np.float64), 0.0) / self._unit,
+        )
 
     def moment(self, order: float) -> float:
         """E‖x − center‖^order."""
-        return float(self._unit**order * _gamma_ratio(self.dim / self._power, order / self._power))
+        return float(
+            self._unit**order
+            * _gamma_ratio(self.dim / self._power, order / self._power)
+        )
 
     @property
     def mean_radius(self) -> float:
@@ -90,8 +104,14 @@ class _SphericalLaw(ABC):
         """Fisher information of a shift along any unit direction, E[(d/dr (r/unit)^N)²]/d; it needs d + 2N > 2."""
         power = self._power
         if not self.dim + 2 * power > 2:
-            raise ParameterError(f"power={power!r} must be > {1 - self.dim / 2:g} for a finite Fisher information")
-        return (power / self._unit) ** 2 / self.dim * _gamma_ratio(self.dim / power, 2 - 2 / power)
+            raise ParameterError(
+                f"power={power!r} must be > {1 - self.dim / 2:g} for a finite Fisher information"
+            )
+        return (
+            (power / self._unit) ** 2
+            / self.dim
+            * _gamma_ratio(self.dim / power, 2 - 2 / power)
+        )
 
 
 @dataclass(frozen=True)
@@ -110,7 +130,9 @@ class MultivariateGaussian(_SphericalLaw):
     def _unit(self) -> float:
         return math.sqrt(2.0) * self.scale
 
-    def sample(self, rng: np.random.Generator, center: ArrayLike, size: Size = None) -> Floats:
+    def sample(
+        self, rng: np.random.Generator, center: ArrayLike, size: Size = None
+    ) -> Floats:
         """Independent draws, of shape size + (dim,); the leading axes of `center` broadcast to `size`."""
         check_rng(rng)
         points, shape = draw_shape(size, center, (self.dim,))
@@ -177,7 +199,9 @@ class GeneralizedGaussian:
         object.__setattr__(self, "scale", _validate.positive("scale", self.scale))
         object.__setattr__(self, "power", _validate.positive("power", self.power))
 
-    def sample(self, rng: np.random.Generator, center: ArrayLike, size: Size = None) -> Floats:
+    def sample(
+        self, rng: np.random.Generator, center: ArrayLike, size: Size = None
+    ) -> Floats:
         """Independent draws, of shape size + (dim,); the leading axes of `center` broadcast to `size`."""
         check_rng(rng)
         points, shape = draw_shape(size, center, (self.dim,))
@@ -186,10 +210,19 @@ class GeneralizedGaussian:
 
     def log_prob(self, x: ArrayLike, center: ArrayLike) -> Floats:
         """Logarithm of the density at x, with the constant 2σΓ(1/N)/N of every coordinate."""
-        deviation = np.abs(np.asarray(x, dtype=np.float64) - np.asarray(center, dtype=np.float64))
-        constant = math.log(2 * self.scale / self.power) + float(gammaln(1 / self.power))
-        with np.errstate(over="ignore", under="ignore"):  # a density of 0, a weight of 1
-            return np.asarray(-np.sum((deviation / self.scale) ** self.power, axis=-1) - self.dim * constant)
+        deviation = np.abs(
+            np.asarray(x, dtype=np.float64) - np.asarray(center, dtype=np.float64)
+        )
+        constant = math.log(2 * self.scale / self.power) + float(
+            gammaln(1 / self.power)
+        )
+        with np.errstate(
+            over="ignore", under="ignore"
+        ):  # a density of 0, a weight of 1
+            return np.asarray(
+                -np.sum((deviation / self.scale) ** self.power, axis=-1)
+                - self.dim * constant
+            )
 
     def cdf(self, x: ArrayLike) -> Floats:
         """Distribution function of one coordinate about its center."""
@@ -211,8 +244,12 @@ class GeneralizedGaussian:
     def fisher_information(self) -> float:
         """Fisher information of a shift of one coordinate, NΓ(2−1/N)/(σ²Γ(1+1/N)); it needs N > ½ (SPEC E17)."""
         if not self.power > 0.5:
-            raise ParameterError(f"power={self.power!r} must be > 0.5 for a finite Fisher information")
-        return (self.power / self.scale) ** 2 * _gamma_ratio(1 / self.power, 2 - 2 / self.power)
+            raise ParameterError(
+                f"power={self.power!r} must be > 0.5 for a finite Fisher information"
+            )
+        return (self.power / self.scale) ** 2 * _gamma_ratio(
+            1 / self.power, 2 - 2 / self.power
+        )
 
 
 @dataclass(frozen=True)
@@ -251,7 +288,9 @@ def _power_cdf(dim: int, power: float, ratio: Floats) -> Floats:
     return np.where(u < 1e-20, near_zero, gammainc(shape, u))
 
 
-def _gamma_root(rng: np.random.Generator, dim: int, power: float, size: tuple[int, ...]) -> Floats:
+def _gamma_root(
+    rng: np.random.Generator, dim: int, power: float, size: tuple[int, ...]
+) -> Floats:
     """G^{1/N} for G of the Gamma law of shape a = d/N, as G(a+1)^{1/N}·U^{1/d}: G itself underflows for large N."""
     root = rng.standard_gamma(dim / power + 1.0, size) ** (1.0 / power)
     root *= (1.0 - rng.random(size)) ** (1.0 / dim)

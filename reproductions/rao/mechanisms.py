@@ -72,7 +72,9 @@ def laplace_theta(sensitivity: float, scale: float) -> float:
     >>> laplace_theta(1.0, 2.0)
     0.5
     """
-    return _validate.length("sensitivity", sensitivity) / _validate.length("scale", scale)
+    return _validate.length("sensitivity", sensitivity) / _validate.length(
+        "scale", scale
+    )
 
 
 def laplace_hellinger(sensitivity: float, scale: float, dim: int = 1) -> float:
@@ -90,7 +92,9 @@ def laplace_hellinger(sensitivity: float, scale: float, dim: int = 1) -> float:
     return float(hellinger_from_affinity(up(d * loss, 1e-14)))
 
 
-def gaussian_theta(sensitivity: float, sigma: float, *, two_parameter: bool = False) -> float:
+def gaussian_theta(
+    sensitivity: float, sigma: float, *, two_parameter: bool = False
+) -> float:
     """θ of the Gaussian mechanism, L2 sensitivity: Δ/σ within the family of fixed σ (Thms 4.8, F.4).
 
     In the two-parameter family the geodesic may pass through other σ's and is shorter, 2√2·asinh(Δ/(2√2σ)) (E16).
@@ -98,8 +102,15 @@ def gaussian_theta(sensitivity: float, sigma: float, *, two_parameter: bool = Fa
     >>> gaussian_theta(1.0, 2.0), round(gaussian_theta(1.0, 2.0, two_parameter=True), 6)
     (0.5, 0.497432)
     """
-    sensitivity, sigma = _validate.length("sensitivity", sensitivity), _validate.length("sigma", sigma)
-    return float(gaussian_distance(0.0, sigma, sensitivity, sigma)) if two_parameter else sensitivity / sigma
+    sensitivity, sigma = (
+        _validate.length("sensitivity", sensitivity),
+        _validate.length("sigma", sigma),
+    )
+    return (
+        float(gaussian_distance(0.0, sigma, sensitivity, sigma))
+        if two_parameter
+        else sensitivity / sigma
+    )
 
 
 def gaussian_hellinger(sensitivity: float, sigma: float) -> float:
@@ -121,11 +132,17 @@ def gaussian_distance(mean1: Any, sd1: Any, mean2: Any, sd2: Any) -> Any:
     >>> round(gaussian_distance(0.0, 1.0, 0.0, math.e), 12)  # √2·|log σ₂/σ₁|
     1.414213562373
     """
-    mean1, sd1, mean2, sd2 = (np.asarray(v, np.float64) for v in (mean1, sd1, mean2, sd2))
+    mean1, sd1, mean2, sd2 = (
+        np.asarray(v, np.float64) for v in (mean1, sd1, mean2, sd2)
+    )
     if not np.all((sd1 > 0) & (sd2 > 0) & np.isfinite(sd1 + sd2 + mean1 + mean2)):
-        raise ParameterError("gaussian_distance: standard deviations must be finite and > 0, means finite")
+        raise ParameterError(
+            "gaussian_distance: standard deviations must be finite and > 0, means finite"
+        )
     b = np.hypot(mean1 - mean2, math.sqrt(2) * (sd1 - sd2))
-    distance = 2 * math.sqrt(2) * np.arcsinh(b / (math.sqrt(8) * np.sqrt(sd1) * np.sqrt(sd2)))
+    distance = (
+        2 * math.sqrt(2) * np.arcsinh(b / (math.sqrt(8) * np.sqrt(sd1) * np.sqrt(sd2)))
+    )
     return distance if distance.ndim else float(distance)
 
 
@@ -150,7 +167,9 @@ def generalized_gaussian_theta(sensitivity: float, scale: float, power: float) -
     return sensitivity * math.sqrt(generalized_gaussian_information(scale, power))
 
 
-def generalized_gaussian_hellinger(sensitivity: float, scale: float, power: float) -> float:
+def generalized_gaussian_hellinger(
+    sensitivity: float, scale: float, power: float
+) -> float:
     """The Hellinger angle of the one-dimensional generalized Gaussian mechanism, N >= 1, by quadrature.
 
     θ = 4·arcsin(‖√p − √q‖/2), the chord integrated without cancellation; relative error about 1e-10, rounded up by it.
@@ -163,7 +182,11 @@ def generalized_gaussian_hellinger(sensitivity: float, scale: float, power: floa
     norm = math.exp(-gammaln(1 + 1 / n)) / 2
     # p is centered at −s/2, q at s/2; the integrand is even about 0 and not smooth only at the centers.
     reach = shift / 2 + 90 ** (1 / n)
-    cuts = np.unique(np.concatenate([np.linspace(0, shift / 2, 65), np.linspace(shift / 2, reach, 257)]))
+    cuts = np.unique(
+        np.concatenate(
+            [np.linspace(0, shift / 2, 65), np.linspace(shift / 2, reach, 257)]
+        )
+    )
     x = cuts[:-1, None] + np.diff(cuts)[:, None] * _NODES
     near, far = np.abs(x - shift / 2) ** n / 2, (x + shift / 2) ** n / 2
     chord = np.exp(-2 * near) * np.expm1(near - far) ** 2
@@ -179,7 +202,9 @@ def bernoulli_distance(p: Any, q: Any) -> Any:
     3.14159265359
     """
     p, q = np.asarray(p, np.float64), np.asarray(q, np.float64)
-    distance = 2 * np.abs(np.arctan2(np.sqrt(p), np.sqrt(1 - p)) - np.arctan2(np.sqrt(q), np.sqrt(1 - q)))
+    distance = 2 * np.abs(
+        np.arctan2(np.sqrt(p), np.sqrt(1 - p)) - np.arctan2(np.sqrt(q), np.sqrt(1 - q))
+    )
     return distance if distance.ndim else float(distance)
 
 
@@ -189,7 +214,9 @@ def poisson_distance(rate1: Any, rate2: Any) -> Any:
     >>> poisson_distance(4.0, 9.0)
     2.0
     """
-    distance = 2 * np.abs(np.sqrt(np.asarray(rate1, np.float64)) - np.sqrt(np.asarray(rate2, np.float64)))
+    distance = 2 * np.abs(
+        np.sqrt(np.asarray(rate1, np.float64)) - np.sqrt(np.asarray(rate2, np.float64))
+    )
     return distance if distance.ndim else float(distance)
 
 
@@ -199,7 +226,9 @@ def exponential_distance(rate1: Any, rate2: Any) -> Any:
     >>> exponential_distance(1.0, math.e)
     1.0
     """
-    distance = np.abs(np.log(np.asarray(rate1, np.float64)) - np.log(np.asarray(rate2, np.float64)))
+    distance = np.abs(
+        np.log(np.asarray(rate1, np.float64)) - np.log(np.asarray(rate2, np.float64))
+    )
     return distance if distance.ndim else float(distance)
 
 
@@ -209,11 +238,18 @@ def riemannian_laplace_theta(sensitivity: float, scale: float, dim: int) -> floa
     >>> riemannian_laplace_theta(1.0, 1.0, 4)
     0.5
     """
-    return laplace_theta(sensitivity, scale) / math.sqrt(_validate.integer("dim", dim, 1))
+    return laplace_theta(sensitivity, scale) / math.sqrt(
+        _validate.integer("dim", dim, 1)
+    )
 
 
 def riemannian_gaussian_theta(
-    sensitivity: float, sigma: float, dim: int, *, curvature: float = 0.0, mean_square: float | None = None
+    sensitivity: float,
+    sigma: float,
+    dim: int,
+    *,
+    curvature: float = 0.0,
+    mean_square: float | None = None,
 ) -> float:
     """θ = Δ·√(E[r²]/d)/σ² for density ∝ exp(−dist²/2σ²) on constant curvature; E[r²] by quadrature unless given.
 
@@ -224,10 +260,19 @@ def riemannian_gaussian_theta(
     >>> riemannian_gaussian_theta(1.0, 1.0, 2, curvature=1.0) < 1 < riemannian_gaussian_theta(1.0, 1.0, 2, curvature=-1.0)
     True
     """
-    sensitivity, sigma = _validate.length("sensitivity", sensitivity), _validate.length("sigma", sigma)
+    sensitivity, sigma = (
+        _validate.length("sensitivity", sensitivity),
+        _validate.length("sigma", sigma),
+    )
     d = _validate.integer("dim", dim, 1)
-    square = mean_square_radius(curvature, d, sigma) if mean_square is None else mean_square
-    return sensitivity * math.sqrt(_validate.positive("mean_square", square) / d) / sigma**2
+    square = (
+        mean_square_radius(curvature, d, sigma) if mean_square is None else mean_square
+    )
+    return (
+        sensitivity
+        * math.sqrt(_validate.positive("mean_square", square) / d)
+        / sigma**2
+    )
 
 
 def mean_square_radius(curvature: float, dim: int, sigma: float) -> float:
@@ -236,7 +281,9 @@ def mean_square_radius(curvature: float, dim: int, sigma: float) -> float:
     >>> round(mean_square_radius(0.0, 3, 2.0), 9)
     12.0
     """
-    kappa = _validate.within("curvature", curvature, -math.inf, math.inf, open_low=True, open_high=True)
+    kappa = _validate.within(
+        "curvature", curvature, -math.inf, math.inf, open_low=True, open_high=True
+    )
     d, sigma = _validate.integer("dim", dim, 1), _validate.length("sigma", sigma)
     root = math.sqrt(abs(kappa))
     if root == 0:
@@ -249,7 +296,9 @@ def mean_square_radius(curvature: float, dim: int, sigma: float) -> float:
             log_sn = np.log(np.where(x < 3, np.sin(x), np.sin(math.pi - x)))
         else:
             log_sn = np.where(
-                x > 1, x + np.log1p(-np.exp(-2 * np.maximum(x, 1.0))), np.log(2 * np.sinh(np.minimum(x, 1.0)))
+                x > 1,
+                x + np.log1p(-np.exp(-2 * np.maximum(x, 1.0))),
+                np.log(2 * np.sinh(np.minimum(x, 1.0))),
             )
         return -r * r / (2 * sigma * sigma) + (d - 1) * log_sn
 
@@ -260,19 +309,30 @@ def mean_square_radius(curvature: float, dim: int, sigma: float) -> float:
     for _ in range(200):
         mid = 0.5 * (low + high)
         x = root * mid
-        slope = (d - 1) * root / (math.tan(x) if kappa > 0 else math.tanh(x)) if x > 0 else math.inf
+        slope = (
+            (d - 1) * root / (math.tan(x) if kappa > 0 else math.tanh(x))
+            if x > 0
+            else math.inf
+        )
         low, high = (mid, high) if slope > mid / sigma**2 else (low, mid)
     mode = max(low, 1e-300) if d > 1 else 0.0
     with np.errstate(divide="ignore"):
         peak = float(log_density(np.float64(mode))) if d > 1 else 0.0
-        left, right = _fall(log_density, mode, peak, -1, end), _fall(log_density, mode, peak, 1, end)
-        cuts = np.unique(np.concatenate([np.linspace(left, mode, 33), np.linspace(mode, right, 33)]))
+        left, right = (
+            _fall(log_density, mode, peak, -1, end),
+            _fall(log_density, mode, peak, 1, end),
+        )
+        cuts = np.unique(
+            np.concatenate([np.linspace(left, mode, 33), np.linspace(mode, right, 33)])
+        )
         r = cuts[:-1, None] + np.diff(cuts)[:, None] * _NODES
         weight = np.diff(cuts)[:, None] * _WEIGHTS * np.exp(log_density(r) - peak)
     return float(np.sum(weight * r * r) / np.sum(weight))
 
 
-def _fall(log_density: Callable[[Any], Any], mode: float, peak: float, sign: int, end: float) -> float:
+def _fall(
+    log_density: Callable[[Any], Any], mode: float, peak: float, sign: int, end: float
+) -> float:
     """Where, going from the mode to one side, a log-concave density has fallen by e^-50; or the end of its range."""
     bound = 0.0 if sign < 0 else end
     step = max(mode, 1e-8) * 1e-6

@@ -33,7 +33,11 @@ from reproductions.rao.mechanisms import (
 from reproductions.runner import Setting
 from reproductions.style import BLUE, GREEN, GREY, legend, plain, sheet
 
-RATIO, DELTA, ORDER = 0.1, 1e-6, 2.0  # Δ/σ of each release; the δ at which budgets are compared; Rényi's order
+RATIO, DELTA, ORDER = (
+    0.1,
+    1e-6,
+    2.0,
+)  # Δ/σ of each release; the δ at which budgets are compared; Rényi's order
 COLORS = {
     "pure": "#1d2b3a", "approx": "#7f8c8d", "zcdp": "#2471a3", "renyi": "#16a085", "gdp": "#8e44ad",
     "rao": "#c0392b", "mcdp": "#e08e45",
@@ -69,9 +73,13 @@ def at_ten(figures: dict[str, Any]) -> dict[str, Any]:
     for kind in ("laplace", "gaussian"):
         rows = {name: entry for name, entry in figures[kind].items() if name != "exact"}
         table[kind] = {name: entry["composed"][at] for name, entry in rows.items()}
-        table[f"{kind} ε"] = {name: entry["epsilon"][at] for name, entry in rows.items()}
+        table[f"{kind} ε"] = {
+            name: entry["epsilon"][at] for name, entry in rows.items()
+        }
         table[f"{kind} ε"]["truth"] = figures[kind]["exact"][at]
-        table[f"{kind} angle"] = figures["angle"][kind][figures["angle"]["counts"].index(10)]
+        table[f"{kind} angle"] = figures["angle"][kind][
+            figures["angle"]["counts"].index(10)
+        ]
     table["δ that θ never excludes"] = figures["angle"]["residual_delta"][at]
     return table
 
@@ -101,14 +109,20 @@ def approximate(one: Guarantee, counts: list[int]) -> dict[str, Any]:
 def laplace(counts: list[int]) -> dict[str, Any]:
     x = RATIO
     profile = laplace_profile(0, 1, 1 / x, 1.0)
-    renyi = math.log(ORDER * math.exp((ORDER - 1) * x) + (ORDER - 1) * math.exp(-ORDER * x)) - math.log(2 * ORDER - 1)
+    renyi = math.log(
+        ORDER * math.exp((ORDER - 1) * x) + (ORDER - 1) * math.exp(-ORDER * x)
+    ) - math.log(2 * ORDER - 1)
     return {
         "pure": row(PureDP(x), counts),
         "approx": approximate(profile, counts),
         "kl": row(KLDP(x + math.expm1(-x)), counts),
-        "mcdp": row(convert(profile, to=MeanConcentratedDP), counts),  # the mean of the loss, and Hoeffding
+        "mcdp": row(
+            convert(profile, to=MeanConcentratedDP), counts
+        ),  # the mean of the loss, and Hoeffding
         "zcdp": row(ZCDP(x * x / 2), counts),  # Bun and Steinke 2016, of any pure ε
-        "renyi": row(RenyiDP(ORDER, renyi / (ORDER - 1)), counts),  # Mironov 2017, Prop. 6
+        "renyi": row(
+            RenyiDP(ORDER, renyi / (ORDER - 1)), counts
+        ),  # Mironov 2017, Prop. 6
         "gdp": row(GDP(float(profile.mu)), counts),
         "rao": row(RaoDP(x), counts),
         "exact": [finite(compose([profile] * k).epsilon(DELTA)) for k in counts],
@@ -131,14 +145,22 @@ def gaussian(counts: list[int]) -> dict[str, Any]:
 
 def angles(counts: list[int]) -> dict[str, Any]:
     """The last line of the table beside the angle itself: cos(θ/2) = ∏cos(θᵢ/2), and the δ that θ never excludes."""
-    one = {"laplace": laplace_hellinger(1.0, 1 / RATIO), "gaussian": gaussian_hellinger(1.0, 1 / RATIO)}
+    one = {
+        "laplace": laplace_hellinger(1.0, 1 / RATIO),
+        "gaussian": gaussian_hellinger(1.0, 1 / RATIO),
+    }
     # far along, where √Σθ² passes π and the angle cannot
     far = [1, 10, 100, 300, 1000, 3000, 10000]
     return {
         "counts": far,
         "printed": [math.sqrt(k) * RATIO for k in far],
-        **{name: [hellinger_compose([theta] * k) for k in far] for name, theta in one.items()},
-        "residual_delta": [math.sin(min(math.sqrt(k) * RATIO, math.pi) / 2) ** 2 for k in counts],
+        **{
+            name: [hellinger_compose([theta] * k) for k in far]
+            for name, theta in one.items()
+        },
+        "residual_delta": [
+            math.sin(min(math.sqrt(k) * RATIO, math.pi) / 2) ** 2 for k in counts
+        ],
     }
 
 
@@ -149,20 +171,33 @@ def errata() -> dict[str, dict[str, float]]:
     e15 = {
         "printed": 2 * math.sqrt(2) * math.log((a + b) / (a - b)),
         "true": float(gaussian_distance(0.0, s1, 0.0, s2)),
-        "integral": quad(lambda s: math.sqrt(2) / s, s1, s2)[0],  # ds = √2·dσ/σ along the straight line
+        "integral": quad(lambda s: math.sqrt(2) / s, s1, s2)[
+            0
+        ],  # ds = √2·dσ/σ along the straight line
     }
     u = 5 / math.sqrt(2)  # N(0,1) and N(5,1): half circle in (μ/√2, σ) about (u/2, 0)
     start = math.atan2(1.0, -u / 2)
     e16 = {
         "printed": 5.0,
         "true": float(gaussian_distance(0.0, 1.0, 5.0, 1.0)),
-        "integral": math.sqrt(2) * abs(quad(lambda t: 1 / math.sin(t), math.pi - start, start)[0]),
+        "integral": math.sqrt(2)
+        * abs(quad(lambda t: 1 / math.sin(t), math.pi - start, start)[0]),
     }
     scale, power = 1.7, 2.0
     norm = 2 * scale * gamma(1 / power) / power
-    score = quad(lambda x: (power * x ** (power - 1) / scale**power) ** 2 * math.exp(-((x / scale) ** power)), 0, 60)[0]
+    score = quad(
+        lambda x: (
+            (power * x ** (power - 1) / scale**power) ** 2
+            * math.exp(-((x / scale) ** power))
+        ),
+        0,
+        60,
+    )[0]
     e17 = {
-        "printed": 2 * quad(lambda x: math.exp(-(x**power) / scale) / norm, 0, 60)[0],  # mass, with the sign mended
+        "printed": 2
+        * quad(lambda x: math.exp(-(x**power) / scale) / norm, 0, 60)[
+            0
+        ],  # mass, with the sign mended
         "true": 2 * quad(lambda x: math.exp(-((x / scale) ** power)) / norm, 0, 60)[0],
         "information": generalized_gaussian_information(scale, power),
         "integral": 2 * score / norm,
@@ -187,23 +222,70 @@ def draw(figures: dict[str, Any]) -> Figure:
     picture = sheet(13, 4.6)
     axes = picture.subplots(1, 3)
     for panel, kind in zip(axes, ("laplace", "gaussian"), strict=False):
-        panel.plot(figures["k"], figures[kind]["exact"], color="black", lw=5, alpha=0.3, label="the truth")
+        panel.plot(
+            figures["k"],
+            figures[kind]["exact"],
+            color="black",
+            lw=5,
+            alpha=0.3,
+            label="the truth",
+        )
         for name, color in COLORS.items():
             entry = figures[kind].get(name)
             if entry and None not in entry["epsilon"]:
                 style = STYLES.get(name, "o-")
-                panel.plot(figures["k"], entry["epsilon"], style, color=color, ms=4, lw=1.2, label=NAMES[name])
-        panel.set(xscale="log", yscale="log", xlabel="k releases with Δ/σ = 0.1", ylim=(0.07, 80))
-        panel.set_title(f"{kind.capitalize()}: what the composed budget is worth", fontsize=10)
+                panel.plot(
+                    figures["k"],
+                    entry["epsilon"],
+                    style,
+                    color=color,
+                    ms=4,
+                    lw=1.2,
+                    label=NAMES[name],
+                )
+        panel.set(
+            xscale="log",
+            yscale="log",
+            xlabel="k releases with Δ/σ = 0.1",
+            ylim=(0.07, 80),
+        )
+        panel.set_title(
+            f"{kind.capitalize()}: what the composed budget is worth", fontsize=10
+        )
         plain(panel)
     axes[0].set_ylabel("ε at δ = 10⁻⁶ (Rao: none; KL: above 4800)")
     angle = figures["angle"]
-    axes[2].plot(angle["counts"], angle["printed"], "o-", ms=4, color=COLORS["rao"], label="Table 1: √Σθ²")
-    axes[2].plot(angle["counts"], angle["gaussian"], "s-", ms=4, color=BLUE, label="Gaussian: exact angle")
-    axes[2].plot(angle["counts"], angle["laplace"], "x--", ms=5, color=GREEN, label="Laplace: exact angle")
+    axes[2].plot(
+        angle["counts"],
+        angle["printed"],
+        "o-",
+        ms=4,
+        color=COLORS["rao"],
+        label="Table 1: √Σθ²",
+    )
+    axes[2].plot(
+        angle["counts"],
+        angle["gaussian"],
+        "s-",
+        ms=4,
+        color=BLUE,
+        label="Gaussian: exact angle",
+    )
+    axes[2].plot(
+        angle["counts"],
+        angle["laplace"],
+        "x--",
+        ms=5,
+        color=GREEN,
+        label="Laplace: exact angle",
+    )
     axes[2].axhline(math.pi, color=GREY, lw=1, ls=":")
-    axes[2].text(1, math.pi * 1.05, "π: perfectly distinguishable", color=GREY, fontsize=8)
-    axes[2].set(xscale="log", yscale="log", xlabel="k releases with Δ/σ = 0.1", ylabel="θ")
+    axes[2].text(
+        1, math.pi * 1.05, "π: perfectly distinguishable", color=GREY, fontsize=8
+    )
+    axes[2].set(
+        xscale="log", yscale="log", xlabel="k releases with Δ/σ = 0.1", ylabel="θ"
+    )
     axes[2].set_title("Rao: the rule, and the angle itself", fontsize=10)
     plain(axes[2])
     legend(picture, *axes, columns=5)

@@ -34,20 +34,35 @@ def referee(setting: Setting) -> tuple[dict[str, Any], Figure]:
 # --- exponential-wrapped Gaussian (2026): exp_p(log_p(statistic) + noise), p public
 
 
-def contraction(M: Manifold, rng: np.random.Generator, pairs: int = 4000, reach: float = 2.0) -> float:
+def contraction(
+    M: Manifold, rng: np.random.Generator, pairs: int = 4000, reach: float = 2.0
+) -> float:
     """The largest ‖log_p x − log_p y‖/d(x, y) found, x and y within `reach` of p: at most 1 is what the proof needs."""
     z = rng.standard_normal((2, pairs, M.dim))
     z *= reach * rng.random((2, pairs, 1)) / np.linalg.norm(z, axis=-1, keepdims=True)
-    z[1, ::2] = z[0, ::2] + 1e-3 * rng.standard_normal((pairs // 2, M.dim))  # close pairs, where the ratio is largest
-    x, y = (np.asarray(M.exp(M.origin, M.from_coordinates(M.origin, part))) for part in z)
-    return float(np.max(np.linalg.norm(z[0] - z[1], axis=-1) / np.asarray(M.dist(x, y))))
+    z[1, ::2] = z[0, ::2] + 1e-3 * rng.standard_normal(
+        (pairs // 2, M.dim)
+    )  # close pairs, where the ratio is largest
+    x, y = (
+        np.asarray(M.exp(M.origin, M.from_coordinates(M.origin, part))) for part in z
+    )
+    return float(
+        np.max(np.linalg.norm(z[0] - z[1], axis=-1) / np.asarray(M.dist(x, y)))
+    )
 
 
-def wrapped(samples: int, sensitivity: float = 0.5, sigma: float = 0.5) -> dict[str, float]:
+def wrapped(
+    samples: int, sensitivity: float = 0.5, sigma: float = 0.5
+) -> dict[str, float]:
     """Contraction of the logarithm on two Hadamard spaces and not on S²; μ = Δ/σ under attack on H²."""
     rng, M = np.random.default_rng(0), Lorentz(2)
-    ends = np.array([[0.0, 0.0], [sensitivity, 0.0]])  # along a ray from p, where the logarithm keeps distances
-    sides = [[rounded((end + sigma * rng.standard_normal((samples, 2)))[:, 0])] for end in ends]
+    ends = np.array(
+        [[0.0, 0.0], [sensitivity, 0.0]]
+    )  # along a ray from p, where the logarithm keeps distances
+    sides = [
+        [rounded((end + sigma * rng.standard_normal((samples, 2)))[:, 0])]
+        for end in ends
+    ]
     audited = audit_scores(GDP(sensitivity / sigma), *sides)
     return {
         "contraction, H²": contraction(M, rng),
@@ -67,7 +82,9 @@ leggauss = cache(np.polynomial.legendre.leggauss)
 
 def circle_kernel(theta: np.ndarray, t: float) -> np.ndarray:
     n = np.arange(1, 200)
-    return (1 + 2 * np.sum(np.exp(-n * n * t) * np.cos(theta[..., None] * n), axis=-1)) / (2 * math.pi)
+    return (
+        1 + 2 * np.sum(np.exp(-n * n * t) * np.cos(theta[..., None] * n), axis=-1)
+    ) / (2 * math.pi)
 
 
 def sphere_kernel(cosine: np.ndarray, t: float) -> np.ndarray:
@@ -77,9 +94,13 @@ def sphere_kernel(cosine: np.ndarray, t: float) -> np.ndarray:
 
 
 def renyi_circle(order: float, t: float, d: float) -> float:
-    y = np.linspace(-math.pi, math.pi, 1001)[:-1]  # smooth and periodic: to the last digits
+    y = np.linspace(-math.pi, math.pi, 1001)[
+        :-1
+    ]  # smooth and periodic: to the last digits
     p, q = circle_kernel(y, t), circle_kernel(y - d, t)
-    return math.log(float(np.mean(p**order * q ** (1 - order))) * 2 * math.pi) / (order - 1)
+    return math.log(float(np.mean(p**order * q ** (1 - order))) * 2 * math.pi) / (
+        order - 1
+    )
 
 
 def renyi_sphere(order: float, t: float, d: float) -> float:
@@ -98,13 +119,20 @@ def renyi_hyperbolic(order: float, t: float, d: float) -> float:
 
     def log_kernel(r: np.ndarray) -> np.ndarray:
         near = np.maximum(r, 1e-9)  # where r/sinh r is 1
-        return -1.5 * math.log(4 * math.pi * t) + np.log(near / np.sinh(near)) - t - r * r / (4 * t)
+        return (
+            -1.5 * math.log(4 * math.pi * t)
+            + np.log(near / np.sinh(near))
+            - t
+            - r * r / (4 * t)
+        )
 
     c, w = leggauss(80)
     r, v = leggauss(160)
     end = 6 * math.sqrt(2 * t) * max(1.0, math.sqrt(order)) + 4 * order * (d + 2 * t)
     r, v = end * (r[:, None] + 1) / 2, end * v[:, None] / 2
-    other = np.arccosh(np.maximum(1.0, np.cosh(r) * math.cosh(d) - np.sinh(r) * math.sinh(d) * c))
+    other = np.arccosh(
+        np.maximum(1.0, np.cosh(r) * math.cosh(d) - np.sinh(r) * math.sinh(d) * c)
+    )
     log_value = order * log_kernel(r) + (1 - order) * log_kernel(other)
     total = float(np.sum(v * w * 2 * math.pi * np.sinh(r) ** 2 * np.exp(log_value)))
     return math.log(total) / (order - 1)
@@ -112,7 +140,11 @@ def renyi_hyperbolic(order: float, t: float, d: float) -> float:
 
 def harnack(order: float, t: float, d: float, lower: float) -> float:
     """D_α ≤ αKd²/(2(1 − e^{−2Kt})) for Ric ≥ −K, and αd²/4t for K = 0: Wang's dimension-free Harnack inequality (1997)."""
-    return order * d * d / (4 * t) if lower == 0 else order * lower * d * d / (2 * -math.expm1(-2 * lower * t))
+    return (
+        order * d * d / (4 * t)
+        if lower == 0
+        else order * lower * d * d / (2 * -math.expm1(-2 * lower * t))
+    )
 
 
 def heat() -> dict[str, Any]:
@@ -125,10 +157,16 @@ def heat() -> dict[str, Any]:
     ):
         for t, d in cases:
             rows[f"{name}, t = {t:g}, d = {d:g}"] = [
-                renyi(order, t, d) / harnack(order, t, d, lower) for order in rows["orders"]
+                renyi(order, t, d) / harnack(order, t, d, lower)
+                for order in rows["orders"]
             ]
-    rows["largest ratio"] = max(max(values) for key, values in rows.items() if key != "orders")
-    flat = [renyi_hyperbolic(order, 1.0, 0.3) / harnack(order, 1.0, 0.3, 0.0) for order in rows["orders"]]
+    rows["largest ratio"] = max(
+        max(values) for key, values in rows.items() if key != "orders"
+    )
+    flat = [
+        renyi_hyperbolic(order, 1.0, 0.3) / harnack(order, 1.0, 0.3, 0.0)
+        for order in rows["orders"]
+    ]
     rows["H³ by the bound for Ric ≥ 0, t = 1"] = max(flat)
     return rows
 
@@ -136,19 +174,33 @@ def heat() -> dict[str, Any]:
 # --- private federated Riemannian optimization (2024): each round (0.15, 1e-4), composed by advanced composition
 
 
-def federated(eps: float = 0.15, delta: float = 1e-4, slack: float = 1e-3) -> dict[str, Any]:
+def federated(
+    eps: float = 0.15, delta: float = 1e-4, slack: float = 1e-3
+) -> dict[str, Any]:
     """ε′ of T rounds by advanced composition, and exactly where each round is a Gaussian release, at the same δ′."""
-    mu = 1 / smallest_scale(lambda s: gaussian_profile(0.0, 1, s, 1.0), ApproxDP(eps, delta), 1.0)
+    mu = 1 / smallest_scale(
+        lambda s: gaussian_profile(0.0, 1, s, 1.0), ApproxDP(eps, delta), 1.0
+    )
     rounds = [1, 10, 50, 100, 200, 500]
-    advanced = [math.sqrt(2 * T * math.log(1 / slack)) * eps + T * eps * math.expm1(eps) for T in rounds]
+    advanced = [
+        math.sqrt(2 * T * math.log(1 / slack)) * eps + T * eps * math.expm1(eps)
+        for T in rounds
+    ]
     exact = [float(GDP(math.sqrt(T) * mu).epsilon(T * delta + slack)) for T in rounds]
-    return {"rounds": rounds, "advanced": advanced, "exact": exact, "ratio at 100": advanced[3] / exact[3]}
+    return {
+        "rounds": rounds,
+        "advanced": advanced,
+        "exact": exact,
+        "ratio at 100": advanced[3] / exact[3],
+    }
 
 
 # --- Poincaré graph embedding (2024): the published program's noise on a node's features
 
 
-def poincare(eps: float = 1.0, delta: float = 1e-4, weight: float = 2.0, factor: float = 0.01) -> dict[str, Any]:
+def poincare(
+    eps: float = 1.0, delta: float = 1e-4, weight: float = 2.0, factor: float = 0.01
+) -> dict[str, Any]:
     """Its sd is factor·√(2 log(1.25/δ))·weight/ε, fresh each epoch; one word of a node's bag changed moves it by 1."""
     sd = factor * math.sqrt(2 * math.log(1.25 / delta)) * weight / eps
     epochs = [1, 10, 50, 200]
@@ -178,7 +230,9 @@ def rotations(samples: int) -> dict[str, float]:
         cosines = [np.clip(np.abs(x @ m), 0, 1) for m in mu]
         angle = [2 * np.arccos(c) for c in cosines]
         laplace.append(float(np.max(np.abs(angle[0] - angle[1]))) / (2 * half))
-        bingham.append(float(np.max(np.abs(cosines[0] ** 2 - cosines[1] ** 2))) / (2 * half))
+        bingham.append(
+            float(np.max(np.abs(cosines[0] ** 2 - cosines[1] ** 2))) / (2 * half)
+        )
     mass = integrate.quad(lambda r: math.exp(-r) * math.sin(r / 2) ** 2, 0, math.pi)[0]
     return {"Laplace": max(laplace), "Bingham": max(bingham), "Bingham, claimed": math.pi / 4,
             "Bingham, by the quaternions' angle": 2 * max(bingham), "Laplace's mass, any center": mass}  # fmt: skip
@@ -190,24 +244,67 @@ def draw(figures: dict[str, Any]) -> Figure:
     colors = iter((RED, ORANGE, BLUE, INK, GREEN, "#8e44ad"))
     for name, values in figures["heat"].items():
         if " = " in name and "bound" not in name:
-            heat_axes.plot(figures["heat"]["orders"], values, "o-", ms=4, color=next(colors), label=name)
+            heat_axes.plot(
+                figures["heat"]["orders"],
+                values,
+                "o-",
+                ms=4,
+                color=next(colors),
+                label=name,
+            )
     heat_axes.axhline(1, color=INK, ls=":")
-    heat_axes.set(xlabel="Rényi order", ylabel="divergence over its bound", ylim=(0, 1.08), title="heat kernel")
-    fed.plot(
-        figures["federated"]["rounds"], figures["federated"]["advanced"], "o-", color=RED, label="advanced composition"
+    heat_axes.set(
+        xlabel="Rényi order",
+        ylabel="divergence over its bound",
+        ylim=(0, 1.08),
+        title="heat kernel",
     )
-    fed.plot(figures["federated"]["rounds"], figures["federated"]["exact"], "o-", color=BLUE, label="exact, same δ′")
-    fed.set(xlabel="rounds of (0.15, 10⁻⁴)", ylabel="ε′", ylim=(0, None), title="federated: accounting")
+    fed.plot(
+        figures["federated"]["rounds"],
+        figures["federated"]["advanced"],
+        "o-",
+        color=RED,
+        label="advanced composition",
+    )
+    fed.plot(
+        figures["federated"]["rounds"],
+        figures["federated"]["exact"],
+        "o-",
+        color=BLUE,
+        label="exact, same δ′",
+    )
+    fed.set(
+        xlabel="rounds of (0.15, 10⁻⁴)",
+        ylabel="ε′",
+        ylim=(0, None),
+        title="federated: accounting",
+    )
     for key, color, label in (
         ("ε", RED, "published program"),
         ("ε without the factor 0.01", ORANGE, "without its factor 0.01"),
     ):
-        poin.plot(figures["poincare"]["epochs"], figures["poincare"][key], "o-", color=color, label=label)
+        poin.plot(
+            figures["poincare"]["epochs"],
+            figures["poincare"][key],
+            "o-",
+            color=color,
+            label=label,
+        )
     poin.axhline(1, color=INK, ls=":", label="claimed: 1")
     poin.set(
-        xlabel="epochs", ylabel="ε at δ = 10⁻⁴", xscale="log", yscale="log", title="Poincaré embedding: a changed word"
+        xlabel="epochs",
+        ylabel="ε at δ = 10⁻⁴",
+        xscale="log",
+        yscale="log",
+        title="Poincaré embedding: a changed word",
     )
-    heat_axes.legend(frameon=False, fontsize=7, ncols=3, loc="upper center", bbox_to_anchor=(0.5, -0.17))
+    heat_axes.legend(
+        frameon=False,
+        fontsize=7,
+        ncols=3,
+        loc="upper center",
+        bbox_to_anchor=(0.5, -0.17),
+    )
     for axes in (fed, poin):
         axes.legend(frameon=False, fontsize=8)
     for axes in (heat_axes, fed, poin):

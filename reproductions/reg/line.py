@@ -11,19 +11,38 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from benchmarks.regression_peers import MIDDLE, RESPONSES, UNIT, error, first_wines, ours
+from benchmarks.regression_peers import (
+    MIDDLE,
+    RESPONSES,
+    UNIT,
+    error,
+    first_wines,
+    ours,
+)
 from curvedp import ApproxDP, PrivateGeodesicRegression
 from curvedp.entropy import GeneratorSource
 from curvedp.geometry import Euclidean
 from reproductions.reg.paper import VARIANCE, sequential_sampler
 from reproductions.runner import Setting
-from reproductions.style import BLUE, GREEN, GREY, INK, ORANGE, RED, legend, plain, sheet
+from reproductions.style import (
+    BLUE,
+    GREEN,
+    GREY,
+    INK,
+    ORANGE,
+    RED,
+    legend,
+    plain,
+    sheet,
+)
 
 PEERS = json.loads(Path(__file__).with_name("peers.json").read_text(encoding="utf-8"))
 PRINTED = {"least squares": 0.873, "DPGR": 0.954, "Opacus": 0.982, "IBM": 7.856}
 
 
-def displayed_line(t: np.ndarray, Z: np.ndarray, rng: np.random.Generator, draws: int) -> np.ndarray:
+def displayed_line(
+    t: np.ndarray, Z: np.ndarray, rng: np.random.Generator, draws: int
+) -> np.ndarray:
     """(draws, 2, responses): footpoints and velocities by the law App. A displays, exactly. NOT PRIVATE."""
     design = np.column_stack([np.ones(len(t)), t])
     p_hat, v_hat = np.linalg.lstsq(design, Z, rcond=None)[0]
@@ -45,9 +64,14 @@ def reg_table1(setting: Setting) -> tuple[dict[str, Any], Figure]:
     samples = sequential_sampler(Euclidean(4), t, Z, rng, draws, velocities=1)
     readings = {
         "displayed": _errors(displayed_line(t, Z, rng, 20_000), t, Z),
-        "gradient": _errors(np.stack([samples.footpoints, samples.velocities[:, 0]], axis=1), t, Z),
+        "gradient": _errors(
+            np.stack([samples.footpoints, samples.velocities[:, 0]], axis=1), t, Z
+        ),
     }
-    rows = {name.removeprefix("ours, "): _spread(values) for name, values in ours(x, Y, draws).items()}
+    rows = {
+        name.removeprefix("ours, "): _spread(values)
+        for name, values in ours(x, Y, draws).items()
+    }
     peers = {name: _spread(values) for name, values in PEERS["errors"].items()}
     figures = {
         "least squares": error(line, Y), "mean": 1.0, **{name: _spread(values) for name, values in readings.items()},
@@ -64,11 +88,19 @@ def reg_fig4(setting: Setting) -> tuple[dict[str, Any], Figure]:
     p, v = displayed_line(t, Z, rng, 1)[0]
     source = GeneratorSource(rng)
     public = {"radius": 1.0, "speed": 3.0, "clip": 1.0, "x_range": (8.5, 11.5)}
-    private = PrivateGeodesicRegression(Euclidean(4), guarantee=ApproxDP(2.0, 1e-5), source=source, **public).fit(x, Y)
+    private = PrivateGeodesicRegression(
+        Euclidean(4), guarantee=ApproxDP(2.0, 1e-5), source=source, **public
+    ).fit(x, Y)
     lines = {
         "least squares, not private": (_least_squares(x, Y, ends), RED),
-        "paper's DPGR, as displayed (not private)": (Y.mean(axis=0) + Y.std(axis=0) * np.stack([p, p + v]), BLUE),
-        "IBM diffprivlib, ε = 2 (stored run)": (np.array(PEERS["lines"]["IBM diffprivlib"]), GREEN),
+        "paper's DPGR, as displayed (not private)": (
+            Y.mean(axis=0) + Y.std(axis=0) * np.stack([p, p + v]),
+            BLUE,
+        ),
+        "IBM diffprivlib, ε = 2 (stored run)": (
+            np.array(PEERS["lines"]["IBM diffprivlib"]),
+            GREEN,
+        ),
         "Opacus, (2, 10⁻⁵) (stored run)": (np.array(PEERS["lines"]["Opacus"]), ORANGE),
         "ours, (2, 10⁻⁵)": (np.asarray(private.predict(ends)), INK),
     }
@@ -78,13 +110,16 @@ def reg_fig4(setting: Setting) -> tuple[dict[str, Any], Figure]:
         axes.plot(x, MIDDLE[k] + UNIT[k] * Y[:, k], "o", ms=3, color=GREY, alpha=0.6)
         low, high = axes.get_ylim()
         for label, (ys, color) in lines.items():
-            axes.plot(ends, MIDDLE[k] + UNIT[k] * ys[:, k], color=color, lw=1.8, label=label)
+            axes.plot(
+                ends, MIDDLE[k] + UNIT[k] * ys[:, k], color=color, lw=1.8, label=label
+            )
         axes.set(xlabel="alcohol, %", ylabel=name, ylim=(low, high))
         plain(axes)
     legend(picture, grid[0, 0], columns=2)
     spans = (x - ends[0]) / (ends[1] - ends[0])
     figures = {
-        label: error(ys[0] + spans[:, None] * (ys[1] - ys[0]), Y) for label, (ys, _) in lines.items()
+        label: error(ys[0] + spans[:, None] * (ys[1] - ys[0]), Y)
+        for label, (ys, _) in lines.items()
     }  # one draw each
     return figures, picture
 
@@ -97,11 +132,23 @@ def reg_line(setting: Setting) -> tuple[dict[str, Any], Figure]:
     for n in sizes:
         direction = rng.standard_normal(4)
         t = rng.random(n)
-        Z = (t - 0.5)[:, None] * direction / np.linalg.norm(direction) + np.sqrt(VARIANCE) * rng.standard_normal((n, 4))
+        Z = (t - 0.5)[:, None] * direction / np.linalg.norm(direction) + np.sqrt(
+            VARIANCE
+        ) * rng.standard_normal((n, 4))
         samples = sequential_sampler(Euclidean(4), t, Z, rng, draws, velocities=1)
-        public = {"radius": 0.3, "speed": 1.5, "clip": 0.2, "x_range": (0.0, 1.0), "guarantee": ApproxDP(2.0, 1e-5)}
+        public = {
+            "radius": 0.3,
+            "speed": 1.5,
+            "clip": 0.2,
+            "x_range": (0.0, 1.0),
+            "guarantee": ApproxDP(2.0, 1e-5),
+        }
         private = [
-            PrivateGeodesicRegression(Euclidean(4), source=GeneratorSource(rng), **public).fit(t, Z).predict(t)
+            PrivateGeodesicRegression(
+                Euclidean(4), source=GeneratorSource(rng), **public
+            )
+            .fit(t, Z)
+            .predict(t)
             for _ in range(draws)
         ]
         rows.append({
@@ -117,9 +164,22 @@ def reg_line(setting: Setting) -> tuple[dict[str, Any], Figure]:
                               ("ours", BLUE, "ours, sound, (2, 10⁻⁵)")):  # fmt: skip
         mean, sd = (np.array([row[who][key] for row in rows]) for key in ("mean", "sd"))
         axes.errorbar(
-            sizes, mean, [np.minimum(sd, 0.9 * mean), sd], color=color, marker="o", ms=4, capsize=3, label=label
+            sizes,
+            mean,
+            [np.minimum(sd, 0.9 * mean), sd],
+            color=color,
+            marker="o",
+            ms=4,
+            capsize=3,
+            label=label,
         )
-    axes.plot(sizes, [row["fit"] for row in rows], color=INK, ls=":", label="least squares, not private")
+    axes.plot(
+        sizes,
+        [row["fit"] for row in rows],
+        color=INK,
+        ls=":",
+        label="least squares, not private",
+    )
     axes.set(xlabel="n", ylabel="mean squared error", xscale="log", yscale="log")
     axes.set_xticks(sizes, [str(n) for n in sizes])
     axes.minorticks_off()
@@ -133,7 +193,9 @@ def reg_line(setting: Setting) -> tuple[dict[str, Any], Figure]:
     return {"rows": rows, "summary": summary}, picture
 
 
-def _least_squares(x: np.ndarray, Y: np.ndarray, at: np.ndarray | None = None) -> np.ndarray:
+def _least_squares(
+    x: np.ndarray, Y: np.ndarray, at: np.ndarray | None = None
+) -> np.ndarray:
     p, v = np.linalg.lstsq(np.column_stack([np.ones(len(x)), x]), Y, rcond=None)[0]
     return p + (x if at is None else at)[:, None] * v
 
@@ -154,7 +216,11 @@ def _spread(values: Any) -> dict[str, float]:
 def _bars(figures: dict[str, Any]) -> Figure:
     """Bars from 0, the printed numbers as diamonds on the rows they belong to."""
     own = {f"ours, {name}": row for name, row in figures["ours"].items()}
-    opacus = {name: row for name, row in figures["peers"].items() if "Opacus" in name and "added" in name}
+    opacus = {
+        name: row
+        for name, row in figures["peers"].items()
+        if "Opacus" in name and "added" in name
+    }
     rows = {
         "least squares, not private": ({"mean": figures["least squares"], "sd": 0.0}, GREY, PRINTED["least squares"]),
         "paper's sampler, as displayed (not private)": (figures["displayed"], ORANGE, PRINTED["DPGR"]),
@@ -166,16 +232,37 @@ def _bars(figures: dict[str, Any]) -> Figure:
     picture = sheet(10, 4.6)
     axes = picture.add_subplot()
     for k, (row, color, printed) in enumerate(rows.values()):
-        axes.barh(k, row["mean"], xerr=row["sd"] or None, color=color, alpha=0.75, error_kw={"lw": 1})
+        axes.barh(
+            k,
+            row["mean"],
+            xerr=row["sd"] or None,
+            color=color,
+            alpha=0.75,
+            error_kw={"lw": 1},
+        )
         label = f"{row['mean']:.3f}" + (f" ± {row['sd']:.3f}" if row["sd"] else "")
-        end = max(row["mean"] + row["sd"], printed or 0, 1.0)  # beyond the dotted line too
-        axes.annotate(label, (end, k), (9, 0), textcoords="offset points", va="center", fontsize=9, color=INK)
+        end = max(
+            row["mean"] + row["sd"], printed or 0, 1.0
+        )  # beyond the dotted line too
+        axes.annotate(
+            label,
+            (end, k),
+            (9, 0),
+            textcoords="offset points",
+            va="center",
+            fontsize=9,
+            color=INK,
+        )
         if printed:
-            axes.plot(printed, k, "D", color=INK, ms=6, label="printed" if k == 0 else None)
+            axes.plot(
+                printed, k, "D", color=INK, ms=6, label="printed" if k == 0 else None
+            )
     axes.set_yticks(range(len(rows)), list(rows), fontsize=9)
     axes.invert_yaxis()
     axes.axvline(1.0, color=INK, ls=":", lw=1, label="the mean alone, not private")
-    axes.set(xlabel="mean squared error, in units of the data's variance", xlim=(0, 11.5))
+    axes.set(
+        xlabel="mean squared error, in units of the data's variance", xlim=(0, 11.5)
+    )
     plain(axes)
     legend(picture, axes, columns=2)
     return picture

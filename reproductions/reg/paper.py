@@ -30,19 +30,29 @@ class Samples(NamedTuple):
     velocities: np.ndarray
 
 
-def sphere_data(n: int, speed: float, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+def sphere_data(
+    n: int, speed: float, rng: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray]:
     """§4.1: points on a geodesic, sampled uniformly in t, ambient Gaussian noise, projected. Its middle is the origin."""
     M = Sphere(2)
     direction = rng.standard_normal(2)
-    v = np.asarray(M.from_coordinates(M.origin, speed * direction / np.linalg.norm(direction)))
+    v = np.asarray(
+        M.from_coordinates(M.origin, speed * direction / np.linalg.norm(direction))
+    )
     x = rng.random(n)
     clean = np.asarray(M.exp(M.origin, (x - 0.5)[:, None] * v))
-    return x, np.asarray(M.project(clean + np.sqrt(VARIANCE) * rng.standard_normal((n, 3))))
+    return x, np.asarray(
+        M.project(clean + np.sqrt(VARIANCE) * rng.standard_normal((n, 3)))
+    )
 
 
 def jacobi_norms(manifold: Sphere | Euclidean) -> tuple[float, float]:
     """‖J_p(1)‖ and ‖J_v(1)‖ as printed (App. A, §4.2)."""
-    return (float(np.cos(1)), float(np.sin(1))) if isinstance(manifold, Sphere) else (1.0, 1.0)
+    return (
+        (float(np.cos(1)), float(np.sin(1)))
+        if isinstance(manifold, Sphere)
+        else (1.0, 1.0)
+    )
 
 
 def sequential_sampler(
@@ -65,40 +75,77 @@ def sequential_sampler(
         reach = [2 * scales[0], 6 * scales[1]]
     else:  # the energy grows like n|p − p̂|², and like n|v − v̂|²/3
         scales = [2 * tau * norm for norm in jacobi_norms(M)]
-        reach = [2.4 * np.sqrt(scales[0] / (2 * n)), 2.4 * np.sqrt(3 * scales[1] / (2 * n))]
+        reach = [
+            2.4 * np.sqrt(scales[0] / (2 * n)),
+            2.4 * np.sqrt(3 * scales[1] / (2 * n)),
+        ]
 
     def along(p: np.ndarray, z: np.ndarray) -> np.ndarray:
         return np.asarray(M.exp(p, M.from_coordinates(p, z)))
 
-    feet = _walk(fit.footpoint[None], foot, scales[0], reach[0], m, thin, rng, along, M.dim)[:, 0]
+    feet = _walk(
+        fit.footpoint[None], foot, scales[0], reach[0], m, thin, rng, along, M.dim
+    )[:, 0]
 
     def straight(v: np.ndarray, z: np.ndarray) -> np.ndarray:
         return v + np.asarray(M.from_coordinates(feet, z))
 
     start = np.asarray(M.transport(fit.footpoint, feet, fit.velocity))
-    shots = _walk(start, lambda v: shoot(feet, v), scales[1], reach[1], count, thin, rng, straight, M.dim)
+    shots = _walk(
+        start,
+        lambda v: shoot(feet, v),
+        scales[1],
+        reach[1],
+        count,
+        thin,
+        rng,
+        straight,
+        M.dim,
+    )
     return Samples(fit, feet, shots.swapaxes(0, 1))
 
 
-def _potentials(M: Sphere | Euclidean, x: np.ndarray, Y: np.ndarray, fit: GeodesicFit, law: str):
+def _potentials(
+    M: Sphere | Euclidean, x: np.ndarray, Y: np.ndarray, fit: GeodesicFit, law: str
+):
     """What stands in the exponent for p (v̂ carried along) and for v at p: a gradient's norm, or the energy Σd²."""
     gradient = clipped_gradient(M, x, Y, NO_CLIP, 1.0)
 
     def energy(p: np.ndarray, v: np.ndarray) -> np.ndarray:
-        return np.sum(np.asarray(M.dist(M.exp(p[:, None], x[:, None] * v[:, None]), Y)) ** 2, axis=1)
+        return np.sum(
+            np.asarray(M.dist(M.exp(p[:, None], x[:, None] * v[:, None]), Y)) ** 2,
+            axis=1,
+        )
 
     def norm(p: np.ndarray, v: np.ndarray, which: int) -> np.ndarray:
-        return energy(p, v) if law == "displayed" else np.linalg.norm(gradient(p, v)[which], axis=1)
+        return (
+            energy(p, v)
+            if law == "displayed"
+            else np.linalg.norm(gradient(p, v)[which], axis=1)
+        )
 
-    return lambda p: norm(p, np.asarray(M.transport(fit.footpoint, p, fit.velocity)), 0), lambda p, v: norm(p, v, 1)
+    return lambda p: norm(
+        p, np.asarray(M.transport(fit.footpoint, p, fit.velocity)), 0
+    ), lambda p, v: norm(p, v, 1)
 
 
-def imposed(M: Sphere, fit: GeodesicFit, rng: np.random.Generator, m: int, distance: float, degrees: float) -> Samples:
+def imposed(
+    M: Sphere,
+    fit: GeodesicFit,
+    rng: np.random.Generator,
+    m: int,
+    distance: float,
+    degrees: float,
+) -> Samples:
     """No sampler: isotropic normal noise of the footpoint (its mean distance) and of the velocity (its sd of angles)."""
     z = rng.standard_normal((m, 2)) * distance / np.sqrt(np.pi / 2)
     feet = np.asarray(M.exp(fit.footpoint, M.from_coordinates(fit.footpoint, z)))
     v = np.asarray(M.transport(fit.footpoint, feet, fit.velocity))[:, None]
-    noise = np.radians(degrees) * np.linalg.norm(fit.velocity) * rng.standard_normal((m, m, 2))
+    noise = (
+        np.radians(degrees)
+        * np.linalg.norm(fit.velocity)
+        * rng.standard_normal((m, m, 2))
+    )
     return Samples(fit, feet, v + np.asarray(M.from_coordinates(feet[:, None], noise)))
 
 
@@ -107,11 +154,16 @@ def _walk(state, norm, scale, reach, count, thin, rng, move, dim):
     value, kept = norm(state), []
     for step in range(BURN + count * thin):
         z = rng.standard_normal((len(state), dim))
-        z *= (reach * rng.random(len(state)) ** (1 / dim) / np.linalg.norm(z, axis=1))[:, None]
+        z *= (reach * rng.random(len(state)) ** (1 / dim) / np.linalg.norm(z, axis=1))[
+            :, None
+        ]
         trial = move(state, z)
         found = norm(trial)
         accepted = np.log(rng.random(len(state))) < (value - found) / scale
-        state, value = np.where(accepted[:, None], trial, state), np.where(accepted, found, value)
+        state, value = (
+            np.where(accepted[:, None], trial, state),
+            np.where(accepted, found, value),
+        )
         if step >= BURN and (step - BURN) % thin == thin - 1:
             kept.append(state)
     return np.stack(kept)
@@ -127,6 +179,10 @@ def errors(manifold, samples: Samples, x: np.ndarray, Y: np.ndarray) -> np.ndarr
 
 def angles(M, fit: GeodesicFit, p: np.ndarray, v: np.ndarray) -> np.ndarray:
     """Signed angles in degrees from the fitted velocity, carried to p, to each v."""
-    carried = np.asarray(M.to_coordinates(p, M.transport(fit.footpoint, p, fit.velocity)))
+    carried = np.asarray(
+        M.to_coordinates(p, M.transport(fit.footpoint, p, fit.velocity))
+    )
     z = np.asarray(M.to_coordinates(p, v))
-    return np.degrees(np.arctan2(carried[0] * z[..., 1] - carried[1] * z[..., 0], z @ carried))
+    return np.degrees(
+        np.arctan2(carried[0] * z[..., 1] - carried[1] * z[..., 0], z @ carried)
+    )

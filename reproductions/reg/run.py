@@ -20,15 +20,30 @@ from curvedp.regression.gradient import clipped_gradient
 from examples.geodesics import fit_geodesic
 from examples.geodesics.pictures import plot_geodesic
 from reproductions.reg.line import reg_fig4, reg_line, reg_table1  # noqa: F401  (the runner asks for them here)
-from reproductions.reg.paper import NO_CLIP, angles, errors, imposed, jacobi_norms, sequential_sampler, sphere_data
+from reproductions.reg.paper import (
+    NO_CLIP,
+    angles,
+    errors,
+    imposed,
+    jacobi_norms,
+    sequential_sampler,
+    sphere_data,
+)
 from reproductions.runner import Setting
 from reproductions.style import BLUE, GREY, INK, ORANGE, RED, band, legend, plain, sheet
 
 M = Sphere(2)
 SPEED = 0.4  # where the gradient's law has the printed distance and spread of angles
 LAWS = {"gradient": RED, "displayed": ORANGE}
-SAID = {"gradient": "gradient's norm over Δ/ε", "displayed": "energy, as App. A displays it"}
-PUBLIC = {"radius": 0.2, "speed": math.pi / 4, "clip": 0.2}  # geodesics within the ball of radius π/8
+SAID = {
+    "gradient": "gradient's norm over Δ/ε",
+    "displayed": "energy, as App. A displays it",
+}
+PUBLIC = {
+    "radius": 0.2,
+    "speed": math.pi / 4,
+    "clip": 0.2,
+}  # geodesics within the ball of radius π/8
 EPSILON = 2.0
 
 
@@ -40,10 +55,17 @@ def reg_fig1(setting: Setting) -> tuple[dict[str, Any], Figure]:
     theirs = sequential_sampler(M, x, Y, rng, 1)
     drawn = {
         "fitted, not private": fit,
-        "paper's sampler (gradient), not private": _Geodesic(theirs.footpoints[0], theirs.velocities[0, 0]),
+        "paper's sampler (gradient), not private": _Geodesic(
+            theirs.footpoints[0], theirs.velocities[0, 0]
+        ),
         "ours, ε = 2": _private(x, Y, rng),
     }
-    figures = {"error": {name: float(np.mean(M.dist(model.predict(x), Y))) for name, model in drawn.items()}}
+    figures = {
+        "error": {
+            name: float(np.mean(M.dist(model.predict(x), Y)))
+            for name, model in drawn.items()
+        }
+    }
     picture = plot_geodesic(M, x, Y, **drawn)
     picture.axes[0].get_legend().remove()
     legend(picture, picture.axes[0])
@@ -54,26 +76,41 @@ def reg_fig2(setting: Setting) -> tuple[dict[str, Any], Figure]:
     """Distance of private footpoints to the fitted one, and angle of private velocities to the fitted one; n = 20."""
     rng = np.random.default_rng(2)
     m, draws = (200, 100) if setting.full else (20, 12)
-    figures: dict[str, Any] = {law: _over_data_sets(law, SPEED, setting, rng) for law in LAWS}
+    figures: dict[str, Any] = {
+        law: _over_data_sets(law, SPEED, setting, rng) for law in LAWS
+    }
     x, Y = sphere_data(20, SPEED, rng)
     shown = {law: sequential_sampler(M, x, Y, rng, m, law=law) for law in LAWS}
     later = sphere_data(200, SPEED, rng)
     sound = {
-        n: _sound(*records, count, rng) for n, records, count in ((20, (x, Y), draws), (200, later, draws // 4 + 1))
+        n: _sound(*records, count, rng)
+        for n, records, count in ((20, (x, Y), draws), (200, later, draws // 4 + 1))
     }
     for n, found in sound.items():
-        figures[f"ours, n = {n}"] = {name: _spread(found[name]) for name in ("distance", "angle")}
+        figures[f"ours, n = {n}"] = {
+            name: _spread(found[name]) for name in ("distance", "angle")
+        }
     picture = sheet(10, 6.4)
     grid = picture.subplots(2, 2)
     columns = (
-        ("distance", "geodesic distance to the fitted footpoint", np.linspace(0, 0.16, 33)),
+        (
+            "distance",
+            "geodesic distance to the fitted footpoint",
+            np.linspace(0, 0.16, 33),
+        ),
         ("angle", "angle to the fitted velocity, degrees", np.linspace(-90, 90, 37)),
     )
     for column, (name, label, bins) in enumerate(columns):
         for law, samples in shown.items():
             values = _deviations(samples)[name]
-            grid[0, column].hist(values, bins=bins, color=LAWS[law], alpha=0.6, label=SAID[law])
-        wide = np.linspace(0, 0.8, 33) if name == "distance" else np.linspace(-180, 180, 37)
+            grid[0, column].hist(
+                values, bins=bins, color=LAWS[law], alpha=0.6, label=SAID[law]
+            )
+        wide = (
+            np.linspace(0, 0.8, 33)
+            if name == "distance"
+            else np.linspace(-180, 180, 37)
+        )
         for (n, found), color in zip(sound.items(), (BLUE, INK), strict=True):
             grid[1, column].hist(
                 found[name], bins=wide, histtype="step", lw=1.6, color=color,
@@ -82,7 +119,11 @@ def reg_fig2(setting: Setting) -> tuple[dict[str, Any], Figure]:
         for row in (0, 1):
             grid[row, column].set(xlabel=label, ylabel=f"of {m} samples")
             plain(grid[row, column])
-    grid[0, 0].set_title(f"the paper's sampler, n = 20, speed {SPEED:g} (not private)", loc="left", fontsize=10)
+    grid[0, 0].set_title(
+        f"the paper's sampler, n = 20, speed {SPEED:g} (not private)",
+        loc="left",
+        fontsize=10,
+    )
     grid[1, 0].set_title("made private", loc="left", fontsize=10)
     legend(picture, *grid[:, 0], columns=2)
     return figures, picture
@@ -97,9 +138,13 @@ def reg_fig3(setting: Setting) -> tuple[dict[str, Any], Figure]:
     for law in (*LAWS, "printed distance and angle"):
         figures[law] = [_over_data_sets(law, speed, setting, rng) for speed in speeds]
     figures["summary"] = {
-        f"{law}, speed {speed:g}": figures[law][k]["error"] for law in LAWS for k, speed in enumerate(speeds)
+        f"{law}, speed {speed:g}": figures[law][k]["error"]
+        for law in LAWS
+        for k, speed in enumerate(speeds)
     }
-    figures["at speed 2, printed distance and angle"] = figures["printed distance and angle"][-1]["error"]
+    figures["at speed 2, printed distance and angle"] = figures[
+        "printed distance and angle"
+    ][-1]["error"]
     figures["fit"] = figures["gradient"][0]["fit"]
     x, Y = sphere_data(20, SPEED, rng)
     sound = _sound(x, Y, draws, rng)["error"]
@@ -108,20 +153,53 @@ def reg_fig3(setting: Setting) -> tuple[dict[str, Any], Figure]:
     left, right = picture.subplots(1, 2)
     bins = np.linspace(0, 0.2, 41)
     for law, color in LAWS.items():
-        values = errors(M, sequential_sampler(M, x, Y, rng, m, law=law), x, Y).mean(axis=1)
+        values = errors(M, sequential_sampler(M, x, Y, rng, m, law=law), x, Y).mean(
+            axis=1
+        )
         left.hist(values, bins=bins, color=color, alpha=0.6, label=SAID[law])
-    left.axvline(float(fit_geodesic(M, x, Y).residuals(x, Y).mean()), color=INK, label="fit, not private")
-    left.axvline(float(np.mean(sound)), color=BLUE, ls="--", label="ours, sound, ε = 2 (mean)")
-    left.set(xlabel=f"mean absolute error, speed {SPEED:g}", ylabel=f"of {m} footpoints")
+    left.axvline(
+        float(fit_geodesic(M, x, Y).residuals(x, Y).mean()),
+        color=INK,
+        label="fit, not private",
+    )
+    left.axvline(
+        float(np.mean(sound)), color=BLUE, ls="--", label="ours, sound, ε = 2 (mean)"
+    )
+    left.set(
+        xlabel=f"mean absolute error, speed {SPEED:g}", ylabel=f"of {m} footpoints"
+    )
     rows = {**LAWS, "printed distance and angle": GREY}
     for law, color in rows.items():
-        mean, sd = (np.array([row["error"][key] for row in figures[law]]) for key in ("mean", "sd"))
-        band(right, speeds, mean, mean - sd, mean + sd, color, SAID.get(law, "distance 0.01, angle sd 5.47° imposed"))
+        mean, sd = (
+            np.array([row["error"][key] for row in figures[law]])
+            for key in ("mean", "sd")
+        )
+        band(
+            right,
+            speeds,
+            mean,
+            mean - sd,
+            mean + sd,
+            color,
+            SAID.get(law, "distance 0.01, angle sd 5.47° imposed"),
+        )
     right.axhline(0.11, color=INK, ls="--", lw=1)
     right.text(speeds[0], 0.112, "printed: 0.11", fontsize=8, color=INK)
     right.axhline(0.043, color=INK, ls=":", lw=1)
-    right.text(speeds[-1], 0.038, "printed fit: 0.043", fontsize=8, color=INK, ha="right", va="top")
-    right.set(xlabel="speed of the geodesic (not printed)", ylabel="mean absolute error", ylim=(0, None))
+    right.text(
+        speeds[-1],
+        0.038,
+        "printed fit: 0.043",
+        fontsize=8,
+        color=INK,
+        ha="right",
+        va="top",
+    )
+    right.set(
+        xlabel="speed of the geodesic (not printed)",
+        ylabel="mean absolute error",
+        ylim=(0, None),
+    )
     legend(picture, left, right, columns=3)
     for axes in (left, right):
         plain(axes)
@@ -132,18 +210,37 @@ def reg_fig5(setting: Setting) -> tuple[dict[str, Any], Figure]:
     """Sensitivity bound over what adjacent data sets show: at random, as printed, and searched for."""
     rng = np.random.default_rng(5)
     pairs, n = (100 if setting.full else 40), 20
-    ratios = np.array([_neighbors(n, rng) for _ in range(pairs)])  # (pairs, printed or ours, foot or velocity)
+    ratios = np.array(
+        [_neighbors(n, rng) for _ in range(pairs)]
+    )  # (pairs, printed or ours, foot or velocity)
     clip = PUBLIC["clip"]
-    worst, tried = attack(M, 1.0, clip, (0.0, 1.0), 5, 600 if setting.full else 150, ascent=30 if setting.full else 8)
+    worst, tried = attack(
+        M,
+        1.0,
+        clip,
+        (0.0, 1.0),
+        5,
+        600 if setting.full else 150,
+        ascent=30 if setting.full else 8,
+    )
     found = [worst[name] for name in ("foot", "velocity")]
-    theirs = [2 * clip * norm / f for norm, f in zip(jacobi_norms(M), found, strict=True)]
-    mine = [bound / f for bound, f in zip(gradient_sensitivities(M, 1.0, clip, 1, reach=1.0), found, strict=True)]
+    theirs = [
+        2 * clip * norm / f for norm, f in zip(jacobi_norms(M), found, strict=True)
+    ]
+    mine = [
+        bound / f
+        for bound, f in zip(
+            gradient_sensitivities(M, 1.0, clip, 1, reach=1.0), found, strict=True
+        )
+    ]
     figures: dict[str, Any] = {"pairs": pairs, "searched": tried}
     for k, name in enumerate(("foot", "velocity")):
         column = ratios[:, 0, k]
         figures[name] = {
             "printed, at random, mean": float(column.mean()),
-            "printed, at random, sd of the mean": float(column.std() / math.sqrt(pairs)),
+            "printed, at random, sd of the mean": float(
+                column.std() / math.sqrt(pairs)
+            ),
             "printed, at random, least": float(column.min()),
             "printed, at random, share below 1": float(np.mean(column < 1)),
             "printed, searched": theirs[k],
@@ -158,10 +255,17 @@ def reg_fig5(setting: Setting) -> tuple[dict[str, Any], Figure]:
             label="printed bound, random neighbors",
         )  # fmt: skip
         axes.axvline(1, color=INK, ls=":", label="below 1 a bound is refuted")
-        axes.axvline(theirs[k], color=RED, lw=2, label="printed bound, searched neighbors: cos 1, sin 1")
+        axes.axvline(
+            theirs[k],
+            color=RED,
+            lw=2,
+            label="printed bound, searched neighbors: cos 1, sin 1",
+        )
         axes.axvline(mine[k], color=BLUE, lw=2, label="our bound, searched neighbors")
         axes.set(
-            title=name, xlabel="bound over difference of gradients (last bar: 14.5 or more)", ylabel=f"of {pairs} pairs"
+            title=name,
+            xlabel="bound over difference of gradients (last bar: 14.5 or more)",
+            ylabel=f"of {pairs} pairs",
         )
         plain(axes)
     legend(picture, grid[0], columns=2)
@@ -175,25 +279,56 @@ def reg_fig6(setting: Setting) -> tuple[dict[str, Any], Figure]:
     rows: list[dict[str, Any]] = []
     for n in sizes:
         x, Y = sphere_data(n, SPEED, rng)
-        row: dict[str, Any] = {"n": n, "ours": _spread(_sound(x, Y, draws, rng)["error"])}
+        row: dict[str, Any] = {
+            "n": n,
+            "ours": _spread(_sound(x, Y, draws, rng)["error"]),
+        }
         for law in LAWS:
             samples = sequential_sampler(M, x, Y, rng, draws, thin=10, law=law)
             row[law] = _spread(errors(M, samples, x, Y).mean(axis=1))
         rows.append({**row, "fit": float(samples.fit.residuals(x, Y).mean())})
     summary = {
-        f"{who} over fit at n = {row['n']}": row[who]["mean"] / row["fit"] for row in rows for who in (*LAWS, "ours")
+        f"{who} over fit at n = {row['n']}": row[who]["mean"] / row["fit"]
+        for row in rows
+        for who in (*LAWS, "ours")
     }
     picture = sheet(10, 4.2)
     grid = picture.subplots(1, 2)
     for axes, drawn, title in zip(
-        grid, (LAWS, {"ours": BLUE}), ("the paper's sampler (not private)", "ours, sound, ε = 2"), strict=True
+        grid,
+        (LAWS, {"ours": BLUE}),
+        ("the paper's sampler (not private)", "ours, sound, ε = 2"),
+        strict=True,
     ):
         for who, color in drawn.items():
-            mean, sd = (np.array([row[who][key] for row in rows]) for key in ("mean", "sd"))
+            mean, sd = (
+                np.array([row[who][key] for row in rows]) for key in ("mean", "sd")
+            )
             low = np.minimum(sd, mean)  # an error is not negative
-            axes.errorbar(sizes, mean, [low, sd], color=color, marker="o", ms=4, capsize=3, label=SAID.get(who, title))
-        axes.plot(sizes, [row["fit"] for row in rows], color=INK, ls=":", label="fit, not private")
-        axes.set(title=title, xlabel="n", ylabel="mean absolute error", xscale="log", ylim=(0, None))
+            axes.errorbar(
+                sizes,
+                mean,
+                [low, sd],
+                color=color,
+                marker="o",
+                ms=4,
+                capsize=3,
+                label=SAID.get(who, title),
+            )
+        axes.plot(
+            sizes,
+            [row["fit"] for row in rows],
+            color=INK,
+            ls=":",
+            label="fit, not private",
+        )
+        axes.set(
+            title=title,
+            xlabel="n",
+            ylabel="mean absolute error",
+            xscale="log",
+            ylim=(0, None),
+        )
         axes.set_xticks(sizes, [str(n) for n in sizes])
         axes.minorticks_off()
         axes.legend(frameon=False, fontsize=9)
@@ -212,7 +347,9 @@ class _Geodesic:
         return np.asarray(M.exp(self.footpoint, np.asarray(x)[:, None] * self.velocity))
 
 
-def _over_data_sets(law: str, speed: float, setting: Setting, rng: np.random.Generator) -> dict[str, Any]:
+def _over_data_sets(
+    law: str, speed: float, setting: Setting, rng: np.random.Generator
+) -> dict[str, Any]:
     """Each number of Figures 2 and 3 as its mean and standard deviation over data sets: the paper has one such set."""
     sets, m = (8, 40) if setting.full else (2, 24)
     rows = []
@@ -223,10 +360,17 @@ def _over_data_sets(law: str, speed: float, setting: Setting, rng: np.random.Gen
         else:
             samples = imposed(M, fit_geodesic(M, x, Y), rng, m, 0.01, 5.47)
         off, error = _deviations(samples), errors(M, samples, x, Y).mean(axis=1)
-        spreads = [f(values) for values in (off["distance"], off["angle"], error) for f in (np.mean, np.std)]
+        spreads = [
+            f(values)
+            for values in (off["distance"], off["angle"], error)
+            for f in (np.mean, np.std)
+        ]
         rows.append([*spreads, samples.fit.residuals(x, Y).mean()])
     names = ("distance", "distance sd", "angle", "angle sd", "error", "error sd", "fit")
-    return {name: _spread(column) for name, column in zip(names, np.array(rows).T, strict=True)}
+    return {
+        name: _spread(column)
+        for name, column in zip(names, np.array(rows).T, strict=True)
+    }
 
 
 def _deviations(samples: Any) -> dict[str, np.ndarray]:
@@ -243,21 +387,32 @@ def _neighbors(n: int, rng: np.random.Generator) -> list[list[float]]:
     fit = fit_geodesic(M, x[1:], Y[1:])
     clip = float(fit.residuals(x, Y).max())
     sides = [
-        clipped_gradient(M, x[part], Y[part], NO_CLIP, 1.0)(fit.footpoint[None], fit.velocity[None])
+        clipped_gradient(M, x[part], Y[part], NO_CLIP, 1.0)(
+            fit.footpoint[None], fit.velocity[None]
+        )
         for part in (slice(1, None), slice(None, -1))
     ]
     found = [float(np.linalg.norm(a - b)) for a, b in zip(*sides, strict=True)]
     printed = [2 * clip * norm / n for norm in jacobi_norms(M)]
     ours = gradient_sensitivities(M, PUBLIC["speed"], clip, n, reach=1.0)
-    return [[bound / f for bound, f in zip(bounds, found, strict=True)] for bounds in (printed, ours)]
+    return [
+        [bound / f for bound, f in zip(bounds, found, strict=True)]
+        for bounds in (printed, ours)
+    ]
 
 
-def _private(x: np.ndarray, Y: np.ndarray, rng: np.random.Generator) -> PrivateGeodesicRegression:
+def _private(
+    x: np.ndarray, Y: np.ndarray, rng: np.random.Generator
+) -> PrivateGeodesicRegression:
     source = GeneratorSource(rng)  # the data of a reproduction are not at stake
-    return PrivateGeodesicRegression(M, guarantee=PureDP(EPSILON), method="kng", source=source, **PUBLIC).fit(x, Y)
+    return PrivateGeodesicRegression(
+        M, guarantee=PureDP(EPSILON), method="kng", source=source, **PUBLIC
+    ).fit(x, Y)
 
 
-def _sound(x: np.ndarray, Y: np.ndarray, draws: int, rng: np.random.Generator) -> dict[str, np.ndarray]:
+def _sound(
+    x: np.ndarray, Y: np.ndarray, draws: int, rng: np.random.Generator
+) -> dict[str, np.ndarray]:
     """Distance, angle and error of `draws` private fits, total ε = 2."""
     fit, rows = fit_geodesic(M, x, Y), []
     for _ in range(draws):
@@ -269,4 +424,8 @@ def _sound(x: np.ndarray, Y: np.ndarray, draws: int, rng: np.random.Generator) -
 
 
 def _spread(values: np.ndarray) -> dict[str, float]:
-    return {"mean": float(np.mean(values)), "sd": float(np.std(values)), "mean of size": float(np.mean(np.abs(values)))}
+    return {
+        "mean": float(np.mean(values)),
+        "sd": float(np.std(values)),
+        "mean of size": float(np.mean(np.abs(values))),
+    }

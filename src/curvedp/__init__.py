@@ -52,4 +52,8 @@ _find, __dir__ = _lazy.exports(__name__)
 
 def __getattr__(name: str) -> Any:
     """Names are imported on first use, so that `import curvedp` and the command line start at once."""
-    return import_module("importlib.metadata").version("curvedp") if name == "__version__" else _find(name)
+    return (
+        import_module("importlib.metadata").version("curvedp")
+        if name == "__version__"
+        else _find(name)
+    )

@@ -17,7 +17,13 @@ from rich.table import Table
 
 from curvedp._files import write_atomically
 from curvedp._words import in_words_of
-from curvedp.errors import BudgetExceeded, CurvedpError, ParameterError, ReleaseWarning, VerificationFailed
+from curvedp.errors import (
+    BudgetExceeded,
+    CurvedpError,
+    ParameterError,
+    ReleaseWarning,
+    VerificationFailed,
+)
 
 if TYPE_CHECKING:
     from curvedp.privacy import Guarantee
@@ -33,20 +39,30 @@ _ALIASES = {"n": "records", "eps": "epsilon", "delta0": "delta"}
 
 def option(kind: Any, *names: str, help: str, default: Any = None) -> tuple[Any, Any]:
     """An option of a command, None where it is not given."""
-    return Annotated[kind if default is not None else kind | None, typer.Option(*names, help=help)], default
+    return Annotated[
+        kind if default is not None else kind | None, typer.Option(*names, help=help)
+    ], default
 
 
 GUARANTEE: Options = {
     "mu": option(float, "--mu", help="Gaussian DP"),
-    "epsilon": option(float, "--epsilon", help="alone: pure DP; with --delta: approximate DP"),
+    "epsilon": option(
+        float, "--epsilon", help="alone: pure DP; with --delta: approximate DP"
+    ),
     "delta": option(float, "--delta", help="goes with --epsilon"),
     "rho": option(float, "--rho", help="zero-concentrated DP"),
 }
-JsonOption = Annotated[bool, typer.Option("--json", help="print JSON instead of tables")]
-PictureOption = Annotated[Path | None, typer.Option(help="write a picture (svg, png or pdf)")]
+JsonOption = Annotated[
+    bool, typer.Option("--json", help="print JSON instead of tables")
+]
+PictureOption = Annotated[
+    Path | None, typer.Option(help="write a picture (svg, png or pdf)")
+]
 
 
-def with_options(function: Callable[..., None], options: Options, words: str | None) -> Any:
+def with_options(
+    function: Callable[..., None], options: Options, words: str | None
+) -> Any:
     """A function of keywords with these options, for typer to read; what it refuses is one line."""
 
     names = _typed_names(options)
@@ -59,9 +75,14 @@ def with_options(function: Callable[..., None], options: Options, words: str | N
         finally:
             _names.reset(before)
 
-    made = [Parameter(name, Parameter.KEYWORD_ONLY, annotation=a, default=d) for name, (a, d) in options.items()]
+    made = [
+        Parameter(name, Parameter.KEYWORD_ONLY, annotation=a, default=d)
+        for name, (a, d) in options.items()
+    ]
     run.__signature__ = Signature(made)  # type: ignore[attr-defined]  # read by typer
-    run.__annotations__ = {name: annotation for name, (annotation, _) in options.items()}
+    run.__annotations__ = {
+        name: annotation for name, (annotation, _) in options.items()
+    }
     run.__doc__, run.__name__ = words, getattr(function, "__name__", "run")
     return run
 
@@ -72,10 +93,23 @@ def _typed_names(options: Options) -> dict[str, str]:
     for name, (annotation, _) in options.items():
         for info in getattr(annotation, "__metadata__", ()):
             if isinstance(info, typer.models.OptionInfo):
-                given = (info.default, *(info.param_decls or ()))  # typer keeps the first name as a default
-                long = [each for each in given if isinstance(each, str) and each.startswith("--")]
-                names[name] = long[0].partition("/")[0] if long else "--" + name.replace("_", "-")
-    return names | {alias: names[name] for alias, name in _ALIASES.items() if name in names and alias not in names}
+                given = (
+                    info.default,
+                    *(info.param_decls or ()),
+                )  # typer keeps the first name as a default
+                long = [
+                    each
+                    for each in given
+                    if isinstance(each, str) and each.startswith("--")
+                ]
+                names[name] = (
+                    long[0].partition("/")[0] if long else "--" + name.replace("_", "-")
+                )
+    return names | {
+        alias: names[name]
+        for alias, name in _ALIASES.items()
+        if name in names and alias not in names
+    }
 
 
 def typed(text: object) -> str:
@@ -97,10 +131,14 @@ def command(function: Callable[..., None]) -> Any:
 
     place = list(own).index("guarantee")
     before, after = list(options.items())[:place], list(options.items())[place + 1 :]
-    return with_options(guaranteed, {**dict(before), **GUARANTEE, **dict(after)}, function.__doc__)
+    return with_options(
+        guaranteed, {**dict(before), **GUARANTEE, **dict(after)}, function.__doc__
+    )
 
 
-def show(columns: Sequence[str], rows: Iterable[Sequence[str]], title: str | None = None) -> None:
+def show(
+    columns: Sequence[str], rows: Iterable[Sequence[str]], title: str | None = None
+) -> None:
     """Print a table."""
     table = Table(*columns, title=title)
     for row in rows:
@@ -113,12 +151,18 @@ def one_line_errors() -> Iterator[None]:
     """A user's mistake is one line and an exit code, never a traceback; a warning of ours is one line, once."""
     told: set[str] = set()
 
-    def note(message: Warning | str, category: type[Warning], *where: object, **more: object) -> None:
+    def note(
+        message: Warning | str, category: type[Warning], *where: object, **more: object
+    ) -> None:
         if not issubclass(category, ReleaseWarning):
             usual(message, category, *where, **more)  # type: ignore[arg-type]  # passed on as they came
         elif str(message) not in told:
             told.add(str(message))
-            errors.print(f"[yellow]note[/]: {inert(typed(message))}", soft_wrap=True, highlight=False)
+            errors.print(
+                f"[yellow]note[/]: {inert(typed(message))}",
+                soft_wrap=True,
+                highlight=False,
+            )
 
     usual = warnings.showwarning
     try:
@@ -131,7 +175,11 @@ def one_line_errors() -> Iterator[None]:
         raise typer.Exit(1) from None
     except (CurvedpError, OSError) as error:
         kind = "refused" if isinstance(error, BudgetExceeded) else "error"
-        named = isinstance(error, OSError) and error.filename is not None and error.strerror is not None
+        named = (
+            isinstance(error, OSError)
+            and error.filename is not None
+            and error.strerror is not None
+        )
         text = f"{error.filename}: {error.strerror}" if named else typed(error)  # type: ignore[union-attr]  # an OSError's
         errors.print(f"[bold red]{kind}[/]: {inert(text)}", soft_wrap=True)
         raise typer.Exit(2) from None
@@ -143,12 +191,19 @@ def inert(text: object) -> str:
     return escape("".join(c if c.isprintable() else ascii(c)[1:-1] for c in line))
 
 
-def asked(mu: float | None, epsilon: float | None, delta: float | None, rho: float | None = None) -> "Guarantee":
+def asked(
+    mu: float | None,
+    epsilon: float | None,
+    delta: float | None,
+    rho: float | None = None,
+) -> "Guarantee":
     """The one guarantee that the options name."""
     from curvedp.privacy import GDP, ZCDP, ApproxDP, PureDP
 
     if sum(value is not None for value in (mu, epsilon, rho)) != 1:
-        raise ParameterError("give the guarantee as --mu, as --epsilon (with --delta for approximate DP) or as --rho")
+        raise ParameterError(
+            "give the guarantee as --mu, as --epsilon (with --delta for approximate DP) or as --rho"
+        )
     if delta is not None and epsilon is None:
         raise ParameterError("--delta goes with --epsilon, not with --mu")
     if mu is not None:

@@ -32,8 +32,17 @@ def exports(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]
 def _homes(package: str) -> dict[str, str]:
     """The module of each name."""
     loader: Any = sys.modules[package].__loader__
-    shown = (node for node in ast.parse(loader.get_source(package)).body if isinstance(node, ast.If))
-    lines = [line for block in shown for line in block.body if isinstance(line, ast.ImportFrom)]
+    shown = (
+        node
+        for node in ast.parse(loader.get_source(package)).body
+        if isinstance(node, ast.If)
+    )
+    lines = [
+        line
+        for block in shown
+        for line in block.body
+        if isinstance(line, ast.ImportFrom)
+    ]
     return {alias.name: str(line.module) for line in lines for alias in line.names}
 
 
@@ -50,7 +59,9 @@ class Registry(UserDict[str, Kind]):
     def fill(self) -> None:
         """Import the package's modules, once."""
         if self._package is not None:
-            for module in iter_modules(import_module(self._package).__path__, f"{self._package}."):
+            for module in iter_modules(
+                import_module(self._package).__path__, f"{self._package}."
+            ):
                 import_module(module.name)
             self._package = None
 

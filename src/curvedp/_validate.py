@@ -31,13 +31,23 @@ def nonnegative(name: str, value: Any) -> float:
     return number
 
 
-def within(name: str, value: Any, low: float, high: float, *, open_low: bool = False, open_high: bool = False) -> float:
+def within(
+    name: str,
+    value: Any,
+    low: float,
+    high: float,
+    *,
+    open_low: bool = False,
+    open_high: bool = False,
+) -> float:
     """A number in the interval from low to high; each end can be left out."""
     number = _number(name, value)
     above = number > low if open_low else number >= low
     below = number < high if open_high else number <= high
     if not (above and below):
-        interval = f"{'(' if open_low else '['}{low:g}, {high:g}{')' if open_high else ']'}"
+        interval = (
+            f"{'(' if open_low else '['}{low:g}, {high:g}{')' if open_high else ']'}"
+        )
         raise ParameterError(f"{name}={shown(value)} must lie in {interval}")
     return number
 
@@ -49,9 +59,13 @@ def integer(name: str, value: Any, minimum: int) -> int:
             raise TypeError
         whole = operator.index(value)
     except TypeError:
-        raise ParameterError(f"{name}={shown(value)} must be a whole number >= {minimum}") from None
+        raise ParameterError(
+            f"{name}={shown(value)} must be a whole number >= {minimum}"
+        ) from None
     if not minimum <= whole <= 2**53:  # beyond, it is no longer a double
-        raise ParameterError(f"{name}={shown(value)} must be >= {minimum} and at most 2^53")
+        raise ParameterError(
+            f"{name}={shown(value)} must be >= {minimum} and at most 2^53"
+        )
     return whole
 
 
@@ -59,21 +73,27 @@ def length(name: str, value: Any) -> float:
     """A number > 0 whose square is a double too: a scale, a radius, a sensitivity."""
     number = positive(name, value)
     if not _SMALLEST <= number <= _LARGEST:
-        raise ParameterError(f"{name}={shown(value)} must lie in [{_SMALLEST:g}, {_LARGEST:g}]")
+        raise ParameterError(
+            f"{name}={shown(value)} must lie in [{_SMALLEST:g}, {_LARGEST:g}]"
+        )
     return number
 
 
 def choice(name: str, value: Any, options: tuple[str, ...]) -> str:
     """One of a few names."""
     if not isinstance(value, str) or value not in options:
-        raise ParameterError(f"{name}={shown(value)} must be one of {', '.join(map(repr, options))}")
+        raise ParameterError(
+            f"{name}={shown(value)} must be one of {', '.join(map(repr, options))}"
+        )
     return value
 
 
 def private_radius(value: Any) -> None:
     """Of a radius that is a word, only one is known."""
     if value != "private":
-        raise ParameterError(f"radius={shown(value)} must be a number > 0, or 'private'")
+        raise ParameterError(
+            f"radius={shown(value)} must be a number > 0, or 'private'"
+        )
 
 
 def array(name: str, value: Any) -> np.ndarray:
@@ -87,8 +107,14 @@ def array(name: str, value: Any) -> np.ndarray:
             return found.astype(np.float64, copy=False)
     except (TypeError, ValueError, OverflowError):
         pass
-    kind = f"{value.dtype} array" if isinstance(value, np.ndarray) else type(value).__name__
-    raise ParameterError(f"{name} must be an array of numbers with rows of one shape; this {kind} is not")
+    kind = (
+        f"{value.dtype} array"
+        if isinstance(value, np.ndarray)
+        else type(value).__name__
+    )
+    raise ParameterError(
+        f"{name} must be an array of numbers with rows of one shape; this {kind} is not"
+    )
 
 
 def shape(name: str, value: Any) -> tuple[int, ...]:
@@ -96,13 +122,23 @@ def shape(name: str, value: Any) -> tuple[int, ...]:
     much of it, is data, and none refuses all."""
     value = dense(name, value)
     try:
-        with warnings.catch_warnings(action="ignore"):  # a warning that a value causes is a release
+        with warnings.catch_warnings(
+            action="ignore"
+        ):  # a warning that a value causes is a release
             found = tuple(np.shape(value))
-        if len(found) != 1 or not isinstance(value, np.ndarray) or value.dtype.kind != "O":
+        if (
+            len(found) != 1
+            or not isinstance(value, np.ndarray)
+            or value.dtype.kind != "O"
+        ):
             return found
-    except Exception:  # rows that differ, or an object whose __array__ may raise anything
+    except (
+        Exception
+    ):  # rows that differ, or an object whose __array__ may raise anything
         if not isinstance(value, list | tuple):
-            raise ParameterError(f"{name} has no shape; this {type(value).__name__} is not an array") from None
+            raise ParameterError(
+                f"{name} has no shape; this {type(value).__name__} is not an array"
+            ) from None
     each = Counter(map(_shape_of_row, value))
     return (len(value), *max(each, key=lambda known: (each[known], known), default=()))
 
@@ -117,14 +153,20 @@ def _shape_of_row(row: Any) -> tuple[int, ...]:
 def dense(name: str, value: Any) -> Any:
     """The same, unless it is one of SciPy's sparse arrays."""
     if hasattr(value, "toarray"):
-        raise ParameterError(f"{name} is a sparse array; dense records are needed, {name}.toarray() makes them")
+        raise ParameterError(
+            f"{name} is a sparse array; dense records are needed, {name}.toarray() makes them"
+        )
     return value
 
 
 def shown(value: Any) -> str:
     """`repr`, cut where it is long: the message is read by a person. What may be records, an array or a long list, is not
     quoted."""
-    numbers = isinstance(value, list | tuple) and len(value) > 4 and not isinstance(value[0], str)
+    numbers = (
+        isinstance(value, list | tuple)
+        and len(value) > 4
+        and not isinstance(value[0], str)
+    )
     if numbers or (hasattr(value, "ndim") and value.ndim > 0):
         return f"<{type(value).__name__}>"
     try:

@@ -21,12 +21,22 @@ def in_words_of(names: Mapping[str, str], text: object) -> str:
             if name.startswith("--"):
                 return name if value == "True" else "--no-" + name.removeprefix("--")
             value = {"True": "yes", "False": "no"}[value]
-        return f"{name} {value.strip(chr(39))}" if value or found["more"] is not None else name
+        return (
+            f"{name} {value.strip(chr(39))}"
+            if value or found["more"] is not None
+            else name
+        )
 
     known = "|".join(map(re.escape, names))
-    text = re.sub(r"\bLog(Gaussian|Laplace)Mechanism\b", lambda found: f"log-{found[1].lower()}", str(text))
+    text = re.sub(
+        r"\bLog(Gaussian|Laplace)Mechanism\b",
+        lambda found: f"log-{found[1].lower()}",
+        str(text),
+    )
     text = re.sub(rf"(?<![\w.-])(?<!\w\()(?P<name>{known})={_VALUE}", renamed, text)
-    return re.sub(rf"(?<![\w-])({known})(?= is missing)", lambda found: names[found[1]], text)
+    return re.sub(
+        rf"(?<![\w-])({known})(?= is missing)", lambda found: names[found[1]], text
+    )
 
 
 PAGE = {

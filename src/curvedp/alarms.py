@@ -14,15 +14,29 @@ __all__ = ["alarms", "released"]
 def released(estimator: Any) -> list[tuple[str, np.ndarray, Certificate]]:
     """(what it is, its value, its certificate) of everything that a fitted estimator has released."""
     if not (hasattr(estimator, "certificate_") or hasattr(estimator, "certificates_")):
-        raise ParameterError("a fitted estimator is needed, or a released value with its certificate=")
+        raise ParameterError(
+            "a fitted estimator is needed, or a released value with its certificate="
+        )
     if getattr(estimator, "reduce", None) is not None:  # one release for all classes
-        return [("weights of the classes", estimator.classifier_.weights, estimator.certificate_)]
+        return [
+            (
+                "weights of the classes",
+                estimator.classifier_.weights,
+                estimator.certificate_,
+            )
+        ]
     if hasattr(estimator, "certificates_"):
         names = [f"mean of class {label}" for label in estimator.classes_]
         return list(zip(names, estimator.means_, estimator.certificates_, strict=True))
-    for name, what in (("location_", "location"), ("components_", "components"), ("footpoint_", "footpoint")):
+    for name, what in (
+        ("location_", "location"),
+        ("components_", "components"),
+        ("footpoint_", "footpoint"),
+    ):
         if hasattr(estimator, name):
-            return [(what, np.asarray(getattr(estimator, name)), estimator.certificate_)]
+            return [
+                (what, np.asarray(getattr(estimator, name)), estimator.certificate_)
+            ]
     return [("variance", np.array([estimator.variance_]), estimator.certificate_)]
 
 
@@ -38,5 +52,9 @@ def alarms(estimator: Any) -> list[str]:
     >>> alarms(far)[0][:40]
     'the release lies on the edge of the ball'
     """
-    found = [alarm for _, value, certificate in released(estimator) for alarm in alarms_of(value, certificate)]
+    found = [
+        alarm
+        for _, value, certificate in released(estimator)
+        for alarm in alarms_of(value, certificate)
+    ]
     return list(dict.fromkeys(found))

@@ -26,7 +26,10 @@ _LAST_LINE = (
 )
 _DEGREES = "There are entries beyond 2π: degrees? Nothing is guessed; a form's name says degrees or radians."
 _MOST = 10**6  # records of a dask array that are looked at
-_MANY, _SOME = 20_000, 256  # records that what takes long is measured on, and that a rough mean is taken of
+_MANY, _SOME = (
+    20_000,
+    256,
+)  # records that what takes long is measured on, and that a rough mean is taken of
 _SHARES = (0.5, 0.9, 0.99, 1.0)
 
 
@@ -46,7 +49,12 @@ class Checked:
 
     def to_dict(self) -> dict[str, Any]:
         """The same as plain numbers, lists and texts."""
-        return {"warning": FIRST_LINE, "manifold": repr(self.manifold), "facts": self.facts, "advice": self.advice}
+        return {
+            "warning": FIRST_LINE,
+            "manifold": repr(self.manifold),
+            "facts": self.facts,
+            "advice": self.advice,
+        }
 
     @property
     def shown(self) -> dict[str, str]:
@@ -56,18 +64,33 @@ class Checked:
     def __str__(self) -> str:
         width = max(map(len, self.facts))
         lines = [f"  {name:<{width}}  {text}" for name, text in self.shown.items()]
-        return "\n".join([FIRST_LINE, f"{self.manifold!r}", *lines, *(f"- {line}" for line in self.advice)])
+        return "\n".join(
+            [
+                FIRST_LINE,
+                f"{self.manifold!r}",
+                *lines,
+                *(f"- {line}" for line in self.advice),
+            ]
+        )
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        rows = "".join(f"<tr><th>{html.escape(k)}<td>{html.escape(v)}" for k, v in self.shown.items())
+        rows = "".join(
+            f"<tr><th>{html.escape(k)}<td>{html.escape(v)}"
+            for k, v in self.shown.items()
+        )
         advice = "".join(f"<li>{html.escape(line)}" for line in self.advice)
         return f"<p><b>{FIRST_LINE}</b><p>{html.escape(repr(self.manifold))}<table>{rows}</table><ul>{advice}</ul>"
 
 
 def check(
-    manifold: Manifold, X: Any, center: Any = None, radius: float | None = None, groups: Any = None, **reading: Any
+    manifold: Manifold,
+    X: Any,
+    center: Any = None,
+    radius: float | None = None,
+    groups: Any = None,
+    **reading: Any,
 ) -> Checked:
     """Look at records before anything is spent: what is missing, off the manifold, in other units, outside the ball, copied.
 
@@ -109,11 +132,16 @@ def check(
     """
     M = check_manifold(manifold)
     middle = M.origin if center is None else _validate.array("center", center)
-    if middle.shape != M.point_shape or not float(M.residual(middle)) <= OFF_MANIFOLD_TOLERANCE:
+    if (
+        middle.shape != M.point_shape
+        or not float(M.residual(middle)) <= OFF_MANIFOLD_TOLERANCE
+    ):
         raise ParameterError(f"center is not a point of {M!r}")
     reach = None if radius is None else _validate.length("radius", radius)
     found = read_records(X, M, **reading)
-    records = np.asarray(found[:_MOST].compute() if is_chunked(found) else found, dtype=np.float64)
+    records = np.asarray(
+        found[:_MOST].compute() if is_chunked(found) else found, dtype=np.float64
+    )
     if not len(records):
         raise ParameterError("there are no records")
     with np.errstate(all="ignore"):
@@ -124,24 +152,45 @@ def check(
 class _Look:
     """One look at the records: what several facts and pieces of advice need is found once."""
 
-    def __init__(self, M: Manifold, X: np.ndarray, center: np.ndarray, radius: float | None, groups: Any) -> None:
+    def __init__(
+        self,
+        M: Manifold,
+        X: np.ndarray,
+        center: np.ndarray,
+        radius: float | None,
+        groups: Any,
+    ) -> None:
         self.M, self.X, self.center, self.radius = M, X, center, radius
         axes = tuple(range(1, X.ndim))
         self.finite = np.isfinite(X).all(axis=axes)
-        nearest = np.asarray(M.nearest(np.where(self.finite.reshape(-1, *(1,) * (X.ndim - 1)), X, center)))
+        nearest = np.asarray(
+            M.nearest(
+                np.where(self.finite.reshape(-1, *(1,) * (X.ndim - 1)), X, center)
+            )
+        )
         self.usable = self.finite & np.isfinite(nearest).all(axis=axes)
         self.points = nearest[self.usable]
         self.off = np.asarray(M.residual(X[self.usable]))
         self.size = np.sqrt(np.sum(np.square(X[self.usable]), axis=axes))
-        self.size /= np.linalg.norm(center) or 1.0  # a center at 0 has no size to compare with
+        self.size /= (
+            np.linalg.norm(center) or 1.0
+        )  # a center at 0 has no size to compare with
         self.distance = np.asarray(M.dist(center, self.points))
         rows = np.ascontiguousarray(X[self.finite].reshape(-1, X[0].size))
-        self.copies = len(rows) - len(np.unique(rows.view(np.dtype((np.void, 8 * X[0].size)))))
+        self.copies = len(rows) - len(
+            np.unique(rows.view(np.dtype((np.void, 8 * X[0].size))))
+        )
         self.many = self.points[:: max(1, len(self.points) // _MANY)]
-        self.persons = None if groups is None else np.bincount(person_codes(groups, len(X), least=0))
+        self.persons = (
+            None
+            if groups is None
+            else np.bincount(person_codes(groups, len(X), least=0))
+        )
         self.mean, self.spread = None, np.empty(0)
         with suppress(CurvedpError, ValueError):  # there may be none
-            self.mean = np.asarray(frechet_mean(M, self.points[:: max(1, len(self.points) // _SOME)]))
+            self.mean = np.asarray(
+                frechet_mean(M, self.points[:: max(1, len(self.points) // _SOME)])
+            )
             self.spread = np.asarray(M.dist(self.mean, self.many))
 
     def facts(self) -> Iterator[tuple[str, Any]]:
@@ -157,19 +206,37 @@ class _Look:
             yield "persons", len(self.persons)
             yield "most records of one person", int(self.persons.max())
         some, those = self.X[self.finite][:1000], (self.M, *_of_shape(self.X.shape[1:]))
-        fitting = (M.name for M in those if len(some) and np.mean(np.asarray(M.residual(some)) < 1e-3) > 0.9)
-        yield "spaces they fit", list(dict.fromkeys(fitting))  # of whose equations nearly all are within rounding
+        fitting = (
+            M.name
+            for M in those
+            if len(some) and np.mean(np.asarray(M.residual(some)) < 1e-3) > 0.9
+        )
+        yield (
+            "spaces they fit",
+            list(dict.fromkeys(fitting)),
+        )  # of whose equations nearly all are within rounding
 
     def _measures(self) -> Iterator[tuple[str, Any]]:
         yield "off by (half, 90%, 99%, all)", _quantiles(self.off)
         some = self.X[self.usable][:1000]
-        yield "decimals written", next((k for k in range(10) if np.array_equal(np.round(some, k), some)), None)
-        yield ("size, times the center's" if self.center.any() else "size"), _quantiles(self.size)
+        yield (
+            "decimals written",
+            next(
+                (k for k in range(10) if np.array_equal(np.round(some, k), some)), None
+            ),
+        )
+        yield (
+            ("size, times the center's" if self.center.any() else "size"),
+            _quantiles(self.size),
+        )
         yield "distance to the center", _quantiles(self.distance)
         if self.radius is not None:
             yield "outside the ball", int((self.distance > self.radius).sum())
         if self.mean is not None:
-            yield "their mean to the center", _short(float(self.M.dist(self.center, self.mean)))
+            yield (
+                "their mean to the center",
+                _short(float(self.M.dist(self.center, self.mean))),
+            )
             yield "distance to their mean", _quantiles(self.spread)
         if self.X.ndim == 3 and self.X.shape[1] == self.X.shape[2]:
             yield "condition numbers", _quantiles(np.linalg.cond(self.many))
@@ -197,8 +264,16 @@ class _Look:
         low, scale, high = map(float, np.quantile(self.size, (0.05, 0.5, 0.95)))
         beyond = float(np.abs(self.X[self.usable]).max()) > 2 * np.pi
         # Points of many spaces differ in length, and are points.
-        off = not self._scale_free() and float(np.median(self.off)) > OFF_MANIFOLD_TOLERANCE
-        if self._scale_free() and self.center.any() and scale > 0 and abs(log10(scale)) > 1:
+        off = (
+            not self._scale_free()
+            and float(np.median(self.off)) > OFF_MANIFOLD_TOLERANCE
+        )
+        if (
+            self._scale_free()
+            and self.center.any()
+            and scale > 0
+            and abs(log10(scale)) > 1
+        ):
             near = f"near {_short(scale):g} times"
             yield f"The records are {near} the center: change the units, pass center= {near} it, or radius='private'."
         elif off and high > 1.2 * low:
@@ -224,14 +299,25 @@ class _Look:
         if reach > self.M.convexity_radius > 0:
             limit = f"only balls below {self.M.convexity_radius:.3g} have one mean"
             yield f"A ball about this center needs radius {reach:g}, and {limit}: choose another center."
-        if self.mean is not None:  # a ball about it: what a private choice would look for
+        if (
+            self.mean is not None
+        ):  # a ball about it: what a private choice would look for
             reach = _up(float(np.quantile(self.spread, 0.99)))
             fits = f"99% of them fit into {self.M.name} with radius {reach:g} about a center near their mean"
-            yield fits + (": more than a given ball may have." if reach >= self.M.convexity_radius else ".")
+            yield fits + (
+                ": more than a given ball may have."
+                if reach >= self.M.convexity_radius
+                else "."
+            )
 
     def _scale_free(self) -> bool:
         """Whether multiples of points are points: the space has no scale of its own."""
-        return bool(np.all(np.asarray(self.M.residual(1e3 * self.points[:100])) <= OFF_MANIFOLD_TOLERANCE))
+        return bool(
+            np.all(
+                np.asarray(self.M.residual(1e3 * self.points[:100]))
+                <= OFF_MANIFOLD_TOLERANCE
+            )
+        )
 
 
 def _of_shape(shape: tuple[int, ...]) -> Iterator[Manifold]:
@@ -241,7 +327,10 @@ def _of_shape(shape: tuple[int, ...]) -> Iterator[Manifold]:
         for sizes in {shape[:arity], tuple(size - 1 for size in shape[:arity])}:
             try:
                 M = cls(*sizes)
-                if M.point_shape == shape and not M.residual(np.full(shape, 57.3)) <= OFF_MANIFOLD_TOLERANCE:
+                if (
+                    M.point_shape == shape
+                    and not M.residual(np.full(shape, 57.3)) <= OFF_MANIFOLD_TOLERANCE
+                ):
                     yield M
             except (CurvedpError, TypeError):
                 continue
@@ -265,5 +354,14 @@ def _up(value: float) -> float:
 
 def _shown(value: Any) -> str:
     if isinstance(value, list):
-        return ", ".join(f"{v:g}" if isinstance(v, float) else str(v) for v in value) or "none"
-    return "more than 9" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
+        return (
+            ", ".join(f"{v:g}" if isinstance(v, float) else str(v) for v in value)
+            or "none"
+        )
+    return (
+        "more than 9"
+        if value is None
+        else f"{value:g}"
+        if isinstance(value, float)
+        else str(value)
+    )

@@ -16,11 +16,28 @@ from typing import Annotated, Any
 import typer
 
 from curvedp import _console
-from curvedp._console import JsonOption, PictureOption, command, console, inert, number_or_word, show, typed
+from curvedp._console import (
+    JsonOption,
+    PictureOption,
+    command,
+    console,
+    inert,
+    number_or_word,
+    show,
+    typed,
+)
 from curvedp._progress import waiting
 from curvedp.cli_ledger import ledger_app
 from curvedp.cli_region import region
-from curvedp.cli_release import CENTER, PERSONS, READING, column_of, command_of, reading_of, release_app
+from curvedp.cli_release import (
+    CENTER,
+    PERSONS,
+    READING,
+    column_of,
+    command_of,
+    reading_of,
+    release_app,
+)
 from curvedp.cli_sign import key, sign, statement
 from curvedp.cli_verify import verify
 from curvedp.errors import CurvedpError, ParameterError, VerificationFailed
@@ -35,7 +52,10 @@ for _own in (verify, key, sign, statement, region):
 app.add_typer(release_app, name="release")
 app.add_typer(ledger_app, name="ledger")
 
-ManifoldOption = Annotated[str, typer.Option("--manifold", "-m", help="e.g. sphere:2, spd-affine:3, poincare:2")]
+ManifoldOption = Annotated[
+    str,
+    typer.Option("--manifold", "-m", help="e.g. sphere:2, spd-affine:3, poincare:2"),
+]
 
 
 def _check(given: SimpleNamespace) -> None:
@@ -44,22 +64,35 @@ def _check(given: SimpleNamespace) -> None:
     from curvedp.records.files import load_point
 
     space = parse_manifold(given.manifold)
-    middle = None if given.center is None else load_point(given.center, space, given.form)
+    middle = (
+        None if given.center is None else load_point(given.center, space, given.form)
+    )
     persons = column_of(given, given.groups)
     with waiting("looking at the records"):
-        found = look(space, given.data, middle, given.radius, persons, **reading_of(given))
-    print(json_module.dumps(found.to_dict(), default=str) if given.json else typed(found))
+        found = look(
+            space, given.data, middle, given.radius, persons, **reading_of(given)
+        )
+    print(
+        json_module.dumps(found.to_dict(), default=str) if given.json else typed(found)
+    )
 
 
 _LOOK = {
     "manifold": (ManifoldOption, Parameter.empty),
-    "radius": (Annotated[float | None, typer.Option("--radius", "-r", help="of the public ball")], None),
+    "radius": (
+        Annotated[
+            float | None, typer.Option("--radius", "-r", help="of the public ball")
+        ],
+        None,
+    ),
     **CENTER,
     **PERSONS,
     **READING,
     "json": (JsonOption, False),
 }
-_WORDS = "NOT private: what is wrong with the records of a file, for those who may see them."
+_WORDS = (
+    "NOT private: what is wrong with the records of a file, for those who may see them."
+)
 app.command("check")(command_of(_LOOK, _WORDS, _check))
 
 
@@ -67,13 +100,26 @@ app.command("check")(command_of(_LOOK, _WORDS, _check))
 @command
 def plan(
     manifold: ManifoldOption,
-    records: Annotated[int, typer.Option("--records", "-n", help="number of records, or of persons")],
-    radius: Annotated[str | None, typer.Option("--radius", "-r", help="of the public ball, or private")] = None,
+    records: Annotated[
+        int, typer.Option("--records", "-n", help="number of records, or of persons")
+    ],
+    radius: Annotated[
+        str | None,
+        typer.Option("--radius", "-r", help="of the public ball, or private"),
+    ] = None,
     guarantee: Any = None,
-    error: Annotated[float | None, typer.Option(help="wanted: how many records it takes, and which radius")] = None,
-    statistic: Annotated[str, typer.Option(help="mean, dispersion, regression or classifier")] = "mean",
+    error: Annotated[
+        float | None,
+        typer.Option(help="wanted: how many records it takes, and which radius"),
+    ] = None,
+    statistic: Annotated[
+        str, typer.Option(help="mean, dispersion, regression or classifier")
+    ] = "mean",
     classes: Annotated[int, typer.Option(help="of equally many records each")] = 1,
-    shift: Annotated[float | None, typer.Option(help="power of a two-sample test for populations so far apart")] = None,
+    shift: Annotated[
+        float | None,
+        typer.Option(help="power of a two-sample test for populations so far apart"),
+    ] = None,
     plot: PictureOption = None,
     json: JsonOption = False,
 ) -> None:
@@ -83,18 +129,30 @@ def plan(
 
     _console.check_picture(plot)
     with waiting("predicting the error of each mechanism"):
-        space, ball = parse_manifold(manifold), None if radius is None else number_or_word(radius)
-        study = make_plan(space, records, ball, guarantee, statistic=statistic, classes=classes)
+        space, ball = (
+            parse_manifold(manifold),
+            None if radius is None else number_or_word(radius),
+        )
+        study = make_plan(
+            space, records, ball, guarantee, statistic=statistic, classes=classes
+        )
         lines = [*study.advice(), *_answers(study, error, shift)]
         if plot is not None:
             _console.save_picture(study.plot(), plot)
     if json:
         print(json_module.dumps({**study.to_dict(), "advice": lines}))
         return
-    show(("mechanism", "predicted error"), [(name, typed(what)) for name, what in study.rows()], study.title)
+    show(
+        ("mechanism", "predicted error"),
+        [(name, typed(what)) for name, what in study.rows()],
+        study.title,
+    )
     for line in lines:
         console.print(
-            inert(typed(line)), soft_wrap=True, highlight=False, style="yellow" if "too small" in line else None
+            inert(typed(line)),
+            soft_wrap=True,
+            highlight=False,
+            style="yellow" if "too small" in line else None,
         )
 
 
@@ -103,8 +161,16 @@ def _answers(study: Any, error: float | None, shift: float | None) -> list[str]:
     lines = []
     if error is not None:
         radius = study.radius_for(error) if isinstance(study.radius, float) else None
-        other = "" if radius is None else ", or any radius" if radius == inf else f", or a radius of {radius:.3g}"
-        lines.append(f"for an error of {error:g}: {study.records_needed(error)} records{other}")
+        other = (
+            ""
+            if radius is None
+            else ", or any radius"
+            if radius == inf
+            else f", or a radius of {radius:.3g}"
+        )
+        lines.append(
+            f"for an error of {error:g}: {study.records_needed(error)} records{other}"
+        )
     if shift is not None:
         found = f"finds a shift of {shift:g} with power {study.power(shift):.2f}"
         lines.append(f"a two-sample test of {study.n} records each {found}")
@@ -116,9 +182,14 @@ def _answers(study: Any, error: float | None, shift: float | None) -> list[str]:
 def calibrate(
     manifold: ManifoldOption,
     guarantee: Any = None,
-    sensitivity: Annotated[float | None, typer.Option(help="of the statistic; or give --radius and --records")] = None,
+    sensitivity: Annotated[
+        float | None,
+        typer.Option(help="of the statistic; or give --radius and --records"),
+    ] = None,
     radius: Annotated[float | None, typer.Option("--radius", "-r")] = None,
-    records: Annotated[int | None, typer.Option("--records", "-n", help="number of records")] = None,
+    records: Annotated[
+        int | None, typer.Option("--records", "-n", help="number of records")
+    ] = None,
     json: JsonOption = False,
 ) -> None:
     """The smallest noise of each mechanism that meets a guarantee; no data needed."""
@@ -127,7 +198,9 @@ def calibrate(
 
     space = parse_manifold(manifold)
     if (sensitivity is None) == (radius is None or records is None):
-        raise ParameterError("give --sensitivity, or --radius and --records for a Fréchet mean")
+        raise ParameterError(
+            "give --sensitivity, or --radius and --records for a Fréchet mean"
+        )
     if sensitivity is None:
         assert radius is not None  # checked above
         assert records is not None
@@ -139,22 +212,43 @@ def calibrate(
         extra = {"radius": radius} if kind in charted else {}
         try:
             found = kind.calibrated(space, sensitivity, guarantee, **extra)
-            rows[str(kind.option)] = {"scale": found.parameters.get("sigma", found.parameters.get("scale"))}
+            rows[str(kind.option)] = {
+                "scale": found.parameters.get("sigma", found.parameters.get("scale"))
+            }
         except CurvedpError as error:
             rows[str(kind.option)] = {"refused": str(error)}
     if json:
         print(json_module.dumps({"sensitivity": sensitivity, "mechanisms": rows}))
         return
-    shown = [(name, f"{row['scale']:.8g}" if "scale" in row else typed(row["refused"])) for name, row in rows.items()]
-    show(("mechanism", "scale"), shown, f"{guarantee} on {manifold}, sensitivity {sensitivity:.6g}")
+    shown = [
+        (name, f"{row['scale']:.8g}" if "scale" in row else typed(row["refused"]))
+        for name, row in rows.items()
+    ]
+    show(
+        ("mechanism", "scale"),
+        shown,
+        f"{guarantee} on {manifold}, sensitivity {sensitivity:.6g}",
+    )
 
 
 @app.command()
 @command
 def audit(
-    samples: Annotated[int, typer.Option(help="outputs at each of two neighbors")] = 100_000,
-    canaries: Annotated[int, typer.Option(help="records whose coins are guessed from one run of an optimizer")] = 400,
-    only: Annotated[str, typer.Option(help="mechanisms whose name holds this text, e.g. laplace, dp-rgd")] = "",
+    samples: Annotated[
+        int, typer.Option(help="outputs at each of two neighbors")
+    ] = 100_000,
+    canaries: Annotated[
+        int,
+        typer.Option(
+            help="records whose coins are guessed from one run of an optimizer"
+        ),
+    ] = 400,
+    only: Annotated[
+        str,
+        typer.Option(
+            help="mechanisms whose name holds this text, e.g. laplace, dp-rgd"
+        ),
+    ] = "",
     jobs: Annotated[int, typer.Option("--jobs", "-j", min=1, help="processes")] = 1,
     json: JsonOption = False,
 ) -> None:
@@ -171,18 +265,45 @@ def audit(
         there = ", ".join(sorted({name for name, _ in case_names()}))
         raise ParameterError(f"no mechanism is called {only!r}; there are: {there}")
     work = audit_all(samples, canaries, only=only, jobs=jobs)
-    rows = list(track(work, "attacking", total=len(names), console=_console.errors, transient=True))
+    rows = list(
+        track(
+            work, "attacking", total=len(names), console=_console.errors, transient=True
+        )
+    )
     if json:
         print(json_module.dumps([row._asdict() for row in rows]))
     else:
         shown = []
         for row in rows:
-            mu = ("", "") if row.claimed_mu is None else (f"{row.claimed_mu:.4f}", f"{row.audited_mu:.4f}")
+            mu = (
+                ("", "")
+                if row.claimed_mu is None
+                else (f"{row.claimed_mu:.4f}", f"{row.audited_mu:.4f}")
+            )
             share = f"{100 * row.tightness:.0f}%" if row.holds else "[red]VIOLATED[/]"
-            numbers = (f"{row.delta:g}", f"{row.claimed:.4f}", f"{row.audited:.4f}", *mu, share)
+            numbers = (
+                f"{row.delta:g}",
+                f"{row.claimed:.4f}",
+                f"{row.audited:.4f}",
+                *mu,
+                share,
+            )
             shown.append((row.mechanism, row.manifold, *numbers))
-        headers = ["mechanism", "manifold", "δ", "claimed ε", "audited ε ≥", "claimed μ", "audited μ ≥", "tightness"]
-        show(headers, shown, "a true claim is called violated with probability below 1e-6")
+        headers = [
+            "mechanism",
+            "manifold",
+            "δ",
+            "claimed ε",
+            "audited ε ≥",
+            "claimed μ",
+            "audited μ ≥",
+            "tightness",
+        ]
+        show(
+            headers,
+            shown,
+            "a true claim is called violated with probability below 1e-6",
+        )
     wrong = [f"{row.mechanism} on {row.manifold}" for row in rows if not row.holds]
     if wrong:
         raise VerificationFailed(f"the outputs refute the claim of {', '.join(wrong)}")
@@ -191,7 +312,9 @@ def audit(
 @app.command()
 @command
 def demo(
-    output: Annotated[Path, typer.Option(help="folder for certificates, ledger and report")] = Path("demo-output"),
+    output: Annotated[
+        Path, typer.Option(help="folder for certificates, ledger and report")
+    ] = Path("demo-output"),
     json: JsonOption = False,
 ) -> None:
     """Private class means of covariance descriptors of handwritten digits: table, classifier, ledger, report."""
@@ -205,41 +328,76 @@ def demo(
 @app.command()
 @command
 def studio(
-    data: Annotated[Path | None, typer.Argument(help="file with records; or drop it on the page")] = None,
-    folder: Annotated[Path, typer.Option(help="for the ledger and what is released")] = Path("studio"),
+    data: Annotated[
+        Path | None, typer.Argument(help="file with records; or drop it on the page")
+    ] = None,
+    folder: Annotated[
+        Path, typer.Option(help="for the ledger and what is released")
+    ] = Path("studio"),
     port: Annotated[int, typer.Option(help="any free one otherwise")] = 0,
     browser: Annotated[bool, typer.Option(help="open a browser")] = True,
-    key: Annotated[Path | None, typer.Option(help="sign releases with this key, as `curvedp key` writes it")] = None,
+    key: Annotated[
+        Path | None,
+        typer.Option(help="sign releases with this key, as `curvedp key` writes it"),
+    ] = None,
 ) -> None:
     """A page on this machine, and for nobody else, to look, choose, pay and release."""
     from curvedp.studio.server import serve
 
-    serve(folder, data, port=port, browser=browser, key=key, say=lambda line: print(line, flush=True))
+    serve(
+        folder,
+        data,
+        port=port,
+        browser=browser,
+        key=key,
+        say=lambda line: print(line, flush=True),
+    )
 
 
 @app.command()
 @command
 def reproduce(
-    names: Annotated[list[str] | None, typer.Argument(help="as given by --list, or all")] = None,
+    names: Annotated[
+        list[str] | None, typer.Argument(help="as given by --list, or all")
+    ] = None,
     list_names: Annotated[bool, typer.Option("--list", help="one name a line")] = False,
-    full: Annotated[bool, typer.Option("--full", help="the paper's sizes; the reduced form otherwise")] = False,
-    out: Annotated[Path, typer.Option(help="folder for the pictures and numbers")] = Path("out"),
-    data_dir: Annotated[Path | None, typer.Option(envvar="CURVEDP_DATA", help="folder with the data sets")] = None,
+    full: Annotated[
+        bool,
+        typer.Option("--full", help="the paper's sizes; the reduced form otherwise"),
+    ] = False,
+    out: Annotated[
+        Path, typer.Option(help="folder for the pictures and numbers")
+    ] = Path("out"),
+    data_dir: Annotated[
+        Path | None,
+        typer.Option(envvar="CURVEDP_DATA", help="folder with the data sets"),
+    ] = None,
     json: JsonOption = False,
 ) -> None:
     """Make the papers' figures and tables, as printed and as corrected; exit 1 if a number is not what it should be."""
-    _reproductions().command(names or [], list_names, full, out, data_dir, None if json else console)
+    _reproductions().command(
+        names or [], list_names, full, out, data_dir, None if json else console
+    )
 
 
 def _reproductions() -> Any:
     """`reproductions/runner.py` of the checkout this package lies in, else of the current folder's: it is not installed."""
     places = [Path(__file__).resolve().parents[2], Path.cwd(), *Path.cwd().parents]
-    root = next((place for place in places if (place / "reproductions" / "runner.py").is_file()), None)
+    root = next(
+        (
+            place
+            for place in places
+            if (place / "reproductions" / "runner.py").is_file()
+        ),
+        None,
+    )
     if root is None:
         why = "reproductions are not part of the installed package"
         raise ParameterError(f"{why}: run this inside a checkout of curvedp")
     if str(root) not in sys.path:
-        sys.path.insert(0, str(root))  # and left there: reproductions import one another while they run
+        sys.path.insert(
+            0, str(root)
+        )  # and left there: reproductions import one another while they run
     return import_module("reproductions.runner")
 
 

@@ -12,7 +12,9 @@ from curvedp.errors import ParameterError
 
 ledger_app = typer.Typer(no_args_is_help=True, help="The privacy budget of a data set.")
 
-KeyOption = Annotated[Path | None, typer.Option("--key", help="file with the key of a keyed ledger")]
+KeyOption = Annotated[
+    Path | None, typer.Option("--key", help="file with the key of a keyed ledger")
+]
 
 
 @ledger_app.command("create")
@@ -22,7 +24,9 @@ def create(path: Path, guarantee: Any = None, key: KeyOption = None) -> None:
     from curvedp.ledger import Ledger
 
     if path.exists():
-        raise ParameterError(f"{path} exists; curvedp ledger show {path} says what it is")
+        raise ParameterError(
+            f"{path} exists; curvedp ledger show {path} says what it is"
+        )
     _print_rest(Ledger(path, guarantee, key=key))
 
 
@@ -30,21 +34,34 @@ def create(path: Path, guarantee: Any = None, key: KeyOption = None) -> None:
 @command
 def spend(
     path: Path,
-    label: Annotated[str | None, typer.Argument(help="what is released, for people to read")] = None,
+    label: Annotated[
+        str | None, typer.Argument(help="what is released, for people to read")
+    ] = None,
     guarantee: Any = None,
-    partition: Annotated[str | None, typer.Option(help="with --group: of disjoint groups the dearest counts")] = None,
+    partition: Annotated[
+        str | None,
+        typer.Option(help="with --group: of disjoint groups the dearest counts"),
+    ] = None,
     group: Annotated[str | None, typer.Option(help="goes with --partition")] = None,
     key: KeyOption = None,
-    named: Annotated[str | None, typer.Option("--label", help="the same as the second argument")] = None,
+    named: Annotated[
+        str | None, typer.Option("--label", help="the same as the second argument")
+    ] = None,
 ) -> None:
     """Charge a release that other software makes, BEFORE it is made; exit 2 and nothing spent where it does not fit."""
     from curvedp.ledger import Ledger
 
     if (label is None) == (named is None):
-        raise ParameterError("say once what is released: curvedp ledger spend LEDGER 'mean of my study'")
+        raise ParameterError(
+            "say once what is released: curvedp ledger spend LEDGER 'mean of my study'"
+        )
     book = Ledger(path, key=key)
-    entry = book.spend(guarantee, label or named or "", partition=partition, group=group)
-    console.print(f"entry {entry.number}: {entry.guarantee}; hash {entry.hash}", soft_wrap=True)
+    entry = book.spend(
+        guarantee, label or named or "", partition=partition, group=group
+    )
+    console.print(
+        f"entry {entry.number}: {entry.guarantee}; hash {entry.hash}", soft_wrap=True
+    )
     _print_rest(book)
 
 
@@ -57,15 +74,31 @@ def show(path: Path, key: KeyOption = None, json: JsonOption = False) -> None:
     book = Ledger(path, key=key)
     entries = book.entries
     if json:
-        rows = [{**entry._asdict(), "guarantee": entry.guarantee.to_dict()} for entry in entries]
+        rows = [
+            {**entry._asdict(), "guarantee": entry.guarantee.to_dict()}
+            for entry in entries
+        ]
         left = None if book.remaining is None else book.remaining.to_dict()
-        print(json_module.dumps({"budget": book.budget.to_dict(), "remaining": left, "entries": rows}))
+        print(
+            json_module.dumps(
+                {"budget": book.budget.to_dict(), "remaining": left, "entries": rows}
+            )
+        )
         return
     shown = []
     for entry in entries:
         group = "" if entry.partition is None else f"{entry.partition}: {entry.group}"
-        shown.append((str(entry.number), *map(inert, (entry.time, entry.label, entry.guarantee, group))))
-    _console.show(("#", "when", "what", "guarantee", "group"), shown, inert(f"{path}: {book.budget}"))
+        shown.append(
+            (
+                str(entry.number),
+                *map(inert, (entry.time, entry.label, entry.guarantee, group)),
+            )
+        )
+    _console.show(
+        ("#", "when", "what", "guarantee", "group"),
+        shown,
+        inert(f"{path}: {book.budget}"),
+    )
     _print_rest(book)
     console.print(f"head {book.head}", soft_wrap=True)
 
@@ -74,7 +107,10 @@ def show(path: Path, key: KeyOption = None, json: JsonOption = False) -> None:
 @command
 def verify(
     path: Path,
-    hashes: Annotated[list[str] | None, typer.Argument(help="of entries, noted elsewhere: in certificates")] = None,
+    hashes: Annotated[
+        list[str] | None,
+        typer.Argument(help="of entries, noted elsewhere: in certificates"),
+    ] = None,
     key: KeyOption = None,
 ) -> None:
     """Add every entry up anew, and look for each hash that was noted elsewhere."""

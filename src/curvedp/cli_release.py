@@ -48,39 +48,76 @@ release_app = typer.Typer(
 )
 
 
-_DATA = Annotated[Path, typer.Argument(help="csv, tsv, xlsx, parquet, npy, npz, mat, zarr or nii, one record a row")]
+_DATA = Annotated[
+    Path,
+    typer.Argument(
+        help="csv, tsv, xlsx, parquet, npy, npz, mat, zarr or nii, one record a row"
+    ),
+]
 READING: Options = {
-    "key": option(str, "--key", help="array in an npz, mat or zarr file; cells of an xlsx file"),
-    "header": option(bool, "--header/--no-header", help="whether the first line names columns"),
-    "form": option(str, "--as", help="what a row is, such as latlon-degrees or tensor6-lower"),
-    "columns": option(str, "--columns", help="names or places from 0, separated by commas"),
+    "key": option(
+        str, "--key", help="array in an npz, mat or zarr file; cells of an xlsx file"
+    ),
+    "header": option(
+        bool, "--header/--no-header", help="whether the first line names columns"
+    ),
+    "form": option(
+        str, "--as", help="what a row is, such as latlon-degrees or tensor6-lower"
+    ),
+    "columns": option(
+        str, "--columns", help="names or places from 0, separated by commas"
+    ),
     "mask": option(Path, "--mask", help="which voxels of a volume are records"),
     "sep": option(str, "--sep", help="what separates the cells"),
     "decimal": option(str, "--decimal", help="the decimal sign", default="."),
     "skip": option(int, "--skip", help="lines before the first", default=0),
-    "encoding": option(str, "--encoding", help="of csv and tsv, such as utf-16", default="utf-8"),
+    "encoding": option(
+        str, "--encoding", help="of csv and tsv, such as utf-16", default="utf-8"
+    ),
 }
 _COMMON: Options = {
-    "manifold": option(str, "--manifold", "-m", help="such as sphere:2 or spd-affine:3"),
-    "radius": option(str, "--radius", "-r", help="of the public ball that holds the records"),
+    "manifold": option(
+        str, "--manifold", "-m", help="such as sphere:2 or spd-affine:3"
+    ),
+    "radius": option(
+        str, "--radius", "-r", help="of the public ball that holds the records"
+    ),
     **GUARANTEE,
     **READING,
     "ledger": option(Path, "--ledger", help="budget to spend from"),
-    "budget_mu": option(float, "--budget-mu", help="start the ledger with this GDP budget"),
+    "budget_mu": option(
+        float, "--budget-mu", help="start the ledger with this GDP budget"
+    ),
     "out": option(Path, "--out", help="write the released value (npy or csv)"),
     "certificate": option(Path, "--certificate", help="write the certificate (json)"),
     "report": option(Path, "--report", help="write a page about the release (html)"),
     "json": (JsonOption, False),
 }
-CENTER = {"center": option(Path, "--center", help="a file, numbers like a record's, or one times the origin")}
-PERSONS = {"groups": option(str, "--groups", help="column that says whose record each is")}
+CENTER = {
+    "center": option(
+        Path,
+        "--center",
+        help="a file, numbers like a record's, or one times the origin",
+    )
+}
+PERSONS = {
+    "groups": option(str, "--groups", help="column that says whose record each is")
+}
 _OWN: Options = {
     **CENTER,
-    "mechanism": option(str, "--mechanism", help="auto, or a name that `curvedp plan` lists"),
-    "outer_radius": option(float, "--outer-radius", help="with -r private: as wide as you like"),
-    "n_components": option(int, "--components", help="how many directions; one otherwise"),
+    "mechanism": option(
+        str, "--mechanism", help="auto, or a name that `curvedp plan` lists"
+    ),
+    "outer_radius": option(
+        float, "--outer-radius", help="with -r private: as wide as you like"
+    ),
+    "n_components": option(
+        int, "--components", help="how many directions; one otherwise"
+    ),
     "method": option(str, "--method", help="auto, or one of its methods"),
-    "ball": option(str, "--ball", help="with -r private: shared by all classes, or each"),
+    "ball": option(
+        str, "--ball", help="with -r private: shared by all classes, or each"
+    ),
     "labels": option(str, "--labels", help="column with the public classes"),
     "x": option(str, "--x", help="column with the predictor"),
     "x_range": option(str, "--x-range", help="its public range, such as 20,90"),
@@ -95,7 +132,9 @@ def column_of(given: SimpleNamespace, name: str | None, decimal: str = ".") -> A
 
     if name is None:
         return None
-    how = {name: getattr(given, name) for name in ("header", "sep", "skip", "encoding")} | {"decimal": decimal}
+    how = {
+        name: getattr(given, name) for name in ("header", "sep", "skip", "encoding")
+    } | {"decimal": decimal}
     return read_column(given.data, place_of(name), **how)
 
 
@@ -115,15 +154,27 @@ def _check_targets(inputs: list[Path | None], **targets: Path | None) -> None:
             continue
         if not target.absolute().parent.is_dir():
             raise ParameterError(f"the folder of {target} does not exist")
-        if target.is_dir() or not os.access(target if target.exists() else target.absolute().parent, os.W_OK):
+        if target.is_dir() or not os.access(
+            target if target.exists() else target.absolute().parent, os.W_OK
+        ):
             raise ParameterError(f"--{name} {target} cannot be written")
-        numbered = re.compile(rf"{re.escape(target.stem)}-\d+{re.escape(target.suffix)}")  # as of several certificates
+        numbered = re.compile(
+            rf"{re.escape(target.stem)}-\d+{re.escape(target.suffix)}"
+        )  # as of several certificates
         for path in taken:
-            same = target.resolve() == path.resolve() or (target.exists() and path.exists() and target.samefile(path))
-            beside = path.absolute().parent.resolve() == target.absolute().parent.resolve()
-            if same or (name == "certificate" and beside and numbered.fullmatch(path.name)):
+            same = target.resolve() == path.resolve() or (
+                target.exists() and path.exists() and target.samefile(path)
+            )
+            beside = (
+                path.absolute().parent.resolve() == target.absolute().parent.resolve()
+            )
+            if same or (
+                name == "certificate" and beside and numbered.fullmatch(path.name)
+            ):
                 what = "is an input, the ledger or another output"
-                raise ParameterError(f"--{name} {target} {what}: it would be overwritten")
+                raise ParameterError(
+                    f"--{name} {target} {what}: it would be overwritten"
+                )
         taken.append(target)
     out = targets.get("out")
     if out is not None and out.suffix not in (".npy", ".csv"):
@@ -141,7 +192,9 @@ def _opened(path: Path | None, budget_mu: float | None) -> Iterator[Any]:
         return
     fresh = not path.exists()
     if fresh and budget_mu is None:
-        raise ParameterError(f"there is no ledger at {path}: --budget-mu starts one, or `curvedp ledger create`")
+        raise ParameterError(
+            f"there is no ledger at {path}: --budget-mu starts one, or `curvedp ledger create`"
+        )
     if budget_mu is not None:
         _validate.positive("budget_mu", budget_mu)
     book = Ledger(path, None if budget_mu is None else GDP(budget_mu))
@@ -160,14 +213,21 @@ def _run(statistic: str, given: SimpleNamespace) -> None:
     from curvedp.records.files import load_point
 
     if given.manifold is None:
-        raise ParameterError("--manifold is missing: where the records live, such as -m sphere:2 or -m spd-affine:3")
+        raise ParameterError(
+            "--manifold is missing: where the records live, such as -m sphere:2 or -m spd-affine:3"
+        )
     if given.radius is None:
         how = "a public ball must hold the records; choose it from domain knowledge, not from the data"
         raise ParameterError(f"--radius is missing: {how}")
-    space, guarantee = parse_manifold(given.manifold), asked(given.mu, given.epsilon, given.delta, given.rho)
+    space, guarantee = (
+        parse_manifold(given.manifold),
+        asked(given.mu, given.epsilon, given.delta, given.rho),
+    )
     given.radius = number_or_word(given.radius)
     inputs = [given.data, getattr(given, "center", None), given.mask, given.ledger]
-    _check_targets(inputs, out=given.out, certificate=given.certificate, report=given.report)
+    _check_targets(
+        inputs, out=given.out, certificate=given.certificate, report=given.report
+    )
     if given.report is not None:
         import curvedp.report  # noqa: F401 - without its extra nothing is paid
     if given.ledger is None and given.budget_mu is not None:
@@ -181,19 +241,38 @@ def _run(statistic: str, given: SimpleNamespace) -> None:
         decimal = given.decimal if offer.column == "x" else "."  # a label is no number
         columns[offer.column] = column_of(given, getattr(given, offer.column), decimal)
     with _opened(given.ledger, given.budget_mu) as book:
-        label = "".join(c if c.isprintable() else "?" for c in f"{offer.title} of {given.data.name}")[:200]
-        model = offer.made({**vars(given), "manifold": space}, guarantee=guarantee, ledger=book, label=label)
+        label = "".join(
+            c if c.isprintable() else "?" for c in f"{offer.title} of {given.data.name}"
+        )[:200]
+        model = offer.made(
+            {**vars(given), "manifold": space},
+            guarantee=guarantee,
+            ledger=book,
+            label=label,
+        )
         fitted = offer.fit(model, columns)
     try:
         found = write(fitted, given.out, given.certificate, given.report)
     except OSError as error:  # it is paid for: what could not be kept is printed whole
-        print(json_module.dumps(_told(statistic, fitted, released(fitted)), default=str))
+        print(
+            json_module.dumps(_told(statistic, fitted, released(fitted)), default=str)
+        )
         why = "what was released, and may have been paid for, is above: keep it"
-        raise ParameterError(f"an output could not be written ({error.strerror or error}); {why}") from None
-    _print(statistic, given, fitted, found, f"{len(records)} records" if given.groups is None else "persons")
+        raise ParameterError(
+            f"an output could not be written ({error.strerror or error}); {why}"
+        ) from None
+    _print(
+        statistic,
+        given,
+        fitted,
+        found,
+        f"{len(records)} records" if given.groups is None else "persons",
+    )
 
 
-def _print(statistic: str, given: SimpleNamespace, fitted: Any, found: Any, of: str) -> None:
+def _print(
+    statistic: str, given: SimpleNamespace, fitted: Any, found: Any, of: str
+) -> None:
     """What was released; its alarms are warnings, which were printed. Where a person is the unit, how many records there are
     is theirs too, and is not printed."""
     import numpy as np
@@ -201,20 +280,32 @@ def _print(statistic: str, given: SimpleNamespace, fitted: Any, found: Any, of: 
     if given.json:
         print(json_module.dumps(_told(statistic, fitted, found), default=str))
         return
-    console.print(f"private {statistic} of {of} on {inert(given.manifold)}, {inert(found[0][2].guarantee)}:")
+    console.print(
+        f"private {statistic} of {of} on {inert(given.manifold)}, {inert(found[0][2].guarantee)}:"
+    )
     each = [(name if len(found) > 1 else "", value) for name, value, _ in found]
     if hasattr(fitted, "velocity_"):
         start = ("footpoint, at the lower end of the range of x", fitted.footpoint_)
         each = [start, ("velocity, over the whole range", fitted.velocity_)]
     for title, value in each:
-        lines = ([f"{title}:"] if title else []) + np.array2string(value, precision=8).splitlines()
+        lines = ([f"{title}:"] if title else []) + np.array2string(
+            value, precision=8
+        ).splitlines()
         console.print("\n".join(map(inert, lines)), soft_wrap=True, highlight=False)
     first = found[0][2]
     why = first.release["reason"].partition("; not considered")[0]
-    console.print(inert(f"{first.mechanism}, sensitivity {first.sensitivity:.6g}; {why}"), soft_wrap=True)
+    console.print(
+        inert(f"{first.mechanism}, sensitivity {first.sensitivity:.6g}; {why}"),
+        soft_wrap=True,
+    )
     console.print(inert(_error_bars(fitted)), soft_wrap=True, highlight=False)
     if fitted.ledger is not None:
-        console.print(inert(f"remaining in {given.ledger}: {fitted.ledger.remaining or 'nothing'}"), soft_wrap=True)
+        console.print(
+            inert(
+                f"remaining in {given.ledger}: {fitted.ledger.remaining or 'nothing'}"
+            ),
+            soft_wrap=True,
+        )
 
 
 def _told(statistic: str, fitted: Any, found: Any) -> dict[str, Any]:
@@ -222,9 +313,20 @@ def _told(statistic: str, fitted: Any, found: Any) -> dict[str, Any]:
     from curvedp.alarms import alarms
 
     certificates = [certificate.to_dict() for _, _, certificate in found]
-    signed = {"certificates": certificates} if len(found) > 1 else {"certificate": certificates[0]}
-    classes = {"classes": fitted.classes_.tolist()} if hasattr(fitted, "classes_") else {}
-    return {statistic: values(fitted, found).tolist(), "alarms": alarms(fitted), **classes, **signed}
+    signed = (
+        {"certificates": certificates}
+        if len(found) > 1
+        else {"certificate": certificates[0]}
+    )
+    classes = (
+        {"classes": fitted.classes_.tolist()} if hasattr(fitted, "classes_") else {}
+    )
+    return {
+        statistic: values(fitted, found).tolist(),
+        "alarms": alarms(fitted),
+        **classes,
+        **signed,
+    }
 
 
 def _error_bars(fitted: Any) -> str:
@@ -234,22 +336,32 @@ def _error_bars(fitted: Any) -> str:
     except ParameterError as why:
         return typed(f"no error bars: {why}")
     regions = list(found.values()) if isinstance(found, dict) else [found]
-    if "Fréchet mean of" in regions[0].about:  # in a public ball; a median's region is all of it
+    if (
+        "Fréchet mean of" in regions[0].about
+    ):  # in a public ball; a median's region is all of it
         center = fitted.manifold.origin if fitted.center is None else fitted.center
         if any(each.contains(center) for each in regions):
             words = "the 95% region holds the public center, as it would if the file had been misread"
-            warnings.warn(f"{words}: `curvedp check` tells", ReleaseWarning, stacklevel=2)
+            warnings.warn(
+                f"{words}: `curvedp check` tells", ReleaseWarning, stacklevel=2
+            )
     together = "" if len(regions) == 1 else f", {len(regions)} regions together"
     widest = max(each.radius for each in regions)
     return f"95% region of {regions[0].about}: within {widest:.4g}{together}; {regions[0].theorem}"
 
 
-def command_of(options: Options, words: str, run: Callable[[SimpleNamespace], None]) -> Any:
+def command_of(
+    options: Options, words: str, run: Callable[[SimpleNamespace], None]
+) -> Any:
     """A command of a file with records, with these options."""
     options = {"data": (_DATA, Parameter.empty), **options}
     return with_options(lambda **given: run(SimpleNamespace(**given)), options, words)
 
 
 for _name, _offer in OFFERS.items():
-    _asked = {name: _OWN[name] for name in (*_offer.asks, *_offer.takes) if name in _OWN}
-    release_app.command(_name)(command_of({**_COMMON, **_asked, **PERSONS}, _offer.words, partial(_run, _name)))
+    _asked = {
+        name: _OWN[name] for name in (*_offer.asks, *_offer.takes) if name in _OWN
+    }
+    release_app.command(_name)(
+        command_of({**_COMMON, **_asked, **PERSONS}, _offer.words, partial(_run, _name))
+    )

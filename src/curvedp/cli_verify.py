@@ -20,16 +20,23 @@ from curvedp.errors import CurvedpError, ParameterError, VerificationFailed
 
 _MEMORY = 2 << 30  # bytes, beyond what the process has at the start
 SECONDS = 7.0  # of computing: ten with the start of the program
-_WAIT = 10  # seconds for each second of computing, on a machine with a lot of other work
+_WAIT = (
+    10  # seconds for each second of computing, on a machine with a lot of other work
+)
 
 
 @command
 def verify(
     certificate: Annotated[Path, typer.Argument(help="certificate.json")],
     key: Annotated[
-        str | None, typer.Option(help="public key, or its file, of whom must have signed it (certificate.json.sig)")
+        str | None,
+        typer.Option(
+            help="public key, or its file, of whom must have signed it (certificate.json.sig)"
+        ),
     ] = None,
-    seconds: Annotated[float, typer.Option(help="how long it may take; large spaces may need more")] = SECONDS,
+    seconds: Annotated[
+        float, typer.Option(help="how long it may take; large spaces may need more")
+    ] = SECONDS,
     json: JsonOption = False,
 ) -> None:
     """Recompute every claim of a certificate by the certified path; exit 1 if one cannot be confirmed, 3 if all of them are
@@ -41,17 +48,31 @@ def verify(
     if json:
         print(json_module.dumps([check._asdict() for check in checks]))
     else:
-        shown = {True: "[green]yes[/]", False: "[bold red]NO[/]", None: "[bold yellow]not known[/]"}
-        show(("claim", "holds", "how"), ((inert(c.claim), shown[c.holds], inert(c.detail)) for c in checks))
+        shown = {
+            True: "[green]yes[/]",
+            False: "[bold red]NO[/]",
+            None: "[bold yellow]not known[/]",
+        }
+        show(
+            ("claim", "holds", "how"),
+            ((inert(c.claim), shown[c.holds], inert(c.detail)) for c in checks),
+        )
         if all(check.holds for check in checks):
-            console.print("[bold green]verified[/]: every claim was recomputed and holds")
+            console.print(
+                "[bold green]verified[/]: every claim was recomputed and holds"
+            )
         for line in alarms:
-            console.print(f"[yellow]note[/]: {inert(line)}", soft_wrap=True, highlight=False)
+            console.print(
+                f"[yellow]note[/]: {inert(line)}", soft_wrap=True, highlight=False
+            )
     confirmed(checks)
     if unknown:
         text = f"{inert(unknown[0].claim)}; {inert(unknown[0].detail)}"
         which = unknown[0].claim.split()[0].rstrip(":")
-        errors.print(f"[bold yellow]claims confirmed, {inert(which)} not[/]: {text}", soft_wrap=True)
+        errors.print(
+            f"[bold yellow]claims confirmed, {inert(which)} not[/]: {text}",
+            soft_wrap=True,
+        )
         raise typer.Exit(3)
 
 
@@ -74,8 +95,13 @@ def _recomputed(path: Path, key: Any) -> tuple[list[Any], list[str]]:
     from curvedp.cli_sign import check_signature
 
     certificate, checks = checks_of(path)
-    checks = [*([] if key is None else [check_signature(certificate, path, key)]), *checks]
-    return checks, [] if any(check.holds is False for check in checks) else certificate.alarms
+    checks = [
+        *([] if key is None else [check_signature(certificate, path, key)]),
+        *checks,
+    ]
+    return checks, [] if any(
+        check.holds is False for check in checks
+    ) else certificate.alarms
 
 
 def confirmed(checks: list[Any], before: str = "") -> list[Any]:
@@ -97,7 +123,9 @@ def limited(work: Callable[[], Any], seconds: float) -> Any:
         raise ParameterError(f"--seconds {seconds} must be finite and > 0")
     reading, writing = os.pipe()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of threads: the child starts none of the parent's
+        warnings.simplefilter(
+            "ignore"
+        )  # of threads: the child starts none of the parent's
         child = os.fork()
     if child == 0:
         _child(work, seconds, reading, writing)
@@ -108,10 +136,16 @@ def limited(work: Callable[[], Any], seconds: float) -> Any:
         os.close(reading)
         os.kill(child, signal.SIGKILL)
         _, status = os.waitpid(child, 0)
-    if answer is None or (os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGXCPU):
-        raise ParameterError(f"the certificate was not recomputed within {seconds:g} s; --seconds gives it longer")
+    if answer is None or (
+        os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGXCPU
+    ):
+        raise ParameterError(
+            f"the certificate was not recomputed within {seconds:g} s; --seconds gives it longer"
+        )
     if not answer:
-        raise ParameterError("the certificate cannot be recomputed within 2 GB of memory")
+        raise ParameterError(
+            "the certificate cannot be recomputed within 2 GB of memory"
+        )
     found = pickle.loads(answer)
     if isinstance(found, BaseException):
         raise found
@@ -125,9 +159,19 @@ def _child(work: Callable[[], Any], seconds: float, reading: int, writing: int) 
         import resource
 
         resource.setrlimit(resource.RLIMIT_CPU, (ceil(seconds), ceil(seconds) + 1))
-        pages = int(Path("/proc/self/statm").read_text().split()[0]) if Path("/proc/self/statm").exists() else 0
-        most, (_, hard) = pages * resource.getpagesize() + _MEMORY, resource.getrlimit(resource.RLIMIT_AS)
-        resource.setrlimit(resource.RLIMIT_AS, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))
+        pages = (
+            int(Path("/proc/self/statm").read_text().split()[0])
+            if Path("/proc/self/statm").exists()
+            else 0
+        )
+        most, (_, hard) = (
+            pages * resource.getpagesize() + _MEMORY,
+            resource.getrlimit(resource.RLIMIT_AS),
+        )
+        resource.setrlimit(
+            resource.RLIMIT_AS,
+            (most if hard == resource.RLIM_INFINITY else min(most, hard), hard),
+        )
         try:
             found: Any = work()
         except (CurvedpError, OSError) as error:
@@ -135,7 +179,9 @@ def _child(work: Callable[[], Any], seconds: float, reading: int, writing: int) 
         except MemoryError:
             raise
         except Exception as error:  # told as what it is, not as a lack of memory
-            found = ParameterError(f"the certificate cannot be recomputed ({type(error).__name__})")
+            found = ParameterError(
+                f"the certificate cannot be recomputed ({type(error).__name__})"
+            )
         with os.fdopen(writing, "wb") as pipe:
             pipe.write(pickle.dumps(found))
     except BaseException:

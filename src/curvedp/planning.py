@@ -15,8 +15,19 @@ from curvedp.errors import CurvedpError, ParameterError, UnattainableGuarantee
 from curvedp.geometry.base import Manifold, check_manifold
 from curvedp.geometry.numerics.threads import one_blas_thread
 from curvedp.mechanisms.base import check_guarantee
-from curvedp.mechanisms.choose import choose_mechanism, populations, predicted_error, rank, useless_error
-from curvedp.mechanisms.in_private_ball import InPrivateBall, OuterBallLine, OuterBallMean, OuterBallVariance
+from curvedp.mechanisms.choose import (
+    choose_mechanism,
+    populations,
+    predicted_error,
+    rank,
+    useless_error,
+)
+from curvedp.mechanisms.in_private_ball import (
+    InPrivateBall,
+    OuterBallLine,
+    OuterBallMean,
+    OuterBallVariance,
+)
 from curvedp.mechanisms.noise import least_noise, spread_of
 from curvedp.mechanisms.private_ball import class_mean
 from curvedp.mechanisms.reduction import classifiers
@@ -26,17 +37,46 @@ from curvedp.privacy import GDP, Guarantee
 __all__ = ["Plan", "plan"]
 
 _MOST_SIMULATED, _LARGEST = 10**5, 10**12  # records: of a simulated release, and at all
-_MOST_NUMBERS = 10**5  # of a point: a hundred of them are simulated, and beyond that takes minutes
+_MOST_NUMBERS = (
+    10**5
+)  # of a point: a hundred of them are simulated, and beyond that takes minutes
 _WORSE = 1.05  # times the best error: what is beyond is dominated; predictions are good to about a percent
-_STEP, _TRIES, _CLOSE = 1.1, 40, 1.01  # first step and number of steps of a search, and the ratio where it has arrived
+_STEP, _TRIES, _CLOSE = (
+    1.1,
+    40,
+    1.01,
+)  # first step and number of steps of a search, and the ratio where it has arrived
 _TESTS = 200  # simulated for a power
 _FACTORS = (0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)  # of n, and μ, of a picture
-_ASKED = ("manifold", "n", "radius", "guarantee", "center", "outer_radius", "statistic", "classes")
+_ASKED = (
+    "manifold",
+    "n",
+    "radius",
+    "guarantee",
+    "center",
+    "outer_radius",
+    "statistic",
+    "classes",
+)
 _TOLD = (
-    *("manifold", "statistic", "classes", "n", "radius", "guarantee", "spread", "mechanism", "error", "errors"),
+    *(
+        "manifold",
+        "statistic",
+        "classes",
+        "n",
+        "radius",
+        "guarantee",
+        "spread",
+        "mechanism",
+        "error",
+        "errors",
+    ),
     *("dominated", "left_out", "too_small"),
 )
-_WRONG, _MORE = 0.2, (2, 4, 8, 16)  # of new records misclassified, and how many times the records may bring that
+_WRONG, _MORE = (
+    0.2,
+    (2, 4, 8, 16),
+)  # of new records misclassified, and how many times the records may bring that
 
 
 @dataclass(frozen=True)
@@ -85,7 +125,9 @@ class Plan:
     @property
     def dominated(self) -> list[str]:
         """Mechanisms at least 5% worse than the best."""
-        return [name for name, error in self.errors.items() if error >= _WORSE * self.error]
+        return [
+            name for name, error in self.errors.items() if error >= _WORSE * self.error
+        ]
 
     @property
     def too_small(self) -> bool:
@@ -99,39 +141,79 @@ class Plan:
         if self._error(n=least) <= wanted:
             return least
         guess = ceil(min(max(least, self.n * self.error / wanted), _LARGEST))
-        near = self._at(n=guess) if len(self.errors) > 2 else self  # other mechanisms may be the best there
+        near = (
+            self._at(n=guess) if len(self.errors) > 2 else self
+        )  # other mechanisms may be the best there
         found = _crossing(
-            lambda n: near._error(n=ceil(min(max(least, n), _LARGEST))), float(guess), wanted, rises=False
+            lambda n: near._error(n=ceil(min(max(least, n), _LARGEST))),
+            float(guess),
+            wanted,
+            rises=False,
         )
         if not 2 <= found <= _LARGEST:
-            raise UnattainableGuarantee(f"no number of records brings the error to {wanted:g} at {self.guarantee}")
+            raise UnattainableGuarantee(
+                f"no number of records brings the error to {wanted:g} at {self.guarantee}"
+            )
         return ceil(found)
 
     def region(self, level: float = 0.95) -> float:
         """About the radius of the confidence region that the release would come with (`confidence_region`): that of one
         simulated release of public records, which fill half the ball, or one of radius 1 where it is to be found. Refused
         for a mechanism without regions, and for more records than are simulated."""
-        from curvedp.inference import region_of  # slow to import, and not wanted by most
+        from curvedp.inference import (
+            region_of,
+        )  # slow to import, and not wanted by most
 
-        if (many := self.n > _MOST_SIMULATED) or self.statistic != "mean" or self.classes > 1:
+        if (
+            (many := self.n > _MOST_SIMULATED)
+            or self.statistic != "mean"
+            or self.classes > 1
+        ):
             what = f"{self.n} records" if many else f"a {self.statistic}"
-            raise ParameterError(f"the region of {what} is known after the release; its noise is `error`")
-        statistic = _statistic(self.manifold, self.center, self.radius, self.n, self.outer_radius)
-        mechanism = choose_mechanism(self.mechanism, statistic, self.guarantee).mechanism
+            raise ParameterError(
+                f"the region of {what} is known after the release; its noise is `error`"
+            )
+        statistic = _statistic(
+            self.manifold, self.center, self.radius, self.n, self.outer_radius
+        )
+        mechanism = choose_mechanism(
+            self.mechanism, statistic, self.guarantee
+        ).mechanism
         about = populations(self.manifold, statistic.typical)[0]
-        data = about.mean if mechanism.reads == "value" else np.resize(about.records, (self.n, *about.mean.shape))
+        data = (
+            about.mean
+            if mechanism.reads == "value"
+            else np.resize(about.records, (self.n, *about.mean.shape))
+        )
         with one_blas_thread():
-            simulated = mechanism.release(data, source=GeneratorSource(np.random.default_rng(0)))
+            simulated = mechanism.release(
+                data, source=GeneratorSource(np.random.default_rng(0))
+            )
             return region_of(simulated.certificate, level).radius
 
     def radius_for(self, error: float) -> float:
         """The largest radius that keeps the predicted error at `error`, to about a percent; inf where any allowed one does.
         With radius="private" there is nothing to choose, which is refused."""
-        start, wanted = _validate.positive("radius", self.radius), _validate.positive("error", error)
-        widest = nextafter(self.manifold.convexity_radius, 0) if isfinite(self.manifold.curvature_bounds[1]) else inf
-        return _crossing(lambda r: self._error(radius=min(r, widest)), start, wanted, rises=True)
+        start, wanted = (
+            _validate.positive("radius", self.radius),
+            _validate.positive("error", error),
+        )
+        widest = (
+            nextafter(self.manifold.convexity_radius, 0)
+            if isfinite(self.manifold.curvature_bounds[1])
+            else inf
+        )
+        return _crossing(
+            lambda r: self._error(radius=min(r, widest)), start, wanted, rises=True
+        )
 
-    def power(self, shift: float, spread: float | None = None, m: int | None = None, level: float = 0.05) -> float:
+    def power(
+        self,
+        shift: float,
+        spread: float | None = None,
+        m: int | None = None,
+        level: float = 0.05,
+    ) -> float:
         """How often `two_sample_test` would find that two populations differ, by simulation with a public seed.
 
         The populations are `shift` apart in the chart of the ball, which has to be public; `spread` is the root mean square
@@ -141,31 +223,48 @@ class Plan:
         from curvedp.inference.kernel import SamplesDistance
         from curvedp.inference.permutation import PermutationMechanism
 
-        radius, apart = _validate.positive("radius", self.radius), _validate.nonnegative("shift", shift)
+        radius, apart = (
+            _validate.positive("radius", self.radius),
+            _validate.nonnegative("shift", shift),
+        )
         wide = radius / 2 if spread is None else _validate.positive("spread", spread)
         sizes, d = [self.n, self.n if m is None else m], self.manifold.dim
         statistic = SamplesDistance(self.manifold, self.center, radius, sizes)
-        level = _validate.within("level", level, 0.0, 1.0, open_low=True, open_high=True)
-        mechanism = PermutationMechanism.for_statistic(statistic, self.guarantee).at(level, max(99, ceil(1 / level)))
+        level = _validate.within(
+            "level", level, 0.0, 1.0, open_low=True, open_high=True
+        )
+        mechanism = PermutationMechanism.for_statistic(statistic, self.guarantee).at(
+            level, max(99, ceil(1 / level))
+        )
         rng, found = np.random.default_rng(20231019), 0
         middles = np.repeat([[apart / 2], [-apart / 2]], sizes, axis=0) * np.eye(1, d)
         for _ in range(_TESTS):
             z = middles + wide / sqrt(d) * rng.standard_normal((sum(sizes), d))
-            found += mechanism.simulate(rng, z * np.minimum(1.0, radius / np.linalg.norm(z, axis=1, keepdims=True)))
+            found += mechanism.simulate(
+                rng,
+                z * np.minimum(1.0, radius / np.linalg.norm(z, axis=1, keepdims=True)),
+            )
         return found / _TESTS
 
     def plot(self) -> Any:
         """A matplotlib figure of the error against the number of records and against μ (extra: report)."""
         from curvedp.report.figures import plan_figure
 
-        by_n = [(n, self._error(n=n)) for n in sorted({max(2, ceil(self.n * factor)) for factor in _FACTORS})]
-        return plan_figure(self, by_n, [(mu, self._error(guarantee=GDP(mu))) for mu in _FACTORS])
+        by_n = [
+            (n, self._error(n=n))
+            for n in sorted({max(2, ceil(self.n * factor)) for factor in _FACTORS})
+        ]
+        return plan_figure(
+            self, by_n, [(mu, self._error(guarantee=GDP(mu))) for mu in _FACTORS]
+        )
 
     def _error(self, **other: Any) -> float:
         """The least error of the few best mechanisms with another n, radius or guarantee; infinite where there is none."""
         found = inf
         for name in list(self.errors)[:2]:
-            with suppress(CurvedpError):  # such as a ball that is too large for its sphere
+            with suppress(
+                CurvedpError
+            ):  # such as a ball that is too large for its sphere
                 found = min(found, self._at(**other, mechanism=name).error)
         return found
 
@@ -180,8 +279,16 @@ class Plan:
         lines = [f"take {self.mechanism}, as 'auto' does: error {self.error:.3g}"]
         if self.dominated:
             lines.append(f"dominated: {', '.join(self.dominated)}")
-        of = "radius" if not isinstance(self.radius, str) else f"records' own spread, here {self.spread:g}"
-        of, unit = (of, self.spread) if self.statistic != "dispersion" else (f"square of the {of}", self.spread**2)
+        of = (
+            "radius"
+            if not isinstance(self.radius, str)
+            else f"records' own spread, here {self.spread:g}"
+        )
+        of, unit = (
+            (of, self.spread)
+            if self.statistic != "dispersion"
+            else (f"square of the {of}", self.spread**2)
+        )
         line = f"the error is {self.error / unit:.2g} of the {of}"
         if not self.too_small:
             return [*lines, line]
@@ -192,36 +299,57 @@ class Plan:
         # Noise of length 2r√d/(nμ), or 2r√(d(d+1))/(nε), as long as half the error of the public center.
         length = sqrt(self.manifold.dim) * spread_of(law, self.manifold.dim)
         many = max(ceil(4 * self.spread * length * scale / self.useless), 2 * self.n)
-        lines.append(f"about {many} records would do, or fewer channels, a smaller ball, a larger budget")
+        lines.append(
+            f"about {many} records would do, or fewer channels, a smaller ball, a larger budget"
+        )
         apart = "to tell classes apart: statistic='classifier', which reduces the matrices first"
         return lines + [apart] * self.manifold.reduces
 
     def _classified(self) -> list[str]:
         """Which classifier, and where it errs much how many records would do."""
-        lines = [f"take {self.mechanism}: {1 - self.error:.0%} right where classes differ in the strongest components"]
+        lines = [
+            f"take {self.mechanism}: {1 - self.error:.0%} right where classes differ in the strongest components"
+        ]
         lines += ["this study is too small: guessing is about as good"] * self.too_small
         if self.error > _WRONG:
-            enough = [self.n * more for more in _MORE if self._error(n=self.n * more) <= _WRONG]
-            found = f"about {enough[0]} records" if enough else f"not even {_MORE[-1]} times as many records"
+            enough = [
+                self.n * more
+                for more in _MORE
+                if self._error(n=self.n * more) <= _WRONG
+            ]
+            found = (
+                f"about {enough[0]} records"
+                if enough
+                else f"not even {_MORE[-1]} times as many records"
+            )
             lines.append(f"for {1 - _WRONG:.0%}: {found} would do")
         return lines
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values."""
         told = {name: getattr(self, name) for name in _TOLD}
-        return {**told, "manifold": self.manifold.name, "guarantee": self.guarantee.to_dict(), "advice": self.advice()}
+        return {
+            **told,
+            "manifold": self.manifold.name,
+            "guarantee": self.guarantee.to_dict(),
+            "advice": self.advice(),
+        }
 
     @property
     def title(self) -> str:
         """The question, in one line."""
-        count = f"{self.n} records" + (f" in {self.classes} classes" if self.classes > 1 else "")
+        count = f"{self.n} records" + (
+            f" in {self.classes} classes" if self.classes > 1 else ""
+        )
         ball = "" if self.radius is None else f"radius {self.radius}, "
         return f"private {self.statistic} of {count} on {self.manifold.name}, {ball}{self.guarantee}"
 
     def rows(self) -> list[tuple[str, str]]:
         """Mechanism and predicted error, or why there is none."""
         found = [(name, f"{error:.4g}") for name, error in self.errors.items()]
-        return found + [(name, f"left out: {why}") for name, why in self.left_out.items()]
+        return found + [
+            (name, f"left out: {why}") for name, why in self.left_out.items()
+        ]
 
     def __str__(self) -> str:
         width = max(len(name) for name, _ in self.rows())
@@ -231,9 +359,14 @@ class Plan:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        rows = "".join(f"<tr><th align='left'>{html.escape(a)}<td>{html.escape(b)}" for a, b in self.rows())
+        rows = "".join(
+            f"<tr><th align='left'>{html.escape(a)}<td>{html.escape(b)}"
+            for a, b in self.rows()
+        )
         advice = "".join(f"<li>{html.escape(line)}" for line in self.advice())
-        return f"<p><b>{html.escape(self.title)}</b><table>{rows}</table><ul>{advice}</ul>"
+        return (
+            f"<p><b>{html.escape(self.title)}</b><table>{rows}</table><ul>{advice}</ul>"
+        )
 
 
 def plan(
@@ -289,55 +422,133 @@ def plan(
     check_manifold(manifold)
     check_guarantee(guarantee)
     if (numbers := prod(manifold.point_shape)) > _MOST_NUMBERS:
-        raise ParameterError(f"a point of {manifold!r} has {numbers} numbers; plans are for at most {_MOST_NUMBERS}")
+        raise ParameterError(
+            f"a point of {manifold!r} has {numbers} numbers; plans are for at most {_MOST_NUMBERS}"
+        )
     n, classes = _validate.integer("n", n, 2), _validate.integer("classes", classes, 1)
-    _validate.choice("statistic", statistic, ("mean", "dispersion", "regression", "classifier"))
+    _validate.choice(
+        "statistic", statistic, ("mean", "dispersion", "regression", "classifier")
+    )
     if statistic == "classifier":
         if (radius, center, outer_radius) != (None, None, None):
-            raise ParameterError("a classifier needs no ball: leave radius, center and outer_radius out")
+            raise ParameterError(
+                "a classifier needs no ball: leave radius, center and outer_radius out"
+            )
         made = classifiers(manifold, n, classes, guarantee)
-        names = made if mechanism == "auto" else [_validate.choice("mechanism", mechanism, tuple(made))]
+        names = (
+            made
+            if mechanism == "auto"
+            else [_validate.choice("mechanism", mechanism, tuple(made))]
+        )
         with one_blas_thread():
-            errors = dict(sorted(((name, made[name].predicted_error()) for name in names), key=lambda each: each[1]))
+            errors = dict(
+                sorted(
+                    ((name, made[name].predicted_error()) for name in names),
+                    key=lambda each: each[1],
+                )
+            )
         guessed = 0.8 * (1 - 1 / classes)
-        return Plan(manifold, n, None, guarantee, None, None, 1.0, guessed, errors, {}, statistic, classes)
+        return Plan(
+            manifold,
+            n,
+            None,
+            guarantee,
+            None,
+            None,
+            1.0,
+            guessed,
+            errors,
+            {},
+            statistic,
+            classes,
+        )
     if classes > 1 and (statistic != "mean" or n < 2 * classes):
-        raise ParameterError(f"classes={classes} is for means and classifiers, of at least 2 records a class")
+        raise ParameterError(
+            f"classes={classes} is for means and classifiers, of at least 2 records a class"
+        )
     size, searched = n // classes, isinstance(radius, str)
-    wanted = _statistic(manifold, center, radius, n if searched else size, outer_radius, statistic)
+    wanted = _statistic(
+        manifold, center, radius, n if searched else size, outer_radius, statistic
+    )
     if searched and classes > 1:
         wanted = class_mean(wanted, size, size, guarantee)
     left_out: dict[str, str] = {}
     with one_blas_thread():  # small matrices
         if mechanism != "auto":
-            errors = {mechanism: predicted_error(choose_mechanism(mechanism, wanted, guarantee).mechanism)}
+            errors = {
+                mechanism: predicted_error(
+                    choose_mechanism(mechanism, wanted, guarantee).mechanism
+                )
+            }
         else:
             found, left_out = rank(wanted, guarantee)
             errors = {name: error for name, (error, _) in found.items()}
     if not errors:
         _ = wanted.sensitivity  # where there is none, that is the reason
         why = "; ".join(f"{name}: {reason}" for name, reason in left_out.items())
-        raise UnattainableGuarantee(f"no mechanism meets {guarantee} on {manifold!r}: {why}")
-    middle, ball = np.asarray(wanted.center, dtype=np.float64), isinstance(wanted, InPrivateBall)
-    key, wide = ("private", wanted.outer_radius) if ball else (float(wanted.radius), None)
-    spread = wanted.typical.radius if ball or statistic == "mean" else float(wanted.radius)
-    dim, missed = manifold.dim, spread**2 / 4  # records that fill half the ball have the variance below
-    useless = missed * dim / (dim + 2) if statistic == "dispersion" else useless_error(wanted)
-    return Plan(manifold, n, key, guarantee, middle, wide, spread, useless, errors, left_out, statistic, classes)
+        raise UnattainableGuarantee(
+            f"no mechanism meets {guarantee} on {manifold!r}: {why}"
+        )
+    middle, ball = (
+        np.asarray(wanted.center, dtype=np.float64),
+        isinstance(wanted, InPrivateBall),
+    )
+    key, wide = (
+        ("private", wanted.outer_radius) if ball else (float(wanted.radius), None)
+    )
+    spread = (
+        wanted.typical.radius if ball or statistic == "mean" else float(wanted.radius)
+    )
+    dim, missed = (
+        manifold.dim,
+        spread**2 / 4,
+    )  # records that fill half the ball have the variance below
+    useless = (
+        missed * dim / (dim + 2) if statistic == "dispersion" else useless_error(wanted)
+    )
+    return Plan(
+        manifold,
+        n,
+        key,
+        guarantee,
+        middle,
+        wide,
+        spread,
+        useless,
+        errors,
+        left_out,
+        statistic,
+        classes,
+    )
 
 
-def _statistic(manifold: Manifold, center: Any, radius: Any, n: int, outer_radius: Any, what: str = "mean") -> Any:
+def _statistic(
+    manifold: Manifold,
+    center: Any,
+    radius: Any,
+    n: int,
+    outer_radius: Any,
+    what: str = "mean",
+) -> Any:
     if isinstance(radius, str):
         _validate.private_radius(radius)
         if what == "regression":
             return OuterBallLine(manifold, center, outer_radius, n, [(0.0, 1.0)])
-        return {"mean": OuterBallMean, "dispersion": OuterBallVariance}[what](manifold, center, outer_radius, n)
+        return {"mean": OuterBallMean, "dispersion": OuterBallVariance}[what](
+            manifold, center, outer_radius, n
+        )
     if what == "regression":
-        raise ParameterError("a regression is planned with radius='private', which finds its speed and clip too")
-    return {"mean": FrechetMean, "dispersion": FrechetVariance}[what](manifold, center, radius, n)
+        raise ParameterError(
+            "a regression is planned with radius='private', which finds its speed and clip too"
+        )
+    return {"mean": FrechetMean, "dispersion": FrechetVariance}[what](
+        manifold, center, radius, n
+    )
 
 
-def _crossing(error: Callable[[float], float], start: float, wanted: float, *, rises: bool) -> float:
+def _crossing(
+    error: Callable[[float], float], start: float, wanted: float, *, rises: bool
+) -> float:
     """Where `error`, nearly proportional to x (or to 1/x), is as wanted: bracketed about what proportion gives, then
     halved on the logarithm. The end returned is the one where it is no larger; 0 or inf where there is none."""
     here = error(start)

@@ -16,7 +16,9 @@ class Offer(NamedTuple):
     title: str  # what is released, in a word
     words: str  # and in a sentence
     asks: tuple[str, ...]  # its public parameters, besides what every estimator has
-    takes: tuple[str, ...] = ("records",)  # what `fit` takes, in this order: the records, and a column beside them
+    takes: tuple[str, ...] = (
+        "records",
+    )  # what `fit` takes, in this order: the records, and a column beside them
 
     @property
     def column(self) -> str | None:
@@ -31,21 +33,29 @@ class Offer(NamedTuple):
 
     def chosen(self, options: Mapping[str, Any]) -> dict[str, Any]:
         """The options that the estimator asks for."""
-        given = {name: options[name] for name in self.asks if options.get(name) is not None}
+        given = {
+            name: options[name] for name in self.asks if options.get(name) is not None
+        }
         if "x_range" not in self.asks:
             return given
         if (ends := given.get("x_range")) is None:
-            raise ParameterError("x_range is missing: choose it from domain knowledge, not from the data")
+            raise ParameterError(
+                "x_range is missing: choose it from domain knowledge, not from the data"
+            )
         low, _, high = str(ends).partition(",")
         try:
             return {**given, "x_range": (float(low), float(high))}
         except ValueError:
-            raise ParameterError(f"x_range={ends!r} must be two numbers with a comma between, such as 20,90") from None
+            raise ParameterError(
+                f"x_range={ends!r} must be two numbers with a comma between, such as 20,90"
+            ) from None
 
     def fit(self, estimator: Any, columns: Mapping[str, Any]) -> Any:
         """Release: the only call, whoever asks."""
         self.check(columns)
-        return estimator.fit(*(columns[name] for name in self.takes), groups=columns.get("groups"))
+        return estimator.fit(
+            *(columns[name] for name in self.takes), groups=columns.get("groups")
+        )
 
     def check(self, columns: Mapping[str, Any]) -> None:
         """Refuse where the column beside the records is missing."""
@@ -53,26 +63,61 @@ class Offer(NamedTuple):
             raise ParameterError(f"{self.column} is missing: {_COLUMNS[self.column]}")
 
 
-_COLUMNS = {"labels": "the column with the class of each record, which is public", "x": "the column with the predictor"}
+_COLUMNS = {
+    "labels": "the column with the class of each record, which is public",
+    "x": "the column with the predictor",
+}
 _BALL = ("manifold", "radius", "center", "mechanism", "outer_radius")
-_LINE = ("manifold", "radius", "speed", "clip", "x_range", "method", "center", "outer_radius")
+_LINE = (
+    "manifold",
+    "radius",
+    "speed",
+    "clip",
+    "x_range",
+    "method",
+    "center",
+    "outer_radius",
+)
 _NO_RADIUS = "with -r private no radius is needed"
-_MEANS, _VECTORS = "Private class means, to classify by the nearest.", "Private principal directions of vectors."
+_MEANS, _VECTORS = (
+    "Private class means, to classify by the nearest.",
+    "Private principal directions of vectors.",
+)
 _GEODESIC = "A private geodesic through the records, by a predictor."
 OFFERS = {
-    "mean": Offer("PrivateFrechetMean", "Fréchet mean", f"The private Fréchet mean; {_NO_RADIUS}.", _BALL),
-    "median": Offer("PrivateFrechetMedian", "median", "The private geometric median.", _BALL),
-    "dispersion": Offer("PrivateDispersion", "dispersion", "The private Fréchet variance.", _BALL),
-    "pca": Offer("PrivatePCA", "principal directions", _VECTORS, ("n_components", "radius", "method")),
-    "mdm": Offer("PrivateMDM", "class means", _MEANS, (*_BALL, "ball"), ("records", "labels")),
-    "regression": Offer("PrivateGeodesicRegression", "geodesic", _GEODESIC, _LINE, ("x", "records")),
+    "mean": Offer(
+        "PrivateFrechetMean",
+        "Fréchet mean",
+        f"The private Fréchet mean; {_NO_RADIUS}.",
+        _BALL,
+    ),
+    "median": Offer(
+        "PrivateFrechetMedian", "median", "The private geometric median.", _BALL
+    ),
+    "dispersion": Offer(
+        "PrivateDispersion", "dispersion", "The private Fréchet variance.", _BALL
+    ),
+    "pca": Offer(
+        "PrivatePCA",
+        "principal directions",
+        _VECTORS,
+        ("n_components", "radius", "method"),
+    ),
+    "mdm": Offer(
+        "PrivateMDM", "class means", _MEANS, (*_BALL, "ball"), ("records", "labels")
+    ),
+    "regression": Offer(
+        "PrivateGeodesicRegression", "geodesic", _GEODESIC, _LINE, ("x", "records")
+    ),
 }
 
 
 def offered(name: str) -> Offer:
     """The offer of that name, or a `ParameterError` that lists them."""
     if name not in OFFERS:
-        raise ParameterError(f"{str(name)[:40]!r} is not a statistic; choose one of {', '.join(OFFERS)}")
+        raise ParameterError(
+            f"{str(name)[:40]!r} is not a statistic; choose one of {', '.join(OFFERS)}"
+        )
     return OFFERS[name]
 
 
@@ -88,12 +133,16 @@ def values(fitted: Any, found: Any) -> Any:
 
     if hasattr(fitted, "velocity_"):
         shape = (-1, *fitted.footpoint_.shape)
-        return np.concatenate([fitted.footpoint_[None], fitted.velocity_.reshape(shape)])
+        return np.concatenate(
+            [fitted.footpoint_[None], fitted.velocity_.reshape(shape)]
+        )
     each = [value for _, value, _ in found]
     return np.stack(each) if hasattr(fitted, "certificates_") else each[0]
 
 
-def write(fitted: Any, out: Path | None, certificate: Path | None, report: Path | None) -> Any:
+def write(
+    fitted: Any, out: Path | None, certificate: Path | None, report: Path | None
+) -> Any:
     """Value (npy or csv), certificates (numbered where there are several) and page; what `alarms.released` finds."""
     import numpy as np
 
@@ -110,7 +159,11 @@ def write(fitted: Any, out: Path | None, certificate: Path | None, report: Path 
         write_atomically(out, buffer.getvalue())
     if certificate is not None:
         for number, (_, _, each) in enumerate(found, 1):
-            name = certificate.stem + (f"-{number}" if len(found) > 1 else "") + certificate.suffix
+            name = (
+                certificate.stem
+                + (f"-{number}" if len(found) > 1 else "")
+                + certificate.suffix
+            )
             each.save(certificate.with_name(name))
     if report is not None:
         from curvedp.report import write_report

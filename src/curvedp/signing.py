@@ -14,8 +14,16 @@ from pathlib import Path
 from typing import Any
 
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
+from cryptography.hazmat.primitives.asymmetric.ed25519 import (
+    Ed25519PrivateKey,
+    Ed25519PublicKey,
+)
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    load_pem_private_key,
+)
 
 from curvedp import _validate
 from curvedp.errors import ParameterError
@@ -42,7 +50,9 @@ def canonical(value: Any) -> bytes:
     except ParameterError:
         raise
     except (RecursionError, ValueError):
-        raise ParameterError("a value nested so deeply, or a whole number of so many digits, is refused") from None
+        raise ParameterError(
+            "a value nested so deeply, or a whole number of so many digits, is refused"
+        ) from None
 
 
 def digest(value: Any) -> bytes:
@@ -62,8 +72,14 @@ def _spelled(value: Any) -> str:
     if isinstance(value, list | tuple):
         return "[" + ",".join(map(_spelled, value)) + "]"
     if isinstance(value, Mapping) and all(isinstance(name, str) for name in value):
-        names = sorted(value, key=lambda name: name.encode("utf-16-be", "surrogatepass"))
-        return "{" + ",".join(f"{_spelled(name)}:{_spelled(value[name])}" for name in names) + "}"
+        names = sorted(
+            value, key=lambda name: name.encode("utf-16-be", "surrogatepass")
+        )
+        return (
+            "{"
+            + ",".join(f"{_spelled(name)}:{_spelled(value[name])}" for name in names)
+            + "}"
+        )
     raise ParameterError(f"a {type(value).__name__} is not a JSON value")
 
 
@@ -71,7 +87,9 @@ def _number(value: float) -> str:
     """A double as ECMAScript writes it: the fewest digits that read back, with an exponent from 1e21 and below 1e-6."""
     if not isfinite(value):
         raise ParameterError("NaN and infinities are not JSON numbers")
-    if value and "e" not in (text := repr(value)):  # from 1e-4 to 1e16 the two spell alike, but for ".0"
+    if value and "e" not in (
+        text := repr(value)
+    ):  # from 1e-4 to 1e16 the two spell alike, but for ".0"
         return text.removesuffix(".0")
     minus, figures, exponent = Decimal(repr(value)).as_tuple()
     digits = "".join(map(str, figures)).rstrip("0")
@@ -118,7 +136,9 @@ def public_key(text: Any) -> Ed25519PublicKey:
     try:
         return Ed25519PublicKey.from_public_bytes(bytes.fromhex(text))
     except (TypeError, ValueError):
-        raise ParameterError(f"{_validate.shown(text)} is not a public key (`curvedp key` writes .pub)") from None
+        raise ParameterError(
+            f"{_validate.shown(text)} is not a public key (`curvedp key` writes .pub)"
+        ) from None
 
 
 def write_key(path: str | Path, identity: Ed25519PrivateKey) -> None:
@@ -138,12 +158,16 @@ def read_key(path: str | Path) -> Ed25519PrivateKey:
     """The private key of a PEM file; refused if it is not an Ed25519 key without a password, or others may read it."""
     with Path(path).open("rb") as file:
         if os.name == "posix" and os.fstat(file.fileno()).st_mode & 0o077:
-            raise ParameterError(f"others may read the private key {path}; chmod 600 {path}")
+            raise ParameterError(
+                f"others may read the private key {path}; chmod 600 {path}"
+            )
         text = file.read(_MOST_BYTES)
     try:
         identity = load_pem_private_key(text, password=None)
     except (ValueError, TypeError, UnsupportedAlgorithm):
-        raise ParameterError(f"{path} is not a private key in PEM without a password") from None
+        raise ParameterError(
+            f"{path} is not a private key in PEM without a password"
+        ) from None
     if not isinstance(identity, Ed25519PrivateKey):
         raise ParameterError(f"{path} is not an Ed25519 key")
     return identity

@@ -28,14 +28,29 @@ QUESTIONS: dict[str, tuple[str, Any]] = {
     "intended_use": ("what it is for", ""),
     "region": ("where the data are from, and whose law applies", ""),
     "publication_date": ("YYYY-MM-DD", ""),
-    "sector": ("Technology, Healthcare, Education, Government, Energy or Finance", "Healthcare"),
-    "data": ("which records could have been in the data set, and how they were collected", ""),
-    "preprocessing": ("what was done to the data before, and how radius, center and guarantee were chosen", ""),
-    "unprotected": ("what else of these data is or will be published without privacy", ""),
+    "sector": (
+        "Technology, Healthcare, Education, Government, Energy or Finance",
+        "Healthcare",
+    ),
+    "data": (
+        "which records could have been in the data set, and how they were collected",
+        "",
+    ),
+    "preprocessing": (
+        "what was done to the data before, and how radius, center and guarantee were chosen",
+        "",
+    ),
+    "unprotected": (
+        "what else of these data is or will be published without privacy",
+        "",
+    ),
     "actors": ("who sees the records, and why they are trusted", ""),
     "security": ("how the records are stored, and who has access", ""),
     "releases": ("'One release' or 'Many releases'", "One release"),
-    "plans": ("further releases from the same data, and the budget for all of them", ""),
+    "plans": (
+        "further releases from the same data, and the budget for all of them",
+        "",
+    ),
     "source": ("'Static' or 'Dynamic' data", "Static"),
     "bias": ("whom the data leave out, and what the noise does to small groups", ""),
     "justification": ("why this guarantee is good enough", ""),
@@ -43,7 +58,14 @@ QUESTIONS: dict[str, tuple[str, Any]] = {
     "authors": ("who filled in this form", [""]),
 }
 _CHOICES = {
-    "sector": ("Technology", "Healthcare", "Education", "Government", "Energy", "Finance"),
+    "sector": (
+        "Technology",
+        "Healthcare",
+        "Education",
+        "Government",
+        "Energy",
+        "Finance",
+    ),
     "releases": ("One release", "Many releases"),
     "source": ("Static", "Dynamic"),
 }
@@ -57,7 +79,10 @@ _VARIANTS: dict[type, str] = {
 
 def template() -> str:
     """The questions as a TOML file to fill in."""
-    asked = (f"# {about}\n{name} = {json.dumps(example)}" for name, (about, example) in QUESTIONS.items())
+    asked = (
+        f"# {about}\n{name} = {json.dumps(example)}"
+        for name, (about, example) in QUESTIONS.items()
+    )
     head = "# What no certificate can know. Everything here is your word, and is shown as such."
     return "\n\n".join([head, *asked]) + "\n"
 
@@ -75,8 +100,14 @@ def read_study(path: str | Path) -> dict[str, Any]:
         raise ParameterError(f"{path} {line}; see {', '.join(unknown)[:200]}")
     for name, (about, example) in QUESTIONS.items():
         answer = said[name]
-        texts = answer if isinstance(example, list) and isinstance(answer, list) else [answer]
-        if not texts or not all(isinstance(text, str) and text.strip() for text in texts):
+        texts = (
+            answer
+            if isinstance(example, list) and isinstance(answer, list)
+            else [answer]
+        )
+        if not texts or not all(
+            isinstance(text, str) and text.strip() for text in texts
+        ):
             raise ParameterError(f"{name} is not answered: {about}")
         if name in _CHOICES and answer not in _CHOICES[name]:
             raise ParameterError(f"{name} must be one of {', '.join(_CHOICES[name])}")
@@ -96,13 +127,23 @@ def _up(value: float) -> str:
 
 
 def _proved(c: Certificate) -> SimpleNamespace:
-    asked, slack, curve, n, entry = c.guarantee, c.claims.slack, c.claims.curve, c.statistic.get("n"), c.ledger
+    asked, slack, curve, n, entry = (
+        c.guarantee,
+        c.claims.slack,
+        c.claims.curve,
+        c.statistic.get("n"),
+        c.ledger,
+    )
     eps, delta = next((pair for pair in curve if pair[1] <= 1e-5), curve[-1])
     parameters = {"epsilon": eps, "delta": delta}
     if isinstance(asked, ZCDP):
         parameters = {"rho": asked.rho}
     elif isinstance(asked, PureDP | ApproxDP):
-        spent = getattr(asked, "delta0", 0.0) + (1 + exp(asked.eps)) * slack if asked.eps < 700 else 1.0
+        spent = (
+            getattr(asked, "delta0", 0.0) + (1 + exp(asked.eps)) * slack
+            if asked.eps < 700
+            else 1.0
+        )
         parameters = {"epsilon": asked.eps, **({"delta": spent} if spent else {})}
     # Pure ε up to a slack is (ε, δ); what has no name in the registry is "Custom".
     kind = ApproxDP if slack and type(asked) is PureDP else type(asked)
@@ -124,7 +165,9 @@ def _proved(c: Certificate) -> SimpleNamespace:
         attacker=f"Who knows every other {c.whose} and must say {c.change[1]} is right with probability "
         f"at most {ceil(1000 * min(right, 1.0)) / 10}% (50% is guessing).",
         unit=f"two data sets are neighbors if they differ by {c.unit} ({asked.adjacency}; {size})",
-        unprotected=f"The number of {c.whose}s and all public parameters." if counted else "All public parameters.",
+        unprotected=f"The number of {c.whose}s and all public parameters."
+        if counted
+        else "All public parameters.",
         what=f"{c.statistic.get('name')} on {c.where}",
         mechanism=f"{c.mechanism}, sensitivity {c.sensitivity:.6g}; {drawn}; bits: {c.entropy['source']}; {software}",
         payment=payment,
@@ -182,7 +225,10 @@ def registry(certificate: Certificate, study: Mapping[str, Any]) -> dict[str, An
                 "data_source_type": said["source"],
                 "access_type": "Non-interactive",
             },
-            "accounting": {"post_processing": proved.afterwards, "composition": proved.payment},
+            "accounting": {
+                "post_processing": proved.afterwards,
+                "composition": proved.payment,
+            },
             "implementation": {
                 "preprocessing_and_hyperparameter_tuning": said["preprocessing"],
                 "mechanisms": f"{proved.mechanism}. Curator, on security: {said['security']}",
@@ -202,8 +248,14 @@ def registry(certificate: Certificate, study: Mapping[str, Any]) -> dict[str, An
 def yaml(value: Any, indent: str = "") -> str:
     """Block YAML of mappings, lists of texts, texts and numbers: each scalar as JSON writes it, which is YAML."""
     if isinstance(value, Mapping):
-        parts = ((name, part, "\n" if isinstance(part, Mapping | list) else " ") for name, part in value.items())
-        return "".join(f"{indent}{name}:{gap}{yaml(part, indent + '  ')}" for name, part, gap in parts)
+        parts = (
+            (name, part, "\n" if isinstance(part, Mapping | list) else " ")
+            for name, part in value.items()
+        )
+        return "".join(
+            f"{indent}{name}:{gap}{yaml(part, indent + '  ')}"
+            for name, part, gap in parts
+        )
     if isinstance(value, list):
         return "".join(f"{indent}- {yaml(part)}" for part in value)
     return json.dumps(value, ensure_ascii=False) + "\n"
@@ -213,10 +265,16 @@ def yaml(value: Any, indent: str = "") -> str:
 
 Row = tuple[str, str, str]  # what, who says so, the words
 _PROVED, _KEPT, _SAID = "recomputed", "recorded", "curator"
-_VOICES = {_PROVED: "recomputed from the certificate", _KEPT: "recorded by the software", _SAID: "said by the curator"}
+_VOICES = {
+    _PROVED: "recomputed from the certificate",
+    _KEPT: "recorded by the software",
+    _SAID: "said by the curator",
+}
 
 
-def label(certificate: Certificate, study: Mapping[str, Any], notes: tuple[str, ...] = ()) -> str:
+def label(
+    certificate: Certificate, study: Mapping[str, Any], notes: tuple[str, ...] = ()
+) -> str:
     """One page for those whose data it is: HTML without any request, one side of paper when printed."""
     proved = _proved(certificate)
     rows = [
@@ -232,15 +290,26 @@ def label(certificate: Certificate, study: Mapping[str, Any], notes: tuple[str, 
         ("Published without protection", _SAID, study["unprotected"]),
         *(("Not confirmed", _PROVED, note) for note in notes),
     ]
-    return _page(f"Privacy label: {study['name']}", ", ".join(study["curators"]), certificate, rows)
+    return _page(
+        f"Privacy label: {study['name']}",
+        ", ".join(study["curators"]),
+        certificate,
+        rows,
+    )
 
 
-def worksheet(certificate: Certificate, study: Mapping[str, Any], notes: tuple[str, ...] = ()) -> str:
+def worksheet(
+    certificate: Certificate, study: Mapping[str, Any], notes: tuple[str, ...] = ()
+) -> str:
     """The components of NIST SP 800-226's pyramid (its figure 1), from top to base, with who answers each."""
     proved, moved = _proved(certificate), "records are moved into the public ball first"
     rows = [
         ("ε and other privacy parameters", _PROVED, proved.guarantee),
-        ("Variant of differential privacy", _KEPT, f"{proved.variant}: {certificate.guarantee}"),
+        (
+            "Variant of differential privacy",
+            _KEPT,
+            f"{proved.variant}: {certificate.guarantee}",
+        ),
         ("Why they are small enough", _SAID, study["justification"]),
         ("Unit of privacy", _KEPT, proved.unit),
         ("Mixing with other data releases", _SAID, study["unprotected"]),
@@ -254,11 +323,20 @@ def worksheet(certificate: Certificate, study: Mapping[str, Any], notes: tuple[s
         ("Further releases", _SAID, study["plans"]),
         ("Threat model", _KEPT, f"{proved.model.lower()}: {certificate.trust}"),
         ("Actors", _SAID, study["actors"]),
-        ("Side channels", _KEPT, "No certificate covers the time a release takes; do not let an adversary measure it."),
+        (
+            "Side channels",
+            _KEPT,
+            "No certificate covers the time a release takes; do not let an adversary measure it.",
+        ),
         ("Security and access control", _SAID, study["security"]),
         ("Data collection exposure", _SAID, study["data"]),
     ]
-    return _page(f"SP 800-226 worksheet: {study['name']}", ", ".join(study["curators"]), certificate, rows)
+    return _page(
+        f"SP 800-226 worksheet: {study['name']}",
+        ", ".join(study["curators"]),
+        certificate,
+        rows,
+    )
 
 
 _STYLE = (

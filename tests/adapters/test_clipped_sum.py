@@ -15,7 +15,9 @@ class Plain:
         return np.array(gradients, dtype=np.float64)
 
 
-@pytest.mark.parametrize("worst", [np.nan, np.inf, -np.inf, 1e308, 1e200, -1e160, 5e-324, 3.0], ids=str)
+@pytest.mark.parametrize(
+    "worst", [np.nan, np.inf, -np.inf, 1e308, 1e200, -1e160, 5e-324, 3.0], ids=str
+)
 def test_no_gradient_counts_for_more_than_the_clip_or_warns(worst):
     others = [np.full((4, 2), 0.1), np.full((4, 3), -0.2)]
     with warnings.catch_warnings():

@@ -17,20 +17,35 @@ from curvedp.geometry import (
 )
 
 pytestmark = pytest.mark.filterwarnings("default")
-OURS = [Euclidean(3), Sphere(2), Lorentz(3), PoincareBall(2), SPDAffineInvariant(3), SPDLogEuclidean(3)]
+OURS = [
+    Euclidean(3),
+    Sphere(2),
+    Lorentz(3),
+    PoincareBall(2),
+    SPDAffineInvariant(3),
+    SPDLogEuclidean(3),
+]
 
 
 def pair(manifold):
     z = 0.4 * np.random.default_rng(0).normal(size=(2, manifold.dim))
-    return np.asarray(manifold.exp(manifold.origin, manifold.from_coordinates(manifold.origin, z)))
+    return np.asarray(
+        manifold.exp(manifold.origin, manifold.from_coordinates(manifold.origin, z))
+    )
 
 
 @pytest.mark.parametrize("ours", OURS, ids=str)
 def test_geoopt(ours):
-    pytest.importorskip("geoopt", reason="geoopt is not installed; the lane `adapters` has it")
+    pytest.importorskip(
+        "geoopt", reason="geoopt is not installed; the lane `adapters` has it"
+    )
     import torch
 
-    theirs = to_geoopt(ours).double() if hasattr(to_geoopt(ours), "double") else to_geoopt(ours)
+    theirs = (
+        to_geoopt(ours).double()
+        if hasattr(to_geoopt(ours), "double")
+        else to_geoopt(ours)
+    )
     p, q = pair(ours)
     far = float(theirs.dist(torch.as_tensor(p), torch.as_tensor(q)))
     assert far == pytest.approx(float(ours.dist(p, q)), rel=1e-6)
@@ -38,7 +53,9 @@ def test_geoopt(ours):
 
 
 def test_geoopt_of_another_curvature_or_shape():
-    geoopt = pytest.importorskip("geoopt", reason="geoopt is not installed; the lane `adapters` has it")
+    geoopt = pytest.importorskip(
+        "geoopt", reason="geoopt is not installed; the lane `adapters` has it"
+    )
     with pytest.raises(ParameterError, match="curvature"):
         from_geoopt(geoopt.PoincareBall(c=2.0), (3,))
     with pytest.raises(ParameterError, match="not a space that curvedp has"):
@@ -51,15 +68,25 @@ def test_geoopt_of_another_curvature_or_shape():
 
 @pytest.mark.parametrize("ours", OURS, ids=str)
 def test_geomstats(ours):
-    pytest.importorskip("geomstats", reason="geomstats does not import beside the newest NumPy", exc_type=ImportError)
+    pytest.importorskip(
+        "geomstats",
+        reason="geomstats does not import beside the newest NumPy",
+        exc_type=ImportError,
+    )
     theirs = to_geomstats(ours)
     p, q = pair(ours)
-    assert float(theirs.metric.dist(p, q)) == pytest.approx(float(ours.dist(p, q)), rel=1e-6)
+    assert float(theirs.metric.dist(p, q)) == pytest.approx(
+        float(ours.dist(p, q)), rel=1e-6
+    )
     assert from_geomstats(theirs) == ours
 
 
 def test_a_geomstats_space_with_another_metric():
-    pytest.importorskip("geomstats", reason="geomstats does not import beside the newest NumPy", exc_type=ImportError)
+    pytest.importorskip(
+        "geomstats",
+        reason="geomstats does not import beside the newest NumPy",
+        exc_type=ImportError,
+    )
     from geomstats.geometry.spd_matrices import SPDBuresWassersteinMetric, SPDMatrices
 
     space = SPDMatrices(3, equip=False)

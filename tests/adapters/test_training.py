@@ -7,9 +7,17 @@ from scipy import stats
 from curvedp import GDP, ApproxDP, Ledger
 from curvedp.entropy import GeneratorSource
 from curvedp.errors import BudgetExceeded, ParameterError
-from curvedp.geometry import Euclidean, Lorentz, PoincareBall, SPDAffineInvariant, Sphere
+from curvedp.geometry import (
+    Euclidean,
+    Lorentz,
+    PoincareBall,
+    SPDAffineInvariant,
+    Sphere,
+)
 
-geoopt = pytest.importorskip("geoopt", reason="geoopt is not installed; the lane `adapters` has it")
+geoopt = pytest.importorskip(
+    "geoopt", reason="geoopt is not installed; the lane `adapters` has it"
+)
 pytestmark = pytest.mark.filterwarnings("default")
 SPACES = [Euclidean(3), Sphere(2), Lorentz(2), PoincareBall(3), SPDAffineInvariant(2)]
 
@@ -33,7 +41,11 @@ def made(ours, steps=1, clip=1.0, n=50, **more):
     z = 0.4 * np.random.default_rng(1).normal(size=ours.dim)
     start = np.asarray(ours.exp(ours.origin, ours.from_coordinates(ours.origin, z)))
     p = geoopt.ManifoldParameter(torch.tensor(start), manifold=to_geoopt(ours).double())
-    more = {"guarantee": GDP(1.0), "source": GeneratorSource(np.random.default_rng(2)), **more}
+    more = {
+        "guarantee": GDP(1.0),
+        "source": GeneratorSource(np.random.default_rng(2)),
+        **more,
+    }
     return p, start, PrivateOptimizer(Still(p), n, steps, n, clip, **more)
 
 
@@ -57,7 +69,9 @@ def test_the_noise_is_isotropic_in_the_metric_and_of_the_stated_size(ours):
     assert stats.kstest(np.ravel(rows), "norm").pvalue > 1e-4
     size = stats.chi2(np.size(rows))
     assert 1e-4 < size.cdf(np.sum(np.square(rows))) < 1 - 1e-4
-    assert size.sf(1.2**2 * np.sum(np.square(rows))) < 1e-6  # noise of another size would be seen
+    assert (
+        size.sf(1.2**2 * np.sum(np.square(rows))) < 1e-6
+    )  # noise of another size would be seen
     with pytest.raises(ParameterError, match="only as many steps"):
         private.step([torch.zeros(50, *p.shape)])
 
@@ -100,8 +114,12 @@ def test_a_step_goes_down_on_the_manifold():
 
     from curvedp.adapters.training import PrivateOptimizer
 
-    p = geoopt.ManifoldParameter(torch.tensor([0.0, 0.0, 1.0], dtype=torch.float64), manifold=geoopt.Sphere())
-    private = PrivateOptimizer(geoopt.optim.RiemannianSGD([p], lr=0.3), 10, 1, 10, 1.0, GDP(1e7))
+    p = geoopt.ManifoldParameter(
+        torch.tensor([0.0, 0.0, 1.0], dtype=torch.float64), manifold=geoopt.Sphere()
+    )
+    private = PrivateOptimizer(
+        geoopt.optim.RiemannianSGD([p], lr=0.3), 10, 1, 10, 1.0, GDP(1e7)
+    )
     private.sample()
     private.step([torch.tensor([[-0.5, 0.0, 7.0]], dtype=torch.float64).expand(10, 3)])
     moved = p.detach().numpy()

@@ -23,7 +23,12 @@ from curvedp.geometry import (
     SPDBuresWasserstein,
     Sphere,
 )
-from curvedp.mechanisms import GaussianMechanism, LaplaceMechanism, LogGaussianMechanism, Mechanism
+from curvedp.mechanisms import (
+    GaussianMechanism,
+    LaplaceMechanism,
+    LogGaussianMechanism,
+    Mechanism,
+)
 from curvedp.privacy import GDP
 
 CASES = [
@@ -46,15 +51,23 @@ ELSEWHERE = {
 def test_everything_registered_is_attacked():
     """A manifold, mechanism or estimator that is added and not attacked fails here."""
     attacked = {name for name, _ in case_names()}
-    assert {kind.name for kind in Mechanism.registry.values() if _ours(kind)} - attacked <= ELSEWHERE
+    assert {
+        kind.name for kind in Mechanism.registry.values() if _ours(kind)
+    } - attacked <= ELSEWHERE
     through = {
         "PrivateFrechetMedian": "noisy-median",
         "PrivateGeodesicRegression": "tangent-bundle-descent",
         "PrivateSoftmax": "reduced-softmax",
         "PrivateTangentSpace": "PrivateFrechetMean",  # of which it is one
     }
-    assert {through.get(name, name) for name in estimators.__all__} <= attacked | ELSEWHERE
-    kinds = {kind for kind in vars(geometry).values() if isinstance(kind, type) and issubclass(kind, Manifold)}
+    assert {
+        through.get(name, name) for name in estimators.__all__
+    } <= attacked | ELSEWHERE
+    kinds = {
+        kind
+        for kind in vars(geometry).values()
+        if isinstance(kind, type) and issubclass(kind, Manifold)
+    }
     assert {type(case.manifold) for case in cases()} >= kinds - {
         Manifold,
         SPDBuresWasserstein,
@@ -65,7 +78,9 @@ def _ours(kind: type) -> bool:
     return kind.__module__.startswith("curvedp.")
 
 
-@pytest.mark.parametrize("case", [pytest.param(c, id=f"{c.mechanism} {c.manifold}") for c in cases()])
+@pytest.mark.parametrize(
+    "case", [pytest.param(c, id=f"{c.mechanism} {c.manifold}") for c in cases()]
+)
 def test_every_honest_claim_holds(case: Case):
     # Of releases in stages, milliseconds each, too few to refute anything: tests/audit/test_staged_audit.py attacks those.
     samples = 4000 if case.most is None else 4
@@ -84,7 +99,9 @@ def test_noise_understated_by_a_tenth_is_caught_in_the_table_too(name):
 
 @pytest.mark.parametrize("mechanism", CASES, ids=lambda m: f"{m.name}-{m.manifold}")
 def test_honest_claims_are_approached(mechanism):
-    result = audit_mechanism(mechanism, samples=60_000, delta=1e-2, rng=np.random.default_rng(1))
+    result = audit_mechanism(
+        mechanism, samples=60_000, delta=1e-2, rng=np.random.default_rng(1)
+    )
     assert result.holds
     assert result.tightness > 0.85  # an audit that proves nothing is no audit
 
@@ -93,7 +110,13 @@ def test_honest_claims_are_approached(mechanism):
 def test_a_scale_understated_by_a_tenth_is_caught(mechanism):
     scale = "sigma" if isinstance(mechanism, GaussianMechanism) else "scale"
     less = dataclasses.replace(mechanism, **{scale: 0.9 * getattr(mechanism, scale)})
-    result = audit_mechanism(mechanism, samples=250_000, delta=1e-2, rng=np.random.default_rng(1), sampler=less)
+    result = audit_mechanism(
+        mechanism,
+        samples=250_000,
+        delta=1e-2,
+        rng=np.random.default_rng(1),
+        sampler=less,
+    )
     assert not result.holds
 
 
@@ -126,13 +149,17 @@ def test_one_run_bound_against_a_direct_sum():
 
 
 def test_one_run_of_an_optimizer():
-    result = OptimizerCase("dp-rgd", Sphere(2)).audit(200, 1 - 1e-6, np.random.default_rng(0))
+    result = OptimizerCase("dp-rgd", Sphere(2)).audit(
+        200, 1 - 1e-6, np.random.default_rng(0)
+    )
     assert result.holds
     assert result.audited > 0.25
 
 
 def test_the_command(monkeypatch):
-    result = CliRunner().invoke(app, ["audit", "--samples", "2000", "--only", "riemannian-laplace", "--json"])
+    result = CliRunner().invoke(
+        app, ["audit", "--samples", "2000", "--only", "riemannian-laplace", "--json"]
+    )
     assert result.exit_code == 0, result.output
     rows = json.loads(result.stdout)
     assert len(rows) == len(case_names("riemannian-laplace")) > 8
@@ -141,8 +168,12 @@ def test_the_command(monkeypatch):
     monkeypatch.setattr(
         LaplaceMechanism,
         "simulate",
-        lambda self, rng, value, size: real(dataclasses.replace(self, scale=0.1), rng, value, size),
+        lambda self, rng, value, size: real(
+            dataclasses.replace(self, scale=0.1), rng, value, size
+        ),
     )
-    result = CliRunner().invoke(app, ["audit", "--samples", "4000", "--only", "riemannian-laplace"])
+    result = CliRunner().invoke(
+        app, ["audit", "--samples", "4000", "--only", "riemannian-laplace"]
+    )
     assert result.exit_code == 1
     assert "refute" in result.output

@@ -33,7 +33,11 @@ def holds(claim, first, second, **options):
 
 def test_e1_circle_profile():
     """Printed δ(0.3) = 0.0122 for σ=2, Δ=1 on S¹; true 0.0423. As a claim (0.3, 0.0122) it is refuted."""
-    rng, law, M = np.random.default_rng(0), RiemannianGaussian(Sphere(1), 2.0), Sphere(1)
+    rng, law, M = (
+        np.random.default_rng(0),
+        RiemannianGaussian(Sphere(1), 2.0),
+        Sphere(1),
+    )
     ends = np.array([[1.0, 0.0], [math.cos(1), math.sin(1)]])
     outputs = [law.sample(rng, end, 4 * N) for end in ends]
     scores = [M.dist(ends[1], x) ** 2 - M.dist(ends[0], x) ** 2 for x in outputs]
@@ -46,7 +50,9 @@ def hyperbolic():
     """(mechanism, scores at both ends) on H³ with σ = Δ = 1, where μ = 1.3666."""
     mechanism, rng = GaussianMechanism(Lorentz(3), 1.0, 1.0), np.random.default_rng(0)
     pair = neighbors(mechanism)
-    return mechanism, [scores(mechanism, pair, mechanism.simulate(rng, p, N)) for p in pair]
+    return mechanism, [
+        scores(mechanism, pair, mechanism.simulate(rng, p, N)) for p in pair
+    ]
 
 
 def test_e2_maximum_over_a_grid(hyperbolic):
@@ -54,7 +60,9 @@ def test_e2_maximum_over_a_grid(hyperbolic):
     mechanism, scores = hyperbolic
 
     def equal_mu(eps):
-        return brentq(lambda mu: GDP(mu).delta(eps) - mechanism.profile.delta(eps), 0.5, 3.0)
+        return brentq(
+            lambda mu: GDP(mu).delta(eps) - mechanism.profile.delta(eps), 0.5, 3.0
+        )
 
     printed = max(equal_mu(eps) for eps in np.arange(4.0, 9.0))
     assert printed == pytest.approx(1.281, abs=1e-3)
@@ -71,8 +79,14 @@ def test_e4_tail_limit(hyperbolic):
 
 def shifted(law, distance, seed=0):
     """Outputs of noise of the law on ℝ² about two centers, seen along the shift."""
-    rng, centers = np.random.default_rng(seed), np.array([[0.0, 0.0], [0.6 * distance, 0.8 * distance]])
-    return [rounded(law.sample(rng, center, N) @ centers[1] / distance) for center in centers]
+    rng, centers = (
+        np.random.default_rng(seed),
+        np.array([[0.0, 0.0], [0.6 * distance, 0.8 * distance]]),
+    )
+    return [
+        rounded(law.sample(rng, center, N) @ centers[1] / distance)
+        for center in centers
+    ]
 
 
 def variation(theta):
@@ -82,7 +96,10 @@ def variation(theta):
 
 def test_e17_generalized_gaussian_parametrization():
     """exp(−(|x|/σ)²) has σ = √2·sd. With σ read as the standard deviation, as N = 2 suggests, θ = Δ/σ: √2 too small."""
-    outputs, printed = shifted(GeneralizedGaussian(2, 1.0, 2.0), 1.0), gaussian_theta(1.0, 1.0)
+    outputs, printed = (
+        shifted(GeneralizedGaussian(2, 1.0, 2.0), 1.0),
+        gaussian_theta(1.0, 1.0),
+    )
     right = generalized_gaussian_theta(1.0, 1.0, 2.0)
     assert not holds(RaoDP(printed), *outputs, **variation(printed))
     assert holds(RaoDP(right), *outputs, **variation(right))
@@ -102,5 +119,7 @@ def test_the_bound_is_sound_for_the_true_law():
     rng, failures = np.random.default_rng(0), 0
     for _ in range(60):
         pair = rng.normal(0, 1, 2000), rng.normal(1, 1, 2000)
-        failures += not audit_scores(GDP(1.0), [pair[0]], [pair[1]], confidence=0.9).holds
+        failures += not audit_scores(
+            GDP(1.0), [pair[0]], [pair[1]], confidence=0.9
+        ).holds
     assert stats.binom.sf(failures - 1, 60, 0.1) > 1e-4

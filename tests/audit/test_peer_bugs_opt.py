@@ -12,13 +12,22 @@ import pytest
 
 from curvedp.audit import audit_optimizer, audit_scores
 from curvedp.audit.empirical import rounded
-from curvedp.geometry import Euclidean, Lorentz, PoincareBall, SPDBuresWasserstein, SPDLogEuclidean, Sphere
+from curvedp.geometry import (
+    Euclidean,
+    Lorentz,
+    PoincareBall,
+    SPDBuresWasserstein,
+    SPDLogEuclidean,
+    Sphere,
+)
 from curvedp.optim import FrechetMeanProblem, dp_rgd
 from curvedp.privacy import GDP
 from reproductions.opt.tangent import TangentGaussian
 
 N, RATE, CLIP, RECORDS, MU = 60_000, 0.3, 0.5, 5, 1.0
-SIGMA = 2 * CLIP / (RECORDS * MU)  # one step is μ-GDP with tangent noise of this standard deviation
+SIGMA = (
+    2 * CLIP / (RECORDS * MU)
+)  # one step is μ-GDP with tangent noise of this standard deviation
 
 
 def right_clip(rows, clip):
@@ -71,7 +80,9 @@ def assert_ours_is_dp_rgd(M, w, direction):
 
 def unit(M, w, z):
     """The unit tangent vector along coordinates z."""
-    return np.asarray(M.from_coordinates(w, np.asarray(z, dtype=float) / np.linalg.norm(z)))
+    return np.asarray(
+        M.from_coordinates(w, np.asarray(z, dtype=float) / np.linalg.norm(z))
+    )
 
 
 def test_e5_the_printed_clip_lets_long_gradients_through():
@@ -99,8 +110,12 @@ def test_e6_bures_wasserstein_noise_errs_to_the_safe_side():
     """4C⊙A at I, where the metric is ¼tr: standard deviation 2σ. The claim holds; half of the accuracy is thrown away."""
     M, w = SPDBuresWasserstein(2), np.eye(2)
     u = unit(M, w, [1, 0, 0])
-    wrong = audited(M, w, u, lambda rng, w, size: 4 * symmetric_normals(rng, size, SIGMA), reach=0.7)
-    right = audited(M, w, u, lambda rng, w, size: 2 * symmetric_normals(rng, size, SIGMA), reach=0.7)
+    wrong = audited(
+        M, w, u, lambda rng, w, size: 4 * symmetric_normals(rng, size, SIGMA), reach=0.7
+    )
+    right = audited(
+        M, w, u, lambda rng, w, size: 2 * symmetric_normals(rng, size, SIGMA), reach=0.7
+    )
     assert wrong.holds
     assert right.holds
     assert 0.38 < wrong.audited_mu < 0.5  # a lower bound on 0.5
@@ -117,16 +132,24 @@ def kernel(x, y):
 def test_e7_log_euclidean_transport(reading):
     """K⊙(PᵀAP) with the printed f at the eigenvalues of W, or at their logarithms: the inverse of what is needed."""
     M, angle = SPDLogEuclidean(2), 0.6
-    P = np.array([[math.cos(angle), -math.sin(angle)], [math.sin(angle), math.cos(angle)]])
+    P = np.array(
+        [[math.cos(angle), -math.sin(angle)], [math.sin(angle), math.cos(angle)]]
+    )
     W = P @ np.diag([1.5, 4.0]) @ P.T
 
     def printed(rng, w, size):
         values, vectors = np.linalg.eigh(w)
         values = values if reading == "eigenvalues" else np.log(values)
         K = np.array([[kernel(x, y) for y in values] for x in values])
-        return vectors @ (K * (vectors.T @ symmetric_normals(rng, size, SIGMA) @ vectors)) @ vectors.T
+        return (
+            vectors
+            @ (K * (vectors.T @ symmetric_normals(rng, size, SIGMA) @ vectors))
+            @ vectors.T
+        )
 
-    mixed = P @ np.array([[0.0, 1.0], [1.0, 0.0]]) @ P.T  # where both eigenvectors take part
+    mixed = (
+        P @ np.array([[0.0, 1.0], [1.0, 0.0]]) @ P.T
+    )  # where both eigenvectors take part
     u = mixed / float(M.norm(W, mixed))
     wrong = audited(M, W, u, printed)
     assert not wrong.holds
@@ -141,7 +164,12 @@ def test_e8_poincare_noise():
     """PT(a/4), the basis eᵢ(1−‖w‖²)/4: half an orthonormal frame anywhere, so μ = 2 for a claimed 1."""
     M, w = PoincareBall(2), np.array([0.5, -0.3])
     u = unit(M, w, [1, 2])
-    wrong = audited(M, w, u, lambda rng, w, size: SIGMA * rng.standard_normal((size, 2)) * (1 - w @ w) / 4)
+    wrong = audited(
+        M,
+        w,
+        u,
+        lambda rng, w, size: SIGMA * rng.standard_normal((size, 2)) * (1 - w @ w) / 4,
+    )
     assert not wrong.holds
     assert wrong.audited_mu == pytest.approx(2 * MU, rel=0.07)
     right = audited(M, w, u, ours(M))
@@ -162,11 +190,21 @@ def test_e9_lorentz_transport_leaves_the_tangent_space_and_errs_to_the_safe_side
         return u - (product / (1 + w[0]))[:, None] * (np.eye(3)[0] + w)
 
     raw = printed(np.random.default_rng(0), w, 4)
-    assert np.abs(raw @ (w * [-1, 1, 1])).max() > 0.1 * SIGMA  # a tangent vector has 0 here
-    along, across = np.array([math.sinh(t), math.cosh(t), 0.0]), np.array([0.0, 0.0, 1.0])
-    found = [audited(M, w, u, lambda *a: M.to_tangent(w, printed(*a))) for u in (along, across)]
+    assert (
+        np.abs(raw @ (w * [-1, 1, 1])).max() > 0.1 * SIGMA
+    )  # a tangent vector has 0 here
+    along, across = (
+        np.array([math.sinh(t), math.cosh(t), 0.0]),
+        np.array([0.0, 0.0, 1.0]),
+    )
+    found = [
+        audited(M, w, u, lambda *a: M.to_tangent(w, printed(*a)))
+        for u in (along, across)
+    ]
     assert all(result.holds for result in found)
-    assert 0.35 < found[0].audited_mu < 1 / (2 * math.cosh(t) - 1)  # a lower bound on 0.479
+    assert (
+        0.35 < found[0].audited_mu < 1 / (2 * math.cosh(t) - 1)
+    )  # a lower bound on 0.479
     assert audited(M, w, along, ours(M)).audited_mu > 0.9
 
 
@@ -177,7 +215,9 @@ def test_e10_sphere_basis():
     u = np.array([-math.sin(t), 0.6 * math.cos(t), 0.8 * math.cos(t)])
 
     def printed(rng, w, size):
-        return SIGMA * rng.standard_normal((size, 2)) @ (np.eye(3)[1:] - w[1:, None] * w)
+        return (
+            SIGMA * rng.standard_normal((size, 2)) @ (np.eye(3)[1:] - w[1:, None] * w)
+        )
 
     wrong = audited(M, w, u, printed)
     assert not wrong.holds

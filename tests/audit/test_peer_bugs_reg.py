@@ -35,7 +35,10 @@ NO_CLIP = 1e9
 
 def gradients(M, sets, clip, p, v):
     """(∇_p, ∇_v) of each data set at (p, v), in coordinates."""
-    return [[-part[0] for part in clipped_gradient(M, x, Y, clip, 3.0)(p[None], v[None])] for x, Y in sets]
+    return [
+        [-part[0] for part in clipped_gradient(M, x, Y, clip, 3.0)(p[None], v[None])]
+        for x, Y in sets
+    ]
 
 
 def audited(M, sets, clip, p, v, sensitivity, which=0):
@@ -44,7 +47,9 @@ def audited(M, sets, clip, p, v, sensitivity, which=0):
     means = [pair[which] for pair in gradients(M, sets, clip, p, v)]
     u = (means[0] - means[1]) / np.linalg.norm(means[0] - means[1])
     for mean in means:
-        noisy = M.from_coordinates(p, mean) + TangentGaussian(M, sensitivity).sample(rng, p, N)
+        noisy = M.from_coordinates(p, mean) + TangentGaussian(M, sensitivity).sample(
+            rng, p, N
+        )
         sides.append([rounded(np.asarray(M.to_coordinates(p, noisy)) @ u)])
     return audit_scores(GDP(1.0), *sides)
 
@@ -54,24 +59,32 @@ def replaced(M, p, v, n, x, residual):
     xs = np.r_[np.linspace(0, 1, n - 1), x]
     on = np.asarray(M.exp(p, xs.reshape(-1, *[1] * len(M.point_shape)) * v))
     e = M.transport(p, on[-1], M.from_coordinates(p, np.asarray(residual)))
-    return [(xs, np.concatenate([on[:-1], [M.exp(on[-1], sign * e)]])) for sign in (1, -1)]
+    return [
+        (xs, np.concatenate([on[:-1], [M.exp(on[-1], sign * e)]])) for sign in (1, -1)
+    ]
 
 
 def test_e19_an_upper_curvature_bound_understates_the_jacobi_field():
     """Thm 3.4 on SPD(2), K_max = 0: ‖J̃‖ = 1. Across a geodesic of speed 2 the field is cosh √2 = 2.18 at x = 1."""
     M, n, tau, speed = SPDAffineInvariant(2), 6, 0.3, 2.0
     p, v = np.eye(2), speed * np.diag([1.0, -1.0]) / math.sqrt(2)
-    across = np.asarray(M.to_coordinates(p, np.array([[0.0, 1.0], [1.0, 0.0]]) / math.sqrt(2)))
+    across = np.asarray(
+        M.to_coordinates(p, np.array([[0.0, 1.0], [1.0, 0.0]]) / math.sqrt(2))
+    )
     sets = replaced(M, p, v, n, 1.0, tau * across)
     wrong = audited(M, sets, tau, p, v, 2 * tau / n)
     assert not wrong.holds
     assert wrong.audited_mu == pytest.approx(math.cosh(math.sqrt(2)), rel=0.07)
-    right = audited(M, sets, tau, p, v, gradient_sensitivities(M, speed, tau, n, reach=1.0)[0])
+    right = audited(
+        M, sets, tau, p, v, gradient_sensitivities(M, speed, tau, n, reach=1.0)[0]
+    )
     assert right.holds
     assert right.audited_mu > 0.9
 
 
-@pytest.mark.parametrize(("which", "x", "printed"), [(0, 0.0, math.cos(1)), (1, 1.0, math.sin(1))])
+@pytest.mark.parametrize(
+    ("which", "x", "printed"), [(0, 0.0, math.cos(1)), (1, 1.0, math.sin(1))]
+)
 def test_e20_the_printed_jacobi_norms_of_the_sphere(which, x, printed):
     """cos 1 and sin 1 on S². A record at x = 0 moves ∇_p, one off along the geodesic at x = 1 moves ∇_v, by all of 2τ/n."""
     M, n, tau, speed = Sphere(2), 10, 0.3, 1.0
@@ -80,7 +93,15 @@ def test_e20_the_printed_jacobi_norms_of_the_sphere(which, x, printed):
     wrong = audited(M, sets, tau, p, v, 2 * tau / n * printed, which)
     assert not wrong.holds
     assert 0.9 / printed < wrong.audited_mu < 1 / printed  # a lower bound
-    right = audited(M, sets, tau, p, v, gradient_sensitivities(M, speed, tau, n, reach=1.0)[which], which)
+    right = audited(
+        M,
+        sets,
+        tau,
+        p,
+        v,
+        gradient_sensitivities(M, speed, tau, n, reach=1.0)[which],
+        which,
+    )
     assert right.holds
     assert right.audited_mu > 0.9
 
@@ -89,7 +110,10 @@ def test_e24_a_bound_at_the_optimum_is_none_elsewhere():
     """On S² all records lie on one geodesic: residuals 0 at the optimum of either data set. At (p, 0) in the domain the two
     residuals point to its ends, 1 apart, and 2τ/n = 0.1/n was charged: μ = 10. Clipped at τ the gradient is within it."""
     M, n, tau = Sphere(2), 10, 0.05
-    p, v = M.exp(M.origin, np.array([0.0, 0.5, 0.0])), np.zeros(3)  # the middle of the geodesic, speed 0
+    p, v = (
+        M.exp(M.origin, np.array([0.0, 0.5, 0.0])),
+        np.zeros(3),
+    )  # the middle of the geodesic, speed 0
     start, velocity = M.origin, np.array([0.0, 1.0, 0.0])
     sets = []
     for last in (0.0, 1.0):
@@ -99,7 +123,9 @@ def test_e24_a_bound_at_the_optimum_is_none_elsewhere():
     wrong = audited(M, sets, NO_CLIP, p, v, 2 * tau / n)
     assert not wrong.holds
     assert wrong.audited_mu > 5
-    right = audited(M, sets, tau, p, v, gradient_sensitivities(M, 1.0, tau, n, reach=1.0)[0])
+    right = audited(
+        M, sets, tau, p, v, gradient_sensitivities(M, 1.0, tau, n, reach=1.0)[0]
+    )
     assert right.holds
     assert right.audited_mu > 0.9
 
@@ -125,17 +151,29 @@ def test_e21_the_largest_residual_as_tau():
     far = np.asarray(M.exp(M.origin, np.array([0.0, 0.6, 0.0])))
     sets = [np.stack([M.origin] * (n - 1) + [last]) for last in (near, far)]
     public = KNGMechanism(M, None, 0.7, n, PureDP(eps))
-    norms, constant = [public.gradient_norm(records) for records in sets], max(map(public.lipschitz, sets))
+    norms, constant = (
+        [public.gradient_norm(records) for records in sets],
+        max(map(public.lipschitz, sets)),
+    )
     sides = []
     for records, norm in zip(sets, norms, strict=True):
-        tau = float(np.max(M.dist(records.mean(axis=0) / np.linalg.norm(records.mean(axis=0)), records)))
+        tau = float(
+            np.max(
+                M.dist(
+                    records.mean(axis=0) / np.linalg.norm(records.mean(axis=0)), records
+                )
+            )
+        )
         law = KNormLaw(public.domain, 2 * (2 * tau / n) / eps)
         points = law.sample(np.random.default_rng(0), norm, constant, 4000)
         sides.append([rounded(M.dist(M.origin, points))])
     wrong = audit_scores(PureDP(eps), *sides)
     assert not wrong.holds
     assert wrong.audited > 4
-    right = audit_scores(PureDP(eps), *drawn(KNormLaw(public.domain, public.scale), norms, constant, 4000))
+    right = audit_scores(
+        PureDP(eps),
+        *drawn(KNormLaw(public.domain, public.scale), norms, constant, 4000),
+    )
     assert right.holds
 
 
@@ -161,7 +199,10 @@ def test_e22_the_fitted_velocity_held_fixed():
     it all n residuals do, where Δ = 2τ/n counts one. For p̃ alone ε = 1 is claimed."""
     n, tau, eps = 16, 0.3, 1.0
     M, sets = leverage(n)
-    law = KNormLaw(GeodesicBall(M, None, 0.6), 2 * gradient_sensitivities(M, 1.0, tau, n, reach=1.0)[0] / eps)
+    law = KNormLaw(
+        GeodesicBall(M, None, 0.6),
+        2 * gradient_sensitivities(M, 1.0, tau, n, reach=1.0)[0] / eps,
+    )
     draws = []
     for x, Y in sets:
         fit, gradient = fit_geodesic(M, x, Y), clipped_gradient(M, x, Y, tau, 3.0)
@@ -180,11 +221,17 @@ def test_e22_drawn_jointly_it_is_private():
     """The same records and attack on `PrivateGeodesicRegression`'s own law on the tangent bundle, ε = 1 in all."""
     n = 16
     M, sets = leverage(n)
-    plan = KNGRegressionMechanism.for_statistic(GeodesicLine(M, None, 0.6, 1.0, 0.3, n, [[0.0, 1.0]]), PureDP(1.0))
+    plan = KNGRegressionMechanism.for_statistic(
+        GeodesicLine(M, None, 0.6, 1.0, 0.3, n, [[0.0, 1.0]]), PureDP(1.0)
+    )
     draws = []
     for x, Y in sets:
         bundle, scale, norm, constants, _ = plan.problem((x - 0.5)[:, None], Y)
-        middle, v = bundle.points(CellSampler(bundle, scale, norm, constants, np.random.default_rng(0)).draw(4000))
+        middle, v = bundle.points(
+            CellSampler(bundle, scale, norm, constants, np.random.default_rng(0)).draw(
+                4000
+            )
+        )
         draws.append(M.exp(middle, -v / 2))  # the footpoint γ(0)
     assert audit_scores(PureDP(1.0), *nearer(M, sets, draws)).holds
 
@@ -195,7 +242,9 @@ def test_e23_the_normalizer_depends_on_the_data(factor, caught):
     mechanism = KNGMechanism(Euclidean(1), [0.0], 1.0, 2, PureDP(2.0))
     sets = np.array([[[1.0], [1.0]], [[1.0], [-1.0]]])
     law = KNormLaw(mechanism.domain, factor * mechanism.scale)
-    sides = drawn(law, [mechanism.gradient_norm(records) for records in sets], 1.0, 2 * N)
+    sides = drawn(
+        law, [mechanism.gradient_norm(records) for records in sets], 1.0, 2 * N
+    )
     assert audit_scores(mechanism.profile, *sides).holds is not caught
 
 
@@ -206,18 +255,31 @@ def test_a_markov_chain_taken_for_exact(exact, monkeypatch):
     monkeypatch.setattr(paper, "BURN", 0)
     M, rng = Sphere(2), np.random.default_rng(0)
     mechanism = KNGMechanism(M, None, 0.5, 4, PureDP(6.0))
-    near, far = (np.asarray(M.exp(M.origin, np.array([0.0, sign * 0.5, 0.0]))) for sign in (1, -1))
+    near, far = (
+        np.asarray(M.exp(M.origin, np.array([0.0, sign * 0.5, 0.0])))
+        for sign in (1, -1)
+    )
     sets = [np.stack([near] * 3 + [last]) for last in (near, far)]
     norms = [mechanism.gradient_norm(records) for records in sets]
     if exact:
         constant = max(map(mechanism.lipschitz, sets))
-        sides = drawn(KNormLaw(mechanism.domain, mechanism.scale), norms, constant, 20_000)
+        sides = drawn(
+            KNormLaw(mechanism.domain, mechanism.scale), norms, constant, 20_000
+        )
     else:
         sides = []
         for records, norm in zip(sets, norms, strict=True):
             start = np.broadcast_to(frechet_mean(M, records), (20_000, 3))
             points = paper._walk(
-                start, norm, mechanism.scale, 0.02, 1, 10, rng, lambda p, z: M.exp(p, M.from_coordinates(p, z)), 2
+                start,
+                norm,
+                mechanism.scale,
+                0.02,
+                1,
+                10,
+                rng,
+                lambda p, z: M.exp(p, M.from_coordinates(p, z)),
+                2,
             )[0]
             sides.append([rounded(g(points)) for g in norms])
     assert audit_scores(mechanism.profile, *sides).holds is exact

@@ -4,8 +4,17 @@ import numpy as np
 import pytest
 from scipy import integrate
 
-from benchmarks.naive_releases import naive_lorentz_laplace, naive_spd_gaussian, naive_sphere_laplace
-from benchmarks.release_attacks import distinguish, lowest_bit, norm_residual, symmetry_residual
+from benchmarks.naive_releases import (
+    naive_lorentz_laplace,
+    naive_spd_gaussian,
+    naive_sphere_laplace,
+)
+from benchmarks.release_attacks import (
+    distinguish,
+    lowest_bit,
+    norm_residual,
+    symmetry_residual,
+)
 from curvedp.entropy import GeneratorSource
 from curvedp.errors import ParameterError
 from curvedp.geometry import Lorentz, SPDAffineInvariant, Sphere
@@ -15,7 +24,10 @@ EPS, DISTANCE = 2.0, 0.5
 SCALE = DISTANCE / EPS  # the Laplace law on a homogeneous space is pure Δ/σ-DP
 
 SPHERE = np.array([1.0, 0.0, 0.0]), np.array([np.cos(DISTANCE), np.sin(DISTANCE), 0.0])
-HYPERBOLIC = np.array([1.0, 0.0, 0.0]), np.array([np.cosh(DISTANCE), np.sinh(DISTANCE), 0.0])
+HYPERBOLIC = (
+    np.array([1.0, 0.0, 0.0]),
+    np.array([np.cosh(DISTANCE), np.sinh(DISTANCE), 0.0]),
+)
 SHIFT = np.array([0.2, -0.1, 0.12])
 SPD = np.eye(3), np.diag(np.exp(SHIFT))
 SPD_SIGMA, SPD_DELTA = 1.0, 1e-4
@@ -30,7 +42,13 @@ def spd_epsilon() -> float:
     u = rng.standard_normal((2000, 3))
     u /= np.linalg.norm(u, axis=1, keepdims=True)
     r = np.linspace(0, 25, 5001)
-    factor = np.prod([np.sinh(np.abs(u[:, i] - u[:, j])[:, None] * r / 2) for i, j in ((0, 1), (0, 2), (1, 2))], axis=0)
+    factor = np.prod(
+        [
+            np.sinh(np.abs(u[:, i] - u[:, j])[:, None] * r / 2)
+            for i, j in ((0, 1), (0, 2), (1, 2))
+        ],
+        axis=0,
+    )
     density = factor.mean(axis=0) * r**2 * np.exp(-(r**2) / (2 * SPD_SIGMA**2))
     mass = integrate.cumulative_trapezoid(density, r, initial=0)
     edge = r[np.searchsorted(mass / mass[-1], 1 - SPD_DELTA)]
@@ -39,22 +57,36 @@ def spd_epsilon() -> float:
 
 
 def attacks(space: str, x: np.ndarray) -> dict[str, np.ndarray]:
-    features = {f"lowest bit {i}": lowest_bit(x[..., i] if space != "spd" else x[:, i, 2]) for i in range(3)}
+    features = {
+        f"lowest bit {i}": lowest_bit(x[..., i] if space != "spd" else x[:, i, 2])
+        for i in range(3)
+    }
     if space == "spd":
         return features | {"symmetry": symmetry_residual(x)}
-    return features | {"norm": norm_residual(x, [1, 1, 1] if space == "sphere" else [-1, 1, 1])}
+    return features | {
+        "norm": norm_residual(x, [1, 1, 1] if space == "sphere" else [-1, 1, 1])
+    }
 
 
-def best(space: str, a: np.ndarray, b: np.ndarray, delta: float = 0.0) -> dict[str, float]:
+def best(
+    space: str, a: np.ndarray, b: np.ndarray, delta: float = 0.0
+) -> dict[str, float]:
     first, second = attacks(space, a), attacks(space, b)
-    return {name: distinguish(first[name], second[name], delta=delta, confidence=0.9999) for name in first}
+    return {
+        name: distinguish(first[name], second[name], delta=delta, confidence=0.9999)
+        for name in first
+    }
 
 
 def test_naive_releases_are_broken() -> None:
     rng, n = np.random.default_rng(1), 40_000
     sphere = best("sphere", *(naive_sphere_laplace(p, SCALE, n, rng) for p in SPHERE))
-    hyperbolic = best("hyperbolic", *(naive_lorentz_laplace(p, SCALE, n, rng) for p in HYPERBOLIC))
-    spd = best("spd", *(naive_spd_gaussian(p, SPD_SIGMA, n, rng) for p in SPD), delta=SPD_DELTA)
+    hyperbolic = best(
+        "hyperbolic", *(naive_lorentz_laplace(p, SCALE, n, rng) for p in HYPERBOLIC)
+    )
+    spd = best(
+        "spd", *(naive_spd_gaussian(p, SPD_SIGMA, n, rng) for p in SPD), delta=SPD_DELTA
+    )
     assert sphere["lowest bit 1"] > EPS + 1.5
     assert sphere["norm"] > EPS
     assert hyperbolic["lowest bit 1"] > EPS + 1.5
@@ -66,9 +98,18 @@ def test_exact_releases_hold() -> None:
     n = 1500
     source = GeneratorSource(np.random.default_rng(2))
 
-    def sample(sampler, manifold, scale, centers) -> tuple[tuple[np.ndarray, ...], tuple[np.ndarray, ...]]:
-        values = tuple(np.stack([sampler(manifold, scale, p, source=source).value for _ in range(n)]) for p in centers)
-        return values, tuple(manifold.project(x) for x in values)  # what is released, and its post-processing
+    def sample(
+        sampler, manifold, scale, centers
+    ) -> tuple[tuple[np.ndarray, ...], tuple[np.ndarray, ...]]:
+        values = tuple(
+            np.stack(
+                [sampler(manifold, scale, p, source=source).value for _ in range(n)]
+            )
+            for p in centers
+        )
+        return values, tuple(
+            manifold.project(x) for x in values
+        )  # what is released, and its post-processing
 
     for x in sample(exact_laplace, Sphere(2), SCALE, SPHERE):
         assert max(best("sphere", *x).values()) <= EPS
@@ -85,15 +126,26 @@ def test_controls_follow_the_law_they_claim() -> None:
     rng, n = np.random.default_rng(3), 100_000
     r = np.linspace(0, np.pi, 100_001)
     weight = np.sin(r) * np.exp(-r / SCALE)
-    angle = np.arccos(np.clip(naive_sphere_laplace(SPHERE[1], SCALE, n, rng) @ SPHERE[1], -1, 1))
+    angle = np.arccos(
+        np.clip(naive_sphere_laplace(SPHERE[1], SCALE, n, rng) @ SPHERE[1], -1, 1)
+    )
     assert (
-        abs(angle.mean() - integrate.simpson(r * weight, r) / integrate.simpson(weight, r)) < 4 * angle.std() / n**0.5
+        abs(
+            angle.mean()
+            - integrate.simpson(r * weight, r) / integrate.simpson(weight, r)
+        )
+        < 4 * angle.std() / n**0.5
     )
     r = np.linspace(0, 40, 400_001)
     weight = -np.expm1(-2 * r) * np.exp(-r * (1 / SCALE - 1))
     x, p = naive_lorentz_laplace(HYPERBOLIC[1], SCALE, n, rng), HYPERBOLIC[1]
     far = np.arccosh(np.maximum(1, x[:, 0] * p[0] - x[:, 1:] @ p[1:]))
-    assert abs(far.mean() - integrate.simpson(r * weight, r) / integrate.simpson(weight, r)) < 4 * far.std() / n**0.5
+    assert (
+        abs(
+            far.mean() - integrate.simpson(r * weight, r) / integrate.simpson(weight, r)
+        )
+        < 4 * far.std() / n**0.5
+    )
     trace = np.linalg.slogdet(naive_spd_gaussian(SPD[1], 1.0, n, rng))[1]
     assert abs(trace.mean() - SHIFT.sum()) < 4 * (3 / n) ** 0.5
 
@@ -102,10 +154,16 @@ def test_controls_follow_the_law_they_claim() -> None:
 
 
 def test_lowest_bit_against_integer_arithmetic() -> None:
-    x = np.random.default_rng(0).standard_normal(500) * 2.0 ** np.random.default_rng(1).integers(-300, 300, 500)
+    x = np.random.default_rng(0).standard_normal(500) * 2.0 ** np.random.default_rng(
+        1
+    ).integers(-300, 300, 500)
     for value, place in zip(x, lowest_bit(x), strict=True):
         numerator, denominator = float(value).as_integer_ratio()
-        expected = 1 - denominator.bit_length() if denominator > 1 else (numerator & -numerator).bit_length() - 1
+        expected = (
+            1 - denominator.bit_length()
+            if denominator > 1
+            else (numerator & -numerator).bit_length() - 1
+        )
         assert place == expected
     assert lowest_bit(0.0) == 9999
 
@@ -125,7 +183,10 @@ def test_distinguish_is_valid_and_finds_randomized_response() -> None:
     assert distinguish(a, np.zeros(20_000, int)) > 1
 
 
-@pytest.mark.parametrize("bad", [{"delta": -1.0}, {"delta": np.nan}, {"confidence": 1.0}, {"confidence": 0.0}])
+@pytest.mark.parametrize(
+    "bad",
+    [{"delta": -1.0}, {"delta": np.nan}, {"confidence": 1.0}, {"confidence": 0.0}],
+)
 def test_distinguish_refuses_bad_parameters(bad: dict) -> None:
     with pytest.raises(ParameterError):
         distinguish(np.arange(10), np.arange(10), **bad)
@@ -139,14 +200,22 @@ def test_orthonormality_residual_and_its_control() -> None:
     from curvedp.geometry import Rotations
 
     M, rng, n = Rotations(3), np.random.default_rng(0), 20_000
-    ends = M.origin, M.exp(M.origin, M.from_coordinates(M.origin, np.array([0.5, 0.0, 0.0])))
-    naive = [M.exp(p, M.from_coordinates(p, 0.25 * rng.standard_normal((n, 3)))) for p in ends]
+    ends = (
+        M.origin,
+        M.exp(M.origin, M.from_coordinates(M.origin, np.array([0.5, 0.0, 0.0]))),
+    )
+    naive = [
+        M.exp(p, M.from_coordinates(p, 0.25 * rng.standard_normal((n, 3))))
+        for p in ends
+    ]
     assert distinguish(*(orthonormality_residual(x) for x in naive), delta=1e-4) > 0
     exact = np.stack([np.eye(3)] * 8)
     assert len(set(orthonormality_residual(exact))) == 1
 
 
-def test_orthogonality_bits_break_frames_that_were_rounded_before_they_were_moved() -> None:
+def test_orthogonality_bits_break_frames_that_were_rounded_before_they_were_moved() -> (
+    None
+):
     """On St(3, 2), where the signs of the residuals show nothing: 0.03 apart, and frames on the grid before the turn."""
     from benchmarks.release_attacks import orthogonality_bits
     from benchmarks.release_red_team import GRID, moved, naive_chart, pair
@@ -156,9 +225,18 @@ def test_orthogonality_bits_break_frames_that_were_rounded_before_they_were_move
     ends, draw = pair(M), naive_chart(M, 1.0)
     rounded = [np.rint(draw(M.origin, 1000, rng) * GRID) / GRID for _ in ends]
     assert (
-        distinguish(*(orthogonality_bits(moved(M, p, x)) for p, x in zip(ends, rounded, strict=True)), delta=1e-4) > 3
+        distinguish(
+            *(
+                orthogonality_bits(moved(M, p, x))
+                for p, x in zip(ends, rounded, strict=True)
+            ),
+            delta=1e-4,
+        )
+        > 3
     )
-    assert distinguish(*(orthogonality_bits(x) for x in rounded), delta=1e-4) == 0  # nothing moved, nothing to see
+    assert (
+        distinguish(*(orthogonality_bits(x) for x in rounded), delta=1e-4) == 0
+    )  # nothing moved, nothing to see
 
 
 def test_welch_t_on_made_up_times() -> None:

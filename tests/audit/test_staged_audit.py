@@ -10,7 +10,9 @@ from benchmarks.staged_walks import Balls
 
 EVERY = dict(staged.mechanisms())
 CASES = {
-    name: each for name, each in EVERY.items() if "Sphere" in name or "SPD" in name or "mean, GDP(1.0), Lor" in name
+    name: each
+    for name, each in EVERY.items()
+    if "Sphere" in name or "SPD" in name or "mean, GDP(1.0), Lor" in name
 }
 
 
@@ -33,13 +35,19 @@ def test_cheats_are_refuted(name):
 def test_another_walk_is_noticed(monkeypatch):
     mechanism = CASES["mean, GDP(1.0), Sphere(d=2)"]
     pair = dict(staged.attacks(mechanism))[staged.SPREAD]
-    monkeypatch.setattr(Balls, "moved", lambda self, bounds, size: np.asarray(bounds) * 1.001 / self.n)
-    assert staged.strayed(staged.audited(mechanism, pair, 100, {}).walks, 2, True) > 1e-4
+    monkeypatch.setattr(
+        Balls, "moved", lambda self, bounds, size: np.asarray(bounds) * 1.001 / self.n
+    )
+    assert (
+        staged.strayed(staged.audited(mechanism, pair, 100, {}).walks, 2, True) > 1e-4
+    )
 
 
 def test_another_law_is_noticed(monkeypatch):
 
-    def once(function):  # the same real releases, and their scores, for both comparisons
+    def once(
+        function,
+    ):  # the same real releases, and their scores, for both comparisons
         kept, asked = [], itertools.count()
 
         def called(*given):
@@ -53,6 +61,9 @@ def test_another_law_is_noticed(monkeypatch):
         monkeypatch.setattr(staged, name, once(getattr(staged, name)))
     mechanism = EVERY["median, GDP(1.0), Euclidean(d=3)"]
     pair = dict(staged.attacks(mechanism))["opposite"]
-    honest, quiet = (staged.audited(mechanism, pair, 4000, cheat).scores for cheat in ({}, {"all": 0.5}))
+    honest, quiet = (
+        staged.audited(mechanism, pair, 4000, cheat).scores
+        for cheat in ({}, {"all": 0.5})
+    )
     assert staged.same_law(mechanism, pair, honest) > 1e-4
     assert staged.same_law(mechanism, pair, quiet) < 1e-4

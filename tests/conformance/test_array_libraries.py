@@ -22,8 +22,13 @@ every = pytest.mark.parametrize("M", SPACES + EDGES, ids=repr)
 # Eigenvectors of 3 × 3 matrices are written out, and a program of them compiles ten times as long as one that calls LAPACK:
 # of the metrics of SPD matrices the affine-invariant one has them differentiated, the others are of size 4.
 # Correlations of size 3 were measured to compile in under two thirds of the time of those of size 4.
-OTHERS = {type(M): M for M in (SPDLogEuclidean(4), SPDBuresWasserstein(4), Correlation(3))}
-COMPILED = [*(OTHERS.get(type(M), M) for M in SPACES[:-1]), Product(Sphere(2), Euclidean(1))]
+OTHERS = {
+    type(M): M for M in (SPDLogEuclidean(4), SPDBuresWasserstein(4), Correlation(3))
+}
+COMPILED = [
+    *(OTHERS.get(type(M), M) for M in SPACES[:-1]),
+    Product(Sphere(2), Euclidean(1)),
+]
 compiled = pytest.mark.parametrize("M", COMPILED, ids=repr)
 
 
@@ -41,7 +46,9 @@ def _calls(M, s):
 
 def _same(actual, expected, name):
     scale = max(1.0, np.max(np.abs(expected)))
-    np.testing.assert_allclose(np.asarray(actual), expected, rtol=0, atol=1e-11 * scale, err_msg=name)
+    np.testing.assert_allclose(
+        np.asarray(actual), expected, rtol=0, atol=1e-11 * scale, err_msg=name
+    )
 
 
 @every
@@ -60,7 +67,12 @@ def test_stays_on_the_device_of_its_arrays(M, rng):
     strict = pytest.importorskip("array_api_strict")
     elsewhere = strict.Device("device1")
     for name, args in _calls(M, sample(M, rng, 4)).items():
-        assert getattr(M, name)(*(strict.asarray(x, device=elsewhere) for x in args)).device == elsewhere, name
+        assert (
+            getattr(M, name)(
+                *(strict.asarray(x, device=elsewhere) for x in args)
+            ).device
+            == elsewhere
+        ), name
 
 
 # Made of others, or compiled with the gradients.
@@ -71,13 +83,24 @@ SEEN = ("chart", "unchart", "norm", *DIFFERENTIATED)
 def _jit(jax, f):
     """Compiled without the optimizer and, where XLA knows of them, emitters (conftest.py): they take most of the time and
     rewrite arithmetic little."""
-    options = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
+    options = {
+        "xla_backend_optimization_level": 0,
+        "xla_llvm_disable_expensive_passes": True,
+    }
     known = "xla_cpu_use_fusion_emitters" in os.environ.get("XLA_FLAGS", "")
-    return jax.jit(f, compiler_options=options | ({"xla_cpu_use_fusion_emitters": False} if known else {}))
+    return jax.jit(
+        f,
+        compiler_options=options
+        | ({"xla_cpu_use_fusion_emitters": False} if known else {}),
+    )
 
 
 @pytest.mark.slow  # compiles every kernel
-@pytest.mark.parametrize("M", [SPDAffineInvariant(4) if SPDAffineInvariant(3) == M else M for M in COMPILED], ids=repr)
+@pytest.mark.parametrize(
+    "M",
+    [SPDAffineInvariant(4) if SPDAffineInvariant(3) == M else M for M in COMPILED],
+    ids=repr,
+)
 def test_jax_jit_and_vmap(M, rng):
     """Every kernel that the gradients below do not have is traced; those that are not made of others are compiled."""
     jax = pytest.importorskip("jax")
@@ -85,15 +108,27 @@ def test_jax_jit_and_vmap(M, rng):
 
         def mapped(names):
             """Of the same points, so that what kernels have in common is compiled once."""
-            return jax.vmap(lambda s: {name: getattr(M, name)(*(s[k] for k in KERNELS[name])) for name in names})
+            return jax.vmap(
+                lambda s: {
+                    name: getattr(M, name)(*(s[k] for k in KERNELS[name]))
+                    for name in names
+                }
+            )
 
         points = dict(sample(M, rng, 4))
         calls = _calls(M, points)
-        traced = [name for name in SEEN if M not in COMPILED or name not in DIFFERENTIATED]
+        traced = [
+            name for name in SEEN if M not in COMPILED or name not in DIFFERENTIATED
+        ]
         shapes = jax.eval_shape(mapped(traced), points)
-        for name, actual in _jit(jax, mapped([name for name in KERNELS if name not in SEEN]))(points).items():
+        for name, actual in _jit(
+            jax, mapped([name for name in KERNELS if name not in SEEN])
+        )(points).items():
             _same(actual, getattr(M, name)(*calls[name]), name)
-        assert all(shapes[name].shape == np.shape(getattr(M, name)(*calls[name])) for name in traced)
+        assert all(
+            shapes[name].shape == np.shape(getattr(M, name)(*calls[name]))
+            for name in traced
+        )
 
 
 @compiled
@@ -118,7 +153,9 @@ def test_jax_gradients(M, rng):
         np.testing.assert_allclose(value, energy(z, p, q), rtol=0, atol=1e-11)
         np.testing.assert_allclose(by_z[:4], 0, atol=1e-13)
         np.testing.assert_allclose(by_q[:4], 0, atol=1e-13)
-        np.testing.assert_allclose(by_z[4:8], -M.to_coordinates(p, M.log(p, q))[4:8], rtol=0, atol=1e-10)
+        np.testing.assert_allclose(
+            by_z[4:8], -M.to_coordinates(p, M.log(p, q))[4:8], rtol=0, atol=1e-10
+        )
         assert np.all(np.isfinite(by_q))
 
 
@@ -129,4 +166,6 @@ def test_other_libraries(M, rng, library):
     s = sample(M, rng, 4)
     for name, args in _calls(M, s).items():
         actual = getattr(M, name)(*(xp.asarray(x) for x in args))
-        _same(actual.get() if library == "cupy" else actual, getattr(M, name)(*args), name)
+        _same(
+            actual.get() if library == "cupy" else actual, getattr(M, name)(*args), name
+        )

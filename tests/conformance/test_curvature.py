@@ -5,7 +5,14 @@ import math
 import numpy as np
 import pytest
 
-from curvedp.geometry import Grassmann, KendallShapes, Rotations, Simplex, SPDAffineInvariant, Sphere
+from curvedp.geometry import (
+    Grassmann,
+    KendallShapes,
+    Rotations,
+    Simplex,
+    SPDAffineInvariant,
+    Sphere,
+)
 from curvedp.testing import sectional_curvatures
 from spaces import EDGES, SPACES, reach, sample
 
@@ -33,13 +40,17 @@ def test_slopes_of_the_squared_distance(M, rng):
     v = v * (reach(M) / 2 / M.norm(p, v))
 
     def f(t):
-        return M.dist(M.exp(p, np.reshape(t, np.shape(t) + (1,) * p.ndim) * v), q) ** 2 / 2
+        return (
+            M.dist(M.exp(p, np.reshape(t, np.shape(t) + (1,) * p.ndim) * v), q) ** 2 / 2
+        )
 
     t = np.geomspace(0.02, 0.2, 8)
     first = f(t) - f(0.0) + t * M.inner(p, v, M.log(p, q))
     assert slope(t, np.abs(first)) > 1.9
 
-    def hessian(h):  # <∇_v(-log q), v>, along the geodesic itself, whose velocity is parallel
+    def hessian(
+        h,
+    ):  # <∇_v(-log q), v>, along the geodesic itself, whose velocity is parallel
         ends = [(M.exp(p, x * v), x) for x in (h, -h)]
         values = []
         for end, x in ends:
@@ -76,7 +87,13 @@ def test_curvatures_lie_within_the_bounds(M, rng):
 
 
 # Climbing over planes costs minutes on Stiefel, whose log is iterative; Bures-Wasserstein's bounds hold over all points.
-CLIMBED = [SPDAffineInvariant(3), Grassmann(5, 2), Rotations(4), KendallShapes(5), SPACES[-1]]
+CLIMBED = [
+    SPDAffineInvariant(3),
+    Grassmann(5, 2),
+    Rotations(4),
+    KendallShapes(5),
+    SPACES[-1],
+]
 
 
 @pytest.mark.parametrize("M", CLIMBED, ids=repr)
@@ -91,7 +108,10 @@ def test_curvature_bounds_are_sharp_and_not_passed_by_climbing(M, rng, sign):
         trial = np.linalg.qr(pair + step * rng.normal(size=pair.shape))[0]
         new = sign * curvature_of(M, p, trial)
         better = new > value
-        pair, value = np.where(better[:, None, None], trial, pair), np.where(better, new, value)
+        pair, value = (
+            np.where(better[:, None, None], trial, pair),
+            np.where(better, new, value),
+        )
     extreme, bound = sign * np.max(value), M.curvature_bounds[sign == 1]
     assert sign * (extreme - bound) <= 2e-4
     assert abs(extreme - bound) < 0.02
@@ -106,7 +126,9 @@ def test_homogeneous_spaces_look_the_same_everywhere(M, rng):
     """Isometries carry the scalar curvature along, so it is constant on a homogeneous space."""
     values = np.array([scalar_curvature(M, p) for p in sample(M, rng, 3)["q"]])
     spread = np.ptp(values)
-    if M.is_homogeneous or isinstance(M, Simplex):  # which has a boundary, and constant curvature inside
+    if M.is_homogeneous or isinstance(
+        M, Simplex
+    ):  # which has a boundary, and constant curvature inside
         assert spread < 1e-3
     else:
         assert spread > 1e-2, "claimed inhomogeneous but looks the same everywhere"
@@ -124,7 +146,9 @@ def test_injectivity_radius(M, rng):
     inside = 0.999 * radius if math.isfinite(radius) else 5.0
     q = M.exp(p, M.from_coordinates(p, inside * z))
     np.testing.assert_allclose(M.dist(p, q), inside, rtol=1e-9)
-    np.testing.assert_allclose(M.to_coordinates(p, M.log(p, q)), inside * z, rtol=0, atol=1e-7)
+    np.testing.assert_allclose(
+        M.to_coordinates(p, M.log(p, q)), inside * z, rtol=0, atol=1e-7
+    )
     if math.isfinite(radius):  # sharp: beyond it, some direction has a shorter way
         beyond = M.dist(p, M.exp(p, M.from_coordinates(p, 1.01 * radius * z)))
         assert np.min(beyond) < 1.005 * radius

@@ -41,7 +41,9 @@ def size(law):
 def draws(law):
     """Draws about a footpoint in no special direction; one set for all the tests of a law."""
     center = goodness.off_origin(law.manifold)
-    seed = zlib.crc32(repr(law).encode())  # its own stream for every law: independent evidence
+    seed = zlib.crc32(
+        repr(law).encode()
+    )  # its own stream for every law: independent evidence
     return law.sample(np.random.default_rng(seed), center, size(law)), center
 
 
@@ -59,7 +61,9 @@ def coordinates(suite, law):
 
 
 def with_name(laws):
-    return pytest.mark.parametrize("law", laws, ids=lambda law: f"{law.manifold}-{law.scale:g}".replace(" ", ""))
+    return pytest.mark.parametrize(
+        "law", laws, ids=lambda law: f"{law.manifold}-{law.scale:g}".replace(" ", "")
+    )
 
 
 class LawConformance:
@@ -79,7 +83,10 @@ class LawConformance:
 
     def test_a_scale_wrong_by_five_percent_is_rejected(self, law):
         r = distances(type(self), law)
-        for wrong in (replace(law, scale=0.95 * law.scale), replace(law, scale=1.05 * law.scale)):
+        for wrong in (
+            replace(law, scale=0.95 * law.scale),
+            replace(law, scale=1.05 * law.scale),
+        ):
             assert goodness.rejects(goodness.ks(r, wrong.radial_cdf))
 
     def test_moments(self, law):
@@ -91,7 +98,11 @@ class LawConformance:
     def test_the_footpoint_is_the_center(self, law):
         z = coordinates(type(self), law)
         assert goodness.accepts(goodness.mean_zero(z))
-        shift = 0.1 * np.sqrt(law.mean_square_radius / law.manifold.dim) * np.eye(1, law.manifold.dim)[0]
+        shift = (
+            0.1
+            * np.sqrt(law.mean_square_radius / law.manifold.dim)
+            * np.eye(1, law.manifold.dim)[0]
+        )
         assert goodness.rejects(goodness.mean_zero(z + shift))
 
     def test_draws_lie_on_the_manifold(self, law):
@@ -100,7 +111,9 @@ class LawConformance:
 
     def test_log_prob_is_symmetric(self, law):
         x, center = draws(law)
-        np.testing.assert_allclose(law.log_prob(x[:50], center), law.log_prob(center, x[:50]), rtol=1e-9)
+        np.testing.assert_allclose(
+            law.log_prob(x[:50], center), law.log_prob(center, x[:50]), rtol=1e-9
+        )
 
     def test_radial_cdf_is_a_distribution_function(self, law):
         r = np.linspace(0.0, 40 * np.sqrt(law.mean_square_radius), 400)
@@ -126,13 +139,17 @@ class LawConformance:
     def test_centers_broadcast(self, law):
         manifold, rng = law.manifold, np.random.default_rng(4)
         tight = replace(law, scale=1e-6)
-        centers = np.stack([goodness.off_origin(manifold, 0.3, seed) for seed in range(3)])
+        centers = np.stack(
+            [goodness.off_origin(manifold, 0.3, seed) for seed in range(3)]
+        )
         for x in (tight.sample(rng, centers), tight.sample(rng, centers, (2, 3))):
             assert np.max(self.distance(law, centers, x)) < 1e-4
 
     def test_the_same_generator_gives_the_same_draws(self, law):
         center = goodness.off_origin(law.manifold)
-        first, again = (law.sample(np.random.default_rng(5), center, 7) for _ in range(2))
+        first, again = (
+            law.sample(np.random.default_rng(5), center, 7) for _ in range(2)
+        )
         np.testing.assert_array_equal(first, again)
 
     def test_bad_parameters_are_refused(self, law):
@@ -272,8 +289,12 @@ class TestTangentGaussian(IsotropicConformance):
 
     def test_draws_lie_on_the_manifold(self, law):
         v, center = draws(law)
-        np.testing.assert_allclose(law.manifold.to_tangent(center, v[:1000]), v[:1000], atol=1e-12 * law.scale)
+        np.testing.assert_allclose(
+            law.manifold.to_tangent(center, v[:1000]), v[:1000], atol=1e-12 * law.scale
+        )
 
     def test_log_prob_is_symmetric(self, law):
         v, center = draws(law)
-        np.testing.assert_array_equal(law.log_prob(v[:50], center), law.log_prob(-v[:50], center))
+        np.testing.assert_array_equal(
+            law.log_prob(v[:50], center), law.log_prob(-v[:50], center)
+        )

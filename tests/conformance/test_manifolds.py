@@ -49,28 +49,38 @@ def test_residual_sees_what_is_off(M):
 # ---- every manifold is everywhere -----------------------------------------------------------------------------------------
 
 OURS = [
-    cls for name in geometry.__all__ if isinstance(cls := getattr(geometry, name), type) and issubclass(cls, Manifold)
+    cls
+    for name in geometry.__all__
+    if isinstance(cls := getattr(geometry, name), type) and issubclass(cls, Manifold)
 ]
 OURS.remove(Manifold)
 
 
 @pytest.mark.parametrize("cls", OURS, ids=lambda cls: cls.__name__)
 def test_every_manifold_is_named_tested_and_documented(cls):
-    assert cls is Product or Manifold.kinds.get(cls.kind) is cls, "set `kind`, the name for certificates"
+    assert cls is Product or Manifold.kinds.get(cls.kind) is cls, (
+        "set `kind`, the name for certificates"
+    )
     assert any(type(M) is cls for M in SPACES), "add it to tests/spaces.py"
-    page = (Path(__file__).parents[2] / "docs" / "geometry.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "geometry.md").read_text(
+        encoding="utf-8"
+    )
     assert f"| `{cls.__name__}(" in page, "add a row to the table of docs/geometry.md"
 
 
 def test_no_manifold_of_ours_is_hidden():
-    ours = {cls for cls in Manifold.kinds.values() if cls.__module__.startswith("curvedp.")}
+    ours = {
+        cls for cls in Manifold.kinds.values() if cls.__module__.startswith("curvedp.")
+    }
     assert ours == set(OURS) - {Product}
 
 
 # ---- sizes ----------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("cls", sorted({type(M) for M in SPACES[:-1]}, key=lambda cls: cls.__name__))
+@pytest.mark.parametrize(
+    "cls", sorted({type(M) for M in SPACES[:-1]}, key=lambda cls: cls.__name__)
+)
 @pytest.mark.parametrize("bad", [0, -1, 2.0, math.nan, math.inf, True, "3", None])
 def test_sizes_are_checked(cls, bad):
     for position, field in enumerate(dataclasses.fields(cls)):
@@ -83,7 +93,8 @@ def test_sizes_are_checked(cls, bad):
 
 
 @pytest.mark.parametrize(
-    ("cls", "sizes"), [(Stiefel, (2, 3)), (Grassmann, (3, 3)), (Rotations, (1,)), (KendallShapes, (2,))]
+    ("cls", "sizes"),
+    [(Stiefel, (2, 3)), (Grassmann, (3, 3)), (Rotations, (1,)), (KendallShapes, (2,))],
 )
 def test_impossible_sizes_raise(cls, sizes):
     with pytest.raises(ParameterError, match="must be"):
@@ -92,7 +103,9 @@ def test_impossible_sizes_raise(cls, sizes):
 
 # ---- any input in range ------------------------------------------------------------------------------------------------
 
-_numbers = st.floats(-1, 1, allow_subnormal=False) | st.sampled_from([0.0, 1e-300, -1e-15, 1e-8, 1.0])
+_numbers = st.floats(-1, 1, allow_subnormal=False) | st.sampled_from(
+    [0.0, 1e-300, -1e-15, 1e-8, 1.0]
+)
 
 
 @main
@@ -145,7 +158,9 @@ class _PrintedFrame(Sphere):
     """Erratum E10: not orthonormal."""
 
     def from_coordinates(self, p, z):
-        return self.to_tangent(p, np.concatenate([np.zeros_like(z[..., :1]), z], axis=-1))
+        return self.to_tangent(
+            p, np.concatenate([np.zeros_like(z[..., :1]), z], axis=-1)
+        )
 
 
 class _HalfNoise(PoincareBall):
@@ -180,7 +195,11 @@ class _Shared(Sphere):
     """What becomes of a record depends on the others."""
 
     def nearest(self, x):
-        return self.project(x - 1e-3 * np.mean(x, axis=0)) if x.ndim > 1 else self.project(x)
+        return (
+            self.project(x - 1e-3 * np.mean(x, axis=0))
+            if x.ndim > 1
+            else self.project(x)
+        )
 
 
 class _Endless(Sphere):
@@ -231,19 +250,30 @@ WRONG = [
     (_Lean, "as many numbers as `dim` says"),
     (_Blind, "off the manifold"),
     (_Alike, "not homogeneous"),
-    (_ArccosDistance, "exp and log are inverse|dist is a metric|Small distances keep their digits"),
+    (
+        _ArccosDistance,
+        "exp and log are inverse|dist is a metric|Small distances keep their digits",
+    ),
     (_Retraction, "exp and log are inverse"),
     (_ProjectedTransport, "linear isometry"),
     (_TwistedTransport, "carries velocities"),
-    (_PrintedFrame, "norm of log|exp and log are inverse|Coordinates are a linear isometry|rank"),
-    (_HalfNoise, "norm of log|exp and log are inverse|Coordinates are a linear isometry|digits"),
+    (
+        _PrintedFrame,
+        "norm of log|exp and log are inverse|Coordinates are a linear isometry|rank",
+    ),
+    (
+        _HalfNoise,
+        "norm of log|exp and log are inverse|Coordinates are a linear isometry|digits",
+    ),
     (_Hunched, "Sectional curvatures"),
     (_Absolute, "silently|leaves points alone"),
     (_Shared, "leaves points alone|by itself alone"),
 ]
 
 
-@pytest.mark.parametrize(("cls", "law"), WRONG, ids=lambda x: x.__name__ if isinstance(x, type) else "")
+@pytest.mark.parametrize(
+    ("cls", "law"), WRONG, ids=lambda x: x.__name__ if isinstance(x, type) else ""
+)
 def test_wrong_spaces_are_caught_by_name(cls, law):
     with pytest.raises(AssertionError, match=law):
         check_manifold(cls(3))

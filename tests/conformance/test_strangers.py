@@ -57,7 +57,13 @@ class Globe(Manifold):
     def log(self, p, q):
         w = self.to_tangent(p, q - p)
         length = np.linalg.norm(w, axis=-1, keepdims=True)
-        away = 2 * self.R * np.arctan2(np.linalg.norm(p - q, axis=-1), np.linalg.norm(p + q, axis=-1))[..., None]
+        away = (
+            2
+            * self.R
+            * np.arctan2(
+                np.linalg.norm(p - q, axis=-1), np.linalg.norm(p + q, axis=-1)
+            )[..., None]
+        )
         return np.where(length > 0, w * away / np.where(length > 0, length, 1.0), 0 * w)
 
     def inner(self, p, u, v):
@@ -69,7 +75,9 @@ class Globe(Manifold):
 
     def project(self, x):
         length = np.linalg.norm(x, axis=-1, keepdims=True)
-        return np.where(length > 0, x * (self.R / np.where(length > 0, length, 1.0)), self.origin)
+        return np.where(
+            length > 0, x * (self.R / np.where(length > 0, length, 1.0)), self.origin
+        )
 
     def to_tangent(self, p, x):
         return x - p * np.sum(p * x, axis=-1, keepdims=True) / self.R**2
@@ -79,7 +87,10 @@ class Globe(Manifold):
 
     def _frame(self, p):
         w, up = np.asarray(p) / self.R, np.array([0.0, 0.0, 1.0])
-        columns = [np.eye(3)[i] - w[..., i : i + 1] / (1 + w[..., 2:]) * (up + w) for i in (0, 1)]
+        columns = [
+            np.eye(3)[i] - w[..., i : i + 1] / (1 + w[..., 2:]) * (up + w)
+            for i in (0, 1)
+        ]
         return np.stack(columns, axis=-1)
 
     def from_coordinates(self, p, z):
@@ -101,10 +112,14 @@ class Lines(Globe):
         return math.pi * self.R / 2
 
     def log(self, p, q):
-        return super().log(p, np.where(np.sum(p * q, axis=-1, keepdims=True) >= 0, q, -q))
+        return super().log(
+            p, np.where(np.sum(p * q, axis=-1, keepdims=True) >= 0, q, -q)
+        )
 
     def transport(self, p, q, v):
-        return super().transport(p, np.where(np.sum(p * q, axis=-1, keepdims=True) >= 0, q, -q), v)
+        return super().transport(
+            p, np.where(np.sum(p * q, axis=-1, keepdims=True) >= 0, q, -q), v
+        )
 
 
 @dataclass(frozen=True)
@@ -129,7 +144,9 @@ class HalfPlane(Manifold):
         t = np.linalg.norm(w, axis=-1, keepdims=True)
         side = np.where(t > 0, np.sinh(t) / np.where(t > 0, t, 1.0), 1.0) * w
         y = 1 / (np.cosh(t[..., 0]) - side[..., 1])
-        return np.stack([p[..., 0] + p[..., 1] * side[..., 0] * y, p[..., 1] * y], axis=-1)
+        return np.stack(
+            [p[..., 0] + p[..., 1] * side[..., 0] * y, p[..., 1] * y], axis=-1
+        )
 
     def log(self, p, q):
         x, y = (q[..., 0] - p[..., 0]) / p[..., 1], q[..., 1] / p[..., 1]
@@ -224,7 +241,9 @@ def test_they_conform(M):
 
 def cloud(M):
     length = min(1.0, 0.6 * M.convexity_radius)
-    return length, M.unchart(M.origin, 0.2 * length * np.random.default_rng(0).standard_normal((300, M.dim)))
+    return length, M.unchart(
+        M.origin, 0.2 * length * np.random.default_rng(0).standard_normal((300, M.dim))
+    )
 
 
 def verified(certificate):
@@ -232,11 +251,15 @@ def verified(certificate):
 
 
 @every
-@pytest.mark.parametrize("option", ["auto", "log-gaussian", "log-laplace", "gradient", "kng"])
+@pytest.mark.parametrize(
+    "option", ["auto", "log-gaussian", "log-laplace", "gradient", "kng"]
+)
 def test_means_by_every_mechanism_that_needs_no_sampler_of_their_own(M, option):
     radius, X = cloud(M)
     guarantee = GDP(1.0) if option == "log-gaussian" else PureDP(1.0)
-    mean = PrivateFrechetMean(M, radius=radius, mechanism=option, guarantee=guarantee).fit(X)
+    mean = PrivateFrechetMean(
+        M, radius=radius, mechanism=option, guarantee=guarantee
+    ).fit(X)
     assert verified(mean.certificate_)
     assert M.dist(mean.location_, frechet_mean(M, X)) < 20 * mean.predicted_error_
     assert 0 < mean.predicted_error_ < radius
@@ -248,14 +271,24 @@ def test_every_estimator(M):
     half, times = np.arange(300) % 2, np.linspace(0, 1, 300)
     for kind in (PrivateFrechetMedian, PrivateDispersion, PrivateTangentSpace):
         assert verified(kind(M, radius=radius).fit(X).certificate_)
-    assert verified(PrivateFrechetMean(M, radius=radius).fit(X, groups=np.arange(300) // 3).certificate_)
+    assert verified(
+        PrivateFrechetMean(M, radius=radius)
+        .fit(X, groups=np.arange(300) // 3)
+        .certificate_
+    )
     classes = PrivateMDM(M, radius=radius).fit(X, half)
     assert classes.predict_proba(X).shape == (300, 2)
     for guarantee in (PureDP(1.0), GDP(1.0)):
-        line = PrivateGeodesicRegression(M, radius=radius, speed=radius, clip=radius / 2, guarantee=guarantee)
+        line = PrivateGeodesicRegression(
+            M, radius=radius, speed=radius, clip=radius / 2, guarantee=guarantee
+        )
         assert verified(line.fit(times, X).certificate_)
         assert line.predict([0.0, 0.5, 1.0]).shape == (3, *M.point_shape)
-    assert verified(two_sample_test(M, X[:150], X[150:], radius=radius, guarantee=GDP(1.0)).certificate)
+    assert verified(
+        two_sample_test(
+            M, X[:150], X[150:], radius=radius, guarantee=GDP(1.0)
+        ).certificate
+    )
     assert plan(M, n=300, radius=radius).error > 0
     assert "300" in str(check(M, X, radius=radius))
 
@@ -281,14 +314,31 @@ TWINS = [
 @pytest.mark.parametrize(("M", "ours", "unit"), TWINS, ids=repr)
 def test_laws_are_those_of_the_same_space_in_other_units(M, ours, unit):
     for law in (RiemannianGaussian, RiemannianLaplace):
-        theirs, known = law(M, 0.3 * unit).profile(0.2 * unit), law(ours, 0.3).profile(0.2)
-        np.testing.assert_allclose(
-            [theirs.delta(e) for e in (0.0, 0.4)], [known.delta(e) for e in (0.0, 0.4)], rtol=1e-9
+        theirs, known = (
+            law(M, 0.3 * unit).profile(0.2 * unit),
+            law(ours, 0.3).profile(0.2),
         )
-        np.testing.assert_allclose(law(M, 0.3 * unit).radial_cdf(0.4 * unit), law(ours, 0.3).radial_cdf(0.4), rtol=1e-9)
+        np.testing.assert_allclose(
+            [theirs.delta(e) for e in (0.0, 0.4)],
+            [known.delta(e) for e in (0.0, 0.4)],
+            rtol=1e-9,
+        )
+        np.testing.assert_allclose(
+            law(M, 0.3 * unit).radial_cdf(0.4 * unit),
+            law(ours, 0.3).radial_cdf(0.4),
+            rtol=1e-9,
+        )
 
 
 def test_kernels_for_numpy_alone_are_refused_by_private_descent_in_one_line():
     _, X = cloud(HalfPlane())
     with pytest.raises(Exception, match=r"array_namespace\Z"):
-        dp_rgd(FrechetMeanProblem(HalfPlane()), X, HalfPlane().origin, steps=2, clip=1.0, learning_rate=0.5, noise=0.1)
+        dp_rgd(
+            FrechetMeanProblem(HalfPlane()),
+            X,
+            HalfPlane().origin,
+            steps=2,
+            clip=1.0,
+            learning_rate=0.5,
+            noise=0.1,
+        )

@@ -37,7 +37,9 @@ def test_secure_source_takes_no_seed() -> None:
 
 def test_secure_sources_do_not_repeat_each_other_or_themselves() -> None:
     a, b = SecureSource(), SecureSource()
-    blocks = [s.random_bytes(16) for s in (a, b) for _ in range(4000)]  # 128 kB: eight keys
+    blocks = [
+        s.random_bytes(16) for s in (a, b) for _ in range(4000)
+    ]  # 128 kB: eight keys
     assert len(set(blocks)) == len(blocks)
 
 
@@ -75,13 +77,19 @@ print(len(set(seen)))
         ("csprng._live_sources.add = lambda s: None", "4"),
         ("csprng.os.getpid = lambda: 1", "4"),
         # ... and without both the test sees the repeated bits
-        ("csprng._live_sources.add = lambda s: None; csprng.os.getpid = lambda: 1", "1"),
+        (
+            "csprng._live_sources.add = lambda s: None; csprng.os.getpid = lambda: 1",
+            "1",
+        ),
     ],
 )
 def test_forked_children_share_no_bits(sabotage: str, distinct: str) -> None:
     # In a fresh interpreter: the test process may hold threads that must not be forked.
     run = subprocess.run(
-        [sys.executable, "-c", FORK.format(sabotage=sabotage)], capture_output=True, text=True, check=True
+        [sys.executable, "-c", FORK.format(sabotage=sabotage)],
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert run.stdout.strip() == distinct
 
@@ -91,16 +99,27 @@ def test_stream_is_aes_256_in_counter_mode() -> None:
     source.random_bytes(0)
     key = bytes(stream_of(source).key)
     first = source.random_bytes(100)
-    block = Cipher(algorithms.AES(key), modes.CTR(bytes(16))).encryptor().update(bytes(1 << 14))
+    block = (
+        Cipher(algorithms.AES(key), modes.CTR(bytes(16)))
+        .encryptor()
+        .update(bytes(1 << 14))
+    )
     assert first == block[32:132]
     assert stream_of(source).key == block[:32]  # fast key erasure
-    assert stream_of(source).buffer == bytes(132) + block[132:]  # used bytes and the key's are erased
+    assert (
+        stream_of(source).buffer == bytes(132) + block[132:]
+    )  # used bytes and the key's are erased
     assert key.hex() not in repr(source)
 
 
 def test_bytes_are_uniform() -> None:
-    counts = np.bincount(np.frombuffer(SecureSource().random_bytes(1 << 20), dtype=np.uint8), minlength=256)
-    assert stats.chisquare(counts).pvalue > 1e-9  # fresh entropy each run: a false alarm once in 10^9 runs
+    counts = np.bincount(
+        np.frombuffer(SecureSource().random_bytes(1 << 20), dtype=np.uint8),
+        minlength=256,
+    )
+    assert (
+        stats.chisquare(counts).pvalue > 1e-9
+    )  # fresh entropy each run: a false alarm once in 10^9 runs
 
 
 @pytest.mark.parametrize("n", [0, 1, 7, 8, 9, 64, 200])
@@ -132,7 +151,11 @@ def test_normal(source: GeneratorSource) -> None:
     z = source.normal(200_000)
     assert accepts(ks(z, stats.norm.cdf))
     assert rejects(ks(1.05 * z, stats.norm.cdf))
-    assert accepts(stats.binomtest(int(np.sum(np.abs(z) > 3.5)), z.size, 2 * stats.norm.sf(3.5)).pvalue)
+    assert accepts(
+        stats.binomtest(
+            int(np.sum(np.abs(z) > 3.5)), z.size, 2 * stats.norm.sf(3.5)
+        ).pvalue
+    )
 
 
 def test_normal_reaches_beyond_what_53_bits_can() -> None:
@@ -190,13 +213,23 @@ def test_bits_and_words_are_the_bytes():
 
 
 def test_uniform_cells():
-    assert Given(0, TOP, 1 << 63).uniform(3).tolist() == [2.0**-53, 1 - 2.0**-53, 0.5 + 2.0**-53]
+    assert Given(0, TOP, 1 << 63).uniform(3).tolist() == [
+        2.0**-53,
+        1 - 2.0**-53,
+        0.5 + 2.0**-53,
+    ]
     # cell 0, then a word that begins with k zeros: 2^-(k+1)·(1 + 2^-53)
     for k in (0, 1, 31, 32, 33, 63):
-        assert Given(0, 1 << (63 - k)).uniform(1, full_precision=True)[0] == math.ldexp(1 + 2.0**-53, -1 - k)
-        assert Given(0, TOP >> k).uniform(1, full_precision=True)[0] == math.ldexp(1 + 2.0**-53, -1 - k)
+        assert Given(0, 1 << (63 - k)).uniform(1, full_precision=True)[0] == math.ldexp(
+            1 + 2.0**-53, -1 - k
+        )
+        assert Given(0, TOP >> k).uniform(1, full_precision=True)[0] == math.ldexp(
+            1 + 2.0**-53, -1 - k
+        )
     # 64 zeros go on into the next word; only the open run takes it
-    assert Given(0, 0, 0, TOP, 1 << 61).uniform(2, full_precision=True).tolist() == pytest.approx([2.0**-67, 0.5])
+    assert Given(0, 0, 0, TOP, 1 << 61).uniform(
+        2, full_precision=True
+    ).tolist() == pytest.approx([2.0**-67, 0.5])
     assert Given(TOP, TOP).uniform(1, full_precision=True)[0] == 1 - 2.0**-53
 
 
@@ -258,7 +291,9 @@ class Image(Source):
 
 
 @pytest.mark.parametrize(("kind", "found"), [(csprng._Stream, 0), (Remembering, 40)])
-def test_an_image_of_a_reused_source_gives_no_earlier_noise_away(monkeypatch, kind, found) -> None:
+def test_an_image_of_a_reused_source_gives_no_earlier_noise_away(
+    monkeypatch, kind, found
+) -> None:
     monkeypatch.setattr(csprng, "_Stream", kind)
     source = SecureSource()
     used = [0]
@@ -272,10 +307,19 @@ def test_an_image_of_a_reused_source_gives_no_earlier_noise_away(monkeypatch, ki
     monkeypatch.setattr(SecureSource, "random_bytes", counted)
     for _ in range(40):
         starts.append(used[0])
-        draws.append(exact_gaussian(Euclidean(2), 1.0, [5.0, -5.0], source=source).integers.tolist())
+        draws.append(
+            exact_gaussian(
+                Euclidean(2), 1.0, [5.0, -5.0], source=source
+            ).integers.tolist()
+        )
     assert used[0] < csprng.EPOCH_BYTES  # all in one buffer
     image = bytes(stream_of(source).buffer)
-    again = [exact_gaussian(Euclidean(2), 1.0, [5.0, -5.0], source=Image(image[32 + s :])).integers for s in starts]
+    again = [
+        exact_gaussian(
+            Euclidean(2), 1.0, [5.0, -5.0], source=Image(image[32 + s :])
+        ).integers
+        for s in starts
+    ]
     assert sum(a.tolist() == b for a, b in zip(again, draws, strict=True)) == found
 
 
@@ -369,7 +413,9 @@ def test_threads_share_a_source_and_no_bytes() -> None:
     assert len(set(chunks)) == len(chunks) == 12_000
 
 
-@pytest.mark.parametrize("wrong", [np.random.default_rng(0), 7, "os", b"", SecureSource, object()])
+@pytest.mark.parametrize(
+    "wrong", [np.random.default_rng(0), 7, "os", b"", SecureSource, object()]
+)
 def test_what_is_not_a_source_is_refused(wrong) -> None:
     with pytest.raises(ParameterError, match="must be a SecureSource"):
         check_source(wrong)
@@ -384,7 +430,8 @@ def test_no_source_is_a_new_secure_one(source: GeneratorSource) -> None:
 @pytest.mark.parametrize("kind", ["PCG64", "PCG64DXSM", "Philox", "SFC64", "MT19937"])
 def test_a_generator_s_bytes_are_its_own(kind):
     source, rng = (
-        make(np.random.Generator(getattr(np.random, kind)(5))) for make in (GeneratorSource, lambda rng: rng)
+        make(np.random.Generator(getattr(np.random, kind)(5)))
+        for make in (GeneratorSource, lambda rng: rng)
     )
     sizes = (8, 4096, 16, 12, 0)
     assert [source.random_bytes(n) for n in sizes] == [rng.bytes(n) for n in sizes]

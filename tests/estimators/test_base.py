@@ -11,7 +11,11 @@ from curvedp.geometry import SPDAffineInvariant
 
 N, M = 60, SPDAffineInvariant(2)
 y = np.arange(N) % 2
-X = np.asarray(M.unchart(M.origin, 0.2 * np.random.default_rng(0).standard_normal((N, 3)) + y[:, None]))
+X = np.asarray(
+    M.unchart(
+        M.origin, 0.2 * np.random.default_rng(0).standard_normal((N, 3)) + y[:, None]
+    )
+)
 BALL = {"manifold": M, "radius": 2.0}
 MADE = {  # (the estimator, what fit takes, the numbers in a record)
     "PrivateFrechetMean": (BALL, (X,), 4),
@@ -21,7 +25,11 @@ MADE = {  # (the estimator, what fit takes, the numbers in a record)
     "PrivateMDM": (BALL, (X, y), 4),
     "PrivateSoftmax": ({"manifold": M, "reduce": 1}, (X, y), 4),
     "PrivatePCA": ({"radius": 5.0, "n_components": 2}, (X.reshape(N, 4),), 4),
-    "PrivateGeodesicRegression": ({**BALL, "speed": 1.0, "clip": 1.0}, (np.linspace(0, 1, N), X), 1),
+    "PrivateGeodesicRegression": (
+        {**BALL, "speed": 1.0, "clip": 1.0},
+        (np.linspace(0, 1, N), X),
+        1,
+    ),
 }
 pytestmark = pytest.mark.filterwarnings("ignore::curvedp.ReleaseWarning")
 
@@ -31,7 +39,9 @@ def made(name):
 
 
 def test_all_estimators_are_here():
-    assert set(MADE) == {name for name in estimators.__all__ if name.startswith("Private")}
+    assert set(MADE) == {
+        name for name in estimators.__all__ if name.startswith("Private")
+    }
 
 
 @pytest.mark.parametrize("name", MADE)
@@ -41,7 +51,9 @@ def test_the_width_of_a_record_is_known_once_fitted(name):
     assert model.fit(*data).n_features_in_ == width
 
 
-@pytest.mark.parametrize("name", [name for name in MADE if hasattr(getattr(estimators, name), "transform")])
+@pytest.mark.parametrize(
+    "name", [name for name in MADE if hasattr(getattr(estimators, name), "transform")]
+)
 def test_what_transforms_does_so_in_any_pipeline(name):
     pytest.importorskip("pandas", reason="a test of pandas' frames")
     data = MADE[name][1]
@@ -56,7 +68,9 @@ def test_a_pickle_says_the_same_to_the_last_bit(name):
     model, data = made(name), MADE[name][1]
     copy = pickle.loads(pickle.dumps(model.fit(*data)))
     for method in {"transform", "predict", "predict_proba"} & set(dir(model)):
-        np.testing.assert_array_equal(getattr(copy, method)(data[0]), getattr(model, method)(data[0]))
+        np.testing.assert_array_equal(
+            getattr(copy, method)(data[0]), getattr(model, method)(data[0])
+        )
 
 
 def test_nothing_of_an_earlier_fit_is_left():
@@ -64,17 +78,26 @@ def test_nothing_of_an_earlier_fit_is_left():
     model = made("PrivateMDM").set_params(reduce=1, radius=None).fit(X, y)
     assert model.set_params(reduce=None, radius=2.0).fit(X, y).n_features_in_ == 4
     fresh = made("PrivateMDM").fit(X, y)
-    assert {each for each in vars(model) if each.endswith("_")} == {each for each in vars(fresh) if each.endswith("_")}
+    assert {each for each in vars(model) if each.endswith("_")} == {
+        each for each in vars(fresh) if each.endswith("_")
+    }
     with pytest.raises(ValueError, match="label"):
         model.fit(X, y[:3])
     assert model.predict(X).shape == (N,)  # a refusal leaves what was released
 
 
 def test_a_score_reads_responses_as_fit_does():
-    model, (_, (x, responses), _) = made("PrivateGeodesicRegression"), MADE["PrivateGeodesicRegression"]
+    model, (_, (x, responses), _) = (
+        made("PrivateGeodesicRegression"),
+        MADE["PrivateGeodesicRegression"],
+    )
     model.fit(x, responses)
     table = pytest.importorskip("pandas").DataFrame(responses.reshape(N, 4))
-    assert model.score(list(x), table) == model.score(x, responses) == model.score(x, list(responses))
+    assert (
+        model.score(list(x), table)
+        == model.score(x, responses)
+        == model.score(x, list(responses))
+    )
 
 
 @pytest.mark.parametrize("name", MADE)

@@ -18,12 +18,21 @@ from curvedp.federated import MeanKernel, Plan, Site, key_of, new_identity
 from curvedp.geometry import Sphere
 from curvedp.inference import k_sample_test, paired_test, two_sample_test
 from curvedp.mechanisms import KNGMechanism
-from curvedp.optim import FrechetMeanProblem, LeadingEigenvectorProblem, Problem, dp_rgd, dp_rsgd, dp_rsvrg
+from curvedp.optim import (
+    FrechetMeanProblem,
+    LeadingEigenvectorProblem,
+    Problem,
+    dp_rgd,
+    dp_rsgd,
+    dp_rsvrg,
+)
 
 pandas = pytest.importorskip("pandas")
 
 N, S = 40, Sphere(2)
-GOOD = np.asarray(S.unchart(S.origin, 0.2 * np.random.default_rng(0).standard_normal((N, 2))))
+GOOD = np.asarray(
+    S.unchart(S.origin, 0.2 * np.random.default_rng(0).standard_normal((N, 2)))
+)
 KEYS = new_identity(), new_identity()
 DESCENT = {"clip": 1.0, "learning_rate": 0.5, "noise": 0.1}
 
@@ -61,19 +70,31 @@ RAGGED = {"no record": changed(None), "short": changed([1.0, 0.0])}
 
 READERS = {
     "mean": lambda X: PrivateFrechetMean(S, radius=0.7).fit(X),
-    "mean in a private ball": lambda X: PrivateFrechetMean(S, radius="private", guarantee=GDP(4.0)).fit(X),
-    "mean of persons": lambda X: PrivateFrechetMean(S, radius=0.7).fit(X, groups=np.arange(N) // 2),
-    "n private": lambda X: PrivateFrechetMean(S, radius=0.7, guarantee=GDP(1.0, adjacency="add-remove")).fit(X),
+    "mean in a private ball": lambda X: PrivateFrechetMean(
+        S, radius="private", guarantee=GDP(4.0)
+    ).fit(X),
+    "mean of persons": lambda X: PrivateFrechetMean(S, radius=0.7).fit(
+        X, groups=np.arange(N) // 2
+    ),
+    "n private": lambda X: PrivateFrechetMean(
+        S, radius=0.7, guarantee=GDP(1.0, adjacency="add-remove")
+    ).fit(X),
     "median": lambda X: PrivateFrechetMedian(S, radius=0.7).fit(X),
     "dispersion": lambda X: PrivateDispersion(S, radius=0.7).fit(X),
-    "classes": lambda X: PrivateMDM(S, radius=0.7).fit(X, np.arange(N) % 2).predict_proba(X),
+    "classes": lambda X: (
+        PrivateMDM(S, radius=0.7).fit(X, np.arange(N) % 2).predict_proba(X)
+    ),
     "tangents": lambda X: PrivateTangentSpace(S, radius=0.7).fit(X).transform(X),
-    "geodesic": lambda X: PrivateGeodesicRegression(S, radius=0.7, speed=0.5, clip=0.5).fit(np.linspace(0, 1, N), X),
+    "geodesic": lambda X: PrivateGeodesicRegression(
+        S, radius=0.7, speed=0.5, clip=0.5
+    ).fit(np.linspace(0, 1, N), X),
     "two samples": lambda X: two_sample_test(S, X, GOOD, radius=0.7),
     "k samples": lambda X: k_sample_test(S, [GOOD, X, GOOD], radius=0.7),
     "pairs": lambda X: paired_test(S, GOOD, X, radius=0.7),
     "descent": lambda X: dp_rgd(FrechetMeanProblem(S), X, S.origin, steps=2, **DESCENT),
-    "batches": lambda X: dp_rsgd(LeadingEigenvectorProblem(3), X, S.origin, steps=2, batch_size=4, **DESCENT),
+    "batches": lambda X: dp_rsgd(
+        LeadingEigenvectorProblem(3), X, S.origin, steps=2, batch_size=4, **DESCENT
+    ),
     "epochs": lambda X: dp_rsvrg(
         FrechetMeanProblem(S),
         X,
@@ -84,7 +105,11 @@ READERS = {
         **{**DESCENT, "clip": (1.0, 1.0), "noise": (0.1, 0.1)},
     ),
     "mechanism": lambda X: KNGMechanism(S, None, 0.7, N, PureDP(1.0)).release(X),
-    "site": lambda X: Site(Plan(MeanKernel(S, 0.7), [key_of(key) for key in KEYS], [N, N], GDP(1.0)), KEYS[0], X),
+    "site": lambda X: Site(
+        Plan(MeanKernel(S, 0.7), [key_of(key) for key in KEYS], [N, N], GDP(1.0)),
+        KEYS[0],
+        X,
+    ),
     # these read how wide a record is off most of the records
     "components": lambda X: PrivatePCA(radius=1.0).fit(X),
     "a loss of one's own": lambda X: dp_rgd(
@@ -117,12 +142,15 @@ def test_predictors_are_data_too():
 def test_a_hidden_record_stays_hidden():
     """What a mask hides is not read: NaN, and so the start."""
     wild = np.ma.MaskedArray(
-        np.where(np.arange(N)[:, None] == 3, [0.0, 0.0, 1.0], GOOD), np.arange(N)[:, None] * [1, 1, 1] == 3
+        np.where(np.arange(N)[:, None] == 3, [0.0, 0.0, 1.0], GOOD),
+        np.arange(N)[:, None] * [1, 1, 1] == 3,
     )
     missing = np.where(np.arange(N)[:, None] == 3, np.nan, GOOD)
     options = {"steps": 3, **DESCENT}
     found, same = (
-        dp_rgd(FrechetMeanProblem(S), X, S.origin, rng=np.random.default_rng(0), **options).point
+        dp_rgd(
+            FrechetMeanProblem(S), X, S.origin, rng=np.random.default_rng(0), **options
+        ).point
         for X in (wild, missing)
     )
     np.testing.assert_array_equal(found, same)
@@ -132,4 +160,8 @@ def test_principal_coordinates_come_as_frames():
     pytest.importorskip("pandas", reason="a test of pandas' frames")
     X = np.random.default_rng(0).normal(size=(60, 4))
     pca = PrivatePCA(2, radius=3.0).set_output(transform="pandas")
-    assert list(pca.fit_transform(X).columns) == list(pca.get_feature_names_out()) == ["pca0", "pca1"]
+    assert (
+        list(pca.fit_transform(X).columns)
+        == list(pca.get_feature_names_out())
+        == ["pca0", "pca1"]
+    )

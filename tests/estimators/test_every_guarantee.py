@@ -53,18 +53,42 @@ A = np.asarray(SPD.unchart(SPD.origin, 0.2 * rng.normal(size=(N, 6))))
 labels, x, vectors = np.arange(N) % 2, np.linspace(0, 1, N), rng.normal(size=(N, 3))
 MAKERS = {
     "mean": (lambda g: PrivateFrechetMean(S2, radius=0.7, **g), (X,)),
-    "mean by a step": (lambda g: PrivateFrechetMean(S2, radius=0.7, mechanism="gradient", **g), (X,)),
-    "mean in a private ball": (lambda g: PrivateFrechetMean(SPD, radius="private", **g), (A,)),
+    "mean by a step": (
+        lambda g: PrivateFrechetMean(S2, radius=0.7, mechanism="gradient", **g),
+        (X,),
+    ),
+    "mean in a private ball": (
+        lambda g: PrivateFrechetMean(SPD, radius="private", **g),
+        (A,),
+    ),
     "variance": (lambda g: PrivateDispersion(S2, radius=0.7, **g), (X,)),
-    "variance in a private ball": (lambda g: PrivateDispersion(S2, radius="private", **g), (X,)),
+    "variance in a private ball": (
+        lambda g: PrivateDispersion(S2, radius="private", **g),
+        (X,),
+    ),
     "classes": (lambda g: PrivateMDM(S2, radius=0.7, **g), (X, labels)),
-    "classes in private balls": (lambda g: PrivateMDM(S2, radius="private", ball="each", **g), (X, labels)),
-    "classes in one private ball": (lambda g: PrivateMDM(S2, radius="private", ball="shared", **g), (X, labels)),
-    "line": (lambda g: PrivateGeodesicRegression(S2, radius=0.5, speed=0.5, clip=0.2, **g), (x, X)),
-    "line in a private ball": (lambda g: PrivateGeodesicRegression(S2, radius="private", **g), (x, X)),
+    "classes in private balls": (
+        lambda g: PrivateMDM(S2, radius="private", ball="each", **g),
+        (X, labels),
+    ),
+    "classes in one private ball": (
+        lambda g: PrivateMDM(S2, radius="private", ball="shared", **g),
+        (X, labels),
+    ),
+    "line": (
+        lambda g: PrivateGeodesicRegression(S2, radius=0.5, speed=0.5, clip=0.2, **g),
+        (x, X),
+    ),
+    "line in a private ball": (
+        lambda g: PrivateGeodesicRegression(S2, radius="private", **g),
+        (x, X),
+    ),
     "median": (lambda g: PrivateFrechetMedian(S2, radius=1.5, **g), (X,)),
     "components": (lambda g: PrivatePCA(1, radius=2.0, **g), (vectors,)),
-    "components by descent": (lambda g: PrivatePCA(1, radius=2.0, method="dp-rgd", **g), (vectors,)),
+    "components by descent": (
+        lambda g: PrivatePCA(1, radius=2.0, method="dp-rgd", **g),
+        (vectors,),
+    ),
     "reduced classes": (lambda g: PrivateMDM(SPD, reduce=2, **g), (A, labels)),
     "softmax": (lambda g: PrivateSoftmax(SPD, reduce=2, **g), (A, labels)),
 }
@@ -73,18 +97,30 @@ GAUSSIAN_ONLY = {"components by descent", "reduced classes", "softmax"}
 
 
 def test_every_kind_of_guarantee_is_here():
-    kinds = {kind for kind in vars(privacy).values() if isinstance(kind, type) and issubclass(kind, Guarantee)}
+    kinds = {
+        kind
+        for kind in vars(privacy).values()
+        if isinstance(kind, type) and issubclass(kind, Guarantee)
+    }
     computed = {
         kind for kind in kinds if issubclass(kind, PrivacyProfile | Composition)
     }  # of mechanisms, not asked for
-    assert kinds - computed - {Guarantee} == {type(guarantee) for guarantee in GUARANTEES}
+    assert kinds - computed - {Guarantee} == {
+        type(guarantee) for guarantee in GUARANTEES
+    }
 
 
 @pytest.mark.parametrize("name", MAKERS)
 def test_what_is_computed_of_mechanisms_is_not_asked_for(name, tmp_path):
     make, data = MAKERS[name]
     ledger = Ledger(tmp_path / "a.ledger", GDP(1.0))
-    for computed in (compose(GDP(0.5), PureDP(0.2)), gaussian_profile(0.0, 1, 1.0, 1.0), "GDP(1.0)", 1.0, None):
+    for computed in (
+        compose(GDP(0.5), PureDP(0.2)),
+        gaussian_profile(0.0, 1, 1.0, 1.0),
+        "GDP(1.0)",
+        1.0,
+        None,
+    ):
         with pytest.raises(CurvedpError) as refusal:
             make({"guarantee": computed, "ledger": ledger}).fit(*data)
         assert "\n" not in str(refusal.value)
@@ -122,7 +158,9 @@ def test_the_number_of_records_may_be_private(name, guarantee):
     model = make({"guarantee": asked}).fit(*data)
     for certificate in getattr(model, "certificates_", None) or [model.certificate_]:
         assert certificate.guarantee == asked
-        assert not [check for check in verify_certificate(certificate) if check.holds is False]
+        assert not [
+            check for check in verify_certificate(certificate) if check.holds is False
+        ]
 
 
 @pytest.mark.parametrize("name", sorted(set(MAKERS) - set(ADDING)))
@@ -130,6 +168,8 @@ def test_what_counts_records_says_so(name, tmp_path):
     make, data = MAKERS[name]
     ledger = Ledger(tmp_path / "a.ledger", PureDP(1.0, adjacency="add-remove"))
     with pytest.raises(CurvedpError) as refusal:
-        make({"guarantee": PureDP(1.0, adjacency="add-remove"), "ledger": ledger}).fit(*data)
+        make({"guarantee": PureDP(1.0, adjacency="add-remove"), "ledger": ledger}).fit(
+            *data
+        )
     assert "\n" not in str(refusal.value)
     assert not ledger.entries

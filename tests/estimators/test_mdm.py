@@ -21,7 +21,9 @@ KINDS = {
 
 def trials(n, m, rng):
     """Covariances of m channels, four classes: each raises one of four sources in a background that falls off."""
-    mixing = np.linalg.qr(np.random.default_rng(7).normal(size=(m, m)))[0] * 0.8 ** np.arange(m)
+    mixing = np.linalg.qr(np.random.default_rng(7).normal(size=(m, m)))[
+        0
+    ] * 0.8 ** np.arange(m)
     y = np.arange(n) % 4
     power = np.ones((n, m))
     power[np.arange(n), y] = 4.0
@@ -30,7 +32,11 @@ def trials(n, m, rng):
 
 
 def verified(certificate):
-    return all(check.holds for check in verify_certificate(certificate) if "entropy" not in check.claim)
+    return all(
+        check.holds
+        for check in verify_certificate(certificate)
+        if "entropy" not in check.claim
+    )
 
 
 @pytest.mark.parametrize(("mu", "least"), [(1.0, 0.8), (2.0, 0.9)])
@@ -41,7 +47,11 @@ def test_many_channels_and_few_trials(name, mu, least):
     for seed in range(8):
         rng = np.random.default_rng(seed)
         X, y = trials(160, 32, rng)
-        model = KINDS[name](manifold=SPDAffineInvariant(32), guarantee=GDP(mu), source=GeneratorSource(rng))
+        model = KINDS[name](
+            manifold=SPDAffineInvariant(32),
+            guarantee=GDP(mu),
+            source=GeneratorSource(rng),
+        )
         new, truth = trials(200, 32, rng)
         scores.append(model.fit(1e-12 * X, y).score(1e6 * new, truth))
     assert np.mean(scores) >= least
@@ -53,7 +63,9 @@ def test_one_charge_one_certificate_private_labels(name, guarantee, tmp_path):
     ledger = Ledger(tmp_path / "a.ledger", GDP(5.0))
     X, y = trials(120, 6, np.random.default_rng(0))
     y = np.array(["a", "b", "c", "d"])[y]
-    model = KINDS[name](manifold=SPDAffineInvariant(6), reduce=4, guarantee=guarantee, ledger=ledger).fit(X, y)
+    model = KINDS[name](
+        manifold=SPDAffineInvariant(6), reduce=4, guarantee=guarantee, ledger=ledger
+    ).fit(X, y)
     assert len(ledger.entries) == 1
     assert verified(model.certificate_)
     assert "with its label" in model.certificate_.unit
@@ -66,16 +78,18 @@ def test_one_charge_one_certificate_private_labels(name, guarantee, tmp_path):
 def test_any_records_are_taken_and_classified(name):
     X, y = trials(120, 4, np.random.default_rng(0))
     X[::7], X[1], X[2], X[3, 0] = np.nan, -np.eye(4), 0.0, np.inf
-    model = KINDS[name](manifold=SPDAffineInvariant(4), reduce=3, guarantee=GDP(2.0)).fit(X, y)
+    model = KINDS[name](
+        manifold=SPDAffineInvariant(4), reduce=3, guarantee=GDP(2.0)
+    ).fit(X, y)
     assert np.isfinite(model.predict_proba(X)).all()
 
 
 @pytest.mark.parametrize("name", KINDS)
 def test_a_person_is_the_unit(name):
     X, y = trials(480, 4, np.random.default_rng(0))
-    model = KINDS[name](manifold=SPDAffineInvariant(4), reduce=3, guarantee=GDP(3.0)).fit(
-        X, y, groups=np.arange(480) // 3
-    )
+    model = KINDS[name](
+        manifold=SPDAffineInvariant(4), reduce=3, guarantee=GDP(3.0)
+    ).fit(X, y, groups=np.arange(480) // 3)
     assert model.certificate_.statistic["n"] == 160
     assert model.certificate_.unit.startswith("one person")
     assert verified(model.certificate_)
@@ -93,12 +107,20 @@ def test_few_records_are_warned_of_before_they_are_paid(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "option", [{"center": np.eye(4)}, {"mechanism": "gaussian"}, {"outer_radius": 9.0}, {"reduce": 5}]
+    "option",
+    [
+        {"center": np.eye(4)},
+        {"mechanism": "gaussian"},
+        {"outer_radius": 9.0},
+        {"reduce": 5},
+    ],
 )
 def test_what_reduction_does_not_take(option):
     X, y = trials(200, 4, np.random.default_rng(0))
     with pytest.raises(ParameterError):
-        PrivateMDM(**{"manifold": SPDAffineInvariant(4), "reduce": 2, **option}).fit(X, y)
+        PrivateMDM(**{"manifold": SPDAffineInvariant(4), "reduce": 2, **option}).fit(
+            X, y
+        )
 
 
 def test_one_class_is_none():
@@ -112,7 +134,9 @@ def test_one_class_is_none():
 
 def directions(n=400):
     rng, y = np.random.default_rng(0), np.arange(n) // (n // 2)
-    return Sphere(2).project(rng.normal([3.0, 0, 0], 0.4, (n, 3)) + (2 * y - 1)[:, None] * [0, 0, 1]), y
+    return Sphere(2).project(
+        rng.normal([3.0, 0, 0], 0.4, (n, 3)) + (2 * y - 1)[:, None] * [0, 0, 1]
+    ), y
 
 
 def test_a_private_ball_for_each_class(tmp_path):
@@ -126,16 +150,25 @@ def test_a_private_ball_for_each_class(tmp_path):
 
 
 def balls(model):
-    return [[stage for stage in each.release["stages"] if stage["kind"] == "ball"] for each in model.certificates_]
+    return [
+        [stage for stage in each.release["stages"] if stage["kind"] == "ball"]
+        for each in model.certificates_
+    ]
 
 
 @pytest.mark.parametrize("chunked", [False, True])
 def test_one_private_ball_for_all_classes(chunked, tmp_path):
     """Found once: every certificate has the same ball and the same integers before it; one charge for all."""
     X, y = directions()
-    X = pytest.importorskip("dask.array").from_array(X, chunks=(90, 3)) if chunked else X
+    X = (
+        pytest.importorskip("dask.array").from_array(X, chunks=(90, 3))
+        if chunked
+        else X
+    )
     ledger = Ledger(tmp_path / "a.ledger", GDP(1.0))
-    model = PrivateMDM(Sphere(2), radius="private", ledger=ledger, ball="shared").fit(X, y)
+    model = PrivateMDM(Sphere(2), radius="private", ledger=ledger, ball="shared").fit(
+        X, y
+    )
     assert model.score(np.asarray(X), y) > 0.95
     assert len(ledger.entries) == 1
     assert all(map(verified, model.certificates_))
@@ -148,7 +181,9 @@ def test_one_private_ball_for_all_classes(chunked, tmp_path):
     assert one[-1] != other[-1]  # fresh noise for every class
     assert len(balls(model)[0]) == 1
     assert balls(model)[0] == balls(model)[1]
-    assert [(each.statistic["n"], each.statistic["size"]) for each in model.certificates_] == [(400, 200), (400, 200)]
+    assert [
+        (each.statistic["n"], each.statistic["size"]) for each in model.certificates_
+    ] == [(400, 200), (400, 200)]
     assert len(model.confidence_region(0.9)) == 2
     each = PrivateMDM(Sphere(2), radius="private", ball="each").fit(X, y)
     assert balls(each)[0] != balls(each)[1]
@@ -157,9 +192,15 @@ def test_one_private_ball_for_all_classes(chunked, tmp_path):
 def test_small_classes_share_a_ball_and_large_ones_do_not():
     """nμ >= 40 of the smallest class; the sizes are public."""
     X, y = directions()
-    for n, guarantee, shared in ((400, GDP(1.0), False), (60, GDP(1.0), True), (400, GDP(0.15), True)):
+    for n, guarantee, shared in (
+        (400, GDP(1.0), False),
+        (60, GDP(1.0), True),
+        (400, GDP(0.15), True),
+    ):
         part = np.r_[:n] if n == 400 else np.r_[0:30, 200:230]
-        model = PrivateMDM(Sphere(2), radius="private", guarantee=guarantee).fit(X[part], y[part])
+        model = PrivateMDM(Sphere(2), radius="private", guarantee=guarantee).fit(
+            X[part], y[part]
+        )
         assert (balls(model)[0] == balls(model)[1]) == shared
 
 
@@ -168,7 +209,9 @@ def test_a_shared_ball_and_all_classes_move_by_what_is_paid(half, holds):
     """Replacing one record within its class: Σ (difference/noise)² over the stages and the means of ALL classes, without
     any stated sensitivity; a charge of half of what is drawn for is refuted."""
     rng, worst = np.random.default_rng(0), 0.0
-    every = slice(None)  # of twelve pairs, one of every kind; on the last two spaces every other one
+    every = slice(
+        None
+    )  # of twelve pairs, one of every kind; on the last two spaces every other one
     for M, part in (
         (Euclidean(2), every),
         (Sphere(2), every),
@@ -180,7 +223,10 @@ def test_a_shared_ball_and_all_classes_move_by_what_is_paid(half, holds):
             y = np.r_[np.zeros(len(X) - 4), np.ones(4)]
             model = PrivateMDM(M, radius="private", guarantee=GDP(half), ball="shared")
             with warnings.catch_warnings(action="ignore"):
-                worst = max(worst, spent(lambda data, model=model, y=y: model.fit(data, y), X, Y))
+                worst = max(
+                    worst,
+                    spent(lambda data, model=model, y=y: model.fit(data, y), X, Y),
+                )
             if worst > 1.0:  # refuted: no other pair can take that back
                 break
         if worst > 1.0:
@@ -199,7 +245,10 @@ def test_balls_that_there_are_not():
 def test_persons_of_one_class_each():
     X, y = directions()
     model = PrivateMDM(Sphere(2), radius=0.8).fit(X, y, groups=np.arange(400) // 4)
-    assert [certificate.statistic["n"] for certificate in model.certificates_] == [50, 50]
+    assert [certificate.statistic["n"] for certificate in model.certificates_] == [
+        50,
+        50,
+    ]
     assert model.certificates_[0].unit.startswith("one person")
     assert all(map(verified, model.certificates_))
     with pytest.raises(ParameterError, match="several classes"):
@@ -214,11 +263,15 @@ S2, ADDED = Sphere(2), {"adjacency": "add-remove"}
 def hemisphere(n, seed=0):
     rng = np.random.default_rng(seed)
     y = np.arange(n) % 3
-    return S2.project(rng.normal([3.0, 0, 0], 0.4, (n, 3)) + 0.8 * np.eye(3)[y]), np.array(["a", "b", "c"])[y]
+    return S2.project(
+        rng.normal([3.0, 0, 0], 0.4, (n, 3)) + 0.8 * np.eye(3)[y]
+    ), np.array(["a", "b", "c"])[y]
 
 
 def added(**options):
-    return PrivateMDM(**{"manifold": S2, "radius": 0.8, "guarantee": GDP(1.0, **ADDED), **options})
+    return PrivateMDM(
+        **{"manifold": S2, "radius": 0.8, "guarantee": GDP(1.0, **ADDED), **options}
+    )
 
 
 def test_labels_and_n_are_private_where_a_record_is_added(tmp_path):
@@ -272,7 +325,11 @@ def test_what_added_records_refuse():
         ({}, (X, y, np.arange(60)), "groups"),
         ({}, (X[:0], y[:0]), "labels"),
         ({}, (X, y[:-1]), "label"),
-        ({"reduce": 2, "manifold": SPDAffineInvariant(3)}, (np.tile(np.eye(3), (60, 1, 1)), y), "replace-one"),
+        (
+            {"reduce": 2, "manifold": SPDAffineInvariant(3)},
+            (np.tile(np.eye(3), (60, 1, 1)), y),
+            "replace-one",
+        ),
     ):
         with pytest.raises(ParameterError, match=says) as refusal:
             added(**options).fit(*data)
@@ -301,7 +358,9 @@ def test_one_label_changes_nothing_but_what_noise_hides(name, kind):
     def fit(labels, **options):
         if name == "added":
             return added(**options).fit(X, labels)
-        return KINDS[name](manifold=SPDAffineInvariant(4), reduce=2, **options).fit(T, labels)
+        return KINDS[name](manifold=SPDAffineInvariant(4), reduce=2, **options).fit(
+            T, labels
+        )
 
     X, y = hemisphere(90)
     T, other = trials(90, 4, np.random.default_rng(0))[0], y.astype(object)
@@ -309,13 +368,19 @@ def test_one_label_changes_nothing_but_what_noise_hides(name, kind):
     before, after = fit(y, classes=PUBLIC), fit(other, classes=PUBLIC)
     assert before.classes_.tolist() == after.classes_.tolist() == PUBLIC
     for one, two in zip(before.certificates_, after.certificates_, strict=True):
-        assert [one.statistic, one.parameters, one.unit] == [two.statistic, two.parameters, two.unit]
+        assert [one.statistic, one.parameters, one.unit] == [
+            two.statistic,
+            two.parameters,
+            two.unit,
+        ]
         assert verified(two)
     if kind == "of a class of its own":
         assert len(fit(y).classes_) < len(fit(other).classes_), "the control"
 
 
-@pytest.mark.parametrize("wrong", [3, "ab", [], ["a"], ["a", None], [["a"], ["b"]], ["a", 1], [0, 1, 2]])
+@pytest.mark.parametrize(
+    "wrong", [3, "ab", [], ["a"], ["a", None], [["a"], ["b"]], ["a", 1], [0, 1, 2]]
+)
 def test_classes_that_are_none_are_refused(wrong):
     X, y = trials(90, 4, np.random.default_rng(0))[0], hemisphere(90)[1]
     with pytest.raises(ParameterError, match="class") as refusal:

@@ -13,7 +13,13 @@ import pytest
 import curvedp
 from curvedp import GDP, PureDP
 from curvedp.entropy import GeneratorSource
-from curvedp.geometry import Lorentz, Rotations, SPDAffineInvariant, SPDLogEuclidean, Sphere
+from curvedp.geometry import (
+    Lorentz,
+    Rotations,
+    SPDAffineInvariant,
+    SPDLogEuclidean,
+    Sphere,
+)
 from curvedp.laws.exact import ExactDraw
 from transcript import replace_draws
 
@@ -23,7 +29,9 @@ DATA = {
     "far": lambda M, rng: M.unchart(M.origin, 5.0 * rng.normal(size=(60, M.dim))),
     "equal": lambda M, rng: np.broadcast_to(M.origin, (60, *M.point_shape)),
     "missing": lambda M, rng: np.full((60, *M.point_shape), np.nan),
-    "huge": lambda M, rng: 1e300 * np.asarray(M.unchart(M.origin, rng.normal(size=(60, M.dim)))),
+    "huge": lambda M, rng: (
+        1e300 * np.asarray(M.unchart(M.origin, rng.normal(size=(60, M.dim))))
+    ),
 }
 
 
@@ -40,8 +48,16 @@ def led(monkeypatch):
             state["count"] += 1
             rng = np.random.default_rng(state["count"])
             value = np.asarray(manifold.origin, dtype=float) + 0 * np.asarray(center)
-            near = value if drawn_shape(manifold) == value.shape else np.zeros(drawn_shape(manifold))
-            integers = np.round((near + 0.01 * rng.normal(size=near.shape)) * 2**grid).astype(np.int64).astype(object)
+            near = (
+                value
+                if drawn_shape(manifold) == value.shape
+                else np.zeros(drawn_shape(manifold))
+            )
+            integers = (
+                np.round((near + 0.01 * rng.normal(size=near.shape)) * 2**grid)
+                .astype(np.int64)
+                .astype(object)
+            )
             return ExactDraw(integers, grid, 2.0**-100, manifold)
 
         replace_draws(monkeypatch, scripted, ("exact_gaussian", "exact_laplace"))
@@ -57,14 +73,20 @@ def published(model) -> str:
             continue
         certificates = value if isinstance(value, list) else [value]
         if hasattr(certificates[0], "to_dict"):
-            told[name] = [replace(each, created="").sealed().to_dict() for each in certificates]
+            told[name] = [
+                replace(each, created="").sealed().to_dict() for each in certificates
+            ]
         else:
             told[name] = repr(plain(value))
     return json.dumps(told, sort_keys=True)
 
 
 def plain(value):
-    return [plain(part) for part in value] if isinstance(value, tuple) else np.asarray(value).tolist()
+    return (
+        [plain(part) for part in value]
+        if isinstance(value, tuple)
+        else np.asarray(value).tolist()
+    )
 
 
 CASES = {
@@ -119,7 +141,9 @@ def test_what_leaves_is_a_function_of_integers_and_public_numbers(name, led):
         extra = extra.get(name.removeprefix("private "), (X,))
         model = make().set_params(source=GeneratorSource(np.random.default_rng(0)))
         seen[data] = published(model.fit(*extra))
-    assert len(set(seen.values())) == 1, [data for data in seen if seen[data] != seen["near"]]
+    assert len(set(seen.values())) == 1, [
+        data for data in seen if seen[data] != seen["near"]
+    ]
 
 
 def test_the_test_can_fail(led):
@@ -135,7 +159,10 @@ def test_the_test_can_fail(led):
     for scale in (1.0, 2.0):
         led()
         model = Talkative(
-            Sphere(2), radius=0.5, mechanism="log-gaussian", source=GeneratorSource(np.random.default_rng(0))
+            Sphere(2),
+            radius=0.5,
+            mechanism="log-gaussian",
+            source=GeneratorSource(np.random.default_rng(0)),
         )
         seen.add(published(model.fit(scale * np.ones((10, 3)))))
     assert len(seen) == 2

@@ -12,9 +12,21 @@ from sklearn.base import clone
 from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from curvedp import Ledger, PrivateDispersion, PrivateFrechetMean, PrivateMDM, PrivatePCA
+from curvedp import (
+    Ledger,
+    PrivateDispersion,
+    PrivateFrechetMean,
+    PrivateMDM,
+    PrivatePCA,
+)
 from curvedp.entropy import GeneratorSource
-from curvedp.errors import BudgetExceeded, ParameterError, ReleaseWarning, UnattainableGuarantee, VerificationFailed
+from curvedp.errors import (
+    BudgetExceeded,
+    ParameterError,
+    ReleaseWarning,
+    UnattainableGuarantee,
+    VerificationFailed,
+)
 from curvedp.geometry import (
     Euclidean,
     Grassmann,
@@ -58,8 +70,15 @@ SPACES = [
 def cloud(manifold, radius, n, seed=0):
     rng = np.random.default_rng(seed)
     z = rng.normal(size=(n, manifold.dim)) + 0.5
-    z *= radius * 0.9 * rng.uniform(size=(n, 1)) / np.linalg.norm(z, axis=1, keepdims=True)
-    return np.asarray(manifold.exp(manifold.origin, manifold.from_coordinates(manifold.origin, z)))
+    z *= (
+        radius
+        * 0.9
+        * rng.uniform(size=(n, 1))
+        / np.linalg.norm(z, axis=1, keepdims=True)
+    )
+    return np.asarray(
+        manifold.exp(manifold.origin, manifold.from_coordinates(manifold.origin, z))
+    )
 
 
 @pytest.mark.parametrize(("manifold", "radius"), SPACES, ids=lambda v: str(v))
@@ -68,8 +87,12 @@ def test_the_private_mean_is_near_the_mean_on_every_space(manifold, radius):
     estimator = PrivateFrechetMean(manifold, radius=radius, guarantee=GDP(1.0)).fit(X)
     mean = frechet_mean(manifold, X)
     # The noise has standard deviation about 2·radius/n in each of dim directions.
-    assert float(manifold.dist(mean, estimator.location_)) < 12 * 2 * radius / 4000 * math.sqrt(manifold.dim)
-    assert float(manifold.dist(manifold.origin, estimator.location_)) <= radius * (1 + 1e-9)
+    assert float(
+        manifold.dist(mean, estimator.location_)
+    ) < 12 * 2 * radius / 4000 * math.sqrt(manifold.dim)
+    assert float(manifold.dist(manifold.origin, estimator.location_)) <= radius * (
+        1 + 1e-9
+    )
     certificate = estimator.certificate_
     assert certificate.statistic["n"] == 4000
     assert certificate.claims.gdp <= 1.0 + 1e-12
@@ -85,7 +108,9 @@ def test_the_private_mean_is_near_the_mean_on_every_space(manifold, radius):
     ],
 )
 def test_certificates_of_means_verify(manifold, guarantee):
-    estimator = PrivateFrechetMean(manifold, radius=0.3, guarantee=guarantee).fit(cloud(manifold, 0.3, 50))
+    estimator = PrivateFrechetMean(manifold, radius=0.3, guarantee=guarantee).fit(
+        cloud(manifold, 0.3, 50)
+    )
     checks = verify_certificate(estimator.certificate_)
     assert all(check.holds for check in checks), checks
 
@@ -93,13 +118,18 @@ def test_certificates_of_means_verify(manifold, guarantee):
 def test_a_center_whose_projection_is_not_stable_to_the_last_digit_verifies():
     manifold, rng = Rotations(3), np.random.default_rng(3)
     for _ in range(50):
-        turned = manifold.exp(manifold.origin, manifold.from_coordinates(manifold.origin, rng.normal(size=3) * 0.3))
+        turned = manifold.exp(
+            manifold.origin,
+            manifold.from_coordinates(manifold.origin, rng.normal(size=3) * 0.3),
+        )
         once = manifold.project(turned)
         if not np.array_equal(manifold.project(once), once):
             break
     else:
         pytest.fail("no such center among fifty")
-    mean = PrivateFrechetMean(manifold, radius=0.4, center=once, guarantee=GDP(1.0), mechanism="log-gaussian")
+    mean = PrivateFrechetMean(
+        manifold, radius=0.4, center=once, guarantee=GDP(1.0), mechanism="log-gaussian"
+    )
     certificate = mean.fit(np.broadcast_to(once, (20, 3, 3))).certificate_
     assert all(check.holds for check in verify_certificate(certificate))
     moved = {**certificate.parameters, "base": manifold.origin.tolist()}
@@ -107,16 +137,22 @@ def test_a_center_whose_projection_is_not_stable_to_the_last_digit_verifies():
         verify_certificate(dataclasses.replace(certificate, parameters=moved).sealed())
 
 
-@pytest.mark.parametrize("manifold", [Sphere(2), SPDAffineInvariant(2), PoincareBall(2), KendallShapes(4)])
+@pytest.mark.parametrize(
+    "manifold", [Sphere(2), SPDAffineInvariant(2), PoincareBall(2), KendallShapes(4)]
+)
 def test_bad_records_are_mapped_not_refused(manifold):
     X = cloud(manifold, 0.3, 30)
     X[0], X[1], X[2] = np.nan, np.inf, 1e200
     X[3] = 0.0
     X[4] = -X[4]
-    estimator = PrivateFrechetMean(manifold, radius=0.3).fit(X)  # warnings are errors here: not even a warning
+    estimator = PrivateFrechetMean(manifold, radius=0.3).fit(
+        X
+    )  # warnings are errors here: not even a warning
     assert np.isfinite(estimator.location_).all()
     bad = np.full_like(X, np.nan)
-    assert np.isfinite(PrivateFrechetMean(manifold, radius=0.3).fit(bad).location_).all()
+    assert np.isfinite(
+        PrivateFrechetMean(manifold, radius=0.3).fit(bad).location_
+    ).all()
 
 
 @pytest.mark.parametrize(
@@ -134,7 +170,11 @@ def test_bad_records_are_mapped_not_refused(manifold):
         ({"radius": 0.5}, np.zeros(3), "shape"),
         ({"radius": 0.5}, np.zeros((1, 3)), "records"),
         ({"radius": 0.5}, np.zeros((0, 3)), "records"),
-        ({"radius": 0.5, "mechanism": "log-gaussian", "guarantee": PureDP(1.0)}, np.zeros((5, 3)), "unbounded"),
+        (
+            {"radius": 0.5, "mechanism": "log-gaussian", "guarantee": PureDP(1.0)},
+            np.zeros((5, 3)),
+            "unbounded",
+        ),
     ],
 )
 def test_refusals_are_clear_and_spend_nothing(tmp_path, arguments, X, message):
@@ -153,7 +193,11 @@ def test_the_ledger_is_charged_before_the_draw_and_refuses(tmp_path):
             raise RuntimeError("no entropy")
 
     broken = PrivateFrechetMean(
-        Sphere(2), 0.5, guarantee=GDP(0.6), ledger=ledger, source=Broken(np.random.default_rng())
+        Sphere(2),
+        0.5,
+        guarantee=GDP(0.6),
+        ledger=ledger,
+        source=Broken(np.random.default_rng()),
     )
     with pytest.raises(RuntimeError):
         broken.fit(X)
@@ -166,17 +210,23 @@ def test_the_ledger_is_charged_before_the_draw_and_refuses(tmp_path):
 def test_a_mean_without_a_sensitivity_takes_a_gradient_step():
     """No theorem says how far a Bures-Wasserstein mean moves; a clipped gradient's sensitivity needs none."""
     manifold = SPDBuresWasserstein(2)
-    model = PrivateFrechetMean(manifold, radius=0.1).fit(np.array([manifold.origin] * 5))
+    model = PrivateFrechetMean(manifold, radius=0.1).fit(
+        np.array([manifold.origin] * 5)
+    )
     assert model.certificate_.mechanism == "gradient-step"
     with pytest.raises(ParameterError):
-        PrivateFrechetMean(manifold, radius=0.1, mechanism="log-gaussian").fit(np.array([manifold.origin] * 5))
+        PrivateFrechetMean(manifold, radius=0.1, mechanism="log-gaussian").fit(
+            np.array([manifold.origin] * 5)
+        )
 
 
 def test_mean_where_curvature_has_both_signs():
     manifold = Stiefel(4, 2)
     X = cloud(manifold, 0.4, 200)
     mean = PrivateFrechetMean(manifold, radius=0.4, guarantee=GDP(3.0)).fit(X)
-    assert manifold.dist(mean.location_, frechet_mean(manifold, X)) < 0.02  # the noise is 0.0033 long
+    assert (
+        manifold.dist(mean.location_, frechet_mean(manifold, X)) < 0.02
+    )  # the noise is 0.0033 long
     assert all(check.holds for check in verify_certificate(mean.certificate_))
 
 
@@ -188,7 +238,10 @@ def test_scikit_learn_conventions():
     X = cloud(Sphere(2), 0.4, 50)
     fitted = copied.fit(X)
     assert fitted is copied
-    assert pickle.loads(pickle.dumps(fitted)).location_.tolist() == fitted.location_.tolist()
+    assert (
+        pickle.loads(pickle.dumps(fitted)).location_.tolist()
+        == fitted.location_.tolist()
+    )
     assert copy.deepcopy(fitted).certificate_ == fitted.certificate_
     assert "PrivateFrechetMean" in repr(fitted)
 
@@ -196,11 +249,15 @@ def test_scikit_learn_conventions():
 def test_the_k_norm_gradient_mechanism_by_name(tmp_path):
     ledger = Ledger(tmp_path / "x.ledger", PureDP(2.0))
     X = cloud(Sphere(2), 0.4, 400)
-    fitted = PrivateFrechetMean(Sphere(2), 0.5, guarantee=PureDP(1.0), mechanism="kng", ledger=ledger).fit(X)
+    fitted = PrivateFrechetMean(
+        Sphere(2), 0.5, guarantee=PureDP(1.0), mechanism="kng", ledger=ledger
+    ).fit(X)
     assert float(Sphere(2).dist(fitted.location_, frechet_mean(Sphere(2), X))) < 0.1
     assert ledger.spent.eps <= 1.0
     with pytest.raises(ParameterError):
-        PrivateFrechetMean(Sphere(9), 0.5, guarantee=PureDP(1.0), mechanism="kng").fit(cloud(Sphere(9), 0.4, 40))
+        PrivateFrechetMean(Sphere(9), 0.5, guarantee=PureDP(1.0), mechanism="kng").fit(
+            cloud(Sphere(9), 0.4, 40)
+        )
 
 
 def test_two_fits_never_share_noise():
@@ -225,7 +282,9 @@ def test_the_variance_moves_no_more_than_claimed(manifold):
     rng, r, n = np.random.default_rng(2), 0.7, 12
 
     def at(z):
-        return np.asarray(manifold.exp(manifold.origin, manifold.from_coordinates(manifold.origin, z)))
+        return np.asarray(
+            manifold.exp(manifold.origin, manifold.from_coordinates(manifold.origin, z))
+        )
 
     def variance(X):
         return float(np.mean(manifold.dist(frechet_mean(manifold, X), X) ** 2))
@@ -237,7 +296,9 @@ def test_the_variance_moves_no_more_than_claimed(manifold):
         if trial == 0:
             z[:], z[-1] = [r, 0], [-r, 0]
         X = at(z)
-        worst = max(worst, abs(variance(X[:-1]) - variance(np.concatenate([X[:-2], X[-1:]]))))
+        worst = max(
+            worst, abs(variance(X[:-1]) - variance(np.concatenate([X[:-2], X[-1:]])))
+        )
     assert 0.5 * 4 * r * r / n < worst <= 4 * r * r / n
 
 
@@ -249,7 +310,9 @@ def test_mdm_classifies_and_charges_once(tmp_path):
     y = np.repeat([3, 7], 300)
     z = np.repeat(shift, 300, axis=0) + 0.3 * rng.normal(size=(600, 3))
     X = np.asarray(manifold.exp(np.eye(2), manifold.from_coordinates(np.eye(2), z)))
-    model = PrivateMDM(manifold, radius=2.0, guarantee=GDP(1.0), ledger=ledger).fit(X, y)
+    model = PrivateMDM(manifold, radius=2.0, guarantee=GDP(1.0), ledger=ledger).fit(
+        X, y
+    )
     assert model.score(X, y) > 0.97
     assert len(ledger.entries) == 1
     assert set(model.predict(X)) == {3, 7}
@@ -266,7 +329,9 @@ def test_pca_finds_the_direction_and_the_subspace():
     X = rng.normal(size=(5000, 5)) * [3.0, 2.0, 0.5, 0.5, 0.5]
     model = PrivatePCA(n_components=2, radius=6.0, guarantee=GDP(1.0)).fit(X)
     assert np.linalg.norm(model.components_[:, :2]) > 1.40  # √2 for the right plane
-    np.testing.assert_allclose(model.components_ @ model.components_.T, np.eye(2), atol=1e-12)
+    np.testing.assert_allclose(
+        model.components_ @ model.components_.T, np.eye(2), atol=1e-12
+    )
     assert model.transform(X).shape == (5000, 2)
     assert all(check.holds for check in verify_certificate(model.certificate_))
 
@@ -276,7 +341,13 @@ def test_pca_by_descent_agrees_and_says_that_it_is_the_float_path(count):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(20000, 4)) * [3.0, 2.0, 0.3, 0.3]
     source = GeneratorSource(np.random.default_rng(1))
-    model = PrivatePCA(n_components=count, radius=6.0, method="dp-rgd", guarantee=GDP(1.0), source=source).fit(X)
+    model = PrivatePCA(
+        n_components=count,
+        radius=6.0,
+        method="dp-rgd",
+        guarantee=GDP(1.0),
+        source=source,
+    ).fit(X)
     assert model.components_.shape == (count, 4)
     assert np.linalg.norm(model.components_[:, :count]) > 0.98 * math.sqrt(count)
     assert model.certificate_.numerics["path"].startswith("float64")
@@ -313,7 +384,11 @@ def test_pca_with_bad_rows():
 
 def test_pca_quotes_no_record():
     X = np.array([["Mrs Smith", 1.0], [2.0, 3.0]], dtype=object)
-    for records in (X, X.tolist(), X.astype(str)):  # a cell that is no number is data: mapped, never refused
+    for records in (
+        X,
+        X.tolist(),
+        X.astype(str),
+    ):  # a cell that is no number is data: mapped, never refused
         assert PrivatePCA(radius=1.0).fit(records).components_.shape == (1, 2)
 
 
@@ -330,23 +405,32 @@ _NOT_OURS = {
 }
 
 
-@parametrize_with_checks([PrivatePCA(radius=10.0)], expected_failed_checks=lambda estimator: _NOT_OURS)
+@parametrize_with_checks(
+    [PrivatePCA(radius=10.0)], expected_failed_checks=lambda estimator: _NOT_OURS
+)
 def test_pca_passes_the_checks_of_scikit_learn(estimator, check):
     check(estimator)
 
 
 def test_in_a_pipeline():
     X = np.random.default_rng(0).normal(size=(400, 6)) * [3, 1, 1, 1, 1, 1]
-    pipe = make_pipeline(PrivatePCA(n_components=3, radius=5.0), PrivateFrechetMean(Euclidean(3), radius=5.0))
+    pipe = make_pipeline(
+        PrivatePCA(n_components=3, radius=5.0),
+        PrivateFrechetMean(Euclidean(3), radius=5.0),
+    )
     assert pipe.fit(X)[-1].location_.shape == (3,)
 
 
 @pytest.mark.parametrize("mechanism", ["log-gaussian", "gradient", "auto"])
 @pytest.mark.parametrize("M", [Sphere(2), SPDAffineInvariant(2)], ids=repr)
-def test_what_is_paid_for_is_not_ended_by_a_floating_point_error(M, mechanism, tmp_path):
+def test_what_is_paid_for_is_not_ended_by_a_floating_point_error(
+    M, mechanism, tmp_path
+):
     """Of a user who has made them errors, where the noise is a million times as long as the ball is wide."""
     book = Ledger(tmp_path / "ledger", budget=GDP(1.0))
-    model = PrivateFrechetMean(M, radius=0.5, guarantee=GDP(1e-6), mechanism=mechanism, ledger=book)
+    model = PrivateFrechetMean(
+        M, radius=0.5, guarantee=GDP(1e-6), mechanism=mechanism, ledger=book
+    )
     with np.errstate(all="raise"), warnings.catch_warnings():
         warnings.simplefilter("ignore", ReleaseWarning)
         model.fit(np.stack([M.origin] * 3))
@@ -373,7 +457,12 @@ def test_the_error_predicted_in_a_doubtful_ball_is_warned_of(options, doubt):
 
 
 @pytest.mark.parametrize(
-    "options", [{"radius": 12.0}, {"radius": "private"}, {"radius": "private", "outer_radius": 20.0}]
+    "options",
+    [
+        {"radius": 12.0},
+        {"radius": "private"},
+        {"radius": "private", "outer_radius": 20.0},
+    ],
 )
 def test_the_error_predicted_in_a_good_ball_is_not_warned_of(options):
     X = 5 + 0.1 * np.random.default_rng(0).normal(size=(300, 3))
@@ -386,5 +475,14 @@ def test_counts_of_records_outside_a_private_ball_are_an_alarm():
     assert _beyond(ball, n, ball.center, 2.0, 700.0, 10.0)
     assert not _beyond(ball, n, ball.center, 2.0, 700.0, 100.0)  # noise
     assert not _beyond(ball, n, ball.center, 0.5, 700.0, 10.0)  # inside
-    assert not _beyond(ball, n, ball.center.copy(), 2.0, 700.0, 10.0)  # about another point
-    assert _beyond(ball, n, ball.center, np.array([3.0, 2.0, 0.5]), np.array([10.0, 600.0, 990.0]), 10.0)
+    assert not _beyond(
+        ball, n, ball.center.copy(), 2.0, 700.0, 10.0
+    )  # about another point
+    assert _beyond(
+        ball,
+        n,
+        ball.center,
+        np.array([3.0, 2.0, 0.5]),
+        np.array([10.0, 600.0, 990.0]),
+        10.0,
+    )

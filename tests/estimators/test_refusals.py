@@ -12,7 +12,10 @@ from curvedp.privacy import ApproxDP
 
 S2, RNG = Sphere(2), np.random.default_rng(0)
 X = Sphere(2).project(RNG.normal([3.0, 0, 0], 0.5, (60, 3)))
-SPD, T = SPDAffineInvariant(3), np.asarray([np.cov(RNG.normal(size=(3, 9))) for _ in range(60)])
+SPD, T = (
+    SPDAffineInvariant(3),
+    np.asarray([np.cov(RNG.normal(size=(3, 9))) for _ in range(60)]),
+)
 Y, x = np.arange(60) % 2, np.linspace(0, 1, 60)
 
 
@@ -26,44 +29,86 @@ class Unnamed(Sphere):
 
 # estimator -> (how it is made, what fit takes); mechanisms that read the records among them
 ESTIMATORS = {
-    "mean": (lambda **o: curvedp.PrivateFrechetMean(**{"manifold": S2, "radius": 0.7, **o}), (X,)),
+    "mean": (
+        lambda **o: curvedp.PrivateFrechetMean(**{"manifold": S2, "radius": 0.7, **o}),
+        (X,),
+    ),
     "mean by newton": (
-        lambda **o: curvedp.PrivateFrechetMean(**{"manifold": S2, "radius": 0.7, "mechanism": "newton", **o}),
+        lambda **o: curvedp.PrivateFrechetMean(
+            **{"manifold": S2, "radius": 0.7, "mechanism": "newton", **o}
+        ),
         (X,),
     ),
     "mean by kng": (
         lambda **o: curvedp.PrivateFrechetMean(
-            **{"manifold": S2, "radius": 0.7, "mechanism": "kng", "guarantee": PureDP(1.0), **o}
+            **{
+                "manifold": S2,
+                "radius": 0.7,
+                "mechanism": "kng",
+                "guarantee": PureDP(1.0),
+                **o,
+            }
         ),
         (X,),
     ),
     "mean by a gradient": (
-        lambda **o: curvedp.PrivateFrechetMean(**{"manifold": S2, "radius": 0.7, "mechanism": "gradient", **o}),
+        lambda **o: curvedp.PrivateFrechetMean(
+            **{"manifold": S2, "radius": 0.7, "mechanism": "gradient", **o}
+        ),
         (X,),
     ),
     "mean in a private ball": (
-        lambda **o: curvedp.PrivateFrechetMean(**{"manifold": S2, "radius": "private", **o}),
+        lambda **o: curvedp.PrivateFrechetMean(
+            **{"manifold": S2, "radius": "private", **o}
+        ),
         (X,),
     ),
-    "median": (lambda **o: curvedp.PrivateFrechetMedian(**{"manifold": S2, "radius": 0.7, **o}), (X,)),
-    "dispersion": (lambda **o: curvedp.PrivateDispersion(**{"manifold": S2, "radius": 0.7, **o}), (X,)),
-    "classes": (lambda **o: curvedp.PrivateMDM(**{"manifold": S2, "radius": 0.7, **o}), (X, Y)),
+    "median": (
+        lambda **o: curvedp.PrivateFrechetMedian(
+            **{"manifold": S2, "radius": 0.7, **o}
+        ),
+        (X,),
+    ),
+    "dispersion": (
+        lambda **o: curvedp.PrivateDispersion(**{"manifold": S2, "radius": 0.7, **o}),
+        (X,),
+    ),
+    "classes": (
+        lambda **o: curvedp.PrivateMDM(**{"manifold": S2, "radius": 0.7, **o}),
+        (X, Y),
+    ),
     "classes in private balls": (
-        lambda **o: curvedp.PrivateMDM(**{"manifold": S2, "radius": "private", "guarantee": GDP(3.0), **o}),
+        lambda **o: curvedp.PrivateMDM(
+            **{"manifold": S2, "radius": "private", "guarantee": GDP(3.0), **o}
+        ),
         (X, Y),
     ),
     "reduced classes": (
-        lambda **o: curvedp.PrivateMDM(**{"manifold": SPD, "reduce": 2, "guarantee": GDP(3.0), **o}),
+        lambda **o: curvedp.PrivateMDM(
+            **{"manifold": SPD, "reduce": 2, "guarantee": GDP(3.0), **o}
+        ),
         (T, Y),
     ),
     "softmax": (
-        lambda **o: curvedp.PrivateSoftmax(**{"manifold": SPD, "reduce": 2, "guarantee": GDP(3.0), **o}),
+        lambda **o: curvedp.PrivateSoftmax(
+            **{"manifold": SPD, "reduce": 2, "guarantee": GDP(3.0), **o}
+        ),
         (T, Y),
     ),
-    "tangent space": (lambda **o: curvedp.PrivateTangentSpace(**{"manifold": S2, "radius": 0.7, **o}), (X,)),
+    "tangent space": (
+        lambda **o: curvedp.PrivateTangentSpace(**{"manifold": S2, "radius": 0.7, **o}),
+        (X,),
+    ),
     "line": (
         lambda **o: curvedp.PrivateGeodesicRegression(
-            **{"manifold": S2, "radius": 0.5, "speed": 0.5, "clip": 0.2, "guarantee": GDP(0.5), **o}
+            **{
+                "manifold": S2,
+                "radius": 0.5,
+                "speed": 0.5,
+                "clip": 0.2,
+                "guarantee": GDP(0.5),
+                **o,
+            }
         ),
         (x, X),
     ),
@@ -71,7 +116,13 @@ ESTIMATORS = {
 }
 MISTAKES = {
     "source": [np.random.default_rng(0), "urandom", 5],
-    "guarantee": [1.0, None, "GDP(1)", GDP(0.5, adjacency="add-remove"), ApproxDP(1.0, 1e-6, adjacency="add-remove")],
+    "guarantee": [
+        1.0,
+        None,
+        "GDP(1)",
+        GDP(0.5, adjacency="add-remove"),
+        ApproxDP(1.0, 1e-6, adjacency="add-remove"),
+    ],
     "radius": [0.0, -1.0, np.nan, np.inf, "wide", [1.0]],
     "center": [[1.0, 0.0], np.full(3, np.nan), [0.0, 0.0, 0.0]],
     "mechanism": ["magic", None, 3],
@@ -84,7 +135,17 @@ MISTAKES = {
     "x_range": [(0.0, 0.0), (1.0, 0.0), (0.0, np.nan), (0.0, 1.0, 2.0), 10**400],
     "reduce": [0, 4, 2.0],
 }
-NOTHING = [True, b"x", object(), 1j, {}, [], np.ma.masked, X, T]  # no parameter takes one of these
+NOTHING = [
+    True,
+    b"x",
+    object(),
+    1j,
+    {},
+    [],
+    np.ma.masked,
+    X,
+    T,
+]  # no parameter takes one of these
 
 
 def cases():
@@ -96,7 +157,9 @@ def cases():
 
 
 @pytest.mark.parametrize("name", list(ESTIMATORS))
-def test_what_is_no_value_of_any_parameter_is_refused_in_one_line_without_a_record(name, tmp_path):
+def test_what_is_no_value_of_any_parameter_is_refused_in_one_line_without_a_record(
+    name, tmp_path
+):
     make, data = ESTIMATORS[name]
     ledger = Ledger(tmp_path / "a.ledger", GDP(5.0))
     for parameter in set(make().get_params()) - {"ledger"}:
@@ -104,7 +167,9 @@ def test_what_is_no_value_of_any_parameter_is_refused_in_one_line_without_a_reco
             with pytest.raises(CurvedpError) as refusal:
                 make(**{"ledger": ledger, parameter: value}).fit(*data)
             assert "\n" not in str(refusal.value), parameter
-            assert not any(f"{number:.6f}"[:7] in str(refusal.value) for number in X.ravel()), parameter
+            assert not any(
+                f"{number:.6f}"[:7] in str(refusal.value) for number in X.ravel()
+            ), parameter
             assert not ledger.entries, parameter
 
 
@@ -121,7 +186,13 @@ def told(model):
     """All that was released, and why."""
     certificates = getattr(model, "certificates_", None) or [model.certificate_]
     released = [
-        (each.statistic, each.parameters, each.release["integers"], each.release["reason"]) for each in certificates
+        (
+            each.statistic,
+            each.parameters,
+            each.release["integers"],
+            each.release["reason"],
+        )
+        for each in certificates
     ]
     return released, np.shape(getattr(model, "components_", ()))
 
@@ -132,16 +203,26 @@ def test_an_option_changes_the_release_or_is_refused(name, tmp_path):
     """None is ignored without a word: where it has no effect, it is refused before anything is paid."""
     make, data = ESTIMATORS[name]
     before = told(make(source=source()).fit(*data))
-    shape = np.shape(make().manifold.origin) if "manifold" in make().get_params() else None
+    shape = (
+        np.shape(make().manifold.origin) if "manifold" in make().get_params() else None
+    )
     for parameter in sorted(set(make().get_params()) - UNHEARD):
         value = (
             (np.diag([2.0, 1, 1]) if shape == (3, 3) else [0.8, 0.6, 0.0])
             if parameter == "center"
             else OTHERS[parameter]
         )
-        ledger, refusal, after = Ledger(tmp_path / f"{parameter}.ledger", GDP(5.0)), "", None
+        ledger, refusal, after = (
+            Ledger(tmp_path / f"{parameter}.ledger", GDP(5.0)),
+            "",
+            None,
+        )
         try:
-            after = told(make(**{"source": source(), "ledger": ledger, parameter: value}).fit(*data))
+            after = told(
+                make(**{"source": source(), "ledger": ledger, parameter: value}).fit(
+                    *data
+                )
+            )
         except CurvedpError as error:
             refusal = str(error)
         assert "\n" not in refusal, parameter
@@ -161,13 +242,21 @@ def test_an_option_changes_the_release_or_is_refused(name, tmp_path):
 def test_a_refusal_names_what_would_be_ignored(options, named, tmp_path):
     ledger = Ledger(tmp_path / "a.ledger", GDP(5.0))
     with pytest.raises(CurvedpError, match=f"{named}= is for"):
-        curvedp.PrivateMDM(**{"manifold": S2, "radius": 0.7, "ledger": ledger, **options}).fit(X, Y)
+        curvedp.PrivateMDM(
+            **{"manifold": S2, "radius": 0.7, "ledger": ledger, **options}
+        ).fit(X, Y)
     assert not ledger.entries
 
 
 def test_a_private_line_has_one_method(tmp_path):
     ledger = Ledger(tmp_path / "a.ledger", GDP(5.0))
-    options = {"radius": "private", "speed": None, "clip": None, "method": "kng", "ledger": ledger}
+    options = {
+        "radius": "private",
+        "speed": None,
+        "clip": None,
+        "method": "kng",
+        "ledger": ledger,
+    }
     with pytest.raises(CurvedpError, match="method"):
         ESTIMATORS["line"][0](**options).fit(x, X)
     assert not ledger.entries
@@ -194,7 +283,9 @@ def test_records_of_another_form_spend_nothing(name, bad, tmp_path):
     make, data = ESTIMATORS[name]
     ledger = Ledger(tmp_path / "a.ledger", GDP(5.0))
     with pytest.raises((CurvedpError, ValueError)) as refusal:
-        make(ledger=ledger).fit(*(bad(part) if part is X or part is T else part for part in data))
+        make(ledger=ledger).fit(
+            *(bad(part) if part is X or part is T else part for part in data)
+        )
     assert not ledger.entries
     assert not any(f"{value:.6f}"[:7] in str(refusal.value) for value in X.ravel())
 

@@ -27,12 +27,18 @@ def test_coordinates_are_an_isometry_at_the_reference():
 def test_in_a_pipeline_with_frames():
     pandas = pytest.importorskip("pandas")
     y = (X[:, 1] > 0).astype(int)
-    ledger_free = make_pipeline(PrivateTangentSpace(S2, radius=0.7), LogisticRegression()).fit(X, y)
+    ledger_free = make_pipeline(
+        PrivateTangentSpace(S2, radius=0.7), LogisticRegression()
+    ).fit(X, y)
     assert ledger_free.score(X, y) > 0.9
     model = PrivateTangentSpace(S2, radius=0.7).set_output(transform="pandas")
     frame = model.fit_transform(X)
     assert isinstance(frame, pandas.DataFrame)
-    assert list(frame.columns) == list(model.get_feature_names_out()) == ["tangent0", "tangent1"]
+    assert (
+        list(frame.columns)
+        == list(model.get_feature_names_out())
+        == ["tangent0", "tangent1"]
+    )
     assert model.n_features_in_ == 3
 
 

@@ -16,23 +16,38 @@ def points(manifold, center, radius, count, rng):
 
 @pytest.mark.parametrize(
     ("manifold", "radius", "attained"),
-    [(Sphere(2), 0.7, 0.99), (PoincareBall(2), 3.0, 0.95), (SPDAffineInvariant(2), 1.0, 0.5)],
+    [
+        (Sphere(2), 0.7, 0.99),
+        (PoincareBall(2), 3.0, 0.95),
+        (SPDAffineInvariant(2), 1.0, 0.5),
+    ],
 )
 def test_ambient_sensitivities_bound_random_pairs(manifold, radius, attained):
     rng, center = np.random.default_rng(3), manifold.origin
     axes = tuple(range(1, 1 + len(manifold.point_shape)))
     ball = Ball(center, radius)
-    x, y = points(manifold, center, radius, 4000, rng), points(manifold, center, radius, 4000, rng)
+    x, y = (
+        points(manifold, center, radius, 4000, rng),
+        points(manifold, center, radius, 4000, rng),
+    )
     apart = np.sqrt(np.sum((x - y) ** 2, axis=axes))
     bound = arithmetic_sensitivity(manifold, ball, 1)
     assert attained * bound <= apart.max() <= bound * (1 + 1e-12)
 
     step = 0.1  # pairs at this distance, around every depth of the ball
     start = np.concatenate(
-        [points(manifold, center, share * (radius - step), 1000, rng) for share in (0.01, 0.3, 0.6, 1.0)]
+        [
+            points(manifold, center, share * (radius - step), 1000, rng)
+            for share in (0.01, 0.3, 0.6, 1.0)
+        ]
     )
     z = rng.standard_normal((len(start), manifold.dim))
     z *= step / np.linalg.norm(z, axis=1, keepdims=True)
-    moved = np.sqrt(np.sum((manifold.exp(start, manifold.from_coordinates(start, z)) - start) ** 2, axis=axes))
+    moved = np.sqrt(
+        np.sum(
+            (manifold.exp(start, manifold.from_coordinates(start, z)) - start) ** 2,
+            axis=axes,
+        )
+    )
     bound = embedded_sensitivity(manifold, ball, step)
     assert 0.8 * bound <= moved.max() <= bound * (1 + 1e-12)

@@ -13,7 +13,9 @@ from curvedp.geometry import SPDAffineInvariant, Sphere
 from curvedp.report import write_report
 
 S, RNG = Sphere(2), np.random.default_rng(0)
-X = np.asarray(S.project(RNG.normal([0.0, 0.0, 5.0], 0.3, (300, 3))))  # far from the default center
+X = np.asarray(
+    S.project(RNG.normal([0.0, 0.0, 5.0], 0.3, (300, 3)))
+)  # far from the default center
 TIMES, LABELS = RNG.uniform(size=300), np.arange(300) % 2
 POLE = [0.0, 0.0, 1.0]
 BALL = {"manifold": S, "radius": 0.5}
@@ -27,7 +29,13 @@ SMALL = {"manifold": SPDAffineInvariant(4), "reduce": 2}
 # estimator, what it is fitted to, what makes it odd, what does not, and what is said; None where nothing is to be seen.
 CASES = [
     ("PrivateFrechetMean", (X,), BALL, {**BALL, "center": POLE}, "edge of the ball"),
-    ("PrivateFrechetMean", (X,), {**BALL, **ADDED}, {**BALL, **ADDED, "center": POLE}, "edge of the ball"),
+    (
+        "PrivateFrechetMean",
+        (X,),
+        {**BALL, **ADDED},
+        {**BALL, **ADDED, "center": POLE},
+        "edge of the ball",
+    ),
     (
         "PrivateFrechetMean",
         (X,),
@@ -36,7 +44,13 @@ CASES = [
         "outer ball",
     ),
     ("PrivateTangentSpace", (X,), BALL, {**BALL, "center": POLE}, "edge of the ball"),
-    ("PrivateFrechetMedian", (X,), BALL, {**BALL, "center": POLE}, "edge of the outer ball"),
+    (
+        "PrivateFrechetMedian",
+        (X,),
+        BALL,
+        {**BALL, "center": POLE},
+        "edge of the outer ball",
+    ),
     (
         "PrivateDispersion",
         (X,),
@@ -62,21 +76,35 @@ CASES = [
         "directions .* noise dominates",
     ),
     ("PrivatePCA", (X,), None, {"radius": 1.0, "method": "dp-rgd"}, None),
-    ("PrivateGeodesicRegression", (TIMES, X), LINE, {**LINE, "center": POLE}, "edge of the ball"),
+    (
+        "PrivateGeodesicRegression",
+        (TIMES, X),
+        LINE,
+        {**LINE, "center": POLE},
+        "edge of the ball",
+    ),
 ]
 
 
 def made(name, options):
     if "source" in options:
-        options = {**options, "source": GeneratorSource(np.random.default_rng(options["source"]))}
+        options = {
+            **options,
+            "source": GeneratorSource(np.random.default_rng(options["source"])),
+        }
     return getattr(curvedp.estimators, name)(**options)
 
 
 def test_every_estimator_is_here():
-    assert {case[0] for case in CASES} == {name for name in curvedp.estimators.__all__ if name.startswith("Private")}
+    assert {case[0] for case in CASES} == {
+        name for name in curvedp.estimators.__all__ if name.startswith("Private")
+    }
 
 
-@pytest.mark.parametrize(("name", "data", "odd", "_", "said"), [case for case in CASES if case[4] is not None])
+@pytest.mark.parametrize(
+    ("name", "data", "odd", "_", "said"),
+    [case for case in CASES if case[4] is not None],
+)
 def test_an_odd_release_is_warned_of_and_kept(name, data, odd, _, said, tmp_path):
     with pytest.warns(ReleaseWarning, match=said) as told:
         fitted = made(name, odd).fit(*data)
@@ -85,21 +113,32 @@ def test_an_odd_release_is_warned_of_and_kept(name, data, odd, _, said, tmp_path
         all(each.filename == __file__ for each in told) or name == "PrivateTangentSpace"
     )  # which calls the mean's fit
     ledger = Ledger(
-        tmp_path / "a.ledger", GDP(9.0, adjacency=getattr(odd.get("guarantee"), "adjacency", "replace-one"))
+        tmp_path / "a.ledger",
+        GDP(9.0, adjacency=getattr(odd.get("guarantee"), "adjacency", "replace-one")),
     )
     strict = made(name, {**odd, "ledger": ledger})
-    with warnings.catch_warnings(action="error"), pytest.raises(ReleaseWarning, match=said):
+    with (
+        warnings.catch_warnings(action="error"),
+        pytest.raises(ReleaseWarning, match=said),
+    ):
         strict.fit(*data)
     assert len(ledger.entries) == 1
     assert alarms(strict)  # what was paid for is there
 
 
 # Drawn elsewhere: what is released in a given ball in tests/test_cli.py, a dispersion in a private one in tests/inference.
-PLAIN = {"PrivateTangentSpace", "PrivateFrechetMedian", "PrivateDispersion", "PrivateGeodesicRegression"}
+PLAIN = {
+    "PrivateTangentSpace",
+    "PrivateFrechetMedian",
+    "PrivateDispersion",
+    "PrivateGeodesicRegression",
+}
 
 
 @pytest.mark.parametrize(("name", "data", "_", "good", "__"), CASES)
-def test_a_good_release_says_nothing_and_every_one_has_a_page(name, data, _, good, __, tmp_path, request):
+def test_a_good_release_says_nothing_and_every_one_has_a_page(
+    name, data, _, good, __, tmp_path, request
+):
     if name in PLAIN or good == {**BALL, "center": POLE}:
         request.getfixturevalue("plain_pictures")
     with warnings.catch_warnings(action="error"):

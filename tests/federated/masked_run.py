@@ -10,7 +10,10 @@ ASKED = b"what was asked"
 
 
 def identities(count):
-    return [Ed25519PrivateKey.from_private_bytes(bytes([i % 256, i // 256]) + bytes(30)) for i in range(1, count + 1)]
+    return [
+        Ed25519PrivateKey.from_private_bytes(bytes([i % 256, i // 256]) + bytes(30))
+        for i in range(1, count + 1)
+    ]
 
 
 def keys(people):
@@ -25,7 +28,9 @@ def parties(sites, dropouts=0, collusion=0, rounds=1):
 
 def set_up(sites, lost=lambda stage, i: False):
     """(announcements, roster) after the two stages that come once; `lost(stage, i)` says who is silent."""
-    announcements = {p.index: p.announce() for p in sites if not lost("announce", p.index)}
+    announcements = {
+        p.index: p.announce() for p in sites if not lost("announce", p.index)
+    }
     boxes = {}
     for p in sites:
         if p.index in announcements and not lost("share", p.index):
@@ -36,7 +41,16 @@ def set_up(sites, lost=lambda stage, i: False):
     return announcements, sorted(boxes)
 
 
-def round_of(session, sites, announcements, roster, number, vectors, lost=lambda stage, i: False, asked=ASKED):
+def round_of(
+    session,
+    sites,
+    announcements,
+    roster,
+    number,
+    vectors,
+    lost=lambda stage, i: False,
+    asked=ASKED,
+):
     """(who is in the sum, the sum, seeds) of one round."""
     masked = {}
     for i in roster:
@@ -52,4 +66,6 @@ def round_of(session, sites, announcements, roster, number, vectors, lost=lambda
                 answers[i] = sites[i].unmask(number, masked)
             except FederationRefused:
                 continue
-    return sorted(masked), *recovered(session, number, asked, announcements, roster, masked, answers)
+    return sorted(masked), *recovered(
+        session, number, asked, announcements, roster, masked, answers
+    )

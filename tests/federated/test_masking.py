@@ -22,7 +22,10 @@ def vectors(rng, sites, length=5):
 
 
 def exact(total, V, alive):
-    return total.tolist() == [(sum(int(v) for v in V[alive, k]) + 2**63) % 2**64 - 2**63 for k in range(V.shape[1])]
+    return total.tolist() == [
+        (sum(int(v) for v in V[alive, k]) + 2**63) % 2**64 - 2**63
+        for k in range(V.shape[1])
+    ]
 
 
 def fault_pattern(rng):
@@ -41,13 +44,19 @@ def fault_pattern(rng):
     outcomes = []
     for number in range(2):
         V = vectors(rng, count)
-        gone = {i: str(rng.choice(("mask", "unmask"))) for i in range(count) if rng.random() < rate}
+        gone = {
+            i: str(rng.choice(("mask", "unmask")))
+            for i in range(count)
+            if rng.random() < rate
+        }
 
         def lost(stage, i, gone=gone):
             return gone.get(i) == stage or once.get(i) == stage
 
         try:
-            alive, total, _ = round_of(session, sites, announcements, roster, number, V, lost)
+            alive, total, _ = round_of(
+                session, sites, announcements, roster, number, V, lost
+            )
             outcomes.append(exact(total, V, alive) and len(alive) >= session.threshold)
         except FederationRefused:
             outcomes.append(None)
@@ -66,10 +75,18 @@ def test_random_faults_leave_the_sum_exact_or_refused():
 def test_losses_up_to_the_public_number_are_survived_in_every_stage():
     for stage in STAGES:
         session, sites = parties(7, 3)
-        announcements, roster = set_up(sites, lambda s, i, stage=stage: s == stage and i < 3)
+        announcements, roster = set_up(
+            sites, lambda s, i, stage=stage: s == stage and i < 3
+        )
         V = vectors(np.random.default_rng(1), 7)
         alive, total, _ = round_of(
-            session, sites, announcements, roster, 0, V, lambda s, i, stage=stage: s == stage and i < 3
+            session,
+            sites,
+            announcements,
+            roster,
+            0,
+            V,
+            lambda s, i, stage=stage: s == stage and i < 3,
         )
         assert exact(total, V, alive), stage
 
@@ -82,7 +99,14 @@ def test_one_loss_too_many_is_refused_in_every_stage():
             return s == stage and i < 3
 
         with pytest.raises(FederationRefused):
-            round_of(session, sites, *set_up(sites, lost), 0, vectors(np.random.default_rng(1), 7), lost)
+            round_of(
+                session,
+                sites,
+                *set_up(sites, lost),
+                0,
+                vectors(np.random.default_rng(1), 7),
+                lost,
+            )
 
 
 # ---- the server ----
@@ -99,8 +123,12 @@ def test_a_second_list_of_survivors_gets_no_second_sum():
     V = vectors(np.random.default_rng(2), 7)
     masked = {i: sites[i].mask(0, ASKED, V[i]) for i in roster}
     six = {i: masked[i] for i in range(6)}
-    answers = {i: sites[i].unmask(0, six) for i in range(5)} | {6: sites[6].unmask(0, masked)}
-    _, seeds = recovered(session, 0, ASKED, announcements, roster, six, {i: answers[i] for i in range(5)})
+    answers = {i: sites[i].unmask(0, six) for i in range(5)} | {
+        6: sites[6].unmask(0, masked)
+    }
+    _, seeds = recovered(
+        session, 0, ASKED, announcements, roster, six, {i: answers[i] for i in range(5)}
+    )
     assert len(seeds) == 6
     with pytest.raises(FederationRefused, match="are needed"):
         recovered(session, 0, ASKED, announcements, roster, masked, answers)
@@ -136,24 +164,42 @@ def test_sites_asked_different_things_cancel_nothing():
 def test_a_server_cannot_put_its_own_keys_in_a_sites_name():
     session, sites = parties(4, 1)
     announcements = {p.index: p.announce() for p in sites}
-    forger = Party(session, identities(4)[2])  # a party with other secrets under the same key
+    forger = Party(
+        session, identities(4)[2]
+    )  # a party with other secrets under the same key
     body = {k: v for k, v in forger.announce().items() if k != "signature"}
-    swapped = {**body, "signature": signature(Ed25519PrivateKey.generate(), body, PROTOCOL)}
+    swapped = {
+        **body,
+        "signature": signature(Ed25519PrivateKey.generate(), body, PROTOCOL),
+    }
     with pytest.raises(FederationRefused, match="not signed by its key"):
         sites[0].share({**announcements, 2: swapped})
-    replayed = Party(Session(session.sites, 1, 0, 1, "another"), identities(4)[2]).announce()
+    replayed = Party(
+        Session(session.sites, 1, 0, 1, "another"), identities(4)[2]
+    ).announce()
     with pytest.raises(FederationRefused, match="not signed by its key"):
         sites[0].share({**announcements, 2: replayed})
     with pytest.raises(FederationRefused, match="another one under this site's name"):
         sites[2].share({**announcements, 2: forger.announce()})
-    for name, value in {"keys": announcements[1]["keys"], "session": "00", "site": 3}.items():
+    for name, value in {
+        "keys": announcements[1]["keys"],
+        "session": "00",
+        "site": 3,
+    }.items():
         with pytest.raises(FederationRefused):
             sites[0].share({**announcements, 2: {**announcements[2], name: value}})
 
 
-@pytest.mark.parametrize("place", range(3))  # the channel's key, and the pair keys of two rounds
 @pytest.mark.parametrize(
-    "point", [bytes(32), bytes([1]) + bytes(31), bytes([0xEC]) + bytes([0xFF]) * 30 + bytes([0x7F])]
+    "place", range(3)
+)  # the channel's key, and the pair keys of two rounds
+@pytest.mark.parametrize(
+    "point",
+    [
+        bytes(32),
+        bytes([1]) + bytes(31),
+        bytes([0xEC]) + bytes([0xFF]) * 30 + bytes([0x7F]),
+    ],
 )
 def test_a_site_whose_keys_nobody_can_agree_with_is_a_lost_one(place, point):
     """Of small order: noticed when it is announced, not when the others mask, and have paid."""
@@ -195,8 +241,18 @@ def test_a_site_lost_late_gives_away_no_earlier_vector():
     session, sites, announcements, roster = ready(5, 1)
     V = vectors(np.random.default_rng(6), 5)
     round_of(session, sites, announcements, roster, 0, V)
-    round_of(session, sites, announcements, roster, 1, V, lambda stage, i: stage == "mask" and i == 4)
-    first, second = (sites[4]._secret(b"pair", r) for r in (0, 1))  # what the server knows of round 1 is not round 0's
+    round_of(
+        session,
+        sites,
+        announcements,
+        roster,
+        1,
+        V,
+        lambda stage, i: stage == "mask" and i == 4,
+    )
+    first, second = (
+        sites[4]._secret(b"pair", r) for r in (0, 1)
+    )  # what the server knows of round 1 is not round 0's
     assert first != second
 
 
@@ -207,17 +263,25 @@ def test_fewer_than_a_threshold_of_shares_say_nothing():
     for secret in (0, 5, 123456):
         third = 3
         weight = shamir.weights((2, 4, third))
-        fitting = (secret - sum(weight[x] * two[x] for x in two)) * pow(weight[third], -1, shamir.PRIME) % shamir.PRIME
+        fitting = (
+            (secret - sum(weight[x] * two[x] for x in two))
+            * pow(weight[third], -1, shamir.PRIME)
+            % shamir.PRIME
+        )
         assert shamir.join({**two, third: fitting}) == secret
     assert shamir.join({x: shares[x] for x in (1, 3, 5)}) == 5
 
 
 def test_masked_vectors_look_uniform_whatever_they_hide():
     _, sites, _, _ = ready(4, 1)
-    words = np.concatenate([sites[i].mask(0, ASKED, np.zeros(4096, dtype=np.int64)) for i in range(4)])
+    words = np.concatenate(
+        [sites[i].mask(0, ASKED, np.zeros(4096, dtype=np.int64)) for i in range(4)]
+    )
     counts = np.bincount(words.view(np.uint8), minlength=256)
     expected = counts.sum() / 256
-    assert ((counts - expected) ** 2 / expected).sum() < 360  # chi-square, 255 degrees: p > 1e-5
+    assert (
+        (counts - expected) ** 2 / expected
+    ).sum() < 360  # chi-square, 255 degrees: p > 1e-5
 
 
 # ---- a site that sends garbage ----
@@ -244,7 +308,9 @@ def test_a_box_of_nonsense_counts_as_no_shares():
         p.open({j: boxes[j][str(p.index)] for j in range(5) if j != p.index})
     V = vectors(np.random.default_rng(8), 5)
     alive, total, _ = round_of(session, sites, announcements, list(range(5)), 0, V)
-    assert exact(total, V, alive), "three sites hold shares of site 4's seed, and three are enough"
+    assert exact(total, V, alive), (
+        "three sites hold shares of site 4's seed, and three are enough"
+    )
 
 
 # ---- parameters ----
@@ -252,16 +318,22 @@ def test_a_box_of_nonsense_counts_as_no_shares():
 
 def test_a_state_goes_on_where_it_stopped():
     session, sites, announcements, roster = ready(4, 1)
-    again = [Party(session, person, copy.deepcopy(p.state)) for person, p in zip(identities(4), sites, strict=True)]
+    again = [
+        Party(session, person, copy.deepcopy(p.state))
+        for person, p in zip(identities(4), sites, strict=True)
+    ]
     V = vectors(np.random.default_rng(9), 4)
     alive, total, _ = round_of(session, again, announcements, roster, 0, V)
     assert exact(total, V, alive)
     with pytest.raises(ParameterError, match="another session"):
-        Party(Session(session.sites, 1, 0, 1, "other"), identities(4)[0], sites[0].state)
+        Party(
+            Session(session.sites, 1, 0, 1, "other"), identities(4)[0], sites[0].state
+        )
 
 
 @pytest.mark.parametrize(
-    ("count", "dropouts", "collusion"), [(2, 1, 0), (1, 0, 0), (4, 2, 0), (5, 2, 1), (3, 0, 2), (6, -1, 0), (6, 0, 1.5)]
+    ("count", "dropouts", "collusion"),
+    [(2, 1, 0), (1, 0, 0), (4, 2, 0), (5, 2, 1), (3, 0, 2), (6, -1, 0), (6, 0, 1.5)],
 )
 def test_too_few_sites_are_refused(count, dropouts, collusion):
     with pytest.raises(ParameterError):
@@ -270,7 +342,13 @@ def test_too_few_sites_are_refused(count, dropouts, collusion):
 
 def test_duplicate_and_broken_keys_are_refused():
     good = keys(identities(4))
-    for wrong in ((*good, good[0]), (*good, good[1].upper()), (*good, "zz"), (*good, "00" * 31), (*good, 3)):
+    for wrong in (
+        (*good, good[0]),
+        (*good, good[1].upper()),
+        (*good, "zz"),
+        (*good, "00" * 31),
+        (*good, 3),
+    ):
         with pytest.raises(ParameterError):
             Session(wrong, 1, 0, 1)
     with pytest.raises(ParameterError, match="not among"):

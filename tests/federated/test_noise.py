@@ -25,7 +25,10 @@ from curvedp.federated.noise import (
 
 def masses(v, reach):
     """Of N_Z(v) on −reach … reach, by the definition, in 60 digits."""
-    weights = [mp.exp(-mp.mpf(k * k) * v.denominator / (2 * v.numerator)) for k in range(-reach, reach + 1)]
+    weights = [
+        mp.exp(-mp.mpf(k * k) * v.denominator / (2 * v.numerator))
+        for k in range(-reach, reach + 1)
+    ]
     total = mp.fsum(weights)
     return [w / total for w in weights]
 
@@ -56,14 +59,18 @@ def test_draws_follow_the_masses(v):
     draws = discrete_gaussian(v, n, KeyedSource(b"5" * 32))
     p = np.array([float(m) for m in masses(v, reach)])
     assert fit(draws, p, reach) > 1e-4
-    rounded = np.round(np.random.default_rng(6).normal(0, sqrt(v + Fraction(1, 2)), n)).astype(int)
+    rounded = np.round(
+        np.random.default_rng(6).normal(0, sqrt(v + Fraction(1, 2)), n)
+    ).astype(int)
     if v < 5:  # a wider law is seen
         assert fit(rounded, p, reach) < 1e-6
 
 
 def fit(draws, p, reach):
     """p-value of chi-square over the cells that expect 20 or more."""
-    counts = np.bincount(np.clip(np.asarray(draws) + reach, 0, 2 * reach), minlength=2 * reach + 1)
+    counts = np.bincount(
+        np.clip(np.asarray(draws) + reach, 0, 2 * reach), minlength=2 * reach + 1
+    )
     expected = p * len(draws)
     cells = expected >= 20
     statistic = ((counts - expected)[cells] ** 2 / expected[cells]).sum()
@@ -72,7 +79,14 @@ def fit(draws, p, reach):
 
 def test_large_variances_have_the_right_spread():
     v = Fraction(2**90, 3)
-    draws = np.array([x / 2**45 for x in discrete_gaussian(v, 4000, GeneratorSource(np.random.default_rng(1)))])
+    draws = np.array(
+        [
+            x / 2**45
+            for x in discrete_gaussian(
+                v, 4000, GeneratorSource(np.random.default_rng(1))
+            )
+        ]
+    )
     assert abs(np.mean(draws**2) * 3 - 1) < 4 * sqrt(2 / 4000)
     assert abs(np.mean(np.abs(draws)) * sqrt(3 * np.pi / 2) - 1) < 0.05
 
@@ -91,7 +105,9 @@ def test_sums_of_shares_are_gdp(shares, shift):
         for eps in (0, 0.01, 0.1, 0.5, 1, 2, 5, 12):
             left, right = moved(p, shift)
             for a, b in ((left, right), (right, left)):
-                assert delta(a, b, eps) <= gaussian_delta(mu, eps) + (1 + mp.exp(eps)) * (slack + cut)
+                assert delta(a, b, eps) <= gaussian_delta(mu, eps) + (
+                    1 + mp.exp(eps)
+                ) * (slack + cut)
 
 
 def test_forgetting_what_discreteness_costs_is_seen():
@@ -116,11 +132,16 @@ def test_two_coordinates_are_gdp_of_their_length(shift):
 
 def test_the_slack_is_above_the_true_theta():
     with mp.workdps(100):
-        theta = 2 * mp.fsum(mp.exp(-2 * mp.pi**2 * SMOOTHING * m * m) for m in range(1, 10))
+        theta = 2 * mp.fsum(
+            mp.exp(-2 * mp.pi**2 * SMOOTHING * m * m) for m in range(1, 10)
+        )
         assert 2 * theta / (1 - theta) * 12 * 7 < noise_slack(12, 7) < 2.0**-210
 
 
-@pytest.mark.parametrize(("sites", "dropouts", "collusion"), [(10, 3, 0), (10, 3, 3), (3, 1, 0), (5, 0, 2), (7, 2, 2)])
+@pytest.mark.parametrize(
+    ("sites", "dropouts", "collusion"),
+    [(10, 3, 0), (10, 3, 3), (3, 1, 0), (5, 0, 2), (7, 2, 2)],
+)
 def test_the_honest_rest_keeps_the_whole_variance(sites, dropouts, collusion):
     total = variance(2.0**30, 0.37)
     found = layers(total, sites, dropouts, collusion)
@@ -130,7 +151,9 @@ def test_the_honest_rest_keeps_the_whole_variance(sites, dropouts, collusion):
 
 def test_the_variance_meets_the_guarantee_exactly():
     for sensitivity, mu in ((3.0, 0.5), (2.0**41 + 0.3, 0.123), (1.0, 10.0)):
-        assert Fraction(sensitivity) ** 2 <= Fraction(mu) ** 2 * (variance(sensitivity, mu) - SMOOTHING)
+        assert Fraction(sensitivity) ** 2 <= Fraction(mu) ** 2 * (
+            variance(sensitivity, mu) - SMOOTHING
+        )
 
 
 def test_surplus_comes_off_to_the_last_unit():
@@ -143,7 +166,13 @@ def test_surplus_comes_off_to_the_last_unit():
     base = np.array(discrete_gaussian(variances[0], 20, source))
     for lost in range(3):
         kept = whole - surplus(variances, lost, chain(seed, 3)[lost], 20)
-        again = sum((surplus(variances[: lost + 1], k, chain(seed, 3)[k], 20) for k in range(lost)[:1]), np.zeros(20))
+        again = sum(
+            (
+                surplus(variances[: lost + 1], k, chain(seed, 3)[k], 20)
+                for k in range(lost)[:1]
+            ),
+            np.zeros(20),
+        )
         assert (kept == base + again).all()
 
 

@@ -4,9 +4,23 @@ import numpy as np
 import pytest
 
 from curvedp.errors import ParameterError
-from curvedp.federated import ClassMeansKernel, DispersionKernel, MeanKernel, MomentKernel, Site, coordinate, in_process
+from curvedp.federated import (
+    ClassMeansKernel,
+    DispersionKernel,
+    MeanKernel,
+    MomentKernel,
+    Site,
+    coordinate,
+    in_process,
+)
 from curvedp.federated.release import FederatedMechanism
-from curvedp.geometry import Euclidean, Lorentz, SPDAffineInvariant, Sphere, frechet_mean
+from curvedp.geometry import (
+    Euclidean,
+    Lorentz,
+    SPDAffineInvariant,
+    Sphere,
+    frechet_mean,
+)
 from curvedp.mechanisms.statistic import PERSON_UNIT, Statistic
 from curvedp.mechanisms.verify import verify_certificate
 from curvedp.privacy import GDP
@@ -33,23 +47,44 @@ def person_study(kernel, persons=20, **options):
 def test_no_person_moves_a_sum_by_more_than_the_sensitivity(kernel):
     """One person of eleven has one record, or five hundred, as bad as can be: exact whole numbers, by the own path of the
     site, for every radius that a server may say."""
-    plan, people, _ = person_study(kernel, 11, guarantee=GDP(2.0))  # enough for a private ball
+    plan, people, _ = person_study(
+        kernel, 11, guarantee=GDP(2.0)
+    )  # enough for a private ball
     rng = np.random.default_rng(4)
     M = kernel.manifold
     others = np.asarray(M.project(rng.standard_normal((40, *M.point_shape))))
     far = hostile(M, rng)
-    worst = [far[:1], far[40:], far[rng.integers(0, len(far), 500)], others[:0:-1][:1], 1e3 * others[:30]]
+    worst = [
+        far[:1],
+        far[40:],
+        far[rng.integers(0, len(far), 500)],
+        others[:0:-1][:1],
+        1e3 * others[:30],
+    ]
     sums, balls = [], [plan.kernel.start() for _ in range(7)]
-    for at, radius in zip(balls[1:], (1e-300, 1e-9, 0.1, 1e9, np.nan, -1.0), strict=True):
+    for at, radius in zip(
+        balls[1:], (1e-300, 1e-9, 0.1, 1e9, np.nan, -1.0), strict=True
+    ):
         at[:, -3:-1] = radius
     for own in worst:
         X = np.concatenate([others, own])
         groups = np.concatenate([np.arange(40) % 10, np.full(len(own), 77)])
-        classes = Site(plan, people[0], X, groups=groups)._classes  # what the site adds up
-        sums.append([plan.integers(r, at, classes[0], 0) for r in range(plan.rounds) for at in balls])
+        classes = Site(
+            plan, people[0], X, groups=groups
+        )._classes  # what the site adds up
+        sums.append(
+            [
+                plan.integers(r, at, classes[0], 0)
+                for r in range(plan.rounds)
+                for at in balls
+            ]
+        )
     most = 0.0
     for k in range(plan.rounds * len(balls)):
-        rows, sensitivity = np.array([s[k] for s in sums], dtype=float), plan.sensitivity_of(k // len(balls))
+        rows, sensitivity = (
+            np.array([s[k] for s in sums], dtype=float),
+            plan.sensitivity_of(k // len(balls)),
+        )
         furthest = max(np.linalg.norm(rows - row, axis=1).max() for row in rows)
         assert furthest <= sensitivity
         most = max(most, furthest / sensitivity)
@@ -71,13 +106,20 @@ def test_a_run_is_the_mean_of_the_persons_own_means():
     rng, sites, means = np.random.default_rng(0), {}, []
     for i, person in enumerate(people):
         groups = np.concatenate([np.arange(15), rng.integers(0, 15, 45)])
-        x = np.asarray(M.exp(M.origin, M.from_coordinates(M.origin, 0.2 * rng.standard_normal((60, 3)) + 0.1)))
+        x = np.asarray(
+            M.exp(
+                M.origin,
+                M.from_coordinates(M.origin, 0.2 * rng.standard_normal((60, 3)) + 0.1),
+            )
+        )
         means += [np.asarray(frechet_mean(M, x[groups == who])) for who in range(15)]
         sites[i] = Site(plan, person, x, groups=[f"p{g}" for g in groups])
     release = coordinate(plan, in_process(sites))
     assert M.dist(frechet_mean(M, np.array(means)), release.value) < 2e-3
     assert release.certificate.unit == PERSON_UNIT
-    assert not any(check.holds is False for check in verify_certificate(release.certificate))
+    assert not any(
+        check.holds is False for check in verify_certificate(release.certificate)
+    )
 
 
 def test_a_plan_of_records_cannot_claim_persons():
@@ -87,16 +129,38 @@ def test_a_plan_of_records_cannot_claim_persons():
 
 
 def test_moments_of_persons_are_means_of_their_own():
-    plan, people, _ = person_study(MomentKernel(Euclidean(2), 2.0), 2, guarantee=GDP(1e6))
+    plan, people, _ = person_study(
+        MomentKernel(Euclidean(2), 2.0), 2, guarantee=GDP(1e6)
+    )
     x = np.array([[1.0, 0.0], [0.0, 1.5], [0.5, 0.5], [9.0, 0.0]])
-    part = Site(plan, people[0], x, groups=["a", "a", "b", "b"])._classes[0]  # what the site adds up
-    total = plan.integers(0, plan.kernel.start(), part, 0) * plan.unit_of(0) * 2.0**2  # rows are in units of r²
-    second = sum(np.outer(v, v) for v in x[:2]) / 2 + (np.outer(x[2], x[2]) + np.diag([4.0, 0.0])) / 2
-    assert np.allclose([total[0], total[1], total[2] / np.sqrt(2)], [second[0, 0], second[1, 1], second[0, 1]])
+    part = Site(plan, people[0], x, groups=["a", "a", "b", "b"])._classes[
+        0
+    ]  # what the site adds up
+    total = (
+        plan.integers(0, plan.kernel.start(), part, 0) * plan.unit_of(0) * 2.0**2
+    )  # rows are in units of r²
+    second = (
+        sum(np.outer(v, v) for v in x[:2]) / 2
+        + (np.outer(x[2], x[2]) + np.diag([4.0, 0.0])) / 2
+    )
+    assert np.allclose(
+        [total[0], total[1], total[2] / np.sqrt(2)],
+        [second[0, 0], second[1, 1], second[0, 1]],
+    )
 
 
 @pytest.mark.parametrize(
-    "groups", [None, [1, 2, 3], [[1]] * 20, [None] * 20, [np.nan] * 20, ["a", 1] * 10, [*range(19), 18]], ids=str
+    "groups",
+    [
+        None,
+        [1, 2, 3],
+        [[1]] * 20,
+        [None] * 20,
+        [np.nan] * 20,
+        ["a", 1] * 10,
+        [*range(19), 18],
+    ],
+    ids=str,
 )
 def test_wrong_ids_are_refused(groups):
     plan, people, _ = person_study(MeanKernel(Sphere(2), 0.7))
@@ -108,11 +172,19 @@ def test_wrong_ids_are_refused(groups):
 def test_a_person_of_two_classes_is_refused():
     plan, people, _ = person_study(ClassMeansKernel(Sphere(2), 0.7, count=2), 10)
     X, labels = np.tile([0.0, 0.0, 1.0], (20, 1)), np.repeat([0, 1], 10)
-    assert [len(part) for part in Site(plan, people[0], X, labels, groups=np.arange(20))._classes] == [10, 10]
+    assert [
+        len(part)
+        for part in Site(plan, people[0], X, labels, groups=np.arange(20))._classes
+    ] == [10, 10]
     with pytest.raises(ParameterError, match="several classes"):
         Site(plan, people[0], X, labels, groups=[*range(10), 0, *range(11, 20)])
     with pytest.raises(ParameterError, match="groups with a plan of persons"):
-        Site(study(3, 20, kernel=MeanKernel(Sphere(2), 0.7), dropouts=0)[0], people[0], X, groups=np.arange(20))
+        Site(
+            study(3, 20, kernel=MeanKernel(Sphere(2), 0.7), dropouts=0)[0],
+            people[0],
+            X,
+            groups=np.arange(20),
+        )
 
 
 def test_moments_of_persons_in_a_private_ball_are_refused():

@@ -8,10 +8,24 @@ import numpy as np
 import pytest
 
 from curvedp.errors import ParameterError, UnattainableGuarantee
-from curvedp.federated import ClassMeansKernel, DispersionKernel, MeanKernel, MomentKernel, Plan
+from curvedp.federated import (
+    ClassMeansKernel,
+    DispersionKernel,
+    MeanKernel,
+    MomentKernel,
+    Plan,
+)
 from curvedp.federated.kernels import Kernel, kernel_from_dict
 from curvedp.federated.noise import SMOOTHING
-from curvedp.geometry import Euclidean, Lorentz, Product, Rotations, SPDAffineInvariant, Sphere, frechet_mean
+from curvedp.geometry import (
+    Euclidean,
+    Lorentz,
+    Product,
+    Rotations,
+    SPDAffineInvariant,
+    Sphere,
+    frechet_mean,
+)
 from curvedp.privacy import GDP, ApproxDP, PureDP
 from federated.masked_run import identities, keys
 from federated.runs import SPD, study
@@ -39,8 +53,19 @@ def test_every_kernel_is_tested():
 def hostile(M, rng):
     """Records as bad as can be: far out, not finite, not on the manifold, and a few good ones."""
     good = np.asarray(M.project(rng.standard_normal((40, *M.point_shape)) * 3))
-    bad = np.stack([np.full(M.point_shape, v) for v in (np.nan, np.inf, 1e300, -1e300, 0.0, 1e-300)])
-    return np.concatenate([good, bad, np.asarray(M.project(1e6 * rng.standard_normal((6, *M.point_shape))))])
+    bad = np.stack(
+        [
+            np.full(M.point_shape, v)
+            for v in (np.nan, np.inf, 1e300, -1e300, 0.0, 1e-300)
+        ]
+    )
+    return np.concatenate(
+        [
+            good,
+            bad,
+            np.asarray(M.project(1e6 * rng.standard_normal((6, *M.point_shape)))),
+        ]
+    )
 
 
 @pytest.mark.parametrize("kernel", KERNELS, ids=lambda k: f"{k.name}-{k.manifold!r}")
@@ -55,18 +80,31 @@ def test_no_record_moves_a_sum_by_more_than_the_sensitivity(kernel):
         places = [start]
         for radius in (1e-3, 1.0, 50.0):
             elsewhere = np.asarray(
-                kernel.manifold.project(2 * rng.standard_normal(kernel.manifold.point_shape))
+                kernel.manifold.project(
+                    2 * rng.standard_normal(kernel.manifold.point_shape)
+                )
             ).ravel()
-            places.append(np.tile([*elsewhere, *elsewhere, radius, radius, 1.0], (kernel.classes, 1)))
+            places.append(
+                np.tile(
+                    [*elsewhere, *elsewhere, radius, radius, 1.0], (kernel.classes, 1)
+                )
+            )
         changes = []
         for at in places:
             labels = range(kernel.classes)
             terms = [kernel.terms(question, at, X, label) for label in labels]
             rows = np.round(np.concatenate(terms) * 2.0 ** plan.exponents[r])
-            exact = [np.round(part * 2.0 ** plan.exponents[r]).sum(axis=0) for part in terms]
-            assert (np.concatenate(exact) == sum(plan.integers(r, at, X, label) for label in labels)).all()
+            exact = [
+                np.round(part * 2.0 ** plan.exponents[r]).sum(axis=0) for part in terms
+            ]
+            assert (
+                np.concatenate(exact)
+                == sum(plan.integers(r, at, X, label) for label in labels)
+            ).all()
             # floats see distances to 2^-50 of them; the bound allows 2^-40 for the terms' own
-            changes.append(max(float(np.linalg.norm(rows - row, axis=1).max()) for row in rows))
+            changes.append(
+                max(float(np.linalg.norm(rows - row, axis=1).max()) for row in rows)
+            )
         assert max(changes) <= plan.sensitivity_of(r)
         most.append(max(changes) / plan.sensitivity_of(r))
     assert min(most) > 0.5, "the bound is not idle"
@@ -76,7 +114,10 @@ def test_no_record_moves_a_sum_by_more_than_the_sensitivity(kernel):
 def test_rounds_add_up_to_the_guarantee(kernel):
     plan, _, _ = study(5, kernel=kernel, dropouts=2, records=[np.zeros((0, *kernel.manifold.point_shape))] * 5,
                        counts=[[100] * kernel.classes] * 5, guarantee=GDP(0.8))  # fmt: skip
-    spent = sum(Fraction(plan.sensitivity_of(r)) ** 2 / (plan.variance(r) - SMOOTHING) for r in range(plan.rounds))
+    spent = sum(
+        Fraction(plan.sensitivity_of(r)) ** 2 / (plan.variance(r) - SMOOTHING)
+        for r in range(plan.rounds)
+    )
     assert spent <= Fraction(0.8) ** 2
     assert spent > Fraction(0.8) ** 2 * Fraction(999, 1000)
     assert plan.profile.mu <= 0.8
@@ -86,16 +127,23 @@ def test_rounds_add_up_to_the_guarantee(kernel):
 def test_other_guarantees_are_met():
     for guarantee in (ApproxDP(1.0, 1e-6), GDP(0.3)):
         plan, _, _ = study(guarantee=guarantee)
-        assert all(plan.profile.delta(eps) <= guarantee.delta(eps) * (1 + 1e-9) for eps in (1.0, 2.0))
+        assert all(
+            plan.profile.delta(eps) <= guarantee.delta(eps) * (1 + 1e-9)
+            for eps in (1.0, 2.0)
+        )
     with pytest.raises(UnattainableGuarantee):
         study(guarantee=PureDP(1.0))
 
 
 def test_sums_with_their_noise_stay_in_the_ring():
     for n, mu in ((2, 0.01), (10**9, 1.0), (10**6, 1e-4)):
-        plan, _, _ = study(4, records=[np.zeros((0, 2, 2))] * 4, counts=[n] * 4, guarantee=GDP(mu))
+        plan, _, _ = study(
+            4, records=[np.zeros((0, 2, 2))] * 4, counts=[n] * 4, guarantee=GDP(mu)
+        )
         for r in range(plan.rounds):
-            largest = 4 * n * 2.0 ** plan.exponents[r] + 40 * sqrt(4 * sum(plan.layers(r)))
+            largest = 4 * n * 2.0 ** plan.exponents[r] + 40 * sqrt(
+                4 * sum(plan.layers(r))
+            )
             assert largest < 2.0**63
 
 
@@ -125,7 +173,12 @@ def test_a_plan_reads_back_and_its_name_covers_every_term():
         {"kernel": None},
         {"kernel": {"name": "none"}},
         {"kernel": {**MeanKernel(SPD, 1.0).to_dict(), "radius": float("nan")}},
-        {"kernel": {**MeanKernel(SPD, 1.0).to_dict(), "center": [[1.0, 2.0], [2.0, 1.0]]}},
+        {
+            "kernel": {
+                **MeanKernel(SPD, 1.0).to_dict(),
+                "center": [[1.0, 2.0], [2.0, 1.0]],
+            }
+        },
         {"sites": []},
         {"sites": list(keys(identities(2))) * 2},
         {"counts": [30] * 3},
@@ -159,16 +212,35 @@ def test_unusable_terms_are_refused(change):
 def test_numbers_of_numpy_are_numbers():
     people, kernel = identities(5), ClassMeansKernel(Sphere(2), 0.7, count=2)
     made = [
-        Plan(kernel, keys(people), counts, GDP(1.0), created="2026-01-01T00:00:00+00:00", **{name: of(one)})
-        for counts in ([[10, 20]] * 5, np.tile([10, 20], (5, 1)), [np.array([10, 20])] * 5)
-        for name, one in (("dropouts", 1), ("collusion", 1), ("rounds", 2), ("hours", 3))
+        Plan(
+            kernel,
+            keys(people),
+            counts,
+            GDP(1.0),
+            created="2026-01-01T00:00:00+00:00",
+            **{name: of(one)},
+        )
+        for counts in (
+            [[10, 20]] * 5,
+            np.tile([10, 20], (5, 1)),
+            [np.array([10, 20])] * 5,
+        )
+        for name, one in (
+            ("dropouts", 1),
+            ("collusion", 1),
+            ("rounds", 2),
+            ("hours", 3),
+        )
         for of in (int, np.int64, np.int8)
     ]
     assert len({plan.id for plan in made}) == 4  # one for each term
 
 
 def test_moments_are_of_vectors():
-    for wrong in (lambda: MomentKernel(Sphere(2), 1.0), lambda: MomentKernel(Euclidean(2), 1.0, np.ones(2))):
+    for wrong in (
+        lambda: MomentKernel(Sphere(2), 1.0),
+        lambda: MomentKernel(Euclidean(2), 1.0, np.ones(2)),
+    ):
         with pytest.raises(ParameterError):
             wrong()
     with pytest.raises(ParameterError):
@@ -186,13 +258,29 @@ def test_clocks():
 
 def test_steps_reach_the_mean_without_noise():
     """At a guarantee that asks for next to no noise, the rounds end at the Fréchet mean."""
-    for M, r, rounds in ((SPDAffineInvariant(3), 1.5, 6), (Sphere(2), 0.7, 6), (Lorentz(2), 2.0, 6)):
+    for M, r, rounds in (
+        (SPDAffineInvariant(3), 1.5, 6),
+        (Sphere(2), 0.7, 6),
+        (Lorentz(2), 2.0, 6),
+    ):
         rng = np.random.default_rng(3)
         kernel = MeanKernel(M, r)
         X = np.asarray(
-            M.exp(kernel.center, M.from_coordinates(kernel.center, 0.1 * rng.standard_normal((50, M.dim)) + 0.2))
+            M.exp(
+                kernel.center,
+                M.from_coordinates(
+                    kernel.center, 0.1 * rng.standard_normal((50, M.dim)) + 0.2
+                ),
+            )
         )
-        plan, _, _ = study(3, kernel=kernel, dropouts=0, records=[X] * 3, rounds=rounds, guarantee=GDP(1e4))
+        plan, _, _ = study(
+            3,
+            kernel=kernel,
+            dropouts=0,
+            records=[X] * 3,
+            rounds=rounds,
+            guarantee=GDP(1e4),
+        )
         at = kernel.start()
         for k in range(rounds):
             total = 3 * plan.integers(k, at, X, 0) * 2.0 ** -plan.exponents[k]

@@ -6,9 +6,25 @@ import numpy as np
 import pytest
 
 from curvedp.errors import FederationRefused, ParameterError
-from curvedp.federated import ClassMeansKernel, DispersionKernel, MeanKernel, MomentKernel, Site, coordinate, in_process
+from curvedp.federated import (
+    ClassMeansKernel,
+    DispersionKernel,
+    MeanKernel,
+    MomentKernel,
+    Site,
+    coordinate,
+    in_process,
+)
 from curvedp.federated import questions as asked
-from curvedp.geometry import Euclidean, Lorentz, Product, Rotations, SPDAffineInvariant, Sphere, frechet_mean
+from curvedp.geometry import (
+    Euclidean,
+    Lorentz,
+    Product,
+    Rotations,
+    SPDAffineInvariant,
+    Sphere,
+    frechet_mean,
+)
 from curvedp.ledger import Ledger
 from curvedp.mechanisms.verify import rebuild_mechanism, verify_certificate
 from curvedp.privacy import GDP
@@ -38,13 +54,24 @@ def run(kernel, records, lost=lambda stage, i: False, **options):
 @pytest.mark.parametrize(("M", "point"), PLACES, ids=lambda v: repr(v)[:24])
 def test_records_far_from_the_public_center_are_found(M, point):
     records = around(M, point, 400)
-    plan, release = run(MeanKernel(M, "private"), records, dropouts=1, lost=lambda stage, i: stage == "mask" and i == 2)
+    plan, release = run(
+        MeanKernel(M, "private"),
+        records,
+        dropouts=1,
+        lost=lambda stage, i: stage == "mask" and i == 2,
+    )
     assert plan.rounds == (4 if M.embedded_diameter else 6)
     kept = np.concatenate(records[:2])
     # a curator's noise with a ball of four standard deviations, six times
-    assert M.dist(frechet_mean(M, kept), release.value) < 6 * sqrt(M.dim) * 2 * 4 * 0.2 * sqrt(M.dim) / len(kept)
+    assert M.dist(frechet_mean(M, kept), release.value) < 6 * sqrt(
+        M.dim
+    ) * 2 * 4 * 0.2 * sqrt(M.dim) / len(kept)
     assert len(release.signatures) == 2
-    assert [check for check in verify_certificate(release.certificate) if check.holds is False] == []
+    assert [
+        check
+        for check in verify_certificate(release.certificate)
+        if check.holds is False
+    ] == []
     again = rebuild_mechanism(release.certificate).value_of(release.certificate)
     assert np.allclose(again, release.value)
 
@@ -54,40 +81,76 @@ def test_losses_between_rounds_and_too_many_of_them():
 
     def lost(stage, i):
         when.append(stage)
-        return i < 2 and when.count("unmask") > 5 * (2 + i)  # site 0 in the third round, site 1 in the fourth
+        return i < 2 and when.count("unmask") > 5 * (
+            2 + i
+        )  # site 0 in the third round, site 1 in the fourth
 
-    _, release = run(MeanKernel(Euclidean(2), "private"), records, dropouts=2, lost=lost)
+    _, release = run(
+        MeanKernel(Euclidean(2), "private"), records, dropouts=2, lost=lost
+    )
     assert len(release.rounds[0].alive) == 5
     assert len(release.rounds[-1].alive) == 3
     with pytest.raises(FederationRefused, match="are needed"):
-        run(MeanKernel(Euclidean(2), "private"), records, dropouts=2, lost=lambda stage, i: stage == "unmask" and i < 3)
+        run(
+            MeanKernel(Euclidean(2), "private"),
+            records,
+            dropouts=2,
+            lost=lambda stage, i: stage == "unmask" and i < 3,
+        )
 
 
 def test_the_other_kernels():
     M = Lorentz(2)
-    one, two = around(M, np.array([np.cosh(2.0), np.sinh(2.0), 0.0]), 150), around(M, M.origin, 150, seed=1)
-    records, labels = [np.concatenate(pair) for pair in zip(one, two, strict=True)], np.repeat([0, 1], 150)
+    one, two = (
+        around(M, np.array([np.cosh(2.0), np.sinh(2.0), 0.0]), 150),
+        around(M, M.origin, 150, seed=1),
+    )
+    records, labels = (
+        [np.concatenate(pair) for pair in zip(one, two, strict=True)],
+        np.repeat([0, 1], 150),
+    )
     kernel = ClassMeansKernel(M, "private", count=2)
-    plan, people, _ = study(3, kernel=kernel, records=records, counts=[[150, 150]] * 3, guarantee=GDP(20.0), dropouts=0)
-    sites = {i: Site(plan, person, x, labels) for i, (person, x) in enumerate(zip(people, records, strict=True))}
+    plan, people, _ = study(
+        3,
+        kernel=kernel,
+        records=records,
+        counts=[[150, 150]] * 3,
+        guarantee=GDP(20.0),
+        dropouts=0,
+    )
+    sites = {
+        i: Site(plan, person, x, labels)
+        for i, (person, x) in enumerate(zip(people, records, strict=True))
+    }
     value = coordinate(plan, in_process(sites)).value
     truth = np.array([frechet_mean(M, np.concatenate(part)) for part in (one, two)])
     assert np.asarray(M.dist(truth, value)).max() < 0.02
 
     for M in (SPDAffineInvariant(2), Euclidean(2)):
         X = around(M, M.origin, 300)
-        exact = np.mean(np.square(M.dist(frechet_mean(M, np.concatenate(X)), np.concatenate(X))))
-        value = run(DispersionKernel(M, "private"), X, guarantee=GDP(20.0), dropouts=0)[1].value
+        exact = np.mean(
+            np.square(M.dist(frechet_mean(M, np.concatenate(X)), np.concatenate(X)))
+        )
+        value = run(DispersionKernel(M, "private"), X, guarantee=GDP(20.0), dropouts=0)[
+            1
+        ].value
         assert abs(value[0] / exact - 1) < 0.1
 
-    rows = [np.random.default_rng(i).normal(size=(300, 3)) * [200.0, 100.0, 30.0] for i in range(3)]
-    value = run(MomentKernel(Euclidean(3), "private"), rows, guarantee=GDP(5.0), dropouts=0)[1].value
+    rows = [
+        np.random.default_rng(i).normal(size=(300, 3)) * [200.0, 100.0, 30.0]
+        for i in range(3)
+    ]
+    value = run(
+        MomentKernel(Euclidean(3), "private"), rows, guarantee=GDP(5.0), dropouts=0
+    )[1].value
     assert abs(value[0, 0]) > 0.98
 
 
 def test_a_site_pays_once_for_all_rounds(tmp_path):
     records = around(Sphere(2), [0.0, 0.0, 1.0], 60)
-    plan, people, _ = study(3, kernel=MeanKernel(Sphere(2), "private"), records=records, dropouts=0)
+    plan, people, _ = study(
+        3, kernel=MeanKernel(Sphere(2), "private"), records=records, dropouts=0
+    )
     book = Ledger(tmp_path / "l", GDP(1.5))
     sites = sites_of(plan, people, records)
     sites[0] = Site(plan, people[0], records[0], ledger=book)
@@ -102,7 +165,9 @@ def test_the_root_of_prefix_sums():
     gaps = [np.linalg.norm(a - b) for a in asked._ROWS for b in asked._ROWS]
     assert max(gaps) == pytest.approx(asked._CHANGE, rel=1e-12)
     assert asked._CHANGE * np.linalg.norm(asked._ROOT) < 3.42
-    assert max(gaps) > 1.4 * np.linalg.norm([1.0, 0.0]), "charging a histogram's √2 would be too little"
+    assert max(gaps) > 1.4 * np.linalg.norm([1.0, 0.0]), (
+        "charging a histogram's √2 would be too little"
+    )
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,13 @@ from curvedp.federated import (
     in_process,
 )
 from curvedp.federated.release import FederatedMechanism
-from curvedp.geometry import Euclidean, Lorentz, SPDAffineInvariant, Sphere, frechet_mean
+from curvedp.geometry import (
+    Euclidean,
+    Lorentz,
+    SPDAffineInvariant,
+    Sphere,
+    frechet_mean,
+)
 from curvedp.mechanisms.certificate import Certificate
 from curvedp.mechanisms.verify import rebuild_mechanism, verify_certificate
 from curvedp.privacy import GDP
@@ -27,21 +33,32 @@ from federated.runs import SPD, run, sites_of, study
 STAGES = ["announce", "share", "mask", "unmask", "sign"]
 
 
-@pytest.mark.parametrize("M", [SPDAffineInvariant(2), Sphere(2), Lorentz(2), Euclidean(3)], ids=repr)
+@pytest.mark.parametrize(
+    "M", [SPDAffineInvariant(2), Sphere(2), Lorentz(2), Euclidean(3)], ids=repr
+)
 def test_with_little_noise_a_run_is_the_frechet_mean(M):
-    plan, people, records = study(3, 40, kernel=MeanKernel(M, 1.0), guarantee=GDP(1e5), dropouts=0, rounds=5)
+    plan, people, records = study(
+        3, 40, kernel=MeanKernel(M, 1.0), guarantee=GDP(1e5), dropouts=0, rounds=5
+    )
     release = run(plan, people, records)
     assert M.dist(frechet_mean(M, np.concatenate(records)), release.value) < 2e-3
 
 
 def test_the_noise_left_is_what_the_plan_says_whoever_is_lost():
     """Sums of many runs about their exact value, in the plan's standard deviations: none lost, and all that may be."""
-    plan, people, records = study(4, 5, dropouts=1, rounds=1, kernel=MeanKernel(Euclidean(40), 1.0))
+    plan, people, records = study(
+        4, 5, dropouts=1, rounds=1, kernel=MeanKernel(Euclidean(40), 1.0)
+    )
     exact = [plan.integers(0, plan.kernel.start(), x, 0) for x in records]
     for lost in (0, 1):
         gaps = []
         for _ in range(6):
-            release = run(plan, people, records, lambda stage, i, lost=lost: stage == "mask" and i < lost)
+            release = run(
+                plan,
+                people,
+                records,
+                lambda stage, i, lost=lost: stage == "mask" and i < lost,
+            )
             gaps.append(np.array(release.rounds[0].total) - sum(exact[lost:]))
         z = np.concatenate(gaps) / float(plan.variance(0)) ** 0.5
         # 240 draws: the mean square is 1 within 4.4·√(2/240); layers that were left on would make it 4/3 with none lost
@@ -70,23 +87,48 @@ def test_losses_up_to_the_public_number_are_survived(stage):
 def test_the_other_kernels():
     M = Sphere(2)
     kernel, nobody = ClassMeansKernel(M, 0.7, count=2), [np.zeros((0, 3))] * 3
-    plan, people, _ = study(3, kernel=kernel, counts=[[20, 10]] * 3, guarantee=GDP(1e4), dropouts=0, records=nobody)
-    centers = np.asarray(M.exp(M.origin, M.from_coordinates(M.origin, np.array([[0.3, 0.0], [-0.2, 0.2]]))))
+    plan, people, _ = study(
+        3,
+        kernel=kernel,
+        counts=[[20, 10]] * 3,
+        guarantee=GDP(1e4),
+        dropouts=0,
+        records=nobody,
+    )
+    centers = np.asarray(
+        M.exp(
+            M.origin, M.from_coordinates(M.origin, np.array([[0.3, 0.0], [-0.2, 0.2]]))
+        )
+    )
     labels = np.repeat([0, 1], [20, 10])
-    sites = {i: Site(plan, person, centers[labels], labels) for i, person in enumerate(people)}
+    sites = {
+        i: Site(plan, person, centers[labels], labels)
+        for i, person in enumerate(people)
+    }
     assert np.abs(coordinate(plan, in_process(sites)).value - centers).max() < 1e-2
 
-    plan, people, records = study(3, 50, kernel=DispersionKernel(SPD, 1.0), guarantee=GDP(1e4), dropouts=0)
+    plan, people, records = study(
+        3, 50, kernel=DispersionKernel(SPD, 1.0), guarantee=GDP(1e4), dropouts=0
+    )
     X = np.concatenate(records)
     variance = np.mean(SPD.dist(frechet_mean(SPD, X), X) ** 2)
     assert abs(run(plan, people, records).value - variance) < 2e-3
 
     rng = np.random.default_rng(0)
     rows = [rng.normal(size=(80, 3)) * [2.0, 1.0, 0.3] for _ in range(3)]
-    plan, people, _ = study(3, kernel=MomentKernel(Euclidean(3), 4.0), guarantee=GDP(1e4), dropouts=0, records=rows)
+    plan, people, _ = study(
+        3,
+        kernel=MomentKernel(Euclidean(3), 4.0),
+        guarantee=GDP(1e4),
+        dropouts=0,
+        records=rows,
+    )
     value = run(plan, people, rows).value
     assert np.allclose(value @ value.T, np.eye(3))
-    X = np.concatenate(rows) * np.minimum(1, 4 / np.linalg.norm(np.concatenate(rows), axis=1))[:, None]
+    X = (
+        np.concatenate(rows)
+        * np.minimum(1, 4 / np.linalg.norm(np.concatenate(rows), axis=1))[:, None]
+    )
     assert abs(value[0] @ np.linalg.eigh(X.T @ X)[1][:, -1]) > 0.999
 
 
@@ -110,11 +152,17 @@ def test_garbage_from_a_site_spoils_at_most_the_answer():
         return answers
 
     release = coordinate(plan, garbage)
-    assert plan.kernel.manifold.dist(plan.kernel.center, release.value) <= plan.kernel.radius + 1e-9
+    assert (
+        plan.kernel.manifold.dist(plan.kernel.center, release.value)
+        <= plan.kernel.radius + 1e-9
+    )
 
     def short(requests):
         answers = good(requests)
-        return {i: {"masked": "00"} if i == 3 and "masked" in a else a for i, a in answers.items()}
+        return {
+            i: {"masked": "00"} if i == 3 and "masked" in a else a
+            for i, a in answers.items()
+        }
 
     good = in_process(sites_of(plan, people, records))
     assert all(3 not in r.alive for r in coordinate(plan, short).rounds)
@@ -133,7 +181,10 @@ def test_nonsense_from_a_site_makes_it_a_lost_one(stage, nonsense):
 
     def spoiled(requests):
         here = next(iter(requests.values()))["stage"] == stage
-        return {i: nonsense if here and i == 3 else answer for i, answer in good(requests).items()}
+        return {
+            i: nonsense if here and i == 3 else answer
+            for i, answer in good(requests).items()
+        }
 
     release = coordinate(plan, spoiled)
     assert len(release.signatures) == (4 if stage == "unmask" else 3)
@@ -165,7 +216,9 @@ def test_a_site_that_was_lost_is_not_heard_again(lost):
         return {**answers, **({3: late[0]} if late and 3 not in requests else {})}
 
     rounds = coordinate(plan, ask).rounds
-    assert [r.alive for r in rounds] == [[0, 1, 2, 3] if lost == "unmask" and r == 0 else [0, 1, 2] for r in range(2)]
+    assert [r.alive for r in rounds] == [
+        [0, 1, 2, 3] if lost == "unmask" and r == 0 else [0, 1, 2] for r in range(2)
+    ]
 
 
 # ---- certificates ----
@@ -175,7 +228,10 @@ def test_a_site_that_was_lost_is_not_heard_again(lost):
 def released():
     plan, people, records = study(4, 30, dropouts=1)
     return plan, coordinate(
-        plan, in_process(sites_of(plan, people, records), lambda stage, i: stage == "mask" and i == 2)
+        plan,
+        in_process(
+            sites_of(plan, people, records), lambda stage, i: stage == "mask" and i == 2
+        ),
     )
 
 
@@ -184,24 +240,36 @@ def test_a_certificate_verifies_and_gives_its_value_back(released):
     certificate = Certificate.from_json(release.certificate.to_json())
     checks = verify_certificate(certificate)
     assert [check for check in checks if check.holds is False] == []
-    assert np.allclose(rebuild_mechanism(certificate).value_of(certificate), release.value)
+    assert np.allclose(
+        rebuild_mechanism(certificate).value_of(certificate), release.value
+    )
     assert certificate.claims.gdp <= 1.0 + 1e-9
     assert certificate.release["stages"][0]["lost"] == [plan.sites[2]]
     assert "no curator" in certificate.trust
 
 
-@pytest.mark.parametrize("kernel", [DispersionKernel(SPD, 1.0), MomentKernel(Euclidean(3), 1.0)], ids=lambda k: k.name)
+@pytest.mark.parametrize(
+    "kernel",
+    [DispersionKernel(SPD, 1.0), MomentKernel(Euclidean(3), 1.0)],
+    ids=lambda k: k.name,
+)
 def test_other_kernels_verify(kernel):
     plan, people, records = study(3, 30, kernel=kernel, dropouts=0)
-    certificate = coordinate(plan, in_process(sites_of(plan, people, records))).certificate
+    certificate = coordinate(
+        plan, in_process(sites_of(plan, people, records))
+    ).certificate
     assert all(check.holds is not False for check in verify_certificate(certificate))
 
 
 def leaves(value, path=()):
     if isinstance(value, dict):
-        return [leaf for key, inner in value.items() for leaf in leaves(inner, (*path, key))]
+        return [
+            leaf for key, inner in value.items() for leaf in leaves(inner, (*path, key))
+        ]
     if isinstance(value, list):
-        return [leaf for i, inner in enumerate(value) for leaf in leaves(inner, (*path, i))]
+        return [
+            leaf for i, inner in enumerate(value) for leaf in leaves(inner, (*path, i))
+        ]
     return [(path, value)]
 
 
@@ -216,7 +284,10 @@ def changed(body, path, value):
 
 def weaker(path, old, new):
     """What a change may do without being a lie: claim less, or say other words about people and times."""
-    if path[0] in ("created", "software", "ledger", "sha256") or path[:2] == ("release", "reason"):
+    if path[0] in ("created", "software", "ledger", "sha256") or path[:2] == (
+        "release",
+        "reason",
+    ):
         return True
     numbers = isinstance(old, float) and isinstance(new, float)
     return numbers and new > old and path[0] in ("claims", "sensitivity", "guarantee")
@@ -230,7 +301,9 @@ def test_no_leaf_can_be_changed_to_claim_more(released):
             if new == old or weaker(path, old, new):
                 continue
             try:
-                checks = verify_certificate(Certificate.from_json(json.dumps(changed(body, path, new))).sealed())
+                checks = verify_certificate(
+                    Certificate.from_json(json.dumps(changed(body, path, new))).sealed()
+                )
             except CurvedpError:
                 continue
             # a plan with other terms is another plan, which may verify as such; its id differs, and no site has signed it

@@ -10,7 +10,12 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 import pytest
 
-from curvedp.errors import BudgetExceeded, CurvedpError, FederationRefused, ParameterError
+from curvedp.errors import (
+    BudgetExceeded,
+    CurvedpError,
+    FederationRefused,
+    ParameterError,
+)
 from curvedp.federated import (
     ClassMeansKernel,
     DispersionKernel,
@@ -36,7 +41,9 @@ def test_each_site_pays_once_and_before_its_first_vector(tmp_path):
     ledgers = [Ledger(tmp_path / f"{i}.ledger", GDP(1.2)) for i in range(3)]
     sites = {
         i: Site(plan, person, x, ledger=book)
-        for i, (person, x, book) in enumerate(zip(people, records, ledgers, strict=True))
+        for i, (person, x, book) in enumerate(
+            zip(people, records, ledgers, strict=True)
+        )
     }
     coordinate(plan, in_process(sites))
     assert [len(book.entries) for book in ledgers] == [1, 1, 1]
@@ -53,17 +60,28 @@ def test_a_site_that_cannot_pay_is_a_lost_one(tmp_path):
     assert [list(r.alive) for r in release.rounds] == [[0, 1, 3]] * plan.rounds
     assert poor.entries == []
     with pytest.raises(BudgetExceeded):
-        answered_until_mask(plan, people, records, ledger=Ledger(tmp_path / "two.ledger", GDP(0.5)))
+        answered_until_mask(
+            plan, people, records, ledger=Ledger(tmp_path / "two.ledger", GDP(0.5))
+        )
 
 
 def test_a_veto_is_heard_before_any_key(tmp_path):
     plan, people, records = study(4, dropouts=1)
     sites = sites_of(plan, people, records)
     sites[1] = Site(
-        plan, people[1], records[1], veto=lambda asked: "the board said no" if asked.id == plan.id else None
+        plan,
+        people[1],
+        records[1],
+        veto=lambda asked: "the board said no" if asked.id == plan.id else None,
     )
     with pytest.raises(FederationRefused, match="the board said no"):
-        sites[1].answer({"stage": "announce", "plan": plan.to_dict(), "time": datetime.now(UTC).isoformat()})
+        sites[1].answer(
+            {
+                "stage": "announce",
+                "plan": plan.to_dict(),
+                "time": datetime.now(UTC).isoformat(),
+            }
+        )
     assert 1 not in coordinate(plan, in_process(sites)).rounds[0].alive
 
 
@@ -71,12 +89,19 @@ def test_every_site_signs_the_certificate_and_no_other():
     plan, people, records = study(3, dropouts=0)
     release = run(plan, people, records)
     assert set(release.signatures) == set(plan.sites)
-    assert all(release.certificate.is_signed(key, sign) for key, sign in release.signatures.items())
+    assert all(
+        release.certificate.is_signed(key, sign)
+        for key, sign in release.signatures.items()
+    )
     other = replace(release.certificate, guarantee=GDP(0.1)).sealed()
-    assert not any(other.is_signed(key, sign) for key, sign in release.signatures.items())
+    assert not any(
+        other.is_signed(key, sign) for key, sign in release.signatures.items()
+    )
 
 
-@pytest.mark.parametrize("lie", ["rounds", "points", "plan", "claims", "integers", "lost"])
+@pytest.mark.parametrize(
+    "lie", ["rounds", "points", "plan", "claims", "integers", "lost"]
+)
 def test_no_site_signs_for_a_server_that_lies(lie):
     plan, people, records = study(3, dropouts=0)
 
@@ -93,7 +118,9 @@ def test_no_site_signs_for_a_server_that_lies(lie):
                     elif lie == "integers":
                         request["certificate"]["release"]["integers"][0][0] += 1
                     elif lie == "lost":
-                        request["certificate"]["release"]["stages"][0]["lost"] = [plan.sites[0]]
+                        request["certificate"]["release"]["stages"][0]["lost"] = [
+                            plan.sites[0]
+                        ]
                     elif lie == "rounds":
                         request["rounds"][0][0][0] += 2 ** plan.exponents[0]
                     else:
@@ -103,7 +130,10 @@ def test_no_site_signs_for_a_server_that_lies(lie):
 
         return asked
 
-    assert coordinate(plan, lying(in_process(sites_of(plan, people, records)))).signatures == {}
+    assert (
+        coordinate(plan, lying(in_process(sites_of(plan, people, records)))).signatures
+        == {}
+    )
 
 
 def test_no_site_signs_sums_in_which_it_took_no_part():
@@ -113,7 +143,10 @@ def test_no_site_signs_sums_in_which_it_took_no_part():
 
     def remembered(requests):
         asked.extend(requests.values())
-        return in_process(sites, lambda stage, i: i == 3 and bool(asked) and asked[-1].get("round") == 1)(requests)
+        return in_process(
+            sites,
+            lambda stage, i: i == 3 and bool(asked) and asked[-1].get("round") == 1,
+        )(requests)
 
     assert len(coordinate(plan, remembered).signatures) == 3
     request = asked[-1]
@@ -123,7 +156,10 @@ def test_no_site_signs_sums_in_which_it_took_no_part():
         (sites[3], [0, 1, 2]),
         (sites[3], [0, 1, 2, 3]),
     ):
-        lying = {**request, "rounds": [[total, alive] for total, _ in request["rounds"]]}
+        lying = {
+            **request,
+            "rounds": [[total, alive] for total, _ in request["rounds"]],
+        }
         with pytest.raises(FederationRefused, match="took part in"):
             site.answer(lying)
 
@@ -159,14 +195,23 @@ def test_every_term_has_another_value_to_try():
 
 
 @pytest.mark.parametrize(
-    ("name", "value"), [(name, value) for name, each in OTHERS.items() for value in each], ids=lambda v: str(v)[:40]
+    ("name", "value"),
+    [(name, value) for name, each in OTHERS.items() for value in each],
+    ids=lambda v: str(v)[:40],
 )
 def test_a_site_of_another_plan_refuses_before_a_sum_is_formed(name, value, tmp_path):
     """Whatever the term: too few are left, no vector was sent, no ledger charged."""
     plan, people, records = study(5, dropouts=1, collusion=1)
-    terms = {field.name: getattr(plan, field.name) for field in fields(Plan) if field.name != "exponents"}
+    terms = {
+        field.name: getattr(plan, field.name)
+        for field in fields(Plan)
+        if field.name != "exponents"
+    }
     other, stages = Plan(**{**terms, name: value}), []
-    M, books = other.kernel.manifold, [Ledger(tmp_path / f"{i}.ledger", GDP(2.0)) for i in range(5)]
+    M, books = (
+        other.kernel.manifold,
+        [Ledger(tmp_path / f"{i}.ledger", GDP(2.0)) for i in range(5)],
+    )
     sites = sites_of(plan, people, records)
     for i in (1, 2):
         extra = {"groups": np.arange(30)} if other.protects == "person" else {}
@@ -181,8 +226,16 @@ def test_a_site_of_another_plan_refuses_before_a_sum_is_formed(name, value, tmp_
         coordinate(plan, listening)
     assert stages == ["announce"]
     assert not any(book.entries for book in books)
-    with pytest.raises(FederationRefused, match="another plan; it differs in") as caught:
-        sites[1].answer({"stage": "announce", "plan": plan.to_dict(), "time": datetime.now(UTC).isoformat()})
+    with pytest.raises(
+        FederationRefused, match="another plan; it differs in"
+    ) as caught:
+        sites[1].answer(
+            {
+                "stage": "announce",
+                "plan": plan.to_dict(),
+                "time": datetime.now(UTC).isoformat(),
+            }
+        )
     assert name in str(caught.value)
     with pytest.raises(ParameterError, match="another grid"):
         Plan.from_dict({**plan.to_dict(), "exponents": [k + 1 for k in plan.exponents]})
@@ -225,13 +278,20 @@ def test_a_run_that_a_server_draws_out_ends_with_the_plan(late, monkeypatch, tmp
 
     with pytest.raises(FederationRefused, match="0 of 3 sites"):
         coordinate(plan, ask)
-    assert bool(ledger.entries) == (late > 0)  # nothing is paid for a vector that is not given
+    assert bool(ledger.entries) == (
+        late > 0
+    )  # nothing is paid for a vector that is not given
     assert {len(site.state["masked"]) for site in sites.values()} == {late}
 
 
 def test_records_that_are_not_the_plans_are_refused():
     plan, people, records = study(3, 30, dropouts=0)
-    for wrong in (records[0][:-1], records[0][:, :1], np.zeros((30, 3, 3)), records[0][0]):
+    for wrong in (
+        records[0][:-1],
+        records[0][:, :1],
+        np.zeros((30, 3, 3)),
+        records[0][0],
+    ):
         with pytest.raises(ParameterError):
             Site(plan, people[0], wrong)
     with pytest.raises(ParameterError, match="labels"):
@@ -302,13 +362,25 @@ def test_no_leaf_of_a_request_makes_a_site_raise_or_pay_for_nothing(tmp_path):
         return in_process(sites)(requests)
 
     coordinate(plan, remembered)
-    assert [request["stage"] for _, request in asked] == ["announce", "share", "mask", "unmask", "sign"]
+    assert [request["stage"] for _, request in asked] == [
+        "announce",
+        "share",
+        "mask",
+        "unmask",
+        "sign",
+    ]
     book = Ledger(tmp_path / "l.ledger", GDP(100.0))
     for state, request in asked:
-        places = [(name,) for name in request] if request["stage"] == "sign" else list(leaves(request))[1:]
+        places = (
+            [(name,) for name in request]
+            if request["stage"] == "sign"
+            else list(leaves(request))[1:]
+        )
         for place in places:
             for strange in STRANGE:
-                site = Site(plan, people[0], records[0], state=copy.deepcopy(state), ledger=book)
+                site = Site(
+                    plan, people[0], records[0], state=copy.deepcopy(state), ledger=book
+                )
                 paid = len(book.entries)
                 said = in_process({0: site})({0: with_leaf(request, place, strange)})
                 assert said or len(book.entries) == paid, (place, strange)
@@ -319,21 +391,33 @@ def test_no_leaf_of_a_strangers_plan_raises_anything_else():
     for place in leaves(terms):
         for strange in (*STRANGE, 10**5000):
             with suppress(CurvedpError):
-                assert isinstance(Plan.from_dict(with_leaf(terms, place, strange)), Plan)
+                assert isinstance(
+                    Plan.from_dict(with_leaf(terms, place, strange)), Plan
+                )
 
 
 def test_a_server_that_chooses_the_point_gets_bounded_terms():
     plan, _, records = study(3, dropouts=0)
     start, question = plan.kernel.start(), plan.questions[0]
-    for place in (np.nan, 1e308, -1.0):  # no point: refused, whatever the records, and before it is paid for
+    for place in (
+        np.nan,
+        1e308,
+        -1.0,
+    ):  # no point: refused, whatever the records, and before it is paid for
         at = start.copy()
         at[:, :8] = place
         for data in (records[0], np.full_like(records[0], np.nan), records[0][:0]):
             with pytest.raises(ParameterError):
                 plan.kernel.terms(question, at, data, 0)
-    for point in (np.eye(2), np.diag([1e12, 1e-12]), np.array([[1.0, 0.999], [0.999, 1.0]])):
+    for point in (
+        np.eye(2),
+        np.diag([1e12, 1e-12]),
+        np.array([[1.0, 0.999], [0.999, 1.0]]),
+    ):
         for radius in (0.0, -1.0, np.nan, np.inf, 1e-300, 1e300):
-            at = np.concatenate([point.ravel(), np.eye(2).ravel(), [radius, radius, np.nan]])[None]
+            at = np.concatenate(
+                [point.ravel(), np.eye(2).ravel(), [radius, radius, np.nan]]
+            )[None]
             rows = plan.kernel.terms(question, at, records[0], 0)
             assert (np.linalg.norm(rows, axis=1) <= 1 + 1e-12).all()
 
@@ -342,11 +426,20 @@ def test_a_place_that_is_none_is_refused_before_it_is_paid_for(tmp_path):
     plan, people, records = study(3, dropouts=0)
     sites, _ = answered_until_mask(plan, people, records)
     book = Ledger(tmp_path / "l.ledger", GDP(1.2))
-    site = Site(plan, people[1], records[1], ledger=book, state=copy.deepcopy(sites[1].state))
+    site = Site(
+        plan, people[1], records[1], ledger=book, state=copy.deepcopy(sites[1].state)
+    )
     boxes = {str(j): sites[j].state["bundles"].get("1", "") for j in (0, 2)}
     for at in (np.full(plan.kernel.start().shape, np.nan), np.zeros((2, 11)), 3.0):
         with pytest.raises((FederationRefused, ParameterError)):
-            site.answer({"stage": "mask", "round": 0, "at": np.asarray(at).tolist(), "boxes": boxes})
+            site.answer(
+                {
+                    "stage": "mask",
+                    "round": 0,
+                    "at": np.asarray(at).tolist(),
+                    "boxes": boxes,
+                }
+            )
     assert book.entries == []
 
 
@@ -354,14 +447,34 @@ def test_two_processes_of_a_site_do_not_both_answer(tmp_path):
     """From one state, before either has written it back: two vectors of a round would be two releases, paid once."""
     plan, people, records = study(3, dropouts=0)
     sites, _ = answered_until_mask(plan, people, records)
-    twins = [Site(plan, people[1], records[1], state=copy.deepcopy(sites[1].state), journal=tmp_path) for _ in range(2)]
-    boxes = {str(j): sites[j].state["bundles"]["1"] for j in (0, 2) if "1" in sites[j].state["bundles"]}
-    request = {"stage": "mask", "round": 0, "at": plan.kernel.start().tolist(), "boxes": boxes | {"0": "", "2": ""}}
+    twins = [
+        Site(
+            plan,
+            people[1],
+            records[1],
+            state=copy.deepcopy(sites[1].state),
+            journal=tmp_path,
+        )
+        for _ in range(2)
+    ]
+    boxes = {
+        str(j): sites[j].state["bundles"]["1"]
+        for j in (0, 2)
+        if "1" in sites[j].state["bundles"]
+    }
+    request = {
+        "stage": "mask",
+        "round": 0,
+        "at": plan.kernel.start().tolist(),
+        "boxes": boxes | {"0": "", "2": ""},
+    }
     assert "masked" in twins[0].answer(request)
     with pytest.raises(FederationRefused, match="has answered"):
         twins[1].answer({**request, "at": (2 * plan.kernel.start()).tolist()})
     with pytest.raises(FederationRefused, match="journal"):
-        Site(plan, people[1], records[1], journal=tmp_path / "none").answer({"stage": "announce"})
+        Site(plan, people[1], records[1], journal=tmp_path / "none").answer(
+            {"stage": "announce"}
+        )
 
 
 def test_a_state_survives_json():
@@ -370,7 +483,12 @@ def test_a_state_survives_json():
 
     def restarted(requests):
         for i in requests:
-            sites[i] = Site(plan, people[i], records[i], state=json.loads(json.dumps(sites[i].state)))
+            sites[i] = Site(
+                plan,
+                people[i],
+                records[i],
+                state=json.loads(json.dumps(sites[i].state)),
+            )
         return in_process(sites)(requests)
 
     assert len(coordinate(plan, restarted).signatures) == 3

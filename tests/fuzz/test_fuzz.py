@@ -23,7 +23,14 @@ from typer.testing import CliRunner
 from curvedp import estimators, geometry, mechanisms, privacy
 from curvedp.cli import app
 from curvedp.errors import CurvedpError
-from curvedp.geometry import Euclidean, KendallShapes, Lorentz, Rotations, SPDAffineInvariant, Sphere
+from curvedp.geometry import (
+    Euclidean,
+    KendallShapes,
+    Lorentz,
+    Rotations,
+    SPDAffineInvariant,
+    Sphere,
+)
 from curvedp.mechanisms import Mechanism
 from curvedp.privacy import Guarantee, PrivacyProfile
 from fuzz_targets import TARGETS, X
@@ -78,7 +85,11 @@ def sound(result: Any) -> None:
         assert 0 <= result.delta(1.0) <= 1
         assert result.epsilon(1e-5) >= 0
     elif isinstance(result, Mechanism):
-        assert all(not math.isnan(v) for v in result.guarantee.to_dict().values() if isinstance(v, float))
+        assert all(
+            not math.isnan(v)
+            for v in result.guarantee.to_dict().values()
+            if isinstance(v, float)
+        )
     elif isinstance(result, float):
         assert not math.isnan(result)
     elif hasattr(result, "guarantee") and hasattr(result, "point"):
@@ -96,8 +107,12 @@ ELSEWHERE = {"DescentMechanism", "BatchDescentMechanism", "AddedDescentMechanism
 def test_everything_registered_is_a_target():
     """A manifold, mechanism, estimator or definition of privacy that is added and not fuzzed fails here."""
     named = {name.split(".")[0] for group in TARGETS.values() for name in group}
-    manifolds = {name for name in geometry.__all__ if _is(geometry, name, geometry.Manifold)} - {"Manifold"}
-    mechanisms_ = {kind.__name__ for kind in Mechanism.registry.values() if _ours(kind)} - ELSEWHERE
+    manifolds = {
+        name for name in geometry.__all__ if _is(geometry, name, geometry.Manifold)
+    } - {"Manifold"}
+    mechanisms_ = {
+        kind.__name__ for kind in Mechanism.registry.values() if _ours(kind)
+    } - ELSEWHERE
     definitions = {
         kind.__name__ for kind in Guarantee._registry.values() if kind.additive
     }  # no public list has them all
@@ -122,7 +137,9 @@ def test_good_arguments_are_accepted(group):
 
 @pytest.mark.parametrize("group", TARGETS)
 def test_one_bad_argument(group):
-    calls = [(name, field) for name, (_, good) in TARGETS[group].items() for field in good]
+    calls = [
+        (name, field) for name, (_, good) in TARGETS[group].items() for field in good
+    ]
 
     @settings(
         max_examples=PER_GROUP[group], derandomize=True, deadline=None, database=None,
@@ -138,7 +155,10 @@ def test_one_bad_argument(group):
             except CurvedpError as error:
                 message = str(error)
             except (TypeError, ValueError):
-                if (name, field) != ("PrivatePCA", "X"):  # scikit-learn's own checks of shape and type
+                if (name, field) != (
+                    "PrivatePCA",
+                    "X",
+                ):  # scikit-learn's own checks of shape and type
                     raise
                 message = "scikit-learn's"
             else:
@@ -154,9 +174,23 @@ EXTREME = st.one_of(
     st.sampled_from([1e-300, 1e-100, 1e-30, 1e-12, 1e-3, 0.1, 1.0, math.pi, 10.0, 700.0, 1e3, 1e6, 1e12, 1e30, 1e150, 1e300]),
     st.floats(1e-4, 1e4),
 )  # fmt: skip
-CURVATURES = st.one_of(st.sampled_from([0.0, 1.0, -1.0]), EXTREME, EXTREME.map(lambda x: -x))
-KINDS, DIMS = st.sampled_from(["gaussian", "laplace"]), st.sampled_from([1, 1, 2, 3, 10])
-SPACES = st.sampled_from([Euclidean(2), Sphere(2), Lorentz(2), SPDAffineInvariant(3), KendallShapes(4), Rotations(3)])
+CURVATURES = st.one_of(
+    st.sampled_from([0.0, 1.0, -1.0]), EXTREME, EXTREME.map(lambda x: -x)
+)
+KINDS, DIMS = (
+    st.sampled_from(["gaussian", "laplace"]),
+    st.sampled_from([1, 1, 2, 3, 10]),
+)
+SPACES = st.sampled_from(
+    [
+        Euclidean(2),
+        Sphere(2),
+        Lorentz(2),
+        SPDAffineInvariant(3),
+        KendallShapes(4),
+        Rotations(3),
+    ]
+)
 EXTREMES = {
     "floor": (privacy.gaussian_floor, CURVATURES, st.sampled_from([2, 3, 10, 10_000]), EXTREME),
     "certified_delta": (privacy.certified_delta, KINDS, CURVATURES, DIMS, EXTREME, EXTREME, EXTREME),
@@ -174,7 +208,13 @@ def test_extremes_together(name):
     """Numbers come back as numbers, bounds in order; nothing hangs, and what cannot be had is refused by name."""
     function, *strategies = EXTREMES[name]
 
-    @settings(max_examples=40, derandomize=True, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+    @settings(
+        max_examples=40,
+        derandomize=True,
+        deadline=None,
+        database=None,
+        suppress_health_check=list(HealthCheck),
+    )
     @given(st.tuples(*strategies))
     def check(arguments: tuple[Any, ...]) -> None:
         with limit(60):
@@ -190,7 +230,9 @@ def test_extremes_together(name):
 
 # ---- data: any value, never an exception
 
-VALUES = st.one_of(st.floats(), st.sampled_from([math.nan, math.inf, -math.inf, 1e308, 5e-324, 0.0]))
+VALUES = st.one_of(
+    st.floats(), st.sampled_from([math.nan, math.inf, -math.inf, 1e308, 5e-324, 0.0])
+)
 
 
 @pytest.mark.parametrize(
@@ -212,7 +254,13 @@ def test_bad_data_never_raises(group, name, field):
     function, good = TARGETS[group][name]
     shape = np.shape(good[field])
 
-    @settings(max_examples=12, derandomize=True, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+    @settings(
+        max_examples=12,
+        derandomize=True,
+        deadline=None,
+        database=None,
+        suppress_health_check=list(HealthCheck),
+    )
     @given(st.lists(VALUES, min_size=int(np.prod(shape)), max_size=int(np.prod(shape))))
     def check(values: list[float]) -> None:
         sound(function(**{**good, field: np.array(values).reshape(shape)}))
@@ -232,34 +280,74 @@ ARGUMENT = st.one_of(
 )  # fmt: skip
 COMMANDS = st.one_of(
     st.tuples(
-        st.just("release"), ARGUMENT, st.just("-m"), ARGUMENT, st.just("-r"), ARGUMENT, st.just("--mu"), ARGUMENT
+        st.just("release"),
+        ARGUMENT,
+        st.just("-m"),
+        ARGUMENT,
+        st.just("-r"),
+        ARGUMENT,
+        st.just("--mu"),
+        ARGUMENT,
     ),
     st.tuples(
-        st.just("calibrate"), st.just("-m"), ARGUMENT, st.just("--mu"), ARGUMENT, st.just("--sensitivity"), ARGUMENT
+        st.just("calibrate"),
+        st.just("-m"),
+        ARGUMENT,
+        st.just("--mu"),
+        ARGUMENT,
+        st.just("--sensitivity"),
+        ARGUMENT,
     ),
     st.tuples(st.just("verify"), ARGUMENT),
     st.tuples(st.just("ledger"), st.just("show"), ARGUMENT),
     st.tuples(st.just("reproduce"), ARGUMENT),
-    st.tuples(st.just("audit"), st.just("--samples"), ARGUMENT, st.just("--only"), st.just("no such mechanism")),
+    st.tuples(
+        st.just("audit"),
+        st.just("--samples"),
+        ARGUMENT,
+        st.just("--only"),
+        st.just("no such mechanism"),
+    ),
     st.tuples(ARGUMENT, ARGUMENT),
 )
 
 
-@settings(max_examples=250, derandomize=True, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+@settings(
+    max_examples=250,
+    derandomize=True,
+    deadline=None,
+    database=None,
+    suppress_health_check=list(HealthCheck),
+)
 @given(COMMANDS)
 def test_the_command_line_answers_in_one_line(arguments):
     with limit(60):
         result = CliRunner().invoke(app, list(arguments))
     assert result.exit_code in (0, 1, 2), (arguments, result.output)
-    assert result.exception is None or isinstance(result.exception, SystemExit), (arguments, result.exception)
+    assert result.exception is None or isinstance(result.exception, SystemExit), (
+        arguments,
+        result.exception,
+    )
     assert "Traceback" not in result.output
 
 
 @pytest.mark.parametrize(
     "content",
-    [b"", b"\x93NUMPY", b"1,0,0\n", b"\xff\xfe", b"a,b\n", b"1;0;0\n", b"1,2\n3\n", b"PK\x03\x04", b'{"schema": 3}'],
+    [
+        b"",
+        b"\x93NUMPY",
+        b"1,0,0\n",
+        b"\xff\xfe",
+        b"a,b\n",
+        b"1;0;0\n",
+        b"1,2\n3\n",
+        b"PK\x03\x04",
+        b'{"schema": 3}',
+    ],
 )
-@pytest.mark.parametrize("name", ["x.npy", "x.npz", "x.csv", "x.parquet", "x.json", "x"])
+@pytest.mark.parametrize(
+    "name", ["x.npy", "x.npz", "x.csv", "x.parquet", "x.json", "x"]
+)
 def test_broken_files(tmp_path, name, content):
     (tmp_path / name).write_bytes(content)
     path = str(tmp_path / name)
@@ -280,7 +368,11 @@ def test_a_mistake_in_a_shell(tmp_path):
     np.save(tmp_path / "x.npy", X)
     release = ["release", "x.npy", "-m", "sphere:2", "-r", "nan", "--mu", "1"]
     run = subprocess.run(
-        [sys.executable, "-m", "curvedp.cli", *release], cwd=tmp_path, capture_output=True, text=True, check=False
+        [sys.executable, "-m", "curvedp.cli", *release],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert run.returncode == 2
     assert "Traceback" not in run.stderr

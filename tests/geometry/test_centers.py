@@ -41,13 +41,19 @@ BAD = [
     *((SPDAffineInvariant(3), turned([k / 2, 0, -k / 2])) for k in (10, 12)),
     (SPDAffineInvariant(2), 1e-12 * np.eye(2)),
     *((M, out(M, d)) for M in (Lorentz(2), Lorentz(5)) for d in (25.0, 30.0, 34.0)),
-    *((M, out(M, d)) for M in (PoincareBall(2), PoincareBall(5)) for d in (25.0, 30.0, 34.0)),
+    *(
+        (M, out(M, d))
+        for M in (PoincareBall(2), PoincareBall(5))
+        for d in (25.0, 30.0, 34.0)
+    ),
     (SPDLogEuclidean(2), turned([5, -5])),
     (SPDLogCholesky(2), turned([5, -5])),
     (Euclidean(3), np.array([1e9, -1e9, 1.0])),
     (
         Product(SPDAffineInvariant(2), Lorentz(2), Sphere(2)),
-        np.concatenate([turned([5.5, -5.5]).ravel(), out(Lorentz(2), 30.0), [0, 0, 1.0]]),
+        np.concatenate(
+            [turned([5.5, -5.5]).ravel(), out(Lorentz(2), 30.0), [0, 0, 1.0]]
+        ),
     ),
 ]
 
@@ -77,8 +83,12 @@ def test_carrying_is_an_isometry_and_comes_back(M):
     if M.injectivity_radius == np.inf and not (M.carries or isinstance(M, Product)):
         pytest.fail("a space that is not compact must carry")
     there = M.to_origin(center, X)
-    np.testing.assert_allclose(M.dist(M.home(center), there), M.dist(center, X), rtol=1e-9, atol=1e-12)
-    np.testing.assert_allclose(M.dist(there[1:], there[:-1]), M.dist(X[1:], X[:-1]), rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(
+        M.dist(M.home(center), there), M.dist(center, X), rtol=1e-9, atol=1e-12
+    )
+    np.testing.assert_allclose(
+        M.dist(there[1:], there[:-1]), M.dist(X[1:], X[:-1]), rtol=1e-9, atol=1e-12
+    )
     np.testing.assert_allclose(M.from_origin(center, there), X, rtol=1e-9, atol=1e-9)
     assert np.all(M.residual(there) <= 1e-12)
 
@@ -86,18 +96,29 @@ def test_carrying_is_an_isometry_and_comes_back(M):
 def test_the_congruence_against_60_digits():
     """L⁻¹XL⁻ᵀ of a center of condition 1e12: what every later digit rests on."""
     M, center = SPDAffineInvariant(2), turned([6, -6])
-    X = np.asarray(M.exp(center, M.from_coordinates(center, 1e-3 * np.array([[1.0, -2.0, 0.5]]))))[0]
+    X = np.asarray(
+        M.exp(center, M.from_coordinates(center, 1e-3 * np.array([[1.0, -2.0, 0.5]])))
+    )[0]
     with mp.workdps(60):
         L = mp.cholesky(mp.matrix(center.tolist()))
         inverse = L**-1
         exact = inverse * mp.matrix(((X + X.T) / 2).tolist()) * inverse.T
     exact = np.array(exact.tolist(), dtype=float)
-    np.testing.assert_allclose(M.to_origin(center, X[None])[0], exact, rtol=1e-12, atol=1e-14)
+    np.testing.assert_allclose(
+        M.to_origin(center, X[None])[0], exact, rtol=1e-12, atol=1e-14
+    )
 
 
 def test_what_is_no_record_goes_to_the_center():
     M, center = SPDAffineInvariant(2), turned([4, -4])
-    X = np.stack([np.full((2, 2), np.nan), -np.eye(2), np.array([[1.0, 5.0], [0.0, 1.0]]), center])
+    X = np.stack(
+        [
+            np.full((2, 2), np.nan),
+            -np.eye(2),
+            np.array([[1.0, 5.0], [0.0, 1.0]]),
+            center,
+        ]
+    )
     inside = project_to_ball(M, np.eye(2), 0.1, carry_records(M, center, X))
     np.testing.assert_allclose(inside, np.broadcast_to(np.eye(2), (4, 2, 2)), atol=1e-9)
 

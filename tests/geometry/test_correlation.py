@@ -20,7 +20,9 @@ def some(rng, n, m):
 def test_two_variables_are_fishers_z():
     r = np.array([-0.9, 0.1, 0.999])
     C = np.eye(2) + r[:, None, None] * np.array([[0, 1], [1, 0]])
-    np.testing.assert_allclose(Correlation(2).dist(np.eye(2), C), np.arctanh(np.abs(r)), rtol=1e-12)
+    np.testing.assert_allclose(
+        Correlation(2).dist(np.eye(2), C), np.arctanh(np.abs(r)), rtol=1e-12
+    )
 
 
 def test_distance_by_the_hemisphere_model():
@@ -31,7 +33,10 @@ def test_distance_by_the_hemisphere_model():
     square = np.zeros(20)
     for i in range(1, 4):
         x, y = L[:, i, : i + 1], K[:, i, : i + 1]
-        square += np.arccosh(1 + np.sum((x - y) ** 2, axis=-1) / (2 * x[:, -1] * y[:, -1])) ** 2
+        square += (
+            np.arccosh(1 + np.sum((x - y) ** 2, axis=-1) / (2 * x[:, -1] * y[:, -1]))
+            ** 2
+        )
     np.testing.assert_allclose(Correlation(4).dist(C, D), np.sqrt(square), rtol=1e-10)
 
 
@@ -52,7 +57,9 @@ def test_covariances_in_any_units_and_the_diagonal():
     M, rng = Correlation(3), np.random.default_rng(2)
     C = some(rng, 5, 3)
     scales = 10.0 ** rng.uniform(-6, 6, (5, 3))
-    np.testing.assert_allclose(M.nearest(scales[:, :, None] * C * scales[:, None, :]), C, atol=1e-14)
+    np.testing.assert_allclose(
+        M.nearest(scales[:, :, None] * C * scales[:, None, :]), C, atol=1e-14
+    )
     for x in (frechet_mean(M, C), M.exp(C[0], M.log(C[0], C[1]))):
         np.testing.assert_array_equal(np.diag(x), 1.0)
         assert M.residual(x) < 1e-15
@@ -62,7 +69,9 @@ def test_curvature_is_between_minus_one_and_zero():
     assert Correlation(2).curvature_bounds == (0.0, 0.0)
     assert Correlation(5).curvature_bounds == (-1.0, 0.0)
     assert Correlation(5).dim == 10
-    assert Correlation(3).dist(np.eye(3), np.ones((3, 3)) * 0.5 + 0.5 * np.eye(3)) == pytest.approx(0.855, abs=0.01)
+    assert Correlation(3).dist(
+        np.eye(3), np.ones((3, 3)) * 0.5 + 0.5 * np.eye(3)
+    ) == pytest.approx(0.855, abs=0.01)
 
 
 # ---- the off-log metric ---------------------------------------------------------------------------------------------------
@@ -71,7 +80,14 @@ def test_curvature_is_between_minus_one_and_zero():
 def hollow(rng, n, m, r):
     """Coordinates of length r: random ones, of one factor, of its negative, of few pairs."""
     a, z = rng.normal(size=(n, m, 1)), rng.normal(size=(n, m, m))
-    z = np.concatenate([z + z.mT, a @ a.mT, -a @ a.mT, (z + z.mT) * (rng.random((n, m, m)) < 0.1) + 1e-9])
+    z = np.concatenate(
+        [
+            z + z.mT,
+            a @ a.mT,
+            -a @ a.mT,
+            (z + z.mT) * (rng.random((n, m, m)) < 0.1) + 1e-9,
+        ]
+    )
     y = z[:, *np.tril_indices(m, -1)]
     return r * y / np.linalg.norm(y, axis=-1, keepdims=True)
 
@@ -79,10 +95,16 @@ def hollow(rng, n, m, r):
 def test_off_log_is_fishers_z_and_the_logarithm_off_its_diagonal():
     r = np.array([-0.9, 0.1, 0.999])
     C = np.eye(2) + r[:, None, None] * np.array([[0, 1], [1, 0]])
-    np.testing.assert_allclose(CorrelationOffLog(2).dist(np.eye(2), C), np.sqrt(2) * np.arctanh(np.abs(r)), rtol=1e-12)
+    np.testing.assert_allclose(
+        CorrelationOffLog(2).dist(np.eye(2), C),
+        np.sqrt(2) * np.arctanh(np.abs(r)),
+        rtol=1e-12,
+    )
     M, (A, B) = CorrelationOffLog(4), some(np.random.default_rng(3), 2, 4)
     difference = linalg.logm(A) - linalg.logm(B)
-    assert M.dist(A, B) == pytest.approx(np.linalg.norm(difference - np.diag(np.diag(difference))), rel=1e-12)
+    assert M.dist(A, B) == pytest.approx(
+        np.linalg.norm(difference - np.diag(np.diag(difference))), rel=1e-12
+    )
 
 
 def test_off_log_does_not_see_the_order_of_the_variables():
@@ -90,7 +112,9 @@ def test_off_log_does_not_see_the_order_of_the_variables():
     C, order = some(rng, 2, 5), rng.permutation(5)
     turned = C[:, order][:, :, order]
     assert M.dist(*C) == pytest.approx(M.dist(*turned), rel=1e-12)
-    assert abs(Correlation(5).dist(*C) - Correlation(5).dist(*turned)) > 1e-3  # the other metric does
+    assert (
+        abs(Correlation(5).dist(*C) - Correlation(5).dist(*turned)) > 1e-3
+    )  # the other metric does
 
 
 @pytest.mark.parametrize("m", [3, 10, 30])
@@ -106,7 +130,10 @@ def test_every_hollow_matrix_is_a_logarithm_off_its_diagonal(m, r):
 
 def test_far_noise_ends_at_the_reach():
     M = CorrelationOffLog(3)
-    C = M.unchart(M.origin, hollow(np.random.default_rng(0), 5, 3, 1.0) * 10.0 ** np.arange(0, 20)[:, None])
+    C = M.unchart(
+        M.origin,
+        hollow(np.random.default_rng(0), 5, 3, 1.0) * 10.0 ** np.arange(0, 20)[:, None],
+    )
     assert np.all(M.residual(C) < 1e-12)
     assert np.all(np.linalg.eigvalsh(C) > 0)
 
@@ -125,7 +152,12 @@ def truth(S):
         return [mp.log(E[i, i]) for i in range(m)]
 
     with mp.workdps(40):
-        x = mp.findroot(excess, [-0.5 * np.log1p(s) for s in np.sum(S * S, axis=1)], tol=1e-50, verify=False)
+        x = mp.findroot(
+            excess,
+            [-0.5 * np.log1p(s) for s in np.sum(S * S, axis=1)],
+            tol=1e-50,
+            verify=False,
+        )
         E = mp.expm(mp.matrix(S.tolist()) + mp.diag(list(x)))
         return np.array([[float(E[i, j]) for j in range(m)] for i in range(m)])
 
@@ -137,7 +169,9 @@ def test_against_many_digits(length):
         found, expected = unit_exponential(S, 30.0), truth(S)
         np.testing.assert_allclose(found, expected, atol=3e-14)
         off = ~np.eye(m, dtype=bool)
-        np.testing.assert_allclose(found[off], expected[off], rtol=1e-12 + 1e-14 * np.exp(2 * length))
+        np.testing.assert_allclose(
+            found[off], expected[off], rtol=1e-12 + 1e-14 * np.exp(2 * length)
+        )
         with public_time():
             np.testing.assert_allclose(unit_exponential(S, 30.0), expected, atol=3e-14)
 
@@ -150,7 +184,9 @@ def test_each_depends_on_itself_alone(m):
     together = unit_exponential(S, 30.0)
     assert np.isnan(together[7]).all()
     for i in (0, 1, 5, 9, 250):
-        np.testing.assert_array_equal(together[i], unit_exponential(S[i : i + 1], 30.0)[0])
+        np.testing.assert_array_equal(
+            together[i], unit_exponential(S[i : i + 1], 30.0)[0]
+        )
     assert unit_exponential(S[:0], 30.0).shape == (0, m, m)
     finite = np.arange(300) != 7
     assert np.max(np.abs(np.diagonal(together[finite], axis1=1, axis2=2) - 1)) < 2e-14
@@ -160,5 +196,7 @@ def test_32_bits_of_another_library():
     """16! was read as a whole number of 32 bits, and refused."""
     S = off_diagonal(np.random.default_rng(0), 3, 1.0)
     np.testing.assert_allclose(
-        np.asarray(unit_exponential(jnp.asarray(S, dtype=jnp.float32), 30.0)), truth(S), atol=1e-5
+        np.asarray(unit_exponential(jnp.asarray(S, dtype=jnp.float32), 30.0)),
+        truth(S),
+        atol=1e-5,
     )

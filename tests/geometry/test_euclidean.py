@@ -17,11 +17,15 @@ def test_distance_at_every_scale(scale):
 
 def test_residual_is_nan_only_off_the_numbers():
     with np.errstate(invalid="ignore"):
-        residual = Euclidean(2).residual(np.array([[1.0, 2.0], [np.nan, 0.0], [np.inf, 0.0]]))
+        residual = Euclidean(2).residual(
+            np.array([[1.0, 2.0], [np.nan, 0.0], [np.inf, 0.0]])
+        )
     np.testing.assert_array_equal(np.isnan(residual), [False, True, True])
 
 
-@pytest.mark.parametrize("size", [0, -1, 2.0, float("nan"), float("inf"), True, "3", None])
+@pytest.mark.parametrize(
+    "size", [0, -1, 2.0, float("nan"), float("inf"), True, "3", None]
+)
 def test_sizes_are_whole_and_positive(size):
     with pytest.raises(ParameterError, match=r"d=.* must be"):
         Euclidean(size)

@@ -22,17 +22,24 @@ def exact_distance(p, q):
     with mpmath.workdps(60):
         a, b = (mpmath.qr(mpmath.matrix(x.tolist()), mode="skinny")[0] for x in (p, q))
         s = b - a * (a.T * b)
-        angles = [mpmath.asin(mpmath.sqrt(abs(x))) for x in mpmath.eigsy(s.T * s, eigvals_only=True)]
+        angles = [
+            mpmath.asin(mpmath.sqrt(abs(x)))
+            for x in mpmath.eigsy(s.T * s, eigvals_only=True)
+        ]
         return mpmath.sqrt(sum(x * x for x in angles))
 
 
 @pytest.mark.parametrize(("m", "r"), [(2, 1), (5, 1), (5, 2), (4, 3), (7, 3)])
-@pytest.mark.parametrize("distance", [1e-15, 1e-10, 1e-5, 0.3, 1.0, 1.5, math.pi / 2 - 1e-6])
+@pytest.mark.parametrize(
+    "distance", [1e-15, 1e-10, 1e-5, 0.3, 1.0, 1.5, math.pi / 2 - 1e-6]
+)
 def test_distance_against_60_digits(m, r, distance):
     M = Grassmann(m, r)
     p = M.project(RNG.standard_normal((m, r)))
     q = M.exp(p, distance * unit_tangents(M, p, 1)[0])
-    assert float(M.dist(p, q)) == pytest.approx(float(exact_distance(p, q)), rel=1e-12, abs=1e-30)
+    assert float(M.dist(p, q)) == pytest.approx(
+        float(exact_distance(p, q)), rel=1e-12, abs=1e-30
+    )
 
 
 def test_points_are_subspaces():
@@ -59,7 +66,11 @@ def test_beyond_the_injectivity_radius_log_is_still_shortest():
     M = Grassmann(6, 3)
     p, q = M.project(RNG.standard_normal((2, 500, 6, 3)))
     cosines = np.linalg.svd(p.mT @ q, compute_uv=False)
-    np.testing.assert_allclose(M.dist(p, q), np.linalg.norm(np.arccos(np.clip(cosines, -1, 1)), axis=-1), atol=1e-7)
+    np.testing.assert_allclose(
+        M.dist(p, q),
+        np.linalg.norm(np.arccos(np.clip(cosines, -1, 1)), axis=-1),
+        atol=1e-7,
+    )
     assert np.max(M.dist(M.exp(p, M.log(p, q)), q)) < 1e-13
 
 
@@ -89,7 +100,9 @@ def test_curvature_from_small_triangles(m, r):
     low, high = M.curvature_bounds
     assert np.all((low - 5e-3 <= K) & (high + 5e-3 >= K))
     left, right = u @ v.mT - v @ u.mT, u.mT @ v - v.mT @ u
-    np.testing.assert_allclose(K, np.sum(left**2, (-2, -1)) / 2 + np.sum(right**2, (-2, -1)) / 2, atol=5e-3)
+    np.testing.assert_allclose(
+        K, np.sum(left**2, (-2, -1)) / 2 + np.sum(right**2, (-2, -1)) / 2, atol=5e-3
+    )
 
 
 def test_curvature_bounds_are_attained():
@@ -97,7 +110,11 @@ def test_curvature_bounds_are_attained():
     u, v = np.zeros((2, 4, 2))
     u[2, 0] = u[3, 1] = v[2, 1] = math.sqrt(0.5)
     v[3, 0] = -math.sqrt(0.5)
-    curvature = 3 * (2 * t**2 - M.dist(M.exp(M.origin, t * u), M.exp(M.origin, t * v)) ** 2) / t**4
+    curvature = (
+        3
+        * (2 * t**2 - M.dist(M.exp(M.origin, t * u), M.exp(M.origin, t * v)) ** 2)
+        / t**4
+    )
     assert curvature == pytest.approx(M.curvature_bounds[1], abs=5e-3)
 
 
@@ -110,7 +127,10 @@ def test_not_finite_input_is_not_an_error():
     np.testing.assert_array_equal(M.project(mixed)[1], M.origin)
 
 
-@pytest.mark.parametrize(("m", "r"), [(3, 3), (2, 3), (3, 0), (1, 1), (math.nan, 1), (3, 1.0), (3, True), (-1, -2)])
+@pytest.mark.parametrize(
+    ("m", "r"),
+    [(3, 3), (2, 3), (3, 0), (1, 1), (math.nan, 1), (3, 1.0), (3, True), (-1, -2)],
+)
 def test_bad_sizes(m, r):
     with pytest.raises(ParameterError):
         Grassmann(m, r)

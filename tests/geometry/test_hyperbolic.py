@@ -52,7 +52,9 @@ class LorentzOracle:
         x, y = cls.lift(p), cls.lift(q)
         cosh = -cls.form(x, y)
         distance = mp.acosh(cosh)
-        return distance, combine(distance / mp.sinh(distance), y, -cosh * distance / mp.sinh(distance), x)
+        return distance, combine(
+            distance / mp.sinh(distance), y, -cosh * distance / mp.sinh(distance), x
+        )
 
     @classmethod
     def exp(cls, p, v):
@@ -93,19 +95,27 @@ def steps(M, rng, depth):
     z /= np.linalg.norm(z)
     p = M.exp(M.origin, M.from_coordinates(M.origin, depth * z))
     for step in STEPS:
-        for direction in (rng.normal(size=M.d), z + 1e-3 * rng.normal(size=M.d), -z + 1e-9 * rng.normal(size=M.d)):
+        for direction in (
+            rng.normal(size=M.d),
+            z + 1e-3 * rng.normal(size=M.d),
+            -z + 1e-9 * rng.normal(size=M.d),
+        ):
             yield p, M.from_coordinates(p, step * direction / np.linalg.norm(direction))
 
 
 @pytest.mark.parametrize("d", [1, 2, 5])
 @pytest.mark.parametrize("depth", DEPTHS)
-@pytest.mark.parametrize(("model", "oracle"), [(Lorentz, LorentzOracle), (PoincareBall, BallOracle)])
+@pytest.mark.parametrize(
+    ("model", "oracle"), [(Lorentz, LorentzOracle), (PoincareBall, BallOracle)]
+)
 def test_twelve_digits(model, oracle, d, depth):
     M = model(d)
     for p, v in steps(M, np.random.default_rng(d), depth):
         q = M.exp(p, v)
         truth = oracle.exp(p, v)
-        if model is Lorentz or norm(truth) < 1 - mp.mpf(2) ** -51:  # beyond, the ball has no floats
+        if (
+            model is Lorentz or norm(truth) < 1 - mp.mpf(2) ** -51
+        ):  # beyond, the ball has no floats
             # a step that ends next to the ball's center can only be as exact as the point it starts from
             scale = max(norm(truth), norm(digits(p)))
             assert error(q, truth) * norm(truth) < 1e-12 * scale
@@ -137,15 +147,22 @@ def test_poincare_at_the_boundary(gap):
 def test_the_two_models_are_isometric():
     lorentz, ball = Lorentz(3), PoincareBall(3)
     rng = np.random.default_rng(0)
-    x = lorentz.exp(lorentz.origin, lorentz.from_coordinates(lorentz.origin, 2 * rng.normal(size=(50, 3))))
+    x = lorentz.exp(
+        lorentz.origin,
+        lorentz.from_coordinates(lorentz.origin, 2 * rng.normal(size=(50, 3))),
+    )
     w = x[:, 1:] / (1 + x[:, :1])
     p, q, z = x[:25], x[25:], rng.normal(size=(25, 3))
-    np.testing.assert_allclose(lorentz.dist(p, q), ball.dist(w[:25], w[25:]), rtol=1e-12)
+    np.testing.assert_allclose(
+        lorentz.dist(p, q), ball.dist(w[:25], w[25:]), rtol=1e-12
+    )
     # frames correspond (both are carried from the origin radially), so do transports
     carried = lorentz.transport(p, q, lorentz.from_coordinates(p, z))
     there = ball.transport(w[:25], w[25:], ball.from_coordinates(w[:25], z))
     coordinates = lorentz.to_coordinates(q, carried)
-    np.testing.assert_allclose(coordinates, ball.to_coordinates(w[25:], there), atol=1e-10)
+    np.testing.assert_allclose(
+        coordinates, ball.to_coordinates(w[25:], there), atol=1e-10
+    )
 
 
 @pytest.mark.parametrize("distance", [100.0, 300.0])
@@ -155,11 +172,17 @@ def test_far_out_nothing_overflows(distance):
         far = M.exp(M.origin, np.eye(d + 1)[1] * distance)
         farther = M.exp(M.origin, np.eye(d + 1)[1] * (distance + 1))
         back = M.exp(M.origin, -np.eye(d + 1)[1] * distance)
-        for p, q, truth in [(far, M.origin, distance), (far, farther, 1.0), (far, back, 2 * distance)]:
+        for p, q, truth in [
+            (far, M.origin, distance),
+            (far, farther, 1.0),
+            (far, back, 2 * distance),
+        ]:
             for a, b in ((p, q), (q, p)):
                 assert M.dist(a, b) == pytest.approx(truth, rel=1e-12)
                 assert M.norm(a, M.log(a, b)) == pytest.approx(truth, rel=1e-12)
-        np.testing.assert_allclose(M.exp(far, M.log(far, M.origin)), M.origin, atol=1e-12)
+        np.testing.assert_allclose(
+            M.exp(far, M.log(far, M.origin)), M.origin, atol=1e-12
+        )
         assert np.all(np.isfinite(M.transport(far, back, M.log(far, M.origin))))
 
 
@@ -177,8 +200,13 @@ def test_steps_past_the_floats_of_the_ball_stay_inside():
 
 def test_ten_thousand_dimensions():
     rng = np.random.default_rng(2)
-    for M, oracle in ((Lorentz(10_000), LorentzOracle), (PoincareBall(10_000), BallOracle)):
-        p, q = M.exp(M.origin, M.from_coordinates(M.origin, 0.03 * rng.normal(size=(2, 10_000))))
+    for M, oracle in (
+        (Lorentz(10_000), LorentzOracle),
+        (PoincareBall(10_000), BallOracle),
+    ):
+        p, q = M.exp(
+            M.origin, M.from_coordinates(M.origin, 0.03 * rng.normal(size=(2, 10_000)))
+        )
         with mp.workdps(50):
             distance, velocity = oracle.log(p, q)
             assert abs(M.dist(p, q) / distance - 1) < 1e-12
@@ -192,8 +220,12 @@ def test_erratum_e8_the_printed_poincare_scale_is_half_the_noise():
     gap = 1 - w @ w
     h = 1e-6
     for scale, length in ((gap / 2, 1.0), (gap / 4, 0.5)):
-        assert M.dist(w, w + h * scale * np.eye(2)[0]) / h == pytest.approx(length, rel=1e-5)
-    np.testing.assert_allclose(M.from_coordinates(w, np.eye(2)), np.eye(2) * gap / 2, rtol=1e-15)
+        assert M.dist(w, w + h * scale * np.eye(2)[0]) / h == pytest.approx(
+            length, rel=1e-5
+        )
+    np.testing.assert_allclose(
+        M.from_coordinates(w, np.eye(2)), np.eye(2) * gap / 2, rtol=1e-15
+    )
 
 
 def test_erratum_e9_the_printed_lorentz_transport_is_not_tangent():

@@ -20,7 +20,9 @@ def unit_tangents(M, p, count):
 def exact_distance(p, q):
     """arccos|⟨p, q⟩| of the shapes of the float points, to 50 digits."""
     with mpmath.workdps(50):
-        a, b = ([mpmath.mpc(*map(mpmath.mpf, map(float, row))) for row in x] for x in (p, q))
+        a, b = (
+            [mpmath.mpc(*map(mpmath.mpf, map(float, row))) for row in x] for x in (p, q)
+        )
         a, b = ([x - sum(c) / len(c) for x in c] for c in (a, b))
         inner = abs(sum(mpmath.conj(x) * y for x, y in zip(a, b, strict=True)))
         size = mpmath.sqrt(sum(abs(x) ** 2 for x in a) * sum(abs(x) ** 2 for x in b))
@@ -28,12 +30,16 @@ def exact_distance(p, q):
 
 
 @pytest.mark.parametrize("k", [3, 4, 10])
-@pytest.mark.parametrize("distance", [1e-15, 1e-10, 1e-5, 0.3, 1.0, 1.5, math.pi / 2 - 1e-6])
+@pytest.mark.parametrize(
+    "distance", [1e-15, 1e-10, 1e-5, 0.3, 1.0, 1.5, math.pi / 2 - 1e-6]
+)
 def test_distance_against_50_digits(k, distance):
     M = KendallShapes(k)
     p = M.project(RNG.standard_normal((k, 2)))
     q = M.exp(p, distance * unit_tangents(M, p, 1)[0])
-    assert float(M.dist(p, q)) == pytest.approx(float(exact_distance(p, q)), rel=1e-12, abs=0)
+    assert float(M.dist(p, q)) == pytest.approx(
+        float(exact_distance(p, q)), rel=1e-12, abs=0
+    )
 
 
 def test_distance_ignores_rotation_position_and_size():
@@ -41,7 +47,9 @@ def test_distance_ignores_rotation_position_and_size():
     x, y = RNG.standard_normal((2, 6, 2))
     c, s = math.cos(2.0), math.sin(2.0)
     moved = 1e150 * (y @ np.array([[c, s], [-s, c]]) + 5)
-    assert M.dist(M.project(x), M.project(moved)) == pytest.approx(M.dist(M.project(x), M.project(y)), abs=1e-14)
+    assert M.dist(M.project(x), M.project(moved)) == pytest.approx(
+        M.dist(M.project(x), M.project(y)), abs=1e-14
+    )
 
 
 def test_mirror_image_is_another_shape():
@@ -63,7 +71,9 @@ def test_tangent_frame_is_horizontal_and_orthonormal():
     frame = M.from_coordinates(p, np.eye(M.dim)).reshape(M.dim, -1)
     np.testing.assert_allclose(frame @ frame.T, np.eye(M.dim), atol=1e-14)
     turned = np.stack([-p[:, 1], p[:, 0]], axis=-1)
-    normals = np.stack([p, turned, np.tile([1.0, 0.0], (6, 1)), np.tile([0.0, 1.0], (6, 1))]).reshape(4, -1)
+    normals = np.stack(
+        [p, turned, np.tile([1.0, 0.0], (6, 1)), np.tile([0.0, 1.0], (6, 1))]
+    ).reshape(4, -1)
     np.testing.assert_allclose(frame @ normals.T, 0, atol=1e-14)
     assert np.linalg.matrix_rank(np.concatenate([frame, normals])) == 12
 
@@ -77,7 +87,9 @@ def test_triangles_are_a_sphere_of_radius_one_half():
         a = (w[..., 0] - w[..., 1]) / math.sqrt(2)
         b = (w[..., 0] + w[..., 1] - 2 * w[..., 2]) / math.sqrt(6)
         cross = a * np.conj(b)
-        return np.stack([cross.real, cross.imag, (abs(a) ** 2 - abs(b) ** 2) / 2], axis=-1)
+        return np.stack(
+            [cross.real, cross.imag, (abs(a) ** 2 - abs(b) ** 2) / 2], axis=-1
+        )
 
     p, q = M.project(RNG.standard_normal((2, 100, 3, 2)))
     angle = np.arccos(np.clip(4 * np.sum(hopf(p) * hopf(q), axis=-1), -1, 1)) / 2

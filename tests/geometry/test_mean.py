@@ -66,7 +66,11 @@ def test_residual_on_stiefel():
     assert residual(M, X, frechet_mean(M, X)) <= 1e-9
 
 
-@pytest.mark.parametrize("M", [Lorentz(2), PoincareBall(2), SPDAffineInvariant(2), SPDAffineInvariant(4)], ids=repr)
+@pytest.mark.parametrize(
+    "M",
+    [Lorentz(2), PoincareBall(2), SPDAffineInvariant(2), SPDAffineInvariant(4)],
+    ids=repr,
+)
 def test_far_apart_points(M):
     # pairs opposite each other about the origin: the mean is the origin, each point at distance up to 12
     z = RNG.normal(size=(20, M.dim))
@@ -84,16 +88,22 @@ def test_bures_means_do_not_depend_on_units(unit):
     A = np.random.default_rng(5).normal(size=(15, 3, 3)) * [1.0, 1e-1, 1e-2]
     X = A @ A.mT
     x, root = X.mean(axis=0), lambda S: np.real(scipy.linalg.sqrtm(S))
-    for _ in range(2000):  # the fixed point of optimal transport (Alvarez-Esteban et al. 2016), by another library
+    for _ in range(
+        2000
+    ):  # the fixed point of optimal transport (Alvarez-Esteban et al. 2016), by another library
         R = root(x)
         half = np.linalg.solve(R, np.mean([root(R @ Y @ R) for Y in X], axis=0))
         x, last = half @ half.mT, x
         if np.abs(x - last).max() < 1e-13:
             break
-    np.testing.assert_allclose(frechet_mean(M, unit * X) / unit, x, atol=1e-8 * np.abs(x).max())
+    np.testing.assert_allclose(
+        frechet_mean(M, unit * X) / unit, x, atol=1e-8 * np.abs(x).max()
+    )
 
 
-@pytest.mark.parametrize("M", [Lorentz(2), Lorentz(10), Product(Lorentz(2), Euclidean(1))], ids=repr)
+@pytest.mark.parametrize(
+    "M", [Lorentz(2), Lorentz(10), Product(Lorentz(2), Euclidean(1))], ids=repr
+)
 @pytest.mark.parametrize("distance", [30.0, 60.0, 300.0])
 def test_means_of_points_so_far_apart_that_charts_at_them_hold_nothing(M, distance):
     """From 90 apart on, the mean was a point among them, silently: residual 1e28 at 200. Warnings are errors here."""
@@ -106,12 +116,20 @@ def test_means_of_points_so_far_apart_that_charts_at_them_hold_nothing(M, distan
 def test_known_means():
     M = SPDAffineInvariant(3)
     p, q = cloud(M, 2, 2.0)
-    np.testing.assert_allclose(frechet_mean(M, np.stack([p, q])), M.exp(p, 0.5 * M.log(p, q)), rtol=1e-9)
-    np.testing.assert_allclose(frechet_mean(M, np.stack([p, q, q, q])), M.exp(p, 0.75 * M.log(p, q)), rtol=1e-9)
+    np.testing.assert_allclose(
+        frechet_mean(M, np.stack([p, q])), M.exp(p, 0.5 * M.log(p, q)), rtol=1e-9
+    )
+    np.testing.assert_allclose(
+        frechet_mean(M, np.stack([p, q, q, q])), M.exp(p, 0.75 * M.log(p, q)), rtol=1e-9
+    )
     X = np.stack([np.diag(d) for d in RNG.uniform(0.1, 10, size=(7, 3))])
-    expected = np.diag(np.exp(np.mean(np.log(np.diagonal(X, axis1=1, axis2=2)), axis=0)))
+    expected = np.diag(
+        np.exp(np.mean(np.log(np.diagonal(X, axis1=1, axis2=2)), axis=0))
+    )
     np.testing.assert_allclose(frechet_mean(M, X), expected, atol=1e-12)
-    np.testing.assert_allclose(frechet_mean(SPDLogEuclidean(3), X), expected, atol=1e-12)
+    np.testing.assert_allclose(
+        frechet_mean(SPDLogEuclidean(3), X), expected, atol=1e-12
+    )
     same = np.broadcast_to(p, (50, 3, 3))
     np.testing.assert_allclose(frechet_mean(M, same), p, rtol=1e-13)
 
@@ -169,7 +187,11 @@ def test_points_that_have_gradients_are_detached():
     np.testing.assert_array_equal(frechet_mean(M, Recorded(X)), frechet_mean(M, X))
 
 
-@pytest.mark.parametrize("M", [Sphere(1), Stiefel(4, 2), Rotations(3), Product(Sphere(2), Lorentz(2))], ids=repr)
+@pytest.mark.parametrize(
+    "M",
+    [Sphere(1), Stiefel(4, 2), Rotations(3), Product(Sphere(2), Lorentz(2))],
+    ids=repr,
+)
 def test_points_of_few_digits_are_put_on_the_manifold(M):
     """The logarithm of Stiefel's frames was lost at the 8th digit, and with it the mean of some of these clouds."""
     for seed in (10, 19, 20):
@@ -232,7 +254,9 @@ def test_a_priori_bound_holds_for_data_on_the_rim(M, radius):
         assert residual(M, X, x) <= 1e-9
 
 
-@pytest.mark.parametrize(("M", "radius"), [b for b in BALLS if not isinstance(b[0], Product)], ids=repr)
+@pytest.mark.parametrize(
+    ("M", "radius"), [b for b in BALLS if not isinstance(b[0], Product)], ids=repr
+)
 def test_iterates_stay_in_the_ball_and_contract_as_proved(M, radius):
     c = contraction(M, radius)
     for _ in range(5):
@@ -256,7 +280,11 @@ def test_ball_takes_any_record_and_public_steps_only():
     assert M.dist(M.origin, x) <= 0.4
     assert mean_iterations(M, 0.4) == mean_iterations(Sphere(7), 0.4)
     assert mean_iterations(Euclidean(3), 5.0) == 2
-    assert mean_error_bound(M, 0.4, 3) > mean_error_bound(M, 0.4, 6) > mean_error_bound(M, 0.4)
+    assert (
+        mean_error_bound(M, 0.4, 3)
+        > mean_error_bound(M, 0.4, 6)
+        > mean_error_bound(M, 0.4)
+    )
 
 
 def test_no_bound_is_claimed_where_none_is_proved():
@@ -283,7 +311,11 @@ def test_mean_of_two_matrices_ends_where_it_starts(m, copies):
     for spread in (1e-8, 0.3, 3.0):
         z = rng.normal(size=(2, manifold.dim))
         z *= spread / np.linalg.norm(z, axis=1, keepdims=True)
-        X = np.repeat(manifold.exp(np.eye(m), manifold.from_coordinates(np.eye(m), z)), copies, axis=0)
+        X = np.repeat(
+            manifold.exp(np.eye(m), manifold.from_coordinates(np.eye(m), z)),
+            copies,
+            axis=0,
+        )
         mean = frechet_mean(manifold, X)
         assert np.linalg.norm(np.mean(manifold.log(mean, X), axis=0)) < 1e-9
 
@@ -305,13 +337,20 @@ def test_threads_of_ours_and_of_the_blas_do_not_multiply():
     from curvedp.geometry.numerics.threads import blocks, in_threads, one_blas_thread
 
     def counts():
-        return [pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"]
+        return [
+            pool["num_threads"]
+            for pool in threadpool_info()
+            if pool["user_api"] == "blas"
+        ]
 
     before = counts()
     with one_blas_thread(), one_blas_thread():
         assert set(counts()) == {1}
     assert counts() == before
-    inside = in_threads(lambda part: (counts(), in_threads(lambda p: p.start, blocks(3, 1))), blocks(4, 1))
+    inside = in_threads(
+        lambda part: (counts(), in_threads(lambda p: p.start, blocks(3, 1))),
+        blocks(4, 1),
+    )
     assert all(starts == [0, 1, 2] for _, starts in inside)
     if len(os.sched_getaffinity(0)) > 1:
         assert all(set(found) == {1} for found, _ in inside)
@@ -334,12 +373,16 @@ WIDE = [
 def _wide_records(M, radius, rng, n):
     """Records as they are after intake: at the ball's edge, of the widest spectra that floats hold, and elsewhere."""
     z = rng.normal(size=(n, M.dim))
-    z *= (radius * rng.choice([0.1, 0.5, 0.999], size=n) / np.linalg.norm(z, axis=1))[:, None]
+    z *= (radius * rng.choice([0.1, 0.5, 0.999], size=n) / np.linalg.norm(z, axis=1))[
+        :, None
+    ]
     return np.asarray(M.unchart(M.origin, M.held_coordinates(z)))
 
 
 @pytest.mark.parametrize(("M", "radius"), WIDE, ids=str)
-def test_an_iterate_that_floats_do_not_hold_is_moved_back_and_no_farther_from_any_record(M, radius):
+def test_an_iterate_that_floats_do_not_hold_is_moved_back_and_no_farther_from_any_record(
+    M, radius
+):
     """Of steps as long as the contraction's, from records: the cost must fall again, or the rate is not proved."""
     rng = np.random.default_rng(3)
     domain, X = Domain(M, M.origin, radius), _wide_records(M, radius, rng, 40)
@@ -350,7 +393,9 @@ def test_an_iterate_that_floats_do_not_hold_is_moved_back_and_no_farther_from_an
         x = np.asarray(M.unchart(start, 1.4 * step / np.linalg.norm(step)))
         near = kept(domain, x)
         moved += near is not x
-        assert np.all(np.asarray(M.dist(near, X)) <= np.asarray(M.dist(x, X)) * (1 + 1e-6) + 1e-6)
+        assert np.all(
+            np.asarray(M.dist(near, X)) <= np.asarray(M.dist(x, X)) * (1 + 1e-6) + 1e-6
+        )
         again = kept(domain, near)
         assert float(M.dist(near, again)) <= 1e-5  # it is there now
     assert moved > 5

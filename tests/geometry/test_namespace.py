@@ -79,9 +79,11 @@ def test_lists_and_whole_numbers_are_doubles_to_every_kernel(M):
                 assert np.array_equal(found, right, equal_nan=True), name
             for kind in (np.float16, np.longdouble):
                 odd = [np.asarray(array).astype(kind) for array in given]
-                assert np.array_equal(kernel(*odd), kernel(*(array.astype(float) for array in odd)), equal_nan=True), (
-                    name
-                )
+                assert np.array_equal(
+                    kernel(*odd),
+                    kernel(*(array.astype(float) for array in odd)),
+                    equal_nan=True,
+                ), name
 
 
 @pytest.mark.parametrize("M", SPACES + EDGES, ids=repr)
@@ -99,7 +101,9 @@ def test_what_is_no_number_stays_so_through_every_kernel(M):
             array[1] = np.nan
         found = getattr(M, name)(*broken)
         assert np.isnan(found[1]).any(), name
-        np.testing.assert_allclose(found[0], getattr(M, name)(*given)[0], rtol=1e-12, atol=1e-14, err_msg=name)
+        np.testing.assert_allclose(
+            found[0], getattr(M, name)(*given)[0], rtol=1e-12, atol=1e-14, err_msg=name
+        )
 
 
 @pytest.mark.parametrize("M", SPACES + EDGES, ids=repr)
@@ -108,8 +112,22 @@ def test_no_points_at_all_are_no_error_to_any_kernel(M):
     one = np.asarray(M.origin)
     none = np.empty((0, *M.point_shape), dtype=one.dtype)
     for p in (one, one[None], none):
-        found = [M.exp(p, none), M.log(p, none), M.log(none, p), M.dist(p, none), M.dist(none, p)]
-        found += [M.inner(p, none, none), M.norm(p, none), M.transport(p, none, none), M.to_tangent(p, none)]
-        found += [M.from_coordinates(p, np.empty((0, M.dim))), M.to_coordinates(p, none)]
+        found = [
+            M.exp(p, none),
+            M.log(p, none),
+            M.log(none, p),
+            M.dist(p, none),
+            M.dist(none, p),
+        ]
+        found += [
+            M.inner(p, none, none),
+            M.norm(p, none),
+            M.transport(p, none, none),
+            M.to_tangent(p, none),
+        ]
+        found += [
+            M.from_coordinates(p, np.empty((0, M.dim))),
+            M.to_coordinates(p, none),
+        ]
         found += [M.project(none), M.nearest(none), M.residual(none)]
         assert all(len(np.asarray(each)) == 0 for each in found)

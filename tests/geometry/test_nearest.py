@@ -20,14 +20,23 @@ from curvedp.geometry import (
 from curvedp.geometry.manifolds.spd_common import SPD
 
 SPACES = spaces.SPACES + spaces.EDGES
-SCALE_FREE = [M for M in SPACES if isinstance(M, Sphere | Stiefel | Grassmann | Rotations | KendallShapes)]
+SCALE_FREE = [
+    M
+    for M in SPACES
+    if isinstance(M, Sphere | Stiefel | Grassmann | Rotations | KendallShapes)
+]
 every = pytest.mark.parametrize("M", SPACES, ids=repr)
 
 
 def records(M, n=40):
     rng = np.random.default_rng(7)
     z = rng.normal(size=(n, M.dim))
-    z *= 0.6 * spaces.reach(M) * rng.uniform(0.2, 1, size=(n, 1)) / np.linalg.norm(z, axis=-1, keepdims=True)
+    z *= (
+        0.6
+        * spaces.reach(M)
+        * rng.uniform(0.2, 1, size=(n, 1))
+        / np.linalg.norm(z, axis=-1, keepdims=True)
+    )
     return M.exp(M.origin, M.from_coordinates(M.origin, z))
 
 
@@ -54,7 +63,10 @@ def test_decimals_cost_no_more_than_their_rounding(M, decimals):
 def test_short_floats_cost_no_more_than_their_rounding(M, dtype):
     X = records(M)
     written = X.astype(dtype)
-    assert M.dist(mean(M, written.astype(np.float64)), mean(M, X)) <= 3 * rounding(M, X, written) + 1e-9
+    assert (
+        M.dist(mean(M, written.astype(np.float64)), mean(M, X))
+        <= 3 * rounding(M, X, written) + 1e-9
+    )
     inside = project_to_ball(M, M.origin, 0.7 * spaces.reach(M), written)  # as they are
     assert np.all(np.isfinite(inside))
 
@@ -67,20 +79,40 @@ def test_units_do_not_matter_where_points_have_none(M, scale):
 
 
 @pytest.mark.parametrize(
-    "M", [M for M in SPACES if isinstance(M, SPD) and not isinstance(M, SPDBuresWasserstein)], ids=repr
+    "M",
+    [
+        M
+        for M in SPACES
+        if isinstance(M, SPD) and not isinstance(M, SPDBuresWasserstein)
+    ],
+    ids=repr,
 )
 @pytest.mark.parametrize("scale", [1e-10, 1e4, 1e12, 1e-100])
 def test_positive_matrices_have_no_scale(M, scale):
     """EEG in V² or µV², tensors in mm²/s: good records in any unit, float32 and slightly unsymmetric ones too."""
     X = records(M)
-    rough = (scale * X).astype(np.float32).astype(np.float64) if 1e-30 < scale < 1e30 else scale * X
+    rough = (
+        (scale * X).astype(np.float32).astype(np.float64)
+        if 1e-30 < scale < 1e30
+        else scale * X
+    )
     mixing = np.eye(M.m) + 0.3 * np.random.default_rng(1).normal(size=(M.m, M.m))
-    rough = mixing @ rough @ mixing.T * (1 + 1e-5 * np.random.default_rng(2).normal(size=X.shape))
+    rough = (
+        mixing
+        @ rough
+        @ mixing.T
+        * (1 + 1e-5 * np.random.default_rng(2).normal(size=X.shape))
+    )
     found = M.nearest(rough)
     assert np.all(np.isfinite(found))
-    assert np.max(SPDAffineInvariant(M.m).dist(found, scale * mixing @ X @ mixing.T)) < 1e-3
+    assert (
+        np.max(SPDAffineInvariant(M.m).dist(found, scale * mixing @ X @ mixing.T))
+        < 1e-3
+    )
     center = scale * np.eye(M.m)
-    np.testing.assert_array_equal(project_to_ball(M, center, 1.0, -1e-3 * found), np.broadcast_to(center, X.shape))
+    np.testing.assert_array_equal(
+        project_to_ball(M, center, 1.0, -1e-3 * found), np.broadcast_to(center, X.shape)
+    )
 
 
 def test_what_has_no_nearest_point_becomes_the_center():
@@ -91,7 +123,10 @@ def test_what_has_no_nearest_point_becomes_the_center():
         (SPDAffineInvariant(3), np.diag([1.0, 1.0, -1e-3])),
         (SPDAffineInvariant(3), np.zeros((3, 3))),
         (Rotations(3), rank_one),
-        (Rotations(3), np.diag([1.0, 1.0, -1.0])),  # a reflection is as near to many rotations
+        (
+            Rotations(3),
+            np.diag([1.0, 1.0, -1.0]),
+        ),  # a reflection is as near to many rotations
         (Stiefel(3, 2), rank_one[:, :2]),
         (Grassmann(3, 2), rank_one[:, :2]),
         (KendallShapes(4), np.full((4, 2), 512.3)),
@@ -99,7 +134,9 @@ def test_what_has_no_nearest_point_becomes_the_center():
     for M, x in cases:
         assert not np.any(np.isfinite(M.nearest(x))), M
         for scale in (1e-200, 1.0, 1e200):
-            np.testing.assert_array_equal(project_to_ball(M, M.origin, 0.3, scale * x), M.origin)
+            np.testing.assert_array_equal(
+                project_to_ball(M, M.origin, 0.3, scale * x), M.origin
+            )
 
 
 def test_nearest_is_nearest():
@@ -107,12 +144,21 @@ def test_nearest_is_nearest():
     rng = np.random.default_rng(3)
     for M in (Sphere(2), Rotations(3), Stiefel(4, 2)):
         x = records(M, 20) + 0.2 * rng.normal(size=(20, *M.point_shape))
-        x *= np.where(np.arange(20) % 2, 1.0, 0.9).reshape(-1, *(1,) * len(M.point_shape))
+        x *= np.where(np.arange(20) % 2, 1.0, 0.9).reshape(
+            -1, *(1,) * len(M.point_shape)
+        )
         p = M.nearest(x)
         best = np.linalg.norm((x - p).reshape(20, -1), axis=-1)
         for size in (1.0, 0.1, 1e-3):
-            q = M.exp(p, M.from_coordinates(p, size * rng.normal(size=(500, 20, M.dim)) / np.sqrt(M.dim)))
-            assert np.all(np.linalg.norm((x - q).reshape(500, 20, -1), axis=-1) >= best - 1e-12)
+            q = M.exp(
+                p,
+                M.from_coordinates(
+                    p, size * rng.normal(size=(500, 20, M.dim)) / np.sqrt(M.dim)
+                ),
+            )
+            assert np.all(
+                np.linalg.norm((x - q).reshape(500, 20, -1), axis=-1) >= best - 1e-12
+            )
 
 
 def test_rounded_onto_the_boundary_of_the_disc():
@@ -136,9 +182,9 @@ def test_one_bad_factor_makes_the_record_the_center():
 def test_each_record_alone_decides(M):
     """Bit for bit, whatever else is in the batch."""
     rng = np.random.default_rng(4)
-    X = records(M, 30) * np.exp(rng.normal(size=(30, *(1,) * len(M.point_shape)))) + 0.05 * rng.normal(
-        size=(30, *M.point_shape)
-    )
+    X = records(M, 30) * np.exp(
+        rng.normal(size=(30, *(1,) * len(M.point_shape)))
+    ) + 0.05 * rng.normal(size=(30, *M.point_shape))
     with np.errstate(all="ignore"):
         whole = M.nearest(X)
         order = rng.permutation(30)

@@ -6,7 +6,14 @@ import numpy as np
 import pytest
 
 from curvedp.errors import ParameterError
-from curvedp.geometry import Euclidean, Lorentz, Product, Rotations, SPDAffineInvariant, Sphere
+from curvedp.geometry import (
+    Euclidean,
+    Lorentz,
+    Product,
+    Rotations,
+    SPDAffineInvariant,
+    Sphere,
+)
 
 
 def test_constants_follow_from_the_factors():
@@ -37,10 +44,17 @@ def test_kernels_act_factor_by_factor():
     rng = np.random.default_rng(1)
     factors = (Sphere(2), SPDAffineInvariant(3))
     M = Product(*factors)
-    p, q = M.exp(M.origin, M.from_coordinates(M.origin, 0.5 * rng.normal(size=(2, 7, M.dim))))
-    squares = [f.dist(a, b) ** 2 for f, a, b in zip(factors, M.split(p), M.split(q), strict=True)]
+    p, q = M.exp(
+        M.origin, M.from_coordinates(M.origin, 0.5 * rng.normal(size=(2, 7, M.dim)))
+    )
+    squares = [
+        f.dist(a, b) ** 2
+        for f, a, b in zip(factors, M.split(p), M.split(q), strict=True)
+    ]
     np.testing.assert_allclose(M.dist(p, q), np.sqrt(sum(squares)), rtol=1e-14)
-    for f, a, b, v in zip(factors, M.split(p), M.split(q), M.split(M.log(p, q)), strict=True):
+    for f, a, b, v in zip(
+        factors, M.split(p), M.split(q), M.split(M.log(p, q)), strict=True
+    ):
         np.testing.assert_allclose(v, f.log(a, b), rtol=0, atol=1e-15)
 
 
@@ -60,4 +74,6 @@ def test_factors_are_manifolds(factors):
 def test_values_compare_by_their_factors():
     assert Product(Sphere(2), Euclidean(1)) == Product(Sphere(2), Euclidean(1))
     assert Product(Sphere(2), Euclidean(1)) != Product(Euclidean(1), Sphere(2))
-    assert repr(Product(Sphere(2), Euclidean(1))) == "Product(Sphere(d=2), Euclidean(d=1))"
+    assert (
+        repr(Product(Sphere(2), Euclidean(1))) == "Product(Sphere(d=2), Euclidean(d=1))"
+    )

@@ -19,8 +19,16 @@ from curvedp.geometry import (
 from curvedp.geometry.ball import ball_coordinates
 from curvedp.geometry.numerics.namespace import in_public_time, public_time
 
-SPACES = [M for M in spaces.SPACES if not isinstance(M, Euclidean | SPDBuresWasserstein)]
-SPACES += [Stiefel(3, 2), Stiefel(12, 6), SPDAffineInvariant(2), SPDAffineInvariant(5), Rotations(3)]
+SPACES = [
+    M for M in spaces.SPACES if not isinstance(M, Euclidean | SPDBuresWasserstein)
+]
+SPACES += [
+    Stiefel(3, 2),
+    Stiefel(12, 6),
+    SPDAffineInvariant(2),
+    SPDAffineInvariant(5),
+    Rotations(3),
+]
 SPACES += [Product(Stiefel(3, 2), SPDAffineInvariant(2))]
 RADIUS = 0.7
 
@@ -38,7 +46,11 @@ def work(f):
     """The names of all functions that f calls, in order."""
     names = []
     gc.disable()  # a collection may call finalisers in between
-    sys.setprofile(lambda frame, event, arg: names.append(getattr(arg, "__name__", frame.f_code.co_name)))
+    sys.setprofile(
+        lambda frame, event, arg: names.append(
+            getattr(arg, "__name__", frame.f_code.co_name)
+        )
+    )
     try:
         f()
     finally:
@@ -52,7 +64,9 @@ def test_the_work_is_the_same_for_every_statistic(M):
     places = points(M)
     ball_coordinates(M, M.origin, RADIUS, np.stack(places))  # caches are filled
     ball_coordinates(M, M.origin, RADIUS, places[1])
-    first, *others = [work(lambda x=x: ball_coordinates(M, M.origin, RADIUS, x)) for x in places]
+    first, *others = [
+        work(lambda x=x: ball_coordinates(M, M.origin, RADIUS, x)) for x in places
+    ]
     assert all(other == first for other in others)
 
 
@@ -71,10 +85,14 @@ def test_coordinates_are_those_of_the_projected_records(M):
     here = (
         slice(None) if M.injectivity_radius == np.inf else slice(5)
     )  # beyond the ball they are those of `ball_coordinates`
-    np.testing.assert_allclose(z[here], M.chart(M.origin, moved)[here], rtol=0, atol=1e-12)
+    np.testing.assert_allclose(
+        z[here], M.chart(M.origin, moved)[here], rtol=0, atol=1e-12
+    )
     np.testing.assert_array_equal(z[-2], 0.0)
     assert np.max(np.linalg.norm(z, axis=-1)) <= RADIUS * (1 + 1e-15)
-    np.testing.assert_allclose(z, [ball_coordinates(M, M.origin, RADIUS, x) for x in X], rtol=0, atol=1e-13)
+    np.testing.assert_allclose(
+        z, [ball_coordinates(M, M.origin, RADIUS, x) for x in X], rtol=0, atol=1e-13
+    )
 
 
 def test_public_time_ends_with_its_block():
@@ -92,5 +110,7 @@ def test_public_time_ends_with_its_block():
 def test_simulations_get_the_same_answers_in_their_own_time(M):
     """But for the last digits."""
     X = np.stack(points(M))[:5]
-    quick, public = (ball_coordinates(M, M.origin, RADIUS, X, timed=timed) for timed in (False, True))
+    quick, public = (
+        ball_coordinates(M, M.origin, RADIUS, X, timed=timed) for timed in (False, True)
+    )
     np.testing.assert_allclose(quick, public, rtol=0, atol=1e-13)

@@ -21,12 +21,17 @@ def block_rotation(angles, n):
     """Rotations by the angles in coordinate planes, exact to one rounding."""
     R = np.eye(n)
     for j, a in enumerate(angles):
-        R[2 * j : 2 * j + 2, 2 * j : 2 * j + 2] = [[math.cos(a), -math.sin(a)], [math.sin(a), math.cos(a)]]
+        R[2 * j : 2 * j + 2, 2 * j : 2 * j + 2] = [
+            [math.cos(a), -math.sin(a)],
+            [math.sin(a), math.cos(a)],
+        ]
     return R
 
 
 @pytest.mark.parametrize("n", [2, 3, 4, 5, 8])
-@pytest.mark.parametrize("angle", [1e-150, 1e-15, 1e-8, 0.5, 3.0, math.pi - 1e-7, math.pi - 1e-13, math.pi])
+@pytest.mark.parametrize(
+    "angle", [1e-150, 1e-15, 1e-8, 0.5, 3.0, math.pi - 1e-7, math.pi - 1e-13, math.pi]
+)
 def test_one_plane_at_every_angle(n, angle):
     M = Rotations(n)
     R = block_rotation([angle], n)
@@ -36,7 +41,9 @@ def test_one_plane_at_every_angle(n, angle):
     expected[1, 0], expected[0, 1] = angle, -angle
     sign = np.sign(v[1, 0])
     assert sign == 1 or angle == math.pi
-    np.testing.assert_allclose(v, sign * expected, rtol=1e-12, atol=1e-14 * min(angle, 1))
+    np.testing.assert_allclose(
+        v, sign * expected, rtol=1e-12, atol=1e-14 * min(angle, 1)
+    )
 
 
 @pytest.mark.parametrize("n", [3, 4, 6])
@@ -57,7 +64,14 @@ def test_exp_against_50_digits_and_log_back(n, length):
 
 
 @pytest.mark.parametrize(
-    "angles", [(math.pi, math.pi), (math.pi, 1.0), (math.pi, 1.0, math.pi), (2.0, 2.0), (3.0, 1e-9)]
+    "angles",
+    [
+        (math.pi, math.pi),
+        (math.pi, 1.0),
+        (math.pi, 1.0, math.pi),
+        (2.0, 2.0),
+        (3.0, 1e-9),
+    ],
 )
 def test_half_turns_and_equal_angles_in_a_turned_frame(angles):
     n = 2 * len(angles) + 1
@@ -73,7 +87,9 @@ def test_distance_on_so3_is_the_quaternion_angle():
     M = Rotations(3)
     p, q = M.project(RNG.standard_normal((2, 200, 3, 3)))
     cosine = (np.trace(p.mT @ q, axis1=-2, axis2=-1) - 1) / 2
-    np.testing.assert_allclose(M.dist(p, q), np.arccos(np.clip(cosine, -1, 1)), atol=1e-7)
+    np.testing.assert_allclose(
+        M.dist(p, q), np.arccos(np.clip(cosine, -1, 1)), atol=1e-7
+    )
 
 
 def test_project_is_the_nearest_rotation():
@@ -83,7 +99,10 @@ def test_project_is_the_nearest_rotation():
     assert np.max(M.residual(nearest)) < 1e-13
     for angle in np.logspace(-3, 0, 4):
         others = M.exp(nearest, angle * unit_tangents(M, nearest, 50))
-        assert np.all(np.linalg.norm(x - nearest, axis=(-2, -1)) <= np.linalg.norm(x - others, axis=(-2, -1)) + 1e-12)
+        assert np.all(
+            np.linalg.norm(x - nearest, axis=(-2, -1))
+            <= np.linalg.norm(x - others, axis=(-2, -1)) + 1e-12
+        )
 
 
 def test_parallel_transport_of_the_group():
@@ -114,16 +133,24 @@ def test_curvature_from_small_triangles(n):
 
 
 def test_curvature_one_half_is_attained_on_so4():
-    i = np.array([[0, -1, 0, 0], [1, 0, 0, 0], [0, 0, 0, -1], [0, 0, 1, 0]]) / math.sqrt(2)
-    j = np.array([[0, 0, -1, 0], [0, 0, 0, 1], [1, 0, 0, 0], [0, -1, 0, 0]]) / math.sqrt(2)
+    i = np.array(
+        [[0, -1, 0, 0], [1, 0, 0, 0], [0, 0, 0, -1], [0, 0, 1, 0]]
+    ) / math.sqrt(2)
+    j = np.array(
+        [[0, 0, -1, 0], [0, 0, 0, 1], [1, 0, 0, 0], [0, -1, 0, 0]]
+    ) / math.sqrt(2)
     M = Rotations(4)
-    assert M.norm(M.origin, i @ j - j @ i) ** 2 / 4 == pytest.approx(M.curvature_bounds[1])
+    assert M.norm(M.origin, i @ j - j @ i) ** 2 / 4 == pytest.approx(
+        M.curvature_bounds[1]
+    )
 
 
 def test_long_velocities_stay_on_the_manifold():
     for n in (2, 3, 5):
         M = Rotations(n)
-        assert M.residual(M.exp(M.origin, 1e6 * unit_tangents(M, M.origin, 1)[0])) < 1e-13
+        assert (
+            M.residual(M.exp(M.origin, 1e6 * unit_tangents(M, M.origin, 1)[0])) < 1e-13
+        )
 
 
 @pytest.mark.parametrize("n", [1, 0, -3, math.nan, 3.0, True])

@@ -14,7 +14,9 @@ def test_distance_is_twice_the_angle_of_bhattacharyya():
     with mpmath.workdps(40):
         for a, b, d in zip(p, q, found, strict=True):
             a, b = ([mpmath.mpf(float(x)) for x in row] for row in (a, b))
-            cosine = sum(mpmath.sqrt(x * y) for x, y in zip(a, b, strict=True)) / mpmath.sqrt(sum(a) * sum(b))
+            cosine = sum(
+                mpmath.sqrt(x * y) for x, y in zip(a, b, strict=True)
+            ) / mpmath.sqrt(sum(a) * sum(b))
             assert d == pytest.approx(float(2 * mpmath.acos(cosine)), rel=1e-13)
 
 
@@ -22,7 +24,9 @@ def test_the_metric_is_fishers_information():
     """Var of the score of a multinomial draw along v: Σ p (v/p)²."""
     rng = np.random.default_rng(1)
     p, v = rng.dirichlet(np.ones(3)), np.array([0.3, -0.1, -0.2])
-    assert Simplex(2).norm(p, v) ** 2 == pytest.approx(np.sum(p * (v / p) ** 2), rel=1e-13)
+    assert Simplex(2).norm(p, v) ** 2 == pytest.approx(
+        np.sum(p * (v / p) ** 2), rel=1e-13
+    )
 
 
 def test_zeros_are_allowed():
@@ -32,8 +36,12 @@ def test_zeros_are_allowed():
     assert middle[2] <= 1e-16
     assert M.dist(middle, face[0]) == pytest.approx(M.dist(middle, face[1]), rel=1e-9)
     corner = np.array([1.0, 0.0, 0.0])
-    np.testing.assert_allclose(M.unchart(M.origin, M.chart(M.origin, corner)), corner, atol=1e-15)
-    z = M.chart(corner, np.array([0.2, 0.3, 0.5]))  # a footpoint in a corner loses nothing in the chart
+    np.testing.assert_allclose(
+        M.unchart(M.origin, M.chart(M.origin, corner)), corner, atol=1e-15
+    )
+    z = M.chart(
+        corner, np.array([0.2, 0.3, 0.5])
+    )  # a footpoint in a corner loses nothing in the chart
     np.testing.assert_allclose(M.unchart(corner, z), [0.2, 0.3, 0.5], atol=1e-15)
 
 
@@ -51,5 +59,7 @@ def test_what_leaves_the_orthant_comes_back_to_its_nearest_point():
 
 
 def test_counts_and_percentages_stand_for_proportions():
-    np.testing.assert_allclose(Simplex(2).nearest(np.array([[3, 0, 1], [75, 0, 25]])), [[0.75, 0, 0.25]] * 2)
+    np.testing.assert_allclose(
+        Simplex(2).nearest(np.array([[3, 0, 1], [75, 0, 25]])), [[0.75, 0, 0.25]] * 2
+    )
     assert np.all(np.isnan(Simplex(2).nearest(np.array([-1.0, 0.0, 0.0]))))

@@ -37,7 +37,9 @@ def test_backward_error_and_orthogonality(m):
         assert error.max() < 4e-15, name
         assert np.abs(V.mT @ V - np.eye(m)).max() < 4e-15, name
         assert (np.diff(w, axis=-1) >= -4e-15 * size[:, None]).all(), name
-        assert (np.abs(w - np.linalg.eigvalsh(A)).max(axis=-1) / size).max() < 1e-14, name
+        assert (np.abs(w - np.linalg.eigvalsh(A)).max(axis=-1) / size).max() < 1e-14, (
+            name
+        )
 
 
 @pytest.mark.parametrize("order", [[0, 1, 2], [2, 0, 1], [1, 2, 0]])

@@ -7,7 +7,12 @@ import numpy as np
 import pytest
 
 from curvedp.errors import ParameterError
-from curvedp.geometry import SPDAffineInvariant, SPDBuresWasserstein, SPDLogCholesky, SPDLogEuclidean
+from curvedp.geometry import (
+    SPDAffineInvariant,
+    SPDBuresWasserstein,
+    SPDLogCholesky,
+    SPDLogEuclidean,
+)
 from curvedp.geometry.numerics.matrix import sym
 
 jax.config.update("jax_enable_x64", True)
@@ -79,7 +84,9 @@ def affine_dist(p, q):
     return affine_norm(p, affine_log(p, q))
 
 
-ORACLE = dict(zip(SPACES, [affine_dist, euclidean_dist, cholesky_dist, bures_dist], strict=True))
+ORACLE = dict(
+    zip(SPACES, [affine_dist, euclidean_dist, cholesky_dist, bures_dist], strict=True)
+)
 
 
 def conditioned(m, cond, kind):
@@ -103,9 +110,15 @@ def test_affine_invariant_keeps_its_digits_from_1e15_to_30(m, cond, kind):
         for distance in (1e-15, 1e-8, 1.0, 30.0):
             p = conditioned(m, cond, kind)
             S = RNG.normal(size=(m, m))
-            S = np.diag(np.diag(S)) if kind != "generic" or distance == 30.0 else S + S.T
+            S = (
+                np.diag(np.diag(S))
+                if kind != "generic" or distance == 30.0
+                else S + S.T
+            )
             if kind == "generic" and distance == 30.0:
-                S = np.eye(m) + 0.05 * S  # a rounded matrix of wider spread would not be positive definite
+                S = (
+                    np.eye(m) + 0.05 * S
+                )  # a rounded matrix of wider spread would not be positive definite
             L = np.linalg.cholesky(p)
             v = L @ S @ L.T
             v = (v + v.T) / 2
@@ -148,9 +161,16 @@ def test_identities(space, m):
     np.testing.assert_allclose(M.dist(q, p), M.dist(p, q), rtol=1e-10)
     z = RNG.normal(size=(5, M.dim))
     u = M.from_coordinates(p, z)
-    np.testing.assert_allclose(M.inner(p, u, v), np.sum(z * M.to_coordinates(p, v), axis=-1), rtol=1e-8, atol=1e-10)
+    np.testing.assert_allclose(
+        M.inner(p, u, v),
+        np.sum(z * M.to_coordinates(p, v), axis=-1),
+        rtol=1e-8,
+        atol=1e-10,
+    )
     np.testing.assert_allclose(M.to_coordinates(p, u), z, rtol=1e-9, atol=1e-10)
-    np.testing.assert_allclose(M.norm(q, M.transport(p, q, u)), np.linalg.norm(z, axis=-1), rtol=1e-9)
+    np.testing.assert_allclose(
+        M.norm(q, M.transport(p, q, u)), np.linalg.norm(z, axis=-1), rtol=1e-9
+    )
     frame = M.from_coordinates(p[0], np.eye(M.dim)).reshape(M.dim, -1)
     assert np.linalg.matrix_rank(frame) == M.dim
     assert (M.residual(p) == 0).all()
@@ -172,17 +192,25 @@ def test_affine_transport_is_parallel_and_its_own_velocity():
     M = SPDAffineInvariant(3)
     p, q = points(3, 2)
     v = M.log(p, q)
-    np.testing.assert_allclose(M.transport(p, q, v), -M.log(q, p), rtol=1e-10, atol=1e-12)
+    np.testing.assert_allclose(
+        M.transport(p, q, v), -M.log(q, p), rtol=1e-10, atol=1e-12
+    )
     # parallel along the geodesic composes; a transport that is merely isometric does not
     middle = M.exp(p, 0.3 * v)
     u = M.from_coordinates(p, RNG.normal(size=6))
-    np.testing.assert_allclose(M.transport(middle, q, M.transport(p, middle, u)), M.transport(p, q, u), atol=1e-11)
+    np.testing.assert_allclose(
+        M.transport(middle, q, M.transport(p, middle, u)),
+        M.transport(p, q, u),
+        atol=1e-11,
+    )
 
 
 def test_errata_e6_bures_metric_and_e7_log_euclidean_differential():
     W = points(3, 1)[0]
     u, v = (S + S.T for S in RNG.normal(size=(2, 3, 3)))
-    lyapunov = np.linalg.solve(np.kron(W, np.eye(3)) + np.kron(np.eye(3), W), u.ravel()).reshape(3, 3)
+    lyapunov = np.linalg.solve(
+        np.kron(W, np.eye(3)) + np.kron(np.eye(3), W), u.ravel()
+    ).reshape(3, 3)
     M = SPDBuresWasserstein(3)
     assert M.inner(W, u, v) == pytest.approx(0.5 * np.trace(lyapunov @ v), rel=1e-10)
     # ¼tr at I, as the paper's Table 1 has it; what it prints of the sampler is in tests/reproductions/test_errata.py
@@ -206,17 +234,30 @@ def test_derivatives_are_finite_and_right_at_repeated_eigenvalues(space):
     def moved(p, q):
         return M.log(p, q), M.exp(p, 0.1 * q)
 
-    derivative = jax.jit(lambda p, t: jax.jvp(lambda p: moved(p, jnp.asarray(q)), (p,), (t,))[1])
+    derivative = jax.jit(
+        lambda p, t: jax.jvp(lambda p: moved(p, jnp.asarray(q)), (p,), (t,))[1]
+    )
     slopes = derivative(jnp.asarray(p), jnp.asarray(v))
     h = 1e-6
-    for slope, a, b in zip(slopes, moved(p + h * v, q), moved(p - h * v, q), strict=True):
-        np.testing.assert_allclose(np.asarray(slope), (a - b) / (2 * h), rtol=2e-7, atol=2e-7)
+    for slope, a, b in zip(
+        slopes, moved(p + h * v, q), moved(p - h * v, q), strict=True
+    ):
+        np.testing.assert_allclose(
+            np.asarray(slope), (a - b) / (2 * h), rtol=2e-7, atol=2e-7
+        )
 
 
 @pytest.mark.parametrize("space", SPACES)
 def test_bad_records_never_raise(space):
     M = space(4)
-    X = np.stack([np.eye(4), np.diag([1.0, 1.0, 1.0, -1.0]), np.full((4, 4), np.nan), np.zeros((4, 4))])
+    X = np.stack(
+        [
+            np.eye(4),
+            np.diag([1.0, 1.0, 1.0, -1.0]),
+            np.full((4, 4), np.nan),
+            np.zeros((4, 4)),
+        ]
+    )
     d = M.dist(np.eye(4), X)
     assert d[0] == 0
     assert not np.isfinite(d[2])
@@ -251,7 +292,9 @@ def test_many_tensors_against_60_digits_and_each_on_its_own(spread, step):
     for k in range(0, 40, 8):
         with mp.workdps(60):
             inverse = mp.cholesky(mp.matrix(p[k].tolist())) ** -1
-            values = mp.eigsy(inverse * mp.matrix(q[k].tolist()) * inverse.T, eigvals_only=True)
+            values = mp.eigsy(
+                inverse * mp.matrix(q[k].tolist()) * inverse.T, eigvals_only=True
+            )
             truth = float(mp.sqrt(mp.fsum(mp.log(value) ** 2 for value in values)))
         assert distances[k] == pytest.approx(truth, rel=1e-12)
         assert M.dist(p[k], q[k]) == distances[k]  # alone, and beside others
@@ -269,11 +312,15 @@ def test_units_cost_no_digits(m, unit):
         if isinstance(M, SPDLogCholesky):
             K = np.linalg.cholesky(X)
             below = np.sum(np.tril(K, -1) ** 2, axis=(1, 2))
-            true = np.sqrt(np.sum(np.log(np.diagonal(K, axis1=1, axis2=2)) ** 2, axis=1) + below)
+            true = np.sqrt(
+                np.sum(np.log(np.diagonal(K, axis1=1, axis2=2)) ** 2, axis=1) + below
+            )
         else:
             true = np.sqrt(np.sum(np.log(np.linalg.eigvalsh(X)) ** 2, axis=1))
         np.testing.assert_allclose(M.dist(np.eye(m), X), true, rtol=1e-13)
-        np.testing.assert_allclose(M.norm(np.eye(m), M.log(np.eye(m), X)), true, rtol=1e-13)
+        np.testing.assert_allclose(
+            M.norm(np.eye(m), M.log(np.eye(m), X)), true, rtol=1e-13
+        )
 
 
 @pytest.mark.parametrize("span", [-7.0, -4.0, 0.0, 4.0, 7.0])
@@ -283,16 +330,25 @@ def test_bures_distances_of_channels_in_different_units(span, near):
     M, rng = SPDBuresWasserstein(3), np.random.default_rng(4)
     units = 10.0 ** (np.array([0, span / 2, span]) - max(span, 0.0))
     for _ in range(4):
-        A, B = (factor @ factor.T + 0.1 * np.eye(3) for factor in rng.normal(size=(2, 3, 3)))
-        p, q = (sym(units[:, None] * each * units) for each in (A, (1 - near) * A + near * B))
+        A, B = (
+            factor @ factor.T + 0.1 * np.eye(3) for factor in rng.normal(size=(2, 3, 3))
+        )
+        p, q = (
+            sym(units[:, None] * each * units)
+            for each in (A, (1 - near) * A + near * B)
+        )
         with mp.workdps(60):
             P, Q = mp.matrix(p.tolist()), mp.matrix(q.tolist())
             values, U = mp.eigsy(P)
             root = U * mp.diag([mp.sqrt(value) for value in values]) * U.T
-            both = sum(mp.sqrt(value) for value in mp.eigsy(root * Q * root, eigvals_only=True))
+            both = sum(
+                mp.sqrt(value) for value in mp.eigsy(root * Q * root, eigvals_only=True)
+            )
             exact = float(mp.sqrt(sum(P[i, i] + Q[i, i] for i in range(3)) - 2 * both))
         assert float(M.dist(p, q)) == pytest.approx(exact, rel=1e-11)
-        assert float(np.linalg.norm(M.exp(p, M.log(p, q)) - q)) <= 1e-8 * np.linalg.norm(q)
+        assert float(
+            np.linalg.norm(M.exp(p, M.log(p, q)) - q)
+        ) <= 1e-8 * np.linalg.norm(q)
 
 
 @pytest.mark.parametrize("m", [2, 3, 4])
@@ -305,12 +361,20 @@ def test_log_cholesky_charts_know_all_that_the_floats_say(m, length, base):
     for step in range(6):
         turns, away = rng.normal(size=(2, M.dim))
         p = np.asarray(M.unchart(np.eye(m), base * turns / np.linalg.norm(turns)))
-        z = np.where(row == column, -abs(away) * (1 + step % 2), away)  # small pivots below large entries
+        z = np.where(
+            row == column, -abs(away) * (1 + step % 2), away
+        )  # small pivots below large entries
         q = np.asarray(M.unchart(p, length * z / np.linalg.norm(z)))
         with mp.workdps(60):
             L, K = mp.cholesky(exact(p)), mp.cholesky(exact(q))
             true = [
-                mp.log(K[i, i] / L[i, i]) if i == j else K[i, j] - L[i, j] for i, j in zip(row, column, strict=True)
+                mp.log(K[i, i] / L[i, i]) if i == j else K[i, j] - L[i, j]
+                for i, j in zip(row, column, strict=True)
             ]
-            error = mp.sqrt(sum((mp.mpf(float(a)) - b) ** 2 for a, b in zip(M.chart(p, q), true, strict=True)))
+            error = mp.sqrt(
+                sum(
+                    (mp.mpf(float(a)) - b) ** 2
+                    for a, b in zip(M.chart(p, q), true, strict=True)
+                )
+            )
         assert error <= 1e-14 * mp.norm(mp.matrix(true))

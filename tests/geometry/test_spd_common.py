@@ -4,7 +4,12 @@ import mpmath as mp
 import numpy as np
 import pytest
 
-from curvedp.geometry import SPDAffineInvariant, SPDBuresWasserstein, SPDLogCholesky, SPDLogEuclidean
+from curvedp.geometry import (
+    SPDAffineInvariant,
+    SPDBuresWasserstein,
+    SPDLogCholesky,
+    SPDLogEuclidean,
+)
 
 METRICS = [SPDAffineInvariant, SPDBuresWasserstein, SPDLogCholesky, SPDLogEuclidean]
 UNITS = [1e-290, 1e-200, 1e-150, 1.0, 1e150, 1e200, 1e290]
@@ -34,7 +39,13 @@ def divided(S, V, f):
     """Entries of V in the eigenbasis of S, times f of the two eigenvalues."""
     w, U = mp.eigsy(S)
     W = U.T * V * U
-    return U * mp.matrix([[W[i, j] * f(w[i], w[j]) for j in range(S.cols)] for i in range(S.rows)]) * U.T
+    return (
+        U
+        * mp.matrix(
+            [[W[i, j] * f(w[i], w[j]) for j in range(S.cols)] for i in range(S.rows)]
+        )
+        * U.T
+    )
 
 
 def length(A):
@@ -43,7 +54,12 @@ def length(A):
 
 def lower(A, share):
     """The strict lower part, and this share of the diagonal."""
-    return mp.matrix([[A[i, j] * (share if i == j else i > j) for j in range(A.cols)] for i in range(A.rows)])
+    return mp.matrix(
+        [
+            [A[i, j] * (share if i == j else i > j) for j in range(A.cols)]
+            for i in range(A.rows)
+        ]
+    )
 
 
 class Affine:
@@ -70,7 +86,11 @@ class LogEuclidean:
         return 1 / x if x == y else mp.log(x / y) / (x - y)
 
     def log(self, q):
-        return divided(self.p, of(q, mp.log) - of(self.p, mp.log), lambda x, y: 1 / self.slope(x, y))
+        return divided(
+            self.p,
+            of(q, mp.log) - of(self.p, mp.log),
+            lambda x, y: 1 / self.slope(x, y),
+        )
 
     def exp(self, v):
         return of(of(self.p, mp.log) + divided(self.p, v, self.slope), mp.exp)
@@ -104,7 +124,12 @@ class LogCholesky:
     def norm(self, v):
         X = self.tangent(v)
         return length(
-            mp.matrix([[X[i, j] / (self.L[i, i] if i == j else 1) for j in range(X.cols)] for i in range(X.rows)])
+            mp.matrix(
+                [
+                    [X[i, j] / (self.L[i, i] if i == j else 1) for j in range(X.cols)]
+                    for i in range(X.rows)
+                ]
+            )
         )
 
 
@@ -128,7 +153,9 @@ class BuresWasserstein:
         return mp.sqrt(sum(a * b for a, b in zip(self.lyapunov(v), v, strict=True)) / 2)
 
 
-ORACLES = dict(zip(METRICS, [Affine, BuresWasserstein, LogCholesky, LogEuclidean], strict=True))
+ORACLES = dict(
+    zip(METRICS, [Affine, BuresWasserstein, LogCholesky, LogEuclidean], strict=True)
+)
 
 
 def close(found, truth):
@@ -152,10 +179,14 @@ def test_every_unit_has_its_digits(metric, m):
             for q in (some(m, 3, unit), near):
                 truth = oracle.log(matrix(q))
                 close(M.log(p, q), doubles(truth))
-                assert float(M.dist(p, q)) == pytest.approx(float(oracle.norm(truth)), rel=2e-12)
+                assert float(M.dist(p, q)) == pytest.approx(
+                    float(oracle.norm(truth)), rel=2e-12
+                )
             close(M.exp(p, 0.3 * v), doubles(oracle.exp(matrix(0.3 * v))))
             for share in (1.0, 1e-10):
-                assert float(M.norm(p, share * v)) == pytest.approx(float(oracle.norm(matrix(share * v))), rel=2e-12)
+                assert float(M.norm(p, share * v)) == pytest.approx(
+                    float(oracle.norm(matrix(share * v))), rel=2e-12
+                )
 
 
 @pytest.mark.parametrize("m", [2, 3, 4])
@@ -163,11 +194,19 @@ def test_every_unit_has_its_digits(metric, m):
 def test_two_points_in_different_units(metric, m):
     M = metric(m)
     with mp.workdps(700):
-        for one, two in [(1e-290, 1e290), (1e290, 1e-290), (1.0, 1e-200), (1e-150, 1.0), (1e200, 1.0)]:
+        for one, two in [
+            (1e-290, 1e290),
+            (1e290, 1e-290),
+            (1.0, 1e-200),
+            (1e-150, 1.0),
+            (1e200, 1.0),
+        ]:
             p, q = some(m, 0, one), some(m, 1, two)
             oracle = ORACLES[metric](matrix(p))
             truth = oracle.log(matrix(q))
-            assert float(M.dist(p, q)) == pytest.approx(float(oracle.norm(truth)), rel=2e-12)
+            assert float(M.dist(p, q)) == pytest.approx(
+                float(oracle.norm(truth)), rel=2e-12
+            )
             close(M.log(p, q), doubles(truth))
 
 
@@ -176,7 +215,9 @@ def test_short_velocities_have_a_length(metric):
     M, v = metric(2), np.array([[3.0, 0.0], [0.0, 4.0]])
     unit = float(M.norm(np.eye(2), v))
     for share in (1e-300, 1e-200, 1e-154, 1e-100, 1e100, 1e200):
-        assert float(M.norm(np.eye(2), share * v)) == pytest.approx(share * unit, rel=1e-12)
+        assert float(M.norm(np.eye(2), share * v)) == pytest.approx(
+            share * unit, rel=1e-12
+        )
     assert float(M.norm(np.eye(2), 0 * v)) == 0.0
     assert np.isnan(float(M.norm(np.eye(2), np.nan * v)))
 

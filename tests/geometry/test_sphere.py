@@ -9,7 +9,17 @@ import pytest
 from curvedp.errors import ParameterError
 from curvedp.geometry import Sphere
 
-DISTANCES = [1e-15, 1e-12, 1e-8, 1e-4, 0.1, 1.0, 2.0, 3.0, *(math.pi - 10.0**-k for k in (2, 4, 7, 10, 13, 15))]
+DISTANCES = [
+    1e-15,
+    1e-12,
+    1e-8,
+    1e-4,
+    0.1,
+    1.0,
+    2.0,
+    3.0,
+    *(math.pi - 10.0**-k for k in (2, 4, 7, 10, 13, 15)),
+]
 
 
 def digits(x):
@@ -36,13 +46,19 @@ def oracle_log(p, q):
 
 
 def error(actual, truth):
-    return float(norm([mp.mpf(float(a)) - b for a, b in zip(actual, truth, strict=True)]) / norm(truth))
+    return float(
+        norm([mp.mpf(float(a)) - b for a, b in zip(actual, truth, strict=True)])
+        / norm(truth)
+    )
 
 
 def pairs(M, rng, distance, n):
     p = M.project(rng.normal(size=(n, M.d + 1)))
     z = rng.normal(size=(n, M.d))
-    return p, M.exp(p, M.from_coordinates(p, distance * z / np.linalg.norm(z, axis=-1, keepdims=True)))
+    return p, M.exp(
+        p,
+        M.from_coordinates(p, distance * z / np.linalg.norm(z, axis=-1, keepdims=True)),
+    )
 
 
 @pytest.mark.parametrize("d", [1, 2, 6])
@@ -60,7 +76,9 @@ def test_dist_and_log_to_twelve_digits(d, distance):
             assert error(log[i], velocity) < 1e-12
 
 
-@pytest.mark.parametrize("length", [1e-300, 1e-15, 1e-8, 9.9e-4, 1.1e-3, 0.5, 3.0, math.pi - 1e-7, 20.0])
+@pytest.mark.parametrize(
+    "length", [1e-300, 1e-15, 1e-8, 9.9e-4, 1.1e-3, 0.5, 3.0, math.pi - 1e-7, 20.0]
+)
 def test_exp_to_twelve_digits(length):
     M = Sphere(4)
     rng = np.random.default_rng(0)
@@ -85,13 +103,17 @@ def test_radial_round_off_is_no_distance():
     M = Sphere(2)
     p = M.project(np.array([0.3, -0.7, 0.4]))
     assert M.dist(p, 2 * p) < 1e-30  # the same ray, exactly
-    assert M.dist(1e-3 * p, 5 * M.origin) == pytest.approx(M.dist(p, M.origin), rel=1e-15)
+    assert M.dist(1e-3 * p, 5 * M.origin) == pytest.approx(
+        M.dist(p, M.origin), rel=1e-15
+    )
 
 
 def test_antipode_has_a_fixed_shortest_way():
     M = Sphere(3)
     rng = np.random.default_rng(1)
-    points = np.concatenate([np.eye(4), -np.eye(4), M.project(rng.normal(size=(20, 4)))])
+    points = np.concatenate(
+        [np.eye(4), -np.eye(4), M.project(rng.normal(size=(20, 4)))]
+    )
     for q in (-points, -points * (1 + 2**-52), -points * (1 - 2**-53)):
         v = M.log(points, q)
         assert np.all(np.isfinite(v))
@@ -100,7 +122,9 @@ def test_antipode_has_a_fixed_shortest_way():
         np.testing.assert_allclose(M.exp(points, v), q, atol=2e-15)
         np.testing.assert_array_equal(v, M.log(points, q))
         u = M.from_coordinates(points, rng.normal(size=(28, 3)))
-        np.testing.assert_allclose(M.norm(q, M.transport(points, q, u)), M.norm(points, u), rtol=1e-14)
+        np.testing.assert_allclose(
+            M.norm(q, M.transport(points, q, u)), M.norm(points, u), rtol=1e-14
+        )
 
 
 def test_ten_thousand_dimensions():
@@ -117,7 +141,14 @@ def test_ten_thousand_dimensions():
 
 def test_frame_at_both_poles_and_across_the_equator():
     M = Sphere(2)
-    for p in ([1, 0, 0], [-1, 0, 0], [-1 + 1e-16, 1e-9, 0], [1e-300, 1, 0], [-1e-300, 1, 0], [0, 0, -1]):
+    for p in (
+        [1, 0, 0],
+        [-1, 0, 0],
+        [-1 + 1e-16, 1e-9, 0],
+        [1e-300, 1, 0],
+        [-1e-300, 1, 0],
+        [0, 0, -1],
+    ):
         p = np.array(p, dtype=float)
         frame = M.from_coordinates(p, np.eye(2))
         np.testing.assert_allclose(frame @ frame.T, np.eye(2), atol=1e-15)
@@ -130,7 +161,9 @@ def test_erratum_e10_the_printed_frame_is_not_orthonormal():
     printed = np.eye(4)[1:] - w[1:, None] * w  # ē_i - w_{i+1} w
     assert np.max(np.abs(printed @ printed.T - np.eye(3))) > 0.1
     ours = M.from_coordinates(w, np.eye(3))
-    np.testing.assert_allclose(ours, np.eye(4)[1:] - w[1:, None] / (1 + w[0]) * (np.eye(4)[0] + w), atol=1e-15)
+    np.testing.assert_allclose(
+        ours, np.eye(4)[1:] - w[1:, None] / (1 + w[0]) * (np.eye(4)[0] + w), atol=1e-15
+    )
     np.testing.assert_allclose(ours @ ours.T, np.eye(3), atol=1e-15)
 
 

@@ -8,7 +8,9 @@ import pytest
 
 from curvedp.geometry.numerics import stable
 
-X = np.concatenate([[0.0], np.geomspace(1e-300, 30, 200), np.geomspace(9e-4, 1.1e-3, 50)])
+X = np.concatenate(
+    [[0.0], np.geomspace(1e-300, 30, 200), np.geomspace(9e-4, 1.1e-3, 50)]
+)
 
 
 def exact(f, limit, x):
@@ -26,7 +28,11 @@ def exact(f, limit, x):
         (lambda s: stable.cosh_sinhc(np, s)[0], mp.cosh, 1),
         (lambda s: stable.cosh_sinhc(np, s)[1], lambda x: mp.sinh(x) / x, 1),
         (lambda s: stable.tanhc(np, s), lambda x: mp.tanh(x) / x, 1),
-        (lambda s: stable.versine_quotient(np, s), lambda x: 2 * (mp.sin(x / 2) / x) ** 2, 0.5),
+        (
+            lambda s: stable.versine_quotient(np, s),
+            lambda x: 2 * (mp.sin(x / 2) / x) ** 2,
+            0.5,
+        ),
     ],
     ids=["cos", "sinc", "cosh", "sinhc", "tanhc", "versine"],
 )
@@ -36,14 +42,18 @@ def test_even_functions_of_the_square(actual, oracle, limit):
     for s, value in zip(square, values, strict=True):
         truth = exact(oracle, limit, s)
         # trigonometric zeros are simple, so an absolute error of x·u is all that any evaluation can promise there
-        assert abs(value - float(truth)) <= 4e-16 * max(abs(float(truth)), np.sqrt(s), 1e-300)
+        assert abs(value - float(truth)) <= 4e-16 * max(
+            abs(float(truth)), np.sqrt(s), 1e-300
+        )
 
 
 def test_norm_neither_overflows_nor_underflows():
     for scale in (1e-320, 1e-200, 1.0, 1e200, 1e307):
         few_digits = scale < 1e-308  # subnormal
         length = stable.euclidean_norm(np, scale * np.array([3.0, 4.0]))
-        np.testing.assert_allclose(length, 5 * scale, rtol=1e-2 if few_digits else 1e-15)
+        np.testing.assert_allclose(
+            length, 5 * scale, rtol=1e-2 if few_digits else 1e-15
+        )
     assert stable.euclidean_norm(np, np.zeros(3)) == 0
     assert np.isnan(stable.euclidean_norm(np, np.array([1.0, np.nan])))
     assert stable.euclidean_norm(np, np.array([1.0, np.inf])) == np.inf
@@ -52,7 +62,9 @@ def test_norm_neither_overflows_nor_underflows():
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_error_free_transformations_are_exact(dtype):
     rng = np.random.default_rng(0)
-    a, b = (rng.normal(size=2000) * 10.0 ** rng.integers(-8, 8, size=2000) for _ in range(2))
+    a, b = (
+        rng.normal(size=2000) * 10.0 ** rng.integers(-8, 8, size=2000) for _ in range(2)
+    )
     a, b = a.astype(dtype), b.astype(dtype)
     for x, y, (high, low), operation in [
         (a, b, stable.two_sum(a, b), lambda x, y: x + y),
@@ -62,7 +74,9 @@ def test_error_free_transformations_are_exact(dtype):
         with mp.workdps(60):
             for i in range(0, 2000, 7):
                 unevaluated = mp.mpf(float(high[i])) + mp.mpf(float(low[i]))
-                assert unevaluated == operation(mp.mpf(float(x[i])), mp.mpf(float(y[i])))
+                assert unevaluated == operation(
+                    mp.mpf(float(x[i])), mp.mpf(float(y[i]))
+                )
 
 
 @pytest.mark.parametrize("n", [1, 2, 7, 300])
@@ -87,7 +101,12 @@ def test_reject_keeps_the_digits_of_the_small_part(ratio):
     base = rng.normal(size=(30, 6))
     v = 3.7 * base + ratio * rng.normal(size=(30, 6))
     actual = stable.reject(np, v, base)
-    plain = v - np.sum(v * base, axis=-1, keepdims=True) / np.sum(base**2, axis=-1, keepdims=True) * base
+    plain = (
+        v
+        - np.sum(v * base, axis=-1, keepdims=True)
+        / np.sum(base**2, axis=-1, keepdims=True)
+        * base
+    )
     worst = {"ours": 0.0, "plain": 0.0}
     with mp.workdps(50):
         for i in range(30):
@@ -96,7 +115,15 @@ def test_reject_keeps_the_digits_of_the_small_part(ratio):
             truth = [b - c * a for a, b in zip(x, y, strict=True)]
             size = mp.sqrt(mp.fdot(truth, truth))
             for name, value in (("ours", actual[i]), ("plain", plain[i])):
-                error = mp.sqrt(mp.fsum((mp.mpf(float(a)) - b) ** 2 for a, b in zip(value, truth, strict=True))) / size
+                error = (
+                    mp.sqrt(
+                        mp.fsum(
+                            (mp.mpf(float(a)) - b) ** 2
+                            for a, b in zip(value, truth, strict=True)
+                        )
+                    )
+                    / size
+                )
                 worst[name] = max(worst[name], float(error))
     assert worst["ours"] < 2e-15
     if ratio <= 1e-12:
@@ -119,9 +146,17 @@ def test_error_free_transformations_survive_compilation():
     w *= (1 - 1e-12) / np.linalg.norm(w, axis=-1, keepdims=True)
     # Compiled as users' programs are, not quickly as conftest.py has it.
     jax.config.update("jax_disable_most_optimizations", False)
-    usual = {"xla_cpu_use_fusion_emitters": True} if "fusion_emitters" in os.environ["XLA_FLAGS"] else None
+    usual = (
+        {"xla_cpu_use_fusion_emitters": True}
+        if "fusion_emitters" in os.environ["XLA_FLAGS"]
+        else None
+    )
     with jax.enable_x64(True):
-        reject = jax.jit(lambda v, b: stable.reject(jax.numpy, v, b), compiler_options=usual)(v, base)
-        gap = jax.jit(lambda w: stable.one_minus_square(jax.numpy, w), compiler_options=usual)(w)
+        reject = jax.jit(
+            lambda v, b: stable.reject(jax.numpy, v, b), compiler_options=usual
+        )(v, base)
+        gap = jax.jit(
+            lambda w: stable.one_minus_square(jax.numpy, w), compiler_options=usual
+        )(w)
     np.testing.assert_allclose(reject, stable.reject(np, v, base), rtol=0, atol=1e-27)
     np.testing.assert_allclose(gap, stable.one_minus_square(np, w), rtol=1e-15)

@@ -35,7 +35,9 @@ def exact_change(p, v):
                 M[i, j + r] = -S[i, j]
         E = mpmath.expm(M, method="taylor")
         left = P * E[:r, :r] + V * E[r:, :r]
-        return np.array((left * mpmath.expm(-A, method="taylor") - P).tolist(), dtype=float)
+        return np.array(
+            (left * mpmath.expm(-A, method="taylor") - P).tolist(), dtype=float
+        )
 
 
 @pytest.mark.parametrize(("m", "r"), [*SIZES, (3, 1), (3, 3)])
@@ -56,7 +58,9 @@ def test_small_velocities_at_the_origin_keep_their_digits(m, r):
     off = M.origin != 1
     np.testing.assert_allclose(q[off], v[off], rtol=0, atol=1e-14 * 1e-15)
     np.testing.assert_allclose(M.log(M.origin, q), v, rtol=1e-13, atol=1e-29)
-    assert float(M.dist(M.origin, q)) == pytest.approx(float(M.norm(M.origin, v)), rel=1e-13, abs=0)
+    assert float(M.dist(M.origin, q)) == pytest.approx(
+        float(M.norm(M.origin, v)), rel=1e-13, abs=0
+    )
 
 
 @pytest.mark.parametrize(("m", "r"), [*SIZES, (12, 6)])
@@ -82,13 +86,19 @@ def test_velocities_of_low_rank():
     np.testing.assert_allclose(M.log(p, M.exp(p, v)), v, rtol=0, atol=1e-12)
 
 
-@pytest.mark.parametrize("spread", [(1.0, 0.03), (0.03, 1.0)], ids=["inside the span", "out of it"])
+@pytest.mark.parametrize(
+    "spread", [(1.0, 0.03), (0.03, 1.0)], ids=["inside the span", "out of it"]
+)
 def test_far_points_in_directions_where_one_start_alone_fails(spread):
     """Next to π the chord may lead to a longer geodesic, or to none."""
     M = Stiefel(4, 2)
     p = M.project(RNG.standard_normal((200, 4, 2)))
     z = RNG.standard_normal((200, 5)) * np.repeat(spread, [1, 4])
-    v = 0.96 * math.pi * M.from_coordinates(p, z / np.linalg.norm(z, axis=-1, keepdims=True))
+    v = (
+        0.96
+        * math.pi
+        * M.from_coordinates(p, z / np.linalg.norm(z, axis=-1, keepdims=True))
+    )
     np.testing.assert_allclose(M.log(p, M.exp(p, v)), v, rtol=0, atol=1e-11)
 
 
@@ -110,7 +120,9 @@ def test_random_frames_are_joined_by_geodesics_and_obey_the_triangle_inequality(
 def test_a_reversed_column_is_not_at_distance_zero():
     """The chord from p to such a point is normal: it leads nowhere."""
     M = Stiefel(4, 2)
-    assert M.dist(M.origin, M.origin * np.array([-1.0, 1.0])) == pytest.approx(math.pi, rel=1e-9)
+    assert M.dist(M.origin, M.origin * np.array([-1.0, 1.0])) == pytest.approx(
+        math.pi, rel=1e-9
+    )
     sphere = Stiefel(4, 1)
     assert sphere.dist(sphere.origin, -sphere.origin) == pytest.approx(math.pi)
 
@@ -120,8 +132,14 @@ def test_one_column_is_the_sphere():
     p, q = M.project(RNG.standard_normal((2, 50, 4, 1)))
     v = M.from_coordinates(p, RNG.standard_normal((50, 3)))
     np.testing.assert_allclose(M.dist(p, q), S.dist(p[..., 0], q[..., 0]), rtol=1e-13)
-    np.testing.assert_allclose(M.exp(p, v)[..., 0], S.exp(p[..., 0], v[..., 0]), atol=1e-14)
-    np.testing.assert_allclose(M.transport(p, q, v)[..., 0], S.transport(p[..., 0], q[..., 0], v[..., 0]), atol=1e-12)
+    np.testing.assert_allclose(
+        M.exp(p, v)[..., 0], S.exp(p[..., 0], v[..., 0]), atol=1e-14
+    )
+    np.testing.assert_allclose(
+        M.transport(p, q, v)[..., 0],
+        S.transport(p[..., 0], q[..., 0], v[..., 0]),
+        atol=1e-12,
+    )
 
 
 def test_square_frames_are_the_orthogonal_group():
@@ -148,7 +166,9 @@ def test_curvature_from_small_triangles(m, r):
     assert np.all((low - 5e-3 <= K) & (high + 5e-3 >= K))
     cross = u.mT @ v
     cross = (cross + cross.mT) / 2
-    gauss = np.sum((u.mT @ u) * (v.mT @ v), axis=(-2, -1)) - np.sum(cross**2, axis=(-2, -1))
+    gauss = np.sum((u.mT @ u) * (v.mT @ v), axis=(-2, -1)) - np.sum(
+        cross**2, axis=(-2, -1)
+    )
     np.testing.assert_allclose(K, gauss, atol=5e-3)
 
 
@@ -159,7 +179,9 @@ def test_curvature_bounds_are_attained():
     assert np.sum((u.T @ u) * (v.T @ v)) - np.sum(((u.T @ v + v.T @ u) / 2) ** 2) == 1
     u, v = np.zeros((2, 4, 2))
     u[2, 0], v[2, 1] = 1.0, 1.0
-    assert np.sum((u.T @ u) * (v.T @ v)) - np.sum(((u.T @ v + v.T @ u) / 2) ** 2) == -0.5
+    assert (
+        np.sum((u.T @ u) * (v.T @ v)) - np.sum(((u.T @ v + v.T @ u) / 2) ** 2) == -0.5
+    )
 
 
 def test_transport_is_a_linear_isometry_and_the_nearest_frame_agrees_with_exp():
@@ -169,11 +191,16 @@ def test_transport_is_a_linear_isometry_and_the_nearest_frame_agrees_with_exp():
     q = M.exp(p, 2.5 * v)
     frame = M.to_coordinates(q, M.transport(p, q, M.from_coordinates(p, np.eye(M.dim))))
     np.testing.assert_allclose(frame @ frame.T, np.eye(M.dim), atol=1e-13)
-    gaps = [np.linalg.norm(M.project(p + t * v) - M.exp(p, t * v)) for t in (1e-2, 5e-3)]
+    gaps = [
+        np.linalg.norm(M.project(p + t * v) - M.exp(p, t * v)) for t in (1e-2, 5e-3)
+    ]
     assert gaps[0] / gaps[1] == pytest.approx(8, rel=0.05)
 
 
-@pytest.mark.parametrize(("m", "r"), [(2, 3), (3, 0), (1, 1), (math.nan, 1), (3, 1.0), (3, True), (-1, -2), ("3", 1)])
+@pytest.mark.parametrize(
+    ("m", "r"),
+    [(2, 3), (3, 0), (1, 1), (math.nan, 1), (3, 1.0), (3, True), (-1, -2), ("3", 1)],
+)
 def test_bad_sizes(m, r):
     with pytest.raises(ParameterError):
         Stiefel(m, r)
@@ -199,7 +226,9 @@ def test_a_logarithm_does_not_depend_on_the_points_beside_it(m, r, far):
     M, rng = Stiefel(m, r), np.random.default_rng(m)
     for size in (1e-8, 1e-7, 1e-6, 1e-5, 1e-3, 0.5):
         p = np.asarray(M.project(rng.standard_normal((m, r))))
-        points = np.asarray(M.exp(p, M.from_coordinates(p, size * rng.standard_normal((6, M.dim)))))
+        points = np.asarray(
+            M.exp(p, M.from_coordinates(p, size * rng.standard_normal((6, M.dim))))
+        )
         points[3] = far * p
         with np.errstate(invalid="ignore"):
             alone = np.concatenate([np.asarray(M.log(p, q[None])) for q in points])

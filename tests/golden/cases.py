@@ -72,8 +72,13 @@ JAX = ("sphere", "affine")  # what compiles fast
 def records(manifold: Any, radius: float, n: int = 60) -> np.ndarray:
     """Most in the ball, some outside, one not finite."""
     rng = np.random.default_rng(7)
-    z = rng.normal(size=(n, manifold.dim)) * 0.6 * radius / np.sqrt(manifold.dim) + 0.1 * radius
-    X = np.array(manifold.exp(manifold.origin, manifold.from_coordinates(manifold.origin, z)))
+    z = (
+        rng.normal(size=(n, manifold.dim)) * 0.6 * radius / np.sqrt(manifold.dim)
+        + 0.1 * radius
+    )
+    X = np.array(
+        manifold.exp(manifold.origin, manifold.from_coordinates(manifold.origin, z))
+    )
     X[3] = np.nan
     return X
 
@@ -103,34 +108,83 @@ def cases() -> Iterator[tuple[str, Callable[[], dict[str, Any]]]]:
         X = records(manifold, radius)
         shared = {"manifold": manifold, "radius": radius}
         for name, guarantee in MECHANISMS.items():
-            if name == "kng" and space not in ("circle", "sphere", "poincare"):  # up to dimension 4, and slow
+            if name == "kng" and space not in (
+                "circle",
+                "sphere",
+                "poincare",
+            ):  # up to dimension 4, and slow
                 continue
-            if name == "gaussian" and space in ("product", "hermitian"):  # minutes of calibration
+            if name == "gaussian" and space in (
+                "product",
+                "hermitian",
+            ):  # minutes of calibration
                 continue
-            if name == "heat-kernel" and space not in ("sphere", "lorentz", "poincare"):  # not offered elsewhere
+            if name == "heat-kernel" and space not in (
+                "sphere",
+                "lorentz",
+                "poincare",
+            ):  # not offered elsewhere
                 continue
-            homes = HOMES if name == "log-gaussian" and space in JAX else ("memory", "dask")
+            homes = (
+                HOMES if name == "log-gaussian" and space in JAX else ("memory", "dask")
+            )
             for home in homes if name in ("auto", "log-gaussian") else ("memory",):
-                options = {**shared, "mechanism": name, "guarantee": guarantee, "source": source()}
-                yield f"mean {name} {space} {home}", lambda o=options, X=X, h=home: _mean(o, X, h)
+                options = {
+                    **shared,
+                    "mechanism": name,
+                    "guarantee": guarantee,
+                    "source": source(),
+                }
+                yield (
+                    f"mean {name} {space} {home}",
+                    lambda o=options, X=X, h=home: _mean(o, X, h),
+                )
         for home in ("memory", "dask"):
             options = {**shared, "guarantee": GDP(1.0), "source": source()}
-            yield f"dispersion {space} {home}", lambda o=options, X=X, h=home: _dispersion(o, X, h)
+            yield (
+                f"dispersion {space} {home}",
+                lambda o=options, X=X, h=home: _dispersion(o, X, h),
+            )
         if space in ("sphere", "affine", "lorentz"):
             for home in ("memory", "dask"):
                 options = {**shared, "guarantee": GDP(1.0), "source": source()}
-                yield f"mdm {space} {home}", lambda o=options, X=X, h=home: _mdm(o, X, h)
-        for guarantee in (PureDP(2.0), GDP(1.0)) if space in ("euclidean", "circle", "sphere", "affine") else ():
-            options = {**shared, "speed": 0.5, "clip": 0.2, "guarantee": guarantee, "source": source()}
-            yield f"regression {type(guarantee).__name__} {space}", lambda o=options, X=X: _regression(o, X)
+                yield (
+                    f"mdm {space} {home}",
+                    lambda o=options, X=X, h=home: _mdm(o, X, h),
+                )
+        for guarantee in (
+            (PureDP(2.0), GDP(1.0))
+            if space in ("euclidean", "circle", "sphere", "affine")
+            else ()
+        ):
+            options = {
+                **shared,
+                "speed": 0.5,
+                "clip": 0.2,
+                "guarantee": guarantee,
+                "source": source(),
+            }
+            yield (
+                f"regression {type(guarantee).__name__} {space}",
+                lambda o=options, X=X: _regression(o, X),
+            )
     for method in ("one-shot", "dp-rgd"):
         yield f"pca {method}", lambda m=method: _pca(m)
 
 
 def _certificate(certificate: Any) -> dict[str, Any]:
     claims = certificate.claims
-    numbers = [certificate.sensitivity, claims.gdp, claims.pure, claims.zcdp, claims.rao]
-    return {"mechanism": certificate.mechanism, "numbers": [_hex(number) for number in numbers]}
+    numbers = [
+        certificate.sensitivity,
+        claims.gdp,
+        claims.pure,
+        claims.zcdp,
+        claims.rao,
+    ]
+    return {
+        "mechanism": certificate.mechanism,
+        "numbers": [_hex(number) for number in numbers],
+    }
 
 
 def _hex(x: Any) -> Any:
@@ -143,28 +197,47 @@ def _values(*arrays: Any) -> list[list[str]]:
 
 def _mean(options: dict[str, Any], X: np.ndarray, home: str) -> dict[str, Any]:
     fitted = PrivateFrechetMean(**options).fit(at_home(X, home))
-    return {"value": _values(fitted.location_), "certificate": _certificate(fitted.certificate_)}
+    return {
+        "value": _values(fitted.location_),
+        "certificate": _certificate(fitted.certificate_),
+    }
 
 
 def _dispersion(options: dict[str, Any], X: np.ndarray, home: str) -> dict[str, Any]:
     fitted = PrivateDispersion(**options).fit(at_home(X, home))
-    return {"value": _values(fitted.variance_), "certificate": _certificate(fitted.certificate_)}
+    return {
+        "value": _values(fitted.variance_),
+        "certificate": _certificate(fitted.certificate_),
+    }
 
 
 def _mdm(options: dict[str, Any], X: np.ndarray, home: str) -> dict[str, Any]:
     fitted = PrivateMDM(**options).fit(at_home(X, home), np.arange(len(X)) % 2)
-    return {"value": _values(fitted.means_), "certificate": _certificate(fitted.certificates_[1])}
+    return {
+        "value": _values(fitted.means_),
+        "certificate": _certificate(fitted.certificates_[1]),
+    }
 
 
 def _regression(options: dict[str, Any], X: np.ndarray) -> dict[str, Any]:
-    fitted = PrivateGeodesicRegression(**options, x_range=(0.0, 1.0)).fit(np.linspace(0, 1, len(X)), X)
-    return {"value": _values(fitted.footpoint_, fitted.velocity_), "certificate": _certificate(fitted.certificate_)}
+    fitted = PrivateGeodesicRegression(**options, x_range=(0.0, 1.0)).fit(
+        np.linspace(0, 1, len(X)), X
+    )
+    return {
+        "value": _values(fitted.footpoint_, fitted.velocity_),
+        "certificate": _certificate(fitted.certificate_),
+    }
 
 
 def _pca(method: str) -> dict[str, Any]:
     X = np.random.default_rng(1).normal(size=(200, 4)) * [3.0, 1, 1, 1]
-    fitted = PrivatePCA(n_components=1, radius=5.0, method=method, source=source()).fit(X)
-    return {"value": _values(fitted.components_), "certificate": _certificate(fitted.certificate_)}
+    fitted = PrivatePCA(n_components=1, radius=5.0, method=method, source=source()).fit(
+        X
+    )
+    return {
+        "value": _values(fitted.components_),
+        "certificate": _certificate(fitted.certificate_),
+    }
 
 
 def made(make: Callable[[], dict[str, Any]]) -> dict[str, Any]:

@@ -21,7 +21,11 @@ LEVEL, RUNS, B = 0.1, 90, 19
 
 
 def sample(M, rng, n, shift=0.0, spread=0.4):
-    return np.asarray(M.unchart(M.origin, shift / np.sqrt(M.dim) + spread * rng.standard_normal((n, M.dim))))
+    return np.asarray(
+        M.unchart(
+            M.origin, shift / np.sqrt(M.dim) + spread * rng.standard_normal((n, M.dim))
+        )
+    )
 
 
 def spoiled(X):
@@ -35,13 +39,20 @@ def spoiled(X):
 
 
 def rejections(mechanism, M, sizes, runs=RUNS, spoil=False, seed=0):
-    rng, source = np.random.default_rng(seed), GeneratorSource(np.random.default_rng(seed + 1))
+    rng, source = (
+        np.random.default_rng(seed),
+        GeneratorSource(np.random.default_rng(seed + 1)),
+    )
     count = 0
     for _ in range(runs):
         pooled = sample(M, rng, sum(sizes))
         if spoil:
-            pooled = spoiled(pooled)[rng.permutation(sum(sizes))]  # one law for both samples
-        draw = mechanism.draw(mechanism.accepted(np.split(pooled, np.cumsum(sizes)[:-1])), source)
+            pooled = spoiled(pooled)[
+                rng.permutation(sum(sizes))
+            ]  # one law for both samples
+        draw = mechanism.draw(
+            mechanism.accepted(np.split(pooled, np.cumsum(sizes)[:-1])), source
+        )
         count += int(draw.integers[0][0])
     return count
 
@@ -64,7 +75,9 @@ SETTINGS = [
 ]
 
 
-@pytest.mark.parametrize(("M", "sizes", "guarantee", "paired", "spoil"), SETTINGS, ids=str)
+@pytest.mark.parametrize(
+    ("M", "sizes", "guarantee", "paired", "spoil"), SETTINGS, ids=str
+)
 def test_the_level_is_kept(M, sizes, guarantee, paired, spoil):
     hits = rejections(mechanism_for(M, sizes, guarantee, paired), M, sizes, spoil=spoil)
     assert binomtest(hits, RUNS, LEVEL, alternative="greater").pvalue > 1e-4
@@ -84,7 +97,11 @@ def test_one_of_three_samples_that_differs_is_found():
     assert found.rejected
     assert all(check.holds for check in verify_certificate(found.certificate))
     assert not k_sample_test(
-        M, [same, too, sample(M, rng, 200, 0.0, 0.2)], radius=1.0, level=1e-3, permutations=999
+        M,
+        [same, too, sample(M, rng, 200, 0.0, 0.2)],
+        radius=1.0,
+        level=1e-3,
+        permutations=999,
     ).rejected
 
 
@@ -98,18 +115,28 @@ class NoiseOnTheObservedOnly(PermutationMechanism):
 
 
 def test_the_level_test_finds_noise_on_the_observed_statistic_only():
-    mechanism = mechanism_for(Sphere(2), (12, 12), GDP(1.0), kind=NoiseOnTheObservedOnly)
+    mechanism = mechanism_for(
+        Sphere(2), (12, 12), GDP(1.0), kind=NoiseOnTheObservedOnly
+    )
     hits = rejections(mechanism, Sphere(2), (12, 12))
     assert binomtest(hits, RUNS, LEVEL, alternative="greater").pvalue < 1e-6
 
 
 def test_the_level_is_attained_where_there_are_no_ties():
-    hits = rejections(mechanism_for(Sphere(2), (10, 10), GDP(2.0)), Sphere(2), (10, 10), runs=600, seed=5)
+    hits = rejections(
+        mechanism_for(Sphere(2), (10, 10), GDP(2.0)),
+        Sphere(2),
+        (10, 10),
+        runs=600,
+        seed=5,
+    )
     assert binomtest(hits, 600, LEVEL).pvalue > 1e-4
 
 
 @pytest.mark.parametrize("test", [two_sample_test, paired_test])
-@pytest.mark.parametrize("guarantee", [GDP(1.0), PureDP(1.0), ApproxDP(1.0, 1e-6)], ids=str)
+@pytest.mark.parametrize(
+    "guarantee", [GDP(1.0), PureDP(1.0), ApproxDP(1.0, 1e-6)], ids=str
+)
 def test_a_clear_difference_is_found_and_certified(test, guarantee):
     M, rng = Sphere(2), np.random.default_rng(2)
     X, Y = sample(M, rng, 200, 0.0, 0.2), sample(M, rng, 200, 0.8, 0.2)
@@ -121,28 +148,50 @@ def test_a_clear_difference_is_found_and_certified(test, guarantee):
 
 
 @pytest.mark.parametrize(
-    ("kind", "sizes"), [(SamplesDistance, [6, 9]), (SamplesDistance, [4, 6, 9]), (PairedDistance, [6, 6])], ids=str
+    ("kind", "sizes"),
+    [(SamplesDistance, [6, 9]), (SamplesDistance, [4, 6, 9]), (PairedDistance, [6, 6])],
+    ids=str,
 )
 def test_no_replacement_moves_the_statistic_further_than_it_says(kind, sizes):
     """Against the definition, with any records and any permutation; and the bound is nearly attained."""
     M, rng, worst = Euclidean(2), np.random.default_rng(4), 0.0
     statistic, n, total = kind(M, None, 1.0, sizes), sizes[0], sum(sizes)
-    corners, parts = np.array([[1.0, 0], [-1, 0], [0, 1], [0, -1], [0, 0]]), np.cumsum(sizes)[:-1]
+    corners, parts = (
+        np.array([[1.0, 0], [-1, 0], [0, 1], [0, -1], [0, 0]]),
+        np.cumsum(sizes)[:-1],
+    )
     for seed in range(200):
         Z = corners[rng.integers(5, size=total)]
         W = Z.copy()
-        who = [int(rng.integers(total))] if kind is SamplesDistance else [k := int(rng.integers(n)), n + k]
+        who = (
+            [int(rng.integers(total))]
+            if kind is SamplesDistance
+            else [k := int(rng.integers(n)), n + k]
+        )
         W[who] = corners[rng.integers(5, size=len(who))]
-        if kind is SamplesDistance and seed % 2:  # the smallest sample apart from the others, one of it joins them
+        if (
+            kind is SamplesDistance and seed % 2
+        ):  # the smallest sample apart from the others, one of it joins them
             Z[:], W[:] = corners[0], corners[0]
             Z[:n], W[1:n] = corners[1], corners[1]
-        if kind is PairedDistance and seed % 2:  # members of the pair change places: the worst there is
+        if (
+            kind is PairedDistance and seed % 2
+        ):  # members of the pair change places: the worst there is
             Z[:], W[:] = corners[0], corners[0]
             Z[: n - 1], W[: n - 1] = corners[1], corners[1]
             Z[n : 2 * n - 1], W[n : 2 * n - 1] = corners[0], corners[0]
-            Z[n - 1], Z[-1], W[n - 1], W[-1] = corners[1], corners[0], corners[0], corners[1]
+            Z[n - 1], Z[-1], W[n - 1], W[-1] = (
+                corners[1],
+                corners[0],
+                corners[0],
+                corners[1],
+            )
         values = [
-            statistic.permuted(statistic.accepted(np.split(A, parts)), 30, GeneratorSource(np.random.default_rng(seed)))
+            statistic.permuted(
+                statistic.accepted(np.split(A, parts)),
+                30,
+                GeneratorSource(np.random.default_rng(seed)),
+            )
             for A in (Z, W)
         ]
         worst = max(worst, float(np.max(np.abs(values[0] - values[1]))))
@@ -157,7 +206,9 @@ def test_the_statistic_is_the_discrepancy_by_its_definition():
     value = statistic.permuted(statistic.accepted((X, Y)), 1, GeneratorSource(rng))[0]
 
     def mean(A, B):
-        return np.mean([[np.exp(-np.sum((a - b) ** 2) / 2) for b in B] for a in A])  # the bandwidth is 1
+        return np.mean(
+            [[np.exp(-np.sum((a - b) ** 2) / 2) for b in B] for a in A]
+        )  # the bandwidth is 1
 
     discrepancy = np.sqrt(mean(X, X) + mean(Y, Y) - 2 * mean(X, Y))
     assert value == pytest.approx(np.sqrt(7 * 5) / 12 * discrepancy, rel=1e-9)
@@ -165,19 +216,29 @@ def test_the_statistic_is_the_discrepancy_by_its_definition():
     every = np.concatenate(samples)
     three = SamplesDistance(M, None, 2.5, [7, 5, 4])
     value = three.permuted(three.accepted(samples), 1, GeneratorSource(rng))[0]
-    squares = [len(A) / 16 * (mean(A, A) + mean(every, every) - 2 * mean(A, every)) for A in samples]
+    squares = [
+        len(A) / 16 * (mean(A, A) + mean(every, every) - 2 * mean(A, every))
+        for A in samples
+    ]
     assert value == pytest.approx(np.sqrt(sum(squares)), rel=1e-9)
 
 
 def test_the_decision_on_neighbors_is_within_the_tradeoff():
     """Records all but alike, and a neighbor whose record is as far as it can be: β >= G_μ(α), both ways."""
     M, mu, runs = Euclidean(1), 1.0, 600
-    mechanism = PermutationMechanism.for_statistic(SamplesDistance(M, None, 1.0, [2, 2]), GDP(mu)).at(0.4, 4)
+    mechanism = PermutationMechanism.for_statistic(
+        SamplesDistance(M, None, 1.0, [2, 2]), GDP(mu)
+    ).at(0.4, 4)
     rates = []
     for first in (-1.0, 1.0):
-        data = mechanism.accepted((np.array([[first], [1.0]]), np.array([[-1.0], [-1.0]])))
+        data = mechanism.accepted(
+            (np.array([[first], [1.0]]), np.array([[-1.0], [-1.0]]))
+        )
         source = GeneratorSource(np.random.default_rng(3))
-        rates.append(sum(int(mechanism.draw(data, source).integers[0][0]) for _ in range(runs)) / runs)
+        rates.append(
+            sum(int(mechanism.draw(data, source).integers[0][0]) for _ in range(runs))
+            / runs
+        )
     error = 4 * np.sqrt(0.25 / runs)
     for p, q in (rates, rates[::-1]):
         assert q <= norm.cdf(norm.ppf(min(p + error, 1 - 1e-9)) + mu) + error
@@ -188,8 +249,23 @@ def test_the_ledger_is_charged_once_and_a_refusal_costs_nothing(tmp_path):
     X, Y = sample(M, rng, 20), sample(M, rng, 30)
     ledger = Ledger(tmp_path / "ledger.json", budget=GDP(1.0))
     own = type("Mine", (Sphere,), {})(2)  # a space without a name
-    for wrong in ({"level": 2}, {"permutations": 3}, {"source": 1}, {"radius": None}, {"manifold": own}, {"label": ""}):
-        given = {"manifold": M, "X": X, "Y": Y, "radius": 1.0, "guarantee": GDP(0.8), "ledger": ledger, **wrong}
+    for wrong in (
+        {"level": 2},
+        {"permutations": 3},
+        {"source": 1},
+        {"radius": None},
+        {"manifold": own},
+        {"label": ""},
+    ):
+        given = {
+            "manifold": M,
+            "X": X,
+            "Y": Y,
+            "radius": 1.0,
+            "guarantee": GDP(0.8),
+            "ledger": ledger,
+            **wrong,
+        }
         with pytest.raises(ParameterError):
             two_sample_test(**given)
     assert ledger.spent is None
@@ -204,7 +280,12 @@ def test_bad_data_never_raise_and_bad_parameters_do():
     M = Sphere(2)
     two_sample_test(M, np.full((5, 3), np.nan), np.full((4, 3), np.inf), radius=1.0)
     X = np.ones((5, 3))
-    for arguments in ((M, X[0], X), (M, X, np.ones((5, 4))), (M, X[:1], X), ("sphere", X, X)):
+    for arguments in (
+        (M, X[0], X),
+        (M, X, np.ones((5, 4))),
+        (M, X[:1], X),
+        ("sphere", X, X),
+    ):
         with pytest.raises(ParameterError) as error:
             two_sample_test(*arguments, radius=1.0)
         assert "\n" not in str(error.value)
@@ -229,10 +310,14 @@ def confirmed(certificate):
 
 def test_a_changed_certificate_is_refused():
     M, rng = Sphere(2), np.random.default_rng(0)
-    good = two_sample_test(M, sample(M, rng, 20), sample(M, rng, 30), radius=1.0).certificate
+    good = two_sample_test(
+        M, sample(M, rng, 20), sample(M, rng, 30), radius=1.0
+    ).certificate
     assert confirmed(good)
     changed = [
-        replace(good, parameters={**good.parameters, "scale": good.parameters["scale"] / 2}),
+        replace(
+            good, parameters={**good.parameters, "scale": good.parameters["scale"] / 2}
+        ),
         replace(good, statistic={**good.statistic, "sizes": [40, 30]}),
         replace(good, release={**good.release, "integers": [[2]]}),
         replace(good, sensitivity=good.sensitivity / 2),
@@ -246,6 +331,12 @@ def test_the_command_line_verifies_a_test_s_certificate(tmp_path):
     """In a process of its own, where nobody has imported the tests before."""
     M, rng = Sphere(2), np.random.default_rng(0)
     path = tmp_path / "certificate.json"
-    two_sample_test(M, sample(M, rng, 20), sample(M, rng, 30), radius=1.0).certificate.save(path)
-    ran = subprocess.run([sys.executable, "-m", "curvedp", "verify", str(path)], capture_output=True, text=True)
+    two_sample_test(
+        M, sample(M, rng, 20), sample(M, rng, 30), radius=1.0
+    ).certificate.save(path)
+    ran = subprocess.run(
+        [sys.executable, "-m", "curvedp", "verify", str(path)],
+        capture_output=True,
+        text=True,
+    )
     assert ran.returncode == 0, ran.stdout + ran.stderr

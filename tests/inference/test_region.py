@@ -36,12 +36,20 @@ from curvedp.mechanisms.statistic import FrechetMean
 from curvedp.records.base import open_records
 from curvedp.report import write_report
 
-RUNS, LEVEL, N = 160, 0.9, 25  # so many that radii of 0.6 of the right ones are rejected at p < 1e-6
+RUNS, LEVEL, N = (
+    160,
+    0.9,
+    25,
+)  # so many that radii of 0.6 of the right ones are rejected at p < 1e-6
 
 
 def records(M, spread=0.3, shift=0.3, n=N, seed=0):
     rng = np.random.default_rng(seed)
-    return np.asarray(M.unchart(M.origin, shift / np.sqrt(M.dim) + spread * rng.standard_normal((n, M.dim))))
+    return np.asarray(
+        M.unchart(
+            M.origin, shift / np.sqrt(M.dim) + spread * rng.standard_normal((n, M.dim))
+        )
+    )
 
 
 def truth(M, X, radius):
@@ -51,23 +59,39 @@ def truth(M, X, radius):
 def regions(M, name, radius, mu=1.0, runs=RUNS):
     """Regions of independent releases of one data set, and the Fréchet mean of its clipped records."""
     X = records(M)
-    mechanism = choose_mechanism(name, FrechetMean(M, None, radius, N), GDP(mu)).mechanism
-    data = mechanism.statistic.of(open_records(X, M.point_shape)) if mechanism.reads == "value" else X
+    mechanism = choose_mechanism(
+        name, FrechetMean(M, None, radius, N), GDP(mu)
+    ).mechanism
+    data = (
+        mechanism.statistic.of(open_records(X, M.point_shape))
+        if mechanism.reads == "value"
+        else X
+    )
     source = GeneratorSource(np.random.default_rng(1))
-    found = [region_of(mechanism.release(data, source=source).certificate, LEVEL) for _ in range(runs)]
+    found = [
+        region_of(mechanism.release(data, source=source).certificate, LEVEL)
+        for _ in range(runs)
+    ]
     return found, truth(M, X, radius)
 
 
 def shrunk(region, factor=0.6):
     if region.within is None:
         return replace(region, radius=factor * region.radius)
-    return replace(region, within=region.within._replace(quantile=factor * region.within.quantile))
+    return replace(
+        region, within=region.within._replace(quantile=factor * region.within.quantile)
+    )
 
 
 EXACT = [
     (Sphere(2), "gaussian", 0.7, 1.0),
     (Sphere(2), "laplace", 0.7, 1.0),
-    (Sphere(4), "log-gaussian", 0.7, 0.3),  # noise as wide as the ball: shrinkage and projection at work
+    (
+        Sphere(4),
+        "log-gaussian",
+        0.7,
+        0.3,
+    ),  # noise as wide as the ball: shrinkage and projection at work
     (Lorentz(3), "log-gaussian", 1.0, 1.0),
     (SPDAffineInvariant(2), "log-laplace", 1.0, 1.0),
     (SPDLogEuclidean(2), "gradient", 1.0, 1.0),
@@ -80,9 +104,18 @@ def test_exact_regions_cover_as_often_as_they_say(M, name, radius, mu):
     found, mean = regions(M, name, radius, mu)
     hits = sum(bool(region.contains(mean)) for region in found)
     assert binomtest(hits, RUNS, LEVEL).pvalue > 1e-4
-    assert binomtest(sum(bool(shrunk(region).contains(mean)) for region in found), RUNS, LEVEL).pvalue < 1e-6
+    assert (
+        binomtest(
+            sum(bool(shrunk(region).contains(mean)) for region in found), RUNS, LEVEL
+        ).pvalue
+        < 1e-6
+    )
     # what the ball of `radius` leaves out is not in the region either
-    assert all(float(M.dist(region.center, mean)) <= region.radius for region in found if region.contains(mean))
+    assert all(
+        float(M.dist(region.center, mean)) <= region.radius
+        for region in found
+        if region.contains(mean)
+    )
 
 
 @pytest.mark.parametrize(
@@ -100,12 +133,16 @@ def test_regions_after_gradient_steps_cover_at_least_as_often(M, name, radius):
     hits = sum(bool(region.contains(mean)) for region in found)
     assert binomtest(hits, len(found), LEVEL, alternative="less").pvalue > 1e-4
     less = sum(bool(shrunk(region, 0.1).contains(mean)) for region in found)
-    assert binomtest(less, len(found), LEVEL, alternative="less").pvalue < 1e-6  # the test has power
+    assert (
+        binomtest(less, len(found), LEVEL, alternative="less").pvalue < 1e-6
+    )  # the test has power
 
 
 def test_a_wide_ball_is_the_region_itself_where_gradients_say_no_more():
     M = Sphere(2)
-    mean = PrivateFrechetMean(M, radius=1.2, mechanism="newton", guarantee=GDP(0.5)).fit(records(M))
+    mean = PrivateFrechetMean(
+        M, radius=1.2, mechanism="newton", guarantee=GDP(0.5)
+    ).fit(records(M))
     region = mean.confidence_region()
     assert region.radius == pytest.approx(1.2)
     assert np.allclose(region.center, M.origin)
@@ -113,7 +150,9 @@ def test_a_wide_ball_is_the_region_itself_where_gradients_say_no_more():
 
 def test_the_radius_is_the_law_s_quantile():
     for name, law in (("log-gaussian", chi(4)), ("log-laplace", gamma(4))):
-        mean = PrivateFrechetMean(Euclidean(4), radius=1.0, mechanism=name).fit(records(Euclidean(4)))
+        mean = PrivateFrechetMean(Euclidean(4), radius=1.0, mechanism=name).fit(
+            records(Euclidean(4))
+        )
         wanted = law.ppf(0.95) * mean.certificate_.parameters["scale"]
         assert mean.confidence_region().radius == pytest.approx(wanted, rel=1e-6)
 
@@ -125,10 +164,14 @@ def test_the_radius_holds_the_chart_region():
     for region in found:
         _, base, drawn, quantile, reach = region.within
         u = rng.standard_normal((2000, 3))
-        z = drawn + quantile * rng.uniform(size=(2000, 1)) ** (1 / 3) * u / np.linalg.norm(u, axis=1, keepdims=True)
+        z = drawn + quantile * rng.uniform(size=(2000, 1)) ** (
+            1 / 3
+        ) * u / np.linalg.norm(u, axis=1, keepdims=True)
         points = M.unchart(base, z[np.linalg.norm(z, axis=1) <= reach])
         assert np.all(region.contains(points))
-        assert np.all(np.asarray(M.dist(region.center, points)) <= region.radius * (1 + 1e-9))
+        assert np.all(
+            np.asarray(M.dist(region.center, points)) <= region.radius * (1 + 1e-9)
+        )
 
 
 @pytest.mark.parametrize("M", [Euclidean(2), Lorentz(2), Sphere(2)], ids=str)
@@ -136,7 +179,9 @@ def test_the_population_s_mean_is_covered(M):
     radius, hits, runs = 0.5, 0, 60
     population = truth(M, records(M, n=4000, shift=0.1), radius)
     for seed in range(runs):
-        mean = PrivateFrechetMean(M, radius=radius, mechanism="log-gaussian").fit(records(M, shift=0.1, seed=seed + 9))
+        mean = PrivateFrechetMean(M, radius=radius, mechanism="log-gaussian").fit(
+            records(M, shift=0.1, seed=seed + 9)
+        )
         region = mean.confidence_region(level=0.8, of="population")
         assert region.radius > mean.confidence_region(level=0.8).radius
         hits += bool(region.contains(population))
@@ -162,9 +207,16 @@ def population_of_dispersion(M):
 @pytest.mark.parametrize("M", [Euclidean(2), Lorentz(2), Sphere(2)], ids=str)
 def test_the_population_s_dispersion_is_covered(M):
     """Nearly without noise, so that the region of the records' own dispersion does not cover it."""
-    wanted, drawn, found, records_only = population_of_dispersion(M), law_of_records(M), 0, 0
+    wanted, drawn, found, records_only = (
+        population_of_dispersion(M),
+        law_of_records(M),
+        0,
+        0,
+    )
     for seed in range(40):
-        fitted = PrivateDispersion(M, radius=0.5, guarantee=GDP(1e4)).fit(drawn(100, seed + 9))
+        fitted = PrivateDispersion(M, radius=0.5, guarantee=GDP(1e4)).fit(
+            drawn(100, seed + 9)
+        )
         found += bool(fitted.confidence_region(0.8, of="population").contains([wanted]))
         records_only += bool(fitted.confidence_region(0.8).contains([wanted]))
     assert found >= 32
@@ -175,7 +227,9 @@ def test_the_population_s_dispersion_is_covered(M):
 def test_the_population_s_median_is_covered(M):
     wanted, drawn = median_of(M, law_of_records(M)(8000, 1)), law_of_records(M)
     for seed in range(20):
-        fitted = PrivateFrechetMedian(M, radius=2.0, guarantee=GDP(3.0)).fit(drawn(2000, seed + 9))
+        fitted = PrivateFrechetMedian(M, radius=2.0, guarantee=GDP(3.0)).fit(
+            drawn(2000, seed + 9)
+        )
         region = fitted.confidence_region(0.8, of="population")
         assert region.contains(wanted)
         assert fitted.confidence_region(0.9).radius < region.radius < 2.0
@@ -183,13 +237,23 @@ def test_the_population_s_median_is_covered(M):
 
 def test_counts_of_a_sample_cover_the_population_s_median():
     """Two heaps, 51% of the population in the first: a sample with more in the second has its median there, whatever R is."""
-    rng, statistic = np.random.default_rng(4), GeometricMedian(Euclidean(1), None, 3.0, 400)
+    rng, statistic = (
+        np.random.default_rng(4),
+        GeometricMedian(Euclidean(1), None, 3.0, 400),
+    )
     sampled, missed, wrong = sampling(statistic, 0.2), 0, 0
     for share in rng.binomial(400, 0.51, 500) / 400:
-        w, beyond = (np.array([0.0]), 1 - share) if share > 0.5 else (np.array([1.0]), share)
+        w, beyond = (
+            (np.array([0.0]), 1 - share) if share > 0.5 else (np.array([1.0]), share)
+        )
         law = RiemannianGaussian(Euclidean(1), 1e-9)
-        reading = Reading("counts", law, np.array([400 * beyond]), w, 3.0, np.array([1e-3]))
-        regions = [SHAPES["counts"](Euclidean(1), statistic, reading, 0.9, each) for each in (sampled, 0.0)]
+        reading = Reading(
+            "counts", law, np.array([400 * beyond]), w, 3.0, np.array([1e-3])
+        )
+        regions = [
+            SHAPES["counts"](Euclidean(1), statistic, reading, 0.9, each)
+            for each in (sampled, 0.0)
+        ]
         away, own = (float(abs(shape.base[0])) > shape.radius for shape in regions)
         missed, wrong = missed + away, wrong + own
     assert missed <= 100
@@ -200,8 +264,12 @@ def test_a_region_needs_the_certificate_only_and_a_shifted_center_moves_it():
     M = SPDAffineInvariant(2)
     center = np.array([[40.0, 3.0], [3.0, 9.0]])
     X = np.asarray(M.from_origin(center, records(M, 0.1, 0.1, 400)))
-    mean = PrivateFrechetMean(M, radius=1.0, center=center, mechanism="log-gaussian", guarantee=GDP(2.0)).fit(X)
-    again = region_of(type(mean.certificate_).from_json(mean.certificate_.to_json()), 0.9999)
+    mean = PrivateFrechetMean(
+        M, radius=1.0, center=center, mechanism="log-gaussian", guarantee=GDP(2.0)
+    ).fit(X)
+    again = region_of(
+        type(mean.certificate_).from_json(mean.certificate_.to_json()), 0.9999
+    )
     assert isinstance(again, Region)
     assert again.contains(frechet_mean(M, X))
     assert not again.contains(center)
@@ -224,7 +292,9 @@ def test_a_dispersion_in_a_private_ball_has_an_interval_of_numbers(M, tmp_path):
 
 def test_the_dispersion_has_an_interval():
     M = Sphere(2)
-    found = PrivateDispersion(M, radius=0.9, guarantee=GDP(5.0)).fit(records(M, 0.2, 0.0, 500))
+    found = PrivateDispersion(M, radius=0.9, guarantee=GDP(5.0)).fit(
+        records(M, 0.2, 0.0, 500)
+    )
     region = found.confidence_region(0.999)
     X = records(M, 0.2, 0.0, 500)
     clipped = project_to_ball(M, M.origin, 0.9, X)
@@ -245,15 +315,23 @@ def test_refusals_are_one_line():
     M = Euclidean(2)
     X = records(M)
     fitted = PrivateFrechetMean(M, radius=1.0).fit(X)
-    wide = PrivateFrechetMean(Sphere(2), radius=2.0, mechanism="gradient").fit(records(Sphere(2)))
+    wide = PrivateFrechetMean(Sphere(2), radius=2.0, mechanism="gradient").fit(
+        records(Sphere(2))
+    )
     far = PrivateFrechetMedian(Sphere(2), radius=3.0).fit(records(Sphere(2)))
-    stripped = replace(fitted.certificate_, release={**fitted.certificate_.release, "integers": None})
+    stripped = replace(
+        fitted.certificate_, release={**fitted.certificate_.release, "integers": None}
+    )
     refused = [
         lambda: PrivateFrechetMean(M, radius=1.0).confidence_region(),
         lambda: fitted.confidence_region(of="people"),
         lambda: region_of(stripped),
         lambda: region_of("certificate"),
-        lambda: PrivateFrechetMean(M, radius=1.0, mechanism="kng").fit(X).confidence_region(),
+        lambda: (
+            PrivateFrechetMean(M, radius=1.0, mechanism="kng")
+            .fit(X)
+            .confidence_region()
+        ),
         lambda: wide.confidence_region(),
         lambda: wide.confidence_region(of="population"),
         lambda: far.confidence_region(of="population"),
@@ -271,15 +349,28 @@ def clipped_mean(M, X, ball):
 
 @pytest.mark.parametrize("M", [Euclidean(3), Sphere(2), Lorentz(2)], ids=str)
 def test_a_private_ball_s_region_holds_the_mean_of_the_records_in_that_ball(M):
-    X, source, runs = records(M, 0.1, 0.2, 600), GeneratorSource(np.random.default_rng(1)), 36
-    fits = [PrivateFrechetMean(M, radius="private", source=source).fit(X) for _ in range(runs)]
-    fits = [fit for fit in fits if fit.ball_.radius < M.convexity_radius]  # others are refused, by the ball alone
+    X, source, runs = (
+        records(M, 0.1, 0.2, 600),
+        GeneratorSource(np.random.default_rng(1)),
+        36,
+    )
+    fits = [
+        PrivateFrechetMean(M, radius="private", source=source).fit(X)
+        for _ in range(runs)
+    ]
+    fits = [
+        fit for fit in fits if fit.ball_.radius < M.convexity_radius
+    ]  # others are refused, by the ball alone
     runs = len(fits)
-    found = [(fit.confidence_region(LEVEL), clipped_mean(M, X, fit.ball_)) for fit in fits]
+    found = [
+        (fit.confidence_region(LEVEL), clipped_mean(M, X, fit.ball_)) for fit in fits
+    ]
     hits = sum(bool(region.contains(mean)) for region, mean in found)
     assert binomtest(hits, runs, LEVEL, alternative="less").pvalue > 1e-4
     less = sum(bool(shrunk(region, 0.1).contains(mean)) for region, mean in found)
-    assert binomtest(less, runs, LEVEL, alternative="less").pvalue < 1e-6  # the test has power
+    assert (
+        binomtest(less, runs, LEVEL, alternative="less").pvalue < 1e-6
+    )  # the test has power
     assert np.median([region.radius for region, _ in found]) < 0.5
     with pytest.raises(ParameterError, match="public ball"):
         fits[0].confidence_region(of="population")
@@ -291,21 +382,47 @@ def median_of(M, X):
     for step in np.geomspace(0.1, 1e-5, 400):
         z = np.asarray(M.chart(w, X))
         w = np.asarray(
-            M.unchart(w, step * np.mean(z / np.maximum(np.linalg.norm(z, axis=1, keepdims=True), 1e-12), axis=0))
+            M.unchart(
+                w,
+                step
+                * np.mean(
+                    z / np.maximum(np.linalg.norm(z, axis=1, keepdims=True), 1e-12),
+                    axis=0,
+                ),
+            )
         )
     return w
 
 
 @pytest.mark.parametrize("M", [Euclidean(2), Sphere(2), SPDAffineInvariant(2)], ids=str)
 def test_the_median_s_region_holds_it(M):
-    X, source, runs = records(M, 0.1, 0.3, 1500), GeneratorSource(np.random.default_rng(1)), 30
-    X[:150] = np.asarray(M.unchart(M.origin, np.full((150, M.dim), 0.6)))  # far ones, all in one place
-    found = [PrivateFrechetMedian(M, radius=1.5, source=source).fit(X).confidence_region(LEVEL) for _ in range(runs)]
+    X, source, runs = (
+        records(M, 0.1, 0.3, 1500),
+        GeneratorSource(np.random.default_rng(1)),
+        30,
+    )
+    X[:150] = np.asarray(
+        M.unchart(M.origin, np.full((150, M.dim), 0.6))
+    )  # far ones, all in one place
+    found = [
+        PrivateFrechetMedian(M, radius=1.5, source=source)
+        .fit(X)
+        .confidence_region(LEVEL)
+        for _ in range(runs)
+    ]
     truth = median_of(M, X)
     assert (
-        binomtest(sum(bool(region.contains(truth)) for region in found), runs, LEVEL, alternative="less").pvalue > 1e-4
+        binomtest(
+            sum(bool(region.contains(truth)) for region in found),
+            runs,
+            LEVEL,
+            alternative="less",
+        ).pvalue
+        > 1e-4
     )
-    assert np.median([region.radius for region in found]) < 1.2  # and it is not the whole ball
+    assert (
+        np.median([region.radius for region in found]) < 1.2
+    )  # and it is not the whole ball
 
 
 def test_a_median_s_ball_is_the_theorem_s_on_the_worst_records():
@@ -329,12 +446,22 @@ def test_all_class_means_are_covered_together():
     truths = {label: truth(M, X[y == label], 1.0) for label in "abcd"}
     hits, once = 0, 0
     for _ in range(runs):
-        fitted = PrivateMDM(M, radius=1.0, source=source, mechanism="log-gaussian").fit(X, y)
-        hits += all(bool(region.contains(truths[label])) for label, region in fitted.confidence_region(LEVEL).items())
+        fitted = PrivateMDM(M, radius=1.0, source=source, mechanism="log-gaussian").fit(
+            X, y
+        )
+        hits += all(
+            bool(region.contains(truths[label]))
+            for label, region in fitted.confidence_region(LEVEL).items()
+        )
         alone = [region_of(each, LEVEL) for each in fitted.certificates_]
-        once += all(bool(region.contains(truths[label])) for label, region in zip("abcd", alone, strict=True))
+        once += all(
+            bool(region.contains(truths[label]))
+            for label, region in zip("abcd", alone, strict=True)
+        )
     assert binomtest(hits, runs, LEVEL).pvalue > 1e-4
-    assert binomtest(once, runs, LEVEL).pvalue < 1e-6  # each at the level itself would not do
+    assert (
+        binomtest(once, runs, LEVEL).pvalue < 1e-6
+    )  # each at the level itself would not do
     with pytest.raises(ParameterError, match="not fitted"):
         PrivateMDM(M, radius=1.0).confidence_region()
 
@@ -344,22 +471,33 @@ def test_two_releases_are_consistent_unless_they_differ():
     X = records(M, 0.1, 0.2, 300)
 
     def mean(data):
-        return PrivateFrechetMean(M, radius=0.7, source=source, mechanism="log-gaussian").fit(data).certificate_
+        return (
+            PrivateFrechetMean(M, radius=0.7, source=source, mechanism="log-gaussian")
+            .fit(data)
+            .certificate_
+        )
 
     first = mean(X)
     assert sum(consistent(first, mean(X), LEVEL) for _ in range(60)) >= 50
     assert not consistent(first, mean(M.project(X + np.array([0, 0.4, 0]))), LEVEL)
-    assert consistent(first, mean(M.project(X + np.array([0, 0.4, 0]))), LEVEL, of="population")
+    assert consistent(
+        first, mean(M.project(X + np.array([0, 0.4, 0]))), LEVEL, of="population"
+    )
     with pytest.raises(ParameterError, match="nothing to compare"):
-        consistent(first, PrivateFrechetMean(Euclidean(2), radius=1.0).fit(records(Euclidean(2))).certificate_)
+        consistent(
+            first,
+            PrivateFrechetMean(Euclidean(2), radius=1.0)
+            .fit(records(Euclidean(2)))
+            .certificate_,
+        )
 
 
 @pytest.mark.parametrize("M", [Euclidean(9), Sphere(2), SPDLogEuclidean(3)])
 def test_a_region_that_holds_nothing_says_so(M):
     """Noise of many radii: at next to no level the draw is too far from the ball for any point of it."""
-    mean = PrivateFrechetMean(M, radius=0.3, guarantee=GDP(0.01), mechanism="log-gaussian").fit(
-        np.stack([M.origin] * 2)
-    )
+    mean = PrivateFrechetMean(
+        M, radius=0.3, guarantee=GDP(0.01), mechanism="log-gaussian"
+    ).fit(np.stack([M.origin] * 2))
     none, some = mean.confidence_region(1e-9), mean.confidence_region(1 - 1e-9)
     assert ("empty" in none.theorem, bool(none.contains(none.center))) == (True, False)
     assert ("empty" in some.theorem, bool(some.contains(some.center))) == (False, True)

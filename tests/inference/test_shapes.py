@@ -16,7 +16,11 @@ from curvedp.geometry import (
     project_to_ball,
 )
 
-RUNS, LEVEL, N = 160, 0.9, 25  # so many that radii of 0.6 of the right ones are rejected at p < 1e-6
+RUNS, LEVEL, N = (
+    160,
+    0.9,
+    25,
+)  # so many that radii of 0.6 of the right ones are rejected at p < 1e-6
 
 
 def truth(M, X, radius):
@@ -26,11 +30,17 @@ def truth(M, X, radius):
 def shrunk(region, factor=0.6):
     if region.within is None:
         return replace(region, radius=factor * region.radius)
-    return replace(region, within=region.within._replace(quantile=factor * region.within.quantile))
+    return replace(
+        region, within=region.within._replace(quantile=factor * region.within.quantile)
+    )
 
 
 def principal_angle(P, Q):
-    return float(np.linalg.norm(np.arccos(np.clip(np.linalg.svd(P @ Q.T, compute_uv=False), -1, 1))))
+    return float(
+        np.linalg.norm(
+            np.arccos(np.clip(np.linalg.svd(P @ Q.T, compute_uv=False), -1, 1))
+        )
+    )
 
 
 def spread(rng, n):
@@ -40,10 +50,19 @@ def spread(rng, n):
 
 
 def test_the_population_s_directions_are_covered():
-    rng, wanted, found, records_only = np.random.default_rng(2), np.array([[1.0, 0.0, 0.0]]), 0, 0
+    rng, wanted, found, records_only = (
+        np.random.default_rng(2),
+        np.array([[1.0, 0.0, 0.0]]),
+        0,
+        0,
+    )
     for _ in range(40):
-        fitted = PrivatePCA(1, radius=1.0, guarantee=GDP(1e4), method="one-shot").fit(spread(rng, 20_000))
-        population, own = (fitted.confidence_region(0.8, of=of) for of in ("population", "records"))
+        fitted = PrivatePCA(1, radius=1.0, guarantee=GDP(1e4), method="one-shot").fit(
+            spread(rng, 20_000)
+        )
+        population, own = (
+            fitted.confidence_region(0.8, of=of) for of in ("population", "records")
+        )
         assert own.radius < population.radius < 0.6
         found += bool(population.contains(wanted.T))
         records_only += bool(own.contains(wanted.T))
@@ -53,7 +72,9 @@ def test_the_population_s_directions_are_covered():
 
 
 def spiked(d=6, n=4000, k=1, seed=0):
-    X = np.random.default_rng(seed).standard_normal((n, d)) * np.where(np.arange(d) < k, 1.0, 0.2)
+    X = np.random.default_rng(seed).standard_normal((n, d)) * np.where(
+        np.arange(d) < k, 1.0, 0.2
+    )
     return X / np.maximum(np.linalg.norm(X, axis=1, keepdims=True) / 2.5, 1.0)
 
 
@@ -61,7 +82,10 @@ def spiked(d=6, n=4000, k=1, seed=0):
 def test_directions_are_covered_as_often_as_said(k):
     X, source = spiked(k=k), GeneratorSource(np.random.default_rng(1))
     truth = np.linalg.eigh(X.T @ X / len(X))[1][:, ::-1][:, :k]
-    fits = [PrivatePCA(k, radius=2.5, guarantee=GDP(0.5), source=source).fit(X) for _ in range(RUNS)]
+    fits = [
+        PrivatePCA(k, radius=2.5, guarantee=GDP(0.5), source=source).fit(X)
+        for _ in range(RUNS)
+    ]
     found = [fit.confidence_region(LEVEL) for fit in fits]
     hits = sum(bool(region.contains(truth)) for region in found)
     assert (
@@ -70,7 +94,9 @@ def test_directions_are_covered_as_often_as_said(k):
     less = sum(bool(shrunk(region).contains(truth)) for region in found)
     assert binomtest(less, RUNS, LEVEL).pvalue < 1e-6
     assert all(
-        np.allclose(region.center @ region.center.T, fit.components_.T @ fit.components_)
+        np.allclose(
+            region.center @ region.center.T, fit.components_.T @ fit.components_
+        )
         for region, fit in zip(found, fits, strict=True)
     )
     assert all(region.radius < 0.5 for region in found)
@@ -78,13 +104,23 @@ def test_directions_are_covered_as_often_as_said(k):
 
 def test_the_angle_holds_every_subspace_of_the_region():
     """Points of the exact set near the center, found by brute force, are within the angle of the theorem."""
-    region = PrivatePCA(1, radius=2.5, guarantee=GDP(0.5)).fit(spiked(3)).confidence_region(LEVEL)
+    region = (
+        PrivatePCA(1, radius=2.5, guarantee=GDP(0.5))
+        .fit(spiked(3))
+        .confidence_region(LEVEL)
+    )
     rng = np.random.default_rng(5)
-    near = region.manifold.unchart(region.center, 2 * region.radius * rng.uniform(-1, 1, (20000, 2)))
+    near = region.manifold.unchart(
+        region.center, 2 * region.radius * rng.uniform(-1, 1, (20000, 2))
+    )
     inside = region.within.contains(region.manifold, near)
     away = np.asarray(region.manifold.dist(region.center, near))
     assert inside.sum() > 100
     assert np.all(away[inside] <= region.radius)
     assert np.max(away[inside]) > 0.8 * region.radius  # and is not much too wide
-    hidden = PrivatePCA(1, radius=2.5, guarantee=GDP(0.01)).fit(spiked(3, n=50)).confidence_region(LEVEL)
+    hidden = (
+        PrivatePCA(1, radius=2.5, guarantee=GDP(0.01))
+        .fit(spiked(3, n=50))
+        .confidence_region(LEVEL)
+    )
     assert hidden.radius == pytest.approx(np.pi / 2)

@@ -61,15 +61,43 @@ def test_shapes_blocks_and_directions():
 
 
 @pytest.mark.parametrize("law", [RiemannianGaussian, RiemannianLaplace])
-@pytest.mark.parametrize("M", [Sphere(2), Euclidean(2), Lorentz(2), SPDAffineInvariant(2), Rotations(3)], ids=repr)
+@pytest.mark.parametrize(
+    "M",
+    [Sphere(2), Euclidean(2), Lorentz(2), SPDAffineInvariant(2), Rotations(3)],
+    ids=repr,
+)
 def test_what_is_no_point_and_no_length_is_refused_in_one_line(law, M):
     noise, center = law(M, 0.4), M.origin
-    for bad in (None, "1", 1j, object(), {}, 10**400, np.nan, 1.0, [1.0], np.zeros((2, 7)), [[1.0], [2.0, 3.0]]):
-        for call in (lambda bad=bad: noise.log_prob(bad, center), lambda bad=bad: noise.log_prob(center, bad)):
+    for bad in (
+        None,
+        "1",
+        1j,
+        object(),
+        {},
+        10**400,
+        np.nan,
+        1.0,
+        [1.0],
+        np.zeros((2, 7)),
+        [[1.0], [2.0, 3.0]],
+    ):
+        for call in (
+            lambda bad=bad: noise.log_prob(bad, center),
+            lambda bad=bad: noise.log_prob(center, bad),
+        ):
             with pytest.raises(ParameterError) as refusal:
                 call()
             assert "\n" not in str(refusal.value)
-    for bad in (None, "1", 1j, object(), {}, np.nan, [1.0, np.nan], [[1.0], [2.0, 3.0]]):
+    for bad in (
+        None,
+        "1",
+        1j,
+        object(),
+        {},
+        np.nan,
+        [1.0, np.nan],
+        [[1.0], [2.0, 3.0]],
+    ):
         with pytest.raises(ParameterError):
             noise.radial_cdf(bad)
     assert noise.radial_cdf([0, -1, np.inf]) == pytest.approx([0.0, 0.0, 1.0])
@@ -94,15 +122,23 @@ def made(law, M, scale):
 def test_at_small_scales_every_space_is_flat(law, M):
     """The radius is a chi variable, or a gamma one. Several were raw errors: singular at few bits, or underflow."""
     flat = (
-        stats.chi2(M.dim).cdf if law is RiemannianGaussian else (lambda square: stats.gamma(M.dim).cdf(np.sqrt(square)))
+        stats.chi2(M.dim).cdf
+        if law is RiemannianGaussian
+        else (lambda square: stats.gamma(M.dim).cdf(np.sqrt(square)))
     )
     for scale in (1e-12, 1e-300):
         noise = made(law, M, scale)
         if noise is None:
             continue
-        assert noise.radial_cdf(scale * M.dim) == pytest.approx(flat(M.dim**2), abs=1e-6)
-        assert noise.radial_cdf(scale * math.sqrt(M.dim)) == pytest.approx(flat(M.dim), abs=1e-6)
-        assert np.all(M.residual(noise.sample(np.random.default_rng(0), M.origin, 3)) < 1e-9)
+        assert noise.radial_cdf(scale * M.dim) == pytest.approx(
+            flat(M.dim**2), abs=1e-6
+        )
+        assert noise.radial_cdf(scale * math.sqrt(M.dim)) == pytest.approx(
+            flat(M.dim), abs=1e-6
+        )
+        assert np.all(
+            M.residual(noise.sample(np.random.default_rng(0), M.origin, 3)) < 1e-9
+        )
 
 
 @pytest.mark.parametrize("law", [RiemannianGaussian, RiemannianLaplace])
@@ -120,4 +156,6 @@ def test_at_large_scales_draws_are_points_of_the_law_or_refused(law, M):
         distance = M.dist(M.origin, points)
         assert np.all(np.isfinite(distance)), scale
         if scale < 20:  # the quadrature of a product's distances is for such
-            assert stats.kstest(noise.radial_cdf(distance), "uniform").pvalue > 1e-6, scale
+            assert stats.kstest(noise.radial_cdf(distance), "uniform").pvalue > 1e-6, (
+                scale
+            )

@@ -15,12 +15,21 @@ from curvedp.laws.domains import GeodesicBall
 
 
 def test_corners_and_thinning():
-    assert sorted(map(tuple, _corners(2).tolist())) == [(-1, -1), (-1, 1), (1, -1), (1, 1)]
+    assert sorted(map(tuple, _corners(2).tolist())) == [
+        (-1, -1),
+        (-1, 1),
+        (1, -1),
+        (1, 1),
+    ]
     assert _corners(3).shape == (8, 3)
     thin = _Thinning(2, 2)
     reach, depth = np.array([[0.5, 0.3], [0.0, 0.0]]), np.array([1.0, 2.0])
-    w = np.linalg.norm(np.random.default_rng(9).uniform(-1, 1, (200_000, 2, 2)), axis=2) / math.sqrt(2)
-    truth = np.log(np.mean(np.exp(-np.maximum(depth[:, None] - reach @ w.T, 0.0)), axis=1))
+    w = np.linalg.norm(
+        np.random.default_rng(9).uniform(-1, 1, (200_000, 2, 2)), axis=2
+    ) / math.sqrt(2)
+    truth = np.log(
+        np.mean(np.exp(-np.maximum(depth[:, None] - reach @ w.T, 0.0)), axis=1)
+    )
     assert thin(reach, depth) == pytest.approx(truth, abs=0.05)
     assert thin(reach, depth)[1] == pytest.approx(-2.0, rel=1e-12)
 
@@ -43,7 +52,10 @@ def test_cells_bound_the_target_and_count_their_work():
     assert area.sum() <= 4 + 1e-12
     x = np.random.default_rng(1).uniform(-1, 1, (4000, 2))
     x = x[np.linalg.norm(x, axis=1) <= 1]
-    owner = np.all(np.abs(x[:, None] - c["center"][None, :, 0]) <= c["half"][None, :, 0, None], axis=2)
+    owner = np.all(
+        np.abs(x[:, None] - c["center"][None, :, 0]) <= c["half"][None, :, 0, None],
+        axis=2,
+    )
     assert np.all(owner.sum(axis=1) == 1)
     cell = owner.argmax(axis=1)
     value = np.linalg.norm(x - [0.3, 0.1], axis=1)
@@ -52,14 +64,20 @@ def test_cells_bound_the_target_and_count_their_work():
     assert np.all(-value / 0.05 <= c["log_top"][cell] + 1e-12)
     assert c["log_mass"] == pytest.approx(c["log_top"] + np.log(area), rel=1e-9)
     assert np.all(np.linalg.norm(c["at"][:, 0], axis=1) <= 1 + 1e-12)
-    assert c["value"] == pytest.approx(np.linalg.norm(c["at"][:, 0] - [0.3, 0.1], axis=1))
+    assert c["value"] == pytest.approx(
+        np.linalg.norm(c["at"][:, 0] - [0.3, 0.1], axis=1)
+    )
     before = sum(calls)
     points = sampler.draw(500)
     assert points.shape == (500, 1, 2)
     assert sampler.built + sampler.tried == sum(calls) > before
     assert sampler.tried >= 500
     assert sampler.draw(0).shape == (0, 1, 2)
-    for wrong in (lambda x: np.full(len(x), -1.0), lambda x: np.zeros(3), lambda x: np.full(len(x), math.nan)):
+    for wrong in (
+        lambda x: np.full(len(x), -1.0),
+        lambda x: np.zeros(3),
+        lambda x: np.full(len(x), math.nan),
+    ):
         with pytest.raises(EnvelopeViolation, match="numbers >= 0"):
             CellSampler(ball, 0.05, wrong, (1.0,), np.random.default_rng(0)).draw(5)
     with pytest.raises(EnvelopeViolation, match="Lipschitz"):
@@ -69,12 +87,24 @@ def test_cells_bound_the_target_and_count_their_work():
 def test_a_level_target_needs_no_cells():
     """g constant: the root cell has no excess, so nothing is split and the draw is uniform."""
     ball = GeodesicBall(Euclidean(2), radius=2.0)
-    sampler = CellSampler(ball, 1.0, lambda x: np.full(len(x), 3.0), (0.0,), np.random.default_rng(0))
+    sampler = CellSampler(
+        ball, 1.0, lambda x: np.full(len(x), 3.0), (0.0,), np.random.default_rng(0)
+    )
     assert not sampler._refine()
     z = sampler.draw(3000)[:, 0]
     assert sampler.built == 1
-    assert stats.kstest(np.linalg.norm(z, axis=1) / 2, lambda r: np.clip(r, 0, 1) ** 2).pvalue > 1e-4
-    assert stats.kstest(np.arctan2(z[:, 1], z[:, 0]) / (2 * math.pi) + 0.5, "uniform").pvalue > 1e-4
+    assert (
+        stats.kstest(
+            np.linalg.norm(z, axis=1) / 2, lambda r: np.clip(r, 0, 1) ** 2
+        ).pvalue
+        > 1e-4
+    )
+    assert (
+        stats.kstest(
+            np.arctan2(z[:, 1], z[:, 0]) / (2 * math.pi) + 0.5, "uniform"
+        ).pvalue
+        > 1e-4
+    )
 
 
 def test_a_bump_that_is_too_steep_is_seen_while_cells_are_split():
@@ -100,13 +130,20 @@ def test_local_constants_are_asked_for_as_far_as_a_cell_reaches(dim):
         return (2 * (np.linalg.norm(x, axis=-1, keepdims=True) + moved),)
 
     ball = GeodesicBall(Euclidean(dim), radius=1.0)
-    sampler = CellSampler(ball, 0.1, lambda x: np.sum(x * x, axis=-1), local, np.random.default_rng(0))
+    sampler = CellSampler(
+        ball, 0.1, lambda x: np.sum(x * x, axis=-1), local, np.random.default_rng(0)
+    )
     for _ in range(3):
         assert sampler._refine()
     c = sampler._cells
     corners = c["center"][:, 0, None] + c["half"][:, :, None] * _corners(dim)
-    apart = np.linalg.norm(corners - c["at"][:, :1], axis=2).max(axis=1)  # the farthest corner
+    apart = np.linalg.norm(corners - c["at"][:, :1], axis=2).max(
+        axis=1
+    )  # the farthest corner
     within = np.linalg.norm(c["center"][:, 0], axis=1) <= 1
     assert np.all(
-        c["lipschitz"][within, 0] >= 2 * (np.linalg.norm(c["at"][within, 0], axis=1) + apart[within]) * (1 - 1e-12)
+        c["lipschitz"][within, 0]
+        >= 2
+        * (np.linalg.norm(c["at"][within, 0], axis=1) + apart[within])
+        * (1 - 1e-12)
     )

@@ -18,18 +18,24 @@ from curvedp.laws.composite import _moment, _support
 
 
 def test_products_of_flat_spaces_have_the_radius_of_their_sum():
-    law = RiemannianGaussian(Product(Euclidean(1), SPDLogEuclidean(2), Euclidean(1)), 0.7)
+    law = RiemannianGaussian(
+        Product(Euclidean(1), SPDLogEuclidean(2), Euclidean(1)), 0.7
+    )
     r = np.linspace(0, 4, 200)
     assert law.radial_cdf(r) == pytest.approx(stats.chi.cdf(r / 0.7, 5), abs=1e-5)
     assert law.mean_square_radius == pytest.approx(5 * 0.49, rel=1e-9)
     assert law.mean_radius == pytest.approx(0.7 * stats.chi.mean(5), rel=1e-4)
-    assert law.log_normalizer == pytest.approx(2.5 * math.log(2 * math.pi * 0.49), rel=1e-12)
+    assert law.log_normalizer == pytest.approx(
+        2.5 * math.log(2 * math.pi * 0.49), rel=1e-12
+    )
     assert law.radial_cdf([1e9, -1.0]).tolist() == [1.0, 0.0]
     one = RiemannianGaussian(Product(Euclidean(3)), 0.7)
     assert one.radial_cdf(1.0) == pytest.approx(stats.chi.cdf(1 / 0.7, 3), rel=1e-9)
     matrices = RiemannianGaussian(Product(SPDAffineInvariant(2), Euclidean(1)), 0.5)
     single = RiemannianGaussian(SPDAffineInvariant(2), 0.5)
-    assert matrices.mean_square_radius == pytest.approx(single.mean_square_radius + 0.25, rel=1e-9)
+    assert matrices.mean_square_radius == pytest.approx(
+        single.mean_square_radius + 0.25, rel=1e-9
+    )
     assert single.mean_radius == pytest.approx(
         integrate.quad(lambda r: 1 - float(single.radial_cdf(r)), 0, 6)[0], rel=1e-6
     )
@@ -41,10 +47,18 @@ def test_products_of_flat_spaces_have_the_radius_of_their_sum():
     for order in (1, 2, 3):
         moment = _moment(lambda r: stats.chi.cdf(np.asarray(r) / 2, 3), order, 2.0)
         assert moment == pytest.approx(2**order * stats.chi(3).moment(order), rel=1e-9)
-    sphere = RiemannianGaussian(Product(Sphere(2), Sphere(1)), 50.0)  # all but uniform: the support ends
+    sphere = RiemannianGaussian(
+        Product(Sphere(2), Sphere(1)), 50.0
+    )  # all but uniform: the support ends
     assert float(sphere.radial_cdf(1.001 * math.hypot(math.pi, math.pi))) == 1.0
     truth = integrate.quad(
-        lambda a: math.sin(a) / 2 * min(math.sqrt(9 - a * a), math.pi) / math.pi if a < 3 else 0, 0, 3
+        lambda a: (
+            math.sin(a) / 2 * min(math.sqrt(9 - a * a), math.pi) / math.pi
+            if a < 3
+            else 0
+        ),
+        0,
+        3,
     )
     assert float(sphere.radial_cdf(3.0)) == pytest.approx(truth[0], abs=1e-3)
 

@@ -26,17 +26,29 @@ from curvedp.laws.spd_gaussian import _coth_minus_inverse, log_sinhc
 def test_series_meet_their_functions(x):
     with mp.workdps(40):
         t = mp.mpf(x)
-        assert _coth_minus_inverse(x) == pytest.approx(float(mp.coth(t) - 1 / t), rel=2e-13)
+        assert _coth_minus_inverse(x) == pytest.approx(
+            float(mp.coth(t) - 1 / t), rel=2e-13
+        )
         truth = float(mp.log(mp.sinh(t) / t))
         assert float(log_sinhc(x)) == pytest.approx(truth, rel=1e-12, abs=2e-16)
-        assert float(_log_sn(-1.0, np.array(x))) == pytest.approx(truth, rel=1e-8, abs=2e-16)
+        assert float(_log_sn(-1.0, np.array(x))) == pytest.approx(
+            truth, rel=1e-8, abs=2e-16
+        )
         half = x / 2
-        assert float(_log_sn(-0.25, np.array(x))) == pytest.approx(float(mp.log(mp.sinh(half) / half)), rel=1e-8)
-        assert float(_mean_sn(-4.0, np.array(x))) == pytest.approx(float((mp.cosh(2 * t) - 1) / (4 * t)), rel=1e-12)
+        assert float(_log_sn(-0.25, np.array(x))) == pytest.approx(
+            float(mp.log(mp.sinh(half) / half)), rel=1e-8
+        )
+        assert float(_mean_sn(-4.0, np.array(x))) == pytest.approx(
+            float((mp.cosh(2 * t) - 1) / (4 * t)), rel=1e-12
+        )
         assert float(_log_sn(0.0, np.array(x))) == 0.0
         if x < 3:
-            assert float(_log_sn(1.0, np.array(x))) == pytest.approx(float(mp.log(mp.sin(t) / t)), rel=1e-8)
-            assert float(_mean_sn(1.0, np.array(x))) == pytest.approx(float((1 - mp.cos(t)) / t), rel=1e-12)
+            assert float(_log_sn(1.0, np.array(x))) == pytest.approx(
+                float(mp.log(mp.sin(t) / t)), rel=1e-8
+            )
+            assert float(_mean_sn(1.0, np.array(x))) == pytest.approx(
+                float((1 - mp.cos(t)) / t), rel=1e-12
+            )
     assert float(_mean_sn(1.0, np.array(0.0))) == 0.0
 
 
@@ -66,24 +78,30 @@ def test_volume_and_stretch_of_normal_coordinates(space, radius):
         assert space.dist(c, x) == pytest.approx(np.linalg.norm(z), abs=1e-7)
         h, columns = 1e-5, []
         for e in np.eye(k):
-            ahead, behind = (space.exp(c, space.from_coordinates(c, z + s * h * e)) for s in (1, -1))
+            ahead, behind = (
+                space.exp(c, space.from_coordinates(c, z + s * h * e)) for s in (1, -1)
+            )
             columns.append((space.log(x, ahead) - space.log(x, behind)) / (2 * h))
-        gram = np.array([[float(space.inner(x, a, b)) for b in columns] for a in columns])
+        gram = np.array(
+            [[float(space.inner(x, a, b)) for b in columns] for a in columns]
+        )
         volume = float(ball.log_volume(z[None, None])[0])
         assert 0.5 * np.linalg.slogdet(gram)[1] == pytest.approx(volume, abs=1e-5)
         r = np.array([[np.linalg.norm(z)]])
         stretch = math.sqrt(np.linalg.eigvalsh(gram)[-1])
         assert stretch <= float(ball.stretch(r)[0, 0]) + 1e-5
         if space.dim > 1:
-            assert stretch == pytest.approx(float(ball.stretch(r)[0, 0]), abs=2e-2) or isinstance(
-                space, SPDAffineInvariant
-            )
+            assert stretch == pytest.approx(
+                float(ball.stretch(r)[0, 0]), abs=2e-2
+            ) or isinstance(space, SPDAffineInvariant)
         assert ball.lipschitz((3.0,), r) == pytest.approx(3 * ball.stretch(r))
         across = ball.across(z[None, None])
         for low, high in ((0.9, 1.1), (0.0, 2.0), (1.0, 1.0)):
             bound = ball.log_volume_bound(r * low, r * high, across * 1.05)
             assert bound[0] >= volume - 1e-12
-        assert ball.log_volume_bound(r, r, across)[0] == pytest.approx(volume, abs=1e-12)
+        assert ball.log_volume_bound(r, r, across)[0] == pytest.approx(
+            volume, abs=1e-12
+        )
 
 
 def test_tangent_bundles_move_velocities_by_transport():
@@ -97,7 +115,9 @@ def test_tangent_bundles_move_velocities_by_transport():
     assert bundle.log_volume(z) == pytest.approx(math.log(math.sin(0.5) / 0.5))
     assert bundle.across(z) == pytest.approx(0.5)
     high = np.array([[0.5, 2.0]])
-    first = 3.0 * 1.0 + 7.0 * (1 - math.cos(0.5)) / 0.5 * 2.0  # holonomy of the thin triangle
+    first = (
+        3.0 * 1.0 + 7.0 * (1 - math.cos(0.5)) / 0.5 * 2.0
+    )  # holonomy of the thin triangle
     assert bundle.lipschitz((3.0, 7.0), high) == pytest.approx(np.array([[first, 7.0]]))
     wide = TangentBundleBall(Lorentz(2), radius=0.8, speed=2.0)
     first = 3.0 * math.sinh(0.5) / 0.5 + 7.0 * (math.cosh(0.5) - 1) / 0.5 * 2.0
@@ -129,5 +149,10 @@ def test_the_largest_domains():
     assert GeodesicBall(Sphere(2), radius=math.nextafter(math.pi, 0)).dim == 2
     assert GeodesicBall(Sphere(4), radius=1.0).dim == 4
     assert GeodesicBall(Lorentz(2), radius=300.0).dim == 2
-    assert GeodesicBall(SPDAffineInvariant(2), radius=300.0 * math.sqrt(2) * (1 - 1e-12)).dim == 3
+    assert (
+        GeodesicBall(
+            SPDAffineInvariant(2), radius=300.0 * math.sqrt(2) * (1 - 1e-12)
+        ).dim
+        == 3
+    )
     assert GeodesicBall(Euclidean(1), radius=1e100).dim == 1

@@ -29,7 +29,9 @@ def grid(m, sigma, count=161):
     return np.meshgrid(*([x] * m), indexing="ij", sparse=True), (x[1] - x[0]) ** m
 
 
-@pytest.mark.parametrize(("m", "sigma"), [(2, 0.1), (2, 0.8), (2, 2.0), (3, 0.1), (3, 0.7), (3, 1.5)])
+@pytest.mark.parametrize(
+    ("m", "sigma"), [(2, 0.1), (2, 0.8), (2, 2.0), (3, 0.1), (3, 0.7), (3, 1.5)]
+)
 def test_normalizer_and_second_moment_by_quadrature(m, sigma) -> None:
     law, small = RiemannianGaussian(HPDAffineInvariant(m), sigma), 0.01
     rho, cell = grid(m, sigma)
@@ -38,9 +40,13 @@ def test_normalizer_and_second_moment_by_quadrature(m, sigma) -> None:
     flat, flat_cell = grid(m, small)
     known = m * m / 2 * math.log(2 * math.pi * small**2)
     small_mass = math.log(values_of_flat(flat, small, m) * flat_cell)
-    assert law.log_normalizer == pytest.approx(math.log(values.sum() * cell) + known - small_mass, abs=1e-9)
+    assert law.log_normalizer == pytest.approx(
+        math.log(values.sum() * cell) + known - small_mass, abs=1e-9
+    )
     square = sum(r * r for r in rho)
-    assert law.mean_square_radius == pytest.approx(float((values * square).sum() / values.sum()), rel=1e-10)
+    assert law.mean_square_radius == pytest.approx(
+        float((values * square).sum() / values.sum()), rel=1e-10
+    )
 
 
 def values_of_flat(rho, sigma, m):
@@ -52,12 +58,19 @@ def values_of_flat(rho, sigma, m):
     return out.sum()
 
 
-@pytest.mark.parametrize(("sigma", "r"), [(0.3, 0.5), (0.3, 0.9), (1.0, 2.0), (2.0, 9.0)])
+@pytest.mark.parametrize(
+    ("sigma", "r"), [(0.3, 0.5), (0.3, 0.9), (1.0, 2.0), (2.0, 9.0)]
+)
 def test_radial_cdf_by_quadrature(sigma, r) -> None:
     """m = 2 in polar coordinates of (ρ₁, ρ₂): the trace does not see sinh."""
 
     def inner(q: float) -> float:
-        return integrate.quad(lambda a: math.sinh(q * math.sin(a) / math.sqrt(2)) ** 2, 0, math.pi / 2, epsrel=1e-12)[0]
+        return integrate.quad(
+            lambda a: math.sinh(q * math.sin(a) / math.sqrt(2)) ** 2,
+            0,
+            math.pi / 2,
+            epsrel=1e-12,
+        )[0]
 
     def density(q: float) -> float:
         return q * math.exp(-q * q / (2 * sigma**2)) * inner(q)
@@ -65,10 +78,14 @@ def test_radial_cdf_by_quadrature(sigma, r) -> None:
     top = 12 * sigma + 2 * sigma**2
     below = integrate.quad(density, 0, r, epsrel=1e-11)[0]
     whole = below + integrate.quad(density, r, top, epsrel=1e-11, limit=200)[0]
-    assert RiemannianGaussian(HPDAffineInvariant(2), sigma).radial_cdf(r) == pytest.approx(below / whole, abs=1e-8)
+    assert RiemannianGaussian(HPDAffineInvariant(2), sigma).radial_cdf(
+        r
+    ) == pytest.approx(below / whole, abs=1e-8)
 
 
-@pytest.mark.parametrize(("m", "sigma"), [(2, 0.3), (2, 2.4), (3, 0.2), (3, 0.6), (3, 2.0), (5, 0.3)])
+@pytest.mark.parametrize(
+    ("m", "sigma"), [(2, 0.3), (2, 2.4), (3, 0.2), (3, 0.6), (3, 2.0), (5, 0.3)]
+)
 def test_draws_follow_the_law(m, sigma) -> None:
     """By distances on the manifold about a center that is not the identity; the real matrices' eigenvalues are told apart."""
     M, rng, n = HPDAffineInvariant(m), np.random.default_rng([m, 7]), 4000
@@ -87,7 +104,9 @@ def test_the_gaps_follow_the_squared_weyl_density() -> None:
     """The radius alone would not see wrong gaps: the smallest eigenvalue difference, m = 2, in closed form."""
     sigma, n = 0.8, 20_000
     M = HPDAffineInvariant(2)
-    y = M.to_complex(RiemannianGaussian(M, sigma).sample(np.random.default_rng(1), M.origin, n))
+    y = M.to_complex(
+        RiemannianGaussian(M, sigma).sample(np.random.default_rng(1), M.origin, n)
+    )
     rho = np.log(np.linalg.eigvalsh(y))
     gap = rho[:, 1] - rho[:, 0]
 
@@ -97,10 +116,14 @@ def test_the_gaps_follow_the_squared_weyl_density() -> None:
     x = np.linspace(0, 12, 20001)
     cdf = integrate.cumulative_trapezoid(density(x), x, initial=0)
     assert stats.kstest(np.interp(gap, x, cdf / cdf[-1]), "uniform").pvalue > 1e-4
-    one = integrate.cumulative_trapezoid(density(x) / np.maximum(np.sinh(x / 2), 1e-9), x, initial=0)
+    one = integrate.cumulative_trapezoid(
+        density(x) / np.maximum(np.sinh(x / 2), 1e-9), x, initial=0
+    )
     assert stats.kstest(np.interp(gap, x, one / one[-1]), "uniform").pvalue < 1e-6
     entries = y[:, 0, 1]  # Q is unitary: the phase of an entry is uniform
-    assert stats.kstest(np.angle(entries) / (2 * math.pi) + 0.5, "uniform").pvalue > 1e-4
+    assert (
+        stats.kstest(np.angle(entries) / (2 * math.pi) + 0.5, "uniform").pvalue > 1e-4
+    )
 
 
 @pytest.mark.parametrize("m", [3, 4])
@@ -110,8 +133,16 @@ def test_unitary_matrices_are_uniform(m) -> None:
     gram = np.conj(np.swapaxes(q, 1, 2)) @ q
     assert np.max(np.abs(gram - np.eye(m))) < 1e-12
     for i, j in np.ndindex(m, m):
-        assert stats.kstest(np.abs(q[:, i, j]) ** 2, stats.beta(1, m - 1).cdf).pvalue > 1e-4
-        assert stats.kstest(np.abs(q[:, i, j]) ** 2, stats.beta(0.5, (m - 1) / 2).cdf).pvalue < 1e-6
+        assert (
+            stats.kstest(np.abs(q[:, i, j]) ** 2, stats.beta(1, m - 1).cdf).pvalue
+            > 1e-4
+        )
+        assert (
+            stats.kstest(
+                np.abs(q[:, i, j]) ** 2, stats.beta(0.5, (m - 1) / 2).cdf
+            ).pvalue
+            < 1e-6
+        )
 
 
 def test_acceptance_is_what_happens() -> None:
@@ -127,7 +158,9 @@ def test_two_by_two_is_a_line_times_hyperbolic_space() -> None:
     law = RiemannianGaussian(HPDAffineInvariant(2), 0.6)
     hyperbolic = RiemannianGaussian(Lorentz(3), 0.6 / math.sqrt(2))
     line = 0.5 * math.log(2 * math.pi * 0.36)
-    assert law.log_normalizer == pytest.approx(hyperbolic.log_normalizer + 1.5 * math.log(2) + line, abs=1e-10)
+    assert law.log_normalizer == pytest.approx(
+        hyperbolic.log_normalizer + 1.5 * math.log(2) + line, abs=1e-10
+    )
     assert law.profile(0.2).label == "exact"
     assert law.profile(0.2).mu >= 0.2 / 0.6 * (1 - 1e-9)
     real = RiemannianGaussian(SPDAffineInvariant(2), 0.6).profile(0.2)
@@ -147,7 +180,9 @@ def test_the_gaussian_is_released_and_verified() -> None:
     assert "confidence" in wide.numerics["profile"]
     certificate = GaussianMechanism(M, 0.1, 0.3).release(M.origin).certificate
     assert "confidence" not in certificate.numerics["profile"]
-    assert not [check for check in verify_certificate(certificate) if check.holds is False]
+    assert not [
+        check for check in verify_certificate(certificate) if check.holds is False
+    ]
 
 
 def test_the_chain_of_real_matrices_is_none_of_complex_ones() -> None:

@@ -31,7 +31,9 @@ def test_hats_lie_above_touch_and_draw(kind, curvature, dim, scale):
     sn = np.sin if curvature > 0 else np.sinh
 
     def log_density(r):
-        return (-(r**2) / (2 * scale**2) if kind == "gaussian" else -r / scale) + (dim - 1) * np.log(sn(r))
+        return (-(r**2) / (2 * scale**2) if kind == "gaussian" else -r / scale) + (
+            dim - 1
+        ) * np.log(sn(r))
 
     if dim > 1:
         for step in (-1e-4, 1e-4):
@@ -53,13 +55,28 @@ def test_hats_lie_above_touch_and_draw(kind, curvature, dim, scale):
     draws = mode + hat.draw(np.random.default_rng(dim), 4000)
     law = RadialLaw(kind, form(curvature, dim), scale)
     assert stats.kstest(draws, lambda x: law.table.cdf(x)).pvalue > 1e-4
-    assert stats.kstest(np.minimum(1.1 * draws, end), lambda x: law.table.cdf(x)).pvalue < 1e-6 or scale > 1
+    assert (
+        stats.kstest(np.minimum(1.1 * draws, end), lambda x: law.table.cdf(x)).pvalue
+        < 1e-6
+        or scale > 1
+    )
 
 
 def test_a_hat_on_an_interval():
     """A level density, a rising one, one that is not concave; ends on either side of 0."""
-    for tilt, low, high in ((0.0, -1.0, 2.0), (3.0, -2.0, 0.0), (-3.0, 0.0, 2.0), (-1e-20, -1.0, 1.0)):
-        hat = TangentHat(lambda t, k=tilt: k * t, lambda t, k=tilt: np.full_like(t, k), low, high, 0.1)
+    for tilt, low, high in (
+        (0.0, -1.0, 2.0),
+        (3.0, -2.0, 0.0),
+        (-3.0, 0.0, 2.0),
+        (-1e-20, -1.0, 1.0),
+    ):
+        hat = TangentHat(
+            lambda t, k=tilt: k * t,
+            lambda t, k=tilt: np.full_like(t, k),
+            low,
+            high,
+            0.1,
+        )
         draws = hat.draw(np.random.default_rng(1), 3000)
         assert low <= draws.min() < low + 0.2 * (high - low) + (tilt > 0)
         assert draws.max() <= high
@@ -71,9 +88,17 @@ def test_a_hat_on_an_interval():
 
         assert stats.kstest(draws, cdf).pvalue > 1e-4
     with pytest.raises(EnvelopeViolation):
-        TangentHat(lambda t: t**2 - 1e-3, lambda t: 2 * t, -1.0, 1.0, 0.1).draw(np.random.default_rng(0), 100)
-    knots, height, rise = np.array([-1.0, 0.0, 2.0]), np.array([-0.5, 0.0, -2.0]), np.array([1.0, 0.0, -2.0])
+        TangentHat(lambda t: t**2 - 1e-3, lambda t: 2 * t, -1.0, 1.0, 0.1).draw(
+            np.random.default_rng(0), 100
+        )
+    knots, height, rise = (
+        np.array([-1.0, 0.0, 2.0]),
+        np.array([-0.5, 0.0, -2.0]),
+        np.array([1.0, 0.0, -2.0]),
+    )
     assert _meeting_points(knots, height, rise) == pytest.approx([-0.5, 1.0])  # −t²/2
-    assert _meeting_points(knots, np.zeros(3), np.zeros(3)) == pytest.approx([-0.5, 1.0])
+    assert _meeting_points(knots, np.zeros(3), np.zeros(3)) == pytest.approx(
+        [-0.5, 1.0]
+    )
     assert mode_of("gaussian", form(1, 1), 1.0) == 0.0
     assert mode_of("gaussian", form(1, 4), 1e9) == pytest.approx(math.pi / 2)

@@ -45,18 +45,26 @@ def test_draws_about_far_and_near_centers(kind, space, center):
     distance = space.dist(center, x)
     assert stats.kstest(distance, lambda r: law.radial_cdf(r)).pvalue > 1e-4
     assert stats.kstest(1.3 * distance, lambda r: law.radial_cdf(r)).pvalue < 1e-6
-    coordinates = space.to_coordinates(center, space.log(center, x))  # directions are uniform
+    coordinates = space.to_coordinates(
+        center, space.log(center, x)
+    )  # directions are uniform
     first = coordinates[:, 0] / np.linalg.norm(coordinates, axis=1)
     if space.dim == 1:
         assert stats.binomtest(int(np.sum(first > 0)), 3000).pvalue > 1e-4
     else:
-        cdf = (lambda t: 1 - np.arccos(np.clip(t, -1, 1)) / np.pi) if space.dim == 2 else (lambda t: (1 + t) / 2)
+        cdf = (
+            (lambda t: 1 - np.arccos(np.clip(t, -1, 1)) / np.pi)
+            if space.dim == 2
+            else (lambda t: (1 + t) / 2)
+        )
         assert stats.kstest(first, cdf).pvalue > 1e-4
         last = coordinates[:, -1] / np.linalg.norm(coordinates, axis=1)
         assert stats.kstest(last, cdf).pvalue > 1e-4
     many = law.sample(np.random.default_rng(8), np.stack([center] * 4))
     assert many.shape == (4, *space.point_shape)
-    np.testing.assert_allclose(many, law.sample(np.random.default_rng(8), center, 4), rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(
+        many, law.sample(np.random.default_rng(8), center, 4), rtol=1e-12, atol=1e-12
+    )
 
 
 @pytest.mark.parametrize(
@@ -99,13 +107,18 @@ def test_hyperbolic_scales_beyond_doubles_are_refused():
 
 
 def test_which_spaces_have_constant_curvature():
-    assert [rays_of(m).curvature for m in (Sphere(1), Lorentz(2), SPDAffineInvariant(1), Product(Sphere(2)))] == [
+    assert [
+        rays_of(m).curvature
+        for m in (Sphere(1), Lorentz(2), SPDAffineInvariant(1), Product(Sphere(2)))
+    ] == [
         1,
         -1,
         0,
         1,
     ]
-    assert [rays_of(m) for m in (SPDAffineInvariant(2), Product(Sphere(2), Sphere(2)))] == [None, None]
+    assert [
+        rays_of(m) for m in (SPDAffineInvariant(2), Product(Sphere(2), Sphere(2)))
+    ] == [None, None]
     assert space_form_factors(Product(Sphere(2), SPDBuresWasserstein(2))) is None
     assert space_form_factors(SPDAffineInvariant(3)) is None
     assert space_form_factors(Lorentz(4)) == ((-1.0, 4),)
@@ -121,12 +134,17 @@ def test_draws_about_centers_too_far_for_a_boost():
         at = space.origin if center is None else center
         law = RiemannianGaussian(space, 0.2)
         x = law.sample(np.random.default_rng(3), at, 2000)
-        assert stats.kstest(space.dist(at, x), lambda r, law=law: law.radial_cdf(r)).pvalue > 1e-4
+        assert (
+            stats.kstest(space.dist(at, x), lambda r, law=law: law.radial_cdf(r)).pvalue
+            > 1e-4
+        )
     south = np.array([-1.0, 0.0, 0.0])
     x = RiemannianGaussian(Sphere(2), 1e-3).sample(np.random.default_rng(0), south, 10)
     assert np.all(x[:, 0] < -0.99)
     both = np.stack([south, -south])
-    x = RiemannianGaussian(Sphere(2), 1e-3).sample(np.random.default_rng(0), both, (5, 2))
+    x = RiemannianGaussian(Sphere(2), 1e-3).sample(
+        np.random.default_rng(0), both, (5, 2)
+    )
     assert x[..., 0] == pytest.approx(np.broadcast_to([-1.0, 1.0], (5, 2)), abs=1e-3)
 
 

@@ -37,8 +37,12 @@ def sphere_of_eigenvalues(m):
         return np.stack([np.cos(angle), np.sin(angle)], -1), w
     x, w = np.polynomial.legendre.leggauss(60)
     theta = np.pi / 6 + (x + 1) * np.pi / 6  # one chamber around the trace
-    plane = np.cos(theta)[:, None] * [1, -1, 0] / np.sqrt(2) + np.sin(theta)[:, None] * [1, 1, -2] / np.sqrt(6)
-    points = np.sqrt(1 - x[:, None, None] ** 2) * plane + x[:, None, None] * np.ones(3) / np.sqrt(3)
+    plane = np.cos(theta)[:, None] * [1, -1, 0] / np.sqrt(2) + np.sin(theta)[
+        :, None
+    ] * [1, 1, -2] / np.sqrt(6)
+    points = np.sqrt(1 - x[:, None, None] ** 2) * plane + x[:, None, None] * np.ones(
+        3
+    ) / np.sqrt(3)
     return points.reshape(-1, 3), np.outer(w, w).ravel()
 
 
@@ -48,41 +52,69 @@ def area(m, beta, r):
     product = 1.0
     for i in range(m):
         for j in range(i):
-            product = product * np.abs(np.sinh((points[:, i] - points[:, j]) * r / 2)) ** beta
+            product = (
+                product * np.abs(np.sinh((points[:, i] - points[:, j]) * r / 2)) ** beta
+            )
     return r ** (m - 1) * float(weights @ product)
 
 
 @pytest.mark.parametrize(("M", "scale"), NEAR_AND_FAR, ids=str)
 def test_normalizer_moments_and_cdf_by_quadrature(M, scale) -> None:
-    (m, beta), law, known = M.positive_matrices, RiemannianLaplace(M, scale), RiemannianGaussian(M, 0.5)
+    (m, beta), law, known = (
+        M.positive_matrices,
+        RiemannianLaplace(M, scale),
+        RiemannianGaussian(M, 0.5),
+    )
     top = law.mean_radius + 60 / (1 / scale - beta * math.sqrt(m * (m * m - 1) / 12))
 
     def mass(weight, end=top):
-        return integrate.quad(lambda r: weight(r) * area(m, beta, r), 0, end, epsrel=1e-10, limit=400)[0]
+        return integrate.quad(
+            lambda r: weight(r) * area(m, beta, r), 0, end, epsrel=1e-10, limit=400
+        )[0]
 
     whole = mass(lambda r: math.exp(-r / scale))
     gauss = mass(lambda r: math.exp(-2 * r * r), 12.0)
-    assert law.log_normalizer == pytest.approx(known.log_normalizer + math.log(whole / gauss), abs=1e-8)
-    assert law.mean_radius == pytest.approx(mass(lambda r: r * math.exp(-r / scale)) / whole, rel=1e-8)
-    assert law.mean_square_radius == pytest.approx(mass(lambda r: r * r * math.exp(-r / scale)) / whole, rel=1e-8)
+    assert law.log_normalizer == pytest.approx(
+        known.log_normalizer + math.log(whole / gauss), abs=1e-8
+    )
+    assert law.mean_radius == pytest.approx(
+        mass(lambda r: r * math.exp(-r / scale)) / whole, rel=1e-8
+    )
+    assert law.mean_square_radius == pytest.approx(
+        mass(lambda r: r * r * math.exp(-r / scale)) / whole, rel=1e-8
+    )
     for r in (0.5 * law.mean_radius, 1.3 * law.mean_radius):
-        assert law.radial_cdf(r) == pytest.approx(mass(lambda r: math.exp(-r / scale), r) / whole, abs=1e-7)
+        assert law.radial_cdf(r) == pytest.approx(
+            mass(lambda r: math.exp(-r / scale), r) / whole, abs=1e-7
+        )
 
 
 @pytest.mark.parametrize(("M", "scale"), NEAR_AND_FAR, ids=str)
 def test_draws_in_floats_and_exact_ones_follow_the_law(M, scale) -> None:
-    law, rng, center = RiemannianLaplace(M, scale), np.random.default_rng(5), np.asarray(off_origin(M))
+    law, rng, center = (
+        RiemannianLaplace(M, scale),
+        np.random.default_rng(5),
+        np.asarray(off_origin(M)),
+    )
     distances = np.asarray(M.dist(center, law.sample(rng, center, 10_000)))
     knots = np.linspace(
         0, 1.01 * np.max(distances), 40
     )  # an integral each; cubics between them are off by 1e-3 at most
     assert accepts(
-        stats.kstest(interpolate.PchipInterpolator(knots, law.radial_cdf(knots))(distances), "uniform").pvalue
+        stats.kstest(
+            interpolate.PchipInterpolator(knots, law.radial_cdf(knots))(distances),
+            "uniform",
+        ).pvalue
     )
     wrong = RiemannianLaplace(M, 0.9 * scale).sample(rng, center, 10_000)
     assert rejects(stats.ks_2samp(np.asarray(M.dist(center, wrong)), distances).pvalue)
     source = GeneratorSource(rng)
-    exact = np.stack([exact_laplace(M, scale, center, source=source, grid=45).value for _ in range(200)])
+    exact = np.stack(
+        [
+            exact_laplace(M, scale, center, source=source, grid=45).value
+            for _ in range(200)
+        ]
+    )
     assert accepts(stats.ks_2samp(np.asarray(M.dist(center, exact)), distances).pvalue)
     first = M.to_coordinates(center, M.log(center, exact))[:, 0]
     assert accepts(stats.ks_2samp(first, -first).pvalue)  # no direction is preferred
@@ -98,7 +130,9 @@ def test_both_envelopes_give_one_law_as_often_as_they_say(beta) -> None:
         share = math.exp(envelope.log_acceptance)
         assert abs(kept.mean() - share) < 5 * math.sqrt(share / len(rho))
         found.append(rho[kept])
-    assert all(accepts(stats.ks_2samp(found[0][:, i], found[1][:, i]).pvalue) for i in range(3))
+    assert all(
+        accepts(stats.ks_2samp(found[0][:, i], found[1][:, i]).pvalue) for i in range(3)
+    )
     assert rejects(stats.ks_2samp(found[0][:, 0], 1.1 * found[1][:, 0]).pvalue)
 
 
@@ -126,10 +160,16 @@ def test_the_loss_reaches_its_bound_and_never_exceeds_it() -> None:
 def test_a_mean_of_matrices_is_released_with_pure_epsilon() -> None:
     for M in (SPDAffineInvariant(3), HPDAffineInvariant(2)):
         X = RiemannianGaussian(M, 0.3).sample(np.random.default_rng(0), M.origin, 200)
-        fitted = PrivateFrechetMean(M, radius=1.5, mechanism="laplace", guarantee=PureDP(1.0)).fit(X)
+        fitted = PrivateFrechetMean(
+            M, radius=1.5, mechanism="laplace", guarantee=PureDP(1.0)
+        ).fit(X)
         assert fitted.certificate_.claims.pure <= 1.0
         assert float(M.dist(M.origin, fitted.location_)) < 0.6
-        assert not [check for check in verify_certificate(fitted.certificate_) if check.holds is False]
+        assert not [
+            check
+            for check in verify_certificate(fitted.certificate_)
+            if check.holds is False
+        ]
 
 
 def test_what_does_not_exist_is_refused() -> None:
@@ -142,7 +182,9 @@ def test_what_does_not_exist_is_refused() -> None:
     with pytest.raises(UnattainableGuarantee):
         LaplaceMechanism.calibrated(SPDAffineInvariant(3), 1.0, PureDP(1.0))
     with pytest.raises(ParameterError, match="small eigenvalues"):
-        RiemannianLaplace(SPDAffineInvariant(3), 0.7).sample(np.random.default_rng(0), np.eye(3), 2)
+        RiemannianLaplace(SPDAffineInvariant(3), 0.7).sample(
+            np.random.default_rng(0), np.eye(3), 2
+        )
     with pytest.raises(ParameterError, match="no rejection"):
         exact_laplace(SPDAffineInvariant(8), 0.05, np.eye(8))
     with pytest.raises(ParameterError, match="no certified profile"):

@@ -8,7 +8,14 @@ from flint import arb, ctx
 from scipy import integrate, stats
 
 from curvedp.errors import ParameterError
-from curvedp.laws.spd_normalizer import _half, _refined, log_normalizer, log_pfaffian, mean_square_radius, radial_cdf
+from curvedp.laws.spd_normalizer import (
+    _half,
+    _refined,
+    log_normalizer,
+    log_pfaffian,
+    mean_square_radius,
+    radial_cdf,
+)
 
 
 @pytest.mark.parametrize("sigma", [0.2, 1.0, 2.5])
@@ -17,13 +24,26 @@ def test_normalizer_moments_and_radii_by_quadrature(m, sigma):
     """ρ = trace part + r·(direction in the traceless plane): volume C·∏2sinh, C from the flat limit."""
     r = np.linspace(0, 14 * sigma + 5 * m * sigma**2, 40_001)
     if m == 2:
-        log_constant, density = math.log(math.sqrt(2) * math.pi), 2 * np.sinh(r / np.sqrt(2))
+        log_constant, density = (
+            math.log(math.sqrt(2) * math.pi),
+            2 * np.sinh(r / np.sqrt(2)),
+        )
     else:
         t = (np.arange(300) + 0.5) * (np.pi / 3) / 300 + np.pi / 6
-        rho = np.cos(t)[:, None] * [1, -1, 0] / np.sqrt(2) + np.sin(t)[:, None] * [1, 1, -2] / np.sqrt(6)
+        rho = np.cos(t)[:, None] * [1, -1, 0] / np.sqrt(2) + np.sin(t)[:, None] * [
+            1,
+            1,
+            -2,
+        ] / np.sqrt(6)
         pairs = ((0, 1), (0, 2), (1, 2))
-        flat = np.sum(np.prod([rho[:, i] - rho[:, j] for i, j in pairs], axis=0)) * np.pi / 900
-        log_constant = 3 * math.log(2 * math.pi) - math.log(3 * math.sqrt(math.pi / 2) * math.sqrt(2 * math.pi) * flat)
+        flat = (
+            np.sum(np.prod([rho[:, i] - rho[:, j] for i, j in pairs], axis=0))
+            * np.pi
+            / 900
+        )
+        log_constant = 3 * math.log(2 * math.pi) - math.log(
+            3 * math.sqrt(math.pi / 2) * math.sqrt(2 * math.pi) * flat
+        )
         density = r * sum(
             np.prod([2 * np.sinh((x[i] - x[j]) * r / 2) for i, j in pairs], axis=0) for x in rho
         ) * (np.pi / 900)  # fmt: skip
@@ -36,7 +56,9 @@ def test_normalizer_moments_and_radii_by_quadrature(m, sigma):
     # the whole radius: the trace is an independent normal
     for at in (0.4, 0.8, 1.0, 1.4, 2.0):
         radius = at * math.sqrt(second + sigma**2)
-        rest = np.sqrt(np.maximum(radius**2 - (sigma * np.linspace(-8, 8, 8001)) ** 2, 0.0))
+        rest = np.sqrt(
+            np.maximum(radius**2 - (sigma * np.linspace(-8, 8, 8001)) ** 2, 0.0)
+        )
         inner = np.interp(rest, r, mass / mass[-1])
         grid = np.linspace(-8, 8, 8001)
         truth = integrate.simpson(inner * stats.norm.pdf(grid), x=grid)
@@ -60,7 +82,9 @@ def test_half_a_determinant_is_the_pfaffian(m):
 
 def test_ends_of_the_radial_law():
     assert radial_cdf(3, 1.0, [0.0, -1.0, 1e-9, 1e3]).tolist() == [0.0, 0.0, 0.0, 1.0]
-    assert float(radial_cdf(1, 2.0, 3.0)) == pytest.approx(math.erf(1.5 / math.sqrt(2)), rel=1e-14)
+    assert float(radial_cdf(1, 2.0, 3.0)) == pytest.approx(
+        math.erf(1.5 / math.sqrt(2)), rel=1e-14
+    )
     with pytest.raises(ParameterError, match="NaN"):
         radial_cdf(2, 1.0, [0.5, math.nan])
     for sigma in (0.05, 1.0, 6.0):

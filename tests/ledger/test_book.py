@@ -15,7 +15,13 @@ from fractions import Fraction
 
 import pytest
 
-from curvedp.errors import BudgetExceeded, CurvedpError, LedgerCorrupted, ParameterError, UnattainableGuarantee
+from curvedp.errors import (
+    BudgetExceeded,
+    CurvedpError,
+    LedgerCorrupted,
+    ParameterError,
+    UnattainableGuarantee,
+)
 from curvedp.ledger import Ledger
 from curvedp.privacy import GDP, ZCDP, ApproxDP, PureDP, RaoDP, RenyiDP, compose
 
@@ -36,7 +42,9 @@ def test_spending_composes_in_the_budgets_definition(path):
         ledger.spend(GDP(0.81), "too much")
     assert [e.label for e in ledger.entries] == ["mean"]
     ledger.spend(ledger.remaining, "the rest")  # what remains always fits
-    assert ledger.spent.mu <= 1.0 or Fraction(ledger.spent.mu) ** 2 - 1 < Fraction(1, 2**50)
+    assert ledger.spent.mu <= 1.0 or Fraction(ledger.spent.mu) ** 2 - 1 < Fraction(
+        1, 2**50
+    )
 
 
 @pytest.mark.parametrize(
@@ -96,7 +104,9 @@ def test_disjoint_groups_cost_the_dearest(path):
     ledger.spend(PureDP(0.25), "all together")
     assert ledger.spent == PureDP(1.0)
     assert ledger.remaining is None
-    ledger.spend(PureDP(0.25), "class b again", partition="classes", group="b")  # still below the dearest group
+    ledger.spend(
+        PureDP(0.25), "class b again", partition="classes", group="b"
+    )  # still below the dearest group
     with pytest.raises(BudgetExceeded, match="nothing"):
         ledger.spend(PureDP(0.001), "more")
     with pytest.raises(ParameterError, match="together"):
@@ -113,7 +123,11 @@ def test_reopening(path):
 
 def test_copies_spend_from_the_same_budget(path):
     ledger = Ledger(path, PureDP(1.0))
-    for other in (copy.deepcopy(ledger), pickle.loads(pickle.dumps(ledger)), copy.copy(ledger)):
+    for other in (
+        copy.deepcopy(ledger),
+        pickle.loads(pickle.dumps(ledger)),
+        copy.copy(ledger),
+    ):
         other.spend(PureDP(0.25), "through a copy")
     assert ledger.spent == PureDP(0.75)
 
@@ -132,7 +146,10 @@ def _spend_until_refused(path, count):
 def test_threads_never_overspend(path):
     Ledger(path, PureDP(0.5))
     accepted = []
-    threads = [threading.Thread(target=lambda: accepted.append(_spend_until_refused(path, 12))) for _ in range(4)]
+    threads = [
+        threading.Thread(target=lambda: accepted.append(_spend_until_refused(path, 12)))
+        for _ in range(4)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -183,7 +200,9 @@ def test_the_head_changes_with_every_entry(path):
 def test_a_refusal_says_what_remains(path):
     ledger = Ledger(path, PureDP(1.0))
     ledger.spend(PureDP(0.25), "one")
-    with pytest.raises(BudgetExceeded, match=r"PureDP\(0\.75\) of PureDP\(1\.0\) remains"):
+    with pytest.raises(
+        BudgetExceeded, match=r"PureDP\(0\.75\) of PureDP\(1\.0\) remains"
+    ):
         ledger.spend(PureDP(0.875), "two")
     ledger.spend(PureDP(0.75), "three")
     with pytest.raises(BudgetExceeded, match="nothing of"):
@@ -196,23 +215,44 @@ def test_spent_is_rounded_up_and_remaining_down(path):
     for eps in (0.1, 0.2, 0.03, 0.07):
         ledger.spend(PureDP(eps), "part")
         spent += Fraction(eps)
-        assert Fraction(ledger.spent.eps) >= spent > Fraction(math.nextafter(ledger.spent.eps, 0))
-        assert Fraction(ledger.remaining.eps) <= 1 - spent < Fraction(math.nextafter(ledger.remaining.eps, 1))
+        assert (
+            Fraction(ledger.spent.eps)
+            >= spent
+            > Fraction(math.nextafter(ledger.spent.eps, 0))
+        )
+        assert (
+            Fraction(ledger.remaining.eps)
+            <= 1 - spent
+            < Fraction(math.nextafter(ledger.remaining.eps, 1))
+        )
 
 
 def test_entries_are_plain_json_without_data(path):
     Ledger(path, GDP(1.0)).spend(GDP(0.1), "mean")
     connection = sqlite3.connect(path)
-    bodies = [json.loads(body) for (body,) in connection.execute("SELECT body FROM entries")]
+    bodies = [
+        json.loads(body) for (body,) in connection.execute("SELECT body FROM entries")
+    ]
     connection.close()
-    assert set(bodies[1]) == {"label", "guarantee", "partition", "group", "time", "opens", "total", "of_group"}
+    assert set(bodies[1]) == {
+        "label",
+        "guarantee",
+        "partition",
+        "group",
+        "time",
+        "opens",
+        "total",
+        "of_group",
+    }
     assert Fraction(bodies[1]["total"][0]) == Fraction(0.1) ** 2
 
 
 def test_a_read_only_ledger_spends_nothing(path, monkeypatch):
     ledger = Ledger(path, GDP(1.0))
     real = sqlite3.connect
-    monkeypatch.setattr(sqlite3, "connect", lambda p, **kw: real(p.replace("mode=rw", "mode=ro"), **kw))
+    monkeypatch.setattr(
+        sqlite3, "connect", lambda p, **kw: real(p.replace("mode=rw", "mode=ro"), **kw)
+    )
     with pytest.raises(CurvedpError, match="Nothing was spent"):
         ledger.spend(GDP(0.1), "mean")
     monkeypatch.undo()
@@ -230,7 +270,12 @@ def test_a_ledger_needs_a_budget_and_a_folder(path, tmp_path):
         Ledger(path)
     with pytest.raises(ParameterError, match="folder"):
         Ledger(tmp_path / "missing" / "x.ledger", GDP(1.0))
-    for budget in (RaoDP(1.0, angle="hellinger"), compose(GDP(0.5), PureDP(0.5)), 2.0, "GDP"):
+    for budget in (
+        RaoDP(1.0, angle="hellinger"),
+        compose(GDP(0.5), PureDP(0.5)),
+        2.0,
+        "GDP",
+    ):
         with pytest.raises(ParameterError):
             Ledger(path, budget)
     assert not path.exists()
@@ -250,7 +295,11 @@ def test_a_ledger_needs_a_budget_and_a_folder(path, tmp_path):
 def test_totals_are_the_doubles_next_to_the_exact_sums(path, budget, parts, square):
     """After every entry: what is spent is the next double not below the sum, what remains the next not above the rest."""
     ledger, power = Ledger(path, budget), 2 if square else 1
-    names = [name for name in ("eps", "delta0", "rho", "mu", "theta") if hasattr(budget, name)]
+    names = [
+        name
+        for name in ("eps", "delta0", "rho", "mu", "theta")
+        if hasattr(budget, name)
+    ]
     sums = dict.fromkeys(names, Fraction(0))
     for part in parts:
         ledger.spend(part, "part")
@@ -259,13 +308,24 @@ def test_totals_are_the_doubles_next_to_the_exact_sums(path, budget, parts, squa
             sums[name] += Fraction(getattr(part, name)) ** power
             rest = Fraction(getattr(budget, name)) ** power - sums[name]
             above, below = getattr(spent, name), getattr(remaining, name)
-            assert Fraction(math.nextafter(above, 0.0)) ** power < sums[name] <= Fraction(above) ** power
-            assert Fraction(below) ** power <= rest < Fraction(math.nextafter(below, math.inf)) ** power
+            assert (
+                Fraction(math.nextafter(above, 0.0)) ** power
+                < sums[name]
+                <= Fraction(above) ** power
+            )
+            assert (
+                Fraction(below) ** power
+                <= rest
+                < Fraction(math.nextafter(below, math.inf)) ** power
+            )
         assert type(spent) is type(remaining) is type(budget)
         assert getattr(spent, "order", None) == getattr(budget, "order", None)
 
 
-@pytest.mark.parametrize(("partition", "group"), [("site", 1), (1, "north"), ("site", None), (None, "north"), (1, 2)])
+@pytest.mark.parametrize(
+    ("partition", "group"),
+    [("site", 1), (1, "north"), ("site", None), (None, "north"), (1, 2)],
+)
 def test_parallel_composition_needs_two_texts(path, partition, group):
     ledger = Ledger(path, GDP(1.0))
     with pytest.raises(ParameterError):
@@ -285,14 +345,23 @@ def test_a_folder_that_takes_no_file_is_an_error_that_says_so(path, monkeypatch)
 
 def test_what_is_hashed_is_one_text_for_one_body(path):
     """Keys in order, no spaces: another program that writes the same entry gets the same hash."""
-    Ledger(path, RenyiDP(4.0, 1.0)).spend(RenyiDP(4.0, 0.5), "mean", partition="site", group="north")
+    Ledger(path, RenyiDP(4.0, 1.0)).spend(
+        RenyiDP(4.0, 0.5), "mean", partition="site", group="north"
+    )
     with sqlite3.connect(path) as connection:
-        rows = connection.execute("SELECT number, body, hash FROM entries ORDER BY number").fetchall()
+        rows = connection.execute(
+            "SELECT number, body, hash FROM entries ORDER BY number"
+        ).fetchall()
     connection.close()
     previous = ""
     for number, body, digest in rows:
-        assert body == json.dumps(json.loads(body), sort_keys=True, separators=(",", ":"))
-        assert digest == hashlib.sha256(f"{previous}\n{number}\n{body}".encode()).hexdigest()
+        assert body == json.dumps(
+            json.loads(body), sort_keys=True, separators=(",", ":")
+        )
+        assert (
+            digest
+            == hashlib.sha256(f"{previous}\n{number}\n{body}".encode()).hexdigest()
+        )
         previous = digest
 
 
@@ -315,7 +384,11 @@ def test_an_object_whose_file_was_replaced_spends_nothing(path):
     with pytest.raises(CurvedpError, match="cannot open"):
         ledger.spend(GDP(1.5), "no file")
     smaller = Ledger(path, GDP(0.5))
-    for use in (lambda: ledger.spend(GDP(0.1), "x"), lambda: ledger.spent, lambda: ledger.entries):
+    for use in (
+        lambda: ledger.spend(GDP(0.1), "x"),
+        lambda: ledger.spent,
+        lambda: ledger.entries,
+    ):
         with pytest.raises(LedgerCorrupted, match="does not continue"):
             use()
     assert smaller.spent is None
@@ -332,7 +405,9 @@ def test_a_pickle_carries_no_budget_and_no_totals(path):
     with pytest.raises(BudgetExceeded):
         stale.spend(GDP(0.1), "more")
     path.unlink()
-    elsewhere = pickle.loads(image)  # an estimator that was fitted with a ledger goes where its ledger is not
+    elsewhere = pickle.loads(
+        image
+    )  # an estimator that was fitted with a ledger goes where its ledger is not
     for use in (lambda: elsewhere.budget, lambda: elsewhere.spend(GDP(0.1), "x")):
         with pytest.raises(CurvedpError, match="cannot open"):
             use()
@@ -341,7 +416,9 @@ def test_a_pickle_carries_no_budget_and_no_totals(path):
 # ---- texts
 
 
-@pytest.mark.parametrize("text", ["x" * 201, "a\nb", "\x1b[8m", "a\0", "\u202eabc", "\ud800"])
+@pytest.mark.parametrize(
+    "text", ["x" * 201, "a\nb", "\x1b[8m", "a\0", "\u202eabc", "\ud800"]
+)
 @pytest.mark.parametrize("name", ["label", "partition", "group"])
 def test_texts_are_short_and_printable(path, name, text):
     ledger = Ledger(path, GDP(1.0))
@@ -378,7 +455,9 @@ def test_one_spend_reads_what_is_new_and_nothing_else(path, monkeypatch):
     from curvedp.ledger import store
 
     ledger, hashed, real = Ledger(path, GDP(100.0)), [], store._chain
-    monkeypatch.setattr(store, "_chain", lambda *args: hashed.append(args[1]) or real(*args))
+    monkeypatch.setattr(
+        store, "_chain", lambda *args: hashed.append(args[1]) or real(*args)
+    )
     counts = []
     for number in range(30):
         hashed.clear()

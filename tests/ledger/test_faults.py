@@ -16,7 +16,10 @@ from curvedp.privacy import GDP, PureDP
 def test_no_fault_breaks_a_promise():
     """In a process of its own, which may fork: kills, races, full disks, damage, clock jumps."""
     run = subprocess.run(
-        [sys.executable, "-m", "benchmarks.ledger_faults", "60", "--json"], capture_output=True, text=True, check=False
+        [sys.executable, "-m", "benchmarks.ledger_faults", "60", "--json"],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert run.returncode == 0, run.stdout + run.stderr
     rows = json.loads(run.stdout)

@@ -10,8 +10,21 @@ from scipy import optimize, stats
 
 from curvedp.errors import BudgetExceeded, ParameterError, UnattainableGuarantee
 from curvedp.ledger import Ledger
-from curvedp.ledger.rule import State, _largest  # a game of many states: a file for each would only be slow
-from curvedp.privacy import GDP, ZCDP, ApproxDP, Guarantee, PureDP, RaoDP, RenyiDP, compose, convert
+from curvedp.ledger.rule import (
+    State,
+    _largest,
+)  # a game of many states: a file for each would only be slow
+from curvedp.privacy import (
+    GDP,
+    ZCDP,
+    ApproxDP,
+    Guarantee,
+    PureDP,
+    RaoDP,
+    RenyiDP,
+    compose,
+    convert,
+)
 
 NODES = np.linspace(-9.0, 9.0, 4001)
 WEIGHTS = stats.norm.pdf(NODES) * (NODES[1] - NODES[0])
@@ -25,7 +38,9 @@ def losses(g: Guarantee) -> tuple[np.ndarray, np.ndarray]:
         return mu * NODES + mu * mu / 2, WEIGHTS
     delta = getattr(g, "delta0", 0.0)
     p = math.exp(g.eps) / (1 + math.exp(g.eps))
-    return np.array([math.inf, g.eps, -g.eps]), np.array([delta, (1 - delta) * p, (1 - delta) * (1 - p)])
+    return np.array([math.inf, g.eps, -g.eps]), np.array(
+        [delta, (1 - delta) * p, (1 - delta) * (1 - p)]
+    )
 
 
 def _shift(g: Guarantee) -> float | None:
@@ -45,15 +60,21 @@ def _shift(g: Guarantee) -> float | None:
 def hockey_stick(eps: np.ndarray, g: Guarantee) -> np.ndarray:
     """E_P (1 − e^{ε − L})₊ of that mechanism for every ε, negative ones too."""
     if (mu := _shift(g)) is not None:
-        return stats.norm.cdf(mu / 2 - eps / mu) - np.exp(eps + stats.norm.logcdf(-mu / 2 - eps / mu))
+        return stats.norm.cdf(mu / 2 - eps / mu) - np.exp(
+            eps + stats.norm.logcdf(-mu / 2 - eps / mu)
+        )
     loss, weight = losses(g)
-    return np.sum(weight * -np.expm1(np.minimum(np.subtract.outer(eps, loss), 0.0)), axis=-1)
+    return np.sum(
+        weight * -np.expm1(np.minimum(np.subtract.outer(eps, loss), 0.0)), axis=-1
+    )
 
 
 def after(state: State, guarantee: Guarantee) -> State:
     _, opens, total, _ = state.charge(guarantee, None, None)
     opened = state if opens is None else state.opened(opens)
-    return State(state.budget, state.number + 1, "", opened.account, total, opened.before)
+    return State(
+        state.budget, state.number + 1, "", opened.account, total, opened.before
+    )
 
 
 def largest(state: State, kind) -> Guarantee | None:
@@ -63,7 +84,9 @@ def largest(state: State, kind) -> Guarantee | None:
         opens = state.charge(kind(low), None, None)[1]
     except (BudgetExceeded, UnattainableGuarantee, ParameterError):
         return None
-    state = state if opens is None else state.opened(opens)  # it is the same whatever the size of the release
+    state = (
+        state if opens is None else state.opened(opens)
+    )  # it is the same whatever the size of the release
 
     def fits(x: float) -> bool:
         try:
@@ -111,12 +134,16 @@ def test_two_rounds_chosen_after_seeing_stay_within_the_budget(budget, kinds):
         whole = largest(State.new(budget, ""), KINDS[name])
         first = KINDS[name](share * _size(whole))
         state = after(State.new(budget, ""), first)
-        seconds = [g for g in (largest(state, KINDS[k]) for k in kinds) if g is not None]
+        seconds = [
+            g for g in (largest(state, KINDS[k]) for k in kinds) if g is not None
+        ]
         loss, weight = losses(first)
         finite = np.isfinite(loss)
         gains = [hockey_stick(np.subtract.outer(eps, loss[finite]), g) for g in seconds]
         value = np.max(gains, axis=0) @ weight[finite] + weight[~finite].sum()
-        assert np.all(value <= promised * (1 + 1e-5) + 1e-9)  # the quadrature of the adversary's kinks
+        assert np.all(
+            value <= promised * (1 + 1e-5) + 1e-9
+        )  # the quadrature of the adversary's kinks
         tried += len(seconds)
     assert tried >= len(kinds)
 
@@ -136,7 +163,9 @@ def test_totals_of_each_definition_converted_at_the_end_are_no_filter():
     pure = optimize.brentq(lambda e: float(GDP(first).delta(eps - e)) - delta, 0, eps)
     loss, weight = losses(GDP(first))
     gains = [hockey_stick(eps - loss, g) for g in (GDP(more), PureDP(pure))]
-    assert all(gain @ weight <= delta * 1.001 for gain in gains)  # each by itself is what the totals promise
+    assert all(
+        gain @ weight <= delta * 1.001 for gain in gains
+    )  # each by itself is what the totals promise
     assert np.max(gains, axis=0) @ weight > 1.7 * delta
     # The ledger lets the same adversary have less of the pure release, and its value stays below δ.
     state = after(State.new(ApproxDP(eps, delta), ""), GDP(first))
@@ -150,7 +179,8 @@ def test_totals_of_each_definition_converted_at_the_end_are_no_filter():
 
 
 @pytest.mark.parametrize(
-    ("part", "count"), [(GDP(0.05), 25), (ZCDP(0.001), 25), (RenyiDP(12.0, 0.01), 25), (RaoDP(1e-4), 25)]
+    ("part", "count"),
+    [(GDP(0.05), 25), (ZCDP(0.001), 25), (RenyiDP(12.0, 0.01), 25), (RaoDP(1e-4), 25)],
 )
 def test_an_approximate_budget_composes_every_definition_tightly(tmp_path, part, count):
     budget = ApproxDP(2.0, 1e-6)
@@ -158,9 +188,17 @@ def test_an_approximate_budget_composes_every_definition_tightly(tmp_path, part,
     for number in range(count):
         ledger.spend(part, f"{number}")
     spent = ledger.spent
-    tight = compose([part] * count) if not isinstance(part, RaoDP) else RaoDP(part.theta * 5)
+    tight = (
+        compose([part] * count)
+        if not isinstance(part, RaoDP)
+        else RaoDP(part.theta * 5)
+    )
     assert spent.delta0 == budget.delta0
-    assert float(tight.epsilon(1e-6)) <= spent.eps <= float(tight.epsilon(1e-6)) * (1 + 1e-6) + 1e-9
+    assert (
+        float(tight.epsilon(1e-6))
+        <= spent.eps
+        <= float(tight.epsilon(1e-6)) * (1 + 1e-6) + 1e-9
+    )
     assert type(ledger.remaining) is type(part)
     ledger.spend(ledger.remaining, "all the rest")
     assert ledger.spent.eps <= budget.eps
@@ -176,7 +214,13 @@ def test_the_account_is_the_largest_that_implies_what_was_left(tmp_path):
     ledger.spend(GDP(1e-3), "a curve")
     left = math.sqrt(Fraction(ledger.remaining.mu) ** 2 + Fraction(1e-3) ** 2)
     oracle = optimize.brentq(
-        lambda m: stats.norm.cdf(m / 2 - 0.5 / m) - math.exp(0.5) * stats.norm.cdf(-m / 2 - 0.5 / m) - 9e-6, 0.01, 1
+        lambda m: (
+            stats.norm.cdf(m / 2 - 0.5 / m)
+            - math.exp(0.5) * stats.norm.cdf(-m / 2 - 0.5 / m)
+            - 9e-6
+        ),
+        0.01,
+        1,
     )
     assert left == pytest.approx(oracle, rel=1e-9)
     with pytest.raises(UnattainableGuarantee, match="was turned into GDP"):
@@ -204,11 +248,23 @@ def test_estimators_pay_in_the_definition_that_is_counted_in(tmp_path):
 
     ledger = Ledger(tmp_path / "x", ApproxDP(3.0, 1e-4))
     records = np.tile(Sphere(2).origin, (500, 1))
-    for guarantee, kind in ((ApproxDP(0.5, 1e-6), ApproxDP), (GDP(0.2), GDP), (ApproxDP(0.5, 1e-6), GDP)):
-        PrivateFrechetMean(Sphere(2), radius=0.5, guarantee=guarantee, mechanism="gaussian", ledger=ledger).fit(records)
+    for guarantee, kind in (
+        (ApproxDP(0.5, 1e-6), ApproxDP),
+        (GDP(0.2), GDP),
+        (ApproxDP(0.5, 1e-6), GDP),
+    ):
+        PrivateFrechetMean(
+            Sphere(2),
+            radius=0.5,
+            guarantee=guarantee,
+            mechanism="gaussian",
+            ledger=ledger,
+        ).fit(records)
         assert isinstance(ledger.entries[-1].guarantee, kind)
     assert isinstance(ledger.account, GDP)
-    assert ledger.entries[-1].guarantee.mu < 0.3  # of a mechanism that is (0.5, 1e-6)-DP
+    assert (
+        ledger.entries[-1].guarantee.mu < 0.3
+    )  # of a mechanism that is (0.5, 1e-6)-DP
 
 
 def test_a_divergence_of_another_order_is_paid_by_what_the_mechanism_gives(tmp_path):
@@ -220,12 +276,20 @@ def test_a_divergence_of_another_order_is_paid_by_what_the_mechanism_gives(tmp_p
     for order in (2.0, 4.0, 8.0):
         ledger = Ledger(tmp_path / str(order), RenyiDP(order, 5.0))
         model = PrivateFrechetMean(
-            Sphere(2), radius=0.5, guarantee=RenyiDP(4.0, 0.4), mechanism="log-gaussian", ledger=ledger
+            Sphere(2),
+            radius=0.5,
+            guarantee=RenyiDP(4.0, 0.4),
+            mechanism="log-gaussian",
+            ledger=ledger,
         )
         claimed = model.fit(records).certificate_.claims.gdp
         paid = ledger.entries[0].guarantee
         assert paid.order == order
-        assert order * claimed**2 / 2 * (1 - 1e-9) <= paid.eps < order * claimed**2 / 2 * (1 + 1e-6)
+        assert (
+            order * claimed**2 / 2 * (1 - 1e-9)
+            <= paid.eps
+            < order * claimed**2 / 2 * (1 + 1e-6)
+        )
 
 
 def test_what_does_not_fit_opens_nothing(tmp_path):

@@ -25,13 +25,23 @@ def path(tmp_path):
 
 
 def _uses(ledger):
-    return (lambda: ledger.spend(GDP(0.1), "x"), lambda: ledger.spent, lambda: ledger.entries, ledger.verify)
+    return (
+        lambda: ledger.spend(GDP(0.1), "x"),
+        lambda: ledger.spent,
+        lambda: ledger.entries,
+        ledger.verify,
+    )
 
 
 def test_a_hard_link_is_refused_under_both_names(path, tmp_path):
     ledger, other = Ledger(path, GDP(1.0)), tmp_path / "b.ledger"
     os.link(path, other)
-    for use in (*_uses(ledger), lambda: Ledger(path), lambda: Ledger(other), lambda: Ledger(other, GDP(1.0))):
+    for use in (
+        *_uses(ledger),
+        lambda: Ledger(path),
+        lambda: Ledger(other),
+        lambda: Ledger(other, GDP(1.0)),
+    ):
         with pytest.raises(LedgerCorrupted, match="another name"):
             use()
     other.unlink()
@@ -45,7 +55,9 @@ def test_a_file_mounted_by_itself_is_refused(path, tmp_path, monkeypatch):
     mounts = tmp_path / "mountinfo"
     place = str(folder).replace(" ", "\\040")
     for at, refused in ((place, False), (f"{place}/a.ledger", True)):
-        mounts.write_text(f"22 28 0:21 / /sys rw,nosuid\n40 28 8:1 /x {at} rw - ext4 /dev/sda1 rw\n")
+        mounts.write_text(
+            f"22 28 0:21 / /sys rw,nosuid\n40 28 8:1 /x {at} rw - ext4 /dev/sda1 rw\n"
+        )
         monkeypatch.setattr(store, "_MOUNTS", mounts)
         if refused:
             with pytest.raises(LedgerCorrupted, match="mounted by itself"):
@@ -54,7 +66,10 @@ def test_a_file_mounted_by_itself_is_refused(path, tmp_path, monkeypatch):
             ledger.spend(GDP(0.1), "x")
 
 
-@pytest.mark.skipif(shutil.which("strace") is None, reason="kills at one system call, which takes strace")
+@pytest.mark.skipif(
+    shutil.which("strace") is None,
+    reason="kills at one system call, which takes strace",
+)
 def test_killed_at_the_journals_unlink_no_second_name_loses_an_entry(path, tmp_path):
     """Two names, one file: an entry acknowledged under the second was rolled back by the first and spent twice."""
     other = tmp_path / "b.ledger"
@@ -68,10 +83,23 @@ def test_killed_at_the_journals_unlink_no_second_name_loses_an_entry(path, tmp_p
         "inject=unlink,unlinkat:error=EIO:signal=KILL",
     ]
     child = subprocess.run(
-        ["strace", "-f", "-o", os.devnull, *inject, sys.executable, "-c", SPEND, str(path)], check=False
+        [
+            "strace",
+            "-f",
+            "-o",
+            os.devnull,
+            *inject,
+            sys.executable,
+            "-c",
+            SPEND,
+            str(path),
+        ],
+        check=False,
     )
     assert child.returncode != 0
-    assert (tmp_path / "a.ledger-journal").exists(), "the kill did not fall where it should"
+    assert (tmp_path / "a.ledger-journal").exists(), (
+        "the kill did not fall where it should"
+    )
     os.link(path, other)
     with pytest.raises(LedgerCorrupted, match="another name"):
         Ledger(other).spend(GDP(0.9), "by the second name")
@@ -134,7 +162,9 @@ def test_damage_that_changes_a_type_is_damage(path, column, value):
         connection.execute("DROP TABLE entries")
         connection.execute("CREATE TABLE entries (number, body, hash)")
         connection.executemany("INSERT INTO entries VALUES (?, ?, ?)", rows)
-        connection.execute(f"UPDATE entries SET {column} = ? WHERE number = 1", (value,))
+        connection.execute(
+            f"UPDATE entries SET {column} = ? WHERE number = 1", (value,)
+        )
     connection.close()
     with pytest.raises(LedgerCorrupted):
         Ledger(path)
@@ -159,7 +189,12 @@ def test_tampering_is_detected_and_nothing_is_spent(path, tamper):
     with sqlite3.connect(path) as connection:
         connection.execute(tamper)
     connection.close()
-    for use in (lambda: ledger.entries, ledger.verify, lambda: ledger.extends("x"), lambda: Ledger(path)):
+    for use in (
+        lambda: ledger.entries,
+        ledger.verify,
+        lambda: ledger.extends("x"),
+        lambda: Ledger(path),
+    ):
         with pytest.raises(LedgerCorrupted):
             use()
 
@@ -174,7 +209,11 @@ def test_a_live_ledger_checks_what_came_since(path, tamper):
     with sqlite3.connect(path) as connection:
         connection.execute(f"UPDATE entries SET {tamper} WHERE number = 2")
     connection.close()
-    for use in (lambda: ledger.spend(GDP(0.1), "three"), lambda: ledger.spent, lambda: ledger.remaining):
+    for use in (
+        lambda: ledger.spend(GDP(0.1), "three"),
+        lambda: ledger.spent,
+        lambda: ledger.remaining,
+    ):
         with pytest.raises(LedgerCorrupted, match="entry 2"):
             use()
 
@@ -187,10 +226,23 @@ def test_a_file_that_is_no_ledger(path):
 
 def test_a_ledger_of_version_0_1_opens_and_goes_on(path):
     bodies = [{"budget": PureDP(1.0).to_dict()}]
-    for label, group in (("one", None), ("a\x1b[8m", "a"), ("b", "b"), ("a again", "a")):
+    for label, group in (
+        ("one", None),
+        ("a\x1b[8m", "a"),
+        ("b", "b"),
+        ("a again", "a"),
+    ):
         partition = None if group is None else "wards"
         guarantee = PureDP(0.125).to_dict()
-        bodies.append({"label": label, "guarantee": guarantee, "partition": partition, "group": group, "time": ""})
+        bodies.append(
+            {
+                "label": label,
+                "guarantee": guarantee,
+                "partition": partition,
+                "group": group,
+                "time": "",
+            }
+        )
     connection, previous = sqlite3.connect(path), ""
     connection.execute(
         "CREATE TABLE entries (number INTEGER PRIMARY KEY, body TEXT NOT NULL, hash TEXT NOT NULL) STRICT"
@@ -198,7 +250,9 @@ def test_a_ledger_of_version_0_1_opens_and_goes_on(path):
     for number, body in enumerate(bodies):
         text = json.dumps(body, sort_keys=True, separators=(",", ":"))
         previous = hashlib.sha256(f"{previous}\n{number}\n{text}".encode()).hexdigest()
-        connection.execute("INSERT INTO entries VALUES (?, ?, ?)", (number, text, previous))
+        connection.execute(
+            "INSERT INTO entries VALUES (?, ?, ?)", (number, text, previous)
+        )
     connection.execute(f"PRAGMA user_version={len(bodies)}")
     connection.commit()
     connection.close()
@@ -215,7 +269,11 @@ def test_a_ledger_of_version_0_1_opens_and_goes_on(path):
 def test_a_newer_format_is_named(path):
     Ledger(path, GDP(1.0))
     with sqlite3.connect(path) as connection:
-        body = connection.execute("SELECT body FROM entries").fetchone()[0].replace('"format":2', '"format":3')
+        body = (
+            connection.execute("SELECT body FROM entries")
+            .fetchone()[0]
+            .replace('"format":2', '"format":3')
+        )
         digest = hashlib.sha256(f"\n0\n{body}".encode()).hexdigest()
         connection.execute("UPDATE entries SET body = ?, hash = ?", (body, digest))
     connection.close()
@@ -226,13 +284,22 @@ def test_a_newer_format_is_named(path):
 def _rewrite(path, change):
     """Somebody who can write the file: change the bodies, recompute every hash, keep the count."""
     with sqlite3.connect(path) as connection:
-        bodies = [json.loads(body) for (body,) in connection.execute("SELECT body FROM entries ORDER BY number")]
+        bodies = [
+            json.loads(body)
+            for (body,) in connection.execute(
+                "SELECT body FROM entries ORDER BY number"
+            )
+        ]
         bodies, previous = change(bodies), ""
         connection.execute("DELETE FROM entries")
         for number, body in enumerate(bodies):
             text = json.dumps(body, sort_keys=True, separators=(",", ":"))
-            previous = hashlib.sha256(f"{previous}\n{number}\n{text}".encode()).hexdigest()
-            connection.execute("INSERT INTO entries VALUES (?, ?, ?)", (number, text, previous))
+            previous = hashlib.sha256(
+                f"{previous}\n{number}\n{text}".encode()
+            ).hexdigest()
+            connection.execute(
+                "INSERT INTO entries VALUES (?, ?, ?)", (number, text, previous)
+            )
         connection.execute(f"PRAGMA user_version={len(bodies)}")
     connection.close()
 
@@ -246,8 +313,12 @@ def _cheaper(bodies):
     return bodies
 
 
-@pytest.mark.parametrize("change", [_without_the_second, _cheaper, lambda bodies: bodies[:2]])
-def test_whoever_can_write_the_file_is_caught_by_a_key_or_a_witness(path, tmp_path, change):
+@pytest.mark.parametrize(
+    "change", [_without_the_second, _cheaper, lambda bodies: bodies[:2]]
+)
+def test_whoever_can_write_the_file_is_caught_by_a_key_or_a_witness(
+    path, tmp_path, change
+):
     key = tmp_path / "key"
     key.write_bytes(b"\n" + os.urandom(32).hex().encode() + b"\n")
     for number, name in enumerate((None, key)):
@@ -305,17 +376,30 @@ def test_lines_that_are_none_of_ours_are_damage_whatever_their_hashes(path):
     ledger.spend(GDP(0.2), "opens an account")
     whole, refused = path.read_bytes(), 0
     with sqlite3.connect(path) as connection:
-        fields = [list(json.loads(body)) for (body,) in connection.execute("SELECT body FROM entries ORDER BY number")]
+        fields = [
+            list(json.loads(body))
+            for (body,) in connection.execute(
+                "SELECT body FROM entries ORDER BY number"
+            )
+        ]
     connection.close()
     for number, names in enumerate(fields):
-        strange = [{name: odd} for turn, name in enumerate(names) for odd in (*ODD[(turn + number) % 3 :: 3], "gone")]
+        strange = [
+            {name: odd}
+            for turn, name in enumerate(names)
+            for odd in (*ODD[(turn + number) % 3 :: 3], "gone")
+        ]
         for made in (*strange, None, [], 1, "x"):
             path.write_bytes(whole)
 
             def change(bodies, number=number, made=made):
                 body = made
                 if isinstance(made, dict):
-                    body = {name: odd for name, odd in {**bodies[number], **made}.items() if odd != "gone"}
+                    body = {
+                        name: odd
+                        for name, odd in {**bodies[number], **made}.items()
+                        if odd != "gone"
+                    }
                 return [*bodies[:number], body, *bodies[number + 1 :]]
 
             _rewrite(path, change)

@@ -14,7 +14,9 @@ from curvedp.regression.linearity import LENGTHENED
 N, CLIP = 10, 0.25
 
 
-@pytest.mark.parametrize("M", [Euclidean(2), Sphere(2), SPDAffineInvariant(2)], ids=repr)
+@pytest.mark.parametrize(
+    "M", [Euclidean(2), Sphere(2), SPDAffineInvariant(2)], ids=repr
+)
 def test_the_worst_record_moves_the_direction_by_what_is_charged(M):
     """From one end of a clipped residual to the other at the same predictor: all of the charge, and never more of it."""
     line = GeodesicLine(M, None, 0.5, 0.6, CLIP, N, [[0.0, 1.0]])
@@ -24,7 +26,9 @@ def test_the_worst_record_moves_the_direction_by_what_is_charged(M):
         Y = np.repeat(p[None], N, axis=0)
         Y[0] = M.unchart(p, z * np.eye(M.dim)[0])
         x, Y, codes = line.accepted((np.r_[x, np.linspace(0, 1, N - 1)], Y))
-        return clipped_direction(M, x / DEVIATION, DEVIATION, Y, CLIP, p, V, codes).ravel()
+        return clipped_direction(
+            M, x / DEVIATION, DEVIATION, Y, CLIP, p, V, codes
+        ).ravel()
 
     ends = [direction(x, z) for x in (0.0, 0.3, 1.0) for z in (-0.45, -0.1, 0.0, 0.45)]
     moved = max(float(np.linalg.norm(a - b)) for a in ends for b in ends)
@@ -36,7 +40,9 @@ def test_the_steps_and_the_last_release_add_up_to_what_was_asked(asked):
     """Each draw as it is made, one after the other, by the rule for independent releases: μ² of Gaussians, ε of Laplace."""
     line = GeodesicLine(Sphere(2), None, 0.5, 0.6, CLIP, 200, [[0.0, 1.0]])
     mechanism = BundleDescentMechanism.for_statistic(line, asked)
-    drawn = mechanism.release((np.linspace(0, 1, 200), np.repeat(Sphere(2).origin[None], 200, axis=0)))
+    drawn = mechanism.release(
+        (np.linspace(0, 1, 200), np.repeat(Sphere(2).origin[None], 200, axis=0))
+    )
     draws = drawn.certificate.release["integers"]
     assert len(draws) == mechanism.steps + 1
     # the last release holds the direction and the spread of the predictors: no longer than √(1 + ¾η²) of a direction

@@ -8,7 +8,14 @@ import pytest
 from curvedp import PrivateFrechetMean, plan
 from curvedp.entropy import GeneratorSource
 from curvedp.errors import CurvedpError
-from curvedp.geometry import Euclidean, Lorentz, SPDAffineInvariant, Sphere, Torus, frechet_mean
+from curvedp.geometry import (
+    Euclidean,
+    Lorentz,
+    SPDAffineInvariant,
+    Sphere,
+    Torus,
+    frechet_mean,
+)
 from curvedp.mechanisms import choose
 from curvedp.mechanisms.choose import mechanism_names
 from curvedp.mechanisms.statistic import FrechetMean, FrechetVariance
@@ -18,12 +25,18 @@ from curvedp.privacy import GDP, PureDP
 def test_a_ranking_is_kept_for_the_same_public_parameters_and_no_others(monkeypatch):
     counted = []
     real = choose.predicted_error
-    monkeypatch.setattr(choose, "predicted_error", lambda mechanism: counted.append(1) or real(mechanism))
+    monkeypatch.setattr(
+        choose,
+        "predicted_error",
+        lambda mechanism: counted.append(1) or real(mechanism),
+    )
     center, other = np.array([1.0, 0, 0]), np.array([0.0, 1.0, 0])
 
     def asked(guarantee=GDP(1.0), c=center, radius=0.31, n=321, in_memory=False):  # noqa: B008 - frozen, so one default serves all calls
         before = len(counted)
-        found = choose.choose_mechanism("auto", FrechetMean(Sphere(2), c, radius, n), guarantee, in_memory=in_memory)
+        found = choose.choose_mechanism(
+            "auto", FrechetMean(Sphere(2), c, radius, n), guarantee, in_memory=in_memory
+        )
         return found, len(counted) - before
 
     first, simulated = asked()
@@ -33,7 +46,13 @@ def test_a_ranking_is_kept_for_the_same_public_parameters_and_no_others(monkeypa
     assert again == first
     again.errors.clear()  # what one caller does to its answer is no matter of the next
     assert asked()[0].errors == first.errors != {}
-    changed = [{"guarantee": PureDP(1.0)}, {"c": other}, {"radius": 0.32}, {"n": 322}, {"in_memory": True}]
+    changed = [
+        {"guarantee": PureDP(1.0)},
+        {"c": other},
+        {"radius": 0.32},
+        {"n": 322},
+        {"in_memory": True},
+    ]
     assert all(asked(**change)[1] > 0 for change in changed)
     with pytest.raises(Exception, match="n="):
         asked(n=0)
@@ -43,15 +62,26 @@ def source(seed):
     return GeneratorSource(np.random.default_rng(seed))
 
 
-@pytest.mark.parametrize("M", [Sphere(2), Lorentz(2), SPDAffineInvariant(2), Torus(1), Euclidean(3)], ids=repr)
+@pytest.mark.parametrize(
+    "M",
+    [Sphere(2), Lorentz(2), SPDAffineInvariant(2), Torus(1), Euclidean(3)],
+    ids=repr,
+)
 def test_the_error_of_every_mechanism_that_can_be_named_is_predicted(M):
-    X = np.asarray(M.unchart(M.origin, 0.1 * np.random.default_rng(0).standard_normal((200, M.dim))))
+    X = np.asarray(
+        M.unchart(
+            M.origin, 0.1 * np.random.default_rng(0).standard_normal((200, M.dim))
+        )
+    )
     truth, tried = frechet_mean(M, X), 0
     for name in mechanism_names(FrechetMean(M, M.origin, 0.6, 200)):
         for guarantee in (GDP(1.0), PureDP(1.0)):
             options = {"radius": 0.6, "guarantee": guarantee, "mechanism": name}
             try:
-                fits = [PrivateFrechetMean(M, source=source(seed), **options).fit(X) for seed in range(5)]
+                fits = [
+                    PrivateFrechetMean(M, source=source(seed), **options).fit(X)
+                    for seed in range(5)
+                ]
             except CurvedpError:
                 with pytest.raises(CurvedpError):
                     _ = plan(M, n=200, **options).error
@@ -67,4 +97,6 @@ def test_the_error_of_every_mechanism_that_can_be_named_is_predicted(M):
 def test_a_guarantee_of_any_size_is_chosen_for_or_refused(guarantee):
     """Where doubles do not tell the noise from none, the least predicted error is 0."""
     with suppress(CurvedpError):
-        assert choose.choose_mechanism("auto", FrechetVariance(Euclidean(1), None, 0.7, 50), guarantee).errors
+        assert choose.choose_mechanism(
+            "auto", FrechetVariance(Euclidean(1), None, 0.7, 50), guarantee
+        ).errors

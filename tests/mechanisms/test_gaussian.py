@@ -3,7 +3,14 @@
 import pytest
 
 from curvedp.errors import ParameterError
-from curvedp.geometry import Euclidean, Lorentz, Product, SPDAffineInvariant, SPDLogEuclidean, Sphere
+from curvedp.geometry import (
+    Euclidean,
+    Lorentz,
+    Product,
+    SPDAffineInvariant,
+    SPDLogEuclidean,
+    Sphere,
+)
 from curvedp.laws.exact import exact_gaussian, has_exact_gaussian
 from curvedp.mechanisms import GaussianMechanism
 from curvedp.privacy import GDP
@@ -30,10 +37,14 @@ def test_every_flat_factor_is_charged() -> None:
     assert charged[0] == pytest.approx(2e-9, rel=1e-6)
     assert charged[1] == pytest.approx(charged[0], rel=1e-6)
     assert charged[2] == pytest.approx(2 * charged[0], rel=1e-6)
-    assert GaussianMechanism(Product(Sphere(2), Euclidean(2)), 0.01, 0.1).noise[3] == 0.01
+    assert (
+        GaussianMechanism(Product(Sphere(2), Euclidean(2)), 0.01, 0.1).noise[3] == 0.01
+    )
 
 
-@pytest.mark.parametrize("other", [SPDAffineInvariant(2), Euclidean(2), Lorentz(2)], ids=repr)
+@pytest.mark.parametrize(
+    "other", [SPDAffineInvariant(2), Euclidean(2), Lorentz(2)], ids=repr
+)
 def test_products_with_a_compact_factor_are_not_calibrated(other) -> None:
     with pytest.raises(ParameterError, match=r"log-gaussian|LogGaussianMechanism"):
         GaussianMechanism.calibrated(Product(Sphere(2), other), 0.01, GDP(1.0))

@@ -12,7 +12,9 @@ from curvedp.mechanisms.statistic import FrechetMean
 N, RADIUS = 10, 0.6
 
 
-@pytest.mark.parametrize("M", [Euclidean(2), Sphere(2), SPDAffineInvariant(2), Stiefel(3, 2)], ids=repr)
+@pytest.mark.parametrize(
+    "M", [Euclidean(2), Sphere(2), SPDAffineInvariant(2), Stiefel(3, 2)], ids=repr
+)
 def test_the_worst_record_moves_the_step_by_what_is_charged(M, monkeypatch):
     """From one end of the ball to the other: all of the charge, and never more of it."""
     mechanism = GradientMechanism(statistic=FrechetMean(M, None, RADIUS, N), scale=1.0)
@@ -23,7 +25,13 @@ def test_the_worst_record_moves_the_step_by_what_is_charged(M, monkeypatch):
         return exact_gaussian(space, scale, value, **options)
 
     monkeypatch.setattr(noise, "exact_gaussian", draw)
-    for z in (-5 * RADIUS, -RADIUS, 0.0, RADIUS, 5 * RADIUS) if M.injectivity_radius > 4 else (-RADIUS, 0.0, RADIUS):
-        mechanism.release(np.concatenate([M.unchart(M.origin, z * np.eye(M.dim)[:1]), others]))
+    for z in (
+        (-5 * RADIUS, -RADIUS, 0.0, RADIUS, 5 * RADIUS)
+        if M.injectivity_radius > 4
+        else (-RADIUS, 0.0, RADIUS)
+    ):
+        mechanism.release(
+            np.concatenate([M.unchart(M.origin, z * np.eye(M.dim)[:1]), others])
+        )
     moved = max(float(np.linalg.norm(a - b)) for a in noised for b in noised)
     assert 0.999 * mechanism.sensitivity < moved <= mechanism.sensitivity

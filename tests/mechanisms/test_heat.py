@@ -17,19 +17,28 @@ from curvedp.mechanisms.verify import verify_certificate
 from curvedp.privacy import GDP, ZCDP, ApproxDP, PureDP
 
 
-@pytest.mark.parametrize("M", [Sphere(2), Sphere(7), Lorentz(2), PoincareBall(4)], ids=repr)
-@pytest.mark.parametrize("guarantee", [GDP(0.8), ZCDP(0.3), ApproxDP(1.0, 1e-6)], ids=str)
+@pytest.mark.parametrize(
+    "M", [Sphere(2), Sphere(7), Lorentz(2), PoincareBall(4)], ids=repr
+)
+@pytest.mark.parametrize(
+    "guarantee", [GDP(0.8), ZCDP(0.3), ApproxDP(1.0, 1e-6)], ids=str
+)
 def test_the_least_time_that_meets_it(M, guarantee):
     made = HeatKernelMechanism.calibrated(M, 0.1, guarantee)
     if isinstance(guarantee, GDP):
         rho, t = math.copysign(M.dim - 1, M.curvature_bounds[0]), made.scale**2
-        assert made.profile.mu == pytest.approx(0.1 * math.sqrt(rho / math.expm1(rho * t)), rel=1e-9)
+        assert made.profile.mu == pytest.approx(
+            0.1 * math.sqrt(rho / math.expm1(rho * t)), rel=1e-9
+        )
         assert 0.8 * (1 - 1e-9) <= made.profile.mu <= 0.8
     assert guarantee.measure(made.profile) <= guarantee.measure(guarantee)
     assert guarantee.measure(made.scaled(0.999).profile) > guarantee.measure(guarantee)
 
 
-@pytest.mark.parametrize(("M", "D", "mu"), [(Sphere(2), 0.5, 1.0), (Lorentz(2), 0.5, 1.0), (PoincareBall(3), 0.3, 0.8)])
+@pytest.mark.parametrize(
+    ("M", "D", "mu"),
+    [(Sphere(2), 0.5, 1.0), (Lorentz(2), 0.5, 1.0), (PoincareBall(3), 0.3, 0.8)],
+)
 def test_it_buys_nothing(M, D, mu):
     """Calibrated by its bound it errs by up to half a percent more than the Gaussian by its exact profile, and not less."""
     heat = HeatKernelMechanism.calibrated(M, D, GDP(mu)).law.mean_square_radius
@@ -48,8 +57,18 @@ def test_by_name_and_never_by_itself():
 
 
 def test_releases_are_as_far_away_as_the_law_says():
-    made, bits = HeatKernelMechanism(Sphere(2), 0.1, 0.3), GeneratorSource(np.random.default_rng(0))
-    r = [float(Sphere(2).dist(Sphere(2).origin, made.release(Sphere(2).origin, source=bits).value)) for _ in range(200)]
+    made, bits = (
+        HeatKernelMechanism(Sphere(2), 0.1, 0.3),
+        GeneratorSource(np.random.default_rng(0)),
+    )
+    r = [
+        float(
+            Sphere(2).dist(
+                Sphere(2).origin, made.release(Sphere(2).origin, source=bits).value
+            )
+        )
+        for _ in range(200)
+    ]
     assert np.mean(np.square(r)) == pytest.approx(made.law.mean_square_radius, rel=0.25)
 
 

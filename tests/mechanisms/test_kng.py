@@ -11,11 +11,23 @@ from scipy import integrate, stats
 from benchmarks.knorm import KNormLaw
 from curvedp.entropy import GeneratorSource
 from curvedp.errors import ParameterError, UnattainableGuarantee
-from curvedp.geometry import Euclidean, KendallShapes, Lorentz, PoincareBall, Rotations, SPDAffineInvariant, Sphere
+from curvedp.geometry import (
+    Euclidean,
+    KendallShapes,
+    Lorentz,
+    PoincareBall,
+    Rotations,
+    SPDAffineInvariant,
+    Sphere,
+)
 from curvedp.mechanisms import Certificate, KNGMechanism
 from curvedp.privacy import GDP, ZCDP, ApproxDP, PureDP
 
-SPACES = [(Sphere(2), np.sin, 0.7), (Euclidean(2), lambda r: r, 0.7), (Lorentz(2), np.sinh, 1.0)]
+SPACES = [
+    (Sphere(2), np.sin, 0.7),
+    (Euclidean(2), lambda r: r, 0.7),
+    (Lorentz(2), np.sinh, 1.0),
+]
 
 
 def at(M, z):
@@ -38,7 +50,9 @@ def radial_cdf(M, sn, radius, X, scale):
     phi = (np.arange(200) + 0.5) * 2 * math.pi / 200
     rr, pp = np.meshgrid(r, phi, indexing="ij")
     z = np.stack([rr * np.cos(pp), rr * np.sin(pp)], axis=-1).reshape(-1, 2)
-    weight = np.exp(-gradient_norm(M, X, at(M, z)) / scale).reshape(rr.shape).sum(axis=1) * sn(r)
+    weight = np.exp(-gradient_norm(M, X, at(M, z)) / scale).reshape(rr.shape).sum(
+        axis=1
+    ) * sn(r)
     edges = np.linspace(0, radius, 401)
     total = np.concatenate([[0.0], np.cumsum(weight)])
     return lambda d: np.interp(d, edges, total / total[-1])
@@ -50,12 +64,28 @@ def test_the_law_of_releases_by_quadrature(M, sn, radius):
     X = records(M, n)
     mechanism = KNGMechanism(M, None, radius, n, PureDP(3.0))
     source = GeneratorSource(np.random.default_rng(7))
-    distances = [float(M.dist(M.origin, mechanism.release(X, source=source).value)) for _ in range(100)]
+    distances = [
+        float(M.dist(M.origin, mechanism.release(X, source=source).value))
+        for _ in range(100)
+    ]
     law = KNormLaw(mechanism.domain, mechanism.scale)
-    more = law.sample(np.random.default_rng(8), mechanism.gradient_norm(X), mechanism.lipschitz(X), 4000)
+    more = law.sample(
+        np.random.default_rng(8),
+        mechanism.gradient_norm(X),
+        mechanism.lipschitz(X),
+        4000,
+    )
     distances = np.concatenate([distances, M.dist(M.origin, more)])
-    assert stats.kstest(distances, radial_cdf(M, sn, radius, X, mechanism.scale)).pvalue > 1e-4
-    assert stats.kstest(distances, radial_cdf(M, sn, radius, X, 1.3 * mechanism.scale)).pvalue < 1e-6
+    assert (
+        stats.kstest(distances, radial_cdf(M, sn, radius, X, mechanism.scale)).pvalue
+        > 1e-4
+    )
+    assert (
+        stats.kstest(
+            distances, radial_cdf(M, sn, radius, X, 1.3 * mechanism.scale)
+        ).pvalue
+        < 1e-6
+    )
 
 
 def worst_loss(M, sn, radius, D, E, scale):
@@ -76,10 +106,17 @@ def test_pure_epsilon_holds_on_adversarial_pairs(M, sn, radius):
     n, eps = 4, 1.0
     mechanism = KNGMechanism(M, None, radius, n, PureDP(eps))
     end = 0.999 * radius
-    for others in ([[end, 0.0]] * 3, [[0.0, end]] * 3, [[0.0, 0.0]] * 3, [[-end, 0.0], [0.0, end], [0.0, -end]]):
+    for others in (
+        [[end, 0.0]] * 3,
+        [[0.0, end]] * 3,
+        [[0.0, 0.0]] * 3,
+        [[-end, 0.0], [0.0, end], [0.0, -end]],
+    ):
         D, E = (at(M, np.array([*others, last])) for last in ([end, 0.0], [-end, 0.0]))
         assert worst_loss(M, sn, radius, D, E, mechanism.scale) <= eps
-        assert worst_loss(M, sn, radius, D, E, mechanism.scale / 3) > eps  # the check sees a scale that is too small
+        assert (
+            worst_loss(M, sn, radius, D, E, mechanism.scale / 3) > eps
+        )  # the check sees a scale that is too small
 
 
 def test_erratum_e23_the_printed_scale_is_not_private():
@@ -90,7 +127,10 @@ def test_erratum_e23_the_printed_scale_is_not_private():
     eps, mechanism = 1.0, KNGMechanism(Euclidean(1), None, 1.0, 2, PureDP(1.0))
 
     def log_ratio_at_one(scale):
-        D, E = (lambda x: math.exp(-abs(x - 1) / scale)), (lambda x: math.exp(-abs(x) / scale))
+        D, E = (
+            (lambda x: math.exp(-abs(x - 1) / scale)),
+            (lambda x: math.exp(-abs(x) / scale)),
+        )
         mass = [integrate.quad(f, -1, 1, points=[0.0])[0] for f in (D, E)]
         return math.log(D(1.0) / mass[0]) - math.log(E(1.0) / mass[1])
 
@@ -102,19 +142,35 @@ def test_erratum_e23_the_printed_scale_is_not_private():
 
 def test_the_hessian_bound_is_a_lipschitz_constant():
     rng = np.random.default_rng(3)
-    for M, radius in ((Sphere(2), 1.2), (Lorentz(2), 2.0), (SPDAffineInvariant(2), 2.0), (KendallShapes(4), 0.7)):
+    for M, radius in (
+        (Sphere(2), 1.2),
+        (Lorentz(2), 2.0),
+        (SPDAffineInvariant(2), 2.0),
+        (KendallShapes(4), 0.7),
+    ):
         z = rng.standard_normal((30, M.dim))
         X = at(M, radius * 0.999 * z / np.linalg.norm(z, axis=1, keepdims=True))
         mechanism = KNGMechanism(M, None, radius, 30, PureDP(1.0))
         norm = mechanism.gradient_norm(X)
         z = rng.standard_normal((2000, M.dim))
-        x = at(M, radius * 0.99 * rng.random((2000, 1)) ** 0.3 * z / np.linalg.norm(z, axis=1, keepdims=True))
+        x = at(
+            M,
+            radius
+            * 0.99
+            * rng.random((2000, 1)) ** 0.3
+            * z
+            / np.linalg.norm(z, axis=1, keepdims=True),
+        )
         y = M.exp(x, M.from_coordinates(x, 1e-4 * rng.standard_normal((2000, M.dim))))
         slope = np.abs(norm(x) - norm(y)) / M.dist(x, y)
         assert slope.max() <= mechanism.lipschitz(X) * (1 + 1e-6)
 
 
-@pytest.mark.parametrize("M", [PoincareBall(2), Rotations(3), KendallShapes(3), SPDAffineInvariant(2)], ids=repr)
+@pytest.mark.parametrize(
+    "M",
+    [PoincareBall(2), Rotations(3), KendallShapes(3), SPDAffineInvariant(2)],
+    ids=repr,
+)
 def test_bad_records_are_mapped_and_the_release_stays_in_the_ball(M):
     X = records(M, 20)
     X[0], X[1] = np.nan, 1e200
@@ -134,7 +190,9 @@ def test_the_certificate_says_what_was_done():
     assert certificate.numerics["tau"] is None
     assert Certificate.from_json(certificate.to_json()) == certificate
     stated = json.loads(certificate.to_json())
-    assert stated["parameters"]["scale"] * stated["claims"]["pure"] >= 2 * stated["sensitivity"] * (1 - 1e-15)
+    assert stated["parameters"]["scale"] * stated["claims"]["pure"] >= 2 * stated[
+        "sensitivity"
+    ] * (1 - 1e-15)
 
 
 def test_pure_epsilon_is_the_largest_that_meets_the_guarantee():

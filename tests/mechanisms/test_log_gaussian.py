@@ -12,7 +12,12 @@ def angle(p, q):
     with mp.workdps(50):
         p, q = ([mp.mpf(float(x)) for x in v] for v in (p, q))
         cross = [p[i] * q[j] - p[j] * q[i] for i, j in ((1, 2), (2, 0), (0, 1))]
-        return float(mp.atan2(mp.sqrt(sum(x * x for x in cross)), sum(a * b for a, b in zip(p, q, strict=True))))
+        return float(
+            mp.atan2(
+                mp.sqrt(sum(x * x for x in cross)),
+                sum(a * b for a, b in zip(p, q, strict=True)),
+            )
+        )
 
 
 def test_the_float_error_of_the_chart_is_charged():
@@ -25,7 +30,9 @@ def test_the_float_error_of_the_chart_is_charged():
         q[rng.integers(3)] *= 1 + 2.0**-52
         stated = angle(p, q)
         mechanism = LogGaussianMechanism(M, stated, 1.0, M.origin, radius)
-        moved = float(np.linalg.norm(mechanism._coordinates(p) - mechanism._coordinates(q)))  # before the noise
+        moved = float(
+            np.linalg.norm(mechanism._coordinates(p) - mechanism._coordinates(q))
+        )  # before the noise
         assert moved <= mechanism.charged(mechanism.statistic)
         short += moved > mechanism.statistic.chart_sensitivity
     assert short > 5  # a charge for exact coordinates alone would be too little

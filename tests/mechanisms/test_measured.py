@@ -5,7 +5,15 @@ import math
 import numpy as np
 import pytest
 
-from curvedp.geometry import Correlation, Euclidean, Lorentz, PoincareBall, Product, SPDAffineInvariant, Sphere
+from curvedp.geometry import (
+    Correlation,
+    Euclidean,
+    Lorentz,
+    PoincareBall,
+    Product,
+    SPDAffineInvariant,
+    Sphere,
+)
 from curvedp.geometry.numerics.fixed_point import FixedPoint
 from curvedp.mechanisms.in_private_ball import OuterBallMean
 from curvedp.mechanisms.measured import (
@@ -30,10 +38,14 @@ def test_clipped_vectors_are_as_long_as_their_bound_and_point_where_they_did(dim
     u /= np.linalg.norm(u, axis=1, keepdims=True)
     share = np.array([0.0, 1e-9, 0.5, 1 - 1e-6, 1 + 1e-6, 1.1, 2.0, 1e3, 1e9])
     found = clip(r * share[:, None] * u, r) / r
-    np.testing.assert_allclose(found, np.minimum(share, 1.0)[:, None] * u, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(
+        found, np.minimum(share, 1.0)[:, None] * u, rtol=0, atol=1e-12
+    )
     bad = np.full((3, dim), 0.5 * r)
     bad[:, -1] = [math.nan, math.inf, -math.inf]
-    with np.errstate(all="ignore"):  # as its callers do: a data-dependent warning is a release
+    with np.errstate(
+        all="ignore"
+    ):  # as its callers do: a data-dependent warning is a release
         assert np.array_equal(clip(bad, r), np.zeros((3, dim)))
 
 
@@ -45,7 +57,11 @@ def test_a_records_logarithm_depends_on_it_alone(M):
         z = size * rng.standard_normal((8, M.dim))
         points = np.array(M.exp(c, M.from_coordinates(c, z)))
         before, others = logs_at(M, c, points), [0, 1, 3, 4, 7]
-        points[2], points[5], points[6] = -c, math.nan, 1e3 * rng.standard_normal(M.point_shape)
+        points[2], points[5], points[6] = (
+            -c,
+            math.nan,
+            1e3 * rng.standard_normal(M.point_shape),
+        )
         assert np.array_equal(logs_at(M, c, points)[others], before[others])
 
 
@@ -60,13 +76,21 @@ def shares_of(law, t):
     """What records at lengths t of scale are at the edges of bins, on a cone and on a product with one."""
     cone = SPDAffineInvariant(2)
     half = half_bins(cone, 40.0, 2.0)
-    x = np.asarray(cone.unchart(cone.origin, np.multiply.outer(t, scaling_direction(cone, cone.origin))))
+    x = np.asarray(
+        cone.unchart(
+            cone.origin, np.multiply.outer(t, scaling_direction(cone, cone.origin))
+        )
+    )
     both = Product(Sphere(2), cone)
     y = np.asarray(both.join([np.broadcast_to(Sphere(2).origin, (len(x), 3)), x]))
     of = (OuterBallMean(M, None, 50.0, len(x)) for M in (cone, both))
-    read = [Measured(S, open_records(each, S.manifold.point_shape)) for S, each in zip(of, (x, y), strict=True)]
+    read = [
+        Measured(S, open_records(each, S.manifold.point_shape))
+        for S, each in zip(of, (x, y), strict=True)
+    ]
     alone, within = (
-        m.histogram(M.origin, place, 2.0, half, law) for m, M, place in zip(read, (cone, both), (0, 1), strict=True)
+        m.histogram(M.origin, place, 2.0, half, law)
+        for m, M, place in zip(read, (cone, both), (0, 1), strict=True)
     )
     np.testing.assert_array_equal(alone, within)
     return alone
@@ -75,15 +99,31 @@ def shares_of(law, t):
 def moved(law, norm_of, pairs):
     """The most by which a replaced record moves the shares, in the length or the sum that its noise is for."""
     order = 1 if norm_of == "laplace" else 2
-    return max(np.linalg.norm(shares_of(law, [0.3, a]) - shares_of(law, [0.3, b]), order) for a, b in pairs)
+    return max(
+        np.linalg.norm(shares_of(law, [0.3, a]) - shares_of(law, [0.3, b]), order)
+        for a, b in pairs
+    )
 
 
 @pytest.mark.parametrize("law", LAWS)
 def test_a_record_moves_the_shares_of_units_as_far_as_two_counts(law):
     """In one bin, in two neighboring ones, on edges, at and beyond the ends."""
     rng = np.random.default_rng(0)
-    places = np.concatenate([rng.uniform(-45, 45, 40), rng.uniform(-4, 4, 40), 2.0 * np.arange(-3, 4), [-44.0, 44.0]])
-    pairs = [*zip(places, rng.permutation(places), strict=True), (0.0, 2.0), (2.0, 4.0), (0.0, 1.0), (-44.0, 44.0)]
+    places = np.concatenate(
+        [
+            rng.uniform(-45, 45, 40),
+            rng.uniform(-4, 4, 40),
+            2.0 * np.arange(-3, 4),
+            [-44.0, 44.0],
+        ]
+    )
+    pairs = [
+        *zip(places, rng.permutation(places), strict=True),
+        (0.0, 2.0),
+        (2.0, 4.0),
+        (0.0, 1.0),
+        (-44.0, 44.0),
+    ]
     most = {"gaussian": math.sqrt(2), "laplace": 2.0}[law]
     assert 0.999 * most < moved(law, law, pairs) <= most
     if law == "laplace":  # shares for Gaussian noise would be too much for this one
@@ -96,10 +136,15 @@ def test_shares_tell_where_between_two_edges_the_records_are(law):
         sums = shares_of(law, np.full(50, t))
         assert 2 * likeliest(sums, 0.1, 50, law) == pytest.approx(t, abs=1e-4)
         noisy = sums + 1e4 * np.random.default_rng(1).normal(size=(3, sums.size))
-        assert (likeliest(noisy, np.full(3, 1e4), 50, law) == 0.0).all()  # nothing is known: the public center
+        assert (
+            likeliest(noisy, np.full(3, 1e4), 50, law) == 0.0
+        ).all()  # nothing is known: the public center
 
 
 def test_default_outer_balls_are_not_wider_than_doubles_reach():
     """A hyperbolic line is flat, and its coordinates at 10⁶ overflow all the same."""
     assert outer_radius_of(Euclidean(1)) == 1e6
-    assert {outer_radius_of(M) for M in (Lorentz(1), PoincareBall(1), Correlation(2), Lorentz(2))} == {25.0}
+    assert {
+        outer_radius_of(M)
+        for M in (Lorentz(1), PoincareBall(1), Correlation(2), Lorentz(2))
+    } == {25.0}

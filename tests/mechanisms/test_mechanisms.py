@@ -9,7 +9,12 @@ import numpy as np
 import pytest
 
 from curvedp.entropy import GeneratorSource, SecureSource
-from curvedp.errors import NotIntegrable, ParameterError, UnattainableGuarantee, VerificationFailed
+from curvedp.errors import (
+    NotIntegrable,
+    ParameterError,
+    UnattainableGuarantee,
+    VerificationFailed,
+)
 from curvedp.geometry import (
     Euclidean,
     Grassmann,
@@ -40,14 +45,31 @@ CURVED = [Sphere(2), Sphere(20), Lorentz(2), Euclidean(4)]
 EVERYWHERE = [
     *(
         (manifold, None)
-        for manifold in (Euclidean(3), Lorentz(3), PoincareBall(2), SPDAffineInvariant(3), SPDLogCholesky(2))
+        for manifold in (
+            Euclidean(3),
+            Lorentz(3),
+            PoincareBall(2),
+            SPDAffineInvariant(3),
+            SPDLogCholesky(2),
+        )
     ),
-    *((manifold, 0.3) for manifold in (Sphere(3), Grassmann(4, 2), Rotations(3), KendallShapes(5), Stiefel(4, 2))),
+    *(
+        (manifold, 0.3)
+        for manifold in (
+            Sphere(3),
+            Grassmann(4, 2),
+            Rotations(3),
+            KendallShapes(5),
+            Stiefel(4, 2),
+        )
+    ),
 ]
 
 
 @pytest.mark.parametrize("manifold", CURVED)
-@pytest.mark.parametrize("target", [GDP(0.5), ApproxDP(1.0, 1e-6), ZCDP(0.1), RenyiDP(4.0, 0.3)])
+@pytest.mark.parametrize(
+    "target", [GDP(0.5), ApproxDP(1.0, 1e-6), ZCDP(0.1), RenyiDP(4.0, 0.3)]
+)
 def test_gaussian_calibration_meets_the_target_and_wastes_nothing(manifold, target):
     mechanism = GaussianMechanism.calibrated(manifold, 0.1, target)
     less = dataclasses.replace(mechanism, sigma=mechanism.sigma * 0.999)
@@ -61,7 +83,13 @@ def test_gaussian_calibration_meets_the_target_and_wastes_nothing(manifold, targ
             case RenyiDP():
                 return m.profile.renyi(target.order) / target.eps
             case ZCDP():
-                return max(m.profile.renyi(a) / a for a in (1.01, 1.5, 2.0, 5.0, 20.0, 80.0)) / target.rho
+                return (
+                    max(
+                        m.profile.renyi(a) / a
+                        for a in (1.01, 1.5, 2.0, 5.0, 20.0, 80.0)
+                    )
+                    / target.rho
+                )
 
     assert cost(mechanism) <= 1.0 + 1e-12
     assert cost(less) > 0.99
@@ -78,7 +106,9 @@ def test_laplace_is_pure(manifold):
 def test_the_hyperbolic_floor_names_itself_and_the_way_out():
     with pytest.raises(UnattainableGuarantee, match=r"2\.86.*LogGaussianMechanism"):
         GaussianMechanism.calibrated(Lorentz(10), 1.0, GDP(0.5))
-    assert LogGaussianMechanism.calibrated(Lorentz(10), 1.0, GDP(0.5)).sigma == pytest.approx(2.0, rel=1e-6)
+    assert LogGaussianMechanism.calibrated(
+        Lorentz(10), 1.0, GDP(0.5)
+    ).sigma == pytest.approx(2.0, rel=1e-6)
 
 
 def test_laplace_names_the_limit_of_its_existence():
@@ -88,7 +118,10 @@ def test_laplace_names_the_limit_of_its_existence():
 
 @pytest.mark.parametrize(("manifold", "radius"), EVERYWHERE)
 def test_the_log_map_mechanisms_work_everywhere(manifold, radius):
-    for kind, target in ((LogGaussianMechanism, GDP(1.0)), (LogLaplaceMechanism, PureDP(1.0))):
+    for kind, target in (
+        (LogGaussianMechanism, GDP(1.0)),
+        (LogLaplaceMechanism, PureDP(1.0)),
+    ):
         mechanism = kind.calibrated(manifold, 0.01, target, radius=radius)
         release = mechanism.release(manifold.origin)
         assert float(manifold.residual(release.value)) < 1e-9
@@ -98,13 +131,18 @@ def test_the_log_map_mechanisms_work_everywhere(manifold, radius):
 
 def test_the_chart_stretches_where_curvature_is_positive():
     flat = LogGaussianMechanism.calibrated(Euclidean(2), 0.01, GDP(1.0)).sigma
-    round_ = LogGaussianMechanism.calibrated(Sphere(2), 0.01, GDP(1.0), radius=1.0).sigma
+    round_ = LogGaussianMechanism.calibrated(
+        Sphere(2), 0.01, GDP(1.0), radius=1.0
+    ).sigma
     assert round_ / flat == pytest.approx(1 / math.sin(1.0), rel=1e-6)
     with pytest.raises(ParameterError, match="radius"):
         LogGaussianMechanism.calibrated(Sphere(2), 0.01, GDP(1.0))
 
 
-@pytest.mark.parametrize("manifold", [Sphere(2), Lorentz(2), PoincareBall(2), Euclidean(3), SPDLogEuclidean(2)])
+@pytest.mark.parametrize(
+    "manifold",
+    [Sphere(2), Lorentz(2), PoincareBall(2), Euclidean(3), SPDLogEuclidean(2)],
+)
 def test_releases_sit_on_the_public_grid(manifold):
     mechanism = GaussianMechanism.calibrated(manifold, 0.05, GDP(1.0))
     release = mechanism.release(manifold.origin)
@@ -140,7 +178,10 @@ def test_the_way_out_of_a_pure_target_is_a_pure_mechanism(kind):
     """A Gaussian in the chart has no pure ε: below the floor another mechanism is named, and it can."""
     with pytest.raises(UnattainableGuarantee, match="use LogLaplaceMechanism"):
         kind.calibrated(Lorentz(3), 0.3, PureDP(0.01))
-    assert LogLaplaceMechanism.calibrated(Lorentz(3), 0.3, PureDP(0.01)).guarantee.eps <= 0.01
+    assert (
+        LogLaplaceMechanism.calibrated(Lorentz(3), 0.3, PureDP(0.01)).guarantee.eps
+        <= 0.01
+    )
 
 
 def test_a_manifold_without_an_exact_sampler_is_refused_at_once():
@@ -182,7 +223,9 @@ def test_forged_certificates_do_not_verify():
     assert all(check.holds for check in verify_certificate(certificate))
 
     def forged(**change):
-        return Certificate.from_json(json.dumps({**certificate.to_dict(), **change})).sealed()
+        return Certificate.from_json(
+            json.dumps({**certificate.to_dict(), **change})
+        ).sealed()
 
     claims = certificate.to_dict()["claims"]
     lies = [
@@ -190,7 +233,12 @@ def test_forged_certificates_do_not_verify():
         forged(claims={**claims, "zcdp": claims["zcdp"] * 0.99}),
         forged(claims={**claims, "rao": claims["rao"] * 0.99}),
         forged(claims={**claims, "pure": 5.0}),
-        forged(claims={**claims, "curve": [[eps, delta * 0.99] for eps, delta in claims["curve"]]}),
+        forged(
+            claims={
+                **claims,
+                "curve": [[eps, delta * 0.99] for eps, delta in claims["curve"]],
+            }
+        ),
         forged(parameters={"scale": mechanism.scale * 0.99}),
         forged(numerics={**certificate.numerics, "tau": 1e-9}),
         forged(numerics={**certificate.numerics, "grid": 52}),
@@ -218,7 +266,9 @@ def test_forged_certificates_do_not_verify():
 
 def test_a_simulated_source_is_recorded():
     mechanism = GaussianMechanism(Sphere(2), 0.1, 0.2)
-    release = mechanism.release(Sphere(2).origin, source=GeneratorSource(np.random.default_rng(0)))
+    release = mechanism.release(
+        Sphere(2).origin, source=GeneratorSource(np.random.default_rng(0))
+    )
     assert release.certificate.entropy["cryptographic"] is False
 
 
@@ -233,11 +283,18 @@ def test_release_and_simulation_follow_the_same_law():
     # Two implementations, one law: distances of exact releases against float draws (two-sample KS).
     from scipy.stats import ks_2samp
 
-    mechanism, source = GaussianMechanism(Sphere(2), 0.1, 0.6), GeneratorSource(np.random.default_rng(5))
+    mechanism, source = (
+        GaussianMechanism(Sphere(2), 0.1, 0.6),
+        GeneratorSource(np.random.default_rng(5)),
+    )
     center = Sphere(2).project(np.array([1.0, 2.0, -0.5]))
-    exact = np.array([mechanism.release(center, source=source).value for _ in range(1500)])
+    exact = np.array(
+        [mechanism.release(center, source=source).value for _ in range(1500)]
+    )
     loose = mechanism.simulate(np.random.default_rng(6), center, 20000)
-    wrong = GaussianMechanism(Sphere(2), 0.1, 0.75).simulate(np.random.default_rng(6), center, 20000)
+    wrong = GaussianMechanism(Sphere(2), 0.1, 0.75).simulate(
+        np.random.default_rng(6), center, 20000
+    )
     distance = Sphere(2).dist(center, exact)
     assert ks_2samp(distance, Sphere(2).dist(center, loose)).pvalue > 1e-4
     assert ks_2samp(distance, Sphere(2).dist(center, wrong)).pvalue < 1e-6
@@ -259,14 +316,21 @@ def test_every_release_takes_fresh_bytes_into_a_source_that_is_kept():
         assert source.refreshed == count
 
 
-@pytest.mark.parametrize("kind", [GaussianMechanism, LaplaceMechanism, LogGaussianMechanism, LogLaplaceMechanism])
+@pytest.mark.parametrize(
+    "kind",
+    [GaussianMechanism, LaplaceMechanism, LogGaussianMechanism, LogLaplaceMechanism],
+)
 def test_scale_and_sigma_are_one_number(kind):
-    mechanism = kind.calibrated(Euclidean(2), 0.1, PureDP(1.0) if kind.kind == "laplace" else GDP(1.0))
+    mechanism = kind.calibrated(
+        Euclidean(2), 0.1, PureDP(1.0) if kind.kind == "laplace" else GDP(1.0)
+    )
     assert mechanism.scale == mechanism.sigma > 0
 
 
 @pytest.mark.parametrize("kind", [LogGaussianMechanism, LogLaplaceMechanism])
-def test_a_chart_under_positive_curvature_needs_a_ball_even_where_injectivity_has_no_end(kind):
+def test_a_chart_under_positive_curvature_needs_a_ball_even_where_injectivity_has_no_end(
+    kind,
+):
     class Bulged(Euclidean):
         curvature_bounds = (0.0, 0.25)
         injectivity_radius = math.inf
@@ -299,7 +363,9 @@ def test_a_release_from_sources_that_are_not_installed_is_not_lost(monkeypatch):
 
     certificate._software.cache_clear()  # the versions are read once in a process
     monkeypatch.setattr(certificate, "version", nowhere)
-    mechanism = LogGaussianMechanism.for_statistic(FrechetMean(Euclidean(2), None, 1.0, 20), GDP(1.0))
+    mechanism = LogGaussianMechanism.for_statistic(
+        FrechetMean(Euclidean(2), None, 1.0, 20), GDP(1.0)
+    )
     made = mechanism.release(np.zeros(2)).certificate
     certificate._software.cache_clear()
     assert made.software["curvedp"] == made.software["numpy"] == "not installed"

@@ -5,7 +5,14 @@ from math import sqrt
 import numpy as np
 import pytest
 
-from curvedp import GDP, Ledger, PrivateDispersion, PrivateFrechetMean, PrivateFrechetMedian, PureDP
+from curvedp import (
+    GDP,
+    Ledger,
+    PrivateDispersion,
+    PrivateFrechetMean,
+    PrivateFrechetMedian,
+    PureDP,
+)
 from curvedp.errors import ParameterError, ReleaseWarning
 from curvedp.geometry import Euclidean, Lorentz, Rotations, SPDAffineInvariant, Sphere
 from curvedp.mechanisms.median import GeometricMedian, MedianMechanism
@@ -22,7 +29,9 @@ SPACES = [
 
 
 def cloud(M, spread, n, rng):
-    return np.asarray(M.unchart(M.origin, rng.normal(size=(n, M.dim)) * spread / sqrt(M.dim)))
+    return np.asarray(
+        M.unchart(M.origin, rng.normal(size=(n, M.dim)) * spread / sqrt(M.dim))
+    )
 
 
 @pytest.mark.parametrize(("M", "radius"), SPACES, ids=str)
@@ -30,10 +39,17 @@ def test_no_neighbors_are_told_apart_by_more_than_is_paid_for(M, radius):
     rng, worst = np.random.default_rng(0), 0.0
     for trial in range(16):
         n = int(rng.integers(2, 60))
-        mechanism = MedianMechanism.for_statistic(GeometricMedian(M, None, radius, n), GDP(1.0))
+        mechanism = MedianMechanism.for_statistic(
+            GeometricMedian(M, None, radius, n), GDP(1.0)
+        )
         X = cloud(M, 10.0 ** rng.uniform(-3, 0), n, rng)
         Y = X.copy()
-        Y[-1] = [np.full_like(X[-1], np.nan), cloud(M, 3.0, 1, rng)[0], -X[-1], 1e3 * X[-1]][trial % 4]
+        Y[-1] = [
+            np.full_like(X[-1], np.nan),
+            cloud(M, 3.0, 1, rng)[0],
+            -X[-1],
+            1e3 * X[-1],
+        ][trial % 4]
         worst = max(worst, spent(mechanism.release, X, Y, trial))
     assert 0.05 < worst <= 1.0
 
@@ -42,12 +58,21 @@ def test_no_neighbors_are_told_apart_by_more_than_is_paid_for(M, radius):
 def test_it_verifies_and_is_robust(M, radius):
     rng = np.random.default_rng(1)
     X = cloud(M, 0.2, 600, rng)
-    X[:60] = M.unchart(M.origin, 0.9 * radius * np.eye(M.dim)[0])  # a tenth of them, as far away as they can be
+    X[:60] = M.unchart(
+        M.origin, 0.9 * radius * np.eye(M.dim)[0]
+    )  # a tenth of them, as far away as they can be
     model = PrivateFrechetMedian(M, radius=radius).fit(X)
     assert all(check.holds for check in verify_certificate(model.certificate_))
     moved = float(M.dist(M.origin, model.location_))
     assert moved < 0.12
-    assert moved < 0.5 * float(M.dist(M.origin, PrivateFrechetMean(M, radius="private").fit(X).location_)) + 0.05
+    assert (
+        moved
+        < 0.5
+        * float(
+            M.dist(M.origin, PrivateFrechetMean(M, radius="private").fit(X).location_)
+        )
+        + 0.05
+    )
 
 
 def test_persons_are_the_unit(tmp_path):
@@ -60,7 +85,11 @@ def test_persons_are_the_unit(tmp_path):
         assert certificate.statistic["n"] == 60
         assert "person" in certificate.unit
         assert all(check.holds for check in verify_certificate(certificate))
-    for bad in (ids[:-1], np.full(300, "one"), np.where(np.arange(300) == 5, np.nan, 1.0)):
+    for bad in (
+        ids[:-1],
+        np.full(300, "one"),
+        np.where(np.arange(300) == 5, np.nan, 1.0),
+    ):
         with pytest.raises(ParameterError):
             PrivateFrechetMean(M, radius=1.0, ledger=ledger).fit(X, groups=bad)
     assert len(ledger.entries) == 3  # nothing is spent on a refusal
@@ -80,12 +109,20 @@ def test_a_person_counts_once_whatever_their_records():
     assert one.shape == two.shape
 
 
-@pytest.mark.parametrize(("guarantee", "few", "many"), [(GDP(1.0), 3, 60), (PureDP(1.0), 10, 200)], ids=str)
-def test_few_records_are_warned_of_before_anything_is_spent(guarantee, few, many, tmp_path):
+@pytest.mark.parametrize(
+    ("guarantee", "few", "many"), [(GDP(1.0), 3, 60), (PureDP(1.0), 10, 200)], ids=str
+)
+def test_few_records_are_warned_of_before_anything_is_spent(
+    guarantee, few, many, tmp_path
+):
     """By public numbers alone, whatever the records."""
     rng = np.random.default_rng(0)
     ledger = Ledger(tmp_path / "ledger.json", guarantee)
     with pytest.warns(ReleaseWarning, match="small for a median"):
-        PrivateFrechetMedian(Euclidean(3), radius=5.0, guarantee=guarantee).fit(rng.normal(size=(few, 3)))
-    PrivateFrechetMedian(Euclidean(3), radius=5.0, guarantee=guarantee, ledger=ledger).fit(rng.normal(size=(many, 3)))
+        PrivateFrechetMedian(Euclidean(3), radius=5.0, guarantee=guarantee).fit(
+            rng.normal(size=(few, 3))
+        )
+    PrivateFrechetMedian(
+        Euclidean(3), radius=5.0, guarantee=guarantee, ledger=ledger
+    ).fit(rng.normal(size=(many, 3)))
     assert len(ledger.entries) == 1

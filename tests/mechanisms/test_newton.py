@@ -10,7 +10,14 @@ from scipy.stats import ks_2samp
 from curvedp import PrivateFrechetMean
 from curvedp.entropy import GeneratorSource
 from curvedp.errors import ParameterError, VerificationFailed
-from curvedp.geometry import Euclidean, Lorentz, PoincareBall, SPDAffineInvariant, Sphere, frechet_mean
+from curvedp.geometry import (
+    Euclidean,
+    Lorentz,
+    PoincareBall,
+    SPDAffineInvariant,
+    Sphere,
+    frechet_mean,
+)
 from curvedp.mechanisms.chart import james_stein
 from curvedp.mechanisms.choose import choose_mechanism, predicted_error, useless_error
 from curvedp.mechanisms.newton import NewtonMechanism
@@ -21,51 +28,82 @@ from curvedp.privacy import GDP, ApproxDP, PureDP
 
 def in_ball(manifold, radius, size, rng):
     z = rng.standard_normal((size, manifold.dim))
-    z *= radius * rng.uniform(size=(size, 1)) ** 0.2 / np.linalg.norm(z, axis=1, keepdims=True)
-    return np.asarray(manifold.exp(manifold.origin, manifold.from_coordinates(manifold.origin, z)))
+    z *= (
+        radius
+        * rng.uniform(size=(size, 1)) ** 0.2
+        / np.linalg.norm(z, axis=1, keepdims=True)
+    )
+    return np.asarray(
+        manifold.exp(manifold.origin, manifold.from_coordinates(manifold.origin, z))
+    )
 
 
 @pytest.mark.parametrize(
-    ("manifold", "radius"), [(Sphere(2), 1.2), (Sphere(5), 0.7), (PoincareBall(3), 4.0), (Lorentz(2), 2.0)]
+    ("manifold", "radius"),
+    [(Sphere(2), 1.2), (Sphere(5), 0.7), (PoincareBall(3), 4.0), (Lorentz(2), 2.0)],
 )
-def test_no_pair_of_records_moves_the_released_numbers_by_more_than_claimed(manifold, radius):
+def test_no_pair_of_records_moves_the_released_numbers_by_more_than_claimed(
+    manifold, radius
+):
     rng, size, n = np.random.default_rng(0), 20000, 10
-    mechanism = NewtonMechanism(statistic=FrechetMean(manifold, None, radius, n), scale=1.0)
+    mechanism = NewtonMechanism(
+        statistic=FrechetMean(manifold, None, radius, n), scale=1.0
+    )
     x, y, w = (in_ball(manifold, radius, size, rng) for _ in range(3))
     x[:100], y[:100] = (
-        manifold.exp(manifold.origin, manifold.from_coordinates(manifold.origin, s * radius * np.eye(manifold.dim)[0]))
+        manifold.exp(
+            manifold.origin,
+            manifold.from_coordinates(
+                manifold.origin, s * radius * np.eye(manifold.dim)[0]
+            ),
+        )
         for s in (1, -1)
     )
     w[:50] = manifold.origin
     axis = rng.standard_normal((size, manifold.dim))
     axis /= np.linalg.norm(axis, axis=1, keepdims=True)
     at = np.asarray(manifold.dist(manifold.origin, w))
-    zs = [np.asarray(manifold.to_coordinates(w, manifold.log(w, record))) for record in (x, y)]
-    gradient = np.linalg.norm(zs[0] - zs[1], axis=1) / n / mechanism.gradient_sensitivity(np.minimum(at, radius))
+    zs = [
+        np.asarray(manifold.to_coordinates(w, manifold.log(w, record)))
+        for record in (x, y)
+    ]
+    gradient = (
+        np.linalg.norm(zs[0] - zs[1], axis=1)
+        / n
+        / mechanism.gradient_sensitivity(np.minimum(at, radius))
+    )
     assert 0.99 < gradient.max() <= 1
     pairs = []
     for z in zs:
         s = np.linalg.norm(z, axis=1)
         t = mechanism._bend(s)
         pairs.append(np.stack([t, t * (np.sum(z * axis, axis=1) / s) ** 2], axis=-1))
-    hessian = np.linalg.norm(pairs[0] - pairs[1], axis=1) / n / mechanism.hessian_sensitivity
+    hessian = (
+        np.linalg.norm(pairs[0] - pairs[1], axis=1) / n / mechanism.hessian_sensitivity
+    )
     assert 0.5 < hessian.max() <= 1
 
 
-@pytest.mark.parametrize("manifold", [Sphere(2), Sphere(4), PoincareBall(2), Lorentz(3)])
+@pytest.mark.parametrize(
+    "manifold", [Sphere(2), Sphere(4), PoincareBall(2), Lorentz(3)]
+)
 @pytest.mark.parametrize("guarantee", [GDP(0.7), ApproxDP(1.0, 1e-6), PureDP(1.0)])
 def test_stages_add_up_to_the_guarantee_and_verify(manifold, guarantee):
     """In squares for Gaussian noise, as they are for Laplace noise."""
     rng = np.random.default_rng(1)
     X = in_ball(manifold, 0.6, 60, rng)
-    mechanism = NewtonMechanism.for_statistic(FrechetMean(manifold, None, 0.7, 60), guarantee)
+    mechanism = NewtonMechanism.for_statistic(
+        FrechetMean(manifold, None, 0.7, 60), guarantee
+    )
     release = mechanism.release(X)
     stages = release.certificate.release["stages"]
     pure = guarantee == PureDP(1.0)
     assert mechanism.law == ("laplace" if pure else "gaussian")
     power, spent = 1 if pure else 2, 0.0
     for stage in stages:
-        spent += (mechanism.gradient_sensitivity(stage["distance"]) / stage["gradient_scale"]) ** power
+        spent += (
+            mechanism.gradient_sensitivity(stage["distance"]) / stage["gradient_scale"]
+        ) ** power
         if stage["hessian_scale"] is not None:
             spent += (mechanism.hessian_sensitivity / stage["hessian_scale"]) ** power
     assert 0.999 < spent ** (1 / power) * mechanism.scale <= 1
@@ -76,10 +114,16 @@ def test_stages_add_up_to_the_guarantee_and_verify(manifold, guarantee):
 @pytest.mark.parametrize("field", ["gradient_scale", "hessian_scale", "distance"])
 def test_a_certificate_with_less_noise_is_refuted(field):
     X = in_ball(Sphere(2), 0.6, 60, np.random.default_rng(1))
-    certificate = NewtonMechanism.for_statistic(FrechetMean(Sphere(2), None, 0.7, 60), GDP(1.0)).release(X).certificate
+    certificate = (
+        NewtonMechanism.for_statistic(FrechetMean(Sphere(2), None, 0.7, 60), GDP(1.0))
+        .release(X)
+        .certificate
+    )
     stages = [dict(stage) for stage in certificate.release["stages"]]
     stages[0][field] = 0.7 if field == "distance" else 0.9 * stages[0][field]
-    forged = replace(certificate, release={**certificate.release, "stages": stages}).sealed()
+    forged = replace(
+        certificate, release={**certificate.release, "stages": stages}
+    ).sealed()
     try:
         assert any(check.holds is False for check in verify_certificate(forged))
     except VerificationFailed:
@@ -95,7 +139,10 @@ def test_the_release_has_the_law_that_is_simulated():
     )
     source = GeneratorSource(np.random.default_rng(3))
     released = np.stack([mechanism.release(X, source=source).value for _ in range(150)])
-    distance = [np.asarray(manifold.dist(mean, x)) for x in (released, mechanism.simulate(rng, X, 3000))]
+    distance = [
+        np.asarray(manifold.dist(mean, x))
+        for x in (released, mechanism.simulate(rng, X, 3000))
+    ]
     wrong = replace(mechanism, scale=4.0).simulate(rng, X, 3000)
     assert ks_2samp(*distance).pvalue > 1e-4
     assert ks_2samp(distance[0], np.asarray(manifold.dist(mean, wrong))).pvalue < 1e-6
@@ -105,36 +152,58 @@ def test_the_release_has_the_law_that_is_simulated():
 @pytest.mark.parametrize("manifold", [Lorentz(3), Sphere(2)])
 def test_populations_are_simulated_at_once_as_if_one_after_another(manifold, guarantee):
     rng, n = np.random.default_rng(5), 20
-    mechanism = NewtonMechanism.for_statistic(FrechetMean(manifold, None, 0.8, 300), guarantee)
-    several = np.stack([in_ball(manifold, radius, n, rng) for radius in (0.2, 0.5, 0.8)])
+    mechanism = NewtonMechanism.for_statistic(
+        FrechetMean(manifold, None, 0.8, 300), guarantee
+    )
+    several = np.stack(
+        [in_ball(manifold, radius, n, rng) for radius in (0.2, 0.5, 0.8)]
+    )
     once = mechanism.simulate(np.random.default_rng(6), several, 7)
     rng = np.random.default_rng(6)
     assert once.shape == (3, 7, *manifold.point_shape)
-    assert np.allclose(once, [mechanism.simulate(rng, each, 7) for each in several], rtol=0, atol=1e-13)
+    assert np.allclose(
+        once, [mechanism.simulate(rng, each, 7) for each in several], rtol=0, atol=1e-13
+    )
 
 
-@pytest.mark.parametrize(("manifold", "radii"), [(Lorentz(2), (0.1, 2.0, 6.0)), (Sphere(5), (0.2, 1.3))])
+@pytest.mark.parametrize(
+    ("manifold", "radii"), [(Lorentz(2), (0.1, 2.0, 6.0)), (Sphere(5), (0.2, 1.3))]
+)
 @pytest.mark.parametrize("law", ["gaussian", "laplace"])
 def test_noise_that_is_called_little_is_foreseen_to_be_little(manifold, radii, law):
     """Where alarms do not simulate the steps, since their last noise is short, the simulation would raise none."""
     called = 0
     for radius, n, steps in itertools.product(radii, (300, 2000, 10**5), (2, 3)):
-        mechanism = NewtonMechanism(scale=1.0, law=law, statistic=FrechetMean(manifold, None, radius, n), steps=steps)
+        mechanism = NewtonMechanism(
+            scale=1.0,
+            law=law,
+            statistic=FrechetMean(manifold, None, radius, n),
+            steps=steps,
+        )
         if mechanism.length < 0.05 * radius:
             called += 1
-            assert predicted_error(mechanism) < 0.7 * min(0.1 * radius, useless_error(mechanism.statistic))
+            assert predicted_error(mechanism) < 0.7 * min(
+                0.1 * radius, useless_error(mechanism.statistic)
+            )
     assert called > len(radii)
 
 
 def test_noise_is_divided_by_the_records_own_curvature():
     manifold, radius, n, rng = PoincareBall(3), 6.0, 2000, np.random.default_rng(4)
-    X, statistic = in_ball(manifold, radius, n, rng), FrechetMean(manifold, None, radius, n)
+    X, statistic = (
+        in_ball(manifold, radius, n, rng),
+        FrechetMean(manifold, None, radius, n),
+    )
     chosen = choose_mechanism("auto", statistic, GDP(1.0))
     assert isinstance(chosen.mechanism, NewtonMechanism)
     mean = frechet_mean(manifold, X)
-    newton = np.mean(np.asarray(manifold.dist(mean, chosen.mechanism.simulate(rng, X, 100))))
+    newton = np.mean(
+        np.asarray(manifold.dist(mean, chosen.mechanism.simulate(rng, X, 100)))
+    )
     chart = choose_mechanism("log-gaussian", statistic, GDP(1.0)).mechanism
-    plain = np.mean(np.asarray(manifold.dist(mean, chart.finished(chart.simulate(rng, mean, 2000)))))
+    plain = np.mean(
+        np.asarray(manifold.dist(mean, chart.finished(chart.simulate(rng, mean, 2000))))
+    )
     assert newton < 0.4 * plain
 
 
@@ -152,7 +221,11 @@ def test_james_stein_is_never_worse(size):
     m[0] = size
     z = m + rng.standard_normal((40000, d))
     error = np.sum((james_stein(Euclidean(d), np.zeros(d), z, 1.0) - m) ** 2, axis=1)
-    assert error.mean() + 5 * error.std() / 200 < d if size < 5 else error.mean() < 1.01 * d
+    assert (
+        error.mean() + 5 * error.std() / 200 < d
+        if size < 5
+        else error.mean() < 1.01 * d
+    )
     if size == 0:
         assert error.mean() < 2
 
@@ -160,7 +233,9 @@ def test_james_stein_is_never_worse(size):
 def test_shrinkage_is_named_in_the_certificate_and_only_where_it_is_proved():
     rng = np.random.default_rng(6)
     X = np.stack([a @ a.T + np.eye(2) for a in rng.normal(size=(30, 2, 2))])
-    certificate = PrivateFrechetMean(SPDAffineInvariant(2), radius=3.0).fit(X).certificate_
+    certificate = (
+        PrivateFrechetMean(SPDAffineInvariant(2), radius=3.0).fit(X).certificate_
+    )
     assert any("James-Stein" in step for step in certificate.release["afterwards"])
     assert james_stein(Sphere(2), Sphere(2).origin, X[0, :1], 1.0) is not None
     x = in_ball(Sphere(2), 0.5, 4, rng)
@@ -182,14 +257,24 @@ def test_shrinkage_is_named_in_the_certificate_and_only_where_it_is_proved():
     ],
 )
 def test_bad_parameters(arguments):
-    ball = {"manifold": Sphere(2), "center": None, "radius": 0.5, "n": 10, "scale": 1.0, "steps": 2, **arguments}
+    ball = {
+        "manifold": Sphere(2),
+        "center": None,
+        "radius": 0.5,
+        "n": 10,
+        "scale": 1.0,
+        "steps": 2,
+        **arguments,
+    }
     noise = {name: ball.pop(name) for name in ("scale", "steps")}
     with pytest.raises(ParameterError):
         NewtonMechanism(statistic=FrechetMean(**ball), **noise)
 
 
 def test_bad_records_are_mapped_and_wrong_shapes_refused():
-    mechanism = NewtonMechanism(statistic=FrechetMean(Sphere(2), None, 0.5, 4), scale=1.0)
+    mechanism = NewtonMechanism(
+        statistic=FrechetMean(Sphere(2), None, 0.5, 4), scale=1.0
+    )
     X = np.array([[1.0, 0, 0], [np.nan, 0, 1], [0, 0, 0], [-1.0, 0, 0]])
     assert mechanism.release(X).value.shape == (3,)
     with pytest.raises(ParameterError, match="shape"):

@@ -22,7 +22,13 @@ from curvedp import (
 )
 from curvedp.entropy import GeneratorSource
 from curvedp.errors import BudgetExceeded, CurvedpError, ReleaseWarning
-from curvedp.geometry import Euclidean, Lorentz, SPDAffineInvariant, Sphere, frechet_mean
+from curvedp.geometry import (
+    Euclidean,
+    Lorentz,
+    SPDAffineInvariant,
+    Sphere,
+    frechet_mean,
+)
 from curvedp.inference.shapes import _exceeded
 from curvedp.laws import RiemannianLaplace
 from curvedp.mechanisms import Certificate
@@ -35,7 +41,17 @@ from curvedp.mechanisms.stages import Shells, Stages, least_loss
 from curvedp.mechanisms.statistic import FrechetMean
 from curvedp.mechanisms.verify import verify_certificate
 from curvedp.signing import digest
-from transcript import SPACES, STATISTICS, cloud, leaked, median, opposite, pairs, released, served
+from transcript import (
+    SPACES,
+    STATISTICS,
+    cloud,
+    leaked,
+    median,
+    opposite,
+    pairs,
+    released,
+    served,
+)
 
 FEW = [Euclidean(3), Sphere(2), Lorentz(2), SPDAffineInvariant(2)]
 
@@ -46,8 +62,12 @@ def source(seed):
 
 def attacked(release, M, trials, seed=0):
     """The largest of all that is told, and of what the paths taken have told."""
-    found = [opposite(M, 60, out) for out in (0.6, 0.9, 1.2)] + list(pairs(M, np.random.default_rng(seed), trials))
-    return np.max([leaked(release, *pair, number) for number, pair in enumerate(found)], axis=0)
+    found = [opposite(M, 60, out) for out in (0.6, 0.9, 1.2)] + list(
+        pairs(M, np.random.default_rng(seed), trials)
+    )
+    return np.max(
+        [leaked(release, *pair, number) for number, pair in enumerate(found)], axis=0
+    )
 
 
 @pytest.mark.parametrize("kind", STATISTICS)
@@ -55,7 +75,11 @@ def attacked(release, M, trials, seed=0):
 def test_no_transcript_tells_more_than_is_paid_for(M, kind):
     if not served(kind, M):
         pytest.skip("not released there")
-    most, here = attacked(released(kind, M, guarantee=PureDP), M, {"mean": 12, "variance": 6, "line": 1}[kind])
+    most, here = attacked(
+        released(kind, M, guarantee=PureDP),
+        M,
+        {"mean": 12, "variance": 6, "line": 1}[kind],
+    )
     assert here <= most + 1e-9
     assert 0.3 < most <= 1.0
 
@@ -70,7 +94,9 @@ def test_epsilon_and_delta_take_the_law_that_errs_less(M, guarantee, law):
     statistic = OuterBallMean(M, None, None, 1000)
     taken = PrivateBallMechanism.for_statistic(statistic, guarantee)
     assert taken.law == law
-    assert taken.guarantee.delta(getattr(guarantee, "eps", 1.0)) <= guarantee.delta(getattr(guarantee, "eps", 1.0))
+    assert taken.guarantee.delta(getattr(guarantee, "eps", 1.0)) <= guarantee.delta(
+        getattr(guarantee, "eps", 1.0)
+    )
     if law == "laplace":
         other = PrivateBallMechanism(statistic=statistic, scale=least_scale(guarantee))
         assert predicted_error(taken) < 0.8 * predicted_error(other)
@@ -95,8 +121,20 @@ def test_four_fifths_of_the_noise_of_a_median_are_seen():
     """On a line, where a record that leaves the others for the far end turns round in every step that begins between them."""
     X = np.zeros((60, 1))
     Y = np.concatenate([X[:-1], [[1e5]]])
-    assert max(leaked(median(Euclidean(1), PureDP(1.25)), X, Y, seed)[0] for seed in range(20)) > 1.0
-    assert max(leaked(median(Euclidean(1), PureDP(1.0)), X, Y, seed)[0] for seed in range(20)) <= 1.0
+    assert (
+        max(
+            leaked(median(Euclidean(1), PureDP(1.25)), X, Y, seed)[0]
+            for seed in range(20)
+        )
+        > 1.0
+    )
+    assert (
+        max(
+            leaked(median(Euclidean(1), PureDP(1.0)), X, Y, seed)[0]
+            for seed in range(20)
+        )
+        <= 1.0
+    )
 
 
 def test_a_histogram_that_is_charged_for_one_count_is_seen(monkeypatch):
@@ -107,7 +145,10 @@ def test_a_histogram_that_is_charged_for_one_count_is_seen(monkeypatch):
         return ask(self, kind, share, moved, values, None if summed is None else 1.0)
 
     monkeypatch.setattr(Stages, "ask", cheap)
-    assert attacked(released("mean", Euclidean(3), guarantee=PureDP), Euclidean(3), 0)[0] > 1.0
+    assert (
+        attacked(released("mean", Euclidean(3), guarantee=PureDP), Euclidean(3), 0)[0]
+        > 1.0
+    )
 
 
 def test_components_and_steps_tell_no_more_than_is_paid_for():
@@ -117,10 +158,17 @@ def test_components_and_steps_tell_no_more_than_is_paid_for():
         X = rng.normal(size=(30, 3)) * 10.0 ** rng.uniform(-2, 2)
         Y = X.copy()
         X[-1], Y[-1] = [1e9, 0, 0], [[0, 1e9, 0], [np.nan] * 3, [-1e9, 0, 0]][trial % 3]
-        worst = max(worst, leaked(PrivatePCA(1, radius=2.0, guarantee=PureDP(1.0)).fit, X, Y, trial)[0])
+        worst = max(
+            worst,
+            leaked(PrivatePCA(1, radius=2.0, guarantee=PureDP(1.0)).fit, X, Y, trial)[
+                0
+            ],
+        )
     assert 0.99 < worst <= 1.0
     for M in FEW:
-        model = PrivateFrechetMean(M, radius=0.5, mechanism="gradient", guarantee=PureDP(1.0))
+        model = PrivateFrechetMean(
+            M, radius=0.5, mechanism="gradient", guarantee=PureDP(1.0)
+        )
         assert 0.99 < leaked(model.fit, *opposite(M, 20, 0.6))[0] <= 1.0
 
 
@@ -132,8 +180,16 @@ def test_newton_steps_tell_no_more_than_is_paid_for(M):
     ends = [np.asarray(M.unchart(M.origin, each)) for each in one]
     found = []
     for eps in (1.0, 1.25):
-        model = PrivateFrechetMean(M, radius=0.5, mechanism="newton", guarantee=PureDP(eps))
-        found.append(max(leaked(model.fit, *pair, k)[0] for k in range(8) for pair in (ends, opposite(M, 30, 0.5))))
+        model = PrivateFrechetMean(
+            M, radius=0.5, mechanism="newton", guarantee=PureDP(eps)
+        )
+        found.append(
+            max(
+                leaked(model.fit, *pair, k)[0]
+                for k in range(8)
+                for pair in (ends, opposite(M, 30, 0.5))
+            )
+        )
     assert 0.85 < found[0] <= 1.0 < found[1]
 
 
@@ -142,11 +198,18 @@ def test_newton_steps_by_pure_epsilon_use_the_curvature_of_the_records():
     cannot use."""
     M, rng, errors = Lorentz(10), np.random.default_rng(8), {}
     z = rng.normal(size=(1000, M.dim))
-    X = np.asarray(M.unchart(M.origin, z * (6 / np.linalg.norm(z, axis=1, keepdims=True))))
+    X = np.asarray(
+        M.unchart(M.origin, z * (6 / np.linalg.norm(z, axis=1, keepdims=True)))
+    )
     truth = np.asarray(frechet_mean(M, X))
     for name in ("newton", "log-laplace"):
         model = PrivateFrechetMean(M, radius=8.0, mechanism=name, guarantee=PureDP(1.0))
-        errors[name] = np.mean([M.dist(truth, model.set_params(source=source(k)).fit(X).location_) for k in range(5)])
+        errors[name] = np.mean(
+            [
+                M.dist(truth, model.set_params(source=source(k)).fit(X).location_)
+                for k in range(5)
+            ]
+        )
     assert errors["newton"] < 0.6 * errors["log-laplace"]
 
 
@@ -178,23 +241,41 @@ def certificates():
     ball = PrivateFrechetMean(SPDAffineInvariant(2), radius="private", **pure)
     return {
         "mean": ball.fit(cloud(SPDAffineInvariant(2), 0.3, 400, rng)).certificate_,
-        "variance": PrivateDispersion(Sphere(2), radius="private", **pure).fit(X).certificate_,
-        "median": PrivateFrechetMedian(Sphere(2), radius=1.5, **pure).fit(X).certificate_,
-        "gradient": PrivateFrechetMean(Sphere(2), radius=0.7, mechanism="gradient", **pure).fit(X).certificate_,
-        "class": PrivateMDM(Sphere(2), radius="private", **pure).fit(X, np.arange(200) % 2).certificates_[0],
+        "variance": PrivateDispersion(Sphere(2), radius="private", **pure)
+        .fit(X)
+        .certificate_,
+        "median": PrivateFrechetMedian(Sphere(2), radius=1.5, **pure)
+        .fit(X)
+        .certificate_,
+        "gradient": PrivateFrechetMean(
+            Sphere(2), radius=0.7, mechanism="gradient", **pure
+        )
+        .fit(X)
+        .certificate_,
+        "class": PrivateMDM(Sphere(2), radius="private", **pure)
+        .fit(X, np.arange(200) % 2)
+        .certificates_[0],
         "components": PrivatePCA(1, radius=2.0, **pure).fit(vectors).certificate_,
-        "newton": PrivateFrechetMean(Sphere(2), radius=0.7, mechanism="newton", **pure).fit(X).certificate_,
+        "newton": PrivateFrechetMean(Sphere(2), radius=0.7, mechanism="newton", **pure)
+        .fit(X)
+        .certificate_,
     }
 
 
-@pytest.mark.parametrize("name", ["mean", "variance", "median", "gradient", "class", "components", "newton"])
+@pytest.mark.parametrize(
+    "name", ["mean", "variance", "median", "gradient", "class", "components", "newton"]
+)
 def test_they_verify_and_no_better_claim_does(name):
     certificate = certificates()[name]
     assert all(check.holds for check in verify_certificate(certificate))
     assert certificate.guarantee == PureDP(1.0)
     record = json.loads(certificate.to_json())
     assert accepted(record)
-    for path, factor in {("parameters", "scale"): 0.99, ("guarantee", "eps"): 0.99, ("claims", "pure"): 0.99}.items():
+    for path, factor in {
+        ("parameters", "scale"): 0.99,
+        ("guarantee", "eps"): 0.99,
+        ("claims", "pure"): 0.99,
+    }.items():
         forged = copy.deepcopy(record)
         forged[path[0]][path[1]] *= factor
         assert not accepted(resealed(forged))
@@ -215,25 +296,43 @@ def test_they_verify_and_no_better_claim_does(name):
 @pytest.mark.parametrize("M", FEW, ids=str)
 def test_it_is_near_the_mean_without_a_radius(M):
     rng = np.random.default_rng(3)
-    X = cloud(M, 0.2, 1000, rng, np.asarray(M.unchart(M.origin, rng.normal(size=M.dim) * 0.5 / sqrt(M.dim))))
+    X = cloud(
+        M,
+        0.2,
+        1000,
+        rng,
+        np.asarray(M.unchart(M.origin, rng.normal(size=M.dim) * 0.5 / sqrt(M.dim))),
+    )
     truth = np.asarray(frechet_mean(M, X))
-    for model in (PrivateFrechetMean(M, radius="private"), PrivateFrechetMedian(M, radius=2.0)):
+    for model in (
+        PrivateFrechetMean(M, radius="private"),
+        PrivateFrechetMedian(M, radius=2.0),
+    ):
         model.set_params(guarantee=PureDP(1.0))
-        errors = [float(M.dist(truth, model.set_params(source=source(k)).fit(X).location_)) for k in range(5)]
+        errors = [
+            float(M.dist(truth, model.set_params(source=source(k)).fit(X).location_))
+            for k in range(5)
+        ]
         # A ball of twice the spread has noise of length 2·0.4·d/n: five times that is generous.
         assert np.median(errors) < 5 * 0.8 / 1000 * M.dim
     variance = float(np.mean(np.asarray(M.dist(truth, X)) ** 2))
-    found = PrivateDispersion(M, radius="private", guarantee=PureDP(1.0), source=source(1)).fit(X).variance_
+    found = (
+        PrivateDispersion(M, radius="private", guarantee=PureDP(1.0), source=source(1))
+        .fit(X)
+        .variance_
+    )
     assert found == pytest.approx(variance, rel=0.3)
 
 
 def test_few_records_are_warned_about_before_anything_is_spent(tmp_path):
     ledger = Ledger(tmp_path / "a.ledger", PureDP(1.0))
     with pytest.warns(ReleaseWarning, match="small for"), pytest.raises(BudgetExceeded):
-        PrivateFrechetMean(Sphere(2), radius="private", guarantee=PureDP(2.0), ledger=ledger).fit(np.eye(3))
-    PrivateFrechetMean(Sphere(2), radius="private", guarantee=PureDP(1.0), ledger=ledger).fit(
-        cloud(Sphere(2), 0.3, 300, np.random.default_rng(0))
-    )
+        PrivateFrechetMean(
+            Sphere(2), radius="private", guarantee=PureDP(2.0), ledger=ledger
+        ).fit(np.eye(3))
+    PrivateFrechetMean(
+        Sphere(2), radius="private", guarantee=PureDP(1.0), ledger=ledger
+    ).fit(cloud(Sphere(2), 0.3, 300, np.random.default_rng(0)))
     assert ledger.spent == PureDP(1.0)
 
 
@@ -244,27 +343,46 @@ def test_plan_foresees_it(M):
     X = cloud(M, foreseen.spread / 2, n, rng)
     truth = frechet_mean(M, X)
     model = PrivateFrechetMean(M, radius="private", guarantee=PureDP(1.0))
-    errors = [float(M.dist(truth, model.set_params(source=source(k)).fit(X).location_)) for k in range(5)]
+    errors = [
+        float(M.dist(truth, model.set_params(source=source(k)).fit(X).location_))
+        for k in range(5)
+    ]
     assert 0.2 < foreseen.error / np.median(errors) < 5
-    assert plan(M, 20, "private", PureDP(0.5)).advice()  # also where records are too few
+    assert plan(
+        M, 20, "private", PureDP(0.5)
+    ).advice()  # also where records are too few
 
 
 def test_regions_of_medians_and_components_hold():
     """The true count of a sum of Laplace noises, and the leading direction of the records' own moment."""
     rng, k, level = np.random.default_rng(5), 12, 0.9
     sums = np.cumsum(rng.laplace(size=(20_000, k)), axis=1)
-    assert np.mean(np.all(sums <= _exceeded(RiemannianLaplace(Euclidean(1), 1.0), k, level), axis=1)) >= level
+    assert (
+        np.mean(
+            np.all(
+                sums <= _exceeded(RiemannianLaplace(Euclidean(1), 1.0), k, level),
+                axis=1,
+            )
+        )
+        >= level
+    )
     X = rng.normal(size=(20_000, 3)) * [3.0, 1, 1]
     truth = np.linalg.eigh(X.T @ X)[1][:, -1:]
     held = [
-        PrivatePCA(1, radius=15.0, guarantee=PureDP(2.0), source=source(seed)).fit(X).confidence_region(0.8)
+        PrivatePCA(1, radius=15.0, guarantee=PureDP(2.0), source=source(seed))
+        .fit(X)
+        .confidence_region(0.8)
         for seed in range(40)
     ]
     assert np.mean([bool(region.contains(truth)) for region in held]) >= 0.8
     assert np.median([region.radius for region in held]) < 0.5
     M = Euclidean(2)
     Y = cloud(M, 0.3, 4000, rng)
-    region = PrivateFrechetMedian(M, radius=10.0, guarantee=PureDP(1.0), source=source(1)).fit(Y).confidence_region()
+    region = (
+        PrivateFrechetMedian(M, radius=10.0, guarantee=PureDP(1.0), source=source(1))
+        .fit(Y)
+        .confidence_region()
+    )
     assert region.contains(np.median(Y, axis=0))
     assert region.radius < 5.0
 
@@ -278,10 +396,16 @@ def test_shells_find_a_length_on_every_scale():
     for size in (1e-5, 1.0, 1e3):
         lengths = size * np.abs(rng.normal(size=400))
         stages = Stages(
-            1.0, lambda values, b: values + b[:, None] * float_noise(rng, "laplace", values.shape), "laplace"
+            1.0,
+            lambda values, b: (
+                values + b[:, None] * float_noise(rng, "laplace", values.shape)
+            ),
+            "laplace",
         )
         beyond = partial(_beyond, lengths)
-        typical, radius = Shells(63, 1.6).read(stages, beyond, 400, 1e6, 20.0, 0.2, np.zeros(1))
+        typical, radius = Shells(63, 1.6).read(
+            stages, beyond, 400, 1e6, 20.0, 0.2, np.zeros(1)
+        )
         assert 0.5 * size < typical < 5 * size
         assert np.mean(lengths > radius) < 0.3
         assert radius < 8 * size
@@ -296,9 +420,13 @@ def test_the_radius_is_that_of_least_loss():
         edges = 6.0 * shells.ratio ** -np.arange(shells.number, dtype=float)
         counts = np.diff(_beyond(lengths, edges)[1:], prepend=0.0, append=n) / 1000
         radii = 6.0 * 1.4 ** -np.arange(0, 12, 1 / 6)
-        loss = [worth * r + 0.7 * 1000 * np.mean(np.maximum(lengths - r, 0)) for r in radii]
+        loss = [
+            worth * r + 0.7 * 1000 * np.mean(np.maximum(lengths - r, 0)) for r in radii
+        ]
         found = 6.0 * least_loss(counts, 0.01, 1000, worth, shells)
-        assert found == pytest.approx(radii[np.argmin(loss)], rel=0.13)  # a third of a shell
+        assert found == pytest.approx(
+            radii[np.argmin(loss)], rel=0.13
+        )  # a third of a shell
 
 
 def test_a_far_count_is_taken_for_noise():
@@ -313,5 +441,10 @@ def test_a_far_count_is_taken_for_noise():
 def test_a_step_of_gaussian_noise_is_as_it_was():
     """The law is told only where it is not Gaussian, so that older certificates read the same."""
     mean = FrechetMean(Sphere(2), None, 0.5, 50)
-    assert dict(GradientMechanism.for_statistic(mean, GDP(1.0)).parameters).keys() == {"scale"}
-    assert GradientMechanism.for_statistic(mean, PureDP(1.0)).parameters["law"] == "laplace"
+    assert dict(GradientMechanism.for_statistic(mean, GDP(1.0)).parameters).keys() == {
+        "scale"
+    }
+    assert (
+        GradientMechanism.for_statistic(mean, PureDP(1.0)).parameters["law"]
+        == "laplace"
+    )

@@ -9,7 +9,13 @@ import pytest
 from curvedp import GDP
 from curvedp.errors import ParameterError
 from curvedp.geometry import SPDAffineInvariant, SPDLogEuclidean, Sphere, Stiefel
-from curvedp.mechanisms.reduction import LinearClassifier, ReducedClasses, ReducedMeans, ReducedSoftmax, normalized
+from curvedp.mechanisms.reduction import (
+    LinearClassifier,
+    ReducedClasses,
+    ReducedMeans,
+    ReducedSoftmax,
+    normalized,
+)
 from curvedp.mechanisms.verify import verify_certificate
 
 M, N, KINDS = 5, 30, (ReducedMeans, ReducedSoftmax)
@@ -57,7 +63,11 @@ def neighbors(rng):
         np.zeros((M, M)),
         np.full((M, M), np.inf),
     ]
-    base = [X, np.repeat(X[:1], N, axis=0), np.repeat(np.diag(np.eye(M)[2])[None], N, axis=0)]
+    base = [
+        X,
+        np.repeat(X[:1], N, axis=0),
+        np.repeat(np.diag(np.eye(M)[2])[None], N, axis=0),
+    ]
     for Z in base:
         first, second = rng.permutation(len(strange))[:2]
         one, two, other = Z.copy(), Z.copy(), codes.copy()
@@ -70,7 +80,9 @@ def neighbors(rng):
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_pair_of_neighbors_spends_more_than_is_paid(kind, features):
     """... and some pair spends so much that half the noise would be found out."""
-    mechanism = kind.for_statistic(ReducedClasses(SPDAffineInvariant(M), 3, features, 60.0, 3, N), GDP(1.0))
+    mechanism = kind.for_statistic(
+        ReducedClasses(SPDAffineInvariant(M), 3, features, 60.0, 3, N), GDP(1.0)
+    )
     rng, worst = np.random.default_rng(0), 0.0
     for _ in range(25):
         for one, two in neighbors(rng):
@@ -89,7 +101,9 @@ def test_persons_may_change_all_their_records(kind):
         two, other = X.copy(), codes.copy()
         two[persons == 2] = np.diag(np.eye(M)[rng.integers(M)])
         other[persons == 2] = rng.integers(3)
-        worst = max(worst, spent(mechanism, (X, codes, persons), (two, other, persons), rng))
+        worst = max(
+            worst, spent(mechanism, (X, codes, persons), (two, other, persons), rng)
+        )
     assert 0 < worst <= 1.0
     # as many records one by one would spend more: the unit is a person
     single = kind.for_statistic(replace(statistic, n=N), GDP(1.0))
@@ -116,13 +130,17 @@ def test_units_do_not_matter():
     X = records(np.random.default_rng(2))
     for unit in (1e-280, 1e-12, 1e200):
         np.testing.assert_allclose(normalized(unit * X), normalized(X), atol=1e-14)
-    np.testing.assert_allclose(normalized(X), X / np.trace(X, axis1=1, axis2=2)[:, None, None], atol=1e-14)
+    np.testing.assert_allclose(
+        normalized(X), X / np.trace(X, axis1=1, axis2=2)[:, None, None], atol=1e-14
+    )
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_classifier_is_read_back_from_its_certificate(kind):
     rng = np.random.default_rng(3)
-    mechanism = kind.for_statistic(ReducedClasses(SPDLogEuclidean(M), 2, "log", 50.0, 3, N), GDP(2.0))
+    mechanism = kind.for_statistic(
+        ReducedClasses(SPDLogEuclidean(M), 2, "log", 50.0, 3, N), GDP(2.0)
+    )
     release = mechanism.release((records(rng), rng.integers(3, size=N)))
     again = mechanism.value_of(release.certificate)
     assert isinstance(again, LinearClassifier)
@@ -138,12 +156,16 @@ def test_without_noise_it_is_what_it_says():
     rng = np.random.default_rng(4)
     X, codes = records(rng, 400, 4), np.arange(400) % 2
     X[codes == 1] *= np.outer([3, 1, 1, 1], [3, 1, 1, 1])
-    mechanism = ReducedMeans.for_statistic(ReducedClasses(SPDAffineInvariant(4), 2, "power", 3.0, 2, 400), GDP(1e6))
+    mechanism = ReducedMeans.for_statistic(
+        ReducedClasses(SPDAffineInvariant(4), 2, "power", 3.0, 2, 400), GDP(1e6)
+    )
     value = mechanism.release((X, codes)).value
     A = X / np.trace(X, axis1=1, axis2=2)[:, None, None]
     w, V = np.linalg.eigh(A.mean(axis=0))
     U = V[:, ::-1][:, :2]
-    assert np.linalg.norm(value.reduced.directions @ U) == pytest.approx(sqrt(2), abs=1e-3)
+    assert np.linalg.norm(value.reduced.directions @ U) == pytest.approx(
+        sqrt(2), abs=1e-3
+    )
     np.testing.assert_allclose(value.reduced.scales, w[::-1][:2], rtol=1e-2)
 
     def root(S):
@@ -153,7 +175,9 @@ def test_without_noise_it_is_what_it_says():
     Z = root(U.T @ A @ U)
     means = np.stack([Z[codes == c].mean(axis=0) for c in range(2)])
     nearest = np.argmin(((Z[:, None] - means) ** 2).sum(axis=(-2, -1)), axis=1)
-    assert np.mean(np.argmax(value.scores(X), axis=1) == nearest) > 0.98  # clipping moves a few
+    assert (
+        np.mean(np.argmax(value.scores(X), axis=1) == nearest) > 0.98
+    )  # clipping moves a few
 
 
 @pytest.mark.parametrize(

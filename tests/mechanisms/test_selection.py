@@ -12,12 +12,21 @@ from scipy import stats
 from curvedp.entropy import GeneratorSource
 from curvedp.errors import BudgetExceeded, ParameterError, VerificationFailed
 from curvedp.ledger import Ledger
-from curvedp.mechanisms.selection import BestRelease, SelectionMechanism, private_selection, runs_at
+from curvedp.mechanisms.selection import (
+    BestRelease,
+    SelectionMechanism,
+    private_selection,
+    runs_at,
+)
 from curvedp.mechanisms.verify import verify_certificate
 from curvedp.privacy import GDP, ApproxDP, NegativeBinomialRuns, PureDP
 from goodness import generating
 
-LAWS = [NegativeBinomialRuns(0.1), NegativeBinomialRuns(0.3, 1.0), NegativeBinomialRuns(0.05, -0.5)]
+LAWS = [
+    NegativeBinomialRuns(0.1),
+    NegativeBinomialRuns(0.3, 1.0),
+    NegativeBinomialRuns(0.05, -0.5),
+]
 
 
 def chances(law, most=3000):
@@ -63,10 +72,17 @@ def test_means():
 def test_the_chosen_candidate_has_its_law(law):
     """Candidate k has score k: the best is the largest of K uniform draws."""
     mechanism = SelectionMechanism(
-        statistic=BestRelease(4, "replace-one"), stop=law.stop, shape=law.shape, run=PureDP(1.0).to_dict(), order=None
+        statistic=BestRelease(4, "replace-one"),
+        stop=law.stop,
+        shape=law.shape,
+        run=PureDP(1.0).to_dict(),
+        order=None,
     )
     source = GeneratorSource(np.random.default_rng(0))
-    seen = np.bincount([mechanism.draw(lambda k: (float(k), k), source).value[0] for _ in range(4000)], minlength=4)
+    seen = np.bincount(
+        [mechanism.draw(lambda k: (float(k), k), source).value[0] for _ in range(4000)],
+        minlength=4,
+    )
     expected = 4000 * best_law(np.full(4, 0.25), law)
     assert stats.chisquare(seen, expected).pvalue > 1e-4
     fixed = 4000 * np.diff(np.arange(5) / 4) ** 1.0  # as if one run were made
@@ -78,7 +94,13 @@ def test_the_price_of_pure_runs_by_brute_force(law):
     target, worst = PureDP(1.0), 0.0
     run, order = law.one_of(target)
     assert order is None
-    for share in (1e-3, 0.05, 0.3, 0.5, 0.9):  # two outcomes, the better one with this chance; and three
+    for share in (
+        1e-3,
+        0.05,
+        0.3,
+        0.5,
+        0.9,
+    ):  # two outcomes, the better one with this chance; and three
         for size in (2, 3):
             p = np.append(np.full(size - 1, (1 - share) / (size - 1)), share)
             q = p * np.exp(run.eps * np.append(np.zeros(size - 1), 1.0))
@@ -97,11 +119,20 @@ def test_the_price_of_gaussian_runs_by_brute_force():
     run, order = law.one_of(target)
     assert isinstance(run, GDP)
     assert law.best(run, order).delta(1.0) <= 1e-5
-    assert min(law.best(GDP(1.05 * run.mu), k).delta(1.0) for k in (order / 1.2, order, order * 1.2)) > 1e-5
+    assert (
+        min(
+            law.best(GDP(1.05 * run.mu), k).delta(1.0)
+            for k in (order / 1.2, order, order * 1.2)
+        )
+        > 1e-5
+    )
     x = np.linspace(-8, 8 + run.mu, 4001)
     for sign in (1, -1):
         cdf = [stats.norm.cdf(sign * (x - m)) for m in (0.0, run.mu)]
-        p, q = (np.diff([generating(law, float(min(c, 1.0))) for c in np.sort(each)]) for each in cdf)
+        p, q = (
+            np.diff([generating(law, float(min(c, 1.0))) for c in np.sort(each)])
+            for each in cdf
+        )
         p, q = (p, q) if sign == 1 else (p[::-1], q[::-1])
         for a, b in ((p, q), (q, p)):
             assert np.sum(np.maximum(a - math.e * b, 0)) <= 1e-5
@@ -110,10 +141,16 @@ def test_the_price_of_gaussian_runs_by_brute_force():
 def release(cut, budget, source):
     """A count with Laplace noise: the score is what is released."""
     u = float(source.uniform((1,))[0]) - 0.5
-    return 10 * cut - math.copysign(math.log1p(-2 * abs(u)), u) / getattr(budget, "eps", 1.0), {"cut": cut}
+    return 10 * cut - math.copysign(math.log1p(-2 * abs(u)), u) / getattr(
+        budget, "eps", 1.0
+    ), {"cut": cut}
 
 
-@pytest.mark.parametrize("target", [PureDP(1.0), ApproxDP(2.0, 1e-6), PureDP(1.0, adjacency="add-remove")], ids=str)
+@pytest.mark.parametrize(
+    "target",
+    [PureDP(1.0), ApproxDP(2.0, 1e-6), PureDP(1.0, adjacency="add-remove")],
+    ids=str,
+)
 def test_one_charge_and_a_certificate(target, tmp_path):
     ledger = Ledger(tmp_path / "a.ledger", target)
     found = private_selection([0.1, 0.5, 9.0], release, target, ledger=ledger)
@@ -121,14 +158,20 @@ def test_one_charge_and_a_certificate(target, tmp_path):
     assert len(ledger.entries) == 1
     assert found.certificate.guarantee == target
     checks = verify_certificate(found.certificate)
-    assert all(check.holds is not False for check in checks), [c for c in checks if c.holds is False]
+    assert all(check.holds is not False for check in checks), [
+        c for c in checks if c.holds is False
+    ]
     with pytest.raises(BudgetExceeded):
-        private_selection([0.1], lambda *_: pytest.fail("nothing runs"), target, ledger=ledger)
+        private_selection(
+            [0.1], lambda *_: pytest.fail("nothing runs"), target, ledger=ledger
+        )
     run = dict(found.certificate.parameters["run"])
     number = "eps" if "eps" in run else "mu"
     for lie in ({"run": {**run, number: 2 * run[number]}}, {"shape": 3.0}):
         parameters = {**found.certificate.parameters, **lie}
-        checks = verify_certificate(replace(found.certificate, parameters=parameters).sealed())
+        checks = verify_certificate(
+            replace(found.certificate, parameters=parameters).sealed()
+        )
         assert any(check.holds is False for check in checks)
     other = {**found.certificate.parameters, "run": {**run, "adjacency": "neither"}}
     with pytest.raises(VerificationFailed):
@@ -139,7 +182,9 @@ def test_scores_that_are_none_lose():
     found = private_selection(["bad", "good"], lambda c, *_: (math.nan if c == "bad" else 0.0, c), PureDP(1.0),
                               runs=NegativeBinomialRuns(1e-3, 1.0))  # fmt: skip
     assert found.candidate == "good"
-    assert private_selection(np.linspace(0, 1, 5), release, PureDP(1.0)).candidate <= 1.0
+    assert (
+        private_selection(np.linspace(0, 1, 5), release, PureDP(1.0)).candidate <= 1.0
+    )
 
 
 def test_refusals():
@@ -158,22 +203,45 @@ def test_refusals():
 
 
 @pytest.mark.parametrize(
-    "score", [3, 3.0, np.float32(3), np.array(3), np.array([3.0]), [3.0], np.array([[3]])], ids=repr
+    "score",
+    [3, 3.0, np.float32(3), np.array(3), np.array([3.0]), [3.0], np.array([[3]])],
+    ids=repr,
 )
 def test_one_number_is_a_score_however_it_is_written(score):
-    assert private_selection([1, 2], lambda *given: (score, None), PureDP(1.0)).score == 3.0
-
-
-@pytest.mark.parametrize("score", [np.nan, -np.inf, None, np.ma.masked, np.array([np.nan])], ids=repr)
-def test_no_number_is_the_worst_score(score):
-    assert private_selection([1, 2], lambda *given: (score, None), PureDP(1.0)).score == -np.inf
+    assert (
+        private_selection([1, 2], lambda *given: (score, None), PureDP(1.0)).score
+        == 3.0
+    )
 
 
 @pytest.mark.parametrize(
-    "found", [None, 5, (1,), (1, 2, 3), ("text", 1), (1j, 1), (10**400, 1), ([1.0, 2.0], 1), ([], 1)], ids=str
+    "score", [np.nan, -np.inf, None, np.ma.masked, np.array([np.nan])], ids=repr
+)
+def test_no_number_is_the_worst_score(score):
+    assert (
+        private_selection([1, 2], lambda *given: (score, None), PureDP(1.0)).score
+        == -np.inf
+    )
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        None,
+        5,
+        (1,),
+        (1, 2, 3),
+        ("text", 1),
+        (1j, 1),
+        (10**400, 1),
+        ([1.0, 2.0], 1),
+        ([], 1),
+    ],
+    ids=str,
 )
 def test_what_is_no_score_and_value_is_refused_without_a_quotation(found):
     with pytest.raises(
-        ParameterError, match=r"^release must return \(score, value\), and the score must be one number$"
+        ParameterError,
+        match=r"^release must return \(score, value\), and the score must be one number$",
     ):
         private_selection([1, 2], lambda *given: found, PureDP(1.0))

@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize, minimize_scalar
 
-from benchmarks.sensitivity import search  # the attack is a study of its own, run here in a reduced form
+from benchmarks.sensitivity import (
+    search,
+)  # the attack is a study of its own, run here in a reduced form
 from curvedp.errors import ParameterError
 from curvedp.geometry import (
     Euclidean,
@@ -23,7 +25,11 @@ from curvedp.geometry import (
     frechet_mean,
 )
 from curvedp.mechanisms import frechet_mean_sensitivity
-from curvedp.mechanisms.sensitivity import dispersion_sensitivity, mean_chart_sensitivity, mean_gradient_sensitivity
+from curvedp.mechanisms.sensitivity import (
+    dispersion_sensitivity,
+    mean_chart_sensitivity,
+    mean_gradient_sensitivity,
+)
 
 
 @pytest.mark.parametrize(
@@ -41,27 +47,37 @@ def test_no_attack_exceeds_the_bound(manifold, radius):
     found = search(manifold, radius, n=4, starts=2, steps=40)
     bound = frechet_mean_sensitivity(manifold, radius, n=4)
     assert found <= bound
-    assert found > 0.7 * bound  # the search does find something: an attack that moves nothing proves nothing
+    assert (
+        found > 0.7 * bound
+    )  # the search does find something: an attack that moves nothing proves nothing
 
 
 @pytest.mark.parametrize("r", [0.2, math.pi / 8, 0.6, 0.7, 0.75])
 def test_the_bound_is_nearly_attained_on_the_sphere(r):
     # n-1 records on both ends of an arc across, one that jumps along: the Hessian along is r·cot r, the jump 2r.
     n = 4001
-    across = np.array([[np.cos(r), 0, np.sin(r)], [np.cos(r), 0, -np.sin(r)]] * ((n - 1) // 2))
+    across = np.array(
+        [[np.cos(r), 0, np.sin(r)], [np.cos(r), 0, -np.sin(r)]] * ((n - 1) // 2)
+    )
     ends = [np.array([[np.cos(r), s * np.sin(r), 0]]) for s in (1, -1)]
     means = [frechet_mean(Sphere(2), np.concatenate([across, end])) for end in ends]
     moved = float(Sphere(2).dist(*means))
     bound = frechet_mean_sensitivity(Sphere(2), r, n)
     assert 0.995 * bound < moved <= bound
-    in_chart = float(np.linalg.norm(np.subtract(*(Sphere(2).chart(Sphere(2).origin, mean) for mean in means))))
+    in_chart = float(
+        np.linalg.norm(
+            np.subtract(*(Sphere(2).chart(Sphere(2).origin, mean) for mean in means))
+        )
+    )
     charged = mean_chart_sensitivity(Sphere(2), r, n)
     assert (0.99 if r <= 0.6 else 0.97) * charged < in_chart <= charged
 
 
 def test_the_published_bound_and_its_precondition():
     # Reimherr et al. 2021, Theorem 2, worked by hand at r = 0.7: h = 1.4·cot 1.4 = 0.241468, (2-h)/h = 7.28266.
-    assert frechet_mean_sensitivity(Sphere(2), 0.7, 1000, bound="reimherr") == pytest.approx(1.4e-3 * 7.28266, rel=1e-5)
+    assert frechet_mean_sensitivity(
+        Sphere(2), 0.7, 1000, bound="reimherr"
+    ) == pytest.approx(1.4e-3 * 7.28266, rel=1e-5)
     with pytest.raises(ParameterError, match="tight"):
         frechet_mean_sensitivity(Sphere(2), 0.8, 10, bound="reimherr")
 
@@ -71,7 +87,9 @@ def test_tight_is_between_flat_and_the_older_bounds(s):
     ours, n = frechet_mean_sensitivity(Sphere(3), s, 10**6), 10**6
     assert 2 * s / n <= ours
     assert 2 * math.tan(s) / n <= ours * (1 + 1e-9)  # the attained value
-    assert ours <= frechet_mean_sensitivity(Sphere(3), s, n, bound="reimherr") * (1 + 1.1e-5)  # the margin of a grid
+    assert ours <= frechet_mean_sensitivity(Sphere(3), s, n, bound="reimherr") * (
+        1 + 1.1e-5
+    )  # the margin of a grid
     chord = (2 * s / math.sin(2 * s)) / (0.75 + 0.25 * 2 * s / math.tan(2 * s))
     assert ours <= 2 * s / n * chord * (1 + 1.1e-5)
 
@@ -84,9 +102,16 @@ def test_the_bound_is_the_tangent_and_is_attained(s):
         assert math.tan(s) <= bound(M, s, n) * n / 2 < math.tan(s) * (1 + 2e-5)
     ends = [np.array([math.cos(s), 0.0, math.sin(s) * sign]) for sign in (1, -1)]
     across = [np.array([math.cos(s), math.sin(s) * sign, 0.0]) for sign in (1, -1)]
-    means = [_weighted_mean(M, np.stack([*ends, x]), np.array([n - 1, n - 1, 2]) / (2 * n)) for x in across]
+    means = [
+        _weighted_mean(M, np.stack([*ends, x]), np.array([n - 1, n - 1, 2]) / (2 * n))
+        for x in across
+    ]
     moved = float(M.dist(*means))
-    assert 0.9 * frechet_mean_sensitivity(M, s, n) < moved <= frechet_mean_sensitivity(M, s, n)
+    assert (
+        0.9 * frechet_mean_sensitivity(M, s, n)
+        < moved
+        <= frechet_mean_sensitivity(M, s, n)
+    )
 
 
 def _weighted_mean(M, X, w):
@@ -104,8 +129,13 @@ def _least(s, a):
     return u / math.tan(u) if u > 1e-9 else 1.0
 
 
-CURVED = [(M, s) for M in (Sphere(2), Sphere(4), KendallShapes(4)) for s in (0.7, 1.2, 1.45)]
-CURVED += [(Rotations(3), 0.75), (Grassmann(4, 2), 1.05)]  # where half the injectivity radius is the limit
+CURVED = [
+    (M, s) for M in (Sphere(2), Sphere(4), KendallShapes(4)) for s in (0.7, 1.2, 1.45)
+]
+CURVED += [
+    (Rotations(3), 0.75),
+    (Grassmann(4, 2), 1.05),
+]  # where half the injectivity radius is the limit
 
 
 @pytest.mark.parametrize(("M", "s"), CURVED, ids=str)
@@ -114,7 +144,12 @@ def test_no_mean_has_a_smaller_hessian(M, s):
     rng, root = np.random.default_rng(8), math.sqrt(M.curvature_bounds[1])
     for _ in range(60):
         z = rng.normal(size=(rng.integers(2, 5), M.dim))
-        z *= (np.minimum(1, rng.uniform(0, 3, len(z))) * s / root / np.linalg.norm(z, axis=1))[:, None]
+        z *= (
+            np.minimum(1, rng.uniform(0, 3, len(z)))
+            * s
+            / root
+            / np.linalg.norm(z, axis=1)
+        )[:, None]
         X, w = np.asarray(M.unchart(M.origin, z)), rng.dirichlet(np.ones(len(z)))
         x = _weighted_mean(M, X, w)
         u, a = root * np.asarray(M.dist(x, X)), root * float(M.dist(x, M.origin))
@@ -128,7 +163,12 @@ def test_the_hessian_is_attained_away_from_the_center():
     for s, a in ((1.2, 0.3), (1.4, 0.9), (0.7, 0.5)):
         m = np.array([math.cos(a), math.sin(a), 0.0])
         u = math.acos(math.cos(s) / math.cos(a))
-        X = np.stack([math.cos(u) * m + math.sin(u) * np.array([0.0, 0.0, sign]) for sign in (1, -1)])
+        X = np.stack(
+            [
+                math.cos(u) * m + math.sin(u) * np.array([0.0, 0.0, sign])
+                for sign in (1, -1)
+            ]
+        )
         assert np.asarray(M.dist(M.origin, X)) == pytest.approx(s)
         assert np.asarray(M.dist(m, X)) == pytest.approx(u)
         assert u / math.tan(u) < 1.01 * _least(s, a)
@@ -141,10 +181,15 @@ def test_curvature_scales_lengths():
     )
 
 
-@pytest.mark.parametrize("manifold", [Euclidean(3), Lorentz(2), SPDAffineInvariant(3), SPDLogEuclidean(2), Sphere(1)])
+@pytest.mark.parametrize(
+    "manifold",
+    [Euclidean(3), Lorentz(2), SPDAffineInvariant(3), SPDLogEuclidean(2), Sphere(1)],
+)
 def test_nonpositive_curvature_moves_like_the_line(manifold):
     for bound in ("tight", "reimherr"):
-        assert frechet_mean_sensitivity(manifold, 0.5, 20, bound=bound) == pytest.approx(0.05, rel=1e-12)
+        assert frechet_mean_sensitivity(
+            manifold, 0.5, 20, bound=bound
+        ) == pytest.approx(0.05, rel=1e-12)
     assert mean_chart_sensitivity(manifold, 0.5, 20) == pytest.approx(0.05, rel=1e-12)
 
 
@@ -154,7 +199,9 @@ def test_never_more_than_the_diameter():
 
 def test_products_take_the_largest_curvature():
     mixed = Product(Sphere(2), Lorentz(2))
-    assert frechet_mean_sensitivity(mixed, 0.5, 10) == pytest.approx(frechet_mean_sensitivity(Sphere(2), 0.5, 10))
+    assert frechet_mean_sensitivity(mixed, 0.5, 10) == pytest.approx(
+        frechet_mean_sensitivity(Sphere(2), 0.5, 10)
+    )
 
 
 def test_the_logarithm_of_the_ball_is_within_the_gradient_bound():
@@ -162,8 +209,18 @@ def test_the_logarithm_of_the_ball_is_within_the_gradient_bound():
     rng, r, sphere = np.random.default_rng(1), 0.7, Sphere(2)
 
     def ball(count):
-        angle, radius = rng.uniform(0, 2 * np.pi, count), r * np.minimum(1, rng.uniform(0, 1.4, count))
-        return np.stack([np.cos(radius), np.sin(radius) * np.cos(angle), np.sin(radius) * np.sin(angle)], -1)
+        angle, radius = (
+            rng.uniform(0, 2 * np.pi, count),
+            r * np.minimum(1, rng.uniform(0, 1.4, count)),
+        )
+        return np.stack(
+            [
+                np.cos(radius),
+                np.sin(radius) * np.cos(angle),
+                np.sin(radius) * np.sin(angle),
+            ],
+            -1,
+        )
 
     x, y, z = ball(20000), ball(20000), ball(20000)
     spread = np.linalg.norm(sphere.log(x, y) - sphere.log(x, z), axis=-1).max()
@@ -202,20 +259,34 @@ def test_the_grids_are_fine_enough(s):
         x = np.array([math.cos(a), math.sin(a), 0.0])
 
         def spread(angle, x=x):
-            y = np.array([math.cos(s), math.sin(s) * math.cos(angle), math.sin(s) * math.sin(angle)])
+            y = np.array(
+                [
+                    math.cos(s),
+                    math.sin(s) * math.cos(angle),
+                    math.sin(s) * math.sin(angle),
+                ]
+            )
             return -float(np.linalg.norm(M.log(x, y) - M.log(x, M.origin)))
 
         angles = np.linspace(0, math.pi, 400)
         best = angles[np.argmin([spread(angle) for angle in angles])]
         found = minimize_scalar(spread, bounds=(max(0, best - 0.02), min(math.pi, best + 0.02)), method="bounded",
                                 options={"xatol": 1e-12})  # fmt: skip
-        assert -found.fun <= mean_gradient_sensitivity(M, s, 2, distance=a) <= -found.fun * (1 + 2e-5)
+        assert (
+            -found.fun
+            <= mean_gradient_sensitivity(M, s, 2, distance=a)
+            <= -found.fun * (1 + 2e-5)
+        )
 
 
-@pytest.mark.parametrize("manifold", [Product(Sphere(1), Sphere(1)), Sphere(1), Rotations(2)], ids=repr)
+@pytest.mark.parametrize(
+    "manifold", [Product(Sphere(1), Sphere(1)), Sphere(1), Rotations(2)], ids=repr
+)
 def test_flat_tori_move_like_the_plane_up_to_a_quarter_turn(manifold):
     for radius in (0.1, 1.0, 1.57):
-        assert frechet_mean_sensitivity(manifold, radius, 10) == pytest.approx(radius / 5, rel=1e-15)
+        assert frechet_mean_sensitivity(manifold, radius, 10) == pytest.approx(
+            radius / 5, rel=1e-15
+        )
     with pytest.raises(ParameterError, match="unique"):
         frechet_mean_sensitivity(manifold, 1.58, 10)
 
@@ -236,23 +307,38 @@ def test_stiefel_of_codimension_one_bends_less(m):
     assert 0.5 - 1e-6 < found <= M.curvature_bounds[1] + 1e-9
 
 
-DISPERSED = [Euclidean(2), Sphere(2), Lorentz(2), SPDAffineInvariant(2), Rotations(3), Product(Sphere(2), Lorentz(2))]
+DISPERSED = [
+    Euclidean(2),
+    Sphere(2),
+    Lorentz(2),
+    SPDAffineInvariant(2),
+    Rotations(3),
+    Product(Sphere(2), Lorentz(2)),
+]
 
 
 @pytest.mark.parametrize("manifold", DISPERSED, ids=repr)
 @pytest.mark.parametrize("n", [2, 5])
 def test_no_attack_exceeds_the_dispersion_bound(manifold, n):
     """Ascent on |V − V'| over the records of two neighbors; in the plane it reaches the bound."""
-    rng, r = np.random.default_rng(n), 0.6 if manifold.curvature_bounds[1] > 0.3 else 1.0
+    rng, r = (
+        np.random.default_rng(n),
+        0.6 if manifold.curvature_bounds[1] > 0.3 else 1.0,
+    )
     bound = dispersion_sensitivity(manifold, r, n)
     o = manifold.origin
 
     def change(z):
         z = z.reshape(n + 1, manifold.dim)
-        z = z * np.minimum(1, r / np.maximum(np.linalg.norm(z, axis=1, keepdims=True), 1e-12))
+        z = z * np.minimum(
+            1, r / np.maximum(np.linalg.norm(z, axis=1, keepdims=True), 1e-12)
+        )
         X = np.asarray(manifold.unchart(o, z))
         one, two = X[:-1], np.concatenate([X[: n - 1], X[-1:]])
-        V = [float(np.mean(manifold.dist(frechet_mean(manifold, Y), Y) ** 2)) for Y in (one, two)]
+        V = [
+            float(np.mean(manifold.dist(frechet_mean(manifold, Y), Y) ** 2))
+            for Y in (one, two)
+        ]
         return -(V[0] - V[1])
 
     start = np.zeros((n + 1, manifold.dim))
@@ -266,13 +352,19 @@ def test_no_attack_exceeds_the_dispersion_bound(manifold, n):
             if (value := change(trial)) < best:
                 z, best = trial, value
         found.append(-best)
-    assert max(found) <= bound * (1 + 1e-12)  # round-off of V itself, which a release charges apart
+    assert max(found) <= bound * (
+        1 + 1e-12
+    )  # round-off of V itself, which a release charges apart
     if manifold.curvature_bounds == (0.0, 0.0):
         assert max(found) > bound * (1 - 1e-9)
 
 
 def test_the_dispersion_bound_by_sign_of_curvature():
-    assert dispersion_sensitivity(Euclidean(1), 1.0, 2) == pytest.approx(1.0, rel=1e-15)  # V is within [0, r²]
-    assert dispersion_sensitivity(Product(Sphere(2), Lorentz(2)), 0.5, 4) == pytest.approx(0.25, rel=1e-15)
+    assert dispersion_sensitivity(Euclidean(1), 1.0, 2) == pytest.approx(
+        1.0, rel=1e-15
+    )  # V is within [0, r²]
+    assert dispersion_sensitivity(
+        Product(Sphere(2), Lorentz(2)), 0.5, 4
+    ) == pytest.approx(0.25, rel=1e-15)
     with pytest.raises(ParameterError, match="unique"):
         dispersion_sensitivity(Sphere(2), 1.6, 10)

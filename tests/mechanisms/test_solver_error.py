@@ -23,7 +23,11 @@ from curvedp.geometry.mean.bound import contraction, solver_error
 from curvedp.geometry.mean.streamed import Domain
 from curvedp.mechanisms.gradient import GradientMechanism
 from curvedp.mechanisms.measured import clip, logs_at
-from curvedp.mechanisms.sensitivity import dispersion_sensitivity, frechet_mean_sensitivity, mean_chart_sensitivity
+from curvedp.mechanisms.sensitivity import (
+    dispersion_sensitivity,
+    frechet_mean_sensitivity,
+    mean_chart_sensitivity,
+)
 from curvedp.mechanisms.statistic import FrechetMean, FrechetVariance
 from curvedp.privacy import GDP
 from curvedp.records.base import open_records
@@ -40,15 +44,23 @@ from spaces import EDGES, SPACES
         (Sphere(2), 1.32, 1000),
         (SPDAffineInvariant(3), 2.5, 972),
         (SPDAffineInvariant(32), 8.0, 80),
-        *((SPDAffineInvariant(3), radius, 1000) for radius in (15.0, 20.0, 30.0, 100.0)),
+        *(
+            (SPDAffineInvariant(3), radius, 1000)
+            for radius in (15.0, 20.0, 30.0, 100.0)
+        ),
         *((Lorentz(3), radius, 1000) for radius in (15.0, 30.0, 100.0)),
         (SPDLogEuclidean(3), 30.0, 10_000),
         (Euclidean(3), 1e-4, 10**8),  # exact up to rounding
-        *((manifold, 1e-4, 100_000) for manifold in (Sphere(2), Lorentz(2), SPDAffineInvariant(2))),
+        *(
+            (manifold, 1e-4, 100_000)
+            for manifold in (Sphere(2), Lorentz(2), SPDAffineInvariant(2))
+        ),
     ],
 )
 def test_solver_error_is_below_a_percent_of_the_sensitivity(manifold, radius, n):
-    assert 2 * solver_error(manifold, radius) < 0.01 * frechet_mean_sensitivity(manifold, radius, n)
+    assert 2 * solver_error(manifold, radius) < 0.01 * frechet_mean_sensitivity(
+        manifold, radius, n
+    )
 
 
 @pytest.mark.parametrize("manifold", [Sphere(2), KendallShapes(4)], ids=repr)
@@ -59,7 +71,11 @@ def test_the_gradient_is_long_where_the_cost_is_large(manifold, s):
     mu, least = contraction(manifold, s / root).convexity, np.inf
     for _ in range(15):
         z = rng.normal(size=(3, manifold.dim))
-        X = np.asarray(manifold.unchart(manifold.origin, z * s / root / np.linalg.norm(z, axis=1, keepdims=True)))
+        X = np.asarray(
+            manifold.unchart(
+                manifold.origin, z * s / root / np.linalg.norm(z, axis=1, keepdims=True)
+            )
+        )
         counts = rng.multinomial(40, rng.dirichlet(np.ones(3)))
         w = counts / 40
         z = rng.normal(size=(40, manifold.dim))
@@ -67,24 +83,42 @@ def test_the_gradient_is_long_where_the_cost_is_large(manifold, s):
         places = np.asarray(manifold.unchart(manifold.origin, z))
         x = np.asarray(frechet_mean(manifold, np.repeat(X, counts, axis=0)))
         f = np.asarray(manifold.dist(places[:, None], X)) ** 2 @ w / 2
-        g = np.tensordot(np.asarray(manifold.log(places[:, None], X)), w, axes=([1], [0]))
+        g = np.tensordot(
+            np.asarray(manifold.log(places[:, None], X)), w, axes=([1], [0])
+        )
         above = f - float(np.asarray(manifold.dist(x, X)) ** 2 @ w / 2)
         inside = (above > 1e-6) & (f <= (s / root) ** 2 / 2)
-        least = min(least, *(np.asarray(manifold.norm(places, g))[inside] ** 2 / (2 * above[inside])), np.inf)
+        least = min(
+            least,
+            *(np.asarray(manifold.norm(places, g))[inside] ** 2 / (2 * above[inside])),
+            np.inf,
+        )
     assert mu <= least < 1.0
     with pytest.raises(ParameterError, match="too many steps"):
         solver_error(manifold, 1.4 / root)
 
 
-@pytest.mark.parametrize("manifold", [Sphere(2), Lorentz(2), SPDAffineInvariant(3)], ids=repr)
+@pytest.mark.parametrize(
+    "manifold", [Sphere(2), Lorentz(2), SPDAffineInvariant(3)], ids=repr
+)
 def test_statistics_charge_the_error_at_both_ends(manifold):
     """A computed mean is off by η at each of two neighbors, a computed variance of a ball of radius r by 4rη."""
     r, n = 0.7, 10**12  # so many that the error is seen beside the sensitivity
     error = solver_error(manifold, r)
-    mean, variance = FrechetMean(manifold, None, r, n), FrechetVariance(manifold, None, r, n)
-    assert mean.sensitivity - frechet_mean_sensitivity(manifold, r, n) >= 1.999 * error > 0
-    assert mean.chart_sensitivity - mean_chart_sensitivity(manifold, r, n) >= 1.999 * error
-    assert variance.sensitivity - dispersion_sensitivity(manifold, r, n) >= 1.999 * 4 * r * error
+    mean, variance = (
+        FrechetMean(manifold, None, r, n),
+        FrechetVariance(manifold, None, r, n),
+    )
+    assert (
+        mean.sensitivity - frechet_mean_sensitivity(manifold, r, n) >= 1.999 * error > 0
+    )
+    assert (
+        mean.chart_sensitivity - mean_chart_sensitivity(manifold, r, n) >= 1.999 * error
+    )
+    assert (
+        variance.sensitivity - dispersion_sensitivity(manifold, r, n)
+        >= 1.999 * 4 * r * error
+    )
 
 
 def lifted(manifold, p):
@@ -109,7 +143,10 @@ def exact_step(x, records, share):
         total = [t + factor * (b - c * a) for t, a, b in zip(total, x, y, strict=True)]
     v = [share * t / len(records) for t in total]
     length = mp.sqrt(form(v, v))
-    return [mp.cosh(length) * a + mp.sinh(length) / length * b for a, b in zip(x, v, strict=True)]
+    return [
+        mp.cosh(length) * a + mp.sinh(length) / length * b
+        for a, b in zip(x, v, strict=True)
+    ]
 
 
 @pytest.mark.parametrize("manifold", [PoincareBall(10), Lorentz(10), Lorentz(2)])
@@ -121,7 +158,10 @@ def test_one_step_far_out_in_hyperbolic_space_against_60_digits(manifold, radius
     def point(distance):
         u = rng.normal(size=manifold.dim)
         return manifold.exp(
-            manifold.origin, manifold.from_coordinates(manifold.origin, distance * u / np.linalg.norm(u))
+            manifold.origin,
+            manifold.from_coordinates(
+                manifold.origin, distance * u / np.linalg.norm(u)
+            ),
         )
 
     with mp.workdps(60):
@@ -129,27 +169,47 @@ def test_one_step_far_out_in_hyperbolic_space_against_60_digits(manifold, radius
             x = point(radius * (1 if trial % 2 else rng.uniform()))
             X = np.stack([point(radius * rng.uniform() ** 0.2) for _ in range(4)])
             if trial > 3:  # a cluster about x
-                X = manifold.exp(x, manifold.from_coordinates(x, rng.normal(size=(4, manifold.dim)) * 0.1))
+                X = manifold.exp(
+                    x,
+                    manifold.from_coordinates(
+                        x, rng.normal(size=(4, manifold.dim)) * 0.1
+                    ),
+                )
             y = manifold.exp(x, share * np.mean(manifold.log(x, X), axis=0))
-            exact = exact_step(lifted(manifold, x), [lifted(manifold, p) for p in X], share)
-            worst = max(worst, float(mp.acosh(max(-form(lifted(manifold, y), exact), mp.mpf(1)))))
+            exact = exact_step(
+                lifted(manifold, x), [lifted(manifold, p) for p in X], share
+            )
+            worst = max(
+                worst,
+                float(mp.acosh(max(-form(lifted(manifold, y), exact), mp.mpf(1)))),
+            )
     unit = 2.0**-50 * manifold.dim * manifold.float_spread(radius)
     assert 0 < worst < unit / 4
 
 
-@pytest.mark.parametrize("manifold", [M for M in (*SPACES, *EDGES) if M.curvature_bounds[1] < np.inf], ids=str)
+@pytest.mark.parametrize(
+    "manifold",
+    [M for M in (*SPACES, *EDGES) if M.curvature_bounds[1] < np.inf],
+    ids=str,
+)
 @pytest.mark.parametrize("radius", [1e-6, 1e-2, 0.3])
 def test_the_error_is_proportional_to_the_radius_down_to_round_off(manifold, radius):
-    assert solver_error(manifold, radius) <= 1e-9 * radius / 0.3 + 1e-11 * manifold.dim**2
+    assert (
+        solver_error(manifold, radius) <= 1e-9 * radius / 0.3 + 1e-11 * manifold.dim**2
+    )
 
 
 @pytest.mark.parametrize("cls", [SPDAffineInvariant, SPDLogEuclidean, SPDLogCholesky])
 @pytest.mark.parametrize("m", [2, 3, 5])
 @pytest.mark.parametrize("radius", [0.5, 2.0, 4.0])
-def test_coordinates_off_by_one_part_move_a_matrix_by_no_more_than_its_spread(cls, m, radius):
+def test_coordinates_off_by_one_part_move_a_matrix_by_no_more_than_its_spread(
+    cls, m, radius
+):
     M, rng, part = cls(m), np.random.default_rng(m), 1e-9
     z = rng.normal(size=(2000, M.dim))
-    z[np.arange(2000), rng.integers(M.dim, size=2000)] *= rng.choice([1, 3, 10], size=2000)
+    z[np.arange(2000), rng.integers(M.dim, size=2000)] *= rng.choice(
+        [1, 3, 10], size=2000
+    )
     z *= radius / np.linalg.norm(z, axis=1, keepdims=True)
     p = M.exp(np.eye(m), M.from_coordinates(np.eye(m), z))
     signs = np.triu(rng.choice([-1, 1], size=p.shape))
@@ -182,7 +242,11 @@ def test_means_of_far_spd_records_against_60_digits(radius, kind):
     """Convexity is 1: what is left of the gradient is the error. Bad scales, conditions and junk; no warning leaks."""
     M, rng = SPDAffineInvariant(2), np.random.default_rng(1)
     z = rng.normal(size=(7, 3))
-    z *= radius * rng.uniform(0.3, 1.1, size=(7, 1)) / np.linalg.norm(z, axis=1, keepdims=True)
+    z *= (
+        radius
+        * rng.uniform(0.3, 1.1, size=(7, 1))
+        / np.linalg.norm(z, axis=1, keepdims=True)
+    )
     if kind == "diagonal":
         z[:, 1] = 0
     if kind == "scaled":
@@ -190,7 +254,11 @@ def test_means_of_far_spd_records_against_60_digits(radius, kind):
     with np.errstate(all="ignore"):
         X = np.asarray(M.exp(np.eye(2), M.from_coordinates(np.eye(2), z)))
     if kind == "junk":
-        X[:3] = np.array([[np.nan] * 2] * 2), np.diag([1e300, 1e-300]), [[1e200, 1e200 * (1 - 1e-15)]] * 2
+        X[:3] = (
+            np.array([[np.nan] * 2] * 2),
+            np.diag([1e300, 1e-300]),
+            [[1e200, 1e200 * (1 - 1e-15)]] * 2,
+        )
     domain = Domain(M, np.eye(2), radius)
     x, _ = open_records(X, (2, 2)).moments(domain)
     inside = project_to_ball(*domain, X)
@@ -215,13 +283,17 @@ def test_a_search_that_round_off_rules_ends(n):
 
 @pytest.mark.parametrize("m", [1, 2, 3, 5])
 @pytest.mark.parametrize("radius", [0.3, 1.0, 2.0, 3.0])
-def test_no_rounding_of_entries_moves_a_log_cholesky_point_farther_than_claimed(m, radius):
+def test_no_rounding_of_entries_moves_a_log_cholesky_point_farther_than_claimed(
+    m, radius
+):
     """Random points of the sphere, and chains of equal entries below a small diagonal, in 60 digits; random signs."""
     M, rng, worst = SPDLogCholesky(m), np.random.default_rng(m), 0.0
     for trial in range(60):
         z = np.tril(rng.normal(size=(m, m)))
         if trial % 2:
-            z = np.diag(-np.abs(rng.normal(size=m))) + np.diag(-np.ones(m - 1) * rng.uniform(0.2, 3), -1)
+            z = np.diag(-np.abs(rng.normal(size=m))) + np.diag(
+                -np.ones(m - 1) * rng.uniform(0.2, 3), -1
+            )
             z[0, 0] *= -rng.uniform(0, 2)
         z *= radius / np.linalg.norm(z)
         with mp.workdps(60):
@@ -234,16 +306,24 @@ def test_no_rounding_of_entries_moves_a_log_cholesky_point_farther_than_claimed(
             moved = mp.matrix(m, m)
             for i in range(m):
                 for j in range(m):
-                    moved[i, j] = A[i, j] * (1 + part * int(signs[max(i, j), min(i, j)]))
+                    moved[i, j] = A[i, j] * (
+                        1 + part * int(signs[max(i, j), min(i, j)])
+                    )
             K = mp.cholesky(moved)
-            square = mp.fsum((K[i, j] - L[i, j]) ** 2 for i in range(m) for j in range(i))
+            square = mp.fsum(
+                (K[i, j] - L[i, j]) ** 2 for i in range(m) for j in range(i)
+            )
             square += mp.fsum(mp.log(K[i, i] / L[i, i]) ** 2 for i in range(m))
             worst = max(worst, float(mp.sqrt(square) / part))
     assert worst <= M.float_spread(radius)
     assert worst > M.float_spread(radius) / 1e5  # an honest bound is not far away
 
 
-PULLED = [M for M in (*SPACES, *EDGES, Product(Lorentz(2), PoincareBall(2))) if M.held_radius(40.0) < 40.0]
+PULLED = [
+    M
+    for M in (*SPACES, *EDGES, Product(Lorentz(2), PoincareBall(2)))
+    if M.held_radius(40.0) < 40.0
+]
 
 
 def true_distance(M, x):
@@ -255,7 +335,12 @@ def true_distance(M, x):
             case PoincareBall():
                 return 2 * mp.atanh(mp.norm([mp.mpf(float(part)) for part in x]))
             case Product():
-                return mp.norm([true_distance(*each) for each in zip(M.factors, M.split(x), strict=True)])
+                return mp.norm(
+                    [
+                        true_distance(*each)
+                        for each in zip(M.factors, M.split(x), strict=True)
+                    ]
+                )
             case Correlation():  # the last entry of a row of the Cholesky factor is 1/cosh of the row's distance
                 L = mp.cholesky(mp.matrix(x.tolist()))
                 return mp.norm([mp.acosh(1 / L[i, i]) for i in range(1, M.m)])
@@ -267,25 +352,48 @@ def test_where_floats_hold_less_than_the_ball_no_more_is_charged(manifold):
     """Records from anywhere in a ball of radius 40 end within `reach`, some at its edge. Two records at either end, of which
     one goes to the other end, move the computed mean and gradient as far as is charged, the variance no farther."""
     rng, n = np.random.default_rng(3), 4
-    mean, variance = FrechetMean(manifold, None, 40.0, n), FrechetVariance(manifold, None, 40.0, n)
+    mean, variance = (
+        FrechetMean(manifold, None, 40.0, n),
+        FrechetVariance(manifold, None, 40.0, n),
+    )
     gradient = GradientMechanism.for_statistic(mean, GDP(1.0))
     assert mean.reach < 0.6 * mean.radius
     z = rng.normal(size=(60, manifold.dim))
-    z *= np.minimum(manifold.float_reach, rng.uniform(0, 40, size=60))[:, None] / np.linalg.norm(z, axis=1)[:, None]
+    z *= (
+        np.minimum(manifold.float_reach, rng.uniform(0, 40, size=60))[:, None]
+        / np.linalg.norm(z, axis=1)[:, None]
+    )
     far = min(manifold.float_reach, 20.0) * np.eye(manifold.dim)[-1]
     if isinstance(manifold, Product):  # both factors as far out as they can be
         far = far + far[::-1]
     ends = np.asarray(manifold.unchart(manifold.origin, np.stack([far, -far])))
     inside = project_to_ball(
-        manifold, manifold.origin, 40.0, np.concatenate([manifold.unchart(manifold.origin, z), ends])
+        manifold,
+        manifold.origin,
+        40.0,
+        np.concatenate([manifold.unchart(manifold.origin, z), ends]),
     )
     away = [true_distance(manifold, x) for x in inside]
     assert 0.99999 * mean.reach <= max(away) <= mean.reach
-    pair = [open_records(ends[list(order)], manifold.point_shape) for order in ([0, 0, 1, 1], [0, 1, 1, 1])]
+    pair = [
+        open_records(ends[list(order)], manifold.point_shape)
+        for order in ([0, 0, 1, 1], [0, 1, 1, 1])
+    ]
     (one, spread), (other, narrower) = map(mean.moments, pair)
-    assert 0.99 * frechet_mean_sensitivity(manifold, mean.reach, n) <= manifold.dist(one, other) <= mean.sensitivity
+    assert (
+        0.99 * frechet_mean_sensitivity(manifold, mean.reach, n)
+        <= manifold.dist(one, other)
+        <= mean.sensitivity
+    )
     assert 0.1 * variance.sensitivity < spread - narrower <= variance.sensitivity
     steps = [
-        clip(logs_at(manifold, manifold.origin, mean.accepted(each.array())), mean.reach).mean(axis=0) for each in pair
+        clip(
+            logs_at(manifold, manifold.origin, mean.accepted(each.array())), mean.reach
+        ).mean(axis=0)
+        for each in pair
     ]
-    assert 0.99999 * gradient.sensitivity <= np.linalg.norm(steps[0] - steps[1]) <= gradient.sensitivity
+    assert (
+        0.99999 * gradient.sensitivity
+        <= np.linalg.norm(steps[0] - steps[1])
+        <= gradient.sensitivity
+    )

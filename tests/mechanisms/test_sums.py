@@ -6,11 +6,25 @@ from math import sqrt
 import numpy as np
 import pytest
 
-from curvedp import GDP, ApproxDP, Ledger, PrivateDispersion, PrivateFrechetMean, PrivatePCA, PureDP
+from curvedp import (
+    GDP,
+    ApproxDP,
+    Ledger,
+    PrivateDispersion,
+    PrivateFrechetMean,
+    PrivatePCA,
+    PureDP,
+)
 from curvedp.audit import audit_scores
 from curvedp.entropy import GeneratorSource
 from curvedp.errors import CurvedpError
-from curvedp.geometry import Euclidean, Lorentz, SPDAffineInvariant, Sphere, frechet_mean
+from curvedp.geometry import (
+    Euclidean,
+    Lorentz,
+    SPDAffineInvariant,
+    Sphere,
+    frechet_mean,
+)
 from curvedp.mechanisms.sums import ClippedSum, GramSum, SpreadSum, SumMechanism
 from curvedp.mechanisms.verify import verify_certificate
 from transcript import leaked, spent
@@ -24,7 +38,9 @@ MAKERS = {
 
 
 def cloud(M, n, rng, spread=0.2):
-    return np.asarray(M.unchart(M.origin, spread * rng.normal(size=(n, M.dim)) / sqrt(M.dim)))
+    return np.asarray(
+        M.unchart(M.origin, spread * rng.normal(size=(n, M.dim)) / sqrt(M.dim))
+    )
 
 
 @pytest.mark.parametrize("kind", MAKERS)
@@ -33,7 +49,12 @@ def test_adding_a_record_moves_what_is_drawn_by_what_is_paid_for(M, kind):
     rng, worst = np.random.default_rng(0), 0.0
     for trial in range(30):
         X = cloud(M, int(rng.integers(1, 40)), rng, 10.0 ** rng.uniform(-3, 0.5))
-        added = [np.full(M.point_shape, np.nan), cloud(M, 1, rng, 5.0)[0], 1e3 * X[-1], M.origin][trial % 4]
+        added = [
+            np.full(M.point_shape, np.nan),
+            cloud(M, 1, rng, 5.0)[0],
+            1e3 * X[-1],
+            M.origin,
+        ][trial % 4]
         Y = np.concatenate([X, np.asarray(added)[None]])
         worst = max(worst, spent(MAKERS[kind](M).fit, X, Y, trial))
     assert 0.3 < worst <= 1.0
@@ -44,7 +65,9 @@ def test_a_second_moment_too():
     for trial in range(30):
         X = rng.normal(size=(int(rng.integers(1, 40)), 4)) * 10.0 ** rng.uniform(-3, 3)
         Y = np.concatenate([X, rng.normal(size=(1, 4)) * 10.0 ** rng.uniform(-3, 6)])
-        worst = max(worst, spent(PrivatePCA(radius=2.0, guarantee=ADDED).fit, X, Y, trial))
+        worst = max(
+            worst, spent(PrivatePCA(radius=2.0, guarantee=ADDED).fit, X, Y, trial)
+        )
     assert 0.9 < worst <= 1.0
 
 
@@ -55,7 +78,9 @@ STATISTICS = {
 }
 
 
-@pytest.mark.parametrize(("less", "found"), [(1.0, False), (0.6, True)], ids=["as it is", "too little noise"])
+@pytest.mark.parametrize(
+    ("less", "found"), [(1.0, False), (0.6, True)], ids=["as it is", "too little noise"]
+)
 @pytest.mark.parametrize("name", STATISTICS)
 def test_an_audit_of_pairs_of_different_n(name, less, found):
     """Ten records against eleven: what the outputs prove is at most what is claimed, and more where noise is missing."""
@@ -66,7 +91,10 @@ def test_an_audit_of_pairs_of_different_n(name, less, found):
     ten = np.broadcast_to(Sphere(2).origin, (10, 3))
     totals = [drawn.accepted(X) for X in (ten, np.concatenate([ten, far[None]]))]
     across, source = totals[1] - totals[0], GeneratorSource(rng)
-    scores = [np.array([drawn.draw(total, source).value @ across for _ in range(2500)]) for total in totals]
+    scores = [
+        np.array([drawn.draw(total, source).value @ across for _ in range(2500)])
+        for total in totals
+    ]
     assert audit_scores(ADDED, *scores).holds is not found
 
 
@@ -78,12 +106,16 @@ def test_n_is_nowhere_told(kind, monkeypatch):
         monkeypatch.setattr("curvedp.mechanisms.noise.exact_gaussian", _led)
         X = cloud(M, n, np.random.default_rng(3)) if n else np.empty((0, 3))
         maker = MAKERS.get(kind, lambda M: PrivatePCA(radius=1.0, guarantee=ADDED))(M)
-        model = maker.set_params(source=GeneratorSource(np.random.default_rng(0))).fit(X)
+        model = maker.set_params(source=GeneratorSource(np.random.default_rng(0))).fit(
+            X
+        )
         certificate = {**model.certificate_.to_dict(), "created": ""}
         assert "n" not in certificate["statistic"]
         assert "private" in certificate["unit"]
         told = {
-            k: np.asarray(v).tolist() for k, v in vars(model).items() if k in ("location_", "variance_", "components_")
+            k: np.asarray(v).tolist()
+            for k, v in vars(model).items()
+            if k in ("location_", "variance_", "components_")
         }
         seen.add(json.dumps([certificate, told]))
     assert len(seen) == 1
@@ -100,7 +132,10 @@ def _led(manifold, scale, center, *, source=None, grid=30):
 def test_it_is_near_the_truth_and_verifies(M):
     X = cloud(M, 800, np.random.default_rng(4))
     mean = PrivateFrechetMean(M, radius=0.8, guarantee=ADDED).fit(X)
-    assert float(M.dist(mean.location_, frechet_mean(M, X))) < 6 * 0.8 * sqrt(M.dim + 1) / 800 + 0.01
+    assert (
+        float(M.dist(mean.location_, frechet_mean(M, X)))
+        < 6 * 0.8 * sqrt(M.dim + 1) / 800 + 0.01
+    )
     variance = PrivateDispersion(M, radius=0.8, guarantee=ADDED).fit(X)
     truth = float(np.mean(np.asarray(M.dist(frechet_mean(M, X), X)) ** 2))
     assert abs(variance.variance_ - truth) < 6 * 0.64 * 2 / 800 + 0.05 * truth
@@ -130,7 +165,9 @@ def test_a_ledger_counts_one_kind_of_neighbors(tmp_path):
     "make",
     [
         lambda: PrivateFrechetMean(Sphere(2), radius="private", guarantee=ADDED),
-        lambda: PrivateFrechetMean(Sphere(2), radius=0.8, mechanism="newton", guarantee=ADDED),
+        lambda: PrivateFrechetMean(
+            Sphere(2), radius=0.8, mechanism="newton", guarantee=ADDED
+        ),
         lambda: PrivatePCA(radius=1.0, method="dp-rgd", guarantee=ADDED),
     ],
 )
@@ -144,11 +181,19 @@ def test_a_record_more_tells_no_more_than_pure_epsilon(scale):
     """A record at the end of the ball adds a vector as long as is paid for; with less noise that is seen."""
     worst, asked = 0.0, PureDP(1.0 / scale, adjacency="add-remove")
     for M in SPACES:
-        X = np.asarray(M.unchart(M.origin, np.vstack([np.zeros((9, M.dim)), 3.0 * np.eye(M.dim)[:1]])))
+        X = np.asarray(
+            M.unchart(
+                M.origin, np.vstack([np.zeros((9, M.dim)), 3.0 * np.eye(M.dim)[:1]])
+            )
+        )
         for kind in (PrivateFrechetMean, PrivateDispersion):
-            worst = max(worst, leaked(kind(M, radius=0.8, guarantee=asked).fit, X, X[:-1])[0])
+            worst = max(
+                worst, leaked(kind(M, radius=0.8, guarantee=asked).fit, X, X[:-1])[0]
+            )
     assert 0.95 / scale < worst <= 1 / scale
-    moment = leaked(PrivatePCA(radius=1.0, guarantee=asked).fit, 9 * np.eye(4), 9 * np.eye(4)[1:])[0]
+    moment = leaked(
+        PrivatePCA(radius=1.0, guarantee=asked).fit, 9 * np.eye(4), 9 * np.eye(4)[1:]
+    )[0]
     assert 0.95 / scale < moment <= 1 / scale
 
 
@@ -162,7 +207,10 @@ def test_persons_are_added_or_removed_too():
 
     assert spent(fit, (X, ids), (X[:-3], ids[:-3])) <= 1.0
     assert "person" in model.certificate_.unit
-    assert all(check.holds for check in verify_certificate(model.fit(X, groups=ids).certificate_))
+    assert all(
+        check.holds
+        for check in verify_certificate(model.fit(X, groups=ids).certificate_)
+    )
 
 
 def test_persons_of_a_second_moment_count_once():
@@ -176,10 +224,15 @@ def test_persons_of_a_second_moment_count_once():
     certificate = model.fit(X, groups=ids).certificate_
     assert certificate.statistic["n"] == 20
     assert all(check.holds for check in verify_certificate(certificate))
-    mean = sum(np.mean([np.outer(x, x) for x in X[ids == k]], axis=0) for k in range(20)) / 20
+    mean = (
+        sum(np.mean([np.outer(x, x) for x in X[ids == k]], axis=0) for k in range(20))
+        / 20
+    )
     from curvedp.mechanisms.second_moment import SecondMoment, unpack
     from curvedp.records.base import open_records
     from curvedp.records.persons import person_rows
 
-    found = unpack(SecondMoment(3, 10.0, 20).of(open_records(person_rows(X, ids), (3,))), 3)
+    found = unpack(
+        SecondMoment(3, 10.0, 20).of(open_records(person_rows(X, ids), (3,))), 3
+    )
     np.testing.assert_allclose(found, mean, rtol=1e-9)

@@ -20,10 +20,22 @@ from curvedp.privacy import GDP, ApproxDP, PureDP
 
 M = Sphere(2)
 X = M.project(np.random.default_rng(0).normal([3.0, 0.0, 0.0], 1.0, size=(20, 3)))
-GOOD = {"problem": FrechetMeanProblem(M), "data": X, "init": M.origin, "learning_rate": 0.1}
+GOOD = {
+    "problem": FrechetMeanProblem(M),
+    "data": X,
+    "init": M.origin,
+    "learning_rate": 0.1,
+}
 RGD = {**GOOD, "steps": 2, "clip": 1.0, "noise": 0.1}
 RSGD = {**RGD, "batch_size": 5}
-RSVRG = {**GOOD, "epochs": 1, "inner_steps": 2, "batch_size": 5, "clip": (1.0, 1.0), "noise": (0.1, 0.1)}
+RSVRG = {
+    **GOOD,
+    "epochs": 1,
+    "inner_steps": 2,
+    "batch_size": 5,
+    "clip": (1.0, 1.0),
+    "noise": (0.1, 0.1),
+}
 
 
 @pytest.mark.parametrize(
@@ -74,13 +86,24 @@ def test_dp_rgd_refuses(change, says):
 @pytest.mark.parametrize("shape", [(60,), (60, 1), (60, 3), (60, 4, 1), (60, 4, 4)])
 @pytest.mark.parametrize(
     "problem",
-    [LeadingEigenvectorProblem(4), SubspaceProblem(4, 2), FrechetMeanProblem(Sphere(3))],
+    [
+        LeadingEigenvectorProblem(4),
+        SubspaceProblem(4, 2),
+        FrechetMeanProblem(Sphere(3)),
+    ],
     ids=lambda p: type(p).__name__,
 )
 def test_records_of_another_shape_are_refused_by_name(problem, shape):
     """Also shapes that the loss alone would broadcast over."""
     with pytest.raises(ParameterError, match=r"data has shape .* needs \(n, 4\)"):
-        dp_rgd(**{**RGD, "problem": problem, "data": np.zeros(shape), "init": problem.manifold.origin})
+        dp_rgd(
+            **{
+                **RGD,
+                "problem": problem,
+                "data": np.zeros(shape),
+                "init": problem.manifold.origin,
+            }
+        )
 
 
 @pytest.mark.parametrize(
@@ -173,7 +196,10 @@ def test_records_without_a_nearest_point_are_mapped_to_the_public_start():
     """A record that stands for no point, whatever is wrong with it, acts as the start: gradients there are 0 at first."""
     for manifold, junk in (
         (M, [np.array([np.nan, 0, 0]), np.array([np.inf, 1, 0]), np.zeros(3)]),
-        (SPDAffineInvariant(2), [np.full((2, 2), np.nan), -np.eye(2), np.array([[1.0, 5], [0, 1]])]),
+        (
+            SPDAffineInvariant(2),
+            [np.full((2, 2), np.nan), -np.eye(2), np.array([[1.0, 5], [0, 1]])],
+        ),
     ):
         good = np.stack([manifold.origin] * 4)
         options = {"steps": 3, "clip": 1.0, "learning_rate": 0.3, "noise": 0.05}
@@ -188,7 +214,15 @@ def test_records_without_a_nearest_point_are_mapped_to_the_public_start():
 
 def test_whole_numbers_and_lists_are_data():
     problem = FrechetMeanProblem(Euclidean(2))
-    found = dp_rgd(problem, [[1, 2], [3, 4]], [0, 0], steps=30, clip=10.0, learning_rate=0.5, noise=1e-9)
+    found = dp_rgd(
+        problem,
+        [[1, 2], [3, 4]],
+        [0, 0],
+        steps=30,
+        clip=10.0,
+        learning_rate=0.5,
+        noise=1e-9,
+    )
     np.testing.assert_allclose(found.point, [2, 3], atol=1e-6)
     assert found.point.dtype == np.float64
 
@@ -213,7 +247,9 @@ def test_arrays_of_other_libraries_are_data():
     junk = X.copy()
     junk[3], junk[7] = np.nan, 5.0
     options = {**RGD, "steps": 4, "rng": None}
-    expected = dp_rgd(**{**options, "data": junk, "rng": np.random.default_rng(1)}).point
+    expected = dp_rgd(
+        **{**options, "data": junk, "rng": np.random.default_rng(1)}
+    ).point
     with jax.enable_x64(True):
         on_device, start = jnp.asarray(junk), jnp.asarray(M.origin)
     for data, init in (
@@ -222,9 +258,17 @@ def test_arrays_of_other_libraries_are_data():
         (Tensor(junk), Tensor(M.origin)),
         (junk.tolist(), [1, 0, 0]),
     ):
-        found = dp_rgd(**{**options, "data": data, "init": init, "rng": np.random.default_rng(1)}).point
+        found = dp_rgd(
+            **{**options, "data": data, "init": init, "rng": np.random.default_rng(1)}
+        ).point
         np.testing.assert_allclose(found, expected, rtol=1e-13, atol=1e-15)
-    half = dp_rgd(**{**options, "data": jnp.asarray(X, jnp.bfloat16), "rng": np.random.default_rng(1)}).point
+    half = dp_rgd(
+        **{
+            **options,
+            "data": jnp.asarray(X, jnp.bfloat16),
+            "rng": np.random.default_rng(1),
+        }
+    ).point
     assert np.isfinite(half).all()
 
 
@@ -232,7 +276,16 @@ def test_arrays_of_other_libraries_are_data():
 @pytest.mark.parametrize("rate", [1e4, 1e300])
 def test_a_step_out_of_the_floats_is_not_taken(M, rate):
     """NaN was released, without a word, for the whole budget."""
-    X = M.exp(M.origin, M.from_coordinates(M.origin, 0.1 * np.random.default_rng(0).normal(size=(20, M.dim))))
-    asked = {"learning_rate": rate, "guarantee": GDP(1.0), "rng": np.random.default_rng(1)}
+    X = M.exp(
+        M.origin,
+        M.from_coordinates(
+            M.origin, 0.1 * np.random.default_rng(0).normal(size=(20, M.dim))
+        ),
+    )
+    asked = {
+        "learning_rate": rate,
+        "guarantee": GDP(1.0),
+        "rng": np.random.default_rng(1),
+    }
     result = dp_rgd(FrechetMeanProblem(M), X, M.origin, steps=3, clip=1.0, **asked)
     assert M.residual(np.asarray(result.point)) < 1e-9

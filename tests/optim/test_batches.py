@@ -13,7 +13,9 @@ from curvedp.optim._randomness import Randomness
 
 
 def inclusion(n, rate, steps, seed):
-    flat, first, sizes = poisson_batches(Randomness(np.random.default_rng(seed)), n, rate, steps)
+    flat, first, sizes = poisson_batches(
+        Randomness(np.random.default_rng(seed)), n, rate, steps
+    )
     table = np.zeros((steps, n), dtype=int)
     for step in range(steps):
         table[step, flat[first[step] : first[step] + sizes[step]]] += 1
@@ -23,7 +25,9 @@ def inclusion(n, rate, steps, seed):
 @pytest.mark.parametrize("rate", [1e-9, 1e-17, 1e-18, 1e-19, 1e-30, 1e-300, 5e-324])
 def test_hardly_anybody_is_drawn_at_the_smallest_rates(rate):
     # A gap of more than 2^63 coins was another number, in or before the row: endless, or a batch of the wrong records.
-    flat, _, sizes = poisson_batches(Randomness(np.random.default_rng(0)), 1000, rate, 100)
+    flat, _, sizes = poisson_batches(
+        Randomness(np.random.default_rng(0)), 1000, rate, 100
+    )
     assert len(flat) == 0
     assert not sizes.any()
 
@@ -39,7 +43,9 @@ def test_poisson_batches_are_independent_coins(n, rate):
     hits = table.sum(axis=0)
     for k in hits:
         assert stats.binomtest(int(k), steps, rate).pvalue > 1e-4
-    assert stats.binomtest(int(hits.sum()), steps * n, rate * 0.9).pvalue < 1e-6  # a rate wrong by 10% is seen
+    assert (
+        stats.binomtest(int(hits.sum()), steps * n, rate * 0.9).pvalue < 1e-6
+    )  # a rate wrong by 10% is seen
     # Pairs of records in a step, and a record in neighboring steps, are uncorrelated.
     centered = (table - rate) / np.sqrt(rate * (1 - rate))
     for i, j in itertools.combinations(range(n), 2):
@@ -55,26 +61,39 @@ def test_poisson_batches_are_independent_coins(n, rate):
 
 def test_rare_batches():
     """Rates far below 1/n: most steps have no record at all, and the count is still right."""
-    flat, _, sizes = poisson_batches(Randomness(np.random.default_rng(1)), 1000, 1e-6, 100_000)
+    flat, _, sizes = poisson_batches(
+        Randomness(np.random.default_rng(1)), 1000, 1e-6, 100_000
+    )
     assert stats.poisson(100).cdf(80) < 0.05
     assert 60 < len(flat) < 145
     assert sizes.sum() == len(flat)
     assert flat.max() < 1000
 
 
-@pytest.mark.parametrize(("n", "size"), [(4, 2), (9, 2), (4, 3)])  # both of the two algorithms
+@pytest.mark.parametrize(
+    ("n", "size"), [(4, 2), (9, 2), (4, 3)]
+)  # both of the two algorithms
 def test_fixed_size_batches_are_uniform_subsets(n, size):
     steps = 12_000
-    rows = np.sort(fixed_batches(Randomness(np.random.default_rng(2)), n, size, steps), axis=1)
+    rows = np.sort(
+        fixed_batches(Randomness(np.random.default_rng(2)), n, size, steps), axis=1
+    )
     assert rows.shape == (steps, size)
     subsets = list(itertools.combinations(range(n), size))
     counts = dict.fromkeys(subsets, 0)
     for row in rows:
-        counts[tuple(row.tolist())] += 1  # a KeyError would be a repeated or an unknown record
+        counts[tuple(row.tolist())] += (
+            1  # a KeyError would be a repeated or an unknown record
+        )
     observed = np.array(list(counts.values()))
     assert stats.chisquare(observed).pvalue > 1e-4
     skewed = observed + np.arange(len(observed)) * steps // (3 * len(observed) ** 2)
-    assert stats.chisquare(skewed, skewed.sum() * np.ones(len(observed)) / len(observed)).pvalue < 1e-6
+    assert (
+        stats.chisquare(
+            skewed, skewed.sum() * np.ones(len(observed)) / len(observed)
+        ).pvalue
+        < 1e-6
+    )
 
 
 def test_batches_of_one_width_are_the_same_batches(monkeypatch):
@@ -82,12 +101,24 @@ def test_batches_of_one_width_are_the_same_batches(monkeypatch):
     rng = np.random.default_rng(3)
     X = rng.normal(size=(40, 3))
     problem = FrechetMeanProblem(Euclidean(3))
-    options = {"steps": 60, "batch_size": 2, "clip": 1.0, "learning_rate": 0.1, "noise": 1e-9}
-    ragged = dp_rsgd(problem, X, np.zeros(3), rng=np.random.default_rng(4), **options).point
+    options = {
+        "steps": 60,
+        "batch_size": 2,
+        "clip": 1.0,
+        "learning_rate": 0.1,
+        "noise": 1e-9,
+    }
+    ragged = dp_rsgd(
+        problem, X, np.zeros(3), rng=np.random.default_rng(4), **options
+    ).point
     for module in (_loop, _batches):
         monkeypatch.setattr(module, "on_processor", lambda: False)
-    wide = dp_rsgd(problem, X, np.zeros(3), rng=np.random.default_rng(4), **options).point
+    wide = dp_rsgd(
+        problem, X, np.zeros(3), rng=np.random.default_rng(4), **options
+    ).point
     np.testing.assert_allclose(wide, ragged, rtol=1e-12)
-    batches = _batches.draw_batches(Randomness(np.random.default_rng(5)), 40, 2, 60, "poisson")
+    batches = _batches.draw_batches(
+        Randomness(np.random.default_rng(5)), 40, 2, 60, "poisson"
+    )
     assert batches["rows"].shape == (60, 2 + 8 + 8)
     assert int(batches["sizes"].min()) == 0

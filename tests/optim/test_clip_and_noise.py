@@ -26,23 +26,37 @@ def test_clipping_bounds_and_keeps_direction():
     before, after = np.linalg.norm(rows, axis=1), np.linalg.norm(clipped, axis=1)
     assert after.max() <= 0.5 * (1 + 1e-14)
     np.testing.assert_allclose(after, np.minimum(before, 0.5), rtol=1e-13)
-    np.testing.assert_allclose(clipped / after[:, None], rows / before[:, None], rtol=1e-12)
+    np.testing.assert_allclose(
+        clipped / after[:, None], rows / before[:, None], rtol=1e-12
+    )
 
 
 def test_e5_the_printed_clip_does_not_clip():
     rows = np.array([[3.0, 4.0], [0.03, 0.04]])
-    assert np.linalg.norm(printed_clip(rows, 0.5), axis=1).max() == 5.0  # ten times the bound it is charged for
+    assert (
+        np.linalg.norm(printed_clip(rows, 0.5), axis=1).max() == 5.0
+    )  # ten times the bound it is charged for
     with jax.enable_x64(True):
         assert np.linalg.norm(clip_rows(rows, 0.5), axis=1).max() <= 0.5
 
 
 def test_extreme_gradients():
     rows = np.array(
-        [[1e150, -1e150], [1e-310, 0.0], [np.nan, 1.0], [np.inf, 0.0], [-np.inf, np.inf], [0, 0], [1e300, 1]]
+        [
+            [1e150, -1e150],
+            [1e-310, 0.0],
+            [np.nan, 1.0],
+            [np.inf, 0.0],
+            [-np.inf, np.inf],
+            [0, 0],
+            [1e300, 1],
+        ]
     )
     with jax.enable_x64(True):
         clipped = np.asarray(clip_rows(rows, 1.0))
-    np.testing.assert_allclose(clipped[0], [np.sqrt(0.5), -np.sqrt(0.5)], rtol=1e-14)  # no overflow on the way
+    np.testing.assert_allclose(
+        clipped[0], [np.sqrt(0.5), -np.sqrt(0.5)], rtol=1e-14
+    )  # no overflow on the way
     assert np.all(clipped[2:] == 0)
     assert np.isfinite(clipped).all()
 
@@ -68,9 +82,15 @@ def test_sums_over_blocks(n):
     data = rng.normal(size=(n, 3))
     problem = Problem(Euclidean(3), lambda w, z: jax.numpy.sum(w * z))
     with jax.enable_x64(True):
-        total = np.asarray(jax.jit(lambda w, d: noisy_gradient(problem, w, d, None, 1, 0.8))(np.zeros(3), data))
+        total = np.asarray(
+            jax.jit(lambda w, d: noisy_gradient(problem, w, d, None, 1, 0.8))(
+                np.zeros(3), data
+            )
+        )
     lengths = np.linalg.norm(data, axis=1, keepdims=True)
-    np.testing.assert_allclose(total, (data * np.minimum(1, 0.8 / lengths)).sum(axis=0), atol=1e-10)
+    np.testing.assert_allclose(
+        total, (data * np.minimum(1, 0.8 / lengths)).sum(axis=0), atol=1e-10
+    )
 
 
 def test_single_precision_is_summed_in_double():
@@ -82,9 +102,14 @@ def test_single_precision_is_summed_in_double():
     move = 2 * float(data[0, 0])
     with jax.enable_x64(True):
         start = jax.numpy.zeros(1, "float32")
-        first, second = (float(noisy_gradient(problem, start, d, None, 1, 1.0)[0]) for d in (data, other))
+        first, second = (
+            float(noisy_gradient(problem, start, d, None, 1, 1.0)[0])
+            for d in (data, other)
+        )
     assert abs(first - second - move) < 1e-9
-    first, second = (float(np.cumsum(d[:, 0], dtype=np.float32)[-1]) for d in (data, other))
+    first, second = (
+        float(np.cumsum(d[:, 0], dtype=np.float32)[-1]) for d in (data, other)
+    )
     assert abs(first - second - move) > 1e-6  # the sum this guards against
     # The charge covers the round-off of n terms: relative to 2C it is n·k·eps, not k·eps.
     assert 10**6 * 4096 * 2e-16 < rounded_clip(1.0, 3, np.float64, 10**6) - 1 < 1e-4
@@ -96,23 +121,51 @@ SPACES = [Euclidean(400), Sphere(400), SPDAffineInvariant(24)]
 def noise_of_one_step(manifold, w, sd, rng, rate=1e-3):
     """The coordinates of the step that a problem without slope takes: the noise alone, divided by the rate."""
     flat = Problem(manifold, lambda p, z: 0.0 * jax.numpy.sum(p) * jax.numpy.sum(z))
-    result = dp_rgd(flat, np.zeros((10, 1)), w, steps=1, clip=1.0, learning_rate=rate, noise=sd, rng=rng)
+    result = dp_rgd(
+        flat,
+        np.zeros((10, 1)),
+        w,
+        steps=1,
+        clip=1.0,
+        learning_rate=rate,
+        noise=sd,
+        rng=rng,
+    )
     return manifold.to_coordinates(w, manifold.log(w, result.point)) / -rate
 
 
 @pytest.mark.parametrize("manifold", SPACES, ids=repr)
 def test_a_steps_noise_is_gaussian_in_coordinates(manifold):
     rng = np.random.default_rng(5)
-    w = manifold.exp(manifold.origin, manifold.from_coordinates(manifold.origin, 0.05 * rng.normal(size=manifold.dim)))
+    w = manifold.exp(
+        manifold.origin,
+        manifold.from_coordinates(
+            manifold.origin, 0.05 * rng.normal(size=manifold.dim)
+        ),
+    )
     z = noise_of_one_step(manifold, w, 0.7, rng) / 0.7
     assert stats.kstest(z, "norm").pvalue > 1e-4
     square = stats.chi2(manifold.dim)
     assert 1e-4 < square.cdf(np.sum(z * z)) < 1 - 1e-4
-    for wrong in (0.7, 1.3, 1 / 10):  # off by 30%; the SUM of 10 records noised at the MEAN's scale
-        assert min(square.cdf(np.sum((wrong * z) ** 2)), square.sf(np.sum((wrong * z) ** 2))) < 1e-6
+    for wrong in (
+        0.7,
+        1.3,
+        1 / 10,
+    ):  # off by 30%; the SUM of 10 records noised at the MEAN's scale
+        assert (
+            min(
+                square.cdf(np.sum((wrong * z) ** 2)),
+                square.sf(np.sum((wrong * z) ** 2)),
+            )
+            < 1e-6
+        )
 
 
-@pytest.mark.parametrize("rng", [None, np.random.default_rng(6), jax.random.key(7), jax.random.PRNGKey(8)], ids=str)
+@pytest.mark.parametrize(
+    "rng",
+    [None, np.random.default_rng(6), jax.random.key(7), jax.random.PRNGKey(8)],
+    ids=str,
+)
 def test_sources_of_noise(rng):
     random = Randomness(rng)
     with full_precision():  # as in the optimizers
@@ -134,7 +187,14 @@ def test_seeded_sources_repeat_and_the_operating_systems_does_not():
 
     def run(rng):
         return dp_rgd(
-            problem, np.ones((5, 2)), np.zeros(2), steps=2, clip=1.0, learning_rate=0.1, noise=1.0, rng=rng
+            problem,
+            np.ones((5, 2)),
+            np.zeros(2),
+            steps=2,
+            clip=1.0,
+            learning_rate=0.1,
+            noise=1.0,
+            rng=rng,
         ).point
 
     assert np.array_equal(run(jax.random.key(3)), run(jax.random.key(3)))

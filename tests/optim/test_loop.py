@@ -24,7 +24,9 @@ def folder(tmp_path, monkeypatch):
 
 
 def run(problem, records=7):
-    X = np.eye(4)[:3].repeat(records, axis=0)  # a shape of its own: nothing in this process has compiled it
+    X = np.eye(4)[:3].repeat(
+        records, axis=0
+    )  # a shape of its own: nothing in this process has compiled it
     dp_rgd(problem, X, np.eye(4)[0], steps=2, clip=1.0, learning_rate=0.1, noise=0.1)
 
 
@@ -39,7 +41,9 @@ def test_programs_of_this_library_are_kept_and_nobody_elses(folder):
     assert folder.stat().st_mode & 0o777 == 0o700
     secret = np.full(4, 0.125)
     jax.jit(lambda x: jnp.cosh(x) + secret)(np.ones(4))  # the user's own, afterwards
-    run(Problem(Sphere(3), lambda w, z: -((w @ (z + secret)) ** 2)))  # a loss that closes over something
+    run(
+        Problem(Sphere(3), lambda w, z: -((w @ (z + secret)) ** 2))
+    )  # a loss that closes over something
     assert kept(folder) == some
     assert jax.config.jax_compilation_cache_dir is None
 
@@ -66,5 +70,7 @@ def test_many_records_on_stiefel_manifolds_do_not_wait_for_ever():
     )
     usual = os.environ | {"XLA_FLAGS": ""}  # compiled as users' programs are
     command = [sys.executable, "-c", code]
-    said = subprocess.run(command, env=usual, capture_output=True, text=True, timeout=240, check=True)
+    said = subprocess.run(
+        command, env=usual, capture_output=True, text=True, timeout=240, check=True
+    )
     assert said.stdout.strip() == "(5, 3)"

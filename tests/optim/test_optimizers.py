@@ -5,7 +5,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from curvedp.geometry import Euclidean, PoincareBall, SPDAffineInvariant, Sphere, frechet_mean
+from curvedp.geometry import (
+    Euclidean,
+    PoincareBall,
+    SPDAffineInvariant,
+    Sphere,
+    frechet_mean,
+)
 from curvedp.optim import (
     FrechetMeanProblem,
     LeadingEigenvectorProblem,
@@ -22,14 +28,21 @@ from curvedp.privacy.descent import rgd_guarantee, rsvrg_guarantee
 def cloud(manifold, n, spread, seed=0):
     rng = np.random.default_rng(seed)
     o = manifold.origin
-    center = manifold.exp(o, manifold.from_coordinates(o, 0.3 * rng.normal(size=manifold.dim)))
-    return manifold.exp(center, manifold.from_coordinates(center, spread * rng.normal(size=(n, manifold.dim))))
+    center = manifold.exp(
+        o, manifold.from_coordinates(o, 0.3 * rng.normal(size=manifold.dim))
+    )
+    return manifold.exp(
+        center,
+        manifold.from_coordinates(center, spread * rng.normal(size=(n, manifold.dim))),
+    )
 
 
 TINY = 1e-9  # noise too small to see: the result must be the minimizer's
 
 
-@pytest.mark.parametrize("manifold", [Sphere(3), PoincareBall(2), SPDAffineInvariant(3)], ids=repr)
+@pytest.mark.parametrize(
+    "manifold", [Sphere(3), PoincareBall(2), SPDAffineInvariant(3)], ids=repr
+)
 def test_without_noise_dp_rgd_finds_the_mean(manifold):
     X = cloud(manifold, 60, 0.2)
     result = dp_rgd(FrechetMeanProblem(manifold), X, manifold.origin, steps=40, clip=100.0, learning_rate=1.0, noise=TINY,
@@ -49,15 +62,25 @@ def test_dp_rsgd_and_dp_rsvrg_find_the_mean(sampling):
     assert M.dist(walked.point, mean) < 0.02
     reduced = dp_rsvrg(problem, X, M.origin, epochs=6, inner_steps=30, batch_size=20, clip=(10.0, 10.0),
                        learning_rate=0.3, noise=(TINY, TINY), rng=np.random.default_rng(1), sampling=sampling)  # fmt: skip
-    assert M.dist(reduced.point, mean) < 1e-5  # the variance falls with the distance to the anchor: it converges
+    assert (
+        M.dist(reduced.point, mean) < 1e-5
+    )  # the variance falls with the distance to the anchor: it converges
 
 
 def test_components():
     rng = np.random.default_rng(2)
     Z = rng.normal(size=(300, 6)) * np.array([3.0, 2.0, 1.0, 0.5, 0.5, 0.5])
     _, vectors = np.linalg.eigh(Z.T @ Z)
-    options = {"steps": 200, "clip": 1e3, "learning_rate": 0.02, "noise": TINY, "rng": rng}
-    leading = dp_rgd(LeadingEigenvectorProblem(6), Z, np.ones(6) / np.sqrt(6), **options).point
+    options = {
+        "steps": 200,
+        "clip": 1e3,
+        "learning_rate": 0.02,
+        "noise": TINY,
+        "rng": rng,
+    }
+    leading = dp_rgd(
+        LeadingEigenvectorProblem(6), Z, np.ones(6) / np.sqrt(6), **options
+    ).point
     assert abs(leading @ vectors[:, -1]) > 1 - 1e-6
     start = np.linalg.qr(rng.normal(size=(6, 2)))[0]
     plane = dp_rgd(SubspaceProblem(6, 2), Z, start, **options).point
@@ -72,7 +95,9 @@ def test_a_users_loss():
     result = dp_rgd(problem, X, np.array([0.6, -0.4]), steps=150, clip=1.0, learning_rate=1.0, noise=TINY,
                     record_history=True, rng=np.random.default_rng(3))  # fmt: skip
     assert result.history[-1] < result.history[0]
-    assert ball.dist(result.point, frechet_mean(ball, X)) < 0.1  # its minimizer is a robust center of the cloud
+    assert (
+        ball.dist(result.point, frechet_mean(ball, X)) < 0.1
+    )  # its minimizer is a robust center of the cloud
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -98,13 +123,33 @@ def test_history_only_when_asked():
     X = cloud(M, 30, 1.0)
     problem = FrechetMeanProblem(M)
     options = {"clip": 10.0, "learning_rate": 0.3, "noise": 0.2}
-    plain = dp_rgd(problem, X, np.zeros(2), steps=6, rng=np.random.default_rng(5), **options)
-    asked = dp_rgd(problem, X, np.zeros(2), steps=6, rng=np.random.default_rng(5), record_history=True, **options)
+    plain = dp_rgd(
+        problem, X, np.zeros(2), steps=6, rng=np.random.default_rng(5), **options
+    )
+    asked = dp_rgd(
+        problem,
+        X,
+        np.zeros(2),
+        steps=6,
+        rng=np.random.default_rng(5),
+        record_history=True,
+        **options,
+    )
     assert plain.history is None
     assert np.array_equal(plain.point, asked.point)
     assert asked.history.shape == (6,)
-    assert asked.history[-1] == pytest.approx(np.mean(np.sum((X - asked.point) ** 2, axis=1)) / 2)
-    seldom = dp_rgd(problem, X, np.zeros(2), steps=6, rng=np.random.default_rng(5), record_history=4, **options)
+    assert asked.history[-1] == pytest.approx(
+        np.mean(np.sum((X - asked.point) ** 2, axis=1)) / 2
+    )
+    seldom = dp_rgd(
+        problem,
+        X,
+        np.zeros(2),
+        steps=6,
+        rng=np.random.default_rng(5),
+        record_history=4,
+        **options,
+    )
     assert np.array_equal(seldom.history, asked.history[[3]])
     svrg = dp_rsvrg(problem, X, np.zeros(2), epochs=2, inner_steps=3, batch_size=5, clip=(10.0, 10.0), learning_rate=0.3,
                     noise=(0.2, 0.2), restarts=2, record_history=True, rng=np.random.default_rng(5))  # fmt: skip
@@ -116,7 +161,15 @@ def test_learning_rates():
     problem = Problem(Euclidean(1), lambda w, z: jnp.sum(w * z))
     ones = np.ones((10, 1))
     for rate, total in ((0.1, 0.4), (lambda step: 0.1 * (step + 1), 1.0)):
-        result = dp_rgd(problem, ones, np.zeros(1), steps=4, clip=2.0, learning_rate=rate, noise=TINY)
+        result = dp_rgd(
+            problem,
+            ones,
+            np.zeros(1),
+            steps=4,
+            clip=2.0,
+            learning_rate=rate,
+            noise=TINY,
+        )
         assert result.point[0] == pytest.approx(-total, abs=1e-6)
 
 
@@ -129,14 +182,30 @@ def test_result_reports_what_was_asked_or_derived():
     derived = dp_rgd(problem, X, np.zeros(2), noise=asked.noise, **options)
     assert derived.guarantee.delta(1.0) <= 1e-6
     assert derived.guarantee.delta(1.0) > 0.99e-6
-    assert derived.guarantee.mu == pytest.approx(rgd_guarantee(30, 5, 1.0, asked.noise).mu, rel=1e-9)
+    assert derived.guarantee.mu == pytest.approx(
+        rgd_guarantee(30, 5, 1.0, asked.noise).mu, rel=1e-9
+    )
 
 
 def test_restarts_are_charged():
     M = Euclidean(2)
     X, problem = cloud(M, 30, 1.0), FrechetMeanProblem(M)
-    options = {"batch_size": 5, "clip": (1.0, 0.5), "learning_rate": 0.3, "noise": (0.3, 0.3)}
-    thrice = dp_rsvrg(problem, X, np.zeros(2), epochs=2, inner_steps=4, restarts=3, output="random", **options)
+    options = {
+        "batch_size": 5,
+        "clip": (1.0, 0.5),
+        "learning_rate": 0.3,
+        "noise": (0.3, 0.3),
+    }
+    thrice = dp_rsvrg(
+        problem,
+        X,
+        np.zeros(2),
+        epochs=2,
+        inner_steps=4,
+        restarts=3,
+        output="random",
+        **options,
+    )
     expected = rsvrg_guarantee(30, 6, 4, 5, (1.0, 0.5), (0.3, 0.3), "poisson")
     assert thrice.guarantee.delta(1.0) == pytest.approx(expected.delta(1.0), rel=1e-6)
     once = dp_rsvrg(problem, X, np.zeros(2), epochs=2, inner_steps=4, **options)
@@ -152,7 +221,12 @@ def test_output_two_is_a_uniformly_drawn_iterate():
     ones = np.ones((5, 1))
     last = dp_rsvrg(problem, ones, np.zeros(1), rng=rng, **options).point[0]
     assert last == pytest.approx(-4.0, abs=1e-6)
-    drawn = [dp_rsvrg(problem, ones, np.zeros(1), rng=rng, output="random", **options).point[0] for _ in range(120)]
+    drawn = [
+        dp_rsvrg(problem, ones, np.zeros(1), rng=rng, output="random", **options).point[
+            0
+        ]
+        for _ in range(120)
+    ]
     counts = np.bincount(np.rint(-np.array(drawn)).astype(int), minlength=4)
     assert len(counts) == 4  # never the last point
     assert counts.min() > 12  # 30 expected each; below 13 has a chance of 1e-4
@@ -167,7 +241,14 @@ def test_keys_and_chunks(monkeypatch):
 
     def run():
         return dp_rgd(
-            problem, X, np.zeros(2), steps=10, clip=1.0, learning_rate=0.1, noise=1.0, rng=jax.random.key(0)
+            problem,
+            X,
+            np.zeros(2),
+            steps=10,
+            clip=1.0,
+            learning_rate=0.1,
+            noise=1.0,
+            rng=jax.random.key(0),
         ).point
 
     whole = run()
@@ -176,9 +257,22 @@ def test_keys_and_chunks(monkeypatch):
 
 
 def test_dp_rsvrg_fills_in_the_batch_size_and_one_noise_for_both():
-    problem, X = FrechetMeanProblem(Euclidean(2)), np.random.default_rng(0).normal(size=(30, 2))
+    problem, X = (
+        FrechetMeanProblem(Euclidean(2)),
+        np.random.default_rng(0).normal(size=(30, 2)),
+    )
     options = {"epochs": 1, "inner_steps": 3, "clip": (1.0, 0.5), "learning_rate": 0.3}
-    short = dp_rsvrg(problem, X, np.zeros(2), **options, noise=0.2, rng=np.random.default_rng(1))
-    long = dp_rsvrg(problem, X, np.zeros(2), **options, noise=(0.2, 0.2), batch_size=6, rng=np.random.default_rng(1))
+    short = dp_rsvrg(
+        problem, X, np.zeros(2), **options, noise=0.2, rng=np.random.default_rng(1)
+    )
+    long = dp_rsvrg(
+        problem,
+        X,
+        np.zeros(2),
+        **options,
+        noise=(0.2, 0.2),
+        batch_size=6,
+        rng=np.random.default_rng(1),
+    )
     np.testing.assert_array_equal(short.point, long.point)  # ⌈√30⌉ = 6
     assert short.guarantee.delta(1.0) == long.guarantee.delta(1.0)

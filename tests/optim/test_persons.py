@@ -12,14 +12,18 @@ from curvedp.optim import FrechetMeanProblem, Problem, dp_rgd, dp_rsgd, dp_rsvrg
 from curvedp.optim._loop import full_precision, noisy_gradient, prepare, rows_of
 from curvedp.privacy import GDP, ApproxDP
 
-LINEAR = Problem(Euclidean(3), lambda w, z: jax.numpy.sum(w * z))  # its gradient is the record itself
+LINEAR = Problem(
+    Euclidean(3), lambda w, z: jax.numpy.sum(w * z)
+)  # its gradient is the record itself
 C = 0.7
 
 
 def people(rng, persons=12, most=9):
     """Records of very different lengths, in no order, and whose they are."""
     ids = np.repeat(np.arange(persons), rng.integers(1, most + 1, persons))
-    return rng.normal(size=(len(ids), 3)) * 10.0 ** rng.uniform(-2, 2, (len(ids), 1)), rng.permutation(ids)
+    return rng.normal(size=(len(ids), 3)) * 10.0 ** rng.uniform(
+        -2, 2, (len(ids), 1)
+    ), rng.permutation(ids)
 
 
 def contributions(X, ids, clip):
@@ -47,7 +51,9 @@ def changed(rng, X, ids, person):
     """All records of one person replaced, another number of them, far out and all one way."""
     keep, count = ids != person, int(rng.integers(1, 40))
     far = np.broadcast_to(1e3 * rng.normal(size=3), (count, 3))
-    return np.concatenate([X[keep], far]), np.concatenate([ids[keep], np.full(count, person)])
+    return np.concatenate([X[keep], far]), np.concatenate(
+        [ids[keep], np.full(count, person)]
+    )
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -55,15 +61,22 @@ def test_one_person_moves_the_sum_by_twice_the_clip_at_most(seed):
     rng = np.random.default_rng(seed)
     X, ids = people(rng)
     Y, others = changed(rng, X, ids, 5)
-    np.testing.assert_allclose(total(X, ids), contributions(X, ids, C).sum(axis=0), atol=1e-12)
+    np.testing.assert_allclose(
+        total(X, ids), contributions(X, ids, C).sum(axis=0), atol=1e-12
+    )
     moved = np.linalg.norm(total(X, ids) - total(Y, others))
     assert moved <= 2 * C * (1 + 1e-12)
     # a person who turns around moves it by exactly that, and record by record by far more
     X[ids == 5] = [1e3, 0, 0]
     Y = np.where((ids == 5)[:, None], -X, X)
-    assert np.linalg.norm(total(X, ids) - total(Y, ids)) == pytest.approx(2 * C, rel=1e-12)
+    assert np.linalg.norm(total(X, ids) - total(Y, ids)) == pytest.approx(
+        2 * C, rel=1e-12
+    )
     count = int(np.sum(ids == 5))
-    wrong = np.linalg.norm(record_by_record(X, ids, C).sum(axis=0) - record_by_record(Y, ids, C).sum(axis=0))
+    wrong = np.linalg.norm(
+        record_by_record(X, ids, C).sum(axis=0)
+        - record_by_record(Y, ids, C).sum(axis=0)
+    )
     assert wrong == pytest.approx(2 * C * count)
 
 
@@ -71,14 +84,29 @@ def test_one_person_moves_the_sum_by_twice_the_clip_at_most(seed):
 def test_what_others_contribute_does_not_depend_on_a_person_bit_for_bit(manifold):
     rng = np.random.default_rng(1)
     start = np.asarray(manifold.origin)
-    problem, ids = FrechetMeanProblem(manifold), np.repeat(np.arange(300), 1 + np.arange(300) % 5)
-    X = manifold.exp(start, manifold.from_coordinates(start, 0.4 * rng.normal(size=(len(ids), manifold.dim))))
-    Y, others = np.concatenate([X[ids != 7], X[:37]]), np.concatenate([ids[ids != 7], np.full(37, 7)])
+    problem, ids = (
+        FrechetMeanProblem(manifold),
+        np.repeat(np.arange(300), 1 + np.arange(300) % 5),
+    )
+    X = manifold.exp(
+        start,
+        manifold.from_coordinates(
+            start, 0.4 * rng.normal(size=(len(ids), manifold.dim))
+        ),
+    )
+    Y, others = (
+        np.concatenate([X[ids != 7], X[:37]]),
+        np.concatenate([ids[ids != 7], np.full(37, 7)]),
+    )
 
     def rows(X, ids):
         with full_precision():
             w, data = prepare(problem, X, start, ids)
-            return np.asarray(jax.jit(lambda w, d: rows_of(d, lambda z: problem.slopes(w, z)))(w, data))
+            return np.asarray(
+                jax.jit(lambda w, d: rows_of(d, lambda z: problem.slopes(w, z)))(
+                    w, data
+                )
+            )
 
     first, second = rows(X, ids), rows(Y, others)
     assert np.array_equal(np.delete(first, 7, axis=0), np.delete(second, 7, axis=0))
@@ -100,8 +128,13 @@ def test_more_persons_than_a_block():
     ids = rng.permutation(np.repeat(np.arange(5000), rng.integers(1, 4, 5000)))
     X = rng.normal(size=(len(ids), 3))
     order = np.argsort(ids, kind="stable")
-    means = np.add.reduceat(X[order], np.flatnonzero(np.diff(ids[order], prepend=-1))) / np.bincount(ids)[:, None]
-    expected = (means * np.minimum(1, C / np.linalg.norm(means, axis=1, keepdims=True))).sum(axis=0)
+    means = (
+        np.add.reduceat(X[order], np.flatnonzero(np.diff(ids[order], prepend=-1)))
+        / np.bincount(ids)[:, None]
+    )
+    expected = (
+        means * np.minimum(1, C / np.linalg.norm(means, axis=1, keepdims=True))
+    ).sum(axis=0)
     np.testing.assert_allclose(total(X, ids), expected, atol=1e-9)
 
 
@@ -109,7 +142,9 @@ def test_more_persons_than_a_block():
 def test_batches_are_of_persons_with_all_their_records(sampling):
     """Person p's records have mean 4^p: the step says who was in the batch."""
     ids = np.repeat(np.arange(5), [1, 4, 2, 3, 1])
-    spread = np.concatenate([np.linspace(-1, 1, k) if k > 1 else [0.0] for k in (1, 4, 2, 3, 1)])
+    spread = np.concatenate(
+        [np.linspace(-1, 1, k) if k > 1 else [0.0] for k in (1, 4, 2, 3, 1)]
+    )
     X = np.stack([4.0**ids * (1 + spread), 0 * ids, 0 * ids], axis=1)
     seen, rng = np.zeros((400, 5), dtype=int), np.random.default_rng(4)
     for run in seen:
@@ -131,12 +166,42 @@ IDS = np.repeat(np.arange(50), 4)
 X = M.project(RNG.normal([3.0, 0, 0], 0.5, (200, 3)))
 MEAN, START = FrechetMeanProblem(M), np.array([1.0, 0, 0])
 RUNS = {
-    "rgd": lambda g, ids: dp_rgd(MEAN, X, START, 5, 0.7, 0.5, guarantee=g, groups=ids, rng=np.random.default_rng(1)),
+    "rgd": lambda g, ids: dp_rgd(
+        MEAN,
+        X,
+        START,
+        5,
+        0.7,
+        0.5,
+        guarantee=g,
+        groups=ids,
+        rng=np.random.default_rng(1),
+    ),
     "rsgd": lambda g, ids: dp_rsgd(
-        MEAN, X, START, 10, 20, 0.7, 0.2, guarantee=g, groups=ids, rng=np.random.default_rng(1), record_history=5
+        MEAN,
+        X,
+        START,
+        10,
+        20,
+        0.7,
+        0.2,
+        guarantee=g,
+        groups=ids,
+        rng=np.random.default_rng(1),
+        record_history=5,
     ),
     "rsvrg": lambda g, ids: dp_rsvrg(
-        MEAN, X, START, 2, 3, (0.7, 0.3), 0.2, guarantee=g, batch_size=20, groups=ids, rng=np.random.default_rng(1)
+        MEAN,
+        X,
+        START,
+        2,
+        3,
+        (0.7, 0.3),
+        0.2,
+        guarantee=g,
+        batch_size=20,
+        groups=ids,
+        rng=np.random.default_rng(1),
     ),
 }
 
@@ -146,8 +211,14 @@ def test_certificates_speak_of_persons(name):
     result = RUNS[name](ApproxDP(2.0, 1e-6), IDS)
     assert result.certificate.unit.startswith("one person with all their records")
     assert result.certificate.statistic["n"] == 50
-    refuted = [check for check in verify_certificate(result.certificate) if check.holds is False]
-    assert [check.claim.split(":")[0] for check in refuted] == ["entropy"]  # simulated noise, and nothing else
+    refuted = [
+        check
+        for check in verify_certificate(result.certificate)
+        if check.holds is False
+    ]
+    assert [check.claim.split(":")[0] for check in refuted] == [
+        "entropy"
+    ]  # simulated noise, and nothing else
     assert result.noise != RUNS[name](ApproxDP(2.0, 1e-6), None).noise
 
 
@@ -173,7 +244,9 @@ BAD = {
 def test_a_dask_array_of_persons_is_refused():
     dask = pytest.importorskip("dask.array")
     with pytest.raises(ParameterError, match="in memory"):
-        dp_rgd(MEAN, dask.from_array(X), START, 5, 0.7, 0.5, guarantee=GDP(1.0), groups=IDS)
+        dp_rgd(
+            MEAN, dask.from_array(X), START, 5, 0.7, 0.5, guarantee=GDP(1.0), groups=IDS
+        )
 
 
 @pytest.mark.parametrize("name", RUNS)

@@ -10,7 +10,12 @@ import pytest
 from curvedp.geometry import Euclidean, Sphere, frechet_mean
 from curvedp.optim import FrechetMeanProblem, dp_rsvrg
 from curvedp.privacy import GDP, ApproxDP
-from curvedp.privacy.descent import error_weights, rgd_guarantee, rsvrg_guarantee, rsvrg_noise
+from curvedp.privacy.descent import (
+    error_weights,
+    rgd_guarantee,
+    rsvrg_guarantee,
+    rsvrg_noise,
+)
 from reproductions.opt.paper import (
     claim_4_applies,
     moments_epsilon,
@@ -40,7 +45,10 @@ def test_e11_the_printed_step_does_not_descend():
 
 
 def test_e12_one_release_an_epoch_costs_root_m_less():
-    once, again = rgd_guarantee(1000, 5, 0.1, 0.01), rgd_guarantee(1000, 5 * 400, 0.1, 0.01)
+    once, again = (
+        rgd_guarantee(1000, 5, 0.1, 0.01),
+        rgd_guarantee(1000, 5 * 400, 0.1, 0.01),
+    )
     assert again.mu / once.mu == pytest.approx(math.sqrt(400))
     # At the same noise on every step, where the paper's bound is proved, ours is a small part of it.
     clip, sigma = (0.1, 0.01), 0.05
@@ -55,17 +63,27 @@ def test_e12_one_release_an_epoch_costs_root_m_less():
 def test_figure_2_as_printed():
     """Equation (3) with the norms exchanged gives 0.4696 and, at an even split, 0.6606; printed are 0.47 and 0.64 (E25)."""
     clip, sigma = (0.01, 0.1), 0.05
-    assert moments_epsilon(**FIGURE_2, clip=clip, sigma=sigma, delta=1e-6) == pytest.approx(0.4696, abs=1e-4)
-    assert moments_epsilon(**FIGURE_2, clip=clip, sigma=sigma, delta=1e-6, split=0.5) == pytest.approx(0.6606, abs=1e-4)
+    assert moments_epsilon(
+        **FIGURE_2, clip=clip, sigma=sigma, delta=1e-6
+    ) == pytest.approx(0.4696, abs=1e-4)
+    assert moments_epsilon(
+        **FIGURE_2, clip=clip, sigma=sigma, delta=1e-6, split=0.5
+    ) == pytest.approx(0.6606, abs=1e-4)
     # α has the closed form that is used
-    grid = [moments_rho(**FIGURE_2, clip=clip, sigma=sigma, split=a) for a in np.linspace(0.001, 0.999, 999)]
+    grid = [
+        moments_rho(**FIGURE_2, clip=clip, sigma=sigma, split=a)
+        for a in np.linspace(0.001, 0.999, 999)
+    ]
     assert (
         moments_rho(**FIGURE_2, clip=clip, sigma=sigma, split=None)
         <= min(grid)
         <= 1.001 * moments_rho(**FIGURE_2, clip=clip, sigma=sigma, split=None)
     )
     assert moments_epsilon(
-        **FIGURE_2, clip=clip, sigma=moments_sigma(**FIGURE_2, clip=clip, eps=0.3, delta=1e-6), delta=1e-6
+        **FIGURE_2,
+        clip=clip,
+        sigma=moments_sigma(**FIGURE_2, clip=clip, eps=0.3, delta=1e-6),
+        delta=1e-6,
     ) == pytest.approx(0.3, rel=1e-6)
 
 
@@ -77,7 +95,9 @@ def test_the_anchor_gradient_is_shortened_to_what_differences_can_balance():
                "noise": (1e-9, 1e-9)}  # fmt: skip
     point = dp_rsvrg(FrechetMeanProblem(M), X, np.zeros(2), **options).point
     # Differences are w - anchor for every record: the epoch ends where they balance, 0.5 from the anchor towards the mean.
-    np.testing.assert_allclose(point, 0.5 * X.mean(axis=0) / np.linalg.norm(X.mean(axis=0)), atol=1e-3)
+    np.testing.assert_allclose(
+        point, 0.5 * X.mean(axis=0) / np.linalg.norm(X.mean(axis=0)), atol=1e-3
+    )
     w, g = np.zeros(2), -X.mean(axis=0)
     for _ in range(200):  # the same epoch without the shortening
         difference = w * min(1, 0.5 / max(np.linalg.norm(w), 1e-300))
@@ -100,14 +120,31 @@ def test_error_weights_are_those_of_the_recursion():
 @pytest.mark.parametrize("rate", [0.02, 0.5])
 def test_split_is_near_the_best(rate):
     """No other split at the same guarantee leaves much less error aσ₁² + bσ₂²."""
-    n, epochs, inner, size, clip, target = 2000, 4, 50, 50, (1.0, 0.3), ApproxDP(1.0, 1e-6)
+    n, epochs, inner, size, clip, target = (
+        2000,
+        4,
+        50,
+        50,
+        (1.0, 0.3),
+        ApproxDP(1.0, 1e-6),
+    )
     first, second = rsvrg_noise(n, epochs, inner, size, clip, target, "poisson", rate)
-    assert rsvrg_guarantee(n, epochs, inner, size, clip, (first, second), "poisson").delta(1.0) <= 1e-6
+    assert (
+        rsvrg_guarantee(n, epochs, inner, size, clip, (first, second), "poisson").delta(
+            1.0
+        )
+        <= 1e-6
+    )
     a, b = error_weights(inner, rate)
     chosen = a * first**2 + b * second**2
-    for factor in (0.7, 1.4):  # σ₁ moved, σ₂ scaled until the same error: δ must not be below the target by much
+    for factor in (
+        0.7,
+        1.4,
+    ):  # σ₁ moved, σ₂ scaled until the same error: δ must not be below the target by much
         other = math.sqrt(max(0.97 * chosen - a * (factor * first) ** 2, 1e-12) / b)
-        found = rsvrg_guarantee(n, epochs, inner, size, clip, (factor * first, other), "poisson")
+        found = rsvrg_guarantee(
+            n, epochs, inner, size, clip, (factor * first, other), "poisson"
+        )
         assert found.delta(1.0) > 1e-6
 
 
@@ -131,11 +168,15 @@ def test_transport_and_differences_on_a_curved_space():
 def test_noise_is_split_for_every_step_size(rate):
     """1 − (1 − rate)^m is 0 in doubles for a rate below 1e-17; it was divided by."""
     for guarantee in (GDP(1.0), ApproxDP(1.0, 1e-6)):
-        first, second = rsvrg_noise(100, 2, 5, 10, (1.0, 0.5), guarantee, "poisson", rate)
+        first, second = rsvrg_noise(
+            100, 2, 5, 10, (1.0, 0.5), guarantee, "poisson", rate
+        )
         assert 0 < first < math.inf
         assert 0 < second < math.inf
     a, b = error_weights(5, rate)
     kept = (1 - min(rate, 1.0)) ** 5
     assert (a, b) == pytest.approx(
-        ((1 - kept) ** 2, min(rate, 1) * (1 - kept**2) / (2 - min(rate, 1))), rel=1e-6, abs=1e-17
+        ((1 - kept) ** 2, min(rate, 1) * (1 - kept**2) / (2 - min(rate, 1))),
+        rel=1e-6,
+        abs=1e-17,
     )

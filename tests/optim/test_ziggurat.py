@@ -11,13 +11,17 @@ COUNT = 1_000_000
 
 
 def draws(seed=0):
-    return ziggurat_normals(GeneratorSource(np.random.default_rng(seed)), (1000, COUNT // 1000)).ravel()
+    return ziggurat_normals(
+        GeneratorSource(np.random.default_rng(seed)), (1000, COUNT // 1000)
+    ).ravel()
 
 
 def fit(x):
     """Chi-square p-value over 2000 cells of equal chance, many within one layer."""
     inner = stats.norm.ppf(np.arange(1, 2000) / 2000)
-    return stats.chisquare(np.bincount(np.searchsorted(inner, x), minlength=2000)).pvalue
+    return stats.chisquare(
+        np.bincount(np.searchsorted(inner, x), minlength=2000)
+    ).pvalue
 
 
 def test_layers_close():
@@ -37,7 +41,12 @@ def test_the_law():
         for count in (np.sum(x > cut), np.sum(x < -cut)):
             assert stats.binomtest(int(count), COUNT, stats.norm.sf(cut)).pvalue > 1e-4
     tail = np.abs(x[np.abs(x) > _ziggurat._EDGE])
-    assert stats.kstest(stats.norm.sf(tail) / stats.norm.sf(_ziggurat._EDGE), "uniform").pvalue > 1e-4
+    assert (
+        stats.kstest(
+            stats.norm.sf(tail) / stats.norm.sf(_ziggurat._EDGE), "uniform"
+        ).pvalue
+        > 1e-4
+    )
     for lag in (1, 2, 1000):
         assert abs(np.mean(x[lag:] * x[:-lag])) < 4.5 / np.sqrt(COUNT)
         assert abs(np.mean(x[lag:] ** 2 * x[:-lag] ** 2) - 1) < 4.5 * np.sqrt(8 / COUNT)
@@ -54,10 +63,16 @@ def test_wrong_laws_are_seen(monkeypatch):
 
 def test_the_second_look_alone_gives_the_law(monkeypatch):
     """Every point judged by the curve itself, none by the quick comparison: the two must agree."""
-    monkeypatch.setattr(_ziggurat, "_INSIDE", np.where(np.arange(256) > 0, 0.0, _ziggurat._EDGE))
+    monkeypatch.setattr(
+        _ziggurat, "_INSIDE", np.where(np.arange(256) > 0, 0.0, _ziggurat._EDGE)
+    )
     assert fit(draws()[:200_000]) > 1e-4
-    monkeypatch.setattr(_ziggurat, "_HEIGHTS", _ziggurat._HEIGHTS * 0.7)  # a curve that is too low keeps too much
-    monkeypatch.setattr(_ziggurat, "_LAYERS", 8)  # of the widest layers, where wedges weigh
+    monkeypatch.setattr(
+        _ziggurat, "_HEIGHTS", _ziggurat._HEIGHTS * 0.7
+    )  # a curve that is too low keeps too much
+    monkeypatch.setattr(
+        _ziggurat, "_LAYERS", 8
+    )  # of the widest layers, where wedges weigh
     assert fit(draws()[:200_000]) < 1e-6
 
 

@@ -1,6 +1,16 @@
 """One guarantee of each kind."""
 
-from curvedp.privacy import GDP, KLDP, ZCDP, ApproxDP, MeanConcentratedDP, PureDP, RaoDP, RenyiDP, compose
+from curvedp.privacy import (
+    GDP,
+    KLDP,
+    ZCDP,
+    ApproxDP,
+    MeanConcentratedDP,
+    PureDP,
+    RaoDP,
+    RenyiDP,
+    compose,
+)
 
 ALL = [
     PureDP(0.7),

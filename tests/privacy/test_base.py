@@ -25,13 +25,26 @@ from curvedp.privacy.base import additive_kinds, guarantee_from_dict
 from curvedp.privacy.gaussian import gdp_delta, gdp_log_delta, gdp_mu
 from curvedp.privacy.guarantees import pure_renyi
 from curvedp.privacy.products import product_profile
-from curvedp.privacy.rao import hellinger_from_affinity, rao_delta, rao_epsilon, rao_tradeoff
+from curvedp.privacy.rao import (
+    hellinger_from_affinity,
+    rao_delta,
+    rao_epsilon,
+    rao_tradeoff,
+)
 from curvedp.privacy.renyi import renyi_epsilon, zcdp_epsilon
 from curvedp.privacy.spd_confidence import spd_confidence_profile, weyl_net
 from privacy.guarantees import ALL, IDS
-from reproductions.gdp.algorithms import algorithm1_estimate, algorithm2_estimate, loss_sampler
+from reproductions.gdp.algorithms import (
+    algorithm1_estimate,
+    algorithm2_estimate,
+    loss_sampler,
+)
 from reproductions.gdp.circle import circle_gaussian_delta_printed
-from reproductions.rao.discrete import discrete_gaussian_rao, geometric_rao, randomized_response_rao
+from reproductions.rao.discrete import (
+    discrete_gaussian_rao,
+    geometric_rao,
+    randomized_response_rao,
+)
 from reproductions.rao.mechanisms import (
     bernoulli_distance,
     exponential_distance,
@@ -92,7 +105,16 @@ def _additive() -> list[Guarantee]:
     values = {"eps": 0.3, "delta0": 1e-5, "rho": 0.2, "order": 3.0, "mu": 0.7, "theta": 0.4,
               "alpha": 0.1, "mean": 0.2, "deviation": 0.6}  # fmt: skip
     kinds = [Guarantee._registry[name] for name in additive_kinds()]
-    return [kind(**{f.name: values[f.name] for f in dataclasses.fields(kind) if f.name in values}) for kind in kinds]
+    return [
+        kind(
+            **{
+                f.name: values[f.name]
+                for f in dataclasses.fields(kind)
+                if f.name in values
+            }
+        )
+        for kind in kinds
+    ]
 
 
 @pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
@@ -100,7 +122,11 @@ def _additive() -> list[Guarantee]:
 def test_costs_add_up_exactly_and_lead_back(guarantee, adjacency):
     guarantee = dataclasses.replace(guarantee, adjacency=adjacency)
     kind, cost = type(guarantee), guarantee.cost()
-    assert kind.from_cost(cost, up=True, like=guarantee) == kind.from_cost(cost, up=False, like=guarantee) == guarantee
+    assert (
+        kind.from_cost(cost, up=True, like=guarantee)
+        == kind.from_cost(cost, up=False, like=guarantee)
+        == guarantee
+    )
     for times in (Fraction(3), Fraction(1, 7), Fraction(10) ** 5):
         wanted = tuple(times * c for c in cost)
         try:
@@ -110,12 +136,18 @@ def test_costs_add_up_exactly_and_lead_back(guarantee, adjacency):
             assert (kind, wanted[1] >= 1) == (ApproxDP, True)
             continue
         assert all(b <= w <= a for b, w, a in zip(below, wanted, above, strict=True))
-        assert all(a - b <= w * Fraction(1, 2**50) for b, w, a in zip(below, wanted, above, strict=True))
+        assert all(
+            a - b <= w * Fraction(1, 2**50)
+            for b, w, a in zip(below, wanted, above, strict=True)
+        )
     assert kind.from_cost(tuple(0 * c for c in cost), up=True, like=guarantee) is None
 
 
 def test_what_does_not_add_up_has_no_cost():
-    for guarantee in (RaoDP(0.3, angle="hellinger"), compose(GDP(0.5), ApproxDP(0.5, 1e-6))):
+    for guarantee in (
+        RaoDP(0.3, angle="hellinger"),
+        compose(GDP(0.5), ApproxDP(0.5, 1e-6)),
+    ):
         with pytest.raises(ParameterError, match="no cost that adds up"):
             guarantee.cost()
 
@@ -166,8 +198,12 @@ def test_least_counts_are_let_in_and_one_less_is_not():
         return np.random.default_rng(0)
 
     eps = math.pi / 8
-    assert algorithm1_estimate(2.0, 1.0, 1) == pytest.approx(gdp_mu(eps, circle_gaussian_delta_printed(2.0, 1.0, eps)))
-    assert len(algorithm2_estimate(sampler, 1.0, 1.0, rng(), n=2, m=1, n_eps=1).eps) == 1
+    assert algorithm1_estimate(2.0, 1.0, 1) == pytest.approx(
+        gdp_mu(eps, circle_gaussian_delta_printed(2.0, 1.0, eps))
+    )
+    assert (
+        len(algorithm2_estimate(sampler, 1.0, 1.0, rng(), n=2, m=1, n_eps=1).eps) == 1
+    )
     assert randomized_response_rao(1.0, 2).theta == randomized_response_rao(1.0).theta
     assert geometric_rao(1.0, 1).theta == geometric_rao(1.0).theta
     assert discrete_gaussian_rao(1.0, 1).theta == discrete_gaussian_rao(1.0).theta
@@ -175,9 +211,14 @@ def test_least_counts_are_let_in_and_one_less_is_not():
     assert riemannian_laplace_theta(1.0, 2.0, 1) == 0.5
     assert riemannian_gaussian_theta(1.0, 2.0, 1) == pytest.approx(0.5)
     assert mean_square_radius(-1.0, 1, 2.0) == pytest.approx(4.0, rel=1e-9)
-    assert generalized_gaussian_hellinger(1.0, 1.0, 1.0) == pytest.approx(laplace_hellinger(1.0, 1.0), rel=1e-8)
+    assert generalized_gaussian_hellinger(1.0, 1.0, 1.0) == pytest.approx(
+        laplace_hellinger(1.0, 1.0), rel=1e-8
+    )
     assert len(weyl_net(2, 1.0)[0]) > 1
-    assert spd_confidence_profile(1.0, 1.0, np.ones(3), np.ones((1, 3)), 0.0, 0.5).samples == 3
+    assert (
+        spd_confidence_profile(1.0, 1.0, np.ones(3), np.ones((1, 3)), 0.0, 0.5).samples
+        == 3
+    )
     assert subsampled_gaussian(1.0, 0.5, 1).counts == (1,)
     for call in (
         lambda: algorithm1_estimate(2.0, 1.0, 0),

@@ -53,7 +53,13 @@ def spd2(sigma, sensitivity):
 
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize(
-    "case", [("gaussian", 1, 2, 0.3), ("gaussian", -1, 3, 0.1), ("gaussian", 0, 3, 1.0), ("laplace", 1, 3, 0.2)]
+    "case",
+    [
+        ("gaussian", 1, 2, 0.3),
+        ("gaussian", -1, 3, 0.1),
+        ("gaussian", 0, 3, 1.0),
+        ("laplace", 1, 3, 0.2),
+    ],
 )
 def test_smallest_scale(target, case):
     kind, k, d, D = case
@@ -67,13 +73,19 @@ def test_closed_forms():
     assert calibrate("gaussian", 0, 3, 1.0, GDP(0.5)) == pytest.approx(2.0, rel=1e-11)
     assert calibrate("laplace", 0, 3, 1.0, PureDP(0.5)) == pytest.approx(2.0, rel=1e-11)
     # the sphere's Gaussian has a pure ε
-    assert calibrate("gaussian", 1, 2, 1.0, PureDP(1.0)) == pytest.approx(math.sqrt((2 * math.pi - 1) / 2), rel=1e-11)
+    assert calibrate("gaussian", 1, 2, 1.0, PureDP(1.0)) == pytest.approx(
+        math.sqrt((2 * math.pi - 1) / 2), rel=1e-11
+    )
 
 
 def test_monotone_in_the_target():
-    scales = [calibrate("gaussian", 1, 3, 0.4, GDP(mu)) for mu in np.linspace(0.3, 0.31, 12)]
+    scales = [
+        calibrate("gaussian", 1, 3, 0.4, GDP(mu)) for mu in np.linspace(0.3, 0.31, 12)
+    ]
     assert np.all(np.diff(scales) < 0)
-    close = [calibrate("gaussian", 1, 3, 0.4, GDP(0.3 * (1 + i * 1e-13))) for i in range(6)]
+    close = [
+        calibrate("gaussian", 1, 3, 0.4, GDP(0.3 * (1 + i * 1e-13))) for i in range(6)
+    ]
     assert np.all(np.diff(close) <= 0)
 
 
@@ -88,7 +100,10 @@ def test_below_the_floor():
     for target in TARGETS:
         with pytest.raises(UnattainableGuarantee, match="floor"):
             calibrate("gaussian", -1, 10, 1.0, target)
-    assert meets(gaussian_profile(-1, 10, calibrate("gaussian", -1, 10, 1.0, GDP(2.9)), 1.0), GDP(2.9))
+    assert meets(
+        gaussian_profile(-1, 10, calibrate("gaussian", -1, 10, 1.0, GDP(2.9)), 1.0),
+        GDP(2.9),
+    )
     with pytest.raises(UnattainableGuarantee, match="floor"):
         calibrate("laplace", -1, 10, 1.0, PureDP(1.0))
 
@@ -102,8 +117,14 @@ def test_unbounded_losses_have_no_pure_epsilon():
 @pytest.mark.parametrize(
     ("case", "target"),
     [
-        (("laplace", -1e-6, 1, 1e-4), ApproxDP(1000.0, 1e-6)),  # δ leaves 0 within 2e-9 of the scale
-        (("laplace", -1.0, 3, 0.1), GDP(gaussian_floor(-1.0, 3, 0.1) * 1.0001)),  # next to the end of the law
+        (
+            ("laplace", -1e-6, 1, 1e-4),
+            ApproxDP(1000.0, 1e-6),
+        ),  # δ leaves 0 within 2e-9 of the scale
+        (
+            ("laplace", -1.0, 3, 0.1),
+            GDP(gaussian_floor(-1.0, 3, 0.1) * 1.0001),
+        ),  # next to the end of the law
         (("gaussian", 1.0, 10_000, 0.5), ZCDP(0.1)),
         (("gaussian", -1e-6, 100, 1e-12), RenyiDP(1e4, 1e8)),
         (("gaussian", 100.0, 2, 0.31), GDP(1e-8)),
@@ -154,7 +175,10 @@ def test_meeting_a_target():
         assert meets(profile, target(cost))
         assert not meets(profile, target(math.nextafter(cost, 0.0)))
     assert not meets(profile, PureDP(1e9))
-    assert meets(laplace_profile(0.0, 1, 1.0, 1.0), PureDP(laplace_profile(0.0, 1, 1.0, 1.0).pure_epsilon))
+    assert meets(
+        laplace_profile(0.0, 1, 1.0, 1.0),
+        PureDP(laplace_profile(0.0, 1, 1.0, 1.0).pure_epsilon),
+    )
     assert not meets(profile, GDP(9.0, adjacency="add-remove"))
     for bad in ((GDP(1.0), GDP(1.0)), (profile, 1.0), (None, GDP(1.0))):
         with pytest.raises(ParameterError):
@@ -175,7 +199,16 @@ GUESSES = [
     ("laplace", 1.0, 2, 0.3, GDP(0.4)),
     ("laplace", -1.0, 2, 0.1, GDP(0.4)),
     ("laplace", -1.0, 2, 0.1, ApproxDP(0.5, 1e-6)),
-    *(("gaussian", 0.0, 2, 1.0, t) for t in (GDP(0.4), ApproxDP(0.5, 1e-6), ZCDP(0.05), RenyiDP(5.0, 0.3), RaoDP(0.7))),
+    *(
+        ("gaussian", 0.0, 2, 1.0, t)
+        for t in (
+            GDP(0.4),
+            ApproxDP(0.5, 1e-6),
+            ZCDP(0.05),
+            RenyiDP(5.0, 0.3),
+            RaoDP(0.7),
+        )
+    ),
 ]
 
 
@@ -186,7 +219,9 @@ def test_the_search_is_short(kind, curvature, dim, D, target):
 
     def profile_at(scale):
         asked.append(scale)
-        return (gaussian_profile if kind == "gaussian" else laplace_profile)(curvature, dim, scale, D)
+        return (gaussian_profile if kind == "gaussian" else laplace_profile)(
+            curvature, dim, scale, D
+        )
 
     found = smallest_scale(profile_at, target, D)
     assert len(set(asked)) <= 12
@@ -194,23 +229,42 @@ def test_the_search_is_short(kind, curvature, dim, D, target):
     assert not meets(profile_at(found * (1 - 2.0**-20)), target)
 
 
-SKETCHED = [("laplace", 0.0, 10), ("laplace", -1.0, 3), ("gaussian", 1.0, 2), ("gaussian", -1.0, 10)]
+SKETCHED = [
+    ("laplace", 0.0, 10),
+    ("laplace", -1.0, 3),
+    ("gaussian", 1.0, 2),
+    ("gaussian", -1.0, 10),
+]
 
 
 @pytest.mark.parametrize(("kind", "curvature", "dim"), SKETCHED)
-@pytest.mark.parametrize("target", [GDP(0.9), GDP(3.0), ApproxDP(1.0, 1e-6), ApproxDP(3.0, 1e-3)])
-def test_a_sketch_agrees_with_the_table_and_spares_tables(kind, curvature, dim, target, monkeypatch):
+@pytest.mark.parametrize(
+    "target", [GDP(0.9), GDP(3.0), ApproxDP(1.0, 1e-6), ApproxDP(3.0, 1e-3)]
+)
+def test_a_sketch_agrees_with_the_table_and_spares_tables(
+    kind, curvature, dim, target, monkeypatch
+):
     """Where the search ends, two tables are built, of the answer and of the lattice point below: the sketch led there."""
     make, built = gaussian_profile if kind == "gaussian" else laplace_profile, []
     whole = constant_curvature.LossTable
-    monkeypatch.setattr(constant_curvature, "LossTable", lambda law: built.append(law) or whole(law))
-    D = 0.01 * (1 + dim / 1000 + target.cost()[0].numerator % 97 / 1e4)  # no other test has asked for it
-    found = smallest_scale(lambda s: make(curvature, dim, s, D), target, D / math.sqrt(dim))
+    monkeypatch.setattr(
+        constant_curvature, "LossTable", lambda law: built.append(law) or whole(law)
+    )
+    D = 0.01 * (
+        1 + dim / 1000 + target.cost()[0].numerator % 97 / 1e4
+    )  # no other test has asked for it
+    found = smallest_scale(
+        lambda s: make(curvature, dim, s, D), target, D / math.sqrt(dim)
+    )
     assert len(built) <= 2
     profile = make(curvature, dim, found, D)
-    assert _sketched(profile, target) == pytest.approx(_least_cost(profile, target), rel=1e-10)
+    assert _sketched(profile, target) == pytest.approx(
+        _least_cost(profile, target), rel=1e-10
+    )
     other = make(curvature, dim, 1.5 * found, D)
-    assert _sketched(other, target) == pytest.approx(_least_cost(other, target), rel=1e-9)
+    assert _sketched(other, target) == pytest.approx(
+        _least_cost(other, target), rel=1e-9
+    )
 
 
 def test_a_wrong_sketch_changes_nothing_but_the_time(monkeypatch):
@@ -219,7 +273,9 @@ def test_a_wrong_sketch_changes_nothing_but_the_time(monkeypatch):
     honest = calibrate_module._sketched
     for factor in (0.5, 0.999, 1 - 1e-9, 1 + 1e-11, 2.0):
         monkeypatch.setattr(
-            calibrate_module, "_sketched", lambda p, t, f=factor: (f * honest(p, t)[0], honest(p, t)[1])
+            calibrate_module,
+            "_sketched",
+            lambda p, t, f=factor: (f * honest(p, t)[0], honest(p, t)[1]),
         )
         assert calibrate("laplace", 0.0, 4, 0.011, GDP(0.7)) == truth
 
@@ -233,23 +289,37 @@ def test_costs_by_definition():
         assert _excess(GDP(1.0), spent, allowed, floor) == pytest.approx(truth)
     assert _excess(GDP(1.0), math.inf, 1.0, 0.0) == math.inf
     assert _excess(GDP(1.0), 1.0, 1.0, 0.0) == 0.0
-    assert 0 < _excess(ApproxDP(1.0, 1e-6), 1.0, 1e-6, 0.0) < math.inf  # δ = 1 is a cost, not the end of a law
+    assert (
+        0 < _excess(ApproxDP(1.0, 1e-6), 1.0, 1e-6, 0.0) < math.inf
+    )  # δ = 1 is a cost, not the end of a law
     assert _excess(GDP(1.0), math.nextafter(1.0, 2.0), 1.0, 0.0) > 0
     assert _excess(GDP(1.0), 0.4, 0.3, 0.35) > 0
     low, high = gdp_delta(0.5, 0.2), gdp_delta(0.8, 0.2)
-    about = math.log(gdp_mu_below(0.2, math.log(high)) / gdp_mu_below(0.2, math.log(low)))
+    about = math.log(
+        gdp_mu_below(0.2, math.log(high)) / gdp_mu_below(0.2, math.log(low))
+    )
     assert 0 < _excess(ApproxDP(0.2, low), high, low, 0.0) == about
-    assert _excess(ApproxDP(0.2, low), high, low, 0.0, by_delta=True) == pytest.approx(math.log(high / low))
-    for eps, delta in itertools.product((0.0, 1e-6, 1.0, 30.0), (1e-300, 1e-9, 0.3, 0.5, 1 - 2.0**-53)):
-        assert 0 < gdp_mu_below(eps, math.log(delta)) <= gdp_mu(eps, delta) * (1 + 1e-12)
-        assert gdp_mu_below(eps, math.log(delta)) > gdp_mu_below(eps, math.log(delta) - 1e-3)
+    assert _excess(ApproxDP(0.2, low), high, low, 0.0, by_delta=True) == pytest.approx(
+        math.log(high / low)
+    )
+    for eps, delta in itertools.product(
+        (0.0, 1e-6, 1.0, 30.0), (1e-300, 1e-9, 0.3, 0.5, 1 - 2.0**-53)
+    ):
+        assert (
+            0 < gdp_mu_below(eps, math.log(delta)) <= gdp_mu(eps, delta) * (1 + 1e-12)
+        )
+        assert gdp_mu_below(eps, math.log(delta)) > gdp_mu_below(
+            eps, math.log(delta) - 1e-3
+        )
     with pytest.raises(ParameterError, match="doubles"):
         _excess(GDP(1.0), math.nan, 1.0, 0.0)
     profile = laplace_profile(1.0, 2, 1.0, 1.0)
     spent, allowed = _least_cost(profile, ZCDP(0.3))
     assert allowed == 0.3
     assert spent <= profile.rho
-    assert spent == pytest.approx(max(profile.renyi(a) / a for a in (1.0, 2.0, 8.0, 64.0)), rel=1e-8)
+    assert spent == pytest.approx(
+        max(profile.renyi(a) / a for a in (1.0, 2.0, 8.0, 64.0)), rel=1e-8
+    )
 
 
 @pytest.mark.parametrize("power", [1.0, 2.0])
@@ -272,19 +342,31 @@ def test_a_secant_finds_the_root_of_a_power(power):
         return 1.0 if scale < 7.0 else -1.0
 
     for start in (1.0, 7.0, 100.0):
-        assert _bisect(jump, start, lambda s: gaussian_profile(0.0, 2, s, 1.0), GDP(1.0)) == pytest.approx(
-            7.0, rel=1e-9
-        )
+        assert _bisect(
+            jump, start, lambda s: gaussian_profile(0.0, 2, s, 1.0), GDP(1.0)
+        ) == pytest.approx(7.0, rel=1e-9)
     with pytest.raises(ParameterError, match="every scale"):
-        _bisect(lambda s: -1.0, 1.0, lambda s: gaussian_profile(0.0, 2, s, 1.0), GDP(1.0))
+        _bisect(
+            lambda s: -1.0, 1.0, lambda s: gaussian_profile(0.0, 2, s, 1.0), GDP(1.0)
+        )
     with pytest.raises(UnattainableGuarantee):
-        _bisect(lambda s: 1.0 if s < 3 else math.inf, 1.0, lambda s: gaussian_profile(0.0, 2, s, 1.0), GDP(1.0))
+        _bisect(
+            lambda s: 1.0 if s < 3 else math.inf,
+            1.0,
+            lambda s: gaussian_profile(0.0, 2, s, 1.0),
+            GDP(1.0),
+        )
 
 
 def test_what_no_scale_meets_says_why():
     with pytest.raises(UnattainableGuarantee, match=r"floor μ=2\.862 .* Lorentz\(10\)"):
         calibrate("gaussian", -1.0, 10, 1.0, GDP(0.5))
-    for target, symbol in ((ZCDP(0.1), "ρ"), (RenyiDP(2.0, 0.1), "ε"), (RaoDP(0.1), "θ"), (ApproxDP(0.1, 1e-6), "δ")):
+    for target, symbol in (
+        (ZCDP(0.1), "ρ"),
+        (RenyiDP(2.0, 0.1), "ε"),
+        (RaoDP(0.1), "θ"),
+        (ApproxDP(0.1, 1e-6), "δ"),
+    ):
         with pytest.raises(UnattainableGuarantee, match=f"floor {symbol}="):
             calibrate("gaussian", -1.0, 4, 1.0, target)
     with pytest.raises(UnattainableGuarantee, match="unbounded"):
@@ -293,8 +375,12 @@ def test_what_no_scale_meets_says_why():
 
 def test_searches_that_start_where_no_law_is():
     found = smallest_scale(lambda s: laplace_profile(-1.0, 2, s, 0.1), GDP(0.4), 5.0)
-    assert found == pytest.approx(calibrate("laplace", -1.0, 2, 0.1, GDP(0.4)), rel=1e-10)
-    assert calibrate("laplace", -1.0, 2, 0.1, PureDP(0.2)) == pytest.approx(0.5, rel=1e-10)
+    assert found == pytest.approx(
+        calibrate("laplace", -1.0, 2, 0.1, GDP(0.4)), rel=1e-10
+    )
+    assert calibrate("laplace", -1.0, 2, 0.1, PureDP(0.2)) == pytest.approx(
+        0.5, rel=1e-10
+    )
     for eps in (0.1, 0.1 * (1 + 1e-14), 0.05):  # it would take a scale that no law has
         with pytest.raises(UnattainableGuarantee):
             calibrate("laplace", -1.0, 2, 0.1, PureDP(eps))
@@ -302,7 +388,12 @@ def test_searches_that_start_where_no_law_is():
 
 
 @pytest.mark.parametrize(
-    ("kind", "target", "bits"), [("gaussian", GDP(0.4), 40), ("laplace", GDP(0.4), 40), ("laplace", ZCDP(0.05), 30)]
+    ("kind", "target", "bits"),
+    [
+        ("gaussian", GDP(0.4), 40),
+        ("laplace", GDP(0.4), 40),
+        ("laplace", ZCDP(0.05), 30),
+    ],
 )
 def test_scales_lie_on_the_stated_lattice(kind, target, bits):
     """A multiple of 2^-40 of a power of two (2^-30 for zCDP), and of no coarser one by chance in all of five cases."""
@@ -314,28 +405,47 @@ def test_scales_lie_on_the_stated_lattice(kind, target, bits):
 
 @pytest.mark.parametrize("mechanism", [GaussianMechanism, LaplaceMechanism])
 @pytest.mark.parametrize(
-    "M", [Lorentz(5), SPDAffineInvariant(2), SPDAffineInvariant(3), HPDAffineInvariant(2)], ids=repr
+    "M",
+    [Lorentz(5), SPDAffineInvariant(2), SPDAffineInvariant(3), HPDAffineInvariant(2)],
+    ids=repr,
 )
-@pytest.mark.parametrize("target", [GDP(0.01), ApproxDP(0.01, 1e-9), ZCDP(1e-4), RenyiDP(8.0, 1e-4)], ids=repr)
+@pytest.mark.parametrize(
+    "target",
+    [GDP(0.01), ApproxDP(0.01, 1e-9), ZCDP(1e-4), RenyiDP(8.0, 1e-4)],
+    ids=repr,
+)
 def test_a_refusal_names_the_law_that_was_asked_and_one_that_can(mechanism, M, target):
-    with pytest.raises(UnattainableGuarantee, match="use LogGaussianMechanism") as refusal:
+    with pytest.raises(
+        UnattainableGuarantee, match="use LogGaussianMechanism"
+    ) as refusal:
         mechanism.calibrated(M, 0.5, target)
     if "Riemannian" in str(refusal.value):
-        assert f"Riemannian {mechanism.__name__.removesuffix('Mechanism')}" in str(refusal.value)
+        assert f"Riemannian {mechanism.__name__.removesuffix('Mechanism')}" in str(
+            refusal.value
+        )
 
 
 def test_what_is_met_bounds_the_profile():
     """Whatever the definition, strict or loose: a target that is met promises no less δ than there is, and one of each is
     missed (a Hellinger angle was met by everything)."""
-    profile, eps, missed = gaussian_profile(0.0, 1, 1.0, 1.0), np.array([0.0, 0.25, 1.0, 3.0]), set()
+    profile, eps, missed = (
+        gaussian_profile(0.0, 1, 1.0, 1.0),
+        np.array([0.0, 0.25, 1.0, 3.0]),
+        set(),
+    )
     for kind in ALL:
         for name, factor in itertools.product(kind.additive, (0.01, 1.7, 4.0)):
-            value = min(factor * getattr(kind, name), 3.1 if isinstance(kind, RaoDP) else math.inf)
+            value = min(
+                factor * getattr(kind, name),
+                3.1 if isinstance(kind, RaoDP) else math.inf,
+            )
             target = replace(kind, **{name: value})
             if not meets(profile, target):
                 missed.add(repr(kind))
             elif isinstance(target, ApproxDP):
                 assert profile.delta(target.eps) <= target.delta0
             else:
-                assert np.all(profile.delta(eps) <= target.delta(eps) * (1 + 1e-9)), target
+                assert np.all(profile.delta(eps) <= target.delta(eps) * (1 + 1e-9)), (
+                    target
+                )
     assert missed == {repr(kind) for kind in ALL if kind.additive}

@@ -18,8 +18,16 @@ from curvedp.privacy import (
     laplace_profile,
 )
 from curvedp.privacy import certify as balls
-from curvedp.privacy.certify import Certifier, certified_projective_delta, float_beyond, outward
-from reproductions.gdp.circle import circle_gaussian_delta, circle_gaussian_delta_printed
+from curvedp.privacy.certify import (
+    Certifier,
+    certified_projective_delta,
+    float_beyond,
+    outward,
+)
+from reproductions.gdp.circle import (
+    circle_gaussian_delta,
+    circle_gaussian_delta_printed,
+)
 
 
 def cases(count):
@@ -35,9 +43,21 @@ def cases(count):
             scale = min(scale / math.sqrt(d), 0.9 / (root * max(d - 1, 1)))
         D = scale * 10 ** rng.uniform(-2, 0.7)
         D = min(D, 0.99 * math.pi / root) if curvature > 0 else min(D, 4 / root)
-        profile = (gaussian_profile if kind == "gaussian" else laplace_profile)(curvature, d, scale, D)
-        eps = float(rng.choice([0.0, rng.uniform(0, 1), rng.uniform(1, 10)])) * profile.rao
-        yield kind, curvature, d, scale, D, eps if eps < profile.pure_epsilon else 0.7 * profile.pure_epsilon
+        profile = (gaussian_profile if kind == "gaussian" else laplace_profile)(
+            curvature, d, scale, D
+        )
+        eps = (
+            float(rng.choice([0.0, rng.uniform(0, 1), rng.uniform(1, 10)]))
+            * profile.rao
+        )
+        yield (
+            kind,
+            curvature,
+            d,
+            scale,
+            D,
+            eps if eps < profile.pure_epsilon else 0.7 * profile.pure_epsilon,
+        )
 
 
 @pytest.mark.parametrize("case", list(cases(30)))
@@ -45,9 +65,13 @@ def test_the_float_path_lies_inside_and_is_never_below(case):
     kind, *numbers, eps = case
     lower, upper = certified_delta(*case)
     assert 0 < lower <= upper <= lower * (1 + 1e-6)
-    ours = (gaussian_profile if kind == "gaussian" else laplace_profile)(*numbers).delta(eps)
+    ours = (gaussian_profile if kind == "gaussian" else laplace_profile)(
+        *numbers
+    ).delta(eps)
     assert lower <= ours <= upper
-    center = min((lower / (1 - 3e-9) + upper / (1 + 3e-9)) / 2, 1.0)  # of the ball, before it was widened
+    center = min(
+        (lower / (1 - 3e-9) + upper / (1 + 3e-9)) / 2, 1.0
+    )  # of the ball, before it was widened
     assert ours >= center * (1 - 1e-13)
 
 
@@ -60,13 +84,17 @@ def test_contains_mpmath_on_s3():
     def part(t, sign):
         def c(r):
             b = mpmath.sqrt(r * r + 2 * s * s * t)
-            return (mpmath.cos(b) - mpmath.cos(r) * mpmath.cos(D)) / (mpmath.sin(r) * mpmath.sin(D))
+            return (mpmath.cos(b) - mpmath.cos(r) * mpmath.cos(D)) / (
+                mpmath.sin(r) * mpmath.sin(D)
+            )
 
         def rho(r):
             return mpmath.exp(-r * r / (2 * s * s)) * mpmath.sin(r) ** 2
 
         a, b = abs(D**2 - 2 * s**2 * t) / (2 * D), (far**2 - 2 * s**2 * t) / (2 * far)
-        inside = mpmath.quad(lambda r: rho(r) * (1 + sign * c(r)) / 2, [a, (a + b) / 2, b])
+        inside = mpmath.quad(
+            lambda r: rho(r) * (1 + sign * c(r)) / 2, [a, (a + b) / 2, b]
+        )
         if sign > 0 and low > 0:
             inside += mpmath.quad(rho, [0, a])
         if sign < 0:
@@ -92,10 +120,16 @@ def test_deep_tail():
 
 
 def test_zero_beyond_the_cap():
-    assert certified_delta("laplace", 1, 2, 1.0, 0.5, 0.6) == (0.0, pytest.approx(0.0, abs=1e-300))
+    assert certified_delta("laplace", 1, 2, 1.0, 0.5, 0.6) == (
+        0.0,
+        pytest.approx(0.0, abs=1e-300),
+    )
 
 
-@pytest.mark.parametrize("case", [("gaussian", 0.0, 1, 1e8, 1e-8, 1.0), ("gaussian", 0.0, 100, 1.0, 1e-4, 1e8)])
+@pytest.mark.parametrize(
+    "case",
+    [("gaussian", 0.0, 1, 1e8, 1e-8, 1.0), ("gaussian", 0.0, 100, 1.0, 1e-4, 1e8)],
+)
 def test_deltas_below_every_float(case):
     lower, upper = certified_delta(*case)
     assert lower == 0
@@ -180,20 +214,34 @@ def test_enclosures_are_roundedoutward():
         (laplace_profile, -1.0, 2, 0.4, 0.5),
     ],
 )
-def test_certified_probabilities_are_complements_and_agree_with_floats(make, curvature, dim, scale, D):
+def test_certified_probabilities_are_complements_and_agree_with_floats(
+    make, curvature, dim, scale, D
+):
     profile = make(curvature, dim, scale, D)
     certifier, law = Certifier(profile), profile.tails
     s, distance = certifier._units()
     root = math.sqrt(abs(curvature)) or 1.0
-    assert (float(s), float(distance)) == pytest.approx((scale * root, D * root), rel=1e-14)
+    assert (float(s), float(distance)) == pytest.approx(
+        (scale * root, D * root), rel=1e-14
+    )
     for t in (0.0, 0.4 * law.loss_scale, min(1.5 * law.loss_scale, 0.9 * law.max_loss)):
         with ctx.workprec(96):
-            above = certifier._probability(law, s, distance, arb(t), 0.0, 1e-12, upper=True)
-            below = certifier._probability(law, s, distance, arb(t), 0.0, 1e-12, upper=False)
-            other = certifier._probability(law, s, distance, arb(-t), 0.0, 1e-12, upper=False)
+            above = certifier._probability(
+                law, s, distance, arb(t), 0.0, 1e-12, upper=True
+            )
+            below = certifier._probability(
+                law, s, distance, arb(t), 0.0, 1e-12, upper=False
+            )
+            other = certifier._probability(
+                law, s, distance, arb(-t), 0.0, 1e-12, upper=False
+            )
         assert float(above + below) == pytest.approx(1.0, abs=1e-9)
-        assert float(above) == pytest.approx(float(np.exp(law.log_tails(np.array([t]))[0][0])), rel=1e-9)
-        assert float(other) == pytest.approx(float(np.exp(profile._table.log_second(np.array([t]))[0])), rel=1e-6)
+        assert float(above) == pytest.approx(
+            float(np.exp(law.log_tails(np.array([t]))[0][0])), rel=1e-9
+        )
+        assert float(other) == pytest.approx(
+            float(np.exp(profile._table.log_second(np.array([t]))[0])), rel=1e-6
+        )
         start, end = certifier._window(law, 60.0)
         assert start <= max(law.mode - law.width, 0.0)
         assert end >= law.mode + law.width or end == math.pi
@@ -229,9 +277,16 @@ def test_the_circle_certified_against_direct_sums(s, D):
 
                 def gap(y, eps=eps, weight=weight):
                     other = abs(y - D)
-                    return max(weight(y) - mp.exp(eps) * weight(min(other, 2 * mp.pi - other)), mp.mpf(0))
+                    return max(
+                        weight(y) - mp.exp(eps) * weight(min(other, 2 * mp.pi - other)),
+                        mp.mpf(0),
+                    )
 
-                y_a = (D * D - 2 * s * s * eps) / (2 * D) if make is gaussian_profile else (D - s * eps) / 2
+                y_a = (
+                    (D * D - 2 * s * s * eps) / (2 * D)
+                    if make is gaussian_profile
+                    else (D - s * eps) / 2
+                )
                 far = 2 * math.pi - D
                 r_b = (
                     (far * far - 2 * s * s * eps) / (2 * far)
@@ -239,8 +294,12 @@ def test_the_circle_certified_against_direct_sums(s, D):
                     else math.pi - (D + s * eps) / 2
                 )
                 marks = sorted({-math.pi, -r_b, D - math.pi, 0.0, y_a, D, math.pi})
-                assert float(found) == pytest.approx(float(mp.quad(gap, marks) / mass), rel=1e-8)
-    assert circle_gaussian_delta_printed(2.0, D, 0.1) != pytest.approx(circle_gaussian_delta(2.0, D, 0.1), rel=1e-6)
+                assert float(found) == pytest.approx(
+                    float(mp.quad(gap, marks) / mass), rel=1e-8
+                )
+    assert circle_gaussian_delta_printed(2.0, D, 0.1) != pytest.approx(
+        circle_gaussian_delta(2.0, D, 0.1), rel=1e-6
+    )
 
 
 @pytest.mark.parametrize(
@@ -256,7 +315,9 @@ def test_distances_beyond_half_a_turn_are_certified(make, curvature, dim, scale,
     """π is the end of a sphere alone."""
     profile = make(curvature, dim, scale, D)
     certifier = Certifier(profile)
-    assert float(certifier._units()[1]) == pytest.approx(D * (math.sqrt(abs(curvature)) or 1.0), rel=1e-14)
+    assert float(certifier._units()[1]) == pytest.approx(
+        D * (math.sqrt(abs(curvature)) or 1.0), rel=1e-14
+    )
     for eps in (0.0, 0.5):
         ball = certifier.delta(eps)
         assert float(ball) == pytest.approx(float(profile.delta(eps)), rel=4e-9)
@@ -284,9 +345,16 @@ def test_integrals_of_powers_of_the_sine(m):
 
 
 @pytest.mark.parametrize("law", [RiemannianGaussian, RiemannianLaplace])
-@pytest.mark.parametrize(("scale", "distance"), [(0.5, 0.1), (0.05, 0.02), (2.0, 1.0), (0.3, math.pi), (1.0, 3.0)])
-@pytest.mark.parametrize("space", [Rotations(3), Grassmann(3, 1), Grassmann(5, 1)], ids=str)
-def test_the_float_path_lies_within_on_projective_spaces(law, scale, distance, space) -> None:
+@pytest.mark.parametrize(
+    ("scale", "distance"),
+    [(0.5, 0.1), (0.05, 0.02), (2.0, 1.0), (0.3, math.pi), (1.0, 3.0)],
+)
+@pytest.mark.parametrize(
+    "space", [Rotations(3), Grassmann(3, 1), Grassmann(5, 1)], ids=str
+)
+def test_the_float_path_lies_within_on_projective_spaces(
+    law, scale, distance, space
+) -> None:
     distance = distance * space.injectivity_radius / math.pi
     profile = law(space, scale).profile(distance)
     for eps in (0.0, 0.1, 1.0, 0.9 * profile.pure_epsilon):
@@ -295,14 +363,24 @@ def test_the_float_path_lies_within_on_projective_spaces(law, scale, distance, s
             value = profile.delta(eps)
             assert lower <= value <= upper
             assert upper - lower <= 1e-6 * upper or upper < 1e-290
-    assert law(space, scale).certified_delta(distance, 1.01 * profile.pure_epsilon)[0] == 0.0
+    assert (
+        law(space, scale).certified_delta(distance, 1.01 * profile.pure_epsilon)[0]
+        == 0.0
+    )
 
 
 def test_by_integration_over_rotations() -> None:
     """(p₁ − e^ε·p₂)₊ summed over angle and polar angle of the axis, with d₂ the angle of the product of two turns."""
     s, D, eps, n = 0.7, 1.1, 0.4, 1500
-    theta, c = (np.arange(n) + 0.5)[:, None] * np.pi / n, -1 + (np.arange(n) + 0.5) * 2 / n
-    second = 2 * np.arccos(np.abs(np.cos(theta / 2) * np.cos(D / 2) + np.sin(theta / 2) * np.sin(D / 2) * c))
+    theta, c = (
+        (np.arange(n) + 0.5)[:, None] * np.pi / n,
+        -1 + (np.arange(n) + 0.5) * 2 / n,
+    )
+    second = 2 * np.arccos(
+        np.abs(
+            np.cos(theta / 2) * np.cos(D / 2) + np.sin(theta / 2) * np.sin(D / 2) * c
+        )
+    )
     weight = np.exp(-(theta**2) / (2 * s**2)) * np.sin(theta / 2) ** 2
     gain = -np.expm1(np.minimum(eps - (second**2 - theta**2) / (2 * s**2), 0.0))
     value = np.sum(weight * gain) / n / np.sum(weight)

@@ -23,7 +23,12 @@ from curvedp.privacy.gaussian import gdp_delta, gdp_log_delta
 
 
 @pytest.mark.parametrize(
-    "case", [("gaussian", 1, 3, 1.0, 1.0), ("gaussian", -1, 3, 1.0, 1.0), ("laplace", 0, 1, 1.0, 1.0)]
+    "case",
+    [
+        ("gaussian", 1, 3, 1.0, 1.0),
+        ("gaussian", -1, 3, 1.0, 1.0),
+        ("laplace", 0, 1, 1.0, 1.0),
+    ],
 )
 def test_certified_mu(case):
     lower, upper = certified_mu(*case)
@@ -38,7 +43,9 @@ def h3_mu(k, s, D, eps):
     def part(t, sign):
         def fraction(r):
             b = mpmath.sqrt(max(r * r + 2 * s * s * t, 0))
-            cosine = (mpmath.cosh(r) * mpmath.cosh(D) - mpmath.cosh(b)) / (mpmath.sinh(r) * mpmath.sinh(D))
+            cosine = (mpmath.cosh(r) * mpmath.cosh(D) - mpmath.cosh(b)) / (
+                mpmath.sinh(r) * mpmath.sinh(D)
+            )
             return (1 + sign * cosine) / 2
 
         def rho(r):
@@ -54,7 +61,11 @@ def h3_mu(k, s, D, eps):
     delta = part(eps, 1) - mpmath.exp(eps) * part(-eps, -1)
 
     def gap(mu):
-        return mpmath.ncdf(mu / 2 - eps / mu) - mpmath.exp(eps) * mpmath.ncdf(-mu / 2 - eps / mu) - delta
+        return (
+            mpmath.ncdf(mu / 2 - eps / mu)
+            - mpmath.exp(eps) * mpmath.ncdf(-mu / 2 - eps / mu)
+            - delta
+        )
 
     return mpmath.findroot(gap, (D / s, D / s * 1.01))
 
@@ -62,7 +73,12 @@ def h3_mu(k, s, D, eps):
 def test_certified_mu_where_space_is_nearly_flat():
     """κ = −0.0625: μ_ε falls from its largest value, at ε = 0, to Δ/σ, by 2.1 per cent."""
     lower, upper = certified_mu("gaussian", -0.0625, 3, 1.0, 1.0)
-    assert lower <= gaussian_profile(-0.0625, 3, 1.0, 1.0).mu <= upper <= lower * (1 + 1e-6)
+    assert (
+        lower
+        <= gaussian_profile(-0.0625, 3, 1.0, 1.0).mu
+        <= upper
+        <= lower * (1 + 1e-6)
+    )
     with mpmath.workdps(20):
         truth = [h3_mu(0.25, 1, 1, eps) for eps in (0, 3)]
     assert lower <= truth[0] <= upper  # the supremum is at 0
@@ -75,10 +91,20 @@ def test_a_mu_that_is_too_small_is_not_certified():
     assert certifier._below(0.0, 0.01, arb(mu * (1 + 1e-3)))
     assert not certifier._below(0.0, 0.01, arb(mu * (1 - 1e-6)))
     # nor does the tail close for a μ at or below its limit Δ/σ, at any radius
-    assert not any(certifier._closes(arb(1.0 - 1e-9), arb(r)) for r in (0.1, 1.0, 10.0, 1000.0))
+    assert not any(
+        certifier._closes(arb(1.0 - 1e-9), arb(r)) for r in (0.1, 1.0, 10.0, 1000.0)
+    )
 
 
-@pytest.mark.parametrize("case", [(-0.01, 3, 1.0, 1.0), (-1.0, 2, 0.3, 1.0), (-1.0, 20, 0.5, 0.2), (-4.0, 5, 0.2, 2.0)])
+@pytest.mark.parametrize(
+    "case",
+    [
+        (-0.01, 3, 1.0, 1.0),
+        (-1.0, 2, 0.3, 1.0),
+        (-1.0, 20, 0.5, 0.2),
+        (-4.0, 5, 0.2, 2.0),
+    ],
+)
 def test_where_the_tail_is_closed_it_stays_so(case):
     """The table, far beyond the ε at which the theorem takes over."""
     profile = gaussian_profile(*case)
@@ -89,14 +115,20 @@ def test_where_the_tail_is_closed_it_stays_so(case):
     assert np.all(profile._table.log_delta(eps) < gdp_log_delta(mu, eps))
 
 
-@pytest.mark.parametrize("profile", [gaussian_profile(1.0, 1, 2.0, 1.0), laplace_profile(0.0, 1, 1.0, 0.8)], ids=str)
+@pytest.mark.parametrize(
+    "profile",
+    [gaussian_profile(1.0, 1, 2.0, 1.0), laplace_profile(0.0, 1, 1.0, 0.8)],
+    ids=str,
+)
 def test_coarse_intervals_are_halved_until_each_is_proved(profile, monkeypatch):
     enclosure = MuCertifier(profile).mu()
     assert enclosure[0] <= profile.mu <= enclosure[1] * (1 + 1e-12)
     assert enclosure[1] - enclosure[0] < 2e-6 * profile.mu
     end = profile.pure_epsilon
     for knots in ([0.0, end], [0.0, 0.3 * end, end]):
-        monkeypatch.setattr(MuCertifier, "_knots", lambda self, mu, end, knots=knots: knots)
+        monkeypatch.setattr(
+            MuCertifier, "_knots", lambda self, mu, end, knots=knots: knots
+        )
         assert MuCertifier(profile).mu() == pytest.approx(enclosure, rel=1e-12)
 
 
@@ -113,12 +145,20 @@ def test_intervals_without_room_are_not_proved(monkeypatch):
     assert certifier._below(0.5 * end, 0.51 * end, arb(mu))
     # a chord that touches δ_μ between its ends
     for a, b in ((0.0, 0.6 * end), (0.0, 0.9 * end)):
-        chord = [float(certifier.delta(a)) * (1 - s) + float(certifier.delta(b)) * s for s in (0.25, 0.5, 0.75)]
+        chord = [
+            float(certifier.delta(a)) * (1 - s) + float(certifier.delta(b)) * s
+            for s in (0.25, 0.5, 0.75)
+        ]
         u = [math.exp(a) + (math.exp(b) - math.exp(a)) * s for s in (0.25, 0.5, 0.75)]
-        above = any(c > gdp_delta(mu * (1 + 1e-6), math.log(x)) for c, x in zip(chord, u, strict=True))
+        above = any(
+            c > gdp_delta(mu * (1 + 1e-6), math.log(x))
+            for c, x in zip(chord, u, strict=True)
+        )
         if above:
             assert not certifier._below(a, b, arb(mu * (1 + 1e-6)))
-    monkeypatch.setattr(certify_mu, "_WIDTHS", (-1e-3,))  # below the truth: no interval at 0 can be proved
+    monkeypatch.setattr(
+        certify_mu, "_WIDTHS", (-1e-3,)
+    )  # below the truth: no interval at 0 can be proved
     with pytest.raises(NotResolved, match="could not be certified"):
         MuCertifier(profile).mu()
     monkeypatch.setattr(certify_mu, "_MOST_INTERVALS", 1)
@@ -134,9 +174,15 @@ def test_a_chord_that_crosses_between_two_points_is_not_proved():
 
     def room(mu, points):
         share = np.linspace(0.0, 1.0, points)
-        return np.min(gdp_delta(mu, np.log1p(math.expm1(b) * share)) - (ends[0] + (ends[1] - ends[0]) * share))
+        return np.min(
+            gdp_delta(mu, np.log1p(math.expm1(b) * share))
+            - (ends[0] + (ends[1] - ends[0]) * share)
+        )
 
-    sparse, dense = (optimize.brentq(room, 0.1, 5.0, args=(points,), xtol=1e-15) for points in (25, 24001))
+    sparse, dense = (
+        optimize.brentq(room, 0.1, 5.0, args=(points,), xtol=1e-15)
+        for points in (25, 24001)
+    )
     assert sparse < dense * (1 - 1e-9)
     assert not certifier._below(0.0, b, arb((sparse + dense) / 2))
     assert certifier._below(0.0, b, arb(dense * (1 + 1e-3)))
@@ -152,7 +198,9 @@ def test_knots_run_from_zero_to_the_end():
     assert all(a < b for a, b in itertools.pairwise(knots))
     wide = certifier._knots(profile.mu * (1 + 1e-2), end)
     assert len(wide) < len(knots) < 2500
-    for a, b in itertools.pairwise(wide):  # suggested so that nearly all are proved at once
+    for a, b in itertools.pairwise(
+        wide
+    ):  # suggested so that nearly all are proved at once
         assert certifier._below(a, b, arb(profile.mu * 1.01)) or b < 0.2
 
 
@@ -165,7 +213,9 @@ def test_a_closed_tail_is_below_the_gaussian():
     s, D = 1.0, 0.5
     r = (2 * s * s * end - D * D) / (2 * D)
     assert certifier._closes(arb(mu), arb(r * (1 + 1e-12)))
-    assert math.log(4 * r, 1.125) == pytest.approx(round(math.log(4 * r, 1.125)), abs=1e-6)  # a rung of the search
+    assert math.log(4 * r, 1.125) == pytest.approx(
+        round(math.log(4 * r, 1.125)), abs=1e-6
+    )  # a rung of the search
     assert not certifier._closes(arb(mu), arb(r / 1.13))
     assert not certifier._closes(arb(0.5), arb(1e3))
     assert not certifier._closes(arb(0.499), arb(1e3))
@@ -181,7 +231,13 @@ def test_gaussian_pieces_in_balls():
     with mp.workdps(40), ctx.workprec(160):
         for x in (-8.0, 0.0, 3.0):
             assert float(phi(arb(x))) == pytest.approx(float(mp.ncdf(x)), rel=1e-14)
-        for eps, z in ((0.0, 0.5), (3.0, 5.0), (4.5e4, 300.0), (2e12, 2e6), (0.5e12, 1e6)):
+        for eps, z in (
+            (0.0, 0.5),
+            (3.0, 5.0),
+            (4.5e4, 300.0),
+            (2e12, 2e6),
+            (0.5e12, 1e6),
+        ):
             tail = mp.erfc(mp.mpf(z) / mp.sqrt(2)) / 2
             truth = mp.exp(mp.mpf(eps)) * tail
             found = lifted_tail(arb(eps), arb(z))
@@ -189,10 +245,15 @@ def test_gaussian_pieces_in_balls():
             assert float(found.rad()) < 1e-10 * float(found)
         for mu, eps in ((0.5, 0.0), (2.0, 1.3)):
             value, slope = gdp_ball(arb(mu), arb(eps))
-            truth = mp.ncdf(mu / 2 - eps / mu) - mp.exp(eps) * mp.ncdf(-eps / mu - mu / 2)
+            truth = mp.ncdf(mu / 2 - eps / mu) - mp.exp(eps) * mp.ncdf(
+                -eps / mu - mu / 2
+            )
             assert float(value) == pytest.approx(float(truth), rel=1e-13)
             derivative = mp.diff(
-                lambda u, m=mu: mp.ncdf(m / 2 - mp.log(u) / m) - u * mp.ncdf(-mp.log(u) / m - m / 2), mp.exp(eps)
+                lambda u, m=mu: (
+                    mp.ncdf(m / 2 - mp.log(u) / m) - u * mp.ncdf(-mp.log(u) / m - m / 2)
+                ),
+                mp.exp(eps),
             )
             assert float(slope) == pytest.approx(float(derivative), rel=1e-12)
             lower = mu_lower(value, eps)

@@ -36,7 +36,9 @@ def gaussian(mu, eps):
 
 def test_closed_forms():
     assert compose(PureDP(0.5), PureDP(0.25)) == PureDP(0.75)
-    assert compose([ApproxDP(0.5, 2**-20), ApproxDP(0.25, 2**-20)]) == ApproxDP(0.75, 2**-19)
+    assert compose([ApproxDP(0.5, 2**-20), ApproxDP(0.25, 2**-20)]) == ApproxDP(
+        0.75, 2**-19
+    )
     assert compose(ZCDP(0.5), ZCDP(0.25)) == ZCDP(0.75)
     assert compose(RenyiDP(3.0, 0.5), RenyiDP(3.0, 0.25)) == RenyiDP(3.0, 0.75)
     assert compose(RenyiDP(3.0, 0.5), RenyiDP(2.0, 0.25)) == RenyiDP(2.0, 0.75)
@@ -51,16 +53,22 @@ def test_closed_forms_never_round_down():
         x = rng.uniform(1e-3, 1, 7)
         exact = [mp.mpf(float(v)) for v in x]
         with mp.workdps(50):
-            assert mp.mpf(compose([GDP(v) for v in x]).mu) ** 2 >= mp.fsum(v * v for v in exact)
+            assert mp.mpf(compose([GDP(v) for v in x]).mu) ** 2 >= mp.fsum(
+                v * v for v in exact
+            )
             assert mp.mpf(compose([PureDP(v) for v in x]).eps) >= mp.fsum(exact)
-            assert compose([GDP(v) for v in x]).mu == pytest.approx(math.sqrt(float(np.sum(x * x))), rel=1e-15)
+            assert compose([GDP(v) for v in x]).mu == pytest.approx(
+                math.sqrt(float(np.sum(x * x))), rel=1e-15
+            )
 
 
 def test_hellinger_angles_compose_by_cosines_and_below_pythagoras():
     a, b = RaoDP(0.8, angle="hellinger"), RaoDP(1.1, angle="hellinger")
     both = compose(a, b)
     assert both.angle == "hellinger"
-    assert math.cos(both.theta / 2) == pytest.approx(math.cos(0.4) * math.cos(0.55), rel=1e-14)
+    assert math.cos(both.theta / 2) == pytest.approx(
+        math.cos(0.4) * math.cos(0.55), rel=1e-14
+    )
     assert both.theta < math.hypot(0.8, 1.1)
     assert compose(a, RaoDP(1.1)).theta == both.theta
     assert compose(a, RaoDP(math.pi, angle="hellinger")).theta == math.pi
@@ -77,7 +85,13 @@ def test_divergences_absorb_what_has_them():
 
 
 def test_refusals():
-    for bad in ((), ([],), (GDP(1.0), 0.5), (0.5,), (GDP(1.0), GDP(1.0, adjacency="add-remove"))):
+    for bad in (
+        (),
+        ([],),
+        (GDP(1.0), 0.5),
+        (0.5,),
+        (GDP(1.0), GDP(1.0, adjacency="add-remove")),
+    ):
         with pytest.raises((ParameterError, TypeError)):
             compose(*bad)
     with pytest.raises(ParameterError, match="promise nothing"):
@@ -121,17 +135,36 @@ def test_gaussian_with_the_four_point_pair():
 
 @pytest.mark.parametrize("mu", [1e-3, 1e-2, 0.3, 30.0])
 @pytest.mark.parametrize(
-    "points", [[(0.5, 0.0)], [(3.0, 0.0)], [(1.0, 1e-6)], [(1.0, 1e-9), (0.05, 0.0)], [(40.0, 1e-6)]]
+    "points",
+    [
+        [(0.5, 0.0)],
+        [(3.0, 0.0)],
+        [(1.0, 1e-6)],
+        [(1.0, 1e-9), (0.05, 0.0)],
+        [(40.0, 1e-6)],
+    ],
 )
 def test_losses_in_heaps_that_lie_apart(points, mu):
     # Between heaps a tilt towards the upper one only magnified its own rounding: δ came out as 1, in the middle of a curve.
     parts = [ApproxDP(e, d) if d else PureDP(e) for e, d in points]
-    heaps, infinite = [(0.0, 1.0)], -math.expm1(math.fsum(math.log1p(-d) for _, d in points))
+    heaps, infinite = (
+        [(0.0, 1.0)],
+        -math.expm1(math.fsum(math.log1p(-d) for _, d in points)),
+    )
     for e, d in points:
-        heaps = [(x + sign * e, p * (1 - d) * expit(sign * e)) for x, p in heaps for sign in (1, -1)]
+        heaps = [
+            (x + sign * e, p * (1 - d) * expit(sign * e))
+            for x, p in heaps
+            for sign in (1, -1)
+        ]
     top = points[0][0]
     eps = np.sort(
-        np.concatenate([np.linspace(0, 1.5 * top, 40), top * (1 + np.array([-0.1, -0.01, -1e-3, 1e-3, 0.05]))])
+        np.concatenate(
+            [
+                np.linspace(0, 1.5 * top, 40),
+                top * (1 + np.array([-0.1, -0.01, -1e-3, 1e-3, 0.05])),
+            ]
+        )
     )
     truth = sum(p * gaussian(mu, eps - x) for x, p in heaps) + infinite
     both = compose(GDP(mu), *parts)
@@ -147,9 +180,17 @@ def test_losses_in_heaps_that_lie_apart(points, mu):
 def test_many_randomized_responses_against_the_binomial():
     e0, k = 0.1, 100
     j = np.arange(k + 1)
-    log_p = gammaln(k + 1) - gammaln(j + 1) - gammaln(k - j + 1) + j * np.log(expit(e0)) + (k - j) * np.log(expit(-e0))
+    log_p = (
+        gammaln(k + 1)
+        - gammaln(j + 1)
+        - gammaln(k - j + 1)
+        + j * np.log(expit(e0))
+        + (k - j) * np.log(expit(-e0))
+    )
     loss = (2 * j - k) * e0
-    truth = np.array([np.sum(np.exp(log_p) * np.maximum(-np.expm1(e - loss), 0)) for e in EPS])
+    truth = np.array(
+        [np.sum(np.exp(log_p) * np.maximum(-np.expm1(e - loss), 0)) for e in EPS]
+    )
     found = compose_profiles([PureDP(e0)] * k)
     ratio = found.delta(EPS[truth > 1e-30]) / truth[truth > 1e-30]
     assert np.min(ratio) >= 1 - 1e-12
@@ -161,15 +202,21 @@ def test_a_profile_of_ours_composes():
     twice = compose(profile, profile)
     eps = np.linspace(0, 4, 21)
     assert np.all(twice.delta(eps) >= profile.delta(eps))
-    assert np.all(twice.delta(eps) <= GDP(profile.mu * math.sqrt(2)).delta(eps) * (1 + 1e-3))
+    assert np.all(
+        twice.delta(eps) <= GDP(profile.mu * math.sqrt(2)).delta(eps) * (1 + 1e-3)
+    )
 
 
 def test_bounds_that_are_not_convex_stay_bounds():
     # A zCDP curve is a minimum over orders. The Gaussian with that ρ is one mechanism that must be covered.
     rho, e0, d0 = 0.2, 0.5, 1e-8
     mu = math.sqrt(2 * rho)
-    truth = d0 + (1 - d0) * (expit(e0) * gaussian(mu, EPS - e0) + expit(-e0) * gaussian(mu, EPS + e0))
-    assert np.all(compose(ZCDP(rho), ApproxDP(e0, d0)).delta(EPS) >= truth * (1 - 1e-13))
+    truth = d0 + (1 - d0) * (
+        expit(e0) * gaussian(mu, EPS - e0) + expit(-e0) * gaussian(mu, EPS + e0)
+    )
+    assert np.all(
+        compose(ZCDP(rho), ApproxDP(e0, d0)).delta(EPS) >= truth * (1 - 1e-13)
+    )
 
 
 def test_rao_in_a_mixture_keeps_its_mass_at_infinity():
@@ -196,7 +243,9 @@ def test_rounding_losses_to_the_nearest_bin_would_be_caught():
     """The common shortcut, mass to the nearest bin, falls below the truth: the oracle above can tell."""
     mu, width = 0.7, 0.05
     edges = (np.arange(-400, 401) - 0.5) * width
-    below = 0.5 * np.array([math.erfc(-(e - mu * mu / 2) / mu / math.sqrt(2)) for e in edges])
+    below = 0.5 * np.array(
+        [math.erfc(-(e - mu * mu / 2) / mu / math.sqrt(2)) for e in edges]
+    )
     p, loss = np.diff(below), np.arange(-400, 400) * width
     naive = np.array([np.sum(p * np.maximum(-np.expm1(e - loss), 0)) for e in EPS])
     truth = gaussian(mu, EPS)
@@ -225,13 +274,20 @@ def test_composition_is_not_a_filter():
     eps, delta, a = 1.0, 1e-3, 0.2
     p = expit(a)
     first, failing = PureDP(a), ApproxDP(1e-6, delta * (1 - 1e-3))
-    bold = PureDP(float(np.log((delta * 0.999 / p + np.exp(eps - a)) / (1 - delta * 0.999 / p))))
+    bold = PureDP(
+        float(np.log((delta * 0.999 / p + np.exp(eps - a)) / (1 - delta * 0.999 / p)))
+    )
     for second in (bold, failing):
-        assert compose_profiles([first, second]).delta(eps) <= delta  # a rule of this kind would let it through
+        assert (
+            compose_profiles([first, second]).delta(eps) <= delta
+        )  # a rule of this kind would let it through
     pairs = [  # (P, Q) of every outcome of the interaction
         *(
             ((p * x), (1 - p) * y)
-            for x, y in ((expit(bold.eps), expit(-bold.eps)), (expit(-bold.eps), expit(bold.eps)))
+            for x, y in (
+                (expit(bold.eps), expit(-bold.eps)),
+                (expit(-bold.eps), expit(bold.eps)),
+            )
         ),
         ((1 - p) * failing.delta0, 0.0),
         ((1 - p) * (1 - failing.delta0), p),
@@ -255,10 +311,18 @@ def _game(budget, eps, price, steps=6):
             mu = math.sqrt(square)
             after = value[left - parts]
             reach = math.ceil((9 * mu + square) / h)
-            step = np.exp(-((np.arange(-reach, reach + 1) * h - square / 2) ** 2) / (2 * square))
-            gauss = np.convolve(np.pad(after, reach, mode="edge"), step[::-1] / step.sum(), mode="valid")
-            e = 2 * math.atanh(math.erf(mu / math.sqrt(8)))  # randomized response that is exactly μ-GDP
-            both = expit(e) * np.interp(loss + e, loss, after) + expit(-e) * np.interp(loss - e, loss, after)
+            step = np.exp(
+                -((np.arange(-reach, reach + 1) * h - square / 2) ** 2) / (2 * square)
+            )
+            gauss = np.convolve(
+                np.pad(after, reach, mode="edge"), step[::-1] / step.sum(), mode="valid"
+            )
+            e = 2 * math.atanh(
+                math.erf(mu / math.sqrt(8))
+            )  # randomized response that is exactly μ-GDP
+            both = expit(e) * np.interp(loss + e, loss, after) + expit(-e) * np.interp(
+                loss - e, loss, after
+            )
             best = np.maximum(best, np.maximum(gauss, both))
         value.append(best)
     return float(np.interp(0.0, loss, value[-1]))
@@ -276,9 +340,13 @@ def test_the_gaussian_filter_withstands_an_adaptive_adversary(budget, eps):
 
 def test_compositions_take_each_part_as_often_as_it_is_used():
     both = Composition((PureDP(0.5), GDP(0.3)), (3, 1))
-    assert convert(both, to=ZCDP).rho == pytest.approx(3 * 0.5 * math.tanh(0.25) + 0.045, rel=1e-12)
+    assert convert(both, to=ZCDP).rho == pytest.approx(
+        3 * 0.5 * math.tanh(0.25) + 0.045, rel=1e-12
+    )
     mixed = compose(RaoDP(0.3, angle="hellinger"), RaoDP(0.4))
-    assert math.cos(mixed.theta / 2) == pytest.approx(math.cos(0.15) * math.cos(0.2), rel=1e-14)
+    assert math.cos(mixed.theta / 2) == pytest.approx(
+        math.cos(0.15) * math.cos(0.2), rel=1e-14
+    )
     assert compose(PureDP(0.1), PureDP(0.2)).eps == math.nextafter(0.3, 1.0)
     with pytest.raises(ParameterError):
         compose([ApproxDP(0.1, 0.5), ApproxDP(0.1, 0.5)])
@@ -301,5 +369,7 @@ def test_sums_are_rounded_up_once():
 def test_divergences_of_independent_parts_add_up():
     """D_α of N(0, 1) against N(μ, 1) is αμ²/2, and that of a product is the sum."""
     both = Composition((PureDP(0.5), GDP(0.3)), (3, 2))
-    pure = math.log(math.exp(0.5) * expit(0.5) + math.exp(-0.5) * expit(-0.5))  # of order 2: Σ p²/q of two points
+    pure = math.log(
+        math.exp(0.5) * expit(0.5) + math.exp(-0.5) * expit(-0.5)
+    )  # of order 2: Σ p²/q of two points
     assert both.renyi_bound(2.0) == pytest.approx(3 * pure + 2 * 0.3**2, rel=1e-12)

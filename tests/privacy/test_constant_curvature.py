@@ -133,8 +133,17 @@ def test_delta_grows_with_the_distance(kind, k, d):
 def test_divergences_of_a_huge_loss(loss):
     """The Laplace law on ℝ: KL = T − 1 + e^{−T}, order 2 gives T + log ⅔ + o(1); never below, nor above T."""
     profile = laplace_profile(0.0, 1, 1e-50, loss * 1e-50)
-    for order, exact in ((1.0, loss - 1), (2.0, loss + math.log(2 / 3)), (1e6, loss - 2e-6), (1e200, loss)):
-        assert exact * (1 - 1e-14) <= profile.renyi(order) <= max(exact * (1 + 3e-9), profile.pure_epsilon)
+    for order, exact in (
+        (1.0, loss - 1),
+        (2.0, loss + math.log(2 / 3)),
+        (1e6, loss - 2e-6),
+        (1e200, loss),
+    ):
+        assert (
+            exact * (1 - 1e-14)
+            <= profile.renyi(order)
+            <= max(exact * (1 + 3e-9), profile.pure_epsilon)
+        )
     with pytest.raises(ParameterError):
         profile.renyi("2")
 
@@ -188,8 +197,15 @@ def test_where_laws_end_and_what_spaces_are_called():
         assert gaussian_floor(curvature, dim, 1.0) == 0.0
         assert gaussian_profile(curvature, dim, 1.0, 1.0).floor is None
     assert gaussian_profile(-1.0, 2, 1.0, 1.0).floor == FloorProfile(-1.0, 2, 1.0)
-    assert gaussian_floor(-4.0, 3, 0.5) == pytest.approx(gaussian_floor(-1.0, 3, 1.0), rel=1e-9)
-    for curvature, dim, sensitivity in ((0.0, 2, 1.0), (1.0, 2, 1.0), (-1.0, 1, 1.0), (-1.0, 2, 0.0)):
+    assert gaussian_floor(-4.0, 3, 0.5) == pytest.approx(
+        gaussian_floor(-1.0, 3, 1.0), rel=1e-9
+    )
+    for curvature, dim, sensitivity in (
+        (0.0, 2, 1.0),
+        (1.0, 2, 1.0),
+        (-1.0, 1, 1.0),
+        (-1.0, 2, 0.0),
+    ):
         with pytest.raises(ParameterError):
             FloorProfile(curvature, dim, sensitivity)
 
@@ -203,7 +219,9 @@ def test_flat_gaussians_in_closed_form(curvature, dim):
     assert profile.rao == pytest.approx(mu, **close)
     assert profile.renyi(3.0) == pytest.approx(3 * mu * mu / 2, **close)
     assert profile.pure_epsilon == math.inf
-    assert profile.hellinger_angle == pytest.approx(2 * math.acos(math.exp(-mu * mu / 8)), rel=1e-12)
+    assert profile.hellinger_angle == pytest.approx(
+        2 * math.acos(math.exp(-mu * mu / 8)), rel=1e-12
+    )
     assert profile.delta(0.5) == pytest.approx(gdp_delta(mu, 0.5), rel=1e-12)
     assert profile.tradeoff(0.3) == pytest.approx(ndtr(-ndtri(0.3) - mu), rel=1e-12)
     assert profile.mu_at(np.array([0.0, 9.0])) == pytest.approx([mu, mu], **close)
@@ -212,13 +230,17 @@ def test_flat_gaussians_in_closed_form(curvature, dim):
 def test_gaussians_have_no_pure_epsilon():
     assert gaussian_profile(0.0, 2, 1.0, 1.0).pure_epsilon == math.inf
     assert gaussian_profile(-1.0, 2, 1.0, 1.0).pure_epsilon == math.inf
-    assert gaussian_profile(1.0, 2, 1.0, 1.0).pure_epsilon == pytest.approx((2 * math.pi - 1) / 2)  # L <= Δ(2π − Δ)/2σ²
+    assert gaussian_profile(1.0, 2, 1.0, 1.0).pure_epsilon == pytest.approx(
+        (2 * math.pi - 1) / 2
+    )  # L <= Δ(2π − Δ)/2σ²
 
 
 def log_constant(d, s, D):
     """log K: ρ(m + u) <= e^g·e^{−u²/2s²}, e^g = (1 − e^{−2m})^{−(d−1)}, over ∫ρ, times s√2π."""
     law = gaussian_profile(-1.0, d, s, D).tails
-    return -(d - 1) * math.log(-math.expm1(-2 * law.mode)) - law.log_mass + math.log(s * math.sqrt(2 * math.pi)), law
+    return -(d - 1) * math.log(-math.expm1(-2 * law.mode)) - law.log_mass + math.log(
+        s * math.sqrt(2 * math.pi)
+    ), law
 
 
 def lower_bound(mu, eps):
@@ -240,7 +262,9 @@ def flip(holds, low, high):
 def test_hyperbolic_tails_close_where_two_bounds_meet(d, s, D):
     profile = gaussian_profile(-1.0, d, s, D)
     log_k, law = log_constant(d, s, D)
-    assert profile._normal_tail() == pytest.approx((log_k, law.mode * D / s**2), abs=1e-9)
+    assert profile._normal_tail() == pytest.approx(
+        (log_k, law.mode * D / s**2), abs=1e-9
+    )
     assert log_k >= 0
     u = np.linspace(0, 8 * s, 200)
     growth = -(d - 1) * math.log(-math.expm1(-2 * law.mode))
@@ -253,20 +277,35 @@ def test_hyperbolic_tails_close_where_two_bounds_meet(d, s, D):
 
     eps = flip(lambda e: profile._closes(mu, e), 1e-6, 1e5)
     excess = log_k - z(eps) ** 2 / 2 - lower_bound(mu, eps)
-    slope = z(eps) / limit - eps / mu**2 + 0.5 - 2 / (mu * (eps / mu + mu / 2 + math.sqrt(2)))
-    assert excess == pytest.approx(0.0, abs=1e-6) or slope == pytest.approx(0.0, abs=1e-6)
+    slope = (
+        z(eps) / limit
+        - eps / mu**2
+        + 0.5
+        - 2 / (mu * (eps / mu + mu / 2 + math.sqrt(2)))
+    )
+    assert excess == pytest.approx(0.0, abs=1e-6) or slope == pytest.approx(
+        0.0, abs=1e-6
+    )
     assert excess <= 1e-6
     assert slope >= -1e-6
     assert not profile._closes(limit, 1e9)
     tail = np.exp(profile._table.log_upper(np.array([min(eps, profile._table.end)])))[0]
-    assert tail <= math.exp(log_k) * stats.norm.sf(z(min(eps, profile._table.end))) * (1 + 1e-9)
+    assert tail <= math.exp(log_k) * stats.norm.sf(z(min(eps, profile._table.end))) * (
+        1 + 1e-9
+    )
     # orders: log E e^{(α−1)L}/(α−1) is bounded by the same constant
-    order = flip(lambda a: profile._order_closes(a, profile.rho * 1.01), 1.0 + 1e-9, 1e9)
+    order = flip(
+        lambda a: profile._order_closes(a, profile.rho * 1.01), 1.0 + 1e-9, 1e9
+    )
     share = order - 1
     bound = limit**2 / 2 + (log_k / share + law.mode * D / s**2) / order
-    assert bound == pytest.approx(max(profile.rho * 1.01, limit**2 / 2 * (1 + 1e-10)), rel=1e-6)
+    assert bound == pytest.approx(
+        max(profile.rho * 1.01, limit**2 / 2 * (1 + 1e-10)), rel=1e-6
+    )
     for a in (2.0, 5.0):
-        assert profile.renyi(a) <= (log_k / (a - 1) + law.mode * D / s**2 + a * limit**2 / 2) * (1 + 1e-6)
+        assert profile.renyi(a) <= (
+            log_k / (a - 1) + law.mode * D / s**2 + a * limit**2 / 2
+        ) * (1 + 1e-6)
 
 
 def test_one_dimension_and_the_uniform_limit():
@@ -275,8 +314,12 @@ def test_one_dimension_and_the_uniform_limit():
     upper, lower = line.tails.log_tails(t)
     assert upper == pytest.approx(log_ndtr(0.25 - t / 0.5), rel=1e-9)
     assert lower == pytest.approx(log_ndtr(t / 0.5 - 0.25), rel=1e-9)
-    assert SpaceFormLaw("gaussian", 1, 3, 1e6, 1.0).mode == pytest.approx(math.pi / 2, rel=1e-9)
-    assert SpaceFormLaw("gaussian", 1, 3, 1e-9, 1.0).mode == pytest.approx(math.sqrt(2) * 1e-9, rel=1e-9)
+    assert SpaceFormLaw("gaussian", 1, 3, 1e6, 1.0).mode == pytest.approx(
+        math.pi / 2, rel=1e-9
+    )
+    assert SpaceFormLaw("gaussian", 1, 3, 1e-9, 1.0).mode == pytest.approx(
+        math.sqrt(2) * 1e-9, rel=1e-9
+    )
     assert SpaceFormLaw("gaussian", 1, 2, 3e8, 1.0).mode <= math.pi / 2
     single = compose_profiles([GDP(0.3)])
     assert single == GDP(0.3)
@@ -297,9 +340,15 @@ def test_more_nodes_where_the_table_asks_for_them(monkeypatch):
 
     monkeypatch.setattr(constant_curvature, "LossTable", fussy)
     profile = ConstantCurvatureProfile("gaussian", 1.0, 2, 1.0, 1.0)
-    assert profile.delta(0.2) == pytest.approx(gaussian_profile(1.0, 2, 1.0, 1.0).delta(0.2), rel=1e-9)
+    assert profile.delta(0.2) == pytest.approx(
+        gaussian_profile(1.0, 2, 1.0, 1.0).delta(0.2), rel=1e-9
+    )
     assert orders[:3] == [64, 128, 256]
-    monkeypatch.setattr(constant_curvature, "LossTable", lambda law: (_ for _ in ()).throw(ArithmeticError("never")))
+    monkeypatch.setattr(
+        constant_curvature,
+        "LossTable",
+        lambda law: (_ for _ in ()).throw(ArithmeticError("never")),
+    )
     with pytest.raises(ArithmeticError):
         _ = ConstantCurvatureProfile("gaussian", 1.0, 2, 1.0, 1.1)._table
 
@@ -310,16 +359,31 @@ def closes(d, s, D, mu, r, log_density):
     coth = 1 / math.tanh(r)
     room = (1 - (D / (s * mu)) ** 2) / s**2
     slope = r / s**2 - n * coth
-    if room <= 0 or slope <= 0 or n * (coth - 1 / r) / r + a * D / (r * r * (r + D)) > room:
+    if (
+        room <= 0
+        or slope <= 0
+        or n * (coth - 1 / r) / r + a * D / (r * r * (r + D)) > room
+    ):
         return False
     eps = (2 * r * D + D * D) / (2 * s * s)
     x, y = eps / mu - mu / 2, eps / mu + mu / 2
     if x <= 0:
         return False
     log_c = 0.0 if n == 1 else gammaln(2 * a) - 2 * gammaln(a) - math.log(a)
-    angle = log_c + a * math.log((math.cosh(D) + math.sinh(D) * coth) / (2 * (r + D))) + gammaln(a + 1)
-    tail = log_density + angle - (a + 1) * math.log(slope) - math.log1p(slope * s * s / D)
-    gdp = math.log(mu) - x * x / 2 - math.log(2 * math.pi) / 2 - 2 * math.log(y + math.sqrt(2))
+    angle = (
+        log_c
+        + a * math.log((math.cosh(D) + math.sinh(D) * coth) / (2 * (r + D)))
+        + gammaln(a + 1)
+    )
+    tail = (
+        log_density + angle - (a + 1) * math.log(slope) - math.log1p(slope * s * s / D)
+    )
+    gdp = (
+        math.log(mu)
+        - x * x / 2
+        - math.log(2 * math.pi) / 2
+        - 2 * math.log(y + math.sqrt(2))
+    )
     return tail <= gdp
 
 
@@ -332,7 +396,10 @@ def test_the_theorem_that_closes_a_tail_term_by_term(d, s, D):
         mu = profile.mu * (1 + excess)
         for r in np.geomspace(s / 4, 200 * s, 60):
             log_density = float(law.log_rho(np.array([r - law.mode]))[0]) - law.log_mass
-            answers = {closes(d, s, D, mu * f, float(r), log_density) for f in (1 - 1e-7, 1 + 1e-7)}
+            answers = {
+                closes(d, s, D, mu * f, float(r), log_density)
+                for f in (1 - 1e-7, 1 + 1e-7)
+            }
             if len(answers) == 1:
                 assert certifier._closes(arb(mu), arb(float(r))) == answers.pop()
                 seen.add(bool(certifier._closes(arb(mu), arb(float(r)))))
@@ -386,4 +453,6 @@ def test_zcdp_of_a_profile_is_its_own_rho():
 
 
 def test_no_delta_is_above_one():
-    assert laplace_profile(0.0, 1, 1e-3, 1.0).grid_delta(np.array([0.0, 1.0])).max() == 1.0
+    assert (
+        laplace_profile(0.0, 1, 1e-3, 1.0).grid_delta(np.array([0.0, 1.0])).max() == 1.0
+    )

@@ -47,7 +47,9 @@ def test_pure_to_gdp(eps):
     alpha = np.concatenate([np.geomspace(1e-12, 0.5, 2000), np.linspace(0.5, 1, 500)])
     assert np.all(GDP(mu).tradeoff(alpha) <= PureDP(eps).tradeoff(alpha) + 1e-15)
     if 1e-3 <= eps <= 3:  # tight: a hundredth less fails
-        assert np.any(GDP(mu * 0.99).tradeoff(alpha) > PureDP(eps).tradeoff(alpha) + 1e-15)
+        assert np.any(
+            GDP(mu * 0.99).tradeoff(alpha) > PureDP(eps).tradeoff(alpha) + 1e-15
+        )
         assert np.any(GDP(mu * 0.99).delta(EPS) < PureDP(eps).delta(EPS))
 
 
@@ -62,7 +64,11 @@ def test_pure_to_zcdp_and_renyi_against_randomized_response(eps):
             p, q = 1 / (1 + mp.exp(-e)), 1 / (1 + mp.exp(e))
             truth = mp.log(p**a * q ** (1 - a) + q**a * p ** (1 - a)) / (a - 1)
         found = convert(PureDP(eps), to=RenyiDP, order=order).eps
-        assert float(truth) * (1 - 1e-15) <= found <= float(truth) * (1 + 1e-6 * (order < 1.001) + 1e-12)
+        assert (
+            float(truth) * (1 - 1e-15)
+            <= found
+            <= float(truth) * (1 + 1e-6 * (order < 1.001) + 1e-12)
+        )
         assert rho * order >= truth
         ratios.append(float(truth / (a * rho)))
     assert max(ratios) > 1 - 1e-8  # tight as the order goes to 1
@@ -71,13 +77,22 @@ def test_pure_to_zcdp_and_renyi_against_randomized_response(eps):
 def test_gdp_to_divergences_and_angle_by_quadrature():
     mu = 0.7
     x = np.linspace(-40, 40, 400001)
-    p, q = (np.exp(-((x - m) ** 2) / 2) / math.sqrt(2 * math.pi) * (x[1] - x[0]) for m in (mu, 0.0))
+    p, q = (
+        np.exp(-((x - m) ** 2) / 2) / math.sqrt(2 * math.pi) * (x[1] - x[0])
+        for m in (mu, 0.0)
+    )
     for order in (1.3, 2.0, 6.0):
-        log_sum = np.log(np.sum(np.exp(-order * (x - mu) ** 2 / 2 - (1 - order) * x**2 / 2))) + math.log(x[1] - x[0])
+        log_sum = np.log(
+            np.sum(np.exp(-order * (x - mu) ** 2 / 2 - (1 - order) * x**2 / 2))
+        ) + math.log(x[1] - x[0])
         truth = (log_sum - 0.5 * math.log(2 * math.pi)) / (order - 1)
-        assert convert(GDP(mu), to=RenyiDP, order=order).eps == pytest.approx(truth, rel=1e-9)
+        assert convert(GDP(mu), to=RenyiDP, order=order).eps == pytest.approx(
+            truth, rel=1e-9
+        )
     assert convert(GDP(mu), to=ZCDP).rho == pytest.approx(mu * mu / 2, rel=1e-15)
-    assert convert(GDP(mu), to=RaoDP).theta == pytest.approx(2 * math.acos(np.sum(np.sqrt(p * q))), rel=1e-9)
+    assert convert(GDP(mu), to=RaoDP).theta == pytest.approx(
+        2 * math.acos(np.sum(np.sqrt(p * q))), rel=1e-9
+    )
 
 
 def two_point_delta(order, bound, eps):
@@ -99,19 +114,33 @@ def two_point_delta(order, bound, eps):
     grid = np.linspace(-25, 25, 401)
     values = [loss(x) for x in grid]
     i = int(np.argmin(values))
-    refined = minimize_scalar(loss, bounds=(grid[max(i - 1, 0)], grid[min(i + 1, 400)]), method="bounded")
+    refined = minimize_scalar(
+        loss, bounds=(grid[max(i - 1, 0)], grid[min(i + 1, 400)]), method="bounded"
+    )
     return -min(refined.fun, values[i])
 
 
 @pytest.mark.parametrize(
     ("order", "bound", "eps"),
-    [(2, 0.5, 1.0), (8, 1.0, 2.2), (8, 1.0, 0.0), (1.5, 0.1, 0.1), (1.1, 0.01, 0.0), (30, 0.3, 0.4), (2, 1e-4, 0.0)],
+    [
+        (2, 0.5, 1.0),
+        (8, 1.0, 2.2),
+        (8, 1.0, 0.0),
+        (1.5, 0.1, 0.1),
+        (1.1, 0.01, 0.0),
+        (30, 0.3, 0.4),
+        (2, 1e-4, 0.0),
+    ],
 )
 def test_renyi_to_approx_is_the_exact_joint_range(order, bound, eps):
     found = RenyiDP(order, bound).delta(eps)
     truth = two_point_delta(order, bound, eps)
     assert truth * (1 - 1e-9) <= found <= truth * (1 + 1e-5)
-    log_cks = (order - 1) * (bound - eps) - math.log(order) + (order - 1) * math.log1p(-1 / order)
+    log_cks = (
+        (order - 1) * (bound - eps)
+        - math.log(order)
+        + (order - 1) * math.log1p(-1 / order)
+    )
     assert found <= math.exp(log_cks) * (1 + 1e-11)
 
 
@@ -124,7 +153,9 @@ def test_renyi_bound_holds_for_random_distributions():
         for eps in (0.0, 0.7):
             true = hockey(p, q, eps)
             for i in rng.integers(0, 4000, 3):
-                assert RenyiDP(order, float(bound[i])).delta(eps) >= true[i] * (1 - 1e-12)
+                assert RenyiDP(order, float(bound[i])).delta(eps) >= true[i] * (
+                    1 - 1e-12
+                )
 
 
 def test_zcdp_lies_between_the_gaussian_and_the_older_conversion():
@@ -132,8 +163,14 @@ def test_zcdp_lies_between_the_gaussian_and_the_older_conversion():
         eps = np.array([0.0, 0.1, 1.0, 4.0])
         found = ZCDP(rho).delta(eps)
         order = 1 + np.exp(np.linspace(-6, 7, 3000))[:, None]
-        log_cks = (order - 1) * (order * rho - eps) - np.log(order) + (order - 1) * np.log1p(-1 / order)
-        assert np.all(found <= np.exp(np.maximum(np.min(log_cks, axis=0), -740)) * (1 + 1e-6))
+        log_cks = (
+            (order - 1) * (order * rho - eps)
+            - np.log(order)
+            + (order - 1) * np.log1p(-1 / order)
+        )
+        assert np.all(
+            found <= np.exp(np.maximum(np.min(log_cks, axis=0), -740)) * (1 + 1e-6)
+        )
         assert np.all(found >= gdp_delta(math.sqrt(2 * rho), eps))
         for order in (1.7, 4.0):
             single = convert(ZCDP(rho), to=RenyiDP, order=order)
@@ -169,18 +206,26 @@ def curves(guarantee):
     return guarantee.delta(EPS[::10]), guarantee.tradeoff(np.linspace(0, 1, 41))
 
 
-@pytest.mark.parametrize(("source", "to", "options"), CHAINS, ids=[f"{s!r} to {t.__name__}" for s, t, _ in CHAINS])
+@pytest.mark.parametrize(
+    ("source", "to", "options"),
+    CHAINS,
+    ids=[f"{s!r} to {t.__name__}" for s, t, _ in CHAINS],
+)
 def test_converted_is_never_stronger(source, to, options):
     converted = convert(source, to=to, **options)
     assert type(converted) is to
     (delta, tradeoff), (before, allowed) = curves(converted), curves(source)
     assert np.all(delta >= before * (1 - 1e-9))
-    slack = 3e-3 if isinstance(source, ZCDP | RenyiDP) else 0.0  # their curves are the hull of finitely many lines
+    slack = (
+        3e-3 if isinstance(source, ZCDP | RenyiDP) else 0.0
+    )  # their curves are the hull of finitely many lines
     assert np.all(tradeoff <= allowed + slack + 1e-12)
 
 
 def test_adjacency_travels():
-    assert convert(PureDP(1.0, adjacency="add-remove"), to=GDP).adjacency == "add-remove"
+    assert (
+        convert(PureDP(1.0, adjacency="add-remove"), to=GDP).adjacency == "add-remove"
+    )
 
 
 @pytest.mark.parametrize(
@@ -219,12 +264,20 @@ def test_missing_options_raise():
 def test_profiles_and_compositions_convert():
     profile = gaussian_profile(-1.0, 3, 1.0, 1.0)
     assert convert(profile, to=GDP).mu == pytest.approx(1.36656, abs=1e-5)  # SPEC §4
-    assert np.all(convert(profile, to=GDP).delta(EPS) >= profile.delta(EPS) * (1 - 3e-9))
+    assert np.all(
+        convert(profile, to=GDP).delta(EPS) >= profile.delta(EPS) * (1 - 3e-9)
+    )
     assert convert(profile, to=RenyiDP, order=2.0).eps == profile.renyi(2.0)
-    assert convert(laplace_profile(0.0, 1, 1.0, 0.5), to=PureDP).eps == pytest.approx(0.5, rel=1e-12)
+    assert convert(laplace_profile(0.0, 1, 1.0, 0.5), to=PureDP).eps == pytest.approx(
+        0.5, rel=1e-12
+    )
     both = compose(GDP(0.6), PureDP(0.2))
-    assert convert(both, to=GDP).mu == pytest.approx(math.hypot(0.6, pure_to_gdp_mu(0.2)), rel=1e-14)
-    assert np.all(convert(both, to=GDP).delta(EPS[:100]) >= both.delta(EPS[:100]) * (1 - 1e-4))
+    assert convert(both, to=GDP).mu == pytest.approx(
+        math.hypot(0.6, pure_to_gdp_mu(0.2)), rel=1e-14
+    )
+    assert np.all(
+        convert(both, to=GDP).delta(EPS[:100]) >= both.delta(EPS[:100]) * (1 - 1e-4)
+    )
 
 
 ULP = 1e-13
@@ -241,7 +294,10 @@ def test_every_conversion_keeps_the_adjacency(source, to):
     if (source, to) == (ZCDP, GDP):
         pytest.skip("impossible")
     options = {RenyiDP: {"order": 2.0}, ApproxDP: {"delta": 1e-3}}.get(to, {})
-    assert convert(source(0.5, adjacency="add-remove"), to=to, **options).adjacency == "add-remove"
+    assert (
+        convert(source(0.5, adjacency="add-remove"), to=to, **options).adjacency
+        == "add-remove"
+    )
 
 
 @pytest.mark.parametrize("eps", [1e-9, 0.5, 1.9, 2.1, 30.0])
@@ -266,14 +322,22 @@ def test_half_squares_are_exact_or_next_above():
     assert convert(GDP(1.5), to=ZCDP).rho == 1.125
     for mu in np.random.default_rng(0).uniform(0.1, 3, 50):
         rho = convert(GDP(mu), to=ZCDP).rho
-        assert 2 * Fraction(math.nextafter(rho, 0.0)) < Fraction(mu) ** 2 <= 2 * Fraction(rho)
+        assert (
+            2 * Fraction(math.nextafter(rho, 0.0))
+            < Fraction(mu) ** 2
+            <= 2 * Fraction(rho)
+        )
     assert convert(GDP(2.0), to=RenyiDP, order=3.0).eps == pytest.approx(6.0, rel=1e-14)
-    assert convert(ZCDP(0.25), to=RenyiDP, order=8.0).eps == pytest.approx(2.0, rel=1e-14)
+    assert convert(ZCDP(0.25), to=RenyiDP, order=8.0).eps == pytest.approx(
+        2.0, rel=1e-14
+    )
     assert convert(RenyiDP(4.0, 0.5), to=RenyiDP, order=4.0) == RenyiDP(4.0, 0.5)
 
 
 def test_a_profile_without_any_divergence_implies_no_zcdp(monkeypatch):
-    profile = gaussian_profile(0.0, 1, 1.0, 0.987654321)  # of nobody else: profiles are shared, with what they know
+    profile = gaussian_profile(
+        0.0, 1, 1.0, 0.987654321
+    )  # of nobody else: profiles are shared, with what they know
     for name in ("mu", "pure_epsilon"):
         monkeypatch.setattr(type(profile), name, math.inf)
     for to in (ZCDP, GDP, PureDP):

@@ -43,11 +43,23 @@ def test_gdp_of_dp_rgd_derived_by_hand():
     first = lambda x: mpmath.npdf(x, shift, spread)  # noqa: E731 - a density in a line
     second = lambda x: mpmath.npdf(x, 0, spread)  # noqa: E731 - a density in a line
     cut = spread**2 * eps / shift + shift / 2
-    brute = mpmath.quad(lambda x: first(x) - mpmath.exp(eps) * second(x), [cut, cut + spread, cut + 12 * spread])
+    brute = mpmath.quad(
+        lambda x: first(x) - mpmath.exp(eps) * second(x),
+        [cut, cut + spread, cut + 12 * spread],
+    )
     assert GDP(mu).delta(eps) == pytest.approx(float(brute), rel=1e-9)
 
 
-@pytest.mark.parametrize("target", [GDP(0.7), ApproxDP(0.5, 1e-6), ZCDP(0.05), RenyiDP(4.0, 0.2), ApproxDP(8.0, 1e-10)])
+@pytest.mark.parametrize(
+    "target",
+    [
+        GDP(0.7),
+        ApproxDP(0.5, 1e-6),
+        ZCDP(0.05),
+        RenyiDP(4.0, 0.2),
+        ApproxDP(8.0, 1e-10),
+    ],
+)
 def test_dp_rgd_noise_is_the_smallest_that_meets_the_guarantee(target):
     n, steps, clip = 1000, 20, 0.5
     noise = rgd_noise(n, steps, clip, target)
@@ -60,7 +72,12 @@ def test_dp_rgd_noise_is_the_smallest_that_meets_the_guarantee(target):
             return math.sqrt(2 * bound.rho)
         if isinstance(bound, RenyiDP):
             return math.sqrt(2 * bound.eps / bound.order)
-        return optimize.brentq(lambda m: math.log(GDP(m).delta(bound.eps) / bound.delta0), 1e-3, 20, xtol=1e-14)
+        return optimize.brentq(
+            lambda m: math.log(GDP(m).delta(bound.eps) / bound.delta0),
+            1e-3,
+            20,
+            xtol=1e-14,
+        )
 
     assert mu == pytest.approx(needed(target), rel=2e-4)
     assert mu <= needed(target) * (1 + 1e-12)
@@ -80,9 +97,13 @@ def test_gdp_from_random_batches_covers_the_tail_of_their_loss(sampling):
     n, size, steps = 20, 10, 4
     for target, mu in ((GDP(2.0), 2.0), (ZCDP(2.0), 2.0), (RenyiDP(3.0, 6.0), 2.0)):
         noise = rsgd_noise(n, steps, size, 0.5, target, sampling)
-        assert noise == pytest.approx(math.sqrt(steps) * 2 * 0.5 / (size * mu), rel=2e-4)  # a known batch of `size`
+        assert noise == pytest.approx(
+            math.sqrt(steps) * 2 * 0.5 / (size * mu), rel=2e-4
+        )  # a known batch of `size`
     eps = np.linspace(0.0, 12.0, 25)
-    spent = rsgd_guarantee(n, steps, size, 0.5, noise, sampling).delta(eps)  # with the chance of the batches
+    spent = rsgd_guarantee(n, steps, size, 0.5, noise, sampling).delta(
+        eps
+    )  # with the chance of the batches
     assert np.all(spent <= GDP(2.0).delta(eps))
     # Far out that chance helps at most by half: +C against −C with all other records 0 has the tail of a shift by C.
     assert spent[-1] > GDP(0.9).delta(12.0)
@@ -92,10 +113,15 @@ def test_gdp_from_random_batches_covers_the_tail_of_their_loss(sampling):
 def test_gdp_from_variance_reduced_steps(target):
     n, epochs, inner, size, clip, rate = 400, 3, 10, 20, (0.7, 0.5), 0.1
     first, second = rsvrg_noise(n, epochs, inner, size, clip, target, "poisson", rate)
-    cost = epochs * (2 * clip[0] / (n * first)) ** 2 + epochs * inner * (2 * clip[1] / (size * second)) ** 2
+    cost = (
+        epochs * (2 * clip[0] / (n * first)) ** 2
+        + epochs * inner * (2 * clip[1] / (size * second)) ** 2
+    )
     assert math.sqrt(cost) == pytest.approx(0.8, rel=2e-4)
     assert math.sqrt(cost) <= 0.8
-    a, b = error_weights(inner, rate)  # the split: no other pair of the same cost leaves a smaller error
+    a, b = error_weights(
+        inner, rate
+    )  # the split: no other pair of the same cost leaves a smaller error
     for factor in (0.9, 1.1):
         rest = 0.64 - epochs * (2 * clip[0] / (n * factor * first)) ** 2
         other = math.sqrt(epochs * inner / rest) * 2 * clip[1] / size
@@ -111,7 +137,10 @@ def test_random_batches_cost_what_the_accountant_says(sampling):
     expected = subsampled_gaussian(10 * 0.1 / 0.5, 10 / 200, 30, sampling=sampling)
     assert np.array_equal(found.delta(eps), expected.delta(eps))
     whole = rsvrg_guarantee(n, 3, 10, size, (0.7, 0.5), (0.05, noise), sampling)
-    both = compose(GDP(math.sqrt(3) * 2 * 0.7 / (n * 0.05)), subsampled_gaussian(2.0, 0.05, 30, sampling=sampling))
+    both = compose(
+        GDP(math.sqrt(3) * 2 * 0.7 / (n * 0.05)),
+        subsampled_gaussian(2.0, 0.05, 30, sampling=sampling),
+    )
     np.testing.assert_allclose(whole.delta(eps), both.delta(eps), rtol=1e-9)
 
 
@@ -121,14 +150,22 @@ def test_noise_for_random_batches_meets_the_target_and_little_less_does_not():
     assert rsgd_guarantee(200, 30, 10, 0.5, noise, "poisson").delta(1.0) <= 1e-5
     assert rsgd_guarantee(200, 30, 10, 0.5, noise * 0.99, "poisson").delta(1.0) > 1e-5
     pair = rsvrg_noise(200, 3, 10, 10, (0.7, 0.5), target, "poisson", 0.1)
-    assert rsvrg_guarantee(200, 3, 10, 10, (0.7, 0.5), pair, "poisson").delta(1.0) <= 1e-5
+    assert (
+        rsvrg_guarantee(200, 3, 10, 10, (0.7, 0.5), pair, "poisson").delta(1.0) <= 1e-5
+    )
     less = (pair[0] * 0.98, pair[1] * 0.98)
-    assert rsvrg_guarantee(200, 3, 10, 10, (0.7, 0.5), less, "poisson").delta(1.0) > 1e-5
+    assert (
+        rsvrg_guarantee(200, 3, 10, 10, (0.7, 0.5), less, "poisson").delta(1.0) > 1e-5
+    )
 
 
 def test_full_batches_are_dp_rgd():
-    assert rsgd_guarantee(50, 9, 50, 0.5, 0.1, "poisson").mu == pytest.approx(rgd_guarantee(50, 9, 0.5, 0.1).mu)
-    assert rsgd_noise(50, 9, 50, 0.5, GDP(1.0), "poisson") == rgd_noise(50, 9, 0.5, GDP(1.0))
+    assert rsgd_guarantee(50, 9, 50, 0.5, 0.1, "poisson").mu == pytest.approx(
+        rgd_guarantee(50, 9, 0.5, 0.1).mu
+    )
+    assert rsgd_noise(50, 9, 50, 0.5, GDP(1.0), "poisson") == rgd_noise(
+        50, 9, 0.5, GDP(1.0)
+    )
 
 
 @pytest.mark.parametrize("rate", [1.0, 0.1])
@@ -136,11 +173,21 @@ def test_full_batches_are_dp_rgd():
 def test_noise_of_variance_reduced_steps_meets_the_guarantee(target, rate):
     noise, count = added_rsvrg_noise(3, 10, rate, (0.7, 0.3), target, 0.2)
     if isinstance(target, ApproxDP):
-        assert added_rsvrg_guarantee(3, 10, rate, (0.7, 0.3), noise, count).delta(2.0) <= 1e-6
+        assert (
+            added_rsvrg_guarantee(3, 10, rate, (0.7, 0.3), noise, count).delta(2.0)
+            <= 1e-6
+        )
         less = 0.97 * noise[0], 0.97 * noise[1]
-        assert added_rsvrg_guarantee(3, 10, rate, (0.7, 0.3), less, 0.97 * count).delta(2.0) > 1e-6
+        assert (
+            added_rsvrg_guarantee(3, 10, rate, (0.7, 0.3), less, 0.97 * count).delta(
+                2.0
+            )
+            > 1e-6
+        )
     else:  # by hand
-        mu = math.sqrt(3 * (0.7 / noise[0]) ** 2 + 30 * (0.3 / noise[1]) ** 2 + 1 / count**2)
+        mu = math.sqrt(
+            3 * (0.7 / noise[0]) ** 2 + 30 * (0.3 / noise[1]) ** 2 + 1 / count**2
+        )
         assert 1 - 2e-4 < mu <= 1
 
 
@@ -150,7 +197,9 @@ def test_noise_meets_the_guarantee_and_little_less_does_not(target, rate):
     noise, count = added_noise(20, rate, 0.7, target)
     if isinstance(target, ApproxDP):
         assert added_guarantee(20, rate, 0.7, noise, count).delta(2.0) <= 1e-6
-        assert added_guarantee(20, rate, 0.7, 0.98 * noise, 0.98 * count).delta(2.0) > 1e-6
+        assert (
+            added_guarantee(20, rate, 0.7, 0.98 * noise, 0.98 * count).delta(2.0) > 1e-6
+        )
     else:  # known batches: by hand
         mu = math.sqrt(20 * (0.7 / noise) ** 2 + 1 / count**2)
         most = 1.0
@@ -177,18 +226,29 @@ def test_round_off_that_is_charged():
     unit = 2.0**-52
     for n, size in ((10**6, None), (10**6, 500), (10**9, 10**5), (40, 10), (40, None)):
         charged = rounded_clip(3.0, 5, np.float64, n, size) / 3.0 - 1
-        terms = n if size is None else min(n, 2 * size)  # as many terms as are often in a batch, and more
+        terms = (
+            n if size is None else min(n, 2 * size)
+        )  # as many terms as are often in a batch, and more
         additions = min(n, 4096) if size is None else terms
         assert charged >= 2 * terms * additions * unit / 2 + 2 * 5 * unit
-        if size is not None and n > 10**5:  # more terms than the charge is for: a chance below e^-500
+        if (
+            size is not None and n > 10**5
+        ):  # more terms than the charge is for: a chance below e^-500
             most = math.sqrt((charged / 2 - 13 * unit) / unit)
             assert stats.binom.logsf(most, n, size / n) < -500
     # a full pass over 10⁷ records: 32768 additions in a block, and one for each of 2441 blocks
-    assert rounded_clip(1.0, 5, np.float64, 10**7) - 1 >= 2 * 10**7 * (32768 + 2441) * 2.0**-52
+    assert (
+        rounded_clip(1.0, 5, np.float64, 10**7) - 1
+        >= 2 * 10**7 * (32768 + 2441) * 2.0**-52
+    )
     assert rounded_clip(1.0, 5, np.float32, 10, None) - 1 >= 2 * 5 * 2.0**-23
     for dim in (1, 10, 1000):
         worst = math.sqrt(dim) * 2.0**-21  # every entry off by half a unit of 2^-20
-        assert worst < added_clip(1.0, dim, np.float64) - 1 < 1.001 * worst + 2 * (dim + 20) * unit
+        assert (
+            worst
+            < added_clip(1.0, dim, np.float64) - 1
+            < 1.001 * worst + 2 * (dim + 20) * unit
+        )
         assert added_clip(1.0, dim, np.float32) - 1 >= worst + 2 * dim * 2.0**-23
 
 

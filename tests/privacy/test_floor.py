@@ -24,13 +24,17 @@ def test_the_floor_by_its_angle(d, D):
     loss = (d - 1) * np.log(math.cosh(D) - math.sinh(D) * np.cos(phi))
     assert law.max_loss == pytest.approx(loss.max(), rel=1e-6)
     assert law.loss_scale == pytest.approx((d - 1) * D / math.sqrt(d), rel=1e-14)
-    assert float(np.sum(p * np.exp(-loss))) == pytest.approx(1.0, abs=1e-5)  # it is a likelihood ratio
+    assert float(np.sum(p * np.exp(-loss))) == pytest.approx(
+        1.0, abs=1e-5
+    )  # it is a likelihood ratio
     for t in law.max_loss * np.array([0.0, 0.3, 0.8]):
         upper, lower = law.log_tails(np.array([t]))
         assert math.exp(upper[0]) == pytest.approx(p[loss > t].sum(), abs=2e-5)
         assert math.exp(upper[0]) + math.exp(lower[0]) == pytest.approx(1.0, abs=1e-12)
     profile = FloorProfile(-1.0, d, D)
-    assert profile.delta(0.1) == pytest.approx(np.sum(p * np.maximum(1 - np.exp(0.1 - loss), 0.0)), rel=1e-4)
+    assert profile.delta(0.1) == pytest.approx(
+        np.sum(p * np.maximum(1 - np.exp(0.1 - loss), 0.0)), rel=1e-4
+    )
     assert profile.rao == pytest.approx(law.loss_scale, rel=1e-13)
 
 
@@ -62,6 +66,16 @@ def test_the_floor_where_the_far_tail_is_below_every_float():
     """d = 3: the boundary's height is uniform, so P(L <= t) = (e^{t/2} − e^{−D})/(e^D − e^{−D}), at D = 1000 too."""
     D, t = 1000.0, np.array([0.0, 500.0, 1500.0, 1999.0])
     with mpmath.workdps(50):
-        exact = [float(mpmath.log((mpmath.exp(mpmath.mpf(x) / 2) - mpmath.exp(-D)) / (2 * mpmath.sinh(D)))) for x in t]
+        exact = [
+            float(
+                mpmath.log(
+                    (mpmath.exp(mpmath.mpf(x) / 2) - mpmath.exp(-D))
+                    / (2 * mpmath.sinh(D))
+                )
+            )
+            for x in t
+        ]
     np.testing.assert_allclose(FloorTails(3, D).log_tails(t)[1], exact, rtol=1e-13)
-    assert gaussian_floor(-1.0, 2, D) == pytest.approx(gaussian_floor(-1.0, 2, 700.0) * math.sqrt(D / 700), rel=5e-3)
+    assert gaussian_floor(-1.0, 2, D) == pytest.approx(
+        gaussian_floor(-1.0, 2, 700.0) * math.sqrt(D / 700), rel=5e-3
+    )

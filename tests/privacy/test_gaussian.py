@@ -15,7 +15,14 @@ def test_log_delta_beyond_floats():
         with mp.workdps(60):
             m, e = mp.mpf(mu), mp.mpf(eps)
             a, b = e / m - m / 2, e / m + m / 2
-            truth = mp.log(mp.erfc(a / mp.sqrt(2)) / 2 - mp.exp(e) * mp.erfc(b / mp.sqrt(2)) / 2) if mu > 0.5 else None
+            truth = (
+                mp.log(
+                    mp.erfc(a / mp.sqrt(2)) / 2
+                    - mp.exp(e) * mp.erfc(b / mp.sqrt(2)) / 2
+                )
+                if mu > 0.5
+                else None
+            )
         if truth is not None:
             found = gdp_log_delta(mu, eps)
             assert found >= float(truth) - 1e-300
@@ -49,13 +56,22 @@ def test_logarithms_far_below_the_smallest_double():
         with mp.workdps(900):
             m, e = mp.mpf(mu), mp.mpf(eps)
             a, b = e / m - m / 2, e / m + m / 2
-            exact = mp.log(mp.erfc(a / mp.sqrt(2)) / 2 - mp.exp(e) * mp.erfc(b / mp.sqrt(2)) / 2)
+            exact = mp.log(
+                mp.erfc(a / mp.sqrt(2)) / 2 - mp.exp(e) * mp.erfc(b / mp.sqrt(2)) / 2
+            )
             excess = float(mp.mpf(float(gdp_log_delta(mu, eps))) - exact)
         assert 0 <= excess <= 3 * RELATIVE_ERROR + 4e-16 * abs(float(exact))
 
 
 def test_extremes_are_numbers():
-    for mu, eps in ((1e-200, 0.0), (1e200, 1e10), (1e-150, 1e-100), (1.0, 1e200), (1e150, 1e299), (5e-324, 1.0)):
+    for mu, eps in (
+        (1e-200, 0.0),
+        (1e200, 1e10),
+        (1e-150, 1e-100),
+        (1.0, 1e200),
+        (1e150, 1e299),
+        (5e-324, 1.0),
+    ):
         assert 0 < gdp_delta(mu, eps) <= 1
         assert not math.isnan(gdp_log_delta(mu, eps))
     assert abs(gdp_delta(1e-150, 0.0) * math.sqrt(2 * math.pi) / 1e-150 - 1) < 1e-13
@@ -72,11 +88,18 @@ def test_mu_there_and_back_on_the_private_side():
     assert np.all(found >= mu[good] * (1 - 1e-15))
     assert np.all(found <= mu[good] * (1 + 1e-11))
     assert gdp_mu(1.0, 0.0) == 0.0
-    assert gdp_mu(1.0, np.nextafter(1.0, 0.0)) == math.inf or gdp_mu(1.0, np.nextafter(1.0, 0.0)) > 16
+    assert (
+        gdp_mu(1.0, np.nextafter(1.0, 0.0)) == math.inf
+        or gdp_mu(1.0, np.nextafter(1.0, 0.0)) > 16
+    )
 
 
 def test_where_the_exponent_vanishes():
     """ε = μ²/2: a = 0."""
     for mu in (0.5, 1.0, 4.0):
         exact = truth(mu, mu * mu / 2)
-        assert 0 <= float(mp.mpf(gdp_delta(mu, mu * mu / 2)) / exact - 1) <= 3 * RELATIVE_ERROR
+        assert (
+            0
+            <= float(mp.mpf(gdp_delta(mu, mu * mu / 2)) / exact - 1)
+            <= 3 * RELATIVE_ERROR
+        )

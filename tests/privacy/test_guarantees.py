@@ -31,7 +31,10 @@ def gaussian_delta(mu, eps):
     with mp.workdps(60 + int(2 * max(0, math.log10(1 + eps / mu) - math.log10(mu)))):
         mu, eps = mp.mpf(mu), mp.mpf(eps)
         a = eps / mu - mu / 2
-        return mp.erfc(a / mp.sqrt(2)) / 2 - mp.exp(eps) * mp.erfc((a + mu) / mp.sqrt(2)) / 2
+        return (
+            mp.erfc(a / mp.sqrt(2)) / 2
+            - mp.exp(eps) * mp.erfc((a + mu) / mp.sqrt(2)) / 2
+        )
 
 
 def test_gaussian_profile_against_mpmath():
@@ -63,7 +66,10 @@ def _tail(mu, eps):
     mu, eps = mp.mpf(mu), mp.mpf(eps)
     a = eps / mu - mu / 2
     with mp.workdps(30):
-        integral = mp.quad(lambda s: (1 - mp.exp(-mu * s)) * mp.exp(-a * s - s * s / 2), [0, 1 / a, 10 / a, 80 / a])
+        integral = mp.quad(
+            lambda s: (1 - mp.exp(-mu * s)) * mp.exp(-a * s - s * s / 2),
+            [0, 1 / a, 10 / a, 80 / a],
+        )
     return mp.npdf(a) * integral
 
 
@@ -104,7 +110,9 @@ def test_delta_falls_and_epsilon_is_its_private_inverse(g):
 )  # fmt: skip
 def test_extreme_parameters(make, size):
     g = make(size)
-    values = np.concatenate([g.delta(np.array([0.0, size, 1e5])), [g.epsilon(1e-3), g.epsilon(0.9)]])
+    values = np.concatenate(
+        [g.delta(np.array([0.0, size, 1e5])), [g.epsilon(1e-3), g.epsilon(0.9)]]
+    )
     assert not np.any(np.isnan(values))
     assert np.all(values >= 0)
     assert np.all(g.tradeoff(np.array([0.0, 1e-300, 0.5, 1.0])) >= 0)
@@ -124,7 +132,9 @@ def test_approx_profile_is_the_four_point_pair():
     p = np.array([d0, (1 - d0) / (1 + math.exp(-e0)), (1 - d0) / (1 + math.exp(e0)), 0])
     q = p[::-1]
     for eps in (0.0, 0.3, 0.9, 2.0):
-        assert ApproxDP(e0, d0).delta(eps) == pytest.approx(np.sum(np.maximum(p - math.exp(eps) * q, 0)), rel=1e-13)
+        assert ApproxDP(e0, d0).delta(eps) == pytest.approx(
+            np.sum(np.maximum(p - math.exp(eps) * q, 0)), rel=1e-13
+        )
     assert ApproxDP(e0, d0).epsilon(0.04) == math.inf
 
 
@@ -141,7 +151,9 @@ def test_tradeoff_never_promises_more_than_delta_allows(g):
 
 def test_tradeoff_of_the_gaussian():
     alpha = np.array([0.01, 0.3])
-    expected = [float(mp.ncdf(-mp.sqrt(2) * mp.erfinv(2 * mp.mpf(a) - 1) - 0.8)) for a in alpha]
+    expected = [
+        float(mp.ncdf(-mp.sqrt(2) * mp.erfinv(2 * mp.mpf(a) - 1) - 0.8)) for a in alpha
+    ]
     assert GDP(0.8).tradeoff(alpha) == pytest.approx(expected, rel=1e-12)
 
 
@@ -197,7 +209,13 @@ def test_epsilon_of_randomized_response_is_never_below():
         eps0 = float(10 ** rng.uniform(-9, 2.5))
         edge = math.tanh(eps0 / 2)
         delta = float(
-            rng.choice([edge * rng.uniform(0, 1), edge * (1 - 10 ** rng.uniform(-16, -1)), 10 ** rng.uniform(-300, 0)])
+            rng.choice(
+                [
+                    edge * rng.uniform(0, 1),
+                    edge * (1 - 10 ** rng.uniform(-16, -1)),
+                    10 ** rng.uniform(-300, 0),
+                ]
+            )
         )
         delta = min(max(delta, 5e-324), math.nextafter(1.0, 0.0))
         with mp.workdps(500):
@@ -210,24 +228,44 @@ def test_epsilon_of_randomized_response_is_never_below():
             approx = ApproxDP(eps0, 0.25 * delta)
             rest = mp.mpf(float(approx.epsilon(delta)))
             d0 = mp.mpf(approx.delta0)
-            assert d0 + (1 - d0) * max(mp.exp(e0) - mp.exp(rest), 0) / (1 + mp.exp(e0)) <= d
+            assert (
+                d0 + (1 - d0) * max(mp.exp(e0) - mp.exp(rest), 0) / (1 + mp.exp(e0))
+                <= d
+            )
 
 
 def test_tradeoffs_of_gaussians_and_angles_are_rounded_down():
     rng = np.random.default_rng(5)
     for _ in range(1500):
-        mu, theta = float(10 ** rng.uniform(-8, 1.3)), float(10 ** rng.uniform(-8, 0.49))
-        alpha = float(rng.choice([rng.uniform(), 10 ** rng.uniform(-300, 0), 1 - 10 ** rng.uniform(-16, 0)]))
+        mu, theta = (
+            float(10 ** rng.uniform(-8, 1.3)),
+            float(10 ** rng.uniform(-8, 0.49)),
+        )
+        alpha = float(
+            rng.choice(
+                [
+                    rng.uniform(),
+                    10 ** rng.uniform(-300, 0),
+                    1 - 10 ** rng.uniform(-16, 0),
+                ]
+            )
+        )
         with mp.workdps(400):
             a = mp.mpf(alpha)
             turned = mp.asin(mp.sqrt(a)) + mp.mpf(theta) / 2
             truth = mp.cos(turned) ** 2 if turned < mp.pi / 2 else mp.mpf(0)
             found = mp.mpf(RaoDP(theta).tradeoff(alpha))
             assert found <= truth
-            assert found >= truth * (1 - mp.mpf(10) ** -13) - mp.mpf(10) ** -14 * mp.sqrt(truth)
+            assert found >= truth * (1 - mp.mpf(10) ** -13) - mp.mpf(
+                10
+            ) ** -14 * mp.sqrt(truth)
         if alpha > 1e-100 and 0 < alpha < 1:
             with mp.workdps(120):
-                z = -mp.sqrt(2) * mp.erfinv(1 - 2 * mp.mpf(alpha)) if alpha > 1e-40 else None
+                z = (
+                    -mp.sqrt(2) * mp.erfinv(1 - 2 * mp.mpf(alpha))
+                    if alpha > 1e-40
+                    else None
+                )
                 if z is not None:
                     truth = mp.erfc((z + mp.mpf(mu)) / mp.sqrt(2)) / 2
                     found = mp.mpf(GDP(mu).tradeoff(alpha))
@@ -288,7 +326,9 @@ def test_randomized_response_there_and_back(eps0):
             assert above(pure.delta(eps), float(truth), 1e-12)
             assert above(approx.delta(eps), float(mp.mpf(1) / 8 + 7 * truth / 8), 1e-12)
             if pure.delta(eps) < 1:
-                assert pure.epsilon(pure.delta(eps)) == pytest.approx(eps, rel=1e-9, abs=1e-14)
+                assert pure.epsilon(pure.delta(eps)) == pytest.approx(
+                    eps, rel=1e-9, abs=1e-14
+                )
     assert pure.delta(eps0) == 0.0
     assert pure.epsilon(5e-324) == eps0
     assert approx.epsilon(0.124) == math.inf
@@ -297,7 +337,10 @@ def test_randomized_response_there_and_back(eps0):
     assert pure.tradeoff(0.0) == 1.0
 
 
-@pytest.mark.parametrize("bad", [True, "1", b"1", None, 1j, [None], [True], float("nan"), [0.1, float("nan")]])
+@pytest.mark.parametrize(
+    "bad",
+    [True, "1", b"1", None, 1j, [None], [True], float("nan"), [0.1, float("nan")]],
+)
 def test_what_is_no_number_is_refused(bad):
     for ask in (GDP(1.0).delta, GDP(1.0).epsilon, GDP(1.0).tradeoff):
         with pytest.raises(ParameterError):
@@ -313,10 +356,14 @@ def test_curves_of_divergences(guarantee):
     assert np.all(grid >= delta * (1 - 1e-9))
     assert np.all(grid <= delta * 1.002)
     alpha = np.array([0.02, 0.3, 0.8])
-    gaussian = GDP(1.0) if isinstance(guarantee, ZCDP) else GDP(math.sqrt(0.8 / 3))  # one mechanism that has it
+    gaussian = (
+        GDP(1.0) if isinstance(guarantee, ZCDP) else GDP(math.sqrt(0.8 / 3))
+    )  # one mechanism that has it
     beta = guarantee.tradeoff(alpha)
     assert np.all(beta <= gaussian.tradeoff(alpha))
-    assert np.all(beta >= np.max(1 - delta - np.exp(eps) * alpha[:, None], axis=1) - 0.01)
+    assert np.all(
+        beta >= np.max(1 - delta - np.exp(eps) * alpha[:, None], axis=1) - 0.01
+    )
     for bad in (-0.1, 1.1, [0.5, 2.0]):
         with pytest.raises(ParameterError):
             guarantee.tradeoff(bad)

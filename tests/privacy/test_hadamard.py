@@ -7,7 +7,14 @@ import pytest
 
 from curvedp import Ledger, PrivateFrechetMean
 from curvedp.errors import CurvedpError, ParameterError, UnattainableGuarantee
-from curvedp.geometry import Euclidean, HPDAffineInvariant, Lorentz, Product, SPDAffineInvariant, Sphere
+from curvedp.geometry import (
+    Euclidean,
+    HPDAffineInvariant,
+    Lorentz,
+    Product,
+    SPDAffineInvariant,
+    Sphere,
+)
 from curvedp.laws import RiemannianGaussian
 from curvedp.mechanisms import GaussianMechanism
 from curvedp.mechanisms.verify import verify_certificate
@@ -17,9 +24,14 @@ from curvedp.privacy.hadamard import HadamardProfile, hadamard_scale
 
 EPS = np.array([0.0, 0.1, 0.5, 1.0, 2.0, 4.0])
 CASES = [
-    (Lorentz(d), s, D) for d in (2, 3, 10) for s in (0.02, 0.2, 0.7 / math.sqrt(d - 1)) for D in (0.1 * s, s, 3 * s)
+    (Lorentz(d), s, D)
+    for d in (2, 3, 10)
+    for s in (0.02, 0.2, 0.7 / math.sqrt(d - 1))
+    for D in (0.1 * s, s, 3 * s)
 ]
-CASES += [(M, s, s) for M, s in ((SPDAffineInvariant(2), 0.1), (HPDAffineInvariant(2), 0.6))]
+CASES += [
+    (M, s, s) for M, s in ((SPDAffineInvariant(2), 0.1), (HPDAffineInvariant(2), 0.6))
+]
 
 
 @pytest.mark.parametrize(("M", "sigma", "D"), CASES, ids=str)
@@ -39,24 +51,37 @@ def test_never_below_the_exact_profile(M, sigma, D):
 def _apart(M):
     """diag(1, 0, …, −1): a velocity along which the curvature is felt."""
     v = np.zeros(M.point_shape)
-    v[(0, 0) if v.ndim == 2 else (0, 0, 0)], v[(-1, -1) if v.ndim == 2 else (-1, -1, 0)] = 1.0, -1.0
+    (
+        v[(0, 0) if v.ndim == 2 else (0, 0, 0)],
+        v[(-1, -1) if v.ndim == 2 else (-1, -1, 0)],
+    ) = 1.0, -1.0
     return v
 
 
-@pytest.mark.parametrize("wrong", [0.0, 1 / 4], ids=["flat", "a quarter of the curvature"])
+@pytest.mark.parametrize(
+    "wrong", [0.0, 1 / 4], ids=["flat", "a quarter of the curvature"]
+)
 def test_a_smaller_curvature_would_be_refuted(wrong):
     """Flat noise, and Ric taken four times too small, claim less than the exact profile of H¹⁰."""
     M, sigma, D = Lorentz(10), 0.2, 0.4
-    exact, lie = RiemannianGaussian(M, sigma).profile(D), HadamardProfile.of(10, sigma, D, wrong * M.least_ricci)
+    exact, lie = (
+        RiemannianGaussian(M, sigma).profile(D),
+        HadamardProfile.of(10, sigma, D, wrong * M.least_ricci),
+    )
     assert lie.mu < exact.mu
 
 
-@pytest.mark.parametrize("M", [SPDAffineInvariant(3), HPDAffineInvariant(3), SPDAffineInvariant(5)], ids=repr)
+@pytest.mark.parametrize(
+    "M", [SPDAffineInvariant(3), HPDAffineInvariant(3), SPDAffineInvariant(5)], ids=repr
+)
 def test_ricci_of_matrices_is_the_least(M):
     """Σ of the curvature operator's eigenvalues, along random and the worst directions."""
     worst = np.asarray(M.to_coordinates(M.origin, _apart(M)))
     directions = [worst, *np.random.default_rng(0).standard_normal((20, M.dim))]
-    velocities = [np.asarray(M.from_coordinates(M.origin, u / np.linalg.norm(u))) for u in directions]
+    velocities = [
+        np.asarray(M.from_coordinates(M.origin, u / np.linalg.norm(u)))
+        for u in directions
+    ]
     ricci = [np.trace(M.curvature_operator(M.origin, v)) for v in velocities]
     assert min(ricci) == pytest.approx(M.least_ricci, rel=1e-9)
 
@@ -70,10 +95,16 @@ def test_draws_never_refute_it(M):
     assert isinstance(bound, HadamardProfile)
     x = law.sample(np.random.default_rng(3), p, 40_000)
     x = x if x.ndim == 3 else x[..., 0] + 1j * x[..., 1]
-    for v in (np.array([1.0, 0.0, -1.0]), np.ones(3)):  # the distance to e^V, V diagonal
+    for v in (
+        np.array([1.0, 0.0, -1.0]),
+        np.ones(3),
+    ):  # the distance to e^V, V diagonal
         shrink = np.exp(-D * v / np.linalg.norm(v) / 2)
         moved = np.log(np.linalg.eigvalsh(x * shrink * shrink[:, None]))
-        loss = (np.sum(moved**2, axis=1) - np.sum(np.log(np.linalg.eigvalsh(x)) ** 2, axis=1)) / (2 * sigma**2)
+        loss = (
+            np.sum(moved**2, axis=1)
+            - np.sum(np.log(np.linalg.eigvalsh(x)) ** 2, axis=1)
+        ) / (2 * sigma**2)
         for eps in (0.0, 0.5, 1.0):
             seen = np.maximum(-np.expm1(eps - loss), 0.0)
             error = 4 * seen.std() / math.sqrt(seen.size)
@@ -98,12 +129,16 @@ def test_the_scale_is_the_smallest(k):
 TARGETS = [GDP(1.0), ApproxDP(1.0, 1e-6), ZCDP(0.3), RenyiDP(4.0, 1.0)]
 
 
-@pytest.mark.parametrize("M", [HPDAffineInvariant(2), HPDAffineInvariant(3), SPDAffineInvariant(6)], ids=repr)
+@pytest.mark.parametrize(
+    "M", [HPDAffineInvariant(2), HPDAffineInvariant(3), SPDAffineInvariant(6)], ids=repr
+)
 @pytest.mark.parametrize("target", TARGETS, ids=repr)
 def test_calibrated_in_no_time(M, target):
     mechanism = GaussianMechanism.calibrated(M, 0.005, target)
     assert meets(mechanism.profile, target)
-    assert not meets(GaussianMechanism(M, 0.005, 0.999 * mechanism.sigma).profile, target)
+    assert not meets(
+        GaussianMechanism(M, 0.005, 0.999 * mechanism.sigma).profile, target
+    )
 
 
 def test_mixed_products_and_what_is_out_of_reach():
@@ -113,8 +148,15 @@ def test_mixed_products_and_what_is_out_of_reach():
     for target in (GDP(0.1), PureDP(1.0)):
         with pytest.raises(UnattainableGuarantee, match="Log"):
             GaussianMechanism.calibrated(HPDAffineInvariant(3), 0.5, target)
-    assert RiemannianGaussian(Product(Sphere(2), SPDAffineInvariant(3)), 0.1).ricci_bound(0.1) is None
-    exact = GaussianMechanism.calibrated(SPDAffineInvariant(2), 0.4, GDP(1.0))  # wide: the exact profile, tighter
+    assert (
+        RiemannianGaussian(Product(Sphere(2), SPDAffineInvariant(3)), 0.1).ricci_bound(
+            0.1
+        )
+        is None
+    )
+    exact = GaussianMechanism.calibrated(
+        SPDAffineInvariant(2), 0.4, GDP(1.0)
+    )  # wide: the exact profile, tighter
     assert exact.sigma < hadamard_scale(0.4, -0.5) * 0.97
 
 
@@ -125,7 +167,9 @@ def test_released_on_complex_covariances_of_every_size(m, mechanism):
     z = 0.3 * np.random.default_rng(m).standard_normal((150, M.dim))
     mean = PrivateFrechetMean(M, radius=1.5, guarantee=GDP(1.0), mechanism=mechanism)
     mean.fit(np.asarray(M.exp(M.origin, M.from_coordinates(M.origin, z))))
-    assert all(check.holds is not False for check in verify_certificate(mean.certificate_))
+    assert all(
+        check.holds is not False for check in verify_certificate(mean.certificate_)
+    )
     assert float(M.dist(mean.location_, M.origin)) < 1.0
     assert 0 < mean.predicted_error_ < 0.3
 
@@ -135,7 +179,9 @@ def test_refused_before_the_ledger(tmp_path):
     ledger = Ledger(tmp_path / "book", budget=GDP(3.0))
     x = np.repeat(M.origin[None], 2, axis=0)
     with pytest.raises(CurvedpError, match="LogGaussianMechanism"):
-        PrivateFrechetMean(M, radius=1.0, guarantee=GDP(0.5), mechanism="gaussian", ledger=ledger).fit(x)
+        PrivateFrechetMean(
+            M, radius=1.0, guarantee=GDP(0.5), mechanism="gaussian", ledger=ledger
+        ).fit(x)
     assert ledger.spent is None
 
 

@@ -36,8 +36,12 @@ def test_a_sum_of_normal_losses_is_normal(mu, nu):
         assert tails.kinks == ()
         t = total * np.array([0.0, 0.5, 1.0, 3.0, 8.0])
         upper, lower = tails.log_tails(t)
-        assert upper == pytest.approx(log_ndtr(total / 2 - t / total), rel=1e-8, abs=1e-9)
-        assert lower == pytest.approx(log_ndtr(t / total - total / 2), rel=1e-8, abs=1e-9)
+        assert upper == pytest.approx(
+            log_ndtr(total / 2 - t / total), rel=1e-8, abs=1e-9
+        )
+        assert lower == pytest.approx(
+            log_ndtr(t / total - total / 2), rel=1e-8, abs=1e-9
+        )
 
 
 def test_a_sum_of_bounded_losses():
@@ -50,20 +54,27 @@ def test_a_sum_of_bounded_losses():
     y = (np.arange(4000) + 0.5) * 2 * math.pi / 4000 - math.pi
     parts = []
     for law in laws:
-        other = np.minimum(np.abs(y - law.distance), 2 * math.pi - np.abs(y - law.distance))
+        other = np.minimum(
+            np.abs(y - law.distance), 2 * math.pi - np.abs(y - law.distance)
+        )
         p = np.exp(-(y**2) / (2 * law.s**2))
         parts.append((p / p.sum(), (other**2 - y**2) / (2 * law.s**2)))
     (p, first), (q, second) = parts
     order = np.argsort(second)
     above = np.append(np.cumsum(q[order][::-1])[::-1], 0.0)
     for t in (0.0, 0.4, 1.5):
-        truth = np.sum(p * above[np.searchsorted(second[order], t - first, side="right")])
+        truth = np.sum(
+            p * above[np.searchsorted(second[order], t - first, side="right")]
+        )
         upper, lower = tails.log_tails(np.array([t]))
         assert math.exp(upper[0]) == pytest.approx(truth, abs=1e-3)
         assert math.exp(upper[0]) + math.exp(lower[0]) == pytest.approx(1.0, abs=1e-12)
 
 
-@pytest.mark.parametrize(("d", "s", "D", "order"), [(2, 1.0, 6.0, 64), (2, 3.0, 12.0, 128), (3, 1.0, 10.0, 1024)])
+@pytest.mark.parametrize(
+    ("d", "s", "D", "order"),
+    [(2, 1.0, 6.0, 64), (2, 3.0, 12.0, 128), (3, 1.0, 10.0, 1024)],
+)
 def test_steep_flanks_take_more_nodes(d, s, D, order):
     """On large hyperbolic distances the sum of two losses is taken with more nodes, and only there."""
     profile = gaussian_profile(-1.0, d, s, D)

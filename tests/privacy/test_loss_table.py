@@ -30,24 +30,44 @@ def test_a_table_of_a_normal_loss(mu):
     table = LossTable(Normal(mu))
     t = mu * mu / 2 + mu * np.array([-3.0, -1.0, 0.0, 0.5, 2.0, 6.0, 12.0])
     t = np.append(t[t > 0], [0.0, 1e-9])
-    assert table.log_upper(t) == pytest.approx(log_ndtr(mu / 2 - t / mu), rel=1e-11, abs=1e-11)
-    assert table.log_lower(t) == pytest.approx(log_ndtr(t / mu - mu / 2), rel=1e-11, abs=1e-11)
-    assert table.log_delta(t) == pytest.approx(gdp_log_delta(mu, t), rel=1e-10, abs=1e-10)
+    assert table.log_upper(t) == pytest.approx(
+        log_ndtr(mu / 2 - t / mu), rel=1e-11, abs=1e-11
+    )
+    assert table.log_lower(t) == pytest.approx(
+        log_ndtr(t / mu - mu / 2), rel=1e-11, abs=1e-11
+    )
+    assert table.log_delta(t) == pytest.approx(
+        gdp_log_delta(mu, t), rel=1e-10, abs=1e-10
+    )
     rest = np.array([float(mp.log(one_minus_delta(mu, x))) for x in t])
     assert table.log_one_minus_delta(t) == pytest.approx(rest, rel=1e-9, abs=1e-10)
-    assert table.log_second(t) == pytest.approx(log_ndtr(-t / mu - mu / 2), rel=1e-8, abs=1e-8)
+    assert table.log_second(t) == pytest.approx(
+        log_ndtr(-t / mu - mu / 2), rel=1e-8, abs=1e-8
+    )
     line = np.concatenate([-t, t])
-    assert table.log_upper_on_line(line) == pytest.approx(log_ndtr(mu / 2 - line / mu), rel=1e-7, abs=1e-8)
-    assert table.log_lower_on_line(line) == pytest.approx(log_ndtr(line / mu - mu / 2), rel=1e-7, abs=1e-8)
+    assert table.log_upper_on_line(line) == pytest.approx(
+        log_ndtr(mu / 2 - line / mu), rel=1e-7, abs=1e-8
+    )
+    assert table.log_lower_on_line(line) == pytest.approx(
+        log_ndtr(line / mu - mu / 2), rel=1e-7, abs=1e-8
+    )
     z = line / mu - mu / 2
     density = -z * z / 2 - math.log(mu * math.sqrt(2 * math.pi))
     assert table.log_density_on_line(line) == pytest.approx(density, rel=1e-7, abs=1e-7)
     normal = NormalLoss(mu)
     assert normal.log_density_on_line(line) == pytest.approx(density, rel=1e-13)
-    assert normal.log_upper_on_line(line) == pytest.approx(log_ndtr(mu / 2 - line / mu), rel=1e-13)
-    assert normal.log_lower_on_line(line) == pytest.approx(log_ndtr(line / mu - mu / 2), rel=1e-13)
+    assert normal.log_upper_on_line(line) == pytest.approx(
+        log_ndtr(mu / 2 - line / mu), rel=1e-13
+    )
+    assert normal.log_lower_on_line(line) == pytest.approx(
+        log_ndtr(line / mu - mu / 2), rel=1e-13
+    )
     for s in (-0.5, 0.5, 1.0, 7.0):  # E e^{sL} = e^{s(s+1)μ²/2} = 1 + s·J
-        truth = math.log(math.expm1(s * (s + 1) * mu * mu / 2) / s) if s * (s + 1) * mu * mu < 1400 else math.nan
+        truth = (
+            math.log(math.expm1(s * (s + 1) * mu * mu / 2) / s)
+            if s * (s + 1) * mu * mu < 1400
+            else math.nan
+        )
         if math.isfinite(truth):
             assert table.log_moment(s) == pytest.approx(truth, rel=1e-10, abs=1e-10)
     assert table.log_moment(0.0) == pytest.approx(math.log(mu * mu / 2), abs=1e-10)
@@ -59,7 +79,9 @@ def test_a_table_of_a_normal_loss(mu):
     end = table.end
     table.cover(1.5 * end)
     assert table.end == 2 * end
-    assert table.log_upper(np.array([1.5 * end]))[0] == pytest.approx(log_ndtr(mu / 2 - 1.5 * end / mu), rel=1e-10)
+    assert table.log_upper(np.array([1.5 * end]))[0] == pytest.approx(
+        log_ndtr(mu / 2 - 1.5 * end / mu), rel=1e-10
+    )
     assert np.all(table.cap_noise(t) == 0)
 
 
@@ -77,12 +99,16 @@ def test_a_table_of_a_bounded_loss_with_atoms(largest):
     t = T * np.array([0.0, 0.1, 0.45, 0.55, 0.9, 0.999, 1 - 1e-7])
     lower = -(T - t) / 2 - math.log(2)
     assert table.log_lower(t) == pytest.approx(lower, rel=1e-10, abs=1e-10)
-    assert table.log_upper(t) == pytest.approx(np.log1p(-np.exp(lower)), rel=1e-10, abs=1e-10)
+    assert table.log_upper(t) == pytest.approx(
+        np.log1p(-np.exp(lower)), rel=1e-10, abs=1e-10
+    )
     delta = np.log(-np.expm1((t - T) / 2))
     assert table.log_delta(t) == pytest.approx(delta, rel=1e-7, abs=1e-7)
     assert np.all(table.log_delta(t) >= delta - 1e-9)
     assert table.log_one_minus_delta(t) == pytest.approx((t - T) / 2, abs=1e-8)
-    last = T * (1 - np.array([1e-7, 1e-10]))  # beyond the last panel: rounded to the side that adds to δ
+    last = T * (
+        1 - np.array([1e-7, 1e-10])
+    )  # beyond the last panel: rounded to the side that adds to δ
     assert np.all(table.log_one_minus_delta(last) < (last - T) / 2)
     assert np.all(table.log_delta(last) > np.log(-np.expm1((last - T) / 2)))
     for s in (0.5, 1.0, 6.0):
@@ -97,5 +123,10 @@ def test_a_table_of_a_bounded_loss_with_atoms(largest):
 
 
 def test_logarithms_of_sums():
-    assert log_sum(np.array([[0.0, 0.0], [-math.inf, -math.inf]]), axis=1).tolist() == [math.log(2), -math.inf]
-    assert log_sum(np.array([1000.0, 1000.0]), axis=0) == pytest.approx(1000 + math.log(2))
+    assert log_sum(np.array([[0.0, 0.0], [-math.inf, -math.inf]]), axis=1).tolist() == [
+        math.log(2),
+        -math.inf,
+    ]
+    assert log_sum(np.array([1000.0, 1000.0]), axis=0) == pytest.approx(
+        1000 + math.log(2)
+    )

@@ -47,7 +47,9 @@ def largest_delta(alpha, eps):
             low, high = mp.log(low), mp.log(high)
             for _ in range(75):  # log q to 3e-20
                 middle = (low + high) / 2
-                low, high = (middle, high) if kl(p, mp.exp(middle)) > alpha else (low, middle)
+                low, high = (
+                    (middle, high) if kl(p, mp.exp(middle)) > alpha else (low, middle)
+                )
             return p - gamma * mp.exp(high)
 
         xs = [mp.mpf(x) / 2 for x in range(-30, 31)]
@@ -62,22 +64,30 @@ def largest_delta(alpha, eps):
         return at((a + b) / 2)
 
 
-@pytest.mark.parametrize(("alpha", "eps"), [(1e-4, 0.01), (0.05, 0.0), (0.05, 1.0), (0.5, 3.0), (3.0, 0.3)])
+@pytest.mark.parametrize(
+    ("alpha", "eps"), [(1e-4, 0.01), (0.05, 0.0), (0.05, 1.0), (0.5, 3.0), (3.0, 0.3)]
+)
 def test_kl_delta_is_attained_by_two_points_and_by_nothing_above(alpha, eps):
     truth = largest_delta(alpha, eps)
     found = KLDP(alpha).delta(eps)
     assert truth * (1 - 1e-12) <= found <= truth * (1 + 1e-10)
-    assert KLDP(alpha * (1 - 1e-6)).delta(eps) < truth  # a bound for less divergence is none: the oracle refutes it
+    assert (
+        KLDP(alpha * (1 - 1e-6)).delta(eps) < truth
+    )  # a bound for less divergence is none: the oracle refutes it
 
 
 @pytest.mark.parametrize("x", [0.1, 1.0])
 def test_both_bound_the_laplace_mechanism(x):
-    mean = integrate.quad(lambda y: stats.laplace.pdf(y) * (abs(y - x) - abs(y)), -40, 40, points=[0, x])[0]
+    mean = integrate.quad(
+        lambda y: stats.laplace.pdf(y) * (abs(y - x) - abs(y)), -40, 40, points=[0, x]
+    )[0]
     profile = laplace_profile(0, 1, 1 / x, 1.0)
     assert convert(profile, to=KLDP).alpha == pytest.approx(mean, rel=1e-8)
     assert convert(profile, to=KLDP).alpha >= mean
     concentrated = convert(profile, to=MeanConcentratedDP)
-    assert (concentrated.mean, concentrated.deviation) == pytest.approx((mean, x), rel=1e-8)
+    assert (concentrated.mean, concentrated.deviation) == pytest.approx(
+        (mean, x), rel=1e-8
+    )
     eps = np.linspace(0, x, 7)
     for guarantee in (KLDP(mean), concentrated):
         assert np.all(profile.delta(eps) <= guarantee.delta(eps) * (1 + 1e-9))
@@ -89,9 +99,13 @@ def test_composed_they_bound_composed_gaussians(k):
     total = compose([MeanConcentratedDP(0.045, 0.3)] * k)
     assert np.all(exact.delta(eps) <= compose([KLDP(0.045)] * k).delta(eps))
     assert np.all(exact.delta(eps) <= total.delta(eps))
-    assert np.any(exact.delta(eps) > compose([MeanConcentratedDP(0.045, 0.15)] * k).delta(eps))  # half the deviation
+    assert np.any(
+        exact.delta(eps) > compose([MeanConcentratedDP(0.045, 0.15)] * k).delta(eps)
+    )  # half the deviation
     # the tail bound that the definition is usually given with is never better
-    assert total.epsilon(1e-6) <= total.mean + total.deviation * math.sqrt(2 * math.log(1e6))
+    assert total.epsilon(1e-6) <= total.mean + total.deviation * math.sqrt(
+        2 * math.log(1e6)
+    )
     assert total.epsilon(1e-6) == pytest.approx(ZCDP(0.045 * k).epsilon(1e-6), rel=1e-9)
 
 
@@ -99,16 +113,25 @@ def test_composed_they_bound_composed_gaussians(k):
 def test_what_pure_implies_holds_for_losses_on_any_three_points(eps):
     """Losses −ε, t, ε with E[e^{−L}] = 1: their means and centered moments, against Hoeffding's."""
     claim, rng = convert(PureDP(eps), to=MeanConcentratedDP), np.random.default_rng(0)
-    assert (claim.deviation, claim.mean) == pytest.approx((eps, eps * math.tanh(eps / 2)), rel=1e-12)
-    orders = np.concatenate([-np.geomspace(0.01, 20, 30), np.geomspace(0.01, 20, 30)]) / eps
+    assert (claim.deviation, claim.mean) == pytest.approx(
+        (eps, eps * math.tanh(eps / 2)), rel=1e-12
+    )
+    orders = (
+        np.concatenate([-np.geomspace(0.01, 20, 30), np.geomspace(0.01, 20, 30)]) / eps
+    )
     closest = 0.0
     for t in rng.uniform(-eps, eps, 200):
         share = rng.uniform()
         up, down, middle = math.expm1(-eps), math.expm1(eps), share * math.expm1(-t)
-        top = -(middle + (1 - share) * down) / (up - down)  # the probability of ε: E[e^{−L}] = 1
+        top = -(middle + (1 - share) * down) / (
+            up - down
+        )  # the probability of ε: E[e^{−L}] = 1
         if not 0 <= top <= 1 - share:
             continue
-        losses, chance = np.array([eps, t, -eps]), np.array([top, share, 1 - share - top])
+        losses, chance = (
+            np.array([eps, t, -eps]),
+            np.array([top, share, 1 - share - top]),
+        )
         mean = chance @ losses
         assert mean <= claim.mean + 1e-12
         moments = np.log(np.exp(np.outer(orders, losses - mean)) @ chance)
@@ -119,8 +142,16 @@ def test_what_pure_implies_holds_for_losses_on_any_three_points(eps):
 
 def test_conversions_never_claim_more():
     eps = np.linspace(0, 8, 41)
-    for source in (PureDP(0.7), ZCDP(0.3), RenyiDP(8.0, 0.9), GDP(0.8), compose(GDP(0.5), PureDP(0.3))):
-        assert np.all(convert(source, to=KLDP).delta(eps) >= source.delta(eps) * (1 - 1e-4))  # zCDP's δ(0) is searched
+    for source in (
+        PureDP(0.7),
+        ZCDP(0.3),
+        RenyiDP(8.0, 0.9),
+        GDP(0.8),
+        compose(GDP(0.5), PureDP(0.3)),
+    ):
+        assert np.all(
+            convert(source, to=KLDP).delta(eps) >= source.delta(eps) * (1 - 1e-4)
+        )  # zCDP's δ(0) is searched
     m = MeanConcentratedDP(0.1, 0.6)
     assert convert(m, to=ZCDP).rho == pytest.approx(0.18)
     assert convert(MeanConcentratedDP(0.3, 0.1), to=ZCDP).rho == pytest.approx(0.3)
@@ -135,11 +166,16 @@ def test_conversions_never_claim_more():
     assert angle <= convert(KLDP(alpha), to=RaoDP).theta
 
 
-@pytest.mark.parametrize(("mean", "deviation"), [(1e-8, 1e6), (1e-3, 10.0), (0.3, 0.1), (1e-8, 1e-3)])
+@pytest.mark.parametrize(
+    ("mean", "deviation"), [(1e-8, 1e6), (1e-3, 10.0), (0.3, 0.1), (1e-8, 1e-3)]
+)
 def test_concentration_is_worth_no_less_than_its_mean_alone(mean, deviation):
     """Order 1 is among the orders: δ(0) was once 0.9999 where a KL divergence of 1e-8 allows 7e-5."""
     eps = np.array([0.0, 0.01, 1.0])
-    assert np.all(MeanConcentratedDP(mean, deviation).delta(eps) <= KLDP(mean).delta(eps) * (1 + 1e-10))
+    assert np.all(
+        MeanConcentratedDP(mean, deviation).delta(eps)
+        <= KLDP(mean).delta(eps) * (1 + 1e-10)
+    )
 
 
 @pytest.mark.parametrize(
@@ -159,12 +195,18 @@ def test_mixed_with_others_they_compose_soundly():
     assert KLDP(0.05) in both.parts
     # P = N(0,1) × a two-point law that attains KL 0.05 at ε = 1
     assert both.delta(1.0) >= max(KLDP(0.05).delta(1.0), GDP(0.5).delta(1.0))
-    assert both.delta(1.0) >= compose(GDP(0.5), GDP(math.sqrt(0.1))).delta(1.0)  # a Gaussian of that divergence
+    assert both.delta(1.0) >= compose(GDP(0.5), GDP(math.sqrt(0.1))).delta(
+        1.0
+    )  # a Gaussian of that divergence
 
 
 @pytest.mark.parametrize("bad", [0.0, -1.0, math.nan, math.inf])
 def test_parameters(bad):
-    for make in (KLDP, lambda x: MeanConcentratedDP(x, 1.0), lambda x: MeanConcentratedDP(1.0, x)):
+    for make in (
+        KLDP,
+        lambda x: MeanConcentratedDP(x, 1.0),
+        lambda x: MeanConcentratedDP(1.0, x),
+    ):
         with pytest.raises(ParameterError):
             make(bad)
     for guarantee in (KLDP(0.1, adjacency="add-remove"), MeanConcentratedDP(0.1, 0.2)):
@@ -195,18 +237,26 @@ def test_ledgers_count_them(tmp_path):
 def test_a_mean_released_at_them(asked):
     X = np.random.default_rng(0).normal(size=(200, 3)) * 0.1 + [0, 0, 1]
     X /= np.linalg.norm(X, axis=1, keepdims=True)
-    mean = PrivateFrechetMean(Sphere(2), radius=0.5, center=[0.0, 0.0, 1.0], guarantee=asked).fit(X)
-    assert all(check.holds is not False for check in verify_certificate(mean.certificate_))
+    mean = PrivateFrechetMean(
+        Sphere(2), radius=0.5, center=[0.0, 0.0, 1.0], guarantee=asked
+    ).fit(X)
+    assert all(
+        check.holds is not False for check in verify_certificate(mean.certificate_)
+    )
 
 
 def test_noise_at_a_target_in_the_plane_and_none_where_the_loss_is_unbounded():
     def calibrate(make, dim, moved, target):
         return smallest_scale(lambda s: make(0.0, dim, s, moved), target, moved)
 
-    assert calibrate(gaussian_profile, 2, 0.3, KLDP(0.125)) == pytest.approx(0.6, rel=1e-9)  # Δ/√(2α)
+    assert calibrate(gaussian_profile, 2, 0.3, KLDP(0.125)) == pytest.approx(
+        0.6, rel=1e-9
+    )  # Δ/√(2α)
     scale = calibrate(laplace_profile, 1, 1.0, MeanConcentratedDP(0.1, 0.9))
     # x + e^{−x} − 1 = 0.1, the mean of the loss at x = Δ/scale, comes before the deviation 0.9
     assert scale**-1 + math.expm1(-(scale**-1)) == pytest.approx(0.1, rel=1e-8)
-    assert calibrate(laplace_profile, 1, 1.0, MeanConcentratedDP(5.0, 0.5)) == pytest.approx(2.0, rel=1e-9)
+    assert calibrate(
+        laplace_profile, 1, 1.0, MeanConcentratedDP(5.0, 0.5)
+    ) == pytest.approx(2.0, rel=1e-9)
     with pytest.raises(UnattainableGuarantee):
         calibrate(gaussian_profile, 2, 0.3, MeanConcentratedDP(0.1, 0.9))

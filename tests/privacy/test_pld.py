@@ -9,7 +9,17 @@ import numpy as np
 import pytest
 from flint import acb, ctx, fmpz_poly
 
-from curvedp.privacy import GDP, ZCDP, ApproxDP, Composition, PureDP, RaoDP, RenyiDP, compose_profiles, laplace_profile
+from curvedp.privacy import (
+    GDP,
+    ZCDP,
+    ApproxDP,
+    Composition,
+    PureDP,
+    RaoDP,
+    RenyiDP,
+    compose_profiles,
+    laplace_profile,
+)
 from curvedp.privacy.pld import (
     Composed,
     Loss,
@@ -52,9 +62,15 @@ PARTS = {
 @pytest.mark.parametrize("name", PARTS)
 def test_every_tilt_lies_just_above_the_exact_composition(name):
     parts, counts = PARTS[name]
-    whole = Composed(tuple((p.grid_delta, p.loss_reach(1e-44)) for p in parts), counts, fineness=2.0**-7)
+    whole = Composed(
+        tuple((p.grid_delta, p.loss_reach(1e-44)) for p in parts),
+        counts,
+        fineness=2.0**-7,
+    )
     tilts = len(whole.centers)
-    for k in sorted({0, min(1, tilts - 1), tilts // 2, tilts - 1}):  # all are made alike: by _curve
+    for k in sorted(
+        {0, min(1, tilts - 1), tilts // 2, tilts - 1}
+    ):  # all are made alike: by _curve
         width, first, values = whole._curve(k)
         factors = whole._on(width)
         low, masses = exact_convolution(factors)
@@ -92,21 +108,29 @@ def test_the_error_charged_for_transforms_exceeds_the_error_made(bits, count, ki
         weights = loss.masses * np.exp(rate * loss.losses - loss.log_moment(rate)[0])
         truth = exact_wrapped(index, weights, count, size)
         made = np.linalg.norm(found - truth)
-        rounding = count * 64 * 2.0**-53 * np.linalg.norm(truth)  # the masses themselves are rounded up in between
+        rounding = (
+            count * 64 * 2.0**-53 * np.linalg.norm(truth)
+        )  # the masses themselves are rounded up in between
         assert made <= error + rounding
         assert error < 1e-9
-        assert kappa == pytest.approx(count * loss.log_moment(rate)[0], rel=1e-12, abs=1e-12)
+        assert kappa == pytest.approx(
+            count * loss.log_moment(rate)[0], rel=1e-12, abs=1e-12
+        )
 
 
-@pytest.mark.parametrize("count", [1 << 14, 10**6 + 1])  # even and odd: of a lattice the signs differ
+@pytest.mark.parametrize(
+    "count", [1 << 14, 10**6 + 1]
+)  # even and odd: of a lattice the signs differ
 @pytest.mark.parametrize("kind", ["quiet", "small", "lattice", "far", "many"])
 def test_powers_of_very_many_steps_by_sixty_digits(kind, count):
     size, rng = 256, np.random.default_rng(2)
     index = np.arange(-100, 101)
     masses = {
         "quiet": np.where(index == 0, 1.0, 1e-7 * rng.random(len(index))),
-        "small": 1e-4 * np.exp(-((index / 3.0) ** 2)) + (index == 0),  # losses of a few cells, as of small batches
-        "lattice": 1.0 * np.isin(index, [-1, 1]) + 1e-30,  # its transform is −1 at the highest frequency
+        "small": 1e-4 * np.exp(-((index / 3.0) ** 2))
+        + (index == 0),  # losses of a few cells, as of small batches
+        "lattice": 1.0 * np.isin(index, [-1, 1])
+        + 1e-30,  # its transform is −1 at the highest frequency
         "far": (index == 0) + 1e-6 * (index == 100) + 1e-3 * (index == 1) + 1e-30,
         "many": rng.random(len(index)),
     }[kind]
@@ -139,13 +163,21 @@ def exact_wrapped(index, weights, count, size):
 
 def test_randomized_response_on_the_grid_is_itself():
     pair = discretize(PureDP(1.0).delta, 1.0, 0.25)
-    masses = {loss: mass for loss, mass in zip(pair.losses.tolist(), pair.masses.tolist(), strict=True) if mass > 1e-12}
-    assert masses == pytest.approx({-1.0: 1 / (1 + math.e), 1.0: math.e / (1 + math.e)}, rel=1e-12)
+    masses = {
+        loss: mass
+        for loss, mass in zip(pair.losses.tolist(), pair.masses.tolist(), strict=True)
+        if mass > 1e-12
+    }
+    assert masses == pytest.approx(
+        {-1.0: 1 / (1 + math.e), 1.0: math.e / (1 + math.e)}, rel=1e-12
+    )
     assert pair.infinite == 0.0
 
 
 def profile_of(loss, eps):
-    return loss.infinite + np.sum(loss.masses * np.maximum(-np.expm1(eps[:, None] - loss.losses), 0.0), axis=1)
+    return loss.infinite + np.sum(
+        loss.masses * np.maximum(-np.expm1(eps[:, None] - loss.losses), 0.0), axis=1
+    )
 
 
 @pytest.mark.parametrize(
@@ -183,7 +215,9 @@ def test_bounds_that_are_not_convex_lose_what_is_above_their_envelope(guarantee)
     loss = discretize(guarantee.grid_delta, top, top / 2**12)
     assert 0 <= math.fsum(loss.masses) + loss.infinite - 1 < 1e-10
     eps = np.linspace(0, top, 101)
-    assert np.all(profile_of(loss, eps)[1:] <= guarantee.grid_delta(eps)[1:] * (1 + 1e-2) + 1e-44)
+    assert np.all(
+        profile_of(loss, eps)[1:] <= guarantee.grid_delta(eps)[1:] * (1 + 1e-2) + 1e-44
+    )
 
 
 def test_the_envelope_lies_below_every_dot_and_is_convex():
@@ -197,7 +231,9 @@ def test_the_envelope_lies_below_every_dot_and_is_convex():
         assert np.all(at >= GDP(1.0).delta(eps) * (1 - 1e-12))
         slopes = np.diff(value) / np.diff(x)
         assert np.all(np.diff(slopes) >= -1e-12)
-        assert 1 - value[0] >= -2 * slopes[0] - 1e-12  # convex with its mirror image as well
+        assert (
+            1 - value[0] >= -2 * slopes[0] - 1e-12
+        )  # convex with its mirror image as well
 
 
 def test_ten_thousand_compositions_have_no_floor():
@@ -208,7 +244,11 @@ def test_ten_thousand_compositions_have_no_floor():
     assert np.all(found >= truth)
     assert np.all(found <= truth * (1 + 1e-3))
     for delta in (1e-3, 1e-9, 1e-30):
-        assert GDP(2.0).epsilon(delta) <= whole.epsilon(delta) <= GDP(2.0).epsilon(delta) * (1 + 1e-4)
+        assert (
+            GDP(2.0).epsilon(delta)
+            <= whole.epsilon(delta)
+            <= GDP(2.0).epsilon(delta) * (1 + 1e-4)
+        )
         assert whole.delta(whole.epsilon(delta)) <= delta
 
 
@@ -216,7 +256,9 @@ def test_tiny_guarantees_keep_their_scale():
     """Two randomized responses of ε₀ = 1e-6: p² at loss 2ε₀, so δ(3ε₀/2) = p²(1 − e^{−ε₀/2})."""
     tiny, p = 1e-6, 1 / (1 + math.exp(-1e-6))
     truth = p * p * -math.expm1(-0.5 * tiny)
-    assert truth <= compose_profiles([PureDP(tiny)] * 2).delta(1.5 * tiny) <= truth * 1.001
+    assert (
+        truth <= compose_profiles([PureDP(tiny)] * 2).delta(1.5 * tiny) <= truth * 1.001
+    )
 
 
 def test_beyond_the_largest_loss_nothing_is_left():
@@ -233,14 +275,24 @@ def test_a_rough_grid_is_a_bound_too():
         parts, counts = PARTS[name]
         whole = Composition(tuple(parts), counts)
         for eps in (0.1, 1.0, 3.0):
-            assert whole.delta(eps) * (1 - 1e-6) <= whole.rough_delta(eps) <= whole.delta(eps) * 1.2
+            assert (
+                whole.delta(eps) * (1 - 1e-6)
+                <= whole.rough_delta(eps)
+                <= whole.delta(eps) * 1.2
+            )
 
 
 def test_threads_get_the_same_numbers():
     whole = [Composition((GDP(0.1 + 0.01 * i), PureDP(0.2)), (1, 3)) for i in range(8)]
     alone = [w.delta(1.0) for w in whole]
     fresh = [
-        Composed(tuple((p.grid_delta, min(p.loss_reach(1e-44), p.bound("pure"))) for p in w.parts), w.counts)
+        Composed(
+            tuple(
+                (p.grid_delta, min(p.loss_reach(1e-44), p.bound("pure")))
+                for p in w.parts
+            ),
+            w.counts,
+        )
         for w in whole
     ]
     with ThreadPoolExecutor(8) as pool:
@@ -249,7 +301,8 @@ def test_threads_get_the_same_numbers():
 
 
 @pytest.mark.parametrize(
-    ("scale", "count", "theirs"), [(10, 100, 4.692667438), (10, 1000, 18.950287504), (30, 10_000, 20.6259481)]
+    ("scale", "count", "theirs"),
+    [(10, 100, 4.692667438), (10, 1000, 18.950287504), (30, 10_000, 20.6259481)],
 )
 def test_laplace_is_not_looser_than_another_accountant(scale, count, theirs):
     """dp-accounting 0.6.0, from_laplace_mechanism(scale).self_compose(count), interval 1e-4, δ = 1e-6, rounded up."""
@@ -265,7 +318,10 @@ def test_the_atom_of_a_bounded_loss_lies_on_the_grid(scale):
     composed = Composed(((law.grid_delta, law.bound("pure")),), (1000,))
     fitted = composed.tilt(1)[1]
     added = {}
-    for width in (fitted, law.bound("pure") / (round(law.bound("pure") / fitted) + 0.5)):
+    for width in (
+        fitted,
+        law.bound("pure") / (round(law.bound("pure") / fitted) + 0.5),
+    ):
         loss = discretize(law.grid_delta, law.bound("pure"), width)
         inner = mp.quad(lambda x: mp.exp((1 - 2 * x) * top - x * top) * top / 2, [0, 1])
         truth = mp.log(mp.exp(top) / 2 + mp.exp(-2 * top) / 2 + inner)
@@ -287,10 +343,15 @@ def test_discounted_sums_are_never_below(size, rate, width):
             far = [mp.mpf(width) * k for k in range(1, size - j)]
             shares = [mp.exp(-rate * x) * -mp.expm1(-x) for x in far]
             exact = mp.fdot(masses[j + 1 :].tolist(), shares)
-            worst = error * mp.norm(shares) if shares else 0  # of masses off by a vector of length `error`
+            worst = (
+                error * mp.norm(shares) if shares else 0
+            )  # of masses off by a vector of length `error`
         assert 0 <= found[0.0][j] - exact <= 1e-12 * size * exact
         assert found[error][j] >= exact + worst
-        assert found[error][j] - found[0.0][j] <= error * min(1.0, size * width) * math.sqrt(size) * 1.02
+        assert (
+            found[error][j] - found[0.0][j]
+            <= error * min(1.0, size * width) * math.sqrt(size) * 1.02
+        )
 
 
 def test_many_small_losses_are_as_sharp_as_large_ones():
@@ -302,7 +363,11 @@ def test_many_small_losses_are_as_sharp_as_large_ones():
         for eps in (0.0, 3e-7, 1e-6):
             heads = range(math.ceil((eps / 1e-8 + n) / 2), n + 1)
             truth = mp.fsum(
-                mp.binomial(n, k) * (p**k * (1 - p) ** (n - k) - mp.exp(mp.mpf(eps)) * (1 - p) ** k * p ** (n - k))
+                mp.binomial(n, k)
+                * (
+                    p**k * (1 - p) ** (n - k)
+                    - mp.exp(mp.mpf(eps)) * (1 - p) ** k * p ** (n - k)
+                )
                 for k in heads
             )
             assert truth <= coins.delta(eps) <= truth * (1 + 1e-3)
@@ -313,7 +378,11 @@ def test_tilted_masses_are_never_below(rate):
     loss = discretize(GDP(1.0).delta, 40.0, 0.01)
     kappa, masses = tilted(loss, rate)
     with mp.workdps(50):
-        for i, mass, found in zip(loss.index.tolist(), loss.masses.tolist(), masses.tolist(), strict=True):
-            exact = mp.mpf(mass) * mp.exp(mp.mpf(rate) * (i * mp.mpf(loss.width)) - mp.mpf(kappa))
+        for i, mass, found in zip(
+            loss.index.tolist(), loss.masses.tolist(), masses.tolist(), strict=True
+        ):
+            exact = mp.mpf(mass) * mp.exp(
+                mp.mpf(rate) * (i * mp.mpf(loss.width)) - mp.mpf(kappa)
+            )
             if exact > 1e-290:
                 assert exact <= found <= exact * (1 + mp.mpf(1e-10))

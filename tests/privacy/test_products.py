@@ -49,14 +49,22 @@ def test_convolution_against_samples_of_both_factors(factors):
         error = terms.std() / math.sqrt(len(terms))
         assert abs(profile.delta(eps) - terms.mean()) < 5 * error
         # one factor alone is far outside
-        assert abs(gaussian_profile(*factors[0], sigma, lengths[0]).delta(eps) - terms.mean()) > 20 * error
+        assert (
+            abs(
+                gaussian_profile(*factors[0], sigma, lengths[0]).delta(eps)
+                - terms.mean()
+            )
+            > 20 * error
+        )
 
 
 def test_spd2_is_as_private_as_its_hyperbolic_factor():
     """The worst split puts everything on H² of curvature −½."""
     for sigma, D in ((0.3, 0.5), (5.0, 4.0)):
         spd, plane = spd2(sigma, D), gaussian_profile(-0.5, 2, sigma, D)
-        assert plane.mu <= spd.mu <= plane.mu * (1 + 2e-8)  # a sum of losses is rounded up by more
+        assert (
+            plane.mu <= spd.mu <= plane.mu * (1 + 2e-8)
+        )  # a sum of losses is rounded up by more
         assert plane.delta(1.0) <= spd.delta(1.0) <= plane.delta(1.0) * (1 + 1e-7)
         assert spd.rao == pytest.approx(plane.rao, rel=1e-8)
 
@@ -73,21 +81,36 @@ def circle_product_delta(sigma, first, second, eps):
         gap = min(abs(y - second), 2 * math.pi - abs(y - second))
         return (gap**2 - y**2) / (2 * sigma**2)
 
-    far, marks = 2 * math.pi - second, {-math.pi, second - math.pi, math.pi, *np.linspace(-3, 3, 13)}
+    far, marks = (
+        2 * math.pi - second,
+        {-math.pi, second - math.pi, math.pi, *np.linspace(-3, 3, 13)},
+    )
     for level in (eps - cap, eps, eps + cap):  # where the integrand has a kink
         c = 2 * sigma**2 * level
-        marks |= {y for y in ((second**2 - c) / (2 * second), (c - far**2) / (2 * far)) if abs(y) < math.pi}
+        marks |= {
+            y
+            for y in ((second**2 - c) / (2 * second), (c - far**2) / (2 * far))
+            if abs(y) < math.pi
+        }
 
     def total(f):
         weighed = lambda y: math.exp(-(y**2) / (2 * sigma**2)) * f(y)  # noqa: E731 - a weight in a line
-        return sum(quad(weighed, a, b, epsabs=1e-15, epsrel=1e-11)[0] for a, b in pairwise(sorted(marks)))
+        return sum(
+            quad(weighed, a, b, epsabs=1e-15, epsrel=1e-11)[0]
+            for a, b in pairwise(sorted(marks))
+        )
 
     return total(lambda y: one(eps - other_loss(y))) / total(lambda y: 1.0)
 
 
 @pytest.mark.parametrize(
     ("sigma", "lengths", "eps"),
-    [(1.0, (0.7, 0.7), 0.5), (0.5, (2.3, 1.6), 2.0), (4.0, (3.0, 2.2), 0.1), (0.8, (1.5, 0.02), 3.0)],
+    [
+        (1.0, (0.7, 0.7), 0.5),
+        (0.5, (2.3, 1.6), 2.0),
+        (4.0, (3.0, 2.2), 0.1),
+        (0.8, (1.5, 0.02), 3.0),
+    ],
 )
 def test_two_circles_by_brute_force(sigma, lengths, eps):
     """Both losses are bounded, and their sum has a kink where an end of one meets an end of the other."""
@@ -104,11 +127,17 @@ def test_two_spheres_are_never_below_any_split():
     profile = product_profile([(1.0, 2), (1.0, 2)], sigma, D)
     delta, worst = profile.delta(eps), np.zeros(3)
     for theta in (0.0, 0.1, 0.33, 0.6, 0.77, math.pi / 4):
-        at = np.asarray(_split(((1.0, 2),) * 2, sigma, 0.0, (D * math.cos(theta), D * math.sin(theta))).delta(eps))
+        at = np.asarray(
+            _split(
+                ((1.0, 2),) * 2, sigma, 0.0, (D * math.cos(theta), D * math.sin(theta))
+            ).delta(eps)
+        )
         assert np.all(delta >= at * (1 - 6e-9))  # each split is itself rounded up
         worst = np.maximum(worst, at)
     assert delta == pytest.approx(worst, rel=2e-7)
-    assert profile.pure_epsilon == pytest.approx(D * (2 * math.sqrt(2) * math.pi - D) / (2 * sigma**2), rel=1e-12)
+    assert profile.pure_epsilon == pytest.approx(
+        D * (2 * math.sqrt(2) * math.pi - D) / (2 * sigma**2), rel=1e-12
+    )
 
 
 def test_the_worst_split_can_be_inside():
@@ -134,20 +163,30 @@ def test_round_trip_and_refusals():
 def test_tradeoff_of_a_product_at_every_alpha(factors):
     """No α, however close to an end, spoils the others; the curve is dual to δ(ε)."""
     profile = product_profile(factors, 0.8, 0.6)
-    ends = [] if factors[0][0] else [5e-324, 1 - 2.0**-53]  # seconds each, more on the sphere: the code is the same
+    ends = (
+        [] if factors[0][0] else [5e-324, 1 - 2.0**-53]
+    )  # seconds each, more on the sphere: the code is the same
     alpha = np.array(sorted([0.0, *ends, 0.1, 0.5, 0.9, 1.0]))
     found = profile.tradeoff(alpha)
     assert np.all((found >= 0) & (found <= 1 - alpha))
     assert np.all(np.diff(found) <= 0)
     middle = (alpha >= 0.1) & (alpha <= 0.9)
     several = (0.0, 0.5)
-    best = stats.norm.cdf(-np.array(several) / profile.mu - profile.mu / 2)  # where the Gaussian of this μ has it
+    best = stats.norm.cdf(
+        -np.array(several) / profile.mu - profile.mu / 2
+    )  # where the Gaussian of this μ has it
     fine = np.add.outer(best, np.linspace(-0.02, 0.02, 17))
-    again = profile.tradeoff(np.concatenate([alpha[middle], *fine]))  # together: the search over splits is shared
+    again = profile.tradeoff(
+        np.concatenate([alpha[middle], *fine])
+    )  # together: the search over splits is shared
     assert found[middle] == pytest.approx(again[: middle.sum()], rel=1e-6)
     assert np.all(found >= GDP(profile.mu).tradeoff(alpha) * (1 - 1e-6))
-    for eps, at, value in zip(several, fine, again[middle.sum() :].reshape(fine.shape), strict=True):
-        assert np.max(1 - value - np.exp(eps) * at) == pytest.approx(profile.delta(eps), abs=1e-5)
+    for eps, at, value in zip(
+        several, fine, again[middle.sum() :].reshape(fine.shape), strict=True
+    ):
+        assert np.max(1 - value - np.exp(eps) * at) == pytest.approx(
+            profile.delta(eps), abs=1e-5
+        )
 
 
 def test_products_know_their_ends():
@@ -174,29 +213,43 @@ def test_products_know_their_ends():
     assert spd2(1.0, 0.5).space == "SPDAffineInvariant(2)"
     assert "dimension 2 curvature 4" in spheres.space
     assert spheres.floor is None
-    assert product_profile([(-1.0, 2), (0.0, 1)], 1.0, 0.5).floor == gaussian_profile(-1.0, 2, 1.0, 0.5).floor
+    assert (
+        product_profile([(-1.0, 2), (0.0, 1)], 1.0, 0.5).floor
+        == gaussian_profile(-1.0, 2, 1.0, 0.5).floor
+    )
     assert product_profile([(-1.0, 2), (-1.0, 2)], 1.0, 0.5).floor is None
-    pieces = [gaussian_profile(1.0, 2, 2.0, 1.0).rao, gaussian_profile(4.0, 2, 2.0, 1.0).rao]
+    pieces = [
+        gaussian_profile(1.0, 2, 2.0, 1.0).rao,
+        gaussian_profile(4.0, 2, 2.0, 1.0).rao,
+    ]
     assert spheres.rao == pytest.approx(max(pieces), rel=1e-8)
     flat = product_profile([(0.0, 1), (1.0, 2)], 1.0, 0.5)
     assert flat.tradeoff(np.array([0.0, 1.0])).tolist() == [1.0, 0.0]
     assert flat.delta(math.inf) == 0.0
     both = flat._at([0.3, 0.4])
-    assert both.rao == pytest.approx(math.hypot(0.3, gaussian_profile(1.0, 2, 1.0, 0.4).rao), rel=1e-8)
+    assert both.rao == pytest.approx(
+        math.hypot(0.3, gaussian_profile(1.0, 2, 1.0, 0.4).rao), rel=1e-8
+    )
     assert both._tail_mu == pytest.approx(0.3)
 
 
 def test_sums_of_losses_are_raised_by_their_margin_and_single_ones_are_not():
     spheres = ((1.0, 2), (1.0, 2))
     two = _split(spheres, 1.0, 0.0, (0.5, 0.6))
-    assert two._margin == pytest.approx(MARGIN + 20 * two._table.panels.unresolved, rel=1e-9)
+    assert two._margin == pytest.approx(
+        MARGIN + 20 * two._table.panels.unresolved, rel=1e-9
+    )
     one = _split(spheres, 1.0, 0.3, (0.0, 0.6))
     assert one._margin == pytest.approx(20 * one._table.panels.unresolved, abs=1e-15)
     assert len(one.parts) == 1
     eps = np.array([0.2])
     raw = np.exp(two._table.log_delta(eps)) * (1 + 1e-9)
-    assert float(two.delta(0.2)) == pytest.approx(float(raw[0]) * (1 + two._margin), rel=1e-12)
-    assert type(_split(spheres, 1.0, 0.0, (0.0, 0.6))) is type(gaussian_profile(1.0, 2, 1.0, 0.6))
+    assert float(two.delta(0.2)) == pytest.approx(
+        float(raw[0]) * (1 + two._margin), rel=1e-12
+    )
+    assert type(_split(spheres, 1.0, 0.0, (0.0, 0.6))) is type(
+        gaussian_profile(1.0, 2, 1.0, 0.6)
+    )
     flat = _split(spheres, 1.0, 0.7, (0.0, 0.0))
     assert flat.mu == pytest.approx(0.7)
 
@@ -204,7 +257,9 @@ def test_sums_of_losses_are_raised_by_their_margin_and_single_ones_are_not():
 def log_constant(d, s, D):
     """log K: ρ(m + u) <= e^g·e^{−u²/2s²}, e^g = (1 − e^{−2m})^{−(d−1)}, over ∫ρ, times s√2π."""
     law = gaussian_profile(-1.0, d, s, D).tails
-    return -(d - 1) * math.log(-math.expm1(-2 * law.mode)) - law.log_mass + math.log(s * math.sqrt(2 * math.pi)), law
+    return -(d - 1) * math.log(-math.expm1(-2 * law.mode)) - law.log_mass + math.log(
+        s * math.sqrt(2 * math.pi)
+    ), law
 
 
 def lower_bound(mu, eps):
@@ -235,7 +290,11 @@ def test_tails_of_products_close_where_two_bounds_meet():
     eps = flip(lambda e: split._closes(mu, e), 1e-6, 1e6)
     z = (eps - shift) / limit
     excess = log_k - z * z / 2 - lower_bound(mu, eps)
-    slope = z / limit - (eps / mu - mu / 2) / mu - 2 / (mu * (eps / mu + mu / 2 + math.sqrt(2)))
+    slope = (
+        z / limit
+        - (eps / mu - mu / 2) / mu
+        - 2 / (mu * (eps / mu + mu / 2 + math.sqrt(2)))
+    )
     assert min(abs(excess), abs(slope)) < 1e-6
     assert excess <= 1e-6
     assert slope >= -1e-6
@@ -243,13 +302,17 @@ def test_tails_of_products_close_where_two_bounds_meet():
     rho = limit**2 / 2 * 1.2
     order = flip(lambda a: split._order_closes(a, rho), 1.0 + 1e-9, 1e9)
     drift = law.mode * 0.6 / s**2 + sphere.pure_epsilon
-    assert limit**2 / 2 + (log_k / (order - 1) + drift) / order == pytest.approx(rho, rel=1e-6)
+    assert limit**2 / 2 + (log_k / (order - 1) + drift) / order == pytest.approx(
+        rho, rel=1e-6
+    )
 
 
 def test_what_a_product_costs_is_its_worst_split_raised_by_the_margin(monkeypatch):
     """With the search put aside: every cost is asked of the split, squared where it adds up, and raised."""
     profile, mu = product_profile([(0.0, 1), (1.0, 1)], 1.0, 0.5), 0.5
-    monkeypatch.setattr(ProductProfile, "_worst", lambda self, cost: cost(self._at([0.5, 0.0])))
+    monkeypatch.setattr(
+        ProductProfile, "_worst", lambda self, cost: cost(self._at([0.5, 0.0]))
+    )
     for found, truth, margin in (
         (profile.rho, mu * mu / 2, MARGIN),
         (profile.renyi(2.0), mu * mu, MARGIN),
@@ -275,9 +338,13 @@ def test_factors_of_which_some_end():
         for t in np.linspace(0, math.pi / 2, 40)
     )
     assert equal._worst(squares)[0] == pytest.approx(truth, rel=1e-6)
-    capped = product_profile([(1.0, 1), (4.0, 1)], 1.0, 3.0)  # the second circle ends at π/2
+    capped = product_profile(
+        [(1.0, 1), (4.0, 1)], 1.0, 3.0
+    )  # the second circle ends at π/2
     assert capped._caps == pytest.approx([math.pi, math.pi / 2])
-    assert capped._worst(squares)[0] >= gaussian_profile(1.0, 1, 1.0, 3.0).rao ** 2 * (1 - 1e-9)
+    assert capped._worst(squares)[0] >= gaussian_profile(1.0, 1, 1.0, 3.0).rao ** 2 * (
+        1 - 1e-9
+    )
 
 
 def test_angles_of_products_count_each_sphere_up_to_its_diameter():
@@ -291,7 +358,9 @@ def test_angles_of_products_count_each_sphere_up_to_its_diameter():
     ]
     assert small.rao == pytest.approx(2.0 * max(per_length), rel=1e-8)
     hyperbolic = product_profile([(-1.0, 3), (0.0, 1)], 1.0, 5.0)
-    assert hyperbolic.rao == pytest.approx(gaussian_profile(-1.0, 3, 1.0, 5.0).rao, rel=1e-8)
+    assert hyperbolic.rao == pytest.approx(
+        gaussian_profile(-1.0, 3, 1.0, 5.0).rao, rel=1e-8
+    )
     for dim in (2, 3):
         assert gaussian_floor(-1.0, dim, 1.0) > 0
     assert gaussian_floor(-1.0, 1, 1.0) == 0.0
@@ -330,18 +399,32 @@ def test_the_largest_of_known_functions():
     assert np.all(found >= truth * (1 - 1e-12))
     assert found == pytest.approx(truth, rel=1e-5)
     assert len(asked) <= 33
-    for low, high, best in ((0.0, 0.5, 0.5), (1.0, 1.5, 1.0)):  # linear in u itself: harder than what is spent
-        part = products.largest_over_splits(lambda u: np.array([u @ [1.0, 1.0]]), low, high)
+    for low, high, best in (
+        (0.0, 0.5, 0.5),
+        (1.0, 1.5, 1.0),
+    ):  # linear in u itself: harder than what is spent
+        part = products.largest_over_splits(
+            lambda u: np.array([u @ [1.0, 1.0]]), low, high
+        )
         truth = math.cos(best) + math.sin(best)
         assert truth * (1 - 1e-12) <= part[0] <= truth * (1 + 2e-7)
-    kink = products.largest_over_splits(lambda u: np.array([math.exp(40 * min(1.2 * u[0], u[1]))]))
+    kink = products.largest_over_splits(
+        lambda u: np.array([math.exp(40 * min(1.2 * u[0], u[1]))])
+    )
     corner = math.sin(math.atan(1.2))
     assert kink[0] >= math.exp(40 * corner) * (1 - 1e-12)
     assert kink[0] <= math.exp(40 * corner) * 1.01
 
 
 @pytest.mark.parametrize(
-    "factors", [[(1.0, 2), (0.0, 2)], [(1.0, 2), (-1.0, 2)], [(0.0, 1), (-0.5, 2)], [(4.0, 1), (0.0, 1)]], ids=str
+    "factors",
+    [
+        [(1.0, 2), (0.0, 2)],
+        [(1.0, 2), (-1.0, 2)],
+        [(0.0, 1), (-0.5, 2)],
+        [(4.0, 1), (0.0, 1)],
+    ],
+    ids=str,
 )
 def test_one_factor_without_an_end_leaves_no_pure_epsilon(factors):
     assert product_profile(factors, 1.0, 0.1).pure_epsilon == math.inf
@@ -361,4 +444,6 @@ def test_pure_epsilon_of_compact_factors_by_all_splits(D):
 def test_the_worst_split_is_found_on_the_second_factor():
     """S² × H³: all on H³, in the half of the splits that equal factors need not look at."""
     angle = product_profile(((1.0, 2), (-1.0, 3)), 1.0, 1.0).hellinger_angle
-    assert angle == pytest.approx(gaussian_profile(-1.0, 3, 1.0, 1.0).hellinger_angle, rel=2e-8)
+    assert angle == pytest.approx(
+        gaussian_profile(-1.0, 3, 1.0, 1.0).hellinger_angle, rel=2e-8
+    )

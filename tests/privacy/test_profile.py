@@ -16,7 +16,13 @@ from curvedp.errors import ParameterError
 from curvedp.privacy import GDP, gaussian_profile, laplace_profile
 from curvedp.privacy.base import guarantee_from_dict
 from curvedp.privacy.gaussian import gdp_delta, gdp_log_delta, gdp_mu
-from curvedp.privacy.profile import PrivacyProfile, _mills, _mills_difference, _mu_from_log_delta, _mu_from_log_rest
+from curvedp.privacy.profile import (
+    PrivacyProfile,
+    _mills,
+    _mills_difference,
+    _mu_from_log_delta,
+    _mu_from_log_rest,
+)
 from profile_oracle import brute_delta, loss
 from reproductions.gdp.algorithms import algorithm2_estimate
 
@@ -33,11 +39,22 @@ def random_case(rng):
     elif curvature < 0:
         scale = min(scale, 6 / (root * math.sqrt(d)))
     D = scale * 10 ** rng.uniform(-2, 0.7)
-    D = min(D, float(rng.choice([1.0, 0.99, 0.7])) * math.pi / root) if curvature > 0 else min(D, 4 / root)
+    D = (
+        min(D, float(rng.choice([1.0, 0.99, 0.7])) * math.pi / root)
+        if curvature > 0
+        else min(D, 4 / root)
+    )
     unit = D / scale if kind == "gaussian" else D / (scale * math.sqrt(d))
     eps = float(rng.choice([0.0, rng.uniform(0, 1) * unit, rng.uniform(1, 8) * unit]))
     cap = profile_of(kind, curvature, d, scale, D).pure_epsilon
-    return kind, curvature, d, float(scale), float(D), eps if eps < cap else cap * rng.uniform(0, 0.99)
+    return (
+        kind,
+        curvature,
+        d,
+        float(scale),
+        float(D),
+        eps if eps < cap else cap * rng.uniform(0, 0.99),
+    )
 
 
 def profile_of(kind, *numbers):
@@ -61,13 +78,22 @@ def test_a_profile_that_is_wrong_by_a_percent_in_scale_is_noticed():
 def test_values_checked_independently():
     assert gaussian_profile(1, 2, 1.0, 1.0).mu == pytest.approx(0.82248, abs=5e-6)
     assert gaussian_profile(-1, 3, 1.0, 1.0).mu == pytest.approx(1.36656, abs=5e-6)
-    assert gaussian_profile(1, 1, 2.0, 1.0).delta(0.3) == pytest.approx(0.0422557, abs=5e-8)
+    assert gaussian_profile(1, 1, 2.0, 1.0).delta(0.3) == pytest.approx(
+        0.0422557, abs=5e-8
+    )
     assert gaussian_profile(-1, 10, 2.0, 1.0).mu == pytest.approx(2.86205, abs=5e-6)
 
 
 @pytest.mark.parametrize(
     "case",
-    [(1, 2, 1.0, 1.0), (-1, 3, 1.0, 1.0), (-1, 5, 0.1, 1.0), (1, 40, 0.3, 2.0), (-1, 10, 0.1, 1e-9), (1, 1, 1.0, 2.0)],
+    [
+        (1, 2, 1.0, 1.0),
+        (-1, 3, 1.0, 1.0),
+        (-1, 5, 0.1, 1.0),
+        (1, 40, 0.3, 2.0),
+        (-1, 10, 0.1, 1e-9),
+        (1, 1, 1.0, 2.0),
+    ],
 )
 def test_mu_is_the_supremum_over_every_eps(case):
     """E4: the tail limit alone does not decide. δ <= δ_μ down to δ = 1e-300, and a smaller μ fails somewhere."""
@@ -91,12 +117,19 @@ def test_text_after_theorem_3_2_has_a_typing_error():
     mu, eps = 1.0, 0.5
     true = gaussian_profile(0, 3, 1.0, 1.0).delta(eps)
     printed = ndtr(-eps / mu + mu / 2) * (1 - math.exp(eps))
-    assert true == pytest.approx(ndtr(-eps / mu + mu / 2) - math.exp(eps) * ndtr(-eps / mu - mu / 2), rel=1e-12)
+    assert true == pytest.approx(
+        ndtr(-eps / mu + mu / 2) - math.exp(eps) * ndtr(-eps / mu - mu / 2), rel=1e-12
+    )
     assert printed < 0 < true
 
 
 @pytest.mark.parametrize(
-    "case", [("gaussian", 1, 2, 1.0, 1.0), ("gaussian", -1, 3, 0.5, 1.0), ("laplace", 1, 3, 0.4, 0.5)]
+    "case",
+    [
+        ("gaussian", 1, 2, 1.0, 1.0),
+        ("gaussian", -1, 3, 0.5, 1.0),
+        ("laplace", 1, 3, 0.4, 0.5),
+    ],
 )
 def test_tradeoff_is_the_dual_of_delta(case):
     """f(α) = sup_ε max(1 − δ − e^ε α, e^{−ε}(1 − δ − α)) (Dong, Roth and Su 2022, Prop. 2.12), convex, its own inverse."""
@@ -105,10 +138,16 @@ def test_tradeoff_is_the_dual_of_delta(case):
     eps = np.linspace(0.0, min(profile.pure_epsilon, 20.0), 4001)
     delta = profile.delta(eps)
     lines = np.max(
-        np.maximum(1 - delta - np.exp(eps) * alpha[:, None], np.exp(-eps) * (1 - delta - alpha[:, None])), axis=1
+        np.maximum(
+            1 - delta - np.exp(eps) * alpha[:, None],
+            np.exp(-eps) * (1 - delta - alpha[:, None]),
+        ),
+        axis=1,
     )
     f = profile.tradeoff(alpha)
-    assert np.all(f >= np.maximum(lines, 0.0) - 1e-8)  # the lines are lower bounds, and f is the best of them
+    assert np.all(
+        f >= np.maximum(lines, 0.0) - 1e-8
+    )  # the lines are lower bounds, and f is the best of them
     assert f == pytest.approx(np.maximum(lines, 0.0), abs=1e-5)
     assert profile.tradeoff(f[1:-1]) == pytest.approx(alpha[1:-1], abs=1e-8)
 
@@ -125,7 +164,11 @@ def test_renyi_by_direct_integration(order, k):
     L = loss("gaussian", k, s, r[:, None], np.arccos(c)[None, :], D)
     p = (w * np.exp(-(r**2) / (2 * s * s)) * sn(r) ** 2)[:, None] * v[None, :]
     p /= p.sum()
-    truth = np.sum(p * L) if order == 1 else math.log(np.sum(p * np.exp((order - 1) * L))) / (order - 1)
+    truth = (
+        np.sum(p * L)
+        if order == 1
+        else math.log(np.sum(p * np.exp((order - 1) * L))) / (order - 1)
+    )
     profile = gaussian_profile(k, d, s, D)
     assert profile.renyi(order) == pytest.approx(truth, rel=2e-8)
     angle = 2 * math.acos(float(np.sum(p * np.exp(-L / 2))))
@@ -152,9 +195,13 @@ def test_laplace_on_the_line_in_closed_form():
     """δ(ε) = 1 − e^{(ε−Δ/s)/2}; Rényi as in Mironov 2017, Table II."""
     profile = laplace_profile(0, 1, 1.0, 1.0)
     eps = np.array([0.0, 0.3, 0.99, 1.0, 5.0])
-    assert profile.delta(eps) == pytest.approx(np.maximum(-np.expm1((eps - 1) / 2), 0.0), rel=1e-8)
+    assert profile.delta(eps) == pytest.approx(
+        np.maximum(-np.expm1((eps - 1) / 2), 0.0), rel=1e-8
+    )
     a = 3.0
-    truth = math.log(a / (2 * a - 1) * math.exp(a - 1) + (a - 1) / (2 * a - 1) * math.exp(-a)) / (a - 1)
+    truth = math.log(
+        a / (2 * a - 1) * math.exp(a - 1) + (a - 1) / (2 * a - 1) * math.exp(-a)
+    ) / (a - 1)
     assert profile.renyi(a) == pytest.approx(truth, rel=1e-8)
     assert profile.renyi(math.inf) == pytest.approx(1.0, rel=1e-12)
 
@@ -203,24 +250,46 @@ def test_rho_where_space_is_nearly_flat():
 def test_laplace_on_the_line_close_to_its_cap(largest: float) -> None:
     """1 − e^{(ε−T)/2} in closed form: never below it, whatever T and however close to it."""
     profile = laplace_profile(0.0, 1, 1.0, largest)
-    for gap in (0.9 * largest, 30.0, 3.0, 0.1, 1e-3, 1e-5, 1e-3 * largest, 1e-6 * largest, 1e-9 * largest):
+    for gap in (
+        0.9 * largest,
+        30.0,
+        3.0,
+        0.1,
+        1e-3,
+        1e-5,
+        1e-3 * largest,
+        1e-6 * largest,
+        1e-9 * largest,
+    ):
         eps = largest - gap
         if 0 <= eps < largest:
             with mpmath.workdps(40):
                 truth = -mpmath.expm1(-(mpmath.mpf(largest) - mpmath.mpf(eps)) / 2)
                 excess = float(mpmath.mpf(float(profile.delta(eps))) / truth - 1)
-            assert -1e-15 <= excess <= 2e-9 + 4e-6 * (gap < 1e-7 * largest) + 1e-15 * largest / gap * 2
+            assert (
+                -1e-15
+                <= excess
+                <= 2e-9 + 4e-6 * (gap < 1e-7 * largest) + 1e-15 * largest / gap * 2
+            )
 
 
 @pytest.mark.parametrize("loss_cap", [0.1, 1.0, 5.0])
 def test_tradeoff_of_the_laplace_on_the_line(loss_cap):
     """Dong, Roth and Su 2022: the loss has atoms at ±T, where the best test is randomized."""
     alpha = np.concatenate(
-        [np.linspace(0.0, 1.0, 201), np.geomspace(1e-12, 1e-3, 20), 1 - np.geomspace(1e-12, 1e-3, 20)]
+        [
+            np.linspace(0.0, 1.0, 201),
+            np.geomspace(1e-12, 1e-3, 20),
+            1 - np.geomspace(1e-12, 1e-3, 20),
+        ]
     )
     ratio = math.exp(-loss_cap)
     middle = ratio / (4 * np.maximum(alpha, 1e-300))
-    truth = np.where(alpha < ratio / 2, 1 - alpha / ratio, np.where(alpha <= 0.5, middle, ratio * (1 - alpha)))
+    truth = np.where(
+        alpha < ratio / 2,
+        1 - alpha / ratio,
+        np.where(alpha <= 0.5, middle, ratio * (1 - alpha)),
+    )
     found = laplace_profile(0.0, 1, 1.0, loss_cap).tradeoff(alpha)
     assert np.all(found <= truth * (1 + 1e-15))
     assert found == pytest.approx(truth, rel=3e-9)
@@ -231,7 +300,9 @@ def test_tradeoff_of_the_laplace_on_the_circle():
     alpha = np.linspace(0.0, 1.0, 401)
     found = laplace_profile(1.0, 1, 0.5, 1.0).tradeoff(alpha)
     assert np.all(np.diff(found, 2) >= -1e-12)
-    assert laplace_profile(1.0, 1, 0.5, 1.0).tradeoff(found[1:-1]) == pytest.approx(alpha[1:-1], rel=3e-9)
+    assert laplace_profile(1.0, 1, 0.5, 1.0).tradeoff(found[1:-1]) == pytest.approx(
+        alpha[1:-1], rel=3e-9
+    )
 
 
 @pytest.mark.parametrize("curvature", [-1.0, 1.0])
@@ -239,11 +310,15 @@ def test_tradeoff_next_to_one_keeps_its_digits(curvature):
     """Where space is all but flat the curve is Φ(Φ⁻¹(1−α) − μ); 1 − α is exact in doubles."""
     alpha = 1 - np.array([1e-9, 1e-12, 2.0**-53])
     truth = norm.cdf(norm.isf(alpha) - 1.0)  # isf keeps the digits of 1 − α
-    assert gaussian_profile(curvature, 3, 1e-5, 1e-5).tradeoff(alpha) == pytest.approx(truth, rel=3e-8)
+    assert gaussian_profile(curvature, 3, 1e-5, 1e-5).tradeoff(alpha) == pytest.approx(
+        truth, rel=3e-8
+    )
 
 
 @pytest.mark.parametrize(("d", "scale"), [(2, 5e-5), (10, 5e-5), (3, 1e-4)])
-def test_mu_where_space_is_nearly_flat_does_not_depend_on_the_end_of_the_table(d, scale):
+def test_mu_where_space_is_nearly_flat_does_not_depend_on_the_end_of_the_table(
+    d, scale
+):
     """To second order in the scale, μ on H^d is Δ/σ·(1 + (d−1)σ²/6): the end of a table must not show."""
     profile = gaussian_profile(-1.0, d, scale, scale)
     asked_before = gaussian_profile(-1.0, d, scale, scale)
@@ -266,7 +341,9 @@ def test_mu_from_delta_there_and_back(mu):
     low, high = eps[log_delta < -math.log(2)], eps[log_delta > -math.log(2)]
     rest = np.array([float(mp.log(one_minus_delta(mu, x))) for x in high])
     for start in (None, 1.7 * mu):
-        assert _mu_from_log_delta(low, log_delta[log_delta < -math.log(2)], start) == pytest.approx(mu, rel=1e-11)
+        assert _mu_from_log_delta(
+            low, log_delta[log_delta < -math.log(2)], start
+        ) == pytest.approx(mu, rel=1e-11)
         assert _mu_from_log_rest(high, rest, start) == pytest.approx(mu, rel=1e-11)
     if mu < 7:
         assert gdp_mu(eps, gdp_delta(mu, eps)) == pytest.approx(mu, rel=1e-9)
@@ -290,14 +367,23 @@ def test_divergences_of_a_thousand_standard_deviations_in_a_thousand_dimensions(
     r = np.linspace(0.2, 0.45, 4001)
     log_law = -r * r / 2e-4 + 999 * np.log(np.sinh(r))
     law = np.exp(log_law - log_law.max())
-    divergence = np.sum(law * ((10 + np.log(np.cosh(r))) ** 2 - r * r)) / np.sum(law) / 2e-4
+    divergence = (
+        np.sum(law * ((10 + np.log(np.cosh(r))) ** 2 - r * r)) / np.sum(law) / 2e-4
+    )
     assert profile.renyi(1.0) == pytest.approx(divergence, rel=1e-3)
 
 
-@pytest.mark.parametrize(("scale", "sensitivity"), [(1e-3, math.pi), (1e-3, 300.0), (1e-6, 1.0)])
+@pytest.mark.parametrize(
+    ("scale", "sensitivity"), [(1e-3, math.pi), (1e-3, 300.0), (1e-6, 1.0)]
+)
 def test_divergences_of_high_orders_are_not_below_those_of_the_tail(scale, sensitivity):
     profile = gaussian_profile(-1.0, 2, scale, sensitivity)
-    for order in (1e3, 1e6, 1e8, 1e100):  # hyperbolic distances grow at least as flat ones: order·(Δ/σ)²/2 in the limit
+    for order in (
+        1e3,
+        1e6,
+        1e8,
+        1e100,
+    ):  # hyperbolic distances grow at least as flat ones: order·(Δ/σ)²/2 in the limit
         value = profile.renyi(order) / (order * (sensitivity / scale) ** 2 / 2)
         assert 1 - 1e-8 < value < 1 + 1e-6
 
@@ -322,7 +408,11 @@ def test_every_number_of_the_laplace_mechanism(e):
         assert truth * (1 - 1e-12) <= profile.renyi(order) <= truth * (1 + 1e-7)
     assert profile.renyi(math.inf) == profile.pure_epsilon
     assert profile.renyi(np.array([1.0, 2.0])).shape == (2,)
-    best = minimize_scalar(lambda x: -renyi_of_laplace(1 + 2.0**x, e) / (1 + 2.0**x), bounds=(-6, 12), method="bounded")
+    best = minimize_scalar(
+        lambda x: -renyi_of_laplace(1 + 2.0**x, e) / (1 + 2.0**x),
+        bounds=(-6, 12),
+        method="bounded",
+    )
     rho = max(-best.fun, renyi_of_laplace(1.0, e))
     assert rho * (1 - 1e-9) <= profile.rho <= rho * (1 + 1e-6)
     x = e / 2
@@ -333,7 +423,11 @@ def test_every_number_of_the_laplace_mechanism(e):
     curve = np.where(
         alpha < math.exp(-e) / 2,
         1 - math.exp(e) * alpha,
-        np.where(alpha <= 0.5, math.exp(-e) / (4 * np.maximum(alpha, 1e-300)), math.exp(-e) * (1 - alpha)),
+        np.where(
+            alpha <= 0.5,
+            math.exp(-e) / (4 * np.maximum(alpha, 1e-300)),
+            math.exp(-e) * (1 - alpha),
+        ),
     )
     found = profile.tradeoff(alpha)
     assert np.all(found <= curve * (1 + 1e-9) + 1e-15)
@@ -347,7 +441,12 @@ def test_every_number_of_the_laplace_mechanism(e):
     mu = float(gdp_mu(grid, -np.expm1((grid - e) / 2)).max())
     assert mu * (1 - 1e-9) <= profile.mu <= mu * (1 + 1e-4)
     at = profile.mu_at(np.array([0.0, 0.5 * e, e, 2 * e]))
-    truth = [float(gdp_mu(0.0, -math.expm1(-e / 2))), float(gdp_mu(0.5 * e, -math.expm1(-e / 4))), 0.0, 0.0]
+    truth = [
+        float(gdp_mu(0.0, -math.expm1(-e / 2))),
+        float(gdp_mu(0.5 * e, -math.expm1(-e / 4))),
+        0.0,
+        0.0,
+    ]
     assert at == pytest.approx(truth, rel=1e-8)
     for target in (0.5 * float(profile.delta(0.0)), 1e-6 * float(profile.delta(0.0))):
         found = profile.epsilon(target)
@@ -361,7 +460,9 @@ def test_what_is_at_the_largest_loss_counts_no_more():
 
     def run(eps_max):
         options = {"n": 500, "m": 2, "n_eps": 4, "corrected": True, "max_loss": 1.0}
-        return algorithm2_estimate(sampler, 1.0, eps_max, np.random.default_rng(0), **options)
+        return algorithm2_estimate(
+            sampler, 1.0, eps_max, np.random.default_rng(0), **options
+        )
 
     found = run(2.0)
     assert found.eps.tolist() == [0.0, 0.5, 1.0, 1.5, 2.0]
@@ -377,7 +478,11 @@ def test_what_is_at_the_largest_loss_counts_no_more():
 def test_rho_is_the_largest_over_all_orders_wherever_it_is():
     """D_α/α = exp(−log²(α/1.6)), largest between the orders of the grid; no loss exceeds 9."""
     peaked = SimpleNamespace(
-        renyi_bound=lambda order: order * math.exp(-(math.log(order / 1.6) ** 2)), pure_epsilon=9.0, mu=math.inf
+        renyi_bound=lambda order: order * math.exp(-(math.log(order / 1.6) ** 2)),
+        pure_epsilon=9.0,
+        mu=math.inf,
     )
-    peaked._order_closes = lambda order, rho: PrivacyProfile._order_closes(peaked, order, rho)
+    peaked._order_closes = lambda order, rho: PrivacyProfile._order_closes(
+        peaked, order, rho
+    )
     assert PrivacyProfile.rho.func(peaked) == pytest.approx(1.0, rel=2e-9)

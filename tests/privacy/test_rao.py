@@ -80,7 +80,9 @@ def test_delta_epsilon_and_total_variation_agree():
                 g, s2 = mp.exp(mp.mpf(eps)), mp.sin(mp.mpf(theta) / 2) ** 2
                 truth = (1 - g + mp.sqrt((g - 1) ** 2 + 4 * g * s2)) / 2
             assert 0 <= float(rao_delta(theta, eps) / truth - 1) < 1e-14
-            assert rao_epsilon(theta, rao_delta(theta, eps)) == pytest.approx(eps, rel=1e-9)
+            assert rao_epsilon(theta, rao_delta(theta, eps)) == pytest.approx(
+                eps, rel=1e-9
+            )
         assert rao_epsilon(theta, math.sin(theta / 2) * 1.001) == 0.0
     assert rao_delta(math.pi, 5.0) == 1.0
     assert rao_delta(100.0, 5.0) == 1.0
@@ -92,33 +94,52 @@ def test_tradeoff_matches_delta():
     alpha = np.sin(np.linspace(0, math.pi / 2, 20001)) ** 2
     beta = rao_tradeoff(theta, alpha)
     for eps in (0.0, 0.5, 2.0):
-        assert np.max(1 - beta - math.exp(eps) * alpha) == pytest.approx(rao_delta(theta, eps), rel=1e-5)
+        assert np.max(1 - beta - math.exp(eps) * alpha) == pytest.approx(
+            rao_delta(theta, eps), rel=1e-5
+        )
 
 
 def test_angle_composition_on_product_distributions():
     rng = np.random.default_rng(10)
     (p1, p2), (q1, q2) = random_pairs(4, 2, rng)
     product = hellinger_angle(np.outer(p1, p2).ravel(), np.outer(q1, q2).ravel())
-    assert hellinger_compose([hellinger_angle(p1, q1), hellinger_angle(p2, q2)]) == pytest.approx(product, rel=1e-12)
+    assert hellinger_compose(
+        [hellinger_angle(p1, q1), hellinger_angle(p2, q2)]
+    ) == pytest.approx(product, rel=1e-12)
 
 
 def test_angle_composition_holds_adaptively_and_under_post_processing():
     rng = np.random.default_rng(11)
     for _ in range(50):
         p, q = rng.dirichlet(np.ones(3)), rng.dirichlet(np.ones(3))
-        second_p, second_q = rng.dirichlet(np.ones(4), 3), rng.dirichlet(np.ones(4), 3)  # chosen by the first outcome
-        joint = hellinger_angle((p[:, None] * second_p).ravel(), (q[:, None] * second_q).ravel())
-        worst = max(hellinger_angle(a, b) for a, b in zip(second_p, second_q, strict=True))
+        second_p, second_q = (
+            rng.dirichlet(np.ones(4), 3),
+            rng.dirichlet(np.ones(4), 3),
+        )  # chosen by the first outcome
+        joint = hellinger_angle(
+            (p[:, None] * second_p).ravel(), (q[:, None] * second_q).ravel()
+        )
+        worst = max(
+            hellinger_angle(a, b) for a, b in zip(second_p, second_q, strict=True)
+        )
         assert joint <= hellinger_compose([hellinger_angle(p, q), worst]) + 1e-12
         channel = rng.dirichlet(np.ones(5), 3)
-        assert hellinger_angle(p @ channel, q @ channel) <= hellinger_angle(p, q) + 1e-12
+        assert (
+            hellinger_angle(p @ channel, q @ channel) <= hellinger_angle(p, q) + 1e-12
+        )
 
 
 def test_small_angles_keep_their_digits():
     h = 1e-12
-    assert hellinger_angle([0.5 + h, 0.5 - h], [0.5, 0.5]) == pytest.approx(2 * h, rel=1e-3)
-    assert hellinger_from_affinity(1e-30) == pytest.approx(2 * math.sqrt(2) * 1e-15, rel=1e-12)
-    assert hellinger_from_affinity(800.0) == math.pi or hellinger_from_affinity(800.0) == pytest.approx(math.pi)
+    assert hellinger_angle([0.5 + h, 0.5 - h], [0.5, 0.5]) == pytest.approx(
+        2 * h, rel=1e-3
+    )
+    assert hellinger_from_affinity(1e-30) == pytest.approx(
+        2 * math.sqrt(2) * 1e-15, rel=1e-12
+    )
+    assert hellinger_from_affinity(800.0) == math.pi or hellinger_from_affinity(
+        800.0
+    ) == pytest.approx(math.pi)
     assert hellinger_from_affinity(0.0) <= 1e-300
 
 
@@ -135,7 +156,13 @@ def fisher(log_density, lo, hi, step=1e-5):
 def affinity(density, shift, reach):
     value = 0.0
     for a, b in ((-reach, 0.0), (0.0, shift), (shift, reach + shift)):
-        value += quad(lambda x: math.sqrt(density(x) * density(x - shift)), a, b, limit=400, epsabs=1e-13)[0]
+        value += quad(
+            lambda x: math.sqrt(density(x) * density(x - shift)),
+            a,
+            b,
+            limit=400,
+            epsabs=1e-13,
+        )[0]
     return value
 
 
@@ -143,7 +170,9 @@ def test_laplace_and_gaussian_against_fisher_information():
     s = 1.7
     info = fisher(lambda x: -abs(x) / s - math.log(2 * s), -80, 80)
     assert laplace_theta(0.6, s) == pytest.approx(0.6 * math.sqrt(info), rel=1e-4)
-    info = fisher(lambda x: -x * x / (2 * s * s) - 0.5 * math.log(2 * math.pi * s * s), -20, 20)
+    info = fisher(
+        lambda x: -x * x / (2 * s * s) - 0.5 * math.log(2 * math.pi * s * s), -20, 20
+    )
     assert gaussian_theta(0.6, s) == pytest.approx(0.6 * math.sqrt(info), rel=1e-6)
 
 
@@ -152,23 +181,42 @@ def test_generalized_gaussian_against_fisher_information(n):
     """E17: density ∝ exp(−(|x−μ|/σ)^N), score N|x|^{N−1}/σ^N, by mpmath."""
     s = 1.3
     norm = 2 * s * mp.gamma(1 + 1 / mp.mpf(n))
-    info = 2 * mp.quad(lambda x: (n * x ** (n - 1) / s**n) ** 2 * mp.exp(-((x / s) ** n)) / norm, [0, 0.01, 1, 5, 60])
-    assert generalized_gaussian_information(s, n) == pytest.approx(float(info), rel=1e-4 if n < 1 else 1e-10)
-    assert generalized_gaussian_theta(0.4, s, n) == pytest.approx(0.4 * math.sqrt(float(info)), rel=1e-4)
+    info = 2 * mp.quad(
+        lambda x: (n * x ** (n - 1) / s**n) ** 2 * mp.exp(-((x / s) ** n)) / norm,
+        [0, 0.01, 1, 5, 60],
+    )
+    assert generalized_gaussian_information(s, n) == pytest.approx(
+        float(info), rel=1e-4 if n < 1 else 1e-10
+    )
+    assert generalized_gaussian_theta(0.4, s, n) == pytest.approx(
+        0.4 * math.sqrt(float(info)), rel=1e-4
+    )
 
 
 @pytest.mark.parametrize("shift", [0.01, 0.5, 3.0])
 def test_hellinger_angles_against_integrals(shift):
     s = 1.2
     laplace = affinity(lambda x: math.exp(-abs(x) / s) / (2 * s), shift, 60)
-    assert laplace_hellinger(shift, s) == pytest.approx(2 * math.acos(laplace), rel=1e-5)
-    normal = affinity(lambda x: math.exp(-x * x / (2 * s * s)) / math.sqrt(2 * math.pi) / s, shift, 15)
-    assert gaussian_hellinger(shift, s) == pytest.approx(2 * math.acos(normal), rel=1e-5)
+    assert laplace_hellinger(shift, s) == pytest.approx(
+        2 * math.acos(laplace), rel=1e-5
+    )
+    normal = affinity(
+        lambda x: math.exp(-x * x / (2 * s * s)) / math.sqrt(2 * math.pi) / s, shift, 15
+    )
+    assert gaussian_hellinger(shift, s) == pytest.approx(
+        2 * math.acos(normal), rel=1e-5
+    )
     for n in (1.0, 2.0, 5.0):
         norm = 2 * s * gamma(1 + 1 / n)
-        general = affinity(lambda x, n=n, norm=norm: math.exp(-((abs(x) / s) ** n)) / norm, shift, 60)
-        assert generalized_gaussian_hellinger(shift, s, n) == pytest.approx(2 * math.acos(general), rel=1e-4)
-    assert generalized_gaussian_hellinger(shift, s, 1.0) == pytest.approx(laplace_hellinger(shift, s), rel=1e-9)
+        general = affinity(
+            lambda x, n=n, norm=norm: math.exp(-((abs(x) / s) ** n)) / norm, shift, 60
+        )
+        assert generalized_gaussian_hellinger(shift, s, n) == pytest.approx(
+            2 * math.acos(general), rel=1e-4
+        )
+    assert generalized_gaussian_hellinger(shift, s, 1.0) == pytest.approx(
+        laplace_hellinger(shift, s), rel=1e-9
+    )
     assert generalized_gaussian_hellinger(shift, s, 2.0) == pytest.approx(
         gaussian_hellinger(shift, s / math.sqrt(2)), rel=1e-9
     )
@@ -177,11 +225,15 @@ def test_hellinger_angles_against_integrals(shift):
 def test_the_angle_never_exceeds_the_parametric_distance():
     for ratio in (1e-8, 1e-3, 0.5, 2.0, 50.0):
         assert laplace_hellinger(ratio, 1.0) <= laplace_theta(ratio, 1.0) * (1 + 1e-13)
-        assert gaussian_hellinger(ratio, 1.0) <= gaussian_theta(ratio, 1.0, two_parameter=True) * (1 + 1e-13)
-        assert gaussian_theta(ratio, 1.0, two_parameter=True) <= gaussian_theta(ratio, 1.0) * (1 + 1e-13)
-        assert generalized_gaussian_hellinger(ratio, 1.0, 3.0) <= generalized_gaussian_theta(ratio, 1.0, 3.0) * (
-            1 + 1e-9
-        )
+        assert gaussian_hellinger(ratio, 1.0) <= gaussian_theta(
+            ratio, 1.0, two_parameter=True
+        ) * (1 + 1e-13)
+        assert gaussian_theta(ratio, 1.0, two_parameter=True) <= gaussian_theta(
+            ratio, 1.0
+        ) * (1 + 1e-13)
+        assert generalized_gaussian_hellinger(
+            ratio, 1.0, 3.0
+        ) <= generalized_gaussian_theta(ratio, 1.0, 3.0) * (1 + 1e-9)
 
 
 def test_multivariate_laplace_worst_direction():
@@ -194,7 +246,9 @@ def test_multivariate_laplace_worst_direction():
     angles = hellinger_from_affinity(np.sum(x - np.log1p(x), axis=1))
     assert np.max(angles) <= bound
     even = np.full(d, delta / math.sqrt(d) / (2 * scale))
-    assert hellinger_from_affinity(np.sum(even - np.log1p(even))) == pytest.approx(bound, rel=1e-12)
+    assert hellinger_from_affinity(np.sum(even - np.log1p(even))) == pytest.approx(
+        bound, rel=1e-12
+    )
 
 
 def test_e15_the_distance_of_example_1():
@@ -219,7 +273,9 @@ def test_e16_the_two_families_differ():
     """Printed as a special case of the two-parameter distance: |Δμ|/σ. It is that of the fixed-σ family."""
     for ratio in (0.1, 1.0, 5.0):
         two = gaussian_distance(0.0, 1.0, ratio, 1.0)
-        assert two == pytest.approx(2 * math.sqrt(2) * math.asinh(ratio / (2 * math.sqrt(2))), rel=1e-14)
+        assert two == pytest.approx(
+            2 * math.sqrt(2) * math.asinh(ratio / (2 * math.sqrt(2))), rel=1e-14
+        )
         assert two < gaussian_theta(ratio, 1.0) == ratio
 
 
@@ -231,7 +287,9 @@ def test_e17_the_printed_density_is_not_one():
     assert abs(mended - 1) > 0.1
     true = 2 * quad(lambda x: math.exp(-((x / s) ** n)) / normalizer, 0, 60)[0]
     assert true == pytest.approx(1.0, rel=1e-10)
-    assert generalized_gaussian_information(math.sqrt(2) * 0.9, 2.0) == pytest.approx(1 / 0.9**2, rel=1e-13)
+    assert generalized_gaussian_information(math.sqrt(2) * 0.9, 2.0) == pytest.approx(
+        1 / 0.9**2, rel=1e-13
+    )
 
 
 def test_e18_the_root_does_not_reach_the_scale():
@@ -239,19 +297,30 @@ def test_e18_the_root_does_not_reach_the_scale():
     shift, s = np.array([0.3, 0.4]), 2.0
     info = fisher(lambda x: -abs(x) / s - math.log(2 * s), -90, 90)
     true = math.sqrt(float(shift @ shift) * info)
-    assert laplace_theta(float(np.linalg.norm(shift)), s) == pytest.approx(true, rel=1e-4)
+    assert laplace_theta(float(np.linalg.norm(shift)), s) == pytest.approx(
+        true, rel=1e-4
+    )
     assert abs(math.sqrt(float(shift @ shift) / s) - true) > 0.1
 
 
 def test_exponential_families_against_fisher_integrals():
-    assert bernoulli_distance(0.2, 0.7) == pytest.approx(quad(lambda p: 1 / math.sqrt(p * (1 - p)), 0.2, 0.7)[0])
-    assert bernoulli_distance(0.2, 0.7) == pytest.approx(hellinger_angle([0.2, 0.8], [0.7, 0.3]), rel=1e-13)
-    assert poisson_distance(2.0, 7.0) == pytest.approx(quad(lambda r: 1 / math.sqrt(r), 2, 7)[0])
-    assert exponential_distance(2.0, 7.0) == pytest.approx(quad(lambda r: 1 / r, 2, 7)[0])
+    assert bernoulli_distance(0.2, 0.7) == pytest.approx(
+        quad(lambda p: 1 / math.sqrt(p * (1 - p)), 0.2, 0.7)[0]
+    )
+    assert bernoulli_distance(0.2, 0.7) == pytest.approx(
+        hellinger_angle([0.2, 0.8], [0.7, 0.3]), rel=1e-13
+    )
+    assert poisson_distance(2.0, 7.0) == pytest.approx(
+        quad(lambda r: 1 / math.sqrt(r), 2, 7)[0]
+    )
+    assert exponential_distance(2.0, 7.0) == pytest.approx(
+        quad(lambda r: 1 / r, 2, 7)[0]
+    )
 
 
 @pytest.mark.parametrize(
-    ("kappa", "d", "s"), [(1.0, 2, 1.0), (1.0, 5, 0.3), (-1.0, 3, 1.0), (-0.5, 2, 2.0), (1.0, 1, 1.0)]
+    ("kappa", "d", "s"),
+    [(1.0, 2, 1.0), (1.0, 5, 0.3), (-1.0, 3, 1.0), (-0.5, 2, 2.0), (1.0, 1, 1.0)],
 )
 def test_mean_square_radius_against_mpmath(kappa, d, s):
     root = mp.sqrt(abs(kappa))
@@ -283,9 +352,21 @@ def test_riemannian_theta_against_the_fisher_information_of_the_location(kappa, 
     def log_weight(t):
         """The log density, as the center moves by t along u, at the point with polar coordinates (r, φ)."""
         if kappa > 0:
-            dist = np.arccos(np.clip(np.cos(rr) * math.cos(t) + np.sin(rr) * math.sin(t) * np.cos(pp), -1, 1))
+            dist = np.arccos(
+                np.clip(
+                    np.cos(rr) * math.cos(t) + np.sin(rr) * math.sin(t) * np.cos(pp),
+                    -1,
+                    1,
+                )
+            )
         else:
-            dist = np.arccosh(np.maximum(np.cosh(rr) * math.cosh(t) - np.sinh(rr) * math.sinh(t) * np.cos(pp), 1))
+            dist = np.arccosh(
+                np.maximum(
+                    np.cosh(rr) * math.cosh(t)
+                    - np.sinh(rr) * math.sinh(t) * np.cos(pp),
+                    1,
+                )
+            )
         return -(dist**2) / (2 * s * s) if kind == "gaussian" else -dist / s
 
     area = (np.sin(r) if kappa > 0 else np.sinh(r)) * wr
@@ -334,9 +415,13 @@ def test_rao_curves(theta, eps):
         assert float(1 - s2) * (1 - 1e-12) <= rao_tradeoff(theta, 0.0) <= float(1 - s2)
         turned = mp.asin(mp.sqrt(mp.mpf(0.25))) + mp.mpf(theta) / 2
         expected = float(mp.cos(turned) ** 2) if turned < mp.pi / 2 else 0.0
-        assert rao_tradeoff(theta, 0.25) == pytest.approx(expected, rel=1e-12, abs=1e-30)
+        assert rao_tradeoff(theta, 0.25) == pytest.approx(
+            expected, rel=1e-12, abs=1e-30
+        )
     if eps > 0.1:
-        middle = float(s2) + (float(mp.sin(mp.mpf(theta) / 2)) - float(s2)) / 3  # between sin² and sin
+        middle = (
+            float(s2) + (float(mp.sin(mp.mpf(theta) / 2)) - float(s2)) / 3
+        )  # between sin² and sin
         back = rao_epsilon(theta, middle)
         assert back > 0
         assert rao_delta(theta, back) == pytest.approx(middle, rel=1e-9)
@@ -349,7 +434,9 @@ def test_rao_ends():
     assert rao_epsilon(1.0, 0.6) == 0.0  # above sin(1/2): no ε is needed
     for x in (1e-20, 1e-3, 1.0, 800.0):
         with mp.workdps(60):
-            assert above(hellinger_from_affinity(x), float(2 * mp.acos(mp.exp(-mp.mpf(x)))))
+            assert above(
+                hellinger_from_affinity(x), float(2 * mp.acos(mp.exp(-mp.mpf(x))))
+            )
 
 
 def test_epsilon_of_an_angle_is_rounded_up_next_to_its_pole():
@@ -365,5 +452,7 @@ def test_epsilon_of_an_angle_is_rounded_up_next_to_its_pole():
                 found = rao_epsilon(float(theta), delta)
                 if math.isfinite(found) and exact > 0:
                     assert mp.mpf(found) >= exact
-                    assert found <= float(exact) + 1e-13 + 4e-15 * delta / (delta - square)
+                    assert found <= float(exact) + 1e-13 + 4e-15 * delta / (
+                        delta - square
+                    )
     assert rao_epsilon(1.0, math.sin(0.5) ** 2 * (1 - 1e-12)) == math.inf

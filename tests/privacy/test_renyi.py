@@ -27,7 +27,14 @@ def randomized_response(eps, order):
         return mp.log(p**a * q ** (1 - a) + q**a * p ** (1 - a)) / (a - 1)
 
 
-ORDERS = [1 + 2.0**-k for k in (52, 51, 47, 40, 33, 20, 10, 3)] + [1.5, 2.0, 3.7, 50.0, 1e4, 1e9]
+ORDERS = [1 + 2.0**-k for k in (52, 51, 47, 40, 33, 20, 10, 3)] + [
+    1.5,
+    2.0,
+    3.7,
+    50.0,
+    1e4,
+    1e9,
+]
 EPS = [1e-40, 1e-12, 1e-6, 1e-3, 0.1, 0.5, 0.99, 1.0, 1.01, 3.0, 30.0, 700.0]
 
 
@@ -40,7 +47,10 @@ def test_pure_to_renyi_is_never_below_and_close_above_at_every_order(order):
         truth = randomized_response(eps, order)
         found = mp.mpf(float(pure_renyi(eps, order)))
         assert found >= truth * (1 - mp.mpf(10) ** -40), (eps, order)
-        assert found <= truth * (1 + mp.mpf(10) ** -13) + mp.mpf(10) ** -320, (eps, order)
+        assert found <= truth * (1 + mp.mpf(10) ** -13) + mp.mpf(10) ** -320, (
+            eps,
+            order,
+        )
 
 
 def test_conversions_and_compositions_near_order_one_inherit_it():
@@ -66,9 +76,11 @@ def test_the_corner_is_rounded_up_where_its_terms_cancel():
                 continue
             with mp.workdps(60):
                 truth = mp.mpf(divergence) + mp.log1p(-mp.mpf(delta))
-            assert mp.mpf(float(renyi_epsilon(1e6, divergence, delta))) >= min(truth, mp.mpf(divergence)) - mp.mpf(
-                10
-            ) ** -40 or renyi_epsilon(1e6, divergence, delta) < float(truth) * (1 - 1e-6)  # another bound may be lower
+            assert mp.mpf(float(renyi_epsilon(1e6, divergence, delta))) >= min(
+                truth, mp.mpf(divergence)
+            ) - mp.mpf(10) ** -40 or renyi_epsilon(1e6, divergence, delta) < float(
+                truth
+            ) * (1 - 1e-6)  # another bound may be lower
 
 
 def test_gaussians_have_order_times_half_a_square():
@@ -77,7 +89,11 @@ def test_gaussians_have_order_times_half_a_square():
             found = convert(GDP(mu), to=RenyiDP, order=order).eps
             with mp.workdps(60):
                 truth = mp.mpf(order) * mp.mpf(mu) ** 2 / 2
-            assert truth <= mp.mpf(found) <= truth * (1 + mp.mpf(10) ** -15) + mp.mpf(10) ** -320
+            assert (
+                truth
+                <= mp.mpf(found)
+                <= truth * (1 + mp.mpf(10) ** -15) + mp.mpf(10) ** -320
+            )
 
 
 ULP = 1e-13
@@ -95,14 +111,18 @@ def test_divergence_of_randomized_response(eps, order):
         e, a = mp.mpf(eps), mp.mpf(order)
         truth = mp.log(mp.cosh((a - 0.5) * e) / mp.cosh(e / 2)) / (a - 1)
         assert above(pure_renyi(eps, order), float(truth), 1e-12)
-        assert above(convert(PureDP(eps), to=RenyiDP, order=order).eps, float(truth), 1e-12)
+        assert above(
+            convert(PureDP(eps), to=RenyiDP, order=order).eps, float(truth), 1e-12
+        )
         assert above(convert(PureDP(eps), to=ZCDP).rho, float(e * mp.tanh(e / 2)))
 
 
 def test_corner_of_a_divergence():
     """δ ≥ 1/α: ε = ε_R + log(1 − δ)."""
     assert renyi_epsilon(4.0, 2.0, 0.5) <= 2.0 + math.log(0.5) + 1e-12
-    assert renyi_epsilon(4.0, 2.0, 0.25) == pytest.approx(2.0 + math.log(0.75), abs=1e-9)
+    assert renyi_epsilon(4.0, 2.0, 0.25) == pytest.approx(
+        2.0 + math.log(0.75), abs=1e-9
+    )
     assert renyi_epsilon(4.0, 2.0, 0.4) <= 2.0 + math.log(0.6) + 1e-12
     assert renyi_epsilon(4.0, 0.1, 0.5) == 0.0
 
@@ -114,7 +134,12 @@ def test_divergences_against_all_coins(order, bound):
     low, high = np.full_like(p, 1e-12), p.copy()
     for _ in range(80):
         q = (low + high) / 2
-        far = np.log(p**order * q ** (1 - order) + (1 - p) ** order * (1 - q) ** (1 - order)) > (order - 1) * bound
+        far = (
+            np.log(
+                p**order * q ** (1 - order) + (1 - p) ** order * (1 - q) ** (1 - order)
+            )
+            > (order - 1) * bound
+        )
         low, high = np.where(far, q, low), np.where(far, high, q)
     truth = float(np.max(p - math.exp(0.5) * high))
     assert truth * (1 - 1e-6) <= RenyiDP(order, bound).delta(0.5) <= truth * (1 + 1e-4)
@@ -127,7 +152,9 @@ def test_touching_function_at_one(order, y):
     with mp.workdps(60):
         a, u = mp.mpf(order), mp.exp(-mp.mpf(y))
         truth = mp.log(1 - a * u ** (a - 1) + (a - 1) * u**a)
-    assert float(_log_h_at_one(order, np.array(-y))) == pytest.approx(float(truth), rel=1e-12, abs=1e-11)
+    assert float(_log_h_at_one(order, np.array(-y))) == pytest.approx(
+        float(truth), rel=1e-12, abs=1e-11
+    )
 
 
 @pytest.mark.parametrize(("epsilon", "delta"), [
@@ -150,13 +177,21 @@ def test_delta_is_not_below_that_of_a_coin_at_any_order(order, bound):
         low, high = mp.mpf(0), mp.mpf(60)
         for _ in range(110):  # to 5e-32, far below the doubles that are asked
             middle = (low + high) / 2
-            low, high = (middle, high) if randomized_response(middle, order) <= bound else (low, middle)
+            low, high = (
+                (middle, high)
+                if randomized_response(middle, order) <= bound
+                else (low, middle)
+            )
         p = 1 / (1 + mp.exp(-low))
         asked = [0.0, bound, 3 * bound]
-        for eps, claimed in zip(asked, RenyiDP(order, bound).delta(np.array(asked)).tolist(), strict=True):
+        for eps, claimed in zip(
+            asked, RenyiDP(order, bound).delta(np.array(asked)).tolist(), strict=True
+        ):
             truth, found = p - mp.exp(mp.mpf(eps)) * (1 - p), mp.mpf(claimed)
             assert found >= truth
-            if order < 1.01 and bound < 1e-2:  # small divergences of small orders: this coin is all but the worst
+            if (
+                order < 1.01 and bound < 1e-2
+            ):  # small divergences of small orders: this coin is all but the worst
                 assert found <= truth * (1 + 2 * mp.sqrt(bound))
 
 
@@ -166,4 +201,6 @@ def test_the_series_near_one_against_60_digits(alpha):
         with mp.workdps(80):
             a, u = mp.mpf(alpha), mp.exp(-mp.mpf(y))
             truth = float(mp.log(1 - a * u ** (a - 1) + (a - 1) * u**a))
-        assert _log_h_at_one(alpha, np.array(-y)) == pytest.approx(truth, abs=4e-15, rel=4e-15)
+        assert _log_h_at_one(alpha, np.array(-y)) == pytest.approx(
+            truth, abs=4e-15, rel=4e-15
+        )

@@ -8,7 +8,15 @@ import pytest
 
 from curvedp.errors import ParameterError
 from curvedp.privacy.gaussian import two_prod, two_sum
-from curvedp.privacy.rounding import bracket, down, float_of, private_side, root_of, smallest_float, up
+from curvedp.privacy.rounding import (
+    bracket,
+    down,
+    float_of,
+    private_side,
+    root_of,
+    smallest_float,
+    up,
+)
 
 
 @pytest.mark.parametrize("x", [1.0, -1.0, 0.0, 1e-320, 1e308, math.inf, -math.inf])
@@ -25,7 +33,9 @@ def test_up_covers_the_relative_error_stated():
     assert np.all(down(x, 1e-10) <= x - np.abs(x) * 1e-10)
 
 
-@pytest.mark.parametrize("exact", [Fraction(1, 10), Fraction(2), Fraction(3, 7 * 10**300), Fraction(25)])
+@pytest.mark.parametrize(
+    "exact", [Fraction(1, 10), Fraction(2), Fraction(3, 7 * 10**300), Fraction(25)]
+)
 def test_exact_numbers_and_roots_are_enclosed_by_neighboring_floats(exact):
     for power in (1, 2):
         low, high = (root_of(exact, power, up=up) for up in (False, True))

@@ -10,13 +10,19 @@ from curvedp.privacy import GDP, ZCDP, ApproxDP, PureDP, RenyiDP
 from curvedp.privacy.selection import NegativeBinomialRuns
 from goodness import generating
 
-RUNS = [NegativeBinomialRuns(g, e) for g in (0.02, 0.3, 0.9) for e in (-0.5, 0.0, 0.5, 1.0, 3.0)]
+RUNS = [
+    NegativeBinomialRuns(g, e)
+    for g in (0.02, 0.3, 0.9)
+    for e in (-0.5, 0.0, 0.5, 1.0, 3.0)
+]
 
 
 def chances(runs, most=4000):
     """P(K = k) from the definition, k = 0 … most."""
     weight = [0.0, 1.0]
-    for k in range(2, most):  # ratios of ∏(l+η)/(l+1)·(1−γ)^k; the common factor η (or 1 at η = 0) drops out
+    for k in range(
+        2, most
+    ):  # ratios of ∏(l+η)/(l+1)·(1−γ)^k; the common factor η (or 1 at η = 0) drops out
         weight.append(weight[-1] * (1 - runs.stop) * (k - 1 + runs.shape) / k)
     return np.array(weight) / sum(weight)
 
@@ -25,7 +31,9 @@ def best_of(masses, runs):
     """The law of the best run over ordered outcomes, summed over K; a last atom where there is no run."""
     p = chances(runs)
     below = np.concatenate([[0.0], np.cumsum(masses)])
-    powers = np.array([np.sum(p[1:] * np.minimum(x, 1.0) ** np.arange(1, len(p))) for x in below])
+    powers = np.array(
+        [np.sum(p[1:] * np.minimum(x, 1.0) ** np.arange(1, len(p))) for x in below]
+    )
     return np.append(np.diff(powers), p[0])
 
 
@@ -39,7 +47,9 @@ def test_generating_functions_and_means_by_summation(runs):
     p, k = chances(runs), np.arange(4000)
     assert runs.mean == pytest.approx(float(p @ k), rel=1e-9)
     for x in (0.0, 0.3, 0.99):
-        assert generating(runs, x) == pytest.approx(float(p @ x**k), rel=1e-9, abs=1e-300)
+        assert generating(runs, x) == pytest.approx(
+            float(p @ x**k), rel=1e-9, abs=1e-300
+        )
 
 
 def pure_pair(eps, seed, size=4):
@@ -66,23 +76,32 @@ def test_no_pure_pair_exceeds_the_price(runs):
         worst = max(worst, loss / bound)
         for order in (1.5, 3.0, 20.0):
             divergence = runs.best(RenyiDP(1e9, actual), order=order)
-            assert max(renyi(p, q, order), renyi(q, p, order)) <= divergence.eps * (1 + 1e-9)
+            assert max(renyi(p, q, order), renyi(q, p, order)) <= divergence.eps * (
+                1 + 1e-9
+            )
     assert worst > 0.9 / (2 + runs.shape)  # the pairs do press
 
 
-@pytest.mark.parametrize("runs", [NegativeBinomialRuns(0.05, 0.0), NegativeBinomialRuns(0.2, 1.0)], ids=repr)
+@pytest.mark.parametrize(
+    "runs", [NegativeBinomialRuns(0.05, 0.0), NegativeBinomialRuns(0.2, 1.0)], ids=repr
+)
 @pytest.mark.parametrize("mu", [0.1, 0.5, 1.5])
 def test_gaussian_runs_stay_below_the_renyi_price(runs, mu):
     """One run tells N(0, 1) or N(μ, 1), and the largest is published: the order that hurts most."""
     x = np.linspace(-9, 9 + mu, 3001)
     for sign in (1, -1):
-        cdf = [0.5 * np.array([math.erfc(-(v - m) / math.sqrt(2)) for v in sign * x]) for m in (0.0, mu)]
+        cdf = [
+            0.5 * np.array([math.erfc(-(v - m) / math.sqrt(2)) for v in sign * x])
+            for m in (0.0, mu)
+        ]
         masses = [np.abs(np.diff(c)) for c in cdf]
         p, q = (best_of_fast(m / m.sum(), runs) for m in masses)
         for order in (1.2, 2.0, 6.0):
             bound = runs.best(GDP(mu), order=order).eps
             keep = (p > 1e-200) & (q > 1e-200)
-            assert max(renyi(p[keep], q[keep], order), renyi(q[keep], p[keep], order)) <= bound * (1 + 1e-6)
+            assert max(
+                renyi(p[keep], q[keep], order), renyi(q[keep], p[keep], order)
+            ) <= bound * (1 + 1e-6)
 
 
 def best_of_fast(masses, runs):
@@ -100,7 +119,9 @@ def test_prices():
     assert ten.eps < 20 * 0.01 * 10  # cheaper than running ten times
     assert few.best(GDP(0.3), order=4.0).eps < many.best(GDP(0.3), order=4.0).eps
     assert many.best(PureDP(0.1, adjacency="add-remove")).adjacency == "add-remove"
-    assert few.best(GDP(0.3, adjacency="add-remove"), order=2.0).adjacency == "add-remove"
+    assert (
+        few.best(GDP(0.3, adjacency="add-remove"), order=2.0).adjacency == "add-remove"
+    )
 
 
 def test_refusals():
@@ -129,14 +150,19 @@ def test_what_one_run_may_cost_by_the_price_of_the_best(runs):
     assert one.adjacency == "add-remove"
 
 
-@pytest.mark.parametrize("runs", [NegativeBinomialRuns(0.05), NegativeBinomialRuns(0.3, 1.0)], ids=repr)
+@pytest.mark.parametrize(
+    "runs", [NegativeBinomialRuns(0.05), NegativeBinomialRuns(0.3, 1.0)], ids=repr
+)
 def test_the_largest_mu_of_one_run(runs):
     """At the order that comes with it the best run meets the target; at no order does it with 1% more."""
     target = ApproxDP(1.0, 1e-6)
     one, order = runs.one_of(target)
     assert runs.best(one, order).delta(1.0) <= 1e-6
     more = GDP(1.01 * one.mu)
-    assert all(runs.best(more, order).delta(1.0) > 1e-6 for order in np.geomspace(1.5, 1000, 60).tolist())
+    assert all(
+        runs.best(more, order).delta(1.0) > 1e-6
+        for order in np.geomspace(1.5, 1000, 60).tolist()
+    )
 
 
 @pytest.mark.parametrize("mu", [0.1, 0.7, 2.0])
@@ -144,5 +170,10 @@ def test_the_second_order_is_the_best_one(mu):
     """Of Gaussian runs (1 − 1/x)·xμ²/2 + log(1/γ)/x is least at x = √(2·log(1/γ))/μ, or at 1 if that is less."""
     runs, order = NegativeBinomialRuns(0.02), 4.0
     x = max(math.sqrt(-2 * math.log(0.02)) / mu, 1.0)
-    exact = order * mu * mu / 2 + (x - 1) * mu * mu / 2 - math.log(0.02) / x + math.log(runs.mean) / (order - 1)
+    exact = (
+        order * mu * mu / 2
+        + (x - 1) * mu * mu / 2
+        - math.log(0.02) / x
+        + math.log(runs.mean) / (order - 1)
+    )
     assert exact * (1 - 1e-12) <= runs.best(GDP(mu), order).eps <= exact * (1 + 1e-3)

@@ -18,7 +18,11 @@ from curvedp.privacy import (
 )
 from curvedp.privacy.descent import added_noise
 from curvedp.privacy.gaussian import gdp_mu
-from curvedp.privacy.subsampled import FixedSizeGaussianStep, PoissonGaussianStep, _gaussian
+from curvedp.privacy.subsampled import (
+    FixedSizeGaussianStep,
+    PoissonGaussianStep,
+    _gaussian,
+)
 
 
 def mixture_delta(sigma, q, eps):
@@ -26,7 +30,10 @@ def mixture_delta(sigma, q, eps):
     with mp.workdps(1060 if sigma < 0.3 else 120):
         s, q, g = mp.mpf(sigma), mp.mpf(q), mp.exp(mp.mpf(eps))
         c = mp.exp(-1 / (2 * s * s))
-        z = ((1 - q) * (g - 1) + mp.sqrt((1 - q) ** 2 * (g - 1) ** 2 + 4 * q * q * c * c * g)) / (2 * q * c)
+        z = (
+            (1 - q) * (g - 1)
+            + mp.sqrt((1 - q) ** 2 * (g - 1) ** 2 + 4 * q * q * c * c * g)
+        ) / (2 * q * c)
         t = s * s * mp.log(z)
 
         def tail(x):
@@ -54,7 +61,11 @@ def test_no_pair_of_records_is_worse():
     cell = (grid[1] - grid[0]) ** 2
 
     def normal(a, b, sigma):
-        return np.exp(-((x - a) ** 2 + (y - b) ** 2) / (2 * sigma**2)) / (2 * math.pi * sigma**2) * cell
+        return (
+            np.exp(-((x - a) ** 2 + (y - b) ** 2) / (2 * sigma**2))
+            / (2 * math.pi * sigma**2)
+            * cell
+        )
 
     rng = np.random.default_rng(8)
     for sigma, q in ((1.0, 0.3), (0.7, 0.05), (1.5, 0.8)):
@@ -62,15 +73,23 @@ def test_no_pair_of_records_is_worse():
         base = normal(0, 0, sigma)
         pairs = [((1.0, 0.0), (-1.0, 0.0))]
         for _ in range(12):
-            radius, angle = np.sqrt(rng.uniform(0, 1, 2)), rng.uniform(0, 2 * math.pi, 2)
-            pairs.append(tuple(zip(radius * np.cos(angle), radius * np.sin(angle), strict=True)))
+            radius, angle = (
+                np.sqrt(rng.uniform(0, 1, 2)),
+                rng.uniform(0, 2 * math.pi, 2),
+            )
+            pairs.append(
+                tuple(zip(radius * np.cos(angle), radius * np.sin(angle), strict=True))
+            )
         pairs.append(((1.0, 0.0), (1.0, 0.0)))
         pairs.append(((1.0, 0.0), (0.0, 0.0)))
         pairs.append(((math.cos(0.2), math.sin(0.2)), (-1.0, 0.0)))
         for eps in (0.0, 0.3, 1.5):
             found = []
             for u, v in pairs:
-                p, w = (1 - q) * base + q * normal(*u, sigma), (1 - q) * base + q * normal(*v, sigma)
+                p, w = (
+                    (1 - q) * base + q * normal(*u, sigma),
+                    (1 - q) * base + q * normal(*v, sigma),
+                )
                 found.append(np.sum(np.maximum(p - math.exp(eps) * w, 0)))
             assert found[0] == pytest.approx(step.delta(eps), rel=2e-3)
             assert max(found[1:]) <= step.delta(eps) * (1 + 2e-3)
@@ -82,7 +101,9 @@ def test_rate_one_is_the_gaussian_with_twice_the_clip():
         assert step.delta(eps) == pytest.approx(GDP(2 / 1.3).delta(eps), rel=1e-12)
         assert np.all(step.delta(eps) >= GDP(2 / 1.3).delta(eps) * (1 - 5e-14))
     assert subsampled_gaussian(1.0, 1.0, 4) == GDP(4.0)
-    assert subsampled_gaussian(1.0, 1.0, 3).mu == pytest.approx(2 * math.sqrt(3), rel=1e-14)
+    assert subsampled_gaussian(1.0, 1.0, 3).mu == pytest.approx(
+        2 * math.sqrt(3), rel=1e-14
+    )
     assert subsampled_gaussian(1.0, 1.0, 3).mu >= 2 * math.sqrt(3)
 
 
@@ -90,10 +111,18 @@ def test_fixed_size_is_amplification_by_subsampling():
     q, sigma = 0.1, 1.2
     for eps in (0.0, 0.4, 2.0, 40.0):
         inner = math.log1p(math.expm1(eps) / q)
-        assert FixedSizeGaussianStep(sigma, q).delta(eps) == pytest.approx(q * GDP(2 / sigma).delta(inner), rel=1e-10)
+        assert FixedSizeGaussianStep(sigma, q).delta(eps) == pytest.approx(
+            q * GDP(2 / sigma).delta(inner), rel=1e-10
+        )
     # One record in a batch of one, replaced: the two batches differ with probability q and then by 2C.
     grid = np.linspace(-15, 15, 300001)
-    normal = [np.exp(-((grid - m) ** 2) / (2 * sigma**2)) / math.sqrt(2 * math.pi) / sigma * 1e-4 for m in (-1, 1)]
+    normal = [
+        np.exp(-((grid - m) ** 2) / (2 * sigma**2))
+        / math.sqrt(2 * math.pi)
+        / sigma
+        * 1e-4
+        for m in (-1, 1)
+    ]
     p, w = normal[0], (1 - q) * normal[0] + q * normal[1]
     truth = np.sum(np.maximum(w - math.exp(0.4) * p, 0))
     assert FixedSizeGaussianStep(sigma, q).delta(0.4) >= truth
@@ -104,7 +133,9 @@ def test_between_the_two_ways_to_use_dp_accounting(sigma, q, steps):
     """Add-or-remove with C is one replacement (by a zero record), so it is a floor; 2C is a ceiling."""
     ours = subsampled_gaussian(sigma, q, steps)
     floor, ceiling = (
-        pld.from_gaussian_mechanism(sigma, sensitivity=c, sampling_prob=q, value_discretization_interval=1e-3)
+        pld.from_gaussian_mechanism(
+            sigma, sensitivity=c, sampling_prob=q, value_discretization_interval=1e-3
+        )
         .self_compose(steps)
         .get_delta_for_epsilon([1.0, 2.0, 4.0])
         for c in (1.0, 2.0)
@@ -121,7 +152,10 @@ def test_composed_steps_against_a_direct_convolution():
     edges = np.linspace(-7.5, 7.5, n + 1)
     x = 0.5 * (edges[1:] + edges[:-1])
     normal = {
-        m: np.exp(-((x - m) ** 2) / (2 * sigma**2)) / math.sqrt(2 * math.pi) / sigma * (edges[1] - edges[0])
+        m: np.exp(-((x - m) ** 2) / (2 * sigma**2))
+        / math.sqrt(2 * math.pi)
+        / sigma
+        * (edges[1] - edges[0])
         for m in (-1, 0, 1)
     }
     p, w = (1 - q) * normal[0] + q * normal[1], (1 - q) * normal[0] + q * normal[-1]
@@ -138,7 +172,9 @@ def test_no_floor_where_the_transform_has_one():
     ours = subsampled_gaussian(2.0, 0.1, 100)
     eps = ours.epsilon(1e-25)
     assert 0 < ours.delta(eps) <= 1e-25
-    peer = pld.from_gaussian_mechanism(2.0, sensitivity=1.0, sampling_prob=0.1, value_discretization_interval=1e-3)
+    peer = pld.from_gaussian_mechanism(
+        2.0, sensitivity=1.0, sampling_prob=0.1, value_discretization_interval=1e-3
+    )
     assert peer.self_compose(100).get_delta_for_epsilon(eps) > 1e-20
 
 
@@ -166,7 +202,9 @@ def test_other_refusals():
 @pytest.mark.parametrize("sampling", ["poisson", "fixed-size"])
 def test_limits(sampling):
     for sigma, q in ((1e-3, 0.5), (1e3, 1e-6), (1.0, 1e-12), (1.0, 1 - 1e-12)):
-        step = (PoissonGaussianStep if sampling == "poisson" else FixedSizeGaussianStep)(sigma, q)
+        step = (
+            PoissonGaussianStep if sampling == "poisson" else FixedSizeGaussianStep
+        )(sigma, q)
         delta = step.delta(np.array([0.0, 1e-300, 1.0, 1e3, 1e308, math.inf]))
         assert np.all((delta >= 0) & (delta <= 1))
         assert np.all(np.diff(delta) <= 1e-12)
@@ -179,15 +217,21 @@ def test_calibration_is_private_and_close():
     assert subsampled_gaussian(sigma * 0.99, 0.05, 8).delta(1.0) > 1e-5
 
 
-@pytest.mark.parametrize(("q", "steps", "delta"), [(1e-9, 1, 1e-5), (1e-6, 9, 1e-5), (5e-4, 1, 1e-3)])
+@pytest.mark.parametrize(
+    ("q", "steps", "delta"), [(1e-9, 1, 1e-5), (1e-6, 9, 1e-5), (5e-4, 1, 1e-3)]
+)
 @pytest.mark.parametrize("kind", ["poisson", "fixed-size", "add-remove", "descent"])
 def test_what_chance_alone_would_meet_is_refused_in_one_line(kind, q, steps, delta):
     def noise(delta):
         if kind == "descent":
-            return added_noise(steps, q, 1.0, ApproxDP(1.0, delta, adjacency="add-remove"))[0]
+            return added_noise(
+                steps, q, 1.0, ApproxDP(1.0, delta, adjacency="add-remove")
+            )[0]
         adjacency = "add-remove" if kind == "add-remove" else "replace-one"
         sampling = "fixed-size" if kind == "fixed-size" else "poisson"
-        return subsampled_noise_multiplier(ApproxDP(1.0, delta, adjacency=adjacency), q, steps, sampling=sampling)
+        return subsampled_noise_multiplier(
+            ApproxDP(1.0, delta, adjacency=adjacency), q, steps, sampling=sampling
+        )
 
     with pytest.raises(ParameterError, match="chance") as caught:
         noise(delta)
@@ -204,10 +248,16 @@ def test_steps_compose_with_other_releases():
 
 @pytest.mark.parametrize("sampling", ["poisson", "fixed-size"])
 @pytest.mark.parametrize("multiplier", [1e-300, 1e-13, 9e-7, 1e-6])
-def test_with_next_to_no_noise_only_chance_protects(sampling: str, multiplier: float) -> None:
+def test_with_next_to_no_noise_only_chance_protects(
+    sampling: str, multiplier: float
+) -> None:
     """A record that is drawn in any of 50 batches is seen; no ε helps, and the δ is the chance of that."""
     guarantee = subsampled_gaussian(multiplier, 0.01, 50, sampling=sampling)
-    assert 1 - 0.99**50 <= guarantee.delta(1e3) * (1 + 1e-15) <= (1 - 0.99**50) * (1 + 1e-12)
+    assert (
+        1 - 0.99**50
+        <= guarantee.delta(1e3) * (1 + 1e-15)
+        <= (1 - 0.99**50) * (1 + 1e-12)
+    )
     assert guarantee.epsilon(1e-6) == np.inf
 
 
@@ -215,7 +265,10 @@ def test_with_next_to_no_noise_only_chance_protects(sampling: str, multiplier: f
 @pytest.mark.parametrize("multiplier", [0.1, 0.3, 1.0, 20.0])
 def test_one_batch_at_any_rate(q, multiplier):
     """P = (1−q)N(0) + qN(μ), Q = (1−q)N(0) + qN(−μ): the likelihood ratio crosses e^ε once."""
-    step, fixed = PoissonGaussianStep(multiplier, q), FixedSizeGaussianStep(multiplier, q)
+    step, fixed = (
+        PoissonGaussianStep(multiplier, q),
+        FixedSizeGaussianStep(multiplier, q),
+    )
     with mp.workdps(160):
         mu, rate, tiny = 1 / mp.mpf(multiplier), mp.mpf(q), mp.mpf(10) ** -80
         for eps in (0.0, 1e-8, 0.3, 2.0, 45.0):
@@ -223,7 +276,10 @@ def test_one_batch_at_any_rate(q, multiplier):
             # (1−q) + q·v − g(1−q) − g·q·e^{−μ²}/v = 0 at v = e^{μx − μ²/2}: quadratic in v, and rising
             half = (1 - rate) * (g - 1) / (2 * rate)
             v = half + mp.sqrt(half**2 + g * product)
-            gaps = [(1 - rate) * (1 - g) + rate * u - g * rate * product / u for u in (v * (1 - tiny), v * (1 + tiny))]
+            gaps = [
+                (1 - rate) * (1 - g) + rate * u - g * rate * product / u
+                for u in (v * (1 - tiny), v * (1 + tiny))
+            ]
             assert gaps[0] < 0 < gaps[1]
             x = mp.log(v) / mu + mu / 2
             above = (1 - rate) * mp.ncdf(-x) + rate * mp.ncdf(mu - x)
@@ -233,7 +289,13 @@ def test_one_batch_at_any_rate(q, multiplier):
                 assert step.delta(eps) >= truth * (1 - 1e-13)
                 assert step.delta(eps) == pytest.approx(truth, rel=1e-9)
             inner = mp.log(1 + (g - 1) / rate)
-            truth = float(rate * (mp.ncdf(mu - inner / (2 * mu)) - mp.exp(inner) * mp.ncdf(-inner / (2 * mu) - mu)))
+            truth = float(
+                rate
+                * (
+                    mp.ncdf(mu - inner / (2 * mu))
+                    - mp.exp(inner) * mp.ncdf(-inner / (2 * mu) - mu)
+                )
+            )
             if truth > 1e-140:
                 assert fixed.delta(eps) >= truth * (1 - 1e-13)
                 assert fixed.delta(eps) == pytest.approx(truth, rel=1e-9)
@@ -243,8 +305,12 @@ def test_one_batch_at_any_rate(q, multiplier):
 def test_gaussian_profiles_at_negative_epsilon():
     for eps in (-3.0, -0.2, 0.0, 0.7):
         with mp.workdps(30):
-            truth = mp.ncdf(mp.mpf(0.4) - eps / mp.mpf(0.8)) - mp.exp(eps) * mp.ncdf(-eps / mp.mpf(0.8) - mp.mpf(0.4))
-        assert float(_gaussian(0.8, np.array(eps))) == pytest.approx(float(truth), rel=1e-12)
+            truth = mp.ncdf(mp.mpf(0.4) - eps / mp.mpf(0.8)) - mp.exp(eps) * mp.ncdf(
+                -eps / mp.mpf(0.8) - mp.mpf(0.4)
+            )
+        assert float(_gaussian(0.8, np.array(eps))) == pytest.approx(
+            float(truth), rel=1e-12
+        )
     for steps in (1, 4, 16, 64):
         assert subsampled_gaussian(0.5, 1.0, steps) == GDP(4.0 * math.sqrt(steps))
     for steps in (2, 3, 9):
@@ -256,7 +322,14 @@ def test_gaussian_profiles_at_negative_epsilon():
     for kind in (PoissonGaussianStep, FixedSizeGaussianStep):
         assert kind(1e-6 * (1 - 1e-9), 0.25).delta(1e9) == 0.25
         assert kind(1e-6, 0.25).delta(1e20) < 0.25
-        for multiplier, rate in ((0.0, 0.5), (1.0, 0.0), (1.0, 1.1), (1.1e100, 0.5), (math.nan, 0.5), (1.0, math.nan)):
+        for multiplier, rate in (
+            (0.0, 0.5),
+            (1.0, 0.0),
+            (1.0, 1.1),
+            (1.1e100, 0.5),
+            (math.nan, 0.5),
+            (1.0, math.nan),
+        ):
             with pytest.raises(ParameterError):
                 kind(multiplier, rate)
         with pytest.raises(ParameterError):
@@ -271,19 +344,27 @@ def test_batches_are_rounded_up_in_the_far_tail(q):
             mu, rate, g = 1 / mp.mpf(multiplier), mp.mpf(q), mp.exp(mp.mpf(eps))
             inner = mp.log(1 + (g - 1) / rate)
             a, b = inner / (2 * mu) - mu, inner / (2 * mu) + mu
-            exact = rate * (mp.erfc(a / mp.sqrt(2)) - mp.exp(inner) * mp.erfc(b / mp.sqrt(2))) / 2
+            exact = (
+                rate
+                * (mp.erfc(a / mp.sqrt(2)) - mp.exp(inner) * mp.erfc(b / mp.sqrt(2)))
+                / 2
+            )
             fixed = mp.mpf(FixedSizeGaussianStep(multiplier, q).delta(eps))
             if exact > mp.mpf(10) ** -300:
                 assert exact <= fixed <= exact * (1 + mp.mpf(10) ** -10)
             # Poisson: (1−q)(1−g) + q·v − g·q·e^{−μ²}/v = 0 at v = e^{μx − μ²/2}
             h = (1 - rate) * (g - 1)
-            v = (h + mp.sqrt(h * h + 4 * g * rate * rate * mp.exp(-mu * mu))) / (2 * rate)
+            v = (h + mp.sqrt(h * h + 4 * g * rate * rate * mp.exp(-mu * mu))) / (
+                2 * rate
+            )
             x = mp.log(v) / mu + mu / 2
 
             def tail(z):
                 return mp.erfc(z / mp.sqrt(2)) / 2
 
-            exact = (1 - rate) * (1 - g) * tail(x) + rate * (tail(x - mu) - g * tail(x + mu))
+            exact = (1 - rate) * (1 - g) * tail(x) + rate * (
+                tail(x - mu) - g * tail(x + mu)
+            )
             poisson = mp.mpf(PoissonGaussianStep(multiplier, q).delta(eps))
             if exact > mp.mpf(10) ** -300:
                 assert exact <= poisson <= exact * (1 + mp.mpf(10) ** -10)
@@ -297,7 +378,11 @@ def test_batches_of_fixed_size_where_the_logarithm_changes_its_form(q, eps):
         mu, rate, g = mp.mpf(2) / mp.mpf(0.4), mp.mpf(q), mp.exp(mp.mpf(eps))
         inner = mp.log(1 + (g - 1) / rate)
         a, b = inner / mu - mu / 2, inner / mu + mu / 2
-        exact = rate * (mp.erfc(a / mp.sqrt(2)) - mp.exp(inner) * mp.erfc(b / mp.sqrt(2))) / 2
+        exact = (
+            rate
+            * (mp.erfc(a / mp.sqrt(2)) - mp.exp(inner) * mp.erfc(b / mp.sqrt(2)))
+            / 2
+        )
         found = mp.mpf(FixedSizeGaussianStep(0.4, q).delta(eps))
         assert exact <= found <= exact * (1 + mp.mpf(10) ** -11)
 
@@ -311,7 +396,10 @@ def test_whole_batches_are_rounded_up_in_the_far_tail():
         with mp.workdps(400):
             mu = 2 / mp.mpf(sigma)
             a = mp.mpf(eps) / mu - mu / 2
-            truth = mp.erfc(a / mp.sqrt(2)) / 2 - mp.exp(mp.mpf(eps)) * mp.erfc((a + mu) / mp.sqrt(2)) / 2
+            truth = (
+                mp.erfc(a / mp.sqrt(2)) / 2
+                - mp.exp(mp.mpf(eps)) * mp.erfc((a + mu) / mp.sqrt(2)) / 2
+            )
             assert mp.mpf(FixedSizeGaussianStep(sigma, 1.0).delta(eps)) >= truth
             assert mp.mpf(subsampled_gaussian(sigma, 1.0, 1).mu) >= mu
 
@@ -323,7 +411,11 @@ def test_not_looser_than_another_accountant_with_the_same_relation():
         (2.0, 0.05, 2000): 12.5719078,
         (0.6, 0.001, 10_000): 3.4546782,
     }.items():
-        assert 0.9999 * theirs < subsampled_gaussian(sigma, q, steps).epsilon(1e-6) <= theirs
+        assert (
+            0.9999 * theirs
+            < subsampled_gaussian(sigma, q, steps).epsilon(1e-6)
+            <= theirs
+        )
 
 
 def test_whole_batches_are_calibrated_like_the_gaussian():

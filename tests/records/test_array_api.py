@@ -21,7 +21,12 @@ from curvedp.errors import ParameterError
 from curvedp.geometry import KendallShapes, Lorentz, SPDAffineInvariant, Sphere
 from curvedp.geometry.mean.bound import solver_error
 from curvedp.geometry.mean.device import accurate, device_mean
-from curvedp.geometry.mean.streamed import Domain, block_sums, first_guess, streamed_mean
+from curvedp.geometry.mean.streamed import (
+    Domain,
+    block_sums,
+    first_guess,
+    streamed_mean,
+)
 from curvedp.geometry.numerics.namespace import to_host
 from curvedp.mechanisms.verify import verify_certificate
 from curvedp.optim import FrechetMeanProblem, dp_rgd
@@ -50,20 +55,28 @@ def source():
     [
         *((SPDAffineInvariant(3), 1.0, convert) for convert in LIBRARIES),
         # JAX takes these too; it compiles for long
-        *((SPDAffineInvariant(4), 0.7, convert) for convert in LIBRARIES if convert is not as_jax),
+        *(
+            (SPDAffineInvariant(4), 0.7, convert)
+            for convert in LIBRARIES
+            if convert is not as_jax
+        ),
         *((Sphere(2), 0.5, convert) for convert in LIBRARIES if convert is not as_jax),
     ],
 )
 def test_the_mean_on_a_device_is_numpys(M, radius, convert):
     X, domain = cloud(M, radius, 300), Domain(M, np.asarray(M.origin), radius)
     x, square = device_mean(domain, convert(X))
-    y, other = streamed_mean(domain, 300, lambda at: block_sums(domain, at, X), first_guess(domain, X))
+    y, other = streamed_mean(
+        domain, 300, lambda at: block_sums(domain, at, X), first_guess(domain, X)
+    )
     assert isinstance(x, np.ndarray)
     assert float(M.dist(x, y)) <= 2 * solver_error(M, radius)
     assert square == pytest.approx(other, rel=1e-8)
 
 
-@pytest.mark.parametrize("M", [Lorentz(3), KendallShapes(4), SPDAffineInvariant(3)], ids=str)
+@pytest.mark.parametrize(
+    "M", [Lorentz(3), KendallShapes(4), SPDAffineInvariant(3)], ids=str
+)
 def test_the_release_from_another_library(M, tmp_path):
     X, ledger = cloud(M, 0.3, 200), Ledger(tmp_path / "x.ledger", GDP(3.0))
     there = array_api_strict.asarray(X)
@@ -71,9 +84,15 @@ def test_the_release_from_another_library(M, tmp_path):
     private = PrivateFrechetMean(M, ledger=ledger, **options).fit(there)
     same = PrivateFrechetMean(M, **(options | {"source": source()})).fit(X)
     assert isinstance(private.location_, np.ndarray)
-    np.testing.assert_allclose(private.location_, same.location_, atol=1e-7)  # the same noise about the same mean
+    np.testing.assert_allclose(
+        private.location_, same.location_, atol=1e-7
+    )  # the same noise about the same mean
     assert len(ledger.entries) == 1
-    sound = [check for check in verify_certificate(private.certificate_) if "entropy" not in check.claim]
+    sound = [
+        check
+        for check in verify_certificate(private.certificate_)
+        if "entropy" not in check.claim
+    ]
     assert all(check.holds for check in sound), sound
     assert 0 <= PrivateDispersion(M, radius=0.3).fit(there).variance_ <= 0.09
 
@@ -85,17 +104,28 @@ def test_the_other_estimators_take_them_too(convert):
     there = convert(X)
 
     def classes(data, labels):
-        return PrivateMDM(M, radius=0.5, mechanism="log-gaussian", source=source()).fit(data, labels)
+        return PrivateMDM(M, radius=0.5, mechanism="log-gaussian", source=source()).fit(
+            data, labels
+        )
 
     model = classes(there, convert(y))
-    np.testing.assert_allclose(model.means_, classes(X, y).means_, atol=1e-8)  # the same noise about the same means
+    np.testing.assert_allclose(
+        model.means_, classes(X, y).means_, atol=1e-8
+    )  # the same noise about the same means
     assert np.array_equal(model.predict(there), model.predict(X))
     pca = PrivatePCA(radius=2.0, source=source()).fit(there)
-    assert np.array_equal(pca.components_, PrivatePCA(radius=2.0, source=source()).fit(X).components_)
+    assert np.array_equal(
+        pca.components_, PrivatePCA(radius=2.0, source=source()).fit(X).components_
+    )
     assert np.array_equal(pca.transform(there), pca.transform(X))
-    x, options = np.linspace(0, 1, 60), {"radius": 0.5, "speed": 1.0, "clip": 0.3, "guarantee": GDP(1.0)}
+    x, options = (
+        np.linspace(0, 1, 60),
+        {"radius": 0.5, "speed": 1.0, "clip": 0.3, "guarantee": GDP(1.0)},
+    )
     lines = [
-        PrivateGeodesicRegression(M, **options, source=source()).fit(*data).predict(data[0])
+        PrivateGeodesicRegression(M, **options, source=source())
+        .fit(*data)
+        .predict(data[0])
         for data in ((x, X), (convert(x), there))
     ]
     assert np.array_equal(*lines)
@@ -108,7 +138,9 @@ def test_float32_and_integers_are_taken_in_double_precision():
     y, _ = device_mean(domain, array_api_strict.asarray(X.astype(np.float64)))
     assert np.array_equal(x, y)
     integers = array_api_strict.asarray(np.array([[1, 0, 0], [0, 1, 0]]))
-    assert PrivateFrechetMean(Sphere(2), radius=0.5).fit(integers).location_.shape == (3,)
+    assert PrivateFrechetMean(Sphere(2), radius=0.5).fit(integers).location_.shape == (
+        3,
+    )
 
 
 @pytest.mark.parametrize(
@@ -125,16 +157,23 @@ def test_float32_and_integers_are_taken_in_double_precision():
 def test_refusals_spend_nothing(tmp_path, X, arguments, message):
     ledger = Ledger(tmp_path / "x.ledger", GDP(3.0))
     with pytest.raises(ParameterError, match=message):
-        PrivateFrechetMean(Sphere(2), radius=0.5, ledger=ledger, **arguments).fit(array_api_strict.asarray(X))
+        PrivateFrechetMean(Sphere(2), radius=0.5, ledger=ledger, **arguments).fit(
+            array_api_strict.asarray(X)
+        )
     assert ledger.spent is None
 
 
 def test_where_jax_lacks_accuracy_the_host_computes():
-    X, domain = cloud(SPDAffineInvariant(5), 2.0, 50), Domain(SPDAffineInvariant(5), np.eye(5), 2.0)
+    X, domain = (
+        cloud(SPDAffineInvariant(5), 2.0, 50),
+        Domain(SPDAffineInvariant(5), np.eye(5), 2.0),
+    )
     assert not accurate(domain, as_jax(X))
     assert accurate(domain, array_api_strict.asarray(X))
     assert accurate(Domain(SPDAffineInvariant(5), np.eye(5), 0.5), as_jax(X))
-    here, there = (open_records(data, (5, 5)).moments(domain) for data in (X, as_jax(X)))
+    here, there = (
+        open_records(data, (5, 5)).moments(domain) for data in (X, as_jax(X))
+    )
     assert np.array_equal(here[0], there[0])
     assert here[1] == there[1]
 
@@ -144,7 +183,16 @@ def test_descent_on_arrays_of_other_libraries(convert):
     M = Sphere(2)
     X = M.project(np.random.default_rng(0).normal([3.0, 0, 0], 0.5, (300, 3)))
     results = [
-        dp_rgd(FrechetMeanProblem(M), data, np.eye(3)[0], 3, 0.5, 0.5, GDP(1.0), rng=np.random.default_rng(1))
+        dp_rgd(
+            FrechetMeanProblem(M),
+            data,
+            np.eye(3)[0],
+            3,
+            0.5,
+            0.5,
+            GDP(1.0),
+            rng=np.random.default_rng(1),
+        )
         for data in (X, convert(X))
     ]
     np.testing.assert_allclose(results[0].point, results[1].point, atol=1e-12)

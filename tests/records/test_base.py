@@ -26,14 +26,23 @@ def _flat(domain, x, X):
 
 
 def _class_flat(domain, x, X, codes):
-    return np.concatenate([block_sums(domain, x, X[codes == k]).ravel() for k in range(2)])
+    return np.concatenate(
+        [block_sums(domain, x, X[codes == k]).ravel() for k in range(2)]
+    )
 
 
 @pytest.mark.parametrize("home", HOMES)
 @pytest.mark.parametrize("M", [Sphere(2), SPDAffineInvariant(3), Lorentz(3)], ids=str)
 def test_every_home_gives_the_same_moments(M, home):
-    X, domain, y = cloud(M, 0.4, 200), Domain(M, np.asarray(M.origin), 0.4), np.arange(200) % 2
-    records, here = open_records(HOMES[home](X), M.point_shape), open_records(X, M.point_shape)
+    X, domain, y = (
+        cloud(M, 0.4, 200),
+        Domain(M, np.asarray(M.origin), 0.4),
+        np.arange(200) % 2,
+    )
+    records, here = (
+        open_records(HOMES[home](X), M.point_shape),
+        open_records(X, M.point_shape),
+    )
     assert (records.n, records.where) == (200, home)
     mean, square = records.moments(domain)
     other, same = here.moments(domain)
@@ -67,7 +76,9 @@ def test_what_is_chunked_is_not_loaded():
         records.array()
 
 
-@pytest.mark.parametrize("bad", [np.nan, np.inf, 10**400, "text", "", None, 1j, b"x", {}], ids=repr)
+@pytest.mark.parametrize(
+    "bad", [np.nan, np.inf, 10**400, "text", "", None, 1j, b"x", {}], ids=repr
+)
 def test_a_bad_cell_raises_nothing_and_keeps_n(bad):
     records = open_records([[bad, 0.0, 0.0], [1.0, 0.0, 0.0], [0.0, 1.0, 0.0]], (3,))
     assert records.n == 3
@@ -75,7 +86,9 @@ def test_a_bad_cell_raises_nothing_and_keeps_n(bad):
     assert np.all(np.isfinite(mean))
 
 
-@pytest.mark.parametrize("bad", [[1.0], [], None, 1.0, "text", [[1.0, 0.0, 0.0]], {}], ids=repr)
+@pytest.mark.parametrize(
+    "bad", [[1.0], [], None, 1.0, "text", [[1.0, 0.0, 0.0]], {}], ids=repr
+)
 def test_a_bad_record_raises_nothing_and_keeps_n(bad):
     records = open_records([[1.0, 0.0, 0.0], bad, [0.0, 1.0, 0.0]], (3,)).array()
     assert np.isfinite(records).all(axis=1).tolist() == [True, False, True]
@@ -105,19 +118,30 @@ def test_types_and_shapes_are_refused(X, message):
 def test_records_are_carried_wherever_they_lie(home):
     M = SPDAffineInvariant(3)
     center = np.diag([1e6, 1.0, 1e-6])
-    X = np.concatenate([np.asarray(M.from_origin(center, cloud(M, 0.4, 200)[4:])), np.full((1, 3, 3), np.nan)])
+    X = np.concatenate(
+        [
+            np.asarray(M.from_origin(center, cloud(M, 0.4, 200)[4:])),
+            np.full((1, 3, 3), np.nan),
+        ]
+    )
     domain = Domain(M, np.asarray(M.home(center)), 0.4)
-    mean, square = open_records(HOMES[home](X), (3, 3)).carried(M, center).moments(domain)
+    mean, square = (
+        open_records(HOMES[home](X), (3, 3)).carried(M, center).moments(domain)
+    )
     other, same = open_records(X, (3, 3)).carried(M, center).moments(domain)
     assert float(M.dist(mean, other)) <= 2 * solver_error(M, 0.4)
     assert square == pytest.approx(same, rel=1e-8)
 
 
 @pytest.mark.parametrize("count", [7, 231])
-def test_a_wrong_shape_is_refused_in_words_that_do_not_tell_how_many_records_there_are(count):
+def test_a_wrong_shape_is_refused_in_words_that_do_not_tell_how_many_records_there_are(
+    count,
+):
     """n may be private (adding or removing a record): the message is the same for every n."""
     with pytest.raises(ParameterError) as refused:
         open_records(np.zeros((count, 2)), (3,))
     assert str(refused.value) == "X has shape (n, 2); it must be (n, 3)"
-    with pytest.raises(ParameterError, match="read_records reads files"):  # `check` takes paths, `fit` does not
+    with pytest.raises(
+        ParameterError, match="read_records reads files"
+    ):  # `check` takes paths, `fit` does not
         open_records("x.csv", (3,))

@@ -44,26 +44,39 @@ def _here():
 # ---- any chunking ----
 
 
-@pytest.mark.parametrize("M", [TENSORS, Sphere(2), Lorentz(3), KendallShapes(4)], ids=str)
+@pytest.mark.parametrize(
+    "M", [TENSORS, Sphere(2), Lorentz(3), KendallShapes(4)], ids=str
+)
 def test_the_release_does_not_depend_on_the_chunks(M):
     X = cloud(M, 0.4, 500)
 
     def release(data, estimator=PrivateFrechetMean):
-        return estimator(M, radius=0.4, mechanism="log-gaussian", source=source()).fit(data)
+        return estimator(M, radius=0.4, mechanism="log-gaussian", source=source()).fit(
+            data
+        )
 
     means = [release(chunked(X, sizes)).location_ for sizes in CHUNKINGS]
     assert all(np.array_equal(mean, means[0]) for mean in means)
     np.testing.assert_allclose(
         means[0], release(X).location_, atol=1e-7
     )  # in memory: the same, up to the solver's error
-    variances = [release(chunked(X, sizes), PrivateDispersion).variance_ for sizes in CHUNKINGS[:2]]
-    assert variances[0] == variances[1] == pytest.approx(release(X, PrivateDispersion).variance_, abs=1e-8)
+    variances = [
+        release(chunked(X, sizes), PrivateDispersion).variance_
+        for sizes in CHUNKINGS[:2]
+    ]
+    assert (
+        variances[0]
+        == variances[1]
+        == pytest.approx(release(X, PrivateDispersion).variance_, abs=1e-8)
+    )
 
 
 def test_certificates_of_streamed_means_verify(tmp_path):
     ledger = Ledger(tmp_path / "x.ledger", GDP(1.0))
     X = chunked(cloud(TENSORS, 0.4, 500), (250, 250))
-    private = PrivateFrechetMean(TENSORS, radius=0.4, guarantee=GDP(0.8), ledger=ledger).fit(X)
+    private = PrivateFrechetMean(
+        TENSORS, radius=0.4, guarantee=GDP(0.8), ledger=ledger
+    ).fit(X)
     assert all(check.holds for check in verify_certificate(private.certificate_))
     assert [entry.guarantee for entry in ledger.entries] == [GDP(0.8)]
     assert private.certificate_.sensitivity > 2 * 0.4 / 500
@@ -73,16 +86,29 @@ def test_components_do_not_depend_on_the_chunks_and_are_those_of_memory():
     X = np.random.default_rng(0).normal(size=(500, 4)) * [3.0, 2.0, 1.0, 1.0]
     X[3], X[4] = np.nan, 1e300
     found = [
-        PrivatePCA(2, radius=5.0, method="one-shot", source=source()).fit(data).components_
+        PrivatePCA(2, radius=5.0, method="one-shot", source=source())
+        .fit(data)
+        .components_
         for data in (X, *(chunked(X, sizes) for sizes in CHUNKINGS[:3]))
     ]
     assert all(np.array_equal(components, found[0]) for components in found[1:])
 
 
 def test_descents_want_records_in_memory(tmp_path):
-    ledger, X = Ledger(tmp_path / "x.ledger", GDP(3.0)), chunked(np.ones((500, 4)), (250, 250))
+    ledger, X = (
+        Ledger(tmp_path / "x.ledger", GDP(3.0)),
+        chunked(np.ones((500, 4)), (250, 250)),
+    )
     for call in (
-        lambda: dp_rgd(LeadingEigenvectorProblem(4), X, np.eye(4)[0], 3, 1.0, 0.3, guarantee=GDP(1.0)),
+        lambda: dp_rgd(
+            LeadingEigenvectorProblem(4),
+            X,
+            np.eye(4)[0],
+            3,
+            1.0,
+            0.3,
+            guarantee=GDP(1.0),
+        ),
         lambda: PrivatePCA(radius=1.0, method="dp-rgd", ledger=ledger).fit(X),
     ):
         with pytest.raises(ParameterError, match="in memory"):
@@ -97,12 +123,19 @@ def test_parquet_row_groups_are_chunks(tmp_path):
     X = cloud(TENSORS, 0.4, 500)
     names = [f"{i}{j}" for i in range(3) for j in range(3)]
     for part, rows in enumerate((X[:300], X[300:])):
-        table = pa.table({name: rows.reshape(-1, 9)[:, k] for k, name in enumerate(names)})
-        pyarrow.parquet.write_table(table, tmp_path / f"{part}.parquet", row_group_size=120)
+        table = pa.table(
+            {name: rows.reshape(-1, 9)[:, k] for k, name in enumerate(names)}
+        )
+        pyarrow.parquet.write_table(
+            table, tmp_path / f"{part}.parquet", row_group_size=120
+        )
     read = from_parquet([tmp_path / "0.parquet", tmp_path / "1.parquet"], TENSORS)
     assert read.chunks[0] == (120, 120, 60, 120, 80)
     np.testing.assert_array_equal(read.compute(), X)
-    fit = [PrivateFrechetMean(TENSORS, radius=0.4, source=source()).fit(a) for a in (read, chunked(X, (500,)))]
+    fit = [
+        PrivateFrechetMean(TENSORS, radius=0.4, source=source()).fit(a)
+        for a in (read, chunked(X, (500,)))
+    ]
     assert np.array_equal(fit[0].location_, fit[1].location_)
     with pytest.raises(ParameterError, match="columns"):
         from_parquet(tmp_path / "0.parquet", Sphere(2))
@@ -131,18 +164,28 @@ def wrong_size():
 
 
 def wrong_shape():
-    return da.from_delayed(dask.delayed(np.zeros)((100, 4)), shape=(100, 3), dtype=np.float64)
+    return da.from_delayed(
+        dask.delayed(np.zeros)((100, 4)), shape=(100, 3), dtype=np.float64
+    )
 
 
 def unreadable():
-    return da.from_delayed(dask.delayed(np.load)("no-such-file.npy"), shape=(100, 3), dtype=np.float64)
+    return da.from_delayed(
+        dask.delayed(np.load)("no-such-file.npy"), shape=(100, 3), dtype=np.float64
+    )
 
 
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: da.zeros((100, 3), chunks=(50, 2)), r"cut through a record; X.rechunk\({1: -1}\)"),
-        (lambda: (x := da.zeros((100, 3), chunks=(50, 3)))[x[:, 0] == 0], "unknown size"),
+        (
+            lambda: da.zeros((100, 3), chunks=(50, 2)),
+            r"cut through a record; X.rechunk\({1: -1}\)",
+        ),
+        (
+            lambda: (x := da.zeros((100, 3), chunks=(50, 3)))[x[:, 0] == 0],
+            "unknown size",
+        ),
         (lambda: da.zeros((100, 4), chunks=50), "shape"),
         (lambda: da.zeros(3), "shape"),
         (lambda: da.zeros((1, 3)), "records"),
@@ -166,19 +209,26 @@ def test_what_a_reader_says_of_a_value_is_not_told(tmp_path):
     def read():
         raise ValueError("could not convert 3.14159 cm to a number")
 
-    X, ledger = da.from_delayed(dask.delayed(read)(), (100, 3), float), Ledger(tmp_path / "x.ledger", GDP(3.0))
+    X, ledger = (
+        da.from_delayed(dask.delayed(read)(), (100, 3), float),
+        Ledger(tmp_path / "x.ledger", GDP(3.0)),
+    )
     for fit in (
         PrivateFrechetMean(Sphere(2), radius=0.5, ledger=ledger).fit,
         PrivateDispersion(Sphere(2), radius=0.5, ledger=ledger).fit,
         PrivatePCA(radius=1.0, ledger=ledger).fit,
     ):
-        with pytest.raises(ParameterError, match=r"ValueError in a task.*Nothing was released") as caught:
+        with pytest.raises(
+            ParameterError, match=r"ValueError in a task.*Nothing was released"
+        ) as caught:
             fit(X)
         assert "3.14159" not in "".join(traceback.format_exception(caught.value))
     assert ledger.spent is None
 
 
-@pytest.mark.parametrize("X", [da.zeros((100, 6), chunks=(50, 4)), da.zeros(5), da.zeros((1, 5))])
+@pytest.mark.parametrize(
+    "X", [da.zeros((100, 6), chunks=(50, 4)), da.zeros(5), da.zeros((1, 5))]
+)
 def test_refusals_of_components(tmp_path, X):
     ledger = Ledger(tmp_path / "x.ledger", GDP(3.0))
     with pytest.raises(ParameterError):
@@ -188,7 +238,9 @@ def test_refusals_of_components(tmp_path, X):
 
 def test_kng_needs_records_in_memory():
     with pytest.raises(ParameterError, match="mechanism"):
-        PrivateFrechetMean(Sphere(2), radius=0.5, mechanism="kng").fit(da.zeros((100, 3)))
+        PrivateFrechetMean(Sphere(2), radius=0.5, mechanism="kng").fit(
+            da.zeros((100, 3))
+        )
 
 
 # ---- a real cluster ----
@@ -207,7 +259,11 @@ def cluster(tmp_path_factory):
     with dask.config.set(settings):
         get_mp_context().set_forkserver_preload(["distributed", "curvedp.estimators"])
         with LocalCluster(
-            n_workers=2, threads_per_worker=1, memory_limit="1GiB", dashboard_address=":0", silence_logs=60
+            n_workers=2,
+            threads_per_worker=1,
+            memory_limit="1GiB",
+            dashboard_address=":0",
+            silence_logs=60,
         ) as two:
             yield two
 
@@ -220,7 +276,10 @@ def made(seed, rows=ROWS):
 
 
 def tensors(groups, rows=ROWS, make=made):
-    blocks = [da.from_delayed(dask.delayed(make)(seed, rows), (rows, 3, 3), np.float64) for seed in range(groups)]
+    blocks = [
+        da.from_delayed(dask.delayed(make)(seed, rows), (rows, 3, 3), np.float64)
+        for seed in range(groups)
+    ]
     return da.concatenate(blocks)
 
 
@@ -235,14 +294,18 @@ def fatal(seed, rows, marker):
 
 
 def private(data, **options):
-    return PrivateFrechetMean(TENSORS, radius=1.5, mechanism="log-gaussian", source=source(), **options).fit(data)
+    return PrivateFrechetMean(
+        TENSORS, radius=1.5, mechanism="log-gaussian", source=source(), **options
+    ).fit(data)
 
 
 def test_two_workers_and_one_process_agree_to_the_last_bit(cluster):
     alone = private(tensors(8)).location_
     with Client(cluster), dask.config.set(scheduler=None):
         assert np.array_equal(private(tensors(8)).location_, alone)
-        assert np.array_equal(private(tensors(8).rechunk((5000, 3, 3))).location_, alone)
+        assert np.array_equal(
+            private(tensors(8).rechunk((5000, 3, 3))).location_, alone
+        )
 
 
 def test_a_killed_worker_changes_nothing_and_costs_nothing(cluster, tmp_path):
@@ -264,7 +327,12 @@ def wide(seed):
 
 
 def rows_of(groups):
-    return da.concatenate([da.from_delayed(dask.delayed(wide)(seed), (4096, 16), float) for seed in range(groups)])
+    return da.concatenate(
+        [
+            da.from_delayed(dask.delayed(wide)(seed), (4096, 16), float)
+            for seed in range(groups)
+        ]
+    )
 
 
 def growth(client, work):
@@ -294,18 +362,26 @@ def reset_peak():
 
 def peak():
     status = Path("/proc/self/status").read_text()
-    return 1024 * int(next(line for line in status.splitlines() if line.startswith("VmHWM")).split()[1])
+    return 1024 * int(
+        next(line for line in status.splitlines() if line.startswith("VmHWM")).split()[
+            1
+        ]
+    )
 
 
 def test_a_lost_scheduler_is_one_line_and_spends_nothing(tmp_path):
     ledger = Ledger(tmp_path / "x.ledger", GDP(3.0))
     with (
-        LocalCluster(n_workers=0, processes=False, dashboard_address=":0", silence_logs=60) as lost,
+        LocalCluster(
+            n_workers=0, processes=False, dashboard_address=":0", silence_logs=60
+        ) as lost,
         Client(lost),
         dask.config.set(scheduler=None),
     ):
         lost.close()
-        with pytest.raises(ParameterError, match=r"dask.*Nothing was (spent|released)") as caught:
+        with pytest.raises(
+            ParameterError, match=r"dask.*Nothing was (spent|released)"
+        ) as caught:
             private(tensors(2), ledger=ledger)
     assert "\n" not in str(caught.value)
     assert ledger.spent is None
@@ -325,5 +401,8 @@ def test_an_unreachable_scheduler_is_one_line(monkeypatch):
             raise TimeoutError("timed out after 10s")
 
     monkeypatch.setattr("distributed.default_client", Unreachable)
-    with pytest.raises(ParameterError, match=r"192\.0\.2\.1:8786 does not answer \(timed out.*Nothing was spent"):
+    with pytest.raises(
+        ParameterError,
+        match=r"192\.0\.2\.1:8786 does not answer \(timed out.*Nothing was spent",
+    ):
         private(tensors(2))

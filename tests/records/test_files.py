@@ -69,18 +69,26 @@ def as_pandas(folder, records):
 
 
 def as_pandas_series(folder, records):
-    return pytest.importorskip("pandas", reason="a test of pandas' series").Series(records)
+    return pytest.importorskip("pandas", reason="a test of pandas' series").Series(
+        records
+    )
 
 
 def as_polars(folder, records):
     polars = pytest.importorskip("polars", reason="a test of polars' frames")
-    return polars.DataFrame(cells(records, limit=2**62), schema=list("xyz"), orient="row", strict=False)
+    return polars.DataFrame(
+        cells(records, limit=2**62), schema=list("xyz"), orient="row", strict=False
+    )
 
 
 def as_excel(folder, records):
-    book = pytest.importorskip("openpyxl", reason="Excel files are written with it").Workbook()
+    book = pytest.importorskip(
+        "openpyxl", reason="Excel files are written with it"
+    ).Workbook()
     for row in [list("xyz"), *cells(records, limit=2**62)]:
-        book.active.append([entry if entry == entry and abs_finite(entry) else "#N/A" for entry in row])
+        book.active.append(
+            [entry if entry == entry and abs_finite(entry) else "#N/A" for entry in row]
+        )
     book.save(folder / "x.xlsx")
     return folder / "x.xlsx"
 
@@ -89,19 +97,36 @@ def as_parquet(folder, records):
     """One column for each entry, of text where one cell is text, as frames are written."""
     pyarrow = pytest.importorskip("pyarrow", reason="parquet files are written with it")
     columns = list(zip(*cells(records, limit=2**62), strict=True))
-    kinds = [str if any(isinstance(entry, str) for entry in column) else float for column in columns]
-    written = [[None if e is None else kind(e) for e in c] for c, kind in zip(columns, kinds, strict=True)]
-    return write_parquet(folder, dict(zip("xyz", map(pyarrow.array, written), strict=True)))
+    kinds = [
+        str if any(isinstance(entry, str) for entry in column) else float
+        for column in columns
+    ]
+    written = [
+        [None if e is None else kind(e) for e in c]
+        for c, kind in zip(columns, kinds, strict=True)
+    ]
+    return write_parquet(
+        folder, dict(zip("xyz", map(pyarrow.array, written), strict=True))
+    )
 
 
 def as_nested_parquet(folder, records):
     pyarrow = pytest.importorskip("pyarrow", reason="parquet files are written with it")
     records = [
-        None if row is None else [None if e is None or isinstance(e, str) else float(e) for e in np.ravel(row)]
+        None
+        if row is None
+        else [
+            None if e is None or isinstance(e, str) else float(e) for e in np.ravel(row)
+        ]
         for row in records
     ]
     return write_parquet(
-        folder, {"record": pyarrow.array(records, pyarrow.list_(pyarrow.float64()), from_pandas=False)}
+        folder,
+        {
+            "record": pyarrow.array(
+                records, pyarrow.list_(pyarrow.float64()), from_pandas=False
+            )
+        },
     )
 
 
@@ -114,23 +139,36 @@ def write_parquet(folder, columns):
 
 
 def as_text_npy(folder, records):
-    np.save(folder / "x.npy", np.array([[str(entry) for entry in row] for row in cells(records)]))
+    np.save(
+        folder / "x.npy",
+        np.array([[str(entry) for entry in row] for row in cells(records)]),
+    )
     return folder / "x.npy"
 
 
 def as_packed_text(folder, records):
     """As a table of Excel's "Unicode text", packed."""
-    lines = "".join(",".join(str(entry) for entry in row) + "\n" for row in cells(records))
+    lines = "".join(
+        ",".join(str(entry) for entry in row) + "\n" for row in cells(records)
+    )
     (folder / "x.csv.gz").write_bytes(gzip.compress(lines.encode("utf-16")))
     return folder / "x.csv.gz"
 
 
 def cells(records, limit=None):
     """Rows of three cells, as a table has them; one with other lengths is filled up or cut."""
-    rows = [[] if row is None else [e if np.ndim(e) == 0 else None for e in row] for row in records]
+    rows = [
+        [] if row is None else [e if np.ndim(e) == 0 else None for e in row]
+        for row in records
+    ]
     rows = [(row + [None] * 3)[:3] for row in rows]
     return [
-        [None if type(e) is complex or (limit and type(e) is int and abs(e) >= limit) else e for e in row]
+        [
+            None
+            if type(e) is complex or (limit and type(e) is int and abs(e) >= limit)
+            else e
+            for e in row
+        ]
         for row in rows
     ]
 
@@ -139,7 +177,10 @@ def abs_finite(entry):
     return not isinstance(entry, float) or np.isfinite(entry)
 
 
-CHOICES = {as_excel: {"key": "A2:C13"}, as_packed_text: {"header": False, "encoding": "utf-16"}}
+CHOICES = {
+    as_excel: {"key": "A2:C13"},
+    as_packed_text: {"header": False, "encoding": "utf-16"},
+}
 FORMATS = [
     as_list,
     as_tuples,
@@ -188,7 +229,11 @@ def test_whole_numbers_beyond_the_doubles_are_rounded_not_refused(tmp_path):
 def test_nothing_that_is_said_quotes_a_record(tmp_path, build):
     records = [list(map(float, row)) for row in X[:-1]] + [[SECRET] * 3]
     source = build(tmp_path, records)
-    for manifold, form in ((TENSORS, None), (Rotations(3), "quaternion-wxyz"), (SPHERE, "latlon-degrees")):
+    for manifold, form in (
+        (TENSORS, None),
+        (Rotations(3), "quaternion-wxyz"),
+        (SPHERE, "latlon-degrees"),
+    ):
         with contextlib.suppress(ParameterError):
             read_records(source, manifold, form=form, **CHOICES.get(build, {}))
             continue
@@ -219,13 +264,18 @@ def test_npz_zarr_and_flat_rows(tmp_path):
     zarr.save_array(tmp_path / "x.zarr", T)
     np.testing.assert_array_equal(read_records(tmp_path / "x.zarr", TENSORS), T)
     zarr.save_group(tmp_path / "g.zarr", a=T, b=T)
-    np.testing.assert_array_equal(read_records(tmp_path / "g.zarr", TENSORS, key="a"), T)
+    np.testing.assert_array_equal(
+        read_records(tmp_path / "g.zarr", TENSORS, key="a"), T
+    )
 
 
 @pytest.mark.parametrize("form", [None, "upper"])
 def test_large_files_come_in_chunks(tmp_path, monkeypatch, form):
     dask = pytest.importorskip("dask.array", reason="chunks are dask's")
-    zarr, pyarrow = pytest.importorskip("zarr", reason="needed"), pytest.importorskip("pyarrow", reason="needed")
+    zarr, pyarrow = (
+        pytest.importorskip("zarr", reason="needed"),
+        pytest.importorskip("pyarrow", reason="needed"),
+    )
     A = np.random.default_rng(0).normal(size=(50, 3, 3))
     T = A @ A.swapaxes(1, 2)
     written = T.reshape(50, 9) if form is None else T[:, *np.triu_indices(3)]
@@ -249,7 +299,9 @@ def test_nifti_volumes_need_a_public_mask(tmp_path):
     i, j = zip(*((0, 0), (1, 0), (1, 1), (2, 0), (2, 1), (2, 2)), strict=True)
     lower = T[..., i, j].astype(np.float32)
     volume = {"flat": lower, "symmetric": lower[:, :, :, None]}
-    nibabel.save(nibabel.Nifti1Image(mask.astype(np.uint8), np.eye(4)), tmp_path / "mask.nii")
+    nibabel.save(
+        nibabel.Nifti1Image(mask.astype(np.uint8), np.eye(4)), tmp_path / "mask.nii"
+    )
     for name, entries in volume.items():
         path = tmp_path / f"{name}.nii.gz"
         nibabel.save(nibabel.Nifti1Image(entries, np.eye(4)), path)
@@ -257,7 +309,9 @@ def test_nifti_volumes_need_a_public_mask(tmp_path):
             read_records(path, TENSORS, form="tensor6-lower")
         for given in (mask, tmp_path / "mask.nii", str(tmp_path / "mask.nii")):
             np.testing.assert_allclose(
-                read_records(path, TENSORS, form="tensor6-lower", mask=given), T[mask], rtol=1e-6
+                read_records(path, TENSORS, form="tensor6-lower", mask=given),
+                T[mask],
+                rtol=1e-6,
             )
         with pytest.raises(ParameterError, match="does not say enough"):
             read_records(path, TENSORS, form="tensor6", mask=mask)
@@ -273,7 +327,10 @@ def test_arrays_elsewhere_stay_there():
     assert read_records(there, SPHERE) is there
     chunks = dask.from_array(X, chunks=(5, 3))
     np.testing.assert_array_equal(read_records(chunks, SPHERE).compute(), X)
-    assert read_records(jax.numpy.zeros((4, 2)), SPHERE, form="latlon-degrees").tolist() == [[1.0, 0.0, 0.0]] * 4
+    assert (
+        read_records(jax.numpy.zeros((4, 2)), SPHERE, form="latlon-degrees").tolist()
+        == [[1.0, 0.0, 0.0]] * 4
+    )
 
 
 @pytest.mark.parametrize(
@@ -301,11 +358,30 @@ def test_what_is_public_and_does_not_fit_is_one_line(made, manifold, says):
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("name", [".npy", ".npz", ".mat", ".csv.gz", ".zarr", ".parquet", ".xlsx", ".nii", ".nii.gz"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        ".npy",
+        ".npz",
+        ".mat",
+        ".csv.gz",
+        ".zarr",
+        ".parquet",
+        ".xlsx",
+        ".nii",
+        ".nii.gz",
+    ],
+)
 def test_damaged_files_are_one_line(tmp_path, name):
     (tmp_path / f"x{name}").write_bytes(f"{SECRET}\n".encode() * 40)
     with pytest.raises(ParameterError) as caught:
-        read_records(tmp_path / f"x{name}", SPHERE, key="A1:C3", mask=np.ones((2, 2, 2)), header=False)
+        read_records(
+            tmp_path / f"x{name}",
+            SPHERE,
+            key="A1:C3",
+            mask=np.ones((2, 2, 2)),
+            header=False,
+        )
     assert SECRET not in str(caught.value)
     assert "\n" not in str(caught.value)
 
@@ -316,7 +392,9 @@ def test_pickled_objects_are_refused(tmp_path):
     np.savez(tmp_path / "x.npz", a=there)
     scipy.io.savemat(tmp_path / "x.mat", {"a": np.array([SECRET, 1.0], dtype=object)})
     for kind in ("npy", "npz", "mat"):
-        with pytest.raises(ParameterError, match="holds Python objects or cells, not numbers") as caught:
+        with pytest.raises(
+            ParameterError, match="holds Python objects or cells, not numbers"
+        ) as caught:
             read_records(tmp_path / f"x.{kind}", SPHERE)
         assert SECRET not in str(caught.value)
 
@@ -327,18 +405,30 @@ def test_files_of_matlab(tmp_path):
     np.testing.assert_array_equal(read_column(tmp_path / "x.mat", "who"), np.arange(N))
     with pytest.raises(ParameterError, match=r"holds the arrays \['who', 'x'\]"):
         read_records(tmp_path / "x.mat", SPHERE)
-    (tmp_path / "new.mat").write_bytes(b"MATLAB 7.3 MAT-file".ljust(124) + b"\x00\x02IM" + bytes(400))
-    with pytest.raises(ParameterError, match=r"version 7\.3; save it with the option -v7"):
+    (tmp_path / "new.mat").write_bytes(
+        b"MATLAB 7.3 MAT-file".ljust(124) + b"\x00\x02IM" + bytes(400)
+    )
+    with pytest.raises(
+        ParameterError, match=r"version 7\.3; save it with the option -v7"
+    ):
         read_records(tmp_path / "new.mat", SPHERE)
 
 
-@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-be", "latin-1", "cp1252"])
+@pytest.mark.parametrize(
+    "encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-be", "latin-1", "cp1252"]
+)
 def test_texts_in_other_encodings(tmp_path, encoding):
-    lines = "".join(f"{i:03d}," + ",".join(map(str, row)) + "\n" for i, row in enumerate(X))
+    lines = "".join(
+        f"{i:03d}," + ",".join(map(str, row)) + "\n" for i, row in enumerate(X)
+    )
     (tmp_path / "x.csv").write_bytes(f"größe,x,y,z\n{lines}".encode(encoding))
     chosen = {"header": True, "encoding": encoding}
-    np.testing.assert_array_equal(read_records(tmp_path / "x.csv", SPHERE, columns=list("xyz"), **chosen), X)
-    assert read_column(tmp_path / "x.csv", "größe", **chosen).tolist() == [f"{i:03d}" for i in range(N)]
+    np.testing.assert_array_equal(
+        read_records(tmp_path / "x.csv", SPHERE, columns=list("xyz"), **chosen), X
+    )
+    assert read_column(tmp_path / "x.csv", "größe", **chosen).tolist() == [
+        f"{i:03d}" for i in range(N)
+    ]
     for bad in ("klingon", "base64", None):
         with pytest.raises(ParameterError, match="encoding="):
             read_records(tmp_path / "x.csv", SPHERE, header=True, encoding=bad)
@@ -358,7 +448,9 @@ def test_a_public_point(tmp_path):
         load_point(Path(tmp_path / "none.npy"), SPHERE)
     assert load_point("1e-3", TENSORS).tolist() == (1e-3 * np.eye(3)).tolist()
     assert load_point(Path("0, 1 0"), SPHERE).tolist() == [0.0, 1.0, 0.0]
-    np.testing.assert_allclose(load_point("90,12", SPHERE, "latlon-degrees"), [0, 0, 1], atol=1e-15)
+    np.testing.assert_allclose(
+        load_point("90,12", SPHERE, "latlon-degrees"), [0, 0, 1], atol=1e-15
+    )
     for wrong in ("0.1,0.2", "pole", "1,0,x"):
         with pytest.raises(ParameterError, match="must be 3 numbers"):
             load_point(wrong, SPHERE)
@@ -367,7 +459,9 @@ def test_a_public_point(tmp_path):
 def test_columns_of_parquet_and_excel(tmp_path):
     openpyxl = pytest.importorskip("openpyxl", reason="Excel files are written with it")
     pytest.importorskip("pyarrow", reason="parquet files are written with it")
-    assert read_column(write_parquet(tmp_path, {"who": ["a", None], "x": [1.0, 2.0]}), "who").tolist() == ["a", None]
+    assert read_column(
+        write_parquet(tmp_path, {"who": ["a", None], "x": [1.0, 2.0]}), "who"
+    ).tolist() == ["a", None]
     book = openpyxl.Workbook()
     for row in (["who", "x"], ["a", 1], [None, 2]):
         book.active.append(row)
@@ -375,7 +469,9 @@ def test_columns_of_parquet_and_excel(tmp_path):
     assert read_column(tmp_path / "x.xlsx", "A2:A4").tolist() == ["a", None, None]
 
 
-@pytest.mark.parametrize("bad", ["#N/A,0,1", "", "nan,nan,nan", '0.99,0.1,"0.1', "0,0,1,0"])
+@pytest.mark.parametrize(
+    "bad", ["#N/A,0,1", "", "nan,nan,nan", '0.99,0.1,"0.1', "0,0,1,0"]
+)
 def test_n_of_a_release_does_not_depend_on_a_line(tmp_path, bad):
     """What attacked us: 200 records were 199, or 51, in the certificate of `curvedp release`."""
     from typer.testing import CliRunner
@@ -384,7 +480,9 @@ def test_n_of_a_release_does_not_depend_on_a_line(tmp_path, bad):
 
     lines = ["1,0,0"] * 199
     for place in (0, 100, 199):
-        (tmp_path / "x.csv").write_text("\n".join([*lines[:place], bad, *lines[place:]]) + "\n")
+        (tmp_path / "x.csv").write_text(
+            "\n".join([*lines[:place], bad, *lines[place:]]) + "\n"
+        )
         options = ["-m", "sphere:2", "-r", "0.7", "--mu", "1", "--json", "--no-header"]
         found = CliRunner().invoke(app, ["release", str(tmp_path / "x.csv"), *options])
         assert found.exit_code == 0, found.output

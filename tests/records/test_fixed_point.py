@@ -6,7 +6,12 @@ import array_api_strict
 import numpy as np
 import pytest
 
-from curvedp.geometry.numerics.fixed_point import FixedPoint, gram_mean, gram_radius, gram_sums
+from curvedp.geometry.numerics.fixed_point import (
+    FixedPoint,
+    gram_mean,
+    gram_radius,
+    gram_sums,
+)
 
 RNG = np.random.default_rng(5)
 
@@ -16,8 +21,13 @@ def test_sums_are_those_of_rational_arithmetic(bound):
     grid = FixedPoint(bound)
     x = bound * RNG.uniform(-1, 1, size=(700, 3))
     x[0], x[1] = bound, -bound
-    rounded = [[round(Fraction(v) / Fraction(grid.resolution)) for v in row] for row in x]  # half to even, as floats do
-    exact = [float(sum(column) * Fraction(grid.resolution) / len(x)) for column in zip(*rounded, strict=True)]
+    rounded = [
+        [round(Fraction(v) / Fraction(grid.resolution)) for v in row] for row in x
+    ]  # half to even, as floats do
+    exact = [
+        float(sum(column) * Fraction(grid.resolution) / len(x))
+        for column in zip(*rounded, strict=True)
+    ]
     assert grid.mean(grid.sums(x), len(x)).tolist() == exact
     assert grid.resolution <= bound * 2.0**-51
 
@@ -25,7 +35,9 @@ def test_sums_are_those_of_rational_arithmetic(bound):
 def test_neither_order_nor_grouping_nor_library_matters():
     grid = FixedPoint(1.0)
     x = RNG.uniform(-1, 1, size=(10_000, 2))
-    x[::7] *= 1e-12  # terms of very different sizes, on which floats do depend on the order
+    x[::7] *= (
+        1e-12  # terms of very different sizes, on which floats do depend on the order
+    )
     whole = grid.sums(x)
     shuffled = x[RNG.permutation(len(x))]
     assert np.sum(x[:, 0]) != np.sum(np.sort(x[:, 0]))  # the control: float sums do
@@ -47,9 +59,16 @@ def test_the_second_moment_is_exact_in_any_order(radius):
     x = RNG.normal(size=(5000, 4))
     x *= radius * RNG.uniform(size=(5000, 1)) / np.linalg.norm(x, axis=1, keepdims=True)
     moment = gram_mean(gram_sums(x, radius), len(x), radius)
-    np.testing.assert_allclose(moment, x.T @ x / len(x), rtol=0, atol=4 * radius**2 * 2.0**-39)
-    for parts in (np.split(x[::-1], 7 * np.arange(1, 9)), np.split(x[RNG.permutation(5000)], [4097])):
-        assert np.array_equal(gram_mean(sum(gram_sums(p, radius) for p in parts), len(x), radius), moment)
+    np.testing.assert_allclose(
+        moment, x.T @ x / len(x), rtol=0, atol=4 * radius**2 * 2.0**-39
+    )
+    for parts in (
+        np.split(x[::-1], 7 * np.arange(1, 9)),
+        np.split(x[RNG.permutation(5000)], [4097]),
+    ):
+        assert np.array_equal(
+            gram_mean(sum(gram_sums(p, radius) for p in parts), len(x), radius), moment
+        )
     grid = Fraction(2) ** (np.frexp(radius)[1] - 40).item()
     few = [[round(Fraction(v) / grid) * grid for v in row] for row in x[:50]]
     entry = float(sum(row[0] * row[1] for row in few) / 50)

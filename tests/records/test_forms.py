@@ -23,17 +23,38 @@ from curvedp.records.forms import find_form
 
 RNG = np.random.default_rng(0)
 S2, SO3, SPD3, SHAPES = Sphere(2), Rotations(3), SPDAffineInvariant(3), KendallShapes(5)
-SPACES = [S2, SO3, SPD3, SPDAffineInvariant(5), SHAPES, Stiefel(5, 2), Sphere(4), Simplex(3), Torus(2)]
+SPACES = [
+    S2,
+    SO3,
+    SPD3,
+    SPDAffineInvariant(5),
+    SHAPES,
+    Stiefel(5, 2),
+    Sphere(4),
+    Simplex(3),
+    Torus(2),
+]
 
 
 def test_latitude_and_longitude():
-    places = np.array([[0, 0], [0, 90], [90, 17], [-90, 5], [48.137, 11.575], [-33.865, -208.791]])
+    places = np.array(
+        [[0, 0], [0, 90], [90, 17], [-90, 5], [48.137, 11.575], [-33.865, -208.791]]
+    )
     found = read_records(places, S2, form="latlon-degrees")
-    np.testing.assert_allclose(found[:4], [[1, 0, 0], [0, 1, 0], [0, 0, 1], [0, 0, -1]], atol=1e-15)
+    np.testing.assert_allclose(
+        found[:4], [[1, 0, 0], [0, 1, 0], [0, 0, 1], [0, 0, -1]], atol=1e-15
+    )
     (lat, lon), (there, beyond) = np.radians(places[4:])
-    haversine = np.sin((there - lat) / 2) ** 2 + np.cos(lat) * np.cos(there) * np.sin((beyond - lon) / 2) ** 2
-    assert S2.dist(found[4], found[5]) == pytest.approx(2 * np.arcsin(np.sqrt(haversine)))
-    np.testing.assert_allclose(read_records(np.radians(places), S2, form="latlon-radians"), found, atol=1e-15)
+    haversine = (
+        np.sin((there - lat) / 2) ** 2
+        + np.cos(lat) * np.cos(there) * np.sin((beyond - lon) / 2) ** 2
+    )
+    assert S2.dist(found[4], found[5]) == pytest.approx(
+        2 * np.arcsin(np.sqrt(haversine))
+    )
+    np.testing.assert_allclose(
+        read_records(np.radians(places), S2, form="latlon-radians"), found, atol=1e-15
+    )
     beyond = read_records(np.array([[90.0001, 0], [1.6, 0]]), S2, form="latlon-degrees")
     assert np.isnan(beyond[0]).all()
     assert np.isfinite(beyond[1]).all()
@@ -42,9 +63,15 @@ def test_latitude_and_longitude():
 @pytest.mark.parametrize("scale", [1.0, 1e-200, 1e200])
 def test_quaternions(scale):
     q = RNG.normal(size=(50, 4)) * scale
-    first, last = (read_records(q, SO3, form=f"quaternion-{order}") for order in ("wxyz", "xyzw"))
-    np.testing.assert_allclose(first, Rotation.from_quat(q / scale, scalar_first=True).as_matrix(), atol=1e-14)
-    np.testing.assert_allclose(last, Rotation.from_quat(q / scale).as_matrix(), atol=1e-14)
+    first, last = (
+        read_records(q, SO3, form=f"quaternion-{order}") for order in ("wxyz", "xyzw")
+    )
+    np.testing.assert_allclose(
+        first, Rotation.from_quat(q / scale, scalar_first=True).as_matrix(), atol=1e-14
+    )
+    np.testing.assert_allclose(
+        last, Rotation.from_quat(q / scale).as_matrix(), atol=1e-14
+    )
     np.testing.assert_array_equal(read_records(-q, SO3, form="quaternion-wxyz"), first)
 
 
@@ -52,12 +79,20 @@ def test_rotation_vectors_and_axes():
     v = RNG.normal(size=(50, 3)) * np.geomspace(1e-12, 10, 50)[:, None]
     v[0] = 0
     expected = Rotation.from_rotvec(v).as_matrix()
-    np.testing.assert_allclose(read_records(v, SO3, form="rotvec-radians"), expected, atol=1e-13)
-    np.testing.assert_allclose(read_records(np.degrees(v), SO3, form="rotvec-degrees"), expected, atol=1e-13)
+    np.testing.assert_allclose(
+        read_records(v, SO3, form="rotvec-radians"), expected, atol=1e-13
+    )
+    np.testing.assert_allclose(
+        read_records(np.degrees(v), SO3, form="rotvec-degrees"), expected, atol=1e-13
+    )
     angle = np.linalg.norm(v, axis=1)
-    axis = np.where(angle[:, None] > 0, v, 1.0) * RNG.uniform(0.1, 10, (50, 1))  # of any length
+    axis = np.where(angle[:, None] > 0, v, 1.0) * RNG.uniform(
+        0.1, 10, (50, 1)
+    )  # of any length
     for unit, one in (("radians", angle), ("degrees", np.degrees(angle))):
-        found = read_records(np.column_stack([axis, one]), SO3, form=f"axis-angle-{unit}")
+        found = read_records(
+            np.column_stack([axis, one]), SO3, form=f"axis-angle-{unit}"
+        )
         np.testing.assert_allclose(found, expected, atol=1e-13)
 
 
@@ -74,7 +109,9 @@ def test_the_three_orders_of_a_tensor():
         assert read_records(np.array([entries]), SPD3, form=form)[0].tolist() == matrix
     A = RNG.normal(size=(7, 5, 5))
     C = A @ A.swapaxes(1, 2)
-    np.testing.assert_array_equal(read_records(C[:, *np.triu_indices(5)], SPDLogEuclidean(5), form="upper"), C)
+    np.testing.assert_array_equal(
+        read_records(C[:, *np.triu_indices(5)], SPDLogEuclidean(5), form="upper"), C
+    )
 
 
 def test_landmarks_in_any_units():
@@ -98,13 +135,18 @@ def fits(name, M):
 @pytest.mark.filterwarnings("error")
 def test_counts_and_angles():
     shares = read_records(
-        np.array([[3, 1, 0, 0], [0, 0, 0, 0], [1, -1, 2, 2], [1e308, 1e308, 0, 0]]), Simplex(3), form="counts"
+        np.array([[3, 1, 0, 0], [0, 0, 0, 0], [1, -1, 2, 2], [1e308, 1e308, 0, 0]]),
+        Simplex(3),
+        form="counts",
     )
     assert shares[[0, 3]].tolist() == [[0.75, 0.25, 0, 0], [0.5, 0.5, 0, 0]]
     assert np.isnan(shares[1:3]).all()
     angles = read_records(np.array([[180.0, -90.0]]), Torus(2), form="angles-degrees")
     assert angles.tolist() == [[np.pi, -np.pi / 2]]
-    assert read_records(angles, Torus(2), form="angles-radians").tolist() == angles.tolist()
+    assert (
+        read_records(angles, Torus(2), form="angles-radians").tolist()
+        == angles.tolist()
+    )
 
 
 def test_complex_records_are_pairs():
@@ -120,7 +162,10 @@ BAD = [np.nan, np.inf, -np.inf, 0.0, -1.0, 1e308, -1e308, 5e-324, 1e-200]
 @pytest.mark.parametrize(("name", "M"), FITTING, ids=str)
 def test_every_form_is_a_total_map_of_one_record_alone(name, M):
     form = find_form(name, M)
-    clean = np.tile(np.linspace(0.3, 0.8, form.width).reshape(form.shape), (4, *(1,) * len(form.shape)))
+    clean = np.tile(
+        np.linspace(0.3, 0.8, form.width).reshape(form.shape),
+        (4, *(1,) * len(form.shape)),
+    )
     expected = form.points(clean)
     assert expected.shape == (4, *M.point_shape)
     with warnings.catch_warnings():
@@ -133,7 +178,9 @@ def test_every_form_is_a_total_map_of_one_record_alone(name, M):
                 X = clean.copy()
                 X[2] = spoilt
                 found = form.points(X)
-                np.testing.assert_array_equal(np.delete(found, 2, 0), np.delete(expected, 2, 0))
+                np.testing.assert_array_equal(
+                    np.delete(found, 2, 0), np.delete(expected, 2, 0)
+                )
                 assert np.isnan(found[2]).all() or np.isfinite(found[2]).all()
     assert np.isnan(form.points(np.full_like(clean, np.nan))).all()
     assert form.points(clean[:0]).shape == (0, *M.point_shape)
@@ -148,7 +195,9 @@ def test_no_record_in_a_form_is_nan():
     }
     spaces = {"latlon-degrees": S2, "landmarks": SHAPES}
     for name, X in none.items():
-        assert np.isnan(read_records(np.array(X, dtype=float), spaces.get(name, SO3), form=name)).all()
+        assert np.isnan(
+            read_records(np.array(X, dtype=float), spaces.get(name, SO3), form=name)
+        ).all()
 
 
 @pytest.mark.parametrize(
@@ -179,15 +228,22 @@ def test_what_a_form_does_not_say_is_asked_for(form, M, says):
 
 @pytest.mark.parametrize(
     ("manifold", "columns", "form"),
-    [(Sphere(2), ["lat", "lng"], "latlon-degrees"), (Rotations(3), ["w", "x", "y", "z"], "quaternion-wxyz")],
+    [
+        (Sphere(2), ["lat", "lng"], "latlon-degrees"),
+        (Rotations(3), ["w", "x", "y", "z"], "quaternion-wxyz"),
+    ],
     ids=repr,
 )
 def test_columns_of_a_form_that_was_not_named(tmp_path, manifold, columns, form):
     """The usual tables of places and rotations: the refusal says how they are read."""
-    (tmp_path / "x.csv").write_text(",".join(["id", *columns]) + "\n" + ",".join(["7", *"1" * len(columns)]) + "\n")
+    (tmp_path / "x.csv").write_text(
+        ",".join(["id", *columns]) + "\n" + ",".join(["7", *"1" * len(columns)]) + "\n"
+    )
     with pytest.raises(ParameterError, match=rf"form= \({form}, "):
         read_records(tmp_path / "x.csv", manifold, columns=columns)
-    assert read_records(tmp_path / "x.csv", manifold, columns=columns, form=form).shape == (1, *manifold.point_shape)
+    assert read_records(
+        tmp_path / "x.csv", manifold, columns=columns, form=form
+    ).shape == (1, *manifold.point_shape)
     (tmp_path / "x.csv").write_text(",".join(columns) + "\n")
     with pytest.raises(ParameterError, match=rf"form= \({form}, "):
         read_records(tmp_path / "x.csv", manifold, header=True)
@@ -200,10 +256,18 @@ def test_columns_of_a_form_that_was_not_named(tmp_path, manifold, columns, form)
         (Sphere(2), ["lat", "lng"], "latlon-radians"),
         (Rotations(3), ["qw", "qx", "qy", "qz"], "quaternion-wxyz"),
         (Rotations(3), ["x", "y", "z", "w"], "quaternion-xyzw"),
-        (SPDAffineInvariant(3), ["Dxx", "Dxy", "Dyy", "Dxz", "Dyz", "Dzz"], "tensor6-lower"),
+        (
+            SPDAffineInvariant(3),
+            ["Dxx", "Dxy", "Dyy", "Dxz", "Dyz", "Dzz"],
+            "tensor6-lower",
+        ),
         (SPDAffineInvariant(3), ["xx", "yx", "zx", "yy", "zy", "zz"], "tensor6-upper"),
         (SPDAffineInvariant(3), ["xx", "xy", "xz", "yy", "yz", "zz"], "upper"),
-        (SPDAffineInvariant(3), ["d_xx", "d_yy", "d_zz", "d_xy", "d_xz", "d_yz"], "tensor6-diagonal"),
+        (
+            SPDAffineInvariant(3),
+            ["d_xx", "d_yy", "d_zz", "d_xy", "d_xz", "d_yz"],
+            "tensor6-diagonal",
+        ),
     ],
     ids=repr,
 )
@@ -212,7 +276,10 @@ def test_names_that_say_another_order_than_the_form(tmp_path, manifold, names, f
     path, row = tmp_path / "x.csv", [1.0, 0.25, 0.5, 2.0, 0.75, 3.0][: len(names)]
 
     def read(order, **how):
-        lines = [",".join(names[i] for i in order), ",".join(str(row[i]) for i in order)]
+        lines = [
+            ",".join(names[i] for i in order),
+            ",".join(str(row[i]) for i in order),
+        ]
         path.write_text("\n".join(lines) + "\n")
         return read_records(path, manifold, form=form, header=True, **how)
 
@@ -224,7 +291,11 @@ def test_names_that_say_another_order_than_the_form(tmp_path, manifold, names, f
     with pytest.raises(ParameterError, match="another order than form="):
         read(right, columns=[names[i] for i in turned])
     np.testing.assert_array_equal(read(turned, columns=names), expected)
-    np.testing.assert_array_equal(read(turned, columns=[turned.index(i) for i in right]), expected)
-    assert read(turned, columns=right).shape == expected.shape  # by place: whoever says so knows better than the names
+    np.testing.assert_array_equal(
+        read(turned, columns=[turned.index(i) for i in right]), expected
+    )
+    assert (
+        read(turned, columns=right).shape == expected.shape
+    )  # by place: whoever says so knows better than the names
     names = [f"column {i}" for i in right]
     assert read(turned).shape == expected.shape

@@ -35,7 +35,8 @@ KINDS = {
     "objects": kind(str),
     "a list of several kinds": [int(who) if who % 2 else f"p{who}" for who in WHO],
     "a list of numbers that are equal, and texts": [
-        f"p{who}" if who % 2 else (float(who) if i % 3 else int(who)) for i, who in enumerate(WHO)
+        f"p{who}" if who % 2 else (float(who) if i % 3 else int(who))
+        for i, who in enumerate(WHO)
     ],
     "of several kinds": kind(lambda who: who if who % 2 else f"p{who}"),
     "sets, which are ordered in part": kind(lambda who: frozenset([who])),
@@ -55,7 +56,13 @@ def test_equal_ids_are_one_person_and_others_are_not(ids):
 
 @pytest.mark.parametrize(
     "bad",
-    [lambda who: [who], lambda who: {who: 1}, lambda who: {who}, lambda who: object(), lambda who: np.array([who])],
+    [
+        lambda who: [who],
+        lambda who: {who: 1},
+        lambda who: {who},
+        lambda who: object(),
+        lambda who: np.array([who]),
+    ],
 )
 def test_ids_that_cannot_be_compared_are_refused(bad):
     with pytest.raises(ParameterError):
@@ -73,7 +80,9 @@ MISSING = {
 
 
 @pytest.mark.parametrize("none", list(MISSING.values()), ids=list(MISSING))
-@pytest.mark.parametrize("form", [list, tuple, pd.Series, lambda ids: np.array(ids, dtype=object)])
+@pytest.mark.parametrize(
+    "form", [list, tuple, pd.Series, lambda ids: np.array(ids, dtype=object)]
+)
 def test_missing_ids_and_labels_are_refused(none, form):
     ids = [f"p{who}" for who in WHO]
     ids[7] = none

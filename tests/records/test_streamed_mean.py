@@ -18,7 +18,13 @@ from curvedp.geometry import (
     project_to_ball,
 )
 from curvedp.geometry.mean.bound import solver_error
-from curvedp.geometry.mean.streamed import Domain, Start, block_sums, first_guess, streamed_mean
+from curvedp.geometry.mean.streamed import (
+    Domain,
+    Start,
+    block_sums,
+    first_guess,
+    streamed_mean,
+)
 from curvedp.geometry.numerics.spd3 import Factor, lower_entries, whitened_logs
 from rough_records import cloud
 
@@ -65,21 +71,29 @@ def test_the_mean_is_right_and_its_bits_do_not_depend_on_the_chunks(M, radius):
     assert square == pytest.approx(float(np.mean(M.dist(x, inside) ** 2)), rel=1e-9)
 
 
-@pytest.mark.parametrize("M", [Sphere(50), Lorentz(20), KendallShapes(30), Grassmann(50, 1)], ids=str)
+@pytest.mark.parametrize(
+    "M", [Sphere(50), Lorentz(20), KendallShapes(30), Grassmann(50, 1)], ids=str
+)
 def test_the_layout_of_a_chunk_in_memory_does_not_matter(M):
     # Tables of columns come in Fortran's order, in which NumPy adds up a row's terms in another order.
     X, domain = cloud(M, 0.3, 200), Domain(M, np.asarray(M.origin), 0.3)
     x = domain.clip(X[7])
     whole = block_sums(domain, x, X)
     assert np.array_equal(block_sums(domain, x, np.asfortranarray(X)), whole)
-    assert np.array_equal(sum(block_sums(domain, x, X[i : i + 1]) for i in range(200)), whole)
+    assert np.array_equal(
+        sum(block_sums(domain, x, X[i : i + 1]) for i in range(200)), whole
+    )
 
 
 def test_an_unlucky_start_costs_passes_and_nothing_else():
     M, domain = SPDAffineInvariant(3), Domain(SPDAffineInvariant(3), np.eye(3), 1.5)
     X = cloud(M, 1.5, 60)
-    good = streamed_mean(domain, 60, lambda x: block_sums(domain, x, X), first_guess(domain, X))[0]
-    wrong = Start(domain.clip(50 * np.eye(3)), -np.ones((6, 6)))  # far off, with a Hessian that points uphill
+    good = streamed_mean(
+        domain, 60, lambda x: block_sums(domain, x, X), first_guess(domain, X)
+    )[0]
+    wrong = Start(
+        domain.clip(50 * np.eye(3)), -np.ones((6, 6))
+    )  # far off, with a Hessian that points uphill
     bad = streamed_mean(domain, 60, lambda x: block_sums(domain, x, X), wrong)[0]
     assert float(M.dist(good, bad)) <= 2 * solver_error(M, 1.5)
 
@@ -91,7 +105,9 @@ def test_where_acceleration_fails_the_contraction_finds_the_mean(monkeypatch):
         Domain(Product(Sphere(2), Euclidean(1)), np.array([1.0, 0, 0, 0]), 0.4),
     )
     X = cloud(M, 0.4, 50)
-    x, square = streamed_mean(domain, 50, lambda x: block_sums(domain, x, X), Start(domain.center, 1.0))
+    x, square = streamed_mean(
+        domain, 50, lambda x: block_sums(domain, x, X), Start(domain.center, 1.0)
+    )
     inside = project_to_ball(M, domain.center, 0.4, X)
     assert residual(M, x, inside) <= 1e-9
     assert square == pytest.approx(float(np.mean(M.dist(x, inside) ** 2)), rel=1e-9)
@@ -116,6 +132,12 @@ def test_logarithms_of_tensors_without_eigenvectors(spread):
 def test_a_far_matrix_does_not_change_its_neighbors_logarithms(m):
     # The careful path sweeps until all its matrices have converged: each must stop by itself.
     M, rng = SPDAffineInvariant(m), np.random.default_rng(m)
-    X = np.asarray(M.exp(np.eye(m), M.from_coordinates(np.eye(m), 2 * rng.normal(size=(40, M.dim)))))
+    X = np.asarray(
+        M.exp(
+            np.eye(m), M.from_coordinates(np.eye(m), 2 * rng.normal(size=(40, M.dim)))
+        )
+    )
     together = M.log(X[0], X)
-    assert all(np.array_equal(M.log(X[0], X[i : i + 1])[0], together[i]) for i in range(40))
+    assert all(
+        np.array_equal(M.log(X[0], X[i : i + 1])[0], together[i]) for i in range(40)
+    )

@@ -64,7 +64,13 @@ def write(path, lines, end=b"\n", header=b"", last=True):
     return path
 
 
-SPACE = ("BOM", "carriage", "form feed", "line separator", "next line")  # `float` reads over these
+SPACE = (
+    "BOM",
+    "carriage",
+    "form feed",
+    "line separator",
+    "next line",
+)  # `float` reads over these
 
 
 @pytest.mark.parametrize("kind", LINES)
@@ -74,24 +80,44 @@ def test_no_line_changes_the_number_of_records(tmp_path, kind, place):
     others = np.arange(N) != place
     for end, header in itertools.product((b"\n", b"\r\n"), (False, True)):
         first = (b"\xef\xbb\xbfx,y,z" + end) if header else b""
-        control = read_records(write(tmp_path / "x.csv", CLEAN, end, first), SPHERE, header=header)
+        control = read_records(
+            write(tmp_path / "x.csv", CLEAN, end, first), SPHERE, header=header
+        )
         np.testing.assert_array_equal(control, X)
-        found = read_records(write(tmp_path / "x.csv", lines, end, first), SPHERE, header=header)
+        found = read_records(
+            write(tmp_path / "x.csv", lines, end, first), SPHERE, header=header
+        )
         assert found.shape == (N, 3)
         np.testing.assert_array_equal(found[others], X[others])
         assert kind in SPACE or not np.isfinite(found[place]).all()
 
 
 def test_the_last_line_may_lack_its_end(tmp_path):
-    assert len(read_records(write(tmp_path / "x.csv", CLEAN, last=False), SPHERE, header=False)) == N
-    assert len(read_records(write(tmp_path / "x.csv", [*CLEAN, b"", b""]), SPHERE, header=False)) == N + 2
+    assert (
+        len(
+            read_records(
+                write(tmp_path / "x.csv", CLEAN, last=False), SPHERE, header=False
+            )
+        )
+        == N
+    )
+    assert (
+        len(
+            read_records(
+                write(tmp_path / "x.csv", [*CLEAN, b"", b""]), SPHERE, header=False
+            )
+        )
+        == N + 2
+    )
 
 
 def test_a_header_is_never_guessed(tmp_path):
     for name in ("x.csv", "x.tsv"):
         with pytest.raises(ParameterError, match="header=True or header=False"):
             read_records(write(tmp_path / name, CLEAN), SPHERE)
-    numeric = write(tmp_path / "x.csv", CLEAN, header=b"0,1,2\n")  # as pandas writes unnamed columns
+    numeric = write(
+        tmp_path / "x.csv", CLEAN, header=b"0,1,2\n"
+    )  # as pandas writes unnamed columns
     assert len(read_records(numeric, SPHERE, header=True)) == N
     assert len(read_records(numeric, SPHERE, header=False)) == N + 1
 
@@ -99,10 +125,13 @@ def test_a_header_is_never_guessed(tmp_path):
 @pytest.mark.parametrize("header", [True, False])
 @pytest.mark.parametrize("last", ["0.123456,0,1", '"', "a\nb,0,1", ",,,,"])
 @pytest.mark.parametrize("end", ["\r", ""])
-def test_lines_that_end_in_a_carriage_return_alone_are_refused_and_not_quoted(tmp_path, header, last, end):
+def test_lines_that_end_in_a_carriage_return_alone_are_refused_and_not_quoted(
+    tmp_path, header, last, end
+):
     """All of them are one line, which would be the header: shown, and as long as the records say."""
     (tmp_path / "x.csv").write_text(
-        "\r".join(["x,y,z"] * header + ["0.654321,0,0", "0.654321,1,0", last]) + end, newline=""
+        "\r".join(["x,y,z"] * header + ["0.654321,0,0", "0.654321,1,0", last]) + end,
+        newline="",
     )
     if header or "\n" not in last:
         with pytest.raises(ParameterError, match="carriage return") as refusal:
@@ -113,13 +142,20 @@ def test_lines_that_end_in_a_carriage_return_alone_are_refused_and_not_quoted(tm
 def test_separators_decimal_commas_quotes_and_columns(tmp_path):
     path = tmp_path / "x.csv"
     path.write_text('name;y;"x";z\nanna;0,5;"1,5";2\n"b;c";1;2;3\n')
-    found = read_records(path, SPHERE, header=True, sep=";", decimal=",", columns=["x", "y", "z"])
+    found = read_records(
+        path, SPHERE, header=True, sep=";", decimal=",", columns=["x", "y", "z"]
+    )
     assert found.tolist() == [[1.5, 0.5, 2.0], [2.0, 1.0, 3.0]]
     assert (
-        read_records(path, SPHERE, header=False, sep=";", decimal=",", columns=[2, 1, 3])[1:].tolist() == found.tolist()
+        read_records(
+            path, SPHERE, header=False, sep=";", decimal=",", columns=[2, 1, 3]
+        )[1:].tolist()
+        == found.tolist()
     )
     (tmp_path / "x.tsv").write_text("1\t2\t3\n")
-    assert read_records(tmp_path / "x.tsv", SPHERE, header=False).tolist() == [[1.0, 2.0, 3.0]]
+    assert read_records(tmp_path / "x.tsv", SPHERE, header=False).tolist() == [
+        [1.0, 2.0, 3.0]
+    ]
 
 
 def test_lines_before_the_table_are_said_too(tmp_path):
@@ -163,15 +199,30 @@ def test_a_column_beside_the_records(tmp_path):
     """As many values as records, whatever a line holds."""
     for kind, bad in LINES.items():
         lines = [b"anna," + line for line in CLEAN]
-        path = write(tmp_path / "x.csv", [*lines[:BAD], bad, *lines[BAD + 1 :]], header=b"who,x,y,z\n")
+        path = write(
+            tmp_path / "x.csv",
+            [*lines[:BAD], bad, *lines[BAD + 1 :]],
+            header=b"who,x,y,z\n",
+        )
         who = read_column(path, "who", header=True)
-        assert len(who) == len(read_records(path, SPHERE, header=True, columns=["x", "y", "z"])) == N, kind
+        assert (
+            len(who)
+            == len(read_records(path, SPHERE, header=True, columns=["x", "y", "z"]))
+            == N
+        ), kind
         assert set(np.delete(who, BAD)) == {"anna"}
     np.savez(tmp_path / "x.npz", x=X, who=np.arange(N))
     assert read_column(tmp_path / "x.npz", "who").tolist() == list(range(N))
     pandas = pytest.importorskip("pandas", reason="a test of pandas' frames")
-    assert read_column(pandas.DataFrame({"who": ["a", "b"], "x": [1, 2]}), "who").tolist() == ["a", "b"]
-    none = {"x.csv": "no column", "x.npy": "can be read", "none.csv": "does not exist", "x.npz": "key="}
+    assert read_column(
+        pandas.DataFrame({"who": ["a", "b"], "x": [1, 2]}), "who"
+    ).tolist() == ["a", "b"]
+    none = {
+        "x.csv": "no column",
+        "x.npy": "can be read",
+        "none.csv": "does not exist",
+        "x.npz": "key=",
+    }
     for name, says in none.items():
         with pytest.raises(ParameterError, match=says):
             read_column(tmp_path / name, "where", header=True)
@@ -181,19 +232,38 @@ def test_a_column_beside_the_records(tmp_path):
 
 @pytest.mark.parametrize("last", [False, True])
 @pytest.mark.parametrize(
-    "record", [b"#N/A,0,1", b"1,0", b"1,0,0,0", b'0.9,"0.1,0.2', b'"', b"\xff\xfe,0,1", b",,", b"a,b,c"]
+    "record",
+    [
+        b"#N/A,0,1",
+        b"1,0",
+        b"1,0,0,0",
+        b'0.9,"0.1,0.2',
+        b'"',
+        b"\xff\xfe,0,1",
+        b",,",
+        b"a,b,c",
+    ],
 )
 def test_whose_record_it_is_does_not_depend_on_the_record(tmp_path, record, last):
     """Cells too many or too few, open quotes, bytes that are no text: the name beside them is the same."""
     lines = [record if i == BAD else line for i, line in enumerate(CLEAN)]
-    named = [b"%s,p%d" % (line, i) if last else b"p%d,%s" % (i, line) for i, line in enumerate(lines)]
-    path = write(tmp_path / "x.csv", named, header=b"x,y,z,who\n" if last else b"who,x,y,z\n")
+    named = [
+        b"%s,p%d" % (line, i) if last else b"p%d,%s" % (i, line)
+        for i, line in enumerate(lines)
+    ]
+    path = write(
+        tmp_path / "x.csv", named, header=b"x,y,z,who\n" if last else b"who,x,y,z\n"
+    )
     assert read_column(path, "who", header=True).tolist() == [f"p{i}" for i in range(N)]
     assert len(read_records(path, SPHERE, header=True, columns=["x", "y", "z"])) == N
 
 
 def test_a_name_in_the_middle_of_a_damaged_line_is_missing_and_not_another(tmp_path):
-    path = write(tmp_path / "x.csv", [b"1,anna,0,0", b"1,2,anna,0,0", b"0,ben,0,1"], header=b"x,who,y,z\n")
+    path = write(
+        tmp_path / "x.csv",
+        [b"1,anna,0,0", b"1,2,anna,0,0", b"0,ben,0,1"],
+        header=b"x,who,y,z\n",
+    )
     assert read_column(path, "who", header=True).tolist() == ["anna", "", "ben"]
 
 
@@ -207,16 +277,23 @@ def test_files_in_other_encodings_are_refused_by_their_header(tmp_path, header):
 
 def test_a_tab_may_be_written_as_shells_pass_it(tmp_path):
     (tmp_path / "x.csv").write_text("1\t0\t0\n")
-    assert read_records(tmp_path / "x.csv", SPHERE, header=False, sep=r"\t").tolist() == [[1.0, 0.0, 0.0]]
+    assert read_records(
+        tmp_path / "x.csv", SPHERE, header=False, sep=r"\t"
+    ).tolist() == [[1.0, 0.0, 0.0]]
 
 
 def test_columns_asked_for_by_name_are_those_of_a_header(tmp_path):
     path = tmp_path / "a.csv"
     path.write_text("who,x,y\nA,1,2\nB,3,4\n")
-    assert read_records(path, Euclidean(2), columns=["x", "y"]).tolist() == [[1, 2], [3, 4]]
+    assert read_records(path, Euclidean(2), columns=["x", "y"]).tolist() == [
+        [1, 2],
+        [3, 4],
+    ]
     assert read_column(path, "who").tolist() == ["A", "B"]
     for columns in (None, [1, 2]):  # places say nothing about a header
-        with pytest.raises(ParameterError, match="say whether its first line is a header"):
+        with pytest.raises(
+            ParameterError, match="say whether its first line is a header"
+        ):
             read_records(path, Euclidean(2), columns=columns)
     with pytest.raises(ParameterError, match="no header"):
         read_records(path, Euclidean(2), columns=["x", "y"], header=False)
@@ -228,15 +305,24 @@ def test_a_name_that_several_columns_have_is_refused(tmp_path):
         lambda: read_records(tmp_path / "x.csv", SPHERE, columns=["x", "x", "z"]),
         lambda: read_column(tmp_path / "x.csv", "x", header=True),
     ):
-        with pytest.raises(ParameterError, match="2 columns called 'x'; say which by its place"):
+        with pytest.raises(
+            ParameterError, match="2 columns called 'x'; say which by its place"
+        ):
             ask()
-    assert read_records(tmp_path / "x.csv", SPHERE, header=True, columns=[0, 1, 2]).tolist() == [[1, 0, 0], [0, 1, 0]]
+    assert read_records(
+        tmp_path / "x.csv", SPHERE, header=True, columns=[0, 1, 2]
+    ).tolist() == [[1, 0, 0], [0, 1, 0]]
 
 
 def test_a_column_of_numbers_with_decimal_commas(tmp_path):
     (tmp_path / "x.csv").write_text("age;who\n20,5;1,2\n31,25;a\n")
-    assert read_column(tmp_path / "x.csv", "age", sep=";", header=True, decimal=",").astype(float).tolist() == [
+    assert read_column(
+        tmp_path / "x.csv", "age", sep=";", header=True, decimal=","
+    ).astype(float).tolist() == [
         20.5,
         31.25,
     ]
-    assert read_column(tmp_path / "x.csv", "who", sep=";", header=True).tolist() == ["1,2", "a"]
+    assert read_column(tmp_path / "x.csv", "who", sep=";", header=True).tolist() == [
+        "1,2",
+        "a",
+    ]

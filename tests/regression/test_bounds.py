@@ -5,7 +5,9 @@ import math
 import numpy as np
 import pytest
 
-from benchmarks.regression import attack  # a study of its own, run here in a reduced form
+from benchmarks.regression import (
+    attack,
+)  # a study of its own, run here in a reduced form
 from curvedp.geometry import (
     Euclidean,
     Lorentz,
@@ -31,22 +33,36 @@ ATTACKED = [Sphere(2), Lorentz(2), SPDAffineInvariant(2), Euclidean(4)]
 def test_sensitivities_hold_under_attack_and_are_tight(M):
     speed, clip = 1.5, 0.4
     domain = Domain(0.5, speed, clip, 1, 1.0)
-    foot, shoot, joint, ends = attack(M, speed, clip, (-0.5, 0.5), seed=1, pairs=200, ascent=15)[0].values()
+    foot, shoot, joint, ends = attack(
+        M, speed, clip, (-0.5, 0.5), seed=1, pairs=200, ascent=15
+    )[0].values()
     bounds = gradient_sensitivities(M, speed, clip, 1)
     assert foot <= bounds[0] * (1 + 1e-9)
     assert shoot <= bounds[1] * (1 + 1e-9)
-    assert 0.99 * joint_sensitivity(domain) <= joint <= joint_sensitivity(domain) * (1 + 1e-9)
+    assert (
+        0.99 * joint_sensitivity(domain)
+        <= joint
+        <= joint_sensitivity(domain) * (1 + 1e-9)
+    )
     assert foot >= 0.9 * bounds[0]  # what is not attained is waste
     assert shoot >= 0.9 * bounds[1]
     if not isinstance(M, SPDAffineInvariant):
-        assert 0.9 * endpoint_sensitivity(M, domain) <= ends <= endpoint_sensitivity(M, domain) * (1 + 1e-9)
+        assert (
+            0.9 * endpoint_sensitivity(M, domain)
+            <= ends
+            <= endpoint_sensitivity(M, domain) * (1 + 1e-9)
+        )
 
 
 def test_erratum_e20_the_printed_constants_of_the_sphere_are_violated():
     """REG, App. A: ‖J_p‖ = cos 1 and ‖J_v‖ = sin 1 for x in [0, 1] and unit speed. The truth is 1 and 1."""
     clip = 0.4
-    foot, shoot, *_ = attack(Sphere(2), 1.0, clip, (0.0, 1.0), seed=2, pairs=400)[0].values()
-    assert 2 * clip * math.cos(1) / foot == pytest.approx(math.cos(1), abs=0.01)  # understated 1.85 times
+    foot, shoot, *_ = attack(Sphere(2), 1.0, clip, (0.0, 1.0), seed=2, pairs=400)[
+        0
+    ].values()
+    assert 2 * clip * math.cos(1) / foot == pytest.approx(
+        math.cos(1), abs=0.01
+    )  # understated 1.85 times
     assert 2 * clip * math.sin(1) / shoot == pytest.approx(math.sin(1), abs=0.01)
     ours = gradient_sensitivities(Sphere(2), 1.0, clip, 1, reach=1.0)
     assert foot <= ours[0] * (1 + 1e-9)
@@ -56,7 +72,9 @@ def test_erratum_e20_the_printed_constants_of_the_sphere_are_violated():
 def test_erratum_e19_an_upper_curvature_bound_bounds_nothing():
     """REG, Thm 3.4 takes K_max, which on SPD(2) is 0 and gives Jacobi fields of norm 1; the lower bound −½ gives cosh."""
     clip = 0.4
-    foot, shoot, *_ = attack(SPDAffineInvariant(2), 2.0, clip, (0.0, 1.0), seed=3, pairs=600)[0].values()
+    foot, shoot, *_ = attack(
+        SPDAffineInvariant(2), 2.0, clip, (0.0, 1.0), seed=3, pairs=600
+    )[0].values()
     assert 2 * clip / foot < 0.7
     assert 2 * clip / shoot < 0.9
     ours = gradient_sensitivities(SPDAffineInvariant(2), 2.0, clip, 1, reach=1.0)
@@ -100,7 +118,9 @@ def test_erratum_e24_a_bound_at_the_optimum_is_none_elsewhere():
     x, y = np.array([0.5, -0.5]), np.array([[clip], [-clip]])
     v, p = np.array([[-2.0]]), np.zeros((1, 1))
     one = [clipped_gradient(M, x[[k]], y[[k]], 1e9, 1.0)(p, v)[0][0, 0] for k in (0, 1)]
-    two = [clipped_gradient(M, x[[k]], y[[k]], clip, 1.0)(p, v)[0][0, 0] for k in (0, 1)]
+    two = [
+        clipped_gradient(M, x[[k]], y[[k]], clip, 1.0)(p, v)[0][0, 0] for k in (0, 1)
+    ]
     assert abs(one[0] - one[1]) > 4 * 2 * clip
     assert abs(two[0] - two[1]) <= 2 * clip * (1 + 1e-12)
 
@@ -110,7 +130,10 @@ def test_erratum_e24_a_bound_at_the_optimum_is_none_elsewhere():
 
 def everywhere(slopes):
     """On the whole domain: from any place, by moves that reach all of it."""
-    return [float(part[0]) for part in slopes.near(np.zeros((1, len(slopes.clip))), np.full((1, 2), 9.0))]
+    return [
+        float(part[0])
+        for part in slopes.near(np.zeros((1, len(slopes.clip))), np.full((1, 2), 9.0))
+    ]
 
 
 def _in_disc(rng, m):
@@ -155,18 +178,29 @@ def _steepest_in_parts(M, size, claimed):
     n, radius, speed, clip, m, h = 8, 0.6, 0.8, 0.15, 3000, 1e-6
     x = rng.random(n) - 0.5
     z = rng.standard_normal((n, M.dim))
-    z *= 1.1 * rng.random((n, 1)) / np.linalg.norm(z, axis=1, keepdims=True)  # some are clipped, some are not
+    z *= (
+        1.1 * rng.random((n, 1)) / np.linalg.norm(z, axis=1, keepdims=True)
+    )  # some are clipped, some are not
     Y = M.exp(M.origin, M.from_coordinates(M.origin, z))
-    slopes = gradient_slopes(M, Domain(radius, speed, clip, n, 1.2), x, np.linalg.norm(z, axis=1))
+    slopes = gradient_slopes(
+        M, Domain(radius, speed, clip, n, 1.2), x, np.linalg.norm(z, axis=1)
+    )
     gradient = clipped_gradient(M, x, Y, endpoint_clips(clip, x), 2.0)
 
     def unit(p):
         u = rng.standard_normal((m, M.dim))
         return M.from_coordinates(p, u / np.linalg.norm(u, axis=1, keepdims=True))
 
-    p = M.exp(M.origin, (radius - size) * rng.random((m, 1)) * unit(np.repeat(M.origin[None], m, axis=0)))
+    p = M.exp(
+        M.origin,
+        (radius - size)
+        * rng.random((m, 1))
+        * unit(np.repeat(M.origin[None], m, axis=0)),
+    )
     v = (speed - size) * rng.random((m, 1)) * unit(p)
-    along, fibre = slopes.near(prediction_distances(M, x, Y, p, v), np.full((m, 2), claimed))
+    along, fibre = slopes.near(
+        prediction_distances(M, x, Y, p, v), np.full((m, 2), claimed)
+    )
     q = M.exp(p, size * rng.random((m, 1)) * unit(p))
     w = M.transport(p, q, v) + size * rng.random((m, 1)) * unit(q)
     here, u = endpoint_norm(*gradient(q, w)), unit(q)
@@ -174,12 +208,16 @@ def _steepest_in_parts(M, size, claimed):
     first = np.abs(endpoint_norm(*gradient(r, M.transport(q, r, w))) - here) / h
     second = np.abs(endpoint_norm(*gradient(q, w + h * u)) - here) / h
     whole = everywhere(slopes)
-    ratios = np.array([np.max(first / (along + 1e-7)), np.max(second / (fibre + 1e-7))])  # 1e-7: of the difference
+    ratios = np.array(
+        [np.max(first / (along + 1e-7)), np.max(second / (fibre + 1e-7))]
+    )  # 1e-7: of the difference
     return ratios, [np.min(along) / whole[0], np.min(fibre) / whole[1]]
 
 
 @pytest.mark.parametrize("size", [1e-3, 0.05, 0.3])
-@pytest.mark.parametrize("M", [Sphere(1), Sphere(2), Lorentz(2), Euclidean(1), Euclidean(2)], ids=repr)
+@pytest.mark.parametrize(
+    "M", [Sphere(1), Sphere(2), Lorentz(2), Euclidean(1), Euclidean(2)], ids=repr
+)
 def test_the_gradient_is_no_steeper_in_a_part_than_is_said_there(M, size):
     """Slopes at random places of the part, by differences: below the constants, which are below those of the domain."""
     ratios, gain = _steepest_in_parts(M, size, size)

@@ -49,7 +49,12 @@ def data(M, n=40, seed=0, sd=0.08, length=0.6):
     p = M.exp(M.origin, M.from_coordinates(M.origin, 0.1 * rng.standard_normal(M.dim)))
     v = M.from_coordinates(p, length * rng.standard_normal(M.dim) / np.sqrt(M.dim))
     q = M.exp(p, x.reshape(-1, *[1] * len(M.point_shape)) * v)
-    return x, M.exp(q, M.from_coordinates(q, sd * rng.standard_normal((n, M.dim)))), p, v
+    return (
+        x,
+        M.exp(q, M.from_coordinates(q, sd * rng.standard_normal((n, M.dim)))),
+        p,
+        v,
+    )
 
 
 def differences(M, x, Y, p, v, loss, h=1e-5):
@@ -75,7 +80,14 @@ def test_jacobi_gradients_by_finite_differences(M, clip):
     """Clipping the residual is the gradient of Huber's loss: ½d² up to τ, then τd − ½τ²."""
     x, Y, p, v = data(M)
     found = clipped_gradient(M, x - 0.5, Y, clip, 1.0)(p[None], v[None])
-    expected = differences(M, x - 0.5, Y, p, v, lambda d: np.where(d <= clip, d * d / 2, clip * d - clip * clip / 2))
+    expected = differences(
+        M,
+        x - 0.5,
+        Y,
+        p,
+        v,
+        lambda d: np.where(d <= clip, d * d / 2, clip * d - clip * clip / 2),
+    )
     for ours, theirs in zip(found, expected, strict=True):
         np.testing.assert_allclose(ours[0], theirs, atol=2e-8)
 
@@ -85,7 +97,9 @@ def test_fit_reaches_the_minimum(M):
     x, Y, p, v = data(M)
     fit = fit_geodesic(M, x, Y)
     assert fit.gradient_norm <= 1e-10
-    slope = np.concatenate(differences(M, x, Y, fit.footpoint, fit.velocity, lambda d: d * d / 2))
+    slope = np.concatenate(
+        differences(M, x, Y, fit.footpoint, fit.velocity, lambda d: d * d / 2)
+    )
     assert np.abs(slope).max() < 1e-8
     exact = fit_geodesic(M, x, M.exp(p, x.reshape(-1, *[1] * len(M.point_shape)) * v))
     assert float(M.dist(exact.footpoint, p)) < 1e-8
@@ -104,11 +118,15 @@ def test_euclidean_space_is_linear_regression():
     np.testing.assert_allclose(alone.velocity, np.polyfit(x[:, 0], Y, 1)[0], atol=1e-10)
 
 
-@pytest.mark.parametrize("M", [Sphere(2), SPDAffineInvariant(2), KendallShapes(4)], ids=repr)
+@pytest.mark.parametrize(
+    "M", [Sphere(2), SPDAffineInvariant(2), KendallShapes(4)], ids=repr
+)
 def test_several_predictors(M):
     rng = np.random.default_rng(2)
     x = rng.random((60, 2))
-    V = M.from_coordinates(M.origin, 0.5 * rng.standard_normal((2, M.dim)) / np.sqrt(M.dim))
+    V = M.from_coordinates(
+        M.origin, 0.5 * rng.standard_normal((2, M.dim)) / np.sqrt(M.dim)
+    )
     Y = M.exp(M.origin, np.tensordot(x - 0.5, V, axes=1))
     fit = fit_geodesic(M, x, Y, at=[0.5, 0.5])
     assert float(M.dist(fit.footpoint, M.origin)) < 1e-9

@@ -19,7 +19,9 @@ def source(seed):
 
 
 @pytest.mark.parametrize(
-    ("M", "predictors"), [(SPDAffineInvariant(2), 1), (Sphere(5), 1), (Rotations(3), 2), (Euclidean(1), 3)], ids=str
+    ("M", "predictors"),
+    [(SPDAffineInvariant(2), 1), (Sphere(5), 1), (Rotations(3), 2), (Euclidean(1), 3)],
+    ids=str,
 )
 def test_fits_come_near_and_certificates_hold(M, predictors):
     rng = np.random.default_rng(1)
@@ -27,18 +29,35 @@ def test_fits_come_near_and_certificates_hold(M, predictors):
     slopes = rng.standard_normal((predictors, M.dim))
     z = (x - 0.5) @ (0.4 * slopes / np.linalg.norm(slopes, axis=1, keepdims=True))
     clean = M.exp(M.origin, M.from_coordinates(M.origin, z))
-    Y = M.exp(clean, M.from_coordinates(clean, 0.03 * rng.standard_normal((4000, M.dim))))
+    Y = M.exp(
+        clean, M.from_coordinates(clean, 0.03 * rng.standard_normal((4000, M.dim)))
+    )
     model = PrivateGeodesicRegression(
-        M, radius=0.3, speed=0.5, clip=0.3, guarantee=PureDP(4.0), method="dp-rgd", source=source(2)
+        M,
+        radius=0.3,
+        speed=0.5,
+        clip=0.3,
+        guarantee=PureDP(4.0),
+        method="dp-rgd",
+        source=source(2),
     ).fit(x, Y)
     assert np.mean(M.dist(model.predict(x), clean)) < 0.03
     certificate = Certificate.from_json(model.certificate_.to_json())
     assert certificate.claims.pure == pytest.approx(4.0, rel=1e-12)
     # A seeded source is never confirmed; every other claim is.
-    assert all(check.holds or "entropy" in check.claim for check in verify_certificate(certificate))
-    smaller = {**certificate.parameters, "scale": 0.99 * certificate.parameters["scale"]}
+    assert all(
+        check.holds or "entropy" in check.claim
+        for check in verify_certificate(certificate)
+    )
+    smaller = {
+        **certificate.parameters,
+        "scale": 0.99 * certificate.parameters["scale"],
+    }
     cheat = replace(certificate, parameters=smaller).sealed()
-    assert any(check.holds is False and "pure" in check.claim for check in verify_certificate(cheat))
+    assert any(
+        check.holds is False and "pure" in check.claim
+        for check in verify_certificate(cheat)
+    )
 
 
 @pytest.mark.parametrize(
@@ -47,11 +66,15 @@ def test_fits_come_near_and_certificates_hold(M, predictors):
      {"x_range": [1.0]}, {"x_range": []}, {"x_range": [[1.0, 0.0]]}],
     ids=str,
 )  # fmt: skip
-@pytest.mark.parametrize("M", [Sphere(2), Sphere(3)], ids=str)  # one K-norm draw, and descent
+@pytest.mark.parametrize(
+    "M", [Sphere(2), Sphere(3)], ids=str
+)  # one K-norm draw, and descent
 def test_certificates_of_no_regression_are_not_confirmed(M, change):
     """A negative clip, or a negative n, has a negative sensitivity, which any stated one exceeds."""
     x, Y = np.linspace(0, 1, 50), np.broadcast_to(M.origin, (50, *M.point_shape))
-    model = PrivateGeodesicRegression(M, radius=0.3, speed=0.3, clip=0.2, guarantee=PureDP(1.0)).fit(x, Y)
+    model = PrivateGeodesicRegression(
+        M, radius=0.3, speed=0.3, clip=0.2, guarantee=PureDP(1.0)
+    ).fit(x, Y)
     assert model.method_ == ("kng" if M.dim == 2 else "dp-rgd")
     altered = {**model.certificate_.statistic, **change}
     cheat = replace(model.certificate_, statistic=altered).sealed()
@@ -73,7 +96,12 @@ def test_certificates_of_no_regression_are_not_confirmed(M, change):
 def test_tampered_certificates_are_not_confirmed(part, change):
     x = np.linspace(0, 1, 50)
     model = PrivateGeodesicRegression(
-        Euclidean(1), radius=0.3, speed=0.5, clip=0.3, guarantee=PureDP(4.0), method="dp-rgd"
+        Euclidean(1),
+        radius=0.3,
+        speed=0.5,
+        clip=0.3,
+        guarantee=PureDP(4.0),
+        method="dp-rgd",
     )
     honest = model.fit(x, x[:, None]).certificate_
     assert all(check.holds for check in verify_certificate(honest))
@@ -90,23 +118,35 @@ def _verified(certificate):
 
 def test_the_loss_along_a_path_is_at_most_epsilon_and_attained(monkeypatch):
     """Densities of one path differ by exp(Σ‖value − value'‖/scale) at most: lead both data sets along it, and add up."""
-    M, eps, path = Euclidean(2), 0.7, np.random.default_rng(3).normal(0, 0.005, (100, 8))
+    M, eps, path = (
+        Euclidean(2),
+        0.7,
+        np.random.default_rng(3).normal(0, 0.005, (100, 8)),
+    )
     asked = []
 
     def scripted(space, scale, value, **_):
         asked.append((scale, value))
         drawn = path[len(asked) % 100, : value.size]
-        return SimpleNamespace(tau=0.0, integers=np.round(drawn * 2**30).astype(np.int64).astype(object))
+        return SimpleNamespace(
+            tau=0.0, integers=np.round(drawn * 2**30).astype(np.int64).astype(object)
+        )
 
     monkeypatch.setattr(noise, "exact_laplace", scripted)
-    model = PrivateGeodesicRegression(M, radius=0.3, speed=0.5, clip=0.3, guarantee=PureDP(eps), method="dp-rgd")
+    model = PrivateGeodesicRegression(
+        M, radius=0.3, speed=0.5, clip=0.3, guarantee=PureDP(eps), method="dp-rgd"
+    )
     x, Y = np.full(6, 0.5), np.zeros((6, 2))
     runs = []
     for side in (5.0, -5.0):
         asked.clear()
         model.fit(x, np.vstack([[[side, 0.0]], Y[1:]]))
         runs.append(list(asked))
-    losses = [np.linalg.norm(a - b) / scale for (scale, a), (_, b) in zip(*runs, strict=True)]
+    losses = [
+        np.linalg.norm(a - b) / scale for (scale, a), (_, b) in zip(*runs, strict=True)
+    ]
     assert sum(losses) <= eps
-    assert sum(losses[:-1]) > 0.99 * eps / 2  # opposite records far away: the sensitivity is attained at every step
+    assert (
+        sum(losses[:-1]) > 0.99 * eps / 2
+    )  # opposite records far away: the sensitivity is attained at every step
     assert sum(losses) > 0.95 * eps  # in the last release they have aaᵀ in common

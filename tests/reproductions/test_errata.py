@@ -9,10 +9,20 @@ import pytest
 from scipy import integrate, linalg, stats
 from scipy.optimize import brentq
 
-from curvedp.geometry import Euclidean, Lorentz, PoincareBall, SPDBuresWasserstein, SPDLogEuclidean
+from curvedp.geometry import (
+    Euclidean,
+    Lorentz,
+    PoincareBall,
+    SPDBuresWasserstein,
+    SPDLogEuclidean,
+)
 from curvedp.privacy import ZCDP
 from curvedp.regression.gradient import clipped_gradient
-from reproductions.opt.paper import claim_4_applies, moments_epsilon, true_delta_at_least
+from reproductions.opt.paper import (
+    claim_4_applies,
+    moments_epsilon,
+    true_delta_at_least,
+)
 
 PAGE = (Path(__file__).parents[2] / "docs" / "errata.md").read_text(encoding="utf-8")
 FIGURE_2 = {"n": 100_000, "epochs": 50, "inner_steps": 10_000}
@@ -22,7 +32,9 @@ FIGURE_2 = {"n": 100_000, "epochs": 50, "inner_steps": 10_000}
 
 
 def test_every_row_has_a_grade_and_the_counts_follow():
-    rows = re.findall(r"^\| E(\d+) \|.*\| \*\*(unsafe|wrong|slip)\*\*", PAGE, flags=re.M)
+    rows = re.findall(
+        r"^\| E(\d+) \|.*\| \*\*(unsafe|wrong|slip)\*\*", PAGE, flags=re.M
+    )
     assert sorted(int(number) for number, _ in rows) == list(
         range(1, PAGE.count("\n| E", 0, PAGE.index("## In numbers")) + 1)
     )
@@ -31,7 +43,9 @@ def test_every_row_has_a_grade_and_the_counts_follow():
     said = f"{len(rows)} places: {counts['unsafe']} unsafe, {counts['wrong']} wrong, {counts['slip']} slips"
     root = Path(__file__).parents[2]
     for page in ("docs/errata.md", "docs/index.md", "README.md"):
-        assert said in (root / page).read_text(encoding="utf-8"), f"{page} should say “{said}”"
+        assert said in (root / page).read_text(encoding="utf-8"), (
+            f"{page} should say “{said}”"
+        )
 
 
 # --- OPT
@@ -41,19 +55,35 @@ def test_every_row_has_a_grade_and_the_counts_follow():
 def test_e6_bures_wasserstein_noise_as_printed(scale, expected):
     """4C⊙A by App. A's K = (λr+λs)/(δr+δs), at W = scale·I: 2√((λr+λs)/2) times the noise asked for; with §4.1's K, twice."""
     M, W = SPDBuresWasserstein(2), scale * np.eye(2)
-    basis = [np.asarray(M.from_coordinates(W, z)) for z in np.eye(3)]  # orthonormal at W
-    sampled = [4 * scale * np.asarray(SPDLogEuclidean(2).from_coordinates(np.eye(2), z)) for z in np.eye(3)]
-    np.testing.assert_allclose([float(M.norm(W, s)) for s in sampled], expected, rtol=1e-9)
-    main_text = [float(M.norm(W, s / math.sqrt(scale))) for s in sampled]  # K = √((λr+λs)/2)
+    basis = [
+        np.asarray(M.from_coordinates(W, z)) for z in np.eye(3)
+    ]  # orthonormal at W
+    sampled = [
+        4 * scale * np.asarray(SPDLogEuclidean(2).from_coordinates(np.eye(2), z))
+        for z in np.eye(3)
+    ]
+    np.testing.assert_allclose(
+        [float(M.norm(W, s)) for s in sampled], expected, rtol=1e-9
+    )
+    main_text = [
+        float(M.norm(W, s / math.sqrt(scale))) for s in sampled
+    ]  # K = √((λr+λs)/2)
     np.testing.assert_allclose(main_text, 2.0, rtol=1e-9)
     np.testing.assert_allclose([float(M.norm(W, b)) for b in basis], 1.0, rtol=1e-9)
 
 
-@pytest.mark.parametrize(("eigenvalue", "side"), [(0.02, "large"), (0.3, "large"), (0.6, "small"), (4.0, "small")])
-def test_e7_log_euclidean_noise_is_too_small_above_0_567_and_too_large_below(eigenvalue, side):
+@pytest.mark.parametrize(
+    ("eigenvalue", "side"),
+    [(0.02, "large"), (0.3, "large"), (0.6, "small"), (4.0, "small")],
+)
+def test_e7_log_euclidean_noise_is_too_small_above_0_567_and_too_large_below(
+    eigenvalue, side
+):
     """K = e^{−λ} on the diagonal where λ is needed: the ratio e^{−λ}/λ passes 1 at λ = 0.5671 (λe^λ = 1)."""
     M, W = SPDLogEuclidean(1), np.array([[eigenvalue]])
-    sd = float(M.norm(W, np.array([[math.exp(-eigenvalue)]])))  # norm of one printed standard deviation, 1 is right
+    sd = float(
+        M.norm(W, np.array([[math.exp(-eigenvalue)]]))
+    )  # norm of one printed standard deviation, 1 is right
     assert (sd > 1) == (side == "large")
     assert 0.5671432904097838 * math.exp(0.5671432904097838) == pytest.approx(1.0)
 
@@ -62,10 +92,16 @@ def test_e23_section_2_3_prints_both_scales_and_appendix_a_uses_the_smaller():
     """KNG on [−1, 1], n = 2, Δ = 1, {1, 1} against {1, −1}: loss above ε with Δ/ε, below with 2Δ/ε."""
 
     def loss(scale):
-        densities = [lambda x: math.exp(-abs(x - 1) / scale), lambda x: math.exp(-abs(x) / scale)]
+        densities = [
+            lambda x: math.exp(-abs(x - 1) / scale),
+            lambda x: math.exp(-abs(x) / scale),
+        ]
         masses = [integrate.quad(f, -1, 1, points=[0.0])[0] for f in densities]
         x = np.linspace(-1, 1, 2001)
-        values = [np.log([f(t) for t in x]) - math.log(mass) for f, mass in zip(densities, masses, strict=True)]
+        values = [
+            np.log([f(t) for t in x]) - math.log(mass)
+            for f, mass in zip(densities, masses, strict=True)
+        ]
         return float(np.max(np.abs(values[0] - values[1])))
 
     eps = 1.0
@@ -77,7 +113,10 @@ def test_e25_no_reading_gives_both_numbers_of_section_6_2():
     """δ is not printed. Readings: the text's norms, exchanged, both the larger (as eq. 3 has it); δ from 1e-7 to 1e-4."""
     readings = {"text": (0.1, 0.01), "exchanged": (0.01, 0.1), "larger": (0.1, 0.1)}
     found = {
-        name: [moments_epsilon(**FIGURE_2, clip=clip, sigma=0.05, delta=1e-6, split=split) for split in (None, 0.5)]
+        name: [
+            moments_epsilon(**FIGURE_2, clip=clip, sigma=0.05, delta=1e-6, split=split)
+            for split in (None, 0.5)
+        ]
         for name, clip in readings.items()
     }
     assert found["text"] == pytest.approx([0.1576, 0.1742], abs=1e-4)
@@ -85,7 +124,10 @@ def test_e25_no_reading_gives_both_numbers_of_section_6_2():
     assert found["larger"] == pytest.approx([0.5875, 0.6851], abs=1e-4)
     for clip in readings.values():
         for delta in np.geomspace(1e-7, 1e-4, 40):
-            best, half = (moments_epsilon(**FIGURE_2, clip=clip, sigma=0.05, delta=delta, split=s) for s in (None, 0.5))
+            best, half = (
+                moments_epsilon(**FIGURE_2, clip=clip, sigma=0.05, delta=delta, split=s)
+                for s in (None, 0.5)
+            )
             assert abs(best - 0.47) > 0.005 or abs(half - 0.64) > 0.005
 
 
@@ -113,16 +155,24 @@ def test_e29_the_bures_wasserstein_metric():
     W, (U, V) = a @ a.T + np.eye(3), (s + s.T for s in rng.standard_normal((2, 3, 3)))
     true = 0.5 * np.trace(linalg.solve_continuous_lyapunov(W, U) @ V)
     assert float(SPDBuresWasserstein(3).inner(W, U, V)) == pytest.approx(true, rel=1e-9)
-    printed = [np.trace(linalg.solve_continuous_lyapunov(c * U, c * U) @ V) for c in (1.0, 2.0)]  # L = ½ whatever U is
+    printed = [
+        np.trace(linalg.solve_continuous_lyapunov(c * U, c * U) @ V) for c in (1.0, 2.0)
+    ]  # L = ½ whatever U is
     assert printed[0] == pytest.approx(0.5 * np.trace(V), rel=1e-9)
-    assert printed[1] == pytest.approx(printed[0], rel=1e-9)  # so it is not linear in U, and no metric
-    assert float(SPDBuresWasserstein(3).inner(np.eye(3), U, V)) == pytest.approx(np.trace(U @ V) / 4, rel=1e-9)
+    assert printed[1] == pytest.approx(
+        printed[0], rel=1e-9
+    )  # so it is not linear in U, and no metric
+    assert float(SPDBuresWasserstein(3).inner(np.eye(3), U, V)) == pytest.approx(
+        np.trace(U @ V) / 4, rel=1e-9
+    )
 
 
 def test_e30_the_poincare_metric_at_the_origin_is_four_times_the_euclidean():
     u = np.array([0.3, -0.7])
     assert float(PoincareBall(2).inner(np.zeros(2), u, u)) == pytest.approx(4 * u @ u)
-    assert 4 * u @ u / (1 - 0) == pytest.approx(4 * u @ u)  # so does the formula printed three lines above, at w = 0
+    assert 4 * u @ u / (1 - 0) == pytest.approx(
+        4 * u @ u
+    )  # so does the formula printed three lines above, at w = 0
 
 
 def test_e31_an_mnist_image_has_784_pixels():
@@ -136,11 +186,18 @@ def test_e32_lemma_10_needs_the_diameter():
     for D, zeta in ((4.0, 1 / math.tanh(1.0)), (4.0, 4.0 / math.tanh(4.0))):
         angle = rng.uniform(0, math.pi, 4000)
         sides = rng.uniform(0, D, (2, 4000))
-        legs = [np.stack([s * np.cos(t), s * np.sin(t)], -1) for s, t in zip(sides, (0 * angle, angle), strict=True)]
+        legs = [
+            np.stack([s * np.cos(t), s * np.sin(t)], -1)
+            for s, t in zip(sides, (0 * angle, angle), strict=True)
+        ]
         ends = [M.exp(M.origin, M.from_coordinates(M.origin, leg)) for leg in legs]
         third = np.asarray(M.dist(*ends))
         keep = third <= D
-        bound = zeta * sides[0] ** 2 + sides[1] ** 2 - 2 * sides[0] * sides[1] * np.cos(angle)
+        bound = (
+            zeta * sides[0] ** 2
+            + sides[1] ** 2
+            - 2 * sides[0] * sides[1] * np.cos(angle)
+        )
         excess.append(float(np.max((third**2 - bound)[keep])))
     assert excess[0] > 0.5
     assert excess[1] <= 1e-9
@@ -153,19 +210,28 @@ def test_e32_lemma_10_needs_the_diameter():
 def test_e33_without_the_minus_sign_there_is_no_density(power):
     """Defs 4.3, 4.7, F.1, F.3 and §4.1: the mass of exp{+|x|^N/…} over [−L, L] grows without end."""
     scale = 2.0 if power == 2 else 1.0
-    masses = [integrate.quad(lambda x: math.exp(x**power / scale), 0, reach)[0] for reach in (5, 10)]
+    masses = [
+        integrate.quad(lambda x: math.exp(x**power / scale), 0, reach)[0]
+        for reach in (5, 10)
+    ]
     assert masses[1] > 100 * masses[0]
 
 
 def test_e34_a_small_angle_means_an_affinity_near_one_not_below_theta():
     """App. D: d_R ≤ θ “and thus ∫√(ff′) ≤ θ”. For N(0, 1), N(θ, 1) the integral is e^{−θ²/8}; processing raises it."""
     theta = 0.1
-    affinity = integrate.quad(lambda x: math.sqrt(stats.norm.pdf(x) * stats.norm.pdf(x - theta)), -12, 12)[0]
+    affinity = integrate.quad(
+        lambda x: math.sqrt(stats.norm.pdf(x) * stats.norm.pdf(x - theta)), -12, 12
+    )[0]
     assert affinity == pytest.approx(math.exp(-(theta**2) / 8), rel=1e-9)
     assert affinity > theta
     signs = [stats.norm.cdf(0), stats.norm.cdf(-theta)]  # φ: the sign of the output
-    processed = sum(math.sqrt(p * q) for p, q in zip(*[(s, 1 - s) for s in signs], strict=True))
-    assert processed > affinity  # printed the other way round; two reversals, and the theorem is right
+    processed = sum(
+        math.sqrt(p * q) for p, q in zip(*[(s, 1 - s) for s in signs], strict=True)
+    )
+    assert (
+        processed > affinity
+    )  # printed the other way round; two reversals, and the theorem is right
 
 
 # --- GDP
@@ -193,7 +259,9 @@ def test_e26_the_displayed_law_is_not_the_one_whose_sensitivity_is_bounded():
 
     def loss(energy, scale):
         logs = [-energy(data) / scale for data in sets]
-        logs = [value - math.log(integrate.trapezoid(np.exp(value), x)) for value in logs]
+        logs = [
+            value - math.log(integrate.trapezoid(np.exp(value), x)) for value in logs
+        ]
         return float(np.max(np.abs(logs[0] - logs[1])))
 
     def displayed(data):
@@ -202,8 +270,12 @@ def test_e26_the_displayed_law_is_not_the_one_whose_sensitivity_is_bounded():
     def gradient(data):
         return np.abs(np.mean(x[:, None] - data, axis=1))
 
-    assert loss(displayed, 2 * 2.0) == pytest.approx(1.0, abs=0.01)  # whatever ε was asked for
-    assert loss(displayed, 2 * 0.5) > 3.9  # τ = ½ in the units of other data: four times ε = 1
+    assert loss(displayed, 2 * 2.0) == pytest.approx(
+        1.0, abs=0.01
+    )  # whatever ε was asked for
+    assert (
+        loss(displayed, 2 * 0.5) > 3.9
+    )  # τ = ½ in the units of other data: four times ε = 1
     assert loss(gradient, 2 * (2 / 4)) < 1.0
 
 
@@ -227,12 +299,17 @@ def test_zcdp_conversion_is_the_one_figure_2_uses():
     """The optimal conversion lies below Mironov's: 0.47 is had from it, 0.577 from the other."""
     rho = brentq(lambda r: float(ZCDP(r).epsilon(1e-6)) - 0.4696, 1e-6, 1.0)
     orders = 1 + np.geomspace(1e-2, 1e3, 20_000)
-    assert float(np.min(orders * rho + math.log(1e6) / (orders - 1))) == pytest.approx(0.577, abs=1e-3)
+    assert float(np.min(orders * rho + math.log(1e6) / (orders - 1))) == pytest.approx(
+        0.577, abs=1e-3
+    )
 
 
 def test_e36_neither_count_of_repeats_resolves_the_gap_at_small_mu():
     """Caption 100, text 1000: at σ = 3 the noise is all but uniform on S², and the means differ by 0.24 %."""
-    mean, square = (integrate.quad(lambda r, k=k: r**k * math.sin(r) / 2, 0, math.pi)[0] for k in (1, 2))
+    mean, square = (
+        integrate.quad(lambda r, k=k: r**k * math.sin(r) / 2, 0, math.pi)[0]
+        for k in (1, 2)
+    )
     sd = math.sqrt(square - mean**2)
     for repeats, relative in ((100, 0.0436), (1000, 0.0138)):
         assert sd / mean / math.sqrt(repeats) == pytest.approx(relative, rel=0.01)

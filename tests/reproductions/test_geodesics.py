@@ -4,7 +4,15 @@ import numpy as np
 import pytest
 
 from curvedp.errors import ParameterError
-from curvedp.geometry import Euclidean, KendallShapes, Lorentz, PoincareBall, Rotations, SPDAffineInvariant, Sphere
+from curvedp.geometry import (
+    Euclidean,
+    KendallShapes,
+    Lorentz,
+    PoincareBall,
+    Rotations,
+    SPDAffineInvariant,
+    Sphere,
+)
 from examples.geodesics import fit_geodesic
 from examples.geodesics.pictures import plot_geodesic
 
@@ -13,8 +21,13 @@ def data(M, n=30):
     rng = np.random.default_rng(0)
     x = rng.uniform(5, 9, n)
     times = ((x - 7) / 4).reshape(-1, *[1] * len(M.point_shape))
-    clean = M.exp(M.origin, times * M.from_coordinates(M.origin, np.full(M.dim, 0.6 / np.sqrt(M.dim))))
-    return x, M.exp(clean, M.from_coordinates(clean, 0.05 * rng.standard_normal((n, M.dim))))
+    clean = M.exp(
+        M.origin,
+        times * M.from_coordinates(M.origin, np.full(M.dim, 0.6 / np.sqrt(M.dim))),
+    )
+    return x, M.exp(
+        clean, M.from_coordinates(clean, 0.05 * rng.standard_normal((n, M.dim)))
+    )
 
 
 @pytest.mark.parametrize(
@@ -38,7 +51,9 @@ def test_every_space_is_drawn(M, panels, tmp_path):
     picture = plot_geodesic(M, x, Y, fitted=fit, private=fit)
     picture.savefig(tmp_path / "picture.png", dpi=30)
     assert len(picture.axes) == panels
-    assert len(plot_geodesic(M, [5, 9], None, private=fit).axes) < panels or panels <= 3  # no data: no row, no colors
+    assert (
+        len(plot_geodesic(M, [5, 9], None, private=fit).axes) < panels or panels <= 3
+    )  # no data: no row, no colors
 
 
 def test_the_disc_shows_the_same_whatever_the_model():
@@ -48,7 +63,11 @@ def test_the_disc_shows_the_same_whatever_the_model():
     curves = []
     for M, points in ((H, Y), (P, Z)):
         axes = plot_geodesic(M, x, points, fitted=fit_geodesic(M, x, points)).axes[0]
-        curves.append(next(line for line in axes.lines if line.get_label() == "fitted").get_xydata())
+        curves.append(
+            next(
+                line for line in axes.lines if line.get_label() == "fitted"
+            ).get_xydata()
+        )
     np.testing.assert_allclose(curves[0], curves[1], atol=1e-9)
 
 

@@ -5,7 +5,9 @@ from scipy.ndimage import convolve
 
 from reproductions.opt.data import _FIRST, _SECOND, covariance_descriptors
 
-PRINTED = np.array([[1, 0, -1], [2, 0, -2], [6, 0, -12]]) / 4  # and once more for the other axis
+PRINTED = (
+    np.array([[1, 0, -1], [2, 0, -2], [6, 0, -12]]) / 4
+)  # and once more for the other axis
 
 
 def test_e14_the_printed_kernel_sees_edges_in_a_blank_image():
@@ -23,7 +25,9 @@ def test_e14_ours_are_derivatives():
     assert np.all(convolve(x, _FIRST, mode="nearest")[inside] == 2)  # over two pixels
     assert np.all(convolve(x, _FIRST.T, mode="nearest")[inside] == 0)
     assert np.all(convolve(x, _SECOND, mode="nearest")[inside] == 0)
-    assert np.all(convolve(x**2 / 2, _SECOND, mode="nearest")[inside] == 2)  # smoothed by ½, steps of two pixels
+    assert np.all(
+        convolve(x**2 / 2, _SECOND, mode="nearest")[inside] == 2
+    )  # smoothed by ½, steps of two pixels
     assert np.all(convolve(x**2 / 2, _SECOND.T, mode="nearest")[inside] == 0)
 
 
@@ -31,5 +35,7 @@ def test_e14_brightness_does_not_change_the_descriptor():
     """With true derivatives, adding light everywhere moves no feature but the colors' means."""
     images = np.random.default_rng(0).integers(0, 200, (2, 28, 28, 3)).astype(np.uint8)
     np.testing.assert_allclose(
-        covariance_descriptors(images + np.uint8(50)), covariance_descriptors(images), atol=1e-12
+        covariance_descriptors(images + np.uint8(50)),
+        covariance_descriptors(images),
+        atol=1e-12,
     )

@@ -8,7 +8,11 @@ import pytest
 
 from curvedp.errors import ParameterError
 from curvedp.privacy import PureDP, convert
-from reproductions.rao.discrete import discrete_gaussian_rao, geometric_rao, randomized_response_rao
+from reproductions.rao.discrete import (
+    discrete_gaussian_rao,
+    geometric_rao,
+    randomized_response_rao,
+)
 
 
 def angle(affinity):
@@ -37,7 +41,9 @@ def test_geometric(eps, s):
         norm = (1 - a) / (1 + a)
 
         def affinity(shift):
-            inside = mp.fsum(a ** (mp.mpf(abs(k) + abs(k - shift)) / 2) for k in range(shift + 1))
+            inside = mp.fsum(
+                a ** (mp.mpf(abs(k) + abs(k - shift)) / 2) for k in range(shift + 1)
+            )
             return norm * (inside + 2 * a ** (mp.mpf(shift) / 2) * a / (1 - a))
 
         truth = [angle(affinity(shift)) for shift in range(1, s + 1)]
@@ -54,7 +60,10 @@ def test_discrete_gaussian(sigma, s):
         norm = mp.fsum(mp.exp(-k * k / (2 * v)) for k in range(-reach, reach + 1))
 
         def affinity(shift):
-            terms = (mp.exp(-(k * k + (k - shift) ** 2) / (4 * v)) for k in range(-reach, reach + shift + 1))
+            terms = (
+                mp.exp(-(k * k + (k - shift) ** 2) / (4 * v))
+                for k in range(-reach, reach + shift + 1)
+            )
             return mp.fsum(terms) / norm
 
         truth = max(angle(affinity(shift)) for shift in range(1, s + 1))

@@ -11,20 +11,35 @@ from reproductions.referee import run
 
 @pytest.mark.parametrize("t", [0.2, 1.0])
 def test_heat_kernels_have_mass_one_and_solve_the_heat_equation(t):
-    circle = integrate.quad(lambda y: float(run.circle_kernel(np.array(y), t)), -math.pi, math.pi)[0]
-    sphere = 2 * math.pi * integrate.quad(lambda c: float(run.sphere_kernel(np.array(c), t)), -1, 1)[0]
+    circle = integrate.quad(
+        lambda y: float(run.circle_kernel(np.array(y), t)), -math.pi, math.pi
+    )[0]
+    sphere = (
+        2
+        * math.pi
+        * integrate.quad(lambda c: float(run.sphere_kernel(np.array(c), t)), -1, 1)[0]
+    )
     assert circle == pytest.approx(1.0, rel=1e-9)
     assert sphere == pytest.approx(1.0, rel=1e-9)
-    assert math.exp(run.renyi_hyperbolic(1.0 + 1e-7, t, 0.0) * 1e-7) == pytest.approx(1.0, rel=1e-8)  # the mass on H³
+    assert math.exp(run.renyi_hyperbolic(1.0 + 1e-7, t, 0.0) * 1e-7) == pytest.approx(
+        1.0, rel=1e-8
+    )  # the mass on H³
 
     def kernel(r, t):  # H³ again, from its formula
-        return (4 * math.pi * t) ** -1.5 * r / math.sinh(r) * math.exp(-t - r * r / (4 * t))
+        return (
+            (4 * math.pi * t) ** -1.5
+            * r
+            / math.sinh(r)
+            * math.exp(-t - r * r / (4 * t))
+        )
 
     r, h = 0.7, 1e-4
     in_time = (kernel(r, t + h) - kernel(r, t - h)) / (2 * h)
     first = (kernel(r + h, t) - kernel(r - h, t)) / (2 * h)
     second = (kernel(r + h, t) - 2 * kernel(r, t) + kernel(r - h, t)) / h**2
-    assert in_time == pytest.approx(second + 2 / math.tanh(r) * first, rel=1e-5)  # ∂_t = Δ, radial
+    assert in_time == pytest.approx(
+        second + 2 / math.tanh(r) * first, rel=1e-5
+    )  # ∂_t = Δ, radial
 
 
 def test_short_times_are_nearly_flat():
@@ -37,11 +52,15 @@ def test_short_times_are_nearly_flat():
 
 def test_the_bingham_loss_is_a_sine():
     """|(x·μ)² − (x·ν)²| ≤ sin of the quaternions' angle: half the rotation, so ½ of it at most."""
-    assert run.rotations(2000)["Bingham"] == pytest.approx(math.sin(0.01) / 0.02, rel=1e-6)
+    assert run.rotations(2000)["Bingham"] == pytest.approx(
+        math.sin(0.01) / 0.02, rel=1e-6
+    )
 
 
 def test_the_published_noise_is_a_twelfth_of_a_word():
-    assert run.poincare()["sd"] == pytest.approx(0.01 * math.sqrt(2 * math.log(12_500)) * 2, rel=1e-12)
+    assert run.poincare()["sd"] == pytest.approx(
+        0.01 * math.sqrt(2 * math.log(12_500)) * 2, rel=1e-12
+    )
     assert run.poincare()["ε"][0] > 100
 
 

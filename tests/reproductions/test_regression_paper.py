@@ -34,23 +34,35 @@ def test_the_displayed_law_on_the_line_is_gaussian_by_chain_and_exactly():
     rng = np.random.default_rng(2)
     x = rng.random(30)
     Y = (1 + 2 * x + 0.1 * rng.standard_normal(30))[:, None]
-    samples = sequential_sampler(Euclidean(1), x, Y, rng, 300, velocities=1, thin=30, law="displayed")
+    samples = sequential_sampler(
+        Euclidean(1), x, Y, rng, 300, velocities=1, thin=30, law="displayed"
+    )
     tau = samples.fit.residuals(x, Y).max()
     exact = displayed_line(x, Y, rng, 4000)
     for feet in (samples.footpoints[:, 0], exact[:, 0, 0]):
         off = (feet - samples.fit.footpoint[0]) / np.sqrt(tau / 30)
         assert stats.kstest(off, stats.norm.cdf).pvalue > 1e-4
         assert stats.kstest(off / 2, stats.norm.cdf).pvalue < 1e-6
-    for feet, shots in ((samples.footpoints[:, 0], samples.velocities[:, 0, 0]), (exact[:, 0, 0], exact[:, 1, 0])):
+    for feet, shots in (
+        (samples.footpoints[:, 0], samples.velocities[:, 0, 0]),
+        (exact[:, 0, 0], exact[:, 1, 0]),
+    ):
         best = np.mean(x * (Y[:, 0] - feet[:, None]), axis=1) / np.mean(x * x)
-        assert stats.kstest((shots - best) / np.sqrt(tau / np.sum(x * x)), stats.norm.cdf).pvalue > 1e-4
+        assert (
+            stats.kstest(
+                (shots - best) / np.sqrt(tau / np.sum(x * x)), stats.norm.cdf
+            ).pvalue
+            > 1e-4
+        )
 
 
 def test_imposed_noise_has_the_distance_and_angle_it_is_given():
     M, rng = Sphere(2), np.random.default_rng(3)
     x, Y = sphere_data(20, 1.0, rng)
     samples = imposed(M, fit_geodesic(M, x, Y), rng, 400, 0.01, 5.47)
-    assert np.mean(M.dist(samples.footpoints, samples.fit.footpoint)) == pytest.approx(0.01, rel=0.1)
+    assert np.mean(M.dist(samples.footpoints, samples.fit.footpoint)) == pytest.approx(
+        0.01, rel=0.1
+    )
     turned = angles(M, samples.fit, samples.footpoints[0], samples.velocities[0])
     assert np.std(turned) == pytest.approx(5.47, rel=0.15)
 
@@ -60,16 +72,27 @@ def test_on_made_up_wine(name, tmp_path):
     function = find_reproductions()[name].function()
     rng = np.random.default_rng(1)
     alcohol = rng.uniform(8.5, 11.5, 120)
-    responses = MIDDLE + UNIT * (0.8 * (alcohol - 10)[:, None] + 0.2 * rng.standard_normal((120, 4)))
+    responses = MIDDLE + UNIT * (
+        0.8 * (alcohol - 10)[:, None] + 0.2 * rng.standard_normal((120, 4))
+    )
     head = ";".join([*RESPONSES, "alcohol"])
     np.savetxt(
-        tmp_path / "winequality-red.csv", np.c_[responses, alcohol], delimiter=";", header=head, comments="", fmt="%.9g"
+        tmp_path / "winequality-red.csv",
+        np.c_[responses, alcohol],
+        delimiter=";",
+        header=head,
+        comments="",
+        fmt="%.9g",
     )
     figures, picture = function(Setting(data_dir=tmp_path))
     assert picture.axes
     if name == "reg-table1":
         assert figures["least squares"] < 0.3
-        assert figures["least squares"] < figures["ours"]["(ε, δ), one record replaced"]["mean"] < 0.7
+        assert (
+            figures["least squares"]
+            < figures["ours"]["(ε, δ), one record replaced"]["mean"]
+            < 0.7
+        )
         assert figures["least squares"] < figures["displayed"]["mean"]
     else:
         assert len(picture.axes) == 4
@@ -77,6 +100,8 @@ def test_on_made_up_wine(name, tmp_path):
 
 def test_permutations_tell_a_trend_from_none():
     M, rng, x = Sphere(2), np.random.default_rng(3), np.linspace(0, 1, 25)
-    Y = M.unchart(M.origin, np.outer(x, [0.8, 0.2]) + 0.05 * rng.standard_normal((25, 2)))
+    Y = M.unchart(
+        M.origin, np.outer(x, [0.8, 0.2]) + 0.05 * rng.standard_normal((25, 2))
+    )
     assert permutation_pvalue(M, x, Y, 39, rng) == 1 / 40
     assert permutation_pvalue(M, rng.random(25), Y, 39, rng) > 0.1

@@ -8,7 +8,12 @@ from typer.testing import CliRunner
 from curvedp import cli
 from curvedp.cli import app
 from reproductions import runner as runner_module
-from reproductions.runner import Reproduction, Setting, check_figures, find_reproductions
+from reproductions.runner import (
+    Reproduction,
+    Setting,
+    check_figures,
+    find_reproductions,
+)
 
 runner = CliRunner()
 
@@ -42,7 +47,11 @@ def toys(tmp_path, monkeypatch):
     found = find_reproductions(tmp_path / "reproductions")
     monkeypatch.setattr(runner_module, "find_reproductions", lambda: found)
     # the real `reproductions` may be loaded already: a namespace package has one place in sys.modules
-    monkeypatch.setattr(Reproduction, "function", lambda self: load(folder / "run.py")[self.name.replace("-", "_")])
+    monkeypatch.setattr(
+        Reproduction,
+        "function",
+        lambda self: load(folder / "run.py")[self.name.replace("-", "_")],
+    )
     return tmp_path
 
 
@@ -53,7 +62,9 @@ def load(path):
 
 
 def run(*arguments):
-    return runner.invoke(app, ["reproduce", *(str(a) for a in arguments)], env={"CURVEDP_DATA": None})
+    return runner.invoke(
+        app, ["reproduce", *(str(a) for a in arguments)], env={"CURVEDP_DATA": None}
+    )
 
 
 def test_list_is_one_name_a_line():
@@ -62,7 +73,9 @@ def test_list_is_one_name_a_line():
     names = result.stdout.split("\n")[:-1]
     assert {"gdp-fig1", "rao-table1", "opt-fig1"} <= set(names)
     assert all(callable(find_reproductions()[name].function()) for name in names)
-    assert all((find_reproductions()[name].folder / "README.md").is_file() for name in names)
+    assert all(
+        (find_reproductions()[name].folder / "README.md").is_file() for name in names
+    )
 
 
 def test_an_unknown_name_lists_the_names(tmp_path):
@@ -77,8 +90,14 @@ def test_an_unknown_name_lists_the_names(tmp_path):
 
 def test_a_run_writes_picture_and_numbers(toys):
     result = run("toy-fig1", "--out", toys / "made", "--full")
-    assert result.exit_code == 0, result.output  # what depends on the machine is no failure
-    assert {file.name for file in (toys / "made").iterdir()} == {"toy-fig1.png", "toy-fig1.svg", "toy-fig1.json"}
+    assert result.exit_code == 0, (
+        result.output
+    )  # what depends on the machine is no failure
+    assert {file.name for file in (toys / "made").iterdir()} == {
+        "toy-fig1.png",
+        "toy-fig1.svg",
+        "toy-fig1.json",
+    }
     record = json.loads((toys / "made" / "toy-fig1.json").read_text())
     assert record["figures"] == {"value": [1.0, 2.0], "full": True}
     assert record["form"] == "full"
@@ -103,11 +122,16 @@ def test_missing_data_names_the_set_its_source_and_the_option(toys):
     assert result.exit_code == 2
     assert (toys / "made" / "toy-fig1.png").is_file()
     (toys / "toy.csv").write_text("")
-    assert Setting(data_dir=toys).data_file("toy.csv", "Toys", "the toy shop") == toys / "toy.csv"
+    assert (
+        Setting(data_dir=toys).data_file("toy.csv", "Toys", "the toy shop")
+        == toys / "toy.csv"
+    )
 
 
 def test_outside_a_checkout(tmp_path, monkeypatch):
-    monkeypatch.setattr(cli, "__file__", str(tmp_path / "site-packages" / "curvedp" / "cli.py"))
+    monkeypatch.setattr(
+        cli, "__file__", str(tmp_path / "site-packages" / "curvedp" / "cli.py")
+    )
     monkeypatch.chdir(tmp_path)
     result = run("--list")
     assert result.exit_code == 2
@@ -128,12 +152,20 @@ def test_expectations_can_fail():
     assert holds(1.0, at_most=0.5) == [False]
     assert holds(1.0, at_most=0.5, form="full") == []
     for missing in ("b", "a/7", "a/0/c", "a/x"):
-        assert holds(1.0, at_least=0, figure=missing) == [False], "a figure that was not made is a failure, not a crash"
+        assert holds(1.0, at_least=0, figure=missing) == [False], (
+            "a figure that was not made is a failure, not a crash"
+        )
 
 
 def test_equal_means_within_rounding_and_sampling_error_and_otherwise_the_ratio():
     def beside(found, printed, sd=0.0):
-        toy = Reproduction("toy", None, "", {}, [{"figure": "a", "printed": printed, "sd": sd, "at_least": 0}])
+        toy = Reproduction(
+            "toy",
+            None,
+            "",
+            {},
+            [{"figure": "a", "printed": printed, "sd": sd, "at_least": 0}],
+        )
         return check_figures(toy, {"a": found, "spread": 0.03}, full=False)[0].beside
 
     assert beside(0.9544, "0.954") == "0.954 ="

@@ -5,7 +5,13 @@ import pytest
 from scipy import stats
 
 import goodness
-from curvedp.geometry import Euclidean, PoincareBall, SPDAffineInvariant, Sphere, Stiefel
+from curvedp.geometry import (
+    Euclidean,
+    PoincareBall,
+    SPDAffineInvariant,
+    Sphere,
+    Stiefel,
+)
 from reproductions.opt.tangent import TangentGaussian
 
 N = 100_000
@@ -18,12 +24,20 @@ def test_the_constant_of_the_density():
     axis = np.linspace(-1.6, 1.6, 201)
     z = np.stack(np.meshgrid(axis, axis, indexing="ij"), axis=-1)
     cell = (axis[1] - axis[0]) ** 2
-    assert np.sum(np.exp(law.log_prob(manifold.from_coordinates(p, z), p))) * cell == pytest.approx(1.0, abs=1e-9)
-    printed = np.sqrt(2 * np.pi * scale**2) * np.sum(np.exp(-np.sum(z**2, axis=-1) / (2 * scale**2))) * cell
+    assert np.sum(
+        np.exp(law.log_prob(manifold.from_coordinates(p, z), p))
+    ) * cell == pytest.approx(1.0, abs=1e-9)
+    printed = (
+        np.sqrt(2 * np.pi * scale**2)
+        * np.sum(np.exp(-np.sum(z**2, axis=-1) / (2 * scale**2)))
+        * cell
+    )
     assert printed != pytest.approx(1.0, abs=0.1)
 
 
-@pytest.mark.parametrize("manifold", [Sphere(3), PoincareBall(3), SPDAffineInvariant(3), Stiefel(4, 2)])
+@pytest.mark.parametrize(
+    "manifold", [Sphere(3), PoincareBall(3), SPDAffineInvariant(3), Stiefel(4, 2)]
+)
 def test_variance_is_the_same_along_every_unit_direction(manifold):
     """The metric decides what a unit direction is, not the ambient coordinates."""
     law, p = TangentGaussian(manifold, 0.3), goodness.off_origin(manifold)
@@ -40,7 +54,9 @@ def test_half_the_noise_in_the_ball_is_rejected():
     manifold = PoincareBall(2)
     law, p = TangentGaussian(manifold, 0.5), goodness.off_origin(manifold)
     z = 0.5 * np.random.default_rng(2).standard_normal((N, 2))
-    assert goodness.accepts(goodness.ks(manifold.norm(p, manifold.from_coordinates(p, z)), law.radial_cdf))
+    assert goodness.accepts(
+        goodness.ks(manifold.norm(p, manifold.from_coordinates(p, z)), law.radial_cdf)
+    )
     printed = z * np.sqrt(1 - p @ p) / 2
     assert goodness.rejects(goodness.ks(manifold.norm(p, printed), law.radial_cdf))
 
@@ -52,7 +68,9 @@ def test_the_printed_basis_of_the_sphere_is_rejected():
     z = 0.5 * np.random.default_rng(3).standard_normal((N, 3))
     printed = np.concatenate([np.zeros((N, 1)), z], axis=-1) - (z @ p[1:])[:, None] * p
     assert np.max(np.abs(printed @ p)) < 1e-12
-    assert goodness.rejects(goodness.ks(np.linalg.norm(printed, axis=-1), law.radial_cdf))
+    assert goodness.rejects(
+        goodness.ks(np.linalg.norm(printed, axis=-1), law.radial_cdf)
+    )
 
 
 def test_moments_in_closed_form():

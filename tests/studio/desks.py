@@ -29,7 +29,9 @@ class Browser:
     def __call__(self, method, path, **more):
         async def once():
             transport = httpx.ASGITransport(app=self.app)
-            async with httpx.AsyncClient(transport=transport, base_url=HOST, cookies=self.cookies) as client:
+            async with httpx.AsyncClient(
+                transport=transport, base_url=HOST, cookies=self.cookies
+            ) as client:
                 answer = await client.request(method, path, **more)
                 self.cookies.update(client.cookies)
                 return answer

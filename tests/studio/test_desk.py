@@ -35,7 +35,17 @@ def browser(desk):
     return client
 
 
-PATHS = ["/", "/icon.svg", "/state", "/check", "/plan", "/release", "/file?name=x.npy", "/release/1/report.html", "/x"]
+PATHS = [
+    "/",
+    "/icon.svg",
+    "/state",
+    "/check",
+    "/plan",
+    "/release",
+    "/file?name=x.npy",
+    "/release/1/report.html",
+    "/x",
+]
 
 
 @pytest.mark.parametrize("path", PATHS)
@@ -43,7 +53,9 @@ PATHS = ["/", "/icon.svg", "/state", "/check", "/plan", "/release", "/file?name=
 def test_without_the_token_nothing_is_said(desk, method, path):
     client = Browser(desk)
     for query in ("", "?token=", "?token=wrong"):
-        answer = client(method, path + (query if "?" not in path else ""), headers=HEADER)
+        answer = client(
+            method, path + (query if "?" not in path else ""), headers=HEADER
+        )
         assert (answer.status_code, answer.content) == (403, b"")
 
 
@@ -61,8 +73,15 @@ def test_the_token_works_once_and_becomes_a_cookie_that_scripts_cannot_read(desk
 
 
 def test_other_hosts_and_other_sites_are_refused(browser, desk):
-    assert browser("GET", "/", headers={"Host": "evil.example:8000"}).status_code == 400  # DNS rebinding
-    assert browser.post("/start_ledger", {"kind": "gdp", "mu": 1.0}, headers={}).status_code == 403  # a form elsewhere
+    assert (
+        browser("GET", "/", headers={"Host": "evil.example:8000"}).status_code == 400
+    )  # DNS rebinding
+    assert (
+        browser.post(
+            "/start_ledger", {"kind": "gdp", "mu": 1.0}, headers={}
+        ).status_code
+        == 403
+    )  # a form elsewhere
     assert not desk.ledger_path.exists()
 
 
@@ -75,19 +94,34 @@ def test_the_page_asks_nobody_else_and_runs_no_foreign_script(browser):
     assert f"script-src 'nonce-{nonce}'" in policy
     assert nonce not in browser("GET", "/").text
     assert not re.search(r"https?://|//[a-z]+\.", answer.text)
-    assert not re.search(r"\son[a-z]+=|\sstyle=", answer.text)  # the policy would forbid them
+    assert not re.search(
+        r"\son[a-z]+=|\sstyle=", answer.text
+    )  # the policy would forbid them
     for path in ("/icon.svg", "/x"):
-        assert browser("GET", path).headers["content-security-policy"].startswith("default-src 'none'")
+        assert (
+            browser("GET", path)
+            .headers["content-security-policy"]
+            .startswith("default-src 'none'")
+        )
 
 
 def test_the_whole_walk(browser, desk, tmp_path):
     content = (tmp_path / "poles.npy").read_bytes()
-    state = browser("POST", "/file?name=dropped.npy", content=content, headers=HEADER).json()
+    state = browser(
+        "POST", "/file?name=dropped.npy", content=content, headers=HEADER
+    ).json()
     assert state["file"] == "dropped.npy"
     found = browser.post("/check", {"manifold": "sphere:2"}).json()
     assert found["facts"]["records"] == "60"
-    assert browser.post("/plan", {"study": STUDY}).json()["key"] is None  # there is no ledger yet
-    assert browser.post("/start_ledger", {"kind": "gdp", "mu": 1.0}).json()["ledger"]["budget"] == "GDP(1.0)"
+    assert (
+        browser.post("/plan", {"study": STUDY}).json()["key"] is None
+    )  # there is no ledger yet
+    assert (
+        browser.post("/start_ledger", {"kind": "gdp", "mu": 1.0}).json()["ledger"][
+            "budget"
+        ]
+        == "GDP(1.0)"
+    )
     plan = browser.post("/plan", {"study": STUDY}).json()
     release = browser.post("/release", {"study": STUDY, "key": plan["key"]}).json()
     for name in release["files"]:
@@ -106,20 +140,29 @@ def test_the_whole_walk(browser, desk, tmp_path):
 
 def test_what_is_called_public_is_the_same_whatever_the_records_are(desk, tmp_path):
     first = desk.plan({"study": STUDY})
-    for values in (directions(seed=9), np.full((60, 3), np.nan), np.full((60, 3), 1e300)):
+    for values in (
+        directions(seed=9),
+        np.full((60, 3), np.nan),
+        np.full((60, 3), 1e300),
+    ):
         np.save(tmp_path / "other.npy", values)
         desk.data = tmp_path / "other.npy"
         assert desk.plan({"study": STUDY}) == first
 
 
 def test_predictions_move_with_the_guarantee(desk):
-    weak, strong = (desk.plan({"study": {**STUDY, "guarantee": {"kind": "gdp", "mu": mu}}}) for mu in (2.0, 0.5))
+    weak, strong = (
+        desk.plan({"study": {**STUDY, "guarantee": {"kind": "gdp", "mu": mu}}})
+        for mu in (2.0, 0.5)
+    )
     assert weak["error"] < strong["error"]
     assert weak["region"] < strong["region"]
     # The best guess between N(0,1) and N(μ,1) is right with probability Φ(μ/2).
     assert strong["guess"] == pytest.approx(100 * 0.5987063, abs=1e-3)
     assert weak["guess"] == pytest.approx(100 * 0.8413447, abs=1e-3)
-    assert desk.plan({"study": STUDY, "mechanism": "log-gaussian"})["guess"] is None  # while a slider moves
+    assert (
+        desk.plan({"study": STUDY, "mechanism": "log-gaussian"})["guess"] is None
+    )  # while a slider moves
     # The best test of level 5% between them has power Φ(μ − 1.6448536).
     assert strong["power"] == pytest.approx(100 * 0.1261349, abs=1e-3)
     assert weak["power"] == pytest.approx(100 * 0.6387600, abs=1e-3)
@@ -132,7 +175,10 @@ def ready(desk):
 
 def test_asking_twice_pays_once(desk):
     asked, answers = ready(desk), []
-    tabs = [threading.Thread(target=lambda: answers.append(desk.release(asked))) for _ in range(4)]
+    tabs = [
+        threading.Thread(target=lambda: answers.append(desk.release(asked)))
+        for _ in range(4)
+    ]
     for tab in tabs:
         tab.start()
     for tab in tabs:
@@ -164,7 +210,9 @@ def test_a_file_that_changed_is_not_released_from_by_an_old_page(desk):
 
 def test_beyond_the_budget_nothing_is_left_behind(browser, desk):
     desk.start_ledger({"kind": "gdp", "mu": 0.1})
-    answer = browser.post("/release", {"study": STUDY, "key": desk.plan({"study": STUDY})["key"]})
+    answer = browser.post(
+        "/release", {"study": STUDY, "key": desk.plan({"study": STUDY})["key"]}
+    )
     assert answer.status_code == 400
     assert "does not fit" in answer.json()["error"]
     assert "\n" not in answer.json()["error"]
@@ -174,7 +222,9 @@ def test_beyond_the_budget_nothing_is_left_behind(browser, desk):
 
 def test_a_ledger_that_exists_is_never_replaced(desk):
     desk.start_ledger({"kind": "gdp", "mu": 1.0})
-    assert desk.start_ledger({"kind": "gdp", "mu": 9.0})["ledger"]["budget"] == "GDP(1.0)"
+    assert (
+        desk.start_ledger({"kind": "gdp", "mu": 9.0})["ledger"]["budget"] == "GDP(1.0)"
+    )
 
 
 def test_the_script_and_the_notebook_make_the_same_release(desk, tmp_path, monkeypatch):
@@ -182,10 +232,15 @@ def test_the_script_and_the_notebook_make_the_same_release(desk, tmp_path, monke
     made = desk.folder / "release-1"
     cells = json.loads((made / "release.ipynb").read_text())["cells"]
     monkeypatch.chdir(tmp_path)
-    for number, source in enumerate(((made / "release.py").read_text(), "\n".join(c["source"] for c in cells)), 2):
+    for number, source in enumerate(
+        ((made / "release.py").read_text(), "\n".join(c["source"] for c in cells)), 2
+    ):
         space = {}
         exec(source, space)  # the user runs it
-        first, again = Certificate.load(made / "certificate.json"), space["model"].certificate_
+        first, again = (
+            Certificate.load(made / "certificate.json"),
+            space["model"].certificate_,
+        )
         assert again.statistic == first.statistic
         assert again.parameters == first.parameters
         assert again.guarantee == first.guarantee
@@ -195,7 +250,13 @@ def test_the_script_and_the_notebook_make_the_same_release(desk, tmp_path, monke
             desk.ledger_path.unlink()  # the budget is for two
             Ledger(desk.ledger_path, GDP(1.0)).spend(GDP(0.1), "before")
             Ledger(desk.ledger_path).spend(GDP(0.1), "before")
-    assert release["files"] == ["certificate.json", "release.ipynb", "release.py", "report.html", "value.csv"]
+    assert release["files"] == [
+        "certificate.json",
+        "release.ipynb",
+        "release.py",
+        "report.html",
+        "value.csv",
+    ]
 
 
 def test_a_release_is_signed_by_the_key_of_the_studio(desk, tmp_path):
@@ -212,8 +273,12 @@ def test_a_release_is_signed_by_the_key_of_the_studio(desk, tmp_path):
     desk.release(asked)
     assert "signed by" in desk.sign({"number": 1})["said"]
     certificate = desk.folder / "release-1" / "certificate.json"
-    assert check_signature(Certificate.load(certificate), certificate, key_of(identity)).holds
-    certificate.write_text(certificate.read_text().replace("GDP", "gdp", 1).replace("0.5", "0.4", 1))
+    assert check_signature(
+        Certificate.load(certificate), certificate, key_of(identity)
+    ).holds
+    certificate.write_text(
+        certificate.read_text().replace("GDP", "gdp", 1).replace("0.5", "0.4", 1)
+    )
     desk.key.unlink()
     with pytest.raises(ParameterError):
         desk.sign({"number": 1})
@@ -266,7 +331,9 @@ def test_a_file_that_is_too_large_is_refused_unread(browser, desk, monkeypatch):
     size = {**HEADER, "Content-Length": str(2 * 2**30)}
     for answer in (
         browser("POST", "/file?name=big.npy", content=pieces(), headers=size),
-        browser("POST", "/file?name=big.npy", content=pieces(), headers=HEADER),  # it does not say how long it is
+        browser(
+            "POST", "/file?name=big.npy", content=pieces(), headers=HEADER
+        ),  # it does not say how long it is
     ):
         assert answer.status_code == 413
         assert "curvedp studio big.npy" in answer.json()["error"]
@@ -276,13 +343,21 @@ def test_a_file_that_is_too_large_is_refused_unread(browser, desk, monkeypatch):
 
 @pytest.mark.parametrize("name", ["", "..", "a\nb.npy", "x" * 200 + ".npy", "%00.npy"])
 def test_a_name_that_is_none_is_refused(browser, desk, name):
-    answer = browser("POST", "/file", params={"name": name}, content=b"x", headers=HEADER)
+    answer = browser(
+        "POST", "/file", params={"name": name}, content=b"x", headers=HEADER
+    )
     assert answer.status_code == 400 or desk.data.parent == desk.private
     assert all(path.parent == desk.private for path in desk.private.iterdir())
 
 
 def test_a_path_in_a_name_leads_nowhere_else(browser, desk, tmp_path):
-    browser("POST", "/file", params={"name": "../../poles.npy"}, content=b"x", headers=HEADER)
+    browser(
+        "POST",
+        "/file",
+        params={"name": "../../poles.npy"},
+        content=b"x",
+        headers=HEADER,
+    )
     assert desk.data == desk.private / "poles.npy"
     assert (tmp_path / "poles.npy").stat().st_size > 1
 
@@ -314,11 +389,17 @@ def test_without_a_browser_the_link_is_there_to_copy(tmp_path, monkeypatch):
         return False
 
     monkeypatch.setattr(server.webbrowser, "open", no_browser)
-    monkeypatch.setattr(server.uvicorn.Server, "run", lambda self, sockets: (tried.wait(10), sockets[0].close()))
+    monkeypatch.setattr(
+        server.uvicorn.Server,
+        "run",
+        lambda self, sockets: (tried.wait(10), sockets[0].close()),
+    )
     server.serve(tmp_path, say=said.append)
     for _ in range(100):
         if len(said) == 3:
             break
         threading.Event().wait(0.05)
-    assert re.fullmatch(r"curvedp studio: http://127\.0\.0\.1:\d+/\?token=[\w-]{40,}", said[0])
+    assert re.fullmatch(
+        r"curvedp studio: http://127\.0\.0\.1:\d+/\?token=[\w-]{40,}", said[0]
+    )
     assert "open the link above yourself" in said[2]

@@ -24,7 +24,13 @@ OWN = {
     "dispersion": {"radius": 0.7},
     "pca": {"radius": 1.1, "n_components": 1},
     "mdm": {"radius": 0.7, "column": "class"},
-    "regression": {"radius": 0.7, "speed": 1.0, "clip": 0.5, "x_range": "20, 90", "column": "age"},
+    "regression": {
+        "radius": 0.7,
+        "speed": 1.0,
+        "clip": 0.5,
+        "x_range": "20, 90",
+        "column": "age",
+    },
 }
 KINDS = {
     "gdp": {"kind": "gdp", "mu": 1.0},
@@ -37,7 +43,10 @@ KINDS = {
 @pytest.fixture
 def table(tmp_path):
     rows = enumerate(directions(120))
-    lines = [f"{x},{y},{z},p{i % 30},{'ab'[i % 30 % 2]},{20 + i % 70}" for i, (x, y, z) in rows]
+    lines = [
+        f"{x},{y},{z},p{i % 30},{'ab'[i % 30 % 2]},{20 + i % 70}"
+        for i, (x, y, z) in rows
+    ]
     (tmp_path / "t.csv").write_text("\n".join(["x,y,z,who,class,age", *lines, ""]))
     desk = Desk(tmp_path / "out", tmp_path / "t.csv")
     yield desk
@@ -57,11 +66,19 @@ def chosen(statistic, **more):
 
 def test_decimal_commas(table):
     """As a spreadsheet in half of Europe writes them: records and predictor, not names; and advice in the page's words."""
-    text = table.data.read_text().replace(",", ";").replace(".", ",").replace("p1;", "p1,5;")
+    text = (
+        table.data.read_text()
+        .replace(",", ";")
+        .replace(".", ",")
+        .replace("p1;", "p1,5;")
+    )
     (table.data.parent / "comma.csv").write_text(text)
     asked = chosen("regression", groups="who")
     plain, comma = Study.of(asked), Study.of({**asked, "sep": ";", "decimal": ","})
-    expected, found = plain.columns_of(table.data), comma.columns_of(table.data.parent / "comma.csv")
+    expected, found = (
+        plain.columns_of(table.data),
+        comma.columns_of(table.data.parent / "comma.csv"),
+    )
     np.testing.assert_array_equal(found["records"], expected["records"])
     assert found["x"].astype(float).tolist() == expected["x"].astype(float).tolist()
     assert "p1,5" in found["groups"]
@@ -74,7 +91,9 @@ def test_decimal_commas(table):
 
 
 def test_a_person_is_the_unit_where_that_is_asked(tmp_path):
-    rows = "\n".join(f"p{i % 20},{x},{y},{z}" for i, (x, y, z) in enumerate(directions()))
+    rows = "\n".join(
+        f"p{i % 20},{x},{y},{z}" for i, (x, y, z) in enumerate(directions())
+    )
     (tmp_path / "people.csv").write_text(f"who,x,y,z\n{rows}\n")
     table = Desk(tmp_path / "out", tmp_path / "people.csv")
     study = {**STUDY, "header": True, "columns": "x, y, z", "groups": "who"}
@@ -88,8 +107,13 @@ def test_a_person_is_the_unit_where_that_is_asked(tmp_path):
 
 
 # Persons of every statistic are in tests/estimators and tests/test_cli.py; here, that the form and the script tell of them.
-@pytest.mark.parametrize(("statistic", "groups"), [(name, ("", "who")[i % 2]) for i, name in enumerate(OFFERS)])
-def test_every_statistic_is_released_as_its_script_does(table, statistic, groups, tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("statistic", "groups"),
+    [(name, ("", "who")[i % 2]) for i, name in enumerate(OFFERS)],
+)
+def test_every_statistic_is_released_as_its_script_does(
+    table, statistic, groups, tmp_path, monkeypatch
+):
     study = chosen(statistic, groups=groups, guarantee=KINDS["gdp"])
     table.start_ledger({"kind": "gdp", "mu": 1.5})
     plan = table.plan({"study": study})
@@ -103,7 +127,10 @@ def test_every_statistic_is_released_as_its_script_does(table, statistic, groups
     exec((table.folder / "release-1/release.py").read_text(), {})  # the user runs it
     assert paid(table) == 2
     for name in names:
-        ours, theirs = (Certificate.load(home / name) for home in (table.folder / "release-1", tmp_path))
+        ours, theirs = (
+            Certificate.load(home / name)
+            for home in (table.folder / "release-1", tmp_path)
+        )
         assert all(check.holds is not False for check in verify_certificate(ours))
         assert (ours.statistic, ours.parameters, ours.guarantee) == (
             theirs.statistic,
@@ -119,9 +146,16 @@ def test_every_statistic_is_released_as_its_script_does(table, statistic, groups
 # Every statistic × every guarantee is in tests/estimators/test_every_guarantee.py; here each in the browser.
 @pytest.mark.parametrize(
     ("statistic", "kind"),
-    [(name, kind) for i, name in enumerate(OFFERS) for j, kind in enumerate(KINDS) if (i + j) % 3 == 0],
+    [
+        (name, kind)
+        for i, name in enumerate(OFFERS)
+        for j, kind in enumerate(KINDS)
+        if (i + j) % 3 == 0
+    ],
 )
-def test_every_guarantee_is_planned_paid_and_released_or_refused_in_one_line(table, statistic, kind):
+def test_every_guarantee_is_planned_paid_and_released_or_refused_in_one_line(
+    table, statistic, kind
+):
     client = Browser(table)
     client("GET", "/?token=secret")
     assert client.post("/start_ledger", KINDS[kind]).json()["ledger"]["remaining"]
@@ -133,13 +167,23 @@ def test_every_guarantee_is_planned_paid_and_released_or_refused_in_one_line(tab
         return
     found = plan.json()
     assert 0 < found["power"] <= 100
-    assert found["guarantee"] in client.post("/release", {"study": study, "key": found["key"]}).json()["guarantee"]
+    assert (
+        found["guarantee"]
+        in client.post("/release", {"study": study, "key": found["key"]}).json()[
+            "guarantee"
+        ]
+    )
     assert paid(table) == 1
 
 
-@pytest.mark.parametrize("statistic", [name for name, offer in OFFERS.items() if "outer_radius" in offer.asks])
+@pytest.mark.parametrize(
+    "statistic",
+    [name for name, offer in OFFERS.items() if "outer_radius" in offer.asks],
+)
 def test_a_ball_found_privately(table, statistic):
-    study = chosen(statistic, radius="private", guarantee={"kind": "gdp", "mu": 4.0}, groups="who")
+    study = chosen(
+        statistic, radius="private", guarantee={"kind": "gdp", "mu": 4.0}, groups="who"
+    )
     study |= {name: None for name in ("speed", "clip") if name in study}
     table.start_ledger({"kind": "gdp", "mu": 4.0})
     plan = table.plan({"study": study})
@@ -152,19 +196,36 @@ def test_the_ball_is_where_the_page_says(tmp_path):
     """In mm²/s a ball about I holds no tensor; one number is a unit, six are a record's own entries."""
     M, rng = SPDAffineInvariant(3), np.random.default_rng(3)
     X = 1e-3 * M.unchart(M.origin, 0.2 * rng.normal(size=(400, 6)))
-    np.savetxt(tmp_path / "tensors.csv", X[:, *np.triu_indices(3)], delimiter=",", header="a,b,c,d,e,f", comments="")
+    np.savetxt(
+        tmp_path / "tensors.csv",
+        X[:, *np.triu_indices(3)],
+        delimiter=",",
+        header="a,b,c,d,e,f",
+        comments="",
+    )
     table = Desk(tmp_path / "out", tmp_path / "tensors.csv")
     table.start_ledger({"kind": "gdp", "mu": 4.0})
-    study = {"manifold": "spd-affine:3", "form": "upper", "header": True, "radius": 2.0, "guarantee": KINDS["gdp"]}
+    study = {
+        "manifold": "spd-affine:3",
+        "form": "upper",
+        "header": True,
+        "radius": 2.0,
+        "guarantee": KINDS["gdp"],
+    }
     off = {}
     for center in ("", "0.001", "0.001, 0, 0, 0.001, 0, 0.001"):
         asked = study | {"center": center}
         table.release({"study": asked, "key": table.plan({"study": asked})["key"]})
-        value = np.loadtxt(table.folder / f"release-{len(off) + 1}/value.csv", delimiter=",").reshape(3, 3)
+        value = np.loadtxt(
+            table.folder / f"release-{len(off) + 1}/value.csv", delimiter=","
+        ).reshape(3, 3)
         off[center] = float(M.dist(value, frechet_mean(M, X)))
     assert off.pop("") > 5
     assert max(off.values()) < 0.2
-    assert "center=[[0.001, 0.0, 0.0]" in (table.folder / "release-2/release.py").read_text()
+    assert (
+        "center=[[0.001, 0.0, 0.0]"
+        in (table.folder / "release-2/release.py").read_text()
+    )
     for center in ("1, 2", "here", "nan", "-1", "0.001, 0, 0, 0.001, 0, inf"):
         with pytest.raises(ParameterError, match="center"):
             table.plan({"study": study | {"center": center}})
@@ -196,16 +257,35 @@ def test_rehearsals_predict_what_releases_do(tmp_path):
 
     M, rng = Euclidean(3), np.random.default_rng(5)
     z = rng.normal(size=(1500, 3))
-    z *= rng.uniform(size=(1500, 1)) ** (1 / 3) / np.linalg.norm(z, axis=1, keepdims=True)
+    z *= rng.uniform(size=(1500, 1)) ** (1 / 3) / np.linalg.norm(
+        z, axis=1, keepdims=True
+    )
     X = np.concatenate([z, -z])  # 3000 records in half of the ball: their median is 0
     options = {"manifold": M, "radius": 2.0, "outer_radius": None}
-    off = [np.linalg.norm(PrivateFrechetMedian(M, 2.0, guarantee=GDP(0.5)).fit(X).location_) for _ in range(40)]
+    off = [
+        np.linalg.norm(
+            PrivateFrechetMedian(M, 2.0, guarantee=GDP(0.5)).fit(X).location_
+        )
+        for _ in range(40)
+    ]
     predicted = rehearsed(OFFERS["median"], options, GDP(0.5), [3000])
     assert 0.5 < predicted.error / np.mean(off) < 2
-    assert not 0.5 < rehearsed(OFFERS["median"], options, GDP(0.5), [600]).error / np.mean(off) < 2  # it would be seen
+    assert (
+        not 0.5
+        < rehearsed(OFFERS["median"], options, GDP(0.5), [600]).error / np.mean(off)
+        < 2
+    )  # it would be seen
     truth = np.mean(np.sum(X**2, axis=1))
-    off = [abs(PrivateDispersion(M, 2.0, guarantee=GDP(0.5)).fit(X).variance_ - truth) for _ in range(40)]
-    assert 0.3 < rehearsed(OFFERS["dispersion"], options, GDP(0.5), [3000]).error / np.mean(off) < 3
+    off = [
+        abs(PrivateDispersion(M, 2.0, guarantee=GDP(0.5)).fit(X).variance_ - truth)
+        for _ in range(40)
+    ]
+    assert (
+        0.3
+        < rehearsed(OFFERS["dispersion"], options, GDP(0.5), [3000]).error
+        / np.mean(off)
+        < 3
+    )
 
 
 def test_guarantees_and_notebooks():

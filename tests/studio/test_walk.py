@@ -17,20 +17,37 @@ from curvedp.geometry import SPDAffineInvariant
 from curvedp.signing import new_identity, write_key
 from curvedp.studio.server import serve
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-playwright = pytest.importorskip("playwright.sync_api", reason="the browser is driven by playwright (extra: test)")
+CHROMIUM = (
+    shutil.which("chromium")
+    or shutil.which("chromium-browser")
+    or shutil.which("google-chrome")
+)
+playwright = pytest.importorskip(
+    "playwright.sync_api", reason="the browser is driven by playwright (extra: test)"
+)
 expect = playwright.expect
 LONG = 60_000  # ms: a busy machine
 
 pytestmark = pytest.mark.skipif(
-    CHROMIUM is None, reason="no Chromium on this machine; .ci/run installs one where it can"
+    CHROMIUM is None,
+    reason="no Chromium on this machine; .ci/run installs one where it can",
 )
 
 
 @contextmanager
 def in_a_process(folder):
-    command = [sys.executable, "-m", "curvedp", "studio", "--no-browser", "--key", "our.key"]
-    with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, text=True) as process:
+    command = [
+        sys.executable,
+        "-m",
+        "curvedp",
+        "studio",
+        "--no-browser",
+        "--key",
+        "our.key",
+    ]
+    with subprocess.Popen(
+        command, cwd=folder, stdout=subprocess.PIPE, text=True
+    ) as process:
         yield process.stdout.readline()
         process.terminate()
         process.wait(20)
@@ -72,7 +89,9 @@ def studio(tmp_path, request):
 @pytest.fixture(scope="module")
 def browser():
     with playwright.sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        browser = driver.chromium.launch(
+            executable_path=CHROMIUM, args=["--no-sandbox"]
+        )
         yield browser
         browser.close()
 
@@ -102,16 +121,26 @@ def test_by_mouse(page, tmp_path):
     checked(page, tmp_path)
     expect(page.locator("#checked .tag")).to_have_text("not private · stays here")
     page.click("#start")  # 4
-    expect(page.locator("#release")).to_have_text("Release the Fréchet mean: pays GDP(1.0) of GDP(2.0)", timeout=LONG)
+    expect(page.locator("#release")).to_have_text(
+        "Release the Fréchet mean: pays GDP(1.0) of GDP(2.0)", timeout=LONG
+    )
     page.click("#release")  # 5
-    expect(page.locator("#r-1 .tag")).to_have_text("paid for: GDP(1.0) · may be published", timeout=LONG)
+    expect(page.locator("#r-1 .tag")).to_have_text(
+        "paid for: GDP(1.0) · may be published", timeout=LONG
+    )
     # Beside what was paid for nothing else is open, and each number of the page lies under a word that says what it is.
     expect(page.locator("#facts")).to_be_hidden()
-    for section, word in (("#checked", "not private"), ("#planned", "public"), ("#r-1", "paid for")):
+    for section, word in (
+        ("#checked", "not private"),
+        ("#planned", "public"),
+        ("#r-1", "paid for"),
+    ):
         assert word in page.locator(f"{section} .tag").first.text_content()
     expect(page.locator("#release")).to_be_disabled()
     assert len(Ledger(tmp_path / "studio/study.ledger").entries) == 1
-    second = page.context.new_page()  # a second tab sees the release and is not offered it again
+    second = (
+        page.context.new_page()
+    )  # a second tab sees the release and is not offered it again
     second.goto(page.url)
     expect(second.locator("#r-1")).to_be_visible(timeout=LONG)
     expect(second.locator("#release")).to_be_disabled()
@@ -119,14 +148,21 @@ def test_by_mouse(page, tmp_path):
     expect(page.locator("text=signed by")).to_be_visible(timeout=LONG)
     with page.context.expect_page() as opened:
         page.click("text=report")
-    expect(opened.value.locator("h1")).to_contain_text("Private Fréchet mean", timeout=LONG)
+    expect(opened.value.locator("h1")).to_contain_text(
+        "Private Fréchet mean", timeout=LONG
+    )
     assert page.said == []
     assert all(address.startswith("http://127.0.0.1:") for address in page.asked)
     for scheme, width in (("light", 1100), ("dark", 1100), ("light", 400)):
         page.emulate_media(color_scheme=scheme)
         page.set_viewport_size({"width": width, "height": 900})
-        assert page.evaluate("document.documentElement.scrollWidth") <= width  # nothing runs out of the page
-        dark = page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(17, 24, 31)"
+        assert (
+            page.evaluate("document.documentElement.scrollWidth") <= width
+        )  # nothing runs out of the page
+        dark = (
+            page.evaluate("getComputedStyle(document.body).backgroundColor")
+            == "rgb(17, 24, 31)"
+        )
         assert dark == (scheme == "dark")
 
 
@@ -162,7 +198,9 @@ def test_another_statistic_guarantee_and_ball(page, tmp_path):
     expect(page.locator("#radius")).to_be_disabled()
     page.focus("#start")
     page.keyboard.press("Enter")
-    expect(page.locator("#release")).to_have_text("Release the median: pays ZCDP(0.5) of ZCDP(1.0)", timeout=LONG)
+    expect(page.locator("#release")).to_have_text(
+        "Release the median: pays ZCDP(0.5) of ZCDP(1.0)", timeout=LONG
+    )
     page.focus("#release")
     page.keyboard.press("Enter")
     expect(page.locator("#r-1")).to_contain_text("private median", timeout=LONG)

@@ -37,12 +37,22 @@ def to_dp_event(guarantee: Guarantee) -> Any:
     try:
         from dp_accounting import GaussianDpEvent, RandomizedResponseDpEvent, ZCDpEvent
     except ImportError as error:
-        raise MissingExtra("events of dp-accounting need it: pip install dp-accounting") from error
+        raise MissingExtra(
+            "events of dp-accounting need it: pip install dp-accounting"
+        ) from error
     if isinstance(guarantee, GDP):
         multiplier = 1 / guarantee.mu
-        return GaussianDpEvent(multiplier if multiplier * guarantee.mu <= 1 else nextafter(multiplier, -inf))
+        return GaussianDpEvent(
+            multiplier
+            if multiplier * guarantee.mu <= 1
+            else nextafter(multiplier, -inf)
+        )
     if isinstance(guarantee, PureDP):
-        return RandomizedResponseDpEvent(nextafter(2 / (1 + exp(guarantee.eps)), -inf), 2)
+        return RandomizedResponseDpEvent(
+            nextafter(2 / (1 + exp(guarantee.eps)), -inf), 2
+        )
     if isinstance(guarantee, ZCDP):
         return ZCDpEvent(guarantee.rho)
-    raise ParameterError(f"{guarantee} has no event in dp-accounting; export GDP, PureDP or ZCDP")
+    raise ParameterError(
+        f"{guarantee} has no event in dp-accounting; export GDP, PureDP or ZCDP"
+    )

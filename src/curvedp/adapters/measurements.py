@@ -32,27 +32,39 @@ def make_measurement(estimator: Any, n: int, attribute: str = "location_") -> An
     MissingExtra
         Without OpenDP.
     """
-    check_guarantee(estimator.guarantee)  # a change-one distance of 1 is twice one of a record that is added or removed
+    check_guarantee(
+        estimator.guarantee
+    )  # a change-one distance of 1 is twice one of a record that is added or removed
     try:
         import opendp.prelude as dp
     except ImportError as error:
         raise MissingExtra("measurements need OpenDP: pip install opendp") from error
     if estimator.ledger is not None:
-        raise ParameterError("a measurement is paid for in OpenDP's composition: give an estimator without a ledger")
+        raise ParameterError(
+            "a measurement is paid for in OpenDP's composition: give an estimator without a ledger"
+        )
     count, (measure, loss, none) = integer("n", n, 2), _measure(dp, estimator.guarantee)
 
     def function(records: Any) -> Any:
         if len(records) != count:
-            raise ParameterError(f"there are {len(records)} records; the measurement is for {count}")
+            raise ParameterError(
+                f"there are {len(records)} records; the measurement is for {count}"
+            )
         return getattr(clone(estimator).fit(records), attribute)
 
     def privacy_map(changed: int) -> Any:
         if changed > 1:
-            raise ParameterError(f"the guarantee is for one record that changes, not {changed}")
+            raise ParameterError(
+                f"the guarantee is for one record that changes, not {changed}"
+            )
         return loss if changed else none
 
-    domain = dp.user_domain(f"arrays of {count} records", lambda records: len(records) == count)
-    return dp.m.make_user_measurement(domain, dp.change_one_distance(), measure, function, privacy_map)
+    domain = dp.user_domain(
+        f"arrays of {count} records", lambda records: len(records) == count
+    )
+    return dp.m.make_user_measurement(
+        domain, dp.change_one_distance(), measure, function, privacy_map
+    )
 
 
 def _measure(dp: Any, guarantee: Any) -> tuple[Any, Any, Any]:
@@ -62,5 +74,11 @@ def _measure(dp: Any, guarantee: Any) -> tuple[Any, Any, Any]:
     if isinstance(guarantee, PureDP):
         return dp.max_divergence(), guarantee.eps, 0.0
     if isinstance(guarantee, ApproxDP):
-        return dp.approximate(dp.max_divergence()), (guarantee.eps, guarantee.delta0), (0.0, 0.0)
-    raise ParameterError(f"{guarantee} has no measure in OpenDP; ask for GDP, ZCDP, PureDP or ApproxDP")
+        return (
+            dp.approximate(dp.max_divergence()),
+            (guarantee.eps, guarantee.delta0),
+            (0.0, 0.0),
+        )
+    raise ParameterError(
+        f"{guarantee} has no measure in OpenDP; ask for GDP, ZCDP, PureDP or ApproxDP"
+    )

@@ -7,7 +7,15 @@ from importlib import import_module
 from typing import Any
 
 from curvedp.errors import MissingExtra, ParameterError
-from curvedp.geometry import Euclidean, Lorentz, Manifold, PoincareBall, SPDAffineInvariant, SPDLogEuclidean, Sphere
+from curvedp.geometry import (
+    Euclidean,
+    Lorentz,
+    Manifold,
+    PoincareBall,
+    SPDAffineInvariant,
+    SPDLogEuclidean,
+    Sphere,
+)
 
 # Module, class and metric. A size is what our class takes.
 _THEIRS: dict[type[Any], tuple[str, str, str]] = {
@@ -24,10 +32,14 @@ def from_geomstats(space: Any) -> Manifold:
     """Our manifold with the points and distances of a geomstats space; a `ParameterError` where we have none."""
     names = type(space).__name__, type(space.metric).__name__
     size = getattr(space, "n", space.dim)
-    found: list[Manifold] = [ours(size) for ours, (_, *theirs) in _THEIRS.items() if tuple(theirs) == names]
+    found: list[Manifold] = [
+        ours(size) for ours, (_, *theirs) in _THEIRS.items() if tuple(theirs) == names
+    ]
     if not found:
         known = ", ".join(sorted({name for _, name, _ in _THEIRS.values()}))
-        raise ParameterError(f"{names[0]} with {names[1]} is not a space that curvedp has; there are {known}")
+        raise ParameterError(
+            f"{names[0]} with {names[1]} is not a space that curvedp has; there are {known}"
+        )
     return found[0]
 
 

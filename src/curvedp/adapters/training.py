@@ -55,13 +55,31 @@ class PrivateOptimizer:
         for name, least in (("n", 2), ("steps", 1), ("batch_size", 1)):
             _validate.integer(name, getattr(self, name), least)
         if self.batch_size > self.n:
-            raise ParameterError(f"batch_size={self.batch_size} is more than the {self.n} records")
-        self.framed = [_Framed(p) for group in self.optimizer.param_groups for p in group["params"]]
-        kinds = [np.finfo(each.parameter.detach().cpu().numpy().dtype) for each in self.framed]
-        dim, roughest = sum(each.space.dim for each in self.framed), max(kinds, key=lambda kind: kind.eps).dtype
-        charged = rounded_clip(_validate.positive("clip", self.clip), dim, roughest, self.n, self.batch_size)
+            raise ParameterError(
+                f"batch_size={self.batch_size} is more than the {self.n} records"
+            )
+        self.framed = [
+            _Framed(p) for group in self.optimizer.param_groups for p in group["params"]
+        ]
+        kinds = [
+            np.finfo(each.parameter.detach().cpu().numpy().dtype)
+            for each in self.framed
+        ]
+        dim, roughest = (
+            sum(each.space.dim for each in self.framed),
+            max(kinds, key=lambda kind: kind.eps).dtype,
+        )
+        charged = rounded_clip(
+            _validate.positive("clip", self.clip),
+            dim,
+            roughest,
+            self.n,
+            self.batch_size,
+        )
         check_guarantee(self.guarantee)
-        self.noise = rsgd_noise(self.n, self.steps, self.batch_size, charged, self.guarantee, "poisson")
+        self.noise = rsgd_noise(
+            self.n, self.steps, self.batch_size, charged, self.guarantee, "poisson"
+        )
         self.left, self._drawn = self.steps, -1
         if self.ledger is not None:
             self.ledger.spend(self.guarantee, "training")
@@ -75,9 +93,15 @@ class PrivateOptimizer:
     def step(self, gradients: list[Any]) -> None:
         """One step, given the ordinary gradients of the sampled records: an array (records, *shape) for each parameter."""
         if self._drawn < 0 or not self.left:
-            raise ParameterError("call sample before each step; only as many steps can be made as were paid for")
-        if [tuple(g.shape) for g in gradients] != [(self._drawn, *f.parameter.shape) for f in self.framed]:
-            raise ParameterError(f"gradients must be of {self._drawn} records, one array for each parameter")
+            raise ParameterError(
+                "call sample before each step; only as many steps can be made as were paid for"
+            )
+        if [tuple(g.shape) for g in gradients] != [
+            (self._drawn, *f.parameter.shape) for f in self.framed
+        ]:
+            raise ParameterError(
+                f"gradients must be of {self._drawn} records, one array for each parameter"
+            )
         total = clipped_sum(self.framed, gradients, self.clip)
         noisy = total / self.batch_size + self.noise * self.source.normal(total.shape)
         self.left, self._drawn = self.left - 1, -1
@@ -93,7 +117,11 @@ class _Framed:
     def __init__(self, parameter: Any) -> None:
         self.parameter, theirs = parameter, getattr(parameter, "manifold", None)
         flat = theirs is None or type(theirs).__name__ == "Euclidean"
-        self.space = Euclidean(parameter.numel()) if flat else from_geoopt(theirs, tuple(parameter.shape))
+        self.space = (
+            Euclidean(parameter.numel())
+            if flat
+            else from_geoopt(theirs, tuple(parameter.shape))
+        )
 
     @property
     def _at(self) -> np.ndarray:
@@ -103,8 +131,16 @@ class _Framed:
     def coordinates(self, gradients: Any) -> np.ndarray:
         """Riemannian gradients, each of its own record alone, given ordinary ones."""
         if hasattr(self.parameter, "manifold"):  # some write into their argument
-            gradients = self.parameter.manifold.egrad2rgrad(self.parameter.detach(), gradients.clone())
-        rows = gradients.detach().cpu().double().numpy().reshape(-1, *self.space.point_shape)
+            gradients = self.parameter.manifold.egrad2rgrad(
+                self.parameter.detach(), gradients.clone()
+            )
+        rows = (
+            gradients.detach()
+            .cpu()
+            .double()
+            .numpy()
+            .reshape(-1, *self.space.point_shape)
+        )
         with np.errstate(all="ignore"):
             return np.asarray(self.space.to_coordinates(self._at, rows))
 
@@ -113,7 +149,13 @@ class _Framed:
         import torch
 
         at = self.parameter.detach()
-        v = torch.as_tensor(np.asarray(self.space.from_coordinates(self._at, coordinates))).reshape(at.shape).to(at)
+        v = (
+            torch.as_tensor(
+                np.asarray(self.space.from_coordinates(self._at, coordinates))
+            )
+            .reshape(at.shape)
+            .to(at)
+        )
         if hasattr(self.parameter, "manifold"):
             w = torch.zeros_like(v, requires_grad=True)
             (v,) = torch.autograd.grad(self.parameter.manifold.inner(at, v, w).sum(), w)
@@ -122,8 +164,15 @@ class _Framed:
 
 def clipped_sum(framed: list[Any], gradients: list[Any], clip: float) -> np.ndarray:
     """The sum of the records' gradients, each of length at most `clip` over all parameters; 0 where it is not finite."""
-    rows = np.concatenate([each.coordinates(part) for each, part in zip(framed, gradients, strict=True)], axis=1)
+    rows = np.concatenate(
+        [each.coordinates(part) for each, part in zip(framed, gradients, strict=True)],
+        axis=1,
+    )
     rows[~np.isfinite(rows).all(axis=1)] = 0.0
-    with np.errstate(over="ignore"):  # a data-dependent warning is a release; a length that overflows is scaled to 0
+    with np.errstate(
+        over="ignore"
+    ):  # a data-dependent warning is a release; a length that overflows is scaled to 0
         lengths = np.linalg.norm(rows, axis=1, keepdims=True)
-    return np.asarray((rows * np.minimum(1.0, clip / np.maximum(lengths, clip))).sum(axis=0))
+    return np.asarray(
+        (rows * np.minimum(1.0, clip / np.maximum(lengths, clip))).sum(axis=0)
+    )

@@ -10,10 +10,22 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from curvedp.audit.empirical import AuditResult, audit_scores, data_sets, neighbors, rounded, scores
+from curvedp.audit.empirical import (
+    AuditResult,
+    audit_scores,
+    data_sets,
+    neighbors,
+    rounded,
+    scores,
+)
 from curvedp.entropy import GeneratorSource
 from curvedp.errors import CurvedpError
-from curvedp.estimators import PrivateDispersion, PrivateFrechetMean, PrivateMDM, PrivatePCA
+from curvedp.estimators import (
+    PrivateDispersion,
+    PrivateFrechetMean,
+    PrivateMDM,
+    PrivatePCA,
+)
 from curvedp.geometry import Euclidean, parse_manifold
 from curvedp.geometry.base import Manifold
 from curvedp.laws.cells import CellSampler, LocalConstants
@@ -51,11 +63,15 @@ class Case(NamedTuple):
     outputs: Outputs
     most: int | None = None  # outputs a side, where each takes milliseconds
 
-    def audit(self, samples: int, delta: float, confidence: float, rng: np.random.Generator) -> AuditResult:
+    def audit(
+        self, samples: int, delta: float, confidence: float, rng: np.random.Generator
+    ) -> AuditResult:
         """Attack with at most `samples` outputs a side, drawn in blocks so that memory stays flat."""
         samples, sides = min(samples, self.most or samples), []
         for side in (0, 1):
-            sizes = [min(_BLOCK, samples - start) for start in range(0, samples, _BLOCK)]
+            sizes = [
+                min(_BLOCK, samples - start) for start in range(0, samples, _BLOCK)
+            ]
             parts = [self.outputs(rng, side, size) for size in sizes]
             sides.append([np.concatenate(rows) for rows in zip(*parts, strict=True)])
         return audit_scores(self.claim(), *sides, delta=delta, confidence=confidence)
@@ -73,7 +89,10 @@ def k_norm_outputs(
 
     def outputs(rng: np.random.Generator, side: int, size: int) -> list[np.ndarray]:
         if side not in samplers or samplers[side][0] is not rng:
-            samplers[side] = rng, CellSampler(domain, scale, norms[side], constants[side], rng)
+            samplers[side] = (
+                rng,
+                CellSampler(domain, scale, norms[side], constants[side], rng),
+            )
         points: tuple[Any, ...] = domain.points(samplers[side][1].draw(size))
         one, two = (np.asarray(norm(*points)) for norm in norms)
         return [rounded(score) for score in (two - one, one, two)]
@@ -92,7 +111,10 @@ SPACES = _spaces(
 )
 # A product whose exact profile would take minutes, and spaces small enough for cells.
 CHARTS = (*SPACES, *_spaces("lorentz:3 product(sphere:2,spd-affine:2)"))
-SMALL = (*SPACES, *_spaces("euclidean:2 spd-log-euclidean:2 spd-log-cholesky:2 kendall:3"))
+SMALL = (
+    *SPACES,
+    *_spaces("euclidean:2 spd-log-euclidean:2 spd-log-cholesky:2 kendall:3"),
+)
 FEW, ROUND = _spaces("sphere:2 spd-affine:2"), _spaces("sphere:2 lorentz:2 poincare:2")
 MEANS = _spaces(
     "euclidean:3 sphere:2 lorentz:2 poincare:2 spd-affine:3 spd-log-euclidean:3 grassmann:4,2 rotations:3 kendall:4 "
@@ -117,18 +139,48 @@ def cases(shrunk: float = 1.0) -> Iterator[Case]:
             yield attacked(mechanism, shrunk)
     for space in MEANS:
         law = "gaussian" if space.quadric is not None else "log-gaussian"
-        yield _estimator(PrivateFrechetMean, space, data_sets(space, _RADIUS, 4), shrunk, manifold=space, mechanism=law)
+        yield _estimator(
+            PrivateFrechetMean,
+            space,
+            data_sets(space, _RADIUS, 4),
+            shrunk,
+            manifold=space,
+            mechanism=law,
+        )
     chart = {"mechanism": "log-gaussian"}
     for space in _spaces("euclidean:2 sphere:2 lorentz:2 spd-affine:2"):
-        yield _estimator(PrivateDispersion, space, data_sets(space, _RADIUS, 10), shrunk, manifold=space, **chart)
+        yield _estimator(
+            PrivateDispersion,
+            space,
+            data_sets(space, _RADIUS, 10),
+            shrunk,
+            manifold=space,
+            **chart,
+        )
     for space in _spaces("sphere:2 spd-affine:3"):
-        yield _estimator(PrivateMDM, space, data_sets(space, _RADIUS, 4), shrunk, manifold=space, **chart)
+        yield _estimator(
+            PrivateMDM,
+            space,
+            data_sets(space, _RADIUS, 4),
+            shrunk,
+            manifold=space,
+            **chart,
+        )
     axes = _RADIUS * np.eye(2)
-    yield _estimator(PrivatePCA, Euclidean(2), (axes[[0, 0]], axes), shrunk, n_components=1, method="one-shot")
+    yield _estimator(
+        PrivatePCA,
+        Euclidean(2),
+        (axes[[0, 0]], axes),
+        shrunk,
+        n_components=1,
+        method="one-shot",
+    )
 
 
 def _about_a_value(mechanism: ValueMechanism, shrunk: float) -> Case:
-    pair = cache(lambda: neighbors(mechanism))  # found when first needed: a list of all cases costs nothing
+    pair = cache(
+        lambda: neighbors(mechanism)
+    )  # found when first needed: a list of all cases costs nothing
     sampler = mechanism.scaled(shrunk)
 
     def outputs(rng: np.random.Generator, side: int, size: int) -> list[np.ndarray]:
@@ -157,11 +209,17 @@ def _of_records(mechanism: Any, shrunk: float) -> Case:
     return Case(mechanism.name, M, lambda: mechanism.profile, outputs)
 
 
-def _of_stages(mechanism: StagedMechanism, shrunk: float, ends: tuple[float, float]) -> Case:
+def _of_stages(
+    mechanism: StagedMechanism, shrunk: float, ends: tuple[float, float]
+) -> Case:
     """Whole transcripts, by the logarithm of their likelihood ratio: no score tells more (Neyman & Pearson). One data set
     leads, with noise; the other is led along what was released, so that every stage is asked at the same points. All records
     but one are at the center, which is an edge of bins; that one is far out to one side, or to the other, or with them."""
-    M, searched, far = mechanism.manifold, mechanism.statistic, ", one far record" if 0.0 in ends else ""
+    M, searched, far = (
+        mechanism.manifold,
+        mechanism.statistic,
+        ", one far record" if 0.0 in ends else "",
+    )
     data = []
     for end in ends:
         z = np.zeros((searched.n, M.dim))
@@ -171,7 +229,9 @@ def _of_stages(mechanism: StagedMechanism, shrunk: float, ends: tuple[float, flo
     def walk(X: Any, noisy: Noise) -> None:
         measured = mechanism.numbers(X)
         found, stages = mechanism.walk(measured, noisy)
-        if isinstance(mechanism, PrivateBallMechanism):  # the last step, of the same numbers as those before
+        if isinstance(
+            mechanism, PrivateBallMechanism
+        ):  # the last step, of the same numbers as those before
             mean, moved = measured.clipped(*found)
             stages.ask("last", stages.left, moved, mean)
 
@@ -179,7 +239,13 @@ def _of_stages(mechanism: StagedMechanism, shrunk: float, ends: tuple[float, flo
         path: list[tuple[np.ndarray, float, np.ndarray]] = []
 
         def lead(values: np.ndarray, scales: np.ndarray) -> np.ndarray:
-            path.append((values, scales[0], values + shrunk * scales[0] * rng.standard_normal(values.shape)))
+            path.append(
+                (
+                    values,
+                    scales[0],
+                    values + shrunk * scales[0] * rng.standard_normal(values.shape),
+                )
+            )
             return path[-1][-1]
 
         walk(data[side], lead)
@@ -187,7 +253,10 @@ def _of_stages(mechanism: StagedMechanism, shrunk: float, ends: tuple[float, flo
 
         def follow(values: np.ndarray, scales: np.ndarray) -> np.ndarray:
             mine, scale, drawn = next(told)
-            found.append(float(np.sum((drawn - values) ** 2 - (drawn - mine) ** 2)) / (2 * scale**2))
+            found.append(
+                float(np.sum((drawn - values) ** 2 - (drawn - mine) ** 2))
+                / (2 * scale**2)
+            )
             return drawn
 
         walk(data[1 - side], follow)
@@ -205,7 +274,9 @@ def _of_sums(mechanism: SumMechanism, shrunk: float) -> Case:
     totals = [mechanism.accepted(part) for part in (data[:-1], data)]
 
     def outputs(rng: np.random.Generator, side: int, size: int) -> list[np.ndarray]:
-        noise = shrunk * mechanism.scale * rng.standard_normal((size, totals[side].size))
+        noise = (
+            shrunk * mechanism.scale * rng.standard_normal((size, totals[side].size))
+        )
         return [rounded((totals[side] + noise) @ (totals[1] - totals[0]))]
 
     return Case(mechanism.name, mechanism.manifold, lambda: mechanism.profile, outputs)
@@ -213,8 +284,13 @@ def _of_sums(mechanism: SumMechanism, shrunk: float) -> Case:
 
 def _k_norm(mechanism: KNGMechanism, shrunk: float) -> Case:
     data = data_sets(mechanism.manifold, mechanism.radius, mechanism.statistic.n)
-    norms, constants = [mechanism.gradient_norm(X) for X in data], [(mechanism.lipschitz(X),) for X in data]
-    outputs = k_norm_outputs(mechanism.domain, shrunk * mechanism.scale, norms, constants)
+    norms, constants = (
+        [mechanism.gradient_norm(X) for X in data],
+        [(mechanism.lipschitz(X),) for X in data],
+    )
+    outputs = k_norm_outputs(
+        mechanism.domain, shrunk * mechanism.scale, norms, constants
+    )
     return Case(mechanism.name, mechanism.manifold, lambda: mechanism.profile, outputs)
 
 
@@ -229,7 +305,10 @@ def _on_a_line(space: Manifold) -> list[tuple[np.ndarray, np.ndarray]]:
     along[0], across[-1] = 0.3, 2 * _CLIP
     z = (x - 0.5)[:, None] * along  # 0 at the middle
     middle = np.eye(4)[:, 3:]
-    return [(x, np.asarray(space.unchart(space.origin, z + sign * middle * across))) for sign in (1, -1)]
+    return [
+        (x, np.asarray(space.unchart(space.origin, z + sign * middle * across)))
+        for sign in (1, -1)
+    ]
 
 
 def _k_norm_line(mechanism: KNGRegressionMechanism, shrunk: float) -> Case:
@@ -238,10 +317,20 @@ def _k_norm_line(mechanism: KNGRegressionMechanism, shrunk: float) -> Case:
 
     @cache
     def draws() -> Outputs:
-        one, two = (mechanism.problem(*mechanism.accepted(pair)[:2]) for pair in _on_a_line(space))
-        return k_norm_outputs(one.bundle, shrunk * one.scale, (one.norm, two.norm), (one.constants, two.constants))
+        one, two = (
+            mechanism.problem(*mechanism.accepted(pair)[:2])
+            for pair in _on_a_line(space)
+        )
+        return k_norm_outputs(
+            one.bundle,
+            shrunk * one.scale,
+            (one.norm, two.norm),
+            (one.constants, two.constants),
+        )
 
-    return Case(mechanism.name, space, lambda: mechanism.profile, lambda *call: draws()(*call))
+    return Case(
+        mechanism.name, space, lambda: mechanism.profile, lambda *call: draws()(*call)
+    )
 
 
 def _descent(mechanism: BundleDescentMechanism, shrunk: float) -> Case:
@@ -258,9 +347,13 @@ def _descent(mechanism: BundleDescentMechanism, shrunk: float) -> Case:
 
     def outputs(rng: np.random.Generator, side: int, size: int) -> list[np.ndarray]:
         score = np.zeros(size)
-        for pair, scale, times in zip(seen(), (mechanism.scale, mechanism.last), (mechanism.steps, 1), strict=True):
+        for pair, scale, times in zip(
+            seen(), (mechanism.scale, mechanism.last), (mechanism.steps, 1), strict=True
+        ):
             for _ in range(times):
-                noisy = pair[side] + shrunk * scale * rng.standard_normal((size, pair[0].size))
+                noisy = pair[side] + shrunk * scale * rng.standard_normal(
+                    (size, pair[0].size)
+                )
                 score += noisy @ (pair[0] - pair[1]) / scale**2
         return [rounded(score)]
 
@@ -268,47 +361,119 @@ def _descent(mechanism: BundleDescentMechanism, shrunk: float) -> Case:
 
 
 def _chart_reach(space: Manifold) -> float | None:
-    return 0.75 * min(space.convexity_radius, 1.5) if np.isfinite(space.injectivity_radius) else None
+    return (
+        0.75 * min(space.convexity_radius, 1.5)
+        if np.isfinite(space.injectivity_radius)
+        else None
+    )
 
 
 def _staged(mechanism: Any, statistic: Any, space: Manifold) -> Any:
     return mechanism.for_statistic(statistic(space, None, 1.5, 100), _CLAIM)
 
 
-_STAGED = partial(_staged, MedianMechanism, GeometricMedian), partial(_staged, PrivateBallMechanism, OuterBallMean)
+_STAGED = (
+    partial(_staged, MedianMechanism, GeometricMedian),
+    partial(_staged, PrivateBallMechanism, OuterBallMean),
+)
 # What makes it, how it is attacked, where.
-_MECHANISMS: tuple[tuple[Callable[[Manifold], Any], Callable[[Any, float], Case], tuple[Manifold, ...]], ...] = (
+_MECHANISMS: tuple[
+    tuple[
+        Callable[[Manifold], Any], Callable[[Any, float], Case], tuple[Manifold, ...]
+    ],
+    ...,
+] = (
     (lambda M: GaussianMechanism(M, 0.5, 0.5), _about_a_value, SPACES),
-    (lambda M: LaplaceMechanism(M, 0.3, 0.2), _about_a_value, (*SPACES, *_spaces("lorentz:4"))),
-    (lambda M: HeatKernelMechanism(M, 0.5, 0.5), _about_a_value, _spaces("sphere:2 sphere:3 lorentz:3 poincare:2")),
-    (lambda M: LogGaussianMechanism(M, 0.2, 0.2, M.origin, _chart_reach(M)), _about_a_value, CHARTS),
-    (lambda M: LogLaplaceMechanism(M, 0.2, 0.1, M.origin, _chart_reach(M)), _about_a_value, CHARTS),
+    (
+        lambda M: LaplaceMechanism(M, 0.3, 0.2),
+        _about_a_value,
+        (*SPACES, *_spaces("lorentz:4")),
+    ),
+    (
+        lambda M: HeatKernelMechanism(M, 0.5, 0.5),
+        _about_a_value,
+        _spaces("sphere:2 sphere:3 lorentz:3 poincare:2"),
+    ),
+    (
+        lambda M: LogGaussianMechanism(M, 0.2, 0.2, M.origin, _chart_reach(M)),
+        _about_a_value,
+        CHARTS,
+    ),
+    (
+        lambda M: LogLaplaceMechanism(M, 0.2, 0.1, M.origin, _chart_reach(M)),
+        _about_a_value,
+        CHARTS,
+    ),
     (lambda M: KNGMechanism(M, None, 0.5, 2, PureDP(6.0)), _k_norm, SMALL),
-    (lambda M: NewtonMechanism.for_statistic(FrechetMean(M, None, 0.5, 4), _CLAIM), _of_records, ROUND),
-    (lambda M: GradientMechanism.for_statistic(FrechetMean(M, None, 0.5, 4), _CLAIM), _of_records, MEANS),
-    *((make, partial(_of_stages, ends=(1.0, end)), FEW) for make in _STAGED for end in (-1.0, 0.0)),
-    (lambda M: SumMechanism.for_statistic(ClippedSum(M, None, _RADIUS), _ADDED), _of_sums, MEANS),
-    (lambda M: KNGRegressionMechanism.for_statistic(_line(M), PureDP(6.0)), _k_norm_line, SMALL),
-    (lambda M: BundleDescentMechanism.for_statistic(_line(M), _CLAIM), _descent, SPACES),
+    (
+        lambda M: NewtonMechanism.for_statistic(FrechetMean(M, None, 0.5, 4), _CLAIM),
+        _of_records,
+        ROUND,
+    ),
+    (
+        lambda M: GradientMechanism.for_statistic(FrechetMean(M, None, 0.5, 4), _CLAIM),
+        _of_records,
+        MEANS,
+    ),
+    *(
+        (make, partial(_of_stages, ends=(1.0, end)), FEW)
+        for make in _STAGED
+        for end in (-1.0, 0.0)
+    ),
+    (
+        lambda M: SumMechanism.for_statistic(ClippedSum(M, None, _RADIUS), _ADDED),
+        _of_sums,
+        MEANS,
+    ),
+    (
+        lambda M: KNGRegressionMechanism.for_statistic(_line(M), PureDP(6.0)),
+        _k_norm_line,
+        SMALL,
+    ),
+    (
+        lambda M: BundleDescentMechanism.for_statistic(_line(M), _CLAIM),
+        _descent,
+        SPACES,
+    ),
 )
 
 
-def _estimator(kind: type, space: Manifold, data: tuple[np.ndarray, np.ndarray], shrunk: float, **options: Any) -> Case:
+def _estimator(
+    kind: type,
+    space: Manifold,
+    data: tuple[np.ndarray, np.ndarray],
+    shrunk: float,
+    **options: Any,
+) -> Case:
     """Noise about the statistics of two data sets, drawn as the certificate of a fit says."""
 
     @cache
     def release() -> tuple[Any, tuple[np.ndarray, ...]]:
-        model = kind(radius=_RADIUS, guarantee=_CLAIM, source=GeneratorSource(np.random.default_rng(0)), **options)
+        model = kind(
+            radius=_RADIUS,
+            guarantee=_CLAIM,
+            source=GeneratorSource(np.random.default_rng(0)),
+            **options,
+        )
         if kind is PrivateMDM:  # another class, which stays as it is
-            model.fit(np.concatenate([data[0], data[0], data[0]]), np.repeat([0, 1, 1], len(data[0])))
+            model.fit(
+                np.concatenate([data[0], data[0], data[0]]),
+                np.repeat([0, 1, 1], len(data[0])),
+            )
             certificate = model.certificates_[0]
         else:
             certificate = model.fit(data[0]).certificate_
         mechanism = rebuild_mechanism(certificate)
-        return mechanism, tuple(mechanism.statistic.of(open_records(X, space.point_shape)) for X in data)
+        return mechanism, tuple(
+            mechanism.statistic.of(open_records(X, space.point_shape)) for X in data
+        )
 
     def outputs(rng: np.random.Generator, side: int, size: int) -> list[np.ndarray]:
         mechanism, (one, two) = release()
-        return scores(mechanism, (one, two), mechanism.scaled(shrunk).simulate(rng, (one, two)[side], size))
+        return scores(
+            mechanism,
+            (one, two),
+            mechanism.scaled(shrunk).simulate(rng, (one, two)[side], size),
+        )
 
     return Case(kind.__name__, space, lambda: _CLAIM, outputs)

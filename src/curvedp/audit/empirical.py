@@ -72,7 +72,10 @@ class AuditResult(NamedTuple):
     def tightness(self) -> float:
         """The larger share of a claim that was proved to be used up: 1 is a claim that cannot be improved."""
         pairs = (self.audited, self.claimed), (self.audited_mu, self.claimed_mu)
-        return max(proved / claimed if 0 < claimed < np.inf else 0.0 for proved, claimed in pairs)
+        return max(
+            proved / claimed if 0 < claimed < np.inf else 0.0
+            for proved, claimed in pairs
+        )
 
 
 def claimed_mu(claim: Guarantee) -> float:
@@ -109,17 +112,32 @@ def audit_scores(
     (True, False)
     """
     if not isinstance(claim, Guarantee):
-        raise ParameterError(f"claim={_validate.shown(claim)} must be a guarantee, such as GDP(1.0)")
+        raise ParameterError(
+            f"claim={_validate.shown(claim)} must be a guarantee, such as GDP(1.0)"
+        )
     delta = _validate.within("delta", delta, 0, 1, open_low=True, open_high=True)
-    confidence = _validate.within("confidence", confidence, 0, 1, open_low=True, open_high=True)
-    a, b = np.atleast_2d(np.asarray(first, dtype=np.float64)), np.atleast_2d(np.asarray(second, dtype=np.float64))
+    confidence = _validate.within(
+        "confidence", confidence, 0, 1, open_low=True, open_high=True
+    )
+    a, b = (
+        np.atleast_2d(np.asarray(first, dtype=np.float64)),
+        np.atleast_2d(np.asarray(second, dtype=np.float64)),
+    )
     if a.shape[0] != b.shape[0] or min(a.shape[1], b.shape[1]) < 4:
         needed = "must have equally many rows, of at least 4 outputs each"
         raise ParameterError(f"scores of shapes {a.shape} and {b.shape} {needed}")
     failure = (1 - confidence) / 4  # two directions, two statements
     either = _proved(a, b, failure, delta), _proved(b, a, failure, delta)
     eps, mu = (max(0.0, *bounds) for bounds in zip(*either, strict=True))
-    return AuditResult(float(claim.epsilon(delta)), eps, delta, a.shape[1], confidence, claimed_mu(claim), mu)
+    return AuditResult(
+        float(claim.epsilon(delta)),
+        eps,
+        delta,
+        a.shape[1],
+        confidence,
+        claimed_mu(claim),
+        mu,
+    )
 
 
 def audit_mechanism(
@@ -153,13 +171,20 @@ def audit_mechanism(
     True
     """
     if not isinstance(mechanism, ValueMechanism):
-        raise ParameterError(f"mechanism={_validate.shown(mechanism)} must be one that adds noise to a value")
+        raise ParameterError(
+            f"mechanism={_validate.shown(mechanism)} must be one that adds noise to a value"
+        )
     samples = _validate.integer("samples", samples, 100)
     rng = np.random.default_rng() if rng is None else rng
     if not isinstance(rng, np.random.Generator):
-        raise ParameterError(f"rng={_validate.shown(rng)} must be a numpy.random.Generator")
+        raise ParameterError(
+            f"rng={_validate.shown(rng)} must be a numpy.random.Generator"
+        )
     drawn, pair = sampler or mechanism, neighbors(mechanism)
-    one, two = (scores(mechanism, pair, drawn.simulate(rng, statistic, samples)) for statistic in pair)
+    one, two = (
+        scores(mechanism, pair, drawn.simulate(rng, statistic, samples))
+        for statistic in pair
+    )
     return audit_scores(mechanism.profile, one, two, delta=delta, confidence=confidence)
 
 
@@ -174,7 +199,10 @@ def _mu(p: np.ndarray, q: np.ndarray, delta: float) -> np.ndarray:
 
 
 # What two probabilities prove, at δ.
-_STATEMENTS: tuple[Callable[[np.ndarray, np.ndarray, float], np.ndarray], ...] = (_epsilon, _mu)
+_STATEMENTS: tuple[Callable[[np.ndarray, np.ndarray, float], np.ndarray], ...] = (
+    _epsilon,
+    _mu,
+)
 
 
 def _proved(a: np.ndarray, b: np.ndarray, failure: float, delta: float) -> list[float]:
@@ -182,10 +210,14 @@ def _proved(a: np.ndarray, b: np.ndarray, failure: float, delta: float) -> list[
     best, events = [-np.inf] * len(_STATEMENTS), [(0, 1.0, 0.0)] * len(_STATEMENTS)
     for row in range(len(a)):
         train_a, train_b = np.sort(a[row, ::2]), np.sort(b[row, ::2])
-        edges = np.quantile(np.concatenate([train_a, train_b]), np.linspace(0, 1, _THRESHOLDS + 2)[1:-1])
+        edges = np.quantile(
+            np.concatenate([train_a, train_b]), np.linspace(0, 1, _THRESHOLDS + 2)[1:-1]
+        )
         for sign in (1.0, -1.0):
             hits = [
-                t.size - np.searchsorted(t, edges, "left") if sign > 0 else np.searchsorted(t, edges, "right")
+                t.size - np.searchsorted(t, edges, "left")
+                if sign > 0
+                else np.searchsorted(t, edges, "right")
                 for t in (train_a, train_b)
             ]
             ends = _ends(hits[0], train_a.size, hits[1], train_b.size, failure)
@@ -193,19 +225,40 @@ def _proved(a: np.ndarray, b: np.ndarray, failure: float, delta: float) -> list[
                 value = statement(*ends, delta)
                 k = int(np.argmax(value))
                 if value[k] > best[which]:
-                    best[which], events[which] = float(value[k]), (row, sign, float(edges[k]))
+                    best[which], events[which] = (
+                        float(value[k]),
+                        (row, sign, float(edges[k])),
+                    )
     found = []
     for statement, (row, sign, edge) in zip(_STATEMENTS, events, strict=True):
         test_a, test_b = sign * a[row, 1::2], sign * b[row, 1::2]
-        hits = [np.array([np.count_nonzero(t >= sign * edge)]) for t in (test_a, test_b)]
-        found.append(float(statement(*_ends(hits[0], test_a.size, hits[1], test_b.size, failure), delta)[0]))
+        hits = [
+            np.array([np.count_nonzero(t >= sign * edge)]) for t in (test_a, test_b)
+        ]
+        found.append(
+            float(
+                statement(
+                    *_ends(hits[0], test_a.size, hits[1], test_b.size, failure), delta
+                )[0]
+            )
+        )
     return found
 
 
-def _ends(hits_a: np.ndarray, n_a: int, hits_b: np.ndarray, n_b: int, failure: float) -> tuple[np.ndarray, np.ndarray]:
+def _ends(
+    hits_a: np.ndarray, n_a: int, hits_b: np.ndarray, n_b: int, failure: float
+) -> tuple[np.ndarray, np.ndarray]:
     """Clopper–Pearson: p at its lower and p' at its upper end, each missed with probability failure/2."""
-    low = np.where(hits_a > 0, stats.beta.ppf(failure / 2, np.maximum(hits_a, 1), n_a - hits_a + 1), 0.0)
-    high = np.where(hits_b < n_b, stats.beta.ppf(1 - failure / 2, hits_b + 1, np.maximum(n_b - hits_b, 1)), 1.0)
+    low = np.where(
+        hits_a > 0,
+        stats.beta.ppf(failure / 2, np.maximum(hits_a, 1), n_a - hits_a + 1),
+        0.0,
+    )
+    high = np.where(
+        hits_b < n_b,
+        stats.beta.ppf(1 - failure / 2, hits_b + 1, np.maximum(n_b - hits_b, 1)),
+        1.0,
+    )
     return low, high
 
 
@@ -219,10 +272,17 @@ def neighbors(mechanism: Mechanism) -> Pair:
     along = min(step, _EDGE * reach) if reach is not None else step
     pairs = [(np.zeros(manifold.dim), along * _unit(manifold.dim, 0))]
     if reach is not None and manifold.dim > 1:
-        frames = np.random.default_rng(0).standard_normal((_DIRECTIONS, manifold.dim, 2))
+        frames = np.random.default_rng(0).standard_normal(
+            (_DIRECTIONS, manifold.dim, 2)
+        )
         frames[0] = np.eye(manifold.dim)[:, :2]
         q = np.linalg.qr(frames)[0]
-        pairs += list(zip(*_across(manifold, base, q[..., 0], q[..., 1], step, _EDGE * reach), strict=True))
+        pairs += list(
+            zip(
+                *_across(manifold, base, q[..., 0], q[..., 1], step, _EDGE * reach),
+                strict=True,
+            )
+        )
     a, b = max(pairs, key=lambda pair: float(np.linalg.norm(pair[0] - pair[1])))
     return manifold.unchart(base, a), manifold.unchart(base, b)
 
@@ -234,9 +294,14 @@ def scores(mechanism: Mechanism, pair: Pair, outputs: np.ndarray) -> list[np.nda
     2^-26: the law is under audit, not the last bits of the fast float path, which no release shows."""
     manifold = mechanism.manifold
     if not manifold.is_symmetric:
-        one, two = (np.linalg.norm((outputs - x).reshape(len(outputs), -1), axis=1) for x in pair)
+        one, two = (
+            np.linalg.norm((outputs - x).reshape(len(outputs), -1), axis=1)
+            for x in pair
+        )
     elif isinstance(mechanism, LogGaussianMechanism | LogLaplaceMechanism):
-        z, a, b = (np.asarray(manifold.chart(mechanism.base, x)) for x in (outputs, *pair))
+        z, a, b = (
+            np.asarray(manifold.chart(mechanism.base, x)) for x in (outputs, *pair)
+        )
         one, two = np.linalg.norm(z - a, axis=-1), np.linalg.norm(z - b, axis=-1)
     else:
         one, two = (np.asarray(manifold.dist(x, outputs)) for x in pair)
@@ -246,7 +311,9 @@ def scores(mechanism: Mechanism, pair: Pair, outputs: np.ndarray) -> list[np.nda
 def data_sets(manifold: Manifold, radius: float, n: int) -> Pair:
     """All records at one end of the ball about the origin; one of them is replaced by the other end."""
     step = radius * _unit(manifold.dim, manifold.dim - 1)
-    near, far = (manifold.unchart(np.asarray(manifold.origin), sign * step) for sign in (1, -1))
+    near, far = (
+        manifold.unchart(np.asarray(manifold.origin), sign * step) for sign in (1, -1)
+    )
     records = np.stack([near] * n)
     return records, np.concatenate([records[:-1], far[None]])
 
@@ -256,7 +323,14 @@ def rounded(score: np.ndarray) -> np.ndarray:
     return np.asarray(np.round(score * 2.0**26) * 2.0**-26)
 
 
-def _across(M: Manifold, base: np.ndarray, radial: np.ndarray, side: np.ndarray, step: float, reach: float) -> Pair:
+def _across(
+    M: Manifold,
+    base: np.ndarray,
+    radial: np.ndarray,
+    side: np.ndarray,
+    step: float,
+    reach: float,
+) -> Pair:
     """Chart points at the edge of the ball, as far apart along `side` as a distance of `step` on the manifold allows."""
 
     def pair(half: np.ndarray) -> Pair:
@@ -274,7 +348,9 @@ def _across(M: Manifold, base: np.ndarray, radial: np.ndarray, side: np.ndarray,
 
 def _worst_direction(manifold: Manifold) -> np.ndarray:
     """Along the most negatively curved factor of a product, where the Gaussian costs most; any direction elsewhere."""
-    if len(manifold.factors) == 1:  # on SPD(2) = ℝ × H² the last coordinate is off the diagonal: in H²
+    if (
+        len(manifold.factors) == 1
+    ):  # on SPD(2) = ℝ × H² the last coordinate is off the diagonal: in H²
         return _unit(manifold.dim, manifold.dim - 1)
     place = int(np.argmin([f.curvature_bounds[0] for f in manifold.factors]))
     return _unit(manifold.dim, sum(f.dim for f in manifold.factors[:place]))

@@ -24,7 +24,15 @@ from scipy import stats
 from curvedp import _validate
 from curvedp.audit.empirical import AuditResult
 from curvedp.errors import ParameterError
-from curvedp.geometry import Euclidean, Grassmann, Lorentz, PoincareBall, Rotations, SPDAffineInvariant, Sphere
+from curvedp.geometry import (
+    Euclidean,
+    Grassmann,
+    Lorentz,
+    PoincareBall,
+    Rotations,
+    SPDAffineInvariant,
+    Sphere,
+)
 from curvedp.geometry.base import Manifold
 from curvedp.privacy import GDP, Guarantee
 
@@ -34,24 +42,39 @@ FAMILIES: tuple[Manifold, ...] = (
 )  # fmt: skip
 
 
-def one_run_bound(canaries: int, guesses: int, right: int, delta: float, confidence: float) -> float:
+def one_run_bound(
+    canaries: int, guesses: int, right: int, delta: float, confidence: float
+) -> float:
     """The largest ε that `right` of `guesses` right guesses about `canaries` coins refute, at this δ and confidence."""
     canaries = _validate.integer("canaries", canaries, 1)
-    guesses, right = _validate.integer("guesses", guesses, 1), _validate.integer("right", right, 0)
+    guesses, right = (
+        _validate.integer("guesses", guesses, 1),
+        _validate.integer("right", right, 0),
+    )
     if not right <= guesses <= canaries:
-        raise ParameterError(f"right={right}, guesses={guesses}, canaries={canaries}: they must increase in this order")
+        raise ParameterError(
+            f"right={right}, guesses={guesses}, canaries={canaries}: they must increase in this order"
+        )
     delta = _validate.within("delta", delta, 0, 1)
-    confidence = _validate.within("confidence", confidence, 0, 1, open_low=True, open_high=True)
+    confidence = _validate.within(
+        "confidence", confidence, 0, 1, open_low=True, open_high=True
+    )
     low, high = 0.0, 60.0
     if _surprise(canaries, guesses, right, 0.0, delta) > 1 - confidence:
         return 0.0
     while high - low > 1e-6:
         eps = (low + high) / 2
-        low, high = (low, eps) if _surprise(canaries, guesses, right, eps, delta) > 1 - confidence else (eps, high)
+        low, high = (
+            (low, eps)
+            if _surprise(canaries, guesses, right, eps, delta) > 1 - confidence
+            else (eps, high)
+        )
     return low  # refuted: the bound is from below
 
 
-def _surprise(canaries: int, guesses: int, right: int, eps: float, delta: float) -> float:
+def _surprise(
+    canaries: int, guesses: int, right: int, eps: float, delta: float
+) -> float:
     """An upper bound on the probability of so many right guesses under (ε, δ)-DP."""
     chance = stats.binom(guesses, 1 / (1 + exp(-eps)))
     tail = float(chance.sf(right - 1))
@@ -101,7 +124,11 @@ def audit_optimizer(
     rng = np.random.default_rng() if rng is None else rng
     coins = rng.choice([-1, 1], canaries)
     scores, claim = run(coins, rng)
-    share = 0.25 if guess_share is None else _validate.within("guess_share", guess_share, 0, 1, open_low=True)
+    share = (
+        0.25
+        if guess_share is None
+        else _validate.within("guess_share", guess_share, 0, 1, open_low=True)
+    )
     surest = np.argsort(-np.abs(scores))[: max(1, int(share * canaries))]
     right = int(np.count_nonzero(np.sign(scores[surest]) == coins[surest]))
     audited = one_run_bound(canaries, len(surest), right, delta, confidence)
@@ -115,11 +142,19 @@ class OptimizerCase(NamedTuple):
     mechanism: str
     manifold: Manifold
 
-    def audit(self, canaries: int, confidence: float, rng: np.random.Generator) -> AuditResult:
+    def audit(
+        self, canaries: int, confidence: float, rng: np.random.Generator
+    ) -> AuditResult:
         """One run with that many canaries; the manifold has as many dimensions, and δ is small enough to prove anything."""
-        train = _train_pca if self.mechanism == "PrivatePCA-dp-rgd" else partial(_train, *self)
+        train = (
+            _train_pca
+            if self.mechanism == "PrivatePCA-dp-rgd"
+            else partial(_train, *self)
+        )
         delta = (1 - confidence) / (100 * canaries)
-        return audit_optimizer(train, canaries, delta=delta, confidence=confidence, rng=rng)
+        return audit_optimizer(
+            train, canaries, delta=delta, confidence=confidence, rng=rng
+        )
 
 
 def optimizer_cases() -> Iterator[OptimizerCase]:
@@ -138,36 +173,63 @@ def _large_enough(family: Manifold, dim: int) -> Manifold:
     return found
 
 
-def _train(name: str, family: Manifold, coins: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, Guarantee]:
+def _train(
+    name: str, family: Manifold, coins: np.ndarray, rng: np.random.Generator
+) -> tuple[np.ndarray, Guarantee]:
     from curvedp import optim
 
     m = len(coins)
     manifold = _large_enough(family, m)
     start = np.asarray(manifold.origin)
-    data = np.asarray(manifold.exp(start, manifold.from_coordinates(start, coins[:, None] * np.eye(m, manifold.dim))))
+    data = np.asarray(
+        manifold.exp(
+            start,
+            manifold.from_coordinates(start, coins[:, None] * np.eye(m, manifold.dim)),
+        )
+    )
     problem = optim.FrechetMeanProblem(manifold)
     steps, clip, mu = 4, 0.5, 2.0
     noise = sqrt(steps) * 2 * clip / (m * mu)
-    options: dict[str, Any] = {"learning_rate": 0.01, "rng": rng, "clip": clip, "noise": noise, "steps": steps}
+    options: dict[str, Any] = {
+        "learning_rate": 0.01,
+        "rng": rng,
+        "clip": clip,
+        "noise": noise,
+        "steps": steps,
+    }
     if name == "dp-rsgd":
         options |= {"batch_size": m // 2}
     elif name == "dp-rsvrg":
-        options |= {"batch_size": m // 2, "clip": (clip, clip), "noise": (noise, noise), "epochs": 2, "inner_steps": 2}
+        options |= {
+            "batch_size": m // 2,
+            "clip": (clip, clip),
+            "noise": (noise, noise),
+            "epochs": 2,
+            "inner_steps": 2,
+        }
         del options["steps"]
     found = getattr(optim, name.replace("-", "_"))(problem, data, start, **options)
     return np.asarray(manifold.chart(start, found.point))[:m], found.guarantee
 
 
-def _train_pca(coins: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, Guarantee]:
+def _train_pca(
+    coins: np.ndarray, rng: np.random.Generator
+) -> tuple[np.ndarray, Guarantee]:
     """Records (w ± uₖ)/√2 about the public start w of the descent: the slope of −(w·z)² there is ∓ along uₖ. Nine
     times as many records are 0: they shrink steps and noise alike, so that the descent stays where it started."""
     from curvedp.entropy import GeneratorSource
     from curvedp.estimators import PrivatePCA
 
     sphere, guarantee = Sphere(len(coins)), GDP(2.0)
-    w = np.asarray(sphere.project(np.random.default_rng(0).standard_normal(len(coins) + 1)))
+    w = np.asarray(
+        sphere.project(np.random.default_rng(0).standard_normal(len(coins) + 1))
+    )
     axes = np.asarray(sphere.from_coordinates(w, np.eye(len(coins))))
-    model = PrivatePCA(1, radius=1.0, method="dp-rgd", guarantee=guarantee, source=GeneratorSource(rng))
-    records = np.concatenate([(w + coins[:, None] * axes) / sqrt(2), np.zeros((9 * len(coins), len(w)))])
+    model = PrivatePCA(
+        1, radius=1.0, method="dp-rgd", guarantee=guarantee, source=GeneratorSource(rng)
+    )
+    records = np.concatenate(
+        [(w + coins[:, None] * axes) / sqrt(2), np.zeros((9 * len(coins), len(w)))]
+    )
     point = model.fit(records).components_[0]
     return np.asarray(axes @ point) * np.sign(point @ w), guarantee

@@ -36,7 +36,11 @@ class Row(NamedTuple):
 def case_names(only: str = "") -> list[tuple[str, str]]:
     """(mechanism, manifold) of every case whose mechanism's name holds `only`; optimizers where JAX is installed."""
     every: list[Any] = [*cases(), *(optimizer_cases() if find_spec("jax") else ())]
-    return [(case.mechanism, manifold_name(case.manifold)) for case in every if only in case.mechanism]
+    return [
+        (case.mechanism, manifold_name(case.manifold))
+        for case in every
+        if only in case.mechanism
+    ]
 
 
 def audit_all(
@@ -76,7 +80,9 @@ def audit_all(
     """
     names = [name for name in case_names(only) if among is None or name in among]
     confidence = 1 - FAILURE / max(len(case_names()), 1)
-    work = [(*name, samples, canaries, delta, confidence, seed, shrunk) for name in names]
+    work = [
+        (*name, samples, canaries, delta, confidence, seed, shrunk) for name in names
+    ]
     if jobs == 1:
         yield from map(_row, work)
         return
@@ -86,13 +92,30 @@ def audit_all(
 
 def _row(work: tuple[str, str, int, int, float, float, int | None, float]) -> Row:
     mechanism, manifold, samples, canaries, delta, confidence, seed, shrunk = work
-    key = zlib.crc32(f"{mechanism} {manifold}".encode())  # a stream of its own for each case
+    key = zlib.crc32(
+        f"{mechanism} {manifold}".encode()
+    )  # a stream of its own for each case
     rng = np.random.default_rng(None if seed is None else [seed, key])
     started = process_time()
     every: Any = chain(cases(shrunk), optimizer_cases())
-    case = next(c for c in every if (c.mechanism, manifold_name(c.manifold)) == (mechanism, manifold))
+    case = next(
+        c
+        for c in every
+        if (c.mechanism, manifold_name(c.manifold)) == (mechanism, manifold)
+    )
     once = isinstance(case, OptimizerCase)
-    found = case.audit(canaries, confidence, rng) if once else case.audit(samples, delta, confidence, rng)
+    found = (
+        case.audit(canaries, confidence, rng)
+        if once
+        else case.audit(samples, delta, confidence, rng)
+    )
     mu: Any = (None, None) if once else (found.claimed_mu, found.audited_mu)
-    numbers = (found.delta, found.claimed, found.audited, *mu, found.tightness, found.holds)
+    numbers = (
+        found.delta,
+        found.claimed,
+        found.audited,
+        *mu,
+        found.tightness,
+        found.holds,
+    )
     return Row._make((mechanism, manifold, *numbers, process_time() - started))

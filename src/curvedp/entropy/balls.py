@@ -19,7 +19,9 @@ import numpy as np
 from flint import arb, ctx
 
 FILTER_GRID = 40  # on finer grids float64 settles almost nothing
-FILTER_SIZE = 48  # with fewer numbers than this, Arb at 64 bits is the faster first stage
+FILTER_SIZE = (
+    48  # with fewer numbers than this, Arb at 64 bits is the faster first stage
+)
 
 _U = 2.0**-53
 _TINY = 2.0**-1000  # far above what underflow can lose, far below any grid
@@ -43,7 +45,11 @@ class FloatBall:
     def __init__(self, mid: Any, rad: Any = 0.0) -> None:
         self.mid = np.asarray(mid, dtype=np.float64)
         radius = np.asarray(rad, dtype=np.float64)
-        self.rad = radius if radius.shape == self.mid.shape else np.broadcast_to(radius, self.mid.shape)
+        self.rad = (
+            radius
+            if radius.shape == self.mid.shape
+            else np.broadcast_to(radius, self.mid.shape)
+        )
 
     def __getitem__(self, index: Any) -> "FloatBall":
         return FloatBall(self.mid[index], self.rad[index])
@@ -84,7 +90,9 @@ class FloatBall:
         b = _ball(other)
         mid = self.mid / b.mid
         room = np.abs(b.mid) - b.rad
-        spread = (self.rad + np.abs(mid) * (1 + 4 * _U) * b.rad) / np.where(room > 0, room, np.nan)
+        spread = (self.rad + np.abs(mid) * (1 + 4 * _U) * b.rad) / np.where(
+            room > 0, room, np.nan
+        )
         return FloatBall(mid, _grow(spread + _U * np.abs(mid)))
 
     def __rtruediv__(self, other: Any) -> "FloatBall":
@@ -104,7 +112,9 @@ class FloatBall:
         n = self.mid.shape[-1]
         a_abs, b_abs = np.abs(self.mid), np.abs(b.mid)
         spread = a_abs.dot(b.rad) + self.rad.dot(b_abs + b.rad)
-        return FloatBall(self.mid.dot(b.mid), _grow(spread + (n + 1) * _U * a_abs.dot(b_abs), 2 * n))
+        return FloatBall(
+            self.mid.dot(b.mid), _grow(spread + (n + 1) * _U * a_abs.dot(b_abs), 2 * n)
+        )
 
     def sharp_dot(self, other: Any) -> "FloatBall":
         """`dot` with hardly any rounding error of its own (Ozaki et al. 2012). The leading b bits of each factor, on one
@@ -119,7 +129,9 @@ class FloatBall:
         a_abs, b_abs = np.abs(a), np.abs(b)
         rest = np.abs(a_high).dot(np.abs(b_low)) + np.abs(a_low).dot(b_abs)
         spread = a_abs.dot(right.rad) + self.rad.dot(b_abs + right.rad)
-        return FloatBall(mid, _grow(spread + (n + 3) * _U * rest + _U * np.abs(mid), 2 * n))
+        return FloatBall(
+            mid, _grow(spread + (n + 3) * _U * rest + _U * np.abs(mid), 2 * n)
+        )
 
     def log(self) -> "FloatBall":
         """Natural logarithm from IEEE operations alone: x = 2^e·m, m in [√½, √2], log m = 2·artanh((m−1)/(m+1)). m−1 is
@@ -136,16 +148,25 @@ class FloatBall:
             series = 1 / k + square * series
         t = 2 * f * series
         mid = exponent * _LN2 + t
-        relative = self.rad / self.mid  # |log x − log a| ≤ −log(1 − q) ≤ q/(1−q), q = rad/a
+        relative = (
+            self.rad / self.mid
+        )  # |log x − log a| ≤ −log(1 − q) ≤ q/(1−q), q = rad/a
         spread = np.where(relative < 0.5, relative, np.nan) / (1 - relative)
-        return FloatBall(mid, _grow(spread + _U * (5 * np.abs(t) + 2 * np.abs(exponent) + np.abs(mid))))
+        return FloatBall(
+            mid,
+            _grow(spread + _U * (5 * np.abs(t) + 2 * np.abs(exponent) + np.abs(mid))),
+        )
 
     def round(self, grid: int) -> tuple[np.ndarray, np.ndarray]:
         """The integers nearest to 2^grid·x, and where that is certain: the ball does not reach the edge of its cell."""
-        scaled = np.ldexp(self.mid, grid)  # exact, but for underflow below 2^-1074, where the nearest integer is 0
+        scaled = np.ldexp(
+            self.mid, grid
+        )  # exact, but for underflow below 2^-1074, where the nearest integer is 0
         nearest = np.rint(scaled)
         # Below 2^52 the difference of a float and its nearest integer is exact.
-        inside = np.abs(scaled - nearest) + np.ldexp(_grow(self.rad), grid) < 0.5 - 2.0**-50
+        inside = (
+            np.abs(scaled - nearest) + np.ldexp(_grow(self.rad), grid) < 0.5 - 2.0**-50
+        )
         certain = inside & (np.abs(scaled) < 2.0**52)
         return np.where(certain, nearest, 0.0).astype(np.int64), certain
 
@@ -178,7 +199,9 @@ def precision(bits: int) -> Iterator[None]:
 
 def _unlock_in_child() -> None:
     global _precision_lock
-    _precision_lock = threading.RLock()  # a thread of the parent that is not here may have held it
+    _precision_lock = (
+        threading.RLock()
+    )  # a thread of the parent that is not here may have held it
 
 
 if hasattr(os, "register_at_fork"):  # not on Windows, which cannot fork
@@ -196,7 +219,9 @@ def arb_array(x: Any) -> np.ndarray:
 def float_ball(x: Any) -> FloatBall:
     """One Arb ball, or an object array of them, as a FloatBall."""
     array = np.asarray(x, dtype=object)
-    mid = np.array([float(value) for value in array.ravel()]).reshape(array.shape)  # rounded by at most an ulp
+    mid = np.array([float(value) for value in array.ravel()]).reshape(
+        array.shape
+    )  # rounded by at most an ulp
     rad = np.array([float(value.rad()) for value in array.ravel()]).reshape(array.shape)
     return FloatBall(mid, _grow(rad * (1 + 4 * _U) + 4 * _U * np.abs(mid)))
 
@@ -206,7 +231,11 @@ def round_arb(x: arb, grid: int) -> int | None:
     range of float64, go to that end of the grid: a part of the rounding, not of the law."""
     if x > _END or x < -_END:
         return (1 if x > 0 else -1) << (1023 + grid)
-    cell = (x * arb((1, grid)) + arb((1, -1))).floor().unique_fmpz() if x.is_finite() else None
+    cell = (
+        (x * arb((1, grid)) + arb((1, -1))).floor().unique_fmpz()
+        if x.is_finite()
+        else None
+    )
     return None if cell is None else int(cell)
 
 
@@ -226,7 +255,9 @@ def decide(evaluate: Callable[[int], T | None], bits: int = 64) -> T:
     a null set, so this ends with probability one; there is no cap, because giving up would be an event whose probability
     depends on the data."""
     while True:
-        with _precision_lock:  # as `precision` does, which takes longer than many a question
+        with (
+            _precision_lock
+        ):  # as `precision` does, which takes longer than many a question
             old, ctx.prec = ctx.prec, bits
             try:
                 answer = evaluate(bits)

@@ -33,9 +33,14 @@ class LazyUniforms:
         """The chosen uniforms, each to at least the given number of bits."""
         if self._bits == 0:
             self._integers, self._bits = self.leading.tolist(), 64
-        while self._bits < bits:  # one word for each at a time: the bits do not depend on who asked when
+        while (
+            self._bits < bits
+        ):  # one word for each at a time: the bits do not depend on who asked when
             more = self._source.words(len(self._integers)).tolist()
-            self._integers = [(high << 64) | low for high, low in zip(self._integers, more, strict=True)]
+            self._integers = [
+                (high << 64) | low
+                for high, low in zip(self._integers, more, strict=True)
+            ]
             self._bits += 64
         scale = arb((1, -self._bits - 1))
         return [arb(2 * self._integers[i] + 1, 1) * scale for i in indices]
@@ -59,7 +64,10 @@ class LazyNormals:
 
     def floats(self) -> FloatBall:
         parts = [_floats_on_disc(batch)[accepted] for batch, accepted in self._batches]
-        mid, rad = np.concatenate([p.mid for p in parts]), np.concatenate([p.rad for p in parts])
+        mid, rad = (
+            np.concatenate([p.mid for p in parts]),
+            np.concatenate([p.rad for p in parts]),
+        )
         xy = FloatBall(mid, rad)
         square = xy * xy
         s = square[:, 0] + square[:, 1]
@@ -96,9 +104,13 @@ def accepts(coin: LazyUniforms, log_ratio: Callable[[int], arb]) -> bool:
     def certain(precision: int) -> bool | None:
         ratio = log_ratio(precision)
         if ratio > 0:
-            raise EnvelopeViolation(f"target/envelope = exp({ratio.str(6)}) > 1: the draw would not follow its law")
+            raise EnvelopeViolation(
+                f"target/envelope = exp({ratio.str(6)}) > 1: the draw would not follow its law"
+            )
         excess = coin.balls(precision)[0].log() - ratio
-        return bool(excess < 0) if excess.is_finite() and not excess.contains(0) else None
+        return (
+            bool(excess < 0) if excess.is_finite() and not excess.contains(0) else None
+        )
 
     return decide(certain)
 

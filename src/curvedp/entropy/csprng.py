@@ -21,7 +21,9 @@ _KEY_BYTES = 32
 _BLOCK_BYTES = 16
 _KEYSTREAM = 1 << 14  # bytes made with one key: an epoch
 _ZEROS = bytes(_KEYSTREAM)
-EPOCH_BYTES = _KEYSTREAM - _KEY_BYTES  # what is left of an epoch when the next key is taken off
+EPOCH_BYTES = (
+    _KEYSTREAM - _KEY_BYTES
+)  # what is left of an epoch when the next key is taken off
 # AES is a permutation, so the 2^10 blocks of one epoch are distinct, and uniform blocks need not be: the total
 # variation between the two is at most q(q-1)/2^129 (PRP/PRF switching lemma, Bellare & Rogaway 2006, Lemma 1).
 EPOCH_DISTANCE = math.ldexp((_KEYSTREAM // _BLOCK_BYTES) ** 2, -129)
@@ -71,9 +73,15 @@ class Source(ABC):
         """Uniform 64-bit words."""
         shape = size if isinstance(size, tuple) else (size,)
         count = math.prod(shape)
-        return np.frombuffer(self.random_bytes(8 * count), dtype="<u8").astype(np.uint64, copy=False).reshape(shape)
+        return (
+            np.frombuffer(self.random_bytes(8 * count), dtype="<u8")
+            .astype(np.uint64, copy=False)
+            .reshape(shape)
+        )
 
-    def uniform(self, size: int | tuple[int, ...], *, full_precision: bool = False) -> np.ndarray:
+    def uniform(
+        self, size: int | tuple[int, ...], *, full_precision: bool = False
+    ) -> np.ndarray:
         """Doubles in (0, 1), never 0 or 1. By default midpoints of 2^52 equal cells, so that u and 1 - u have the same
         law. With `full_precision`, a real uniform rounded to 53 significant bits however small it is (down to 2^-1000):
         the left tail keeps its digits."""
@@ -82,7 +90,11 @@ class Source(ABC):
             return (cells + 0.5) * 2.0**-52
         # A real uniform has k leading zero bits with probability 2^-(k+1); its next 52 bits are uniform.
         mantissa = 1.0 + (cells + 0.5) * 2.0**-52
-        return np.asarray(np.ldexp(mantissa, -1 - self._leading_zeros(cells.shape)).clip(max=1 - 2.0**-53))
+        return np.asarray(
+            np.ldexp(mantissa, -1 - self._leading_zeros(cells.shape)).clip(
+                max=1 - 2.0**-53
+            )
+        )
 
     def _leading_zeros(self, shape: tuple[int, ...]) -> np.ndarray:
         zeros = np.zeros(shape, dtype=np.int64)
@@ -90,8 +102,15 @@ class Source(ABC):
         while open_.any() and zeros.max() < 960:
             word = self.words(int(open_.sum()))
             # Clear all but the highest set bit before the exact conversion: rounding 2^53 - 1 up would cost a bit.
-            high, low = (word >> np.uint64(32)).astype(np.float64), (word & np.uint64(0xFFFFFFFF)).astype(np.float64)
-            leading = np.where(high > 0, 32 - np.frexp(high)[1], np.where(low > 0, 64 - np.frexp(low)[1], 64))
+            high, low = (
+                (word >> np.uint64(32)).astype(np.float64),
+                (word & np.uint64(0xFFFFFFFF)).astype(np.float64),
+            )
+            leading = np.where(
+                high > 0,
+                32 - np.frexp(high)[1],
+                np.where(low > 0, 64 - np.frexp(low)[1], 64),
+            )
             zeros[open_] += leading
             open_[open_] = leading == 64
         return zeros
@@ -101,7 +120,9 @@ class Source(ABC):
         keeps all its digits (a 52-bit uniform would stop at 8.1 standard deviations)."""
         tail = self.uniform(size, full_precision=True)
         sign = self.words(tail.shape) >> np.uint64(63)
-        return np.asarray(np.where(sign == 1, 1.0, -1.0) * scipy.special.ndtri(0.5 * tail))
+        return np.asarray(
+            np.where(sign == 1, 1.0, -1.0) * scipy.special.ndtri(0.5 * tail)
+        )
 
 
 class SecureSource(Source):
@@ -142,7 +163,9 @@ class SecureSource(Source):
         while True:
             stream = self._stream()
             chunk = stream.take(n)
-            if stream.pid == os.getpid():  # else this is a child of a fork that bypassed Python's hooks
+            if (
+                stream.pid == os.getpid()
+            ):  # else this is a child of a fork that bypassed Python's hooks
                 self._idle.append(stream)
                 return chunk
 
@@ -153,7 +176,9 @@ class SecureSource(Source):
         self._idle[:] = [stream]  # the streams of other threads are dropped
 
     def _refuse(self, *_: Any) -> NoReturn:
-        raise TypeError("a SecureSource cannot be copied or pickled: copies would give the same noise; make a new one")
+        raise TypeError(
+            "a SecureSource cannot be copied or pickled: copies would give the same noise; make a new one"
+        )
 
     __copy__ = __deepcopy__ = __reduce__ = __getstate__ = _refuse
 
@@ -177,7 +202,9 @@ class _Stream:
 
     def rekey(self) -> None:
         """The old key plus, bit by bit, a new one: uniform if either is. What is left of the old stream is erased."""
-        mixed = int.from_bytes(self.key, "little") ^ int.from_bytes(os.urandom(_KEY_BYTES), "little")
+        mixed = int.from_bytes(self.key, "little") ^ int.from_bytes(
+            os.urandom(_KEY_BYTES), "little"
+        )
         self.key[:] = mixed.to_bytes(_KEY_BYTES, "little")
         self.buffer[:] = _ZEROS
         self.used = _KEYSTREAM
@@ -189,7 +216,9 @@ class _Stream:
         pieces = [self._cut(_KEYSTREAM - self.used)]
         missing = n - len(pieces[0])
         while missing > 0:
-            cipher = Cipher(algorithms.AES(bytes(self.key)), modes.CTR(bytes(_BLOCK_BYTES)))
+            cipher = Cipher(
+                algorithms.AES(bytes(self.key)), modes.CTR(bytes(_BLOCK_BYTES))
+            )
             cipher.encryptor().update_into(_ZEROS, self.buffer)
             self.key[:] = self.buffer[:_KEY_BYTES]
             self.buffer[:_KEY_BYTES] = _ZEROS[:_KEY_BYTES]
@@ -234,7 +263,11 @@ class GeneratorSource(Source):
     def random_bytes(self, n: int) -> bytes:
         """n bytes, as `rng.bytes` gives them; whole words in a tenth of its time."""
         if self._whole and n and n % 8 == 0:
-            return bytes(self._rng.bit_generator.random_raw(n // 8).astype("<u8", copy=False).tobytes())
+            return bytes(
+                self._rng.bit_generator.random_raw(n // 8)
+                .astype("<u8", copy=False)
+                .tobytes()
+            )
         return self._rng.bytes(n)
 
     def __repr__(self) -> str:
@@ -248,7 +281,9 @@ def check_source(source: Any) -> Source:
         return SecureSource()
     if not isinstance(source, Source):
         kind = type(source).__name__
-        raise ParameterError(f"source is a {kind}; it must be a SecureSource, or a GeneratorSource in simulations")
+        raise ParameterError(
+            f"source is a {kind}; it must be a SecureSource, or a GeneratorSource in simulations"
+        )
     return source
 
 
@@ -272,7 +307,9 @@ class Allowance:
     def tau(self) -> float:
         """The public bound. Raises `NotResolved` if the draw was not within it."""
         if self._used[0] > self._blocks * (_EPOCHS // 2) * EPOCH_BYTES:
-            raise NotResolved("a draw used more random bytes than its public bound allows; nothing is released")
+            raise NotResolved(
+                "a draw used more random bytes than its public bound allows; nothing is released"
+            )
         return self._blocks * _EPOCHS * EPOCH_DISTANCE
 
 

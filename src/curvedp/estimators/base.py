@@ -36,15 +36,21 @@ from curvedp.records.base import Records, open_records
 from curvedp.records.persons import person_codes, person_means
 
 Mechanism.registry.fill()  # a fit asks for all of them
-Job = tuple[Mechanism, Any, str]  # one release: the mechanism, what it is given, and why it was chosen
+Job = tuple[
+    Mechanism, Any, str
+]  # one release: the mechanism, what it is given, and why it was chosen
 
 
 class PrivateEstimator(BaseEstimator):
     """Paying and releasing, for every estimator with `guarantee`, `ledger`, `label` and `source`."""
 
-    _name: ClassVar[str]  # what the ledger's entry is called unless `label` says otherwise
+    _name: ClassVar[
+        str
+    ]  # what the ledger's entry is called unless `label` says otherwise
     _adjacencies: ClassVar[tuple[str, ...]] = ("replace-one",)
-    _components: int | None = None  # how many directions, where these are what a region is about
+    _components: int | None = (
+        None  # how many directions, where these are what a region is about
+    )
     certificate_: Certificate
 
     guarantee: Guarantee
@@ -56,7 +62,9 @@ class PrivateEstimator(BaseEstimator):
     def n_features_in_(self) -> int:
         """The numbers of a record, as scikit-learn counts them."""
         check_is_fitted(self)
-        return int(np.prod(self.manifold.point_shape))  # who has no manifold overrides this
+        return int(
+            np.prod(self.manifold.point_shape)
+        )  # who has no manifold overrides this
 
     def _check_common(self) -> None:
         """Refuse wrong public arguments that have nothing to do with the records."""
@@ -85,15 +93,33 @@ class PrivateEstimator(BaseEstimator):
         accepted = [mechanism.accepted(data) for mechanism, data, _ in jobs]
         for data in accepted:
             if getattr(data, "where", "memory") == "chunks":
-                data.sums(readable)  # a cluster or a file that fails does so before anything is paid
+                data.sums(
+                    readable
+                )  # a cluster or a file that fails does so before anything is paid
         source = check_source(self.source)
-        entry = pay(self.ledger, self.label or self._name, self.guarantee, *(mechanism for mechanism, _, _ in jobs))
+        entry = pay(
+            self.ledger,
+            self.label or self._name,
+            self.guarantee,
+            *(mechanism for mechanism, _, _ in jobs),
+        )
         with waiting("drawing exact noise"):
-            told: Any = {"source": source, "guarantee": self.guarantee, "unit": unit, "entry": entry, "ready": True}
+            told: Any = {
+                "source": source,
+                "guarantee": self.guarantee,
+                "unit": unit,
+                "entry": entry,
+                "ready": True,
+            }
             pairs = zip(jobs, accepted, strict=True)
-            made = [mechanism.release(data, reason=reason, **told) for (mechanism, _, reason), data in pairs]
+            made = [
+                mechanism.release(data, reason=reason, **told)
+                for (mechanism, _, reason), data in pairs
+            ]
         for name in [name for name in vars(self) if name.endswith("_")]:
-            delattr(self, name)  # of an earlier fit, which may have had other attributes
+            delattr(
+                self, name
+            )  # of an earlier fit, which may have had other attributes
         return made
 
     def _told(self) -> Self:
@@ -112,7 +138,9 @@ class PrivateEstimator(BaseEstimator):
         before `fit`, for a level that is no probability, and where no theorem gives a region.
         """
         if not hasattr(self, "certificate_"):
-            raise ParameterError(f"{type(self).__name__} is not fitted: call fit before confidence_region")
+            raise ParameterError(
+                f"{type(self).__name__} is not fitted: call fit before confidence_region"
+            )
         return region_of(self.certificate_, level, of, self._components)
 
 
@@ -125,7 +153,9 @@ class PrivateTransformer(TransformerMixin, PrivateEstimator):
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
         """pca0, pca1, …, as scikit-learn's; tangent0, …; mdm0, …. The input's own names say nothing of these columns."""
         check_is_fitted(self)
-        return np.asarray([f"{self._column}{k}" for k in range(self._n_features_out)], dtype=object)
+        return np.asarray(
+            [f"{self._column}{k}" for k in range(self._n_features_out)], dtype=object
+        )
 
 
 @dataclass(eq=False, repr=False)
@@ -146,11 +176,17 @@ class BallEstimator(PrivateEstimator):
         """The records and None; or one record a person, the mean of their own, so that any of them may change, and whose
         data are protected then, in words."""
         least = 0 if self._adding else 2
-        records = open_records(X, check_manifold(self.manifold).point_shape, least=least)
+        records = open_records(
+            X, check_manifold(self.manifold).point_shape, least=least
+        )
         if groups is None:
             return records, None
         codes = person_codes(groups, records.n, least=least)
-        radius = outer_radius_of(self.manifold, self.outer_radius) if self._is_private else self.radius
+        radius = (
+            outer_radius_of(self.manifold, self.outer_radius)
+            if self._is_private
+            else self.radius
+        )
         ball = public_ball(self.manifold, self.center, radius)
         means = person_means(self.manifold, ball, records.array(), codes)
         held = open_records(means, self.manifold.point_shape, least=0)
@@ -159,13 +195,24 @@ class BallEstimator(PrivateEstimator):
     def _summed(self, statistic: type[ClippedSum]) -> Choice:
         """Noisy sums in the given ball: the number of records is private."""
         if self._is_private:
-            raise ParameterError("radius='private' counts records: ask for adjacency='replace-one', or give a radius")
+            raise ParameterError(
+                "radius='private' counts records: ask for adjacency='replace-one', or give a radius"
+            )
         _validate.choice("mechanism", self.mechanism, ("auto", "sum"))
         ball = public_ball(self.manifold, self.center, self.radius)
-        mechanism = SumMechanism.for_statistic(statistic(self.manifold, *ball), self.guarantee)
+        mechanism = SumMechanism.for_statistic(
+            statistic(self.manifold, *ball), self.guarantee
+        )
         return Choice(mechanism, "noisy sums: the number of records is private", {}, {})
 
-    def _choice(self, given: Any, private: Any, summed: type[ClippedSum], records: Records, n: int) -> Choice:
+    def _choice(
+        self,
+        given: Any,
+        private: Any,
+        summed: type[ClippedSum],
+        records: Records,
+        n: int,
+    ) -> Choice:
         """The mechanism for a statistic of n records in the given ball, or in one found privately, or with n private."""
         if self._adding:
             return self._summed(summed)
@@ -175,13 +222,18 @@ class BallEstimator(PrivateEstimator):
             statistic = private(self.manifold, self.center, self.outer_radius, n)
             return private_ball_choice(statistic, self.guarantee, in_memory=in_memory)
         statistic = given(self.manifold, self.center, self.radius, n)
-        return choose_mechanism(self.mechanism, statistic, self.guarantee, in_memory=in_memory)
+        return choose_mechanism(
+            self.mechanism, statistic, self.guarantee, in_memory=in_memory
+        )
 
     def _released(self, choice: Choice, records: Records, unit: str | None) -> Any:
         """The value; certificate and ball are kept: the one that was found, or the given one, in the records' frame."""
         (release,) = self._publish([self._job(choice, records)], unit)
         statistic = release.certificate.ending.statistic
-        self.certificate_, self.ball_ = release.certificate, Ball(statistic.center, statistic.radius)
+        self.certificate_, self.ball_ = (
+            release.certificate,
+            Ball(statistic.center, statistic.radius),
+        )
         return release.value
 
     @staticmethod
@@ -190,7 +242,11 @@ class BallEstimator(PrivateEstimator):
         mechanism = choice.mechanism
         if mechanism.reads == "value":
             return (mechanism, mechanism.statistic.of(records), choice.reason)
-        return (mechanism, records if mechanism.streams else records.array(), choice.reason)
+        return (
+            mechanism,
+            records if mechanism.streams else records.array(),
+            choice.reason,
+        )
 
 
 def readable(block: np.ndarray) -> np.ndarray:
@@ -198,10 +254,18 @@ def readable(block: np.ndarray) -> np.ndarray:
     return np.zeros(1, dtype=np.int64)
 
 
-def private_ball_choice(statistic: InPrivateBall, guarantee: Guarantee, *, in_memory: bool = True) -> Choice:
+def private_ball_choice(
+    statistic: InPrivateBall, guarantee: Guarantee, *, in_memory: bool = True
+) -> Choice:
     """The stages that find a ball and release the statistic in it; warns, before anything is spent, of too few records."""
-    mechanism = PrivateBallMechanism.for_statistic(statistic, guarantee, in_memory=in_memory)
+    mechanism = PrivateBallMechanism.for_statistic(
+        statistic, guarantee, in_memory=in_memory
+    )
     if not mechanism.enough:
         few = f"n = {statistic.n} at {guarantee} is small for a private ball"
-        warnings.warn(f"{few}: it may be far off, which no error bar covers", ReleaseWarning, stacklevel=4)
+        warnings.warn(
+            f"{few}: it may be far off, which no error bar covers",
+            ReleaseWarning,
+            stacklevel=4,
+        )
     return Choice(mechanism, "a private ball was asked for", {}, {})

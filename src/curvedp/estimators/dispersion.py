@@ -47,7 +47,9 @@ class PrivateDispersion(BallEstimator):
         """Release the variance of X, shape (n, *point_shape); `groups` as in `PrivateFrechetMean.fit`. `y` is ignored."""
         self._check_common()
         records, unit = self._opened(X, groups)
-        choice = self._choice(FrechetVariance, OuterBallVariance, SpreadSum, records, records.n)
+        choice = self._choice(
+            FrechetVariance, OuterBallVariance, SpreadSum, records, records.n
+        )
         self.variance_ = float(self._released(choice, records, unit)[0])
         self.deviation_ = sqrt(max(self.variance_, 0.0))
         return self._told()

@@ -84,7 +84,9 @@ class PrivateFrechetMean(BallEstimator):
         """
         self._check_common()
         records, unit = self._opened(X, groups)
-        choice = self._choice(FrechetMean, OuterBallMean, ClippedSum, records, records.n)
+        choice = self._choice(
+            FrechetMean, OuterBallMean, ClippedSum, records, records.n
+        )
         self.location_ = self._released(choice, records, unit)
         return self._told()
 
@@ -93,7 +95,13 @@ class PrivateFrechetMean(BallEstimator):
         """See the class."""
         check_is_fitted(self)
         if self._adding:  # so `hasattr` says no, as to what is not there
-            raise AttributeError("the predicted error depends on the number of records, which is private")
+            raise AttributeError(
+                "the predicted error depends on the number of records, which is private"
+            )
         if doubts := "; ".join(misplaced(self.location_, self.certificate_)):
-            warnings.warn(f"predicted_error_ is for records in the ball: {doubts}", ReleaseWarning, stacklevel=2)
+            warnings.warn(
+                f"predicted_error_ is for records in the ball: {doubts}",
+                ReleaseWarning,
+                stacklevel=2,
+            )
         return predicted_error(self.certificate_.ending)

@@ -50,7 +50,9 @@ class PrivateFrechetMedian(BallEstimator):
         self._check_common()
         _validate.choice("mechanism", self.mechanism, ("auto", "median"))
         if self.radius is None:
-            raise ParameterError("radius= is missing: a public ball must hold the records; it may be generous")
+            raise ParameterError(
+                "radius= is missing: a public ball must hold the records; it may be generous"
+            )
         records, unit = self._opened(X, groups)
         radius = self.outer_radius if self._is_private else self.radius
         statistic = GeometricMedian(self.manifold, self.center, radius, records.n)
@@ -59,5 +61,9 @@ class PrivateFrechetMedian(BallEstimator):
             text = f"n = {records.n} at {self.guarantee} is small for a median: the noise exceeds the spread of the records"
             warnings.warn(text, ReleaseWarning, stacklevel=2)
         (release,) = self._publish([(mechanism, records, "the only one")], unit)
-        self.location_, self.certificate_, self.ball_ = release.value, release.certificate, Ball(*statistic.outer)
+        self.location_, self.certificate_, self.ball_ = (
+            release.value,
+            release.certificate,
+            Ball(*statistic.outer),
+        )
         return self._told()

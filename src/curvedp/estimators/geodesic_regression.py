@@ -104,10 +104,21 @@ class PrivateGeodesicRegression(PrivateEstimator):
         M = check_manifold(self.manifold)
         x, Y = _records(M, x, Y)
         codes = None if groups is None else person_codes(groups, len(Y))
-        _validate.choice("method", self.method, ("auto", "dp-rgd") if groups is not None else ("auto", "kng", "dp-rgd"))
-        choice = self._choice(len(Y) if codes is None else int(codes.max()) + 1, x.shape[1], codes is not None)
+        _validate.choice(
+            "method",
+            self.method,
+            ("auto", "dp-rgd") if groups is not None else ("auto", "kng", "dp-rgd"),
+        )
+        choice = self._choice(
+            len(Y) if codes is None else int(codes.max()) + 1,
+            x.shape[1],
+            codes is not None,
+        )
         data = (x, Y) if codes is None else (x, Y, codes)
-        (release,) = self._publish([(choice.mechanism, data, choice.reason)], None if codes is None else PERSON_UNIT)
+        (release,) = self._publish(
+            [(choice.mechanism, data, choice.reason)],
+            None if codes is None else PERSON_UNIT,
+        )
         p, V = release.value
         line = (p, V) if len(V) > 1 else _from_lower_end(M, p, V[0])
         ends: tuple[np.ndarray, np.ndarray] = line or (p, np.zeros_like(V[0]))
@@ -115,7 +126,11 @@ class PrivateGeodesicRegression(PrivateEstimator):
         self.certificate_ = release.certificate
         self.method_ = "dp-rgd" if self._is_private else choice.mechanism.option
         if line is None:
-            warnings.warn("doubles do not hold the ends of the geodesic: its middle alone is kept", ReleaseWarning, 2)
+            warnings.warn(
+                "doubles do not hold the ends of the geodesic: its middle alone is kept",
+                ReleaseWarning,
+                2,
+            )
         return self._told()
 
     def _choice(self, n: int, predictors: int, persons: bool) -> Choice:
@@ -124,20 +139,34 @@ class PrivateGeodesicRegression(PrivateEstimator):
         if self._is_private:
             _validate.choice("method", self.method, ("auto", "dp-rgd"))
             if self.speed is not None or self.clip is not None:
-                raise ParameterError("radius='private' finds speed and clip as well: leave them out")
-            statistic = OuterBallLine(self.manifold, self.center, self.outer_radius, n, ranges)
+                raise ParameterError(
+                    "radius='private' finds speed and clip as well: leave them out"
+                )
+            statistic = OuterBallLine(
+                self.manifold, self.center, self.outer_radius, n, ranges
+            )
             return private_ball_choice(statistic, self.guarantee)
         for name in ("radius", "speed", "clip"):
             if getattr(self, name) is None:
-                how = "choose it from domain knowledge, or find all with radius='private'"
+                how = (
+                    "choose it from domain knowledge, or find all with radius='private'"
+                )
                 raise ParameterError(f"{name}= is missing: {how}")
-        line = GeodesicLine(self.manifold, self.center, self.radius, self.speed, self.clip, n, ranges)  # type: ignore[arg-type]  # not None
-        return choose_mechanism("dp-rgd" if persons else self.method, line, self.guarantee)
+        line = GeodesicLine(
+            self.manifold, self.center, self.radius, self.speed, self.clip, n, ranges
+        )  # type: ignore[arg-type]  # not None
+        return choose_mechanism(
+            "dp-rgd" if persons else self.method, line, self.guarantee
+        )
 
     @property
     def n_features_in_(self) -> int:
         """How many predictors."""
-        return 1 if self.velocity_.ndim == len(self.manifold.point_shape) else len(self.velocity_)
+        return (
+            1
+            if self.velocity_.ndim == len(self.manifold.point_shape)
+            else len(self.velocity_)
+        )
 
     def predict(self, x: Any) -> np.ndarray:
         """Points of the private geodesic, one for each row of predictors; outside the range it goes on."""
@@ -146,23 +175,40 @@ class PrivateGeodesicRegression(PrivateEstimator):
         if k > 1 and x.shape[-1:] != (k,):
             raise ParameterError(f"x has shape {x.shape}; the model has {k} predictors")
         x, (low, high) = x.reshape(-1, k), _range(self.x_range, k)
-        at, width = low if k == 1 else (low + high) / 2, (high - low).reshape(-1, *[1] * len(M.point_shape))
+        at, width = (
+            low if k == 1 else (low + high) / 2,
+            (high - low).reshape(-1, *[1] * len(M.point_shape)),
+        )
         V = self.velocity_.reshape(k, *M.point_shape) / width
-        with np.errstate(all="ignore"):  # a predictor that is not finite is no reason for a warning
+        with np.errstate(
+            all="ignore"
+        ):  # a predictor that is not finite is no reason for a warning
             return np.asarray(M.exp(self.footpoint_, np.tensordot(x - at, V, axes=1)))
 
     def score(self, x: Any, Y: Any) -> float:
         """R² on the given data: 1 − mean squared residual / Fréchet variance. NOT private: it reads x and Y."""
-        Y, M = open_records(Y, self.manifold.point_shape, "Y", least=1).array(), self.manifold
-        error, spread = (np.mean(np.asarray(M.dist(p, Y)) ** 2) for p in (self.predict(x), frechet_mean(M, Y)))
+        Y, M = (
+            open_records(Y, self.manifold.point_shape, "Y", least=1).array(),
+            self.manifold,
+        )
+        error, spread = (
+            np.mean(np.asarray(M.dist(p, Y)) ** 2)
+            for p in (self.predict(x), frechet_mean(M, Y))
+        )
         return float(1 - error / spread)
 
 
-def _from_lower_end(M: Manifold, p: np.ndarray, v: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
+def _from_lower_end(
+    M: Manifold, p: np.ndarray, v: np.ndarray
+) -> tuple[np.ndarray, np.ndarray] | None:
     """A geodesic given by its middle; None where doubles do not hold its lower end."""
     with np.errstate(all="ignore"):  # of released numbers, and paid for
         foot, velocity = map(np.asarray, M.geodesic(p, v, -HALF))
-        held = np.all(np.isfinite(foot)) and np.all(np.isfinite(velocity)) and bool(M.residual(foot) <= 1e-6)
+        held = (
+            np.all(np.isfinite(foot))
+            and np.all(np.isfinite(velocity))
+            and bool(M.residual(foot) <= 1e-6)
+        )
     return (foot, velocity) if held else None
 
 
@@ -171,11 +217,21 @@ def _range(ends: Any, predictors: int) -> tuple[np.ndarray, np.ndarray]:
     try:
         pairs = np.broadcast_to(_validate.array("x_range", ends), (predictors, 2))
     except ValueError:
-        what = "a pair of numbers (low, high)" + (f", or {predictors} of them" if predictors > 1 else "")
-        raise ParameterError(f"x_range={_validate.shown(ends)} must be {what}") from None
+        what = "a pair of numbers (low, high)" + (
+            f", or {predictors} of them" if predictors > 1 else ""
+        )
+        raise ParameterError(
+            f"x_range={_validate.shown(ends)} must be {what}"
+        ) from None
     low, high = pairs.T
-    if not (np.all(np.isfinite(pairs)) and np.all(low < high) and np.all(np.isfinite(high - low))):
-        raise ParameterError(f"x_range={_validate.shown(ends)} must be finite with low < high")
+    if not (
+        np.all(np.isfinite(pairs))
+        and np.all(low < high)
+        and np.all(np.isfinite(high - low))
+    ):
+        raise ParameterError(
+            f"x_range={_validate.shown(ends)} must be finite with low < high"
+        )
     return low, high
 
 
@@ -192,9 +248,13 @@ def _records(M: Manifold, x: Any, Y: Any) -> tuple[np.ndarray, np.ndarray]:
     Y = open_records(Y, M.point_shape, "Y", least=1).array()
     shape = _validate.shape("x", x)
     if len(shape) not in (1, 2) or shape[0] != len(Y) or 0 in shape:
-        raise ParameterError(f"x has shape {shape}; (n,) or (n, k) with n = {len(Y)}, one row a response, is needed")
+        raise ParameterError(
+            f"x has shape {shape}; (n,) or (n, k) with n = {len(Y)}, one row a response, is needed"
+        )
     x = _predictors(x).reshape(len(Y), -1)
     if len(Y) < 1 + x.shape[1]:
-        needed = f"at least {1 + x.shape[1]} are needed for a geodesic that can be private"
+        needed = (
+            f"at least {1 + x.shape[1]} are needed for a geodesic that can be private"
+        )
         raise ParameterError(f"{len(Y)} record(s); {needed}")
     return x, Y

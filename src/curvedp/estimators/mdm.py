@@ -14,7 +14,11 @@ from curvedp.inference.region import simultaneous
 from curvedp.inference.shapes import Region
 from curvedp.mechanisms.base import check_guarantee
 from curvedp.mechanisms.choose import Choice
-from curvedp.mechanisms.in_private_ball import Classmates, OuterBallClassMean, OuterBallMean
+from curvedp.mechanisms.in_private_ball import (
+    Classmates,
+    OuterBallClassMean,
+    OuterBallMean,
+)
 from curvedp.mechanisms.private_ball import class_mean
 from curvedp.mechanisms.reduction import FEATURES, ReducedMeans
 from curvedp.mechanisms.statistic import FrechetMean, public_ball
@@ -110,16 +114,24 @@ class PrivateMDM(PrivateTransformer, ReducedClassifier, BallEstimator):
             self._fit_means(X, y, groups)
             return self._told()
         check_guarantee(self.guarantee)
-        if self.center is not None or self.outer_radius is not None or str(self.mechanism) != "auto":
+        if (
+            self.center is not None
+            or self.outer_radius is not None
+            or str(self.mechanism) != "auto"
+        ):
             own = "reduce= finds its own center and mechanism"
             raise ParameterError(f"{own}: leave center, outer_radius and mechanism out")
-        self._fit_reduced(ReducedMeans, X, y, groups, None if self._is_private else self.radius)
+        self._fit_reduced(
+            ReducedMeans, X, y, groups, None if self._is_private else self.radius
+        )
         self.means_ = self.classifier_.weights / 2
         return self._told()
 
     def _fit_means(self, X: Any, y: Any, groups: Any) -> None:
         if groups is not None and self._adding:
-            raise ParameterError("groups= is for adjacency='replace-one' here: persons may be of several classes")
+            raise ParameterError(
+                "groups= is for adjacency='replace-one' here: persons may be of several classes"
+            )
         if groups is not None:  # one public label a person
             codes = person_codes(groups, open_records(X, self.manifold.point_shape).n)
             held, first = Labels(y, len(codes)), np.unique(codes, return_index=True)[1]
@@ -128,32 +140,52 @@ class PrivateMDM(PrivateTransformer, ReducedClassifier, BallEstimator):
                 raise ParameterError(f"{several}; reduce= or PrivateSoftmax take them")
             y = np.asarray(held.classes[held.codes[first]])
         records, _ = self._opened(X, groups)
-        if records.where != "memory" and not (self._is_private or self._adding):  # one pass serves all classes
-            records = records.carried(self.manifold, public_ball(self.manifold, self.center, self.radius).center)
+        if records.where != "memory" and not (
+            self._is_private or self._adding
+        ):  # one pass serves all classes
+            records = records.carried(
+                self.manifold,
+                public_ball(self.manifold, self.center, self.radius).center,
+            )
         labels = records.labels(y, self.classes)
         choices = self._choices(labels.sizes.tolist(), labels.classes, records)
-        unit = LABEL_ADDED if self._adding else FrechetMean.units[0 if groups is None else -1]
+        unit = (
+            LABEL_ADDED
+            if self._adding
+            else FrechetMean.units[0 if groups is None else -1]
+        )
         releases = self._publish(self._jobs(choices, records, labels), unit)
         self.classes_ = labels.classes
         self.means_ = np.stack([release.value for release in releases])
         self.certificates_ = [release.certificate for release in releases]
 
-    def _choices(self, sizes: list[int], classes: np.ndarray, records: Records) -> list[Choice]:
+    def _choices(
+        self, sizes: list[int], classes: np.ndarray, records: Records
+    ) -> list[Choice]:
         """A mechanism for each class, one for each size, all chosen before anything is spent."""
         if not sizes:
-            raise ParameterError("y has no labels; the set of classes is public, and there must be one")
+            raise ParameterError(
+                "y has no labels; the set of classes is public, and there must be one"
+            )
         if self._adding:
             return [self._summed(ClippedSum)] * len(sizes)
         if min(sizes) < 2:
             lonely = classes[sizes.index(min(sizes))]
             few = "one record" if min(sizes) else "no records"
-            raise ParameterError(f"class {lonely} has {few}; each class needs at least 2")
+            raise ParameterError(
+                f"class {lonely} has {few}; each class needs at least 2"
+            )
 
-        def of_class(manifold: Any, center: Any, outer_radius: Any, size: int) -> OuterBallMean:
+        def of_class(
+            manifold: Any, center: Any, outer_radius: Any, size: int
+        ) -> OuterBallMean:
             everyone = OuterBallMean(manifold, center, outer_radius, records.n)
             return class_mean(everyone, size, min(sizes), self.guarantee, self.ball)
 
-        made = {size: self._choice(FrechetMean, of_class, ClippedSum, records, size) for size in set(sizes)}
+        made = {
+            size: self._choice(FrechetMean, of_class, ClippedSum, records, size)
+            for size in set(sizes)
+        }
         return [made[size] for size in sizes]
 
     def _jobs(self, choices: list[Choice], records: Records, labels: Any) -> list[Job]:
@@ -162,19 +194,43 @@ class PrivateMDM(PrivateTransformer, ReducedClassifier, BallEstimator):
             draws: list[Any] = []
             everyone = shared.collected(records)
             everyone.sums(readable)  # what cannot be read is so before anything is paid
-            together = [Classmates(everyone, everyone.of_class(labels, code), draws) for code in range(len(choices))]
-            return [(choice.mechanism, data, choice.reason) for choice, data in zip(choices, together, strict=True)]
+            together = [
+                Classmates(everyone, everyone.of_class(labels, code), draws)
+                for code in range(len(choices))
+            ]
+            return [
+                (choice.mechanism, data, choice.reason)
+                for choice, data in zip(choices, together, strict=True)
+            ]
         if records.where == "memory" or self._is_private or self._adding:
             groups = (records.of_class(labels, code) for code in range(len(choices)))
-            return [self._job(choice, group) for choice, group in zip(choices, groups, strict=True)]
-        means = (mean for mean, _ in records.class_moments(shared.domain, labels))  # the ball is the same for all
-        return [(choice.mechanism, mean, choice.reason) for choice, mean in zip(choices, means, strict=True)]
+            return [
+                self._job(choice, group)
+                for choice, group in zip(choices, groups, strict=True)
+            ]
+        means = (
+            mean for mean, _ in records.class_moments(shared.domain, labels)
+        )  # the ball is the same for all
+        return [
+            (choice.mechanism, mean, choice.reason)
+            for choice, mean in zip(choices, means, strict=True)
+        ]
 
-    def confidence_region(self, level: float = 0.95, of: str = "records") -> dict[Any, Region]:  # type: ignore[override]  # one a class
+    def confidence_region(
+        self, level: float = 0.95, of: str = "records"
+    ) -> dict[Any, Region]:  # type: ignore[override]  # one a class
         """Regions by class, which ALL hold their means with probability `level`; else as in `PrivateFrechetMean`."""
         if not hasattr(self, "certificates_"):
-            raise ParameterError("PrivateMDM is not fitted: call fit before confidence_region")
-        return dict(zip(self.classes_.tolist(), simultaneous(self.certificates_, level, of), strict=True))
+            raise ParameterError(
+                "PrivateMDM is not fitted: call fit before confidence_region"
+            )
+        return dict(
+            zip(
+                self.classes_.tolist(),
+                simultaneous(self.certificates_, level, of),
+                strict=True,
+            )
+        )
 
     def transform(self, X: Any) -> Any:
         """Distances to the class means, shape (n, classes)."""
@@ -183,9 +239,15 @@ class PrivateMDM(PrivateTransformer, ReducedClassifier, BallEstimator):
 
     def _distances(self, records: np.ndarray) -> np.ndarray:
         means = self.means_
-        with np.errstate(all="ignore"):  # a record that is not on the manifold is no reason for a warning
+        with np.errstate(
+            all="ignore"
+        ):  # a record that is not on the manifold is no reason for a warning
             if self.reduce is not None:
-                return np.asarray(np.linalg.norm(means - self.classifier_.features(records)[:, None], axis=-1))
+                return np.asarray(
+                    np.linalg.norm(
+                        means - self.classifier_.features(records)[:, None], axis=-1
+                    )
+                )
             points = self.manifold.nearest(records)  # what they stand for, as in `fit`
             return np.asarray(self.manifold.dist(means[None], points[:, None]))
 

@@ -95,7 +95,9 @@ class PrivatePCA(PrivateTransformer):
         """
         self._check_common()
         if self.radius is None:
-            raise ParameterError("radius= is missing: a public bound on the length of a record, not read off the data")
+            raise ParameterError(
+                "radius= is missing: a public bound on the length of a record, not read off the data"
+            )
         radius = _validate.length("radius", self.radius)
         _validate.choice("method", self.method, ("auto", "one-shot", "dp-rgd"))
         least = 0 if self._adding else 2
@@ -103,56 +105,100 @@ class PrivatePCA(PrivateTransformer):
         records = open_records(X, (features,), least=least)
         count = _validate.integer("n_components", self.n_components, 1)
         if count > features:
-            raise ParameterError(f"n_components={count} is more than the {features} features of X")
-        few = features <= _ONE_SHOT_FEATURES or is_chunked(X)  # descents want records in memory
+            raise ParameterError(
+                f"n_components={count} is more than the {features} features of X"
+            )
+        few = features <= _ONE_SHOT_FEATURES or is_chunked(
+            X
+        )  # descents want records in memory
         one_shot = self.method == "one-shot" or (self.method == "auto" and few)
         if not one_shot and (self._adding or groups is not None):
             known = "method='one-shot' knows persons and private n"
-            raise ParameterError(f"method='dp-rgd' is for replacing one record; {known}")
+            raise ParameterError(
+                f"method='dp-rgd' is for replacing one record; {known}"
+            )
         descent = (records, radius, features, count)
-        job, unit = self._job(records, radius, features, groups) if one_shot else (self._descent(*descent), None)
+        job, unit = (
+            self._job(records, radius, features, groups)
+            if one_shot
+            else (self._descent(*descent), None)
+        )
         (release,) = self._publish([job], unit)
         self.method_ = "one-shot" if one_shot else "dp-rgd"
         if one_shot:
             moment = release.value if self._adding else unpack(release.value, features)
-            self.components_ = np.ascontiguousarray(np.linalg.eigh(moment)[1][:, ::-1][:, :count].T)  # as pickles are
+            self.components_ = np.ascontiguousarray(
+                np.linalg.eigh(moment)[1][:, ::-1][:, :count].T
+            )  # as pickles are
         else:
             self.components_ = np.atleast_2d(release.value.T)
         self.certificate_ = release.certificate
         return self._told()
 
-    def _job(self, records: Records, radius: float, features: int, groups: Any) -> tuple[Job, str | None]:
+    def _job(
+        self, records: Records, radius: float, features: int, groups: Any
+    ) -> tuple[Job, str | None]:
         """One noisy second moment of records or persons, or, with n private, one noisy sum; and whose data are protected."""
         reason = "one noisy second moment"
         if self._adding:
             if groups is not None:
                 raise ParameterError("groups= is for adjacency='replace-one' here")
-            return (SumMechanism.for_statistic(GramSum(features, radius), self.guarantee), records, reason), None
+            return (
+                SumMechanism.for_statistic(GramSum(features, radius), self.guarantee),
+                records,
+                reason,
+            ), None
         n = records.n
         if groups is not None:
             codes = person_codes(groups, n)
-            rows, n = person_rows(clipped_rows(records.array(), radius), codes), int(codes.max()) + 1
+            rows, n = (
+                person_rows(clipped_rows(records.array(), radius), codes),
+                int(codes.max()) + 1,
+            )
             records = open_records(rows, (features,))
         statistic = SecondMoment(features, radius, n)
         kind = LaplaceMechanism if bounded(self.guarantee) else GaussianMechanism
         mechanism = kind.for_statistic(statistic, self.guarantee)
-        return (mechanism, statistic.of(records), reason), None if groups is None else PERSON_UNIT
+        return (
+            mechanism,
+            statistic.of(records),
+            reason,
+        ), None if groups is None else PERSON_UNIT
 
-    def _descent(self, records: Records, radius: float, features: int, count: int) -> Job:
+    def _descent(
+        self, records: Records, radius: float, features: int, count: int
+    ) -> Job:
         from curvedp.optim import LeadingEigenvectorProblem, SubspaceProblem, dp_rgd
         from curvedp.optim.descent import descent_mechanism
 
-        problem = LeadingEigenvectorProblem(features) if count == 1 else SubspaceProblem(features, count)
+        problem = (
+            LeadingEigenvectorProblem(features)
+            if count == 1
+            else SubspaceProblem(features, count)
+        )
         # A record's gradient 2(I-wwᵀ)zzᵀw has length at most 2·sin·cos·r² <= r²: this clip cuts nothing off.
         clip, public = radius**2, np.random.default_rng(0)
-        start = problem.manifold.project(public.standard_normal(problem.manifold.point_shape))
+        start = problem.manifold.project(
+            public.standard_normal(problem.manifold.point_shape)
+        )
         rows = clipped_rows(records.array(), radius)  # refuses a dask array
         mechanism = descent_mechanism(problem, records.n, _STEPS, clip, self.guarantee)
 
         def run(source: Source) -> np.ndarray:
             rng = None if self.source is None else source
             rate = 0.5 / radius**2
-            return np.asarray(dp_rgd(problem, rows, start, _STEPS, clip, rate, noise=mechanism.noise, rng=rng).point)
+            return np.asarray(
+                dp_rgd(
+                    problem,
+                    rows,
+                    start,
+                    _STEPS,
+                    clip,
+                    rate,
+                    noise=mechanism.noise,
+                    rng=rng,
+                ).point
+            )
 
         return (mechanism, run, "noisy descent")
 
@@ -160,10 +206,14 @@ class PrivatePCA(PrivateTransformer):
         """Coordinates of the records in the private subspace; of a dask array a dask array."""
         check_is_fitted(self)
         if not is_chunked(X) and _width(X) != self.n_features_in_:
-            expected = f"PrivatePCA is expecting {self.n_features_in_} features as input"
+            expected = (
+                f"PrivatePCA is expecting {self.n_features_in_} features as input"
+            )
             raise ParameterError(f"X has {_width(X)} features, but {expected}")
         coordinates = partial(_coordinates, self.components_)
-        return by_chunks(coordinates, X, (self.n_features_in_,), (len(self.components_),))
+        return by_chunks(
+            coordinates, X, (self.n_features_in_,), (len(self.components_),)
+        )
 
 
 def _width(X: Any, least: int = 1) -> int:
@@ -172,14 +222,20 @@ def _width(X: Any, least: int = 1) -> int:
         raise ParameterError("Complex data not supported: X must be real numbers")
     shape = _validate.shape("X", X)
     if len(shape) != 2:
-        raise ParameterError(f"Expected 2D array, X has {len(shape)} axes; Reshape your data to (n, features)")
+        raise ParameterError(
+            f"Expected 2D array, X has {len(shape)} axes; Reshape your data to (n, features)"
+        )
     if shape[1] < 1:
-        raise ParameterError(f"X has 0 feature(s) (shape={shape}) while a minimum of 1 is required.")
+        raise ParameterError(
+            f"X has 0 feature(s) (shape={shape}) while a minimum of 1 is required."
+        )
     if shape[0] < least:
         raise ParameterError(f"X has {shape[0]} sample(s); at least {least} are needed")
     return int(shape[1])
 
 
 def _coordinates(components: np.ndarray, records: np.ndarray) -> np.ndarray:
-    with np.errstate(all="ignore"):  # a record that is not finite is no reason for a warning
+    with np.errstate(
+        all="ignore"
+    ):  # a record that is not finite is no reason for a warning
         return np.asarray(records @ components.T)

@@ -14,7 +14,12 @@ from curvedp.errors import ParameterError, ReleaseWarning
 from curvedp.estimators.base import PrivateEstimator
 from curvedp.geometry.base import Manifold, check_manifold
 from curvedp.ledger import Ledger
-from curvedp.mechanisms.reduction import LinearClassifier, ReducedClasses, ReducedSoftmax, longest_features
+from curvedp.mechanisms.reduction import (
+    LinearClassifier,
+    ReducedClasses,
+    ReducedSoftmax,
+    longest_features,
+)
 from curvedp.privacy import GDP, Guarantee
 from curvedp.records.base import open_records
 from curvedp.records.chunked import by_chunks
@@ -31,33 +36,52 @@ class ReducedClassifier(ClassifierMixin, PrivateEstimator):
     classes_: np.ndarray
     classifier_: LinearClassifier
 
-    def _fit_reduced(self, kind: Any, X: Any, y: Any, groups: Any, radius: Any = None) -> None:
+    def _fit_reduced(
+        self, kind: Any, X: Any, y: Any, groups: Any, radius: Any = None
+    ) -> None:
         records = open_records(X, check_manifold(self.manifold).point_shape)
         labels = records.labels(y, self.classes)
         if len(labels.classes) < 2:
             raise ParameterError("there is one class; at least 2 are needed")
         persons = None if groups is None else person_codes(groups, records.n)
         n = records.n if persons is None else int(persons.max()) + 1
-        radius = longest_features(self.features, self.reduce) if radius is None else radius
-        statistic = ReducedClasses(self.manifold, self.reduce, self.features, radius, len(labels.classes), n)  # type: ignore[arg-type]  # None is refused there
+        radius = (
+            longest_features(self.features, self.reduce) if radius is None else radius
+        )
+        statistic = ReducedClasses(
+            self.manifold, self.reduce, self.features, radius, len(labels.classes), n
+        )  # type: ignore[arg-type]  # None is refused there
         mechanism = kind.for_statistic(statistic, self.guarantee)
         if not mechanism.enough:
             text = f"n = {n} at {self.guarantee} is small for {len(labels.classes)} classes: expect chance level"
             warnings.warn(text, ReleaseWarning, stacklevel=3)
         data = (records.array(), labels.codes, persons)  # chunks are refused by `array`
         unit = None if persons is None else statistic.units[0]
-        (release,) = self._publish([(mechanism, data, "a private reduction was asked for")], unit)
+        (release,) = self._publish(
+            [(mechanism, data, "a private reduction was asked for")], unit
+        )
         self.classes_, self.classifier_ = labels.classes, release.value
-        self.certificate_, self.certificates_ = release.certificate, [release.certificate]
+        self.certificate_, self.certificates_ = (
+            release.certificate,
+            [release.certificate],
+        )
 
     def predict(self, X: Any) -> Any:
         """The class with the largest score."""
-        return self._applied(lambda records: self.classes_[np.argmax(self._scores(records), axis=1)], X, ())
+        return self._applied(
+            lambda records: self.classes_[np.argmax(self._scores(records), axis=1)],
+            X,
+            (),
+        )
 
     def predict_proba(self, X: Any) -> Any:
         """Softmax of the scores, shape (n, classes)."""
         check_is_fitted(self)
-        return self._applied(lambda records: softmax(self._scores(records), axis=-1), X, (len(self.classes_),))
+        return self._applied(
+            lambda records: softmax(self._scores(records), axis=-1),
+            X,
+            (len(self.classes_),),
+        )
 
     def _scores(self, records: np.ndarray) -> np.ndarray:
         return self.classifier_.scores(records)

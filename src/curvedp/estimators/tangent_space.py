@@ -48,9 +48,17 @@ class PrivateTangentSpace(PrivateTransformer, PrivateFrechetMean):
         """
         check_is_fitted(self)
         coordinates = partial(_coordinates, self.manifold, self.location_)
-        return by_chunks(coordinates, X, self.manifold.point_shape, (self.manifold.dim,))
+        return by_chunks(
+            coordinates, X, self.manifold.point_shape, (self.manifold.dim,)
+        )
 
 
-def _coordinates(manifold: Any, reference: np.ndarray, records: np.ndarray) -> np.ndarray:
-    with np.errstate(all="ignore"):  # a record that is not on the manifold is no reason for a warning
-        return logs_at(manifold, reference, manifold.nearest(records))  # what they stand for, as in `fit`
+def _coordinates(
+    manifold: Any, reference: np.ndarray, records: np.ndarray
+) -> np.ndarray:
+    with np.errstate(
+        all="ignore"
+    ):  # a record that is not on the manifold is no reason for a warning
+        return logs_at(
+            manifold, reference, manifold.nearest(records)
+        )  # what they stand for, as in `fit`

@@ -9,7 +9,12 @@ from typing import TYPE_CHECKING
 from curvedp import _lazy
 
 if TYPE_CHECKING:
-    from curvedp.federated.kernels import ClassMeansKernel, DispersionKernel, MeanKernel, MomentKernel
+    from curvedp.federated.kernels import (
+        ClassMeansKernel,
+        DispersionKernel,
+        MeanKernel,
+        MomentKernel,
+    )
     from curvedp.federated.plan import Plan
     from curvedp.federated.release import coordinate, in_process
     from curvedp.federated.site import Site

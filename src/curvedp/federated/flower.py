@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 _POLL = 0.6  # seconds between looks for an answer
 _GRACE = 6.0  # seconds, or as long again, for the rest once enough sites have answered
 
-Foreign: TypeAlias = Any  # Flower's own types: it is an extra, and imported where it is used
+Foreign: TypeAlias = (
+    Any  # Flower's own types: it is an extra, and imported where it is used
+)
 
 
 def __getattr__(name: str) -> Any:
@@ -56,16 +58,26 @@ def answer(message: Foreign, context: Foreign) -> Foreign:
         request = json.loads(str(message.content.config_records["curvedp"]["json"]))
         # Each message starts a process, and importing what reads records takes a second.
         by_keys = state is not None and request["stage"] in ("share", "unmask")
-        party = party_from_settings(str(context.node_config["site"]), state, with_records=not by_keys)
+        party = party_from_settings(
+            str(context.node_config["site"]), state, with_records=not by_keys
+        )
         reply = party.answer(request)
-        context.state.config_records["curvedp"] = ConfigRecord({"state": json.dumps(party.state)})
+        context.state.config_records["curvedp"] = ConfigRecord(
+            {"state": json.dumps(party.state)}
+        )
     except (CurvedpError, KeyError, TypeError, ValueError) as error:
         ours = isinstance(error, CurvedpError)
-        reply = {"refused": str(error) if ours else "the request is not one of this protocol's"}
+        reply = {
+            "refused": str(error)
+            if ours
+            else "the request is not one of this protocol's"
+        }
     return Reply(_packed(reply), reply_to=message)
 
 
-def party_from_settings(path: str, state: dict[str, Any] | None = None, *, with_records: bool = True) -> Party:
+def party_from_settings(
+    path: str, state: dict[str, Any] | None = None, *, with_records: bool = True
+) -> Party:
     """The `Site` of a JSON file that names, beside it, `plan`, `key` (Ed25519, PEM), `records` and, where wanted, `ledger`,
     and columns of the records' file, `labels` and `groups`; without records, the part that answers by its keys. Raises
     `ParameterError` where a file is missing or is not what it should be."""
@@ -76,12 +88,19 @@ def party_from_settings(path: str, state: dict[str, Any] | None = None, *, with_
         journal.mkdir(exist_ok=True)
         if state is not None and not with_records:
             return Party(Session(**state["session"]), identity, state, journal)
-        plan, records = json.loads((home / settings["plan"]).read_text(encoding="utf-8")), home / settings["records"]
-        return _site(plan, records, settings, identity=identity, state=state, journal=journal)
+        plan, records = (
+            json.loads((home / settings["plan"]).read_text(encoding="utf-8")),
+            home / settings["records"],
+        )
+        return _site(
+            plan, records, settings, identity=identity, state=state, journal=journal
+        )
     except ParameterError:
         raise
     except (OSError, KeyError, TypeError, ValueError) as error:
-        raise ParameterError(f"the site's settings are not usable: {type(error).__name__}") from None
+        raise ParameterError(
+            f"the site's settings are not usable: {type(error).__name__}"
+        ) from None
 
 
 def _site(plan: Any, records: Path, settings: Mapping[str, str], **rest: Any) -> Party:
@@ -95,8 +114,15 @@ def _site(plan: Any, records: Path, settings: Mapping[str, str], **rest: Any) ->
         rest[name] = read_column(records, settings[name]) if name in settings else None
     if rest["labels"] is not None:
         rest["labels"] = rest["labels"].astype(int)
-    ledger = Ledger(records.parent / settings["ledger"]) if "ledger" in settings else None
-    return Site(agreed, records=read_records(records, agreed.kernel.manifold), ledger=ledger, **rest)
+    ledger = (
+        Ledger(records.parent / settings["ledger"]) if "ledger" in settings else None
+    )
+    return Site(
+        agreed,
+        records=read_records(records, agreed.kernel.manifold),
+        ledger=ledger,
+        **rest,
+    )
 
 
 def main(grid: Foreign, context: Foreign) -> None:
@@ -105,7 +131,9 @@ def main(grid: Foreign, context: Foreign) -> None:
     from curvedp.federated.release import coordinate
 
     settings = context.run_config
-    plan = Plan.from_dict(json.loads(Path(str(settings["plan"])).read_text(encoding="utf-8")))
+    plan = Plan.from_dict(
+        json.loads(Path(str(settings["plan"])).read_text(encoding="utf-8"))
+    )
     carrier = _Carrier(grid, plan, float(settings["timeout"]))
     try:
         release = coordinate(plan, carrier.ask)
@@ -113,11 +141,17 @@ def main(grid: Foreign, context: Foreign) -> None:
             "value": release.value.tolist(),
             "certificate": release.certificate.to_dict(),
             "signatures": dict(release.signatures),
-            "rounds": [{"total": list(r.total), "alive": list(r.alive)} for r in release.rounds],
+            "rounds": [
+                {"total": list(r.total), "alive": list(r.alive)} for r in release.rounds
+            ],
         }
     except FederationRefused as error:
         written = {"stopped": str(error)}
-    written["transport"] = {"seconds": carrier.seconds, "bytes": carrier.bytes, "refused": carrier.refused}
+    written["transport"] = {
+        "seconds": carrier.seconds,
+        "bytes": carrier.bytes,
+        "refused": carrier.refused,
+    }
     partial = Path(str(settings["output"])).with_suffix(".partial")
     partial.write_text(json.dumps(written), encoding="utf-8")
     partial.rename(Path(str(settings["output"])))
@@ -139,27 +173,45 @@ class _Carrier:
         if not self._nodes:
             answers = self._first(one)
         else:
-            found = self._collect({self._nodes[i]: request for i, request in requests.items() if i in self._nodes})
-            answers = {i: found[node] for i, node in self._nodes.items() if node in found}
-        self.seconds.append({"stage": one["stage"], "seconds": round(time.monotonic() - begin, 3)})
+            found = self._collect(
+                {
+                    self._nodes[i]: request
+                    for i, request in requests.items()
+                    if i in self._nodes
+                }
+            )
+            answers = {
+                i: found[node] for i, node in self._nodes.items() if node in found
+            }
+        self.seconds.append(
+            {"stage": one["stage"], "seconds": round(time.monotonic() - begin, 3)}
+        )
         return answers
 
     def _first(self, request: Mapping[str, Any]) -> "Answers":
         """Wait for the sites, ask all nodes, and learn which site each is from its signed announcement."""
         end = time.monotonic() + self._timeout
-        while len(nodes := list(self._grid.get_node_ids())) < len(self._plan.sites) and time.monotonic() < end:
+        while (
+            len(nodes := list(self._grid.get_node_ids())) < len(self._plan.sites)
+            and time.monotonic() < end
+        ):
             time.sleep(_POLL)
         answers = {}
         for node, reply in self._collect(dict.fromkeys(nodes, request)).items():
             site: Any = reply.get("site")
-            if site in range(len(self._plan.sites)) and is_announcement(self._plan.session, site, reply):
+            if site in range(len(self._plan.sites)) and is_announcement(
+                self._plan.session, site, reply
+            ):
                 answers[site], self._nodes[site] = reply, node
         return answers
 
     def _collect(self, requests: Mapping[int, Mapping[str, Any]]) -> "Answers":
         from flwr.app import Message as Request
 
-        messages = [Request(_packed(r), dst_node_id=node, message_type="query.curvedp") for node, r in requests.items()]
+        messages = [
+            Request(_packed(r), dst_node_id=node, message_type="query.curvedp")
+            for node, r in requests.items()
+        ]
         answers: dict[int, dict[str, Any]] = {}
         over = Event()
 
@@ -172,12 +224,17 @@ class _Carrier:
 
         # A thread each: the engine's pull waits three minutes for the rest of an answer whose site was lost while it sent it.
         waiting = [
-            Thread(target=wait_for, args=(str(i),), daemon=True) for i in self._grid.push_messages(messages) if i
+            Thread(target=wait_for, args=(str(i),), daemon=True)
+            for i in self._grid.push_messages(messages)
+            if i
         ]
         for thread in waiting:
             thread.start()
         begin, patience = time.monotonic(), self._timeout
-        while any(thread.is_alive() for thread in waiting) and (passed := time.monotonic() - begin) < patience:
+        while (
+            any(thread.is_alive() for thread in waiting)
+            and (passed := time.monotonic() - begin) < patience
+        ):
             if len(answers) >= self._plan.session.threshold:
                 patience = min(patience, max(passed, _GRACE) + passed)
             time.sleep(0.05)
@@ -192,7 +249,9 @@ class _Carrier:
             return None  # as if it had not answered
         self.bytes += len(text)
         if not isinstance(read, dict) or "refused" in read:
-            self.refused.append(str(read["refused"])[:400] if isinstance(read, dict) else "no object")
+            self.refused.append(
+                str(read["refused"])[:400] if isinstance(read, dict) else "no object"
+            )
             return None
         return read
 

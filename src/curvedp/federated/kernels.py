@@ -10,7 +10,16 @@ import numpy as np
 
 from curvedp import _validate
 from curvedp.errors import ParameterError
-from curvedp.federated.questions import Distances, Moment, Outer, Place, Question, Square, Step, Where
+from curvedp.federated.questions import (
+    Distances,
+    Moment,
+    Outer,
+    Place,
+    Question,
+    Square,
+    Step,
+    Where,
+)
 from curvedp.geometry import Euclidean, parse_manifold, project_to_ball
 from curvedp.geometry.base import Manifold
 from curvedp.geometry.names import manifold_name
@@ -25,7 +34,11 @@ Array = np.ndarray
 # Each step in a ball has so many times the budget of the one before: early ones only bring the point near, and averaging
 # keeps what they paid for. Chosen by simulation (benchmarks/federated.py).
 _RATIO = 8.0
-_PLACE, _COUNTS, _LOCATION = 0.06, 0.08, 0.06  # shares of μ² of a private ball, as in `PrivateBallMechanism`
+_PLACE, _COUNTS, _LOCATION = (
+    0.06,
+    0.08,
+    0.06,
+)  # shares of μ² of a private ball, as in `PrivateBallMechanism`
 _MOST = 0.2  # of a question where records are few
 _ENOUGH = 50.0  # nμ from which the questions of a private ball are of use
 
@@ -56,7 +69,11 @@ class Kernel(ABC):
             _validate.private_radius(self.radius)
             assign(self, outer_radius=outer_radius_of(self.manifold, self.outer_radius))
         ball = public_ball(self.manifold, *self.ball[1:])
-        assign(self, center=ball.center, **{"outer_radius" if self.is_private else "radius": ball.radius})
+        assign(
+            self,
+            center=ball.center,
+            **{"outer_radius" if self.is_private else "radius": ball.radius},
+        )
 
     @property
     def is_private(self) -> bool:
@@ -66,7 +83,11 @@ class Kernel(ABC):
     @property
     def ball(self) -> Outer:
         """The public ball that holds the records."""
-        return Outer(self.manifold, self.center, self.outer_radius if self.is_private else self.radius)
+        return Outer(
+            self.manifold,
+            self.center,
+            self.outer_radius if self.is_private else self.radius,
+        )
 
     @property
     @abstractmethod
@@ -86,7 +107,10 @@ class Kernel(ABC):
     @property
     def afterwards(self) -> list[str]:
         """What is done to the noisy sums, in words."""
-        return [*["a ball from quantiles of noisy counts"] * self.is_private, *self.steps]
+        return [
+            *["a ball from quantiles of noisy counts"] * self.is_private,
+            *self.steps,
+        ]
 
     @abstractmethod
     def asked(self, rounds: int, hidden: float, few: float) -> list[Question]:
@@ -105,13 +129,21 @@ class Kernel(ABC):
                 f"a private ball takes {self.rounds} rounds and n·μ >= {_ENOUGH:g}; there are {rounds} and {n / scale:.3g}: "
                 "agree on a radius"
             )
-        few = min(_MOST, (17 * scale / max(n, 1)) ** 2)  # 17 = 2·2.5 standard deviations · 3.3, a count's noise
+        few = min(
+            _MOST, (17 * scale / max(n, 1)) ** 2
+        )  # 17 = 2·2.5 standard deviations · 3.3, a count's noise
         return self.asked(rounds, 2 * sqrt(self.manifold.dim) * scale, few)
 
     def search(self, hidden: float, few: float) -> list[Question]:
         """The questions that find a ball: no step where embedded points give a center, two where nothing gives one."""
-        ball, embedded = self.ball, all(f.embedded_diameter is not None for f in self.manifold.factors)
-        step = [Distances(ball, max(_COUNTS / 4, few), hidden), Step(ball, _LOCATION, coarse=True)]
+        ball, embedded = (
+            self.ball,
+            all(f.embedded_diameter is not None for f in self.manifold.factors),
+        )
+        step = [
+            Distances(ball, max(_COUNTS / 4, few), hidden),
+            Step(ball, _LOCATION, coarse=True),
+        ]
         again = [] if embedded else step
         first = [Place(ball, max(_PLACE, few))] if Place.parts(self.manifold) else again
         return [*first, *again, Distances(ball, max(_COUNTS, few), hidden)]
@@ -120,7 +152,11 @@ class Kernel(ABC):
         """The first public numbers, a row a class."""
         s, (_, center, radius) = self._half_way, self.ball
         bend = max(1.0, s / (1.5 * tanh(s))) - 1 if s > 0 else 0.0
-        return np.repeat(Where(center, center, radius, radius, bend).row()[None], self.classes, axis=0)
+        return np.repeat(
+            Where(center, center, radius, radius, bend).row()[None],
+            self.classes,
+            axis=0,
+        )
 
     @property
     def _half_way(self) -> float:
@@ -128,11 +164,24 @@ class Kernel(ABC):
         return sqrt(max(-self.manifold.curvature_bounds[0], 0.0)) * self.ball.radius / 2
 
     def moved(
-        self, question: Question, at: Array, total: Array, counts: Sequence[int], noise: float, part: float
+        self,
+        question: Question,
+        at: Array,
+        total: Array,
+        counts: Sequence[int],
+        noise: float,
+        part: float,
     ) -> Array:
         """The public numbers after a round, from its noisy sums and the classes' public counts."""
-        parts = zip(self.places(at), total.reshape(self.classes, -1), counts, strict=True)
-        return np.array([question.moved(where, sums, max(n, 1), noise, part) for where, sums, n in parts])
+        parts = zip(
+            self.places(at), total.reshape(self.classes, -1), counts, strict=True
+        )
+        return np.array(
+            [
+                question.moved(where, sums, max(n, 1), noise, part)
+                for where, sums, n in parts
+            ]
+        )
 
     def places(self, at: Array) -> list[Where]:
         """The public numbers of each class; raises `ParameterError` where they are none, whatever the records."""
@@ -143,13 +192,20 @@ class Kernel(ABC):
     def terms(self, question: Question, at: Array, records: Array, label: int) -> Array:
         """One row a record of class `label`; rows lie within the question's largest change of each other."""
         with np.errstate(all="ignore"):  # a data-dependent warning is a release
-            return np.asarray(question.rows(self.places(at)[label], self.inside(records)))
+            return np.asarray(
+                question.rows(self.places(at)[label], self.inside(records))
+            )
 
     def is_same(self, one: Array, other: Array) -> bool:
         """Whether two sets of public numbers differ by no more than another machine's floats."""
         points = np.abs(other[:, :-3]).max(axis=1, keepdims=True)
-        scale = np.concatenate([np.broadcast_to(points, other[:, :-3].shape), np.abs(other[:, -3:])], axis=1)
-        return one.shape == other.shape and bool(np.all(np.abs(one - other) <= 1e-6 * scale))
+        scale = np.concatenate(
+            [np.broadcast_to(points, other[:, :-3].shape), np.abs(other[:, -3:])],
+            axis=1,
+        )
+        return one.shape == other.shape and bool(
+            np.all(np.abs(one - other) <= 1e-6 * scale)
+        )
 
     def inside(self, records: Array) -> Array:
         """Records in the public ball; none raises, none is dropped."""
@@ -161,15 +217,30 @@ class Kernel(ABC):
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values from which `kernel_from_dict` makes it again."""
-        stated = {f.name: getattr(self, f.name) for f in fields(self) if getattr(self, f.name) is not None}
-        return {**stated, "name": self.name, "manifold": manifold_name(self.manifold), "center": self.center.tolist()}
+        stated = {
+            f.name: getattr(self, f.name)
+            for f in fields(self)
+            if getattr(self, f.name) is not None
+        }
+        return {
+            **stated,
+            "name": self.name,
+            "manifold": manifold_name(self.manifold),
+            "center": self.center.tolist(),
+        }
 
 
 def kernel_from_dict(stated: Mapping[str, Any]) -> Kernel:
     """The inverse of `Kernel.to_dict`; raises `ParameterError` where a name is unknown, or a field missing or unusable."""
     try:
-        rest = {key: value for key, value in stated.items() if key not in ("name", "manifold")}
-        return Kernel.registry[stated["name"]](manifold=parse_manifold(stated["manifold"]), **rest)
+        rest = {
+            key: value
+            for key, value in stated.items()
+            if key not in ("name", "manifold")
+        }
+        return Kernel.registry[stated["name"]](
+            manifold=parse_manifold(stated["manifold"]), **rest
+        )
     except (AttributeError, KeyError, TypeError):
         raise ParameterError("this is not a kernel of a federated sum") from None
 
@@ -199,7 +270,11 @@ class MeanKernel(Kernel):
     """
 
     name = "mean"
-    steps = ("steps in the tangent space", "projection onto the ball", "shrinkage towards the center")
+    steps = (
+        "steps in the tangent space",
+        "projection onto the ball",
+        "shrinkage towards the center",
+    )
     last: ClassVar[type[Question]] = Step  # asked in the last round
 
     @property
@@ -217,7 +292,10 @@ class MeanKernel(Kernel):
         return [*search, *steps, self.last(self.ball, left * weights[-1])]
 
     def finished(self, at: Array, noise: float) -> Array:
-        places = [(where.center, where.point[None], noise * where.radius) for where in self.places(at)]
+        places = [
+            (where.center, where.point[None], noise * where.radius)
+            for where in self.places(at)
+        ]
         means = np.concatenate([james_stein(self.manifold, *place) for place in places])
         return means[0] if self.classes == 1 else means
 
@@ -253,7 +331,9 @@ class ClassMeansKernel(MeanKernel):
         return self.count
 
     def finished(self, at: Array, noise: float) -> Array:
-        return super().finished(at, noise).reshape(self.count, *self.manifold.point_shape)
+        return (
+            super().finished(at, noise).reshape(self.count, *self.manifold.point_shape)
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -273,7 +353,11 @@ class DispersionKernel(MeanKernel):
     """
 
     name = "dispersion"
-    steps = ("steps in the tangent space", "projection onto the ball", "clipping to [0, r²]")
+    steps = (
+        "steps in the tangent space",
+        "projection onto the ball",
+        "clipping to [0, r²]",
+    )
     least_rounds = 2
     last = Square
 
@@ -308,8 +392,12 @@ class MomentKernel(Kernel):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if manifold_name(self.manifold) != manifold_name(Euclidean(self.manifold.dim)) or np.any(self.center):
-            raise ParameterError("the second moment is of vectors: Euclidean(d), about the origin")
+        if manifold_name(self.manifold) != manifold_name(
+            Euclidean(self.manifold.dim)
+        ) or np.any(self.center):
+            raise ParameterError(
+                "the second moment is of vectors: Euclidean(d), about the origin"
+            )
 
     @property
     def rounds(self) -> int:
@@ -318,15 +406,24 @@ class MomentKernel(Kernel):
 
     def asked(self, rounds: int, hidden: float, few: float) -> list[Question]:
         if rounds != self.rounds:
-            raise ParameterError(f"rounds={rounds}: the second moment takes {self.rounds}")
+            raise ParameterError(
+                f"rounds={rounds}: the second moment takes {self.rounds}"
+            )
         spent = max(_COUNTS, few) * self.is_private
-        return [*[Distances(self.ball, spent, hidden)] * self.is_private, Moment(self.ball, 1 - spent)]
+        return [
+            *[Distances(self.ball, spent, hidden)] * self.is_private,
+            Moment(self.ball, 1 - spent),
+        ]
 
     def places(self, at: Array) -> list[Where]:
         """With the radius that is agreed on, whatever a server says: rows cut to a smaller one would add up to more than a
         person has."""
         found = super().places(at)
-        return found if self.is_private else [where._replace(radius=self.radius) for where in found]
+        return (
+            found
+            if self.is_private
+            else [where._replace(radius=self.radius) for where in found]
+        )
 
     def by_person(self, records: Array, codes: Array) -> Array:
         if self.is_private:
@@ -334,4 +431,6 @@ class MomentKernel(Kernel):
         return person_rows(clipped_rows(self.inside(records), self.radius), codes)
 
     def finished(self, at: Array, noise: float) -> Array:
-        return np.asarray(np.linalg.eigh(unpack(at[0], self.manifold.dim))[1][:, ::-1].T)
+        return np.asarray(
+            np.linalg.eigh(unpack(at[0], self.manifold.dim))[1][:, ::-1].T
+        )

@@ -21,7 +21,14 @@ from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 
 from curvedp.errors import FederationRefused, ParameterError
 from curvedp.federated import session as p
-from curvedp.federated.session import PROTOCOL, Session, agreed, derived, mask, public_half
+from curvedp.federated.session import (
+    PROTOCOL,
+    Session,
+    agreed,
+    derived,
+    mask,
+    public_half,
+)
 from curvedp.signing import digest, is_signed, key_of, signature
 
 _ONCE = ("announce", "share")  # stages of a session; the others come every round
@@ -50,7 +57,12 @@ class Party:
             raise ParameterError("this site's key is not among the session's")
         self.session, self.identity, self._journal = session, identity, journal
         self.index = session.sites.index(key_of(identity))
-        fresh = {"session": asdict(session), "master": secrets.token_hex(32), "masked": {}, "answered": []}
+        fresh = {
+            "session": asdict(session),
+            "master": secrets.token_hex(32),
+            "masked": {},
+            "answered": [],
+        }
         self.state: dict[str, Any] = fresh if state is None else state
         if self.state["session"] != asdict(session):
             raise ParameterError("this state is of another session")
@@ -62,19 +74,36 @@ class Party:
             stage, round = request["stage"], int(request.get("round", 0))
             answers = self._stages[stage]
             if self._journal is not None and stage != "sign":
-                self._enter(self._journal, stage if stage in _ONCE else f"{stage}-{round}")
+                self._enter(
+                    self._journal, stage if stage in _ONCE else f"{stage}-{round}"
+                )
             return answers(request)
         except ParameterError:
             raise
-        except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
-            raise FederationRefused(f"the request is not one of this protocol's ({type(error).__name__})") from None
+        except (
+            ArithmeticError,
+            AttributeError,
+            LookupError,
+            RecursionError,
+            TypeError,
+            ValueError,
+        ) as error:
+            raise FederationRefused(
+                f"the request is not one of this protocol's ({type(error).__name__})"
+            ) from None
 
     @property
     def _stages(self) -> dict[str, Callable[[Request], dict[str, Any]]]:
         """What can be answered without records."""
         return {
-            "share": lambda asked: {"boxes": self.share({int(j): a for j, a in asked["announcements"].items()})},
-            "unmask": lambda asked: self.unmask(int(asked["round"]), [int(i) for i in asked["survivors"]]),
+            "share": lambda asked: {
+                "boxes": self.share(
+                    {int(j): a for j, a in asked["announcements"].items()}
+                )
+            },
+            "unmask": lambda asked: self.unmask(
+                int(asked["round"]), [int(i) for i in asked["survivors"]]
+            ),
         }
 
     def _enter(self, journal: Path, stage: str) -> None:
@@ -82,7 +111,9 @@ class Party:
         try:
             (journal / f"{self.session.id.hex()[:32]}-{stage}").touch(exist_ok=False)
         except FileExistsError:
-            raise FederationRefused("this site has answered this stage of this plan") from None
+            raise FederationRefused(
+                "this site has answered this stage of this plan"
+            ) from None
         except OSError:
             raise FederationRefused("this site cannot write its journal") from None
 
@@ -93,34 +124,61 @@ class Party:
         said = [public_half(self._secret(b"channel"))]
         for r in range(self.session.rounds):
             said += [_committed(k, secret) for k, secret in enumerate(self._secrets(r))]
-        body = {"session": self.session.id.hex(), "site": self.index, "keys": "".join(said)}
+        body = {
+            "session": self.session.id.hex(),
+            "site": self.index,
+            "keys": "".join(said),
+        }
         return {**body, "signature": signature(self.identity, body, PROTOCOL)}
 
     def share(self, announcements: Announcements) -> dict[str, str]:
         """For every other site that announced its keys, shares of this one's secrets, sealed."""
         self._once("announcements")
-        if not set(announcements) <= set(range(len(self.session.sites))) or len(announcements) < self.session.threshold:
-            raise FederationRefused(f"{len(announcements)} sites announced; {self.session.threshold} are needed")
+        if (
+            not set(announcements) <= set(range(len(self.session.sites)))
+            or len(announcements) < self.session.threshold
+        ):
+            raise FederationRefused(
+                f"{len(announcements)} sites announced; {self.session.threshold} are needed"
+            )
         for j, said in announcements.items():
             if not is_announcement(self.session, j, said):
-                raise FederationRefused(f"the announcement of site {j} is not signed by its key for this session")
+                raise FederationRefused(
+                    f"the announcement of site {j} is not signed by its key for this session"
+                )
         if announcements.get(self.index) != self.announce():
-            raise FederationRefused("the announcements hold another one under this site's name")
-        self.state["announcements"] = {str(j): dict(said) for j, said in announcements.items()}
+            raise FederationRefused(
+                "the announcements hold another one under this site's name"
+            )
+        self.state["announcements"] = {
+            str(j): dict(said) for j, said in announcements.items()
+        }
         bundles = self._bundles(sorted(announcements))
         self.state["bundles"] = {str(self.index): bundles.pop(self.index).hex()}
         boxes = {
-            j: self._box(self.index, j).encrypt(bytes(12), sealed, self.session.id) for j, sealed in bundles.items()
+            j: self._box(self.index, j).encrypt(bytes(12), sealed, self.session.id)
+            for j, sealed in bundles.items()
         }
-        return {str(j): box.hex() for j, box in boxes.items()}  # each key seals one message
+        return {
+            str(j): box.hex() for j, box in boxes.items()
+        }  # each key seals one message
 
     def open(self, sealed: Mapping[int, str]) -> None:
         """Take the others' shares. Who sent them, and this site, are the roster of every round."""
         self._once("roster")
         roster = sorted({*sealed, self.index})
-        if not {str(j) for j in roster} <= set(self.state["announcements"]) or len(roster) < self.session.threshold:
-            raise FederationRefused(f"{len(roster)} sites shared their secrets; {self.session.threshold} are needed")
-        opened = {str(j): self._unsealed(j, box) for j, box in sealed.items() if j != self.index}
+        if (
+            not {str(j) for j in roster} <= set(self.state["announcements"])
+            or len(roster) < self.session.threshold
+        ):
+            raise FederationRefused(
+                f"{len(roster)} sites shared their secrets; {self.session.threshold} are needed"
+            )
+        opened = {
+            str(j): self._unsealed(j, box)
+            for j, box in sealed.items()
+            if j != self.index
+        }
         self.state["bundles"].update(opened)
         self.state["roster"] = roster
 
@@ -137,12 +195,18 @@ class Party:
             raise FederationRefused("this round has been answered")
         self.state["masked"][str(round)] = asked.hex()
         pair, own, *_ = self._secrets(round)
-        masked = np.asarray(vector).astype(np.int64).view(np.uint64) + mask(own, len(vector))
+        masked = np.asarray(vector).astype(np.int64).view(np.uint64) + mask(
+            own, len(vector)
+        )
         context = _context(self.session, round, self.state["roster"], asked)
         for j in self.state["roster"]:
             if j != self.index:
-                public = _said(self.session, self.state["announcements"][str(j)], round, 0)
-                masked = masked + _pair_mask(pair, public, context, self.index, j, len(vector))
+                public = _said(
+                    self.session, self.state["announcements"][str(j)], round, 0
+                )
+                masked = masked + _pair_mask(
+                    pair, public, context, self.index, j, len(vector)
+                )
         return np.asarray(masked)
 
     def unmask(self, round: int, survivors: Collection[int]) -> dict[str, Any]:
@@ -150,8 +214,14 @@ class Party:
         self._check_round(round)
         alive = set(survivors)
         if str(round) not in self.state["masked"] or round in self.state["answered"]:
-            raise FederationRefused("shares are given once a round, and after the masked vector")
-        if self.index not in alive or not alive <= set(self.state["roster"]) or len(alive) < self.session.threshold:
+            raise FederationRefused(
+                "shares are given once a round, and after the masked vector"
+            )
+        if (
+            self.index not in alive
+            or not alive <= set(self.state["roster"])
+            or len(alive) < self.session.threshold
+        ):
             raise FederationRefused(
                 f"a sum over {len(alive)} sites is not unmasked; {self.session.threshold} are needed"
             )
@@ -159,8 +229,16 @@ class Party:
         lost, given = len(self.session.sites) - len(alive), {}
         for j in self.state["roster"]:
             shares = self._shares_of(j, round)
-            given[str(j)] = [*shares[1:2], *shares[2 + lost : 3 + lost]] if j in alive else shares[:1]
-        return {"asked": self.state["masked"][str(round)], "survivors": sorted(alive), "shares": given}
+            given[str(j)] = (
+                [*shares[1:2], *shares[2 + lost : 3 + lost]]
+                if j in alive
+                else shares[:1]
+            )
+        return {
+            "asked": self.state["masked"][str(round)],
+            "survivors": sorted(alive),
+            "shares": given,
+        }
 
     def _once(self, name: str) -> None:
         if name in self.state:
@@ -168,7 +246,9 @@ class Party:
 
     def _check_round(self, round: int) -> None:
         if "roster" not in self.state or round not in range(self.session.rounds):
-            raise FederationRefused("this round is not one of the session's, or its keys were never shared")
+            raise FederationRefused(
+                "this round is not one of the session's, or its keys were never shared"
+            )
 
     def _secret(self, *name: bytes | int) -> bytes:
         return derived(bytes.fromhex(self.state["master"]), self.session.id, *name)
@@ -180,30 +260,53 @@ class Party:
 
     def _bundles(self, peers: Sequence[int]) -> dict[int, bytes]:
         """For each peer, its shares of the secrets of every round, one after the other."""
-        points, threshold, bundles = [j + 1 for j in peers], self.session.threshold, dict.fromkeys(peers, b"")
+        points, threshold, bundles = (
+            [j + 1 for j in peers],
+            self.session.threshold,
+            dict.fromkeys(peers, b""),
+        )
         for r in range(self.session.rounds):
             for k, secret in enumerate(self._secrets(r)):
-                chance = BytesIO(p.keystream(self._secret(b"polynomial", r, k), p.CHANCE * threshold))
-                shares = p.split(int.from_bytes(secret, "little"), points, threshold, chance.read)
+                chance = BytesIO(
+                    p.keystream(self._secret(b"polynomial", r, k), p.CHANCE * threshold)
+                )
+                shares = p.split(
+                    int.from_bytes(secret, "little"), points, threshold, chance.read
+                )
                 for j in peers:
                     bundles[j] += shares[j + 1].to_bytes(p.SHARE_BYTES, "little")
         return bundles
 
     def _shares_of(self, j: int, round: int) -> list[str]:
         """This site's shares of site j's secrets in a round; none where j sent nonsense."""
-        bundle, each, count = self.state["bundles"].get(str(j), ""), 2 * p.SHARE_BYTES, self.session.secrets
+        bundle, each, count = (
+            self.state["bundles"].get(str(j), ""),
+            2 * p.SHARE_BYTES,
+            self.session.secrets,
+        )
         if len(bundle) != each * count * self.session.rounds:
             return []
-        return [bundle[each * k : each * (k + 1)] for k in range(count * round, count * (round + 1))]
+        return [
+            bundle[each * k : each * (k + 1)]
+            for k in range(count * round, count * (round + 1))
+        ]
 
     def _box(self, sender: int, receiver: int) -> ChaCha20Poly1305:
-        other = self.state["announcements"][str(receiver if sender == self.index else sender)]
+        other = self.state["announcements"][
+            str(receiver if sender == self.index else sender)
+        ]
         shared = agreed(self._secret(b"channel"), other["keys"][:64])
-        return ChaCha20Poly1305(derived(shared, self.session.id, b"seal", sender, receiver))
+        return ChaCha20Poly1305(
+            derived(shared, self.session.id, b"seal", sender, receiver)
+        )
 
     def _unsealed(self, j: int, box: str) -> str:
         try:
-            return self._box(j, self.index).decrypt(bytes(12), bytes.fromhex(box), self.session.id).hex()
+            return (
+                self._box(j, self.index)
+                .decrypt(bytes(12), bytes.fromhex(box), self.session.id)
+                .hex()
+            )
         except (InvalidTag, TypeError, ValueError):
             return ""  # as if j had shared nothing with this site; the others' shares may do
 
@@ -217,10 +320,22 @@ def is_announcement(session: Session, j: int, said: Any) -> bool:
         return False
     body = {name: value for name, value in said.items() if name != "signature"}
     complete = _is_hex(body.get("keys"), 32 * (1 + session.rounds * session.secrets))
-    mine = complete and body.get("site") == j and body.get("session") == session.id.hex()
-    if not (mine and is_signed(session.sites[j], body, said.get("signature"), PROTOCOL)):
+    mine = (
+        complete and body.get("site") == j and body.get("session") == session.id.hex()
+    )
+    if not (
+        mine and is_signed(session.sites[j], body, said.get("signature"), PROTOCOL)
+    ):
         return False
-    return all(map(_is_key, [body["keys"][:64], *(_said(session, said, r, 0) for r in range(session.rounds))]))
+    return all(
+        map(
+            _is_key,
+            [
+                body["keys"][:64],
+                *(_said(session, said, r, 0) for r in range(session.rounds)),
+            ],
+        )
+    )
 
 
 def _is_key(public: str) -> bool:
@@ -248,7 +363,9 @@ def recovered(
     alive, told = sorted(masked), asked.hex()
     agreeing = {i: a["shares"] for i, a in answers.items() if _agrees(a, alive, told)}
     if len(agreeing) < session.threshold:
-        raise FederationRefused(f"{len(agreeing)} sites answered to the end; {session.threshold} are needed")
+        raise FederationRefused(
+            f"{len(agreeing)} sites answered to the end; {session.threshold} are needed"
+        )
     if len({len(vector) for vector in masked.values()}) != 1:
         raise FederationRefused("the masked vectors differ in length")
     lost, size = len(session.sites) - len(alive), len(masked[alive[0]])
@@ -256,31 +373,55 @@ def recovered(
 
     def joined(j: int, k: int, place: int) -> bytes:
         """Site j's k-th secret, from the shares that stand at `place`, if it is the one committed to."""
-        given = [(i + 1, _share(agreeing[i].get(str(j)), place)) for i in sorted(agreeing)]
-        shares = dict([(x, share) for x, share in given if share is not None][: session.threshold])
+        given = [
+            (i + 1, _share(agreeing[i].get(str(j)), place)) for i in sorted(agreeing)
+        ]
+        shares = dict(
+            [(x, share) for x, share in given if share is not None][: session.threshold]
+        )
         value = p.join(shares) if len(shares) == session.threshold else -1
         secret = value.to_bytes(32, "little") if 0 <= value < 2**256 else b""
-        if not secret or _committed(k, secret) != _said(session, announcements[j], round, k):
-            raise FederationRefused("the shares of a site's secret do not give what it committed to")
+        if not secret or _committed(k, secret) != _said(
+            session, announcements[j], round, k
+        ):
+            raise FederationRefused(
+                "the shares of a site's secret do not give what it committed to"
+            )
         return secret
 
-    total = np.sum([masked[j] - mask(joined(j, 1, 0), size) for j in alive], axis=0, dtype=np.uint64)
+    total = np.sum(
+        [masked[j] - mask(joined(j, 1, 0), size) for j in alive],
+        axis=0,
+        dtype=np.uint64,
+    )
     for j in set(roster) - set(alive):
         secret = joined(j, 0, 0)
         for i in alive:
-            total = total - _pair_mask(secret, _said(session, announcements[i], round, 0), context, i, j, size)
-    seeds = {j: joined(j, 2 + lost, 1) for j in alive} if lost < session.dropouts else {}
+            total = total - _pair_mask(
+                secret, _said(session, announcements[i], round, 0), context, i, j, size
+            )
+    seeds = (
+        {j: joined(j, 2 + lost, 1) for j in alive} if lost < session.dropouts else {}
+    )
     return np.asarray(total).view(np.int64), seeds
 
 
 def _agrees(answer: Any, alive: list[int], asked: str) -> bool:
-    same = isinstance(answer, Mapping) and answer.get("survivors") == alive and answer.get("asked") == asked
+    same = (
+        isinstance(answer, Mapping)
+        and answer.get("survivors") == alive
+        and answer.get("asked") == asked
+    )
     return same and isinstance(answer.get("shares"), Mapping)
 
 
 def _share(given: Any, place: int) -> int | None:
     """A share of a site's answer; None where there is none."""
-    if not isinstance(given, list) or len(given) <= place or not _is_hex(given[place], p.SHARE_BYTES):
+    if (
+        not isinstance(given, list)
+        or len(given) <= place
+        or not _is_hex(given[place], p.SHARE_BYTES)
+    ):
         return None
     return int.from_bytes(bytes.fromhex(given[place]), "little") % p.PRIME
 
@@ -288,19 +429,34 @@ def _share(given: Any, place: int) -> int | None:
 # ---- what both sides compute ----
 
 
-def _pair_mask(secret: bytes, public: str, context: bytes, i: int, j: int, length: int) -> np.ndarray:
+def _pair_mask(
+    secret: bytes, public: str, context: bytes, i: int, j: int, length: int
+) -> np.ndarray:
     """What site i adds for site j: the same words with either sign."""
     words = mask(derived(agreed(secret, public), context, min(i, j), max(i, j)), length)
     return words if i < j else np.zeros_like(words) - words
 
 
-def _context(session: Session, round: int, roster: Sequence[int], asked: bytes) -> bytes:
-    return digest({"session": session.id.hex(), "round": round, "roster": sorted(roster), "asked": asked.hex()})
+def _context(
+    session: Session, round: int, roster: Sequence[int], asked: bytes
+) -> bytes:
+    return digest(
+        {
+            "session": session.id.hex(),
+            "round": round,
+            "roster": sorted(roster),
+            "asked": asked.hex(),
+        }
+    )
 
 
 def _committed(k: int, secret: bytes) -> str:
     """The public half of a pair key, the hash of a seed."""
-    return hashlib.sha256(b"curvedp-commitment/1" + secret).hexdigest() if k else public_half(secret)
+    return (
+        hashlib.sha256(b"curvedp-commitment/1" + secret).hexdigest()
+        if k
+        else public_half(secret)
+    )
 
 
 def _said(session: Session, announcement: Mapping[str, Any], round: int, k: int) -> str:
@@ -311,6 +467,10 @@ def _said(session: Session, announcement: Mapping[str, Any], round: int, k: int)
 
 def _is_hex(text: Any, size: int) -> bool:
     try:
-        return isinstance(text, str) and len(text) == 2 * size and len(bytes.fromhex(text)) == size
+        return (
+            isinstance(text, str)
+            and len(text) == 2 * size
+            and len(bytes.fromhex(text)) == size
+        )
     except ValueError:
         return False

@@ -31,7 +31,9 @@ def layers(total: int, sites: int, dropouts: int, collusion: int) -> list[Fracti
     at = [Fraction(total, sites - lost - collusion) for lost in range(dropouts + 1)]
     found = [at[0], *(after - before for before, after in pairwise(at))]
     if min(found) < LEAST_VARIANCE:
-        raise ParameterError(f"a share of the noise has variance {float(min(found)):g}; a finer grid is needed")
+        raise ParameterError(
+            f"a share of the noise has variance {float(min(found)):g}; a finer grid is needed"
+        )
     return found
 
 
@@ -53,24 +55,42 @@ class KeyedSource(Source):
 
     def random_bytes(self, n: int) -> bytes:
         while len(self._buffer) - self._used < n:
-            fresh = keystream(derived(self._key, b"source", self._block.to_bytes(8, "little")), 1 << 14)
-            self._buffer, self._used, self._block = self._buffer[self._used :] + fresh, 0, self._block + 1
+            fresh = keystream(
+                derived(self._key, b"source", self._block.to_bytes(8, "little")),
+                1 << 14,
+            )
+            self._buffer, self._used, self._block = (
+                self._buffer[self._used :] + fresh,
+                0,
+                self._block + 1,
+            )
         self._used += n
         return self._buffer[self._used - n : self._used]
 
 
-def site_noise(variances: Sequence[Fraction], seed: bytes, length: int, source: Source | None = None) -> np.ndarray:
+def site_noise(
+    variances: Sequence[Fraction],
+    seed: bytes,
+    length: int,
+    source: Source | None = None,
+) -> np.ndarray:
     """All layers modulo 2^64: the first from bits nobody is told, the others from the chain that starts with `seed`."""
-    secret = discrete_gaussian(variances[0], length, SecureSource() if source is None else source)
+    secret = discrete_gaussian(
+        variances[0], length, SecureSource() if source is None else source
+    )
     return np.asarray(_wrapped(secret) + surplus(variances, 0, seed, length))
 
 
-def surplus(variances: Sequence[Fraction], lost: int, seed: bytes, length: int) -> np.ndarray:
+def surplus(
+    variances: Sequence[Fraction], lost: int, seed: bytes, length: int
+) -> np.ndarray:
     """The layers above `lost` modulo 2^64, from the chain's seed for that number."""
     above = variances[1 + lost :]
     total = np.zeros(length, dtype=np.int64)
     for v, key in zip(above, chain(seed, len(above)), strict=True):
-        total = total + _wrapped(discrete_gaussian(v, length, KeyedSource(derived(key, b"layer"))))
+        total = total + _wrapped(
+            discrete_gaussian(v, length, KeyedSource(derived(key, b"layer")))
+        )
     return total
 
 
@@ -85,11 +105,17 @@ def discrete_gaussian(v: Fraction, size: int, source: Source) -> list[int]:
     """Independent exact draws of N_Z(v), by rejection from discrete Laplace noise."""
     if not v > 0:
         raise ParameterError("a variance must be > 0")
-    (above, below), t, found = Fraction(v).as_integer_ratio(), isqrt(floor(v)) + 1, list[int]()
+    (above, below), t, found = (
+        Fraction(v).as_integer_ratio(),
+        isqrt(floor(v)) + 1,
+        list[int](),
+    )
     while len(found) < size:
         y = _laplace(t, source)
         # accepted with e^{−(|y| − v/t)²/2v}, the exponent as one fraction
-        if _bernoulli_exp((abs(y) * t * below - above) ** 2, 2 * above * below * t * t, source):
+        if _bernoulli_exp(
+            (abs(y) * t * below - above) ** 2, 2 * above * below * t * t, source
+        ):
             found.append(y)
     return found
 

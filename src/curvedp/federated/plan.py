@@ -25,10 +25,14 @@ from curvedp.privacy.base import guarantee_from_dict
 from curvedp.signing import digest
 
 MOST_ROUNDS = 6
-_SKEW = timedelta(minutes=5)  # between a site's clock and the plan's times, or the server's
+_SKEW = timedelta(
+    minutes=5
+)  # between a site's clock and the plan's times, or the server's
 _LONGEST = 1e6  # hours, so that a plan's end is a date
 _LARGEST = 1024  # dimensions
-_FLOAT = 2.0**-40  # relative; a computed term's length is off by less: by 2·(dim + 8)·2^-53
+_FLOAT = (
+    2.0**-40
+)  # relative; a computed term's length is off by less: by 2·(dim + 8)·2^-53
 _PRECISE = 44  # bits of a term
 _ROOM = 61  # bits of a sum
 _BLOCK = 1 << 14  # records at once
@@ -88,7 +92,9 @@ class Plan(Statistic):
     collusion: int = 0
     rounds: int | None = None
     protects: str = "record"
-    created: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
+    created: str = field(
+        default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds")
+    )
     hours: float = 24.0
     software: str = field(default_factory=lambda: version("curvedp"))
     exponents: Sequence[int] = ()  # by round, k: terms are whole multiples of 2^-k
@@ -111,24 +117,52 @@ class Plan(Statistic):
             assign(self, guarantee=guarantee_from_dict(self.guarantee))
         _validate.choice("protects", self.protects, ("record", "person"))
         if not isinstance(self.kernel, Kernel):
-            raise ParameterError("kernel must be a kernel, such as MeanKernel(manifold, radius)")
+            raise ParameterError(
+                "kernel must be a kernel, such as MeanKernel(manifold, radius)"
+            )
         if (dim := self.kernel.manifold.dim) > _LARGEST:
-            raise ParameterError(f"a space of {dim} dimensions is too large; {_LARGEST} is the most")
+            raise ParameterError(
+                f"a space of {dim} dimensions is too large; {_LARGEST} is the most"
+            )
         if check_guarantee(self.guarantee).adjacency != "replace-one":
-            raise ParameterError("the sites' counts are public: the guarantee is for replace-one adjacency")
+            raise ParameterError(
+                "the sites' counts are public: the guarantee is for replace-one adjacency"
+            )
         rounds = self.kernel.rounds if self.rounds is None else self.rounds
-        if (rounds := _validate.integer("rounds", rounds, self.kernel.least_rounds)) > MOST_ROUNDS:
+        if (
+            rounds := _validate.integer("rounds", rounds, self.kernel.least_rounds)
+        ) > MOST_ROUNDS:
             raise ParameterError(f"rounds={rounds} is more than {MOST_ROUNDS}")
-        counts = [list(count) if isinstance(count, list | tuple | np.ndarray) else [count] for count in self.counts]
+        counts = [
+            list(count) if isinstance(count, list | tuple | np.ndarray) else [count]
+            for count in self.counts
+        ]
         if any(len(each) != self.kernel.classes for each in counts):
-            raise ParameterError(f"a site needs {self.kernel.classes} counts, one for each class")
+            raise ParameterError(
+                f"a site needs {self.kernel.classes} counts, one for each class"
+            )
         counts = [[_validate.integer("counts", n, 0) for n in each] for each in counts]
-        lost = {name: _validate.integer(name, getattr(self, name), 0) for name in ("dropouts", "collusion")}
+        lost = {
+            name: _validate.integer(name, getattr(self, name), 0)
+            for name in ("dropouts", "collusion")
+        }
         hours = _validate.within("hours", self.hours, 0, _LONGEST, open_low=True)
-        assign(self, sites=list(self.sites), counts=counts, rounds=rounds, hours=hours, **lost)
+        assign(
+            self,
+            sites=list(self.sites),
+            counts=counts,
+            rounds=rounds,
+            hours=hours,
+            **lost,
+        )
         if len(self.counts) != len(self.sites):
-            raise ParameterError(f"there are {len(self.sites)} sites and {len(self.counts)} counts")
-        if self.exponents not in ((), exponents := [self._exponent(r) for r in range(rounds)]):
+            raise ParameterError(
+                f"there are {len(self.sites)} sites and {len(self.counts)} counts"
+            )
+        if self.exponents not in (
+            (),
+            exponents := [self._exponent(r) for r in range(rounds)],
+        ):
             raise ParameterError("the plan was made for another grid")
         assign(self, exponents=exponents)
         _ = self.session, self._created, [self.layers(r) for r in range(rounds)]
@@ -138,11 +172,17 @@ class Plan(Statistic):
         return PERSON_UNIT if self.protects == "person" else Statistic.unit
 
     space = property(lambda self: self.kernel.space)
-    sensitivity = property(lambda self: self.sensitivity_of(0))  # of the first round's sum, in whole units
+    sensitivity = property(
+        lambda self: self.sensitivity_of(0)
+    )  # of the first round's sum, in whole units
     afterwards = property(lambda self: self.kernel.afterwards)
 
     def to_dict(self) -> dict[str, Any]:
-        return {**super().to_dict(), "kernel": self.kernel.to_dict(), "guarantee": self.guarantee.to_dict()}
+        return {
+            **super().to_dict(),
+            "kernel": self.kernel.to_dict(),
+            "guarantee": self.guarantee.to_dict(),
+        }
 
     @staticmethod
     def from_dict(record: Any) -> "Plan":
@@ -165,27 +205,39 @@ class Plan(Statistic):
     @cached_property
     def session(self) -> Session:
         """The terms of the masked sums."""
-        return Session(self.sites, self.dropouts, self.collusion, self.rounds or 0, self.id)
+        return Session(
+            self.sites, self.dropouts, self.collusion, self.rounds or 0, self.id
+        )
 
     @cached_property
     def _created(self) -> datetime:
         try:
             created = datetime.fromisoformat(self.created)
         except (TypeError, ValueError):
-            raise ParameterError(f"created={_validate.shown(self.created)} must be a time in ISO 8601") from None
+            raise ParameterError(
+                f"created={_validate.shown(self.created)} must be a time in ISO 8601"
+            ) from None
         if created.tzinfo is None or not 2000 <= created.year < 9000:
-            raise ParameterError("created needs its time zone, such as +00:00, and a year from 2000 on")
+            raise ParameterError(
+                "created needs its time zone, such as +00:00, and a year from 2000 on"
+            )
         return created
 
     def is_open(self, now: datetime, server: datetime) -> bool:
         """Whether a site's clock is between the plan's making and its end, and close to the server's."""
         end = self._created + timedelta(hours=self.hours)
-        return self._created - _SKEW <= now <= end + _SKEW and abs(server - now) <= _SKEW
+        return (
+            self._created - _SKEW <= now <= end + _SKEW and abs(server - now) <= _SKEW
+        )
 
     @cached_property
     def scale(self) -> float:
         """Noise for each unit of sensitivity over the whole release: 1/μ."""
-        return float(smallest_scale(lambda s: gaussian_profile(0.0, 1, s, 1.0), self.guarantee, 1.0))
+        return float(
+            smallest_scale(
+                lambda s: gaussian_profile(0.0, 1, s, 1.0), self.guarantee, 1.0
+            )
+        )
 
     @cached_property
     def profile(self) -> PrivacyProfile:
@@ -195,7 +247,9 @@ class Plan(Statistic):
     @cached_property
     def questions(self) -> list[Question]:
         """One a round."""
-        return self.kernel.questions(self.rounds or 0, self.scale, min(self.present(range(len(self.sites)))))
+        return self.kernel.questions(
+            self.rounds or 0, self.scale, min(self.present(range(len(self.sites))))
+        )
 
     def mu(self, round: int) -> float:
         """What a round may cost, rounded down so that the squares do not add up to more than the whole."""
@@ -205,7 +259,9 @@ class Plan(Statistic):
         """k, such that sums with 64 standard deviations of noise stay below 2^61."""
         diameter = self.questions[round].change
         records = max(1, sum(map(sum, self.counts)))
-        most = 1.001 * records * diameter + 64 * len(self.sites) * diameter / self.mu(round)
+        most = 1.001 * records * diameter + 64 * len(self.sites) * diameter / self.mu(
+            round
+        )
         return int(min(_PRECISE - frexp(diameter)[1], _ROOM - frexp(most)[1], 1000))
 
     def length(self, round: int) -> int:
@@ -228,25 +284,36 @@ class Plan(Statistic):
 
     def layers(self, round: int) -> list[Fraction]:
         """The variances of one site's layers of noise."""
-        return layers(self.variance(round), len(self.sites), self.dropouts, self.collusion)
+        return layers(
+            self.variance(round), len(self.sites), self.dropouts, self.collusion
+        )
 
     @property
     def tau(self) -> float:
         """Total variation between the release and the ideal Gaussian one."""
         shares = len(self.sites) * (1 + self.dropouts)
-        return sum(noise_slack(shares, self.length(r)) for r in range(self.session.rounds))
+        return sum(
+            noise_slack(shares, self.length(r)) for r in range(self.session.rounds)
+        )
 
     def noise(self, round: int, alive: Sequence[int]) -> float:
         """Standard deviation of the noise in a coordinate of the sum over these sites, as the public sees it."""
         kept = float(self.variance(round)) * len(alive) / (len(alive) - self.collusion)
         return sqrt(kept) * self.unit_of(round)
 
-    def integers(self, round: int, at: np.ndarray, records: np.ndarray, label: int) -> np.ndarray:
+    def integers(
+        self, round: int, at: np.ndarray, records: np.ndarray, label: int
+    ) -> np.ndarray:
         """Σ round(2^k·row): what a site holds before noise and masks, and nobody is shown."""
-        total = np.zeros((self.kernel.classes, self.length(round) // self.kernel.classes), dtype=np.int64)
+        total = np.zeros(
+            (self.kernel.classes, self.length(round) // self.kernel.classes),
+            dtype=np.int64,
+        )
         for part in blocks(len(records), _BLOCK):
             rows = self.kernel.terms(self.questions[round], at, records[part], label)
-            total[label] += np.round(rows / self.unit_of(round)).astype(np.int64).sum(axis=0)
+            total[label] += (
+                np.round(rows / self.unit_of(round)).astype(np.int64).sum(axis=0)
+            )
         return total.ravel()
 
     def points(self, rounds: Sequence[Round]) -> list[np.ndarray]:
@@ -254,22 +321,36 @@ class Plan(Statistic):
         seen = [self.kernel.start()]
         for r, (total, alive) in enumerate(rounds):
             sums = np.array([float(int(x)) for x in total]) * self.unit_of(r)
-            part = self.questions[r].weight / sum(self.questions[k].weight for k in self._together(r))
+            part = self.questions[r].weight / sum(
+                self.questions[k].weight for k in self._together(r)
+            )
             rest = self.present(alive), self.noise(r, alive), part
             seen.append(self.kernel.moved(self.questions[r], seen[-1], sums, *rest))
         return seen
 
     def _together(self, round: int) -> list[int]:
         """The rounds up to this one that have asked the same in the same ball."""
-        before = [k for k in range(round) if type(self.questions[k]) is not type(self.questions[round])]
+        before = [
+            k
+            for k in range(round)
+            if type(self.questions[k]) is not type(self.questions[round])
+        ]
         return list(range(max(before, default=-1) + 1, round + 1))
 
     def value(self, rounds: Sequence[Round]) -> np.ndarray:
         """What is released, from the sums of all rounds."""
         last = self._together(len(rounds) - 1)
-        scales = [self.noise(r, rounds[r].alive) / max(min(self.present(rounds[r].alive)), 1) for r in last]
-        return self.kernel.finished(self.points(rounds)[-1], sum(scale**-2.0 for scale in scales) ** -0.5)
+        scales = [
+            self.noise(r, rounds[r].alive) / max(min(self.present(rounds[r].alive)), 1)
+            for r in last
+        ]
+        return self.kernel.finished(
+            self.points(rounds)[-1], sum(scale**-2.0 for scale in scales) ** -0.5
+        )
 
     def present(self, alive: Sequence[int]) -> list[int]:
         """How many records, or persons, of each class the sites have together."""
-        return [sum(self.counts[i][label] for i in alive) for label in range(self.kernel.classes)]
+        return [
+            sum(self.counts[i][label] for i in alive)
+            for label in range(self.kernel.classes)
+        ]

@@ -17,7 +17,14 @@ import numpy as np
 from curvedp.geometry import project_to_ball
 from curvedp.geometry.base import Manifold
 from curvedp.mechanisms.chart import shrunk
-from curvedp.mechanisms.measured import half_bins, likeliest, logs_at, rescaled, scale_shares, usable
+from curvedp.mechanisms.measured import (
+    half_bins,
+    likeliest,
+    logs_at,
+    rescaled,
+    scale_shares,
+    usable,
+)
 from curvedp.mechanisms.second_moment import clipped_rows
 from curvedp.mechanisms.statistic import check_point
 
@@ -29,8 +36,15 @@ _LENGTHS = 1.17 ** -np.arange(175.0)  # of the outer radius: down to 10^-12 of i
 # that B·(Bh + noise) are those counts with noise 3.42σ each, where sums of noisy bins have σ times the root of their number
 # (Fichtenberger, Henzinger & Upadhyay 2023). The coefficients are those of (1 − x)^{-1/2}.
 _ROOT = np.cumprod([1.0, *(1 - 0.5 / np.arange(1, len(_LENGTHS)))])
-_B = np.array([np.concatenate([_ROOT[k::-1], np.zeros(len(_ROOT) - 1 - k)]) for k in range(len(_ROOT))])
-_ROWS = np.concatenate([_B.T, np.zeros((1, len(_B)))])  # by bin; the last is nearer than every length
+_B = np.array(
+    [
+        np.concatenate([_ROOT[k::-1], np.zeros(len(_ROOT) - 1 - k)])
+        for k in range(len(_ROOT))
+    ]
+)
+_ROWS = np.concatenate(
+    [_B.T, np.zeros((1, len(_B)))]
+)  # by bin; the last is nearer than every length
 _CHANGE = float(max(np.linalg.norm(_ROWS - row, axis=1).max() for row in _ROWS))
 
 
@@ -45,13 +59,22 @@ class Where(NamedTuple):
 
     def row(self) -> Array:
         """As numbers, for messages."""
-        return np.concatenate([self.point.ravel(), self.center.ravel(), [self.near, self.radius, self.bend]])
+        return np.concatenate(
+            [
+                self.point.ravel(),
+                self.center.ravel(),
+                [self.near, self.radius, self.bend],
+            ]
+        )
 
     @staticmethod
     def read(manifold: Manifold, row: Array) -> "Where":
         """The inverse of `row`; raises `ParameterError` where the points are none, whatever the records."""
         parts = np.split(row[:-3], 2)
-        points = [check_point("at", manifold, part.reshape(manifold.point_shape)) for part in parts]
+        points = [
+            check_point("at", manifold, part.reshape(manifold.point_shape))
+            for part in parts
+        ]
         return Where(points[0], points[1], *(float(x) for x in row[-3:]))
 
 
@@ -82,7 +105,9 @@ class Question(ABC):
         """One row a record, which has been moved into the outer ball."""
 
     @abstractmethod
-    def moved(self, where: Where, total: Array, n: int, noise: float, part: float) -> Array:
+    def moved(
+        self, where: Where, total: Array, n: int, noise: float, part: float
+    ) -> Array:
         """The public numbers after a round, from the noisy sum over n records, the noise's standard deviation in a
         coordinate, and the round's part of the budget that was spent in this ball so far."""
 
@@ -94,7 +119,11 @@ class Place(Question):
     @staticmethod
     def parts(M: Manifold) -> list[int]:
         """The factors of which there is something to know."""
-        return [k for k, f in enumerate(M.factors) if f.is_cone or f.embedded_diameter is not None]
+        return [
+            k
+            for k, f in enumerate(M.factors)
+            if f.is_cone or f.embedded_diameter is not None
+        ]
 
     @property
     def change(self) -> float:  # type: ignore[override]  # each part has changes of at most 1
@@ -105,9 +134,13 @@ class Place(Question):
         return sum(map(self._length, self.parts(self.ball.manifold)))
 
     def rows(self, where: Where, points: Array) -> Array:
-        return np.concatenate([self._rows(k, points) for k in self.parts(self.ball.manifold)], axis=1)
+        return np.concatenate(
+            [self._rows(k, points) for k in self.parts(self.ball.manifold)], axis=1
+        )
 
-    def moved(self, where: Where, total: Array, n: int, noise: float, part: float) -> Array:
+    def moved(
+        self, where: Where, total: Array, n: int, noise: float, part: float
+    ) -> Array:
         (M, c, _), parts = self.ball, self.parts(self.ball.manifold)
         ends = np.cumsum([self._length(k) for k in parts])[:-1]
         for k, sums in zip(parts, np.split(total, ends), strict=True):
@@ -116,7 +149,9 @@ class Place(Question):
                 place = likeliest(sqrt(2) * sums, sqrt(2) * noise, n)
                 c = rescaled(M, c, k, _BIN * float(place))
             else:
-                factors[k] = np.asarray(factor.from_embedded(factor.embedded_diameter * sums / n))
+                factors[k] = np.asarray(
+                    factor.from_embedded(factor.embedded_diameter * sums / n)
+                )
                 c = usable(M, partial(M.join, factors), c)
         return Where(c, c, *where[2:]).row()
 
@@ -129,7 +164,9 @@ class Place(Question):
     def _rows(self, k: int, points: Array) -> Array:
         M, size = self.ball.manifold, self._length(k)
         if (diameter := M.factors[k].embedded_diameter) is None:
-            first, shares = scale_shares(M, self.ball.center, k, (_BIN, size // 2, "gaussian"), points)
+            first, shares = scale_shares(
+                M, self.ball.center, k, (_BIN, size // 2, "gaussian"), points
+            )
             each = shares[..., None] * np.eye(size)[[first, first + 1]]
             return np.asarray((each[0] + each[1]) / sqrt(2))
         embedded = np.asarray(M.factors[k].embedded(np.asarray(M.split(points)[k])))
@@ -146,20 +183,34 @@ class Distances(Question):
     length = len(_LENGTHS)
 
     def rows(self, where: Where, points: Array) -> Array:
-        lengths = np.linalg.norm(logs_at(self.ball.manifold, where.point, points), axis=-1)
-        return np.asarray(_ROWS[np.searchsorted(-self.ball.radius * _LENGTHS, -lengths, side="right")])
+        lengths = np.linalg.norm(
+            logs_at(self.ball.manifold, where.point, points), axis=-1
+        )
+        return np.asarray(
+            _ROWS[np.searchsorted(-self.ball.radius * _LENGTHS, -lengths, side="right")]
+        )
 
-    def moved(self, where: Where, total: Array, n: int, noise: float, part: float) -> Array:
+    def moved(
+        self, where: Where, total: Array, n: int, noise: float, part: float
+    ) -> Array:
         beyond, lengths = _B @ total, self.ball.radius * _LENGTHS
-        beyond = (np.maximum.accumulate(beyond) + np.minimum.accumulate(beyond[::-1])[::-1]) / 2
+        beyond = (
+            np.maximum.accumulate(beyond) + np.minimum.accumulate(beyond[::-1])[::-1]
+        ) / 2
         outside = min(n / 2, self.hidden + 2 * noise * float(np.linalg.norm(_ROOT)))
-        near, most = (float(lengths[max(int(np.sum(beyond <= count)), 1) - 1]) for count in (n / 2, outside))
+        near, most = (
+            float(lengths[max(int(np.sum(beyond <= count)), 1) - 1])
+            for count in (n / 2, outside)
+        )
         bend = self._bend(np.minimum(lengths, most), beyond / n)
         return Where(where.point, where.point, near, most, bend).row()
 
     def _bend(self, lengths: Array, beyond: Array) -> float:
         """The mean of s·coth s − 1 across a direction in hyperbolic space."""
-        M, masses = self.ball.manifold, np.clip(np.diff(np.append(beyond, 1.0)), 0.0, None)
+        M, masses = (
+            self.ball.manifold,
+            np.clip(np.diff(np.append(beyond, 1.0)), 0.0, None),
+        )
         s = sqrt(max(-(M.constant_curvature or 0.0), 0.0)) * lengths
         each = np.where(s > 1e-6, s / np.tanh(np.maximum(s, 1e-6)) - 1, 0.0)
         return float(masses @ each / max(masses.sum(), 1e-300)) * (1 - 1 / M.dim)
@@ -175,20 +226,34 @@ class Step(Question):
 
     def rows(self, where: Where, points: Array) -> Array:
         M = self.ball.manifold
-        steps = logs_at(M, where.point, points) - logs_at(M, where.point, where.center[None])
+        steps = logs_at(M, where.point, points) - logs_at(
+            M, where.point, where.center[None]
+        )
         return _clipped(steps, where.near if self.coarse else where.radius)
 
-    def moved(self, where: Where, total: Array, n: int, noise: float, part: float) -> Array:
+    def moved(
+        self, where: Where, total: Array, n: int, noise: float, part: float
+    ) -> Array:
         # Earlier steps in the ball are averaged in by their budgets: in flat space the noise left is that of one release.
-        M, w, r = self.ball.manifold, where.point, where.near if self.coarse else where.radius
+        M, w, r = (
+            self.ball.manifold,
+            where.point,
+            where.near if self.coarse else where.radius,
+        )
         v = r * total / n + logs_at(M, w, where.center[None])[0]
         v = shrunk(v, r * noise / n) if self.coarse else v
         v = clipped_rows(v[None], (1 if self.coarse else 2) * r)[0]
         length = min(float(np.linalg.norm(v)) / r, 1.0)
-        found = usable(M, lambda: M.unchart(w, part * v / (1 + where.bend * (1 - length**2))), w)
+        found = usable(
+            M, lambda: M.unchart(w, part * v / (1 + where.bend * (1 - length**2))), w
+        )
         if self.coarse:
             return Where(found, found, *where[2:]).row()
-        return where._replace(point=np.asarray(project_to_ball(M, where.center, where.radius, found[None]))[0]).row()
+        return where._replace(
+            point=np.asarray(
+                project_to_ball(M, where.center, where.radius, found[None])
+            )[0]
+        ).row()
 
 
 @dataclass(frozen=True)
@@ -199,9 +264,13 @@ class Square(Question):
 
     def rows(self, where: Where, points: Array) -> Array:
         steps = _clipped(logs_at(self.ball.manifold, where.point, points), where.radius)
-        return np.asarray(np.minimum(np.sum(steps**2, axis=1, keepdims=True), 1.0) - 0.5)
+        return np.asarray(
+            np.minimum(np.sum(steps**2, axis=1, keepdims=True), 1.0) - 0.5
+        )
 
-    def moved(self, where: Where, total: Array, n: int, noise: float, part: float) -> Array:
+    def moved(
+        self, where: Where, total: Array, n: int, noise: float, part: float
+    ) -> Array:
         return np.asarray(np.clip(total / n + 0.5, 0.0, 1.0) * where.radius**2)
 
 
@@ -216,10 +285,17 @@ class Moment(Question):
         return super().length * (super().length + 1) // 2
 
     def rows(self, where: Where, points: Array) -> Array:
-        x, upper = _clipped(points, where.radius), np.triu_indices(self.ball.manifold.dim, 1)
-        return np.concatenate([x * x, sqrt(2) * x[:, upper[0]] * x[:, upper[1]]], axis=1)
+        x, upper = (
+            _clipped(points, where.radius),
+            np.triu_indices(self.ball.manifold.dim, 1),
+        )
+        return np.concatenate(
+            [x * x, sqrt(2) * x[:, upper[0]] * x[:, upper[1]]], axis=1
+        )
 
-    def moved(self, where: Where, total: Array, n: int, noise: float, part: float) -> Array:
+    def moved(
+        self, where: Where, total: Array, n: int, noise: float, part: float
+    ) -> Array:
         return np.asarray(total / n * where.radius**2)
 
 

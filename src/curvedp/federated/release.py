@@ -22,7 +22,9 @@ from curvedp.privacy import Guarantee
 from curvedp.signing import digest
 
 Answers = dict[int, dict[str, Any]]
-Ask = Callable[[Mapping[int, Mapping[str, Any]]], Answers]  # requests by site -> answers of those that gave one
+Ask = Callable[
+    [Mapping[int, Mapping[str, Any]]], Answers
+]  # requests by site -> answers of those that gave one
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,15 +47,25 @@ class FederatedMechanism(Mechanism):
     @classmethod
     def for_statistic(cls, statistic: Any, guarantee: Guarantee) -> Self:
         if guarantee != statistic.guarantee:
-            raise ParameterError(f"the plan is for {statistic.guarantee}, not {guarantee}")
+            raise ParameterError(
+                f"the plan is for {statistic.guarantee}, not {guarantee}"
+            )
         return cls(statistic=statistic)
 
-    profile = property(lambda self: self.statistic.profile)  # that of one Gaussian release
-    grid = property(lambda self: int(self.statistic.exponents[0]))  # of the first round's unit
+    profile = property(
+        lambda self: self.statistic.profile
+    )  # that of one Gaussian release
+    grid = property(
+        lambda self: int(self.statistic.exponents[0])
+    )  # of the first round's unit
 
     @property
     def trust(self) -> str:
-        with_them = f" together with any {self.statistic.collusion} of the sites" if self.statistic.collusion else ""
+        with_them = (
+            f" together with any {self.statistic.collusion} of the sites"
+            if self.statistic.collusion
+            else ""
+        )
         return (
             f"no curator: the guarantee holds against the public, and against the server{with_them}, as far as X25519, "
             "ChaCha20, SHA-256 and Ed25519 hold. A site's own records are known to that site. Sites compute what they say "
@@ -62,38 +74,78 @@ class FederatedMechanism(Mechanism):
 
     def accepted(self, data: Any) -> "_Run":
         if not isinstance(data, _Run):
-            raise ParameterError("a federated release is drawn by the sites; see curvedp.federated.coordinate")
+            raise ParameterError(
+                "a federated release is drawn by the sites; see curvedp.federated.coordinate"
+            )
         return data
 
     def draw(self, data: "_Run", source: Source) -> Draw:
         """The rounds; the sites draw the noise, each from its own cryptographic bits."""
         rounds = data.finished()
         stages = [stage_of(self.statistic, r, round) for r, round in enumerate(rounds)]
-        return Draw(self.statistic.value(rounds), [np.array(r.total) for r in rounds], self.statistic.tau, stages)
+        return Draw(
+            self.statistic.value(rounds),
+            [np.array(r.total) for r in rounds],
+            self.statistic.tau,
+            stages,
+        )
 
     def value_of(self, certificate: Certificate) -> np.ndarray:
         plan: Plan = self.statistic
-        integers, stages = certificate.release["integers"], certificate.release["stages"]
+        integers, stages = (
+            certificate.release["integers"],
+            certificate.release["stages"],
+        )
         lengths = [plan.length(r) for r in range(plan.session.rounds)]
-        if not isinstance(integers, list) or [len(part) for part in integers] != lengths or len(stages) != len(lengths):
+        if (
+            not isinstance(integers, list)
+            or [len(part) for part in integers] != lengths
+            or len(stages) != len(lengths)
+        ):
             raise ParameterError("the released integers are not those of this plan")
-        if not all(type(k) is int and abs(k) < 2**63 for part in integers for k in part):
+        if not all(
+            type(k) is int and abs(k) < 2**63 for part in integers for k in part
+        ):
             raise ParameterError("the released integers are not 64-bit numbers")
-        return plan.value([Round(t, self._alive(s)) for t, s in zip(integers, stages, strict=True)])
+        return plan.value(
+            [Round(t, self._alive(s)) for t, s in zip(integers, stages, strict=True)]
+        )
 
     def checks(self, certificate: Certificate) -> list[Check]:
         plan: Plan = self.statistic
-        stages = [stage if isinstance(stage, dict) else {} for stage in certificate.release["stages"]]
-        same = [stage == stage_of(plan, r, Round((), self._alive(stage))) for r, stage in enumerate(stages)]
-        lost = max((len(stage["lost"]) for stage in stages if "lost" in stage), default=0)
+        stages = [
+            stage if isinstance(stage, dict) else {}
+            for stage in certificate.release["stages"]
+        ]
+        same = [
+            stage == stage_of(plan, r, Round((), self._alive(stage)))
+            for r, stage in enumerate(stages)
+        ]
+        lost = max(
+            (len(stage["lost"]) for stage in stages if "lost" in stage), default=0
+        )
         return [
-            Check("rounds", len(same) == plan.rounds and all(same), "noise, sensitivity and grid recomputed"),
-            Check(f"{lost} of {len(plan.sites)} sites lost", lost <= plan.dropouts, "no more than the plan allows"),
-            at_least("slack of the discrete noise", certificate.numerics["tau"], plan.tau),
+            Check(
+                "rounds",
+                len(same) == plan.rounds and all(same),
+                "noise, sensitivity and grid recomputed",
+            ),
+            Check(
+                f"{lost} of {len(plan.sites)} sites lost",
+                lost <= plan.dropouts,
+                "no more than the plan allows",
+            ),
+            at_least(
+                "slack of the discrete noise", certificate.numerics["tau"], plan.tau
+            ),
         ]
 
     def _alive(self, stage: Mapping[str, Any]) -> list[int]:
-        return [i for i, key in enumerate(self.statistic.sites) if key not in stage.get("lost", ())]
+        return [
+            i
+            for i, key in enumerate(self.statistic.sites)
+            if key not in stage.get("lost", ())
+        ]
 
 
 def stage_of(plan: Plan, r: int, round: Round) -> dict[str, Any]:
@@ -152,8 +204,15 @@ def coordinate(plan: Plan, ask: Ask) -> FederatedRelease:
     ((2,), 3)
     """
     run = _Run(plan, ask)
-    release = FederatedMechanism(statistic=plan).release(run, guarantee=plan.guarantee, reason="the sites' plan")
-    return FederatedRelease(release.value, release.certificate, run.signatures(release.certificate), run.rounds)
+    release = FederatedMechanism(statistic=plan).release(
+        run, guarantee=plan.guarantee, reason="the sites' plan"
+    )
+    return FederatedRelease(
+        release.value,
+        release.certificate,
+        run.signatures(release.certificate),
+        run.rounds,
+    )
 
 
 def asked(round: int, at: np.ndarray) -> bytes:
@@ -185,38 +244,81 @@ class _Run:
         return {i: heard[i] for i in requests if i in heard}
 
     def _set_up(self) -> Collection[int]:
-        request = {"stage": "announce", "plan": self.plan.to_dict(), "time": datetime.now(UTC).isoformat()}
+        request = {
+            "stage": "announce",
+            "plan": self.plan.to_dict(),
+            "time": datetime.now(UTC).isoformat(),
+        }
         heard = self._ask(dict.fromkeys(range(len(self.session.sites)), request))
-        self.announcements = self._enough({i: a for i, a in heard.items() if is_announcement(self.session, i, a)})
-        said = {"stage": "share", "announcements": {str(j): a for j, a in self.announcements.items()}}
+        self.announcements = self._enough(
+            {i: a for i, a in heard.items() if is_announcement(self.session, i, a)}
+        )
+        said = {
+            "stage": "share",
+            "announcements": {str(j): a for j, a in self.announcements.items()},
+        }
         answers = self._ask(dict.fromkeys(self.announcements, said))
-        self.boxes = self._enough({i: a["boxes"] for i, a in answers.items() if self._are_boxes(i, a)})
+        self.boxes = self._enough(
+            {i: a["boxes"] for i, a in answers.items() if self._are_boxes(i, a)}
+        )
         return sorted(self.boxes)
 
     def _are_boxes(self, i: int, answer: Any) -> bool:
         boxes = answer.get("boxes") if isinstance(answer, Mapping) else None
         others = {str(j) for j in self.announcements if j != i}
-        return isinstance(boxes, Mapping) and others == set(boxes) and all(isinstance(b, str) for b in boxes.values())
+        return (
+            isinstance(boxes, Mapping)
+            and others == set(boxes)
+            and all(isinstance(b, str) for b in boxes.values())
+        )
 
     def _round(self, r: int, asking: Collection[int]) -> Collection[int]:
         """Form a round's sum; the sites that answered to its end."""
         masked, question = self._masked(r, asking), asked(r, self.points[-1])
         alive = sorted(masked)
-        heard = self._ask({i: {"stage": "unmask", "round": r, "survivors": alive} for i in alive})
-        answers = self._enough({i: a for i, a in heard.items() if isinstance(a, Mapping) and "shares" in a})
-        total, seeds = recovered(self.session, r, question, self.announcements, sorted(self.boxes), masked, answers)
+        heard = self._ask(
+            {i: {"stage": "unmask", "round": r, "survivors": alive} for i in alive}
+        )
+        answers = self._enough(
+            {i: a for i, a in heard.items() if isinstance(a, Mapping) and "shares" in a}
+        )
+        total, seeds = recovered(
+            self.session,
+            r,
+            question,
+            self.announcements,
+            sorted(self.boxes),
+            masked,
+            answers,
+        )
         for seed in seeds.values():
-            total = total - surplus(self.plan.layers(r), len(self.session.sites) - len(alive), seed, len(total))
+            total = total - surplus(
+                self.plan.layers(r),
+                len(self.session.sites) - len(alive),
+                seed,
+                len(total),
+            )
         self.rounds.append(Round(total.tolist(), alive))
         return sorted(answers)
 
     def _masked(self, r: int, asking: Collection[int]) -> dict[int, np.ndarray]:
         common = {"stage": "mask", "round": r, "at": self.points[-1].tolist()}
-        sealed = {i: {str(j): boxes[str(i)] for j, boxes in self.boxes.items() if j != i} for i in asking}
-        requests = {i: {**common, "boxes": sealed[i]} if r == 0 else common for i in asking}
+        sealed = {
+            i: {str(j): boxes[str(i)] for j, boxes in self.boxes.items() if j != i}
+            for i in asking
+        }
+        requests = {
+            i: {**common, "boxes": sealed[i]} if r == 0 else common for i in asking
+        }
         words = {i: _words(answer) for i, answer in self._ask(requests).items()}
         size = 8 * self.plan.length(r)
-        return self._enough({i: np.frombuffer(w, dtype="<u8") for i, w in words.items() if len(w) == size})
+        return self._enough(
+            {
+                i: np.frombuffer(w, dtype="<u8")
+                for i, w in words.items()
+                if len(w) == size
+            }
+        )
 
     def signatures(self, certificate: Certificate) -> dict[str, str]:
         """Of the sites that replay the run to the same value."""
@@ -227,8 +329,16 @@ class _Run:
             "rounds": [list(round) for round in self.rounds],
         }
         answers = self._ask(dict.fromkeys(self.rounds[-1].alive, request))
-        signs = {self.session.sites[i]: a.get("signature") for i, a in answers.items() if isinstance(a, Mapping)}
-        return {key: sign for key, sign in signs.items() if isinstance(sign, str) and certificate.is_signed(key, sign)}
+        signs = {
+            self.session.sites[i]: a.get("signature")
+            for i, a in answers.items()
+            if isinstance(a, Mapping)
+        }
+        return {
+            key: sign
+            for key, sign in signs.items()
+            if isinstance(sign, str) and certificate.is_signed(key, sign)
+        }
 
     def _enough(self, answers: dict[int, Any]) -> dict[int, Any]:
         if len(answers) < self.session.threshold:
@@ -247,7 +357,10 @@ def _words(answer: Any) -> bytes:
         return b""
 
 
-def in_process(sites: Mapping[int, Party], lost: Callable[[str, int], bool] = lambda stage, i: False) -> Ask:
+def in_process(
+    sites: Mapping[int, Party],
+    lost: Callable[[str, int], bool] = lambda stage, i: False,
+) -> Ask:
     """An `Ask` for sites in this process, for tests and studies; a site that refuses, or that `lost` names, is lost.
 
     Parameters

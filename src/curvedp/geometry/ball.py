@@ -9,12 +9,19 @@ from array_api_compat import device, is_array_api_obj, is_numpy_array
 
 from curvedp._validate import positive
 from curvedp.errors import ParameterError
-from curvedp.geometry.base import OFF_MANIFOLD_TOLERANCE, Array, Manifold, check_manifold
+from curvedp.geometry.base import (
+    OFF_MANIFOLD_TOLERANCE,
+    Array,
+    Manifold,
+    check_manifold,
+)
 from curvedp.geometry.numerics.namespace import like, namespace, public_time
 from curvedp.geometry.numerics.stable import euclidean_norm
 from curvedp.geometry.numerics.threads import blocks, in_threads
 
-_BLOCK = 1 << 16  # records in a block: large enough that threads seldom meet at the lock, small beside the data
+_BLOCK = (
+    1 << 16
+)  # records in a block: large enough that threads seldom meet at the lock, small beside the data
 
 
 def project_to_ball(M: Manifold, center: Array, radius: float, X: Array) -> Array:
@@ -48,13 +55,21 @@ def project_to_ball(M: Manifold, center: Array, radius: float, X: Array) -> Arra
     array([[0.6, 0.8],
            [0. , 0. ]])
     """
-    if not (type(radius) is float and 0 < radius < inf):  # every statistic's ball has been checked
+    if not (
+        type(radius) is float and 0 < radius < inf
+    ):  # every statistic's ball has been checked
         radius = positive("radius", radius)
     check_manifold(M)
-    xp = namespace(*(a for a in (center, X) if is_array_api_obj(a))) if is_array_api_obj(X) else np
+    xp = (
+        namespace(*(a for a in (center, X) if is_array_api_obj(a)))
+        if is_array_api_obj(X)
+        else np
+    )
     X = _floating(xp, "X", X, M)
     center = _floating(xp, "center", center, M, device(X))
-    if center.shape != M.point_shape or not bool(M.residual(center) <= OFF_MANIFOLD_TOLERANCE):
+    if center.shape != M.point_shape or not bool(
+        M.residual(center) <= OFF_MANIFOLD_TOLERANCE
+    ):
         raise ParameterError(f"center={center!r} must be one point of {M!r}")
     with np.errstate(all="ignore"):  # a data-dependent warning is a release
         if is_numpy_array(X):
@@ -62,7 +77,9 @@ def project_to_ball(M: Manifold, center: Array, radius: float, X: Array) -> Arra
         points, usable = _onto(xp, M, center, X)
         near, distance = _stays(M, center, radius, points)
         if not bool(xp.all(near)):
-            points = _where(xp, M, near, points, _move(xp, M, center, radius, points, distance))
+            points = _where(
+                xp, M, near, points, _move(xp, M, center, radius, points, distance)
+            )
         return _where(xp, M, usable, points, center)
 
 
@@ -82,7 +99,9 @@ def carry_records(M: Manifold, center: np.ndarray, X: Array) -> Array:
 
     if not is_numpy_array(X):
         return carry(X)
-    return np.concatenate([X[:0], *in_threads(lambda part: carry(X[part]), blocks(len(X), _BLOCK))])
+    return np.concatenate(
+        [X[:0], *in_threads(lambda part: carry(X[part]), blocks(len(X), _BLOCK))]
+    )
 
 
 def ball_coordinates(
@@ -109,15 +128,23 @@ def _kept(M: Manifold, radius: float, d: np.ndarray) -> np.ndarray:
     """φ(d) beyond the ball: min(ρ, ρ·sn(d)/sn(ρ), L·(i − d)₊), sn(d) = sin(√κ d)/√κ (d for κ ≤ 0), L = ρ/sn(ρ)."""
     root = sqrt(max(M.curvature_bounds[1], 0.0))
     kept, stretch = np.full_like(d, radius), 1.0
-    if not root * radius < pi:  # no such L exists, and nobody may ask for one: shortened, as every record may be
+    if (
+        not root * radius < pi
+    ):  # no such L exists, and nobody may ask for one: shortened, as every record may be
         return kept
     if root > 0:
-        kept = np.minimum(kept, radius * np.sin(np.minimum(root * d, pi)) / sin(root * radius))
+        kept = np.minimum(
+            kept, radius * np.sin(np.minimum(root * d, pi)) / sin(root * radius)
+        )
         stretch = root * radius / sin(root * radius)
-    return np.asarray(np.clip(np.minimum(kept, stretch * (M.injectivity_radius - d)), 0.0, None))
+    return np.asarray(
+        np.clip(np.minimum(kept, stretch * (M.injectivity_radius - d)), 0.0, None)
+    )
 
 
-def _blocks(M: Manifold, center: np.ndarray, radius: float, X: np.ndarray) -> np.ndarray:
+def _blocks(
+    M: Manifold, center: np.ndarray, radius: float, X: np.ndarray
+) -> np.ndarray:
     """Block by block, so that memory stays flat, and moving only the records that are outside."""
     records = X.reshape(-1, *M.point_shape)
     out = np.empty_like(records)
@@ -136,7 +163,9 @@ def _blocks(M: Manifold, center: np.ndarray, radius: float, X: np.ndarray) -> np
     return out.reshape(X.shape)
 
 
-def _stays(M: Manifold, center: Array, radius: float, points: Array) -> tuple[Array, Array]:
+def _stays(
+    M: Manifold, center: Array, radius: float, points: Array
+) -> tuple[Array, Array]:
     """Which points are in the ball and held, and how far all are from the center."""
     distance = M.dist(center, points)
     near = distance <= radius
@@ -144,7 +173,9 @@ def _stays(M: Manifold, center: Array, radius: float, points: Array) -> tuple[Ar
         return near, distance
     if not is_numpy_array(points) or near.ndim != 1:
         return near & (_held(M, center, points) >= 1), distance
-    rest = np.flatnonzero(near & ~(distance <= 0.999 * M.held_reach))  # all others are held
+    rest = np.flatnonzero(
+        near & ~(distance <= 0.999 * M.held_reach)
+    )  # all others are held
     if len(rest):
         near[rest] = _held(M, center, points[rest]) >= 1
     return near, distance
@@ -165,30 +196,52 @@ def _onto(xp: Any, M: Manifold, center: Array, X: Array) -> tuple[Array, Array]:
     return _where(xp, M, usable, points, center), usable
 
 
-def _move(xp: Any, M: Manifold, center: Array, radius: float, X: Array, distance: Array) -> Array:
+def _move(
+    xp: Any, M: Manifold, center: Array, radius: float, X: Array, distance: Array
+) -> Array:
     """Each point, at its distance from the center, moved along its geodesic there until it is within the radius."""
     velocity = M.log(center, X)
     movable = (distance < float("inf")) & _finite(xp, M, velocity)
     velocity = _where(xp, M, movable, velocity, 0.0)
-    share = xp.where(movable & (distance > radius), radius / distance, xp.ones_like(distance))
+    share = xp.where(
+        movable & (distance > radius), radius / distance, xp.ones_like(distance)
+    )
     if radius > M.held_reach:
         share = xp.minimum(share, _held(M, center, X))
-    return _where(xp, M, movable, _shortened(xp, M, center, radius, velocity, share), center)
+    return _where(
+        xp, M, movable, _shortened(xp, M, center, radius, velocity, share), center
+    )
 
 
-def _shortened(xp: Any, M: Manifold, center: Array, radius: float, v: Array, share: Array, tries: int = 7) -> Array:
+def _shortened(
+    xp: Any,
+    M: Manifold,
+    center: Array,
+    radius: float,
+    v: Array,
+    share: Array,
+    tries: int = 7,
+) -> Array:
     """exp(center, share·v), within the radius as `M.dist` says. Round-off of log, exp and dist can leave the image just
     outside: step back by what is measured and a margin that grows from one ulp to 1e-5. Where even that fails, because
     the floats around the center are too coarse (far out in hyperbolic space), the record becomes the center."""
-    image = M.exp(center, xp.reshape(share, share.shape + (1,) * len(M.point_shape)) * v)
+    image = M.exp(
+        center, xp.reshape(share, share.shape + (1,) * len(M.point_shape)) * v
+    )
     reach = M.dist(center, image)
     good = (reach <= radius) & _finite(xp, M, image)
     if tries == 1 or bool(xp.all(good)):
         return _where(xp, M, good, image, center)
     margin = float(xp.finfo(v.dtype).eps) * 64 ** (7 - tries)
-    share = share * xp.where(reach > radius, radius / reach, xp.ones_like(reach)) * (1 - margin)
+    share = (
+        share
+        * xp.where(reach > radius, radius / reach, xp.ones_like(reach))
+        * (1 - margin)
+    )
     if not is_numpy_array(image):
-        return _where(xp, M, good, image, _shortened(xp, M, center, radius, v, share, tries - 1))
+        return _where(
+            xp, M, good, image, _shortened(xp, M, center, radius, v, share, tries - 1)
+        )
     rest = np.flatnonzero(~good)
     image[rest] = _shortened(np, M, center, radius, v[rest], share[rest], tries - 1)
     return image
@@ -214,5 +267,7 @@ def _floating(xp: Any, name: str, x: Array, M: Manifold, where: Any = None) -> A
         raise ParameterError(f"{name} must be an array of real numbers") from None
     shape = M.point_shape
     if tuple(x.shape[x.ndim - len(shape) :]) != shape or x.ndim < len(shape):
-        raise ParameterError(f"{name} has shape {tuple(x.shape)}, but points of {M!r} end in {shape}")
+        raise ParameterError(
+            f"{name} has shape {tuple(x.shape)}, but points of {M!r} end in {shape}"
+        )
     return x

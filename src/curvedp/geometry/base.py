@@ -50,7 +50,9 @@ class Manifold(ABC):
 
     kind: ClassVar[str | None] = None
     kinds: ClassVar[dict[str, type["Manifold"]]] = {}
-    sizes: ClassVar[tuple[tuple[str, int], ...]] = ()  # fields that are whole numbers, and the least that each may be
+    sizes: ClassVar[
+        tuple[tuple[str, int], ...]
+    ] = ()  # fields that are whole numbers, and the least that each may be
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -60,12 +62,16 @@ class Manifold(ABC):
             return
         known = Manifold.kinds.setdefault(kind, cls)
         if (known.__module__, known.__qualname__) != (cls.__module__, cls.__qualname__):
-            raise ParameterError(f"kind={kind!r} is the name of {known.__name__} already")
+            raise ParameterError(
+                f"kind={kind!r} is the name of {known.__name__} already"
+            )
         Manifold.kinds[kind] = cls
 
     def __post_init__(self) -> None:
         for name, least in self.sizes:
-            if not (type(size := getattr(self, name)) is int and least <= size <= 2**53):
+            if not (
+                type(size := getattr(self, name)) is int and least <= size <= 2**53
+            ):
                 object.__setattr__(self, name, _validate.integer(name, size, least))
 
     @cached_property
@@ -73,7 +79,9 @@ class Manifold(ABC):
         """The name that `parse_manifold` reads back, such as `sphere:2`; a `ParameterError` where the class has none."""
         kind = type(self).__dict__.get("kind")
         if kind is None:
-            raise ParameterError(f"{type(self).__name__} has no name: set its class attribute `kind`, its own word")
+            raise ParameterError(
+                f"{type(self).__name__} has no name: set its class attribute `kind`, its own word"
+            )
         return f"{kind}:{','.join(str(getattr(self, field.name)) for field in fields(self))}"  # type: ignore[arg-type]  # every manifold is a dataclass
 
     @property
@@ -105,7 +113,9 @@ class Manifold(ABC):
     def convexity_radius(self) -> float:
         """Geodesic balls of a smaller radius are strongly convex: min(injectivity/2, π/(2√κ)) (Chavel 2006, Thm IX.6.1)."""
         high = self.curvature_bounds[1]
-        return min(self.injectivity_radius / 2, pi / (2 * sqrt(high)) if high > 0 else inf)
+        return min(
+            self.injectivity_radius / 2, pi / (2 * sqrt(high)) if high > 0 else inf
+        )
 
     @property
     @abstractmethod
@@ -123,7 +133,9 @@ class Manifold(ABC):
         """At most every Ricci curvature Ric(u, u), |u| = 1, and at most 0."""
         if len(self.factors) > 1:
             return min(factor.least_ricci for factor in self.factors)
-        if self.positive_matrices is not None:  # along diag(x): −β·Σ_{i<j}(xᵢ−xⱼ)²/4 >= −βm|x|²/4
+        if (
+            self.positive_matrices is not None
+        ):  # along diag(x): −β·Σ_{i<j}(xᵢ−xⱼ)²/4 >= −βm|x|²/4
             return -prod(self.positive_matrices) / 4
         return (self.dim - 1) * min(self.curvature_bounds[0], 0.0)
 
@@ -202,7 +214,9 @@ class Manifold(ABC):
         point = self.project(x)
         xp = array_namespace(point)
         on = self.residual(point) <= OFF_MANIFOLD_TOLERANCE  # NaN fails
-        return xp.where(xp.reshape(on, on.shape + (1,) * len(self.point_shape)), point, xp.nan)
+        return xp.where(
+            xp.reshape(on, on.shape + (1,) * len(self.point_shape)), point, xp.nan
+        )
 
     @abstractmethod
     def to_tangent(self, p: Array, x: Array) -> Array:
@@ -227,7 +241,9 @@ class Manifold(ABC):
 
     def held_coordinates(self, z: Array) -> Array:
         """Coordinates z at the origin moved into the set of share 1, left alone in it, by a map that stretches nothing."""
-        return z * self.held_share(z)[..., None]  # of a set that is no ball about 0, this would stretch: override it
+        return (
+            z * self.held_share(z)[..., None]
+        )  # of a set that is no ball about 0, this would stretch: override it
 
     def held_radius(self, radius: float) -> float:
         """How far from the origin the points with share 1 of a ball about it can be."""
@@ -242,8 +258,12 @@ class Manifold(ABC):
         for another center than the origin on a space that is not compact and has no such isometry."""
         if self.carries:
             return self.origin
-        if self.injectivity_radius == np.inf and not np.array_equal(center, self.origin):
-            raise ParameterError(f"{self!r} has no isometry from another center to its origin; use center=None")
+        if self.injectivity_radius == np.inf and not np.array_equal(
+            center, self.origin
+        ):
+            raise ParameterError(
+                f"{self!r} has no isometry from another center to its origin; use center=None"
+            )
         return center
 
     def to_origin(self, center: Array, X: Array) -> Array:
@@ -289,7 +309,9 @@ class Manifold(ABC):
 
     def geodesic(self, p: Array, v: Array, time: float) -> tuple[Array, Array]:
         """(γ(time), γ'(time)) of the geodesic with γ(0) = p and γ'(0) = v, in pieces short enough for `transport`."""
-        pieces = 1 + int(2 * abs(time) * float(self.norm(p, v)) / self.injectivity_radius)
+        pieces = 1 + int(
+            2 * abs(time) * float(self.norm(p, v)) / self.injectivity_radius
+        )
         for _ in range(pieces):
             q = self.exp(p, (time / pieces) * v)
             p, v = q, self.transport(p, q, v)
@@ -308,7 +330,9 @@ class Manifold(ABC):
 
     def _curvature_operator(self, p: Array, v: Array) -> np.ndarray:
         """`curvature_operator` where curvatures differ."""
-        raise ParameterError(f"the curvature operator of {self!r} is not known in closed form")
+        raise ParameterError(
+            f"the curvature operator of {self!r} is not known in closed form"
+        )
 
     def embedded(self, X: Array) -> np.ndarray:
         """Points as vectors along the last axis, of length at most 2 (NumPy)."""
@@ -325,7 +349,9 @@ class Manifold(ABC):
         xp = array_namespace(square)
         # A negative square is round-off of a zero one; the inner where keeps reverse-mode gradients finite at 0.
         safe = xp.where(square > 0, square, xp.ones_like(square))
-        return xp.where(square > 0, xp.sqrt(safe), 0 * square)  # NaN stays NaN: a length of 0 would fail open
+        return xp.where(
+            square > 0, xp.sqrt(safe), 0 * square
+        )  # NaN stays NaN: a length of 0 would fail open
 
     @of_numbers
     def dist(self, p: Array, q: Array) -> Array:
@@ -349,5 +375,7 @@ def across(z: np.ndarray) -> np.ndarray:
 def check_manifold(manifold: Any) -> Manifold:
     """A manifold of ours, or a `ParameterError`."""
     if not isinstance(manifold, Manifold):
-        raise ParameterError(f"manifold={_validate.shown(manifold)} must be a manifold, such as geometry.Sphere(2)")
+        raise ParameterError(
+            f"manifold={_validate.shown(manifold)} must be a manifold, such as geometry.Sphere(2)"
+        )
     return manifold

@@ -10,7 +10,9 @@ from curvedp.errors import ParameterError
 from curvedp.geometry.base import Manifold, check_manifold
 from curvedp.geometry.manifolds.product import Product
 
-_MOST = 10**7  # numbers of a point that a name may ask for: beyond, a typing error takes all memory
+_MOST = (
+    10**7
+)  # numbers of a point that a name may ask for: beyond, a typing error takes all memory
 
 
 def parse_manifold(text: str) -> Manifold:
@@ -30,13 +32,19 @@ def parse_manifold(text: str) -> Manifold:
     Product(Sphere(d=2), Euclidean(d=1))
     """
     if not isinstance(text, str):
-        raise ParameterError(f"manifold={_validate.shown(text)} must be a name, {_help()}")
+        raise ParameterError(
+            f"manifold={_validate.shown(text)} must be a name, {_help()}"
+        )
     try:
         found = _parsed(text)
     except RecursionError:
-        raise ParameterError(f"manifold={_validate.shown(text)} is nested too deeply") from None
+        raise ParameterError(
+            f"manifold={_validate.shown(text)} is nested too deeply"
+        ) from None
     if (numbers := prod(found.point_shape)) > _MOST:
-        raise ParameterError(f"manifold={_validate.shown(text)} is too large: a point has {numbers} numbers")
+        raise ParameterError(
+            f"manifold={_validate.shown(text)} is too large: a point has {numbers} numbers"
+        )
     return found
 
 
@@ -46,13 +54,21 @@ def _parsed(text: str) -> Manifold:
         return Product(*map(parse_manifold, _factors(text, name[len("product(") : -1])))
     kind, colon, sizes = name.partition(":")
     if kind.strip() not in Manifold.kinds or not colon:
-        raise ParameterError(f"manifold={_validate.shown(text)} is not a known name, {_help()}")
+        raise ParameterError(
+            f"manifold={_validate.shown(text)} is not a known name, {_help()}"
+        )
     cls = Manifold.kinds[kind.strip()]
     expected = fields(cls)  # type: ignore[arg-type]  # every manifold is a dataclass
     try:
-        found = [_size(field.type, size.strip()) for field, size in zip(expected, sizes.split(","), strict=True)]
+        found = [
+            _size(field.type, size.strip())
+            for field, size in zip(expected, sizes.split(","), strict=True)
+        ]
     except ValueError:
-        needed = ", ".join(f"{'any' if f.type is float else 'a whole'} number for {f.name}" for f in expected)
+        needed = ", ".join(
+            f"{'any' if f.type is float else 'a whole'} number for {f.name}"
+            for f in expected
+        )
         line = f"manifold={_validate.shown(text)} must be {_form(kind.strip())} with {needed}"
         raise ParameterError(line) from None
     return _built(cls, *found)
@@ -96,7 +112,9 @@ def _factors(text: str, inside: str) -> list[str]:
     for i, character in enumerate(inside):
         depth += (character == "(") - (character == ")")
         if depth < 0:
-            raise ParameterError(f"manifold={_validate.shown(text)} has unbalanced parentheses")
+            raise ParameterError(
+                f"manifold={_validate.shown(text)} has unbalanced parentheses"
+            )
         if character == "," and depth == 0 and inside[i + 1 :].lstrip()[:1].isalpha():
             names.append(inside[start:i])
             start = i + 1

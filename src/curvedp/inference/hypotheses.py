@@ -84,20 +84,38 @@ def k_sample_test(
     True
     """
     if not (isinstance(of, type) and issubclass(of, KernelStatistic)):
-        raise ParameterError(f"of={_validate.shown(of)} must be a kind of KernelStatistic, such as SamplesDistance")
+        raise ParameterError(
+            f"of={_validate.shown(of)} must be a kind of KernelStatistic, such as SamplesDistance"
+        )
     statistic = of(manifold, center, radius, _sizes(manifold, samples))  # type: ignore[arg-type]  # None is refused there
-    check_payer(ledger, label)  # everything that can refuse has refused before anything is paid
-    mechanism = PermutationMechanism.for_statistic(statistic, guarantee).at(level, permutations)
+    check_payer(
+        ledger, label
+    )  # everything that can refuse has refused before anything is paid
+    mechanism = PermutationMechanism.for_statistic(statistic, guarantee).at(
+        level, permutations
+    )
     accepted, source = mechanism.accepted(samples), check_source(source)
     entry = pay(ledger, label, guarantee, mechanism)
-    told: Any = {"source": source, "guarantee": guarantee, "reason": "the test that was asked for", "entry": entry}
+    told: Any = {
+        "source": source,
+        "guarantee": guarantee,
+        "reason": "the test that was asked for",
+        "entry": entry,
+    }
     release = mechanism.release(accepted, **told, ready=True)
     pvalue = float(release.value[0])
-    return PermutationTest(pvalue, pvalue < 1, mechanism.level, statistic.name, release.certificate)
+    return PermutationTest(
+        pvalue, pvalue < 1, mechanism.level, statistic.name, release.certificate
+    )
 
 
 def two_sample_test(
-    manifold: Manifold, X: Any, Y: Any, radius: float | None = None, center: Any = None, **options: Any
+    manifold: Manifold,
+    X: Any,
+    Y: Any,
+    radius: float | None = None,
+    center: Any = None,
+    **options: Any,
 ) -> PermutationTest:
     """`k_sample_test` of two samples.
 
@@ -118,11 +136,18 @@ def two_sample_test(
     >>> two_sample_test(Sphere(2), X, Y, radius=1.0).rejected
     True
     """
-    return k_sample_test(manifold, (X, Y), radius, center, **{"label": "two-sample test", **options})
+    return k_sample_test(
+        manifold, (X, Y), radius, center, **{"label": "two-sample test", **options}
+    )
 
 
 def paired_test(
-    manifold: Manifold, X: Any, Y: Any, radius: float | None = None, center: Any = None, **options: Any
+    manifold: Manifold,
+    X: Any,
+    Y: Any,
+    radius: float | None = None,
+    center: Any = None,
+    **options: Any,
 ) -> PermutationTest:
     """Whether the members of pairs (X[i], Y[i]) can change places; the unit of privacy is a pair.
 
@@ -141,7 +166,14 @@ def paired_test(
     >>> bool(0 < paired_test(Euclidean(2), X, X, radius=2.0).pvalue <= 1)
     True
     """
-    return k_sample_test(manifold, (X, Y), radius, center, of=PairedDistance, **{"label": "paired test", **options})
+    return k_sample_test(
+        manifold,
+        (X, Y),
+        radius,
+        center,
+        of=PairedDistance,
+        **{"label": "paired test", **options},
+    )
 
 
 def _sizes(manifold: Any, samples: Any) -> list[int]:
@@ -151,6 +183,8 @@ def _sizes(manifold: Any, samples: Any) -> list[int]:
     for number, sample in enumerate(samples, 1):
         array = entries(f"sample {number}", sample, shape)
         if array.ndim != len(shape) + 1 or array.shape[1:] != shape:
-            raise ParameterError(f"sample {number} has shape {array.shape}, not (n, {', '.join(map(str, shape))})")
+            raise ParameterError(
+                f"sample {number} has shape {array.shape}, not (n, {', '.join(map(str, shape))})"
+            )
         sizes.append(len(array))
     return sizes

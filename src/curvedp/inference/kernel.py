@@ -44,9 +44,17 @@ class KernelStatistic(Statistic):
         super().__post_init__()
         if not isinstance(self.sizes, list | tuple) or len(self.sizes) < 2:
             raise ParameterError("sizes must be those of two samples or more")
-        assign(self, sizes=[_validate.integer("the size of a sample", size, 2) for size in self.sizes])
+        assign(
+            self,
+            sizes=[
+                _validate.integer("the size of a sample", size, 2)
+                for size in self.sizes
+            ],
+        )
         if self.total > _MOST:
-            raise ParameterError(f"{self.total} records are too many for a kernel test, which takes up to {_MOST}")
+            raise ParameterError(
+                f"{self.total} records are too many for a kernel test, which takes up to {_MOST}"
+            )
 
     @property
     @abstractmethod
@@ -59,7 +67,9 @@ class KernelStatistic(Statistic):
         """The weight of a record of each sample, one row a contrast."""
 
     @abstractmethod
-    def permuted_weights(self, permutations: int, source: Source) -> Iterator[np.ndarray]:
+    def permuted_weights(
+        self, permutations: int, source: Source
+    ) -> Iterator[np.ndarray]:
         """For each contrast: one row for the data as they are, then one for each permutation."""
 
     @property
@@ -79,7 +89,14 @@ class KernelStatistic(Statistic):
         of sums of N terms, then of C contrasts, 2.1(N+C+8)u); its root is off by at most √η.
         """
         mass = float(np.sum((np.abs(self.contrasts) @ self.sizes) ** 2))
-        eta = mass * _UNIT * (20 * (self.manifold.dim + 8) + 2.1 * (self.total + len(self.contrasts) + 8))
+        eta = (
+            mass
+            * _UNIT
+            * (
+                20 * (self.manifold.dim + 8)
+                + 2.1 * (self.total + len(self.contrasts) + 8)
+            )
+        )
         return nextafter(self.exact_sensitivity + 2 * sqrt(eta), inf)
 
     def accepted(self, data: Any) -> np.ndarray:
@@ -91,19 +108,30 @@ class KernelStatistic(Statistic):
         for number, (size, sample) in enumerate(zip(self.sizes, data, strict=True), 1):
             array = entries(f"sample {number}", sample, self.manifold.point_shape)
             if array.shape != (expected := (size, *self.manifold.point_shape)):
-                raise ParameterError(f"sample {number} has shape {array.shape}, not {expected}")
+                raise ParameterError(
+                    f"sample {number} has shape {array.shape}, not {expected}"
+                )
             carried = carry_records(self.manifold, self.center, array)
-            parts.append(ball_coordinates(self.manifold, self.manifold.home(self.center), self.radius, carried))
+            parts.append(
+                ball_coordinates(
+                    self.manifold, self.manifold.home(self.center), self.radius, carried
+                )
+            )
         return np.concatenate(parts)
 
     def kernel(self, z: np.ndarray) -> np.ndarray:
         """k of all pairs of coordinates."""
-        return np.asarray(np.exp(-3.125 * cdist(z / self.radius, z / self.radius, "sqeuclidean")))  # ℓ = 2r/5
+        return np.asarray(
+            np.exp(-3.125 * cdist(z / self.radius, z / self.radius, "sqeuclidean"))
+        )  # ℓ = 2r/5
 
     def permuted(self, z: np.ndarray, permutations: int, source: Source) -> np.ndarray:
         """The statistic and its permuted values. NOT private."""
         kernel = self.kernel(z)
-        squares = [np.sum((w @ kernel) * w, axis=1) for w in self.permuted_weights(permutations, source)]
+        squares = [
+            np.sum((w @ kernel) * w, axis=1)
+            for w in self.permuted_weights(permutations, source)
+        ]
         return np.asarray(np.sqrt(np.maximum(np.sum(squares, axis=0), 0.0)))
 
 
@@ -117,7 +145,9 @@ class SamplesDistance(KernelStatistic):
     """
 
     name: ClassVar[str] = "kernel distance of samples"
-    unit: ClassVar[str] = "one record of any sample, replaced by any other; the sizes of all are public"
+    unit: ClassVar[str] = (
+        "one record of any sample, replaced by any other; the sizes of all are public"
+    )
 
     @property
     def exact_sensitivity(self) -> float:
@@ -131,9 +161,13 @@ class SamplesDistance(KernelStatistic):
         root = np.sqrt(np.array(self.sizes) / self.total)
         return np.asarray(null_space(root[None]).T * root / np.array(self.sizes))
 
-    def permuted_weights(self, permutations: int, source: Source) -> Iterator[np.ndarray]:
+    def permuted_weights(
+        self, permutations: int, source: Source
+    ) -> Iterator[np.ndarray]:
         """In random order: of random words of 64 bits, which tie with probability below N²·2^-65."""
-        order = np.argsort(source.words((permutations, self.total)), axis=1, kind="stable")
+        order = np.argsort(
+            source.words((permutations, self.total)), axis=1, kind="stable"
+        )
         for contrast in self.contrasts:
             own = np.repeat(contrast, self.sizes)
             yield np.concatenate([own[None], own[order]])
@@ -144,12 +178,16 @@ class PairedDistance(KernelStatistic):
     """‖μ₁ − μ₂‖ of the members of n pairs, which change places: a pair moves it by at most 2√2/n."""
 
     name: ClassVar[str] = "kernel distance of pairs"
-    unit: ClassVar[str] = "one pair of records, replaced by any other; the number of pairs is public"
+    unit: ClassVar[str] = (
+        "one pair of records, replaced by any other; the number of pairs is public"
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if len(self.sizes) != 2 or self.sizes[0] != self.sizes[1]:
-            raise ParameterError(f"samples of {' and '.join(map(str, self.sizes))} records do not form pairs")
+            raise ParameterError(
+                f"samples of {' and '.join(map(str, self.sizes))} records do not form pairs"
+            )
 
     @property
     def exact_sensitivity(self) -> float:
@@ -159,7 +197,9 @@ class PairedDistance(KernelStatistic):
     def contrasts(self) -> np.ndarray:
         return np.array([[1.0, -1.0]]) / int(self.sizes[0])
 
-    def permuted_weights(self, permutations: int, source: Source) -> Iterator[np.ndarray]:
+    def permuted_weights(
+        self, permutations: int, source: Source
+    ) -> Iterator[np.ndarray]:
         """The same sign turned for both members of a pair."""
         signs = 1 - 2.0 * (source.words((permutations, self.sizes[0])) & np.uint64(1))
         signs = np.concatenate([np.ones((1, self.sizes[0])), signs]) / self.sizes[0]

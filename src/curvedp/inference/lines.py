@@ -20,9 +20,13 @@ from curvedp.mechanisms.regression import GeodesicLine
 from curvedp.regression.bounds import DEVIATION, HALF
 from curvedp.regression.linearity import Neighborhood, stretch, turned
 
-_HIDDEN = 0.1  # of 1 − level, twice: for the noise in mean aaᵀ, and in the mean remainder
+_HIDDEN = (
+    0.1  # of 1 − level, twice: for the noise in mean aaᵀ, and in the mean remainder
+)
 _ABOUT = "the geodesic on which the mean clipped direction of the {} vanishes: least squares where none is clipped"
-_ASYMPTOTIC = "asymptotic (delta method, directions being at most the clip); of the noise: "
+_ASYMPTOTIC = (
+    "asymptotic (delta method, directions being at most the clip); of the noise: "
+)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -63,11 +67,21 @@ class LineRegion(Region):
         low, high = self.band_of.line.x_range.T
         x = np.asarray(_validate.array("x", x), dtype=float)
         if x.ndim > 2 or (x.shape[-1:] != low.shape and len(low) > 1):
-            raise ParameterError(f"x has shape {x.shape}; the model has {len(low)} predictor(s)")
-        with np.errstate(all="ignore"):  # what is not finite has a region that holds nothing
-            found = [self.band_of.at(each) for each in (x.reshape(-1, len(low)) - low) / (high - low) - HALF]
+            raise ParameterError(
+                f"x has shape {x.shape}; the model has {len(low)} predictor(s)"
+            )
+        with np.errstate(
+            all="ignore"
+        ):  # what is not finite has a region that holds nothing
+            found = [
+                self.band_of.at(each)
+                for each in (x.reshape(-1, len(low)) - low) / (high - low) - HALF
+            ]
         about = f"a prediction of {self.about}"
-        return [Region(self.manifold, *each, self.level, self.of, about, self.theorem) for each in found]
+        return [
+            Region(self.manifold, *each, self.level, self.of, about, self.theorem)
+            for each in found
+        ]
 
 
 class _Band(NamedTuple):
@@ -85,47 +99,106 @@ class _Band(NamedTuple):
         point = np.asarray(M.exp(p, move))
         if not isfinite(self.spread):
             return point, d.radius + float(np.sum(np.abs(x))) * d.speed
-        return point, stretch(M, float(M.norm(p, move)), t, self.reach) * sqrt(1 + t * t) * self.spread
+        return point, stretch(M, float(M.norm(p, move)), t, self.reach) * sqrt(
+            1 + t * t
+        ) * self.spread
 
 
-def line_region(statistic: GeodesicLine, reading: Reading, level: float, sampled: float | None = None) -> LineRegion:
+def line_region(
+    statistic: GeodesicLine,
+    reading: Reading,
+    level: float,
+    sampled: float | None = None,
+) -> LineRegion:
     """The region of the geodesic through the records; the public domain where noise leaves no other. Of the population's,
     where `sampled` bounds the records' mean direction there: half of 1 − level is the noise's."""
-    M, k, of = statistic.manifold, len(statistic.x_range), "records" if sampled is None else "population"
+    M, k, of = (
+        statistic.manifold,
+        len(statistic.x_range),
+        "records" if sampled is None else "population",
+    )
     near = Neighborhood(M, statistic.domain, reading.law.scale)
-    band = _band(statistic, near, reading, (1 - level) / (1 if sampled is None else 2), sampled or 0.0)
+    band = _band(
+        statistic,
+        near,
+        reading,
+        (1 - level) / (1 if sampled is None else 2),
+        sampled or 0.0,
+    )
     (p, V), sure = band.pair, isfinite(band.spread)
     center, radius = band.at(np.full(k, -HALF if k == 1 else 0.0))
     velocity = np.asarray(M.transport(p, center, V[0] if k == 1 else V))
-    wide = turned(M, float(np.linalg.norm(M.norm(p, V))), band.reach) * band.spread / DEVIATION
-    theorem = "conservative: directions change nearly linearly (Jacobi fields)" if sure else "the public domain itself"
-    wide, theorem = wide if sure else sqrt(k) * statistic.domain.speed, _ASYMPTOTIC * (sampled is not None) + theorem
-    speeds: dict[str, Any] = {"velocity": velocity, "velocity_radius": wide, "band_of": band}
-    return LineRegion(M, center, radius, level, of, _ABOUT.format(of), theorem, **speeds)
+    wide = (
+        turned(M, float(np.linalg.norm(M.norm(p, V))), band.reach)
+        * band.spread
+        / DEVIATION
+    )
+    theorem = (
+        "conservative: directions change nearly linearly (Jacobi fields)"
+        if sure
+        else "the public domain itself"
+    )
+    wide, theorem = (
+        wide if sure else sqrt(k) * statistic.domain.speed,
+        _ASYMPTOTIC * (sampled is not None) + theorem,
+    )
+    speeds: dict[str, Any] = {
+        "velocity": velocity,
+        "velocity_radius": wide,
+        "band_of": band,
+    }
+    return LineRegion(
+        M, center, radius, level, of, _ABOUT.format(of), theorem, **speeds
+    )
 
 
-def _band(statistic: GeodesicLine, near: Neighborhood, reading: Reading, miss: float, sampled: float) -> _Band:
+def _band(
+    statistic: GeodesicLine,
+    near: Neighborhood,
+    reading: Reading,
+    miss: float,
+    sampled: float,
+) -> _Band:
     M = statistic.manifold
     assert reading.base is not None  # of lines
     p, V = reading.base[0], reading.base[1:]
     z, spread, slope = _solved(near, reading, miss)
     if not float(np.linalg.norm(z)) + spread <= near.reach:
-        return _Band(statistic, statistic.placed_pair(statistic.ball.center, np.zeros_like(V)), inf, near.reach)
+        return _Band(
+            statistic,
+            statistic.placed_pair(statistic.ball.center, np.zeros_like(V)),
+            inf,
+            near.reach,
+        )
     q = np.asarray(M.exp(p, M.from_coordinates(p, z[0])))
-    moved = np.asarray(M.transport(p, q, V + np.asarray(M.from_coordinates(p, z[1:] / DEVIATION))))
+    moved = np.asarray(
+        M.transport(p, q, V + np.asarray(M.from_coordinates(p, z[1:] / DEVIATION)))
+    )
     further = sampled / slope
-    return _Band(statistic, statistic.placed_pair(q, moved), spread + further, near.reach + further)
+    return _Band(
+        statistic,
+        statistic.placed_pair(q, moved),
+        spread + further,
+        near.reach + further,
+    )
 
 
-def _solved(near: Neighborhood, reading: Reading, miss: float) -> tuple[np.ndarray, float, float]:
+def _solved(
+    near: Neighborhood, reading: Reading, miss: float
+) -> tuple[np.ndarray, float, float]:
     """(ẑ, r, λ − χ); r is inf where λ <= χ."""
     direction, normal, rest = near.parts(reading.drawn)
     parts = (near.size, near.released - near.size - 1, 1)
     shares = (miss * (1 - 2 * _HIDDEN), miss * _HIDDEN, miss * _HIDDEN)
     readings = [
-        reading._replace(law=_Part(reading.law, reading.drawn.size, size), drawn=np.empty(size)) for size in parts
+        reading._replace(
+            law=_Part(reading.law, reading.drawn.size, size), drawn=np.empty(size)
+        )
+        for size in parts
     ]
-    q, of_normal, of_rest = (quantiles(r, [1 - share])[0] for r, share in zip(readings, shares, strict=True))
+    q, of_normal, of_rest = (
+        quantiles(r, [1 - share])[0] for r, share in zip(readings, shares, strict=True)
+    )
     chi = max(rest, 0.0) + near.units[0] * of_normal + near.units[1] * of_rest
     least = float(np.linalg.eigvalsh(normal)[0])
     if not least > chi:
@@ -145,4 +218,7 @@ class _Part:
 
     def radial_cdf(self, radius: Any) -> np.ndarray:
         """P(length <= radius)."""
-        return np.asarray(self.law.radial_cdf(np.asarray(radius)[..., None] / self.roots) @ self.weights)
+        return np.asarray(
+            self.law.radial_cdf(np.asarray(radius)[..., None] / self.roots)
+            @ self.weights
+        )

@@ -29,7 +29,9 @@ from curvedp.privacy import Guarantee
 
 _MOST = 100_000  # permutations
 _NOISES: dict[Any, Any] = {"gaussian": GaussianMechanism, "laplace": LaplaceMechanism}
-Level = Annotated[float, partial(_validate.within, low=0.0, high=1.0, open_low=True, open_high=True)]
+Level = Annotated[
+    float, partial(_validate.within, low=0.0, high=1.0, open_low=True, open_high=True)
+]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -41,7 +43,9 @@ class PermutationMechanism(Mechanism):
     - level at most α at every n, whatever the law of the records.
     """
 
-    noise: Annotated[str, partial(_validate.choice, options=tuple(_NOISES))]  # on each of the B + 1 statistics
+    noise: Annotated[
+        str, partial(_validate.choice, options=tuple(_NOISES))
+    ]  # on each of the B + 1 statistics
     scale: Length  # of the noise
     level: Level  # α, the largest probability of a rejection where the hypothesis holds
     permutations: Count  # B
@@ -60,7 +64,16 @@ class PermutationMechanism(Mechanism):
     @classmethod
     def for_statistic(cls, statistic: Any, guarantee: Guarantee) -> Self:
         """The noise of the smallest standard deviation that meets the guarantee."""
-        trial, found = cls(statistic=statistic, noise="laplace", scale=1.0, level=0.05, permutations=498), []
+        trial, found = (
+            cls(
+                statistic=statistic,
+                noise="laplace",
+                scale=1.0,
+                level=0.05,
+                permutations=498,
+            ),
+            [],
+        )
         check_guarantee(guarantee)
         moved = Stated(Euclidean(1), trial.sensitivity)
         for noise, kind in _NOISES.items():
@@ -69,7 +82,9 @@ class PermutationMechanism(Mechanism):
             except CurvedpError as error:
                 refusal = error
             else:
-                found.append((scale * (sqrt(2) if noise == "laplace" else 1.0), noise, scale))
+                found.append(
+                    (scale * (sqrt(2) if noise == "laplace" else 1.0), noise, scale)
+                )
         if not found:
             raise refusal
         _, noise, scale = min(found)
@@ -110,17 +125,28 @@ class PermutationMechanism(Mechanism):
 
     def simulate(self, rng: np.random.Generator, coordinates: np.ndarray) -> bool:
         """The decision by floats: for power, NOT for release."""
-        values = self.statistic.permuted(coordinates, self.permutations, GeneratorSource(rng))
-        noisy = values + (rng.normal if self.noise == "gaussian" else rng.laplace)(0.0, self.scale, len(values))
+        values = self.statistic.permuted(
+            coordinates, self.permutations, GeneratorSource(rng)
+        )
+        noisy = values + (rng.normal if self.noise == "gaussian" else rng.laplace)(
+            0.0, self.scale, len(values)
+        )
         return bool(1 + np.sum(noisy[1:] >= noisy[0]) <= self.allowed)
 
     def _noisy(self, values: np.ndarray, source: Source) -> tuple[list[int], float]:
         """Each statistic with its own noise, on the grid."""
         if self.noise == "gaussian":
-            drawn = exact_gaussian(Euclidean(len(values)), self.scale, values, source=source, grid=GRID)
+            drawn = exact_gaussian(
+                Euclidean(len(values)), self.scale, values, source=source, grid=GRID
+            )
             return [int(k) for k in drawn.integers], drawn.tau
-        draws = [exact_laplace(Euclidean(1), self.scale, values[i : i + 1], source=source) for i in range(len(values))]
-        return [int(each.integers[0]) for each in draws], sum(each.tau for each in draws)
+        draws = [
+            exact_laplace(Euclidean(1), self.scale, values[i : i + 1], source=source)
+            for i in range(len(values))
+        ]
+        return [int(each.integers[0]) for each in draws], sum(
+            each.tau for each in draws
+        )
 
     def _pvalue(self, rejected: int) -> np.ndarray:
         """The test's attained level where it rejects, else 1: a p-value, as it is at most u with probability at most u."""
@@ -129,5 +155,7 @@ class PermutationMechanism(Mechanism):
     def value_of(self, certificate: Certificate) -> np.ndarray:
         bit = float(replay(certificate.release["integers"])(np.empty(1))[0]) * 2.0**GRID
         if bit not in (0.0, 1.0):
-            raise ParameterError("the released integers are not those of this mechanism")
+            raise ParameterError(
+                "the released integers are not those of this mechanism"
+            )
         return self._pvalue(int(bit))

@@ -37,7 +37,10 @@ _MOVED = {"gradient": "the ball that was used", "counts": "the public outer ball
 
 
 def region_of(
-    certificate: Certificate, level: float = 0.95, of: str = "records", components: int | None = None
+    certificate: Certificate,
+    level: float = 0.95,
+    of: str = "records",
+    components: int | None = None,
 ) -> Region:
     """The confidence region that a certificate implies; neither data nor budget are needed.
 
@@ -71,36 +74,59 @@ def region_of(
     level = _validate.within("level", level, 0.0, 1.0, open_low=True, open_high=True)
     _validate.choice("of", of, ("records", "population"))
     if not isinstance(certificate, Certificate):
-        raise ParameterError(f"certificate={_validate.shown(certificate)} must be a curvedp certificate")
-    asked = level, of, None if components is None else _validate.integer("components", components, 1)
+        raise ParameterError(
+            f"certificate={_validate.shown(certificate)} must be a curvedp certificate"
+        )
+    asked = (
+        level,
+        of,
+        None if components is None else _validate.integer("components", components, 1),
+    )
     if asked not in certificate.regions:
-        certificate.regions[asked] = _region(*_drawn_by(certificate), *asked, f"{certificate.whose}s")
+        certificate.regions[asked] = _region(
+            *_drawn_by(certificate), *asked, f"{certificate.whose}s"
+        )
     return certificate.regions[asked]  # type: ignore[no-any-return]  # regions
 
 
-def radii_of(certificate: Certificate, levels: Sequence[float], components: int | None = None) -> list[float]:
+def radii_of(
+    certificate: Certificate, levels: Sequence[float], components: int | None = None
+) -> list[float]:
     """The radius of `region_of` at each of these levels."""
     mechanism, M, reading = _drawn_by(certificate)
     statistic = reading.frame or mechanism.statistic
     if isinstance(statistic, GeodesicLine):
         return [line_region(statistic, reading, level).radius for level in levels]
-    return [shape.radius for _, shape in _shapes(M, statistic, reading, levels, 0.0, components)]
+    return [
+        shape.radius
+        for _, shape in _shapes(M, statistic, reading, levels, 0.0, components)
+    ]
 
 
 def components_of(statistic: Statistic, value: Any) -> int | None:
     """How many directions a released value has, where it is made of a second moment: what `region_of` wants to know."""
-    many = isinstance(statistic, SecondMoment) and np.ndim(value) == 2 and np.shape(value)[1] == statistic.features
+    many = (
+        isinstance(statistic, SecondMoment)
+        and np.ndim(value) == 2
+        and np.shape(value)[1] == statistic.features
+    )
     return len(value) if many and len(value) < np.shape(value)[1] else None
 
 
-def simultaneous(certificates: Sequence[Certificate], level: float = 0.95, of: str = "records") -> list[Region]:
+def simultaneous(
+    certificates: Sequence[Certificate], level: float = 0.95, of: str = "records"
+) -> list[Region]:
     """Regions that ALL hold their truths with probability `level`, of separate releases: each at level^(1/k), as their
     noises are independent; of="population" wants separate records too."""
     level = _validate.within("level", level, 0.0, 1.0, open_low=True, open_high=True)
-    return [region_of(each, level ** (1 / len(certificates)), of) for each in certificates]
+    return [
+        region_of(each, level ** (1 / len(certificates)), of) for each in certificates
+    ]
 
 
-def consistent(first: Certificate, second: Certificate, level: float = 0.95, of: str = "records") -> bool:
+def consistent(
+    first: Certificate, second: Certificate, level: float = 0.95, of: str = "records"
+) -> bool:
     """Whether two releases can be about the same truth: False has probability at most 1 − level where they are.
 
     Parameters
@@ -121,8 +147,12 @@ def consistent(first: Certificate, second: Certificate, level: float = 0.95, of:
     """
     one, other = simultaneous([first, second], level, of)
     if one.manifold != other.manifold:
-        raise ParameterError(f"the releases live on {one.manifold!r} and {other.manifold!r}: nothing to compare")
-    return bool(one.manifold.dist(one.center, other.center) <= one.radius + other.radius)
+        raise ParameterError(
+            f"the releases live on {one.manifold!r} and {other.manifold!r}: nothing to compare"
+        )
+    return bool(
+        one.manifold.dist(one.center, other.center) <= one.radius + other.radius
+    )
 
 
 def _drawn_by(certificate: Certificate) -> tuple[Mechanism, Manifold, Reading]:
@@ -130,37 +160,73 @@ def _drawn_by(certificate: Certificate) -> tuple[Mechanism, Manifold, Reading]:
     was drawn."""
     mechanism = certificate.made_by
     if mechanism.path == FLOAT:
-        raise ParameterError(f"no region follows from {mechanism.name}, which draws in floats: their law is not known")
+        raise ParameterError(
+            f"no region follows from {mechanism.name}, which draws in floats: their law is not known"
+        )
     if certificate.release["integers"] is None:
-        raise ParameterError("no region: the certificate does not list what was drawn, which was too long")
+        raise ParameterError(
+            "no region: the certificate does not list what was drawn, which was too long"
+        )
     reading = certificate.reading
-    return mechanism, mechanism.manifold if reading.frame is None else reading.frame.space, reading
+    return (
+        mechanism,
+        mechanism.manifold if reading.frame is None else reading.frame.space,
+        reading,
+    )
 
 
 def _shapes(
-    M: Manifold, statistic: Statistic, reading: Reading, levels: Sequence[float], sampled: float, components: int | None
+    M: Manifold,
+    statistic: Statistic,
+    reading: Reading,
+    levels: Sequence[float],
+    sampled: float,
+    components: int | None,
 ) -> list[tuple[Manifold, Shape]]:
     """The shape at each level, with what the sample adds to it."""
     if components is None:
-        return [(M, SHAPES[reading.kind](M, statistic, reading, q, sampled)) for q in quantiles(reading, levels)]
+        return [
+            (M, SHAPES[reading.kind](M, statistic, reading, q, sampled))
+            for q in quantiles(reading, levels)
+        ]
     if not isinstance(statistic, SecondMoment):
-        raise ParameterError(f"components= is for second moments, not the {statistic.name}")
-    return [principal_subspaces(statistic, reading, level, components, sampled) for level in levels]
+        raise ParameterError(
+            f"components= is for second moments, not the {statistic.name}"
+        )
+    return [
+        principal_subspaces(statistic, reading, level, components, sampled)
+        for level in levels
+    ]
 
 
 def _region(
-    mechanism: Mechanism, space: Manifold, reading: Reading, level: float, of: str, components: int | None, units: str
+    mechanism: Mechanism,
+    space: Manifold,
+    reading: Reading,
+    level: float,
+    of: str,
+    components: int | None,
+    units: str,
 ) -> Region:
     statistic, sampled, kept = reading.frame or mechanism.statistic, 0.0, level
     if of == "population":
         kept = 1 - (1 - level) / 2
         sampled = sampling(mechanism.statistic, 1 - kept)
     if isinstance(statistic, GeodesicLine):
-        return line_region(statistic, reading, level, sampled if of == "population" else None)
+        return line_region(
+            statistic, reading, level, sampled if of == "population" else None
+        )
     [(M, shape)] = _shapes(space, statistic, reading, [kept], sampled, components)
-    about, theorem = _about(mechanism.statistic, reading, of, components, units), shape.theorem
+    about, theorem = (
+        _about(mechanism.statistic, reading, of, components, units),
+        shape.theorem,
+    )
     center = statistic.placed(shape.center(M)[None])[0]
-    theorem = theorem if of == "records" else f"finite-sample (McDiarmid); of the noise: {theorem}"
+    theorem = (
+        theorem
+        if of == "records"
+        else f"finite-sample (McDiarmid); of the noise: {theorem}"
+    )
     return Region(M, center, shape.radius, level, of, about, theorem, shape.within)
 
 
@@ -175,12 +241,17 @@ def sampling(statistic: Statistic, miss: float) -> float:
         case FrechetVariance():  # c its sensitivity; its expectation is at most E|G|²/λ below the population's variance
             M, r, n = statistic.manifold, statistic.reach, statistic.n
             convex, _ = _convexity(M, r)
-            return dispersion_sensitivity(M, r, n) * sqrt(n * log(2 / miss) / 2) + r * r / (n * convex)
+            return dispersion_sensitivity(M, r, n) * sqrt(
+                n * log(2 / miss) / 2
+            ) + r * r / (n * convex)
         case SecondMoment():  # its length: E‖S − Σ‖² <= r⁴/n, c = √2·r²/n
             return statistic.radius**2 * _length(statistic.n, miss, sqrt(0.5))
         case GeometricMedian():  # directions of length at most 1
             M, diameter = statistic.manifold, 2 * statistic.outer_radius
-            if not (diameter * curvature_roots(M)[1] < pi / 2 and diameter < M.injectivity_radius):
+            if not (
+                diameter * curvature_roots(M)[1] < pi / 2
+                and diameter < M.injectivity_radius
+            ):
                 raise ParameterError(
                     f"outer_radius={statistic.outer_radius:.6g} is too wide for a region of the population on {M!r}: "
                     "distances are not convex in it"
@@ -188,7 +259,9 @@ def sampling(statistic: Statistic, miss: float) -> float:
             return _length(statistic.n, miss)
         case GeodesicLine():  # clipped directions
             return statistic.domain.clip * _length(statistic.n, miss)
-    raise ParameterError(f"of='population' is for public balls, and medians; the {statistic.name} was found in another")
+    raise ParameterError(
+        f"of='population' is for public balls, and medians; the {statistic.name} was found in another"
+    )
 
 
 def _length(n: int, miss: float, stretch: float = 1.0) -> float:
@@ -200,14 +273,24 @@ def _convexity(M: Manifold, radius: float) -> tuple[float, float]:
     """(λ, s): the least eigenvalue of Hess ½d² at distances up to s/√κ, the ball's diameter."""
     convex, _ = hessian_bounds(M, 2 * radius)
     if not convex > 0 or not 2 * radius < M.injectivity_radius:
-        raise ParameterError(f"radius={radius:.6g} is too wide for a population region on {M!r}: no theorem applies")
+        raise ParameterError(
+            f"radius={radius:.6g} is too wide for a population region on {M!r}: no theorem applies"
+        )
     return convex, 2 * radius * curvature_roots(M)[1]
 
 
-def _about(statistic: Statistic, reading: Reading, of: str, components: int | None, units: str) -> str:
+def _about(
+    statistic: Statistic, reading: Reading, of: str, components: int | None, units: str
+) -> str:
     """What a region holds, in words."""
-    whose = units if of == "records" else f"population of which the {units} are independent draws"
+    whose = (
+        units
+        if of == "records"
+        else f"population of which the {units} are independent draws"
+    )
     if components is not None:
         return f"the leading directions of the second moment of the {whose}, shortened to the radius"
-    kind = reading.kind if reading.frame is None else "gradient"  # a frame is that of a ball that was found
+    kind = (
+        reading.kind if reading.frame is None else "gradient"
+    )  # a frame is that of a ball that was found
     return f"the {statistic.name} of the {whose}, moved into {_MOVED.get(kind, 'the public ball')}"

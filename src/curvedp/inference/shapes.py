@@ -32,12 +32,19 @@ class Chart(NamedTuple):
 
     def contains(self, manifold: Manifold, points: np.ndarray) -> np.ndarray:
         z = np.asarray(manifold.chart(self.base, self.statistic.unplaced(points)))
-        inside = np.linalg.norm(z, axis=-1) <= self.reach * (1 + CHART_ERROR)  # as the floats of a chart are accurate
-        near = np.linalg.norm(z - self.drawn, axis=-1) <= self.quantile + self.reach * CHART_ERROR
+        inside = np.linalg.norm(z, axis=-1) <= self.reach * (
+            1 + CHART_ERROR
+        )  # as the floats of a chart are accurate
+        near = (
+            np.linalg.norm(z - self.drawn, axis=-1)
+            <= self.quantile + self.reach * CHART_ERROR
+        )
         return np.asarray(inside & near)
 
     def edge(self, manifold: Manifold, directions: np.ndarray) -> np.ndarray:
-        z = np.stack([_shortened(self.drawn + self.quantile * u, self.reach) for u in directions])
+        z = np.stack(
+            [_shortened(self.drawn + self.quantile * u, self.reach) for u in directions]
+        )
         return self.statistic.placed(np.asarray(manifold.unchart(self.base, z)))
 
 
@@ -89,10 +96,16 @@ class Region:
         """Whether each point, shape (..., *point_shape), lies in the region; what is not finite does not."""
         points, axes = _validate.array("points", points), len(self.manifold.point_shape)
         if points.shape[points.ndim - axes :] != self.manifold.point_shape:
-            raise ParameterError(f"points have shape {points.shape}; it must end with {self.manifold.point_shape}")
+            raise ParameterError(
+                f"points have shape {points.shape}; it must end with {self.manifold.point_shape}"
+            )
         with np.errstate(all="ignore"):
             near = np.asarray(self.manifold.dist(self.center, points)) <= self.radius
-            return np.asarray(near if self.within is None else near & self.within.contains(self.manifold, points))
+            return np.asarray(
+                near
+                if self.within is None
+                else near & self.within.contains(self.manifold, points)
+            )
 
     def edge(self, directions: np.ndarray) -> np.ndarray:
         """Points of its boundary in these directions, unit vectors of shape (count, dim), as seen from its middle."""
@@ -118,15 +131,23 @@ class Shape(NamedTuple):
     step: np.ndarray | None = None
 
     def center(self, manifold: Manifold) -> np.ndarray:
-        return self.base if self.step is None else np.asarray(manifold.unchart(self.base, self.step))
+        return (
+            self.base
+            if self.step is None
+            else np.asarray(manifold.unchart(self.base, self.step))
+        )
 
 
-def _about_point(M: Manifold, statistic: Statistic, reading: Reading, q: float, sampled: float) -> Shape:
+def _about_point(
+    M: Manifold, statistic: Statistic, reading: Reading, q: float, sampled: float
+) -> Shape:
     """d(drawn, truth) has the law's radial distribution, and distance is symmetric: an exact geodesic ball."""
     return Shape(reading.drawn, q + sampled, "exact: the law's own quantile")
 
 
-def _in_chart(M: Manifold, statistic: Statistic, reading: Reading, q: float, sampled: float) -> Shape:
+def _in_chart(
+    M: Manifold, statistic: Statistic, reading: Reading, q: float, sampled: float
+) -> Shape:
     """A chart ball, exact, cut to where the statistic can be. The nearest vector z of length <= reach is within q of each of
     the region, and exp stretches the segment between them by at most sinh(s)/s."""
     z = _shortened(reading.drawn, reading.reach)
@@ -134,14 +155,17 @@ def _in_chart(M: Manifold, statistic: Statistic, reading: Reading, q: float, sam
     radius = min(_stretch(M, longest) * q, float(np.linalg.norm(z)) + reading.reach)
     chart = Chart(statistic, _base(reading), reading.drawn, q, reading.reach)
     theorem = "exact: the law's own quantile in the chart"
-    if not sampled and float(np.linalg.norm(reading.drawn - z)) > q + reading.reach * CHART_ERROR:
-        theorem = (
-            "exact, and empty: the draw is farther from the ball than noise reaches at this level, which is a miss"
-        )
+    if (
+        not sampled
+        and float(np.linalg.norm(reading.drawn - z)) > q + reading.reach * CHART_ERROR
+    ):
+        theorem = "exact, and empty: the draw is farther from the ball than noise reaches at this level, which is a miss"
     return Shape(chart.base, radius + sampled, theorem, None if sampled else chart, z)
 
 
-def _after_step(M: Manifold, statistic: Statistic, reading: Reading, q: float, sampled: float) -> Shape:
+def _after_step(
+    M: Manifold, statistic: Statistic, reading: Reading, q: float, sampled: float
+) -> Shape:
     """A geodesic ball about exp_w(t·g), g the drawn mean logarithm at w: the mean is within max(1−tλ, tH−1)·|G|/λ of
     exp_w(t·G), λ <= Hess <= H, |G| <= min(reach, |g| + q), and exp_w(t·g) within t·q·sinh(s)/s of that. On flat space the
     radius is q: exact. Where this gives more than the ball of the records, that is the region."""
@@ -155,27 +179,56 @@ def _after_step(M: Manifold, statistic: Statistic, reading: Reading, q: float, s
             f"no region after gradient steps in a ball of radius {ball.radius:.6g} on {M!r}: balls are known to be convex "
             f"below radius {M.convexity_radius:.6g}"
         )
-    whole = Shape(ball.center, ball.radius * (1 + CHART_ERROR), "the ball itself: gradients say no more")
+    whole = Shape(
+        ball.center,
+        ball.radius * (1 + CHART_ERROR),
+        "the ball itself: gradients say no more",
+    )
     low, high = hessian_bounds(M, away + longest + ball.radius)
     if not (away + longest < M.convexity_radius and low > 0):
         return whole  # a refusal here would follow the draw, and what is not refused would cover less often
     t = min(1.0, 2 / (low + high))
-    radius = _stretch(M, t * longest) * t * q + longest * max(1 - t * low, t * high - 1) / low
+    radius = (
+        _stretch(M, t * longest) * t * q
+        + longest * max(1 - t * low, t * high - 1) / low
+    )
     flat = low == high == 1
-    theorem = "exact: the law's own quantile" if flat else "conservative: one step by Hessian bounds (Karcher)"
-    return whole if radius + sampled >= ball.radius else Shape(w, radius + sampled, theorem, None, t * g)
+    theorem = (
+        "exact: the law's own quantile"
+        if flat
+        else "conservative: one step by Hessian bounds (Karcher)"
+    )
+    return (
+        whole
+        if radius + sampled >= ball.radius
+        else Shape(w, radius + sampled, theorem, None, t * g)
+    )
 
 
-def _from_counts(M: Manifold, statistic: Any, reading: Reading, level: float, sampled: float) -> Shape:
+def _from_counts(
+    M: Manifold, statistic: Any, reading: Reading, level: float, sampled: float
+) -> Shape:
     """A ball about w that holds every geometric median, by how many records are near w: where a share p > ½ is within R it is
     at most 2pR/(2p − 1 − sampled) away (Lopuhaä & Rousseeuw 1991; Minsker 2015). The k counts' noises are fresh."""
-    most = _exceeded(reading.law, reading.drawn.size, level) + reading.cell * np.arange(1, reading.drawn.size + 1)
+    most = _exceeded(reading.law, reading.drawn.size, level) + reading.cell * np.arange(
+        1, reading.drawn.size + 1
+    )
     assert reading.radii is not None  # of counts
-    near = [1 - max(0, floor(count + more)) / statistic.n for count, more in zip(reading.drawn, most, strict=True)]
-    pulls = [(2 * p * R * (1 + CHART_ERROR), 2 * p - 1 - sampled) for p, R in zip(near, reading.radii, strict=True)]
+    near = [
+        1 - max(0, floor(count + more)) / statistic.n
+        for count, more in zip(reading.drawn, most, strict=True)
+    ]
+    pulls = [
+        (2 * p * R * (1 + CHART_ERROR), 2 * p - 1 - sampled)
+        for p, R in zip(near, reading.radii, strict=True)
+    ]
     found = [length / pull for length, pull in pulls if pull > 0]
     if min(found, default=inf) < reading.reach:
-        return Shape(_base(reading), min(found), "conservative: most records are near (Lopuhaä & Rousseeuw)")
+        return Shape(
+            _base(reading),
+            min(found),
+            "conservative: most records are near (Lopuhaä & Rousseeuw)",
+        )
     center, radius = statistic.outer
     return Shape(center, radius, "the outer ball itself: counts say no more")
 
@@ -187,7 +240,10 @@ def _exceeded(law: Any, k: int, level: float) -> np.ndarray:
     if isinstance(law, RiemannianGaussian):
         return np.full(k, law.scale * float(ndtri(level ** (1 / k))))
     wanted, s = log(k / (1 - level)), np.linspace(0.01, 0.99, 99)[:, None]
-    return np.asarray(law.scale * np.min((wanted - np.arange(1, k + 1) * np.log1p(-s * s)) / s, axis=0))
+    return np.asarray(
+        law.scale
+        * np.min((wanted - np.arange(1, k + 1) * np.log1p(-s * s)) / s, axis=0)
+    )
 
 
 SHAPES: dict[str, Callable[..., Shape]] = {
@@ -210,20 +266,37 @@ def principal_subspaces(
     """
     d, (sigma, miss) = statistic.features, _as_gaussian(reading, 1 - level)
     if not 0 < components < d:
-        raise ParameterError(f"{components} components of {d} features: a region is of 1 to {d - 1}")
+        raise ParameterError(
+            f"{components} components of {d} features: a region is of 1 to {d - 1}"
+        )
     drawn = unpack(reading.drawn, d)
     grid = sqrt(reading.drawn.size) * reading.cell / 2
-    q = sigma / sqrt(2) * sqrt(2 * gammainccinv(components * (d - components) / 2, miss * (1 - _SWAPPED))) + grid
+    q = (
+        sigma
+        / sqrt(2)
+        * sqrt(
+            2 * gammainccinv(components * (d - components) / 2, miss * (1 - _SWAPPED))
+        )
+        + grid
+    )
     q, grid = q + sampled / sqrt(2), grid + sampled
     e = sigma * (sqrt(2 * d) - float(ndtri(miss * _SWAPPED / 2))) + grid
     values, vectors = np.linalg.eigh(drawn)
-    center, gap = vectors[:, ::-1][:, :components], float(values[-components] - values[-components - 1])
+    center, gap = (
+        vectors[:, ::-1][:, :components],
+        float(values[-components] - values[-components - 1]),
+    )
     M = Grassmann(d, components)
     if not gap > max(4 * e, 2 * q):
         widest = sqrt(min(components, d - components)) * pi / 2
         return M, Shape(center, widest, "everything: noise hides the directions")
     radius = float(np.arcsin(2 * q / gap)) / 2
-    return M, Shape(center, radius, "exact but for swapped eigenvalues (Davis & Kahan)", Subspaces(drawn, q))
+    return M, Shape(
+        center,
+        radius,
+        "exact but for swapped eigenvalues (Davis & Kahan)",
+        Subspaces(drawn, q),
+    )
 
 
 def _as_gaussian(reading: Reading, miss: float) -> tuple[float, float]:
@@ -233,7 +306,9 @@ def _as_gaussian(reading: Reading, miss: float) -> tuple[float, float]:
         return reading.law.scale, miss
     size, tail = reading.drawn.size, miss * _SWAPPED / 2
     least = sqrt(2 * gammaincinv(size / 2, tail))
-    return reading.law.scale * float(gammainccinv(size, tail)) / least, miss * (1 - _SWAPPED)
+    return reading.law.scale * float(gammainccinv(size, tail)) / least, miss * (
+        1 - _SWAPPED
+    )
 
 
 def quantiles(reading: Reading, levels: Sequence[float]) -> list[float]:
@@ -246,11 +321,20 @@ def quantiles(reading: Reading, levels: Sequence[float]) -> list[float]:
     while np.any(short := ~(law.radial_cdf(high) >= level[:, 0])):
         low, high = np.where(short, high, low), np.where(short, 2 * high, high)
         if not np.all(np.isfinite(high)):
-            raise ParameterError(f"level={max(levels)!r} is beyond what the law's distribution function resolves")
+            raise ParameterError(
+                f"level={max(levels)!r} is beyond what the law's distribution function resolves"
+            )
     while np.any(high - low > 1e-13 * high):
         ends = np.linspace(low, high, 65, axis=1)
-        place = 1 + np.argmax(np.append(law.radial_cdf(ends[:, 1:-1]) >= level, np.ones_like(level), axis=1), axis=1)
-        low, high = (np.take_along_axis(ends, at[:, None], 1)[:, 0] for at in (place - 1, place))
+        place = 1 + np.argmax(
+            np.append(
+                law.radial_cdf(ends[:, 1:-1]) >= level, np.ones_like(level), axis=1
+            ),
+            axis=1,
+        )
+        low, high = (
+            np.take_along_axis(ends, at[:, None], 1)[:, 0] for at in (place - 1, place)
+        )
     return [float(q) + sqrt(reading.drawn.size) * reading.cell / 2 for q in high]
 
 
@@ -268,7 +352,9 @@ def curvature_roots(M: Manifold) -> tuple[float, float]:
     """√ of how negative and how positive curvature can be."""
     low, high = (0.0, 0.0) if M.dim == 1 else M.curvature_bounds
     if not (isfinite(low) and isfinite(high)):
-        raise ParameterError(f"no region on {M!r}, whose curvature has no public bound; use another metric")
+        raise ParameterError(
+            f"no region on {M!r}, whose curvature has no public bound; use another metric"
+        )
     return sqrt(max(-low, 0.0)), sqrt(max(high, 0.0))
 
 
@@ -281,5 +367,9 @@ def _stretch(M: Manifold, length: float) -> float:
 def hessian_bounds(M: Manifold, distance: float) -> tuple[float, float]:
     """Of ½d²(·, y) at distances up to this: s·cot s and s·coth s (Karcher 1977); 0 or less where it is not convex."""
     negative, positive = (root * distance for root in curvature_roots(M))
-    low = (positive / tan(positive) if positive < pi / 2 else -inf) if positive > 0 else 1.0
+    low = (
+        (positive / tan(positive) if positive < pi / 2 else -inf)
+        if positive > 0
+        else 1.0
+    )
     return low, negative / tanh(negative) if negative > 0 else 1.0

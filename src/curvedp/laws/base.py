@@ -20,7 +20,9 @@ from curvedp.laws.radial import Engine, Floats
 
 Size = int | Sequence[int] | None
 
-_BLOCK_ENTRIES = 1 << 15  # doubles in a block: a few temporaries of it fit the second-level cache
+_BLOCK_ENTRIES = (
+    1 << 15
+)  # doubles in a block: a few temporaries of it fit the second-level cache
 
 
 @dataclass(frozen=True)
@@ -32,12 +34,18 @@ class Law(ABC):
 
     def __post_init__(self) -> None:
         if not isinstance(self.manifold, Manifold):
-            raise ParameterError(f"manifold={_validate.shown(self.manifold)} must be a curvedp manifold")
-        if not (type(self.scale) is float and 0 < self.scale < math.inf):  # a search makes many laws
+            raise ParameterError(
+                f"manifold={_validate.shown(self.manifold)} must be a curvedp manifold"
+            )
+        if not (
+            type(self.scale) is float and 0 < self.scale < math.inf
+        ):  # a search makes many laws
             object.__setattr__(self, "scale", _validate.positive("scale", self.scale))
 
     @abstractmethod
-    def sample(self, rng: np.random.Generator, center: ArrayLike, size: Size = None) -> Floats:
+    def sample(
+        self, rng: np.random.Generator, center: ArrayLike, size: Size = None
+    ) -> Floats:
         """Independent draws about `center`, of shape size + point shape.
 
         `center` is one point, or points whose leading axes broadcast to `size`; without `size` there is one draw a
@@ -68,7 +76,9 @@ class IsotropicLaw(Law):
     @abstractmethod
     def _log_weight(self, distance: Floats) -> Floats: ...
 
-    def sample(self, rng: np.random.Generator, center: ArrayLike, size: Size = None) -> Floats:
+    def sample(
+        self, rng: np.random.Generator, center: ArrayLike, size: Size = None
+    ) -> Floats:
         check_rng(rng)
         engine = self._engine
         engine.check_representable()
@@ -81,7 +91,9 @@ class IsotropicLaw(Law):
 
     def log_prob(self, x: ArrayLike, center: ArrayLike) -> Floats:
         shape = self.manifold.point_shape
-        distance = self.manifold.dist(points_of("center", center, shape), points_of("x", x, shape))
+        distance = self.manifold.dist(
+            points_of("center", center, shape), points_of("x", x, shape)
+        )
         return self._log_weight(np.asarray(distance)) - self.log_normalizer
 
     @property
@@ -95,7 +107,9 @@ class IsotropicLaw(Law):
     def certified_delta(self, sensitivity: float, eps: float) -> tuple[float, float]:
         """Rigorous (lower, upper) bounds on δ(eps), in ball arithmetic: on constant curvature and real projective spaces."""
         if (certified := getattr(self._engine, "certified_delta", None)) is None:
-            raise ParameterError(f"no certified profile is known on {self.manifold!r}; use the profile")
+            raise ParameterError(
+                f"no certified profile is known on {self.manifold!r}; use the profile"
+            )
         return certified(sensitivity, eps)  # type: ignore[no-any-return]  # of two-point homogeneous spaces
 
     @property
@@ -112,7 +126,9 @@ class IsotropicLaw(Law):
 def check_rng(rng: Any) -> np.random.Generator:
     """Refuses seeds and legacy generators: a seed hidden in a call is how two releases come to share their noise."""
     if not isinstance(rng, np.random.Generator):
-        raise ParameterError(f"rng={_validate.shown(rng)} must be a numpy.random.Generator, such as default_rng()")
+        raise ParameterError(
+            f"rng={_validate.shown(rng)} must be a numpy.random.Generator, such as default_rng()"
+        )
     return rng
 
 
@@ -121,12 +137,16 @@ def points_of(name: str, value: ArrayLike, point_shape: tuple[int, ...]) -> Floa
     points = _floats(name, value)
     axes = points.ndim - len(point_shape)
     if axes < 0 or points.shape[axes:] != point_shape:
-        raise ParameterError(f"{name} has shape {points.shape}; it must end with the point shape {point_shape}")
+        raise ParameterError(
+            f"{name} has shape {points.shape}; it must end with the point shape {point_shape}"
+        )
     return points
 
 
 def _floats(name: str, value: ArrayLike) -> Floats:
-    doubles = isinstance(value, np.ndarray | float) and np.asarray(value).dtype == np.float64
+    doubles = (
+        isinstance(value, np.ndarray | float) and np.asarray(value).dtype == np.float64
+    )
     return np.asarray(value) if doubles else _validate.array(name, value)
 
 
@@ -134,24 +154,33 @@ def radii(r: ArrayLike) -> Floats:
     """Where a distribution function of lengths is asked: any numbers but NaN."""
     lengths = _floats("r", r)
     if np.any(np.isnan(lengths)):
-        raise ParameterError("r must be a number or an array of numbers, and none may be NaN")
+        raise ParameterError(
+            "r must be a number or an array of numbers, and none may be NaN"
+        )
     return lengths
 
 
-def draw_shape(size: Size, center: ArrayLike, point_shape: tuple[int, ...]) -> tuple[Floats, tuple[int, ...]]:
+def draw_shape(
+    size: Size, center: ArrayLike, point_shape: tuple[int, ...]
+) -> tuple[Floats, tuple[int, ...]]:
     """The center as an array and the shape of the draw without the point's own axes."""
     points = points_of("center", center, point_shape)
     batch = points.shape[: points.ndim - len(point_shape)]
     if size is None:
         return points, batch
     sizes = size if isinstance(size, tuple | list) else (size,)
-    shape = tuple(n if type(n) is int and n >= 0 else _validate.integer("size", n, 0) for n in sizes)
+    shape = tuple(
+        n if type(n) is int and n >= 0 else _validate.integer("size", n, 0)
+        for n in sizes
+    )
     try:
         fits = np.broadcast_shapes(batch, shape) == shape
     except ValueError:
         fits = False
     if not fits:
-        raise ParameterError(f"center has leading axes {batch}, which do not broadcast to size={size!r}")
+        raise ParameterError(
+            f"center has leading axes {batch}, which do not broadcast to size={size!r}"
+        )
     return points, shape
 
 
@@ -161,7 +190,11 @@ def blocks(
     """Yields (slice, centers of that slice) over the draws in C order, in blocks that fit the cache."""
     count = int(np.prod(shape, dtype=np.intp))
     one = points.ndim == len(point_shape)
-    centers = points if one else np.broadcast_to(points, shape + point_shape).reshape((count, *point_shape))
+    centers = (
+        points
+        if one
+        else np.broadcast_to(points, shape + point_shape).reshape((count, *point_shape))
+    )
     step = max(1, _BLOCK_ENTRIES // max(dim, 1))
     for start in range(0, count, step):
         part = slice(start, min(start + step, count))

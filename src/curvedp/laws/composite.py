@@ -45,14 +45,18 @@ class SPDGaussian(Engine):
 
     def check_representable(self) -> None:
         """Raises where one draw in 10¹² may be no positive matrix: eigenvalues of doubles are a factor e³⁶ = 2⁵² apart."""
-        if self.beta * self.scale**2 * (self.m - 1) + 10 * self.scale > 36.0:  # seven standard deviations
+        if (
+            self.beta * self.scale**2 * (self.m - 1) + 10 * self.scale > 36.0
+        ):  # seven standard deviations
             raise ParameterError(
                 f"scale={self.scale!r}: dense {self.m}×{self.m} matrices lose the small eigenvalues; use a smaller scale"
             )
 
     def draw(self, rng: np.random.Generator, center: Floats, count: int) -> Floats:
         """X = LYL* with W = LL* and Y about the identity: congruence is an isometry."""
-        rho = spd_gaussian.sample_log_eigenvalues(rng, self.m, self.scale, count, beta=self.beta)
+        rho = spd_gaussian.sample_log_eigenvalues(
+            rng, self.m, self.scale, count, beta=self.beta
+        )
         return spd_gaussian.turned(rng, center, rho, self.beta)
 
 
@@ -83,7 +87,10 @@ class ProductGaussian(Engine):
 
     def draw(self, rng: np.random.Generator, center: Floats, count: int) -> Floats:
         centers = self.manifold.split(center)
-        parts = [factor.draw(rng, part, count) for factor, part in zip(self.factors, centers, strict=True)]
+        parts = [
+            factor.draw(rng, part, count)
+            for factor, part in zip(self.factors, centers, strict=True)
+        ]
         return np.asarray(self.manifold.join(parts))
 
 
@@ -99,25 +106,39 @@ def _of_hypotenuse(first: Cdf, second: Cdf, scale: float) -> Cdf:
     F(r) = F_a(√(r² − b₁²)) + ∫ F_b(√(r² − a²)) f_a(a) da, where b₁ is the end of b's support, where F_b reaches 1
     (with a corner, on a sphere). With a = r·sin θ the integrand is smooth up to a = r.
     """
-    from scipy.interpolate import CubicSpline, PchipInterpolator  # slow to import, and of products alone
+    from scipy.interpolate import (
+        CubicSpline,
+        PchipInterpolator,
+    )  # slow to import, and of products alone
 
     (a0, a1), (b0, b1) = _support(first, scale), _support(second, scale)
     fine_a, fine_b = np.linspace(a0, a1, _FINE), np.linspace(b0, b1, _FINE)
-    cdf_a, cdf_b = CubicSpline(fine_a, first(fine_a)), CubicSpline(fine_b, second(fine_b))
+    cdf_a, cdf_b = (
+        CubicSpline(fine_a, first(fine_a)),
+        CubicSpline(fine_b, second(fine_b)),
+    )
     density_a = cdf_a.derivative()
     r = np.linspace(math.hypot(a0, b0), math.hypot(a1, b1), _GRID)
     values = np.zeros(_GRID)
     for i, radius in list(enumerate(r.tolist()))[1:]:
         start = min(max(math.sqrt(max(radius**2 - b1**2, 0.0)), a0), a1)
         stop = min(max(math.sqrt(max(radius**2 - b0**2, 0.0)), start), a1)
-        edges = np.linspace(math.asin(min(start / radius, 1.0)), math.asin(min(stop / radius, 1.0)), _PANELS + 1)
+        edges = np.linspace(
+            math.asin(min(start / radius, 1.0)),
+            math.asin(min(stop / radius, 1.0)),
+            _PANELS + 1,
+        )
         half = np.diff(edges)[:, None] / 2
         theta = edges[:-1, None] + half * (1.0 + _NODES)
         a, b = radius * np.sin(theta), radius * np.cos(theta)
         integrand = cdf_b(np.clip(b, b0, b1)) * density_a(np.clip(a, a0, a1)) * b
         values[i] = float(cdf_a(start)) + float(np.sum(integrand * half * _WEIGHTS))
-    curve = PchipInterpolator(r, np.clip(np.maximum.accumulate(values), 0.0, 1.0))  # monotone data: a monotone curve
-    return lambda x: np.where(np.asarray(x) < r[-1], curve(np.clip(x, r[0], r[-1])), 1.0)
+    curve = PchipInterpolator(
+        r, np.clip(np.maximum.accumulate(values), 0.0, 1.0)
+    )  # monotone data: a monotone curve
+    return lambda x: np.where(
+        np.asarray(x) < r[-1], curve(np.clip(x, r[0], r[-1])), 1.0
+    )
 
 
 def _support(cdf: Cdf, scale: float) -> tuple[float, float]:
@@ -131,7 +152,9 @@ def _support(cdf: Cdf, scale: float) -> tuple[float, float]:
         below, above = 0.0, high
         for _ in range(24):
             middle = (below + above) / 2
-            below, above = (below, middle) if float(cdf(middle)) >= mass else (middle, above)
+            below, above = (
+                (below, middle) if float(cdf(middle)) >= mass else (middle, above)
+            )
         ends += [below, above]
     return ends[0], ends[3]
 

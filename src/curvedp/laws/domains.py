@@ -38,14 +38,28 @@ class GeodesicBall:
             )
         radius = _validate.length("radius", self.radius)
         if not radius < M.injectivity_radius:
-            raise ParameterError(f"radius={radius!r} must be below the injectivity radius {M.injectivity_radius:g}")
-        center = _validate.array("center", M.origin if self.center is None else self.center)
-        if center.shape != M.point_shape or not M.residual(center) <= OFF_MANIFOLD_TOLERANCE:
+            raise ParameterError(
+                f"radius={radius!r} must be below the injectivity radius {M.injectivity_radius:g}"
+            )
+        center = _validate.array(
+            "center", M.origin if self.center is None else self.center
+        )
+        if (
+            center.shape != M.point_shape
+            or not M.residual(center) <= OFF_MANIFOLD_TOLERANCE
+        ):
             raise ParameterError(f"center={center!r} must be one point of {M!r}")
         if self.dim > _MOST_DIMENSIONS:
-            raise ParameterError(f"{M!r} has dimension {M.dim}, exact K-norm sampling allows {_MOST_DIMENSIONS}")
-        if max([math.sqrt(-k) * radius for k, _ in self.roots if k < 0], default=0.0) > 300:
-            raise ParameterError(f"radius={radius!r} is too large: the volume of the ball overflows")
+            raise ParameterError(
+                f"{M!r} has dimension {M.dim}, exact K-norm sampling allows {_MOST_DIMENSIONS}"
+            )
+        if (
+            max([math.sqrt(-k) * radius for k, _ in self.roots if k < 0], default=0.0)
+            > 300
+        ):
+            raise ParameterError(
+                f"radius={radius!r} is too large: the volume of the ball overflows"
+            )
         object.__setattr__(self, "center", center)
         object.__setattr__(self, "radius", radius)
 
@@ -82,13 +96,17 @@ class GeodesicBall:
         """Upper bound of log J where the blocks' norms are in [low, high] and `across` is at most `length`."""
         bound = np.zeros(len(low))
         for k, count in self.roots:  # sn_κ(r)/r falls with r for κ > 0, grows for κ < 0
-            bound += count * _log_sn(k, low[:, 0] if k > 0 else np.minimum(length, high[:, 0]))
+            bound += count * _log_sn(
+                k, low[:, 0] if k > 0 else np.minimum(length, high[:, 0])
+            )
         return bound
 
     def across(self, z: Floats) -> Floats:
         """Length of the part of z across the flat directions, on which J depends."""
         first = z[:, 0]
-        return np.asarray(np.linalg.norm(first - first @ self.flat.T @ self.flat, axis=-1))
+        return np.asarray(
+            np.linalg.norm(first - first @ self.flat.T @ self.flat, axis=-1)
+        )
 
     def lipschitz(self, constants: tuple[Any, ...], high: Floats) -> Floats:
         """Lipschitz constant in each block of coordinates where the blocks' norms are at most `high`; (N, blocks)."""

@@ -70,13 +70,20 @@ class RiemannianGaussian(IsotropicLaw):
         if self.manifold.positive_matrices is not None:
             moved = _validate.positive("sensitivity", sensitivity)
             return spd_confidence(*self.manifold.positive_matrices, self.scale, moved)
-        raise ParameterError(f"no exact profile is known on {self.manifold!r}; use LogGaussianMechanism")
+        raise ParameterError(
+            f"no exact profile is known on {self.manifold!r}; use LogGaussianMechanism"
+        )
 
-    def ricci_bound(self, sensitivity: float, within: float = 0.5) -> HadamardProfile | None:
+    def ricci_bound(
+        self, sensitivity: float, within: float = 0.5
+    ) -> HadamardProfile | None:
         """A proved upper bound in closed form, at most 1/√(1 − `within`) times the truth; None where it may be worse, and
         where curvatures are positive."""
         space = self.manifold
-        if space.convexity_radius < math.inf or -space.least_ricci * self.scale * self.scale > within:
+        if (
+            space.convexity_radius < math.inf
+            or -space.least_ricci * self.scale * self.scale > within
+        ):
             return None
         return HadamardProfile.of(space.dim, self.scale, sensitivity, space.least_ricci)
 
@@ -91,7 +98,11 @@ def _engine(manifold: Manifold, scale: float) -> Engine:
     if manifold.subspaces is not None:
         return GrassmannGaussian(manifold, *manifold.subspaces, scale)
     if len(manifold.factors) > 1:
-        return ProductGaussian(manifold, scale, tuple(_engine(factor, scale) for factor in manifold.factors))
+        return ProductGaussian(
+            manifold,
+            scale,
+            tuple(_engine(factor, scale) for factor in manifold.factors),
+        )
     raise ParameterError(
         f"RiemannianGaussian on {manifold!r} has no exact sampler; "
         "use from_coordinates(p, sigma·z) for noise in a tangent space, LogGaussianMechanism for a release"

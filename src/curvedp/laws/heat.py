@@ -62,7 +62,10 @@ class HeatKernel(IsotropicLaw):
 
     def profile(self, sensitivity: float) -> PrivacyProfile:
         """A proved upper bound in closed form: that of a flat Gaussian."""
-        flat, moved = _flat(self.scale, _ricci(self.manifold)), _validate.length("sensitivity", sensitivity)
+        flat, moved = (
+            _flat(self.scale, _ricci(self.manifold)),
+            _validate.length("sensitivity", sensitivity),
+        )
         return HadamardProfile("gaussian", 0.0, self.manifold.dim, flat, moved)
 
 
@@ -85,13 +88,21 @@ def heat_scale(manifold: Manifold, flat: float) -> float:
 def _ricci(manifold: Manifold) -> float:
     rays = rays_of(manifold)
     if rays is None or rays.curvature not in (1.0, -1.0) or manifold.dim < 2:
-        raise ParameterError(f"heat kernels need a Sphere, Lorentz or PoincareBall of dimension >= 2, not {manifold!r}")
+        raise ParameterError(
+            f"heat kernels need a Sphere, Lorentz or PoincareBall of dimension >= 2, not {manifold!r}"
+        )
     return math.copysign(manifold.dim - 1, manifold.curvature_bounds[0])
 
 
 def _largest(manifold: Manifold) -> float:
     d = manifold.dim
-    return min(2.0, math.sqrt(20 / d)) if _ricci(manifold) < 0 else 2.0 if d <= 40 else d**-0.5
+    return (
+        min(2.0, math.sqrt(20 / d))
+        if _ricci(manifold) < 0
+        else 2.0
+        if d <= 40
+        else d**-0.5
+    )
 
 
 def _flat(scale: float, k: float) -> float:
@@ -122,14 +133,22 @@ class _Heat(Engine):
         s, d = self.scale, self.manifold.dim
         if self.curvature < 0:
             return s * (math.sqrt(d) + 10) + d * s * s / 2
-        return math.pi if self._series else min(math.acos(math.exp(-d * s * s / 2)) + 10 * s, 2.5)
+        return (
+            math.pi
+            if self._series
+            else min(math.acos(math.exp(-d * s * s / 2)) + 10 * s, 2.5)
+        )
 
     @cached_property
     def _smooth(self) -> Chebyshev:
         """log kernel + r²/2t: K_{d+2} ∝ −K_d′/sn r, from d = 1 (flat) or d = 2 (McKean 1970)."""
         t, d, R, k = self.scale**2, self.manifold.dim, self._end, self.curvature
-        degree = 2 * (int(6 * R) + 12) + 1  # odd: r = 0 is no node; enough for log sn, singular at π or iπ
-        smooth = Chebyshev.interpolate(lambda r: 0 * r if d % 2 else _mckean(r, t, k), degree, [-R, R])
+        degree = (
+            2 * (int(6 * R) + 12) + 1
+        )  # odd: r = 0 is no node; enough for log sn, singular at π or iπ
+        smooth = Chebyshev.interpolate(
+            lambda r: 0 * r if d % 2 else _mckean(r, t, k), degree, [-R, R]
+        )
         for _ in range((d - 1) // 2):
             smooth = _raised(smooth, t, k)
         return smooth
@@ -147,7 +166,11 @@ class _Heat(Engine):
             total, peak = total + factor * now, peak + factor * top
             if degree**2 * t > 4 * d and factor * top < 1e-18 * peak:
                 return np.asarray(np.log(np.maximum(total / peak, 1e-15)))
-            before, now = now, (2 * (degree + a) * x * now - (degree + 2 * a - 1) * before) / (degree + 1)
+            before, now = (
+                now,
+                (2 * (degree + a) * x * now - (degree + 2 * a - 1) * before)
+                / (degree + 1),
+            )
             top *= (2 * a + degree) / (degree + 1)
             degree += 1
 
@@ -155,10 +178,17 @@ class _Heat(Engine):
     def table(self) -> Table:
         def log_density(r: Floats) -> Floats:
             sn = np.sin(r) if self.curvature > 0 else np.sinh(r)
-            return np.asarray(self.log_weight(r) + (self.manifold.dim - 1) * np.log(np.abs(sn)))
+            return np.asarray(
+                self.log_weight(r) + (self.manifold.dim - 1) * np.log(np.abs(sn))
+            )
 
         grid = np.linspace(0.0, self._end, 4097)[1:-1]
-        return Table(log_density, float(grid[np.argmax(log_density(grid))]), self.scale, self._end)
+        return Table(
+            log_density,
+            float(grid[np.argmax(log_density(grid))]),
+            self.scale,
+            self._end,
+        )
 
     @cached_property
     def _inverse(self) -> tuple[Floats, Floats]:
@@ -172,11 +202,15 @@ class _Heat(Engine):
 
     def check_representable(self) -> None:
         if self._end > self.manifold.float_reach:
-            raise ParameterError(f"scale={self.scale!r}: doubles do not hold such distances on {self.manifold!r}")
+            raise ParameterError(
+                f"scale={self.scale!r}: doubles do not hold such distances on {self.manifold!r}"
+            )
 
     def draw(self, rng: np.random.Generator, center: Floats, count: int) -> Floats:
         r = np.interp(rng.random(count), *self._inverse)
-        return placed(self.manifold, center, uniform_directions(rng, count, self.manifold.dim), r)
+        return placed(
+            self.manifold, center, uniform_directions(rng, count, self.manifold.dim), r
+        )
 
 
 _heat = lru_cache(maxsize=64)(_Heat)
@@ -196,7 +230,11 @@ def _mckean(r: Floats, t: float, k: float) -> Floats:
     """log ∫ s·e^{−(s²−r²)/2t}/√|cs s − cs r| ds over s > |r|, by v² = s² − r²: smooth and even in r and v."""
     z, w = np.polynomial.legendre.leggauss(400)
     sn, r = np.sin if k > 0 else np.sinh, np.abs(r)[..., None]
-    end = np.minimum(10 * math.sqrt(t), np.sqrt(math.pi**2 - r * r)) if k > 0 else 10 * math.sqrt(t)
+    end = (
+        np.minimum(10 * math.sqrt(t), np.sqrt(math.pi**2 - r * r))
+        if k > 0
+        else 10 * math.sqrt(t)
+    )
     v = end * (z + 1) / 2
     s = np.sqrt(r * r + v * v)
     weights = w * end * v / np.sqrt(sn((s + r) / 2) * sn(v * v / (s + r) / 2))

@@ -70,11 +70,21 @@ class RiemannianLaplace(IsotropicLaw):
 def _engine(manifold: Manifold, scale: float) -> Engine:
     form = space_form("laplace", manifold, scale)
     # the volume of a ball of radius r grows as e^{growth·r}: (d−1)√−κ on H^d, √(m(m²−1)/12) on SPD(m)
-    growth = form.rays.growth if form is not None else half_sum(*(manifold.positive_matrices or (1, 1)))
+    growth = (
+        form.rays.growth
+        if form is not None
+        else half_sum(*(manifold.positive_matrices or (1, 1)))
+    )
     if not scale * growth < 1.0:
-        raise NotIntegrable(f"scale={scale!r}: infinite mass on {manifold!r} unless scale < {1 / growth:.6g}")
+        raise NotIntegrable(
+            f"scale={scale!r}: infinite mass on {manifold!r} unless scale < {1 / growth:.6g}"
+        )
     if form is not None:
         return form
     if manifold.positive_matrices is not None:
-        return MatrixLaplace(*manifold.positive_matrices, _validate.length("scale", scale))
-    raise ParameterError(f"RiemannianLaplace on {manifold!r} has no exact sampler; use LogLaplaceMechanism")
+        return MatrixLaplace(
+            *manifold.positive_matrices, _validate.length("scale", scale)
+        )
+    raise ParameterError(
+        f"RiemannianLaplace on {manifold!r} has no exact sampler; use LogLaplaceMechanism"
+    )

@@ -29,9 +29,13 @@ class TangentHat:
     """Draws t from the density ∝ exp(g(t)) on (low, high), g concave with g(0) = 0 at or near its maximum; `width` is any
     positive length to start the search for knots with."""
 
-    def __init__(self, g: Function, slope: Function, low: float, high: float, width: float) -> None:
+    def __init__(
+        self, g: Function, slope: Function, low: float, high: float, width: float
+    ) -> None:
         self._g = g
-        sides = [_fallen(g, end, width) for end in (min(low, 0.0), max(high, 0.0)) if end]
+        sides = [
+            _fallen(g, end, width) for end in (min(low, 0.0), max(high, 0.0)) if end
+        ]
         knots = np.unique(np.concatenate([np.zeros(1), *sides]))
         height, rise = g(knots), slope(knots)
         ends = np.concatenate([[low], _meeting_points(knots, height, rise), [high]])
@@ -39,7 +43,9 @@ class TangentHat:
         length = np.diff(ends)
         up = rise > 0.0
         self._top = np.where(up, ends[1:], ends[:-1])
-        rate = np.maximum(np.abs(rise), np.where(np.isinf(length), 0.0, 2.0**-60 / length))
+        rate = np.maximum(
+            np.abs(rise), np.where(np.isinf(length), 0.0, 2.0**-60 / length)
+        )
         self._decay = np.expm1(-rate * length)
         self._step = np.where(up, 1.0, -1.0) / rate
         self._rise = rise
@@ -54,10 +60,14 @@ class TangentHat:
             waiting = self._propose(rng, t, waiting)
         return t
 
-    def _propose(self, rng: np.random.Generator, t: Floats, places: NDArray[np.intp] | None) -> NDArray[np.intp]:
+    def _propose(
+        self, rng: np.random.Generator, t: Floats, places: NDArray[np.intp] | None
+    ) -> NDArray[np.intp]:
         """Proposes at the given places of t (None: all) and returns those that were rejected."""
         size = t.size if places is None else places.size
-        piece = np.searchsorted(self._cumulative[:-1], rng.random(size) * self._cumulative[-1], side="right")
+        piece = np.searchsorted(
+            self._cumulative[:-1], rng.random(size) * self._cumulative[-1], side="right"
+        )
         top = self._top[piece]
         proposal = np.log1p(rng.random(size) * self._decay[piece])
         proposal *= self._step[piece]
@@ -68,8 +78,12 @@ class TangentHat:
         with np.errstate(divide="ignore"):  # log 0 at an end of the interval: rejected
             log_ratio += self._g(proposal)
         if not (log_ratio <= 0.0).all():
-            worst = proposal[np.argmax(np.where(np.isnan(log_ratio), np.inf, log_ratio))]
-            raise EnvelopeViolation(f"log f − hat = {np.max(log_ratio)} > 0 at t = {worst}")
+            worst = proposal[
+                np.argmax(np.where(np.isnan(log_ratio), np.inf, log_ratio))
+            ]
+            raise EnvelopeViolation(
+                f"log f − hat = {np.max(log_ratio)} > 0 at t = {worst}"
+            )
         rejected = np.flatnonzero(rng.standard_exponential(size) < -log_ratio)
         t[... if places is None else places] = proposal
         return rejected if places is None else np.asarray(places[rejected])
@@ -94,10 +108,14 @@ def _fallen(g: Function, end: float, width: float) -> Floats:
 def _meeting_points(knots: Floats, height: Floats, rise: Floats) -> Floats:
     """Where neighboring tangents meet; the middle of the two knots where they are too parallel to tell."""
     gap, bend = np.diff(knots), -np.diff(rise)
-    drop = height[:-1] + rise[:-1] * gap - height[1:]  # of the second knot below the first tangent
+    drop = (
+        height[:-1] + rise[:-1] * gap - height[1:]
+    )  # of the second knot below the first tangent
     with np.errstate(divide="ignore", invalid="ignore"):
         share = 1.0 - drop / (bend * gap)
-    return np.asarray(knots[:-1] + gap * np.where((share > 0.0) & (share < 1.0), share, 0.5))
+    return np.asarray(
+        knots[:-1] + gap * np.where((share > 0.0) & (share < 1.0), share, 0.5)
+    )
 
 
 @lru_cache(maxsize=256)
@@ -119,7 +137,9 @@ def mode(kind: Kind, rays: Rays, scale: float) -> float:
     low = high - 1.0
     while fall(low) <= 0:
         low -= 1.0
-    if fall(high) > 0:  # up to the last bit of π/2, as for a law that is all but uniform
+    if (
+        fall(high) > 0
+    ):  # up to the last bit of π/2, as for a law that is all but uniform
         return rays.end
     return math.exp(scipy.optimize.brentq(fall, low, high, xtol=1e-15))
 
@@ -139,7 +159,9 @@ def radius_sampler(kind: Kind, rays: Rays, scale: float) -> tuple[float, Tangent
     s, m = scale, mode(kind, rays, scale)
 
     def g(t: Floats) -> Floats:
-        weight = (t / s) * (t / s + 2.0 * m / s) / -2.0 if kind == "gaussian" else t / -s
+        weight = (
+            (t / s) * (t / s + 2.0 * m / s) / -2.0 if kind == "gaussian" else t / -s
+        )
         for k, count in rays.roots:
             weight += count * _log_sn_ratio(k, m, t)
         return weight
@@ -149,7 +171,11 @@ def radius_sampler(kind: Kind, rays: Rays, scale: float) -> tuple[float, Tangent
         weight = -(r / s) / s if kind == "gaussian" else np.full_like(r, -1.0 / s)
         for k, count in rays.roots:
             root = math.sqrt(abs(k))
-            pull = count / r if k == 0 else count * root / (np.tan(root * r) if k > 0 else np.tanh(root * r))
+            pull = (
+                count / r
+                if k == 0
+                else count * root / (np.tan(root * r) if k > 0 else np.tanh(root * r))
+            )
             weight = weight + pull
         return weight
 
@@ -163,4 +189,6 @@ def _log_sn_ratio(k: float, m: float, t: Floats) -> Floats:
         return np.log(np.abs((t + m) / m))
     if k > 0:
         return np.log(np.abs(np.sin(root * (t + m)) / math.sin(root * m)))
-    return root * t + np.log(np.abs(np.expm1(-2.0 * root * (t + m)) / math.expm1(-2.0 * root * m)))
+    return root * t + np.log(
+        np.abs(np.expm1(-2.0 * root * (t + m)) / math.expm1(-2.0 * root * m))
+    )

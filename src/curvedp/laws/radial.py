@@ -42,12 +42,25 @@ class Table:
     bounded factor on each of them whatever its scale. `scale` is any length to begin the search for them with.
     """
 
-    def __init__(self, log_density: Callable[[Floats], Floats], peak: float, scale: float, high: float) -> None:
-        self._log_density, self._peak, self._scale, self._high = log_density, peak, scale, high
+    def __init__(
+        self,
+        log_density: Callable[[Floats], Floats],
+        peak: float,
+        scale: float,
+        high: float,
+    ) -> None:
+        self._log_density, self._peak, self._scale, self._high = (
+            log_density,
+            peak,
+            scale,
+            high,
+        )
         self._log_peak = float(log_density(np.array([peak]))[0])
         falls = _FALL * (np.arange(_PANELS + 1) / _PANELS) ** 2
         left = self._where_fallen(falls, 0.0)[::-1] if peak > 0.0 else np.zeros(1)
-        self._edges: Floats = np.unique(np.concatenate([left, self._where_fallen(falls, high)]))
+        self._edges: Floats = np.unique(
+            np.concatenate([left, self._where_fallen(falls, high)])
+        )
         masses = self._integrals(self._edges[:-1], self._edges[1:])
         self._mass = float(masses.sum())
         # Summed from both ends, so that each tail keeps its own relative digits.
@@ -66,11 +79,19 @@ class Table:
         out = np.empty_like(flat)
         for start in range(0, flat.size, _BLOCK):
             part = flat[start : start + _BLOCK]
-            panel = np.clip(np.searchsorted(self._edges, part, side="right") - 1, 0, self._edges.size - 2)
+            panel = np.clip(
+                np.searchsorted(self._edges, part, side="right") - 1,
+                0,
+                self._edges.size - 2,
+            )
             below = self._below[panel] + self._integrals(self._edges[panel], part)
-            above = self._above[panel + 1] + self._integrals(part, self._edges[panel + 1])
+            above = self._above[panel + 1] + self._integrals(
+                part, self._edges[panel + 1]
+            )
             fraction = np.minimum(below, above) / (below + above)
-            out[start : start + _BLOCK] = np.where(below <= above, fraction, 1.0 - fraction)
+            out[start : start + _BLOCK] = np.where(
+                below <= above, fraction, 1.0 - fraction
+            )
         return out.reshape(x.shape)
 
     def moment(self, order: float) -> float:
@@ -84,7 +105,10 @@ class Table:
 
     def _where_fallen(self, falls: Floats, end: float) -> Floats:
         way, step = math.copysign(1.0, end - self._peak), self._scale
-        while step < abs(end - self._peak) and self._log_ratio(np.array([self._peak + way * step]))[0] > -falls[-1]:
+        while (
+            step < abs(end - self._peak)
+            and self._log_ratio(np.array([self._peak + way * step]))[0] > -falls[-1]
+        ):
             step *= 2.0
         if step < abs(end - self._peak):
             end = self._peak + way * step
@@ -104,7 +128,9 @@ class Table:
         r = a[:, None] + half * (1.0 + _NODES)
         values = np.exp(self._log_ratio(r))
         if order:
-            values *= (r / self._edges[-1]) ** order  # its unit is the end of the table: no overflow, no underflow
+            values *= (
+                r / self._edges[-1]
+            ) ** order  # its unit is the end of the table: no overflow, no underflow
         return np.asarray((values @ _WEIGHTS) * half[:, 0])
 
 
@@ -112,7 +138,9 @@ class Table:
 class Rays:
     """The geodesic rays of a two-point homogeneous space."""
 
-    roots: tuple[tuple[float, float], ...]  # (κ, multiplicity) across a ray, κ = 0 included: d − 1 directions in all
+    roots: tuple[
+        tuple[float, float], ...
+    ]  # (κ, multiplicity) across a ray, κ = 0 included: d − 1 directions in all
     end: float = math.inf  # how far a ray is shortest: the diameter, infinite on a space that is not compact
 
     @property
@@ -196,7 +224,11 @@ class RadialLaw(Engine):
     def _log_constant(self) -> float:
         """What `_log_density` leaves out of log(weight·∏ sn^n)."""
         shift = self.rays.growth * self.scale
-        halves = sum(count * math.log(2.0 * math.sqrt(-k)) for k, count in self.rays.roots if k < 0)
+        halves = sum(
+            count * math.log(2.0 * math.sqrt(-k))
+            for k, count in self.rays.roots
+            if k < 0
+        )
         return (shift * shift / 2 if self.kind == "gaussian" else 0.0) - halves
 
     def _log_density(self, r: Floats) -> Floats:
@@ -207,7 +239,9 @@ class RadialLaw(Engine):
         h, s = self.rays.growth, self.scale
         # The Laplace rate in exact arithmetic: next to the limit of integrability 1/σ − h has no digits in doubles.
         weight = (
-            -((r / s - h * s) ** 2) / 2 if self.kind == "gaussian" else -float(1 - Fraction(h) * Fraction(s)) / s * r
+            -((r / s - h * s) ** 2) / 2
+            if self.kind == "gaussian"
+            else -float(1 - Fraction(h) * Fraction(s)) / s * r
         )
         for k, count in self.rays.roots:
             root = math.sqrt(abs(k))
@@ -222,7 +256,9 @@ class RadialLaw(Engine):
         s, roots = self.scale, self.rays.roots
         if not roots:
             return 0.0
-        if self.kind == "laplace" and len(roots) == 1 and roots[0][0] < 0:  # nearly level next to the limit
+        if (
+            self.kind == "laplace" and len(roots) == 1 and roots[0][0] < 0
+        ):  # nearly level next to the limit
             root = math.sqrt(-roots[0][0])
             return math.atanh(roots[0][1] * root * s) / root
         low, high = 0.0, s
@@ -238,5 +274,11 @@ class RadialLaw(Engine):
         pull = 0.0
         for k, count in self.rays.roots:
             x = math.sqrt(abs(k)) * r
-            pull += count / (r if k == 0 else r * ((math.tan(x) if k > 0 else math.tanh(x)) / x))
-        return (r / self.scale) / self.scale < pull if self.kind == "gaussian" else 1 / self.scale < pull
+            pull += count / (
+                r if k == 0 else r * ((math.tan(x) if k > 0 else math.tanh(x)) / x)
+            )
+        return (
+            (r / self.scale) / self.scale < pull
+            if self.kind == "gaussian"
+            else 1 / self.scale < pull
+        )

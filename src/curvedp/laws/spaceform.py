@@ -30,12 +30,18 @@ _BOOST_LIMIT = 32.0
 @lru_cache(maxsize=256)
 def rays_of(manifold: Manifold) -> Rays | None:
     """The rays of a two-point homogeneous space, read off its curvatures; None where directions differ."""
-    roots, end, dim = manifold.root_curvatures, manifold.injectivity_radius, manifold.dim
+    roots, end, dim = (
+        manifold.root_curvatures,
+        manifold.injectivity_radius,
+        manifold.dim,
+    )
     if roots is None or not (manifold.is_homogeneous and manifold.is_symmetric):
         return None
     if dim > 1 and not roots and math.isinf(end):
         roots = ((0.0, dim - 1),)
-    return Rays(roots, end) if Rays(roots).dim == dim else None  # the others have flat directions
+    return (
+        Rays(roots, end) if Rays(roots).dim == dim else None
+    )  # the others have flat directions
 
 
 def space_form_factors(manifold: Manifold) -> tuple[tuple[float, int], ...] | None:
@@ -45,7 +51,9 @@ def space_form_factors(manifold: Manifold) -> tuple[tuple[float, int], ...] | No
         parts = [space_form_factors(factor) for factor in manifold.factors]
         pairs = tuple(pair for part in parts for pair in part or ())
         curved = sum(k > 0 or (k < 0 and d > 1) for k, d in pairs)
-        return pairs if None not in parts and curved + (curved < len(pairs)) <= 2 else None
+        return (
+            pairs if None not in parts and curved + (curved < len(pairs)) <= 2 else None
+        )
     rays = rays_of(manifold)
     if rays is not None:
         return None if rays.curvature is None else ((rays.curvature, manifold.dim),)
@@ -72,7 +80,9 @@ class SpaceForm(RadialLaw):
         """The exact profile: of constant curvature, or of a real or complex projective space."""
         kind, rays = self.kind, self.rays
         if rays.curvature is not None:
-            return constant_curvature_profile(kind, rays.curvature, rays.dim, self.scale, sensitivity)
+            return constant_curvature_profile(
+                kind, rays.curvature, rays.dim, self.scale, sensitivity
+            )
         least = min(curvature for curvature, _ in rays.roots)
         field = "real" if len(rays.roots) == 1 else "complex"
         return ProjectiveProfile(kind, field, rays.dim, least, self.scale, sensitivity)
@@ -80,10 +90,16 @@ class SpaceForm(RadialLaw):
     def certified_delta(self, sensitivity: float, eps: float) -> tuple[float, float]:
         kind, rays = self.kind, self.rays
         if rays.curvature is not None:
-            return certified_delta(kind, rays.curvature, rays.dim, self.scale, sensitivity, eps)
+            return certified_delta(
+                kind, rays.curvature, rays.dim, self.scale, sensitivity, eps
+            )
         if len(rays.roots) == 1:
-            return certified_projective_delta(kind, rays.roots[0][0], rays.dim, self.scale, sensitivity, eps)
-        raise ParameterError("certified bounds on projective spaces are for real ones, as Rotations(3) and lines")
+            return certified_projective_delta(
+                kind, rays.roots[0][0], rays.dim, self.scale, sensitivity, eps
+            )
+        raise ParameterError(
+            "certified bounds on projective spaces are for real ones, as Rotations(3) and lines"
+        )
 
     def check_representable(self) -> None:
         reach, limit = self.reach, self.manifold.float_reach
@@ -113,7 +129,11 @@ def placed(manifold: Manifold, center: Floats, u: Floats, r: Floats) -> Floats:
     """exp(center, r·u), u in coordinates at the center or in those of any other frame: u is uniform."""
     found = _carried(manifold, center, u, r)
     return (
-        np.asarray(manifold.exp(center, manifold.from_coordinates(center, u * r[:, None]))) if found is None else found
+        np.asarray(
+            manifold.exp(center, manifold.from_coordinates(center, u * r[:, None]))
+        )
+        if found is None
+        else found
     )
 
 
@@ -137,7 +157,11 @@ def _(manifold: Grassmann, center: Floats, u: Floats, r: Floats) -> Floats | Non
 
 @_carried.register
 def _(manifold: Lorentz, center: Floats, u: Floats, r: Floats) -> Floats | None:
-    return _about_on_hyperboloid(center, u, r) if np.max(center[..., 0]) < _BOOST_LIMIT else None
+    return (
+        _about_on_hyperboloid(center, u, r)
+        if np.max(center[..., 0]) < _BOOST_LIMIT
+        else None
+    )
 
 
 @_carried.register
@@ -172,7 +196,9 @@ def _about_on_hyperboloid(p: Floats, u: Floats, r: Floats) -> Floats:
     space = y[:, 1:]
     np.multiply(u, np.sinh(r)[:, None], out=space)
     space += (np.cosh(r)[:, None] + _dot(space, x) / (1.0 + p[..., :1])) * x
-    np.sqrt(1.0 + np.einsum("ij,ij->i", space, space), out=y[:, 0])  # the time coordinate is the lift of the others
+    np.sqrt(
+        1.0 + np.einsum("ij,ij->i", space, space), out=y[:, 0]
+    )  # the time coordinate is the lift of the others
     return y
 
 

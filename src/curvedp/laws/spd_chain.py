@@ -33,7 +33,9 @@ class ChainEnvelope:
         self._pairs = i, j
         half = (positions[i] - positions[j]) / 2
         self._slope = 0.5 / np.tanh(half)
-        self._intercept = half + np.log(-np.expm1(-2 * half)) - math.log(2) - self._slope * 2 * half
+        self._intercept = (
+            half + np.log(-np.expm1(-2 * half)) - math.log(2) - self._slope * 2 * half
+        )
         tilt = np.zeros(m)
         tilt[:-1] += 0.5
         tilt[1:] -= 0.5
@@ -48,7 +50,10 @@ class ChainEnvelope:
         self._messages, log_mass = self._backward()
         self.log_acceptance = (
             sigma * sigma * (m * (m * m - 1) / 24 - float(tilt @ tilt) / 2)
-            - (m - 1) * (m - 2) / 2 * math.log(2)  # the adjacent pairs' factors ½ stand on both sides
+            - (m - 1)
+            * (m - 2)
+            / 2
+            * math.log(2)  # the adjacent pairs' factors ½ stand on both sides
             - float(self._intercept.sum())
             - log_mass
             + log_pfaffian(m, sigma)
@@ -60,7 +65,10 @@ class ChainEnvelope:
         envelope, so a fixed number of steps of the fixed-point iteration is enough."""
         # where the ρᵢ/σ·√2 are as σ → 0; far apart they sit at σ²h
         nodes = np.polynomial.hermite_e.hermegauss(m)[0][::-1]
-        where = sigma * nodes / math.sqrt(2) + sigma * sigma * (m - 1 - 2 * np.arange(m)) / 2
+        where = (
+            sigma * nodes / math.sqrt(2)
+            + sigma * sigma * (m - 1 - 2 * np.arange(m)) / 2
+        )
         envelope = cls(m, sigma, where)
         for _ in range(_STEPS):
             where = (where + envelope._mean_positions()) / 2
@@ -71,13 +79,17 @@ class ChainEnvelope:
         """n ordered proposals and their log ratios target/envelope."""
         rho = np.empty((n, self.m))
         log_ratio = np.zeros(n)
-        cell = np.searchsorted(self._first, rng.random(n) * self._first[-1], side="right")
+        cell = np.searchsorted(
+            self._first, rng.random(n) * self._first[-1], side="right"
+        )
         rho[:, 0] = self._inside(rng, 0, cell)
         for i in range(1, self.m):
             above, cell = cell, self._next_cell(rng, i, cell)
             rho[:, i] = self._inside(rng, i, cell)
             gap = rho[:, i - 1] - rho[:, i]
-            with np.errstate(divide="ignore"):  # same cell in the wrong order: density 0, log −∞
+            with np.errstate(
+                divide="ignore"
+            ):  # same cell in the wrong order: density 0, log −∞
                 log_ratio += np.log(-np.expm1(-np.maximum(gap, 0.0)))
             log_ratio -= np.log(-np.expm1(self._lower[cell] - self._upper[above]))
         first, second = self._pairs
@@ -92,7 +104,10 @@ class ChainEnvelope:
         z_low = (self._lower - self.means[:, None]) / self.sigma
         z_high = (self._upper - self.means[:, None]) / self.sigma
         right = z_low > 0
-        return np.asarray(ndtr(np.where(right, -z_low, z_high)) - ndtr(np.where(right, -z_high, z_low)))
+        return np.asarray(
+            ndtr(np.where(right, -z_low, z_high))
+            - ndtr(np.where(right, -z_high, z_low))
+        )
 
     def _backward(self) -> tuple[list[tuple[Floats, Floats]], float]:
         """Prefix sums of the messages and the log-mass of the chain of cells."""
@@ -112,25 +127,34 @@ class ChainEnvelope:
             self._betas.append(message)
         self._betas.reverse()
         self._first = np.cumsum(self._weights[0] * message)
-        return [(np.empty(0), np.empty(0)), *reversed(prefix)], log_mass + math.log(self._first[-1])
+        return [(np.empty(0), np.empty(0)), *reversed(prefix)], log_mass + math.log(
+            self._first[-1]
+        )
 
     def _mean_positions(self) -> Floats:
         """Means of the ρᵢ under the chain of cells (cells by their midpoints), by forward messages."""
         shrink, grow = np.exp(-self._upper), np.exp(self._lower)
         step = self._edges[1] - self._edges[0]
-        middle = np.concatenate([[self._edges[0]], self._edges[:-1] + step / 2, [self._edges[-1]]])
+        middle = np.concatenate(
+            [[self._edges[0]], self._edges[:-1] + step / 2, [self._edges[-1]]]
+        )
         message = np.ones(_CELLS)
         means = np.empty(self.m)
         for i in range(self.m):
             value = self._weights[i] * message
             density = value * self._betas[i]
             means[i] = density @ middle / density.sum()
-            zero, one = np.cumsum(value[::-1])[::-1], np.cumsum((shrink * value)[::-1])[::-1]
+            zero, one = (
+                np.cumsum(value[::-1])[::-1],
+                np.cumsum((shrink * value)[::-1])[::-1],
+            )
             message = np.maximum(zero - grow * one, 0.0)
             message = message / message.max()
         return (means - means[::-1]) / 2  # the law is symmetric
 
-    def _next_cell(self, rng: np.random.Generator, i: int, above: NDArray[Any]) -> NDArray[Any]:
+    def _next_cell(
+        self, rng: np.random.Generator, i: int, above: NDArray[Any]
+    ) -> NDArray[Any]:
         """The cell of ρᵢ given that of ρᵢ₋₁: inversion by bisection on prefix sums."""
         zero, one = self._messages[i]
         shrink = np.exp(-self._upper[above])
@@ -148,6 +172,9 @@ class ChainEnvelope:
         z_low = (self._lower[cell] - self.means[i]) / self.sigma
         z_high = (self._upper[cell] - self.means[i]) / self.sigma
         flip = np.where(z_low > 0, -1.0, 1.0)
-        a, b = ndtr(np.where(z_low > 0, -z_high, z_low)), ndtr(np.where(z_low > 0, -z_low, z_high))
+        a, b = (
+            ndtr(np.where(z_low > 0, -z_high, z_low)),
+            ndtr(np.where(z_low > 0, -z_low, z_high)),
+        )
         z = np.clip(flip * ndtri(a + rng.random(len(cell)) * (b - a)), z_low, z_high)
         return np.asarray(self.means[i] + self.sigma * z)

@@ -42,7 +42,10 @@ class Envelope(Protocol):
 
 def turned(rng: np.random.Generator, center: Floats, rho: Floats, beta: int) -> Floats:
     """L·Q·diag(e^ρ)·Q*·L* of each row of ρ, Q uniform, W = LL* the center or as many of them; points of the manifold."""
-    (n, m), whole = rho.shape, center if beta == 1 else center[..., 0] + 1j * center[..., 1]
+    (n, m), whole = (
+        rho.shape,
+        center if beta == 1 else center[..., 0] + 1j * center[..., 1],
+    )
     try:
         lower = np.linalg.cholesky(whole)
     except np.linalg.LinAlgError:
@@ -55,12 +58,16 @@ def turned(rng: np.random.Generator, center: Floats, rho: Floats, beta: int) -> 
         stop = min(n, start + rows)
         # F = L·Q·diag(e^{ρ/2}); X = F·F* is positive semidefinite by construction
         part = lower if lower.ndim == 2 else lower[start:stop]
-        factor = part @ (_haar(rng, stop - start, m, beta) * np.exp(rho[start:stop, None, :] / 2))
+        factor = part @ (
+            _haar(rng, stop - start, m, beta) * np.exp(rho[start:stop, None, :] / 2)
+        )
         np.matmul(factor, np.conj(np.swapaxes(factor, -1, -2)), out=out[start:stop])
     return out if beta == 1 else np.stack([out.real, out.imag], axis=-1)
 
 
-def _turned_two(rng: np.random.Generator, lower: NDArray[Any], rho: Floats, beta: int) -> Floats:
+def _turned_two(
+    rng: np.random.Generator, lower: NDArray[Any], rho: Floats, beta: int
+) -> Floats:
     """The same for m = 2, entry by entry: Q = [[c, −s·z*], [s·z, c]] up to phases of its columns; FF* as above.
 
     For β = 2 c² is uniform (Archimedes: a coordinate of a uniform point of the sphere), and z is a uniform phase.
@@ -83,14 +90,21 @@ def _turned_two(rng: np.random.Generator, lower: NDArray[Any], rho: Floats, beta
     return out if beta == 1 else out.view(np.float64).reshape(len(rho), 2, 2, 2)
 
 
-def sample_log_eigenvalues(rng: np.random.Generator, m: int, sigma: float, n: int, *, beta: int = 1) -> Floats:
+def sample_log_eigenvalues(
+    rng: np.random.Generator, m: int, sigma: float, n: int, *, beta: int = 1
+) -> Floats:
     """n draws of ρ, the log-eigenvalues of W^{−½}XW^{−½}, each sorted from large to small; shape (n, m)."""
     m, sigma, n = integer("m", m, 1), positive("sigma", sigma), integer("n", n, 0)
     if m == 1:
         return rng.normal(0.0, sigma, (n, 1))
-    if m == 2:  # ℝ × H^{1+β} with κ = −½: the trace is free, and the gap is √2 times a radius
+    if (
+        m == 2
+    ):  # ℝ × H^{1+β} with κ = −½: the trace is free, and the gap is √2 times a radius
         mode, hat = radius_sampler("gaussian", Rays(((-0.5, beta),)), sigma)
-        trace, gap = rng.normal(0.0, sigma / math.sqrt(2), n), (hat.draw(rng, n) + mode) / math.sqrt(2)
+        trace, gap = (
+            rng.normal(0.0, sigma / math.sqrt(2), n),
+            (hat.draw(rng, n) + mode) / math.sqrt(2),
+        )
         return np.stack([trace + gap, trace - gap], axis=-1)
     return accepted(rng, best_envelope(m, sigma, beta), m, n)
 
@@ -103,8 +117,12 @@ def accepted(rng: np.random.Generator, envelope: Envelope, m: int, n: int) -> Fl
         batch = min(max(1, _CHUNK // (m * m)), int(left / share * 1.05) + 16)
         rho, log_ratio = envelope.propose(rng, batch)
         # the ratio of terms of about |ρ| in size, one a pair, lifted by rounding
-        if not np.all(log_ratio <= m * m * (np.max(np.abs(rho), initial=0.0) + 40) * 2.0**-50):
-            raise EnvelopeViolation(f"log ratio {np.max(log_ratio)!r} > 0 for {envelope!r}")
+        if not np.all(
+            log_ratio <= m * m * (np.max(np.abs(rho), initial=0.0) + 40) * 2.0**-50
+        ):
+            raise EnvelopeViolation(
+                f"log ratio {np.max(log_ratio)!r} > 0 for {envelope!r}"
+            )
         parts.append(rho[log_ratio > -rng.standard_exponential(batch)][:left])
     return np.concatenate(parts)
 
@@ -117,7 +135,10 @@ def acceptance(m: int, sigma: float, beta: int = 1) -> dict[str, float]:
 
 @lru_cache(maxsize=64)
 def _envelopes(m: int, sigma: float, beta: int) -> tuple[Envelope, ...]:
-    simple: tuple[Envelope, ...] = (NearEnvelope.tightest(m, sigma, beta), FarEnvelope(m, sigma, beta))
+    simple: tuple[Envelope, ...] = (
+        NearEnvelope.tightest(m, sigma, beta),
+        FarEnvelope(m, sigma, beta),
+    )
     # set-up of the chain takes up to 0.1 s and its proposals cost more than the far ones: only where it helps
     if beta == 2 or max(e.log_acceptance for e in simple) > math.log(0.5):
         return simple
@@ -127,7 +148,9 @@ def _envelopes(m: int, sigma: float, beta: int) -> tuple[Envelope, ...]:
 def best_envelope(m: int, sigma: float, beta: int = 1) -> Envelope:
     """The envelope to draw from, m ≥ 2. Raises where even the best would take more than 10^5 trials a draw."""
     near = NearEnvelope.tightest(m, sigma, beta)
-    if near.log_least > math.log(0.5):  # no normalizer is needed to see that; with σ tiny it would be a lot of digits
+    if near.log_least > math.log(
+        0.5
+    ):  # no normalizer is needed to see that; with σ tiny it would be a lot of digits
         return near
     return best_of(_envelopes(m, sigma, beta), f"sigma={sigma!r} with m={m}")
 
@@ -163,12 +186,21 @@ class NearEnvelope:
 
         def excess(log_x: float) -> float:
             x = math.exp(log_x)
-            return math.log(0.5 / (x * x) + beta * m / (4 * x * math.tanh(x))) + 2 * math.log(sigma)
+            return math.log(
+                0.5 / (x * x) + beta * m / (4 * x * math.tanh(x))
+            ) + 2 * math.log(sigma)
 
         # Between the roots for coth x = 1/x alone and for both bounds 1/x ≤ coth x ≤ 1 + 1/x.
         low = math.log(sigma * math.sqrt((beta * m + 2) / 4))
-        high = math.log(sigma * math.sqrt((beta * m + 2) / 2) + sigma * sigma * beta * m)
-        return NearEnvelope(m, sigma, math.exp(scipy.optimize.brentq(excess, low - 1e-9, high, xtol=1e-12)), beta)
+        high = math.log(
+            sigma * math.sqrt((beta * m + 2) / 2) + sigma * sigma * beta * m
+        )
+        return NearEnvelope(
+            m,
+            sigma,
+            math.exp(scipy.optimize.brentq(excess, low - 1e-9, high, xtol=1e-12)),
+            beta,
+        )
 
     @property
     def _slope(self) -> float:
@@ -186,25 +218,39 @@ class NearEnvelope:
     def log_least(self) -> float:
         """A lower bound of `log_acceptance`: sinh x / x ≥ 1 bounds the target's mass by that of the flat Gaussian."""
         dim = dimension(self.m, self.beta)
-        return (dim - 1) * math.log(self.sigma / self._scale) - self._intercept * (dim - self.m)
+        return (dim - 1) * math.log(self.sigma / self._scale) - self._intercept * (
+            dim - self.m
+        )
 
     @property
     def log_acceptance(self) -> float:
         # Z(target)/Z(envelope); both carry the same constant of the volume, and Z of a flat Gaussian of scale s in
         # dimension d is (2πs²)^{d/2}, of which one direction, the trace, keeps its scale σ.
         m, dim = self.m, dimension(self.m, self.beta)
-        flat = 0.5 * dim * math.log(2 * math.pi) + (dim - 1) * math.log(self._scale) + math.log(self.sigma)
-        return log_normalizer(m, self.sigma, self.beta) - flat - self._intercept * (dim - m)
+        flat = (
+            0.5 * dim * math.log(2 * math.pi)
+            + (dim - 1) * math.log(self._scale)
+            + math.log(self.sigma)
+        )
+        return (
+            log_normalizer(m, self.sigma, self.beta)
+            - flat
+            - self._intercept * (dim - m)
+        )
 
     def propose(self, rng: np.random.Generator, n: int) -> tuple[Floats, Floats]:
         m, s = self.m, self._scale
         rho = gaussian_eigenvalues(rng, n, m, self.beta) * s
         # the trace is independent of the differences and is not touched by sinh: it keeps the scale σ
-        rho += rng.normal(0.0, self.sigma / math.sqrt(m), (n, 1)) - rho.mean(axis=1, keepdims=True)
+        rho += rng.normal(0.0, self.sigma / math.sqrt(m), (n, 1)) - rho.mean(
+            axis=1, keepdims=True
+        )
         i, j = np.triu_indices(m, 1)
         x = (rho[:, i] - rho[:, j]) / 2
         slope, intercept = self._slope, self._intercept
-        return rho, self.beta * np.sum(log_sinhc(x) - (intercept + slope * x * x), axis=1)
+        return rho, self.beta * np.sum(
+            log_sinhc(x) - (intercept + slope * x * x), axis=1
+        )
 
 
 @dataclass(frozen=True)
@@ -218,11 +264,15 @@ class FarEnvelope:
 
     @property
     def log_acceptance(self) -> float:
-        return log_ordered_share(self.m, self.sigma, self.beta)  # the normalizer is the envelope's mass times this
+        return log_ordered_share(
+            self.m, self.sigma, self.beta
+        )  # the normalizer is the envelope's mass times this
 
     def propose(self, rng: np.random.Generator, n: int) -> tuple[Floats, Floats]:
         m, sigma = self.m, self.sigma
-        rho = self.beta * sigma * sigma * (m - 1 - 2 * np.arange(m)) / 2 + sigma * rng.standard_normal((n, m))
+        rho = self.beta * sigma * sigma * (
+            m - 1 - 2 * np.arange(m)
+        ) / 2 + sigma * rng.standard_normal((n, m))
         return rho, far_log_ratio(rho, self.beta)
 
 
@@ -246,13 +296,22 @@ def log_sinhc(x: Floats | float) -> Floats:
     x = np.asarray(x)
     safe = np.where(x > 1e-2, x, 1.0)
     u = x * x
-    return np.where(x > 1e-2, safe + np.log(-np.expm1(-2 * safe) / (2 * safe)), u / 6 - u * u / 180 + u**3 / 2835)
+    return np.where(
+        x > 1e-2,
+        safe + np.log(-np.expm1(-2 * safe) / (2 * safe)),
+        u / 6 - u * u / 180 + u**3 / 2835,
+    )
 
 
-def gaussian_eigenvalues(rng: np.random.Generator, n: int, m: int, beta: int = 1) -> Floats:
+def gaussian_eigenvalues(
+    rng: np.random.Generator, n: int, m: int, beta: int = 1
+) -> Floats:
     """Eigenvalues, sorted from large to small, of symmetric or Hermitian matrices with density ∝ exp(−tr S²/2)."""
     if m == 2:  # ((S₁₁−S₂₂)/2)² + |S₁₂|² is half a χ² of 1 + β degrees of freedom
-        trace, gap = rng.standard_normal(n) / math.sqrt(2), np.sqrt(rng.standard_gamma((1 + beta) / 2, n))
+        trace, gap = (
+            rng.standard_normal(n) / math.sqrt(2),
+            np.sqrt(rng.standard_gamma((1 + beta) / 2, n)),
+        )
         return np.stack([trace + gap, trace - gap], axis=1)
     if m == 3:
         # In the plane of the differences the chamber is 60° wide, and ∏(λᵢ−λⱼ) = q³·sin 3θ/√2: the length q is χ with
@@ -265,7 +324,9 @@ def gaussian_eigenvalues(rng: np.random.Generator, n: int, m: int, beta: int = 1
         middle = rng.normal(0.0, math.sqrt(1 / 3), n) + (lower - upper) / 3
         return np.stack([middle + upper, middle, middle - lower], axis=1)
     s = _normals(rng, n, m, beta) / 2
-    return np.asarray(np.linalg.eigvalsh(s + np.conj(np.swapaxes(s, 1, 2)))[:, ::-1], dtype=np.float64)
+    return np.asarray(
+        np.linalg.eigvalsh(s + np.conj(np.swapaxes(s, 1, 2)))[:, ::-1], dtype=np.float64
+    )
 
 
 def _normals(rng: np.random.Generator, n: int, m: int, beta: int) -> Floats:
@@ -281,9 +342,21 @@ def _haar(rng: np.random.Generator, n: int, m: int, beta: int = 1) -> Floats:
         q *= math.sqrt(2) / np.sqrt(np.sum(q * q, axis=0))
         w, x, y, z = q
         out = np.empty((n, 3, 3))
-        out[:, 0, 0], out[:, 0, 1], out[:, 0, 2] = 1 - y * y - z * z, x * y - w * z, x * z + w * y
-        out[:, 1, 0], out[:, 1, 1], out[:, 1, 2] = x * y + w * z, 1 - x * x - z * z, y * z - w * x
-        out[:, 2, 0], out[:, 2, 1], out[:, 2, 2] = x * z - w * y, y * z + w * x, 1 - x * x - y * y
+        out[:, 0, 0], out[:, 0, 1], out[:, 0, 2] = (
+            1 - y * y - z * z,
+            x * y - w * z,
+            x * z + w * y,
+        )
+        out[:, 1, 0], out[:, 1, 1], out[:, 1, 2] = (
+            x * y + w * z,
+            1 - x * x - z * z,
+            y * z - w * x,
+        )
+        out[:, 2, 0], out[:, 2, 1], out[:, 2, 2] = (
+            x * z - w * y,
+            y * z + w * x,
+            1 - x * x - y * y,
+        )
         return out
     if m == 3:  # Gram and Schmidt's method, and the cross product
         first, second = np.moveaxis(_normals(rng, n, 3, 2)[:, :2], 1, 0)

@@ -24,7 +24,12 @@ from curvedp.laws.spd_gaussian import (
     log_sinhc,
     turned,
 )
-from curvedp.laws.spd_normalizer import dimension, log_ordered_share, log_volume_constant, radial_cdf
+from curvedp.laws.spd_normalizer import (
+    dimension,
+    log_ordered_share,
+    log_volume_constant,
+    radial_cdf,
+)
 
 _FALL = 45.0
 _REACH = 25.0  # eigenvalues are a factor e^{√2·r} apart: beyond 2^52 dense doubles lose the small ones
@@ -66,24 +71,36 @@ class MatrixLaplace(Engine):
         """P(d ≤ r): the Gaussians', averaged. Absolute error below 1e-7."""
         tau, weight, _ = _mixture(self)
         some = weight > 1e-9
-        parts = [radial_cdf(self.m, math.sqrt(t), r, self.beta) for t in tau[some].tolist()]
+        parts = [
+            radial_cdf(self.m, math.sqrt(t), r, self.beta) for t in tau[some].tolist()
+        ]
         return np.asarray(np.average(parts, axis=0, weights=weight[some]))
 
     def moment(self, order: int) -> float:
         """E[d] = aE[τ] − 1/a and E[d²] = a²E[τ²] − 3E[τ]: derivatives of the normalizer by a."""
         tau, weight, _ = _mixture(self)
         first, second = float(weight @ tau), float(weight @ tau**2)
-        return first / self.scale - self.scale if order == 1 else second / self.scale**2 - 3 * first
+        return (
+            first / self.scale - self.scale
+            if order == 1
+            else second / self.scale**2 - 3 * first
+        )
 
     def check_representable(self) -> None:
         """Farther out than `_REACH` may be one draw in 10¹²; the tail falls as e^{−(a − β|h|)r}."""
         if self.moment(1) + 40 * math.log(2.0) / self.rates[0] > _REACH:
-            raise ParameterError(f"scale={self.scale!r}: dense matrices lose small eigenvalues; use a smaller scale")
+            raise ParameterError(
+                f"scale={self.scale!r}: dense matrices lose small eigenvalues; use a smaller scale"
+            )
 
     def draw(self, rng: np.random.Generator, center: Floats, count: int) -> Floats:
         if self.m == 1:
-            return turned(rng, center, rng.laplace(0.0, self.scale, (count, 1)), self.beta)
-        return turned(rng, center, accepted(rng, best_laplace(self), self.m, count), self.beta)
+            return turned(
+                rng, center, rng.laplace(0.0, self.scale, (count, 1)), self.beta
+            )
+        return turned(
+            rng, center, accepted(rng, best_laplace(self), self.m, count), self.beta
+        )
 
 
 @lru_cache(maxsize=64)
@@ -98,7 +115,11 @@ def _mixture(law: MatrixLaplace) -> tuple[Floats, Floats, float]:
 
     def log_density(k: int) -> float:
         log_tau = math.log(shape / c) + k * step
-        return shape * log_tau - c * math.exp(log_tau) + log_ordered_share(law.m, math.exp(log_tau / 2), law.beta)
+        return (
+            shape * log_tau
+            - c * math.exp(log_tau)
+            + log_ordered_share(law.m, math.exp(log_tau / 2), law.beta)
+        )
 
     found = {0: log_density(0)}
     for way in (1, -1):
@@ -109,13 +130,19 @@ def _mixture(law: MatrixLaplace) -> tuple[Floats, Floats, float]:
     steps = np.array(sorted(found))
     values = np.array([found[k] for k in steps.tolist()])
     mass = float(logsumexp(values))
-    return shape / c * np.exp(step * steps), np.exp(values - mass), mass + math.log(step)
+    return (
+        shape / c * np.exp(step * steps),
+        np.exp(values - mass),
+        mass + math.log(step),
+    )
 
 
 @lru_cache(maxsize=64)
 def best_laplace(law: MatrixLaplace) -> Envelope:
     """The envelope to draw from, m ≥ 2. Raises where even the best would take more than 10^5 trials a draw."""
-    return best_of((NearLaplace(law), FarLaplace(law)), f"scale={law.scale!r} with m={law.m}")
+    return best_of(
+        (NearLaplace(law), FarLaplace(law)), f"scale={law.scale!r} with m={law.m}"
+    )
 
 
 @dataclass(frozen=True)
@@ -128,7 +155,9 @@ class NearLaplace:
     @property
     def log_acceptance(self) -> float:
         dim = dimension(self.law.m, self.law.beta)
-        flat = log_sphere_area(dim) + math.lgamma(dim) - dim * math.log(self.law.rates[0])
+        flat = (
+            log_sphere_area(dim) + math.lgamma(dim) - dim * math.log(self.law.rates[0])
+        )
         return self.law.log_normalizer - flat
 
     def propose(self, rng: np.random.Generator, n: int) -> tuple[Floats, Floats]:
@@ -137,7 +166,9 @@ class NearLaplace:
         radius = rng.standard_gamma(dimension(m, beta), n) / self.law.rates[0]
         rho *= (radius / np.linalg.norm(rho, axis=1))[:, None]
         i, j = np.triu_indices(m, 1)
-        return rho, beta * np.sum(log_sinhc((rho[:, i] - rho[:, j]) / 2), axis=1) - half_sum(m, beta) * radius
+        return rho, beta * np.sum(
+            log_sinhc((rho[:, i] - rho[:, j]) / 2), axis=1
+        ) - half_sum(m, beta) * radius
 
 
 @dataclass(frozen=True)
@@ -155,5 +186,7 @@ class FarLaplace:
     def propose(self, rng: np.random.Generator, n: int) -> tuple[Floats, Floats]:
         m, beta = self.law.m, self.law.beta
         tau = rng.standard_gamma((m + 1) / 2, (n, 1)) / self.law.rates[1]
-        rho = tau * beta * (m - 1 - 2 * np.arange(m)) / 2 + np.sqrt(tau) * rng.standard_normal((n, m))
+        rho = tau * beta * (m - 1 - 2 * np.arange(m)) / 2 + np.sqrt(
+            tau
+        ) * rng.standard_normal((n, m))
         return rho, far_log_ratio(rho, beta)

@@ -22,7 +22,9 @@ from curvedp.entropy.balls import precision
 from curvedp.errors import ParameterError
 
 _STEP = 1 / 48  # a trapezoidal error of e⁻⁴⁸ before the integrand's growth
-_MAX_BITS = 1 << 17  # a bound on work, far above what m = 20 with scale 1e-9 asks for (about 2^13)
+_MAX_BITS = (
+    1 << 17
+)  # a bound on work, far above what m = 20 with scale 1e-9 asks for (about 2^13)
 
 
 def dimension(m: int, beta: int) -> int:
@@ -33,7 +35,10 @@ def dimension(m: int, beta: int) -> int:
 def log_normalizer(m: int, sigma: float, beta: int = 1) -> float:
     """log ∫ exp(−d(X,I)²/2σ²) dvol(X) over the SPD m×m matrices (β = 2: HPD), volume of the metric tr(W⁻¹UW⁻¹V)."""
     m, sigma = integer("m", m, 1), positive("sigma", sigma)
-    drifted = 0.5 * m * math.log(2 * math.pi * sigma * sigma) + (beta * sigma) ** 2 * m * (m * m - 1) / 24
+    drifted = (
+        0.5 * m * math.log(2 * math.pi * sigma * sigma)
+        + (beta * sigma) ** 2 * m * (m * m - 1) / 24
+    )
     return log_volume_constant(m, beta) + drifted + log_ordered_share(m, sigma, beta)
 
 
@@ -43,7 +48,10 @@ def log_volume_constant(m: int, beta: int) -> float:
     C does not depend on σ, and for σ → 0 the Gaussian's volume is that of the flat space of such matrices, (2πσ²)^{dim/2},
     while sinh x → x gives Mehta's integral: that fixes C.
     """
-    mehta = sum(math.lgamma(1 + beta / 2) - math.lgamma(1 + beta * j / 2) for j in range(1, m + 1))
+    mehta = sum(
+        math.lgamma(1 + beta / 2) - math.lgamma(1 + beta * j / 2)
+        for j in range(1, m + 1)
+    )
     return math.lgamma(m + 1) + beta * m * (m - 1) / 4 * math.log(2 * math.pi) + mehta
 
 
@@ -72,14 +80,22 @@ def mean_square_radius(m: int, sigma: float, beta: int = 1) -> float:
         s = arb(sigma)
         matrix = arb_mat(_half(m, [(s * k / 2).erf() for k in range(m)], arb(1)))
         # d erf(σk/2)/dσ = k/√π · exp(−σ²k²/4)
-        slope = arb_mat(_half(m, [k * (-((s * k / 2) ** 2)).exp() / arb.pi().sqrt() for k in range(m)], arb(0)))
+        slope = arb_mat(
+            _half(
+                m,
+                [k * (-((s * k / 2) ** 2)).exp() / arb.pi().sqrt() for k in range(m)],
+                arb(0),
+            )
+        )
         log_slope = matrix.solve(slope).trace()  # d log det B = tr(B⁻¹ dB)
         return m + s**2 * m * (m * m - 1) / 12 + s * log_slope
 
     return sigma * sigma * (float(_refined(value, m, sigma).mid()) if m > 1 else 1.0)
 
 
-def radial_cdf(m: int, sigma: float, r: ArrayLike, beta: int = 1) -> NDArray[np.float64]:
+def radial_cdf(
+    m: int, sigma: float, r: ArrayLike, beta: int = 1
+) -> NDArray[np.float64]:
     """P(d(X, footpoint) ≤ r), by inverting the Laplace transform of |ρ|². Absolute error below 1e-9."""
     m, sigma = integer("m", m, 1), positive("sigma", sigma)
     radius = np.maximum(np.asarray(r, dtype=np.float64), 0.0)
@@ -91,7 +107,9 @@ def radial_cdf(m: int, sigma: float, r: ArrayLike, beta: int = 1) -> NDArray[np.
     low = sigma * math.sqrt(2 * gammaincinv(dimension(m, beta) / 2, 1e-18))
     # The far envelope of the sampler, N(βσ²h, σ²I) over its acceptance, bounds the other tail: above `high` it is < e⁻⁴².
     drift = beta * sigma * math.sqrt(m * (m * m - 1) / 12)
-    high = sigma * (drift + math.sqrt(m) + math.sqrt(2 * (42 - log_ordered_share(m, sigma, beta))))
+    high = sigma * (
+        drift + math.sqrt(m) + math.sqrt(2 * (42 - log_ordered_share(m, sigma, beta)))
+    )
     out = np.where(radius >= high, 1.0, 0.0)
     inside = (radius > low) & (radius < high)
     r_in = radius[inside] / sigma
@@ -103,13 +121,17 @@ def radial_cdf(m: int, sigma: float, r: ArrayLike, beta: int = 1) -> NDArray[np.
         whole, nodes, log_weight = _contour(m, sigma, int(b), beta)
         for piece in np.array_split(chosen, chosen.size // 4096 + 1):
             x = (sigma * r_in[piece]) ** 2
-            values[piece] = whole + np.exp(np.multiply.outer(x, nodes) + log_weight).real.sum(axis=1)
+            values[piece] = whole + np.exp(
+                np.multiply.outer(x, nodes) + log_weight
+            ).real.sum(axis=1)
     out[inside] = np.clip(values, 0.0, 1.0)
     return out
 
 
 @lru_cache(maxsize=4096)
-def _contour(m: int, sigma: float, b: int, beta: int) -> tuple[float, NDArray[np.complex128], NDArray[np.complex128]]:
+def _contour(
+    m: int, sigma: float, b: int, beta: int
+) -> tuple[float, NDArray[np.complex128], NDArray[np.complex128]]:
     """Nodes and log-weights of F(x) = whole + Re Σ exp(x·node + log_weight) for the radii of bin b.
 
     F(x) = (1/2πi) ∫ e^{tx} E[e^{−tR}]/t dt with R = |ρ|², t + 1/2σ² = w² (docs/spd-gaussian.md). The path is the vertical
@@ -126,10 +148,19 @@ def _contour(m: int, sigma: float, b: int, beta: int) -> tuple[float, NDArray[np
         high *= 2
     scale = sigma
     if low < high:
-        scale = scipy.optimize.brentq(lambda s: mean_square_radius(m, s, beta) - x, low, high, rtol=1e-3)
-    pole, gap = 1 / (math.sqrt(2) * sigma), 1 / math.sqrt(x)  # gap: two widths of the integrand
+        scale = scipy.optimize.brentq(
+            lambda s: mean_square_radius(m, s, beta) - x, low, high, rtol=1e-3
+        )
+    pole, gap = (
+        1 / (math.sqrt(2) * sigma),
+        1 / math.sqrt(x),
+    )  # gap: two widths of the integrand
     left = x > mean and gap <= pole / 4
-    p = min(1 / (math.sqrt(2) * scale), pole - gap) if left else max(1 / (math.sqrt(2) * scale), pole + gap)
+    p = (
+        min(1 / (math.sqrt(2) * scale), pole - gap)
+        if left
+        else max(1 / (math.sqrt(2) * scale), pole + gap)
+    )
     # The rule's error is e^{−2πδ/step} times the growth of the integrand when the line moves by δ: at most to the
     # pole, and away from the essential singularity at w = 0; three widths cost a factor below e⁹.
     step = _STEP * 2 * math.pi * min(abs(p - pole), p / 4, 1.5 * gap)
@@ -165,26 +196,35 @@ def _half(m: int, f: list[Any], one: Any) -> list[list[Any]]:
 
     border = [one] if m % 2 else []
     return [
-        [*border, *(odd(m + 1 - j - k) - odd(k - j) for k in range(1, m // 2 + 1))] for j in range(1, (m + 1) // 2 + 1)
+        [*border, *(odd(m + 1 - j - k) - odd(k - j) for k in range(1, m // 2 + 1))]
+        for j in range(1, (m + 1) // 2 + 1)
     ]
 
 
 def _pfaffian(m: int, sigma: Any) -> Any:
     """Pf[erf(σ(k−j)/2)] at a real or complex ball."""
     matrix = acb_mat if isinstance(sigma, acb) else arb_mat
-    return matrix(_half(m, [(sigma * k / 2).erf() for k in range(m)], sigma * 0 + 1)).det()
+    return matrix(
+        _half(m, [(sigma * k / 2).erf() for k in range(m)], sigma * 0 + 1)
+    ).det()
 
 
 def _refined(value: Callable[[], Any], m: int, sigma: float) -> Any:
     """Evaluate at growing precision until the ball's radius is below 2^-55, absolutely or relative to its center."""
-    bits = 100 + int(m * m / 8 * max(1.0, 2 - math.log2(sigma)))  # a first guess of the cancellation
+    bits = 100 + int(
+        m * m / 8 * max(1.0, 2 - math.log2(sigma))
+    )  # a first guess of the cancellation
     while bits <= _MAX_BITS:
         with precision(bits):
             try:
                 ball = value()
             except ZeroDivisionError:  # a matrix that is singular at so few bits
                 ball = arb("nan")
-            if ball.is_finite() and (ball.rel_accuracy_bits() >= 55 or float(ball.rad()) < 2**-55):
+            if ball.is_finite() and (
+                ball.rel_accuracy_bits() >= 55 or float(ball.rad()) < 2**-55
+            ):
                 return ball
         bits *= 2
-    raise ParameterError(f"sigma={sigma!r} with m={m} needs more than {_MAX_BITS} bits; use a larger scale")
+    raise ParameterError(
+        f"sigma={sigma!r} with m={m} needs more than {_MAX_BITS} bits; use a larger scale"
+    )

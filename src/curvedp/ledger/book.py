@@ -16,7 +16,9 @@ from curvedp.privacy.base import Guarantee, guarantee_from_dict
 
 AnyPath = str | os.PathLike[str]
 
-_FORMAT = 2  # of the file; files of version 0.1 have none written in them and are read too
+_FORMAT = (
+    2  # of the file; files of version 0.1 have none written in them and are read too
+)
 _LONGEST = 200  # characters of a label, a partition or a group
 
 
@@ -92,8 +94,17 @@ class Ledger:
     path: Path
     key: Path | None
 
-    def __init__(self, path: AnyPath, budget: Guarantee | None = None, *, key: AnyPath | None = None) -> None:
-        self.path, self.key = _path("path", path), None if key is None else _path("key", key)
+    def __init__(
+        self,
+        path: AnyPath,
+        budget: Guarantee | None = None,
+        *,
+        key: AnyPath | None = None,
+    ) -> None:
+        self.path, self.key = (
+            _path("path", path),
+            None if key is None else _path("key", key),
+        )
         self._seen: State | None = None
         if budget is None and not self.path.exists():
             raise ParameterError(
@@ -103,10 +114,17 @@ class Ledger:
             self._start(budget)
         stored = self._state().budget
         if budget is not None and budget != stored:
-            raise ParameterError(f"{path} was started with budget {stored}, not {budget}; open it without a budget")
+            raise ParameterError(
+                f"{path} was started with budget {stored}, not {budget}; open it without a budget"
+            )
 
     def spend(
-        self, guarantee: Guarantee, label: str, *, partition: str | None = None, group: str | None = None
+        self,
+        guarantee: Guarantee,
+        label: str,
+        *,
+        partition: str | None = None,
+        group: str | None = None,
     ) -> Entry:
         """Charge one release, BEFORE it is sampled; the entry, as written.
 
@@ -128,10 +146,14 @@ class Ledger:
             For a bad label, another adjacency, or a guarantee that cannot be counted here; nothing is spent.
         """
         if not isinstance(guarantee, Guarantee):
-            raise ParameterError(f"guarantee={_validate.shown(guarantee)} must be a guarantee, such as GDP(0.5)")
+            raise ParameterError(
+                f"guarantee={_validate.shown(guarantee)} must be a guarantee, such as GDP(0.5)"
+            )
         _check_text("label", label)
         if (partition is None) != (group is None):
-            raise ParameterError("partition and group go together: parallel composition needs both")
+            raise ParameterError(
+                "partition and group go together: parallel composition needs both"
+            )
         if partition is not None:
             _check_text("partition", partition)
             _check_text("group", group)
@@ -139,9 +161,13 @@ class Ledger:
             key = read_key(self.key)
             state = self._advance(connection, key)
             try:
-                counted, opens, total, of_group = state.charge(guarantee, partition, group)
+                counted, opens, total, of_group = state.charge(
+                    guarantee, partition, group
+                )
             except BudgetExceeded as error:
-                raise BudgetExceeded(f"{_validate.shown(guarantee)} for {label!r} {error}") from None
+                raise BudgetExceeded(
+                    f"{_validate.shown(guarantee)} for {label!r} {error}"
+                ) from None
             body: dict[str, Any] = {
                 "label": label,
                 "guarantee": counted.to_dict(),
@@ -150,7 +176,9 @@ class Ledger:
                 "time": datetime.now(UTC).isoformat(),
                 "opens": None if opens is None else opens.to_dict(),
                 "total": [str(number) for number in total],
-                "of_group": None if of_group is None else [str(number) for number in of_group],
+                "of_group": None
+                if of_group is None
+                else [str(number) for number in of_group],
             }
             number, digest = append(connection, body, key)
         return _entry(number, body, digest)
@@ -192,7 +220,10 @@ class Ledger:
     def extends(self, head: str) -> bool:
         """Whether the entry of this hash, noted earlier, is still here: if not, entries were taken back."""
         with transaction(self.path) as connection:
-            return any(head == digest for _, _, digest in read(connection, 0, "", read_key(self.key)))
+            return any(
+                head == digest
+                for _, _, digest in read(connection, 0, "", read_key(self.key))
+            )
 
     def verify(self, *heads: str) -> int:
         """Add up every entry anew, and look for every hash that was noted elsewhere; the number of entries.
@@ -225,26 +256,43 @@ class Ledger:
             f"<tr><td>{e.number}</td><td>{escape(e.label)}</td><td>{escape(str(e.guarantee))}</td></tr>"
             for e in entries[-10:]
         )
-        earlier = f"<p>… and {len(entries) - 10} before</p>" if len(entries) > 10 else ""
+        earlier = (
+            f"<p>… and {len(entries) - 10} before</p>" if len(entries) > 10 else ""
+        )
         left = escape(str(state.remaining or "nothing"))
         title = f"<p><b>{escape(self.path.name)}</b>: {left} of {escape(str(state.budget))} remains</p>"
         return f"{title}<table><tr><th></th><th>what</th><th>charged</th></tr>{rows}</table>{earlier}"
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"path": self.path, "key": self.key}  # what was seen is read anew: a pickle carries no totals
+        return {
+            "path": self.path,
+            "key": self.key,
+        }  # what was seen is read anew: a pickle carries no totals
 
     def __setstate__(self, fields: dict[str, Any]) -> None:
-        self.path, self.key, self._seen = fields["path"], fields["key"], None  # where it is used it must be there
+        self.path, self.key, self._seen = (
+            fields["path"],
+            fields["key"],
+            None,
+        )  # where it is used it must be there
 
     def _start(self, budget: Guarantee) -> None:
         if not isinstance(budget, Guarantee):
-            raise ParameterError(f"budget={_validate.shown(budget)} must be a guarantee, such as GDP(1.0)")
+            raise ParameterError(
+                f"budget={_validate.shown(budget)} must be a guarantee, such as GDP(1.0)"
+            )
         budget.cost()  # refuses what cannot be a budget before a file is made
         if not self.path.parent.is_dir():
-            raise ParameterError(f"the folder of the ledger, {self.path.parent}, does not exist")
+            raise ParameterError(
+                f"the folder of the ledger, {self.path.parent}, does not exist"
+            )
         key = read_key(self.key)
         if not self.path.exists():
-            first = {"budget": budget.to_dict(), "format": _FORMAT, "id": secrets.token_hex(16)}
+            first = {
+                "budget": budget.to_dict(),
+                "format": _FORMAT,
+                "id": secrets.token_hex(16),
+            }
             create(self.path, first | {"keyed": key is not None}, key)
 
     def _state(self) -> State:
@@ -277,15 +325,21 @@ def _path(name: str, value: Any) -> Path:
         path = path.resolve()
         path.exists()
     except (TypeError, ValueError, OSError, RuntimeError) as error:
-        raise ParameterError(f"{name}={_validate.shown(value)} is not the path of a file: {error}") from None
+        raise ParameterError(
+            f"{name}={_validate.shown(value)} is not the path of a file: {error}"
+        ) from None
     return path
 
 
 def _check_text(name: str, text: Any) -> None:
     if not isinstance(text, str) or not text:
-        raise ParameterError(f"{name}={_validate.shown(text)} must be a non-empty text that says what is released")
+        raise ParameterError(
+            f"{name}={_validate.shown(text)} must be a non-empty text that says what is released"
+        )
     if len(text) > _LONGEST or not text.isprintable():
-        raise ParameterError(f"{name}={_validate.shown(text)} must have at most {_LONGEST} characters, all printable")
+        raise ParameterError(
+            f"{name}={_validate.shown(text)} must have at most {_LONGEST} characters, all printable"
+        )
 
 
 def _first(row: tuple[int, dict[str, Any], str]) -> State:
@@ -300,5 +354,7 @@ def _first(row: tuple[int, dict[str, Any], str]) -> State:
 def _entry(number: int, body: dict[str, Any], digest: str) -> Entry:
     guarantee = guarantee_from_dict(body["guarantee"])
     texts = (body["label"], body["partition"], body["group"])
-    label, partition, group = (t if t is None or t.isprintable() else ascii(t)[1:-1] for t in texts)
+    label, partition, group = (
+        t if t is None or t.isprintable() else ascii(t)[1:-1] for t in texts
+    )
     return Entry(number, label, guarantee, partition, group, body["time"], digest)

@@ -14,7 +14,12 @@ from itertools import zip_longest
 from typing import Any
 
 from curvedp import _validate
-from curvedp.errors import BudgetExceeded, LedgerCorrupted, ParameterError, UnattainableGuarantee
+from curvedp.errors import (
+    BudgetExceeded,
+    LedgerCorrupted,
+    ParameterError,
+    UnattainableGuarantee,
+)
 from curvedp.privacy import GDP, ZCDP, ApproxDP, Guarantee, PureDP, convert
 from curvedp.privacy.base import guarantee_from_dict
 from curvedp.privacy.rounding import bracket, float_of, private_side
@@ -40,7 +45,9 @@ class State:
 
     @classmethod
     def new(cls, budget: Guarantee, head: str) -> "State":
-        return cls(budget, 0, head, budget, tuple(Fraction(0) for _ in cost(budget, budget)))
+        return cls(
+            budget, 0, head, budget, tuple(Fraction(0) for _ in cost(budget, budget))
+        )
 
     def charge(
         self, guarantee: Guarantee, partition: str | None, group: str | None
@@ -55,14 +62,21 @@ class State:
         state = self if opens is None else self.opened(opens)
         counted = state._counted(guarantee)
         total, of_group = state._sum(cost(state.account, counted), partition, group)
-        if any(t > b for t, b in zip(total, cost(state.account, state.account), strict=True)):
-            raise BudgetExceeded(f"does not fit: {self.remaining or 'nothing'} of {self.budget} remains")
+        if any(
+            t > b
+            for t, b in zip(total, cost(state.account, state.account), strict=True)
+        ):
+            raise BudgetExceeded(
+                f"does not fit: {self.remaining or 'nothing'} of {self.budget} remains"
+            )
         return counted, opens, total, of_group
 
     def opened(self, account: Guarantee) -> "State":
         """The state in which the rest of an (ε, δ) budget is this account."""
         zero = tuple(Fraction(0) for _ in cost(account, account))
-        return dataclasses.replace(self, account=account, total=zero, before=self.total, groups={}, dearest={})
+        return dataclasses.replace(
+            self, account=account, total=zero, before=self.total, groups={}, dearest={}
+        )
 
     @property
     def spent(self) -> Guarantee | None:
@@ -74,23 +88,33 @@ class State:
         _, delta = _rest(self.budget, self.before)
         used = self.before[0] + Fraction(float(spent.epsilon(delta)))
         # The account implies what was left, so what it has spent does, whatever rounding says.
-        return dataclasses.replace(self.budget, eps=min(float_of(used, up=True), self.budget.eps))
+        return dataclasses.replace(
+            self.budget, eps=min(float_of(used, up=True), self.budget.eps)
+        )
 
     @property
     def remaining(self) -> Guarantee | None:
         """What fits into one entry more, in the definition that is counted in, rounded down."""
         budget = cost(self.account, self.account)
-        return from_cost(self.account, tuple(b - t for b, t in zip(budget, self.total, strict=True)), up=False)
+        return from_cost(
+            self.account,
+            tuple(b - t for b, t in zip(budget, self.total, strict=True)),
+            up=False,
+        )
 
     def _opened(self, guarantee: Guarantee) -> Guarantee | None:
         """The account that this release opens in an (ε, δ) ledger; None where it is counted in the present one."""
-        if not isinstance(self.account, ApproxDP) or isinstance(guarantee, ApproxDP | PureDP):
+        if not isinstance(self.account, ApproxDP) or isinstance(
+            guarantee, ApproxDP | PureDP
+        ):
             return None
         like = _additive(guarantee)
         rest = _rest(self.account, self.total)
         account = None if min(rest) <= 0 else _largest(like, *rest)
         if account is None:
-            raise BudgetExceeded(f"does not fit: {self.remaining or 'nothing'} of {self.budget} remains")
+            raise BudgetExceeded(
+                f"does not fit: {self.remaining or 'nothing'} of {self.budget} remains"
+            )
         return account
 
     def _counted(self, guarantee: Guarantee) -> Guarantee:
@@ -99,7 +123,10 @@ class State:
         if isinstance(account, ApproxDP):
             return guarantee
         order = getattr(account, "order", None)
-        if type(guarantee) is not type(account) or getattr(guarantee, "order", order) != order:
+        if (
+            type(guarantee) is not type(account)
+            or getattr(guarantee, "order", order) != order
+        ):
             try:
                 guarantee = convert(guarantee, to=type(account), order=order)
             except UnattainableGuarantee as error:
@@ -109,53 +136,94 @@ class State:
                 raise UnattainableGuarantee(f"{error}; {hint}") from None
         for rule in ("order", "angle"):
             if getattr(guarantee, rule, None) != getattr(account, rule, None):
-                raise ParameterError(f"the ledger counts {rule}={getattr(account, rule)!r}; {guarantee} has another")
+                raise ParameterError(
+                    f"the ledger counts {rule}={getattr(account, rule)!r}; {guarantee} has another"
+                )
         return guarantee
 
-    def _sum(self, part: Cost, partition: str | None, group: str | None) -> tuple[Cost, Cost | None]:
+    def _sum(
+        self, part: Cost, partition: str | None, group: str | None
+    ) -> tuple[Cost, Cost | None]:
         """The total with this part, and its group's: of a partition only its most expensive group counts, by component."""
         if partition is None:
             return tuple(a + b for a, b in zip(self.total, part, strict=True)), None
         zero = tuple(Fraction(0) for _ in part)
-        of_group = tuple(a + b for a, b in zip(self.groups.get((partition, group), zero), part, strict=True))
+        of_group = tuple(
+            a + b
+            for a, b in zip(
+                self.groups.get((partition, group), zero), part, strict=True
+            )
+        )
         before = self.dearest.get(partition, zero)
         after = tuple(max(pair) for pair in zip(before, of_group, strict=True))
-        return tuple(t + a - b for t, a, b in zip(self.total, after, before, strict=True)), of_group
+        return tuple(
+            t + a - b for t, a, b in zip(self.total, after, before, strict=True)
+        ), of_group
 
 
-def replay(state: State, rows: Sequence[tuple[int, dict[str, Any], str]], *, exactly: bool = False) -> State:
+def replay(
+    state: State,
+    rows: Sequence[tuple[int, dict[str, Any], str]],
+    *,
+    exactly: bool = False,
+) -> State:
     """The state after more entries (number, body, hash). An entry says what the total is after it; entries of version 0.1
     do not, and are added up. `exactly` adds all of them up, and raises `LedgerCorrupted` where an entry says something
     else."""
-    state = dataclasses.replace(state, groups=dict(state.groups), dearest=dict(state.dearest))
-    for (number, body, head), (_, following, _) in zip_longest(rows, rows[1:], fillvalue=(0, {}, "")):
+    state = dataclasses.replace(
+        state, groups=dict(state.groups), dearest=dict(state.dearest)
+    )
+    for (number, body, head), (_, following, _) in zip_longest(
+        rows, rows[1:], fillvalue=(0, {}, "")
+    ):
         plain = "total" in body and body["partition"] is None and body["opens"] is None
-        if plain and not exactly and "total" in following and following["opens"] is None:
+        if (
+            plain
+            and not exactly
+            and "total" in following
+            and following["opens"] is None
+        ):
             continue  # the next total says all that this one does
         if body.get("opens") is not None:
-            account, (eps, delta) = guarantee_from_dict(body["opens"]), _rest(state.account, state.total)
-            if exactly and not (account.adjacency == state.budget.adjacency and account.epsilon(delta) <= eps):
-                raise LedgerCorrupted(f"{account} is more than the ledger had left; what was spent is unknown")
+            account, (eps, delta) = (
+                guarantee_from_dict(body["opens"]),
+                _rest(state.account, state.total),
+            )
+            if exactly and not (
+                account.adjacency == state.budget.adjacency
+                and account.epsilon(delta) <= eps
+            ):
+                raise LedgerCorrupted(
+                    f"{account} is more than the ledger had left; what was spent is unknown"
+                )
             state = state.opened(account)
         total, of_group = _after(state, body, exactly)
         if of_group is not None:
             name = body["partition"]
             state.groups[name, body["group"]] = of_group
             dearest = state.dearest.get(name, of_group)
-            state.dearest[name] = tuple(max(pair) for pair in zip(dearest, of_group, strict=True))
+            state.dearest[name] = tuple(
+                max(pair) for pair in zip(dearest, of_group, strict=True)
+            )
         state = dataclasses.replace(state, number=number, head=head, total=total)
     return state
 
 
-def _after(state: State, body: dict[str, Any], exactly: bool) -> tuple[Cost, Cost | None]:
+def _after(
+    state: State, body: dict[str, Any], exactly: bool
+) -> tuple[Cost, Cost | None]:
     stored = body.get("total")
     if stored is not None and not exactly:
         of_group = body["of_group"]
-        return _read(stored, state.total), None if of_group is None else _read(of_group, state.total)
+        return _read(stored, state.total), None if of_group is None else _read(
+            of_group, state.total
+        )
     part = cost(state.account, guarantee_from_dict(body["guarantee"]))
     added = state._sum(part, body["partition"], body["group"])
     if stored is not None and _read(stored, state.total) != added[0]:
-        raise LedgerCorrupted("the ledger's entries do not add up to its total; what was spent is unknown")
+        raise LedgerCorrupted(
+            "the ledger's entries do not add up to its total; what was spent is unknown"
+        )
     return added
 
 
@@ -174,7 +242,11 @@ def from_cost(account: Guarantee, total: Cost, *, up: bool) -> Guarantee | None:
     """The guarantee that costs this much. An (ε, 0) spent is (ε, the least δ); one that is left is a pure ε."""
     if isinstance(account, ApproxDP) and total[1] == 0 < total[0]:
         eps = float_of(total[0], up=up)
-        return dataclasses.replace(account, eps=eps, delta0=5e-324) if up else PureDP(eps, adjacency=account.adjacency)
+        return (
+            dataclasses.replace(account, eps=eps, delta0=5e-324)
+            if up
+            else PureDP(eps, adjacency=account.adjacency)
+        )
     return type(account).from_cost(total, up=up, like=account)
 
 
@@ -196,7 +268,10 @@ def _additive(guarantee: Guarantee) -> Guarantee:
 
 def _rest(budget: Guarantee, spent: Cost) -> tuple[float, float]:
     """What is left of (ε, δ), each rounded down."""
-    eps, delta = (float_of(b - s, up=False) for b, s in zip(cost(budget, budget), spent, strict=True))
+    eps, delta = (
+        float_of(b - s, up=False)
+        for b, s in zip(cost(budget, budget), spent, strict=True)
+    )
     return eps, delta
 
 
@@ -212,4 +287,6 @@ def _largest(like: Guarantee, eps: float, delta: float) -> Guarantee | None:
         return float(made(inverse).epsilon(delta)) - eps
 
     low, high = bracket(excess, 1.0, limit=1e100)
-    return made(private_side(excess, low, high)) if low > 0 and high < math.inf else None
+    return (
+        made(private_side(excess, low, high)) if low > 0 and high < math.inf else None
+    )

@@ -10,7 +10,10 @@ if TYPE_CHECKING:
     from curvedp.mechanisms.gaussian import GaussianMechanism
     from curvedp.mechanisms.kng import KNGMechanism
     from curvedp.mechanisms.laplace import LaplaceMechanism
-    from curvedp.mechanisms.log_gaussian import LogGaussianMechanism, LogLaplaceMechanism
+    from curvedp.mechanisms.log_gaussian import (
+        LogGaussianMechanism,
+        LogLaplaceMechanism,
+    )
     from curvedp.mechanisms.selection import private_selection
     from curvedp.mechanisms.sensitivity import frechet_mean_sensitivity
     from curvedp.mechanisms.statistic import Statistic

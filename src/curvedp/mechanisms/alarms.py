@@ -14,12 +14,17 @@ from curvedp.errors import CurvedpError
 from curvedp.mechanisms.choose import predicted_error, useless_error
 from curvedp.mechanisms.measured import OuterBall
 
-_EDGE, _HOME = 0.1, 1e-9  # of the radius; records that were all moved onto the ball have their mean a little inside
+_EDGE, _HOME = (
+    0.1,
+    1e-9,
+)  # of the radius; records that were all moved onto the ball have their mean a little inside
 FEW = "there are few records for this release: it may be far off, which no error bar here covers"
 _CUT = "released counts say that more than a quarter of the records are outside the private ball"
 _ON_EDGE = "the release lies on the edge of the ball: the ball is too small or misplaced, or noise dominates"
 _OUTER = "the release lies on the edge of the outer ball: records may be outside it"
-_DROWNED = "the directions differ no more than noise alone would make them: noise dominates"
+_DROWNED = (
+    "the directions differ no more than noise alone would make them: noise dominates"
+)
 _ALONE = 0.95  # of releases of noise alone are shorter
 _SURE = 6.0  # deviations, or scales, of a count
 _LITTLE = 3.0  # predicted errors: 2.4 deviations of Gaussian noise
@@ -31,12 +36,20 @@ def alarms_of(value: Any, certificate: Any) -> list[str]:
     made = certificate.made_by
     few = [] if getattr(made, "enough", True) else [FEW]
     found, last = [*few, *_searched(value, made, certificate)], certificate.ending
-    return found + (_odd(value, last) if last.statistic.values is not None else _unpredicted(made, certificate))
+    return found + (
+        _odd(value, last)
+        if last.statistic.values is not None
+        else _unpredicted(made, certificate)
+    )
 
 
 def misplaced(value: Any, certificate: Any) -> list[str]:
     """Those alarms that doubt the ball itself: an error that is predicted for records in it may be far too small."""
-    return [alarm for alarm in alarms_of(value, certificate) if alarm in (FEW, _CUT, _OUTER, _ON_EDGE)]
+    return [
+        alarm
+        for alarm in alarms_of(value, certificate)
+        if alarm in (FEW, _CUT, _OUTER, _ON_EDGE)
+    ]
 
 
 def _searched(value: Any, made: Any, certificate: Any) -> list[str]:
@@ -45,15 +58,23 @@ def _searched(value: Any, made: Any, certificate: Any) -> list[str]:
         return []
     found, stages = made.replayed(certificate.release["integers"])
     center, outer = getattr(found, "center", value), made.statistic
-    edge = float(outer.manifold.dist(outer.center, center)) >= outer.outer_radius * (1 - _EDGE)
-    cut = hasattr(found, "radius") and any(_beyond(found, outer.n, *each) for each in stages.counts)
+    edge = float(outer.manifold.dist(outer.center, center)) >= outer.outer_radius * (
+        1 - _EDGE
+    )
+    cut = hasattr(found, "radius") and any(
+        _beyond(found, outer.n, *each) for each in stages.counts
+    )
     return [_OUTER] * edge + [_CUT] * cut
 
 
 def _beyond(ball: Any, n: int, c: Any, lengths: Any, counts: Any, noise: float) -> bool:
     """Whether counts about the center of a ball say, beyond their noise, that a quarter of the records are outside."""
-    sure = np.atleast_1d(counts) - _SURE * noise * np.sqrt(np.arange(1, np.size(counts) + 1))
-    return c is ball.center and bool((sure[np.atleast_1d(lengths) >= ball.radius] > n / 4).any())
+    sure = np.atleast_1d(counts) - _SURE * noise * np.sqrt(
+        np.arange(1, np.size(counts) + 1)
+    )
+    return c is ball.center and bool(
+        (sure[np.atleast_1d(lengths) >= ball.radius] > n / 4).any()
+    )
 
 
 def _odd(value: Any, mechanism: Any) -> list[str]:
@@ -65,7 +86,10 @@ def _odd(value: Any, mechanism: Any) -> list[str]:
         return _variance(float(value[0]), 2 * ball.radius, mechanism)
     center = np.asarray(statistic.placed(np.asarray(ball.center)[None])[0])
     away = float(space.dist(center, np.asarray(value)))
-    return [*_place(away, ball.radius, mechanism.afterwards), *_noise(away, ball.radius, mechanism)]
+    return [
+        *_place(away, ball.radius, mechanism.afterwards),
+        *_noise(away, ball.radius, mechanism),
+    ]
 
 
 def _variance(value: float, most: float, mechanism: Any) -> list[str]:
@@ -75,7 +99,9 @@ def _variance(value: float, most: float, mechanism: Any) -> list[str]:
     error = foreseen_error(mechanism)
     if error is None or value > _LITTLE * error:
         return []
-    return [f"the release may be noise alone (predicted error {error:.3g}): noise dominates, or the ball is misplaced"]
+    return [
+        f"the release may be noise alone (predicted error {error:.3g}): noise dominates, or the ball is misplaced"
+    ]
 
 
 def _unpredicted(made: Any, certificate: Any) -> list[str]:
@@ -88,20 +114,29 @@ def _unpredicted(made: Any, certificate: Any) -> list[str]:
     if contrast is not None:
         return [_DROWNED] * bool(made.law.radial_cdf(contrast(value)) < _ALONE)
     point = value[0] if isinstance(value, tuple) else value  # the middle of a geodesic
-    return [_ON_EDGE] * bool(statistic.manifold.dist(ball.center, point) >= ball.radius * (1 - _EDGE))
+    return [_ON_EDGE] * bool(
+        statistic.manifold.dist(ball.center, point) >= ball.radius * (1 - _EDGE)
+    )
 
 
 def _place(away: float, radius: float, afterwards: Sequence[str]) -> list[str]:
     if away >= radius * (1 - _EDGE):
         return [_ON_EDGE]
     if away <= radius * _HOME and any("shrinkage" in step for step in afterwards):
-        return ["the release was shrunk to the center of the ball: noise hides the statistic"]
+        return [
+            "the release was shrunk to the center of the ball: noise hides the statistic"
+        ]
     return []
 
 
 def _noise(away: float, radius: float, mechanism: Any) -> list[str]:
-    little = getattr(mechanism, "length", inf) * _stretch(mechanism.manifold, radius) < radius * _NOISY / 2
-    if little or (error := foreseen_error(mechanism)) is None:  # by far too little noise is not simulated
+    little = (
+        getattr(mechanism, "length", inf) * _stretch(mechanism.manifold, radius)
+        < radius * _NOISY / 2
+    )
+    if (
+        little or (error := foreseen_error(mechanism)) is None
+    ):  # by far too little noise is not simulated
         return []
     if error >= useless_error(mechanism.statistic):
         large = f"the predicted error {error:.3g} is so large (radius {radius:g})"

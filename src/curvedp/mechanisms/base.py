@@ -18,7 +18,13 @@ from curvedp.entropy import SecureSource, Source
 from curvedp.errors import CurvedpError, ParameterError
 from curvedp.geometry.base import Manifold
 from curvedp.geometry.names import manifold_name
-from curvedp.mechanisms.certificate import Certificate, Check, Claims, Release, digest_of_integers
+from curvedp.mechanisms.certificate import (
+    Certificate,
+    Check,
+    Claims,
+    Release,
+    digest_of_integers,
+)
 from curvedp.mechanisms.chart import GRID, grid_of
 from curvedp.mechanisms.statistic import Statistic, check_fields
 from curvedp.mechanisms.statistic import assign as assign
@@ -29,21 +35,35 @@ EXACT = "exact-then-round"
 FLOAT = "float64"
 DISCRETE = "whole numbers with discrete noise"
 TRUST = "a curator holds the records and is trusted with them"
-_MOST_KEPT = 1 << 14  # integers of one draw that a certificate lists; of more it has the hash alone
+_MOST_KEPT = (
+    1 << 14
+)  # integers of one draw that a certificate lists; of more it has the hash alone
 
 
 def replay(integers: Any) -> Callable[..., np.ndarray]:
     """What was drawn, one after the other, from a certificate's grid integers: whatever the values, by rows of one scale."""
-    if not isinstance(integers, list) or not all(isinstance(part, list) for part in integers):
+    if not isinstance(integers, list) or not all(
+        isinstance(part, list) for part in integers
+    ):
         raise ParameterError("the certificate does not list its integers")
     left = iter(integers)
 
     def next_draw(values: np.ndarray, scales: Any = (1.0,)) -> np.ndarray:
         part = next(left, None)
-        if part is None or len(part) != values.size or not all(type(k) is int for k in part):
-            raise ParameterError("the released integers are not those of this mechanism")
-        grids = np.repeat([grid_of(float(scale)) for scale in scales], values.size // len(scales)).tolist()
-        return np.array([k / (1 << grid) for k, grid in zip(part, grids, strict=True)]).reshape(values.shape)
+        if (
+            part is None
+            or len(part) != values.size
+            or not all(type(k) is int for k in part)
+        ):
+            raise ParameterError(
+                "the released integers are not those of this mechanism"
+            )
+        grids = np.repeat(
+            [grid_of(float(scale)) for scale in scales], values.size // len(scales)
+        ).tolist()
+        return np.array(
+            [k / (1 << grid) for k, grid in zip(part, grids, strict=True)]
+        ).reshape(values.shape)
 
     return next_draw
 
@@ -76,9 +96,16 @@ class Draw(NamedTuple):
     stages: Sequence[Mapping[str, Any]] = ()
 
     @classmethod
-    def of(cls, value: Any, draws: Sequence[Any], stages: Sequence[Mapping[str, Any]] = ()) -> Self:
+    def of(
+        cls, value: Any, draws: Sequence[Any], stages: Sequence[Mapping[str, Any]] = ()
+    ) -> Self:
         """A value that was made of these exact draws."""
-        return cls(value, [each.integers for each in draws], sum(each.tau for each in draws), stages)
+        return cls(
+            value,
+            [each.integers for each in draws],
+            sum(each.tau for each in draws),
+            stages,
+        )
 
 
 @dataclass(frozen=True, eq=False)  # a statistic may hold arrays
@@ -112,12 +139,22 @@ class Mechanism(ABC):
     option: ClassVar[str | None] = None
     reads: ClassVar[Literal["value", "records"]] = "value"
     path: ClassVar[str] = EXACT
-    staged: ClassVar[bool] = False  # whether its certificate lists stages, and all integers, which they follow from
+    staged: ClassVar[bool] = (
+        False  # whether its certificate lists stages, and all integers, which they follow from
+    )
     streams: ClassVar[bool] = False  # whether it takes `Records` wherever they lie
-    like: ClassVar[str | None] = None  # one that errs by about as much, and is calibrated in no time
-    most_simulated: ClassVar[int] = 2048  # draws for each population of a predicted error
-    together: ClassVar[bool] = False  # whether those of all populations can be asked for at once
-    registry: ClassVar[_lazy.Registry[type["Mechanism"]]] = _lazy.Registry("curvedp.mechanisms")
+    like: ClassVar[str | None] = (
+        None  # one that errs by about as much, and is calibrated in no time
+    )
+    most_simulated: ClassVar[int] = (
+        2048  # draws for each population of a predicted error
+    )
+    together: ClassVar[bool] = (
+        False  # whether those of all populations can be asked for at once
+    )
+    registry: ClassVar[_lazy.Registry[type["Mechanism"]]] = _lazy.Registry(
+        "curvedp.mechanisms"
+    )
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -135,8 +172,14 @@ class Mechanism(ABC):
     def check_served(cls, statistic: Any) -> None:
         """Refuse a statistic of another kind."""
         if not isinstance(statistic, Statistic) or not cls.serves(statistic):
-            given = statistic.name if isinstance(statistic, Statistic) else _validate.shown(statistic)
-            raise ParameterError(f"statistic={given} is not what {cls.__name__} releases")
+            given = (
+                statistic.name
+                if isinstance(statistic, Statistic)
+                else _validate.shown(statistic)
+            )
+            raise ParameterError(
+                f"statistic={given} is not what {cls.__name__} releases"
+            )
 
     # ---- what a subclass says ----
 
@@ -148,14 +191,25 @@ class Mechanism(ABC):
     @classmethod
     def rebuilt(cls, statistic: Statistic, parameters: Mapping[str, Any]) -> Self:
         """The mechanism that a certificate describes, validated anew."""
-        told = (each.name for each in fields(cls) if each.name in parameters or each.default is MISSING)
-        return cls(statistic=statistic, **{name: parameters[name] for name in told if name != "statistic"})
+        told = (
+            each.name
+            for each in fields(cls)
+            if each.name in parameters or each.default is MISSING
+        )
+        return cls(
+            statistic=statistic,
+            **{name: parameters[name] for name in told if name != "statistic"},
+        )
 
     @property
     def parameters(self) -> Mapping[str, Any]:
         """Its own public numbers as JSON values; what is as by default goes without saying."""
         own = [each for each in fields(self) if each.name != "statistic"]
-        return {each.name: getattr(self, each.name) for each in own if getattr(self, each.name) != each.default}
+        return {
+            each.name: getattr(self, each.name)
+            for each in own
+            if getattr(self, each.name) != each.default
+        }
 
     @property
     @abstractmethod
@@ -183,7 +237,9 @@ class Mechanism(ABC):
         """`finished` for what one release has drawn, in the frame of the records."""
         return self.statistic.placed(self.finished(value[None]))[0]
 
-    afterwards = property(lambda self: self.statistic.afterwards)  # what `finish` does, in words
+    afterwards = property(
+        lambda self: self.statistic.afterwards
+    )  # what `finish` does, in words
     trust = property(lambda self: TRUST)  # who is trusted with the records, in words
     grid = property(lambda self: GRID)  # k: what is drawn are whole multiples of 2^-k
 
@@ -207,7 +263,9 @@ class Mechanism(ABC):
 
     def reading(self, integers: Any) -> Reading:
         """What was drawn, from a certificate's grid integers alone, for regions about it: where a theorem leads to them."""
-        raise ParameterError(f"no region follows from {self.name}: no theorem leads from its draws to the truth")
+        raise ParameterError(
+            f"no region follows from {self.name}: no theorem leads from its draws to the truth"
+        )
 
     def checks(self, certificate: Certificate) -> list[Check]:
         """What `verify` recomputes beside what every certificate claims."""
@@ -235,7 +293,9 @@ class Mechanism(ABC):
     # ---- what all share ----
 
     @final
-    @np.errstate(all="ignore")  # it is paid for: a warning, which a user may have made an error, must not end it
+    @np.errstate(
+        all="ignore"
+    )  # it is paid for: a warning, which a user may have made an error, must not end it
     def release(
         self,
         data: Any,
@@ -263,7 +323,9 @@ class Mechanism(ABC):
             Whether the data are what `accepted` has given: for whoever pays in between.
         """
         accepted, source = data if ready else self.accepted(data), check_source(source)
-        described = self.described()  # what has no name is refused before anything is drawn
+        described = (
+            self.described()
+        )  # what has no name is refused before anything is drawn
         source.refresh()  # fresh bytes a release: clones of a machine must not share noise
         draw = self.draw(accepted, source)
         certificate = Certificate(
@@ -272,7 +334,12 @@ class Mechanism(ABC):
             claims=Claims.of(self.profile, draw.tau or 0.0),
             unit=self.statistic.unit if unit is None else unit,
             trust=self.trust,
-            numerics={"path": self.path, "grid": self.grid, "tau": draw.tau, "profile": self.profile.label},
+            numerics={
+                "path": self.path,
+                "grid": self.grid,
+                "tau": draw.tau,
+                "profile": self.profile.label,
+            },
             entropy={"source": source.name, "cryptographic": source.is_cryptographic},
             release={
                 "integers": _kept(draw.integers, self.staged),
@@ -301,10 +368,14 @@ class Mechanism(ABC):
         """What a ledger with this budget is charged: what was asked for where it is of the budget's kind, else what the
         mechanism's own profile gives in it, which is exact where a single (ε, δ) gives nothing. The release satisfies
         each of them."""
-        if type(asked) is type(budget) and getattr(asked, "order", None) == getattr(budget, "order", None):
+        if type(asked) is type(budget) and getattr(asked, "order", None) == getattr(
+            budget, "order", None
+        ):
             return asked
         try:
-            return convert(self.profile, to=type(budget), order=getattr(budget, "order", None))
+            return convert(
+                self.profile, to=type(budget), order=getattr(budget, "order", None)
+            )
         except CurvedpError:
             return asked  # which the ledger converts, or refuses in its own words
 
@@ -313,7 +384,9 @@ def _served(made: Callable[..., Any]) -> Any:
     """`for_statistic` that refuses what the mechanism is not for."""
 
     @wraps(made)
-    def for_statistic(kind: type[Mechanism], statistic: Any, guarantee: Any, **more: Any) -> Any:
+    def for_statistic(
+        kind: type[Mechanism], statistic: Any, guarantee: Any, **more: Any
+    ) -> Any:
         kind.check_served(statistic)
         return made(kind, statistic, guarantee, **more)
 
@@ -327,7 +400,9 @@ def check_guarantee(guarantee: Any, *adjacencies: str) -> Guarantee:
         raise ParameterError(f"guarantee={_validate.shown(guarantee)} must be {such}")
     known = adjacencies or ("replace-one",)
     if guarantee.adjacency not in known and guarantee.adjacency == "replace-one":
-        raise ParameterError(f"{guarantee} is for replacing a record; this release is for adjacency='add-remove'")
+        raise ParameterError(
+            f"{guarantee} is for replacing a record; this release is for adjacency='add-remove'"
+        )
     if guarantee.adjacency not in known:
         raise ParameterError(
             f"{guarantee} is for adding or removing a record, where the number of records is private; this release uses "
@@ -341,7 +416,9 @@ def check_source(source: Any) -> Source:
     if source is None:
         return SecureSource()
     if not isinstance(source, Source):
-        raise ParameterError(f"source={_validate.shown(source)} must be a curvedp.entropy.Source, or None")
+        raise ParameterError(
+            f"source={_validate.shown(source)} must be a curvedp.entropy.Source, or None"
+        )
     return source
 
 

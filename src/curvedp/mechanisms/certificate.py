@@ -35,7 +35,9 @@ from curvedp.signing import digest, is_signed, signature
 
 SCHEMA = "curvedp-certificate/2"
 CURVE_EPSILONS = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
-MOST_BYTES = 1 << 25  # of a certificate's text; beyond, it is not read. Stages list millions of integers at most
+MOST_BYTES = (
+    1 << 25
+)  # of a certificate's text; beyond, it is not read. Stages list millions of integers at most
 _PACKAGES = ("numpy", "scipy", "python-flint", "cryptography")
 
 
@@ -52,8 +54,16 @@ ROUNDED = 1e-12  # what the last digits of a recomputed sensitivity may differ b
 
 def at_least(claim: str, stated: Any, least: float) -> Check:
     """Whether a stated noise or sensitivity is no less than the recomputed one; what is not a number never is."""
-    number = stated if isinstance(stated, int | float) and not isinstance(stated, bool) else float("nan")
-    return Check(f"{claim} {number:.9g}", bool(least * (1 - ROUNDED) <= number < inf), f"recomputed {least:.9g}")
+    number = (
+        stated
+        if isinstance(stated, int | float) and not isinstance(stated, bool)
+        else float("nan")
+    )
+    return Check(
+        f"{claim} {number:.9g}",
+        bool(least * (1 - ROUNDED) <= number < inf),
+        f"recomputed {least:.9g}",
+    )
 
 
 @dataclass(frozen=True)
@@ -71,19 +81,40 @@ class Claims:
     curve: tuple[tuple[float, float], ...]  # (ε, δ), with the slack already added to δ
 
     @classmethod
-    @lru_cache(maxsize=64)  # the same for every release of a mechanism, and most of what a release takes
+    @lru_cache(
+        maxsize=64
+    )  # the same for every release of a mechanism, and most of what a release takes
     def of(cls, promise: Guarantee, slack: float) -> "Claims":
         """What a profile, or one guarantee such as pure ε, gives in every definition."""
         if isinstance(promise, PrivacyProfile):
             # μ-GDP implies μ²/2-zCDP (Dong, Roth & Su 2022, Corollary B.6)
-            named = (promise.mu, promise.pure_epsilon, up(promise.mu**2 / 2), promise.rao)
+            named = (
+                promise.mu,
+                promise.pure_epsilon,
+                up(promise.mu**2 / 2),
+                promise.rao,
+            )
         elif isinstance(promise, PureDP):
-            converted = (convert(promise, to=GDP).mu, convert(promise, to=ZCDP).rho, convert(promise, to=RaoDP).theta)
+            converted = (
+                convert(promise, to=GDP).mu,
+                convert(promise, to=ZCDP).rho,
+                convert(promise, to=RaoDP).theta,
+            )
             named = (converted[0], promise.eps, converted[1], converted[2])
         else:
-            named = (_implied(promise, GDP, "mu"), inf, _implied(promise, ZCDP, "rho"), inf)
-        curve = ((eps, min(1.0, float(promise.delta(eps)) + (1 + exp(eps)) * slack)) for eps in CURVE_EPSILONS)
-        gdp, pure, zcdp, rao = (float(value) if value < inf else None for value in named)
+            named = (
+                _implied(promise, GDP, "mu"),
+                inf,
+                _implied(promise, ZCDP, "rho"),
+                inf,
+            )
+        curve = (
+            (eps, min(1.0, float(promise.delta(eps)) + (1 + exp(eps)) * slack))
+            for eps in CURVE_EPSILONS
+        )
+        gdp, pure, zcdp, rao = (
+            float(value) if value < inf else None for value in named
+        )
         return cls(gdp, pure, zcdp, rao, slack, tuple(curve))
 
     def to_dict(self) -> dict[str, Any]:
@@ -93,8 +124,15 @@ class Claims:
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> "Claims":
         """Built again; whatever is not a number raises."""
-        named = {name: None if value is None else _real(value) for name, value in record.items() if name != "curve"}
-        return cls(**named, curve=tuple((_real(eps), _real(delta)) for eps, delta in record["curve"]))  # type: ignore[arg-type]  # a slack of None is refused by `verify`
+        named = {
+            name: None if value is None else _real(value)
+            for name, value in record.items()
+            if name != "curve"
+        }
+        return cls(
+            **named,
+            curve=tuple((_real(eps), _real(delta)) for eps, delta in record["curve"]),
+        )  # type: ignore[arg-type]  # a slack of None is refused by `verify`
 
 
 def _real(value: Any) -> float:
@@ -117,14 +155,22 @@ def digest_of_integers(integers: Sequence[Any]) -> str:
 
 
 @cache
-def _software() -> Mapping[str, str]:  # reading the packages' metadata takes longer than most draws
-    return {"curvedp": _version("curvedp"), "python": platform.python_version(), **{p: _version(p) for p in _PACKAGES}}
+def _software() -> Mapping[
+    str, str
+]:  # reading the packages' metadata takes longer than most draws
+    return {
+        "curvedp": _version("curvedp"),
+        "python": platform.python_version(),
+        **{p: _version(p) for p in _PACKAGES},
+    }
 
 
 def _version(package: str) -> str:
     try:
         return version(package)
-    except PackageNotFoundError:  # run from its sources: what is paid for is not lost over a name
+    except (
+        PackageNotFoundError
+    ):  # run from its sources: what is paid for is not lost over a name
         return "not installed"
 
 
@@ -177,7 +223,9 @@ class Certificate:
     entropy: Mapping[str, Any]
     release: Mapping[str, Any]
     ledger: Mapping[str, Any] | None = None
-    created: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
+    created: str = field(
+        default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds")
+    )
     software: Mapping[str, str] = field(default_factory=lambda: dict(_software()))
     schema: str = SCHEMA
     sha256: str = ""
@@ -185,7 +233,9 @@ class Certificate:
     @property
     def fingerprint(self) -> str:
         """SHA-256 of the canonical JSON of every field but `sha256`."""
-        return digest({name: value for name, value in self.to_dict().items() if name != "sha256"}).hex()
+        return digest(
+            {name: value for name, value in self.to_dict().items() if name != "sha256"}
+        ).hex()
 
     def sealed(self) -> "Certificate":
         """The same with its own fingerprint: the last thing that is done to a certificate."""
@@ -202,35 +252,56 @@ class Certificate:
     @cached_property
     def made_by(self) -> Any:
         """The mechanism that it describes: the one that has just released it, or rebuilt, once; `verify` builds its own."""
-        from curvedp.mechanisms.verify import rebuild_mechanism  # which needs to know every mechanism
+        from curvedp.mechanisms.verify import (
+            rebuild_mechanism,
+        )  # which needs to know every mechanism
 
         return rebuild_mechanism(self)
 
     # of what one is protected, and the space of the records, which sums and variances of them are not in
     whose = cached_property(
-        lambda self: next((each for each in ("person", "pair") if self.unit.startswith(f"one {each}")), "record")
+        lambda self: next(
+            (
+                each
+                for each in ("person", "pair")
+                if self.unit.startswith(f"one {each}")
+            ),
+            "record",
+        )
     )
-    where = cached_property(lambda self: str(self.statistic.get("manifold", self.manifold)))
+    where = cached_property(
+        lambda self: str(self.statistic.get("manifold", self.manifold))
+    )
 
     @property
     def change(self) -> tuple[str, str]:
         """What is done to one of them, and what who knows all others must guess: in words for a reader."""
         if self.guarantee.adjacency == "replace-one":
-            return f"replacing one {self.whose}", f"which of two values one {self.whose} has"
-        return f"adding or removing one {self.whose}", f"whether one {self.whose} is there at all"
+            return (
+                f"replacing one {self.whose}",
+                f"which of two values one {self.whose} has",
+            )
+        return (
+            f"adding or removing one {self.whose}",
+            f"whether one {self.whose} is there at all",
+        )
 
     def __getstate__(self) -> dict[str, Any]:
         return {each.name: getattr(self, each.name) for each in fields(self)}
 
     # what the mechanism reads off the integers, for regions; those that `inference.region_of` has found; the last draw's own
-    reading = cached_property(lambda self: self.made_by.reading(self.release["integers"]))
+    reading = cached_property(
+        lambda self: self.made_by.reading(self.release["integers"])
+    )
     regions = cached_property(lambda self: dict[Any, Any]())
     ending = cached_property(lambda self: self.made_by.ending(self))
 
     @property
     def alarms(self) -> list[str]:
         """What should make a reader think again, one line each: computed from the grid integers, where they are listed."""
-        from curvedp.mechanisms.alarms import alarms_of  # which needs to know every mechanism
+        from curvedp.mechanisms.alarms import (
+            alarms_of,
+        )  # which needs to know every mechanism
 
         if self.release["integers"] is None:
             return []
@@ -239,7 +310,11 @@ class Certificate:
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values only."""
         named = {each.name: getattr(self, each.name) for each in fields(self)}
-        return {**named, "guarantee": self.guarantee.to_dict(), "claims": self.claims.to_dict()}
+        return {
+            **named,
+            "guarantee": self.guarantee.to_dict(),
+            "claims": self.claims.to_dict(),
+        }
 
     def to_json(self) -> str:
         """The certificate as text; floats are written so that they read back exactly."""
@@ -254,17 +329,35 @@ class Certificate:
         """Read a certificate; refuses what is not one of this schema: too long, a key twice, a field missing or one more."""
         try:
             if len(text) > MOST_BYTES:
-                raise ParameterError(f"a certificate has at most {MOST_BYTES} characters; this text has {len(text)}")
-            record = json.loads(text, object_pairs_hook=_once, parse_constant=_no_number)
+                raise ParameterError(
+                    f"a certificate has at most {MOST_BYTES} characters; this text has {len(text)}"
+                )
+            record = json.loads(
+                text, object_pairs_hook=_once, parse_constant=_no_number
+            )
             if not isinstance(record, dict) or record.get("schema") != SCHEMA:
-                raise ParameterError(f"the schema is not {SCHEMA!r}; other schemas need the version that wrote them")
+                raise ParameterError(
+                    f"the schema is not {SCHEMA!r}; other schemas need the version that wrote them"
+                )
             _check_form(record)
-            claims, guarantee = Claims.from_dict(record["claims"]), guarantee_from_dict(record["guarantee"])
+            claims, guarantee = (
+                Claims.from_dict(record["claims"]),
+                guarantee_from_dict(record["guarantee"]),
+            )
             return cls(**{**record, "claims": claims, "guarantee": guarantee})
         except ParameterError as error:
             raise ParameterError(f"not a curvedp certificate: {error}") from None
-        except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError):
-            raise ParameterError("not a curvedp certificate: a field is missing or of the wrong kind") from None
+        except (
+            KeyError,
+            TypeError,
+            ValueError,
+            AttributeError,
+            OverflowError,
+            RecursionError,
+        ):
+            raise ParameterError(
+                "not a curvedp certificate: a field is missing or of the wrong kind"
+            ) from None
 
     @classmethod
     def load(cls, path: str | Path) -> "Certificate":
@@ -273,9 +366,13 @@ class Certificate:
             with Path(path).open("rb") as file:
                 return cls.from_json(file.read(MOST_BYTES + 1).decode("utf-8"))
         except UnicodeDecodeError:
-            raise ParameterError(f"{path} is not a certificate: it is not text") from None
+            raise ParameterError(
+                f"{path} is not a certificate: it is not text"
+            ) from None
         except OSError as error:
-            raise ParameterError(f"cannot read the certificate {path}: {error.strerror}") from None
+            raise ParameterError(
+                f"cannot read the certificate {path}: {error.strerror}"
+            ) from None
 
     def _repr_html_(self) -> str:
         """A small page for notebooks."""
@@ -288,11 +385,22 @@ class Certificate:
             ("entropy", str(self.entropy.get("source"))),
             *(("note", alarm) for alarm in self.alarms),
         ]
-        cells = "".join(f"<tr><th align='left'>{escape(k)}</th><td>{escape(v)}</td></tr>" for k, v in rows)
+        cells = "".join(
+            f"<tr><th align='left'>{escape(k)}</th><td>{escape(v)}</td></tr>"
+            for k, v in rows
+        )
         return f"<b>curvedp certificate</b><table>{cells}</table>"
 
 
-_OBJECTS = ("parameters", "statistic", "claims", "numerics", "entropy", "release", "software")
+_OBJECTS = (
+    "parameters",
+    "statistic",
+    "claims",
+    "numerics",
+    "entropy",
+    "release",
+    "software",
+)
 _TEXTS = ("mechanism", "manifold", "unit", "trust", "created", "schema", "sha256")
 
 
@@ -300,13 +408,17 @@ def _check_form(record: dict[str, Any]) -> None:
     """Every field there, none besides, each of its kind."""
     wanted = {each.name for each in fields(Certificate)}
     if set(record) != wanted:
-        raise ParameterError(f"it must have exactly the fields {', '.join(sorted(wanted))}")
+        raise ParameterError(
+            f"it must have exactly the fields {', '.join(sorted(wanted))}"
+        )
     kinds = {**dict.fromkeys(_OBJECTS, dict), **dict.fromkeys(_TEXTS, str)}
     if not all(isinstance(record[name], kind) for name, kind in kinds.items()):
         raise ParameterError("a field is of the wrong kind")
     if not (record["ledger"] is None or isinstance(record["ledger"], dict)):
         raise ParameterError("ledger must be an object or null")
-    if _has_boolean({name: value for name, value in record.items() if name != "entropy"}):
+    if _has_boolean(
+        {name: value for name, value in record.items() if name != "entropy"}
+    ):
         raise ParameterError("only entropy says yes or no")
     if not isinstance(record["sensitivity"], int | float):
         raise ParameterError("sensitivity must be a number")
@@ -316,7 +428,11 @@ def _has_boolean(record: Any) -> bool:
     """Python takes True for 1: in a certificate it is not a number."""
     if isinstance(record, dict):
         return any(map(_has_boolean, record.values()))
-    return any(map(_has_boolean, record)) if isinstance(record, list) else isinstance(record, bool)
+    return (
+        any(map(_has_boolean, record))
+        if isinstance(record, list)
+        else isinstance(record, bool)
+    )
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

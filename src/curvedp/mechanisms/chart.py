@@ -31,7 +31,9 @@ def chart_stretch(manifold: Manifold, radius: float | None) -> float:
     """Lipschitz constant of log_o on the ball of `radius` about o; 1 on Hadamard manifolds, where no ball is needed."""
     upper = 0.0 if manifold.dim == 1 else manifold.curvature_bounds[1]
     if not isfinite(upper):
-        raise ParameterError(f"the logarithm on {manifold!r} has no public Lipschitz constant; use another metric")
+        raise ParameterError(
+            f"the logarithm on {manifold!r} has no public Lipschitz constant; use another metric"
+        )
     if radius is None:
         if isfinite(manifold.injectivity_radius) or upper > 0:
             raise ParameterError(
@@ -40,12 +42,16 @@ def chart_stretch(manifold: Manifold, radius: float | None) -> float:
             )
         return 1.0
     if not radius < manifold.convexity_radius:
-        raise ParameterError(f"radius={radius!r} must be < {manifold.convexity_radius:.6g} on {manifold!r}")
+        raise ParameterError(
+            f"radius={radius!r} must be < {manifold.convexity_radius:.6g} on {manifold!r}"
+        )
     s = radius * sqrt(max(upper, 0.0))
     return s / sin(s) if s > 0 else 1.0
 
 
-def james_stein(manifold: Manifold, center: np.ndarray, points: np.ndarray, noise: Any) -> np.ndarray:
+def james_stein(
+    manifold: Manifold, center: np.ndarray, points: np.ndarray, noise: Any
+) -> np.ndarray:
     """Points, shape (k, *point_shape), drawn towards the public center; `noise` is the σ of each coordinate, one or a column.
 
     Positive-part James-Stein in the normal chart, which costs no privacy. For z ~ N(m, σ²I) in dimension d >= 3,

@@ -41,7 +41,9 @@ def _variants(statistic: Statistic, in_memory: bool = True) -> dict[str, Any]:
     """What can be asked for by name for this statistic: (class, how it is made)."""
     kinds = (kind for kind in Mechanism.registry.values() if kind.serves(statistic))
     usable = (kind for kind in kinds if in_memory or kind.reads == "value")
-    return {name: (kind, make) for kind in usable for name, make in kind.variants().items()}
+    return {
+        name: (kind, make) for kind in usable for name, make in kind.variants().items()
+    }
 
 
 def mechanism_names(statistic: Statistic, *, in_memory: bool = True) -> list[str]:
@@ -49,7 +51,9 @@ def mechanism_names(statistic: Statistic, *, in_memory: bool = True) -> list[str
     return list(_variants(statistic, in_memory))
 
 
-def choose_mechanism(name: Any, statistic: Statistic, guarantee: Guarantee, *, in_memory: bool = True) -> Choice:
+def choose_mechanism(
+    name: Any, statistic: Statistic, guarantee: Guarantee, *, in_memory: bool = True
+) -> Choice:
     """The named mechanism, or with "auto" the best by predicted error, calibrated to the guarantee; refuses a name that is
     none for this statistic, and a guarantee that it, or none with "auto", can meet.
 
@@ -57,16 +61,28 @@ def choose_mechanism(name: Any, statistic: Statistic, guarantee: Guarantee, *, i
     """
     check_guarantee(guarantee)
     if not isinstance(name, str) or name != "auto":
-        _validate.choice("mechanism", name, ("auto", *mechanism_names(statistic, in_memory=in_memory)))
-        return Choice(_named(_Public.of(statistic), name, guarantee), "asked for by name", {}, {})
+        _validate.choice(
+            "mechanism",
+            name,
+            ("auto", *mechanism_names(statistic, in_memory=in_memory)),
+        )
+        return Choice(
+            _named(_Public.of(statistic), name, guarantee), "asked for by name", {}, {}
+        )
     found, refused = rank(statistic, guarantee, in_memory=in_memory)
     reasons = "; ".join(f"{candidate}: {why}" for candidate, why in refused.items())
     if not found:
         _ = statistic.sensitivity  # where there is none, that is the reason
-        raise UnattainableGuarantee(f"no mechanism meets {guarantee} on {statistic.space!r}: {reasons}")
+        raise UnattainableGuarantee(
+            f"no mechanism meets {guarantee} on {statistic.space!r}: {reasons}"
+        )
     errors = {candidate: error for candidate, (error, _) in found.items()}
-    ranking = ", ".join(f"{candidate} {error:.4g}" for candidate, error in errors.items())
-    reason = f"smallest predicted error ({ranking})" + (f"; not considered: {reasons}" if reasons else "")
+    ranking = ", ".join(
+        f"{candidate} {error:.4g}" for candidate, error in errors.items()
+    )
+    reason = f"smallest predicted error ({ranking})" + (
+        f"; not considered: {reasons}" if reasons else ""
+    )
     return Choice(next(iter(found.values()))[1], reason, errors, refused)
 
 
@@ -91,7 +107,11 @@ class _Public:
 
     @classmethod
     def of(cls, statistic: Statistic) -> "_Public":
-        return cls((type(statistic), type(statistic.space)), json.dumps(statistic.to_dict(), sort_keys=True), statistic)
+        return cls(
+            (type(statistic), type(statistic.space)),
+            json.dumps(statistic.to_dict(), sort_keys=True),
+            statistic,
+        )
 
 
 @lru_cache(maxsize=64)
@@ -107,25 +127,41 @@ def _ranked(
     found: dict[str, tuple[float, Mechanism]] = {}
     refused: dict[str, str] = {}
     variants = _variants(statistic, in_memory)
-    for candidate, (kind, make) in sorted(variants.items(), key=lambda item: item[1][0].like is not None):
-        if (why := kind.left_out(statistic) or _hopeless(kind, statistic, found)) is not None:
+    for candidate, (kind, make) in sorted(
+        variants.items(), key=lambda item: item[1][0].like is not None
+    ):
+        if (
+            why := kind.left_out(statistic) or _hopeless(kind, statistic, found)
+        ) is not None:
             refused[candidate] = why
             continue
         try:
             mechanism = make(statistic, guarantee)
             found[candidate] = (predicted_error(mechanism), mechanism)
-        except (ParameterError, UnattainableGuarantee, NotResolved) as error:  # decided by public parameters alone
+        except (
+            ParameterError,
+            UnattainableGuarantee,
+            NotResolved,
+        ) as error:  # decided by public parameters alone
             refused[candidate] = str(error).splitlines()[0]
     return dict(sorted(found.items(), key=lambda item: item[1][0])), refused
 
 
-def _hopeless(kind: type[Mechanism], statistic: Statistic, found: dict[str, tuple[float, Mechanism]]) -> str | None:
+def _hopeless(
+    kind: type[Mechanism],
+    statistic: Statistic,
+    found: dict[str, tuple[float, Mechanism]],
+) -> str | None:
     """Noise of one kind errs by about as much on the manifold as in the chart, for each unit of sensitivity, and there it is
     calibrated in no time."""
     if kind.like not in found:
         return None
-    error = found[kind.like][0] * min(1.0, statistic.sensitivity / statistic.chart_sensitivity)
-    least = min(error for error, _ in found.values())  # 0 where doubles do not tell the noise from none
+    error = found[kind.like][0] * min(
+        1.0, statistic.sensitivity / statistic.chart_sensitivity
+    )
+    least = min(
+        error for error, _ in found.values()
+    )  # 0 where doubles do not tell the noise from none
     if not error > _HOPELESS * least:
         return None
     return f"it would err about {error / least if least else inf:.3g} times as much as the best"
@@ -138,7 +174,11 @@ class _Population(NamedTuple):
 
 def populations(manifold: Manifold, ball: Ball) -> list[_Population]:
     """Public records in a ball, for predictions."""
-    return _cached_populations(manifold.name, np.asarray(ball.center, dtype=np.float64).tobytes(), float(ball.radius))
+    return _cached_populations(
+        manifold.name,
+        np.asarray(ball.center, dtype=np.float64).tobytes(),
+        float(ball.radius),
+    )
 
 
 @lru_cache(maxsize=64)
@@ -146,13 +186,18 @@ def _cached_populations(name: str, center: bytes, radius: float) -> list[_Popula
     """Records that fill a ball of half the radius: at the center, and a quarter and half of the radius away from it."""
     manifold, rng = parse_manifold(name), np.random.default_rng(20230615)
     middle = np.frombuffer(center).reshape(manifold.point_shape)
-    direction, spread = rng.standard_normal(manifold.dim), rng.standard_normal((_POPULATION, manifold.dim))
+    direction, spread = (
+        rng.standard_normal(manifold.dim),
+        rng.standard_normal((_POPULATION, manifold.dim)),
+    )
     direction /= np.linalg.norm(direction)
     length = rng.uniform(size=(_POPULATION, 1)) ** (1 / manifold.dim)
     spread *= radius / 2 * length / np.linalg.norm(spread, axis=1, keepdims=True)
     found = []
     for share in (0.0, 0.25, 0.5):
-        records = np.asarray(manifold.unchart(middle, spread + share * radius * direction))
+        records = np.asarray(
+            manifold.unchart(middle, spread + share * radius * direction)
+        )
         found.append(_Population(records, np.asarray(frechet_mean(manifold, records))))
     return found
 
@@ -163,18 +208,33 @@ def predicted_error(mechanism: Any) -> float:
     """Mean distance from what is released to the value; its geometric mean over the public populations, as ratios count."""
     if (own := mechanism.predicted_error()) is not None:
         return float(own)
-    manifold, rng, ball = mechanism.manifold, np.random.default_rng(20230615), mechanism.statistic.typical
+    manifold, rng, ball = (
+        mechanism.manifold,
+        np.random.default_rng(20230615),
+        mechanism.statistic.typical,
+    )
     if ball is None or not hasattr(mechanism, "simulate"):
-        raise ParameterError(f"the error of a {mechanism.statistic.name} is not predicted: it has no public ball")
-    draws, about = min(max(4, _DRAWS_TIMES_DIM // manifold.dim), mechanism.most_simulated), populations(manifold, ball)
+        raise ParameterError(
+            f"the error of a {mechanism.statistic.name} is not predicted: it has no public ball"
+        )
+    draws, about = (
+        min(max(4, _DRAWS_TIMES_DIM // manifold.dim), mechanism.most_simulated),
+        populations(manifold, ball),
+    )
     means = np.stack([each.mean for each in about])[:, None]
     if isinstance(mechanism, ValueMechanism):
         drawn = mechanism.simulate(rng, means, (len(about), draws))
     elif mechanism.together:
-        drawn = mechanism.simulate(rng, np.stack([each.records for each in about]), draws)
+        drawn = mechanism.simulate(
+            rng, np.stack([each.records for each in about]), draws
+        )
     else:
-        drawn = np.stack([mechanism.simulate(rng, each.records, draws) for each in about])
-    released = mechanism.finished(drawn.reshape(-1, *manifold.point_shape)).reshape(drawn.shape)
+        drawn = np.stack(
+            [mechanism.simulate(rng, each.records, draws) for each in about]
+        )
+    released = mechanism.finished(drawn.reshape(-1, *manifold.point_shape)).reshape(
+        drawn.shape
+    )
     errors = np.mean(np.asarray(manifold.dist(means, released)), axis=1)
     return float(np.exp(np.mean(np.log(errors))))
 
@@ -184,7 +244,9 @@ def useless_error(statistic: Statistic) -> float:
     """The error at which the public center is as good: its own on the same populations, and at most a third of the radius."""
     ball = statistic.typical
     if ball is None:
-        raise ParameterError(f"the error of a {statistic.name} is not predicted: it has no public ball")
+        raise ParameterError(
+            f"the error of a {statistic.name} is not predicted: it has no public ball"
+        )
     means = np.stack([each.mean for each in populations(statistic.space, ball)])
     away = np.asarray(statistic.space.dist(ball.center, means))
     return float(min(ball.radius / 3, np.exp(np.mean(np.log(away)))))

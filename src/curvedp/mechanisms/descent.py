@@ -75,9 +75,13 @@ class _Descent(Mechanism):
     @classmethod
     def for_statistic(cls, statistic: Statistic, guarantee: Guarantee) -> Self:
         """An optimizer chooses the steps: see `curvedp.optim`."""
-        raise ParameterError("a descent is calibrated by its optimizer, which knows the number of steps")
+        raise ParameterError(
+            "a descent is calibrated by its optimizer, which knows the number of steps"
+        )
 
-    def accepted(self, data: Callable[[Source], np.ndarray]) -> Callable[[Source], np.ndarray]:
+    def accepted(
+        self, data: Callable[[Source], np.ndarray]
+    ) -> Callable[[Source], np.ndarray]:
         return data
 
     def draw(self, data: Callable[[Source], np.ndarray], source: Source) -> Draw:
@@ -115,7 +119,11 @@ class DescentMechanism(_Descent):
     name: ClassVar[str] = "dp-rgd"
 
     # T Gaussian releases are one of √T times the sensitivity
-    profile = cached_property(lambda self: gaussian_profile(0.0, 1, self.noise, sqrt(self.steps) * self.sensitivity))
+    profile = cached_property(
+        lambda self: gaussian_profile(
+            0.0, 1, self.noise, sqrt(self.steps) * self.sensitivity
+        )
+    )
     guarantee = property(lambda self: GDP(self.profile.mu))
 
 
@@ -134,7 +142,9 @@ class BatchDescentMechanism(_InBatches):
         clip, n = self.statistic.clip, self.statistic.n
         if known:
             return costs.rgd_guarantee(self.batch_size, self.steps, clip, self.noise)
-        return costs.rsgd_guarantee(n, self.steps, self.batch_size, clip, self.noise, self.sampling)
+        return costs.rsgd_guarantee(
+            n, self.steps, self.batch_size, clip, self.noise, self.sampling
+        )
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -152,7 +162,10 @@ class VarianceReducedMechanism(_InBatches):
     name: ClassVar[str] = "dp-rsvrg"
 
     def composed(self, known: bool) -> Guarantee:
-        clips, noises = (self.statistic.clip, self.difference_clip), (self.full_noise, self.inner_noise)
+        clips, noises = (
+            (self.statistic.clip, self.difference_clip),
+            (self.full_noise, self.inner_noise),
+        )
         sizes = (self.statistic.n, self.epochs, self.inner_steps, self.batch_size)
         return costs.rsvrg_guarantee(*sizes, clips, noises, self.sampling, known)
 
@@ -172,7 +185,9 @@ class AddedDescentMechanism(_InBatches):
 
     def composed(self, known: bool) -> Guarantee:
         rate = 1.0 if known else self.rate
-        return costs.added_guarantee(self.steps, rate, self.statistic.clip, self.noise, self.count_noise)
+        return costs.added_guarantee(
+            self.steps, rate, self.statistic.clip, self.noise, self.count_noise
+        )
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -192,6 +207,11 @@ class AddedVarianceReducedMechanism(_InBatches):
     of: ClassVar[Any] = ClippedGradientSum
 
     def composed(self, known: bool) -> Guarantee:
-        clips, noises = (self.statistic.clip, self.difference_clip), (self.full_noise, self.inner_noise)
+        clips, noises = (
+            (self.statistic.clip, self.difference_clip),
+            (self.full_noise, self.inner_noise),
+        )
         rate = 1.0 if known else self.rate
-        return costs.added_rsvrg_guarantee(self.epochs, self.inner_steps, rate, clips, noises, self.count_noise)
+        return costs.added_rsvrg_guarantee(
+            self.epochs, self.inner_steps, rate, clips, noises, self.count_noise
+        )

@@ -61,14 +61,25 @@ class GaussianMechanism(IsotropicMechanism):
     word: ClassVar[str] = "sigma"
 
     def __init__(
-        self, manifold: Any = None, sensitivity: Any = None, sigma: Any = None, *, statistic: Statistic | None = None
+        self,
+        manifold: Any = None,
+        sensitivity: Any = None,
+        sigma: Any = None,
+        *,
+        statistic: Statistic | None = None,
     ) -> None:
         super().__init__(manifold, sensitivity, sigma, statistic=statistic)
-        if not has_exact_gaussian(self.manifold):  # refused here, not at the first release
-            raise ParameterError(f"{self.manifold!r} has no exact Gaussian sampler; use LogGaussianMechanism")
+        if not has_exact_gaussian(
+            self.manifold
+        ):  # refused here, not at the first release
+            raise ParameterError(
+                f"{self.manifold!r} has no exact Gaussian sampler; use LogGaussianMechanism"
+            )
         _ = self.law
 
-    scale = property(lambda self: self.sigma)  # σ, as of every law; of others it is a field
+    scale = property(
+        lambda self: self.sigma
+    )  # σ, as of every law; of others it is a field
     drawn_shape = property(lambda self: drawn_shape(self.manifold))
 
     @classmethod
@@ -76,7 +87,11 @@ class GaussianMechanism(IsotropicMechanism):
         """Flat coordinates of what is not a vector are computed in floats: that error counts at both ends."""
         charts = _charts(statistic.space)
         moved = statistic.sensitivity
-        return nextafter(moved + 2 * CHART_ERROR * REACH * charts, inf) if charts else moved
+        return (
+            nextafter(moved + 2 * CHART_ERROR * REACH * charts, inf)
+            if charts
+            else moved
+        )
 
     @classmethod
     def for_statistic(cls, statistic: Statistic, guarantee: Guarantee) -> Self:
@@ -84,15 +99,23 @@ class GaussianMechanism(IsotropicMechanism):
         the exact profile."""
         check_guarantee(guarantee)
         sigma = _by_ricci(statistic.space, cls.charged(statistic), guarantee)
-        return super().for_statistic(statistic, guarantee) if sigma is None else cls(sigma=sigma, statistic=statistic)
+        return (
+            super().for_statistic(statistic, guarantee)
+            if sigma is None
+            else cls(sigma=sigma, statistic=statistic)
+        )
 
     @classmethod
-    def profile_at(cls, space: Manifold, moved: float) -> Callable[[float], PrivacyProfile]:
+    def profile_at(
+        cls, space: Manifold, moved: float
+    ) -> Callable[[float], PrivacyProfile]:
         """By scale, the exact profile, or the bound where it is tight: a supremum over splits takes seconds to minutes."""
 
         def profile(scale: float) -> PrivacyProfile:
             law = RiemannianGaussian(space, scale)
-            bound = None if rays_of(space) is not None else law.ricci_bound(moved, TIGHT)
+            bound = (
+                None if rays_of(space) is not None else law.ricci_bound(moved, TIGHT)
+            )
             return bound or law.profile(moved)
 
         return profile
@@ -103,7 +126,9 @@ class GaussianMechanism(IsotropicMechanism):
         if statistic.space.constant_curvature is not None:
             return None
         little = statistic.space.convexity_radius == inf  # a Hadamard manifold
-        return "by name only: " + ("within a tenth of log-gaussian" if little else "it is not calibrated here")
+        return "by name only: " + (
+            "within a tenth of log-gaussian" if little else "it is not calibrated here"
+        )
 
     def draw(self, data: np.ndarray, source: Source) -> Draw:
         """One exact draw, of a value within reach of its chart."""
@@ -122,7 +147,11 @@ def _by_ricci(space: Manifold, moved: float, guarantee: Guarantee) -> float | No
     if space.convexity_radius < inf:
         return None
     exact = space_form_factors(space) is not None
-    flat = smallest_scale(lambda s: HadamardProfile("gaussian", 0.0, space.dim, s, moved), guarantee, moved)
+    flat = smallest_scale(
+        lambda s: HadamardProfile("gaussian", 0.0, space.dim, s, moved),
+        guarantee,
+        moved,
+    )
     try:
         sigma = hadamard_scale(flat, space.least_ricci)
     except UnattainableGuarantee:
@@ -136,8 +165,14 @@ def _within_reach(manifold: Manifold, x: np.ndarray) -> np.ndarray:
     """Factors that are released in flat coordinates, where float error has a bound."""
     if len(manifold.factors) > 1:
         parts = zip(manifold.factors, manifold.split(x), strict=True)
-        return np.asarray(manifold.join([_within_reach(factor, part) for factor, part in parts]))
-    return project_to_ball(manifold, manifold.origin, REACH, x[None])[0] if in_chart(manifold) else x
+        return np.asarray(
+            manifold.join([_within_reach(factor, part) for factor, part in parts])
+        )
+    return (
+        project_to_ball(manifold, manifold.origin, REACH, x[None])[0]
+        if in_chart(manifold)
+        else x
+    )
 
 
 def _charts(manifold: Manifold) -> int:

@@ -31,13 +31,18 @@ class HeatKernelMechanism(IsotropicMechanism):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _ = self.law, heat_hop(rays_of(self.manifold), self.scale)  # refused here, not at the first release
+        _ = (
+            self.law,
+            heat_hop(rays_of(self.manifold), self.scale),
+        )  # refused here, not at the first release
 
     @classmethod
     def for_statistic(cls, statistic: Statistic, guarantee: Guarantee) -> Self:
         check_guarantee(guarantee)
         moved, dim = cls.charged(statistic), statistic.space.dim
-        flat = smallest_scale(lambda s: HadamardProfile("gaussian", 0.0, dim, s, moved), guarantee, moved)
+        flat = smallest_scale(
+            lambda s: HadamardProfile("gaussian", 0.0, dim, s, moved), guarantee, moved
+        )
         return cls(scale=heat_scale(statistic.space, flat), statistic=statistic)
 
     @classmethod

@@ -57,9 +57,13 @@ class KNormMechanism(Mechanism):
 
     epsilon = cached_property(lambda self: pure_epsilon(self.asked))  # the pure ε
     guarantee = property(lambda self: self.asked)
-    scale = property(lambda self: nextafter(2 * self.sensitivity / self.epsilon, inf))  # s = 2Δ/ε, rounded up
+    scale = property(
+        lambda self: nextafter(2 * self.sensitivity / self.epsilon, inf)
+    )  # s = 2Δ/ε, rounded up
     grid = property(lambda self: grid_of(self.scale))
-    profile = property(lambda self: PureDP(self.epsilon))  # what one draw costs: pure ε, and nothing finer is claimed
+    profile = property(
+        lambda self: PureDP(self.epsilon)
+    )  # what one draw costs: pure ε, and nothing finer is claimed
     parameters = property(lambda self: {"epsilon": self.epsilon, "scale": self.scale})
 
 
@@ -108,16 +112,22 @@ class KNGMechanism(KNormMechanism, MeanMechanism):
         *,
         statistic: Statistic | None = None,
     ) -> None:
-        mean = FrechetMean(manifold, center, radius, n) if statistic is None else statistic
+        mean = (
+            FrechetMean(manifold, center, radius, n) if statistic is None else statistic
+        )
         super().__init__(statistic=mean, guarantee=guarantee)
         _ = self.domain, self.epsilon, self.sensitivity  # each may refuse
 
     @classmethod
     def left_out(cls, statistic: Statistic) -> str | None:
         """Its draws are in floats, and take as long as the records make them."""
-        return "by name only: it draws in floats, for a time that depends on the records"
+        return (
+            "by name only: it draws in floats, for a time that depends on the records"
+        )
 
-    domain = cached_property(lambda self: GeodesicBall(self.manifold, self.center, self.radius))  # where the draw lies
+    domain = cached_property(
+        lambda self: GeodesicBall(self.manifold, self.center, self.radius)
+    )  # where the draw lies
 
     @cached_property
     def sensitivity(self) -> float:
@@ -131,7 +141,10 @@ class KNGMechanism(KNormMechanism, MeanMechanism):
 
         def norm(x: np.ndarray) -> np.ndarray:
             parts = (x[i : i + rows] for i in range(0, len(x), rows))
-            found = (M.norm(part, np.mean(M.log(part[:, None], records), axis=1)) for part in parts)
+            found = (
+                M.norm(part, np.mean(M.log(part[:, None], records), axis=1))
+                for part in parts
+            )
             return np.concatenate([np.asarray(each) for each in found])
 
         return norm
@@ -142,26 +155,42 @@ class KNGMechanism(KNormMechanism, MeanMechanism):
         It follows the records and steers the work of the sampler only; the law does not depend on it (docs/knorm.md).
         """
         reach = self.radius + np.asarray(self.manifold.dist(self.center, records))
-        return float(np.mean(_hessian_bound(self.manifold, np.minimum(reach, 2 * self.radius))))
+        return float(
+            np.mean(_hessian_bound(self.manifold, np.minimum(reach, 2 * self.radius)))
+        )
 
     def draw(self, data: np.ndarray, source: Source) -> Draw:
         norm, constants = self.gradient_norm(data), (self.lipschitz(data),)
         (value,), integers = kng_draw(self.domain, self.scale, norm, constants, source)
         return Draw(value, [integers], None)
 
-    def simulate(self, rng: np.random.Generator, records: np.ndarray, size: int) -> np.ndarray:
+    def simulate(
+        self, rng: np.random.Generator, records: np.ndarray, size: int
+    ) -> np.ndarray:
         """Draws for records that stand for n of their kind: for predicted error, NOT for release."""
         check_width(self.domain, self.scale)
-        sampler = CellSampler(self.domain, self.scale, self.gradient_norm(records), (self.lipschitz(records),), rng)
+        sampler = CellSampler(
+            self.domain,
+            self.scale,
+            self.gradient_norm(records),
+            (self.lipschitz(records),),
+            rng,
+        )
         return np.asarray(self.domain.points(sampler.draw(size))[0])
 
     def value_of(self, certificate: Certificate) -> np.ndarray:
-        drawn = replay(certificate.release["integers"])(np.empty((1, 1, self.manifold.dim)), [self.scale])
+        drawn = replay(certificate.release["integers"])(
+            np.empty((1, 1, self.manifold.dim)), [self.scale]
+        )
         return np.asarray(self.finish(np.asarray(self.domain.points(drawn)[0][0])))
 
 
 def kng_draw(
-    domain: GeodesicBall, scale: float, g: Callable[..., Any], lipschitz: Any, source: Source
+    domain: GeodesicBall,
+    scale: float,
+    g: Callable[..., Any],
+    lipschitz: Any,
+    source: Source,
 ) -> tuple[tuple[np.ndarray, ...], np.ndarray]:
     """One draw of exp(−g/scale) on the domain, its coordinates rounded to the public grid (which is post-processing), and
     those coordinates as integers."""
@@ -169,9 +198,14 @@ def kng_draw(
     rng = SimpleNamespace(  # the three variates that the sampler draws, under the names of a NumPy generator's
         random=source.uniform,
         uniform=lambda low, high, size: low + (high - low) * source.uniform(size),
-        standard_exponential=lambda size: -np.log(source.uniform(size, full_precision=True)),
+        standard_exponential=lambda size: (
+            -np.log(source.uniform(size, full_precision=True))
+        ),
     )
-    z, cell = CellSampler(domain, scale, g, lipschitz, rng).draw(1), 2.0 ** -grid_of(scale)
+    z, cell = (
+        CellSampler(domain, scale, g, lipschitz, rng).draw(1),
+        2.0 ** -grid_of(scale),
+    )
     integers = np.round(z / cell)
     return tuple(np.asarray(x[0]) for x in domain.points(integers * cell)), integers
 
@@ -180,7 +214,9 @@ def check_width(domain: GeodesicBall, scale: float) -> None:
     """Refuse, by public quantities, where the density's width would be lost in the coordinates' rounding."""
     widest = max(domain.radii) / scale
     if not widest <= _WIDEST:
-        raise ParameterError(f"the domain is {widest:.3g} noise scales wide; float64 draws allow {_WIDEST:g}")
+        raise ParameterError(
+            f"the domain is {widest:.3g} noise scales wide; float64 draws allow {_WIDEST:g}"
+        )
 
 
 def pure_epsilon(guarantee: Guarantee) -> float:
@@ -192,14 +228,26 @@ def pure_epsilon(guarantee: Guarantee) -> float:
         case ApproxDP():  # ε₀-DP has δ(ε) = (e^ε₀ − e^ε)/(1 + e^ε₀)
             if guarantee.eps > 700:
                 return guarantee.eps
-            excess = guarantee.delta0 * (2 + expm1(guarantee.eps)) / (1 - guarantee.delta0)  # of e^ε₀ over e^ε
+            excess = (
+                guarantee.delta0 * (2 + expm1(guarantee.eps)) / (1 - guarantee.delta0)
+            )  # of e^ε₀ over e^ε
             eps = guarantee.eps + log1p(excess / (1 + expm1(guarantee.eps)))
-        case GDP(mu=mu):  # μ = −2Φ⁻¹(1/(1+e^ε)): tanh(ε/2) = erf(μ/√8), which keeps the digits of a small μ
-            eps = 2 * atanh(erf(mu / sqrt(8))) if mu < 1 else float(log_ndtr(mu / 2) - log_ndtr(-mu / 2))
+        case GDP(
+            mu=mu
+        ):  # μ = −2Φ⁻¹(1/(1+e^ε)): tanh(ε/2) = erf(μ/√8), which keeps the digits of a small μ
+            eps = (
+                2 * atanh(erf(mu / sqrt(8)))
+                if mu < 1
+                else float(log_ndtr(mu / 2) - log_ndtr(-mu / 2))
+            )
         case _:
-            raise UnattainableGuarantee(f"the K-norm gradient mechanism is pure ε: ask for PureDP, not {guarantee}")
+            raise UnattainableGuarantee(
+                f"the K-norm gradient mechanism is pure ε: ask for PureDP, not {guarantee}"
+            )
     if not 0 < eps < inf:
-        raise ParameterError(f"{guarantee} is met by no pure ε > 0 that a float can hold")
+        raise ParameterError(
+            f"{guarantee} is met by no pure ε > 0 that a float can hold"
+        )
     return eps * (1 - 1e-12)
 
 

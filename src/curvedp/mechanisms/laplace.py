@@ -45,14 +45,25 @@ class LaplaceMechanism(IsotropicMechanism):
     sigma = property(lambda self: self.scale)  # the scale
 
     def __init__(
-        self, manifold: Any = None, sensitivity: Any = None, scale: Any = None, *, statistic: Statistic | None = None
+        self,
+        manifold: Any = None,
+        sensitivity: Any = None,
+        scale: Any = None,
+        *,
+        statistic: Statistic | None = None,
     ) -> None:
         super().__init__(manifold, sensitivity, scale, statistic=statistic)
         if not has_exact_laplace(self.manifold):
-            raise ParameterError(f"LaplaceMechanism has no exact sampler on {self.manifold!r}; use LogLaplaceMechanism")
+            raise ParameterError(
+                f"LaplaceMechanism has no exact sampler on {self.manifold!r}; use LogLaplaceMechanism"
+            )
         _ = self.law  # refuses a scale at which the density has infinite mass here, not at the first release
 
     @classmethod
     def left_out(cls, statistic: Statistic) -> str | None:
         """Only where the profile is exact."""
-        return None if statistic.space.constant_curvature is not None else "by name only: its profile is not exact here"
+        return (
+            None
+            if statistic.space.constant_curvature is not None
+            else "by name only: its profile is not exact here"
+        )

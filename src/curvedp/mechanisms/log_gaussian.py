@@ -43,7 +43,9 @@ class _LogMechanism(IsotropicMechanism):
         *,
         statistic: Statistic | None = None,
     ) -> None:
-        stated = statistic or Stated(manifold, sensitivity, base, radius, chart_sensitivity)
+        stated = statistic or Stated(
+            manifold, sensitivity, base, radius, chart_sensitivity
+        )
         super().__init__(scale=scale, statistic=stated)
         _reach(stated)  # refuses a chart without a Lipschitz constant
 
@@ -58,23 +60,39 @@ class _LogMechanism(IsotropicMechanism):
         radius: float | None = None,
         chart_sensitivity: float | None = None,
     ) -> Self:
-        return cls.for_statistic(Stated(manifold, sensitivity, base, radius, chart_sensitivity), guarantee)
+        return cls.for_statistic(
+            Stated(manifold, sensitivity, base, radius, chart_sensitivity), guarantee
+        )
 
     @classmethod
     def charged(cls, statistic: Statistic) -> float:
         """How far the computed coordinates can move: the chart sensitivity and the float error at both ends."""
-        return nextafter(statistic.chart_sensitivity + 2 * CHART_ERROR * _reach(statistic), inf)
+        return nextafter(
+            statistic.chart_sensitivity + 2 * CHART_ERROR * _reach(statistic), inf
+        )
 
     @classmethod
-    def profile_at(cls, space: Manifold, moved: float) -> Callable[[float], PrivacyProfile]:
-        return lambda scale: constant_curvature_profile(cls.kind, 0.0, space.dim, scale, moved)
+    def profile_at(
+        cls, space: Manifold, moved: float
+    ) -> Callable[[float], PrivacyProfile]:
+        return lambda scale: constant_curvature_profile(
+            cls.kind, 0.0, space.dim, scale, moved
+        )
 
     sigma = property(lambda self: self.scale)  # the scale
-    base = property(lambda self: np.asarray(self.statistic.base))  # o, where the chart is
+    base = property(
+        lambda self: np.asarray(self.statistic.base)
+    )  # o, where the chart is
     noised = cached_property(lambda self: Euclidean(self.manifold.dim))
     drawn_shape = property(lambda self: (self.manifold.dim,))
     # the length of the noise, in the mean square
-    length = property(lambda self: self.scale * spread_of(self.kind, self.manifold.dim) * sqrt(self.manifold.dim))
+    length = property(
+        lambda self: (
+            self.scale
+            * spread_of(self.kind, self.manifold.dim)
+            * sqrt(self.manifold.dim)
+        )
+    )
 
     def draw(self, data: np.ndarray, source: Source) -> Draw:
         """Exact noise on the coordinates, rounded to the grid; the exponential afterwards is post-processing."""
@@ -84,16 +102,31 @@ class _LogMechanism(IsotropicMechanism):
     def reading(self, integers: Any) -> Reading:
         """The drawn coordinates, about those of the statistic."""
         drawn = self.drawn_before(integers)
-        return Reading("chart", self.law, drawn, self.base, _reach(self.statistic), cell=2.0**-self.grid)
+        return Reading(
+            "chart",
+            self.law,
+            drawn,
+            self.base,
+            _reach(self.statistic),
+            cell=2.0**-self.grid,
+        )
 
-    def simulate(self, rng: np.random.Generator, value: np.ndarray, size: Any) -> np.ndarray:
-        return self.at(super().simulate(rng, self._coordinates(value, timed=False), size))
+    def simulate(
+        self, rng: np.random.Generator, value: np.ndarray, size: Any
+    ) -> np.ndarray:
+        return self.at(
+            super().simulate(rng, self._coordinates(value, timed=False), size)
+        )
 
     def _coordinates(self, value: np.ndarray, *, timed: bool = True) -> np.ndarray:
-        return ball_coordinates(self.manifold, self.base, _reach(self.statistic), value, timed=timed)
+        return ball_coordinates(
+            self.manifold, self.base, _reach(self.statistic), value, timed=timed
+        )
 
     def at(self, coordinates: np.ndarray) -> np.ndarray:
-        with np.errstate(over="ignore", invalid="ignore"):  # noise beyond what doubles hold becomes inf, not a warning
+        with np.errstate(
+            over="ignore", invalid="ignore"
+        ):  # noise beyond what doubles hold becomes inf, not a warning
             return np.asarray(self.manifold.unchart(self.base, coordinates))
 
 
@@ -138,7 +171,10 @@ class LogGaussianMechanism(_LogMechanism):
     @property
     def afterwards(self) -> Sequence[str]:
         shrunk = self.statistic.kept_in is not None and self.manifold.dim >= 3
-        return (*("James-Stein shrinkage towards the center",) * shrunk, *super().afterwards)
+        return (
+            *("James-Stein shrinkage towards the center",) * shrunk,
+            *super().afterwards,
+        )
 
 
 class LogLaplaceMechanism(_LogMechanism):

@@ -33,10 +33,15 @@ class _Plan(NamedTuple):
     growth: float
 
 
-_PLANS = {"gaussian": _Plan(0.04, 0.05, 3, 5, 1.5), "laplace": _Plan(0.03, 0.04, 2, 3, 2.0)}
+_PLANS = {
+    "gaussian": _Plan(0.04, 0.05, 3, 5, 1.5),
+    "laplace": _Plan(0.03, 0.04, 2, 3, 2.0),
+}
 # Of pure ε: the shells of the first and of later distances, and their shares where records are few, times 1/(nε) and at most.
 _FIRST, _LATER = (Shells(63, 1.6), 30.0, 0.25), (Shells(16, 1.6), 20.0, 0.12)
-_SMOOTH = 0.1  # of the median distance: nearer records pull in proportion to their distance
+_SMOOTH = (
+    0.1  # of the median distance: nearer records pull in proportion to their distance
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,7 +69,10 @@ class MedianMechanism(StagedMechanism):
     def enough(self) -> bool:
         """Whether the last step, which has about a quarter of the budget, has noise shorter than the median distance."""
         d, worth = self.manifold.dim, 0.25 if self.law == "laplace" else 0.5
-        return bool(2 * sqrt(d) * spread_of(self.law, d) * self.scale <= worth * self.statistic.n)
+        return bool(
+            2 * sqrt(d) * spread_of(self.law, d) * self.scale
+            <= worth * self.statistic.n
+        )
 
     def reading(self, integers: Any) -> Reading:
         """The last counts of records beyond a distance, each with its own noise, fresh given those before; for pure ε sums of
@@ -72,16 +80,22 @@ class MedianMechanism(StagedMechanism):
         counts = self.replayed(integers)[1].counts
         w, radii, drawn, noise = counts[-1]
         if self.law == "gaussian":
-            radii, drawn = np.array([(radius, count) for c, radius, count, _ in counts if c is w]).T
+            radii, drawn = np.array(
+                [(radius, count) for c, radius, count, _ in counts if c is w]
+            ).T
         cell, reach = 2.0 ** -grid_of(noise), self.statistic.outer_radius
-        return Reading("counts", self.law_of(1, noise), drawn, w, reach, radii, cell=cell)
+        return Reading(
+            "counts", self.law_of(1, noise), drawn, w, reach, radii, cell=cell
+        )
 
     def walk(self, measured: Measured, noisy: Noise) -> tuple[np.ndarray, Stages]:
         stages, plan = Stages(self.scale, noisy, self.law), _PLANS[self.law]
         w, size = np.asarray(self.statistic.center), 0.0
         for _ in range(plan.searches):
             size = self._size(measured, stages, w, size)
-            w = self._step(measured, stages, w, size, max(plan.search, self._few(_LATER)))
+            w = self._step(
+                measured, stages, w, size, max(plan.search, self._few(_LATER))
+            )
         size = self._size(measured, stages, w, size)
         weights = [plan.growth**k for k in range(plan.steps)]
         shares = [stages.left * weight / sum(weights) for weight in weights]
@@ -92,29 +106,58 @@ class MedianMechanism(StagedMechanism):
     def _few(self, rule: tuple[Shells, float, float]) -> float:
         """The share of a stage of pure ε where records are few."""
         _, times, most = rule
-        return min(most, times * self.scale / self.statistic.n) if self.law == "laplace" else 0.0
+        return (
+            min(most, times * self.scale / self.statistic.n)
+            if self.law == "laplace"
+            else 0.0
+        )
 
-    def _size(self, measured: Measured, stages: Stages, w: np.ndarray, before: float) -> float:
+    def _size(
+        self, measured: Measured, stages: Stages, w: np.ndarray, before: float
+    ) -> float:
         """A median distance from w, or for pure ε a typical one, not far from the one before."""
-        beyond, n, top = partial(measured.beyond, w), self.statistic.n, self.statistic.outer_radius
+        beyond, n, top = (
+            partial(measured.beyond, w),
+            self.statistic.n,
+            self.statistic.outer_radius,
+        )
         share = _PLANS[self.law].radius
         if self.law == "gaussian":
             return Search().quantile(stages, beyond, top, n / 2, share, w)
         rule, top = (_LATER, min(top, WIDER * before)) if before > 0 else (_FIRST, top)
-        return rule[0].read(stages, beyond, n, top, 0.0, max(share, self._few(rule)), w)[0]
+        return rule[0].read(
+            stages, beyond, n, top, 0.0, max(share, self._few(rule)), w
+        )[0]
 
-    def _step(self, measured: Measured, stages: Stages, w: np.ndarray, size: float, share: float) -> np.ndarray:
+    def _step(
+        self,
+        measured: Measured,
+        stages: Stages,
+        w: np.ndarray,
+        size: float,
+        share: float,
+    ) -> np.ndarray:
         M, grid = self.manifold, FixedPoint(2.0)
         mean = measured.mean(partial(_directions, _SMOOTH * size, grid), grid, M.dim, w)
-        noisy, _ = stages.ask("direction", share, mean_moved(1.0, grid, M.dim, self.statistic.n), mean)
+        noisy, _ = stages.ask(
+            "direction", share, mean_moved(1.0, grid, M.dim, self.statistic.n), mean
+        )
         length = float(np.linalg.norm(noisy))
         move = size * noisy * min(1.0, 1 / length if length > 0 else 1.0)
         with np.errstate(all="ignore"):  # of released numbers
             point = np.asarray(M.unchart(w, move))
-        return np.asarray(project_to_ball(M, self.statistic.center, self.statistic.outer_radius, point[None])[0])
+        return np.asarray(
+            project_to_ball(
+                M, self.statistic.center, self.statistic.outer_radius, point[None]
+            )[0]
+        )
 
 
 def _directions(smooth: float, grid: FixedPoint, z: np.ndarray) -> np.ndarray:
     """Exact sums of logarithms over their lengths, or over a public length where they are shorter."""
     unit = z / np.maximum(np.linalg.norm(z, axis=-1, keepdims=True), smooth)
-    return np.asarray(grid.sums(np.where(np.isfinite(unit).all(axis=-1, keepdims=True), unit, 0.0)).ravel())
+    return np.asarray(
+        grid.sums(
+            np.where(np.isfinite(unit).all(axis=-1, keepdims=True), unit, 0.0)
+        ).ravel()
+    )

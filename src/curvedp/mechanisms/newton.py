@@ -23,7 +23,13 @@ from curvedp.geometry.numerics.threads import blocks, in_threads
 from curvedp.mechanisms.base import Draw, Reading, replay
 from curvedp.mechanisms.certificate import Certificate, Check
 from curvedp.mechanisms.chart import CHART_ERROR, grid_of, james_stein
-from curvedp.mechanisms.noise import Noise, ShrunkMeanMechanism, float_noise, least_noise, spread_of
+from curvedp.mechanisms.noise import (
+    Noise,
+    ShrunkMeanMechanism,
+    float_noise,
+    least_noise,
+    spread_of,
+)
 from curvedp.mechanisms.sensitivity import mean_gradient_sensitivity
 from curvedp.mechanisms.stages import same_stages
 from curvedp.mechanisms.statistic import Positive, Statistic, assign
@@ -31,7 +37,9 @@ from curvedp.privacy import Guarantee
 
 _WORK = 1 << 21  # coordinates held at once
 _TRUSTED = 1.0  # steps are no longer than the radius of curvature, over which H changes
-_LEAST_HESSIAN = 0.1  # below this no step is trusted; the sensitivity theorem stops there too
+_LEAST_HESSIAN = (
+    0.1  # below this no step is trusted; the sensitivity theorem stops there too
+)
 
 
 class _Schedule(NamedTuple):
@@ -45,8 +53,14 @@ class _Schedule(NamedTuple):
 
 # On a sphere H is nearly 1: steps converge at once, and what the first one paid for can be averaged in. In hyperbolic space
 # H is large and differs between directions: more has to be known about it, and early steps are still far from the mean.
-_POSITIVE = {"gaussian": _Schedule(2, 0.01, 8.0, True), "laplace": _Schedule(2, 0.03, 8.0, True)}
-_NEGATIVE = {"gaussian": _Schedule(4, 0.1, 3.0, False), "laplace": _Schedule(2, 0.1, 5.0, False)}
+_POSITIVE = {
+    "gaussian": _Schedule(2, 0.01, 8.0, True),
+    "laplace": _Schedule(2, 0.03, 8.0, True),
+}
+_NEGATIVE = {
+    "gaussian": _Schedule(4, 0.1, 3.0, False),
+    "laplace": _Schedule(2, 0.1, 5.0, False),
+}
 _NEAR = 5.0  # that ratio of just three steps by Gaussian noise in hyperbolic space, which begin near the mean
 
 
@@ -82,7 +96,11 @@ class NewtonMechanism(ShrunkMeanMechanism):
         super().__post_init__()
         if (refusal := self.left_out(self.statistic)) is not None:
             raise ParameterError(f"NewtonMechanism: {refusal}")
-        steps = self._schedule.steps if self.steps is None else _validate.integer("steps", self.steps, 1)
+        steps = (
+            self._schedule.steps
+            if self.steps is None
+            else _validate.integer("steps", self.steps, 1)
+        )
         assign(self, steps=steps)
         self.gradient_sensitivity(self.radius)  # refuses a ball that is too large
 
@@ -117,8 +135,12 @@ class NewtonMechanism(ShrunkMeanMechanism):
     @property
     def length(self) -> float:
         """Of the last step's noise, at most, in the mean square; what steps leave beside it is nothing next to the radius."""
-        weakest = 1.0 if self.curvature < 0 else max(1 - self._largest_bend, _LEAST_HESSIAN)
-        scale = self.stage(self.steps - 1, self.radius).gradient_scale * spread_of(self.law, self.manifold.dim)
+        weakest = (
+            1.0 if self.curvature < 0 else max(1 - self._largest_bend, _LEAST_HESSIAN)
+        )
+        scale = self.stage(self.steps - 1, self.radius).gradient_scale * spread_of(
+            self.law, self.manifold.dim
+        )
         return scale * sqrt(self.manifold.dim) / weakest
 
     @property
@@ -137,8 +159,12 @@ class NewtonMechanism(ShrunkMeanMechanism):
 
     def gradient_sensitivity(self, distance: Any) -> Any:
         """Largest change of the computed mean log_w xᵢ at `distance` from the center: the theorem's, and the float error."""
-        exact = mean_gradient_sensitivity(self.manifold, self.reach, self.statistic.n, distance)
-        digits = CHART_ERROR + 2.0**-48 * self.manifold.dim * np.exp(sqrt(max(-self.curvature, 0.0)) * distance)
+        exact = mean_gradient_sensitivity(
+            self.manifold, self.reach, self.statistic.n, distance
+        )
+        digits = CHART_ERROR + 2.0**-48 * self.manifold.dim * np.exp(
+            sqrt(max(-self.curvature, 0.0)) * distance
+        )
         return exact + 4 * self.radius * digits
 
     @property
@@ -153,8 +179,12 @@ class NewtonMechanism(ShrunkMeanMechanism):
 
     def _bend(self, distance: np.ndarray) -> np.ndarray:
         """t = |1 − s·ct s|, its argument cut at the radius: increasing from 0."""
-        s = np.maximum(np.minimum(distance, self.radius) * sqrt(abs(self.curvature)), 1e-4)  # t < 1e-8 below that
-        return np.asarray(np.abs(1 - (s / np.tanh(s) if self.curvature < 0 else s / np.tan(s))))
+        s = np.maximum(
+            np.minimum(distance, self.radius) * sqrt(abs(self.curvature)), 1e-4
+        )  # t < 1e-8 below that
+        return np.asarray(
+            np.abs(1 - (s / np.tanh(s) if self.curvature < 0 else s / np.tan(s)))
+        )
 
     @property
     def _schedule(self) -> _Schedule:
@@ -166,13 +196,20 @@ class NewtonMechanism(ShrunkMeanMechanism):
         plan, measured = self._schedule, max(1, self.steps - 1)
         ratio = _NEAR if self.steps == 3 < plan.steps else plan.ratio
         weights = [ratio**step for step in range(self.steps)]
-        gradients = [(1 - plan.of_hessian) * weight / sum(weights) for weight in weights]
-        return gradients, [plan.of_hessian / measured if step < measured else 0.0 for step in range(self.steps)]
+        gradients = [
+            (1 - plan.of_hessian) * weight / sum(weights) for weight in weights
+        ]
+        return gradients, [
+            plan.of_hessian / measured if step < measured else 0.0
+            for step in range(self.steps)
+        ]
 
     def stage(self, step: int, distance: float) -> Stage:
         """The noise of a step taken at `distance` from the center."""
         gradient, hessian = (share[step] for share in self.shares)
-        scale = nextafter(self.scale * (1 + 1e-12), inf)  # covers the rounding of the shares
+        scale = nextafter(
+            self.scale * (1 + 1e-12), inf
+        )  # covers the rounding of the shares
         if self.law == "gaussian":
             gradient, hessian = sqrt(gradient), sqrt(hessian)
         return Stage(
@@ -194,19 +231,37 @@ class NewtonMechanism(ShrunkMeanMechanism):
         return same_stages(self._told(walked, noise), certificate.release["stages"])[:1]
 
     def _told(self, stages: list[Stage], noise: np.ndarray) -> list[dict[str, Any]]:
-        return [{**stage._asdict(), "noise_left": float(noise[0, 0])} for stage in stages]
+        return [
+            {**stage._asdict(), "noise_left": float(noise[0, 0])} for stage in stages
+        ]
 
-    def simulate(self, rng: np.random.Generator, records: np.ndarray, size: int) -> np.ndarray:
+    def simulate(
+        self, rng: np.random.Generator, records: np.ndarray, size: int
+    ) -> np.ndarray:
         """Float releases for records that stand for n of their kind: for predicted error, NOT for release. Of several
         populations at once, as if one after another: a walk takes its time by its steps, hardly by their number."""
-        several = np.asarray(records).reshape(-1, *np.shape(records)[-1 - len(self.manifold.point_shape) :])
+        several = np.asarray(records).reshape(
+            -1, *np.shape(records)[-1 - len(self.manifold.point_shape) :]
+        )
         columns = [
-            c for share in self.shares[1] for c in ((self.manifold.dim, 2) if share > 0 else (self.manifold.dim,))
+            c
+            for share in self.shares[1]
+            for c in ((self.manifold.dim, 2) if share > 0 else (self.manifold.dim,))
         ]
-        drawn = [[float_noise(rng, self.law, (size, c)) for c in columns] for _ in several]
+        drawn = [
+            [float_noise(rng, self.law, (size, c)) for c in columns] for _ in several
+        ]
         noise = (np.concatenate(step) for step in zip(*drawn, strict=True))
-        found = self._walk(several, len(several) * size, lambda values, b: values + b[:, None] * next(noise))[0]
-        return found if several.ndim > np.ndim(records) else found.reshape(-1, size, *self.manifold.point_shape)
+        found = self._walk(
+            several,
+            len(several) * size,
+            lambda values, b: values + b[:, None] * next(noise),
+        )[0]
+        return (
+            found
+            if several.ndim > np.ndim(records)
+            else found.reshape(-1, size, *self.manifold.point_shape)
+        )
 
     def value_of(self, certificate: Certificate) -> np.ndarray:
         value, _, _ = self._walk(None, 1, replay(certificate.release["integers"]))
@@ -219,11 +274,20 @@ class NewtonMechanism(ShrunkMeanMechanism):
         w, gradient, scale = seen[-1]
         reach = self.radius + float(self.manifold.dist(self.center, w))
         return Reading(
-            "gradient", self.law_of(self.manifold.dim, scale), gradient, w, reach, cell=2.0 ** -grid_of(scale)
+            "gradient",
+            self.law_of(self.manifold.dim, scale),
+            gradient,
+            w,
+            reach,
+            cell=2.0 ** -grid_of(scale),
         )
 
     def _walk(
-        self, records: np.ndarray | None, size: int, noisy: Noise, seen: list[Any] | None = None
+        self,
+        records: np.ndarray | None,
+        size: int,
+        noisy: Noise,
+        seen: list[Any] | None = None,
     ) -> tuple[np.ndarray, list[Stage], np.ndarray]:
         """`size` independent walks from the center, the noise of the first one's steps, and what is left of it in each
         coordinate (about: from the private H), of populations of records, shape (k, n, *point_shape), for as many walks
@@ -231,23 +295,42 @@ class NewtonMechanism(ShrunkMeanMechanism):
         M, stages = self.manifold, []
         w = np.broadcast_to(self.center, (size, *M.point_shape))
         bend = np.zeros((size, 2))
-        weights = [share if self.law == "gaussian" else share**2 for share in self.shares[0]]
+        weights = [
+            share if self.law == "gaussian" else share**2 for share in self.shares[0]
+        ]
         for step in range(len(weights)):
             distance = np.minimum(np.asarray(M.dist(self.center, w)), self.radius)
             stages.append(self.stage(step, float(distance[0])))
-            moved, first = self.gradient_sensitivity(distance), self.gradient_sensitivity(distance[0])
+            moved, first = (
+                self.gradient_sensitivity(distance),
+                self.gradient_sensitivity(distance[0]),
+            )
             scales = stages[-1].gradient_scale * moved / first
             logs: dict[Any, np.ndarray] = {}
             here = w[:1] if step == 0 else w  # at first all walks are at the center
-            measured = np.zeros((1, M.dim)) if records is None else self._means(here, records, None, logs)
+            measured = (
+                np.zeros((1, M.dim))
+                if records is None
+                else self._means(here, records, None, logs)
+            )
             gradient = noisy(np.repeat(measured, size // len(measured), axis=0), scales)
             if seen is not None:
                 seen.append((w[0], gradient[0], float(scales[0])))
-            axis = _unit(gradient if step == 0 else np.asarray(M.to_coordinates(w, M.log(w, self.center))))
+            axis = _unit(
+                gradient
+                if step == 0
+                else np.asarray(M.to_coordinates(w, M.log(w, self.center)))
+            )
             if stages[-1].hessian_scale is not None:
-                values = np.zeros((1, 2)) if records is None else self._means(here, records, axis, logs)
+                values = (
+                    np.zeros((1, 2))
+                    if records is None
+                    else self._means(here, records, axis, logs)
+                )
                 scale = stages[-1].hessian_scale
-                bend = self._settled(noisy(values, np.full(size, scale)), scale * spread_of(self.law, 2))
+                bend = self._settled(
+                    noisy(values, np.full(size, scale)), scale * spread_of(self.law, 2)
+                )
             along, across = self._hessian(bend)
             part = np.sum(gradient * axis, axis=1, keepdims=True) * axis
             move = part / along + (gradient - part) / across
@@ -255,15 +338,23 @@ class NewtonMechanism(ShrunkMeanMechanism):
                 move *= weights[step] / sum(weights[: step + 1])
             length = np.linalg.norm(move, axis=1, keepdims=True)
             move *= _TRUSTED / np.maximum(length * sqrt(abs(self.curvature)), _TRUSTED)
-            w = project_to_ball(M, self.center, self.radius, M.exp(w, M.from_coordinates(w, move)))
+            w = project_to_ball(
+                M, self.center, self.radius, M.exp(w, M.from_coordinates(w, move))
+            )
         scales = scales * spread_of(self.law, M.dim)
-        noise = scales[:, None] * np.sqrt((along**-2 + (M.dim - 1) * across**-2) / M.dim)
+        noise = scales[:, None] * np.sqrt(
+            (along**-2 + (M.dim - 1) * across**-2) / M.dim
+        )
         if self._schedule.averaged:
             noise *= sqrt(weights[-1] / sum(weights))
         return james_stein(M, self.center, np.asarray(w), noise), stages, noise
 
     def _means(
-        self, w: np.ndarray, records: np.ndarray, axis: np.ndarray | None, logs: dict[Any, np.ndarray]
+        self,
+        w: np.ndarray,
+        records: np.ndarray,
+        axis: np.ndarray | None,
+        logs: dict[Any, np.ndarray],
     ) -> np.ndarray:
         """At each point, for its share of the populations: the mean of log_w xᵢ in coordinates; or of (t, t⟨u,a⟩²) where an
         axis is given. The logarithms are kept for the next question at the same points."""
@@ -276,7 +367,9 @@ class NewtonMechanism(ShrunkMeanMechanism):
         def total(at: slice, part: slice) -> np.ndarray:
             key = len(w), at.start if len(w) > 1 else 0, part.start
             if key not in logs and len(w) == 1:
-                logs[key] = np.asarray(M.chart(w[0], records[:, part].reshape(-1, *M.point_shape)))
+                logs[key] = np.asarray(
+                    M.chart(w[0], records[:, part].reshape(-1, *M.point_shape))
+                )
                 logs[key] = logs[key].reshape(groups, -1, M.dim)
             elif key not in logs:
                 logs[key] = np.asarray(M.chart(w[at, None], records[whose[at], part]))
@@ -284,9 +377,13 @@ class NewtonMechanism(ShrunkMeanMechanism):
             if axis is None:
                 return np.asarray(z.sum(axis=1))
             s = np.linalg.norm(z, axis=-1)
-            cosine = np.einsum("bnd,bd->bn", z, axis[at]) / np.maximum(s, np.finfo(float).tiny)
+            cosine = np.einsum("bnd,bd->bn", z, axis[at]) / np.maximum(
+                s, np.finfo(float).tiny
+            )
             t = self._bend(s)
-            return np.stack([t.sum(axis=1), (t * np.minimum(cosine**2, 1.0)).sum(axis=1)], axis=-1)
+            return np.stack(
+                [t.sum(axis=1), (t * np.minimum(cosine**2, 1.0)).sum(axis=1)], axis=-1
+            )
 
         out = np.empty((walks, M.dim if axis is None else 2))
         for at in blocks(walks, points):
@@ -309,7 +406,10 @@ class NewtonMechanism(ShrunkMeanMechanism):
         """H along the axis and, on average, across it."""
         t, q = bend[:, :1], bend[:, 1:]
         sign = 1.0 if self.curvature < 0 else -1.0
-        along, across = 1 + sign * (t - q), 1 + sign * (t - (t - q) / (self.manifold.dim - 1))
+        along, across = (
+            1 + sign * (t - q),
+            1 + sign * (t - (t - q) / (self.manifold.dim - 1)),
+        )
         return np.maximum(along, _LEAST_HESSIAN), np.maximum(across, _LEAST_HESSIAN)
 
 

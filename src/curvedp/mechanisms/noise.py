@@ -24,12 +24,21 @@ from curvedp.mechanisms.base import Law as Law
 from curvedp.mechanisms.base import Mechanism, check_guarantee
 from curvedp.mechanisms.chart import grid_of
 from curvedp.mechanisms.statistic import FrechetMean, Length
-from curvedp.privacy import GDP, Guarantee, MeanConcentratedDP, PureDP, gaussian_profile, smallest_scale
+from curvedp.privacy import (
+    GDP,
+    Guarantee,
+    MeanConcentratedDP,
+    PureDP,
+    gaussian_profile,
+    smallest_scale,
+)
 from curvedp.privacy.hadamard import PureProfile
 from curvedp.privacy.rounding import down, up
 
 LAWS: tuple[Law, ...] = ("gaussian", "laplace")
-Noise = Callable[[np.ndarray, np.ndarray], np.ndarray]  # (values, their scales along the first axis) -> noisy values
+Noise = Callable[
+    [np.ndarray, np.ndarray], np.ndarray
+]  # (values, their scales along the first axis) -> noisy values
 
 
 def least_scale(guarantee: Guarantee, moved: float = 1.0) -> float:
@@ -39,7 +48,9 @@ def least_scale(guarantee: Guarantee, moved: float = 1.0) -> float:
             f"{guarantee} is not met by Gaussian noise, and this release has no other: ask for GDP, zCDP, or ApproxDP with a "
             "small δ"
         )
-    return float(smallest_scale(lambda s: gaussian_profile(0.0, 1, s, moved), guarantee, moved))
+    return float(
+        smallest_scale(lambda s: gaussian_profile(0.0, 1, s, moved), guarantee, moved)
+    )
 
 
 def least_noise(guarantee: Guarantee, moved: float = 1.0) -> tuple[Law, float]:
@@ -58,7 +69,9 @@ def bounded_epsilon(guarantee: Guarantee) -> float:
     """The largest pure ε that meets a `bounded` guarantee."""
     if isinstance(guarantee, PureDP):
         return guarantee.eps
-    return down(1 / smallest_scale(lambda s: PureProfile(up(1 / s)), guarantee, 1.0), 1e-15)  # type: ignore[no-any-return]  # a float
+    return down(
+        1 / smallest_scale(lambda s: PureProfile(up(1 / s)), guarantee, 1.0), 1e-15
+    )  # type: ignore[no-any-return]  # a float
 
 
 def spread_of(law: str, size: int) -> float:
@@ -66,16 +79,26 @@ def spread_of(law: str, size: int) -> float:
     return sqrt(size + 1) if law == "laplace" and size > 0 else 1.0
 
 
-def float_noise(rng: np.random.Generator, law: Law, shape: tuple[int, int]) -> np.ndarray:
+def float_noise(
+    rng: np.random.Generator, law: Law, shape: tuple[int, int]
+) -> np.ndarray:
     """Rows of noise of scale 1: for predicted error, NOT for release."""
     normal = rng.standard_normal(shape)
     if law == "gaussian":
         return normal
-    return np.asarray(normal / np.linalg.norm(normal, axis=1, keepdims=True) * rng.gamma(shape[1], size=(shape[0], 1)))
+    return np.asarray(
+        normal
+        / np.linalg.norm(normal, axis=1, keepdims=True)
+        * rng.gamma(shape[1], size=(shape[0], 1))
+    )
 
 
 def _known(name: str, law: Any) -> Law:
-    return law if isinstance(law, str) and law in LAWS else _validate.choice(name, law, LAWS)  # type: ignore[return-value]  # one of them
+    return (
+        law
+        if isinstance(law, str) and law in LAWS
+        else _validate.choice(name, law, LAWS)
+    )  # type: ignore[return-value]  # one of them
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -86,7 +109,9 @@ class VectorMechanism(Mechanism):
     law: Annotated[Law, _known] = "gaussian"
 
     reads: ClassVar[Literal["value", "records"]] = "records"
-    moved = property(lambda self: self.sensitivity)  # how far all that is noised can move, as one vector
+    moved = property(
+        lambda self: self.sensitivity
+    )  # how far all that is noised can move, as one vector
 
     @cached_property
     def profile(self) -> Any:
@@ -98,7 +123,11 @@ class VectorMechanism(Mechanism):
     @property
     def guarantee(self) -> Guarantee:
         """μ-GDP, or pure ε."""
-        return self.profile if self.law == "laplace" else GDP(self.profile.mu, adjacency=self.profile.adjacency)
+        return (
+            self.profile
+            if self.law == "laplace"
+            else GDP(self.profile.mu, adjacency=self.profile.adjacency)
+        )
 
     def exact_noise(self, source: Source) -> tuple[list[ExactDraw], Noise]:
         """Exact noise, rounded to the public grid, and the list of what it has drawn."""
@@ -106,12 +135,21 @@ class VectorMechanism(Mechanism):
         one = exact_laplace if self.law == "laplace" else exact_gaussian
 
         def noisy(values: np.ndarray, scales: np.ndarray) -> np.ndarray:
-            space, pairs = Euclidean(values.shape[1]), [(row, float(b)) for row, b in zip(values, scales, strict=True)]
-            rows = [one(space, b, row, source=source, grid=grid_of(b)) for row, b in pairs]
-            drawn = [
-                ExactDraw(row.integers, grid_of(b), row.tau, space) for row, (_, b) in zip(rows, pairs, strict=True)
+            space, pairs = (
+                Euclidean(values.shape[1]),
+                [(row, float(b)) for row, b in zip(values, scales, strict=True)],
+            )
+            rows = [
+                one(space, b, row, source=source, grid=grid_of(b)) for row, b in pairs
             ]
-            whole, tau = np.concatenate([each.integers for each in drawn]), sum(each.tau for each in drawn)
+            drawn = [
+                ExactDraw(row.integers, grid_of(b), row.tau, space)
+                for row, (_, b) in zip(rows, pairs, strict=True)
+            ]
+            whole, tau = (
+                np.concatenate([each.integers for each in drawn]),
+                sum(each.tau for each in drawn),
+            )
             draws.append(ExactDraw(whole, drawn[0].grid, tau, Euclidean(values.size)))
             return np.concatenate([each.value for each in drawn]).reshape(values.shape)
 
@@ -119,11 +157,15 @@ class VectorMechanism(Mechanism):
 
     def simulated_noise(self, rng: np.random.Generator) -> Noise:
         """The same in floats: for predicted error, NOT for release."""
-        return lambda values, scales: values + scales[:, None] * float_noise(rng, self.law, values.shape)
+        return lambda values, scales: (
+            values + scales[:, None] * float_noise(rng, self.law, values.shape)
+        )
 
     def law_of(self, size: int, scale: float) -> RiemannianGaussian | RiemannianLaplace:
         """The noise of a vector."""
-        return (RiemannianLaplace if self.law == "laplace" else RiemannianGaussian)(Euclidean(size), scale)
+        return (RiemannianLaplace if self.law == "laplace" else RiemannianGaussian)(
+            Euclidean(size), scale
+        )
 
 
 class MeanMechanism(Mechanism):
@@ -131,9 +173,13 @@ class MeanMechanism(Mechanism):
 
     reads: ClassVar[Literal["value", "records"]] = "records"
     of: ClassVar[Any] = FrechetMean
-    center = property(lambda self: np.asarray(self.statistic.ball.center))  # of the public ball, at home
+    center = property(
+        lambda self: np.asarray(self.statistic.ball.center)
+    )  # of the public ball, at home
     radius = property(lambda self: float(self.statistic.radius))  # of the public ball
-    reach = property(lambda self: float(self.statistic.reach))  # how far from the center the moved records can be
+    reach = property(
+        lambda self: float(self.statistic.reach)
+    )  # how far from the center the moved records can be
 
 
 class ShrunkMeanMechanism(VectorMechanism, MeanMechanism):
@@ -141,4 +187,7 @@ class ShrunkMeanMechanism(VectorMechanism, MeanMechanism):
 
     @property
     def afterwards(self) -> Sequence[str]:
-        return (*("James-Stein shrinkage towards the center",) * (self.manifold.dim >= 3), *super().afterwards)
+        return (
+            *("James-Stein shrinkage towards the center",) * (self.manifold.dim >= 3),
+            *super().afterwards,
+        )

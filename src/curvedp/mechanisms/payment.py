@@ -16,10 +16,14 @@ def check_payer(ledger: Any, label: Any) -> None:
         such = "a curvedp.Ledger, such as Ledger(path, GDP(1.0))"
         raise ParameterError(f"ledger={_validate.shown(ledger)} must be {such}")
     if not (label is None or (isinstance(label, str) and label)):
-        raise ParameterError(f"label={_validate.shown(label)} must be a text that says what is released")
+        raise ParameterError(
+            f"label={_validate.shown(label)} must be a text that says what is released"
+        )
 
 
-def pay(ledger: Ledger | None, label: str, asked: Guarantee, *mechanisms: Mechanism) -> Mapping[str, Any] | None:
+def pay(
+    ledger: Ledger | None, label: str, asked: Guarantee, *mechanisms: Mechanism
+) -> Mapping[str, Any] | None:
     """Charge a ledger, if there is one, for the most expensive of mechanisms on disjoint groups (parallel composition).
 
     The entry's number and hash, which the certificate notes."""

@@ -30,9 +30,17 @@ from curvedp.privacy import Guarantee
 
 FEATURES = ("power", "log")
 _NORM, _MOMENT, _RADIUS, _COUNTS = 0.04, 0.30, 0.06, 0.03  # shares of μ²
-_STEPS, _RATE, _INTERCEPT = 10, 8.0, 0.3  # of the softmax; the constant feature beside those of length at most 1
+_STEPS, _RATE, _INTERCEPT = (
+    10,
+    8.0,
+    0.3,
+)  # of the softmax; the constant feature beside those of length at most 1
 _KEPT = (6, 8, 12)  # components, where nobody has chosen
-_SIMULATED, _NEW, _RUNS = 1000, 200, 4  # records of a simulated study at most, new ones that it is tried on, releases
+_SIMULATED, _NEW, _RUNS = (
+    1000,
+    200,
+    4,
+)  # records of a simulated study at most, new ones that it is tried on, releases
 _FLOOR = 1e-12  # of eigenvalues of a matrix of trace 1, before their logarithm
 
 
@@ -48,7 +56,9 @@ class ReducedClasses(Statistic):
     n: Several
 
     name: ClassVar[str] = "linear classifier of reduced matrices"
-    unit: ClassVar[str] = "one record with its label, replaced by any other; the set of classes is public"
+    unit: ClassVar[str] = (
+        "one record with its label, replaced by any other; the set of classes is public"
+    )
     units: ClassVar[tuple[str, ...]] = (
         "one person with all their records and labels, replaced by any other; the set of classes and the number of persons "
         "are public",
@@ -58,22 +68,32 @@ class ReducedClasses(Statistic):
     def __post_init__(self) -> None:
         if not check_manifold(self.manifold).reduces:
             spaces = "covariance matrices, that is SPD spaces"
-            raise ParameterError(f"reduce= is for {spaces}, and not for {self.manifold!r}")
+            raise ParameterError(
+                f"reduce= is for {spaces}, and not for {self.manifold!r}"
+            )
         kept = _validate.integer("reduce", self.components, 1)
         if kept > self.manifold.point_shape[0]:
-            raise ParameterError(f"reduce={kept} is more than the {self.manifold.point_shape[0]} channels")
+            raise ParameterError(
+                f"reduce={kept} is more than the {self.manifold.point_shape[0]} channels"
+            )
         assign(self, components=kept)
         super().__post_init__()
 
     # of a mean of vectors of unit length: every stage scales it by its own bound
     sensitivity = property(lambda self: 2 / self.n)
-    size = property(lambda self: self.components * (self.components + 1) // 2)  # of the features
+    size = property(
+        lambda self: self.components * (self.components + 1) // 2
+    )  # of the features
 
 
 def longest_features(features: Any, components: Any) -> float:
     """A bound that cuts off nothing: |f| <= ‖g(UᵀAU)‖ + ‖g(diag w)‖ for matrices of trace 1, unless w is all noise."""
     root = sqrt(_validate.integer("reduce", components, 1))
-    return 3.0 if _validate.choice("features", features, FEATURES) == "power" else 60 * root
+    return (
+        3.0
+        if _validate.choice("features", features, FEATURES) == "power"
+        else 60 * root
+    )
 
 
 class Labeled(NamedTuple):
@@ -97,7 +117,9 @@ class Reduced(NamedTuple):
         w, V = eigh((small + small.mT) / 2)
         g = np.sqrt if self.features == "power" else np.log
         mapped = (V * g(np.maximum(w, _FLOOR))[..., None, :]) @ V.mT
-        return np.asarray(pack((mapped + mapped.mT) / 2) - pack(np.diag(g(self.scales))))
+        return np.asarray(
+            pack((mapped + mapped.mT) / 2) - pack(np.diag(g(self.scales)))
+        )
 
 
 class LinearClassifier(NamedTuple):
@@ -110,7 +132,9 @@ class LinearClassifier(NamedTuple):
 
     def features(self, records: np.ndarray) -> np.ndarray:
         """Of records in any unit, cut to the radius."""
-        with np.errstate(all="ignore"):  # a record that is no matrix is no reason for a warning
+        with np.errstate(
+            all="ignore"
+        ):  # a record that is no matrix is no reason for a warning
             return clipped_rows(self.reduced(normalized(records)), self.radius)
 
     def scores(self, records: np.ndarray) -> np.ndarray:
@@ -128,7 +152,13 @@ def normalized(records: np.ndarray) -> np.ndarray:
         total = w.sum(axis=-1, keepdims=True)
         found = (V * (w / total)[..., None, :]) @ V.mT
         fine = np.isfinite(found).all(axis=(-2, -1), keepdims=True)
-        return np.asarray(np.where(fine, (found + found.mT) / 2, np.eye(records.shape[-1]) / records.shape[-1]))
+        return np.asarray(
+            np.where(
+                fine,
+                (found + found.mT) / 2,
+                np.eye(records.shape[-1]) / records.shape[-1],
+            )
+        )
 
 
 class _Numbers(NamedTuple):
@@ -137,22 +167,32 @@ class _Numbers(NamedTuple):
     n: int
     data: Labeled | None = None
 
-    def mean(self, terms: Callable[..., np.ndarray], bound: float, size: int) -> tuple[np.ndarray, float]:
+    def mean(
+        self, terms: Callable[..., np.ndarray], bound: float, size: int
+    ) -> tuple[np.ndarray, float]:
         """(mean of rows of length at most `bound`, how far it moves); `terms` makes the rows of matrices and codes."""
         grid, found = FixedPoint(2 * bound), np.zeros(size)
         if self.data is not None:
             with np.errstate(all="ignore"):  # a data-dependent warning is a release
-                rows = _averaged(terms(self.data.matrices, self.data.codes), self.data.persons)
+                rows = _averaged(
+                    terms(self.data.matrices, self.data.codes), self.data.persons
+                )
             found = grid.mean(grid.sums(rows), self.n)
         return found, mean_moved(bound, grid, size, self.n)
 
-    def beyond(self, lengths: Callable[[np.ndarray], np.ndarray], radii: np.ndarray) -> np.ndarray:
+    def beyond(
+        self, lengths: Callable[[np.ndarray], np.ndarray], radii: np.ndarray
+    ) -> np.ndarray:
         """How many have a length above each of the decreasing radii."""
         if self.data is None:
             return np.zeros(len(radii))
         with np.errstate(all="ignore"):  # a data-dependent warning is a release
-            found = np.sort(_averaged(lengths(self.data.matrices)[:, None], self.data.persons)[:, 0])
-        return np.asarray(len(found) - np.searchsorted(found, radii, side="right"), dtype=np.float64)
+            found = np.sort(
+                _averaged(lengths(self.data.matrices)[:, None], self.data.persons)[:, 0]
+            )
+        return np.asarray(
+            len(found) - np.searchsorted(found, radii, side="right"), dtype=np.float64
+        )
 
 
 def _averaged(rows: np.ndarray, persons: np.ndarray | None) -> np.ndarray:
@@ -161,7 +201,9 @@ def _averaged(rows: np.ndarray, persons: np.ndarray | None) -> np.ndarray:
         return rows
     order = np.argsort(persons, kind="stable")
     starts = np.flatnonzero(np.diff(persons[order], prepend=-1))
-    return np.asarray(np.add.reduceat(rows[order], starts) / np.diff([*starts, len(rows)])[:, None])
+    return np.asarray(
+        np.add.reduceat(rows[order], starts) / np.diff([*starts, len(rows)])[:, None]
+    )
 
 
 class _ReducedMechanism(StagedMechanism):
@@ -177,42 +219,74 @@ class _ReducedMechanism(StagedMechanism):
     def accepted(self, data: Any) -> Labeled:
         """(records, codes of classes) or with codes of persons as a third; only shapes and types can be refused."""
         records, codes, *persons = data
-        return Labeled(normalized(np.asarray(records, dtype=np.float64)), np.asarray(codes), *persons)
+        return Labeled(
+            normalized(np.asarray(records, dtype=np.float64)),
+            np.asarray(codes),
+            *persons,
+        )
 
     def numbers(self, data: Labeled | None = None) -> _Numbers:
         return _Numbers(self.statistic.n, data)
 
     def walk(self, measured: Any, noisy: Noise) -> tuple[LinearClassifier, Stages]:
         stages, about = Stages(self.scale, noisy), self.statistic
-        long = self._quantile(stages, measured, lambda A: np.linalg.norm(A, axis=(-2, -1)), 1.0, _NORM)
+        long = self._quantile(
+            stages, measured, lambda A: np.linalg.norm(A, axis=(-2, -1)), 1.0, _NORM
+        )
         m = about.manifold.point_shape[0]
-        mean, moved = measured.mean(lambda A, _: clipped_rows(np.asarray(pack(A)), long), long, m * (m + 1) // 2)
+        mean, moved = measured.mean(
+            lambda A, _: clipped_rows(np.asarray(pack(A)), long), long, m * (m + 1) // 2
+        )
         moment, noise = stages.ask("moment", _MOMENT, moved / sqrt(2), mean)
         w, V = np.linalg.eigh(np.asarray(unpack(moment, m)))
         kept = slice(None, -about.components - 1, -1)
         reduced = Reduced(V[:, kept].T, np.maximum(w[kept], noise), about.features)
-        r = self._quantile(stages, measured, lambda A: np.linalg.norm(reduced(A), axis=-1), about.radius, _RADIUS)
+        r = self._quantile(
+            stages,
+            measured,
+            lambda A: np.linalg.norm(reduced(A), axis=-1),
+            about.radius,
+            _RADIUS,
+        )
         weights, bias = self._learned(stages, measured, reduced, r)
         return LinearClassifier(reduced, r, weights, bias), stages
 
-    def _quantile(self, stages: Stages, measured: _Numbers, lengths: Any, top: float, share: float) -> float:
+    def _quantile(
+        self, stages: Stages, measured: _Numbers, lengths: Any, top: float, share: float
+    ) -> float:
         """A length that few records have more than: twice the noise of their count."""
         outside = min(measured.n / 2, 2 * self.scale * sqrt(QUERIES / share))
-        return Search().quantile(stages, lambda radii: measured.beyond(lengths, radii), top, outside, share)
+        return Search().quantile(
+            stages, lambda radii: measured.beyond(lengths, radii), top, outside, share
+        )
 
     @abstractmethod
-    def _learned(self, stages: Stages, measured: _Numbers, reduced: Reduced, r: float) -> tuple[np.ndarray, np.ndarray]:
+    def _learned(
+        self, stages: Stages, measured: _Numbers, reduced: Reduced, r: float
+    ) -> tuple[np.ndarray, np.ndarray]:
         """(weights, bias) of a linear classifier of the features, with all that is left."""
 
     def predicted_error(self) -> float:
         """The share of new records that are misclassified, on average over simulated releases for public records."""
-        about, kept = self.statistic, min(self.statistic.n, _SIMULATED)  # what is learned depends on nμ
-        small = type(self)(statistic=replace(about, n=kept), scale=self.scale * kept / about.n)
+        about, kept = (
+            self.statistic,
+            min(self.statistic.n, _SIMULATED),
+        )  # what is learned depends on nμ
+        small = type(self)(
+            statistic=replace(about, n=kept), scale=self.scale * kept / about.n
+        )
         A, y = _trials(about.manifold.point_shape[0], about.classes, kept + _NEW)
-        rng, wrong, read = np.random.default_rng(20231116), [], _Numbers(kept, Labeled(A[:kept], y[:kept]))
+        rng, wrong, read = (
+            np.random.default_rng(20231116),
+            [],
+            _Numbers(kept, Labeled(A[:kept], y[:kept])),
+        )
         for _ in range(_RUNS):
             found = small.walk(read, small.simulated_noise(rng))[0]
-            scores = clipped_rows(found.reduced(A[kept:]), found.radius) @ found.weights.T + found.bias
+            scores = (
+                clipped_rows(found.reduced(A[kept:]), found.radius) @ found.weights.T
+                + found.bias
+            )
             wrong.append(np.mean(np.argmax(scores, axis=1) != y[kept:]))
         return float(np.mean(wrong))
 
@@ -222,21 +296,31 @@ class ReducedMeans(_ReducedMechanism):
 
     name: ClassVar[str] = "reduced-means"
 
-    def _learned(self, stages: Stages, measured: _Numbers, reduced: Reduced, r: float) -> tuple[np.ndarray, np.ndarray]:
+    def _learned(
+        self, stages: Stages, measured: _Numbers, reduced: Reduced, r: float
+    ) -> tuple[np.ndarray, np.ndarray]:
         K, d = self.statistic.classes, self.statistic.size
         shares, moved = measured.mean(lambda _, codes: np.eye(K)[codes], 1.0, K)
         counted, _ = stages.ask("counts", _COUNTS, moved / sqrt(2), shares)
-        counted = np.maximum(counted, 1 / (4 * K))  # of a class that the noise has nearly removed
+        counted = np.maximum(
+            counted, 1 / (4 * K)
+        )  # of a class that the noise has nearly removed
 
         def by_class(A: np.ndarray, codes: np.ndarray) -> np.ndarray:
             rows = clipped_rows(reduced(A), r)
-            return np.asarray((np.eye(K)[codes][:, :, None] * rows[:, None, :]).reshape(len(rows), -1))
+            return np.asarray(
+                (np.eye(K)[codes][:, :, None] * rows[:, None, :]).reshape(len(rows), -1)
+            )
 
-        unit = 2.0 ** ceil(log2(r))  # a public power of two, so that the grid is fine whatever the features' length
+        unit = (
+            2.0 ** ceil(log2(r))
+        )  # a public power of two, so that the grid is fine whatever the features' length
         sums, moved = measured.mean(by_class, r, K * d)
         noisy, noise = stages.ask("sums", 1.0, moved / unit, sums / unit)
         means = unit * noisy.reshape(K, d) / counted[:, None]
-        lengths = (means**2).sum(axis=1) - d * (unit * noise / counted) ** 2  # the noise's own share of |m|² is known
+        lengths = (means**2).sum(axis=1) - d * (
+            unit * noise / counted
+        ) ** 2  # the noise's own share of |m|² is known
         return 2 * means, -lengths
 
 
@@ -245,23 +329,36 @@ class ReducedSoftmax(_ReducedMechanism):
 
     name: ClassVar[str] = "reduced-softmax"
 
-    def _learned(self, stages: Stages, measured: _Numbers, reduced: Reduced, r: float) -> tuple[np.ndarray, np.ndarray]:
+    def _learned(
+        self, stages: Stages, measured: _Numbers, reduced: Reduced, r: float
+    ) -> tuple[np.ndarray, np.ndarray]:
         K, d = self.statistic.classes, self.statistic.size
         W, share = np.zeros((K, d + 1)), stages.left / _STEPS
         for step in range(_STEPS):
             gradient, moved = measured.mean(_gradients(reduced, r, W), 1.0, W.size)
-            noisy, _ = stages.ask("gradient", stages.left if step == _STEPS - 1 else share, moved, gradient)
+            noisy, _ = stages.ask(
+                "gradient",
+                stages.left if step == _STEPS - 1 else share,
+                moved,
+                gradient,
+            )
             W = W - _RATE * noisy.reshape(W.shape)
         return W[:, :-1] / r, _INTERCEPT * W[:, -1]
 
 
-def classifiers(manifold: Manifold, n: int, classes: int, guarantee: Guarantee) -> dict[str, _ReducedMechanism]:
+def classifiers(
+    manifold: Manifold, n: int, classes: int, guarantee: Guarantee
+) -> dict[str, _ReducedMechanism]:
     """Those that `plan` compares, by the call that makes them."""
     calls, found = {"PrivateMDM": ReducedMeans, "PrivateSoftmax": ReducedSoftmax}, {}
     for call, features, most in product(calls, FEATURES, _KEPT):
         k = min(most, manifold.point_shape[0])
-        statistic = ReducedClasses(manifold, k, features, longest_features(features, k), classes, n)
-        found[f"{call}(reduce={k}, features={features!r})"] = calls[call].for_statistic(statistic, guarantee)
+        statistic = ReducedClasses(
+            manifold, k, features, longest_features(features, k), classes, n
+        )
+        found[f"{call}(reduce={k}, features={features!r})"] = calls[call].for_statistic(
+            statistic, guarantee
+        )
     return found
 
 
@@ -270,11 +367,17 @@ def _trials(channels: int, classes: int, n: int) -> tuple[np.ndarray, np.ndarray
     """Public records of trace 1 and their classes: 200 samples of a background whose components fall by a fifth each and vary
     between records, and of a source by class, twice as strong, in the span of the six leading ones."""
     rng, leading = np.random.default_rng(7), min(channels, max(6, classes))
-    mixing = np.linalg.qr(rng.normal(size=(channels, channels)))[0] * 0.8 ** np.arange(channels)
+    mixing = np.linalg.qr(rng.normal(size=(channels, channels)))[0] * 0.8 ** np.arange(
+        channels
+    )
     sources = mixing[:, :leading] @ np.linalg.qr(rng.normal(size=(leading, leading)))[0]
     y = rng.integers(classes, size=n)
-    strength = 2 * np.exp(0.25 * rng.normal(size=(n, 1, 1))) * rng.normal(size=(n, 1, 200))
-    background = np.exp(0.5 * rng.normal(size=(n, channels, 1))) * rng.normal(size=(n, channels, 200))
+    strength = (
+        2 * np.exp(0.25 * rng.normal(size=(n, 1, 1))) * rng.normal(size=(n, 1, 200))
+    )
+    background = np.exp(0.5 * rng.normal(size=(n, channels, 1))) * rng.normal(
+        size=(n, channels, 200)
+    )
     signals = mixing @ background + sources.T[y % leading][:, :, None] * strength
     return normalized(signals @ signals.mT), y
 
@@ -288,6 +391,8 @@ def _gradients(reduced: Reduced, r: float, W: np.ndarray) -> Callable[..., np.nd
         scores = rows @ W.T
         shares = np.exp(scores - scores.max(axis=1, keepdims=True))
         residual = shares / shares.sum(axis=1, keepdims=True) - np.eye(len(W))[codes]
-        return clipped_rows((residual[:, :, None] * rows[:, None, :]).reshape(len(rows), -1), 1.0)
+        return clipped_rows(
+            (residual[:, :, None] * rows[:, None, :]).reshape(len(rows), -1), 1.0
+        )
 
     return terms

@@ -34,14 +34,25 @@ from curvedp.regression.jacobi import check_symmetric
 _MARGIN = 0.95  # of the injectivity radius: predictions and records stay clear of each other's cut locus
 _WIDE = 1.5  # radii of curvature: beyond, volume grows exponentially
 _MOST_BUNDLE_DIMENSIONS = 4
-_FARTHEST = 100.0  # radii of curvature: distances grow like logarithms of coordinates there
+_FARTHEST = (
+    100.0  # radii of curvature: distances grow like logarithms of coordinates there
+)
 _WIDEST_BUNDLE = 5.0  # radii of curvature: beyond, the cells of a draw are too many, and most of the volume is far away
 
 Pair = tuple[np.ndarray, np.ndarray]  # (foot point, velocities)
-Data = tuple[np.ndarray, np.ndarray, np.ndarray]  # (predictors, responses, whose record each is)
+Data = tuple[
+    np.ndarray, np.ndarray, np.ndarray
+]  # (predictors, responses, whose record each is)
 
 
-def public_domain(manifold: Manifold, radius: float, speed: float, clip: float, n: int, predictors: int = 1) -> Domain:
+def public_domain(
+    manifold: Manifold,
+    radius: float,
+    speed: float,
+    clip: float,
+    n: int,
+    predictors: int = 1,
+) -> Domain:
     """Where the middle of the geodesic may be, and the ball that holds the responses, all inside the cut locus.
 
     With one predictor the middle is allowed within radius + speed/2, where the space has room for it, so that every
@@ -64,8 +75,14 @@ def public_domain(manifold: Manifold, radius: float, speed: float, clip: float, 
             f"{_FARTHEST / sqrt(-low):g}"
         )
     wide = _WIDE / sqrt(-low) if low < 0 else inf
-    middle = min(max(radius, min(radius + arm, wide)), room / 2) if predictors == 1 else radius
-    return Domain(middle, speed, clip, n, min(middle + arm + clip, room - middle), predictors)
+    middle = (
+        min(max(radius, min(radius + arm, wide)), room / 2)
+        if predictors == 1
+        else radius
+    )
+    return Domain(
+        middle, speed, clip, n, min(middle + arm + clip, room - middle), predictors
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,40 +105,66 @@ class GeodesicLine(Statistic):
         super().__post_init__()
         ends = _validate.array("x_range", self.x_range)
         if ends.ndim != 2 or ends.shape[1] != 2 or not len(ends):
-            raise ParameterError("x_range must be pairs of numbers (low, high), one for each predictor")
+            raise ParameterError(
+                "x_range must be pairs of numbers (low, high), one for each predictor"
+            )
         low, high = ends.T
-        if not (np.all(np.isfinite(ends)) and np.all(low < high) and np.all(np.isfinite(high - low))):
-            raise ParameterError(f"x_range={ends.tolist()} must be finite with low < high")
+        if not (
+            np.all(np.isfinite(ends))
+            and np.all(low < high)
+            and np.all(np.isfinite(high - low))
+        ):
+            raise ParameterError(
+                f"x_range={ends.tolist()} must be finite with low < high"
+            )
         assign(self, x_range=ends, n=_validate.integer("n", self.n, 1 + len(ends)))
         _ = self.domain  # refuses what reaches beyond the cut locus
 
     # of the middle of the geodesic, at home
-    ball = cached_property(lambda self: Ball(np.asarray(self.manifold.home(self.center)), self.radius))
+    ball = cached_property(
+        lambda self: Ball(np.asarray(self.manifold.home(self.center)), self.radius)
+    )
     landing = property(lambda self: Ball(self.center, self.radius))
 
     @cached_property
     def domain(self) -> Domain:
         """All public numbers of the regression."""
-        return public_domain(self.manifold, self.radius, self.speed, self.clip, self.n, len(self.x_range))
+        return public_domain(
+            self.manifold, self.radius, self.speed, self.clip, self.n, len(self.x_range)
+        )
 
     # of the mean clipped direction
-    sensitivity = property(lambda self: rounded(bounds.joint_sensitivity(self.domain), self.n))
+    sensitivity = property(
+        lambda self: rounded(bounds.joint_sensitivity(self.domain), self.n)
+    )
 
     def accepted(self, data: Any) -> Data:
         """Predictors (n, k) centered in [-½, ½] and responses in their ball, at home, and whose record each is, from 0 on
         (each its own unless told); only shapes and types are refused."""
-        x, Y = entries("x", data[0], (len(self.x_range),)), entries("Y", data[1], self.manifold.point_shape)
+        x, Y = (
+            entries("x", data[0], (len(self.x_range),)),
+            entries("Y", data[1], self.manifold.point_shape),
+        )
         x = x.reshape(len(x), -1) if x.ndim == 1 else x
         codes = np.asarray(data[2]) if len(data) > 2 else np.arange(len(x))
-        shapes = (len(codes), len(self.x_range)), (len(codes), *self.manifold.point_shape)
+        shapes = (
+            (len(codes), len(self.x_range)),
+            (len(codes), *self.manifold.point_shape),
+        )
         if (x.shape, Y.shape) != shapes or len(np.unique(codes)) != self.n:
-            raise ParameterError(f"x has shape {x.shape} and Y {Y.shape}; the statistic is of {self.n} records")
+            raise ParameterError(
+                f"x has shape {x.shape} and Y {Y.shape}; the statistic is of {self.n} records"
+            )
         low, high = self.x_range.T
         with np.errstate(all="ignore"):  # a data-dependent warning is a release
             x = np.where(np.isfinite(x), (x - low) / (high - low), HALF)
             x = np.clip(x, 0.0, 1.0) - HALF
         carried = carry_records(self.manifold, self.center, Y)
-        Y = np.asarray(project_to_ball(self.manifold, self.ball.center, self.domain.data_radius, carried))
+        Y = np.asarray(
+            project_to_ball(
+                self.manifold, self.ball.center, self.domain.data_radius, carried
+            )
+        )
         return x, Y, codes
 
     def placed_pair(self, p: np.ndarray, V: np.ndarray) -> Pair:
@@ -130,7 +173,9 @@ class GeodesicLine(Statistic):
         if np.array_equal(self.ball.center, self.center):
             return p, V
         foot = np.asarray(M.from_origin(self.center, p))
-        return foot, np.asarray(M.log(foot, M.from_origin(self.center, np.asarray(M.exp(p, V)))))
+        return foot, np.asarray(
+            M.log(foot, M.from_origin(self.center, np.asarray(M.exp(p, V))))
+        )
 
 
 class LineMechanism(Mechanism):
@@ -139,12 +184,16 @@ class LineMechanism(Mechanism):
     reads: ClassVar[Literal["value", "records"]] = "records"
     of: ClassVar[Any] = GeodesicLine
 
-    domain = property(lambda self: self.statistic.domain)  # all public numbers of the regression
+    domain = property(
+        lambda self: self.statistic.domain
+    )  # all public numbers of the regression
 
     def finish(self, value: Pair) -> Pair:
         """The pair put back into the public domain, in the frame of the records."""
         line: GeodesicLine = self.statistic
-        return line.placed_pair(*into_domain(self.manifold, line.ball, self.domain, *value))
+        return line.placed_pair(
+            *into_domain(self.manifold, line.ball, self.domain, *value)
+        )
 
     afterwards = ("projection onto the public domain",)
 
@@ -158,28 +207,41 @@ class KNGRegressionMechanism(KNormMechanism, LineMechanism):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        manifold, domain, low = self.manifold, self.domain, self.manifold.curvature_bounds[0]
+        manifold, domain, low = (
+            self.manifold,
+            self.domain,
+            self.manifold.curvature_bounds[0],
+        )
         if domain.predictors > 1:
             one = f"one predictor, not {domain.predictors}"
-            raise UnattainableGuarantee(f"exact K-norm sampling takes {one}; use method='dp-rgd'")
+            raise UnattainableGuarantee(
+                f"exact K-norm sampling takes {one}; use method='dp-rgd'"
+            )
         if 2 * manifold.dim > _MOST_BUNDLE_DIMENSIONS:
             raise UnattainableGuarantee(
                 f"exact K-norm sampling on the tangent bundle of {manifold!r} needs dimension {2 * manifold.dim}, at most "
                 f"{_MOST_BUNDLE_DIMENSIONS} is possible; use method='dp-rgd'"
             )
-        if sqrt(max(0.0, -low)) * (domain.radius + domain.speed * HALF) > _WIDEST_BUNDLE:
+        if (
+            sqrt(max(0.0, -low)) * (domain.radius + domain.speed * HALF)
+            > _WIDEST_BUNDLE
+        ):
             raise UnattainableGuarantee(
                 f"radius={domain.radius:g} and speed={domain.speed:g} are too large for exact K-norm sampling in curvature "
                 f"{low:g}, where volume grows exponentially: radius + speed/2 must be at most "
                 f"{_WIDEST_BUNDLE / sqrt(-low):g}; use a smaller domain, or method='dp-rgd'"
             )
-        bundle = TangentBundleBall(manifold, self.statistic.ball.center, domain.radius, domain.speed)
+        bundle = TangentBundleBall(
+            manifold, self.statistic.ball.center, domain.radius, domain.speed
+        )
         check_width(bundle, self.scale)
 
     @cached_property
     def sensitivity(self) -> float:
         """Of the gradient in the norm of the endpoints."""
-        return rounded(bounds.endpoint_sensitivity(self.manifold, self.domain), self.domain.n)
+        return rounded(
+            bounds.endpoint_sensitivity(self.manifold, self.domain), self.domain.n
+        )
 
     @property
     def parameters(self) -> Mapping[str, Any]:
@@ -193,7 +255,9 @@ class KNGRegressionMechanism(KNormMechanism, LineMechanism):
     def accepted(self, data: Any) -> Any:
         """One record a person only: its norm bounds records, not their means."""
         if len(data) > 2 and len(np.unique(data[2])) != len(data[0]):
-            raise ParameterError("exact K-norm sampling takes one record a person; use method='dp-rgd'")
+            raise ParameterError(
+                "exact K-norm sampling takes one record a person; use method='dp-rgd'"
+            )
         return super().accepted(data)
 
     def draw(self, data: Data, source: Source) -> Draw:
@@ -207,19 +271,34 @@ class KNGRegressionMechanism(KNormMechanism, LineMechanism):
         lengths."""
         M, c, (model, unit) = self.manifold, self.statistic.ball.center, self._model
         o = model.origin
-        mapped = model.exp(o, model.from_coordinates(o, unit * np.asarray(M.to_coordinates(c, M.log(c, Y)))))
+        mapped = model.exp(
+            o,
+            model.from_coordinates(
+                o, unit * np.asarray(M.to_coordinates(c, M.log(c, Y)))
+            ),
+        )
         d, x = self.domain, x[:, 0]
-        scaled = Domain(d.radius * unit, d.speed * unit, d.clip * unit, d.n, d.data_radius * unit)
+        scaled = Domain(
+            d.radius * unit, d.speed * unit, d.clip * unit, d.n, d.data_radius * unit
+        )
         clips = bounds.endpoint_clips(scaled.clip, x)
-        gradient = clipped_gradient(model, x, np.asarray(mapped), clips, scaled.data_radius)
+        gradient = clipped_gradient(
+            model, x, np.asarray(mapped), clips, scaled.data_radius
+        )
 
         def norm(p: np.ndarray, v: np.ndarray) -> np.ndarray:
             return bounds.endpoint_norm(*gradient(p, v))
 
-        slopes = bounds.gradient_slopes(model, scaled, x, np.asarray(model.dist(o, mapped)))
+        slopes = bounds.gradient_slopes(
+            model, scaled, x, np.asarray(model.dist(o, mapped))
+        )
 
-        def constants(p: np.ndarray, v: np.ndarray, moved: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-            return slopes.near(prediction_distances(model, x, np.asarray(mapped), p, v), moved)
+        def constants(
+            p: np.ndarray, v: np.ndarray, moved: np.ndarray
+        ) -> tuple[np.ndarray, np.ndarray]:
+            return slopes.near(
+                prediction_distances(model, x, np.asarray(mapped), p, v), moved
+            )
 
         bundle = TangentBundleBall(model, o, scaled.radius, scaled.speed)
         return KNormProblem(bundle, self.scale * unit, norm, constants, unit)
@@ -231,8 +310,12 @@ class KNGRegressionMechanism(KNormMechanism, LineMechanism):
     def value_of(self, certificate: Certificate) -> Pair:
         (model, unit), d = self._model, self.domain
         bundle = TangentBundleBall(model, model.origin, d.radius * unit, d.speed * unit)
-        drawn = replay(certificate.release["integers"])(np.empty((1, 2, self.manifold.dim)), [self.scale * unit])
-        return self.finish(self._from_model(*(np.asarray(part[0]) for part in bundle.points(drawn))))
+        drawn = replay(certificate.release["integers"])(
+            np.empty((1, 2, self.manifold.dim)), [self.scale * unit]
+        )
+        return self.finish(
+            self._from_model(*(np.asarray(part[0]) for part in bundle.points(drawn)))
+        )
 
     @property
     def _model(self) -> tuple[Manifold, float]:
@@ -245,7 +328,10 @@ class KNGRegressionMechanism(KNormMechanism, LineMechanism):
     def _from_model(self, p: np.ndarray, v: np.ndarray) -> Pair:
         M, c, (model, unit) = self.manifold, self.statistic.ball.center, self._model
         o = model.origin
-        z, w = (np.asarray(model.to_coordinates(o, u)) / unit for u in (model.log(o, p), model.transport(p, o, v)))
+        z, w = (
+            np.asarray(model.to_coordinates(o, u)) / unit
+            for u in (model.log(o, p), model.transport(p, o, v))
+        )
         foot = np.asarray(M.exp(c, M.from_coordinates(c, z)))
         return foot, np.asarray(M.transport(c, foot, M.from_coordinates(c, w)))[None]
 
@@ -265,7 +351,9 @@ def rounded(sensitivity: float, n: int) -> float:
     return nextafter(sensitivity * (1 + 1e-9 + n * (n + 100) * 2.0**-52), inf)
 
 
-def into_domain(M: Manifold, ball: Ball, domain: Domain, p: np.ndarray, V: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def into_domain(
+    M: Manifold, ball: Ball, domain: Domain, p: np.ndarray, V: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     """A released pair put back into the public domain, V stacked by predictor: post-processing."""
     inside = np.asarray(project_to_ball(M, ball.center, domain.radius, p[None])[0])
     V = np.asarray(M.transport(p, inside, V)) if np.any(inside != p) else V

@@ -35,7 +35,10 @@ class SecondMoment(Statistic):
         rows over the root of their number add up to a matrix A >= 0 of trace at most r² as one record's xxᵀ is, and
         ‖A − B‖² <= 2r⁴ because tr AB >= 0."""
         rounding = 2 * np.finfo(float).eps * self.radius**2 * self.features
-        return sqrt(2) * gram_radius(self.radius, self.features, MOST_ROWS) ** 2 / self.n + rounding
+        return (
+            sqrt(2) * gram_radius(self.radius, self.features, MOST_ROWS) ** 2 / self.n
+            + rounding
+        )
 
     def of(self, records: Records) -> np.ndarray:
         total = records.sums(self._sums).reshape(6, self.features, self.features)
@@ -43,21 +46,31 @@ class SecondMoment(Statistic):
 
     def contrast(self, moment: np.ndarray) -> float:
         """How much directions differ: the length of a packed moment without its multiple of the identity."""
-        return float(np.linalg.norm(moment - pack(np.eye(self.features)) * moment[: self.features].mean()))
+        return float(
+            np.linalg.norm(
+                moment - pack(np.eye(self.features)) * moment[: self.features].mean()
+            )
+        )
 
     def _sums(self, rows: np.ndarray) -> np.ndarray:
         rows = np.asarray(rows, dtype=np.float64)
-        return np.asarray(gram_sums(clipped_rows(rows, self.radius), self.radius).ravel())
+        return np.asarray(
+            gram_sums(clipped_rows(rows, self.radius), self.radius).ravel()
+        )
 
 
 def clipped_rows(records: np.ndarray, radius: float) -> np.ndarray:
     """Rows of length at most `radius`: longer ones are scaled onto it, those that are not finite become 0."""
-    records = np.ascontiguousarray(records)  # the float sums of a row's length depend on its layout
+    records = np.ascontiguousarray(
+        records
+    )  # the float sums of a row's length depend on its layout
     rows = np.where(np.isfinite(records).all(axis=1, keepdims=True), records, 0.0)
     # Scale by the largest entry first: the square of a huge row would overflow, and a row is data, not an error.
     largest = np.abs(rows).max(axis=1, keepdims=True)
     unit = rows / np.where(largest > 0, largest, 1.0)
-    with np.errstate(over="ignore", invalid="ignore"):  # a length may overflow, and then exceeds any radius
+    with np.errstate(
+        over="ignore", invalid="ignore"
+    ):  # a length may overflow, and then exceeds any radius
         length = largest * np.linalg.norm(unit, axis=1, keepdims=True)
         scaled = unit / np.linalg.norm(unit, axis=1, keepdims=True) * radius
     return np.asarray(np.where(length <= radius, rows, scaled))

@@ -21,7 +21,14 @@ from curvedp.entropy.bits import LazyUniforms
 from curvedp.errors import ParameterError
 from curvedp.geometry import Euclidean
 from curvedp.ledger import Ledger
-from curvedp.mechanisms.base import FLOAT, Draw, Mechanism, check_guarantee, check_source, replay
+from curvedp.mechanisms.base import (
+    FLOAT,
+    Draw,
+    Mechanism,
+    check_guarantee,
+    check_source,
+    replay,
+)
 from curvedp.mechanisms.certificate import Certificate
 from curvedp.mechanisms.chart import GRID
 from curvedp.mechanisms.payment import check_payer, pay
@@ -87,10 +94,16 @@ def private_selection(
     """
     check_guarantee(guarantee, *ADJACENCIES)
     if runs is not None and not isinstance(runs, NegativeBinomialRuns):
-        raise ParameterError(f"runs={_validate.shown(runs)} must be NegativeBinomialRuns(stop, shape)")
-    candidates = list(candidates) if isinstance(candidates, Sequence | np.ndarray) else []
+        raise ParameterError(
+            f"runs={_validate.shown(runs)} must be NegativeBinomialRuns(stop, shape)"
+        )
+    candidates = (
+        list(candidates) if isinstance(candidates, Sequence | np.ndarray) else []
+    )
     if not callable(release) or not candidates:
-        needed = "a sequence of at least one, and release a function that runs one of them"
+        needed = (
+            "a sequence of at least one, and release a function that runs one of them"
+        )
         raise ParameterError(f"candidates must be {needed}")
     check_payer(ledger, label)
     statistic = BestRelease(len(candidates), guarantee.adjacency)
@@ -103,11 +116,23 @@ def private_selection(
         try:
             score, value = found
             score = np.ma.asarray(score, dtype=np.float64).filled(-inf).item()
-        except (OverflowError, TypeError, ValueError):  # whose message may quote what is not yet released
-            raise ParameterError("release must return (score, value), and the score must be one number") from None
+        except (
+            OverflowError,
+            TypeError,
+            ValueError,
+        ):  # whose message may quote what is not yet released
+            raise ParameterError(
+                "release must return (score, value), and the score must be one number"
+            ) from None
         return (score if score == score else -inf), value
 
-    found = mechanism.release(one, source=source, guarantee=guarantee, reason="a choice was asked for", entry=paid)
+    found = mechanism.release(
+        one,
+        source=source,
+        guarantee=guarantee,
+        reason="a choice was asked for",
+        entry=paid,
+    )
     number, score, value = found.value
     return Selection(candidates[number], value, score, found.certificate)
 
@@ -144,13 +169,34 @@ class SelectionMechanism(Mechanism):
     of: ClassVar[Any] = BestRelease
 
     @classmethod
-    def for_statistic(cls, statistic: Any, guarantee: Guarantee, runs: NegativeBinomialRuns | None = None) -> Self:
+    def for_statistic(
+        cls,
+        statistic: Any,
+        guarantee: Guarantee,
+        runs: NegativeBinomialRuns | None = None,
+    ) -> Self:
         """Runs that meet what it takes; by default about three for each candidate."""
-        law = NegativeBinomialRuns.of_mean(3.0 * statistic.candidates) if runs is None else runs
-        run, order = law.one_of(replace(check_guarantee(guarantee, *ADJACENCIES), adjacency=statistic.adjacency))
-        return cls(statistic=statistic, stop=law.stop, shape=law.shape, run=run.to_dict(), order=order)
+        law = (
+            NegativeBinomialRuns.of_mean(3.0 * statistic.candidates)
+            if runs is None
+            else runs
+        )
+        run, order = law.one_of(
+            replace(
+                check_guarantee(guarantee, *ADJACENCIES), adjacency=statistic.adjacency
+            )
+        )
+        return cls(
+            statistic=statistic,
+            stop=law.stop,
+            shape=law.shape,
+            run=run.to_dict(),
+            order=order,
+        )
 
-    law = property(lambda self: NegativeBinomialRuns(self.stop, self.shape))  # of the number of runs
+    law = property(
+        lambda self: NegativeBinomialRuns(self.stop, self.shape)
+    )  # of the number of runs
 
     @cached_property
     def profile(self) -> Any:
@@ -159,7 +205,9 @@ class SelectionMechanism(Mechanism):
             raise ParameterError("the runs have another adjacency than is stated")
         return self.law.best(run, self.order)
 
-    def accepted(self, data: Callable[[int], tuple[float, Any]]) -> Callable[[int], tuple[float, Any]]:
+    def accepted(
+        self, data: Callable[[int], tuple[float, Any]]
+    ) -> Callable[[int], tuple[float, Any]]:
         return data
 
     def draw(self, data: Callable[[int], tuple[float, Any]], source: Source) -> Draw:
@@ -178,9 +226,13 @@ class SelectionMechanism(Mechanism):
         return value
 
     def value_of(self, certificate: Certificate) -> int:
-        number = float(replay(certificate.release["integers"])(np.empty(1))[0]) * 2.0**GRID
+        number = (
+            float(replay(certificate.release["integers"])(np.empty(1))[0]) * 2.0**GRID
+        )
         if number not in range(self.statistic.candidates):
-            raise ParameterError("the released integers are not those of this mechanism")
+            raise ParameterError(
+                "the released integers are not those of this mechanism"
+            )
         return int(number)
 
 

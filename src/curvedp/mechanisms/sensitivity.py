@@ -22,7 +22,10 @@ _LARGEST = 1.5  # where the Hessian s·cot s may fall to 0.1
 
 
 def frechet_mean_sensitivity(
-    manifold: Manifold, radius: float, n: int, bound: Literal["tight", "reimherr"] = "tight"
+    manifold: Manifold,
+    radius: float,
+    n: int,
+    bound: Literal["tight", "reimherr"] = "tight",
 ) -> float:
     """Largest distance between the Fréchet means of two data sets that differ in one of n records, in a ball of `radius`.
 
@@ -48,7 +51,9 @@ def frechet_mean_sensitivity(
     1.0196
     """
     if _validate.choice("bound", bound, ("tight", "reimherr")) == "tight":
-        return _mean_moves(manifold, radius, n, lambda s: _tight_factor(s, in_chart=False))
+        return _mean_moves(
+            manifold, radius, n, lambda s: _tight_factor(s, in_chart=False)
+        )
     return _mean_moves(manifold, radius, n, _reimherr_factor)
 
 
@@ -61,14 +66,18 @@ def mean_chart_sensitivity(manifold: Manifold, radius: float, n: int) -> float:
     return _mean_moves(manifold, radius, n, lambda s: _tight_factor(s, in_chart=True))
 
 
-def _mean_moves(manifold: Manifold, radius: float, n: int, factor: Callable[[float], float]) -> float:
+def _mean_moves(
+    manifold: Manifold, radius: float, n: int, factor: Callable[[float], float]
+) -> float:
     """2r/n, times a factor of r√κ where curvature is at most κ > 0."""
     s, upper = _normalized_radius(manifold, radius)
     n, more = _validate.integer("n", n, 1), factor(s) if upper > 0 else 1.0
     return nextafter(min(2 * radius * more / n, 2 * radius), inf)
 
 
-def mean_gradient_sensitivity(manifold: Manifold, radius: float, n: int, distance: Any = None) -> Any:
+def mean_gradient_sensitivity(
+    manifold: Manifold, radius: float, n: int, distance: Any = None
+) -> Any:
     """Largest change of the gradient of ½·mean d²(x, xᵢ) when one record is replaced, at `distance` from the center.
 
     At distance a it is at most 2R(a)/n (`docs/sensitivity.md`), and R increases with a: by default the whole ball's.
@@ -78,7 +87,11 @@ def mean_gradient_sensitivity(manifold: Manifold, radius: float, n: int, distanc
     distance = np.asarray(radius if distance is None else distance)
     if upper <= 0:
         return np.broadcast_to(np.nextafter(2 * radius / n, inf), distance.shape)[()]
-    spread = _spread(s, np.minimum(distance.ravel() * sqrt(upper), s)) / s * (1 + _GRID_MARGIN)
+    spread = (
+        _spread(s, np.minimum(distance.ravel() * sqrt(upper), s))
+        / s
+        * (1 + _GRID_MARGIN)
+    )
     return np.nextafter(2 * radius * spread / n, inf).reshape(distance.shape)[()]
 
 
@@ -117,7 +130,9 @@ def _normalized_radius(manifold: Manifold, radius: float) -> tuple[float, float]
 
 def _reimherr_factor(s: float) -> float:
     if not s < pi / 4:
-        raise ParameterError(f"the published bound needs radius·√κ={s:.6g} < π/4; use bound='tight'")
+        raise ParameterError(
+            f"the published bound needs radius·√κ={s:.6g} < π/4; use bound='tight'"
+        )
     h = 2 * s / tan(2 * s)
     return (2 - h) / h
 
@@ -131,19 +146,29 @@ def _tight_factor(s: float, in_chart: bool) -> float:
             f"radius·√κ={s:.6g} is too large: the mean's Hessian is no longer bounded away from 0; use a smaller radius"
         )
     a = np.linspace(0.0, s, 513)
-    u = np.arccos(np.minimum(cos(s) / np.cos(a), 1.0))  # half the chord of the ball across its radius, at a
+    u = np.arccos(
+        np.minimum(cos(s) / np.cos(a), 1.0)
+    )  # half the chord of the ball across its radius, at a
     h = np.where(u > 1e-3, u / np.tan(np.maximum(u, 1e-3)), 1 - u * u / 3 - u**4 / 40)
     ratio = _spread(s, a) / s / h
-    return float(np.max(ratio / np.sinc(a / pi) if in_chart else ratio)) * (1 + _GRID_MARGIN)
+    return float(np.max(ratio / np.sinc(a / pi) if in_chart else ratio)) * (
+        1 + _GRID_MARGIN
+    )
 
 
 def _spread(s: float, a: np.ndarray) -> np.ndarray:
     """R(a): the largest ‖log_x y - log_x m₀‖ over d(y, m₀) = s on the unit sphere, with d(x, m₀) = a."""
     a = a[:, None]
-    angle = np.linspace(0.0, pi, 257 if s < 1 else 1025)  # at m₀, from x to y; the maximum narrows as s nears π/2
-    half = np.sqrt(np.sin((s - a) / 2) ** 2 + np.sin(s) * np.sin(a) * np.sin(angle / 2) ** 2)
+    angle = np.linspace(
+        0.0, pi, 257 if s < 1 else 1025
+    )  # at m₀, from x to y; the maximum narrows as s nears π/2
+    half = np.sqrt(
+        np.sin((s - a) / 2) ** 2 + np.sin(s) * np.sin(a) * np.sin(angle / 2) ** 2
+    )
     distance = 2 * np.arcsin(half)  # haversine form: no cancellation when x is near y
     stretch = 1 / np.sinc(distance / pi)
     across = stretch * np.sin(s) * np.sin(angle)
-    along = stretch * (np.sin(a) * np.cos(s) - np.cos(a) * np.sin(s) * np.cos(angle)) - a
+    along = (
+        stretch * (np.sin(a) * np.cos(s) - np.cos(a) * np.sin(s) * np.cos(angle)) - a
+    )
     return np.asarray(np.hypot(across, along).max(axis=1))

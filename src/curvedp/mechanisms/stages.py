@@ -23,11 +23,21 @@ from curvedp.entropy import Source
 from curvedp.mechanisms.base import Draw, replay
 from curvedp.mechanisms.certificate import Certificate, Check
 from curvedp.mechanisms.measured import Measured
-from curvedp.mechanisms.noise import LAWS, Law, Noise, VectorMechanism, least_noise, least_scale, spread_of
+from curvedp.mechanisms.noise import (
+    LAWS,
+    Law,
+    Noise,
+    VectorMechanism,
+    least_noise,
+    least_scale,
+    spread_of,
+)
 from curvedp.mechanisms.statistic import Positive, Statistic
 from curvedp.privacy import GDP, ApproxDP, Guarantee, PureDP
 
-Beyond = Callable[[np.ndarray], np.ndarray]  # decreasing lengths -> how many records exceed each
+Beyond = Callable[
+    [np.ndarray], np.ndarray
+]  # decreasing lengths -> how many records exceed each
 
 QUERIES = 7  # of a search over 127 lengths
 WIDER = 4.0  # times the typical length, or the likeliest median: beyond it nothing is looked for
@@ -35,7 +45,10 @@ _FINE = 3  # medians and radii that are weighed for each shell
 _ONE_WAY = 0.7  # how much of what is cut off adds up: 1 if all records that lie outside lie one way
 # Laws of a distance x, where x^order is Gamma(power/order): with exponential tails, normal ones and sharp edges, each from
 # many records near 0 to all in one shell.
-_POWER, _ORDER = np.stack([(power, order) for order in (1.0, 2.0, 16.0) for power in 2.0 ** np.arange(-1, 7)], axis=1)
+_POWER, _ORDER = np.stack(
+    [(power, order) for order in (1.0, 2.0, 16.0) for power in 2.0 ** np.arange(-1, 7)],
+    axis=1,
+)
 
 
 class Stages:
@@ -44,12 +57,22 @@ class Stages:
     def __init__(self, scale: float, noisy: Noise, law: Law = "gaussian") -> None:
         self.left = 1.0
         self.told: list[dict[str, Any]] = []
-        self.counts: list[tuple[Any, ...]] = []  # (center, length, count beyond it, noise), for alarms and regions
-        self._scale, self._noisy = nextafter(scale * (1 + 1e-12), inf), noisy  # covers the rounding of the shares
+        self.counts: list[
+            tuple[Any, ...]
+        ] = []  # (center, length, count beyond it, noise), for alarms and regions
+        self._scale, self._noisy = (
+            nextafter(scale * (1 + 1e-12), inf),
+            noisy,
+        )  # covers the rounding of the shares
         self.law = law
 
     def ask(
-        self, kind: str, share: float, moved: float, values: np.ndarray, summed: float | None = None
+        self,
+        kind: str,
+        share: float,
+        moved: float,
+        values: np.ndarray,
+        summed: float | None = None,
     ) -> tuple[np.ndarray, float]:
         """Noisy values that one record moves by at most `moved`, for a share of the budget, and the deviation of each.
         Laplace noise is drawn for each by itself where they move by at most `summed` in sum, which is less noise."""
@@ -60,14 +83,26 @@ class Stages:
         else:
             rows = values[:, None]
         noise = summed * self._scale / (share if self.law == "laplace" else sqrt(share))
-        self.told.append({"kind": kind, "share": share, "sensitivity": summed, "noise": noise, "size": values.size})
+        self.told.append(
+            {
+                "kind": kind,
+                "share": share,
+                "sensitivity": summed,
+                "noise": noise,
+                "size": values.size,
+            }
+        )
         found = self._noisy(rows, np.full(len(rows), noise)).reshape(values.shape)
         return found, noise * spread_of(self.law, rows.shape[1])
 
     def rest(self) -> Guarantee:
         """All that is left, as the guarantee of one last release."""
         left, self.left = self.left, 0.0
-        return PureDP(left / self._scale) if self.law == "laplace" else GDP(sqrt(left) / self._scale)
+        return (
+            PureDP(left / self._scale)
+            if self.law == "laplace"
+            else GDP(sqrt(left) / self._scale)
+        )
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -92,7 +127,11 @@ class StagedMechanism(VectorMechanism):
     @classmethod
     def least(cls, guarantee: Guarantee, statistic: Statistic) -> dict[str, Any]:
         """The least noise that meets the guarantee, and its law."""
-        law, scale = least_noise(guarantee) if cls.laws == LAWS else (LAWS[0], least_scale(guarantee))
+        law, scale = (
+            least_noise(guarantee)
+            if cls.laws == LAWS
+            else (LAWS[0], least_scale(guarantee))
+        )
         dear = statistic.dearer * spread_of("laplace", statistic.space.dim)
         if isinstance(guarantee, ApproxDP) and dear < scale * guarantee.eps:
             law, scale = least_noise(PureDP(guarantee.eps))
@@ -112,7 +151,10 @@ class StagedMechanism(VectorMechanism):
 
     def checks(self, certificate: Certificate) -> list[Check]:
         """Every stage follows from the integers before it, and the shares add up to at most 1."""
-        return same_stages(self.replayed(certificate.release["integers"])[1].told, certificate.release["stages"])
+        return same_stages(
+            self.replayed(certificate.release["integers"])[1].told,
+            certificate.release["stages"],
+        )
 
     def replayed(self, integers: Any) -> tuple[Any, Stages]:
         """The walk, read back from its integers."""
@@ -143,7 +185,13 @@ class Search(NamedTuple):
         return scale * sqrt(self.queries / share)
 
     def quantile(
-        self, stages: Stages, beyond: Beyond, top: float, outside: float, share: float, about: np.ndarray | None = None
+        self,
+        stages: Stages,
+        beyond: Beyond,
+        top: float,
+        outside: float,
+        share: float,
+        about: np.ndarray | None = None,
     ) -> float:
         """The smallest of the lengths below `top` that about `outside` records exceed; `beyond` counts how many exceed each
         of them, and `about` is the point that they are distances from."""
@@ -152,8 +200,12 @@ class Search(NamedTuple):
         counts, low, high = beyond(lengths), 0, count - 1
         for later in range(self.queries)[::-1]:
             middle = (low + high + 1) // 2
-            noisy, noise = stages.ask("radius", share / self.queries, 1.0, counts[middle : middle + 1])
-            stages.counts.append((about, float(lengths[middle]), float(noisy[0]), noise))
+            noisy, noise = stages.ask(
+                "radius", share / self.queries, 1.0, counts[middle : middle + 1]
+            )
+            stages.counts.append(
+                (about, float(lengths[middle]), float(noisy[0]), noise)
+            )
             enough = noisy[0] <= outside + later * self.patience * noise
             low, high = (middle, high) if enough else (low, middle - 1)
             high = max(low, high)
@@ -162,11 +214,24 @@ class Search(NamedTuple):
 
 def same_stages(told: list[Any], stated: Any) -> list[Check]:
     """Whether a certificate's stages are those that its integers lead to, and their shares add up to at most 1."""
-    total, given = sum(stage.get("share", 0.0) for stage in told), stated if isinstance(stated, list) else [None]
-    named = [sorted(each) for each in told] == [sorted(each) if isinstance(each, dict) else None for each in given]
-    same = named and all(_equal(a[name], b[name]) for a, b in zip(told, stated, strict=True) for name in a)
+    total, given = (
+        sum(stage.get("share", 0.0) for stage in told),
+        stated if isinstance(stated, list) else [None],
+    )
+    named = [sorted(each) for each in told] == [
+        sorted(each) if isinstance(each, dict) else None for each in given
+    ]
+    same = named and all(
+        _equal(a[name], b[name])
+        for a, b in zip(told, stated, strict=True)
+        for name in a
+    )
     return [
-        Check(f"{len(told)} stages", same, "each follows from the integers released before it"),
+        Check(
+            f"{len(told)} stages",
+            same,
+            "each follows from the integers released before it",
+        ),
         Check(f"shares of μ² {total:.9g}", total <= 1 + 1e-9, "the filter's total"),
     ]
 
@@ -190,10 +255,19 @@ class Shells(NamedTuple):
         """No more of them than reach that share of the first."""
         if not 0 < least < 1:
             return self
-        return self._replace(number=min(self.number, 2 + ceil(-log(least) / log(self.ratio))))
+        return self._replace(
+            number=min(self.number, 2 + ceil(-log(least) / log(self.ratio)))
+        )
 
     def read(
-        self, stages: Stages, beyond: Beyond, n: int, top: float, worth: float, share: float, about: np.ndarray
+        self,
+        stages: Stages,
+        beyond: Beyond,
+        n: int,
+        top: float,
+        worth: float,
+        share: float,
+        about: np.ndarray,
     ) -> tuple[float, float]:
         """Off a noisy count of records in each shell from `top` downwards, `beyond` counting how many exceed each length; the
         outermost holds all that is farther out, the innermost all that is nearer: about the middle of the two neighboring
@@ -206,28 +280,43 @@ class Shells(NamedTuple):
         stages.counts.append((about, lengths[1:], np.cumsum(noisy)[:-1], noise))
         best = int(np.argmax(noisy[:-1] + noisy[1:]))
         more, both = noisy[best] - noisy[best + 1], noisy[best] + noisy[best + 1]
-        typical = lengths[best + 1] * self.ratio ** (float(np.clip(more / both, -1, 1)) / 2 if both > 0 else 0.0)
+        typical = lengths[best + 1] * self.ratio ** (
+            float(np.clip(more / both, -1, 1)) / 2 if both > 0 else 0.0
+        )
         return float(typical), top * least_loss(noisy, noise, n, worth, self)
 
 
-def least_loss(noisy: np.ndarray, noise: float, n: int, worth: float, shells: Shells) -> float:
+def least_loss(
+    noisy: np.ndarray, noise: float, n: int, worth: float, shells: Shells
+) -> float:
     """The radius, over the first length, of least expected loss: noise in proportion to it, and what it cuts off, for laws
     of the distance that are as likely as the noisy counts say, all the same before."""
     misfits = np.sum(np.abs(noisy - n * laws(shells)[0]), axis=-1) / noise
     return float(least_losses(misfits[None], n, np.array([worth]), shells)[0])
 
 
-def least_losses(misfits: np.ndarray, n: int, worth: np.ndarray, shells: Shells) -> np.ndarray:
+def least_losses(
+    misfits: np.ndarray, n: int, worth: np.ndarray, shells: Shells
+) -> np.ndarray:
     """The same of many rows: what the counts of each are from those of every law, in scales of their noise."""
-    best, radii = np.argmin(misfits.min(axis=1), axis=-1), shells.ratio ** -(np.arange(misfits.shape[2]) / _FINE)
+    best, radii = (
+        np.argmin(misfits.min(axis=1), axis=-1),
+        shells.ratio ** -(np.arange(misfits.shape[2]) / _FINE),
+    )
     reach, found = int(_FINE * log(WIDER) / log(shells.ratio)), np.empty(len(misfits))
     for middle in np.unique(best):
         # What is farther than WIDER from the likeliest median would count for its length alone.
         rows, near = best == middle, slice(max(middle - reach, 0), middle + reach + 1)
         likely = misfits[rows, :, near].reshape(int(rows.sum()), -1)
         likely = np.exp(likely.min(axis=1, keepdims=True) - likely)
-        cut = likely @ laws(shells)[1][:, near].reshape(-1, len(radii)) / likely.sum(axis=1, keepdims=True)
-        found[rows] = radii[np.argmin(worth[rows, None] * radii + _ONE_WAY * n * cut, axis=1)]
+        cut = (
+            likely
+            @ laws(shells)[1][:, near].reshape(-1, len(radii))
+            / likely.sum(axis=1, keepdims=True)
+        )
+        found[rows] = radii[
+            np.argmin(worth[rows, None] * radii + _ONE_WAY * n * cut, axis=1)
+        ]
     return found
 
 
@@ -236,10 +325,18 @@ def least_losses(misfits: np.ndarray, n: int, worth: np.ndarray, shells: Shells)
 def laws(shells: Shells) -> tuple[np.ndarray, np.ndarray]:
     """Of every law with its median at each radius: the share of records in each shell, and the mean of (x − r)₊ at each
     radius r; both in units of the first length."""
-    shape, order, size = (_POWER / _ORDER)[:, None], _ORDER[:, None], _FINE * shells.number
+    shape, order, size = (
+        (_POWER / _ORDER)[:, None],
+        _ORDER[:, None],
+        _FINE * shells.number,
+    )
     x = shells.ratio ** (np.arange(-size, size) / _FINE)  # over the median
     s, at = gammaincinv(shape, 0.5) * x**order, np.arange(size)
-    mean = poch(shape, 1 / order) * gammaincinv(shape, 0.5) ** (-1 / order) * gammaincc(shape + 1 / order, s)
+    mean = (
+        poch(shape, 1 / order)
+        * gammaincinv(shape, 0.5) ** (-1 / order)
+        * gammaincc(shape + 1 / order, s)
+    )
     edges = at[:, None] - _FINE * np.arange(1, shells.number) + size
     inside = -np.diff(gammainc(shape, s)[:, edges], prepend=1.0, append=0.0, axis=-1)
     excess = (mean - x * gammaincc(shape, s))[:, at[:, None] - at + size]

@@ -22,7 +22,11 @@ from curvedp.geometry.base import Manifold, check_manifold
 from curvedp.geometry.mean.bound import farthest_record, solver_error
 from curvedp.geometry.mean.streamed import Domain, into_ball
 from curvedp.mechanisms.chart import CHART_ERROR, chart_stretch
-from curvedp.mechanisms.sensitivity import dispersion_sensitivity, frechet_mean_sensitivity, mean_chart_sensitivity
+from curvedp.mechanisms.sensitivity import (
+    dispersion_sensitivity,
+    frechet_mean_sensitivity,
+    mean_chart_sensitivity,
+)
 from curvedp.records.base import Records
 from curvedp.records.tables import entries
 
@@ -37,7 +41,11 @@ def assign(frozen: Any, **values: Any) -> None:
 
 def length(name: str, value: Any) -> float:
     """A length, as `_validate` knows it, which is asked only where it must be: a choice makes many mechanisms."""
-    return value if type(value) is float and 1e-100 <= value <= 1e100 else _validate.length(name, value)
+    return (
+        value
+        if type(value) is float and 1e-100 <= value <= 1e100
+        else _validate.length(name, value)
+    )
 
 
 # Types of fields, with the check that each passes when a statistic or a mechanism is made.
@@ -50,8 +58,14 @@ Several = Annotated[int, partial(_validate.integer, minimum=2)]
 def check_fields(made: Any) -> None:
     """Every field of a dataclass becomes what the check beside its type makes of it."""
     named = fields(made)
-    as_text = any(isinstance(each.type, str) for each in named)  # `from __future__ import annotations`
-    types = get_type_hints(type(made), include_extras=True) if as_text else {each.name: each.type for each in named}
+    as_text = any(
+        isinstance(each.type, str) for each in named
+    )  # `from __future__ import annotations`
+    types = (
+        get_type_hints(type(made), include_extras=True)
+        if as_text
+        else {each.name: each.type for each in named}
+    )
     for each in named:
         for check in getattr(types[each.name], "__metadata__", ()):
             assign(made, **{each.name: check(each.name, getattr(made, each.name))})
@@ -83,10 +97,16 @@ class Statistic(ABC):
 
     name: ClassVar[str]
     unit: ClassVar[str] = "one record, replaced by any other"
-    units: ClassVar[tuple[str, ...]] = (PERSON_UNIT,)  # others that an estimator may state
+    units: ClassVar[tuple[str, ...]] = (
+        PERSON_UNIT,
+    )  # others that an estimator may state
     valued: ClassVar[bool] = True  # whether noise can be added to its value
-    dearer: ClassVar[float] = inf  # how much more stages by Laplace noise cost, which (ε, δ) may take; inf: untried
-    registry: ClassVar[_lazy.Registry[type["Statistic"]]] = _lazy.Registry("curvedp.mechanisms")
+    dearer: ClassVar[float] = (
+        inf  # how much more stages by Laplace noise cost, which (ε, δ) may take; inf: untried
+    )
+    registry: ClassVar[_lazy.Registry[type["Statistic"]]] = _lazy.Registry(
+        "curvedp.mechanisms"
+    )
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -97,7 +117,12 @@ class Statistic(ABC):
         """Whatever was given is checked: the manifold, the public ball, and every field by its type."""
         given = {each.name: getattr(self, each.name) for each in fields(self)}
         if "center" in given and "radius" in given:
-            assign(self, **public_ball(given["manifold"], given["center"], given["radius"])._asdict())
+            assign(
+                self,
+                **public_ball(
+                    given["manifold"], given["center"], given["radius"]
+                )._asdict(),
+            )
         elif "manifold" in given:
             check_manifold(given["manifold"])
         check_fields(self)
@@ -123,7 +148,9 @@ class Statistic(ABC):
         """The public ball of the point that is released, in the frame of the records, where `values` is None."""
         return None
 
-    typical = property(lambda self: self.values)  # a ball of records for which the error is predicted
+    typical = property(
+        lambda self: self.values
+    )  # a ball of records for which the error is predicted
 
     @property
     def kept_in(self) -> Ball | None:
@@ -131,7 +158,11 @@ class Statistic(ABC):
         return self.values
 
     # where the chart is: the center of `values`, or the origin
-    base = property(lambda self: np.asarray(self.space.origin if self.values is None else self.values.center))
+    base = property(
+        lambda self: np.asarray(
+            self.space.origin if self.values is None else self.values.center
+        )
+    )
     # largest distance between the coordinates of the computed values in the chart at the center of `values`
     chart_sensitivity = property(lambda self: self.sensitivity)
 
@@ -141,7 +172,11 @@ class Statistic(ABC):
 
     def inside(self, points: np.ndarray) -> np.ndarray:
         """Drawn points, along the first axis, moved to where the value can be: post-processing."""
-        return points if self.kept_in is None else np.asarray(project_to_ball(self.space, *self.kept_in, points))
+        return (
+            points
+            if self.kept_in is None
+            else np.asarray(project_to_ball(self.space, *self.kept_in, points))
+        )
 
     def placed(self, points: np.ndarray) -> np.ndarray:
         """Points of the frame in which the value is computed, in the frame of the records: post-processing."""
@@ -159,8 +194,15 @@ class Statistic(ABC):
     def to_dict(self) -> dict[str, Any]:
         """The name and the public fields as JSON values, from which `from_dict` builds the same statistic."""
         given = {each.name: getattr(self, each.name) for each in fields(self)}
-        plain = {name: value.tolist() if isinstance(value, np.ndarray) else value for name, value in given.items()}
-        named = {name: manifold_name(value) for name, value in given.items() if isinstance(value, Manifold)}
+        plain = {
+            name: value.tolist() if isinstance(value, np.ndarray) else value
+            for name, value in given.items()
+        }
+        named = {
+            name: manifold_name(value)
+            for name, value in given.items()
+            if isinstance(value, Manifold)
+        }
         return {"name": self.name, **plain, **named}
 
     @staticmethod
@@ -168,12 +210,16 @@ class Statistic(ABC):
         """The statistic that a certificate describes, validated anew; refuses a field that is missing, wrong or one more."""
         name = record.get("name") if isinstance(record, dict) else None
         if not isinstance(name, str) or name not in Statistic.registry:
-            raise ParameterError(f"the certificate's statistic is not one of: {', '.join(Statistic.registry)}")
+            raise ParameterError(
+                f"the certificate's statistic is not one of: {', '.join(Statistic.registry)}"
+            )
         kind = Statistic.registry[name]
         given = {name: value for name, value in record.items() if name != "name"}
         expected = [field.name for field in fields(kind)]
         if sorted(given) != sorted(expected):
-            raise ParameterError(f"the statistic {kind.name!r} has the fields {', '.join(expected)}")
+            raise ParameterError(
+                f"the statistic {kind.name!r} has the fields {', '.join(expected)}"
+            )
         if isinstance(given.get("manifold"), str):
             given["manifold"] = parse_manifold(given["manifold"])
         return kind(**given)
@@ -183,12 +229,16 @@ def check_point(name: str, manifold: Manifold, point: Any) -> np.ndarray:
     """A public point of the manifold, or a `ParameterError`; round-off is projected away."""
     array = _validate.array(name, point)
     if array.shape != manifold.point_shape:
-        raise ParameterError(f"{name} has shape {array.shape}; points of {manifold!r} have {manifold.point_shape}")
+        raise ParameterError(
+            f"{name} has shape {array.shape}; points of {manifold!r} have {manifold.point_shape}"
+        )
     with np.errstate(all="ignore"):  # entries near the largest double
         usable = np.all(np.isfinite(array)) and float(manifold.residual(array)) <= 1e-6
         found = np.asarray(manifold.project(array)) if usable else array
     if not usable or not np.all(np.isfinite(found)):
-        raise ParameterError(f"{name} is not a point of {manifold!r} (residual above 1e-6); see manifold.project")
+        raise ParameterError(
+            f"{name} is not a point of {manifold!r} (residual above 1e-6); see manifold.project"
+        )
     return found
 
 
@@ -200,7 +250,10 @@ def public_ball(manifold: Any, center: Any, radius: Any) -> Ball:
             "radius= is missing: a public ball must hold the records; choose it from domain knowledge, not from the data"
         )
     radius = _validate.length("radius", radius)
-    return Ball(check_point("center", manifold, manifold.origin if center is None else center), radius)
+    return Ball(
+        check_point("center", manifold, manifold.origin if center is None else center),
+        radius,
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -234,8 +287,14 @@ class Stated(Statistic):
             return self.in_chart
         return nextafter(self.moved * chart_stretch(self.manifold, self.radius), inf)
 
-    values = property(lambda self: None if self.radius is None else Ball(self.base, self.radius))
-    base = property(lambda self: np.asarray(self.manifold.origin if self.center is None else self.center))
+    values = property(
+        lambda self: None if self.radius is None else Ball(self.base, self.radius)
+    )
+    base = property(
+        lambda self: np.asarray(
+            self.manifold.origin if self.center is None else self.center
+        )
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -252,12 +311,18 @@ class _OfBall(Statistic):
     n: Several
 
     # the ball that holds the records, at home
-    ball = cached_property(lambda self: Ball(np.asarray(self.manifold.home(self.center)), self.radius))
+    ball = cached_property(
+        lambda self: Ball(np.asarray(self.manifold.home(self.center)), self.radius)
+    )
     # how far from the center a moved record can be: the radius, or less where floats hold less of the ball
     reach = cached_property(lambda self: farthest_record(self.manifold, self.radius))
-    domain = property(lambda self: Domain(self.manifold, *self.ball))  # the ball at home and its space
+    domain = property(
+        lambda self: Domain(self.manifold, *self.ball)
+    )  # the ball at home and its space
     # how far the computed mean may be from the true one
-    solver_error = cached_property(lambda self: solver_error(self.manifold, self.radius))
+    solver_error = cached_property(
+        lambda self: solver_error(self.manifold, self.radius)
+    )
 
     def moments(self, records: Records) -> tuple[np.ndarray, float]:
         """(Fréchet mean at home, mean square distance to it) of the records in the ball. NOT private."""
@@ -268,7 +333,9 @@ class _OfBall(Statistic):
         if not isinstance(records, np.ndarray) or records.dtype != np.float64:
             records = entries("records", records, self.manifold.point_shape)
         if records.shape != (self.n, *self.manifold.point_shape):
-            raise ParameterError(f"records have shape {records.shape}, not {(self.n, *self.manifold.point_shape)}")
+            raise ParameterError(
+                f"records have shape {records.shape}, not {(self.n, *self.manifold.point_shape)}"
+            )
         carried = carry_records(self.manifold, self.center, records)
         return into_ball(self.domain, carried)
 
@@ -287,15 +354,23 @@ class FrechetMean(_OfBall):
     @cached_property
     def sensitivity(self) -> float:
         """The theorem's (docs/sensitivity.md), and the solver's error at both ends."""
-        return frechet_mean_sensitivity(self.manifold, self.reach, self.n) + 2 * self.solver_error
+        return (
+            frechet_mean_sensitivity(self.manifold, self.reach, self.n)
+            + 2 * self.solver_error
+        )
 
     @cached_property
     def chart_sensitivity(self) -> float:
         """The theorem's for the chart, which stretches the solver's error too."""
         stretch = chart_stretch(self.manifold, self.radius)
-        return mean_chart_sensitivity(self.manifold, self.reach, self.n) + 2 * self.solver_error * stretch
+        return (
+            mean_chart_sensitivity(self.manifold, self.reach, self.n)
+            + 2 * self.solver_error * stretch
+        )
 
-    values = property(lambda self: self.ball)  # the ball of the records, which is convex
+    values = property(
+        lambda self: self.ball
+    )  # the ball of the records, which is convex
 
     def placed(self, points: np.ndarray) -> np.ndarray:
         return np.asarray(self.manifold.from_origin(self.center, points))

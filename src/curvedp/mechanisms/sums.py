@@ -42,7 +42,9 @@ class SumStatistic(Statistic):
     units: ClassVar[tuple[str, ...]] = (PERSON_ADDED, LABEL_ADDED)
     valued: ClassVar[bool] = False
     size: ClassVar[Any]  # how many entries a record's vector has
-    length: ClassVar[Any]  # the largest length of a record's vector, before it is rounded
+    length: ClassVar[
+        Any
+    ]  # the largest length of a record's vector, before it is rounded
     point_shape: ClassVar[Any]  # the shape of one record
     space = property(lambda self: Euclidean(self.size))
 
@@ -57,11 +59,16 @@ class SumStatistic(Statistic):
     @property
     def sensitivity(self) -> float:
         """The largest length of a rounded vector; 1e-9 of it for the rounding of its length."""
-        return nextafter(self.length * (1 + 1e-9) + sqrt(self.size) * 2.0 ** -(_BITS + 1), inf)
+        return nextafter(
+            self.length * (1 + 1e-9) + sqrt(self.size) * 2.0 ** -(_BITS + 1), inf
+        )
 
     def total(self, records: Records) -> np.ndarray:
         """The exact sum. NOT private."""
-        return np.asarray(np.clip(records.sums(self._whole), -(2**53), 2**53).astype(np.float64) * 2.0**-_BITS)
+        return np.asarray(
+            np.clip(records.sums(self._whole), -(2**53), 2**53).astype(np.float64)
+            * 2.0**-_BITS
+        )
 
     def _whole(self, block: Any) -> np.ndarray:
         with np.errstate(all="ignore"):  # a data-dependent warning is a release
@@ -83,7 +90,9 @@ class ClippedSum(SumStatistic):
     name: ClassVar[str] = "Fréchet mean, number of records private"
     more: ClassVar[int] = 0  # entries of length at most 1 that follow
     landing = property(lambda self: Ball(self.center, self.radius))
-    weight = property(lambda self: float(2.0 ** round(log2(1 / sqrt(2 * sqrt(self.manifold.dim))))))  # w
+    weight = property(
+        lambda self: float(2.0 ** round(log2(1 / sqrt(2 * sqrt(self.manifold.dim)))))
+    )  # w
     size = property(lambda self: self.manifold.dim + 1 + self.more)
     length = property(lambda self: sqrt(1 + self.more + self.weight**2))
     point_shape = property(lambda self: self.manifold.point_shape)
@@ -91,13 +100,17 @@ class ClippedSum(SumStatistic):
     reach = cached_property(lambda self: farthest_record(self.manifold, self.radius))
 
     def vectors(self, records: np.ndarray) -> np.ndarray:
-        inside = np.asarray(project_to_ball(self.manifold, self.center, self.radius, records))
+        inside = np.asarray(
+            project_to_ball(self.manifold, self.center, self.radius, records)
+        )
         z = clip(logs_at(self.manifold, self.center, inside), self.reach) / self.reach
         return np.concatenate([z, np.full((len(z), 1), self.weight)], axis=1)
 
     def read(self, total: np.ndarray, noise: float) -> np.ndarray:
         """exp_c of the quotient, shrunk and in the ball."""
-        return np.asarray(self.manifold.unchart(self.center, self.reach * self.step(total, noise)))
+        return np.asarray(
+            self.manifold.unchart(self.center, self.reach * self.step(total, noise))
+        )
 
     def step(self, total: np.ndarray, noise: float) -> np.ndarray:
         """The mean of clip_r(log_c x)/r, as far as it is known."""
@@ -117,13 +130,17 @@ class SpreadSum(ClippedSum):
 
     def vectors(self, records: np.ndarray) -> np.ndarray:
         rows = super().vectors(records)
-        return np.concatenate([rows, np.sum(rows[:, :-1] ** 2, axis=1, keepdims=True)], axis=1)
+        return np.concatenate(
+            [rows, np.sum(rows[:, :-1] ** 2, axis=1, keepdims=True)], axis=1
+        )
 
     def read(self, total: np.ndarray, noise: float) -> np.ndarray:
         """In [0, r²]."""
         count = max(total[self.manifold.dim] / self.weight, 1.0)
         square = float(np.sum(self.step(total, noise) ** 2))
-        return np.array([self.reach**2 * float(np.clip(total[-1] / count - square, 0.0, 1.0))])
+        return np.array(
+            [self.reach**2 * float(np.clip(total[-1] / count - square, 0.0, 1.0))]
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -170,7 +187,9 @@ class SumMechanism(VectorMechanism):
     @classmethod
     def for_statistic(cls, statistic: Statistic, guarantee: Guarantee) -> Self:
         check_guarantee(guarantee, ADDED)
-        law, scale = least_noise(replace(guarantee, adjacency="replace-one"), statistic.sensitivity)
+        law, scale = least_noise(
+            replace(guarantee, adjacency="replace-one"), statistic.sensitivity
+        )
         return cls(statistic=statistic, scale=scale, law=law)
 
     @cached_property
@@ -181,7 +200,11 @@ class SumMechanism(VectorMechanism):
     def accepted(self, data: Any) -> np.ndarray:
         """The exact sum; records may be none at all, and only their shape and type can be refused."""
         summed: SumStatistic = self.statistic
-        given = data if hasattr(data, "sums") else open_records(data, summed.point_shape, "records", least=0)
+        given = (
+            data
+            if hasattr(data, "sums")
+            else open_records(data, summed.point_shape, "records", least=0)
+        )
         return summed.total(given)
 
     def draw(self, data: np.ndarray, source: Source) -> Draw:
@@ -190,7 +213,13 @@ class SumMechanism(VectorMechanism):
 
     def finish(self, value: np.ndarray) -> np.ndarray:
         with np.errstate(all="ignore"):  # of released numbers
-            return np.asarray(self.statistic.read(value, self.scale * spread_of(self.law, value.size)))
+            return np.asarray(
+                self.statistic.read(value, self.scale * spread_of(self.law, value.size))
+            )
 
     def value_of(self, certificate: Certificate) -> np.ndarray:
-        return self.finish(replay(certificate.release["integers"])(np.empty(self.statistic.size), [self.scale]))
+        return self.finish(
+            replay(certificate.release["integers"])(
+                np.empty(self.statistic.size), [self.scale]
+            )
+        )

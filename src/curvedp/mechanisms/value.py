@@ -22,7 +22,11 @@ from curvedp.mechanisms.chart import grid_of
 from curvedp.mechanisms.statistic import Stated, Statistic, assign, length
 from curvedp.privacy import GDP, Guarantee, PrivacyProfile, PureDP, smallest_scale
 
-_LAWS: dict[str, Any] = {"gaussian": RiemannianGaussian, "laplace": RiemannianLaplace, "heat": HeatKernel}
+_LAWS: dict[str, Any] = {
+    "gaussian": RiemannianGaussian,
+    "laplace": RiemannianLaplace,
+    "heat": HeatKernel,
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,10 +41,14 @@ class ValueMechanism(Mechanism):
     def at(self, coordinates: np.ndarray) -> np.ndarray:
         """The drawn point of these grid coordinates: post-processing."""
 
-    drawn_shape = property(lambda self: self.manifold.point_shape)  # the shape of what is drawn
+    drawn_shape = property(
+        lambda self: self.manifold.point_shape
+    )  # the shape of what is drawn
 
     def value_of(self, certificate: Certificate) -> np.ndarray:
-        return np.asarray(self.finish(self.at(self.drawn_before(certificate.release["integers"]))))
+        return np.asarray(
+            self.finish(self.at(self.drawn_before(certificate.release["integers"])))
+        )
 
     @property
     def grid(self) -> int:
@@ -52,7 +60,12 @@ class ValueMechanism(Mechanism):
 
     def reading(self, integers: Any) -> Reading:
         kind, space, scale, _ = self.noise
-        return Reading("point", _LAWS[kind](space, scale), self.at(self.drawn_before(integers)), cell=2.0**-self.grid)
+        return Reading(
+            "point",
+            _LAWS[kind](space, scale),
+            self.at(self.drawn_before(integers)),
+            cell=2.0**-self.grid,
+        )
 
     @property
     @abstractmethod
@@ -64,15 +77,21 @@ class ValueMechanism(Mechanism):
         """The same with its noise multiplied: what a cheat draws."""
 
     @abstractmethod
-    def simulate(self, rng: np.random.Generator, value: np.ndarray, size: Any) -> np.ndarray:
+    def simulate(
+        self, rng: np.random.Generator, value: np.ndarray, size: Any
+    ) -> np.ndarray:
         """Draws of this size (a shape, too) by the fast float path: for simulation and predicted error, NOT for release."""
 
     def accepted(self, data: Any) -> np.ndarray:
         """One point; what is not a point becomes the origin."""
         value = _validate.array("value", data)
         if value.shape != self.manifold.point_shape:
-            raise ParameterError(f"value has shape {value.shape}; one point has shape {self.manifold.point_shape}")
-        return np.asarray(project_to_ball(self.manifold, self.manifold.origin, 1e300, value[None])[0])
+            raise ParameterError(
+                f"value has shape {value.shape}; one point has shape {self.manifold.point_shape}"
+            )
+        return np.asarray(
+            project_to_ball(self.manifold, self.manifold.origin, 1e300, value[None])[0]
+        )
 
 
 class IsotropicMechanism(ValueMechanism):
@@ -83,14 +102,21 @@ class IsotropicMechanism(ValueMechanism):
     word: ClassVar[str] = "scale"  # what certificates and users call the scale
 
     def __init__(
-        self, manifold: Any = None, sensitivity: Any = None, scale: Any = None, *, statistic: Statistic | None = None
+        self,
+        manifold: Any = None,
+        sensitivity: Any = None,
+        scale: Any = None,
+        *,
+        statistic: Statistic | None = None,
     ) -> None:
         given = {self.word: length(self.word, scale)}
         assign(self, statistic=statistic or Stated(manifold, sensitivity), **given)
         self.__post_init__()
 
     @classmethod
-    def calibrated(cls, manifold: Manifold, sensitivity: float, guarantee: Guarantee) -> Self:
+    def calibrated(
+        cls, manifold: Manifold, sensitivity: float, guarantee: Guarantee
+    ) -> Self:
         """The smallest noise that meets the guarantee, for a sensitivity that the caller states; an `UnattainableGuarantee`
         below the floor of curved space."""
         return cls.for_statistic(Stated(manifold, sensitivity), guarantee)
@@ -100,7 +126,9 @@ class IsotropicMechanism(ValueMechanism):
         """The smallest noise that meets the guarantee, by the exact profile."""
         check_guarantee(guarantee)
         moved = cls.charged(statistic)
-        about = moved / sqrt(statistic.space.dim) if cls.kind == "laplace" else moved  # there θ = 1
+        about = (
+            moved / sqrt(statistic.space.dim) if cls.kind == "laplace" else moved
+        )  # there θ = 1
         scale = smallest_scale(cls.profile_at(statistic.space, moved), guarantee, about)
         return cls.rebuilt(statistic, {cls.word: scale})
 
@@ -110,7 +138,9 @@ class IsotropicMechanism(ValueMechanism):
         return statistic.sensitivity
 
     @classmethod
-    def profile_at(cls, space: Manifold, moved: float) -> Callable[[float], PrivacyProfile]:
+    def profile_at(
+        cls, space: Manifold, moved: float
+    ) -> Callable[[float], PrivacyProfile]:
         """The exact profile by scale."""
         return lambda scale: _LAWS[cls.kind](space, scale).profile(moved)
 
@@ -118,9 +148,17 @@ class IsotropicMechanism(ValueMechanism):
         return self.rebuilt(self.statistic, {self.word: factor * self.scale})
 
     noised = property(lambda self: self.manifold)  # where the noise lives
-    noise = property(lambda self: (self.kind, self.noised, self.scale, self.charged(self.statistic)))
-    law = cached_property(lambda self: _LAWS[self.kind](self.noised, self.scale))  # the noise law
-    profile = cached_property(lambda self: self.profile_at(self.manifold, self.charged(self.statistic))(self.scale))
+    noise = property(
+        lambda self: (self.kind, self.noised, self.scale, self.charged(self.statistic))
+    )
+    law = cached_property(
+        lambda self: _LAWS[self.kind](self.noised, self.scale)
+    )  # the noise law
+    profile = cached_property(
+        lambda self: self.profile_at(self.manifold, self.charged(self.statistic))(
+            self.scale
+        )
+    )
 
     @property
     def guarantee(self) -> Guarantee:
@@ -131,11 +169,15 @@ class IsotropicMechanism(ValueMechanism):
 
     def draw(self, data: np.ndarray, source: Source) -> Draw:
         """One exact draw; the point nearest to its grid point is post-processing."""
-        drawn = exact_draw(self.kind, self.noised, self.scale, data, source=source, grid=self.grid)
+        drawn = exact_draw(
+            self.kind, self.noised, self.scale, data, source=source, grid=self.grid
+        )
         return Draw(np.asarray(drawn.point), [drawn.integers], drawn.tau)
 
     def at(self, coordinates: np.ndarray) -> np.ndarray:
         return np.asarray(drawn_point(self.manifold, coordinates))
 
-    def simulate(self, rng: np.random.Generator, value: np.ndarray, size: Any) -> np.ndarray:
+    def simulate(
+        self, rng: np.random.Generator, value: np.ndarray, size: Any
+    ) -> np.ndarray:
         return np.asarray(self.law.sample(rng, value, size))

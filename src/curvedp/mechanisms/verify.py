@@ -36,8 +36,18 @@ from curvedp.privacy.calibrate import meets
 _WIDTH = 1e-6  # relative width of the certified enclosures
 _LARGEST_TAU = 2.0**-80  # of a whole release
 _LARGEST_DIMENSION = 20_000  # beyond, nothing is recomputed: a short text could ask for any amount of work
-SOURCES = {"AES-256-CTR keyed by the operating system": True}  # every other source is a simulation
-_WRONG = (TypeError, ValueError, ArithmeticError, AttributeError, AssertionError, LookupError, RecursionError)
+SOURCES = {
+    "AES-256-CTR keyed by the operating system": True
+}  # every other source is a simulation
+_WRONG = (
+    TypeError,
+    ValueError,
+    ArithmeticError,
+    AttributeError,
+    AssertionError,
+    LookupError,
+    RecursionError,
+)
 _REFUSALS = (CurvedpError, *_WRONG)  # what a stranger's numbers may lead to
 
 
@@ -49,7 +59,9 @@ def verify_certificate(certificate: Certificate) -> list[Check]:
     """
     try:
         if certificate.sha256 != certificate.fingerprint:
-            raise VerificationFailed("the certificate was changed: its SHA-256 is not the one it was written with")
+            raise VerificationFailed(
+                "the certificate was changed: its SHA-256 is not the one it was written with"
+            )
         with np.errstate(all="ignore"):  # a stranger's numbers may overflow anything
             return _checks(certificate, rebuild_mechanism(certificate))
     except VerificationFailed:
@@ -58,7 +70,9 @@ def verify_certificate(certificate: Certificate) -> list[Check]:
         raise VerificationFailed(f"the certificate does not say its {error}") from None
     except _REFUSALS as error:
         text = _shown(str(error).replace("\n", " "))
-        raise VerificationFailed(f"the certificate cannot be recomputed: {text}") from None
+        raise VerificationFailed(
+            f"the certificate cannot be recomputed: {text}"
+        ) from None
 
 
 def _checks(certificate: Certificate, mechanism: Mechanism) -> list[Check]:
@@ -72,29 +86,53 @@ def _checks(certificate: Certificate, mechanism: Mechanism) -> list[Check]:
     ]
     if any(check.holds is False for check in checks):
         return checks
-    return [*checks, *_check_claims(certificate, mechanism), *_check_numerics(certificate, mechanism)]
+    return [
+        *checks,
+        *_check_claims(certificate, mechanism),
+        *_check_numerics(certificate, mechanism),
+    ]
 
 
 def rebuild_mechanism(certificate: Certificate) -> Any:
     """The mechanism that the certificate describes, validated anew."""
     if certificate.mechanism not in Mechanism.registry:
-        raise ParameterError(f"unknown mechanism; known: {', '.join(Mechanism.registry)}")
+        raise ParameterError(
+            f"unknown mechanism; known: {', '.join(Mechanism.registry)}"
+        )
     _check_size(certificate)
-    kind, statistic = Mechanism.registry[certificate.mechanism], Statistic.from_dict(dict(certificate.statistic))
+    kind, statistic = (
+        Mechanism.registry[certificate.mechanism],
+        Statistic.from_dict(dict(certificate.statistic)),
+    )
     if not kind.serves(statistic):
         raise ParameterError(f"{kind.name} does not release a {statistic.name}")
     mechanism = kind.rebuilt(statistic, certificate.parameters)
     if sorted(mechanism.parameters) != sorted(certificate.parameters):
-        raise ParameterError(f"the parameters of {kind.name} are {', '.join(mechanism.parameters)}")
+        raise ParameterError(
+            f"the parameters of {kind.name} are {', '.join(mechanism.parameters)}"
+        )
     for name, own in mechanism.parameters.items():
         stated = certificate.parameters[name]
-        same_kind = type(stated) is type(own) or (isinstance(own, float) and type(stated) is int)
-        more = name == "scale" and isinstance(stated, float) and stated >= own * (1 - ROUNDED)
-        if not more and (not same_kind or stated != own):  # more noise than it takes is no lie
+        same_kind = type(stated) is type(own) or (
+            isinstance(own, float) and type(stated) is int
+        )
+        more = (
+            name == "scale"
+            and isinstance(stated, float)
+            and stated >= own * (1 - ROUNDED)
+        )
+        if not more and (
+            not same_kind or stated != own
+        ):  # more noise than it takes is no lie
             raise ParameterError(f"the parameter {name} is not what the others imply")
     charted = hasattr(mechanism, "base") or not isinstance(statistic, Stated)
-    if not charted and any(getattr(statistic, part) is not None for part in ("center", "radius", "in_chart")):
-        raise ParameterError("this mechanism has no chart, so no ball of one can be stated")
+    if not charted and any(
+        getattr(statistic, part) is not None
+        for part in ("center", "radius", "in_chart")
+    ):
+        raise ParameterError(
+            "this mechanism has no chart, so no ball of one can be stated"
+        )
     if certificate.manifold != mechanism.manifold.name:
         raise ParameterError("the manifold is not that of the statistic")
     return mechanism
@@ -102,14 +140,19 @@ def rebuild_mechanism(certificate: Certificate) -> Any:
 
 def _check_size(certificate: Certificate) -> None:
     """Refuse what would take minutes or gigabytes before anything is built."""
-    for name in (certificate.manifold, str(certificate.statistic.get("manifold", certificate.manifold))):
+    for name in (
+        certificate.manifold,
+        str(certificate.statistic.get("manifold", certificate.manifold)),
+    ):
         if len(name) > 400 or name.count("product") > 8:
             raise ParameterError("the manifold's name is too long")
         if any(len(number) > 6 for number in re.findall(r"\d+", name)):
             raise ParameterError("the manifold is too large to be recomputed here")
         manifold = parse_manifold(name)
         if manifold.dim > _LARGEST_DIMENSION and not name.startswith("euclidean"):
-            raise ParameterError(f"the manifold has more than {_LARGEST_DIMENSION} dimensions")
+            raise ParameterError(
+                f"the manifold has more than {_LARGEST_DIMENSION} dimensions"
+            )
         if len(manifold.factors) > 8:
             raise ParameterError("the manifold has more than eight factors")
 
@@ -118,11 +161,23 @@ def _check_sensitivity(certificate: Certificate, mechanism: Mechanism) -> list[C
     if isinstance(mechanism.statistic, Stated):
         claim = f"sensitivity {certificate.sensitivity:.9g}"
         same = certificate.sensitivity == mechanism.sensitivity
-        return [Check(claim, None if same else False, "stated by the caller, who vouches for it")]
+        return [
+            Check(
+                claim,
+                None if same else False,
+                "stated by the caller, who vouches for it",
+            )
+        ]
     least = mechanism.sensitivity
-    stated = at_least(f"sensitivity of the {mechanism.statistic.name}", certificate.sensitivity, least)
+    stated = at_least(
+        f"sensitivity of the {mechanism.statistic.name}", certificate.sensitivity, least
+    )
     # A larger one would belong to fewer records or a wider ball than the certificate says.
-    return [stated if certificate.sensitivity <= least * (1 + _WIDTH) else stated._replace(holds=False)]
+    return [
+        stated
+        if certificate.sensitivity <= least * (1 + _WIDTH)
+        else stated._replace(holds=False)
+    ]
 
 
 # ---- what every certificate claims ----
@@ -132,24 +187,61 @@ def _check_claims(certificate: Certificate, mechanism: Any) -> list[Check]:
     claims, profile = certificate.claims, mechanism.profile
     tau = certificate.numerics["tau"]
     true = Claims.of(profile, tau or 0.0)
-    checks = [Check(f"slack {claims.slack:.3g}", claims.slack == true.slack, "the numerics' τ")]
+    checks = [
+        Check(
+            f"slack {claims.slack:.3g}", claims.slack == true.slack, "the numerics' τ"
+        )
+    ]
     for name in ("gdp", "pure", "zcdp", "rao"):
         stated, least = getattr(claims, name), getattr(true, name)
         if stated is not None:
             least = _certified_mu(mechanism, least) if name == "gdp" else least
             holds = least is not None and least * (1 - _WIDTH) <= stated < inf
-            checks.append(Check(f"{name} {stated:.9g}", holds, f"recomputed {least and format(least, '.9g')}"))
+            checks.append(
+                Check(
+                    f"{name} {stated:.9g}",
+                    holds,
+                    f"recomputed {least and format(least, '.9g')}",
+                )
+            )
     if tuple(eps for eps, _ in claims.curve) != CURVE_EPSILONS:
-        return [*checks, Check("(ε, δ) curve", False, "not at the values of ε that certificates of this schema have")]
+        return [
+            *checks,
+            Check(
+                "(ε, δ) curve",
+                False,
+                "not at the values of ε that certificates of this schema have",
+            ),
+        ]
     for (eps, stated), (_, exact) in zip(claims.curve, true.curve, strict=True):
         close = exact * (1 - _WIDTH) <= stated and _quick(mechanism)
-        upper = _delta_of(*mechanism.noise, eps) + (1 + exp(eps)) * (tau or 0.0) if close else exact
+        upper = (
+            _delta_of(*mechanism.noise, eps) + (1 + exp(eps)) * (tau or 0.0)
+            if close
+            else exact
+        )
         holds = min(upper, 1.0) * (1 - _WIDTH) <= stated <= 1
-        checks.append(Check(f"δ({eps:g}) = {stated:.6g}", holds, f"recomputed {upper:.9g}"))
+        checks.append(
+            Check(f"δ({eps:g}) = {stated:.6g}", holds, f"recomputed {upper:.9g}")
+        )
     asked = certificate.guarantee
     if asked.adjacency != profile.adjacency:
-        return [*checks, Check(f"{asked} as asked", False, f"this release is for {profile.adjacency} adjacency")]
-    return [*checks, Check(f"{asked} as asked", _met(mechanism, asked), "the ideal law's profile meets it")]
+        return [
+            *checks,
+            Check(
+                f"{asked} as asked",
+                False,
+                f"this release is for {profile.adjacency} adjacency",
+            ),
+        ]
+    return [
+        *checks,
+        Check(
+            f"{asked} as asked",
+            _met(mechanism, asked),
+            "the ideal law's profile meets it",
+        ),
+    ]
 
 
 def _met(mechanism: Any, asked: Any) -> bool:
@@ -157,16 +249,31 @@ def _met(mechanism: Any, asked: Any) -> bool:
     from curvedp.privacy import GDP, ApproxDP, PureDP, convert, gaussian_profile
     from curvedp.privacy.hadamard import PureProfile
 
-    if isinstance(mechanism.profile, PureDP) and isinstance(asked, PureDP | ApproxDP | GDP):
-        return bool(mechanism.profile.eps <= pure_epsilon(replace(asked, adjacency="replace-one")) * (1 + 1e-12))
+    if isinstance(mechanism.profile, PureDP) and isinstance(
+        asked, PureDP | ApproxDP | GDP
+    ):
+        return bool(
+            mechanism.profile.eps
+            <= pure_epsilon(replace(asked, adjacency="replace-one")) * (1 + 1e-12)
+        )
     if isinstance(asked, ApproxDP):
-        return bool(float(mechanism.profile.delta(asked.eps)) <= asked.delta0 * (1 + 1e-9))
+        return bool(
+            float(mechanism.profile.delta(asked.eps)) <= asked.delta0 * (1 + 1e-9)
+        )
     if isinstance(mechanism.profile, PureDP):
-        return bool(meets(PureProfile(mechanism.profile.eps, adjacency=asked.adjacency), asked))
+        return bool(
+            meets(PureProfile(mechanism.profile.eps, adjacency=asked.adjacency), asked)
+        )
     if not hasattr(mechanism, "known_batches"):
         return bool(meets(mechanism.profile, asked))
-    mu = convert(mechanism.known_batches, to=GDP).mu * (1 - 1e-9)  # of Gaussian releases, which are together one
-    return bool(meets(gaussian_profile(0.0, 1, 1.0, mu), replace(asked, adjacency="replace-one")))
+    mu = convert(mechanism.known_batches, to=GDP).mu * (
+        1 - 1e-9
+    )  # of Gaussian releases, which are together one
+    return bool(
+        meets(
+            gaussian_profile(0.0, 1, 1.0, mu), replace(asked, adjacency="replace-one")
+        )
+    )
 
 
 def _certified_mu(mechanism: Any, own: float | None) -> float | None:
@@ -178,7 +285,9 @@ def _certified_mu(mechanism: Any, own: float | None) -> float | None:
         return own
     kind, space, scale, moved = mechanism.noise
     curvature = space.constant_curvature
-    whole = isclose(space.injectivity_radius, pi / sqrt(curvature) if curvature > 0 else inf)
+    whole = isclose(
+        space.injectivity_radius, pi / sqrt(curvature) if curvature > 0 else inf
+    )
     if not whole or (kind == "gaussian" and curvature != 0):
         return own
     return max(own * (1 - _WIDTH / 2), _mu_of(kind, curvature, space.dim, scale, moved))
@@ -194,7 +303,9 @@ def _mu_of(kind: str, curvature: float, dim: int, scale: float, moved: float) ->
 
 @lru_cache(maxsize=1024)
 def _delta_of(kind: str, space: Any, scale: float, moved: float, eps: float) -> float:
-    law = (RiemannianGaussian if kind == "gaussian" else RiemannianLaplace)(space, scale)
+    law = (RiemannianGaussian if kind == "gaussian" else RiemannianLaplace)(
+        space, scale
+    )
     return float(law.certified_delta(moved, eps)[1])
 
 
@@ -204,7 +315,11 @@ def _quick(mechanism: Any) -> bool:
         return False
     kind, space, *_ = mechanism.noise
     curvature = space.constant_curvature
-    return kind != "heat" and curvature is not None and ((curvature == 0 and kind == "gaussian") or space.dim <= 30)
+    return (
+        kind != "heat"
+        and curvature is not None
+        and ((curvature == 0 and kind == "gaussian") or space.dim <= 30)
+    )
 
 
 # ---- how it was drawn, and in which words ----
@@ -212,26 +327,58 @@ def _quick(mechanism: Any) -> bool:
 
 def _check_numerics(certificate: Certificate, mechanism: Mechanism) -> list[Check]:
     numerics, entropy = certificate.numerics, certificate.entropy
-    if sorted(numerics) != ["grid", "path", "profile", "tau"] or sorted(entropy) != ["cryptographic", "source"]:
+    if sorted(numerics) != ["grid", "path", "profile", "tau"] or sorted(entropy) != [
+        "cryptographic",
+        "source",
+    ]:
         raise ParameterError("numerics or entropy have other fields than this schema's")
-    source, grid, path, label, tau = entropy["source"], *(numerics[name] for name in ("grid", "path", "profile", "tau"))
-    private = isinstance(source, str) and SOURCES.get(source) is True and entropy["cryptographic"] is True
+    source, grid, path, label, tau = (
+        entropy["source"],
+        *(numerics[name] for name in ("grid", "path", "profile", "tau")),
+    )
+    private = (
+        isinstance(source, str)
+        and SOURCES.get(source) is True
+        and entropy["cryptographic"] is True
+    )
     public = type(grid) is int and grid == mechanism.grid
     checks = [
-        Check(f"entropy: {_shown(source)}", private, "a simulated source is not private"),
+        Check(
+            f"entropy: {_shown(source)}", private, "a simulated source is not private"
+        ),
         Check(f"grid 2^-{_shown(grid)}", public, "public"),
-        Check(f"path: {_shown(path)}", path == mechanism.path, "the mechanism has no other"),
-        Check(f"profile: {_shown(label)}", label == mechanism.profile.label, "recomputed"),
+        Check(
+            f"path: {_shown(path)}",
+            path == mechanism.path,
+            "the mechanism has no other",
+        ),
+        Check(
+            f"profile: {_shown(label)}", label == mechanism.profile.label, "recomputed"
+        ),
     ]
     if mechanism.path == FLOAT:
         unknown = "the claims hold for the ideal law; how far the drawn one is from it, τ, is not known"
-        return [*checks, Check("sampler: float64", None if tau is None else False, f"drawn in float64: {unknown}")]
+        return [
+            *checks,
+            Check(
+                "sampler: float64",
+                None if tau is None else False,
+                f"drawn in float64: {unknown}",
+            ),
+        ]
     number = isinstance(tau, float) and isfinite(tau)
     # What every exact draw of so many numbers costs at least; discrete noise has its own bound (`Mechanism.checks`).
     drawn = certificate.release["integers"] or [[0]]
-    least = sum(Allowance(len(part)).tau() for part in drawn) if mechanism.path == EXACT else 0.0
+    least = (
+        sum(Allowance(len(part)).tau() for part in drawn)
+        if mechanism.path == EXACT
+        else 0.0
+    )
     usable = number and 0 < tau <= _LARGEST_TAU and least <= tau
-    return [*checks, Check(f"slack τ = {_shown(tau)}", usable, "added to δ as (1+e^ε)τ")]
+    return [
+        *checks,
+        Check(f"slack τ = {_shown(tau)}", usable, "added to δ as (1+e^ε)τ"),
+    ]
 
 
 def _check_words(certificate: Certificate, mechanism: Mechanism) -> list[Check]:
@@ -241,18 +388,40 @@ def _check_words(certificate: Certificate, mechanism: Mechanism) -> list[Check]:
     if ledger is not None and sorted(ledger) != ["entry", "head"]:
         raise ParameterError("the ledger has other fields than this schema's")
     kept = release["integers"]
-    digest = isinstance(release["sha256"], str) and re.fullmatch(r"[0-9a-f]{64}", release["sha256"]) is not None
-    bound = kept is None or (isinstance(kept, list) and digest_of_integers(kept) == release["sha256"])
+    digest = (
+        isinstance(release["sha256"], str)
+        and re.fullmatch(r"[0-9a-f]{64}", release["sha256"]) is not None
+    )
+    bound = kept is None or (
+        isinstance(kept, list) and digest_of_integers(kept) == release["sha256"]
+    )
     checks = [Check("integers", bound and digest, "their SHA-256 is the one stated")]
     if kept is not None:
-        mechanism.value_of(certificate)  # refuses integers that are not of this mechanism
-        if kept and _has_value(replace(certificate, release={**release, "integers": kept[:-1]}), mechanism):
-            raise ParameterError("the release lists integers that its value does not need")
+        mechanism.value_of(
+            certificate
+        )  # refuses integers that are not of this mechanism
+        if kept and _has_value(
+            replace(certificate, release={**release, "integers": kept[:-1]}), mechanism
+        ):
+            raise ParameterError(
+                "the release lists integers that its value does not need"
+            )
     units = (mechanism.statistic.unit, *mechanism.statistic.units)
     words = certificate.trust == mechanism.trust and certificate.unit in units
-    afterwards = release["afterwards"] == list(mechanism.afterwards) and isinstance(release["reason"], str)
-    stages = isinstance(release["stages"], list) and (bool(release["stages"]) == mechanism.staged)
-    return [*checks, Check("unit, trust and post-processing", words and afterwards and stages, "as the mechanism says")]
+    afterwards = release["afterwards"] == list(mechanism.afterwards) and isinstance(
+        release["reason"], str
+    )
+    stages = isinstance(release["stages"], list) and (
+        bool(release["stages"]) == mechanism.staged
+    )
+    return [
+        *checks,
+        Check(
+            "unit, trust and post-processing",
+            words and afterwards and stages,
+            "as the mechanism says",
+        ),
+    ]
 
 
 def _has_value(certificate: Certificate, mechanism: Mechanism) -> bool:

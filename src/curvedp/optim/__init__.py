@@ -5,10 +5,17 @@ from curvedp import errors
 try:
     import jax  # noqa: F401 - checked here so that the error names the extra
 except ImportError as error:
-    raise errors.MissingExtra("curvedp.optim needs JAX: pip install 'curvedp[jax]'") from error
+    raise errors.MissingExtra(
+        "curvedp.optim needs JAX: pip install 'curvedp[jax]'"
+    ) from error
 
 from curvedp.optim.descent import dp_rgd, dp_rsgd
-from curvedp.optim.problem import FrechetMeanProblem, LeadingEigenvectorProblem, Problem, SubspaceProblem
+from curvedp.optim.problem import (
+    FrechetMeanProblem,
+    LeadingEigenvectorProblem,
+    Problem,
+    SubspaceProblem,
+)
 from curvedp.optim.result import OptimResult
 from curvedp.optim.rsvrg import dp_rsvrg
 

@@ -13,7 +13,9 @@ from curvedp.errors import ParameterError
 from curvedp.optim._device_noise import chacha_normals
 from curvedp.optim._ziggurat import ziggurat_normals
 
-_WORTH_A_PROGRAM = 1 << 12  # normals: fewer are drawn on the host before a program for them is compiled
+_WORTH_A_PROGRAM = (
+    1 << 12
+)  # normals: fewer are drawn on the host before a program for them is compiled
 
 
 def on_processor() -> bool:
@@ -45,12 +47,22 @@ class Randomness:
             self._source = rng
         elif isinstance(rng, np.random.Generator):
             self._generator = rng
-        elif isinstance(rng, jax.Array) and (rng.dtype == np.uint32 or jnp.issubdtype(rng.dtype, jax.dtypes.prng_key)):
-            key = jax.random.wrap_key_data(rng) if rng.dtype == np.uint32 and rng.shape == (2,) else rng
+        elif isinstance(rng, jax.Array) and (
+            rng.dtype == np.uint32 or jnp.issubdtype(rng.dtype, jax.dtypes.prng_key)
+        ):
+            key = (
+                jax.random.wrap_key_data(rng)
+                if rng.dtype == np.uint32 and rng.shape == (2,)
+                else rng
+            )
             if key.ndim:
-                raise ParameterError(f"rng is an array of shape {key.shape}; it must be one JAX key")
+                raise ParameterError(
+                    f"rng is an array of shape {key.shape}; it must be one JAX key"
+                )
             self._key, seed = jax.random.split(key)
-            self._generator = np.random.default_rng(np.asarray(jax.random.bits(seed, (8,), "uint32")).tolist())
+            self._generator = np.random.default_rng(
+                np.asarray(jax.random.bits(seed, (8,), "uint32")).tolist()
+            )
         else:
             known = "None (cryptographic), a NumPy generator or a JAX key"
             raise ParameterError(f"rng={_validate.shown(rng)} must be {known}")
@@ -58,12 +70,22 @@ class Randomness:
     @property
     def source(self) -> Source:
         """What a certificate names: the source, or that it was a simulation."""
-        return GeneratorSource(np.random.default_rng(0)) if self._source is None else self._source
+        return (
+            GeneratorSource(np.random.default_rng(0))
+            if self._source is None
+            else self._source
+        )
 
     def normal(self, rows: int, dim: int) -> Any:
         """Standard normals of shape (rows, dim)."""
-        if isinstance(self._source, SecureSource) and not on_processor() and rows * dim >= _WORTH_A_PROGRAM:
-            self._source = self._source if isinstance(self._source, _ThereToo) else _ThereToo()
+        if (
+            isinstance(self._source, SecureSource)
+            and not on_processor()
+            and rows * dim >= _WORTH_A_PROGRAM
+        ):
+            self._source = (
+                self._source if isinstance(self._source, _ThereToo) else _ThereToo()
+            )
             return chacha_normals(self._source.words(4).view(np.uint32), rows, dim)
         if self._source is not None:
             return ziggurat_normals(self._source, (rows, dim))
@@ -92,4 +114,8 @@ class Randomness:
 
 @partial(jax.jit, static_argnames="dim")
 def _normal_rows(key: Any, numbers: Any, dim: int) -> Any:
-    return jax.vmap(lambda number: jax.random.normal(jax.random.fold_in(key, number), dim, "float64"))(numbers)
+    return jax.vmap(
+        lambda number: jax.random.normal(
+            jax.random.fold_in(key, number), dim, "float64"
+        )
+    )(numbers)

@@ -15,7 +15,9 @@ from scipy.special import ndtr, ndtri
 from curvedp.entropy import Source
 
 _LAYERS = 256
-_PIECE = 1 << 14  # words at a time: their intermediate arrays stay in the processor's cache
+_PIECE = (
+    1 << 14
+)  # words at a time: their intermediate arrays stay in the processor's cache
 
 
 def _curve(x: Any) -> Any:
@@ -36,7 +38,9 @@ def _widths() -> np.ndarray:
 
 
 _WIDTHS = _widths()
-_SCALE = _WIDTHS[:-1] * 2.0**-55  # a signed 56-bit whole number times this is a point of the layer
+_SCALE = (
+    _WIDTHS[:-1] * 2.0**-55
+)  # a signed 56-bit whole number times this is a point of the layer
 _INSIDE = _WIDTHS[1:]
 _HEIGHTS = _curve(_WIDTHS)
 _HEIGHTS[0] = 0.0  # the bottom layer stands on the axis
@@ -47,7 +51,9 @@ def ziggurat_normals(source: Source, shape: tuple[int, ...]) -> np.ndarray:
     out = np.empty(int(np.prod(shape)))
     looks = [_fill(source, out[i : i + _PIECE], i) for i in range(0, out.size, _PIECE)]
     if looks:
-        _second_look(source, out, *(np.concatenate(part) for part in zip(*looks, strict=True)))
+        _second_look(
+            source, out, *(np.concatenate(part) for part in zip(*looks, strict=True))
+        )
     return out.reshape(shape)
 
 
@@ -60,7 +66,9 @@ def _fill(source: Source, out: np.ndarray, first: int) -> tuple[np.ndarray, np.n
     return odd + first, layer[odd]
 
 
-def _second_look(source: Source, out: np.ndarray, odd: np.ndarray, layer: np.ndarray) -> None:
+def _second_look(
+    source: Source, out: np.ndarray, odd: np.ndarray, layer: np.ndarray
+) -> None:
     """Keep the points under the curve, draw the others again; the bottom layer's surplus is the tail."""
     if not len(odd):
         return
@@ -69,5 +77,7 @@ def _second_look(source: Source, out: np.ndarray, odd: np.ndarray, layer: np.nda
     fresh = np.flatnonzero(~keep & (layer > 0))
     x[fresh] = ziggurat_normals(source, fresh.shape)
     tail = np.flatnonzero(layer == 0)
-    x[tail] = np.sign(x[tail]) * -ndtri(source.uniform(tail.shape, full_precision=True) * ndtr(-_EDGE))
+    x[tail] = np.sign(x[tail]) * -ndtri(
+        source.uniform(tail.shape, full_precision=True) * ndtr(-_EDGE)
+    )
     out[odd] = x

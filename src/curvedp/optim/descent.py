@@ -71,7 +71,19 @@ def dp_rgd(
     GDP(1.0)
     """
     more: Any = {"record_history": record_history, "groups": groups}
-    return dp_rsgd(problem, data, init, steps, None, clip, learning_rate, guarantee, noise, rng, **more)
+    return dp_rsgd(
+        problem,
+        data,
+        init,
+        steps,
+        None,
+        clip,
+        learning_rate,
+        guarantee,
+        noise,
+        rng,
+        **more,
+    )
 
 
 def dp_rsgd(
@@ -125,7 +137,10 @@ def dp_rsgd(
     (3,)
     """
     steps, clip = _validate.integer("steps", steps, 1), _validate.length("clip", clip)
-    schedule, marks = loop.rates(learning_rate, steps), loop.recorded(record_history, steps)
+    schedule, marks = (
+        loop.rates(learning_rate, steps),
+        loop.recorded(record_history, steps),
+    )
     added, every = loop.is_added(guarantee, noise), batch_size is None
     chance = None if not added else 1.0 if every else chance_of(batch_size, sampling)
     with loop.full_precision(), loop.compiled_once(problem):
@@ -134,19 +149,32 @@ def dp_rsgd(
         made: Any
         met: Any = guarantee
         if chance is not None:
-            charged, size = cost.added_clip(clip, manifold.dim, w.dtype), max(int(chance * n), 1)
+            charged, size = (
+                cost.added_clip(clip, manifold.dim, w.dtype),
+                max(int(chance * n), 1),
+            )
             sd, count_noise = cost.added_noise(steps, chance, charged, met)
             statistic: Any = mechanisms.ClippedGradientSum(manifold, charged)
-            made = partial(mechanisms.AddedDescentMechanism, rate=chance, count_noise=count_noise)
+            made = partial(
+                mechanisms.AddedDescentMechanism, rate=chance, count_noise=count_noise
+            )
             unit, scale = sd / clip, clip / (chance * random.noisy(n, count_noise))
             every = chance == 1 or not n
         else:
             size = n if every else check_batch(batch_size, n, sampling)
-            charged = cost.rounded_clip(clip, manifold.dim, w.dtype, n, None if every else size)
+            charged = cost.rounded_clip(
+                clip, manifold.dim, w.dtype, n, None if every else size
+            )
             public: Any = (n, steps, charged) if every else (n, steps, size, charged)
-            costs: Any = (cost.rgd_noise, cost.rgd_guarantee) if every else (cost.rsgd_noise, cost.rsgd_guarantee)
+            costs: Any = (
+                (cost.rgd_noise, cost.rgd_guarantee)
+                if every
+                else (cost.rsgd_noise, cost.rsgd_guarantee)
+            )
             how: Any = {} if every else {"sampling": sampling}
-            sd, met = cost.derive(guarantee, noise, *(partial(each, *public, **how) for each in costs))
+            sd, met = cost.derive(
+                guarantee, noise, *(partial(each, *public, **how) for each in costs)
+            )
             statistic = mechanisms.ClippedGradient(manifold, charged, n)
             made = (
                 mechanisms.DescentMechanism
@@ -156,19 +184,47 @@ def dp_rsgd(
             unit, scale = sd, None
         mechanism = made(statistic=statistic, steps=steps, noise=sd)
         history = []
-        for part in loop.chunks(steps, manifold.dim if every else max(manifold.dim, size)):
+        for part in loop.chunks(
+            steps, manifold.dim if every else max(manifold.dim, size)
+        ):
             length = part.stop - part.start
-            batches = None if every else draw_batches(random, n, size, length, sampling, chance)
+            batches = (
+                None
+                if every
+                else draw_batches(random, n, size, length, sampling, chance)
+            )
             xi = unit * random.normal(length, manifold.dim)
             record = marks[part] if marks.any() else None
-            w, values = _steps(problem, records, w, clip, scale, size, batches, schedule[part], xi, record)
+            w, values = _steps(
+                problem,
+                records,
+                w,
+                clip,
+                scale,
+                size,
+                batches,
+                schedule[part],
+                xi,
+                record,
+            )
             history.append(values)
-        return finished(mechanism, w, guarantee or met, sd, random, history, marks, groups)
+        return finished(
+            mechanism, w, guarantee or met, sd, random, history, marks, groups
+        )
 
 
 @partial(jax.jit, static_argnames=("problem", "size"))
 def _steps(
-    problem: Problem, data: Any, w: Any, clip: Any, scale: Any, size: int, batches: Any, rate: Any, xi: Any, marks: Any
+    problem: Problem,
+    data: Any,
+    w: Any,
+    clip: Any,
+    scale: Any,
+    size: int,
+    batches: Any,
+    rate: Any,
+    xi: Any,
+    marks: Any,
 ) -> tuple[Any, Any]:
     """The last point and the recorded objectives; `scale` as of `noisy_mean`."""
     shared, each = parted(batches)
@@ -176,7 +232,12 @@ def _steps(
     def step(w: Any, inputs: tuple[Any, Any, Any, Any]) -> tuple[Any, Any]:
         own, xi, rate, mark = inputs
         batch = None if own is None else own | shared
-        w = loop.step_along(problem, w, rate, loop.noisy_gradient(problem, w, data, batch, size, clip, scale, xi))
+        w = loop.step_along(
+            problem,
+            w,
+            rate,
+            loop.noisy_gradient(problem, w, data, batch, size, clip, scale, xi),
+        )
         return w, loop.objective_if(mark, problem, w, data)
 
     last, values = jax.lax.scan(step, w, (each, xi, rate, marks))
@@ -190,5 +251,7 @@ def descent_mechanism(
     charged = cost.rounded_clip(clip, problem.manifold.dim, np.float64, n)
     statistic = mechanisms.ClippedGradient(problem.manifold, charged, n)
     return mechanisms.DescentMechanism(
-        statistic=statistic, steps=steps, noise=cost.rgd_noise(n, steps, charged, guarantee)
+        statistic=statistic,
+        steps=steps,
+        noise=cost.rgd_noise(n, steps, charged, guarantee),
     )

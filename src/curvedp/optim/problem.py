@@ -42,7 +42,9 @@ class Problem:
     def __post_init__(self) -> None:
         check_manifold(self.manifold)
         if not callable(self.loss):
-            raise ParameterError(f"loss={self.loss!r} must be a function loss(w, z) that returns a number")
+            raise ParameterError(
+                f"loss={self.loss!r} must be a function loss(w, z) that returns a number"
+            )
 
     @property
     def record_shape(self) -> tuple[int, ...] | None:
@@ -57,8 +59,13 @@ class Problem:
         """
 
         def gradient(z: Any) -> Any:
-            slope, zero = jax.grad(self.loss)(w, z), jnp.zeros(self.manifold.dim, dtype=w.dtype)
-            return jax.vjp(lambda c: self.manifold.from_coordinates(w, c), zero)[1](slope)[0]
+            slope, zero = (
+                jax.grad(self.loss)(w, z),
+                jnp.zeros(self.manifold.dim, dtype=w.dtype),
+            )
+            return jax.vjp(lambda c: self.manifold.from_coordinates(w, c), zero)[1](
+                slope
+            )[0]
 
         return jax.vmap(gradient)(records)
 
@@ -101,14 +108,18 @@ class FrechetMeanProblem(Problem):
     6
     """
 
-    loss: Callable[[Any, Any], Any] = field(init=False, repr=False, compare=False, default=None)  # type: ignore[assignment]  # set below
+    loss: Callable[[Any, Any], Any] = field(
+        init=False, repr=False, compare=False, default=None
+    )  # type: ignore[assignment]  # set below
 
     def __post_init__(self) -> None:
         manifold = self.manifold
         assign(self, loss=lambda w, z: manifold.dist(w, z) ** 2 / 2)
         super().__post_init__()
 
-    record_shape = property(lambda self: self.manifold.point_shape)  # a point of the manifold
+    record_shape = property(
+        lambda self: self.manifold.point_shape
+    )  # a point of the manifold
 
     def gradients(self, w: Any, records: Any) -> Any:
         """-log_w z of each record: no differentiation through the distance."""
@@ -137,7 +148,12 @@ class LeadingEigenvectorProblem(Problem):
 
     def __init__(self, dim: int) -> None:
         dim = _validate.integer("dim", dim, 2)
-        assign(self, dim=dim, manifold=Sphere(dim - 1), loss=lambda w, z: -(jnp.sum(w * z) ** 2))
+        assign(
+            self,
+            dim=dim,
+            manifold=Sphere(dim - 1),
+            loss=lambda w, z: -(jnp.sum(w * z) ** 2),
+        )
 
     record_shape = property(lambda self: (self.dim,))  # a vector of R^dim
 
@@ -177,7 +193,13 @@ class SubspaceProblem(Problem):
 
     def __init__(self, dim: int, rank: int) -> None:
         dim, rank = _validate.integer("dim", dim, 2), _validate.integer("rank", rank, 1)
-        assign(self, dim=dim, rank=rank, manifold=Grassmann(dim, rank), loss=lambda w, z: -jnp.sum((z @ w) ** 2))
+        assign(
+            self,
+            dim=dim,
+            rank=rank,
+            manifold=Grassmann(dim, rank),
+            loss=lambda w, z: -jnp.sum((z @ w) ** 2),
+        )
 
     record_shape = property(lambda self: (self.dim,))  # a vector of R^dim
 

@@ -34,20 +34,35 @@ class OptimResult(NamedTuple):
     guarantee: Guarantee
     noise: Any
     history: Any = None
-    certificate: Any = None  # why the point may be published; None where the manifold has no name
+    certificate: Any = (
+        None  # why the point may be published; None where the manifold has no name
+    )
 
 
 def finished(
-    mechanism: Any, point: Any, guarantee: Any, noise: Any, random: Any, history: Any, marks: Any, groups: Any
+    mechanism: Any,
+    point: Any,
+    guarantee: Any,
+    noise: Any,
+    random: Any,
+    history: Any,
+    marks: Any,
+    groups: Any,
 ) -> OptimResult:
     """The result of a descent with its certificate: what it cost, from which bits, for whom; None where the manifold has
     no name."""
     point = np.asarray(point)
-    told = np.concatenate([np.asarray(part) for part in history])[marks.ravel()] if marks.any() else None
+    told = (
+        np.concatenate([np.asarray(part) for part in history])[marks.ravel()]
+        if marks.any()
+        else None
+    )
     try:
         mechanism.described()
     except ParameterError:
         return OptimResult(point, guarantee, noise, told)
     unit = None if groups is None else mechanism.statistic.units[0]
-    release = mechanism.release(lambda _: point, source=random.source, guarantee=guarantee, unit=unit)
+    release = mechanism.release(
+        lambda _: point, source=random.source, guarantee=guarantee, unit=unit
+    )
     return OptimResult(point, guarantee, noise, told, certificate=release.certificate)

@@ -84,50 +84,111 @@ def dp_rsvrg(
     True
     """
     sizes = {"epochs": epochs, "inner_steps": inner_steps, "restarts": restarts}
-    epochs, inner_steps, restarts = (_validate.integer(name, value, 1) for name, value in sizes.items())
+    epochs, inner_steps, restarts = (
+        _validate.integer(name, value, 1) for name, value in sizes.items()
+    )
     bounds = _pair("clip", clip)
     _validate.choice("output", output, ("last", "random"))
-    schedule = loop.rates(learning_rate, epochs * inner_steps).reshape(epochs, inner_steps)
-    marks = loop.recorded(record_history, restarts * epochs * inner_steps).reshape(restarts, epochs, inner_steps)
-    chance = chance_of(batch_size, sampling) if loop.is_added(guarantee, noise) else None
+    schedule = loop.rates(learning_rate, epochs * inner_steps).reshape(
+        epochs, inner_steps
+    )
+    marks = loop.recorded(record_history, restarts * epochs * inner_steps).reshape(
+        restarts, epochs, inner_steps
+    )
+    chance = (
+        chance_of(batch_size, sampling) if loop.is_added(guarantee, noise) else None
+    )
     with loop.full_precision(), loop.compiled_once(problem):
-        w, records = loop.prepare(problem, data, init, groups, least=2 if chance is None else 0)
+        w, records = loop.prepare(
+            problem, data, init, groups, least=2 if chance is None else 0
+        )
         n, manifold, random = len(records), problem.manifold, Randomness(rng)
         total, rate = restarts * epochs, float(schedule.mean())
         made: Any
         asked: Any = guarantee
         scales: Any = (None, None)
         if chance is not None:
-            charged: Any = tuple(cost.added_clip(bound, manifold.dim, w.dtype) for bound in bounds)
-            sd, count_noise = cost.added_rsvrg_noise(total, inner_steps, chance, charged, asked, rate)
+            charged: Any = tuple(
+                cost.added_clip(bound, manifold.dim, w.dtype) for bound in bounds
+            )
+            sd, count_noise = cost.added_rsvrg_noise(
+                total, inner_steps, chance, charged, asked, rate
+            )
             size, count = max(int(chance * n), 1), random.noisy(n, count_noise)
-            scales, units = (bounds[0] / count, bounds[1] / (chance * count)), (sd[0] / bounds[0], sd[1] / bounds[1])
+            scales, units = (
+                (bounds[0] / count, bounds[1] / (chance * count)),
+                (sd[0] / bounds[0], sd[1] / bounds[1]),
+            )
             statistic: Any = mechanisms.ClippedGradientSum(manifold, charged[0])
-            made = partial(mechanisms.AddedVarianceReducedMechanism, rate=chance, count_noise=count_noise)
+            made = partial(
+                mechanisms.AddedVarianceReducedMechanism,
+                rate=chance,
+                count_noise=count_noise,
+            )
         else:
-            size = check_batch(math.isqrt(n - 1) + 1 if batch_size is None else batch_size, n, sampling)
+            size = check_batch(
+                math.isqrt(n - 1) + 1 if batch_size is None else batch_size, n, sampling
+            )
             batches_of = zip(bounds, (None, size), strict=True)
-            charged = tuple(cost.rounded_clip(bound, manifold.dim, w.dtype, n, batch) for bound, batch in batches_of)
+            charged = tuple(
+                cost.rounded_clip(bound, manifold.dim, w.dtype, n, batch)
+                for bound, batch in batches_of
+            )
             if guarantee is not None:
-                sd = cost.rsvrg_noise(n, total, inner_steps, size, charged, guarantee, sampling, rate)
+                sd = cost.rsvrg_noise(
+                    n, total, inner_steps, size, charged, guarantee, sampling, rate
+                )
             else:
-                sd = _pair("noise", (noise, noise) if isinstance(noise, Real) else noise)
-            asked = guarantee or cost.rsvrg_guarantee(n, total, inner_steps, size, charged, sd, sampling)
+                sd = _pair(
+                    "noise", (noise, noise) if isinstance(noise, Real) else noise
+                )
+            asked = guarantee or cost.rsvrg_guarantee(
+                n, total, inner_steps, size, charged, sd, sampling
+            )
             statistic, units = mechanisms.ClippedGradient(manifold, charged[0], n), sd
-            made = partial(mechanisms.VarianceReducedMechanism, batch_size=size, sampling=sampling)
-        run = {"epochs": total, "inner_steps": inner_steps, "difference_clip": charged[1], "statistic": statistic}
+            made = partial(
+                mechanisms.VarianceReducedMechanism, batch_size=size, sampling=sampling
+            )
+        run = {
+            "epochs": total,
+            "inner_steps": inner_steps,
+            "difference_clip": charged[1],
+            "statistic": statistic,
+        }
         mechanism = made(**run, full_noise=sd[0], inner_noise=sd[1])
         history = []
         for record in marks:
-            chosen, kept = divmod(int(random.integers(epochs * inner_steps, (1,))[0]), inner_steps), w
+            chosen, kept = (
+                divmod(
+                    int(random.integers(epochs * inner_steps, (1,))[0]), inner_steps
+                ),
+                w,
+            )
             for epoch in range(epochs):
                 every = chance is not None and (chance == 1 or not n)
-                batches = None if every else draw_batches(random, n, size, inner_steps, sampling, chance)
-                xi = units[0] * random.normal(1, manifold.dim)[0], units[1] * random.normal(inner_steps, manifold.dim)
+                batches = (
+                    None
+                    if every
+                    else draw_batches(random, n, size, inner_steps, sampling, chance)
+                )
+                xi = (
+                    units[0] * random.normal(1, manifold.dim)[0],
+                    units[1] * random.normal(inner_steps, manifold.dim),
+                )
                 keep = output == "random" and epoch == chosen[0]
                 told = record[epoch] if marks.any() else None
                 w, path, values = _epoch(
-                    problem, records, w, bounds, scales, size, batches, schedule[epoch], xi, told, keep
+                    problem,
+                    records,
+                    w,
+                    bounds,
+                    scales,
+                    size,
+                    batches,
+                    schedule[epoch],
+                    xi,
+                    told,
+                    keep,
                 )
                 history.append(values)
                 kept = manifold.project(path[chosen[1]]) if keep else kept
@@ -151,7 +212,9 @@ def _epoch(
 ) -> tuple[Any, Any, Any]:
     """The last point, all points where they are wanted, and the recorded objectives; `scales` as of `noisy_mean`."""
     shared, each = parted(batches)
-    released = loop.noisy_gradient(problem, anchor, data, None, len(data), clip[0], scales[0], xi[0])
+    released = loop.noisy_gradient(
+        problem, anchor, data, None, len(data), clip[0], scales[0], xi[0]
+    )
     # Differences of length at most C1 cannot balance a longer anchor gradient: the iterate would run away with it for the
     # rest of the epoch. What has been released may be shortened at no cost.
     released = loop.clip_rows(released[None], clip[1])[0]
@@ -162,13 +225,20 @@ def _epoch(
         def differences(records: Any) -> Any:
             # Both points in one batch. As two calls they run side by side, and two batched decompositions that share
             # XLA's threads can wait for each other for ever (seen on two cores).
-            both = jax.vmap(problem.gradients, (0, None))(jnp.stack([w, anchor]), records)
+            both = jax.vmap(problem.gradients, (0, None))(
+                jnp.stack([w, anchor]), records
+            )
             return both[0] - problem.carry(anchor, w, both[1])
 
         batch = None if own is None else own | shared
         mean = loop.noisy_mean(data, batch, size, clip[1], scales[1], xi, differences)
-        moved = loop.step_along(problem, w, rate, mean + problem.carry(anchor, w, released))
-        return moved, (w if keep_path else None, loop.objective_if(mark, problem, moved, data))
+        moved = loop.step_along(
+            problem, w, rate, mean + problem.carry(anchor, w, released)
+        )
+        return moved, (
+            w if keep_path else None,
+            loop.objective_if(mark, problem, moved, data),
+        )
 
     w, (path, values) = jax.lax.scan(step, anchor, (each, rate, xi[1], marks))
     return problem.manifold.project(w), path, values
@@ -178,5 +248,7 @@ def _pair(name: str, values: Any) -> tuple[float, float]:
     try:
         first, second = values
     except (TypeError, ValueError):
-        raise ParameterError(f"{name}={_validate.shown(values)} must be a pair of positive numbers") from None
+        raise ParameterError(
+            f"{name}={_validate.shown(values)} must be a pair of positive numbers"
+        ) from None
     return _validate.length(f"{name}[0]", first), _validate.length(f"{name}[1]", second)

@@ -10,12 +10,19 @@ if TYPE_CHECKING:
     from curvedp.privacy.calibrate import smallest_scale
     from curvedp.privacy.certify import certified_delta
     from curvedp.privacy.certify_mu import certified_mu
-    from curvedp.privacy.constant_curvature import gaussian_floor, gaussian_profile, laplace_profile
+    from curvedp.privacy.constant_curvature import (
+        gaussian_floor,
+        gaussian_profile,
+        laplace_profile,
+    )
     from curvedp.privacy.guarantees import GDP, ZCDP, ApproxDP, PureDP, RaoDP, RenyiDP
     from curvedp.privacy.mean_loss import KLDP, MeanConcentratedDP
     from curvedp.privacy.profile import PrivacyProfile
     from curvedp.privacy.selection import NegativeBinomialRuns
-    from curvedp.privacy.subsampled import subsampled_gaussian, subsampled_noise_multiplier
+    from curvedp.privacy.subsampled import (
+        subsampled_gaussian,
+        subsampled_noise_multiplier,
+    )
 
 __all__ = [
     "GDP",

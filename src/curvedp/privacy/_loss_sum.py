@@ -18,7 +18,9 @@ from curvedp.privacy.rounding import Array
 
 # relative error of the tails (measured: 1e-10), as a density that is the derivative of a table loses digits
 MARGIN = 4e-9
-_RUNGS = np.concatenate([-(4.0 ** np.arange(8.0, -3.0, -1.0)), [0.0], 4.0 ** np.arange(-2.0, 9.0)])
+_RUNGS = np.concatenate(
+    [-(4.0 ** np.arange(8.0, -3.0, -1.0)), [0.0], 4.0 ** np.arange(-2.0, 9.0)]
+)
 _GRID = np.linspace(0.0, 1.0, 25)
 
 
@@ -54,8 +56,18 @@ class LossSum(LossTails):
         self.max_loss = a.T + b.T
         self.resolution = 2e-10 if isinstance(b, NormalLoss) else MARGIN / 4
         # where the tails are not analytic: an end or a kink of one loss meets one of the other
-        ends = [[*part.kinks, part.T] if math.isfinite(part.T) else [] for part in (a, b)]
-        self.kinks = tuple({x for p in ends[0] for q in ends[1] for x in (p + q, abs(p - q)) if 0 < x < self.max_loss})
+        ends = [
+            [*part.kinks, part.T] if math.isfinite(part.T) else [] for part in (a, b)
+        ]
+        self.kinks = tuple(
+            {
+                x
+                for p in ends[0]
+                for q in ends[1]
+                for x in (p + q, abs(p - q))
+                if 0 < x < self.max_loss
+            }
+        )
         self.order = self._resolving_order()
 
     def _resolving_order(self) -> int:
@@ -66,7 +78,9 @@ class LossSum(LossTails):
         while order < 1024:
             finer = self._log_tails(t, 2 * order)
             pairs = zip((upper, lower), finer, strict=True)
-            if all(np.all(np.abs(x - y) <= 1e-10 + 1e-12 * np.abs(x)) for x, y in pairs):
+            if all(
+                np.all(np.abs(x - y) <= 1e-10 + 1e-12 * np.abs(x)) for x, y in pairs
+            ):
                 break
             order, (upper, lower) = 2 * order, finer
         return order
@@ -77,16 +91,34 @@ class LossSum(LossTails):
     def _log_tails(self, t: Array, order: int) -> tuple[Array, Array]:
         for part in (self.a, self.b):
             part.cover(2 * float(t.max()) + 20 * self.loss_scale)
-        low, high = np.maximum(t - self.a.T, -self.b.T), np.minimum(t + self.a.T, self.b.T)
+        low, high = (
+            np.maximum(t - self.a.T, -self.b.T),
+            np.minimum(t + self.a.T, self.b.T),
+        )
         log_s = self._mix(t, low, high, self.a.log_upper_on_line, order)
         log_f = self._mix(t, low, high, self.a.log_lower_on_line, order)
         if math.isfinite(self.a.T):  # B alone decides outside
-            log_s = np.logaddexp(log_s, np.where(high < self.b.T, self.b.log_upper_on_line(high), -math.inf))
-            log_f = np.logaddexp(log_f, np.where(low > -self.b.T, self.b.log_lower_on_line(low), -math.inf))
-        whole = np.logaddexp(log_s, log_f)  # 1 up to the error of the density, which goes into both tails alike
+            log_s = np.logaddexp(
+                log_s,
+                np.where(high < self.b.T, self.b.log_upper_on_line(high), -math.inf),
+            )
+            log_f = np.logaddexp(
+                log_f,
+                np.where(low > -self.b.T, self.b.log_lower_on_line(low), -math.inf),
+            )
+        whole = np.logaddexp(
+            log_s, log_f
+        )  # 1 up to the error of the density, which goes into both tails alike
         return np.minimum(log_s - whole, 0.0), np.minimum(log_f - whole, 0.0)
 
-    def _mix(self, t: Array, low: Array, high: Array, log_tail: Callable[[Array], Array], order: int) -> Array:
+    def _mix(
+        self,
+        t: Array,
+        low: Array,
+        high: Array,
+        log_tail: Callable[[Array], Array],
+        order: int,
+    ) -> Array:
         """log ∫f_B(b)·tail(t − b) db between low and high."""
         t, low, high = t[:, None], low[:, None], high[:, None]
 
@@ -101,9 +133,22 @@ class LossSum(LossTails):
             first = np.argmax(keep, axis=1)[:, None]
             last = keep.shape[1] - 1 - np.argmax(keep[:, ::-1], axis=1)[:, None]
             # one grid point beyond on either side: the nearest that differs
-            left = np.max(np.where(b < np.take_along_axis(b, first, 1), b, b[:, :1]), axis=1, keepdims=True)
-            right = np.min(np.where(b > np.take_along_axis(b, last, 1), b, b[:, -1:]), axis=1, keepdims=True)
+            left = np.max(
+                np.where(b < np.take_along_axis(b, first, 1), b, b[:, :1]),
+                axis=1,
+                keepdims=True,
+            )
+            right = np.min(
+                np.where(b > np.take_along_axis(b, last, 1), b, b[:, -1:]),
+                axis=1,
+                keepdims=True,
+            )
             b = left + (right - left) * _GRID
         offset, weight = (part / 2 for part in end_rule(order))
         with np.errstate(divide="ignore"):
-            return log_sum(h(left + (right - left) * offset) + np.log(weight) + np.log(right - left), axis=1)
+            return log_sum(
+                h(left + (right - left) * offset)
+                + np.log(weight)
+                + np.log(right - left),
+                axis=1,
+            )

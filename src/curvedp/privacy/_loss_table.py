@@ -31,15 +31,21 @@ def log_sum(x: Array, axis: int) -> Array:
     top = np.max(x, axis=axis, keepdims=True)
     top = np.where(np.isfinite(top), top, 0.0)
     with np.errstate(divide="ignore", under="ignore"):
-        return np.asarray(np.log(np.sum(np.exp(x - top), axis=axis)) + np.squeeze(top, axis=axis))
+        return np.asarray(
+            np.log(np.sum(np.exp(x - top), axis=axis)) + np.squeeze(top, axis=axis)
+        )
 
 
 class LossTails:
     """What a law must say about its loss; by default without atoms or kinks, its tails known to all digits."""
 
     resolution: float = RESOLVED  # the relative error of the tails, which their series need not go below
-    kinks: tuple[float, ...] = ()  # losses at which the tails are not analytic: a panel ends at each
-    closest: float | None = None  # with an atom at the largest loss, how close to it a table must go, as −log(1 − t/T)
+    kinks: tuple[
+        float, ...
+    ] = ()  # losses at which the tails are not analytic: a panel ends at each
+    closest: float | None = (
+        None  # with an atom at the largest loss, how close to it a table must go, as −log(1 − t/T)
+    )
 
     @property
     def max_loss(self) -> float:
@@ -62,11 +68,17 @@ class LossTails:
     def delta(self, eps: float) -> float:
         """δ(ε) by one rule over all losses that count where they are nearly normal, or soon at their largest."""
         past = eps - self.loss_scale**2 / 2
-        reach = min(self.max_loss - eps, 44.0, math.sqrt(past * past + 88 * self.loss_scale**2) - past)
+        reach = min(
+            self.max_loss - eps,
+            44.0,
+            math.sqrt(past * past + 88 * self.loss_scale**2) - past,
+        )
         if reach <= 0:
             return 0.0
         t = eps + reach * _OFFSET
-        return reach * math.exp(log_sum(self.log_tails(t)[0] + eps - t + _LOG_WEIGHT, axis=0))
+        return reach * math.exp(
+            log_sum(self.log_tails(t)[0] + eps - t + _LOG_WEIGHT, axis=0)
+        )
 
 
 class LossTable:
@@ -74,9 +86,18 @@ class LossTable:
 
     def __init__(self, tails: LossTails) -> None:
         self._tails, self.T = tails, tails.max_loss
-        self._resolution, self.kinks, self._atom = tails.resolution, tails.kinks, tails.closest is not None
+        self._resolution, self.kinks, self._atom = (
+            tails.resolution,
+            tails.kinks,
+            tails.closest is not None,
+        )
         self._bends: dict[int, tuple[float, float]] = {}
-        self.panels = Panels(lambda w: tails.log_tails(self.t_of(w)), self._ulp, self._resolution, _DEEPEST)
+        self.panels = Panels(
+            lambda w: tails.log_tails(self.t_of(w)),
+            self._ulp,
+            self._resolution,
+            _DEEPEST,
+        )
         scale = tails.loss_scale
         center = scale * scale / 2  # the mean of L where it is nearly normal
         steps = 4 * scale * 2.0 ** np.arange(0.0, 5.0)
@@ -90,7 +111,13 @@ class LossTable:
             cuts = np.array(self.kinks)
             # how close to T rounding lets one look; closer where an atom at T leaves P with a scale of its own
             last = (tails.closest or 16.0) if self._resolution == RESOLVED else 12.0
-            w = np.concatenate([self._w(edges, self.T - edges), self._w(cuts, self.T - cuts), [1.5, 4.0, 9.0, last]])
+            w = np.concatenate(
+                [
+                    self._w(edges, self.T - edges),
+                    self._w(cuts, self.T - cuts),
+                    [1.5, 4.0, 9.0, last],
+                ]
+            )
             self.panels.add(np.unique(w[w <= last]))
         else:
             self.panels.add(edges)
@@ -100,7 +127,11 @@ class LossTable:
     @property
     def end(self) -> float:
         """The largest t in the table."""
-        return -self.T * math.expm1(-self.panels.edges[-1]) if math.isfinite(self.T) else float(self.panels.edges[-1])
+        return (
+            -self.T * math.expm1(-self.panels.edges[-1])
+            if math.isfinite(self.T)
+            else float(self.panels.edges[-1])
+        )
 
     def _ulp(self, w: Array) -> Array:
         return np.exp(w) if math.isfinite(self.T) else w
@@ -114,7 +145,11 @@ class LossTable:
         if not math.isfinite(self.T):
             return t
         with np.errstate(divide="ignore"):
-            return np.where(2 * t < self.T, -np.log1p(-np.minimum(t / self.T, 0.5)), -np.log(gap / self.T))
+            return np.where(
+                2 * t < self.T,
+                -np.log1p(-np.minimum(t / self.T, 0.5)),
+                -np.log(gap / self.T),
+            )
 
     def _value(self, w: Array, which: int) -> Array:
         """The series at w."""
@@ -128,14 +163,19 @@ class LossTable:
         value, slope, beyond = self.panels.with_slope(w, which)
         if self._atom and np.any(beyond > 0):
             bend = self._ending(which)
-            return value - bend * (beyond + np.expm1(-beyond)), slope + bend * np.expm1(-beyond)
+            return value - bend * (beyond + np.expm1(-beyond)), slope + bend * np.expm1(
+                -beyond
+            )
         return value, slope
 
     def _ending(self, which: int) -> float:
         """C in the slope −k + C·e^{end − w} of log P beyond the last panel, from two slopes within it. Continued is the
         slope at the end, −k + C, since C is mostly rounding; with an atom at T it is not, and taken off."""
         if which not in self._bends or self._bends[which][0] != self.panels.edges[-1]:
-            end, step = self.panels.edges[-1], min(1.0, self.panels.edges[-1] - self.panels.edges[-2])
+            end, step = (
+                self.panels.edges[-1],
+                min(1.0, self.panels.edges[-1] - self.panels.edges[-2]),
+            )
             slopes = self._series(np.array([end - step, end]), which)[1]
             self._bends[which] = (end, float(slopes[0] - slopes[1]) / math.expm1(step))
         return self._bends[which][1]
@@ -176,7 +216,9 @@ class LossTable:
     def _second(self, t: Array) -> Array:
         """log P₂(L > t) by its own series, t >= 0."""
         last = np.nextafter(self._second_panels.end, 0.0)
-        return self._second_panels.value(np.minimum(self._w(t, self.T - t), last), 0) - t
+        return (
+            self._second_panels.value(np.minimum(self._w(t, self.T - t), last), 0) - t
+        )
 
     def log_upper_on_line(self, t: Array) -> Array:
         """log P₁(L > t) for any real t."""
@@ -199,7 +241,9 @@ class LossTable:
         per_t = 1 / (self.T - x) if math.isfinite(self.T) else 1.0
         with np.errstate(divide="ignore"):
             density = value + np.log(np.maximum(-slope * per_t, 0.0))
-        return np.where(np.abs(t) > self._reach, -math.inf, density + np.where(t < 0, t, 0.0))
+        return np.where(
+            np.abs(t) > self._reach, -math.inf, density + np.where(t < 0, t, 0.0)
+        )
 
     def cover(self, t: float) -> None:
         """Extend an unbounded loss to t."""
@@ -217,7 +261,9 @@ class LossTable:
     def grid(self) -> Array:
         """Twelve losses a panel, from 0 to the end: what a search for a supremum starts from."""
         steps = np.linspace(0.0, 1.0, 13)[:-1]
-        w = (self.panels.edges[:-1, None] + np.diff(self.panels.edges)[:, None] * steps).ravel()
+        w = (
+            self.panels.edges[:-1, None] + np.diff(self.panels.edges)[:, None] * steps
+        ).ravel()
         return self.t_of(np.append(w, self.panels.edges[-1]))
 
     def cap_noise(self, eps: Array) -> Array:
@@ -234,18 +280,29 @@ class LossTable:
     @property
     def _beyond(self) -> list[float]:
         """Panels between the table and the end of a bounded loss, over which it is continued."""
-        return [] if math.isinf(self.T) else [w for w in (20.0, 26.0, 36.0) if w > self.panels.edges[-1]]
+        return (
+            []
+            if math.isinf(self.T)
+            else [w for w in (20.0, 26.0, 36.0) if w > self.panels.edges[-1]]
+        )
 
     @cached_property
     def _moment_nodes(self) -> tuple[Array, Array, Array, Array]:
         """(t, log weight, log P₁(L > t), log δ(t)) of a fixed rule over the table as first built."""
         edges = np.append(self.panels.edges, self._beyond)
-        fine = np.append((edges[:-1, None] + np.diff(edges)[:, None] * np.arange(4) / 4).ravel(), edges[-1])
+        fine = np.append(
+            (edges[:-1, None] + np.diff(edges)[:, None] * np.arange(4) / 4).ravel(),
+            edges[-1],
+        )
         width = np.diff(fine)[:, None]
         w = (fine[:-1, None] + width * _OFFSET16).ravel()
         t = self.t_of(w)
-        with np.errstate(divide="ignore"):  # a panel narrower than a rounding weighs nothing
-            log_w = np.log((width * _WEIGHT16).ravel()) + (math.log(self.T) - w if math.isfinite(self.T) else 0.0)
+        with np.errstate(
+            divide="ignore"
+        ):  # a panel narrower than a rounding weighs nothing
+            log_w = np.log((width * _WEIGHT16).ravel()) + (
+                math.log(self.T) - w if math.isfinite(self.T) else 0.0
+            )
         return t, log_w, self.log_upper(t), self.log_delta(t)
 
     def log_moment(self, s: float) -> float:
@@ -260,19 +317,32 @@ class LossTable:
         g = log_integrand(t, log_s, log_delta)
         h = g + log_w
         inside = h[1:] > h.max() - 40
-        resolved = np.max(np.abs(np.diff(g))[inside], initial=0.0) < 3  # the panels suit the tails, not every moment
+        resolved = (
+            np.max(np.abs(np.diff(g))[inside], initial=0.0) < 3
+        )  # the panels suit the tails, not every moment
         if resolved and (math.isfinite(self.T) or h[-1] < h.max() - 45):
             return float(log_sum(h, axis=0))
-        return self.log_integral(lambda t: log_integrand(t, self.log_upper(t), self.log_delta(t)), s)
+        return self.log_integral(
+            lambda t: log_integrand(t, self.log_upper(t), self.log_delta(t)), s
+        )
 
-    def log_integral(self, log_integrand: Callable[[Array], Array], growth: float) -> float:
+    def log_integral(
+        self, log_integrand: Callable[[Array], Array], growth: float
+    ) -> float:
         """log ∫₀^T of a positive function about as large as e^{growth·t}·P₁(L > t)."""
         if math.isinf(self.T):
             size = growth * (probe := self.grid()) + self.log_upper(probe)
-            while growth * self.end + self.log_upper(np.array([self.end]))[0] > size.max() - 60:
+            while (
+                growth * self.end + self.log_upper(np.array([self.end]))[0]
+                > size.max() - 60
+            ):
                 self.extend()
                 size = growth * (probe := self.grid()) + self.log_upper(probe)
-        w = np.unique(np.concatenate([self.panels.edges, self._w(self.grid(), self.T - self.grid())]))
+        w = np.unique(
+            np.concatenate(
+                [self.panels.edges, self._w(self.grid(), self.T - self.grid())]
+            )
+        )
         # next to a huge T the grid's last t rounds to T: w = inf
         w = np.append(w[w <= self.panels.edges[-1]], self._beyond)
         low, high = w[:-1], w[1:]
@@ -286,10 +356,17 @@ class LossTable:
                 break
             mid = (low + high) / 2
             split = steep | (len(low) < 8)
-            low, high = (np.concatenate([low, mid[split]]), np.concatenate([np.where(split, mid, high), high[split]]))
+            low, high = (
+                np.concatenate([low, mid[split]]),
+                np.concatenate([np.where(split, mid, high), high[split]]),
+            )
         v = low[:, None] + (high - low)[:, None] * _OFFSET16
-        with np.errstate(divide="ignore"):  # a panel narrower than a rounding weighs nothing
-            h = self._log_density(log_integrand, v) + np.log((high - low)[:, None] * _WEIGHT16)
+        with np.errstate(
+            divide="ignore"
+        ):  # a panel narrower than a rounding weighs nothing
+            h = self._log_density(log_integrand, v) + np.log(
+                (high - low)[:, None] * _WEIGHT16
+            )
         return float(log_sum(h.ravel(), axis=0))
 
     def _log_density(self, log_integrand: Callable[[Array], Array], w: Array) -> Array:
@@ -301,19 +378,32 @@ class LossTable:
         """log ∫_ε^∞ e^{ε−t} P(t) dt, P the upper or the lower tail: a piece for each panel to the right of ε."""
         eps = np.asarray(eps, np.float64)
         if eps.size > 2048:  # keeps the pieces in the cache
-            parts = [self._discounted(part, which) for part in np.array_split(eps.ravel(), eps.size // 1024)]
+            parts = [
+                self._discounted(part, which)
+                for part in np.array_split(eps.ravel(), eps.size // 1024)
+            ]
             return np.concatenate(parts).reshape(eps.shape)
         flat = eps.ravel()
-        edges = -self.T * np.expm1(-self.panels.edges) if math.isfinite(self.T) else self.panels.edges.copy()
+        edges = (
+            -self.T * np.expm1(-self.panels.edges)
+            if math.isfinite(self.T)
+            else self.panels.edges.copy()
+        )
         edges[-1] = self.T
         # A piece begins at ε or at an edge beyond it: so many are computed, whatever the number of pairs.
         begin = np.concatenate([flat, edges[:-1]])
-        end = np.concatenate([edges[1:][np.searchsorted(edges[:-1], flat, side="right") - 1], edges[1:]])
+        end = np.concatenate(
+            [edges[1:][np.searchsorted(edges[:-1], flat, side="right") - 1], edges[1:]]
+        )
         value, slope = self._series(self._w(begin, self.T - begin), which)
         later = flat[:, None] < edges[:-1]
-        place = np.where(later, len(flat) + np.arange(len(edges) - 1), np.arange(len(flat))[:, None])
+        place = np.where(
+            later, len(flat) + np.arange(len(edges) - 1), np.arange(len(flat))[:, None]
+        )
         start = value[place] + (flat[:, None] - begin[place])
-        keep = (begin[place] < edges[1:]) & (start > start.max(axis=1, keepdims=True) - 46)
+        keep = (begin[place] < edges[1:]) & (
+            start > start.max(axis=1, keepdims=True) - 46
+        )
         row, used = np.nonzero(keep)[0], place[keep]
         piece = self._pieces(begin, end, slope, flat[row] - begin[used], used, which)
         out = np.full(flat.shape, -math.inf)
@@ -322,13 +412,21 @@ class LossTable:
             slack = self._log_slack(flat, which)
             if which == 1:  # beyond T the lower tail is 1
                 out = np.logaddexp(out, np.minimum(flat - self.T, 0.0))
-                out = out + np.log1p(-np.minimum(np.exp(np.minimum(slack - out, 0.0)), 0.5))
+                out = out + np.log1p(
+                    -np.minimum(np.exp(np.minimum(slack - out, 0.0)), 0.5)
+                )
             else:
                 out = np.logaddexp(out, slack)
         return out.reshape(eps.shape)
 
     def _pieces(
-        self, begin: Array, end: Array, slope: Array, apart: Array, used: NDArray[np.int64], which: int
+        self,
+        begin: Array,
+        end: Array,
+        slope: Array,
+        apart: Array,
+        used: NDArray[np.int64],
+        which: int,
     ) -> Array:
         """log ∫ e^{apart + begin − t} P(t) dt from begin[used] to end[used], given the slopes of log P there."""
         which_used, back = np.unique(used, return_inverse=True)
@@ -336,11 +434,15 @@ class LossTable:
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             room = self.T - begin
             per_t = 1 / room if math.isfinite(self.T) else np.ones_like(begin)  # dw/dt
-            rate = 1.0 - np.minimum(slope * per_t, 0.0)  # e^{−t}P falls at least so fast where log P is concave
+            rate = 1.0 - np.minimum(
+                slope * per_t, 0.0
+            )  # e^{−t}P falls at least so fast where log P is concave
             reach = np.minimum(44.0 / rate, end - begin)
             v = reach[:, None] * _OFFSET
             log_p = self._value(self._w(begin[:, None] + v, room[:, None] - v), which)
-            total = log_sum(log_p[back] + apart[:, None] - v[back] + _LOG_WEIGHT, axis=1)
+            total = log_sum(
+                log_p[back] + apart[:, None] - v[back] + _LOG_WEIGHT, axis=1
+            )
             return np.asarray(np.log(reach)[back] + total)
 
     def _log_slack(self, eps: Array, which: int) -> Array:

@@ -40,17 +40,25 @@ class Guarantee:
 
     adjacency: str = field(default="replace-one", kw_only=True)
 
-    additive: ClassVar[dict[str, int]] = {}  # fields of which a power adds up over releases, and that power: 1 or 2
+    additive: ClassVar[
+        dict[str, int]
+    ] = {}  # fields of which a power adds up over releases, and that power: 1 or 2
     lengths: ClassVar[tuple[str, ...]] = ()  # fields that are scales or sensitivities
-    ranges: ClassVar[dict[str, tuple[float, float]]] = {}  # open intervals in which other fields lie
+    ranges: ClassVar[
+        dict[str, tuple[float, float]]
+    ] = {}  # open intervals in which other fields lie
     symbol: ClassVar[str] = "δ"  # of what `measure` gives
     scale_power: ClassVar[float] = 1.0  # of the noise's scale, with which that falls
-    merges: ClassVar[str] = ""  # of one name have closed forms together, which know more than their profiles
+    merges: ClassVar[str] = (
+        ""  # of one name have closed forms together, which know more than their profiles
+    )
     # the bound that is its parameter; why it may be infinite
     follows: ClassVar[tuple[str, str]] = ("", "no rule is known")
     label = "proved bound"  # how it is known, as what a release spends: that, "exact", or with what chance it holds
     certain = True  # whether it holds always, and not with some chance only
-    _registry: ClassVar[_lazy.Registry[type["Guarantee"]]] = _lazy.Registry("curvedp.privacy")
+    _registry: ClassVar[_lazy.Registry[type["Guarantee"]]] = _lazy.Registry(
+        "curvedp.privacy"
+    )
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -61,18 +69,30 @@ class Guarantee:
             _validate.choice("adjacency", self.adjacency, ADJACENCIES)
         for name in (*self.additive, *self.lengths):
             value = getattr(self, name)
-            if not (type(value) is float and 1e-100 <= value <= 1e100):  # a search makes many: few have to be asked
+            if not (
+                type(value) is float and 1e-100 <= value <= 1e100
+            ):  # a search makes many: few have to be asked
                 check = _validate.length if name in self.lengths else _validate.positive
                 object.__setattr__(self, name, check(name, value))
         for name, (low, high) in self.ranges.items():
-            value = _validate.within(name, getattr(self, name), low, high, open_low=True, open_high=True)
+            value = _validate.within(
+                name, getattr(self, name), low, high, open_low=True, open_high=True
+            )
             object.__setattr__(self, name, value)
 
     def __repr__(self) -> str:
         """As one would write it: parameters in order, options only where they differ from the default."""
-        shown = [repr(getattr(self, f.name)) for f in dataclasses.fields(self) if f.init and not f.kw_only]
+        shown = [
+            repr(getattr(self, f.name))
+            for f in dataclasses.fields(self)
+            if f.init and not f.kw_only
+        ]
         options = [f for f in dataclasses.fields(self) if f.init and f.kw_only]
-        shown += [f"{f.name}={getattr(self, f.name)!r}" for f in options if getattr(self, f.name) != f.default]
+        shown += [
+            f"{f.name}={getattr(self, f.name)!r}"
+            for f in options
+            if getattr(self, f.name) != f.default
+        ]
         return f"{type(self).__name__}({', '.join(shown)})"
 
     def delta(self, eps: Any) -> Any:
@@ -81,7 +101,9 @@ class Guarantee:
 
     def epsilon(self, delta: Any) -> Any:
         """The smallest ε >= 0 with delta(ε) <= delta, for delta in (0, 1); inf where no ε reaches that δ."""
-        return _answered("delta", delta, lambda x: (x > 0) & (x < 1), "lie in (0, 1)", self._epsilon)
+        return _answered(
+            "delta", delta, lambda x: (x > 0) & (x < 1), "lie in (0, 1)", self._epsilon
+        )
 
     def tradeoff(self, alpha: Any) -> Any:
         """A lower bound on the type II error of any test of D against D' at type I error alpha in [0, 1]."""
@@ -95,22 +117,33 @@ class Guarantee:
 
     def to_dict(self) -> dict[str, Any]:
         """The fields and the class name, for JSON. Python writes floats so that they read back bit for bit."""
-        fields = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.init}
+        fields = {
+            f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.init
+        }
         return {"type": type(self).__name__, **fields}
 
     def cost(self) -> tuple[Fraction, ...]:
         """What adds up over releases, exactly, each chosen after the ones before it were seen (docs/accounting.md); refused
         where the definition has no such cost: a profile, a composition, a Hellinger angle."""
         if not self.additive:
-            raise ParameterError(f"{self!r} has no cost that adds up; one of {', '.join(additive_kinds())} has")
-        return tuple(Fraction(getattr(self, name)) ** power for name, power in self.additive.items())
+            raise ParameterError(
+                f"{self!r} has no cost that adds up; one of {', '.join(additive_kinds())} has"
+            )
+        return tuple(
+            Fraction(getattr(self, name)) ** power
+            for name, power in self.additive.items()
+        )
 
     @classmethod
-    def from_cost(cls, cost: tuple[Fraction, ...], *, up: bool, like: Self) -> Self | None:
+    def from_cost(
+        cls, cost: tuple[Fraction, ...], *, up: bool, like: Self
+    ) -> Self | None:
         """The guarantee that costs this much, its other fields as in `like`, each number rounded up or down; None where one
         is 0 or rounds to 0: then nothing is spent, or nothing left."""
         parts = zip(cls.additive.items(), cost, strict=True)
-        fields: dict[str, Any] = {n: root_of(x, power, up=up) if x > 0 else 0.0 for (n, power), x in parts}
+        fields: dict[str, Any] = {
+            n: root_of(x, power, up=up) if x > 0 else 0.0 for (n, power), x in parts
+        }
         return dataclasses.replace(like, **fields) if min(fields.values()) > 0 else None
 
     @classmethod
@@ -134,7 +167,12 @@ class Guarantee:
         # Every (ε, δ) is a pair of lines below the curve (Wasserman and Zhou 2010); more of them come closer to it.
         eps, delta = self._curve_points()
         alpha = alpha[..., None]
-        return np.max(np.maximum(1 - delta - np.exp(eps) * alpha, np.exp(-eps) * (1 - delta - alpha)), axis=-1)
+        return np.max(
+            np.maximum(
+                1 - delta - np.exp(eps) * alpha, np.exp(-eps) * (1 - delta - alpha)
+            ),
+            axis=-1,
+        )
 
     def grid_delta(self, eps: Array) -> Array:
         """`delta` at many increasing ε's, for compositions; a definition may give a cheaper upper bound."""
@@ -177,7 +215,13 @@ class Guarantee:
         return math.inf
 
     @classmethod
-    def implied_by(cls, other: "Guarantee", eps: float | None, delta: float | None, order: float | None) -> Self:
+    def implied_by(
+        cls,
+        other: "Guarantee",
+        eps: float | None,
+        delta: float | None,
+        order: float | None,
+    ) -> Self:
         """The guarantee of this definition that `other` implies; see `convert`."""
         if not (value := other.bound(cls.follows[0])) < math.inf:
             raise impossible(other, cls, cls.follows[1])
@@ -186,24 +230,32 @@ class Guarantee:
     def measure(self, other: "Guarantee") -> float:
         """What `other` spends in this definition, at this one's ε or order; `measure(self)` is what is allowed."""
         if not self.follows[0]:
-            raise ParameterError(f"{self!r} is not a target a scale can be calibrated to")
+            raise ParameterError(
+                f"{self!r} is not a target a scale can be calibrated to"
+            )
         return other.bound(self.follows[0])
 
 
 def guarantee_from_dict(d: Mapping[str, Any]) -> Guarantee:
     """The guarantee that `to_dict` wrote, validated anew. Unknown types and fields raise."""
     if not isinstance(d, Mapping):
-        raise ParameterError(f"{_validate.shown(d)} is not a guarantee's fields with their type")
+        raise ParameterError(
+            f"{_validate.shown(d)} is not a guarantee's fields with their type"
+        )
     fields = dict(d)
     name = fields.pop("type", None)
     cls = Guarantee._registry.get(name) if isinstance(name, str) else None
     if cls is None:
         known = ", ".join(sorted(Guarantee._registry))
-        raise ParameterError(f"type={_validate.shown(name)} is not a known guarantee; known: {known}")
+        raise ParameterError(
+            f"type={_validate.shown(name)} is not a known guarantee; known: {known}"
+        )
     try:
         return cls.from_fields(fields)
     except TypeError as error:
-        raise ParameterError(f"{name} cannot be read from {_validate.shown(fields)}: {error}") from None
+        raise ParameterError(
+            f"{name} cannot be read from {_validate.shown(fields)}: {error}"
+        ) from None
 
 
 def additive_kinds() -> list[str]:
@@ -215,7 +267,9 @@ def common_adjacency(guarantees: tuple[Guarantee, ...]) -> str:
     """The adjacency that all share; mixing them raises, because their bounds are about different pairs of datasets."""
     found = sorted({g.adjacency for g in guarantees})
     if len(found) != 1:
-        raise ParameterError(f"adjacency differs between guarantees ({', '.join(found)}): they cannot be combined")
+        raise ParameterError(
+            f"adjacency differs between guarantees ({', '.join(found)}): they cannot be combined"
+        )
     return found[0]
 
 
@@ -268,13 +322,17 @@ def convert(
 def impossible(source: Guarantee, to: Any, why: str) -> UnattainableGuarantee:
     """There are mechanisms with the first guarantee and, for no parameter, the second."""
     name = getattr(to, "__name__", to)
-    return UnattainableGuarantee(f"{type(source).__name__} implies no {name}: {why}. Use its delta(eps) instead")
+    return UnattainableGuarantee(
+        f"{type(source).__name__} implies no {name}: {why}. Use its delta(eps) instead"
+    )
 
 
 def vouched(guarantee: Guarantee) -> Guarantee:
     """The guarantee itself, refused where it holds with some chance only: the chance would be lost on the way."""
     if not guarantee.certain:
-        raise ParameterError(f"a {guarantee.label}, is not converted, composed or charged; state its delta(eps)")
+        raise ParameterError(
+            f"a {guarantee.label}, is not converted, composed or charged; state its delta(eps)"
+        )
     return guarantee
 
 
@@ -286,15 +344,31 @@ def _searched(profile: Callable[[Array], Any], delta: Array) -> Array:
         found = profile(eps)
         with np.errstate(divide="ignore", invalid="ignore"):
             gap = np.log(found) - np.log(delta)
-        return np.asarray(np.where(found <= delta, np.fmin(gap, 0.0), np.fmax(gap, 5e-324)), np.float64)
+        return np.asarray(
+            np.where(found <= delta, np.fmin(gap, 0.0), np.fmax(gap, 5e-324)),
+            np.float64,
+        )
 
-    low, high, most = np.zeros(delta.shape), np.ones(delta.shape), np.finfo(np.float64).max
+    low, high, most = (
+        np.zeros(delta.shape),
+        np.ones(delta.shape),
+        np.finfo(np.float64).max,
+    )
     while np.any(short := excess(high) > 0):
-        low, high = np.where(short, high, low), np.where(short, 16 * np.minimum(high, most / 16), high)
+        low, high = (
+            np.where(short, high, low),
+            np.where(short, 16 * np.minimum(high, most / 16), high),
+        )
     return smallest_float(lambda eps: excess(eps) <= 0, *bracketed(excess, low, high))
 
 
-def _answered(name: str, value: Any, allowed: Callable[[Array], Any], rule: str, answer: Callable[[Array], Any]) -> Any:
+def _answered(
+    name: str,
+    value: Any,
+    allowed: Callable[[Array], Any],
+    rule: str,
+    answer: Callable[[Array], Any],
+) -> Any:
     """The answer at a number or at an array of numbers, all of them allowed."""
     try:
         values = np.asarray(value)
@@ -302,7 +376,9 @@ def _answered(name: str, value: Any, allowed: Callable[[Array], Any], rule: str,
             raise TypeError
         values = values.astype(np.float64)
     except (TypeError, ValueError):
-        raise ParameterError(f"{name}={_validate.shown(value)} must be a number or an array of numbers") from None
+        raise ParameterError(
+            f"{name}={_validate.shown(value)} must be a number or an array of numbers"
+        ) from None
     if np.any(np.isnan(values)):
         raise ParameterError(f"{name}={value!r} must not be NaN")
     if not np.all(allowed(values)):

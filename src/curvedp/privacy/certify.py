@@ -50,14 +50,18 @@ def certified_delta(
     >>> lower <= 0.04225571 <= upper
     True
     """
-    return _bounds(constant_curvature_profile(kind, curvature, dim, scale, sensitivity), eps)
+    return _bounds(
+        constant_curvature_profile(kind, curvature, dim, scale, sensitivity), eps
+    )
 
 
 def certified_projective_delta(
     kind: Any, curvature: float, dim: int, scale: float, sensitivity: float, eps: float
 ) -> tuple[float, float]:
     """The same on the real projective space of this dimension and curvature; Rotations(3) has 3 and ¼."""
-    return _bounds(ProjectiveProfile(kind, "real", dim, curvature, scale, sensitivity), eps)
+    return _bounds(
+        ProjectiveProfile(kind, "real", dim, curvature, scale, sensitivity), eps
+    )
 
 
 def _bounds(profile: RadialProfile, eps: float) -> tuple[float, float]:
@@ -67,8 +71,13 @@ def _bounds(profile: RadialProfile, eps: float) -> tuple[float, float]:
 
 def outward(ball: arb) -> tuple[float, float]:
     """Floats around the ball, a little wider than the float path's own margin."""
-    low, high = float_beyond(ball.lower(), -1) * (1 - WIDEN), float_beyond(ball.upper(), 1) * (1 + WIDEN)
-    return max(math.nextafter(low, -math.inf), 0.0), min(math.nextafter(high, math.inf), max(1.0, high))
+    low, high = (
+        float_beyond(ball.lower(), -1) * (1 - WIDEN),
+        float_beyond(ball.upper(), 1) * (1 + WIDEN),
+    )
+    return max(math.nextafter(low, -math.inf), 0.0), min(
+        math.nextafter(high, math.inf), max(1.0, high)
+    )
 
 
 def float_beyond(x: arb, direction: int) -> float:
@@ -84,8 +93,14 @@ class Certifier:
 
     def __init__(self, profile: Any) -> None:
         self.profile, self.kind, self.d = profile, profile.kind, profile.dim
-        self.lifts = 2 if isinstance(profile, ProjectiveProfile) else 1  # of a center, to the sphere
-        self.k = (profile.curvature > 0) - (profile.curvature < 0) if profile.dim > 1 else min(profile.curvature > 0, 1)
+        self.lifts = (
+            2 if isinstance(profile, ProjectiveProfile) else 1
+        )  # of a center, to the sphere
+        self.k = (
+            (profile.curvature > 0) - (profile.curvature < 0)
+            if profile.dim > 1
+            else min(profile.curvature > 0, 1)
+        )
         self.cache: dict[float, arb] = {}
 
     def delta(self, eps: float) -> arb:
@@ -95,7 +110,9 @@ class Certifier:
         if self._beyond_cap(eps):
             return arb(0)
         guess = self._log_guess(eps)
-        tiny = guess <= self.least_log  # below what floats resolve: only the upper end is wanted
+        tiny = (
+            guess <= self.least_log
+        )  # below what floats resolve: only the upper end is wanted
         if tiny and not (self.profile.closed or self.d == 1):
             near = eps  # by halving, an ε at which floats resolve δ: as δ falls with ε, a bound there is one here
             while near > 0 and self._log_guess(near) <= self.least_log:
@@ -106,8 +123,12 @@ class Certifier:
         while bits <= most:
             with precision(bits):
                 ball = self._delta(arb(eps), guess, 1e-12 * 96 / bits)
-                good = (ball.lower() > 0 and ball.rad() < _GOOD * ball.lower()) or (ball.is_exact() and ball == 0)
-                if good or (tiny and ball.is_finite()):  # of a tiny δ any ball says how small it is
+                good = (ball.lower() > 0 and ball.rad() < _GOOD * ball.lower()) or (
+                    ball.is_exact() and ball == 0
+                )
+                if good or (
+                    tiny and ball.is_finite()
+                ):  # of a tiny δ any ball says how small it is
                     self.cache[eps] = ball if good else arb(0).union(ball.upper())
                     return self.cache[eps]
             bits *= 2
@@ -115,7 +136,9 @@ class Certifier:
 
     def _log_guess(self, eps: float) -> float:
         """log δ(eps) by the float path: how small the integrals are, so that Arb is asked for enough digits."""
-        with np.errstate(all="ignore"):  # at an ε beyond all bounds it may be no number: then δ is taken for tiny
+        with np.errstate(
+            all="ignore"
+        ):  # at an ε beyond all bounds it may be no number: then δ is taken for tiny
             if self.profile.closed:
                 guess = float(gdp_log_delta(self.profile.mu, eps))
             else:
@@ -127,14 +150,22 @@ class Certifier:
         s, D = self._units()
         if self.kind == "laplace":
             return bool(arb(eps) >= D / s)
-        return self.k == 1 and bool(arb(eps) >= D * (2 * self._diameter() - D) / (2 * s * s))
+        return self.k == 1 and bool(
+            arb(eps) >= D * (2 * self._diameter() - D) / (2 * s * s)
+        )
 
     # ---- parameters as balls, in units of curvature ±1 ----
 
     def _units(self) -> tuple[arb, arb]:
-        root = arb(abs(self.profile.curvature)).sqrt() if self.profile.curvature and self.k else arb(1)
+        root = (
+            arb(abs(self.profile.curvature)).sqrt()
+            if self.profile.curvature and self.k
+            else arb(1)
+        )
         D = arb(self.profile.sensitivity) * root
-        if self.k == 1 and not (self._diameter() > D):  # a float next to π: the diameter is as far as it goes
+        if self.k == 1 and not (
+            self._diameter() > D
+        ):  # a float next to π: the diameter is as far as it goes
             D = self._diameter()
         return arb(self.profile.scale) * root, D
 
@@ -151,7 +182,9 @@ class Certifier:
             return self._one_dimensional(s, D, eps)
         law = self._law
         first = self._probability(law, s, D, eps, log_guess, tolerance, upper=True)
-        second = self._probability(law, s, D, -eps, log_guess - float(eps), tolerance, upper=False)
+        second = self._probability(
+            law, s, D, -eps, log_guess - float(eps), tolerance, upper=False
+        )
         return first - eps.exp() * second
 
     def _one_dimensional(self, s: arb, D: arb, eps: arb) -> arb:
@@ -161,20 +194,38 @@ class Certifier:
             return 1 - ((eps - D / s) / 2).exp()
         pi = arb.pi()
         if self.kind == "laplace":
-            near, far = (D / s - eps) / 2, pi / s - (D / s + eps) / 2  # y_a and r_b, over s
+            near, far = (
+                (D / s - eps) / 2,
+                pi / s - (D / s + eps) / 2,
+            )  # y_a and r_b, over s
             return (1 - (-near).exp()) * (1 - (-far).exp()) / (1 - (-pi / s).exp())
         mass = phi(pi / s) - phi(-pi / s)
         far = 2 * pi - D
-        y_a, r_b = (D * D - 2 * s * s * eps) / (2 * D), (far * far - 2 * s * s * eps) / (2 * far)
+        y_a, r_b = (
+            (D * D - 2 * s * s * eps) / (2 * D),
+            (far * far - 2 * s * s * eps) / (2 * far),
+        )
         first = phi(y_a / s) - phi(-r_b / s)
         # seen from η₂ the arc is −(r_b+D) < y < y_a − D, of which the part beyond −π is met from the other side
-        second = lifted_tail(eps, (D - y_a) / s) + lifted_tail(eps, (far - r_b) / s) - 2 * lifted_tail(eps, pi / s)
+        second = (
+            lifted_tail(eps, (D - y_a) / s)
+            + lifted_tail(eps, (far - r_b) / s)
+            - 2 * lifted_tail(eps, pi / s)
+        )
         return (first - second) / mass
 
     # ---- radial integrals ----
 
     def _probability(
-        self, law: SpaceFormLaw, s: arb, D: arb, t: arb, log_guess: float, relative: float, *, upper: bool
+        self,
+        law: SpaceFormLaw,
+        s: arb,
+        D: arb,
+        t: arb,
+        log_guess: float,
+        relative: float,
+        *,
+        upper: bool,
     ) -> arb:
         """P₁(L >= t) if upper, else P₁(L <= t)."""
         m, n = arb(law.mode), self.d - 1
@@ -195,14 +246,20 @@ class Certifier:
         outside = arb(0)
         if start > 0:
             slope = log_slope(arb(start))
-            outside += (rho(acb(start)).real / slope).upper() if slope > 0 else arb.pos_inf()
+            outside += (
+                (rho(acb(start)).real / slope).upper() if slope > 0 else arb.pos_inf()
+            )
         if k != 1 or end < math.pi / self.lifts:
             slope = log_slope(arb(end))
-            outside += (rho(acb(end)).real / -slope).upper() if slope < 0 else arb.pos_inf()
+            outside += (
+                (rho(acb(end)).real / -slope).upper() if slope < 0 else arb.pos_inf()
+            )
         top = self._diameter() if k == 1 and end >= math.pi / self.lifts else arb(end)
         peak = float(law.width)
         tolerance = arb(log_guess).exp() * peak * relative
-        mass = integral(lambda r, _: rho(r), arb(start), top, tolerance=arb(peak * relative))
+        mass = integral(
+            lambda r, _: rho(r), arb(start), top, tolerance=arb(peak * relative)
+        )
         mass = mass + arb(0).union(outside)
 
         # What no radius changes is computed once: each integral asks hundreds of them.
@@ -213,7 +270,9 @@ class Certifier:
         def halves(r: acb, own: acb, analytic: bool, far: bool) -> tuple[acb, acb]:
             """(1+c)/2 and (1−c)/2 by half angles: with balls, too, nothing cancels. A far lift is π − b away."""
             if known is not None and not far:
-                return known[0] * sn(k, r + more) / own, known[1] * sn(k, r - less) / own
+                return known[0] * sn(k, r + more) / own, known[1] * sn(
+                    k, r - less
+                ) / own
             b = r + level if laplace else (r * r + square).sqrt(analytic=analytic)
             if far:
                 b, gap = arb.pi() - b, arb.pi() - b - r  # b − r
@@ -240,14 +299,30 @@ class Certifier:
         window = (arb(start), top)
         if self.lifts == 2:  # the far lift counts from `high` on
             half = self._diameter()
-            last = top if not upper else half - s * t if laplace else (half * half - 2 * s * s * t).sqrt()
-            far = self._between(lambda r, analytic: partial(r, analytic, True), high, last, window, tolerance)
+            last = (
+                top
+                if not upper
+                else half - s * t
+                if laplace
+                else (half * half - 2 * s * s * t).sqrt()
+            )
+            far = self._between(
+                lambda r, analytic: partial(r, analytic, True),
+                high,
+                last,
+                window,
+                tolerance,
+            )
             high, total = last, -far if upper else far
         # below `low` every direction is in (inner) or out; above `high` likewise the other way round on the sphere
         if inner == upper:
-            total += self._between(lambda r, _: rho(r), window[0], low, window, tolerance)
+            total += self._between(
+                lambda r, _: rho(r), window[0], low, window, tolerance
+            )
         if k == 1 and not upper and self.lifts == 1:
-            total += self._between(lambda r, _: rho(r), high, window[1], window, tolerance)
+            total += self._between(
+                lambda r, _: rho(r), high, window[1], window, tolerance
+            )
         total += self._between(partial, low, high, window, tolerance)
         return (total + arb(0).union(outside)) / mass
 
@@ -260,7 +335,9 @@ class Certifier:
         limit = math.pi / self.lifts - m if self.k == 1 else math.inf
         while right < limit and float(law.log_rho(np.array([right]))[0]) > -depth:
             right *= 1.25
-        return (m - left if m - left > 1e-3 * m else 0.0), (m + right if right < limit else math.pi / self.lifts)
+        return (m - left if m - left > 1e-3 * m else 0.0), (
+            m + right if right < limit else math.pi / self.lifts
+        )
 
     def _breaks(self, s: arb, D: arb, t: arb) -> tuple[arb, arb, bool]:
         """Radii between which |c_t| < 1, and whether L >= t for all directions below the first."""
@@ -273,12 +350,29 @@ class Certifier:
         high = (far * far - 2 * s * s * t) / (2 * far) if self.k == 1 else arb.pos_inf()
         return (low, high, True) if low > 0 else (abs(low), high, False)
 
-    def _between(self, f: Any, a: arb, b: arb, window: tuple[arb, arb], tolerance: arb) -> arb:
+    def _between(
+        self, f: Any, a: arb, b: arb, window: tuple[arb, arb], tolerance: arb
+    ) -> arb:
         """∫f from a to b within the window; what two ends that overlap as balls leave open is enclosed."""
-        low, high = (a if a > window[0] else window[0]), (b if b < window[1] else window[1])
-        open_ends = [pair for pair in ((a, window[0]), (b, window[1]), (low, high)) if pair[0].overlaps(pair[1])]
-        slack = sum((((x - y).abs_upper() * f(acb(x.union(y)), False).abs_upper()) for x, y in open_ends), arb(0))
-        return (integral(f, low, high, tolerance) if low < high else arb(0)) + arb(0, slack.abs_upper())
+        low, high = (
+            (a if a > window[0] else window[0]),
+            (b if b < window[1] else window[1]),
+        )
+        open_ends = [
+            pair
+            for pair in ((a, window[0]), (b, window[1]), (low, high))
+            if pair[0].overlaps(pair[1])
+        ]
+        slack = sum(
+            (
+                ((x - y).abs_upper() * f(acb(x.union(y)), False).abs_upper())
+                for x, y in open_ends
+            ),
+            arb(0),
+        )
+        return (integral(f, low, high, tolerance) if low < high else arb(0)) + arb(
+            0, slack.abs_upper()
+        )
 
     @property
     def _law(self) -> SpaceFormLaw:
@@ -305,7 +399,15 @@ def lifted_tail(eps: arb, z: arb) -> arb:
 def integral(f: Any, a: arb, b: arb, tolerance: arb) -> arb:
     """∫f from a to b, f(r, analytic)."""
     goal = arb(2) ** (-(3 * ctx.prec) // 5)
-    return acb.integral(f, acb(a), acb(b), abs_tol=tolerance, rel_tol=goal, eval_limit=200000, depth_limit=400).real
+    return acb.integral(
+        f,
+        acb(a),
+        acb(b),
+        abs_tol=tolerance,
+        rel_tol=goal,
+        eval_limit=200000,
+        depth_limit=400,
+    ).real
 
 
 def sn(k: int, r: acb) -> acb:
@@ -331,7 +433,11 @@ def sine_integral(m: int, x: acb, y: acb, analytic: bool) -> acb:
         return share * 2 * x + c * square * polynomial(square)
     # π − φ = 2·arctan √(x/y), by whichever of √(x/y) and √(y/x) stays away from the pole
     root = square.sqrt(analytic=analytic)
-    angle = acb(arb.pi()) - 2 * (root / (2 * x)).atan() if abs(x) > abs(y) else 2 * (root / (2 * y)).atan()
+    angle = (
+        acb(arb.pi()) - 2 * (root / (2 * x)).atan()
+        if abs(x) > abs(y)
+        else 2 * (root / (2 * y)).atan()
+    )
     return share * angle + c * root * polynomial(square) if m else angle
 
 

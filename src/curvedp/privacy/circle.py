@@ -43,8 +43,13 @@ class CircleGaussian(LossTails):
         edge = np.full_like(t, math.pi)
         mass = _log_normal_between(-edge[:1] / s, edge[:1] / s)[0]
         upper = _log_normal_between(-r_b / s, y_a / s) - mass
-        parts = [_log_normal_between(y_a / s, edge / s), _log_normal_between(-edge / s, -r_b / s)]
-        return np.minimum(upper, 0.0), np.minimum(log_sum(np.stack(parts), axis=0) - mass, 0.0)
+        parts = [
+            _log_normal_between(y_a / s, edge / s),
+            _log_normal_between(-edge / s, -r_b / s),
+        ]
+        return np.minimum(upper, 0.0), np.minimum(
+            log_sum(np.stack(parts), axis=0) - mass, 0.0
+        )
 
 
 @dataclass(frozen=True)
@@ -77,11 +82,17 @@ class CircleLaplace(_Laplace):
     def log_tails(self, t: Array) -> tuple[Array, Array]:
         """L > t on −(π − (D+st)/2) < y < (D−st)/2."""
         s, D = self.s, self.distance
-        a, b, whole = (D - s * t) / (2 * s), (math.pi - (D + s * t) / 2) / s, math.pi / s
+        a, b, whole = (
+            (D - s * t) / (2 * s),
+            (math.pi - (D + s * t) / 2) / s,
+            math.pi / s,
+        )
         mass = -2 * math.expm1(-whole)
         with np.errstate(divide="ignore"):
             upper = np.log(-(np.expm1(-a) + np.expm1(-b)) / mass)
-            lower = np.logaddexp(np.log(-np.expm1(a - whole)) - a, np.log(-np.expm1(b - whole)) - b) - math.log(mass)
+            lower = np.logaddexp(
+                np.log(-np.expm1(a - whole)) - a, np.log(-np.expm1(b - whole)) - b
+            ) - math.log(mass)
         return np.minimum(upper, 0.0), np.minimum(lower, 0.0)
 
 
@@ -102,8 +113,15 @@ def _log_normal_between(a: Array, b: Array) -> Array:
     width = np.maximum(b - a, 0.0)
     with np.errstate(divide="ignore", invalid="ignore"):
         near = width * np.maximum(np.abs(a), 1.0) < 4.0
-        y = np.where(near, a, 0.0)[..., None] + np.where(near, width, 0.0)[..., None] * (_Z + 1) / 2
-        by_quadrature = np.log(width) + log_sum(-y * y / 2 + np.log(_W / 2), axis=-1) - 0.5 * math.log(2 * math.pi)
+        y = (
+            np.where(near, a, 0.0)[..., None]
+            + np.where(near, width, 0.0)[..., None] * (_Z + 1) / 2
+        )
+        by_quadrature = (
+            np.log(width)
+            + log_sum(-y * y / 2 + np.log(_W / 2), axis=-1)
+            - 0.5 * math.log(2 * math.pi)
+        )
         high, low = scipy.special.log_ndtr(b), scipy.special.log_ndtr(a)
         by_difference = high + np.log(-np.expm1(np.minimum(low - high, -1e-300)))
     return np.where(near, by_quadrature, by_difference)

@@ -17,7 +17,13 @@ import numpy as np
 
 from curvedp import _validate
 from curvedp.errors import ParameterError
-from curvedp.privacy.base import Guarantee, common_adjacency, convert, guarantee_from_dict, vouched
+from curvedp.privacy.base import (
+    Guarantee,
+    common_adjacency,
+    convert,
+    guarantee_from_dict,
+    vouched,
+)
 from curvedp.privacy.guarantees import GDP, ZCDP, PureDP, RaoDP, RenyiDP
 from curvedp.privacy.pld import Composed
 from curvedp.privacy.rao import hellinger_compose
@@ -57,37 +63,59 @@ class Composition(Guarantee):
     def __post_init__(self) -> None:
         super().__post_init__()
         object.__setattr__(self, "parts", tuple(self.parts))
-        object.__setattr__(self, "counts", tuple(_validate.integer("count", c, 1) for c in self.counts))
+        object.__setattr__(
+            self, "counts", tuple(_validate.integer("count", c, 1) for c in self.counts)
+        )
         if not self.parts or len(self.parts) != len(self.counts):
-            raise ParameterError(f"{len(self.parts)} parts and {len(self.counts)} counts: give one count for each part")
+            raise ParameterError(
+                f"{len(self.parts)} parts and {len(self.counts)} counts: give one count for each part"
+            )
         common_adjacency((self, *self.parts))
 
     def _ways(self, fineness: float) -> list[Composed]:
         """Each way round: where adding a record is not like removing it there are two, and the dearer one counts."""
-        ways = (False,) if all(part.backward is None for part in self.parts) else (False, True)
+        ways = (
+            (False,)
+            if all(part.backward is None for part in self.parts)
+            else (False, True)
+        )
         return [_composed(self.parts, self.counts, fineness, way) for way in ways]
 
     def _delta(self, eps: Array) -> Any:
         return np.max([composed.delta(eps) for composed in self._ways(1.0)], axis=0)
 
     def _epsilon(self, delta: Array) -> Any:
-        return np.max([self._one_way(composed, delta) for composed in self._ways(1.0)], axis=0)
+        return np.max(
+            [self._one_way(composed, delta) for composed in self._ways(1.0)], axis=0
+        )
 
     def _one_way(self, composed: Composed, delta: Array) -> Any:
-        low, high = np.moveaxis(np.array([composed.bracket(float(d)) for d in delta.ravel()]), -1, 0)
+        low, high = np.moveaxis(
+            np.array([composed.bracket(float(d)) for d in delta.ravel()]), -1, 0
+        )
         low, high = low.reshape(delta.shape), high.reshape(delta.shape)
         reached = np.isfinite(high)
         low, high = np.where(reached, low, 0.0), np.where(reached, high, 0.0)
-        return np.where(reached, smallest_float(lambda e: ~reached | (composed.delta(e) <= delta), low, high), np.inf)
+        return np.where(
+            reached,
+            smallest_float(
+                lambda e: ~reached | (composed.delta(e) <= delta), low, high
+            ),
+            np.inf,
+        )
 
     def rough_delta(self, eps: float) -> float:
-        return max(float(composed.delta(np.array([eps]))[0]) for composed in self._ways(0.1))
+        return max(
+            float(composed.delta(np.array([eps]))[0]) for composed in self._ways(0.1)
+        )
 
     def bound(self, of: str) -> float:
         bounds = [part.bound(of) for part in self.parts]
         if of == "angle":
             return hellinger_compose(bounds, self.counts)
-        return math.inf if of == "rao" else self._together(bounds, 2 if of == "gdp" else 1)
+        return (
+            math.inf if of == "rao" else self._together(bounds, 2 if of == "gdp" else 1)
+        )
 
     def renyi_bound(self, order: float) -> float:
         return self._together([part.renyi_bound(order) for part in self.parts], 1)
@@ -96,11 +124,21 @@ class Composition(Guarantee):
         """The parts' bounds, of which this power adds up, together."""
         if math.inf in bounds:
             return math.inf
-        total = sum((count * Fraction(b) ** power for b, count in zip(bounds, self.counts, strict=True)), Fraction(0))
+        total = sum(
+            (
+                count * Fraction(b) ** power
+                for b, count in zip(bounds, self.counts, strict=True)
+            ),
+            Fraction(0),
+        )
         return root_of(total, power, up=True)
 
     def to_dict(self) -> dict[str, Any]:
-        return {**super().to_dict(), "parts": [part.to_dict() for part in self.parts], "counts": list(self.counts)}
+        return {
+            **super().to_dict(),
+            "parts": [part.to_dict() for part in self.parts],
+            "counts": list(self.counts),
+        }
 
     @classmethod
     def from_fields(cls, fields: dict[str, Any]) -> "Composition":
@@ -130,11 +168,19 @@ def compose(*guarantees: Guarantee | Iterable[Guarantee]) -> Guarantee:
     kinds = {type(part) for part in parts}
     if kinds <= {PureDP, GDP, ZCDP, RenyiDP} and not kinds.isdisjoint({ZCDP, RenyiDP}):
         # in the Rényi divergence of the smallest order there is, or in zCDP: what the others have of it is exact
-        order = min((part.order for part in parts if isinstance(part, RenyiDP)), default=None)
+        order = min(
+            (part.order for part in parts if isinstance(part, RenyiDP)), default=None
+        )
         to: type[Guarantee] = ZCDP if order is None else RenyiDP
         parts, kinds = tuple(convert(part, to=to, order=order) for part in parts), {to}
-    if kinds == {RaoDP} and any(not part.additive or part.bound("rao") == math.inf for part in parts):
-        return RaoDP(hellinger_compose([p.bound("angle") for p in parts]), angle="hellinger", adjacency=adjacency)
+    if kinds == {RaoDP} and any(
+        not part.additive or part.bound("rao") == math.inf for part in parts
+    ):
+        return RaoDP(
+            hellinger_compose([p.bound("angle") for p in parts]),
+            angle="hellinger",
+            adjacency=adjacency,
+        )
     if len(kinds) == 1 and parts[0].additive:
         return _added(parts)
     return compose_profiles(parts)
@@ -142,7 +188,9 @@ def compose(*guarantees: Guarantee | Iterable[Guarantee]) -> Guarantee:
 
 def _added(parts: tuple[Guarantee, ...]) -> Guarantee:
     """The guarantee of the summed cost, rounded up once."""
-    costs = [tuple(count * c for c in part.cost()) for part, count in _counted(parts).items()]
+    costs = [
+        tuple(count * c for c in part.cost()) for part, count in _counted(parts).items()
+    ]
     cost = tuple(sum(column, Fraction(0)) for column in zip(*costs, strict=True))
     try:
         total = type(parts[0]).from_cost(cost, up=True, like=parts[0])
@@ -173,7 +221,18 @@ def compose_profiles(guarantees: Iterable[Guarantee]) -> Guarantee:
     counted = _counted(parts)
     merged: Counter[Guarantee] = Counter()
     for name in sorted({part.merges for part in counted} - {""}):
-        merged.update([compose([part for part, count in counted.items() if part.merges == name for _ in range(count)])])
+        merged.update(
+            [
+                compose(
+                    [
+                        part
+                        for part, count in counted.items()
+                        if part.merges == name
+                        for _ in range(count)
+                    ]
+                )
+            ]
+        )
     merged.update({part: count for part, count in counted.items() if not part.merges})
     if merged.total() == 1:
         return next(iter(merged))
@@ -186,30 +245,56 @@ def _counted(parts: tuple[Guarantee, ...]) -> Counter[Guarantee]:
     for key, count in Counter(map(id, parts)).items():
         whole = same[key]
         if isinstance(whole, Composition):
-            counted.update({part: n * count for part, n in zip(whole.parts, whole.counts, strict=True)})
+            counted.update(
+                {
+                    part: n * count
+                    for part, n in zip(whole.parts, whole.counts, strict=True)
+                }
+            )
         else:
             counted[whole] += count
     return counted
 
 
 @functools.lru_cache(maxsize=64)
-def _composed(parts: tuple[Guarantee, ...], counts: tuple[int, ...], fineness: float, swapped: bool) -> Composed:
+def _composed(
+    parts: tuple[Guarantee, ...],
+    counts: tuple[int, ...],
+    fineness: float,
+    swapped: bool,
+) -> Composed:
     ways: list[tuple[Any, ...]] = []
     for part in parts:
-        top, there, back = min(part.loss_reach(_TAIL), part.bound("pure")), part.grid_delta, part.backward
-        ways.append((there, top) if back is None else (back, top, there) if swapped else (there, top, back))
+        top, there, back = (
+            min(part.loss_reach(_TAIL), part.bound("pure")),
+            part.grid_delta,
+            part.backward,
+        )
+        ways.append(
+            (there, top)
+            if back is None
+            else (back, top, there)
+            if swapped
+            else (there, top, back)
+        )
     return Composed(tuple(ways), counts, fineness)
 
 
-def _flat(guarantees: tuple[Guarantee | Iterable[Guarantee], ...]) -> tuple[Guarantee, ...]:
+def _flat(
+    guarantees: tuple[Guarantee | Iterable[Guarantee], ...],
+) -> tuple[Guarantee, ...]:
     if len(guarantees) == 1 and not isinstance(guarantees[0], Guarantee):
         try:
             guarantees = tuple(guarantees[0])
         except TypeError:
-            raise ParameterError(f"{_validate.shown(guarantees[0])} must be guarantees, such as GDP(1.0)") from None
+            raise ParameterError(
+                f"{_validate.shown(guarantees[0])} must be guarantees, such as GDP(1.0)"
+            ) from None
     if not guarantees:
         raise ParameterError("nothing to compose: give at least one guarantee")
-    for item in {id(item): item for item in guarantees}.values():  # the same object may be there a thousand times
+    for item in {
+        id(item): item for item in guarantees
+    }.values():  # the same object may be there a thousand times
         if not isinstance(item, Guarantee):
             raise ParameterError(f"{_validate.shown(item)} is not a guarantee")
         vouched(item)

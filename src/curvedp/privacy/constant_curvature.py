@@ -38,7 +38,9 @@ class RadialProfile(PrivacyProfile):
 
     kind: Kind
 
-    closed: ClassVar[bool] = False  # whether everything about the loss is in closed form
+    closed: ClassVar[bool] = (
+        False  # whether everything about the loss is in closed form
+    )
 
     @property
     @abstractmethod
@@ -60,7 +62,9 @@ class RadialProfile(PrivacyProfile):
         while True:
             try:
                 return LossTable(law)
-            except ArithmeticError:  # the quadrature errs by more than the table resolves: more nodes
+            except (
+                ArithmeticError
+            ):  # the quadrature errs by more than the table resolves: more nodes
                 if not isinstance(law, SpaceFormLaw) or law.order > 2048:
                     raise
                 law = replace(law, order=2 * law.order)
@@ -88,11 +92,19 @@ class ConstantCurvatureProfile(RadialProfile):
         if self.kind not in ("gaussian", "laplace"):
             raise ParameterError(f"kind={self.kind!r} must be 'gaussian' or 'laplace'")
         whole = type(self.dim) is int and 1 <= self.dim < 2**53
-        if not (whole and type(self.curvature) is float and abs(self.curvature) <= 1e300):
-            object.__setattr__(self, "curvature", _validate.within("curvature", self.curvature, -1e300, 1e300))
+        if not (
+            whole and type(self.curvature) is float and abs(self.curvature) <= 1e300
+        ):
+            object.__setattr__(
+                self,
+                "curvature",
+                _validate.within("curvature", self.curvature, -1e300, 1e300),
+            )
             object.__setattr__(self, "dim", _validate.integer("dim", self.dim, 1))
         root = math.sqrt(abs(self.curvature))
-        if self.curvature > 0 and self.sensitivity > (diameter := math.pi / root) * (1 + 4e-16):
+        if self.curvature > 0 and self.sensitivity > (diameter := math.pi / root) * (
+            1 + 4e-16
+        ):
             line = f"sensitivity={self.sensitivity!r} must not exceed the diameter {diameter:g} of the space"
             raise ParameterError(line)
         if self.dim > 1 and not self.closed:
@@ -101,10 +113,17 @@ class ConstantCurvatureProfile(RadialProfile):
             _check("sensitivity/scale", self.sensitivity / self.scale, *_RATIOS)
         if self.dim > 1 and self.curvature < 0:
             _check("sensitivity·√|curvature|", self.sensitivity * root, 0, _FARTHEST)
-        if self.dim == 1 and self.curvature > 0:  # closed forms, whose squares must be numbers
+        if (
+            self.dim == 1 and self.curvature > 0
+        ):  # closed forms, whose squares must be numbers
             _check("scale·√curvature", self.scale * root, *_CIRCLE)
             _check("sensitivity·√curvature", self.sensitivity * root, *_CIRCLE)
-        if self.kind == "laplace" and self.curvature < 0 and self.dim > 1 and self.scale * root * (self.dim - 1) >= 1:
+        if (
+            self.kind == "laplace"
+            and self.curvature < 0
+            and self.dim > 1
+            and self.scale * root * (self.dim - 1) >= 1
+        ):
             raise NotIntegrable(
                 f"scale={self.scale!r} must be below {1 / (root * (self.dim - 1)):g} on the space of dimension {self.dim}"
                 f" and curvature {self.curvature:g}: above it the Laplace density has infinite mass"
@@ -120,21 +139,31 @@ class ConstantCurvatureProfile(RadialProfile):
         if self.dim > 1:
             return SpaceFormLaw(self.kind, k, self.dim, s, distance)
         if k == 1:
-            return CircleGaussian(s, distance) if self.kind == "gaussian" else CircleLaplace(s, distance)
+            return (
+                CircleGaussian(s, distance)
+                if self.kind == "gaussian"
+                else CircleLaplace(s, distance)
+            )
         if self.kind == "laplace":
             return LineLaplace(s, distance)
-        return SpaceFormLaw("gaussian", 0, 2, s, distance)  # the loss has the same law on every flat space
+        return SpaceFormLaw(
+            "gaussian", 0, 2, s, distance
+        )  # the loss has the same law on every flat space
 
     @property
     def _cap(self) -> float:
         if self.kind == "gaussian":
             return self.pure_epsilon
-        return float_of(Fraction(self.sensitivity) / Fraction(self.scale), up=True)  # whatever the curvature
+        return float_of(
+            Fraction(self.sensitivity) / Fraction(self.scale), up=True
+        )  # whatever the curvature
 
     @cached_property
     def floor(self) -> PrivacyProfile | None:
         if self.curvature < 0 and self.dim > 1:
-            return FloorProfile(self.curvature, self.dim, self.sensitivity, adjacency=self.adjacency)
+            return FloorProfile(
+                self.curvature, self.dim, self.sensitivity, adjacency=self.adjacency
+            )
         return None
 
     @property
@@ -142,7 +171,9 @@ class ConstantCurvatureProfile(RadialProfile):
         if self.curvature == 0:
             return f"Euclidean({self.dim})"
         if abs(self.curvature) == 1:
-            return f"Sphere({self.dim})" if self.curvature > 0 else f"Lorentz({self.dim})"
+            return (
+                f"Sphere({self.dim})" if self.curvature > 0 else f"Lorentz({self.dim})"
+            )
         return f"the space of dimension {self.dim} and curvature {self.curvature:g}"
 
     @property
@@ -154,8 +185,14 @@ class ConstantCurvatureProfile(RadialProfile):
         law = self.tails
         assert isinstance(law, SpaceFormLaw)
         em = math.expm1(2 * law.mode) if law.mode < 350 else math.inf
-        log_k = (law.d - 1) * math.log1p(1 / em) - law.log_mass + math.log(law.s * math.sqrt(2 * math.pi))
-        return max(log_k, 0.0), law.mode * law.distance / law.s**2  # ∫ρ <= its bound: below 0 is round-off
+        log_k = (
+            (law.d - 1) * math.log1p(1 / em)
+            - law.log_mass
+            + math.log(law.s * math.sqrt(2 * math.pi))
+        )
+        return max(
+            log_k, 0.0
+        ), law.mode * law.distance / law.s**2  # ∫ρ <= its bound: below 0 is round-off
 
 
 @dataclass(frozen=True)
@@ -168,7 +205,9 @@ class GaussianProfile(ConstantCurvatureProfile):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not _is_flat(self.kind, self.curvature, self.dim):
-            raise ParameterError(f"{self.kind!r} on curvature {self.curvature:g} is not a flat Gaussian")
+            raise ParameterError(
+                f"{self.kind!r} on curvature {self.curvature:g} is not a flat Gaussian"
+            )
 
     @cached_property
     def mu(self) -> float:
@@ -182,7 +221,13 @@ class GaussianProfile(ConstantCurvatureProfile):
 
     @cached_property
     def hellinger_angle(self) -> float:  # ∫√(p₁p₂) = e^{−μ²/8}
-        return min(up(4 * math.asin(math.sqrt(-math.expm1(-(self.mu * self.mu) / 8) / 2)), 1e-15), math.pi)
+        return min(
+            up(
+                4 * math.asin(math.sqrt(-math.expm1(-(self.mu * self.mu) / 8) / 2)),
+                1e-15,
+            ),
+            math.pi,
+        )
 
     def _delta(self, eps: Array) -> Array:
         return np.asarray(gdp_delta(self.mu, eps))
@@ -206,7 +251,9 @@ class LineLaplaceProfile(ConstantCurvatureProfile):
 
     def grid_delta(self, eps: Array) -> Array:
         delta = -np.expm1(np.minimum(eps - self._cap, 0.0) / 2) * (1 + 1e-15)
-        return np.asarray(np.where(eps < self._cap, np.minimum(np.nextafter(delta, 1.0), 1.0), 0.0))
+        return np.asarray(
+            np.where(eps < self._cap, np.minimum(np.nextafter(delta, 1.0), 1.0), 0.0)
+        )
 
 
 @dataclass(frozen=True)
@@ -243,20 +290,34 @@ def _is_flat(kind: str, curvature: float, dim: int) -> bool:
 
 
 def constant_curvature_profile(
-    kind: Kind, curvature: float, dim: int, scale: float, sensitivity: float, *, adjacency: str = "replace-one"
+    kind: Kind,
+    curvature: float,
+    dim: int,
+    scale: float,
+    sensitivity: float,
+    *,
+    adjacency: str = "replace-one",
 ) -> ConstantCurvatureProfile:
     """The profile of an isotropic law on constant curvature, by a closed form where there is one. The same public parameters
     give the same object, which keeps what it has worked out."""
     fields = (kind, curvature, dim, scale, sensitivity)
     numbers = all(isinstance(x, int | float) for x in fields[1:])
-    if not (isinstance(kind, str) and numbers):  # what is not a number is refused by its own words
+    if not (
+        isinstance(kind, str) and numbers
+    ):  # what is not a number is refused by its own words
         return ConstantCurvatureProfile(*fields, adjacency=adjacency)
     return _kept(get_ident(), *fields, adjacency)
 
 
 @lru_cache(maxsize=512, typed=True)
 def _kept(
-    thread: int, kind: Kind, curvature: float, dim: int, scale: float, sensitivity: float, adjacency: str
+    thread: int,
+    kind: Kind,
+    curvature: float,
+    dim: int,
+    scale: float,
+    sensitivity: float,
+    adjacency: str,
 ) -> ConstantCurvatureProfile:
     """One for each thread: a table of the loss grows as it is asked."""
     chosen = ConstantCurvatureProfile
@@ -267,7 +328,9 @@ def _kept(
     return chosen(kind, curvature, dim, scale, sensitivity, adjacency=adjacency)
 
 
-def gaussian_profile(curvature: float, dim: int, sigma: float, sensitivity: float) -> ConstantCurvatureProfile:
+def gaussian_profile(
+    curvature: float, dim: int, sigma: float, sensitivity: float
+) -> ConstantCurvatureProfile:
     """The exact profile of the Riemannian Gaussian, density ∝ exp(−d²/2σ²), on constant curvature.
 
     Parameters
@@ -283,7 +346,9 @@ def gaussian_profile(curvature: float, dim: int, sigma: float, sensitivity: floa
     return constant_curvature_profile("gaussian", curvature, dim, sigma, sensitivity)
 
 
-def laplace_profile(curvature: float, dim: int, scale: float, sensitivity: float) -> ConstantCurvatureProfile:
+def laplace_profile(
+    curvature: float, dim: int, scale: float, sensitivity: float
+) -> ConstantCurvatureProfile:
     """The exact profile of the Riemannian Laplace, density ∝ exp(−d/scale); δ(ε) = 0 from ε = sensitivity/scale on.
 
     Parameters
@@ -313,5 +378,12 @@ def gaussian_floor(curvature: float, dim: int, sensitivity: float) -> float:
     2.86205
     """
     curvature = _validate.within("curvature", curvature, -1e300, 1e300)
-    dim, sensitivity = _validate.integer("dim", dim, 1), _validate.length("sensitivity", sensitivity)
-    return FloorProfile(curvature, dim, sensitivity).mu if curvature < 0 and dim > 1 else 0.0
+    dim, sensitivity = (
+        _validate.integer("dim", dim, 1),
+        _validate.length("sensitivity", sensitivity),
+    )
+    return (
+        FloorProfile(curvature, dim, sensitivity).mu
+        if curvature < 0 and dim > 1
+        else 0.0
+    )

@@ -21,14 +21,24 @@ from curvedp.privacy.constant_curvature import gaussian_profile
 from curvedp.privacy.gaussian import gdp_mu
 from curvedp.privacy.guarantees import GDP, ApproxDP, PureDP
 from curvedp.privacy.rounding import down, up
-from curvedp.privacy.subsampled import least_multiplier, met_from, subsampled_gaussian, subsampled_noise_multiplier
+from curvedp.privacy.subsampled import (
+    least_multiplier,
+    met_from,
+    subsampled_gaussian,
+    subsampled_noise_multiplier,
+)
 
 Pair = tuple[float, float]
 
-BLOCK, ACCELERATOR_BLOCK = 4096, 32768  # records whose gradients are held and summed at once in a full pass
+BLOCK, ACCELERATOR_BLOCK = (
+    4096,
+    32768,
+)  # records whose gradients are held and summed at once in a full pass
 
 
-def rounded_clip(clip: float, dim: int, dtype: Any, n: int, batch_size: int | None = None) -> float:
+def rounded_clip(
+    clip: float, dim: int, dtype: Any, n: int, batch_size: int | None = None
+) -> float:
     """The clipping norm that is charged: clip enlarged by the round-off of a gradient's length and of the sum.
 
     A clipped length is off by a few units of its own precision per coordinate. A sum of N doubles with k additions in a row,
@@ -41,7 +51,9 @@ def rounded_clip(clip: float, dim: int, dtype: Any, n: int, batch_size: int | No
     else:
         terms = additions = min(n, 2 * batch_size + 2000)
     length = (dim + 8) * float(np.finfo(dtype).eps)
-    return clip * (1 + 2 * (length + terms * additions * float(np.finfo(np.float64).eps)))
+    return clip * (
+        1 + 2 * (length + terms * additions * float(np.finfo(np.float64).eps))
+    )
 
 
 def rgd_guarantee(n: int, steps: int, clip: float, noise: float) -> GDP:
@@ -52,20 +64,40 @@ def rgd_guarantee(n: int, steps: int, clip: float, noise: float) -> GDP:
 def rgd_noise(n: int, steps: int, clip: float, guarantee: Guarantee) -> float:
     """The smallest tangent standard deviation at which `rgd_guarantee` meets the guarantee."""
     if isinstance(guarantee, PureDP):
-        raise UnattainableGuarantee(f"Gaussian noise has no pure ε; ask for GDP or ApproxDP instead of {guarantee}")
+        raise UnattainableGuarantee(
+            f"Gaussian noise has no pure ε; ask for GDP or ApproxDP instead of {guarantee}"
+        )
     if isinstance(guarantee, GDP):
         return nextafter(sqrt(steps) * 2 * clip / (n * guarantee.mu) * (1 + 1e-14), inf)
     # T Gaussian steps are one Gaussian step of √T times the sensitivity, whatever the definition.
     moved = sqrt(steps) * 2 * clip / n
-    return float(up(smallest_scale(lambda scale: gaussian_profile(0.0, 1, scale, moved), guarantee, moved), 1e-14))
+    return float(
+        up(
+            smallest_scale(
+                lambda scale: gaussian_profile(0.0, 1, scale, moved), guarantee, moved
+            ),
+            1e-14,
+        )
+    )
 
 
-def rsgd_guarantee(n: int, steps: int, batch_size: int, clip: float, noise: float, sampling: str) -> Guarantee:
+def rsgd_guarantee(
+    n: int, steps: int, batch_size: int, clip: float, noise: float, sampling: str
+) -> Guarantee:
     """T noisy sums over random batches; the noise on the sum is batch_size times the noise on the average."""
-    return subsampled_gaussian(noise * batch_size / clip, batch_size / n, steps, sampling=sampling)
+    return subsampled_gaussian(
+        noise * batch_size / clip, batch_size / n, steps, sampling=sampling
+    )
 
 
-def rsgd_noise(n: int, steps: int, batch_size: int, clip: float, guarantee: Guarantee, sampling: str) -> float:
+def rsgd_noise(
+    n: int,
+    steps: int,
+    batch_size: int,
+    clip: float,
+    guarantee: Guarantee,
+    sampling: str,
+) -> float:
     """The smallest noise on the average at which T noisy sums over random batches meet the guarantee.
 
     What (ε, δ) gains from a batch being random, μ and ρ lose again: they must hold for the tail of the loss as well (E4),
@@ -74,22 +106,42 @@ def rsgd_noise(n: int, steps: int, batch_size: int, clip: float, guarantee: Guar
     """
     if batch_size == n or not isinstance(guarantee, ApproxDP):
         return rgd_noise(batch_size, steps, clip, guarantee)
-    return subsampled_noise_multiplier(guarantee, batch_size / n, steps, sampling=sampling) * clip / batch_size
+    return (
+        subsampled_noise_multiplier(guarantee, batch_size / n, steps, sampling=sampling)
+        * clip
+        / batch_size
+    )
 
 
 def rsvrg_guarantee(
-    n: int, epochs: int, inner_steps: int, batch_size: int, clip: Pair, noise: Pair, sampling: str, known: bool = False
+    n: int,
+    epochs: int,
+    inner_steps: int,
+    batch_size: int,
+    clip: Pair,
+    noise: Pair,
+    sampling: str,
+    known: bool = False,
 ) -> Guarantee:
     """One noisy full gradient an epoch (charged once, then post-processing), and the inner steps on differences; where the
     batches are `known`, nothing is gained from their chance."""
     full, steps = rgd_guarantee(n, epochs, clip[0], noise[0]), epochs * inner_steps
     if known:
         return compose(full, rgd_guarantee(batch_size, steps, clip[1], noise[1]))
-    return compose(full, rsgd_guarantee(n, steps, batch_size, clip[1], noise[1], sampling))
+    return compose(
+        full, rsgd_guarantee(n, steps, batch_size, clip[1], noise[1], sampling)
+    )
 
 
 def rsvrg_noise(
-    n: int, epochs: int, inner_steps: int, batch_size: int, clip: Pair, guarantee: Guarantee, sampling: str, rate: float
+    n: int,
+    epochs: int,
+    inner_steps: int,
+    batch_size: int,
+    clip: Pair,
+    guarantee: Guarantee,
+    sampling: str,
+    rate: float,
 ) -> Pair:
     """(σ₁, σ₂) at which a run meets the guarantee, split for the smallest error that noise leaves at the end.
 
@@ -98,9 +150,13 @@ def rsvrg_noise(
     batch_size for n in the second term, and there the central limit is exact.
     """
     move = clip[0] / n, clip[1] / (n if isinstance(guarantee, ApproxDP) else batch_size)
-    a, b = (max(weight, 1e-300) for weight in error_weights(inner_steps, rate))  # only their ratio matters
+    a, b = (
+        max(weight, 1e-300) for weight in error_weights(inner_steps, rate)
+    )  # only their ratio matters
     first, second = sqrt(move[0] / sqrt(a)), sqrt(move[1] * sqrt(inner_steps / b))
-    limit = sqrt(epochs) * sqrt((move[0] / first) ** 2 + inner_steps * (move[1] / second) ** 2)
+    limit = sqrt(epochs) * sqrt(
+        (move[0] / first) ** 2 + inner_steps * (move[1] / second) ** 2
+    )
 
     def noise(factor: float) -> Pair:
         return factor * first, factor * second
@@ -109,13 +165,24 @@ def rsvrg_noise(
         return noise(up(rgd_noise(1, 1, limit, guarantee), 1e-14))
     start = 2 * limit / gdp_mu(guarantee.eps, guarantee.delta0)
     terms = n, epochs, inner_steps, batch_size, clip
-    return noise(met_from(lambda f: rsvrg_guarantee(*terms, noise(f), sampling), guarantee, start, 1e-3))
+    return noise(
+        met_from(
+            lambda f: rsvrg_guarantee(*terms, noise(f), sampling),
+            guarantee,
+            start,
+            1e-3,
+        )
+    )
 
 
 def error_weights(inner_steps: int, rate: float) -> Pair:
     """(a, b): aσ₁² + bσ₂² is the variance that the two noises of an epoch leave, for curvature 1."""
-    rate = min(rate, 1.0)  # beyond it an error changes its sign at every step, and no step size of use is there
-    lost = -expm1(inner_steps * log1p(-rate)) if rate < 1 else 1.0  # 1 − (1 − rate)^m, with its digits
+    rate = min(
+        rate, 1.0
+    )  # beyond it an error changes its sign at every step, and no step size of use is there
+    lost = (
+        -expm1(inner_steps * log1p(-rate)) if rate < 1 else 1.0
+    )  # 1 − (1 − rate)^m, with its digits
     square = -expm1(2 * inner_steps * log1p(-rate)) if rate < 1 else 1.0
     return lost**2, rate * square / (2 - rate)
 
@@ -127,13 +194,24 @@ _COUNT = 1 / 20  # the count's share of μ²
 def added_clip(clip: float, dim: int, dtype: Any) -> float:
     """The clipping norm that is charged where n is private: with the round-off of a gradient's length and the rounding of its
     entries to whole multiples of C/2^20, whose sums are exact. It must not depend on n."""
-    return clip * (1 + 2 * (dim + 8) * float(np.finfo(dtype).eps) + sqrt(dim) * 2.0 ** -(WHOLE_BITS + 1))
+    return clip * (
+        1
+        + 2 * (dim + 8) * float(np.finfo(dtype).eps)
+        + sqrt(dim) * 2.0 ** -(WHOLE_BITS + 1)
+    )
 
 
-def added_guarantee(steps: int, rate: float, clip: float, noise: float, count_noise: float) -> Guarantee:
+def added_guarantee(
+    steps: int, rate: float, clip: float, noise: float, count_noise: float
+) -> Guarantee:
     """T noisy sums, each record in them with chance `rate`, and a noisy count, for adding or removing a record."""
     count = GDP(up(1 / count_noise, 1e-15), adjacency="add-remove")
-    return compose(subsampled_gaussian(down(noise / clip, 1e-15), rate, steps, adjacency="add-remove"), count)
+    return compose(
+        subsampled_gaussian(
+            down(noise / clip, 1e-15), rate, steps, adjacency="add-remove"
+        ),
+        count,
+    )
 
 
 def added_noise(steps: int, rate: float, clip: float, guarantee: Guarantee) -> Pair:
@@ -143,7 +221,9 @@ def added_noise(steps: int, rate: float, clip: float, guarantee: Guarantee) -> P
         whole, count = _known_batches(guarantee)
         return up(whole * clip * sqrt(steps / (1 - _COUNT)), 1e-14), count
     count = _count_noise(guarantee)
-    least = least_multiplier(lambda m: added_guarantee(steps, rate, 1.0, m, count), guarantee)
+    least = least_multiplier(
+        lambda m: added_guarantee(steps, rate, 1.0, m, count), guarantee
+    )
     return least * clip * (1 + 1e-14), count
 
 
@@ -154,46 +234,87 @@ def _known_batches(guarantee: Guarantee) -> Pair:
 
 
 def _count_noise(guarantee: ApproxDP) -> float:
-    return float(up(1 / (sqrt(_COUNT) * gdp_mu(guarantee.eps, guarantee.delta0)), 1e-14))
+    return float(
+        up(1 / (sqrt(_COUNT) * gdp_mu(guarantee.eps, guarantee.delta0)), 1e-14)
+    )
 
 
 def added_rsvrg_guarantee(
-    epochs: int, inner_steps: int, rate: float, clip: Pair, noise: Pair, count_noise: float
+    epochs: int,
+    inner_steps: int,
+    rate: float,
+    clip: Pair,
+    noise: Pair,
+    count_noise: float,
 ) -> Guarantee:
     """A noisy sum of gradients an epoch, noisy sums of differences over random batches, and a noisy count."""
-    first = subsampled_gaussian(down(noise[0] / clip[0], 1e-15), 1.0, epochs, adjacency="add-remove")
-    return compose(first, added_guarantee(epochs * inner_steps, rate, clip[1], noise[1], count_noise))
+    first = subsampled_gaussian(
+        down(noise[0] / clip[0], 1e-15), 1.0, epochs, adjacency="add-remove"
+    )
+    return compose(
+        first,
+        added_guarantee(epochs * inner_steps, rate, clip[1], noise[1], count_noise),
+    )
 
 
 @lru_cache(maxsize=64)
 def added_rsvrg_noise(
-    epochs: int, inner_steps: int, rate: float, clip: Pair, guarantee: Guarantee, step: float
+    epochs: int,
+    inner_steps: int,
+    rate: float,
+    clip: Pair,
+    guarantee: Guarantee,
+    step: float,
 ) -> tuple[Pair, float]:
     """((noise on a sum of gradients, on one of differences), noise on the count) at which `added_rsvrg_guarantee` meets the
     guarantee; split as in `rsvrg_noise`: what is left of the noises are aσ₁²/n² + bσ₂²/(rate·n)²."""
     gained = rate if isinstance(guarantee, ApproxDP) else 1.0
     a, b = (max(weight, 1e-300) for weight in error_weights(inner_steps, step))
-    first, second = sqrt(clip[0] / sqrt(a)), sqrt(gained * clip[1] * sqrt(inner_steps / b) * rate)
+    first, second = (
+        sqrt(clip[0] / sqrt(a)),
+        sqrt(gained * clip[1] * sqrt(inner_steps / b) * rate),
+    )
     if gained == 1 or not isinstance(guarantee, ApproxDP):
         whole, count = _known_batches(guarantee)
-        limit = sqrt(epochs * ((clip[0] / first) ** 2 + inner_steps * (clip[1] / second) ** 2) / (1 - _COUNT))
+        limit = sqrt(
+            epochs
+            * ((clip[0] / first) ** 2 + inner_steps * (clip[1] / second) ** 2)
+            / (1 - _COUNT)
+        )
         factor = up(whole * limit, 1e-14)
     else:
-        count, terms, start = _count_noise(guarantee), (epochs, inner_steps, rate, clip), clip[0] * sqrt(epochs) / first
+        count, terms, start = (
+            _count_noise(guarantee),
+            (epochs, inner_steps, rate, clip),
+            clip[0] * sqrt(epochs) / first,
+        )
         factor = met_from(
-            lambda f: added_rsvrg_guarantee(*terms, (f * first, f * second), count), guarantee, start, 1e-3
+            lambda f: added_rsvrg_guarantee(*terms, (f * first, f * second), count),
+            guarantee,
+            start,
+            1e-3,
         )
     return (factor * first, factor * second), count
 
 
-def check_request(guarantee: Guarantee | None, noise: object, *adjacencies: str) -> None:
+def check_request(
+    guarantee: Guarantee | None, noise: object, *adjacencies: str
+) -> None:
     """Exactly one of the two is given, the first for one of these adjacencies: replacing a record, where none is said."""
     if (guarantee is None) == (noise is None):
-        raise ParameterError("give guarantee= (the noise is derived) or noise= (the guarantee is derived), not both")
+        raise ParameterError(
+            "give guarantee= (the noise is derived) or noise= (the guarantee is derived), not both"
+        )
     if guarantee is not None and not isinstance(guarantee, Guarantee):
-        raise ParameterError(f"guarantee={_validate.shown(guarantee)} must be a guarantee, such as ApproxDP(0.5, 1e-6)")
-    if guarantee is not None and guarantee.adjacency not in (adjacencies or ("replace-one",)):
-        raise ParameterError(f"adjacency={guarantee.adjacency!r}: here the number of records is public")
+        raise ParameterError(
+            f"guarantee={_validate.shown(guarantee)} must be a guarantee, such as ApproxDP(0.5, 1e-6)"
+        )
+    if guarantee is not None and guarantee.adjacency not in (
+        adjacencies or ("replace-one",)
+    ):
+        raise ParameterError(
+            f"adjacency={guarantee.adjacency!r}: here the number of records is public"
+        )
 
 
 def derive(
@@ -204,5 +325,9 @@ def derive(
 ) -> tuple[float, Guarantee]:
     """(noise, guarantee) from whichever of the two was asked for."""
     check_request(guarantee, noise)
-    sd = to_noise(guarantee) if guarantee is not None else _validate.length("noise", noise)
+    sd = (
+        to_noise(guarantee)
+        if guarantee is not None
+        else _validate.length("noise", noise)
+    )
     return sd, to_guarantee(sd)

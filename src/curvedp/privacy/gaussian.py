@@ -15,7 +15,9 @@ import scipy
 
 from curvedp.privacy.rounding import Array, down, smallest_float, up
 
-RELATIVE_ERROR = 2.0**-46  # 1.4e-14; the largest seen against 60-digit arithmetic is 4e-15 (tests/privacy)
+RELATIVE_ERROR = (
+    2.0**-46
+)  # 1.4e-14; the largest seen against 60-digit arithmetic is 4e-15 (tests/privacy)
 _HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(64)
 _NODES, _WEIGHTS = 0.5 * (_NODES + 1), 0.5 * _WEIGHTS
@@ -24,17 +26,23 @@ _BLOCK = 256  # integrals at a time
 
 def gdp_delta(mu: Any, eps: Any) -> Any:
     """δ_μ(ε) for μ > 0 and ε >= 0, arrays broadcast; rounded up. Underflows to the smallest float, never to 0."""
-    mu, eps = np.broadcast_arrays(np.asarray(mu, np.float64), np.asarray(eps, np.float64))
+    mu, eps = np.broadcast_arrays(
+        np.asarray(mu, np.float64), np.asarray(eps, np.float64)
+    )
     exponent, low, factor = _factors(mu, eps)
     with np.errstate(under="ignore"):
-        delta = np.exp(exponent) * np.exp(np.clip(low, -1.0, 1.0)) * factor  # |low| > 1 only where exp(exponent) is 0
+        delta = (
+            np.exp(exponent) * np.exp(np.clip(low, -1.0, 1.0)) * factor
+        )  # |low| > 1 only where exp(exponent) is 0
     delta = np.where(eps == np.inf, 0.0, np.minimum(up(delta, RELATIVE_ERROR), 1.0))
     return delta if delta.ndim else float(delta)
 
 
 def gdp_log_delta(mu: Any, eps: Any) -> Any:
     """log δ_μ(ε), for δ far below the smallest float; rounded up."""
-    mu, eps = np.broadcast_arrays(np.asarray(mu, np.float64), np.asarray(eps, np.float64))
+    mu, eps = np.broadcast_arrays(
+        np.asarray(mu, np.float64), np.asarray(eps, np.float64)
+    )
     exponent, low, factor = _factors(mu, eps)
     with np.errstate(divide="ignore"):
         log_delta = exponent + (low + np.log(factor) + RELATIVE_ERROR)
@@ -63,14 +71,20 @@ def _factors(mu: Array, eps: Array) -> tuple[Array, Array, Array]:
         rest = np.where(huge, 0.0, rest)
 
         b = a + mu
-        reach = 88.0 / (a + np.sqrt(a * a + 88.0))  # as + s²/2 = 44 there: the tail beyond is below 2^-60 of the whole
+        reach = 88.0 / (
+            a + np.sqrt(a * a + 88.0)
+        )  # as + s²/2 = 44 there: the tail beyond is below 2^-60 of the whole
         reach = np.where(a < 0, -a + np.sqrt(a * a + 88.0), reach)
         smooth = mu * reach <= 20.0
         integral = np.zeros_like(reach)
         integral[smooth] = _integral(mu[smooth], a[smooth], reach[smooth])
 
         mills_b = math.sqrt(math.pi / 2) * scipy.special.erfcx(b / math.sqrt(2))
-        difference = math.sqrt(math.pi / 2) * scipy.special.erfcx(np.maximum(a, 0.0) / math.sqrt(2)) - mills_b
+        difference = (
+            math.sqrt(math.pi / 2)
+            * scipy.special.erfcx(np.maximum(a, 0.0) / math.sqrt(2))
+            - mills_b
+        )
         near_one = ~smooth & (a < 0)
         direct = scipy.special.ndtr(-a) - np.exp(log_phi) * mills_b
     factor = np.where(smooth, integral, np.where(near_one, direct, difference))
@@ -80,7 +94,9 @@ def _factors(mu: Array, eps: Array) -> tuple[Array, Array, Array]:
 def _integral(mu: Array, a: Array, reach: Array) -> Array:
     """∫ (1 − e^{−μs}) e^{−as − s²/2} ds to `reach`, in blocks that stay in the cache: ten times as fast for long arrays."""
     total = np.empty_like(reach)
-    for block in (slice(start, start + _BLOCK) for start in range(0, len(reach), _BLOCK)):
+    for block in (
+        slice(start, start + _BLOCK) for start in range(0, len(reach), _BLOCK)
+    ):
         s = reach[block, None] * _NODES
         share = _WEIGHTS * -np.expm1(-mu[block, None] * s)
         share *= np.exp(-s * (a[block, None] + s / 2))
@@ -110,7 +126,11 @@ def gdp_tradeoff(mu: Any, alpha: Any) -> Any:
     z = scipy.special.ndtri(alpha)
     with np.errstate(invalid="ignore"):
         lowered = -z - mu - 2.0**-50 * (np.abs(z) + mu)
-    beta = np.where(np.asarray(alpha) > 0, np.maximum(down(scipy.special.ndtr(lowered), 4e-15), 0.0), 1.0)
+    beta = np.where(
+        np.asarray(alpha) > 0,
+        np.maximum(down(scipy.special.ndtr(lowered), 4e-15), 0.0),
+        1.0,
+    )
     return beta if np.ndim(beta) else float(beta)
 
 
@@ -126,7 +146,9 @@ def gdp_mu_below(eps: Any, log_delta: Any) -> Any:
 def gdp_mu(eps: Any, delta: Any) -> Any:
     """The μ at which δ_μ(ε) = δ in [0, 1), rounded up: no mechanism whose profile passes through (ε, δ) has less. Arrays
     broadcast; δ = 0 gives 0."""
-    eps, delta = np.broadcast_arrays(np.asarray(eps, np.float64), np.asarray(delta, np.float64))
+    eps, delta = np.broadcast_arrays(
+        np.asarray(eps, np.float64), np.asarray(delta, np.float64)
+    )
     positive = delta > 0
     target = np.where(positive, delta, 0.5)
     # gdp_log_delta is rounded up, so it has to pass the target by its own error: then the true δ_μ(ε) has reached it.
@@ -134,14 +156,18 @@ def gdp_mu(eps: Any, delta: Any) -> Any:
     # δ_μ increases with μ and is at most Φ(−a), so the root is not below the μ at which Φ(−a) = δ.
     z = scipy.special.ndtri(target)
     bend = np.sqrt(z * z + 2 * eps)
-    low = np.where(z < 0, 2 * eps / np.where(z < 0, bend - z, 1.0), z + bend) * (1 - 1e-12)
+    low = np.where(z < 0, 2 * eps / np.where(z < 0, bend - z, 1.0), z + bend) * (
+        1 - 1e-12
+    )
     high = np.maximum(2 * low, 1e-300) + 4 * target
     for _ in range(1100):
         short = (gdp_log_delta(high, eps) < log_target) & (high < 1e300)
         if not np.any(short):
             break
         high = np.where(short, 2 * high, high)
-    root = smallest_float(lambda m: gdp_log_delta(np.maximum(m, 5e-324), eps) >= log_target, low, high)
+    root = smallest_float(
+        lambda m: gdp_log_delta(np.maximum(m, 5e-324), eps) >= log_target, low, high
+    )
     # A δ that no float tells from 1 is reached by no finite μ that could be vouched for.
     root = np.where(gdp_log_delta(high, eps) >= log_target, root, np.inf)
     mu = np.where(positive, root, 0.0)

@@ -16,7 +16,12 @@ from curvedp import _validate
 from curvedp.errors import ParameterError, UnattainableGuarantee
 from curvedp.privacy.base import Guarantee, impossible
 from curvedp.privacy.gaussian import gdp_delta, gdp_tradeoff
-from curvedp.privacy.rao import hellinger_from_affinity, rao_delta, rao_epsilon, rao_tradeoff
+from curvedp.privacy.rao import (
+    hellinger_from_affinity,
+    rao_delta,
+    rao_epsilon,
+    rao_tradeoff,
+)
 from curvedp.privacy.renyi import ByDelta, renyi_epsilon, zcdp_epsilon
 from curvedp.privacy.rounding import Array, float_of, up
 
@@ -51,14 +56,25 @@ class PureDP(Guarantee):
         return _two_point_epsilon(self.eps, delta)
 
     def _tradeoff(self, alpha: Array) -> Any:
-        return np.maximum(1 - _inflated(self.eps, alpha), np.exp(-self.eps) * (1 - alpha))
+        return np.maximum(
+            1 - _inflated(self.eps, alpha), np.exp(-self.eps) * (1 - alpha)
+        )
 
     def implies(self) -> dict[str, float]:
         angle = hellinger_angle(_log_cosh(self.eps / 2))
-        return {"pure": self.eps, "gdp": pure_to_gdp_mu(self.eps), "zcdp": self.renyi_bound(1.0), "angle": angle}
+        return {
+            "pure": self.eps,
+            "gdp": pure_to_gdp_mu(self.eps),
+            "zcdp": self.renyi_bound(1.0),
+            "angle": angle,
+        }
 
     def renyi_bound(self, order: float) -> float:
-        return float(pure_renyi(self.eps, order) if order > 1 else up(self.eps * math.tanh(self.eps / 2), 1e-15))
+        return float(
+            pure_renyi(self.eps, order)
+            if order > 1
+            else up(self.eps * math.tanh(self.eps / 2), 1e-15)
+        )
 
 
 @dataclass(frozen=True, repr=False)
@@ -87,11 +103,15 @@ class ApproxDP(Guarantee):
 
     def _delta(self, eps: Array) -> Any:
         extra = (1 - self.delta0) * two_point_delta(self.eps, eps)
-        return np.where(extra > 0, np.minimum(up(self.delta0 + extra, 4e-16), 1.0), self.delta0)
+        return np.where(
+            extra > 0, np.minimum(up(self.delta0 + extra, 4e-16), 1.0), self.delta0
+        )
 
     def _epsilon(self, delta: Array) -> Any:
         rest = np.maximum(delta - self.delta0, 0.0) / (1 - self.delta0) * (1 - 1e-15)
-        return np.where(delta >= self.delta0, _two_point_epsilon(self.eps, rest), np.inf)
+        return np.where(
+            delta >= self.delta0, _two_point_epsilon(self.eps, rest), np.inf
+        )
 
     def _tradeoff(self, alpha: Array) -> Any:
         left = 1 - self.delta0 - _inflated(self.eps, alpha)
@@ -102,19 +122,31 @@ class ApproxDP(Guarantee):
         return self.eps
 
     def implies(self) -> dict[str, float]:
-        return {"angle": hellinger_angle(_log_cosh(self.eps / 2) - math.log1p(-self.delta0))}
+        return {
+            "angle": hellinger_angle(_log_cosh(self.eps / 2) - math.log1p(-self.delta0))
+        }
 
     @classmethod
-    def implied_by(cls, other: Guarantee, eps: float | None, delta: float | None, order: float | None) -> "ApproxDP":
+    def implied_by(
+        cls,
+        other: Guarantee,
+        eps: float | None,
+        delta: float | None,
+        order: float | None,
+    ) -> "ApproxDP":
         if (eps is None) == (delta is None):
-            raise ParameterError(f"converting to ApproxDP needs one of eps={eps!r} and delta={delta!r}")
+            raise ParameterError(
+                f"converting to ApproxDP needs one of eps={eps!r} and delta={delta!r}"
+            )
         if eps is not None:
             return cls(eps, max(other.delta(eps), 5e-324), adjacency=other.adjacency)
         assert delta is not None
         found = other.epsilon(delta)
         if not found < math.inf:
             least = other.delta(math.inf)
-            raise UnattainableGuarantee(f"{other!r} implies no (ε, {delta:g}): its δ stays at {least:g} or above")
+            raise UnattainableGuarantee(
+                f"{other!r} implies no (ε, {delta:g}): its δ stays at {least:g} or above"
+            )
         # (0, δ) implies (ε, δ) for every ε > 0, and 0 is not a parameter: take the smallest that is.
         return cls(max(found, 5e-324), delta, adjacency=other.adjacency)
 
@@ -145,7 +177,10 @@ class ZCDP(ByDelta, Guarantee):
     scale_power: ClassVar[float] = 2.0
     additive: ClassVar[dict[str, int]] = {"rho": 1}
     merges: ClassVar[str] = "divergence"
-    follows: ClassVar[tuple[str, str]] = ("zcdp", "a Rényi divergence of it can be infinite")
+    follows: ClassVar[tuple[str, str]] = (
+        "zcdp",
+        "a Rényi divergence of it can be infinite",
+    )
 
     def _epsilon(self, delta: Array) -> Any:
         return zcdp_epsilon(self.rho, delta)
@@ -193,7 +228,13 @@ class RenyiDP(ByDelta, Guarantee):
         return {"angle": hellinger_angle(self.eps / 2)}
 
     @classmethod
-    def implied_by(cls, other: Guarantee, eps: float | None, delta: float | None, order: float | None) -> "RenyiDP":
+    def implied_by(
+        cls,
+        other: Guarantee,
+        eps: float | None,
+        delta: float | None,
+        order: float | None,
+    ) -> "RenyiDP":
         if order is None:
             raise ParameterError("converting to RenyiDP needs order=…")
         order = RenyiDP(order, 1.0).order  # validated as a field of it
@@ -227,7 +268,10 @@ class GDP(Guarantee):
     symbol: ClassVar[str] = "μ"
     additive: ClassVar[dict[str, int]] = {"mu": 2}
     merges: ClassVar[str] = "gdp"
-    follows: ClassVar[tuple[str, str]] = ("gdp", "its tail can be heavier than every Gaussian's")
+    follows: ClassVar[tuple[str, str]] = (
+        "gdp",
+        "its tail can be heavier than every Gaussian's",
+    )
 
     def _delta(self, eps: Array) -> Any:
         return gdp_delta(self.mu, eps)
@@ -236,7 +280,11 @@ class GDP(Guarantee):
         return gdp_tradeoff(self.mu, alpha)
 
     def implies(self) -> dict[str, float]:
-        return {"gdp": self.mu, "zcdp": half_square(self.mu), "angle": hellinger_angle(self.mu * self.mu / 8)}
+        return {
+            "gdp": self.mu,
+            "zcdp": half_square(self.mu),
+            "angle": hellinger_angle(self.mu * self.mu / 8),
+        }
 
     def renyi_bound(self, order: float) -> float:
         return float(up(order * half_square(self.mu)))
@@ -277,7 +325,9 @@ class RaoDP(Guarantee):
 
     def cost(self) -> tuple[Fraction, ...]:
         if self.angle != "parametric":
-            raise ParameterError(f"{self!r} has no cost that adds up: a Rao budget is parametric")
+            raise ParameterError(
+                f"{self!r} has no cost that adds up: a Rao budget is parametric"
+            )
         return super().cost()
 
     def _delta(self, eps: Array) -> Any:
@@ -290,12 +340,25 @@ class RaoDP(Guarantee):
         return rao_tradeoff(self.theta, alpha)
 
     def implies(self) -> dict[str, float]:
-        return {"angle": min(self.theta, math.pi), "rao": self.theta if self.angle == "parametric" else math.inf}
+        return {
+            "angle": min(self.theta, math.pi),
+            "rao": self.theta if self.angle == "parametric" else math.inf,
+        }
 
     @classmethod
-    def implied_by(cls, other: Guarantee, eps: float | None, delta: float | None, order: float | None) -> "RaoDP":
+    def implied_by(
+        cls,
+        other: Guarantee,
+        eps: float | None,
+        delta: float | None,
+        order: float | None,
+    ) -> "RaoDP":
         if not (value := other.bound("angle")) < math.inf:
-            raise impossible(other, cls, "its profile alone bounds the Hellinger angle only loosely; convert its parts")
+            raise impossible(
+                other,
+                cls,
+                "its profile alone bounds the Hellinger angle only loosely; convert its parts",
+            )
         return cls(value, angle="hellinger", adjacency=other.adjacency)
 
     def measure(self, other: Guarantee) -> float:
@@ -314,10 +377,14 @@ def two_point_delta(eps0: float, eps: Array) -> Any:
 def _two_point_epsilon(eps0: float, delta: Array) -> Any:
     """The ε at which `two_point_delta` falls to delta: log(e^ε₀(1 − δ) − δ), rounded up, at most ε₀."""
     # e^ε = e^ε₀(1 − δ) − δ, at least half of its first term: neither cancels, and 1 − δ is exact where it is small
-    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):  # what overflows is cut at ε₀
+    with np.errstate(
+        divide="ignore", invalid="ignore", over="ignore"
+    ):  # what overflows is cut at ε₀
         eps = eps0 + np.log((1 - delta) - delta * math.exp(-eps0))
         raised = eps + 2.0**-49 * (1 + eps0 + np.abs(eps))
-    return np.where(delta >= up(math.tanh(eps0 / 2), 1e-15), 0.0, np.clip(raised, 0.0, eps0))
+    return np.where(
+        delta >= up(math.tanh(eps0 / 2), 1e-15), 0.0, np.clip(raised, 0.0, eps0)
+    )
 
 
 def _inflated(eps: float, alpha: Array) -> Any:
@@ -328,8 +395,12 @@ def _inflated(eps: float, alpha: Array) -> Any:
 def pure_to_gdp_mu(eps: float) -> float:
     """μ = −2Φ⁻¹(1/(1+e^ε)), rounded up, to full precision for tiny and for huge ε."""
     if eps < 1:
-        return float(up(2 * math.sqrt(2) * scipy.special.erfinv(math.tanh(eps / 2)), 4e-15))
-    return float(up(-2 * scipy.special.ndtri_exp(-(eps + math.log1p(math.exp(-eps)))), 4e-15))
+        return float(
+            up(2 * math.sqrt(2) * scipy.special.erfinv(math.tanh(eps / 2)), 4e-15)
+        )
+    return float(
+        up(-2 * scipy.special.ndtri_exp(-(eps + math.log1p(math.exp(-eps)))), 4e-15)
+    )
 
 
 def _log_cosh(x: float) -> float:
@@ -344,10 +415,14 @@ def pure_renyi(eps: Any, order: Any) -> Any:
     A/cosh B)/(α−1), A = (α−½)ε, B = ε/2; near ε = 0 through cosh A − cosh B = 2 sinh((A+B)/2) sinh((A−B)/2), and else as
     x + log(1 − (1 − e^{−2x})/(1 + e^ε)), x = A − B: both keep the digits, at orders next to 1 too."""
     eps, order = np.asarray(eps, np.float64), np.asarray(order, np.float64)
-    x = (order - 1) * eps  # A − B, without the subtraction that would lose it near order 1
+    x = (
+        order - 1
+    ) * eps  # A − B, without the subtraction that would lose it near order 1
     with np.errstate(over="ignore", invalid="ignore"):
         far = x + np.log1p(np.expm1(-2 * x) * scipy.special.expit(-eps))
-        near = np.log1p(2 * np.sinh(order * eps / 2) * np.sinh(x / 2) / np.cosh(eps / 2))
+        near = np.log1p(
+            2 * np.sinh(order * eps / 2) * np.sinh(x / 2) / np.cosh(eps / 2)
+        )
     value = up(np.where(order * eps > 2, far, near) / (order - 1), 1e-14)
     return value if np.ndim(value) else float(value)
 

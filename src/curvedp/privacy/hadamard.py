@@ -23,9 +23,17 @@ class HadamardProfile(GaussianProfile):
     """A flat Gaussian which gives away at least as much, `scale` its own: σ√(1 − kσ²), or that of a heat kernel."""
 
     @classmethod
-    def of(cls, dim: int, sigma: float, sensitivity: float, ricci: float) -> "HadamardProfile":
+    def of(
+        cls, dim: int, sigma: float, sensitivity: float, ricci: float
+    ) -> "HadamardProfile":
         """For the Gaussian of scale σ where Ric >= `ricci`, and ricci·σ² >= −½: beyond, more noise would bound no better."""
-        return cls("gaussian", 0.0, dim, _flat(_validate.length("sigma", sigma), -ricci), sensitivity)
+        return cls(
+            "gaussian",
+            0.0,
+            dim,
+            _flat(_validate.length("sigma", sigma), -ricci),
+            sensitivity,
+        )
 
     space, label = "this space, by its Ricci curvature", Guarantee.label
 
@@ -67,7 +75,9 @@ class PureProfile(PrivacyProfile):
 def _flat(sigma: float, k: float) -> float:
     """σ√(1 − kσ²), rounded down."""
     if not k * sigma * sigma <= 0.5:
-        raise ParameterError(f"sigma={sigma!r}: no bound by the Ricci curvature {-k:g} beyond {math.sqrt(0.5 / k):g}")
+        raise ParameterError(
+            f"sigma={sigma!r}: no bound by the Ricci curvature {-k:g} beyond {math.sqrt(0.5 / k):g}"
+        )
     return sigma * math.sqrt(1 - k * sigma * sigma) * (1 - 2.0**-50)
 
 

@@ -17,7 +17,9 @@ from curvedp.privacy.guarantees import half_square, hellinger_angle
 from curvedp.privacy.renyi import ByDelta, all_orders_epsilon
 from curvedp.privacy.rounding import Array, smallest_float, up
 
-_SERIES = [1.0 / k for k in range(20, 1, -1)]  # −log(1 − w) − w = w²·Σ w^k/(k + 2), below 1/16 to the last digit
+_SERIES = [
+    1.0 / k for k in range(20, 1, -1)
+]  # −log(1 − w) − w = w²·Σ w^k/(k + 2), below 1/16 to the last digit
 
 
 @dataclass(frozen=True, repr=False)
@@ -85,24 +87,42 @@ class MeanConcentratedDP(ByDelta, Guarantee):
     def _epsilon(self, delta: Array) -> Any:
         if (rho := half_square(self.deviation)) > 1e300 or self.mean > 1e300:
             return np.full_like(delta, np.inf)  # beyond what floats add up
-        found = all_orders_epsilon(rho, lambda alpha: self.mean + (alpha - 1) * rho, delta)
-        return np.minimum(found, kl_epsilon(self.mean, delta))  # of order 1, the best where m is small beside τ²
+        found = all_orders_epsilon(
+            rho, lambda alpha: self.mean + (alpha - 1) * rho, delta
+        )
+        return np.minimum(
+            found, kl_epsilon(self.mean, delta)
+        )  # of order 1, the best where m is small beside τ²
 
     def implies(self) -> dict[str, float]:
-        largest = max(self.mean, half_square(self.deviation))  # (m + (α−1)τ²/2)/α is monotone in α
+        largest = max(
+            self.mean, half_square(self.deviation)
+        )  # (m + (α−1)τ²/2)/α is monotone in α
         return {"zcdp": largest, "angle": hellinger_angle(self.mean / 2)}
 
     def renyi_bound(self, order: float) -> float:
-        return float(up(self.mean + (order - 1) * half_square(self.deviation), 1e-15)) if order > 1 else self.mean
+        return (
+            float(up(self.mean + (order - 1) * half_square(self.deviation), 1e-15))
+            if order > 1
+            else self.mean
+        )
 
     @classmethod
     def implied_by(
-        cls, other: Guarantee, eps: float | None, delta: float | None, order: float | None
+        cls,
+        other: Guarantee,
+        eps: float | None,
+        delta: float | None,
+        order: float | None,
     ) -> "MeanConcentratedDP":
         if type(other) is cls:
             return other
         if not (largest := other.bound("pure")) < math.inf:
-            raise impossible(other, cls, "its loss need not be subgaussian about its mean, unless it is bounded")
+            raise impossible(
+                other,
+                cls,
+                "its loss need not be subgaussian about its mean, unless it is bounded",
+            )
         # a loss within ±ε has deviation ε: Hoeffding's lemma
         return cls(other.renyi_bound(1.0), largest, adjacency=other.adjacency)
 
@@ -110,7 +130,14 @@ class MeanConcentratedDP(ByDelta, Guarantee):
         """The larger of the two shares of (m, τ) that a bounded loss takes."""
         if other == self:
             return 1.0
-        return float(up(max(other.renyi_bound(1.0) / self.mean, other.bound("pure") / self.deviation)))
+        return float(
+            up(
+                max(
+                    other.renyi_bound(1.0) / self.mean,
+                    other.bound("pure") / self.deviation,
+                )
+            )
+        )
 
 
 def kl_epsilon(alpha: float, delta: Any) -> Any:
@@ -124,12 +151,20 @@ def kl_epsilon(alpha: float, delta: Any) -> Any:
             return np.asarray(w / (delta * -np.expm1(-c / delta)) >= 1 + w / c)
 
     # Every w gives a bound, and one 1e-9 of itself off the best hardly another.
-    w = smallest_float(beyond, np.full_like(delta, 1e-300), np.full_like(delta, 1 - 2.0**-53), steps=40)
+    w = smallest_float(
+        beyond, np.full_like(delta, 1e-300), np.full_like(delta, 1 - 2.0**-53), steps=40
+    )
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
         r = up(_cost(alpha, w) / delta, 4e-16)  # 1/λ
-        growth = np.where(r < 1, np.log(np.expm1(np.minimum(r, 1.0)) / r), r + np.log1p(-np.exp(-r)) - np.log(r))
+        growth = np.where(
+            r < 1,
+            np.log(np.expm1(np.minimum(r, 1.0)) / r),
+            r + np.log1p(-np.exp(-r)) - np.log(r),
+        )
         eps = np.log1p(-w) + growth
-        return np.maximum(np.where(np.isnan(eps), np.inf, eps + 1e-15 * (1 + r - np.log1p(-w))), 0.0)
+        return np.maximum(
+            np.where(np.isnan(eps), np.inf, eps + 1e-15 * (1 + r - np.log1p(-w))), 0.0
+        )
 
 
 def _cost(alpha: float, w: Array) -> Array:

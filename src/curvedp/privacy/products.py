@@ -20,12 +20,18 @@ from curvedp import _validate
 from curvedp.errors import NotResolved, ParameterError
 from curvedp.privacy._loss_sum import MARGIN, LossSum, NormalLoss
 from curvedp.privacy._loss_table import LossTails
-from curvedp.privacy.constant_curvature import ConstantCurvatureProfile, FloorProfile, constant_curvature_profile
+from curvedp.privacy.constant_curvature import (
+    ConstantCurvatureProfile,
+    FloorProfile,
+    constant_curvature_profile,
+)
 from curvedp.privacy.gaussian import gdp_delta
 from curvedp.privacy.profile import RELATIVE_ERROR, PrivacyProfile, up
 from curvedp.privacy.rounding import Array, private_side
 
-Value = Callable[[Array], Array]  # a vector of lengths -> a row of positive numbers, increasing in each length
+Value = Callable[
+    [Array], Array
+]  # a vector of lengths -> a row of positive numbers, increasing in each length
 
 _GOOD = 1e-7  # a relative error that needs no finer lattice
 _POOR = 1e-5
@@ -48,17 +54,27 @@ class _Split(PrivacyProfile):
     def _margin(self) -> float:
         """What the table of this split is rounded up by."""
         if self._table.panels.unresolved > 1e-6:
-            raise NotResolved("the sum of the losses of the factors could not be resolved")
-        return (MARGIN if len(self.parts) > 1 else 0.0) + 20 * self._table.panels.unresolved
+            raise NotResolved(
+                "the sum of the losses of the factors could not be resolved"
+            )
+        return (
+            MARGIN if len(self.parts) > 1 else 0.0
+        ) + 20 * self._table.panels.unresolved
 
     @cached_property
     def parts(self) -> tuple[ConstantCurvatureProfile, ...]:
         pairs = zip(self.factors, self.distances, strict=True)
-        return tuple(constant_curvature_profile("gaussian", k, d, self.scale, x) for (k, d), x in pairs if x > 0)
+        return tuple(
+            constant_curvature_profile("gaussian", k, d, self.scale, x)
+            for (k, d), x in pairs
+            if x > 0
+        )
 
     @cached_property
     def tails(self) -> LossTails:
-        terms: list[tuple[float, Any]] = [(p.tails.loss_scale, p._table) for p in self.parts]
+        terms: list[tuple[float, Any]] = [
+            (p.tails.loss_scale, p._table) for p in self.parts
+        ]
         if self.flat > 0:
             terms.append((self.flat / self.scale, NormalLoss(self.flat / self.scale)))
         (scale, narrow), (wide_scale, wide) = sorted(terms, key=lambda term: term[0])
@@ -81,18 +97,26 @@ class _Split(PrivacyProfile):
 
     @property
     def _tail_mu(self) -> float:
-        unbounded = [x for (k, _), x in zip(self.factors, self.distances, strict=True) if k < 0]
+        unbounded = [
+            x for (k, _), x in zip(self.factors, self.distances, strict=True) if k < 0
+        ]
         return math.hypot(self.flat, *unbounded) / self.scale
 
     def _normal_tail(self) -> tuple[float, float]:
         """Of independent losses they add up; a sphere's loss is bounded."""
-        tails = [p._normal_tail() if p.curvature < 0 else (0.0, p.pure_epsilon) for p in self.parts]
+        tails = [
+            p._normal_tail() if p.curvature < 0 else (0.0, p.pure_epsilon)
+            for p in self.parts
+        ]
         return sum(log_k for log_k, _ in tails), sum(a for _, a in tails)
 
 
 @lru_cache(maxsize=512)
 def _split(
-    factors: tuple[tuple[float, int], ...], scale: float, flat: float, distances: tuple[float, ...]
+    factors: tuple[tuple[float, int], ...],
+    scale: float,
+    flat: float,
+    distances: tuple[float, ...],
 ) -> PrivacyProfile:
     """The profile at a split; where all of it falls on one factor, that factor's own."""
     moved = [(k, d, x) for (k, d), x in zip(factors, distances, strict=True) if x > 0]
@@ -121,19 +145,29 @@ class ProductProfile(PrivacyProfile):
         try:
             pairs = tuple((k, d) for k, d in self.factors)
         except (TypeError, ValueError):
-            raise ParameterError(f"factors={self.factors!r} must be pairs (curvature, dimension)") from None
+            raise ParameterError(
+                f"factors={self.factors!r} must be pairs (curvature, dimension)"
+            ) from None
         if not pairs:
             raise ParameterError("factors=() must not be empty")
         checked = tuple(
-            (_validate.within("curvature", k, -1e300, 1e300), _validate.integer("dim", d, 1)) for k, d in pairs
+            (
+                _validate.within("curvature", k, -1e300, 1e300),
+                _validate.integer("dim", d, 1),
+            )
+            for k, d in pairs
         )
         object.__setattr__(self, "factors", checked)
         if all(k > 0 for k, _ in checked):
             diameter = math.hypot(*(math.pi / math.sqrt(k) for k, _ in checked))
             if self.sensitivity > diameter * (1 + 4e-16):
-                raise ParameterError(f"sensitivity={self.sensitivity!r} must not exceed the diameter {diameter:g}")
+                raise ParameterError(
+                    f"sensitivity={self.sensitivity!r} must not exceed the diameter {diameter:g}"
+                )
         if len(self._caps) > 2:
-            raise ParameterError(f"{self.space} has more than two parts, the flat ones counted as one")
+            raise ParameterError(
+                f"{self.space} has more than two parts, the flat ones counted as one"
+            )
 
     @property
     def _curved(self) -> tuple[tuple[float, int], ...]:
@@ -155,12 +189,17 @@ class ProductProfile(PrivacyProfile):
         flat = capped.pop(0) if self._has_flat else 0.0
         # equal factors are interchangeable: one table serves every order
         pairs = sorted(zip(self._curved, capped, strict=True))
-        return _split(tuple(f for f, _ in pairs), self.scale, flat, tuple(x for _, x in pairs))
+        return _split(
+            tuple(f for f, _ in pairs), self.scale, flat, tuple(x for _, x in pairs)
+        )
 
     @property
     def corners(self) -> list[PrivacyProfile]:
         """Everything on one factor."""
-        return [self._at((self.sensitivity * row).tolist()) for row in np.eye(len(self._caps))]
+        return [
+            self._at((self.sensitivity * row).tolist())
+            for row in np.eye(len(self._caps))
+        ]
 
     def _worst(self, cost: Callable[[PrivacyProfile], Array]) -> Array:
         """The supremum of each entry over the splits of the sensitivity."""
@@ -168,9 +207,13 @@ class ProductProfile(PrivacyProfile):
         if len(caps) == 1:
             return cost(self._at([D]))
         start, stop = math.acos(min(caps[0] / D, 1.0)), math.asin(min(caps[1] / D, 1.0))
-        if len(self._curved) == 2 and self._curved[0] == self._curved[1]:  # the other half is its mirror image
+        if (
+            len(self._curved) == 2 and self._curved[0] == self._curved[1]
+        ):  # the other half is its mirror image
             stop = min(stop, math.pi / 4)
-        return largest_over_splits(lambda u: cost(self._at((D * u).tolist())), start, max(start, stop))
+        return largest_over_splits(
+            lambda u: cost(self._at((D * u).tolist())), start, max(start, stop)
+        )
 
     def _delta(self, eps: Array) -> Array:
         """In terms of μ_ε², the square of the μ with δ_μ(ε) = δ(ε), which is nearly linear in the squared lengths."""
@@ -180,20 +223,30 @@ class ProductProfile(PrivacyProfile):
         inside = (flat < self.pure_epsilon) & (flat < 1e300)
         out = np.zeros_like(flat)
         if np.any(inside):
-            square = self._worst(lambda split: np.maximum(split.mu_at(flat[inside]) ** 2, 1e-300))
-            out[inside] = gdp_delta(np.sqrt(square) * (1 + 2 * (MARGIN + RELATIVE_ERROR)), flat[inside])
+            square = self._worst(
+                lambda split: np.maximum(split.mu_at(flat[inside]) ** 2, 1e-300)
+            )
+            out[inside] = gdp_delta(
+                np.sqrt(square) * (1 + 2 * (MARGIN + RELATIVE_ERROR)), flat[inside]
+            )
         return out.reshape(np.shape(eps))
 
     def _epsilon(self, delta: Array) -> Array:
         """By Brent's method from the worst corner's ε, since each δ is a search over the splits."""
-        return np.array([self._epsilon_at(d) for d in delta.ravel().tolist()]).reshape(delta.shape)
+        return np.array([self._epsilon_at(d) for d in delta.ravel().tolist()]).reshape(
+            delta.shape
+        )
 
     def _epsilon_at(self, delta: float) -> float:
         def excess(eps: float) -> float:
             found = float(self.delta(eps))
             return (found - delta) / max(found, delta)
 
-        low, high, step = 0.0, max(1e-3, *(float(corner.epsilon(delta)) for corner in self.corners)), 1e-6
+        low, high, step = (
+            0.0,
+            max(1e-3, *(float(corner.epsilon(delta)) for corner in self.corners)),
+            1e-6,
+        )
         while excess(high) > 0:  # all but always by less than rounding
             low, high, step = high, high * (1 + step), min(30 * step, 1.0)
         return private_side(excess, low, high, relative=1e-15)
@@ -206,15 +259,23 @@ class ProductProfile(PrivacyProfile):
         inside = (flat > 0) & (flat < 1)
         z, out = ndtri(flat[inside]), np.where(flat > 0, 0.0, 1.0)
         if np.any(inside):
-            square = self._worst(lambda split: np.maximum(split.mu_of_tradeoff(flat[inside]) ** 2, 1e-300))
-            out[inside] = ndtr(-z - np.sqrt(square) * (1 + 2 * (MARGIN + RELATIVE_ERROR)))
+            square = self._worst(
+                lambda split: np.maximum(
+                    split.mu_of_tradeoff(flat[inside]) ** 2, 1e-300
+                )
+            )
+            out[inside] = ndtr(
+                -z - np.sqrt(square) * (1 + 2 * (MARGIN + RELATIVE_ERROR))
+            )
         return out.reshape(np.shape(alpha))
 
     @cached_property
     def mu(self) -> float:
         if len(self._caps) == 1:
             return self._at([self.sensitivity]).mu
-        return up(math.sqrt(self._worst(lambda split: np.array([split.mu**2]))[0]), 2 * MARGIN)
+        return up(
+            math.sqrt(self._worst(lambda split: np.array([split.mu**2]))[0]), 2 * MARGIN
+        )
 
     @cached_property
     def rho(self) -> float:
@@ -236,31 +297,49 @@ class ProductProfile(PrivacyProfile):
     def renyi_bound(self, order: float) -> float:
         if math.isinf(order):
             return self.pure_epsilon
-        return up(float(self._worst(lambda split: np.array([split.renyi_bound(order)]))[0]), MARGIN)
+        return up(
+            float(self._worst(lambda split: np.array([split.renyi_bound(order)]))[0]),
+            MARGIN,
+        )
 
     @cached_property
     def rao(self) -> float:
         """Δ times the largest √Fisher information of a factor: the Fisher metric of a product is block diagonal."""
         per_length = [1 / self.scale] if self._has_flat else []
         for k, d in self._curved:
-            reach = min(self.sensitivity, math.pi / math.sqrt(k)) if k > 0 else self.sensitivity
-            per_length.append(constant_curvature_profile("gaussian", k, d, self.scale, reach).rao / reach)
+            reach = (
+                min(self.sensitivity, math.pi / math.sqrt(k))
+                if k > 0
+                else self.sensitivity
+            )
+            per_length.append(
+                constant_curvature_profile("gaussian", k, d, self.scale, reach).rao
+                / reach
+            )
         return up(self.sensitivity * max(per_length), RELATIVE_ERROR)
 
     @property
     def space(self) -> str:
         if sorted(self.factors) == [(-0.5, 2), (0.0, 1)]:
             return "SPDAffineInvariant(2)"
-        return "the product of " + ", ".join(f"dimension {d} curvature {k:g}" for k, d in self.factors)
+        return "the product of " + ", ".join(
+            f"dimension {d} curvature {k:g}" for k, d in self.factors
+        )
 
     @cached_property
     def floor(self) -> PrivacyProfile | None:
         """With one hyperbolic factor: its own floor, since the other factors' losses vanish as the scale grows."""
         hyperbolic = [(k, d) for k, d in self._curved if k < 0]
-        return FloorProfile(*hyperbolic[0], self.sensitivity) if len(hyperbolic) == 1 else None
+        return (
+            FloorProfile(*hyperbolic[0], self.sensitivity)
+            if len(hyperbolic) == 1
+            else None
+        )
 
 
-def product_profile(factors: Sequence[tuple[float, int]], sigma: float, sensitivity: float) -> ProductProfile:
+def product_profile(
+    factors: Sequence[tuple[float, int]], sigma: float, sensitivity: float
+) -> ProductProfile:
     """The Gaussian of scale σ on a product of space forms, each given as (curvature, dimension)."""
     return ProductProfile(factors, sigma, sensitivity)  # type: ignore[arg-type]  # made a tuple of pairs there
 
@@ -268,7 +347,9 @@ def product_profile(factors: Sequence[tuple[float, int]], sigma: float, sensitiv
 # ---- the largest value of a smooth function over the splits, from few evaluations
 
 
-def largest_over_splits(value: Value, start: float = 0.0, stop: float = math.pi / 2) -> Array:
+def largest_over_splits(
+    value: Value, start: float = 0.0, stop: float = math.pi / 2
+) -> Array:
     """The supremum of each entry of `value` over the splits (cos θ, sin θ), θ from start to stop, rounded up by the error.
 
     What a product spends is a smooth function of the split, fitted by polynomials of growing degree in the share of one
@@ -278,7 +359,9 @@ def largest_over_splits(value: Value, start: float = 0.0, stop: float = math.pi 
     """
     top, error = _on_arc(value, start, stop)
     for column in np.nonzero(error > _POOR * top)[0]:
-        top[column], error[column] = _narrowed(lambda u, c=column: value(u)[c : c + 1], start, stop)  # type: ignore[misc]  # mypy infers no lambda with a default
+        top[column], error[column] = _narrowed(
+            lambda u, c=column: value(u)[c : c + 1], start, stop
+        )  # type: ignore[misc]  # mypy infers no lambda with a default
     return (top + error) * (1 + 1e-12)  # the fit's own arithmetic
 
 
@@ -288,7 +371,10 @@ def _narrowed(value: Value, start: float, stop: float) -> tuple[float, float]:
     for _ in range(12):
         theta = np.linspace(start, stop, 13)
         seen = max(float(value(_direction(x))[0]) for x in theta)
-        corners = [float(value(np.array([math.cos(a), math.sin(b)]))[0]) for a, b in pairwise(theta)]
+        corners = [
+            float(value(np.array([math.cos(a), math.sin(b)]))[0])
+            for a, b in pairwise(theta)
+        ]
         alive = np.nonzero(np.array(corners) >= seen)[0]
         start, stop = float(theta[alive[0]]), float(theta[alive[-1] + 1])
         top, error = (float(x[0]) for x in _on_arc(value, start, stop))
@@ -304,18 +390,26 @@ def _on_arc(value: Value, start: float, stop: float) -> tuple[Array, Array]:
     low, high = math.sin(start) ** 2, math.sin(stop) ** 2
     seen: dict[float, Array] = {}
     before: Array | None = None
-    *lattices, fine = (-np.cos(np.pi * np.arange(size) / (size - 1)) for size in (*_ARCS, 2049))
+    *lattices, fine = (
+        -np.cos(np.pi * np.arange(size) / (size - 1)) for size in (*_ARCS, 2049)
+    )
     for points in lattices:
         for z in points.tolist():
             if z not in seen:
                 share = low + (high - low) * (1 + z) / 2
                 seen[z] = value(np.sqrt([max(1 - share, 0.0), share]))
         values, degree = np.array([seen[z] for z in points.tolist()]), len(points) - 1
-        coefficients = np.linalg.lstsq(chebvander(points, degree), values, rcond=1e-13)[0]
+        coefficients = np.linalg.lstsq(chebvander(points, degree), values, rcond=1e-13)[
+            0
+        ]
         fitted = chebvander(fine, degree) @ coefficients
         top = np.maximum(fitted.max(axis=0), values.max(axis=0))
         error = np.abs(chebvander(points, degree) @ coefficients - values).max(axis=0)
-        error += top if before is None else (np.abs(fitted - before) * (fitted > 0.99 * top)).max(axis=0)
+        error += (
+            top
+            if before is None
+            else (np.abs(fitted - before) * (fitted > 0.99 * top)).max(axis=0)
+        )
         if np.all(error <= _GOOD * top):
             break
         before = fitted

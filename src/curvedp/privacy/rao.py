@@ -14,7 +14,9 @@ from curvedp.privacy.rounding import down, up
 
 def hellinger_from_affinity(minus_log_affinity: Any) -> Any:
     """θ = 2·arccos e^{−x} from x = −log∫√(pq) ≥ 0, accurate for tiny x and for huge x; rounded up."""
-    x = np.minimum(np.asarray(minus_log_affinity, np.float64), 1e3)  # from there on θ = π
+    x = np.minimum(
+        np.asarray(minus_log_affinity, np.float64), 1e3
+    )  # from there on θ = π
     # sin(θ/2) = √(1 − e^{−2x}), cos(θ/2) = e^{−x}
     theta = 2 * np.arctan2(np.sqrt(-np.expm1(-2 * x)), np.exp(-x))
     theta = np.minimum(up(theta, 1e-15), np.pi)
@@ -26,7 +28,13 @@ def hellinger_compose(thetas: Any, counts: Any = 1) -> float:
     half = np.minimum(np.asarray(thetas, np.float64), np.pi) / 2
     # −log cos x = −½ log1p(−sin² x): keeps the digits of small angles. At π the sine is 1 and the sum infinite.
     with np.errstate(divide="ignore"):
-        total = float(np.sum(-0.5 * np.asarray(counts) * np.log1p(-(np.minimum(np.sin(half), 1.0) ** 2))))
+        total = float(
+            np.sum(
+                -0.5
+                * np.asarray(counts)
+                * np.log1p(-(np.minimum(np.sin(half), 1.0) ** 2))
+            )
+        )
     if np.any(half >= np.pi / 2):
         return float(np.pi)
     return float(hellinger_from_affinity(up(total, 1e-14)))
@@ -35,7 +43,9 @@ def hellinger_compose(thetas: Any, counts: Any = 1) -> float:
 def rao_delta(theta: Any, eps: Any) -> Any:
     """The largest δ(ε) of two distributions at Hellinger angle at most θ, exact; rounded up. Arrays broadcast."""
     theta, eps = np.asarray(theta, np.float64), np.asarray(eps, np.float64)
-    sine = np.where(theta >= np.pi, 1.0, np.maximum(np.sin(np.minimum(theta, np.pi) / 2), 5e-324))
+    sine = np.where(
+        theta >= np.pi, 1.0, np.maximum(np.sin(np.minimum(theta, np.pi) / 2), 5e-324)
+    )
     # δ = 2γs²/((γ−1) + √((γ−1)² + 4γs²)), divided by γ so that ε may be infinite: no term cancels.
     gap = -np.expm1(-eps)
     delta = sine * (2 * sine / (gap + np.hypot(gap, 2 * np.exp(-eps / 2) * sine)))
@@ -52,14 +62,22 @@ def rao_epsilon(theta: Any, delta: Any) -> Any:
         # The eigenvalue equation λ² − (1−γ)λ − γs² = 0, solved for γ: γ − 1 = (s² − λ²)/(λ − s²).
         eps = np.log1p((square - delta * delta) / (delta - square))
         rounded = up(eps, 1e-15) + 4e-16 * delta / (delta - square)
-    eps = np.where(delta > square, np.where(square > delta * delta, rounded, 0.0), np.inf)
+    eps = np.where(
+        delta > square, np.where(square > delta * delta, rounded, 0.0), np.inf
+    )
     return eps if eps.ndim else float(eps)
 
 
 def rao_tradeoff(theta: Any, alpha: Any) -> Any:
     """The smallest type II error at type I error α: cos²(arcsin√α + θ/2), 0 once the angle passes π/2. Rounded down."""
     theta, alpha = np.asarray(theta, np.float64), np.asarray(alpha, np.float64)
-    turned = np.arctan2(np.sqrt(alpha), np.sqrt(1 - alpha))  # arcsin√α would lose half the digits near α = 1
+    turned = np.arctan2(
+        np.sqrt(alpha), np.sqrt(1 - alpha)
+    )  # arcsin√α would lose half the digits near α = 1
     angle = (turned + theta / 2) * (1 + 2.0**-50)
-    beta = np.where(angle < np.pi / 2, np.maximum(down(np.cos(np.minimum(angle, np.pi / 2)) ** 2, 1e-15), 0.0), 0.0)
+    beta = np.where(
+        angle < np.pi / 2,
+        np.maximum(down(np.cos(np.minimum(angle, np.pi / 2)) ** 2, 1e-15), 0.0),
+        0.0,
+    )
     return beta if np.ndim(beta) else float(beta)

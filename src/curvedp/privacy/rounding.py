@@ -17,8 +17,12 @@ Array = NDArray[np.float64]
 def up(x: Any, relative: float = 0.0) -> Any:
     """The next float above x + |x|·relative: never below the truth of a result whose relative error is at most that."""
     value = np.asarray(x, dtype=np.float64)
-    with np.errstate(over="ignore"):  # above the largest double the next one is inf, which is not below the truth
-        out = np.nextafter(value + np.abs(np.where(np.isinf(value), 0.0, value)) * relative, np.inf)
+    with np.errstate(
+        over="ignore"
+    ):  # above the largest double the next one is inf, which is not below the truth
+        out = np.nextafter(
+            value + np.abs(np.where(np.isinf(value), 0.0, value)) * relative, np.inf
+        )
     return out if out.ndim else float(out)
 
 
@@ -42,13 +46,25 @@ def root_of(exact: Fraction, power: int = 2, *, up: bool) -> float:
     """The same of the square root of an exact value >= 0, or of itself where `power` is 1."""
     if power == 1:
         return float_of(exact, up=up)
-    scale = 1 << 1200  # bits beyond the smallest double's, so the integer root decides the last one
+    scale = (
+        1 << 1200
+    )  # bits beyond the smallest double's, so the integer root decides the last one
     floor = math.isqrt(exact.numerator * scale**2 // exact.denominator)
     root = float_of(Fraction(floor, scale), up=False)
-    return root if not up or Fraction(root) ** 2 >= exact else math.nextafter(root, math.inf)
+    return (
+        root
+        if not up or Fraction(root) ** 2 >= exact
+        else math.nextafter(root, math.inf)
+    )
 
 
-def smallest_float(holds: Callable[[Array], NDArray[np.bool_]], low: Array, high: Array, *, steps: int = 64) -> Array:
+def smallest_float(
+    holds: Callable[[Array], NDArray[np.bool_]],
+    low: Array,
+    high: Array,
+    *,
+    steps: int = 64,
+) -> Array:
     """Elementwise, a float x in [low, high] at which `holds` was evaluated true and whose predecessor it was false at; of
     fewer steps, one near it.
 
@@ -56,7 +72,9 @@ def smallest_float(holds: Callable[[Array], NDArray[np.bool_]], low: Array, high
     answer is `low`. Bits of non-negative floats order like the floats, so bisecting them ends at neighbors after 64 steps.
     Rounding inside `holds` cannot move the answer to the unsafe side: it was seen to hold there.
     """
-    low, high = np.broadcast_arrays(np.asarray(low, np.float64), np.asarray(high, np.float64))
+    low, high = np.broadcast_arrays(
+        np.asarray(low, np.float64), np.asarray(high, np.float64)
+    )
     at_low = holds(low)
     lo, hi = np.array(low).view(np.int64), np.array(high).view(np.int64)
     for _ in range(steps):
@@ -68,7 +86,9 @@ def smallest_float(holds: Callable[[Array], NDArray[np.bool_]], low: Array, high
     return np.where(at_low, low, hi.view(np.float64))
 
 
-def bracketed(f: Callable[[Array], Array], low: Array, high: Array) -> tuple[Array, Array]:
+def bracketed(
+    f: Callable[[Array], Array], low: Array, high: Array
+) -> tuple[Array, Array]:
     """Where f, which falls, is last found above zero and first not (Chandrupatla 1997: by halves, or an inverse parabola)."""
     with np.errstate(all="ignore"):  # what is not finite is taken by halves
         least, part = 2.0**-60 * high, np.full_like(low, 0.5)
@@ -84,13 +104,25 @@ def bracketed(f: Callable[[Array], Array], low: Array, high: Array) -> tuple[Arr
             if np.all(close >= 1):
                 break
             xi, phi = (x1 - x2) / (x3 - x2), (f1 - f2) / (f3 - f2)
-            parabola = f1 / (f1 - f2) * f3 / (f3 - f2) + (x3 - x1) / (x2 - x1) * f1 / (f3 - f1) * f2 / (f3 - f2)
+            parabola = f1 / (f1 - f2) * f3 / (f3 - f2) + (x3 - x1) / (x2 - x1) * f1 / (
+                f3 - f1
+            ) * f2 / (f3 - f2)
             smooth = (phi**2 < xi) & ((1 - phi) ** 2 < 1 - xi) & np.isfinite(parabola)
-            part = np.clip(np.where(smooth, parabola, 0.5), np.minimum(close, 1) / 2, 1 - np.minimum(close, 1) / 2)
+            part = np.clip(
+                np.where(smooth, parabola, 0.5),
+                np.minimum(close, 1) / 2,
+                1 - np.minimum(close, 1) / 2,
+            )
     return low, high
 
 
-def private_side(excess: Callable[[float], float], low: float, high: float, *, relative: float = 1e-12) -> float:
+def private_side(
+    excess: Callable[[float], float],
+    low: float,
+    high: float,
+    *,
+    relative: float = 1e-12,
+) -> float:
     """x in [low, high] with excess(x) <= 0 as evaluated, at most about `relative`·x above a point where it was > 0.
     `excess` falls as x grows: excess(low) > 0 >= excess(high), or the answer is low. Brent's method brackets the root;
     the end returned was evaluated on the private side. NaN from `excess` raises: it must never count as private."""
@@ -108,11 +140,15 @@ def private_side(excess: Callable[[float], float], low: float, high: float, *, r
         return low
     if seen(high) > 0:
         raise ParameterError(f"no root: excess({high:g}) is still above 0")
-    scipy.optimize.brentq(seen, low, high, xtol=1e-300, rtol=max(relative, 1e-15), maxiter=500)
+    scipy.optimize.brentq(
+        seen, low, high, xtol=1e-300, rtol=max(relative, 1e-15), maxiter=500
+    )
     return best
 
 
-def bracket(excess: Callable[[float], float], start: float, *, limit: float = 1e300) -> tuple[float, float]:
+def bracket(
+    excess: Callable[[float], float], start: float, *, limit: float = 1e300
+) -> tuple[float, float]:
     """(low, high) around the root of a falling `excess`, by growing or shrinking a positive start geometrically; low = 0 or
     high = inf says that there is no root down to 1/`limit` or up to `limit`."""
     x = start

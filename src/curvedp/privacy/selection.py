@@ -19,7 +19,9 @@ from curvedp.privacy.gaussian import gdp_mu
 from curvedp.privacy.guarantees import GDP, ApproxDP, PureDP, RenyiDP
 from curvedp.privacy.rounding import bracket, float_of, private_side, up
 
-_ORDERS = np.concatenate([[1.0], 1 + np.geomspace(1e-3, 1e6, 400)])  # every one gives a bound; the best is taken
+_ORDERS = np.concatenate(
+    [[1.0], 1 + np.geomspace(1e-3, 1e6, 400)]
+)  # every one gives a bound; the best is taken
 
 
 @dataclass(frozen=True)
@@ -59,7 +61,14 @@ class NegativeBinomialRuns:
         log_stop = math.log(self.stop)
         if self.shape == 0:
             return float(up((1 - self.stop) / self.stop / -log_stop, 1e-14))
-        return float(up(self.shape * (1 - self.stop) / (self.stop * -math.expm1(self.shape * log_stop)), 1e-13))
+        return float(
+            up(
+                self.shape
+                * (1 - self.stop)
+                / (self.stop * -math.expm1(self.shape * log_stop)),
+                1e-13,
+            )
+        )
 
     @classmethod
     def of_mean(cls, mean: float) -> "NegativeBinomialRuns":
@@ -78,20 +87,30 @@ class NegativeBinomialRuns:
             share = Fraction(target.eps) / (2 + Fraction(self.shape))
             return PureDP(float_of(share, up=False), adjacency=target.adjacency), None
         if not isinstance(target, ApproxDP):
-            raise ParameterError(f"{target!r}: a choice is calibrated to PureDP or ApproxDP")
+            raise ParameterError(
+                f"{target!r}: a choice is calibrated to PureDP or ApproxDP"
+            )
         orders = 1 + np.geomspace(0.05, 5e3, 60)
 
         def found(scale: float) -> tuple[float, float]:
             run = GDP(1 / scale, adjacency=target.adjacency)
-            divergences = np.array([self.best(run, order).eps for order in orders.tolist()])
-            rough = (orders - 1) * (divergences - target.eps + np.log1p(-1 / orders)) - np.log(orders)  # log δ, a bound
+            divergences = np.array(
+                [self.best(run, order).eps for order in orders.tolist()]
+            )
+            rough = (orders - 1) * (
+                divergences - target.eps + np.log1p(-1 / orders)
+            ) - np.log(orders)  # log δ, a bound
             order = float(orders[np.argmin(rough)])
             return float(self.best(run, order).delta(target.eps)), order
 
         def excess(scale: float) -> float:
             return math.log(max(found(scale)[0], 1e-300)) - math.log(target.delta0)
 
-        scale = private_side(excess, *bracket(excess, 3 / float(gdp_mu(target.eps, target.delta0))), relative=1e-3)
+        scale = private_side(
+            excess,
+            *bracket(excess, 3 / float(gdp_mu(target.eps, target.delta0))),
+            relative=1e-3,
+        )
         return GDP(1 / scale, adjacency=target.adjacency), found(scale)[1]
 
     def best(self, run: Guarantee, order: float | None = None) -> PureDP | RenyiDP:
@@ -101,14 +120,20 @@ class NegativeBinomialRuns:
         vouched(run)
         if order is None:
             if not isinstance(run, PureDP):
-                raise ParameterError(f"{run!r} is not pure: give order=… for a bound in Rényi divergence")
+                raise ParameterError(
+                    f"{run!r} is not pure: give order=… for a bound in Rényi divergence"
+                )
             total = (2 + Fraction(self.shape)) * Fraction(run.eps)
             return PureDP(float_of(total, up=True), adjacency=run.adjacency)
         own = RenyiDP.implied_by(run, None, None, order)
-        price = (1 + self.shape) * _extra(run, math.log(self.stop)) + math.log(self.mean) / (own.order - 1)
+        price = (1 + self.shape) * _extra(run, math.log(self.stop)) + math.log(
+            self.mean
+        ) / (own.order - 1)
         spent = float(up(own.eps + max(price, 0.0), 1e-13))  # never below one run's
         if not spent < math.inf:
-            raise UnattainableGuarantee(f"{own!r} of one run leaves no bound on the best of many")
+            raise UnattainableGuarantee(
+                f"{own!r} of one run leaves no bound on the best of many"
+            )
         return RenyiDP(own.order, spent, adjacency=own.adjacency)
 
 
@@ -117,4 +142,9 @@ def _extra(run: Guarantee, log_stop: float) -> float:
     """The least (1 − 1/λ̂)ε(λ̂) + log(1/γ)/λ̂."""
     other = np.array([run.renyi_bound(x) if x > 1 else 0.0 for x in _ORDERS.tolist()])
     with np.errstate(invalid="ignore"):
-        return float(np.nanmin((1 - 1 / _ORDERS) * np.where(_ORDERS > 1, other, 0.0) - log_stop / _ORDERS))
+        return float(
+            np.nanmin(
+                (1 - 1 / _ORDERS) * np.where(_ORDERS > 1, other, 0.0)
+                - log_stop / _ORDERS
+            )
+        )

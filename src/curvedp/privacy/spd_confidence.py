@@ -64,17 +64,24 @@ class ConfidenceProfile(PrivacyProfile):
 
     def _delta(self, eps: Array) -> Array:
         grid = np.array(self.eps)
-        return np.array(self.bounds)[np.maximum(np.searchsorted(grid, eps, side="right") - 1, 0)]
+        return np.array(self.bounds)[
+            np.maximum(np.searchsorted(grid, eps, side="right") - 1, 0)
+        ]
 
 
 def weyl_net(m: int, spacing: float) -> tuple[Array, float]:
     """Sorted vectors of length at most 1, and h, such that every such vector is within h of one of them. A grid on the
     cube [−1, 1]^m, pulled into the ball and sorted: both maps move no two points apart, so h is half the diagonal of a
     grid cell. Scaled by Δ, the exponentials of diag(v) are the net points η′."""
-    m, spacing = _validate.integer("m", m, 2), _validate.within("spacing", spacing, 0.0, 2.0, open_low=True)
+    m, spacing = (
+        _validate.integer("m", m, 2),
+        _validate.within("spacing", spacing, 0.0, 2.0, open_low=True),
+    )
     steps = math.ceil(2 / spacing)
     points = np.array(list(product(np.linspace(-1.0, 1.0, steps + 1), repeat=m)))
-    points = np.sort(points / np.maximum(np.linalg.norm(points, axis=1, keepdims=True), 1.0), axis=1)
+    points = np.sort(
+        points / np.maximum(np.linalg.norm(points, axis=1, keepdims=True), 1.0), axis=1
+    )
     return np.unique(np.round(points, 12), axis=0), math.sqrt(m) / steps + 1e-11
 
 
@@ -89,12 +96,32 @@ def spd_confidence_profile(
     """A confidence bound on the profile of the Riemannian Gaussian on SPD(m), from exact samples y₁ … yₙ about η₁.
     own_distances: d(yᵢ, η₁), shape (n,). net_distances: d(yᵢ, η′ⱼ), shape (points, n), η′ⱼ being η₁ moved by
     `sensitivity` times the vectors of `weyl_net`, whose h is `covering_radius`."""
-    sigma, sensitivity = _validate.length("sigma", sigma), _validate.length("sensitivity", sensitivity)
-    beta = _validate.within("failure_probability", failure_probability, 0.0, 1.0, open_low=True, open_high=True)
+    sigma, sensitivity = (
+        _validate.length("sigma", sigma),
+        _validate.length("sensitivity", sensitivity),
+    )
+    beta = _validate.within(
+        "failure_probability",
+        failure_probability,
+        0.0,
+        1.0,
+        open_low=True,
+        open_high=True,
+    )
     h = _validate.nonnegative("covering_radius", covering_radius)
-    own, net = np.asarray(own_distances, np.float64), np.asarray(net_distances, np.float64)
-    if own.ndim != 1 or net.ndim != 2 or net.shape[1] != own.shape[0] or own.shape[0] < 3:
-        raise ParameterError(f"shapes {own.shape} and {net.shape} must be (n,) and (points, n), n >= 3")
+    own, net = (
+        np.asarray(own_distances, np.float64),
+        np.asarray(net_distances, np.float64),
+    )
+    if (
+        own.ndim != 1
+        or net.ndim != 2
+        or net.shape[1] != own.shape[0]
+        or own.shape[0] < 3
+    ):
+        raise ParameterError(
+            f"shapes {own.shape} and {net.shape} must be (n,) and (points, n), n >= 3"
+        )
     if not (np.all(np.isfinite(own)) and np.all(np.isfinite(net))):
         raise ParameterError("distances must be finite")
     losses = ((net + h * sensitivity) ** 2 - own**2) / (2 * sigma**2)
@@ -109,10 +136,14 @@ def spd_confidence_profile(
     worst = np.zeros_like(eps)
     for row in losses:
         mean, square = positive_parts(row, eps)
-        bernstein = np.sqrt(2 * np.maximum(square - mean**2, 0.0) * share / (n - 1)) + 7 * share / (3 * (n - 1))
+        bernstein = np.sqrt(
+            2 * np.maximum(square - mean**2, 0.0) * share / (n - 1)
+        ) + 7 * share / (3 * (n - 1))
         worst = np.maximum(worst, mean + np.minimum(bernstein, massart))
     bounds = np.minimum.accumulate(np.minimum(worst, 1.0))
-    return ConfidenceProfile(tuple(eps.tolist()), tuple(bounds.tolist()), beta, own.shape[0])
+    return ConfidenceProfile(
+        tuple(eps.tolist()), tuple(bounds.tolist()), beta, own.shape[0]
+    )
 
 
 def positive_parts(loss: Array, eps: Array) -> tuple[Array, Array]:
@@ -123,9 +154,16 @@ def positive_parts(loss: Array, eps: Array) -> tuple[Array, Array]:
     def suffix(x: Array) -> Array:
         return np.append(np.cumsum(x[::-1])[::-1], 0.0)[first] / n
 
-    base = max(float(loss[-1]), 0.0)  # e^{base − L} >= 1 never underflows where it matters
+    base = max(
+        float(loss[-1]), 0.0
+    )  # e^{base − L} >= 1 never underflows where it matters
     with np.errstate(over="ignore"):
-        one, two = np.exp(np.minimum(base - loss, 300.0)), np.exp(np.minimum(2 * (base - loss), 300.0))
+        one, two = (
+            np.exp(np.minimum(base - loss, 300.0)),
+            np.exp(np.minimum(2 * (base - loss), 300.0)),
+        )
     count, shrink = (n - first) / n, np.exp(eps - base)
     mean = np.maximum(count - shrink * suffix(one), 0.0)
-    return mean, np.maximum(count - 2 * shrink * suffix(one) + shrink**2 * suffix(two), 0.0)
+    return mean, np.maximum(
+        count - 2 * shrink * suffix(one) + shrink**2 * suffix(two), 0.0
+    )

@@ -22,7 +22,9 @@ from curvedp.privacy.gaussian import gdp_delta
 from curvedp.privacy.guarantees import GDP, ApproxDP
 from curvedp.privacy.rounding import Array, bracket, float_of, private_side, root_of, up
 
-_LARGEST_MULTIPLIER = 1e100  # more noise needs none of this accounting, and its squares overflow
+_LARGEST_MULTIPLIER = (
+    1e100  # more noise needs none of this accounting, and its squares overflow
+)
 # With less noise than this only chance protects: a step's δ(ε) is q up to ε = 10¹¹, and is taken as q for every ε.
 _LEAST_MULTIPLIER = 1e-6
 _ROUNDING = 1e-15  # relative error of the ε's below; they are moved down by it
@@ -35,9 +37,17 @@ class _Step(Guarantee):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        multiplier = _validate.within("noise_multiplier", self.noise_multiplier, 0, _LARGEST_MULTIPLIER, open_low=True)
+        multiplier = _validate.within(
+            "noise_multiplier",
+            self.noise_multiplier,
+            0,
+            _LARGEST_MULTIPLIER,
+            open_low=True,
+        )
         object.__setattr__(self, "noise_multiplier", multiplier)
-        rate = _validate.within("sampling_rate", self.sampling_rate, 0, 1, open_low=True)
+        rate = _validate.within(
+            "sampling_rate", self.sampling_rate, 0, 1, open_low=True
+        )
         object.__setattr__(self, "sampling_rate", rate)
 
     def _delta(self, eps: Array) -> Any:
@@ -56,9 +66,19 @@ class _Step(Guarantee):
         if q == 1:
             return gdp_delta(mu, eps)
         with np.errstate(over="ignore"):
-            inner = np.where(eps < 30, np.log1p(np.expm1(np.minimum(eps, 30.0)) / q), eps - math.log(q))
-        inner = np.where(eps >= 30, inner + math.log1p(-math.exp(-30)), inner)  # (e^ε − 1 + q)/q ≥ e^ε(1 − e^−30)/q
-        inner = np.where(eps == np.inf, np.inf, inner - _ROUNDING * (np.minimum(np.abs(inner), 1e300) + 1) * (eps > 0))
+            inner = np.where(
+                eps < 30,
+                np.log1p(np.expm1(np.minimum(eps, 30.0)) / q),
+                eps - math.log(q),
+            )
+        inner = np.where(
+            eps >= 30, inner + math.log1p(-math.exp(-30)), inner
+        )  # (e^ε − 1 + q)/q ≥ e^ε(1 − e^−30)/q
+        inner = np.where(
+            eps == np.inf,
+            np.inf,
+            inner - _ROUNDING * (np.minimum(np.abs(inner), 1e300) + 1) * (eps > 0),
+        )
         return np.minimum(up(q * gdp_delta(mu, np.maximum(inner, 0.0)), 1e-15), 1.0)
 
     def _noisy_delta(self, eps: Array) -> Any:
@@ -73,7 +93,12 @@ class PoissonGaussianStep(_Step):
     @property
     def backward(self) -> Callable[[Array], Array] | None:
         """δ for adding a record, where `delta` is for removing one."""
-        return None if self.adjacency == "replace-one" or self.noise_multiplier < _LEAST_MULTIPLIER else self._added
+        return (
+            None
+            if self.adjacency == "replace-one"
+            or self.noise_multiplier < _LEAST_MULTIPLIER
+            else self._added
+        )
 
     def _added(self, eps: Array) -> Array:
         """H(q − d, γ − 1 + q − d): it grows with the first and falls with the second, and both are rounded so."""
@@ -81,8 +106,12 @@ class PoissonGaussianStep(_Step):
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
             s = q * (1 + 8 * _ROUNDING) - np.expm1(eps) * (1 - q) * (1 - 4 * _ROUNDING)
             inner = eps + np.log(q * (1 - 4 * _ROUNDING)) - np.log(np.maximum(s, 0.0))
-            inner = np.maximum(inner * (1 - _ROUNDING) - 4 * _ROUNDING * (1 - math.log(q)), 0.0)
-            found = up(s * gdp_delta(self.contrast(1), np.where(s > 0, inner, 0.0)), 4e-15)
+            inner = np.maximum(
+                inner * (1 - _ROUNDING) - 4 * _ROUNDING * (1 - math.log(q)), 0.0
+            )
+            found = up(
+                s * gdp_delta(self.contrast(1), np.where(s > 0, inner, 0.0)), 4e-15
+            )
         return np.where(s > 0, np.minimum(found, 1.0), 0.0)
 
     def _noisy_delta(self, eps: Array) -> Any:
@@ -97,9 +126,13 @@ class PoissonGaussianStep(_Step):
             rise = np.where(eps > 0, np.log(-np.expm1(-eps)), -np.inf)
             x = odds + half + eps / 2 + rise - math.log(2)
             far = x > 20
-            arc = np.where(far, x + math.log(2), np.arcsinh(np.exp(np.minimum(x, 20.0))))
+            arc = np.where(
+                far, x + math.log(2), np.arcsinh(np.exp(np.minimum(x, 20.0)))
+            )
             lag = np.where(far, -odds - half - rise, eps / 2 - arc)
-        error = _ROUNDING * (np.where(far, 0.0, eps) + abs(odds if q < 1 else 0.0) + half + 1)
+        error = _ROUNDING * (
+            np.where(far, 0.0, eps) + abs(odds if q < 1 else 0.0) + half + 1
+        )
         z = (eps / 2 + arc) * (1 - _ROUNDING) - error
         gain = np.exp(lag - half + error)
         delta = q * (_gaussian(mu, z - half) + gain * _gaussian(mu, z + half))
@@ -114,7 +147,9 @@ class FixedSizeGaussianStep(_Step):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.adjacency != "replace-one":
-            raise ParameterError("batches of a fixed size are for replace-one: their rate tells the number of records")
+            raise ParameterError(
+                "batches of a fixed size are for replace-one: their rate tells the number of records"
+            )
 
     def _noisy_delta(self, eps: Array) -> Any:
         return self._amplified(self.contrast(2), eps)
@@ -156,7 +191,10 @@ def subsampled_gaussian(
     step = kind(noise_multiplier, sampling_rate, adjacency=adjacency)
     if step.sampling_rate == 1:
         clips = 2 if adjacency == "replace-one" else 1
-        return GDP(root_of(steps * (clips / Fraction(step.noise_multiplier)) ** 2, up=True), adjacency=adjacency)
+        return GDP(
+            root_of(steps * (clips / Fraction(step.noise_multiplier)) ** 2, up=True),
+            adjacency=adjacency,
+        )
     return Composition((step,), (steps,), adjacency=adjacency)
 
 
@@ -184,12 +222,22 @@ def subsampled_noise_multiplier(
     True
     """
     if not isinstance(target, ApproxDP):
-        raise ParameterError(f"{target!r}: a subsampled Gaussian is calibrated to an ApproxDP target")
+        raise ParameterError(
+            f"{target!r}: a subsampled Gaussian is calibrated to an ApproxDP target"
+        )
     options = {"sampling": sampling, "adjacency": target.adjacency}
-    return least_multiplier(lambda sigma: subsampled_gaussian(sigma, sampling_rate, steps, **options), target)
+    return least_multiplier(
+        lambda sigma: subsampled_gaussian(sigma, sampling_rate, steps, **options),
+        target,
+    )
 
 
-def met_from(made: Callable[[float], Guarantee], target: ApproxDP, start: float = 1.0, relative: float = 1e-4) -> float:
+def met_from(
+    made: Callable[[float], Guarantee],
+    target: ApproxDP,
+    start: float = 1.0,
+    relative: float = 1e-4,
+) -> float:
     """The smallest number from which what is made of it was seen to meet (ε, δ): on the private side."""
 
     def excess(x: float) -> float:

@@ -43,8 +43,14 @@ class Records:
 
     def sums(self, kernel: Kernel, *beside: Any) -> np.ndarray:
         """Σ kernel(some records, their rows of what is beside), a vector of int64: exact, so in any order and grouping."""
-        X, rows, together = self.array(), [np.asarray(each) for each in beside], blocks(self.n, _BLOCK) or [slice(0, 0)]
-        parts = [kernel(X[part], *(values[part] for values in rows)) for part in together]
+        X, rows, together = (
+            self.array(),
+            [np.asarray(each) for each in beside],
+            blocks(self.n, _BLOCK) or [slice(0, 0)],
+        )
+        parts = [
+            kernel(X[part], *(values[part] for values in rows)) for part in together
+        ]
         return np.asarray(np.sum(parts, axis=0, dtype=np.int64))
 
     def moments(self, domain: Domain) -> Moments:
@@ -61,7 +67,10 @@ class Records:
 
     def class_moments(self, domain: Domain, labels: Any) -> list[Moments]:
         """The `moments` of each class. NOT private."""
-        return [self.of_class(labels, code).moments(domain) for code in range(len(labels.classes))]
+        return [
+            self.of_class(labels, code).moments(domain)
+            for code in range(len(labels.classes))
+        ]
 
     def carried(self, manifold: Manifold, center: np.ndarray) -> "Records":
         """The records as `manifold.to_origin` moves them away from a public center."""
@@ -89,17 +98,23 @@ class DeviceRecords(Records):
 
     def of_class(self, labels: Any, code: int) -> Records:
         xp = array_namespace(self._records)
-        rows = xp.asarray(np.flatnonzero(labels.codes == code), device=device(self._records))
+        rows = xp.asarray(
+            np.flatnonzero(labels.codes == code), device=device(self._records)
+        )
         return DeviceRecords(xp.take(self._records, rows, axis=0))
 
 
-def open_records(X: Any, point_shape: tuple[int, ...], name: str = "X", least: int = 2) -> Records:
+def open_records(
+    X: Any, point_shape: tuple[int, ...], name: str = "X", least: int = 2
+) -> Records:
     """X as records, where it lies: an array of any library, also of dask, of shape (n, *point_shape), or a frame, series or
     list with one record each, of which those that are none are NaN. Refused are a wrong shape or dtype, and fewer records
     than `least`; messages call X by its name."""
     records: Records
     if isinstance(X, str | PathLike):
-        raise ParameterError(f"{name} is a path, not records: curvedp.records.read_records reads files")
+        raise ParameterError(
+            f"{name} is a path, not records: curvedp.records.read_records reads files"
+        )
     if is_chunked(X):
         from curvedp.records.chunked import ChunkedRecords
 
@@ -109,9 +124,13 @@ def open_records(X: Any, point_shape: tuple[int, ...], name: str = "X", least: i
             raise ParameterError(f"{name} has dtype {X.dtype}; it must be real numbers")
         records = DeviceRecords(checked_shape(X, point_shape, name))
     else:
-        records = Records(checked_shape(entries(name, X, point_shape), point_shape, name))
+        records = Records(
+            checked_shape(entries(name, X, point_shape), point_shape, name)
+        )
     if records.n < least:
-        raise ParameterError(f"{name} has {records.n} records; at least {least} are needed")
+        raise ParameterError(
+            f"{name} has {records.n} records; at least {least} are needed"
+        )
     return records
 
 
@@ -123,6 +142,9 @@ def is_chunked(X: Any) -> bool:
 def checked_shape(X: Any, point_shape: tuple[int, ...], name: str) -> Any:
     """X, which has records of this shape. The message does not tell n, which may be private."""
     if X.ndim != 1 + len(point_shape) or tuple(X.shape[1:]) != point_shape:
-        found, needed = (f"({', '.join(['n', *map(str, shape)])})" for shape in (X.shape[1:], point_shape))
+        found, needed = (
+            f"({', '.join(['n', *map(str, shape)])})"
+            for shape in (X.shape[1:], point_shape)
+        )
         raise ParameterError(f"{name} has shape {found}; it must be {needed}")
     return X

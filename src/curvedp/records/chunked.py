@@ -9,10 +9,23 @@ import numpy as np
 from curvedp.errors import CurvedpError, ParameterError
 from curvedp.geometry.ball import carry_records
 from curvedp.geometry.base import Manifold
-from curvedp.geometry.mean.streamed import Domain, Start, block_sums, first_guess, streamed_mean
+from curvedp.geometry.mean.streamed import (
+    Domain,
+    Start,
+    block_sums,
+    first_guess,
+    streamed_mean,
+)
 from curvedp.geometry.numerics.fixed_point import MOST_TERMS
 from curvedp.geometry.numerics.namespace import to_host
-from curvedp.records.base import Kernel, Moments, Records, checked_shape, is_chunked, open_records
+from curvedp.records.base import (
+    Kernel,
+    Moments,
+    Records,
+    checked_shape,
+    is_chunked,
+    open_records,
+)
 
 SAMPLE = 1 << 14  # records that the start is found from
 _FAN_IN = 8  # partial sums that one task adds up
@@ -29,11 +42,17 @@ def refuse_chunked(name: str, X: Any) -> None:
 def check_sizes(name: str, X: Any) -> None:
     """A `ParameterError` for chunks of unknown size: n is part of the guarantee."""
     if any(isnan(size) for sizes in X.chunks for size in sizes):
-        raise ParameterError(f"{name} has chunks of unknown size; {name}.compute_chunk_sizes() finds them in one pass")
+        raise ParameterError(
+            f"{name} has chunks of unknown size; {name}.compute_chunk_sizes() finds them in one pass"
+        )
 
 
 def by_chunks(
-    function: Kernel, X: Any, point_shape: tuple[int, ...], rest: tuple[int, ...], dtype: Any = np.float64
+    function: Kernel,
+    X: Any,
+    point_shape: tuple[int, ...],
+    rest: tuple[int, ...],
+    dtype: Any = np.float64,
 ) -> Any:
     """What a function makes of records, shape (n, *rest); of a dask array a dask array, chunk by chunk when it is asked."""
     if not is_chunked(X):
@@ -55,7 +74,9 @@ def check_whole(X: Any, point_shape: tuple[int, ...], name: str = "X") -> None:
     split = [axis for axis in range(1, X.ndim) if len(X.chunks[axis]) > 1]
     if split:
         whole = ", ".join(f"{axis}: -1" for axis in split)
-        raise ParameterError(f"{name} has chunks that cut through a record; {name}.rechunk({{{whole}}}) repairs that")
+        raise ParameterError(
+            f"{name} has chunks that cut through a record; {name}.rechunk({{{whole}}}) repairs that"
+        )
     if X.dtype.kind not in "iuf":
         raise ParameterError(f"{name} has dtype {X.dtype}; it must be real numbers")
 
@@ -68,7 +89,9 @@ class ChunkedRecords(Records):
         check_whole(X, point_shape, name)
         check_sizes(name, X)
         if X.shape[0] > MOST_TERMS:
-            raise ParameterError(f"{name} has {X.shape[0]} records; the sums are exact for at most {MOST_TERMS}")
+            raise ParameterError(
+                f"{name} has {X.shape[0]} records; the sums are exact for at most {MOST_TERMS}"
+            )
         super().__init__(X)
         self._point_shape, self._name = point_shape, name
         self.sizes = tuple(X.chunks[0])  # how many records each chunk says it has
@@ -84,7 +107,10 @@ class ChunkedRecords(Records):
         """A map and a tree of exact additions; arrays `beside` the records are cut where they are."""
         parts = self._records.map_blocks(
             partial(_part, kernel, self._point_shape),
-            *(values[(slice(None), *(None,) * len(self._point_shape))] for values in beside),
+            *(
+                values[(slice(None), *(None,) * len(self._point_shape))]
+                for values in beside
+            ),
             dtype=np.int64,
             meta=np.empty((0, 0), dtype=np.int64),
             drop_axis=list(range(1, self._records.ndim)),
@@ -93,7 +119,9 @@ class ChunkedRecords(Records):
         )
         total = np.asarray(computed(parts.sum(axis=0, split_every=_FAN_IN), self._name))
         if total[-1] != self.n:  # n is part of the guarantee
-            raise ParameterError(f"the chunks of {self._name} hold {total[-1]} records; their sizes say {self.n}")
+            raise ParameterError(
+                f"the chunks of {self._name} hold {total[-1]} records; their sizes say {self.n}"
+            )
         return total[:-1]
 
     def array(self) -> np.ndarray:
@@ -105,8 +133,12 @@ class ChunkedRecords(Records):
         """The records as `manifold.to_origin` moves them, chunk by chunk when they are read."""
         if np.array_equal(manifold.home(center), center):
             return self
-        kernel = partial(_applied, partial(carry_records, manifold, center), self._point_shape)
-        moved = self._records.map_blocks(kernel, dtype=np.float64, meta=np.empty((0,) * self._records.ndim))
+        kernel = partial(
+            _applied, partial(carry_records, manifold, center), self._point_shape
+        )
+        moved = self._records.map_blocks(
+            kernel, dtype=np.float64, meta=np.empty((0,) * self._records.ndim)
+        )
         return ChunkedRecords(moved, self._point_shape, self._name)
 
     def of_class(self, labels: Any, code: int) -> Records:
@@ -127,7 +159,9 @@ class ChunkedRecords(Records):
         """Streamed, from a start that one worker finds."""
         import dask
 
-        few = self._records[:SAMPLE].rechunk(dict.fromkeys(range(self._records.ndim), -1))
+        few = self._records[:SAMPLE].rechunk(
+            dict.fromkeys(range(self._records.ndim), -1)
+        )
         start: Start = computed(dask.delayed(_first)(domain, few))
 
         def sums(x: np.ndarray) -> np.ndarray:
@@ -139,13 +173,19 @@ class ChunkedRecords(Records):
 # ---- on the workers ------------------------------------------------------------------------------------------------------
 
 
-def checked_block(point_shape: tuple[int, ...], block: Any, *beside: np.ndarray) -> np.ndarray:
+def checked_block(
+    point_shape: tuple[int, ...], block: Any, *beside: np.ndarray
+) -> np.ndarray:
     """A chunk in a worker's memory (it may come from a device), where it holds what its array says."""
     records = block if type(block) is np.ndarray else to_host(block)
     if records.shape[1:] != point_shape:
-        raise ParameterError(f"a chunk has shape {records.shape}; its records should be {point_shape}")
+        raise ParameterError(
+            f"a chunk has shape {records.shape}; its records should be {point_shape}"
+        )
     if any(len(values) != len(records) for values in beside):
-        raise ParameterError(f"a chunk has {len(records)} records and {len(beside[0])} labels")
+        raise ParameterError(
+            f"a chunk has {len(records)} records and {len(beside[0])} labels"
+        )
     return records
 
 
@@ -153,14 +193,21 @@ def _applied(function: Kernel, point_shape: tuple[int, ...], block: Any) -> np.n
     return function(np.asarray(checked_block(point_shape, block), dtype=np.float64))
 
 
-def _part(kernel: Kernel, point_shape: tuple[int, ...], block: Any, *beside: np.ndarray) -> np.ndarray:
+def _part(
+    kernel: Kernel, point_shape: tuple[int, ...], block: Any, *beside: np.ndarray
+) -> np.ndarray:
     """One row: the sums over a chunk, and how many records it had."""
     records = checked_block(point_shape, block, *beside)
-    return np.append(kernel(records, *(values.ravel() for values in beside)), len(records))[None].astype(np.int64)
+    return np.append(
+        kernel(records, *(values.ravel() for values in beside)), len(records)
+    )[None].astype(np.int64)
 
 
 def _first(domain: Domain, few: np.ndarray) -> Start:
-    return first_guess(domain, np.asarray(checked_block(domain.manifold.point_shape, few), dtype=np.float64))
+    return first_guess(
+        domain,
+        np.asarray(checked_block(domain.manifold.point_shape, few), dtype=np.float64),
+    )
 
 
 # ---- on the client -------------------------------------------------------------------------------------------------------
@@ -175,10 +222,19 @@ def computed(collection: Any, name: str = "X") -> Any:
     except Exception as error:
         # The cluster and the storage speak of machines and files. What another error says may be a record's value (a
         # reader's "could not convert ..."), and is left out, from the traceback too.
-        tell = isinstance(error, OSError | MemoryError) or type(error).__module__.partition(".")[0] in _MACHINES
-        more = " ".join(str(error).split()).rstrip(".") if tell else f"in a task; {name}.blocks[i].compute() tells more"
+        tell = (
+            isinstance(error, OSError | MemoryError)
+            or type(error).__module__.partition(".")[0] in _MACHINES
+        )
+        more = (
+            " ".join(str(error).split()).rstrip(".")
+            if tell
+            else f"in a task; {name}.blocks[i].compute() tells more"
+        )
         kind = f"{type(error).__name__}{': ' if tell else ' '}"
-        raise ParameterError(f"the pass over {name} failed: {kind}{more}. Nothing was released") from None
+        raise ParameterError(
+            f"the pass over {name} failed: {kind}{more}. Nothing was released"
+        ) from None
 
 
 _MACHINES = ("dask", "distributed", "concurrent", "asyncio")
@@ -197,7 +253,9 @@ def _check_scheduler() -> None:
     except ValueError:
         return
     if client.scheduler is None:
-        raise ParameterError("the dask client is closed; connect a new one. Nothing was spent")
+        raise ParameterError(
+            "the dask client is closed; connect a new one. Nothing was spent"
+        )
     try:
         client.sync(client.scheduler.identity, callback_timeout=_PATIENCE)
     except Exception as error:  # closed, lost, timed out: as many types as ways

@@ -18,7 +18,16 @@ from curvedp.records import volumes
 from curvedp.records.base import is_chunked
 from curvedp.records.chunked import by_chunks
 from curvedp.records.forms import Form, find_form, other_forms
-from curvedp.records.tables import Choices, entries, excel, excel_cells, frame_column, numbers, text, text_column
+from curvedp.records.tables import (
+    Choices,
+    entries,
+    excel,
+    excel_cells,
+    frame_column,
+    numbers,
+    text,
+    text_column,
+)
 
 
 def read_records(
@@ -90,12 +99,21 @@ def read_records(
     choices = Choices(header, key, columns, mask, sep, decimal, skip, encoding, written)
     if isinstance(source, str | Path):
         entries = _file(Path(source), choices)
-    elif form is None and is_array_api_obj(source) and not is_numpy_array(source) and not is_chunked(source):
+    elif (
+        form is None
+        and is_array_api_obj(source)
+        and not is_numpy_array(source)
+        and not is_chunked(source)
+    ):
         return source  # on a device, where it stays
     else:
         entries = _array("X", source, choices)
     if is_chunked(entries):
-        return entries if form is None else by_chunks(written.points, entries, written.shape, manifold.point_shape)
+        return (
+            entries
+            if form is None
+            else by_chunks(written.points, entries, written.shape, manifold.point_shape)
+        )
     return written.points(entries)
 
 
@@ -137,29 +155,40 @@ def read_column(
     """
     if not isinstance(source, str | Path):
         return frame_column("X", source, column)
-    path, choices = Path(source), Choices(header=header, sep=sep, decimal=decimal, skip=skip, encoding=encoding)
+    path, choices = (
+        Path(source),
+        Choices(header=header, sep=sep, decimal=decimal, skip=skip, encoding=encoding),
+    )
     kind = next((kind for kind in _COLUMNS if path.name.lower().endswith(kind)), None)
     if kind is None:
-        raise ParameterError(f"{path}: a column can be read from {', '.join(_COLUMNS)}; otherwise give an array")
+        raise ParameterError(
+            f"{path}: a column can be read from {', '.join(_COLUMNS)}; otherwise give an array"
+        )
     if not path.exists():
         raise ParameterError(f"{path} does not exist")
     found: np.ndarray = _read(kind, _COLUMNS[kind], path, column, choices)
     return found
 
 
-def load_point(source: str | Path, manifold: Manifold, form: str | None = None) -> np.ndarray:
+def load_point(
+    source: str | Path, manifold: Manifold, form: str | None = None
+) -> np.ndarray:
     """One public point, such as the ball's center: a file with an array of the point's shape or with one record, or a text
     of numbers (`written_point`)."""
     path, own = Path(source), find_form(None, manifold)
     if not path.name.lower().endswith((*_TABLES, *volumes.READERS)):
         return written_point(str(source), manifold, form)
     if path.suffix.lower() == ".npy" and path.exists():
-        found = numbers(path.name, _read(".npy", volumes.READERS[".npy"], path, Choices()))
+        found = numbers(
+            path.name, _read(".npy", volumes.READERS[".npy"], path, Choices())
+        )
     else:  # public: what has two lines has a header
         header = path.is_file() and path.read_bytes().strip().count(b"\n") > 0
         found = _file(path, Choices(header=header, form=own))
     if found.size != own.width:
-        raise ParameterError(f"{path} holds an array of shape {found.shape}, not one point of {manifold!r}")
+        raise ParameterError(
+            f"{path} holds an array of shape {found.shape}, not one point of {manifold!r}"
+        )
     return np.asarray(found, dtype=np.float64).reshape(manifold.point_shape)
 
 
@@ -177,9 +206,15 @@ def written_point(text: str, manifold: Manifold, form: str | None = None) -> np.
 
 
 def _file(path: Path, choices: Choices) -> Any:
-    kinds = [kind for kind in (*_TABLES, *volumes.READERS) if path.name.lower().endswith(kind)]
+    kinds = [
+        kind
+        for kind in (*_TABLES, *volumes.READERS)
+        if path.name.lower().endswith(kind)
+    ]
     if not kinds:
-        raise ParameterError(f"{path.name}: the file must end in one of {', '.join((*_TABLES, *volumes.READERS))}")
+        raise ParameterError(
+            f"{path.name}: the file must end in one of {', '.join((*_TABLES, *volumes.READERS))}"
+        )
     if not path.exists():
         raise ParameterError(f"{path} does not exist")
     if path.is_dir() and kinds[0] != ".zarr":
@@ -198,7 +233,9 @@ def _read(kind: str, reader: Any, path: Path, *rest: Any) -> Any:
     except ParameterError:
         raise
     except ImportError as error:
-        raise ParameterError(f"reading {kind} needs {error.name}: pip install 'curvedp[io]'") from None
+        raise ParameterError(
+            f"reading {kind} needs {error.name}: pip install 'curvedp[io]'"
+        ) from None
     except Exception as error:  # a damaged file makes the readers raise anything: BadZipFile, zlib.error, …
         line = f"{path} cannot be read as {kind} ({type(error).__name__}); is it damaged, or of another kind?"
         raise ParameterError(line) from None
@@ -214,10 +251,17 @@ _TEXTS = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
 _COLUMNS: dict[str, Any] = dict.fromkeys(_TEXTS, text_column) | {
     ".xlsx": lambda path, column, choices: excel_cells(path, str(column)).ravel(),
     ".parquet": _parquet_column,
-    ".npz": lambda path, column, choices: volumes.READERS[".npz"](path, Choices(key=str(column))),
-    ".mat": lambda path, column, choices: volumes.READERS[".mat"](path, Choices(key=str(column))).ravel(),
+    ".npz": lambda path, column, choices: volumes.READERS[".npz"](
+        path, Choices(key=str(column))
+    ),
+    ".mat": lambda path, column, choices: volumes.READERS[".mat"](
+        path, Choices(key=str(column))
+    ).ravel(),
 }
-_TABLES: dict[str, Any] = dict.fromkeys(_TEXTS, text) | {".xlsx": excel, ".parquet": volumes.read_parquet}
+_TABLES: dict[str, Any] = dict.fromkeys(_TEXTS, text) | {
+    ".xlsx": excel,
+    ".parquet": volumes.read_parquet,
+}
 
 
 def _array(where: str, X: Any, choices: Choices, *, table: bool = False) -> Any:

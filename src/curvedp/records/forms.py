@@ -26,8 +26,12 @@ class Form(NamedTuple):
     name: str | None
     shape: Shape
     points: Points
-    ordinary: np.ndarray | None = None  # a record that any manifold written in this form has; not needed where most are
-    parts: tuple[str, ...] = ()  # patterns of what its columns are called, where people know them by names
+    ordinary: np.ndarray | None = (
+        None  # a record that any manifold written in this form has; not needed where most are
+    )
+    parts: tuple[
+        str, ...
+    ] = ()  # patterns of what its columns are called, where people know them by names
     manifold: Manifold | None = None  # whose points it writes
 
     @property
@@ -41,9 +45,13 @@ def find_form(name: str | None, manifold: Manifold) -> Form:
     form that does not make points of this manifold."""
     if name is None:
         return Form(None, manifold.point_shape, lambda x: x, manifold=manifold)
-    more = [full for full in FORMS if isinstance(name, str) and full.startswith(f"{name}-")]
+    more = [
+        full for full in FORMS if isinstance(name, str) and full.startswith(f"{name}-")
+    ]
     if more:
-        raise ParameterError(f"form={name!r} does not say enough; it is one of {', '.join(map(repr, more))}")
+        raise ParameterError(
+            f"form={name!r} does not say enough; it is one of {', '.join(map(repr, more))}"
+        )
     form = FORMS[choice("form", name, tuple(FORMS))](name, manifold.point_shape)
     if form is None or not _fits(form, manifold):
         raise ParameterError(f"form={name!r} does not make points of {manifold!r}")
@@ -55,13 +63,24 @@ def other_forms(width: int, form: Form) -> str:
     if form.name is not None or (M := form.manifold) is None:
         return ""
     found = {name: build(name, M.point_shape) for name, build in FORMS.items()}
-    names = [name for name, each in found.items() if each is not None and each.width == width and _fits(each, M)]
+    names = [
+        name
+        for name, each in found.items()
+        if each is not None and each.width == width and _fits(each, M)
+    ]
     return f"; or say what a row is with form= ({', '.join(names)})" if names else ""
 
 
 def check_order(where: str, form: Form, names: Sequence[str | int]) -> None:
     """Refuse columns whose public names say that they are in another order than the form's, such as lon, lat for latlon."""
-    found = [[i for i, part in enumerate(form.parts) if re.search(part, str(name).strip().lower())] for name in names]
+    found = [
+        [
+            i
+            for i, part in enumerate(form.parts)
+            if re.search(part, str(name).strip().lower())
+        ]
+        for name in names
+    ]
     if sorted(found) == [[i] for i in range(len(form.parts))] != found:
         line = f"by their names its columns are in another order than form={form.name!r} has"
         raise ParameterError(f"{where}: {line}; name them in that order with columns=")
@@ -69,8 +88,12 @@ def check_order(where: str, form: Form, names: Sequence[str | int]) -> None:
 
 def _fits(form: Form, manifold: Manifold) -> bool:
     """Whether an ordinary record becomes a point of the manifold."""
-    ordinary = np.linspace(0.3, 0.8, form.width) if form.ordinary is None else form.ordinary
-    return bool(np.all(manifold.residual(form.points(ordinary.reshape(1, *form.shape))) < 1e-9))
+    ordinary = (
+        np.linspace(0.3, 0.8, form.width) if form.ordinary is None else form.ordinary
+    )
+    return bool(
+        np.all(manifold.residual(form.points(ordinary.reshape(1, *form.shape))) < 1e-9)
+    )
 
 
 def _total(points: Points, x: np.ndarray) -> np.ndarray:
@@ -84,8 +107,13 @@ def _total(points: Points, x: np.ndarray) -> np.ndarray:
 
 def _latlon(unit: float, x: np.ndarray) -> np.ndarray:
     """(1, 0, 0) is 0°N 0°E and (0, 0, 1) the north pole. There is no latitude beyond the poles."""
-    lat, lon = np.where(np.abs(x[:, 0]) * unit <= np.pi / 2, x[:, 0], np.nan) * unit, x[:, 1] * unit
-    return np.stack([np.cos(lat) * np.cos(lon), np.cos(lat) * np.sin(lon), np.sin(lat)], axis=-1)
+    lat, lon = (
+        np.where(np.abs(x[:, 0]) * unit <= np.pi / 2, x[:, 0], np.nan) * unit,
+        x[:, 1] * unit,
+    )
+    return np.stack(
+        [np.cos(lat) * np.cos(lon), np.cos(lat) * np.sin(lon), np.sin(lat)], axis=-1
+    )
 
 
 def _quaternion(order: list[int], x: np.ndarray) -> np.ndarray:
@@ -102,13 +130,17 @@ def _rotvec(unit: float, x: np.ndarray) -> np.ndarray:
     """Axis times angle."""
     half = np.sqrt(np.sum(x * x, axis=1, keepdims=True)) * unit / 2
     # sin(h)/h by sinc, which is 1 at 0
-    return _quaternion([0, 1, 2, 3], np.hstack([np.cos(half), np.sinc(half / np.pi) * x * unit / 2]))
+    return _quaternion(
+        [0, 1, 2, 3], np.hstack([np.cos(half), np.sinc(half / np.pi) * x * unit / 2])
+    )
 
 
 def _axis_angle(unit: float, x: np.ndarray) -> np.ndarray:
     """An axis of any length but 0, then the angle."""
     axis = x[:, :3] / np.max(np.abs(x[:, :3]), axis=1, keepdims=True)
-    return _rotvec(unit, axis / np.sqrt(np.sum(axis * axis, axis=1, keepdims=True)) * x[:, 3:])
+    return _rotvec(
+        unit, axis / np.sqrt(np.sum(axis * axis, axis=1, keepdims=True)) * x[:, 3:]
+    )
 
 
 def _symmetric(places: list[tuple[int, int]], x: np.ndarray) -> np.ndarray:
@@ -123,7 +155,9 @@ def _landmarks(x: np.ndarray) -> np.ndarray:
     moved = x - x[:, :1]
     moved = moved / np.max(np.abs(moved), axis=(1, 2), keepdims=True)
     moved = moved - moved.mean(axis=1, keepdims=True)
-    return np.asarray(moved / np.sqrt(np.sum(moved * moved, axis=(1, 2), keepdims=True)))
+    return np.asarray(
+        moved / np.sqrt(np.sum(moved * moved, axis=(1, 2), keepdims=True))
+    )
 
 
 def _proportions(x: np.ndarray) -> np.ndarray:
@@ -131,21 +165,38 @@ def _proportions(x: np.ndarray) -> np.ndarray:
     return np.asarray(shares / np.sum(shares, axis=1, keepdims=True))
 
 
-_LOWER, _UPPER = [(0, 0), (1, 0), (1, 1), (2, 0), (2, 1), (2, 2)], [(0, 0), (0, 1), (0, 2), (1, 1), (1, 2), (2, 2)]
+_LOWER, _UPPER = (
+    [(0, 0), (1, 0), (1, 1), (2, 0), (2, 1), (2, 2)],
+    [(0, 0), (0, 1), (0, 2), (1, 1), (1, 2), (2, 2)],
+)
 _DIAGONAL = [(0, 0), (1, 1), (2, 2), (0, 1), (0, 2), (1, 2)]
 
 
-def _fixed(shape: Shape, point_shape: Shape, points: Points, *parts: str) -> Callable[[str, Shape], Form | None]:
+def _fixed(
+    shape: Shape, point_shape: Shape, points: Points, *parts: str
+) -> Callable[[str, Shape], Form | None]:
     made = partial(Form, shape=shape, points=partial(_total, points), parts=parts)
     return lambda name, wanted: made(name) if wanted == point_shape else None
 
 
-def _matrix(places: list[tuple[int, int]] | None, name: str, wanted: Shape) -> Form | None:
-    places = places or [(i, j) for i in range(wanted[0]) for j in range(i, wanted[0])]  # the upper triangle
+def _matrix(
+    places: list[tuple[int, int]] | None, name: str, wanted: Shape
+) -> Form | None:
+    places = places or [
+        (i, j) for i in range(wanted[0]) for j in range(i, wanted[0])
+    ]  # the upper triangle
     near_one = np.array([1.0 if i == j else 0.1 / len(places) for i, j in places])
-    parts = tuple("({0}{1}|{1}{0})$".format(*("xyz"[i] for i in place)) for place in places) if wanted == (3, 3) else ()
+    parts = (
+        tuple("({0}{1}|{1}{0})$".format(*("xyz"[i] for i in place)) for place in places)
+        if wanted == (3, 3)
+        else ()
+    )
     points = partial(_total, partial(_symmetric, places))
-    return Form(name, (len(places),), points, near_one, parts) if wanted == (places[-1][1] + 1,) * 2 else None
+    return (
+        Form(name, (len(places),), points, near_one, parts)
+        if wanted == (places[-1][1] + 1,) * 2
+        else None
+    )
 
 
 def _alike(points: Points, last: int | None, name: str, wanted: Shape) -> Form | None:
@@ -159,8 +210,12 @@ FORMS: dict[str, Callable[[str, Shape], Form | None]] = {
     "latlon-radians": _fixed((2,), (3,), partial(_latlon, 1.0), "lat", "lo?n"),
     "angles-degrees": partial(_alike, partial(np.multiply, np.pi / 180), None),
     "angles-radians": partial(_alike, partial(np.multiply, 1.0), None),
-    "quaternion-wxyz": _fixed((4,), (3, 3), partial(_quaternion, [0, 1, 2, 3]), "w$", "x$", "y$", "z$"),
-    "quaternion-xyzw": _fixed((4,), (3, 3), partial(_quaternion, [3, 0, 1, 2]), "x$", "y$", "z$", "w$"),
+    "quaternion-wxyz": _fixed(
+        (4,), (3, 3), partial(_quaternion, [0, 1, 2, 3]), "w$", "x$", "y$", "z$"
+    ),
+    "quaternion-xyzw": _fixed(
+        (4,), (3, 3), partial(_quaternion, [3, 0, 1, 2]), "x$", "y$", "z$", "w$"
+    ),
     "rotvec-degrees": _fixed((3,), (3, 3), partial(_rotvec, np.pi / 180)),
     "rotvec-radians": _fixed((3,), (3, 3), partial(_rotvec, 1.0)),
     "axis-angle-degrees": _fixed((4,), (3, 3), partial(_axis_angle, np.pi / 180)),

@@ -9,12 +9,26 @@ import numpy as np
 
 from curvedp.errors import ParameterError
 from curvedp.geometry.base import Manifold
-from curvedp.geometry.mean.streamed import Domain, Start, block_sums, first_guess, streamed_means
+from curvedp.geometry.mean.streamed import (
+    Domain,
+    Start,
+    block_sums,
+    first_guess,
+    streamed_means,
+)
 from curvedp.records.base import Kernel, Records, is_chunked
-from curvedp.records.chunked import SAMPLE, ChunkedRecords, check_sizes, checked_block, computed
+from curvedp.records.chunked import (
+    SAMPLE,
+    ChunkedRecords,
+    check_sizes,
+    checked_block,
+    computed,
+)
 from curvedp.records.tables import any_missing, names
 
-_FEWEST = 1 << 8  # records that the start of one class is found from, however many classes there are
+_FEWEST = (
+    1 << 8
+)  # records that the start of one class is found from, however many classes there are
 
 
 class Labels:
@@ -33,7 +47,9 @@ class Labels:
             self.sizes = np.bincount(codes, minlength=len(self.classes))
         else:
             if any_missing(labels, y):
-                raise ParameterError("y has labels that are missing (NaN, NaT, None or blank)")
+                raise ParameterError(
+                    "y has labels that are missing (NaN, NaT, None or blank)"
+                )
             self.classes, codes, self.sizes = _distinct(labels)
         # The smallest type that holds them: with chunked records the codes travel to the workers.
         self.codes = codes.astype(np.min_scalar_type(max(len(self.classes) - 1, 0)))
@@ -54,15 +70,24 @@ class ChunkedLabels:
             labels = y.rechunk((records.sizes,))
             each = [dask.delayed(_counted)(block) for block in labels.to_delayed()]
             found = computed(dask.delayed(list)(each), "y")
-            self.classes = _distinct(np.concatenate([classes for classes, _ in found]))[0]
-            self.codes = labels.map_blocks(partial(np.searchsorted, self.classes), dtype=np.intp)
+            self.classes = _distinct(np.concatenate([classes for classes, _ in found]))[
+                0
+            ]
+            self.codes = labels.map_blocks(
+                partial(np.searchsorted, self.classes), dtype=np.intp
+            )
         else:
             host = Labels(y, records.n, public)
             self.classes = host.classes
             self.codes = dask.array.from_array(host.codes, chunks=(records.sizes,))
-            found = [_counted(codes) for codes in np.split(host.codes, np.cumsum(records.sizes)[:-1])]
+            found = [
+                _counted(codes)
+                for codes in np.split(host.codes, np.cumsum(records.sizes)[:-1])
+            ]
             found = [(host.classes[codes], counts) for codes, counts in found]
-        self._counts = np.zeros((len(found), len(self.classes)), dtype=np.int64)  # of each class in each chunk
+        self._counts = np.zeros(
+            (len(found), len(self.classes)), dtype=np.int64
+        )  # of each class in each chunk
         for row, (classes, counts) in zip(self._counts, found, strict=True):
             row[np.searchsorted(self.classes, classes)] = counts
         self.sizes = self._counts.sum(axis=0)
@@ -71,7 +96,9 @@ class ChunkedLabels:
         """Each class's Fréchet mean and mean square distance to it. A pass serves all classes."""
 
         def sums(points: dict[int, np.ndarray]) -> list[np.ndarray]:
-            total = self._records.sums(partial(_class_sums, domain, points), self.codes).reshape(len(points), -1)
+            total = self._records.sums(
+                partial(_class_sums, domain, points), self.codes
+            ).reshape(len(points), -1)
             self.check(total[:, -1], list(points))
             return [row[:-1].reshape(2, -1) for row in total]
 
@@ -87,10 +114,18 @@ class ChunkedLabels:
         import dask
 
         few = max(_FEWEST, SAMPLE // len(self.classes))
-        wanted = np.clip(few - (np.cumsum(self._counts, axis=0) - self._counts), 0, self._counts)
-        chunks = zip(self._records.blocks(), self.codes.to_delayed(), wanted, strict=True)
+        wanted = np.clip(
+            few - (np.cumsum(self._counts, axis=0) - self._counts), 0, self._counts
+        )
+        chunks = zip(
+            self._records.blocks(), self.codes.to_delayed(), wanted, strict=True
+        )
         shape = domain.manifold.point_shape
-        chosen = [dask.delayed(_chosen)(shape, block, codes, row) for block, codes, row in chunks if row.any()]
+        chosen = [
+            dask.delayed(_chosen)(shape, block, codes, row)
+            for block, codes, row in chunks
+            if row.any()
+        ]
         starts: list[Start] = computed(dask.delayed(_guesses)(domain, chosen))
         return starts
 
@@ -100,13 +135,17 @@ class ClassRecords(Records):
 
     where = "chunks"
 
-    def __init__(self, labels: ChunkedLabels, records: ChunkedRecords, code: int) -> None:
+    def __init__(
+        self, labels: ChunkedLabels, records: ChunkedRecords, code: int
+    ) -> None:
         self._labels, self._records, self._code = labels, records, code
         self.n = int(labels.sizes[code])
 
     def sums(self, kernel: Kernel, *beside: Any) -> np.ndarray:
         """Over those of each chunk that are of this class."""
-        total = self._records.sums(partial(_of_class, kernel, self._code), self._labels.codes)
+        total = self._records.sums(
+            partial(_of_class, kernel, self._code), self._labels.codes
+        )
         self._labels.check(total[-1:], [self._code])
         return np.asarray(total[:-1])
 
@@ -116,12 +155,16 @@ class ClassRecords(Records):
 
     def carried(self, manifold: Manifold, center: np.ndarray) -> "ClassRecords":
         """The records as `manifold.to_origin` moves them."""
-        return ClassRecords(self._labels, self._records.carried(manifold, center), self._code)
+        return ClassRecords(
+            self._labels, self._records.carried(manifold, center), self._code
+        )
 
 
 def _check_shape(labels: Any, n: int) -> None:
     if labels.shape != (n,):
-        raise ParameterError("y does not match the records in length or shape; each record needs one label")
+        raise ParameterError(
+            "y does not match the records in length or shape; each record needs one label"
+        )
 
 
 def _public(classes: Any) -> np.ndarray:
@@ -129,7 +172,9 @@ def _public(classes: Any) -> np.ndarray:
     with suppress(TypeError, ParameterError):
         if len(found := Labels(classes, len(classes)).classes):
             return found
-    raise ParameterError("classes= must be a list of distinct labels, numbers or texts: at least one, none missing")
+    raise ParameterError(
+        "classes= must be a list of distinct labels, numbers or texts: at least one, none missing"
+    )
 
 
 def _places(classes: np.ndarray, labels: np.ndarray) -> np.ndarray:
@@ -143,7 +188,9 @@ def _places(classes: np.ndarray, labels: np.ndarray) -> np.ndarray:
     def place(label: Any) -> int:
         try:
             return known.get(label, 0)
-        except Exception:  # a label may be any object, and comparing it may raise anything
+        except (
+            Exception
+        ):  # a label may be any object, and comparing it may raise anything
             return 0
 
     return np.fromiter(map(place, labels.tolist()), np.intp, len(labels))
@@ -156,7 +203,9 @@ def _distinct(labels: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     try:
         return np.unique(labels, return_inverse=True, return_counts=True)
     except TypeError:
-        raise ParameterError("y has labels of types that have no order; give numbers or texts") from None
+        raise ParameterError(
+            "y has labels of types that have no order; give numbers or texts"
+        ) from None
 
 
 # ---- on the workers ------------------------------------------------------------------------------------------------------
@@ -167,12 +216,16 @@ def _counted(labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return classes, counts
 
 
-def _of_class(kernel: Callable[..., np.ndarray], code: int, block: np.ndarray, codes: np.ndarray) -> np.ndarray:
+def _of_class(
+    kernel: Callable[..., np.ndarray], code: int, block: np.ndarray, codes: np.ndarray
+) -> np.ndarray:
     """The sums over one class, and how many records it has."""
     return np.append(kernel(block[codes == code]), np.count_nonzero(codes == code))
 
 
-def _class_sums(domain: Domain, points: dict[int, np.ndarray], block: np.ndarray, codes: np.ndarray) -> np.ndarray:
+def _class_sums(
+    domain: Domain, points: dict[int, np.ndarray], block: np.ndarray, codes: np.ndarray
+) -> np.ndarray:
     """For each class, one after the other: the sums over its records, and how many there are."""
     rows: list[Any] = []
     for code, x in points.items():
@@ -181,13 +234,21 @@ def _class_sums(domain: Domain, points: dict[int, np.ndarray], block: np.ndarray
     return np.concatenate(rows)
 
 
-def _chosen(point_shape: tuple[int, ...], block: Any, codes: np.ndarray, wanted: np.ndarray) -> list[np.ndarray]:
+def _chosen(
+    point_shape: tuple[int, ...], block: Any, codes: np.ndarray, wanted: np.ndarray
+) -> list[np.ndarray]:
     """The first so many records of each class."""
     records = np.asarray(checked_block(point_shape, block, codes), dtype=np.float64)
-    return [records[np.flatnonzero(codes == code)[:count]] for code, count in enumerate(wanted)]
+    return [
+        records[np.flatnonzero(codes == code)[:count]]
+        for code, count in enumerate(wanted)
+    ]
 
 
 def _guesses(domain: Domain, chosen: list[list[np.ndarray]]) -> list[Start]:
     groups = [np.concatenate(parts) for parts in zip(*chosen, strict=True)]
     # A class has none only where y changes between readings, which the first pass finds out.
-    return [first_guess(domain, few) if len(few) else Start(domain.center, 1.0) for few in groups]
+    return [
+        first_guess(domain, few) if len(few) else Start(domain.center, 1.0)
+        for few in groups
+    ]

@@ -17,7 +17,9 @@ STREAMED = 1 << 30  # bytes of doubles beyond which parquet and zarr come as das
 
 
 def _npy(path: Path, choices: Choices) -> Any:
-    with path.open("rb") as file:  # closed here: NumPy leaves a file that it cannot read open
+    with path.open(
+        "rb"
+    ) as file:  # closed here: NumPy leaves a file that it cannot read open
         return _no_objects(path, lambda: np.load(file, allow_pickle=False))
 
 
@@ -34,9 +36,13 @@ def _mat(path: Path, choices: Choices) -> Any:
     try:
         names = [name for name, _, _ in scipy.io.whosmat(path)]
     except NotImplementedError:
-        raise ParameterError(f"{path.name} is a MATLAB file of version 7.3; save it with the option -v7") from None
+        raise ParameterError(
+            f"{path.name} is a MATLAB file of version 7.3; save it with the option -v7"
+        ) from None
     name = _key(path, names, choices.key)
-    return _no_objects(path, lambda: scipy.io.loadmat(path, variable_names=[name])[name])
+    return _no_objects(
+        path, lambda: scipy.io.loadmat(path, variable_names=[name])[name]
+    )
 
 
 def _zarr(path: Path, choices: Choices) -> Any:
@@ -60,13 +66,22 @@ def _nifti(path: Path, choices: Choices) -> Any:
     import nibabel
 
     if choices.mask is None:
-        raise ParameterError(f"{path.name}: say which voxels are records with mask=, a public file or array")
+        raise ParameterError(
+            f"{path.name}: say which voxels are records with mask=, a public file or array"
+        )
     found = np.asarray(nibabel.load(path).dataobj)
     return found[:, :, :, 0] if found.ndim == 5 and found.shape[3] == 1 else found
 
 
 READERS: dict[str, Callable[[Path, Choices], Any]]
-READERS = {".npy": _npy, ".npz": _npz, ".mat": _mat, ".zarr": _zarr, ".nii": _nifti, ".nii.gz": _nifti}
+READERS = {
+    ".npy": _npy,
+    ".npz": _npz,
+    ".mat": _mat,
+    ".zarr": _zarr,
+    ".nii": _nifti,
+    ".nii.gz": _nifti,
+}
 
 
 def masked(where: str, X: np.ndarray, mask: Any) -> np.ndarray:
@@ -74,8 +89,14 @@ def masked(where: str, X: np.ndarray, mask: Any) -> np.ndarray:
     if isinstance(mask, str | Path):
         mask = _mask_file(Path(mask))
     chosen = np.asarray(mask)
-    if chosen.dtype.kind not in "biuf" or chosen.shape != X.shape[: chosen.ndim] or not chosen.ndim:
-        raise ParameterError(f"mask has shape {chosen.shape} and dtype {chosen.dtype}; {where} has shape {X.shape}")
+    if (
+        chosen.dtype.kind not in "biuf"
+        or chosen.shape != X.shape[: chosen.ndim]
+        or not chosen.ndim
+    ):
+        raise ParameterError(
+            f"mask has shape {chosen.shape} and dtype {chosen.dtype}; {where} has shape {X.shape}"
+        )
     return np.asarray(X[chosen != 0])
 
 
@@ -90,7 +111,9 @@ def _mask_file(path: Path) -> Any:
 
         return np.asarray(nibabel.load(path).dataobj)
     except ImportError:
-        raise ParameterError("reading a mask needs nibabel: pip install 'curvedp[io]'") from None
+        raise ParameterError(
+            "reading a mask needs nibabel: pip install 'curvedp[io]'"
+        ) from None
     except Exception:  # nibabel raises its own, and what the formats below it raise
         raise ParameterError(f"mask: {path} is not a NIfTI or npy file") from None
 
@@ -99,7 +122,9 @@ def _key(path: Path, names: list[str], key: str | None) -> str:
     if key is None and len(names) == 1:
         return names[0]
     if key not in names:
-        raise ParameterError(f"{path.name} holds the arrays {shown(sorted(names))}; say which with key=")
+        raise ParameterError(
+            f"{path.name} holds the arrays {shown(sorted(names))}; say which with key="
+        )
     return key
 
 
@@ -112,9 +137,13 @@ def _no_objects(path: Path, load: Callable[[], Any]) -> np.ndarray:
             raise
         found = np.empty(0, dtype=object)
     if found.dtype.kind == "V":
-        raise ParameterError(f"{path.name} holds records with named fields; an array of numbers is needed")
+        raise ParameterError(
+            f"{path.name} holds records with named fields; an array of numbers is needed"
+        )
     if found.dtype.kind == "O":
-        raise ParameterError(f"{path.name} holds Python objects or cells, not numbers: save it as x.astype(float)")
+        raise ParameterError(
+            f"{path.name} holds Python objects or cells, not numbers: save it as x.astype(float)"
+        )
     return found
 
 
@@ -140,8 +169,12 @@ def from_parquet(paths: str | Path | Sequence[str | Path], manifold: Manifold) -
         import dask.array  # noqa: F401 - whether it is there
         import pyarrow.parquet  # noqa: F401 - whether it is there
     except ImportError:
-        raise ParameterError("reading parquet in chunks needs: pip install 'curvedp[dask,io]'") from None
-    files = [Path(path) for path in ([paths] if isinstance(paths, str | Path) else paths)]
+        raise ParameterError(
+            "reading parquet in chunks needs: pip install 'curvedp[dask,io]'"
+        ) from None
+    files = [
+        Path(path) for path in ([paths] if isinstance(paths, str | Path) else paths)
+    ]
     return _chunked(files, manifold.point_shape, Choices())
 
 
@@ -152,7 +185,9 @@ def read_parquet(path: Path, shape: tuple[int, ...], choices: Choices) -> Any:
     large = _footer(path).metadata.num_rows * prod(shape) * 8 > STREAMED
     if large and choices.mask is None and find_spec("dask") is not None:
         return _chunked([path], shape, choices)
-    return frame(path.name, pyarrow.parquet.read_table(path), shape, choices).reshape(-1, *shape)
+    return frame(path.name, pyarrow.parquet.read_table(path), shape, choices).reshape(
+        -1, *shape
+    )
 
 
 def _footer(path: Path) -> Any:
@@ -161,7 +196,9 @@ def _footer(path: Path) -> Any:
     try:
         return pyarrow.parquet.ParquetFile(path)
     except (OSError, ValueError) as error:
-        raise ParameterError(f"cannot read {path} as parquet ({type(error).__name__})") from None
+        raise ParameterError(
+            f"cannot read {path} as parquet ({type(error).__name__})"
+        ) from None
 
 
 def _chunked(paths: list[Path], shape: tuple[int, ...], choices: Choices) -> Any:
@@ -175,12 +212,20 @@ def _chunked(paths: list[Path], shape: tuple[int, ...], choices: Choices) -> Any
             for group in range(file.metadata.num_row_groups):
                 size = file.metadata.row_group(group).num_rows
                 read = dask.delayed(_row_group)(str(path), group, shape, choices)
-                chunks.append(dask.array.from_delayed(read, shape=(size, *shape), dtype=np.float64))
+                chunks.append(
+                    dask.array.from_delayed(
+                        read, shape=(size, *shape), dtype=np.float64
+                    )
+                )
     if not chunks:
         raise ParameterError("no parquet file holds a row")
     return dask.array.concatenate(chunks)
 
 
-def _row_group(path: str, group: int, shape: tuple[int, ...], choices: Choices) -> np.ndarray:
+def _row_group(
+    path: str, group: int, shape: tuple[int, ...], choices: Choices
+) -> np.ndarray:
     with _footer(Path(path)) as file:
-        return frame(path, file.read_row_group(group), shape, choices).reshape(-1, *shape)
+        return frame(path, file.read_row_group(group), shape, choices).reshape(
+            -1, *shape
+        )

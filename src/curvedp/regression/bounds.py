@@ -16,7 +16,9 @@ from curvedp.errors import ParameterError
 from curvedp.geometry.base import Manifold
 
 HALF = 0.5  # X: predictors lie in [0, 1] and are centered at ½
-DEVIATION = 12**-0.5  # standard deviation of a predictor that is spread evenly over its range: the unit of v
+DEVIATION = (
+    12**-0.5
+)  # standard deviation of a predictor that is spread evenly over its range: the unit of v
 
 
 class Domain(NamedTuple):
@@ -65,7 +67,10 @@ def endpoint_norm(foot: np.ndarray, shoot: np.ndarray) -> np.ndarray:
     """½(|P + Q| + |P − Q|), P = ∇_p E, Q = ∇_v E/unit: the K-norm whose unit ball is the convex hull of {(e, ξe): |e| ≤ 1,
     |ξ| ≤ 1}, what one record with a predictor within one unit of the middle can do to (P, Q) in flat space."""
     scaled = shoot / DEVIATION
-    plus, minus = np.linalg.norm(foot + scaled, axis=-1), np.linalg.norm(foot - scaled, axis=-1)
+    plus, minus = (
+        np.linalg.norm(foot + scaled, axis=-1),
+        np.linalg.norm(foot - scaled, axis=-1),
+    )
     return np.asarray((plus + minus) / 2)
 
 
@@ -79,11 +84,17 @@ def endpoint_sensitivity(manifold: Manifold, domain: Domain) -> float:
     curvature, V = _curvature(manifold), domain.checked().speed
     ends = np.array([DEVIATION, HALF])
     if curvature <= 0:  # the supremum is at one of the two
-        factor = float(np.max(_spread_of_ends(curvature, V, ends) / np.maximum(1.0, ends / DEVIATION)))
+        factor = float(
+            np.max(
+                _spread_of_ends(curvature, V, ends) / np.maximum(1.0, ends / DEVIATION)
+            )
+        )
     else:  # bounds (1 − cos a)/t by its value at the end of the range, sinc a by that at one unit
         _spread_of_ends(curvature, V, ends)  # refuses speeds beyond half a great circle
         a = sqrt(curvature) * V * ends
-        factor = (1 + (1 - cos(a[1])) * DEVIATION / HALF + float(np.sinc(a[0] / pi))) / 2
+        factor = (
+            1 + (1 - cos(a[1])) * DEVIATION / HALF + float(np.sinc(a[0] / pi))
+        ) / 2
     return nextafter(2 * domain.clip * max(1.0, factor) / domain.n, inf)
 
 
@@ -97,27 +108,44 @@ class Slopes(NamedTuple):
     clip: np.ndarray  # of each record
     reach: np.ndarray  # no residual is longer
     ends: np.ndarray  # (2, n): how far its prediction moves with p, and with v
-    weights: np.ndarray  # (2, n): what its residual's constant counts for along p, and along v
+    weights: (
+        np.ndarray
+    )  # (2, n): what its residual's constant counts for along p, and along v
     rest: np.ndarray  # (2,): what curvature adds
     curvature: float
     dim: int
 
-    def near(self, distance: np.ndarray, moved: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def near(
+        self, distance: np.ndarray, moved: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Lipschitz constants along p and along v where p moves by at most moved[:, 0] and v by moved[:, 1] from a place with
         residuals of these lengths."""
         most = moved @ self.ends
         low, high = distance - most, np.minimum(distance + most, self.reach)
         whole = _residual_bound(self.curvature, self.clip, self.reach)
         far = low > self.clip
-        turning = np.zeros_like(low) if self.dim == 1 else _turning(self.curvature, np.where(far, low, self.clip), high)
+        turning = (
+            np.zeros_like(low)
+            if self.dim == 1
+            else _turning(self.curvature, np.where(far, low, self.clip), high)
+        )
         bend = np.where(far, np.minimum(self.clip * turning, whole), whole)
-        along, fibre = (bend @ weights + rest for weights, rest in zip(self.weights, self.rest, strict=True))
+        along, fibre = (
+            bend @ weights + rest
+            for weights, rest in zip(self.weights, self.rest, strict=True)
+        )
         return along, np.maximum(fibre, 1e-12 * along)
 
 
-def gradient_slopes(manifold: Manifold, domain: Domain, x: np.ndarray, distance: np.ndarray) -> Slopes:
+def gradient_slopes(
+    manifold: Manifold, domain: Domain, x: np.ndarray, distance: np.ndarray
+) -> Slopes:
     """Of the records: predictors x, responses at `distance` from the center."""
-    curvature, V, clip = _curvature(manifold), domain.speed, endpoint_clips(domain.clip, x)
+    curvature, V, clip = (
+        _curvature(manifold),
+        domain.speed,
+        endpoint_clips(domain.clip, x),
+    )
     root, x = sqrt(abs(curvature)), np.abs(x)
     a, t = root * V * x, x / DEVIATION
     if curvature > 0:
@@ -128,15 +156,30 @@ def gradient_slopes(manifold: Manifold, domain: Domain, x: np.ndarray, distance:
         c, sn = np.cosh(a), np.sinh(a)
         s = np.where(a > 1e-6, sn / np.where(a > 1e-6, a, 1.0), 1 + a * a)
         turned, slope, rest = 2 * np.sinh(a / 2) ** 2, c - s, s - 1
-    safe = np.where(a > 1e-4, a, 1.0)  # each quotient below is O(a) near 0; a bounds it there
-    turned, slope, rest = (np.where(a > 1e-4, np.abs(q) / safe, a) for q in (turned, slope, rest))
+    safe = np.where(
+        a > 1e-4, a, 1.0
+    )  # each quotient below is O(a) near 0; a bounds it there
+    turned, slope, rest = (
+        np.where(a > 1e-4, np.abs(q) / safe, a) for q in (turned, slope, rest)
+    )
     ends = _spread_of_ends(curvature, V, x)
-    of_cos, of_sinc = np.maximum(sn, sqrt(2) * turned), np.maximum(slope, sqrt(2) * rest)
+    of_cos, of_sinc = (
+        np.maximum(sn, sqrt(2) * turned),
+        np.maximum(slope, sqrt(2) * rest),
+    )
     foot = ends * clip * root * sn
     shoot = x * (ends * clip * root * turned + clip * root * (of_cos + t * of_sinc))
     moves, weights = np.stack([c, x * s]), np.stack([ends * c, x * ends * s]) / len(x)
     added = np.array([np.mean(foot), np.mean(shoot)])
-    return Slopes(clip, domain.radius + V * x + distance, moves, weights, added, curvature, manifold.dim)
+    return Slopes(
+        clip,
+        domain.radius + V * x + distance,
+        moves,
+        weights,
+        added,
+        curvature,
+        manifold.dim,
+    )
 
 
 def _curvature(manifold: Manifold) -> float:
@@ -158,20 +201,28 @@ def _spread_of_ends(curvature: float, speed: float, x: np.ndarray) -> np.ndarray
             "span half a great circle"
         )
     if curvature > 0:
-        return np.asarray((1 + t + np.maximum(np.abs(1 - t), t * np.sinc(a / pi) - np.cos(a))) / 2)
+        return np.asarray(
+            (1 + t + np.maximum(np.abs(1 - t), t * np.sinc(a / pi) - np.cos(a))) / 2
+        )
     c = np.cosh(a)
     s = np.where(a > 1e-6, np.sinh(a) / np.where(a > 1e-6, a, 1.0), 1 + a * a)
     return np.asarray(np.maximum(np.maximum(c, t * s), (c + t * s + t - 1) / 2))
 
 
-def _residual_bound(curvature: float, clip: np.ndarray, reach: np.ndarray) -> np.ndarray:
+def _residual_bound(
+    curvature: float, clip: np.ndarray, reach: np.ndarray
+) -> np.ndarray:
     """Lipschitz constant in q of a clipped residual of length up to `reach`: max(1, min(d, τ)·|ct(d)|) over d ≤ reach."""
     root = sqrt(abs(curvature))
     if curvature < 0:
         s = root * clip
         return np.asarray(np.where(s > 1e-6, s / np.tanh(np.maximum(s, 1e-6)), 1 + s))
     angle = np.maximum(root * reach, pi / 2)  # up to a quarter turn it is at most 1
-    return np.asarray(np.maximum(1.0, -root * clip / np.tan(angle)) if curvature > 0 else np.ones_like(reach))
+    return np.asarray(
+        np.maximum(1.0, -root * clip / np.tan(angle))
+        if curvature > 0
+        else np.ones_like(reach)
+    )
 
 
 def _turning(curvature: float, low: np.ndarray, high: np.ndarray) -> np.ndarray:
@@ -181,4 +232,7 @@ def _turning(curvature: float, low: np.ndarray, high: np.ndarray) -> np.ndarray:
         return np.asarray(root / np.tanh(root * low))
     if curvature == 0:
         return np.asarray(1 / low)
-    return np.asarray(root * np.maximum(1 / np.tan(root * low), -1 / np.tan(root * np.maximum(high, low))))
+    return np.asarray(
+        root
+        * np.maximum(1 / np.tan(root * low), -1 / np.tan(root * np.maximum(high, low)))
+    )

@@ -22,7 +22,11 @@ _WORK = 1 << 15  # records times parameters held at once: arrays stay in the cac
 
 
 def clipped_gradient(
-    manifold: Manifold, x: np.ndarray, Y: np.ndarray, clip: float | np.ndarray, reach: float
+    manifold: Manifold,
+    x: np.ndarray,
+    Y: np.ndarray,
+    clip: float | np.ndarray,
+    reach: float,
 ) -> Gradient:
     """The mean clipped descent direction of the records, as a function of (p, v); one clip for all, or one for each.
 
@@ -30,24 +34,39 @@ def clipped_gradient(
     products of the fast path would cancel, e^(2·reach) times the float spacing.
     """
     kappa = manifold.constant_curvature or 0.0
-    fast = manifold.quadric is not None and (kappa > 0 or (kappa < 0 and reach <= _FAST_REACH))
+    fast = manifold.quadric is not None and (
+        kappa > 0 or (kappa < 0 and reach <= _FAST_REACH)
+    )
     each = _on_quadric if fast else _flat if manifold.is_linear else _anywhere
     rows = max(1, _WORK // len(x))
     clip = np.broadcast_to(clip, x.shape)
 
     def gradient(p: np.ndarray, v: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        parts = [each(manifold, x, Y, clip, p[i : i + rows], v[i : i + rows]) for i in range(0, len(p), rows)]
+        parts = [
+            each(manifold, x, Y, clip, p[i : i + rows], v[i : i + rows])
+            for i in range(0, len(p), rows)
+        ]
         foot, shoot = zip(*parts, strict=True)
         return np.concatenate(foot), np.concatenate(shoot)
 
     return gradient
 
 
-def prediction_distances(manifold: Manifold, x: np.ndarray, Y: np.ndarray, p: np.ndarray, v: np.ndarray) -> np.ndarray:
+def prediction_distances(
+    manifold: Manifold, x: np.ndarray, Y: np.ndarray, p: np.ndarray, v: np.ndarray
+) -> np.ndarray:
     """d(Exp(p, xᵢv), yᵢ) at every (p, v), shape (N, n)."""
     axes, rows = (1,) * len(manifold.point_shape), max(1, _WORK // len(x))
-    parts, x = (slice(i, i + rows) for i in range(0, len(p), rows)), x.reshape(-1, *axes)
-    return np.concatenate([np.asarray(manifold.dist(manifold.exp(p[i, None], x * v[i, None]), Y)) for i in parts])
+    parts, x = (
+        (slice(i, i + rows) for i in range(0, len(p), rows)),
+        x.reshape(-1, *axes),
+    )
+    return np.concatenate(
+        [
+            np.asarray(manifold.dist(manifold.exp(p[i, None], x * v[i, None]), Y))
+            for i in parts
+        ]
+    )
 
 
 def clipped_direction(
@@ -79,42 +98,71 @@ class Contributions(NamedTuple):
 
 
 def contributions(
-    manifold: Manifold, t: np.ndarray, unit: float, Y: np.ndarray, p: np.ndarray, V: np.ndarray
+    manifold: Manifold,
+    t: np.ndarray,
+    unit: float,
+    Y: np.ndarray,
+    p: np.ndarray,
+    V: np.ndarray,
 ) -> Contributions:
     """What `clipped_direction` clips, and what bounds how it changes."""
     moves = np.tensordot(unit * t, V, axes=1)
     h = residuals_at(manifold, p, moves, Y)
-    if len(V) == 1:  # all moves share a direction, so one frame serves, with the square of x as its time
+    if (
+        len(V) == 1
+    ):  # all moves share a direction, so one frame serves, with the square of x as its time
         values, frame = jacobi_frame(manifold, p, V[0])
         values, frame = values * (unit * t) ** 2, frame[None]
     else:
         values, frame = jacobi_frame(manifold, p, moves)
     local = (h[:, None] @ frame)[:, 0]
-    foot, shoot = ((frame @ (factor * local)[:, :, None])[:, :, 0] for factor in cos_and_sinc(values))
+    foot, shoot = (
+        (frame @ (factor * local)[:, :, None])[:, :, 0]
+        for factor in cos_and_sinc(values)
+    )
     whole = np.concatenate([foot[:, None], t[:, :, None] * shoot[:, None]], axis=1)
-    return Contributions(whole.reshape(len(t), -1), np.asarray(manifold.norm(p, moves)), np.linalg.norm(h, axis=-1))
+    return Contributions(
+        whole.reshape(len(t), -1),
+        np.asarray(manifold.norm(p, moves)),
+        np.linalg.norm(h, axis=-1),
+    )
 
 
-def mean_over_persons(rows: np.ndarray, longest: float, codes: np.ndarray | None) -> np.ndarray:
+def mean_over_persons(
+    rows: np.ndarray, longest: float, codes: np.ndarray | None
+) -> np.ndarray:
     """The mean over persons of the mean of each one's rows, none of which is longer than `longest`."""
     if codes is not None and len(np.unique(codes)) < len(codes):
         totals = np.zeros((codes.max() + 1, rows.shape[1]))
         np.add.at(totals, codes, rows)  # each person's in their own order
-        rows = _clipped(totals / np.bincount(codes)[:, None], longest)  # a mean of rounded rows may be a little longer
+        rows = _clipped(
+            totals / np.bincount(codes)[:, None], longest
+        )  # a mean of rounded rows may be a little longer
     return np.asarray(rows.mean(axis=0))
 
 
-def residuals_at(manifold: Manifold, p: np.ndarray, moves: np.ndarray, Y: np.ndarray) -> np.ndarray:
+def residuals_at(
+    manifold: Manifold, p: np.ndarray, moves: np.ndarray, Y: np.ndarray
+) -> np.ndarray:
     """log(Exp(p, move), y) carried back to p, in coordinates."""
     q = manifold.exp(p, moves)
-    return np.asarray(manifold.to_coordinates(p, manifold.transport(q, p, manifold.log(q, Y))))
+    return np.asarray(
+        manifold.to_coordinates(p, manifold.transport(q, p, manifold.log(q, Y)))
+    )
 
 
 def _anywhere(
-    manifold: Manifold, x: np.ndarray, Y: np.ndarray, clip: np.ndarray, p: np.ndarray, v: np.ndarray
+    manifold: Manifold,
+    x: np.ndarray,
+    Y: np.ndarray,
+    clip: np.ndarray,
+    p: np.ndarray,
+    v: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:
     axes = (1,) * len(manifold.point_shape)
-    h = residuals_at(manifold, p[:, None], x.reshape(-1, *axes) * v[:, None], Y)  # (N, n, dim)
+    h = residuals_at(
+        manifold, p[:, None], x.reshape(-1, *axes) * v[:, None], Y
+    )  # (N, n, dim)
     h = _clipped(h, clip[:, None])
     values, frame = jacobi_frame(manifold, p, v)
     h = h @ frame
@@ -124,7 +172,12 @@ def _anywhere(
 
 
 def _flat(
-    manifold: Manifold, x: np.ndarray, Y: np.ndarray, clip: np.ndarray, p: np.ndarray, v: np.ndarray
+    manifold: Manifold,
+    x: np.ndarray,
+    Y: np.ndarray,
+    clip: np.ndarray,
+    p: np.ndarray,
+    v: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Linear regression: the Jacobi fields are 1 and x."""
     h = _clipped(Y - p[:, None] - x[:, None] * v[:, None], clip[:, None])
@@ -140,7 +193,12 @@ def _clipped(h: np.ndarray, clip: float | np.ndarray) -> np.ndarray:
 
 
 def _on_quadric(
-    manifold: Manifold, x: np.ndarray, Y: np.ndarray, clip: np.ndarray, p: np.ndarray, v: np.ndarray
+    manifold: Manifold,
+    x: np.ndarray,
+    Y: np.ndarray,
+    clip: np.ndarray,
+    p: np.ndarray,
+    v: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Sphere and hyperboloid: with e = v/|v| only ⟨p,y⟩ and ⟨e,y⟩ are needed, and matrix products do the rest.
 
@@ -150,14 +208,21 @@ def _on_quadric(
     n = len(x)
     speed = np.asarray(manifold.norm(p, v))
     moving = speed > 0
-    e = np.where(moving[:, None], v, np.asarray(manifold.from_coordinates(p, np.eye(manifold.dim)[0])))
+    e = np.where(
+        moving[:, None],
+        v,
+        np.asarray(manifold.from_coordinates(p, np.eye(manifold.dim)[0])),
+    )
     e = e / np.asarray(manifold.norm(p, e))[:, None]
     metric = (Y * manifold.quadric).T
     a, b = p @ metric, e @ metric
     angle = speed[:, None] * x
     if manifold.constant_curvature == -1:
         cos, sin = np.cosh(angle), np.sinh(angle)
-        along, level = cos * b + sin * a, cos * a + sin * b  # ⟨t, y⟩ and ⟨q, y⟩ = −cosh d
+        along, level = (
+            cos * b + sin * a,
+            cos * a + sin * b,
+        )  # ⟨t, y⟩ and ⟨q, y⟩ = −cosh d
         sine = np.sqrt(np.maximum(level * level - 1, 0.0))
         d = np.arcsinh(sine)
     else:
@@ -171,7 +236,9 @@ def _on_quadric(
     unit = np.asarray(manifold.to_coordinates(p, e))
 
     def collected(tangential: np.ndarray, weights: np.ndarray) -> np.ndarray:
-        total = np.asarray(manifold.to_coordinates(p, manifold.to_tangent(p, weights @ Y)))
+        total = np.asarray(
+            manifold.to_coordinates(p, manifold.to_tangent(p, weights @ Y))
+        )
         across = total - np.sum(total * unit, axis=1, keepdims=True) * unit
         return np.asarray((across + tangential[:, None] * unit) / n)
 

@@ -18,14 +18,18 @@ from curvedp.geometry.numerics.stable import cos_sinc, cosh_sinhc
 def check_symmetric(manifold: Manifold) -> None:
     """Refuse spaces whose Jacobi fields have no closed form here."""
     if not manifold.is_symmetric:
-        raise ParameterError(f"geodesic regression needs a symmetric space (`is_symmetric`), not {manifold!r}")
+        raise ParameterError(
+            f"geodesic regression needs a symmetric space (`is_symmetric`), not {manifold!r}"
+        )
 
 
 def jacobi_frame(manifold: Manifold, p: Any, v: Any) -> tuple[np.ndarray, np.ndarray]:
     """Eigenvalues (..., dim) and orthonormal eigenvectors (..., dim, dim) of R_v; columns are Jacobi directions."""
     operator = manifold.curvature_operator(p, v)
     if not operator.any():
-        return np.zeros(operator.shape[:-1]), np.broadcast_to(np.eye(manifold.dim), operator.shape)
+        return np.zeros(operator.shape[:-1]), np.broadcast_to(
+            np.eye(manifold.dim), operator.shape
+        )
     values, vectors = np.linalg.eigh((operator + operator.mT) / 2)
     return values, vectors
 
@@ -38,4 +42,6 @@ def cos_and_sinc(square: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     cos, sinc = cos_sinc(np, np.maximum(square, 0.0))
     cosh, sinhc = cosh_sinhc(np, np.maximum(-square, 0.0))
     negative = np.asarray(square < 0)
-    return np.where(negative, np.asarray(cosh), cos), np.where(negative, np.asarray(sinhc), sinc)
+    return np.where(negative, np.asarray(cosh), cos), np.where(
+        negative, np.asarray(sinhc), sinc
+    )

@@ -15,7 +15,9 @@ from curvedp.regression.gradient import Contributions
 
 _SHARE = 0.5  # η: what aaᵀ and remainders count for beside a direction
 _UNBOUNDED = 1e300
-LENGTHENED = sqrt(1 + 0.75 * _SHARE**2)  # by how much that adds to a sensitivity of 2τ/n
+LENGTHENED = sqrt(
+    1 + 0.75 * _SHARE**2
+)  # by how much that adds to a sensitivity of 2τ/n
 
 
 class Neighborhood:
@@ -30,7 +32,9 @@ class Neighborhood:
         self.manifold, self.domain, k = manifold, domain, domain.predictors
         self.size = (1 + k) * manifold.dim  # numbers in a direction
         self.released = self.size + (1 + k) * (2 + k) // 2 + 1  # numbers in a release
-        self.lever = 1 + k * (HALF / DEVIATION) ** 2  # A: 1 + |t|² at the ends of all ranges
+        self.lever = (
+            1 + k * (HALF / DEVIATION) ** 2
+        )  # A: 1 + |t|² at the ends of all ranges
         # ρ: a few times the noise of a direction, and at most where contributions of τ/2 are not clipped
         self.reach = min(domain.clip / (2 * self.lever), 8 * sqrt(self.size) * scale)
         self.longest = sqrt(2) * _SHARE * domain.clip  # of a row
@@ -41,14 +45,29 @@ class Neighborhood:
 
         Clipping multiplies a derivative by something between 0 and min(1, τ/|u|), |u| >= cos(w)·h for a residual h.
         """
-        M, d, (below, above), t = self.manifold, self.domain, _roots(self.manifold), sqrt(self.lever - 1)
+        M, d, (below, above), t = (
+            self.manifold,
+            self.domain,
+            _roots(self.manifold),
+            sqrt(self.lever - 1),
+        )
         w = d.predictors * d.speed * HALF + t * self.reach
         c, off = (float(each) for each in _bent(M, t, w))
-        h = d.radius + d.predictors * d.speed * HALF + d.data_radius + c * sqrt(self.lever) * self.reach
+        h = (
+            d.radius
+            + d.predictors * d.speed * HALF
+            + d.data_radius
+            + c * sqrt(self.lever) * self.reach
+        )
         if not (above * w < pi / 2 and above * h < pi and h < M.injectivity_radius):
             return _UNBOUNDED
-        slope, longest = max(below, float(_off(above * h)) / h), (sqrt(self.lever) + off) ** 2
-        return longest + d.clip * (longest * slope + float(_second(M, c, t, w))) / float(np.cos(above * w))
+        slope, longest = (
+            max(below, float(_off(above * h)) / h),
+            (sqrt(self.lever) + off) ** 2,
+        )
+        return longest + d.clip * (
+            longest * slope + float(_second(M, c, t, w))
+        ) / float(np.cos(above * w))
 
     def remainders(self, t: np.ndarray, found: Contributions) -> np.ndarray:
         """Of each record, anywhere in the neighborhood."""
@@ -57,7 +76,9 @@ class Neighborhood:
         c, off = _bent(M, t, w)
         h = found.residuals + c * a * self.reach
         below, above = _roots(M)
-        bend = np.maximum(_off(above * h), below * h / np.tanh(below * h) - 1 if below > 0 else 0.0)
+        bend = np.maximum(
+            _off(above * h), below * h / np.tanh(below * h) - 1 if below > 0 else 0.0
+        )
         return np.asarray((a + off) ** 2 * (1 + bend) - a * a + h * _second(M, c, t, w))
 
     def rows(self, t: np.ndarray, found: Contributions) -> np.ndarray:
@@ -65,9 +86,17 @@ class Neighborhood:
         a, tau = np.concatenate([np.ones((len(t), 1)), t], axis=1), self.domain.clip
         with np.errstate(all="ignore"):  # of data
             rest = self.remainders(np.linalg.norm(t, axis=1), found)
-            free = np.linalg.norm(found.whole, axis=1) + (np.sum(a * a, axis=1) + rest) * self.reach <= tau
-            rest = np.fmin(rest + np.where(free, 0.0, np.sum(a * a, axis=1)), self.worst)
-        return np.asarray(_SHARE * tau * np.column_stack([_packed(a) / self.lever, rest / self.worst]))
+            free = (
+                np.linalg.norm(found.whole, axis=1)
+                + (np.sum(a * a, axis=1) + rest) * self.reach
+                <= tau
+            )
+            rest = np.fmin(
+                rest + np.where(free, 0.0, np.sum(a * a, axis=1)), self.worst
+            )
+        return np.asarray(
+            _SHARE * tau * np.column_stack([_packed(a) / self.lever, rest / self.worst])
+        )
 
     @property
     def units(self) -> tuple[float, float]:
@@ -88,7 +117,11 @@ class Neighborhood:
 def stretch(manifold: Manifold, move: float, t: float, reach: float) -> float:
     """How far a prediction moves, at most, for each |a| that z moves, anywhere within `reach`."""
     w = move + t * reach
-    return float(_bent(manifold, t, w)[0]) * _rauch(manifold, reach) * (1 + max(_roots(manifold)) ** 2 * w * reach / 2)
+    return (
+        float(_bent(manifold, t, w)[0])
+        * _rauch(manifold, reach)
+        * (1 + max(_roots(manifold)) ** 2 * w * reach / 2)
+    )
 
 
 def turned(manifold: Manifold, speed: float, reach: float) -> float:
@@ -109,25 +142,42 @@ def _roots(M: Manifold) -> tuple[float, float]:
     return sqrt(max(-low, 0.0)), sqrt(max(high, 0.0))
 
 
-def _bent(M: Manifold, t: np.ndarray | float, w: np.ndarray | float) -> tuple[np.ndarray, np.ndarray]:
+def _bent(
+    M: Manifold, t: np.ndarray | float, w: np.ndarray | float
+) -> tuple[np.ndarray, np.ndarray]:
     """(c, off): cos√R and sinc√R of moves up to w are no longer than c, and (cos√R, t·sinc√R) is within `off` of (I, tI)."""
     (below, above), w = _roots(M), np.asarray(w)
     c, y = np.cosh(below * w), np.minimum(above * w, pi)
-    s = np.sinh(below * w) / np.where(w > 0, below * w, 1.0) if below > 0 else np.ones_like(c)
-    return c, np.hypot(np.maximum(c - 1, 1 - np.cos(y)), t * np.maximum(s - 1, 1 - np.sinc(y / pi)))
+    s = (
+        np.sinh(below * w) / np.where(w > 0, below * w, 1.0)
+        if below > 0
+        else np.ones_like(c)
+    )
+    return c, np.hypot(
+        np.maximum(c - 1, 1 - np.cos(y)), t * np.maximum(s - 1, 1 - np.sinc(y / pi))
+    )
 
 
 def _off(x: np.ndarray | float) -> np.ndarray:
     """1 − x·cot x: how far Hess ½d² is below the identity; inf from π on."""
     inside = np.where((np.asarray(x) > 0) & (np.asarray(x) < pi), x, 1.0)
-    return np.where(np.asarray(x) < pi, np.where(np.asarray(x) > 0, 1 - x / np.tan(inside), 0.0), inf)
+    return np.where(
+        np.asarray(x) < pi,
+        np.where(np.asarray(x) > 0, 1 - x / np.tan(inside), 0.0),
+        inf,
+    )
 
 
-def _second(M: Manifold, c: np.ndarray | float, t: np.ndarray | float, w: np.ndarray | float) -> np.ndarray:
+def _second(
+    M: Manifold, c: np.ndarray | float, t: np.ndarray | float, w: np.ndarray | float
+) -> np.ndarray:
     """β: how fast Jacobi fields turn, which residuals multiply: a bilinear form of (z_p, z_v) and (p, v), by its entries."""
     K, t = max(_roots(M)) ** 2, np.asarray(t)
     u = K * w * w
-    form = np.hypot(1 + 5 * u / 6, (1 + u / 4) * t), np.hypot((1.5 + u / 6) * t, 5 * t * t / 6)
+    form = (
+        np.hypot(1 + 5 * u / 6, (1 + u / 4) * t),
+        np.hypot((1.5 + u / 6) * t, 5 * t * t / 6),
+    )
     return np.asarray(c**3 * K * w * np.hypot(*form))
 
 

@@ -5,7 +5,9 @@ from curvedp import errors
 try:
     import matplotlib  # noqa: F401 - checked here so that the error names the extra
 except ImportError as error:
-    raise errors.MissingExtra("curvedp.report needs matplotlib: pip install 'curvedp[report]'") from error
+    raise errors.MissingExtra(
+        "curvedp.report needs matplotlib: pip install 'curvedp[report]'"
+    ) from error
 
 from curvedp.report.html import write_report
 

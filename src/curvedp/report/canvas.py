@@ -20,12 +20,20 @@ def view_of(manifold: Manifold) -> str:
         return "sphere"
     if isinstance(manifold, PoincareBall | Lorentz) and manifold.dim == 2:
         return "disc"
-    cone = manifold.is_cone and len(manifold.point_shape) == 2 and manifold.point_shape[0] >= 2
-    real = cone and np.asarray(manifold.origin).dtype.kind == "f"  # all positive definite matrices of at least 2×2
+    cone = (
+        manifold.is_cone
+        and len(manifold.point_shape) == 2
+        and manifold.point_shape[0] >= 2
+    )
+    real = (
+        cone and np.asarray(manifold.origin).dtype.kind == "f"
+    )  # all positive definite matrices of at least 2×2
     return "tensors" if real else "coordinates"
 
 
-def figure(title: str, x: str = "", y: str = "", size: tuple[float, float] = (5.6, 4.2)) -> tuple[Figure, Axes]:
+def figure(
+    title: str, x: str = "", y: str = "", size: tuple[float, float] = (5.6, 4.2)
+) -> tuple[Figure, Axes]:
     """An empty one in our colors."""
     made = Figure(figsize=size, layout="constrained", facecolor="none")
     axes = made.add_subplot()
@@ -42,7 +50,13 @@ def figure(title: str, x: str = "", y: str = "", size: tuple[float, float] = (5.
 def square(made: Figure, axes: Axes, reach: float, middle: Any = (0.0, 0.0)) -> Figure:
     """[-reach, reach]² about the middle, without axes."""
     x, y = middle
-    axes.set(xlim=(x - reach, x + reach), ylim=(y - reach, y + reach), aspect="equal", xticks=[], yticks=[])
+    axes.set(
+        xlim=(x - reach, x + reach),
+        ylim=(y - reach, y + reach),
+        aspect="equal",
+        xticks=[],
+        yticks=[],
+    )
     axes.spines[:].set_visible(False)
     return made
 
@@ -50,7 +64,9 @@ def square(made: Figure, axes: Axes, reach: float, middle: Any = (0.0, 0.0)) -> 
 def frame_at(axis: np.ndarray) -> np.ndarray:
     """Rows: an orthonormal frame whose third axis is the given one and whose second points north as far as it can."""
     axis = axis / np.linalg.norm(axis)
-    north = np.array([0.0, 0.0, 1.0]) if abs(axis[2]) < 0.95 else np.array([0.0, 1.0, 0.0])
+    north = (
+        np.array([0.0, 0.0, 1.0]) if abs(axis[2]) < 0.95 else np.array([0.0, 1.0, 0.0])
+    )
     second = north - (north @ axis) * axis
     second /= np.linalg.norm(second)
     return np.stack([np.cross(second, axis), second, axis])
@@ -61,7 +77,14 @@ def sphere_grid(axes: Axes, frame: np.ndarray) -> None:
     axes.add_patch(Circle((0, 0), 1, facecolor=PANEL, edgecolor=INK, lw=1))
     cos, sin = np.cos(_TURN), np.sin(_TURN)
     for angle in np.radians(np.arange(-75, 90, 15)):
-        ring = np.stack([np.cos(angle) * cos, np.cos(angle) * sin, np.full_like(sin, np.sin(angle))], -1)
+        ring = np.stack(
+            [
+                np.cos(angle) * cos,
+                np.cos(angle) * sin,
+                np.full_like(sin, np.sin(angle)),
+            ],
+            -1,
+        )
         seen(axes, ring @ frame.T, color=LINES, lw=0.6)
     for angle in np.radians(np.arange(0, 180, 15)):
         ring = np.stack([cos * np.cos(angle), cos * np.sin(angle), sin], -1)
@@ -75,14 +98,20 @@ def seen(axes: Axes, curve: np.ndarray, **style: Any) -> None:
 
 def disc(manifold: Manifold, points: np.ndarray) -> np.ndarray:
     """Points of the Poincaré disc; the hyperboloid is projected onto it stereographically."""
-    return np.asarray(points[..., 1:] / (1 + points[..., :1])) if isinstance(manifold, Lorentz) else points
+    return (
+        np.asarray(points[..., 1:] / (1 + points[..., :1]))
+        if isinstance(manifold, Lorentz)
+        else points
+    )
 
 
 def disc_grid(axes: Axes) -> None:
     """The disc, with circles of hyperbolic radius 1, 2, …"""
     axes.add_patch(Circle((0, 0), 1, facecolor=PANEL, edgecolor=INK, lw=1))
     for distance in range(1, 6):
-        axes.add_patch(Circle((0, 0), np.tanh(distance / 2), fill=False, edgecolor=LINES, lw=0.6))
+        axes.add_patch(
+            Circle((0, 0), np.tanh(distance / 2), fill=False, edgecolor=LINES, lw=0.6)
+        )
 
 
 def ellipse(matrix: np.ndarray, **style: Any) -> Ellipse:

@@ -15,7 +15,12 @@ from curvedp.report import canvas
 
 _LEVELS = (0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95, 0.98, 0.99, 0.995, 0.999)
 _DASHED: dict[str, Any] = {"color": canvas.WARM, "lw": 1.2, "ls": "--"}
-_FILL: dict[str, Any] = {"facecolor": canvas.SOFT, "alpha": 0.45, "edgecolor": canvas.ACCENT, "lw": 1.5}
+_FILL: dict[str, Any] = {
+    "facecolor": canvas.SOFT,
+    "alpha": 0.45,
+    "edgecolor": canvas.ACCENT,
+    "lw": 1.5,
+}
 
 
 def region_figure(region: Region, value: np.ndarray | None = None) -> Figure:
@@ -23,9 +28,19 @@ def region_figure(region: Region, value: np.ndarray | None = None) -> Figure:
     sphere, in the disc, as tensors, or in coordinates. With more than two dimensions the picture is a section: by the first
     two coordinates at the middle, or by the first two axes of a tensor."""
     title = f"{100 * region.level:g}% region of the {region.of}"
-    view, point = canvas.view_of(region.manifold), region.center if value is None else np.asarray(value)
-    made, axes = canvas.figure(title, size=(5.2, 5.2) if view != "coordinates" else (5.6, 4.2))
-    draw = {"sphere": _on_sphere, "disc": _in_disc, "tensors": _tensors, "coordinates": _coordinates}[view]
+    view, point = (
+        canvas.view_of(region.manifold),
+        region.center if value is None else np.asarray(value),
+    )
+    made, axes = canvas.figure(
+        title, size=(5.2, 5.2) if view != "coordinates" else (5.6, 4.2)
+    )
+    draw = {
+        "sphere": _on_sphere,
+        "disc": _in_disc,
+        "tensors": _tensors,
+        "coordinates": _coordinates,
+    }[view]
     return draw(made, axes, region, point)
 
 
@@ -33,7 +48,9 @@ def _edge(region: Region, count: int = 361) -> np.ndarray:
     """The boundary in the plane of the first two coordinates."""
     turn = np.linspace(0, 2 * np.pi, count)
     plane, dim = np.stack([np.cos(turn), np.sin(turn)], axis=1), region.manifold.dim
-    return region.edge(np.pad(plane, ((0, 0), (0, dim - 2))) if dim > 1 else plane[:, :1])
+    return region.edge(
+        np.pad(plane, ((0, 0), (0, dim - 2))) if dim > 1 else plane[:, :1]
+    )
 
 
 def _on_sphere(made: Figure, axes: Axes, region: Region, value: np.ndarray) -> Figure:
@@ -60,7 +77,9 @@ def _in_disc(made: Figure, axes: Axes, region: Region, value: np.ndarray) -> Fig
 def _scaled(made: Figure, axes: Axes, reach: float, middle: Any = (0.0, 0.0)) -> Figure:
     """A square picture, with its width where it shows a part of the space."""
     if reach < 1:
-        axes.set_title(f"{2 * reach:.2g} wide", loc="right", color=canvas.INK, fontsize="small")
+        axes.set_title(
+            f"{2 * reach:.2g} wide", loc="right", color=canvas.INK, fontsize="small"
+        )
     return canvas.square(made, axes, reach, middle)
 
 
@@ -75,10 +94,17 @@ def _tensors(made: Figure, axes: Axes, region: Region, value: np.ndarray) -> Fig
     turn = np.linspace(0, 2 * np.pi, 361)
     u = np.stack([np.cos(turn), np.sin(turn)])
     directions = np.random.default_rng(7).standard_normal((2000, region.manifold.dim))
-    matrices = region.edge(directions / np.linalg.norm(directions, axis=1, keepdims=True))[:, :2, :2]
+    matrices = region.edge(
+        directions / np.linalg.norm(directions, axis=1, keepdims=True)
+    )[:, :2, :2]
     length = 1 / np.sqrt(np.einsum("at,kab,bt->kt", u, np.linalg.inv(matrices), u))
     outer, inner = u * length.max(axis=0), u * length.min(axis=0)
-    axes.fill(*np.concatenate([outer, inner[:, ::-1]], axis=1), facecolor=canvas.SOFT, alpha=0.45, lw=0)
+    axes.fill(
+        *np.concatenate([outer, inner[:, ::-1]], axis=1),
+        facecolor=canvas.SOFT,
+        alpha=0.45,
+        lw=0,
+    )
     for curve in (outer, inner):
         axes.plot(*curve, color=canvas.ACCENT, lw=1.2)
     axes.add_patch(canvas.ellipse(value, edgecolor=canvas.WARM, lw=2.5))
@@ -88,8 +114,13 @@ def _tensors(made: Figure, axes: Axes, region: Region, value: np.ndarray) -> Fig
 
 
 def _coordinates(made: Figure, axes: Axes, region: Region, value: np.ndarray) -> Figure:
-    M, points = region.manifold, np.stack([region.center, np.reshape(value, region.manifold.point_shape)])
-    edge, shown = (np.asarray(M.chart(region.center, part)) for part in (_edge(region), points))
+    M, points = (
+        region.manifold,
+        np.stack([region.center, np.reshape(value, region.manifold.point_shape)]),
+    )
+    edge, shown = (
+        np.asarray(M.chart(region.center, part)) for part in (_edge(region), points)
+    )
     if M.dim == 1:
         axes.plot(edge[:, 0], np.zeros(len(edge)), color=canvas.ACCENT, lw=6, alpha=0.5)
         axes.plot(shown[1:, 0], [0.0], "o", color=canvas.WARM, ms=5)
@@ -105,18 +136,35 @@ def radius_figure(certificate: Certificate, components: int | None = None) -> Fi
     """How wide the region is, by level."""
     words = "radius of the region", "probability that it holds the truth"
     made, axes = canvas.figure("How far can the truth be?", *words)
-    axes.plot(radii_of(certificate, _LEVELS, components), _LEVELS, color=canvas.ACCENT, lw=3, marker="o", ms=4)
+    axes.plot(
+        radii_of(certificate, _LEVELS, components),
+        _LEVELS,
+        color=canvas.ACCENT,
+        lw=3,
+        marker="o",
+        ms=4,
+    )
     axes.set(xlim=(0, None), ylim=(0.45, 1.02))
     return made
 
 
 def profile_figure(curve: Guarantee, mu: float) -> Figure:
     """δ(ε) of this release, beside the Euclidean Gaussian mechanism of the same μ."""
-    made, axes = canvas.figure("How likely is a loss above ε?", "privacy loss ε", "probability δ(ε)")
+    made, axes = canvas.figure(
+        "How likely is a loss above ε?", "privacy loss ε", "probability δ(ε)"
+    )
     eps = np.linspace(0, max(1.0, 6 * mu + mu * mu / 2), 160)
     delta = np.asarray(curve.delta(eps))
-    axes.semilogy(eps, np.where(delta > 0, delta, np.nan), color=canvas.ACCENT, lw=3, label="this release")
-    axes.semilogy(eps, GDP(mu).delta(eps), label=f"Euclidean Gaussian, μ = {mu:.3g}", **_DASHED)
+    axes.semilogy(
+        eps,
+        np.where(delta > 0, delta, np.nan),
+        color=canvas.ACCENT,
+        lw=3,
+        label="this release",
+    )
+    axes.semilogy(
+        eps, GDP(mu).delta(eps), label=f"Euclidean Gaussian, μ = {mu:.3g}", **_DASHED
+    )
     axes.set_ylim(1e-12, 1.5)
     axes.legend(loc="upper right", frameon=False, labelcolor=canvas.INK)
     return made
@@ -124,19 +172,28 @@ def profile_figure(curve: Guarantee, mu: float) -> Figure:
 
 def tradeoff_figure(curve: Guarantee, mu: float) -> Figure:
     """The best an attacker can do: type II against type I error."""
-    made, axes = canvas.figure("Can an attacker tell one person's record?", "false alarms", "misses")
+    made, axes = canvas.figure(
+        "Can an attacker tell one person's record?", "false alarms", "misses"
+    )
     alpha = np.linspace(0, 1, 201)
     least = np.asarray(curve.tradeoff(alpha))
     axes.plot(alpha, 1 - alpha, color=canvas.INK, lw=1, ls=":", label="guessing")
     axes.plot(alpha, least, color=canvas.ACCENT, lw=3, label="this release")
-    axes.plot(alpha, GDP(mu).tradeoff(alpha), label=f"Euclidean Gaussian, μ = {mu:.3g}", **_DASHED)
+    axes.plot(
+        alpha,
+        GDP(mu).tradeoff(alpha),
+        label=f"Euclidean Gaussian, μ = {mu:.3g}",
+        **_DASHED,
+    )
     axes.fill_between(alpha, least, 1 - alpha, color=canvas.SOFT, alpha=0.35, lw=0)
     axes.set_aspect("equal")
     axes.legend(loc="upper right", frameon=False, labelcolor=canvas.INK)
     return made
 
 
-def budget_figure(spent: Guarantee | None, budget: Guarantee, labels: list[str]) -> Figure:
+def budget_figure(
+    spent: Guarantee | None, budget: Guarantee, labels: list[str]
+) -> Figure:
     """How much of the ledger's budget is gone, as a share of the additive cost."""
     made, axes = canvas.figure(f"Budget {budget}", size=(11.2, 1.1))
     share = 0.0
@@ -147,19 +204,36 @@ def budget_figure(spent: Guarantee | None, budget: Guarantee, labels: list[str])
     axes.barh([0], [1.0], color=canvas.TRACK, height=0.5)
     axes.barh([0], [share], color=canvas.ACCENT, height=0.5)
     releases = "1 release" if len(labels) == 1 else f"{len(labels)} releases"
-    place, side, color = (share - 0.01, "right", "white") if share > 0.5 else (share + 0.01, "left", canvas.INK)
-    axes.text(place, 0, f"{100 * share:.1f}% spent in {releases}", va="center", ha=side, color=color)
+    place, side, color = (
+        (share - 0.01, "right", "white")
+        if share > 0.5
+        else (share + 0.01, "left", canvas.INK)
+    )
+    axes.text(
+        place,
+        0,
+        f"{100 * share:.1f}% spent in {releases}",
+        va="center",
+        ha=side,
+        color=color,
+    )
     axes.set_xlim(0, 1)
     axes.axis("off")
     return made
 
 
-def plan_figure(study: Any, by_n: Sequence[tuple[float, float]], by_mu: Sequence[tuple[float, float]]) -> Figure:
+def plan_figure(
+    study: Any,
+    by_n: Sequence[tuple[float, float]],
+    by_mu: Sequence[tuple[float, float]],
+) -> Figure:
     """What a `Plan` predicts: error against the number of records and against μ, and where the public center is as good."""
     made = Figure(figsize=(9.6, 3.8), layout="constrained", facecolor="none")
     panels = made.subplots(1, 2, sharey=True)
     for axes, points, name in zip(panels, (by_n, by_mu), ("records", "μ"), strict=True):
-        axes.loglog(*zip(*points, strict=True), color=canvas.ACCENT, lw=2.5, marker="o", ms=4)
+        axes.loglog(
+            *zip(*points, strict=True), color=canvas.ACCENT, lw=2.5, marker="o", ms=4
+        )
         axes.axhline(study.useless, label="the public center is as good", **_DASHED)
         axes.set_xticks([x for x, _ in points], labels=[f"{x:g}" for x, _ in points])
         axes.minorticks_off()

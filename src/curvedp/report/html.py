@@ -109,29 +109,51 @@ def write_report(
     >>> "certificate" in page.read_text().lower()
     True
     """
-    found, what = released(value) if certificate is None else [("", value, certificate)], ""
+    found, what = (
+        released(value) if certificate is None else [("", value, certificate)],
+        "",
+    )
     if certificate is None:
         what, shown, certificate = found[0]
         if len(found) > 1:  # released at the same price: other classes
-            rows = [(name, str(c.statistic.get("n", "")), np.array2string(v, precision=6)) for name, v, c in found[1:]]
-            tables = [*tables, ("Other released values", ("what", "records", "value"), rows)]
+            rows = [
+                (name, str(c.statistic.get("n", "")), np.array2string(v, precision=6))
+                for name, v, c in found[1:]
+            ]
+            tables = [
+                *tables,
+                ("Other released values", ("what", "records", "value"), rows),
+            ]
         if hasattr(value, "velocity_"):
-            line = [("velocity", np.array2string(value.velocity_, precision=6)), ("x range", str(value.x_range))]
+            line = [
+                ("velocity", np.array2string(value.velocity_, precision=6)),
+                ("x range", str(value.x_range)),
+            ]
             tables = [*tables, ("The geodesic", ("what", "value"), line)]
         value, ledger = shown, ledger or value.ledger
     mechanism, region = certificate.made_by, None
-    components = components_of(mechanism.statistic, value)  # how many directions were released, if it is directions
+    components = components_of(
+        mechanism.statistic, value
+    )  # how many directions were released, if it is directions
     with suppress(ParameterError):  # no theorem may give one
         region = region_of(certificate, components=components)
     pictures = _pictures(certificate, value, region, components)
     spent = ""
     if ledger is not None:
-        paid = [(str(e.number), e.time[:19].replace("T", " "), e.label, str(e.guarantee)) for e in ledger.entries]
+        paid = [
+            (str(e.number), e.time[:19].replace("T", " "), e.label, str(e.guarantee))
+            for e in ledger.entries
+        ]
         spent = f"<h2>What was spent so far</h2>{_table(('', 'when (UTC)', 'what', 'guarantee'), paid)}"
         labels = [entry.label for entry in ledger.entries]
         picture = figures.budget_figure(ledger.spent, ledger.budget, labels)
-        pictures.append((picture, f"Left for later releases: {_short(ledger.remaining)}.", "wide"))
-    error, alarms = foreseen_error(certificate.ending), dict.fromkeys(a for _, v, c in found for a in alarms_of(v, c))
+        pictures.append(
+            (picture, f"Left for later releases: {_short(ledger.remaining)}.", "wide")
+        )
+    error, alarms = (
+        foreseen_error(certificate.ending),
+        dict.fromkeys(a for _, v, c in found for a in alarms_of(v, c)),
+    )
     keys = _keys(certificate, error, region, ledger)
     page = _PAGE.substitute(
         title=f"Private {escape(_name(certificate))} on {escape(certificate.where)}",
@@ -139,13 +161,18 @@ def write_report(
         warning=_warning(certificate, alarms),
         what=f": {escape(what)}" if len(found) > 1 else "",
         explanation=_explanation(certificate, error),
-        keys="".join(f'<div class="key"><b>{escape(v)}</b>{escape(k)}</div>' for k, v in keys),
+        keys="".join(
+            f'<div class="key"><b>{escape(v)}</b>{escape(k)}</div>' for k, v in keys
+        ),
         pictures="".join(
             f'<figure class="{kind}">{_svg(figure)}<figcaption>{escape(text)}</figcaption></figure>'
             for figure, text, kind in pictures
         ),
         value=escape(np.array2string(value, precision=8, threshold=400)),
-        extra="".join(f"<h2>{escape(title)}</h2>{_table(header, rows)}" for title, header, rows in tables),
+        extra="".join(
+            f"<h2>{escape(title)}</h2>{_table(header, rows)}"
+            for title, header, rows in tables
+        ),
         budget=spent,
         claims=_table(("definition", "value"), _claims(certificate)),
         facts=_table(("what", "value"), _facts(certificate)),
@@ -155,14 +182,27 @@ def write_report(
 
 
 def _pictures(
-    certificate: Certificate, value: np.ndarray, region: Region | None, components: int | None
+    certificate: Certificate,
+    value: np.ndarray,
+    region: Region | None,
+    components: int | None,
 ) -> list[tuple[Figure, str, str]]:
     curve, mu, pictures = certificate.made_by.profile, certificate.claims.gdp, []
     if region is not None:
-        where = figures.region_figure(region, value.T if components is not None else value)
-        pictures.append((where, f"Blue: it holds {region.about} ({region.theorem}). Orange: the release.", ""))
+        where = figures.region_figure(
+            region, value.T if components is not None else value
+        )
+        pictures.append(
+            (
+                where,
+                f"Blue: it holds {region.about} ({region.theorem}). Orange: the release.",
+                "",
+            )
+        )
         wide = figures.radius_figure(certificate, components)
-        pictures.append((wide, "From the certificate alone; the data are not used.", ""))
+        pictures.append(
+            (wide, "From the certificate alone; the data are not used.", "")
+        )
     if mu is not None:
         words = "The probability δ that the privacy loss is above ε; lower is better."
         pictures.append((figures.profile_figure(curve, mu), words, ""))
@@ -174,18 +214,29 @@ def _pictures(
 def _warning(certificate: Certificate, alarms: Iterable[str]) -> str:
     warnings = list(alarms)
     if certificate.entropy.get("cryptographic") is not True:
-        warnings.append("The random numbers were simulated: this is NOT a private release.")
+        warnings.append(
+            "The random numbers were simulated: this is NOT a private release."
+        )
     if certificate.numerics.get("tau") is None:
         drawn = "The noise was drawn in ordinary floating point; the promise below is the ideal noise's"
-        warnings.append(f"{drawn}. How far the drawn noise is from it is not certified.")
+        warnings.append(
+            f"{drawn}. How far the drawn noise is from it is not certified."
+        )
     return "".join(f'<p class="warn">{escape(text)}</p>' for text in warnings)
 
 
 def _explanation(certificate: Certificate, error: float | None) -> str:
-    n, whose, (change, guess) = certificate.statistic.get("n"), certificate.whose, certificate.change
+    n, whose, (change, guess) = (
+        certificate.statistic.get("n"),
+        certificate.whose,
+        certificate.change,
+    )
     people = f"{escape(str(n))} {whose}s" if n else "the data"
     (_, advantage), *_ = certificate.claims.curve
-    eps, delta = next(((e, d) for e, d in certificate.claims.curve if d < 1e-3), certificate.claims.curve[-1])
+    eps, delta = next(
+        ((e, d) for e, d in certificate.claims.curve if d < 1e-3),
+        certificate.claims.curve[-1],
+    )
     except_for = f", except for events of probability {delta:.2g}" if delta > 0 else ""
     moved = ""
     if error is not None:
@@ -204,16 +255,32 @@ def _explanation(certificate: Certificate, error: float | None) -> str:
 
 
 def _keys(
-    certificate: Certificate, error: float | None, region: Region | None, ledger: Ledger | None
+    certificate: Certificate,
+    error: float | None,
+    region: Region | None,
+    ledger: Ledger | None,
 ) -> list[tuple[str, str]]:
     claims, statistic = certificate.claims, certificate.statistic
-    keys = [(f"{certificate.whose}s, a public number", str(statistic["n"]))] if "n" in statistic else []
+    keys = (
+        [(f"{certificate.whose}s, a public number", str(statistic["n"]))]
+        if "n" in statistic
+        else []
+    )
     if claims.gdp is not None:
-        keys.append(("μ: as hard to see as a shift of a normal by so many standard deviations", f"{claims.gdp:.3g}"))
+        keys.append(
+            (
+                "μ: as hard to see as a shift of a normal by so many standard deviations",
+                f"{claims.gdp:.3g}",
+            )
+        )
     if error is not None:
-        keys.append((f"expected distance from the {_of_what(certificate)}", f"{error:.3g}"))
+        keys.append(
+            (f"expected distance from the {_of_what(certificate)}", f"{error:.3g}")
+        )
     if region is not None:
-        keys.append((f"radius of the {100 * region.level:g}% region", f"{region.radius:.3g}"))
+        keys.append(
+            (f"radius of the {100 * region.level:g}% region", f"{region.radius:.3g}")
+        )
     if ledger is not None:
         keys.append((f"left of the budget {ledger.budget}", _short(ledger.remaining)))
     return keys
@@ -232,14 +299,26 @@ def _short(guarantee: Guarantee | None) -> str:
     """A guarantee with its numbers cut, not rounded, to three decimals: never more than is there."""
     if guarantee is None:
         return "nothing"
-    numbers = [f"{floor(1000 * v) / 1000:g}" for v in guarantee.to_dict().values() if isinstance(v, float)]
+    numbers = [
+        f"{floor(1000 * v) / 1000:g}"
+        for v in guarantee.to_dict().values()
+        if isinstance(v, float)
+    ]
     return f"{type(guarantee).__name__}({', '.join(numbers)})"
 
 
 def _claims(certificate: Certificate) -> list[tuple[str, str]]:
     claims = certificate.claims
-    named = {"Gaussian DP, μ": claims.gdp, "pure DP, ε": claims.pure, "zCDP, ρ": claims.zcdp, "Rao DP, θ": claims.rao}
-    rows = [(name, "none" if value is None else f"{value:.6g}") for name, value in named.items()]
+    named = {
+        "Gaussian DP, μ": claims.gdp,
+        "pure DP, ε": claims.pure,
+        "zCDP, ρ": claims.zcdp,
+        "Rao DP, θ": claims.rao,
+    }
+    rows = [
+        (name, "none" if value is None else f"{value:.6g}")
+        for name, value in named.items()
+    ]
     return rows + [(f"δ at ε = {eps:g}", f"{delta:.4g}") for eps, delta in claims.curve]
 
 
@@ -251,19 +330,35 @@ def _facts(certificate: Certificate) -> list[tuple[str, str]]:
         ("afterwards", ", ".join(certificate.release["afterwards"]) or "nothing"),
         ("whose data are protected", certificate.unit),
         (f"{certificate.whose}s", str(statistic.get("n", "not stated"))),
-        ("public ball", f"radius {statistic['radius']:g}" if "radius" in statistic else "none"),
+        (
+            "public ball",
+            f"radius {statistic['radius']:g}" if "radius" in statistic else "none",
+        ),
         ("sensitivity", f"{certificate.sensitivity:.6g}"),
         ("adjacency", certificate.guarantee.adjacency),
-        ("numerics", ", ".join(f"{name} {value}" for name, value in certificate.numerics.items())),
+        (
+            "numerics",
+            ", ".join(
+                f"{name} {value}" for name, value in certificate.numerics.items()
+            ),
+        ),
         ("randomness", str(certificate.entropy["source"])),
-        ("software", ", ".join(f"{name} {version}" for name, version in certificate.software.items())),
+        (
+            "software",
+            ", ".join(
+                f"{name} {version}" for name, version in certificate.software.items()
+            ),
+        ),
         ("made", certificate.created),
     ]
 
 
 def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     head = "".join(f"<th>{escape(cell)}</th>" for cell in header)
-    body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
+    body = "".join(
+        "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>"
+        for row in rows
+    )
     return f'<div class="scroll"><table><tr>{head}</tr>{body}</table></div>'
 
 

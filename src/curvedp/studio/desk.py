@@ -31,7 +31,9 @@ class Desk:
 
     most = 512 * 2**20  # bytes of a file that comes through the browser
 
-    def __init__(self, folder: Path, data: Path | None = None, key: Path | None = None) -> None:
+    def __init__(
+        self, folder: Path, data: Path | None = None, key: Path | None = None
+    ) -> None:
         self.folder, self.data, self.key = folder, data, key
         self.ledger_path = folder / "study.ledger"
         self.private = Path(tempfile.mkdtemp(prefix="curvedp-studio-"))
@@ -45,14 +47,35 @@ class Desk:
     def state(self, _: Any = None) -> dict[str, Any]:
         """What a page that is loaded (again) must know."""
         name = None if self.data is None else self.data.name
-        offers = {name: {**offer._asdict(), "column": offer.column} for name, offer in OFFERS.items()}
-        known = {"forms": list(FORMS), "offers": offers, "most": self.most, "signs": self.key is not None}
+        offers = {
+            name: {**offer._asdict(), "column": offer.column}
+            for name, offer in OFFERS.items()
+        }
+        known = {
+            "forms": list(FORMS),
+            "offers": offers,
+            "most": self.most,
+            "signs": self.key is not None,
+        }
         book, told = self._ledger(), None
         if book is not None:
             rest = "nothing" if book.remaining is None else str(book.remaining)
-            entries = [f"{entry.number}. {entry.label}: {entry.guarantee}" for entry in book.entries]
-            told = {"path": str(self.ledger_path), "budget": str(book.budget), "remaining": rest, "entries": entries}
-        return {"file": name, "ledger": told, "releases": list(self.done.values()), **known}
+            entries = [
+                f"{entry.number}. {entry.label}: {entry.guarantee}"
+                for entry in book.entries
+            ]
+            told = {
+                "path": str(self.ledger_path),
+                "budget": str(book.budget),
+                "remaining": rest,
+                "entries": entries,
+            }
+        return {
+            "file": name,
+            "ledger": told,
+            "releases": list(self.done.values()),
+            **known,
+        }
 
     def _ledger(self) -> Ledger | None:
         return Ledger(self.ledger_path) if self.ledger_path.exists() else None
@@ -73,13 +96,18 @@ class Desk:
         """NOT private, and it does not leave the page."""
         study, data = self._study(chosen)
         found = study.check(data)
-        return {"facts": found.shown, "advice": [on_page(line) for line in found.advice]}
+        return {
+            "facts": found.shown,
+            "advice": [on_page(line) for line in found.advice],
+        }
 
     def plan(self, asked: Any) -> dict[str, Any]:
         """Predictions, pictures and, where a release could follow, the key that it is asked for by."""
         study, data = self._study(asked["study"])
         sizes, guarantee = study.sizes(data), study.guarantee
-        found = rehearsed(study.offer, study.options, guarantee, sizes, asked.get("mechanism", "auto"))
+        found = rehearsed(
+            study.offer, study.options, guarantee, sizes, asked.get("mechanism", "auto")
+        )
         book, (power, curve) = self._ledger(), attacked(guarantee)
         settled = asked.get("mechanism", "auto") == "auto"
         return {
@@ -102,7 +130,9 @@ class Desk:
             study, data = self._study(asked["study"])
             book = self._ledger()
             if book is None:
-                raise ParameterError("there is no ledger yet: start one with the budget of this data set")
+                raise ParameterError(
+                    "there is no ledger yet: start one with the budget of this data set"
+                )
             if asked["key"] != study.key_at(data, book.head):
                 line = "something was released or chosen since this was shown"
                 raise ParameterError(f"{line}: look again; nothing was spent")
@@ -111,13 +141,26 @@ class Desk:
 
     def sign(self, asked: Any) -> dict[str, Any]:
         """`curvedp sign` of a release that was made here: it recomputes every claim first."""
-        made = next((made for made in self.done.values() if made["number"] == asked["number"]), None)
+        made = next(
+            (made for made in self.done.values() if made["number"] == asked["number"]),
+            None,
+        )
         if self.key is None or made is None:
-            raise ParameterError("nothing to sign: start the studio with --key, and release")
+            raise ParameterError(
+                "nothing to sign: start the studio with --key, and release"
+            )
         lines = []
         for name in (name for name in made["files"] if name.endswith(".json")):
             certificate = str(Path(made["folder"]) / name)
-            command = [sys.executable, "-m", "curvedp", "sign", certificate, "--key", str(self.key)]
+            command = [
+                sys.executable,
+                "-m",
+                "curvedp",
+                "sign",
+                certificate,
+                "--key",
+                str(self.key),
+            ]
             said = subprocess.run(command, capture_output=True, text=True, check=False)
             if said.returncode:
                 raise ParameterError(said.stderr.strip() or "it could not be signed")
@@ -125,8 +168,13 @@ class Desk:
         return {"said": "; ".join(lines), "files": self.files(made["number"])}
 
     def _release(self, study: Study, data: Path, book: Ledger) -> dict[str, Any]:
-        number = next(i for i in range(1, 10**6) if not (self.folder / f"release-{i}").exists())
-        home, label = self.folder / f"release-{number}", f"{study.offer.title} of {data.name}"[:200]
+        number = next(
+            i for i in range(1, 10**6) if not (self.folder / f"release-{i}").exists()
+        )
+        home, label = (
+            self.folder / f"release-{number}",
+            f"{study.offer.title} of {data.name}"[:200],
+        )
         home.mkdir()  # what cannot be written is refused before anything is paid
         try:
             fitted = study.fit(data, book, label)
@@ -141,7 +189,9 @@ class Desk:
         found, warnings = released(fitted), alarms(fitted)
         try:
             write(fitted, None, None, home / "report.html")
-        except Exception as error:  # it is paid for: what was released is never lost for a picture
+        except (
+            Exception
+        ) as error:  # it is paid for: what was released is never lost for a picture
             warnings.append(f"the report could not be drawn ({type(error).__name__})")
         return {
             "number": number,
@@ -157,11 +207,17 @@ class Desk:
     def files(self, number: int) -> list[str]:
         """What a release was written as."""
         home = self.folder / f"release-{number}"
-        return sorted(path.name for path in home.glob("*") if path.is_file() and not path.name.startswith("."))
+        return sorted(
+            path.name
+            for path in home.glob("*")
+            if path.is_file() and not path.name.startswith(".")
+        )
 
     def place_for(self, name: str) -> Path:
         """Where a file that comes through the browser is put; a `ParameterError` for an unusable name."""
         bare = Path(name).name
         if not bare or not bare.isprintable() or len(bare) > 150:
-            raise ParameterError("the file's name is too long or has characters that are not printed: rename it")
+            raise ParameterError(
+                "the file's name is too long or has characters that are not printed: rename it"
+            )
         return self.private / bare

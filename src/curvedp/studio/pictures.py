@@ -25,12 +25,18 @@ def attacked(guarantee: Guarantee) -> tuple[float, str]:
 
 def size_picture(ball: float, error: float, region: float | None) -> str:
     """The ball, the 95% region and the predicted error, to scale."""
-    parts = [("ball", ball), *([] if region is None else [("region", min(region, ball))]), ("error", min(error, ball))]
+    parts = [
+        ("ball", ball),
+        *([] if region is None else [("region", min(region, ball))]),
+        ("error", min(error, ball)),
+    ]
     circles = (
         f'<circle class="{name}" cx="{_SIDE / 2}" cy="{_SIDE / 2}" r="{max(1.5, (_SIDE / 2 - 4) * length / ball):.2f}"/>'
         for name, length in parts
     )
-    return _svg("How large the error is, to scale: in the public ball", "".join(circles))
+    return _svg(
+        "How large the error is, to scale: in the public ball", "".join(circles)
+    )
 
 
 def _svg(title: str, inside: str) -> str:

@@ -16,7 +16,12 @@ import numpy as np
 from curvedp import _validate
 from curvedp.alarms import alarms
 from curvedp.entropy import GeneratorSource
-from curvedp.errors import CurvedpError, ParameterError, ReleaseWarning, UnattainableGuarantee
+from curvedp.errors import (
+    CurvedpError,
+    ParameterError,
+    ReleaseWarning,
+    UnattainableGuarantee,
+)
 from curvedp.geometry import Manifold
 from curvedp.mechanisms.in_private_ball import OuterBallMean
 from curvedp.mechanisms.noise import least_scale
@@ -25,7 +30,12 @@ from curvedp.privacy import GDP, ZCDP, Guarantee, PureDP
 from curvedp.releasing import Offer
 
 _RUNS = 4
-_MOST = {"median": 300, "geodesic": 100, "dispersion": 20_000, "principal directions": 20_000}  # records made up
+_MOST = {
+    "median": 300,
+    "geodesic": 100,
+    "dispersion": 20_000,
+    "principal directions": 20_000,
+}  # records made up
 _LOCK = Lock()  # `warnings.catch_warnings` is for one thread at a time
 
 
@@ -34,7 +44,9 @@ class Rehearsed(NamedTuple):
 
     mechanism: str
     error: float
-    region: float | None  # about the radius of the 95% region; None where there is none, and `why`
+    region: (
+        float | None
+    )  # about the radius of the 95% region; None where there is none, and `why`
     why: str
     ball: float  # what both are compared with: the error of knowing nothing
     of: str  # what they are distances of
@@ -42,31 +54,66 @@ class Rehearsed(NamedTuple):
 
 
 def rehearsed(
-    offer: Offer, options: Mapping[str, Any], guarantee: Guarantee, sizes: list[int], mechanism: str = "auto"
+    offer: Offer,
+    options: Mapping[str, Any],
+    guarantee: Guarantee,
+    sizes: list[int],
+    mechanism: str = "auto",
 ) -> Rehearsed:
     """The statistic of so many records, in each class where there are classes; with one mechanism by name it is sooner."""
     if offer.title not in _MOST:
         return _mean(options, guarantee, min(sizes, default=0), mechanism)
-    options = {**options, "mechanism": mechanism, "center": None}  # made-up records lie about the origin
+    options = {
+        **options,
+        "mechanism": mechanism,
+        "center": None,
+    }  # made-up records lie about the origin
     few = min(sizes[0], _MOST[offer.title])
     try:
-        return _made_up(offer, options, _weakened(guarantee, sizes[0] / few), few, _RUNS if mechanism == "auto" else 1)
+        return _made_up(
+            offer,
+            options,
+            _weakened(guarantee, sizes[0] / few),
+            few,
+            _RUNS if mechanism == "auto" else 1,
+        )
     except UnattainableGuarantee:
-        return _made_up(offer, options, guarantee, few, 1)  # which says it of the guarantee that was asked for
+        return _made_up(
+            offer, options, guarantee, few, 1
+        )  # which says it of the guarantee that was asked for
 
 
-def _mean(options: Mapping[str, Any], guarantee: Guarantee, n: int, mechanism: str) -> Rehearsed:
+def _mean(
+    options: Mapping[str, Any], guarantee: Guarantee, n: int, mechanism: str
+) -> Rehearsed:
     where = {"center": options["center"], "outer_radius": options["outer_radius"]}
-    found = plan(options["manifold"], n, options["radius"], guarantee, **where, mechanism=mechanism)
+    found = plan(
+        options["manifold"],
+        n,
+        options["radius"],
+        guarantee,
+        **where,
+        mechanism=mechanism,
+    )
     try:
         region, why = found.region(), ""
     except CurvedpError as error:
         region, why = None, str(error)
     notes = [line for line in found.advice() if "too small" in line]
-    return Rehearsed(found.mechanism, found.error, region, why, found.spread, "distance to the mean", notes)
+    return Rehearsed(
+        found.mechanism,
+        found.error,
+        region,
+        why,
+        found.spread,
+        "distance to the mean",
+        notes,
+    )
 
 
-def _made_up(offer: Offer, options: Mapping[str, Any], guarantee: Guarantee, n: int, runs: int) -> Rehearsed:
+def _made_up(
+    offer: Offer, options: Mapping[str, Any], guarantee: Guarantee, n: int, runs: int
+) -> Rehearsed:
     M = options["manifold"]
     if options["radius"] == "private":  # as spread out as `plan` takes them
         radius = OuterBallMean(M, None, options["outer_radius"], 2).typical.radius
@@ -77,12 +124,20 @@ def _made_up(offer: Offer, options: Mapping[str, Any], guarantee: Guarantee, n: 
     columns = {"records": points, "x": np.resize(np.linspace(low, high, n // 2), n)}
     made, notes = [], []
     for seed in range(runs):
-        model = offer.made(options, guarantee=guarantee, source=GeneratorSource(np.random.default_rng(seed)))
+        model = offer.made(
+            options,
+            guarantee=guarantee,
+            source=GeneratorSource(np.random.default_rng(seed)),
+        )
         with _LOCK, warnings.catch_warnings(record=True) as told:
             warnings.simplefilter("always")
             made.append(offer.fit(model, columns))
         odd = alarms(made[-1])  # of made-up records
-        texts = [str(each.message) for each in told if issubclass(each.category, ReleaseWarning)]
+        texts = [
+            str(each.message)
+            for each in told
+            if issubclass(each.category, ReleaseWarning)
+        ]
         notes += [text for text in texts if text not in odd]
     error = float(np.mean([_missed(M, fitted, rows) for fitted in made]))
     ball, of = _WHAT[offer.title](radius)
@@ -105,13 +160,22 @@ _WHAT: dict[str, Any] = {
 }
 
 
-def _records(M: Manifold, radius: float, n: int, *, vectors: bool) -> tuple[np.ndarray, np.ndarray]:
+def _records(
+    M: Manifold, radius: float, n: int, *, vectors: bool
+) -> tuple[np.ndarray, np.ndarray]:
     """Coordinates and points that fill half the ball, each with its reflection: median and geodesic are at the center."""
     if vectors and len(M.point_shape) > 1:
-        raise ParameterError("principal directions are of vectors: choose euclidean:d for them")
+        raise ParameterError(
+            "principal directions are of vectors: choose euclidean:d for them"
+        )
     rng, dim = np.random.default_rng(20231019), M.point_shape[0] if vectors else M.dim
     z = rng.standard_normal((n // 2, dim))
-    z *= radius / 2 * rng.uniform(size=(n // 2, 1)) ** (1 / dim) / np.linalg.norm(z, axis=1, keepdims=True)
+    z *= (
+        radius
+        / 2
+        * rng.uniform(size=(n // 2, 1)) ** (1 / dim)
+        / np.linalg.norm(z, axis=1, keepdims=True)
+    )
     if vectors:
         z[:, 1:] /= 2
     z = np.concatenate([z, -z, np.zeros((n % 2, dim))])
@@ -124,8 +188,19 @@ def _missed(M: Manifold, fitted: Any, rows: np.ndarray) -> float:
         return abs(float(fitted.variance_) - float(np.mean(np.sum(rows**2, axis=1))))
     if hasattr(fitted, "components_"):
         truth = np.linalg.eigh(rows.T @ rows)[1][:, ::-1][:, : len(fitted.components_)]
-        return float(np.arccos(min(1.0, np.linalg.svd(fitted.components_ @ truth, compute_uv=False)[-1])))
-    return float(M.dist(M.origin, fitted.location_ if hasattr(fitted, "location_") else fitted.footpoint_))
+        return float(
+            np.arccos(
+                min(
+                    1.0, np.linalg.svd(fitted.components_ @ truth, compute_uv=False)[-1]
+                )
+            )
+        )
+    return float(
+        M.dist(
+            M.origin,
+            fitted.location_ if hasattr(fitted, "location_") else fitted.footpoint_,
+        )
+    )
 
 
 def _weakened(guarantee: Guarantee, times: float) -> Guarantee:

@@ -16,7 +16,13 @@ from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import Request
-from starlette.responses import FileResponse, HTMLResponse, JSONResponse, RedirectResponse, Response
+from starlette.responses import (
+    FileResponse,
+    HTMLResponse,
+    JSONResponse,
+    RedirectResponse,
+    Response,
+)
 from starlette.routing import Route
 
 from curvedp._words import on_page
@@ -26,11 +32,14 @@ if TYPE_CHECKING:
     from curvedp.studio.desk import Desk
 
 _PAGE = Path(__file__).with_name("page.html")
-_ICON = (
-    '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 32 32"><circle cx="16" cy="16" r="14" fill="#0b6e99"/></svg>'
+_ICON = '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 32 32"><circle cx="16" cy="16" r="14" fill="#0b6e99"/></svg>'
+_CLOSED = (
+    "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
-_CLOSED = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-_PAGE_POLICY = _CLOSED + "; script-src 'nonce-{0}'; style-src 'nonce-{0}'; connect-src 'self'; img-src 'self'"
+_PAGE_POLICY = (
+    _CLOSED
+    + "; script-src 'nonce-{0}'; style-src 'nonce-{0}'; connect-src 'self'; img-src 'self'"
+)
 _HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
@@ -63,7 +72,9 @@ class Guard:
         if headers.get("host") not in self.hosts:
             return Response(status_code=400)
         cookie = SimpleCookie(headers.get("cookie", "")).get(self.name)
-        if cookie is None or not secrets.compare_digest(cookie.value.encode(), self.secret.encode()):
+        if cookie is None or not secrets.compare_digest(
+            cookie.value.encode(), self.secret.encode()
+        ):
             return self._first(scope)
         if scope["method"] == "POST" and headers.get("x-curvedp") != "studio":
             return Response(status_code=403)
@@ -71,7 +82,11 @@ class Guard:
 
     def _first(self, scope: Any) -> Response:
         given = parse_qs(scope["query_string"].decode("latin-1")).get("token", [""])[0]
-        if scope["path"] != "/" or not self.token or not secrets.compare_digest(given.encode(), self.token.encode()):
+        if (
+            scope["path"] != "/"
+            or not self.token
+            or not secrets.compare_digest(given.encode(), self.token.encode())
+        ):
             return Response(status_code=403)
         self.token = ""  # it works once
         answer = RedirectResponse("/", status_code=303)
@@ -99,7 +114,10 @@ def application(desk: Callable[[], "Desk"]) -> Starlette:
             Route("/icon.svg", lambda _: Response(_ICON, media_type="image/svg+xml")),
             Route("/file", partial(_upload, desk), methods=["POST"]),
             Route("/release/{number:int}/{name}", partial(_download, desk)),
-            *(Route(f"/{name}", partial(_call, desk, name), methods=["POST"]) for name in posts),
+            *(
+                Route(f"/{name}", partial(_call, desk, name), methods=["POST"])
+                for name in posts
+            ),
         ]
     )
 
@@ -107,18 +125,24 @@ def application(desk: Callable[[], "Desk"]) -> Starlette:
 async def _page(request: Request) -> Response:
     nonce = secrets.token_urlsafe(16)
     text = _PAGE.read_text(encoding="utf-8").replace("$nonce", nonce)
-    return HTMLResponse(text, headers={"Content-Security-Policy": _PAGE_POLICY.format(nonce)})
+    return HTMLResponse(
+        text, headers={"Content-Security-Policy": _PAGE_POLICY.format(nonce)}
+    )
 
 
 async def _call(desk: Callable[[], "Desk"], name: str, request: Request) -> Response:
     """JSON in, JSON out; a user's mistake is one line."""
     try:
         given = await request.json()
-        return JSONResponse(await run_in_threadpool(lambda: getattr(desk(), name)(given)))
+        return JSONResponse(
+            await run_in_threadpool(lambda: getattr(desk(), name)(given))
+        )
     except (CurvedpError, OSError) as error:
         return _refusal(str(error))
     except (ValueError, KeyError, TypeError):
-        return _refusal("the page sent something that it should not have: load it again")
+        return _refusal(
+            "the page sent something that it should not have: load it again"
+        )
 
 
 async def _upload(desk: Callable[[], "Desk"], request: Request) -> Response:
@@ -131,7 +155,10 @@ async def _upload(desk: Callable[[], "Desk"], request: Request) -> Response:
     except (CurvedpError, OSError) as error:
         return _refusal(str(error))
     most = f"{target.name} has more than {table.most // 2**20} MB"
-    return _refusal(f"{most}: start `curvedp studio {target.name}`, which reads it where it lies", 413)
+    return _refusal(
+        f"{most}: start `curvedp studio {target.name}`, which reads it where it lies",
+        413,
+    )
 
 
 async def _saved(request: Request, target: Path, most: int) -> bool:
@@ -151,12 +178,21 @@ async def _saved(request: Request, target: Path, most: int) -> bool:
 
 
 async def _download(desk: Callable[[], "Desk"], request: Request) -> Response:
-    table, number, name = await run_in_threadpool(desk), request.path_params["number"], request.path_params["name"]
+    table, number, name = (
+        await run_in_threadpool(desk),
+        request.path_params["number"],
+        request.path_params["name"],
+    )
     if name not in table.files(number):
         return Response(status_code=404)
     path = table.folder / f"release-{number}" / name
     if name == "report.html":  # a page of its own: no scripts, its own style
-        return FileResponse(path, headers={"Content-Security-Policy": f"{_CLOSED}; style-src 'unsafe-inline'; sandbox"})
+        return FileResponse(
+            path,
+            headers={
+                "Content-Security-Policy": f"{_CLOSED}; style-src 'unsafe-inline'; sandbox"
+            },
+        )
     return FileResponse(path, filename=name)
 
 
@@ -164,7 +200,9 @@ def _refusal(text: str, status: int = 400) -> Response:
     return JSONResponse({"error": on_page(" ".join(text.split()))}, status_code=status)
 
 
-def opened(folder: Path, data: Path | None = None, key: Path | None = None) -> Callable[[], "Desk"]:
+def opened(
+    folder: Path, data: Path | None = None, key: Path | None = None
+) -> Callable[[], "Desk"]:
     """The desk, made when it is first asked for: what it imports takes longer than showing the page."""
     lock = Lock()
 
@@ -195,12 +233,24 @@ def serve(
     if data is not None and not data.exists():
         raise ParameterError(f"{data} does not exist")
     if folder.exists() and not folder.is_dir():
-        raise ParameterError(f"{folder} is a file; --folder is where the ledger and what is released go")
+        raise ParameterError(
+            f"{folder} is a file; --folder is where the ledger and what is released go"
+        )
     if key is not None and not key.is_file():
         raise ParameterError(f"there is no key at {key}: `curvedp key {key}` makes one")
-    door, desk, token = _listening(port), opened(folder, data, key), secrets.token_urlsafe(32)
+    door, desk, token = (
+        _listening(port),
+        opened(folder, data, key),
+        secrets.token_urlsafe(32),
+    )
     number = door.getsockname()[1]
-    quiet: Any = {"log_level": "warning", "access_log": False, "lifespan": "off", "ws": "none", "server_header": False}
+    quiet: Any = {
+        "log_level": "warning",
+        "access_log": False,
+        "lifespan": "off",
+        "ws": "none",
+        "server_header": False,
+    }
     config = uvicorn.Config(Guard(application(desk), number, token), **quiet)
     address = f"http://127.0.0.1:{number}/?token={token}"
     say(f"curvedp studio: {address}")
@@ -228,5 +278,7 @@ def _listening(port: int) -> socket.socket:
         door.listen()
     except (OSError, OverflowError):
         door.close()
-        raise ParameterError(f"port {port} is taken or not allowed: choose another, or leave --port out") from None
+        raise ParameterError(
+            f"port {port} is taken or not allowed: choose another, or leave --port out"
+        ) from None
     return door

@@ -33,7 +33,9 @@ def guarantee_of(chosen: Any) -> Guarantee:
         kind, *names = KINDS[chosen["kind"]]
         guarantee: Guarantee = kind(*(float(chosen[name]) for name in names))
     except (KeyError, TypeError):
-        raise ParameterError(f"a guarantee has a kind, one of {', '.join(KINDS)}, and its numbers") from None
+        raise ParameterError(
+            f"a guarantee has a kind, one of {', '.join(KINDS)}, and its numbers"
+        ) from None
     return guarantee
 
 
@@ -63,16 +65,32 @@ class Study:
     @classmethod
     def of(cls, chosen: Any) -> "Study":
         """From what the page sends; refused for a field that is missing, unknown or of another kind."""
-        kinds: dict[str, Any] = dict.fromkeys((field.name for field in fields(cls)), str)
-        kinds |= dict.fromkeys(("outer_radius", "speed", "clip"), (float, int)) | {"n_components": int}
+        kinds: dict[str, Any] = dict.fromkeys(
+            (field.name for field in fields(cls)), str
+        )
+        kinds |= dict.fromkeys(("outer_radius", "speed", "clip"), (float, int)) | {
+            "n_components": int
+        }
         kinds |= {"radius": (str, float, int), "guarantee": Mapping, "header": bool}
-        if not isinstance(chosen, Mapping) or not {"manifold"} <= set(chosen) <= set(kinds):
-            raise ParameterError("the page sent other fields than a study has: load it again")
-        given: dict[str, Any] = {name: value for name, value in chosen.items() if value not in ("", None)}
+        if not isinstance(chosen, Mapping) or not {"manifold"} <= set(chosen) <= set(
+            kinds
+        ):
+            raise ParameterError(
+                "the page sent other fields than a study has: load it again"
+            )
+        given: dict[str, Any] = {
+            name: value for name, value in chosen.items() if value not in ("", None)
+        }
         if "manifold" not in given:
-            raise ParameterError("say what a record is: choose a space, such as spd-affine:3")
-        for name in (name for name, value in given.items() if not isinstance(value, kinds[name])):
-            raise ParameterError(f"{name} is not of the kind it should be: {str(given[name])[:40]!r}")
+            raise ParameterError(
+                "say what a record is: choose a space, such as spd-affine:3"
+            )
+        for name in (
+            name for name, value in given.items() if not isinstance(value, kinds[name])
+        ):
+            raise ParameterError(
+                f"{name} is not of the kind it should be: {str(given[name])[:40]!r}"
+            )
         if "guarantee" in given:
             given["guarantee"] = guarantee_of(given["guarantee"])
         return cls(**given)
@@ -88,30 +106,53 @@ class Study:
     @property
     def middle(self) -> list[Any] | None:
         """The ball's center as a point's entries; None for the origin."""
-        return written_point(self.center, self.space, self.form).tolist() if self.center else None
+        return (
+            written_point(self.center, self.space, self.form).tolist()
+            if self.center
+            else None
+        )
 
-    space = property(lambda self: parse_manifold(self.manifold))  # where the records live
-    unit = property(lambda self: "person" if self.groups else "record")  # whose data are protected
+    space = property(
+        lambda self: parse_manifold(self.manifold)
+    )  # where the records live
+    unit = property(
+        lambda self: "person" if self.groups else "record"
+    )  # whose data are protected
 
     @property
     def reading(self) -> dict[str, Any]:
         """How the file is read, as `read_records` takes it; what is not chosen is left out."""
-        chosen = {name: getattr(self, name) for name in ("form", "header", "key", "sep")}
+        chosen = {
+            name: getattr(self, name) for name in ("form", "header", "key", "sep")
+        }
         chosen["decimal"] = self.decimal if self.decimal != "." else None
-        chosen["columns"] = [place_of(each.strip()) for each in self.columns.split(",")] if self.columns else None
+        chosen["columns"] = (
+            [place_of(each.strip()) for each in self.columns.split(",")]
+            if self.columns
+            else None
+        )
         return {name: value for name, value in chosen.items() if value is not None}
 
     @property
     def beside(self) -> dict[str, str]:
         """The columns that are read with the records, by what they are."""
-        return {"groups": self.groups, **({self.offer.column: self.column} if self.offer.column else {})}
+        return {
+            "groups": self.groups,
+            **({self.offer.column: self.column} if self.offer.column else {}),
+        }
 
     def columns_of(self, data: Path) -> dict[str, Any]:
         """The records, and what is read beside them."""
         changed, kept = data.stat().st_mtime_ns, self._kept
-        found = {name: _column(json.dumps(kept(name)), each, data, changed) for name, each in self.beside.items()}
+        found = {
+            name: _column(json.dumps(kept(name)), each, data, changed)
+            for name, each in self.beside.items()
+        }
         self.offer.check(found)
-        return {"records": _records(self.manifold, json.dumps(self.reading), data, changed), **found}
+        return {
+            "records": _records(self.manifold, json.dumps(self.reading), data, changed),
+            **found,
+        }
 
     def _kept(self, name: str) -> dict[str, Any]:
         """How a column beside the records is read; a decimal sign is for numbers alone."""
@@ -123,25 +164,41 @@ class Study:
         held = self.columns_of(data)
         persons, labels = held["groups"], held.get("labels")
         if labels is None:
-            return [len(held["records"]) if persons is None else len(np.unique(persons))]
+            return [
+                len(held["records"]) if persons is None else len(np.unique(persons))
+            ]
         rows = range(len(labels)) if persons is None else persons.tolist()
-        return list(Counter(label for label, _ in set(zip(labels.tolist(), rows, strict=True))).values())
+        return list(
+            Counter(
+                label for label, _ in set(zip(labels.tolist(), rows, strict=True))
+            ).values()
+        )
 
     def check(self, data: Path) -> Checked:
         """`curvedp.check`: NOT private."""
         held = self.columns_of(data)
         radius = None if isinstance(self.radius, str) else self.radius
-        return check(self.space, held["records"], center=self.middle, radius=radius, groups=held["groups"])
+        return check(
+            self.space,
+            held["records"],
+            center=self.middle,
+            radius=radius,
+            groups=held["groups"],
+        )
 
     def fit(self, data: Path, ledger: Ledger, label: str) -> Any:
         """The release: what `script` does."""
-        model = self.offer.made(self.options, guarantee=self.guarantee, ledger=ledger, label=label)
+        model = self.offer.made(
+            self.options, guarantee=self.guarantee, ledger=ledger, label=label
+        )
         return self.offer.fit(model, self.columns_of(data))
 
     def script(self, data: str, ledger: str, label: str) -> str:
         """Python that makes this release, in cells."""
         read = {
-            name: f"read_column(data, {_named({'': place_of(each), **self._kept(name)})})" if each else "None"
+            name: f"read_column(data, {_named({'': place_of(each), **self._kept(name)})})"
+            if each
+            else "None"
             for name, each in self.beside.items()
         }
         options = {**self.offer.chosen(self.options), "guarantee": self.guarantee}
@@ -150,7 +207,9 @@ class Study:
             ledger=ledger,
             label=label,
             given=self,
-            reading="".join(f", {name}={value!r}" for name, value in self.reading.items()),
+            reading="".join(
+                f", {name}={value!r}" for name, value in self.reading.items()
+            ),
             columns="\n".join(f"{name} = {how}" for name, how in read.items()),
             kind=type(self.guarantee).__name__,
             estimator=self.offer.estimator,
@@ -160,7 +219,11 @@ class Study:
 
     def key_at(self, data: Path, head: str) -> str:
         """What makes a release this one: the choices, the file as it is, and the ledger's last entry before it."""
-        return json.dumps([asdict(self), str(data), data.stat().st_mtime_ns, head], default=str, sort_keys=True)
+        return json.dumps(
+            [asdict(self), str(data), data.stat().st_mtime_ns, head],
+            default=str,
+            sort_keys=True,
+        )
 
 
 _SCRIPT = """\
@@ -191,17 +254,35 @@ write(model, Path("value.csv"), Path("certificate.json"), Path("report.html"))
 def notebook(script: str) -> str:
     """The script as a Jupyter notebook, a cell for each of its parts."""
     cells: list[dict[str, Any]] = [
-        {"cell_type": "code", "id": f"cell-{i}", "metadata": {}, "execution_count": None, "outputs": [], "source": part}
+        {
+            "cell_type": "code",
+            "id": f"cell-{i}",
+            "metadata": {},
+            "execution_count": None,
+            "outputs": [],
+            "source": part,
+        }
         for i, part in enumerate(script.strip().split("\n\n# %% "))
     ]
     for cell in cells[1:]:
         cell["source"] = f"# {cell['source']}"
-    kernel = {"kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"}}
-    return json.dumps({"cells": cells, "metadata": kernel, "nbformat": 4, "nbformat_minor": 5}, indent=1)
+    kernel = {
+        "kernelspec": {
+            "display_name": "Python 3",
+            "language": "python",
+            "name": "python3",
+        }
+    }
+    return json.dumps(
+        {"cells": cells, "metadata": kernel, "nbformat": 4, "nbformat_minor": 5},
+        indent=1,
+    )
 
 
 def _named(options: Mapping[str, Any]) -> str:
-    return ", ".join(f"{name}={value!r}" if name else repr(value) for name, value in options.items())
+    return ", ".join(
+        f"{name}={value!r}" if name else repr(value) for name, value in options.items()
+    )
 
 
 @lru_cache(maxsize=2)  # a file is read once, not at every move of a slider
@@ -211,4 +292,6 @@ def _records(manifold: str, reading: str, data: Path, changed: int) -> Any:
 
 @lru_cache(maxsize=4)
 def _column(reading: str, column: str, data: Path, changed: int) -> Any:
-    return read_column(data, place_of(column), **json.loads(reading)) if column else None
+    return (
+        read_column(data, place_of(column), **json.loads(reading)) if column else None
+    )

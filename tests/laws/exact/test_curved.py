@@ -9,7 +9,15 @@ from scipy import integrate, stats
 
 from curvedp.entropy import GeneratorSource
 from curvedp.errors import NotIntegrable, ParameterError
-from curvedp.geometry import Euclidean, Grassmann, KendallShapes, Lorentz, PoincareBall, Rotations, Sphere
+from curvedp.geometry import (
+    Euclidean,
+    Grassmann,
+    KendallShapes,
+    Lorentz,
+    PoincareBall,
+    Rotations,
+    Sphere,
+)
 from curvedp.laws import RiemannianGaussian, RiemannianLaplace
 from curvedp.laws.exact import exact_gaussian, exact_laplace
 from curvedp.laws.exact.radial import RadialBall, draw_radius
@@ -18,14 +26,20 @@ from goodness import accepts, form, ks, off_origin, rejects, uniform_directions
 SN = {0: lambda r: r, 1: np.sin, -1: np.sinh}
 
 
-def radial_cdf(kind: str, curvature: int, dim: int, scale: float, power: int | None = None):
+def radial_cdf(
+    kind: str, curvature: int, dim: int, scale: float, power: int | None = None
+):
     """Simpson's rule on a fine grid; `power` other than dim − 1 is a deliberately wrong volume factor."""
     power = dim - 1 if power is None else power
     end = np.pi if curvature == 1 else 60 * scale * max(1, dim) + 40 * scale**2 * dim
     with np.errstate(divide="ignore", invalid="ignore"):
         r = np.linspace(0, end, 100_001)[1:-1]
-        log = (-(r**2) / (2 * scale**2) if kind == "gaussian" else -r / scale) + power * (
-            r + np.log(-np.expm1(-2 * r) / 2) if curvature == -1 else np.log(SN[curvature](r))
+        log = (
+            -(r**2) / (2 * scale**2) if kind == "gaussian" else -r / scale
+        ) + power * (
+            r + np.log(-np.expm1(-2 * r) / 2)
+            if curvature == -1
+            else np.log(SN[curvature](r))
         )
     keep = log > log.max() - 60
     r, log = r[keep], log[keep]
@@ -34,7 +48,9 @@ def radial_cdf(kind: str, curvature: int, dim: int, scale: float, power: int | N
 
 
 @functools.cache
-def radii(kind: str, curvature: int, dim: int, scale: float, n: int = 8000) -> np.ndarray:
+def radii(
+    kind: str, curvature: int, dim: int, scale: float, n: int = 8000
+) -> np.ndarray:
     source = GeneratorSource(np.random.default_rng([dim, n]))
     law = RadialBall(kind, form(curvature, dim), scale)
     with ctx.workprec(64):
@@ -59,11 +75,16 @@ def test_radius(law) -> None:
     kind, curvature, dim, scale = law
     r = radii(*law)
     assert accepts(ks(r, radial_cdf(*law)))
-    if (curvature, scale) != (1, 3.0):  # nearly uniform on the sphere: the scale hardly shows
+    if (curvature, scale) != (
+        1,
+        3.0,
+    ):  # nearly uniform on the sphere: the scale hardly shows
         assert rejects(ks(r, radial_cdf(kind, curvature, dim, 1.1 * scale)))
     if dim > 1:
         assert rejects(ks(r, radial_cdf(*law, power=dim - 2)))
-    if curvature and dim > 1 and scale > 0.28:  # the flat volume r^{d−1} in place of sin or sinh
+    if (
+        curvature and dim > 1 and scale > 0.28
+    ):  # the flat volume r^{d−1} in place of sin or sinh
         assert rejects(ks(r, radial_cdf(kind, 0, dim, scale)))
 
 
@@ -86,7 +107,9 @@ def test_radius_at_extremes(law) -> None:
         assert np.all(r < np.pi)
     if law[3] == 0.999:  # sinh r·e^{−r/σ} is a difference of exponentials
         a, b = 1 / 0.999 - 1, 1 / 0.999 + 1
-        assert accepts(ks(r, lambda x: 1 - (b * np.exp(-a * x) - a * np.exp(-b * x)) / (b - a)))
+        assert accepts(
+            ks(r, lambda x: 1 - (b * np.exp(-a * x) - a * np.exp(-b * x)) / (b - a))
+        )
     elif law[3] == 1e100:
         assert accepts(ks(r / 1e100, stats.halfnorm.cdf))
     elif law[3] == 1e-200:  # flat at this scale
@@ -96,7 +119,12 @@ def test_radius_at_extremes(law) -> None:
     elif law[1] == 0:
         assert accepts(ks(r, stats.gamma(10_000, scale=1e-3).cdf))
     elif law[0] == "gaussian" and law[1] == 1:
-        assert accepts(ks(r / 1e-3, lambda x: stats.chi(10_000, scale=(1 + 9999e-6 / 3) ** -0.5).cdf(x)))
+        assert accepts(
+            ks(
+                r / 1e-3,
+                lambda x: stats.chi(10_000, scale=(1 + 9999e-6 / 3) ** -0.5).cdf(x),
+            )
+        )
 
 
 def test_laplace_beyond_its_limit_is_refused() -> None:
@@ -137,9 +165,14 @@ def test_draws_have_radius_direction_and_footpoint(sampler, manifold, scale) -> 
     assert rejects(ks(1.3 * length, cdf))
     assert accepts(uniform_directions(log / length[:, None]))
     # a footpoint off by half a scale: the directions seen from there lean back
-    wrong = manifold.exp(center, manifold.from_coordinates(center, 0.5 * scale * np.eye(manifold.dim)[0]))
+    wrong = manifold.exp(
+        center, manifold.from_coordinates(center, 0.5 * scale * np.eye(manifold.dim)[0])
+    )
     seen = manifold.to_coordinates(wrong, manifold.log(wrong, points))
-    assert rejects(uniform_directions(seen / np.linalg.norm(seen, axis=-1)[:, None])) or manifold.dim > 10
+    assert (
+        rejects(uniform_directions(seen / np.linalg.norm(seen, axis=-1)[:, None]))
+        or manifold.dim > 10
+    )
 
 
 PROJECTIVE = [
@@ -162,16 +195,23 @@ def test_draws_on_projective_spaces(sampler, law, manifold, scale) -> None:
     draws = [sampler(manifold, scale, center, source=source) for _ in range(800)]
     values = np.stack([draw.value for draw in draws])
     points = np.stack([draw.point for draw in draws])
-    assert np.max(np.abs(values - points)) < 2.0**-29  # half a cell, and the way back to the manifold
+    assert (
+        np.max(np.abs(values - points)) < 2.0**-29
+    )  # half a cell, and the way back to the manifold
     log = manifold.to_coordinates(center, manifold.log(center, points))
     length = np.linalg.norm(log, axis=-1)
     cdf = law(manifold, scale).radial_cdf
     assert accepts(ks(length, cdf))
     assert rejects(ks(1.25 * length, cdf))
     assert accepts(uniform_directions(log / length[:, None]))
-    wrong = manifold.exp(center, manifold.from_coordinates(center, scale * np.eye(manifold.dim)[0]))
+    wrong = manifold.exp(
+        center, manifold.from_coordinates(center, scale * np.eye(manifold.dim)[0])
+    )
     seen = manifold.to_coordinates(wrong, manifold.log(wrong, points))
-    assert rejects(uniform_directions(seen / np.linalg.norm(seen, axis=-1)[:, None])) or manifold.dim > 10
+    assert (
+        rejects(uniform_directions(seen / np.linalg.norm(seen, axis=-1)[:, None]))
+        or manifold.dim > 10
+    )
 
 
 def test_a_line_has_no_sign_and_a_shape_no_rotation() -> None:
@@ -179,7 +219,10 @@ def test_a_line_has_no_sign_and_a_shape_no_rotation() -> None:
     source = GeneratorSource(np.random.default_rng(13))
     lines, shapes = Grassmann(3, 1), KendallShapes(3)
     p, q = off_origin(lines), off_origin(shapes)
-    signs = [np.sign(np.sum(p * exact_gaussian(lines, 0.01, p, source=source).value)) for _ in range(400)]
+    signs = [
+        np.sign(np.sum(p * exact_gaussian(lines, 0.01, p, source=source).value))
+        for _ in range(400)
+    ]
     assert accepts(stats.binomtest(signs.count(1.0), 400).pvalue)
     turned = q @ np.array([[0.0, -1.0], [1.0, 0.0]])
     phases = []
@@ -205,12 +248,22 @@ def test_the_footpoint_of_a_rotation_is_made_orthonormal() -> None:
 # ---- cells of a coarse grid: the rounded law itself
 
 
-def cells_by_quadrature(points: np.ndarray, weights: np.ndarray, grid: int) -> dict[tuple[int, ...], float]:
+def cells_by_quadrature(
+    points: np.ndarray, weights: np.ndarray, grid: int
+) -> dict[tuple[int, ...], float]:
     k = np.floor(points * 2.0**grid + 0.5).astype(np.int64) + 5000
     codes, inverse = np.unique(k @ [10**8, 10**4, 1], return_inverse=True)
     sums = np.bincount(inverse, weights=weights / weights.sum())
-    keys = zip(codes // 10**8 - 5000, codes // 10**4 % 10**4 - 5000, codes % 10**4 - 5000, strict=True)
-    return {tuple(map(int, key)): float(share) for key, share in zip(keys, sums, strict=True)}
+    keys = zip(
+        codes // 10**8 - 5000,
+        codes // 10**4 % 10**4 - 5000,
+        codes % 10**4 - 5000,
+        strict=True,
+    )
+    return {
+        tuple(map(int, key)): float(share)
+        for key, share in zip(keys, sums, strict=True)
+    }
 
 
 def polar(curvature: int, scale: float, power: float = 1.0, n: int = 500):
@@ -222,7 +275,9 @@ def polar(curvature: int, scale: float, power: float = 1.0, n: int = 500):
     return r, angle, np.exp(-(r**2) / (2 * scale**2)) * SN[curvature](r) ** power
 
 
-def chi_square(draws: list[tuple[int, ...]], expected: dict[tuple[int, ...], float]) -> float:
+def chi_square(
+    draws: list[tuple[int, ...]], expected: dict[tuple[int, ...], float]
+) -> float:
     observed: dict[tuple[int, ...], int] = {}
     for key in draws:
         observed[key] = observed.get(key, 0) + 1
@@ -230,7 +285,11 @@ def chi_square(draws: list[tuple[int, ...]], expected: dict[tuple[int, ...], flo
     large = [key for key, p in expected.items() if p * n > 20]
     counts = [observed.get(key, 0) for key in large]
     share = [expected[key] for key in large]
-    return float(stats.chisquare([*counts, n - sum(counts)], n * np.array([*share, 1 - sum(share)])).pvalue)
+    return float(
+        stats.chisquare(
+            [*counts, n - sum(counts)], n * np.array([*share, 1 - sum(share)])
+        ).pvalue
+    )
 
 
 @pytest.mark.parametrize("model", ["sphere", "lorentz"])
@@ -238,25 +297,39 @@ def test_cells_of_a_coarse_grid(model: str) -> None:
     scale, grid, n = 0.5, 2, 4000
     if model == "sphere":
         manifold, curvature = Sphere(2), 1
-        p, a, b = np.array([1.0, 2.0, 2.0]) / 3, np.array([2.0, 1.0, -2.0]) / 3, np.array([2.0, -2.0, 1.0]) / 3
+        p, a, b = (
+            np.array([1.0, 2.0, 2.0]) / 3,
+            np.array([2.0, 1.0, -2.0]) / 3,
+            np.array([2.0, -2.0, 1.0]) / 3,
+        )
 
         def place(r, angle):
             w = np.cos(angle)[..., None] * a + np.sin(angle)[..., None] * b
             return np.cos(r)[..., None] * p + np.sin(r)[..., None] * w
     else:
         manifold, curvature = Lorentz(2), -1
-        p, a, b = np.array([1.25, 0.75, 0.0]), np.array([0.75, 1.25, 0.0]), np.array([0.0, 0.0, 1.0])
+        p, a, b = (
+            np.array([1.25, 0.75, 0.0]),
+            np.array([0.75, 1.25, 0.0]),
+            np.array([0.0, 0.0, 1.0]),
+        )
 
         def place(r, angle):
             w = np.cos(angle)[..., None] * a + np.sin(angle)[..., None] * b
             return np.cosh(r)[..., None] * p + np.sinh(r)[..., None] * w
 
     source = GeneratorSource(np.random.default_rng(2))
-    draws = [tuple(exact_gaussian(manifold, scale, p, source=source, grid=grid).integers) for _ in range(n)]
+    draws = [
+        tuple(exact_gaussian(manifold, scale, p, source=source, grid=grid).integers)
+        for _ in range(n)
+    ]
 
     def p_value(scale: float, power: float = 1.0) -> float:
         r, angle, weight = polar(curvature, scale, power)
-        return chi_square(draws, cells_by_quadrature(place(r, angle).reshape(-1, 3), weight.ravel(), grid))
+        return chi_square(
+            draws,
+            cells_by_quadrature(place(r, angle).reshape(-1, 3), weight.ravel(), grid),
+        )
 
     assert accepts(p_value(scale))
     assert rejects(p_value(1.1 * scale))
@@ -266,7 +339,10 @@ def test_cells_of_a_coarse_grid(model: str) -> None:
 def test_cells_on_the_line() -> None:
     scale, grid, center, n = 0.4, 3, 0.3, 14_000
     source = GeneratorSource(np.random.default_rng(8))
-    draws = [exact_gaussian(Euclidean(1), scale, [center], source=source, grid=grid) for _ in range(n)]
+    draws = [
+        exact_gaussian(Euclidean(1), scale, [center], source=source, grid=grid)
+        for _ in range(n)
+    ]
     integers = [tuple(draw.integers) for draw in draws]
 
     def cells(scale: float, offset: float = 0.5) -> dict[tuple[int, ...], float]:
@@ -277,4 +353,6 @@ def test_cells_on_the_line() -> None:
 
     assert accepts(chi_square(integers, cells(scale)))
     assert rejects(chi_square(integers, cells(1.05 * scale)))
-    assert rejects(chi_square(integers, cells(scale, offset=1.0)))  # floor in place of nearest
+    assert rejects(
+        chi_square(integers, cells(scale, offset=1.0))
+    )  # floor in place of nearest

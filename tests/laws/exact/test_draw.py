@@ -65,13 +65,22 @@ SPACES = [
 ]
 
 
-def draws(sampler, manifold, grid: int = 30, seeds: range = range(6)) -> list[list[int]]:
+def draws(
+    sampler, manifold, grid: int = 30, seeds: range = range(6)
+) -> list[list[int]]:
     center = off_origin(manifold)
-    return [sampler(manifold, 0.3, center, source=Replay(seed), grid=grid).integers.ravel().tolist() for seed in seeds]
+    return [
+        sampler(manifold, 0.3, center, source=Replay(seed), grid=grid)
+        .integers.ravel()
+        .tolist()
+        for seed in seeds
+    ]
 
 
 @pytest.mark.parametrize(("sampler", "manifold"), SPACES)
-def test_same_bits_same_integers_whatever_computes_them(sampler, manifold, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_same_bits_same_integers_whatever_computes_them(
+    sampler, manifold, monkeypatch: pytest.MonkeyPatch
+) -> None:
     modules = (exact, exact_curved, exact_spd, exact_spd_near)
     expected = draws(sampler, manifold)
 
@@ -95,7 +104,9 @@ def test_same_bits_same_integers_whatever_computes_them(sampler, manifold, monke
 
         return original(asked, precision)
 
-    force("first_precision", lambda grid: 20)  # far too coarse for the grid: must refine, with the same reals
+    force(
+        "first_precision", lambda grid: 20
+    )  # far too coarse for the grid: must refine, with the same reals
     force("decide", watched)
     assert draws(sampler, manifold) == expected
     assert max(rounds) >= 40
@@ -105,27 +116,44 @@ def test_same_bits_same_integers_whatever_computes_them(sampler, manifold, monke
 
 
 @pytest.mark.parametrize(
-    ("manifold", "sigma"), [(SPDAffineInvariant(3), 3.0), (SPDAffineInvariant(6), 1.5), (HPDAffineInvariant(3), 2.0)]
+    ("manifold", "sigma"),
+    [
+        (SPDAffineInvariant(3), 3.0),
+        (SPDAffineInvariant(6), 1.5),
+        (HPDAffineInvariant(3), 2.0),
+    ],
 )
-def test_refinement_of_spectral_envelopes(manifold, sigma: float, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_refinement_of_spectral_envelopes(
+    manifold, sigma: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Far, whose accept steps start at 64 bits: here from 24."""
     center = off_origin(manifold)
 
     def sample() -> list[list[int]]:
-        return [exact_gaussian(manifold, sigma, center, source=Replay(s)).integers.tolist() for s in range(5)]
+        return [
+            exact_gaussian(manifold, sigma, center, source=Replay(s)).integers.tolist()
+            for s in range(5)
+        ]
 
     expected = sample()
     original = balls.decide
     for module in (exact_spd, exact_spd_chain, bits):
-        monkeypatch.setattr(module, "decide", lambda evaluate, precision=64: original(evaluate, 24))
+        monkeypatch.setattr(
+            module, "decide", lambda evaluate, precision=64: original(evaluate, 24)
+        )
     assert sample() == expected
 
 
 @pytest.mark.parametrize(("sampler", "manifold"), SPACES)
 def test_coarse_cells_contain_the_fine_draw(sampler, manifold) -> None:
-    coarse, fine = draws(sampler, manifold, grid=20, seeds=range(3)), draws(sampler, manifold, grid=150, seeds=range(3))
+    coarse, fine = (
+        draws(sampler, manifold, grid=20, seeds=range(3)),
+        draws(sampler, manifold, grid=150, seeds=range(3)),
+    )
     for a, b in zip(coarse, fine, strict=True):
-        assert all(k == (j + (1 << 129)) >> 130 for k, j in zip(a, b, strict=True))  # rounded to nearest
+        assert all(
+            k == (j + (1 << 129)) >> 130 for k, j in zip(a, b, strict=True)
+        )  # rounded to nearest
 
 
 def test_footpoint_is_exact_not_its_float_image() -> None:
@@ -138,7 +166,9 @@ def test_footpoint_is_exact_not_its_float_image() -> None:
     norm = sum(int(k) ** 2 for k in a)
     assert abs(norm - (1 << 300)) < 1 << 153
     # on Lorentz the time coordinate of the footpoint is implied by the others
-    a = exact_gaussian(Lorentz(2), 0.1, [9.0, 0.1, 0.2], source=Replay(1), grid=150).integers
+    a = exact_gaussian(
+        Lorentz(2), 0.1, [9.0, 0.1, 0.2], source=Replay(1), grid=150
+    ).integers
     assert abs(int(a[0]) ** 2 - int(a[1]) ** 2 - int(a[2]) ** 2 - (1 << 300)) < 1 << 154
 
 
@@ -148,22 +178,45 @@ def test_models_of_hyperbolic_space_agree() -> None:
     lift = 2 * y / (1 - 5 / 16)
     x = exact_gaussian(Lorentz(2), 0.7, [0.0, *lift], source=Replay(5), grid=60).value
     ball = exact_gaussian(PoincareBall(2), 0.7, y, source=Replay(5), grid=60).value
-    assert np.allclose(x[1:] / (1 + x[0]), ball, atol=1e-14)  # the lift is a float, so to its precision only
+    assert np.allclose(
+        x[1:] / (1 + x[0]), ball, atol=1e-14
+    )  # the lift is a float, so to its precision only
 
 
 def test_center_on_a_cell_edge_with_tiny_noise_is_decided() -> None:
     # 0.5 is the edge between cells 0 and 1; noise of 1e-250 decides, and refinement has to go to 850 bits for it.
-    cells = {int(exact_gaussian(Euclidean(1), 1e-250, [0.5], source=Replay(s), grid=1).integers[0]) for s in range(8)}
+    cells = {
+        int(
+            exact_gaussian(
+                Euclidean(1), 1e-250, [0.5], source=Replay(s), grid=1
+            ).integers[0]
+        )
+        for s in range(8)
+    }
     assert cells == {1}  # 2·0.5 = 1: the middle of a cell
-    cells = [int(exact_gaussian(Euclidean(1), 1e-250, [0.25], source=Replay(s), grid=1).integers[0]) for s in range(40)]
+    cells = [
+        int(
+            exact_gaussian(
+                Euclidean(1), 1e-250, [0.25], source=Replay(s), grid=1
+            ).integers[0]
+        )
+        for s in range(40)
+    ]
     assert 5 < sum(cells) < 35
 
 
 @pytest.mark.parametrize(
     ("manifold", "scale"),
-    [(Lorentz(3), 1e10), (PoincareBall(3), 1e10), (SPDAffineInvariant(3), 1e10), (Euclidean(2), 1e290)],
+    [
+        (Lorentz(3), 1e10),
+        (PoincareBall(3), 1e10),
+        (SPDAffineInvariant(3), 1e10),
+        (Euclidean(2), 1e290),
+    ],
 )
-def test_noise_beyond_every_float_goes_to_the_end_of_the_grid(manifold, scale: float) -> None:
+def test_noise_beyond_every_float_goes_to_the_end_of_the_grid(
+    manifold, scale: float
+) -> None:
     draw = exact_gaussian(manifold, scale, manifold.origin, source=Replay(3))
     assert np.all(np.isfinite(draw.value))
     if isinstance(manifold, PoincareBall):
@@ -175,7 +228,10 @@ def test_noise_beyond_every_float_goes_to_the_end_of_the_grid(manifold, scale: f
 def test_footpoint_far_out_in_hyperbolic_space() -> None:
     # At distance 20 the hyperboloid's coordinates are 10^8: float64 would leave 8 digits of the noise.
     base = np.array([np.cosh(20.0), np.sinh(20.0), 0.0])
-    draws = [exact_gaussian(Lorentz(2), 1e-3, base, source=Replay(s), grid=60) for s in range(300)]
+    draws = [
+        exact_gaussian(Lorentz(2), 1e-3, base, source=Replay(s), grid=60)
+        for s in range(300)
+    ]
     across = np.array([float(draw.integers[2]) / 2.0**60 for draw in draws])
     assert accepts(ks(across / 1e-3, stats.norm.cdf))  # sinh r·sin φ, r small
 
@@ -199,7 +255,14 @@ def test_product_draws_each_factor() -> None:
     assert sample[0].integers.shape == (3 + 3 + 2,)
     points = np.stack([draw.point for draw in sample])
     assert np.all(manifold.residual(points) < 1e-12)
-    parts = list(zip(manifold.factors, manifold.split(center), manifold.split(points), strict=True))
+    parts = list(
+        zip(
+            manifold.factors,
+            manifold.split(center),
+            manifold.split(points),
+            strict=True,
+        )
+    )
     for factor, start, end in parts[1:]:  # flat
         assert accepts(ks(factor.dist(start, end) / 0.3, stats.chi(factor.dim).cdf))
     with pytest.raises(ParameterError):
@@ -216,17 +279,28 @@ def test_slack_is_a_public_number() -> None:
         factors = len(getattr(manifold, "factors", (manifold,)))
         for center in (off_origin(manifold), manifold.origin):
             for given in (source, SecureSource(), Replay(3)):
-                assert sampler(manifold, 0.3, center, source=given).tau == factors * 2.0**-100
-    wide = [exact_gaussian(Euclidean(1400), 1.0, np.full(1400, v)).tau for v in (0.0, 1e7, 1e300)]
+                assert (
+                    sampler(manifold, 0.3, center, source=given).tau
+                    == factors * 2.0**-100
+                )
+    wide = [
+        exact_gaussian(Euclidean(1400), 1.0, np.full(1400, v)).tau
+        for v in (0.0, 1e7, 1e300)
+    ]
     assert wide == [2.0**-100] * 3
     assert exact_gaussian(Euclidean(10_000), 1.0, np.zeros(10_000)).tau == 3 * 2.0**-100
-    spd = [exact_gaussian(SPDAffineInvariant(12), 1.0, np.exp(v) * np.eye(12)).tau for v in (0.0, 10.0)]
+    spd = [
+        exact_gaussian(SPDAffineInvariant(12), 1.0, np.exp(v) * np.eye(12)).tau
+        for v in (0.0, 10.0)
+    ]
     assert spd[0] == spd[1] == 2.0**-100
 
 
 def test_a_draw_outside_its_slack_is_not_released(monkeypatch) -> None:
     monkeypatch.setattr("curvedp.entropy.csprng._EPOCHS", 2)
-    exact_gaussian(Euclidean(400), 1.0, np.zeros(400), source=Replay(1))  # within an epoch
+    exact_gaussian(
+        Euclidean(400), 1.0, np.zeros(400), source=Replay(1)
+    )  # within an epoch
     with pytest.raises(NotResolved, match="nothing is released"):
         exact_gaussian(Euclidean(4000), 1.0, np.zeros(4000), source=Replay(1))
     allowance = Allowance(4096, 1e-3)
@@ -246,8 +320,15 @@ def test_value_is_the_integers_on_the_grid() -> None:
 def test_a_wrong_envelope_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     law = exact_radial.RadialBall("gaussian", form(1, 3), 0.377)
     envelope = exact_radial._envelope(law)
-    lowered = tuple(exact_radial._Piece(p.start, p.stop, p.slope, p.height - 0.2) for p in envelope.pieces)
-    monkeypatch.setattr(exact_radial, "_envelope", lambda _: exact_radial._Envelope(law, envelope.level, lowered))
+    lowered = tuple(
+        exact_radial._Piece(p.start, p.stop, p.slope, p.height - 0.2)
+        for p in envelope.pieces
+    )
+    monkeypatch.setattr(
+        exact_radial,
+        "_envelope",
+        lambda _: exact_radial._Envelope(law, envelope.level, lowered),
+    )
     source = GeneratorSource(np.random.default_rng(0))
     with pytest.raises(EnvelopeViolation):
         [exact_radial.draw_radius(law, source) for _ in range(100)]
@@ -288,7 +369,12 @@ GOOD = {"manifold": Sphere(2), "sigma": 1.0, "center": [1.0, 0.0, 0.0]}
 def test_bad_parameters_are_refused(bad: dict) -> None:
     arguments = {**GOOD, **bad}
     with pytest.raises(ParameterError):
-        exact_gaussian(arguments.pop("manifold"), arguments.pop("sigma"), arguments.pop("center"), **arguments)
+        exact_gaussian(
+            arguments.pop("manifold"),
+            arguments.pop("sigma"),
+            arguments.pop("center"),
+            **arguments,
+        )
 
 
 # ---- the doors: known bytes in, known numbers out
@@ -318,11 +404,15 @@ def test_tiny_noise_stays_at_the_center(draw, space, center):
 
 def test_products_and_charts_go_back_to_points():
     space = Product(Sphere(1), SPDLogEuclidean(2), Euclidean(1))
-    center = space.join([np.array([0.0, 1.0]), np.array([[2.0, 0.5], [0.5, 1.0]]), np.array([4.0])])
+    center = space.join(
+        [np.array([0.0, 1.0]), np.array([[2.0, 0.5], [0.5, 1.0]]), np.array([4.0])]
+    )
     found = exact_gaussian(space, 1e-12, center, source=five(), grid=40)
     assert found.integers.shape == (2 + 3 + 1,)
     np.testing.assert_allclose(found.point, center, atol=1e-9)
-    assert ExactDraw(np.array([3, -5], dtype=object), 1, 0.0, Euclidean(2)).value.tolist() == [1.5, -2.5]
+    assert ExactDraw(
+        np.array([3, -5], dtype=object), 1, 0.0, Euclidean(2)
+    ).value.tolist() == [1.5, -2.5]
 
 
 def test_many_coordinates_have_the_same_law_as_one():
@@ -347,7 +437,9 @@ def test_many_coordinates_have_the_same_law_as_one():
         lambda: exact_gaussian(PoincareBall(2), 1.0, [1.0, 0.0]),
         lambda: exact_gaussian(Product(Euclidean(1), PoincareBall(1)), 1.0, [0.0, 1.5]),
         lambda: exact_gaussian("S2", 1.0, [0.0]),
-        lambda: exact_gaussian(Euclidean(1), 1.0, [0.0], source=np.random.default_rng(0)),
+        lambda: exact_gaussian(
+            Euclidean(1), 1.0, [0.0], source=np.random.default_rng(0)
+        ),
         lambda: exact_gaussian(Stiefel(3, 2), 1.0, np.eye(3, 2)),
         lambda: exact_laplace(SPDLogEuclidean(2), 1.0, np.eye(2)),
     ],

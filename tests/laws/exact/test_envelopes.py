@@ -13,7 +13,15 @@ from curvedp.entropy.balls import FloatBall, arb_array
 from curvedp.entropy.bits import LazyNormals, LazyUniforms
 from curvedp.errors import NotIntegrable
 from curvedp.geometry import Euclidean, Lorentz, PoincareBall, Sphere
-from curvedp.laws.exact.curved import _euclidean, _lorentz, _mirror, _poincare, _sphere, _steps, place_of
+from curvedp.laws.exact.curved import (
+    _euclidean,
+    _lorentz,
+    _mirror,
+    _poincare,
+    _sphere,
+    _steps,
+    place_of,
+)
 from curvedp.laws.exact.radial import LazyRadius, RadialBall, _envelope
 from curvedp.laws.exact.spd import _sampler, acceptance
 from curvedp.laws.exact.spd_chain import _FarDraw
@@ -46,7 +54,9 @@ def source(seed: int = 1) -> GeneratorSource:
 def height(law: RadialBall, r):
     sn = {0: lambda x: x, 1: mp.sin, -1: mp.sinh}[law.rays.curvature]
     s = mp.mpf(law.scale)
-    return (-r * r / (2 * s * s) if law.kind == "gaussian" else -r / s) + (law.rays.dim - 1) * mp.log(sn(r))
+    return (-r * r / (2 * s * s) if law.kind == "gaussian" else -r / s) + (
+        law.rays.dim - 1
+    ) * mp.log(sn(r))
 
 
 def line(piece, r):
@@ -58,24 +68,41 @@ def test_radial_laws_and_their_envelopes(law: RadialBall) -> None:
     far = (
         math.pi
         if law.rays.curvature == 1
-        else law.scale * 40 + 40 * law.scale**2 * (law.rays.curvature < 0) * law.rays.dim
+        else law.scale * 40
+        + 40 * law.scale**2 * (law.rays.curvature < 0) * law.rays.dim
     )
     with mp.workdps(25), ctx.workprec(128):
         for r in (0.3, 1.7):
-            assert float(law.log_density(arb(r))) == pytest.approx(float(height(law, mp.mpf(r))), rel=1e-14)
-            assert float(law.slope(arb(r))) == pytest.approx(float(mp.diff(lambda x: height(law, x), r)), rel=1e-12)
+            assert float(law.log_density(arb(r))) == pytest.approx(
+                float(height(law, mp.mpf(r))), rel=1e-14
+            )
+            assert float(law.slope(arb(r))) == pytest.approx(
+                float(mp.diff(lambda x: height(law, x), r)), rel=1e-12
+            )
             bend = float(mp.diff(lambda x: height(law, x), r, 2))
-            assert float(law.bending(arb(r))) == pytest.approx(-bend, rel=1e-12, abs=1e-12)
+            assert float(law.bending(arb(r))) == pytest.approx(
+                -bend, rel=1e-12, abs=1e-12
+            )
         envelope, mode = _envelope(law), mode_of(law.kind, law.rays, law.scale)
         pieces = envelope.pieces
         if law.rays.dim == 1:
             assert mode == 0.0
         else:
-            assert law.slope(arb(mode * (1 - 1e-12))) > 0 > law.slope(arb(mode * (1 + 1e-12)))
-        assert envelope.level == pytest.approx(float(law.log_density(arb(mode))), rel=1e-14)
+            assert (
+                law.slope(arb(mode * (1 - 1e-12)))
+                > 0
+                > law.slope(arb(mode * (1 + 1e-12)))
+            )
+        assert envelope.level == pytest.approx(
+            float(law.log_density(arb(mode))), rel=1e-14
+        )
         assert pieces[0].start == 0.0
         assert pieces[-1].stop is None
-        bend = float(law.bending(arb(mode))) if mode or law.kind == "gaussian" else math.inf
+        bend = (
+            float(law.bending(arb(mode)))
+            if mode or law.kind == "gaussian"
+            else math.inf
+        )
         points = {mode + c / math.sqrt(bend) for c in (-2.1, -0.9, 0.0, 0.9, 2.1)}
         assert len(pieces) == sum(0 < t < far for t in points | {mode or 1e-300})
         assert all(a.stop == b.start for a, b in itertools.pairwise(pieces))
@@ -86,7 +113,10 @@ def test_radial_laws_and_their_envelopes(law: RadialBall) -> None:
             last = min(stop, mp.mpf(far))
             for u in np.linspace(1e-9, 1 - 1e-9, 40):
                 r = piece.start + (last - piece.start) * mp.mpf(u)
-                assert height(law, r) - envelope.level <= line(piece, r) + mp.mpf(10) ** -20
+                assert (
+                    height(law, r) - envelope.level
+                    <= line(piece, r) + mp.mpf(10) ** -20
+                )
             mass = mp.quad(lambda r, p=piece: mp.exp(line(p, r)), [piece.start, stop])
             assert float(piece.mass(law)) == pytest.approx(float(mass), rel=1e-12)
             half = mp.mpf(float(piece.invert(law, arb(0.375))))
@@ -108,14 +138,18 @@ def test_a_radius_is_the_envelope_inverted_at_its_uniform(law: RadialBall) -> No
             r = radius.ball(192)
             masses = [piece.mass(law) for piece in envelope.pieces]
             goal = uniform.balls(192)[0] * sum(masses, arb(0))
-            index = next(i for i in range(len(masses)) if goal < sum(masses[: i + 1], arb(0)))
+            index = next(
+                i for i in range(len(masses)) if goal < sum(masses[: i + 1], arb(0))
+            )
             piece = envelope.pieces[index]
             share = (goal - sum(masses[:index], arb(0))) / masses[index]
             assert abs(r - piece.invert(law, share)) < 1e-30 * r
             assert r.rad() < 1e-40 * r
             x = mp.mpf(r.mid().str(60, radius=False))
             truth = height(law, x) - envelope.level - line(piece, x)
-            assert float(radius.log_ratio(192)) == pytest.approx(float(truth), rel=1e-9, abs=1e-25)
+            assert float(radius.log_ratio(192)) == pytest.approx(
+                float(truth), rel=1e-9, abs=1e-25
+            )
 
 
 def test_a_laplace_law_ends_where_its_mass_does() -> None:
@@ -155,7 +189,13 @@ def test_normals_by_the_polar_method(n: int) -> None:
     normals = LazyNormals(source(n), n)
     expected: list[float] = []
     for batch, accepted in normals._batches:
-        x = 2 * ((batch.leading.astype(object) + 0.5) / 2**64).astype(float).reshape(-1, 2) - 1
+        x = (
+            2
+            * ((batch.leading.astype(object) + 0.5) / 2**64)
+            .astype(float)
+            .reshape(-1, 2)
+            - 1
+        )
         s = (x**2).sum(axis=1)
         assert accepted.tolist() == np.flatnonzero(s < 1)[: len(accepted)].tolist()
         x, s = x[accepted], s[accepted]
@@ -166,8 +206,12 @@ def test_normals_by_the_polar_method(n: int) -> None:
     assert normals.floats().mid == pytest.approx(expected[:n], rel=1e-12)
     assert normals.floats().mid.shape == normals.balls(64).shape == (n,)
     assert np.all(normals.floats().rad < 1e-11)
-    assert [float(z) for z in normals.balls(128)] == pytest.approx(expected[:n], rel=1e-12)
-    assert [float(normals.ball(i, 128)) for i in range(n)] == pytest.approx(expected[:n], rel=1e-12)
+    assert [float(z) for z in normals.balls(128)] == pytest.approx(
+        expected[:n], rel=1e-12
+    )
+    assert [float(normals.ball(i, 128)) for i in range(n)] == pytest.approx(
+        expected[:n], rel=1e-12
+    )
     with pytest.raises(IndexError):
         normals.ball(2 * sum(len(accepted) for _, accepted in normals._batches), 64)
 
@@ -184,13 +228,30 @@ def test_masses_of_eigenvalues(m: int) -> None:
         truth = math.log(math.sqrt(2) * math.pi)
     else:
         t = (np.arange(4000) + 0.5) * (np.pi / 3) / 4000 + np.pi / 6  # ρ₁ > ρ₂ > ρ₃
-        rho = np.cos(t)[:, None] * [1, -1, 0] / np.sqrt(2) + np.sin(t)[:, None] * [1, 1, -2] / np.sqrt(6)
+        rho = np.cos(t)[:, None] * [1, -1, 0] / np.sqrt(2) + np.sin(t)[:, None] * [
+            1,
+            1,
+            -2,
+        ] / np.sqrt(6)
         angle = (
-            np.sum(np.prod([abs(rho[:, i] - rho[:, j]) for i, j in ((0, 1), (0, 2), (1, 2))], axis=0)) * np.pi / 12000
+            np.sum(
+                np.prod(
+                    [abs(rho[:, i] - rho[:, j]) for i, j in ((0, 1), (0, 2), (1, 2))],
+                    axis=0,
+                )
+            )
+            * np.pi
+            / 12000
         )
-        truth = 3 * math.log(2 * math.pi) - math.log(3 * math.sqrt(math.pi / 2) * math.sqrt(2 * math.pi) * angle)
+        truth = 3 * math.log(2 * math.pi) - math.log(
+            3 * math.sqrt(math.pi / 2) * math.sqrt(2 * math.pi) * angle
+        )
     h = [(m - 1 - 2 * i) / 2 for i in range(m)]
-    far = truth + m / 2 * math.log(2 * math.pi * 1.7**2) + 1.7**2 * sum(x * x for x in h) / 2
+    far = (
+        truth
+        + m / 2 * math.log(2 * math.pi * 1.7**2)
+        + 1.7**2 * sum(x * x for x in h) / 2
+    )
     assert log_normalizer(m, 1.7) - log_pfaffian(m, 1.7) == pytest.approx(far, abs=1e-6)
 
 
@@ -218,10 +279,15 @@ def test_a_far_trial_is_its_eigenvalues_and_its_rotation(m: int) -> None:
         mirror = np.eye(m) - 2 * np.outer(u, u) / (u @ u)
         point = mirror @ point @ mirror
     found = trial.exp(128)
-    assert np.array([[float(found[i, j]) for j in range(m)] for i in range(m)]) == pytest.approx(point, rel=1e-9)
+    assert np.array(
+        [[float(found[i, j]) for j in range(m)] for i in range(m)]
+    ) == pytest.approx(point, rel=1e-9)
 
 
-@pytest.mark.parametrize(("m", "sigma"), [(1, 0.5), (2, 1.5), (3, 0.5), (3, 1.6), (4, 1.4), (5, 1.0), (7, 1e-9)])
+@pytest.mark.parametrize(
+    ("m", "sigma"),
+    [(1, 0.5), (2, 1.5), (3, 0.5), (3, 1.6), (4, 1.4), (5, 1.0), (7, 1e-9)],
+)
 def test_the_best_envelope_is_drawn_from_as_often_as_said(m: int, sigma: float) -> None:
     class Counting(GeneratorSource):
         coins = 0
@@ -237,7 +303,9 @@ def test_the_best_envelope_is_drawn_from_as_often_as_said(m: int, sigma: float) 
             "_FarDraw": math.exp(FarEnvelope(m, sigma).log_acceptance),
         }
         if max(chances.values()) < 0.5:
-            chances["_ChainDraw"] = math.exp(FloatChain.tightest(m, sigma).log_acceptance)
+            chances["_ChainDraw"] = math.exp(
+                FloatChain.tightest(m, sigma).log_acceptance
+            )
     counting = Counting(np.random.default_rng(8))
     draws = [_sampler("gaussian", m, 1, sigma)(counting) for _ in range(60)]
     best = max(chances, key=chances.__getitem__)
@@ -248,7 +316,10 @@ def test_the_best_envelope_is_drawn_from_as_often_as_said(m: int, sigma: float) 
         assert counting.coins < 60 * 1.6 / acceptance("gaussian", m, 1, sigma)
 
 
-@pytest.mark.parametrize(("m", "sigma", "kind"), [(2, 0.3, "NearDraw"), (2, 5.0, "_FarDraw"), (3, 20.0, "_FarDraw")])
+@pytest.mark.parametrize(
+    ("m", "sigma", "kind"),
+    [(2, 0.3, "NearDraw"), (2, 5.0, "_FarDraw"), (3, 20.0, "_FarDraw")],
+)
 def test_near_and_far_have_their_ends(m: int, sigma: float, kind: str) -> None:
     assert type(_sampler("gaussian", m, 1, sigma)(source())).__name__ == kind
 
@@ -262,9 +333,9 @@ def test_places_are_the_exponential_map() -> None:
     g = rng.standard_normal(3)
     p = np.array([0.4, -0.8, 1.1])
     foot, normals = [FloatBall(p)], [FloatBall(g)]
-    assert _euclidean(foot, normals, FloatBall(1.0), FloatBall(r))[0].mid == pytest.approx(
-        p + r * g / np.linalg.norm(g)
-    )
+    assert _euclidean(foot, normals, FloatBall(1.0), FloatBall(r))[
+        0
+    ].mid == pytest.approx(p + r * g / np.linalg.norm(g))
     hyper = FloatBall(math.cosh(r)), FloatBall(math.sinh(r))
     time, space = _lorentz(foot, normals, *hyper)
     space_form = Lorentz(3)
@@ -278,17 +349,28 @@ def test_places_are_the_exponential_map() -> None:
     assert ball.dist(q, y) == pytest.approx(r, rel=1e-9)
     s = np.array([0.6, 0.0, 0.8])
     w = g - s * (g @ s)
-    z = _sphere([FloatBall(3 * s)], normals, FloatBall(math.cos(r)), FloatBall(math.sin(r)))[0].mid
-    assert z == pytest.approx(math.cos(r) * s + math.sin(r) * w / np.linalg.norm(w), rel=1e-12)
+    z = _sphere(
+        [FloatBall(3 * s)], normals, FloatBall(math.cos(r)), FloatBall(math.sin(r))
+    )[0].mid
+    assert z == pytest.approx(
+        math.cos(r) * s + math.sin(r) * w / np.linalg.norm(w), rel=1e-12
+    )
     assert Sphere(2).dist(s, z) == pytest.approx(r, rel=1e-9)
 
 
 @pytest.mark.parametrize(
     ("space", "functions"),
-    [(Euclidean(3), None), (Sphere(3), (math.cos, math.sin)), (Lorentz(3), (math.cosh, math.sinh))],
+    [
+        (Euclidean(3), None),
+        (Sphere(3), (math.cos, math.sin)),
+        (Lorentz(3), (math.cosh, math.sinh)),
+    ],
 )
 def test_steps_and_the_public_mirror(space, functions) -> None:
-    radius = LazyRadius(_envelope(RadialBall("gaussian", rays_of(space), 0.6)), LazyUniforms(source(), 1))
+    radius = LazyRadius(
+        _envelope(RadialBall("gaussian", rays_of(space), 0.6)),
+        LazyUniforms(source(), 1),
+    )
     with ctx.workprec(128):
         cs, sn = _steps(radius, place_of(space), 128)
         r = float(radius.ball(128))
@@ -298,7 +380,9 @@ def test_steps_and_the_public_mirror(space, functions) -> None:
     with ctx.workprec(128):
         image = np.array(mirror([arb_array(row) for row in np.eye(4)]))
         back = np.array([float(x) for x in mirror([image[0]])[0]])
-        assert mirror([arb_array(np.ones(3)), arb(2)])[1] == 2  # of another space: not reflected
+        assert (
+            mirror([arb_array(np.ones(3)), arb(2)])[1] == 2
+        )  # of another space: not reflected
     q = image.astype(float)
     v = np.sqrt(2.0 + np.arange(4))
     assert q == pytest.approx(np.eye(4) - 2 * np.outer(v, v) / (v @ v), rel=1e-14)

@@ -8,7 +8,13 @@ import pytest
 
 from curvedp.entropy import GeneratorSource, balls
 from curvedp.entropy.bits import LazyNormals
-from curvedp.geometry import Euclidean, Lorentz, PoincareBall, SPDAffineInvariant, Sphere
+from curvedp.geometry import (
+    Euclidean,
+    Lorentz,
+    PoincareBall,
+    SPDAffineInvariant,
+    Sphere,
+)
 from curvedp.laws.exact import curved as exact_curved
 from curvedp.laws.exact import draw as exact
 from curvedp.laws.exact import exact_gaussian, exact_laplace
@@ -44,7 +50,11 @@ def test_what_floats_cannot_settle_is_left_to_balls(sampler, space, count, monke
 
     def draws():
         return [
-            sampler(space, scale, space.origin, source=Replay(seed), grid=balls.FILTER_GRID).integers.ravel().tolist()
+            sampler(
+                space, scale, space.origin, source=Replay(seed), grid=balls.FILTER_GRID
+            )
+            .integers.ravel()
+            .tolist()
             for seed in range(count)
         ]
 
@@ -85,18 +95,25 @@ def test_norms_and_products_are_bounded_from_above():
     rng = np.random.default_rng(0)
     for _ in range(20):
         x = balls.FloatBall(rng.standard_normal((3, 3)), 1e-3 * rng.random((3, 3)))
-        exact_square = sum((abs(Fraction(m)) + Fraction(r)) ** 2 for m, r in zip(x.mid.flat, x.rad.flat, strict=True))
+        exact_square = sum(
+            (abs(Fraction(m)) + Fraction(r)) ** 2
+            for m, r in zip(x.mid.flat, x.rad.flat, strict=True)
+        )
         bound = Fraction(exact_spd_near._frobenius(x))
         assert exact_square <= bound**2 <= exact_square * (1 + Fraction(1, 2**38))
         rows = [
-            sum((abs(Fraction(m)) + Fraction(r)) ** 2 for m, r in zip(*row, strict=True))
+            sum(
+                (abs(Fraction(m)) + Fraction(r)) ** 2 for m, r in zip(*row, strict=True)
+            )
             for row in zip(x.mid, x.rad, strict=True)
         ]
         wide = exact_spd._congruence(x, balls.FloatBall(np.zeros((3, 3))), 1.0)
         for i in range(3):
             for j in range(3):
                 assert Fraction(wide.rad[i, j]) ** 2 >= rows[i] * rows[j]
-                assert Fraction(wide.rad[i, j]) ** 2 <= rows[i] * rows[j] * (1 + Fraction(1, 2**37))
+                assert Fraction(wide.rad[i, j]) ** 2 <= rows[i] * rows[j] * (
+                    1 + Fraction(1, 2**37)
+                )
 
 
 def test_a_run_of_zeros_ends_after_fifteen_words():
@@ -114,7 +131,9 @@ def test_a_run_of_zeros_ends_after_fifteen_words():
 
 def test_the_error_of_a_float_exponential_is_an_upper_bound():
     for seed in range(5):
-        trial = exact_spd_near.NearDraw(exact_spd_near.near_envelope(4, 0.3, 0.4), LazyNormals(Replay(seed), 10))
+        trial = exact_spd_near.NearDraw(
+            exact_spd_near.near_envelope(4, 0.3, 0.4), LazyNormals(Replay(seed), 10)
+        )
         values, _, gap, eta = trial._float_eigen()
         with mp.workdps(40):
             e, n = mp.mpf(gap), mp.mpf(eta)

@@ -24,9 +24,17 @@ def spread_cdf(m: int, sigma: float, factor=np.sinh):
         density = factor(r / np.sqrt(2))
     else:  # r(cos t·(1,−1,0)/√2 + sin t·(1,1,−2)/√6), by symmetry on one chamber
         t = (np.arange(400) + 0.5) * (np.pi / 3) / 400 + np.pi / 6
-        rho = np.cos(t)[:, None] * [1, -1, 0] / np.sqrt(2) + np.sin(t)[:, None] * [1, 1, -2] / np.sqrt(6)
+        rho = np.cos(t)[:, None] * [1, -1, 0] / np.sqrt(2) + np.sin(t)[:, None] * [
+            1,
+            1,
+            -2,
+        ] / np.sqrt(6)
         density = r * sum(
-            np.prod([factor(abs(x[i] - x[j]) * r / 2) for i, j in ((0, 1), (0, 2), (1, 2))], axis=0) for x in rho
+            np.prod(
+                [factor(abs(x[i] - x[j]) * r / 2) for i, j in ((0, 1), (0, 2), (1, 2))],
+                axis=0,
+            )
+            for x in rho
         )
     density = density * np.exp(-(r**2) / (2 * sigma**2))
     mass = integrate.cumulative_simpson(density, x=r, initial=0)
@@ -36,7 +44,9 @@ def spread_cdf(m: int, sigma: float, factor=np.sinh):
 def logs(manifold, sigma: float, n: int, center: np.ndarray) -> np.ndarray:
     """log of C^{-1/2}XC^{-1/2}, up to a unitary turn; complex for Hermitian matrices."""
     source = GeneratorSource(np.random.default_rng([manifold.m, 3]))
-    points = np.stack([exact_gaussian(manifold, sigma, center, source=source).value for _ in range(n)])
+    points = np.stack(
+        [exact_gaussian(manifold, sigma, center, source=source).value for _ in range(n)]
+    )
     if manifold.point_shape[2:]:
         points, center = manifold.to_complex(points), manifold.to_complex(center)
     white = np.linalg.inv(np.linalg.cholesky(center))
@@ -44,10 +54,14 @@ def logs(manifold, sigma: float, n: int, center: np.ndarray) -> np.ndarray:
     return (vectors * np.log(values)[:, None, :]) @ np.conj(np.swapaxes(vectors, 1, 2))
 
 
-@pytest.mark.parametrize(("m", "sigma", "n"), [(2, 0.5, 450), (2, 1.8, 450), (3, 0.5, 450), (3, 1.6, 400)])
+@pytest.mark.parametrize(
+    ("m", "sigma", "n"), [(2, 0.5, 450), (2, 1.8, 450), (3, 0.5, 450), (3, 1.6, 400)]
+)
 def test_draws_of_hermitian_matrices(m: int, sigma: float, n: int) -> None:
     """Every sinh is squared, and the eigenvectors are uniform on the complex sphere."""
-    v = logs(HPDAffineInvariant(m), sigma, n, np.asarray(off_origin(HPDAffineInvariant(m))))
+    v = logs(
+        HPDAffineInvariant(m), sigma, n, np.asarray(off_origin(HPDAffineInvariant(m)))
+    )
     trace = np.trace(v, axis1=1, axis2=2).real
     assert accepts(ks(trace / (sigma * np.sqrt(m)), stats.norm.cdf))
     v = v - trace[:, None, None] / m * np.eye(m)
@@ -56,8 +70,13 @@ def test_draws_of_hermitian_matrices(m: int, sigma: float, n: int) -> None:
     assert rejects(ks(radius, spread_cdf(m, sigma)))  # the real matrices' law
     gap = np.diff(np.linalg.eigvalsh(v)[:, ::-1])[:, 0]
     real = logs(SPDAffineInvariant(m), sigma, n, np.eye(m))
-    assert rejects(stats.ks_2samp(gap, np.diff(np.linalg.eigvalsh(real)[:, ::-1])[:, 0]).pvalue)
-    top = np.linalg.eigh(v)[1][:, :, -1] * np.exp(2j * np.pi * np.random.default_rng(0).random(n))[:, None]
+    assert rejects(
+        stats.ks_2samp(gap, np.diff(np.linalg.eigvalsh(real)[:, ::-1])[:, 0]).pvalue
+    )
+    top = (
+        np.linalg.eigh(v)[1][:, :, -1]
+        * np.exp(2j * np.pi * np.random.default_rng(0).random(n))[:, None]
+    )
     directions = np.concatenate([top.real, top.imag], axis=1)
     assert accepts(uniform_directions(directions))
     bent = directions * np.array([1.0] + [0.7] * (2 * m - 1))
@@ -65,12 +84,19 @@ def test_draws_of_hermitian_matrices(m: int, sigma: float, n: int) -> None:
     # against the float sampler, which shares no envelope code in balls: all eigenvalues
     floats = sample_log_eigenvalues(np.random.default_rng(5), m, sigma, 4000, beta=2)
     mine = np.linalg.eigvalsh(v)[:, ::-1] + trace[:, None] / m
-    assert all(accepts(stats.ks_2samp(mine[:, i], floats[:, i]).pvalue) for i in range(m))
+    assert all(
+        accepts(stats.ks_2samp(mine[:, i], floats[:, i]).pvalue) for i in range(m)
+    )
 
 
-@pytest.mark.parametrize(("m", "sigma", "n"), [(2, 0.5, 1100), (2, 3.0, 1300), (3, 0.6, 1100), (3, 2.5, 1000)])
+@pytest.mark.parametrize(
+    ("m", "sigma", "n"),
+    [(2, 0.5, 1100), (2, 3.0, 1300), (3, 0.6, 1100), (3, 2.5, 1000)],
+)
 def test_draws(m: int, sigma: float, n: int) -> None:
-    v = logs(SPDAffineInvariant(m), sigma, n, np.asarray(off_origin(SPDAffineInvariant(m))))
+    v = logs(
+        SPDAffineInvariant(m), sigma, n, np.asarray(off_origin(SPDAffineInvariant(m)))
+    )
     trace = np.trace(v, axis1=1, axis2=2)
     assert accepts(ks(trace / (sigma * np.sqrt(m)), stats.norm.cdf))
     assert rejects(ks(1.4 * trace / (sigma * np.sqrt(m)), stats.norm.cdf))
@@ -79,8 +105,12 @@ def test_draws(m: int, sigma: float, n: int) -> None:
     assert accepts(ks(radius, spread_cdf(m, sigma)))
     assert rejects(ks(radius, spread_cdf(m, 1.25 * sigma)))
     if sigma > 2:
-        assert rejects(ks(radius, spread_cdf(m, sigma, factor=lambda x: x)))  # sinh left out
-    top = np.linalg.eigh(v)[1][:, :, -1]  # the leading eigenvector, with a random sign, is uniform
+        assert rejects(
+            ks(radius, spread_cdf(m, sigma, factor=lambda x: x))
+        )  # sinh left out
+    top = np.linalg.eigh(v)[1][
+        :, :, -1
+    ]  # the leading eigenvector, with a random sign, is uniform
     top = top * np.random.default_rng(0).choice([-1, 1], n)[:, None]
     assert accepts(uniform_directions(top))
     assert rejects(
@@ -100,9 +130,17 @@ def test_the_three_envelopes_give_one_law(m: int, sigma: float) -> None:
     def spectra(draw, n: int = 700) -> np.ndarray:
         with ctx.workprec(128):
             inner = [draw().exp(128) for _ in range(n)]
-        return np.log(np.linalg.eigvalsh([[[float(x[i, j]) for j in range(m)] for i in range(m)] for x in inner]))
+        return np.log(
+            np.linalg.eigvalsh(
+                [[[float(x[i, j]) for j in range(m)] for i in range(m)] for x in inner]
+            )
+        )
 
-    near = spectra(lambda: draw_near(near_envelope(m, sigma, NearEnvelope.tightest(m, sigma).tangent), source))
+    near = spectra(
+        lambda: draw_near(
+            near_envelope(m, sigma, NearEnvelope.tightest(m, sigma).tangent), source
+        )
+    )
     far = spectra(lambda: draw_far(m, sigma, source))
     linked = spectra(lambda: draw_chain(chain, source))
     for i in range(m):
@@ -123,9 +161,15 @@ def test_chain_with_a_gap_factor_left_out_is_caught() -> None:
     source = GeneratorSource(np.random.default_rng(6))
     careless = Careless(m, sigma, FloatChain.tightest(m, sigma).positions)
     with ctx.workprec(64):
-        wide = np.array([[float(x) for x in draw_chain(careless, source).rho(64)] for _ in range(n)])
-        right = np.array([[float(x) for x in draw_far(m, sigma, source).rho(64)] for _ in range(n)])
-    assert rejects(stats.ks_2samp(-np.diff(wide).max(axis=1), -np.diff(right).max(axis=1)).pvalue)  # the smaller gap
+        wide = np.array(
+            [[float(x) for x in draw_chain(careless, source).rho(64)] for _ in range(n)]
+        )
+        right = np.array(
+            [[float(x) for x in draw_far(m, sigma, source).rho(64)] for _ in range(n)]
+        )
+    assert rejects(
+        stats.ks_2samp(-np.diff(wide).max(axis=1), -np.diff(right).max(axis=1)).pvalue
+    )  # the smaller gap
 
 
 @pytest.mark.parametrize("m", [2, 3])
@@ -143,20 +187,31 @@ def test_near_accepts_as_often_as_its_closed_form_says(m: int) -> None:
 
     source = Counting(rng)
     for _ in range(n):
-        draw_near(near_envelope(m, sigma, NearEnvelope.tightest(m, sigma).tangent), source)
-    trials = source.trials / 2  # a matrix and a coin each, but for rare second batches of normals
+        draw_near(
+            near_envelope(m, sigma, NearEnvelope.tightest(m, sigma).tangent), source
+        )
+    trials = (
+        source.trials / 2
+    )  # a matrix and a coin each, but for rare second batches of normals
     assert abs(n / trials / near - 1) < 0.06
 
 
 @pytest.mark.parametrize(
-    ("m", "sigma", "n"), [(1, 0.3, 400), (10, 0.3, 100), (12, 1.0, 40), (20, 1.0, 20), (20, 3.0, 20)]
+    ("m", "sigma", "n"),
+    [(1, 0.3, 400), (10, 0.3, 100), (12, 1.0, 40), (20, 1.0, 20), (20, 3.0, 20)],
 )
 def test_determinant_in_higher_dimension(m: int, sigma: float, n: int) -> None:
     manifold, source = SPDAffineInvariant(m), GeneratorSource(np.random.default_rng(m))
     center = np.asarray(off_origin(manifold, 1.0))
-    draws = [exact_gaussian(manifold, sigma, center, source=source, grid=200) for _ in range(n)]
+    draws = [
+        exact_gaussian(manifold, sigma, center, source=source, grid=200)
+        for _ in range(n)
+    ]
     # 200 bits, because the eigenvalues range over e^±σ²m: the determinant in rational arithmetic
-    log_det = [float(arb(fmpz_mat(draw.integers.tolist()).det()).log()) - 200 * m * np.log(2) for draw in draws]
+    log_det = [
+        float(arb(fmpz_mat(draw.integers.tolist()).det()).log()) - 200 * m * np.log(2)
+        for draw in draws
+    ]
     trace = np.array(log_det) - np.linalg.slogdet(center)[1]
     assert accepts(ks(trace / (sigma * np.sqrt(m)), stats.norm.cdf))
     assert all(np.array_equal(draw.integers, draw.integers.T) for draw in draws)
@@ -173,7 +228,11 @@ def test_cholesky_encloses_the_factor() -> None:
     with ctx.workprec(128):
         lower = cholesky(a)
         product = lower @ lower.T
-        assert all(product[i, j].overlaps((arb(a[i, j]) + arb(a[j, i])) / 2) for i in range(5) for j in range(5))
+        assert all(
+            product[i, j].overlaps((arb(a[i, j]) + arb(a[j, i])) / 2)
+            for i in range(5)
+            for j in range(5)
+        )
         assert max(float(x.rad()) for x in product.ravel()) < 1e-30
 
 
@@ -195,12 +254,20 @@ def test_hermitian_footpoints_count_by_their_hermitian_part() -> None:
     M = HPDAffineInvariant(2)
     center = M.from_complex(np.array([[2.0, 1.0 + 1.0j], [1.0 - 1.0j, 2.0]]))
     skew = center.copy()
-    skew[0, 1, 1] += 0.5  # together with the entry below, the Hermitian part is as before
+    skew[0, 1, 1] += (
+        0.5  # together with the entry below, the Hermitian part is as before
+    )
     skew[1, 0, 1] += 0.5
-    a, b = (exact_gaussian(M, 0.2, c, source=GeneratorSource(np.random.default_rng(3))) for c in (center, skew))
+    a, b = (
+        exact_gaussian(M, 0.2, c, source=GeneratorSource(np.random.default_rng(3)))
+        for c in (center, skew)
+    )
     assert np.array_equal(a.integers, b.integers)
     assert np.array_equal(a.integers[..., 1], -a.integers[..., 1].T)
-    for bad in (-center, M.from_complex(np.array([[1.0, 1.0j], [-1.0j, 1.0]]))):  # indefinite, singular
+    for bad in (
+        -center,
+        M.from_complex(np.array([[1.0, 1.0j], [-1.0j, 1.0]])),
+    ):  # indefinite, singular
         with pytest.raises(ParameterError, match="positive definite"):
             exact_gaussian(M, 0.2, bad)
 
@@ -208,5 +275,9 @@ def test_hermitian_footpoints_count_by_their_hermitian_part() -> None:
 def test_nearly_singular_footpoint_is_served() -> None:
     center = np.array([[1.0, 1.0], [1.0, 1.0 + 2.0**-52]])
     draw = exact_gaussian(SPDAffineInvariant(2), 0.1, center, grid=100)
-    a, b, c = int(draw.integers[0, 0]), int(draw.integers[0, 1]), int(draw.integers[1, 1])
+    a, b, c = (
+        int(draw.integers[0, 0]),
+        int(draw.integers[0, 1]),
+        int(draw.integers[1, 1]),
+    )
     assert a * c - b * b > 0  # still positive definite on the fine grid

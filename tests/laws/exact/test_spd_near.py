@@ -22,14 +22,22 @@ def source(seed: int = 1) -> GeneratorSource:
 
 
 def near(m: int, sigma: float) -> TangentBound:
-    return near_envelope(m, sigma, NearEnvelope.tightest(m, sigma).tangent if m > 1 else 1.0)
+    return near_envelope(
+        m, sigma, NearEnvelope.tightest(m, sigma).tangent if m > 1 else 1.0
+    )
 
 
-@pytest.mark.parametrize(("m", "sigma"), [(1, 0.5), (2, 0.5), (2, 1.5), (3, 0.3), (10, 0.2)])
+@pytest.mark.parametrize(
+    ("m", "sigma"), [(1, 0.5), (2, 0.5), (2, 1.5), (3, 0.3), (10, 0.2)]
+)
 def test_the_near_envelope_lies_above_and_touches(m: int, sigma: float) -> None:
     envelope = near(m, sigma)
     dim, pairs = m * (m + 1) // 2, m * (m - 1) // 2
-    mass = 0.5 * dim * math.log(2 * math.pi) + math.log(sigma) + (dim - 1) * math.log(envelope.spread)
+    mass = (
+        0.5 * dim * math.log(2 * math.pi)
+        + math.log(sigma)
+        + (dim - 1) * math.log(envelope.spread)
+    )
     mass += pairs * envelope.offset
     x = np.geomspace(1e-4, 50, 4000)
     gap = envelope.offset + float(envelope.tilt()) * x**2 - np.log(np.sinh(x) / x)
@@ -42,7 +50,9 @@ def test_the_near_envelope_lies_above_and_touches(m: int, sigma: float) -> None:
     room = 1 / sigma**2 - m * slope / 2
     offset = np.log(np.sinh(x) / x) - slope * x**2
     with np.errstate(invalid="ignore"):
-        others = -0.5 * (dim - 1) * np.log(np.where(room > 0, room, np.nan)) + pairs * offset
+        others = (
+            -0.5 * (dim - 1) * np.log(np.where(room > 0, room, np.nan)) + pairs * offset
+        )
     best = 0.5 * dim * math.log(2 * math.pi) + math.log(sigma) + np.nanmin(others)
     assert mass == pytest.approx(best, abs=1e-4)
 
@@ -59,7 +69,15 @@ def test_a_near_trial_is_its_matrix(m: int, sigma: float) -> None:
     v = envelope.spread * (g - trace * np.eye(m)) + sigma * trace * np.eye(m)
     rho = np.linalg.eigvalsh(v)
     x = np.array([(a - b) / 2 for a, b in itertools.combinations(rho, 2)])
-    truth = float(np.sum(np.log(np.sinh(x) / x) - envelope.offset - float(envelope.tilt()) * x**2)) if m > 1 else 0.0
+    truth = (
+        float(
+            np.sum(
+                np.log(np.sinh(x) / x) - envelope.offset - float(envelope.tilt()) * x**2
+            )
+        )
+        if m > 1
+        else 0.0
+    )
     coarse, fine = trial.log_ratio(64), trial.log_ratio(256)
     assert float(fine) == pytest.approx(truth, abs=1e-10)
     assert coarse.contains(fine.mid())
@@ -67,10 +85,14 @@ def test_a_near_trial_is_its_matrix(m: int, sigma: float) -> None:
     with ctx.workprec(128):
         found = trial.exp(128)
     exact = linalg.expm(v)
-    assert np.array([[float(found[i, j]) for j in range(m)] for i in range(m)]) == pytest.approx(exact, rel=1e-12)
+    assert np.array(
+        [[float(found[i, j]) for j in range(m)] for i in range(m)]
+    ) == pytest.approx(exact, rel=1e-12)
     ball, error = trial.float_exp()
     assert error < 1e-12
-    off = np.abs([[float(arb(ball.mid[i, j]) - found[i, j]) for j in range(m)] for i in range(m)])
+    off = np.abs(
+        [[float(arb(ball.mid[i, j]) - found[i, j]) for j in range(m)] for i in range(m)]
+    )
     assert np.all(off <= ball.rad + error)
     values, vectors, gap, eta = trial._float_eigen()
     assert max(gap, eta) < 1e-13
@@ -84,19 +106,30 @@ def test_cholesky_and_congruence() -> None:
     center = a @ a.T + 0.1 * np.eye(4)
     with ctx.workprec(128):
         lower = cholesky(center)
-    assert np.array([[float(x) for x in row] for row in lower]) == pytest.approx(np.linalg.cholesky(center), abs=1e-13)
+    assert np.array([[float(x) for x in row] for row in lower]) == pytest.approx(
+        np.linalg.cholesky(center), abs=1e-13
+    )
     inner = a + a.T
     for error in (0.0, 1e-3):
         ball = _congruence(float_ball(lower), FloatBall(inner), error)
         factor = np.linalg.cholesky(center)
         assert ball.mid == pytest.approx(factor @ inner @ factor.T, abs=1e-12)
         rows = np.linalg.norm(factor, axis=1)
-        assert ball.rad == pytest.approx(error * np.outer(rows, rows), rel=1e-6, abs=1e-12)
+        assert ball.rad == pytest.approx(
+            error * np.outer(rows, rows), rel=1e-6, abs=1e-12
+        )
     skew = center + np.array([[0, 1, 0, 0], [-1, 0, 0, 0], [0, 0, 0, 0], [0, 0, 0, 0]])
     with ctx.workprec(128):
-        assert float(cholesky(skew)[1, 0]) == pytest.approx(np.linalg.cholesky(center)[1, 0], rel=1e-12)
+        assert float(cholesky(skew)[1, 0]) == pytest.approx(
+            np.linalg.cholesky(center)[1, 0], rel=1e-12
+        )
     assert _is_positive_definite(center)
-    for bad in (np.diag([1.0, -1.0]), np.ones((2, 2)), np.array([[-1.0]]), np.array([[1.0, 2.0], [2.0, 1.0]])):
+    for bad in (
+        np.diag([1.0, -1.0]),
+        np.ones((2, 2)),
+        np.array([[-1.0]]),
+        np.array([[1.0, 2.0], [2.0, 1.0]]),
+    ):
         assert not _is_positive_definite(bad)
         with ctx.workprec(4096), pytest.raises(ParameterError):
             cholesky(bad)

@@ -17,15 +17,30 @@ from curvedp.geometry.manifolds.product import Product
 from curvedp.geometry.manifolds.pulled import Pulled
 from curvedp.geometry.manifolds.spd_affine import SPDAffineInvariant
 from curvedp.geometry.manifolds.spd_flat import dexp, dlog
-from curvedp.geometry.numerics.matrix import below, cholesky, cholesky_change, log1p_sym, spread, sym
-from curvedp.geometry.numerics.namespace import constant, differentiable, in_public_time, like, namespace
+from curvedp.geometry.numerics.matrix import (
+    below,
+    cholesky,
+    cholesky_change,
+    log1p_sym,
+    spread,
+    sym,
+)
+from curvedp.geometry.numerics.namespace import (
+    constant,
+    differentiable,
+    in_public_time,
+    like,
+    namespace,
+)
 from curvedp.geometry.numerics.stable import euclidean_norm
 
 _EXPONENT = 23.0  # 1/λ_min up to e^23 = 1e10: beyond, a correlation matrix in doubles says little about its place
 _FLAT_EXPONENT = 9.0  # 1/λ_min up to e^9: there the logarithm of a matrix in doubles has eleven digits
 
 _TAYLOR = 0.78  # norm up to which the polynomial of degree 16 is exact to round-off
-_ENTRIES = 1 << 14  # of the matrices that are worked on at a time, and stay in the cache
+_ENTRIES = (
+    1 << 14
+)  # of the matrices that are worked on at a time, and stay in the cache
 _STEPS = 7  # to 1e-10 for S up to 8 long, m to 30 (tests/geometry/test_correlation.py)
 _DONE = 1e-10  # an excess that the derivative, good to 4e-4, takes to round-off
 
@@ -50,7 +65,9 @@ class _Correlations(HeldBall, Pulled, Inherited):
         S = sym(x)
         variances = xp.all(xp.linalg.diagonal(S) > 0, axis=-1)[..., None, None]
         S = xp.where(variances, S, like(x, np.eye(self.m)))
-        return xp.where(variances, SPDAffineInvariant(self.m).nearest(_unit_diagonal(S)), xp.nan)
+        return xp.where(
+            variances, SPDAffineInvariant(self.m).nearest(_unit_diagonal(S)), xp.nan
+        )
 
     def to_tangent(self, p: Array, x: Array) -> Array:
         """The symmetric part of x with a diagonal of 0."""
@@ -59,7 +76,9 @@ class _Correlations(HeldBall, Pulled, Inherited):
     def residual(self, p: Array) -> Array:
         """That of a positive definite matrix, plus how far the diagonal is from 1."""
         xp = namespace(p)
-        return SPDAffineInvariant(self.m).residual(p) + xp.max(xp.abs(xp.linalg.diagonal(p) - 1), axis=-1)
+        return SPDAffineInvariant(self.m).residual(p) + xp.max(
+            xp.abs(xp.linalg.diagonal(p) - 1), axis=-1
+        )
 
 
 class Correlation(_Correlations):
@@ -133,7 +152,9 @@ class Correlation(_Correlations):
         xp = namespace(y)
         rows = [xp.zeros_like(y[..., : self.m])]
         for i, part in enumerate(self.model.split(y), 1):
-            rows.append(xp.concat([part[..., 1:], xp.zeros_like(y[..., : self.m - i])], axis=-1))
+            rows.append(
+                xp.concat([part[..., 1:], xp.zeros_like(y[..., : self.m - i])], axis=-1)
+            )
         return xp.stack(rows, axis=-2) + diagonal * like(y, np.eye(self.m))
 
 
@@ -170,7 +191,11 @@ class CorrelationOffLog(_Correlations):
         return 1 + self.m * math.log1p((math.expm1(radius) - radius) / self.m)
 
     # lazily: `scipy.optimize` takes long to import; at 18, twice that exponent, the bound is far above it
-    held_reach = fact(lambda M: scipy.optimize.brentq(lambda r: M._least_exponent(r) - _FLAT_EXPONENT, 0.0, 18.0))
+    held_reach = fact(
+        lambda M: scipy.optimize.brentq(
+            lambda r: M._least_exponent(r) - _FLAT_EXPONENT, 0.0, 18.0
+        )
+    )
 
     def float_spread(self, radius: float) -> float:
         return self.m * math.exp(self._least_exponent(self.held_radius(radius)))
@@ -182,11 +207,17 @@ class CorrelationOffLog(_Correlations):
         """exp(S + D); beyond `float_reach`, of the point at that distance."""
         xp = namespace(y)
         length = euclidean_norm(xp, y)[..., None]
-        y = y * xp.where(length > self.float_reach, self.float_reach / xp.where(length > 0, length, 1.0), 1.0)
+        y = y * xp.where(
+            length > self.float_reach,
+            self.float_reach / xp.where(length > 0, length, 1.0),
+            1.0,
+        )
         S = spread(y / math.sqrt(2), 1 - np.eye(self.m))
         if self.m == 2:  # Fisher's z
             return xp.tanh(S) + like(y, np.eye(2))
-        C = _unit_diagonal(unit_exponential(constant(S), self._least_exponent(self.float_reach)))
+        C = _unit_diagonal(
+            unit_exponential(constant(S), self._least_exponent(self.float_reach))
+        )
         return C + self._pull(C, y - constant(y)) if differentiable(y) else C
 
     def _push(self, p: Array, v: Array) -> Array:
@@ -195,7 +226,9 @@ class CorrelationOffLog(_Correlations):
     def _pull(self, p: Array, w: Array) -> Array:
         """d exp of W + D', where D' keeps the diagonal."""
         xp = namespace(p, w)
-        columns = xp.linalg.diagonal(dexp(p[..., None, :, :], _diagonal(like(p, np.eye(self.m)))))
+        columns = xp.linalg.diagonal(
+            dexp(p[..., None, :, :], _diagonal(like(p, np.eye(self.m))))
+        )
         W = spread(w / math.sqrt(2), 1 - np.eye(self.m))
         excess = xp.linalg.diagonal(dexp(p, W))
         kept = W - _diagonal(xp.linalg.solve(columns.mT, excess[..., None])[..., 0])
@@ -232,14 +265,18 @@ def unit_exponential(S: Array, longest: float) -> Array:
     halvings, order = _halvings(size), np.argsort(size)
     for k in np.unique(halvings):
         rows = order[halvings[order] == k]
-        for part in np.split(rows, range(_ENTRIES // m**2, len(rows), _ENTRIES // m**2)):
+        for part in np.split(
+            rows, range(_ENTRIES // m**2, len(rows), _ENTRIES // m**2)
+        ):
             out[part] = _exponential(flat[part], int(k))
     return out.reshape(S.shape)
 
 
 def _halvings(norm: Array | float) -> Array:
     """Of a matrix of that norm, until the polynomial serves."""
-    return np.maximum(2, np.ceil(np.log2(np.maximum(norm, _TAYLOR) / _TAYLOR))).astype(int)
+    return np.maximum(2, np.ceil(np.log2(np.maximum(norm, _TAYLOR) / _TAYLOR))).astype(
+        int
+    )
 
 
 def _exponential(S: Array, halvings: int) -> Array:
@@ -250,19 +287,27 @@ def _exponential(S: Array, halvings: int) -> Array:
     for left in reversed(range(_STEPS)):
         roots = _roots(S + x[..., None] * one, halvings)
         excess = xp.log1p(xp.linalg.diagonal(roots[-1]))
-        slopes = sum(weight * X * Y for weight, X, Y in _powers(roots))  # ∂(e^A)ᵢᵢ/∂aⱼⱼ = ∫(e^{tA})ᵢⱼ(e^{(1−t)A})ᵢⱼ dt
+        slopes = sum(
+            weight * X * Y for weight, X, Y in _powers(roots)
+        )  # ∂(e^A)ᵢᵢ/∂aⱼⱼ = ∫(e^{tA})ᵢⱼ(e^{(1−t)A})ᵢⱼ dt
         step = xp.linalg.solve(slopes, (xp.exp(excess) * excess)[..., None])[..., 0]
-        going = xp.any(xp.abs(excess) > _DONE, axis=-1, keepdims=True)  # a matrix that is done is left alone
+        going = xp.any(
+            xp.abs(excess) > _DONE, axis=-1, keepdims=True
+        )  # a matrix that is done is left alone
         if left == 0 or not (public or np.any(going)):
             break
         x = x - xp.where(going, step, 0.0)
     # the last step along the derivative, ∫ e^{tA}·diag(step)·e^{(1−t)A}dt
-    change = sum(weight * (X * step[..., None, :]) @ Y for weight, X, Y in _powers(roots))
+    change = sum(
+        weight * (X * step[..., None, :]) @ Y for weight, X, Y in _powers(roots)
+    )
     return one + roots[-1] - sym(change)
 
 
 def _factorial(k: int) -> float:
-    return float(math.factorial(k))  # 16! is no whole number of 32 bits, in which JAX would read it
+    return float(
+        math.factorial(k)
+    )  # 16! is no whole number of 32 bits, in which JAX would read it
 
 
 def _roots(A: Array, halvings: int) -> list[Array]:
@@ -299,4 +344,6 @@ def _weights(halvings: int) -> list[float]:
     nodes = np.concatenate([[0.0], 2.0 ** -np.arange(1, halvings + 1)])
     w = np.linspace(1e-3, 2.0**halvings, 400)[:, None]
     values = (np.exp(-w * nodes) + np.exp(-w * (1 - nodes))) * w / -np.expm1(-w)
-    return [float(2 * c) for c in np.linalg.lstsq(values, np.ones(400))[0]]  # the mirror image's matrix is the same
+    return [
+        float(2 * c) for c in np.linalg.lstsq(values, np.ones(400))[0]
+    ]  # the mirror image's matrix is the same

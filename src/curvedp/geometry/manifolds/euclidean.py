@@ -50,7 +50,9 @@ class FlatVectors(Vectors):
 
     def residual(self, p: Array) -> Array:
         xp = namespace(p)
-        return xp.sum(p * 0, axis=-1)  # 0, and NaN where p is not finite: no equation to satisfy but being a number
+        return xp.sum(
+            p * 0, axis=-1
+        )  # 0, and NaN where p is not finite: no equation to satisfy but being a number
 
     def from_coordinates(self, p: Array, z: Array) -> Array:
         return self.to_tangent(p, z)

@@ -69,4 +69,6 @@ class Frames(Embedded):
     def _leaving_coordinates(self, p: Array, v: Array) -> Array:
         """Inverse of `_leaving`, of the part of v that is orthogonal to p."""
         block = matrix.reflect(p, v)[..., self.r :, :]
-        return namespace(p, v).reshape(block, (*block.shape[:-2], (self.m - self.r) * self.r))
+        return namespace(p, v).reshape(
+            block, (*block.shape[:-2], (self.m - self.r) * self.r)
+        )

@@ -10,7 +10,12 @@ from curvedp.errors import ParameterError
 from curvedp.geometry.base import Array, fact
 from curvedp.geometry.manifolds.frames import Frames
 from curvedp.geometry.numerics.matrix import polar, sinc, svd, sym_function
-from curvedp.geometry.numerics.namespace import constant, differentiable, like, namespace
+from curvedp.geometry.numerics.namespace import (
+    constant,
+    differentiable,
+    like,
+    namespace,
+)
 
 
 def _stretch(xp: Any, c: Array) -> Array:
@@ -30,7 +35,9 @@ def _stretch_divided(xp: Any, c: Array) -> Array:
     safe = xp.where(rest < 1e-4, 0.0, middle)
     far = (safe * _stretch(xp, safe) - 1) / (1 - safe * safe)
     slope = xp.where(rest < 1e-4, -(1 / 3 + rest * (4 / 15 + rest * (6 / 35))), far)
-    return xp.where(near, slope, (_stretch(xp, x) - _stretch(xp, y)) / xp.where(near, 1.0, x - y))
+    return xp.where(
+        near, slope, (_stretch(xp, x) - _stretch(xp, y)) / xp.where(near, 1.0, x - y)
+    )
 
 
 @dataclass(frozen=True)
@@ -59,18 +66,32 @@ class Grassmann(Frames):
     r: int
 
     dim = fact(lambda self: (self.m - self.r) * self.r)
-    subspaces = fact(lambda self: (min(self.r, self.m - self.r), max(self.r, self.m - self.r)))
+    subspaces = fact(
+        lambda self: (min(self.r, self.m - self.r), max(self.r, self.m - self.r))
+    )
     # Wong 1968: [0, 2]; projective spaces (r = 1 or r = m − 1) have constant curvature 1; a circle is flat.
-    curvature_bounds = fact(lambda M: (0.0, 0.0) if M.dim == 1 else (1.0, 1.0) if M.subspaces[0] == 1 else (0.0, 2.0))
+    curvature_bounds = fact(
+        lambda M: (
+            (0.0, 0.0)
+            if M.dim == 1
+            else (1.0, 1.0)
+            if M.subspaces[0] == 1
+            else (0.0, 2.0)
+        )
+    )
     injectivity_radius = math.pi / 2
     # Of projectors over √r: ‖P − Q‖² = 2(r − tr PQ) <= 2·min(r, m − r).
-    embedded_diameter = fact(lambda self: float((2 * self.subspaces[0] / self.r) ** 0.5))
+    embedded_diameter = fact(
+        lambda self: float((2 * self.subspaces[0] / self.r) ** 0.5)
+    )
     is_symmetric = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.r >= self.m:
-            raise ParameterError(f"r={self.r} must be < m={self.m}: the only m-dimensional subspace is a single point")
+            raise ParameterError(
+                f"r={self.r} must be < m={self.m}: the only m-dimensional subspace is a single point"
+            )
 
     def _curvature_operator(self, p: Array, v: Array) -> np.ndarray:
         """R(u, v)v = v(vᵀu) + u(vᵀv) − 2v(uᵀv) (Wong 1968)."""
@@ -94,11 +115,16 @@ class Grassmann(Frames):
         change = v.mT @ v
         drop = sym_function(change, V, -2 * xp.sin(s / 2) ** 2, cos_divided)
         # Orthonormal factors on both sides: the result is orthonormal to round-off whatever the length of v.
-        left = self.to_tangent(p, left)  # a direction that a long v has by round-off only need not be orthogonal to p
+        left = self.to_tangent(
+            p, left
+        )  # a direction that a long v has by round-off only need not be orthogonal to p
         step = (left * xp.sin(s)[..., None, :]) @ Vh
         if differentiable(v):
             slope = _sinc_divided(xp, s) * (Vh @ (change - constant(change)) @ V)
-            step = step + ((v - base) @ V * sinc(xp, s)[..., None, :] + base @ V @ slope) @ Vh
+            step = (
+                step
+                + ((v - base) @ V * sinc(xp, s)[..., None, :] + base @ V @ slope) @ Vh
+            )
         return p + (p @ drop + step)
 
     def log(self, p: Array, q: Array) -> Array:
@@ -114,13 +140,21 @@ class Grassmann(Frames):
         xp = namespace(p, q, v)
         W, P, _, _ = self._align(p, q)
         aligned = q @ W.mT
-        return (v - (p + aligned) @ xp.linalg.solve(like(P, np.eye(self.r)) + P, aligned.mT @ v)) @ W
+        return (
+            v
+            - (p + aligned)
+            @ xp.linalg.solve(like(P, np.eye(self.r)) + P, aligned.mT @ v)
+        ) @ W
 
     def embedded(self, X: Array) -> np.ndarray:
         X = np.asarray(X)
         upper = np.triu_indices(self.m)
         P = X @ np.swapaxes(X, -1, -2)
-        return np.asarray(P[..., upper[0], upper[1]] * np.where(upper[0] == upper[1], 1.0, 2**0.5) / self.r**0.5)
+        return np.asarray(
+            P[..., upper[0], upper[1]]
+            * np.where(upper[0] == upper[1], 1.0, 2**0.5)
+            / self.r**0.5
+        )
 
     def from_embedded(self, z: np.ndarray) -> np.ndarray:
         upper, P = np.triu_indices(self.m), np.zeros((self.m, self.m))

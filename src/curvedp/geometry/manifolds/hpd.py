@@ -50,7 +50,9 @@ class HPDAffineInvariant(Pulled):
     point_shape = fact(lambda self: (self.m, self.m, 2))
     curvature_bounds = fact(lambda self: (-0.5, 0.0) if self.m > 1 else (0.0, 0.0))
     # HPD(2) is ℝ × H³ with κ = −½; on larger matrices the curvatures depend on the velocity.
-    root_curvatures = fact(lambda self: () if self.m == 1 else ((-0.5, 2),) if self.m == 2 else None)
+    root_curvatures = fact(
+        lambda self: () if self.m == 1 else ((-0.5, 2),) if self.m == 2 else None
+    )
     positive_matrices = fact(lambda self: (self.m, 2))
     flat_directions = SPDAffineInvariant.flat_directions
 
@@ -59,7 +61,9 @@ class HPDAffineInvariant(Pulled):
         """Complex matrices (..., m, m) as points (..., m, m, 2)."""
         x = np.asarray(x)
         if x.dtype.kind not in "biufc":
-            raise ParameterError(f"x must be an array of complex numbers, not of {x.dtype}")
+            raise ParameterError(
+                f"x must be an array of complex numbers, not of {x.dtype}"
+            )
         return np.stack([x.real, x.imag], axis=-1).astype(np.float64)
 
     @staticmethod
@@ -77,22 +81,32 @@ class HPDAffineInvariant(Pulled):
     def to_model(self, x: Array) -> Array:
         xp = namespace(x)
         a, b = x[..., 0], x[..., 1]
-        blocks = xp.stack([xp.stack([a, -b], axis=-1), xp.stack([b, a], axis=-1)], axis=-3)  # (..., i, row, j, column)
+        blocks = xp.stack(
+            [xp.stack([a, -b], axis=-1), xp.stack([b, a], axis=-1)], axis=-3
+        )  # (..., i, row, j, column)
         return xp.reshape(blocks, (*a.shape[:-2], 2 * self.m, 2 * self.m))
 
     def from_model(self, y: Array) -> Array:
         xp = namespace(y)
         y = xp.reshape(y, (*y.shape[:-2], self.m, 2, self.m, 2))
         a = y[..., :, 0, :, 0] + y[..., :, 1, :, 1]
-        return _hermitian(xp.stack([a, y[..., :, 1, :, 0] - y[..., :, 0, :, 1]], axis=-1) / 2)
+        return _hermitian(
+            xp.stack([a, y[..., :, 1, :, 0] - y[..., :, 0, :, 1]], axis=-1) / 2
+        )
 
     def _lift(self, z: Array) -> Array:
         xp, (number, sign, _) = namespace(z), _blocks(self.m)
-        return xp.take(z, xp.asarray(number, device=device(z)), axis=-1) * like(z, sign * math.sqrt(0.5))
+        return xp.take(z, xp.asarray(number, device=device(z)), axis=-1) * like(
+            z, sign * math.sqrt(0.5)
+        )
 
     def _drop(self, z: Array) -> Array:
         xp, (_, sign, copies) = namespace(z), _blocks(self.m)
-        z = xp.take(z * like(z, sign * math.sqrt(0.5)), xp.asarray(copies, device=device(z)), axis=-1)
+        z = xp.take(
+            z * like(z, sign * math.sqrt(0.5)),
+            xp.asarray(copies, device=device(z)),
+            axis=-1,
+        )
         return xp.sum(xp.reshape(z, (*z.shape[:-1], self.dim, 2)), axis=-1)
 
 
@@ -108,7 +122,11 @@ def _blocks(m: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     x[row, col, 1], x[col, row, 1] = imaginary, -imaginary
     numbers = np.asarray(below(HPDAffineInvariant(m).to_model(x), 0))
     number = np.abs(numbers).astype(int)
-    return np.maximum(number - 1, 0), np.sign(numbers), np.argsort(number, kind="stable")[m:]
+    return (
+        np.maximum(number - 1, 0),
+        np.sign(numbers),
+        np.argsort(number, kind="stable")[m:],
+    )
 
 
 def _hermitian(x: Array) -> Array:

@@ -32,9 +32,13 @@ class HeldBall(Manifold):
         xp = namespace(z)
         length = euclidean_norm(xp, z)
         far = length > self.held_reach
-        return xp.where(far, self.held_reach / xp.where(far, length, 1.0), xp.ones_like(length))
+        return xp.where(
+            far, self.held_reach / xp.where(far, length, 1.0), xp.ones_like(length)
+        )
 
-    held_coordinates = Manifold.held_coordinates  # of a ball, also where a model's would come first
+    held_coordinates = (
+        Manifold.held_coordinates
+    )  # of a ball, also where a model's would come first
 
     def held_radius(self, radius: float) -> float:
         return min(radius, self.held_reach)
@@ -55,7 +59,9 @@ class Hyperbolic(HeldBall, Vectors):
         return (1 + 2 * r) * math.exp(r)
 
     def inner(self, p: Array, u: Array, v: Array) -> Array:
-        return namespace(p, u, v).vecdot(self.to_coordinates(p, u), self.to_coordinates(p, v))
+        return namespace(p, u, v).vecdot(
+            self.to_coordinates(p, u), self.to_coordinates(p, v)
+        )
 
     def norm(self, p: Array, v: Array) -> Array:
         return euclidean_norm(namespace(p, v), self.to_coordinates(p, v))
@@ -77,13 +83,20 @@ def blocked(kernel: Callable[..., Array]) -> Callable[..., Array]:
         count, size = math.prod(batch), max(2, _BLOCK // arrays[0].shape[-1])
         if not batch or (count <= size and count != 1):
             return kernel(self, *arrays)
-        flat = [a if a.ndim == 1 else np.broadcast_to(a, (*batch, a.shape[-1])).reshape(count, -1) for a in arrays]
+        flat = [
+            a
+            if a.ndim == 1
+            else np.broadcast_to(a, (*batch, a.shape[-1])).reshape(count, -1)
+            for a in arrays
+        ]
 
         def over(part: slice) -> Array:
             # One record alone lies in memory both ways, and would be added up in the other order (`stable.dot`): doubled, it
             # gets what it gets in any batch.
             rows: Any = part if part.stop - part.start > 1 else [part.start, part.start]
-            return kernel(self, *(a if a.ndim == 1 else a[rows] for a in flat))[: part.stop - part.start]
+            return kernel(self, *(a if a.ndim == 1 else a[rows] for a in flat))[
+                : part.stop - part.start
+            ]
 
         parts = [over(part) for part in blocks(count, size)]
         return np.concatenate(parts).reshape(*batch, *parts[0].shape[1:])
@@ -111,14 +124,22 @@ def lift(xp: Any, x: Array) -> tuple[Array, Array]:
     return hypot1(xp, length), length
 
 
-def either(xp: Any, inside: Array, near: Callable[[], Array], far: Callable[[], Array]) -> Array:
+def either(
+    xp: Any, inside: Array, near: Callable[[], Array], far: Callable[[], Array]
+) -> Array:
     """near() inside, far() elsewhere; NumPy computes only what is needed."""
-    if is_numpy_array(inside) and not in_public_time() and np.all(inside) == np.any(inside):
+    if (
+        is_numpy_array(inside)
+        and not in_public_time()
+        and np.all(inside) == np.any(inside)
+    ):
         return near() if np.all(inside) else far()
     return xp.where(inside, near(), far())
 
 
-def far_exp(xp: Any, x: Array, time: Array, length: Array, along: Array, across: Array) -> Array:
+def far_exp(
+    xp: Any, x: Array, time: Array, length: Array, along: Array, across: Array
+) -> Array:
     """Spatial part of the exponential from x (not the origin) with velocity (along, across). Its radial part sinh a
     cosh n + cosh a sinh n cos ψ cancels on the way inward; there it is sinh(a - n) + cosh a sinh n (1 + cos ψ), and
     n(1 + cos ψ) = |across|²/(n - along)."""
@@ -128,8 +149,13 @@ def far_exp(xp: Any, x: Array, time: Array, length: Array, along: Array, across:
     outward = cosh * length + sinhc * along * time
     turning = along < -1
     speed = safe_sqrt(xp, xp.where(turning, square, 1.0))
-    inward = xp.sinh(xp.asinh(length) - speed) + sinhc * time * across_square / (speed - xp.where(turning, along, -1.0))
-    return xp.where(turning, inward, outward) / xp.where(length == 0, 1.0, length) * x + sinhc * across
+    inward = xp.sinh(xp.asinh(length) - speed) + sinhc * time * across_square / (
+        speed - xp.where(turning, along, -1.0)
+    )
+    return (
+        xp.where(turning, inward, outward) / xp.where(length == 0, 1.0, length) * x
+        + sinhc * across
+    )
 
 
 def turn(xp: Any, w: Array, u: Array, depth: Array, z: Array) -> Array:

@@ -75,10 +75,14 @@ class KendallShapes(Embedded):
     # ℂPⁿ has 1 + 3cos²α, α the angle between the plane and its turn by i; ℂP¹ is a sphere of radius ½.
     curvature_bounds = fact(lambda self: (4.0, 4.0) if self.k == 3 else (1.0, 4.0))
     # 4 once, along i·velocity, and 1 otherwise
-    root_curvatures = fact(lambda self: ((1.0, self.dim - 2), (4.0, 1)) if self.k > 3 else ((4.0, 1),))
+    root_curvatures = fact(
+        lambda self: ((1.0, self.dim - 2), (4.0, 1)) if self.k > 3 else ((4.0, 1),)
+    )
     injectivity_radius = math.pi / 2
     is_symmetric = True
-    embedded_diameter = float(2**0.5)  # of the projectors zz*: ‖zz* − ww*‖² = 2 − 2|⟨z, w⟩|²
+    embedded_diameter = float(
+        2**0.5
+    )  # of the projectors zz*: ‖zz* − ww*‖² = 2 − 2|⟨z, w⟩|²
 
     @property
     def origin(self) -> Array:
@@ -97,14 +101,20 @@ class KendallShapes(Embedded):
     def exp(self, p: Array, v: Array) -> Array:
         xp = namespace(p, v)
         square = xp.sum(v * v, axis=(-2, -1), keepdims=True)
-        return p + (v * cos_sinc(xp, square)[1] - p * (square * versine_quotient(xp, square)))
+        return p + (
+            v * cos_sinc(xp, square)[1] - p * (square * versine_quotient(xp, square))
+        )
 
     def log(self, p: Array, q: Array) -> Array:
         """Horizontal at p; at distance π/2, where p and q have no best rotation, one of the shortest velocities."""
         xp = namespace(p, q)
-        horizontal = self.to_tangent(p, q - p)  # |horizontal| = sin θ, with the digits of a small q − p
+        horizontal = self.to_tangent(
+            p, q - p
+        )  # |horizontal| = sin θ, with the digits of a small q − p
         overlap = _hermitian(p, q)  # |overlap| = cos θ
-        sine = safe_sqrt(xp, xp.sum(horizontal * horizontal, axis=(-2, -1), keepdims=True))
+        sine = safe_sqrt(
+            xp, xp.sum(horizontal * horizontal, axis=(-2, -1), keepdims=True)
+        )
         cosine = _modulus(overlap)
         safe = xp.where(sine == 0, 1.0, sine)
         stretch = xp.where(sine == 0, 1.0, xp.atan2(safe, cosine) / safe)
@@ -161,7 +171,9 @@ class KendallShapes(Embedded):
     def to_tangent(self, p: Array, x: Array) -> Array:
         xp = namespace(p, x)
         centered = x - xp.mean(x, axis=-2, keepdims=True)
-        return centered - _times(_hermitian(p, centered) / xp.sum(p * p, axis=(-2, -1), keepdims=True), p)
+        return centered - _times(
+            _hermitian(p, centered) / xp.sum(p * p, axis=(-2, -1), keepdims=True), p
+        )
 
     def residual(self, p: Array) -> Array:
         """The larger of the distance of the centroid from 0 and of the norm from 1."""
@@ -180,7 +192,9 @@ class KendallShapes(Embedded):
 
     def to_coordinates(self, p: Array, v: Array) -> Array:
         xp = namespace(p, v)
-        w = self._reflect(self._helmert(p)[..., 1:, :], self._helmert(v)[..., 1:, :])[..., 1:, :]
+        w = self._reflect(self._helmert(p)[..., 1:, :], self._helmert(v)[..., 1:, :])[
+            ..., 1:, :
+        ]
         return xp.reshape(w, (*w.shape[:-2], self.dim))
 
     def _helmert(self, x: Array) -> Array:
@@ -190,12 +204,16 @@ class KendallShapes(Embedded):
         first = x[..., :1, :]
         # u = e₁ + 1/√k, |u|² = 2(1 + 1/√k), so 2⟨u,x⟩/|u|² = (x₁ + Σx/√k)/(1 + 1/√k)
         share = (first + xp.sum(x, axis=-2, keepdims=True) / root) / (1 + 1 / root)
-        return xp.concat([first - share * (1 + 1 / root), x[..., 1:, :] - share / root], axis=-2)
+        return xp.concat(
+            [first - share * (1 + 1 / root), x[..., 1:, :] - share / root], axis=-2
+        )
 
     @staticmethod
     def _reflect(a: Array, w: Array) -> Array:
         """The complex reflection that swaps the lines of e₁ and of the unit vector a, applied to w."""
         xp = namespace(a, w)
         first = a[..., :1, :]
-        u = xp.concat([first + _phase(first), a[..., 1:, :]], axis=-2)  # |u|² = 2(1 + |a₁|) ≥ 2
+        u = xp.concat(
+            [first + _phase(first), a[..., 1:, :]], axis=-2
+        )  # |u|² = 2(1 + |a₁|) ≥ 2
         return w - _times(_hermitian(u, w) / (1 + _modulus(first)), u)

@@ -6,13 +6,31 @@ from typing import Any
 import numpy as np
 
 from curvedp.geometry.base import Array, fact
-from curvedp.geometry.manifolds.hyperbolic import Hyperbolic, blocked, dot, either, far_exp, hypot1, lift, turn
+from curvedp.geometry.manifolds.hyperbolic import (
+    Hyperbolic,
+    blocked,
+    dot,
+    either,
+    far_exp,
+    hypot1,
+    lift,
+    turn,
+)
 from curvedp.geometry.numerics.namespace import namespace
-from curvedp.geometry.numerics.stable import columns, cosh_sinhc, dot_lists, euclidean_norm, quick_or, reject
+from curvedp.geometry.numerics.stable import (
+    columns,
+    cosh_sinhc,
+    dot_lists,
+    euclidean_norm,
+    quick_or,
+    reject,
+)
 
 _SQUARES = 1e-250  # squares above it have not lost digits to underflow
 _LARGEST_TIME = 8.0  # up to which the plain chord |y − x|² − (y₀ − x₀)² keeps its digits: it loses a factor of 2·64
-_NEAR = 1.0  # Inside this length of the spatial part the plain forms lose at most a digit.
+_NEAR = (
+    1.0  # Inside this length of the spatial part the plain forms lose at most a digit.
+)
 
 
 class Lorentz(Hyperbolic):
@@ -50,7 +68,9 @@ class Lorentz(Hyperbolic):
         inside = length < _NEAR
 
         def near() -> Array:
-            z = xp.where(inside, _unboost(xp, x, time, velocity), 0.0)  # elsewhere the form may overflow
+            z = xp.where(
+                inside, _unboost(xp, x, time, velocity), 0.0
+            )  # elsewhere the form may overflow
             cosh, sinhc = cosh_sinhc(xp, dot(xp, z, z))
             return _boost(xp, xp.where(inside, x, 0.0), time, cosh, sinhc * z)[1]
 
@@ -65,8 +85,13 @@ class Lorentz(Hyperbolic):
             # d / sinh d, as below; log is along y − cosh(d) x = (y − x) − (chord²/2) x
             chord = np.sqrt(square)
             factor = 2 * np.arcsinh(chord / 2) / (chord * np.sqrt(1 + square / 4))
-            v = [factor * (d - 0.5 * square * a) for a, d in zip(x, difference, strict=True)]
-            return np.stack(np.broadcast_arrays(sum(map(mul, x, v)) / x0, *v), axis=-1), good
+            v = [
+                factor * (d - 0.5 * square * a)
+                for a, d in zip(x, difference, strict=True)
+            ]
+            return np.stack(
+                np.broadcast_arrays(sum(map(mul, x, v)) / x0, *v), axis=-1
+            ), good
 
         return quick_or(self._log, quick, p, q)
 
@@ -79,14 +104,20 @@ class Lorentz(Hyperbolic):
         # d / sinh d, with sinh d = 2 sinh(d/2) cosh(d/2) and chord = 2 sinh(d/2)
         sinh = chord * xp.sqrt(1 + chord * chord / 4)
         none = sinh == 0
-        factor = xp.where(none, 1.0, 2 * xp.asinh(chord / 2) / xp.where(none, 1.0, sinh))
+        factor = xp.where(
+            none, 1.0, 2 * xp.asinh(chord / 2) / xp.where(none, 1.0, sinh)
+        )
         inside, difference = x_length < _NEAR, y - x
 
         def near() -> Array:
             """y seen from x, its differences formed before the boost."""
             rise = dot(xp, difference, x + y) / (x0 + y0)
-            z = difference + x * (dot(xp, x, difference) / (1 + x0) - rise)  # elsewhere the form may overflow
-            return _boost(xp, xp.where(inside, x, 0.0), x0, 0.0, xp.where(inside, factor * z, 0.0))[1]
+            z = difference + x * (
+                dot(xp, x, difference) / (1 + x0) - rise
+            )  # elsewhere the form may overflow
+            return _boost(
+                xp, xp.where(inside, x, 0.0), x0, 0.0, xp.where(inside, factor * z, 0.0)
+            )[1]
 
         def far() -> Array:
             """Components along the radial unit vector (|x|, x0 x̂) and across it."""
@@ -97,7 +128,9 @@ class Lorentz(Hyperbolic):
             # |y| - <x̂,y> without cancellation where y is near the ray of x
             ahead = cosine > 0
             gap = dot(xp, across, across) / xp.where(ahead, y_length + cosine, 1.0)
-            polar = _sinh_radial(xp, x, y, x0, y0, x_length, y_length) - x0 * xp.where(ahead, gap, y_length - cosine)
+            polar = _sinh_radial(xp, x, y, x0, y0, x_length, y_length) - x0 * xp.where(
+                ahead, gap, y_length - cosine
+            )
             along = xp.where(y_length < _NEAR, plain, polar)
             return factor * along * x0 / safe * x + factor * across
 
@@ -114,7 +147,9 @@ class Lorentz(Hyperbolic):
     def _dist(self, p: Array, q: Array) -> Array:
         xp = namespace(p, q)
         x, y = columns(p[..., 1:]), columns(q[..., 1:])
-        chord = _chord(xp, x, y, euclidean_norm(xp, x)[..., None], euclidean_norm(xp, y)[..., None])
+        chord = _chord(
+            xp, x, y, euclidean_norm(xp, x)[..., None], euclidean_norm(xp, y)[..., None]
+        )
         return 2 * xp.asinh(chord[..., 0] / 2)
 
     @blocked
@@ -125,7 +160,13 @@ class Lorentz(Hyperbolic):
         chord = _chord(xp, x, y, x_length, y_length)
         # 1 - <w,u> for the ball vectors, from cosh d = 1 + chord²/2 = x0 y0 - <x,y>
         depth = (2 + x0 + y0 + chord * chord / 2) / ((1 + x0) * (1 + y0))
-        turned = turn(xp, x / (1 + x0), reject(xp, y, x) / (1 + y0), depth, self.to_coordinates(p, v))
+        turned = turn(
+            xp,
+            x / (1 + x0),
+            reject(xp, y, x) / (1 + y0),
+            depth,
+            self.to_coordinates(p, v),
+        )
         return self.from_coordinates(q, turned)
 
     def project(self, x: Array) -> Array:
@@ -137,7 +178,9 @@ class Lorentz(Hyperbolic):
         xp = namespace(p, x)
         space = p[..., 1:]
         time = lift(xp, space)[0]
-        form = dot(xp, space, x[..., 1:]) - time * x[..., :1]  # Minkowski product with p
+        form = (
+            dot(xp, space, x[..., 1:]) - time * x[..., :1]
+        )  # Minkowski product with p
         return _lift_tangent(xp, space, time, x[..., 1:] + form * space)
 
     def residual(self, p: Array) -> Array:
@@ -189,12 +232,16 @@ def _unboost(xp: Any, x: Array, time: Array, v: Array) -> Array:
     return v - dot(xp, x, v) / (time * (1 + time)) * x
 
 
-def _split(xp: Any, x: Array, time: Array, length: Array, v: Array) -> tuple[Array, Array]:
+def _split(
+    xp: Any, x: Array, time: Array, length: Array, v: Array
+) -> tuple[Array, Array]:
     """Riemannian component along the radial unit vector, and the part across it, of a tangent vector's spatial part."""
     return dot(xp, x, v) / xp.where(length == 0, 1.0, length) / time, reject(xp, v, x)
 
 
-def _sinh_radial(xp: Any, x: Array, y: Array, x0: Array, y0: Array, x_length: Array, y_length: Array) -> Array:
+def _sinh_radial(
+    xp: Any, x: Array, y: Array, x0: Array, y0: Array, x_length: Array, y_length: Array
+) -> Array:
     """sinh(b - a) for the distances a, b of x, y from the origin: |y|x0 - |x|y0, its difference taken exactly."""
     total = y_length * x0 + x_length * y0
     return dot(xp, y - x, y + x) / xp.where(total == 0, 1.0, total)
@@ -204,20 +251,27 @@ def _chord(xp: Any, p: Array, q: Array, p_length: Array, q_length: Array) -> Arr
     """2 sinh(d/2) from spatial parts and their lengths, as a sum of positive terms."""
     swap = p_length > q_length
     x, y = xp.where(swap, q, p), xp.where(swap, p, q)
-    x_length, y_length = xp.where(swap, q_length, p_length), xp.where(swap, p_length, q_length)  # |x| <= |y|
+    x_length, y_length = (
+        xp.where(swap, q_length, p_length),
+        xp.where(swap, p_length, q_length),
+    )  # |x| <= |y|
     x0, y0 = hypot1(xp, x_length), hypot1(xp, y_length)
 
     def near() -> Array:
         """The chord of the ball model, |u - w| √((1+x0)(1+y0)) with w = x/(1+x0), u = y/(1+y0)."""
         difference = y - x
         rise = dot(xp, difference, x + y) / (x0 + y0)
-        return euclidean_norm(xp, difference - rise / (1 + x0) * x)[..., None] * xp.sqrt((1 + x0) / (1 + y0))
+        return euclidean_norm(xp, difference - rise / (1 + x0) * x)[
+            ..., None
+        ] * xp.sqrt((1 + x0) / (1 + y0))
 
     def far() -> Array:
         """sinh²(d/2) = sinh²((a-b)/2) + |x||y| sin²(φ/2), the half-angle law of cosines."""
         sinh = _sinh_radial(xp, x, y, x0, y0, x_length, y_length)
         radial = sinh * xp.sqrt(2 / (1 + hypot1(xp, sinh)))
-        safe_x, safe_y = (xp.where(length == 0, 1.0, length) for length in (x_length, y_length))
+        safe_x, safe_y = (
+            xp.where(length == 0, 1.0, length) for length in (x_length, y_length)
+        )
         sine = euclidean_norm(xp, reject(xp, x, y) / safe_x)[..., None]
         cosine = dot(xp, x / safe_x, y / safe_y)
         ahead = cosine > 0
@@ -229,10 +283,18 @@ def _chord(xp: Any, p: Array, q: Array, p_length: Array, q_length: Array) -> Arr
     return either(xp, x_length < _NEAR, near, far)
 
 
-def _quick_chord(x: list[Array], y: list[Array]) -> tuple[Array, Array, list[Array], list[Array], Array]:
+def _quick_chord(
+    x: list[Array], y: list[Array]
+) -> tuple[Array, Array, list[Array], list[Array], Array]:
     """(chord² = 4 sinh²(d/2), where it is good, x, y − x, time of x), coordinate by coordinate."""
     x0, y0 = np.sqrt(1 + dot_lists(x, x)), np.sqrt(1 + dot_lists(y, y))
     difference = [b - a for a, b in zip(x, y, strict=True)]
     rise = dot_lists(difference, list(map(add, x, y))) / (x0 + y0)
     square = np.maximum(dot_lists(difference, difference) - rise * rise, 0.0)
-    return square, (np.maximum(x0, y0) < _LARGEST_TIME) & (square > _SQUARES), x, difference, x0
+    return (
+        square,
+        (np.maximum(x0, y0) < _LARGEST_TIME) & (square > _SQUARES),
+        x,
+        difference,
+        x0,
+    )

@@ -5,7 +5,13 @@ import numpy as np
 from curvedp.geometry.base import Array, fact
 from curvedp.geometry.manifolds.hyperbolic import Hyperbolic, dot, far_exp, lift, turn
 from curvedp.geometry.numerics.namespace import namespace
-from curvedp.geometry.numerics.stable import direction, euclidean_norm, one_minus_square, reject, tanhc
+from curvedp.geometry.numerics.stable import (
+    direction,
+    euclidean_norm,
+    one_minus_square,
+    reject,
+    tanhc,
+)
 
 _NEAR = 0.5  # Inside this Euclidean length the plain forms lose at most a digit.
 
@@ -51,8 +57,17 @@ class PoincareBall(Hyperbolic):
         # far: through the hyperboloid, in polar form
         along = dot(xp, z, p) / xp.where(length == 0, 1.0, length)
         across = reject(xp, v, p) * (2 / gap) * shrink
-        spatial = far_exp(xp, 2 / gap * p, (1 + length * length) / gap, 2 * length / gap, along, across)
-        return self.project(xp.where(inside, near, spatial / (1 + lift(xp, spatial)[0])))
+        spatial = far_exp(
+            xp,
+            2 / gap * p,
+            (1 + length * length) / gap,
+            2 * length / gap,
+            along,
+            across,
+        )
+        return self.project(
+            xp.where(inside, near, spatial / (1 + lift(xp, spatial)[0]))
+        )
 
     def log(self, p: Array, q: Array) -> Array:
         xp = namespace(p, q)
@@ -73,7 +88,10 @@ class PoincareBall(Hyperbolic):
     def transport(self, p: Array, q: Array, v: Array) -> Array:
         xp = namespace(p, q, v)
         difference = q - p
-        gap_p, gap_q = one_minus_square(xp, p)[..., None], one_minus_square(xp, q)[..., None]
+        gap_p, gap_q = (
+            one_minus_square(xp, p)[..., None],
+            one_minus_square(xp, q)[..., None],
+        )
         depth = (gap_p + gap_q + dot(xp, difference, difference)) / 2  # 1 - <p,q>
         return turn(xp, p, reject(xp, q, p), depth, gap_q / gap_p * v)
 

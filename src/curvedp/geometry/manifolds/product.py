@@ -24,7 +24,13 @@ def _joined(name: str) -> Any:
     """A kernel made of the factors'."""
 
     def kernel(self: "Product", *arrays: Array, **named: Array) -> Array:
-        return self.join(self._each(name, *arrays, *(named[argument] for argument in order if argument in named)))
+        return self.join(
+            self._each(
+                name,
+                *arrays,
+                *(named[argument] for argument in order if argument in named),
+            )
+        )
 
     order = list(signature(getattr(Manifold, name)).parameters)
     return kernel
@@ -51,7 +57,9 @@ class Product(Manifold):
     2.0
     """
 
-    factors: tuple[Manifold, ...] = ()  # set below; a default, or the base class's property would be taken for one
+    factors: tuple[
+        Manifold, ...
+    ] = ()  # set below; a default, or the base class's property would be taken for one
 
     def __init__(self, *factors: Manifold) -> None:
         if not factors or not all(isinstance(factor, Manifold) for factor in factors):
@@ -62,18 +70,38 @@ class Product(Manifold):
         return f"Product({', '.join(map(repr, self.factors))})"
 
     dim = fact(lambda self: sum(factor.dim for factor in self.factors))
-    point_shape = fact(lambda self: (sum(math.prod(factor.point_shape) for factor in self.factors),))
-    origin = property(lambda self: np.concatenate([np.ravel(factor.origin) for factor in self.factors]))
-    injectivity_radius, boundary_distance = map(_least, ("injectivity_radius", "boundary_distance"))
+    point_shape = fact(
+        lambda self: (sum(math.prod(factor.point_shape) for factor in self.factors),)
+    )
+    origin = property(
+        lambda self: np.concatenate(
+            [np.ravel(factor.origin) for factor in self.factors]
+        )
+    )
+    injectivity_radius, boundary_distance = map(
+        _least, ("injectivity_radius", "boundary_distance")
+    )
     float_reach, held_reach = map(_least, ("float_reach", "held_reach"))
-    is_homogeneous = fact(lambda self: all(factor.is_homogeneous for factor in self.factors))
-    is_symmetric = fact(lambda self: all(factor.is_symmetric for factor in self.factors))
-    name = fact(lambda self: f"product({','.join(factor.name for factor in self.factors)})")
+    is_homogeneous = fact(
+        lambda self: all(factor.is_homogeneous for factor in self.factors)
+    )
+    is_symmetric = fact(
+        lambda self: all(factor.is_symmetric for factor in self.factors)
+    )
+    name = fact(
+        lambda self: f"product({','.join(factor.name for factor in self.factors)})"
+    )
 
     @cached_property
     def curvature_bounds(self) -> tuple[float, float]:
-        low, high = zip(*(factor.curvature_bounds for factor in self.factors), strict=True)
-        return (low[0], high[0]) if len(self.factors) == 1 else (min(0.0, *low), max(0.0, *high))
+        low, high = zip(
+            *(factor.curvature_bounds for factor in self.factors), strict=True
+        )
+        return (
+            (low[0], high[0])
+            if len(self.factors) == 1
+            else (min(0.0, *low), max(0.0, *high))
+        )
 
     def split(self, x: Array) -> tuple[Array, ...]:
         """The parts of a flat point or tangent vector, each with its factor's shape."""
@@ -81,7 +109,9 @@ class Product(Manifold):
         parts, start = [], 0
         for factor in self.factors:
             stop = start + math.prod(factor.point_shape)
-            parts.append(xp.reshape(x[..., start:stop], (*x.shape[:-1], *factor.point_shape)))
+            parts.append(
+                xp.reshape(x[..., start:stop], (*x.shape[:-1], *factor.point_shape))
+            )
             start = stop
         return tuple(parts)
 
@@ -96,25 +126,38 @@ class Product(Manifold):
 
     def _split_coordinates(self, z: Array) -> list[Array]:
         ends = np.cumsum([factor.dim for factor in self.factors])
-        return [z[..., end - factor.dim : end] for factor, end in zip(self.factors, ends.tolist(), strict=True)]
+        return [
+            z[..., end - factor.dim : end]
+            for factor, end in zip(self.factors, ends.tolist(), strict=True)
+        ]
 
     def _each(self, method: str, *arrays: Array) -> list[Any]:
         parts = zip(*(self.split(array) for array in arrays), strict=True)
-        return [getattr(factor, method)(*part) for factor, part in zip(self.factors, parts, strict=True)]
+        return [
+            getattr(factor, method)(*part)
+            for factor, part in zip(self.factors, parts, strict=True)
+        ]
 
     def held_coordinates(self, z: Array) -> Array:
         """Factor by factor: one share for all of them would stretch the others."""
         parts = zip(self.factors, self._split_coordinates(z), strict=True)
-        return namespace(z).concat([factor.held_coordinates(part) for factor, part in parts], axis=-1)
+        return namespace(z).concat(
+            [factor.held_coordinates(part) for factor, part in parts], axis=-1
+        )
 
     def held_radius(self, radius: float) -> float:
-        return min(radius, math.hypot(*(factor.held_radius(radius) for factor in self.factors)))
+        return min(
+            radius, math.hypot(*(factor.held_radius(radius) for factor in self.factors))
+        )
 
     def held_share(self, z: Array) -> Array:
         """The least of the factors', so that the point stays on its geodesic."""
         xp = namespace(z)
         parts = zip(self.factors, self._split_coordinates(z), strict=True)
-        return xp.min(xp.stack([factor.held_share(part) for factor, part in parts], axis=-1), axis=-1)
+        return xp.min(
+            xp.stack([factor.held_share(part) for factor, part in parts], axis=-1),
+            axis=-1,
+        )
 
     def float_spread(self, radius: float) -> float:
         return math.hypot(*(factor.float_spread(radius) for factor in self.factors))
@@ -140,7 +183,12 @@ class Product(Manifold):
 
     def from_coordinates(self, p: Array, z: Array) -> Array:
         points, parts = self.split(p), self._split_coordinates(z)
-        return self.join([f.from_coordinates(q, part) for f, q, part in zip(self.factors, points, parts, strict=True)])
+        return self.join(
+            [
+                f.from_coordinates(q, part)
+                for f, q, part in zip(self.factors, points, parts, strict=True)
+            ]
+        )
 
     def to_coordinates(self, p: Array, v: Array) -> Array:
         return _concat(namespace(p, v), self._each("to_coordinates", p, v))
@@ -149,7 +197,9 @@ class Product(Manifold):
         """Block by block: planes that mix two factors are flat."""
         blocks = self._each("curvature_operator", p, v)
         whole = np.zeros((*blocks[0].shape[:-2], self.dim, self.dim))
-        for block, stop in zip(blocks, np.cumsum([block.shape[-1] for block in blocks]), strict=True):
+        for block, stop in zip(
+            blocks, np.cumsum([block.shape[-1] for block in blocks]), strict=True
+        ):
             part = slice(stop - block.shape[-1], stop)
             whole[..., part, part] = block
         return whole
@@ -158,7 +208,10 @@ class Product(Manifold):
 def _concat(xp: Any, vectors: Sequence[Array]) -> Array:
     """Concatenated over the last axis, leading axes broadcast."""
     batch = np.broadcast_shapes(*(tuple(vector.shape[:-1]) for vector in vectors))
-    return xp.concat([xp.broadcast_to(vector, (*batch, vector.shape[-1])) for vector in vectors], axis=-1)
+    return xp.concat(
+        [xp.broadcast_to(vector, (*batch, vector.shape[-1])) for vector in vectors],
+        axis=-1,
+    )
 
 
 def _length(xp: Any, parts: Sequence[Array]) -> Array:

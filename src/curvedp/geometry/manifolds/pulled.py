@@ -47,7 +47,9 @@ class Pulled(Manifold):
 
     dim = fact(lambda self: self.model.dim)
     origin = property(lambda self: self.from_model(self.model.origin))
-    curvature_bounds = fact(lambda self: tuple(k / self.scale**2 for k in self.model.curvature_bounds))
+    curvature_bounds = fact(
+        lambda self: tuple(k / self.scale**2 for k in self.model.curvature_bounds)
+    )
     injectivity_radius = fact(lambda self: self.scale * self.model.injectivity_radius)
     is_homogeneous = fact(lambda self: self.model.is_homogeneous)
     is_symmetric = fact(lambda self: self.model.is_symmetric)
@@ -58,7 +60,9 @@ class Pulled(Manifold):
         return self.model.held_share(self._lift(z / self.scale))
 
     def held_coordinates(self, z: Array) -> Array:
-        return self.scale * self._drop(self.model.held_coordinates(self._lift(z / self.scale)))
+        return self.scale * self._drop(
+            self.model.held_coordinates(self._lift(z / self.scale))
+        )
 
     def held_radius(self, radius: float) -> float:
         return self.scale * self.model.held_radius(radius / self.scale)
@@ -73,11 +77,23 @@ class Pulled(Manifold):
 
     def to_origin(self, center: Array, X: Array) -> Array:
         there = self.home(center) is center
-        return X if there else self.from_model(self.model.to_origin(self.to_model(center), self.to_model(X)))
+        return (
+            X
+            if there
+            else self.from_model(
+                self.model.to_origin(self.to_model(center), self.to_model(X))
+            )
+        )
 
     def from_origin(self, center: Array, X: Array) -> Array:
         there = self.home(center) is center
-        return X if there else self.from_model(self.model.from_origin(self.to_model(center), self.to_model(X)))
+        return (
+            X
+            if there
+            else self.from_model(
+                self.model.from_origin(self.to_model(center), self.to_model(X))
+            )
+        )
 
     def exp(self, p: Array, v: Array) -> Array:
         return self.from_model(self.model.exp(self.to_model(p), self._push(p, v)))
@@ -90,13 +106,18 @@ class Pulled(Manifold):
 
     def inner(self, p: Array, u: Array, v: Array) -> Array:
         xp = namespace(p, u, v)
-        return xp.sum(xp.multiply(self.to_coordinates(p, u), self.to_coordinates(p, v)), axis=-1)
+        return xp.sum(
+            xp.multiply(self.to_coordinates(p, u), self.to_coordinates(p, v)), axis=-1
+        )
 
     def norm(self, p: Array, v: Array) -> Array:
         return self.scale * self.model.norm(self.to_model(p), self._push(p, v))
 
     def transport(self, p: Array, q: Array, v: Array) -> Array:
-        return self._pull(q, self.model.transport(self.to_model(p), self.to_model(q), self._push(p, v)))
+        return self._pull(
+            q,
+            self.model.transport(self.to_model(p), self.to_model(q), self._push(p, v)),
+        )
 
     def project(self, x: Array) -> Array:
         return self.from_model(self.model.project(self.to_model(x)))
@@ -111,19 +132,29 @@ class Pulled(Manifold):
         return self.model.residual(self.to_model(p))
 
     def from_coordinates(self, p: Array, z: Array) -> Array:
-        return self._pull(p, self.model.from_coordinates(self.to_model(p), self._lift(z / self.scale)))
+        return self._pull(
+            p, self.model.from_coordinates(self.to_model(p), self._lift(z / self.scale))
+        )
 
     def to_coordinates(self, p: Array, v: Array) -> Array:
-        return self.scale * self._drop(self.model.to_coordinates(self.to_model(p), self._push(p, v)))
+        return self.scale * self._drop(
+            self.model.to_coordinates(self.to_model(p), self._push(p, v))
+        )
 
     def chart(self, p: Array, q: Array) -> Array:
-        return self.scale * self._drop(self.model.chart(self.to_model(p), self.to_model(q)))
+        return self.scale * self._drop(
+            self.model.chart(self.to_model(p), self.to_model(q))
+        )
 
     def unchart(self, p: Array, z: Array) -> Array:
-        return self.from_model(self.model.unchart(self.to_model(p), self._lift(z / self.scale)))
+        return self.from_model(
+            self.model.unchart(self.to_model(p), self._lift(z / self.scale))
+        )
 
     def carry(self, p: Array, q: Array, z: Array) -> Array:
-        return self._drop(self.model.carry(self.to_model(p), self.to_model(q), self._lift(z)))
+        return self._drop(
+            self.model.carry(self.to_model(p), self.to_model(q), self._lift(z))
+        )
 
     def _curvature_operator(self, p: Array, v: Array) -> np.ndarray:
         whole = self.model.curvature_operator(self.to_model(p), self._push(p, v))

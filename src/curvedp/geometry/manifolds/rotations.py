@@ -10,8 +10,19 @@ from array_api_compat import device
 from curvedp.geometry.base import Array, fact
 from curvedp.geometry.manifolds.frames import Frames
 from curvedp.geometry.numerics import matrix
-from curvedp.geometry.numerics.matrix import det, skew, skew_from_vector, skew_to_vector, svd
-from curvedp.geometry.numerics.namespace import constant, differentiable, like, namespace
+from curvedp.geometry.numerics.matrix import (
+    det,
+    skew,
+    skew_from_vector,
+    skew_to_vector,
+    svd,
+)
+from curvedp.geometry.numerics.namespace import (
+    constant,
+    differentiable,
+    like,
+    namespace,
+)
 from curvedp.geometry.numerics.stable import cos_sinc, safe_sqrt, versine_quotient
 
 
@@ -40,12 +51,16 @@ class Rotations(Frames):
     dim = fact(lambda self: self.n * (self.n - 1) // 2)
     point_shape = fact(lambda self: (self.n, self.n))
     # K = ¼‖[X, Y]‖²: constant ¼ on SO(3); for n ≥ 4 ‖[X,Y]‖_F ≤ ‖X‖_F‖Y‖_F (Bloch & Iserles 2005; Ge 2014).
-    curvature_bounds = fact(lambda self: ((0.0, 0.0), (0.25, 0.25), (0.0, 0.5))[min(self.n, 4) - 2])
+    curvature_bounds = fact(
+        lambda self: ((0.0, 0.0), (0.25, 0.25), (0.0, 0.5))[min(self.n, 4) - 2]
+    )
     # π: exp is injective as long as every plane turns by less than π, and one plane alone has length its angle.
     injectivity_radius = math.pi
     is_symmetric = True
     # Of matrices over √n, the trace of a rotation being at least −n, and 2 − n for an odd n.
-    embedded_diameter = fact(lambda self: 2.0 * math.sqrt((self.n - self.n % 2) / self.n))
+    embedded_diameter = fact(
+        lambda self: 2.0 * math.sqrt((self.n - self.n % 2) / self.n)
+    )
     _curvature_operator = matrix.bracket_operator
 
     def exp(self, p: Array, v: Array) -> Array:
@@ -75,7 +90,10 @@ class Rotations(Frames):
         """`project` at any scale, where the nearest rotation is the only one: σ_{n−1} ± σ_n > 0, the sign that of det x."""
         xp = namespace(x)
         point, s, sign = self._polar(matrix.well_scaled(x))
-        only = s[..., -2] + sign * s[..., -1] > self.n * float(xp.finfo(s.dtype).eps) * s[..., 0]
+        only = (
+            s[..., -2] + sign * s[..., -1]
+            > self.n * float(xp.finfo(s.dtype).eps) * s[..., 0]
+        )
         return xp.where(only[..., None, None], point, xp.nan)
 
     @staticmethod
@@ -107,14 +125,19 @@ def _exp(xp: Any, omega: Array) -> Array:
     if omega.shape[-1] > 3:
         return matrix.skew_exp(omega)[0]
     square = xp.sum(omega * omega, axis=(-2, -1), keepdims=True) / 2
-    return cos_sinc(xp, square)[1] * omega + versine_quotient(xp, square) * (omega @ omega)
+    return cos_sinc(xp, square)[1] * omega + versine_quotient(xp, square) * (
+        omega @ omega
+    )
 
 
 def rotation_log(D: Array) -> Array:
     """Ω of least norm with exp Ω = I + D, for a rotation I + D; relative to D accurate however small D is."""
     n = D.shape[-1]
     if n == 2:
-        sine, cosine = (D[..., 1, 0] - D[..., 0, 1]) / 2, 1 + (D[..., 0, 0] + D[..., 1, 1]) / 2
+        sine, cosine = (
+            (D[..., 1, 0] - D[..., 0, 1]) / 2,
+            1 + (D[..., 0, 0] + D[..., 1, 1]) / 2,
+        )
         return skew_from_vector(namespace(D).atan2(sine, cosine)[..., None], 2)
     return D - D if n == 1 else _log3(D) if n == 3 else _log_n(D)
 
@@ -125,21 +148,42 @@ def _log3(D: Array) -> Array:
     symmetric part, for small θ the skew part."""
     xp = namespace(D)
     a, b, c = D[..., 0, 0], D[..., 1, 1], D[..., 2, 2]
-    x, y, z = D[..., 2, 1] - D[..., 1, 2], D[..., 0, 2] - D[..., 2, 0], D[..., 1, 0] - D[..., 0, 1]
-    xy, xz, yz = D[..., 0, 1] + D[..., 1, 0], D[..., 0, 2] + D[..., 2, 0], D[..., 1, 2] + D[..., 2, 1]
-    rows = [4 + a + b + c, x, y, z], [x, a - b - c, xy, xz], [y, xy, b - a - c, yz], [z, xz, yz, c - a - b]
+    x, y, z = (
+        D[..., 2, 1] - D[..., 1, 2],
+        D[..., 0, 2] - D[..., 2, 0],
+        D[..., 1, 0] - D[..., 0, 1],
+    )
+    xy, xz, yz = (
+        D[..., 0, 1] + D[..., 1, 0],
+        D[..., 0, 2] + D[..., 2, 0],
+        D[..., 1, 2] + D[..., 2, 1],
+    )
+    rows = (
+        [4 + a + b + c, x, y, z],
+        [x, a - b - c, xy, xz],
+        [y, xy, b - a - c, yz],
+        [z, xz, yz, c - a - b],
+    )
     columns = xp.stack([xp.stack(row, axis=-1) for row in rows], axis=-2)
     diagonal = xp.linalg.diagonal(columns)
-    pick = xp.argmax(diagonal, axis=-1, keepdims=True) == xp.arange(4, device=device(diagonal))
+    pick = xp.argmax(diagonal, axis=-1, keepdims=True) == xp.arange(
+        4, device=device(diagonal)
+    )
     column = xp.sum(xp.where(pick[..., None], columns, 0.0), axis=-2)
     column = xp.where(column[..., :1] < 0, -column, column)
     vector = column[..., 1:]
     length = safe_sqrt(xp, xp.sum(vector * vector, axis=-1, keepdims=True))
     zero = length == 0
     safe = xp.where(zero, 1.0, length)
-    turn = xp.where(zero, 2 / xp.where(zero, column[..., :1], safe), 2 * xp.atan2(safe, column[..., :1]) / safe)
+    turn = xp.where(
+        zero,
+        2 / xp.where(zero, column[..., :1], safe),
+        2 * xp.atan2(safe, column[..., :1]) / safe,
+    )
     axis = turn * vector
-    return skew_from_vector(xp.stack([axis[..., 2], -axis[..., 1], axis[..., 0]], axis=-1), 3)
+    return skew_from_vector(
+        xp.stack([axis[..., 2], -axis[..., 1], axis[..., 0]], axis=-1), 3
+    )
 
 
 def _log_n(D: Array) -> Array:
@@ -156,11 +200,16 @@ def _log_n(D: Array) -> Array:
     K = Vh @ skew(base) @ V
     lost = c < 1e-12
     flat = lost[..., :, None] & lost[..., None, :]
-    turns, last = np.zeros((n, n)), np.arange(n - 1, 0, -2)  # quarter turns; the first axis is left alone for odd n
+    turns, last = (
+        np.zeros((n, n)),
+        np.arange(n - 1, 0, -2),
+    )  # quarter turns; the first axis is left alone for odd n
     turns[last, last - 1], turns[last - 1, last] = 1.0, -1.0
     quarter = like(D, turns)
     quarter = xp.where(K == 0, quarter, xp.abs(quarter) * xp.sign(K))
-    B = xp.where(flat, quarter, K / xp.where(flat, 1.0, c[..., :, None] + c[..., None, :]))
+    B = xp.where(
+        flat, quarter, K / xp.where(flat, 1.0, c[..., :, None] + c[..., None, :])
+    )
     left, s, Wh = svd(skew(B))
     cosine = xp.sqrt(xp.sum((c[..., :, None] * Wh.mT) ** 2, axis=-2))
     inner = (left * (2 * xp.atan2(s, cosine))[..., None, :]) @ Wh
@@ -173,7 +222,11 @@ def _log_change(xp: Any, omega: Array, change: Array) -> Array:
     w, Z = matrix.skew_eigen(omega)
     half = w / 2
     sine = matrix.sinc(xp, half[..., :, None] - half[..., None, :])
-    usable = xp.abs(sine) > 1e-12  # two directions that turn by +π and −π: the cut locus, no derivative
+    usable = (
+        xp.abs(sine) > 1e-12
+    )  # two directions that turn by +π and −π: the cut locus, no derivative
     size = xp.where(usable, 1 / xp.where(usable, sine, 1.0), 0.0)
-    K = xp.astype(size, Z.dtype) * matrix.phase(xp, -(half[..., :, None] + half[..., None, :]), Z.dtype)
+    K = xp.astype(size, Z.dtype) * matrix.phase(
+        xp, -(half[..., :, None] + half[..., None, :]), Z.dtype
+    )
     return skew(matrix.turned(K, Z, change))

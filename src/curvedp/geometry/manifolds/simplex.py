@@ -41,7 +41,9 @@ class Simplex(Pulled):
     sizes = (("k", 1),)
     model = fact(lambda self: Sphere(self.k))
     point_shape = fact(lambda self: (self.k + 1,))
-    origin = property(lambda self: np.full(self.k + 1, 1 / (self.k + 1)))  # equal proportions
+    origin = property(
+        lambda self: np.full(self.k + 1, 1 / (self.k + 1))
+    )  # equal proportions
     is_homogeneous = False  # the orthant has a boundary
     boundary_distance = fact(lambda self: 2 * math.asin((self.k + 1) ** -0.5))
 
@@ -68,7 +70,9 @@ class Simplex(Pulled):
     def residual(self, p: Array) -> Array:
         """How far the sum is from 1, plus what is negative."""
         xp = namespace(p)
-        return xp.abs(xp.sum(p, axis=-1) - 1) + xp.sum(xp.where(p < 0, -p, 0.0), axis=-1)
+        return xp.abs(xp.sum(p, axis=-1) - 1) + xp.sum(
+            xp.where(p < 0, -p, 0.0), axis=-1
+        )
 
     def to_model(self, x: Array) -> Array:
         return _root(namespace(x), x)

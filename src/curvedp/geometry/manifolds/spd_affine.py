@@ -7,14 +7,26 @@ import numpy as np
 from curvedp.geometry.base import Array, fact
 from curvedp.geometry.manifolds.spd_common import SPD, Held, pack, unpack
 from curvedp.geometry.numerics import matrix
-from curvedp.geometry.numerics.matrix import cholesky, exp_sym, log1p_sym, lower_solve, sandwich, sqrt_sym, sym, whiten
+from curvedp.geometry.numerics.matrix import (
+    cholesky,
+    exp_sym,
+    log1p_sym,
+    lower_solve,
+    sandwich,
+    sqrt_sym,
+    sym,
+    whiten,
+)
 from curvedp.geometry.numerics.namespace import differentiate_as, like, namespace
 from curvedp.geometry.numerics.small_eigh import eigh
 from curvedp.geometry.numerics.spd3 import Factor, lower_entries, whitened_logs
 from curvedp.geometry.numerics.spd_pencil import log_spectrum, whitened
 from curvedp.geometry.numerics.stable import euclidean_norm, safe_sqrt
 
-_ROWS, _NEAR = 1 << 12, 1e-4  # matrices whose entries stay in the cache; below that length logarithms need care
+_ROWS, _NEAR = (
+    1 << 12,
+    1e-4,
+)  # matrices whose entries stay in the cache; below that length logarithms need care
 
 
 class SPDAffineInvariant(Held, SPD):
@@ -39,21 +51,35 @@ class SPDAffineInvariant(Held, SPD):
     is_symmetric = True
     curvature_bounds = fact(lambda self: (-0.5, 0.0) if self.m > 1 else (0.0, 0.0))
     # SPD(2) is ℝ × H² with κ = −½; on larger matrices the curvatures depend on the velocity.
-    root_curvatures = fact(lambda self: () if self.m == 1 else ((-0.5, 1),) if self.m == 2 else None)
+    root_curvatures = fact(
+        lambda self: () if self.m == 1 else ((-0.5, 1),) if self.m == 2 else None
+    )
     positive_matrices = fact(lambda self: (self.m, 1))
     _curvature_operator = matrix.bracket_operator
 
     def to_origin(self, center: Array, X: Array) -> Array:
         """L⁻¹XL⁻ᵀ with center = LLᵀ."""
-        return X if np.array_equal(center, self.origin) else whitened(like(X, center), X)[1]
+        return (
+            X
+            if np.array_equal(center, self.origin)
+            else whitened(like(X, center), X)[1]
+        )
 
     def from_origin(self, center: Array, X: Array) -> Array:
         """LXLᵀ."""
-        return X if np.array_equal(center, self.origin) else sym(sandwich(cholesky(like(X, center)), X))
+        return (
+            X
+            if np.array_equal(center, self.origin)
+            else sym(sandwich(cholesky(like(X, center)), X))
+        )
 
     def flat_directions(self, p: Array) -> np.ndarray:
         """The multiples of p: SPD(m) = ℝ × SL(m)/SO(m)."""
-        return np.asarray(self.to_coordinates(p, p / math.sqrt(self.m)))[None] if self.m > 1 else np.zeros((0, 1))
+        return (
+            np.asarray(self.to_coordinates(p, p / math.sqrt(self.m)))[None]
+            if self.m > 1
+            else np.zeros((0, 1))
+        )
 
     def exp(self, p: Array, v: Array) -> Array:
         xp = namespace(p, v)
@@ -101,14 +127,23 @@ class SPDAffineInvariant(Held, SPD):
             S = log1p_sym(whiten(cholesky(p), q - p))
             return safe_sqrt(namespace(S), namespace(S).sum(S * S, axis=(-2, -1)))
 
-        return differentiate_as(smooth, lambda p, q: euclidean_norm(namespace(p, q), log_spectrum(p, q)[1]), p, q)
+        return differentiate_as(
+            smooth,
+            lambda p, q: euclidean_norm(namespace(p, q), log_spectrum(p, q)[1]),
+            p,
+            q,
+        )
 
     def inner(self, p: Array, u: Array, v: Array) -> Array:
-        return namespace(p, u, v).sum(self._whitened(p, u) * self._whitened(p, v), axis=(-2, -1))
+        return namespace(p, u, v).sum(
+            self._whitened(p, u) * self._whitened(p, v), axis=(-2, -1)
+        )
 
     @staticmethod
     def _whitened(p: Array, v: Array) -> Array:
-        return differentiate_as(lambda p, v: whiten(cholesky(p), v), lambda p, v: whitened(p, v)[1], p, v)
+        return differentiate_as(
+            lambda p, v: whiten(cholesky(p), v), lambda p, v: whitened(p, v)[1], p, v
+        )
 
     def transport(self, p: Array, q: Array, v: Array) -> Array:
         """Parallel along the geodesic: v ↦ E v Eᵀ with E = (qp⁻¹)^½ = L A^½ L⁻¹, A = L⁻¹qL⁻ᵀ."""
@@ -130,7 +165,9 @@ class SPDAffineInvariant(Held, SPD):
             rows = slice(start, start + _ROWS)
             logs = whitened_logs(factor, lower_entries(q[rows])[0])
             np.stack(logs.coordinates, axis=-1, out=z[rows])
-            careful[rows] = ~(logs.sure & (logs.square > _NEAR**2))  # good to 1e-12, whatever their length
+            careful[rows] = ~(
+                logs.sure & (logs.square > _NEAR**2)
+            )  # good to 1e-12, whatever their length
         if careful.any():
             z[careful] = self.chart(p, q[careful])
         return z
@@ -162,4 +199,7 @@ def _pencil(L: Array, q: Array) -> tuple[Array, Array]:
     xp = namespace(L, q)
     inverse = lower_solve(L, like(L, np.eye(L.shape[-1])))
     values, vectors = eigh(sym(inverse @ q @ inverse.mT))
-    return xp.maximum(values, float(xp.finfo(L.dtype).eps) * xp.max(xp.abs(values), axis=-1, keepdims=True)), vectors
+    return xp.maximum(
+        values,
+        float(xp.finfo(L.dtype).eps) * xp.max(xp.abs(values), axis=-1, keepdims=True),
+    ), vectors

@@ -7,8 +7,22 @@ from array_api_compat import is_numpy_array
 
 from curvedp.geometry.base import Array, fact
 from curvedp.geometry.manifolds.spd_common import SPD, pack, unpack
-from curvedp.geometry.numerics.matrix import cholesky, norm, polar, sandwich, sqrt_sym, sym, upper_solve
-from curvedp.geometry.numerics.namespace import constant, differentiate_as, in_public_time, namespace, with_rule
+from curvedp.geometry.numerics.matrix import (
+    cholesky,
+    norm,
+    polar,
+    sandwich,
+    sqrt_sym,
+    sym,
+    upper_solve,
+)
+from curvedp.geometry.numerics.namespace import (
+    constant,
+    differentiate_as,
+    in_public_time,
+    namespace,
+    with_rule,
+)
 from curvedp.geometry.numerics.small_eigh import eigh
 from curvedp.geometry.numerics.spd_pencil import condition
 from curvedp.geometry.numerics.stable import euclidean_norm
@@ -66,17 +80,29 @@ class SPDBuresWasserstein(SPD):
         """An isometry that sends log(p, q) to −log(q, p), as parallel transport does, of which no closed form is
         known. C_q^½ C_p^−½, C_w[S] = 2(wS + Sw) in the metric's own coordinates, then the rotation that turns the
         one velocity into the other."""
-        leaves, arrives = self.to_coordinates(p, self.log(p, q)), -self.to_coordinates(q, self.log(q, p))
+        leaves, arrives = (
+            self.to_coordinates(p, self.log(p, q)),
+            -self.to_coordinates(q, self.log(q, p)),
+        )
         xp, z = namespace(p, q, v), self.to_coordinates(p, v)
 
         def dot(x: Array, y: Array) -> Array:
             return xp.sum(x * y, axis=-1)[..., None]
 
         lengths = [euclidean_norm(xp, x)[..., None] for x in (leaves, arrives)]
-        a, b = (x / xp.where(r > 0, r, 1.0) for x, r in zip((leaves, arrives), lengths, strict=True))
+        a, b = (
+            x / xp.where(r > 0, r, 1.0)
+            for x, r in zip((leaves, arrives), lengths, strict=True)
+        )
         middle = a + b
-        square = dot(middle, middle)  # 2(1 + ⟨a,b⟩); directions that are opposite, or of length 0, leave z where it is
-        turned = z - 2 * middle * (dot(middle, z) / xp.where(square > 0, square, 1.0)) + 2 * b * dot(a, z)
+        square = dot(
+            middle, middle
+        )  # 2(1 + ⟨a,b⟩); directions that are opposite, or of length 0, leave z where it is
+        turned = (
+            z
+            - 2 * middle * (dot(middle, z) / xp.where(square > 0, square, 1.0))
+            + 2 * b * dot(a, z)
+        )
         return self.from_coordinates(q, xp.where(square > 0, turned, z))
 
     def from_coordinates(self, p: Array, z: Array) -> Array:
@@ -102,9 +128,13 @@ def _lyapunov(p: Array, v: Array) -> Array:
         w, U = eigh(p)
         return sym(sandwich(U, (U.mT @ v @ U) / (w[..., :, None] + w[..., None, :])))
 
-    def rule(arrays: tuple[Array, Array], changes: tuple[Array, Array]) -> tuple[Array, Array]:
+    def rule(
+        arrays: tuple[Array, Array], changes: tuple[Array, Array]
+    ) -> tuple[Array, Array]:
         L, (dp, dv) = _lyapunov(*arrays), changes
-        return L, _lyapunov(arrays[0], sym(dv) - 2 * sym(L @ sym(dp)))  # L'p + pL' = v' − Lp' − p'L
+        return L, _lyapunov(
+            arrays[0], sym(dv) - 2 * sym(L @ sym(dp))
+        )  # L'p + pL' = v' − Lp' − p'L
 
     return with_rule(solve, rule, p, v)
 
@@ -118,7 +148,9 @@ def _step(p: Array, q: Array) -> tuple[Array, Array, Array, Array]:
     S = upper_solve(G, D)
     if not is_numpy_array(S):
         return G, S, a, top
-    doubtful = ~(condition(G) * norm(S) <= _DOUBTFUL * norm(G * (a / top)))  # NaN is doubtful
+    doubtful = ~(
+        condition(G) * norm(S) <= _DOUBTFUL * norm(G * (a / top))
+    )  # NaN is doubtful
     if in_public_time() or np.any(doubtful):
         b = _unit(q)
         H = cholesky(q / b / b)
@@ -144,13 +176,26 @@ def _root_difference(p: Array, q: Array) -> tuple[Array, Array, Array, Array]:
         w, V = eigh(sym(sandwich(G.mT, q)))
         root = xp.sqrt(xp.where(w >= 0, w, xp.nan))
         change = sandwich(G.mT, b * b * q - a * a * p)
-        return sym(sandwich(U, (U.mT @ change @ V) / (a * v[..., :, None] + b * root[..., None, :]), V))
+        return sym(
+            sandwich(
+                U,
+                (U.mT @ change @ V) / (a * v[..., :, None] + b * root[..., None, :]),
+                V,
+            )
+        )
 
-    return G, differentiate_as(smooth, accurate, G, p / a / a, q / b / b, a / top, b / top), a, top
+    return (
+        G,
+        differentiate_as(smooth, accurate, G, p / a / a, q / b / b, a / top, b / top),
+        a,
+        top,
+    )
 
 
 def _unit(p: Array) -> Array:
     """The power of two nearest to the root of the largest entry."""
     xp = namespace(p)
     largest = constant(xp.max(xp.abs(p), axis=(-2, -1), keepdims=True))
-    return 2.0 ** xp.round(xp.log2(xp.where((largest > 0) & (largest < inf), largest, 1.0)) / 2)
+    return 2.0 ** xp.round(
+        xp.log2(xp.where((largest > 0) & (largest < inf), largest, 1.0)) / 2
+    )

@@ -56,7 +56,14 @@ class Held:
         low, high = w[..., :1], w[..., -1:] - _SPREAD
         for _ in range(64):
             a = low / 2 + high / 2
-            more = xp.sum(xp.clip(w - a - _SPREAD, 0, None) - xp.clip(a - w, 0, None), axis=-1, keepdims=True) > 0
+            more = (
+                xp.sum(
+                    xp.clip(w - a - _SPREAD, 0, None) - xp.clip(a - w, 0, None),
+                    axis=-1,
+                    keepdims=True,
+                )
+                > 0
+            )
             low, high = xp.where(more, a, low), xp.where(more, high, a)
         near = (U * xp.minimum(xp.maximum(w, low), low + _SPREAD)[..., None, :]) @ U.mT
         return xp.where(w[..., -1:] - w[..., :1] > _SPREAD, pack(sym(near)), z)
@@ -89,7 +96,9 @@ class SPD(Inherited):
         def raised(S: Array) -> Array:
             w, U = eigh(S)
             floor = xp.max(xp.abs(w), axis=-1, keepdims=True) * float(info.eps)
-            floor = xp.where(floor > float(info.smallest_normal), floor, float(info.smallest_normal))
+            floor = xp.where(
+                floor > float(info.smallest_normal), floor, float(info.smallest_normal)
+            )
             lifted = sym((U * xp.where(w < floor, floor, w)[..., None, :]) @ U.mT)
             return xp.where(xp.all(w >= floor, axis=-1)[..., None, None], S, lifted)
 
@@ -102,7 +111,13 @@ class SPD(Inherited):
 
         def definite(S: Array) -> Array:
             w = eigh(well_scaled(S))[0]
-            return xp.where((w[..., 0] > float(xp.finfo(w.dtype).eps) * w[..., -1])[..., None, None], S, xp.nan)
+            return xp.where(
+                (w[..., 0] > float(xp.finfo(w.dtype).eps) * w[..., -1])[
+                    ..., None, None
+                ],
+                S,
+                xp.nan,
+            )
 
         return _unless_clear(S, S, definite)
 
@@ -125,12 +140,19 @@ class SPD(Inherited):
             least = eigh(S)[0][..., 0]
             return xp.where(least > 0, 0.0, xp.where(least < 0, -least, 1.0))
 
-        return xp.sqrt(xp.sum((p - p.mT) ** 2, axis=(-2, -1))) + _unless_clear(S, xp.zeros_like(S[..., 0, 0]), lack)
+        return xp.sqrt(xp.sum((p - p.mT) ** 2, axis=(-2, -1))) + _unless_clear(
+            S, xp.zeros_like(S[..., 0, 0]), lack
+        )
 
 
 def _unless_clear(S: Array, value: Array, kernel: Callable[[Array], Array]) -> Array:
     """kernel(S), which is `value` where S is clearly positive definite: only the others need their eigenvalues."""
-    if in_public_time() or not is_numpy_array(S) or S.dtype != np.float64 or S.shape[-1] not in (2, 3):
+    if (
+        in_public_time()
+        or not is_numpy_array(S)
+        or S.dtype != np.float64
+        or S.shape[-1] not in (2, 3)
+    ):
         return kernel(S)
     flat = S.reshape(-1, *S.shape[-2:])
     value, rest = np.asarray(value, order="C"), np.flatnonzero(~_clearly_positive(flat))
@@ -153,5 +175,8 @@ def _clearly_positive(flat: np.ndarray) -> np.ndarray:
         if flat.shape[-1] == 3:
             left = flat[:, 2, 0] / first
             across = flat[:, 2, 1] - left * below
-            clear &= flat[:, 2, 2] - shift - left * flat[:, 2, 0] - across * across / second > 0
+            clear &= (
+                flat[:, 2, 2] - shift - left * flat[:, 2, 0] - across * across / second
+                > 0
+            )
     return np.asarray(clear)

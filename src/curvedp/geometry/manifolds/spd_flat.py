@@ -9,8 +9,21 @@ from array_api_compat import device, is_numpy_array
 from curvedp.geometry.base import Array, fact
 from curvedp.geometry.manifolds.spd_common import SPD, Held, pack, unpack
 from curvedp.geometry.numerics import matrix
-from curvedp.geometry.numerics.matrix import cholesky, cholesky_change, divided_log, log_sym, sandwich, sym
-from curvedp.geometry.numerics.namespace import along, differentiate_as, like, namespace, with_rule
+from curvedp.geometry.numerics.matrix import (
+    cholesky,
+    cholesky_change,
+    divided_log,
+    log_sym,
+    sandwich,
+    sym,
+)
+from curvedp.geometry.numerics.namespace import (
+    along,
+    differentiate_as,
+    like,
+    namespace,
+    with_rule,
+)
 from curvedp.geometry.numerics.small_eigh import eigh
 from curvedp.geometry.numerics.spd_pencil import alike, log_cholesky_change
 
@@ -20,10 +33,16 @@ def dlog(p: Array, v: Array) -> Array:
 
     def value(p: Array, v: Array) -> Array:
         w, U = eigh(p)
-        return sym(sandwich(U, divided_log(w[..., :, None], w[..., None, :]) * (U.mT @ v @ U)))
+        return sym(
+            sandwich(U, divided_log(w[..., :, None], w[..., None, :]) * (U.mT @ v @ U))
+        )
 
-    def rule(arrays: tuple[Array, Array], changes: tuple[Array, Array]) -> tuple[Array, Array]:
-        s = value(*arrays)  # dexp_{log p}[s] = v, differentiated along p with s held fixed, then solved for s'
+    def rule(
+        arrays: tuple[Array, Array], changes: tuple[Array, Array]
+    ) -> tuple[Array, Array]:
+        s = value(
+            *arrays
+        )  # dexp_{log p}[s] = v, differentiated along p with s held fixed, then solved for s'
         turned = along(lambda p: _block_dexp(p, s), arrays[:1], changes[:1])[1]
         return s, value(arrays[0], sym(changes[1]) - turned)
 
@@ -35,7 +54,9 @@ def dexp(p: Array, s: Array) -> Array:
 
     def value(p: Array, s: Array) -> Array:
         w, U = eigh(p)
-        return sym(sandwich(U, (U.mT @ s @ U) / divided_log(w[..., :, None], w[..., None, :])))
+        return sym(
+            sandwich(U, (U.mT @ s @ U) / divided_log(w[..., :, None], w[..., None, :]))
+        )
 
     return differentiate_as(_block_dexp, value, p, s)
 
@@ -47,7 +68,10 @@ def _block_dexp(p: Array, s: Array) -> Array:
     xp, m = namespace(p, s), p.shape[-1]
     log_p = log_sym(p) + xp.zeros_like(s)
     s = s + xp.zeros_like(log_p)
-    rows = [xp.concat([log_p, s], axis=-1), xp.concat([xp.zeros_like(s), log_p], axis=-1)]
+    rows = [
+        xp.concat([log_p, s], axis=-1),
+        xp.concat([xp.zeros_like(s), log_p], axis=-1),
+    ]
     return sym(jax.scipy.linalg.expm(xp.concat(rows, axis=-2))[..., :m, m:])
 
 
@@ -61,7 +85,9 @@ class _Flat(SPD):
     _frame: Callable[[Array], Array]  # what the others need of a point p
     _push: Callable[[Array, Array], Array]  # dφ at p
     _pull: Callable[[Array, Array], Array]  # its inverse
-    _difference: Callable[[Array, Array, Array], Array]  # φ(q) − φ(p), every digit kept when q is near p
+    _difference: Callable[
+        [Array, Array, Array], Array
+    ]  # φ(q) − φ(p), every digit kept when q is near p
 
     def log(self, p: Array, q: Array) -> Array:
         frame = self._frame(p)
@@ -72,7 +98,9 @@ class _Flat(SPD):
 
     def inner(self, p: Array, u: Array, v: Array) -> Array:
         frame = self._frame(p)
-        return namespace(p, u, v).sum(self._push(frame, u) * self._push(frame, v), axis=(-2, -1))
+        return namespace(p, u, v).sum(
+            self._push(frame, u) * self._push(frame, v), axis=(-2, -1)
+        )
 
     def transport(self, p: Array, q: Array, v: Array) -> Array:
         return self._pull(self._frame(q), self._push(self._frame(p), v))
@@ -110,7 +138,14 @@ class SPDLogEuclidean(Held, _Flat):
             q, back = alike(p, q)
             a, U = eigh(p)
             b, V = eigh(q)
-            D = sym(sandwich(U, divided_log(a[..., :, None], b[..., None, :]) * (U.mT @ (q - p) @ V), V))
+            D = sym(
+                sandwich(
+                    U,
+                    divided_log(a[..., :, None], b[..., None, :])
+                    * (U.mT @ (q - p) @ V),
+                    V,
+                )
+            )
             return D + back[..., None, None] * like(D, np.eye(D.shape[-1]))
 
         return differentiate_as(lambda p, q: log_sym(q) - log_sym(p), accurate, p, q)
@@ -121,12 +156,19 @@ class SPDLogEuclidean(Held, _Flat):
             a, U = eigh(p)
             a = xp.log(xp.where(a > 0, a, xp.nan))
             b, V = eigh((U * a[..., None, :]) @ U.mT + step)
-            near = p + sandwich(U, matrix.divided_exp(a[..., :, None], b[..., None, :]) * (U.mT @ step @ V), V)
+            near = p + sandwich(
+                U,
+                matrix.divided_exp(a[..., :, None], b[..., None, :])
+                * (U.mT @ step @ V),
+                V,
+            )
             far = (V * xp.exp(b)[..., None, :]) @ V.mT
             small = xp.max(xp.abs(step), axis=(-2, -1), keepdims=True) < 0.5
             return sym(xp.where(small, near, far))
 
-        return differentiate_as(lambda p, v: matrix.exp_sym(log_sym(p) + dlog(p, v)), accurate, p, v)
+        return differentiate_as(
+            lambda p, v: matrix.exp_sym(log_sym(p) + dlog(p, v)), accurate, p, v
+        )
 
 
 class SPDLogCholesky(_Flat):
@@ -155,13 +197,21 @@ class SPDLogCholesky(_Flat):
             return 1.0  # only the logarithm of one number moves, by ½
         cells = 24
         angle = np.arange(cells + 1) / cells * (np.pi / 2)
-        near, far = np.sin(angle[1:]), np.cos(angle[:-1])  # the larger end of each cell of an angle
+        near, far = (
+            np.sin(angle[1:]),
+            np.cos(angle[:-1]),
+        )  # the larger end of each cell of an angle
         plus, minus = radius * far[:, None], radius * near[:, None] * far
         strict = radius * near[:, None] * near
         size = self.m + sqrt(self.m) * np.expm1(2 * plus) + strict**2
         inverse = sqrt(self.m) * np.exp(minus)
         for k in range(1, self.m):
-            inverse = inverse + sqrt(comb(self.m - 2, k - 1) / factorial(k)) * np.exp(sqrt(k + 1) * minus) * strict**k
+            inverse = (
+                inverse
+                + sqrt(comb(self.m - 2, k - 1) / factorial(k))
+                * np.exp(sqrt(k + 1) * minus)
+                * strict**k
+            )
         with np.errstate(over="ignore"):  # so far out no double is near: infinite
             return float(np.max(sqrt(2) * (1 + np.sqrt(size)) * size * inverse**2))
 
@@ -179,7 +229,11 @@ class SPDLogCholesky(_Flat):
 
     def _push(self, frame: Array, v: Array) -> Array:
         """The change of the factor, its diagonal divided by that of L."""
-        xp, X, diagonal = namespace(frame, v), cholesky_change(frame, v), _diagonal(frame)
+        xp, X, diagonal = (
+            namespace(frame, v),
+            cholesky_change(frame, v),
+            _diagonal(frame),
+        )
         return xp.where(diagonal, X / xp.where(diagonal, frame, 1.0), X)
 
     def _pull(self, frame: Array, X: Array) -> Array:
@@ -190,10 +244,14 @@ class SPDLogCholesky(_Flat):
         """K = L(I+F), so K − L = LF and log(K_jj/L_jj) = log1p(F_jj)."""
         L, xp, diagonal = frame, namespace(frame, q), _diagonal(frame)
         units = (xp.abs(alike(p, q)[1]) > 2)[..., None, None]
-        F = matrix.cholesky_minus_identity(matrix.whiten(L, xp.where(units, 0.0, q - p)))
+        F = matrix.cholesky_minus_identity(
+            matrix.whiten(L, xp.where(units, 0.0, q - p))
+        )
         near = xp.where(diagonal, xp.log1p(xp.where(diagonal, F, 0.0)), L @ F)
         # A q of another size than p: q − p would lose its digits, its own factor has them.
-        far = units | xp.any(diagonal & ~(xp.abs(F) < 0.5), axis=(-2, -1), keepdims=True)
+        far = units | xp.any(
+            diagonal & ~(xp.abs(F) < 0.5), axis=(-2, -1), keepdims=True
+        )
         K = cholesky(xp.where(far, q, p))
         ratio = xp.where(diagonal, K, 1.0) / xp.where(diagonal, L, 1.0)
         return xp.where(far, xp.where(diagonal, xp.log(ratio), K - L), near)
@@ -208,7 +266,11 @@ class SPDLogCholesky(_Flat):
 
     def chart(self, p: Array, q: Array) -> Array:
         """With NumPy in pairs: what noise is added to may move by no more than q does, far out as well."""
-        return _packed(log_cholesky_change(p, q)) if is_numpy_array(q) else super().chart(p, q)
+        return (
+            _packed(log_cholesky_change(p, q))
+            if is_numpy_array(q)
+            else super().chart(p, q)
+        )
 
     def quick_chart(self, p: np.ndarray, q: np.ndarray) -> np.ndarray:
         return np.asarray(super().chart(p, q))

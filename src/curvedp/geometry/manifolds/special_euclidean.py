@@ -56,7 +56,9 @@ class SpecialEuclidean(Pulled):
     def residual(self, p: Array) -> Array:
         """Of the rotation, plus how far the last row is from (0, …, 0, 1)."""
         xp = namespace(p)
-        return super().residual(p) + xp.max(xp.abs(p[..., -1, :] - like(p, [0.0] * self.n + [1.0])), axis=-1)
+        return super().residual(p) + xp.max(
+            xp.abs(p[..., -1, :] - like(p, [0.0] * self.n + [1.0])), axis=-1
+        )
 
     # To the product and back: linear, so the differentials are the same.
 
@@ -75,4 +77,6 @@ class SpecialEuclidean(Pulled):
 def _matrix(turn: Array, move: Array, corner: float) -> Array:
     xp = namespace(turn, move)
     last = xp.concat([0 * move, corner + 0 * move[..., :1]], axis=-1)
-    return xp.concat([xp.concat([turn, move[..., None]], axis=-1), last[..., None, :]], axis=-2)
+    return xp.concat(
+        [xp.concat([turn, move[..., None]], axis=-1), last[..., None, :]], axis=-2
+    )

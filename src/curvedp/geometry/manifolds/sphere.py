@@ -8,7 +8,14 @@ import numpy as np
 from curvedp.geometry.base import Array, fact
 from curvedp.geometry.manifolds.euclidean import Vectors
 from curvedp.geometry.numerics.namespace import like, namespace
-from curvedp.geometry.numerics.stable import cos_sinc, direction, dot_lists, euclidean_norm, quick_or, versine_quotient
+from curvedp.geometry.numerics.stable import (
+    cos_sinc,
+    direction,
+    dot_lists,
+    euclidean_norm,
+    quick_or,
+    versine_quotient,
+)
 
 _SQUARES = 1e-140  # lengths above it have squares that do not underflow
 
@@ -49,7 +56,9 @@ class Sphere(Vectors):
         def quick(x: list[Array], y: list[Array]) -> tuple[Array, Array]:
             angle, parts, length = _quick_angle(x, y, 2)
             factor = angle / length
-            return np.stack([factor * part for part in parts], axis=-1), length > _SQUARES
+            return np.stack(
+                [factor * part for part in parts], axis=-1
+            ), length > _SQUARES
 
         return quick_or(self._log, quick, p, q)
 
@@ -60,7 +69,9 @@ class Sphere(Vectors):
         factor = xp.where(none, 1.0, angle / xp.where(none, 1.0, length))
         # At the antipode every direction is shortest: take the first coordinate axis of the frame at p.
         axis = like(rest, np.eye(1, self.d)[0])
-        cut = math.pi * self.from_coordinates(p, xp.broadcast_to(axis, (*rest.shape[:-1], self.d)))
+        cut = math.pi * self.from_coordinates(
+            p, xp.broadcast_to(axis, (*rest.shape[:-1], self.d))
+        )
         return xp.where((none & (cosine < 0))[..., None], cut, factor[..., None] * rest)
 
     def dist(self, p: Array, q: Array) -> Array:
@@ -90,12 +101,16 @@ class Sphere(Vectors):
         along = xp.vecdot(velocity, v)[..., None]
         # v turns with the geodesic: its part along the unit velocity e becomes cos e - sin p. Written in the velocity
         # itself it is smooth at p = q, and holds at the cut locus, where v - <q,v>/(1+<p,q>)(p+q) divides by 0.
-        return v - along * (cos_sinc(xp, square)[1] * p + versine_quotient(xp, square) * velocity)
+        return v - along * (
+            cos_sinc(xp, square)[1] * p + versine_quotient(xp, square) * velocity
+        )
 
     def project(self, x: Array) -> Array:
         xp = namespace(x)
         length = euclidean_norm(xp, x)[..., None]
-        return xp.where(length == 0, like(x, self.origin), x / xp.where(length == 0, 1.0, length))
+        return xp.where(
+            length == 0, like(x, self.origin), x / xp.where(length == 0, 1.0, length)
+        )
 
     def nearest(self, x: Array) -> Array:
         """The unit vector along x, whatever its length; 0 has none."""
@@ -123,7 +138,13 @@ class Sphere(Vectors):
         xp = namespace(p, z)
         first, rest = p[..., :1], p[..., 1:]
         along = xp.vecdot(rest, z)[..., None]
-        return xp.concat([xp.where(first < 0, along, -along), z - along / (1 + xp.abs(first)) * rest], axis=-1)
+        return xp.concat(
+            [
+                xp.where(first < 0, along, -along),
+                z - along / (1 + xp.abs(first)) * rest,
+            ],
+            axis=-1,
+        )
 
     def to_coordinates(self, p: Array, v: Array) -> Array:
         xp = namespace(p, v)
@@ -132,7 +153,9 @@ class Sphere(Vectors):
         return v[..., 1:] - along / (1 + xp.abs(first)) * rest
 
 
-def _quick_angle(x: list[Array], y: list[Array], passes: int) -> tuple[Array, list[Array], Array]:
+def _quick_angle(
+    x: list[Array], y: list[Array], passes: int
+) -> tuple[Array, list[Array], Array]:
     """`_angle` coordinate by coordinate; the part orthogonal to p is cleaned twice where its direction counts."""
     cosine, square = dot_lists(x, y), dot_lists(x, x)
     side = np.copysign(1.0, cosine)

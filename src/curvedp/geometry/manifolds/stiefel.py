@@ -12,9 +12,28 @@ from curvedp.geometry.base import Array, fact
 from curvedp.geometry.manifolds.frames import Frames
 from curvedp.geometry.manifolds.rotations import rotation_log
 from curvedp.geometry.manifolds.sphere import Sphere
-from curvedp.geometry.numerics.matrix import det, reflect, skew, skew_exp, skew_from_vector, skew_to_vector, svd
-from curvedp.geometry.numerics.namespace import constant, differentiable_by, like, namespace, values_alone
-from curvedp.geometry.numerics.stiefel_log import endpoint, generator, log_change, reduced_log
+from curvedp.geometry.numerics.matrix import (
+    det,
+    reflect,
+    skew,
+    skew_exp,
+    skew_from_vector,
+    skew_to_vector,
+    svd,
+)
+from curvedp.geometry.numerics.namespace import (
+    constant,
+    differentiable_by,
+    like,
+    namespace,
+    values_alone,
+)
+from curvedp.geometry.numerics.stiefel_log import (
+    endpoint,
+    generator,
+    log_change,
+    reduced_log,
+)
 
 
 @dataclass(frozen=True)
@@ -45,13 +64,17 @@ class Stiefel(Frames):
 
     dim = fact(lambda self: self._turns + (self.m - self.r) * self.r)
     # π (Zimmermann & Stoye 2024); on O(m) a plane turned by π has length √2π, as on `Rotations` times √2.
-    injectivity_radius = fact(lambda self: math.sqrt(2) * math.pi if self.r == self.m else math.pi)
+    injectivity_radius = fact(
+        lambda self: math.sqrt(2) * math.pi if self.r == self.m else math.pi
+    )
     _turns = fact(lambda self: self.r * (self.r - 1) // 2)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.r > self.m:
-            raise ParameterError(f"r={self.r} must be <= m={self.m}: R^m holds at most m orthonormal vectors")
+            raise ParameterError(
+                f"r={self.r} must be <= m={self.m}: R^m holds at most m orthonormal vectors"
+            )
 
     @cached_property
     def curvature_bounds(self) -> tuple[float, float]:
@@ -63,7 +86,11 @@ class Stiefel(Frames):
             return (1.0, 1.0)
         if self.r == self.m:
             return (0.125, 0.125) if self.m == 3 else (0.0, 0.25)
-        return (-0.5, 1.0) if self.r < self.m - 1 else (-0.5, 0.5 if self.m == 3 else 4 / 7)
+        return (
+            (-0.5, 1.0)
+            if self.r < self.m - 1
+            else (-0.5, 0.5 if self.m == 3 else 4 / 7)
+        )
 
     def exp(self, p: Array, v: Array) -> Array:
         """[p Q] exp([2A −Bᵀ; B 0]) [I; 0] exp(−A) for v = pA + QB (Zimmermann & Hüper 2022, at the Euclidean metric;
@@ -108,7 +135,11 @@ class Stiefel(Frames):
     def dist(self, p: Array, q: Array) -> Array:
         """Length of `log`; inf between the two components of O(m), NaN where `log` is."""
         length = super().dist(p, q)
-        return length if self.r < self.m else namespace(p, q).where(self._apart(p, q), math.inf, length)
+        return (
+            length
+            if self.r < self.m
+            else namespace(p, q).where(self._apart(p, q), math.inf, length)
+        )
 
     def transport(self, p: Array, q: Array, v: Array) -> Array:
         """Isometric vector transport (Huang, Gallivan & Absil 2015) along the shortest geodesic from p to q. A
@@ -119,7 +150,9 @@ class Stiefel(Frames):
         frame, B = self._frame(p, N)
         rise, mean = skew_exp(generator(A, B))
         inside, rest = frame.mT @ v, self._outside(frame, N, B)
-        leave = rest @ (mean[..., : self.r, :] @ inside) - frame @ mean[..., :, : self.r] @ (rest.mT @ v)
+        leave = rest @ (mean[..., : self.r, :] @ inside) - frame @ mean[
+            ..., :, : self.r
+        ] @ (rest.mT @ v)
         moved = v + (frame @ (rise @ inside) + leave)
         return moved + moved @ skew_exp(-A)[0]
 
@@ -134,7 +167,9 @@ class Stiefel(Frames):
 
     def to_coordinates(self, p: Array, v: Array) -> Array:
         inside = skew_to_vector(p.mT @ v) * math.sqrt(2)
-        return namespace(p, v).concat([inside, self._leaving_coordinates(p, v)], axis=-1)
+        return namespace(p, v).concat(
+            [inside, self._leaving_coordinates(p, v)], axis=-1
+        )
 
     def _normal(self, p: Array, x: Array) -> Array:
         """The part of x orthogonal to the span of p; the second pass takes out what the first one left by round-off."""
@@ -150,7 +185,9 @@ class Stiefel(Frames):
         rest = N - frame[..., self.r :] @ B
         return rest - constant(rest)
 
-    def _frame(self, p: Array, N: Array, *, complete: bool = False) -> tuple[Array, Array]:
+    def _frame(
+        self, p: Array, N: Array, *, complete: bool = False
+    ) -> tuple[Array, Array]:
         """([p Q], B) with QB = N and Q orthonormal (a constant) in the order of the singular values of N. Directions
         that N lacks are 0 in Q, or, where Q is to be complete, any that are orthogonal to p and to the rest."""
         xp = namespace(p, N)
@@ -160,7 +197,9 @@ class Stiefel(Frames):
         Q = xp.where(used, U[..., :k], 0.0)
         left = xp.broadcast_to(p, (*Q.shape[:-2], *p.shape[-2:]))
         if complete:
-            spare = reflect(constant(left), like(p, np.eye(self.m, 2 * self.r))[:, self.r :])
+            spare = reflect(
+                constant(left), like(p, np.eye(self.m, 2 * self.r))[:, self.r :]
+            )
             spare = spare - Q @ (Q.mT @ spare)
             # Half the weight: the k largest singular directions are all of Q, in their order, then of the spare ones.
             weights = 1 + xp.arange(k, 0, -1, dtype=p.dtype, device=device(p)) / k

@@ -51,4 +51,6 @@ def _wrapped(x: Array) -> Array:
     """x modulo 2π in [−π, π]; exactly x where it lies there, so that small angles keep their digits."""
     xp = namespace(x)
     x = x - 2 * math.pi * xp.round(x / (2 * math.pi))
-    return xp.clip(x, -math.pi, math.pi)  # of numbers so large that a turn is below their spacing, anything remains
+    return xp.clip(
+        x, -math.pi, math.pi
+    )  # of numbers so large that a turn is below their spacing, anything remains

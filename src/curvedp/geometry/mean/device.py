@@ -22,29 +22,63 @@ from curvedp.geometry.mean.streamed import Domain, Start, streamed_mean
 from curvedp.geometry.numerics.fixed_point import FixedPoint
 from curvedp.geometry.numerics.namespace import jitted, namespace, to_host
 from curvedp.geometry.numerics.small_eigh import eigh
-from curvedp.geometry.numerics.spd3 import DOUBTFUL, Factor, lower_entries, whitened_logs
+from curvedp.geometry.numerics.spd3 import (
+    DOUBTFUL,
+    Factor,
+    lower_entries,
+    whitened_logs,
+)
 
-_BLOCK, _EIGH_BLOCK = 1 << 20, 1 << 15  # records at once; where the library's own `eigh` is called, it is hungry
-_TENSORS, _FEW = 1 << 24, 1 << 9  # 3×3 matrices at once, one fused kernel a pass; those that the start is found from
+_BLOCK, _EIGH_BLOCK = (
+    1 << 20,
+    1 << 15,
+)  # records at once; where the library's own `eigh` is called, it is hungry
+_TENSORS, _FEW = (
+    1 << 24,
+    1 << 9,
+)  # 3×3 matrices at once, one fused kernel a pass; those that the start is found from
 
-Pass = Callable[[np.ndarray], Array]  # x -> exact sums over a block of records, on the device
+Pass = Callable[
+    [np.ndarray], Array
+]  # x -> exact sums over a block of records, on the device
 
 
 def device_mean(domain: Domain, X: Array) -> tuple[np.ndarray, float]:
     """`streamed_mean` of an array of any library, where it lies: what comes back to the host are sums of dim + 1
     numbers. (And 3×3 matrices that are to be moved into the ball: those are moved on the host, once.)"""
-    with _doubles(X), np.errstate(all="ignore"):  # a data-dependent warning is a release
+    with (
+        _doubles(X),
+        np.errstate(all="ignore"),
+    ):  # a data-dependent warning is a release
         xp = namespace(X)
-        X = X.detach() if hasattr(X, "detach") else X  # torch: nothing here is differentiated
+        X = (
+            X.detach() if hasattr(X, "detach") else X
+        )  # torch: nothing here is differentiated
         n, shape = X.shape[0], domain.manifold.point_shape
         tensors = _short(domain)
-        rows = _TENSORS if tensors else _EIGH_BLOCK if len(shape) > 1 and max(shape) > 3 else _BLOCK
+        rows = (
+            _TENSORS
+            if tensors
+            else _EIGH_BLOCK
+            if len(shape) > 1 and max(shape) > 3
+            else _BLOCK
+        )
         prepare = _tensors if tensors else _points
         start = _tensor_start(domain, X) if tensors else Start(domain.center, 1.0)
-        parts = [X] if n <= rows else [X[i : min(i + rows, n), ...] for i in range(0, n, rows)]
-        passes = [one for part in parts for one in prepare(domain, xp.astype(part, xp.float64, copy=False))]
+        parts = (
+            [X]
+            if n <= rows
+            else [X[i : min(i + rows, n), ...] for i in range(0, n, rows)]
+        )
+        passes = [
+            one
+            for part in parts
+            for one in prepare(domain, xp.astype(part, xp.float64, copy=False))
+        ]
         # the device is asked for all of a pass before the host waits for any of it
-        return streamed_mean(domain, n, lambda x: to_host(reduce(add, [one(x) for one in passes])), start)
+        return streamed_mean(
+            domain, n, lambda x: to_host(reduce(add, [one(x) for one in passes])), start
+        )
 
 
 def device_moments(domain: Domain, X: Array) -> tuple[np.ndarray, float]:
@@ -77,7 +111,9 @@ def _points(domain: Domain, X: Array) -> list[Pass]:
     """Records of any manifold: mapped into the ball once, with the manifold's kernels."""
     xp = namespace(X)
     inside = project_to_ball(domain.manifold, _like(X, domain.center), domain.radius, X)
-    kernel = jitted(streamed.inside_sums) if is_jax_namespace(xp) else streamed.inside_sums
+    kernel = (
+        jitted(streamed.inside_sums) if is_jax_namespace(xp) else streamed.inside_sums
+    )
     return [lambda x: kernel(domain.manifold, domain.grid, _like(X, x), inside)]
 
 
@@ -87,32 +123,47 @@ def _short(domain: Domain) -> bool:
     M = domain.manifold
     if not (isinstance(M, SPDAffineInvariant) and M.m == 3):
         return False
-    return exp(3 * sqrt(2) * domain.radius) * Factor.of(domain.center).condition <= 0.99 * DOUBTFUL
+    return (
+        exp(3 * sqrt(2) * domain.radius) * Factor.of(domain.center).condition
+        <= 0.99 * DOUBTFUL
+    )
 
 
 def _tensors(domain: Domain, X: Array) -> list[Pass]:
     """3×3 matrices: those that the ball leaves alone, and the others after the host has moved them."""
     xp = namespace(X)
     home = Factor.of(domain.center)
-    stays, kernel = (jitted(_stays), jitted(_tensor_pass)) if is_jax_namespace(xp) else (_stays, _tensor_pass)
+    stays, kernel = (
+        (jitted(_stays), jitted(_tensor_pass))
+        if is_jax_namespace(xp)
+        else (_stays, _tensor_pass)
+    )
     stay = stays(_like(X, np.asarray(home.inverse)), home.condition, domain.radius, X)
 
     def over(block: Array, counted: Array) -> Pass:
-        return lambda x: kernel(domain.grid, _like(X, np.asarray(Factor.of(x).inverse)), block, counted)
+        return lambda x: kernel(
+            domain.grid, _like(X, np.asarray(Factor.of(x).inverse)), block, counted
+        )
 
     passes = [over(X, stay)]
     if not bool(xp.all(stay)):
-        block = xp.asarray(project_to_ball(*domain, to_host(X[~stay])), device=device(X))
+        block = xp.asarray(
+            project_to_ball(*domain, to_host(X[~stay])), device=device(X)
+        )
         passes.append(over(block, xp.isfinite(block[:, 0, 0])))  # every one of them
     return passes
 
 
 def _tensor_start(domain: Domain, X: Array) -> Start:
     """The mean of the first few matrices, and the inverse of their Hessian there: it decides how many passes are needed."""
-    few = streamed.into_ball(domain, np.asarray(to_host(X[: min(_FEW, X.shape[0]), ...]), dtype=np.float64))
+    few = streamed.into_ball(
+        domain, np.asarray(to_host(X[: min(_FEW, X.shape[0]), ...]), dtype=np.float64)
+    )
     x = frechet_mean(domain.manifold, few)
     inverse = np.linalg.inv(np.linalg.cholesky(x))
-    newton = Newton([Eigen(*eigh(inverse @ few @ inverse.T), np.full(len(few), 1 / len(few)))])
+    newton = Newton(
+        [Eigen(*eigh(inverse @ few @ inverse.T), np.full(len(few), 1 / len(few)))]
+    )
     basis = unpack(np.eye(6), 3).reshape(6, 9)
     return Start(x, basis @ newton.inverse @ basis.T)
 
@@ -122,13 +173,17 @@ def _stays(inverse: Array, condition: float, radius: float, X: Array) -> Array:
 
 
 def _tensor_pass(grid: FixedPoint, inverse: Array, X: Array, counted: Array) -> Array:
-    return streamed.tensor_sums(grid, whitened_logs(Factor(inverse, 1.0), lower_entries(X)[0]), counted)
+    return streamed.tensor_sums(
+        grid, whitened_logs(Factor(inverse, 1.0), lower_entries(X)[0]), counted
+    )
 
 
 def _like(X: Array, x: np.ndarray) -> Array:
     """x for a kernel beside X. What JAX compiles takes it as it is: an array of its own costs a millisecond to make."""
     xp = namespace(X)
-    return x if is_jax_namespace(xp) else xp.asarray(x, dtype=xp.float64, device=device(X))
+    return (
+        x if is_jax_namespace(xp) else xp.asarray(x, dtype=xp.float64, device=device(X))
+    )
 
 
 def _doubles(X: Array) -> AbstractContextManager[Any]:

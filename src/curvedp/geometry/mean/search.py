@@ -17,9 +17,15 @@ from typing import Any, NamedTuple, TypeVar, cast
 import numpy as np
 
 _MEMORY = 5  # steps that secants look back
-_NEW = 1e-3  # share of a change that must be new: less is round-off, and would be blown up
+_NEW = (
+    1e-3  # share of a change that must be new: less is round-off, and would be blown up
+)
 SLOW = 0.1  # share of the residual left by a step that was slow: its Hessian is out of date
-_ARMIJO, _SEEN, _LEAST = 1e-4, 1e-12, 1e-16  # share of the slope to be gained; of the cost: what shows, what cannot
+_ARMIJO, _SEEN, _LEAST = (
+    1e-4,
+    1e-12,
+    1e-16,
+)  # share of the slope to be gained; of the cost: what shows, what cannot
 
 Place = Any  # where a pass is made: a point, or whatever stands for one
 Solve = Callable[[np.ndarray], np.ndarray]  # velocity -> step
@@ -29,7 +35,9 @@ class Asked(NamedTuple):
     """A pass that a search asks for."""
 
     x: Place
-    careful: bool  # whether the mean square is needed, and the gradient as good as it gets
+    careful: (
+        bool  # whether the mean square is needed, and the gradient as good as it gets
+    )
 
 
 @dataclass(frozen=True)
@@ -69,7 +77,9 @@ class Course(ABC):
 
 
 Result = TypeVar("Result")
-Search = Generator[Asked, Moments, Result]  # asks for passes, is sent what they find, ends with its result
+Search = Generator[
+    Asked, Moments, Result
+]  # asks for passes, is sent what they find, ends with its result
 
 
 def run(search: Search[Result], passes: Callable[[Asked], Moments]) -> Result:
@@ -82,7 +92,9 @@ def run(search: Search[Result], passes: Callable[[Asked], Moments]) -> Result:
         return cast(Result, done.value)
 
 
-def search(course: Course, enough: float, passes: int) -> Search[tuple[Place, Moments, bool]]:
+def search(
+    course: Course, enough: float, passes: int
+) -> Search[tuple[Place, Moments, bool]]:
     """Until the residual is `enough`, no step helps any more, or all passes are made: the best place that was seen, what
     the pass there found, and whether it is the mean."""
     left = iter(range(passes))  # one cap for this loop and the one inside
@@ -130,7 +142,10 @@ def _shorter(
 
 def _kept(new: Moments, best: Moments, slope: float) -> bool:
     """Half the gradient at no higher cost, or Armijo's rule; where the change of cost is below its round-off, any gain."""
-    if new.residual < 0.5 * best.residual and not new.square > (1 + _SEEN) * best.square:
+    if (
+        new.residual < 0.5 * best.residual
+        and not new.square > (1 + _SEEN) * best.square
+    ):
         return True
     if abs(slope) <= _SEEN * best.square:
         return new.residual < best.residual
@@ -153,7 +168,9 @@ class Secants:
             # orthonormal, from the latest: the changes fall by orders of magnitude from step to step
             rest = value.ravel()
             basis: list[tuple[np.ndarray, np.ndarray]] = []
-            for moved, change in zip(reversed(self.steps), reversed(changed), strict=True):
+            for moved, change in zip(
+                reversed(self.steps), reversed(changed), strict=True
+            ):
                 together, whole = moved.ravel() + change, float(np.linalg.norm(change))
                 for q, with_q in basis:
                     part = float(q @ change)
@@ -161,6 +178,8 @@ class Secants:
                 length = float(np.linalg.norm(change))
                 if length > _NEW * whole:
                     basis.append((change / length, together / length))
-                    step = step - float(basis[-1][0] @ rest) * basis[-1][1].reshape(value.shape)
+                    step = step - float(basis[-1][0] @ rest) * basis[-1][1].reshape(
+                        value.shape
+                    )
         self.steps = [*self.steps, step][-_MEMORY:]
         return step

@@ -26,10 +26,15 @@ _CHUNK_BYTES = 1 << 17
 _SMALL_ROWS = 1 << 13  # of 2×2 and 3×3 matrices, whose entries are vectors
 TINY = 1 << 12  # numbers in the data up to which fixed costs rule
 _KEPT = 1 << 23  # numbers in eigenvectors that are kept of a careful pass
-_FAR, _ERROR = 1e-5, 1e-11  # least ratio of eigenvalues that plain double precision resolves, and to what
+_FAR, _ERROR = (
+    1e-5,
+    1e-11,
+)  # least ratio of eigenvalues that plain double precision resolves, and to what
 
 _DENSE = 3  # m up to which the Hessian is inverted
-_ROUNDS = 1000  # of conjugate gradients, which need a few; the search checks what it is given
+_ROUNDS = (
+    1000  # of conjugate gradients, which need a few; the search checks what it is given
+)
 _REFINED = 2  # rounds with all matrices, each worth two digits
 
 
@@ -55,12 +60,22 @@ class Newton:
 
     def __init__(self, parts: Sequence[Eigen]) -> None:
         self.total = sum(float(part.weights.sum()) for part in parts)
-        whole = Eigen(*(np.concatenate(pieces) for pieces in zip(*parts, strict=True))) if len(parts) > 1 else parts[0]
+        whole = (
+            Eigen(*(np.concatenate(pieces) for pieces in zip(*parts, strict=True)))
+            if len(parts) > 1
+            else parts[0]
+        )
         few, pick = whole, few_of(*whole.w.shape)
         if pick is not None:
-            few = Eigen(whole.w[pick], whole.U[pick], whole.weights[pick] / whole.weights[pick].sum())
+            few = Eigen(
+                whole.w[pick],
+                whole.U[pick],
+                whole.weights[pick] / whole.weights[pick].sum(),
+            )
         self.few = _Hessian(few)
-        self.inverse = np.linalg.inv(self.few.matrix()) if few.w.shape[1] <= _DENSE else None
+        self.inverse = (
+            np.linalg.inv(self.few.matrix()) if few.w.shape[1] <= _DENSE else None
+        )
         refines = self.inverse is None and len(few.w) < len(whole.w)
         self.parts = [_Hessian(part) for part in parts] if refines else []
 
@@ -72,7 +87,10 @@ class Newton:
             return sym((self.inverse @ r.ravel()).reshape(r.shape))
         x = self._conjugate_gradients(r)
         for _ in range(_REFINED if self.parts else 0):
-            whole = np.sum(in_threads(methodcaller("times", x), self.parts), axis=0) / self.total
+            whole = (
+                np.sum(in_threads(methodcaller("times", x), self.parts), axis=0)
+                / self.total
+            )
             x = x + self._conjugate_gradients(r - whole)
         return x
 
@@ -96,9 +114,14 @@ class Newton:
 class _Hessian:
     def __init__(self, eigen: Eigen) -> None:
         w, self.U, weights = eigen
-        w = np.log(np.maximum(w, 1e-16 * w[:, -1:]))  # round-off of a far matrix may be negative; H need not be exact
+        w = np.log(
+            np.maximum(w, 1e-16 * w[:, -1:])
+        )  # round-off of a far matrix may be negative; H need not be exact
         s = 0.5 * (w[:, :, None] - w[:, None, :])
-        self.K = np.where(s == 0, 1.0, s / np.tanh(np.where(s == 0, 1.0, s))) * weights[:, None, None]
+        self.K = (
+            np.where(s == 0, 1.0, s / np.tanh(np.where(s == 0, 1.0, s)))
+            * weights[:, None, None]
+        )
         self.columns = self.U.mT.reshape(-1, w.shape[1])
 
     def times(self, E: Matrix) -> Matrix:
@@ -120,13 +143,21 @@ class Sweep(Course):
         n, m, _ = X.shape
         self.X, self.weights = X, weights
         self.small = m in (2, 3) and X.size > TINY
-        self.parts = blocks(n, _SMALL_ROWS if self.small else max(1, _CHUNK_BYTES // (8 * m * m)))
+        self.parts = blocks(
+            n, _SMALL_ROWS if self.small else max(1, _CHUNK_BYTES // (8 * m * m))
+        )
         self.packed = _packed(X) if self.small else None
-        self.spectra: Matrix = None if m <= 3 else np.empty((n, 2))  # ends of the log-eigenvalues at `self.seen`
+        self.spectra: Matrix = (
+            None if m <= 3 else np.empty((n, 2))
+        )  # ends of the log-eigenvalues at `self.seen`
         self.seen: Matrix = None  # the factor of the last careful pass
-        self.eigen: dict[int, Eigen] = {}  # and what `eigh` gave there, part by part, for those that are
+        self.eigen: dict[
+            int, Eigen
+        ] = {}  # and what `eigh` gave there, part by part, for those that are
         self.kept = {part.start for part in self.parts[:: -(-X.size // _KEPT)]}
-        self.groups: list[Matrix] = []  # records of about the same spread, from narrow to wide
+        self.groups: list[
+            Matrix
+        ] = []  # records of about the same spread, from narrow to wide
         self.least, self.last, self.rate = max(0.1 * enough, 1e-15), 1.0, 1e-3
         self.unit = np.inf  # of round-off at `self.seen`
 
@@ -134,7 +165,9 @@ class Sweep(Course):
     def start(self) -> Matrix:
         """A factor of the geometric mean of the arithmetic and the harmonic mean; NaN where the data are."""
         parts = in_threads(self._two_means, self.parts)
-        arithmetic, inverse = (sym(np.sum([part[i] for part in parts], axis=0)) for i in (0, 1))
+        arithmetic, inverse = (
+            sym(np.sum([part[i] for part in parts], axis=0)) for i in (0, 1)
+        )
         try:
             L = np.linalg.cholesky(arithmetic)
         except np.linalg.LinAlgError:  # not positive definite to working precision
@@ -143,7 +176,9 @@ class Sweep(Course):
         if not np.all(np.isfinite(whitened)):
             return L
         w, U = np.linalg.eigh(whitened)  # the whitened harmonic mean, inverted
-        return L @ (U * w**-0.25) if np.all(w > 0) else L  # or too ill-conditioned for the harmonic mean
+        return (
+            L @ (U * w**-0.25) if np.all(w > 0) else L
+        )  # or too ill-conditioned for the harmonic mean
 
     def move(self, G: Matrix, step: Matrix) -> Matrix:
         """G·exp(S/2)."""
@@ -155,10 +190,22 @@ class Sweep(Course):
         if not gain > SLOW:
             return None
         if self.seen is G and self.eigen:
-            return Newton([self.eigen[part.start] for part in self.parts if part.start in self.eigen])
+            return Newton(
+                [
+                    self.eigen[part.start]
+                    for part in self.parts
+                    if part.start in self.eigen
+                ]
+            )
         pick = few_of(len(self.X), len(G))
-        X, weights = (self.X, self.weights) if pick is None else (self.X[pick], self.weights[pick])
-        return Newton([Eigen(*eigh(_whitened(np.linalg.inv(G), X)), weights / weights.sum())])
+        X, weights = (
+            (self.X, self.weights)
+            if pick is None
+            else (self.X[pick], self.weights[pick])
+        )
+        return Newton(
+            [Eigen(*eigh(_whitened(np.linalg.inv(G), X)), weights / weights.sum())]
+        )
 
     def moments(self, asked: Asked) -> Moments:
         """A pass: by `eigh` where care is asked for, else by series, good to a hundredth of what is to be expected of it."""
@@ -166,8 +213,13 @@ class Sweep(Course):
         if not np.all(np.isfinite(G)):
             return Moments(G, np.nan)
         error = max(self.least, 1e-2 * self.last * max(self.rate * self.rate, 1e-6))
-        found = self.exact(G) if asked.careful or not self.groups else self.quick(G, error)
-        self.rate, self.last = found.residual / self.last if self.seen is not G else 1e-3, found.residual
+        found = (
+            self.exact(G) if asked.careful or not self.groups else self.quick(G, error)
+        )
+        self.rate, self.last = (
+            found.residual / self.last if self.seen is not G else 1e-3,
+            found.residual,
+        )
         return found
 
     def at(self, p: Matrix) -> Matrix:
@@ -179,14 +231,22 @@ class Sweep(Course):
     def exact(self, G: Matrix) -> Moments:
         """A pass in which every spectrum is found."""
         inverse, self.seen = np.linalg.inv(G), G
-        if self.least < _ERROR:  # where that is not enough: what round-off does near the identity
+        if (
+            self.least < _ERROR
+        ):  # where that is not enough: what round-off does near the identity
             self.unit = 16 * len(G) * 2.0**-53 * float(np.linalg.cond(G)) ** 2
         if self.packed is not None:
             packed, m = self.packed, len(G)
             # S ↦ G⁻¹SG⁻ᵀ in packed coordinates: one small matrix times the data
             congruence = pack(inverse @ unpack(np.eye(len(packed)), m) @ inverse.T).T
             return _total(
-                lambda part: _small(self.unit, G, congruence @ packed[:, part], self.X[part], self.weights[part]),
+                lambda part: _small(
+                    self.unit,
+                    G,
+                    congruence @ packed[:, part],
+                    self.X[part],
+                    self.weights[part],
+                ),
                 self.parts,
             )
         found = _total(lambda part: self._spectra(G, inverse, part), self.parts)
@@ -199,23 +259,37 @@ class Sweep(Course):
         w, U = np.linalg.eigh(_whitened(inverse, self.X[part]))
         if part.start in self.kept:
             self.eigen[part.start] = Eigen(w, U, self.weights[part])
-        logs, near, found = _by_spectrum(self.unit, G, w, U, self.X[part], self.weights[part])
+        logs, near, found = _by_spectrum(
+            self.unit, G, w, U, self.X[part], self.weights[part]
+        )
         if self.spectra is not None:
-            self.spectra[part] = np.where(near[:, None], logs[:, [0, -1]], [-np.inf, np.inf])
+            self.spectra[part] = np.where(
+                near[:, None], logs[:, [0, -1]], [-np.inf, np.inf]
+            )
         return found
 
     def quick(self, G: Matrix, error: float) -> Moments:
         """A pass at any place, with an error of the gradient of at most `error`; NaN for the mean square."""
-        ends = 2 * np.log(np.linalg.svd(np.linalg.solve(G, self.seen), compute_uv=False))
+        ends = 2 * np.log(
+            np.linalg.svd(np.linalg.solve(G, self.seen), compute_uv=False)
+        )
         low, high = self.spectra[:, 0] + ends[-1], self.spectra[:, 1] + ends[0]
         inverse = np.linalg.inv(G)
 
         def summed(rows: Matrix) -> Moments:
             A, weights = _whitened(inverse, self.X[rows]), self.weights[rows]
             terms = _degree(float(high[rows[-1]] - low[rows[-1]]) / 2, error)
-            if terms > min(160, 5000 // len(G)):  # measured: 160 at m = 11, 100 at 50, 50 at 100; `eigh` is cheaper
-                return _by_spectrum(self.unit, G, *np.linalg.eigh(A), self.X[rows], weights)[2]
-            return Moments(_log_sum(A, weights, low[rows], high[rows], terms), np.nan, error * float(weights.sum()))
+            if terms > min(
+                160, 5000 // len(G)
+            ):  # measured: 160 at m = 11, 100 at 50, 50 at 100; `eigh` is cheaper
+                return _by_spectrum(
+                    self.unit, G, *np.linalg.eigh(A), self.X[rows], weights
+                )[2]
+            return Moments(
+                _log_sum(A, weights, low[rows], high[rows], terms),
+                np.nan,
+                error * float(weights.sum()),
+            )
 
         return _total(summed, self.groups)
 
@@ -238,7 +312,11 @@ def _total(kernel: Callable[[Any], Moments], parts: Sequence[Any]) -> Moments:
         return kernel(parts[0])
     results = in_threads(kernel, parts)
     velocity = np.sum([found.velocity for found in results], axis=0)
-    return Moments(velocity, sum(found.square for found in results), sum(found.error for found in results))
+    return Moments(
+        velocity,
+        sum(found.square for found in results),
+        sum(found.error for found in results),
+    )
 
 
 def _by_spectrum(
@@ -252,13 +330,19 @@ def _by_spectrum(
     return logs, near, _with_far(found, unit, G, X, weights, ratio)
 
 
-def _with_far(found: Moments, unit: float, G: Matrix, X: Matrix, weights: Matrix, ratio: Matrix) -> Moments:
+def _with_far(
+    found: Moments, unit: float, G: Matrix, X: Matrix, weights: Matrix, ratio: Matrix
+) -> Moments:
     """Sums over near matrices, their error, and the far ones', with eigenvalues of high relative accuracy."""
     near = ratio > _FAR
-    error = min(_ERROR, unit / float(np.min(ratio, initial=1.0))) if near.all() else _ERROR
+    error = (
+        min(_ERROR, unit / float(np.min(ratio, initial=1.0))) if near.all() else _ERROR
+    )
     if not near.all():
         L, logs, U = log_spectrum(sym(G @ G.T), X[~near])
-        turn = np.linalg.solve(L[0], G)  # L and G are factors of one matrix: they differ by a rotation
+        turn = np.linalg.solve(
+            L[0], G
+        )  # L and G are factors of one matrix: they differ by a rotation
         far = _sum(logs, turn.T @ U, weights[~near])
         found = Moments(found.velocity + far.velocity, found.square + far.square)
     return Moments(found.velocity, found.square, error * float(weights.sum()))
@@ -287,7 +371,9 @@ def _whitened(inverse: Matrix, X: Matrix) -> Matrix:
     return sym(inverse @ (X.reshape(n * m, m) @ inverse.T).reshape(n, m, m))
 
 
-def _log_sum(A: Matrix, weights: Matrix, low: Matrix, high: Matrix, degree: int) -> Matrix:
+def _log_sum(
+    A: Matrix, weights: Matrix, low: Matrix, high: Matrix, degree: int
+) -> Matrix:
     """Σ w log A from log(cosh σ + y sinh σ) = −log(1−q²) + 2Σ (−1)^{k+1} q^k/k T_k(y), q = tanh(σ/2). A/c, with c
     the geometric middle of its interval, has its spectrum in [e^−σ, e^σ]. The tail beyond degree d is below
     2q^{d+1}/(1−q). Only the sum over the matrices is needed, so with giant steps T_bs the last product of each
@@ -301,10 +387,14 @@ def _log_sum(A: Matrix, weights: Matrix, low: Matrix, high: Matrix, degree: int)
     k = np.arange(1, (blocks + 1) * stride)
     c = np.concatenate([[-np.log1p(-q * q)], 2 * (-1.0) ** (k + 1) * q**k / k])
     Q = np.zeros((blocks + 1, stride))
-    for b in range(blocks, 0, -1):  # Σ c_k T_k = Σ_b T_bs Σ_j Q_bj T_j, as 2 T_bs T_j = T_{bs+j} + T_{bs−j}
+    for b in range(
+        blocks, 0, -1
+    ):  # Σ c_k T_k = Σ_b T_bs Σ_j Q_bj T_j, as 2 T_bs T_j = T_{bs+j} + T_{bs−j}
         Q[b] = 2 * c[b * stride : (b + 1) * stride]
         Q[b, 0] /= 2
-        c[(b - 1) * stride + 1 : b * stride] -= c[b * stride + 1 : (b + 1) * stride][::-1]
+        c[(b - 1) * stride + 1 : b * stride] -= c[b * stride + 1 : (b + 1) * stride][
+            ::-1
+        ]
     Q[0] = c[:stride]
 
     Y = A * (np.exp(-middle) / max(np.sinh(sigma), 1e-300))[:, None, None]
@@ -328,7 +418,10 @@ def _log_sum(A: Matrix, weights: Matrix, low: Matrix, high: Matrix, degree: int)
     return sym(total)
 
 
-_R2, _SCALE = 0.5**0.5, np.array([1.0, 2**0.5, 1.0, 2**0.5, 2**0.5, 1.0])  # what `pack` multiplies 3×3 entries by
+_R2, _SCALE = (
+    0.5**0.5,
+    np.array([1.0, 2**0.5, 1.0, 2**0.5, 2**0.5, 1.0]),
+)  # what `pack` multiplies 3×3 entries by
 
 
 def _packed(X: Matrix) -> Matrix:
@@ -344,18 +437,29 @@ def _packed(X: Matrix) -> Matrix:
 def _inverse3(A: Matrix) -> Matrix:
     """Packed inverses of packed 3×3 matrices, by cofactors."""
     a, b, d, c, e, f = _entries(A)
-    cofactors = [d * f - e * e, c * e - b * f, a * f - c * c, b * e - c * d, b * c - a * e, a * d - b * b]
+    cofactors = [
+        d * f - e * e,
+        c * e - b * f,
+        a * f - c * c,
+        b * e - c * d,
+        b * c - a * e,
+        a * d - b * b,
+    ]
     determinant = a * cofactors[0] + b * cofactors[1] + c * cofactors[3]
     return np.stack(cofactors) * _SCALE[:, None] / determinant
 
 
 def _entries(A: Matrix) -> list[Matrix]:
-    return [row if scale == 1 else row * _R2 for row, scale in zip(A, _SCALE, strict=True)]
+    return [
+        row if scale == 1 else row * _R2 for row, scale in zip(A, _SCALE, strict=True)
+    ]
 
 
 def _small(unit: float, G: Matrix, A: Matrix, X: Matrix, weights: Matrix) -> Moments:
     kernel = _log2 if len(G) == 2 else _log3
-    with np.errstate(invalid="ignore", divide="ignore"):  # a matrix too far out shows as NaN or through `_FAR`
+    with np.errstate(
+        invalid="ignore", divide="ignore"
+    ):  # a matrix too far out shows as NaN or through `_FAR`
         found, ratio = kernel(A, weights)
         near = ratio > _FAR
         if not near.all():
@@ -375,7 +479,9 @@ def _log2(A: Matrix, weights: Matrix) -> tuple[Moments, Matrix]:
     first = weights * np.where(gap > 0, rise / np.where(gap > 0, gap, 1.0), 1 / low)
     log_high = log_low + rise
     logs = A @ first + (weights @ log_low - first @ low) * np.array([1.0, 0.0, 1.0])
-    return Moments(unpack(logs, 2), float(weights @ (log_low**2 + log_high**2))), low / high
+    return Moments(
+        unpack(logs, 2), float(weights @ (log_low**2 + log_high**2))
+    ), low / high
 
 
 def _log3(A: Matrix, weights: Matrix) -> tuple[Moments, Matrix]:
@@ -383,6 +489,8 @@ def _log3(A: Matrix, weights: Matrix) -> tuple[Moments, Matrix]:
     entries = _entries(A)
     log = log_polynomial(tuple(entries))
     second = weights * log.second
-    logs = A @ (weights * log.first) + _SCALE * [float(second @ s) for s in squared(tuple(entries))]
+    logs = A @ (weights * log.first) + _SCALE * [
+        float(second @ s) for s in squared(tuple(entries))
+    ]
     logs += float(weights @ log.zeroth) * np.array([1.0, 0.0, 1.0, 0.0, 0.0, 1.0])
     return Moments(unpack(logs, 3), float(weights @ log.square)), log.low / log.high

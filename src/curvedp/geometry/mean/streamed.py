@@ -18,7 +18,15 @@ from curvedp.geometry.manifolds.product import Product
 from curvedp.geometry.manifolds.spd_affine import SPDAffineInvariant
 from curvedp.geometry.manifolds.spd_common import pack
 from curvedp.geometry.mean.bound import contraction, mean_iterations, tolerance
-from curvedp.geometry.mean.search import Asked, Course, Moments, Search, Solve, run, search
+from curvedp.geometry.mean.search import (
+    Asked,
+    Course,
+    Moments,
+    Search,
+    Solve,
+    run,
+    search,
+)
 from curvedp.geometry.numerics.fixed_point import FixedPoint
 from curvedp.geometry.numerics.namespace import namespace
 from curvedp.geometry.numerics.spd3 import Factor, Logs, lower_entries, whitened_logs
@@ -27,7 +35,12 @@ from curvedp.geometry.numerics.threads import blocks, in_threads
 
 _PASSES = 20  # of the search, before the contraction takes over
 _BLOCK = 1 << 13  # records whose logarithms are held at once
-_SAMPLE_TOLERANCE, _DENSE, _DIFFERENCE, _WORK = 1e-6, 32, 1e-4, 1 << 18  # of the first guess
+_SAMPLE_TOLERANCE, _DENSE, _DIFFERENCE, _WORK = (
+    1e-6,
+    32,
+    1e-4,
+    1 << 18,
+)  # of the first guess
 _ROOM = 1 + 1e-9  # for the round-off of lengths of at most 2r
 
 
@@ -49,14 +62,21 @@ class Domain(NamedTuple):
 
 
 Found = tuple[np.ndarray, float]  # a mean, and the mean square distance to it
-Sums = Callable[[np.ndarray], Any]  # x -> exact sums over all records, as `block_sums` gives them
-GroupSums = Callable[[dict[int, np.ndarray]], Iterable[Any]]  # the same for several groups, each with its own x
+Sums = Callable[
+    [np.ndarray], Any
+]  # x -> exact sums over all records, as `block_sums` gives them
+GroupSums = Callable[
+    [dict[int, np.ndarray]], Iterable[Any]
+]  # the same for several groups, each with its own x
 
 
 def block_sums(domain: Domain, x: np.ndarray, X: np.ndarray) -> np.ndarray:
     """Exact sums, (2, dim + 1) int64, over records X (k, *point_shape), after mapping each into the ball (NumPy). The
     last entry is that of d²(x, xᵢ)/2r, which has the bound of the others. A record's terms depend on it alone."""
-    X, M = np.asarray(X, dtype=np.float64, order="C"), domain.manifold  # a row's float sums depend on its layout
+    X, M = (
+        np.asarray(X, dtype=np.float64, order="C"),
+        domain.manifold,
+    )  # a row's float sums depend on its layout
     total = np.zeros((2, M.dim + 1), dtype=np.int64)
     with np.errstate(all="ignore"):  # a data-dependent warning is a release
         if isinstance(M, SPDAffineInvariant) and M.m == 3:
@@ -64,12 +84,16 @@ def block_sums(domain: Domain, x: np.ndarray, X: np.ndarray) -> np.ndarray:
             for part in (X[i : i + _BLOCK] for i in range(0, len(X), _BLOCK)):
                 entries, skew = lower_entries(part)
                 logs = whitened_logs(here, entries)
-                sure = surely_inside(center, domain.radius, entries, skew) & logs.sure  # they stay as they are
+                sure = (
+                    surely_inside(center, domain.radius, entries, skew) & logs.sure
+                )  # they stay as they are
                 total += tensor_sums(domain.grid, logs, sure)
                 rest.append(part[~sure])
             X = np.concatenate(rest)
         for i in range(0, len(X), _BLOCK):
-            total += inside_sums(M, domain.grid, x, project_to_ball(*domain, X[i : i + _BLOCK]))
+            total += inside_sums(
+                M, domain.grid, x, project_to_ball(*domain, X[i : i + _BLOCK])
+            )
     return total
 
 
@@ -82,7 +106,9 @@ def inside_sums(M: Manifold, grid: FixedPoint, x: Array, X: Array) -> Array:
     else:
         Z = M.to_coordinates(x, M.log(x, X))
     square = xp.sum(Z * Z, axis=-1)
-    usable = square <= grid.bound**2  # NaN fails; never false but for a kernel that broke down
+    usable = (
+        square <= grid.bound**2
+    )  # NaN fails; never false but for a kernel that broke down
     terms = xp.concat([Z, (square / grid.bound)[:, None]], axis=-1)
     return grid.sums(xp.where(usable[:, None], terms, 0.0))
 
@@ -123,10 +149,14 @@ def tensor_sums(grid: FixedPoint, logs: Logs, counted: Array) -> Array:
     return xp.stack([grid.sums(xp.where(counted, row, 0.0)) for row in rows], axis=1)
 
 
-_SKEW = (0.99e-6) ** 2  # below the tolerance at which `project_to_ball` takes a matrix for its symmetric part
+_SKEW = (
+    (0.99e-6) ** 2
+)  # below the tolerance at which `project_to_ball` takes a matrix for its symmetric part
 
 
-def mean_in_ball(domain: Domain, course: Course, passes: int) -> Search[tuple[Any, float]]:
+def mean_in_ball(
+    domain: Domain, course: Course, passes: int
+) -> Search[tuple[Any, float]]:
     """(Place of the mean of records in the ball, mean d² to it), with the a-priori error of `solver_error`. The
     search's answer x is taken where its residual is within `tolerance` and, under positive curvature, x and its
     mean square are in the set S of `bound`: the gradient flow from x then ends at the mean after a length of at
@@ -139,8 +169,14 @@ def mean_in_ball(domain: Domain, course: Course, passes: int) -> Search[tuple[An
         x, found = near, (yield Asked(near, True))
         good = found.residual <= tolerance(M, radius)
     found = (yield Asked(x, True)) if good and isnan(found.square) else found
-    inside = M.curvature_bounds[1] <= 0 or (found.square <= radius**2 and float(M.dist(domain.center, x)) <= radius)
-    return (x, found.square) if good and inside else (yield from contracted(domain, course))
+    inside = M.curvature_bounds[1] <= 0 or (
+        found.square <= radius**2 and float(M.dist(domain.center, x)) <= radius
+    )
+    return (
+        (x, found.square)
+        if good and inside
+        else (yield from contracted(domain, course))
+    )
 
 
 def contracted(domain: Domain, course: Course) -> Search[tuple[Any, float]]:
@@ -148,7 +184,9 @@ def contracted(domain: Domain, course: Course) -> Search[tuple[Any, float]]:
     M, _, radius = domain
     x, step = course.at(domain.center), _safe_step(M, radius)
     for _ in range(mean_iterations(M, radius)):
-        x = _held(domain, course, course.move(x, step * (yield Asked(x, True)).velocity))
+        x = _held(
+            domain, course, course.move(x, step * (yield Asked(x, True)).velocity)
+        )
     return x, (yield Asked(x, True)).square
 
 
@@ -168,7 +206,10 @@ def kept(domain: Domain, x: np.ndarray) -> np.ndarray:
     M, center, radius = domain
     if len(M.factors) > 1:
         parts = M.split(x)
-        homes = [Domain(factor, start, radius) for factor, start in zip(M.factors, M.split(center), strict=True)]
+        homes = [
+            Domain(factor, start, radius)
+            for factor, start in zip(M.factors, M.split(center), strict=True)
+        ]
         found = list(map(kept, homes, parts))
         return x if all(map(operator.is_, found, parts)) else np.asarray(M.join(found))
     if M.convexity_radius < inf:
@@ -187,7 +228,9 @@ def kept(domain: Domain, x: np.ndarray) -> np.ndarray:
 def _safe_step(M: Manifold, radius: float) -> np.ndarray | float:
     """The contraction's step length; for each coordinate of a product."""
     if isinstance(M, Product):
-        return np.concatenate([np.full(factor.dim, _safe_step(factor, radius)) for factor in M.factors])
+        return np.concatenate(
+            [np.full(factor.dim, _safe_step(factor, radius)) for factor in M.factors]
+        )
     return contraction(M, radius).step
 
 
@@ -207,11 +250,23 @@ class _Sums(Course):
     def move(self, x: np.ndarray, step: np.ndarray) -> np.ndarray:
         M = self.domain.manifold
         near = kept(self.domain, np.asarray(M.unchart(x, step)))
-        return near if len(M.factors) == 1 and M.convexity_radius == inf else self.domain.clip(near)
+        return (
+            near
+            if len(M.factors) == 1 and M.convexity_radius == inf
+            else self.domain.clip(near)
+        )
 
     def newton(self, x: np.ndarray, gain: float) -> Solve | None:
         inverse = np.asarray(self.first.inverse)
-        return (lambda velocity: inverse @ velocity if inverse.ndim else inverse * velocity) if gain == inf else None
+        return (
+            (
+                lambda velocity: (
+                    inverse @ velocity if inverse.ndim else inverse * velocity
+                )
+            )
+            if gain == inf
+            else None
+        )
 
     def moments(self, n: int, sums: Any) -> Moments:
         mean = self.domain.grid.mean(sums, n)
@@ -223,7 +278,9 @@ def streamed_mean(domain: Domain, n: int, sums: Sums, start: Start) -> Found:
     return streamed_means(domain, [n], lambda points: [sums(points[0])], [start])[0]
 
 
-def streamed_means(domain: Domain, sizes: Sequence[int], sums: GroupSums, starts: Sequence[Start]) -> list[Found]:
+def streamed_means(
+    domain: Domain, sizes: Sequence[int], sums: GroupSums, starts: Sequence[Start]
+) -> list[Found]:
     """`streamed_mean` of each of several groups of records, side by side: a pass serves all that are not done yet."""
     courses = [_Sums(domain, start) for start in starts]
     searches = [mean_in_ball(domain, course, _PASSES) for course in courses]
@@ -232,7 +289,9 @@ def streamed_means(domain: Domain, sizes: Sequence[int], sums: GroupSums, starts
     while points:
         for group, found in zip(list(points), sums(points), strict=True):
             try:
-                points[group] = searches[group].send(courses[group].moments(sizes[group], found)).x
+                points[group] = (
+                    searches[group].send(courses[group].moments(sizes[group], found)).x
+                )
             except StopIteration as done:
                 means[group] = done.value
                 del points[group]
@@ -247,11 +306,16 @@ def first_guess(domain: Domain, X: np.ndarray) -> Start:
     def moments(x: np.ndarray, X: np.ndarray = X) -> Moments:
         return course.moments(len(X), block_sums(domain, x, X))
 
-    x = run(search(course, _SAMPLE_TOLERANCE, _PASSES), lambda asked: moments(asked.x))[0]
+    x = run(search(course, _SAMPLE_TOLERANCE, _PASSES), lambda asked: moments(asked.x))[
+        0
+    ]
     if M.dim > _DENSE or M.curvature_bounds == (0.0, 0.0):
         return Start(x, 1.0)
     few = X[: max(128, _WORK // (M.dim * X[0].size))]
-    ahead = [moments(np.asarray(M.unchart(x, step)), few).velocity for step in _DIFFERENCE * np.eye(M.dim)]
+    ahead = [
+        moments(np.asarray(M.unchart(x, step)), few).velocity
+        for step in _DIFFERENCE * np.eye(M.dim)
+    ]
     hessian = (moments(x, few).velocity - np.stack(ahead)).T / _DIFFERENCE
     try:
         inverse = np.linalg.inv(hessian)

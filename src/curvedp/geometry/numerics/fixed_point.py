@@ -26,7 +26,9 @@ class FixedPoint:
     @property
     def exponent(self) -> int:
         """k: the terms are multiples of 2^-k, of modulus at most 2^52 · 2^-k."""
-        return min(_BITS - frexp(self.bound)[1], 1000)  # not beyond what a float can hold
+        return min(
+            _BITS - frexp(self.bound)[1], 1000
+        )  # not beyond what a float can hold
 
     @property
     def resolution(self) -> float:
@@ -53,7 +55,10 @@ def _quotient(total: np.ndarray, n: int, exponent: int) -> np.ndarray:
     return np.asarray(np.asarray(total) * above / below, dtype=np.float64)
 
 
-_SLICE, _ROWS = 20, 1 << 12  # bits of half an entry; rows whose products of halves add up to less than 2^53
+_SLICE, _ROWS = (
+    20,
+    1 << 12,
+)  # bits of half an entry; rows whose products of halves add up to less than 2^53
 
 
 def gram_radius(radius: float, dim: int, rows: int = 1) -> float:
@@ -74,7 +79,9 @@ def gram_sums(rows: np.ndarray, radius: float) -> np.ndarray:
         high = np.round(whole * 2.0**-_SLICE)
         low = whole - high * 2.0**_SLICE
         cross = high.T @ low
-        products = np.stack([high.T @ high, cross + cross.T, low.T @ low]).astype(np.int64)
+        products = np.stack([high.T @ high, cross + cross.T, low.T @ low]).astype(
+            np.int64
+        )
         total[::2] += products >> 26
         total[1::2] += products & ((1 << 26) - 1)
     return total
@@ -84,7 +91,9 @@ def gram_mean(sums: np.ndarray, n: int, radius: float) -> np.ndarray:
     """The correctly rounded mean of n terms xxᵀ from (added up) `gram_sums`."""
     parts = np.asarray(sums, dtype=np.int64).astype(object)
     products = parts[::2] * (1 << 26) + parts[1::2]
-    total = (products[0] * (1 << 2 * _SLICE)) + products[1] * (1 << _SLICE) + products[2]
+    total = (
+        (products[0] * (1 << 2 * _SLICE)) + products[1] * (1 << _SLICE) + products[2]
+    )
     return _quotient(total, n, 2 * _gram_exponent(radius))
 
 

@@ -17,7 +17,14 @@ from typing import Any
 import numpy as np
 from array_api_compat import device, is_jax_namespace
 
-from curvedp.geometry.numerics.namespace import Array, constant, differentiable, like, namespace, with_rule
+from curvedp.geometry.numerics.namespace import (
+    Array,
+    constant,
+    differentiable,
+    like,
+    namespace,
+    with_rule,
+)
 from curvedp.geometry.numerics.small_eigh import eigh
 from curvedp.geometry.numerics.stable import safe_sqrt
 
@@ -28,7 +35,9 @@ def norm(v: Array) -> Array:
     largest = constant(xp.max(xp.abs(v), axis=(-2, -1), keepdims=True))
     scale = xp.where(largest == 0, 1.0, largest)
     unit = v / scale
-    return safe_sqrt(xp, xp.sum(unit * unit, axis=(-2, -1))) * scale[..., 0, 0]  # its derivative at 0 is taken to be 0
+    return (
+        safe_sqrt(xp, xp.sum(unit * unit, axis=(-2, -1))) * scale[..., 0, 0]
+    )  # its derivative at 0 is taken to be 0
 
 
 def skew(x: Array) -> Array:
@@ -48,7 +57,11 @@ def svd(x: Array) -> tuple[Array, Array, Array]:
     xp = namespace(x)
     x, finite = _finite(xp, x)
     U, s, Vh = xp.linalg.svd(x, full_matrices=False)
-    return xp.where(finite, U, xp.nan), xp.where(finite[..., 0], s, xp.nan), xp.where(finite, Vh, xp.nan)
+    return (
+        xp.where(finite, U, xp.nan),
+        xp.where(finite[..., 0], s, xp.nan),
+        xp.where(finite, Vh, xp.nan),
+    )
 
 
 def well_scaled(x: Array) -> Array:
@@ -79,7 +92,9 @@ def _finite(xp: Any, x: Array) -> tuple[Array, Array]:
     return xp.where(finite, x, 0.0), finite
 
 
-def sym_function(A: Array, U: Array, values: Array, divided: Callable[[], Array]) -> Array:
+def sym_function(
+    A: Array, U: Array, values: Array, divided: Callable[[], Array]
+) -> Array:
     """f(A) for symmetric A with eigenvectors U, f's `values` and `divided` differences at its eigenvalues, all constants."""
     value = (U * values[..., None, :]) @ U.mT
     if not differentiable(A):
@@ -159,7 +174,9 @@ def spread(z: Array, factor: np.ndarray, k: int = -1) -> Array:
     xp, n = namespace(z), len(factor)
     place = np.zeros((n, n), dtype=np.int64)
     place[np.tril_indices(n, k)] = np.arange(n * (n + 1 + 2 * k) // 2)
-    full = xp.take(z, xp.asarray(np.maximum(place, place.T).ravel(), device=device(z)), axis=-1)
+    full = xp.take(
+        z, xp.asarray(np.maximum(place, place.T).ravel(), device=device(z)), axis=-1
+    )
     return xp.reshape(full, (*z.shape[:-1], n, n)) * like(z, factor)
 
 
@@ -173,7 +190,11 @@ def below(A: Array, k: int = -1) -> Array:
 def skew_from_vector(z: Array, n: int) -> Array:
     """The skew n×n matrix with these entries below the diagonal."""
     lower = np.tri(n, k=-1)
-    return spread(z, lower - lower.T) if n > 1 else like(z, np.zeros((*z.shape[:-1], 1, 1)))
+    return (
+        spread(z, lower - lower.T)
+        if n > 1
+        else like(z, np.zeros((*z.shape[:-1], 1, 1)))
+    )
 
 
 def skew_to_vector(A: Array) -> Array:
@@ -186,7 +207,9 @@ def bracket_operator(M: Any, p: Array, v: Array) -> np.ndarray:
     symmetric space of matrices."""
     one = M.origin
     basis = np.asarray(M.from_coordinates(one, np.eye(M.dim)))
-    V = np.asarray(M.from_coordinates(one, np.asarray(M.to_coordinates(p, v))))[..., None, :, :]
+    V = np.asarray(M.from_coordinates(one, np.asarray(M.to_coordinates(p, v))))[
+        ..., None, :, :
+    ]
     bracket = basis @ V - V @ basis
     return np.asarray(M.to_coordinates(one, (V @ bracket - bracket @ V) / 4))
 
@@ -218,10 +241,14 @@ def divided_exp(x: Array, y: Array) -> Array:
     x, y = xp.broadcast_arrays(x, y)
     t = xp.abs(x - y)
     safe = xp.where(t == 0, 1.0, t)
-    return xp.exp(xp.where(x < y, y, x)) * xp.where(t == 0, 1.0, -xp.expm1(-safe) / safe)
+    return xp.exp(xp.where(x < y, y, x)) * xp.where(
+        t == 0, 1.0, -xp.expm1(-safe) / safe
+    )
 
 
-def apply(S: Array, f: Callable[[Array], Array], divided: Callable[[Array, Array], Array]) -> Array:
+def apply(
+    S: Array, f: Callable[[Array], Array], divided: Callable[[Array, Array], Array]
+) -> Array:
     """f(S) for symmetric S; divided(x, y) = (f(x) − f(y))/(x − y), f'(x) at x = y. First derivatives are exact at
     any S; second ones need simple eigenvalues."""
 
@@ -294,14 +321,19 @@ def upper_solve(L: Array, B: Array) -> Array:
     xp = namespace(L, B)
     if is_jax_namespace(xp):
         return _jax_solve(xp, L, B, trans=1)
-    return xp.flip(lower_solve(xp.flip(L.mT, axis=(-2, -1)), xp.flip(B, axis=-2)), axis=-2)
+    return xp.flip(
+        lower_solve(xp.flip(L.mT, axis=(-2, -1)), xp.flip(B, axis=-2)), axis=-2
+    )
 
 
 def _jax_solve(xp: Any, L: Array, B: Array, trans: int) -> Array:
     import jax
 
     batch = xp.broadcast_shapes(L.shape[:-2], B.shape[:-2])
-    L, B = xp.broadcast_to(L, (*batch, *L.shape[-2:])), xp.broadcast_to(B, (*batch, *B.shape[-2:]))
+    L, B = (
+        xp.broadcast_to(L, (*batch, *L.shape[-2:])),
+        xp.broadcast_to(B, (*batch, *B.shape[-2:])),
+    )
     return jax.scipy.linalg.solve_triangular(L, B, trans=trans, lower=True)
 
 

@@ -8,17 +8,30 @@ from inspect import signature
 from typing import Any, TypeVar
 
 import numpy as np
-from array_api_compat import array_namespace, device, is_jax_array, is_jax_namespace, is_numpy_array, is_torch_array
+from array_api_compat import (
+    array_namespace,
+    device,
+    is_jax_array,
+    is_jax_namespace,
+    is_numpy_array,
+    is_torch_array,
+)
 
 _KERNELS = {
     "exp", "log", "inner", "norm", "dist", "transport", "project", "nearest", "to_tangent", "residual",
     "from_coordinates", "to_coordinates",
 }  # fmt: skip
 _DOUBLE = np.dtype(np.float64)
-_ODD = ("f2", "f16", "V2")  # half, extended and brain floats, which linear algebra does not take
+_ODD = (
+    "f2",
+    "f16",
+    "V2",
+)  # half, extended and brain floats, which linear algebra does not take
 Result = TypeVar("Result")
 Array = Any  # an array of any Array-API library; there is no common static type
-_undifferentiated, _in_public = (ContextVar(name, default=False) for name in ("undifferentiated", "public_time"))
+_undifferentiated, _in_public = (
+    ContextVar(name, default=False) for name in ("undifferentiated", "public_time")
+)
 
 
 def namespace(*arrays: Any) -> Any:
@@ -44,7 +57,11 @@ def of_numbers(kernel: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(kernel)
     def called(self: Any, *arrays: Any, **named: Any) -> Any:
         if named:
-            return kernel(self, *map(_doubles, arrays), **{name: _doubles(array) for name, array in named.items()})
+            return kernel(
+                self,
+                *map(_doubles, arrays),
+                **{name: _doubles(array) for name, array in named.items()},
+            )
         return kernel(self, *map(_doubles, arrays))
 
     return called
@@ -69,7 +86,9 @@ def compiled(f: Callable[..., Result]) -> Callable[..., Result]:
 
     @wraps(f)
     def called(*arrays: Any) -> Any:
-        return jitted(f)(*arrays) if is_jax_namespace(namespace(*arrays)) else f(*arrays)
+        return (
+            jitted(f)(*arrays) if is_jax_namespace(namespace(*arrays)) else f(*arrays)
+        )
 
     return called
 
@@ -79,7 +98,12 @@ def jitted(f: Callable[..., Any]) -> Any:
     """f compiled by JAX, once per shape; a manifold and a grid are static."""
     import jax
 
-    return jax.jit(f, static_argnames=[name for name in ("M", "grid") if name in signature(f).parameters])
+    return jax.jit(
+        f,
+        static_argnames=[
+            name for name in ("M", "grid") if name in signature(f).parameters
+        ],
+    )
 
 
 def repeat(body: Callable[[Any], Any], state: Any, more: Callable[[Any], Any]) -> Any:
@@ -133,7 +157,9 @@ def differentiable(x: Any) -> bool:
     return not _undifferentiated.get() and bool(is_jax_array(x) or is_torch_array(x))
 
 
-def with_rule(value: Callable[..., Any], rule: Callable[[Any, Any], Any], *arrays: Any) -> Any:
+def with_rule(
+    value: Callable[..., Any], rule: Callable[[Any, Any], Any], *arrays: Any
+) -> Any:
     """value(*arrays), whose derivatives under JAX are those of `rule`: of arrays and their changes, value and change."""
     if not is_jax_namespace(namespace(*arrays)):
         return value(*arrays)
@@ -151,19 +177,29 @@ def along(f: Callable[..., Any], arrays: Any, changes: Any) -> Any:
     return jax.jvp(f, arrays, changes)
 
 
-def differentiable_by(smooth: Callable[..., Any], plain: Callable[..., Any], *arrays: Any) -> Any:
+def differentiable_by(
+    smooth: Callable[..., Any], plain: Callable[..., Any], *arrays: Any
+) -> Any:
     """plain(*arrays); smooth(*arrays), of the same value but with terms that carry derivatives, where those may be asked."""
     if not any(map(differentiable, arrays)):
         return plain(*arrays)
-    return smooth(*arrays) if any(map(is_torch_array, arrays)) else with_rule(plain, partial(along, smooth), *arrays)
+    return (
+        smooth(*arrays)
+        if any(map(is_torch_array, arrays))
+        else with_rule(plain, partial(along, smooth), *arrays)
+    )
 
 
-def differentiate_as(smooth: Callable[..., Any], accurate: Callable[..., Any], *arrays: Any) -> Any:
+def differentiate_as(
+    smooth: Callable[..., Any], accurate: Callable[..., Any], *arrays: Any
+) -> Any:
     """accurate(*arrays); under JAX the derivative is that of `smooth`. The two are the same function of exact
     numbers: one is written for round-off, the other for the chain rule."""
 
     def rule(arrays: Any, changes: Any) -> tuple[Any, Any]:
-        return differentiate_as(smooth, accurate, *arrays), along(smooth, arrays, changes)[1]
+        return differentiate_as(smooth, accurate, *arrays), along(
+            smooth, arrays, changes
+        )[1]
 
     return with_rule(accurate, rule, *arrays)
 

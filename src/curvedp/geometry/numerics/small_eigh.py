@@ -22,11 +22,18 @@ def eigh(A: Array) -> tuple[Array, Array]:
     """Eigenvalues (ascending) and orthonormal eigenvectors (columns) of the symmetric matrices A (..., m, m). Only the lower
     triangle is read. A matrix with a NaN or infinite entry gives NaN, never an exception."""
 
-    def rule(arrays: tuple[Array], changes: tuple[Array]) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
+    def rule(
+        arrays: tuple[Array], changes: tuple[Array]
+    ) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
         xp, (w, V) = namespace(A), _eigh(*arrays)
         E = V.mT @ changes[0] @ V
-        gap = xp.where(xp.eye(A.shape[-1], dtype=bool), xp.inf, w[..., None, :] - w[..., :, None])
-        return (w, V), (xp.linalg.diagonal(E), V @ (E / gap))  # repeated eigenvalues: infinite, as it should be
+        gap = xp.where(
+            xp.eye(A.shape[-1], dtype=bool), xp.inf, w[..., None, :] - w[..., :, None]
+        )
+        return (w, V), (
+            xp.linalg.diagonal(E),
+            V @ (E / gap),
+        )  # repeated eigenvalues: infinite, as it should be
 
     values, vectors = with_rule(_eigh, rule, A)
     return values, vectors
@@ -46,11 +53,17 @@ def _eigh(A: Array) -> tuple[Array, Array]:
         # LAPACK raises on NaN; a data-dependent exception would be a release, so NaN goes in as 0 and comes out as NaN.
         finite = xp.all(xp.isfinite(A), axis=(-2, -1), keepdims=True)
         values, vectors = xp.linalg.eigh(xp.where(finite, A, xp.zeros_like(A)))
-        return xp.where(finite[..., 0], values, xp.nan), xp.where(finite, vectors, xp.nan)
-    return xp.stack(w, axis=-1), xp.stack([xp.stack(v[m * i : m * (i + 1)], axis=-1) for i in range(m)], axis=-2)
+        return xp.where(finite[..., 0], values, xp.nan), xp.where(
+            finite, vectors, xp.nan
+        )
+    return xp.stack(w, axis=-1), xp.stack(
+        [xp.stack(v[m * i : m * (i + 1)], axis=-1) for i in range(m)], axis=-2
+    )
 
 
-def _rotation(xp: Any, a: Array, b: Array, d: Array) -> tuple[Array, Array, Array, Array]:
+def _rotation(
+    xp: Any, a: Array, b: Array, d: Array
+) -> tuple[Array, Array, Array, Array]:
     """Of [[a, b], [b, d]]: low, high, c, s with eigenvectors (c, −s) for low and (s, c) for high. One Jacobi rotation."""
     half = 0.5 * (d - a)
     x, y = xp.abs(half), xp.abs(b)
@@ -62,7 +75,9 @@ def _rotation(xp: Any, a: Array, b: Array, d: Array) -> tuple[Array, Array, Arra
     t = b / xp.where(size > 0, size, xp.ones_like(size))
     c = 1 / xp.sqrt(1 + t * t)
     s = t * c
-    up = half >= 0  # a is the low end: (c, −s) belongs to a − t b, (s, c) to d + t b; otherwise the roles swap
+    up = (
+        half >= 0
+    )  # a is the low end: (c, −s) belongs to a − t b, (s, c) to d + t b; otherwise the roles swap
     x, y = xp.where(up, a, d), xp.where(up, d, a)
     return x - t * b, y + t * b, xp.where(up, c, s), xp.where(up, s, c)
 
@@ -76,14 +91,23 @@ def separated_root(r: Array) -> Array:
     return x
 
 
-def eigh3(xp: Any, a: Array, b: Array, d: Array, c: Array, e: Array, f: Array) -> tuple[Entries, Entries]:
+def eigh3(
+    xp: Any, a: Array, b: Array, d: Array, c: Array, e: Array, f: Array
+) -> tuple[Entries, Entries]:
     """[[a, b, c], [b, d, e], [c, e, f]] (lower triangle, row by row): eigenvalues ascending, eigenvectors row by row."""
     A = a, b, d, c, e, f
     mean = (a + d + f) / 3
     a, d, f = a - mean, d - mean, f - mean
     scale = reduce(xp.maximum, map(xp.abs, (a, d, f, b, c, e)))
     inverse = 1 / xp.where(scale > 0, scale, 1.0)
-    a, b, c, d, e, f = a * inverse, b * inverse, c * inverse, d * inverse, e * inverse, f * inverse
+    a, b, c, d, e, f = (
+        a * inverse,
+        b * inverse,
+        c * inverse,
+        d * inverse,
+        e * inverse,
+        f * inverse,
+    )
     bb, cc, ee = b * b, c * c, e * e
     p2 = (a * a + d * d + f * f + 2 * (bb + cc + ee)) / 6
     p = xp.sqrt(xp.where(p2 > 0, p2, 1.0))
@@ -103,7 +127,9 @@ def eigh3(xp: Any, a: Array, b: Array, d: Array, c: Array, e: Array, f: Array) -
     square = v0 * v0 + v1 * v1 + v2 * v2
     isotropic = ~(square > 0)
     norm = 1 / xp.sqrt(xp.where(isotropic, 1.0, square))
-    v0, v1, v2 = (xp.where(isotropic, e3, v * norm) for v, e3 in ((v0, 0.0), (v1, 0.0), (v2, 1.0)))
+    v0, v1, v2 = (
+        xp.where(isotropic, e3, v * norm) for v, e3 in ((v0, 0.0), (v1, 0.0), (v2, 1.0))
+    )
     # orthonormal complement of v without branches (Duff et al. 2017)
     up = xp.where(v2 < 0, -1.0, xp.ones_like(v2))
     g = -1 / (up + v2)
@@ -111,18 +137,34 @@ def eigh3(xp: Any, a: Array, b: Array, d: Array, c: Array, e: Array, f: Array) -
     s0, s1, s2 = 1 + up * v0 * v0 * g, up * h, -up * v0
     t0, t1, t2 = h, up + v1 * v1 * g, -v1
     # the 2×2 rest in that basis
-    Bs0, Bs1, Bs2 = a * s0 + b * s1 + c * s2, b * s0 + d * s1 + e * s2, c * s0 + e * s1 + f * s2
-    Bt0, Bt1, Bt2 = a * t0 + b * t1 + c * t2, b * t0 + d * t1 + e * t2, c * t0 + e * t1 + f * t2
-    rest = s0 * Bs0 + s1 * Bs1 + s2 * Bs2, s0 * Bt0 + s1 * Bt1 + s2 * Bt2, t0 * Bt0 + t1 * Bt1 + t2 * Bt2
+    Bs0, Bs1, Bs2 = (
+        a * s0 + b * s1 + c * s2,
+        b * s0 + d * s1 + e * s2,
+        c * s0 + e * s1 + f * s2,
+    )
+    Bt0, Bt1, Bt2 = (
+        a * t0 + b * t1 + c * t2,
+        b * t0 + d * t1 + e * t2,
+        c * t0 + e * t1 + f * t2,
+    )
+    rest = (
+        s0 * Bs0 + s1 * Bs1 + s2 * Bs2,
+        s0 * Bt0 + s1 * Bt1 + s2 * Bt2,
+        t0 * Bt0 + t1 * Bt1 + t2 * Bt2,
+    )
     _, _, co, si = _rotation(xp, *rest)
     l0, l1, l2 = co * s0 - si * t0, co * s1 - si * t1, co * s2 - si * t2
     h0, h1, h2 = si * s0 + co * t0, si * s1 + co * t1, si * s2 + co * t2
     top = sign > 0  # the separated eigenvalue is the largest; otherwise the smallest
     sets = (v0, l0, h0), (v1, l1, h1), (v2, l2, h2)
-    rows = [(xp.where(top, lo, v), xp.where(top, hi, lo), xp.where(top, v, hi)) for v, lo, hi in sets]
+    rows = [
+        (xp.where(top, lo, v), xp.where(top, hi, lo), xp.where(top, v, hi))
+        for v, lo, hi in sets
+    ]
     # Rayleigh quotients: quadratically accurate, and exact for a diagonal matrix however graded
     a, b, d, c, e, f = A
     values = tuple(
-        x * (a * x + 2 * (b * y + c * z)) + y * (d * y + 2 * e * z) + f * z * z for x, y, z in zip(*rows, strict=True)
+        x * (a * x + 2 * (b * y + c * z)) + y * (d * y + 2 * e * z) + f * z * z
+        for x, y, z in zip(*rows, strict=True)
     )
     return values, (*rows[0], *rows[1], *rows[2])

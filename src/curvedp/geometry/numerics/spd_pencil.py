@@ -21,7 +21,14 @@ import numpy as np
 from array_api_compat import device, is_jax_namespace, is_numpy_array
 
 from curvedp.geometry.numerics.matrix import cholesky, lower_solve, sym, whiten
-from curvedp.geometry.numerics.namespace import Array, compiled, in_public_time, like, namespace, repeat
+from curvedp.geometry.numerics.namespace import (
+    Array,
+    compiled,
+    in_public_time,
+    like,
+    namespace,
+    repeat,
+)
 from curvedp.geometry.numerics.small_eigh import eigh
 from curvedp.geometry.numerics.spd3 import log_spectrum3
 from curvedp.geometry.numerics.stable import two_product, two_sum
@@ -77,14 +84,19 @@ class _Pair:
     def sqrt(self) -> "_Pair":
         """NaN where it is not positive."""
         xp, good = namespace(self.high), self.high > 0
-        root = xp.where(good, xp.sqrt(xp.where(good, self.high, xp.ones_like(self.high))), xp.nan)
+        root = xp.where(
+            good, xp.sqrt(xp.where(good, self.high, xp.ones_like(self.high))), xp.nan
+        )
         rest = self - _Pair(*two_product(xp, root, root))
         return _Pair.rounded(root, (rest.high + rest.low) / (2 * root))
 
 
 def _stacked(parts: list[_Pair], axis: int) -> _Pair:
     xp = namespace(parts[0].high)
-    return _Pair(xp.stack([part.high for part in parts], axis=axis), xp.stack([part.low for part in parts], axis=axis))
+    return _Pair(
+        xp.stack([part.high for part in parts], axis=axis),
+        xp.stack([part.low for part in parts], axis=axis),
+    )
 
 
 def _cholesky(A: Array) -> _Pair:
@@ -132,10 +144,14 @@ def _pivoted_cholesky(A: _Pair) -> Array:
     for _ in range(m):
         diagonal = xp.linalg.diagonal(A.high)
         # NaN and exhausted rows lose every comparison
-        j = xp.argmax(xp.where((left > 0) & (diagonal == diagonal), diagonal, -xp.inf), axis=-1)
+        j = xp.argmax(
+            xp.where((left > 0) & (diagonal == diagonal), diagonal, -xp.inf), axis=-1
+        )
         chosen = index == j[..., None]
         column = A.where(chosen[..., None, :]).map(lambda part: xp.sum(part, axis=-1))
-        pivot = column.where(chosen).map(lambda part: xp.sum(part, axis=-1, keepdims=True))
+        pivot = column.where(chosen).map(
+            lambda part: xp.sum(part, axis=-1, keepdims=True)
+        )
         column = (column / pivot.sqrt()).where(left > 0)
         columns.append(column.high)
         left = xp.where(chosen, xp.zeros_like(left), left)
@@ -151,7 +167,9 @@ def _jacobi(xp: Any, G: Array) -> tuple[Array, Array]:
     if m % 2:
         G = xp.concat([G, xp.zeros_like(G[..., :1])], axis=-1)
     k = G.shape[-1] // 2
-    order = np.concatenate([[0], [2 * k - 1], np.arange(1, 2 * k - 1)])  # all but the first move on by one place
+    order = np.concatenate(
+        [[0], [2 * k - 1], np.arange(1, 2 * k - 1)]
+    )  # all but the first move on by one place
     turn = xp.asarray(order, device=device(G))
     flip = xp.asarray(np.arange(k)[::-1].copy(), device=device(G))
     u = float(xp.finfo(G.dtype).eps)
@@ -164,26 +182,38 @@ def _jacobi(xp: Any, G: Array) -> tuple[Array, Array]:
         t = 2 * xp.where(gap < 0, -c, c) / xp.where(size > 0, size, xp.ones_like(size))
         cos = (1 / xp.sqrt(1 + t * t))[..., None, :]
         t = t[..., None, :]
-        angle = xp.max(xp.abs(c) / xp.sqrt(xp.where(a * b > 0, a * b, xp.ones_like(a))), axis=-1)
+        angle = xp.max(
+            xp.abs(c) / xp.sqrt(xp.where(a * b > 0, a * b, xp.ones_like(a))), axis=-1
+        )
         x, y = cos * (x - t * y), cos * (y + t * x)
-        return xp.take(xp.concat([x, xp.take(y, flip, axis=-1)], axis=-1), turn, axis=-1), angle
+        return xp.take(
+            xp.concat([x, xp.take(y, flip, axis=-1)], axis=-1), turn, axis=-1
+        ), angle
 
     # Sweeps of each matrix until none of its pairs turns by more than the tolerance, or the cap (convergence is quadratic). A
     # matrix that is done is left alone, so that its result does not depend on those it is computed beside.
-    def body(state: tuple[Array, Array, int | Array]) -> tuple[Array, Array, int | Array]:
+    def body(
+        state: tuple[Array, Array, int | Array],
+    ) -> tuple[Array, Array, int | Array]:
         G, active, count = state
         turned, worst = round_(G)
         for _ in range(2 * k - 2):
             turned, angle = round_(turned)
             worst = xp.maximum(worst, angle)
-        return xp.where(active[..., None, None], turned, G), active & (worst > m * u), count + 1
+        return (
+            xp.where(active[..., None, None], turned, G),
+            active & (worst > m * u),
+            count + 1,
+        )
 
     def more(state: tuple[Array, Array, int | Array]) -> Array:
         return (xp.any(state[1]) | in_public_time()) & (state[2] < _SWEEPS)
 
     G = repeat(body, (G, xp.ones_like(G[..., 0, 0]) > 0, 0), more)[0]
     square = xp.sum(G * G, axis=-2)
-    if m % 2:  # the padding is the one column that is exactly 0 (or NaN with all the rest)
+    if (
+        m % 2
+    ):  # the padding is the one column that is exactly 0 (or NaN with all the rest)
         last = xp.argsort(-square, axis=-1, stable=True)[..., :m]
         square = xp.take_along_axis(square, last, axis=-1)
         G = xp.take_along_axis(G, last[..., None, :], axis=-1)
@@ -199,14 +229,22 @@ def condition(L: Array) -> Array:
     return one * two * three * four
 
 
-def _refine(doubtful: Array, plain: tuple[Array, ...], careful: Callable[..., tuple[Array, ...]], *args: Array) -> Any:
+def _refine(
+    doubtful: Array,
+    plain: tuple[Array, ...],
+    careful: Callable[..., tuple[Array, ...]],
+    *args: Array,
+) -> Any:
     """The careful results where doubtful; computed for those matrices alone (NumPy) or for all if there are any."""
     xp = namespace(*args)
     batch = doubtful.shape
     args = tuple(xp.broadcast_to(a, (*batch, *a.shape[-2:])) for a in args)
 
     def merge(results: tuple[Array, ...]) -> tuple[Array, ...]:
-        masks = (xp.reshape(doubtful, (*batch, *(1 for _ in r.shape[len(batch) :]))) for r in results)
+        masks = (
+            xp.reshape(doubtful, (*batch, *(1 for _ in r.shape[len(batch) :])))
+            for r in results
+        )
         return tuple(map(xp.where, masks, results, plain))
 
     if is_jax_namespace(xp):
@@ -214,7 +252,9 @@ def _refine(doubtful: Array, plain: tuple[Array, ...], careful: Callable[..., tu
             return plain
         import jax
 
-        return jax.lax.cond(xp.any(doubtful), lambda a: merge(careful(*a)), lambda a: plain, args)
+        return jax.lax.cond(
+            xp.any(doubtful), lambda a: merge(careful(*a)), lambda a: plain, args
+        )
     if not in_public_time() and not bool(xp.any(doubtful)):
         return plain
     if in_public_time() or not is_numpy_array(doubtful) or batch == ():
@@ -245,7 +285,9 @@ def whitened(p: Array, v: Array) -> tuple[Array, Array]:
 def log_spectrum(p: Array, q: Array) -> tuple[Array, Array, Array]:
     """(L, logs, U): p = LLᵀ and L⁻¹qL⁻ᵀ = U exp(diag(logs)) Uᵀ."""
     # The same for one 3×3 NumPy matrix as for many: a result must not depend on how many are beside it.
-    tensors = all(is_numpy_array(a) and a.dtype == np.float64 and a.shape[-1] == 3 for a in (p, q))
+    tensors = all(
+        is_numpy_array(a) and a.dtype == np.float64 and a.shape[-1] == 3 for a in (p, q)
+    )
     if tensors and not in_public_time():
         return _tensors(p, q)
     return _log_spectrum(p, q)
@@ -254,7 +296,10 @@ def log_spectrum(p: Array, q: Array) -> tuple[Array, Array, Array]:
 def _tensors(p: np.ndarray, q: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     batch = np.broadcast_shapes(p.shape[:-2], q.shape[:-2])
     # one point stays one
-    flat = [(a if a.ndim == 2 else np.broadcast_to(a, (*batch, 3, 3))).reshape(-1, 3, 3) for a in (p, q)]
+    flat = [
+        (a if a.ndim == 2 else np.broadcast_to(a, (*batch, 3, 3))).reshape(-1, 3, 3)
+        for a in (p, q)
+    ]
     L, logs, U, doubtful = log_spectrum3(*flat)
     if doubtful.any():
         rows = np.flatnonzero(doubtful)
@@ -274,8 +319,12 @@ def _log_spectrum(p: Array, q: Array) -> tuple[Array, Array, Array]:
     inside = mu > -1
     logs = xp.where(inside, xp.log1p(xp.where(inside, mu, xp.zeros_like(mu))), xp.nan)
     low, high = xp.min(1 + mu, axis=-1), xp.max(1 + mu, axis=-1)
-    doubtful = ~(condition(L) * high <= _DOUBTFUL * low)  # written so that NaN and a negative eigenvalue are doubtful
-    L, logs, U = _refine(doubtful, (xp.broadcast_to(L, U.shape), logs, U), _log_spectrum_in_pairs, p, q)
+    doubtful = ~(
+        condition(L) * high <= _DOUBTFUL * low
+    )  # written so that NaN and a negative eigenvalue are doubtful
+    L, logs, U = _refine(
+        doubtful, (xp.broadcast_to(L, U.shape), logs, U), _log_spectrum_in_pairs, p, q
+    )
     return L, logs + back[..., None], U
 
 
@@ -284,9 +333,13 @@ def alike(p: Array, q: Array) -> tuple[Array, Array]:
     xp = namespace(p, q)
     tops, bottoms = xp.linalg.trace(q), xp.linalg.trace(p)
     usable = (tops > 0) & (bottoms > 0) & (tops < xp.inf) & (bottoms < xp.inf)
-    power = xp.round(xp.log2(xp.where(usable, tops, 1.0)) - xp.log2(xp.where(usable, bottoms, 1.0)))
+    power = xp.round(
+        xp.log2(xp.where(usable, tops, 1.0)) - xp.log2(xp.where(usable, bottoms, 1.0))
+    )
     half = xp.round(power / 2)  # 2^power itself may be no double
-    return q * (2.0**-half)[..., None, None] * (2.0 ** (half - power))[..., None, None], power * log(2.0)
+    return q * (2.0**-half)[..., None, None] * (2.0 ** (half - power))[
+        ..., None, None
+    ], power * log(2.0)
 
 
 def _log_spectrum_in_pairs(p: Array, q: Array) -> tuple[Array, Array, Array]:
@@ -297,4 +350,8 @@ def _log_spectrum_in_pairs(p: Array, q: Array) -> tuple[Array, Array, Array]:
     far_logs, far = _jacobi(xp, _pivoted_cholesky(_congruence(factor, q)))
     small = (xp.max(xp.abs(mu), axis=-1) < 0.25)[..., None]
     near_logs = xp.log1p(xp.where(small, mu, xp.zeros_like(mu)))
-    return factor.high, xp.where(small, near_logs, far_logs), xp.where(small[..., None], near, far)
+    return (
+        factor.high,
+        xp.where(small, near_logs, far_logs),
+        xp.where(small[..., None], near, far),
+    )

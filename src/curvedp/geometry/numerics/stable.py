@@ -40,7 +40,12 @@ def dot(xp: Any, u: Array, v: Array) -> Array:
 def columns(x: Array) -> Array:
     """The same array, laid out in memory column by column where that helps: many short NumPy vectors. NumPy's inner
     loops run along memory: over ten thousand records then, and not over two coordinates."""
-    if not is_numpy_array(x) or x.ndim < 2 or x.shape[-1] > _SHORT or 0 < x.strides[-2] < x.strides[-1]:
+    if (
+        not is_numpy_array(x)
+        or x.ndim < 2
+        or x.shape[-1] > _SHORT
+        or 0 < x.strides[-2] < x.strides[-1]
+    ):
         return x
     return np.moveaxis(np.ascontiguousarray(np.moveaxis(x, -1, 0)), 0, -1)
 
@@ -49,7 +54,10 @@ def quick_or(careful: Kernel, quick: Kernel, p: Array, q: Array) -> Array:
     """careful(p, q) of any arrays. Of short NumPy vectors outside of `public_time` it is quick(p, q) of their coordinates,
     one array each, so that loops run over records; it says where it is good, and the others are done with care. Element
     by element: a result does not depend on what it is computed beside."""
-    plain = all(is_numpy_array(a) and a.dtype == np.float64 and 1 < a.shape[-1] <= _COLUMNS for a in (p, q))
+    plain = all(
+        is_numpy_array(a) and a.dtype == np.float64 and 1 < a.shape[-1] <= _COLUMNS
+        for a in (p, q)
+    )
     if not plain or in_public_time():
         return careful(p, q)
     with np.errstate(all="ignore"):
@@ -88,7 +96,9 @@ def direction(xp: Any, v: Array) -> Array:
     """v/|v| over the last axis at any scale, the subnormal and the largest included; NaN at 0."""
     largest = xp.max(xp.abs(v), axis=-1, keepdims=True)
     unit = xp.where(largest > 0, v, 1.0) / xp.where(largest > 0, largest, 1.0)
-    return xp.where(largest > 0, unit / xp.sqrt(xp.vecdot(unit, unit))[..., None], xp.nan)
+    return xp.where(
+        largest > 0, unit / xp.sqrt(xp.vecdot(unit, unit))[..., None], xp.nan
+    )
 
 
 def _scaled_norm(xp: Any, v: Array) -> Array:
@@ -113,7 +123,9 @@ def cosh_sinhc(xp: Any, square: Array) -> tuple[Array, Array]:
 def _even(xp: Any, square: Array, t: Array, cos: Any, sin: Any) -> tuple[Array, Array]:
     small = square < _SMALL_SQUARE
     x = xp.sqrt(xp.where(small, 1.0, square))
-    return xp.where(small, 1 + t / 2 * (1 + t / 12), cos(x)), xp.where(small, 1 + t / 6 * (1 + t / 20), sin(x) / x)
+    return xp.where(small, 1 + t / 2 * (1 + t / 12), cos(x)), xp.where(
+        small, 1 + t / 6 * (1 + t / 20), sin(x) / x
+    )
 
 
 def tanhc(xp: Any, square: Array) -> Array:
@@ -142,12 +154,16 @@ def two_product(xp: Any, a: Array, b: Array) -> tuple[Array, Array]:
     product = a * b
     a_high, a_low = _split(xp, a)
     b_high, b_low = _split(xp, b)
-    return product, ((a_high * b_high - product) + a_high * b_low + a_low * b_high) + a_low * b_low
+    return product, (
+        (a_high * b_high - product) + a_high * b_low + a_low * b_high
+    ) + a_low * b_low
 
 
 def _split(xp: Any, a: Array) -> tuple[Array, Array]:
     """Halves of the significand, each short enough that products of halves are exact (Veltkamp 1968)."""
-    dtype = a.dtype if xp.isdtype(a.dtype, "real floating") else (1.0 * a).dtype  # whole numbers are split as floats
+    dtype = (
+        a.dtype if xp.isdtype(a.dtype, "real floating") else (1.0 * a).dtype
+    )  # whole numbers are split as floats
     bits = round(-math.log2(float(xp.finfo(dtype).eps)))
     shifted = float(2 ** ((bits + 2) // 2) + 1) * a
     high = shifted - (shifted - a)
@@ -166,7 +182,10 @@ def one_minus_square(xp: Any, w: Array) -> Array:
         half = high.shape[-1] // 2
         total, error = two_sum(high[..., :half], high[..., half : 2 * half])
         rest = slice(2 * half, high.shape[-1])
-        low = xp.concat([low[..., :half] + low[..., half : 2 * half] + error, low[..., rest]], axis=-1)
+        low = xp.concat(
+            [low[..., :half] + low[..., half : 2 * half] + error, low[..., rest]],
+            axis=-1,
+        )
         high = xp.concat([total, high[..., rest]], axis=-1)
     return high[..., 0] + low[..., 0]
 
@@ -182,5 +201,11 @@ def reject(xp: Any, v: Array, base: Array) -> Array:
     product, error = two_product(xp, dot(xp, base, v)[..., None] / square, base)
     first = (v - product) - error
     rest = first - dot(xp, base, first)[..., None] / square * base
-    bound = (first.shape[-1] + 4) * float(xp.finfo(first.dtype).eps) * euclidean_norm(xp, first)[..., None]
-    return rest - constant(xp.where(euclidean_norm(xp, rest)[..., None] < bound, rest, 0.0))
+    bound = (
+        (first.shape[-1] + 4)
+        * float(xp.finfo(first.dtype).eps)
+        * euclidean_norm(xp, first)[..., None]
+    )
+    return rest - constant(
+        xp.where(euclidean_norm(xp, rest)[..., None] < bound, rest, 0.0)
+    )

@@ -16,12 +16,21 @@ from array_api_compat import device, is_jax_array
 from curvedp.geometry.manifolds.rotations import rotation_log
 from curvedp.geometry.numerics import matrix
 from curvedp.geometry.numerics.matrix import skew, skew_eigen, skew_exp, skew_exp_eigen
-from curvedp.geometry.numerics.namespace import Array, in_public_time, like, mapped, namespace, repeat
+from curvedp.geometry.numerics.namespace import (
+    Array,
+    in_public_time,
+    like,
+    mapped,
+    namespace,
+    repeat,
+)
 from curvedp.geometry.numerics.threads import blocks
 
 _NEWTON_STEPS = 20  # from each start: up to half the injectivity radius 5 are enough, up to 0.97 of it 8
 _DIRECT = 200  # unknowns: linear systems up to here are solved exactly, larger ones by GMRES with so many
-_KRYLOV_STEPS = 40  # steps. Inexact steps are enough up to 0.9π or so, not always beyond.
+_KRYLOV_STEPS = (
+    40  # steps. Inexact steps are enough up to 0.9π or so, not always beyond.
+)
 _JAX_BLOCK = 1 << 15  # entries of Jacobians at once in a JAX program, see `mapped`
 _BLOCK = 1 << 21  # numbers in the derivatives of a block of points
 
@@ -46,13 +55,22 @@ def reduced_log(top: Array, bottom: Array) -> tuple[Array, Array]:
     target = xp.concat([top, bottom], axis=-2)
     rows, r = target.shape[-2:]
     count = math.prod(target.shape[:-2])
-    flat, size = xp.reshape(target, (count, rows, r)), max(1, _BLOCK // (rows * rows * _dim(rows, r)))
+    flat, size = (
+        xp.reshape(target, (count, rows, r)),
+        max(1, _BLOCK // (rows * rows * _dim(rows, r))),
+    )
     if count <= 1:
         X = _log(xp, target)
     elif is_jax_array(target):
-        X = xp.reshape(mapped(partial(_log, xp), flat, max(1, _JAX_BLOCK // _dim(rows, r) ** 2)), target.shape)
+        X = xp.reshape(
+            mapped(partial(_log, xp), flat, max(1, _JAX_BLOCK // _dim(rows, r) ** 2)),
+            target.shape,
+        )
     else:  # in blocks, so that memory stays flat
-        X = xp.reshape(xp.concat([_log(xp, flat[part, ...]) for part in blocks(count, size)]), target.shape)
+        X = xp.reshape(
+            xp.concat([_log(xp, flat[part, ...]) for part in blocks(count, size)]),
+            target.shape,
+        )
     return X[..., :r, :], X[..., r:, :]
 
 
@@ -67,7 +85,9 @@ def _log(xp: Any, target: Array) -> Array:
     def attempt(best: Array, start: Array) -> Array:
         far = ~(_length(xp, best) < math.pi)
         # Where it is not wanted, a start that is nearly the answer is none: a point's logarithm depends on it alone.
-        return xp.where(far, _shorter(xp, best, _newton(xp, start, target, wanted=far)), best)
+        return xp.where(
+            far, _shorter(xp, best, _newton(xp, start, target, wanted=far)), best
+        )
 
     none = xp.full_like(chord, xp.nan)
     if is_jax_array(target) or in_public_time():
@@ -75,9 +95,13 @@ def _log(xp: Any, target: Array) -> Array:
     if is_jax_array(target):
         import jax
 
-        return jax.lax.scan(lambda best, start: (attempt(best, start), None), none, starts)[0]
+        return jax.lax.scan(
+            lambda best, start: (attempt(best, start), None), none, starts
+        )[0]
     if in_public_time():
-        found = _newton(xp, starts, target, wanted=xp.ones_like(starts[..., :1, :1], dtype=xp.bool))
+        found = _newton(
+            xp, starts, target, wanted=xp.ones_like(starts[..., :1, :1], dtype=xp.bool)
+        )
         return _shorter(xp, _shorter(xp, found[0, ...], found[1, ...]), found[2, ...])
     X = attempt(none, chord)
     if bool(xp.all(_length(xp, X) < math.pi)):
@@ -92,10 +116,14 @@ def log_change(A: Array, B: Array, frame: Array, gap: Array) -> Array:
     r, k = A.shape[-1], B.shape[-2]
     flow = _Flow.at(A, B)
     inside = frame.mT @ gap
-    change = xp.linalg.solve(flow.jacobian(xp), _to_vector(xp, flow.pull_back(inside), r)[..., None])[..., 0]
+    change = xp.linalg.solve(
+        flow.jacobian(xp), _to_vector(xp, flow.pull_back(inside), r)[..., None]
+    )[..., 0]
     outside = gap - frame @ inside
     _, mean = endpoint(A, B)
-    return frame @ _from_vector(xp, change, r, k) + xp.linalg.solve(mean.mT, outside.mT).mT
+    return (
+        frame @ _from_vector(xp, change, r, k) + xp.linalg.solve(mean.mT, outside.mT).mT
+    )
 
 
 class _Flow(NamedTuple):
@@ -114,7 +142,10 @@ class _Flow(NamedTuple):
 
     def endpoint(self) -> Array:
         """The first value of `endpoint`."""
-        rise, turn = skew_exp_eigen(self.w, self.Z)[0], skew_exp_eigen(self.u, self.Y)[0]
+        rise, turn = (
+            skew_exp_eigen(self.w, self.Z)[0],
+            skew_exp_eigen(self.u, self.Y)[0],
+        )
         return _joined(rise[..., :, : self.u.shape[-1]], turn)
 
     def derivative(self, xp: Any, X: Array) -> Array:
@@ -125,17 +156,26 @@ class _Flow(NamedTuple):
         def divided(Z: Array, w: Array, G: Array, side: int) -> Array:
             """Derivative of the exponential in direction G, carried back to I on the left (side −1) or right (side 1)."""
             half = (w[..., :, None] - w[..., None, :]) / 2
-            K = matrix.phase(xp, side * half, Z.dtype) * xp.astype(matrix.sinc(xp, half), Z.dtype)
+            K = matrix.phase(xp, side * half, Z.dtype) * xp.astype(
+                matrix.sinc(xp, half), Z.dtype
+            )
             return matrix.turned(K, Z, G)
 
         first = divided(self.Z, self.w, generator(a, b), -1)[..., :, :r]
-        return _tangent(xp, first + _pad(divided(self.Y, self.u, -a, 1), b.shape[-2]), r)
+        return _tangent(
+            xp, first + _pad(divided(self.Y, self.u, -a, 1), b.shape[-2]), r
+        )
 
     def jacobian(self, xp: Any) -> Array:
         """`derivative` as a matrix, in orthonormal coordinates of the tangent space at E."""
         r, k = self.u.shape[-1], self.w.shape[-1] - self.u.shape[-1]
         basis = like(self.w, np.eye(_dim(r + k, r)))
-        many = _Flow(self.Z[..., None, :, :], self.w[..., None, :], self.Y[..., None, :, :], self.u[..., None, :])
+        many = _Flow(
+            self.Z[..., None, :, :],
+            self.w[..., None, :],
+            self.Y[..., None, :, :],
+            self.u[..., None, :],
+        )
         return _to_vector(xp, many.derivative(xp, _from_vector(xp, basis, r, k)), r).mT
 
     def pull_back(self, gap: Array) -> Array:
@@ -144,9 +184,19 @@ class _Flow(NamedTuple):
 
         def times(Z: Array, w: Array, x: Array) -> Array:
             """Z e^{iw} Z* x, real."""
-            return xp.real(Z @ (matrix.phase(xp, w, Z.dtype)[..., :, None] * (xp.conj(Z).mT @ xp.astype(x, Z.dtype))))
+            return xp.real(
+                Z
+                @ (
+                    matrix.phase(xp, w, Z.dtype)[..., :, None]
+                    * (xp.conj(Z).mT @ xp.astype(x, Z.dtype))
+                )
+            )
 
-        return _tangent(xp, times(self.Y, self.u, times(self.Z, -self.w, gap).mT).mT, self.u.shape[-1])
+        return _tangent(
+            xp,
+            times(self.Y, self.u, times(self.Z, -self.w, gap).mT).mT,
+            self.u.shape[-1],
+        )
 
 
 class _State(NamedTuple):
@@ -169,7 +219,9 @@ def _newton(xp: Any, X: Array, target: Array, *, wanted: Array) -> Array:
     def body(state: _State) -> _State:
         X, flow, gap, size = _damped_step(xp, state, target)
         stalled = (size > state.size / 2) & (size <= enough)
-        return _State(X, flow, gap, size, state.active & (size > floor) & ~stalled, state.step + 1)
+        return _State(
+            X, flow, gap, size, state.active & (size > floor) & ~stalled, state.step + 1
+        )
 
     def more(state: _State) -> Array:
         return (xp.any(state.active) | in_public_time()) & (state.step < _NEWTON_STEPS)
@@ -179,7 +231,9 @@ def _newton(xp: Any, X: Array, target: Array, *, wanted: Array) -> Array:
     return xp.where(end.size <= enough, end.X, xp.nan)
 
 
-def _damped_step(xp: Any, state: _State, target: Array) -> tuple[Array, _Flow, Array, Array]:
+def _damped_step(
+    xp: Any, state: _State, target: Array
+) -> tuple[Array, _Flow, Array, Array]:
     """The best of the Newton step (at most 1 long), of a quarter and a sixteenth of it, and of no step. What has
     converged does the same work with a step of no meaning: decompositions of zero take less time than others."""
     rhs = state.flow.pull_back(state.gap)
@@ -187,20 +241,30 @@ def _damped_step(xp: Any, state: _State, target: Array) -> tuple[Array, _Flow, A
     if _dim(rows, r) > _DIRECT:
         step = _gmres(xp, state.flow, rhs)
     else:
-        vector = _least_squares(xp, state.flow.jacobian(xp), _to_vector(xp, rhs, r)[..., None])[..., 0]
+        vector = _least_squares(
+            xp, state.flow.jacobian(xp), _to_vector(xp, rhs, r)[..., None]
+        )[..., 0]
         step = _from_vector(xp, vector, r, rows - r)
     size = _length(xp, step)
     step = step / xp.where(size > 1, size, 1.0)
-    entries = xp.cos(xp.arange(rows * r, dtype=rhs.dtype, device=device(rhs)) ** 2)  # without structure
+    entries = xp.cos(
+        xp.arange(rows * r, dtype=rhs.dtype, device=device(rhs)) ** 2
+    )  # without structure
     step = xp.where(state.active, step, _tangent(xp, xp.reshape(entries, (rows, r)), r))
     trial = xp.stack([state.X + step / share for share in (1, 4, 16)])
     flow, gap, size = _look(xp, trial, target)
-    seen, best = (trial, gap, size, *flow), (state.X, state.gap, state.size, *state.flow)
+    seen, best = (
+        (trial, gap, size, *flow),
+        (state.X, state.gap, state.size, *state.flow),
+    )
     for index in range(trial.shape[0]):
         better = (size[index, ...] < best[2]) & state.active
         any_ = better | ~state.active
         masks = (better, better, better, any_, any_[..., 0], any_, any_[..., 0])
-        best = tuple(xp.where(mask, new[index, ...], old) for mask, new, old in zip(masks, seen, best, strict=True))
+        best = tuple(
+            xp.where(mask, new[index, ...], old)
+            for mask, new, old in zip(masks, seen, best, strict=True)
+        )
     return best[0], _Flow(*best[3:]), best[1], best[2]
 
 
@@ -215,7 +279,9 @@ def _look(xp: Any, X: Array, target: Array) -> tuple[_Flow, Array, Array]:
     gap = target - end
     normal = frame.mT @ gap
     normal = (normal + normal.mT) / 2
-    beyond = xp.clip(_length(xp, normal) - math.sqrt(float(xp.finfo(X.dtype).eps)), 0.0, None)
+    beyond = xp.clip(
+        _length(xp, normal) - math.sqrt(float(xp.finfo(X.dtype).eps)), 0.0, None
+    )
     return flow, gap, xp.hypot(_length(xp, gap - frame @ normal), beyond)
 
 
@@ -231,8 +297,14 @@ def _least_squares(xp: Any, H: Array, rhs: Array) -> Array:
     square = H.mT @ H
     n = square.shape[-1]
     one = like(H, np.eye(n))
-    level = n * float(xp.finfo(H.dtype).eps) * xp.sum(square * one, axis=(-2, -1), keepdims=True)
-    level = xp.where(level == 0, 1.0, level)  # H = 0 of two equal frames: LAPACK would raise
+    level = (
+        n
+        * float(xp.finfo(H.dtype).eps)
+        * xp.sum(square * one, axis=(-2, -1), keepdims=True)
+    )
+    level = xp.where(
+        level == 0, 1.0, level
+    )  # H = 0 of two equal frames: LAPACK would raise
     return xp.linalg.solve(square + level * one, H.mT @ rhs)
 
 
@@ -244,18 +316,30 @@ def _gmres(xp: Any, flow: _Flow, rhs: Array) -> Array:
     basis = xp.reshape(_unit(xp, rhs, beta), (*batch, 1, rows * r))
     columns = []
     for j in range(steps):
-        w = xp.reshape(flow.derivative(xp, xp.reshape(basis[..., j, :], rhs.shape)), (*batch, 1, rows * r))
+        w = xp.reshape(
+            flow.derivative(xp, xp.reshape(basis[..., j, :], rhs.shape)),
+            (*batch, 1, rows * r),
+        )
         entries = w @ basis.mT
         w = w - entries @ basis
-        again = w @ basis.mT  # a second pass: the first loses orthogonality to round-off
+        again = (
+            w @ basis.mT
+        )  # a second pass: the first loses orthogonality to round-off
         w = w - again @ basis
         size = _length(xp, w)
         basis = xp.concat([basis, _unit(xp, w, size)], axis=-2)
-        zeros = xp.zeros((*batch, 1, steps - 1 - j), dtype=rhs.dtype, device=device(rhs))
+        zeros = xp.zeros(
+            (*batch, 1, steps - 1 - j), dtype=rhs.dtype, device=device(rhs)
+        )
         columns.append(xp.concat([entries + again, size, zeros], axis=-1))
     H = xp.concat(columns, axis=-2).mT
-    first = xp.concat([beta, xp.zeros((*batch, steps, 1), dtype=rhs.dtype, device=device(rhs))], axis=-2)
-    return xp.reshape(_least_squares(xp, H, first).mT @ basis[..., :steps, :], rhs.shape)
+    first = xp.concat(
+        [beta, xp.zeros((*batch, steps, 1), dtype=rhs.dtype, device=device(rhs))],
+        axis=-2,
+    )
+    return xp.reshape(
+        _least_squares(xp, H, first).mT @ basis[..., :steps, :], rhs.shape
+    )
 
 
 def _turned_starts(xp: Any, target: Array) -> Array:
@@ -281,8 +365,12 @@ def _turned_starts(xp: Any, target: Array) -> Array:
 def generator(A: Array, B: Array) -> Array:
     """The skew matrix [2A −Bᵀ; B 0] whose exponential moves the frame [p Q] along the geodesic."""
     xp = namespace(A, B)
-    zero = xp.zeros((*B.shape[:-2], B.shape[-2], B.shape[-2]), dtype=B.dtype, device=device(B))
-    return xp.concat([xp.concat([2 * A, -B.mT], axis=-1), xp.concat([B, zero], axis=-1)], axis=-2)
+    zero = xp.zeros(
+        (*B.shape[:-2], B.shape[-2], B.shape[-2]), dtype=B.dtype, device=device(B)
+    )
+    return xp.concat(
+        [xp.concat([2 * A, -B.mT], axis=-1), xp.concat([B, zero], axis=-1)], axis=-2
+    )
 
 
 def _dim(rows: int, r: int) -> int:
@@ -301,7 +389,9 @@ def _joined(rise: Array, turn: Array) -> Array:
 
 def _pad(turn: Array, k: int) -> Array:
     xp = namespace(turn)
-    zero = xp.zeros((*turn.shape[:-2], k, turn.shape[-1]), dtype=turn.dtype, device=device(turn))
+    zero = xp.zeros(
+        (*turn.shape[:-2], k, turn.shape[-1]), dtype=turn.dtype, device=device(turn)
+    )
     return xp.concat([turn, zero], axis=-2)
 
 
@@ -322,4 +412,6 @@ def _from_vector(xp: Any, z: Array, r: int, k: int) -> Array:
 def _to_vector(xp: Any, X: Array, r: int) -> Array:
     B = X[..., r:, :]
     flat = xp.reshape(B, (*B.shape[:-2], B.shape[-2] * r))
-    return xp.concat([matrix.skew_to_vector(X[..., :r, :]) * math.sqrt(2), flat], axis=-1)
+    return xp.concat(
+        [matrix.skew_to_vector(X[..., :r, :]) * math.sqrt(2), flat], axis=-1
+    )

@@ -25,7 +25,11 @@ def blocks(count: int, size: int) -> list[slice]:
 
 def in_threads(work: Callable[[Part], T], parts: Sequence[Part]) -> list[T]:
     """[work(part) for part in parts], in order of the parts, on as many threads as there are cores."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    cores = (
+        len(os.sched_getaffinity(0))
+        if hasattr(os, "sched_getaffinity")
+        else os.cpu_count() or 1
+    )
     if min(cores, len(parts)) <= 1 or getattr(_here, "busy", False):
         return [work(part) for part in parts]
     with one_blas_thread():
@@ -36,21 +40,31 @@ def in_threads(work: Callable[[Part], T], parts: Sequence[Part]) -> list[T]:
 def one_blas_thread() -> Iterator[None]:
     """The BLAS on one thread inside; the setting is the process's, so the last to leave restores it."""
     with _lock:
-        _inside.append(None if _inside else _controller().limit(limits=1, user_api="blas"))
+        _inside.append(
+            None if _inside else _controller().limit(limits=1, user_api="blas")
+        )
     try:
         yield
     finally:
         with _lock:
-            limiter = _inside.pop()  # the last to leave takes what the first has left there
+            limiter = (
+                _inside.pop()
+            )  # the last to leave takes what the first has left there
             if limiter is not None:
                 limiter.restore_original_limits()
 
 
-_lock, _here, _controller = threading.Lock(), threading.local(), cache(ThreadpoolController)
+_lock, _here, _controller = (
+    threading.Lock(),
+    threading.local(),
+    cache(ThreadpoolController),
+)
 _inside: list[Any] = []
 
 
 @cache
 def _pool(process: int, cores: int) -> ThreadPoolExecutor:
     """Kept for the life of a process; a fork has its own. Work inside a thread stays there."""
-    return ThreadPoolExecutor(cores, "curvedp", initializer=setattr, initargs=(_here, "busy", True))
+    return ThreadPoolExecutor(
+        cores, "curvedp", initializer=setattr, initargs=(_here, "busy", True)
+    )

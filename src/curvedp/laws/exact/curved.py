@@ -20,7 +20,16 @@ from curvedp.entropy.balls import (
 )
 from curvedp.entropy.bits import LazyNormals, LazyUniforms
 from curvedp.entropy.csprng import Source
-from curvedp.geometry import Euclidean, Grassmann, KendallShapes, Lorentz, Manifold, PoincareBall, Rotations, Sphere
+from curvedp.geometry import (
+    Euclidean,
+    Grassmann,
+    KendallShapes,
+    Lorentz,
+    Manifold,
+    PoincareBall,
+    Rotations,
+    Sphere,
+)
 from curvedp.laws.exact.heat import HeatHop
 from curvedp.laws.exact.radial import LazyRadius, RadialBall, draw_radius
 
@@ -32,10 +41,18 @@ class Place:
     """How points of one manifold are written down, for Arb arrays and FloatBalls alike."""
 
     normals: int  # how many standard ones make a uniform direction
-    steps: Callable[[arb], Steps]  # the radius r as (cs r, sn r): how far along the footpoint and along the direction
-    columns: Callable[[Any], list[Any]]  # the footpoint as vectors, of those coordinates that count
-    along: Callable[[list[Any], list[Any], Any, Any], list[Any]]  # (footpoint, normals, cs, sn) to the point's vectors
-    tangents: Callable[[Any], list[Any]] = lambda g: [g]  # the normals as vectors; as long ones are in the same space
+    steps: Callable[
+        [arb], Steps
+    ]  # the radius r as (cs r, sn r): how far along the footpoint and along the direction
+    columns: Callable[
+        [Any], list[Any]
+    ]  # the footpoint as vectors, of those coordinates that count
+    along: Callable[
+        [list[Any], list[Any], Any, Any], list[Any]
+    ]  # (footpoint, normals, cs, sn) to the point's vectors
+    tangents: Callable[[Any], list[Any]] = lambda g: [
+        g
+    ]  # the normals as vectors; as long ones are in the same space
     # Whether a point is a vector up to its sign: the sign is then a fair coin, since which of the two the footpoint is given
     # by may depend on the data.
     signed: bool = False
@@ -55,10 +72,16 @@ def _hyperbolic(r: arb) -> Steps:
     return tuple(reversed(r.sinh_cosh()))
 
 
-place_of.register(Euclidean, lambda M: Place(M.dim, lambda r: (arb(1), r), lambda p: [p], _euclidean))
+place_of.register(
+    Euclidean, lambda M: Place(M.dim, lambda r: (arb(1), r), lambda p: [p], _euclidean)
+)
 place_of.register(Sphere, lambda M: Place(M.dim + 1, _circular, lambda p: [p], _sphere))
-place_of.register(Lorentz, lambda M: Place(M.dim, _hyperbolic, lambda p: [p[1:]], _lorentz))
-place_of.register(PoincareBall, lambda M: Place(M.dim, _hyperbolic, lambda p: [p], _poincare))
+place_of.register(
+    Lorentz, lambda M: Place(M.dim, _hyperbolic, lambda p: [p[1:]], _lorentz)
+)
+place_of.register(
+    PoincareBall, lambda M: Place(M.dim, _hyperbolic, lambda p: [p], _poincare)
+)
 
 
 @place_of.register
@@ -77,7 +100,13 @@ def _(manifold: KendallShapes) -> Place:
     def tangents(g: Any) -> list[Any]:
         return [_centered(g[:k]), _centered(g[k : 2 * k]), g[2 * k :]]
 
-    return Place(2 * k + 2, _circular, lambda p: [_centered(p[:, 0]), _centered(p[:, 1])], _shape, tangents)
+    return Place(
+        2 * k + 2,
+        _circular,
+        lambda p: [_centered(p[:, 0]), _centered(p[:, 1])],
+        _shape,
+        tangents,
+    )
 
 
 @place_of.register
@@ -85,30 +114,57 @@ def _(manifold: Rotations) -> Place | None:
     """The axis and the sense of the turn are the direction."""
     if manifold.n > 3:
         return None
-    axes = range(manifold.dim)  # of the body, not of the space that is reflected: numbers one by one
-    return Place(manifold.dim, _circular, lambda p: _frame(p, manifold.n), _turned, lambda g: [g[i] for i in axes])
+    axes = range(
+        manifold.dim
+    )  # of the body, not of the space that is reflected: numbers one by one
+    return Place(
+        manifold.dim,
+        _circular,
+        lambda p: _frame(p, manifold.n),
+        _turned,
+        lambda g: [g[i] for i in axes],
+    )
 
 
 def draw_curved(
-    law: RadialBall | HeatHop, manifold: Manifold, center: np.ndarray, source: Source, grid: int
+    law: RadialBall | HeatHop,
+    manifold: Manifold,
+    center: np.ndarray,
+    source: Source,
+    grid: int,
 ) -> np.ndarray:
     """Integers of the exact draw rounded to the grid, as Python ints in the shape of a point."""
     place = place_of(manifold)
     assert place is not None  # the caller has asked
-    radii = [law.draw(source) for _ in range(law.count)] if isinstance(law, HeatHop) else [draw_radius(law, source)]
+    radii = (
+        [law.draw(source) for _ in range(law.count)]
+        if isinstance(law, HeatHop)
+        else [draw_radius(law, source)]
+    )
     hops = [(radius, LazyNormals(source, place.normals)) for radius in radii]
-    sign = 1 - 2 * (int(LazyUniforms(source, 1).leading[0]) >> 63) if place.signed else 1
+    sign = (
+        1 - 2 * (int(LazyUniforms(source, 1).leading[0]) >> 63) if place.signed else 1
+    )
 
     if place.normals >= FILTER_SIZE and grid <= FILTER_GRID:
         with np.errstate(all="ignore"):
             vectors = place.columns(FloatBall(center))
             feet = len(vectors)  # a hop may end with a time coordinate before them
             for radius, normals in hops:
-                steps = [float_ball(part) for part in decide(lambda p, r=radius: _steps(r, place, p))]  # type: ignore[misc]  # mypy infers no lambda with a default
-                vectors = place.along(vectors[-feet:], place.tangents(normals.floats()), *steps)
+                steps = [
+                    float_ball(part)
+                    for part in decide(lambda p, r=radius: _steps(r, place, p))
+                ]  # type: ignore[misc]  # mypy infers no lambda with a default
+                vectors = place.along(
+                    vectors[-feet:], place.tangents(normals.floats()), *steps
+                )
             parts = [part.round(grid) for part in vectors]
         if all(np.all(certain) for _, certain in parts):
-            return _joined(manifold, [[int(k) for k in np.ravel(integers)] for integers, _ in parts], sign)
+            return _joined(
+                manifold,
+                [[int(k) for k in np.ravel(integers)] for integers, _ in parts],
+                sign,
+            )
 
     def balls(precision: int) -> np.ndarray | None:
         # Arb is faster on operands with few bits, such as the zeros of a pole. The reflection makes generic footpoints
@@ -124,16 +180,28 @@ def draw_curved(
                 return None
             tangents = mirror(place.tangents(normals.balls(precision)))
             vectors = place.along(vectors[-feet:], tangents, *steps)
-        cells = [[round_arb(x, grid) for x in np.ravel(part)] for part in mirror(vectors)]
-        return None if any(None in part for part in cells) else _joined(manifold, cells, sign)
+        cells = [
+            [round_arb(x, grid) for x in np.ravel(part)] for part in mirror(vectors)
+        ]
+        return (
+            None
+            if any(None in part for part in cells)
+            else _joined(manifold, cells, sign)
+        )
 
     return decide(balls, first_precision(grid))
 
 
-def _joined(manifold: Manifold, parts: Sequence[Sequence[int | None]], sign: int) -> np.ndarray:
+def _joined(
+    manifold: Manifold, parts: Sequence[Sequence[int | None]], sign: int
+) -> np.ndarray:
     """One vector after another, or side by side as the columns of a matrix."""
     columns = [np.array(part, dtype=object) * sign for part in parts]
-    return np.concatenate(columns) if len(manifold.point_shape) == 1 else np.stack(columns, axis=1)
+    return (
+        np.concatenate(columns)
+        if len(manifold.point_shape) == 1
+        else np.stack(columns, axis=1)
+    )
 
 
 def _steps(radius: LazyRadius, place: Place, precision: int) -> Steps | None:
@@ -166,13 +234,17 @@ def _hyperboloid(p: Any, p0: Any, g: Any, cs: Any, sn: Any) -> tuple[Any, Any]:
 
 
 def _lorentz(foot: list[Any], tangents: list[Any], cs: Any, sn: Any) -> list[Any]:
-    return list(_hyperboloid(foot[0], (1 + foot[0].dot(foot[0])).sqrt(), tangents[0], cs, sn))
+    return list(
+        _hyperboloid(foot[0], (1 + foot[0].dot(foot[0])).sqrt(), tangents[0], cs, sn)
+    )
 
 
 def _poincare(foot: list[Any], tangents: list[Any], cs: Any, sn: Any) -> list[Any]:
     p = foot[0]
     square = p.dot(p)
-    time, space = _hyperboloid(p * (2 / (1 - square)), (1 + square) / (1 - square), tangents[0], cs, sn)
+    time, space = _hyperboloid(
+        p * (2 / (1 - square)), (1 + square) / (1 - square), tangents[0], cs, sn
+    )
     return [space / (1 + time)]
 
 
@@ -211,13 +283,21 @@ def _turned(foot: list[Any], tangents: list[Any], cs: Any, sn: Any) -> list[Any]
     length = sum(z * z for z in tangents).sqrt()
     u = [z / length for z in tangents]
     if len(foot) == 2:
-        return [foot[0] * cs + foot[1] * (sn * u[0]), foot[1] * cs - foot[0] * (sn * u[0])]
+        return [
+            foot[0] * cs + foot[1] * (sn * u[0]),
+            foot[1] * cs - foot[0] * (sn * u[0]),
+        ]
     along = foot[0] * u[0] + foot[1] * u[1] + foot[2] * u[2]
-    across = [foot[(j + 1) % 3] * u[(j + 2) % 3] - foot[(j + 2) % 3] * u[(j + 1) % 3] for j in range(3)]
+    across = [
+        foot[(j + 1) % 3] * u[(j + 2) % 3] - foot[(j + 2) % 3] * u[(j + 1) % 3]
+        for j in range(3)
+    ]
     return [foot[j] * cs + along * (u[j] * (1 - cs)) + across[j] * sn for j in range(3)]
 
 
 def _mirror(n: int) -> Callable[[list[Any]], list[Any]]:
     """A fixed public reflection x − 2(v·x)v/(v·v) of vectors of length n with no zero entries; others stay."""
     v = arb_array(np.sqrt(2.0 + np.arange(n)))
-    return lambda vectors: [x - v * (2 * v.dot(x) / v.dot(v)) if np.shape(x) == (n,) else x for x in vectors]
+    return lambda vectors: [
+        x - v * (2 * v.dot(x) / v.dot(v)) if np.shape(x) == (n,) else x for x in vectors
+    ]

@@ -15,7 +15,14 @@ import numpy as np
 from flint import arb
 
 from curvedp import _validate
-from curvedp.entropy.balls import FILTER_GRID, FILTER_SIZE, arb_array, decide, first_precision, round_arb
+from curvedp.entropy.balls import (
+    FILTER_GRID,
+    FILTER_SIZE,
+    arb_array,
+    decide,
+    first_precision,
+    round_arb,
+)
 from curvedp.entropy.bits import LazyNormals
 from curvedp.entropy.csprng import Allowance, Source, check_source
 from curvedp.errors import ParameterError
@@ -75,11 +82,20 @@ def drawn_shape(manifold: Manifold) -> tuple[int, ...]:
 def drawn_point(manifold: Manifold, value: np.ndarray) -> Any:
     """The point that `ExactDraw.point` makes of grid coordinates, for an intrinsic draw."""
     if len(manifold.factors) > 1:
-        ends = np.cumsum([math.prod(drawn_shape(factor)) for factor in manifold.factors])[:-1]
+        ends = np.cumsum(
+            [math.prod(drawn_shape(factor)) for factor in manifold.factors]
+        )[:-1]
         parts = zip(manifold.factors, np.split(value, ends), strict=True)
-        return manifold.join([drawn_point(factor, part.reshape(drawn_shape(factor))) for factor, part in parts])
+        return manifold.join(
+            [
+                drawn_point(factor, part.reshape(drawn_shape(factor)))
+                for factor, part in parts
+            ]
+        )
     if in_chart(manifold):
-        return manifold.exp(manifold.origin, manifold.from_coordinates(manifold.origin, value))
+        return manifold.exp(
+            manifold.origin, manifold.from_coordinates(manifold.origin, value)
+        )
     return manifold.project(value)
 
 
@@ -101,12 +117,26 @@ def in_chart(manifold: Manifold) -> bool:
     """Whether a draw is released in global flat coordinates: a flat space, no product, whose points are not its vectors."""
     if len(manifold.factors) > 1:
         return False
-    rays, ambient = rays_of(manifold), manifold.is_linear or place_of(manifold) is not None
-    return rays is not None and rays.curvature == 0 and not ambient and manifold.positive_matrices is None
+    rays, ambient = (
+        rays_of(manifold),
+        manifold.is_linear or place_of(manifold) is not None,
+    )
+    return (
+        rays is not None
+        and rays.curvature == 0
+        and not ambient
+        and manifold.positive_matrices is None
+    )
 
 
 def exact_draw(
-    kind: Law, manifold: Manifold, scale: float, center: Any, *, source: Source | None = None, grid: int = 30
+    kind: Law,
+    manifold: Manifold,
+    scale: float,
+    center: Any,
+    *,
+    source: Source | None = None,
+    grid: int = 30,
 ) -> ExactDraw:
     """A law about the center, rounded to the grid 2^-grid: the Riemannian Gaussian, the Laplace law (Euclidean: the
     multivariate one of the norm), or where Brownian motion from the center is at time scale².
@@ -126,49 +156,79 @@ def exact_draw(
     if kind == "heat":
         scale = HeatKernel(manifold, scale).scale
     else:
-        largest = _LARGEST_SCALE if manifold.float_reach == math.inf else _LARGEST_HYPERBOLIC_SCALE
+        largest = (
+            _LARGEST_SCALE
+            if manifold.float_reach == math.inf
+            else _LARGEST_HYPERBOLIC_SCALE
+        )
         scale = _validate.within("scale", scale, _LEAST_SCALE, largest)
-    if not (type(grid) is int and 1 <= grid <= _MAX_GRID) and _validate.integer("grid", grid, 1) > _MAX_GRID:
+    if (
+        not (type(grid) is int and 1 <= grid <= _MAX_GRID)
+        and _validate.integer("grid", grid, 1) > _MAX_GRID
+    ):
         raise ParameterError(f"grid={grid!r} must be at most {_MAX_GRID}")
     return _draw(kind, manifold, scale, start, check_source(source), grid)
 
 
-exact_gaussian, exact_laplace = partial(exact_draw, "gaussian"), partial(exact_draw, "laplace")
+exact_gaussian, exact_laplace = (
+    partial(exact_draw, "gaussian"),
+    partial(exact_draw, "laplace"),
+)
 
 
-def _draw(kind: Law, manifold: Manifold, scale: float, center: np.ndarray, source: Source, grid: int) -> ExactDraw:
+def _draw(
+    kind: Law,
+    manifold: Manifold,
+    scale: float,
+    center: np.ndarray,
+    source: Source,
+    grid: int,
+) -> ExactDraw:
     rays = rays_of(manifold)
     if kind == "heat":
         assert rays is not None  # the law has checked it
         hop = heat_hop(rays, scale)
-        allowance = Allowance(math.prod(manifold.point_shape) * hop.count, 0.25)  # at least e^{−1} of the hops survive
+        allowance = Allowance(
+            math.prod(manifold.point_shape) * hop.count, 0.25
+        )  # at least e^{−1} of the hops survive
         integers = draw_curved(hop, manifold, center, allowance.meter(source), grid)
         return ExactDraw(integers, grid, allowance.tau() + hop.tau, manifold)
     if len(manifold.factors) > 1 and kind == "gaussian":
         parts = [
             _draw(kind, factor, scale, part, source, grid)
-            for factor, part in zip(manifold.factors, manifold.split(center), strict=True)
+            for factor, part in zip(
+                manifold.factors, manifold.split(center), strict=True
+            )
         ]
         joined = np.concatenate([part.integers.ravel() for part in parts])
         return ExactDraw(joined, grid, sum(p.tau for p in parts), manifold)
     matrices = manifold.positive_matrices
-    allowance = Allowance(math.prod(manifold.point_shape), acceptance(kind, *matrices, scale) if matrices else 1.0)
+    allowance = Allowance(
+        math.prod(manifold.point_shape),
+        acceptance(kind, *matrices, scale) if matrices else 1.0,
+    )
     metered = allowance.meter(source)
     if kind == "gaussian" and manifold.is_linear:
         integers = _flat_gaussian(center, scale, metered, grid)
     elif rays is not None and place_of(manifold) is not None:
-        integers = draw_curved(RadialBall(kind, rays, scale), manifold, center, metered, grid)
+        integers = draw_curved(
+            RadialBall(kind, rays, scale), manifold, center, metered, grid
+        )
     elif matrices:
         integers = draw_spd(kind, *matrices, scale, center, metered, grid)
     elif kind == "gaussian" and in_chart(manifold):
         coordinates = np.asarray(manifold.chart(manifold.origin, center))
         integers = _flat_gaussian(coordinates, scale, metered, grid)
     else:
-        raise ParameterError(f"manifold={manifold!r} has no exact {kind} sampler; use LogGaussianMechanism")
+        raise ParameterError(
+            f"manifold={manifold!r} has no exact {kind} sampler; use LogGaussianMechanism"
+        )
     return ExactDraw(integers, grid, allowance.tau(), manifold)
 
 
-def _flat_gaussian(start: np.ndarray, sigma: float, source: Source, grid: int) -> np.ndarray:
+def _flat_gaussian(
+    start: np.ndarray, sigma: float, source: Source, grid: int
+) -> np.ndarray:
     """Independent coordinates: each is settled by floats where they suffice and by balls where not."""
     normals = LazyNormals(source, start.size)
     out = np.zeros(start.size, dtype=object)
@@ -181,7 +241,12 @@ def _flat_gaussian(start: np.ndarray, sigma: float, source: Source, grid: int) -
     scale, precision = arb(sigma), first_precision(grid)
     for i in open_.tolist():
         foot = arb(float(start[i]))
-        out[i] = decide(lambda p, i=i, foot=foot: round_arb(foot + scale * normals.ball(i, p), grid), precision)  # type: ignore[misc]  # mypy infers no lambda with a default
+        out[i] = decide(
+            lambda p, i=i, foot=foot: round_arb(
+                foot + scale * normals.ball(i, p), grid
+            ),
+            precision,
+        )  # type: ignore[misc]  # mypy infers no lambda with a default
     return out
 
 
@@ -190,7 +255,9 @@ def _center(manifold: Manifold, center: Any) -> np.ndarray:
         raise ParameterError(f"manifold={manifold!r} must be a manifold")
     array = _validate.array("center", center)
     if array.shape != manifold.point_shape:
-        raise ParameterError(f"center has shape {array.shape}; it must have shape {manifold.point_shape}")
+        raise ParameterError(
+            f"center has shape {array.shape}; it must have shape {manifold.point_shape}"
+        )
     if not np.all(np.isfinite(array)):
         raise ParameterError("center must be finite")
     _check_on(manifold, array)
@@ -198,17 +265,25 @@ def _center(manifold: Manifold, center: Any) -> np.ndarray:
 
 
 def _check_on(manifold: Manifold, center: np.ndarray) -> None:
-    unlifted = manifold.quadric is None  # on a quadric an array is lifted or scaled to a point
+    unlifted = (
+        manifold.quadric is None
+    )  # on a quadric an array is lifted or scaled to a point
     if len(manifold.factors) > 1:
         for factor, part in zip(manifold.factors, manifold.split(center), strict=True):
             _check_on(factor, part)
-    elif manifold.quadric is not None and manifold.quadric[0] > 0 and not np.any(center):
+    elif (
+        manifold.quadric is not None and manifold.quadric[0] > 0 and not np.any(center)
+    ):
         raise ParameterError("center must not be 0 on a sphere")
     elif unlifted and manifold.curvature_bounds[0] < 0 and center.ndim == 1:
         balls = arb_array(center)
         if decide(lambda p: _sign(balls.dot(balls) - 1)) >= 0:
             raise ParameterError("center must lie inside the unit ball")
-    elif unlifted and manifold.curvature_bounds[0] >= 0 and not manifold.residual(center) <= _ON_MANIFOLD:
+    elif (
+        unlifted
+        and manifold.curvature_bounds[0] >= 0
+        and not manifold.residual(center) <= _ON_MANIFOLD
+    ):
         raise ParameterError(f"center must be a point of {manifold!r}")
 
 

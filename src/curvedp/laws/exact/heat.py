@@ -54,7 +54,9 @@ class HeatHop:
     def feasible(self) -> bool:
         """Whether at most one point is expected below the rate, and on a sphere 4/t is large enough."""
         d, t = self.rays.dim, self.scale**2
-        if abs(self._weight) * t / 3 > (1 if self._sign < 0 else 0.5):  # g spans 1/3, or less than 2/3
+        if abs(self._weight) * t / 3 > (
+            1 if self._sign < 0 else 0.5
+        ):  # g spans 1/3, or less than 2/3
             return False
         x = _REST + (d - 1) ** 2 * t / 8 + t / 8
         return self._sign < 0 or t * (d + 2 * math.sqrt(d * x) + 2 * x) <= 4
@@ -62,7 +64,11 @@ class HeatHop:
     @property
     def _radius(self) -> RadialBall:
         half = (self.rays.dim - 1) / 2
-        return RadialBall("gaussian", Rays(((0.0, half), (float(self._sign), half)), self.rays.end), self.scale)
+        return RadialBall(
+            "gaussian",
+            Rays(((0.0, half), (float(self._sign), half)), self.rays.end),
+            self.scale,
+        )
 
     def _g(self, r: arb) -> arb:
         r = r if self._sign < 0 else r.min(arb(2))
@@ -71,9 +77,13 @@ class HeatHop:
 
     def _rates(self, r: arb) -> tuple[arb, arb]:
         """(of killing at the distance r, the largest): c·g less its minimum."""
-        ends = (arb(-1) / 3, arb(0)) if self._sign < 0 else (arb(1) / 3, self._g(arb(2)))
+        ends = (
+            (arb(-1) / 3, arb(0)) if self._sign < 0 else (arb(1) / 3, self._g(arb(2)))
+        )
         least = ends[0] if self._weight > 0 else ends[1]
-        return self._weight * (self._g(r) - least), abs(self._weight) * (ends[1] - ends[0])
+        return self._weight * (self._g(r) - least), abs(self._weight) * (
+            ends[1] - ends[0]
+        )
 
     def draw(self, source: Source) -> LazyRadius:
         """How far one hop goes."""
@@ -81,12 +91,16 @@ class HeatHop:
             radius, points = draw_radius(self._radius, source), Points()
             fate: str = "on" if self._weight else "kept"
             while fate == "on":
-                points.append((LazyUniforms(source, 2), LazyNormals(source, self.rays.dim)))
+                points.append(
+                    (LazyUniforms(source, 2), LazyNormals(source, self.rays.dim))
+                )
                 fate = decide(lambda bits, r=radius, p=points: self._fate(r, p, bits))  # type: ignore[misc]  # mypy infers no lambda with a default
             if fate == "kept":
                 return radius
 
-    def _fate(self, radius: LazyRadius, points: Points, bits: int) -> Literal["on", "kept", "killed"] | None:
+    def _fate(
+        self, radius: LazyRadius, points: Points, bits: int
+    ) -> Literal["on", "kept", "killed"] | None:
         """What the last of the points so far says; time and place in units of t and √t."""
         end = radius.ball(bits) / self.scale
         place, left = arb_array([0.0] * self.rays.dim), arb(1)
@@ -111,5 +125,7 @@ def heat_hop(rays: Rays, scale: float) -> HeatHop:
     while not HeatHop(rays, scale, count).feasible:
         scale, count = scale / 2, 4 * count
         if count > _MOST_HOPS:
-            raise ParameterError(f"this scale takes over {_MOST_HOPS} hops in dimension {rays.dim}; use a smaller one")
+            raise ParameterError(
+                f"this scale takes over {_MOST_HOPS} hops in dimension {rays.dim}; use a smaller one"
+            )
     return HeatHop(rays, scale, count)

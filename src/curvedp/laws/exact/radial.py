@@ -21,7 +21,13 @@ from curvedp.errors import NotIntegrable
 from curvedp.laws.logconcave import mode
 from curvedp.laws.radial import Kind, Rays
 
-_OFFSETS = (-2.1, -0.9, 0.0, 0.9, 2.1)  # tangent points, in units of 1/√−h″ around the mode: accepts about 95%
+_OFFSETS = (
+    -2.1,
+    -0.9,
+    0.0,
+    0.9,
+    2.1,
+)  # tangent points, in units of 1/√−h″ around the mode: accepts about 95%
 
 
 @dataclass(frozen=True)
@@ -33,7 +39,9 @@ class RadialBall:
     scale: float
 
     def __post_init__(self) -> None:
-        growth = sum((count * arb(-k).sqrt() for k, count in self.rays.roots if k < 0), arb(0))
+        growth = sum(
+            (count * arb(-k).sqrt() for k, count in self.rays.roots if k < 0), arb(0)
+        )
         if self.kind == "laplace" and not self.scale * growth < 1:
             raise NotIntegrable(
                 f"a Laplace law on hyperbolic space of dimension {self.rays.dim} exists only for scale < "
@@ -45,7 +53,10 @@ class RadialBall:
         """The exact number of which `rays.end` is the float: π/j√κ, κ the smallest curvature, or π·j or π/j of a circle."""
         if math.isinf(self.rays.end):
             return arb.pos_inf()
-        unit = arb.pi() / arb(min((k for k, _ in self.rays.roots if k > 0), default=1.0)).sqrt()
+        unit = (
+            arb.pi()
+            / arb(min((k for k, _ in self.rays.roots if k > 0), default=1.0)).sqrt()
+        )
         ratio = float(unit) / self.rays.end
         return unit / round(ratio) if ratio > 0.75 else unit * round(1 / ratio)
 
@@ -60,7 +71,9 @@ class RadialBall:
             elif k > 0:
                 total = total + count * x.sin().log()
             else:  # log sinh x = x + log(1 − e^{−2x}) − log 2, which does not overflow
-                total = total + count * (x + (-(-2 * x).expm1()).log() - arb.const_log2())
+                total = total + count * (
+                    x + (-(-2 * x).expm1()).log() - arb.const_log2()
+                )
         return total
 
     def slope(self, r: arb) -> arb:
@@ -69,7 +82,11 @@ class RadialBall:
         total = -r * inverse * inverse if self.kind == "gaussian" else -inverse
         for k, count in self.rays.roots:
             root = arb(abs(k)).sqrt()
-            total = total + count * (1 / r if k == 0 else root * ((root * r).cot() if k > 0 else (root * r).coth()))
+            total = total + count * (
+                1 / r
+                if k == 0
+                else root * ((root * r).cot() if k > 0 else (root * r).coth())
+            )
         return total
 
     def bending(self, r: arb) -> arb:
@@ -78,7 +95,11 @@ class RadialBall:
         total = inverse * inverse if self.kind == "gaussian" else arb(0)
         for k, count in self.rays.roots:
             root = arb(abs(k)).sqrt()
-            size = r if k == 0 else ((root * r).sin() if k > 0 else (root * r).sinh()) / root
+            size = (
+                r
+                if k == 0
+                else ((root * r).sin() if k > 0 else (root * r).sinh()) / root
+            )
             total = total + count / (size * size)
         return total
 
@@ -99,7 +120,11 @@ class _Piece:
         """∫ e^{height + slope (r − start)} dr"""
         if self.slope == 0:
             return self.width(law) * arb(self.height).exp()
-        return arb(self.height).exp() * _expm1(arb(self.slope) * self.width(law)) / arb(self.slope)
+        return (
+            arb(self.height).exp()
+            * _expm1(arb(self.slope) * self.width(law))
+            / arb(self.slope)
+        )
 
     def invert(self, law: RadialBall, u: arb) -> arb:
         """The point below which lies the share u of the mass."""
@@ -112,7 +137,9 @@ class _Piece:
 @dataclass(frozen=True)
 class _Envelope:
     law: RadialBall
-    level: float = field(hash=False)  # subtracted from h, so that nothing over- or underflows
+    level: float = field(
+        hash=False
+    )  # subtracted from h, so that nothing over- or underflows
     pieces: tuple[_Piece, ...] = field(hash=False)
 
 
@@ -126,14 +153,23 @@ def _envelope(law: RadialBall) -> _Envelope:
         top = mode(law.kind, law.rays, law.scale)
         spread = 1 / law.bending(arb(top)).sqrt()
         width = float(spread) if spread.is_finite() else 0.0
-        points = sorted({t for t in (top + c * width for c in _OFFSETS) if t > 0 and arb(t) < law.end} | {top})
+        points = sorted(
+            {
+                t
+                for t in (top + c * width for c in _OFFSETS)
+                if t > 0 and arb(t) < law.end
+            }
+            | {top}
+        )
         level = float(law.log_density(arb(top)))
         cuts = [_crossing(law, a, b) for a, b in itertools.pairwise(points)]
         ends = zip(points, [0.0, *cuts], [*cuts, None], strict=True)
         return _Envelope(law, level, tuple(_piece(law, level, *end) for end in ends))
 
 
-def _piece(law: RadialBall, level: float, t: float, start: float, stop: float | None) -> _Piece:
+def _piece(
+    law: RadialBall, level: float, t: float, start: float, stop: float | None
+) -> _Piece:
     """The tangent at t with a float64 slope, raised until it lies above the true tangent on all of [start, stop].
 
     With slope ≥ h′(t) the line through (t, h(t)) is above the tangent to the right of t; to its left it is below by at
@@ -143,7 +179,12 @@ def _piece(law: RadialBall, level: float, t: float, start: float, stop: float | 
     true_slope = law.slope(at)
     slope = float_up(true_slope)
     tangent = law.log_density(at) - level + true_slope * (arb(start) - at)
-    return _Piece(start, stop, slope, float_up(tangent + (arb(slope) - true_slope) * (at - arb(start))))
+    return _Piece(
+        start,
+        stop,
+        slope,
+        float_up(tangent + (arb(slope) - true_slope) * (at - arb(start))),
+    )
 
 
 def _crossing(law: RadialBall, a: float, b: float) -> float:
@@ -157,7 +198,11 @@ def _crossing(law: RadialBall, a: float, b: float) -> float:
 @lru_cache(maxsize=1024)
 def _cumulative(envelope: _Envelope, precision: int) -> list[arb]:
     with at_precision(precision + 16):
-        return list(itertools.accumulate((piece.mass(envelope.law) for piece in envelope.pieces), initial=arb(0)))
+        return list(
+            itertools.accumulate(
+                (piece.mass(envelope.law) for piece in envelope.pieces), initial=arb(0)
+            )
+        )
 
 
 class LazyRadius:
@@ -178,7 +223,9 @@ class LazyRadius:
     def ball(self, precision: int) -> arb:
         sums = _cumulative(self._envelope, precision)
         i = self._index
-        share = (self._u.balls(precision)[0] * sums[-1] - sums[i]) / (sums[i + 1] - sums[i])
+        share = (self._u.balls(precision)[0] * sums[-1] - sums[i]) / (
+            sums[i + 1] - sums[i]
+        )
         return self._envelope.pieces[i].invert(self._envelope.law, share)
 
     def log_ratio(self, precision: int) -> arb:

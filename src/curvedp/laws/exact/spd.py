@@ -15,7 +15,15 @@ from functools import lru_cache
 import numpy as np
 from flint import arb, arb_mat, ctx, fmpq, fmpq_mat
 
-from curvedp.entropy.balls import FILTER_GRID, FloatBall, arb_array, decide, first_precision, float_ball, round_arb
+from curvedp.entropy.balls import (
+    FILTER_GRID,
+    FloatBall,
+    arb_array,
+    decide,
+    first_precision,
+    float_ball,
+    round_arb,
+)
 from curvedp.entropy.csprng import Source
 from curvedp.errors import ParameterError
 from curvedp.laws.exact.spd_chain import ChainEnvelope, TurnedDraw, draw_chain, draw_far
@@ -26,10 +34,23 @@ from curvedp.laws.spd_gaussian import NearEnvelope, best_envelope
 from curvedp.laws.spd_laplace import MatrixLaplace, best_laplace
 
 
-def draw_spd(kind: Kind, m: int, beta: int, scale: float, center: np.ndarray, source: Source, grid: int) -> np.ndarray:
+def draw_spd(
+    kind: Kind,
+    m: int,
+    beta: int,
+    scale: float,
+    center: np.ndarray,
+    source: Source,
+    grid: int,
+) -> np.ndarray:
     """Integers of the exact draw rounded to the grid: a symmetric or Hermitian matrix of Python ints."""
     draw = _sampler(kind, m, beta, scale)(source)
-    center = center if beta == 1 else np.kron(center[..., 0], np.eye(2)) + np.kron(center[..., 1], [[0, -1], [1, 0]])
+    center = (
+        center
+        if beta == 1
+        else np.kron(center[..., 0], np.eye(2))
+        + np.kron(center[..., 1], [[0, -1], [1, 0]])
+    )
     places = _free_entries(m, beta)
 
     if isinstance(draw, NearDraw) and draw.is_large and grid <= FILTER_GRID:
@@ -44,8 +65,15 @@ def draw_spd(kind: Kind, m: int, beta: int, scale: float, center: np.ndarray, so
             return None
         lower = arb_mat(factor.tolist())
         point = lower * draw.exp(precision) * lower.transpose()
-        cells = [round_arb(point[i, j], grid) for i, j in zip(*(p.tolist() for p in places), strict=True)]
-        return None if None in cells else _mirrored(m, beta, [k for k in cells if k is not None])
+        cells = [
+            round_arb(point[i, j], grid)
+            for i, j in zip(*(p.tolist() for p in places), strict=True)
+        ]
+        return (
+            None
+            if None in cells
+            else _mirrored(m, beta, [k for k in cells if k is not None])
+        )
 
     return decide(balls, first_precision(grid))
 
@@ -59,18 +87,24 @@ def acceptance(kind: Kind, m: int, beta: int, scale: float) -> float:
         return math.exp(best_laplace(MatrixLaplace(m, beta, scale)).log_acceptance)
     best = best_envelope(m, scale, beta)
     least = best.log_least if isinstance(best, NearEnvelope) else -math.inf
-    return math.exp(least if least > math.log(0.5) else best.log_acceptance)  # the latter may need many digits
+    return math.exp(
+        least if least > math.log(0.5) else best.log_acceptance
+    )  # the latter may need many digits
 
 
 @lru_cache(maxsize=64)
-def _sampler(kind: Kind, m: int, beta: int, scale: float) -> Callable[[Source], NearDraw | TurnedDraw]:
+def _sampler(
+    kind: Kind, m: int, beta: int, scale: float
+) -> Callable[[Source], NearDraw | TurnedDraw]:
     if kind == "laplace":
         if m == 1 or best_laplace(MatrixLaplace(m, beta, scale)).name == "near":
             return lambda source: draw_near(LaplaceBound(m, scale, beta), source)
         return lambda source: draw_far(m, scale, source, beta, laplace=True)
     best = best_envelope(m, scale, beta) if m > 1 else NearEnvelope(1, scale, 1.0, beta)
     if isinstance(best, NearEnvelope):
-        return lambda source: draw_near(near_envelope(m, scale, best.tangent, beta), source)
+        return lambda source: draw_near(
+            near_envelope(m, scale, best.tangent, beta), source
+        )
     if isinstance(best, FloatChain):
         chain = ChainEnvelope(m, scale, best.positions)
         return lambda source: draw_chain(chain, source)
@@ -80,8 +114,12 @@ def _sampler(kind: Kind, m: int, beta: int, scale: float) -> Callable[[Source], 
 def _congruence(factor: FloatBall, inner: FloatBall, error: float) -> FloatBall:
     """L Y Lᵀ for every Y within `error` of `inner` in the spectral norm: entry ij moves by at most error·|Lᵢ|·|Lⱼ|."""
     point = factor.sharp_dot(inner).sharp_dot(factor.T)
-    rows = np.sqrt(((np.abs(factor.mid) + factor.rad) ** 2).sum(axis=1)) * (1 + 2.0**-40)
-    return FloatBall(point.mid, (point.rad + error * np.outer(rows, rows)) * (1 + 2.0**-40))
+    rows = np.sqrt(((np.abs(factor.mid) + factor.rad) ** 2).sum(axis=1)) * (
+        1 + 2.0**-40
+    )
+    return FloatBall(
+        point.mid, (point.rad + error * np.outer(rows, rows)) * (1 + 2.0**-40)
+    )
 
 
 def _free_entries(m: int, beta: int) -> tuple[np.ndarray, np.ndarray]:
@@ -110,7 +148,9 @@ def cholesky(center: np.ndarray) -> np.ndarray | None:
     for j in range(m):
         row = lower[j, :j]
         pivot = a[j, j] - row.dot(row) if j else a[0, 0]
-        if pivot <= 0 or (ctx.prec >= 2048 and pivot.contains(0) and not _is_positive_definite(center)):
+        if pivot <= 0 or (
+            ctx.prec >= 2048 and pivot.contains(0) and not _is_positive_definite(center)
+        ):
             raise ParameterError("center must be positive definite")
         if not pivot > 0:
             return None
@@ -126,4 +166,6 @@ def _is_positive_definite(center: np.ndarray) -> bool:
     m = len(center)
     exact = [[fmpq(*float(x).as_integer_ratio()) for x in row] for row in center]
     twice = [[exact[i][j] + exact[j][i] for j in range(m)] for i in range(m)]
-    return all(fmpq_mat([row[:k] for row in twice[:k]]).det() > 0 for k in range(1, m + 1))
+    return all(
+        fmpq_mat([row[:k] for row in twice[:k]]).det() > 0 for k in range(1, m + 1)
+    )

@@ -65,7 +65,10 @@ class TurnedDraw(ABC):
             u = arb_array(np.zeros((size, beta)))
             u[size - len(g) :, 0] = g
             if beta == 2:
-                u[size - len(g) :: 2, 1], u[size - len(g) + 1 :: 2, 1] = -g[1::2], g[::2]
+                u[size - len(g) :: 2, 1], u[size - len(g) + 1 :: 2, 1] = (
+                    -g[1::2],
+                    g[::2],
+                )
             mirror = arb_mat((np.eye(size) - u.dot(u.T) * (2 / g.dot(g))).tolist())
             point = mirror * point * mirror
         return point
@@ -83,14 +86,18 @@ def accepted(propose: Callable[[], T], source: Source) -> T:
             return trial
 
 
-def draw_far(m: int, scale: float, source: Source, beta: int = 1, *, laplace: bool = False) -> TurnedDraw:
+def draw_far(
+    m: int, scale: float, source: Source, beta: int = 1, *, laplace: bool = False
+) -> TurnedDraw:
     """From the far envelope of either law."""
     kind, normals = (_FarLaplace, 2 * m + 1) if laplace else (_FarDraw, m)
     return accepted(lambda: kind(m, scale, LazyNormals(source, normals), beta), source)
 
 
 class _FarDraw(TurnedDraw):
-    def __init__(self, m: int, sigma: float, normals: LazyNormals, beta: int = 1) -> None:
+    def __init__(
+        self, m: int, sigma: float, normals: LazyNormals, beta: int = 1
+    ) -> None:
         super().__init__(m, beta)
         self._sigma, self._normals = sigma, normals
 
@@ -100,7 +107,10 @@ class _FarDraw(TurnedDraw):
     def rho(self, precision: int) -> list[arb]:
         normals, m, beta = self._normals.balls(precision), self.m, self.beta
         sigma = self._deviation(normals)
-        return [sigma * (sigma * beta * (m - 1 - 2 * i) / 2 + z) for i, z in enumerate(normals[:m])]
+        return [
+            sigma * (sigma * beta * (m - 1 - 2 * i) / 2 + z)
+            for i, z in enumerate(normals[:m])
+        ]
 
     def log_ratio(self, precision: int) -> arb:
         """β·Σ_{i<j} log(1 − e^{−(ρᵢ−ρⱼ)})"""
@@ -117,7 +127,10 @@ class _FarLaplace(_FarDraw):
 
     def _deviation(self, normals: np.ndarray) -> arb:
         rest, m = normals[self.m :], self.m
-        return (rest.dot(rest) / (1 / arb(self._sigma) ** 2 - arb(self.beta**2 * m * (m * m - 1)) / 12)).sqrt()
+        return (
+            rest.dot(rest)
+            / (1 / arb(self._sigma) ** 2 - arb(self.beta**2 * m * (m * m - 1)) / 12)
+        ).sqrt()
 
 
 class ChainEnvelope:
@@ -125,11 +138,19 @@ class ChainEnvelope:
 
     def __init__(self, m: int, sigma: float, positions: np.ndarray) -> None:
         self.m, self.sigma = m, sigma
-        self._touch = {(i, j): float(positions[i] - positions[j]) / 2 for i in range(m) for j in range(i + 2, m)}
+        self._touch = {
+            (i, j): float(positions[i] - positions[j]) / 2
+            for i in range(m)
+            for j in range(i + 2, m)
+        }
         with at_precision(64):
             means = [float(mean) for mean in self.means()]
-            edges = np.linspace(min(means) - 7 * sigma, max(means) + 7 * sigma, _CELLS - 1)
-            self._edges = edges.tolist()  # cells: below the first, between, above the last
+            edges = np.linspace(
+                min(means) - 7 * sigma, max(means) + 7 * sigma, _CELLS - 1
+            )
+            self._edges = (
+                edges.tolist()
+            )  # cells: below the first, between, above the last
 
     def means(self) -> list[arb]:
         """μ = σ²·(slopes of all the linear bounds)."""
@@ -142,21 +163,39 @@ class ChainEnvelope:
         return [arb(self.sigma) ** 2 * slope for slope in slopes]
 
     @lru_cache(maxsize=8)  # noqa: B019  (an envelope is itself cached for the life of the process)
-    def tables(self, precision: int) -> tuple[list[list[arb]], list[arb], list[list[arb]], list[list[arb]]]:
+    def tables(
+        self, precision: int
+    ) -> tuple[list[list[arb]], list[arb], list[list[arb]], list[list[arb]]]:
         """For each coordinate the normal CDF at the edges; e^edge; and the messages' prefix sums Σz and Σz·e^bottom."""
         with at_precision(precision + 32):
             root = arb(2).sqrt() * arb(self.sigma)
-            inner = [[(1 + ((arb(e) - mean) / root).erf()) / 2 for e in self._edges] for mean in self.means()]
+            inner = [
+                [(1 + ((arb(e) - mean) / root).erf()) / 2 for e in self._edges]
+                for mean in self.means()
+            ]
             cdf = [[arb(0), *row, arb(1)] for row in inner]
-            growth = [arb(0), *(arb(e).exp() for e in self._edges)]  # e^bottom of each cell
+            growth = [
+                arb(0),
+                *(arb(e).exp() for e in self._edges),
+            ]  # e^bottom of each cell
             plain: list[list[arb]] = []
             tilted: list[list[arb]] = []
             for row in reversed(cdf):
                 z = [high - low for low, high in itertools.pairwise(row)]
                 if plain:
-                    z = [each * self._prefix(plain[0][k], tilted[0][k], growth, k) for k, each in enumerate(z)]
+                    z = [
+                        each * self._prefix(plain[0][k], tilted[0][k], growth, k)
+                        for k, each in enumerate(z)
+                    ]
                 plain.insert(0, list(itertools.accumulate(z)))
-                tilted.insert(0, list(itertools.accumulate(each * e for each, e in zip(z, growth, strict=True))))
+                tilted.insert(
+                    0,
+                    list(
+                        itertools.accumulate(
+                            each * e for each, e in zip(z, growth, strict=True)
+                        )
+                    ),
+                )
         return cdf, growth, plain, tilted
 
     @staticmethod
@@ -221,7 +260,9 @@ class _ChainDraw(TurnedDraw):
         root = arb(2).sqrt() * arb(self._envelope.sigma)
         places = self._places.balls(precision, range(self.m))
         out = []
-        for i, (k, u, mean) in enumerate(zip(self._cells, places, self._envelope.means(), strict=True)):
+        for i, (k, u, mean) in enumerate(
+            zip(self._cells, places, self._envelope.means(), strict=True)
+        ):
             share = cdf[i][k] + u * (cdf[i][k + 1] - cdf[i][k])
             out.append(mean + root * (2 * share - 1).erfinv())
         return out
@@ -231,4 +272,8 @@ class _ChainDraw(TurnedDraw):
         gaps = arb(1)
         for a, b in itertools.pairwise(rho):
             gaps = gaps * -(b - a).expm1()
-        return gaps.log() - self._envelope.log_bounds(self._cells, precision) + self._envelope.log_rest(rho)
+        return (
+            gaps.log()
+            - self._envelope.log_bounds(self._cells, precision)
+            + self._envelope.log_rest(rho)
+        )

@@ -32,7 +32,11 @@ class TangentBound:
 
     def tilt(self) -> arb:
         """b = (2/βm)·(1/σ² − 1/s²)"""
-        return 2 * (1 / arb(self.sigma) ** 2 - 1 / arb(self.spread) ** 2) / (self.beta * self.m)
+        return (
+            2
+            * (1 / arb(self.sigma) ** 2 - 1 / arb(self.spread) ** 2)
+            / (self.beta * self.m)
+        )
 
     @property
     def numbers(self) -> int:
@@ -70,8 +74,13 @@ class LaplaceBound:
         return (arb(self.m * (self.m**2 - 1)) / 12).sqrt()
 
     def _length(self, z: Any) -> Any:
-        rest, rate = z[dimension(self.m, self.beta) :], 1 / arb(self.scale) - self.beta * self._growth()
-        return rest.dot(rest) / (float_ball(2 * rate) if isinstance(z, FloatBall) else 2 * rate)
+        rest, rate = (
+            z[dimension(self.m, self.beta) :],
+            1 / arb(self.scale) - self.beta * self._growth(),
+        )
+        return rest.dot(rest) / (
+            float_ball(2 * rate) if isinstance(z, FloatBall) else 2 * rate
+        )
 
     def scales(self, z: Any) -> tuple[Any, Any]:
         """|V|/|G| for both."""
@@ -107,7 +116,9 @@ def draw_near(envelope: TangentBound | LaplaceBound, source: Source) -> "NearDra
 class NearDraw:
     """One trial: the matrix V as a function of lazy normals."""
 
-    def __init__(self, envelope: TangentBound | LaplaceBound, normals: LazyNormals) -> None:
+    def __init__(
+        self, envelope: TangentBound | LaplaceBound, normals: LazyNormals
+    ) -> None:
         self._envelope, self._normals = envelope, normals
         self._eigen: tuple[np.ndarray, np.ndarray, float, float] | None = None
         self._index, self._sign = _layout(envelope.m, envelope.beta)
@@ -119,12 +130,17 @@ class NearDraw:
 
     def _matrix(self, z: Any, half: Any) -> Any:
         """s·G + (σ−s)·(tr G/m)·I: the traceless part of the Gaussian matrix G scaled by s, its trace by σ. half = √½."""
-        (m, eye), (sigma, spread) = (self._envelope.m, np.eye(len(self._index))), self._envelope.scales(z)
+        (m, eye), (sigma, spread) = (
+            (self._envelope.m, np.eye(len(self._index))),
+            self._envelope.scales(z),
+        )
         trace, size = z[:m].sum(), self._sign * (1 - eye) * half + eye
         return z[self._index] * size * spread + eye * (trace * (sigma - spread) / m)
 
     def _balls(self, precision: int) -> arb_mat:
-        return arb_mat(self._matrix(self._normals.balls(precision), arb(0.5).sqrt()).tolist())
+        return arb_mat(
+            self._matrix(self._normals.balls(precision), arb(0.5).sqrt()).tolist()
+        )
 
     def _float_eigen(self) -> tuple[np.ndarray, np.ndarray, float, float]:
         """About the eigenvalues and vectors of V, how far off the values can be, and the vectors from orthogonal.
@@ -138,7 +154,9 @@ class NearDraw:
             values, vectors = np.linalg.eigh(matrix.mid)
             q = FloatBall(vectors)
             eta = _frobenius(q.T.sharp_dot(q) - np.eye(len(values)))
-            error = _frobenius(matrix - (q * values).sharp_dot(q.T)) + (2 * eta + eta**2) * float(np.abs(values).max())
+            error = _frobenius(matrix - (q * values).sharp_dot(q.T)) + (
+                2 * eta + eta**2
+            ) * float(np.abs(values).max())
             self._eigen = values, vectors, error * (1 + 2.0**-40), eta
         return self._eigen
 
@@ -149,11 +167,16 @@ class NearDraw:
         if self.is_large and precision == 64:
             with np.errstate(all="ignore"):
                 values, _, error, _ = self._float_eigen()
-            return [arb(value, error) for value in values[::beta].tolist()]  # those of blocks come in pairs
+            return [
+                arb(value, error) for value in values[::beta].tolist()
+            ]  # those of blocks come in pairs
         matrix = self._balls(precision)
         if beta == 2:  # as a complex matrix it has each eigenvalue once
             matrix = acb_mat(
-                [[acb(matrix[i, j], matrix[i + 1, j]) for j in range(0, 2 * m, 2)] for i in range(0, 2 * m, 2)]
+                [
+                    [acb(matrix[i, j], matrix[i + 1, j]) for j in range(0, 2 * m, 2)]
+                    for i in range(0, 2 * m, 2)
+                ]
             )
         try:
             return [value.real for value in matrix.eig()]
@@ -188,10 +211,14 @@ class NearDraw:
         """
         values, vectors, error, eta = self._float_eigen()
         with at_precision(64):
-            growth = float_ball(np.array([arb(value).exp() for value in values.tolist()], dtype=object))
+            growth = float_ball(
+                np.array([arb(value).exp() for value in values.tolist()], dtype=object)
+            )
             top = float(arb(float(values.max()) + error).exp().upper())
         q = FloatBall(vectors)
-        return (q * growth).sharp_dot(q.T), (error + 2 * eta + eta**2) * top * (1 + 2.0**-40)
+        return (q * growth).sharp_dot(q.T), (error + 2 * eta + eta**2) * top * (
+            1 + 2.0**-40
+        )
 
 
 @lru_cache(maxsize=64)
@@ -204,8 +231,14 @@ def _layout(m: int, beta: int) -> tuple[np.ndarray, np.ndarray]:
     sign = np.triu(np.ones((m, m)), 1) - np.tril(np.ones((m, m)), -1)
     if beta == 1:
         return index, np.ones((m, m))
-    eye, swap, quarter = np.eye(2, dtype=int), 1 - np.eye(2, dtype=int), np.array([[0, -1], [1, 0]])
-    return np.kron(index, eye) + np.kron(turn, swap), np.kron(np.ones((m, m)), eye) + np.kron(sign, quarter)
+    eye, swap, quarter = (
+        np.eye(2, dtype=int),
+        1 - np.eye(2, dtype=int),
+        np.array([[0, -1], [1, 0]]),
+    )
+    return np.kron(index, eye) + np.kron(turn, swap), np.kron(
+        np.ones((m, m)), eye
+    ) + np.kron(sign, quarter)
 
 
 def _frobenius(x: FloatBall) -> float:
