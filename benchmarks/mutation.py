@@ -59,9 +59,8 @@ TESTS = [
     "tests/golden",
 ]  # and the examples in the files themselves
 SEEN = ROOT / "build/mutation.json"
-EQUIVALENT = Path(__file__).with_name(
-    "equivalent_mutants.txt"
-)  # tab-separated: file, line, change, reason
+# Tab-separated: file, function, statement, change, reason; see `syntactic_place`.
+EQUIVALENT = Path(__file__).with_name("equivalent_mutants.txt")
 COMPARE = {ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
            ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In}  # fmt: skip
 BINARY = {ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult, ast.Pow: ast.Mult, ast.BitAnd: ast.BitOr,
@@ -144,6 +143,46 @@ def _sites(tree: ast.AST) -> Iterator[tuple[Any, Callable[[], None]]]:
             and not isinstance(node.value, ast.Constant)
         ):
             yield node, lambda n=node: setattr(n, "value", ast.Constant(None))
+
+
+def syntactic_place(tree: ast.Module, line: int) -> tuple[str, str]:
+    """Return the function that holds a line, and the statement there as `ast` writes it.
+
+    Neither changes with formatting, comments or code elsewhere in the file, so a mutant
+    that was judged once is found again. Of a compound statement (`if`, `for`, `with`,
+    `def`) only the first line is taken.
+
+    Examples
+    --------
+    >>> syntactic_place(ast.parse("def f(x):\\n    return (x\\n      +1)"), 3)
+    ('f', 'return x + 1')
+    """
+    function = "<module>"
+    statement: ast.AST = tree
+    names: list[str] = []
+    node: ast.AST | None = tree
+    while node is not None:
+        children = ast.iter_child_nodes(node)
+        node = next((c for c in children if _spans(c, line)), None)
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            names.append(node.name)
+            function = ".".join(names)
+        if isinstance(node, ast.stmt):
+            statement = node
+    return function, ast.unparse(statement).split("\n", 1)[0]
+
+
+def _spans(node: ast.AST, line: int) -> bool:
+    """Whether a node is a statement (or a handler of exceptions) that holds the line."""
+    if not isinstance(node, ast.stmt | ast.ExceptHandler | ast.match_case):
+        return False
+    first = node.pattern.lineno if isinstance(node, ast.match_case) else node.lineno
+    last = (
+        node.body[-1].end_lineno
+        if isinstance(node, ast.match_case)
+        else node.end_lineno
+    )
+    return first <= line <= (last or first)
 
 
 def forked(work: Callable[[], Any], wall: float) -> Any:
@@ -498,18 +537,19 @@ def main(
     )
     sizes = Counter(files[file] for file, _ in pool)
     reasons = {
-        (file, line, change): reason for file, line, change, reason in _explained()
+        (file, function, statement, change): reason
+        for file, function, statement, change, reason in _explained()
     }
     rows = []
     for file, line, change, killed in sorted(plugin.results):
-        text = sources[file].splitlines()[line - 1].strip()
+        place = syntactic_place(ast.parse(sources[file]), line)
         rows.append(
             (
                 file,
                 line,
                 change,
                 killed,
-                "" if killed else reasons.get((file, text, change)),
+                "" if killed else reasons.get((file, *place, change)),
             )
         )
     print(
@@ -538,7 +578,7 @@ def main(
 
 
 def _explained() -> Iterator[list[str]]:
-    """(file, line, change, reason) of each mutant known to change nothing."""
+    """(file, function, statement, change, reason) of each mutant known to change nothing."""
     for line in EQUIVALENT.read_text("utf-8").splitlines():
         if line and not line.startswith("#"):
             yield [part.strip() for part in line.split("\t")]
