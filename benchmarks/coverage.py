@@ -88,7 +88,6 @@ MECHANISMS = (
     "log-laplace",
     "gradient",
     "newton",
-    "heat-kernel",
 )
 SETTINGS = [
     (n, asked) for asked in (GDP(1.0), PureDP(1.0)) for n in (25, 50, 100, 200)

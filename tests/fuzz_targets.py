@@ -19,7 +19,6 @@ from curvedp.geometry import Euclidean, Lorentz, Sphere
 from curvedp.laws.domains import GeodesicBall
 from curvedp.mechanisms import (
     Mechanism,
-    heat,
     in_private_ball,
     median,
     reduction,
@@ -240,7 +239,7 @@ TARGETS: dict[str, dict[str, Call]] = {
     "laws": {
         **{
             law.__name__: (law, {"manifold": S2, "scale": 0.3})
-            for law in (laws.RiemannianGaussian, laws.RiemannianLaplace, laws.HeatKernel)
+            for law in (laws.RiemannianGaussian, laws.RiemannianLaplace)
         },
         "GeodesicBall": (GeodesicBall, {"manifold": S2, "center": S2.origin, "radius": 0.5}),
         "sample": (
@@ -255,7 +254,7 @@ TARGETS: dict[str, dict[str, Call]] = {
             {"manifold": S2, "scale": 0.3, "center": S2.origin, "grid": 30},
         ),
         "exact_draw": (
-            laws.exact.exact_draw, {"kind": "heat", "manifold": S2, "scale": 0.3, "center": S2.origin, "grid": 30}
+            laws.exact.exact_draw, {"kind": "laplace", "manifold": S2, "scale": 0.3, "center": S2.origin, "grid": 30}
         ),
         "exact_laplace": (laws.exact.exact_laplace, {"manifold": S2, "scale": 0.3, "center": S2.origin, "grid": 30}),
     },
@@ -277,7 +276,6 @@ TARGETS: dict[str, dict[str, Call]] = {
             for kind in KINDS
         },
         "GaussianMechanism": (mechanisms.GaussianMechanism, {"manifold": S2, "sensitivity": 0.1, "sigma": 0.2}),
-        "HeatKernelMechanism": (heat.HeatKernelMechanism, {"manifold": S2, "sensitivity": 0.1, "scale": 0.2}),
         "LaplaceMechanism": (mechanisms.LaplaceMechanism, {"manifold": S2, "sensitivity": 0.1, "scale": 0.2}),
         **{
             kind.__name__: (

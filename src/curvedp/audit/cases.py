@@ -33,7 +33,6 @@ from curvedp.laws.domains import GeodesicBall
 from curvedp.mechanisms import GaussianMechanism, KNGMechanism, LaplaceMechanism
 from curvedp.mechanisms.bundle_descent import BundleDescentMechanism
 from curvedp.mechanisms.gradient import GradientMechanism
-from curvedp.mechanisms.heat import HeatKernelMechanism
 from curvedp.mechanisms.in_private_ball import OuterBallMean
 from curvedp.mechanisms.log_gaussian import LogGaussianMechanism, LogLaplaceMechanism
 from curvedp.mechanisms.median import GeometricMedian, MedianMechanism
@@ -388,11 +387,6 @@ _MECHANISMS: tuple[
         lambda M: LaplaceMechanism(M, 0.3, 0.2),
         _about_a_value,
         (*SPACES, *_spaces("lorentz:4")),
-    ),
-    (
-        lambda M: HeatKernelMechanism(M, 0.5, 0.5),
-        _about_a_value,
-        _spaces("sphere:2 sphere:3 lorentz:3 poincare:2"),
     ),
     (
         lambda M: LogGaussianMechanism(M, 0.2, 0.2, M.origin, _chart_reach(M)),

@@ -153,8 +153,14 @@ class PrivateGeodesicRegression(PrivateEstimator):
                 )
                 raise ParameterError(f"{name}= is missing: {how}")
         line = GeodesicLine(
-            self.manifold, self.center, self.radius, self.speed, self.clip, n, ranges
-        )  # type: ignore[arg-type]  # not None
+            self.manifold,
+            self.center,
+            self.radius,  # type: ignore[arg-type]  # a number here
+            self.speed,  # type: ignore[arg-type]  # not None
+            self.clip,  # type: ignore[arg-type]  # not None
+            n,
+            ranges,
+        )
         return choose_mechanism(
             "dp-rgd" if persons else self.method, line, self.guarantee
         )

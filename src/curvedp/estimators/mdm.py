@@ -216,9 +216,9 @@ class PrivateMDM(PrivateTransformer, ReducedClassifier, BallEstimator):
             for choice, mean in zip(choices, means, strict=True)
         ]
 
-    def confidence_region(
+    def confidence_region(  # type: ignore[override]  # one a class
         self, level: float = 0.95, of: str = "records"
-    ) -> dict[Any, Region]:  # type: ignore[override]  # one a class
+    ) -> dict[Any, Region]:
         """Regions by class, which ALL hold their means with probability `level`; else as in `PrivateFrechetMean`."""
         if not hasattr(self, "certificates_"):
             raise ParameterError(

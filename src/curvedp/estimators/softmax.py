@@ -49,8 +49,13 @@ class ReducedClassifier(ClassifierMixin, PrivateEstimator):
             longest_features(self.features, self.reduce) if radius is None else radius
         )
         statistic = ReducedClasses(
-            self.manifold, self.reduce, self.features, radius, len(labels.classes), n
-        )  # type: ignore[arg-type]  # None is refused there
+            self.manifold,
+            self.reduce,  # type: ignore[arg-type]  # None is refused there
+            self.features,
+            radius,
+            len(labels.classes),
+            n,
+        )
         mechanism = kind.for_statistic(statistic, self.guarantee)
         if not mechanism.enough:
             text = f"n = {n} at {self.guarantee} is small for {len(labels.classes)} classes: expect chance level"

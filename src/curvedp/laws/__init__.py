@@ -1,7 +1,6 @@
 """Noise laws with exact samplers, and distribution functions that share no code with them."""
 
 from curvedp.laws.gaussian import RiemannianGaussian
-from curvedp.laws.heat import HeatKernel
 from curvedp.laws.laplace import RiemannianLaplace
 
-__all__ = ["HeatKernel", "RiemannianGaussian", "RiemannianLaplace"]
+__all__ = ["RiemannianGaussian", "RiemannianLaplace"]

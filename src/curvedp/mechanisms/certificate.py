@@ -130,9 +130,9 @@ class Claims:
             if name != "curve"
         }
         return cls(
-            **named,
+            **named,  # type: ignore[arg-type]  # a slack of None is refused by `verify`
             curve=tuple((_real(eps), _real(delta)) for eps, delta in record["curve"]),
-        )  # type: ignore[arg-type]  # a slack of None is refused by `verify`
+        )
 
 
 def _real(value: Any) -> float:

@@ -7,8 +7,7 @@ releases, whose μ add in squares (Dong, Roth & Su 2022, Corollary 2, which allo
 Laplace ones (`noise`), whose ε add up (`stages`).
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from math import inf, nextafter, sqrt
 from typing import Any, ClassVar, NamedTuple, Self
@@ -108,16 +107,6 @@ class NewtonMechanism(ShrunkMeanMechanism):
     def for_statistic(cls, statistic: Statistic, guarantee: Guarantee) -> Self:
         law, scale = least_noise(guarantee)
         return cls(scale=scale, statistic=statistic, law=law)
-
-    @classmethod
-    def variants(cls) -> dict[str, Callable[[Statistic, Guarantee], Self]]:
-        """As many steps as suit the curvature, or twice as many for many records, whose noise is below what few leave."""
-
-        def longer(statistic: Statistic, guarantee: Guarantee) -> Any:
-            short = cls.for_statistic(statistic, guarantee)
-            return replace(short, steps=2 * short.steps)
-
-        return {"newton": cls.for_statistic, "newton-long": longer}
 
     @classmethod
     def left_out(cls, statistic: Statistic) -> str | None:

@@ -69,9 +69,9 @@ def bounded_epsilon(guarantee: Guarantee) -> float:
     """The largest pure ε that meets a `bounded` guarantee."""
     if isinstance(guarantee, PureDP):
         return guarantee.eps
-    return down(
+    return down(  # type: ignore[no-any-return]  # a float
         1 / smallest_scale(lambda s: PureProfile(up(1 / s)), guarantee, 1.0), 1e-15
-    )  # type: ignore[no-any-return]  # a float
+    )
 
 
 def spread_of(law: str, size: int) -> float:
@@ -95,10 +95,10 @@ def float_noise(
 
 def _known(name: str, law: Any) -> Law:
     return (
-        law
+        law  # type: ignore[return-value]  # one of them
         if isinstance(law, str) and law in LAWS
         else _validate.choice(name, law, LAWS)
-    )  # type: ignore[return-value]  # one of them
+    )
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

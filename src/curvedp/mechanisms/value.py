@@ -14,7 +14,7 @@ from curvedp.entropy import Source
 from curvedp.errors import ParameterError
 from curvedp.geometry import project_to_ball
 from curvedp.geometry.base import Manifold
-from curvedp.laws import HeatKernel, RiemannianGaussian, RiemannianLaplace
+from curvedp.laws import RiemannianGaussian, RiemannianLaplace
 from curvedp.laws.exact import drawn_point, exact_draw
 from curvedp.mechanisms.base import Draw, Mechanism, Reading, check_guarantee, replay
 from curvedp.mechanisms.certificate import Certificate
@@ -25,7 +25,6 @@ from curvedp.privacy import GDP, Guarantee, PrivacyProfile, PureDP, smallest_sca
 _LAWS: dict[str, Any] = {
     "gaussian": RiemannianGaussian,
     "laplace": RiemannianLaplace,
-    "heat": HeatKernel,
 }
 
 
@@ -70,7 +69,7 @@ class ValueMechanism(Mechanism):
     @property
     @abstractmethod
     def noise(self) -> tuple[str, Manifold, float, float]:
-        """Kind ("gaussian", "laplace" or "heat"), space, scale and sensitivity of the law, for the certified path."""
+        """Kind ("gaussian" or "laplace"), space, scale and sensitivity of the law, for the certified path."""
 
     @abstractmethod
     def scaled(self, factor: float) -> Self:
@@ -98,7 +97,7 @@ class IsotropicMechanism(ValueMechanism):
     """Noise whose density depends on the distance alone."""
 
     scale: float  # a field, where `word` does not name another
-    kind: ClassVar[Any]  # which law: "gaussian", "laplace" or "heat"
+    kind: ClassVar[Any]  # which law: "gaussian" or "laplace"
     word: ClassVar[str] = "scale"  # what certificates and users call the scale
 
     def __init__(

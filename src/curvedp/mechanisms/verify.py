@@ -315,10 +315,8 @@ def _quick(mechanism: Any) -> bool:
         return False
     kind, space, *_ = mechanism.noise
     curvature = space.constant_curvature
-    return (
-        kind != "heat"
-        and curvature is not None
-        and ((curvature == 0 and kind == "gaussian") or space.dim <= 30)
+    return curvature is not None and (
+        (curvature == 0 and kind == "gaussian") or space.dim <= 30
     )
 
 

@@ -20,7 +20,7 @@ from curvedp.privacy.rounding import Array
 
 @dataclass(frozen=True)
 class HadamardProfile(GaussianProfile):
-    """A flat Gaussian which gives away at least as much, `scale` its own: σ√(1 − kσ²), or that of a heat kernel."""
+    """A flat Gaussian which gives away at least as much, `scale` its own: σ√(1 − kσ²)."""
 
     @classmethod
     def of(

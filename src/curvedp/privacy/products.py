@@ -360,8 +360,10 @@ def largest_over_splits(
     top, error = _on_arc(value, start, stop)
     for column in np.nonzero(error > _POOR * top)[0]:
         top[column], error[column] = _narrowed(
-            lambda u, c=column: value(u)[c : c + 1], start, stop
-        )  # type: ignore[misc]  # mypy infers no lambda with a default
+            lambda u, c=column: value(u)[c : c + 1],  # type: ignore[misc]  # mypy infers no lambda with a default
+            start,
+            stop,
+        )
     return (top + error) * (1 + 1e-12)  # the fit's own arithmetic
 
 

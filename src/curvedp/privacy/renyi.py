@@ -197,9 +197,9 @@ class ByDelta:
                 known[right] - known[right - 1]
             )
         share = np.clip(np.where(np.isnan(share), 0.0, share), 0.0, 1.0)
-        return np.minimum(
+        return np.minimum(  # type: ignore[no-any-return]  # an array
             up(delta[right - 1] * (1 - share) + delta[right] * share, 1e-15), 1.0
-        )  # type: ignore[no-any-return]  # an array
+        )
 
     def _curve_points(self) -> tuple[Array, Array]:
         """Points with ε small enough for e^ε."""

@@ -30,7 +30,6 @@ from curvedp.geometry import (
     Rotations,
     Sphere,
 )
-from curvedp.laws.exact.heat import HeatHop
 from curvedp.laws.exact.radial import LazyRadius, RadialBall, draw_radius
 
 Steps = tuple[Any, Any]
@@ -127,7 +126,7 @@ def _(manifold: Rotations) -> Place | None:
 
 
 def draw_curved(
-    law: RadialBall | HeatHop,
+    law: RadialBall,
     manifold: Manifold,
     center: np.ndarray,
     source: Source,
@@ -136,12 +135,8 @@ def draw_curved(
     """Integers of the exact draw rounded to the grid, as Python ints in the shape of a point."""
     place = place_of(manifold)
     assert place is not None  # the caller has asked
-    radii = (
-        [law.draw(source) for _ in range(law.count)]
-        if isinstance(law, HeatHop)
-        else [draw_radius(law, source)]
-    )
-    hops = [(radius, LazyNormals(source, place.normals)) for radius in radii]
+    radius = draw_radius(law, source)
+    normals = LazyNormals(source, place.normals)
     sign = (
         1 - 2 * (int(LazyUniforms(source, 1).leading[0]) >> 63) if place.signed else 1
     )
@@ -149,15 +144,11 @@ def draw_curved(
     if place.normals >= FILTER_SIZE and grid <= FILTER_GRID:
         with np.errstate(all="ignore"):
             vectors = place.columns(FloatBall(center))
-            feet = len(vectors)  # a hop may end with a time coordinate before them
-            for radius, normals in hops:
-                steps = [
-                    float_ball(part)
-                    for part in decide(lambda p, r=radius: _steps(r, place, p))
-                ]  # type: ignore[misc]  # mypy infers no lambda with a default
-                vectors = place.along(
-                    vectors[-feet:], place.tangents(normals.floats()), *steps
-                )
+            steps = [
+                float_ball(part) for part in decide(lambda p: _steps(radius, place, p))
+            ]
+            tangents = place.tangents(normals.floats())
+            vectors = place.along(vectors, tangents, *steps)
             parts = [part.round(grid) for part in vectors]
         if all(np.all(certain) for _, certain in parts):
             return _joined(
@@ -171,15 +162,13 @@ def draw_curved(
         # of those. Direction and result are reflected too, so that this is the draw the filter could not settle, and
         # not another one with the same law: that would be biased, since the filter has looked.
         vectors = place.columns(arb_array(center))
-        feet = len(vectors)
         mirror = _mirror(len(vectors[0]))
         vectors = mirror(vectors)
-        for radius, normals in hops:
-            steps = _steps(radius, place, precision)
-            if steps is None:
-                return None
-            tangents = mirror(place.tangents(normals.balls(precision)))
-            vectors = place.along(vectors[-feet:], tangents, *steps)
+        steps = _steps(radius, place, precision)
+        if steps is None:
+            return None
+        tangents = mirror(place.tangents(normals.balls(precision)))
+        vectors = place.along(vectors, tangents, *steps)
         cells = [
             [round_arb(x, grid) for x in np.ravel(part)] for part in mirror(vectors)
         ]

@@ -28,13 +28,11 @@ from curvedp.entropy.csprng import Allowance, Source, check_source
 from curvedp.errors import ParameterError
 from curvedp.geometry import Manifold
 from curvedp.laws.exact.curved import draw_curved, place_of
-from curvedp.laws.exact.heat import heat_hop
 from curvedp.laws.exact.radial import RadialBall
 from curvedp.laws.exact.spd import acceptance, draw_spd
-from curvedp.laws.heat import HeatKernel
 from curvedp.laws.spaceform import rays_of
 
-Law = Literal["gaussian", "laplace", "heat"]
+Law = Literal["gaussian", "laplace"]
 
 _MAX_GRID = 200
 # Beyond these the envelopes' slopes leave float64; a hyperbolic radius is of the order of σ²d, and e^r has a range too.
@@ -138,8 +136,8 @@ def exact_draw(
     source: Source | None = None,
     grid: int = 30,
 ) -> ExactDraw:
-    """A law about the center, rounded to the grid 2^-grid: the Riemannian Gaussian, the Laplace law (Euclidean: the
-    multivariate one of the norm), or where Brownian motion from the center is at time scale².
+    """A law about the center, rounded to the grid 2^-grid: the Riemannian Gaussian or the Laplace law (Euclidean: the
+    multivariate one of the norm).
 
     Ambient coordinates are rounded; of a line the sign, and of a shape the rotation, is drawn uniformly. The flat SPD
     metrics are released in their flat coordinates at the identity; `point` maps them back. Where the law does not exist,
@@ -153,15 +151,11 @@ def exact_draw(
     start = _center(manifold, center)
     if not (isinstance(kind, str) and kind in get_args(Law)):
         _validate.choice("kind", kind, get_args(Law))
-    if kind == "heat":
-        scale = HeatKernel(manifold, scale).scale
+    if manifold.float_reach == math.inf:
+        largest_scale = _LARGEST_SCALE
     else:
-        largest = (
-            _LARGEST_SCALE
-            if manifold.float_reach == math.inf
-            else _LARGEST_HYPERBOLIC_SCALE
-        )
-        scale = _validate.within("scale", scale, _LEAST_SCALE, largest)
+        largest_scale = _LARGEST_HYPERBOLIC_SCALE
+    scale = _validate.within("scale", scale, _LEAST_SCALE, largest_scale)
     if (
         not (type(grid) is int and 1 <= grid <= _MAX_GRID)
         and _validate.integer("grid", grid, 1) > _MAX_GRID
@@ -185,14 +179,6 @@ def _draw(
     grid: int,
 ) -> ExactDraw:
     rays = rays_of(manifold)
-    if kind == "heat":
-        assert rays is not None  # the law has checked it
-        hop = heat_hop(rays, scale)
-        allowance = Allowance(
-            math.prod(manifold.point_shape) * hop.count, 0.25
-        )  # at least e^{−1} of the hops survive
-        integers = draw_curved(hop, manifold, center, allowance.meter(source), grid)
-        return ExactDraw(integers, grid, allowance.tau() + hop.tau, manifold)
     if len(manifold.factors) > 1 and kind == "gaussian":
         parts = [
             _draw(kind, factor, scale, part, source, grid)
@@ -242,11 +228,11 @@ def _flat_gaussian(
     for i in open_.tolist():
         foot = arb(float(start[i]))
         out[i] = decide(
-            lambda p, i=i, foot=foot: round_arb(
+            lambda p, i=i, foot=foot: round_arb(  # type: ignore[misc]  # mypy infers no lambda with a default
                 foot + scale * normals.ball(i, p), grid
             ),
             precision,
-        )  # type: ignore[misc]  # mypy infers no lambda with a default
+        )
     return out
 
 
