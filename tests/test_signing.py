@@ -17,6 +17,7 @@ from curvedp.signing import (
     is_signed,
     key_of,
     new_identity,
+    public_key,
     read_key,
     signature,
     write_key,
@@ -134,3 +135,123 @@ def test_files_that_are_no_key(tmp_path):
         with pytest.raises(ParameterError) as caught:
             read_key(path)
         assert "\n" not in str(caught.value)
+
+
+# ---- public keys that anybody can sign for
+
+
+PRIME = 2**255 - 19
+CURVE_D = -121665 * pow(121666, -1, PRIME) % PRIME
+GROUP_ORDER = 2**252 + 27742317777372353535851937790883648493
+BASE_POINT_Y = 4 * pow(5, -1, PRIME) % PRIME
+
+
+def _x_from_y(y):
+    """A root x of −x² + y² = 1 + d x² y², or None where there is no such point."""
+    square = (y * y - 1) * pow(CURVE_D * y * y + 1, -1, PRIME) % PRIME
+    root = pow(square, (PRIME + 3) // 8, PRIME)
+    for x in (root, root * pow(2, (PRIME - 1) // 4, PRIME) % PRIME):
+        if x * x % PRIME == square:
+            return x
+    return None
+
+
+def _add(first, second):
+    """The sum of two points of edwards25519 (RFC 8032, section 5.1.4)."""
+    (x1, y1), (x2, y2) = first, second
+    both = CURVE_D * x1 * x2 * y1 * y2
+    x = (x1 * y2 + x2 * y1) * pow(1 + both, -1, PRIME)
+    y = (y1 * y2 + x1 * x2) * pow(1 - both, -1, PRIME)
+    return x % PRIME, y % PRIME
+
+
+def _times(number, point):
+    total = (0, 1)
+    for bit in bin(number)[2:]:
+        total = _add(total, total)
+        if bit == "1":
+            total = _add(total, point)
+    return total
+
+
+def _torsion():
+    """The eight points whose order divides 8: a point of order 8 and its multiples.
+
+    [L]P has an order that divides 8 for every P; the first of order 8 generates them all.
+    """
+    for y in range(2, 100):
+        x = _x_from_y(y)
+        if x is None:
+            continue
+        generator = _times(GROUP_ORDER, (x, y))
+        multiples = [_times(k, generator) for k in range(8)]
+        if len(set(multiples)) == 8:
+            return multiples
+    raise AssertionError("no point of order 8")
+
+
+def _spellings(x, y):
+    """Every 32 bytes that decode to the point: y or y + p, and for x = 0 either sign."""
+    signs = (0, 1) if x == 0 else (x % 2,)
+    for number in (y, y + PRIME):
+        for sign in signs:
+            if number < 2**255:
+                yield (number | sign << 255).to_bytes(32, "little").hex()
+
+
+WEAK_KEYS = sorted({text for point in _torsion() for text in _spellings(*point)})
+NOT_REDUCED = [
+    (PRIME + k | sign << 255).to_bytes(32, "little").hex()
+    for k in range(19)
+    for sign in (0, 1)
+]
+
+
+def test_the_weak_keys_are_all_fourteen():
+    """Four spellings of the identity, two of −1, two of each with y = 0, four of order 8."""
+    assert len(WEAK_KEYS) == 14
+    assert _times(GROUP_ORDER, (_x_from_y(BASE_POINT_Y), BASE_POINT_Y)) == (0, 1)
+
+
+@pytest.mark.parametrize("key", [*WEAK_KEYS, *NOT_REDUCED])
+def test_a_key_of_small_order_is_refused(key):
+    with pytest.raises(ParameterError, match="anybody can sign"):
+        public_key(key)
+    identity = "01" + "00" * 31
+    for point in (identity, key):  # (R, S) = (the point, 0) holds for one message in 8
+        for number in range(16):
+            assert not is_signed(key, {"number": number}, point + "00" * 32, "a")
+
+
+@pytest.mark.parametrize("key", WEAK_KEYS)
+def test_every_reader_of_a_public_key_refuses_a_weak_one(key, tmp_path):
+    """`verify --key`, as text and as a file, and a site of a federated plan."""
+    from curvedp.cli_sign import check_signature
+    from curvedp.federated import MeanKernel, Plan
+    from curvedp.geometry import Sphere
+    from curvedp.mechanisms import GaussianMechanism
+    from curvedp.privacy import GDP
+
+    mechanism = GaussianMechanism.calibrated(Sphere(2), 0.01, GDP(0.5))
+    certificate = mechanism.release(Sphere(2).origin).certificate
+    path, key_file = tmp_path / "certificate.json", tmp_path / "key.pub"
+    certificate.save(path)
+    signatures = {key: "01" + "00" * 63}
+    schema = "curvedp-signature/1"
+    (tmp_path / "certificate.json.sig").write_text(
+        json.dumps({"schema": schema, "signatures": signatures})
+    )
+    key_file.write_text(key + "\n")
+    for given in (key, key.upper(), str(key_file)):
+        with pytest.raises(ParameterError, match="anybody can sign"):
+            check_signature(certificate, path, given)
+
+    sites = [key_of(new_identity()), key_of(new_identity()), key]
+    with pytest.raises(ParameterError, match="anybody can sign"):
+        Plan(MeanKernel(Sphere(2), 0.5), sites, [50, 50, 50], GDP(1.0))
+
+
+def test_ordinary_keys_are_read():
+    for _ in range(50):
+        key = key_of(new_identity())
+        assert public_key(key).public_bytes_raw().hex() == key

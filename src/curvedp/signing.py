@@ -30,6 +30,15 @@ from curvedp.errors import ParameterError
 
 _MOST_BYTES = 1 << 14  # of a key's file
 
+# Ed25519 (RFC 8032): the field's prime, and the second coordinates y of the eight points
+# whose order divides 8. These are 1 (the identity), −1 (order 2), 0 (order 4, twice) and
+# ±y₈ (order 8, twice each); a test finds them again by the curve's own addition.
+_PRIME = 2**255 - 19
+_ORDER_EIGHT = 0x05FC536D880238B13933C6D305ACDFD5F098EFF289F4C345B027B2C28F95E826
+_SMALL_ORDER = frozenset(
+    (0, 1, _PRIME - 1, _ORDER_EIGHT, _PRIME - _ORDER_EIGHT),
+)
+
 
 # ---- one spelling ----
 
@@ -132,13 +141,39 @@ def key_of(identity: Ed25519PrivateKey) -> str:
 
 
 def public_key(text: Any) -> Ed25519PublicKey:
-    """A public key from hexadecimal, or a `ParameterError`."""
+    """Read an Ed25519 public key from hexadecimal.
+
+    Parameters
+    ----------
+    text : str
+        64 hexadecimal digits, as `key_of` writes them.
+
+    Raises
+    ------
+    ParameterError
+        For anything that is not such a text, and for a key that anybody can sign for: a
+        point of small order, or one that is not written as RFC 8032 (section 5.1.3) asks.
+
+    Notes
+    -----
+    A signature (R, S) of the message m verifies if [S]B = R + [k]A with k = H(R, A, m). For a
+    public key A of order 1 the pair (R, S) = (identity, 0) verifies for every message, and
+    for one of order 2, 4 or 8 it does for one message in so many. Nobody holds such a key.
+    """
     try:
-        return Ed25519PublicKey.from_public_bytes(bytes.fromhex(text))
+        raw = bytes.fromhex(text)
+        key = Ed25519PublicKey.from_public_bytes(raw)
     except (TypeError, ValueError):
         raise ParameterError(
             f"{_validate.shown(text)} is not a public key (`curvedp key` writes .pub)"
         ) from None
+
+    y = int.from_bytes(raw, "little") % 2**255  # the last bit is the sign of x
+    if y >= _PRIME or y in _SMALL_ORDER:
+        raise ParameterError(
+            f"{_validate.shown(text)} is no one's public key: anybody can sign for it"
+        )
+    return key
 
 
 def write_key(path: str | Path, identity: Ed25519PrivateKey) -> None:

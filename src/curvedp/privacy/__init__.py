@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         subsampled_gaussian,
         subsampled_noise_multiplier,
     )
+    from curvedp.privacy.unit import PrivacyUnit
 
 __all__ = [
     "GDP",
@@ -34,6 +35,7 @@ __all__ = [
     "MeanConcentratedDP",
     "NegativeBinomialRuns",
     "PrivacyProfile",
+    "PrivacyUnit",
     "PureDP",
     "RaoDP",
     "RenyiDP",
