@@ -30,6 +30,7 @@ from curvedp.geometry import (
     KendallShapes,
     Lorentz,
     SPDAffineInvariant,
+    SpecialEuclidean,
     Sphere,
 )
 from curvedp.laws.exact.draw import has_exact_laplace
@@ -37,6 +38,7 @@ from curvedp.mechanisms import (
     Certificate,
     GaussianMechanism,
     LaplaceMechanism,
+    LogLaplaceMechanism,
     Mechanism,
 )
 from curvedp.mechanisms.certificate import MOST_BYTES, digest_of_integers
@@ -563,3 +565,72 @@ def test_what_is_released_on_a_space_of_its_own_law_verifies(space, kind):
                 "gdp": 0.999 * certificate.claims.gdp,
             }
             assert not accepted(resealed({**certificate.to_dict(), "claims": smaller}))
+
+
+EXTREME_INTEGERS = [
+    0, -1, 1, 2**53 + 1, -(2**53) - 1, 2**62, 2**63 - 1, 2**63, 2**63 + 1, 2**64 - 1,
+    2**64, 2**64 + 1, -(2**63), -(2**63) - 1, -(2**64), 2**200 + 1, 10**300 + 7,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("beside", EXTREME_INTEGERS)
+@pytest.mark.parametrize("made_of", ["list", "object array"])
+def test_different_integers_never_share_a_digest(made_of, beside):
+    """Every pair of sizes: NumPy's common type of some of them is float64."""
+
+    def part(*integers):
+        return list(integers) if made_of == "list" else np.array(integers, object)
+
+    digests = {}
+    for integer in EXTREME_INTEGERS:
+        for near in (integer - 1, integer, integer + 1):
+            digests[near] = digest_of_integers([part(near, beside)])
+            text = f"{near},{beside}".encode()
+            assert digests[near] == hashlib.sha256(text).hexdigest()
+    assert len(set(digests.values())) == len(digests)
+
+
+@pytest.mark.parametrize("entry", [1.0, "1", None, True, [1]])
+def test_only_integers_have_a_digest(entry):
+    with pytest.raises(CurvedpError):
+        digest_of_integers([[0, entry]])
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_a_release_with_integers_beyond_64_bits_verifies(sign):
+    """Noise near 2^33 makes grid integers near 2^63 with other signs beside them."""
+    mechanism = LogLaplaceMechanism(Euclidean(2), 1.0, 2.0**33)
+    release = mechanism.release(np.zeros(2))
+    record = json.loads(release.certificate.to_json())
+    integers = [sign * (2**63 + 12345), -sign * 777]
+    record["release"]["integers"] = [integers]
+    text = ",".join(map(str, integers)).encode()
+    record["release"]["sha256"] = hashlib.sha256(text).hexdigest()
+    assert accepted(resealed(record))
+    record["release"]["integers"] = [[integers[0] + 1, integers[1]]]
+    assert not accepted(resealed(record))
+
+
+@pytest.mark.parametrize("length", [1 / 3, 1e-6, 0.1 + 0.2, 1e6 + 1 / 7, 123456789.0])
+def test_a_length_may_have_any_number_of_digits(length):
+    """The numbers of a space are read by the parser of names, not by counting digits."""
+    M = SpecialEuclidean(2, length)
+    certificate = fitted(
+        PrivateFrechetMean, cloud(M), manifold=M, radius=1.0, mechanism="log-gaussian"
+    )
+    assert accepted(json.loads(certificate.to_json()))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "sphere:" + "9" * 300, "sphere:99999999", "sphere:999999", "torus:20001",
+        "euclidean:1000000", "product(euclidean:999999,sphere:2)", "spd-affine:400",
+        "special-euclidean:3,1e400", "special-euclidean:3,nan", "sphere:٢",
+        "special-euclidean:3,1_0", "special-euclidean:3,٣.5",
+    ],
+)  # fmt: skip
+def test_large_and_unreadable_spaces_are_refused_at_once(name):
+    record = copy.deepcopy(genuine("log-gaussian"))
+    record["manifold"] = record["statistic"]["manifold"] = name
+    assert not accepted(resealed(record))

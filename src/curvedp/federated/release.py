@@ -85,7 +85,7 @@ class FederatedMechanism(Mechanism):
         stages = [stage_of(self.statistic, r, round) for r, round in enumerate(rounds)]
         return Draw(
             self.statistic.value(rounds),
-            [np.array(r.total) for r in rounds],
+            [np.array(r.total, dtype=object) for r in rounds],
             self.statistic.tau,
             stages,
         )

@@ -10,9 +10,9 @@ from curvedp.errors import ParameterError
 from curvedp.geometry.base import Manifold, check_manifold
 from curvedp.geometry.manifolds.product import Product
 
-_MOST = (
-    10**7
-)  # numbers of a point that a name may ask for: beyond, a typing error takes all memory
+# The most numbers of a point that a name may ask for, and the largest whole number in
+# a name: a point has at least as many numbers. Beyond, a typing error takes all memory.
+_MOST = 10**7
 
 
 def parse_manifold(text: str) -> Manifold:
@@ -42,10 +42,15 @@ def parse_manifold(text: str) -> Manifold:
             f"manifold={_validate.shown(text)} is nested too deeply"
         ) from None
     if (numbers := prod(found.point_shape)) > _MOST:
-        raise ParameterError(
-            f"manifold={_validate.shown(text)} is too large: a point has {numbers} numbers"
-        )
+        raise _too_large(text, str(numbers))
     return found
+
+
+def _too_large(text: str, numbers: str) -> ParameterError:
+    name = _validate.shown(text)
+    return ParameterError(
+        f"manifold={name} is too large: a point has {numbers} numbers"
+    )
 
 
 def _parsed(text: str) -> Manifold:
@@ -71,6 +76,10 @@ def _parsed(text: str) -> Manifold:
         )
         line = f"manifold={_validate.shown(text)} must be {_form(kind.strip())} with {needed}"
         raise ParameterError(line) from None
+    whole_numbers = [size for size in found if isinstance(size, int)]
+    largest = max(whole_numbers, default=0)
+    if largest > _MOST:  # refused before anything of that size is built
+        raise _too_large(text, f"at least {largest:.4g}")
     return _built(cls, *found)
 
 
@@ -98,10 +107,16 @@ def _built(cls: type[Manifold], *sizes: float) -> Manifold:
 
 
 def _size(kind: Any, text: str) -> float:
-    """One size of a name: a whole number, or where the manifold has a length, any number."""
+    """Read one number of a name: whole, or any number where the manifold has a length.
+
+    A length is written as Python writes a double, with as many digits as it takes; no
+    underscores, and no digits of other scripts.
+    """
+    if not text.isascii() or "_" in text:
+        raise ValueError
     if kind is float:
         return float(text)
-    if not (text.isascii() and text.isdigit()):
+    if not text.isdigit():
         raise ValueError
     return int(text)
 

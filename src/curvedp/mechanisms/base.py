@@ -24,6 +24,7 @@ from curvedp.mechanisms.certificate import (
     Claims,
     Release,
     digest_of_integers,
+    exact_integers,
 )
 from curvedp.mechanisms.chart import GRID, grid_of
 from curvedp.mechanisms.statistic import Statistic, check_fields
@@ -426,4 +427,4 @@ def _kept(integers: Sequence[np.ndarray], staged: bool) -> list[list[int]] | Non
     """What the certificate lists. Where a later stage depends on those before, nobody could tell what it was without."""
     if not staged and sum(np.size(part) for part in integers) > _MOST_KEPT:
         return None
-    return [[int(k) for k in np.ravel(part)] for part in integers]
+    return [exact_integers(part) for part in integers]

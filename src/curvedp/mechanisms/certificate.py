@@ -20,6 +20,7 @@ from functools import cache, cached_property, lru_cache
 from html import escape
 from importlib.metadata import PackageNotFoundError, version
 from math import exp, inf
+from operator import index
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -148,10 +149,41 @@ def _implied(promise: Guarantee, to: Any, name: str) -> float:
         return inf
 
 
+def exact_integers(part: Any) -> list[int]:
+    """Return the integers of one draw as Python integers, whatever their size.
+
+    NumPy is never asked for a common type of Python integers: it takes doubles where
+    some are negative and others are 2^63 or more, and different integers become equal.
+
+    Parameters
+    ----------
+    part : array of integers, or sequence of int
+        One draw, of any shape, or one list of a certificate.
+
+    Raises
+    ------
+    ParameterError
+        Where an entry is not an integer, such as a float with an integer value.
+    """
+    entries = part.ravel().tolist() if isinstance(part, np.ndarray) else part
+    try:
+        numbers = [index(entry) for entry in entries]
+    except TypeError:
+        raise ParameterError("the released integers are not integers") from None
+    if any(isinstance(entry, bool) for entry in entries):
+        raise ParameterError("the released integers are not integers")
+    return numbers
+
+
 def digest_of_integers(integers: Sequence[Any]) -> str:
-    """SHA-256 of released grid integers, in the order in which they were drawn."""
-    text = ";".join(",".join(str(int(k)) for k in np.ravel(part)) for part in integers)
-    return hashlib.sha256(text.encode()).hexdigest()
+    """Return the SHA-256 of released grid integers, in the order of the draws.
+
+    What is hashed are the decimal digits of each integer, with commas between the
+    integers of one draw and semicolons between draws: different integers never have
+    the same text.
+    """
+    draws = [",".join(map(str, exact_integers(part))) for part in integers]
+    return hashlib.sha256(";".join(draws).encode()).hexdigest()
 
 
 @cache

@@ -206,8 +206,10 @@ def kng_draw(
         CellSampler(domain, scale, g, lipschitz, rng).draw(1),
         2.0 ** -grid_of(scale),
     )
-    integers = np.round(z / cell)
-    return tuple(np.asarray(x[0]) for x in domain.points(integers * cell)), integers
+    rounded = np.round(z / cell)
+    point = tuple(np.asarray(x[0]) for x in domain.points(rounded * cell))
+    integers = np.array([int(k) for k in rounded.ravel()], dtype=object)
+    return point, integers.reshape(rounded.shape)
 
 
 def check_width(domain: GeodesicBall, scale: float) -> None:
