@@ -75,9 +75,8 @@ class Globe(Manifold):
 
     def project(self, x):
         length = np.linalg.norm(x, axis=-1, keepdims=True)
-        return np.where(
-            length > 0, x * (self.R / np.where(length > 0, length, 1.0)), self.origin
-        )
+        scaled = x * (self.R / np.where(length == 0, 1.0, length))
+        return np.where(length == 0, self.origin, scaled)
 
     def to_tangent(self, p, x):
         return x - p * np.sum(p * x, axis=-1, keepdims=True) / self.R**2
@@ -160,7 +159,8 @@ class HalfPlane(Manifold):
 
     def transport(self, p, q, v):
         z, w, c = (a[..., 0] + 1j * a[..., 1] for a in (p, q, v))
-        c = c * (w.imag / z.imag) * (w - np.conj(z)) / (z - np.conj(w))
+        with np.errstate(invalid="ignore"):  # complex division warns of NaN
+            c = c * (w.imag / z.imag) * (w - np.conj(z)) / (z - np.conj(w))
         return np.stack([c.real, c.imag], axis=-1)
 
     def project(self, x):
