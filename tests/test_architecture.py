@@ -16,7 +16,15 @@ import curvedp
 
 ROOT = Path(curvedp.__file__).parent
 PROJECT = Path(__file__).parents[1]
-BASE = {"errors", "_validate", "_files", "_lazy", "_progress", "_words"}
+BASE = {
+    "errors",
+    "_validate",
+    "_files",
+    "_lazy",
+    "_progress",
+    "_silence",
+    "_words",
+}
 
 # Who imports whom (besides itself and BASE): exactly these arrows are used, and no others are allowed.
 ARROWS: dict[str, set[str]] = {
@@ -25,6 +33,7 @@ ARROWS: dict[str, set[str]] = {
     "_files": set(),
     "_lazy": set(),
     "_progress": set(),
+    "_silence": set(),
     "_words": set(),
     "entropy": set(),
     "privacy": {"entropy"},

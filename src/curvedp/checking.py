@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from curvedp import _validate
+from curvedp._silence import quiet_about_records
 from curvedp.errors import CurvedpError, ParameterError
 from curvedp.geometry import frechet_mean
 from curvedp.geometry.base import OFF_MANIFOLD_TOLERANCE, Manifold, check_manifold
@@ -138,13 +139,14 @@ def check(
     ):
         raise ParameterError(f"center is not a point of {M!r}")
     reach = None if radius is None else _validate.length("radius", radius)
-    found = read_records(X, M, **reading)
-    records = np.asarray(
-        found[:_MOST].compute() if is_chunked(found) else found, dtype=np.float64
-    )
+    with quiet_about_records():
+        found = read_records(X, M, **reading)
+        if is_chunked(found):
+            found = found[:_MOST].compute()
+        records = np.asarray(found, dtype=np.float64)
     if not len(records):
         raise ParameterError("there are no records")
-    with np.errstate(all="ignore"):
+    with quiet_about_records():
         looked = _Look(M, records, middle, reach, groups)
         return Checked(M, dict(looked.facts()), [*looked.advice(), _LAST_LINE])
 

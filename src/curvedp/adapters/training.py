@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from curvedp import _validate
+from curvedp._silence import numerical_silence, quiet_about_records
 from curvedp.adapters.geoopt import from_geoopt
 from curvedp.entropy import SecureSource, Source
 from curvedp.errors import ParameterError
@@ -102,7 +103,8 @@ class PrivateOptimizer:
             raise ParameterError(
                 f"gradients must be of {self._drawn} records, one array for each parameter"
             )
-        total = clipped_sum(self.framed, gradients, self.clip)
+        with quiet_about_records():
+            total = clipped_sum(self.framed, gradients, self.clip)
         noisy = total / self.batch_size + self.noise * self.source.normal(total.shape)
         self.left, self._drawn = self.left - 1, -1
         ends = np.cumsum([each.space.dim for each in self.framed])[:-1]
@@ -141,8 +143,7 @@ class _Framed:
             .numpy()
             .reshape(-1, *self.space.point_shape)
         )
-        with np.errstate(all="ignore"):
-            return np.asarray(self.space.to_coordinates(self._at, rows))
+        return np.asarray(self.space.to_coordinates(self._at, rows))
 
     def assign(self, coordinates: np.ndarray) -> None:
         """The ordinary gradient whose Riemannian one has these coordinates: the derivative of w -> <v, w>."""
@@ -169,10 +170,8 @@ def clipped_sum(framed: list[Any], gradients: list[Any], clip: float) -> np.ndar
         axis=1,
     )
     rows[~np.isfinite(rows).all(axis=1)] = 0.0
-    with np.errstate(
-        over="ignore"
-    ):  # a data-dependent warning is a release; a length that overflows is scaled to 0
+    with numerical_silence():
+        # A length that overflows is infinite, and its row is scaled to 0.
         lengths = np.linalg.norm(rows, axis=1, keepdims=True)
-    return np.asarray(
-        (rows * np.minimum(1.0, clip / np.maximum(lengths, clip))).sum(axis=0)
-    )
+        shares = np.minimum(1.0, clip / np.maximum(lengths, clip))
+        return np.asarray((rows * shares).sum(axis=0))

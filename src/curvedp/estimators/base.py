@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from curvedp import _validate
 from curvedp._progress import waiting
+from curvedp._silence import quiet_about_records
 from curvedp.alarms import alarms
 from curvedp.entropy import Source
 from curvedp.errors import ParameterError, ReleaseWarning
@@ -90,12 +91,12 @@ class PrivateEstimator(BaseEstimator):
 
     def _publish(self, jobs: Sequence[Job], unit: str | None = None) -> list[Release]:
         """Pay once for all jobs, which serve disjoint groups of records, then draw each."""
-        accepted = [mechanism.accepted(data) for mechanism, data, _ in jobs]
-        for data in accepted:
-            if getattr(data, "where", "memory") == "chunks":
-                data.sums(
-                    readable
-                )  # a cluster or a file that fails does so before anything is paid
+        with quiet_about_records():
+            accepted = [mechanism.accepted(data) for mechanism, data, _ in jobs]
+            for data in accepted:
+                if getattr(data, "where", "memory") == "chunks":
+                    # A cluster or a file that fails does so before anything is paid.
+                    data.sums(readable)
         source = check_source(self.source)
         entry = pay(
             self.ledger,
@@ -125,7 +126,7 @@ class PrivateEstimator(BaseEstimator):
     def _told(self) -> Self:
         """The fitted estimator, after a `ReleaseWarning` for each of its alarms: last of all, so that what was paid for is
         kept where warnings are errors. Few records were warned of before paying."""
-        with np.errstate(all="ignore"):
+        with quiet_about_records():
             found = [text for text in alarms(self) if text != FEW]
         for text in found:
             warnings.warn(text, ReleaseWarning, stacklevel=3)
@@ -188,7 +189,8 @@ class BallEstimator(PrivateEstimator):
             else self.radius
         )
         ball = public_ball(self.manifold, self.center, radius)
-        means = person_means(self.manifold, ball, records.array(), codes)
+        with quiet_about_records():
+            means = person_means(self.manifold, ball, records.array(), codes)
         held = open_records(means, self.manifold.point_shape, least=0)
         return held, PERSON_ADDED if self._adding else PERSON_UNIT
 
@@ -240,13 +242,14 @@ class BallEstimator(PrivateEstimator):
     def _job(choice: Choice, records: Records) -> Job:
         """The statistic's value, or the records themselves, as the mechanism wants it."""
         mechanism = choice.mechanism
-        if mechanism.reads == "value":
-            return (mechanism, mechanism.statistic.of(records), choice.reason)
-        return (
-            mechanism,
-            records if mechanism.streams else records.array(),
-            choice.reason,
-        )
+        with quiet_about_records():
+            if mechanism.reads == "value":
+                data: Any = mechanism.statistic.of(records)
+            elif mechanism.streams:
+                data = records
+            else:
+                data = records.array()
+        return (mechanism, data, choice.reason)
 
 
 def readable(block: np.ndarray) -> np.ndarray:

@@ -8,6 +8,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from curvedp import _validate
+from curvedp._silence import quiet_about_records
 from curvedp.entropy import Source
 from curvedp.errors import ParameterError, ReleaseWarning
 from curvedp.estimators.base import PrivateEstimator, private_ball_choice
@@ -186,29 +187,26 @@ class PrivateGeodesicRegression(PrivateEstimator):
             (high - low).reshape(-1, *[1] * len(M.point_shape)),
         )
         V = self.velocity_.reshape(k, *M.point_shape) / width
-        with np.errstate(
-            all="ignore"
-        ):  # a predictor that is not finite is no reason for a warning
+        with quiet_about_records():
             return np.asarray(M.exp(self.footpoint_, np.tensordot(x - at, V, axes=1)))
 
     def score(self, x: Any, Y: Any) -> float:
         """R² on the given data: 1 − mean squared residual / Fréchet variance. NOT private: it reads x and Y."""
-        Y, M = (
-            open_records(Y, self.manifold.point_shape, "Y", least=1).array(),
-            self.manifold,
-        )
-        error, spread = (
-            np.mean(np.asarray(M.dist(p, Y)) ** 2)
-            for p in (self.predict(x), frechet_mean(M, Y))
-        )
-        return float(1 - error / spread)
+        manifold = self.manifold
+        responses = open_records(Y, manifold.point_shape, "Y", least=1).array()
+        predictions = self.predict(x)
+        with quiet_about_records():
+            mean = frechet_mean(manifold, responses)
+            error = np.mean(np.asarray(manifold.dist(predictions, responses)) ** 2)
+            variance = np.mean(np.asarray(manifold.dist(mean, responses)) ** 2)
+            return float(1 - error / variance)
 
 
 def _from_lower_end(
     M: Manifold, p: np.ndarray, v: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray] | None:
     """A geodesic given by its middle; None where doubles do not hold its lower end."""
-    with np.errstate(all="ignore"):  # of released numbers, and paid for
+    with quiet_about_records():  # what has been paid for must not raise
         foot, velocity = map(np.asarray, M.geodesic(p, v, -HALF))
         held = (
             np.all(np.isfinite(foot))

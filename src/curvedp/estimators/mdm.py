@@ -7,6 +7,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from curvedp import _validate
+from curvedp._silence import quiet_about_records
 from curvedp.errors import ParameterError
 from curvedp.estimators.base import BallEstimator, Job, PrivateTransformer, readable
 from curvedp.estimators.softmax import ReducedClassifier
@@ -143,10 +144,9 @@ class PrivateMDM(PrivateTransformer, ReducedClassifier, BallEstimator):
         if records.where != "memory" and not (
             self._is_private or self._adding
         ):  # one pass serves all classes
-            records = records.carried(
-                self.manifold,
-                public_ball(self.manifold, self.center, self.radius).center,
-            )
+            center = public_ball(self.manifold, self.center, self.radius).center
+            with quiet_about_records():
+                records = records.carried(self.manifold, center)
         labels = records.labels(y, self.classes)
         choices = self._choices(labels.sizes.tolist(), labels.classes, records)
         unit = (
@@ -154,7 +154,9 @@ class PrivateMDM(PrivateTransformer, ReducedClassifier, BallEstimator):
             if self._adding
             else FrechetMean.units[0 if groups is None else -1]
         )
-        releases = self._publish(self._jobs(choices, records, labels), unit)
+        with quiet_about_records():
+            jobs = self._jobs(choices, records, labels)
+        releases = self._publish(jobs, unit)
         self.classes_ = labels.classes
         self.means_ = np.stack([release.value for release in releases])
         self.certificates_ = [release.certificate for release in releases]
@@ -239,17 +241,11 @@ class PrivateMDM(PrivateTransformer, ReducedClassifier, BallEstimator):
 
     def _distances(self, records: np.ndarray) -> np.ndarray:
         means = self.means_
-        with np.errstate(
-            all="ignore"
-        ):  # a record that is not on the manifold is no reason for a warning
-            if self.reduce is not None:
-                return np.asarray(
-                    np.linalg.norm(
-                        means - self.classifier_.features(records)[:, None], axis=-1
-                    )
-                )
-            points = self.manifold.nearest(records)  # what they stand for, as in `fit`
-            return np.asarray(self.manifold.dist(means[None], points[:, None]))
+        if self.reduce is not None:
+            features = self.classifier_.features(records)
+            return np.asarray(np.linalg.norm(means - features[:, None], axis=-1))
+        points = self.manifold.nearest(records)  # what they stand for, as in `fit`
+        return np.asarray(self.manifold.dist(means[None], points[:, None]))
 
     def _scores(self, records: np.ndarray) -> np.ndarray:
         """Minus the squared distances. What is not on the manifold has none; all classes are as far from it."""

@@ -8,6 +8,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from curvedp import _validate
+from curvedp._silence import quiet_about_records
 from curvedp.entropy import Source
 from curvedp.errors import ParameterError
 from curvedp.estimators.base import Job, PrivateTransformer
@@ -117,12 +118,12 @@ class PrivatePCA(PrivateTransformer):
             raise ParameterError(
                 f"method='dp-rgd' is for replacing one record; {known}"
             )
-        descent = (records, radius, features, count)
-        job, unit = (
-            self._job(records, radius, features, groups)
-            if one_shot
-            else (self._descent(*descent), None)
-        )
+        unit = None
+        with quiet_about_records():
+            if one_shot:
+                job, unit = self._job(records, radius, features, groups)
+            else:
+                job = self._descent(records, radius, features, count)
         (release,) = self._publish([job], unit)
         self.method_ = "one-shot" if one_shot else "dp-rgd"
         if one_shot:
@@ -235,7 +236,4 @@ def _width(X: Any, least: int = 1) -> int:
 
 
 def _coordinates(components: np.ndarray, records: np.ndarray) -> np.ndarray:
-    with np.errstate(
-        all="ignore"
-    ):  # a record that is not finite is no reason for a warning
-        return np.asarray(records @ components.T)
+    return np.asarray(records @ components.T)

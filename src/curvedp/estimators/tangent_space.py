@@ -56,9 +56,5 @@ class PrivateTangentSpace(PrivateTransformer, PrivateFrechetMean):
 def _coordinates(
     manifold: Any, reference: np.ndarray, records: np.ndarray
 ) -> np.ndarray:
-    with np.errstate(
-        all="ignore"
-    ):  # a record that is not on the manifold is no reason for a warning
-        return logs_at(
-            manifold, reference, manifold.nearest(records)
-        )  # what they stand for, as in `fit`
+    # As in `fit`, a record stands for the point nearest to it.
+    return logs_at(manifold, reference, manifold.nearest(records))

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from curvedp._silence import quiet_about_records
 from curvedp.entropy import Source
 from curvedp.errors import FederationRefused, ParameterError
 from curvedp.federated.masking import Party, Request
@@ -77,11 +78,12 @@ class Site(Party):
     ) -> None:
         super().__init__(plan.session, identity, state, journal)
         self.plan, self._ledger, self._veto, self._source = plan, ledger, veto, source
-        self._classes = self._by_class(
-            entries("records", records, plan.kernel.manifold.point_shape),
-            labels,
-            groups,
-        )
+        with quiet_about_records():
+            self._classes = self._by_class(
+                entries("records", records, plan.kernel.manifold.point_shape),
+                labels,
+                groups,
+            )
 
     @property
     def _stages(self) -> dict[str, Callable[[Request], dict[str, Any]]]:
@@ -121,10 +123,11 @@ class Site(Party):
         self.plan.kernel.places(at)
         question = asked(round, at)
         self._pay()
-        parts = [
-            self.plan.integers(round, at, records, label)
-            for label, records in enumerate(self._classes)
-        ]
+        with quiet_about_records():
+            parts = [
+                self.plan.integers(round, at, records, label)
+                for label, records in enumerate(self._classes)
+            ]
         noise = site_noise(
             self.plan.layers(round),
             self.seed(round),

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from array_api_compat import device, is_array_api_obj, is_numpy_array
 
+from curvedp._silence import numerical_silence
 from curvedp._validate import positive
 from curvedp.errors import ParameterError
 from curvedp.geometry.base import (
@@ -65,13 +66,14 @@ def project_to_ball(M: Manifold, center: Array, radius: float, X: Array) -> Arra
         if is_array_api_obj(X)
         else np
     )
-    X = _floating(xp, "X", X, M)
+    with numerical_silence():  # a record may be too large for doubles
+        X = _floating(xp, "X", X, M)
     center = _floating(xp, "center", center, M, device(X))
     if center.shape != M.point_shape or not bool(
         M.residual(center) <= OFF_MANIFOLD_TOLERANCE
     ):
         raise ParameterError(f"center={center!r} must be one point of {M!r}")
-    with np.errstate(all="ignore"):  # a data-dependent warning is a release
+    with numerical_silence():
         if is_numpy_array(X):
             return _blocks(M, center, radius, X)
         points, usable = _onto(xp, M, center, X)
@@ -90,10 +92,11 @@ def carry_records(M: Manifold, center: np.ndarray, X: Array) -> Array:
     if np.array_equal(M.home(center), center):
         return X
     xp = namespace(X)
-    X = _floating(xp, "X", X, M)
+    with numerical_silence():  # a record may be too large for doubles
+        X = _floating(xp, "X", X, M)
 
     def carry(part: Array) -> Array:
-        with np.errstate(all="ignore"):  # a data-dependent warning is a release
+        with numerical_silence():
             points, usable = _onto(xp, M, like(X, center), part)
             return _where(xp, M, usable, M.to_origin(center, points), xp.nan)
 
@@ -114,7 +117,7 @@ def ball_coordinates(
     work is the same for every record (`public_time`), but where nobody is timed by it (`timed=False`: a simulation of public
     points), with the same answers but for their last digits.
     """
-    with np.errstate(all="ignore"), public_time() if timed else nullcontext():
+    with numerical_silence(), public_time() if timed else nullcontext():
         points, usable = _onto(np, M, center, X)
         z = np.asarray(M.chart(center, points))
         length = euclidean_norm(np, z)[..., None]
@@ -150,14 +153,13 @@ def _blocks(
     out = np.empty_like(records)
 
     def settle(part: slice) -> None:
-        with np.errstate(all="ignore"):  # the setting is a thread's own
-            points, usable = _onto(np, M, center, records[part])
-            near, distance = _stays(M, center, radius, points)
-            far = np.flatnonzero(~near & usable)
-            if len(far):
-                points[far] = _move(np, M, center, radius, points[far], distance[far])
-            points[~usable] = center
-            out[part] = points
+        points, usable = _onto(np, M, center, records[part])
+        near, distance = _stays(M, center, radius, points)
+        far = np.flatnonzero(~near & usable)
+        if len(far):
+            points[far] = _move(np, M, center, radius, points[far], distance[far])
+        points[~usable] = center
+        out[part] = points
 
     in_threads(settle, blocks(len(records), _BLOCK))
     return out.reshape(X.shape)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from curvedp import _validate
+from curvedp._silence import quiet_about_records
 from curvedp.entropy import Source
 from curvedp.errors import ParameterError
 from curvedp.geometry.base import Manifold, check_manifold
@@ -87,14 +88,18 @@ def k_sample_test(
         raise ParameterError(
             f"of={_validate.shown(of)} must be a kind of KernelStatistic, such as SamplesDistance"
         )
-    statistic = of(manifold, center, radius, _sizes(manifold, samples))  # type: ignore[arg-type]  # None is refused there
+    with quiet_about_records():
+        sizes = _sizes(manifold, samples)
+    statistic = of(manifold, center, radius, sizes)  # type: ignore[arg-type]  # None is refused there
     check_payer(
         ledger, label
     )  # everything that can refuse has refused before anything is paid
     mechanism = PermutationMechanism.for_statistic(statistic, guarantee).at(
         level, permutations
     )
-    accepted, source = mechanism.accepted(samples), check_source(source)
+    source = check_source(source)
+    with quiet_about_records():
+        accepted = mechanism.accepted(samples)
     entry = pay(ledger, label, guarantee, mechanism)
     told: Any = {
         "source": source,

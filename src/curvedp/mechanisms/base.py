@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Literal, NamedTuple, Self, final
 import numpy as np
 
 from curvedp import _lazy, _validate
+from curvedp._silence import quiet_about_records
 from curvedp.entropy import SecureSource, Source
 from curvedp.errors import CurvedpError, ParameterError
 from curvedp.geometry.base import Manifold
@@ -294,9 +295,7 @@ class Mechanism(ABC):
     # ---- what all share ----
 
     @final
-    @np.errstate(
-        all="ignore"
-    )  # it is paid for: a warning, which a user may have made an error, must not end it
+    @quiet_about_records()  # nor may a warning end what has been paid for
     def release(
         self,
         data: Any,

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from curvedp._silence import numerical_silence
 from curvedp.geometry import Euclidean
 from curvedp.geometry.numerics.fixed_point import gram_mean, gram_radius, gram_sums
 from curvedp.mechanisms.statistic import Count, Length, Several, Statistic
@@ -61,19 +62,18 @@ class SecondMoment(Statistic):
 
 def clipped_rows(records: np.ndarray, radius: float) -> np.ndarray:
     """Rows of length at most `radius`: longer ones are scaled onto it, those that are not finite become 0."""
-    records = np.ascontiguousarray(
-        records
-    )  # the float sums of a row's length depend on its layout
-    rows = np.where(np.isfinite(records).all(axis=1, keepdims=True), records, 0.0)
-    # Scale by the largest entry first: the square of a huge row would overflow, and a row is data, not an error.
-    largest = np.abs(rows).max(axis=1, keepdims=True)
-    unit = rows / np.where(largest > 0, largest, 1.0)
-    with np.errstate(
-        over="ignore", invalid="ignore"
-    ):  # a length may overflow, and then exceeds any radius
-        length = largest * np.linalg.norm(unit, axis=1, keepdims=True)
-        scaled = unit / np.linalg.norm(unit, axis=1, keepdims=True) * radius
-    return np.asarray(np.where(length <= radius, rows, scaled))
+    # The floating-point sums of a row's length depend on its layout in memory.
+    records = np.ascontiguousarray(records)
+    with numerical_silence():
+        rows = np.where(np.isfinite(records).all(axis=1, keepdims=True), records, 0.0)
+        # Divide by the largest entry first: the square of a huge row would overflow.
+        largest = np.abs(rows).max(axis=1, keepdims=True)
+        unit = rows / np.where(largest > 0, largest, 1.0)
+        # A length that overflows is infinite, and exceeds any radius.
+        unit_length = np.linalg.norm(unit, axis=1, keepdims=True)
+        length = largest * unit_length
+        scaled = unit / unit_length * radius
+        return np.asarray(np.where(length <= radius, rows, scaled))
 
 
 def pack(matrix: np.ndarray) -> np.ndarray:

@@ -209,11 +209,10 @@ def _array(name: str, values: Any) -> Any:
 def _on_manifold(manifold: Manifold, start: np.ndarray, records: Any) -> Any:
     """Each record on its own: its nearest point, or the public start if it is not finite or has none."""
     if isinstance(records, np.ndarray):
-        with np.errstate(all="ignore"):  # a data-dependent warning is a release
-            parts = [
-                _mapped(manifold, start, records[i : i + BLOCK])
-                for i in range(0, len(records), BLOCK)
-            ]
+        parts = [
+            _mapped(manifold, start, records[i : i + BLOCK])
+            for i in range(0, len(records), BLOCK)
+        ]
         return np.concatenate(parts)
     size = BLOCK if on_processor() else ACCELERATOR_BLOCK
     # One block after the other: see the note in `rsvrg`.

@@ -9,6 +9,7 @@ import jax
 import numpy as np
 
 from curvedp import _validate
+from curvedp._silence import quiet_about_records
 from curvedp.mechanisms import descent as mechanisms
 from curvedp.optim import _loop as loop
 from curvedp.optim._batches import chance_of, check_batch, draw_batches, parted
@@ -143,7 +144,7 @@ def dp_rsgd(
     )
     added, every = loop.is_added(guarantee, noise), batch_size is None
     chance = None if not added else 1.0 if every else chance_of(batch_size, sampling)
-    with loop.full_precision(), loop.compiled_once(problem):
+    with loop.full_precision(), loop.compiled_once(problem), quiet_about_records():
         w, records = loop.prepare(problem, data, init, groups, least=0 if added else 2)
         n, manifold, random = len(records), problem.manifold, Randomness(rng)
         made: Any

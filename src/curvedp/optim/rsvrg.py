@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 
 from curvedp import _validate
+from curvedp._silence import quiet_about_records
 from curvedp.errors import ParameterError
 from curvedp.mechanisms import descent as mechanisms
 from curvedp.optim import _loop as loop
@@ -98,7 +99,7 @@ def dp_rsvrg(
     chance = (
         chance_of(batch_size, sampling) if loop.is_added(guarantee, noise) else None
     )
-    with loop.full_precision(), loop.compiled_once(problem):
+    with loop.full_precision(), loop.compiled_once(problem), quiet_about_records():
         w, records = loop.prepare(
             problem, data, init, groups, least=2 if chance is None else 0
         )

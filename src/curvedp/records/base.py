@@ -12,6 +12,7 @@ from typing import Any, Literal
 import numpy as np
 from array_api_compat import array_namespace, device, is_array_api_obj, is_numpy_array
 
+from curvedp._silence import quiet_about_records
 from curvedp.errors import ParameterError
 from curvedp.geometry.ball import carry_records
 from curvedp.geometry.base import Manifold
@@ -63,7 +64,8 @@ class Records:
         given, and their `sizes`."""
         from curvedp.records.labels import Labels
 
-        return Labels(y, self.n, classes)
+        with quiet_about_records():  # labels may be private
+            return Labels(y, self.n, classes)
 
     def class_moments(self, domain: Domain, labels: Any) -> list[Moments]:
         """The `moments` of each class. NOT private."""
@@ -110,28 +112,30 @@ def open_records(
     """X as records, where it lies: an array of any library, also of dask, of shape (n, *point_shape), or a frame, series or
     list with one record each, of which those that are none are NaN. Refused are a wrong shape or dtype, and fewer records
     than `least`; messages call X by its name."""
-    records: Records
     if isinstance(X, str | PathLike):
         raise ParameterError(
             f"{name} is a path, not records: curvedp.records.read_records reads files"
         )
-    if is_chunked(X):
-        from curvedp.records.chunked import ChunkedRecords
-
-        records = ChunkedRecords(X, point_shape, name)
-    elif is_array_api_obj(X) and not is_numpy_array(X):
-        if not array_namespace(X).isdtype(X.dtype, ("real floating", "integral")):
-            raise ParameterError(f"{name} has dtype {X.dtype}; it must be real numbers")
-        records = DeviceRecords(checked_shape(X, point_shape, name))
-    else:
-        records = Records(
-            checked_shape(entries(name, X, point_shape), point_shape, name)
-        )
+    with quiet_about_records():
+        records = _open_where_it_lies(X, point_shape, name)
     if records.n < least:
         raise ParameterError(
             f"{name} has {records.n} records; at least {least} are needed"
         )
     return records
+
+
+def _open_where_it_lies(X: Any, point_shape: tuple[int, ...], name: str) -> Records:
+    """Return X as records in chunks, on a device or in memory."""
+    if is_chunked(X):
+        from curvedp.records.chunked import ChunkedRecords
+
+        return ChunkedRecords(X, point_shape, name)
+    if is_array_api_obj(X) and not is_numpy_array(X):
+        if not array_namespace(X).isdtype(X.dtype, ("real floating", "integral")):
+            raise ParameterError(f"{name} has dtype {X.dtype}; it must be real numbers")
+        return DeviceRecords(checked_shape(X, point_shape, name))
+    return Records(checked_shape(entries(name, X, point_shape), point_shape, name))
 
 
 def is_chunked(X: Any) -> bool:

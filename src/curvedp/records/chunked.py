@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from curvedp._silence import quiet_about_records
 from curvedp.errors import CurvedpError, ParameterError
 from curvedp.geometry.ball import carry_records
 from curvedp.geometry.base import Manifold
@@ -56,7 +57,9 @@ def by_chunks(
 ) -> Any:
     """What a function makes of records, shape (n, *rest); of a dask array a dask array, chunk by chunk when it is asked."""
     if not is_chunked(X):
-        return function(open_records(X, point_shape, least=1).array())
+        records = open_records(X, point_shape, least=1).array()
+        with quiet_about_records():
+            return function(records)
     check_whole(X, point_shape)
     return X.map_blocks(
         partial(_applied, function, point_shape),
@@ -190,7 +193,9 @@ def checked_block(
 
 
 def _applied(function: Kernel, point_shape: tuple[int, ...], block: Any) -> np.ndarray:
-    return function(np.asarray(checked_block(point_shape, block), dtype=np.float64))
+    records = np.asarray(checked_block(point_shape, block), dtype=np.float64)
+    with quiet_about_records():  # a worker has settings of its own
+        return function(records)
 
 
 def _part(
@@ -198,16 +203,15 @@ def _part(
 ) -> np.ndarray:
     """One row: the sums over a chunk, and how many records it had."""
     records = checked_block(point_shape, block, *beside)
-    return np.append(
-        kernel(records, *(values.ravel() for values in beside)), len(records)
-    )[None].astype(np.int64)
+    with quiet_about_records():  # a worker has settings of its own
+        sums = kernel(records, *(values.ravel() for values in beside))
+    return np.append(sums, len(records))[None].astype(np.int64)
 
 
 def _first(domain: Domain, few: np.ndarray) -> Start:
-    return first_guess(
-        domain,
-        np.asarray(checked_block(domain.manifold.point_shape, few), dtype=np.float64),
-    )
+    block = checked_block(domain.manifold.point_shape, few)
+    with quiet_about_records():  # a worker has settings of its own
+        return first_guess(domain, np.asarray(block, dtype=np.float64))
 
 
 # ---- on the client -------------------------------------------------------------------------------------------------------

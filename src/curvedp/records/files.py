@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from array_api_compat import is_array_api_obj, is_numpy_array
 
+from curvedp._silence import quiet_about_records
 from curvedp._validate import shown
 from curvedp.errors import ParameterError
 from curvedp.geometry.base import Manifold, check_manifold
@@ -30,6 +31,7 @@ from curvedp.records.tables import (
 )
 
 
+@quiet_about_records()
 def read_records(
     source: Any,
     manifold: Manifold,
@@ -117,6 +119,7 @@ def read_records(
     return written.points(entries)
 
 
+@quiet_about_records()
 def read_column(
     source: Any,
     column: str | int,

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from curvedp._silence import quiet_about_records
 from curvedp.errors import ParameterError
 from curvedp.geometry.base import Manifold
 from curvedp.geometry.mean.streamed import (
@@ -248,7 +249,8 @@ def _chosen(
 def _guesses(domain: Domain, chosen: list[list[np.ndarray]]) -> list[Start]:
     groups = [np.concatenate(parts) for parts in zip(*chosen, strict=True)]
     # A class has none only where y changes between readings, which the first pass finds out.
-    return [
-        first_guess(domain, few) if len(few) else Start(domain.center, 1.0)
-        for few in groups
-    ]
+    with quiet_about_records():  # a worker has settings of its own
+        return [
+            first_guess(domain, few) if len(few) else Start(domain.center, 1.0)
+            for few in groups
+        ]

@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from curvedp._silence import numerical_silence, quiet_about_records
 from curvedp.errors import ParameterError
 from curvedp.geometry import frechet_mean, project_to_ball
 from curvedp.geometry.base import Manifold
@@ -69,7 +70,7 @@ def person_means(
         if len(codes)
         else []
     )
-    with np.errstate(all="ignore"):  # a data-dependent warning is a release
+    with quiet_about_records():
         means = np.array([_mean(manifold, part) for part in parts]).reshape(
             -1, *manifold.point_shape
         )
@@ -83,7 +84,8 @@ def person_rows(rows: np.ndarray, codes: np.ndarray) -> np.ndarray:
         np.arange(len(codes)) - (np.cumsum(counts) - counts)[codes[order]]
     )  # of each row among its person's
     kept, counted = np.sort(order[place < MOST_ROWS]), np.minimum(counts, MOST_ROWS)
-    return np.asarray(rows[kept] / np.sqrt(counted[codes[kept]])[:, None])
+    with numerical_silence():  # a quotient may underflow
+        return np.asarray(rows[kept] / np.sqrt(counted[codes[kept]])[:, None])
 
 
 def _mean(manifold: Manifold, part: np.ndarray) -> np.ndarray:

@@ -8,6 +8,7 @@ import numpy as np
 from array_api_compat import device, is_array_api_obj, is_numpy_array
 
 from curvedp import _validate
+from curvedp._silence import numerical_silence
 from curvedp.errors import ParameterError
 from curvedp.geometry.ball import project_to_ball
 from curvedp.geometry.base import Array, Manifold, check_manifold
@@ -94,7 +95,7 @@ def frechet_mean(
         domain = Domain(
             M, np.asarray(to_host(ball[0])), _validate.length("radius", ball[1])
         )
-        with _calm(data):
+        with numerical_silence(), _calm(data):
             passes = _passes(
                 M,
                 np.asarray(project_to_ball(*domain, data)),
@@ -135,7 +136,7 @@ def _mean(
         # Lengths go with √X: in small units any start had a residual of 1e-9.
         unit = 4.0 ** math.floor(math.log2(size) / 2)
         return unit * _mean(M, X / unit, w, enough)
-    with np.errstate(all="ignore"), _calm(X):
+    with numerical_silence(), _calm(X):
         passes = _passes(M, X, w, enough)
         place, found, _ = run(search(passes, enough, _PASSES), passes.moments)
         x = np.asarray(passes.point(place))
@@ -162,7 +163,7 @@ def _calm(X: np.ndarray) -> AbstractContextManager[None]:
 def memory_moments(domain: Domain, X: np.ndarray) -> tuple[np.ndarray, float]:
     """(x, mean d²(x, xᵢ)) of NumPy records after mapping them into the ball; x is within `solver_error` of their mean."""
     M = domain.manifold
-    with np.errstate(all="ignore"), _calm(X):  # a data-dependent warning is a release
+    with numerical_silence(), _calm(X):
         passes = _passes(
             M,
             into_ball(domain, X),
@@ -245,9 +246,8 @@ class Points(Course):
 
     def moments(self, asked: Asked) -> Moments:
         def summed(part: slice) -> tuple[np.ndarray, float]:
-            with np.errstate(all="ignore"):  # the setting is a thread's own
-                Z = np.asarray(self.M.chart(asked.x, self.X[part]))
-                return self.w[part] @ Z, float(self.w[part] @ np.sum(Z * Z, axis=-1))
+            Z = np.asarray(self.M.chart(asked.x, self.X[part]))
+            return self.w[part] @ Z, float(self.w[part] @ np.sum(Z * Z, axis=-1))
 
         if not np.all(np.isfinite(asked.x)):
             return Moments(np.full(self.M.dim, np.nan), np.nan)

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from curvedp._silence import numerical_silence
 from curvedp.geometry.ball import project_to_ball
 from curvedp.geometry.base import Array, Manifold
 from curvedp.geometry.manifolds.product import Product
@@ -78,7 +79,7 @@ def block_sums(domain: Domain, x: np.ndarray, X: np.ndarray) -> np.ndarray:
         domain.manifold,
     )  # a row's float sums depend on its layout
     total = np.zeros((2, M.dim + 1), dtype=np.int64)
-    with np.errstate(all="ignore"):  # a data-dependent warning is a release
+    with numerical_silence():
         if isinstance(M, SPDAffineInvariant) and M.m == 3:
             center, here, rest = Factor.of(domain.center), Factor.of(x), [X[:0]]
             for part in (X[i : i + _BLOCK] for i in range(0, len(X), _BLOCK)):
@@ -127,14 +128,14 @@ def into_ball(domain: Domain, X: np.ndarray) -> np.ndarray:
     center = Factor.of(domain.center)
 
     def looked_at(part: slice) -> tuple[np.ndarray, bool]:
-        with np.errstate(all="ignore"):  # the setting is a thread's own
-            entries, skew = lower_entries(X[part])
-            sure = surely_inside(center, domain.radius, entries, skew)
-            return sure, bool(np.any(skew[sure]))
+        entries, skew = lower_entries(X[part])
+        sure = surely_inside(center, domain.radius, entries, skew)
+        return sure, bool(np.any(skew[sure]))
 
     found = in_threads(looked_at, blocks(len(X), _BLOCK))
     sure = np.concatenate([np.empty(0, dtype=bool), *(part for part, _ in found)])
-    out = 0.5 * (X + X.mT) if any(skew for _, skew in found) else X
+    with numerical_silence():  # the sum of two entries may overflow
+        out = 0.5 * (X + X.mT) if any(skew for _, skew in found) else X
     if not sure.all():
         out = np.array(out)
         out[~sure] = project_to_ball(*domain, X[~sure])

@@ -14,6 +14,8 @@ from typing import Any, TypeVar
 
 from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]  # it ships no types
 
+from curvedp._silence import numerical_silence
+
 T = TypeVar("T")
 Part = TypeVar("Part")
 
@@ -24,16 +26,25 @@ def blocks(count: int, size: int) -> list[slice]:
 
 
 def in_threads(work: Callable[[Part], T], parts: Sequence[Part]) -> list[T]:
-    """[work(part) for part in parts], in order of the parts, on as many threads as there are cores."""
+    """Return [work(part) for part in parts], computed on as many threads as cores.
+
+    The work is on records, so no part of it warns or raises because of a value:
+    floating-point settings belong to one thread, and each enters `numerical_silence`.
+    """
+
+    def silent_work(part: Part) -> T:
+        with numerical_silence():
+            return work(part)
+
     cores = (
         len(os.sched_getaffinity(0))
         if hasattr(os, "sched_getaffinity")
         else os.cpu_count() or 1
     )
     if min(cores, len(parts)) <= 1 or getattr(_here, "busy", False):
-        return [work(part) for part in parts]
+        return [silent_work(part) for part in parts]
     with one_blas_thread():
-        return list(_pool(os.getpid(), cores).map(work, parts))
+        return list(_pool(os.getpid(), cores).map(silent_work, parts))
 
 
 @contextmanager
