@@ -29,7 +29,7 @@ from curvedp.privacy import (
     smallest_scale,
     subsampled_gaussian,
 )
-from curvedp.privacy.gaussian import gdp_mu
+from curvedp.privacy.guarantees.gaussian import gdp_mu
 from reproductions.gdp.algorithms import (
     algorithm1_estimate,
     algorithm2_estimate,

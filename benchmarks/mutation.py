@@ -40,7 +40,7 @@ import pytest
 from _pytest.runner import runtestprotocol
 from scipy import stats
 
-from curvedp.privacy.base import Guarantee
+from curvedp.privacy.guarantees.base import Guarantee
 
 ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src/curvedp"

@@ -30,7 +30,7 @@ from curvedp.optim import (
 )
 from curvedp.optim._loop import full_precision
 from curvedp.optim.descent import _steps
-from curvedp.privacy.descent import ACCELERATOR_BLOCK
+from curvedp.privacy.optimizer_accounting import ACCELERATOR_BLOCK
 
 ORDER, AMBIENT = 11, 786
 Figures = dict[str, Any]

@@ -39,9 +39,9 @@ from curvedp.privacy import (
     RaoDP,
     RenyiDP,
 )
-from curvedp.privacy.base import guarantee_from_dict
-from curvedp.privacy.calibrate import meets
-from curvedp.privacy.products import product_profile
+from curvedp.privacy.calibration import meets
+from curvedp.privacy.guarantees.base import guarantee_from_dict
+from curvedp.privacy.profiles.products import product_profile
 from curvedp.privacy.spd_confidence import weyl_net
 from curvedp.records import read_records
 from spaces import SPACES

@@ -16,9 +16,9 @@ from scipy.special import betaincinv
 
 from curvedp import _validate
 from curvedp.errors import ParameterError
-from curvedp.privacy._space_form import SpaceFormLaw
-from curvedp.privacy.constant_curvature import ConstantCurvatureProfile
-from curvedp.privacy.gaussian import gdp_mu
+from curvedp.privacy.guarantees.gaussian import gdp_mu
+from curvedp.privacy.loss.space_form import SpaceFormLoss
+from curvedp.privacy.profiles.constant_curvature import ConstantCurvatureProfile
 from curvedp.privacy.spd_confidence import positive_parts
 from reproductions.gdp.circle import (
     circle_gaussian_delta,
@@ -182,7 +182,7 @@ def loss_sampler(
     """
     root = math.sqrt(abs(curvature)) or 1.0
     k = (curvature > 0) - (curvature < 0)
-    law = SpaceFormLaw(
+    law = SpaceFormLoss(
         "gaussian",
         k,
         _validate.integer("dim", dim, 2),

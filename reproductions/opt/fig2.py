@@ -8,7 +8,7 @@ equation (3) at 50 epochs with C0 = 0.01 and C1 = 0.1. There Claim 4's condition
 
 import math
 
-from curvedp.privacy.descent import rsvrg_guarantee
+from curvedp.privacy.optimizer_accounting import rsvrg_guarantee
 from reproductions.opt.paper import (
     claim_4_applies,
     moments_epsilon,

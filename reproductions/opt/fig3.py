@@ -41,7 +41,7 @@ from curvedp.optim import (
 )
 from curvedp.optim._loop import full_precision
 from curvedp.privacy import ApproxDP
-from curvedp.privacy.descent import rgd_noise, rsgd_noise, rsvrg_noise
+from curvedp.privacy.optimizer_accounting import rgd_noise, rsgd_noise, rsvrg_noise
 from reproductions.opt import data as datasets
 from reproductions.opt.paper import moments_sigma, paper_rsvrg
 

@@ -11,9 +11,9 @@ import math
 import numpy as np
 
 from curvedp import _validate
-from curvedp.privacy.guarantees import RaoDP
-from curvedp.privacy.rao import hellinger_from_affinity
-from curvedp.privacy.rounding import up
+from curvedp.numerics.directed_rounding import round_up
+from curvedp.privacy.guarantees.definitions import RaoDP
+from curvedp.privacy.guarantees.rao import hellinger_from_affinity
 
 __all__ = ["discrete_gaussian_rao", "geometric_rao", "randomized_response_rao"]
 
@@ -58,7 +58,7 @@ def geometric_rao(eps: float, sensitivity: int = 1) -> RaoDP:
         loss = float(x * np.sum(_WEIGHTS * s * t * (s + t) / (1 + s * t)))
     else:
         loss = s * x - math.log1p(s * math.tanh(x))
-    return _rao(hellinger_from_affinity(up(loss, 1e-14)))
+    return _rao(hellinger_from_affinity(round_up(loss, 1e-14)))
 
 
 def discrete_gaussian_rao(sigma: float, sensitivity: int = 1) -> RaoDP:
@@ -78,7 +78,7 @@ def discrete_gaussian_rao(sigma: float, sensitivity: int = 1) -> RaoDP:
         s * s / (8 * sigma * sigma) + (_minus_log_theta(sigma) if s % 2 else 0.0)
         for s in {top, max(top - 1, 1)}
     )
-    return _rao(hellinger_from_affinity(up(loss, 1e-14)))
+    return _rao(hellinger_from_affinity(round_up(loss, 1e-14)))
 
 
 def _minus_log_theta(sigma: float) -> float:
@@ -100,4 +100,4 @@ def _minus_log_theta(sigma: float) -> float:
 
 
 def _rao(theta: float) -> RaoDP:
-    return RaoDP(min(up(theta, 1e-15), math.pi), angle="hellinger")
+    return RaoDP(min(round_up(theta, 1e-15), math.pi), angle="hellinger")

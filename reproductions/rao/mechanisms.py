@@ -5,7 +5,7 @@ family, so geodesics are straight and the length is that product. In ℝ^d with 
 (Burbea and Rao 1982), so the sensitivity is the L2 one. On a space of constant curvature the law is isotropic about its
 center, so the Fisher metric of the location family is a multiple of the Riemannian metric, E[|∂_η log p|²]/d.
 
-Hellinger: 2·arccos∫√(pq), never larger (`privacy.rao`).
+Hellinger: 2·arccos∫√(pq), never larger (`privacy.guarantees.rao`).
 """
 
 import math
@@ -17,9 +17,9 @@ from scipy.special import gammaln
 
 from curvedp import _validate
 from curvedp.errors import ParameterError
+from curvedp.numerics.directed_rounding import round_up
 from curvedp.privacy import GDP, ApproxDP, Guarantee, PureDP
-from curvedp.privacy.rao import hellinger_from_affinity
-from curvedp.privacy.rounding import up
+from curvedp.privacy.guarantees.rao import hellinger_from_affinity
 
 __all__ = [
     "bernoulli_distance",
@@ -89,7 +89,7 @@ def laplace_hellinger(sensitivity: float, scale: float, dim: int = 1) -> float:
     x = laplace_theta(sensitivity, scale) / (2 * math.sqrt(d))
     # x − log(1+x) = ∫₀^x t/(1+t) dt: the difference cancels for small x, the integral does not.
     loss = _integral(lambda t: t / (1 + t), x) if x < 1 else x - math.log1p(x)
-    return float(hellinger_from_affinity(up(d * loss, 1e-14)))
+    return float(hellinger_from_affinity(round_up(d * loss, 1e-14)))
 
 
 def gaussian_theta(
@@ -120,7 +120,7 @@ def gaussian_hellinger(sensitivity: float, sigma: float) -> float:
     True
     """
     theta = gaussian_theta(sensitivity, sigma)
-    return float(hellinger_from_affinity(up(theta * theta / 8, 1e-15)))
+    return float(hellinger_from_affinity(round_up(theta * theta / 8, 1e-15)))
 
 
 def gaussian_distance(mean1: Any, sd1: Any, mean2: Any, sd2: Any) -> Any:
@@ -191,7 +191,9 @@ def generalized_gaussian_hellinger(
     near, far = np.abs(x - shift / 2) ** n / 2, (x + shift / 2) ** n / 2
     chord = np.exp(-2 * near) * np.expm1(near - far) ** 2
     square = 2 * norm * float(np.sum(np.diff(cuts)[:, None] * _WEIGHTS * chord))
-    angle: float = up(4 * math.asin(min(math.sqrt(square) / 2, math.sqrt(0.5))), 1e-10)
+    angle: float = round_up(
+        4 * math.asin(min(math.sqrt(square) / 2, math.sqrt(0.5))), 1e-10
+    )
     return min(angle, math.pi)
 
 

@@ -21,7 +21,7 @@ from curvedp.privacy import (
     convert,
     laplace_profile,
 )
-from curvedp.privacy.rao import hellinger_compose
+from curvedp.privacy.guarantees.rao import hellinger_compose
 from reproductions.rao.mechanisms import (
     gaussian_distance,
     gaussian_hellinger,

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from curvedp.ledger import Ledger
     from curvedp.planning import plan
     from curvedp.privacy import GDP, ZCDP, ApproxDP, PureDP, RaoDP, RenyiDP
-    from curvedp.privacy.compose import compose
+    from curvedp.privacy.composition import compose
 
     __version__: str
 

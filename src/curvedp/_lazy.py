@@ -6,7 +6,7 @@ from collections import UserDict
 from collections.abc import Callable, Iterator
 from functools import cache
 from importlib import import_module
-from pkgutil import iter_modules
+from pkgutil import walk_packages
 from typing import Any, TypeVar
 
 Kind = TypeVar("Kind", bound=type)
@@ -49,7 +49,7 @@ def _homes(package: str) -> dict[str, str]:
 class Registry(UserDict[str, Kind]):
     """Classes by name, which they enter as they are defined, in the order of their modules.
 
-    The modules of the package are imported when a name is missing, or all are asked for.
+    The modules of the package and of its subpackages are imported when a name is missing, or all are asked for.
     """
 
     def __init__(self, package: str) -> None:
@@ -59,7 +59,7 @@ class Registry(UserDict[str, Kind]):
     def fill(self) -> None:
         """Import the package's modules, once."""
         if self._package is not None:
-            for module in iter_modules(
+            for module in walk_packages(
                 import_module(self._package).__path__, f"{self._package}."
             ):
                 import_module(module.name)

@@ -29,7 +29,7 @@ from curvedp.laws.composite import ProductGaussian
 from curvedp.laws.logconcave import TangentHat
 from curvedp.laws.spaceform import space_form
 from curvedp.privacy import GDP, ApproxDP, smallest_scale
-from curvedp.privacy.calibrate import meets
+from curvedp.privacy.calibration import meets
 from reproductions.opt.tangent import TangentGaussian
 
 SPACES = {

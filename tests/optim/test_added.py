@@ -14,10 +14,10 @@ from curvedp.geometry import Euclidean, Sphere
 from curvedp.mechanisms.verify import verify_certificate
 from curvedp.optim import FrechetMeanProblem, Problem, dp_rgd, dp_rsgd, dp_rsvrg
 from curvedp.privacy import GDP, ZCDP, ApproxDP
-from curvedp.privacy.descent import (
-    added_clip,
-    added_guarantee,
-    added_rsvrg_guarantee,
+from curvedp.privacy.optimizer_accounting import (
+    add_remove_clip,
+    add_remove_guarantee,
+    add_remove_rsvrg_guarantee,
 )
 
 ADDED = {"adjacency": "add-remove"}
@@ -83,20 +83,21 @@ def test_audit_of_full_steps_with_another_n():
         worst(GDP(0.75, **ADDED), eleven, ten) > 0
     )  # whoever believes the noise twice as large is refuted
     # What is attacked is nearly all that is paid: steps have 19/20 of μ², the count the rest.
-    clip = added_clip(1.0, 1, np.float64)
+    clip = add_remove_clip(1.0, 1, np.float64)
     assert run.noise == pytest.approx(clip * math.sqrt(3 / 0.95) / 1.5, rel=1e-9)
 
 
 def test_audit_of_batches_with_another_n(monkeypatch):
-    noise, count, clip = 0.5, 5.0, added_clip(1.0, 1, np.float64)
+    noise, count, clip = 0.5, 5.0, add_remove_clip(1.0, 1, np.float64)
     monkeypatch.setattr(
-        "curvedp.privacy.descent.added_noise", lambda *_: (noise, count)
+        "curvedp.privacy.optimizer_accounting.add_remove_noise",
+        lambda *_: (noise, count),
     )  # much is to be seen
     options = {"steps": 3, "batch_size": 0.8, "guarantee": ApproxDP(1.0, 1e-6, **ADDED)}
     ten, _ = distances(dp_rsgd, [0] * 10, 500, 3, **options)
     eleven, _ = distances(dp_rsgd, [0] * 10 + [9], 500, 4, **options)
-    assert worst(added_guarantee(3, 0.8, clip, noise, count), eleven, ten) <= 0
-    assert worst(added_guarantee(3, 0.8, clip, 3 * noise, count), eleven, ten) > 0
+    assert worst(add_remove_guarantee(3, 0.8, clip, noise, count), eleven, ten) <= 0
+    assert worst(add_remove_guarantee(3, 0.8, clip, 3 * noise, count), eleven, ten) > 0
 
 
 def test_audit_of_variance_reduced_steps_with_another_n(monkeypatch):
@@ -105,7 +106,8 @@ def test_audit_of_variance_reduced_steps_with_another_n(monkeypatch):
     steep = Problem(Euclidean(1), lambda w, z: -5e4 * jax.numpy.sum(z * (w + 1) ** 2))
     noise, count, ends = (0.5, 0.5), 5.0, []
     monkeypatch.setattr(
-        "curvedp.privacy.descent.added_rsvrg_noise", lambda *_: (noise, count)
+        "curvedp.privacy.optimizer_accounting.add_remove_rsvrg_noise",
+        lambda *_: (noise, count),
     )
     for seed, records in ((3, [0] * 300), (4, [0] * 300 + [1])):
         rng, data = (
@@ -118,9 +120,11 @@ def test_audit_of_variance_reduced_steps_with_another_n(monkeypatch):
             for _ in range(800)
         ]
         ends.append(np.array([run.point[0] for run in runs]))
-    clips = (added_clip(1.0, 1, np.float64),) * 2
+    clips = (add_remove_clip(1.0, 1, np.float64),) * 2
     assert (
-        worst(added_rsvrg_guarantee(1, 2, 1.0, clips, noise, count), ends[1], ends[0])
+        worst(
+            add_remove_rsvrg_guarantee(1, 2, 1.0, clips, noise, count), ends[1], ends[0]
+        )
         <= 0
     )
     twice = (
@@ -129,7 +133,9 @@ def test_audit_of_variance_reduced_steps_with_another_n(monkeypatch):
     )  # whoever believes the noise twice as large is refuted
     assert (
         worst(
-            added_rsvrg_guarantee(1, 2, 1.0, clips, twice, 2 * count), ends[1], ends[0]
+            add_remove_rsvrg_guarantee(1, 2, 1.0, clips, twice, 2 * count),
+            ends[1],
+            ends[0],
         )
         > 0
     )

@@ -9,7 +9,7 @@ from curvedp.geometry import Euclidean, SPDAffineInvariant, Sphere
 from curvedp.optim import Problem, dp_rgd
 from curvedp.optim._loop import clip_rows, full_precision, noisy_gradient
 from curvedp.optim._randomness import Randomness
-from curvedp.privacy.descent import rounded_clip
+from curvedp.privacy.optimizer_accounting import rounded_clip
 
 
 def printed_clip(rows, clip):

@@ -9,7 +9,7 @@ from scipy import stats
 
 from curvedp.geometry import Euclidean
 from curvedp.optim import Problem, dp_rgd, dp_rsgd, dp_rsvrg
-from curvedp.privacy.descent import (
+from curvedp.privacy.optimizer_accounting import (
     rgd_guarantee,
     rsgd_guarantee,
     rsvrg_guarantee,

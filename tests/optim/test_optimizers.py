@@ -22,7 +22,7 @@ from curvedp.optim import (
     dp_rsvrg,
 )
 from curvedp.privacy import GDP, ApproxDP
-from curvedp.privacy.descent import rgd_guarantee, rsvrg_guarantee
+from curvedp.privacy.optimizer_accounting import rgd_guarantee, rsvrg_guarantee
 
 
 def cloud(manifold, n, spread, seed=0):

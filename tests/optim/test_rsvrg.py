@@ -10,7 +10,7 @@ import pytest
 from curvedp.geometry import Euclidean, Sphere, frechet_mean
 from curvedp.optim import FrechetMeanProblem, dp_rsvrg
 from curvedp.privacy import GDP, ApproxDP
-from curvedp.privacy.descent import (
+from curvedp.privacy.optimizer_accounting import (
     error_weights,
     rgd_guarantee,
     rsvrg_guarantee,

@@ -21,17 +21,17 @@ from curvedp.privacy import (
     gaussian_profile,
     subsampled_gaussian,
 )
-from curvedp.privacy.base import additive_kinds, guarantee_from_dict
-from curvedp.privacy.gaussian import gdp_delta, gdp_log_delta, gdp_mu
-from curvedp.privacy.guarantees import pure_renyi
-from curvedp.privacy.products import product_profile
-from curvedp.privacy.rao import (
+from curvedp.privacy.guarantees.base import additive_kinds, guarantee_from_dict
+from curvedp.privacy.guarantees.definitions import pure_renyi
+from curvedp.privacy.guarantees.gaussian import gdp_delta, gdp_log_delta, gdp_mu
+from curvedp.privacy.guarantees.rao import (
     hellinger_from_affinity,
     rao_delta,
     rao_epsilon,
     rao_tradeoff,
 )
-from curvedp.privacy.renyi import renyi_epsilon, zcdp_epsilon
+from curvedp.privacy.guarantees.renyi import renyi_epsilon, zcdp_epsilon
+from curvedp.privacy.profiles.products import product_profile
 from curvedp.privacy.spd_confidence import spd_confidence_profile, weyl_net
 from privacy.guarantees import ALL, IDS
 from reproductions.gdp.algorithms import (

@@ -17,14 +17,13 @@ from curvedp.privacy import (
     PureDP,
     RaoDP,
     RenyiDP,
-    constant_curvature,
     gaussian_floor,
     gaussian_profile,
     laplace_profile,
     smallest_scale,
 )
-from curvedp.privacy import calibrate as calibrate_module
-from curvedp.privacy.calibrate import (
+from curvedp.privacy import calibration as calibrate_module
+from curvedp.privacy.calibration import (
     _bisect,
     _excess,
     _least_cost,
@@ -32,8 +31,9 @@ from curvedp.privacy.calibrate import (
     _sketched,
     meets,
 )
-from curvedp.privacy.gaussian import gdp_delta, gdp_mu, gdp_mu_below
-from curvedp.privacy.products import product_profile
+from curvedp.privacy.guarantees.gaussian import gdp_delta, gdp_mu, gdp_mu_below
+from curvedp.privacy.profiles import constant_curvature as constant_curvature
+from curvedp.privacy.profiles.products import product_profile
 from curvedp.privacy.spd_confidence import ConfidenceProfile
 from privacy.guarantees import ALL
 
@@ -246,9 +246,11 @@ def test_a_sketch_agrees_with_the_table_and_spares_tables(
 ):
     """Where the search ends, two tables are built, of the answer and of the lattice point below: the sketch led there."""
     make, built = gaussian_profile if kind == "gaussian" else laplace_profile, []
-    whole = constant_curvature.LossTable
+    whole = constant_curvature.TabulatedLossLaw
     monkeypatch.setattr(
-        constant_curvature, "LossTable", lambda law: built.append(law) or whole(law)
+        constant_curvature,
+        "TabulatedLossLaw",
+        lambda law: built.append(law) or whole(law),
     )
     D = 0.01 * (
         1 + dim / 1000 + target.cost()[0].numerator % 97 / 1e4

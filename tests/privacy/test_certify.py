@@ -17,12 +17,12 @@ from curvedp.privacy import (
     gaussian_profile,
     laplace_profile,
 )
-from curvedp.privacy import certify as balls
-from curvedp.privacy.certify import (
-    Certifier,
+from curvedp.privacy.enclosure import delta as balls
+from curvedp.privacy.enclosure.delta import (
+    DeltaEnclosure,
     certified_projective_delta,
     float_beyond,
-    outward,
+    outward_floats,
 )
 from reproductions.gdp.circle import (
     circle_gaussian_delta,
@@ -192,13 +192,13 @@ def test_epsilon_beyond_what_the_float_path_resolves():
 
 def test_enclosures_are_roundedoutward():
     for x in (0.3, 1e-200, 0.999999999):
-        low, high = outward(arb(x))
+        low, high = outward_floats(arb(x))
         assert low < x * (1 - 2.9e-9)
         assert x * (1 + 2.9e-9) < high or high == 1.0
         assert high - low < 6.1e-9 * x + 1e-300 or high == 1.0
-    assert outward(arb(0.5, 0.1))[0] == pytest.approx(0.4, rel=1e-8)
-    assert outward(arb(0.5, 0.1))[1] == pytest.approx(0.6, rel=1e-8)
-    assert outward(arb(0))[0] == 0.0
+    assert outward_floats(arb(0.5, 0.1))[0] == pytest.approx(0.4, rel=1e-8)
+    assert outward_floats(arb(0.5, 0.1))[1] == pytest.approx(0.6, rel=1e-8)
+    assert outward_floats(arb(0))[0] == 0.0
     assert float_beyond(arb(0.1), 1) == math.nextafter(0.1, 1)
     assert float_beyond(arb(0.1), -1) == math.nextafter(0.1, -1)
 
@@ -218,7 +218,7 @@ def test_certified_probabilities_are_complements_and_agree_with_floats(
     make, curvature, dim, scale, D
 ):
     profile = make(curvature, dim, scale, D)
-    certifier, law = Certifier(profile), profile.tails
+    certifier, law = DeltaEnclosure(profile), profile.tails
     s, distance = certifier._units()
     root = math.sqrt(abs(curvature)) or 1.0
     assert (float(s), float(distance)) == pytest.approx(
@@ -270,7 +270,7 @@ def test_the_circle_certified_against_direct_sums(s, D):
             (laplace_profile, lambda y: mp.exp(-abs(y) / mp.mpf(s))),
         ):
             profile = make(1.0, 1, s, D)
-            certifier = Certifier(profile)
+            certifier = DeltaEnclosure(profile)
             mass = mp.quad(weight, [-mp.pi, 0, mp.pi])
             for eps in (0.0, 0.3 * profile.pure_epsilon):
                 found = certifier.delta(eps)
@@ -314,7 +314,7 @@ def test_the_circle_certified_against_direct_sums(s, D):
 def test_distances_beyond_half_a_turn_are_certified(make, curvature, dim, scale, D):
     """π is the end of a sphere alone."""
     profile = make(curvature, dim, scale, D)
-    certifier = Certifier(profile)
+    certifier = DeltaEnclosure(profile)
     assert float(certifier._units()[1]) == pytest.approx(
         D * (math.sqrt(abs(curvature)) or 1.0), rel=1e-14
     )

@@ -11,15 +11,11 @@ from flint import arb, ctx
 from scipy import optimize
 
 from curvedp.errors import NotResolved
-from curvedp.privacy import (
-    certified_mu,
-    certify_mu,
-    gaussian_profile,
-    laplace_profile,
-)
-from curvedp.privacy.certify import lifted_tail, phi
-from curvedp.privacy.certify_mu import MuCertifier, gdp_ball, mu_lower
-from curvedp.privacy.gaussian import gdp_delta, gdp_log_delta
+from curvedp.privacy import certified_mu, gaussian_profile, laplace_profile
+from curvedp.privacy.enclosure import mu as certify_mu
+from curvedp.privacy.enclosure.delta import normal_cdf, scaled_normal_tail
+from curvedp.privacy.enclosure.mu import MuEnclosure, gdp_ball, mu_lower
+from curvedp.privacy.guarantees.gaussian import gdp_delta, gdp_log_delta
 
 
 @pytest.mark.parametrize(
@@ -86,7 +82,7 @@ def test_certified_mu_where_space_is_nearly_flat():
 
 
 def test_a_mu_that_is_too_small_is_not_certified():
-    certifier = MuCertifier(gaussian_profile(-0.04, 3, 1.0, 1.0))
+    certifier = MuEnclosure(gaussian_profile(-0.04, 3, 1.0, 1.0))
     mu = certifier.profile.mu
     assert certifier._below(0.0, 0.01, arb(mu * (1 + 1e-3)))
     assert not certifier._below(0.0, 0.01, arb(mu * (1 - 1e-6)))
@@ -109,7 +105,7 @@ def test_where_the_tail_is_closed_it_stays_so(case):
     """The table, far beyond the ε at which the theorem takes over."""
     profile = gaussian_profile(*case)
     mu = profile.mu * (1 + 1e-6)
-    start = MuCertifier(profile)._closing(arb(mu))
+    start = MuEnclosure(profile)._closing(arb(mu))
     eps = np.geomspace(start, 20 * start, 200)
     profile._table.cover(eps[-1])
     assert np.all(profile._table.log_delta(eps) < gdp_log_delta(mu, eps))
@@ -121,20 +117,20 @@ def test_where_the_tail_is_closed_it_stays_so(case):
     ids=str,
 )
 def test_coarse_intervals_are_halved_until_each_is_proved(profile, monkeypatch):
-    enclosure = MuCertifier(profile).mu()
+    enclosure = MuEnclosure(profile).mu()
     assert enclosure[0] <= profile.mu <= enclosure[1] * (1 + 1e-12)
     assert enclosure[1] - enclosure[0] < 2e-6 * profile.mu
     end = profile.pure_epsilon
     for knots in ([0.0, end], [0.0, 0.3 * end, end]):
         monkeypatch.setattr(
-            MuCertifier, "_knots", lambda self, mu, end, knots=knots: knots
+            MuEnclosure, "_knots", lambda self, mu, end, knots=knots: knots
         )
-        assert MuCertifier(profile).mu() == pytest.approx(enclosure, rel=1e-12)
+        assert MuEnclosure(profile).mu() == pytest.approx(enclosure, rel=1e-12)
 
 
 def test_intervals_without_room_are_not_proved(monkeypatch):
     profile = gaussian_profile(1.0, 1, 2.0, 1.0)
-    certifier = MuCertifier(profile)
+    certifier = MuEnclosure(profile)
     mu, end = profile.mu, profile.pure_epsilon
     assert certifier._below(0.0, 1e-3 * end, arb(mu * 1.01))
     assert not certifier._below(0.0, 1e-3 * end, arb(mu * 0.99))
@@ -160,15 +156,15 @@ def test_intervals_without_room_are_not_proved(monkeypatch):
         certify_mu, "_WIDTHS", (-1e-3,)
     )  # below the truth: no interval at 0 can be proved
     with pytest.raises(NotResolved, match="could not be certified"):
-        MuCertifier(profile).mu()
+        MuEnclosure(profile).mu()
     monkeypatch.setattr(certify_mu, "_MOST_INTERVALS", 1)
     with pytest.raises(NotResolved, match="too close"):
-        MuCertifier(profile).mu()
+        MuEnclosure(profile).mu()
 
 
 def test_a_chord_that_crosses_between_two_points_is_not_proved():
     """A μ at which the chord is below δ_μ at all 25 ends of the pieces, and above it in between."""
-    certifier = MuCertifier(gaussian_profile(1.0, 1, 2.0, 1.0))
+    certifier = MuEnclosure(gaussian_profile(1.0, 1, 2.0, 1.0))
     b = 0.6 * certifier.profile.pure_epsilon
     ends = [float(certifier.delta(e)) for e in (0.0, b)]
 
@@ -190,7 +186,7 @@ def test_a_chord_that_crosses_between_two_points_is_not_proved():
 
 def test_knots_run_from_zero_to_the_end():
     profile = gaussian_profile(1.0, 2, 1.0, 1.0)
-    certifier = MuCertifier(profile)
+    certifier = MuEnclosure(profile)
     end = profile.pure_epsilon
     knots = certifier._knots(profile.mu * (1 + 1e-6), end)
     assert knots[0] == 0.0
@@ -207,7 +203,7 @@ def test_knots_run_from_zero_to_the_end():
 def test_a_closed_tail_is_below_the_gaussian():
     """Hyperbolic: from the ε returned on, certified δ stays below δ_μ; a μ at or below D/s closes nothing."""
     profile = gaussian_profile(-1.0, 3, 1.0, 0.5)
-    certifier = MuCertifier(profile)
+    certifier = MuEnclosure(profile)
     mu = profile.mu * 1.001
     end = certifier._closing(arb(mu))
     s, D = 1.0, 0.5
@@ -230,7 +226,9 @@ def test_a_closed_tail_is_below_the_gaussian():
 def test_gaussian_pieces_in_balls():
     with mp.workdps(40), ctx.workprec(160):
         for x in (-8.0, 0.0, 3.0):
-            assert float(phi(arb(x))) == pytest.approx(float(mp.ncdf(x)), rel=1e-14)
+            assert float(normal_cdf(arb(x))) == pytest.approx(
+                float(mp.ncdf(x)), rel=1e-14
+            )
         for eps, z in (
             (0.0, 0.5),
             (3.0, 5.0),
@@ -240,7 +238,7 @@ def test_gaussian_pieces_in_balls():
         ):
             tail = mp.erfc(mp.mpf(z) / mp.sqrt(2)) / 2
             truth = mp.exp(mp.mpf(eps)) * tail
-            found = lifted_tail(arb(eps), arb(z))
+            found = scaled_normal_tail(arb(eps), arb(z))
             assert float(found) == pytest.approx(float(truth), rel=1e-9)
             assert float(found.rad()) < 1e-10 * float(found)
         for mu, eps in ((0.5, 0.0), (2.0, 1.3)):

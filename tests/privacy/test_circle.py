@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from curvedp.privacy import gaussian_profile, laplace_profile
-from curvedp.privacy.certify import Certifier
-from curvedp.privacy.circle import (
-    CircleGaussian,
-    CircleLaplace,
-    LineLaplace,
+from curvedp.privacy.enclosure.delta import DeltaEnclosure
+from curvedp.privacy.loss.line_and_circle import (
+    CircleGaussianLoss,
+    CircleLaplaceLoss,
+    LineLaplaceLoss,
     _log_normal_between,
 )
 from reproductions.gdp.circle import (
@@ -96,17 +96,17 @@ def test_losses_on_the_circle_and_the_line(s, D):
     other = np.minimum(other, 2 * math.pi - other)
     for law, weight, loss in (
         (
-            CircleGaussian(s, D),
+            CircleGaussianLoss(s, D),
             np.exp(-(y**2) / (2 * s * s)),
             (other**2 - y**2) / (2 * s * s),
         ),
-        (CircleLaplace(s, D), np.exp(-np.abs(y) / s), (other - np.abs(y)) / s),
+        (CircleLaplaceLoss(s, D), np.exp(-np.abs(y) / s), (other - np.abs(y)) / s),
     ):
         p = weight / weight.sum()
         assert law.max_loss == pytest.approx(loss.max(), rel=1e-5)
         assert law.fisher**2 == pytest.approx(
             np.sum(p * (y / s**2) ** 2)
-            if isinstance(law, CircleGaussian)
+            if isinstance(law, CircleGaussianLoss)
             else 1 / s**2,
             rel=1e-4,
         )
@@ -117,13 +117,13 @@ def test_losses_on_the_circle_and_the_line(s, D):
             assert math.exp(upper[0]) + math.exp(lower[0]) == pytest.approx(
                 1.0, abs=1e-13
             )
-            if isinstance(law, CircleGaussian):
+            if isinstance(law, CircleGaussianLoss):
                 direct = np.sum(np.maximum(p - math.exp(t) * p * np.exp(-loss), 0.0))
                 assert circle_gaussian_delta(s, D, float(t)) == pytest.approx(
                     direct, abs=2e-5
                 )
-    assert circle_gaussian_delta(s, D, CircleGaussian(s, D).max_loss) == 0.0
-    line = LineLaplace(s, D)
+    assert circle_gaussian_delta(s, D, CircleGaussianLoss(s, D).max_loss) == 0.0
+    line = LineLaplaceLoss(s, D)
     upper, lower = line.log_tails(np.array([0.0, 0.5 * D / s]))
     assert np.exp(lower) == pytest.approx(
         [math.exp(-D / s / 2) / 2, math.exp(-D / s / 4) / 2], rel=1e-13
@@ -137,7 +137,7 @@ def test_losses_on_the_circle_and_the_line(s, D):
 )
 def test_the_circle_up_to_its_cap(s, D):
     """The closed form for reading against the same in balls, also where the far end of the arc is met from behind."""
-    certifier = Certifier(gaussian_profile(1.0, 1, s, D))
+    certifier = DeltaEnclosure(gaussian_profile(1.0, 1, s, D))
     cap = D * (2 * math.pi - D) / (2 * s * s)
     for share in (0.0, 0.2, 0.5, 0.8, 0.95, 0.99):
         found, exact = (

@@ -23,8 +23,8 @@ from curvedp.privacy import (
     convert,
     gaussian_profile,
 )
-from curvedp.privacy.base import guarantee_from_dict
-from curvedp.privacy.gaussian import gdp_delta
+from curvedp.privacy.guarantees.base import guarantee_from_dict
+from curvedp.privacy.guarantees.gaussian import gdp_delta
 
 
 def gaussian(mu, eps):

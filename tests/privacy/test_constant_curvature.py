@@ -15,16 +15,19 @@ from curvedp.privacy import (
     ZCDP,
     RaoDP,
     compose_profiles,
-    constant_curvature,
     convert,
     gaussian_floor,
     gaussian_profile,
     laplace_profile,
 )
-from curvedp.privacy._space_form import SpaceFormLaw
-from curvedp.privacy.certify_mu import MuCertifier
-from curvedp.privacy.constant_curvature import ConstantCurvatureProfile, FloorProfile
-from curvedp.privacy.gaussian import gdp_delta
+from curvedp.privacy.enclosure.mu import MuEnclosure
+from curvedp.privacy.guarantees.gaussian import gdp_delta
+from curvedp.privacy.loss.space_form import SpaceFormLoss
+from curvedp.privacy.profiles import constant_curvature as constant_curvature
+from curvedp.privacy.profiles.constant_curvature import (
+    ConstantCurvatureProfile,
+    FloorProfile,
+)
 from profile_oracle import brute_delta
 
 
@@ -314,13 +317,13 @@ def test_one_dimension_and_the_uniform_limit():
     upper, lower = line.tails.log_tails(t)
     assert upper == pytest.approx(log_ndtr(0.25 - t / 0.5), rel=1e-9)
     assert lower == pytest.approx(log_ndtr(t / 0.5 - 0.25), rel=1e-9)
-    assert SpaceFormLaw("gaussian", 1, 3, 1e6, 1.0).mode == pytest.approx(
+    assert SpaceFormLoss("gaussian", 1, 3, 1e6, 1.0).mode == pytest.approx(
         math.pi / 2, rel=1e-9
     )
-    assert SpaceFormLaw("gaussian", 1, 3, 1e-9, 1.0).mode == pytest.approx(
+    assert SpaceFormLoss("gaussian", 1, 3, 1e-9, 1.0).mode == pytest.approx(
         math.sqrt(2) * 1e-9, rel=1e-9
     )
-    assert SpaceFormLaw("gaussian", 1, 2, 3e8, 1.0).mode <= math.pi / 2
+    assert SpaceFormLoss("gaussian", 1, 2, 3e8, 1.0).mode <= math.pi / 2
     single = compose_profiles([GDP(0.3)])
     assert single == GDP(0.3)
     assert compose_profiles([GDP(3.0), GDP(4.0)]) == GDP(5.0)
@@ -330,7 +333,7 @@ def test_one_dimension_and_the_uniform_limit():
 
 def test_more_nodes_where_the_table_asks_for_them(monkeypatch):
     orders = []
-    original = constant_curvature.LossTable
+    original = constant_curvature.TabulatedLossLaw
 
     def fussy(law):
         orders.append(law.order)
@@ -338,7 +341,7 @@ def test_more_nodes_where_the_table_asks_for_them(monkeypatch):
             raise ArithmeticError("not resolved")
         return original(law)
 
-    monkeypatch.setattr(constant_curvature, "LossTable", fussy)
+    monkeypatch.setattr(constant_curvature, "TabulatedLossLaw", fussy)
     profile = ConstantCurvatureProfile("gaussian", 1.0, 2, 1.0, 1.0)
     assert profile.delta(0.2) == pytest.approx(
         gaussian_profile(1.0, 2, 1.0, 1.0).delta(0.2), rel=1e-9
@@ -346,7 +349,7 @@ def test_more_nodes_where_the_table_asks_for_them(monkeypatch):
     assert orders[:3] == [64, 128, 256]
     monkeypatch.setattr(
         constant_curvature,
-        "LossTable",
+        "TabulatedLossLaw",
         lambda law: (_ for _ in ()).throw(ArithmeticError("never")),
     )
     with pytest.raises(ArithmeticError):
@@ -390,7 +393,7 @@ def closes(d, s, D, mu, r, log_density):
 @pytest.mark.parametrize(("d", "s", "D"), [(2, 1.0, 0.5), (3, 0.5, 1.0), (6, 2.0, 0.3)])
 def test_the_theorem_that_closes_a_tail_term_by_term(d, s, D):
     profile = gaussian_profile(-1.0, d, s, D)
-    certifier, law = MuCertifier(profile), profile.tails
+    certifier, law = MuEnclosure(profile), profile.tails
     seen = set()
     for excess in (1e-4, 0.02, 0.5):
         mu = profile.mu * (1 + excess)

@@ -22,8 +22,8 @@ from curvedp.privacy import (
     gaussian_profile,
     laplace_profile,
 )
-from curvedp.privacy.gaussian import gdp_delta
-from curvedp.privacy.guarantees import pure_to_gdp_mu
+from curvedp.privacy.guarantees.definitions import pure_to_gdp_mu
+from curvedp.privacy.guarantees.gaussian import gdp_delta
 
 EPS = np.linspace(0, 15, 301)
 

@@ -9,12 +9,12 @@ from scipy import optimize, stats
 
 from curvedp.errors import ParameterError, UnattainableGuarantee
 from curvedp.privacy import GDP, ZCDP, ApproxDP, PureDP, RenyiDP, compose
-from curvedp.privacy.descent import (
-    added_clip,
-    added_guarantee,
-    added_noise,
-    added_rsvrg_guarantee,
-    added_rsvrg_noise,
+from curvedp.privacy.optimizer_accounting import (
+    add_remove_clip,
+    add_remove_guarantee,
+    add_remove_noise,
+    add_remove_rsvrg_guarantee,
+    add_remove_rsvrg_noise,
     check_request,
     error_weights,
     rgd_guarantee,
@@ -25,7 +25,7 @@ from curvedp.privacy.descent import (
     rsvrg_guarantee,
     rsvrg_noise,
 )
-from curvedp.privacy.subsampled import subsampled_gaussian
+from curvedp.privacy.subsampling import subsampled_gaussian
 
 ADDED = {"adjacency": "add-remove"}
 TARGETS = [GDP(1.0, **ADDED), ApproxDP(2.0, 1e-6, **ADDED), ZCDP(0.5, **ADDED)]
@@ -171,17 +171,17 @@ def test_full_batches_are_dp_rgd():
 @pytest.mark.parametrize("rate", [1.0, 0.1])
 @pytest.mark.parametrize("target", TARGETS, ids=str)
 def test_noise_of_variance_reduced_steps_meets_the_guarantee(target, rate):
-    noise, count = added_rsvrg_noise(3, 10, rate, (0.7, 0.3), target, 0.2)
+    noise, count = add_remove_rsvrg_noise(3, 10, rate, (0.7, 0.3), target, 0.2)
     if isinstance(target, ApproxDP):
         assert (
-            added_rsvrg_guarantee(3, 10, rate, (0.7, 0.3), noise, count).delta(2.0)
+            add_remove_rsvrg_guarantee(3, 10, rate, (0.7, 0.3), noise, count).delta(2.0)
             <= 1e-6
         )
         less = 0.97 * noise[0], 0.97 * noise[1]
         assert (
-            added_rsvrg_guarantee(3, 10, rate, (0.7, 0.3), less, 0.97 * count).delta(
-                2.0
-            )
+            add_remove_rsvrg_guarantee(
+                3, 10, rate, (0.7, 0.3), less, 0.97 * count
+            ).delta(2.0)
             > 1e-6
         )
     else:  # by hand
@@ -194,11 +194,12 @@ def test_noise_of_variance_reduced_steps_meets_the_guarantee(target, rate):
 @pytest.mark.parametrize("rate", [1.0, 0.1])
 @pytest.mark.parametrize("target", TARGETS, ids=str)
 def test_noise_meets_the_guarantee_and_little_less_does_not(target, rate):
-    noise, count = added_noise(20, rate, 0.7, target)
+    noise, count = add_remove_noise(20, rate, 0.7, target)
     if isinstance(target, ApproxDP):
-        assert added_guarantee(20, rate, 0.7, noise, count).delta(2.0) <= 1e-6
+        assert add_remove_guarantee(20, rate, 0.7, noise, count).delta(2.0) <= 1e-6
         assert (
-            added_guarantee(20, rate, 0.7, 0.98 * noise, 0.98 * count).delta(2.0) > 1e-6
+            add_remove_guarantee(20, rate, 0.7, 0.98 * noise, 0.98 * count).delta(2.0)
+            > 1e-6
         )
     else:  # known batches: by hand
         mu = math.sqrt(20 * (0.7 / noise) ** 2 + 1 / count**2)
@@ -246,10 +247,10 @@ def test_round_off_that_is_charged():
         worst = math.sqrt(dim) * 2.0**-21  # every entry off by half a unit of 2^-20
         assert (
             worst
-            < added_clip(1.0, dim, np.float64) - 1
+            < add_remove_clip(1.0, dim, np.float64) - 1
             < 1.001 * worst + 2 * (dim + 20) * unit
         )
-        assert added_clip(1.0, dim, np.float32) - 1 >= worst + 2 * dim * 2.0**-23
+        assert add_remove_clip(1.0, dim, np.float32) - 1 >= worst + 2 * dim * 2.0**-23
 
 
 def test_requests():

@@ -6,18 +6,14 @@ import mpmath
 import numpy as np
 import pytest
 
-from curvedp.privacy import (
-    gaussian_floor,
-    gaussian_profile,
-    laplace_profile,
-)
-from curvedp.privacy._space_form import FloorTails
-from curvedp.privacy.constant_curvature import FloorProfile
+from curvedp.privacy import gaussian_floor, gaussian_profile, laplace_profile
+from curvedp.privacy.loss.space_form import LimitingLoss
+from curvedp.privacy.profiles.constant_curvature import FloorProfile
 
 
 @pytest.mark.parametrize(("d", "D"), [(2, 0.5), (3, 2.0), (10, 1.0)])
 def test_the_floor_by_its_angle(d, D):
-    law = FloorTails(d, D)
+    law = LimitingLoss(d, D)
     phi = (np.arange(400_000) + 0.5) * math.pi / 400_000
     weight = np.sin(phi) ** (d - 2)
     p = weight / weight.sum()
@@ -75,7 +71,7 @@ def test_the_floor_where_the_far_tail_is_below_every_float():
             )
             for x in t
         ]
-    np.testing.assert_allclose(FloorTails(3, D).log_tails(t)[1], exact, rtol=1e-13)
+    np.testing.assert_allclose(LimitingLoss(3, D).log_tails(t)[1], exact, rtol=1e-13)
     assert gaussian_floor(-1.0, 2, D) == pytest.approx(
         gaussian_floor(-1.0, 2, 700.0) * math.sqrt(D / 700), rel=5e-3
     )

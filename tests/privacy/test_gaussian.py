@@ -7,7 +7,12 @@ import mpmath as mp
 import numpy as np
 import pytest
 
-from curvedp.privacy.gaussian import RELATIVE_ERROR, gdp_delta, gdp_log_delta, gdp_mu
+from curvedp.privacy.guarantees.gaussian import (
+    RELATIVE_ERROR,
+    gdp_delta,
+    gdp_log_delta,
+    gdp_mu,
+)
 
 
 def test_log_delta_beyond_floats():

@@ -21,7 +21,7 @@ from curvedp.privacy import (
     compose_profiles,
     convert,
 )
-from curvedp.privacy.gaussian import gdp_delta, gdp_log_delta, gdp_mu
+from curvedp.privacy.guarantees.gaussian import gdp_delta, gdp_log_delta, gdp_mu
 from curvedp.privacy.spd_confidence import ConfidenceProfile
 from privacy.guarantees import ALL, IDS
 

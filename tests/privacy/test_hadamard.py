@@ -19,8 +19,8 @@ from curvedp.laws import RiemannianGaussian
 from curvedp.mechanisms import GaussianMechanism
 from curvedp.mechanisms.verify import verify_certificate
 from curvedp.privacy import GDP, ZCDP, ApproxDP, PureDP, RenyiDP
-from curvedp.privacy.calibrate import meets
-from curvedp.privacy.hadamard import HadamardProfile, hadamard_scale
+from curvedp.privacy.calibration import meets
+from curvedp.privacy.profiles.ricci_bound import HadamardProfile, hadamard_scale
 
 EPS = np.array([0.0, 0.1, 0.5, 1.0, 2.0, 4.0])
 CASES = [

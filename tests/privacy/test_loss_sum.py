@@ -6,15 +6,13 @@ import numpy as np
 import pytest
 from scipy.special import log_ndtr
 
-from curvedp.privacy import (
-    gaussian_profile,
-)
-from curvedp.privacy._loss_sum import LossSum, NormalLoss
-from curvedp.privacy._loss_table import LossTable, LossTails
-from curvedp.privacy.circle import CircleGaussian
+from curvedp.privacy import gaussian_profile
+from curvedp.privacy.loss.line_and_circle import CircleGaussianLoss
+from curvedp.privacy.loss.sum import GaussianLoss, SumOfLosses
+from curvedp.privacy.loss.table import PrivacyLossLaw, TabulatedLossLaw
 
 
-class Normal(LossTails):
+class Normal(PrivacyLossLaw):
     """Losses N(μ²/2, μ²), unbounded."""
 
     max_loss, loss_scale = math.inf, 0.0
@@ -29,8 +27,8 @@ class Normal(LossTails):
 @pytest.mark.parametrize(("mu", "nu"), [(0.3, 1.0), (2.0, 1.5)])
 def test_a_sum_of_normal_losses_is_normal(mu, nu):
     total = math.hypot(mu, nu)
-    for first in (NormalLoss(nu), LossTable(Normal(nu))):
-        tails = LossSum(first, NormalLoss(mu), nu, mu)
+    for first in (GaussianLoss(nu), TabulatedLossLaw(Normal(nu))):
+        tails = SumOfLosses(first, GaussianLoss(mu), nu, mu)
         assert tails.loss_scale == pytest.approx(total)
         assert tails.max_loss == math.inf
         assert tails.kinks == ()
@@ -46,9 +44,9 @@ def test_a_sum_of_normal_losses_is_normal(mu, nu):
 
 def test_a_sum_of_bounded_losses():
     """Two circles: kinks where ends meet, the largest loss, and tails by sampling both on a fine grid."""
-    laws = [CircleGaussian(1.2, 1.0), CircleGaussian(0.9, 0.5)]
-    a, b = (LossTable(law) for law in laws)
-    tails = LossSum(a, b, laws[0].loss_scale, laws[1].loss_scale)
+    laws = [CircleGaussianLoss(1.2, 1.0), CircleGaussianLoss(0.9, 0.5)]
+    a, b = (TabulatedLossLaw(law) for law in laws)
+    tails = SumOfLosses(a, b, laws[0].loss_scale, laws[1].loss_scale)
     assert tails.max_loss == pytest.approx(laws[0].max_loss + laws[1].max_loss)
     assert tails.kinks == pytest.approx((abs(laws[0].max_loss - laws[1].max_loss),))
     y = (np.arange(4000) + 0.5) * 2 * math.pi / 4000 - math.pi
@@ -79,7 +77,7 @@ def test_steep_flanks_take_more_nodes(d, s, D, order):
     """On large hyperbolic distances the sum of two losses is taken with more nodes, and only there."""
     profile = gaussian_profile(-1.0, d, s, D)
     scale = profile.tails.loss_scale
-    found = LossSum(profile._table, profile._table, scale, scale)
+    found = SumOfLosses(profile._table, profile._table, scale, scale)
     assert found.order == order
     t = scale * np.array([0.0, 1.0, 4.0])
     upper, lower = found.log_tails(t)

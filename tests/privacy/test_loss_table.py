@@ -7,13 +7,14 @@ import numpy as np
 import pytest
 from scipy.special import log_ndtr
 
-from curvedp.privacy._loss_sum import NormalLoss
-from curvedp.privacy._loss_table import LossTable, LossTails, log_sum
-from curvedp.privacy.circle import LineLaplace
-from curvedp.privacy.gaussian import gdp_log_delta
+from curvedp.numerics.log_space import log_sum_exp
+from curvedp.privacy.guarantees.gaussian import gdp_log_delta
+from curvedp.privacy.loss.line_and_circle import LineLaplaceLoss
+from curvedp.privacy.loss.sum import GaussianLoss
+from curvedp.privacy.loss.table import PrivacyLossLaw, TabulatedLossLaw
 
 
-class Normal(LossTails):
+class Normal(PrivacyLossLaw):
     """Losses N(μ²/2, μ²), unbounded."""
 
     max_loss, loss_scale = math.inf, 0.0
@@ -27,7 +28,7 @@ class Normal(LossTails):
 
 @pytest.mark.parametrize("mu", [0.05, 0.7, 3.0, 12.0])
 def test_a_table_of_a_normal_loss(mu):
-    table = LossTable(Normal(mu))
+    table = TabulatedLossLaw(Normal(mu))
     t = mu * mu / 2 + mu * np.array([-3.0, -1.0, 0.0, 0.5, 2.0, 6.0, 12.0])
     t = np.append(t[t > 0], [0.0, 1e-9])
     assert table.log_upper(t) == pytest.approx(
@@ -54,7 +55,7 @@ def test_a_table_of_a_normal_loss(mu):
     z = line / mu - mu / 2
     density = -z * z / 2 - math.log(mu * math.sqrt(2 * math.pi))
     assert table.log_density_on_line(line) == pytest.approx(density, rel=1e-7, abs=1e-7)
-    normal = NormalLoss(mu)
+    normal = GaussianLoss(mu)
     assert normal.log_density_on_line(line) == pytest.approx(density, rel=1e-13)
     assert normal.log_upper_on_line(line) == pytest.approx(
         log_ndtr(mu / 2 - line / mu), rel=1e-13
@@ -94,7 +95,7 @@ def one_minus_delta(mu, eps):
 @pytest.mark.parametrize("largest", [0.01, 1.0, 9.0])
 def test_a_table_of_a_bounded_loss_with_atoms(largest):
     """The Laplace mechanism on the line: everything in closed form."""
-    table, T = LossTable(LineLaplace(1.0, largest)), largest
+    table, T = TabulatedLossLaw(LineLaplaceLoss(1.0, largest)), largest
     assert table.T == T
     t = T * np.array([0.0, 0.1, 0.45, 0.55, 0.9, 0.999, 1 - 1e-7])
     lower = -(T - t) / 2 - math.log(2)
@@ -123,10 +124,12 @@ def test_a_table_of_a_bounded_loss_with_atoms(largest):
 
 
 def test_logarithms_of_sums():
-    assert log_sum(np.array([[0.0, 0.0], [-math.inf, -math.inf]]), axis=1).tolist() == [
+    assert log_sum_exp(
+        np.array([[0.0, 0.0], [-math.inf, -math.inf]]), axis=1
+    ).tolist() == [
         math.log(2),
         -math.inf,
     ]
-    assert log_sum(np.array([1000.0, 1000.0]), axis=0) == pytest.approx(
+    assert log_sum_exp(np.array([1000.0, 1000.0]), axis=0) == pytest.approx(
         1000 + math.log(2)
     )

@@ -28,7 +28,7 @@ from curvedp.privacy import (
     laplace_profile,
     smallest_scale,
 )
-from curvedp.privacy.base import guarantee_from_dict
+from curvedp.privacy.guarantees.base import guarantee_from_dict
 
 
 def kl(p, q):

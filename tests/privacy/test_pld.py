@@ -20,16 +20,16 @@ from curvedp.privacy import (
     compose_profiles,
     laplace_profile,
 )
-from curvedp.privacy.pld import (
-    Composed,
-    Loss,
+from curvedp.privacy.pld.composed import (
+    ComposedPLD,
+    DiscretePLD,
     _envelope,
-    convolved,
-    discounted,
-    discretize,
-    tilted,
-)  # the error bounds are not public
-from curvedp.privacy.subsampled import FixedSizeGaussianStep, PoissonGaussianStep
+    connect_the_dots,
+    convolve_tilted,
+    exponential_tilt,
+    hockey_stick_divergence,
+)
+from curvedp.privacy.subsampling import FixedSizeGaussianStep, PoissonGaussianStep
 
 UNIT = 1 << 220  # masses are rounded down to multiples of 2^-220
 
@@ -62,7 +62,7 @@ PARTS = {
 @pytest.mark.parametrize("name", PARTS)
 def test_every_tilt_lies_just_above_the_exact_composition(name):
     parts, counts = PARTS[name]
-    whole = Composed(
+    whole = ComposedPLD(
         tuple((p.grid_delta, p.loss_reach(1e-44)) for p in parts),
         counts,
         fineness=2.0**-7,
@@ -102,9 +102,9 @@ def test_the_error_charged_for_transforms_exceeds_the_error_made(bits, count, ki
         "atoms": np.where(np.isin(index, [-3, 1, 2]), rng.random(len(index)), 1e-30),
         "one": np.where(index == 1, 1.0, 1e-17),
     }[kind]
-    loss = Loss(2.0**-6, index, masses / masses.sum(), 0.0)
+    loss = DiscretePLD(2.0**-6, index, masses / masses.sum(), 0.0)
     for rate in (0.0, 3.0):
-        found, kappa, error = convolved([(loss, count)], rate, size)
+        found, kappa, error = convolve_tilted([(loss, count)], rate, size)
         weights = loss.masses * np.exp(rate * loss.losses - loss.log_moment(rate)[0])
         truth = exact_wrapped(index, weights, count, size)
         made = np.linalg.norm(found - truth)
@@ -134,9 +134,11 @@ def test_powers_of_very_many_steps_by_sixty_digits(kind, count):
         "far": (index == 0) + 1e-6 * (index == 100) + 1e-3 * (index == 1) + 1e-30,
         "many": rng.random(len(index)),
     }[kind]
-    loss = Loss(2.0**-6, index, masses / masses.sum(), 0.0)
-    found, _, error = convolved([(loss, count)], 0.0, size)
-    made = np.linalg.norm(found - mp_wrapped(index, tilted(loss, 0.0)[1], count, size))
+    loss = DiscretePLD(2.0**-6, index, masses / masses.sum(), 0.0)
+    found, _, error = convolve_tilted([(loss, count)], 0.0, size)
+    made = np.linalg.norm(
+        found - mp_wrapped(index, exponential_tilt(loss, 0.0)[1], count, size)
+    )
     assert made <= error
     assert error < {"lattice": 1e-7, "many": 1e-7}.get(kind, 1e-11)
 
@@ -153,7 +155,7 @@ def mp_wrapped(index, weights, count, size):
 
 
 def exact_wrapped(index, weights, count, size):
-    low, masses = exact_convolution([(Loss(1.0, index, weights, 0.0), count)])
+    low, masses = exact_convolution([(DiscretePLD(1.0, index, weights, 0.0), count)])
     out = [0] * size
     for i, mass in enumerate(masses):
         out[(low + i) % size] += mass
@@ -162,7 +164,7 @@ def exact_wrapped(index, weights, count, size):
 
 
 def test_randomized_response_on_the_grid_is_itself():
-    pair = discretize(PureDP(1.0).delta, 1.0, 0.25)
+    pair = connect_the_dots(PureDP(1.0).delta, 1.0, 0.25)
     masses = {
         loss: mass
         for loss, mass in zip(pair.losses.tolist(), pair.masses.tolist(), strict=True)
@@ -194,7 +196,7 @@ def profile_of(loss, eps):
 )
 def test_discretized_profiles_are_bounds_of_total_mass_one(guarantee):
     top = guarantee.loss_reach(1e-44)
-    loss = discretize(guarantee.grid_delta, top, top / 2**14)
+    loss = connect_the_dots(guarantee.grid_delta, top, top / 2**14)
     assert 0 <= math.fsum(loss.masses) + loss.infinite - 1 < 1e-10
     eps = np.linspace(0, 0.9 * top, 57)
     truth = guarantee.delta(eps)
@@ -212,7 +214,7 @@ def test_discretized_profiles_are_bounds_of_total_mass_one(guarantee):
 def test_bounds_that_are_not_convex_lose_what_is_above_their_envelope(guarantee):
     """Once their negative masses were raised to 0 and the rest counted in full: totals from 1.2 to 9."""
     top = guarantee.loss_reach(1e-44)
-    loss = discretize(guarantee.grid_delta, top, top / 2**12)
+    loss = connect_the_dots(guarantee.grid_delta, top, top / 2**12)
     assert 0 <= math.fsum(loss.masses) + loss.infinite - 1 < 1e-10
     eps = np.linspace(0, top, 101)
     assert np.all(
@@ -286,7 +288,7 @@ def test_threads_get_the_same_numbers():
     whole = [Composition((GDP(0.1 + 0.01 * i), PureDP(0.2)), (1, 3)) for i in range(8)]
     alone = [w.delta(1.0) for w in whole]
     fresh = [
-        Composed(
+        ComposedPLD(
             tuple(
                 (p.grid_delta, min(p.loss_reach(1e-44), p.bound("pure")))
                 for p in w.parts
@@ -315,14 +317,14 @@ def test_the_atom_of_a_bounded_loss_lies_on_the_grid(scale):
     """Laplace's loss is ±Δ/b with probability one half and more. Its moments, integrated, against those of the grid: what
     is added is of second order and small; midway between two dots it is a multiple."""
     law, top = laplace_profile(0.0, 1, scale, 1.0), mp.mpf(1) / scale
-    composed = Composed(((law.grid_delta, law.bound("pure")),), (1000,))
+    composed = ComposedPLD(((law.grid_delta, law.bound("pure")),), (1000,))
     fitted = composed.tilt(1)[1]
     added = {}
     for width in (
         fitted,
         law.bound("pure") / (round(law.bound("pure") / fitted) + 0.5),
     ):
-        loss = discretize(law.grid_delta, law.bound("pure"), width)
+        loss = connect_the_dots(law.grid_delta, law.bound("pure"), width)
         inner = mp.quad(lambda x: mp.exp((1 - 2 * x) * top - x * top) * top / 2, [0, 1])
         truth = mp.log(mp.exp(top) / 2 + mp.exp(-2 * top) / 2 + inner)
         added[width] = (mp.mpf(loss.log_moment(1.0)[0]) - truth) / width**2
@@ -337,7 +339,7 @@ def test_the_atom_of_a_bounded_loss_lies_on_the_grid(scale):
 def test_discounted_sums_are_never_below(size, rate, width):
     rng = np.random.default_rng(size)
     masses, error = rng.dirichlet(np.full(size, 0.2)), 1e-9
-    found = {e: discounted(masses, rate, width, e) for e in (0.0, error)}
+    found = {e: hockey_stick_divergence(masses, rate, width, e) for e in (0.0, error)}
     for j in range(size):
         with mp.workdps(50):
             far = [mp.mpf(width) * k for k in range(1, size - j)]
@@ -375,8 +377,8 @@ def test_many_small_losses_are_as_sharp_as_large_ones():
 
 @pytest.mark.parametrize("rate", [0.0, 0.3, 7.0])
 def test_tilted_masses_are_never_below(rate):
-    loss = discretize(GDP(1.0).delta, 40.0, 0.01)
-    kappa, masses = tilted(loss, rate)
+    loss = connect_the_dots(GDP(1.0).delta, 40.0, 0.01)
+    kappa, masses = exponential_tilt(loss, rate)
     with mp.workdps(50):
         for i, mass, found in zip(
             loss.index.tolist(), loss.masses.tolist(), masses.tolist(), strict=True

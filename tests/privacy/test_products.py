@@ -9,10 +9,11 @@ from scipy import stats
 from scipy.integrate import quad
 
 from curvedp.errors import ParameterError
-from curvedp.privacy import GDP, gaussian_floor, gaussian_profile, products
-from curvedp.privacy._loss_sum import MARGIN
-from curvedp.privacy.base import guarantee_from_dict
-from curvedp.privacy.products import ProductProfile, _split, product_profile
+from curvedp.privacy import GDP, gaussian_floor, gaussian_profile
+from curvedp.privacy.guarantees.base import guarantee_from_dict
+from curvedp.privacy.loss.sum import MARGIN
+from curvedp.privacy.profiles import products as products
+from curvedp.privacy.profiles.products import ProductProfile, _split, product_profile
 from reproductions.gdp.algorithms import loss_sampler
 from reproductions.gdp.circle import circle_gaussian_delta
 

@@ -14,9 +14,9 @@ from scipy.stats import norm
 
 from curvedp.errors import ParameterError
 from curvedp.privacy import GDP, gaussian_profile, laplace_profile
-from curvedp.privacy.base import guarantee_from_dict
-from curvedp.privacy.gaussian import gdp_delta, gdp_log_delta, gdp_mu
-from curvedp.privacy.profile import (
+from curvedp.privacy.guarantees.base import guarantee_from_dict
+from curvedp.privacy.guarantees.gaussian import gdp_delta, gdp_log_delta, gdp_mu
+from curvedp.privacy.profiles.base import (
     PrivacyProfile,
     _mills,
     _mills_difference,

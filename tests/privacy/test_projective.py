@@ -12,7 +12,7 @@ from scipy import integrate
 from curvedp.errors import ParameterError
 from curvedp.geometry import Grassmann, KendallShapes, Rotations, Sphere
 from curvedp.laws import RiemannianGaussian, RiemannianLaplace
-from curvedp.privacy.projective import ProjectiveLaw, ProjectiveProfile, _lens
+from curvedp.privacy.profiles.projective import ProjectiveLoss, ProjectiveProfile, _lens
 
 LAWS = {"gaussian": RiemannianGaussian, "laplace": RiemannianLaplace}
 
@@ -194,7 +194,7 @@ def test_delta_by_brute_integration(kind, field, d, s, D, eps) -> None:
 )
 def test_tails_on_the_rotations_by_mpmath(kind, s, D, part) -> None:
     """Dimension 3: the share of directions is a length, so one integral to 25 digits is the truth (1e-8 is asked)."""
-    law = ProjectiveLaw(kind, 1, 3, s, D)
+    law = ProjectiveLoss(kind, 1, 3, s, D)
     t = part * law.max_loss
     with mp.workdps(25):
         S, distance, level = mp.mpf(s), mp.mpf(D), mp.mpf(t)
@@ -331,7 +331,7 @@ def test_probabilities_below_the_smallest_double_keep_their_digits(
 
 def test_shapes_of_many_landmarks_have_a_profile() -> None:
     """Their deep tails once were denormal numbers, on which panels were halved without end."""
-    deviation = ProjectiveLaw(
+    deviation = ProjectiveLoss(
         "gaussian", 1, KendallShapes(60).dim, 0.1, 0.1, is_complex=True
     ).loss_scale
     mu = RiemannianGaussian(KendallShapes(60), 0.1).profile(0.1).mu

@@ -9,10 +9,8 @@ from scipy.integrate import quad
 from scipy.special import gamma
 
 from curvedp.errors import ParameterError
-from curvedp.privacy import (
-    RaoDP,
-)
-from curvedp.privacy.rao import (
+from curvedp.privacy import RaoDP
+from curvedp.privacy.guarantees.rao import (
     hellinger_compose,
     hellinger_from_affinity,
     rao_delta,

@@ -7,16 +7,9 @@ import mpmath as mp
 import numpy as np
 import pytest
 
-from curvedp.privacy import (
-    GDP,
-    ZCDP,
-    PureDP,
-    RenyiDP,
-    compose,
-    convert,
-)
-from curvedp.privacy.guarantees import pure_renyi
-from curvedp.privacy.renyi import _log_h_at_one, renyi_epsilon, zcdp_epsilon
+from curvedp.privacy import GDP, ZCDP, PureDP, RenyiDP, compose, convert
+from curvedp.privacy.guarantees.definitions import pure_renyi
+from curvedp.privacy.guarantees.renyi import _log_h_at_one, renyi_epsilon, zcdp_epsilon
 
 
 def randomized_response(eps, order):

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from scipy.special import betainc
 
-from curvedp.privacy._space_form import SpaceFormLaw, log_beta
+from curvedp.numerics.log_space import log_symmetric_beta
+from curvedp.privacy.loss.space_form import SpaceFormLoss
 
 LAWS = [
     ("gaussian", 1, 2, 0.6, 1.0),
@@ -35,7 +36,7 @@ def log_rho(kind, k, d, s, r):
 
 @pytest.mark.parametrize(("kind", "k", "d", "s", "D"), LAWS)
 def test_the_radial_law_and_its_loss(kind, k, d, s, D):
-    law = SpaceFormLaw(kind, k, d, s, D).resolved()
+    law = SpaceFormLoss(kind, k, d, s, D).resolved()
     assert (
         law.order == 64
     )  # the nodes are where the integrand is: no doubling is needed
@@ -103,7 +104,7 @@ def test_the_radial_law_and_its_loss(kind, k, d, s, D):
 @pytest.mark.parametrize(("kind", "k", "d", "s", "D"), LAWS)
 def test_tails_of_the_loss(kind, k, d, s, D):
     """P₁(L > t) by an integral over the radius of the cap of angles with L > t, found by bisection."""
-    law = SpaceFormLaw(kind, k, d, s, D).resolved()
+    law = SpaceFormLoss(kind, k, d, s, D).resolved()
     t = np.array([0.0, 0.3, 1.0, 2.5]) * law.loss_scale
     t = t[t < 0.95 * law.max_loss]
     upper, lower = law.log_tails(t)
@@ -169,9 +170,9 @@ def cap_share(kind, k, d, s, D, r, level):
 @pytest.mark.parametrize("a", [0.5, 1.0, 1.5, 4.0, 60.0])
 def test_log_of_the_incomplete_beta_function(a):
     x = np.array([1e-200, 1e-9, 0.1, 0.49, 0.5, 0.7, 1 - 1e-9])
-    found = log_beta(a, x, 1 - x)
+    found = log_symmetric_beta(a, x, 1 - x)
     with mp.workdps(40):
         for value, at in zip(found, x, strict=True):
             truth = mp.log(mp.betainc(a, a, 0, mp.mpf(float(at)), regularized=True))
             assert float(value) == pytest.approx(float(truth), rel=1e-12, abs=1e-14)
-    assert log_beta(a, np.array([0.0]), np.array([1.0]))[0] == -math.inf
+    assert log_symmetric_beta(a, np.array([0.0]), np.array([1.0]))[0] == -math.inf

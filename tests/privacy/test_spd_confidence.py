@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from curvedp.errors import ParameterError
-from curvedp.privacy.gaussian import gdp_mu
+from curvedp.privacy.guarantees.gaussian import gdp_mu
 from curvedp.privacy.spd_confidence import (
     ConfidenceProfile,
     positive_parts,

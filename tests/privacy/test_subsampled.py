@@ -16,9 +16,9 @@ from curvedp.privacy import (
     subsampled_gaussian,
     subsampled_noise_multiplier,
 )
-from curvedp.privacy.descent import added_noise
-from curvedp.privacy.gaussian import gdp_mu
-from curvedp.privacy.subsampled import (
+from curvedp.privacy.guarantees.gaussian import gdp_mu
+from curvedp.privacy.optimizer_accounting import add_remove_noise
+from curvedp.privacy.subsampling import (
     FixedSizeGaussianStep,
     PoissonGaussianStep,
     _gaussian,
@@ -54,7 +54,7 @@ def test_poisson_step_against_mpmath():
 
 
 def test_no_pair_of_records_is_worse():
-    """The lemma in `privacy.subsampled`: u = −v of full norm is the worst pair. Random pairs in the plane, by quadrature;
+    """The lemma in `privacy.subsampling`: u = −v of full norm is the worst pair. Random pairs in the plane, by quadrature;
     one of them, and only the exact worst pair, reaches the bound."""
     grid = np.linspace(-9, 9, 601)
     x, y = np.meshgrid(grid, grid, indexing="ij")
@@ -224,7 +224,7 @@ def test_calibration_is_private_and_close():
 def test_what_chance_alone_would_meet_is_refused_in_one_line(kind, q, steps, delta):
     def noise(delta):
         if kind == "descent":
-            return added_noise(
+            return add_remove_noise(
                 steps, q, 1.0, ApproxDP(1.0, delta, adjacency="add-remove")
             )[0]
         adjacency = "add-remove" if kind == "add-remove" else "replace-one"

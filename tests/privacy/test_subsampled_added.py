@@ -13,7 +13,7 @@ from curvedp.privacy import (
     subsampled_gaussian,
     subsampled_noise_multiplier,
 )
-from curvedp.privacy.subsampled import PoissonGaussianStep
+from curvedp.privacy.subsampling import PoissonGaussianStep
 
 ADDED = "add-remove"
 

@@ -7,10 +7,8 @@ import pytest
 from scipy import stats
 
 from curvedp.errors import ParameterError
-from curvedp.privacy import (
-    gaussian_profile,
-)
-from curvedp.privacy.gaussian import gdp_mu
+from curvedp.privacy import gaussian_profile
+from curvedp.privacy.guarantees.gaussian import gdp_mu
 from reproductions.gdp.algorithms import (
     _max_mu,
     algorithm1_estimate,

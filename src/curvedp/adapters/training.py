@@ -14,7 +14,7 @@ from curvedp.geometry import Euclidean
 from curvedp.ledger import Ledger
 from curvedp.mechanisms.base import check_guarantee
 from curvedp.privacy import Guarantee
-from curvedp.privacy.descent import rounded_clip, rsgd_noise
+from curvedp.privacy.optimizer_accounting import rounded_clip, rsgd_noise
 
 
 @dataclass(eq=False)

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from flint import arb, ctx
 
-from curvedp.entropy.balls import FloatBall, decide
 from curvedp.entropy.csprng import Source
 from curvedp.errors import EnvelopeViolation
+from curvedp.numerics.enclosures import FloatBall, decide
 
 
 class LazyUniforms:

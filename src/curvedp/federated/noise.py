@@ -15,7 +15,7 @@ import numpy as np
 from curvedp.entropy import SecureSource, Source
 from curvedp.errors import ParameterError
 from curvedp.federated.session import chain, derived, keystream
-from curvedp.privacy.rounding import up
+from curvedp.numerics.directed_rounding import round_up
 
 SMOOTHING = 8  # what discreteness costs of the variance: θ_8 < 2^-226
 LEAST_VARIANCE = 16  # of a share, so that two of them give ab/(a + b) ≥ 8
@@ -41,7 +41,7 @@ def noise_slack(shares: int, coordinates: int) -> float:
     """Total variation between the noise and a post-processing of the real Gaussian, over all coordinates; rounded up: at most
     2θ_8/(1 − θ_8) for each share, θ_8 < 2.1·e^{−16π²}."""
     theta = 2.1 * exp(-16 * pi**2)
-    return float(up(2 * theta * (1 + theta) ** 2 * shares * coordinates, 1e-12))
+    return float(round_up(2 * theta * (1 + theta) ** 2 * shares * coordinates, 1e-12))
 
 
 class KeyedSource(Source):

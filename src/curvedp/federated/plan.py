@@ -21,7 +21,7 @@ from curvedp.geometry.numerics.threads import blocks
 from curvedp.mechanisms.base import check_guarantee
 from curvedp.mechanisms.statistic import PERSON_UNIT, Statistic, assign
 from curvedp.privacy import Guarantee, PrivacyProfile, gaussian_profile, smallest_scale
-from curvedp.privacy.base import guarantee_from_dict
+from curvedp.privacy.guarantees.base import guarantee_from_dict
 from curvedp.signing import digest
 
 MOST_ROUNDS = 6

@@ -13,9 +13,9 @@ from curvedp.laws.grassmann import GrassmannGaussian
 from curvedp.laws.radial import Engine, Floats
 from curvedp.laws.spaceform import SpaceForm, space_form, space_form_factors
 from curvedp.laws.spd_confidence import spd_confidence
-from curvedp.privacy.hadamard import HadamardProfile
-from curvedp.privacy.products import product_profile
-from curvedp.privacy.profile import PrivacyProfile
+from curvedp.privacy.profiles.base import PrivacyProfile
+from curvedp.privacy.profiles.products import product_profile
+from curvedp.privacy.profiles.ricci_bound import HadamardProfile
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,9 @@ from curvedp.laws.base import IsotropicLaw
 from curvedp.laws.radial import Engine, Floats
 from curvedp.laws.spaceform import SpaceForm, space_form
 from curvedp.laws.spd_laplace import MatrixLaplace, half_sum
-from curvedp.privacy.hadamard import PureProfile
-from curvedp.privacy.profile import PrivacyProfile
-from curvedp.privacy.rounding import float_of
+from curvedp.numerics.directed_rounding import round_fraction
+from curvedp.privacy.profiles.base import PrivacyProfile
+from curvedp.privacy.profiles.ricci_bound import PureProfile
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class RiemannianLaplace(IsotropicLaw):
         if isinstance(self._engine, SpaceForm):
             return self._engine.profile(sensitivity)
         moved = Fraction(_validate.length("sensitivity", sensitivity))
-        return PureProfile(float_of(moved / Fraction(self.scale), up=True))
+        return PureProfile(round_fraction(moved / Fraction(self.scale), up=True))
 
 
 @lru_cache(maxsize=256)

@@ -17,10 +17,10 @@ from curvedp.geometry.base import Manifold
 from curvedp.laws.base import uniform_directions
 from curvedp.laws.logconcave import radius_sampler
 from curvedp.laws.radial import Floats, Kind, RadialLaw, Rays
-from curvedp.privacy.certify import certified_delta, certified_projective_delta
-from curvedp.privacy.constant_curvature import constant_curvature_profile
-from curvedp.privacy.profile import PrivacyProfile
-from curvedp.privacy.projective import ProjectiveProfile
+from curvedp.privacy.enclosure.delta import certified_delta, certified_projective_delta
+from curvedp.privacy.profiles.base import PrivacyProfile
+from curvedp.privacy.profiles.constant_curvature import constant_curvature_profile
+from curvedp.privacy.profiles.projective import ProjectiveProfile
 
 # Adding cosh(r)·p cancels on the way back to the origin and loses up to the square of p's time coordinate in digits:
 # three at most; farther out `Lorentz.exp` takes its polar form.

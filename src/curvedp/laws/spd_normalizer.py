@@ -18,8 +18,8 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import erf, gammaincinv
 
 from curvedp._validate import integer, positive
-from curvedp.entropy.balls import precision
 from curvedp.errors import ParameterError
+from curvedp.numerics.enclosures import precision
 
 _STEP = 1 / 48  # a trapezoidal error of e⁻⁴⁸ before the integrand's growth
 _MAX_BITS = (

@@ -12,7 +12,7 @@ from curvedp import _validate
 from curvedp.errors import BudgetExceeded, CurvedpError, LedgerCorrupted, ParameterError
 from curvedp.ledger.rule import State, replay
 from curvedp.ledger.store import append, create, hash_of, read, read_key, transaction
-from curvedp.privacy.base import Guarantee, guarantee_from_dict
+from curvedp.privacy.guarantees.base import Guarantee, guarantee_from_dict
 
 AnyPath = str | os.PathLike[str]
 

@@ -20,9 +20,13 @@ from curvedp.errors import (
     ParameterError,
     UnattainableGuarantee,
 )
+from curvedp.numerics.directed_rounding import (
+    expand_bracket,
+    root_rounded_up,
+    round_fraction,
+)
 from curvedp.privacy import GDP, ZCDP, ApproxDP, Guarantee, PureDP, convert
-from curvedp.privacy.base import guarantee_from_dict
-from curvedp.privacy.rounding import bracket, float_of, private_side
+from curvedp.privacy.guarantees.base import guarantee_from_dict
 
 Cost = tuple[Fraction, ...]
 Group = tuple[str | None, str | None]
@@ -89,7 +93,7 @@ class State:
         used = self.before[0] + Fraction(float(spent.epsilon(delta)))
         # The account implies what was left, so what it has spent does, whatever rounding says.
         return dataclasses.replace(
-            self.budget, eps=min(float_of(used, up=True), self.budget.eps)
+            self.budget, eps=min(round_fraction(used, up=True), self.budget.eps)
         )
 
     @property
@@ -241,7 +245,7 @@ def cost(account: Guarantee, guarantee: Guarantee) -> Cost:
 def from_cost(account: Guarantee, total: Cost, *, up: bool) -> Guarantee | None:
     """The guarantee that costs this much. An (ε, 0) spent is (ε, the least δ); one that is left is a pure ε."""
     if isinstance(account, ApproxDP) and total[1] == 0 < total[0]:
-        eps = float_of(total[0], up=up)
+        eps = round_fraction(total[0], up=up)
         return (
             dataclasses.replace(account, eps=eps, delta0=5e-324)
             if up
@@ -269,7 +273,7 @@ def _additive(guarantee: Guarantee) -> Guarantee:
 def _rest(budget: Guarantee, spent: Cost) -> tuple[float, float]:
     """What is left of (ε, δ), each rounded down."""
     eps, delta = (
-        float_of(b - s, up=False)
+        round_fraction(b - s, up=False)
         for b, s in zip(cost(budget, budget), spent, strict=True)
     )
     return eps, delta
@@ -286,7 +290,9 @@ def _largest(like: Guarantee, eps: float, delta: float) -> Guarantee | None:
     def excess(inverse: float) -> float:
         return float(made(inverse).epsilon(delta)) - eps
 
-    low, high = bracket(excess, 1.0, limit=1e100)
+    low, high = expand_bracket(excess, 1.0, limit=1e100)
     return (
-        made(private_side(excess, low, high)) if low > 0 and high < math.inf else None
+        made(root_rounded_up(excess, low, high))
+        if low > 0 and high < math.inf
+        else None
     )

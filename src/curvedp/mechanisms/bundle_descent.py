@@ -17,8 +17,8 @@ from curvedp.mechanisms.chart import grid_of
 from curvedp.mechanisms.noise import VectorMechanism, bounded, bounded_epsilon
 from curvedp.mechanisms.regression import Data, LineMechanism, Pair, into_domain
 from curvedp.mechanisms.statistic import Count, Statistic
+from curvedp.numerics.directed_rounding import round_up
 from curvedp.privacy import Guarantee, PureDP, gaussian_profile, smallest_scale
-from curvedp.privacy.rounding import up
 from curvedp.regression.bounds import DEVIATION, HALF, Domain, spread
 from curvedp.regression.gradient import (
     clipped_direction,
@@ -55,7 +55,7 @@ class BundleDescentMechanism(VectorMechanism, LineMechanism):
         )
         if bounded(check_guarantee(guarantee)):
             # The ε of T Laplace steps add up: averaging more of them would cost more than it gives.
-            scale = up(2 * warm * sensitivity / bounded_epsilon(guarantee), 1e-15)
+            scale = round_up(2 * warm * sensitivity / bounded_epsilon(guarantee), 1e-15)
             return cls(statistic=statistic, scale=scale, steps=warm, law="laplace")
         moved = (
             sqrt(6 * warm) * sensitivity
@@ -74,13 +74,15 @@ class BundleDescentMechanism(VectorMechanism, LineMechanism):
     def last(self) -> float:
         """The noise of the last release, whose sensitivity is √(1 + ¾η²) times that of a step: worth as much as all steps."""
         share = self.steps if self.law == "laplace" else sqrt(self.steps)
-        return float(up(LENGTHENED * self.scale / share, 1e-15))
+        return float(round_up(LENGTHENED * self.scale / share, 1e-15))
 
     @cached_property
     def profile(self) -> Guarantee:
         """All steps together, and the last release, which doubles ε, or μ²."""
         if self.law == "laplace":
-            return PureDP(up(2 * self.steps * self.sensitivity / self.scale, 1e-15))
+            return PureDP(
+                round_up(2 * self.steps * self.sensitivity / self.scale, 1e-15)
+            )
         return gaussian_profile(
             0.0, 1, self.scale, sqrt(2 * self.steps) * self.sensitivity
         )

@@ -29,9 +29,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from curvedp._files import write_atomically
 from curvedp.errors import CurvedpError, ParameterError
+from curvedp.numerics.directed_rounding import round_up
 from curvedp.privacy import GDP, ZCDP, Guarantee, PrivacyProfile, PureDP, RaoDP, convert
-from curvedp.privacy.base import guarantee_from_dict
-from curvedp.privacy.rounding import up
+from curvedp.privacy.guarantees.base import guarantee_from_dict
 from curvedp.signing import digest, is_signed, signature
 
 SCHEMA = "curvedp-certificate/2"
@@ -92,7 +92,7 @@ class Claims:
             named = (
                 promise.mu,
                 promise.pure_epsilon,
-                up(promise.mu**2 / 2),
+                round_up(promise.mu**2 / 2),
                 promise.rao,
             )
         elif isinstance(promise, PureDP):

@@ -21,7 +21,7 @@ from curvedp.mechanisms.certificate import Certificate
 from curvedp.mechanisms.statistic import Count, Length, Statistic, length
 from curvedp.mechanisms.sums import PERSON_ADDED, RECORD_ADDED
 from curvedp.privacy import GDP, Guarantee, gaussian_profile
-from curvedp.privacy import descent as costs
+from curvedp.privacy import optimizer_accounting as costs
 
 Sampling = Annotated[str, partial(_validate.choice, options=("poisson", "fixed-size"))]
 Rate = Annotated[float, length, partial(_validate.within, low=0, high=1, open_low=True)]
@@ -185,7 +185,7 @@ class AddedDescentMechanism(_InBatches):
 
     def composed(self, known: bool) -> Guarantee:
         rate = 1.0 if known else self.rate
-        return costs.added_guarantee(
+        return costs.add_remove_guarantee(
             self.steps, rate, self.statistic.clip, self.noise, self.count_noise
         )
 
@@ -212,6 +212,6 @@ class AddedVarianceReducedMechanism(_InBatches):
             (self.full_noise, self.inner_noise),
         )
         rate = 1.0 if known else self.rate
-        return costs.added_rsvrg_guarantee(
+        return costs.add_remove_rsvrg_guarantee(
             self.epochs, self.inner_steps, rate, clips, noises, self.count_noise
         )

@@ -19,7 +19,7 @@ from curvedp.mechanisms.chart import CHART_ERROR, REACH
 from curvedp.mechanisms.statistic import Statistic
 from curvedp.mechanisms.value import IsotropicMechanism
 from curvedp.privacy import Guarantee, PrivacyProfile, smallest_scale
-from curvedp.privacy.hadamard import HadamardProfile, hadamard_scale
+from curvedp.privacy.profiles.ricci_bound import HadamardProfile, hadamard_scale
 
 TIGHT = 2.0**-10  # |Ric|·σ² up to which the bound by it is within 0.05% of the truth
 
@@ -136,7 +136,7 @@ class GaussianMechanism(IsotropicMechanism):
 
 
 def _by_ricci(space: Manifold, moved: float, guarantee: Guarantee) -> float | None:
-    """The scale by the bound of `privacy.hadamard`; None where the exact profile is to be asked."""
+    """The scale by the bound of `privacy.profiles.ricci_bound`; None where the exact profile is to be asked."""
     if rays_of(space) is not None:
         return None
     if space.convexity_radius < inf and space_form_factors(space) is not None:

@@ -23,7 +23,7 @@ from curvedp.mechanisms.noise import spread_of
 from curvedp.mechanisms.statistic import Stated, Statistic
 from curvedp.mechanisms.value import IsotropicMechanism
 from curvedp.privacy import Guarantee, PrivacyProfile
-from curvedp.privacy.constant_curvature import constant_curvature_profile
+from curvedp.privacy.profiles.constant_curvature import constant_curvature_profile
 
 
 @dataclass(frozen=True, eq=False, init=False)

@@ -24,6 +24,7 @@ from curvedp.mechanisms.base import Law as Law
 from curvedp.mechanisms.base import Mechanism, check_guarantee
 from curvedp.mechanisms.chart import grid_of
 from curvedp.mechanisms.statistic import FrechetMean, Length
+from curvedp.numerics.directed_rounding import round_down, round_up
 from curvedp.privacy import (
     GDP,
     Guarantee,
@@ -32,8 +33,7 @@ from curvedp.privacy import (
     gaussian_profile,
     smallest_scale,
 )
-from curvedp.privacy.hadamard import PureProfile
-from curvedp.privacy.rounding import down, up
+from curvedp.privacy.profiles.ricci_bound import PureProfile
 
 LAWS: tuple[Law, ...] = ("gaussian", "laplace")
 Noise = Callable[
@@ -56,7 +56,7 @@ def least_scale(guarantee: Guarantee, moved: float = 1.0) -> float:
 def least_noise(guarantee: Guarantee, moved: float = 1.0) -> tuple[Law, float]:
     """(law, scale): the least noise about what moves so far that meets the guarantee, Laplace where it is `bounded`."""
     if bounded(check_guarantee(guarantee)):
-        return "laplace", up(moved / bounded_epsilon(guarantee), 1e-15)
+        return "laplace", round_up(moved / bounded_epsilon(guarantee), 1e-15)
     return "gaussian", least_scale(guarantee, moved)
 
 
@@ -69,8 +69,9 @@ def bounded_epsilon(guarantee: Guarantee) -> float:
     """The largest pure ε that meets a `bounded` guarantee."""
     if isinstance(guarantee, PureDP):
         return guarantee.eps
-    return down(  # type: ignore[no-any-return]  # a float
-        1 / smallest_scale(lambda s: PureProfile(up(1 / s)), guarantee, 1.0), 1e-15
+    return round_down(  # type: ignore[no-any-return]  # a float
+        1 / smallest_scale(lambda s: PureProfile(round_up(1 / s)), guarantee, 1.0),
+        1e-15,
     )
 
 
@@ -117,7 +118,7 @@ class VectorMechanism(Mechanism):
     def profile(self) -> Any:
         """That of one Gaussian release, or pure ε."""
         if self.law == "laplace":
-            return PureDP(up(self.moved / self.scale))
+            return PureDP(round_up(self.moved / self.scale))
         return gaussian_profile(0.0, 1, self.scale, self.moved)
 
     @property

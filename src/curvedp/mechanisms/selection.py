@@ -16,7 +16,6 @@ from flint import arb
 
 from curvedp import _validate
 from curvedp.entropy import Source
-from curvedp.entropy.balls import decide
 from curvedp.entropy.bits import LazyUniforms
 from curvedp.errors import ParameterError
 from curvedp.geometry import Euclidean
@@ -33,8 +32,9 @@ from curvedp.mechanisms.certificate import Certificate
 from curvedp.mechanisms.chart import GRID
 from curvedp.mechanisms.payment import check_payer, pay
 from curvedp.mechanisms.statistic import Count, Statistic
+from curvedp.numerics.enclosures import decide
 from curvedp.privacy import Guarantee, NegativeBinomialRuns
-from curvedp.privacy.base import ADJACENCIES, guarantee_from_dict
+from curvedp.privacy.guarantees.base import ADJACENCIES, guarantee_from_dict
 
 
 class Selection(NamedTuple):

@@ -31,7 +31,7 @@ from curvedp.mechanisms.certificate import (
 from curvedp.mechanisms.statistic import Stated, Statistic
 from curvedp.mechanisms.value import ValueMechanism
 from curvedp.privacy import certified_mu
-from curvedp.privacy.calibrate import meets
+from curvedp.privacy.calibration import meets
 
 _WIDTH = 1e-6  # relative width of the certified enclosures
 _LARGEST_TAU = 2.0**-80  # of a whole release
@@ -250,7 +250,7 @@ def _check_claims(certificate: Certificate, mechanism: Any) -> list[Check]:
 def _met(mechanism: Any, asked: Any) -> bool:
     from curvedp.mechanisms.kng import pure_epsilon
     from curvedp.privacy import GDP, ApproxDP, PureDP, convert, gaussian_profile
-    from curvedp.privacy.hadamard import PureProfile
+    from curvedp.privacy.profiles.ricci_bound import PureProfile
 
     if isinstance(mechanism.profile, PureDP) and isinstance(
         asked, PureDP | ApproxDP | GDP

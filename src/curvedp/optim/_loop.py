@@ -26,7 +26,12 @@ from curvedp.optim.problem import (
     Problem,
     SubspaceProblem,
 )
-from curvedp.privacy.descent import ACCELERATOR_BLOCK, BLOCK, WHOLE_BITS, check_request
+from curvedp.privacy.optimizer_accounting import (
+    ACCELERATOR_BLOCK,
+    BLOCK,
+    WHOLE_BITS,
+    check_request,
+)
 from curvedp.records.chunked import refuse_chunked
 from curvedp.records.persons import person_codes
 from curvedp.records.tables import entries

@@ -17,7 +17,7 @@ from curvedp.optim._randomness import Randomness
 from curvedp.optim.problem import Problem
 from curvedp.optim.result import OptimResult, finished
 from curvedp.privacy import Guarantee
-from curvedp.privacy import descent as cost
+from curvedp.privacy import optimizer_accounting as cost
 
 
 def dp_rgd(
@@ -106,7 +106,7 @@ def dp_rsgd(
 
     Guarantees
     - `result.guarantee` bounds the composition of all steps for replace-one adjacency (a record moves the sum by 2·clip),
-      exactly accounted (`privacy.subsampled`), for any data.
+      exactly accounted (`privacy.subsampling`), for any data.
     - Asked for anything but (ε, δ), the noise is that of known batches: nothing is gained from their chance.
     - Asked by a guarantee with adjacency="add-remove", n is private, as in `dp_rgd`; then `batch_size` is the public share of
       the records that a batch has on average, such as 0.01.
@@ -151,10 +151,10 @@ def dp_rsgd(
         met: Any = guarantee
         if chance is not None:
             charged, size = (
-                cost.added_clip(clip, manifold.dim, w.dtype),
+                cost.add_remove_clip(clip, manifold.dim, w.dtype),
                 max(int(chance * n), 1),
             )
-            sd, count_noise = cost.added_noise(steps, chance, charged, met)
+            sd, count_noise = cost.add_remove_noise(steps, chance, charged, met)
             statistic: Any = mechanisms.ClippedGradientSum(manifold, charged)
             made = partial(
                 mechanisms.AddedDescentMechanism, rate=chance, count_noise=count_noise

@@ -23,7 +23,7 @@ from curvedp.optim._randomness import Randomness
 from curvedp.optim.problem import Problem
 from curvedp.optim.result import OptimResult, finished
 from curvedp.privacy import Guarantee
-from curvedp.privacy import descent as cost
+from curvedp.privacy import optimizer_accounting as cost
 
 
 def dp_rsvrg(
@@ -110,9 +110,9 @@ def dp_rsvrg(
         scales: Any = (None, None)
         if chance is not None:
             charged: Any = tuple(
-                cost.added_clip(bound, manifold.dim, w.dtype) for bound in bounds
+                cost.add_remove_clip(bound, manifold.dim, w.dtype) for bound in bounds
             )
-            sd, count_noise = cost.added_rsvrg_noise(
+            sd, count_noise = cost.add_remove_rsvrg_noise(
                 total, inner_steps, chance, charged, asked, rate
             )
             size, count = max(int(chance * n), 1), random.noisy(n, count_noise)

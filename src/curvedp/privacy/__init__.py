@@ -3,23 +3,30 @@
 from typing import TYPE_CHECKING
 
 from curvedp import _lazy
-from curvedp.privacy.compose import Composition, compose, compose_profiles
+from curvedp.privacy.composition import Composition, compose, compose_profiles
 
 if TYPE_CHECKING:
-    from curvedp.privacy.base import Guarantee, convert
-    from curvedp.privacy.calibrate import smallest_scale
-    from curvedp.privacy.certify import certified_delta
-    from curvedp.privacy.certify_mu import certified_mu
-    from curvedp.privacy.constant_curvature import (
+    from curvedp.privacy.calibration import smallest_scale
+    from curvedp.privacy.enclosure.delta import certified_delta
+    from curvedp.privacy.enclosure.mu import certified_mu
+    from curvedp.privacy.guarantees.base import Guarantee, convert
+    from curvedp.privacy.guarantees.definitions import (
+        GDP,
+        ZCDP,
+        ApproxDP,
+        PureDP,
+        RaoDP,
+        RenyiDP,
+    )
+    from curvedp.privacy.mean_loss import KLDP, MeanConcentratedDP
+    from curvedp.privacy.profiles.base import PrivacyProfile
+    from curvedp.privacy.profiles.constant_curvature import (
         gaussian_floor,
         gaussian_profile,
         laplace_profile,
     )
-    from curvedp.privacy.guarantees import GDP, ZCDP, ApproxDP, PureDP, RaoDP, RenyiDP
-    from curvedp.privacy.mean_loss import KLDP, MeanConcentratedDP
-    from curvedp.privacy.profile import PrivacyProfile
     from curvedp.privacy.selection import NegativeBinomialRuns
-    from curvedp.privacy.subsampled import (
+    from curvedp.privacy.subsampling import (
         subsampled_gaussian,
         subsampled_noise_multiplier,
     )

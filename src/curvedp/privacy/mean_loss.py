@@ -12,10 +12,10 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from curvedp.privacy.base import Guarantee, impossible
-from curvedp.privacy.guarantees import half_square, hellinger_angle
-from curvedp.privacy.renyi import ByDelta, all_orders_epsilon
-from curvedp.privacy.rounding import Array, smallest_float, up
+from curvedp.numerics.directed_rounding import Array, bisect_floats, round_up
+from curvedp.privacy.guarantees.base import Guarantee, impossible
+from curvedp.privacy.guarantees.definitions import half_square, hellinger_angle
+from curvedp.privacy.guarantees.renyi import EpsilonFirst, all_orders_epsilon
 
 _SERIES = [
     1.0 / k for k in range(20, 1, -1)
@@ -23,7 +23,7 @@ _SERIES = [
 
 
 @dataclass(frozen=True, repr=False)
-class KLDP(ByDelta, Guarantee):
+class KLDP(EpsilonFirst, Guarantee):
     """KL privacy: the Kullback–Leibler divergence of neighbors' outputs is at most α (Rényi DP of order 1).
 
     Guarantees: `delta` is the exact largest δ that KL(P‖Q) ≤ α allows.
@@ -59,7 +59,7 @@ class KLDP(ByDelta, Guarantee):
 
 
 @dataclass(frozen=True, repr=False)
-class MeanConcentratedDP(ByDelta, Guarantee):
+class MeanConcentratedDP(EpsilonFirst, Guarantee):
     """(m, τ)-mean-concentrated DP: the loss has mean at most m, and about it is subgaussian (Dwork and Rothblum 2016).
 
     Guarantees: `delta` is the best over all orders of the exact bound that D_α ≤ m + (α−1)τ²/2 implies; composed, that
@@ -102,7 +102,9 @@ class MeanConcentratedDP(ByDelta, Guarantee):
 
     def renyi_bound(self, order: float) -> float:
         return (
-            float(up(self.mean + (order - 1) * half_square(self.deviation), 1e-15))
+            float(
+                round_up(self.mean + (order - 1) * half_square(self.deviation), 1e-15)
+            )
             if order > 1
             else self.mean
         )
@@ -131,7 +133,7 @@ class MeanConcentratedDP(ByDelta, Guarantee):
         if other == self:
             return 1.0
         return float(
-            up(
+            round_up(
                 max(
                     other.renyi_bound(1.0) / self.mean,
                     other.bound("pure") / self.deviation,
@@ -151,11 +153,11 @@ def kl_epsilon(alpha: float, delta: Any) -> Any:
             return np.asarray(w / (delta * -np.expm1(-c / delta)) >= 1 + w / c)
 
     # Every w gives a bound, and one 1e-9 of itself off the best hardly another.
-    w = smallest_float(
+    w = bisect_floats(
         beyond, np.full_like(delta, 1e-300), np.full_like(delta, 1 - 2.0**-53), steps=40
     )
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-        r = up(_cost(alpha, w) / delta, 4e-16)  # 1/λ
+        r = round_up(_cost(alpha, w) / delta, 4e-16)  # 1/λ
         growth = np.where(
             r < 1,
             np.log(np.expm1(np.minimum(r, 1.0)) / r),
@@ -170,4 +172,6 @@ def kl_epsilon(alpha: float, delta: Any) -> Any:
 def _cost(alpha: float, w: Array) -> Array:
     """alpha − log u − 1 + u for u = 1 − w, rounded up."""
     near = w * w * np.polyval(_SERIES, np.minimum(w, 0.0625))
-    return np.asarray(up(alpha + np.where(w < 0.0625, near, -np.log1p(-w) - w), 1e-14))
+    return np.asarray(
+        round_up(alpha + np.where(w < 0.0625, near, -np.log1p(-w) - w), 1e-14)
+    )

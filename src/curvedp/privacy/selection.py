@@ -14,10 +14,15 @@ import numpy as np
 
 from curvedp import _validate
 from curvedp.errors import ParameterError, UnattainableGuarantee
-from curvedp.privacy.base import Guarantee, vouched
-from curvedp.privacy.gaussian import gdp_mu
-from curvedp.privacy.guarantees import GDP, ApproxDP, PureDP, RenyiDP
-from curvedp.privacy.rounding import bracket, float_of, private_side, up
+from curvedp.numerics.directed_rounding import (
+    expand_bracket,
+    root_rounded_up,
+    round_fraction,
+    round_up,
+)
+from curvedp.privacy.guarantees.base import Guarantee, vouched
+from curvedp.privacy.guarantees.definitions import GDP, ApproxDP, PureDP, RenyiDP
+from curvedp.privacy.guarantees.gaussian import gdp_mu
 
 _ORDERS = np.concatenate(
     [[1.0], 1 + np.geomspace(1e-3, 1e6, 400)]
@@ -60,9 +65,9 @@ class NegativeBinomialRuns:
         """E[K], rounded up."""
         log_stop = math.log(self.stop)
         if self.shape == 0:
-            return float(up((1 - self.stop) / self.stop / -log_stop, 1e-14))
+            return float(round_up((1 - self.stop) / self.stop / -log_stop, 1e-14))
         return float(
-            up(
+            round_up(
                 self.shape
                 * (1 - self.stop)
                 / (self.stop * -math.expm1(self.shape * log_stop)),
@@ -85,7 +90,9 @@ class NegativeBinomialRuns:
         the largest μ of GDP of (ε, δ); another target is refused."""
         if isinstance(target, PureDP):
             share = Fraction(target.eps) / (2 + Fraction(self.shape))
-            return PureDP(float_of(share, up=False), adjacency=target.adjacency), None
+            return PureDP(
+                round_fraction(share, up=False), adjacency=target.adjacency
+            ), None
         if not isinstance(target, ApproxDP):
             raise ParameterError(
                 f"{target!r}: a choice is calibrated to PureDP or ApproxDP"
@@ -106,9 +113,9 @@ class NegativeBinomialRuns:
         def excess(scale: float) -> float:
             return math.log(max(found(scale)[0], 1e-300)) - math.log(target.delta0)
 
-        scale = private_side(
+        scale = root_rounded_up(
             excess,
-            *bracket(excess, 3 / float(gdp_mu(target.eps, target.delta0))),
+            *expand_bracket(excess, 3 / float(gdp_mu(target.eps, target.delta0))),
             relative=1e-3,
         )
         return GDP(1 / scale, adjacency=target.adjacency), found(scale)[1]
@@ -124,12 +131,14 @@ class NegativeBinomialRuns:
                     f"{run!r} is not pure: give order=… for a bound in Rényi divergence"
                 )
             total = (2 + Fraction(self.shape)) * Fraction(run.eps)
-            return PureDP(float_of(total, up=True), adjacency=run.adjacency)
+            return PureDP(round_fraction(total, up=True), adjacency=run.adjacency)
         own = RenyiDP.implied_by(run, None, None, order)
         price = (1 + self.shape) * _extra(run, math.log(self.stop)) + math.log(
             self.mean
         ) / (own.order - 1)
-        spent = float(up(own.eps + max(price, 0.0), 1e-13))  # never below one run's
+        spent = float(
+            round_up(own.eps + max(price, 0.0), 1e-13)
+        )  # never below one run's
         if not spent < math.inf:
             raise UnattainableGuarantee(
                 f"{own!r} of one run leaves no bound on the best of many"

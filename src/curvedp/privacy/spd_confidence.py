@@ -13,9 +13,9 @@ import numpy as np
 
 from curvedp import _validate
 from curvedp.errors import ParameterError
-from curvedp.privacy.base import Guarantee
-from curvedp.privacy.profile import PrivacyProfile, up
-from curvedp.privacy.rounding import Array
+from curvedp.numerics.directed_rounding import Array, round_up
+from curvedp.privacy.guarantees.base import Guarantee
+from curvedp.privacy.profiles.base import PrivacyProfile
 
 _GRID = 400
 
@@ -54,7 +54,7 @@ class ConfidenceProfile(PrivacyProfile):
     @property
     def hellinger_angle(self) -> float:
         """From TV = δ(0) alone: 1 − ∫√(p₁p₂) <= TV (Le Cam)."""
-        return up(2 * math.acos(1 - self.bounds[0]), 1e-15)
+        return round_up(2 * math.acos(1 - self.bounds[0]), 1e-15)
 
     def renyi_bound(self, order: float) -> float:
         return math.inf

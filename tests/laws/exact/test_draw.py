@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from curvedp.entropy import GeneratorSource, SecureSource, balls, bits
+from curvedp.entropy import GeneratorSource, SecureSource, bits
 from curvedp.entropy.csprng import Allowance
 from curvedp.errors import EnvelopeViolation, NotResolved, ParameterError
 from curvedp.geometry import (
@@ -32,6 +32,7 @@ from curvedp.laws.exact import spd as exact_spd
 from curvedp.laws.exact import spd_chain as exact_spd_chain
 from curvedp.laws.exact import spd_near as exact_spd_near
 from curvedp.laws.exact.draw import ExactDraw
+from curvedp.numerics import enclosures as balls
 from goodness import accepts, form, ks, off_origin
 
 

@@ -9,7 +9,6 @@ import pytest
 from flint import arb, ctx
 
 from curvedp.entropy import GeneratorSource
-from curvedp.entropy.balls import FloatBall, arb_array
 from curvedp.entropy.bits import LazyNormals, LazyUniforms
 from curvedp.errors import NotIntegrable
 from curvedp.geometry import Euclidean, Lorentz, PoincareBall, Sphere
@@ -30,6 +29,7 @@ from curvedp.laws.spaceform import rays_of
 from curvedp.laws.spd_chain import ChainEnvelope as FloatChain
 from curvedp.laws.spd_gaussian import FarEnvelope, NearEnvelope
 from curvedp.laws.spd_normalizer import log_normalizer, log_pfaffian
+from curvedp.numerics.enclosures import FloatBall, arb_array
 from goodness import form
 
 LAWS = [

@@ -6,7 +6,7 @@ import mpmath as mp
 import numpy as np
 import pytest
 
-from curvedp.entropy import GeneratorSource, balls
+from curvedp.entropy import GeneratorSource
 from curvedp.entropy.bits import LazyNormals
 from curvedp.geometry import (
     Euclidean,
@@ -20,6 +20,7 @@ from curvedp.laws.exact import draw as exact
 from curvedp.laws.exact import exact_gaussian, exact_laplace
 from curvedp.laws.exact import spd as exact_spd
 from curvedp.laws.exact import spd_near as exact_spd_near
+from curvedp.numerics import enclosures as balls
 
 
 class Replay(GeneratorSource):

@@ -9,12 +9,12 @@ from flint import arb, ctx
 from scipy import linalg
 
 from curvedp.entropy import GeneratorSource
-from curvedp.entropy.balls import FILTER_SIZE, FloatBall, float_ball
 from curvedp.entropy.bits import LazyNormals
 from curvedp.errors import ParameterError
 from curvedp.laws.exact.spd import _congruence, _is_positive_definite, cholesky
 from curvedp.laws.exact.spd_near import NearDraw, TangentBound, near_envelope
 from curvedp.laws.spd_gaussian import NearEnvelope
+from curvedp.numerics.enclosures import FILTER_SIZE, FloatBall, float_ball
 
 
 def source(seed: int = 1) -> GeneratorSource:

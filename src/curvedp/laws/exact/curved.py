@@ -8,16 +8,6 @@ from typing import Any
 import numpy as np
 from flint import arb
 
-from curvedp.entropy.balls import (
-    FILTER_GRID,
-    FILTER_SIZE,
-    FloatBall,
-    arb_array,
-    decide,
-    first_precision,
-    float_ball,
-    round_arb,
-)
 from curvedp.entropy.bits import LazyNormals, LazyUniforms
 from curvedp.entropy.csprng import Source
 from curvedp.geometry import (
@@ -31,6 +21,16 @@ from curvedp.geometry import (
     Sphere,
 )
 from curvedp.laws.exact.radial import LazyRadius, RadialBall, draw_radius
+from curvedp.numerics.enclosures import (
+    FILTER_GRID,
+    FILTER_SIZE,
+    FloatBall,
+    arb_array,
+    decide,
+    first_precision,
+    float_ball,
+    round_arb,
+)
 
 Steps = tuple[Any, Any]
 

@@ -15,14 +15,6 @@ import numpy as np
 from flint import arb
 
 from curvedp import _validate
-from curvedp.entropy.balls import (
-    FILTER_GRID,
-    FILTER_SIZE,
-    arb_array,
-    decide,
-    first_precision,
-    round_arb,
-)
 from curvedp.entropy.bits import LazyNormals
 from curvedp.entropy.csprng import Allowance, Source, check_source
 from curvedp.errors import ParameterError
@@ -31,6 +23,14 @@ from curvedp.laws.exact.curved import draw_curved, place_of
 from curvedp.laws.exact.radial import RadialBall
 from curvedp.laws.exact.spd import acceptance, draw_spd
 from curvedp.laws.spaceform import rays_of
+from curvedp.numerics.enclosures import (
+    FILTER_GRID,
+    FILTER_SIZE,
+    arb_array,
+    decide,
+    first_precision,
+    round_arb,
+)
 
 Law = Literal["gaussian", "laplace"]
 

@@ -13,13 +13,13 @@ from functools import lru_cache
 
 from flint import arb
 
-from curvedp.entropy.balls import decide, float_up
-from curvedp.entropy.balls import precision as at_precision
 from curvedp.entropy.bits import LazyUniforms, accepts
 from curvedp.entropy.csprng import Source
 from curvedp.errors import NotIntegrable
 from curvedp.laws.logconcave import mode
 from curvedp.laws.radial import Kind, Rays
+from curvedp.numerics.enclosures import decide, float_up
+from curvedp.numerics.enclosures import precision as at_precision
 
 _OFFSETS = (
     -2.1,

@@ -15,15 +15,6 @@ from functools import lru_cache
 import numpy as np
 from flint import arb, arb_mat, ctx, fmpq, fmpq_mat
 
-from curvedp.entropy.balls import (
-    FILTER_GRID,
-    FloatBall,
-    arb_array,
-    decide,
-    first_precision,
-    float_ball,
-    round_arb,
-)
 from curvedp.entropy.csprng import Source
 from curvedp.errors import ParameterError
 from curvedp.laws.exact.spd_chain import ChainEnvelope, TurnedDraw, draw_chain, draw_far
@@ -32,6 +23,15 @@ from curvedp.laws.radial import Kind
 from curvedp.laws.spd_chain import ChainEnvelope as FloatChain
 from curvedp.laws.spd_gaussian import NearEnvelope, best_envelope
 from curvedp.laws.spd_laplace import MatrixLaplace, best_laplace
+from curvedp.numerics.enclosures import (
+    FILTER_GRID,
+    FloatBall,
+    arb_array,
+    decide,
+    first_precision,
+    float_ball,
+    round_arb,
+)
 
 
 def draw_spd(

@@ -13,10 +13,10 @@ from typing import TypeVar
 import numpy as np
 from flint import arb, arb_mat
 
-from curvedp.entropy.balls import arb_array, decide
-from curvedp.entropy.balls import precision as at_precision
 from curvedp.entropy.bits import LazyNormals, LazyUniforms, accepts
 from curvedp.entropy.csprng import Source
+from curvedp.numerics.enclosures import arb_array, decide
+from curvedp.numerics.enclosures import precision as at_precision
 
 _CELLS = 1024
 

@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 from flint import acb, acb_mat, arb, arb_mat
 
-from curvedp.entropy.balls import FILTER_SIZE, FloatBall, float_ball, float_up
-from curvedp.entropy.balls import precision as at_precision
 from curvedp.entropy.bits import LazyNormals, LazyUniforms, accepts
 from curvedp.entropy.csprng import Source
 from curvedp.laws.spd_normalizer import dimension
+from curvedp.numerics.enclosures import FILTER_SIZE, FloatBall, float_ball, float_up
+from curvedp.numerics.enclosures import precision as at_precision
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,282 @@
+"""Rounding in a chosen direction, and searches whose answer lies on a chosen side.
+
+A privacy bound may be too large, never too small. So every number that a computation
+rounds is pushed up (or down) by a bound on its error, and every root search returns a
+point at which the condition was *evaluated* to hold, not one at which it should hold.
+"""
+
+import math
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import scipy  # scipy.optimize is loaded by its first use: 0.3 s that most never need
+from numpy.typing import NDArray
+
+from curvedp.errors import NotResolved, ParameterError
+
+Array = NDArray[np.float64]
+
+# Values beyond this are cut before an interpolation sees them; only signs matter there.
+_LARGEST_FINITE = 1e300
+# Bits that the integer square root keeps below 1: more than the smallest double has.
+_ROOT_BITS = 1200
+
+
+def round_up(x: Any, relative: float = 0.0) -> Any:
+    """Return the next float above x + |x|·relative.
+
+    The result is not below the true value of a number that was computed as `x` with a
+    relative error of at most `relative`.
+
+    Parameters
+    ----------
+    x : float or array
+        The computed values.
+    relative : float
+        A bound on their relative error.
+
+    Returns
+    -------
+    float or array
+        A float for a number, an array for an array. Above the largest double it is inf.
+    """
+    value = np.asarray(x, dtype=np.float64)
+    finite_part = np.where(np.isinf(value), 0.0, value)
+    with np.errstate(over="ignore"):
+        raised = np.nextafter(value + np.abs(finite_part) * relative, np.inf)
+    return raised if raised.ndim else float(raised)
+
+
+def round_down(x: Any, relative: float = 0.0) -> Any:
+    """Return the next float below x − |x|·relative: `round_up` in the other direction."""
+    return -round_up(-np.asarray(x, dtype=np.float64), relative)
+
+
+def round_fraction(exact: Fraction, *, up: bool) -> float:
+    """Round an exact number to a neighboring float, upwards or downwards.
+
+    Parameters
+    ----------
+    exact : Fraction
+        The number.
+    up : bool
+        Whether the result must not be below it (True) or not above it (False).
+
+    Returns
+    -------
+    float
+        The closest such float. Above the largest float it is inf, or the largest float.
+    """
+    try:
+        nearest = float(exact)
+    except OverflowError:
+        return math.inf if up else math.nextafter(math.inf, 0.0)
+
+    if up and Fraction(nearest) < exact:
+        return math.nextafter(nearest, math.inf)
+    if not up and Fraction(nearest) > exact:
+        return math.nextafter(nearest, -math.inf)
+    return nearest
+
+
+def round_root(exact: Fraction, power: int = 2, *, up: bool) -> float:
+    """Round exact^(1/power) to a neighboring float, for an exact number >= 0.
+
+    `power` is 2 (the square root) or 1 (the number itself); `up` as in `round_fraction`.
+    """
+    if power == 1:
+        return round_fraction(exact, up=up)
+
+    # The integer square root of exact·4^bits is the floor of root·2^bits.
+    scale = 1 << _ROOT_BITS
+    scaled_floor = math.isqrt(exact.numerator * scale**2 // exact.denominator)
+    root = round_fraction(Fraction(scaled_floor, scale), up=False)
+    if up and Fraction(root) ** 2 < exact:
+        return math.nextafter(root, math.inf)
+    return root
+
+
+def bisect_floats(
+    holds: Callable[[Array], NDArray[np.bool_]],
+    low: Array,
+    high: Array,
+    *,
+    steps: int = 64,
+) -> Array:
+    """Find the smallest float in [low, high] at which a monotone condition holds.
+
+    The bits of non-negative floats, read as integers, are ordered like the floats, so
+    that bisecting the integers ends at two neighboring floats after 64 steps. Rounding
+    inside `holds` cannot move the answer to the wrong side: it was seen to hold there.
+
+    Parameters
+    ----------
+    holds : callable
+        Elementwise; false then true as its argument grows, and true at `high`.
+    low, high : array
+        0 <= low <= high.
+    steps : int
+        How often to bisect. With fewer than 64 the answer is near the smallest float.
+
+    Returns
+    -------
+    array
+        Points at which `holds` was evaluated true; `low` where it is true there.
+    """
+    low, high = np.broadcast_arrays(
+        np.asarray(low, np.float64), np.asarray(high, np.float64)
+    )
+    holds_at_low = holds(low)
+    low_bits = np.array(low).view(np.int64)
+    high_bits = np.array(high).view(np.int64)
+
+    for _ in range(steps):
+        if not np.any(high_bits - low_bits > 1):
+            break
+        middle_bits = low_bits + (high_bits - low_bits) // 2
+        holds_at_middle = holds(middle_bits.view(np.float64))
+        low_bits = np.where(holds_at_middle, low_bits, middle_bits)
+        high_bits = np.where(holds_at_middle, middle_bits, high_bits)
+
+    return np.where(holds_at_low, low, high_bits.view(np.float64))
+
+
+def bracket_sign_change(
+    decreasing_function: Callable[[Array], Array], lower: Array, upper: Array
+) -> tuple[Array, Array]:
+    """Shrink [lower, upper] around the sign change of a decreasing function, elementwise.
+
+    This is the method of Chandrupatla (1997): an inverse quadratic step where the last
+    three values fit a parabola, a bisection elsewhere. `scipy.optimize.elementwise` has
+    it too, but drops elements as they converge and stops at values that are not finite;
+    the functions here keep their shape, and such values are bisected.
+
+    Parameters
+    ----------
+    decreasing_function : callable
+        Elementwise. It counts as positive at `lower`, whatever its value there.
+    lower, upper : array
+        Ends of the brackets.
+
+    Returns
+    -------
+    last_positive, first_nonpositive : array
+        Evaluated points on either side of the sign change, within 2^-48 of each other
+        relative to the larger one.
+    """
+    # x1 is the newest point, x2 the one across the sign change from it, x3 the previous
+    # newest or opposite one; f1, f2, f3 are the values there.
+    f = decreasing_function
+    with np.errstate(all="ignore"):
+        smallest_width = 2.0**-60 * upper
+        fraction = np.full_like(lower, 0.5)
+        x1, x2 = lower, upper
+        f1, f2 = np.fmax(f(lower), 5e-324), f(upper)
+
+        for _ in range(100):
+            x = x1 + fraction * (x2 - x1)
+            value = f(x)
+            same_side = (value > 0) == (f1 > 0)
+            x2, x3, f2, f3 = np.where(same_side, [x2, x1, f2, f1], [x1, x2, f1, f2])
+            x1, f1 = x, value
+            lower, upper = np.where(f1 > 0, [x1, x2], [x2, x1])
+
+            tolerance = np.maximum(2.0**-48 * upper, smallest_width) / (upper - lower)
+            if np.all(tolerance >= 1):
+                break
+
+            xi = (x1 - x2) / (x3 - x2)
+            phi = (f1 - f2) / (f3 - f2)
+            parabola = f1 / (f1 - f2) * f3 / (f3 - f2) + (x3 - x1) / (x2 - x1) * f1 / (
+                f3 - f1
+            ) * f2 / (f3 - f2)
+            fits = (phi**2 < xi) & ((1 - phi) ** 2 < 1 - xi) & np.isfinite(parabola)
+            margin = np.minimum(tolerance, 1) / 2
+            fraction = np.clip(np.where(fits, parabola, 0.5), margin, 1 - margin)
+    return lower, upper
+
+
+def root_rounded_up(
+    excess: Callable[[float], float],
+    low: float,
+    high: float,
+    *,
+    relative: float = 1e-12,
+) -> float:
+    """Find the root of a decreasing function, from the side where it is not positive.
+
+    Brent's method closes in on the root; what is returned is the smallest point at which
+    `excess` was evaluated to be <= 0, so that rounding cannot leave it positive.
+
+    Parameters
+    ----------
+    excess : callable
+        Decreasing, with excess(high) <= 0.
+    low, high : float
+        A bracket. Where excess(low) <= 0 already, the answer is `low`.
+    relative : float
+        About how far the answer may lie above the root, relative to it.
+
+    Raises
+    ------
+    ParameterError
+        If `excess` is still positive at `high`.
+    NotResolved
+        If `excess` gives NaN, which must never count as "not positive".
+    """
+    smallest_met = high
+
+    def evaluated(x: float) -> float:
+        """Return `excess(x)`, cut to finite values, and remember where it is <= 0."""
+        nonlocal smallest_met
+        value = _evaluate_number(excess, x)
+        if value <= 0:
+            smallest_met = min(smallest_met, x)
+        return min(max(value, -_LARGEST_FINITE), _LARGEST_FINITE)
+
+    if evaluated(low) <= 0:
+        return low
+    if evaluated(high) > 0:
+        raise ParameterError(f"no root: excess({high:g}) is still above 0")
+    scipy.optimize.brentq(
+        evaluated, low, high, xtol=1e-300, rtol=max(relative, 1e-15), maxiter=500
+    )
+    return smallest_met
+
+
+def expand_bracket(
+    excess: Callable[[float], float], start: float, *, limit: float = 1e300
+) -> tuple[float, float]:
+    """Bracket the root of a decreasing function by doubling or halving a positive start.
+
+    Returns
+    -------
+    low, high : float
+        excess(low) > 0 >= excess(high). `high` is inf if `excess` stays positive up to
+        `limit`; `low` is 0 if it stays nonpositive down to 1/`limit`.
+    """
+    x = start
+    if _evaluate_number(excess, x) > 0:
+        while x < limit:
+            previous = x
+            x = x * 2.0
+            if _evaluate_number(excess, x) <= 0:
+                return previous, x
+        return x, math.inf
+
+    while x > 1 / limit:
+        previous = x
+        x = x / 2.0
+        if _evaluate_number(excess, x) > 0:
+            return x, previous
+    return 0.0, x
+
+
+def _evaluate_number(function: Callable[[float], float], x: float) -> float:
+    """Return function(x) as a float; raise `NotResolved` for NaN."""
+    value = float(function(x))
+    if math.isnan(value):
+        raise NotResolved(f"the function searched gave NaN at {x!r}")
+    return value

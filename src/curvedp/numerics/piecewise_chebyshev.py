@@ -1,0 +1,228 @@
+"""Piecewise Chebyshev series of functions of one variable.
+
+An interval is cut into panels; on each panel every function is a Chebyshev series of
+degree 23 through its values at the Chebyshev nodes (Trefethen, *Approximation Theory and
+Approximation Practice*, 2013). A panel is halved until its last coefficients vanish.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from curvedp.errors import NotResolved
+from curvedp.numerics.directed_rounding import Array
+
+# Size of the last coefficients that counts as zero, relative to the largest value in the
+# panel or to 1.
+RESOLUTION = 1e-12
+
+_N_NODES = 24
+_INDEX = np.arange(_N_NODES)
+_ANGLES = np.pi * (_INDEX + 0.5) / _N_NODES
+_NODES = np.cos(_ANGLES)
+_TO_COEFFICIENTS = 2.0 / _N_NODES * np.cos(np.outer(_INDEX, _ANGLES))
+_TO_COEFFICIENTS[0] /= 2
+
+_MAX_HALVINGS = 40
+# With a coarse resolution, halvings after which what is left is taken for noise.
+_MAX_COARSE_HALVINGS = 20
+
+
+class PiecewiseChebyshev:
+    """Chebyshev series of several functions of one variable, on common panels.
+
+    Parameters
+    ----------
+    functions : callable
+        Takes a flat array and returns one array of values for each function.
+    argument_rounding : callable
+        What one rounding of the argument is worth at each point, in units of 2^-50:
+        changes of the values by that much are not resolved.
+    resolution : float
+        Relative error of the functions. Above `RESOLUTION` the values are noisy, and
+        halving may end before they are resolved (see `unresolved`).
+    lowest_value : float
+        Values of the first function below it do not matter.
+
+    Attributes
+    ----------
+    edges : array
+        The ends of the panels, increasing.
+    unresolved : float
+        The largest last coefficient that halving did not remove: an error of the values.
+    """
+
+    def __init__(
+        self,
+        functions: Callable[[Array], Any],
+        argument_rounding: Callable[[Array], Array],
+        resolution: float,
+        lowest_value: float,
+    ) -> None:
+        self._functions = functions
+        self._argument_rounding = argument_rounding
+        self._resolution = resolution
+        self._lowest_value = lowest_value
+        self._coefficients = np.empty(0)
+        self.edges = np.empty(0)
+        self.unresolved = 0.0
+
+    @property
+    def end(self) -> float:
+        """The right end of the last panel."""
+        return float(self.edges[-1])
+
+    def add(self, edges: Array) -> None:
+        """Lay panels between the given edges, refined until they resolve the functions.
+
+        The first edge is the end of the panels there are, if there are any.
+        """
+        lows, highs, coefficients = self._refined_panels(edges[:-1], edges[1:])
+        order = np.argsort(lows)
+        if len(self.edges):
+            self.edges = np.concatenate([self.edges, highs[order]])
+            self._coefficients = np.concatenate(
+                [self._coefficients, coefficients[order]]
+            )
+        else:
+            self.edges = np.append(lows[order], highs[order][-1])
+            self._coefficients = coefficients[order]
+
+    def with_function(self, function: Callable[[Array], Array]) -> "PiecewiseChebyshev":
+        """Return the series of another function on the panels of this one."""
+        other = PiecewiseChebyshev(
+            lambda x: (function(x),),
+            self._argument_rounding,
+            self._resolution,
+            self._lowest_value,
+        )
+        other.edges = self.edges
+        _, other._coefficients = other._interpolate(self.edges[:-1], self.edges[1:])
+        return other
+
+    def _interpolate(self, lows: Array, highs: Array) -> tuple[Array, Array]:
+        """Return the values at the nodes of each panel and the series through them.
+
+        Both arrays have the shape (panels, functions, nodes).
+        """
+        centers = (lows + highs)[:, None] / 2
+        half_widths = (highs - lows)[:, None] / 2
+        x = centers + half_widths * _NODES
+        results = self._functions(x.ravel())
+        stacked = np.stack([result.reshape(x.shape) for result in results], axis=1)
+        values = np.maximum(stacked, -1e300)
+        return values, values @ _TO_COEFFICIENTS.T
+
+    def _refined_panels(self, lows: Array, highs: Array) -> tuple[Array, Array, Array]:
+        """Halve panels until each resolves the functions.
+
+        Returns the lower ends, the upper ends and the coefficients, in no order.
+        """
+        finished_lows = []
+        finished_highs = []
+        finished_coefficients = []
+        coarse = self._resolution > RESOLUTION
+
+        for halvings in range(_MAX_HALVINGS):
+            values, coefficients = self._interpolate(lows, highs)
+            last = np.abs(coefficients[:, :, -3:]).max(axis=2)
+            fine = np.all(last <= self._allowed_error(values, lows, highs), axis=1)
+
+            largest_first = values[:, 0].max(axis=1)
+            if coarse:  # where a bounded loss and a narrow one end, P falls off a cliff
+                fine |= largest_first < 2 * self._lowest_value
+            if coarse and halvings >= _MAX_COARSE_HALVINGS:
+                # What is left is noise of the functions: record it and stop halving.
+                noisy = ~fine & (largest_first > self._lowest_value)
+                noise = float(np.max(last[noisy], initial=0.0))
+                self.unresolved = max(self.unresolved, noise)
+                fine[:] = True
+
+            finished_lows.append(lows[fine])
+            finished_highs.append(highs[fine])
+            finished_coefficients.append(coefficients[fine])
+            if np.all(fine):
+                return (
+                    np.concatenate(finished_lows),
+                    np.concatenate(finished_highs),
+                    np.concatenate(finished_coefficients),
+                )
+
+            middles = (lows + highs)[~fine] / 2
+            lows = np.concatenate([lows[~fine], middles])
+            highs = np.concatenate([middles, highs[~fine]])
+        raise NotResolved("the tails of the privacy loss could not be resolved")
+
+    def _allowed_error(self, values: Array, lows: Array, highs: Array) -> Array:
+        """Return how large the last coefficients of each function may be on each panel.
+
+        That is the resolution relative to the values, plus what rounding the argument
+        does to them.
+        """
+        size = np.maximum(np.abs(values).max(axis=2), 1.0)
+        steepness = np.ptp(values, axis=2) / (highs - lows)[:, None]
+        rounding = 2.0**-50 * self._argument_rounding(highs)[:, None] * steepness
+        return np.asarray(self._resolution * size + rounding)
+
+    def _locate(self, x: Array) -> tuple[Array, Array, Array, Array]:
+        """Find the panel of each point.
+
+        Returns
+        -------
+        panel : array of int
+            Its index; points outside belong to the first or the last panel.
+        z : array
+            The point in the coordinate of the panel, which runs from −1 to 1.
+        dz_dx : array
+            2/width of the panel.
+        distance_beyond : array
+            How far the point lies beyond the last panel, 0 inside.
+        """
+        inside = np.minimum(x, self.edges[-1])
+        panel = np.clip(
+            np.searchsorted(self.edges, inside, side="right") - 1,
+            0,
+            len(self._coefficients) - 1,
+        )
+        low = self.edges[panel]
+        high = self.edges[panel + 1]
+        z = np.clip((2 * inside - low - high) / (high - low), -1.0, 1.0)
+        distance_beyond = np.where(np.isfinite(x), x - inside, 0.0)
+        return panel, z, 2 / (high - low), distance_beyond
+
+    def value(self, x: Array, which: int) -> Array:
+        """Evaluate the series of function number `which` by Clenshaw's recurrence.
+
+        Beyond the last panel this is the value at its end.
+        """
+        panel, z, _, _ = self._locate(x)
+        c = self._coefficients[:, which].T
+        two_z = 2 * z
+        b0 = b1 = np.zeros_like(z)
+        for k in range(_N_NODES - 1, 0, -1):
+            b0, b1 = c[k].take(panel) + two_z * b0 - b1, b0
+        return np.asarray(c[0].take(panel) + z * b0 - b1)
+
+    def value_and_slope(self, x: Array, which: int) -> tuple[Array, Array, Array]:
+        """Evaluate the series of function number `which` and its derivative.
+
+        Beyond the last panel the series is continued linearly.
+
+        Returns
+        -------
+        value, slope : array
+            The series and its derivative in x.
+        distance_beyond : array
+            How far each point lies beyond the last panel.
+        """
+        panel, z, dz_dx, distance_beyond = self._locate(x)
+        c = self._coefficients[:, which].T
+        two_z = 2 * z
+        b0 = b1 = d0 = d1 = np.zeros_like(z)  # d is the derivative of b in z
+        for k in range(_N_NODES - 1, 0, -1):
+            d0, d1 = 2 * b0 + two_z * d0 - d1, d0
+            b0, b1 = c[k].take(panel) + two_z * b0 - b1, b0
+        slope = (b0 + z * d0 - d1) * dz_dx
+        value = c[0].take(panel) + z * b0 - b1 + slope * distance_beyond
+        return value, slope, distance_beyond
