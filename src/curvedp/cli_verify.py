@@ -40,10 +40,10 @@ def verify(
     json: JsonOption = False,
 ) -> None:
     """Recompute every claim of a certificate by the certified path; exit 1 if one cannot be confirmed, 3 if all of them are
-    but the release was drawn in float64 or its sensitivity is the caller's word, for which no certificate can vouch, and 2 if
-    it is no certificate or takes more than its time or 2 GB."""
+    but the release was drawn in float64, its sensitivity is the caller's word or its statistic does not say whom it protects,
+    for which no certificate can vouch, and 2 if it is no certificate or takes more than its time or 2 GB."""
     with waiting("recomputing every claim"):
-        checks, alarms = limited(lambda: _recomputed(certificate, key), seconds)
+        checks, notes = limited(lambda: _recomputed(certificate, key), seconds)
     unknown = [check for check in checks if check.holds is None]
     if json:
         print(json_module.dumps([check._asdict() for check in checks]))
@@ -61,7 +61,7 @@ def verify(
             console.print(
                 "[bold green]verified[/]: every claim was recomputed and holds"
             )
-        for line in alarms:
+        for line in notes:
             console.print(
                 f"[yellow]note[/]: {inert(line)}", soft_wrap=True, highlight=False
             )
@@ -91,17 +91,16 @@ def checks_of(path: Path) -> tuple[Any, list[Any]]:
 
 
 def _recomputed(path: Path, key: Any) -> tuple[list[Any], list[str]]:
-    """Every claim checked, and what is odd about a release of which nothing is refuted."""
+    """Check every claim; of a release of which nothing is refuted, also return notes."""
     from curvedp.cli_sign import check_signature
+    from curvedp.mechanisms.verify import remarks_on
 
     certificate, checks = checks_of(path)
-    checks = [
-        *([] if key is None else [check_signature(certificate, path, key)]),
-        *checks,
-    ]
-    return checks, [] if any(
-        check.holds is False for check in checks
-    ) else certificate.alarms
+    signed = [] if key is None else [check_signature(certificate, path, key)]
+    checks = [*signed, *checks]
+    if any(check.holds is False for check in checks):
+        return checks, []
+    return checks, [*remarks_on(certificate), *certificate.alarms]
 
 
 def confirmed(checks: list[Any], before: str = "") -> list[Any]:

@@ -361,13 +361,13 @@ def test_a_release_from_sources_that_are_not_installed_is_not_lost(monkeypatch):
     def nowhere(package):
         raise PackageNotFoundError(package)
 
-    certificate._software.cache_clear()  # the versions are read once in a process
+    certificate.installed_software.cache_clear()  # the versions are read once in a process
     monkeypatch.setattr(certificate, "version", nowhere)
     mechanism = LogGaussianMechanism.for_statistic(
         FrechetMean(Euclidean(2), None, 1.0, 20), GDP(1.0)
     )
     made = mechanism.release(np.zeros(2)).certificate
-    certificate._software.cache_clear()
+    certificate.installed_software.cache_clear()
     assert made.software["curvedp"] == made.software["numpy"] == "not installed"
     assert all(check.holds for check in verify_certificate(made))
 

@@ -19,6 +19,7 @@ from curvedp.federated.questions import Question
 from curvedp.federated.session import Session
 from curvedp.geometry.numerics.threads import blocks
 from curvedp.mechanisms.base import check_guarantee
+from curvedp.mechanisms.certificate_fields import is_lower_hex, is_version, read_time
 from curvedp.mechanisms.statistic import PERSON_UNIT, Statistic, assign
 from curvedp.privacy import Guarantee, PrivacyProfile, gaussian_profile, smallest_scale
 from curvedp.privacy.guarantees.base import guarantee_from_dict
@@ -116,6 +117,10 @@ class Plan(Statistic):
         if isinstance(self.guarantee, Mapping):
             assign(self, guarantee=guarantee_from_dict(self.guarantee))
         _validate.choice("protects", self.protects, ("record", "person"))
+        if not is_version(self.software):
+            raise ParameterError("software must be a version of curvedp")
+        if not all(is_lower_hex(key) for key in self.sites):
+            raise ParameterError("a site's key has 64 hexadecimal digits in lower case")
         if not isinstance(self.kernel, Kernel):
             raise ParameterError(
                 "kernel must be a kernel, such as MeanKernel(manifold, radius)"
@@ -211,16 +216,14 @@ class Plan(Statistic):
 
     @cached_property
     def _created(self) -> datetime:
-        try:
-            created = datetime.fromisoformat(self.created)
-        except (TypeError, ValueError):
+        created = read_time(self.created)
+        if created is None:
             raise ParameterError(
-                f"created={_validate.shown(self.created)} must be a time in ISO 8601"
-            ) from None
-        if created.tzinfo is None or not 2000 <= created.year < 9000:
-            raise ParameterError(
-                "created needs its time zone, such as +00:00, and a year from 2000 on"
+                f"created={_validate.shown(self.created)} must be a time in ISO 8601 with its "
+                "time zone, such as 2026-01-31T12:00:00+00:00"
             )
+        if not 2000 <= created.year < 9000:
+            raise ParameterError("created needs a year from 2000 on")
         return created
 
     def is_open(self, now: datetime, server: datetime) -> bool:

@@ -27,8 +27,9 @@ from curvedp.mechanisms.certificate import (
     digest_of_integers,
     exact_integers,
 )
+from curvedp.mechanisms.certificate_fields import check_plain_text
 from curvedp.mechanisms.chart import GRID, grid_of
-from curvedp.mechanisms.statistic import Statistic, check_fields
+from curvedp.mechanisms.statistic import UNIT_FIELD, Statistic, check_fields
 from curvedp.mechanisms.statistic import assign as assign
 from curvedp.privacy import Guarantee, convert
 
@@ -323,16 +324,19 @@ class Mechanism(ABC):
             Whether the data are what `accepted` has given: for whoever pays in between.
         """
         accepted, source = data if ready else self.accepted(data), check_source(source)
-        described = (
-            self.described()
-        )  # what has no name is refused before anything is drawn
+        # What has no name, or a text that is not plain, is refused before any draw.
+        described = self.described()
+        check_plain_text("reason", reason)
+        unit = self._checked_unit(unit)
+        if self.statistic.units:  # the statistic says which of its units it is of
+            described["statistic"] = {**described["statistic"], UNIT_FIELD: unit}
         source.refresh()  # fresh bytes a release: clones of a machine must not share noise
         draw = self.draw(accepted, source)
         certificate = Certificate(
             **described,
             guarantee=self.guarantee if guarantee is None else guarantee,
             claims=Claims.of(self.profile, draw.tau or 0.0),
-            unit=self.statistic.unit if unit is None else unit,
+            unit=unit,
             trust=self.trust,
             numerics={
                 "path": self.path,
@@ -363,6 +367,16 @@ class Mechanism(ABC):
             "statistic": self.statistic.to_dict(),
             "sensitivity": self.sensitivity,
         }
+
+    def _checked_unit(self, unit: str | None) -> str:
+        """Return one of the statistic's privacy units, its usual one where none is given."""
+        if unit is None:
+            return str(self.statistic.unit)
+        if unit not in (self.statistic.unit, *self.statistic.units):
+            raise ParameterError(
+                f"unit={_validate.shown(unit)} is no privacy unit of a {self.statistic.name}"
+            )
+        return unit
 
     def bill(self, budget: Guarantee, asked: Guarantee) -> Guarantee:
         """What a ledger with this budget is charged: what was asked for where it is of the budget's kind, else what the

@@ -29,6 +29,11 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from curvedp._files import write_atomically
 from curvedp.errors import CurvedpError, ParameterError
+from curvedp.mechanisms.certificate_fields import (
+    NOT_INSTALLED,
+    PACKAGES,
+    check_fields,
+)
 from curvedp.numerics.directed_rounding import round_up
 from curvedp.privacy import GDP, ZCDP, Guarantee, PrivacyProfile, PureDP, RaoDP, convert
 from curvedp.privacy.guarantees.base import guarantee_from_dict
@@ -39,7 +44,6 @@ CURVE_EPSILONS = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 MOST_BYTES = (
     1 << 25
 )  # of a certificate's text; beyond, it is not read. Stages list millions of integers at most
-_PACKAGES = ("numpy", "scipy", "python-flint", "cryptography")
 
 
 class Check(NamedTuple):
@@ -186,24 +190,19 @@ def digest_of_integers(integers: Sequence[Any]) -> str:
     return hashlib.sha256(";".join(draws).encode()).hexdigest()
 
 
-@cache
-def _software() -> Mapping[
-    str, str
-]:  # reading the packages' metadata takes longer than most draws
-    return {
-        "curvedp": _version("curvedp"),
-        "python": platform.python_version(),
-        **{p: _version(p) for p in _PACKAGES},
-    }
+@cache  # reading the packages' metadata takes longer than most draws
+def installed_software() -> Mapping[str, str]:
+    """Return the versions that a certificate made here records, by package."""
+    versions = {package: _version(package) for package in PACKAGES}
+    return {"python": platform.python_version(), **versions}
 
 
 def _version(package: str) -> str:
+    """Return a package's version; a release that was paid for is not lost over it."""
     try:
         return version(package)
-    except (
-        PackageNotFoundError
-    ):  # run from its sources: what is paid for is not lost over a name
-        return "not installed"
+    except PackageNotFoundError:  # the package runs from its sources
+        return NOT_INSTALLED
 
 
 @dataclass(frozen=True)
@@ -222,7 +221,8 @@ class Certificate:
     guarantee, claims : Guarantee and Claims
         What was asked for, and what is given in every definition.
     unit, trust : str
-        Whose data are protected, and who is trusted with them, in words.
+        Whose data are protected, and who is trusted with them, in words. Where a statistic
+        may protect several units, `statistic` says which, and both must agree.
     numerics, entropy : mapping
         How the noise was drawn, and from which bits.
     release : mapping
@@ -258,7 +258,9 @@ class Certificate:
     created: str = field(
         default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds")
     )
-    software: Mapping[str, str] = field(default_factory=lambda: dict(_software()))
+    software: Mapping[str, str] = field(
+        default_factory=lambda: dict(installed_software())
+    )
     schema: str = SCHEMA
     sha256: str = ""
 
@@ -371,7 +373,7 @@ class Certificate:
                 raise ParameterError(
                     f"the schema is not {SCHEMA!r}; other schemas need the version that wrote them"
                 )
-            _check_form(record)
+            check_fields(record, _names())
             claims, guarantee = (
                 Claims.from_dict(record["claims"]),
                 guarantee_from_dict(record["guarantee"]),
@@ -424,47 +426,13 @@ class Certificate:
         return f"<b>curvedp certificate</b><table>{cells}</table>"
 
 
-_OBJECTS = (
-    "parameters",
-    "statistic",
-    "claims",
-    "numerics",
-    "entropy",
-    "release",
-    "software",
-)
-_TEXTS = ("mechanism", "manifold", "unit", "trust", "created", "schema", "sha256")
+def _names() -> set[str]:
+    return {each.name for each in fields(Certificate)}
 
 
-def _check_form(record: dict[str, Any]) -> None:
-    """Every field there, none besides, each of its kind."""
-    wanted = {each.name for each in fields(Certificate)}
-    if set(record) != wanted:
-        raise ParameterError(
-            f"it must have exactly the fields {', '.join(sorted(wanted))}"
-        )
-    kinds = {**dict.fromkeys(_OBJECTS, dict), **dict.fromkeys(_TEXTS, str)}
-    if not all(isinstance(record[name], kind) for name, kind in kinds.items()):
-        raise ParameterError("a field is of the wrong kind")
-    if not (record["ledger"] is None or isinstance(record["ledger"], dict)):
-        raise ParameterError("ledger must be an object or null")
-    if _has_boolean(
-        {name: value for name, value in record.items() if name != "entropy"}
-    ):
-        raise ParameterError("only entropy says yes or no")
-    if not isinstance(record["sensitivity"], int | float):
-        raise ParameterError("sensitivity must be a number")
-
-
-def _has_boolean(record: Any) -> bool:
-    """Python takes True for 1: in a certificate it is not a number."""
-    if isinstance(record, dict):
-        return any(map(_has_boolean, record.values()))
-    return (
-        any(map(_has_boolean, record))
-        if isinstance(record, list)
-        else isinstance(record, bool)
-    )
+def check_form(certificate: Certificate) -> None:
+    """Refuse a certificate with a field that does not have its form, wherever it was made."""
+    check_fields(certificate.to_dict(), _names())
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -30,6 +30,8 @@ from curvedp.mechanisms.sensitivity import (
 from curvedp.records.base import Records
 from curvedp.records.tables import entries
 
+# Where a certificate's statistic says whose contributions its n values are.
+UNIT_FIELD = "privacy_unit"
 PERSON_UNIT = "one person with all their records, replaced by any other; the number of persons is public"
 
 
@@ -214,7 +216,11 @@ class Statistic(ABC):
                 f"the certificate's statistic is not one of: {', '.join(Statistic.registry)}"
             )
         kind = Statistic.registry[name]
-        given = {name: value for name, value in record.items() if name != "name"}
+        given = {
+            name: value
+            for name, value in record.items()
+            if name not in ("name", UNIT_FIELD)
+        }
         expected = [field.name for field in fields(kind)]
         if sorted(given) != sorted(expected):
             raise ParameterError(

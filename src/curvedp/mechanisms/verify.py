@@ -7,6 +7,7 @@ taken anew, what was changed is refused, claims less, or makes it the certificat
 """
 
 import re
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache
 from math import exp, inf, isclose, isfinite, pi, sqrt
@@ -26,9 +27,11 @@ from curvedp.mechanisms.certificate import (
     Check,
     Claims,
     at_least,
+    check_form,
     digest_of_integers,
 )
-from curvedp.mechanisms.statistic import Stated, Statistic
+from curvedp.mechanisms.certificate_fields import lies_in_future
+from curvedp.mechanisms.statistic import UNIT_FIELD, Stated, Statistic
 from curvedp.mechanisms.value import ValueMechanism
 from curvedp.privacy import certified_mu
 from curvedp.privacy.calibration import meets
@@ -61,6 +64,7 @@ def verify_certificate(certificate: Certificate) -> list[Check]:
     nothing that can be rebuilt.
     """
     try:
+        check_form(certificate)
         if certificate.sha256 != certificate.fingerprint:
             raise VerificationFailed(
                 "the certificate was changed: its SHA-256 is not the one it was written with"
@@ -83,6 +87,8 @@ def _checks(certificate: Certificate, mechanism: Mechanism) -> list[Check]:
     sealed = "of all that the certificate says; a signature would say whose"
     checks = [
         Check(f"SHA-256 {certificate.sha256[:16]}…", True, sealed),
+        _check_unit(certificate, mechanism.statistic),
+        _describe_statistic(certificate),
         *_check_sensitivity(certificate, mechanism),
         *mechanism.checks(certificate),
         *_check_words(certificate, mechanism),
@@ -109,6 +115,13 @@ def rebuild_mechanism(certificate: Certificate) -> Any:
     )
     if not kind.serves(statistic):
         raise ParameterError(f"{kind.name} does not release a {statistic.name}")
+    described = {
+        name: value
+        for name, value in certificate.statistic.items()
+        if name != UNIT_FIELD
+    }
+    if not _has_form_of(statistic.to_dict(), described):
+        raise ParameterError("the statistic is not written as it writes itself")
     mechanism = kind.rebuilt(statistic, certificate.parameters)
     if sorted(mechanism.parameters) != sorted(certificate.parameters):
         raise ParameterError(
@@ -328,11 +341,6 @@ def _quick(mechanism: Any) -> bool:
 
 def _check_numerics(certificate: Certificate, mechanism: Mechanism) -> list[Check]:
     numerics, entropy = certificate.numerics, certificate.entropy
-    if sorted(numerics) != ["grid", "path", "profile", "tau"] or sorted(entropy) != [
-        "cryptographic",
-        "source",
-    ]:
-        raise ParameterError("numerics or entropy have other fields than this schema's")
     source, grid, path, label, tau = (
         entropy["source"],
         *(numerics[name] for name in ("grid", "path", "profile", "tau")),
@@ -383,20 +391,12 @@ def _check_numerics(certificate: Certificate, mechanism: Mechanism) -> list[Chec
 
 
 def _check_words(certificate: Certificate, mechanism: Mechanism) -> list[Check]:
-    release, ledger = certificate.release, certificate.ledger
-    if sorted(release) != ["afterwards", "integers", "reason", "sha256", "stages"]:
-        raise ParameterError("the release has other fields than this schema's")
-    if ledger is not None and sorted(ledger) != ["entry", "head"]:
-        raise ParameterError("the ledger has other fields than this schema's")
+    release = certificate.release
     kept = release["integers"]
-    digest = (
-        isinstance(release["sha256"], str)
-        and re.fullmatch(r"[0-9a-f]{64}", release["sha256"]) is not None
-    )
-    bound = kept is None or (
-        isinstance(kept, list) and digest_of_integers(kept) == release["sha256"]
-    )
-    checks = [Check("integers", bound and digest, "their SHA-256 is the one stated")]
+    bound = kept is None or digest_of_integers(kept) == release["sha256"]
+    checks = [Check("integers", bound, "their SHA-256 is the one stated")]
+    if kept is None and mechanism.staged:
+        raise ParameterError("a release in stages lists its integers")
     if kept is not None:
         mechanism.value_of(
             certificate
@@ -407,22 +407,90 @@ def _check_words(certificate: Certificate, mechanism: Mechanism) -> list[Check]:
             raise ParameterError(
                 "the release lists integers that its value does not need"
             )
-    units = (mechanism.statistic.unit, *mechanism.statistic.units)
-    words = certificate.trust == mechanism.trust and certificate.unit in units
-    afterwards = release["afterwards"] == list(mechanism.afterwards) and isinstance(
-        release["reason"], str
+    same_words = (
+        certificate.trust == mechanism.trust
+        and release["afterwards"] == list(mechanism.afterwards)
+        and bool(release["stages"]) == mechanism.staged
     )
-    stages = isinstance(release["stages"], list) and (
-        bool(release["stages"]) == mechanism.staged
-    )
-    return [
-        *checks,
-        Check(
-            "unit, trust and post-processing",
-            words and afterwards and stages,
-            "as the mechanism says",
-        ),
-    ]
+    claim = "trust and post-processing"
+    return [*checks, Check(claim, same_words, "as the mechanism says")]
+
+
+def _check_unit(certificate: Certificate, statistic: Statistic) -> Check:
+    """Whose data are protected: the unit that the statistic itself is of.
+
+    A statistic that can protect several units (records, or persons whose records were
+    averaged) names the one it is of. Certificates of earlier versions do not; then no claim
+    rests on the unit, and it is not known.
+    """
+    claim = f"unit: {certificate.unit}"
+    if certificate.unit not in (statistic.unit, *statistic.units):
+        return Check(
+            f"unit: {_shown(certificate.unit)}", False, "not of this statistic"
+        )
+    stated = certificate.statistic.get(UNIT_FIELD)
+    if not statistic.units:
+        same = stated is None
+        return Check(claim, same, "the statistic protects no other")
+    if stated is None:
+        return Check(claim, None, "the statistic does not say whose values it is of")
+    detail = "the statistic is of such values, as its curator recorded"
+    return Check(claim, stated == certificate.unit, detail)
+
+
+def _describe_statistic(certificate: Certificate) -> Check:
+    """What was released, of how many, and where: for the reader, from what was rebuilt."""
+    n = certificate.statistic.get("n")
+    number = "" if n is None else f" of n = {n} {certificate.whose}s"
+    name = certificate.statistic["name"]
+    space = _shown(certificate.where)
+    detail = "statistic and space were built again; n is the curator's word"
+    if n is None and certificate.guarantee.adjacency == "add-remove":
+        detail = "statistic and space were built again; n is private"
+    return Check(f"statistic: {name}{number} on {space}", True, detail)
+
+
+def _has_form_of(own: Any, stated: Any) -> bool:
+    """Whether a stated JSON value is as one's own, but for the size of its numbers."""
+    if isinstance(own, Mapping):
+        return (
+            isinstance(stated, Mapping)
+            and set(stated) == set(own)
+            and all(_has_form_of(part, stated[name]) for name, part in own.items())
+        )
+    if isinstance(own, list | tuple):
+        return (
+            isinstance(stated, list | tuple)
+            and len(stated) == len(own)
+            and all(map(_has_form_of, own, stated))
+        )
+    if isinstance(own, int | float):
+        return isinstance(stated, int | float)
+    return bool(stated == own)
+
+
+def remarks_on(certificate: Certificate) -> list[str]:
+    """Return what a reader should know of the fields that nobody can recompute.
+
+    Parameters
+    ----------
+    certificate : Certificate
+        One whose fields have their form (`check_form`).
+
+    Returns
+    -------
+    list of str
+        What the software recorded; then a remark where the time lies in the future.
+    """
+    entry = "no ledger"
+    if certificate.ledger is not None:
+        entry = f"entry {certificate.ledger['entry']} of a ledger"
+    version = certificate.software["curvedp"]
+    recorded = f"made {certificate.created} by curvedp {version}, paid by {entry}"
+    remarks = [f"recorded by the software, not recomputed: {recorded}"]
+    if lies_in_future(certificate.created):
+        remarks.append("the certificate's time lies in the future by this clock")
+    return remarks
 
 
 def _has_value(certificate: Certificate, mechanism: Mechanism) -> bool:
