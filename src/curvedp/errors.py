@@ -41,7 +41,18 @@ class EnvelopeViolation(CurvedpError, RuntimeError):
 
 
 class FederationRefused(CurvedpError, RuntimeError):
-    """Too few sites, or sites that do not agree: a federated run has stopped, and nothing was released."""
+    """Too few sites, or sites that do not agree: a federated run has stopped, and nothing was released.
+
+    Attributes
+    ----------
+    code : str
+        What a site tells the server of its refusal (`curvedp.federated.masking.REFUSALS`); the
+        message stays at the site.
+    """
+
+    def __init__(self, message: str, code: str = "protocol") -> None:
+        super().__init__(message)
+        self.code = code
 
 
 class BudgetExceeded(CurvedpError):

@@ -7,6 +7,7 @@ files that stay at the site.
 """
 
 import json
+import logging
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,7 +15,12 @@ from threading import Event, Thread
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from curvedp.errors import CurvedpError, FederationRefused, ParameterError
-from curvedp.federated.masking import Party, is_announcement
+from curvedp.federated.masking import (
+    REFUSALS,
+    Party,
+    is_announcement,
+    refusal_code,
+)
 from curvedp.federated.session import Session
 from curvedp.signing import read_key
 
@@ -22,6 +28,7 @@ if TYPE_CHECKING:
     from curvedp.federated.plan import Plan
     from curvedp.federated.release import Answers
 
+_log = logging.getLogger("curvedp.federated")
 _POLL = 0.6  # seconds between looks for an answer
 _GRACE = 6.0  # seconds, or as long again, for the rest once enough sites have answered
 
@@ -53,26 +60,56 @@ def answer(message: Foreign, context: Foreign) -> Foreign:
     from flwr.app import Message as Reply
 
     kept = context.state.config_records.get("curvedp")
-    state = None if kept is None else json.loads(str(kept["state"]))
+    reply, state = reply_to(
+        message.content.config_records["curvedp"]["json"],
+        str(context.node_config["site"]),
+        None if kept is None else str(kept["state"]),
+    )
+    if state is not None:
+        context.state.config_records["curvedp"] = ConfigRecord({"state": state})
+    return Reply(_packed(reply), reply_to=message)
+
+
+def reply_to(
+    text: Any, settings: str, state_text: str | None
+) -> tuple[dict[str, Any], str | None]:
+    """Answer one request at a site, whatever it is and whatever the site's files are.
+
+    Parameters
+    ----------
+    text : str
+        The request as JSON.
+    settings : str
+        The path of the site's settings.
+    state_text : str or None
+        What the site remembers of this session, as JSON.
+
+    Returns
+    -------
+    reply : dict
+        The answer; or {"refused": code} with one of `masking.REFUSALS`. The reason itself
+        may name the site's budget or its files: it is logged at the site.
+    state_text : str or None
+        What the site remembers now; None after a refusal, where nothing has changed.
+    """
     try:
-        request = json.loads(str(message.content.config_records["curvedp"]["json"]))
+        request = json.loads(str(text))
+        state = None if state_text is None else json.loads(state_text)
         # Each message starts a process, and importing what reads records takes a second.
         by_keys = state is not None and request["stage"] in ("share", "unmask")
-        party = party_from_settings(
-            str(context.node_config["site"]), state, with_records=not by_keys
-        )
+        party = party_from_settings(settings, state, with_records=not by_keys)
         reply = party.answer(request)
-        context.state.config_records["curvedp"] = ConfigRecord(
-            {"state": json.dumps(party.state)}
-        )
-    except (CurvedpError, KeyError, TypeError, ValueError) as error:
-        ours = isinstance(error, CurvedpError)
-        reply = {
-            "refused": str(error)
-            if ours
-            else "the request is not one of this protocol's"
-        }
-    return Reply(_packed(reply), reply_to=message)
+    except (
+        CurvedpError,
+        OSError,
+        KeyError,
+        TypeError,
+        ValueError,
+        RecursionError,
+    ) as error:
+        _log.warning("a request was refused: %s", error)
+        return {"refused": refusal_code(error)}, None
+    return reply, json.dumps(party.state)
 
 
 def party_from_settings(
@@ -248,10 +285,13 @@ class _Carrier:
         except (KeyError, ValueError, RecursionError):
             return None  # as if it had not answered
         self.bytes += len(text)
-        if not isinstance(read, dict) or "refused" in read:
-            self.refused.append(
-                str(read["refused"])[:400] if isinstance(read, dict) else "no object"
-            )
+        if not isinstance(read, dict):
+            self.refused.append("no object")
+            return None
+        if "refused" in read:
+            code = read["refused"]
+            is_known = isinstance(code, str) and code in REFUSALS
+            self.refused.append(code if is_known else "unknown")
             return None
         return read
 

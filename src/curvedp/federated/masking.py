@@ -19,7 +19,7 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 
-from curvedp.errors import FederationRefused, ParameterError
+from curvedp.errors import CurvedpError, FederationRefused, ParameterError
 from curvedp.federated import session as p
 from curvedp.federated.session import (
     PROTOCOL,
@@ -31,10 +31,43 @@ from curvedp.federated.session import (
 )
 from curvedp.signing import digest, is_signed, key_of, signature
 
+# What a site may tell the server of a refusal, and nothing else: a message could hold the
+# site's budget, the names of its files or its true number of records.
+REFUSALS = {
+    "plan": "the site agreed to another plan",
+    "clock": "the plan is not open by the site's clock",
+    "declined": "the site will not take part",
+    "protocol": "the request is not one that this protocol answers at this point",
+    "certificate": "the certificate is not one that the site signs",
+    "unavailable": "the site cannot answer, for reasons of its own",
+}
+
 _ONCE = ("announce", "share")  # stages of a session; the others come every round
 
 Announcements = Mapping[int, Mapping[str, Any]]
 Request = Mapping[str, Any]
+
+
+def refusal_code(error: Exception) -> str:
+    """Return what the server is told of an error at a site: one of `REFUSALS`.
+
+    Parameters
+    ----------
+    error : Exception
+        Whatever answering a request has raised.
+
+    Examples
+    --------
+    >>> refusal_code(FederationRefused("the clock is wrong", "clock"))
+    'clock'
+    >>> refusal_code(ParameterError("no such file: patients.csv"))
+    'unavailable'
+    """
+    if isinstance(error, FederationRefused):
+        return error.code if error.code in REFUSALS else "protocol"
+    if isinstance(error, CurvedpError | OSError):
+        return "unavailable"
+    return "protocol"
 
 
 class Party:
@@ -115,7 +148,9 @@ class Party:
                 "this site has answered this stage of this plan"
             ) from None
         except OSError:
-            raise FederationRefused("this site cannot write its journal") from None
+            raise FederationRefused(
+                "this site cannot write its journal", "unavailable"
+            ) from None
 
     # ---- once per session ----
 

@@ -233,6 +233,13 @@ class Plan(Statistic):
             self._created - _SKEW <= now <= end + _SKEW and abs(server - now) <= _SKEW
         )
 
+    def covers(self, time: str) -> bool:
+        """Whether a time lies within the plan's hours, and not in the future."""
+        moment = read_time(time)
+        if moment is None or moment > datetime.now(UTC) + _SKEW:
+            return False
+        return self.is_open(moment, moment)
+
     @cached_property
     def scale(self) -> float:
         """Noise for each unit of sensitivity over the whole release: 1/μ."""

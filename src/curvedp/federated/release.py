@@ -5,7 +5,7 @@ totals; no record is trusted to it.
 """
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, ClassVar, Self
 
@@ -72,14 +72,14 @@ class FederatedMechanism(Mechanism):
             "they compute: one that does not can spoil the value, not the others' privacy"
         )
 
-    def accepted(self, data: Any) -> "_Run":
-        if not isinstance(data, _Run):
+    def accepted(self, data: Any) -> "_Run | _Finished":
+        if not isinstance(data, _Run | _Finished):
             raise ParameterError(
                 "a federated release is drawn by the sites; see curvedp.federated.coordinate"
             )
         return data
 
-    def draw(self, data: "_Run", source: Source) -> Draw:
+    def draw(self, data: "_Run | _Finished", source: Source) -> Draw:
         """The rounds; the sites draw the noise, each from its own cryptographic bits."""
         rounds = data.finished()
         stages = [stage_of(self.statistic, r, round) for r, round in enumerate(rounds)]
@@ -204,9 +204,7 @@ def coordinate(plan: Plan, ask: Ask) -> FederatedRelease:
     ((2,), 3)
     """
     run = _Run(plan, ask)
-    release = FederatedMechanism(statistic=plan).release(
-        run, guarantee=plan.guarantee, reason="the sites' plan"
-    )
+    release = _release(plan, run)
     return FederatedRelease(
         release.value,
         release.certificate,
@@ -215,9 +213,44 @@ def coordinate(plan: Plan, ask: Ask) -> FederatedRelease:
     )
 
 
+def certificate_of(plan: Plan, rounds: list[Round]) -> Certificate:
+    """Return the certificate that follows from a plan and the sums that were released.
+
+    Parameters
+    ----------
+    plan : Plan
+        The agreed terms.
+    rounds : list of Round
+        The noisy sums of all rounds. Nothing is drawn.
+    """
+    return _release(plan, _Finished(rounds)).certificate
+
+
+def _release(plan: Plan, run: "_Run | _Finished") -> Release:
+    """Make the release of a run, with no word in it that is not the plan's or the sums'."""
+    release = FederatedMechanism(statistic=plan).release(
+        run, guarantee=plan.guarantee, reason="the sites' plan"
+    )
+    # The sites vouch for the version they agreed on, not for packages of the server's.
+    software = {"curvedp": plan.software}
+    certificate = replace(release.certificate, software=software).sealed()
+    return Release(release.value, certificate)
+
+
 def asked(round: int, at: np.ndarray) -> bytes:
     """A hash of what a round asks of the sites."""
     return digest({"round": round, "at": np.asarray(at).tolist()})
+
+
+class _Finished:
+    """A run whose sums are known: what a site has when it is asked to sign."""
+
+    def __init__(self, rounds: list[Round]) -> None:
+        self._rounds = rounds
+
+    def finished(self) -> list[Round]:
+        """Return the sums of every round."""
+        return self._rounds
 
 
 class _Run:

@@ -1,8 +1,9 @@
 """A site of a federated release: its records, its key, its ledger, its veto. It answers requests, and trusts no server."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
+from math import isclose
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +16,14 @@ from curvedp.errors import FederationRefused, ParameterError
 from curvedp.federated.masking import Party, Request
 from curvedp.federated.noise import site_noise
 from curvedp.federated.plan import Plan, Round
-from curvedp.federated.release import FederatedMechanism, asked, stage_of
+from curvedp.federated.release import FederatedMechanism, asked, certificate_of
 from curvedp.ledger import Ledger
-from curvedp.mechanisms.certificate import Certificate, digest_of_integers
+from curvedp.mechanisms.certificate import Certificate, installed_software
 from curvedp.mechanisms.payment import pay
 from curvedp.records.persons import person_codes
 from curvedp.records.tables import entries
+
+_LAST_DIGITS = 1e-9  # by which the same number may differ between two machines
 
 
 class Site(Party):
@@ -98,16 +101,20 @@ class Site(Party):
     def _announce(self, request: Request) -> dict[str, Any]:
         if wrong := self.plan.differences(request["plan"]):
             raise FederationRefused(
-                f"this site agreed to another plan; it differs in {', '.join(wrong)}"
+                f"this site agreed to another plan; it differs in {', '.join(wrong)}",
+                "plan",
             )
         if not self.plan.is_open(
             datetime.now(UTC), datetime.fromisoformat(request["time"])
         ):
             raise FederationRefused(
-                "the plan is not open by this site's clock, or the server's clock is another"
+                "the plan is not open by this site's clock, or the server's clock is another",
+                "clock",
             )
         if self._veto is not None and (reason := self._veto(self.plan)):
-            raise FederationRefused(f"this site will not take part: {reason}")
+            raise FederationRefused(
+                f"this site will not take part: {reason}", "declined"
+            )
         return self.announce()
 
     def _mask(self, request: Request) -> dict[str, Any]:
@@ -116,7 +123,9 @@ class Site(Party):
             self.open({int(j): box for j, box in request["boxes"].items()})
         # a run that a server drew out is over for this site too
         if not self.plan.is_open(now := datetime.now(UTC), now):
-            raise FederationRefused("the plan is not open by this site's clock")
+            raise FederationRefused(
+                "the plan is not open by this site's clock", "clock"
+            )
         self._check_round(
             round
         )  # refused before it is paid for, as places and what is no number are
@@ -150,46 +159,71 @@ class Site(Party):
         self.state["paid"] = True
 
     def _sign(self, request: Request) -> dict[str, Any]:
-        """Sign a certificate of this plan, and of the sums in which this site took part, whose claims hold."""
-        from curvedp.mechanisms.verify import (
-            verify_certificate,
-        )  # half a second, of which other requests need nothing
+        """Sign the one certificate that follows from this plan and the sums of this run.
+
+        Every word of it is the site's own: it is made here from the sums, and what the
+        server sends must be the same, but for the time, which lies within the plan's hours.
+        A site signs one certificate a session; the same one may be asked for again.
+        """
+        # Half a second, of which other requests need nothing.
+        from curvedp.mechanisms.verify import verify_certificate
 
         certificate = Certificate.from_json(json.dumps(request["certificate"]))
         rounds = [Round(*pair) for pair in request["rounds"]]
-        walked = enumerate(
-            zip(request["points"], self.plan.points(rounds), strict=False)
-        )
-        same = {
-            r: one
-            for r, (one, mine) in walked
-            if self.plan.kernel.is_same(np.asarray(one), mine)
-        }
-        at = {str(r): asked(r, one).hex() for r, one in same.items()}
-        masked, summed = (
-            self.state["masked"],
-            {str(r) for r, round in enumerate(rounds) if self.index in round.alive},
-        )
-        if (
-            not summed
-            or not summed <= set(masked)
-            or any(at.get(r) != question for r, question in masked.items())
-        ):
-            raise FederationRefused(
-                "the certificate is not of the sums this site took part in"
-            )
-        stages = [stage_of(self.plan, r, round) for r, round in enumerate(rounds)]
-        sums = digest_of_integers([round.total for round in rounds])
-        if (certificate.release["stages"], certificate.release["sha256"]) != (
-            stages,
-            sums,
-        ):
-            raise FederationRefused("the certificate is of other sums")
-        if certificate.statistic != self.plan.to_dict():
-            raise FederationRefused("the certificate is of another plan")
+        if not self._took_part_in(rounds, request["points"]):
+            raise _unsigned("the certificate is not of the sums this site took part in")
+        if not self._agrees_with(certificate, rounds):
+            raise _unsigned("the certificate is not the one that follows from the sums")
+        if not self.plan.covers(certificate.created):
+            raise _unsigned("the certificate's time is not within the plan's hours")
         if any(check.holds is False for check in verify_certificate(certificate)):
-            raise FederationRefused("the certificate claims what does not hold")
+            raise _unsigned("the certificate claims what does not hold")
+        self._sign_once(certificate)
         return {"signature": certificate.signature(self.identity)}
+
+    def _took_part_in(self, rounds: list[Round], points: Any) -> bool:
+        """Whether this site's answers are of these sums, asked for at these points."""
+        walked = zip(points, self.plan.points(rounds), strict=False)
+        question_at = {
+            str(r): asked(r, stated).hex()
+            for r, (stated, own) in enumerate(walked)
+            if self.plan.kernel.is_same(np.asarray(stated), own)
+        }
+        answered = self.state["masked"]
+        summed = {str(r) for r, round in enumerate(rounds) if self.index in round.alive}
+        if not summed or not summed <= set(answered):
+            return False
+        return all(question_at.get(r) == question for r, question in answered.items())
+
+    def _agrees_with(self, certificate: Certificate, rounds: list[Round]) -> bool:
+        """Whether a certificate is the one this site makes of the sums, but for its time."""
+        if installed_software()["curvedp"] != self.plan.software:
+            return False  # this site cannot say what the plan's software would have written
+        own = certificate_of(self.plan, rounds).to_dict()
+        stated = certificate.to_dict()
+        for record in (own, stated):
+            del record["created"], record["sha256"]
+        return _is_same_record(own, stated)
+
+    def _sign_once(self, certificate: Certificate) -> None:
+        """Refuse a second certificate, of another process of this site too."""
+        if self.state.setdefault("signed", certificate.sha256) != certificate.sha256:
+            raise _unsigned("this site has signed another certificate of this session")
+        if self._journal is None:
+            return
+        path = self._journal / f"{self.session.id.hex()[:32]}-sign"
+        try:
+            with path.open("x", encoding="ascii") as file:
+                file.write(certificate.sha256)
+        except FileExistsError:
+            if path.read_text(encoding="ascii") != certificate.sha256:
+                raise _unsigned(
+                    "this site has signed another certificate of this session"
+                ) from None
+        except OSError:
+            raise FederationRefused(
+                "this site cannot write its journal", "unavailable"
+            ) from None
 
     def _by_class(
         self, records: np.ndarray, labels: Any, groups: Any
@@ -229,3 +263,26 @@ class Site(Party):
             kernel.by_person(*pair) if self.plan.protects == "person" else pair[0]
             for pair in classes
         ]
+
+
+def _unsigned(message: str) -> FederationRefused:
+    return FederationRefused(message, "certificate")
+
+
+def _is_same_record(own: Any, stated: Any) -> bool:
+    """Whether two JSON values are equal; other machines may differ in last digits."""
+    if isinstance(own, Mapping):
+        return (
+            isinstance(stated, Mapping)
+            and set(own) == set(stated)
+            and all(_is_same_record(own[name], stated[name]) for name in own)
+        )
+    if isinstance(own, list | tuple):
+        return (
+            isinstance(stated, list | tuple)
+            and len(own) == len(stated)
+            and all(map(_is_same_record, own, stated))
+        )
+    if isinstance(own, float):
+        return isinstance(stated, float) and isclose(own, stated, rel_tol=_LAST_DIGITS)
+    return type(own) is type(stated) and bool(own == stated)

@@ -175,9 +175,9 @@ def _check_leaves(
 
 
 def _check_software(software: Mapping[str, Any]) -> None:
-    """Known packages and their versions; curvedp and Python are always among them."""
+    """Known packages and their versions; curvedp is always among them."""
     known = {"python", *PACKAGES}
-    _require("software", {"python", "curvedp"} <= set(software) <= known)
+    _require("software", {"curvedp"} <= set(software) <= known)
     _require("software", all(is_version(version) for version in software.values()))
 
 

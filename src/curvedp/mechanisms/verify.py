@@ -428,14 +428,14 @@ def _check_unit(certificate: Certificate, statistic: Statistic) -> Check:
         return Check(
             f"unit: {_shown(certificate.unit)}", False, "not of this statistic"
         )
-    stated = certificate.statistic.get(UNIT_FIELD)
+    says_unit = UNIT_FIELD in certificate.statistic
     if not statistic.units:
-        same = stated is None
-        return Check(claim, same, "the statistic protects no other")
-    if stated is None:
+        return Check(claim, not says_unit, "the statistic protects no other")
+    if not says_unit:
         return Check(claim, None, "the statistic does not say whose values it is of")
+    is_same = certificate.statistic[UNIT_FIELD] == certificate.unit
     detail = "the statistic is of such values, as its curator recorded"
-    return Check(claim, stated == certificate.unit, detail)
+    return Check(claim, is_same, detail)
 
 
 def _describe_statistic(certificate: Certificate) -> Check:
