@@ -176,8 +176,12 @@ def _after_step(
     away = float(M.dist(ball.center, w))
     if not ball.radius < M.convexity_radius:
         raise ParameterError(
-            f"no region after gradient steps in a ball of radius {ball.radius:.6g} on {M!r}: balls are known to be convex "
-            f"below radius {M.convexity_radius:.6g}"
+            "no confidence region: the records are so spread out that the ball around "
+            f"them has radius {ball.radius:.4g}, and on {M!r} records are known to have "
+            f"only one mean in balls of radius below {M.convexity_radius:.4g}; the error "
+            "of the release is not bounded by its noise. PrivateFrechetMedian has a "
+            "region for widely spread records, and a public radius below "
+            f"{M.convexity_radius:.4g} has one for the mean of the records clipped to it"
         )
     whole = Shape(
         ball.center,

@@ -5,14 +5,16 @@ the grid integers, wherever the certificate is read.
 """
 
 from collections.abc import Sequence
-from math import inf, sinh, sqrt
+from math import inf, isfinite, sinh, sqrt
 from typing import Any
 
 import numpy as np
 
 from curvedp.errors import CurvedpError
 from curvedp.mechanisms.choose import predicted_error, useless_error
+from curvedp.mechanisms.in_private_ball import InPrivateBall
 from curvedp.mechanisms.measured import OuterBall
+from curvedp.mechanisms.statistic import Ball, FrechetMean
 
 _EDGE, _HOME = (
     0.1,
@@ -34,22 +36,59 @@ _NOISY = 0.1  # of the radius: errors below do not need an alarm
 def alarms_of(value: Any, certificate: Any) -> list[str]:
     """What is odd about a released value and the mechanism that released it."""
     made = certificate.made_by
+    final = certificate.ending
     few = [] if getattr(made, "enough", True) else [FEW]
-    found, last = [*few, *_searched(value, made, certificate)], certificate.ending
-    return found + (
-        _odd(value, last)
-        if last.statistic.values is not None
-        else _unpredicted(made, certificate)
-    )
+    searched = _searched(value, made, certificate)
+    not_unique = mean_not_unique(certificate)
+    if final.statistic.values is None:
+        return [*few, *searched, *not_unique, *_unpredicted(made, certificate)]
+    return [*few, *searched, *not_unique, *_odd(value, final)]
 
 
 def misplaced(value: Any, certificate: Any) -> list[str]:
-    """Those alarms that doubt the ball itself: an error that is predicted for records in it may be far too small."""
+    """The alarms that doubt the ball: a predicted error may be far too small then."""
+    doubts = (FEW, _CUT, _OUTER, _ON_EDGE)
+    doubted = [alarm for alarm in alarms_of(value, certificate) if alarm in doubts]
+    return [*doubted, *mean_not_unique(certificate)]
+
+
+def mean_not_unique(certificate: Any) -> list[str]:
+    """Warn, in one line or none, that the records need not have one Fréchet mean.
+
+    Theorem (Afsari 2011). Records in a ball of radius r < min(i/2, π/(2√κ)), the
+    convexity radius, have exactly one Fréchet mean, and it lies in the ball. In wider
+    balls two clusters may have two means, and a step toward one of them says little
+    about the other; no prediction and no region follows. The radius is public, or
+    released with the certificate.
+    """
+    ball = _ball_of_records(certificate)
+    if ball is None:
+        return []
+    space = certificate.made_by.statistic.manifold
+    limit = space.convexity_radius
+    # The curvature of Bures and Wasserstein's metric has no bound, but its means are
+    # unique (Agueh & Carlier 2011).
+    if not isfinite(space.curvature_bounds[1]) or ball.radius < limit:
+        return []
     return [
-        alarm
-        for alarm in alarms_of(value, certificate)
-        if alarm in (FEW, _CUT, _OUTER, _ON_EDGE)
+        f"the ball has radius {ball.radius:.3g}, and on {space!r} records are known to "
+        f"have only one mean in balls of radius below {limit:.3g}: the records may form "
+        "several clusters, and the release may be far from their mean, farther than its "
+        "predicted error; PrivateFrechetMedian is steadier, and a public radius below "
+        f"{limit:.3g} about a public center gives the mean of the records clipped to it"
     ]
+
+
+def _ball_of_records(certificate: Any) -> Ball | None:
+    """Return the public or released ball in which a mean of records was taken."""
+    made = certificate.made_by
+    integers = certificate.release["integers"]
+    if isinstance(made.statistic, InPrivateBall):
+        # A variance or a geodesic cuts this ball: what was found says more.
+        return None if integers is None else made.replayed(integers)[0]
+    if isinstance(made.statistic, FrechetMean):
+        return Ball(made.statistic.center, made.statistic.radius)
+    return None
 
 
 def _searched(value: Any, made: Any, certificate: Any) -> list[str]:

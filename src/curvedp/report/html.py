@@ -18,7 +18,11 @@ from curvedp.errors import ParameterError
 from curvedp.inference import Region, region_of
 from curvedp.inference.region import components_of
 from curvedp.ledger import Ledger
-from curvedp.mechanisms.alarms import alarms_of, foreseen_error
+from curvedp.mechanisms.alarms import (
+    alarms_of,
+    foreseen_error,
+    mean_not_unique,
+)
 from curvedp.mechanisms.certificate import Certificate
 from curvedp.privacy import Guarantee
 from curvedp.report import canvas, figures
@@ -150,10 +154,10 @@ def write_report(
         pictures.append(
             (picture, f"Left for later releases: {_short(ledger.remaining)}.", "wide")
         )
-    error, alarms = (
-        foreseen_error(certificate.ending),
-        dict.fromkeys(a for _, v, c in found for a in alarms_of(v, c)),
-    )
+    # Where the mean need not be unique, no error is predicted for it.
+    doubtful = bool(mean_not_unique(certificate))
+    error = None if doubtful else foreseen_error(certificate.ending)
+    alarms = dict.fromkeys(a for _, v, c in found for a in alarms_of(v, c))
     keys = _keys(certificate, error, region, ledger)
     page = _PAGE.substitute(
         title=f"Private {escape(_name(certificate))} on {escape(certificate.where)}",
