@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 
 from curvedp.geometry import SPDAffineInvariant, frechet_mean, project_to_ball
-from curvedp.geometry.mean.bound import solver_error
-from curvedp.geometry.mean.device import device_mean
-from curvedp.geometry.mean.streamed import Domain
+from curvedp.geometry.frechet_mean.backends.chunks import Domain
+from curvedp.geometry.frechet_mean.backends.device import device_mean
+from curvedp.geometry.frechet_mean.error_bound import solver_error
 from curvedp.mechanisms import LogGaussianMechanism, frechet_mean_sensitivity
 from curvedp.mechanisms.statistic import Ball
 from curvedp.privacy import GDP

@@ -108,7 +108,7 @@ def sample(
 ) -> np.ndarray:
     """Records about a point at distance `shift` from the origin, almost all in the ball."""
     z = shift / np.sqrt(M.dim) + spread * rng.standard_normal((n, M.dim))
-    return np.asarray(M.unchart(M.origin, z))
+    return np.asarray(M.from_normal_coordinates(M.origin, z))
 
 
 def radius_of(M: Manifold) -> float:

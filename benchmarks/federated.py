@@ -34,7 +34,7 @@ from curvedp.geometry import (
     Sphere,
     frechet_mean,
 )
-from curvedp.geometry.base import Manifold
+from curvedp.geometry.manifold import Manifold
 from curvedp.mechanisms.value import ValueMechanism
 from curvedp.mechanisms.verify import rebuild_mechanism
 
@@ -134,7 +134,7 @@ def private_errors(runs: int = 50) -> None:
     ):
         rng = np.random.default_rng(3)
         together = np.asarray(
-            manifold.unchart(
+            manifold.from_normal_coordinates(
                 point, spread * rng.standard_normal((10 * count, manifold.dim))
             )
         )

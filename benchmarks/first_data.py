@@ -255,7 +255,7 @@ def written(data: Path) -> None:
                 )
                 for Y in (X, write(X))
             ]
-            furthest = np.nanmax(M.dist(X, M.nearest(np.asarray(write(X), float))))
+            furthest = np.nanmax(M.dist(X, M.from_record(np.asarray(write(X), float))))
             cells.append(f"{float(M.dist(*means)):.1e} ({furthest:.1e})")
         print(f"| {name} | {' | '.join(cells)} |", flush=True)
 

@@ -219,7 +219,9 @@ def curves(at: Machine) -> list[Curve]:
 
     def chart(d: int) -> Callable[[], Any]:
         M, flat, z = Sphere(d), Euclidean(d), np.full(d, 0.1 / np.sqrt(d))
-        return lambda: M.unchart(M.origin, exact_gaussian(flat, 0.1, z).value)
+        return lambda: M.from_normal_coordinates(
+            M.origin, exact_gaussian(flat, 0.1, z).value
+        )
 
     add(
         "exact log-map draw on S^d",

@@ -15,7 +15,7 @@ import numpy as np
 
 from curvedp import ApproxDP, PrivateGeodesicRegression, PureDP
 from curvedp.geometry import Euclidean, Lorentz, SPDAffineInvariant, Sphere
-from curvedp.geometry.base import Manifold
+from curvedp.geometry.manifold import Manifold
 from curvedp.regression.bounds import (
     DEVIATION,
     Domain,

@@ -32,7 +32,7 @@ from benchmarks.release_attacks import (
 )
 from curvedp.entropy import SecureSource
 from curvedp.geometry import Lorentz, Rotations, SPDAffineInvariant, Sphere, Stiefel
-from curvedp.geometry.base import Manifold
+from curvedp.geometry.manifold import Manifold
 from curvedp.mechanisms import LaplaceMechanism, LogGaussianMechanism
 
 DISTANCE, SCALE, DELTA = 0.03, 0.25, 1e-4  # the Laplace laws are pure 0.12-DP

@@ -19,7 +19,7 @@ from curvedp.geometry import (
     SPDAffineInvariant,
     Sphere,
 )
-from curvedp.geometry.base import Manifold
+from curvedp.geometry.manifold import Manifold
 from curvedp.laws import RiemannianGaussian, RiemannianLaplace
 
 DRAWS = 1_000_000

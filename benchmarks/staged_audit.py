@@ -35,7 +35,7 @@ from curvedp.geometry import (
     Sphere,
     Torus,
 )
-from curvedp.geometry.base import Manifold
+from curvedp.geometry.manifold import Manifold
 from curvedp.mechanisms.in_private_ball import OuterBallMean
 from curvedp.mechanisms.measured import scaling_direction
 from curvedp.mechanisms.median import GeometricMedian, MedianMechanism
@@ -61,7 +61,9 @@ def pair_of(mechanism: StagedMechanism, z: np.ndarray, last: np.ndarray) -> Pair
     """Records at coordinates z about the origin, and the same with another last one."""
     M, other = mechanism.manifold, z.copy()
     other[-1] = last
-    data = tuple(np.asarray(M.unchart(M.origin, each)) for each in (z, other))
+    data = tuple(
+        np.asarray(M.from_normal_coordinates(M.origin, each)) for each in (z, other)
+    )
     inside = np.concatenate([mechanism.accepted(X).array() for X in data])
     places, which = np.unique(inside, axis=0, return_inverse=True)
     sides = which.reshape(2, -1)

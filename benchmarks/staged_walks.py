@@ -115,7 +115,9 @@ class Walks:
     def logs(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Coordinates of every place at the walks' points, and their lengths."""
         new = rows[~self.known[rows]]
-        z = np.asarray(self.M.chart(self.c[new][:, None], self.pair.places))
+        z = np.asarray(
+            self.M.normal_coordinates(self.c[new][:, None], self.pair.places)
+        )
         self.z[new], self.known[new] = (
             np.where(np.isfinite(z).all(axis=-1, keepdims=True), z, 0.0),
             True,
@@ -252,7 +254,9 @@ class Medians(Walks):
             self.all,
             np.asarray(
                 median.project_to_ball(
-                    self.M, *outer, np.asarray(self.M.unchart(self.c, move))
+                    self.M,
+                    *outer,
+                    np.asarray(self.M.from_normal_coordinates(self.c, move)),
                 )
             ),
         )
@@ -325,7 +329,7 @@ class Balls(Walks):
         self.to(
             self.all,
             np.asarray(
-                M.unchart(
+                M.from_normal_coordinates(
                     target.center, t[:, None] * scaling_direction(M, target.center)
                 )
             ),
@@ -453,7 +457,7 @@ class Balls(Walks):
         if self.mechanism._bent:
             v = v / self.bend(rows, v)[:, None]
         v = v * np.minimum(1.0, r / np.maximum(np.linalg.norm(v, axis=1), r))[:, None]
-        self.to(rows, np.asarray(self.M.unchart(self.c[rows], v)))
+        self.to(rows, np.asarray(self.M.from_normal_coordinates(self.c[rows], v)))
         return length
 
     def bend(self, rows: np.ndarray, v: np.ndarray) -> np.ndarray:

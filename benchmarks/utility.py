@@ -30,8 +30,8 @@ from curvedp.geometry import (
     frechet_mean,
     project_to_ball,
 )
-from curvedp.geometry.base import Manifold
-from curvedp.geometry.mean.bound import solver_error
+from curvedp.geometry.frechet_mean.error_bound import solver_error
+from curvedp.geometry.manifold import Manifold
 from curvedp.laws import RiemannianGaussian, RiemannianLaplace
 from curvedp.mechanisms import (
     GaussianMechanism,

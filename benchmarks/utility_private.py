@@ -27,7 +27,7 @@ from curvedp.geometry import (
     frechet_mean,
     project_to_ball,
 )
-from curvedp.geometry.base import Manifold
+from curvedp.geometry.manifold import Manifold
 from curvedp.mechanisms.choose import choose_mechanism
 from curvedp.mechanisms.in_private_ball import OuterBallMean
 from curvedp.mechanisms.private_ball import PrivateBallMechanism
@@ -183,7 +183,9 @@ def failure(M: Manifold, n: int, mu: float, runs: int) -> str:
     """The ratio; in parentheses where a release would be warned of."""
     rng, spread = np.random.default_rng(n), 0.3
     X = np.asarray(
-        M.unchart(M.origin, rng.normal(size=(n, M.dim)) * spread / sqrt(M.dim))
+        M.from_normal_coordinates(
+            M.origin, rng.normal(size=(n, M.dim)) * spread / sqrt(M.dim)
+        )
     )
     truth = np.asarray(frechet_mean(M, X))
     outer = OuterBallMean(M, None, None, n)
@@ -214,7 +216,7 @@ def units(runs: int) -> Iterator[str]:
         z = rng.normal(size=(n, M.dim)) * spread / sqrt(M.dim) + 0.1 * rng.normal(
             size=M.dim
         )
-        X = np.asarray(M.unchart(M.origin, z))
+        X = np.asarray(M.from_normal_coordinates(M.origin, z))
         outer, truth = (
             OuterBallMean(M, None, None, n).outer,
             np.asarray(frechet_mean(M, X)),
@@ -269,7 +271,7 @@ def grouped(folder: Path) -> Iterator[tuple[str, Manifold, np.ndarray, np.ndarra
         yield (
             "simulated SPD(3)",
             M,
-            np.asarray(M.unchart(np.eye(3), z)),
+            np.asarray(M.from_normal_coordinates(np.eye(3), z)),
             np.repeat(np.arange(count), 50),
         )
     storms = arrays(folder / "hurdat2_AL.npz")

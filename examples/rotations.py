@@ -36,7 +36,9 @@ def draw(panel):
         (OURS, found.ours[None]),
         (FLAT, found.flat[None]),
     ):
-        axis = np.degrees(np.asarray(rotations.chart(rotations.origin, points)))
+        axis = np.degrees(
+            np.asarray(rotations.normal_coordinates(rotations.origin, points))
+        )
         panel.scatter(axis[:, 0], axis[:, 1], **style)
     panel.set(xlabel="rotation vector, degrees", ylabel="degrees")
     panel.legend(fontsize=8)

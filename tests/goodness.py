@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from scipy import special, stats
 
-from curvedp.geometry.base import Manifold
+from curvedp.geometry.manifold import Manifold
 from curvedp.laws.radial import Rays
 
 Array = Any

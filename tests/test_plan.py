@@ -42,7 +42,7 @@ def test_the_predicted_error_is_that_of_releases():
     """Against the mean of real releases, whose noise is drawn by another path, of records that fill half the ball."""
     manifold, rng = SPDAffineInvariant(2), np.random.default_rng(0)
     study = plan(manifold, n=60, radius=1.5, guarantee=GDP(1.0))
-    records = manifold.unchart(
+    records = manifold.from_normal_coordinates(
         np.eye(2), rng.uniform(-0.4, 0.4, (60, 3)) + np.array([0.3, 0, 0])
     )
     truth = frechet_mean(manifold, records)
@@ -108,7 +108,9 @@ def test_a_few_records_stand_for_many_in_hyperbolic_space():
     small, large = (plan(Lorentz(3), n=n, radius="private").error for n in (1000, 8000))
     assert 3 < small / large < 30
     manifold, rng = Lorentz(3), np.random.default_rng(0)
-    records = manifold.unchart(manifold.origin, rng.uniform(-0.3, 0.3, (1000, 3)))
+    records = manifold.from_normal_coordinates(
+        manifold.origin, rng.uniform(-0.3, 0.3, (1000, 3))
+    )
     truth, model = (
         frechet_mean(manifold, records),
         PrivateFrechetMean(manifold, radius="private"),
@@ -140,7 +142,7 @@ def test_variances_and_lines_in_a_private_ball_are_planned(manifold):
         * rng.uniform(size=(n, 1)) ** (1 / manifold.dim)
         / np.linalg.norm(z, axis=1, keepdims=True)
     )
-    X = np.asarray(manifold.unchart(manifold.origin, z))
+    X = np.asarray(manifold.from_normal_coordinates(manifold.origin, z))
     truth = np.mean(np.asarray(manifold.dist(frechet_mean(manifold, X), X)) ** 2)
     assert truth == pytest.approx(study.useless, rel=0.3)  # 0 would miss it by that
     model = PrivateDispersion(manifold, radius="private")
@@ -217,7 +219,9 @@ def test_alarms_of_releases():
             Sphere(2), radius=radius, center=center, guarantee=rare
         ).fit(X)
         assert "edge" in alarms(model)[0]
-    tensors = SPDAffineInvariant(3).unchart(np.eye(3), np.full((9, 6), 0.1))
+    tensors = SPDAffineInvariant(3).from_normal_coordinates(
+        np.eye(3), np.full((9, 6), 0.1)
+    )
     found = alarms(
         PrivateFrechetMean(SPDAffineInvariant(3), radius=3, guarantee=GDP(0.05)).fit(
             tensors
@@ -241,7 +245,7 @@ def test_the_region_is_about_that_of_a_release():
         sigma * np.sqrt(-2 * np.log(0.05)), rel=1e-3
     )  # of a Rayleigh law
     for manifold in (Sphere(2), SPDAffineInvariant(2)):
-        records = manifold.unchart(
+        records = manifold.from_normal_coordinates(
             manifold.origin,
             np.random.default_rng(0).uniform(-0.2, 0.2, (300, manifold.dim)),
         )
@@ -388,7 +392,7 @@ def test_class_means_are_planned_as_they_are_released():
     assert study.error < 0.8 * plan(M, 30, "private", GDP(1.0)).error
     z = rng.uniform(-1, 1, (120, 2))
     X = np.asarray(
-        M.unchart(
+        M.from_normal_coordinates(
             M.origin,
             study.spread
             / 2

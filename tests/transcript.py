@@ -176,7 +176,9 @@ SPACES = [
 
 def cloud(M, spread, n, rng, center=None):
     c = M.origin if center is None else center
-    return np.asarray(M.unchart(c, rng.normal(size=(n, M.dim)) * spread / sqrt(M.dim)))
+    return np.asarray(
+        M.from_normal_coordinates(c, rng.normal(size=(n, M.dim)) * spread / sqrt(M.dim))
+    )
 
 
 def neighbor(X, trial, M, rng):
@@ -205,7 +207,7 @@ def pairs(M, rng, trials):
                 if trial % 2
                 else 1.25 ** -rng.integers(0, 20, n).astype(float)
             )
-            X = np.asarray(M.unchart(M.origin, steps))
+            X = np.asarray(M.from_normal_coordinates(M.origin, steps))
         yield X, neighbor(X, trial, M, rng)
 
 
@@ -227,7 +229,7 @@ def opposite(M, n, out, center=None):
     )
     sides = [np.zeros((n, M.dim)), np.zeros((n, M.dim))]
     sides[0][-1], sides[1][-1] = out * direction, -2.5 * out * direction
-    return tuple(np.asarray(M.unchart(c, side)) for side in sides)
+    return tuple(np.asarray(M.from_normal_coordinates(c, side)) for side in sides)
 
 
 def released(kind, M, scale=1.0, guarantee=GDP):

@@ -71,7 +71,9 @@ def cloud(
     space: Any, center: np.ndarray, spread: float, n: int, rng: np.random.Generator
 ) -> np.ndarray:
     """A Gaussian cloud in the chart."""
-    return np.asarray(space.unchart(center, spread * rng.normal(size=(n, space.dim))))
+    return np.asarray(
+        space.from_normal_coordinates(center, spread * rng.normal(size=(n, space.dim)))
+    )
 
 
 def compare(

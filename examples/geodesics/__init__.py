@@ -8,7 +8,7 @@ import numpy as np
 from curvedp import _validate
 from curvedp.errors import ParameterError
 from curvedp.geometry import frechet_mean
-from curvedp.geometry.base import Manifold, check_manifold
+from curvedp.geometry.manifold import Manifold, check_manifold
 from curvedp.regression.gradient import residuals_at
 from curvedp.regression.jacobi import check_symmetric, cos_and_sinc, jacobi_frame
 

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from curvedp.errors import ParameterError
 from curvedp.geometry import KendallShapes
-from curvedp.geometry.base import Manifold
+from curvedp.geometry.manifold import Manifold
 from curvedp.report.canvas import (
     INK,
     LINES,
@@ -191,7 +191,7 @@ def _coordinates(
     o, times = manifold.origin, np.linspace(x.min(), x.max(), 200)
 
     def read(points: np.ndarray) -> np.ndarray:
-        return np.asarray(manifold.chart(o, points))
+        return np.asarray(manifold.normal_coordinates(o, points))
 
     for k, axes in enumerate(figure.subplots(1, panels, squeeze=False)[0]):
         if Y is not None:

@@ -14,7 +14,7 @@ import numpy as np
 from curvedp import ApproxDP, PrivateGeodesicRegression, PureDP
 from curvedp.entropy import GeneratorSource
 from curvedp.geometry import KendallShapes, Sphere
-from curvedp.geometry.base import Manifold
+from curvedp.geometry.manifold import Manifold
 from examples.data_sets import find_file, load_dataset
 from examples.geodesics import fit_geodesic
 from examples.geodesics.pictures import plot_geodesic

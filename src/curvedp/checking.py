@@ -13,7 +13,7 @@ from curvedp import _validate
 from curvedp._silence import quiet_about_records
 from curvedp.errors import CurvedpError, ParameterError
 from curvedp.geometry import frechet_mean
-from curvedp.geometry.base import OFF_MANIFOLD_TOLERANCE, Manifold, check_manifold
+from curvedp.geometry.manifold import OFF_MANIFOLD_TOLERANCE, Manifold, check_manifold
 from curvedp.records import read_records
 from curvedp.records.base import is_chunked
 from curvedp.records.persons import person_codes
@@ -166,7 +166,7 @@ class _Look:
         axes = tuple(range(1, X.ndim))
         self.finite = np.isfinite(X).all(axis=axes)
         nearest = np.asarray(
-            M.nearest(
+            M.from_record(
                 np.where(self.finite.reshape(-1, *(1,) * (X.ndim - 1)), X, center)
             )
         )

@@ -12,8 +12,7 @@ import numpy as np
 from curvedp import _validate
 from curvedp.entropy import GeneratorSource
 from curvedp.errors import CurvedpError, ParameterError, UnattainableGuarantee
-from curvedp.geometry.base import Manifold, check_manifold
-from curvedp.geometry.numerics.threads import one_blas_thread
+from curvedp.geometry.manifold import Manifold, check_manifold
 from curvedp.mechanisms.base import check_guarantee
 from curvedp.mechanisms.choose import (
     choose_mechanism,
@@ -32,6 +31,7 @@ from curvedp.mechanisms.noise import least_noise, spread_of
 from curvedp.mechanisms.private_ball import class_mean
 from curvedp.mechanisms.reduction import classifiers
 from curvedp.mechanisms.statistic import FrechetMean, FrechetVariance
+from curvedp.numerics.threads import one_blas_thread
 from curvedp.privacy import GDP, Guarantee
 
 __all__ = ["Plan", "plan"]

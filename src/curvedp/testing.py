@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from curvedp.geometry.ball import project_to_ball
-from curvedp.geometry.base import Manifold
+from curvedp.geometry.manifold import Manifold
 from curvedp.geometry.names import parse_manifold
 
 __all__ = [
@@ -45,13 +45,13 @@ KERNELS: dict[str, str] = {
     "norm": "pv",
     "transport": "pqv",
     "project": "p",
-    "nearest": "p",
+    "from_record": "p",
     "to_tangent": "pv",
     "residual": "p",
     "from_coordinates": "pz",
     "to_coordinates": "pv",
-    "chart": "pq",
-    "unchart": "pz",
+    "normal_coordinates": "pq",
+    "from_normal_coordinates": "pz",
 }
 """The kernels of a manifold and the letters of their arguments, as in `Points`."""
 
@@ -145,9 +145,8 @@ def sample(
     def draw_coordinates() -> np.ndarray:
         directions = rng.normal(size=(n, M.dim))
         lengths = longest * rng.uniform(0.1, 1, size=(n, 1))
-        return directions * (
-            lengths / np.linalg.norm(directions, axis=-1, keepdims=True)
-        )
+        norms = np.linalg.norm(directions, axis=-1, keepdims=True)
+        return np.asarray(directions * (lengths / norms))
 
     def draw_points() -> np.ndarray:
         velocities = M.from_coordinates(M.origin, draw_coordinates())
@@ -290,7 +289,7 @@ def check_metric(M: Manifold, s: Points) -> None:
 
 
 def check_coordinates(M: Manifold, s: Points) -> None:
-    """Coordinates are a linear isometry, `chart` and `unchart` those of log and exp."""
+    """Coordinates are a linear isometry, `normal_coordinates` those of log."""
     p, q, u, v, z = s["p"], s["q"], s["u"], s["v"], s["z"]
     y = np.asarray(M.to_coordinates(p, u))
     _require(
@@ -333,14 +332,16 @@ def check_coordinates(M: Manifold, s: Points) -> None:
     )
 
     _require_equal(
-        M.chart(p, q),
+        M.normal_coordinates(p, q),
         M.to_coordinates(p, M.log(p, q)),
-        "`chart` and the coordinates of log",
+        "`normal_coordinates` and the coordinates of log",
         rtol=0,
         atol=1e-13,
     )
     _require_small(
-        M.dist(M.unchart(p, z), M.exp(p, v)), 1e-13, "the distance of `unchart` to exp"
+        M.dist(M.from_normal_coordinates(p, z), M.exp(p, v)),
+        1e-13,
+        "`from_normal_coordinates`, from exp,",
     )
 
 
@@ -394,20 +395,22 @@ def check_tangent_vectors(M: Manifold, s: Points) -> None:
 
 
 def check_projection(M: Manifold, s: Points) -> None:
-    """`project` leaves points alone and makes one of anything; `nearest` agrees near
+    """`project` leaves points alone and makes one of anything; `from_record` agrees near
     the manifold.
     """
     p = s["p"]
     rng = np.random.default_rng(3)
     _require_small(M.dist(M.project(p), p), 1e-14, "the distance of project(p) to p")
-    _require_small(M.dist(M.nearest(p), p), 1e-14, "the distance of nearest(p) to p")
+    _require_small(
+        M.dist(M.from_record(p), p), 1e-14, "the distance of from_record(p) to p"
+    )
 
     ambient = rng.normal(size=(50, *M.point_shape))
     _require_small(M.residual(M.project(ambient)), 1e-13, "`residual` of `project`")
     zero = np.zeros(M.point_shape)
     _require_small(M.residual(M.project(zero)), 1e-13, "`residual` of project(0)")
 
-    for kernel in (M.project, M.nearest):
+    for kernel in (M.project, M.from_record):
         disturbed = p + 1e-7 * rng.normal(size=p.shape)
         _require_small(
             M.dist(kernel(disturbed), p),
@@ -478,7 +481,7 @@ def check_missing_values(M: Manifold, s: Points) -> None:
     """Kernels take NaN without raising or warning, answer it with NaN, and leave the
     other rows alone.
     """
-    may_repair = ("project", "nearest")  # these may make a point of anything
+    may_repair = ("project", "from_record")  # these may make a point of anything
     for name, letters in KERNELS.items():
         kernel = getattr(M, name)
         complete = [np.array(s[letter]) for letter in letters]
@@ -653,7 +656,7 @@ def _evaluate_alone(
 
 def check_curvature(M: Manifold, s: Points) -> None:
     """Sectional curvatures of random planes and a frame's are within
-    `curvature_bounds`, as `curvature_operator` has them.
+    `curvature_bounds`, as `jacobi_operator` has them.
     """
     if M.dim == 1:
         return
@@ -685,11 +688,11 @@ def check_curvature(M: Manifold, s: Points) -> None:
 
     if M.is_symmetric:
         first, second = planes[..., 0], planes[..., 1]
-        operator = M.curvature_operator(p, M.from_coordinates(p, second))
+        operator = M.jacobi_operator(p, M.from_coordinates(p, second))
         _require_equal(
             np.einsum("ni,nij,nj->n", first, operator, first),
             curvatures,
-            "curvatures by `curvature_operator` and by distances",
+            "curvatures by `jacobi_operator` and by distances",
             rtol=1e-7,
             atol=1e-4,
         )

@@ -77,7 +77,7 @@ def test_stays_on_the_device_of_its_arrays(M, rng):
 
 # Made of others, or compiled with the gradients.
 DIFFERENTIATED = ("dist", "exp", "from_coordinates")
-SEEN = ("chart", "unchart", "norm", *DIFFERENTIATED)
+SEEN = ("normal_coordinates", "from_normal_coordinates", "norm", *DIFFERENTIATED)
 
 
 def _jit(jax, f):

@@ -37,7 +37,9 @@ def test_slopes_of_the_squared_distance(M, rng):
     """½d² has gradient -log (slope 2) and a Hessian made of Jacobi fields (slope 3)."""
     s = sample(M, rng, 1)
     p, v = s["p"][0], s["v"][0]
-    q = M.unchart(p, M.chart(M.origin, s["q"][0]))  # as far from p as from the origin
+    q = M.from_normal_coordinates(
+        p, M.normal_coordinates(M.origin, s["q"][0])
+    )  # as far from p as from the origin
     v = v * (reach(M) / 2 / M.norm(p, v))
 
     def f(t):

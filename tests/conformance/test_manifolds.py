@@ -185,7 +185,7 @@ class _Hunched(Sphere):
 class _Absolute(Sphere):
     """Raises on a record that it does not like."""
 
-    def nearest(self, x):
+    def from_record(self, x):
         if np.any(np.abs(np.linalg.norm(x, axis=-1) - 1) > 1e-6):
             raise ValueError("not a unit vector")
         return x
@@ -194,7 +194,7 @@ class _Absolute(Sphere):
 class _Shared(Sphere):
     """What becomes of a record depends on the others."""
 
-    def nearest(self, x):
+    def from_record(self, x):
         return (
             self.project(x - 1e-3 * np.mean(x, axis=0))
             if x.ndim > 1

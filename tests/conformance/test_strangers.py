@@ -166,7 +166,7 @@ class HalfPlane(Manifold):
     def project(self, x):
         return np.stack([x[..., 0], np.maximum(x[..., 1], 1e-300)], axis=-1)
 
-    def nearest(self, x):
+    def from_record(self, x):
         return np.where(x[..., 1:] > 0, x, np.nan)
 
     def to_tangent(self, p, x):
@@ -241,7 +241,7 @@ def test_they_conform(M):
 
 def cloud(M):
     length = min(1.0, 0.6 * M.convexity_radius)
-    return length, M.unchart(
+    return length, M.from_normal_coordinates(
         M.origin, 0.2 * length * np.random.default_rng(0).standard_normal((300, M.dim))
     )
 

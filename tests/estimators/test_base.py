@@ -12,7 +12,7 @@ from curvedp.geometry import SPDAffineInvariant
 N, M = 60, SPDAffineInvariant(2)
 y = np.arange(N) % 2
 X = np.asarray(
-    M.unchart(
+    M.from_normal_coordinates(
         M.origin, 0.2 * np.random.default_rng(0).standard_normal((N, 3)) + y[:, None]
     )
 )

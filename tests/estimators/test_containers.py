@@ -31,7 +31,9 @@ pandas = pytest.importorskip("pandas")
 
 N, S = 40, Sphere(2)
 GOOD = np.asarray(
-    S.unchart(S.origin, 0.2 * np.random.default_rng(0).standard_normal((N, 2)))
+    S.from_normal_coordinates(
+        S.origin, 0.2 * np.random.default_rng(0).standard_normal((N, 2))
+    )
 )
 KEYS = new_identity(), new_identity()
 DESCENT = {"clip": 1.0, "learning_rate": 0.5, "noise": 0.1}

@@ -48,8 +48,8 @@ GUARANTEES = [
     MeanConcentratedDP(0.5, 3.0),
 ]
 rng = np.random.default_rng(0)
-X = np.asarray(S2.unchart(S2.origin, 0.2 * rng.normal(size=(N, 2))))
-A = np.asarray(SPD.unchart(SPD.origin, 0.2 * rng.normal(size=(N, 6))))
+X = np.asarray(S2.from_normal_coordinates(S2.origin, 0.2 * rng.normal(size=(N, 2))))
+A = np.asarray(SPD.from_normal_coordinates(SPD.origin, 0.2 * rng.normal(size=(N, 6))))
 labels, x, vectors = np.arange(N) % 2, np.linspace(0, 1, N), rng.normal(size=(N, 3))
 MAKERS = {
     "mean": (lambda g: PrivateFrechetMean(S2, radius=0.7, **g), (X,)),

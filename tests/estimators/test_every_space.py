@@ -28,7 +28,7 @@ def source(seed=0):
 def records(M, seed=0):
     rng = np.random.default_rng(seed)
     z = rng.standard_normal((N, M.dim)) * 0.2 / np.sqrt(M.dim)
-    return np.asarray(M.unchart(M.origin, z))
+    return np.asarray(M.from_normal_coordinates(M.origin, z))
 
 
 @pytest.fixture(autouse=True)
@@ -90,7 +90,9 @@ def test_medians_and_two_samples(M):
         )
         < 0.2
     )
-    far = np.asarray(M.unchart(M.origin, np.tile(np.eye(M.dim)[0] * 0.3, (N, 1))))
+    far = np.asarray(
+        M.from_normal_coordinates(M.origin, np.tile(np.eye(M.dim)[0] * 0.3, (N, 1)))
+    )
     assert two_sample_test(
         M, X[:100], far[:100], radius=0.6, guarantee=GDP(3.0), source=source()
     ).rejected

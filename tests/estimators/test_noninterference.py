@@ -25,12 +25,17 @@ from transcript import replace_draws
 
 SPD3 = SPDAffineInvariant(3)
 DATA = {
-    "near": lambda M, rng: M.unchart(M.origin, 0.1 * rng.normal(size=(60, M.dim))),
-    "far": lambda M, rng: M.unchart(M.origin, 5.0 * rng.normal(size=(60, M.dim))),
+    "near": lambda M, rng: M.from_normal_coordinates(
+        M.origin, 0.1 * rng.normal(size=(60, M.dim))
+    ),
+    "far": lambda M, rng: M.from_normal_coordinates(
+        M.origin, 5.0 * rng.normal(size=(60, M.dim))
+    ),
     "equal": lambda M, rng: np.broadcast_to(M.origin, (60, *M.point_shape)),
     "missing": lambda M, rng: np.full((60, *M.point_shape), np.nan),
     "huge": lambda M, rng: (
-        1e300 * np.asarray(M.unchart(M.origin, rng.normal(size=(60, M.dim))))
+        1e300
+        * np.asarray(M.from_normal_coordinates(M.origin, rng.normal(size=(60, M.dim))))
     ),
 }
 

@@ -39,8 +39,8 @@ from curvedp.geometry import (
     Stiefel,
     Torus,
 )
-from curvedp.geometry.numerics.threads import in_threads
 from curvedp.inference import k_sample_test, paired_test, two_sample_test
+from curvedp.numerics.threads import in_threads
 
 N = 24  # records
 LARGE = GDP(8.0)  # enough for a private ball of so few records
@@ -72,7 +72,7 @@ MATRICES = SPDAffineInvariant(3)
 def clean_records(manifold, seed=0):
     """Records near the origin, written with 7 digits: matrices are a little asymmetric."""
     rng = np.random.default_rng(seed)
-    records = manifold.unchart(
+    records = manifold.from_normal_coordinates(
         manifold.origin, 0.1 * rng.normal(size=(N, manifold.dim))
     )
     return np.asarray(records) * (

@@ -44,7 +44,9 @@ def test_in_a_pipeline_with_frames():
 
 def test_it_is_paid_once_and_bad_records_are_the_reference(tmp_path):
     ledger = Ledger(tmp_path / "a.ledger", GDP(1.0))
-    T = np.asarray(SPD.unchart(np.eye(2), 0.3 * RNG.normal(size=(50, 3))))
+    T = np.asarray(
+        SPD.from_normal_coordinates(np.eye(2), 0.3 * RNG.normal(size=(50, 3)))
+    )
     T[0], T[1] = np.nan, -np.eye(2)
     model = PrivateTangentSpace(SPD, radius=1.0, ledger=ledger).fit(T)
     Z = model.transform(T)

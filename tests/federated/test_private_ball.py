@@ -43,7 +43,9 @@ PLACES = [
 
 def around(M, point, n, sites=3, spread=0.2, seed=0):
     z = spread * np.random.default_rng(seed).standard_normal((sites * n, M.dim))
-    return list(np.split(np.asarray(M.unchart(np.asarray(point), z)), sites))
+    return list(
+        np.split(np.asarray(M.from_normal_coordinates(np.asarray(point), z)), sites)
+    )
 
 
 def run(kernel, records, lost=lambda stage, i: False, **options):

@@ -144,10 +144,12 @@ def close_pairs(M, rng, n, step):
         far + step * rng.uniform(-2, 2, n),
         far * 1.3 * rng.uniform(0, 1, n),
     )
-    a = M.unchart(M.origin, z * (reach / np.linalg.norm(z, axis=-1))[:, None])
+    a = M.from_normal_coordinates(
+        M.origin, z * (reach / np.linalg.norm(z, axis=-1))[:, None]
+    )
     y = rng.normal(size=(n, M.dim))
     across = np.where(np.arange(n)[:, None] % 2, y, -z)  # anywhere, or straight over it
-    return a, M.unchart(
+    return a, M.from_normal_coordinates(
         a, step * across / np.linalg.norm(across, axis=-1, keepdims=True)
     )
 
@@ -176,7 +178,7 @@ def test_shortening_alone_would_not_do():
     mechanism = LogGaussianMechanism.calibrated(
         M, 0.01, GDP(1.0), base=M.origin, radius=1.0
     )
-    z = M.chart(M.origin, np.stack([a, b]))
+    z = M.normal_coordinates(M.origin, np.stack([a, b]))
     short = z / np.linalg.norm(z, axis=-1, keepdims=True)
     assert np.linalg.norm(short[0] - short[1]) / mechanism.scale > 160
     kept = ball_coordinates(M, M.origin, 1.0, np.stack([a, b]))
@@ -230,7 +232,7 @@ def test_in_the_ball_the_chart_is_log(M):
     X = draw(M, np.random.default_rng(6), 40, radius)
     np.testing.assert_allclose(
         ball_coordinates(M, M.origin, radius, X),
-        M.chart(M.origin, X),
+        M.normal_coordinates(M.origin, X),
         rtol=0,
         atol=1e-13,
     )

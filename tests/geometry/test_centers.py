@@ -17,8 +17,8 @@ from curvedp.geometry import (
     project_to_ball,
 )
 from curvedp.geometry.ball import carry_records
-from curvedp.geometry.mean.bound import solver_error
-from curvedp.geometry.mean.streamed import Domain
+from curvedp.geometry.frechet_mean.backends.chunks import Domain
+from curvedp.geometry.frechet_mean.error_bound import solver_error
 from curvedp.mechanisms.sensitivity import frechet_mean_sensitivity
 from curvedp.records.base import open_records
 from spaces import EDGES, SPACES, sample

@@ -8,13 +8,13 @@ import pytest
 from scipy import linalg
 
 from curvedp.geometry import Correlation, CorrelationOffLog, frechet_mean
-from curvedp.geometry.manifolds.correlation import unit_exponential
-from curvedp.geometry.numerics.namespace import public_time
+from curvedp.geometry.spaces.correlation import unit_exponential
+from curvedp.numerics.constant_work import public_time
 
 
 def some(rng, n, m):
     A = rng.normal(size=(n, m, 2 * m))
-    return Correlation(m).nearest(A @ A.mT)
+    return Correlation(m).from_record(A @ A.mT)
 
 
 def test_two_variables_are_fishers_z():
@@ -58,7 +58,7 @@ def test_covariances_in_any_units_and_the_diagonal():
     C = some(rng, 5, 3)
     scales = 10.0 ** rng.uniform(-6, 6, (5, 3))
     np.testing.assert_allclose(
-        M.nearest(scales[:, :, None] * C * scales[:, None, :]), C, atol=1e-14
+        M.from_record(scales[:, :, None] * C * scales[:, None, :]), C, atol=1e-14
     )
     for x in (frechet_mean(M, C), M.exp(C[0], M.log(C[0], C[1]))):
         np.testing.assert_array_equal(np.diag(x), 1.0)
@@ -130,7 +130,7 @@ def test_every_hollow_matrix_is_a_logarithm_off_its_diagonal(m, r):
 
 def test_far_noise_ends_at_the_reach():
     M = CorrelationOffLog(3)
-    C = M.unchart(
+    C = M.from_normal_coordinates(
         M.origin,
         hollow(np.random.default_rng(0), 5, 3, 1.0) * 10.0 ** np.arange(0, 20)[:, None],
     )

@@ -57,9 +57,9 @@ def test_intake_takes_the_hermitian_part():
     rough = 1e-10 * (
         x + 1e-4 * (rng.normal(size=(2, 2)) + 1j * rng.normal(size=(2, 2)))
     )
-    found = M.to_complex(M.nearest(M.from_complex(rough)))
+    found = M.to_complex(M.from_record(M.from_complex(rough)))
     np.testing.assert_allclose(found, (rough + np.conj(rough.T)) / 2, atol=1e-25)
-    assert np.all(np.isnan(M.nearest(M.from_complex(np.diag([1.0, -1.0])))))
+    assert np.all(np.isnan(M.from_record(M.from_complex(np.diag([1.0, -1.0])))))
     with pytest.raises(ParameterError, match="complex numbers"):
         M.from_complex(np.array([["a"]]))
 
@@ -68,10 +68,10 @@ def test_two_by_two_is_a_line_times_hyperbolic_space():
     """ℝ × H³ of curvature −½: three curvatures across the flat direction, all −½ or 0."""
     M = HPDAffineInvariant(2)
     p = M.from_complex(some(np.random.default_rng(4), 1, 2)[0])
-    flat = M.flat_directions(p)
+    flat = M.euclidean_factor(p)
     np.testing.assert_allclose(flat @ flat.T, 1, atol=1e-14)
     z = np.linalg.svd(flat)[2][1]  # a unit vector across
-    operator = M.curvature_operator(p, M.from_coordinates(p, z))
+    operator = M.jacobi_operator(p, M.from_coordinates(p, z))
     np.testing.assert_allclose(
         np.sort(np.linalg.eigvalsh(operator)), [-0.5, -0.5, 0, 0], atol=1e-13
     )

@@ -26,10 +26,10 @@ from curvedp.geometry import (
     frechet_mean,
     mean_error_bound,
 )
-from curvedp.geometry.manifolds.spd_common import pack
-from curvedp.geometry.mean.bound import contraction, mean_iterations
-from curvedp.geometry.mean.spd import Sweep
-from curvedp.geometry.mean.streamed import Domain, kept
+from curvedp.geometry.frechet_mean.backends.chunks import Domain, kept
+from curvedp.geometry.frechet_mean.backends.spd import Sweep
+from curvedp.geometry.frechet_mean.error_bound import contraction, mean_iterations
+from curvedp.geometry.spaces.spd_common import pack
 
 RNG = np.random.default_rng(5)
 SPACES = [
@@ -334,7 +334,7 @@ def test_a_factor_that_is_not_triangular_gives_the_same_in_its_own_frame(m):
 def test_threads_of_ours_and_of_the_blas_do_not_multiply():
     from threadpoolctl import threadpool_info
 
-    from curvedp.geometry.numerics.threads import blocks, in_threads, one_blas_thread
+    from curvedp.numerics.threads import blocks, in_threads, one_blas_thread
 
     def counts():
         return [
@@ -376,7 +376,7 @@ def _wide_records(M, radius, rng, n):
     z *= (radius * rng.choice([0.1, 0.5, 0.999], size=n) / np.linalg.norm(z, axis=1))[
         :, None
     ]
-    return np.asarray(M.unchart(M.origin, M.held_coordinates(z)))
+    return np.asarray(M.from_normal_coordinates(M.origin, M.held_coordinates(z)))
 
 
 @pytest.mark.parametrize(("M", "radius"), WIDE, ids=str)
@@ -388,9 +388,11 @@ def test_an_iterate_that_floats_do_not_hold_is_moved_back_and_no_farther_from_an
     domain, X = Domain(M, M.origin, radius), _wide_records(M, radius, rng, 40)
     moved = 0
     for start in X:
-        outward = -np.asarray(M.chart(start, M.origin))
+        outward = -np.asarray(M.normal_coordinates(start, M.origin))
         step = outward / np.linalg.norm(outward) + 0.2 * rng.normal(size=M.dim)
-        x = np.asarray(M.unchart(start, 1.4 * step / np.linalg.norm(step)))
+        x = np.asarray(
+            M.from_normal_coordinates(start, 1.4 * step / np.linalg.norm(step))
+        )
         near = kept(domain, x)
         moved += near is not x
         assert np.all(

@@ -13,7 +13,7 @@ from curvedp.geometry import (
     manifold_name,
     parse_manifold,
 )
-from curvedp.geometry.base import Manifold
+from curvedp.geometry.manifold import Manifold
 
 NAMES = [
     "euclidean:3",

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from curvedp.geometry.numerics.namespace import to_host
+from curvedp.numerics.arrays import to_host
 from spaces import EDGES, SPACES, sample
 
 DATA = np.arange(6.0).reshape(2, 3)
@@ -67,7 +67,7 @@ def test_lists_and_whole_numbers_are_doubles_to_every_kernel(M):
     whole = rng.integers(-3, 4, M.point_shape)
     calls = {
         "exp": (p, u), "log": (p, q), "inner": (p, u, whole), "norm": (p, u), "dist": (p, q), "transport": (p, q, u),
-        "project": (whole,), "nearest": (whole,), "to_tangent": (p, whole), "residual": (whole,),
+        "project": (whole,), "from_record": (whole,), "to_tangent": (p, whole), "residual": (whole,),
         "from_coordinates": (p, np.ones(M.dim, dtype=np.int64)), "to_coordinates": (p, whole),
     }  # fmt: skip
     with np.errstate(all="ignore"):
@@ -92,7 +92,7 @@ def test_what_is_no_number_stays_so_through_every_kernel(M):
     p, q, u = (made[part] for part in "pqu")
     calls = {
         "exp": (p, u), "log": (p, q), "inner": (p, u, u), "norm": (p, u), "dist": (p, q), "transport": (p, q, u),
-        "project": (p,), "nearest": (p,), "to_tangent": (p, u), "residual": (p,), "to_coordinates": (p, u),
+        "project": (p,), "from_record": (p,), "to_tangent": (p, u), "residual": (p,), "to_coordinates": (p, u),
         "from_coordinates": (p, M.to_coordinates(p, u)),
     }  # fmt: skip
     for name, given in calls.items():
@@ -129,5 +129,5 @@ def test_no_points_at_all_are_no_error_to_any_kernel(M):
             M.from_coordinates(p, np.empty((0, M.dim))),
             M.to_coordinates(p, none),
         ]
-        found += [M.project(none), M.nearest(none), M.residual(none)]
+        found += [M.project(none), M.from_record(none), M.residual(none)]
         assert all(len(np.asarray(each)) == 0 for each in found)

@@ -17,7 +17,7 @@ from curvedp.geometry import (
     project_to_ball,
 )
 from curvedp.geometry.ball import ball_coordinates
-from curvedp.geometry.numerics.namespace import in_public_time, public_time
+from curvedp.numerics.constant_work import in_public_time, public_time
 
 SPACES = [
     M for M in spaces.SPACES if not isinstance(M, Euclidean | SPDBuresWasserstein)
@@ -86,7 +86,7 @@ def test_coordinates_are_those_of_the_projected_records(M):
         slice(None) if M.injectivity_radius == np.inf else slice(5)
     )  # beyond the ball they are those of `ball_coordinates`
     np.testing.assert_allclose(
-        z[here], M.chart(M.origin, moved)[here], rtol=0, atol=1e-12
+        z[here], M.normal_coordinates(M.origin, moved)[here], rtol=0, atol=1e-12
     )
     np.testing.assert_array_equal(z[-2], 0.0)
     assert np.max(np.linalg.norm(z, axis=-1)) <= RADIUS * (1 + 1e-15)

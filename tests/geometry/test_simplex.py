@@ -37,21 +37,25 @@ def test_zeros_are_allowed():
     assert M.dist(middle, face[0]) == pytest.approx(M.dist(middle, face[1]), rel=1e-9)
     corner = np.array([1.0, 0.0, 0.0])
     np.testing.assert_allclose(
-        M.unchart(M.origin, M.chart(M.origin, corner)), corner, atol=1e-15
+        M.from_normal_coordinates(M.origin, M.normal_coordinates(M.origin, corner)),
+        corner,
+        atol=1e-15,
     )
-    z = M.chart(
+    z = M.normal_coordinates(
         corner, np.array([0.2, 0.3, 0.5])
     )  # a footpoint in a corner loses nothing in the chart
-    np.testing.assert_allclose(M.unchart(corner, z), [0.2, 0.3, 0.5], atol=1e-15)
+    np.testing.assert_allclose(
+        M.from_normal_coordinates(corner, z), [0.2, 0.3, 0.5], atol=1e-15
+    )
 
 
 def test_what_leaves_the_orthant_comes_back_to_its_nearest_point():
     M, rng = Simplex(2), np.random.default_rng(2)
     z = 3.0 * rng.normal(size=(500, 2))
-    out = M.unchart(M.origin, z)
+    out = M.from_normal_coordinates(M.origin, z)
     assert np.all(out >= 0)
     np.testing.assert_allclose(out.sum(axis=-1), 1, atol=1e-15)
-    beyond = M.model.unchart(np.sqrt(M.origin), z / 2)
+    beyond = M.model.from_normal_coordinates(np.sqrt(M.origin), z / 2)
     left = np.any(beyond < 0, axis=-1) & np.any(beyond > 0.1, axis=-1)
     grid = np.sqrt(rng.dirichlet(np.ones(3), 4000))
     for point, image in zip(beyond[left][:20], np.sqrt(out[left][:20]), strict=True):
@@ -60,6 +64,7 @@ def test_what_leaves_the_orthant_comes_back_to_its_nearest_point():
 
 def test_counts_and_percentages_stand_for_proportions():
     np.testing.assert_allclose(
-        Simplex(2).nearest(np.array([[3, 0, 1], [75, 0, 25]])), [[0.75, 0, 0.25]] * 2
+        Simplex(2).from_record(np.array([[3, 0, 1], [75, 0, 25]])),
+        [[0.75, 0, 0.25]] * 2,
     )
-    assert np.all(np.isnan(Simplex(2).nearest(np.array([-1.0, 0.0, 0.0]))))
+    assert np.all(np.isnan(Simplex(2).from_record(np.array([-1.0, 0.0, 0.0]))))

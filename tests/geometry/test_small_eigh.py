@@ -4,7 +4,7 @@ import array_api_strict
 import numpy as np
 import pytest
 
-from curvedp.geometry.numerics.small_eigh import eigh
+from curvedp.numerics.eigen import eigh
 
 RNG = np.random.default_rng(11)
 N = 2000

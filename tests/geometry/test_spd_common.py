@@ -225,5 +225,5 @@ def test_short_velocities_have_a_length(metric):
 def test_a_batch_that_lies_otherwise_in_memory_is_the_same_batch():
     M = SPDAffineInvariant(3)
     x = np.random.default_rng(5).standard_normal((5, 4, 3, 3)).transpose(1, 0, 2, 3)
-    for kernel in (M.project, M.nearest, M.residual):
+    for kernel in (M.project, M.from_record, M.residual):
         np.testing.assert_array_equal(kernel(x), kernel(x.copy()))

@@ -8,7 +8,7 @@ from curvedp.geometry import Rotations, SpecialEuclidean, frechet_mean, parse_ma
 
 
 def pose(M, rng, n):
-    return M.unchart(M.origin, 0.5 * rng.normal(size=(n, M.dim)))
+    return M.from_normal_coordinates(M.origin, 0.5 * rng.normal(size=(n, M.dim)))
 
 
 def test_distance_is_angle_and_translation():

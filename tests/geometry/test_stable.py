@@ -6,7 +6,7 @@ import mpmath as mp
 import numpy as np
 import pytest
 
-from curvedp.geometry.numerics import stable
+from curvedp.numerics import elementary as stable
 
 X = np.concatenate(
     [[0.0], np.geomspace(1e-300, 30, 200), np.geomspace(9e-4, 1.1e-3, 50)]

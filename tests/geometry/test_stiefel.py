@@ -213,7 +213,7 @@ def test_distance_to_what_is_not_finite_is_not_zero():
 
 def test_a_frame_beside_itself_is_no_singular_system_where_steps_are_krylov_s():
     M = Stiefel(24, 12)
-    points = M.unchart(M.origin, 0.02 * RNG.standard_normal((3, M.dim)))
+    points = M.from_normal_coordinates(M.origin, 0.02 * RNG.standard_normal((3, M.dim)))
     logs = M.log(points[0], points)
     assert not logs[0].any()
     np.testing.assert_allclose(M.exp(points[0], logs[1:]), points[1:], atol=1e-12)

@@ -40,7 +40,7 @@ from curvedp.geometry import (
     Sphere,
     Stiefel,
 )
-from curvedp.geometry.base import Manifold
+from curvedp.geometry.manifold import Manifold
 
 PATH = Path(__file__).with_name("releases.json")
 

@@ -22,7 +22,7 @@ LEVEL, RUNS, B = 0.1, 90, 19
 
 def sample(M, rng, n, shift=0.0, spread=0.4):
     return np.asarray(
-        M.unchart(
+        M.from_normal_coordinates(
             M.origin, shift / np.sqrt(M.dim) + spread * rng.standard_normal((n, M.dim))
         )
     )

@@ -46,7 +46,7 @@ RUNS, LEVEL, N = (
 def records(M, spread=0.3, shift=0.3, n=N, seed=0):
     rng = np.random.default_rng(seed)
     return np.asarray(
-        M.unchart(
+        M.from_normal_coordinates(
             M.origin, shift / np.sqrt(M.dim) + spread * rng.standard_normal((n, M.dim))
         )
     )
@@ -167,7 +167,7 @@ def test_the_radius_holds_the_chart_region():
         z = drawn + quantile * rng.uniform(size=(2000, 1)) ** (
             1 / 3
         ) * u / np.linalg.norm(u, axis=1, keepdims=True)
-        points = M.unchart(base, z[np.linalg.norm(z, axis=1) <= reach])
+        points = M.from_normal_coordinates(base, z[np.linalg.norm(z, axis=1) <= reach])
         assert np.all(region.contains(points))
         assert np.all(
             np.asarray(M.dist(region.center, points)) <= region.radius * (1 + 1e-9)
@@ -380,9 +380,9 @@ def median_of(M, X):
     """By plain descent with tiny steps: an oracle that shares nothing with the mechanism."""
     w = np.asarray(frechet_mean(M, X))
     for step in np.geomspace(0.1, 1e-5, 400):
-        z = np.asarray(M.chart(w, X))
+        z = np.asarray(M.normal_coordinates(w, X))
         w = np.asarray(
-            M.unchart(
+            M.from_normal_coordinates(
                 w,
                 step
                 * np.mean(
@@ -402,7 +402,7 @@ def test_the_median_s_region_holds_it(M):
         30,
     )
     X[:150] = np.asarray(
-        M.unchart(M.origin, np.full((150, M.dim), 0.6))
+        M.from_normal_coordinates(M.origin, np.full((150, M.dim), 0.6))
     )  # far ones, all in one place
     found = [
         PrivateFrechetMedian(M, radius=1.5, source=source)

@@ -110,7 +110,7 @@ def test_the_angle_holds_every_subspace_of_the_region():
         .confidence_region(LEVEL)
     )
     rng = np.random.default_rng(5)
-    near = region.manifold.unchart(
+    near = region.manifold.from_normal_coordinates(
         region.center, 2 * region.radius * rng.uniform(-1, 1, (20000, 2))
     )
     inside = region.within.contains(region.manifold, near)

@@ -351,14 +351,14 @@ SMALL = [
 def test_the_volume_is_the_determinant_of_exp(M):
     """By differences of exp alone, at a center that is not the origin: no curvature is asked."""
     rng, h = np.random.default_rng(5), 1e-5
-    center = M.unchart(M.origin, 0.2 * rng.standard_normal(M.dim))
+    center = M.from_normal_coordinates(M.origin, 0.2 * rng.standard_normal(M.dim))
     radius = 0.9 * min(M.injectivity_radius, 1.5)
     z = rng.standard_normal((20, M.dim))
     z *= radius * rng.random((20, 1)) / np.linalg.norm(z, axis=1, keepdims=True)
-    p, step = M.unchart(center, z), h * np.eye(M.dim)[:, None]
+    p, step = M.from_normal_coordinates(center, z), h * np.eye(M.dim)[:, None]
     columns = (
-        M.chart(p, M.unchart(center, z + step))
-        - M.chart(p, M.unchart(center, z - step))
+        M.normal_coordinates(p, M.from_normal_coordinates(center, z + step))
+        - M.normal_coordinates(p, M.from_normal_coordinates(center, z - step))
     ) / (2 * h)
     found = np.linalg.slogdet(np.moveaxis(columns, 0, -1))[1]
     np.testing.assert_allclose(

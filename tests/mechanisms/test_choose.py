@@ -69,7 +69,7 @@ def source(seed):
 )
 def test_the_error_of_every_mechanism_that_can_be_named_is_predicted(M):
     X = np.asarray(
-        M.unchart(
+        M.from_normal_coordinates(
             M.origin, 0.1 * np.random.default_rng(0).standard_normal((200, M.dim))
         )
     )

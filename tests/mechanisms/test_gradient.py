@@ -31,7 +31,9 @@ def test_the_worst_record_moves_the_step_by_what_is_charged(M, monkeypatch):
         else (-RADIUS, 0.0, RADIUS)
     ):
         mechanism.release(
-            np.concatenate([M.unchart(M.origin, z * np.eye(M.dim)[:1]), others])
+            np.concatenate(
+                [M.from_normal_coordinates(M.origin, z * np.eye(M.dim)[:1]), others]
+            )
         )
     moved = max(float(np.linalg.norm(a - b)) for a in noised for b in noised)
     assert 0.999 * mechanism.sensitivity < moved <= mechanism.sensitivity

@@ -25,7 +25,7 @@ def test_the_float_error_of_the_chart_is_charged():
     M, rng, radius = Sphere(2), np.random.default_rng(0), 1.0
     short = 0
     for z in rng.uniform(-0.7, 0.7, (200, 2)):
-        p = np.asarray(M.unchart(M.origin, z))
+        p = np.asarray(M.from_normal_coordinates(M.origin, z))
         q = p.copy()
         q[rng.integers(3)] *= 1 + 2.0**-52
         stated = angle(p, q)

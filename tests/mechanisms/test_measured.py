@@ -14,7 +14,6 @@ from curvedp.geometry import (
     SPDAffineInvariant,
     Sphere,
 )
-from curvedp.geometry.numerics.fixed_point import FixedPoint
 from curvedp.mechanisms.in_private_ball import OuterBallMean
 from curvedp.mechanisms.measured import (
     Measured,
@@ -27,6 +26,7 @@ from curvedp.mechanisms.measured import (
     scaling_direction,
 )
 from curvedp.mechanisms.noise import LAWS
+from curvedp.numerics.fixed_point import FixedPoint
 from curvedp.records.base import open_records
 from spaces import EDGES, SPACES
 
@@ -77,7 +77,7 @@ def shares_of(law, t):
     cone = SPDAffineInvariant(2)
     half = half_bins(cone, 40.0, 2.0)
     x = np.asarray(
-        cone.unchart(
+        cone.from_normal_coordinates(
             cone.origin, np.multiply.outer(t, scaling_direction(cone, cone.origin))
         )
     )

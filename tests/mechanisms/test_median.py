@@ -30,7 +30,9 @@ SPACES = [
 
 def cloud(M, spread, n, rng):
     return np.asarray(
-        M.unchart(M.origin, rng.normal(size=(n, M.dim)) * spread / sqrt(M.dim))
+        M.from_normal_coordinates(
+            M.origin, rng.normal(size=(n, M.dim)) * spread / sqrt(M.dim)
+        )
     )
 
 
@@ -58,7 +60,7 @@ def test_no_neighbors_are_told_apart_by_more_than_is_paid_for(M, radius):
 def test_it_verifies_and_is_robust(M, radius):
     rng = np.random.default_rng(1)
     X = cloud(M, 0.2, 600, rng)
-    X[:60] = M.unchart(
+    X[:60] = M.from_normal_coordinates(
         M.origin, 0.9 * radius * np.eye(M.dim)[0]
     )  # a tenth of them, as far away as they can be
     model = PrivateFrechetMedian(M, radius=radius).fit(X)

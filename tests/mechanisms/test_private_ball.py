@@ -93,7 +93,9 @@ def test_a_release_verifies_and_reads_back(M):
 )
 def test_it_is_near_the_mean_without_a_radius(M):
     rng = np.random.default_rng(3)
-    center = np.asarray(M.unchart(M.origin, rng.normal(size=M.dim) * 0.5 / sqrt(M.dim)))
+    center = np.asarray(
+        M.from_normal_coordinates(M.origin, rng.normal(size=M.dim) * 0.5 / sqrt(M.dim))
+    )
     X = cloud(M, 0.2, 500, rng, center)
     truth = np.asarray(frechet_mean(M, X))
     errors = [
@@ -142,7 +144,9 @@ def test_a_hyperbolic_center_far_away_is_found():
     M, rng = Lorentz(2), np.random.default_rng(5)
     errors = []
     for distance in (0.0, 2.0, 4.0):
-        center = np.asarray(M.unchart(M.origin, np.array([distance, 0.0])))
+        center = np.asarray(
+            M.from_normal_coordinates(M.origin, np.array([distance, 0.0]))
+        )
         X = cloud(M, 0.5, 400, rng, center)
         truth = np.asarray(frechet_mean(M, X))
         runs = [
@@ -271,7 +275,7 @@ def test_variance_and_geodesic_need_no_radius(M):
     )
     assert all(check.holds for check in verify_certificate(model.certificate_))
     Y = np.asarray(
-        M.unchart(
+        M.from_normal_coordinates(
             M.origin,
             0.4 * (x - 0.5)[:, None] * np.eye(M.dim)[0]
             + 0.05 * rng.normal(size=(400, M.dim)),
@@ -322,7 +326,7 @@ def test_a_variance_wants_more_records_than_a_mean(M):
         made(OuterBallVariance, 60, GDP(1.0)).enough,
     ] == [True, False]
     assert made(OuterBallVariance, 100, GDP(1.0)).enough
-    X = M.unchart(
+    X = M.from_normal_coordinates(
         M.origin, 0.3 * np.random.default_rng(0).standard_normal((100, M.dim))
     )
     truth = np.mean(M.dist(frechet_mean(M, X), X) ** 2)

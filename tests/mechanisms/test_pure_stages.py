@@ -177,7 +177,7 @@ def test_newton_steps_tell_no_more_than_is_paid_for(M):
     """Of a record that goes from one end to the other, and one that leaves the center; 0.8 of the noise is seen."""
     one = np.zeros((2, 30, M.dim))
     one[:, -1, 0] = 0.5, -0.5
-    ends = [np.asarray(M.unchart(M.origin, each)) for each in one]
+    ends = [np.asarray(M.from_normal_coordinates(M.origin, each)) for each in one]
     found = []
     for eps in (1.0, 1.25):
         model = PrivateFrechetMean(
@@ -199,7 +199,9 @@ def test_newton_steps_by_pure_epsilon_use_the_curvature_of_the_records():
     M, rng, errors = Lorentz(10), np.random.default_rng(8), {}
     z = rng.normal(size=(1000, M.dim))
     X = np.asarray(
-        M.unchart(M.origin, z * (6 / np.linalg.norm(z, axis=1, keepdims=True)))
+        M.from_normal_coordinates(
+            M.origin, z * (6 / np.linalg.norm(z, axis=1, keepdims=True))
+        )
     )
     truth = np.asarray(frechet_mean(M, X))
     for name in ("newton", "log-laplace"):
@@ -301,7 +303,11 @@ def test_it_is_near_the_mean_without_a_radius(M):
         0.2,
         1000,
         rng,
-        np.asarray(M.unchart(M.origin, rng.normal(size=M.dim) * 0.5 / sqrt(M.dim))),
+        np.asarray(
+            M.from_normal_coordinates(
+                M.origin, rng.normal(size=M.dim) * 0.5 / sqrt(M.dim)
+            )
+        ),
     )
     truth = np.asarray(frechet_mean(M, X))
     for model in (

@@ -66,7 +66,12 @@ def test_the_bound_is_nearly_attained_on_the_sphere(r):
     assert 0.995 * bound < moved <= bound
     in_chart = float(
         np.linalg.norm(
-            np.subtract(*(Sphere(2).chart(Sphere(2).origin, mean) for mean in means))
+            np.subtract(
+                *(
+                    Sphere(2).normal_coordinates(Sphere(2).origin, mean)
+                    for mean in means
+                )
+            )
         )
     )
     charged = mean_chart_sensitivity(Sphere(2), r, n)
@@ -150,7 +155,10 @@ def test_no_mean_has_a_smaller_hessian(M, s):
             / root
             / np.linalg.norm(z, axis=1)
         )[:, None]
-        X, w = np.asarray(M.unchart(M.origin, z)), rng.dirichlet(np.ones(len(z)))
+        X, w = (
+            np.asarray(M.from_normal_coordinates(M.origin, z)),
+            rng.dirichlet(np.ones(len(z))),
+        )
         x = _weighted_mean(M, X, w)
         u, a = root * np.asarray(M.dist(x, X)), root * float(M.dist(x, M.origin))
         assert float(w @ (u / np.tan(u))) > _least(s, a) - 1e-7
@@ -333,7 +341,7 @@ def test_no_attack_exceeds_the_dispersion_bound(manifold, n):
         z = z * np.minimum(
             1, r / np.maximum(np.linalg.norm(z, axis=1, keepdims=True), 1e-12)
         )
-        X = np.asarray(manifold.unchart(o, z))
+        X = np.asarray(manifold.from_normal_coordinates(o, z))
         one, two = X[:-1], np.concatenate([X[: n - 1], X[-1:]])
         V = [
             float(np.mean(manifold.dist(frechet_mean(manifold, Y), Y) ** 2))

@@ -19,8 +19,8 @@ from curvedp.geometry import (
     frechet_mean,
     project_to_ball,
 )
-from curvedp.geometry.mean.bound import contraction, solver_error
-from curvedp.geometry.mean.streamed import Domain
+from curvedp.geometry.frechet_mean.backends.chunks import Domain
+from curvedp.geometry.frechet_mean.error_bound import contraction, solver_error
 from curvedp.mechanisms.gradient import GradientMechanism
 from curvedp.mechanisms.measured import clip, logs_at
 from curvedp.mechanisms.sensitivity import (
@@ -72,7 +72,7 @@ def test_the_gradient_is_long_where_the_cost_is_large(manifold, s):
     for _ in range(15):
         z = rng.normal(size=(3, manifold.dim))
         X = np.asarray(
-            manifold.unchart(
+            manifold.from_normal_coordinates(
                 manifold.origin, z * s / root / np.linalg.norm(z, axis=1, keepdims=True)
             )
         )
@@ -80,7 +80,7 @@ def test_the_gradient_is_long_where_the_cost_is_large(manifold, s):
         w = counts / 40
         z = rng.normal(size=(40, manifold.dim))
         z *= s / root * rng.uniform(size=(40, 1)) / np.linalg.norm(z, axis=1)[:, None]
-        places = np.asarray(manifold.unchart(manifold.origin, z))
+        places = np.asarray(manifold.from_normal_coordinates(manifold.origin, z))
         x = np.asarray(frechet_mean(manifold, np.repeat(X, counts, axis=0)))
         f = np.asarray(manifold.dist(places[:, None], X)) ** 2 @ w / 2
         g = np.tensordot(
@@ -366,12 +366,14 @@ def test_where_floats_hold_less_than_the_ball_no_more_is_charged(manifold):
     far = min(manifold.float_reach, 20.0) * np.eye(manifold.dim)[-1]
     if isinstance(manifold, Product):  # both factors as far out as they can be
         far = far + far[::-1]
-    ends = np.asarray(manifold.unchart(manifold.origin, np.stack([far, -far])))
+    ends = np.asarray(
+        manifold.from_normal_coordinates(manifold.origin, np.stack([far, -far]))
+    )
     inside = project_to_ball(
         manifold,
         manifold.origin,
         40.0,
-        np.concatenate([manifold.unchart(manifold.origin, z), ends]),
+        np.concatenate([manifold.from_normal_coordinates(manifold.origin, z), ends]),
     )
     away = [true_distance(manifold, x) for x in inside]
     assert 0.99999 * mean.reach <= max(away) <= mean.reach

@@ -39,7 +39,9 @@ MAKERS = {
 
 def cloud(M, n, rng, spread=0.2):
     return np.asarray(
-        M.unchart(M.origin, spread * rng.normal(size=(n, M.dim)) / sqrt(M.dim))
+        M.from_normal_coordinates(
+            M.origin, spread * rng.normal(size=(n, M.dim)) / sqrt(M.dim)
+        )
     )
 
 
@@ -182,7 +184,7 @@ def test_a_record_more_tells_no_more_than_pure_epsilon(scale):
     worst, asked = 0.0, PureDP(1.0 / scale, adjacency="add-remove")
     for M in SPACES:
         X = np.asarray(
-            M.unchart(
+            M.from_normal_coordinates(
                 M.origin, np.vstack([np.zeros((9, M.dim)), 3.0 * np.eye(M.dim)[:1]])
             )
         )

@@ -51,7 +51,9 @@ S2, SPD, SPD3, H = Sphere(2), SPDAffineInvariant(2), SPDAffineInvariant(3), Lore
 
 def cloud(M, n=40):
     return np.asarray(
-        M.unchart(M.origin, 0.2 * np.random.default_rng(0).normal(size=(n, M.dim)))
+        M.from_normal_coordinates(
+            M.origin, 0.2 * np.random.default_rng(0).normal(size=(n, M.dim))
+        )
     )
 
 

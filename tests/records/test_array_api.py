@@ -19,16 +19,16 @@ from curvedp import (
 from curvedp.entropy import GeneratorSource
 from curvedp.errors import ParameterError
 from curvedp.geometry import KendallShapes, Lorentz, SPDAffineInvariant, Sphere
-from curvedp.geometry.mean.bound import solver_error
-from curvedp.geometry.mean.device import accurate, device_mean
-from curvedp.geometry.mean.streamed import (
+from curvedp.geometry.frechet_mean.backends.chunks import (
     Domain,
     block_sums,
     first_guess,
     streamed_mean,
 )
-from curvedp.geometry.numerics.namespace import to_host
+from curvedp.geometry.frechet_mean.backends.device import accurate, device_mean
+from curvedp.geometry.frechet_mean.error_bound import solver_error
 from curvedp.mechanisms.verify import verify_certificate
+from curvedp.numerics.arrays import to_host
 from curvedp.optim import FrechetMeanProblem, dp_rgd
 from curvedp.records.base import open_records
 from rough_records import cloud

@@ -9,8 +9,8 @@ import pytest
 
 from curvedp.errors import ParameterError
 from curvedp.geometry import Lorentz, SPDAffineInvariant, Sphere
-from curvedp.geometry.mean.bound import solver_error
-from curvedp.geometry.mean.streamed import Domain, block_sums
+from curvedp.geometry.frechet_mean.backends.chunks import Domain, block_sums
+from curvedp.geometry.frechet_mean.error_bound import solver_error
 from curvedp.records.base import open_records
 from rough_records import cloud
 

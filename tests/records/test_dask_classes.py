@@ -19,8 +19,8 @@ from curvedp import (
 from curvedp.entropy import GeneratorSource
 from curvedp.errors import ParameterError
 from curvedp.geometry import SPDAffineInvariant, Sphere, frechet_mean, project_to_ball
-from curvedp.geometry.mean.bound import solver_error
-from curvedp.geometry.mean.streamed import Domain
+from curvedp.geometry.frechet_mean.backends.chunks import Domain
+from curvedp.geometry.frechet_mean.error_bound import solver_error
 from curvedp.mechanisms.verify import verify_certificate
 from curvedp.optim import FrechetMeanProblem, dp_rsgd, dp_rsvrg
 from curvedp.records.chunked import ChunkedRecords

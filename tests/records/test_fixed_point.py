@@ -6,7 +6,7 @@ import array_api_strict
 import numpy as np
 import pytest
 
-from curvedp.geometry.numerics.fixed_point import (
+from curvedp.numerics.fixed_point import (
     FixedPoint,
     gram_mean,
     gram_radius,

@@ -17,15 +17,15 @@ from curvedp.geometry import (
     Sphere,
     project_to_ball,
 )
-from curvedp.geometry.mean.bound import solver_error
-from curvedp.geometry.mean.streamed import (
+from curvedp.geometry.frechet_mean.backends.chunks import (
     Domain,
     Start,
     block_sums,
     first_guess,
     streamed_mean,
 )
-from curvedp.geometry.numerics.spd3 import Factor, lower_entries, whitened_logs
+from curvedp.geometry.frechet_mean.error_bound import solver_error
+from curvedp.numerics.spd3 import Factor, lower_entries, whitened_logs
 from rough_records import cloud
 
 SPACES = [
@@ -99,7 +99,7 @@ def test_an_unlucky_start_costs_passes_and_nothing_else():
 
 
 def test_where_acceleration_fails_the_contraction_finds_the_mean(monkeypatch):
-    monkeypatch.setattr("curvedp.geometry.mean.streamed._PASSES", 1)
+    monkeypatch.setattr("curvedp.geometry.frechet_mean.backends.chunks._PASSES", 1)
     M, domain = (
         Product(Sphere(2), Euclidean(1)),
         Domain(Product(Sphere(2), Euclidean(1)), np.array([1.0, 0, 0, 0]), 0.4),

@@ -478,7 +478,9 @@ def test_a_geodesic_of_noise_in_a_private_ball_is_one(M):
     """Of three records the stages are noise, and the ball may be as wide as doubles reach: a lower end beyond was NaN, or a
     warning, and so an error for whoever makes them errors, after paying."""
     Y = np.repeat(
-        np.asarray(M.unchart(M.origin, 0.6 * np.eye(M.dim)[0]))[None], 3, axis=0
+        np.asarray(M.from_normal_coordinates(M.origin, 0.6 * np.eye(M.dim)[0]))[None],
+        3,
+        axis=0,
     )
     for seed in range(12):
         model = PrivateGeodesicRegression(

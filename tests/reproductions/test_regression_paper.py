@@ -100,7 +100,7 @@ def test_on_made_up_wine(name, tmp_path):
 
 def test_permutations_tell_a_trend_from_none():
     M, rng, x = Sphere(2), np.random.default_rng(3), np.linspace(0, 1, 25)
-    Y = M.unchart(
+    Y = M.from_normal_coordinates(
         M.origin, np.outer(x, [0.8, 0.2]) + 0.05 * rng.standard_normal((25, 2))
     )
     assert permutation_pvalue(M, x, Y, 39, rng) == 1 / 40

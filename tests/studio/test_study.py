@@ -195,7 +195,7 @@ def test_a_ball_found_privately(table, statistic):
 def test_the_ball_is_where_the_page_says(tmp_path):
     """In mm²/s a ball about I holds no tensor; one number is a unit, six are a record's own entries."""
     M, rng = SPDAffineInvariant(3), np.random.default_rng(3)
-    X = 1e-3 * M.unchart(M.origin, 0.2 * rng.normal(size=(400, 6)))
+    X = 1e-3 * M.from_normal_coordinates(M.origin, 0.2 * rng.normal(size=(400, 6)))
     np.savetxt(
         tmp_path / "tensors.csv",
         X[:, *np.triu_indices(3)],

@@ -27,7 +27,7 @@ from curvedp.estimators import (
     PrivatePCA,
 )
 from curvedp.geometry import Euclidean, parse_manifold
-from curvedp.geometry.base import Manifold
+from curvedp.geometry.manifold import Manifold
 from curvedp.laws.cells import CellSampler, LocalConstants
 from curvedp.laws.domains import GeodesicBall
 from curvedp.mechanisms import GaussianMechanism, KNGMechanism, LaplaceMechanism
@@ -223,7 +223,9 @@ def _of_stages(
     for end in ends:
         z = np.zeros((searched.n, M.dim))
         z[-1, -1] = end * searched.outer_radius
-        data.append(mechanism.accepted(np.asarray(M.unchart(M.origin, z))))
+        data.append(
+            mechanism.accepted(np.asarray(M.from_normal_coordinates(M.origin, z)))
+        )
 
     def walk(X: Any, noisy: Noise) -> None:
         measured = mechanism.numbers(X)
@@ -305,7 +307,12 @@ def _on_a_line(space: Manifold) -> list[tuple[np.ndarray, np.ndarray]]:
     z = (x - 0.5)[:, None] * along  # 0 at the middle
     middle = np.eye(4)[:, 3:]
     return [
-        (x, np.asarray(space.unchart(space.origin, z + sign * middle * across)))
+        (
+            x,
+            np.asarray(
+                space.from_normal_coordinates(space.origin, z + sign * middle * across)
+            ),
+        )
         for sign in (1, -1)
     ]
 

@@ -21,7 +21,7 @@ from scipy.special import ndtri
 
 from curvedp import _validate
 from curvedp.errors import ParameterError
-from curvedp.geometry.base import Manifold
+from curvedp.geometry.manifold import Manifold
 from curvedp.mechanisms import LogGaussianMechanism, LogLaplaceMechanism
 from curvedp.mechanisms.base import Mechanism
 from curvedp.mechanisms.value import ValueMechanism
@@ -267,7 +267,9 @@ def neighbors(mechanism: Mechanism) -> Pair:
     manifold, step = mechanism.manifold, mechanism.sensitivity
     if not isinstance(mechanism, LogGaussianMechanism | LogLaplaceMechanism):
         origin = np.asarray(manifold.origin)
-        return origin, manifold.unchart(origin, step * _worst_direction(manifold))
+        return origin, manifold.from_normal_coordinates(
+            origin, step * _worst_direction(manifold)
+        )
     base, reach = mechanism.base, getattr(mechanism.statistic.values, "radius", None)
     along = min(step, _EDGE * reach) if reach is not None else step
     pairs = [(np.zeros(manifold.dim), along * _unit(manifold.dim, 0))]
@@ -284,7 +286,9 @@ def neighbors(mechanism: Mechanism) -> Pair:
             )
         )
     a, b = max(pairs, key=lambda pair: float(np.linalg.norm(pair[0] - pair[1])))
-    return manifold.unchart(base, a), manifold.unchart(base, b)
+    return manifold.from_normal_coordinates(base, a), manifold.from_normal_coordinates(
+        base, b
+    )
 
 
 def scores(mechanism: Mechanism, pair: Pair, outputs: np.ndarray) -> list[np.ndarray]:
@@ -300,7 +304,8 @@ def scores(mechanism: Mechanism, pair: Pair, outputs: np.ndarray) -> list[np.nda
         )
     elif isinstance(mechanism, LogGaussianMechanism | LogLaplaceMechanism):
         z, a, b = (
-            np.asarray(manifold.chart(mechanism.base, x)) for x in (outputs, *pair)
+            np.asarray(manifold.normal_coordinates(mechanism.base, x))
+            for x in (outputs, *pair)
         )
         one, two = np.linalg.norm(z - a, axis=-1), np.linalg.norm(z - b, axis=-1)
     else:
@@ -312,7 +317,8 @@ def data_sets(manifold: Manifold, radius: float, n: int) -> Pair:
     """All records at one end of the ball about the origin; one of them is replaced by the other end."""
     step = radius * _unit(manifold.dim, manifold.dim - 1)
     near, far = (
-        manifold.unchart(np.asarray(manifold.origin), sign * step) for sign in (1, -1)
+        manifold.from_normal_coordinates(np.asarray(manifold.origin), sign * step)
+        for sign in (1, -1)
     )
     records = np.stack([near] * n)
     return records, np.concatenate([records[:-1], far[None]])
@@ -340,7 +346,7 @@ def _across(
     low, high = np.zeros((len(radial), 1)), np.full((len(radial), 1), reach)
     for _ in range(40):
         middle = (low + high) / 2
-        a, b = (M.unchart(base, z) for z in pair(middle))
+        a, b = (M.from_normal_coordinates(base, z) for z in pair(middle))
         near = (np.asarray(M.dist(a, b)) <= step)[:, None]
         low, high = np.where(near, middle, low), np.where(near, high, middle)
     return pair(low)

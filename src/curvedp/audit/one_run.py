@@ -33,7 +33,7 @@ from curvedp.geometry import (
     SPDAffineInvariant,
     Sphere,
 )
-from curvedp.geometry.base import Manifold
+from curvedp.geometry.manifold import Manifold
 from curvedp.privacy import GDP, Guarantee
 
 OPTIMIZERS = ("dp-rgd", "dp-rsgd", "dp-rsvrg")
@@ -209,7 +209,9 @@ def _train(
         }
         del options["steps"]
     found = getattr(optim, name.replace("-", "_"))(problem, data, start, **options)
-    return np.asarray(manifold.chart(start, found.point))[:m], found.guarantee
+    return np.asarray(manifold.normal_coordinates(start, found.point))[
+        :m
+    ], found.guarantee
 
 
 def _train_pca(

@@ -18,7 +18,7 @@ from curvedp._silence import quiet_about_records
 from curvedp.alarms import alarms
 from curvedp.entropy import Source
 from curvedp.errors import ParameterError, ReleaseWarning
-from curvedp.geometry.base import Manifold, check_manifold
+from curvedp.geometry.manifold import Manifold, check_manifold
 from curvedp.inference.region import region_of
 from curvedp.inference.shapes import Region
 from curvedp.ledger import Ledger

@@ -13,7 +13,7 @@ from curvedp.entropy import Source
 from curvedp.errors import ParameterError, ReleaseWarning
 from curvedp.estimators.base import PrivateEstimator, private_ball_choice
 from curvedp.geometry import frechet_mean
-from curvedp.geometry.base import Manifold, check_manifold
+from curvedp.geometry.manifold import Manifold, check_manifold
 from curvedp.ledger import Ledger
 from curvedp.mechanisms.choose import Choice, choose_mechanism
 from curvedp.mechanisms.in_private_ball import OuterBallLine

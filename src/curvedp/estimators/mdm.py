@@ -244,7 +244,7 @@ class PrivateMDM(PrivateTransformer, ReducedClassifier, BallEstimator):
         if self.reduce is not None:
             features = self.classifier_.features(records)
             return np.asarray(np.linalg.norm(means - features[:, None], axis=-1))
-        points = self.manifold.nearest(records)  # what they stand for, as in `fit`
+        points = self.manifold.from_record(records)  # what they stand for, as in `fit`
         return np.asarray(self.manifold.dist(means[None], points[:, None]))
 
     def _scores(self, records: np.ndarray) -> np.ndarray:

@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from curvedp.entropy import Source
 from curvedp.errors import ParameterError, ReleaseWarning
 from curvedp.estimators.base import PrivateEstimator
-from curvedp.geometry.base import Manifold, check_manifold
+from curvedp.geometry.manifold import Manifold, check_manifold
 from curvedp.ledger import Ledger
 from curvedp.mechanisms.reduction import (
     LinearClassifier,

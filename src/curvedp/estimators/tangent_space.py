@@ -57,4 +57,4 @@ def _coordinates(
     manifold: Any, reference: np.ndarray, records: np.ndarray
 ) -> np.ndarray:
     # As in `fit`, a record stands for the point nearest to it.
-    return logs_at(manifold, reference, manifold.nearest(records))
+    return logs_at(manifold, reference, manifold.from_record(records))

@@ -21,7 +21,7 @@ from curvedp.federated.questions import (
     Where,
 )
 from curvedp.geometry import Euclidean, parse_manifold, project_to_ball
-from curvedp.geometry.base import Manifold
+from curvedp.geometry.manifold import Manifold
 from curvedp.geometry.names import manifold_name
 from curvedp.mechanisms.chart import james_stein
 from curvedp.mechanisms.measured import outer_radius_of

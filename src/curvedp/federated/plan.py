@@ -17,10 +17,10 @@ from curvedp.federated.kernels import Kernel, kernel_from_dict
 from curvedp.federated.noise import layers, noise_slack, variance
 from curvedp.federated.questions import Question
 from curvedp.federated.session import Session
-from curvedp.geometry.numerics.threads import blocks
 from curvedp.mechanisms.base import check_guarantee
 from curvedp.mechanisms.certificate_fields import is_lower_hex, is_version, read_time
 from curvedp.mechanisms.statistic import PERSON_UNIT, Statistic, assign
+from curvedp.numerics.threads import blocks
 from curvedp.privacy import Guarantee, PrivacyProfile, gaussian_profile, smallest_scale
 from curvedp.privacy.guarantees.base import guarantee_from_dict
 from curvedp.signing import digest

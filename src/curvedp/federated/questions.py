@@ -15,7 +15,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from curvedp.geometry import project_to_ball
-from curvedp.geometry.base import Manifold
+from curvedp.geometry.manifold import Manifold
 from curvedp.mechanisms.chart import shrunk
 from curvedp.mechanisms.measured import (
     half_bins,
@@ -245,7 +245,11 @@ class Step(Question):
         v = clipped_rows(v[None], (1 if self.coarse else 2) * r)[0]
         length = min(float(np.linalg.norm(v)) / r, 1.0)
         found = usable(
-            M, lambda: M.unchart(w, part * v / (1 + where.bend * (1 - length**2))), w
+            M,
+            lambda: M.from_normal_coordinates(
+                w, part * v / (1 + where.bend * (1 - length**2))
+            ),
+            w,
         )
         if self.coarse:
             return Where(found, found, *where[2:]).row()

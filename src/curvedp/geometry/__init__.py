@@ -1,27 +1,27 @@
 """Where points live: manifolds with exact, batched, array-library-agnostic kernels."""
 
 from curvedp.geometry.ball import project_to_ball
-from curvedp.geometry.base import Manifold
-from curvedp.geometry.manifolds.correlation import Correlation, CorrelationOffLog
-from curvedp.geometry.manifolds.euclidean import Euclidean
-from curvedp.geometry.manifolds.grassmann import Grassmann
-from curvedp.geometry.manifolds.hpd import HPDAffineInvariant
-from curvedp.geometry.manifolds.kendall import KendallShapes
-from curvedp.geometry.manifolds.lorentz import Lorentz
-from curvedp.geometry.manifolds.poincare import PoincareBall
-from curvedp.geometry.manifolds.product import Product
-from curvedp.geometry.manifolds.rotations import Rotations
-from curvedp.geometry.manifolds.simplex import Simplex
-from curvedp.geometry.manifolds.spd_affine import SPDAffineInvariant
-from curvedp.geometry.manifolds.spd_bures import SPDBuresWasserstein
-from curvedp.geometry.manifolds.spd_flat import SPDLogCholesky, SPDLogEuclidean
-from curvedp.geometry.manifolds.special_euclidean import SpecialEuclidean
-from curvedp.geometry.manifolds.sphere import Sphere
-from curvedp.geometry.manifolds.stiefel import Stiefel
-from curvedp.geometry.manifolds.torus import Torus
-from curvedp.geometry.mean.bound import mean_error_bound
-from curvedp.geometry.mean.frechet import frechet_mean
+from curvedp.geometry.frechet_mean.error_bound import mean_error_bound
+from curvedp.geometry.frechet_mean.mean import frechet_mean
+from curvedp.geometry.manifold import Manifold
 from curvedp.geometry.names import manifold_name, parse_manifold
+from curvedp.geometry.spaces.correlation import Correlation, CorrelationOffLog
+from curvedp.geometry.spaces.euclidean import Euclidean
+from curvedp.geometry.spaces.grassmann import Grassmann
+from curvedp.geometry.spaces.hpd import HPDAffineInvariant
+from curvedp.geometry.spaces.kendall import KendallShapes
+from curvedp.geometry.spaces.lorentz import Lorentz
+from curvedp.geometry.spaces.poincare import PoincareBall
+from curvedp.geometry.spaces.product import Product
+from curvedp.geometry.spaces.rotations import Rotations
+from curvedp.geometry.spaces.simplex import Simplex
+from curvedp.geometry.spaces.spd_affine import SPDAffineInvariant
+from curvedp.geometry.spaces.spd_bures import SPDBuresWasserstein
+from curvedp.geometry.spaces.spd_flat import SPDLogCholesky, SPDLogEuclidean
+from curvedp.geometry.spaces.special_euclidean import SpecialEuclidean
+from curvedp.geometry.spaces.sphere import Sphere
+from curvedp.geometry.spaces.stiefel import Stiefel
+from curvedp.geometry.spaces.torus import Torus
 
 __all__ = [
     "Correlation", "CorrelationOffLog", "Euclidean", "Grassmann", "HPDAffineInvariant", "KendallShapes", "Lorentz",

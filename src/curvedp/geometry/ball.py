@@ -10,15 +10,16 @@ from array_api_compat import device, is_array_api_obj, is_numpy_array
 from curvedp._silence import numerical_silence
 from curvedp._validate import positive
 from curvedp.errors import ParameterError
-from curvedp.geometry.base import (
+from curvedp.geometry.manifold import (
     OFF_MANIFOLD_TOLERANCE,
     Array,
     Manifold,
     check_manifold,
 )
-from curvedp.geometry.numerics.namespace import like, namespace, public_time
-from curvedp.geometry.numerics.stable import euclidean_norm
-from curvedp.geometry.numerics.threads import blocks, in_threads
+from curvedp.numerics.arrays import like, namespace
+from curvedp.numerics.constant_work import public_time
+from curvedp.numerics.elementary import euclidean_norm
+from curvedp.numerics.threads import blocks, in_threads
 
 _BLOCK = (
     1 << 16
@@ -28,7 +29,7 @@ _BLOCK = (
 def project_to_ball(M: Manifold, center: Array, radius: float, X: Array) -> Array:
     """Every record of X mapped into the closed ball of a public radius about a public center.
 
-    A record is first taken for the point nearest to it, relative to its own scale (`M.nearest`): points written with few
+    A record is first taken for the point nearest to it, relative to its own scale (`M.from_record`): points written with few
     digits or in other units lose nothing. Then one in the ball stays, a far one moves along its geodesic onto the ball's
     boundary, and one that is not finite, or has no nearest point (zero, singular), becomes the center. In a ball wider than
     `M.held_reach`, a record whose place float64 coordinates cannot hold (an SPD matrix of condition above 1e6 seen from the
@@ -119,7 +120,7 @@ def ball_coordinates(
     """
     with numerical_silence(), public_time() if timed else nullcontext():
         points, usable = _onto(np, M, center, X)
-        z = np.asarray(M.chart(center, points))
+        z = np.asarray(M.normal_coordinates(center, points))
         length = euclidean_norm(np, z)[..., None]
         good = usable[..., None] & np.isfinite(length)
         share = np.where(length > radius, _kept(M, radius, length) / length, 1.0)
@@ -193,7 +194,7 @@ def _held(M: Manifold, center: Array, points: Array) -> Array:
 def _onto(xp: Any, M: Manifold, center: Array, X: Array) -> tuple[Array, Array]:
     """(The point nearest to each record, which records have one). The others are the center, before any kernel sees them."""
     usable = _finite(xp, M, X)
-    points = M.nearest(_where(xp, M, usable, X, center))
+    points = M.from_record(_where(xp, M, usable, X, center))
     usable = usable & _finite(xp, M, points)
     return _where(xp, M, usable, points, center), usable
 

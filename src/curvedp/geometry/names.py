@@ -7,8 +7,8 @@ from typing import Any
 
 from curvedp import _validate
 from curvedp.errors import ParameterError
-from curvedp.geometry.base import Manifold, check_manifold
-from curvedp.geometry.manifolds.product import Product
+from curvedp.geometry.manifold import Manifold, check_manifold
+from curvedp.geometry.spaces.product import Product
 
 # The most numbers of a point that a name may ask for, and the largest whole number in
 # a name: a point has at least as many numbers. Beyond, a typing error takes all memory.

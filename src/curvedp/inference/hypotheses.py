@@ -8,7 +8,7 @@ from curvedp import _validate
 from curvedp._silence import quiet_about_records
 from curvedp.entropy import Source
 from curvedp.errors import ParameterError
-from curvedp.geometry.base import Manifold, check_manifold
+from curvedp.geometry.manifold import Manifold, check_manifold
 from curvedp.inference.kernel import KernelStatistic, PairedDistance, SamplesDistance
 from curvedp.inference.permutation import PermutationMechanism
 from curvedp.ledger import Ledger

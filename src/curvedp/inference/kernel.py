@@ -20,7 +20,7 @@ from curvedp.entropy import Source
 from curvedp.errors import ParameterError
 from curvedp.geometry import Euclidean
 from curvedp.geometry.ball import ball_coordinates, carry_records
-from curvedp.geometry.base import Manifold
+from curvedp.geometry.manifold import Manifold
 from curvedp.mechanisms.statistic import Statistic, assign
 from curvedp.records.tables import entries
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from curvedp import _validate
 from curvedp.errors import ParameterError
-from curvedp.geometry.base import Manifold
+from curvedp.geometry.manifold import Manifold
 from curvedp.inference.lines import line_region
 from curvedp.inference.shapes import (
     SHAPES,

@@ -11,7 +11,7 @@ from scipy.special import gammainccinv, gammaincinv, ndtri
 from curvedp import _validate
 from curvedp.errors import ParameterError
 from curvedp.geometry import Grassmann
-from curvedp.geometry.base import Manifold
+from curvedp.geometry.manifold import Manifold
 from curvedp.laws import RiemannianGaussian
 from curvedp.mechanisms.base import Reading
 from curvedp.mechanisms.chart import CHART_ERROR
@@ -31,7 +31,9 @@ class Chart(NamedTuple):
     reach: float
 
     def contains(self, manifold: Manifold, points: np.ndarray) -> np.ndarray:
-        z = np.asarray(manifold.chart(self.base, self.statistic.unplaced(points)))
+        z = np.asarray(
+            manifold.normal_coordinates(self.base, self.statistic.unplaced(points))
+        )
         inside = np.linalg.norm(z, axis=-1) <= self.reach * (
             1 + CHART_ERROR
         )  # as the floats of a chart are accurate
@@ -45,7 +47,9 @@ class Chart(NamedTuple):
         z = np.stack(
             [_shortened(self.drawn + self.quantile * u, self.reach) for u in directions]
         )
-        return self.statistic.placed(np.asarray(manifold.unchart(self.base, z)))
+        return self.statistic.placed(
+            np.asarray(manifold.from_normal_coordinates(self.base, z))
+        )
 
 
 class Subspaces(NamedTuple):
@@ -111,7 +115,9 @@ class Region:
         """Points of its boundary in these directions, unit vectors of shape (count, dim), as seen from its middle."""
         if isinstance(self.within, Chart):
             return self.within.edge(self.manifold, directions)
-        return np.asarray(self.manifold.unchart(self.center, self.radius * directions))
+        return np.asarray(
+            self.manifold.from_normal_coordinates(self.center, self.radius * directions)
+        )
 
     def plot(self) -> Any:
         """A matplotlib figure of it, where it lies (extra: report)."""
@@ -134,7 +140,7 @@ class Shape(NamedTuple):
         return (
             self.base
             if self.step is None
-            else np.asarray(manifold.unchart(self.base, self.step))
+            else np.asarray(manifold.from_normal_coordinates(self.base, self.step))
         )
 
 

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 
 from curvedp import _validate
 from curvedp.errors import ParameterError
-from curvedp.geometry.base import Manifold
+from curvedp.geometry.manifold import Manifold
 from curvedp.laws.radial import Engine, Floats
 
 Size = int | Sequence[int] | None

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from curvedp.errors import ParameterError
-from curvedp.geometry.base import Manifold
+from curvedp.geometry.manifold import Manifold
 from curvedp.laws import spd_gaussian, spd_normalizer
 from curvedp.laws.radial import Engine, Floats
 

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 
 from curvedp import _validate
 from curvedp.errors import ParameterError
-from curvedp.geometry.base import OFF_MANIFOLD_TOLERANCE, Manifold, check_manifold
+from curvedp.geometry.manifold import OFF_MANIFOLD_TOLERANCE, Manifold, check_manifold
 from curvedp.laws.radial import Floats
 
 _MOST_DIMENSIONS = 4  # cells grow like the power of the dimension
@@ -31,10 +31,10 @@ class GeodesicBall:
 
     def __post_init__(self) -> None:
         M = check_manifold(self.manifold)
-        if not (M.is_symmetric and M.is_homogeneous) or M.root_curvatures is None:
+        if not (M.is_symmetric and M.is_homogeneous) or M.jacobi_spectrum is None:
             raise ParameterError(
                 f"exact K-norm sampling on {M!r} is not available: its curvatures depend on the direction, or it is not"
-                " stated that they do not (`root_curvatures`, `is_symmetric`, `is_homogeneous`)"
+                " stated that they do not (`jacobi_spectrum`, `is_symmetric`, `is_homogeneous`)"
             )
         radius = _validate.length("radius", self.radius)
         if not radius < M.injectivity_radius:
@@ -66,12 +66,12 @@ class GeodesicBall:
     @cached_property
     def roots(self) -> tuple[tuple[float, int], ...]:
         """(κ, multiplicity) of the curvatures across every geodesic."""
-        return self.manifold.root_curvatures or ()
+        return self.manifold.jacobi_spectrum or ()
 
     @cached_property
     def flat(self) -> Floats:
         """An orthonormal basis of the coordinates without curvature."""
-        return np.asarray(self.manifold.flat_directions(self.center))
+        return np.asarray(self.manifold.euclidean_factor(self.center))
 
     @property
     def dim(self) -> int:

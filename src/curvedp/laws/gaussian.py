@@ -6,7 +6,7 @@ from functools import lru_cache
 
 from curvedp import _validate
 from curvedp.errors import ParameterError
-from curvedp.geometry.base import Manifold
+from curvedp.geometry.manifold import Manifold
 from curvedp.laws.base import IsotropicLaw
 from curvedp.laws.composite import ProductGaussian, SPDGaussian
 from curvedp.laws.grassmann import GrassmannGaussian
@@ -82,10 +82,12 @@ class RiemannianGaussian(IsotropicLaw):
         space = self.manifold
         if (
             space.convexity_radius < math.inf
-            or -space.least_ricci * self.scale * self.scale > within
+            or -space.ricci_lower_bound * self.scale * self.scale > within
         ):
             return None
-        return HadamardProfile.of(space.dim, self.scale, sensitivity, space.least_ricci)
+        return HadamardProfile.of(
+            space.dim, self.scale, sensitivity, space.ricci_lower_bound
+        )
 
 
 @lru_cache(maxsize=256)

@@ -13,7 +13,7 @@ import scipy
 from numpy.typing import ArrayLike
 
 from curvedp.errors import EnvelopeViolation, ParameterError
-from curvedp.geometry.base import Manifold
+from curvedp.geometry.manifold import Manifold
 from curvedp.laws.radial import Engine, Floats
 
 _LEAST_ACCEPTANCE = 1e-5

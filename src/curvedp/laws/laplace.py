@@ -6,7 +6,7 @@ from functools import lru_cache
 
 from curvedp import _validate
 from curvedp.errors import NotIntegrable, ParameterError
-from curvedp.geometry.base import Manifold
+from curvedp.geometry.manifold import Manifold
 from curvedp.laws.base import IsotropicLaw
 from curvedp.laws.radial import Engine, Floats
 from curvedp.laws.spaceform import SpaceForm, space_form

@@ -13,7 +13,7 @@ import numpy as np
 
 from curvedp.errors import ParameterError
 from curvedp.geometry import Grassmann, Lorentz, PoincareBall, Sphere
-from curvedp.geometry.base import Manifold
+from curvedp.geometry.manifold import Manifold
 from curvedp.laws.base import uniform_directions
 from curvedp.laws.logconcave import radius_sampler
 from curvedp.laws.radial import Floats, Kind, RadialLaw, Rays
@@ -31,7 +31,7 @@ _BOOST_LIMIT = 32.0
 def rays_of(manifold: Manifold) -> Rays | None:
     """The rays of a two-point homogeneous space, read off its curvatures; None where directions differ."""
     roots, end, dim = (
-        manifold.root_curvatures,
+        manifold.jacobi_spectrum,
         manifold.injectivity_radius,
         manifold.dim,
     )
@@ -57,7 +57,7 @@ def space_form_factors(manifold: Manifold) -> tuple[tuple[float, int], ...] | No
     rays = rays_of(manifold)
     if rays is not None:
         return None if rays.curvature is None else ((rays.curvature, manifold.dim),)
-    roots = manifold.root_curvatures
+    roots = manifold.jacobi_spectrum
     if not roots or len(roots) > 1 or roots[0][0] > 0 or not manifold.is_homogeneous:
         return None
     (curvature, count), flat = roots[0], manifold.dim - 1 - roots[0][1]
@@ -118,7 +118,7 @@ class SpaceForm(RadialLaw):
             else:  # r^{d−1}e^{−r/σ} is the Gamma law of shape d
                 z = uniform_directions(rng, count, dim)
                 z *= rng.standard_gamma(dim, count)[:, None] * self.scale
-            return np.asarray(manifold.unchart(center, z))
+            return np.asarray(manifold.from_normal_coordinates(center, z))
         mode, hat = radius_sampler(self.kind, self.rays, self.scale)
         r = hat.draw(rng, count)
         r += mode

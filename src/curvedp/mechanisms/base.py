@@ -17,7 +17,7 @@ from curvedp import _lazy, _validate
 from curvedp._silence import quiet_about_records
 from curvedp.entropy import SecureSource, Source
 from curvedp.errors import CurvedpError, ParameterError
-from curvedp.geometry.base import Manifold
+from curvedp.geometry.manifold import Manifold
 from curvedp.geometry.names import manifold_name
 from curvedp.mechanisms.certificate import (
     Certificate,

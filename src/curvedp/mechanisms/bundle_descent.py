@@ -10,7 +10,7 @@ import numpy as np
 
 from curvedp.entropy import Source
 from curvedp.errors import ParameterError
-from curvedp.geometry.base import Manifold
+from curvedp.geometry.manifold import Manifold
 from curvedp.mechanisms.base import Draw, Reading, check_guarantee, replay
 from curvedp.mechanisms.certificate import Certificate
 from curvedp.mechanisms.chart import grid_of

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from curvedp.errors import ParameterError
-from curvedp.geometry.base import Manifold
+from curvedp.geometry.manifold import Manifold
 
 GRID = 30  # releases are whole multiples of 2^-30, a public constant, where their noise is that coarse (`grid_of`)
 _FINER = 10  # bits of the grid below a scale: rounding is then less than a thousandth of the noise
@@ -65,11 +65,11 @@ def james_stein(
     """
     if manifold.dim < 3:
         return points
-    z = np.asarray(manifold.chart(center, points))
+    z = np.asarray(manifold.normal_coordinates(center, points))
     square = np.sum(z * z, axis=-1, keepdims=True)
     lost = (manifold.dim - 2) * np.square(noise)
     keep = np.where(square > lost, 1 - lost / np.where(square > lost, square, 1.0), 0.0)
-    return np.asarray(manifold.unchart(center, keep * z))
+    return np.asarray(manifold.from_normal_coordinates(center, keep * z))
 
 
 def shrunk(v: np.ndarray, noise: float) -> np.ndarray:

@@ -15,7 +15,7 @@ import numpy as np
 from curvedp import _validate
 from curvedp.errors import NotResolved, ParameterError, UnattainableGuarantee
 from curvedp.geometry import frechet_mean, parse_manifold
-from curvedp.geometry.base import Manifold
+from curvedp.geometry.manifold import Manifold
 from curvedp.mechanisms.base import Mechanism, check_guarantee
 from curvedp.mechanisms.statistic import Ball, Statistic
 from curvedp.mechanisms.value import ValueMechanism
@@ -196,7 +196,9 @@ def _cached_populations(name: str, center: bytes, radius: float) -> list[_Popula
     found = []
     for share in (0.0, 0.25, 0.5):
         records = np.asarray(
-            manifold.unchart(middle, spread + share * radius * direction)
+            manifold.from_normal_coordinates(
+                middle, spread + share * radius * direction
+            )
         )
         found.append(_Population(records, np.asarray(frechet_mean(manifold, records))))
     return found

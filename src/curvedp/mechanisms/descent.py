@@ -15,7 +15,7 @@ import numpy as np
 from curvedp import _validate
 from curvedp.entropy import Source
 from curvedp.errors import ParameterError
-from curvedp.geometry.base import Manifold
+from curvedp.geometry.manifold import Manifold
 from curvedp.mechanisms.base import FLOAT, Draw, Mechanism
 from curvedp.mechanisms.certificate import Certificate
 from curvedp.mechanisms.statistic import Count, Length, Statistic, length

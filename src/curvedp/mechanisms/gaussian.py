@@ -10,7 +10,7 @@ import numpy as np
 from curvedp.entropy import Source
 from curvedp.errors import ParameterError, UnattainableGuarantee
 from curvedp.geometry import project_to_ball
-from curvedp.geometry.base import Manifold
+from curvedp.geometry.manifold import Manifold
 from curvedp.laws import RiemannianGaussian
 from curvedp.laws.exact import drawn_shape, has_exact_gaussian, in_chart
 from curvedp.laws.spaceform import rays_of, space_form_factors
@@ -153,12 +153,12 @@ def _by_ricci(space: Manifold, moved: float, guarantee: Guarantee) -> float | No
         moved,
     )
     try:
-        sigma = hadamard_scale(flat, space.least_ricci)
+        sigma = hadamard_scale(flat, space.ricci_lower_bound)
     except UnattainableGuarantee:
         if exact:
             return None
         raise
-    return None if exact and -space.least_ricci * sigma * sigma > TIGHT else sigma
+    return None if exact and -space.ricci_lower_bound * sigma * sigma > TIGHT else sigma
 
 
 def _within_reach(manifold: Manifold, x: np.ndarray) -> np.ndarray:

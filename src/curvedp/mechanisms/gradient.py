@@ -16,7 +16,6 @@ from curvedp.entropy import Source
 from curvedp.errors import ParameterError
 from curvedp.geometry import project_to_ball
 from curvedp.geometry.ball import ball_coordinates
-from curvedp.geometry.numerics.fixed_point import FixedPoint
 from curvedp.mechanisms.base import Draw, Reading, replay
 from curvedp.mechanisms.certificate import Certificate
 from curvedp.mechanisms.chart import grid_of, james_stein
@@ -28,6 +27,7 @@ from curvedp.mechanisms.noise import (
     spread_of,
 )
 from curvedp.mechanisms.statistic import Statistic
+from curvedp.numerics.fixed_point import FixedPoint
 from curvedp.privacy import Guarantee
 from curvedp.records.base import Records, open_records
 
@@ -145,7 +145,7 @@ class GradientMechanism(ShrunkMeanMechanism):
         with np.errstate(
             over="ignore", invalid="ignore"
         ):  # noise beyond what doubles hold becomes inf, not a warning
-            return np.asarray(self.manifold.unchart(self.center, v))
+            return np.asarray(self.manifold.from_normal_coordinates(self.center, v))
 
 
 def _moved(mean: Any) -> float:

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from curvedp.errors import ParameterError
-from curvedp.geometry.mean.bound import solver_error
+from curvedp.geometry.frechet_mean.error_bound import solver_error
 from curvedp.laws.exact import ExactDraw
 from curvedp.mechanisms.base import Mechanism
 from curvedp.mechanisms.bundle_descent import BundleDescentMechanism

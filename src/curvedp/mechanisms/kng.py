@@ -16,7 +16,7 @@ from scipy.special import log_ndtr
 
 from curvedp.entropy import Source
 from curvedp.errors import ParameterError, UnattainableGuarantee
-from curvedp.geometry.base import Manifold
+from curvedp.geometry.manifold import Manifold
 from curvedp.laws.cells import CellSampler
 from curvedp.laws.domains import GeodesicBall
 from curvedp.mechanisms.base import FLOAT, Draw, Mechanism, check_guarantee, replay

@@ -16,7 +16,7 @@ import numpy as np
 from curvedp.entropy import Source
 from curvedp.geometry import Euclidean
 from curvedp.geometry.ball import ball_coordinates
-from curvedp.geometry.base import Manifold
+from curvedp.geometry.manifold import Manifold
 from curvedp.mechanisms.base import Draw, Reading
 from curvedp.mechanisms.chart import CHART_ERROR, REACH, chart_stretch, james_stein
 from curvedp.mechanisms.noise import spread_of
@@ -127,7 +127,9 @@ class _LogMechanism(IsotropicMechanism):
         with np.errstate(
             over="ignore", invalid="ignore"
         ):  # noise beyond what doubles hold becomes inf, not a warning
-            return np.asarray(self.manifold.unchart(self.base, coordinates))
+            return np.asarray(
+                self.manifold.from_normal_coordinates(self.base, coordinates)
+            )
 
 
 class LogGaussianMechanism(_LogMechanism):

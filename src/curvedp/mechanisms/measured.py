@@ -17,9 +17,8 @@ import numpy as np
 from curvedp import _validate
 from curvedp.errors import CurvedpError, ParameterError
 from curvedp.geometry import project_to_ball
-from curvedp.geometry.base import Manifold
-from curvedp.geometry.mean.streamed import Domain, into_ball
-from curvedp.geometry.numerics.fixed_point import FixedPoint
+from curvedp.geometry.frechet_mean.backends.chunks import Domain, into_ball
+from curvedp.geometry.manifold import Manifold
 from curvedp.mechanisms.base import Law
 from curvedp.mechanisms.statistic import (
     Ball,
@@ -30,6 +29,7 @@ from curvedp.mechanisms.statistic import (
     check_point,
     public_ball,
 )
+from curvedp.numerics.fixed_point import FixedPoint
 from curvedp.records.base import Records, open_records
 
 Bins = tuple[
@@ -238,7 +238,7 @@ def _measure(
 
 def scaling_direction(cone: Manifold, c: np.ndarray) -> np.ndarray:
     """Coordinates at c of the unit vector along which a cone is scaled."""
-    z = np.asarray(cone.chart(c, np.e * c))
+    z = np.asarray(cone.normal_coordinates(c, np.e * c))
     return np.asarray(z / np.linalg.norm(z))
 
 
@@ -299,7 +299,9 @@ def rescaled(manifold: Manifold, c: np.ndarray, place: int, t: float) -> np.ndar
     """c with the cone at `place` of its factors scaled by a length t."""
     cone, parts = manifold.factors[place], list(manifold.split(c))
     parts[place] = np.asarray(
-        cone.unchart(parts[place], t * scaling_direction(cone, parts[place]))
+        cone.from_normal_coordinates(
+            parts[place], t * scaling_direction(cone, parts[place])
+        )
     )
     return usable(manifold, partial(manifold.join, parts), c)
 

@@ -14,12 +14,12 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from curvedp.geometry import project_to_ball
-from curvedp.geometry.numerics.fixed_point import FixedPoint
 from curvedp.mechanisms.base import Reading
 from curvedp.mechanisms.chart import grid_of
 from curvedp.mechanisms.measured import Measured, OuterBall, mean_moved
 from curvedp.mechanisms.noise import LAWS, Law, Noise, spread_of
 from curvedp.mechanisms.stages import WIDER, Search, Shells, StagedMechanism, Stages
+from curvedp.numerics.fixed_point import FixedPoint
 
 
 class _Plan(NamedTuple):
@@ -145,7 +145,7 @@ class MedianMechanism(StagedMechanism):
         length = float(np.linalg.norm(noisy))
         move = size * noisy * min(1.0, 1 / length if length > 0 else 1.0)
         with np.errstate(all="ignore"):  # of released numbers
-            point = np.asarray(M.unchart(w, move))
+            point = np.asarray(M.from_normal_coordinates(w, move))
         return np.asarray(
             project_to_ball(
                 M, self.statistic.center, self.statistic.outer_radius, point[None]

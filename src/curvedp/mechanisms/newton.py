@@ -18,7 +18,6 @@ from curvedp import _validate
 from curvedp.entropy import Source
 from curvedp.errors import ParameterError
 from curvedp.geometry import project_to_ball
-from curvedp.geometry.numerics.threads import blocks, in_threads
 from curvedp.mechanisms.base import Draw, Reading, replay
 from curvedp.mechanisms.certificate import Certificate, Check
 from curvedp.mechanisms.chart import CHART_ERROR, grid_of, james_stein
@@ -32,6 +31,7 @@ from curvedp.mechanisms.noise import (
 from curvedp.mechanisms.sensitivity import mean_gradient_sensitivity
 from curvedp.mechanisms.stages import same_stages
 from curvedp.mechanisms.statistic import Positive, Statistic, assign
+from curvedp.numerics.threads import blocks, in_threads
 from curvedp.privacy import Guarantee
 
 _WORK = 1 << 21  # coordinates held at once
@@ -357,11 +357,15 @@ class NewtonMechanism(ShrunkMeanMechanism):
             key = len(w), at.start if len(w) > 1 else 0, part.start
             if key not in logs and len(w) == 1:
                 logs[key] = np.asarray(
-                    M.chart(w[0], records[:, part].reshape(-1, *M.point_shape))
+                    M.normal_coordinates(
+                        w[0], records[:, part].reshape(-1, *M.point_shape)
+                    )
                 )
                 logs[key] = logs[key].reshape(groups, -1, M.dim)
             elif key not in logs:
-                logs[key] = np.asarray(M.chart(w[at, None], records[whose[at], part]))
+                logs[key] = np.asarray(
+                    M.normal_coordinates(w[at, None], records[whose[at], part])
+                )
             z = logs[key] if len(logs[key]) == len(whose[at]) else logs[key][whose[at]]
             if axis is None:
                 return np.asarray(z.sum(axis=1))

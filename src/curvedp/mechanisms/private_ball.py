@@ -456,7 +456,9 @@ class PrivateBallMechanism(StagedMechanism):
                 1 + float(np.clip(told[0] - told[1], 0.0, moved * self.statistic.n))
             )
         v = v * min(1.0, r / max(float(np.linalg.norm(v)), r))
-        return usable(self.manifold, lambda: self.manifold.unchart(c, v), c), length
+        return usable(
+            self.manifold, lambda: self.manifold.from_normal_coordinates(c, v), c
+        ), length
 
     # ---- what "auto" and `plan` want to know ----
 

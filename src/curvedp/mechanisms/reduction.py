@@ -17,15 +17,15 @@ import numpy as np
 
 from curvedp import _validate
 from curvedp.errors import ParameterError
-from curvedp.geometry.base import Manifold, check_manifold
-from curvedp.geometry.manifolds.spd_common import pack, unpack
-from curvedp.geometry.numerics.fixed_point import FixedPoint
-from curvedp.geometry.numerics.small_eigh import eigh
+from curvedp.geometry.manifold import Manifold, check_manifold
+from curvedp.geometry.spaces.spd_common import pack, unpack
 from curvedp.mechanisms.measured import mean_moved
 from curvedp.mechanisms.noise import Noise
 from curvedp.mechanisms.second_moment import clipped_rows
 from curvedp.mechanisms.stages import QUERIES, Search, StagedMechanism, Stages
 from curvedp.mechanisms.statistic import Length, Several, Statistic, assign
+from curvedp.numerics.eigen import eigh
+from curvedp.numerics.fixed_point import FixedPoint
 from curvedp.privacy import Guarantee
 
 FEATURES = ("power", "log")

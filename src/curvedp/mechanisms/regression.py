@@ -17,7 +17,7 @@ from curvedp.entropy import Source
 from curvedp.errors import ParameterError, UnattainableGuarantee
 from curvedp.geometry import Euclidean, Lorentz, Sphere, project_to_ball
 from curvedp.geometry.ball import carry_records
-from curvedp.geometry.base import Manifold
+from curvedp.geometry.manifold import Manifold
 from curvedp.laws.cells import LocalConstants
 from curvedp.laws.domains import TangentBundleBall
 from curvedp.mechanisms.base import Draw, Mechanism, replay

@@ -9,8 +9,8 @@ import numpy as np
 
 from curvedp._silence import numerical_silence
 from curvedp.geometry import Euclidean
-from curvedp.geometry.numerics.fixed_point import gram_mean, gram_radius, gram_sums
 from curvedp.mechanisms.statistic import Count, Length, Several, Statistic
+from curvedp.numerics.fixed_point import gram_mean, gram_radius, gram_sums
 from curvedp.records.base import Records
 from curvedp.records.persons import MOST_ROWS
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from curvedp import _validate
 from curvedp.errors import ParameterError
-from curvedp.geometry.base import Manifold, check_manifold
+from curvedp.geometry.manifold import Manifold, check_manifold
 
 # The two suprema below are taken on grids of smooth functions; their error is of second order in the spacing, at most
 # 5e-6 relative (`test_the_grids_are_fine_enough`). This margin covers it with room.

@@ -18,9 +18,9 @@ from curvedp import _lazy, _validate
 from curvedp.errors import ParameterError
 from curvedp.geometry import Euclidean, manifold_name, parse_manifold, project_to_ball
 from curvedp.geometry.ball import carry_records
-from curvedp.geometry.base import Manifold, check_manifold
-from curvedp.geometry.mean.bound import farthest_record, solver_error
-from curvedp.geometry.mean.streamed import Domain, into_ball
+from curvedp.geometry.frechet_mean.backends.chunks import Domain, into_ball
+from curvedp.geometry.frechet_mean.error_bound import farthest_record, solver_error
+from curvedp.geometry.manifold import Manifold, check_manifold
 from curvedp.mechanisms.chart import CHART_ERROR, chart_stretch
 from curvedp.mechanisms.sensitivity import (
     dispersion_sensitivity,

@@ -15,8 +15,8 @@ import numpy as np
 
 from curvedp.entropy import Source
 from curvedp.geometry import Euclidean, project_to_ball
-from curvedp.geometry.base import Manifold
-from curvedp.geometry.mean.bound import farthest_record
+from curvedp.geometry.frechet_mean.error_bound import farthest_record
+from curvedp.geometry.manifold import Manifold
 from curvedp.mechanisms.base import Draw, check_guarantee, replay
 from curvedp.mechanisms.certificate import Certificate
 from curvedp.mechanisms.chart import shrunk
@@ -109,7 +109,9 @@ class ClippedSum(SumStatistic):
     def read(self, total: np.ndarray, noise: float) -> np.ndarray:
         """exp_c of the quotient, shrunk and in the ball."""
         return np.asarray(
-            self.manifold.unchart(self.center, self.reach * self.step(total, noise))
+            self.manifold.from_normal_coordinates(
+                self.center, self.reach * self.step(total, noise)
+            )
         )
 
     def step(self, total: np.ndarray, noise: float) -> np.ndarray:

@@ -13,7 +13,7 @@ from curvedp import _validate
 from curvedp.entropy import Source
 from curvedp.errors import ParameterError
 from curvedp.geometry import project_to_ball
-from curvedp.geometry.base import Manifold
+from curvedp.geometry.manifold import Manifold
 from curvedp.laws import RiemannianGaussian, RiemannianLaplace
 from curvedp.laws.exact import drawn_point, exact_draw
 from curvedp.mechanisms.base import Draw, Mechanism, Reading, check_guarantee, replay

@@ -16,7 +16,7 @@ from jax.experimental.compilation_cache import compilation_cache
 
 from curvedp import _validate
 from curvedp.errors import ParameterError
-from curvedp.geometry.base import Manifold
+from curvedp.geometry.manifold import Manifold
 from curvedp.mechanisms.sums import ADDED
 from curvedp.optim._batches import batch_sum
 from curvedp.optim._randomness import on_processor
@@ -231,7 +231,7 @@ def _mapped(manifold: Manifold, start: np.ndarray, block: Any) -> Any:
     xp: Any = np if isinstance(block, np.ndarray) else jnp
     mask = (len(block),) + (1,) * start.ndim
     finite = xp.isfinite(block).reshape(len(block), -1).all(axis=1)
-    points = manifold.nearest(xp.where(finite.reshape(mask), block, start))
+    points = manifold.from_record(xp.where(finite.reshape(mask), block, start))
     usable = finite & xp.isfinite(points).reshape(len(block), -1).all(axis=1)
     return xp.where(usable.reshape(mask), points, start).astype(block.dtype)
 

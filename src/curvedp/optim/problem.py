@@ -15,9 +15,9 @@ import jax.numpy as jnp
 from curvedp import _validate
 from curvedp.errors import ParameterError
 from curvedp.geometry import Grassmann, Sphere
-from curvedp.geometry.base import Manifold, check_manifold
-from curvedp.geometry.numerics.namespace import values_alone
+from curvedp.geometry.manifold import Manifold, check_manifold
 from curvedp.mechanisms.statistic import assign
+from curvedp.numerics.autodiff import without_derivatives
 
 
 @dataclass(frozen=True)
@@ -79,12 +79,12 @@ class Problem:
 
     def move(self, w: Any, coordinates: Any) -> Any:
         """The point reached from w along the tangent vector with these coordinates."""
-        with values_alone():
+        with without_derivatives():
             return self.manifold.rough_unchart(w, coordinates)
 
     def carry(self, p: Any, q: Any, coordinates: Any) -> Any:
         """Coordinates at q of tangent vectors transported from p, given by their coordinates there, shape (..., dim)."""
-        with values_alone():
+        with without_derivatives():
             return self.manifold.carry(p, q, coordinates)
 
     def objective(self, w: Any, data: Any) -> Any:
@@ -123,7 +123,7 @@ class FrechetMeanProblem(Problem):
 
     def gradients(self, w: Any, records: Any) -> Any:
         """-log_w z of each record: no differentiation through the distance."""
-        with values_alone():
+        with without_derivatives():
             return -self.manifold.rough_chart(w, records)
 
 

@@ -15,12 +15,15 @@ from array_api_compat import array_namespace, device, is_array_api_obj, is_numpy
 from curvedp._silence import quiet_about_records
 from curvedp.errors import ParameterError
 from curvedp.geometry.ball import carry_records
-from curvedp.geometry.base import Manifold
-from curvedp.geometry.mean.device import carry_on_device, device_moments
-from curvedp.geometry.mean.frechet import memory_moments
-from curvedp.geometry.mean.streamed import Domain
-from curvedp.geometry.numerics.namespace import to_host
-from curvedp.geometry.numerics.threads import blocks
+from curvedp.geometry.frechet_mean.backends.chunks import Domain
+from curvedp.geometry.frechet_mean.backends.device import (
+    carry_on_device,
+    device_moments,
+)
+from curvedp.geometry.frechet_mean.mean import memory_moments
+from curvedp.geometry.manifold import Manifold
+from curvedp.numerics.arrays import to_host
+from curvedp.numerics.threads import blocks
 from curvedp.records.tables import entries
 
 Moments = tuple[np.ndarray, float]

@@ -9,16 +9,16 @@ import numpy as np
 from curvedp._silence import quiet_about_records
 from curvedp.errors import CurvedpError, ParameterError
 from curvedp.geometry.ball import carry_records
-from curvedp.geometry.base import Manifold
-from curvedp.geometry.mean.streamed import (
+from curvedp.geometry.frechet_mean.backends.chunks import (
     Domain,
     Start,
     block_sums,
     first_guess,
     streamed_mean,
 )
-from curvedp.geometry.numerics.fixed_point import MOST_TERMS
-from curvedp.geometry.numerics.namespace import to_host
+from curvedp.geometry.manifold import Manifold
+from curvedp.numerics.arrays import to_host
+from curvedp.numerics.fixed_point import MOST_TERMS
 from curvedp.records.base import (
     Kernel,
     Moments,

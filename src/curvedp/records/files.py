@@ -14,7 +14,7 @@ from array_api_compat import is_array_api_obj, is_numpy_array
 from curvedp._silence import quiet_about_records
 from curvedp._validate import shown
 from curvedp.errors import ParameterError
-from curvedp.geometry.base import Manifold, check_manifold
+from curvedp.geometry.manifold import Manifold, check_manifold
 from curvedp.records import volumes
 from curvedp.records.base import is_chunked
 from curvedp.records.chunked import by_chunks

@@ -14,7 +14,7 @@ import numpy as np
 
 from curvedp._validate import choice
 from curvedp.errors import ParameterError
-from curvedp.geometry.base import Manifold
+from curvedp.geometry.manifold import Manifold
 
 Points = Callable[[np.ndarray], np.ndarray]
 Shape = tuple[int, ...]

@@ -9,14 +9,14 @@ import numpy as np
 
 from curvedp._silence import quiet_about_records
 from curvedp.errors import ParameterError
-from curvedp.geometry.base import Manifold
-from curvedp.geometry.mean.streamed import (
+from curvedp.geometry.frechet_mean.backends.chunks import (
     Domain,
     Start,
     block_sums,
     first_guess,
     streamed_means,
 )
+from curvedp.geometry.manifold import Manifold
 from curvedp.records.base import Kernel, Records, is_chunked
 from curvedp.records.chunked import (
     SAMPLE,

@@ -7,7 +7,7 @@ import numpy as np
 from curvedp._silence import numerical_silence, quiet_about_records
 from curvedp.errors import ParameterError
 from curvedp.geometry import frechet_mean, project_to_ball
-from curvedp.geometry.base import Manifold
+from curvedp.geometry.manifold import Manifold
 from curvedp.records.tables import any_missing, names
 
 MOST_ROWS = 1 << 16  # of one person that a sum of squares takes: the first ones

@@ -15,7 +15,7 @@ import numpy as np
 
 from curvedp._validate import dense, integer, shown
 from curvedp.errors import ParameterError
-from curvedp.geometry.numerics.namespace import to_host
+from curvedp.numerics.arrays import to_host
 from curvedp.records.forms import Form, check_order, other_forms
 
 _REAL, _TEXT = "biuf", "OUST"

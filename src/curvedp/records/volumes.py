@@ -10,7 +10,7 @@ import numpy as np
 
 from curvedp._validate import shown
 from curvedp.errors import ParameterError
-from curvedp.geometry.base import Manifold
+from curvedp.geometry.manifold import Manifold
 from curvedp.records.tables import Choices, frame
 
 STREAMED = 1 << 30  # bytes of doubles beyond which parquet and zarr come as dask arrays

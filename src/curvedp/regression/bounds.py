@@ -13,7 +13,7 @@ import numpy as np
 
 from curvedp import _validate
 from curvedp.errors import ParameterError
-from curvedp.geometry.base import Manifold
+from curvedp.geometry.manifold import Manifold
 
 HALF = 0.5  # X: predictors lie in [0, 1] and are centered at ½
 DEVIATION = (

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from curvedp.geometry.base import Manifold
+from curvedp.geometry.manifold import Manifold
 from curvedp.regression.jacobi import cos_and_sinc, jacobi_frame
 
 # (p, v) of shapes (N, *point_shape) -> mean clipped descent directions (−∇_p E, −∇_v E), coordinates (N, dim) each

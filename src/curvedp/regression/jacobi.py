@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from curvedp.errors import ParameterError
-from curvedp.geometry.base import Manifold
-from curvedp.geometry.numerics.stable import cos_sinc, cosh_sinhc
+from curvedp.geometry.manifold import Manifold
+from curvedp.numerics.elementary import cos_sinc, cosh_sinhc
 
 
 def check_symmetric(manifold: Manifold) -> None:
@@ -25,7 +25,7 @@ def check_symmetric(manifold: Manifold) -> None:
 
 def jacobi_frame(manifold: Manifold, p: Any, v: Any) -> tuple[np.ndarray, np.ndarray]:
     """Eigenvalues (..., dim) and orthonormal eigenvectors (..., dim, dim) of R_v; columns are Jacobi directions."""
-    operator = manifold.curvature_operator(p, v)
+    operator = manifold.jacobi_operator(p, v)
     if not operator.any():
         return np.zeros(operator.shape[:-1]), np.broadcast_to(
             np.eye(manifold.dim), operator.shape

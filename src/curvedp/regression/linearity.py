@@ -9,7 +9,7 @@ from math import inf, pi, sqrt
 
 import numpy as np
 
-from curvedp.geometry.base import Manifold
+from curvedp.geometry.manifold import Manifold
 from curvedp.regression.bounds import DEVIATION, HALF, Domain
 from curvedp.regression.gradient import Contributions
 

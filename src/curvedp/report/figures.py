@@ -119,7 +119,8 @@ def _coordinates(made: Figure, axes: Axes, region: Region, value: np.ndarray) ->
         np.stack([region.center, np.reshape(value, region.manifold.point_shape)]),
     )
     edge, shown = (
-        np.asarray(M.chart(region.center, part)) for part in (_edge(region), points)
+        np.asarray(M.normal_coordinates(region.center, part))
+        for part in (_edge(region), points)
     )
     if M.dim == 1:
         axes.plot(edge[:, 0], np.zeros(len(edge)), color=canvas.ACCENT, lw=6, alpha=0.5)

@@ -179,7 +179,7 @@ def _records(
     if vectors:
         z[:, 1:] /= 2
     z = np.concatenate([z, -z, np.zeros((n % 2, dim))])
-    return z, z if vectors else np.asarray(M.unchart(M.origin, z))
+    return z, z if vectors else np.asarray(M.from_normal_coordinates(M.origin, z))
 
 
 def _missed(M: Manifold, fitted: Any, rows: np.ndarray) -> float:

@@ -203,7 +203,7 @@ def _draw(
     elif matrices:
         integers = draw_spd(kind, *matrices, scale, center, metered, grid)
     elif kind == "gaussian" and in_chart(manifold):
-        coordinates = np.asarray(manifold.chart(manifold.origin, center))
+        coordinates = np.asarray(manifold.normal_coordinates(manifold.origin, center))
         integers = _flat_gaussian(coordinates, scale, metered, grid)
     else:
         raise ParameterError(

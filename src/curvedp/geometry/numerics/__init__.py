@@ -1,1 +1,0 @@
-"""Stable forms and small systems that the spaces share."""

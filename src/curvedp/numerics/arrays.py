@@ -1,0 +1,140 @@
+"""Which array library a call works with, and how its arguments become arrays of it.
+
+Kernels of the library run on every library of the Python Array API standard: NumPy,
+JAX, PyTorch, CuPy, array_api_strict. `namespace` returns the functions of the library
+that the arguments belong to; read `autodiff` next for derivatives and compilation.
+"""
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+import numpy as np
+from array_api_compat import array_namespace, device, is_numpy_array
+
+Array = Any
+"""An array of any Array-API library; there is no common static type."""
+
+_KERNEL_NAMES = {
+    "exp",
+    "log",
+    "inner",
+    "norm",
+    "dist",
+    "transport",
+    "project",
+    "from_record",
+    "to_tangent",
+    "residual",
+    "from_coordinates",
+    "to_coordinates",
+}
+_FLOAT64 = np.dtype(np.float64)
+
+# Half, extended and brain floats: linear algebra routines do not accept them.
+_UNSUPPORTED_FLOATS = ("f2", "f16", "V2")
+
+
+def namespace(*arrays: Any) -> Any:
+    """Return the array namespace that the arguments have in common.
+
+    NumPy arrays may stand beside arrays of one other library, which then decides: the
+    constants of a manifold, such as `M.origin`, are NumPy arrays. For NumPy alone the
+    result is NumPy itself, whose functions follow the standard; its wrapper would take
+    0.3 s to import.
+    """
+    others = [a for a in arrays if not _is_float64(a) and not is_numpy_array(a)]
+    return array_namespace(*others) if others else np
+
+
+def _is_float64(array: Any) -> bool:
+    """Return whether this is a float64 NumPy array, which nearly every array is.
+
+    A quick first answer matters to kernels that take a few microseconds.
+    """
+    return type(array) is np.ndarray and array.dtype is _FLOAT64
+
+
+def like(x: Array, constant: Any) -> Array:
+    """Return a constant as an array of the library, dtype and device of x."""
+    return namespace(x).asarray(constant, dtype=x.dtype, device=device(x))
+
+
+def accepts_array_like(kernel: Callable[..., Any]) -> Callable[..., Any]:
+    """Decorate a method so that it also takes lists, integers and unusual floats.
+
+    They are converted to float64 first; otherwise constants of the kernel would be
+    rounded to the type of the argument.
+    """
+
+    @wraps(kernel)
+    def converting_kernel(self: Any, *arrays: Any, **named: Any) -> Any:
+        if named:
+            converted = {name: _as_floats(array) for name, array in named.items()}
+            return kernel(self, *map(_as_floats, arrays), **converted)
+        return kernel(self, *map(_as_floats, arrays))
+
+    return converting_kernel
+
+
+def wrap_kernels(manifold: type) -> None:
+    """Apply `accepts_array_like` to every kernel that this class defines itself."""
+    for name in _KERNEL_NAMES & vars(manifold).keys():
+        setattr(manifold, name, accepts_array_like(vars(manifold)[name]))
+
+
+def _as_floats(array: Any) -> Any:
+    """Return the argument as an array of floats that linear algebra accepts.
+
+    Booleans, integers, objects and the types of `_UNSUPPORTED_FLOATS` become float64;
+    other arrays are returned as they are.
+    """
+    if _is_float64(array):
+        return array
+    converted = array if hasattr(array, "dtype") else np.asarray(array)
+    type_code = getattr(converted.dtype, "str", "<f8")[1:]
+    if type_code[0] in "biuO" or type_code in _UNSUPPORTED_FLOATS:
+        return converted.astype(float)
+    return converted
+
+
+def to_host(X: Any) -> np.ndarray:
+    """Return the NumPy array of an array that may lie on another device."""
+    if hasattr(X, "detach"):  # PyTorch: nothing that comes here is differentiated
+        X = X.detach()
+    if hasattr(X, "is_cuda"):
+        return np.asarray(X.cpu())
+
+    # CuPy's arrays refuse an implicit copy and have `get`. JAX's arrays on a GPU have
+    # the same interface without `get`; data frames have a `get` of another kind.
+    needs_explicit_copy = hasattr(X, "__cuda_array_interface__") and hasattr(X, "get")
+    return np.asarray(X.get() if needs_explicit_copy else X)
+
+
+def map_in_blocks(function: Any, rows: Any, block_size: int) -> Any:
+    """Apply a function to the rows of a JAX array, block by block on processors.
+
+    Inside a loop, XLA's program for more than about 2^16 entries waits for its own
+    threads for ever (jaxlib 0.10 on two cores), so there the rows are cut into blocks
+    of `block_size`; the last block is filled up with copies of the last row.
+
+    Parameters
+    ----------
+    function : callable
+        Maps an array of rows to an array with one result per row.
+    rows : JAX array
+        One row per leading index.
+    block_size : int
+        Number of rows that are evaluated together.
+    """
+    import jax
+
+    n_rows = rows.shape[0]
+    if n_rows <= block_size or jax.default_backend() != "cpu":
+        return function(rows)
+
+    n_blocks = -(-n_rows // block_size)
+    indices = jax.numpy.minimum(jax.numpy.arange(n_blocks * block_size), n_rows - 1)
+    blocks = rows[indices].reshape(-1, block_size, *rows.shape[1:])
+    results = jax.lax.map(function, blocks)
+    return results.reshape(-1, *results.shape[2:])[:n_rows]

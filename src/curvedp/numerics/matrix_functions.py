@@ -1,0 +1,348 @@
+"""Matrix functions that the manifolds share, with first derivatives that survive repeated values.
+
+The derivative of f at a symmetric S in direction E is U (K ⊙ UᵀEU) Uᵀ with the divided differences K_rs = f[λr, λs]
+(Daleckii & Krein 1965), each written here without cancellation. The finite version is just as short: f(B) − f(A) =
+U (K ⊙ Uᵀ(B−A)V) Vᵀ with K_rs = f[αr, βs] for A = U α Uᵀ, B = V β Vᵀ; it keeps every digit of a small B − A, which
+f(B) − f(A) loses. A decomposition itself has no derivative where values repeat, and at p = q they all do: where a
+library differentiates, the value is that of a copy cut off from it, and a term that is zero in value carries the rest,
+f(A) = f(A₀) + Df(A₀)[A − A₀], A₀ = constant(A).
+
+Cholesky factors and triangular solves are loops over the m columns or rows of Array-API operations on the whole batch.
+JAX has its own, which give NaN where others raise, and which compile in one piece.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from array_api_compat import device, is_jax_namespace
+
+from curvedp.numerics.arrays import Array, like, namespace
+from curvedp.numerics.autodiff import constant, custom_jvp, differentiable
+from curvedp.numerics.eigen import eigh
+from curvedp.numerics.elementary import safe_sqrt
+
+
+def norm(v: Array) -> Array:
+    """√tr(vᵀv) without overflow or underflow; NaN stays NaN."""
+    xp = namespace(v)
+    largest = constant(xp.max(xp.abs(v), axis=(-2, -1), keepdims=True))
+    scale = xp.where(largest == 0, 1.0, largest)
+    unit = v / scale
+    return (
+        safe_sqrt(xp, xp.sum(unit * unit, axis=(-2, -1))) * scale[..., 0, 0]
+    )  # its derivative at 0 is taken to be 0
+
+
+def skew(x: Array) -> Array:
+    """Skew-symmetric part."""
+    return (x - x.mT) / 2
+
+
+def sinc(xp: Any, x: Array) -> Array:
+    """sin(x)/x, 1 at 0."""
+    zero = x == 0
+    safe = xp.where(zero, 1.0, x)
+    return xp.where(zero, 1.0, xp.sin(safe) / safe)
+
+
+def svd(x: Array) -> tuple[Array, Array, Array]:
+    """Thin singular value decomposition (U, s, Vᵀ); all NaN for a matrix that is not finite, where LAPACK would raise."""
+    xp = namespace(x)
+    x, finite = _finite(xp, x)
+    U, s, Vh = xp.linalg.svd(x, full_matrices=False)
+    return (
+        xp.where(finite, U, xp.nan),
+        xp.where(finite[..., 0], s, xp.nan),
+        xp.where(finite, Vh, xp.nan),
+    )
+
+
+def well_scaled(x: Array) -> Array:
+    """Matrices divided by their largest entry in modulus, so that no square overflows or vanishes; 0 stays 0."""
+    xp = namespace(x)
+    largest = xp.max(xp.abs(x), axis=(-2, -1), keepdims=True)
+    return x / xp.where(largest > 0, largest, 1.0)
+
+
+def det(x: Array) -> Array:
+    """Determinant; NaN, without a warning, for a matrix that is not finite."""
+    xp = namespace(x)
+    x, finite = _finite(xp, x)
+    return xp.where(finite[..., 0, 0], xp.linalg.det(x), xp.nan)
+
+
+def skew_eigen(W: Array) -> tuple[Array, Array]:
+    """(w, Z) with W = Z diag(iw) Z*, Z unitary, for skew W; w is NaN for a matrix that is not finite."""
+    xp = namespace(W)
+    W, finite = _finite(xp, W)
+    kind = xp.complex64 if W.dtype == xp.float32 else xp.complex128
+    w, Z = xp.linalg.eigh(xp.astype(W, kind) * -1j)
+    return xp.where(finite[..., 0], w, xp.nan), Z
+
+
+def _finite(xp: Any, x: Array) -> tuple[Array, Array]:
+    finite = xp.all(xp.isfinite(x), axis=(-2, -1), keepdims=True)
+    return xp.where(finite, x, 0.0), finite
+
+
+def sym_function(
+    A: Array, U: Array, values: Array, divided: Callable[[], Array]
+) -> Array:
+    """f(A) for symmetric A with eigenvectors U, f's `values` and `divided` differences at its eigenvalues, all constants."""
+    value = (U * values[..., None, :]) @ U.mT
+    if not differentiable(A):
+        return value
+    return value + U @ (divided() * (U.mT @ (A - constant(A)) @ U)) @ U.mT
+
+
+def polar(C: Array) -> tuple[Array, Array, Array]:
+    """(W, c, U): the orthogonal polar factor W of a square C = U diag(c) Uᵀ W; c descending, (c, U) constants.
+    Where singular values vanish W is one of several, always the same. The derivative solves Ωᵢⱼ(cᵢ + cⱼ) = Xᵢⱼ −
+    Xⱼᵢ, X = Uᵀ dC V, dW = U Ω Vᵀ (Higham 2008, Functions of Matrices, §8.2)."""
+    xp = namespace(C)
+    base = constant(C)
+    U, c, Vh = svd(base)
+    W = U @ Vh
+    if not differentiable(C):
+        return W, c, U
+    X = U.mT @ (C - base) @ Vh.mT
+    total = c[..., :, None] + c[..., None, :]
+    omega = xp.where(total > 0, (X - X.mT) / xp.where(total > 0, total, 1.0), 0.0)
+    return W + U @ omega @ Vh, c, U
+
+
+def skew_exp(W: Array) -> tuple[Array, Array]:
+    """(exp W − I, φ₁(W)) for skew W, φ₁(z) = (e^z − 1)/z, from the Hermitian eigen-system of −iW. Unitary
+    eigenvectors make exp W orthogonal to round-off whatever the size of W, and exp W − I keeps the digits of a small
+    W. φ₁ is returned as a constant; exp carries its derivative (Fréchet derivative by divided differences)."""
+    xp = namespace(W)
+    base = constant(W)
+    w, Z = skew_eigen(base)
+    value, mean = skew_exp_eigen(w, Z)
+    if differentiable(W):
+        half = w / 2
+        turn = phase(xp, half, Z.dtype)
+        K = turn[..., :, None] * turn[..., None, :]
+        K = K * xp.astype(sinc(xp, half[..., :, None] - half[..., None, :]), Z.dtype)
+        value = value + turned(K, Z, W - base)
+    return value, mean
+
+
+def turned(K: Array, Z: Array, G: Array) -> Array:
+    """Re Z (K ⊙ Z*GZ) Z*: a derivative along G by divided differences K."""
+    xp, Zh = namespace(Z), namespace(Z).conj(Z).mT
+    return xp.real(Z @ (K * (Zh @ xp.astype(G, Z.dtype) @ Z)) @ Zh)
+
+
+def skew_exp_eigen(w: Array, Z: Array) -> tuple[Array, Array]:
+    """The values of `skew_exp` from the eigen-system of `skew_eigen`."""
+    xp = namespace(w, Z)
+    half, Zh = w / 2, xp.conj(Z).mT
+    phi1 = phase(xp, half, Z.dtype) * xp.astype(sinc(xp, half), Z.dtype)
+    value = xp.real((Z * (phi1 * xp.astype(w, Z.dtype) * 1j)[..., None, :]) @ Zh)
+    return value, xp.real((Z * phi1[..., None, :]) @ Zh)
+
+
+def phase(xp: Any, w: Array, kind: Any) -> Array:
+    """e^{iw}, of that complex type."""
+    return xp.astype(xp.cos(w), kind) + 1j * xp.astype(xp.sin(w), kind)
+
+
+def reflect(p: Array, x: Array) -> Array:
+    """H x with the block reflector H of the orthonormal m×r frame p, in O(mr²) (Schreiber & Parlett 1988). With E
+    the first r columns of I and W the polar factor of the top block of p, Y = pWᵀ + E gives the symmetric
+    orthogonal H = I − Y (I + EᵀpWᵀ)⁻¹ Yᵀ. It sends E to −pWᵀ, so it carries the complement of span E to the
+    complement of span p. I + EᵀpWᵀ has its eigenvalues in [1, 2]: nothing cancels."""
+    xp = namespace(p, x)
+    m, r = p.shape[-2:]
+    W, _, _ = polar(p[..., :r, :])
+    Y = p @ W.mT + like(p, np.eye(m, r))
+    top = Y[..., :r, :]
+    return x - Y @ xp.linalg.solve((top + top.mT) / 2, Y.mT @ x)
+
+
+def spread(z: Array, factor: np.ndarray, k: int = -1) -> Array:
+    """Symmetric matrices whose entries below the diagonal (k = 0: and on it), row by row, are the last axis of z, times
+    `factor` entry by entry, which is 0 on a diagonal that z has no entries for."""
+    xp, n = namespace(z), len(factor)
+    place = np.zeros((n, n), dtype=np.int64)
+    place[np.tril_indices(n, k)] = np.arange(n * (n + 1 + 2 * k) // 2)
+    full = xp.take(
+        z, xp.asarray(np.maximum(place, place.T).ravel(), device=device(z)), axis=-1
+    )
+    return xp.reshape(full, (*z.shape[:-1], n, n)) * like(z, factor)
+
+
+def below(A: Array, k: int = -1) -> Array:
+    """The entries below the diagonal (k = 0: and on it), row by row."""
+    xp, n = namespace(A), A.shape[-1]
+    flat = xp.asarray(np.flatnonzero(np.tri(n, k=k)), device=device(A))
+    return xp.take(xp.reshape(A, (*A.shape[:-2], n * n)), flat, axis=-1)
+
+
+def skew_from_vector(z: Array, n: int) -> Array:
+    """The skew n×n matrix with these entries below the diagonal."""
+    lower = np.tri(n, k=-1)
+    return (
+        spread(z, lower - lower.T)
+        if n > 1
+        else like(z, np.zeros((*z.shape[:-1], 1, 1)))
+    )
+
+
+def skew_to_vector(A: Array) -> Array:
+    """Inverse of `skew_from_vector` on skew matrices; the skew part is taken."""
+    return below(skew(A)) if A.shape[-1] > 1 else A[..., 0, :0]
+
+
+def sym(A: Array) -> Array:
+    """Symmetric part of A."""
+    return 0.5 * (A + A.mT)
+
+
+def sandwich(U: Array, S: Array, V: Array | None = None) -> Array:
+    """U S Vᵀ, with V = U when left out."""
+    return U @ S @ (U if V is None else V).mT
+
+
+def divided_log(x: Array, y: Array) -> Array:
+    """log[x, y] for x, y > 0, as log1p(t)/(t·min), t = (max − min)/min ≥ 0: no cancellation."""
+    xp = namespace(x, y)
+    x, y = xp.broadcast_arrays(x, y)
+    low = xp.where(x < y, x, y)
+    low = xp.where(low > 0, low, xp.nan)
+    t = xp.abs(x - y) / low
+    safe = xp.where(t == 0, 1.0, t)
+    return xp.where(t == 0, 1.0, xp.log1p(safe) / safe) / low
+
+
+def divided_exp(x: Array, y: Array) -> Array:
+    """exp[x, y] = e^max · (1 − e^−t)/t with t = |x − y|: no overflow before the result overflows."""
+    xp = namespace(x, y)
+    x, y = xp.broadcast_arrays(x, y)
+    t = xp.abs(x - y)
+    safe = xp.where(t == 0, 1.0, t)
+    return xp.exp(xp.where(x < y, y, x)) * xp.where(
+        t == 0, 1.0, -xp.expm1(-safe) / safe
+    )
+
+
+def apply(
+    S: Array, f: Callable[[Array], Array], divided: Callable[[Array, Array], Array]
+) -> Array:
+    """f(S) for symmetric S; divided(x, y) = (f(x) − f(y))/(x − y), f'(x) at x = y. First derivatives are exact at
+    any S; second ones need simple eigenvalues."""
+
+    def value(S: Array) -> Array:
+        w, U = eigh(S)
+        return (U * f(w)[..., None, :]) @ U.mT
+
+    def rule(arrays: tuple[Array], changes: tuple[Array]) -> tuple[Array, Array]:
+        w, U = eigh(*arrays)
+        K = divided(w[..., :, None], w[..., None, :])
+        return apply(*arrays, f, divided), sandwich(U, K * (U.mT @ sym(*changes) @ U))
+
+    return custom_jvp(value, rule, S)
+
+
+def exp_sym(S: Array) -> Array:
+    """Matrix exponential of symmetric S."""
+    return apply(S, namespace(S).exp, divided_exp)
+
+
+def log_sym(S: Array) -> Array:
+    """Matrix logarithm of symmetric positive definite S."""
+    return apply(S, namespace(S).log, divided_log)
+
+
+def log1p_sym(S: Array) -> Array:
+    """log(I + S) for symmetric S > −I."""
+    return apply(S, namespace(S).log1p, lambda x, y: divided_log(1 + x, 1 + y))
+
+
+def sqrt_sym(S: Array) -> Array:
+    """Square root of symmetric positive definite S."""
+    sqrt = namespace(S).sqrt
+    return apply(S, sqrt, lambda x, y: 1 / (sqrt(x) + sqrt(y)))
+
+
+def cholesky(A: Array) -> Array:
+    """Lower L with LLᵀ = A; NaN (never an exception) where A is not positive definite."""
+    xp = namespace(A)
+    if is_jax_namespace(xp):
+        return xp.linalg.cholesky(A)
+    m = A.shape[-1]
+    index = xp.arange(m, device=device(A))
+    columns = []
+    for j in range(m):
+        pivot = A[..., j, j]
+        root = xp.where(pivot > 0, xp.sqrt(xp.where(pivot > 0, pivot, 1.0)), xp.nan)
+        column = xp.where(index >= j, A[..., :, j] / root[..., None], 0.0)
+        columns.append(column)
+        A = A - column[..., :, None] * column[..., None, :]
+    return xp.stack(columns, axis=-1)
+
+
+def lower_solve(L: Array, B: Array) -> Array:
+    """L⁻¹B by forward substitution."""
+    xp = namespace(L, B)
+    if is_jax_namespace(xp):
+        return _jax_solve(xp, L, B, trans=0)
+    rows: list[Array] = []
+    for i in range(L.shape[-1]):
+        b = B[..., i, :]
+        for k, row in enumerate(rows):
+            b = b - L[..., i, k, None] * row
+        rows.append(b / L[..., i, i, None])
+    return xp.stack(xp.broadcast_arrays(*rows), axis=-2)
+
+
+def upper_solve(L: Array, B: Array) -> Array:
+    """L⁻ᵀB by back substitution, L lower triangular."""
+    xp = namespace(L, B)
+    if is_jax_namespace(xp):
+        return _jax_solve(xp, L, B, trans=1)
+    return xp.flip(
+        lower_solve(xp.flip(L.mT, axis=(-2, -1)), xp.flip(B, axis=-2)), axis=-2
+    )
+
+
+def _jax_solve(xp: Any, L: Array, B: Array, trans: int) -> Array:
+    import jax
+
+    batch = xp.broadcast_shapes(L.shape[:-2], B.shape[:-2])
+    L, B = (
+        xp.broadcast_to(L, (*batch, *L.shape[-2:])),
+        xp.broadcast_to(B, (*batch, *B.shape[-2:])),
+    )
+    return jax.scipy.linalg.solve_triangular(L, B, trans=trans, lower=True)
+
+
+def whiten(L: Array, S: Array) -> Array:
+    """L⁻¹ S L⁻ᵀ for symmetric S, symmetric to the last bit."""
+    W = lower_solve(L, lower_solve(L, S).mT)
+    return 0.5 * (W + W.mT)
+
+
+def cholesky_change(L: Array, v: Array) -> Array:
+    """X lower triangular with v = LXᵀ + XLᵀ: L(L⁻¹vL⁻ᵀ)_½, with half of the diagonal (Lin 2019, Prop. 4)."""
+    xp, A = namespace(L, v), whiten(L, v)
+    index = xp.arange(A.shape[-1], device=device(A))
+    return L @ xp.where(index[:, None] == index, 0.5 * A, xp.tril(A))
+
+
+def cholesky_minus_identity(E: Array) -> Array:
+    """F lower triangular with (I+F)(I+F)ᵀ = I+E, never adding the identity: small E keeps its digits."""
+    xp = namespace(E)
+    m = E.shape[-1]
+    index = xp.arange(m, device=device(E))
+    columns = []
+    for j in range(m):
+        s = E[..., j, j]
+        root = xp.where(s > -1, xp.sqrt(1 + xp.where(s > -1, s, 0.0)), xp.nan)
+        diagonal = (s / (1 + root))[..., None]  # √(1+s) − 1
+        below = xp.where(index > j, E[..., :, j] / root[..., None], 0.0)
+        columns.append(xp.where(index == j, diagonal, below))
+        E = E - below[..., :, None] * below[..., None, :]
+    return xp.stack(columns, axis=-1)
