@@ -22,7 +22,9 @@ from federated.runs import study
 
 S2 = Sphere(2)
 X = np.asarray(
-    S2.unchart(S2.origin, 0.2 * np.random.default_rng(0).normal(size=(60, 2)))
+    S2.from_normal_coordinates(
+        S2.origin, 0.2 * np.random.default_rng(0).normal(size=(60, 2))
+    )
 )
 PERSONS = np.arange(60) // 3
 

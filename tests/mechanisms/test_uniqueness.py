@@ -42,17 +42,21 @@ COMPACT = [
 def unimodal(M, n=N, seed=0):
     rng = np.random.default_rng(seed)
     width = 0.2 * M.convexity_radius / np.sqrt(M.dim)
-    return np.asarray(M.unchart(M.origin, width * rng.standard_normal((n, M.dim))))
+    return np.asarray(
+        M.from_normal_coordinates(M.origin, width * rng.standard_normal((n, M.dim)))
+    )
 
 
 def bimodal(M, n=N):
     """Two clusters, nearly as far apart as geodesics are unique."""
     away = 0.98 * M.injectivity_radius * np.eye(1, M.dim)[0]
-    other = np.asarray(M.unchart(M.origin, away))
+    other = np.asarray(M.from_normal_coordinates(M.origin, away))
     rng = np.random.default_rng(1)
     width = 0.2 * M.convexity_radius / np.sqrt(M.dim)
     z = width * rng.standard_normal((n // 2, M.dim))
-    return np.concatenate([unimodal(M, n - n // 2), np.asarray(M.unchart(other, z))])
+    return np.concatenate(
+        [unimodal(M, n - n // 2), np.asarray(M.from_normal_coordinates(other, z))]
+    )
 
 
 def everywhere(M, n=N):
@@ -61,7 +65,7 @@ def everywhere(M, n=N):
     z = rng.standard_normal((n, M.dim))
     lengths = 0.98 * M.injectivity_radius * rng.uniform(size=(n, 1)) ** (1 / M.dim)
     z *= lengths / np.linalg.norm(z, axis=1, keepdims=True)
-    return np.asarray(M.unchart(M.origin, z))
+    return np.asarray(M.from_normal_coordinates(M.origin, z))
 
 
 def fit_warnings(estimator, *data):
@@ -128,7 +132,7 @@ def test_other_estimators_of_a_private_ball_warn_as_well():
 
 def test_means_of_bures_and_wasserstein_are_unique():
     M = SPDBuresWasserstein(2)
-    records = np.asarray(M.unchart(M.origin, unimodal(Sphere(2))))
+    records = np.asarray(M.from_normal_coordinates(M.origin, unimodal(Sphere(2))))
     assert not fit_warnings(PrivateFrechetMean(M, radius="private"), records)[1]
 
 

@@ -17,6 +17,7 @@ from curvedp.geometry import (
     Sphere,
     project_to_ball,
 )
+from curvedp.geometry.frechet_mean.backends import chunks
 from curvedp.geometry.frechet_mean.backends.chunks import (
     Domain,
     Start,
@@ -99,7 +100,7 @@ def test_an_unlucky_start_costs_passes_and_nothing_else():
 
 
 def test_where_acceleration_fails_the_contraction_finds_the_mean(monkeypatch):
-    monkeypatch.setattr("curvedp.geometry.frechet_mean.backends.chunks._PASSES", 1)
+    monkeypatch.setattr(chunks, "_PASSES", 1)
     M, domain = (
         Product(Sphere(2), Euclidean(1)),
         Domain(Product(Sphere(2), Euclidean(1)), np.array([1.0, 0, 0, 0]), 0.4),
