@@ -1,14 +1,13 @@
 """`curvedp ledger`: from the shell as from Python, and nothing that a label says is obeyed."""
 
 import json
-import os
 import sqlite3
 
 import pytest
 from typer.testing import CliRunner
 
 from curvedp.cli import app
-from curvedp.ledger import Ledger
+from curvedp.ledger import Ledger, write_key
 from curvedp.privacy import GDP, ZCDP, ApproxDP, PureDP
 
 
@@ -80,7 +79,7 @@ def test_a_mistake_is_one_line_and_spends_nothing(path, tmp_path, arguments, say
 
 def test_a_key_from_the_shell(path, tmp_path):
     key = tmp_path / "key"
-    key.write_text(os.urandom(32).hex())
+    write_key(key)
     assert run("create", path, "--mu", 1, "--key", key).exit_code == 0
     assert run("spend", path, "x", "--mu", 0.5, "--key", key).exit_code == 0
     assert run("show", path, "--key", key).exit_code == 0

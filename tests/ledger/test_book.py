@@ -243,6 +243,10 @@ def test_entries_are_plain_json_without_data(path):
         "opens",
         "total",
         "of_group",
+        "unit",
+        "n",
+        "space",
+        "statistic",
     }
     assert Fraction(bodies[1]["total"][0]) == Fraction(0.1) ** 2
 
@@ -442,9 +446,6 @@ def test_what_remains_is_shown(path):
     assert page.count("<tr><td>") == 10
     path.unlink()
     assert "unreadable" in repr(ledger)
-
-
-# ---- files of version 0.1: no format, no totals, any label
 
 
 # ---- who may change it

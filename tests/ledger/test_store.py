@@ -272,12 +272,12 @@ def test_a_newer_format_is_named(path):
         body = (
             connection.execute("SELECT body FROM entries")
             .fetchone()[0]
-            .replace('"format":2', '"format":3')
+            .replace('"format":3', '"format":4')
         )
         digest = hashlib.sha256(f"\n0\n{body}".encode()).hexdigest()
         connection.execute("UPDATE entries SET body = ?, hash = ?", (body, digest))
     connection.close()
-    with pytest.raises(ParameterError, match="format 3"):
+    with pytest.raises(ParameterError, match="format 4"):
         Ledger(path)
 
 
@@ -321,6 +321,7 @@ def test_whoever_can_write_the_file_is_caught_by_a_key_or_a_witness(
 ):
     key = tmp_path / "key"
     key.write_bytes(b"\n" + os.urandom(32).hex().encode() + b"\n")
+    key.chmod(0o600)
     for number, name in enumerate((None, key)):
         file = tmp_path / f"{number}.ledger"
         ledger = Ledger(file, PureDP(1.0), key=name)
@@ -415,6 +416,7 @@ def test_keys_are_asked_for_and_checked(path, tmp_path):
     good, other, short = (tmp_path / name for name in ("good", "other", "short"))
     for file, size in ((good, 32), (other, 32), (short, 8)):
         file.write_bytes(os.urandom(size).hex().encode())
+        file.chmod(0o600)
     with pytest.raises(ParameterError, match="16 bytes"):
         Ledger(path, GDP(1.0), key=short)
     with pytest.raises(ParameterError, match="cannot read"):

@@ -6,5 +6,6 @@ still cheat.
 """
 
 from curvedp.ledger.book import Entry, Ledger
+from curvedp.ledger.store import write_key
 
-__all__ = ["Entry", "Ledger"]
+__all__ = ["Entry", "Ledger", "write_key"]

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import zip_longest
-from typing import Any
+from typing import Any, NamedTuple
 
 from curvedp import _validate
 from curvedp.errors import (
@@ -25,18 +25,61 @@ from curvedp.numerics.directed_rounding import (
     root_rounded_up,
     round_fraction,
 )
-from curvedp.privacy import GDP, ZCDP, ApproxDP, Guarantee, PureDP, convert
+from curvedp.privacy import (
+    GDP,
+    ZCDP,
+    ApproxDP,
+    Guarantee,
+    PrivacyUnit,
+    PureDP,
+    convert,
+)
 from curvedp.privacy.guarantees.base import guarantee_from_dict
 
 Cost = tuple[Fraction, ...]
 Group = tuple[str | None, str | None]
 
 
+class Charge(NamedTuple):
+    """What one entry costs.
+
+    Attributes
+    ----------
+    guarantee : Guarantee
+        The release as it is counted, in the account's definition.
+    opens : Guarantee or None
+        The account that it opens in an (ε, δ) ledger; None where it opens none.
+    total, of_group : Cost
+        What is spent with it in all, and by its group of a partition (None without one).
+    """
+
+    guarantee: Guarantee
+    opens: Guarantee | None
+    total: Cost
+    of_group: Cost | None
+
+
 @dataclass(frozen=True)
 class State:
-    """A ledger after the entry `number`, whose hash is `head`. `account` is the filter that is counted in: the budget, or
-    what the rest of an (ε, δ) budget was turned into after `before` of it had been spent. `total` is what the account has
-    spent; of a partition only its most expensive group counts."""
+    """A ledger after one of its entries.
+
+    Attributes
+    ----------
+    budget : Guarantee
+        What may be spent in all.
+    number, head : int and str
+        The last entry's place and hash.
+    account, total : Guarantee and Cost
+        The filter that is counted in (the budget, or what the rest of an (ε, δ) budget was
+        turned into) and what it has spent. Of a partition only its most expensive group
+        counts.
+    before : Cost
+        What of an (ε, δ) budget had been spent when the account was opened; empty otherwise.
+    groups, dearest : dict
+        What each group of each partition has spent, and the largest of these by component.
+    unit : PrivacyUnit or None
+        Whose data the budget protects; None until a charge states it.
+    """
 
     budget: Guarantee
     number: int
@@ -46,34 +89,76 @@ class State:
     before: Cost = ()
     groups: dict[Group, Cost] = field(default_factory=dict)
     dearest: dict[str, Cost] = field(default_factory=dict)
+    unit: PrivacyUnit | None = None
 
     @classmethod
-    def new(cls, budget: Guarantee, head: str) -> "State":
-        return cls(
-            budget, 0, head, budget, tuple(Fraction(0) for _ in cost(budget, budget))
-        )
+    def new(
+        cls, budget: Guarantee, head: str, unit: PrivacyUnit | None = None
+    ) -> "State":
+        """A ledger without entries."""
+        nothing = tuple(Fraction(0) for _ in cost(budget, budget))
+        return cls(budget, 0, head, budget, nothing, unit=unit)
 
     def charge(
         self, guarantee: Guarantee, partition: str | None, group: str | None
-    ) -> tuple[Guarantee, Guarantee | None, Cost, Cost | None]:
-        """(this release as it is counted, the account that it opens if it does, the total with it, its group's); raises
-        `BudgetExceeded` where it does not fit."""
-        if guarantee.adjacency != self.budget.adjacency:
-            raise ParameterError(
-                f"the ledger counts {self.budget.adjacency} adjacency; {guarantee} is for {guarantee.adjacency}"
-            )
-        opens = self._opened(guarantee)
+    ) -> Charge:
+        """What one release costs; see `charge_disjoint`."""
+        return self.charge_disjoint([guarantee], partition, group)
+
+    def charge_disjoint(
+        self,
+        guarantees: Sequence[Guarantee],
+        partition: str | None,
+        group: str | None,
+    ) -> Charge:
+        """Return what releases about disjoint groups of records cost together.
+
+        Theorem (parallel composition, McSherry 2009). If a neighbor changes the records of
+        one group only, then releases about disjoint groups satisfy together every guarantee
+        that each of them satisfies. So each is expressed in the account's definition first,
+        and refused where that has none for it; the largest of every parameter is a guarantee
+        that all of them satisfy. Numbers of different definitions are never compared.
+
+        Raises
+        ------
+        BudgetExceeded
+            Where it does not fit.
+        ParameterError, UnattainableGuarantee
+            For another adjacency, and for what the account's definition cannot express.
+        """
+        for guarantee in guarantees:
+            if guarantee.adjacency != self.budget.adjacency:
+                raise ParameterError(
+                    f"the ledger counts {self.budget.adjacency} adjacency; "
+                    f"{guarantee} is for {guarantee.adjacency}"
+                )
+
+        accounts = map(self._opened, guarantees)
+        opens = next((account for account in accounts if account is not None), None)
         state = self if opens is None else self.opened(opens)
-        counted = state._counted(guarantee)
-        total, of_group = state._sum(cost(state.account, counted), partition, group)
-        if any(
-            t > b
-            for t, b in zip(total, cost(state.account, state.account), strict=True)
-        ):
+        counted = [state._counted(guarantee) for guarantee in guarantees]
+        largest = _largest_of_each_parameter(state.account, counted)
+
+        total, of_group = state._sum(cost(state.account, largest), partition, group)
+        allowed = cost(state.account, state.account)
+        if any(t > a for t, a in zip(total, allowed, strict=True)):
             raise BudgetExceeded(
                 f"does not fit: {self.remaining or 'nothing'} of {self.budget} remains"
             )
-        return counted, opens, total, of_group
+        return Charge(largest, opens, total, of_group)
+
+    def check_unit(self, unit: PrivacyUnit | None) -> None:
+        """Refuse a release for another privacy unit than the ledger's."""
+        if unit is None or self.unit is None or unit is self.unit:
+            return
+        if self.unit is PrivacyUnit.PERSON:
+            remedy = "say whose record each is (groups=), or pay from another ledger"
+        else:
+            remedy = "pay from a ledger for persons"
+        raise ParameterError(
+            f"the ledger counts what is told about one {self.unit}; this release protects "
+            f"one {unit}, and the two do not add up: {remedy}"
+        )
 
     def opened(self, account: Guarantee) -> "State":
         """The state in which the rest of an (ε, δ) budget is this account."""
@@ -180,6 +265,7 @@ def replay(
     for (number, body, head), (_, following, _) in zip_longest(
         rows, rows[1:], fillvalue=(0, {}, "")
     ):
+        state = _with_unit(state, body)
         plain = "total" in body and body["partition"] is None and body["opens"] is None
         if (
             plain
@@ -213,6 +299,25 @@ def replay(
     return state
 
 
+def unit_in(body: dict[str, Any]) -> PrivacyUnit | None:
+    """The privacy unit that a line states; lines of version 0.2 and before state none."""
+    stored = body.get("unit")
+    return None if stored is None else PrivacyUnit(stored)
+
+
+def _with_unit(state: State, body: dict[str, Any]) -> State:
+    """The state with the unit of an entry, which is the ledger's from then on."""
+    unit = unit_in(body)
+    if unit is None or unit is state.unit:
+        return state
+    if state.unit is not None:
+        raise LedgerCorrupted(
+            f"the ledger counts for one {state.unit} and has an entry for one {unit}; "
+            "what was spent is unknown"
+        )
+    return dataclasses.replace(state, unit=unit)
+
+
 def _after(
     state: State, body: dict[str, Any], exactly: bool
 ) -> tuple[Cost, Cost | None]:
@@ -240,6 +345,32 @@ def cost(account: Guarantee, guarantee: Guarantee) -> Cost:
     if isinstance(account, ApproxDP) and isinstance(guarantee, PureDP):
         return (Fraction(guarantee.eps), Fraction(0))
     return guarantee.cost()
+
+
+def _largest_of_each_parameter(
+    account: Guarantee, counted: Sequence[Guarantee]
+) -> Guarantee:
+    """The strongest guarantee of the account's definition that each of these implies.
+
+    All are of that definition, where a larger parameter is a weaker statement; beside
+    (ε, δ) guarantees a pure ε is (ε, 0).
+    """
+    first = counted[0]
+    if all(guarantee == first for guarantee in counted):
+        return first
+    if isinstance(account, ApproxDP):
+        pure = [each for each in counted if isinstance(each, PureDP)]
+        approximate = [each for each in counted if isinstance(each, ApproxDP)]
+        eps = max(each.eps for each in (*pure, *approximate))
+        if not approximate:
+            return dataclasses.replace(pure[0], eps=eps)
+        delta = max(each.delta0 for each in approximate)
+        return dataclasses.replace(approximate[0], eps=eps, delta0=delta)
+
+    largest: dict[str, Any] = {
+        name: max(getattr(each, name) for each in counted) for name in account.additive
+    }
+    return dataclasses.replace(first, **largest)
 
 
 def from_cost(account: Guarantee, total: Cost, *, up: bool) -> Guarantee | None:
