@@ -13,7 +13,7 @@ from curvedp.errors import ParameterError
 from curvedp.geometry import Euclidean
 from curvedp.ledger import Ledger
 from curvedp.mechanisms.base import check_guarantee
-from curvedp.privacy import Guarantee
+from curvedp.privacy import Guarantee, PrivacyUnit
 from curvedp.privacy.optimizer_accounting import rounded_clip, rsgd_noise
 
 
@@ -83,7 +83,13 @@ class PrivateOptimizer:
         )
         self.left, self._drawn = self.steps, -1
         if self.ledger is not None:
-            self.ledger.spend(self.guarantee, "training")
+            self.ledger.spend(
+                self.guarantee,
+                "training",
+                unit=PrivacyUnit.RECORD,
+                n=self.n,
+                statistic="clipped gradients",
+            )
 
     def sample(self) -> np.ndarray:
         """The records of the next step, each by a coin of its own."""

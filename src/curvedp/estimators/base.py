@@ -32,7 +32,7 @@ from curvedp.mechanisms.payment import check_payer, pay
 from curvedp.mechanisms.private_ball import PrivateBallMechanism
 from curvedp.mechanisms.statistic import PERSON_UNIT, Ball, public_ball
 from curvedp.mechanisms.sums import ADDED, PERSON_ADDED, ClippedSum, SumMechanism
-from curvedp.privacy import GDP, Guarantee
+from curvedp.privacy import GDP, Guarantee, PrivacyUnit
 from curvedp.records.base import Records, open_records
 from curvedp.records.persons import person_codes, person_means
 
@@ -89,8 +89,17 @@ class PrivateEstimator(BaseEstimator):
         """Whether a record may be added or removed, so that the number of records is private."""
         return self.guarantee.adjacency == ADDED
 
-    def _publish(self, jobs: Sequence[Job], unit: str | None = None) -> list[Release]:
-        """Pay once for all jobs, which serve disjoint groups of records, then draw each."""
+    def _publish(
+        self,
+        jobs: Sequence[Job],
+        unit: str | None = None,
+        protects: PrivacyUnit | None = None,
+    ) -> list[Release]:
+        """Pay once for all jobs, which serve disjoint groups of records, then draw each.
+
+        `unit` says in words whose data are protected, `protects` says it to the ledger; None
+        is what the jobs' statistics say.
+        """
         with quiet_about_records():
             accepted = [mechanism.accepted(data) for mechanism, data, _ in jobs]
             for data in accepted:
@@ -102,7 +111,8 @@ class PrivateEstimator(BaseEstimator):
             self.ledger,
             self.label or self._name,
             self.guarantee,
-            *(mechanism for mechanism, _, _ in jobs),
+            [mechanism for mechanism, _, _ in jobs],
+            protects,
         )
         with waiting("drawing exact noise"):
             told: Any = {
@@ -228,9 +238,15 @@ class BallEstimator(PrivateEstimator):
             self.mechanism, statistic, self.guarantee, in_memory=in_memory
         )
 
-    def _released(self, choice: Choice, records: Records, unit: str | None) -> Any:
+    def _released(
+        self,
+        choice: Choice,
+        records: Records,
+        unit: str | None,
+        protects: PrivacyUnit,
+    ) -> Any:
         """The value; certificate and ball are kept: the one that was found, or the given one, in the records' frame."""
-        (release,) = self._publish([self._job(choice, records)], unit)
+        (release,) = self._publish([self._job(choice, records)], unit, protects)
         statistic = release.certificate.ending.statistic
         self.certificate_, self.ball_ = (
             release.certificate,
@@ -250,6 +266,11 @@ class BallEstimator(PrivateEstimator):
             else:
                 data = records.array()
         return (mechanism, data, choice.reason)
+
+
+def protected_unit(groups: Any) -> PrivacyUnit:
+    """The privacy unit of a fit: a person where `groups` says whose record each is."""
+    return PrivacyUnit.RECORD if groups is None else PrivacyUnit.PERSON
 
 
 def readable(block: np.ndarray) -> np.ndarray:

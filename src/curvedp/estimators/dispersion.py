@@ -3,7 +3,7 @@
 from math import sqrt
 from typing import Any, Self
 
-from curvedp.estimators.base import BallEstimator
+from curvedp.estimators.base import BallEstimator, protected_unit
 from curvedp.mechanisms.in_private_ball import OuterBallVariance
 from curvedp.mechanisms.statistic import FrechetVariance
 from curvedp.mechanisms.sums import SpreadSum
@@ -50,6 +50,7 @@ class PrivateDispersion(BallEstimator):
         choice = self._choice(
             FrechetVariance, OuterBallVariance, SpreadSum, records, records.n
         )
-        self.variance_ = float(self._released(choice, records, unit)[0])
+        released = self._released(choice, records, unit, protected_unit(groups))
+        self.variance_ = float(released[0])
         self.deviation_ = sqrt(max(self.variance_, 0.0))
         return self._told()

@@ -6,7 +6,7 @@ from typing import Any, Self
 from sklearn.utils.validation import check_is_fitted
 
 from curvedp.errors import ReleaseWarning
-from curvedp.estimators.base import BallEstimator
+from curvedp.estimators.base import BallEstimator, protected_unit
 from curvedp.mechanisms.alarms import misplaced
 from curvedp.mechanisms.choose import predicted_error
 from curvedp.mechanisms.in_private_ball import OuterBallMean
@@ -87,7 +87,7 @@ class PrivateFrechetMean(BallEstimator):
         choice = self._choice(
             FrechetMean, OuterBallMean, ClippedSum, records, records.n
         )
-        self.location_ = self._released(choice, records, unit)
+        self.location_ = self._released(choice, records, unit, protected_unit(groups))
         return self._told()
 
     @property

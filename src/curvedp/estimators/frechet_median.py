@@ -5,7 +5,7 @@ from typing import Any, Self
 
 from curvedp import _validate
 from curvedp.errors import ParameterError, ReleaseWarning
-from curvedp.estimators.base import BallEstimator
+from curvedp.estimators.base import BallEstimator, protected_unit
 from curvedp.mechanisms.median import GeometricMedian, MedianMechanism
 from curvedp.mechanisms.statistic import Ball
 
@@ -60,7 +60,9 @@ class PrivateFrechetMedian(BallEstimator):
         if not mechanism.enough:
             text = f"n = {records.n} at {self.guarantee} is small for a median: the noise exceeds the spread of the records"
             warnings.warn(text, ReleaseWarning, stacklevel=2)
-        (release,) = self._publish([(mechanism, records, "the only one")], unit)
+        (release,) = self._publish(
+            [(mechanism, records, "the only one")], unit, protected_unit(groups)
+        )
         self.location_, self.certificate_, self.ball_ = (
             release.value,
             release.certificate,

@@ -11,7 +11,11 @@ from curvedp import _validate
 from curvedp._silence import quiet_about_records
 from curvedp.entropy import Source
 from curvedp.errors import ParameterError, ReleaseWarning
-from curvedp.estimators.base import PrivateEstimator, private_ball_choice
+from curvedp.estimators.base import (
+    PrivateEstimator,
+    private_ball_choice,
+    protected_unit,
+)
 from curvedp.geometry import frechet_mean
 from curvedp.geometry.manifold import Manifold, check_manifold
 from curvedp.ledger import Ledger
@@ -119,6 +123,7 @@ class PrivateGeodesicRegression(PrivateEstimator):
         (release,) = self._publish(
             [(choice.mechanism, data, choice.reason)],
             None if codes is None else PERSON_UNIT,
+            protected_unit(groups),
         )
         p, V = release.value
         line = (p, V) if len(V) > 1 else _from_lower_end(M, p, V[0])

@@ -9,7 +9,13 @@ from sklearn.utils.validation import check_is_fitted
 from curvedp import _validate
 from curvedp._silence import quiet_about_records
 from curvedp.errors import ParameterError
-from curvedp.estimators.base import BallEstimator, Job, PrivateTransformer, readable
+from curvedp.estimators.base import (
+    BallEstimator,
+    Job,
+    PrivateTransformer,
+    protected_unit,
+    readable,
+)
 from curvedp.estimators.softmax import ReducedClassifier
 from curvedp.inference.region import simultaneous
 from curvedp.inference.shapes import Region
@@ -156,7 +162,7 @@ class PrivateMDM(PrivateTransformer, ReducedClassifier, BallEstimator):
         )
         with quiet_about_records():
             jobs = self._jobs(choices, records, labels)
-        releases = self._publish(jobs, unit)
+        releases = self._publish(jobs, unit, protected_unit(groups))
         self.classes_ = labels.classes
         self.means_ = np.stack([release.value for release in releases])
         self.certificates_ = [release.certificate for release in releases]

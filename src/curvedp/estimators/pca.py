@@ -11,7 +11,7 @@ from curvedp import _validate
 from curvedp._silence import quiet_about_records
 from curvedp.entropy import Source
 from curvedp.errors import ParameterError
-from curvedp.estimators.base import Job, PrivateTransformer
+from curvedp.estimators.base import Job, PrivateTransformer, protected_unit
 from curvedp.ledger import Ledger
 from curvedp.mechanisms.gaussian import GaussianMechanism
 from curvedp.mechanisms.laplace import LaplaceMechanism
@@ -124,7 +124,7 @@ class PrivatePCA(PrivateTransformer):
                 job, unit = self._job(records, radius, features, groups)
             else:
                 job = self._descent(records, radius, features, count)
-        (release,) = self._publish([job], unit)
+        (release,) = self._publish([job], unit, protected_unit(groups))
         self.method_ = "one-shot" if one_shot else "dp-rgd"
         if one_shot:
             moment = release.value if self._adding else unpack(release.value, features)

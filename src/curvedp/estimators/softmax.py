@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from curvedp.entropy import Source
 from curvedp.errors import ParameterError, ReleaseWarning
-from curvedp.estimators.base import PrivateEstimator
+from curvedp.estimators.base import PrivateEstimator, protected_unit
 from curvedp.geometry.manifold import Manifold, check_manifold
 from curvedp.ledger import Ledger
 from curvedp.mechanisms.reduction import (
@@ -63,7 +63,9 @@ class ReducedClassifier(ClassifierMixin, PrivateEstimator):
         data = (records.array(), labels.codes, persons)  # chunks are refused by `array`
         unit = None if persons is None else statistic.units[0]
         (release,) = self._publish(
-            [(mechanism, data, "a private reduction was asked for")], unit
+            [(mechanism, data, "a private reduction was asked for")],
+            unit,
+            protected_unit(groups),
         )
         self.classes_, self.classifier_ = labels.classes, release.value
         self.certificate_, self.certificates_ = (

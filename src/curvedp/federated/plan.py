@@ -21,7 +21,13 @@ from curvedp.mechanisms.base import check_guarantee
 from curvedp.mechanisms.certificate_fields import is_lower_hex, is_version, read_time
 from curvedp.mechanisms.statistic import PERSON_UNIT, Statistic, assign
 from curvedp.numerics.threads import blocks
-from curvedp.privacy import Guarantee, PrivacyProfile, gaussian_profile, smallest_scale
+from curvedp.privacy import (
+    Guarantee,
+    PrivacyProfile,
+    PrivacyUnit,
+    gaussian_profile,
+    smallest_scale,
+)
 from curvedp.privacy.guarantees.base import guarantee_from_dict
 from curvedp.signing import digest
 
@@ -175,6 +181,14 @@ class Plan(Statistic):
     @property
     def unit(self) -> str:  # type: ignore[override]  # a plan says which
         return PERSON_UNIT if self.protects == "person" else Statistic.unit
+
+    @property
+    def privacy_unit(self) -> PrivacyUnit:  # type: ignore[override]  # a plan says which
+        return PrivacyUnit(self.protects)
+
+    @property
+    def public_n(self) -> int:
+        return sum(map(sum, self.counts))
 
     space = property(lambda self: self.kernel.space)
     sensitivity = property(

@@ -154,7 +154,7 @@ class Site(Party):
                 self._ledger,
                 label,
                 self.plan.guarantee,
-                FederatedMechanism(statistic=self.plan),
+                [FederatedMechanism(statistic=self.plan)],
             )
         self.state["paid"] = True
 

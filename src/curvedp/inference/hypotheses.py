@@ -100,7 +100,7 @@ def k_sample_test(
     source = check_source(source)
     with quiet_about_records():
         accepted = mechanism.accepted(samples)
-    entry = pay(ledger, label, guarantee, mechanism)
+    entry = pay(ledger, label, guarantee, [mechanism])
     told: Any = {
         "source": source,
         "guarantee": guarantee,

@@ -78,6 +78,10 @@ class KernelStatistic(Statistic):
         return sum(self.sizes)
 
     @property
+    def public_n(self) -> int:
+        return self.total
+
+    @property
     def space(self) -> Manifold:
         return Euclidean(1)
 

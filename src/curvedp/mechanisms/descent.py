@@ -39,6 +39,10 @@ class ClippedGradient(Statistic):
     name: ClassVar[str] = "mean clipped gradient"
     valued: ClassVar[bool] = False
 
+    @property
+    def public_n(self) -> int:
+        return self.n
+
     # 2C/n: each gradient depends on its own record and on released points only
     sensitivity = property(lambda self: nextafter(2 * self.clip / self.n, inf))
 

@@ -120,6 +120,10 @@ class OuterBallClassMean(OuterBallMean):
             )
 
     @property
+    def public_n(self) -> int:
+        return self.size
+
+    @property
     def sensitivity(self) -> float:
         return 2 / self.size
 

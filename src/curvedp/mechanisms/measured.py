@@ -73,6 +73,11 @@ class OuterBall(Statistic):
     outer = property(
         lambda self: Ball(self.center, self.outer_radius)
     )  # the public outer ball
+
+    @property
+    def public_n(self) -> int:
+        return self.n
+
     # of a mean of vectors of unit length: every stage scales it by its own radius
     sensitivity = property(lambda self: 2 / self.n)
 

@@ -79,6 +79,10 @@ class ReducedClasses(Statistic):
         assign(self, components=kept)
         super().__post_init__()
 
+    @property
+    def public_n(self) -> int:
+        return self.n
+
     # of a mean of vectors of unit length: every stage scales it by its own bound
     sensitivity = property(lambda self: 2 / self.n)
     size = property(

@@ -101,6 +101,10 @@ class GeodesicLine(Statistic):
     unit: ClassVar[str] = "one record, predictor and response, replaced by any other"
     valued: ClassVar[bool] = False
 
+    @property
+    def public_n(self) -> int:
+        return self.n
+
     def __post_init__(self) -> None:
         super().__post_init__()
         ends = _validate.array("x_range", self.x_range)

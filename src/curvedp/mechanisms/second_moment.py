@@ -30,6 +30,10 @@ class SecondMoment(Statistic):
     name: ClassVar[str] = "second moment"
     space = property(lambda self: Euclidean(self.features * (self.features + 1) // 2))
 
+    @property
+    def public_n(self) -> int:
+        return self.n
+
     @cached_property
     def sensitivity(self) -> float:
         """√2·r²/n with the rounding of the records' entries; the sum is exact, the mean is rounded at both ends. A person's

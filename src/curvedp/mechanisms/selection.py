@@ -33,8 +33,9 @@ from curvedp.mechanisms.chart import GRID
 from curvedp.mechanisms.payment import check_payer, pay
 from curvedp.mechanisms.statistic import Count, Statistic
 from curvedp.numerics.enclosures import decide
-from curvedp.privacy import Guarantee, NegativeBinomialRuns
+from curvedp.privacy import Guarantee, NegativeBinomialRuns, PrivacyUnit
 from curvedp.privacy.guarantees.base import ADJACENCIES, guarantee_from_dict
+from curvedp.privacy.unit import check_unit
 
 
 class Selection(NamedTuple):
@@ -54,6 +55,7 @@ def private_selection(
     ledger: Ledger | None = None,
     label: str = "best of several releases",
     source: Source | None = None,
+    unit: PrivacyUnit | str | None = None,
 ) -> Selection:
     """Release one of several candidates, the best of a random number of private tries, and pay once.
 
@@ -70,6 +72,9 @@ def private_selection(
         The law of the number of runs; by default logarithmic with a mean of about three for each candidate.
     ledger, label, source : Ledger, str and Source, optional
         Charged once, before the first run, what its entry is called, and where the bits come from.
+    unit : PrivacyUnit or str, optional
+        Whose data every run protects, "record" or "person", for the ledger's entry; a ledger
+        that counts for the other one refuses.
 
     Notes
     -----
@@ -106,10 +111,11 @@ def private_selection(
         )
         raise ParameterError(f"candidates must be {needed}")
     check_payer(ledger, label)
+    unit = check_unit("unit", unit)
     statistic = BestRelease(len(candidates), guarantee.adjacency)
     mechanism = SelectionMechanism.for_statistic(statistic, guarantee, runs=runs)
     run, source = guarantee_from_dict(mechanism.run), check_source(source)
-    paid = pay(ledger, label, guarantee, mechanism)
+    paid = pay(ledger, label, guarantee, [mechanism], unit)
 
     def one(number: int) -> tuple[float, Any]:
         found = release(candidates[number], run, source)
@@ -147,6 +153,7 @@ class BestRelease(Statistic):
     name: ClassVar[str] = "best of repeated releases"
     unit: ClassVar[str] = "as in each of the releases that were chosen from"
     units: ClassVar[tuple[str, ...]] = ()
+    privacy_unit: ClassVar[PrivacyUnit | None] = None  # that of the runs
     valued: ClassVar[bool] = False
 
     space = Euclidean(1)  # the candidate's number

@@ -27,6 +27,7 @@ from curvedp.mechanisms.sensitivity import (
     frechet_mean_sensitivity,
     mean_chart_sensitivity,
 )
+from curvedp.privacy.unit import PrivacyUnit
 from curvedp.records.base import Records
 from curvedp.records.tables import entries
 
@@ -90,6 +91,9 @@ class Statistic(ABC):
         What certificates call it.
     unit : str
         Whose data may change between two neighbors, in words.
+    privacy_unit : PrivacyUnit or None
+        The same as a ledger knows it; None where the statistic does not tell. An estimator
+        that averages each person's records first states a person instead.
 
     Examples
     --------
@@ -102,6 +106,7 @@ class Statistic(ABC):
     units: ClassVar[tuple[str, ...]] = (
         PERSON_UNIT,
     )  # others that an estimator may state
+    privacy_unit: ClassVar[PrivacyUnit | None] = PrivacyUnit.RECORD
     valued: ClassVar[bool] = True  # whether noise can be added to its value
     dearer: ClassVar[float] = (
         inf  # how much more stages by Laplace noise cost, which (ε, δ) may take; inf: untried
@@ -139,6 +144,14 @@ class Statistic(ABC):
     @abstractmethod
     def sensitivity(self) -> float:
         """Largest distance between the computed values at two neighbors."""
+
+    @property
+    def public_n(self) -> int | None:
+        """How many records or persons it is about, for the ledger's entry.
+
+        None where that number is private, or where the statistic does not know it.
+        """
+        return None
 
     @property
     def values(self) -> Ball | None:
@@ -315,6 +328,10 @@ class _OfBall(Statistic):
     center: Any
     radius: float
     n: Several
+
+    @property
+    def public_n(self) -> int:
+        return self.n
 
     # the ball that holds the records, at home
     ball = cached_property(
