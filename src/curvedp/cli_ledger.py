@@ -1,4 +1,4 @@
-"""`curvedp ledger create | spend | show | verify`: the privacy budget of a data set."""
+"""`curvedp ledger create | key | spend | show | verify`: the privacy budget of a data set."""
 
 import json as json_module
 from pathlib import Path
@@ -17,9 +17,22 @@ KeyOption = Annotated[
 ]
 
 
+UnitOption = Annotated[
+    str | None,
+    typer.Option(
+        "--unit", help="whose data are protected: record, or person with all theirs"
+    ),
+]
+
+
 @ledger_app.command("create")
 @command
-def create(path: Path, guarantee: Any = None, key: KeyOption = None) -> None:
+def create(
+    path: Path,
+    guarantee: Any = None,
+    key: KeyOption = None,
+    unit: UnitOption = None,
+) -> None:
     """Start a ledger with this budget; a file that exists is never touched."""
     from curvedp.ledger import Ledger
 
@@ -27,7 +40,19 @@ def create(path: Path, guarantee: Any = None, key: KeyOption = None) -> None:
         raise ParameterError(
             f"{path} exists; curvedp ledger show {path} says what it is"
         )
-    _print_rest(Ledger(path, guarantee, key=key))
+    _print_rest(Ledger(path, guarantee, key=key, unit=unit))
+
+
+@ledger_app.command("key")
+@command
+def make_key(
+    path: Annotated[Path, typer.Argument(help="one that exists is not touched")],
+) -> None:
+    """Make the key of a keyed ledger, in a file that only you may read."""
+    from curvedp.ledger import write_key
+
+    write_key(path)
+    console.print(inert(f"{path}: for --key"), soft_wrap=True)
 
 
 @ledger_app.command("spend")
@@ -47,6 +72,7 @@ def spend(
     named: Annotated[
         str | None, typer.Option("--label", help="the same as the second argument")
     ] = None,
+    unit: UnitOption = None,
 ) -> None:
     """Charge a release that other software makes, BEFORE it is made; exit 2 and nothing spent where it does not fit."""
     from curvedp.ledger import Ledger
@@ -57,7 +83,11 @@ def spend(
         )
     book = Ledger(path, key=key)
     entry = book.spend(
-        guarantee, label or named or "", partition=partition, group=group
+        guarantee,
+        label or named or "",
+        partition=partition,
+        group=group,
+        unit=unit,
     )
     console.print(
         f"entry {entry.number}: {entry.guarantee}; hash {entry.hash}", soft_wrap=True
@@ -68,8 +98,9 @@ def spend(
 @ledger_app.command("show")
 @command
 def show(path: Path, key: KeyOption = None, json: JsonOption = False) -> None:
-    """What has been spent and what remains; the hash chain is verified first."""
+    """What has been spent, on whom and on what, and what remains; the hash chain is verified first."""
     from curvedp.ledger import Ledger
+    from curvedp.ledger.book import ENTRY_HEADER, entry_row, unit_in_words
 
     book = Ledger(path, key=key)
     entries = book.entries
@@ -79,25 +110,22 @@ def show(path: Path, key: KeyOption = None, json: JsonOption = False) -> None:
             for entry in entries
         ]
         left = None if book.remaining is None else book.remaining.to_dict()
-        print(
-            json_module.dumps(
-                {"budget": book.budget.to_dict(), "remaining": left, "entries": rows}
-            )
-        )
+        found = {
+            "budget": book.budget.to_dict(),
+            "unit": book.unit,
+            "remaining": left,
+            "entries": rows,
+        }
+        print(json_module.dumps(found))
         return
     shown = []
     for entry in entries:
         group = "" if entry.partition is None else f"{entry.partition}: {entry.group}"
-        shown.append(
-            (
-                str(entry.number),
-                *map(inert, (entry.time, entry.label, entry.guarantee, group)),
-            )
-        )
+        shown.append([inert(text) for text in (*entry_row(entry), group, entry.time)])
     _console.show(
-        ("#", "when", "what", "guarantee", "group"),
+        (*ENTRY_HEADER, "group", "when"),
         shown,
-        inert(f"{path}: {book.budget}"),
+        inert(f"{path}: {book.budget}; {unit_in_words(book.unit)}"),
     )
     _print_rest(book)
     console.print(f"head {book.head}", soft_wrap=True)

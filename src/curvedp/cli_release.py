@@ -4,13 +4,12 @@ import json as json_module
 import os
 import re
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import partial
 from inspect import Parameter
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperGroup
@@ -28,8 +27,11 @@ from curvedp._console import (
     typed,
     with_options,
 )
-from curvedp.errors import CurvedpError, ParameterError, ReleaseWarning
+from curvedp.errors import ParameterError, ReleaseWarning
 from curvedp.releasing import OFFERS, place_of, values, write
+
+if TYPE_CHECKING:
+    from curvedp.ledger import Ledger
 
 
 class _MeanByDefault(TyperGroup):
@@ -181,29 +183,27 @@ def _check_targets(inputs: list[Path | None], **targets: Path | None) -> None:
         raise ParameterError(f"--out {out} must end in .npy or .csv")
 
 
-@contextmanager
-def _opened(path: Path | None, budget_mu: float | None) -> Iterator[Any]:
-    """The ledger to pay from; one that was made for a release that is then refused is taken away again."""
+def _open_ledger(path: Path | None, budget_mu: float | None) -> "Ledger | None":
+    """Return the ledger to pay from, if any.
+
+    A new one is made together with its first entry (`lazy`), so that a release that is
+    refused leaves no file. A file that exists is never deleted: another process may have
+    spent from it since anybody looked.
+    """
     from curvedp.ledger import Ledger
     from curvedp.privacy import GDP
 
     if path is None:
-        yield None
-        return
-    fresh = not path.exists()
-    if fresh and budget_mu is None:
-        raise ParameterError(
-            f"there is no ledger at {path}: --budget-mu starts one, or `curvedp ledger create`"
-        )
-    if budget_mu is not None:
-        _validate.positive("budget_mu", budget_mu)
-    book = Ledger(path, None if budget_mu is None else GDP(budget_mu))
-    try:
-        yield book
-    except CurvedpError:
-        if fresh and not book.entries:
-            path.unlink()
-        raise
+        return None
+    if budget_mu is None:
+        if not path.exists():
+            raise ParameterError(
+                f"there is no ledger at {path}: --budget-mu starts one, or "
+                "`curvedp ledger create`"
+            )
+        return Ledger(path)
+    _validate.positive("budget_mu", budget_mu)
+    return Ledger(path, GDP(budget_mu), lazy=True)
 
 
 def _run(statistic: str, given: SimpleNamespace) -> None:
@@ -240,17 +240,15 @@ def _run(statistic: str, given: SimpleNamespace) -> None:
     if offer.column is not None:
         decimal = given.decimal if offer.column == "x" else "."  # a label is no number
         columns[offer.column] = column_of(given, getattr(given, offer.column), decimal)
-    with _opened(given.ledger, given.budget_mu) as book:
-        label = "".join(
-            c if c.isprintable() else "?" for c in f"{offer.title} of {given.data.name}"
-        )[:200]
-        model = offer.made(
-            {**vars(given), "manifold": space},
-            guarantee=guarantee,
-            ledger=book,
-            label=label,
-        )
-        fitted = offer.fit(model, columns)
+    title = f"{offer.title} of {given.data.name}"
+    label = "".join(c if c.isprintable() else "?" for c in title)[:200]
+    model = offer.made(
+        {**vars(given), "manifold": space},
+        guarantee=guarantee,
+        ledger=_open_ledger(given.ledger, given.budget_mu),
+        label=label,
+    )
+    fitted = offer.fit(model, columns)
     try:
         found = write(fitted, given.out, given.certificate, given.report)
     except OSError as error:  # it is paid for: what could not be kept is printed whole

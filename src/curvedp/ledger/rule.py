@@ -361,11 +361,11 @@ def _largest_of_each_parameter(
     if isinstance(account, ApproxDP):
         pure = [each for each in counted if isinstance(each, PureDP)]
         approximate = [each for each in counted if isinstance(each, ApproxDP)]
-        eps = max(each.eps for each in (*pure, *approximate))
+        epsilons = [each.eps for each in pure] + [each.eps for each in approximate]
         if not approximate:
-            return dataclasses.replace(pure[0], eps=eps)
+            return dataclasses.replace(pure[0], eps=max(epsilons))
         delta = max(each.delta0 for each in approximate)
-        return dataclasses.replace(approximate[0], eps=eps, delta0=delta)
+        return dataclasses.replace(approximate[0], eps=max(epsilons), delta0=delta)
 
     largest: dict[str, Any] = {
         name: max(getattr(each, name) for each in counted) for name in account.additive

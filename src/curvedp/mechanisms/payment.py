@@ -79,10 +79,15 @@ def _unit_of(mechanisms: Sequence[Mechanism]) -> PrivacyUnit | None:
 
 def _public_number(mechanisms: Sequence[Mechanism], asked: Guarantee) -> int | None:
     """How many records or persons all groups have together; None where that is private."""
-    numbers = [mechanism.statistic.public_n for mechanism in mechanisms]
-    if asked.adjacency != "replace-one" or None in numbers:
+    if asked.adjacency != "replace-one":
         return None
-    return sum(numbers)
+    total = 0
+    for mechanism in mechanisms:
+        number: int | None = mechanism.statistic.public_n
+        if number is None:
+            return None
+        total += number
+    return total
 
 
 def _space_of(described: Mapping[str, Any]) -> str:

@@ -18,6 +18,7 @@ from curvedp.errors import ParameterError
 from curvedp.inference import Region, region_of
 from curvedp.inference.region import components_of
 from curvedp.ledger import Ledger
+from curvedp.ledger.book import ENTRY_HEADER, entry_row, unit_in_words
 from curvedp.mechanisms.alarms import (
     alarms_of,
     foreseen_error,
@@ -144,12 +145,15 @@ def write_report(
     pictures = _pictures(certificate, value, region, components)
     spent = ""
     if ledger is not None:
-        paid = [
-            (str(e.number), e.time[:19].replace("T", " "), e.label, str(e.guarantee))
-            for e in ledger.entries
-        ]
-        spent = f"<h2>What was spent so far</h2>{_table(('', 'when (UTC)', 'what', 'guarantee'), paid)}"
-        labels = [entry.label for entry in ledger.entries]
+        entries = ledger.entries
+        paid = [(*entry_row(e), e.time[:19].replace("T", " ")) for e in entries]
+        spent = (
+            "<h2>What was spent so far</h2>"
+            f"<p>The budget is {escape(str(ledger.budget))}: "
+            f"{escape(unit_in_words(ledger.unit))}.</p>"
+            f"{_table((*ENTRY_HEADER, 'when (UTC)'), paid)}"
+        )
+        labels = [entry.label for entry in entries]
         picture = figures.budget_figure(ledger.spent, ledger.budget, labels)
         pictures.append(
             (picture, f"Left for later releases: {_short(ledger.remaining)}.", "wide")

@@ -14,7 +14,7 @@ from curvedp._files import write_atomically
 from curvedp._words import on_page
 from curvedp.alarms import alarms, released
 from curvedp.errors import ParameterError
-from curvedp.ledger import Ledger
+from curvedp.ledger import Entry, Ledger
 from curvedp.records import FORMS
 from curvedp.releasing import OFFERS, values, write
 from curvedp.studio.pictures import attacked, size_picture
@@ -60,10 +60,7 @@ class Desk:
         book, told = self._ledger(), None
         if book is not None:
             rest = "nothing" if book.remaining is None else str(book.remaining)
-            entries = [
-                f"{entry.number}. {entry.label}: {entry.guarantee}"
-                for entry in book.entries
-            ]
+            entries = [_line_of(entry) for entry in book.entries]
             told = {
                 "path": str(self.ledger_path),
                 "budget": str(book.budget),
@@ -221,3 +218,9 @@ class Desk:
                 "the file's name is too long or has characters that are not printed: rename it"
             )
         return self.private / bare
+
+
+def _line_of(entry: Entry) -> str:
+    """An entry of the ledger in a line, with whom it protects where that was stated."""
+    line = f"{entry.number}. {entry.label}: {entry.guarantee}"
+    return line if entry.unit is None else f"{line}, for one {entry.unit}"
