@@ -5,8 +5,7 @@ on the manifold, the ball's radius and n, never on the data.
 """
 
 from collections.abc import Callable
-from functools import lru_cache
-from math import cos, inf, isfinite, nextafter, pi, sqrt, tan
+from math import inf, isfinite, nextafter, pi, sqrt, tan
 from typing import Any, Literal
 
 import numpy as np
@@ -15,10 +14,14 @@ from curvedp import _validate
 from curvedp.errors import ParameterError
 from curvedp.geometry.manifold import Manifold, check_manifold
 
-# The two suprema below are taken on grids of smooth functions; their error is of second order in the spacing, at most
-# 5e-6 relative (`test_the_grids_are_fine_enough`). This margin covers it with room.
-_GRID_MARGIN = 1e-5
-_LARGEST = 1.5  # where the Hessian s·cot s may fall to 0.1
+# Relative. tan(s)/s in floats is off by less: s by 2 units in the last place, which the
+# tangent makes at most 2s/sin(2s) ≤ 22 times as many for s < 1.5, and 3 more roundings.
+_TANGENT_MARGIN = 2.0**-46
+# Relative, for R(a), whose maximum is found to float accuracy. Near r√κ = π/2 and a = r√κ
+# floats know A = a·cot a to fewer digits: to 1e-7 at π/2 − 1e-9.
+_SPREAD_MARGIN = 1e-5
+_LARGEST = 1.5  # of r√κ, where the Hessian s·cot s may fall to 0.1
+_HALVINGS = 60  # of [u, π], until the place of a maximum is known to float accuracy
 
 
 def frechet_mean_sensitivity(
@@ -51,19 +54,24 @@ def frechet_mean_sensitivity(
     1.0196
     """
     if _validate.choice("bound", bound, ("tight", "reimherr")) == "tight":
-        return _mean_moves(
-            manifold, radius, n, lambda s: _tight_factor(s, in_chart=False)
-        )
+        return _mean_moves(manifold, radius, n, _tight_factor)
     return _mean_moves(manifold, radius, n, _reimherr_factor)
 
 
 def mean_chart_sensitivity(manifold: Manifold, radius: float, n: int) -> float:
     """Largest distance between the two means' coordinates in the normal chart at the ball's center.
 
-    Where curvature is <= 0 the logarithm does not stretch, and this is the sensitivity itself. Otherwise the stretch
-    a/sin a at distance a from the center enters the supremum, which is less than the product of the two suprema.
+    Theorem (docs/sensitivity.md, "In the chart at the center"). It is the bound on the means
+    themselves: the logarithm stretches by at most a/sin a at distance a from the center, and
+    R(a)/h(a)·a/sin a is at most tan(r√κ), the value at a = 0, for r√κ ≤ 1.5. Where curvature
+    is at most 0 the logarithm does not stretch at all.
+
+    Parameters
+    ----------
+    manifold, radius, n : Manifold, float and int
+        As for `frechet_mean_sensitivity`.
     """
-    return _mean_moves(manifold, radius, n, lambda s: _tight_factor(s, in_chart=True))
+    return _mean_moves(manifold, radius, n, _tight_factor)
 
 
 def _mean_moves(
@@ -87,11 +95,8 @@ def mean_gradient_sensitivity(
     distance = np.asarray(radius if distance is None else distance)
     if upper <= 0:
         return np.broadcast_to(np.nextafter(2 * radius / n, inf), distance.shape)[()]
-    spread = (
-        _spread(s, np.minimum(distance.ravel() * sqrt(upper), s))
-        / s
-        * (1 + _GRID_MARGIN)
-    )
+    center_distance = np.minimum(distance.ravel() * sqrt(upper), s)
+    spread = _spread(s, center_distance) / s * (1 + _SPREAD_MARGIN)
     return np.nextafter(2 * radius * spread / n, inf).reshape(distance.shape)[()]
 
 
@@ -137,38 +142,56 @@ def _reimherr_factor(s: float) -> float:
     return (2 - h) / h
 
 
-@lru_cache(maxsize=256)
-def _tight_factor(s: float, in_chart: bool) -> float:
-    """sup over a in [0, s] of (R(a)/s)/h(a), the mean being at distance a from the center (curvature scaled to 1). It is
-    tan(s)/s, at a = 0, wherever it was computed; in the chart too."""
+def _tight_factor(s: float) -> float:
+    """Return tan(s)/s, by which curvature at most 1 enlarges 2s/n in a ball of radius s.
+
+    Theorem (docs/sensitivity.md, "The supremum is at the center"). Let the mean be at distance
+    a from the center of the ball, h(a) the least eigenvalue of the Hessian there and R(a) the
+    largest ‖log_x y − log_x m₀‖. Then R(a)/h(a) ≤ tan(s) for 0 ≤ a ≤ s < π/2, with equality
+    at a = 0.
+    """
     if not s < _LARGEST:
         raise ParameterError(
             f"radius·√κ={s:.6g} is too large: the mean's Hessian is no longer bounded away from 0; use a smaller radius"
         )
-    a = np.linspace(0.0, s, 513)
-    u = np.arccos(
-        np.minimum(cos(s) / np.cos(a), 1.0)
-    )  # half the chord of the ball across its radius, at a
-    h = np.where(u > 1e-3, u / np.tan(np.maximum(u, 1e-3)), 1 - u * u / 3 - u**4 / 40)
-    ratio = _spread(s, a) / s / h
-    return float(np.max(ratio / np.sinc(a / pi) if in_chart else ratio)) * (
-        1 + _GRID_MARGIN
-    )
+    return tan(s) / s * (1 + _TANGENT_MARGIN)
 
 
 def _spread(s: float, a: np.ndarray) -> np.ndarray:
-    """R(a): the largest ‖log_x y - log_x m₀‖ over d(y, m₀) = s on the unit sphere, with d(x, m₀) = a."""
-    a = a[:, None]
-    angle = np.linspace(
-        0.0, pi, 257 if s < 1 else 1025
-    )  # at m₀, from x to y; the maximum narrows as s nears π/2
-    half = np.sqrt(
-        np.sin((s - a) / 2) ** 2 + np.sin(s) * np.sin(a) * np.sin(angle / 2) ** 2
-    )
-    distance = 2 * np.arcsin(half)  # haversine form: no cancellation when x is near y
-    stretch = 1 / np.sinc(distance / pi)
-    across = stretch * np.sin(s) * np.sin(angle)
-    along = (
-        stretch * (np.sin(a) * np.cos(s) - np.cos(a) * np.sin(s) * np.cos(angle)) - a
-    )
-    return np.asarray(np.hypot(across, along).max(axis=1))
+    """Return R(a) = max ‖log_x y − log_x m₀‖ over d(y, m₀) = s, with d(x, m₀) = a.
+
+    On the unit sphere, for 0 ≤ a ≤ s < π/2. With d = d(x, y), cos u = cos s/cos a,
+    A = a·cot a and q(d) = d/sin d the law of cosines gives
+
+        ‖log_x y − log_x m₀‖² = a² + d² + 2A·q(d)·(cos d − cos u),    s − a ≤ d ≤ s + a.
+
+    As a function of d the right side rises up to the place where (cos u − cos d)/ρ(d) =
+    (1 − A)/A, ρ(d) = d·sin²d/(sin d − d·cos d), and falls after it (docs/sensitivity.md): the
+    left side of that equation rises on (u, π), so that halving finds the place.
+    """
+    A = _cot_times(a)
+    # (1 − cos u)/2, without the cancellation of 1 − cos s/cos a
+    half_chord = np.sin((s - a) / 2) * np.sin((s + a) / 2) / np.cos(a)
+    u = 2 * np.arcsin(np.sqrt(half_chord))
+    below, above = u, np.full_like(a, pi)
+    for _ in range(_HALVINGS):
+        d = (below + above) / 2
+        # (cos u − cos d)/ρ(d) < (1 − A)/A, without a division by zero
+        left = _cosine_difference(u, d) * (np.sin(d) - d * np.cos(d)) * A
+        rises = left < (1 - A) * d * np.sin(d) ** 2
+        below, above = np.where(rises, d, below), np.where(rises, above, d)
+
+    d = np.clip(below, s - a, s + a)
+    stretch = 1 / np.sinc(d / pi)
+    square = a * a + d * d - 2 * A * stretch * _cosine_difference(u, d)
+    return np.sqrt(square)
+
+
+def _cosine_difference(u: np.ndarray, d: np.ndarray) -> np.ndarray:
+    """Return cos u − cos d without cancellation."""
+    return 2 * np.sin((d - u) / 2) * np.sin((d + u) / 2)
+
+
+def _cot_times(a: np.ndarray) -> np.ndarray:
+    """Return a·cot a, which is 1 at 0."""
+    return np.cos(a) / np.sinc(a / pi)
