@@ -1,5 +1,6 @@
 """Regions of directions: they cover as often as they say, and their angle holds every subspace."""
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -12,9 +13,16 @@ from curvedp import (
 )
 from curvedp.entropy import GeneratorSource
 from curvedp.geometry import (
+    Euclidean,
+    KendallShapes,
+    Lorentz,
+    Rotations,
+    SPDAffineInvariant,
+    Sphere,
     frechet_mean,
     project_to_ball,
 )
+from curvedp.inference.shapes import _distance_to_mean, hessian_bounds
 
 RUNS, LEVEL, N = (
     160,
@@ -124,3 +132,57 @@ def test_the_angle_holds_every_subspace_of_the_region():
         .confidence_region(LEVEL)
     )
     assert hidden.radius == pytest.approx(np.pi / 2)
+
+
+@pytest.mark.parametrize(
+    "M", [Sphere(2), Sphere(5), KendallShapes(4), Rotations(3)], ids=repr
+)
+def test_the_distance_to_the_mean_is_that_of_a_fixed_point(M):
+    """ρ·λ(D + ρ) ≥ γ for what is returned, and not for a thousandth less."""
+    root = math.sqrt(M.curvature_bounds[1])
+    found = 0
+    for farthest in np.array([0.1, 0.6, 1.0, 1.3]) / root:
+        for gradient in np.array([1e-6, 0.01, 0.1, 0.3, 1.0]) / root:
+            distance = _distance_to_mean(M, farthest, gradient)
+            if distance == math.inf:
+                continue
+            found += 1
+            low, _ = hessian_bounds(M, farthest + distance)
+            assert distance * low >= gradient
+            less = 0.999 * distance
+            assert less * hessian_bounds(M, farthest + less)[0] < gradient
+            # the bound that was used before is less: the mean lies beyond the points it knew
+            assert distance > gradient / hessian_bounds(M, farthest)[0]
+    assert found >= 10
+
+
+def test_the_distance_to_the_mean_where_curvature_is_not_positive():
+    for M in (Euclidean(3), Lorentz(2), SPDAffineInvariant(2)):
+        for gradient in (0.0, 1e-3, 0.5):
+            distance = _distance_to_mean(M, 5.0, gradient)
+            assert gradient <= distance <= gradient * (1 + 2e-6)
+
+
+@pytest.mark.parametrize("r", [0.4, 0.7, 1.0])
+def test_the_mean_is_within_the_distance_of_its_gradient(r):
+    """Two or three weighted records and a point near their mean, on the sphere."""
+    rng, M = np.random.default_rng(4), Sphere(2)
+    tried = 0
+    for _ in range(300):
+        z = rng.normal(size=(rng.integers(2, 4), 2))
+        z *= r / np.linalg.norm(z, axis=1)[:, None]
+        X = np.asarray(M.unchart(M.origin, z))
+        weights = rng.dirichlet(np.ones(len(X)))
+        points = [M.origin]
+        for _ in range(400):
+            step = np.tensordot(weights, np.asarray(M.log(points[-1], X)), axes=1)
+            points.append(np.asarray(M.project(M.exp(points[-1], step))))
+        mean = points[-1]
+        for point in points[:3]:
+            gradient = np.tensordot(weights, np.asarray(M.log(point, X)), axes=1)
+            farthest = float(np.max(M.dist(point, X)))
+            bound = _distance_to_mean(M, farthest, float(M.norm(point, gradient)))
+            if bound < math.inf:
+                tried += 1
+                assert float(M.dist(point, mean)) <= bound + 1e-9
+    assert tried >= 200

@@ -20,6 +20,11 @@ from curvedp.mechanisms.statistic import Statistic
 
 _SWAPPED = 0.1  # of 1 − level: what a region of subspaces spends on eigenvalues not having changed places
 
+# The radius of a region is sought by so many rounds of a fixed point, each of which asks for
+# this much more, relative, so that it is reached.
+_MOST_ROUNDS = 100
+_FIXED_POINT_EXCESS = 1e-6
+
 
 class Chart(NamedTuple):
     """Coordinates at `base` within `quantile` of `drawn`, and of length at most `reach`."""
@@ -172,9 +177,15 @@ def _in_chart(
 def _after_step(
     M: Manifold, statistic: Statistic, reading: Reading, q: float, sampled: float
 ) -> Shape:
-    """A geodesic ball about exp_w(t·g), g the drawn mean logarithm at w: the mean is within max(1−tλ, tH−1)·|G|/λ of
-    exp_w(t·G), λ <= Hess <= H, |G| <= min(reach, |g| + q), and exp_w(t·g) within t·q·sinh(s)/s of that. On flat space the
-    radius is q: exact. Where this gives more than the ball of the records, that is the region."""
+    """Return a geodesic ball about exp_w(t·g), g the drawn mean logarithm at w.
+
+    Theorem (docs/inference.md, "After a gradient"). Let |G| ≤ min(reach, |g| + q) for the true
+    gradient G, D a bound on the distances from exp_w(u·G), 0 ≤ u ≤ t, to the records, and
+    λ ≤ Hess ≤ H within D. The mean is within ρ of exp_w(t·G) for every ρ with
+    ρ·λ(D + ρ) ≥ max(1 − tλ, tH − 1)·|G|, and exp_w(t·g) is within t·q·sinh(s)/s of that. On flat
+    space the radius is q: exact. Where this gives more than the ball of the records, that is
+    the region.
+    """
     w, g = _base(reading), _shortened(reading.drawn, reading.reach)
     longest = min(reading.reach, float(np.linalg.norm(g)) + q)
     ball = statistic.values
@@ -189,30 +200,48 @@ def _after_step(
             "region for widely spread records, and a public radius below "
             f"{M.convexity_radius:.4g} has one for the mean of the records clipped to it"
         )
-    whole = Shape(
+    whole_ball = Shape(
         ball.center,
         ball.radius * (1 + CHART_ERROR),
         "the ball itself: gradients say no more",
     )
-    low, high = hessian_bounds(M, away + longest + ball.radius)
+    farthest = away + longest + ball.radius
+    low, high = hessian_bounds(M, farthest)
+    # A refusal here would follow the draw, and what is not refused would cover less often.
     if not (away + longest < M.convexity_radius and low > 0):
-        return whole  # a refusal here would follow the draw, and what is not refused would cover less often
+        return whole_ball
     t = min(1.0, 2 / (low + high))
-    radius = (
-        _stretch(M, t * longest) * t * q
-        + longest * max(1 - t * low, t * high - 1) / low
-    )
-    flat = low == high == 1
-    theorem = (
-        "exact: the law's own quantile"
-        if flat
-        else "conservative: one step by Hessian bounds (Karcher)"
-    )
-    return (
-        whole
-        if radius + sampled >= ball.radius
-        else Shape(w, radius + sampled, theorem, None, t * g)
-    )
+    gradient_left = longest * max(1 - t * low, t * high - 1)
+    mean_distance = _distance_to_mean(M, farthest, gradient_left)
+    radius = _stretch(M, t * longest) * t * q + mean_distance + sampled
+    if radius >= ball.radius:
+        return whole_ball
+    is_flat = low == high == 1
+    theorem = "conservative: one step by Hessian bounds (Karcher)"
+    if is_flat:
+        theorem = "exact: the law's own quantile"
+    return Shape(w, radius, theorem, None, t * g)
+
+
+def _distance_to_mean(M: Manifold, farthest: float, gradient: float) -> float:
+    """Return how far the mean can be from a point with a gradient of this length.
+
+    Records are within `farthest` of the point. The answer is a radius ρ with
+    ρ·λ(farthest + ρ) ≥ gradient, λ(D) the least eigenvalue of the Hessian within D: the flow of
+    −∇f shrinks the gradient at rate λ as long as it is within ρ, so that it is not longer than
+    gradient/λ ≤ ρ and ends at the mean. It is inf where no such radius is found.
+    """
+    distance = 0.0
+    for _ in range(_MOST_ROUNDS):
+        reach = farthest + distance
+        low, _high = hessian_bounds(M, reach)
+        if not (low > 0 and reach < M.injectivity_radius):
+            return inf
+        if distance * low >= gradient:
+            return distance
+        excess = _FIXED_POINT_EXCESS if distance > 0 else 0.0
+        distance = gradient / low * (1 + excess)
+    return inf
 
 
 def _from_counts(
