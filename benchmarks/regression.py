@@ -246,6 +246,7 @@ def sphere(repeats: int) -> None:
                     clip=0.3,
                     guarantee=guarantee,
                     method=method,
+                    x_range=(0, 1),
                 ).fit(x, Y)
                 note(label, model.footpoint_, model.velocity_, begin)
         for label, values in rows.items():

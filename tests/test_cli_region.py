@@ -75,6 +75,7 @@ LINE = {
     "radius": 0.7,
     "speed": 1.0,
     "clip": 0.3,
+    "x_range": (0, 1),
     "method": "dp-rgd",
     "guarantee": GDP(4.0),
 }

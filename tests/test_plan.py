@@ -151,9 +151,9 @@ def test_variances_and_lines_in_a_private_ball_are_planned(manifold):
     line = plan(manifold, n, "private", statistic="regression")
     x = rng.uniform(size=n)
     fits = [
-        PrivateGeodesicRegression(manifold, radius="private", guarantee=GDP(1.0)).fit(
-            x, X
-        )
+        PrivateGeodesicRegression(
+            manifold, radius="private", guarantee=GDP(1.0), x_range=(0, 1)
+        ).fit(x, X)
         for _ in range(10)
     ]
     middle = np.concatenate([fit.predict(np.array([0.5])) for fit in fits])

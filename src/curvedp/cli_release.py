@@ -28,9 +28,10 @@ from curvedp._console import (
     with_options,
 )
 from curvedp.errors import ParameterError, ReleaseWarning
-from curvedp.releasing import OFFERS, place_of, values, write
+from curvedp.releasing import OFFERS, certificates_of, place_of, write
 
 if TYPE_CHECKING:
+    from curvedp.estimators.base import PrivateEstimator
     from curvedp.ledger import Ledger
 
 
@@ -207,7 +208,6 @@ def _open_ledger(path: Path | None, budget_mu: float | None) -> "Ledger | None":
 
 
 def _run(statistic: str, given: SimpleNamespace) -> None:
-    from curvedp.alarms import released
     from curvedp.geometry import parse_manifold
     from curvedp.records import read_records
     from curvedp.records.files import load_point
@@ -250,11 +250,9 @@ def _run(statistic: str, given: SimpleNamespace) -> None:
     )
     fitted = offer.fit(model, columns)
     try:
-        found = write(fitted, given.out, given.certificate, given.report)
+        write(fitted, given.out, given.certificate, given.report)
     except OSError as error:  # it is paid for: what could not be kept is printed whole
-        print(
-            json_module.dumps(_told(statistic, fitted, released(fitted)), default=str)
-        )
+        print(json_module.dumps(_told(statistic, fitted), default=str))
         why = "what was released, and may have been paid for, is above: keep it"
         raise ParameterError(
             f"an output could not be written ({error.strerror or error}); {why}"
@@ -263,34 +261,30 @@ def _run(statistic: str, given: SimpleNamespace) -> None:
         statistic,
         given,
         fitted,
-        found,
         f"{len(records)} records" if given.groups is None else "persons",
     )
 
 
 def _print(
-    statistic: str, given: SimpleNamespace, fitted: Any, found: Any, of: str
+    statistic: str, given: SimpleNamespace, fitted: "PrivateEstimator", of: str
 ) -> None:
     """What was released; its alarms are warnings, which were printed. Where a person is the unit, how many records there are
     is theirs too, and is not printed."""
     import numpy as np
 
     if given.json:
-        print(json_module.dumps(_told(statistic, fitted, found), default=str))
+        print(json_module.dumps(_told(statistic, fitted), default=str))
         return
+    releases = fitted.releases
+    first = releases[0].certificate
     console.print(
-        f"private {statistic} of {of} on {inert(given.manifold)}, {inert(found[0][2].guarantee)}:"
+        f"private {statistic} of {of} on {inert(given.manifold)}, {inert(first.guarantee)}:"
     )
-    each = [(name if len(found) > 1 else "", value) for name, value, _ in found]
-    if hasattr(fitted, "velocity_"):
-        start = ("footpoint, at the lower end of the range of x", fitted.footpoint_)
-        each = [start, ("velocity, over the whole range", fitted.velocity_)]
-    for title, value in each:
-        lines = ([f"{title}:"] if title else []) + np.array2string(
-            value, precision=8
-        ).splitlines()
+    for title, value, _ in releases:
+        lines = np.array2string(value, precision=8).splitlines()
+        if len(releases) > 1:
+            lines = [f"{title}:", *lines]
         console.print("\n".join(map(inert, lines)), soft_wrap=True, highlight=False)
-    first = found[0][2]
     why = first.release["reason"].partition("; not considered")[0]
     console.print(
         inert(f"{first.mechanism}, sensitivity {first.sensitivity:.6g}; {why}"),
@@ -306,25 +300,23 @@ def _print(
         )
 
 
-def _told(statistic: str, fitted: Any, found: Any) -> dict[str, Any]:
+def _told(statistic: str, fitted: "PrivateEstimator") -> dict[str, Any]:
     """All that was released, as plain values."""
     from curvedp.alarms import alarms
+    from curvedp.estimators.softmax import ReducedClassifier
 
-    certificates = [certificate.to_dict() for _, _, certificate in found]
-    signed = (
-        {"certificates": certificates}
-        if len(found) > 1
-        else {"certificate": certificates[0]}
-    )
-    classes = (
-        {"classes": fitted.classes_.tolist()} if hasattr(fitted, "classes_") else {}
-    )
-    return {
-        statistic: values(fitted, found).tolist(),
+    released: dict[str, Any] = {
+        statistic: fitted.released_array().tolist(),
         "alarms": alarms(fitted),
-        **classes,
-        **signed,
     }
+    if isinstance(fitted, ReducedClassifier):
+        released["classes"] = fitted.classes_.tolist()
+    certificates = [each.to_dict() for each in certificates_of(fitted)]
+    if len(certificates) > 1:
+        released["certificates"] = certificates
+    else:
+        released["certificate"] = certificates[0]
+    return released
 
 
 def _error_bars(fitted: Any) -> str:

@@ -3,10 +3,14 @@
 import io
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from curvedp._files import write_atomically
 from curvedp.errors import ParameterError
+
+if TYPE_CHECKING:
+    from curvedp.estimators.base import PrivateEstimator
+    from curvedp.mechanisms.certificate import Certificate
 
 
 class Offer(NamedTuple):
@@ -127,30 +131,29 @@ def place_of(column: str) -> str | int:
     return int(column) if column.isascii() and column.isdigit() else column
 
 
-def values(fitted: Any, found: Any) -> Any:
-    """All that was released (`alarms.released`), as one array."""
-    import numpy as np
-
-    if hasattr(fitted, "velocity_"):
-        shape = (-1, *fitted.footpoint_.shape)
-        return np.concatenate(
-            [fitted.footpoint_[None], fitted.velocity_.reshape(shape)]
-        )
-    each = [value for _, value, _ in found]
-    return np.stack(each) if hasattr(fitted, "certificates_") else each[0]
-
-
 def write(
-    fitted: Any, out: Path | None, certificate: Path | None, report: Path | None
-) -> Any:
-    """Value (npy or csv), certificates (numbered where there are several) and page; what `alarms.released` finds."""
+    fitted: "PrivateEstimator",
+    out: Path | None,
+    certificate: Path | None,
+    report: Path | None,
+) -> None:
+    """Write what was released: value, certificates and report, each where it is asked for.
+
+    Parameters
+    ----------
+    fitted : PrivateEstimator
+        After `fit`.
+    out : path, optional
+        For the released values as one array, .npy or .csv.
+    certificate : path, optional
+        For the certificate; where there are several they are numbered.
+    report : path, optional
+        For the page that explains the release.
+    """
     import numpy as np
 
-    from curvedp.alarms import released
-
-    found = released(fitted)
     if out is not None:
-        value, buffer = values(fitted, found), io.BytesIO()
+        value, buffer = fitted.released_array(), io.BytesIO()
         if out.suffix == ".csv":
             rows = value.reshape(len(value) if value.ndim > 1 else 1, -1)
             np.savetxt(buffer, rows, delimiter=",", fmt="%.17g")
@@ -158,15 +161,18 @@ def write(
             np.save(buffer, value)
         write_atomically(out, buffer.getvalue())
     if certificate is not None:
-        for number, (_, _, each) in enumerate(found, 1):
-            name = (
-                certificate.stem
-                + (f"-{number}" if len(found) > 1 else "")
-                + certificate.suffix
-            )
+        certificates = certificates_of(fitted)
+        for number, each in enumerate(certificates, 1):
+            suffix = f"-{number}" if len(certificates) > 1 else ""
+            name = certificate.stem + suffix + certificate.suffix
             each.save(certificate.with_name(name))
     if report is not None:
         from curvedp.report import write_report
 
         write_report(report, fitted)
-    return found
+
+
+def certificates_of(fitted: "PrivateEstimator") -> list["Certificate"]:
+    """Return the certificates of what was released, each once."""
+    each = {id(release.certificate): release.certificate for release in fitted.releases}
+    return list(each.values())

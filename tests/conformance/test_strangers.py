@@ -280,7 +280,12 @@ def test_every_estimator(M):
     assert classes.predict_proba(X).shape == (300, 2)
     for guarantee in (PureDP(1.0), GDP(1.0)):
         line = PrivateGeodesicRegression(
-            M, radius=radius, speed=radius, clip=radius / 2, guarantee=guarantee
+            M,
+            radius=radius,
+            speed=radius,
+            clip=radius / 2,
+            guarantee=guarantee,
+            x_range=(0, 1),
         )
         assert verified(line.fit(times, X).certificate_)
         assert line.predict([0.0, 0.5, 1.0]).shape == (3, *M.point_shape)

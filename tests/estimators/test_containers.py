@@ -88,7 +88,7 @@ READERS = {
     ),
     "tangents": lambda X: PrivateTangentSpace(S, radius=0.7).fit(X).transform(X),
     "geodesic": lambda X: PrivateGeodesicRegression(
-        S, radius=0.7, speed=0.5, clip=0.5
+        S, radius=0.7, speed=0.5, clip=0.5, x_range=(0, 1)
     ).fit(np.linspace(0, 1, N), X),
     "two samples": lambda X: two_sample_test(S, X, GOOD, radius=0.7),
     "k samples": lambda X: k_sample_test(S, [GOOD, X, GOOD], radius=0.7),
@@ -135,7 +135,9 @@ class Unreadable:
 def test_predictors_are_data_too():
     times = np.linspace(0, 1, N).tolist()
     for odd in (None, "soon", 1j, 10**400, [0.1, 0.2], Unreadable()):
-        line = PrivateGeodesicRegression(S, radius=0.7, speed=0.5, clip=0.5)
+        line = PrivateGeodesicRegression(
+            S, radius=0.7, speed=0.5, clip=0.5, x_range=(0, 1)
+        )
         line.fit([odd, *times[1:]], GOOD)
         line.fit([[odd, 0.5], *([time, 0.5] for time in times[1:])], GOOD)
         line.fit([odd, *([time, 0.5] for time in times[1:])], GOOD)

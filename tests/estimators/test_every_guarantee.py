@@ -76,11 +76,13 @@ MAKERS = {
         (X, labels),
     ),
     "line": (
-        lambda g: PrivateGeodesicRegression(S2, radius=0.5, speed=0.5, clip=0.2, **g),
+        lambda g: PrivateGeodesicRegression(
+            S2, radius=0.5, speed=0.5, clip=0.2, x_range=(0, 1), **g
+        ),
         (x, X),
     ),
     "line in a private ball": (
-        lambda g: PrivateGeodesicRegression(S2, radius="private", **g),
+        lambda g: PrivateGeodesicRegression(S2, radius="private", x_range=(0, 1), **g),
         (x, X),
     ),
     "median": (lambda g: PrivateFrechetMedian(S2, radius=1.5, **g), (X,)),

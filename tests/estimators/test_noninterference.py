@@ -114,7 +114,7 @@ CASES = {
     },
     "private variance": (lambda: curvedp.PrivateDispersion(Sphere(2), radius="private"), Sphere(2)),
     "private line": (
-        lambda: curvedp.PrivateGeodesicRegression(Sphere(2), radius="private", guarantee=GDP(1.0)),
+        lambda: curvedp.PrivateGeodesicRegression(Sphere(2), radius="private", guarantee=GDP(1.0), x_range=(0, 1)),
         Sphere(2),
     ),
     "median": (lambda: curvedp.PrivateFrechetMedian(SPDAffineInvariant(2), radius=5.0), SPDAffineInvariant(2)),
@@ -125,7 +125,7 @@ CASES = {
     "line": (
         lambda: curvedp.PrivateGeodesicRegression(
             Sphere(2), radius=0.5, speed=0.5, clip=0.2, guarantee=GDP(1.0), method="dp-rgd"
-        ),
+        , x_range=(0, 1)),
         Sphere(2),
     ),
 }  # fmt: skip

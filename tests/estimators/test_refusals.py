@@ -106,6 +106,7 @@ ESTIMATORS = {
                 "radius": 0.5,
                 "speed": 0.5,
                 "clip": 0.2,
+                "x_range": (0, 1),
                 "guarantee": GDP(0.5),
                 **o,
             }

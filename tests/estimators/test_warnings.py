@@ -19,7 +19,14 @@ X = np.asarray(
 TIMES, LABELS = RNG.uniform(size=300), np.arange(300) % 2
 POLE = [0.0, 0.0, 1.0]
 BALL = {"manifold": S, "radius": 0.5}
-LINE = {**BALL, "speed": 1.0, "clip": 0.3, "method": "dp-rgd", "guarantee": GDP(4.0)}
+LINE = {
+    **BALL,
+    "speed": 1.0,
+    "clip": 0.3,
+    "x_range": (0, 1),
+    "method": "dp-rgd",
+    "guarantee": GDP(4.0),
+}
 PUBLIC = {"source": 0}  # seeded: by chance noise may look like more
 ADDED = {"guarantee": GDP(4.0, adjacency="add-remove")}
 WISHART = RNG.normal(size=(300, 4, 20))

@@ -180,7 +180,7 @@ def test_a_release_s_certificate_gives_the_region(M, radius):
     x, Y = data(M, 3000)
     limits = {} if radius == "private" else {"speed": 1.0, "clip": 0.3}
     model = PrivateGeodesicRegression(
-        M, radius=radius, guarantee=GDP(4.0), method="auto" if radius == "private" else "dp-rgd",
+        M, radius=radius, x_range=(0, 1), guarantee=GDP(4.0), method="auto" if radius == "private" else "dp-rgd",
         source=GeneratorSource(np.random.default_rng(3)), **limits,
     ).fit(x[:, 0], Y)  # fmt: skip
     region = model.confidence_region(0.95)
@@ -215,7 +215,7 @@ def test_the_population_s_geodesic_is_covered(M):
         model = PrivateGeodesicRegression(
             M, radius=0.4, speed=1.0, clip=0.3, guarantee=GDP(300.0), method="dp-rgd",
             source=GeneratorSource(np.random.default_rng(seed)),
-        ).fit(x[:, 0], Y)  # fmt: skip
+        x_range=(0, 1)).fit(x[:, 0], Y)  # fmt: skip
         own, wider = (
             model.confidence_region(LEVEL, of=of) for of in ("records", "population")
         )
@@ -232,15 +232,21 @@ def test_few_records_leave_the_public_domain_and_pure_epsilon_needs_more():
     M, (x, Y) = Sphere(2), data(Sphere(2), 40)
     for guarantee in (GDP(1.0), PureDP(1.0)):
         model = PrivateGeodesicRegression(
-            M, radius=0.8, speed=1.5, clip=0.3, guarantee=guarantee, method="dp-rgd"
+            M,
+            radius=0.8,
+            speed=1.5,
+            clip=0.3,
+            guarantee=guarantee,
+            method="dp-rgd",
+            x_range=(0, 1),
         )
         region = model.fit(x[:, 0], Y).confidence_region()
         assert region.theorem == "the public domain itself"
         assert region.velocity_radius == 1.5
     with pytest.raises(ParameterError, match="floats"):
-        PrivateGeodesicRegression(M, radius=0.8, speed=1.0, clip=0.3, method="kng").fit(
-            x[:, 0], Y
-        ).confidence_region()
+        PrivateGeodesicRegression(
+            M, radius=0.8, speed=1.0, clip=0.3, method="kng", x_range=(0, 1)
+        ).fit(x[:, 0], Y).confidence_region()
 
 
 @pytest.mark.parametrize(
@@ -264,7 +270,13 @@ def test_the_law_of_some_coordinates(law, part):
 def test_what_is_not_finite_is_predicted_and_banded_without_a_word():
     x = np.linspace(0, 1, 300)
     line = PrivateGeodesicRegression(
-        Sphere(2), radius=0.4, speed=0.6, clip=0.3, guarantee=GDP(1.0), method="dp-rgd"
+        Sphere(2),
+        radius=0.4,
+        speed=0.6,
+        clip=0.3,
+        guarantee=GDP(1.0),
+        method="dp-rgd",
+        x_range=(0, 1),
     )
     line.fit(x, np.tile(Sphere(2).origin, (300, 1)))
     odd = [np.nan, np.inf]

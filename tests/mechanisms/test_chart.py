@@ -50,11 +50,21 @@ def estimators():
         PrivateDispersion(M, outer_radius=1.0, guarantee=MUCH),
     )
     yield "second moment", PrivatePCA(n_components=1, guarantee=MUCH)
-    yield "line", PrivateGeodesicRegression(M, speed=1.0, clip=1.0, guarantee=MUCH)
+    yield (
+        "line",
+        PrivateGeodesicRegression(
+            M, speed=1.0, clip=1.0, guarantee=MUCH, x_range=(0, 1)
+        ),
+    )
     yield (
         "line by pure ε",
         PrivateGeodesicRegression(
-            Euclidean(1), speed=1.0, clip=1.0, guarantee=PURE, method="kng"
+            Euclidean(1),
+            speed=1.0,
+            clip=1.0,
+            guarantee=PURE,
+            method="kng",
+            x_range=(0, 1),
         ),
     )
 

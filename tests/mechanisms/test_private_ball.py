@@ -281,12 +281,14 @@ def test_variance_and_geodesic_need_no_radius(M):
             + 0.05 * rng.normal(size=(400, M.dim)),
         )
     )
-    line = PrivateGeodesicRegression(M, radius="private", guarantee=GDP(1.0)).fit(x, Y)
+    line = PrivateGeodesicRegression(
+        M, radius="private", guarantee=GDP(1.0), x_range=(0, 1)
+    ).fit(x, Y)
     assert all(check.holds for check in verify_certificate(line.certificate_))
     assert line.score(x, Y) > 0.3
     with pytest.raises(ParameterError, match="leave them out"):
         PrivateGeodesicRegression(
-            M, radius="private", speed=1.0, guarantee=GDP(1.0)
+            M, radius="private", speed=1.0, guarantee=GDP(1.0), x_range=(0, 1)
         ).fit(x, Y)
 
 
@@ -299,7 +301,9 @@ def test_persons_of_a_geodesic_are_the_unit():
     Y = X.copy()
     Y[-3:] = -X[-3:]
     for options in ({"radius": "private"}, {"radius": 0.5, "speed": 0.5, "clip": 0.3}):
-        model = PrivateGeodesicRegression(M, guarantee=GDP(1.0), **options)
+        model = PrivateGeodesicRegression(
+            M, x_range=(0, 1), guarantee=GDP(1.0), **options
+        )
         worst = max(
             spent(lambda Z, model=model: model.fit(x, Z, groups=ids), X, Y, seed)
             for seed in range(5)

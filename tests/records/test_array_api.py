@@ -120,7 +120,13 @@ def test_the_other_estimators_take_them_too(convert):
     assert np.array_equal(pca.transform(there), pca.transform(X))
     x, options = (
         np.linspace(0, 1, 60),
-        {"radius": 0.5, "speed": 1.0, "clip": 0.3, "guarantee": GDP(1.0)},
+        {
+            "radius": 0.5,
+            "speed": 1.0,
+            "clip": 0.3,
+            "x_range": (0, 1),
+            "guarantee": GDP(1.0),
+        },
     )
     lines = [
         PrivateGeodesicRegression(M, **options, source=source())

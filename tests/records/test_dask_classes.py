@@ -217,7 +217,13 @@ def test_refusals_are_one_line_and_spend_nothing(tmp_path, data, labels, message
 def test_what_needs_records_in_memory_says_so(tmp_path):
     M, ledger = Sphere(2), Ledger(tmp_path / "x.ledger", PureDP(3.0))
     model = PrivateGeodesicRegression(
-        M, radius=0.8, speed=1.5, clip=0.3, guarantee=PureDP(1.0), ledger=ledger
+        M,
+        radius=0.8,
+        speed=1.5,
+        clip=0.3,
+        guarantee=PureDP(1.0),
+        ledger=ledger,
+        x_range=(0, 1),
     )
     x, Y = np.linspace(0, 1, 50), np.tile(M.origin, (50, 1))
     for predictors, responses, name in (

@@ -107,6 +107,7 @@ def test_the_law_of_private_lines_by_quadrature():
         guarantee=PureDP(eps),
         method="kng",
         source=source(5),
+        x_range=(0, 1),
     )
     fits = [
         model.fit(x, Y) and (model.predict([0.5])[0, 0], model.velocity_[0])
@@ -199,6 +200,7 @@ def test_pure_fits_come_near(M):
         guarantee=PureDP(8.0),
         method="kng",
         source=source(6),
+        x_range=(0, 1),
     ).fit(x, Y)
     assert model.method_ == "kng"
     assert np.mean(M.dist(model.predict(x), fit_geodesic(M, x, Y).predict(x))) < 0.08
@@ -219,6 +221,7 @@ def test_gaussian_fits_come_near(M):
         guarantee=GDP(1.0),
         method="dp-rgd",
         source=source(7),
+        x_range=(0, 1),
     ).fit(x, Y)
     assert np.mean(M.dist(model.predict(x), fit_geodesic(M, x, Y).predict(x))) < 0.05
     assert model.score(x, Y) > 0.3
@@ -236,6 +239,7 @@ def test_the_noise_of_a_descent_is_what_its_certificate_charges():
             guarantee=guarantee,
             method="dp-rgd",
             source=source(8),
+            x_range=(0, 1),
         ).fit(x, Y)
         c = model.certificate_
         mu = (
@@ -339,6 +343,7 @@ def test_public_refusals_come_before_the_ledger_is_charged(tmp_path):
     ):
         arguments = {
             "radius": 0.5,
+            "x_range": (0, 1),
             "speed": 1.0,
             "clip": 0.3,
             "guarantee": PureDP(2.0),
@@ -350,14 +355,20 @@ def test_public_refusals_come_before_the_ledger_is_charged(tmp_path):
             PrivateGeodesicRegression(Lorentz(2), **arguments).fit(x, Y)
     assert ledger.spent is None
     with pytest.raises(ParameterError):
-        PrivateGeodesicRegression(Lorentz(2), radius=0.5, speed=1.0, clip=0.3).fit(
-            x, Y.astype(complex)
-        )
+        PrivateGeodesicRegression(
+            Lorentz(2), radius=0.5, speed=1.0, clip=0.3, x_range=(0, 1)
+        ).fit(x, Y.astype(complex))
 
 
 def test_auto_takes_what_the_guarantee_allows():
     x, Y = data(Sphere(2), 60)
-    arguments = {"radius": 0.5, "speed": 1.0, "clip": 0.3, "source": source(9)}
+    arguments = {
+        "radius": 0.5,
+        "speed": 1.0,
+        "clip": 0.3,
+        "x_range": (0, 1),
+        "source": source(9),
+    }
     assert (
         PrivateGeodesicRegression(Sphere(2), guarantee=PureDP(1.0), **arguments)
         .fit(x, Y)
@@ -382,7 +393,13 @@ def test_bad_data_never_raise(guarantee):
     x, Y = data(M, 50)
     x[:3], Y[3], Y[4], Y[5] = [np.nan, np.inf, -7.0], np.nan, 1e300, -M.origin
     model = PrivateGeodesicRegression(
-        M, radius=0.5, speed=1.0, clip=0.3, guarantee=guarantee, source=source(10)
+        M,
+        radius=0.5,
+        speed=1.0,
+        clip=0.3,
+        guarantee=guarantee,
+        source=source(10),
+        x_range=(0, 1),
     )
     model.fit(x, Y)
     assert np.all(np.isfinite(model.footpoint_))
@@ -400,7 +417,9 @@ def test_the_range_of_the_predictor_is_public_and_rescaled():
         "guarantee": PureDP(4.0),
         "method": "kng",
     }
-    unit = PrivateGeodesicRegression(M, source=source(11), **arguments).fit(x, Y)
+    unit = PrivateGeodesicRegression(
+        M, source=source(11), x_range=(0, 1), **arguments
+    ).fit(x, Y)
     years = PrivateGeodesicRegression(
         M, source=source(11), x_range=(1900, 2000), **arguments
     ).fit(1900 + 100 * x, Y)
@@ -420,6 +439,7 @@ def test_the_ledger_is_charged_before_the_draw(tmp_path):
         guarantee=PureDP(2.0),
         ledger=ledger,
         source=source(12),
+        x_range=(0, 1),
     )
     model.fit(x, Y)
     assert ledger.spent == PureDP(2.0)
@@ -431,7 +451,13 @@ def test_the_ledger_is_charged_before_the_draw(tmp_path):
 
 def test_bad_parameters_are_refused():
     x, Y = data(Sphere(2), 30)
-    good = {"radius": 0.5, "speed": 1.0, "clip": 0.3, "guarantee": PureDP(1.0)}
+    good = {
+        "radius": 0.5,
+        "speed": 1.0,
+        "clip": 0.3,
+        "x_range": (0, 1),
+        "guarantee": PureDP(1.0),
+    }
     for name, values in {
         "radius": (None, 0.0, 3.0, math.nan),
         "speed": (None, 0.0, -1.0, 5.0),
@@ -461,7 +487,9 @@ def test_bad_parameters_are_refused():
 
 
 def test_predicting_before_fitting_says_so():
-    model = PrivateGeodesicRegression(Sphere(2), radius=0.5, speed=0.5, clip=0.2)
+    model = PrivateGeodesicRegression(
+        Sphere(2), radius=0.5, speed=0.5, clip=0.2, x_range=(0, 1)
+    )
     for call in (
         lambda: model.predict([0.5]),
         lambda: model.score([0.5], [[1.0, 0.0, 0.0]]),
@@ -488,6 +516,7 @@ def test_a_geodesic_of_noise_in_a_private_ball_is_one(M):
             radius="private",
             outer_radius=300.0 * (seed % 2) or None,
             source=source(seed),
+            x_range=(0, 1),
         )
         model.fit([0.0, 0.5, 1.0], Y)
         assert np.all(np.isfinite(model.velocity_))
@@ -517,3 +546,17 @@ def test_a_geodesic_whose_ends_doubles_do_not_hold_is_told(monkeypatch):
     assert not np.any(model.velocity_)
     assert float(M.residual(model.footpoint_)) < 1e-9
     assert model.certificate_ is not None
+
+
+@pytest.mark.parametrize("radius", [0.5, "private"])
+def test_a_missing_range_is_refused_before_anything_is_paid(tmp_path, radius):
+    """No range fits all predictors: ages in [0, 1] would all be moved to its end."""
+    x, Y = data(Sphere(2), 50)
+    ledger = Ledger(tmp_path / "study.ledger", budget=GDP(1.0))
+    limits = {} if radius == "private" else {"speed": 1.0, "clip": 0.3}
+    model = PrivateGeodesicRegression(
+        Sphere(2), radius=radius, guarantee=GDP(1.0), ledger=ledger, **limits
+    )
+    with pytest.raises(ParameterError, match="x_range= is missing"):
+        model.fit(20 + 70 * x, Y)
+    assert ledger.spent is None

@@ -40,6 +40,7 @@ def test_fits_come_near_and_certificates_hold(M, predictors):
         guarantee=PureDP(4.0),
         method="dp-rgd",
         source=source(2),
+        x_range=(0, 1),
     ).fit(x, Y)
     assert np.mean(M.dist(model.predict(x), clean)) < 0.03
     certificate = Certificate.from_json(model.certificate_.to_json())
@@ -73,7 +74,7 @@ def test_certificates_of_no_regression_are_not_confirmed(M, change):
     """A negative clip, or a negative n, has a negative sensitivity, which any stated one exceeds."""
     x, Y = np.linspace(0, 1, 50), np.broadcast_to(M.origin, (50, *M.point_shape))
     model = PrivateGeodesicRegression(
-        M, radius=0.3, speed=0.3, clip=0.2, guarantee=PureDP(1.0)
+        M, radius=0.3, speed=0.3, clip=0.2, guarantee=PureDP(1.0), x_range=(0, 1)
     ).fit(x, Y)
     assert model.method_ == ("kng" if M.dim == 2 else "dp-rgd")
     altered = {**model.certificate_.statistic, **change}
@@ -102,6 +103,7 @@ def test_tampered_certificates_are_not_confirmed(part, change):
         clip=0.3,
         guarantee=PureDP(4.0),
         method="dp-rgd",
+        x_range=(0, 1),
     )
     honest = model.fit(x, x[:, None]).certificate_
     assert all(check.holds for check in verify_certificate(honest))
@@ -134,7 +136,13 @@ def test_the_loss_along_a_path_is_at_most_epsilon_and_attained(monkeypatch):
 
     monkeypatch.setattr(noise, "exact_laplace", scripted)
     model = PrivateGeodesicRegression(
-        M, radius=0.3, speed=0.5, clip=0.3, guarantee=PureDP(eps), method="dp-rgd"
+        M,
+        radius=0.3,
+        speed=0.5,
+        clip=0.3,
+        guarantee=PureDP(eps),
+        method="dp-rgd",
+        x_range=(0, 1),
     )
     x, Y = np.full(6, 0.5), np.zeros((6, 2))
     runs = []

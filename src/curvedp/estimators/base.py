@@ -6,7 +6,7 @@ Everything that can refuse has refused before anything is paid; everything is pa
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, TransformerMixin
@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from curvedp import _validate
 from curvedp._progress import waiting
 from curvedp._silence import quiet_about_records
-from curvedp.alarms import alarms
+from curvedp.alarms import ReleasedValue, alarms
 from curvedp.entropy import Source
 from curvedp.errors import ParameterError, ReleaseWarning
 from curvedp.geometry.manifold import Manifold, check_manifold
@@ -37,9 +37,15 @@ from curvedp.records.base import Records, open_records
 from curvedp.records.persons import person_codes, person_means
 
 Mechanism.registry.fill()  # a fit asks for all of them
-Job = tuple[
-    Mechanism, Any, str
-]  # one release: the mechanism, what it is given, and why it was chosen
+
+
+class Job(NamedTuple):
+    """One release that is still to be paid for."""
+
+    mechanism: Mechanism
+    data: Any  # what the mechanism reads: the statistic's value, or the records
+    reason: str  # why this mechanism was chosen, for the certificate
+    title: str = ""  # what is released, in words; the estimator's own name otherwise
 
 
 class PrivateEstimator(BaseEstimator):
@@ -53,6 +59,7 @@ class PrivateEstimator(BaseEstimator):
         None  # how many directions, where these are what a region is about
     )
     certificate_: Certificate
+    _published: list[ReleasedValue]  # by the last call of `fit`
 
     guarantee: Guarantee
     ledger: Ledger | None
@@ -63,9 +70,32 @@ class PrivateEstimator(BaseEstimator):
     def n_features_in_(self) -> int:
         """The numbers of a record, as scikit-learn counts them."""
         check_is_fitted(self)
-        return int(
-            np.prod(self.manifold.point_shape)
-        )  # who has no manifold overrides this
+        # An estimator without a manifold overrides this.
+        return int(np.prod(self.manifold_.point_shape))
+
+    @property
+    def releases(self) -> list[ReleasedValue]:
+        """Everything that `fit` has released: title, value and certificate of each.
+
+        By default these are the values that the mechanisms have released. An estimator
+        that makes something else of them (principal directions of a matrix, say)
+        overrides this property and lists that instead.
+        """
+        if not self.__sklearn_is_fitted__():
+            raise ParameterError(f"{type(self).__name__} is not fitted: call fit first")
+        return list(self._published)
+
+    def released_array(self) -> np.ndarray:
+        """Return all released values as one array: the only one, or one after the other."""
+        values = [np.asarray(release.value) for release in self.releases]
+        if len(values) == 1:
+            return values[0]
+        shape = values[0].shape
+        return np.concatenate([value.reshape(-1, *shape) for value in values])
+
+    def __sklearn_is_fitted__(self) -> bool:
+        """Whether `fit` has released anything: scikit-learn asks by this name."""
+        return "_published" in vars(self)
 
     def _check_common(self) -> None:
         """Refuse wrong public arguments that have nothing to do with the records."""
@@ -98,10 +128,14 @@ class PrivateEstimator(BaseEstimator):
         """Pay once for all jobs, which serve disjoint groups of records, then draw each.
 
         `unit` says in words whose data are protected, `protects` says it to the ledger; None
-        is what the jobs' statistics say.
+        is what the jobs' statistics say. Everything that can be refused is refused first,
+        also a title that cannot be shown. Afterwards nothing is left of an earlier fit, and
+        `releases` has what was drawn.
         """
+        jobs = [Job(*job) for job in jobs]
+        titles = _checked_titles([job.title or self._name for job in jobs])
         with quiet_about_records():
-            accepted = [mechanism.accepted(data) for mechanism, data, _ in jobs]
+            accepted = [mechanism.accepted(data) for mechanism, data, _, _ in jobs]
             for data in accepted:
                 if getattr(data, "where", "memory") == "chunks":
                     # A cluster or a file that fails does so before anything is paid.
@@ -111,7 +145,7 @@ class PrivateEstimator(BaseEstimator):
             self.ledger,
             self.label or self._name,
             self.guarantee,
-            [mechanism for mechanism, _, _ in jobs],
+            [job.mechanism for job in jobs],
             protects,
         )
         with waiting("drawing exact noise"):
@@ -122,23 +156,33 @@ class PrivateEstimator(BaseEstimator):
                 "entry": entry,
                 "ready": True,
             }
-            pairs = zip(jobs, accepted, strict=True)
-            made = [
-                mechanism.release(data, reason=reason, **told)
-                for (mechanism, _, reason), data in pairs
+            releases = [
+                job.mechanism.release(data, reason=job.reason, **told)
+                for job, data in zip(jobs, accepted, strict=True)
             ]
+        # An earlier fit may have had other attributes.
         for name in [name for name in vars(self) if name.endswith("_")]:
-            delattr(
-                self, name
-            )  # of an earlier fit, which may have had other attributes
-        return made
+            delattr(self, name)
+        self._published = [
+            ReleasedValue(title, release.value, release.certificate)
+            for title, release in zip(titles, releases, strict=True)
+        ]
+        return releases
 
     def _told(self) -> Self:
-        """The fitted estimator, after a `ReleaseWarning` for each of its alarms: last of all, so that what was paid for is
-        kept where warnings are errors. Few records were warned of before paying."""
+        """Return the fitted estimator, after a `ReleaseWarning` for each of its alarms.
+
+        This comes last of all, so that what was paid for is kept where warnings are
+        errors. It never raises by itself: an estimator whose `releases` do not work
+        has been paid for like any other. Few records were warned of before paying.
+        """
         with quiet_about_records():
-            found = [text for text in alarms(self) if text != FEW]
-        for text in found:
+            try:
+                texts = [text for text in alarms(self) if text != FEW]
+            except Exception as error:  # whatever a stranger's `releases` may raise
+                reason = f"{type(error).__name__} in its `releases`"
+                texts = [f"the release could not be checked for oddities: {reason}"]
+        for text in texts:
             warnings.warn(text, ReleaseWarning, stacklevel=3)
         return self
 
@@ -148,7 +192,7 @@ class PrivateEstimator(BaseEstimator):
         It is of the "records" as they were moved into the ball, or of the "population" they are independent draws of. Refused
         before `fit`, for a level that is no probability, and where no theorem gives a region.
         """
-        if not hasattr(self, "certificate_"):
+        if not self.__sklearn_is_fitted__():
             raise ParameterError(
                 f"{type(self).__name__} is not fitted: call fit before confidence_region"
             )
@@ -242,21 +286,26 @@ class BallEstimator(PrivateEstimator):
         self,
         choice: Choice,
         records: Records,
+        title: str,
         unit: str | None,
         protects: PrivacyUnit,
     ) -> Any:
-        """The value; certificate and ball are kept: the one that was found, or the given one, in the records' frame."""
-        (release,) = self._publish([self._job(choice, records)], unit, protects)
+        """Return the released value, and keep manifold, certificate and ball.
+
+        The ball is the one that was found, or the given one, in the records' frame.
+        """
+        manifold = self.manifold
+        job = self._job(choice, records, title)
+        (release,) = self._publish([job], unit, protects)
         statistic = release.certificate.ending.statistic
-        self.certificate_, self.ball_ = (
-            release.certificate,
-            Ball(statistic.center, statistic.radius),
-        )
+        self.manifold_ = manifold
+        self.certificate_ = release.certificate
+        self.ball_ = Ball(statistic.center, statistic.radius)
         return release.value
 
     @staticmethod
-    def _job(choice: Choice, records: Records) -> Job:
-        """The statistic's value, or the records themselves, as the mechanism wants it."""
+    def _job(choice: Choice, records: Records, title: str) -> Job:
+        """Give the mechanism what it reads: the statistic's value, or the records."""
         mechanism = choice.mechanism
         with quiet_about_records():
             if mechanism.reads == "value":
@@ -265,7 +314,17 @@ class BallEstimator(PrivateEstimator):
                 data = records
             else:
                 data = records.array()
-        return (mechanism, data, choice.reason)
+        return Job(mechanism, data, choice.reason, title)
+
+
+def _checked_titles(titles: list[str]) -> list[str]:
+    """Refuse titles that cannot be shown."""
+    for title in titles:
+        if not (isinstance(title, str) and title and title.isprintable()):
+            raise ParameterError(
+                f"title={_validate.shown(title)} must be a text that says what is released"
+            )
+    return titles
 
 
 def protected_unit(groups: Any) -> PrivacyUnit:

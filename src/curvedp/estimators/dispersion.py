@@ -50,7 +50,9 @@ class PrivateDispersion(BallEstimator):
         choice = self._choice(
             FrechetVariance, OuterBallVariance, SpreadSum, records, records.n
         )
-        released = self._released(choice, records, unit, protected_unit(groups))
+        released = self._released(
+            choice, records, "variance", unit, protected_unit(groups)
+        )
         self.variance_ = float(released[0])
         self.deviation_ = sqrt(max(self.variance_, 0.0))
         return self._told()

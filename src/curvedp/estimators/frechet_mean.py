@@ -11,7 +11,7 @@ from curvedp.mechanisms.alarms import misplaced
 from curvedp.mechanisms.choose import predicted_error
 from curvedp.mechanisms.in_private_ball import OuterBallMean
 from curvedp.mechanisms.statistic import FrechetMean
-from curvedp.mechanisms.sums import ClippedSum
+from curvedp.mechanisms.sums import ADDED, ClippedSum
 
 
 class PrivateFrechetMean(BallEstimator):
@@ -87,14 +87,17 @@ class PrivateFrechetMean(BallEstimator):
         choice = self._choice(
             FrechetMean, OuterBallMean, ClippedSum, records, records.n
         )
-        self.location_ = self._released(choice, records, unit, protected_unit(groups))
+        self.location_ = self._released(
+            choice, records, "location", unit, protected_unit(groups)
+        )
         return self._told()
 
     @property
     def predicted_error_(self) -> float:
         """See the class."""
         check_is_fitted(self)
-        if self._adding:  # so `hasattr` says no, as to what is not there
+        if self.certificate_.guarantee.adjacency == ADDED:
+            # An `AttributeError`, so that `hasattr` says no.
             raise AttributeError(
                 "the predicted error depends on the number of records, which is private"
             )

@@ -5,7 +5,7 @@ from typing import Any, Self
 
 from curvedp import _validate
 from curvedp.errors import ParameterError, ReleaseWarning
-from curvedp.estimators.base import BallEstimator, protected_unit
+from curvedp.estimators.base import BallEstimator, Job, protected_unit
 from curvedp.mechanisms.median import GeometricMedian, MedianMechanism
 from curvedp.mechanisms.statistic import Ball
 
@@ -60,12 +60,10 @@ class PrivateFrechetMedian(BallEstimator):
         if not mechanism.enough:
             text = f"n = {records.n} at {self.guarantee} is small for a median: the noise exceeds the spread of the records"
             warnings.warn(text, ReleaseWarning, stacklevel=2)
-        (release,) = self._publish(
-            [(mechanism, records, "the only one")], unit, protected_unit(groups)
-        )
-        self.location_, self.certificate_, self.ball_ = (
-            release.value,
-            release.certificate,
-            Ball(*statistic.outer),
-        )
+        job = Job(mechanism, records, "the only one", "location")
+        (release,) = self._publish([job], unit, protected_unit(groups))
+        self.manifold_ = statistic.manifold
+        self.location_ = release.value
+        self.certificate_ = release.certificate
+        self.ball_ = Ball(*statistic.outer)
         return self._told()

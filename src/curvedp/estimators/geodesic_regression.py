@@ -9,9 +9,11 @@ from sklearn.utils.validation import check_is_fitted
 
 from curvedp import _validate
 from curvedp._silence import quiet_about_records
+from curvedp.alarms import ReleasedValue
 from curvedp.entropy import Source
 from curvedp.errors import ParameterError, ReleaseWarning
 from curvedp.estimators.base import (
+    Job,
     PrivateEstimator,
     private_ball_choice,
     protected_unit,
@@ -43,9 +45,10 @@ class PrivateGeodesicRegression(PrivateEstimator):
     speed, clip : float
         Public: they bound the geodesic's length ‖v‖ over the whole range of a predictor, and what one residual counts for.
     x_range : pair of numbers, or one pair for each predictor
-        The public range of the predictors, such as (20, 90) for ages. Predictors outside are moved to its ends, missing ones
-        to its middle; responses that are not finite are moved to the center, far ones to the ball that predictions and
-        clipped residuals can reach.
+        Required: the public range of the predictors, such as (20, 90) for ages, from
+        domain knowledge. Predictors outside are moved to its ends, missing ones to its
+        middle; responses that are not finite are moved to the center, far ones to the
+        ball that predictions and clipped residuals can reach.
     method : {"auto", "kng", "dp-rgd"}
         "kng": one exact draw of the K-norm gradient law on the tangent bundle, pure ε, for manifolds of dimension 1 and 2
         and one predictor. "dp-rgd": gradient descent on the tangent bundle with exact noise, any symmetric space, any number
@@ -60,6 +63,8 @@ class PrivateGeodesicRegression(PrivateEstimator):
         The geodesic at the lower end of the range; `velocity_` covers the whole range. With k > 1 predictors the model is
         x ↦ Exp(p, Σ (x_j − middle of range j)·v_j): `footpoint_` belongs to the middle of the ranges and `velocity_` stacks
         the v_j.
+    manifold_, x_range_ : Manifold and ndarray
+        The manifold and the range, one row for each predictor, that `fit` has used.
     certificate_, method_ : Certificate and str
         Why they may be published, and which method was taken.
 
@@ -93,7 +98,7 @@ class PrivateGeodesicRegression(PrivateEstimator):
     guarantee: Guarantee = PureDP(1.0)  # noqa: RUF009 - a frozen value, safe as a default
     method: str = "auto"
     center: Any = None
-    x_range: Any = (0.0, 1.0)
+    x_range: Any = None  # required: `fit` refuses None
     ledger: Ledger | None = None
     label: str | None = None
     source: Source | None = None
@@ -120,8 +125,10 @@ class PrivateGeodesicRegression(PrivateEstimator):
             codes is not None,
         )
         data = (x, Y) if codes is None else (x, Y, codes)
+        ranges = np.array(choice.mechanism.statistic.x_range)
+        method = "dp-rgd" if self._is_private else choice.mechanism.option
         (release,) = self._publish(
-            [(choice.mechanism, data, choice.reason)],
+            [Job(choice.mechanism, data, choice.reason, "geodesic")],
             None if codes is None else PERSON_UNIT,
             protected_unit(groups),
         )
@@ -130,7 +137,9 @@ class PrivateGeodesicRegression(PrivateEstimator):
         ends: tuple[np.ndarray, np.ndarray] = line or (p, np.zeros_like(V[0]))
         self.footpoint_, self.velocity_ = ends
         self.certificate_ = release.certificate
-        self.method_ = "dp-rgd" if self._is_private else choice.mechanism.option
+        self.manifold_ = M
+        self.x_range_ = ranges
+        self.method_ = method
         if line is None:
             warnings.warn(
                 "doubles do not hold the ends of the geodesic: its middle alone is kept",
@@ -138,6 +147,22 @@ class PrivateGeodesicRegression(PrivateEstimator):
                 2,
             )
         return self._told()
+
+    @property
+    def releases(self) -> list[ReleasedValue]:
+        """The point and the velocity that the released geodesic is told by."""
+        (published,) = super().releases
+        certificate = published.certificate
+        if self.n_features_in_ == 1:
+            point = "footpoint, at the lower end of the range of x"
+            velocity = "velocity, over the whole range"
+        else:
+            point = "footpoint, at the middle of the ranges of x"
+            velocity = "velocities, one for each predictor, over the whole range"
+        return [
+            ReleasedValue(point, self.footpoint_, certificate),
+            ReleasedValue(velocity, self.velocity_, certificate),
+        ]
 
     def _choice(self, n: int, predictors: int, persons: bool) -> Choice:
         """The mechanism for a geodesic of n records, or persons, in the given ball or in one that is found privately."""
@@ -176,17 +201,17 @@ class PrivateGeodesicRegression(PrivateEstimator):
         """How many predictors."""
         return (
             1
-            if self.velocity_.ndim == len(self.manifold.point_shape)
+            if self.velocity_.ndim == len(self.manifold_.point_shape)
             else len(self.velocity_)
         )
 
     def predict(self, x: Any) -> np.ndarray:
         """Points of the private geodesic, one for each row of predictors; outside the range it goes on."""
         check_is_fitted(self)
-        x, M, k = _predictors(x), self.manifold, self.n_features_in_
+        x, M, k = _predictors(x), self.manifold_, self.n_features_in_
         if k > 1 and x.shape[-1:] != (k,):
             raise ParameterError(f"x has shape {x.shape}; the model has {k} predictors")
-        x, (low, high) = x.reshape(-1, k), _range(self.x_range, k)
+        x, (low, high) = x.reshape(-1, k), self.x_range_.T
         at, width = (
             low if k == 1 else (low + high) / 2,
             (high - low).reshape(-1, *[1] * len(M.point_shape)),
@@ -197,7 +222,8 @@ class PrivateGeodesicRegression(PrivateEstimator):
 
     def score(self, x: Any, Y: Any) -> float:
         """R² on the given data: 1 − mean squared residual / Fréchet variance. NOT private: it reads x and Y."""
-        manifold = self.manifold
+        check_is_fitted(self)
+        manifold = self.manifold_
         responses = open_records(Y, manifold.point_shape, "Y", least=1).array()
         predictions = self.predict(x)
         with quiet_about_records():
@@ -223,6 +249,11 @@ def _from_lower_end(
 
 def _range(ends: Any, predictors: int) -> tuple[np.ndarray, np.ndarray]:
     """Lower and upper ends, one for each predictor; one pair serves all."""
+    if ends is None:
+        raise ParameterError(
+            "x_range= is missing: the public range of the predictors, such as (20, 90) "
+            "for ages; choose it from domain knowledge, not from the data"
+        )
     try:
         pairs = np.broadcast_to(_validate.array("x_range", ends), (predictors, 2))
     except ValueError:

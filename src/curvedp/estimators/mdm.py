@@ -8,6 +8,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from curvedp import _validate
 from curvedp._silence import quiet_about_records
+from curvedp.alarms import ReleasedValue
 from curvedp.errors import ParameterError
 from curvedp.estimators.base import (
     BallEstimator,
@@ -162,7 +163,9 @@ class PrivateMDM(PrivateTransformer, ReducedClassifier, BallEstimator):
         )
         with quiet_about_records():
             jobs = self._jobs(choices, records, labels)
+        manifold = self.manifold
         releases = self._publish(jobs, unit, protected_unit(groups))
+        self.manifold_ = manifold
         self.classes_ = labels.classes
         self.means_ = np.stack([release.value for release in releases])
         self.certificates_ = [release.certificate for release in releases]
@@ -197,6 +200,7 @@ class PrivateMDM(PrivateTransformer, ReducedClassifier, BallEstimator):
         return [made[size] for size in sizes]
 
     def _jobs(self, choices: list[Choice], records: Records, labels: Any) -> list[Job]:
+        titles = [f"mean of class {_printable(label)}" for label in labels.classes]
         shared: Any = choices[0].mechanism.statistic
         if isinstance(shared, OuterBallClassMean):
             draws: list[Any] = []
@@ -207,28 +211,46 @@ class PrivateMDM(PrivateTransformer, ReducedClassifier, BallEstimator):
                 for code in range(len(choices))
             ]
             return [
-                (choice.mechanism, data, choice.reason)
-                for choice, data in zip(choices, together, strict=True)
+                Job(choice.mechanism, data, choice.reason, title)
+                for choice, data, title in zip(choices, together, titles, strict=True)
             ]
         if records.where == "memory" or self._is_private or self._adding:
             groups = (records.of_class(labels, code) for code in range(len(choices)))
             return [
-                self._job(choice, group)
-                for choice, group in zip(choices, groups, strict=True)
+                self._job(choice, group, title)
+                for choice, group, title in zip(choices, groups, titles, strict=True)
             ]
         means = (
             mean for mean, _ in records.class_moments(shared.domain, labels)
         )  # the ball is the same for all
         return [
-            (choice.mechanism, mean, choice.reason)
-            for choice, mean in zip(choices, means, strict=True)
+            Job(choice.mechanism, mean, choice.reason, title)
+            for choice, mean, title in zip(choices, means, titles, strict=True)
         ]
+
+    @property
+    def _is_reduced(self) -> bool:
+        """Whether `fit` has released one reduction instead of one mean a class."""
+        return "classifier_" in vars(self)
+
+    @property
+    def releases(self) -> list[ReleasedValue]:
+        """One mean a class; with `reduce`, the weights of all classes."""
+        if self._is_reduced:
+            return super().releases
+        return super(ReducedClassifier, self).releases
+
+    def released_array(self) -> np.ndarray:
+        """Return the means, one after the other, also where there is one class."""
+        if self._is_reduced:
+            return super().released_array()
+        return np.stack([np.asarray(release.value) for release in self.releases])
 
     def confidence_region(  # type: ignore[override]  # one a class
         self, level: float = 0.95, of: str = "records"
     ) -> dict[Any, Region]:
         """Regions by class, which ALL hold their means with probability `level`; else as in `PrivateFrechetMean`."""
-        if not hasattr(self, "certificates_"):
+        if not self.__sklearn_is_fitted__():
             raise ParameterError(
                 "PrivateMDM is not fitted: call fit before confidence_region"
             )
@@ -247,15 +269,20 @@ class PrivateMDM(PrivateTransformer, ReducedClassifier, BallEstimator):
 
     def _distances(self, records: np.ndarray) -> np.ndarray:
         means = self.means_
-        if self.reduce is not None:
+        if self._is_reduced:
             features = self.classifier_.features(records)
             return np.asarray(np.linalg.norm(means - features[:, None], axis=-1))
-        points = self.manifold.from_record(records)  # what they stand for, as in `fit`
-        return np.asarray(self.manifold.dist(means[None], points[:, None]))
+        points = self.manifold_.from_record(records)  # what they stand for, as in `fit`
+        return np.asarray(self.manifold_.dist(means[None], points[:, None]))
 
     def _scores(self, records: np.ndarray) -> np.ndarray:
         """Minus the squared distances. What is not on the manifold has none; all classes are as far from it."""
-        if self.reduce is not None:
+        if self._is_reduced:
             return super()._scores(records)
         distances = np.minimum(self._distances(records), 1e150)  # NaN stays NaN
         return np.asarray(np.nan_to_num(-(distances**2), nan=-1e300))
+
+
+def _printable(label: Any) -> str:
+    """Return a label as a text that can be shown in one line."""
+    return "".join(letter if letter.isprintable() else "?" for letter in str(label))

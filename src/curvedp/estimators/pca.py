@@ -9,6 +9,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from curvedp import _validate
 from curvedp._silence import quiet_about_records
+from curvedp.alarms import ReleasedValue
 from curvedp.entropy import Source
 from curvedp.errors import ParameterError
 from curvedp.estimators.base import Job, PrivateTransformer, protected_unit
@@ -24,6 +25,7 @@ from curvedp.records.base import Records, is_chunked, open_records
 from curvedp.records.chunked import by_chunks
 from curvedp.records.persons import person_codes, person_rows
 
+_TITLE = "components"
 _STEPS = 60  # of descent
 _ONE_SHOT_FEATURES = 2000  # two million noisy entries: a minute of exact draws
 
@@ -124,10 +126,11 @@ class PrivatePCA(PrivateTransformer):
                 job, unit = self._job(records, radius, features, groups)
             else:
                 job = self._descent(records, radius, features, count)
+        n_is_private = self._adding
         (release,) = self._publish([job], unit, protected_unit(groups))
         self.method_ = "one-shot" if one_shot else "dp-rgd"
         if one_shot:
-            moment = release.value if self._adding else unpack(release.value, features)
+            moment = release.value if n_is_private else unpack(release.value, features)
             self.components_ = np.ascontiguousarray(
                 np.linalg.eigh(moment)[1][:, ::-1][:, :count].T
             )  # as pickles are
@@ -144,11 +147,9 @@ class PrivatePCA(PrivateTransformer):
         if self._adding:
             if groups is not None:
                 raise ParameterError("groups= is for adjacency='replace-one' here")
-            return (
-                SumMechanism.for_statistic(GramSum(features, radius), self.guarantee),
-                records,
-                reason,
-            ), None
+            total = GramSum(features, radius)
+            mechanism = SumMechanism.for_statistic(total, self.guarantee)
+            return Job(mechanism, records, reason, _TITLE), None
         n = records.n
         if groups is not None:
             codes = person_codes(groups, n)
@@ -159,12 +160,13 @@ class PrivatePCA(PrivateTransformer):
             records = open_records(rows, (features,))
         statistic = SecondMoment(features, radius, n)
         kind = LaplaceMechanism if bounded(self.guarantee) else GaussianMechanism
-        mechanism = kind.for_statistic(statistic, self.guarantee)
-        return (
-            mechanism,
+        job = Job(
+            kind.for_statistic(statistic, self.guarantee),
             statistic.of(records),
             reason,
-        ), None if groups is None else PERSON_UNIT
+            _TITLE,
+        )
+        return job, None if groups is None else PERSON_UNIT
 
     def _descent(
         self, records: Records, radius: float, features: int, count: int
@@ -201,7 +203,13 @@ class PrivatePCA(PrivateTransformer):
                 ).point
             )
 
-        return (mechanism, run, "noisy descent")
+        return Job(mechanism, run, "noisy descent", _TITLE)
+
+    @property
+    def releases(self) -> list[ReleasedValue]:
+        """The directions, which are what is left of the released matrix."""
+        (published,) = super().releases
+        return [published._replace(value=self.components_)]
 
     def transform(self, X: Any) -> Any:
         """Coordinates of the records in the private subspace; of a dask array a dask array."""

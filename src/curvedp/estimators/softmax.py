@@ -9,9 +9,10 @@ from scipy.special import softmax
 from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
+from curvedp.alarms import ReleasedValue
 from curvedp.entropy import Source
 from curvedp.errors import ParameterError, ReleaseWarning
-from curvedp.estimators.base import PrivateEstimator, protected_unit
+from curvedp.estimators.base import Job, PrivateEstimator, protected_unit
 from curvedp.geometry.manifold import Manifold, check_manifold
 from curvedp.ledger import Ledger
 from curvedp.mechanisms.reduction import (
@@ -33,6 +34,7 @@ class ReducedClassifier(ClassifierMixin, PrivateEstimator):
     reduce: int | None
     features: str
     classes: Any
+    manifold_: Manifold  # of the records, as it was when they were fitted
     classes_: np.ndarray
     classifier_: LinearClassifier
 
@@ -62,16 +64,20 @@ class ReducedClassifier(ClassifierMixin, PrivateEstimator):
             warnings.warn(text, ReleaseWarning, stacklevel=3)
         data = (records.array(), labels.codes, persons)  # chunks are refused by `array`
         unit = None if persons is None else statistic.units[0]
-        (release,) = self._publish(
-            [(mechanism, data, "a private reduction was asked for")],
-            unit,
-            protected_unit(groups),
-        )
-        self.classes_, self.classifier_ = labels.classes, release.value
-        self.certificate_, self.certificates_ = (
-            release.certificate,
-            [release.certificate],
-        )
+        reason = "a private reduction was asked for"
+        job = Job(mechanism, data, reason, "weights of the classes")
+        (release,) = self._publish([job], unit, protected_unit(groups))
+        self.manifold_ = statistic.manifold
+        self.classes_ = labels.classes
+        self.classifier_ = release.value
+        self.certificate_ = release.certificate
+        self.certificates_ = [release.certificate]
+
+    @property
+    def releases(self) -> list[ReleasedValue]:
+        """The weights of the classes, which belong to the released reduction."""
+        (published,) = super().releases
+        return [published._replace(value=self.classifier_.weights)]
 
     def predict(self, X: Any) -> Any:
         """The class with the largest score."""
@@ -97,7 +103,7 @@ class ReducedClassifier(ClassifierMixin, PrivateEstimator):
         """A function of records, of a dask array by its chunks."""
         check_is_fitted(self)
         kind = np.dtype(np.float64) if rest else self.classes_.dtype
-        return by_chunks(function, X, self.manifold.point_shape, rest, kind)
+        return by_chunks(function, X, self.manifold_.point_shape, rest, kind)
 
 
 @dataclass(eq=False, repr=False)

@@ -39,7 +39,10 @@ class PrivateTangentSpace(PrivateTransformer, PrivateFrechetMean):
 
     _name = "reference point"
     _column = "tangent"
-    _n_features_out = property(lambda self: self.manifold.dim)
+
+    @property
+    def _n_features_out(self) -> int:  # type: ignore[override]  # read only
+        return self.manifold_.dim
 
     def transform(self, X: Any) -> Any:
         """Orthonormal coordinates at the reference point, shape (n, dim); of a dask array a dask array.
@@ -47,10 +50,9 @@ class PrivateTangentSpace(PrivateTransformer, PrivateFrechetMean):
         A record without a logarithm there is 0, the reference point itself.
         """
         check_is_fitted(self)
-        coordinates = partial(_coordinates, self.manifold, self.location_)
-        return by_chunks(
-            coordinates, X, self.manifold.point_shape, (self.manifold.dim,)
-        )
+        manifold = self.manifold_
+        coordinates = partial(_coordinates, manifold, self.location_)
+        return by_chunks(coordinates, X, manifold.point_shape, (manifold.dim,))
 
 
 def _coordinates(

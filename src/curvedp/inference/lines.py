@@ -46,7 +46,8 @@ class LineRegion(Region):
     >>> from curvedp import PrivateGeodesicRegression
     >>> from curvedp.geometry import Euclidean
     >>> x = np.linspace(0, 1, 500)
-    >>> line = PrivateGeodesicRegression(Euclidean(3), radius=1.0, speed=2.0, clip=0.5).fit(x, np.outer(x, np.ones(3)))
+    >>> line = PrivateGeodesicRegression(Euclidean(3), radius=1.0, speed=2.0, clip=0.5, x_range=(0, 1))
+    >>> line = line.fit(x, np.outer(x, np.ones(3)))
     >>> region = line.confidence_region()
     >>> len(region.band([0.2, 0.8]))
     2

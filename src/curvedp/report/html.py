@@ -1,10 +1,10 @@
 """A page about a release: one self-contained HTML file, for people who were not there."""
 
 import io
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from html import escape
-from math import floor
+from math import floor, prod
 from pathlib import Path
 from string import Template
 from typing import Any
@@ -13,7 +13,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from curvedp._files import write_atomically
-from curvedp.alarms import released
+from curvedp.alarms import ReleasedValue, releases_of
 from curvedp.errors import ParameterError
 from curvedp.inference import Region, region_of
 from curvedp.inference.region import components_of
@@ -114,28 +114,14 @@ def write_report(
     >>> "certificate" in page.read_text().lower()
     True
     """
-    found, what = (
-        released(value) if certificate is None else [("", value, certificate)],
-        "",
-    )
     if certificate is None:
-        what, shown, certificate = found[0]
-        if len(found) > 1:  # released at the same price: other classes
-            rows = [
-                (name, str(c.statistic.get("n", "")), np.array2string(v, precision=6))
-                for name, v, c in found[1:]
-            ]
-            tables = [
-                *tables,
-                ("Other released values", ("what", "records", "value"), rows),
-            ]
-        if hasattr(value, "velocity_"):
-            line = [
-                ("velocity", np.array2string(value.velocity_, precision=6)),
-                ("x range", str(value.x_range)),
-            ]
-            tables = [*tables, ("The geodesic", ("what", "value"), line)]
-        value, ledger = shown, ledger or value.ledger
+        releases = releases_of(value)
+        ledger = ledger or value.ledger
+    else:
+        releases = [ReleasedValue("", value, certificate)]
+    what, value, certificate = releases[0]
+    if len(releases) > 1:
+        tables = [*tables, _other_values(releases[1:])]
     mechanism, region = certificate.made_by, None
     components = components_of(
         mechanism.statistic, value
@@ -161,13 +147,13 @@ def write_report(
     # Where the mean need not be unique, no error is predicted for it.
     doubtful = bool(mean_not_unique(certificate))
     error = None if doubtful else foreseen_error(certificate.ending)
-    alarms = dict.fromkeys(a for _, v, c in found for a in alarms_of(v, c))
+    alarms = dict.fromkeys(a for _, v, c in releases for a in alarms_of(v, c))
     keys = _keys(certificate, error, region, ledger)
     page = _PAGE.substitute(
         title=f"Private {escape(_name(certificate))} on {escape(certificate.where)}",
         guarantee=escape(str(certificate.guarantee)),
         warning=_warning(certificate, alarms),
-        what=f": {escape(what)}" if len(found) > 1 else "",
+        what=f": {escape(what)}" if len(releases) > 1 else "",
         explanation=_explanation(certificate, error),
         keys="".join(
             f'<div class="key"><b>{escape(v)}</b>{escape(k)}</div>' for k, v in keys
@@ -189,6 +175,21 @@ def write_report(
     write_atomically(path, page)
 
 
+def _other_values(
+    releases: list[ReleasedValue],
+) -> tuple[str, Sequence[str], Sequence[Sequence[str]]]:
+    """Return the table of what was released at the same price: other classes, say."""
+    rows = [
+        (
+            release.title,
+            str(release.certificate.statistic.get("n", "")),
+            np.array2string(release.value, precision=6),
+        )
+        for release in releases
+    ]
+    return "Other released values", ("what", "records", "value"), rows
+
+
 def _pictures(
     certificate: Certificate,
     value: np.ndarray,
@@ -196,10 +197,10 @@ def _pictures(
     components: int | None,
 ) -> list[tuple[Figure, str, str]]:
     curve, mu, pictures = certificate.made_by.profile, certificate.claims.gdp, []
-    if region is not None:
-        where = figures.region_figure(
-            region, value.T if components is not None else value
-        )
+    point = value.T if components is not None else value
+    # What an estimator has made of the release may live elsewhere than its region.
+    if region is not None and np.size(point) == prod(region.manifold.point_shape):
+        where = figures.region_figure(region, point)
         pictures.append(
             (
                 where,
@@ -342,6 +343,7 @@ def _facts(certificate: Certificate) -> list[tuple[str, str]]:
             "public ball",
             f"radius {statistic['radius']:g}" if "radius" in statistic else "none",
         ),
+        *_predictor_ranges(statistic),
         ("sensitivity", f"{certificate.sensitivity:.6g}"),
         ("adjacency", certificate.guarantee.adjacency),
         (
@@ -359,6 +361,14 @@ def _facts(certificate: Certificate) -> list[tuple[str, str]]:
         ),
         ("made", certificate.created),
     ]
+
+
+def _predictor_ranges(statistic: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return the fact of the public range of the predictors, where there are any."""
+    if "x_range" not in statistic:
+        return []
+    ranges = np.atleast_2d(statistic["x_range"]).tolist()
+    return [("x range", ", ".join(f"[{low:g}, {high:g}]" for low, high in ranges))]
 
 
 def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

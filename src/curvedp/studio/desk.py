@@ -12,11 +12,11 @@ import numpy as np
 
 from curvedp._files import write_atomically
 from curvedp._words import on_page
-from curvedp.alarms import alarms, released
+from curvedp.alarms import alarms
 from curvedp.errors import ParameterError
 from curvedp.ledger import Entry, Ledger
 from curvedp.records import FORMS
-from curvedp.releasing import OFFERS, values, write
+from curvedp.releasing import OFFERS, write
 from curvedp.studio.pictures import attacked, size_picture
 from curvedp.studio.rehearsal import rehearsed
 from curvedp.studio.study import Study, guarantee_of, notebook
@@ -183,7 +183,8 @@ class Desk:
         script = study.script(source, str(self.ledger_path), label)
         write_atomically(home / "release.py", script)
         write_atomically(home / "release.ipynb", notebook(script))
-        found, warnings = released(fitted), alarms(fitted)
+        warnings = alarms(fitted)
+        certificate = fitted.releases[0].certificate
         try:
             write(fitted, None, None, home / "report.html")
         except (
@@ -193,9 +194,11 @@ class Desk:
         return {
             "number": number,
             "what": study.offer.title,
-            "value": np.array2string(values(fitted, found), precision=6, threshold=400),
-            "guarantee": str(found[0][2].guarantee),
-            "unit": found[0][2].unit,
+            "value": np.array2string(
+                fitted.released_array(), precision=6, threshold=400
+            ),
+            "guarantee": str(certificate.guarantee),
+            "unit": certificate.unit,
             "alarms": warnings,
             "folder": str(home),
             "files": self.files(number),

@@ -22,6 +22,7 @@ from curvedp.errors import (
     ReleaseWarning,
     UnattainableGuarantee,
 )
+from curvedp.estimators import PrivateDispersion, PrivatePCA
 from curvedp.geometry import Manifold
 from curvedp.mechanisms.in_private_ball import OuterBallMean
 from curvedp.mechanisms.noise import least_scale
@@ -120,8 +121,10 @@ def _made_up(
     else:
         radius = _validate.length("radius", options["radius"])
     rows, points = _records(M, radius, n, vectors="n_components" in offer.asks)
-    low, high = offer.chosen(options).get("x_range", (0.0, 1.0))
-    columns = {"records": points, "x": np.resize(np.linspace(low, high, n // 2), n)}
+    columns = {"records": points}
+    if offer.column == "x":
+        low, high = offer.chosen(options)["x_range"]
+        columns["x"] = np.resize(np.linspace(low, high, n // 2), n)
     made, notes = [], []
     for seed in range(runs):
         model = offer.made(
@@ -183,24 +186,15 @@ def _records(
 
 
 def _missed(M: Manifold, fitted: Any, rows: np.ndarray) -> float:
-    """How far a release is from the truth."""
-    if hasattr(fitted, "variance_"):
-        return abs(float(fitted.variance_) - float(np.mean(np.sum(rows**2, axis=1))))
-    if hasattr(fitted, "components_"):
-        truth = np.linalg.eigh(rows.T @ rows)[1][:, ::-1][:, : len(fitted.components_)]
-        return float(
-            np.arccos(
-                min(
-                    1.0, np.linalg.svd(fitted.components_ @ truth, compute_uv=False)[-1]
-                )
-            )
-        )
-    return float(
-        M.dist(
-            M.origin,
-            fitted.location_ if hasattr(fitted, "location_") else fitted.footpoint_,
-        )
-    )
+    """Return how far a release is from the truth about made-up records."""
+    released = np.asarray(fitted.releases[0].value)
+    if isinstance(fitted, PrivateDispersion):
+        return abs(float(released[0]) - float(np.mean(np.sum(rows**2, axis=1))))
+    if isinstance(fitted, PrivatePCA):
+        truth = np.linalg.eigh(rows.T @ rows)[1][:, ::-1][:, : len(released)]
+        least_cosine = np.linalg.svd(released @ truth, compute_uv=False)[-1]
+        return float(np.arccos(min(1.0, least_cosine)))
+    return float(M.dist(M.origin, released))
 
 
 def _weakened(guarantee: Guarantee, times: float) -> Guarantee:
