@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from curvedp import GDP, Ledger, PrivateFrechetMean, cli_sign
+from curvedp import GDP, Ledger, PrivateFrechetMean, verification
 from curvedp.geometry import Euclidean
 from curvedp.mechanisms import Certificate
 from shell import run
@@ -59,17 +59,18 @@ def test_others_sign_too_and_a_wrong_key_is_refused(signed):
 def test_what_is_signed_is_what_was_verified(signed, monkeypatch):
     """Not what somebody puts in its place in between, unseen."""
     path, honest = signed / "c.json", Certificate.load(signed / "c.json")
-    swapped, limited = replace(honest, unit="everybody").sealed(), cli_sign.limited
+    swapped = replace(honest, unit="everybody").sealed()
+    ask_worker = verification.ask_worker
 
-    def slow(work, seconds):
-        found = limited(work, seconds)
+    def ask_then_swap(*question):
+        answer = ask_worker(*question)
         swapped.save(path)
-        return found
+        return answer
 
-    monkeypatch.setattr(cli_sign, "limited", slow)
+    monkeypatch.setattr(verification, "ask_worker", ask_then_swap)
     (signed / "c.json.sig").unlink()
     assert run("sign", path, "--key", signed / "me.pem").exit_code == 0
-    ((key, sign),) = cli_sign.signatures_of(path).items()
+    ((key, sign),) = verification.read_signatures(path).items()
     assert honest.is_signed(key, sign)
     assert not swapped.is_signed(key, sign)
 

@@ -4,12 +4,12 @@ import json
 import os
 import subprocess
 import sys
-import time
+from pathlib import Path
 
-import numpy as np
 import pytest
 
-from curvedp import GDP
+from curvedp import GDP, verification
+from curvedp.errors import ParameterError, VerificationFailed
 from curvedp.geometry import Sphere
 from curvedp.mechanisms import GaussianMechanism
 from curvedp.signing import digest
@@ -148,20 +148,36 @@ def test_markup_and_escapes_are_inert(sphere_file):
         assert result.exit_code in (0, 1, 2), (name, result.output)
 
 
-def _compute_for_ever():
-    while True:
-        pass
+@pytest.fixture
+def found_by_workers(monkeypatch):
+    """Processes find the modules of this folder."""
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent))
 
 
-def test_no_fork_outlives_its_time():
-    from curvedp.cli_verify import limited
-    from curvedp.errors import ParameterError
+@pytest.mark.usefixtures("found_by_workers")
+@pytest.mark.parametrize("operation", ["sleep", "compute"])
+def test_no_worker_outlives_its_time(operation, monkeypatch):
+    monkeypatch.setattr(verification, "_START_SECONDS", 5)
+    before = os.times().children_user
+    with pytest.raises(ParameterError, match=r"recomputed within 0\.3 s"):
+        ask_tiring_worker(operation, 0.3)
+    # Of computing: waiting is no work.
+    assert os.times().children_user - before < 5
 
-    for idle in (lambda: time.sleep(600), _compute_for_ever):
-        before = os.times().children_user
-        with pytest.raises(ParameterError, match="was not recomputed"):
-            limited(idle, 0.3)
-        assert os.times().children_user - before < 3  # of computing; waiting is no work
+
+@pytest.mark.usefixtures("found_by_workers")
+def test_a_worker_is_limited_in_memory_and_its_errors_are_told():
     with pytest.raises(ParameterError, match="2 GB"):
-        limited(lambda: np.ones(1 << 30).sum(), 30)
-    assert limited(lambda: 7, 30) == 7
+        ask_tiring_worker("allocate", 30)
+    with pytest.raises(ParameterError, match=r"cannot be recomputed \(KeyError\)"):
+        ask_tiring_worker("fail", 30)
+    with pytest.raises(VerificationFailed, match="not so"):
+        ask_tiring_worker("refuse", 30)
+    with pytest.raises(ParameterError, match="2 GB"):
+        ask_tiring_worker("die", 30)
+    assert ask_tiring_worker("add", 30, numbers=[3, 4]) == 7
+
+
+def ask_tiring_worker(operation, seconds, **question):
+    """Ask `tiring_worker`, which has the operations that no certificate should have."""
+    return verification.ask_worker(operation, question, seconds, "tiring_worker")

@@ -1,5 +1,6 @@
 """`curvedp` and `python -m curvedp`: the command line, or one line that says what it needs."""
 
+import os
 import sys
 
 
@@ -9,6 +10,9 @@ def main() -> None:
         from curvedp import __version__
 
         return print(f"curvedp {__version__}")
+    # Processes that a command starts import nothing from the working folder: the records
+    # may lie there beside somebody else's code.
+    os.environ["PYTHONSAFEPATH"] = "1"
     try:
         from curvedp.cli import app
     except ModuleNotFoundError as error:

@@ -150,26 +150,51 @@ def write(
     report : path, optional
         For the page that explains the release.
     """
-    import numpy as np
-
     if out is not None:
-        value, buffer = fitted.released_array(), io.BytesIO()
-        if out.suffix == ".csv":
-            rows = value.reshape(len(value) if value.ndim > 1 else 1, -1)
-            np.savetxt(buffer, rows, delimiter=",", fmt="%.17g")
-        else:
-            np.save(buffer, value)
-        write_atomically(out, buffer.getvalue())
+        write_atomically(out, value_content(fitted, out.suffix))
     if certificate is not None:
-        certificates = certificates_of(fitted)
-        for number, each in enumerate(certificates, 1):
-            suffix = f"-{number}" if len(certificates) > 1 else ""
-            name = certificate.stem + suffix + certificate.suffix
-            each.save(certificate.with_name(name))
+        contents = certificate_contents(fitted, certificate.name)
+        for name, content in contents.items():
+            write_atomically(certificate.with_name(name), content)
     if report is not None:
         from curvedp.report import write_report
 
         write_report(report, fitted)
+
+
+def value_content(fitted: "PrivateEstimator", suffix: str) -> bytes:
+    """Return the file of everything that was released: csv with all digits, or npy."""
+    import numpy as np
+
+    value = fitted.released_array()
+    buffer = io.BytesIO()
+    if suffix == ".csv":
+        n_rows = len(value) if value.ndim > 1 else 1
+        rows = value.reshape(n_rows, -1)
+        np.savetxt(buffer, rows, delimiter=",", fmt="%.17g")
+    else:
+        np.save(buffer, value)
+    return buffer.getvalue()
+
+
+def certificate_contents(fitted: "PrivateEstimator", name: str) -> dict[str, bytes]:
+    """Return the files of the certificates, by name; several are numbered.
+
+    Parameters
+    ----------
+    fitted : PrivateEstimator
+        After `fit`.
+    name : str
+        The name of the file where there is one certificate: "certificate.json".
+    """
+    certificates = certificates_of(fitted)
+    path = Path(name)
+    contents = {}
+    for number, certificate in enumerate(certificates, 1):
+        suffix = f"-{number}" if len(certificates) > 1 else ""
+        content = (certificate.to_json() + "\n").encode()
+        contents[path.stem + suffix + path.suffix] = content
+    return contents
 
 
 def certificates_of(fitted: "PrivateEstimator") -> list["Certificate"]:

@@ -8,8 +8,8 @@ import numpy as np
 
 from curvedp import Ledger
 from curvedp.studio import server
+from curvedp.studio.access import SECRET_HEADER, TOKEN_HEADER
 
-HEADER = {"X-Curvedp": "studio"}
 HOST = "http://127.0.0.1:8000"
 STUDY = {"manifold": "sphere:2", "radius": 0.7, "guarantee": {"kind": "gdp", "mu": 0.5}}
 
@@ -20,26 +20,36 @@ def directions(n=60, seed=0):
 
 
 class Browser:
-    """A client of the guarded application, with a cookie jar of its own."""
+    """A client of the guarded application, which keeps the secret as a tab does."""
 
-    def __init__(self, desk, token="secret"):
-        self.app = server.Guard(server.application(lambda: desk), 8000, token)
-        self.cookies = httpx.Cookies()
+    def __init__(self, desk):
+        self.app, self.guard = server.guarded_application(lambda: desk, 8000)
+        self.secret = None
 
-    def __call__(self, method, path, **more):
+    def __call__(self, method, path, headers=None, **more):
         async def once():
             transport = httpx.ASGITransport(app=self.app)
-            async with httpx.AsyncClient(
-                transport=transport, base_url=HOST, cookies=self.cookies
-            ) as client:
-                answer = await client.request(method, path, **more)
-                self.cookies.update(client.cookies)
-                return answer
+            async with httpx.AsyncClient(transport=transport, base_url=HOST) as client:
+                return await client.request(
+                    method, path, headers={**self.headers(), **(headers or {})}, **more
+                )
 
         return asyncio.run(once())
 
-    def post(self, path, body, headers=HEADER):
-        return self("POST", path, content=json.dumps(body), headers=headers)
+    def headers(self):
+        return {} if self.secret is None else {SECRET_HEADER: self.secret}
+
+    def enter(self, token=None):
+        """Exchange a token for the secret, that of the link unless another is given."""
+        if token is None:
+            token = self.guard.link.partition("#")[2]
+        answer = self("POST", "/enter", headers={TOKEN_HEADER: token})
+        if answer.status_code == 200:
+            self.secret = answer.json()["secret"]
+        return answer
+
+    def post(self, path, body):
+        return self("POST", path, content=json.dumps(body))
 
 
 def paid(desk):

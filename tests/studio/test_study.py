@@ -157,7 +157,7 @@ def test_every_guarantee_is_planned_paid_and_released_or_refused_in_one_line(
     table, statistic, kind
 ):
     client = Browser(table)
-    client("GET", "/?token=secret")
+    client.enter()
     assert client.post("/start_ledger", KINDS[kind]).json()["ledger"]["remaining"]
     study = chosen(statistic, guarantee=KINDS[kind])
     plan = client.post("/plan", {"study": study})

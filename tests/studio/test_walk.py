@@ -5,6 +5,8 @@ import shutil
 import subprocess
 import sys
 from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from queue import Queue
 from threading import Thread
 
@@ -15,6 +17,7 @@ import uvicorn
 from curvedp import Ledger
 from curvedp.geometry import SPDAffineInvariant
 from curvedp.signing import new_identity, write_key
+from curvedp.studio import server
 from curvedp.studio.server import serve
 
 CHROMIUM = (
@@ -54,7 +57,7 @@ def in_a_process(folder):
 
 
 @contextmanager
-def in_a_thread(folder):
+def in_a_thread(folder, browser=False):
     """The same server without a process, whose imports are most of its time."""
     said, servers = Queue(), []
 
@@ -65,7 +68,8 @@ def in_a_thread(folder):
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(uvicorn, "Server", Known)
-        given = {"browser": False, "key": folder / "our.key", "say": said.put}
+        key = None if browser else folder / "our.key"
+        given = {"browser": browser, "key": key, "say": said.put}
         thread = Thread(target=serve, args=(folder / "studio",), kwargs=given)
         thread.start()
         yield said.get(timeout=20)
@@ -138,21 +142,35 @@ def test_by_mouse(page, tmp_path):
         assert word in page.locator(f"{section} .tag").first.text_content()
     expect(page.locator("#release")).to_be_disabled()
     assert len(Ledger(tmp_path / "studio/study.ledger").entries) == 1
-    second = (
-        page.context.new_page()
-    )  # a second tab sees the release and is not offered it again
-    second.goto(page.url)
+    # A tab that this one opens sees the release and is not offered it again.
+    with page.context.expect_page() as opened:
+        page.evaluate("window.open('/')")
+    second = opened.value
     expect(second.locator("#r-1")).to_be_visible(timeout=LONG)
     expect(second.locator("#release")).to_be_disabled()
+    # A tab that was opened by anybody else is told nothing.
+    stranger = page.context.new_page()
+    stranger.goto(page.url)
+    expect(stranger.locator("#e-file")).to_contain_text("go back", timeout=LONG)
+    assert page.context.cookies() == []
     page.click("text=Sign the certificate")  # 6: from the file to a signed release
     expect(page.locator("text=signed by")).to_be_visible(timeout=LONG)
     with page.context.expect_page() as opened:
-        page.click("text=report")
-    expect(opened.value.locator("h1")).to_contain_text(
-        "Private Fréchet mean", timeout=LONG
-    )
+        page.click("#r-1 a >> text=report")
+    report = opened.value
+    expect(report.locator("h1")).to_contain_text("Private Fréchet mean", timeout=LONG)
+    color = "getComputedStyle(document.body).backgroundColor"
+    assert report.evaluate(color) == "rgb(251, 252, 253)"  # its style is its own
+    with page.expect_download() as saved:
+        page.click("#r-1 >> text=value")
+    folder = tmp_path / "studio/release-1"
+    content = Path(saved.value.path()).read_bytes()
+    assert content == (folder / "value.csv").read_bytes()
     assert page.said == []
-    assert all(address.startswith("http://127.0.0.1:") for address in page.asked)
+    assert all(
+        re.match(r"(blob:)?http://127\.0\.0\.1:|data:image/svg", address)
+        for address in page.asked
+    )
     for scheme, width in (("light", 1100), ("dark", 1100), ("light", 400)):
         page.emulate_media(color_scheme=scheme)
         page.set_viewport_size({"width": width, "height": 900})
@@ -229,3 +247,74 @@ def test_mistakes_are_one_line(page, tmp_path):
     page.press("#radius", "Tab")
     expect(page.locator("#e-plan")).to_contain_text("radius", timeout=LONG)
     expect(page.locator("#planned")).to_be_hidden()
+
+
+def test_no_script_of_a_report_runs(page, tmp_path):
+    """The report is a document of the page's origin, in which nothing may run."""
+    checked(page, tmp_path)
+    page.click("#start")
+    expect(page.locator("#release")).to_be_enabled(timeout=LONG)
+    page.click("#release")
+    expect(page.locator("#r-1")).to_be_visible(timeout=LONG)
+    report = tmp_path / "studio/release-1/report.html"
+    script = "<script>document.title = 'run'</script><img src=x onerror='alert(1)'>"
+    report.write_text(report.read_text().replace("<body>", f"<body>{script}"))
+    assert script in report.read_text()
+    with page.context.expect_page() as opened:
+        page.click("#r-1 a >> text=report")
+    expect(opened.value.locator("h1")).to_be_visible(timeout=LONG)
+    assert opened.value.title() != "run"
+
+
+def test_a_file_that_leads_to_the_studio(browser, tmp_path):
+    """What a browser is started with: a file, which redirects, and works again."""
+    addresses = Queue()
+
+    def open_browser(address):
+        addresses.put(address)
+        return True
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(server.webbrowser, "open", open_browser)
+        with in_a_thread(tmp_path, browser=True):
+            address = addresses.get(timeout=20)
+            assert "127.0.0.1" not in address
+            for _ in range(2):
+                context = browser.new_context()
+                page = context.new_page()
+                page.goto(address)
+                page.wait_for_url(re.compile(r"http://127\.0\.0\.1:\d+/$"))
+                expect(page.locator("#form option")).not_to_have_count(1, timeout=LONG)
+                expect(page.locator("#e-file")).to_be_empty()
+                page.reload()
+                expect(page.locator("#form option")).not_to_have_count(1, timeout=LONG)
+                assert context.cookies() == []
+                context.close()
+
+
+def test_another_port_receives_nothing(page, studio):
+    """A server of somebody else's on this machine is not told the secret by a browser."""
+    seen = []
+
+    class Thief(BaseHTTPRequestHandler):
+        def do_GET(self):
+            seen.append(dict(self.headers))
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b"<p>hello</p>")
+
+        def log_message(self, *_):
+            pass
+
+    expect(page.locator("#form option")).not_to_have_count(1, timeout=LONG)
+    secret = page.evaluate("sessionStorage.getItem('curvedp-studio-secret')")
+    assert len(secret) > 40
+    with ThreadingHTTPServer(("127.0.0.1", 0), Thief) as thief:
+        Thread(target=thief.serve_forever, daemon=True).start()
+        address = f"http://127.0.0.1:{thief.server_port}/"
+        page.goto(address)
+        page.reload()
+        assert page.evaluate("sessionStorage.length + document.cookie.length") == 0
+        thief.shutdown()
+    assert len(seen) >= 2
+    assert not any(secret in str(headers) or "Cookie" in headers for headers in seen)

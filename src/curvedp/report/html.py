@@ -114,6 +114,16 @@ def write_report(
     >>> "certificate" in page.read_text().lower()
     True
     """
+    write_atomically(path, render_report(value, certificate, ledger, tables))
+
+
+def render_report(
+    value: Any,
+    certificate: Certificate | None = None,
+    ledger: Ledger | None = None,
+    tables: Sequence[tuple[str, Sequence[str], Sequence[Sequence[str]]]] = (),
+) -> str:
+    """Return the page as text; the parameters are those of `write_report`."""
     if certificate is None:
         releases = releases_of(value)
         ledger = ledger or value.ledger
@@ -149,7 +159,7 @@ def write_report(
     error = None if doubtful else foreseen_error(certificate.ending)
     alarms = dict.fromkeys(a for _, v, c in releases for a in alarms_of(v, c))
     keys = _keys(certificate, error, region, ledger)
-    page = _PAGE.substitute(
+    return _PAGE.substitute(
         title=f"Private {escape(_name(certificate))} on {escape(certificate.where)}",
         guarantee=escape(str(certificate.guarantee)),
         warning=_warning(certificate, alarms),
@@ -172,7 +182,6 @@ def write_report(
         facts=_table(("what", "value"), _facts(certificate)),
         certificate=escape(certificate.to_json()),
     )
-    write_atomically(path, page)
 
 
 def _other_values(

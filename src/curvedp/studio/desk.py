@@ -1,9 +1,13 @@
-"""What lies on the studio's table: a file, a ledger, and the releases that were made. It calls curvedp as a script would."""
+"""What lies on the studio's table: a file, a ledger, and the releases that were made.
 
+The methods of `Desk` are what the page asks for. They call curvedp as a script would.
+"""
+
+import json
 import shutil
-import subprocess
-import sys
 import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -16,17 +20,99 @@ from curvedp.alarms import alarms
 from curvedp.errors import ParameterError
 from curvedp.ledger import Entry, Ledger
 from curvedp.records import FORMS
-from curvedp.releasing import OFFERS, write
+from curvedp.releasing import OFFERS, certificate_contents, value_content
+from curvedp.signing import key_of, read_key
 from curvedp.studio.pictures import attacked, size_picture
 from curvedp.studio.rehearsal import rehearsed
 from curvedp.studio.study import Study, guarantee_of, notebook
+from curvedp.verification import sign_file
+
+
+@dataclass
+class PaidRelease:
+    """A release that was paid for, and its files.
+
+    The files are made in memory and then written. What cannot be written, on a disk that
+    is full, stays in memory: the page shows it, hands it out and can write it again.
+    """
+
+    number: int
+    folder: Path
+    summary: dict[str, Any]
+    unsaved: dict[str, bytes] = field(default_factory=dict)
+    warnings: list[str] = field(default_factory=list)
+    save_error: str | None = None
+
+    def add_file(self, name: str, make_content: Callable[[], str | bytes]) -> None:
+        """Make a file; where that fails there is a warning and no file."""
+        try:
+            content = make_content()
+        except Exception as error:
+            # It is paid for: what was released is never lost for another file's sake.
+            self.warnings.append(f"{name} could not be made ({type(error).__name__})")
+            return
+        self.unsaved[name] = content.encode() if isinstance(content, str) else content
+
+    def save(self) -> None:
+        """Write the files that are not on the disk yet."""
+        self.save_error = None
+        for name, content in list(self.unsaved.items()):
+            try:
+                self.folder.mkdir(parents=True, exist_ok=True)
+                write_atomically(self.folder / name, content)
+            except OSError as error:
+                self.save_error = error.strerror or type(error).__name__
+            else:
+                del self.unsaved[name]
+
+    def saved_names(self) -> list[str]:
+        """Return the names of the files in the folder, signatures among them."""
+        return [
+            path.name
+            for path in self.folder.glob("*")
+            if path.is_file() and not path.name.startswith(".")
+        ]
+
+    def names(self) -> list[str]:
+        """Return the names of all files, in the folder and in memory."""
+        return sorted({*self.saved_names(), *self.unsaved})
+
+    def content(self, name: str) -> bytes | None:
+        """Return a file of this release; None where there is none of that name."""
+        if name in self.unsaved:
+            return self.unsaved[name]
+        if name in self.saved_names():
+            return (self.folder / name).read_bytes()
+        return None
+
+    def shown(self) -> dict[str, Any]:
+        """Return what the page shows."""
+        return {
+            **self.summary,
+            "number": self.number,
+            "folder": str(self.folder),
+            "alarms": self.warnings,
+            "files": self.names(),
+            "unsaved": self._unsaved_line(),
+        }
+
+    def _unsaved_line(self) -> str | None:
+        if not self.unsaved:
+            return None
+        names = ", ".join(sorted(self.unsaved))
+        return (
+            f"paid for, but not written ({self.save_error}): {names}. Download them "
+            "here, or make room and write them again. Do not release again: that pays "
+            "again."
+        )
 
 
 class Desk:
-    """What lies on the table: the file `data`, a ledger and the releases in `folder`, and the key to sign them with.
+    """The file `data`, a ledger and the releases in `folder`, and a key to sign with.
 
-    What was done is known by what was asked for: asking twice, from a second tab or after a lost answer, spends once. A file
-    that came through the browser lies in a folder that is deleted at the end.
+    A release is known by the key that was asked with: asking twice, from a second tab or
+    after a lost answer, spends once. A file that came through the browser lies in a folder
+    that is deleted at the end.
     """
 
     most = 512 * 2**20  # bytes of a file that comes through the browser
@@ -34,51 +120,70 @@ class Desk:
     def __init__(
         self, folder: Path, data: Path | None = None, key: Path | None = None
     ) -> None:
-        self.folder, self.data, self.key = folder, data, key
+        self.folder = folder
+        self.data = data
+        self.key = key
         self.ledger_path = folder / "study.ledger"
         self.private = Path(tempfile.mkdtemp(prefix="curvedp-studio-"))
-        self.done: dict[str, dict[str, Any]] = {}
+        self.releases: dict[str, PaidRelease] = {}  # by the key they were asked with
         self.lock = Lock()
 
-    def close(self) -> None:
-        """Delete what came through the browser."""
+    def close(self) -> list[str]:
+        """Delete what came through the browser; return lines for the terminal.
+
+        They hold what was paid for and could not be written: it would be lost otherwise.
+        """
         shutil.rmtree(self.private, ignore_errors=True)
+        lines = []
+        for release in self.releases.values():
+            release.save()
+            if release.unsaved:
+                texts = {
+                    name: content.decode(errors="replace")
+                    for name, content in release.unsaved.items()
+                    if name != "report.html"
+                }
+                lines.append(
+                    f"release {release.number} was paid for and could not be written "
+                    f"({release.save_error}): keep it"
+                )
+                lines.append(json.dumps(texts))
+        return lines
 
     def state(self, _: Any = None) -> dict[str, Any]:
-        """What a page that is loaded (again) must know."""
-        name = None if self.data is None else self.data.name
+        """Return what a page that is loaded (again) must know."""
         offers = {
             name: {**offer._asdict(), "column": offer.column}
             for name, offer in OFFERS.items()
         }
-        known = {
+        return {
+            "file": None if self.data is None else self.data.name,
+            "ledger": self._ledger_state(),
+            "releases": [release.shown() for release in self.releases.values()],
             "forms": list(FORMS),
             "offers": offers,
             "most": self.most,
             "signs": self.key is not None,
         }
-        book, told = self._ledger(), None
-        if book is not None:
-            rest = "nothing" if book.remaining is None else str(book.remaining)
-            entries = [_line_of(entry) for entry in book.entries]
-            told = {
-                "path": str(self.ledger_path),
-                "budget": str(book.budget),
-                "remaining": rest,
-                "entries": entries,
-            }
-        return {
-            "file": name,
-            "ledger": told,
-            "releases": list(self.done.values()),
-            **known,
-        }
 
     def _ledger(self) -> Ledger | None:
         return Ledger(self.ledger_path) if self.ledger_path.exists() else None
 
+    def _ledger_state(self) -> dict[str, Any] | None:
+        """Return what the page shows of the ledger."""
+        ledger = self._ledger()
+        if ledger is None:
+            return None
+        remaining = ledger.remaining
+        return {
+            "path": str(self.ledger_path),
+            "budget": str(ledger.budget),
+            "remaining": "nothing" if remaining is None else str(remaining),
+            "entries": [_entry_line(entry) for entry in ledger.entries],
+        }
+
     def start_ledger(self, chosen: Any) -> dict[str, Any]:
-        """A ledger with the chosen budget; one that exists is never touched."""
+        """Make a ledger with the chosen budget; one that exists is never touched."""
         if not self.ledger_path.exists():
             self.folder.mkdir(parents=True, exist_ok=True)
             Ledger(self.ledger_path, guarantee_of(chosen))
@@ -90,7 +195,7 @@ class Desk:
         return Study.of(chosen), self.data
 
     def check(self, chosen: Any) -> dict[str, Any]:
-        """NOT private, and it does not leave the page."""
+        """Return what is wrong with the records. NOT private: it stays on the page."""
         study, data = self._study(chosen)
         found = study.check(data)
         return {
@@ -99,13 +204,14 @@ class Desk:
         }
 
     def plan(self, asked: Any) -> dict[str, Any]:
-        """Predictions, pictures and, where a release could follow, the key that it is asked for by."""
+        """Return predictions, pictures and, where a release could follow, its key."""
         study, data = self._study(asked["study"])
         sizes, guarantee = study.sizes(data), study.guarantee
         found = rehearsed(
             study.offer, study.options, guarantee, sizes, asked.get("mechanism", "auto")
         )
-        book, (power, curve) = self._ledger(), attacked(guarantee)
+        ledger = self._ledger()
+        power, curve = attacked(guarantee)
         settled = asked.get("mechanism", "auto") == "auto"
         return {
             **found._asdict(),
@@ -116,114 +222,143 @@ class Desk:
             "power": 100 * power,
             "guarantee": str(guarantee),
             "pictures": [size_picture(found.ball, found.error, found.region), curve],
-            "key": None if book is None else study.key_at(data, book.head),
+            "key": None if ledger is None else study.key_at(data, ledger.head),
         }
 
     def release(self, asked: Any) -> dict[str, Any]:
-        """Once for each key: the earlier release where there is one, and none where the ledger has moved since."""
+        """Make a release, once for each key.
+
+        The earlier release is returned where there is one with this key. Where the ledger
+        has moved since the key was made, nothing is released.
+        """
+        key = asked["key"]
         with self.lock:
-            if asked["key"] in self.done:
-                return self.done[asked["key"]]
-            study, data = self._study(asked["study"])
-            book = self._ledger()
-            if book is None:
-                raise ParameterError(
-                    "there is no ledger yet: start one with the budget of this data set"
-                )
-            if asked["key"] != study.key_at(data, book.head):
-                line = "something was released or chosen since this was shown"
-                raise ParameterError(f"{line}: look again; nothing was spent")
-            self.done[asked["key"]] = self._release(study, data, book)
-            return self.done[asked["key"]]
+            if key not in self.releases:
+                self._make_release(key, asked["study"])
+            return self.releases[key].shown()
+
+    def _make_release(self, key: str, chosen: Any) -> None:
+        """Pay for a release, and keep it under its key before anything can fail."""
+        study, data = self._study(chosen)
+        ledger = self._ledger()
+        if ledger is None:
+            raise ParameterError(
+                "there is no ledger yet: start one with the budget of this data set"
+            )
+        if key != study.key_at(data, ledger.head):
+            raise ParameterError(
+                "something was released or chosen since this was shown: look again; "
+                "nothing was spent"
+            )
+        number = self._next_number()
+        folder = self.folder / f"release-{number}"
+        label = f"{study.offer.title} of {data.name}"[:200]
+        folder.mkdir()  # What cannot be written is refused before anything is paid.
+        try:
+            fitted = study.fit(data, ledger, label)
+        except BaseException:
+            folder.rmdir()
+            raise
+
+        release = PaidRelease(number, folder, _summary(study, fitted))
+        self.releases[key] = release
+        self._add_files(release, study, fitted, data, label)
+        release.save()
+
+    def _next_number(self) -> int:
+        number = 1
+        while (self.folder / f"release-{number}").exists():
+            number += 1
+        return number
+
+    def _add_files(
+        self, release: PaidRelease, study: Study, fitted: Any, data: Path, label: str
+    ) -> None:
+        """Make the files of a release, the ones that cannot be made again first."""
+        release.add_file("value.csv", lambda: value_content(fitted, ".csv"))
+        for name, content in certificate_contents(fitted, "certificate.json").items():
+            release.unsaved[name] = content
+        release.warnings += alarms(fitted)
+
+        source = data.name if data.parent == self.private else str(data)
+        script = study.script(source, str(self.ledger_path), label)
+        release.add_file("release.py", lambda: script)
+        release.add_file("release.ipynb", lambda: notebook(script))
+        release.add_file("report.html", lambda: _report(fitted))
+
+    def save(self, asked: Any) -> dict[str, Any]:
+        """Write the files of a release that could not be written before."""
+        with self.lock:
+            release = self._numbered(asked["number"])
+            if release is None:
+                raise ParameterError("there is no such release")
+            release.save()
+            return release.shown()
 
     def sign(self, asked: Any) -> dict[str, Any]:
-        """`curvedp sign` of a release that was made here: it recomputes every claim first."""
-        made = next(
-            (made for made in self.done.values() if made["number"] == asked["number"]),
-            None,
-        )
-        if self.key is None or made is None:
+        """Sign a release that was made here, as `curvedp sign`: verify it first."""
+        release = self._numbered(asked["number"])
+        if self.key is None or release is None:
             raise ParameterError(
                 "nothing to sign: start the studio with --key, and release"
             )
+        if release.unsaved:
+            raise ParameterError("write the files of this release first")
+        identity = read_key(self.key)
         lines = []
-        for name in (name for name in made["files"] if name.endswith(".json")):
-            certificate = str(Path(made["folder"]) / name)
-            command = [
-                sys.executable,
-                "-m",
-                "curvedp",
-                "sign",
-                certificate,
-                "--key",
-                str(self.key),
-            ]
-            said = subprocess.run(command, capture_output=True, text=True, check=False)
-            if said.returncode:
-                raise ParameterError(said.stderr.strip() or "it could not be signed")
-            lines.append(said.stdout.strip())
-        return {"said": "; ".join(lines), "files": self.files(made["number"])}
+        for name in release.saved_names():
+            if name.endswith(".json"):
+                target = sign_file(release.folder / name, identity)
+                lines.append(f"signed by {key_of(identity)}: {target}")
+        return {"said": "; ".join(lines), "files": release.names()}
 
-    def _release(self, study: Study, data: Path, book: Ledger) -> dict[str, Any]:
-        number = next(
-            i for i in range(1, 10**6) if not (self.folder / f"release-{i}").exists()
-        )
-        home, label = (
-            self.folder / f"release-{number}",
-            f"{study.offer.title} of {data.name}"[:200],
-        )
-        home.mkdir()  # what cannot be written is refused before anything is paid
-        try:
-            fitted = study.fit(data, book, label)
-        except BaseException:
-            home.rmdir()
-            raise
-        write(fitted, home / "value.csv", home / "certificate.json", None)
-        source = data.name if data.parent == self.private else str(data)
-        script = study.script(source, str(self.ledger_path), label)
-        write_atomically(home / "release.py", script)
-        write_atomically(home / "release.ipynb", notebook(script))
-        warnings = alarms(fitted)
-        certificate = fitted.releases[0].certificate
-        try:
-            write(fitted, None, None, home / "report.html")
-        except (
-            Exception
-        ) as error:  # it is paid for: what was released is never lost for a picture
-            warnings.append(f"the report could not be drawn ({type(error).__name__})")
-        return {
-            "number": number,
-            "what": study.offer.title,
-            "value": np.array2string(
-                fitted.released_array(), precision=6, threshold=400
-            ),
-            "guarantee": str(certificate.guarantee),
-            "unit": certificate.unit,
-            "alarms": warnings,
-            "folder": str(home),
-            "files": self.files(number),
-        }
+    def _numbered(self, number: int) -> PaidRelease | None:
+        for release in self.releases.values():
+            if release.number == number:
+                return release
+        return None
 
-    def files(self, number: int) -> list[str]:
-        """What a release was written as."""
-        home = self.folder / f"release-{number}"
-        return sorted(
-            path.name
-            for path in home.glob("*")
-            if path.is_file() and not path.name.startswith(".")
-        )
+    def file_content(self, number: int, name: str) -> bytes | None:
+        """Return a file of a release that was made here; None where there is none."""
+        release = self._numbered(number)
+        return None if release is None else release.content(name)
 
     def place_for(self, name: str) -> Path:
-        """Where a file that comes through the browser is put; a `ParameterError` for an unusable name."""
+        """Return where a file that comes through the browser is put.
+
+        Raises
+        ------
+        ParameterError
+            The name is empty, is no name (`..`), or is not printable.
+        """
         bare = Path(name).name
-        if not bare or not bare.isprintable() or len(bare) > 150:
+        if bare in ("", ".", "..") or not bare.isprintable() or len(bare) > 150:
             raise ParameterError(
-                "the file's name is too long or has characters that are not printed: rename it"
+                "the file's name is empty, too long or has characters that are not "
+                "printed: rename it"
             )
         return self.private / bare
 
 
-def _line_of(entry: Entry) -> str:
-    """An entry of the ledger in a line, with whom it protects where that was stated."""
+def _entry_line(entry: Entry) -> str:
+    """Return an entry of the ledger, with whom it protects where that was stated."""
     line = f"{entry.number}. {entry.label}: {entry.guarantee}"
     return line if entry.unit is None else f"{line}, for one {entry.unit}"
+
+
+def _summary(study: Study, fitted: Any) -> dict[str, Any]:
+    """Return what the page says about a release beside its files."""
+    certificate = fitted.releases[0].certificate
+    value = np.array2string(fitted.released_array(), precision=6, threshold=400)
+    return {
+        "what": study.offer.title,
+        "value": value,
+        "guarantee": str(certificate.guarantee),
+        "unit": certificate.unit,
+    }
+
+
+def _report(fitted: Any) -> str:
+    from curvedp.report.html import render_report
+
+    return render_report(fitted)

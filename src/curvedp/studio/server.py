@@ -1,151 +1,119 @@
-"""The studio's web server: 127.0.0.1 only, for the one browser that has the token, and nothing comes from elsewhere."""
+"""The studio's web server: on 127.0.0.1 only, and nothing is loaded from elsewhere.
+
+`serve` starts it, `application` lists what it answers, and `curvedp.studio.access` decides
+who is answered. What the answers say comes from `curvedp.studio.desk`.
+"""
 
 import secrets
 import socket
 import webbrowser
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from functools import cache, partial
-from http.cookies import SimpleCookie
 from pathlib import Path
 from threading import Lock, Thread
 from typing import TYPE_CHECKING, Any
-from urllib.parse import parse_qs
 
 import uvicorn
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
-from starlette.datastructures import Headers, MutableHeaders
+from starlette.datastructures import MutableHeaders
 from starlette.requests import Request
-from starlette.responses import (
-    FileResponse,
-    HTMLResponse,
-    JSONResponse,
-    RedirectResponse,
-    Response,
-)
+from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 
 from curvedp._words import on_page
 from curvedp.errors import CurvedpError, ParameterError
+from curvedp.studio.access import Guard, LinkFile
 
 if TYPE_CHECKING:
     from curvedp.studio.desk import Desk
 
 _PAGE = Path(__file__).with_name("page.html")
-_ICON = '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 32 32"><circle cx="16" cy="16" r="14" fill="#0b6e99"/></svg>'
 _CLOSED = (
     "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
+# Reports are shown as a document of the page's making, which inherits this policy. Their
+# pictures have style attributes and, embedded, images; no script of theirs can run.
 _PAGE_POLICY = (
-    _CLOSED
-    + "; script-src 'nonce-{0}'; style-src 'nonce-{0}'; connect-src 'self'; img-src 'self'"
+    _CLOSED + "; script-src 'nonce-{0}'; style-src 'nonce-{0}'; "
+    "style-src-attr 'unsafe-inline'; connect-src 'self'; img-src data:"
 )
 _HEADERS = {
+    "Content-Security-Policy": _CLOSED,
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-store",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
 }
+# Methods of the desk that the page calls by name.
+_CALLS = ("state", "start_ledger", "check", "plan", "release", "save", "sign")
 
 
-class Guard:
-    """Everything else is behind this: the host is this machine's, and the browser is the one that had the token.
-
-    The token works once and becomes a cookie that scripts cannot read and other sites cannot send. Without it the answer is
-    403 and nothing else. A request that changes something needs a header that no other site can make a browser send.
-    """
-
-    def __init__(self, app: Any, port: int, token: str) -> None:
-        self.app, self.token = app, token
-        self.hosts = {f"127.0.0.1:{port}", f"localhost:{port}"}
-        self.name, self.secret = f"curvedp-studio-{port}", secrets.token_urlsafe(32)
-
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """One request."""
-        if scope["type"] != "http":
-            return
-        await self._answer(scope)(scope, receive, _with_headers(send))
-
-    def _answer(self, scope: Any) -> Any:
-        headers = Headers(scope=scope)
-        if headers.get("host") not in self.hosts:
-            return Response(status_code=400)
-        cookie = SimpleCookie(headers.get("cookie", "")).get(self.name)
-        if cookie is None or not secrets.compare_digest(
-            cookie.value.encode(), self.secret.encode()
-        ):
-            return self._first(scope)
-        if scope["method"] == "POST" and headers.get("x-curvedp") != "studio":
-            return Response(status_code=403)
-        return self.app
-
-    def _first(self, scope: Any) -> Response:
-        given = parse_qs(scope["query_string"].decode("latin-1")).get("token", [""])[0]
-        if (
-            scope["path"] != "/"
-            or not self.token
-            or not secrets.compare_digest(given.encode(), self.token.encode())
-        ):
-            return Response(status_code=403)
-        self.token = ""  # it works once
-        answer = RedirectResponse("/", status_code=303)
-        answer.set_cookie(self.name, self.secret, httponly=True, samesite="strict")
-        return answer
+def guarded_application(desk: Callable[[], "Desk"], port: int) -> tuple[Any, Guard]:
+    """Return the application behind its guard, with safe headers; and the guard."""
+    guard = Guard(application(desk), port)
+    return _with_headers(guard), guard
 
 
-def _with_headers(send: Any) -> Callable[[Any], Awaitable[None]]:
-    async def sent(message: Any) -> None:
-        if message["type"] == "http.response.start":
-            headers = MutableHeaders(scope=message)
-            for name, value in {**_HEADERS, "Content-Security-Policy": _CLOSED}.items():
-                headers.setdefault(name, value)
-        await send(message)
+def _with_headers(app: Any) -> Any:
+    """Add to every answer the headers that it does not set itself."""
 
-    return sent
+    async def answer(scope: Any, receive: Any, send: Any) -> None:
+        async def send_with_headers(message: Any) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in _HEADERS.items():
+                    headers.setdefault(name, value)
+            await send(message)
+
+        await app(scope, receive, send_with_headers)
+
+    return answer
 
 
 def application(desk: Callable[[], "Desk"]) -> Starlette:
-    """The page and what it asks for; to be put behind a `Guard`. Of the desk only `page` can do without."""
-    posts = ("state", "start_ledger", "check", "plan", "release", "sign")
+    """Return the page and what it asks for; to be put behind a `Guard`.
+
+    The desk is made when it is first needed, which showing the page does not.
+    """
     return Starlette(
         routes=[
             Route("/", _page),
-            Route("/icon.svg", lambda _: Response(_ICON, media_type="image/svg+xml")),
             Route("/file", partial(_upload, desk), methods=["POST"]),
             Route("/release/{number:int}/{name}", partial(_download, desk)),
             *(
                 Route(f"/{name}", partial(_call, desk, name), methods=["POST"])
-                for name in posts
+                for name in _CALLS
             ),
         ]
     )
 
 
 async def _page(request: Request) -> Response:
+    """Return the page, the same for everybody but for a number that is used once."""
     nonce = secrets.token_urlsafe(16)
     text = _PAGE.read_text(encoding="utf-8").replace("$nonce", nonce)
-    return HTMLResponse(
-        text, headers={"Content-Security-Policy": _PAGE_POLICY.format(nonce)}
-    )
+    policy = _PAGE_POLICY.format(nonce)
+    return HTMLResponse(text, headers={"Content-Security-Policy": policy})
 
 
 async def _call(desk: Callable[[], "Desk"], name: str, request: Request) -> Response:
-    """JSON in, JSON out; a user's mistake is one line."""
+    """Call a method of the desk: JSON in, JSON out. A user's mistake is one line."""
     try:
         given = await request.json()
-        return JSONResponse(
-            await run_in_threadpool(lambda: getattr(desk(), name)(given))
-        )
+        result = await run_in_threadpool(lambda: getattr(desk(), name)(given))
+        return JSONResponse(result)
     except (CurvedpError, OSError) as error:
         return _refusal(str(error))
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return _refusal(
             "the page sent something that it should not have: load it again"
         )
 
 
 async def _upload(desk: Callable[[], "Desk"], request: Request) -> Response:
+    """Take a file from the browser."""
     table = await run_in_threadpool(desk)
     try:
         target = table.place_for(request.query_params.get("name", ""))
@@ -178,22 +146,13 @@ async def _saved(request: Request, target: Path, most: int) -> bool:
 
 
 async def _download(desk: Callable[[], "Desk"], request: Request) -> Response:
-    table, number, name = (
-        await run_in_threadpool(desk),
-        request.path_params["number"],
-        request.path_params["name"],
-    )
-    if name not in table.files(number):
+    """Return a file of a release, from the disk or, if it is not there yet, from memory."""
+    table = await run_in_threadpool(desk)
+    number, name = request.path_params["number"], request.path_params["name"]
+    content = await run_in_threadpool(table.file_content, number, name)
+    if content is None:
         return Response(status_code=404)
-    path = table.folder / f"release-{number}" / name
-    if name == "report.html":  # a page of its own: no scripts, its own style
-        return FileResponse(
-            path,
-            headers={
-                "Content-Security-Policy": f"{_CLOSED}; style-src 'unsafe-inline'; sandbox"
-            },
-        )
-    return FileResponse(path, filename=name)
+    return Response(content, media_type="application/octet-stream")
 
 
 def _refusal(text: str, status: int = 400) -> Response:
@@ -203,7 +162,10 @@ def _refusal(text: str, status: int = 400) -> Response:
 def opened(
     folder: Path, data: Path | None = None, key: Path | None = None
 ) -> Callable[[], "Desk"]:
-    """The desk, made when it is first asked for: what it imports takes longer than showing the page."""
+    """Return a function that makes the desk when it is first called.
+
+    What the desk imports takes longer than showing the page.
+    """
     lock = Lock()
 
     @cache
@@ -228,8 +190,28 @@ def serve(
     key: Path | None = None,
     say: Callable[[str], None],
 ) -> None:
-    """Serve the page until it is stopped: ledger and releases go to the folder, the records are read where they lie. A port
-    that is taken, and a file that does not exist, are refused."""
+    """Serve the page until it is stopped.
+
+    Parameters
+    ----------
+    folder : Path
+        Where the ledger and the releases go.
+    data : Path, optional
+        A file with records, which is read where it lies.
+    port : int
+        The port to listen on; 0 for any that is free.
+    browser : bool
+        Whether to open a browser. The link is printed only where none was opened.
+    key : Path, optional
+        The private key to sign releases with.
+    say : callable
+        Prints a line for the user.
+
+    Raises
+    ------
+    ParameterError
+        The port is taken, a file does not exist, or the folder is a file.
+    """
     if data is not None and not data.exists():
         raise ParameterError(f"{data} does not exist")
     if folder.exists() and not folder.is_dir():
@@ -238,37 +220,54 @@ def serve(
         )
     if key is not None and not key.is_file():
         raise ParameterError(f"there is no key at {key}: `curvedp key {key}` makes one")
-    door, desk, token = (
-        _listening(port),
-        opened(folder, data, key),
-        secrets.token_urlsafe(32),
+
+    door = _listening(port)
+    desk = opened(folder, data, key)
+    app, guard = guarded_application(desk, door.getsockname()[1])
+    config = uvicorn.Config(
+        app,
+        log_level="warning",
+        access_log=False,
+        lifespan="off",
+        ws="none",
+        server_header=False,
     )
-    number = door.getsockname()[1]
-    quiet: Any = {
-        "log_level": "warning",
-        "access_log": False,
-        "lifespan": "off",
-        "ws": "none",
-        "server_header": False,
-    }
-    config = uvicorn.Config(Guard(application(desk), number, token), **quiet)
-    address = f"http://127.0.0.1:{number}/?token={token}"
-    say(f"curvedp studio: {address}")
-    say("the link works once, on this machine; Ctrl-C ends the studio")
+    link_file = None
+    if browser:
+        link_file = LinkFile(folder)
+        link_file.write(guard.link)
+        guard.on_token_used = link_file.write
+        # Some browsers keep whoever opens them waiting.
+        Thread(target=_open_browser, args=(link_file, guard, say), daemon=True).start()
+    else:
+        _print_link(guard.link, say)
     Thread(target=desk, daemon=True).start()
-
-    def show() -> None:
-        if not webbrowser.open(address):
-            say("no browser could be opened: open the link above yourself")
-
-    if browser:  # some browsers keep whoever opens them waiting
-        Thread(target=show, daemon=True).start()
     try:
         uvicorn.Server(config).run(sockets=[door])
     except KeyboardInterrupt:
         pass
     finally:
-        desk().close()
+        if link_file is not None:
+            link_file.delete()
+        for line in desk().close():
+            say(line)
+
+
+def _open_browser(
+    link_file: LinkFile, guard: Guard, say: Callable[[str], None]
+) -> None:
+    """Open a browser; where there is none, print the link."""
+    if not webbrowser.open(link_file.path.absolute().as_uri()):
+        say("no browser could be opened: open this link yourself")
+        _print_link(guard.link, say)
+        return
+    say("curvedp studio: it opens in your browser; Ctrl-C ends it")
+    say(f"if it does not, or you closed the tab: open {link_file.path.absolute()}")
+
+
+def _print_link(link: str, say: Callable[[str], None]) -> None:
+    say(f"curvedp studio: {link}")
+    say("the link works once, on this machine; Ctrl-C ends the studio")
 
 
 def _listening(port: int) -> socket.socket:

@@ -1,0 +1,220 @@
+"""The process that recomputes a stranger's certificate, with little time and memory.
+
+A certificate is a file from somebody else, and recomputing its claims may take as long
+as its author likes. So `curvedp.verification` starts this module as a process of its
+own (`python -P -m curvedp.verify_worker`), sends one question as JSON to its standard
+input and reads one answer as JSON from its standard output. The process limits itself
+after its imports and before it looks at the question.
+"""
+
+import json
+import sys
+from collections.abc import Callable, Mapping
+from math import ceil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from curvedp.errors import CurvedpError, ParameterError, VerificationFailed
+from curvedp.mechanisms import Mechanism
+from curvedp.mechanisms.certificate import Certificate, Check
+from curvedp.mechanisms.verify import remarks_on, verify_certificate
+
+# Bytes that a question may take beyond what the process holds when it starts.
+MEMORY_LIMIT = 2 << 30
+
+Operation = Callable[[dict[str, Any]], Any]
+
+
+def verify(question: dict[str, Any]) -> dict[str, Any]:
+    """Check every claim of a certificate.
+
+    The question has the certificate's text as `certificate`. To check a signature as
+    well, it has a `public_key` (hexadecimal) and the `signature` beside the certificate
+    (None where there is none).
+    """
+    certificate, checks = _load_and_check(question["certificate"])
+    public_key = question.get("public_key")
+    if public_key is not None:
+        check = Check(
+            f"signature of {public_key[:16]}…",
+            certificate.is_signed(public_key, question["signature"]),
+            "Ed25519 over the certificate as it stands",
+        )
+        checks = [check, *checks]
+
+    refuted = any(check.holds is False for check in checks)
+    notes = [] if refuted else [*remarks_on(certificate), *certificate.alarms]
+    return {"checks": [_check_to_list(check) for check in checks], "notes": notes}
+
+
+def region(question: dict[str, Any]) -> dict[str, Any]:
+    """Compute the confidence region of a published value, from its verified certificate.
+
+    The question has the certificate's text, the `value_path` of the published value, the
+    `level`, what the region is `of`, and the text of a second certificate as `against`,
+    or None.
+    """
+    from curvedp.inference import consistent, region_of
+    from curvedp.inference.region import components_of
+
+    level, of = question["level"], question["of"]
+    certificate = _verified(question["certificate"], question["path"])
+    published = _read_value(Path(question["value_path"]))
+    components = components_of(certificate.made_by.statistic, published)
+    _check_value(certificate, published, components)
+    found = region_of(certificate, level, of, components)
+
+    same = None
+    if question["against"] is not None:
+        other = _verified(question["against"], question["against_path"])
+        same = bool(consistent(certificate, other, level, of))
+    return {
+        "center": found.center.tolist(),
+        "radius": float(found.radius),
+        "level": found.level,
+        "of": found.of,
+        "about": found.about,
+        "theorem": found.theorem,
+        "components": components,
+        "consistent": same,
+    }
+
+
+OPERATIONS: Mapping[str, Operation] = {"verify": verify, "region": region}
+
+
+def _load_and_check(text: str) -> tuple[Certificate, list[Check]]:
+    """Read a certificate and recompute its claims."""
+    certificate = Certificate.from_json(text)
+    if certificate.mechanism not in Mechanism.registry:
+        # Tests and sums over sites register their mechanisms when they are imported.
+        from curvedp import inference  # noqa: F401
+        from curvedp.federated import release  # noqa: F401
+    return certificate, verify_certificate(certificate)
+
+
+def _verified(text: str, path: str) -> Certificate:
+    """Return the certificate, or raise `VerificationFailed` where a claim is refuted."""
+    certificate, checks = _load_and_check(text)
+    refuted = [check.claim for check in checks if check.holds is False]
+    if refuted:
+        raise VerificationFailed(f"{path}: {', '.join(refuted)}")
+    return certificate
+
+
+def _check_to_list(check: Check) -> list[Any]:
+    """Return the check as JSON values, which NumPy's booleans are not."""
+    holds = None if check.holds is None else bool(check.holds)
+    return [check.claim, holds, check.detail]
+
+
+def _read_value(path: Path) -> np.ndarray:
+    """Read a published value as `curvedp release --out` writes it."""
+    try:
+        if path.suffix == ".csv":
+            return np.loadtxt(path, delimiter=",", ndmin=2)
+        with path.open("rb") as file:
+            return np.asarray(np.load(file, allow_pickle=False), dtype=np.float64)
+    except (OSError, ValueError, TypeError, EOFError):
+        raise ParameterError(
+            f"{path} is not an npy or csv file as --out of curvedp release writes it"
+        ) from None
+
+
+def _check_value(
+    certificate: Certificate, published: np.ndarray, components: int | None
+) -> None:
+    """Refuse a published value that the certificate's integers do not lead to.
+
+    Of means of several classes, one has to be this certificate's own.
+    """
+    from curvedp.geometry import Grassmann
+    from curvedp.mechanisms.second_moment import unpack
+
+    mechanism = certificate.made_by
+    own = mechanism.value_of(certificate)
+    if isinstance(own, tuple):
+        # A geodesic: its start and velocity, as `released_array` gives them.
+        footpoint, velocity = own
+        if len(velocity) == 1:
+            footpoint, velocity = mechanism.manifold.geodesic(
+                footpoint, velocity[0], -0.5
+            )
+        rows = velocity.reshape(-1, *footpoint.shape)
+        own = np.concatenate([footpoint[None], rows])
+    own = np.asarray(own)
+
+    if components is not None:
+        features = published.shape[1]
+        directions = np.linalg.eigh(unpack(own, features))[1][:, ::-1][:, :components]
+        distance = Grassmann(features, components).dist(directions, published.T)
+        matches = float(distance) < 1e-6
+    elif published.size % own.size == 0:
+        candidates = published.reshape(-1, *own.shape)
+        matches = any(
+            np.allclose(candidate, own, rtol=1e-9, atol=1e-12)
+            for candidate in candidates
+        )
+    else:
+        matches = False
+    if not matches:
+        raise VerificationFailed(
+            "the value is not the one that this certificate is about"
+        )
+
+
+def limit_process(seconds: float) -> None:
+    """Let this process compute for so many more seconds, and take 2 GB more memory.
+
+    Computing time is limited and not waiting time: a certificate cannot make the process
+    wait, and on a busy machine an honest one is confirmed too. Windows has no such
+    limits; there only the parent's deadline ends the process.
+    """
+    try:
+        import resource
+    except ImportError:
+        return
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    end = ceil(usage.ru_utime + usage.ru_stime + seconds)
+    resource.setrlimit(resource.RLIMIT_CPU, (end, end + 1))
+
+    statm = Path("/proc/self/statm")  # Linux only: elsewhere, 2 GB in all
+    pages = int(statm.read_text().split()[0]) if statm.exists() else 0
+    limit = pages * resource.getpagesize() + MEMORY_LIMIT
+    _, hard_limit = resource.getrlimit(resource.RLIMIT_AS)
+    if hard_limit != resource.RLIM_INFINITY:
+        limit = min(limit, hard_limit)
+    resource.setrlimit(resource.RLIMIT_AS, (limit, hard_limit))
+
+
+def answer(operations: Mapping[str, Operation]) -> None:
+    """Read one question from standard input, answer it on standard output, and end.
+
+    The answer is {"result": …} or {"error": {"kind": …, "message": …}}, where the kind is
+    the name of one of `curvedp.errors`, "OSError" or "MemoryError".
+    """
+    question = json.load(sys.stdin)
+    limit_process(question["seconds"])
+    try:
+        reply = {"result": operations[question["operation"]](question)}
+    except MemoryError:
+        reply = _error("MemoryError", "")
+    except OSError as error:
+        reply = _error("OSError", str(error))
+    except CurvedpError as error:
+        reply = _error(type(error).__name__, str(error))
+    except Exception as error:
+        # Nothing is known of it but its name: the certificate may have chosen the text.
+        text = f"the certificate cannot be recomputed ({type(error).__name__})"
+        reply = _error("ParameterError", text)
+    json.dump(reply, sys.stdout)
+
+
+def _error(kind: str, message: str) -> dict[str, Any]:
+    return {"error": {"kind": kind, "message": message}}
+
+
+if __name__ == "__main__":
+    answer(OPERATIONS)

@@ -1,0 +1,174 @@
+"""No command runs code of the working folder or of a folder above it.
+
+Records lie in folders that others may write to. A file `numpy.py` beside them must never
+be imported, neither by a command nor by a process that a command starts.
+"""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import typer.main
+
+import curvedp
+from curvedp import PrivateFrechetMean
+from curvedp.cli import app
+from curvedp.geometry import Sphere
+from curvedp.signing import new_identity, write_key
+from curvedp.studio.desk import Desk
+from studio.desks import STUDY, directions
+
+# As the installed command does: the folder of the program is on the path, and the working
+# folder is not.
+PROGRAM = (
+    "from curvedp.__main__ import main\n\nif __name__ == '__main__':\n    main()\n"
+)
+
+OTHERS = ["numpy", "scipy", "sklearn", "typer", "click", "rich", "flint", "jax"]
+PACKAGES = ["curvedp", "reproductions"]
+HOSTILE_NAMES = sorted({*sys.stdlib_module_names, *OTHERS} - {"__main__"})
+
+
+def plant(folder, traces):
+    """Put a module of every name into a folder; each leaves a trace when it is imported."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in HOSTILE_NAMES:
+        (folder / f"{name}.py").write_text(hostile_code(name, folder, traces))
+    for name in PACKAGES:
+        (folder / name).mkdir()
+        for file in ("__init__", "runner", "verify_worker", "__main__"):
+            code = hostile_code(f"{name}.{file}", folder, traces)
+            (folder / name / f"{file}.py").write_text(code)
+
+
+def hostile_code(name, folder, traces):
+    trace = str(traces / f"{folder.name}-{name}")
+    return f"open({trace!r}, 'w').close()\nraise SystemExit('hostile')\n"
+
+
+@pytest.fixture(scope="module")
+def hostile(tmp_path_factory):
+    """A working folder among hostile modules, and the folder where they leave traces."""
+    root = tmp_path_factory.mktemp("root")
+    traces, bin_folder = root / "traces", root / "bin"
+    traces.mkdir()
+    bin_folder.mkdir()
+    (bin_folder / "curvedp-program.py").write_text(PROGRAM)
+    parent = root / "parent"
+    working = parent / "working"
+    plant(parent, traces)
+    plant(working, traces)
+
+    fitted = PrivateFrechetMean(Sphere(2), radius=0.7, mechanism="log-gaussian")
+    fitted.fit(directions())
+    fitted.certificate_.save(working / "certificate.json")
+    np.save(working / "value.npy", fitted.location_)
+    np.save(working / "records.npy", directions())
+    write_key(working / "our.key", new_identity())
+    return root
+
+
+def run(root, *arguments, program=None):
+    program = program or [str(root / "bin" / "curvedp-program.py")]
+    environment = {**os.environ, "PYTHONPATH": str(Path(curvedp.__file__).parents[1])}
+    environment.pop("PYTHONSAFEPATH", None)
+    return subprocess.run(
+        [sys.executable, *program, *map(str, arguments)],
+        cwd=root / "parent" / "working",
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+
+
+def traces(root):
+    return sorted(path.name for path in (root / "traces").iterdir())
+
+
+# Every command, what is typed for it, and its exit code. None: it starts no process and
+# has no need of a run, because it imports as those do that have one.
+CALLS = {
+    "verify": (["certificate.json"], 0),
+    "sign": (["certificate.json", "--key", "our.key"], 0),
+    "statement": (["certificate.json", "--study", "s.yaml", "--out", "out"], 2),
+    "region": (["certificate.json", "value.npy"], 0),
+    "audit": (["--samples", "100", "--only", "riemannian-laplace", "-j", "2"], None),
+    "reproduce": (["--list"], 0),
+    "release": (["records.npy", "-m", "sphere:2", "-r", "0.7", "--mu", "1"], 0),
+    "studio": None,  # below: it serves until it is stopped
+    "key": None,
+    "ledger": None,
+    "check": None,
+    "plan": None,
+    "calibrate": None,
+    "demo": None,
+}
+
+
+def test_every_command_is_listed():
+    assert set(typer.main.get_command(app).commands) == set(CALLS)
+
+
+@pytest.mark.parametrize("command", [name for name in CALLS if CALLS[name]])
+def test_no_command_runs_code_of_the_working_folder(hostile, command):
+    arguments, code = CALLS[command]
+    process = run(hostile, command, *arguments)
+    assert traces(hostile) == []
+    if code is not None:
+        assert process.returncode == code, process.stderr
+    else:
+        assert "Traceback" not in process.stderr, process.stderr
+
+
+def test_reproductions_come_from_a_folder_that_was_named(hostile, tmp_path):
+    """An installed package has no checkout; the working folder is not taken for one."""
+    installed = tmp_path / "site-packages"
+    installed.mkdir()
+    (installed / "curvedp").symlink_to(Path(curvedp.__file__).parent)
+    program = tmp_path / "installed.py"
+    program.write_text(
+        "import curvedp.cli\n"
+        f"curvedp.cli.__file__ = {str(installed / 'x' / 'curvedp' / 'cli.py')!r}\n"
+        + PROGRAM
+    )
+    process = run(hostile, "reproduce", "--list", program=[str(program)])
+    assert process.returncode == 2
+    assert "--from" in process.stderr
+    process = run(hostile, "reproduce", "--list", "--from", tmp_path)
+    assert process.returncode == 2
+    assert "no reproductions/runner.py" in process.stderr
+    assert traces(hostile) == []
+
+    (tmp_path / "reproductions").mkdir()
+    (tmp_path / "reproductions" / "__init__.py").touch()
+    named = "def command(*arguments):\n    print('named by the user')\n"
+    (tmp_path / "reproductions" / "runner.py").write_text(named)
+    process = run(hostile, "reproduce", "--list", "--from", tmp_path)
+    assert process.stdout.strip() == "named by the user", process.stderr
+    assert traces(hostile) == []
+
+
+def test_the_studio_signs_without_code_of_the_working_folder(hostile, monkeypatch):
+    working = hostile / "parent" / "working"
+    monkeypatch.chdir(working)
+    desk = Desk(working / "studio", working / "records.npy", working / "our.key")
+    desk.start_ledger({"kind": "gdp", "mu": 1.0})
+    desk.release({"study": STUDY, "key": desk.plan({"study": STUDY})["key"]})
+    assert "signed by" in desk.sign({"number": 1})["said"]
+    desk.close()
+    assert traces(hostile) == []
+
+
+def test_the_traces_would_be_seen(hostile, tmp_path):
+    """With the working folder on the path, its modules run."""
+    process = run(hostile, "--version", program=["-m", "curvedp"])
+    assert process.returncode != 0
+    found = traces(hostile)
+    assert found
+    for name in found:
+        (hostile / "traces" / name).unlink()
