@@ -226,11 +226,11 @@ def test_a_key_of_small_order_is_refused(key):
 @pytest.mark.parametrize("key", WEAK_KEYS)
 def test_every_reader_of_a_public_key_refuses_a_weak_one(key, tmp_path):
     """`verify --key`, as text and as a file, and a site of a federated plan."""
-    from curvedp.cli_sign import check_signature
     from curvedp.federated import MeanKernel, Plan
     from curvedp.geometry import Sphere
     from curvedp.mechanisms import GaussianMechanism
     from curvedp.privacy import GDP
+    from curvedp.verification import verify_file
 
     mechanism = GaussianMechanism.calibrated(Sphere(2), 0.01, GDP(0.5))
     certificate = mechanism.release(Sphere(2).origin).certificate
@@ -244,7 +244,7 @@ def test_every_reader_of_a_public_key_refuses_a_weak_one(key, tmp_path):
     key_file.write_text(key + "\n")
     for given in (key, key.upper(), str(key_file)):
         with pytest.raises(ParameterError, match="anybody can sign"):
-            check_signature(certificate, path, given)
+            verify_file(path, public_key=given)
 
     sites = [key_of(new_identity()), key_of(new_identity()), key]
     with pytest.raises(ParameterError, match="anybody can sign"):
