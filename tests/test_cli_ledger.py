@@ -102,3 +102,59 @@ def test_labels_are_shown_and_never_obeyed(path):
     broken = run("show", path)
     assert broken.exit_code == 2
     assert "\x1b" not in broken.output
+
+
+@pytest.mark.parametrize("unit", ["record", "person"])
+def test_a_ledger_says_whom_it_protects(path, unit):
+    other = {"record": "person", "person": "record"}[unit]
+    created = run("create", path, "--mu", 1, "--unit", unit)
+    assert created.exit_code == 0, created.output
+    assert Ledger(path).unit == unit
+    assert run("spend", path, "x", "--mu", 0.1, "--unit", unit).exit_code == 0
+    refused = run("spend", path, "x", "--mu", 0.1, "--unit", other)
+    assert refused.exit_code == 2
+    assert "do not add up" in refused.output
+    assert run("spend", path, "by hand", "--mu", 0.1).exit_code == 0
+    shown = run("show", path)
+    assert f"it protects one {unit}" in shown.output
+    assert "not stated" in shown.output
+    told = json.loads(run("show", path, "--json").output)
+    assert told["unit"] == unit
+    assert [entry["unit"] for entry in told["entries"]] == [unit, None]
+
+
+def test_a_ledger_without_a_unit_says_that_it_is_unknown(path):
+    assert run("create", path, "--mu", 1).exit_code == 0
+    assert "unknown until a charge states it" in run("show", path).output
+    assert json.loads(run("show", path, "--json").output)["unit"] is None
+    wrong = run("spend", path, "x", "--mu", 0.1, "--unit", "people")
+    assert wrong.exit_code == 2
+    assert "--unit" in wrong.output
+
+
+def test_entries_are_shown_with_what_they_are_about(path):
+    Ledger(path, GDP(1.0)).spend(
+        GDP(0.25),
+        "mean",
+        unit="person",
+        n=120,
+        space="spd-affine:3",
+        statistic="Fréchet mean",
+    )
+    shown = run("show", path).output
+    for text in ("one person", "Fréchet mean, n = 120, on spd-affine:3", "GDP(0.25)"):
+        assert text in shown
+
+
+def test_a_key_is_made_from_the_shell(path, tmp_path):
+    key = tmp_path / "key"
+    assert run("key", key).exit_code == 0
+    assert key.stat().st_mode & 0o777 == 0o600
+    assert run("create", path, "--mu", 1, "--key", key).exit_code == 0
+    again = run("key", key)
+    assert again.exit_code == 2
+    assert "never overwritten" in again.output
+    key.chmod(0o644)
+    refused = run("spend", path, "x", "--mu", 0.5, "--key", key)
+    assert refused.exit_code == 2
+    assert "chmod 600" in refused.output

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
+from rich.table import Column, Table
 
 from curvedp._files import write_atomically
 from curvedp._words import in_words_of
@@ -140,7 +140,8 @@ def show(
     columns: Sequence[str], rows: Iterable[Sequence[str]], title: str | None = None
 ) -> None:
     """Print a table."""
-    table = Table(*columns, title=title)
+    folded = (Column(name, overflow="fold") for name in columns)  # no digit is cut off
+    table = Table(*folded, title=title)
     for row in rows:
         table.add_row(*row)
     console.print(table)

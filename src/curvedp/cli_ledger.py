@@ -120,10 +120,14 @@ def show(path: Path, key: KeyOption = None, json: JsonOption = False) -> None:
         return
     shown = []
     for entry in entries:
-        group = "" if entry.partition is None else f"{entry.partition}: {entry.group}"
-        shown.append([inert(text) for text in (*entry_row(entry), group, entry.time)])
+        number, what, *others = entry_row(entry)
+        if entry.partition is not None:
+            what = f"{what} ({entry.partition}: {entry.group})"
+        when = entry.time[:16].replace("T", " ")  # to the minute, UTC
+        shown.append([inert(text) for text in (number, when, what, *others)])
+    number, *others = ENTRY_HEADER
     _console.show(
-        (*ENTRY_HEADER, "group", "when"),
+        (number, "when (UTC)", *others),
         shown,
         inert(f"{path}: {book.budget}; {unit_in_words(book.unit)}"),
     )

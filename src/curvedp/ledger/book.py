@@ -485,7 +485,7 @@ class _FirstLine(NamedTuple):
         return State.new(self.budget, "", self.unit)
 
 
-ENTRY_HEADER = ("", "what", "charged", "protects", "n", "space", "statistic")
+ENTRY_HEADER = ("", "what", "charged", "protects", "about")
 
 
 def entry_row(entry: Entry) -> tuple[str, ...]:
@@ -495,10 +495,20 @@ def entry_row(entry: Entry) -> tuple[str, ...]:
         entry.label,
         str(entry.guarantee),
         "not stated" if entry.unit is None else f"one {entry.unit}",
-        "" if entry.n is None else str(entry.n),
-        entry.space or "",
-        entry.statistic or "",
+        _about(entry),
     )
+
+
+def _about(entry: Entry) -> str:
+    """Statistic, n and space of an entry, as far as they were stated."""
+    facts = []
+    if entry.statistic is not None:
+        facts.append(entry.statistic)
+    if entry.n is not None:
+        facts.append(f"n = {entry.n}")
+    if entry.space is not None:
+        facts.append(f"on {entry.space}")
+    return ", ".join(facts)
 
 
 def unit_in_words(unit: PrivacyUnit | None) -> str:
