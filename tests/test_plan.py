@@ -104,7 +104,7 @@ def test_what_is_said():
 
 
 def test_a_few_records_stand_for_many_in_hyperbolic_space():
-    """Sixteen public records that stand for n, against n real ones: the same error, which falls like 1/n."""
+    """A few public records that stand for n, against n real ones: the same error, which falls like 1/n."""
     small, large = (plan(Lorentz(3), n=n, radius="private").error for n in (1000, 8000))
     assert 3 < small / large < 30
     manifold, rng = Lorentz(3), np.random.default_rng(0)
@@ -121,6 +121,61 @@ def test_a_few_records_stand_for_many_in_hyperbolic_space():
     assert 0.2 < real / small < 5
 
 
+@pytest.mark.parametrize(
+    ("manifold", "spread"),
+    [
+        (Sphere(2), 0.4),
+        (Euclidean(3), 7e3),
+        (SPDAffineInvariant(2), 1.0),
+        (SPDAffineInvariant(2), 1e-3),
+        (Lorentz(3), 2.0),
+        (Euclidean(40), 1.0),
+    ],
+    ids=repr,
+)
+def test_a_stated_spread_gives_the_error_of_records_of_that_spread(manifold, spread):
+    """Against real releases, drawn by another path, of normal records elsewhere."""
+    rng, n = np.random.default_rng(1), 500
+    away = rng.normal(size=manifold.dim)
+    middle = manifold.from_normal_coordinates(
+        manifold.origin, 0.5 * spread * away / np.sqrt(away @ away)
+    )
+    z = rng.normal(size=(n, manifold.dim)) / np.arange(1, manifold.dim + 1) ** 0.5
+    z *= spread / np.sqrt(np.mean(np.sum(z**2, axis=1)))
+    X = np.asarray(manifold.from_normal_coordinates(middle, z))
+    mean = frechet_mean(manifold, X)
+    model = PrivateFrechetMean(manifold, radius="private")
+    errors = [float(manifold.dist(mean, model.fit(X).location_)) for _ in range(12)]
+    study = plan(manifold, n, "private", spread=spread)
+    # Of a twelfth of the spread, as was predicted before, this would be 2 or more.
+    assert 1 / 1.8 < np.sqrt(np.mean(np.square(errors))) / study.error < 1.8
+    assert study.spread == spread
+    assert f"taken as {spread:.3g}" in str(study)
+
+
+def test_a_spread_is_for_private_balls():
+    with pytest.raises(ParameterError, match="private"):
+        plan(Sphere(2), 500, 0.7, spread=0.3)
+    for wrong in (0, -1.0, np.nan, np.inf, "wide"):
+        with pytest.raises(ParameterError, match="spread"):
+            plan(Sphere(2), 500, "private", spread=wrong)
+    given = ["plan", "-m", "sphere:2", "-n", "500", "-r", "private", "--mu", "1"]
+    shown = CliRunner().invoke(app, [*given, "--spread", "0.3", "--json"])
+    assert json.loads(shown.stdout)["spread"] == 0.3
+
+
+def test_plans_for_records_without_one_mean_say_so():
+    words = "have only one mean for sure below"
+    assert words in str(plan(Sphere(2), 500, "private", spread=1.3))
+    assert words not in str(plan(Sphere(2), 500, "private", spread=0.4))
+    assert words not in str(plan(SPDBuresWasserstein(2), 500, "private"))
+
+
+def test_many_dimensions_and_few_records_are_too_few():
+    assert plan(Euclidean(400), 200, "private").too_small
+    assert not plan(Euclidean(400), 5000, "private").too_small
+
+
 def test_a_private_ball_is_planned():
     study = plan(Sphere(2), n=2000, radius="private")
     assert study.mechanism == "private-ball"
@@ -132,16 +187,10 @@ def test_a_private_ball_is_planned():
     "manifold", [Sphere(2), Euclidean(3), SPDAffineInvariant(2)], ids=repr
 )
 def test_variances_and_lines_in_a_private_ball_are_planned(manifold):
-    """Against real releases, drawn by another path, of records that fill half of the ball that is planned for."""
+    """Against real releases, drawn by another path, of records of the planned spread."""
     rng, n = np.random.default_rng(0), 400
     study = plan(manifold, n, "private", statistic="dispersion")
-    z = rng.normal(size=(n, manifold.dim))
-    z *= (
-        study.spread
-        / 2
-        * rng.uniform(size=(n, 1)) ** (1 / manifold.dim)
-        / np.linalg.norm(z, axis=1, keepdims=True)
-    )
+    z = study.spread / np.sqrt(manifold.dim) * rng.normal(size=(n, manifold.dim))
     X = np.asarray(manifold.from_normal_coordinates(manifold.origin, z))
     truth = np.mean(np.asarray(manifold.dist(frechet_mean(manifold, X), X)) ** 2)
     assert truth == pytest.approx(study.useless, rel=0.3)  # 0 would miss it by that
@@ -394,10 +443,7 @@ def test_class_means_are_planned_as_they_are_released():
     X = np.asarray(
         M.from_normal_coordinates(
             M.origin,
-            study.spread
-            / 2
-            * z
-            / np.maximum(1, np.linalg.norm(z, axis=1, keepdims=True)),
+            study.spread * z * np.sqrt(3 / 2),
         )
     )
     truth = [frechet_mean(M, X[y == k]) for k in range(4)]

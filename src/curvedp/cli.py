@@ -116,6 +116,12 @@ def plan(
         str, typer.Option(help="mean, dispersion, regression or classifier")
     ] = "mean",
     classes: Annotated[int, typer.Option(help="of equally many records each")] = 1,
+    spread: Annotated[
+        float | None,
+        typer.Option(
+            help="with -r private: root mean square distance of the records to their mean"
+        ),
+    ] = None,
     shift: Annotated[
         float | None,
         typer.Option(help="power of a two-sample test for populations so far apart"),
@@ -134,7 +140,13 @@ def plan(
             None if radius is None else number_or_word(radius),
         )
         study = make_plan(
-            space, records, ball, guarantee, statistic=statistic, classes=classes
+            space,
+            records,
+            ball,
+            guarantee,
+            statistic=statistic,
+            classes=classes,
+            spread=spread,
         )
         lines = [*study.advice(), *_answers(study, error, shift)]
         if plot is not None:

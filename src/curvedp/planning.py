@@ -16,6 +16,7 @@ from curvedp.geometry.manifold import Manifold, check_manifold
 from curvedp.mechanisms.base import check_guarantee
 from curvedp.mechanisms.choose import (
     choose_mechanism,
+    population_of_spread,
     populations,
     predicted_error,
     rank,
@@ -28,7 +29,7 @@ from curvedp.mechanisms.in_private_ball import (
     OuterBallVariance,
 )
 from curvedp.mechanisms.noise import least_noise, spread_of
-from curvedp.mechanisms.private_ball import class_mean
+from curvedp.mechanisms.private_ball import PrivateBallMechanism, class_mean
 from curvedp.mechanisms.reduction import classifiers
 from curvedp.mechanisms.statistic import FrechetMean, FrechetVariance
 from curvedp.numerics.threads import one_blas_thread
@@ -71,7 +72,7 @@ _TOLD = (
         "error",
         "errors",
     ),
-    *("dominated", "left_out", "too_small"),
+    *("dominated", "left_out", "too_small", "found_radius"),
 )
 _WRONG, _MORE = (
     0.2,
@@ -85,12 +86,21 @@ class Plan:
 
     Attributes
     ----------
+    spread : float
+        With `radius="private"`, the root mean square distance of the records to their
+        mean; else the radius.
     errors, left_out : dict
-        Predicted mean distance to the mean of the records as moved into the ball, by mechanism, best first; and why the
-        other mechanisms are not considered.
+        The predicted error by mechanism, best first: in a public ball the mean distance
+        to the mean of the records as clipped to it, in a private ball the root mean
+        square distance to the mean of all records. And why the other mechanisms are not
+        considered.
     useless : float
-        The error at which the public center is as good: what it would have itself, at most a third of the radius. Of a
-        dispersion, the variance itself.
+        The error at which the release is of little use. In a public ball the public
+        center is as good then: it is the center's own error, at most a third of the
+        radius. In a private ball it is a quarter of the spread, half of it for a
+        regression. Of a dispersion, the variance itself.
+    found_radius : float or None
+        About the radius of the private ball that would be found.
     statistic : str
         What is released. The error of a dispersion is that of the variance; of a regression, the root mean square error of
         the middle of the geodesic and of its velocity times a predictor's standard deviation; of a classifier, the share of
@@ -111,6 +121,7 @@ class Plan:
     left_out: dict[str, str]
     statistic: str = "mean"
     classes: int = 1
+    found_radius: float | None = None
 
     @property
     def mechanism(self) -> str:
@@ -131,7 +142,7 @@ class Plan:
 
     @property
     def too_small(self) -> bool:
-        """Whether the public center is as good an answer as the release."""
+        """Whether the release would be of little use: the error is at least `useless`."""
         return self.error >= self.useless
 
     def records_needed(self, error: float) -> int:
@@ -157,9 +168,12 @@ class Plan:
         return ceil(found)
 
     def region(self, level: float = 0.95) -> float:
-        """About the radius of the confidence region that the release would come with (`confidence_region`): that of one
-        simulated release of public records, which fill half the ball, or one of radius 1 where it is to be found. Refused
-        for a mechanism without regions, and for more records than are simulated."""
+        """About the radius of the confidence region that the release would come with.
+
+        It is that of one simulated release of public records: they fill half of a public
+        ball, and have the stated spread where a private one is found. Refused for a
+        mechanism without regions, and for more records than are simulated.
+        """
         from curvedp.inference import (
             region_of,
         )  # slow to import, and not wanted by most
@@ -179,7 +193,12 @@ class Plan:
         mechanism = choose_mechanism(
             self.mechanism, statistic, self.guarantee
         ).mechanism
-        about = populations(self.manifold, statistic.typical)[0]
+        if isinstance(self.radius, str):
+            about = population_of_spread(
+                self.manifold, statistic.center, self.spread, self.n
+            )
+        else:
+            about = populations(self.manifold, statistic.typical)[0]
         data = (
             about.mean
             if mechanism.reads == "value"
@@ -270,7 +289,10 @@ class Plan:
 
     def _at(self, **other: Any) -> "Plan":
         """The plan with something else instead."""
-        return plan(**{**{name: getattr(self, name) for name in _ASKED}, **other})
+        same = {name: getattr(self, name) for name in _ASKED}
+        if isinstance(self.radius, str):
+            same["spread"] = self.spread
+        return plan(**{**same, **other})
 
     def advice(self) -> list[str]:
         """What follows, one line each."""
@@ -279,31 +301,69 @@ class Plan:
         lines = [f"take {self.mechanism}, as 'auto' does: error {self.error:.3g}"]
         if self.dominated:
             lines.append(f"dominated: {', '.join(self.dominated)}")
-        of = (
-            "radius"
-            if not isinstance(self.radius, str)
-            else f"records' own spread, here {self.spread:g}"
-        )
-        of, unit = (
-            (of, self.spread)
-            if self.statistic != "dispersion"
-            else (f"square of the {of}", self.spread**2)
-        )
-        line = f"the error is {self.error / unit:.2g} of the {of}"
-        if not self.too_small:
-            return [*lines, line]
-        lines.append(f"this study is too small: the public center is as good ({line})")
-        if self.statistic != "mean":
-            return lines
+        if isinstance(self.radius, str):
+            lines += self._in_private_ball()
+        elif self.too_small:
+            lines.append(
+                "this study is too small: the public center is as good "
+                f"({self._share_of('radius')})"
+            )
+        else:
+            lines.append(self._share_of("radius"))
+        if self.too_small and self.statistic == "mean":
+            lines += self._cures()
+        return lines
+
+    def _share_of(self, name: str) -> str:
+        """Compare the error with the radius or the spread, in a sentence."""
+        if self.statistic == "dispersion":
+            share = self.error / self.spread**2
+            return f"the error is {share:.2g} of the square of the {name}"
+        return f"the error is {self.error / self.spread:.2g} of the {name}"
+
+    def _in_private_ball(self) -> list[str]:
+        """What the error is compared with where the ball is found privately."""
+        lines = [
+            f"{self._share_of('spread of the records')}, the root mean square distance "
+            f"to their mean, taken as {self.spread:.3g}: state yours as spread="
+        ]
+        if self.statistic == "mean":
+            size = self.n // self.classes
+            times = self.error / (self.spread / sqrt(size))
+            lines.append(
+                f"the error is {times:.2g} times the sampling error of the mean"
+            )
+        if self.too_small:
+            lines.append(
+                f"this study is too small: {self._share_of('spread of the records')}"
+            )
+        limit = self.manifold.convexity_radius
+        bounded = isfinite(self.manifold.curvature_bounds[1])
+        if bounded and self.found_radius is not None and self.found_radius >= limit:
+            lines.append(
+                f"records of this spread need a ball of radius {self.found_radius:.3g}, "
+                f"and have only one mean for sure below {limit:.3g}: the error may be "
+                "many times as large; PrivateFrechetMedian is steadier"
+            )
+        return lines
+
+    def _cures(self) -> list[str]:
+        """How many records would do, and what else."""
         law, scale = least_noise(self.guarantee)  # 1/μ, or 1/ε
-        # Noise of length 2r√d/(nμ), or 2r√(d(d+1))/(nε), as long as half the error of the public center.
+        # Noise of length 2r√d/(nμ), or 2r√(d(d+1))/(nε), as long as half of what is
+        # useless. A private ball is about 1.5 spreads wide and has 0.6 of the budget.
         length = sqrt(self.manifold.dim) * spread_of(law, self.manifold.dim)
-        many = max(ceil(4 * self.spread * length * scale / self.useless), 2 * self.n)
-        lines.append(
+        factor = 8 if isinstance(self.radius, str) else 4
+        needed = ceil(factor * self.spread * length * scale / self.useless)
+        many = self.classes * max(needed, 2 * self.n // self.classes)
+        lines = [
             f"about {many} records would do, or fewer channels, a smaller ball, a larger budget"
-        )
-        apart = "to tell classes apart: statistic='classifier', which reduces the matrices first"
-        return lines + [apart] * self.manifold.reduces
+        ]
+        if self.manifold.reduces:
+            lines.append(
+                "to tell classes apart: statistic='classifier', which reduces the matrices first"
+            )
+        return lines
 
     def _classified(self) -> list[str]:
         """Which classifier, and where it errs much how many records would do."""
@@ -379,6 +439,7 @@ def plan(
     mechanism: str = "auto",
     statistic: str = "mean",
     classes: int = 1,
+    spread: float | None = None,
 ) -> Plan:
     """How far a private mean would be from the mean, for each mechanism, before there are data.
 
@@ -387,7 +448,7 @@ def plan(
     manifold, n : Manifold and int
         Where the records will live, and how many there will be; of persons, where a person has several.
     radius : float or "private"
-        Of the public ball; with "private" the error is that of records as spread out as `Plan.spread`. A classifier has none.
+        Of the public ball; with "private" it is found, and the error depends on the spread. A classifier has none.
     guarantee : Guarantee
         What will be asked for.
     center, outer_radius : point and float, optional
@@ -399,6 +460,10 @@ def plan(
         many channels, by a private reduction: `PrivateMDM(reduce=)` or `PrivateSoftmax`, with which features.
     classes : int
         Of as many records each: the mean is that of a class, as `PrivateMDM` releases it.
+    spread : float, optional
+        With `radius="private"`, the root mean square distance of the records to their
+        mean, from an earlier study or from experience: it is public. By default 0.5, or
+        less where the space is small; the error is nearly in proportion to it.
 
     Returns
     -------
@@ -462,6 +527,10 @@ def plan(
             statistic,
             classes,
         )
+    if spread is not None:
+        if not isinstance(radius, str):
+            raise ParameterError("spread= is for radius='private'")
+        spread = _validate.positive("spread", spread)
     if classes > 1 and (statistic != "mean" or n < 2 * classes):
         raise ParameterError(
             f"classes={classes} is for means and classifiers, of at least 2 records a class"
@@ -472,14 +541,15 @@ def plan(
     )
     if searched and classes > 1:
         wanted = class_mean(wanted, size, size, guarantee)
+    if isinstance(wanted, InPrivateBall):
+        return _plan_private_ball(
+            wanted, n, guarantee, mechanism, statistic, classes, spread
+        )
     left_out: dict[str, str] = {}
     with one_blas_thread():  # small matrices
         if mechanism != "auto":
-            errors = {
-                mechanism: predicted_error(
-                    choose_mechanism(mechanism, wanted, guarantee).mechanism
-                )
-            }
+            chosen = choose_mechanism(mechanism, wanted, guarantee).mechanism
+            errors = {mechanism: predicted_error(chosen)}
         else:
             found, left_out = rank(wanted, guarantee)
             errors = {name: error for name, (error, _) in found.items()}
@@ -489,36 +559,67 @@ def plan(
         raise UnattainableGuarantee(
             f"no mechanism meets {guarantee} on {manifold!r}: {why}"
         )
-    middle, ball = (
-        np.asarray(wanted.center, dtype=np.float64),
-        isinstance(wanted, InPrivateBall),
-    )
-    key, wide = (
-        ("private", wanted.outer_radius) if ball else (float(wanted.radius), None)
-    )
-    spread = (
-        wanted.typical.radius if ball or statistic == "mean" else float(wanted.radius)
-    )
-    dim, missed = (
-        manifold.dim,
-        spread**2 / 4,
-    )  # records that fill half the ball have the variance below
-    useless = (
-        missed * dim / (dim + 2) if statistic == "dispersion" else useless_error(wanted)
-    )
+    wide = float(wanted.radius)
+    if statistic == "dispersion":
+        # The variance of records that fill a ball of half the radius.
+        useless = wide**2 / 4 * manifold.dim / (manifold.dim + 2)
+    else:
+        wide = wanted.typical.radius
+        useless = useless_error(wanted)
     return Plan(
         manifold,
         n,
-        key,
+        float(wanted.radius),
         guarantee,
-        middle,
+        np.asarray(wanted.center, dtype=np.float64),
+        None,
         wide,
-        spread,
         useless,
         errors,
         left_out,
         statistic,
         classes,
+    )
+
+
+# Of the spread: a mean or a geodesic that errs by so much is of little use.
+_USELESS_SHARE = {"mean": 0.25, "regression": 0.5}
+
+
+def _plan_private_ball(
+    wanted: Any,
+    n: int,
+    guarantee: Guarantee,
+    mechanism: str,
+    statistic: str,
+    classes: int,
+    spread: float | None,
+) -> Plan:
+    """Plan a statistic in a private ball, of records of a stated spread."""
+    _validate.choice("mechanism", mechanism, ("auto", PrivateBallMechanism.name))
+    if spread is None:
+        spread = wanted.typical_spread
+    search = PrivateBallMechanism.for_statistic(wanted, guarantee)
+    with one_blas_thread():  # small matrices
+        rehearsal = search.rehearse(spread)
+    if statistic == "dispersion":
+        useless = spread**2
+    else:
+        useless = _USELESS_SHARE[statistic] * spread
+    return Plan(
+        wanted.manifold,
+        n,
+        "private",
+        guarantee,
+        np.asarray(wanted.center, dtype=np.float64),
+        wanted.outer_radius,
+        spread,
+        useless,
+        {PrivateBallMechanism.name: rehearsal.error},
+        {},
+        statistic,
+        classes,
+        rehearsal.radius,
     )
 
 

@@ -191,6 +191,7 @@ def _after_step(
     ball = statistic.values
     assert ball is not None  # gradients are of means of records in a ball
     away = float(M.dist(ball.center, w))
+    curvature_roots(M)  # refuses a space whose curvature has no bound
     if not ball.radius < M.convexity_radius:
         raise ParameterError(
             "no confidence region: the records are so spread out that the ball around "

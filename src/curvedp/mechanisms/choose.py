@@ -7,7 +7,7 @@ public populations in the ball. It reads no data, so the choice costs no privacy
 import json
 from dataclasses import dataclass, field
 from functools import lru_cache
-from math import inf
+from math import inf, sqrt
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -170,6 +170,86 @@ def _hopeless(
 class _Population(NamedTuple):
     records: np.ndarray
     mean: np.ndarray
+
+
+def population_of_spread(
+    manifold: Manifold, center: Any, spread: float, n: int
+) -> _Population:
+    """Public records that stand for n real ones around a mean, for predictions.
+
+    Their root mean square distance to their own Fréchet mean is `spread`. In an
+    orthonormal basis at a point that is `spread` away from the center, coordinate k is
+    a Gamma variable of shape 9, centered and of variance proportional to 1/k: skewed,
+    with tails, and long in few directions, as the data sets of
+    `benchmarks/predictions.py` are.
+
+    Parameters
+    ----------
+    manifold : Manifold
+        Where the records live.
+    center : point
+        The public center, which the records are not at.
+    spread : float
+        The root mean square distance of the records to their mean.
+    n : int
+        How many records there are; at most 1024 are made, and fewer in many dimensions.
+    """
+    size = min(n, max(32, min(1024, 8192 // manifold.dim)))
+    key = np.asarray(center, dtype=np.float64).tobytes()
+    return _cached_population(manifold.name, key, float(spread), size)
+
+
+_SHAPE = 9.0  # of the Gamma variables: their skewness is 2/3
+_NEAR_ENOUGH = 0.02  # of the spread
+_ROUNDS = 3  # of scaling to the spread, which curvature and edges change a little
+
+
+@lru_cache(maxsize=64)
+def _cached_population(
+    name: str, center: bytes, spread: float, size: int
+) -> _Population:
+    manifold = parse_manifold(name)
+    rng = np.random.default_rng(20230615)
+    away = rng.standard_normal(manifold.dim)
+    away *= _typical_offset(manifold, spread) / np.linalg.norm(away)
+    public_center = np.frombuffer(center).reshape(manifold.point_shape)
+    middle = np.asarray(manifold.from_normal_coordinates(public_center, away))
+
+    variances = 1 / np.arange(1, manifold.dim + 1)
+    z = rng.gamma(_SHAPE, size=(size, manifold.dim)) * np.sqrt(variances)
+    z -= z.mean(axis=0)
+    z *= spread / np.sqrt(np.mean(np.sum(z**2, axis=1)))
+    for _ in range(_ROUNDS):
+        records = np.asarray(
+            manifold.from_normal_coordinates(middle, _within_cut_locus(manifold, z))
+        )
+        mean = np.asarray(frechet_mean(manifold, records))
+        distances = np.asarray(manifold.dist(mean, records))
+        factor = spread / np.sqrt(np.mean(distances**2))
+        if abs(factor - 1) < _NEAR_ENOUGH:
+            break
+        z *= factor
+    return _Population(records, mean)
+
+
+def _typical_offset(manifold: Manifold, spread: float) -> float:
+    """Return how far a mean is from the public center: the spread, where that is near."""
+    offset = spread
+    if 0 < manifold.injectivity_radius < inf:
+        offset = min(offset, manifold.injectivity_radius / 4)
+    curvature = manifold.constant_curvature
+    if curvature is not None and curvature < 0:
+        offset = min(offset, 1 / sqrt(-curvature))
+    return offset
+
+
+def _within_cut_locus(manifold: Manifold, z: np.ndarray) -> np.ndarray:
+    """Return the coordinates, shortened to where geodesics are unique."""
+    if not 0 < manifold.injectivity_radius < inf:
+        return z
+    lengths = np.linalg.norm(z, axis=1, keepdims=True)
+    factors = np.minimum(1.0, 0.98 * manifold.injectivity_radius / lengths)
+    return np.asarray(z * factors)
 
 
 def populations(manifold: Manifold, ball: Ball) -> list[_Population]:

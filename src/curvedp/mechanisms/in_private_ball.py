@@ -9,6 +9,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from curvedp.errors import ParameterError
+from curvedp.geometry import project_to_ball
+from curvedp.geometry.ball import carry_records
 from curvedp.geometry.frechet_mean.error_bound import solver_error
 from curvedp.laws.exact import ExactDraw
 from curvedp.mechanisms.base import Mechanism
@@ -54,9 +56,27 @@ class InPrivateBall(OuterBall):
     ) -> list[type[Mechanism]]:
         """The mechanisms that may come last, by the law of the noise, the best first."""
 
+    @abstractmethod
+    def missed(
+        self, last: Any, rng: np.random.Generator, records: np.ndarray, mean: np.ndarray
+    ) -> float:
+        """Return how far one simulated release by this final mechanism is from the truth."""
+
     def parts(self, data: Any) -> tuple[Any, Any, list[ExactDraw] | None]:
         """What the ball is found for, what the last mechanism reads, and what was drawn for a ball that others share."""
         return data, data, None
+
+
+def simulated_mean(
+    final: Any, rng: np.random.Generator, records: np.ndarray
+) -> np.ndarray:
+    """Return one float release, in the records' frame; for predictions, NOT for release."""
+    space = final.manifold
+    canonical = carry_records(space, final.statistic.center, records)
+    center, radius = final.statistic.ball
+    inside = project_to_ball(space, center, radius, canonical)
+    drawn = final.finished(final.simulate(rng, np.asarray(inside), 1))
+    return np.asarray(final.statistic.placed(drawn)[0])
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,6 +90,13 @@ class OuterBallMean(InPrivateBall):
 
     def within(self, ball: Ball) -> FrechetMean:
         return FrechetMean(self.manifold, *ball, self.n)
+
+    def missed(
+        self, last: Any, rng: np.random.Generator, records: np.ndarray, mean: np.ndarray
+    ) -> float:
+        """Return the distance of one simulated release to the mean of all records."""
+        released = simulated_mean(last, rng, records)
+        return float(self.manifold.dist(mean, released))
 
     @property
     def afterwards(self) -> Sequence[str]:

@@ -103,6 +103,11 @@ class OuterBall(Statistic):
             ),
         )
 
+    @property
+    def typical_spread(self) -> float:
+        """The root mean square distance to their mean of records whose own is not stated."""
+        return self.typical.radius / 2
+
     def accepted(self, data: Any) -> Any:
         """`collected`, unless more than records are given."""
         return self.collected(data)

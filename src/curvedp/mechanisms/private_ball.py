@@ -16,17 +16,16 @@ import numpy as np
 
 from curvedp import _validate
 from curvedp.entropy import Source
-from curvedp.geometry import project_to_ball
-from curvedp.geometry.ball import carry_records
 from curvedp.mechanisms.base import Draw, Mechanism, Reading
 from curvedp.mechanisms.certificate import Certificate, Check
 from curvedp.mechanisms.chart import shrunk
-from curvedp.mechanisms.choose import populations
+from curvedp.mechanisms.choose import population_of_spread
 from curvedp.mechanisms.gradient import GradientMechanism
 from curvedp.mechanisms.in_private_ball import (
     InPrivateBall,
     OuterBallClassMean,
     OuterBallMean,
+    simulated_mean,
 )
 from curvedp.mechanisms.measured import Measured, half_bins, likeliest, rescaled, usable
 from curvedp.mechanisms.newton import NewtonMechanism
@@ -78,7 +77,14 @@ _HELD = (
     1e-80,
     1e90,
 )  # radii of which doubles hold the noise too: what is paid for is not refused
-_ENDS = 8  # balls that are simulated for each of the public populations
+_FEWEST_RUNS, _MOST_RUNS = 3, 16  # simulated releases of a prediction
+
+
+class Rehearsal(NamedTuple):
+    """What simulated releases of public records say."""
+
+    error: float  # root mean square error of the statistic
+    radius: float  # the median radius of the balls that were found
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -466,37 +472,36 @@ class PrivateBallMechanism(StagedMechanism):
         self, rng: np.random.Generator, records: np.ndarray, size: int
     ) -> np.ndarray:
         """Float releases of a mean for records that stand for n of their kind: for predicted error, NOT for release."""
-        M, found = self.manifold, []
-        for _ in range(size):
-            ball, last = self.simulated_end(rng, np.asarray(records))
-            center, radius = last.statistic.ball
-            home = project_to_ball(
-                M, center, radius, carry_records(M, ball.center, np.asarray(records))
-            )
-            found.append(
-                last.statistic.placed(
-                    last.finished(last.simulate(rng, np.asarray(home), 1))
-                )[0]
-            )
-        return np.stack(found)
+        records = np.asarray(records)
+        ends = (self.simulated_end(rng, records)[1] for _ in range(size))
+        return np.stack([simulated_mean(final, rng, records) for final in ends])
 
-    def predicted_error(self) -> float | None:
-        """Of a variance or a line, by a few simulated balls; of a mean all is simulated."""
-        if isinstance(self.statistic, OuterBallMean):
-            return None
-        rng, about = (
-            np.random.default_rng(20230615),
-            populations(self.manifold, self.statistic.typical),
+    def predicted_error(self) -> float:
+        """Predict the error for records as spread out as `plan` takes them by default."""
+        return self.rehearse(self.statistic.typical_spread).error
+
+    def rehearse(self, spread: float) -> Rehearsal:
+        """Simulate releases of public records of this spread; NOT for release.
+
+        Parameters
+        ----------
+        spread : float
+            The root mean square distance of the records to their mean.
+        """
+        statistic = self.statistic
+        rng = np.random.default_rng(20230615)
+        about = population_of_spread(
+            self.manifold, statistic.center, spread, statistic.n
         )
-        ends = [
-            (each, self.simulated_end(rng, each.records)[1])
-            for each in about
-            for _ in range(_ENDS)
-        ]
-        errors = np.reshape(
-            [self.statistic.missed(end, rng, *each) for each, end in ends], (-1, _ENDS)
+        runs = max(_FEWEST_RUNS, min(_MOST_RUNS, 1024 // self.manifold.dim))
+        errors, radii = [], []
+        for _ in range(runs):
+            ball, final = self.simulated_end(rng, about.records)
+            errors.append(statistic.missed(final, rng, *about))
+            radii.append(ball.radius)
+        return Rehearsal(
+            float(sqrt(np.mean(np.square(errors)))), float(np.median(radii))
         )
-        return float(np.exp(np.mean(np.log(np.mean(errors, axis=1)))))
 
     def simulated_end(
         self, rng: np.random.Generator, records: np.ndarray

@@ -7,7 +7,7 @@ depends on the number of records times μ alone.
 
 import warnings
 from collections.abc import Mapping
-from math import pi
+from math import pi, sqrt
 from threading import Lock
 from typing import Any, NamedTuple
 
@@ -49,9 +49,10 @@ class Rehearsed(NamedTuple):
         float | None
     )  # about the radius of the 95% region; None where there is none, and `why`
     why: str
-    ball: float  # what both are compared with: the error of knowing nothing
+    ball: float  # what both are compared with
     of: str  # what they are distances of
     notes: list[str]
+    compared: str = "the error of knowing nothing"  # what `ball` is, in words
 
 
 def rehearsed(
@@ -95,12 +96,17 @@ def _mean(
         guarantee,
         **where,
         mechanism=mechanism,
+        spread=options.get("spread"),
     )
     try:
         region, why = found.region(), ""
     except CurvedpError as error:
         region, why = None, str(error)
-    notes = [line for line in found.advice() if "too small" in line]
+    words = ("too small", "only one mean", "taken as")
+    notes = [line for line in found.advice() if any(word in line for word in words)]
+    compared = "the error of knowing nothing"
+    if isinstance(found.radius, str):
+        compared = f"the spread of the records, taken as {found.spread:.3g}"
     return Rehearsed(
         found.mechanism,
         found.error,
@@ -109,6 +115,7 @@ def _mean(
         found.spread,
         "distance to the mean",
         notes,
+        compared,
     )
 
 
@@ -116,8 +123,13 @@ def _made_up(
     offer: Offer, options: Mapping[str, Any], guarantee: Guarantee, n: int, runs: int
 ) -> Rehearsed:
     M = options["manifold"]
-    if options["radius"] == "private":  # as spread out as `plan` takes them
-        radius = OuterBallMean(M, None, options["outer_radius"], 2).typical.radius
+    if options["radius"] == "private":
+        # Records that fill a ball of half this radius are as spread out as `plan` takes
+        # them, or as was stated.
+        spread = options.get("spread")
+        if spread is None:
+            spread = OuterBallMean(M, None, options["outer_radius"], 2).typical_spread
+        radius = 2 * _validate.positive("spread", spread) * sqrt((M.dim + 2) / M.dim)
     else:
         radius = _validate.length("radius", options["radius"])
     rows, points = _records(M, radius, n, vectors="n_components" in offer.asks)

@@ -51,6 +51,7 @@ class Study:
     column: str = ""  # the one that the statistic takes beside the records: classes or a predictor
     center: str = ""  # of the ball, written like a record, or one number that multiplies the origin: a unit of matrices
     outer_radius: float | None = None
+    spread: float | None = None  # for predictions of a private ball; not released
     n_components: int | None = None
     speed: float | None = None
     clip: float | None = None
@@ -68,9 +69,9 @@ class Study:
         kinds: dict[str, Any] = dict.fromkeys(
             (field.name for field in fields(cls)), str
         )
-        kinds |= dict.fromkeys(("outer_radius", "speed", "clip"), (float, int)) | {
-            "n_components": int
-        }
+        kinds |= dict.fromkeys(
+            ("outer_radius", "spread", "speed", "clip"), (float, int)
+        ) | {"n_components": int}
         kinds |= {"radius": (str, float, int), "guarantee": Mapping, "header": bool}
         if not isinstance(chosen, Mapping) or not {"manifold"} <= set(chosen) <= set(
             kinds
