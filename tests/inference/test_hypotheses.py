@@ -16,6 +16,7 @@ from curvedp.inference import k_sample_test, paired_test, two_sample_test
 from curvedp.inference.kernel import PairedDistance, SamplesDistance
 from curvedp.inference.permutation import PermutationMechanism
 from curvedp.mechanisms.verify import verify_certificate
+from curvedp.records.persons import person_means
 
 LEVEL, RUNS, B = 0.1, 90, 19
 
@@ -340,3 +341,122 @@ def test_the_command_line_verifies_a_test_s_certificate(tmp_path):
         text=True,
     )
     assert ran.returncode == 0, ran.stdout + ran.stderr
+
+
+# ---- persons with several records ---------------------------------------------------------
+
+PER_PERSON = 8
+
+
+def persons_sample(M, rng, persons):
+    """Correlated records: each person has a place of their own, and scatters a little."""
+    place = rng.normal(0.0, 0.3, (persons, 1, M.dim))
+    scatter = 0.05 * rng.standard_normal((persons, PER_PERSON, M.dim))
+    z = (place + scatter).reshape(-1, M.dim)
+    ids = np.repeat(np.arange(persons), PER_PERSON)
+    shuffled = rng.permutation(len(ids))
+    points = np.asarray(M.from_normal_coordinates(M.origin, z))
+    return points[shuffled], ids[shuffled]
+
+
+def rejections_of_persons(test, *, by_person, runs=80, persons=6, seed=0):
+    """How often a test at level 0.1 rejects although both samples are of one law."""
+    M, rng = Sphere(2), np.random.default_rng(seed)
+    options = {"radius": 1.5, "level": LEVEL, "permutations": B, "guarantee": GDP(50.0)}
+    count = 0
+    for _ in range(runs):
+        X, first = persons_sample(M, rng, persons)
+        Y, second = persons_sample(M, rng, persons)
+        if test is paired_test:
+            X, Y = X[np.argsort(first)], Y[np.argsort(second)]
+            groups = np.sort(first)
+        else:
+            groups = (first, second + persons)
+        if by_person:
+            options["groups"] = groups
+        source = GeneratorSource(rng)
+        count += test(M, X, Y, source=source, **options).rejected
+    return count
+
+
+@pytest.mark.parametrize("test", [two_sample_test, paired_test])
+def test_the_level_is_kept_where_persons_have_several_records(test):
+    hits = rejections_of_persons(test, by_person=True)
+    assert binomtest(hits, 80, LEVEL, alternative="greater").pvalue > 1e-4
+
+
+@pytest.mark.parametrize("test", [two_sample_test, paired_test])
+def test_the_level_test_finds_out_records_that_are_taken_for_persons(test):
+    hits = rejections_of_persons(test, by_person=False, runs=40)
+    assert binomtest(hits, 40, LEVEL, alternative="greater").pvalue < 1e-6
+
+
+@pytest.mark.parametrize("paired", [False, True])
+def test_persons_are_averaged_as_by_hand_and_certified_as_the_unit(paired, tmp_path):
+    """With the same bits, persons' averages give the same decision and certificate."""
+    M, rng = Sphere(2), np.random.default_rng(1)
+    test = paired_test if paired else two_sample_test
+    ball = (np.asarray(M.origin), 0.8)
+    samples, averages, ids = [], [], np.repeat(np.arange(12), 3)
+    for shift in (0.0, 0.4):
+        X = sample(M, rng, 36, shift)
+        X[5] = np.nan
+        samples.append(X)
+        averages.append(person_means(M, ball, X, ids))
+    groups = ids if paired else (ids, [f"other {each}" for each in ids])
+    ledger = Ledger(tmp_path / "study.ledger", GDP(1.0), unit="person")
+    options = {"radius": 0.8, "permutations": 99}
+
+    def run(pair, **more):
+        source = GeneratorSource(np.random.default_rng(7))
+        return test(M, *pair, source=source, **options, **more)
+
+    by_groups = run(samples, groups=groups, ledger=ledger)
+    by_hand = run(averages)
+    assert by_groups.pvalue == by_hand.pvalue
+    certificate = by_groups.certificate
+    assert certificate.unit.startswith("one person")
+    assert certificate.statistic["sizes"] == [12, 12]
+    assert by_hand.certificate.unit.startswith("one pair" if paired else "one record")
+    doubts = [each.claim for each in verify_certificate(certificate) if not each.holds]
+    assert all(claim.startswith("entropy") for claim in doubts)  # it was simulated
+    assert len(ledger.entries) == 1
+
+
+def test_all_records_of_a_person_move_the_statistic_as_one_value_does():
+    """The sensitivity of persons: every record of one person is replaced."""
+    M, rng, worst = Euclidean(2), np.random.default_rng(3), 0.0
+    statistic, ids = SamplesDistance(M, None, 1.0, [4, 4]), np.repeat(np.arange(4), 5)
+    for seed in range(60):
+        X, Y = (rng.uniform(-1, 1, (20, 2)) for _ in range(2))
+        Z = X.copy()
+        Z[:5] = 3 * rng.standard_normal(2) if seed % 2 else np.nan
+        values = []
+        for first in (X, Z):
+            means = [person_means(M, (np.zeros(2), 1.0), A, ids) for A in (first, Y)]
+            source = GeneratorSource(np.random.default_rng(seed))
+            values.append(statistic.permuted(statistic.accepted(means), 20, source))
+        worst = max(worst, float(np.max(np.abs(values[0] - values[1]))))
+    assert 0.1 * statistic.exact_sensitivity < worst <= statistic.exact_sensitivity
+
+
+def test_groups_that_are_not_of_the_samples_are_refused_before_anything_is_paid(
+    tmp_path,
+):
+    M, rng = Sphere(2), np.random.default_rng(0)
+    X, Y, ids = sample(M, rng, 12), sample(M, rng, 12), np.repeat(np.arange(4), 3)
+    ledger = Ledger(tmp_path / "study.ledger", GDP(1.0))
+    given = {"radius": 1.0, "ledger": ledger}
+    apart = ids + 4
+    for groups in (ids, [ids], [ids, apart[:5]], [ids, np.zeros(12)], [ids, None]):
+        with pytest.raises(ParameterError, match="groups"):
+            two_sample_test(M, X, Y, groups=groups, **given)
+    for other in (ids, [str(each) for each in ids], ids + 3.0):
+        with pytest.raises(ParameterError, match="two samples"):
+            two_sample_test(M, X, Y, groups=[ids, other], **given)
+    with pytest.raises(ParameterError, match="groups"):
+        paired_test(M, X, Y, groups=ids[:5], **given)
+    with pytest.raises(ParameterError, match="one person for each pair"):
+        k_sample_test(M, [X, Y], of=PairedDistance, groups=[ids, apart], **given)
+    assert ledger.spent is None
+    two_sample_test(M, X, Y, groups=[ids, apart], **given)

@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from curvedp import _validate
 from curvedp._silence import quiet_about_records
 from curvedp.entropy import Source
@@ -15,8 +17,10 @@ from curvedp.ledger import Ledger
 from curvedp.mechanisms.base import check_source
 from curvedp.mechanisms.certificate import Certificate
 from curvedp.mechanisms.payment import check_payer, pay
-from curvedp.privacy import GDP, Guarantee
-from curvedp.records.tables import entries
+from curvedp.mechanisms.statistic import public_ball
+from curvedp.privacy import GDP, Guarantee, PrivacyUnit
+from curvedp.records.persons import person_codes, person_means
+from curvedp.records.tables import entries, names
 
 
 @dataclass(frozen=True)
@@ -42,6 +46,7 @@ def k_sample_test(
     label: str = "permutation test",
     source: Source | None = None,
     of: type[KernelStatistic] = SamplesDistance,
+    groups: Sequence[Any] | None = None,
 ) -> PermutationTest:
     """Whether independent samples are from one law, by a private permutation test of level at most `level` at every n.
 
@@ -50,7 +55,8 @@ def k_sample_test(
     manifold : Manifold
         Where the records live.
     samples : sequence of arrays
-        Two or more, of shapes (n, *point_shape), each with its own n; of independent records, such as one mean a person.
+        Two or more, of shapes (n, *point_shape), each with its own n; of independent records, unless `groups` says whose
+        they are.
     radius, center : float and point, optional
         The public ball; records are moved into it, so that the test is of their laws in the ball.
     guarantee : Guarantee
@@ -63,6 +69,11 @@ def k_sample_test(
         Replaces the cryptographic source in simulations, and is recorded.
     of : type of KernelStatistic
         What is compared.
+    groups : sequence of arrays, optional
+        For each sample, n public ids that say whose record each is. Then a person is the
+        unit of privacy and of the test, however many records they have: each person's
+        records are averaged in the ball first, as by the estimators, and the sizes are
+        numbers of persons. Nobody may be in two samples (see `paired_test`).
 
     Returns
     -------
@@ -88,22 +99,36 @@ def k_sample_test(
         raise ParameterError(
             f"of={_validate.shown(of)} must be a kind of KernelStatistic, such as SamplesDistance"
         )
+    # Everything that can refuse has refused before anything is paid.
+    check_payer(ledger, label)
     with quiet_about_records():
-        sizes = _sizes(manifold, samples)
+        arrays = _arrays(manifold, samples)
+    unit = None
+    if groups is not None:
+        unit = _person_unit(of)
+        ball = public_ball(manifold, center, radius)
+        codes = _codes_of_persons(
+            groups, [len(array) for array in arrays], of.is_paired
+        )
+        with quiet_about_records():
+            arrays = [
+                person_means(manifold, ball, array, code)
+                for array, code in zip(arrays, codes, strict=True)
+            ]
+    sizes = [len(array) for array in arrays]
     statistic = of(manifold, center, radius, sizes)  # type: ignore[arg-type]  # None is refused there
-    check_payer(
-        ledger, label
-    )  # everything that can refuse has refused before anything is paid
     mechanism = PermutationMechanism.for_statistic(statistic, guarantee).at(
         level, permutations
     )
     source = check_source(source)
     with quiet_about_records():
-        accepted = mechanism.accepted(samples)
-    entry = pay(ledger, label, guarantee, [mechanism])
+        accepted = mechanism.accepted(arrays)
+    protects = PrivacyUnit.RECORD if groups is None else PrivacyUnit.PERSON
+    entry = pay(ledger, label, guarantee, [mechanism], protects)
     told: Any = {
         "source": source,
         "guarantee": guarantee,
+        "unit": unit,
         "reason": "the test that was asked for",
         "entry": entry,
     }
@@ -129,7 +154,8 @@ def two_sample_test(
     X, Y : array
         The samples, shapes (n, *point_shape) and (m, *point_shape).
     manifold, radius, center, options
-        As in `k_sample_test`.
+        As in `k_sample_test`; `groups` is a pair of arrays, whose the records of X are and
+        whose those of Y.
 
     Examples
     --------
@@ -152,6 +178,7 @@ def paired_test(
     Y: Any,
     radius: float | None = None,
     center: Any = None,
+    groups: Any = None,
     **options: Any,
 ) -> PermutationTest:
     """Whether the members of pairs (X[i], Y[i]) can change places; the unit of privacy is a pair.
@@ -160,6 +187,9 @@ def paired_test(
     ----------
     X, Y : array
         As many records of each.
+    groups : array, optional
+        One public id for each pair, where a person has several: each person's records of X
+        are averaged, and so are those of Y, and the unit of privacy is a person.
     manifold, radius, center, options
         As in `k_sample_test`.
 
@@ -177,12 +207,15 @@ def paired_test(
         radius,
         center,
         of=PairedDistance,
+        groups=None if groups is None else (groups, groups),
         **{"label": "paired test", **options},
     )
 
 
-def _sizes(manifold: Any, samples: Any) -> list[int]:
-    shape, sizes = check_manifold(manifold).point_shape, []
+def _arrays(manifold: Any, samples: Any) -> list[np.ndarray]:
+    """Return the samples as arrays of doubles; only shapes and types are refused."""
+    shape = check_manifold(manifold).point_shape
+    arrays = []
     if not isinstance(samples, list | tuple):
         raise ParameterError("samples must be a list of arrays, one a sample")
     for number, sample in enumerate(samples, 1):
@@ -191,5 +224,43 @@ def _sizes(manifold: Any, samples: Any) -> list[int]:
             raise ParameterError(
                 f"sample {number} has shape {array.shape}, not (n, {', '.join(map(str, shape))})"
             )
-        sizes.append(len(array))
-    return sizes
+        arrays.append(array)
+    return arrays
+
+
+def _person_unit(statistic: type[KernelStatistic]) -> str:
+    """Return what a certificate says of persons, of a statistic that knows them."""
+    if not statistic.units:
+        raise ParameterError(f"groups= is not for {statistic.__name__}")
+    return statistic.units[0]
+
+
+def _codes_of_persons(
+    groups: Any, sizes: list[int], is_paired: bool
+) -> list[np.ndarray]:
+    """Return whose record each is, from 0 on, in every sample.
+
+    The sensitivity is that of one value in one sample. So nobody may be in two samples,
+    and a pair belongs to one person.
+    """
+    if not isinstance(groups, list | tuple) or len(groups) != len(sizes):
+        raise ParameterError(
+            f"groups must be a list of {len(sizes)} arrays of ids, one for each sample"
+        )
+    codes = [person_codes(ids, size) for ids, size in zip(groups, sizes, strict=True)]
+    ids_of_samples = [names(ids).tolist() for ids in groups]
+    if is_paired:
+        if any(ids != ids_of_samples[0] for ids in ids_of_samples[1:]):
+            raise ParameterError("groups must name one person for each pair")
+        return codes
+    seen: set[Any] = set()
+    for ids in ids_of_samples:
+        # Also as texts: one file may hold 7 and another "7" for the same person.
+        here = {*ids, *map(str, ids)}
+        if seen & here:
+            raise ParameterError(
+                "groups has a person in two samples; paired_test is for persons who are "
+                "measured twice"
+            )
+        seen |= here
+    return codes

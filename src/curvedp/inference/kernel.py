@@ -38,7 +38,9 @@ class KernelStatistic(Statistic):
     sizes: Any
 
     valued: ClassVar[bool] = False
+    # Where persons are the unit, the first of these is said of them.
     units: ClassVar[tuple[str, ...]] = ()
+    is_paired: ClassVar[bool] = False  # whether row i of every sample is one pair
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -152,6 +154,10 @@ class SamplesDistance(KernelStatistic):
     unit: ClassVar[str] = (
         "one record of any sample, replaced by any other; the sizes of all are public"
     )
+    units: ClassVar[tuple[str, ...]] = (
+        "one person of any sample with all their records, replaced by any other; how many "
+        "persons each sample has is public",
+    )
 
     @property
     def exact_sensitivity(self) -> float:
@@ -185,6 +191,11 @@ class PairedDistance(KernelStatistic):
     unit: ClassVar[str] = (
         "one pair of records, replaced by any other; the number of pairs is public"
     )
+    units: ClassVar[tuple[str, ...]] = (
+        "one person with all their pairs of records, replaced by any other; the number of "
+        "persons is public",
+    )
+    is_paired: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
