@@ -1,5 +1,6 @@
 """Forms of points, against SciPy's rotations and numbers known from elsewhere; every form is total."""
 
+import unicodedata
 import warnings
 
 import numpy as np
@@ -19,7 +20,7 @@ from curvedp.geometry import (
     Torus,
 )
 from curvedp.records import FORMS, read_records
-from curvedp.records.forms import find_form
+from curvedp.records.forms import check_order, find_form
 
 RNG = np.random.default_rng(0)
 S2, SO3, SPD3, SHAPES = Sphere(2), Rotations(3), SPDAffineInvariant(3), KendallShapes(5)
@@ -294,8 +295,162 @@ def test_names_that_say_another_order_than_the_form(tmp_path, manifold, names, f
     np.testing.assert_array_equal(
         read(turned, columns=[turned.index(i) for i in right]), expected
     )
-    assert (
-        read(turned, columns=right).shape == expected.shape
-    )  # by place: whoever says so knows better than the names
+    # Places in the file's order say which columns, and nothing about their order.
+    with pytest.raises(ParameterError, match="another order than form="):
+        read(turned, columns=right)
+    with pytest.raises(ParameterError, match="another order than form="):
+        read(turned, columns=[f"0-{len(names) - 1}"])
+    # Whoever reads below the header knows better than the names.
+    unnamed = read_records(path, manifold, form=form, header=False, skip=1)
+    assert unnamed.shape == expected.shape
     names = [f"column {i}" for i in right]
     assert read(turned).shape == expected.shape
+
+
+def _shape_file(path, order, columns=("id",)):
+    """A file of 15 landmarks whose columns are in some order, and the shapes in it."""
+    rng = np.random.default_rng(1)
+    landmarks = rng.normal(size=(4, 15, 2))
+    names = [*columns, *(f"{axis}{number + 1}" for number, axis in order)]
+    lines = [",".join(names)]
+    for record in landmarks:
+        cells = [
+            repr(float(record[number, "xy".index(axis)])) for number, axis in order
+        ]
+        lines.append(",".join([*["a"] * len(columns), *cells]))
+    path.write_text("\n".join(lines) + "\n")
+    return KendallShapes(15).project(landmarks)
+
+
+PAIRED = [(number, axis) for number in range(15) for axis in "xy"]
+BY_AXIS = [(number, axis) for axis in "xy" for number in range(15)]
+
+
+@pytest.mark.parametrize(
+    ("form", "right", "wrong"),
+    [("landmarks", PAIRED, BY_AXIS), ("landmarks-xxyy", BY_AXIS, PAIRED)],
+)
+def test_a_header_of_landmarks_in_another_order_is_refused(
+    tmp_path, form, right, wrong
+):
+    space, path = KendallShapes(15), tmp_path / "x.csv"
+    choices = {"form": form, "header": True}
+    shapes = _shape_file(path, right)
+    for columns in ("1-30", ["1-30"], ["1-10", "11-29", 30], list(range(1, 31))):
+        found = read_records(path, space, columns=columns, **choices)
+        np.testing.assert_allclose(space.dist(found, shapes), 0, atol=1e-7)
+
+    shapes = _shape_file(path, wrong)
+    other = "landmarks" if form == "landmarks-xxyy" else "landmarks-xxyy"
+    for columns in ("1-30", list(range(1, 31))):
+        with pytest.raises(ParameterError, match=f"another order.*form='{other}'"):
+            read_records(path, space, columns=columns, **choices)
+    names = [f"{axis}{number + 1}" for number, axis in right]
+    found = read_records(path, space, columns=names, **choices)
+    np.testing.assert_allclose(space.dist(found, shapes), 0, atol=1e-7)
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        "x{0},y{0}", "X_{0:02d},Y_{0:02d}", "{0}x,{0}y", "lm{0}_x,lm{0}_y", "x({0}),y({0})"
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("first", [0, 1, 7])
+def test_landmarks_are_known_by_many_names(names, first):
+    form = find_form("landmarks", KendallShapes(3))
+    pairs = [names.format(number).split(",") for number in range(first, first + 3)]
+    paired = [name for pair in pairs for name in pair]
+    by_axis = [pair[axis] for axis in range(2) for pair in pairs]
+    swapped = [name for pair in pairs for name in reversed(pair)]
+    check_order("X", form, paired)
+    for wrong in (by_axis, swapped):
+        with pytest.raises(ParameterError, match="another order"):
+            check_order("X", form, wrong)
+    check_order("X", form, ["x1", "x2", "a", "b", "c", "d"])  # which say nothing
+
+
+LATITUDES = {
+    "de": ("Breite", "Länge"),
+    "de, typed": ("geogr. Breite", "geogr. Laenge"),
+    "fr": ("latitude", "longitude"),
+    "es": ("Latitud", "Longitud"),
+    "it": ("latitudine", "longitudine"),
+    "nl": ("breedtegraad", "lengtegraad"),
+    "sv": ("Breddgrad", "Längdgrad"),
+    "da": ("Breddegrad", "Længdegrad"),
+    "fi": ("leveysaste", "pituusaste"),
+    "pl": ("szerokość", "długość"),
+    "cs": ("šířka", "délka"),
+    "hu": ("szélesség", "hosszúság"),
+    "tr": ("enlem", "boylam"),
+    "ru": ("Широта", "Долгота"),
+    "el": ("πλάτος", "μήκος"),
+    "zh": ("纬度", "经度"),
+    "ja": ("緯度", "経度"),
+    "ko": ("위도", "경도"),
+    "poles": ("plat", "plon"),
+    "signs": ("φ", "λ"),
+}
+
+
+@pytest.mark.parametrize("language", LATITUDES)
+@pytest.mark.parametrize("writing", ["NFC", "NFD"])
+def test_longitudes_before_latitudes_are_refused_in_any_language(
+    tmp_path, language, writing
+):
+    latitude, longitude = LATITUDES[language]
+    choices = {"form": "latlon-degrees", "header": True, "sep": ";"}
+    for names in ((latitude, longitude), (longitude, latitude)):
+        header = unicodedata.normalize(writing, ";".join(names))
+        path = tmp_path / "x.csv"
+        path.write_text(f"{header}\n1;2\n", encoding="utf-8")
+        if names[0] == latitude:
+            assert read_records(path, Sphere(2), **choices).shape == (1, 3)
+        else:
+            with pytest.raises(ParameterError, match="another order"):
+                read_records(path, Sphere(2), **choices)
+
+
+@pytest.mark.parametrize("size", [2, 3, 4, 11])
+def test_both_triangles_are_read_and_told_apart_by_their_header(size):
+    space = SPDAffineInvariant(size)
+    factor = np.random.default_rng(2).normal(size=(5, size, size))
+    records = factor + factor.swapaxes(1, 2)
+    triangles = {"lower": np.tril_indices(size), "upper": np.triu_indices(size)}
+    for form, (i, j) in triangles.items():
+        found = read_records(records[:, i, j], space, form=form)
+        np.testing.assert_array_equal(found, records)
+        other = "upper" if form == "lower" else "lower"
+        for names in (
+            [f"C_{a + 1}_{b + 1}" for a, b in zip(i, j, strict=True)],
+            [f"cov({a},{b})" for a, b in zip(i, j, strict=True)],
+        ):
+            check_order("X", find_form(form, space), names)
+            if size == 2:  # both triangles of two rows are the same three numbers
+                check_order("X", find_form(other, space), names)
+                continue
+            with pytest.raises(ParameterError, match=f"form='.*{form}"):
+                check_order("X", find_form(other, space), names)
+
+
+def test_ten_columns_of_a_matrix_suggest_both_triangles():
+    with pytest.raises(ParameterError, match=r"form= \(upper, lower\)"):
+        read_records(np.zeros((5, 10)), SPDAffineInvariant(4))
+
+
+@pytest.mark.parametrize(
+    "columns", ["5-2", ["1-3", 4, 5], "2:32", ["0-99999999"], ["x-y"], "1-", ["-3"]]
+)
+def test_ranges_of_columns_that_do_not_fit_are_refused(tmp_path, columns):
+    path = tmp_path / "x.csv"
+    path.write_text("a,b,c,d,e,f\n1,2,3,4,5,6\n")
+    with pytest.raises(ParameterError):
+        read_records(path, Sphere(2), columns=columns, header=True)
+
+
+def test_a_column_that_is_called_like_a_range_is_that_column(tmp_path):
+    path = tmp_path / "x.csv"
+    path.write_text("0-2,b,c,d,e\n1,2,3,4,5\n")
+    found = read_records(path, Sphere(2), columns=["0-2", "2-3"], header=True)
+    assert found.tolist() == [[1.0, 3.0, 4.0]]

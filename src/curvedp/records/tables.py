@@ -1,24 +1,45 @@
-"""Tables and lists: csv, tsv, Excel, frames, and records in whatever another library holds them in memory. One line is one
-record, whatever is in it; which columns hold it is public."""
+"""Tables and lists: csv, tsv, Excel, frames, and records in whatever another library holds
+them in memory. One line is one record, whatever is in it; which columns hold it is public.
+"""
 
-import codecs
 import csv
-import gzip
+import re
+import sys
 import warnings
-from collections.abc import Iterable, Sequence
+import zipfile
+from array import array
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
+from hashlib import sha256
+from itertools import chain, islice
 from math import isnan, prod
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
+from array_api_compat import is_array_api_obj
 
 from curvedp._validate import dense, integer, shown
 from curvedp.errors import ParameterError
 from curvedp.numerics.arrays import to_host
 from curvedp.records.forms import Form, check_order, other_forms
+from curvedp.records.limits import check_unpacked, unpacked_limit
+from curvedp.records.lines import Line, read_lines
 
 _REAL, _TEXT = "biuf", "OUST"
+
+# Characters that a number or a name may have. A longer text is no number; a longer name is
+# cut, and keeps a digest of what was cut, so that different names stay different.
+LONGEST_CELL = 1 << 12
+
+# Bytes of memory that a name takes: a Python text of ordinary length and a pointer to it.
+_BYTES_OF_NAME = 64
+
+_BYTES_OF_CELL = 8  # a pointer to what a cell of an Excel file holds
+
+_MOST_COLUMNS = 1 << 20  # of a table without a header
+
+_CHECKED_EVERY = 1 << 12  # lines between two looks at the limit of memory
 
 
 class Choices(NamedTuple):
@@ -33,113 +54,148 @@ class Choices(NamedTuple):
     skip: int = 0
     encoding: str = "utf-8"
     form: Form = Form(None, (), np.asarray)
+    max_unpacked: int | None = None
 
     def headed(self) -> "Choices":
         """Columns that are asked for by name are names in a header."""
-        named = self.header is None and any(
-            isinstance(column, str) for column in self.columns or ()
+        has_names = self.columns is not None and any(
+            isinstance(column, str) and not _RANGE.fullmatch(column)
+            for column in self.columns
         )
-        return self._replace(header=True) if named else self
+        if self.header is None and has_names:
+            return self._replace(header=True)
+        return self
+
+
+class _TextTable(NamedTuple):
+    """A csv or tsv file below its header."""
+
+    separator: str
+    lines: Iterator[Line]
+    places: list[int]  # of the wanted cells in a line
+    cells: int | None  # how many a line has, where that is known
 
 
 def text(path: Path, shape: tuple[int, ...], choices: Choices) -> np.ndarray:
-    """Lines as records of so many numbers. Records are counted by line ends alone, so no record can change their number. A
-    line of the wrong length, with an open quote or with bytes that are no text, and every cell that is no number, is NaN."""
-    sep, lines, picked, length = _table(path, prod(shape), choices.headed())
+    """Lines as records of so many numbers.
 
-    def record(raw: bytes) -> list[float]:
-        """The cells of one line. Its length is known from the header, or because nothing but the record is in it."""
-        try:
-            cells = _cells(raw.rstrip(b"\r"), sep)
-            if length is None or len(cells) == length:
+    Records are counted by line ends alone, so no record can change their number. A line of
+    the wrong length or with an open quote, and every cell that is no number, is NaN.
+    """
+    width = prod(shape)
+    table = _table(path, width, choices.headed())
+    limit = unpacked_limit(path, choices.max_unpacked)
+    values = array("d")
+    for count, line in enumerate(table.lines, start=1):
+        values.extend(_record(table, line, choices.decimal))
+        if count % _CHECKED_EVERY == 0:
+            check_unpacked(path, count * width * values.itemsize, limit)
+    return np.array(values, dtype=np.float64).reshape(-1, width)
+
+
+def _record(table: _TextTable, line: Line, decimal: str) -> list[float]:
+    """The numbers of one line. Its length is known from the header, or because nothing but
+    the record is in it."""
+    try:
+        if line.end is None:
+            cells = _cells(line.text, table.separator)
+            if table.cells is None or len(cells) == table.cells:
                 return [
-                    number(cells[place].replace(choices.decimal, "."))
-                    for place in picked
+                    number(cells[place].replace(decimal, ".")) for place in table.places
                 ]
-        except (UnicodeDecodeError, csv.Error, IndexError):
-            pass
-        return [float("nan")] * len(picked)
-
-    return np.array([record(raw) for raw in lines], dtype=np.float64).reshape(
-        -1, prod(shape)
-    )
+    except (csv.Error, IndexError):
+        pass
+    return [float("nan")] * len(table.places)
 
 
 def text_column(path: Path, column: str | int, choices: Choices) -> np.ndarray:
-    """One column as texts, empty where a line has none. Whose record it is must not depend on the record: with cells too many
-    or too few, or a quote left open, the first cell of a line is still the first, and the last the last; between them nobody
-    can tell."""
-    sep, lines, picked, length = _table(
-        path, 1, choices.headed()._replace(columns=[column]).headed()
-    )
+    """One column as texts, empty where a line has none.
 
-    def name(raw: bytes) -> str:
-        try:
-            cells = _cells(raw.rstrip(b"\r"), sep)
-        except (UnicodeDecodeError, csv.Error):
-            cells = [
-                cell.strip('" ')
-                for cell in raw.decode("utf-8", "replace").rstrip("\r").split(sep)
-            ]
-        if length is not None and len(cells) != length:
-            cells = [cells[0], *[""] * (length - 2), cells[-1]] if length > 1 else [""]
-        return cells[picked[0]].strip() if picked[0] < len(cells) else ""
-
-    found = np.array([name(raw) for raw in lines], dtype=np.str_)
-    return np.char.replace(found, ",", ".") if choices.decimal == "," else found
+    Whose record it is must not depend on the record: with cells too many or too few, or a
+    quote left open, the first cell of a line is still the first, and the last the last;
+    between them nobody can tell. Texts are Python's own: in an array of fixed width one
+    long cell would take its length for every record.
+    """
+    headed = choices.headed()._replace(columns=[column]).headed()
+    table = _table(path, 1, headed)
+    limit = unpacked_limit(path, choices.max_unpacked)
+    names: list[str] = []
+    for line in table.lines:
+        name = _cut(_name(table, line))
+        names.append(name.replace(",", ".") if choices.decimal == "," else name)
+        if len(names) % _CHECKED_EVERY == 0:
+            check_unpacked(path, len(names) * _BYTES_OF_NAME, limit)
+    return objects(names)
 
 
-def _table(
-    path: Path, width: int, choices: Choices
-) -> tuple[str, list[bytes], list[int], int | None]:
-    """(separator, lines below the header, places of the wanted cells, how many cells a line has where that is known)."""
-    sep = _separator(path, choices)
-    lines = _utf8(path, choices.encoding).removeprefix(codecs.BOM_UTF8).split(b"\n")
-    if not lines[-1]:
-        lines.pop()  # after the last line's end there is no line
-    # All records would be the header.
-    if (
-        lines
-        and b"\r" in lines[0].rstrip(b"\r")
-        and (choices.header or len(lines) == 1)
-    ):
+def _name(table: _TextTable, line: Line) -> str:
+    """The text of the wanted cell in one line."""
+    (place,) = table.places
+    if line.end is not None:
+        return _name_in_ends(table, line.text, line.end)
+    try:
+        cells = _cells(line.text, table.separator)
+    except csv.Error:
+        cells = [cell.strip('" ') for cell in line.text.split(table.separator)]
+    if table.cells is not None and len(cells) != table.cells:
+        if table.cells == 1:
+            return ""
+        cells = [cells[0], *[""] * (table.cells - 2), cells[-1]]
+    return cells[place].strip() if place < len(cells) else ""
+
+
+def _name_in_ends(table: _TextTable, start: str, end: str) -> str:
+    """The wanted cell of a line too long to be kept, counted from the nearer end."""
+    (place,) = table.places
+    first_cells = start.split(table.separator)[:-1]  # the last was cut
+    last_cells = end.split(table.separator)[1:]  # the first was cut
+    if place < len(first_cells):
+        return first_cells[place].strip('" ')
+    if table.cells is not None and table.cells - place <= len(last_cells):
+        return last_cells[place - table.cells].strip('" ')
+    return ""
+
+
+def _cut(name: str) -> str:
+    """A name of ordinary length as it is; of a longer one its start and its digest."""
+    if len(name) <= LONGEST_CELL:
+        return name
+    digest = sha256(name.encode("utf-8", "surrogatepass")).hexdigest()
+    return f"{name[: LONGEST_CELL // 2]}…{digest}"
+
+
+def _table(path: Path, width: int, choices: Choices) -> _TextTable:
+    """Open a csv or tsv file, and find the places of `width` wanted cells in its lines."""
+    separator = _separator(path, choices)
+    lines = read_lines(path, choices.encoding)
+    first_two = list(islice(lines, 2))
+    is_one_line = (
+        choices.header or len(first_two) == 1
+    )  # all records would be the header
+    if first_two and is_one_line and "\r" in first_two[0].text:
         line = "its lines end with a carriage return alone; save it with ordinary line ends"
         raise ParameterError(f"{path.name}: {line}")
-    lines = lines[integer("skip", choices.skip, 0) :]
-    if choices.header and lines and b"\x00" in lines[0]:
-        line = "save it as CSV UTF-8, or say what it is, such as encoding='utf-16'"
-        raise ParameterError(f"{path.name} is not UTF-8, as its header shows; {line}")
-    names = (
-        _cells(lines.pop(0).rstrip(b"\r"), sep, "replace")
-        if choices.header and lines
-        else None
-    )
-    picked = chosen(path.name, names, choices, width)
-    return (
-        sep,
-        lines,
-        picked,
-        len(names) if names else width if choices.columns is None else None,
-    )
+    skip = integer("skip", choices.skip, 0)
+    lines = islice(chain(first_two, lines), skip, None)
+
+    header = next(lines, None) if choices.header else None
+    names = None if header is None else _header(path, header, separator)
+    places = chosen(path.name, names, choices, width)
+    if names:
+        cells: int | None = len(names)
+    else:
+        cells = width if choices.columns is None else None
+    return _TextTable(separator, lines, places, cells)
 
 
-def _utf8(path: Path, encoding: str) -> bytes:
-    """What a file holds, unpacked, as UTF-8: its encoding is said, never guessed from its bytes."""
-    data = (
-        gzip.decompress(path.read_bytes())
-        if path.suffix.lower() == ".gz"
-        else path.read_bytes()
-    )
-    try:
-        name = codecs.lookup(encoding).name
-        return (
-            data
-            if name == "utf-8"
-            else str(data, name, "replace").encode("utf-8", "replace")
-        )
-    except (LookupError, TypeError, ValueError):
-        line = "must name how texts are written, such as 'utf-8', 'utf-16' or 'latin-1'"
-        raise ParameterError(f"encoding={shown(encoding)} {line}") from None
+def _header(path: Path, line: Line, separator: str) -> list[str]:
+    """The names in a header, which is public."""
+    if "\x00" in line.text:
+        how = "save it as CSV UTF-8, or say what it is, such as encoding='utf-16'"
+        raise ParameterError(f"{path.name} is not UTF-8, as its header shows; {how}")
+    if line.end is not None:
+        raise ParameterError(f"{path.name}: its first line is too long for a header")
+    return _cells(line.text, separator, strict=False)
 
 
 def _separator(path: Path, choices: Choices) -> str:
@@ -161,18 +217,16 @@ def _separator(path: Path, choices: Choices) -> str:
     return sep
 
 
-def _cells(raw: bytes, sep: str, errors: str = "strict") -> list[str]:
-    line = raw.decode("utf-8", errors)
-    return (
-        next(csv.reader([line], delimiter=sep, strict=errors == "strict"))
-        if '"' in line
-        else line.split(sep)
-    )
+def _cells(line: str, separator: str, strict: bool = True) -> list[str]:
+    """The cells of one line. An open quote raises `csv.Error`, unless it may be guessed."""
+    if '"' not in line:
+        return line.split(separator)
+    return next(csv.reader([line], delimiter=separator, strict=strict))
 
 
 def excel(path: Path, shape: tuple[int, ...], choices: Choices) -> np.ndarray:
     """The cells of a range. The range is asked for because an empty last row leaves no trace in an Excel file."""
-    found = excel_cells(path, choices.key)
+    found = excel_cells(path, choices.key, choices.max_unpacked)
     names = (
         [str(name) for name in found[0]]
         if choices.header
@@ -184,7 +238,9 @@ def excel(path: Path, shape: tuple[int, ...], choices: Choices) -> np.ndarray:
     )
 
 
-def excel_cells(path: Path, where: str | None) -> np.ndarray:
+def excel_cells(
+    path: Path, where: str | None, max_unpacked: int | None = None
+) -> np.ndarray:
     """What the cells of a range hold, None where they are empty."""
     import openpyxl
 
@@ -193,10 +249,20 @@ def excel_cells(path: Path, where: str | None) -> np.ndarray:
         raise ParameterError(f"{path.name}: {line}")
     sheet, _, cells = where.rpartition("!")
     sheet = sheet.strip("'")
+    try:
+        left, top, right, bottom = map(int, openpyxl.utils.cell.range_boundaries(cells))
+    except (ValueError, TypeError):
+        raise ParameterError(
+            f"key={shown(cells)} must be a range of cells, such as A2:C201"
+        ) from None
+    rows, columns = bottom - top + 1, right - left + 1
+    limit = unpacked_limit(path, max_unpacked)
+    check_unpacked(path, rows * columns * _BYTES_OF_CELL, limit)
+    check_unpacked(path, _unpacked_parts(path), limit)
+
     with warnings.catch_warnings():
-        warnings.simplefilter(
-            "ignore"
-        )  # openpyxl quotes cells that look like bad dates
+        # openpyxl quotes cells that look like bad dates.
+        warnings.simplefilter("ignore")
         with closing(
             openpyxl.load_workbook(path, read_only=True, data_only=True)
         ) as book:
@@ -206,28 +272,24 @@ def excel_cells(path: Path, where: str | None) -> np.ndarray:
                 raise ParameterError(
                     f"{path.name} has the sheets {shown(sheets)}; {say}"
                 )
-            try:
-                left, top, right, bottom = map(
-                    int, openpyxl.utils.cell.range_boundaries(cells)
-                )
-            except (ValueError, TypeError):
-                raise ParameterError(
-                    f"key={shown(cells)} must be a range of cells, such as A2:C201"
-                ) from None
-            found = np.full((bottom - top + 1, right - left + 1), None, dtype=object)
-            place = {
-                "min_row": top,
-                "max_row": bottom,
-                "min_col": left,
-                "max_col": right,
-            }
-            for row, values in zip(
-                found,
-                book[sheet or sheets[0]].iter_rows(**place, values_only=True),
-                strict=False,
-            ):
+            found = np.full((rows, columns), None, dtype=object)
+            lines = book[sheet or sheets[0]].iter_rows(
+                min_row=top,
+                max_row=bottom,
+                min_col=left,
+                max_col=right,
+                values_only=True,
+            )
+            for row, values in zip(found, lines, strict=False):
                 row[: len(values)] = values
             return found
+
+
+def _unpacked_parts(path: Path) -> int:
+    """The unpacked size of an Excel file's largest part, as its directory declares it. A part
+    is never unpacked beyond that."""
+    with zipfile.ZipFile(path) as archive:
+        return max((part.file_size for part in archive.infolist()), default=0)
 
 
 def is_frame(X: Any) -> bool:
@@ -242,20 +304,14 @@ def frame(
 ) -> np.ndarray:
     """Columns as entries in row-major order; or one column that holds an array, or a list, for each record."""
     names = _names(table)
-    if (
-        prod(shape) > 1
-        and len(names if choices.columns is None else choices.columns) == 1
-    ):
-        return rows(
-            _column(
-                table, chosen(where, names, Choices(columns=choices.columns), 1)[0]
-            ),
-            shape,
-        )
+    columns = names if choices.columns is None else choices.columns
+    if prod(shape) > 1 and len(columns) == 1 and not _is_range(columns[0], names):
+        only = Choices(columns=choices.columns)
+        return rows(_column(table, chosen(where, names, only, 1)[0]), shape)
     picked = chosen(where, names, choices, prod(shape))
     return np.stack(
         [
-            numbers(f"{where}, column {shown(names[i])},", _column(table, i))
+            column_numbers(f"{where}, column {shown(names[i])},", _column(table, i))
             for i in picked
         ],
         axis=1,
@@ -281,12 +337,41 @@ def _column(table: Any, place: int) -> np.ndarray:
     )
 
 
+# Places of columns from the first to the last, both included, such as 2-31.
+_RANGE = re.compile(r"\s*([0-9]{1,7})\s*-\s*([0-9]{1,7})\s*")
+
+
+def _is_range(column: str | int, names: Sequence[str | int] | None) -> bool:
+    """Whether a column is written as a range of places, and no column has that name."""
+    if not isinstance(column, str) or not _RANGE.fullmatch(column):
+        return False
+    return column.strip() not in [str(name).strip() for name in names or ()]
+
+
+def _without_ranges(
+    columns: Sequence[str | int], names: Sequence[str | int] | None
+) -> list[str | int]:
+    """Columns, with every range such as "2-31" written out as places."""
+    written: list[str | int] = []
+    for column in columns:
+        if isinstance(column, str) and _is_range(column, names):
+            first, last = map(int, column.split("-"))
+            if last < first or last - first >= _MOST_COLUMNS:
+                raise ParameterError(
+                    f"columns={shown(column)} must be a range of places, such as 2-31"
+                )
+            written += range(first, last + 1)
+        else:
+            written.append(column)
+    return written
+
+
 def chosen(
     where: str, names: Sequence[str | int] | None, choices: Choices, width: int
 ) -> list[int]:
     """Places of the columns that hold a record, from what is public: their names, and how many entries a record has."""
-    columns, form = choices.columns, choices.form
-    if columns is None:
+    form = choices.form
+    if choices.columns is None:
         if names is not None and len(names) != width:
             line = f"{where} has {len(names)} column{'s'[: len(names) != 1]} ({_listed(names)}); a record has {width} entries"
             other = ", or what is between them with sep=, or how many lines are before them with skip="
@@ -303,12 +388,24 @@ def chosen(
             raise ParameterError(f"{line}: {ways}")
         check_order(where, form, names or ())
         return list(range(width))
-    if isinstance(columns, str) or len(columns) != width:
+
+    columns = choices.columns
+    if isinstance(columns, str):
+        columns = [columns] if _is_range(columns, names) else []
+    columns = _without_ranges(columns, names)
+    if len(columns) != width:
         needed = f"{width} names or places, one for each entry of a record"
-        other = "" if isinstance(columns, str) else other_forms(len(columns), form)
-        raise ParameterError(f"columns={shown(columns)} must be {needed}{other}")
-    check_order(where, form, columns)
-    return [_place(where, names, column) for column in columns]
+        raise ParameterError(
+            f"columns={shown(choices.columns)} must be {needed}"
+            + other_forms(len(columns), form)
+        )
+    places = [_place(where, names, column) for column in columns]
+    # Places in the order of the file say which columns, not in which order they are meant.
+    in_file_order = places == sorted(places)
+    check_order(
+        where, form, [names[p] for p in places] if names and in_file_order else columns
+    )
+    return places
 
 
 def _place(where: str, names: Sequence[str | int] | None, column: str | int) -> int:
@@ -322,7 +419,7 @@ def _place(where: str, names: Sequence[str | int] | None, column: str | int) -> 
     if (
         isinstance(column, int)
         and not isinstance(column, bool)
-        and 0 <= column < (len(names) if names else 1 << 20)
+        and 0 <= column < (len(names) if names else _MOST_COLUMNS)
     ):
         return column
     have = "no header" if names is None else f"{len(names)} columns ({_listed(names)})"
@@ -351,11 +448,9 @@ def entries(
     The dtype and the shape of an array are public; complex numbers are pairs where the shape ends in 2. What lists, object
     arrays and tables hold is data: a record that is not of the shape, or a cell that is no number, is NaN."""
     found = _doubles(where, X, shape, choices)
-    return (
-        found.reshape(len(found), *shape)
-        if found.ndim == 2 and found.shape[1] == prod(shape)
-        else found
-    )
+    if found.ndim == 2 and found.shape[1] == prod(shape):
+        return found.reshape(len(found), *shape)
+    return found
 
 
 def _doubles(
@@ -364,17 +459,58 @@ def _doubles(
     if is_frame(X):
         return frame(where, X, shape, choices)
     if isinstance(X, list | tuple):
-        return rows(X, shape)
-    found = X if isinstance(X, np.ma.MaskedArray) else to_host(dense(where, X))
+        return rows(X, shape, choices.columns)
+    if is_scipy_rotation(X):
+        X = X.as_matrix()
+    found = _host_array(where, X)
     if found.dtype.kind == "O" and found.ndim == 1:
-        return rows(found, shape)
+        return rows(found, shape, choices.columns)
     if found.dtype.kind == "c" and (*found.shape[1:], 2) == shape:
         found = np.stack([found.real, found.imag], axis=-1)
     if choices.columns is not None and found.ndim == 2:
-        found = found[
-            :, chosen(where, list(range(found.shape[1])), choices, prod(shape))
-        ]
+        names = list(range(found.shape[1]))
+        found = found[:, chosen(where, names, choices, prod(shape))]
+    if _is_series(X):
+        return column_numbers(where, found)
     return numbers(where, found)
+
+
+@runtime_checkable
+class _ArrayLike(Protocol):
+    """What says itself how it becomes an array: arrays and series of any library."""
+
+    def __array__(self) -> Any: ...
+
+
+def _host_array(where: str, X: Any) -> np.ndarray:
+    """An array of any library in NumPy. What is no array is refused by its type, which is
+    public: NumPy would make objects of it, and every record would be unreadable."""
+    if isinstance(X, np.ma.MaskedArray):
+        return X
+    is_array = isinstance(X, _ArrayLike | array | memoryview | range | float | int)
+    if not is_array and not is_array_api_obj(X):
+        raise ParameterError(
+            f"{where} is of type {type(X).__name__}; records are an array, a frame or a list"
+        )
+    return to_host(dense(where, X))
+
+
+def _is_series(X: Any) -> bool:
+    """Whether X is a series of pandas or polars, whose type may follow from one value."""
+    kind = type(X)
+    return kind.__name__ == "Series" and kind.__module__.startswith(
+        ("pandas", "polars")
+    )
+
+
+def is_scipy_rotation(X: Any) -> bool:
+    """Whether X is a `Rotation` or a `RigidTransform` of SciPy, one or many."""
+    module = sys.modules.get("scipy.spatial.transform")
+    return (
+        module is not None
+        and type(X).__name__ in ("Rotation", "RigidTransform")
+        and (type(X).__module__.startswith("scipy.spatial.transform"))
+    )
 
 
 def number(cell: Any) -> float:
@@ -383,9 +519,22 @@ def number(cell: Any) -> float:
         several = isinstance(cell, np.ndarray) and (
             cell.ndim > 0 or cell is np.ma.masked
         )
-        return float("nan" if several else cell)
+        too_long = isinstance(cell, str | bytes) and len(cell) > LONGEST_CELL
+        return float("nan") if several or too_long else float(cell)
     except Exception:  # a cell may be any object, and its __float__ may raise anything
         return float("nan")
+
+
+def column_numbers(where: str, values: Any) -> np.ndarray:
+    """A column of a frame as doubles.
+
+    The type of an array is public. That of a column is not: one complex cell makes a column
+    of complex numbers. A complex cell is a number where its imaginary part is 0, else NaN.
+    """
+    found = np.asarray(values)
+    if found.dtype.kind == "c":
+        return np.where(found.imag == 0, found.real, np.nan).astype(np.float64)
+    return numbers(where, values)
 
 
 def numbers(where: str, values: Any) -> np.ndarray:
@@ -408,48 +557,79 @@ def numbers(where: str, values: Any) -> np.ndarray:
     )
 
 
-def rows(records: Iterable[Any], shape: tuple[int, ...]) -> np.ndarray:
-    """Records that come one by one, each of the shape given or flat; what is neither is NaN."""
+def rows(
+    records: Iterable[Any],
+    shape: tuple[int, ...],
+    columns: Sequence[str | int] | None = None,
+) -> np.ndarray:
+    """Records that come one by one, each of the shape given or flat; what is neither is NaN.
+
+    Of what type a record is, is data too: a list may hold one record that is a list and one
+    that is a dictionary. So no type is refused here. A dictionary is read as its values, in
+    its own order or by the names that `columns` says, and a rotation of SciPy as its matrix.
+    """
+    if columns is not None:
+        columns = _without_ranges(
+            [columns] if isinstance(columns, str) else columns, None
+        )
+        if len(columns) != prod(shape):
+            raise ParameterError(
+                f"columns={shown(columns)} must be {prod(shape)} names or places"
+            )
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a warning that a value causes is a release
-        return np.array(
-            [_row(record, shape) for record in records], dtype=np.float64
-        ).reshape(-1, *shape)
+        found = array("d")
+        for record in records:
+            found.frombytes(_row(record, shape, columns).tobytes())
+        return np.array(found, dtype=np.float64).reshape(-1, *shape)
 
 
-def _row(record: Any, shape: tuple[int, ...]) -> np.ndarray:
+def _row(
+    record: Any, shape: tuple[int, ...], columns: Sequence[str | int] | None
+) -> np.ndarray:
+    """One record as doubles of the shape, NaN where it is no record: a function of it alone."""
     try:
+        if isinstance(record, Mapping) and columns is None:
+            record = list(record.values())
+        elif columns is not None:
+            record = [record[column] for column in columns]
+        elif is_scipy_rotation(record):
+            record = record.as_matrix()
+        if isinstance(record, list | tuple):
+            # Objects: in an array of texts one long cell would take its length for each.
+            record = np.array(record, dtype=object)
         if not isinstance(record, np.ma.MaskedArray):
             record = np.asarray(record)
-            if (
-                record.dtype.kind == "O" and record.ndim
-            ):  # arrays in arrays, as tables give lists of lists
-                record = np.asarray(record.tolist())
+            if record.dtype.kind == "O" and record.ndim:  # arrays in arrays, as tables
+                record = np.array(record.tolist(), dtype=object)  # give lists of lists
         found = numbers("a record", record)
     except Exception:  # ragged, complex, or an object that is no array
         found = np.empty(0)
-    return (
-        found.reshape(shape)
-        if found.shape in (shape, (prod(shape),))
-        else np.full(shape, np.nan)
-    )
+    if found.shape in (shape, (prod(shape),)):
+        return np.ascontiguousarray(found, dtype=np.float64).reshape(shape)
+    return np.full(shape, np.nan)
+
+
+def objects(values: Iterable[Any]) -> np.ndarray:
+    """An array of shape (n,) that holds n values as they are, whatever they are."""
+    held = list(values)
+    found = np.empty(len(held), dtype=object)
+    for place, value in enumerate(held):
+        found[place] = value
+    return found
 
 
 def names(values: Any) -> np.ndarray:
-    """Public names of any kind as an array. A list of texts and others keeps its objects: as texts 1 and 1.0 would differ,
-    1 and "1" be the same, and NaN be a name."""
-    found = np.asarray(to_host(values))
-    if (
-        found.dtype.kind in "US"
-        and isinstance(values, list | tuple)
-        and found.ndim == 1
+    """Public names of any kind as an array.
+
+    A list with a text keeps its objects: as texts 1 and 1.0 would differ, 1 and "1" be the
+    same, and NaN be a name; and one long name would take its length for every record.
+    """
+    if isinstance(values, list | tuple) and any(
+        isinstance(value, str | bytes) for value in values
     ):
-        return (
-            np.array(values, dtype=object)
-            if len({type(each) for each in values}) > 1
-            else found
-        )
-    return found
+        return objects(values)
+    return np.asarray(to_host(values))
 
 
 def any_missing(ids: np.ndarray, values: Any) -> bool:

@@ -1,0 +1,69 @@
+"""How much memory a file may fill: a small packed file must not unpack to gigabytes.
+
+The limit compares public numbers only: a file's size, and what its head declares (a shape,
+a number of rows, the sizes of its parts). Nothing here looks at what a record contains.
+"""
+
+import os
+from pathlib import Path
+
+from curvedp._validate import integer
+from curvedp.errors import ParameterError
+
+# Bytes that any file may fill, however small it is: 1 GiB. Records beyond it are rare, and
+# memory of that size is on every machine.
+DEFAULT_LIMIT = 1 << 30
+
+# A file may always fill this many times its own size. Packed measurements shrink by a factor
+# of 2 to 10; what shrinks more than this was made to.
+LARGEST_RATIO = 16
+
+# Users of the command line and the studio raise the limit with this variable, in bytes.
+VARIABLE = "CURVEDP_MAX_UNPACKED"
+
+
+def unpacked_limit(path: Path, max_unpacked: int | None = None) -> int:
+    """Return how many bytes of memory a file, or a folder of files, may fill.
+
+    Parameters
+    ----------
+    path : Path
+        The file, or the folder of a zarr array.
+    max_unpacked : int, optional
+        What the caller allows. Otherwise the environment's `CURVEDP_MAX_UNPACKED` does, and
+        where that is not set, the larger of 1 GiB and 16 times the file's size.
+    """
+    if max_unpacked is not None:
+        return integer("max_unpacked", max_unpacked, 1)
+    setting = os.environ.get(VARIABLE)
+    if setting is None:
+        return max(DEFAULT_LIMIT, LARGEST_RATIO * _size_on_disk(path))
+    if not setting.isdecimal():
+        raise ParameterError(f"{VARIABLE} must be a number of bytes, such as {1 << 32}")
+    return integer(VARIABLE, int(setting), 1)
+
+
+def check_unpacked(path: Path, needed: int, limit: int) -> None:
+    """Refuse a file whose contents would fill more than `limit` bytes."""
+    if needed > limit:
+        raise ParameterError(
+            f"{path.name} unpacks to more than {_in_words(limit)}, the limit for a file of "
+            f"{_in_words(_size_on_disk(path))}; if you trust it, set {VARIABLE} to more bytes"
+        )
+
+
+def _size_on_disk(path: Path) -> int:
+    """Return the bytes of a file, or of all files in a folder."""
+    if path.is_dir():
+        return sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
+    return path.stat().st_size
+
+
+def _in_words(size: int) -> str:
+    """Return a number of bytes as a person reads it, such as '1.5 GiB'."""
+    amount = float(size)
+    for unit in ("bytes", "KiB", "MiB"):
+        if amount < 1024:
+            return f"{amount:.4g} {unit}"
+        amount /= 1024
+    return f"{amount:.4g} GiB"

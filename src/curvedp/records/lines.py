@@ -1,0 +1,180 @@
+"""The lines of a text file, one at a time, unpacked and decoded as they are read.
+
+One line is one record, so nothing that a line holds may change how many lines there are.
+Bytes are therefore cut into lines first, at line ends alone, and each line is decoded by
+itself. This is right in the encodings listed here, and other encodings are refused.
+"""
+
+import codecs
+import gzip
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, NamedTuple
+
+import numpy as np
+
+from curvedp._validate import shown
+from curvedp.errors import ParameterError
+
+# Bytes of a line that are kept from its start, and again from its end; 16 MiB hold 600,000
+# numbers. What is between them in a longer line is dropped, and such a line is no record.
+LONGEST_LINE = 1 << 24
+
+_BLOCK = 1 << 20  # bytes that are unpacked at once
+_LINE_FEED = 0x0A
+
+# Encodings without states in which the byte 0x0A is a line feed wherever it stands, as the
+# names that Python gives them. Left out are those with shift states or escapes (ISO 2022, HZ,
+# UTF-7, unicode_escape, punycode, idna) and EBCDIC, whose line ends are other bytes.
+# fmt: off
+BYTE_ENCODINGS = frozenset((
+    "ascii", "utf-8", "utf-8-sig", "iso8859-1", "iso8859-2", "iso8859-3", "iso8859-4",
+    "iso8859-5", "iso8859-6", "iso8859-7", "iso8859-8", "iso8859-9", "iso8859-10",
+    "iso8859-11", "iso8859-13", "iso8859-14", "iso8859-15", "iso8859-16", "cp1250",
+    "cp1251", "cp1252", "cp1253", "cp1254", "cp1255", "cp1256", "cp1257", "cp1258",
+    "cp437", "cp720", "cp737", "cp775", "cp850", "cp852", "cp855", "cp856", "cp857",
+    "cp858", "cp860", "cp861", "cp862", "cp863", "cp864", "cp865", "cp866", "cp869",
+    "cp874", "cp1006", "cp1125", "koi8-r", "koi8-t", "koi8-u", "kz1048", "ptcp154",
+    "tis-620", "hp-roman8", "palmos", "mac-arabic", "mac-croatian", "mac-cyrillic",
+    "mac-farsi", "mac-greek", "mac-iceland", "mac-latin2", "mac-roman", "mac-romanian",
+    "mac-turkish", "big5", "big5hkscs", "cp932", "cp949", "cp950", "euc_jis_2004",
+    "euc_jisx0213", "euc_jp", "euc_kr", "gb18030", "gb2312", "gbk", "johab",
+    "shift_jis", "shift_jis_2004", "shift_jisx0213",
+))
+# fmt: on
+
+# Encodings whose characters are made of units of 2 or 4 bytes: cut between units.
+UNIT_ENCODINGS = {
+    "utf-16-le": np.dtype("<u2"),
+    "utf-16-be": np.dtype(">u2"),
+    "utf-32-le": np.dtype("<u4"),
+    "utf-32-be": np.dtype(">u4"),
+}
+
+# Encodings whose byte order is said by the mark at the file's beginning.
+_MARKED = {
+    "utf-16": {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"},
+    "utf-32": {codecs.BOM_UTF32_LE: "utf-32-le", codecs.BOM_UTF32_BE: "utf-32-be"},
+}
+
+
+class Line(NamedTuple):
+    """A line without its end; where it is too long to be kept, its two ends."""
+
+    text: str
+    end: str | None = None  # None where `text` is the whole line
+
+
+def read_lines(path: Path, encoding: str) -> Iterator[Line]:
+    """Yield the lines of a file, of which those that end in .gz are unpacked.
+
+    The number of lines is the number of line ends, and one more where something follows the
+    last of them. Bytes that are no text become U+FFFD, in that line alone.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    encoding : str
+        One of `BYTE_ENCODINGS` and `UNIT_ENCODINGS`, by any name that Python has for it, or
+        "utf-16" or "utf-32" where the file begins with a byte order mark.
+    """
+    name = _known_encoding(encoding)
+    with _opened(path) as file:
+        start = file.read(4)
+        name, mark = _byte_order(path, name, start)
+        for raw, end in _raw_lines(file, start.removeprefix(mark), name):
+            text = raw.decode(name, "replace")
+            if end is None:
+                yield Line(text.rstrip("\r"))
+            else:
+                yield Line(text, end.decode(name, "replace").rstrip("\r"))
+
+
+def _known_encoding(encoding: str) -> str:
+    """Return the name Python has for an encoding that is read here."""
+    try:
+        name = codecs.lookup(encoding).name
+    except (LookupError, TypeError, ValueError):
+        name = ""
+    if name in BYTE_ENCODINGS or name in UNIT_ENCODINGS or name in _MARKED:
+        return "utf-8" if name == "utf-8-sig" else name
+    raise ParameterError(
+        f"encoding={shown(encoding)} must name how texts are written, such as 'utf-8', "
+        "'utf-16' or 'latin-1', and be one in which a line end is always a line end"
+    )
+
+
+def _opened(path: Path) -> IO[bytes]:
+    if path.suffix.lower() == ".gz":
+        return gzip.open(path, "rb")
+    return path.open("rb")
+
+
+def _byte_order(path: Path, name: str, start: bytes) -> tuple[str, bytes]:
+    """Return the encoding with its byte order, and the mark that the file begins with."""
+    if name in _MARKED:
+        for mark, ordered in _MARKED[name].items():
+            if start.startswith(mark):
+                return ordered, mark
+        if not start:
+            return f"{name}-le", b""
+        raise ParameterError(
+            f"{path.name} has no byte order mark, which encoding='{name}' needs; "
+            f"say encoding='{name}-le' or '{name}-be'"
+        )
+    mark = "\ufeff".encode(name) if name.startswith("utf") else b""
+    return name, mark if mark and start.startswith(mark) else b""
+
+
+def _raw_lines(
+    file: IO[bytes], start: bytes, name: str
+) -> Iterator[tuple[bytes, bytes | None]]:
+    """Yield each line's bytes, or the bytes at both ends of a line that is too long."""
+    unit = UNIT_ENCODINGS.get(name, np.dtype(np.uint8))
+    line = _Pieces()
+    for block in _whole_units(file, start, unit.itemsize):
+        place = 0
+        for feed in np.flatnonzero(np.frombuffer(block, unit) == _LINE_FEED).tolist():
+            line.add(block[place : feed * unit.itemsize])
+            yield line.take()
+            place = (feed + 1) * unit.itemsize
+        line.add(block[place:])
+    if line.length:
+        yield line.take()
+
+
+def _whole_units(file: IO[bytes], start: bytes, size: int) -> Iterator[bytes]:
+    """Yield `start` and the rest of the file in blocks of whole units of `size` bytes."""
+    block = start
+    while True:
+        even = len(block) - len(block) % size
+        yield block[:even]
+        more = file.read(_BLOCK)
+        if not more:
+            return  # bytes that are no whole unit at a file's end are no line
+        block = block[even:] + more
+
+
+class _Pieces:
+    """One line as it is put together: all of it, or its two ends."""
+
+    def __init__(self) -> None:
+        self.length = 0
+        self._start = b""
+        self._end = b""
+
+    def add(self, piece: bytes) -> None:
+        """Append some bytes."""
+        self.length += len(piece)
+        room = LONGEST_LINE - len(self._start)
+        self._start += piece[:room]
+        if beyond := piece[room:]:
+            self._end = (self._end + beyond)[-LONGEST_LINE:]
+
+    def take(self) -> tuple[bytes, bytes | None]:
+        """Return the line, or its two ends, and begin the next."""
+        is_whole = self.length <= LONGEST_LINE
+        start, end = self._start, self._end
+        self.length, self._start, self._end = 0, b"", b""
+        return start, None if is_whole else end
