@@ -45,6 +45,7 @@ def read_records(
     decimal: str = ".",
     skip: int = 0,
     encoding: str = "utf-8",
+    max_unpacked: int | None = None,
 ) -> Any:
     """Records of shape (n, *point_shape), from a file or from what other libraries hold them in.
 
@@ -68,6 +69,7 @@ def read_records(
         The array in an npz, mat or zarr file; the cells of an Excel file, such as ``"Sheet1!A2:C201"``.
     columns : sequence of str or int, optional
         Which columns hold the record, by name or by place from 0, in the order of the form.
+        A text such as ``"2-31"`` is a range of places, both ends included.
     mask : array or path, optional
         Which voxels of a volume are records; for NIfTI files it must be given. It has to be public, like n.
     sep, decimal : str, optional
@@ -75,7 +77,12 @@ def read_records(
     skip : int
         Lines of a csv or tsv before its header or first record: comments are never guessed either.
     encoding : str
-        Of csv and tsv, such as ``"utf-16"`` or ``"latin-1"``.
+        Of csv and tsv, such as ``"utf-16"`` or ``"latin-1"``. Encodings in which what a
+        record holds could be taken for a line end (UTF-7, ISO 2022, EBCDIC, …) are refused.
+    max_unpacked : int, optional
+        Bytes of memory that the file may fill: by default the larger of 1 GiB and 16 times its
+        size, or what the environment's ``CURVEDP_MAX_UNPACKED`` says. Decided from the file's
+        size and the shapes that it declares.
 
     Returns
     -------
@@ -98,7 +105,18 @@ def read_records(
     [[1.0, 0.0, 0.0], [nan, nan, nan], [0.0, 0.0, 1.0]]
     """
     written = find_form(form, check_manifold(manifold))
-    choices = Choices(header, key, columns, mask, sep, decimal, skip, encoding, written)
+    choices = Choices(
+        header,
+        key,
+        columns,
+        mask,
+        sep,
+        decimal,
+        skip,
+        encoding,
+        written,
+        max_unpacked,
+    )
     if isinstance(source, str | Path):
         entries = _file(Path(source), choices)
     elif (
@@ -129,6 +147,7 @@ def read_column(
     skip: int = 0,
     decimal: str = ".",
     encoding: str = "utf-8",
+    max_unpacked: int | None = None,
 ) -> np.ndarray:
     """One value for each record, such as its class, its person or its age, from the file or frame that holds the records.
 
@@ -139,8 +158,8 @@ def read_column(
     column : str or int
         Its name, or its place from 0. In an npz or mat file the name of an array, in an Excel file the cells, such as
         ``"D2:D201"``.
-    header, sep, skip, decimal, encoding
-        Of csv and tsv, as for `read_records`; a decimal sign other than "." is for numbers alone: no id or class has one.
+    header, sep, skip, decimal, encoding, max_unpacked
+        As for `read_records`; a decimal sign other than "." is for numbers alone: no id or class has one.
 
     Returns
     -------
@@ -158,9 +177,14 @@ def read_column(
     """
     if not isinstance(source, str | Path):
         return frame_column("X", source, column)
-    path, choices = (
-        Path(source),
-        Choices(header=header, sep=sep, decimal=decimal, skip=skip, encoding=encoding),
+    path = Path(source)
+    choices = Choices(
+        header=header,
+        sep=sep,
+        decimal=decimal,
+        skip=skip,
+        encoding=encoding,
+        max_unpacked=max_unpacked,
     )
     kind = next((kind for kind in _COLUMNS if path.name.lower().endswith(kind)), None)
     if kind is None:
@@ -244,21 +268,17 @@ def _read(kind: str, reader: Any, path: Path, *rest: Any) -> Any:
         raise ParameterError(line) from None
 
 
-def _parquet_column(path: Path, column: str | int, choices: Choices) -> np.ndarray:
-    import pyarrow.parquet
-
-    return frame_column(path.name, pyarrow.parquet.read_table(path), column)
-
-
 _TEXTS = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
 _COLUMNS: dict[str, Any] = dict.fromkeys(_TEXTS, text_column) | {
-    ".xlsx": lambda path, column, choices: excel_cells(path, str(column)).ravel(),
-    ".parquet": _parquet_column,
+    ".xlsx": lambda path, column, choices: excel_cells(
+        path, str(column), choices.max_unpacked
+    ).ravel(),
+    ".parquet": volumes.parquet_column,
     ".npz": lambda path, column, choices: volumes.READERS[".npz"](
-        path, Choices(key=str(column))
+        path, choices._replace(key=str(column))
     ),
     ".mat": lambda path, column, choices: volumes.READERS[".mat"](
-        path, Choices(key=str(column))
+        path, choices._replace(key=str(column))
     ).ravel(),
 }
 _TABLES: dict[str, Any] = dict.fromkeys(_TEXTS, text) | {
@@ -272,7 +292,7 @@ def _array(where: str, X: Any, choices: Choices, *, table: bool = False) -> Any:
     form = choices.form
     X = X if table or is_chunked(X) else entries(where, X, form.shape, choices)
     if choices.mask is not None:
-        X = volumes.masked(where, X, choices.mask)
+        X = volumes.masked(where, X, choices)
     if X.ndim >= 1 and X.shape[1:] in (form.shape, (form.width,)):
         return X.reshape(len(X), *form.shape)
     needed = f"{where} has shape {X.shape}; {form.manifold!r} needs (n, {', '.join(map(str, form.shape))})"

@@ -80,7 +80,7 @@ def read_lines(path: Path, encoding: str) -> Iterator[Line]:
         "utf-16" or "utf-32" where the file begins with a byte order mark.
     """
     name = _known_encoding(encoding)
-    with _opened(path) as file:
+    with open_unpacked(path) as file:
         start = file.read(4)
         name, mark = _byte_order(path, name, start)
         for raw, end in _raw_lines(file, start.removeprefix(mark), name):
@@ -105,7 +105,8 @@ def _known_encoding(encoding: str) -> str:
     )
 
 
-def _opened(path: Path) -> IO[bytes]:
+def open_unpacked(path: Path) -> IO[bytes]:
+    """Open a file for reading, unpacked where its name ends in .gz."""
     if path.suffix.lower() == ".gz":
         return gzip.open(path, "rb")
     return path.open("rb")

@@ -304,18 +304,27 @@ def frame(
 ) -> np.ndarray:
     """Columns as entries in row-major order; or one column that holds an array, or a list, for each record."""
     names = _names(table)
-    columns = names if choices.columns is None else choices.columns
-    if prod(shape) > 1 and len(columns) == 1 and not _is_range(columns[0], names):
-        only = Choices(columns=choices.columns)
-        return rows(_column(table, chosen(where, names, only, 1)[0]), shape)
-    picked = chosen(where, names, choices, prod(shape))
+    places = frame_places(where, table, shape, choices)
+    if len(places) < prod(shape):
+        return rows(_column(table, places[0]), shape)
     return np.stack(
         [
             column_numbers(f"{where}, column {shown(names[i])},", _column(table, i))
-            for i in picked
+            for i in places
         ],
         axis=1,
     )
+
+
+def frame_places(
+    where: str, table: Any, shape: tuple[int, ...], choices: Choices
+) -> list[int]:
+    """The columns of a frame that hold the records: one for each entry, or one of lists."""
+    names = _names(table)
+    columns = names if choices.columns is None else choices.columns
+    if prod(shape) > 1 and len(columns) == 1 and not _is_range(columns[0], names):
+        return chosen(where, names, Choices(columns=choices.columns), 1)
+    return chosen(where, names, choices, prod(shape))
 
 
 def frame_column(where: str, table: Any, column: str | int) -> np.ndarray:
@@ -328,13 +337,26 @@ def _names(table: Any) -> list[str]:
 
 
 def _column(table: Any, place: int) -> np.ndarray:
+    """One column of a frame of pandas or polars, or of a table of pyarrow."""
     if hasattr(table, "iloc"):
         return np.asarray(table.iloc[:, place])
-    return np.asarray(
-        table.column(place)
-        if hasattr(table, "column_names")
-        else table.to_series(place)
-    )
+    if hasattr(table, "column_names"):
+        return _arrow_column(table.column(place))
+    return np.asarray(table.to_series(place))
+
+
+def _arrow_column(column: Any) -> np.ndarray:
+    """A column of pyarrow. Of a dictionary every value is made once, and shared by its rows;
+    NumPy's own conversion takes a missing value for the first of them."""
+    import pyarrow
+
+    if not pyarrow.types.is_dictionary(column.type):
+        return np.asarray(column)
+    parts = [np.empty(0, dtype=object)]
+    for chunk in column.chunks:
+        values = objects([*chunk.dictionary.to_pylist(), None])
+        parts.append(values[chunk.indices.fill_null(len(values) - 1).to_numpy()])
+    return np.concatenate(parts)
 
 
 # Places of columns from the first to the last, both included, such as 2-31.
