@@ -4,7 +4,6 @@ import math
 import operator
 import reprlib
 import warnings
-from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -117,37 +116,44 @@ def array(name: str, value: Any) -> np.ndarray:
     )
 
 
-def shape(name: str, value: Any) -> tuple[int, ...]:
-    """Of an array of any library, or of lists in lists. Where rows differ it is that of most of them: what one holds, or how
-    much of it, is data, and none refuses all."""
-    value = dense(name, value)
-    try:
-        with warnings.catch_warnings(
-            action="ignore"
-        ):  # a warning that a value causes is a release
-            found = tuple(np.shape(value))
-        if (
-            len(found) != 1
-            or not isinstance(value, np.ndarray)
-            or value.dtype.kind != "O"
-        ):
-            return found
-    except (
-        Exception
-    ):  # rows that differ, or an object whose __array__ may raise anything
-        if not isinstance(value, list | tuple):
-            raise ParameterError(
-                f"{name} has no shape; this {type(value).__name__} is not an array"
-            ) from None
-    each = Counter(map(_shape_of_row, value))
-    return (len(value), *max(each, key=lambda known: (each[known], known), default=()))
+def public_shape(name: str, value: Any, instead: str = "") -> tuple[int, ...]:
+    """Return the shape of an array or frame of any library. A list is refused: it has none.
 
+    An array has one shape, whatever its entries are, and its shape is public. The rows of a
+    list have lengths of their own, and the length of a row belongs to that record. No rule
+    can read a width off a list without telling something about single records: all lists of
+    n rows are connected by replacing one row at a time, so a rule that gives two lists
+    different widths (or accepts one of them and refuses the other) does so for two lists
+    that differ in one row. Only a constant is private. Neither the width of most rows, nor
+    that of the first, nor "the same for all, or an error" is one.
 
-def _shape_of_row(row: Any) -> tuple[int, ...]:
+    The width therefore comes from a public parameter. Whoever has plain lists of equal length
+    names it (`instead` says how) or passes ``numpy.array(rows)``; the message is the same for
+    every list.
+
+    Parameters
+    ----------
+    name : str
+        What the message calls the value.
+    value : array, frame or list
+        The records.
+    instead : str
+        How the width can be said, such as "say features=".
+    """
+    if isinstance(value, list | tuple):
+        ways = f"give numpy.array({name})" + (f", or {instead}" if instead else "")
+        raise ParameterError(
+            f"{name} is a list, and how many numbers each of its rows has is data: {ways}"
+        )
     try:
-        return tuple(np.shape(row))
-    except Exception:
-        return ()
+        with warnings.catch_warnings(action="ignore"):
+            return tuple(np.shape(dense(name, value)))
+    except ParameterError:
+        raise
+    except Exception:  # an object whose __array__ may raise anything
+        raise ParameterError(
+            f"{name} has no shape; this {type(value).__name__} is not an array"
+        ) from None
 
 
 def dense(name: str, value: Any) -> Any:

@@ -107,12 +107,14 @@ class PrivateGeodesicRegression(PrivateEstimator):
     def fit(self, x: Any, Y: Any, groups: Any = None) -> Self:
         """Release the geodesic of responses Y, shape (n, *point_shape), by predictors x, shape (n,) or (n, k).
 
+        Where x is a list, `x_range` says how many predictors there are: one, or one for each of its pairs.
+
         With `groups`, n ids that say whose record each is, a person is the unit of privacy, however many records they have: a
         step takes the mean of a person's own directions, so that changes within a person count, and n is how many they are.
         """
         self._check_common()
         M = check_manifold(self.manifold)
-        x, Y = _records(M, x, Y)
+        x, Y = _records(M, x, Y, self.x_range)
         codes = None if groups is None else person_codes(groups, len(Y))
         _validate.choice(
             "method",
@@ -208,7 +210,8 @@ class PrivateGeodesicRegression(PrivateEstimator):
     def predict(self, x: Any) -> np.ndarray:
         """Points of the private geodesic, one for each row of predictors; outside the range it goes on."""
         check_is_fitted(self)
-        x, M, k = _predictors(x), self.manifold_, self.n_features_in_
+        M, k = self.manifold_, self.n_features_in_
+        x = _asked_predictors(x, k)
         if k > 1 and x.shape[-1:] != (k,):
             raise ParameterError(f"x has shape {x.shape}; the model has {k} predictors")
         x, (low, high) = x.reshape(-1, k), self.x_range_.T
@@ -275,23 +278,46 @@ def _range(ends: Any, predictors: int) -> tuple[np.ndarray, np.ndarray]:
     return low, high
 
 
-def _predictors(x: Any) -> np.ndarray:
-    """Predictors as floats, (n,) or (n, k)."""
-    shape = _validate.shape("x", x)
-    if len(shape) == 0 and not hasattr(x, "chunks"):
+def _asked_predictors(x: Any, count: int) -> np.ndarray:
+    """Predictors at which a released geodesic is asked for, as floats: (), (n,) or (n, k)."""
+    shape = (count,) if count > 1 else ()
+    if isinstance(x, list | tuple):
+        try:
+            return np.asarray(x, dtype=np.float64)
+        except (TypeError, ValueError):  # rows of different lengths, or a text
+            return open_records(x, shape, "x", least=1).array()
+    asked = _validate.public_shape("x", x)
+    if len(asked) == 0 and not hasattr(x, "chunks"):
         return np.asarray(_validate.array("x", x))
-    return open_records(x, tuple(shape[1:]), "x", least=1).array()
+    return open_records(x, asked[1:], "x", least=1).array()
 
 
-def _records(M: Manifold, x: Any, Y: Any) -> tuple[np.ndarray, np.ndarray]:
+def _predictor_shape(x: Any, x_range: Any) -> tuple[int, ...]:
+    """The shape of one record's predictors: an array's own, and for a list that of the public
+    `x_range`, one pair for each predictor. How long the rows of a list are is data."""
+    if isinstance(x, list | tuple):
+        pairs = _validate.array("x_range", x_range)
+        return () if pairs.ndim < 2 else (len(pairs),)
+    return _validate.public_shape("x", x)[1:]
+
+
+def _records(
+    M: Manifold, x: Any, Y: Any, x_range: Any
+) -> tuple[np.ndarray, np.ndarray]:
     """Predictors (n, k) and responses (n, *point_shape) as floats; only shape and type can be refused."""
     Y = open_records(Y, M.point_shape, "Y", least=1).array()
-    shape = _validate.shape("x", x)
-    if len(shape) not in (1, 2) or shape[0] != len(Y) or 0 in shape:
+    if not isinstance(x, list | tuple) and not _validate.public_shape("x", x):
+        raise ParameterError(
+            "x is one number; (n,) or (n, k), one row a response, is needed"
+        )
+    one = _predictor_shape(x, x_range)
+    n = len(x)
+    if len(one) > 1 or n != len(Y) or 0 in one:
+        shape = (n, *one)
         raise ParameterError(
             f"x has shape {shape}; (n,) or (n, k) with n = {len(Y)}, one row a response, is needed"
         )
-    x = _predictors(x).reshape(len(Y), -1)
+    x = open_records(x, one, "x", least=1).array().reshape(len(Y), -1)
     if len(Y) < 1 + x.shape[1]:
         needed = (
             f"at least {1 + x.shape[1]} are needed for a geodesic that can be private"

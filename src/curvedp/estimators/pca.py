@@ -52,6 +52,10 @@ class PrivatePCA(PrivateTransformer):
         are affordable.
     guarantee, ledger, label, source
         As in `PrivateFrechetMean`.
+    features : int, optional
+        How many numbers a record has. An array or a frame says it by its shape; for a list
+        of rows it must be given, because the length of a row is data. A row of another
+        length counts as 0.
 
     Attributes
     ----------
@@ -89,6 +93,7 @@ class PrivatePCA(PrivateTransformer):
     ledger: Ledger | None = None
     label: str | None = None
     source: Source | None = None
+    features: int | None = None
 
     def fit(self, X: Any, y: Any = None, groups: Any = None) -> Self:
         """Release the leading subspace of X, shape (n, features). `y` is ignored.
@@ -104,7 +109,7 @@ class PrivatePCA(PrivateTransformer):
         radius = _validate.length("radius", self.radius)
         _validate.choice("method", self.method, ("auto", "one-shot", "dp-rgd"))
         least = 0 if self._adding else 2
-        features = _width(X, least=least)
+        features = _width(X, self.features, least=least)
         records = open_records(X, (features,), least=least)
         count = _validate.integer("n_components", self.n_components, 1)
         if count > features:
@@ -214,22 +219,31 @@ class PrivatePCA(PrivateTransformer):
     def transform(self, X: Any) -> Any:
         """Coordinates of the records in the private subspace; of a dask array a dask array."""
         check_is_fitted(self)
-        if not is_chunked(X) and _width(X) != self.n_features_in_:
-            expected = (
-                f"PrivatePCA is expecting {self.n_features_in_} features as input"
-            )
-            raise ParameterError(f"X has {_width(X)} features, but {expected}")
+        if not is_chunked(X) and not isinstance(X, list | tuple):
+            width = _width(X)
+            if width != self.n_features_in_:
+                expected = f"is expecting {self.n_features_in_} features as input"
+                raise ParameterError(
+                    f"X has {width} features, but PrivatePCA {expected}"
+                )
         coordinates = partial(_coordinates, self.components_)
         return by_chunks(
             coordinates, X, (self.n_features_in_,), (len(self.components_),)
         )
 
 
-def _width(X: Any, least: int = 1) -> int:
-    """How many features X has, whatever kind of array it is; refuses by shape and type, in scikit-learn's words."""
+def _width(X: Any, features: int | None = None, least: int = 1) -> int:
+    """How many features X has, by its shape or by what the caller says.
+
+    Refuses by shape and type, in scikit-learn's words.
+    """
     if getattr(getattr(X, "dtype", None), "kind", "") == "c":
         raise ParameterError("Complex data not supported: X must be real numbers")
-    shape = _validate.shape("X", X)
+    if features is not None:
+        features = _validate.integer("features", features, 1)
+        if isinstance(X, list | tuple):
+            return features
+    shape = _validate.public_shape("X", X, "say features=")
     if len(shape) != 2:
         raise ParameterError(
             f"Expected 2D array, X has {len(shape)} axes; Reshape your data to (n, features)"
@@ -240,6 +254,10 @@ def _width(X: Any, least: int = 1) -> int:
         )
     if shape[0] < least:
         raise ParameterError(f"X has {shape[0]} sample(s); at least {least} are needed")
+    if features is not None and features != shape[1]:
+        raise ParameterError(
+            f"X has {shape[1]} features; features={features} says other"
+        )
     return int(shape[1])
 
 

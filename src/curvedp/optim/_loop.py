@@ -186,9 +186,9 @@ def _given(data: Any, shape: tuple[int, ...] | None) -> Any:
         and data.dtype != object
     ):
         return _array("data", data)
-    return entries(
-        "data", data, _validate.shape("data", data)[1:] if shape is None else shape
-    )
+    if shape is None:  # a loss of one's own takes records of any shape
+        shape = _validate.public_shape("data", data)[1:]
+    return entries("data", data, shape)
 
 
 def _array(name: str, values: Any) -> Any:

@@ -17,6 +17,7 @@ from curvedp.geometry.frechet_mean.backends.chunks import (
     streamed_means,
 )
 from curvedp.geometry.manifold import Manifold
+from curvedp.numerics.arrays import to_host
 from curvedp.records.base import Kernel, Records, is_chunked
 from curvedp.records.chunked import (
     SAMPLE,
@@ -25,7 +26,7 @@ from curvedp.records.chunked import (
     checked_block,
     computed,
 )
-from curvedp.records.tables import any_missing, names
+from curvedp.records.tables import any_missing, names, objects
 
 _FEWEST = (
     1 << 8
@@ -33,27 +34,75 @@ _FEWEST = (
 
 
 class Labels:
-    """Labels in memory, one for each of n records: `classes` in order, their `sizes`, and `codes`, each record's class. Where
-    a public set of classes is given, it is that, whatever the labels are, and a label that is not in it is the first."""
+    """Labels in memory, one for each of n records.
+
+    Parameters
+    ----------
+    y : array, list or series
+        The labels.
+    n : int
+        How many records there are; n is public, and y must have one label for each.
+    classes : list, optional
+        The public set of classes. With it labels are private: a label of any kind that is
+        not in the set (a list, an array, a missing value, an object that cannot be compared)
+        counts as the first class, and none of them is refused. Without it labels are public.
+
+    Attributes
+    ----------
+    classes : array
+        The classes in order.
+    codes : array
+        Each record's place among the classes.
+    sizes : array
+        How many records each class has.
+    """
 
     def __init__(self, y: Any, n: int, classes: Any = None) -> None:
-        try:
-            labels = names(y)
-        except (TypeError, ValueError):
-            raise ParameterError("y must be an array of labels") from None
-        _check_shape(labels, n)
         if classes is not None:
+            labels = _private_labels(y)
+            _check_shape(labels, n)
             self.classes = _public(classes)
             codes = _places(self.classes, labels)
             self.sizes = np.bincount(codes, minlength=len(self.classes))
         else:
+            try:
+                labels = names(y)
+            except (TypeError, ValueError):
+                raise ParameterError("y must be an array of labels") from None
+            _check_shape(labels, n)
             if any_missing(labels, y):
                 raise ParameterError(
                     "y has labels that are missing (NaN, NaT, None or blank)"
                 )
             self.classes, codes, self.sizes = _distinct(labels)
+            self.classes = _plain(self.classes)
         # The smallest type that holds them: with chunked records the codes travel to the workers.
         self.codes = codes.astype(np.min_scalar_type(max(len(self.classes) - 1, 0)))
+
+
+def _private_labels(y: Any) -> np.ndarray:
+    """Private labels as an array of shape (n,), whatever each of them is.
+
+    NumPy would look at all labels to find a common type, and one of them could change it or
+    make it fail. So a list keeps its objects, and the type of an array is as it is.
+    """
+    if isinstance(y, list | tuple):
+        return objects(y)
+    if isinstance(y, np.ma.MaskedArray) and y.ndim == 1:
+        return objects(y.tolist())  # None where a label is masked
+    try:
+        return np.asarray(to_host(y))
+    except (TypeError, ValueError):
+        raise ParameterError(
+            f"y is of type {type(y).__name__}; give an array or a list of labels"
+        ) from None
+
+
+def _plain(classes: np.ndarray) -> np.ndarray:
+    """Public classes as an array of texts, where all of them are texts."""
+    if classes.dtype.kind == "O" and all(type(each) is str for each in classes):
+        return np.array(classes.tolist(), dtype=np.str_)
+    return classes
 
 
 class ChunkedLabels:
@@ -180,7 +229,7 @@ def _public(classes: Any) -> np.ndarray:
 
 def _places(classes: np.ndarray, labels: np.ndarray) -> np.ndarray:
     """Each label's place among the classes, 0 where it is none of them: a function of that label alone. Texts and numbers are
-    told apart by the dtype, which no one label changes."""
+    told apart by the type of an array, which no one label changes."""
     kinds = [found.dtype.kind for found in (classes, labels)]
     if "O" not in kinds and (kinds[0] in "US") != (kinds[1] in "US"):
         raise ParameterError("y and classes= must both be texts, or both numbers")
@@ -188,6 +237,8 @@ def _places(classes: np.ndarray, labels: np.ndarray) -> np.ndarray:
 
     def place(label: Any) -> int:
         try:
+            if isinstance(label, np.ndarray) and label.ndim == 0:
+                label = label.item()
             return known.get(label, 0)
         except (
             Exception

@@ -509,12 +509,13 @@ def _host_array(where: str, X: Any) -> np.ndarray:
     public: NumPy would make objects of it, and every record would be unreadable."""
     if isinstance(X, np.ma.MaskedArray):
         return X
+    X = dense(where, X)
     is_array = isinstance(X, _ArrayLike | array | memoryview | range | float | int)
     if not is_array and not is_array_api_obj(X):
         raise ParameterError(
             f"{where} is of type {type(X).__name__}; records are an array, a frame or a list"
         )
-    return to_host(dense(where, X))
+    return to_host(X)
 
 
 def _is_series(X: Any) -> bool:
