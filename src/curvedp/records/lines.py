@@ -9,7 +9,7 @@ import codecs
 import gzip
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -44,7 +44,7 @@ BYTE_ENCODINGS = frozenset((
 # fmt: on
 
 # Encodings whose characters are made of units of 2 or 4 bytes: cut between units.
-UNIT_ENCODINGS = {
+UNIT_ENCODINGS: dict[str, np.dtype[Any]] = {
     "utf-16-le": np.dtype("<u2"),
     "utf-16-be": np.dtype(">u2"),
     "utf-32-le": np.dtype("<u4"),
@@ -56,6 +56,15 @@ _MARKED = {
     "utf-16": {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"},
     "utf-32": {codecs.BOM_UTF32_LE: "utf-32-le", codecs.BOM_UTF32_BE: "utf-32-be"},
 }
+
+
+class BinaryFile(Protocol):
+    """A file that is open for reading: one on disk, or one that is unpacked as it is read."""
+
+    def read(self, size: int = -1, /) -> bytes: ...
+    def seek(self, offset: int, whence: int = 0, /) -> int: ...
+    def __enter__(self) -> Any: ...
+    def __exit__(self, *error: Any) -> Any: ...
 
 
 class Line(NamedTuple):
@@ -105,7 +114,7 @@ def _known_encoding(encoding: str) -> str:
     )
 
 
-def open_unpacked(path: Path) -> IO[bytes]:
+def open_unpacked(path: Path) -> BinaryFile:
     """Open a file for reading, unpacked where its name ends in .gz."""
     if path.suffix.lower() == ".gz":
         return gzip.open(path, "rb")
@@ -129,10 +138,10 @@ def _byte_order(path: Path, name: str, start: bytes) -> tuple[str, bytes]:
 
 
 def _raw_lines(
-    file: IO[bytes], start: bytes, name: str
+    file: BinaryFile, start: bytes, name: str
 ) -> Iterator[tuple[bytes, bytes | None]]:
     """Yield each line's bytes, or the bytes at both ends of a line that is too long."""
-    unit = UNIT_ENCODINGS.get(name, np.dtype(np.uint8))
+    unit = UNIT_ENCODINGS.get(name, np.dtype("u1"))
     line = _Pieces()
     for block in _whole_units(file, start, unit.itemsize):
         place = 0
@@ -145,7 +154,7 @@ def _raw_lines(
         yield line.take()
 
 
-def _whole_units(file: IO[bytes], start: bytes, size: int) -> Iterator[bytes]:
+def _whole_units(file: BinaryFile, start: bytes, size: int) -> Iterator[bytes]:
     """Yield `start` and the rest of the file in blocks of whole units of `size` bytes."""
     block = start
     while True:

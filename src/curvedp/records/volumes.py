@@ -56,14 +56,13 @@ def _npy_stream(path: Path, file: IO[bytes], limit: int) -> np.ndarray:
         _refuse_fields(path)
     size = prod(shape) * dtype.itemsize
     check_unpacked(path, size, limit)
-    values = np.empty(prod(shape), dtype)
-    place, bytes_of_values = 0, memoryview(values).cast("B") if size else b""
-    while place < size:
-        block = file.read(min(size - place, _BLOCK))
+    content = bytearray()
+    while len(content) < size:
+        block = file.read(min(size - len(content), _BLOCK))
         if not block:
             raise ValueError("the file ends before its array does")
-        bytes_of_values[place : place + len(block)] = block
-        place += len(block)
+        content += block
+    values = np.frombuffer(content, dtype, prod(shape)) if size else np.empty(0, dtype)
     return values.reshape(shape, order="F" if in_fortran_order else "C")
 
 
@@ -339,18 +338,33 @@ _PARQUET_BYTES = {
 def _parquet_table(
     path: Path, group: int | None, places: list[int], max_unpacked: int | None
 ) -> Any:
-    """The columns at these places, in their order, unless they fill too much memory.
+    """The columns at these places, in their order, of all row groups or of one.
 
-    Texts are read as dictionaries: a long text that many rows share is unpacked once. Lists
-    of texts cannot be, and are refused by the type of their column, which is public.
+    Texts are read as dictionaries: a long text that many rows share is unpacked once.
     """
-    needed, texts = 0, set()
+    wanted, texts = _check_parquet(path, places, max_unpacked)
+    with _parquet(path, texts) as file:
+        if group is None:
+            table = file.read(columns=wanted)
+        else:
+            table = file.read_row_group(group, columns=wanted)
+    return table.select(wanted)
+
+
+def _check_parquet(
+    path: Path, places: list[int], max_unpacked: int | None
+) -> tuple[list[str], list[str]]:
+    """Refuse columns that fill too much memory by what the footer says.
+
+    Returns the names of the columns, and of those of texts. Lists of texts are refused by
+    the type of their column, which is public: they could not be read as dictionaries.
+    """
     with _parquet(path) as file:
-        names = file.schema_arrow.names
-        wanted = [names[place] for place in places]
-        if len(set(names)) < len(names):
-            raise ParameterError(f"{path.name} has two columns of one name; rename one")
-        metadata = file.metadata
+        names, metadata = file.schema_arrow.names, file.metadata
+    if len(set(names)) < len(names):
+        raise ParameterError(f"{path.name} has two columns of one name; rename one")
+    wanted = [names[place] for place in places]
+    needed, texts = 0, set()
     for row_group in range(metadata.num_row_groups):
         for leaf in range(metadata.num_columns):
             column = metadata.row_group(row_group).column(leaf)
@@ -360,22 +374,16 @@ def _parquet_table(
             if column.physical_type == "BYTE_ARRAY":
                 texts.add(name)
                 if column.path_in_schema != name:
+                    where = f"{path.name}, column {shown(name)},"
                     raise ParameterError(
-                        f"{path.name}, column {shown(name)}, holds lists of texts; "
-                        "numbers are needed"
+                        f"{where} holds lists of texts, not of numbers"
                     )
             width = _PARQUET_BYTES.get(column.physical_type)
             if width is None:
                 width = metadata.schema.column(leaf).length
             needed += column.num_values * width + column.total_uncompressed_size
     check_unpacked(path, needed, unpacked_limit(path, max_unpacked))
-
-    with _parquet(path, sorted(texts)) as file:
-        if group is None:
-            table = file.read(columns=wanted)
-        else:
-            table = file.read_row_group(group, columns=wanted)
-    return table.select(wanted)
+    return wanted, sorted(texts)
 
 
 def _column_of_leaf(leaf: str, names: list[str]) -> str | None:
@@ -392,11 +400,14 @@ def _chunked(paths: list[Path], shape: tuple[int, ...], choices: Choices) -> Any
     chunks = []
     for path in paths:
         with _parquet(path) as file:
-            frame(path.name, file.schema_arrow.empty_table(), shape, choices)
+            empty = file.schema_arrow.empty_table()
+            frame(path.name, empty, shape, choices)
             sizes = [
                 file.metadata.row_group(group).num_rows
                 for group in range(file.metadata.num_row_groups)
             ]
+        places = frame_places(path.name, empty, shape, choices)
+        _check_parquet(path, places, choices.max_unpacked)
         for group, size in enumerate(sizes):
             read = dask.delayed(_parquet_records)(path, group, shape, choices)
             chunks.append(

@@ -11,6 +11,7 @@ import gzip
 import json
 import os
 import struct
+import warnings
 import zlib
 from collections.abc import Iterator
 from io import BytesIO
@@ -68,7 +69,7 @@ class _Chain(NamedTuple):
 class _Shard(NamedTuple):
     """Where the index of a file with many chunks lies."""
 
-    count: int
+    chunks: int
     index_bytes: int
     at_end: bool
 
@@ -91,7 +92,10 @@ def open_zarr(path: Path, key: str | None, max_unpacked: int | None) -> Any:
     check_unpacked(path, array.chunk_bytes(), limit)
     for file in _chunk_files(folder):
         _check_chunk_file(path, array, file)
-    return zarr.open_array(str(folder), mode="r", zarr_format=array.zarr_format)
+    with warnings.catch_warnings(
+        action="ignore"
+    ):  # such as: a codec has no standard yet
+        return zarr.open_array(str(folder), mode="r", zarr_format=array.zarr_format)
 
 
 def _find_array(path: Path, key: str | None) -> Path:
@@ -253,7 +257,7 @@ def _pieces(array: _Array, stream: IO[bytes]) -> Iterator[tuple[int, int]]:
         yield 0, file_size
         return
     stream.seek(file_size - array.shard.index_bytes if array.shard.at_end else 0)
-    index = np.frombuffer(stream.read(16 * array.shard.count), "<u8").reshape(-1, 2)
+    index = np.frombuffer(stream.read(16 * array.shard.chunks), "<u8").reshape(-1, 2)
     for offset, size in index.tolist():
         if offset == size == _ABSENT:
             continue
