@@ -470,7 +470,9 @@ def entries(
     The dtype and the shape of an array are public; complex numbers are pairs where the shape ends in 2. What lists, object
     arrays and tables hold is data: a record that is not of the shape, or a cell that is no number, is NaN."""
     found = _doubles(where, X, shape, choices)
-    if found.ndim == 2 and found.shape[1] == prod(shape):
+    is_flat = found.ndim == 2 and found.shape[1] == prod(shape)
+    is_column = found.ndim == 1 and prod(shape) == 1 and _is_series(X)
+    if is_flat or is_column:
         return found.reshape(len(found), *shape)
     return found
 
@@ -628,7 +630,8 @@ def _row(
         found = numbers("a record", record)
     except Exception:  # ragged, complex, or an object that is no array
         found = np.empty(0)
-    if found.shape in (shape, (prod(shape),)):
+    is_one_number = found.shape == () and prod(shape) == 1
+    if is_one_number or found.shape in (shape, (prod(shape),)):
         return np.ascontiguousarray(found, dtype=np.float64).reshape(shape)
     return np.full(shape, np.nan)
 
