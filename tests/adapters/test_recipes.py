@@ -16,6 +16,7 @@ RECIPES = re.findall(
 def test_there_are_recipes_for_all():
     named = {name for needs, _ in RECIPES for name in needs.split(", ")}
     assert named == {
+        "sklearn",
         "pyriemann",
         "mne",
         "dipy",

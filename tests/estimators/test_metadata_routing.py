@@ -1,0 +1,90 @@
+"""Persons reach `fit` through scikit-learn's tools, or the tools refuse.
+
+Without metadata routing `cross_validate(..., groups=person)` gives the ids to the splitter
+alone, and what is released protects records. docs/adapters.md tells users so.
+"""
+
+import numpy as np
+import pytest
+import sklearn
+from sklearn.exceptions import UnsetMetadataPassedError
+from sklearn.model_selection import GridSearchCV, GroupKFold, cross_validate
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
+
+from curvedp import GDP, Ledger
+from curvedp.errors import CurvedpError
+from curvedp.releasing import certificates_of
+from estimator_cases import MADE, N, made
+
+pytestmark = pytest.mark.filterwarnings("ignore::curvedp.ReleaseWarning")
+
+# Twelve persons with five records each, of one class each, as PrivateMDM wants them.
+PERSONS = np.arange(N) % 12
+FOLDS = GroupKFold(3)
+
+
+@pytest.fixture(autouse=True)
+def routing():
+    with sklearn.config_context(enable_metadata_routing=True):
+        yield
+
+
+def validate(model, data, **options):
+    """Fit three folds, and return the models: nothing is scored."""
+    found = cross_validate(
+        model,
+        *data,
+        cv=FOLDS,
+        scoring=lambda *_: 0.0,
+        return_estimator=True,
+        error_score="raise",
+        **options,
+    )
+    return found["estimator"]
+
+
+def protected(model):
+    return {certificate.whose for certificate in certificates_of(model)}
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_persons_arrive_at_every_estimator_that_asks_for_them(name):
+    model = made(name).set_fit_request(groups=True)
+    for fitted in validate(model, MADE[name][1], params={"groups": PERSONS}):
+        assert protected(fitted) == {"person"}
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_persons_that_nobody_asked_for_are_refused_and_not_dropped(name):
+    with pytest.raises(UnsetMetadataPassedError, match="groups"):
+        validate(made(name), MADE[name][1], params={"groups": PERSONS})
+
+
+def test_persons_arrive_through_a_pipeline_and_a_search():
+    data = MADE["PrivateMDM"][1]
+    step = made("PrivateMDM").set_fit_request(groups=True)
+    pipeline = make_pipeline(FunctionTransformer(), step)
+    for fitted in validate(pipeline, data, params={"groups": PERSONS}):
+        assert protected(fitted[-1]) == {"person"}
+    search = GridSearchCV(pipeline, {"privatemdm__radius": [1.5, 2.0]}, cv=FOLDS)
+    best = search.fit(*data, groups=PERSONS).best_estimator_
+    assert protected(best[-1]) == {"person"}
+
+
+def test_without_routing_groups_reach_the_splitter_alone():
+    """The trap that the documentation warns of: should scikit-learn close it, say so."""
+    with sklearn.config_context(enable_metadata_routing=False):
+        models = validate(made("PrivateMDM"), MADE["PrivateMDM"][1], groups=PERSONS)
+    assert all(protected(fitted) == {"record"} for fitted in models)
+
+
+def test_a_ledger_of_persons_refuses_what_protects_records(tmp_path):
+    ledger = Ledger(tmp_path / "study.ledger", GDP(9.0), unit="person")
+    model = made("PrivateMDM").set_params(ledger=ledger)
+    with (
+        sklearn.config_context(enable_metadata_routing=False),
+        pytest.raises(CurvedpError, match="person"),
+    ):
+        validate(model, MADE["PrivateMDM"][1], groups=PERSONS)
+    assert ledger.spent is None
