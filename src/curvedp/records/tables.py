@@ -24,7 +24,7 @@ from curvedp.errors import ParameterError
 from curvedp.numerics.arrays import to_host
 from curvedp.records.forms import Form, check_order, other_forms
 from curvedp.records.limits import check_unpacked, unpacked_limit
-from curvedp.records.lines import Line, read_lines
+from curvedp.records.lines import Line, has_more_lines, read_lines
 
 _REAL, _TEXT = "biuf", "OUST"
 
@@ -38,8 +38,6 @@ _BYTES_OF_NAME = 64
 _BYTES_OF_CELL = 8  # a pointer to what a cell of an Excel file holds
 
 _MOST_COLUMNS = 1 << 20  # of a table without a header
-
-_CHECKED_EVERY = 1 << 12  # lines between two looks at the limit of memory
 
 
 class Choices(NamedTuple):
@@ -84,13 +82,18 @@ def text(path: Path, shape: tuple[int, ...], choices: Choices) -> np.ndarray:
     """
     width = prod(shape)
     table = _table(path, width, choices.headed())
-    limit = unpacked_limit(path, choices.max_unpacked)
+    _check_lines(path, choices, bytes_of_line=8 * width)
     values = array("d")
-    for count, line in enumerate(table.lines, start=1):
+    for line in table.lines:
         values.extend(_record(table, line, choices.decimal))
-        if count % _CHECKED_EVERY == 0:
-            check_unpacked(path, count * width * values.itemsize, limit)
-    return np.array(values, dtype=np.float64).reshape(-1, width)
+    return np.frombuffer(values, dtype=np.float64).reshape(-1, width)
+
+
+def _check_lines(path: Path, choices: Choices, bytes_of_line: int) -> None:
+    """Refuse a file whose lines, of so many bytes in memory, would fill too much of it."""
+    limit = unpacked_limit(path, choices.max_unpacked)
+    if has_more_lines(path, choices.encoding, limit // bytes_of_line):
+        check_unpacked(path, limit + 1, limit)
 
 
 def _record(table: _TextTable, line: Line, decimal: str) -> list[float]:
@@ -118,13 +121,11 @@ def text_column(path: Path, column: str | int, choices: Choices) -> np.ndarray:
     """
     headed = choices.headed()._replace(columns=[column]).headed()
     table = _table(path, 1, headed)
-    limit = unpacked_limit(path, choices.max_unpacked)
+    _check_lines(path, choices, bytes_of_line=_BYTES_OF_NAME)
     names: list[str] = []
     for line in table.lines:
         name = _cut(_name(table, line))
         names.append(name.replace(",", ".") if choices.decimal == "," else name)
-        if len(names) % _CHECKED_EVERY == 0:
-            check_unpacked(path, len(names) * _BYTES_OF_NAME, limit)
     return objects(names)
 
 
