@@ -112,7 +112,7 @@ def has_more_lines(path: Path, encoding: str, most: int) -> bool:
         name, _ = _byte_order(path, name, start)
         unit = UNIT_ENCODINGS.get(name, np.dtype("u1"))
         for block in _whole_units(file, start, unit.itemsize):
-            line_ends += np.count_nonzero(np.frombuffer(block, unit) == _LINE_FEED)
+            line_ends += int(np.sum(np.frombuffer(block, unit) == _LINE_FEED))
             if line_ends > most:
                 return True
     return False
