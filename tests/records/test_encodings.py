@@ -126,6 +126,20 @@ def test_units_with_the_byte_of_a_line_feed_are_no_line_ends(tmp_path, size, ord
     assert len(read_records(path, SPACE, header=False, encoding=encoding)) == 4
 
 
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-be", "utf-32", "utf-32-le"])
+def test_a_file_with_half_a_unit_is_refused(tmp_path, encoding):
+    """A byte too many or too few moves all that follow it: lines would be lost (4 -> 2)."""
+    path = text_file(tmp_path / "x.csv", encoding)
+    content = path.read_bytes()
+    for place in (4, len(content) // 2, len(content)):
+        for changed in (content[:place] + b"x" + content[place:], content[:-1]):
+            path.write_bytes(changed)
+            with pytest.raises(ParameterError, match="no whole units"):
+                read_records(path, SPACE, header=False, encoding=encoding)
+            with pytest.raises(ParameterError, match="no whole units"):
+                read_column(path, 0, header=False, encoding=encoding)
+
+
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-32"])
 def test_a_byte_order_is_marked_or_said(tmp_path, encoding):
     path = tmp_path / "x.csv"

@@ -1,6 +1,7 @@
 """The lines of a text file, one at a time, unpacked and decoded as they are read.
 
 One line is one record, so nothing that a line holds may change how many lines there are.
+In UTF-16 and UTF-32 what a line holds is whole units, as every program writes them.
 Bytes are therefore cut into lines first, at line ends alone, and each line is decoded by
 itself. This is right in the encodings listed here, and other encodings are refused.
 """
@@ -180,8 +181,14 @@ def _whole_units(file: BinaryFile, start: bytes, size: int) -> Iterator[bytes]:
         yield block[:even]
         more = file.read(_BLOCK)
         if not more:
-            return  # bytes that are no whole unit at a file's end are no line
+            break
         block = block[even:] + more
+    if len(block) > even:
+        # The length of a file is public. Where it is no multiple of a unit's, one byte was
+        # lost or added, and from there on no line end would be found.
+        raise ParameterError(
+            f"the file's bytes are no whole units of {size}, as UTF-{8 * size} has"
+        )
 
 
 class _Pieces:
