@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from curvedp.geometry.base import Manifold
 
 from benchmarks import arrays
 from benchmarks.utility import held_out, studies
@@ -36,6 +35,7 @@ from curvedp.geometry import (
     Torus,
     frechet_mean,
 )
+from curvedp.geometry.manifold import Manifold
 from curvedp.privacy import Guarantee
 from curvedp.records.forms import find_form
 

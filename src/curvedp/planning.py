@@ -13,6 +13,7 @@ from curvedp import _validate
 from curvedp.entropy import GeneratorSource
 from curvedp.errors import CurvedpError, ParameterError, UnattainableGuarantee
 from curvedp.geometry.manifold import Manifold, check_manifold
+from curvedp.mechanisms.alarms import USELESS_SHARE
 from curvedp.mechanisms.base import check_guarantee
 from curvedp.mechanisms.choose import (
     choose_mechanism,
@@ -583,7 +584,7 @@ def plan(
 
 
 # Of the spread: a mean or a geodesic that errs by so much is of little use.
-_USELESS_SHARE = {"mean": 0.25, "regression": 0.5}
+_USELESS_SHARE = {"mean": USELESS_SHARE, "regression": 2 * USELESS_SHARE}
 
 
 def _plan_private_ball(

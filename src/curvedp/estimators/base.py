@@ -22,7 +22,7 @@ from curvedp.geometry.manifold import Manifold, check_manifold
 from curvedp.inference.region import region_of
 from curvedp.inference.shapes import Region
 from curvedp.ledger import Ledger
-from curvedp.mechanisms.alarms import FEW
+from curvedp.mechanisms.alarms import FEW, too_noisy
 from curvedp.mechanisms.base import Mechanism, check_guarantee, check_source
 from curvedp.mechanisms.certificate import Certificate, Release
 from curvedp.mechanisms.choose import Choice, choose_mechanism
@@ -60,6 +60,7 @@ class PrivateEstimator(BaseEstimator):
     )
     certificate_: Certificate
     _published: list[ReleasedValue]  # by the last call of `fit`
+    _warned_before: list[str]  # by the last call of `fit`, before it paid
 
     guarantee: Guarantee
     ledger: Ledger | None
@@ -141,6 +142,7 @@ class PrivateEstimator(BaseEstimator):
                     # A cluster or a file that fails does so before anything is paid.
                     data.sums(readable)
         source = check_source(self.source)
+        self._warn_before_paying([job.mechanism for job in jobs])
         entry = pay(
             self.ledger,
             self.label or self._name,
@@ -169,6 +171,13 @@ class PrivateEstimator(BaseEstimator):
         ]
         return releases
 
+    def _warn_before_paying(self, mechanisms: Sequence[Mechanism]) -> None:
+        """Warn of releases of little use, which public numbers tell: nothing is spent yet."""
+        texts = [text for mechanism in mechanisms for text in too_noisy(mechanism)]
+        self._warned_before = list(dict.fromkeys(texts))
+        for text in self._warned_before:
+            warnings.warn(text, ReleaseWarning, stacklevel=5)
+
     def _told(self) -> Self:
         """Return the fitted estimator, after a `ReleaseWarning` for each of its alarms.
 
@@ -178,7 +187,8 @@ class PrivateEstimator(BaseEstimator):
         """
         with quiet_about_records():
             try:
-                texts = [text for text in alarms(self) if text != FEW]
+                said = {FEW, *self._warned_before}
+                texts = [text for text in alarms(self) if text not in said]
             except Exception as error:  # whatever a stranger's `releases` may raise
                 reason = f"{type(error).__name__} in its `releases`"
                 texts = [f"the release could not be checked for oddities: {reason}"]

@@ -5,16 +5,22 @@ the grid integers, wherever the certificate is read.
 """
 
 from collections.abc import Sequence
-from math import inf, isfinite, sinh, sqrt
+from math import ceil, inf, isfinite, sinh, sqrt
 from typing import Any
 
 import numpy as np
 
 from curvedp.errors import CurvedpError
+from curvedp.geometry.manifold import Manifold
 from curvedp.mechanisms.choose import predicted_error, useless_error
-from curvedp.mechanisms.in_private_ball import InPrivateBall
+from curvedp.mechanisms.in_private_ball import (
+    InPrivateBall,
+    OuterBallMean,
+    OuterBallVariance,
+)
 from curvedp.mechanisms.measured import OuterBall
-from curvedp.mechanisms.statistic import Ball, FrechetMean
+from curvedp.mechanisms.private_ball import PrivateBallMechanism
+from curvedp.mechanisms.statistic import Ball, FrechetMean, FrechetVariance
 
 _EDGE, _HOME = (
     0.1,
@@ -31,6 +37,9 @@ _ALONE = 0.95  # of releases of noise alone are shorter
 _SURE = 6.0  # deviations, or scales, of a count
 _LITTLE = 3.0  # predicted errors: 2.4 deviations of Gaussian noise
 _NOISY = 0.1  # of the radius: errors below do not need an alarm
+# Of the spread, or of all records: a mean with so much noise, and a variance of which so
+# many records are clipped, is of little use.
+USELESS_SHARE = 0.25
 
 
 def alarms_of(value: Any, certificate: Any) -> list[str]:
@@ -38,6 +47,8 @@ def alarms_of(value: Any, certificate: Any) -> list[str]:
     made = certificate.made_by
     final = certificate.ending
     few = [] if getattr(made, "enough", True) else [FEW]
+    if isinstance(made, PrivateBallMechanism):
+        few += too_noisy(made)
     searched = _searched(value, made, certificate)
     not_unique = mean_not_unique(certificate)
     if final.statistic.values is None:
@@ -77,6 +88,108 @@ def mean_not_unique(certificate: Any) -> list[str]:
         "predicted error; PrivateFrechetMedian is steadier, and a public radius below "
         f"{limit:.3g} about a public center gives the mean of the records clipped to it"
     ]
+
+
+def too_noisy(mechanism: Any) -> list[str]:
+    """Warn, in one line or none, that a release would be of little use.
+
+    This is a function of public numbers (n, dimension, budget, radius), so it can be said
+    before anything is spent.
+    """
+    statistic = mechanism.statistic
+    if isinstance(mechanism, PrivateBallMechanism):
+        return _too_noisy_in_private_ball(mechanism)
+    ball = statistic.values
+    if ball is None:
+        return []
+    if isinstance(statistic, FrechetVariance):
+        return _variance_too_noisy(mechanism)
+    return _mean_too_noisy(mechanism, ball.radius)
+
+
+def _too_noisy_in_private_ball(search: PrivateBallMechanism) -> list[str]:
+    """Compare the noise of a mean with the spread, of a variance what is clipped."""
+    statistic = search.statistic
+    space = statistic.manifold
+    where = f"{statistic.n} records in {space.dim} dimensions"
+    if isinstance(statistic, OuterBallMean):
+        share = search.noise_share
+        if share < USELESS_SHARE:
+            return []
+        needed = ceil(2 * statistic.n * share / USELESS_SHARE)
+        return [
+            f"{where}: the noise is about {share:.2g} of the records' own spread, so "
+            f"the mean is of little use; {_cures(space, needed)}"
+        ]
+    if isinstance(statistic, OuterBallVariance):
+        share = search.clipped_share
+        if share < USELESS_SHARE:
+            return []
+        needed = ceil(2 * statistic.n * share / USELESS_SHARE)
+        return [
+            f"{where}: the search for a ball leaves about {share:.0%} of them outside, "
+            "so the variance is far too small; "
+            f"{_cures(space, needed)}"
+        ]
+    return []
+
+
+def _cures(space: Manifold, records: int | None = None) -> str:
+    """What helps against noise, in words."""
+    number = "more records" if records is None else f"about {records} records"
+    cures = (
+        f"{number}, fewer dimensions (channels, regions) or a larger budget would do"
+    )
+    if not space.reduces:
+        return cures
+    return (
+        f"{cures}; to tell classes apart, PrivateMDM(reduce=6) and PrivateSoftmax reduce "
+        "the matrices first"
+    )
+
+
+def _mean_too_noisy(mechanism: Any, radius: float) -> list[str]:
+    """Compare the noise with the radius, and the predicted error with the center's own.
+
+    Shrinkage keeps the error of long noise near that of the center: the error alone does
+    not tell that nothing of the records is left.
+    """
+    cures = f"{_cures(mechanism.manifold)}, as would a smaller ball"
+    error = _noticeable_error(mechanism, radius)
+    if error is not None and error >= useless_error(mechanism.statistic):
+        return [
+            f"the predicted error {error:.3g} is so large (radius {radius:g}) that the "
+            f"center of the ball is as good; {cures}"
+        ]
+    length = getattr(mechanism, "length", 0.0)
+    if length >= radius / 3:
+        return [
+            f"the noise is about {length:.3g} long in a ball of radius {radius:g}: the "
+            f"release says little more than the center of the ball does; {cures}"
+        ]
+    return []
+
+
+def _variance_too_noisy(mechanism: Any) -> list[str]:
+    """Compare the predicted error with the variance of records in half the ball."""
+    statistic = mechanism.statistic
+    dim, radius = statistic.manifold.dim, statistic.radius
+    error = foreseen_error(mechanism)
+    if error is None or error < radius**2 / 4 * dim / (dim + 2):
+        return []
+    return [
+        f"the predicted error {error:.3g} of the variance is as large as the variance of "
+        f"records in half the ball (radius {radius:g}); more records, a larger budget or a "
+        "smaller ball would do"
+    ]
+
+
+def _noticeable_error(mechanism: Any, radius: float) -> float | None:
+    """Return the predicted error, or None where it is not predicted or surely small."""
+    length = getattr(mechanism, "length", inf) * _stretch(mechanism.manifold, radius)
+    if length < radius * _NOISY / 2:
+        return None  # by far too little noise is not simulated
+    return foreseen_error(mechanism)
 
 
 def _ball_of_records(certificate: Any) -> Ball | None:
@@ -132,14 +245,21 @@ def _odd(value: Any, mechanism: Any) -> list[str]:
 
 
 def _variance(value: float, most: float, mechanism: Any) -> list[str]:
-    """Records outside the ball are alike once they are on its edge: their variance is next to nothing."""
+    """Warn of a variance that is as large as possible, or no larger than noise.
+
+    Records outside the ball are alike once they are on its edge: their variance is next
+    to nothing.
+    """
+    too_large = _variance_too_noisy(mechanism)
     if value >= most * (1 - _HOME):
-        return [_ON_EDGE]
+        return [*too_large, _ON_EDGE]
     error = foreseen_error(mechanism)
     if error is None or value > _LITTLE * error:
-        return []
+        return too_large
     return [
-        f"the release may be noise alone (predicted error {error:.3g}): noise dominates, or the ball is misplaced"
+        *too_large,
+        f"the release may be noise alone (predicted error {error:.3g}): noise dominates, "
+        "or the ball is misplaced",
     ]
 
 
@@ -169,19 +289,16 @@ def _place(away: float, radius: float, afterwards: Sequence[str]) -> list[str]:
 
 
 def _noise(away: float, radius: float, mechanism: Any) -> list[str]:
-    little = (
-        getattr(mechanism, "length", inf) * _stretch(mechanism.manifold, radius)
-        < radius * _NOISY / 2
-    )
-    if (
-        little or (error := foreseen_error(mechanism)) is None
-    ):  # by far too little noise is not simulated
+    """Warn of noise that is as large as the distance to the center, or as the ball."""
+    if too_large := _mean_too_noisy(mechanism, radius):
+        return too_large
+    error = _noticeable_error(mechanism, radius)
+    if error is None or error < max(away, _NOISY * radius):
         return []
-    if error >= useless_error(mechanism.statistic):
-        large = f"the predicted error {error:.3g} is so large (radius {radius:g})"
-        return [f"{large} that the center of the ball is as good"]
-    nearer = f"the release is nearer to the center of the ball than its predicted error {error:.3g}: noise dominates"
-    return [nearer] if error >= max(away, _NOISY * radius) else []
+    return [
+        "the release is nearer to the center of the ball than its predicted error "
+        f"{error:.3g}: noise dominates"
+    ]
 
 
 def _stretch(space: Any, radius: float) -> float:

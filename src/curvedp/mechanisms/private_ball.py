@@ -77,6 +77,10 @@ _HELD = (
     1e-80,
     1e90,
 )  # radii of which doubles hold the noise too: what is paid for is not refused
+_TYPICAL_RADIUS = (
+    1.5  # of a private ball, in spreads of the records (benchmarks/predictions.py)
+)
+_TYPICAL_REST = 0.6  # of the budget: what the search for a ball usually leaves
 _FEWEST_RUNS, _MOST_RUNS = 3, 16  # simulated releases of a prediction
 
 
@@ -139,6 +143,26 @@ class PrivateBallMechanism(StagedMechanism):
         return bool(
             self.statistic.n * (1 + 1e-9) / self.scale >= least
         )  # 1 over the scale is rounded down
+
+    @property
+    def noise_share(self) -> float:
+        """About the length of the last noise over the spread of the records.
+
+        It is a public number: noise of length 2r√d/(nμ), or 2r√(d(d + 1))/(nε), in a
+        ball of 1.5 spreads with 0.6 of the budget. `plan` simulates what this estimates.
+        """
+        dim = self.manifold.dim
+        sensitivity = float(
+            self.statistic.sensitivity
+        )  # 2/n, of one class where there are several
+        worth = _TYPICAL_REST if self._pure else sqrt(_TYPICAL_REST)
+        length = sqrt(dim) * spread_of(self.law, dim) * self.scale / worth
+        return float(_TYPICAL_RADIUS * sensitivity * length)
+
+    @property
+    def clipped_share(self) -> float:
+        """The share of the records that the search for a radius leaves outside, about."""
+        return float(self._outside / self.statistic.n)
 
     def draw(self, data: Any, source: Source) -> Draw:
         found, counted, shared = self.statistic.parts(data)
