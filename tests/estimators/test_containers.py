@@ -14,6 +14,7 @@ from curvedp import (
     PrivateTangentSpace,
     PureDP,
 )
+from curvedp.errors import ParameterError
 from curvedp.federated import MeanKernel, Plan, Site, key_of, new_identity
 from curvedp.geometry import Sphere
 from curvedp.inference import k_sample_test, paired_test, two_sample_test
@@ -112,7 +113,12 @@ READERS = {
         KEYS[0],
         X,
     ),
-    # these read how wide a record is off most of the records
+    # The width of a record is a public parameter here, because lists do not have one.
+    "components": lambda X: PrivatePCA(radius=1.0, features=3).fit(X),
+}
+
+# These readers have no public width for the rows of a list, so they refuse every list.
+READERS_WITHOUT_WIDTH = {
     "components": lambda X: PrivatePCA(radius=1.0).fit(X),
     "a loss of one's own": lambda X: dp_rgd(
         Problem(S, lambda w, z: ((w - z) ** 2).sum()), X, S.origin, steps=2, **DESCENT
@@ -125,6 +131,21 @@ READERS = {
 def test_no_record_is_a_reason_to_refuse(reader):
     for X in (CONTAINERS | RAGGED).values():
         READERS[reader](X)
+
+
+@pytest.mark.filterwarnings("ignore::curvedp.ReleaseWarning")
+@pytest.mark.parametrize("reader", READERS_WITHOUT_WIDTH)
+def test_without_a_public_width_no_record_decides_whether_the_others_are_read(reader):
+    """Every array and frame is read, and every list is refused with the same message."""
+    messages = set()
+    for X in (CONTAINERS | RAGGED | {"equal rows": GOOD.tolist()}).values():
+        if not isinstance(X, list):
+            READERS_WITHOUT_WIDTH[reader](X)
+            continue
+        with pytest.raises(ParameterError) as refusal:
+            READERS_WITHOUT_WIDTH[reader](X)
+        messages.add(str(refusal.value))
+    assert len(messages) == 1
 
 
 class Unreadable:
