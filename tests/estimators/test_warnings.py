@@ -61,9 +61,9 @@ CASES = [
     (
         "PrivateDispersion",
         (X,),
-        {**BALL, "guarantee": GDP(0.001)},
+        {**BALL, **PUBLIC, "guarantee": GDP(0.2)},
         {**BALL, "center": POLE, "guarantee": GDP(9.0)},
-        "noise",
+        "noise alone",
     ),
     (
         "PrivateDispersion",
