@@ -184,14 +184,14 @@ def _spread(s: float, a: np.ndarray) -> np.ndarray:
     d = np.clip(below, s - a, s + a)
     stretch = 1 / np.sinc(d / pi)
     square = a * a + d * d - 2 * A * stretch * _cosine_difference(u, d)
-    return np.sqrt(square)
+    return np.asarray(np.sqrt(square))
 
 
 def _cosine_difference(u: np.ndarray, d: np.ndarray) -> np.ndarray:
     """Return cos u − cos d without cancellation."""
-    return 2 * np.sin((d - u) / 2) * np.sin((d + u) / 2)
+    return np.asarray(2 * np.sin((d - u) / 2) * np.sin((d + u) / 2))
 
 
 def _cot_times(a: np.ndarray) -> np.ndarray:
     """Return a·cot a, which is 1 at 0."""
-    return np.cos(a) / np.sinc(a / pi)
+    return np.asarray(np.cos(a) / np.sinc(a / pi))
