@@ -352,9 +352,11 @@ def test_no_attack_exceeds_the_dispersion_bound(manifold, n):
         ]
         return -(V[0] - V[1])
 
-    start = np.zeros((n + 1, manifold.dim))
-    start[:, 0] = [r] * (n - 1) + [-r, r]
-    found = [-change(start.ravel())]
+    found = []
+    for axis in {0, manifold.dim - 1}:  # of a product, one of either factor
+        start = np.zeros((n + 1, manifold.dim))
+        start[:, axis] = [r] * (n - 1) + [-r, r]
+        found.append(-change(start.ravel()))
     for _ in range(2):
         z = rng.normal(size=start.size)
         best = change(z)
@@ -366,7 +368,8 @@ def test_no_attack_exceeds_the_dispersion_bound(manifold, n):
     assert max(found) <= bound * (
         1 + 1e-12
     )  # round-off of V itself, which a release charges apart
-    if manifold.curvature_bounds == (0.0, 0.0):
+    low, high = manifold.curvature_bounds
+    if low == high == 0 or low < 0 < high:  # attained, on a mixed product too
         assert max(found) > bound * (1 - 1e-9)
 
 
@@ -374,9 +377,13 @@ def test_the_dispersion_bound_by_sign_of_curvature():
     assert dispersion_sensitivity(Euclidean(1), 1.0, 2) == pytest.approx(
         1.0, rel=1e-15
     )  # V is within [0, r²]
-    assert dispersion_sensitivity(
-        Product(Sphere(2), Lorentz(2)), 0.5, 4
-    ) == pytest.approx(0.25, rel=1e-15)
+    mixed = Product(Sphere(2), Lorentz(2), Euclidean(1))
+    sharp, plain = 4 * 0.5**2 * 3 / 16, 4 * 0.8**2 / 4
+    assert dispersion_sensitivity(mixed, 0.5, 4) == pytest.approx(sharp, rel=1e-15)
+    assert dispersion_sensitivity(mixed, 0.8, 4) == pytest.approx(plain, rel=1e-15)
+    both_signs = Product(Stiefel(4, 2), Euclidean(1))  # a factor that has both
+    assert both_signs.curvature_bounds[0] < 0 < both_signs.curvature_bounds[1]
+    assert dispersion_sensitivity(both_signs, 0.5, 4) == pytest.approx(0.25, rel=1e-15)
     with pytest.raises(ParameterError, match="unique"):
         dispersion_sensitivity(Sphere(2), 1.6, 10)
 

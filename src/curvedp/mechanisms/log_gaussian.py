@@ -13,11 +13,10 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from curvedp.entropy import Source
 from curvedp.geometry import Euclidean
 from curvedp.geometry.ball import ball_coordinates
 from curvedp.geometry.manifold import Manifold
-from curvedp.mechanisms.base import Draw, Reading
+from curvedp.mechanisms.base import Reading
 from curvedp.mechanisms.chart import CHART_ERROR, REACH, chart_stretch, james_stein
 from curvedp.mechanisms.noise import spread_of
 from curvedp.mechanisms.statistic import Stated, Statistic
@@ -94,10 +93,9 @@ class _LogMechanism(IsotropicMechanism):
         )
     )
 
-    def draw(self, data: np.ndarray, source: Source) -> Draw:
-        """Exact noise on the coordinates, rounded to the grid; the exponential afterwards is post-processing."""
-        drawn = super().draw(self._coordinates(data), source)
-        return drawn._replace(value=self.at(drawn.value))
+    def drawn_about(self, data: np.ndarray) -> tuple[Manifold, np.ndarray]:
+        """Return the chart and the coordinates; the exponential afterwards is post-processing."""
+        return self.noised, self._coordinates(data)
 
     def reading(self, integers: Any) -> Reading:
         """The drawn coordinates, about those of the statistic."""

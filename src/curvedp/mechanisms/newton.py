@@ -151,9 +151,11 @@ class NewtonMechanism(ShrunkMeanMechanism):
         exact = mean_gradient_sensitivity(
             self.manifold, self.reach, self.statistic.n, distance
         )
-        digits = CHART_ERROR + 2.0**-48 * self.manifold.dim * np.exp(
-            sqrt(max(-self.curvature, 0.0)) * distance
-        )
+        root = sqrt(max(-self.curvature, 0.0))
+        with np.errstate(over="ignore"):  # infinite where doubles hold no such point
+            digits = CHART_ERROR + 2.0**-48 * self.manifold.dim * np.exp(
+                root * distance
+            )
         return exact + 4 * self.radius * digits
 
     @property

@@ -103,13 +103,27 @@ def mean_gradient_sensitivity(
 def dispersion_sensitivity(manifold: Manifold, radius: float, n: int) -> float:
     """Largest change of the Fréchet variance V = min_x mean d²(x, xᵢ) when one of n records in a ball is replaced.
 
-    4r²(n−1)/n² where curvatures have one sign, which is attained in flat space; 4r²/n otherwise (proof: docs/sensitivity.md).
+    Theorem (docs/sensitivity.md, "Dispersion"). It is at most 4r²(n−1)/n² where curvatures have
+    one sign, and on products of factors of one sign each where r√κ < π/4; it is at most 4r²/n
+    everywhere. The first is attained in flat space.
+
+    Parameters
+    ----------
+    manifold, radius, n : Manifold, float and int
+        As for `frechet_mean_sensitivity`.
     """
-    _normalized_radius(manifold, radius)
+    s, _ = _normalized_radius(manifold, radius)
     n = _validate.integer("n", n, 1)
-    low, high = manifold.curvature_bounds
-    share = (n - 1) / n if low >= 0 or high <= 0 else 1.0
+    factors_have_one_sign = all(map(_has_one_sign, manifold.factors))
+    is_sharp = _has_one_sign(manifold) or (factors_have_one_sign and s < pi / 4)
+    share = (n - 1) / n if is_sharp else 1.0
     return nextafter(4 * radius**2 * share / n, inf)
+
+
+def _has_one_sign(manifold: Manifold) -> bool:
+    """Whether all sectional curvatures are at least 0, or all at most 0."""
+    low, high = manifold.curvature_bounds
+    return low >= 0 or high <= 0
 
 
 def _normalized_radius(manifold: Manifold, radius: float) -> tuple[float, float]:

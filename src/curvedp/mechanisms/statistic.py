@@ -21,6 +21,7 @@ from curvedp.geometry.ball import carry_records
 from curvedp.geometry.frechet_mean.backends.chunks import Domain, into_ball
 from curvedp.geometry.frechet_mean.error_bound import farthest_record, solver_error
 from curvedp.geometry.manifold import Manifold, check_manifold
+from curvedp.laws.exact.draw import in_chart
 from curvedp.mechanisms.chart import CHART_ERROR, chart_stretch
 from curvedp.mechanisms.sensitivity import (
     dispersion_sensitivity,
@@ -79,6 +80,12 @@ class Ball(NamedTuple):
 
     center: np.ndarray
     radius: float
+
+
+def is_drawn_in_coordinates(manifold: Manifold, ball: Ball) -> bool:
+    """Whether noise on this space is drawn in flat coordinates at the ball's center."""
+    is_at_origin = np.array_equal(ball.center, np.asarray(manifold.origin))
+    return is_at_origin and in_chart(manifold)
 
 
 @dataclass(frozen=True, eq=False)  # fields may be arrays
@@ -244,6 +251,14 @@ class Statistic(ABC):
         return kind(**given)
 
 
+def is_point(manifold: Manifold, array: np.ndarray) -> bool:
+    """Whether an array is finite and, to 1e-6, a point of the manifold."""
+    if not np.all(np.isfinite(array)):
+        return False
+    with np.errstate(all="ignore"):  # entries near the largest double
+        return float(manifold.residual(array)) <= 1e-6
+
+
 def check_point(name: str, manifold: Manifold, point: Any) -> np.ndarray:
     """A public point of the manifold, or a `ParameterError`; round-off is projected away."""
     array = _validate.array(name, point)
@@ -251,8 +266,8 @@ def check_point(name: str, manifold: Manifold, point: Any) -> np.ndarray:
         raise ParameterError(
             f"{name} has shape {array.shape}; points of {manifold!r} have {manifold.point_shape}"
         )
+    usable = is_point(manifold, array)
     with np.errstate(all="ignore"):  # entries near the largest double
-        usable = np.all(np.isfinite(array)) and float(manifold.residual(array)) <= 1e-6
         found = np.asarray(manifold.project(array)) if usable else array
     if not usable or not np.all(np.isfinite(found)):
         raise ParameterError(
@@ -376,20 +391,39 @@ class FrechetMean(_OfBall):
 
     @cached_property
     def sensitivity(self) -> float:
-        """The theorem's (docs/sensitivity.md), and the solver's error at both ends."""
-        return (
-            frechet_mean_sensitivity(self.manifold, self.reach, self.n)
-            + 2 * self.solver_error
-        )
+        """Return the theorem's bound and the solver's error at both ends, at most a diameter.
+
+        Noise is added to a point of the ball, as floats hold it (`stored_reach`): no two of
+        them are farther apart than twice that, whatever the solver's error.
+        """
+        theorem = frechet_mean_sensitivity(self.manifold, self.reach, self.n)
+        return min(theorem + 2 * self.solver_error, 2 * self.stored_reach)
 
     @cached_property
     def chart_sensitivity(self) -> float:
-        """The theorem's for the chart, which stretches the solver's error too."""
+        """Return the theorem's bound for the chart, which stretches the solver's error too.
+
+        Coordinates are shortened to the radius before noise is added: no two of them are
+        farther apart than the diameter.
+        """
         stretch = chart_stretch(self.manifold, self.radius)
-        return (
-            mean_chart_sensitivity(self.manifold, self.reach, self.n)
-            + 2 * self.solver_error * stretch
-        )
+        theorem = mean_chart_sensitivity(self.manifold, self.reach, self.n)
+        diameter = 2 * self.radius * (1 + CHART_ERROR)
+        return min(theorem + 2 * self.solver_error * stretch, diameter)
+
+    @cached_property
+    def stored_reach(self) -> float:
+        """How far from the center the point is that noise is added to.
+
+        That is the radius and the rounding of the point's own coordinates; on a space whose
+        noise is drawn in flat coordinates these are shortened to the radius, and nothing is
+        rounded after that.
+        """
+        if is_drawn_in_coordinates(self.manifold, self.ball):
+            return self.radius * (1 + CHART_ERROR)
+        held_radius = self.manifold.held_radius(self.radius)
+        spread = self.manifold.float_spread(held_radius)
+        return self.radius * (1 + CHART_ERROR) + 2.0**-50 * self.manifold.dim * spread
 
     values = property(
         lambda self: self.ball
@@ -420,7 +454,9 @@ class FrechetVariance(_OfBall):
         # A mean off by η raises the mean square by at most 2·2r·η + η²; squares of computed distances are off by twice
         # CHART_ERROR, relative.
         exact = dispersion_sensitivity(self.manifold, r, self.n)
-        return exact + 2 * (4 * r * error + error * error + 2 * CHART_ERROR * 4 * r * r)
+        errors = 4 * r * error + error * error + 2 * CHART_ERROR * 4 * r * r
+        # The computed variance is cut to [0, r²] (`of`), so that it moves by no more.
+        return min(exact + 2 * errors, self.radius * self.radius)
 
     @property
     def values(self) -> Ball:
@@ -429,4 +465,5 @@ class FrechetVariance(_OfBall):
         return Ball(np.array([half]), half)
 
     def of(self, records: Records) -> np.ndarray:
-        return np.array([self.moments(records)[1]])
+        variance = self.moments(records)[1]
+        return np.array([min(max(variance, 0.0), self.radius * self.radius)])

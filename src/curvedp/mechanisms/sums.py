@@ -23,7 +23,7 @@ from curvedp.mechanisms.chart import shrunk
 from curvedp.mechanisms.measured import clip, logs_at
 from curvedp.mechanisms.noise import VectorMechanism, least_noise, spread_of
 from curvedp.mechanisms.second_moment import clipped_rows, unpack
-from curvedp.mechanisms.statistic import Ball, Count, Length, Statistic
+from curvedp.mechanisms.statistic import Ball, Count, Length, Statistic, is_point
 from curvedp.privacy import Guarantee
 from curvedp.records.base import Records, open_records
 
@@ -107,12 +107,19 @@ class ClippedSum(SumStatistic):
         return np.concatenate([z, np.full((len(z), 1), self.weight)], axis=1)
 
     def read(self, total: np.ndarray, noise: float) -> np.ndarray:
-        """exp_c of the quotient, shrunk and in the ball."""
-        return np.asarray(
-            self.manifold.from_normal_coordinates(
-                self.center, self.reach * self.step(total, noise)
-            )
+        """Return exp_c of the quotient, shrunk and in the ball.
+
+        In a ball that is wider than what doubles hold, the step ends where they do; what is
+        no point all the same becomes the center.
+        """
+        coordinates = self.reach * self.step(total, noise)
+        length = float(np.linalg.norm(coordinates))
+        if length > self.manifold.float_reach:
+            coordinates = coordinates * (self.manifold.float_reach / length)
+        point = np.asarray(
+            self.manifold.from_normal_coordinates(self.center, coordinates)
         )
+        return point if is_point(self.manifold, point) else np.asarray(self.center)
 
     def step(self, total: np.ndarray, noise: float) -> np.ndarray:
         """The mean of clip_r(log_c x)/r, as far as it is known."""

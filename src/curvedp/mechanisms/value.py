@@ -4,7 +4,7 @@ from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from math import sqrt
+from math import inf, sqrt
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -12,14 +12,22 @@ import numpy as np
 from curvedp import _validate
 from curvedp.entropy import Source
 from curvedp.errors import ParameterError
-from curvedp.geometry import project_to_ball
+from curvedp.geometry import Euclidean, project_to_ball
+from curvedp.geometry.ball import ball_coordinates
 from curvedp.geometry.manifold import Manifold
 from curvedp.laws import RiemannianGaussian, RiemannianLaplace
 from curvedp.laws.exact import drawn_point, exact_draw
 from curvedp.mechanisms.base import Draw, Mechanism, Reading, check_guarantee, replay
 from curvedp.mechanisms.certificate import Certificate
 from curvedp.mechanisms.chart import grid_of
-from curvedp.mechanisms.statistic import Stated, Statistic, assign, length
+from curvedp.mechanisms.statistic import (
+    Stated,
+    Statistic,
+    assign,
+    is_drawn_in_coordinates,
+    is_point,
+    length,
+)
 from curvedp.privacy import GDP, Guarantee, PrivacyProfile, PureDP, smallest_scale
 
 _LAWS: dict[str, Any] = {
@@ -80,6 +88,44 @@ class ValueMechanism(Mechanism):
         self, rng: np.random.Generator, value: np.ndarray, size: Any
     ) -> np.ndarray:
         """Draws of this size (a shape, too) by the fast float path: for simulation and predicted error, NOT for release."""
+
+    def finish(self, value: Any) -> Any:
+        """Post-process a draw; what doubles do not hold becomes the chart's public base."""
+        finished = np.asarray(super().finish(value))
+        if is_point(self.manifold, finished):
+            return finished
+        return self.statistic.placed(np.asarray(self.statistic.base)[None])[0]
+
+    def described(self) -> dict[str, Any]:
+        """As of every mechanism; refuses noise of which no guarantee is known, and noise that
+        leads beyond what doubles hold.
+
+        Where a ball holds the statistic, drawn points are moved into it. Where none does, they
+        are released as they are drawn, and at least every other draw must be a point that
+        doubles hold. This follows from public numbers: the scale and the space.
+        """
+        _ = self.profile  # refuses where none can be computed
+        if self.statistic.kept_in is None:
+            for factor in self.manifold.factors:
+                if factor.float_reach < inf and not self._stays_within(factor):
+                    raise ParameterError(
+                        f"{self.name} of scale {self.noise[2]:.4g}: most draws are farther than "
+                        f"{factor.float_reach:g}, beyond what doubles hold on {factor!r}; use less "
+                        "noise, or a statistic in a public ball"
+                    )
+        return super().described()
+
+    def _stays_within(self, factor: Manifold) -> bool:
+        """Whether half of the draws, or more, are within the reach of doubles on a factor."""
+        kind, space, scale, _ = self.noise
+        if scale > factor.float_reach:
+            return False
+        if space.dim == self.manifold.dim and space.is_linear and kind == "laplace":
+            typical = scale * (space.dim + 1) * sqrt(factor.dim / space.dim)
+            return typical <= factor.float_reach
+        noised = Euclidean(factor.dim) if space.is_linear else factor
+        law = _LAWS[kind](noised, scale)
+        return float(law.radial_cdf(factor.float_reach)) >= 0.5
 
     def accepted(self, data: Any) -> np.ndarray:
         """One point; what is not a point becomes the origin."""
@@ -168,10 +214,23 @@ class IsotropicMechanism(ValueMechanism):
 
     def draw(self, data: np.ndarray, source: Source) -> Draw:
         """One exact draw; the point nearest to its grid point is post-processing."""
+        space, center = self.drawn_about(data)
         drawn = exact_draw(
-            self.kind, self.noised, self.scale, data, source=source, grid=self.grid
+            self.kind, space, self.scale, center, source=source, grid=self.grid
         )
-        return Draw(np.asarray(drawn.point), [drawn.integers], drawn.tau)
+        return Draw(self.at(drawn.value), [drawn.integers], drawn.tau)
+
+    def drawn_about(self, data: np.ndarray) -> tuple[Manifold, np.ndarray]:
+        """Return where the noise is drawn, and the point it is drawn about.
+
+        That is the statistic's value on its own space; or, where such noise is drawn in flat
+        coordinates and a ball holds the statistic, its coordinates, shortened to that ball.
+        """
+        ball = self.statistic.values
+        if ball is None or not is_drawn_in_coordinates(self.noised, ball):
+            return self.noised, data
+        coordinates = ball_coordinates(self.noised, ball.center, ball.radius, data)
+        return Euclidean(self.noised.dim), coordinates
 
     def at(self, coordinates: np.ndarray) -> np.ndarray:
         return np.asarray(drawn_point(self.manifold, coordinates))

@@ -1,7 +1,7 @@
 """The two flat metrics on SPD(m): Log-Euclidean (Arsigny et al. 2007) and Log-Cholesky (Lin 2019)."""
 
 from collections.abc import Callable
-from math import comb, factorial, sqrt
+from math import comb, factorial, inf, sqrt
 
 import numpy as np
 from array_api_compat import device, is_numpy_array
@@ -198,17 +198,15 @@ class SPDLogCholesky(_Flat):
         )  # the larger end of each cell of an angle
         plus, minus = radius * far[:, None], radius * near[:, None] * far
         strict = radius * near[:, None] * near
-        size = self.m + sqrt(self.m) * np.expm1(2 * plus) + strict**2
-        inverse = sqrt(self.m) * np.exp(minus)
-        for k in range(1, self.m):
-            inverse = (
-                inverse
-                + sqrt(comb(self.m - 2, k - 1) / factorial(k))
-                * np.exp(sqrt(k + 1) * minus)
-                * strict**k
-            )
-        with np.errstate(over="ignore"):  # so far out no double is near: infinite
-            return float(np.max(sqrt(2) * (1 + np.sqrt(size)) * size * inverse**2))
+        # Where nothing near that far out is a double, the bound is infinite.
+        with np.errstate(over="ignore", invalid="ignore"):
+            size = self.m + sqrt(self.m) * np.expm1(2 * plus) + strict**2
+            inverse = sqrt(self.m) * np.exp(minus)
+            for k in range(1, self.m):
+                weight = sqrt(comb(self.m - 2, k - 1) / factorial(k))
+                inverse = inverse + weight * np.exp(sqrt(k + 1) * minus) * strict**k
+            bound = np.max(sqrt(2) * (1 + np.sqrt(size)) * size * inverse**2)
+        return float(bound) if np.isfinite(bound) else inf
 
     def exp(self, p: Array, v: Array) -> Array:
         xp, L = namespace(p, v), cholesky(p)

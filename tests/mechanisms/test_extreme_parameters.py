@@ -1,0 +1,141 @@
+"""Every mechanism × extreme public parameters: a finite point of the space, or a refusal before payment."""
+
+import numpy as np
+import pytest
+
+from curvedp import (
+    GDP,
+    Ledger,
+    PrivateDispersion,
+    PrivateFrechetMean,
+    PrivateFrechetMedian,
+    PureDP,
+)
+from curvedp.errors import CurvedpError, ParameterError
+from curvedp.geometry import (
+    Correlation,
+    Euclidean,
+    HPDAffineInvariant,
+    Lorentz,
+    PoincareBall,
+    Product,
+    Simplex,
+    SPDAffineInvariant,
+    SPDLogCholesky,
+    SPDLogEuclidean,
+    SpecialEuclidean,
+    Sphere,
+    Torus,
+)
+from curvedp.mechanisms import (
+    GaussianMechanism,
+    LaplaceMechanism,
+    LogGaussianMechanism,
+    LogLaplaceMechanism,
+)
+from curvedp.mechanisms.statistic import FrechetMean, FrechetVariance
+
+SPACES = [
+    Euclidean(2), Lorentz(2), PoincareBall(2), SPDAffineInvariant(2), SPDLogEuclidean(2),
+    SPDLogCholesky(2), HPDAffineInvariant(2), Sphere(2), Torus(2), Simplex(3),
+    Correlation(3), SpecialEuclidean(2, 1.0), Product(SPDAffineInvariant(2), Euclidean(1)),
+]  # fmt: skip
+KINDS = [GaussianMechanism, LaplaceMechanism, LogGaussianMechanism, LogLaplaceMechanism]
+ADDED = GDP(1.0, adjacency="add-remove")
+
+
+def assert_is_point(M, value):
+    value = np.asarray(value)
+    assert np.all(np.isfinite(value))
+    assert float(np.max(M.residual(value))) <= 1e-6
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("M", SPACES, ids=repr)
+def test_noise_of_every_scale_gives_a_point_or_is_refused(M, kind):
+    """The caller states the sensitivity, and no ball holds what is drawn."""
+    needs_ball = kind in KINDS[2:] and (
+        np.isfinite(M.injectivity_radius) or M.curvature_bounds[1] > 0
+    )
+    options = {"radius": 0.3} if needs_ball else {}
+    for scale in (1e-90, 1e-9, 0.1, 30.0, 1e4, 1e50, 1e99):
+        try:
+            mechanism = kind(M, min(0.1 * scale, 1.0), scale, **options)
+            mechanism.described()  # what is paid for has passed this
+        except CurvedpError:
+            continue
+        for _ in range(2):
+            release = mechanism.release(M.origin)
+            assert_is_point(M, release.value)
+            again = mechanism.value_of(release.certificate)
+            np.testing.assert_array_equal(again, release.value)
+
+
+def test_noise_beyond_what_doubles_hold_is_refused_before_payment():
+    for M, kind, scale in (
+        (SPDAffineInvariant(2), GaussianMechanism, 100.0),
+        (SPDLogCholesky(2), GaussianMechanism, 100.0),
+        (SPDAffineInvariant(2), LogGaussianMechanism, 1e4),
+        (Lorentz(2), LogLaplaceMechanism, 1e4),
+    ):
+        with pytest.raises(ParameterError, match="doubles"):
+            kind(M, 0.1, scale).described()
+    # a wide flat factor beside it is not held against a space
+    wide = Product(SPDLogEuclidean(2), Euclidean(2000))
+    GaussianMechanism(wide, 0.1, 1.0).described()
+
+
+@pytest.mark.parametrize("radius", [1e-90, 1e-5, 20.0, 1e5, 3e89, 1e100])
+@pytest.mark.parametrize("M", SPACES, ids=repr)
+def test_balls_of_every_radius_give_a_point_or_are_refused(M, radius, tmp_path):
+    X = np.broadcast_to(M.origin, (60, *M.point_shape)).copy()
+    for number, guarantee in enumerate((ADDED, GDP(1.0), GDP(1e-9), PureDP(1.0))):
+        budget = GDP(1e6, adjacency=guarantee.adjacency)
+        for kind in (PrivateFrechetMean, PrivateDispersion, PrivateFrechetMedian):
+            path = tmp_path / f"{number}-{kind.__name__}.ledger"
+            ledger = Ledger(path, budget)
+            try:
+                model = kind(M, radius=radius, guarantee=guarantee, ledger=ledger).fit(
+                    X
+                )
+            except CurvedpError:
+                assert ledger.entries == []
+                continue
+            if kind is PrivateDispersion:
+                assert np.isfinite(model.variance_)
+            else:
+                assert_is_point(M, model.location_)
+
+
+@pytest.mark.parametrize("M", [*SPACES, SPDLogCholesky(3), SPDLogCholesky(4)], ids=repr)
+def test_no_sensitivity_is_more_than_the_statistic_s_own_diameter(M):
+    """Whatever the solver's error is bounded by, in a ball that holds the statistic."""
+    for radius in (0.3, 0.7, 2.0, 8.0, 12.0, 40.0, 300.0):
+        for n in (2, 100):
+            try:
+                mean = FrechetMean(M, None, radius, n)
+                charged = mean.chart_sensitivity
+                variance = FrechetVariance(M, None, radius, n).sensitivity
+            except CurvedpError:
+                continue
+            assert charged <= 2 * radius * (1 + 1e-10)
+            assert variance <= radius**2
+            if isinstance(M, SPDLogCholesky):
+                assert mean.sensitivity <= 2 * radius * (1 + 1e-10)
+
+
+def test_what_is_noised_is_within_the_ball_that_is_charged():
+    """The coordinates about which noise is drawn, of matrices that floats hold badly."""
+    M, radius = SPDLogCholesky(2), 8.0
+    statistic = FrechetMean(M, None, radius, 100)
+    mechanism = GaussianMechanism.rebuilt(statistic, {"sigma": 1.0})
+    rng = np.random.default_rng(3)
+    z = rng.normal(size=(300, 3))
+    z *= 1.2 * radius / np.linalg.norm(z, axis=1)[:, None]
+    lengths = []
+    for point in np.asarray(M.from_normal_coordinates(M.origin, z)):
+        space, center = mechanism.drawn_about(mechanism.accepted(point))
+        assert space == Euclidean(3)
+        lengths.append(np.linalg.norm(center))
+    assert max(lengths) <= radius * (1 + 1e-12)
+    assert min(lengths) > 0.9 * radius  # matrices on the ball are not lost
