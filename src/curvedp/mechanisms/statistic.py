@@ -21,7 +21,6 @@ from curvedp.geometry.ball import carry_records
 from curvedp.geometry.frechet_mean.backends.chunks import Domain, into_ball
 from curvedp.geometry.frechet_mean.error_bound import farthest_record, solver_error
 from curvedp.geometry.manifold import Manifold, check_manifold
-from curvedp.laws.exact.draw import in_chart
 from curvedp.mechanisms.chart import CHART_ERROR, chart_stretch
 from curvedp.mechanisms.sensitivity import (
     dispersion_sensitivity,
@@ -84,6 +83,9 @@ class Ball(NamedTuple):
 
 def is_drawn_in_coordinates(manifold: Manifold, ball: Ball) -> bool:
     """Whether noise on this space is drawn in flat coordinates at the ball's center."""
+    # A process of a federated site, which draws no such noise, must not import the laws.
+    from curvedp.laws.exact.draw import in_chart
+
     is_at_origin = np.array_equal(ball.center, np.asarray(manifold.origin))
     return is_at_origin and in_chart(manifold)
 
