@@ -23,7 +23,6 @@ BASE = {
     "_lazy",
     "_progress",
     "_silence",
-    "_words",
 }
 
 # Who imports whom (besides itself and BASE): exactly these arrows are used, and no others are allowed.
@@ -34,7 +33,6 @@ ARROWS: dict[str, set[str]] = {
     "_lazy": set(),
     "_progress": set(),
     "_silence": set(),
-    "_words": set(),
     "numerics": set(),
     "entropy": {"numerics"},
     "privacy": {"numerics"},

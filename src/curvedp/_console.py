@@ -16,7 +16,6 @@ from rich.markup import escape
 from rich.table import Column, Table
 
 from curvedp._files import write_atomically
-from curvedp._words import in_words_of
 from curvedp.errors import (
     BudgetExceeded,
     CurvedpError,
@@ -88,34 +87,34 @@ def with_options(
 
 
 def _typed_names(options: Options) -> dict[str, str]:
-    """What is typed for each parameter, by the names that messages may give it."""
+    """Return what is typed for each of Python's parameters."""
     names = {}
     for name, (annotation, _) in options.items():
+        # What typer is told about an option is the annotation's metadata.
         for info in getattr(annotation, "__metadata__", ()):
             if isinstance(info, typer.models.OptionInfo):
-                given = (
-                    info.default,
-                    *(info.param_decls or ()),
-                )  # typer keeps the first name as a default
-                long = [
-                    each
-                    for each in given
-                    if isinstance(each, str) and each.startswith("--")
-                ]
-                names[name] = (
-                    long[0].partition("/")[0] if long else "--" + name.replace("_", "-")
-                )
-    return names | {
-        alias: names[name]
-        for alias, name in _ALIASES.items()
-        if name in names and alias not in names
-    }
+                names[name] = _long_name(name, info)
+    for alias, name in _ALIASES.items():
+        if name in names:
+            names.setdefault(alias, names[name])
+    return names
 
 
-def typed(text: object) -> str:
-    """A message with parameters as they are typed in this command: `--delta 2` for `delta=2`, `--no-header` for
-    `header=False`, `log-gaussian` for `LogGaussianMechanism`. The library's messages are written for Python."""
-    return in_words_of(_names.get() or {}, text)
+def _long_name(name: str, info: typer.models.OptionInfo) -> str:
+    """Return the long form of an option, such as `--radius` of `--radius`, `-r`."""
+    # Typer keeps the first name of an option as its default.
+    declared = (info.default, *(info.param_decls or ()))
+    for form in declared:
+        if isinstance(form, str) and form.startswith("--"):
+            return form.replace("/", " or ")
+    return "--" + name.replace("_", "-")
+
+
+def describe(error: Exception) -> str:
+    """Return the message of an error, with the parameter as it is typed: `--delta 2`."""
+    if isinstance(error, ParameterError):
+        return error.render(_names.get() or {})
+    return str(error)
 
 
 def command(function: Callable[..., None]) -> Any:
@@ -160,7 +159,7 @@ def one_line_errors() -> Iterator[None]:
         elif str(message) not in told:
             told.add(str(message))
             errors.print(
-                f"[yellow]note[/]: {inert(typed(message))}",
+                f"[yellow]note[/]: {inert(message)}",
                 soft_wrap=True,
                 highlight=False,
             )
@@ -181,7 +180,7 @@ def one_line_errors() -> Iterator[None]:
             and error.filename is not None
             and error.strerror is not None
         )
-        text = f"{error.filename}: {error.strerror}" if named else typed(error)  # type: ignore[union-attr]  # an OSError's
+        text = f"{error.filename}: {error.strerror}" if named else describe(error)  # type: ignore[union-attr]  # an OSError's
         errors.print(f"[bold red]{kind}[/]: {inert(text)}", soft_wrap=True)
         raise typer.Exit(2) from None
 

@@ -2,13 +2,13 @@
 
 import math
 import operator
-import reprlib
 import warnings
 from typing import Any
 
 import numpy as np
 
 from curvedp.errors import ParameterError
+from curvedp.errors import shown as shown
 
 # Public lengths (scales, radii, sensitivities) outside this range are mistakes: their squares leave the doubles.
 _SMALLEST, _LARGEST = 1e-100, 1e100
@@ -18,7 +18,7 @@ def positive(name: str, value: Any) -> float:
     """A finite number > 0, as a float."""
     number = _number(name, value)
     if not (0 < number < math.inf):
-        raise ParameterError(f"{name}={shown(value)} must be finite and > 0")
+        raise ParameterError("must be finite and > 0", parameter=name, value=value)
     return number
 
 
@@ -26,7 +26,7 @@ def nonnegative(name: str, value: Any) -> float:
     """A finite number >= 0, as a float."""
     number = _number(name, value)
     if not (0 <= number < math.inf):
-        raise ParameterError(f"{name}={shown(value)} must be finite and >= 0")
+        raise ParameterError("must be finite and >= 0", parameter=name, value=value)
     return number
 
 
@@ -47,7 +47,7 @@ def within(
         interval = (
             f"{'(' if open_low else '['}{low:g}, {high:g}{')' if open_high else ']'}"
         )
-        raise ParameterError(f"{name}={shown(value)} must lie in {interval}")
+        raise ParameterError(f"must lie in {interval}", parameter=name, value=value)
     return number
 
 
@@ -59,11 +59,11 @@ def integer(name: str, value: Any, minimum: int) -> int:
         whole = operator.index(value)
     except TypeError:
         raise ParameterError(
-            f"{name}={shown(value)} must be a whole number >= {minimum}"
+            f"must be a whole number >= {minimum}", parameter=name, value=value
         ) from None
     if not minimum <= whole <= 2**53:  # beyond, it is no longer a double
         raise ParameterError(
-            f"{name}={shown(value)} must be >= {minimum} and at most 2^53"
+            f"must be >= {minimum} and at most 2^53", parameter=name, value=value
         )
     return whole
 
@@ -73,7 +73,7 @@ def length(name: str, value: Any) -> float:
     number = positive(name, value)
     if not _SMALLEST <= number <= _LARGEST:
         raise ParameterError(
-            f"{name}={shown(value)} must lie in [{_SMALLEST:g}, {_LARGEST:g}]"
+            f"must lie in [{_SMALLEST:g}, {_LARGEST:g}]", parameter=name, value=value
         )
     return number
 
@@ -82,7 +82,9 @@ def choice(name: str, value: Any, options: tuple[str, ...]) -> str:
     """One of a few names."""
     if not isinstance(value, str) or value not in options:
         raise ParameterError(
-            f"{name}={shown(value)} must be one of {', '.join(map(repr, options))}"
+            f"must be one of {', '.join(map(repr, options))}",
+            parameter=name,
+            value=value,
         )
     return value
 
@@ -91,7 +93,7 @@ def private_radius(value: Any) -> None:
     """Of a radius that is a word, only one is known."""
     if value != "private":
         raise ParameterError(
-            f"radius={shown(value)} must be a number > 0, or 'private'"
+            "must be a number > 0, or 'private'", parameter="radius", value=value
         )
 
 
@@ -165,26 +167,10 @@ def dense(name: str, value: Any) -> Any:
     return value
 
 
-def shown(value: Any) -> str:
-    """`repr`, cut where it is long: the message is read by a person. What may be records, an array or a long list, is not
-    quoted."""
-    numbers = (
-        isinstance(value, list | tuple)
-        and len(value) > 4
-        and not isinstance(value[0], str)
-    )
-    if numbers or (hasattr(value, "ndim") and value.ndim > 0):
-        return f"<{type(value).__name__}>"
-    try:
-        return reprlib.repr(value)
-    except ValueError:  # a whole number of more than 4300 digits
-        return f"<{type(value).__name__}>"
-
-
 def _number(name: str, value: Any) -> float:
     if isinstance(value, str | bytes | bool) or value is np.ma.masked:
-        raise ParameterError(f"{name}={shown(value)} must be a number")
+        raise ParameterError("must be a number", parameter=name, value=value)
     try:
         return float(value)
     except (TypeError, ValueError, OverflowError):
-        raise ParameterError(f"{name}={shown(value)} must be a number") from None
+        raise ParameterError("must be a number", parameter=name, value=value) from None

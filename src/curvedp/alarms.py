@@ -31,7 +31,7 @@ def releases_of(estimator: Any) -> list[ReleasedValue]:
     """Return what a fitted estimator has released, or refuse anything else."""
     if not isinstance(estimator, Releasing):
         raise ParameterError(
-            "a fitted estimator is needed, or a released value with its certificate="
+            "a fitted estimator is needed, or a released value with its certificate"
         )
     return estimator.releases
 

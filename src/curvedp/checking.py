@@ -22,8 +22,9 @@ __all__ = ["Checked", "check"]
 
 FIRST_LINE = "NOT PRIVATE: this page describes the records. Keep it where they are, never beside a release."
 _LAST_LINE = (
-    "Whatever you take from this page as radius= or center= is itself a release of the data: choose both from what is "
-    "known of the field, or pay for them with radius='private'."
+    "Whatever you take from this page as the radius or the center is itself a release "
+    "of the data: choose both from what is "
+    "known of the field, or pay for them with a private radius."
 )
 _DEGREES = "There are entries beyond 2π: degrees? Nothing is guessed; a form's name says degrees or radians."
 _MOST = 10**6  # records of a dask array that are looked at
@@ -248,7 +249,7 @@ class _Look:
         if good < n:
             yield f"Not finite, zero or singular: {n - good} of {n} records, which become the ball's center."
         if 2 * good < n:
-            ways = "header=, columns=, sep=, decimal=, encoding=, form="
+            ways = "header, columns, separator, decimal sign, encoding, form"
             yield f"That is most of them: is the file read as it was written ({ways}), without thousands separators?"
         if 2 * (self.finite.sum() - good) > n and self.X.ndim == 3:
             yield "Covariances of fewer samples than channels are singular: take fewer channels, or regularize."
@@ -258,7 +259,11 @@ class _Look:
         if self.copies:
             yield f"{self.copies} records are exact copies of others: is a person in the file more than once?"
         if self.persons is not None and self.persons.max() > 1:
-            yield f"A person has up to {self.persons.max()} records: pass groups= to the release, so that it is for persons."
+            most = self.persons.max()
+            yield (
+                f"A person has up to {most} records: "
+                "release with groups, so that it is for persons."
+            )
         if n < 2:
             yield "One record has no private mean: at least 2 are needed, and some hundreds for a useful one."
 
@@ -277,10 +282,10 @@ class _Look:
             and abs(log10(scale)) > 1
         ):
             near = f"near {_short(scale):g} times"
-            yield f"The records are {near} the center: change the units, pass center= {near} it, or radius='private'."
+            yield f"The records are {near} the center: change the units, choose a center {near} it, or a private radius."
         elif off and high > 1.2 * low:
             factor = high / low if low > 0 else np.inf
-            yield f"Lengths differ by a factor of {factor:.3g}: are these points? Latitudes, quaternions, … need form=."
+            yield f"Lengths differ by a factor of {factor:.3g}: are these points? Latitudes, quaternions, … need a form."
             if beyond:
                 yield _DEGREES
         elif self._scale_free() and self.M.convexity_radius < np.inf and beyond:

@@ -21,10 +21,10 @@ from curvedp._console import (
     PictureOption,
     command,
     console,
+    describe,
     inert,
     number_or_word,
     show,
-    typed,
 )
 from curvedp._progress import waiting
 from curvedp.cli_ledger import ledger_app
@@ -72,9 +72,7 @@ def _check(given: SimpleNamespace) -> None:
         found = look(
             space, given.data, middle, given.radius, persons, **reading_of(given)
         )
-    print(
-        json_module.dumps(found.to_dict(), default=str) if given.json else typed(found)
-    )
+    print(json_module.dumps(found.to_dict(), default=str) if given.json else found)
 
 
 _LOOK = {
@@ -156,12 +154,12 @@ def plan(
         return
     show(
         ("mechanism", "predicted error"),
-        [(name, typed(what)) for name, what in study.rows()],
+        study.rows(),
         study.title,
     )
     for line in lines:
         console.print(
-            inert(typed(line)),
+            inert(line),
             soft_wrap=True,
             highlight=False,
             style="yellow" if "too small" in line else None,
@@ -228,12 +226,12 @@ def calibrate(
                 "scale": found.parameters.get("sigma", found.parameters.get("scale"))
             }
         except CurvedpError as error:
-            rows[str(kind.option)] = {"refused": str(error)}
+            rows[str(kind.option)] = {"refused": describe(error)}
     if json:
         print(json_module.dumps({"sensitivity": sensitivity, "mechanisms": rows}))
         return
     shown = [
-        (name, f"{row['scale']:.8g}" if "scale" in row else typed(row["refused"]))
+        (name, f"{row['scale']:.8g}" if "scale" in row else row["refused"])
         for name, row in rows.items()
     ]
     show(
@@ -270,8 +268,8 @@ def audit(
     from curvedp import _validate
     from curvedp.audit.table import audit_all, case_names
 
-    _validate.integer("--samples", samples, 100)
-    _validate.integer("--canaries", canaries, 8)
+    _validate.integer("samples", samples, 100)
+    _validate.integer("canaries", canaries, 8)
     names = case_names(only)
     if not names:
         there = ", ".join(sorted({name for name, _ in case_names()}))

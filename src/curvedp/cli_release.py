@@ -21,10 +21,10 @@ from curvedp._console import (
     Options,
     asked,
     console,
+    describe,
     inert,
     number_or_word,
     option,
-    typed,
     with_options,
 )
 from curvedp.errors import ParameterError, ReleaseWarning
@@ -324,7 +324,7 @@ def _error_bars(fitted: Any) -> str:
     try:
         found = fitted.confidence_region(0.95)
     except ParameterError as why:
-        return typed(f"no error bars: {why}")
+        return f"no error bars: {describe(why)}"
     regions = list(found.values()) if isinstance(found, dict) else [found]
     if (
         "Fréchet mean of" in regions[0].about

@@ -1,4 +1,13 @@
-"""Every exception that curvedp raises on purpose. Each names the value, shows it, and says what to do."""
+"""Every exception that curvedp raises on purpose. Each says what is wrong and what to do.
+
+A `ParameterError` keeps the parameter, its value and the rule apart, so that Python, the
+command line and the studio can each name the parameter as their users know it.
+"""
+
+import reprlib
+import shlex
+from collections.abc import Mapping
+from typing import Any
 
 __all__ = [
     "BudgetExceeded",
@@ -20,8 +29,95 @@ class CurvedpError(Exception):
     """Base of all errors below, so that one `except` catches what curvedp refuses."""
 
 
+class _NoValue:
+    """Stands for a value that a message does not show."""
+
+    def __repr__(self) -> str:
+        return "NO_VALUE"
+
+    def __reduce__(self) -> str:
+        return "NO_VALUE"  # It stays the same object when it is pickled or copied.
+
+
+NO_VALUE = _NoValue()
+
+
 class ParameterError(CurvedpError, ValueError):
-    """A public parameter (a radius, a scale, a shape) is not usable. Never raised because of the data's values."""
+    """A public parameter (a radius, a scale, a shape) is not usable.
+
+    It is never raised because of the data's values.
+
+    Parameters
+    ----------
+    rule : str
+        What the parameter must be, as the rest of a sentence about it: "must be > 0". The
+        whole message where no parameter is named.
+    parameter : str, optional
+        The parameter's name in Python.
+    value : object, optional
+        The value that was refused. Without it the message shows the name alone.
+
+    Examples
+    --------
+    >>> error = ParameterError("must be > 0", parameter="outer_radius", value=-1.0)
+    >>> str(error)
+    'outer_radius=-1.0 must be > 0'
+    >>> error.render({"outer_radius": "--outer-radius"})
+    '--outer-radius -1.0 must be > 0'
+    """
+
+    def __init__(
+        self, rule: str = "", *, parameter: str | None = None, value: object = NO_VALUE
+    ) -> None:
+        super().__init__(rule)
+        self.rule = rule
+        self.parameter = parameter
+        self.value = value
+
+    def __str__(self) -> str:
+        """Return the message in the terms of Python."""
+        return self.render({})
+
+    def render(self, names: Mapping[str, str]) -> str:
+        """Return the message in the terms of a front end.
+
+        Parameters
+        ----------
+        names : mapping
+            What the user typed or clicked for each of Python's parameters, such as
+            {"n": "--records"}. Parameters that are not in it are named as in Python.
+        """
+        if self.parameter is None:
+            return self.rule
+        name = names.get(self.parameter)
+        if self.value is NO_VALUE:
+            subject = name or self.parameter
+        elif name is None:
+            subject = f"{self.parameter}={shown(self.value)}"
+        elif isinstance(self.value, str) and len(self.value) < 60:
+            subject = f"{name} {shlex.quote(self.value)}"
+        else:
+            subject = f"{name} {shown(self.value)}"
+        separator = "" if self.rule.startswith((":", ",")) else " "
+        return f"{subject}{separator}{self.rule}"
+
+
+def shown(value: Any) -> str:
+    """Return `repr` for a person to read: cut where it is long, and never of records.
+
+    What may be records, an array or a long list, is not quoted.
+    """
+    is_list_of_numbers = (
+        isinstance(value, list | tuple)
+        and len(value) > 4
+        and not isinstance(value[0], str)
+    )
+    if is_list_of_numbers or (hasattr(value, "ndim") and value.ndim > 0):
+        return f"<{type(value).__name__}>"
+    try:
+        return reprlib.repr(value)
+    except ValueError:  # A whole number of more than 4300 digits has no repr.
+        return f"<{type(value).__name__}>"
 
 
 class NotIntegrable(ParameterError):

@@ -326,7 +326,7 @@ class Plan:
         """What the error is compared with where the ball is found privately."""
         lines = [
             f"{self._share_of('spread of the records')}, the root mean square distance "
-            f"to their mean, taken as {self.spread:.3g}: state yours as spread="
+            f"to their mean, taken as {self.spread:.3g}: state yours (spread)"
         ]
         if self.statistic == "mean":
             size = self.n // self.classes
@@ -362,7 +362,7 @@ class Plan:
         ]
         if self.manifold.reduces:
             lines.append(
-                "to tell classes apart: statistic='classifier', which reduces the matrices first"
+                "to tell classes apart: plan a classifier, which reduces the matrices first"
             )
         return lines
 
@@ -530,11 +530,15 @@ def plan(
         )
     if spread is not None:
         if not isinstance(radius, str):
-            raise ParameterError("spread= is for radius='private'")
+            raise ParameterError(
+                "is for a private radius", parameter="spread", value=spread
+            )
         spread = _validate.positive("spread", spread)
     if classes > 1 and (statistic != "mean" or n < 2 * classes):
         raise ParameterError(
-            f"classes={classes} is for means and classifiers, of at least 2 records a class"
+            "is for means and classifiers, of at least 2 records a class",
+            parameter="classes",
+            value=classes,
         )
     size, searched = n // classes, isinstance(radius, str)
     wanted = _statistic(
@@ -641,7 +645,9 @@ def _statistic(
         )
     if what == "regression":
         raise ParameterError(
-            "a regression is planned with radius='private', which finds its speed and clip too"
+            "must be 'private' for a regression, which finds its speed and clip too",
+            parameter="radius",
+            value=radius,
         )
     return {"mean": FrechetMean, "dispersion": FrechetVariance}[what](
         manifold, center, radius, n

@@ -44,14 +44,17 @@ class Offer(NamedTuple):
             return given
         if (ends := given.get("x_range")) is None:
             raise ParameterError(
-                "x_range is missing: choose it from domain knowledge, not from the data"
+                "is missing: choose it from domain knowledge, not from the data",
+                parameter="x_range",
             )
         low, _, high = str(ends).partition(",")
         try:
             return {**given, "x_range": (float(low), float(high))}
         except ValueError:
             raise ParameterError(
-                f"x_range={ends!r} must be two numbers with a comma between, such as 20,90"
+                "must be two numbers with a comma between, such as 20,90",
+                parameter="x_range",
+                value=ends,
             ) from None
 
     def fit(self, estimator: Any, columns: Mapping[str, Any]) -> Any:
@@ -64,7 +67,9 @@ class Offer(NamedTuple):
     def check(self, columns: Mapping[str, Any]) -> None:
         """Refuse where the column beside the records is missing."""
         if self.column is not None and columns.get(self.column) is None:
-            raise ParameterError(f"{self.column} is missing: {_COLUMNS[self.column]}")
+            raise ParameterError(
+                f"is missing: {_COLUMNS[self.column]}", parameter=self.column
+            )
 
 
 _COLUMNS = {

@@ -242,7 +242,7 @@ def test_an_option_changes_the_release_or_is_refused(name, tmp_path):
 )
 def test_a_refusal_names_what_would_be_ignored(options, named, tmp_path):
     ledger = Ledger(tmp_path / "a.ledger", GDP(5.0))
-    with pytest.raises(CurvedpError, match=f"{named}= is for"):
+    with pytest.raises(CurvedpError, match=rf"{named}=\S+ is for"):
         curvedp.PrivateMDM(
             **{"manifold": S2, "radius": 0.7, "ledger": ledger, **options}
         ).fit(X, Y)

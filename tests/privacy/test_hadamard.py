@@ -122,7 +122,7 @@ def test_the_scale_is_the_smallest(k):
         assert sigma * math.sqrt(1 - k * sigma**2) == pytest.approx(flat, rel=1e-11)
         assert HadamardProfile.of(3, sigma, 1.0, -k).scale >= flat
     if k:
-        with pytest.raises(UnattainableGuarantee, match="LogGaussianMechanism"):
+        with pytest.raises(UnattainableGuarantee, match="log-gaussian"):
             hadamard_scale(0.51 / math.sqrt(k), -k)
         with pytest.raises(ParameterError, match="no bound"):
             HadamardProfile.of(3, 0.8 / math.sqrt(k), 1.0, -k)
@@ -180,7 +180,7 @@ def test_refused_before_the_ledger(tmp_path):
     M = HPDAffineInvariant(3)
     ledger = Ledger(tmp_path / "book", budget=GDP(3.0))
     x = np.repeat(M.origin[None], 2, axis=0)
-    with pytest.raises(CurvedpError, match="LogGaussianMechanism"):
+    with pytest.raises(CurvedpError, match="log-gaussian"):
         PrivateFrechetMean(
             M, radius=1.0, guarantee=GDP(0.5), mechanism="gaussian", ledger=ledger
         ).fit(x)

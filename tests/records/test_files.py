@@ -258,7 +258,7 @@ def test_npz_zarr_and_flat_rows(tmp_path):
     zarr = pytest.importorskip("zarr", reason="a test of zarr's files")
     T = np.eye(3) + np.zeros((4, 1, 1))
     np.savez(tmp_path / "x.npz", a=T, b=T.reshape(4, 9))
-    with pytest.raises(ParameterError, match="key="):
+    with pytest.raises(ParameterError, match="key is missing"):
         read_records(tmp_path / "x.npz", TENSORS)
     np.testing.assert_array_equal(read_records(tmp_path / "x.npz", TENSORS, key="b"), T)
     zarr.save_array(tmp_path / "x.zarr", T)
@@ -305,7 +305,7 @@ def test_nifti_volumes_need_a_public_mask(tmp_path):
     for name, entries in volume.items():
         path = tmp_path / f"{name}.nii.gz"
         nibabel.save(nibabel.Nifti1Image(entries, np.eye(4)), path)
-        with pytest.raises(ParameterError, match="mask="):
+        with pytest.raises(ParameterError, match="mask is missing"):
             read_records(path, TENSORS, form="tensor6-lower")
         for given in (mask, tmp_path / "mask.nii", str(tmp_path / "mask.nii")):
             np.testing.assert_allclose(
@@ -336,11 +336,11 @@ def test_arrays_elsewhere_stay_there():
 @pytest.mark.parametrize(
     ("made", "manifold", "says"),
     [
-        (np.zeros((4, 2)), SPHERE, r"form= \(latlon-degrees, latlon-radians\)"),
+        (np.zeros((4, 2)), SPHERE, r"by its form \(latlon-degrees, latlon-radians\)"),
         (np.zeros((4, 6)), TENSORS, "tensor6-lower"),
         (np.zeros((4, 4)), Rotations(3), "quaternion-wxyz"),
         (np.zeros((4, 4)), SPHERE, r"needs \(n, 3\)"),
-        (np.zeros((2, 2, 2, 3, 3)), TENSORS, "mask="),
+        (np.zeros((2, 2, 2, 3, 3)), TENSORS, "a volume with a mask"),
         (np.zeros((4, 3), complex), SPHERE, "complex128"),
         (np.zeros((4, 7), complex), KendallShapes(8), "complex128"),
         (np.zeros((4, 3), "datetime64[s]"), SPHERE, "datetime64"),

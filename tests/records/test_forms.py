@@ -240,13 +240,13 @@ def test_columns_of_a_form_that_was_not_named(tmp_path, manifold, columns, form)
     (tmp_path / "x.csv").write_text(
         ",".join(["id", *columns]) + "\n" + ",".join(["7", *"1" * len(columns)]) + "\n"
     )
-    with pytest.raises(ParameterError, match=rf"form= \({form}, "):
+    with pytest.raises(ParameterError, match=rf"by its form \({form}, "):
         read_records(tmp_path / "x.csv", manifold, columns=columns)
     assert read_records(
         tmp_path / "x.csv", manifold, columns=columns, form=form
     ).shape == (1, *manifold.point_shape)
     (tmp_path / "x.csv").write_text(",".join(columns) + "\n")
-    with pytest.raises(ParameterError, match=rf"form= \({form}, "):
+    with pytest.raises(ParameterError, match=rf"by its form \({form}, "):
         read_records(tmp_path / "x.csv", manifold, header=True)
 
 
@@ -287,9 +287,9 @@ def test_names_that_say_another_order_than_the_form(tmp_path, manifold, names, f
     right = list(range(len(names)))
     turned = [*right[1:], 0]
     expected = read(right)
-    with pytest.raises(ParameterError, match="another order than form="):
+    with pytest.raises(ParameterError, match="another order than the form"):
         read(turned)
-    with pytest.raises(ParameterError, match="another order than form="):
+    with pytest.raises(ParameterError, match="another order than the form"):
         read(right, columns=[names[i] for i in turned])
     np.testing.assert_array_equal(read(turned, columns=names), expected)
     np.testing.assert_array_equal(

@@ -557,6 +557,6 @@ def test_a_missing_range_is_refused_before_anything_is_paid(tmp_path, radius):
     model = PrivateGeodesicRegression(
         Sphere(2), radius=radius, guarantee=GDP(1.0), ledger=ledger, **limits
     )
-    with pytest.raises(ParameterError, match="x_range= is missing"):
+    with pytest.raises(ParameterError, match="x_range is missing"):
         model.fit(20 + 70 * x, Y)
     assert ledger.spent is None

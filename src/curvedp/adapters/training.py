@@ -57,7 +57,9 @@ class PrivateOptimizer:
             _validate.integer(name, getattr(self, name), least)
         if self.batch_size > self.n:
             raise ParameterError(
-                f"batch_size={self.batch_size} is more than the {self.n} records"
+                f"is more than the {self.n} records",
+                parameter="batch_size",
+                value=self.batch_size,
             )
         self.framed = [
             _Framed(p) for group in self.optimizer.param_groups for p in group["params"]

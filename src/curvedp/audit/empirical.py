@@ -113,7 +113,7 @@ def audit_scores(
     """
     if not isinstance(claim, Guarantee):
         raise ParameterError(
-            f"claim={_validate.shown(claim)} must be a guarantee, such as GDP(1.0)"
+            "must be a guarantee, such as GDP(1.0)", parameter="claim", value=claim
         )
     delta = _validate.within("delta", delta, 0, 1, open_low=True, open_high=True)
     confidence = _validate.within(
@@ -172,13 +172,15 @@ def audit_mechanism(
     """
     if not isinstance(mechanism, ValueMechanism):
         raise ParameterError(
-            f"mechanism={_validate.shown(mechanism)} must be one that adds noise to a value"
+            "must be one that adds noise to a value",
+            parameter="mechanism",
+            value=mechanism,
         )
     samples = _validate.integer("samples", samples, 100)
     rng = np.random.default_rng() if rng is None else rng
     if not isinstance(rng, np.random.Generator):
         raise ParameterError(
-            f"rng={_validate.shown(rng)} must be a numpy.random.Generator"
+            "must be a numpy.random.Generator", parameter="rng", value=rng
         )
     drawn, pair = sampler or mechanism, neighbors(mechanism)
     one, two = (

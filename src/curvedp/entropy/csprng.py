@@ -255,7 +255,9 @@ class GeneratorSource(Source):
 
     def __init__(self, rng: np.random.Generator) -> None:
         if not isinstance(rng, np.random.Generator):
-            raise ParameterError(f"rng={rng!r} must be a numpy.random.Generator")
+            raise ParameterError(
+                "must be a numpy.random.Generator", parameter="rng", value=rng
+            )
         self._rng = rng
         self._whole = isinstance(rng.bit_generator, _OF_64_BITS)
         self.name = f"numpy {type(rng.bit_generator).__name__}: for tests and simulation, NOT private"

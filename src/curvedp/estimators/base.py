@@ -105,7 +105,11 @@ class PrivateEstimator(BaseEstimator):
             check_source(self.source)
         check_payer(self.ledger, self.label)
         if getattr(self, "outer_radius", None) is not None and not self._is_private:
-            raise ParameterError("outer_radius= is for radius='private'")
+            raise ParameterError(
+                "is for a private radius",
+                parameter="outer_radius",
+                value=self.outer_radius,
+            )
 
     @property
     def _is_private(self) -> bool:
@@ -262,7 +266,9 @@ class BallEstimator(PrivateEstimator):
         """Noisy sums in the given ball: the number of records is private."""
         if self._is_private:
             raise ParameterError(
-                "radius='private' counts records: ask for adjacency='replace-one', or give a radius"
+                "counts records: ask for the adjacency replace-one, or give a radius",
+                parameter="radius",
+                value="private",
             )
         _validate.choice("mechanism", self.mechanism, ("auto", "sum"))
         ball = public_ball(self.manifold, self.center, self.radius)
@@ -332,7 +338,9 @@ def _checked_titles(titles: list[str]) -> list[str]:
     for title in titles:
         if not (isinstance(title, str) and title and title.isprintable()):
             raise ParameterError(
-                f"title={_validate.shown(title)} must be a text that says what is released"
+                "must be a text that says what is released",
+                parameter="title",
+                value=title,
             )
     return titles
 

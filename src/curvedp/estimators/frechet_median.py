@@ -51,7 +51,8 @@ class PrivateFrechetMedian(BallEstimator):
         _validate.choice("mechanism", self.mechanism, ("auto", "median"))
         if self.radius is None:
             raise ParameterError(
-                "radius= is missing: a public ball must hold the records; it may be generous"
+                "is missing: a public ball must hold the records; it may be generous",
+                parameter="radius",
             )
         records, unit = self._opened(X, groups)
         radius = self.outer_radius if self._is_private else self.radius

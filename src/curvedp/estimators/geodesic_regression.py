@@ -173,7 +173,9 @@ class PrivateGeodesicRegression(PrivateEstimator):
             _validate.choice("method", self.method, ("auto", "dp-rgd"))
             if self.speed is not None or self.clip is not None:
                 raise ParameterError(
-                    "radius='private' finds speed and clip as well: leave them out"
+                    "finds speed and clip as well: leave them out",
+                    parameter="radius",
+                    value="private",
                 )
             statistic = OuterBallLine(
                 self.manifold, self.center, self.outer_radius, n, ranges
@@ -181,10 +183,11 @@ class PrivateGeodesicRegression(PrivateEstimator):
             return private_ball_choice(statistic, self.guarantee)
         for name in ("radius", "speed", "clip"):
             if getattr(self, name) is None:
-                how = (
-                    "choose it from domain knowledge, or find all with radius='private'"
+                raise ParameterError(
+                    "is missing: choose it from domain knowledge, "
+                    "or find all with a private radius",
+                    parameter=name,
                 )
-                raise ParameterError(f"{name}= is missing: {how}")
         line = GeodesicLine(
             self.manifold,
             self.center,
@@ -254,8 +257,10 @@ def _range(ends: Any, predictors: int) -> tuple[np.ndarray, np.ndarray]:
     """Lower and upper ends, one for each predictor; one pair serves all."""
     if ends is None:
         raise ParameterError(
-            "x_range= is missing: the public range of the predictors, such as (20, 90) "
-            "for ages; choose it from domain knowledge, not from the data"
+            "is missing: the public range of the predictors, such as (20, 90) for "
+            "ages; "
+            "choose it from domain knowledge, not from the data",
+            parameter="x_range",
         )
     try:
         pairs = np.broadcast_to(_validate.array("x_range", ends), (predictors, 2))
@@ -264,7 +269,7 @@ def _range(ends: Any, predictors: int) -> tuple[np.ndarray, np.ndarray]:
             f", or {predictors} of them" if predictors > 1 else ""
         )
         raise ParameterError(
-            f"x_range={_validate.shown(ends)} must be {what}"
+            f"must be {what}", parameter="x_range", value=ends
         ) from None
     low, high = pairs.T
     if not (
@@ -273,7 +278,7 @@ def _range(ends: Any, predictors: int) -> tuple[np.ndarray, np.ndarray]:
         and np.all(np.isfinite(high - low))
     ):
         raise ParameterError(
-            f"x_range={_validate.shown(ends)} must be finite with low < high"
+            "must be finite with low < high", parameter="x_range", value=ends
         )
     return low, high
 

@@ -115,9 +115,17 @@ class PrivateMDM(PrivateTransformer, ReducedClassifier, BallEstimator):
         _validate.choice("ball", self.ball, ("auto", "shared", "each"))
         _validate.choice("features", self.features, FEATURES)
         if self.reduce is None and self.features != FEATURES[0]:
-            raise ParameterError("features= is for reduce=")
+            raise ParameterError(
+                "is for reduced matrices (reduce)",
+                parameter="features",
+                value=self.features,
+            )
         if self.ball != "auto" and not (self._is_private and self.reduce is None):
-            raise ParameterError("ball= is for radius='private', without reduce=")
+            raise ParameterError(
+                "is for a private radius, without reduction",
+                parameter="ball",
+                value=self.ball,
+            )
         if self.reduce is None:
             self._fit_means(X, y, groups)
             return self._told()
@@ -138,7 +146,9 @@ class PrivateMDM(PrivateTransformer, ReducedClassifier, BallEstimator):
     def _fit_means(self, X: Any, y: Any, groups: Any) -> None:
         if groups is not None and self._adding:
             raise ParameterError(
-                "groups= is for adjacency='replace-one' here: persons may be of several classes"
+                "is for the adjacency replace-one here: persons may be of several "
+                "classes",
+                parameter="groups",
             )
         if groups is not None:  # one public label a person
             codes = person_codes(groups, open_records(X, self.manifold.point_shape).n)

@@ -104,7 +104,9 @@ class PrivatePCA(PrivateTransformer):
         self._check_common()
         if self.radius is None:
             raise ParameterError(
-                "radius= is missing: a public bound on the length of a record, not read off the data"
+                "is missing: a public bound on the length of a record, not read off "
+                "the data",
+                parameter="radius",
             )
         radius = _validate.length("radius", self.radius)
         _validate.choice("method", self.method, ("auto", "one-shot", "dp-rgd"))
@@ -114,16 +116,19 @@ class PrivatePCA(PrivateTransformer):
         count = _validate.integer("n_components", self.n_components, 1)
         if count > features:
             raise ParameterError(
-                f"n_components={count} is more than the {features} features of X"
+                f"is more than the {features} features of X",
+                parameter="n_components",
+                value=count,
             )
         few = features <= _ONE_SHOT_FEATURES or is_chunked(
             X
         )  # descents want records in memory
         one_shot = self.method == "one-shot" or (self.method == "auto" and few)
         if not one_shot and (self._adding or groups is not None):
-            known = "method='one-shot' knows persons and private n"
             raise ParameterError(
-                f"method='dp-rgd' is for replacing one record; {known}"
+                "is for replacing one record; one-shot knows persons and private n",
+                parameter="method",
+                value="dp-rgd",
             )
         unit = None
         with quiet_about_records():
@@ -151,7 +156,9 @@ class PrivatePCA(PrivateTransformer):
         reason = "one noisy second moment"
         if self._adding:
             if groups is not None:
-                raise ParameterError("groups= is for adjacency='replace-one' here")
+                raise ParameterError(
+                    "is for the adjacency replace-one here", parameter="groups"
+                )
             total = GramSum(features, radius)
             mechanism = SumMechanism.for_statistic(total, self.guarantee)
             return Job(mechanism, records, reason, _TITLE), None

@@ -64,7 +64,11 @@ class Kernel(ABC):
 
     def __post_init__(self) -> None:
         if self.outer_radius is not None and not self.is_private:
-            raise ParameterError('outer_radius= goes with radius="private"')
+            raise ParameterError(
+                "is for a private radius",
+                parameter="outer_radius",
+                value=self.outer_radius,
+            )
         if self.is_private:
             _validate.private_radius(self.radius)
             assign(self, outer_radius=outer_radius_of(self.manifold, self.outer_radius))
@@ -407,7 +411,9 @@ class MomentKernel(Kernel):
     def asked(self, rounds: int, hidden: float, few: float) -> list[Question]:
         if rounds != self.rounds:
             raise ParameterError(
-                f"rounds={rounds}: the second moment takes {self.rounds}"
+                f": the second moment takes {self.rounds}",
+                parameter="rounds",
+                value=rounds,
             )
         spent = max(_COUNTS, few) * self.is_private
         return [

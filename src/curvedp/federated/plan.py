@@ -143,7 +143,9 @@ class Plan(Statistic):
         if (
             rounds := _validate.integer("rounds", rounds, self.kernel.least_rounds)
         ) > MOST_ROUNDS:
-            raise ParameterError(f"rounds={rounds} is more than {MOST_ROUNDS}")
+            raise ParameterError(
+                f"is more than {MOST_ROUNDS}", parameter="rounds", value=rounds
+            )
         counts = [
             list(count) if isinstance(count, list | tuple | np.ndarray) else [count]
             for count in self.counts
@@ -233,8 +235,10 @@ class Plan(Statistic):
         created = read_time(self.created)
         if created is None:
             raise ParameterError(
-                f"created={_validate.shown(self.created)} must be a time in ISO 8601 with its "
-                "time zone, such as 2026-01-31T12:00:00+00:00"
+                "must be a time in ISO 8601 with its time zone, such as "
+                "2026-01-31T12:00:00+00:00",
+                parameter="created",
+                value=self.created,
             )
         if not 2000 <= created.year < 9000:
             raise ParameterError("created needs a year from 2000 on")

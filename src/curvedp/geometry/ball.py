@@ -73,7 +73,9 @@ def project_to_ball(M: Manifold, center: Array, radius: float, X: Array) -> Arra
     if center.shape != M.point_shape or not bool(
         M.residual(center) <= OFF_MANIFOLD_TOLERANCE
     ):
-        raise ParameterError(f"center={center!r} must be one point of {M!r}")
+        raise ParameterError(
+            f"must be one point of {M!r}", parameter="center", value=center
+        )
     with numerical_silence():
         if is_numpy_array(X):
             return _blocks(M, center, radius, X)

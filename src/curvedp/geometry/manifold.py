@@ -67,7 +67,7 @@ class Manifold(ABC):
         known = Manifold.kinds.setdefault(kind, cls)
         if (known.__module__, known.__qualname__) != (cls.__module__, cls.__qualname__):
             raise ParameterError(
-                f"kind={kind!r} is the name of {known.__name__} already"
+                f"is the name of {known.__name__} already", parameter="kind", value=kind
             )
         Manifold.kinds[kind] = cls
 
@@ -311,7 +311,8 @@ class Manifold(ABC):
             center, self.origin
         ):
             raise ParameterError(
-                f"{self!r} has no isometry from another center to its origin; use center=None"
+                f"{self!r} has no isometry from another center to its origin; leave "
+                "the center out"
             )
         return center
 
@@ -473,6 +474,8 @@ def check_manifold(manifold: Any) -> Manifold:
     """A manifold of ours, or a `ParameterError`."""
     if not isinstance(manifold, Manifold):
         raise ParameterError(
-            f"manifold={_validate.shown(manifold)} must be a manifold, such as geometry.Sphere(2)"
+            "must be a manifold, such as geometry.Sphere(2)",
+            parameter="manifold",
+            value=manifold,
         )
     return manifold

@@ -5,7 +5,6 @@ from functools import lru_cache
 from math import prod
 from typing import Any
 
-from curvedp import _validate
 from curvedp.errors import ParameterError
 from curvedp.geometry.manifold import Manifold, check_manifold
 from curvedp.geometry.spaces.product import Product
@@ -33,13 +32,13 @@ def parse_manifold(text: str) -> Manifold:
     """
     if not isinstance(text, str):
         raise ParameterError(
-            f"manifold={_validate.shown(text)} must be a name, {_help()}"
+            f"must be a name, {_help()}", parameter="manifold", value=text
         )
     try:
         found = _parsed(text)
     except RecursionError:
         raise ParameterError(
-            f"manifold={_validate.shown(text)} is nested too deeply"
+            "is nested too deeply", parameter="manifold", value=text
         ) from None
     if (numbers := prod(found.point_shape)) > _MOST:
         raise _too_large(text, str(numbers))
@@ -47,9 +46,8 @@ def parse_manifold(text: str) -> Manifold:
 
 
 def _too_large(text: str, numbers: str) -> ParameterError:
-    name = _validate.shown(text)
     return ParameterError(
-        f"manifold={name} is too large: a point has {numbers} numbers"
+        f"is too large: a point has {numbers} numbers", parameter="manifold", value=text
     )
 
 
@@ -60,7 +58,7 @@ def _parsed(text: str) -> Manifold:
     kind, colon, sizes = name.partition(":")
     if kind.strip() not in Manifold.kinds or not colon:
         raise ParameterError(
-            f"manifold={_validate.shown(text)} is not a known name, {_help()}"
+            f"is not a known name, {_help()}", parameter="manifold", value=text
         )
     cls = Manifold.kinds[kind.strip()]
     expected = fields(cls)  # type: ignore[arg-type]  # every manifold is a dataclass
@@ -74,8 +72,11 @@ def _parsed(text: str) -> Manifold:
             f"{'any' if f.type is float else 'a whole'} number for {f.name}"
             for f in expected
         )
-        line = f"manifold={_validate.shown(text)} must be {_form(kind.strip())} with {needed}"
-        raise ParameterError(line) from None
+        raise ParameterError(
+            f"must be {_form(kind.strip())} with {needed}",
+            parameter="manifold",
+            value=text,
+        ) from None
     whole_numbers = [size for size in found if isinstance(size, int)]
     largest = max(whole_numbers, default=0)
     if largest > _MOST:  # refused before anything of that size is built
@@ -128,7 +129,7 @@ def _factors(text: str, inside: str) -> list[str]:
         depth += (character == "(") - (character == ")")
         if depth < 0:
             raise ParameterError(
-                f"manifold={_validate.shown(text)} has unbalanced parentheses"
+                "has unbalanced parentheses", parameter="manifold", value=text
             )
         if character == "," and depth == 0 and inside[i + 1 :].lstrip()[:1].isalpha():
             names.append(inside[start:i])

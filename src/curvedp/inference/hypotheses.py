@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from curvedp import _validate
 from curvedp._silence import quiet_about_records
 from curvedp.entropy import Source
 from curvedp.errors import ParameterError
@@ -97,7 +96,9 @@ def k_sample_test(
     """
     if not (isinstance(of, type) and issubclass(of, KernelStatistic)):
         raise ParameterError(
-            f"of={_validate.shown(of)} must be a kind of KernelStatistic, such as SamplesDistance"
+            "must be a kind of KernelStatistic, such as SamplesDistance",
+            parameter="of",
+            value=of,
         )
     # Everything that can refuse has refused before anything is paid.
     check_payer(ledger, label)
@@ -231,7 +232,7 @@ def _arrays(manifold: Any, samples: Any) -> list[np.ndarray]:
 def _person_unit(statistic: type[KernelStatistic]) -> str:
     """Return what a certificate says of persons, of a statistic that knows them."""
     if not statistic.units:
-        raise ParameterError(f"groups= is not for {statistic.__name__}")
+        raise ParameterError(f"is not for {statistic.__name__}", parameter="groups")
     return statistic.units[0]
 
 

@@ -58,7 +58,9 @@ class PermutationMechanism(Mechanism):
         super().__post_init__()
         if self.permutations > _MOST or self.allowed < 1:
             raise ParameterError(
-                f"permutations={self.permutations} must be between 1/level - 1 = {1 / self.level - 1:.6g} and {_MOST}"
+                f"must be between 1/level - 1 = {1 / self.level - 1:.6g} and {_MOST}",
+                parameter="permutations",
+                value=self.permutations,
             )
 
     @classmethod

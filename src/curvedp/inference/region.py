@@ -75,7 +75,7 @@ def region_of(
     _validate.choice("of", of, ("records", "population"))
     if not isinstance(certificate, Certificate):
         raise ParameterError(
-            f"certificate={_validate.shown(certificate)} must be a curvedp certificate"
+            "must be a curvedp certificate", parameter="certificate", value=certificate
         )
     asked = (
         level,
@@ -253,14 +253,18 @@ def sampling(statistic: Statistic, miss: float) -> float:
                 and diameter < M.injectivity_radius
             ):
                 raise ParameterError(
-                    f"outer_radius={statistic.outer_radius:.6g} is too wide for a region of the population on {M!r}: "
-                    "distances are not convex in it"
+                    f"is too wide for a region of the population on {M!r}: distances "
+                    "are not convex in it",
+                    parameter="outer_radius",
+                    value=statistic.outer_radius,
                 )
             return _length(statistic.n, miss)
         case GeodesicLine():  # clipped directions
             return statistic.domain.clip * _length(statistic.n, miss)
     raise ParameterError(
-        f"of='population' is for public balls, and medians; the {statistic.name} was found in another"
+        f"is for public balls, and medians; the {statistic.name} was found in another",
+        parameter="of",
+        value="population",
     )
 
 
@@ -274,7 +278,9 @@ def _convexity(M: Manifold, radius: float) -> tuple[float, float]:
     convex, _ = hessian_bounds(M, 2 * radius)
     if not convex > 0 or not 2 * radius < M.injectivity_radius:
         raise ParameterError(
-            f"radius={radius:.6g} is too wide for a population region on {M!r}: no theorem applies"
+            f"is too wide for a population region on {M!r}: no theorem applies",
+            parameter="radius",
+            value=radius,
         )
     return convex, 2 * radius * curvature_roots(M)[1]
 

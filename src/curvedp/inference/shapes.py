@@ -362,7 +362,9 @@ def quantiles(reading: Reading, levels: Sequence[float]) -> list[float]:
         low, high = np.where(short, high, low), np.where(short, 2 * high, high)
         if not np.all(np.isfinite(high)):
             raise ParameterError(
-                f"level={max(levels)!r} is beyond what the law's distribution function resolves"
+                "is beyond what the law's distribution function resolves",
+                parameter="level",
+                value=max(levels),
             )
     while np.any(high - low > 1e-13 * high):
         ends = np.linspace(low, high, 65, axis=1)

@@ -35,7 +35,7 @@ class Law(ABC):
     def __post_init__(self) -> None:
         if not isinstance(self.manifold, Manifold):
             raise ParameterError(
-                f"manifold={_validate.shown(self.manifold)} must be a curvedp manifold"
+                "must be a curvedp manifold", parameter="manifold", value=self.manifold
             )
         if not (
             type(self.scale) is float and 0 < self.scale < math.inf
@@ -127,7 +127,9 @@ def check_rng(rng: Any) -> np.random.Generator:
     """Refuses seeds and legacy generators: a seed hidden in a call is how two releases come to share their noise."""
     if not isinstance(rng, np.random.Generator):
         raise ParameterError(
-            f"rng={_validate.shown(rng)} must be a numpy.random.Generator, such as default_rng()"
+            "must be a numpy.random.Generator, such as default_rng()",
+            parameter="rng",
+            value=rng,
         )
     return rng
 

@@ -49,7 +49,10 @@ class SPDGaussian(Engine):
             self.beta * self.scale**2 * (self.m - 1) + 10 * self.scale > 36.0
         ):  # seven standard deviations
             raise ParameterError(
-                f"scale={self.scale!r}: dense {self.m}×{self.m} matrices lose the small eigenvalues; use a smaller scale"
+                f": dense {self.m}×{self.m} matrices lose the small eigenvalues; use "
+                "a smaller scale",
+                parameter="scale",
+                value=self.scale,
             )
 
     def draw(self, rng: np.random.Generator, center: Floats, count: int) -> Floats:

@@ -39,7 +39,9 @@ class GeodesicBall:
         radius = _validate.length("radius", self.radius)
         if not radius < M.injectivity_radius:
             raise ParameterError(
-                f"radius={radius!r} must be below the injectivity radius {M.injectivity_radius:g}"
+                f"must be below the injectivity radius {M.injectivity_radius:g}",
+                parameter="radius",
+                value=radius,
             )
         center = _validate.array(
             "center", M.origin if self.center is None else self.center
@@ -48,7 +50,9 @@ class GeodesicBall:
             center.shape != M.point_shape
             or not M.residual(center) <= OFF_MANIFOLD_TOLERANCE
         ):
-            raise ParameterError(f"center={center!r} must be one point of {M!r}")
+            raise ParameterError(
+                f"must be one point of {M!r}", parameter="center", value=center
+            )
         if self.dim > _MOST_DIMENSIONS:
             raise ParameterError(
                 f"{M!r} has dimension {M.dim}, exact K-norm sampling allows {_MOST_DIMENSIONS}"
@@ -58,7 +62,9 @@ class GeodesicBall:
             > 300
         ):
             raise ParameterError(
-                f"radius={radius!r} is too large: the volume of the ball overflows"
+                "is too large: the volume of the ball overflows",
+                parameter="radius",
+                value=radius,
             )
         object.__setattr__(self, "center", center)
         object.__setattr__(self, "radius", radius)

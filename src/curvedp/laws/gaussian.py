@@ -71,7 +71,8 @@ class RiemannianGaussian(IsotropicLaw):
             moved = _validate.positive("sensitivity", sensitivity)
             return spd_confidence(*self.manifold.positive_matrices, self.scale, moved)
         raise ParameterError(
-            f"no exact profile is known on {self.manifold!r}; use LogGaussianMechanism"
+            f"no exact profile is known on {self.manifold!r}; use the mechanism "
+            "log-gaussian"
         )
 
     def ricci_bound(
@@ -107,5 +108,5 @@ def _engine(manifold: Manifold, scale: float) -> Engine:
         )
     raise ParameterError(
         f"RiemannianGaussian on {manifold!r} has no exact sampler; "
-        "use from_coordinates(p, sigma·z) for noise in a tangent space, LogGaussianMechanism for a release"
+        "use from_coordinates(p, sigma·z) for noise in a tangent space, the mechanism log-gaussian for a release"
     )

@@ -151,7 +151,10 @@ def _envelope(p: int, q: int, sigma: float) -> tuple[float, float, float, float]
     )
     if log_acceptance < math.log(_LEAST_ACCEPTANCE):
         raise ParameterError(
-            f"scale={sigma!r}: the envelope accepts {math.exp(log_acceptance):.1e}; use a smaller scale"
+            f": the envelope accepts {math.exp(log_acceptance):.1e}; use a smaller "
+            "scale",
+            parameter="scale",
+            value=sigma,
         )
     return (*tangent(best), log_acceptance)
 

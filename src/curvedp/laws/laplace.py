@@ -77,7 +77,9 @@ def _engine(manifold: Manifold, scale: float) -> Engine:
     )
     if not scale * growth < 1.0:
         raise NotIntegrable(
-            f"scale={scale!r}: infinite mass on {manifold!r} unless scale < {1 / growth:.6g}"
+            f": infinite mass on {manifold!r} unless scale < {1 / growth:.6g}",
+            parameter="scale",
+            value=scale,
         )
     if form is not None:
         return form
@@ -86,5 +88,6 @@ def _engine(manifold: Manifold, scale: float) -> Engine:
             *manifold.positive_matrices, _validate.length("scale", scale)
         )
     raise ParameterError(
-        f"RiemannianLaplace on {manifold!r} has no exact sampler; use LogLaplaceMechanism"
+        f"RiemannianLaplace on {manifold!r} has no exact sampler; use the mechanism "
+        "log-laplace"
     )

@@ -206,8 +206,11 @@ class RadialLaw(Engine):
         shift = self.rays.growth * self.scale
         if self.kind == "gaussian" and not shift <= _LARGEST_SHIFT:
             raise ParameterError(
-                f"scale={self.scale!r}: on hyperbolic space of dimension {self.rays.dim} the distances concentrate at "
-                f"(d−1)·scale² = {shift * self.scale:.3g}, beyond double precision; use a smaller scale"
+                f": on hyperbolic space of dimension {self.rays.dim} the distances "
+                f"concentrate at (d−1)·scale² = {shift * self.scale:.3g}, beyond "
+                "double precision; use a smaller scale",
+                parameter="scale",
+                value=self.scale,
             )
         return Table(self._log_density, self._peak(), self.scale, self.rays.end)
 

@@ -105,8 +105,11 @@ class SpaceForm(RadialLaw):
         reach, limit = self.reach, self.manifold.float_reach
         if reach > limit:
             raise ParameterError(
-                f"scale={self.scale!r}: on {self.manifold!r} this law reaches distances of {reach:.4g}, "
-                f"but its double-precision coordinates hold {limit:g}; use a smaller scale, or other coordinates"
+                f": on {self.manifold!r} this law reaches distances of {reach:.4g}, "
+                f"but its double-precision coordinates hold {limit:g}; use a smaller "
+                "scale, or other coordinates",
+                parameter="scale",
+                value=self.scale,
             )
 
     def draw(self, rng: np.random.Generator, center: Floats, count: int) -> Floats:

@@ -18,7 +18,7 @@ from curvedp.privacy.spd_confidence import (
 )
 
 FAILURE_PROBABILITY = 1e-6
-_TOO_LARGE = "the scale is too large for distances in floats: no confidence bound; use LogGaussianMechanism"
+_TOO_LARGE = "the scale is too large for distances in floats: no confidence bound; use the mechanism log-gaussian"
 _WORK = 3_000_000  # eigenvalues to compute
 _SPACINGS = {3: 0.4, 4: 0.5, 5: 2 / 3}
 

@@ -52,8 +52,10 @@ class MatrixLaplace(Engine):
         growth = half_sum(self.m, self.beta)
         if not self.scale * growth < 1 - 2.0**-40:  # and a rate that has digits
             raise NotIntegrable(
-                f"scale={self.scale!r}: exp(−d/scale) has infinite mass on matrices of size {self.m} unless scale < "
-                f"{1 / growth:.6g}"
+                f": exp(−d/scale) has infinite mass on matrices of size {self.m} "
+                f"unless scale < {1 / growth:.6g}",
+                parameter="scale",
+                value=self.scale,
             )
 
     @property
@@ -90,7 +92,9 @@ class MatrixLaplace(Engine):
         """Farther out than `_REACH` may be one draw in 10¹²; the tail falls as e^{−(a − β|h|)r}."""
         if self.moment(1) + 40 * math.log(2.0) / self.rates[0] > _REACH:
             raise ParameterError(
-                f"scale={self.scale!r}: dense matrices lose small eigenvalues; use a smaller scale"
+                ": dense matrices lose small eigenvalues; use a smaller scale",
+                parameter="scale",
+                value=self.scale,
             )
 
     def draw(self, rng: np.random.Generator, center: Floats, count: int) -> Floats:

@@ -226,5 +226,7 @@ def _refined(value: Callable[[], Any], m: int, sigma: float) -> Any:
                 return ball
         bits *= 2
     raise ParameterError(
-        f"sigma={sigma!r} with m={m} needs more than {_MAX_BITS} bits; use a larger scale"
+        f"with m={m} needs more than {_MAX_BITS} bits; use a larger scale",
+        parameter="sigma",
+        value=sigma,
     )

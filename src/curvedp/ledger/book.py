@@ -251,7 +251,9 @@ class Ledger:
         for guarantee in guarantees:
             if not isinstance(guarantee, Guarantee):
                 raise ParameterError(
-                    f"guarantee={_validate.shown(guarantee)} must be a guarantee, such as GDP(0.5)"
+                    "must be a guarantee, such as GDP(0.5)",
+                    parameter="guarantee",
+                    value=guarantee,
                 )
         _check_text("label", label)
         told = _checked_facts(told, guarantees)
@@ -400,7 +402,9 @@ class Ledger:
         """Make the file of a new ledger, now or with its first entry."""
         if not isinstance(budget, Guarantee):
             raise ParameterError(
-                f"budget={_validate.shown(budget)} must be a guarantee, such as GDP(1.0)"
+                "must be a guarantee, such as GDP(1.0)",
+                parameter="budget",
+                value=budget,
             )
         budget.cost()  # refuses what cannot be a budget before a file is made
         if not self.path.parent.is_dir():
@@ -584,7 +588,7 @@ def _path(name: str, value: Any) -> Path:
         path.exists()
     except (TypeError, ValueError, OSError, RuntimeError) as error:
         raise ParameterError(
-            f"{name}={_validate.shown(value)} is not the path of a file: {error}"
+            f"is not the path of a file: {error}", parameter=name, value=value
         ) from None
     return path
 
@@ -592,11 +596,15 @@ def _path(name: str, value: Any) -> Path:
 def _check_text(name: str, text: Any) -> None:
     if not isinstance(text, str) or not text:
         raise ParameterError(
-            f"{name}={_validate.shown(text)} must be a non-empty text that says what is released"
+            "must be a non-empty text that says what is released",
+            parameter=name,
+            value=text,
         )
     if len(text) > _LONGEST or not text.isprintable():
         raise ParameterError(
-            f"{name}={_validate.shown(text)} must have at most {_LONGEST} characters, all printable"
+            f"must have at most {_LONGEST} characters, all printable",
+            parameter=name,
+            value=text,
         )
 
 

@@ -152,7 +152,7 @@ class State:
         if unit is None or self.unit is None or unit is self.unit:
             return
         if self.unit is PrivacyUnit.PERSON:
-            remedy = "say whose record each is (groups=), or pay from another ledger"
+            remedy = "say whose record each is (groups), or pay from another ledger"
         else:
             remedy = "pay from a ledger for persons"
         raise ParameterError(

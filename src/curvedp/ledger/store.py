@@ -348,7 +348,8 @@ def _check_keyed(connection: sqlite3.Connection, key: bytes | None) -> None:
     is_keyed = json.loads(found[0]).get("keyed") is True
     if is_keyed and key is None:
         raise ParameterError(
-            "this ledger has a key; give key=, the path of the key's file"
+            "is missing: this ledger has a key; give the path of the key's file",
+            parameter="key",
         )
     if not is_keyed and key is not None:
         raise ParameterError(

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Literal, NamedTuple, Self, final
 
 import numpy as np
 
-from curvedp import _lazy, _validate
+from curvedp import _lazy
 from curvedp._silence import quiet_about_records
 from curvedp.entropy import SecureSource, Source
 from curvedp.errors import CurvedpError, ParameterError
@@ -175,13 +175,11 @@ class Mechanism(ABC):
     def check_served(cls, statistic: Any) -> None:
         """Refuse a statistic of another kind."""
         if not isinstance(statistic, Statistic) or not cls.serves(statistic):
-            given = (
-                statistic.name
-                if isinstance(statistic, Statistic)
-                else _validate.shown(statistic)
-            )
+            is_statistic = isinstance(statistic, Statistic)
             raise ParameterError(
-                f"statistic={given} is not what {cls.__name__} releases"
+                f"is not what {cls.__name__} releases",
+                parameter="statistic",
+                value=statistic.name if is_statistic else statistic,
             )
 
     # ---- what a subclass says ----
@@ -374,7 +372,9 @@ class Mechanism(ABC):
             return str(self.statistic.unit)
         if unit not in (self.statistic.unit, *self.statistic.units):
             raise ParameterError(
-                f"unit={_validate.shown(unit)} is no privacy unit of a {self.statistic.name}"
+                f"is no privacy unit of a {self.statistic.name}",
+                parameter="unit",
+                value=unit,
             )
         return unit
 
@@ -411,7 +411,7 @@ def check_guarantee(guarantee: Any, *adjacencies: str) -> Guarantee:
     """A guarantee of ours for one of these adjacencies (replacing a record, by default), or a `ParameterError`."""
     if not isinstance(guarantee, Guarantee):
         such = "a guarantee, such as GDP(1.0) or ApproxDP(1.0, 1e-6)"
-        raise ParameterError(f"guarantee={_validate.shown(guarantee)} must be {such}")
+        raise ParameterError(f"must be {such}", parameter="guarantee", value=guarantee)
     known = adjacencies or ("replace-one",)
     if guarantee.adjacency not in known and guarantee.adjacency == "replace-one":
         raise ParameterError(
@@ -431,7 +431,9 @@ def check_source(source: Any) -> Source:
         return SecureSource()
     if not isinstance(source, Source):
         raise ParameterError(
-            f"source={_validate.shown(source)} must be a curvedp.entropy.Source, or None"
+            "must be a curvedp.entropy.Source, or None",
+            parameter="source",
+            value=source,
         )
     return source
 

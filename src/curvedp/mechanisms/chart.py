@@ -37,13 +37,17 @@ def chart_stretch(manifold: Manifold, radius: float | None) -> float:
     if radius is None:
         if isfinite(manifold.injectivity_radius) or upper > 0:
             raise ParameterError(
-                f"noise in the chart of {manifold!r} needs radius=, the public ball about the base that holds the "
-                f"statistic, below {manifold.convexity_radius:.6g}"
+                f"is missing: noise in the chart of {manifold!r} needs a public ball "
+                "about the base that holds the statistic, below "
+                f"{manifold.convexity_radius:.6g}",
+                parameter="radius",
             )
         return 1.0
     if not radius < manifold.convexity_radius:
         raise ParameterError(
-            f"radius={radius!r} must be < {manifold.convexity_radius:.6g} on {manifold!r}"
+            f"must be < {manifold.convexity_radius:.6g} on {manifold!r}",
+            parameter="radius",
+            value=radius,
         )
     s = radius * sqrt(max(upper, 0.0))
     return s / sin(s) if s > 0 else 1.0

@@ -73,7 +73,8 @@ class GaussianMechanism(IsotropicMechanism):
             self.manifold
         ):  # refused here, not at the first release
             raise ParameterError(
-                f"{self.manifold!r} has no exact Gaussian sampler; use LogGaussianMechanism"
+                f"{self.manifold!r} has no exact Gaussian sampler; use the mechanism "
+                "log-gaussian"
             )
         _ = self.law
 
@@ -142,7 +143,7 @@ def _by_ricci(space: Manifold, moved: float, guarantee: Guarantee) -> float | No
     if space.convexity_radius < inf and space_form_factors(space) is not None:
         raise ParameterError(
             f"calibrating Gaussian noise on {space!r} takes minutes: a supremum over splits with a compact factor. Use "
-            "LogGaussianMechanism (mechanism='log-gaussian'), or state a sigma"
+            "the mechanism log-gaussian, or state a sigma"
         )
     if space.convexity_radius < inf:
         return None

@@ -55,7 +55,8 @@ class LaplaceMechanism(IsotropicMechanism):
         super().__init__(manifold, sensitivity, scale, statistic=statistic)
         if not has_exact_laplace(self.manifold):
             raise ParameterError(
-                f"LaplaceMechanism has no exact sampler on {self.manifold!r}; use LogLaplaceMechanism"
+                f"LaplaceMechanism has no exact sampler on {self.manifold!r}; use the "
+                "mechanism log-laplace"
             )
         _ = self.law  # refuses a scale at which the density has infinite mass here, not at the first release
 

@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from curvedp import _validate
 from curvedp.errors import ParameterError
 from curvedp.ledger import Ledger
 from curvedp.mechanisms.base import Mechanism
@@ -17,10 +16,10 @@ def check_payer(ledger: Any, label: Any) -> None:
     """Refuse anything but a ledger and a label, before there is anything to pay for; None is neither."""
     if not (ledger is None or isinstance(ledger, Ledger)):
         such = "a curvedp.Ledger, such as Ledger(path, GDP(1.0))"
-        raise ParameterError(f"ledger={_validate.shown(ledger)} must be {such}")
+        raise ParameterError(f"must be {such}", parameter="ledger", value=ledger)
     if not (label is None or (isinstance(label, str) and label)):
         raise ParameterError(
-            f"label={_validate.shown(label)} must be a text that says what is released"
+            "must be a text that says what is released", parameter="label", value=label
         )
 
 

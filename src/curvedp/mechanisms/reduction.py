@@ -74,7 +74,9 @@ class ReducedClasses(Statistic):
         kept = _validate.integer("reduce", self.components, 1)
         if kept > self.manifold.point_shape[0]:
             raise ParameterError(
-                f"reduce={kept} is more than the {self.manifold.point_shape[0]} channels"
+                f"is more than the {self.manifold.point_shape[0]} channels",
+                parameter="reduce",
+                value=kept,
             )
         assign(self, components=kept)
         super().__post_init__()

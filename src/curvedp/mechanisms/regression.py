@@ -65,14 +65,19 @@ def public_domain(
     if not room >= 2 * radius:
         arms = "speed/2" if predictors == 1 else f"{predictors}·speed/2"
         raise ParameterError(
-            f"radius={radius!r} and speed={speed!r} are too large on {manifold!r}: 2·radius + {arms} must be at most "
-            f"{_MARGIN * manifold.injectivity_radius:.6g}, or residuals would cross the cut locus"
+            f"and speed {speed!r} are too large on {manifold!r}: 2·radius + {arms} "
+            f"must be at most {_MARGIN * manifold.injectivity_radius:.6g}, or "
+            "residuals would cross the cut locus",
+            parameter="radius",
+            value=radius,
         )
     low = manifold.curvature_bounds[0]
     if not sqrt(max(0.0, -low)) * (radius + arm + clip) <= _FARTHEST:
         raise ParameterError(
-            f"radius={radius!r}, speed={speed!r} and clip={clip!r} reach too far on {manifold!r}: their sum must be at most "
-            f"{_FARTHEST / sqrt(-low):g}"
+            f", speed {speed!r} and clip {clip!r} reach too far on {manifold!r}: "
+            f"their sum must be at most {_FARTHEST / sqrt(-low):g}",
+            parameter="radius",
+            value=radius,
         )
     wide = _WIDE / sqrt(-low) if low < 0 else inf
     middle = (
@@ -119,7 +124,9 @@ class GeodesicLine(Statistic):
             and np.all(np.isfinite(high - low))
         ):
             raise ParameterError(
-                f"x_range={ends.tolist()} must be finite with low < high"
+                "must be finite with low < high",
+                parameter="x_range",
+                value=ends.tolist(),
             )
         assign(self, x_range=ends, n=_validate.integer("n", self.n, 1 + len(ends)))
         _ = self.domain  # refuses what reaches beyond the cut locus
@@ -219,21 +226,23 @@ class KNGRegressionMechanism(KNormMechanism, LineMechanism):
         if domain.predictors > 1:
             one = f"one predictor, not {domain.predictors}"
             raise UnattainableGuarantee(
-                f"exact K-norm sampling takes {one}; use method='dp-rgd'"
+                f"exact K-norm sampling takes {one}; use the method dp-rgd"
             )
         if 2 * manifold.dim > _MOST_BUNDLE_DIMENSIONS:
             raise UnattainableGuarantee(
                 f"exact K-norm sampling on the tangent bundle of {manifold!r} needs dimension {2 * manifold.dim}, at most "
-                f"{_MOST_BUNDLE_DIMENSIONS} is possible; use method='dp-rgd'"
+                f"{_MOST_BUNDLE_DIMENSIONS} is possible; use the method dp-rgd"
             )
         if (
             sqrt(max(0.0, -low)) * (domain.radius + domain.speed * HALF)
             > _WIDEST_BUNDLE
         ):
             raise UnattainableGuarantee(
-                f"radius={domain.radius:g} and speed={domain.speed:g} are too large for exact K-norm sampling in curvature "
+                f"radius {domain.radius:g} and speed {domain.speed:g} are too large "
+                "for exact K-norm sampling in curvature "
                 f"{low:g}, where volume grows exponentially: radius + speed/2 must be at most "
-                f"{_WIDEST_BUNDLE / sqrt(-low):g}; use a smaller domain, or method='dp-rgd'"
+                f"{_WIDEST_BUNDLE / sqrt(-low):g}; use a smaller domain, or the "
+                "method dp-rgd"
             )
         bundle = TangentBundleBall(
             manifold, self.statistic.ball.center, domain.radius, domain.speed
@@ -260,7 +269,7 @@ class KNGRegressionMechanism(KNormMechanism, LineMechanism):
         """One record a person only: its norm bounds records, not their means."""
         if len(data) > 2 and len(np.unique(data[2])) != len(data[0]):
             raise ParameterError(
-                "exact K-norm sampling takes one record a person; use method='dp-rgd'"
+                "exact K-norm sampling takes one record a person; use the method dp-rgd"
             )
         return super().accepted(data)
 

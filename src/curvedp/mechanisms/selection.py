@@ -100,7 +100,7 @@ def private_selection(
     check_guarantee(guarantee, *ADJACENCIES)
     if runs is not None and not isinstance(runs, NegativeBinomialRuns):
         raise ParameterError(
-            f"runs={_validate.shown(runs)} must be NegativeBinomialRuns(stop, shape)"
+            "must be NegativeBinomialRuns(stop, shape)", parameter="runs", value=runs
         )
     candidates = (
         list(candidates) if isinstance(candidates, Sequence | np.ndarray) else []

@@ -141,8 +141,11 @@ def _normalized_radius(manifold: Manifold, radius: float) -> tuple[float, float]
         limit = min(limit, pi / (2 * sqrt(upper)))
     if not radius < limit:
         raise ParameterError(
-            f"radius={radius!r} must be < {limit:.6g} on {manifold!r}: in a larger ball the Fréchet mean need not be "
-            "unique; choose a smaller public ball (records outside are moved onto it)"
+            f"must be < {limit:.6g} on {manifold!r}: in a larger ball the Fréchet "
+            "mean need not be unique; choose a smaller public ball (records outside "
+            "are moved onto it)",
+            parameter="radius",
+            value=radius,
         )
     return radius * sqrt(max(upper, 0.0)), upper
 

@@ -283,7 +283,9 @@ def public_ball(manifold: Any, center: Any, radius: Any) -> Ball:
     check_manifold(manifold)
     if radius is None:
         raise ParameterError(
-            "radius= is missing: a public ball must hold the records; choose it from domain knowledge, not from the data"
+            "is missing: a public ball must hold the records; "
+            "choose it from domain knowledge, not from the data",
+            parameter="radius",
         )
     radius = _validate.length("radius", radius)
     return Ball(

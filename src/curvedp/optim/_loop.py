@@ -131,7 +131,7 @@ def prepare(
     """
     if not isinstance(problem, Problem):
         raise ParameterError(
-            f"problem={_validate.shown(problem)} must be a curvedp.optim.Problem"
+            "must be a curvedp.optim.Problem", parameter="problem", value=problem
         )
     manifold = problem.manifold
     start = np.asarray(_array("init", init))

@@ -7,7 +7,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from curvedp import _validate
 from curvedp.entropy import GeneratorSource, SecureSource, Source
 from curvedp.errors import ParameterError
 from curvedp.optim._device_noise import chacha_normals
@@ -65,7 +64,7 @@ class Randomness:
             )
         else:
             known = "None (cryptographic), a NumPy generator or a JAX key"
-            raise ParameterError(f"rng={_validate.shown(rng)} must be {known}")
+            raise ParameterError(f"must be {known}", parameter="rng", value=rng)
 
     @property
     def source(self) -> Source:

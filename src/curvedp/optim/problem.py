@@ -43,7 +43,9 @@ class Problem:
         check_manifold(self.manifold)
         if not callable(self.loss):
             raise ParameterError(
-                f"loss={self.loss!r} must be a function loss(w, z) that returns a number"
+                "must be a function loss(w, z) that returns a number",
+                parameter="loss",
+                value=self.loss,
             )
 
     @property

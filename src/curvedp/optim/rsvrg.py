@@ -250,6 +250,6 @@ def _pair(name: str, values: Any) -> tuple[float, float]:
         first, second = values
     except (TypeError, ValueError):
         raise ParameterError(
-            f"{name}={_validate.shown(values)} must be a pair of positive numbers"
+            "must be a pair of positive numbers", parameter=name, value=values
         ) from None
     return _validate.length(f"{name}[0]", first), _validate.length(f"{name}[1]", second)

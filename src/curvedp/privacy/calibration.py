@@ -64,7 +64,7 @@ def smallest_scale(
     """
     if not isinstance(target, Guarantee):
         raise ParameterError(
-            f"target={_validate.shown(target)} must be a guarantee, such as GDP(1.0)"
+            "must be a guarantee, such as GDP(1.0)", parameter="target", value=target
         )
     plain = type(sensitivity) is float and 1e-100 <= sensitivity <= 1e100
     profile_at = cache(profile_at)
@@ -143,7 +143,8 @@ def _cost(profile: PrivacyProfile, target: Guarantee) -> tuple[float, float]:
     """(what the profile spends, what the target allows), in the target's own definition."""
     if not profile.certain:
         raise ParameterError(
-            f"nothing is calibrated to a {profile.label}; use LogGaussianMechanism"
+            f"nothing is calibrated to a {profile.label}; use the mechanism "
+            "log-gaussian"
         )
     return target.measure(profile), target.measure(target)
 
@@ -334,7 +335,8 @@ def _unattainable(profile: PrivacyProfile, target: Guarantee) -> UnattainableGua
     )
     if isinstance(target, PureDP) and math.isinf(profile.pure_epsilon):
         return UnattainableGuarantee(
-            f"{name} is not met by {law}: its loss is unbounded; use LogLaplaceMechanism"
+            f"{name} is not met by {law}: its loss is unbounded; use the mechanism "
+            "log-laplace"
         )
     if profile.floor is not None:
         value = _floor_cost(profile, target)

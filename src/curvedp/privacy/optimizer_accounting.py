@@ -313,13 +313,17 @@ def check_request(
         )
     if guarantee is not None and not isinstance(guarantee, Guarantee):
         raise ParameterError(
-            f"guarantee={_validate.shown(guarantee)} must be a guarantee, such as ApproxDP(0.5, 1e-6)"
+            "must be a guarantee, such as ApproxDP(0.5, 1e-6)",
+            parameter="guarantee",
+            value=guarantee,
         )
     if guarantee is not None and guarantee.adjacency not in (
         adjacencies or ("replace-one",)
     ):
         raise ParameterError(
-            f"adjacency={guarantee.adjacency!r}: here the number of records is public"
+            ": here the number of records is public",
+            parameter="adjacency",
+            value=guarantee.adjacency,
         )
 
 

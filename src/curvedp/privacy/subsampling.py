@@ -262,8 +262,10 @@ def smallest_noise_multiplier(
     would be told in full, which no δ is meant to allow."""
     if made(_LEAST_MULTIPLIER / 2).rough_delta(target.eps) <= target.delta0:
         raise ParameterError(
-            f"delta0={target.delta0!r} is more than the chance that a record is drawn at all: without any noise a step that "
-            "draws it would give it away; ask for a smaller delta0"
+            "is more than the chance that a record is drawn at all: without any noise "
+            "a step that draws it would give it away; ask for a smaller delta0",
+            parameter="delta0",
+            value=target.delta0,
         )
     return smallest_scale_meeting(made, target)
 

@@ -9,7 +9,6 @@ so a ledger counts for one unit only (docs/ledger.md, "One unit of privacy").
 from enum import StrEnum
 from typing import Any
 
-from curvedp import _validate
 from curvedp.errors import ParameterError
 
 
@@ -60,5 +59,5 @@ def check_unit(name: str, value: Any) -> PrivacyUnit | None:
     if isinstance(value, str) and value in list(PrivacyUnit):
         return PrivacyUnit(value)
     raise ParameterError(
-        f"{name}={_validate.shown(value)} must be 'record', 'person' or None"
+        "must be 'record', 'person' or None", parameter=name, value=value
     )

@@ -12,7 +12,6 @@ import numpy as np
 from array_api_compat import is_array_api_obj, is_numpy_array
 
 from curvedp._silence import quiet_about_records
-from curvedp._validate import shown
 from curvedp.errors import ParameterError
 from curvedp.geometry.manifold import Manifold, check_manifold
 from curvedp.records import volumes
@@ -229,7 +228,7 @@ def written_point(text: str, manifold: Manifold, form: str | None = None) -> np.
         return np.asarray(written.points(entries.reshape(1, *written.shape))[0])
     except ValueError:
         line = f"must be {written.width} numbers, as a record is written, or one that multiplies the origin"
-        raise ParameterError(f"center={shown(text)} {line}") from None
+        raise ParameterError(f"{line}", parameter="center", value=text) from None
 
 
 def _file(path: Path, choices: Choices) -> Any:
@@ -301,7 +300,7 @@ def _array(where: str, X: Any, choices: Choices, *, table: bool = False) -> Any:
 
 def _hint(shape: tuple[int, ...], form: Form) -> str:
     if shape[-len(form.shape) :] == form.shape and len(shape) > 1 + len(form.shape):
-        return ", or a volume with mask="
+        return ", or a volume with a mask"
     if len(shape) == 1 + len(form.shape) and shape[:-1] == form.shape:
         return ": its last axis counts the records, and the first should (np.moveaxis(x, -1, 0))"
     return other_forms(shape[1], form) if len(shape) == 2 else ""

@@ -52,11 +52,15 @@ def find_form(name: str | None, manifold: Manifold) -> Form:
     ]
     if more and name not in FORMS:
         raise ParameterError(
-            f"form={name!r} does not say enough; it is one of {', '.join(map(repr, more))}"
+            f"does not say enough; it is one of {', '.join(map(repr, more))}",
+            parameter="form",
+            value=name,
         )
     form = FORMS[choice("form", name, tuple(FORMS))](name, manifold.point_shape)
     if form is None or not _fits(form, manifold):
-        raise ParameterError(f"form={name!r} does not make points of {manifold!r}")
+        raise ParameterError(
+            f"does not make points of {manifold!r}", parameter="form", value=name
+        )
     return form._replace(manifold=manifold)
 
 
@@ -70,20 +74,21 @@ def other_forms(width: int, form: Form) -> str:
         for name, each in found.items()
         if each is not None and each.width == width and _fits(each, M)
     ]
-    return f"; or say what a row is with form= ({', '.join(names)})" if names else ""
+    return f"; or say what a row is by its form ({', '.join(names)})" if names else ""
 
 
 def check_order(where: str, form: Form, names: Sequence[str | int]) -> None:
     """Refuse columns whose public names say that they are in another order than the form's, such as lon, lat for latlon."""
     if _is_in_order(form, names) is not False:
         return
-    line = (
-        f"by their names its columns are in another order than form={form.name!r} has"
+    rule = (
+        f"has another order than the columns of {where} have by their names: "
+        "name them in its order"
     )
-    ways = "name them in that order with columns="
-    if other := _forms_in_order(form, names):
-        ways += f", or say form={' or '.join(map(repr, other))}, whose order it is"
-    raise ParameterError(f"{where}: {line}; {ways}")
+    other = _forms_in_order(form, names)
+    if other:
+        rule += f", or choose {' or '.join(other)}, whose order it is"
+    raise ParameterError(rule, parameter="form", value=form.name)
 
 
 def _is_in_order(form: Form, names: Sequence[str | int]) -> bool | None:

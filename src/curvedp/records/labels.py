@@ -114,7 +114,7 @@ class ChunkedLabels:
         self._records = records
         if is_chunked(y):
             if public is not None:
-                raise ParameterError("classes= needs y in memory")
+                raise ParameterError("needs y in memory", parameter="classes")
             _check_shape(y, records.n)
             check_sizes("y", y)
             labels = y.rechunk((records.sizes,))
@@ -223,7 +223,9 @@ def _public(classes: Any) -> np.ndarray:
         if len(found := Labels(classes, len(classes)).classes):
             return found
     raise ParameterError(
-        "classes= must be a list of distinct labels, numbers or texts: at least one, none missing"
+        "must be a list of distinct labels, numbers or texts: at least one, none "
+        "missing",
+        parameter="classes",
     )
 
 
@@ -232,7 +234,7 @@ def _places(classes: np.ndarray, labels: np.ndarray) -> np.ndarray:
     told apart by the type of an array, which no one label changes."""
     kinds = [found.dtype.kind for found in (classes, labels)]
     if "O" not in kinds and (kinds[0] in "US") != (kinds[1] in "US"):
-        raise ParameterError("y and classes= must both be texts, or both numbers")
+        raise ParameterError("y and classes must both be texts, or both numbers")
     known = {each: place for place, each in enumerate(classes.tolist())}
 
     def place(label: Any) -> int:

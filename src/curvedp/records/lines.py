@@ -14,7 +14,6 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from curvedp._validate import shown
 from curvedp.errors import ParameterError
 
 # Bytes of a line that are kept from its start, and again from its end; 16 MiB hold 600,000
@@ -128,8 +127,10 @@ def _known_encoding(encoding: str) -> str:
     if name in BYTE_ENCODINGS or name in UNIT_ENCODINGS or name in _MARKED:
         return "utf-8" if name == "utf-8-sig" else name
     raise ParameterError(
-        f"encoding={shown(encoding)} must name how texts are written, such as 'utf-8', "
-        "'utf-16' or 'latin-1', and be one in which a line end is always a line end"
+        "must name how texts are written, such as 'utf-8', 'utf-16' or 'latin-1', and "
+        "be one in which a line end is always a line end",
+        parameter="encoding",
+        value=encoding,
     )
 
 
@@ -149,8 +150,10 @@ def _byte_order(path: Path, name: str, start: bytes) -> tuple[str, bytes]:
         if not start:
             return f"{name}-le", b""
         raise ParameterError(
-            f"{path.name} has no byte order mark, which encoding='{name}' needs; "
-            f"say encoding='{name}-le' or '{name}-be'"
+            f"needs a byte order mark, which {path.name} does not have: "
+            f"say '{name}-le' or '{name}-be'",
+            parameter="encoding",
+            value=name,
         )
     mark = "\ufeff".encode(name) if name.startswith("utf") else b""
     return name, mark if mark and start.startswith(mark) else b""

@@ -192,8 +192,11 @@ def _table(path: Path, width: int, choices: Choices) -> _TextTable:
 def _header(path: Path, line: Line, separator: str) -> list[str]:
     """The names in a header, which is public."""
     if "\x00" in line.text:
-        how = "save it as CSV UTF-8, or say what it is, such as encoding='utf-16'"
-        raise ParameterError(f"{path.name} is not UTF-8, as its header shows; {how}")
+        raise ParameterError(
+            f"is missing: {path.name} is not UTF-8, as its header shows; "
+            "save it as CSV UTF-8, or say what it is, such as utf-16",
+            parameter="encoding",
+        )
     if line.end is not None:
         raise ParameterError(f"{path.name}: its first line is too long for a header")
     return _cells(line.text, separator, strict=False)
@@ -201,19 +204,24 @@ def _header(path: Path, line: Line, separator: str) -> list[str]:
 
 def _separator(path: Path, choices: Choices) -> str:
     if choices.header not in (True, False):
-        line = "say whether its first line is a header: header=True or header=False"
         raise ParameterError(
-            f"{path.name}: {line}; this is never guessed from the data"
+            f"is missing: say whether the first line of {path.name} is a header; "
+            "this is never guessed from the data",
+            parameter="header",
         )
     sep = choices.sep or (
         "\t" if path.name.lower().removesuffix(".gz").endswith(".tsv") else ","
     )
     sep = "\t" if sep == r"\t" else sep  # as shells pass it
     if len(sep) != 1 or sep in '"\r\n' or not sep.isascii():
-        raise ParameterError(f"sep={shown(sep)} must be one character, such as ';'")
+        raise ParameterError(
+            "must be one character, such as ';'", parameter="sep", value=sep
+        )
     if choices.decimal not in (".", ",") or choices.decimal == sep:
         raise ParameterError(
-            f"decimal={shown(choices.decimal)} must be '.' or ',' and differ from sep={sep!r}"
+            f"must be '.' or ',' and differ from the separator {sep!r}",
+            parameter="decimal",
+            value=choices.decimal,
         )
     return sep
 
@@ -246,15 +254,18 @@ def excel_cells(
     import openpyxl
 
     if where is None or ":" not in where:
-        line = "say which cells hold the records, without the header: key='A2:C201' or 'Sheet1!A2:C201'"
-        raise ParameterError(f"{path.name}: {line}")
+        raise ParameterError(
+            f"is missing: say which cells of {path.name} hold the records, without the "
+            "header, such as 'A2:C201' or 'Sheet1!A2:C201'",
+            parameter="key",
+        )
     sheet, _, cells = where.rpartition("!")
     sheet = sheet.strip("'")
     try:
         left, top, right, bottom = map(int, openpyxl.utils.cell.range_boundaries(cells))
     except (ValueError, TypeError):
         raise ParameterError(
-            f"key={shown(cells)} must be a range of cells, such as A2:C201"
+            "must be a range of cells, such as A2:C201", parameter="key", value=cells
         ) from None
     rows, columns = bottom - top + 1, right - left + 1
     limit = unpacked_limit(path, max_unpacked)
@@ -269,9 +280,11 @@ def excel_cells(
         ) as book:
             sheets = book.sheetnames
             if sheet not in sheets and (sheet or len(sheets) > 1):
-                say = f"say which, as in key='{sheets[0]}!{cells}'"
                 raise ParameterError(
-                    f"{path.name} has the sheets {shown(sheets)}; {say}"
+                    f"must name one of the sheets {shown(sheets)} of {path.name}, "
+                    f"such as '{sheets[0]}!{cells}'",
+                    parameter="key",
+                    value=where,
                 )
             found = np.full((rows, columns), None, dtype=object)
             lines = book[sheet or sheets[0]].iter_rows(
@@ -381,12 +394,28 @@ def _without_ranges(
             first, last = map(int, column.split("-"))
             if last < first or last - first >= _MOST_COLUMNS:
                 raise ParameterError(
-                    f"columns={shown(column)} must be a range of places, such as 2-31"
+                    "must be a range of places, such as 2-31",
+                    parameter="columns",
+                    value=column,
                 )
             written += range(first, last + 1)
         else:
             written.append(column)
     return written
+
+
+def _wrong_width(
+    where: str, names: Sequence[str | int], width: int, form: Form
+) -> ParameterError:
+    """Return the refusal of a table that has other columns than a record has entries."""
+    plural = "" if len(names) == 1 else "s"
+    rule = (
+        f"is missing: {where} has {len(names)} column{plural} ({_listed(names)}), and a "
+        f"record has {width} entries; name its columns"
+    )
+    if len(names) == 1:
+        rule += ", or say what separates them, or how many lines to skip before them"
+    return ParameterError(rule + other_forms(len(names), form), parameter="columns")
 
 
 def chosen(
@@ -396,19 +425,7 @@ def chosen(
     form = choices.form
     if choices.columns is None:
         if names is not None and len(names) != width:
-            line = f"{where} has {len(names)} column{'s'[: len(names) != 1]} ({_listed(names)}); a record has {width} entries"
-            other = ", or what is between them with sep=, or how many lines are before them with skip="
-            how = (
-                "give its columns alone, or name them"
-                if where == "X"
-                else "say which columns"
-            )
-            ways = (
-                f"{how} with columns="
-                + (other if len(names) == 1 else "")
-                + other_forms(len(names), form)
-            )
-            raise ParameterError(f"{line}: {ways}")
+            raise _wrong_width(where, names, width, form)
         check_order(where, form, names or ())
         return list(range(width))
 
@@ -419,8 +436,9 @@ def chosen(
     if len(columns) != width:
         needed = f"{width} names or places, one for each entry of a record"
         raise ParameterError(
-            f"columns={shown(choices.columns)} must be {needed}"
-            + other_forms(len(columns), form)
+            f"must be {needed}{other_forms(len(columns), form)}",
+            parameter="columns",
+            value=choices.columns,
         )
     places = [_place(where, names, column) for column in columns]
     # Places in the order of the file say which columns, not in which order they are meant.
@@ -600,7 +618,9 @@ def rows(
         )
         if len(columns) != prod(shape):
             raise ParameterError(
-                f"columns={shown(columns)} must be {prod(shape)} names or places"
+                f"must be {prod(shape)} names or places",
+                parameter="columns",
+                value=columns,
             )
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a warning that a value causes is a release

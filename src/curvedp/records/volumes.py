@@ -140,7 +140,9 @@ def _nifti(path: Path, choices: Choices) -> Any:
     """(x, y, z, entries), also as NIfTI's own symmetric matrices (x, y, z, 1, 6)."""
     if choices.mask is None:
         raise ParameterError(
-            f"{path.name}: say which voxels are records with mask=, a public file or array"
+            f"is missing: say which voxels of {path.name} are records, "
+            "by a public file or array",
+            parameter="mask",
         )
     found = _volume(path, choices.max_unpacked)
     return found[:, :, :, 0] if found.ndim == 5 and found.shape[3] == 1 else found
@@ -238,9 +240,17 @@ def _mask_file(path: Path, max_unpacked: int | None) -> Any:
 def _key(path: Path, names: list[str], key: str | None) -> str:
     if key is None and len(names) == 1:
         return names[0]
+    if key is None:
+        raise ParameterError(
+            f"is missing: {path.name} holds the arrays {shown(sorted(names))}; say "
+            "which",
+            parameter="key",
+        )
     if key not in names:
         raise ParameterError(
-            f"{path.name} holds the arrays {shown(sorted(names))}; say which with key="
+            f"must be one of the arrays {shown(sorted(names))} of {path.name}",
+            parameter="key",
+            value=key,
         )
     return key
 

@@ -109,7 +109,8 @@ def _find_array(path: Path, key: str | None) -> Path:
         return path / names[0]
     if key not in names:
         raise ParameterError(
-            f"{path.name} holds the arrays {shown(names)}; say which with key="
+            f"is missing: {path.name} holds the arrays {shown(names)}; say which",
+            parameter="key",
         )
     return path / key
 

@@ -197,8 +197,10 @@ def _spread_of_ends(curvature: float, speed: float, x: np.ndarray) -> np.ndarray
     a, t = sqrt(abs(curvature)) * speed * x, x / DEVIATION
     if curvature > 0 and not sqrt(curvature) * speed * HALF <= pi / 2:
         raise ParameterError(
-            f"speed={speed!r} must be at most {pi / sqrt(curvature):.6g} in curvature {curvature:g}: the geodesic may "
-            "span half a great circle"
+            f"must be at most {pi / sqrt(curvature):.6g} in curvature {curvature:g}: "
+            "the geodesic may span half a great circle",
+            parameter="speed",
+            value=speed,
         )
     if curvature > 0:
         return np.asarray(

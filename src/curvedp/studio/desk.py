@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 
 from curvedp._files import write_atomically
-from curvedp._words import on_page
 from curvedp.alarms import alarms
 from curvedp.errors import ParameterError
 from curvedp.ledger import Entry, Ledger
@@ -200,7 +199,7 @@ class Desk:
         found = study.check(data)
         return {
             "facts": found.shown,
-            "advice": [on_page(line) for line in found.advice],
+            "advice": found.advice,
         }
 
     def plan(self, asked: Any) -> dict[str, Any]:

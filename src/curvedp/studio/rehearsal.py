@@ -29,6 +29,7 @@ from curvedp.mechanisms.noise import least_scale
 from curvedp.planning import plan
 from curvedp.privacy import GDP, ZCDP, Guarantee, PureDP
 from curvedp.releasing import Offer
+from curvedp.studio.wording import describe
 
 _RUNS = 4
 _MOST = {
@@ -101,7 +102,7 @@ def _mean(
     try:
         region, why = found.region(), ""
     except CurvedpError as error:
-        region, why = None, str(error)
+        region, why = None, describe(error)
     words = ("too small", "only one mean", "taken as")
     notes = [line for line in found.advice() if any(word in line for word in words)]
     compared = "the error of knowing nothing"
@@ -161,7 +162,7 @@ def _made_up(
     try:
         region, why = float(made[0].confidence_region(0.95).radius), ""
     except ParameterError as refusal:
-        region, why = None, str(refusal)
+        region, why = None, describe(refusal)
     option = str(made[0].certificate_.made_by.option)
     return Rehearsed(option, error, region, why, ball, of, list(dict.fromkeys(notes)))
 

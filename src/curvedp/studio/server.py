@@ -21,9 +21,9 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 
-from curvedp._words import on_page
 from curvedp.errors import CurvedpError, ParameterError
 from curvedp.studio.access import Guard, LinkFile
+from curvedp.studio.wording import describe
 
 if TYPE_CHECKING:
     from curvedp.studio.desk import Desk
@@ -105,7 +105,7 @@ async def _call(desk: Callable[[], "Desk"], name: str, request: Request) -> Resp
         result = await run_in_threadpool(lambda: getattr(desk(), name)(given))
         return JSONResponse(result)
     except (CurvedpError, OSError) as error:
-        return _refusal(str(error))
+        return _refusal(describe(error))
     except (ValueError, KeyError, TypeError, RecursionError):
         return _refusal(
             "the page sent something that it should not have: load it again"
@@ -121,7 +121,7 @@ async def _upload(desk: Callable[[], "Desk"], request: Request) -> Response:
             table.data = target
             return JSONResponse(table.state())
     except (CurvedpError, OSError) as error:
-        return _refusal(str(error))
+        return _refusal(describe(error))
     most = f"{target.name} has more than {table.most // 2**20} MB"
     return _refusal(
         f"{most}: start `curvedp studio {target.name}`, which reads it where it lies",
@@ -156,7 +156,7 @@ async def _download(desk: Callable[[], "Desk"], request: Request) -> Response:
 
 
 def _refusal(text: str, status: int = 400) -> Response:
-    return JSONResponse({"error": on_page(" ".join(text.split()))}, status_code=status)
+    return JSONResponse({"error": text}, status_code=status)
 
 
 def opened(

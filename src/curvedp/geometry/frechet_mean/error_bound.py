@@ -53,15 +53,19 @@ def contraction(M: Manifold, radius: float) -> Contraction:
     if high <= 0 and M.injectivity_radius == math.inf:
         if smoothness > _STEEPEST:
             raise ParameterError(
-                f"radius={radius!r}: the mean may take too many steps on {M!r}; choose a smaller ball"
+                f": the mean may take too many steps on {M!r}; choose a smaller ball",
+                parameter="radius",
+                value=radius,
             )
         return Contraction(1.0, smoothness, 1 / smoothness)
     s = 2 * radius * math.sqrt(high)
     if not (s < math.pi and 2 * radius < M.injectivity_radius):
         raise ParameterError(
-            f"radius={radius!r}: no a-priori bound on the Fréchet mean of {M!r}; it needs "
-            f"radius < ½·min(injectivity radius, π/√κ) (curvature in [{low:g}, {high:g}], "
-            f"injectivity radius {M.injectivity_radius:g})"
+            f": no a-priori bound on the Fréchet mean of {M!r}; it needs radius < "
+            f"½·min(injectivity radius, π/√κ) (curvature in [{low:g}, {high:g}], "
+            f"injectivity radius {M.injectivity_radius:g})",
+            parameter="radius",
+            value=radius,
         )
     if (
         s == 0
@@ -71,7 +75,9 @@ def contraction(M: Manifold, radius: float) -> Contraction:
     convexity = max(0.75 + 0.25 * s / math.tan(s), min(0.05 * s * cot, 0.81 * cot**4))
     if convexity < _SLOWEST:
         raise ParameterError(
-            f"radius={radius!r}: the mean may take too many steps; radius·√κ must be at most 1.35"
+            ": the mean may take too many steps; radius·√κ must be at most 1.35",
+            parameter="radius",
+            value=radius,
         )
     return Contraction(convexity, smoothness, math.sin(s) / (s * smoothness))
 

@@ -95,7 +95,7 @@ def frechet_mean(
     if ball is not None:
         if not isinstance(ball, tuple | list) or len(ball) != 2:
             raise ParameterError(
-                f"ball={_validate.shown(ball)} must be a pair (center, radius)"
+                "must be a pair (center, radius)", parameter="ball", value=ball
             )
         domain = Domain(
             M, np.asarray(to_host(ball[0])), _validate.length("radius", ball[1])

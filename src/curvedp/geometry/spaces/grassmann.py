@@ -86,7 +86,10 @@ class Grassmann(Frames):
         super().__post_init__()
         if self.r >= self.m:
             raise ParameterError(
-                f"r={self.r} must be < m={self.m}: the only m-dimensional subspace is a single point"
+                f"must be < m={self.m}: the only m-dimensional subspace is a single "
+                "point",
+                parameter="r",
+                value=self.r,
             )
 
     def jacobi_operator(self, p: Array, v: Array) -> np.ndarray:

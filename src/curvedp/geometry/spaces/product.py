@@ -63,7 +63,9 @@ class Product(Manifold):
 
     def __init__(self, *factors: Manifold) -> None:
         if not factors or not all(isinstance(factor, Manifold) for factor in factors):
-            raise ParameterError(f"factors={factors!r} must be one or more manifolds")
+            raise ParameterError(
+                "must be one or more manifolds", parameter="factors", value=factors
+            )
         object.__setattr__(self, "factors", factors)
 
     def __repr__(self) -> str:

@@ -72,7 +72,9 @@ class Stiefel(Frames):
         super().__post_init__()
         if self.r > self.m:
             raise ParameterError(
-                f"r={self.r} must be <= m={self.m}: R^m holds at most m orthonormal vectors"
+                f"must be <= m={self.m}: R^m holds at most m orthonormal vectors",
+                parameter="r",
+                value=self.r,
             )
 
     @cached_property

@@ -160,7 +160,9 @@ def exact_draw(
         not (type(grid) is int and 1 <= grid <= _MAX_GRID)
         and _validate.integer("grid", grid, 1) > _MAX_GRID
     ):
-        raise ParameterError(f"grid={grid!r} must be at most {_MAX_GRID}")
+        raise ParameterError(
+            f"must be at most {_MAX_GRID}", parameter="grid", value=grid
+        )
     return _draw(kind, manifold, scale, start, check_source(source), grid)
 
 
@@ -207,7 +209,9 @@ def _draw(
         integers = _flat_gaussian(coordinates, scale, metered, grid)
     else:
         raise ParameterError(
-            f"manifold={manifold!r} has no exact {kind} sampler; use LogGaussianMechanism"
+            f"has no exact {kind} sampler; use the mechanism log-gaussian",
+            parameter="manifold",
+            value=manifold,
         )
     return ExactDraw(integers, grid, allowance.tau(), manifold)
 
@@ -238,7 +242,7 @@ def _flat_gaussian(
 
 def _center(manifold: Manifold, center: Any) -> np.ndarray:
     if not isinstance(manifold, Manifold):
-        raise ParameterError(f"manifold={manifold!r} must be a manifold")
+        raise ParameterError("must be a manifold", parameter="manifold", value=manifold)
     array = _validate.array("center", center)
     if array.shape != manifold.point_shape:
         raise ParameterError(

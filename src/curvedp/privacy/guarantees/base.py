@@ -253,7 +253,7 @@ def guarantee_from_dict(d: Mapping[str, Any]) -> Guarantee:
     if cls is None:
         known = ", ".join(sorted(Guarantee._registry))
         raise ParameterError(
-            f"type={_validate.shown(name)} is not a known guarantee; known: {known}"
+            f"is not a known guarantee; known: {known}", parameter="type", value=name
         )
     try:
         return cls.from_fields(fields)
@@ -384,11 +384,11 @@ def _answered(
         values = values.astype(np.float64)
     except (TypeError, ValueError):
         raise ParameterError(
-            f"{name}={_validate.shown(value)} must be a number or an array of numbers"
+            "must be a number or an array of numbers", parameter=name, value=value
         ) from None
     if np.any(np.isnan(values)):
-        raise ParameterError(f"{name}={value!r} must not be NaN")
+        raise ParameterError("must not be NaN", parameter=name, value=value)
     if not np.all(allowed(values)):
-        raise ParameterError(f"{name}={value!r} must {rule}")
+        raise ParameterError(f"must {rule}", parameter=name, value=value)
     found = np.asarray(answer(values), np.float64) if values.size else values
     return found if values.ndim else float(found)

@@ -290,7 +290,7 @@ class PrivacyProfile(Guarantee):
         E₁[e^{sL}] = 1 + s·∫₀^∞ (S(t)(e^{st} − e^{−(s+1)t}) + e^{−(s+1)t}δ(t)) dt."""
         orders = _validate.array("order", order)
         if not np.all(orders >= 1):
-            raise ParameterError(f"order={_validate.shown(order)} must be >= 1")
+            raise ParameterError("must be >= 1", parameter="order", value=order)
         out = np.array([self.renyi_bound(float(a)) for a in orders.ravel()]).reshape(
             orders.shape
         )

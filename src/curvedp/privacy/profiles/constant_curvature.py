@@ -94,7 +94,9 @@ class ConstantCurvatureProfile(RadialProfile):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.kind not in ("gaussian", "laplace"):
-            raise ParameterError(f"kind={self.kind!r} must be 'gaussian' or 'laplace'")
+            raise ParameterError(
+                "must be 'gaussian' or 'laplace'", parameter="kind", value=self.kind
+            )
         whole = type(self.dim) is int and 1 <= self.dim < 2**53
         if not (
             whole and type(self.curvature) is float and abs(self.curvature) <= 1e300
@@ -109,8 +111,11 @@ class ConstantCurvatureProfile(RadialProfile):
         if self.curvature > 0 and self.sensitivity > (diameter := math.pi / root) * (
             1 + 4e-16
         ):
-            line = f"sensitivity={self.sensitivity!r} must not exceed the diameter {diameter:g} of the space"
-            raise ParameterError(line)
+            raise ParameterError(
+                f"must not exceed the diameter {diameter:g} of the space",
+                parameter="sensitivity",
+                value=self.sensitivity,
+            )
         if self.dim > 1 and not self.closed:
             # The integrals are taken in units of the curvature radius; there doubles resolve this range, and no other.
             _check("scale·√|curvature|", self.scale * root or 1.0, *_SCALES)
@@ -129,8 +134,11 @@ class ConstantCurvatureProfile(RadialProfile):
             and self.scale * root * (self.dim - 1) >= 1
         ):
             raise NotIntegrable(
-                f"scale={self.scale!r} must be below {1 / (root * (self.dim - 1)):g} on the space of dimension {self.dim}"
-                f" and curvature {self.curvature:g}: above it the Laplace density has infinite mass"
+                f"must be below {1 / (root * (self.dim - 1)):g} on the space of "
+                f"dimension {self.dim} and curvature {self.curvature:g}: above it the "
+                "Laplace density has infinite mass",
+                parameter="scale",
+                value=self.scale,
             )
 
     @property

@@ -148,7 +148,9 @@ class ProductProfile(PrivacyProfile):
             pairs = tuple((k, d) for k, d in self.factors)
         except (TypeError, ValueError):
             raise ParameterError(
-                f"factors={self.factors!r} must be pairs (curvature, dimension)"
+                "must be pairs (curvature, dimension)",
+                parameter="factors",
+                value=self.factors,
             ) from None
         if not pairs:
             raise ParameterError("factors=() must not be empty")
@@ -164,7 +166,9 @@ class ProductProfile(PrivacyProfile):
             diameter = math.hypot(*(math.pi / math.sqrt(k) for k, _ in checked))
             if self.sensitivity > diameter * (1 + 4e-16):
                 raise ParameterError(
-                    f"sensitivity={self.sensitivity!r} must not exceed the diameter {diameter:g}"
+                    f"must not exceed the diameter {diameter:g}",
+                    parameter="sensitivity",
+                    value=self.sensitivity,
                 )
         if len(self._caps) > 2:
             raise ParameterError(

@@ -293,11 +293,15 @@ class ProjectiveProfile(RadialProfile):
             )
         least = 2 if self.field == "real" else 4
         if _validate.integer("dim", self.dim, least) % 2 and self.field == "complex":
-            raise ParameterError(f"dim={self.dim!r} of a complex space must be even")
+            raise ParameterError(
+                "of a complex space must be even", parameter="dim", value=self.dim
+            )
         root = math.sqrt(_validate.positive("curvature", self.curvature))
         if self.sensitivity > _HALF / root * (1 + 4e-16):
             raise ParameterError(
-                f"sensitivity={self.sensitivity!r} must not exceed the diameter {_HALF / root:g} of the space"
+                f"must not exceed the diameter {_HALF / root:g} of the space",
+                parameter="sensitivity",
+                value=self.sensitivity,
             )
         _validate.within("scale·√curvature", self.scale * root, *_SCALES)
         _validate.within("sensitivity/scale", self.sensitivity / self.scale, *_RATIOS)

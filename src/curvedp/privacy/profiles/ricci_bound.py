@@ -76,7 +76,9 @@ def _flat(sigma: float, k: float) -> float:
     """σ√(1 − kσ²), rounded down."""
     if not k * sigma * sigma <= 0.5:
         raise ParameterError(
-            f"sigma={sigma!r}: no bound by the Ricci curvature {-k:g} beyond {math.sqrt(0.5 / k):g}"
+            f": no bound by the Ricci curvature {-k:g} beyond {math.sqrt(0.5 / k):g}",
+            parameter="sigma",
+            value=sigma,
         )
     return sigma * math.sqrt(1 - k * sigma * sigma) * (1 - 2.0**-50)
 
@@ -88,7 +90,7 @@ def hadamard_scale(flat: float, ricci: float) -> float:
     if room < 0:
         raise UnattainableGuarantee(
             f"so much noise ({flat:.4g} in flat space, at most {0.5 / math.sqrt(k):.4g}) has no proved bound on this space; "
-            "use LogGaussianMechanism"
+            "use the mechanism log-gaussian"
         )
     sigma = flat * math.sqrt(2 / (1 + math.sqrt(room)))
     while _flat(sigma, k) < flat:
