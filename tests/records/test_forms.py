@@ -287,18 +287,18 @@ def test_names_that_say_another_order_than_the_form(tmp_path, manifold, names, f
     right = list(range(len(names)))
     turned = [*right[1:], 0]
     expected = read(right)
-    with pytest.raises(ParameterError, match="another order than the form"):
+    with pytest.raises(ParameterError, match="has another order"):
         read(turned)
-    with pytest.raises(ParameterError, match="another order than the form"):
+    with pytest.raises(ParameterError, match="has another order"):
         read(right, columns=[names[i] for i in turned])
     np.testing.assert_array_equal(read(turned, columns=names), expected)
     np.testing.assert_array_equal(
         read(turned, columns=[turned.index(i) for i in right]), expected
     )
     # Places in the file's order say which columns, and nothing about their order.
-    with pytest.raises(ParameterError, match="another order than form="):
+    with pytest.raises(ParameterError, match="has another order"):
         read(turned, columns=right)
-    with pytest.raises(ParameterError, match="another order than form="):
+    with pytest.raises(ParameterError, match="has another order"):
         read(turned, columns=[f"0-{len(names) - 1}"])
     # Whoever reads below the header knows better than the names.
     unnamed = read_records(path, manifold, form=form, header=False, skip=1)
@@ -343,7 +343,7 @@ def test_a_header_of_landmarks_in_another_order_is_refused(
     shapes = _shape_file(path, wrong)
     other = "landmarks" if form == "landmarks-xxyy" else "landmarks-xxyy"
     for columns in ("1-30", list(range(1, 31))):
-        with pytest.raises(ParameterError, match=f"another order.*form='{other}'"):
+        with pytest.raises(ParameterError, match=f"another order.*{other}"):
             read_records(path, space, columns=columns, **choices)
     names = [f"{axis}{number + 1}" for number, axis in right]
     found = read_records(path, space, columns=names, **choices)
@@ -430,12 +430,12 @@ def test_both_triangles_are_read_and_told_apart_by_their_header(size):
             if size == 2:  # both triangles of two rows are the same three numbers
                 check_order("X", find_form(other, space), names)
                 continue
-            with pytest.raises(ParameterError, match=f"form='.*{form}"):
+            with pytest.raises(ParameterError, match=form):
                 check_order("X", find_form(other, space), names)
 
 
 def test_ten_columns_of_a_matrix_suggest_both_triangles():
-    with pytest.raises(ParameterError, match=r"form= \(upper, lower\)"):
+    with pytest.raises(ParameterError, match=r"by its form \(upper, lower\)"):
         read_records(np.zeros((5, 10)), SPDAffineInvariant(4))
 
 
