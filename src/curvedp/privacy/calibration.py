@@ -330,9 +330,7 @@ def _unattainable(profile: PrivacyProfile, target: Guarantee) -> UnattainableGua
     sensitivity = getattr(profile, "sensitivity", math.nan)
     numbers = (f"{v:g}" for v in target.to_dict().values() if isinstance(v, float))
     name = f"{type(target).__name__}({', '.join(numbers)})"
-    chart = (
-        "LogLaplaceMechanism" if isinstance(target, PureDP) else "LogGaussianMechanism"
-    )
+    chart = "log-laplace" if isinstance(target, PureDP) else "log-gaussian"
     if isinstance(target, PureDP) and math.isinf(profile.pure_epsilon):
         return UnattainableGuarantee(
             f"{name} is not met by {law}: its loss is unbounded; use the mechanism "
@@ -341,8 +339,8 @@ def _unattainable(profile: PrivacyProfile, target: Guarantee) -> UnattainableGua
     if profile.floor is not None:
         value = _floor_cost(profile, target)
         return UnattainableGuarantee(
-            f"{name} is below the floor {target.symbol}={value:.4g} of {law} at sensitivity {sensitivity!r}; use {chart}"
+            f"{name} is below the floor {target.symbol}={value:.4g} of {law} at sensitivity {sensitivity!r}; use the mechanism {chart}"
         )
     return UnattainableGuarantee(
-        f"{name} is not met by {law} at any scale; use {chart}"
+        f"{name} is not met by {law} at any scale; use the mechanism {chart}"
     )
