@@ -179,7 +179,8 @@ class Ledger:
             What is released, for people: at most 200 printable characters.
         partition, group : str, optional
             Both or none: releases on disjoint groups of a partition cost only the most expensive group. Sound when a
-            record's group is public and fixed, so that replacing a record keeps it in its group.
+            record's group is public and fixed, so that replacing a record keeps it in its group. Where persons are
+            protected, all records of a person must be in one group.
         unit : PrivacyUnit or str, optional
             Whose data the guarantee protects, "record" or "person". A ledger that counts for
             the other one refuses. Without it you vouch that the unit is the ledger's.
@@ -225,7 +226,8 @@ class Ledger:
         ----------
         guarantees : sequence of Guarantee
             What each of the releases satisfies. As with `spend`'s groups, a record's group
-            must be public and fixed.
+            must be public and fixed, and where persons are protected, all records of a person
+            must be in one group.
         label, unit, n, space, statistic
             As of `spend`; n is of all groups together.
 
@@ -394,8 +396,8 @@ class Ledger:
     def __setstate__(self, fields: dict[str, Any]) -> None:
         self.path = fields["path"]
         self.key = fields["key"]
-        self._witness = fields["witness"]
-        self._planned = fields["planned"]
+        self._witness = fields.get("witness")  # version 0.2 pickled neither
+        self._planned = fields.get("planned")
         self._seen = None
 
     def _start(self, budget: Guarantee, unit: PrivacyUnit | None, lazy: bool) -> None:

@@ -162,10 +162,14 @@ def _check_folder(folder: Path, ledger: os.stat_result | None) -> None:
     group_writes = bool(info.st_mode & stat.S_IWGRP) and not _is_private_group(
         folder, info
     )
-    if others_write or group_writes or info.st_uid not in _trusted_owners(ledger):
+    is_foreign = info.st_uid not in _trusted_owners(ledger)
+    if others_write or group_writes or is_foreign:
+        remedy = f", or chmod go-w {folder}"
+        if is_foreign:
+            remedy = f"; this one is user {info.st_uid}'s"
         raise ParameterError(
             f"others can write to {folder}: they could set the ledger back. Keep it in a "
-            f"folder of its own (mkdir -m 700), or chmod go-w {folder}. Nothing was spent"
+            f"folder of its own (mkdir -m 700){remedy}. Nothing was spent"
         )
 
 
