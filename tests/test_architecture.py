@@ -1,11 +1,14 @@
 """The house's rules, read off the source: imports follow the arrows, public names are what `__all__` says."""
 
 import ast
+import compileall
 import functools
 import importlib
 import inspect
 import json
+import os
 import pkgutil
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -21,7 +24,6 @@ BASE = {
     "_validate",
     "_files",
     "_lazy",
-    "_progress",
     "_silence",
 }
 
@@ -31,7 +33,6 @@ ARROWS: dict[str, set[str]] = {
     "_validate": set(),
     "_files": set(),
     "_lazy": set(),
-    "_progress": set(),
     "_silence": set(),
     "numerics": set(),
     "entropy": {"numerics"},
@@ -266,16 +267,67 @@ LAZY = [
 ]
 
 
+def shown_to_type_checkers(name):
+    """The module of each name, by the imports of the package's `if TYPE_CHECKING:` block."""
+    tree = ast.parse(inspect.getsource(importlib.import_module(name)))
+    blocks = [node for node in tree.body if isinstance(node, ast.If)]
+    return {
+        alias.name: line.module
+        for block in blocks
+        for line in block.body
+        if isinstance(line, ast.ImportFrom)
+        for alias in line.names
+    }
+
+
+def found_at_run_time(name):
+    """The module of each name, by the table that is given to `_lazy.exports`."""
+    tree = ast.parse(inspect.getsource(importlib.import_module(name)))
+    (table,) = [
+        ast.literal_eval(node.args[1])
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "_lazy.exports"
+    ]
+    return {each: module for module, names in table.items() for each in names}
+
+
 @pytest.mark.parametrize("name", LAZY)
 def test_no_lazy_name_is_a_module(name):
     """Importing the module would bind the name to it, sooner or later than the name was asked for."""
     package = importlib.import_module(name)
-    names = importlib.import_module("curvedp._lazy")._homes(name)
+    names = found_at_run_time(name)
+    assert names == shown_to_type_checkers(name)
     modules = {module.name for module in pkgutil.iter_modules(package.__path__)}
     assert not modules & names.keys()
     assert dir(package) == sorted(package.__all__)
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = package.nothing
+
+
+def test_without_sources_every_name_is_found(tmp_path):
+    """In a copy of the package that has bytecode alone, as hardened images have it."""
+    copy = tmp_path / "curvedp"
+    shutil.copytree(ROOT, copy, ignore=shutil.ignore_patterns("__pycache__"))
+    compileall.compile_dir(copy, quiet=2, legacy=True, workers=1)
+    for path in copy.rglob("*.py"):
+        path.unlink()
+    lines = [
+        "import curvedp, importlib",
+        f"for name in {LAZY!r}:",
+        "    package = importlib.import_module(name)",
+        "    assert package.__file__.endswith('.pyc'), package.__file__",
+        "    for public in package.__all__:",
+        "        getattr(package, public)",
+        "print(curvedp.GDP(1.0))",
+    ]
+    found = subprocess.run(
+        [sys.executable, "-c", "\n".join(lines)],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+    )
+    assert found.stdout.strip() == "GDP(1.0)", found.stderr
 
 
 def run(code: str) -> str:

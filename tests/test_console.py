@@ -1,12 +1,18 @@
 """Messages name what was typed: options of the shell, never parameters of Python."""
 
+import io
+import logging
 import re
 
 import numpy as np
 import pytest
 import typer.main
+from rich.console import Console
 
+from curvedp import PrivateFrechetMean
+from curvedp._console import waiting
 from curvedp.cli import app
+from curvedp.geometry import Euclidean
 from shell import run
 
 
@@ -83,3 +89,24 @@ def test_a_mistake_is_told_in_the_words_of_the_shell(folder, monkeypatch, line) 
     )
     for parameter in COMMANDS[path].params:
         assert not re.search(rf"(?<!\w)(?<!\w\(){parameter.name}=", found.output)
+
+
+@pytest.mark.parametrize("watched", [False, True])
+def test_waiting_is_announced_on_terminals_only(monkeypatch, watched):
+    """The library logs and prints nothing; a command says what takes long."""
+    stream = io.StringIO()
+    terminal = Console(file=stream, force_terminal=watched)
+    monkeypatch.setattr("curvedp._console.errors", terminal)
+    with waiting("drawing exact noise"):
+        pass
+    assert ("drawing exact noise" in stream.getvalue()) is watched
+
+
+def test_fit_prints_nothing_and_logs(capsys, caplog, monkeypatch):
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    points = np.random.default_rng(0).normal(size=(50, 2)) * 0.1
+    with caplog.at_level(logging.INFO, logger="curvedp"):
+        PrivateFrechetMean(Euclidean(2), radius=1.0).fit(points)
+    assert [record.name for record in caplog.records] == ["curvedp"]
+    assert "drawing exact noise" in caplog.text
+    assert capsys.readouterr() == ("", "")

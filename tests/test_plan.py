@@ -1,7 +1,6 @@
 """`plan`: public numbers only; its errors are those of real releases, and its answers are the wanted ones."""
 
 import json
-import time
 from dataclasses import replace
 
 import numpy as np
@@ -19,7 +18,6 @@ from curvedp import (
     PureDP,
     plan,
 )
-from curvedp._progress import waiting
 from curvedp.alarms import alarms
 from curvedp.cli import app
 from curvedp.entropy import GeneratorSource
@@ -413,18 +411,6 @@ def test_the_picture_of_a_plan_shows_its_error(tmp_path):
     assert ran.exit_code == 0
     assert "power" in ran.stdout
     assert (tmp_path / "p.svg").exists()
-
-
-def test_waiting_is_announced_on_terminals_only(capsys, monkeypatch):
-    monkeypatch.setattr("curvedp._progress._PATIENCE", 0.01)
-    for watched in (False, True):
-        monkeypatch.setattr("sys.stderr.isatty", lambda watched=watched: watched)
-        with waiting("drawing"):
-            time.sleep(0.2)
-        assert ("drawing" in capsys.readouterr().err) is watched
-    with waiting("drawing"):
-        pass
-    assert capsys.readouterr().err == ""
 
 
 def test_class_means_are_planned_as_they_are_released():

@@ -47,13 +47,31 @@ __all__ = [
     "plan",
 ]
 
-_find, __dir__ = _lazy.exports(__name__)
+_find, __dir__ = _lazy.exports(
+    __name__,
+    {
+        "curvedp.checking": ["check"],
+        "curvedp.errors": ["ReleaseWarning"],
+        "curvedp.estimators": [
+            "PrivateDispersion",
+            "PrivateFrechetMean",
+            "PrivateFrechetMedian",
+            "PrivateGeodesicRegression",
+            "PrivateMDM",
+            "PrivatePCA",
+            "PrivateSoftmax",
+            "PrivateTangentSpace",
+        ],
+        "curvedp.ledger": ["Ledger"],
+        "curvedp.planning": ["plan"],
+        "curvedp.privacy": ["GDP", "ZCDP", "ApproxDP", "PureDP", "RaoDP", "RenyiDP"],
+        "curvedp.privacy.composition": ["compose"],
+    },
+)
 
 
 def __getattr__(name: str) -> Any:
-    """Names are imported on first use, so that `import curvedp` and the command line start at once."""
-    return (
-        import_module("importlib.metadata").version("curvedp")
-        if name == "__version__"
-        else _find(name)
-    )
+    """Import a name on first use, so that `import curvedp` and the command line start at once."""
+    if name == "__version__":
+        return import_module("importlib.metadata").version("curvedp")
+    return _find(name)

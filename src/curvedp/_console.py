@@ -135,6 +135,11 @@ def command(function: Callable[..., None]) -> Any:
     )
 
 
+def waiting(what: str) -> Any:
+    """Return a context in which a terminal says what takes long; elsewhere it is silent."""
+    return errors.status(f"{what} …")
+
+
 def show(
     columns: Sequence[str], rows: Iterable[Sequence[str]], title: str | None = None
 ) -> None:

@@ -1,10 +1,9 @@
-"""Packages whose names are imported on first use (PEP 562), and registers that are filled when they are asked."""
+"""Names of a package that are imported on first use (PEP 562), and registries that fill
+themselves when they are asked."""
 
-import ast
 import sys
 from collections import UserDict
-from collections.abc import Callable, Iterator
-from functools import cache
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import import_module
 from pkgutil import walk_packages
 from typing import Any, TypeVar
@@ -12,38 +11,34 @@ from typing import Any, TypeVar
 Kind = TypeVar("Kind", bound=type)
 
 
-def exports(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """`__getattr__` and `__dir__` of a package, by the imports that its `if TYPE_CHECKING:` block shows to type checkers.
+def exports(
+    package: str, names_by_module: Mapping[str, Sequence[str]]
+) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """Return `__getattr__` and `__dir__` of a package whose names are imported on first use.
 
-    A name that is a module's too must not be among them: importing the module would bind the name to it.
+    Parameters
+    ----------
+    package : str
+        The package's `__name__`.
+    names_by_module : mapping
+        The names, by the module that defines them. Type checkers do not read it: the
+        package repeats it as imports in an `if TYPE_CHECKING:` block, and a test compares
+        the two. No name may be a module's of the package too: importing that module
+        would bind the name to it.
     """
+    home = {name: module for module, names in names_by_module.items() for name in names}
 
-    def find(name: str) -> Any:
-        if name not in _homes(package):
+    def get_attribute(name: str) -> Any:
+        if name not in home:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        found = getattr(import_module(_homes(package)[name]), name)
-        setattr(sys.modules[package], name, found)
-        return found
+        value = getattr(import_module(home[name]), name)
+        setattr(sys.modules[package], name, value)
+        return value
 
-    return find, lambda: sorted(vars(sys.modules[package])["__all__"])
+    def list_names() -> list[str]:
+        return sorted(vars(sys.modules[package])["__all__"])
 
-
-@cache
-def _homes(package: str) -> dict[str, str]:
-    """The module of each name."""
-    loader: Any = sys.modules[package].__loader__
-    shown = (
-        node
-        for node in ast.parse(loader.get_source(package)).body
-        if isinstance(node, ast.If)
-    )
-    lines = [
-        line
-        for block in shown
-        for line in block.body
-        if isinstance(line, ast.ImportFrom)
-    ]
-    return {alias.name: str(line.module) for line in lines for alias in line.names}
+    return get_attribute, list_names
 
 
 class Registry(UserDict[str, Kind]):

@@ -25,8 +25,8 @@ from curvedp._console import (
     inert,
     number_or_word,
     show,
+    waiting,
 )
-from curvedp._progress import waiting
 from curvedp.cli_ledger import ledger_app
 from curvedp.cli_region import region
 from curvedp.cli_release import (

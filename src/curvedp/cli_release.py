@@ -25,6 +25,7 @@ from curvedp._console import (
     inert,
     number_or_word,
     option,
+    waiting,
     with_options,
 )
 from curvedp.errors import ParameterError, ReleaseWarning
@@ -248,7 +249,8 @@ def _run(statistic: str, given: SimpleNamespace) -> None:
         ledger=_open_ledger(given.ledger, given.budget_mu),
         label=label,
     )
-    fitted = offer.fit(model, columns)
+    with waiting("drawing exact noise"):
+        fitted = offer.fit(model, columns)
     try:
         write(fitted, given.out, given.certificate, given.report)
     except OSError as error:  # it is paid for: what could not be kept is printed whole

@@ -9,9 +9,8 @@ from typing import Annotated
 
 import typer
 
-from curvedp._console import command, console, inert
+from curvedp._console import command, console, inert, waiting
 from curvedp._files import write_atomically
-from curvedp._progress import waiting
 from curvedp.errors import ParameterError
 from curvedp.verification import DEFAULT_SECONDS, sign_file, verify_file
 

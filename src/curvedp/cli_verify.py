@@ -6,8 +6,15 @@ from typing import Annotated
 
 import typer
 
-from curvedp._console import JsonOption, command, console, errors, inert, show
-from curvedp._progress import waiting
+from curvedp._console import (
+    JsonOption,
+    command,
+    console,
+    errors,
+    inert,
+    show,
+    waiting,
+)
 from curvedp.verification import (
     DEFAULT_SECONDS,
     ClaimCheck,

@@ -3,6 +3,7 @@
 Everything that can refuse has refused before anything is paid; everything is paid for before anything is drawn.
 """
 
+import logging
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +14,6 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from curvedp import _validate
-from curvedp._progress import waiting
 from curvedp._silence import quiet_about_records
 from curvedp.alarms import ReleasedValue, alarms
 from curvedp.entropy import Source
@@ -35,6 +35,9 @@ from curvedp.mechanisms.sums import ADDED, PERSON_ADDED, ClippedSum, SumMechanis
 from curvedp.privacy import GDP, Guarantee, PrivacyUnit
 from curvedp.records.base import Records, open_records
 from curvedp.records.persons import person_codes, person_means
+
+# What takes long is logged here, from public numbers alone; nothing is printed.
+_log = logging.getLogger("curvedp")
 
 Mechanism.registry.fill()  # a fit asks for all of them
 
@@ -154,18 +157,19 @@ class PrivateEstimator(BaseEstimator):
             [job.mechanism for job in jobs],
             protects,
         )
-        with waiting("drawing exact noise"):
-            told: Any = {
-                "source": source,
-                "guarantee": self.guarantee,
-                "unit": unit,
-                "entry": entry,
-                "ready": True,
-            }
-            releases = [
-                job.mechanism.release(data, reason=job.reason, **told)
-                for job, data in zip(jobs, accepted, strict=True)
-            ]
+        for job in jobs:
+            _log.info("drawing exact noise: %s", job.mechanism.name)
+        told: Any = {
+            "source": source,
+            "guarantee": self.guarantee,
+            "unit": unit,
+            "entry": entry,
+            "ready": True,
+        }
+        releases = [
+            job.mechanism.release(data, reason=job.reason, **told)
+            for job, data in zip(jobs, accepted, strict=True)
+        ]
         # An earlier fit may have had other attributes.
         for name in [name for name in vars(self) if name.endswith("_")]:
             delattr(self, name)

@@ -33,4 +33,18 @@ __all__ = [
     "new_identity",
 ]
 
-__getattr__, __dir__ = _lazy.exports(__name__)
+__getattr__, __dir__ = _lazy.exports(
+    __name__,
+    {
+        "curvedp.federated.kernels": [
+            "ClassMeansKernel",
+            "DispersionKernel",
+            "MeanKernel",
+            "MomentKernel",
+        ],
+        "curvedp.federated.plan": ["Plan"],
+        "curvedp.federated.release": ["coordinate", "in_process"],
+        "curvedp.federated.site": ["Site"],
+        "curvedp.signing": ["key_of", "new_identity"],
+    },
+)

@@ -32,4 +32,20 @@ __all__ = [
     "private_selection",
 ]
 
-__getattr__, __dir__ = _lazy.exports(__name__)
+__getattr__, __dir__ = _lazy.exports(
+    __name__,
+    {
+        "curvedp.mechanisms.base": ["Mechanism"],
+        "curvedp.mechanisms.certificate": ["Certificate", "Release"],
+        "curvedp.mechanisms.gaussian": ["GaussianMechanism"],
+        "curvedp.mechanisms.kng": ["KNGMechanism"],
+        "curvedp.mechanisms.laplace": ["LaplaceMechanism"],
+        "curvedp.mechanisms.log_gaussian": [
+            "LogGaussianMechanism",
+            "LogLaplaceMechanism",
+        ],
+        "curvedp.mechanisms.selection": ["private_selection"],
+        "curvedp.mechanisms.sensitivity": ["frechet_mean_sensitivity"],
+        "curvedp.mechanisms.statistic": ["Statistic"],
+    },
+)

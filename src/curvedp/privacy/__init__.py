@@ -59,4 +59,33 @@ __all__ = [
     "subsampled_noise_multiplier",
 ]
 
-__getattr__, __dir__ = _lazy.exports(__name__)
+__getattr__, __dir__ = _lazy.exports(
+    __name__,
+    {
+        "curvedp.privacy.calibration": ["smallest_scale"],
+        "curvedp.privacy.enclosure.delta": ["certified_delta"],
+        "curvedp.privacy.enclosure.mu": ["certified_mu"],
+        "curvedp.privacy.guarantees.base": ["Guarantee", "convert"],
+        "curvedp.privacy.guarantees.definitions": [
+            "GDP",
+            "ZCDP",
+            "ApproxDP",
+            "PureDP",
+            "RaoDP",
+            "RenyiDP",
+        ],
+        "curvedp.privacy.mean_loss": ["KLDP", "MeanConcentratedDP"],
+        "curvedp.privacy.profiles.base": ["PrivacyProfile"],
+        "curvedp.privacy.profiles.constant_curvature": [
+            "gaussian_floor",
+            "gaussian_profile",
+            "laplace_profile",
+        ],
+        "curvedp.privacy.selection": ["NegativeBinomialRuns"],
+        "curvedp.privacy.subsampling": [
+            "subsampled_gaussian",
+            "subsampled_noise_multiplier",
+        ],
+        "curvedp.privacy.unit": ["PrivacyUnit"],
+    },
+)

@@ -339,7 +339,8 @@ def _unattainable(profile: PrivacyProfile, target: Guarantee) -> UnattainableGua
     if profile.floor is not None:
         value = _floor_cost(profile, target)
         return UnattainableGuarantee(
-            f"{name} is below the floor {target.symbol}={value:.4g} of {law} at sensitivity {sensitivity!r}; use the mechanism {chart}"
+            f"{name} is below the floor {target.symbol}={value:.4g} of {law} "
+            f"at sensitivity {sensitivity!r}; use the mechanism {chart}"
         )
     return UnattainableGuarantee(
         f"{name} is not met by {law} at any scale; use the mechanism {chart}"
