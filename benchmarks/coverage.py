@@ -45,6 +45,7 @@ from curvedp.geometry import (
     Torus,
 )
 from curvedp.geometry.ball import ball_coordinates
+from curvedp.geometry.capabilities import canonical_center, move_to_origin
 from curvedp.inference import region_of
 from curvedp.inference.kernel import SamplesDistance
 from curvedp.inference.permutation import PermutationMechanism
@@ -445,10 +446,12 @@ def power(runs: int, folder: Path) -> None:
         print(
             f"{'n':>6}  {'guarantee':<13}{'ours':>8}{'(a) no noise':>14}{'(b) dpMMD':>11}{'unpaid':>13}{'(c) vectors':>13}"
         )
-        home = np.asarray(M.home(center))
+        home = np.asarray(canonical_center(M, center))
         first, second = (
             np.asarray(
-                ball_coordinates(M, home, radius, np.asarray(M.to_origin(center, part)))
+                ball_coordinates(
+                    M, home, radius, np.asarray(move_to_origin(M, center, part))
+                )
             )
             for part in (one, other)
         )

@@ -35,6 +35,7 @@ from curvedp.geometry import (
     Sphere,
     Torus,
 )
+from curvedp.geometry.capabilities import EmbeddedMean, ScalableCone
 from curvedp.geometry.manifold import Manifold
 from curvedp.mechanisms.in_private_ball import OuterBallMean
 from curvedp.mechanisms.measured import scaling_direction
@@ -84,11 +85,13 @@ def attacks(mechanism: StagedMechanism) -> Iterator[tuple[str, Pair]]:
         mechanism.statistic.n,
         mechanism.statistic.outer_radius,
     )
-    axis = scaling_direction(M, np.asarray(M.origin)) if M.is_cone else np.eye(M.dim)[0]
-    far = 0.9 * min(outer, M.injectivity_radius)
-    rough = M.embedded_diameter is not None and isinstance(
-        mechanism, PrivateBallMechanism
+    axis = (
+        scaling_direction(M, np.asarray(M.origin))
+        if isinstance(M, ScalableCone)
+        else np.eye(M.dim)[0]
     )
+    far = 0.9 * min(outer, M.injectivity_radius)
+    rough = isinstance(M, EmbeddedMean) and isinstance(mechanism, PrivateBallMechanism)
     near = outer * (1e-4 if rough else 1e-12 if mechanism.law == "gaussian" else 1e-13)
     same, apart = np.zeros((2, n, M.dim))
     apart[-1] = far * axis

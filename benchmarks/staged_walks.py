@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.spatial.distance import cdist
 
+from curvedp.geometry.capabilities import EmbeddedMean, ScalableCone
 from curvedp.mechanisms import median, private_ball
 from curvedp.mechanisms.measured import (
     half_bins,
@@ -308,7 +309,7 @@ class Balls(Walks):
     def units(self) -> None:
         """The scale of a cone."""
         M, target = self.M, self.mechanism.statistic
-        if not M.is_cone:
+        if not isinstance(M, ScalableCone):
             return
         half = half_bins(M, target.outer_radius, private_ball._BIN)
         real = [
@@ -337,7 +338,7 @@ class Balls(Walks):
 
     def extrinsic(self) -> float:
         """The mean of embedded points."""
-        if self.M.embedded_diameter is None:
+        if not isinstance(self.M, EmbeddedMean):
             return float("inf")
         mechanism = self.mechanism
         few = (
@@ -353,7 +354,7 @@ class Balls(Walks):
             min(private_ball._MOST, max(mechanism._located, few)),
         )
         noisy, noise = self.ask("extrinsic", self.all, share, real[0][1], values)
-        self.to(self.all, np.asarray(self.M.from_embedded(noisy)))
+        self.to(self.all, np.asarray(self.M.from_embedding(noisy)))
         return float(noise[0] * sqrt(self.M.dim))
 
     def middle(self, rows: np.ndarray, least: float = np.inf) -> np.ndarray:

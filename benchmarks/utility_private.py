@@ -96,7 +96,11 @@ def widest(M: Manifold, radius: float) -> float:
         if upper <= 0
         else 0.99 * min(M.injectivity_radius / 2, np.pi / (2 * sqrt(upper)))
     )
-    return min(10 * radius, limit, M.float_reach if hasattr(M, "float_reach") else inf)
+    return min(
+        10 * radius,
+        limit,
+        M.float_set.max_distance if hasattr(M, "float_reach") else inf,
+    )
 
 
 # --- 1. the 28 cases ---

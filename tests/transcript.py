@@ -38,6 +38,7 @@ from curvedp.geometry import (
     Stiefel,
     Torus,
 )
+from curvedp.geometry.capabilities import ScalableCone
 from curvedp.laws.exact import ExactDraw
 from curvedp.mechanisms import value
 from curvedp.mechanisms.in_private_ball import (
@@ -224,7 +225,7 @@ def opposite(M, n, out, center=None):
     c = M.origin if center is None else center
     direction = (
         np.eye(M.dim)[0]
-        if len(M.factors) > 1 or not M.is_cone
+        if len(M.factors) > 1 or not isinstance(M, ScalableCone)
         else scaling_direction(M, c)
     )
     sides = [np.zeros((n, M.dim)), np.zeros((n, M.dim))]
@@ -256,7 +257,7 @@ def served(kind, M):
     return (
         kind == "mean"
         or M.constant_curvature is not None
-        or (M.is_cone and not isinstance(M, SPDBuresWasserstein))
+        or (isinstance(M, ScalableCone) and not isinstance(M, SPDBuresWasserstein))
     )
 
 

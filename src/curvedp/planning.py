@@ -13,6 +13,7 @@ from curvedp import _validate
 from curvedp.entropy import GeneratorSource
 from curvedp.errors import CurvedpError, ParameterError, UnattainableGuarantee
 from curvedp.geometry.manifold import Manifold, check_manifold
+from curvedp.geometry.spaces.spd_common import SPD
 from curvedp.mechanisms.alarms import USELESS_SHARE
 from curvedp.mechanisms.base import check_guarantee
 from curvedp.mechanisms.choose import (
@@ -360,7 +361,7 @@ class Plan:
         lines = [
             f"about {many} records would do, or fewer channels, a smaller ball, a larger budget"
         ]
-        if self.manifold.reduces:
+        if isinstance(self.manifold, SPD):
             lines.append(
                 "to tell classes apart: plan a classifier, which reduces the matrices first"
             )

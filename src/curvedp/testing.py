@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from curvedp.geometry.ball import project_to_ball
+from curvedp.geometry.capabilities import boundary_distance
 from curvedp.geometry.manifold import Manifold
 from curvedp.geometry.names import parse_manifold
 
@@ -110,7 +111,7 @@ def default_reach(M: Manifold) -> float:
     boundary (three steps of this length stay inside). Where no injectivity radius holds
     at every point, which M states as 0, it is at most a quarter.
     """
-    inside_boundary = 0.3 * M.boundary_distance
+    inside_boundary = 0.3 * boundary_distance(M)
     if M.injectivity_radius > 0:
         return min(1.0, 0.4 * M.injectivity_radius, inside_boundary)
     return min(0.25, inside_boundary)
@@ -561,7 +562,7 @@ def check_shortest_geodesics(M: Manifold, s: Points) -> None:
     """
     random_directions = s["z"] / np.linalg.norm(s["z"], axis=-1, keepdims=True)
     directions = np.concatenate([np.eye(M.dim), random_directions])
-    longest = min(M.injectivity_radius, 0.9 * M.boundary_distance, 7.0)
+    longest = min(M.injectivity_radius, 0.9 * boundary_distance(M), 7.0)
     for fraction in (0.5, 0.7, 0.98):
         length = fraction * longest
         q = M.exp(M.origin, M.from_coordinates(M.origin, length * directions))

@@ -198,16 +198,16 @@ def test_what_floats_cannot_hold_is_brought_back_without_stretching(M):
     rng = np.random.default_rng(8)
     z = rng.normal(size=(20_000, M.dim)) * rng.uniform(1, 60, size=(20_000, 1))
     step = rng.normal(size=z.shape) * 10.0 ** rng.uniform(-4, 1, size=(20_000, 1))
-    held, other = M.held_coordinates(z), M.held_coordinates(z + step)
+    held, other = M.float_set.project(z), M.float_set.project(z + step)
     assert (
         np.max(np.linalg.norm(held - other, axis=-1) / np.linalg.norm(step, axis=-1))
         <= 1 + 1e-9
     )
-    assert np.min(M.held_share(held)) >= 1 - 1e-12
+    assert np.min(M.float_set.shrink_factor(held)) >= 1 - 1e-12
     assert np.all(
         np.linalg.norm(held, axis=-1) <= np.linalg.norm(z, axis=-1) * (1 + 1e-12)
     )
-    inside = M.held_share(z) == 1
+    inside = M.float_set.shrink_factor(z) == 1
     np.testing.assert_allclose(held[inside], z[inside], rtol=0, atol=1e-12)
 
 
@@ -217,7 +217,7 @@ def test_one_share_for_all_coordinates_would_stretch(M):
     rng = np.random.default_rng(9)
     z = rng.normal(size=(20_000, M.dim)) * rng.uniform(1, 60, size=(20_000, 1))
     step = 1e-4 * rng.normal(size=z.shape)
-    moved = [x * M.held_share(x)[:, None] for x in (z, z + step)]
+    moved = [x * M.float_set.shrink_factor(x)[:, None] for x in (z, z + step)]
     assert (
         np.max(
             np.linalg.norm(moved[0] - moved[1], axis=-1) / np.linalg.norm(step, axis=-1)

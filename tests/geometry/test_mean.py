@@ -376,7 +376,7 @@ def _wide_records(M, radius, rng, n):
     z *= (radius * rng.choice([0.1, 0.5, 0.999], size=n) / np.linalg.norm(z, axis=1))[
         :, None
     ]
-    return np.asarray(M.from_normal_coordinates(M.origin, M.held_coordinates(z)))
+    return np.asarray(M.from_normal_coordinates(M.origin, M.float_set.project(z)))
 
 
 @pytest.mark.parametrize(("M", "radius"), WIDE, ids=str)

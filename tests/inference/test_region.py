@@ -25,6 +25,7 @@ from curvedp.geometry import (
     frechet_mean,
     project_to_ball,
 )
+from curvedp.geometry.capabilities import move_from_origin
 from curvedp.inference import Region, consistent, region_of
 from curvedp.inference.region import sampling
 from curvedp.inference.shapes import SHAPES
@@ -263,7 +264,7 @@ def test_counts_of_a_sample_cover_the_population_s_median():
 def test_a_region_needs_the_certificate_only_and_a_shifted_center_moves_it():
     M = SPDAffineInvariant(2)
     center = np.array([[40.0, 3.0], [3.0, 9.0]])
-    X = np.asarray(M.from_origin(center, records(M, 0.1, 0.1, 400)))
+    X = np.asarray(move_from_origin(M, center, records(M, 0.1, 0.1, 400)))
     mean = PrivateFrechetMean(
         M, radius=1.0, center=center, mechanism="log-gaussian", guarantee=GDP(2.0)
     ).fit(X)

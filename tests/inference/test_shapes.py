@@ -171,7 +171,7 @@ def test_the_mean_is_within_the_distance_of_its_gradient(r):
     for _ in range(300):
         z = rng.normal(size=(rng.integers(2, 4), 2))
         z *= r / np.linalg.norm(z, axis=1)[:, None]
-        X = np.asarray(M.unchart(M.origin, z))
+        X = np.asarray(M.from_normal_coordinates(M.origin, z))
         weights = rng.dirichlet(np.ones(len(X)))
         points = [M.origin]
         for _ in range(400):

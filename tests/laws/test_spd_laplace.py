@@ -61,7 +61,7 @@ def area(m, beta, r):
 @pytest.mark.parametrize(("M", "scale"), NEAR_AND_FAR, ids=str)
 def test_normalizer_moments_and_cdf_by_quadrature(M, scale) -> None:
     (m, beta), law, known = (
-        M.positive_matrices,
+        M.cone_size,
         RiemannianLaplace(M, scale),
         RiemannianGaussian(M, 0.5),
     )

@@ -183,7 +183,7 @@ def test_one_step_far_out_in_hyperbolic_space_against_60_digits(manifold, radius
                 worst,
                 float(mp.acosh(max(-form(lifted(manifold, y), exact), mp.mpf(1)))),
             )
-    unit = 2.0**-50 * manifold.dim * manifold.float_spread(radius)
+    unit = 2.0**-50 * manifold.dim * manifold.float_set.roundoff_amplification(radius)
     assert 0 < worst < unit / 4
 
 
@@ -214,7 +214,9 @@ def test_coordinates_off_by_one_part_move_a_matrix_by_no_more_than_its_spread(
     p = M.exp(np.eye(m), M.from_coordinates(np.eye(m), z))
     signs = np.triu(rng.choice([-1, 1], size=p.shape))
     q = p * (1 + part * (signs + np.triu(signs, 1).mT))
-    assert np.max(M.dist(p, q)) <= part * M.dim * M.float_spread(radius)
+    assert np.max(M.dist(p, q)) <= part * M.dim * M.float_set.roundoff_amplification(
+        radius
+    )
 
 
 def exact_distance(p, q):
@@ -315,14 +317,16 @@ def test_no_rounding_of_entries_moves_a_log_cholesky_point_farther_than_claimed(
             )
             square += mp.fsum(mp.log(K[i, i] / L[i, i]) ** 2 for i in range(m))
             worst = max(worst, float(mp.sqrt(square) / part))
-    assert worst <= M.float_spread(radius)
-    assert worst > M.float_spread(radius) / 1e5  # an honest bound is not far away
+    assert worst <= M.float_set.roundoff_amplification(radius)
+    assert (
+        worst > M.float_set.roundoff_amplification(radius) / 1e5
+    )  # an honest bound is not far away
 
 
 PULLED = [
     M
     for M in (*SPACES, *EDGES, Product(Lorentz(2), PoincareBall(2)))
-    if M.held_radius(40.0) < 40.0
+    if M.float_set.safe_radius_within(40.0) < 40.0
 ]
 
 
@@ -360,10 +364,12 @@ def test_where_floats_hold_less_than_the_ball_no_more_is_charged(manifold):
     assert mean.reach < 0.6 * mean.radius
     z = rng.normal(size=(60, manifold.dim))
     z *= (
-        np.minimum(manifold.float_reach, rng.uniform(0, 40, size=60))[:, None]
+        np.minimum(manifold.float_set.max_distance, rng.uniform(0, 40, size=60))[
+            :, None
+        ]
         / np.linalg.norm(z, axis=1)[:, None]
     )
-    far = min(manifold.float_reach, 20.0) * np.eye(manifold.dim)[-1]
+    far = min(manifold.float_set.max_distance, 20.0) * np.eye(manifold.dim)[-1]
     if isinstance(manifold, Product):  # both factors as far out as they can be
         far = far + far[::-1]
     ends = np.asarray(

@@ -9,6 +9,7 @@ import pytest
 
 from curvedp.errors import ParameterError
 from curvedp.geometry import Lorentz, SPDAffineInvariant, Sphere
+from curvedp.geometry.capabilities import canonical_center, move_from_origin
 from curvedp.geometry.frechet_mean.backends.chunks import Domain, block_sums
 from curvedp.geometry.frechet_mean.error_bound import solver_error
 from curvedp.records.base import open_records
@@ -120,11 +121,11 @@ def test_records_are_carried_wherever_they_lie(home):
     center = np.diag([1e6, 1.0, 1e-6])
     X = np.concatenate(
         [
-            np.asarray(M.from_origin(center, cloud(M, 0.4, 200)[4:])),
+            np.asarray(move_from_origin(M, center, cloud(M, 0.4, 200)[4:])),
             np.full((1, 3, 3), np.nan),
         ]
     )
-    domain = Domain(M, np.asarray(M.home(center)), 0.4)
+    domain = Domain(M, np.asarray(canonical_center(M, center)), 0.4)
     mean, square = (
         open_records(HOMES[home](X), (3, 3)).carried(M, center).moments(domain)
     )

@@ -27,6 +27,7 @@ from curvedp.estimators import (
     PrivatePCA,
 )
 from curvedp.geometry import Euclidean, parse_manifold
+from curvedp.geometry.capabilities import UnitQuadric
 from curvedp.geometry.manifold import Manifold
 from curvedp.laws.cells import CellSampler, LocalConstants
 from curvedp.laws.domains import GeodesicBall
@@ -137,7 +138,7 @@ def cases(shrunk: float = 1.0) -> Iterator[Case]:
                 continue
             yield attacked(mechanism, shrunk)
     for space in MEANS:
-        law = "gaussian" if space.quadric is not None else "log-gaussian"
+        law = "gaussian" if isinstance(space, UnitQuadric) else "log-gaussian"
         yield _estimator(
             PrivateFrechetMean,
             space,

@@ -21,6 +21,7 @@ from curvedp.federated.questions import (
     Where,
 )
 from curvedp.geometry import Euclidean, parse_manifold, project_to_ball
+from curvedp.geometry.capabilities import EmbeddedMean
 from curvedp.geometry.manifold import Manifold
 from curvedp.geometry.names import manifold_name
 from curvedp.mechanisms.chart import james_stein
@@ -142,7 +143,7 @@ class Kernel(ABC):
         """The questions that find a ball: no step where embedded points give a center, two where nothing gives one."""
         ball, embedded = (
             self.ball,
-            all(f.embedded_diameter is not None for f in self.manifold.factors),
+            all(isinstance(f, EmbeddedMean) for f in self.manifold.factors),
         )
         step = [
             Distances(ball, max(_COUNTS / 4, few), hidden),

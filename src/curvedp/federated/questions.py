@@ -15,6 +15,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from curvedp.geometry import project_to_ball
+from curvedp.geometry.capabilities import EmbeddedMean, ScalableCone
 from curvedp.geometry.manifold import Manifold
 from curvedp.mechanisms.chart import shrunk
 from curvedp.mechanisms.measured import (
@@ -122,7 +123,7 @@ class Place(Question):
         return [
             k
             for k, f in enumerate(M.factors)
-            if f.is_cone or f.embedded_diameter is not None
+            if isinstance(f, ScalableCone | EmbeddedMean)
         ]
 
     @property
@@ -145,32 +146,35 @@ class Place(Question):
         ends = np.cumsum([self._length(k) for k in parts])[:-1]
         for k, sums in zip(parts, np.split(total, ends), strict=True):
             factor, factors = M.factors[k], list(M.split(c))
-            if factor.embedded_diameter is None:
+            if not isinstance(factor, EmbeddedMean):
                 place = likeliest(sqrt(2) * sums, sqrt(2) * noise, n)
                 c = rescaled(M, c, k, _BIN * float(place))
             else:
                 factors[k] = np.asarray(
-                    factor.from_embedded(factor.embedded_diameter * sums / n)
+                    factor.from_embedding(factor.embedded_diameter * sums / n)
                 )
                 c = usable(M, partial(M.join, factors), c)
         return Where(c, c, *where[2:]).row()
 
     def _length(self, k: int) -> int:
         factor = self.ball.manifold.factors[k]
-        if factor.embedded_diameter is None:
+        if not isinstance(factor, EmbeddedMean):
             return 2 * half_bins(factor, self.ball.radius, _BIN) + 1
-        return int(np.asarray(factor.embedded(factor.origin)).size)
+        return int(np.asarray(factor.embed(factor.origin)).size)
 
     def _rows(self, k: int, points: Array) -> Array:
         M, size = self.ball.manifold, self._length(k)
-        if (diameter := M.factors[k].embedded_diameter) is None:
+        factor = M.factors[k]
+        if not isinstance(factor, EmbeddedMean):
             first, shares = scale_shares(
                 M, self.ball.center, k, (_BIN, size // 2, "gaussian"), points
             )
             each = shares[..., None] * np.eye(size)[[first, first + 1]]
             return np.asarray((each[0] + each[1]) / sqrt(2))
-        embedded = np.asarray(M.factors[k].embedded(np.asarray(M.split(points)[k])))
-        return clipped_rows(embedded.reshape(len(points), size) / diameter, 0.5)
+        embedded = np.asarray(factor.embed(np.asarray(M.split(points)[k])))
+        return clipped_rows(
+            embedded.reshape(len(points), size) / factor.embedded_diameter, 0.5
+        )
 
 
 @dataclass(frozen=True)

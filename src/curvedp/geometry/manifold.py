@@ -1,49 +1,101 @@
-"""What a manifold is here: one set with one metric, as a frozen value with batched
-Array-API kernels.
+"""The interface of a manifold: one set of points with one Riemannian metric.
 
-Kernels take the point first, broadcast over leading axes, run on any array library
-(`array_namespace`), never validate, and use no randomness. Lists and whole numbers are
-taken as doubles (`accepts_array_like`). A subclass states its constants and closed
-forms; what follows from them is here.
+A manifold is a frozen value. Its kernels take the point first, broadcast over leading
+axes, run on every array library (`curvedp.numerics.arrays`), never validate values and
+use no randomness. A subclass states constants and closed forms; what follows from them
+is here. Abilities that only some spaces have are in `capabilities`; `docs/extending.md`
+shows how to write a manifold.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import FrozenInstanceError, fields
 from functools import cached_property
-from math import inf, pi, prod, sqrt
-from typing import Any, ClassVar, TypeVar
+from math import inf, pi, sqrt
+from typing import Any, ClassVar
 
 import numpy as np
 from array_api_compat import array_namespace
 
 from curvedp import _validate
 from curvedp.errors import ParameterError
+from curvedp.geometry.float_set import FloatSet
 from curvedp.numerics.arrays import Array as Array
-from curvedp.numerics.arrays import accepts_array_like, like, wrap_kernels
+from curvedp.numerics.arrays import accepts_array_like, wrap_kernels
 
-Fact = TypeVar("Fact")
 OFF_MANIFOLD_TOLERANCE = 1e-6
 """A public point (a center, a start) whose `residual` is above this is refused."""
 
-
-def fact(of: Callable[[Any], Fact]) -> Fact:
-    """An attribute that follows from the sizes, worked out once."""
-    return cached_property(of)  # type: ignore[return-value]  # what an instance sees of it
+_LARGEST_SIZE = 2**53  # whole numbers up to this one are exact as doubles
 
 
-class Manifold(ABC):
-    """One set with one Riemannian metric. Subclasses are frozen dataclasses: stateless,
-    hashable, comparable.
+class NamedSpace:
+    """A class whose instances certificates and command lines call by a short name.
 
     Attributes
     ----------
-    kind
-        What certificates and command lines call the class, such as `sphere`; `name`
-        adds the sizes. A class that sets none has no name, and nothing on it can be
-        certified.
-    kinds
+    kind : str or None
+        The word for the class, such as ``"sphere"``. A class that sets none has no
+        name, and nothing on it can be certified.
+    kinds : dict
         Every class that has one, by its `kind`.
+    sizes : tuple of (str, int)
+        Fields that are whole numbers, with the least value that each may have.
+    """
+
+    kind: ClassVar[str | None] = None
+    kinds: ClassVar[dict[str, type["Manifold"]]] = {}
+    sizes: ClassVar[tuple[tuple[str, int], ...]] = ()
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Let kernels take lists and integers, and enter the class in `kinds`."""
+        super().__init_subclass__(**options)
+        wrap_kernels(cls)
+
+        kind = cls.__dict__.get("kind")
+        if kind is None:
+            return
+        known = NamedSpace.kinds.setdefault(kind, cls)  # type: ignore[arg-type]
+        if (known.__module__, known.__qualname__) != (cls.__module__, cls.__qualname__):
+            raise ParameterError(
+                f"is the name of {known.__name__} already", parameter="kind", value=kind
+            )
+        NamedSpace.kinds[kind] = cls  # type: ignore[assignment]  # a reloaded module
+
+    def __post_init__(self) -> None:
+        """Refuse sizes that are not whole numbers or too small."""
+        for name, minimum in self.sizes:
+            size = getattr(self, name)
+            is_valid = type(size) is int and minimum <= size <= _LARGEST_SIZE
+            if not is_valid:
+                validated = _validate.integer(name, size, minimum)
+                object.__setattr__(self, name, validated)
+
+    @cached_property
+    def name(self) -> str:
+        """Return the name that `parse_manifold` reads back, such as ``sphere:2``.
+
+        Raises
+        ------
+        ParameterError
+            Where the class has no `kind` of its own.
+        """
+        kind = type(self).__dict__.get("kind")
+        if kind is None:
+            raise ParameterError(
+                f"{type(self).__name__} has no name: "
+                "set its class attribute `kind`, its own word"
+            )
+        sizes = [getattr(self, field.name) for field in fields(self)]  # type: ignore[arg-type]  # every manifold is a dataclass
+        return f"{kind}:{','.join(str(size) for size in sizes)}"
+
+
+class Manifold(NamedSpace, ABC):
+    """One set of points with one Riemannian metric.
+
+    Subclasses are frozen dataclasses: without state, hashable and comparable. Points
+    and tangent vectors are float64 arrays that end in the axes of `point_shape`; where
+    a point is a class (a subspace, a shape), any representative of it stands for it.
 
     Examples
     --------
@@ -52,43 +104,7 @@ class Manifold(ABC):
     (True, 'sphere:2')
     """
 
-    kind: ClassVar[str | None] = None
-    kinds: ClassVar[dict[str, type["Manifold"]]] = {}
-    sizes: ClassVar[
-        tuple[tuple[str, int], ...]
-    ] = ()  # fields that are whole numbers, and the least that each may be
-
-    def __init_subclass__(cls, **options: Any) -> None:
-        super().__init_subclass__(**options)
-        wrap_kernels(cls)
-        kind = cls.__dict__.get("kind")
-        if kind is None:
-            return
-        known = Manifold.kinds.setdefault(kind, cls)
-        if (known.__module__, known.__qualname__) != (cls.__module__, cls.__qualname__):
-            raise ParameterError(
-                f"is the name of {known.__name__} already", parameter="kind", value=kind
-            )
-        Manifold.kinds[kind] = cls
-
-    def __post_init__(self) -> None:
-        for name, least in self.sizes:
-            if not (
-                type(size := getattr(self, name)) is int and least <= size <= 2**53
-            ):
-                object.__setattr__(self, name, _validate.integer(name, size, least))
-
-    @cached_property
-    def name(self) -> str:
-        """The name that `parse_manifold` reads back, such as `sphere:2`; a
-        `ParameterError` where the class has none.
-        """
-        kind = type(self).__dict__.get("kind")
-        if kind is None:
-            raise ParameterError(
-                f"{type(self).__name__} has no name: set its class attribute `kind`, its own word"
-            )
-        return f"{kind}:{','.join(str(getattr(self, field.name)) for field in fields(self))}"  # type: ignore[arg-type]  # every manifold is a dataclass
+    # ---- constants -------------------------------------------------------------------
 
     @property
     @abstractmethod
@@ -98,7 +114,7 @@ class Manifold(ABC):
     @property
     @abstractmethod
     def point_shape(self) -> tuple[int, ...]:
-        """Shape of one point; every array ends with these axes."""
+        """Shape of one point; every array of points ends with these axes."""
 
     @property
     @abstractmethod
@@ -108,284 +124,137 @@ class Manifold(ABC):
     @property
     @abstractmethod
     def curvature_bounds(self) -> tuple[float, float]:
-        """Lower and upper bound on the sectional curvatures; (0, 0) on curves, which
-        have none.
-        """
+        """Lower and upper bound of all sectional curvatures; (0, 0) on curves."""
 
     @property
     @abstractmethod
     def injectivity_radius(self) -> float:
-        """Radius up to which `log` inverts `exp`; inf on Hadamard manifolds."""
-
-    @cached_property
-    def convexity_radius(self) -> float:
-        """Geodesic balls of a smaller radius are strongly convex: min(injectivity/2,
-        π/(2√κ)) (Chavel 2006, Thm IX.6.1).
-        """
-        high = self.curvature_bounds[1]
-        return min(
-            self.injectivity_radius / 2, pi / (2 * sqrt(high)) if high > 0 else inf
-        )
+        """Length up to which every geodesic is shortest; inf on Hadamard manifolds."""
 
     @property
     @abstractmethod
     def is_homogeneous(self) -> bool:
-        """Whether isometries carry any point to any other: normalizing constants do not
-        depend on the footpoint.
+        """Whether isometries carry any point to any other.
+
+        Normalizing constants then do not depend on the center.
         """
+
+    @property
+    def is_symmetric(self) -> bool:
+        """Whether this is a Riemannian symmetric space, with its closed forms.
+
+        Then `transport` is the parallel transport and `jacobi_operator` is known.
+        """
+        return False
+
+    @cached_property
+    def convexity_radius(self) -> float:
+        """Return a radius below which geodesic balls are strongly convex.
+
+        With i the injectivity radius and κ the upper curvature bound it is
+        min(i/2, π/(2√κ)) (Chavel 2006, Theorem IX.6.1).
+        """
+        upper_curvature = self.curvature_bounds[1]
+        if upper_curvature > 0:
+            return min(self.injectivity_radius / 2, pi / (2 * sqrt(upper_curvature)))
+        return min(self.injectivity_radius / 2, inf)
 
     @cached_property
     def constant_curvature(self) -> float | None:
-        """κ where every plane has it, 0 on curves and flat spaces; else None."""
+        """Return κ where every plane has curvature κ, 0 on curves; otherwise None."""
         low, high = self.curvature_bounds
         return low if low == high else None
 
     @cached_property
-    def ricci_lower_bound(self) -> float:
-        """At most every Ricci curvature Ric(u, u), |u| = 1, and at most 0."""
-        if len(self.factors) > 1:
-            return min(factor.ricci_lower_bound for factor in self.factors)
-        if (
-            self.positive_matrices is not None
-        ):  # along diag(x): −β·Σ_{i<j}(xᵢ−xⱼ)²/4 >= −βm|x|²/4
-            return -prod(self.positive_matrices) / 4
-        return (self.dim - 1) * min(self.curvature_bounds[0], 0.0)
+    def jacobi_spectrum(self) -> tuple[tuple[float, int], ...] | None:
+        """Return the nonzero eigenvalues of the Jacobi operator of a unit velocity.
+
+        They are given as pairs (κ, multiplicity); None where they depend on the
+        velocity. With them the volume density of exp_p at distance r is the product of
+        (sn_κ(r)/r)^multiplicity. Where there is a Euclidean factor (`capabilities`), r
+        is the length of the velocity without its part along it.
+        """
+        kappa = self.constant_curvature
+        if kappa is None:
+            return None
+        multiplicity = self.dim - 1
+        if kappa == 0 or multiplicity == 0:
+            return ()
+        return ((kappa, multiplicity),)
 
     @cached_property
-    def jacobi_spectrum(self) -> tuple[tuple[float, int], ...] | None:
-        """(κ, multiplicity) of the curvatures κ ≠ 0 across a unit velocity; None where
-        they depend on the velocity. The density of exp_p is ∏(sn_κ(r)/r)^multiplicity.
-        Where there are `euclidean_factor`, r is the length of the velocity without its
-        part along them.
-        """
-        kappa, across = self.constant_curvature, self.dim - 1
-        return None if kappa is None else ((kappa, across),) if kappa and across else ()
+    def float_set(self) -> FloatSet:
+        """Return which points float64 coordinates represent well; all by default."""
+        return FloatSet()
 
-    is_symmetric: bool = False
-    """Whether this is a Riemannian symmetric space with `jacobi_operator` and parallel
-    `transport` in closed form.
-    """
-    is_linear: bool = False
-    """Whether points are vectors, exp(p, v) = p + v and coordinates are the vectors
-    themselves.
-    """
-    is_cone: bool = False
-    """Whether positive multiples of points are points: then log det is a public
-    coordinate that tells their unit.
-    """
-    reduces: bool = False
-    """Whether points are real covariance matrices, of which fewer channels are a
-    covariance matrix again.
-    """
-    carries: bool = False
-    """Whether reading at one point the coordinates of logarithms at another is an
-    isometry of the whole space.
-    """
-    quadric: np.ndarray | None = None
-    """Signs s of the form Σ s_i x_i² whose unit quadric in R^{dim+1} this is (sphere,
-    hyperboloid); else None.
-    """
-    positive_matrices: tuple[int, int] | None = None
-    """(m, β): points are positive definite m×m matrices X, real (β = 1) or Hermitian
-    (2: real and imaginary parts along the last axis), and all X ↦ LXL* are isometries.
-    """
-    subspaces: tuple[int, int] | None = None
-    """(p, q), p ≤ q: points are subspaces of dimension p or q of ℝ^{p+q}, at the
-    distance √Σθ² of their angles.
-    """
-    embedded_diameter: float | None = None
-    """Largest distance between embedded points; None where there is no embedding whose
-    means can be brought back.
-    """
-    boundary_distance: float = inf
-    """From the origin to the boundary; inf where there is none."""
-    float_reach: float = inf
-    """How far from the origin doubles carry: beyond this distance coordinates overflow
-    or no longer tell points apart.
-    """
-    held_reach: float = inf
-    """Distance from the origin up to which float64 coordinates hold every point well;
-    records beyond may be pulled in.
-    """
+    # ---- products --------------------------------------------------------------------
 
     @property
     def factors(self) -> tuple["Manifold", ...]:
-        """The manifolds whose product this is: itself alone, unless the class says
-        otherwise.
-        """
+        """The manifolds whose product this is; itself alone unless it is a `Product`."""
         return (self,)
 
     def split(self, x: Array) -> tuple[Array, ...]:
-        """The parts of a point or tangent vector, one for each factor."""
+        """Return the parts of a point or tangent vector, one for each factor."""
         return (x,)
 
     def join(self, parts: Sequence[Array]) -> Array:
-        """Inverse of `split`."""
+        """Return the point or tangent vector with these parts: inverse of `split`."""
         return parts[0]
+
+    # ---- geodesics and the metric ----------------------------------------------------
 
     @abstractmethod
     def exp(self, p: Array, v: Array) -> Array:
-        """The point reached from p after unit time with velocity v."""
+        """Return the point reached from p after unit time with velocity v."""
 
     @abstractmethod
     def log(self, p: Array, q: Array) -> Array:
-        """The shortest velocity that carries p to q."""
+        """Return the shortest velocity that carries p to q in unit time."""
 
     @abstractmethod
     def inner(self, p: Array, u: Array, v: Array) -> Array:
-        """Riemannian inner product of two tangent vectors at p."""
+        """Return the Riemannian inner product of tangent vectors u and v at p."""
 
     @abstractmethod
     def transport(self, p: Array, q: Array, v: Array) -> Array:
-        """v moved from p to q by an isometry (parallel along the shortest geodesic,
-        unless the class says otherwise).
-        """
+        """Move the tangent vector v from p to q by a linear isometry.
 
-    @abstractmethod
-    def project(self, x: Array) -> Array:
-        """A point of the manifold near the ambient x."""
+        It is parallel along the shortest geodesic where `is_symmetric`; elsewhere it
+        at least carries the velocity of that geodesic to its velocity at q.
+        """
 
     @accepts_array_like
-    def from_record(self, x: Array) -> Array:
-        """The point that a record x stands for: the nearest one relative to x's own
-        scale, however far x is from it. NaN where there is none, or no single one: what
-        is zero or singular. By default what `project` makes of x, where that is on the
-        manifold. Each result depends on its own record alone.
-        """
-        point = self.project(x)
-        xp = array_namespace(point)
-        on = self.residual(point) <= OFF_MANIFOLD_TOLERANCE  # NaN fails
-        return xp.where(
-            xp.reshape(on, on.shape + (1,) * len(self.point_shape)), point, xp.nan
-        )
+    def norm(self, p: Array, v: Array) -> Array:
+        """Return the Riemannian length of the tangent vector v at p."""
+        square = self.inner(p, v, v)
+        xp = array_namespace(square)
+        # A negative square is the round-off of 0. The inner `where` keeps gradients
+        # finite at 0, and NaN stays NaN: a length of 0 would hide a missing record.
+        positive = xp.where(square > 0, square, xp.ones_like(square))
+        return xp.where(square > 0, xp.sqrt(positive), 0 * square)
 
-    @abstractmethod
-    def to_tangent(self, p: Array, x: Array) -> Array:
-        """The tangent vector at p nearest to the ambient x."""
-
-    @abstractmethod
-    def residual(self, p: Array) -> Array:
-        """How far p is from satisfying the manifold's equations; 0 on the manifold."""
-
-    @abstractmethod
-    def from_coordinates(self, p: Array, z: Array) -> Array:
-        """Linear isometry from R^dim (last axis of z) to the tangent space at p."""
-
-    @abstractmethod
-    def to_coordinates(self, p: Array, v: Array) -> Array:
-        """Inverse of `from_coordinates`."""
-
-    def held_share(self, z: Array) -> Array:
-        """The share, at most 1, to which coordinates z at the origin are shortened so
-        that floats hold the point well. The points with share 1 must form a set that
-        holds the Fréchet mean of any of its points.
-        """
-        return array_namespace(z).ones_like(z[..., 0])
-
-    def held_coordinates(self, z: Array) -> Array:
-        """Coordinates z at the origin moved into the set of share 1, left alone in it,
-        by a map that stretches nothing.
-        """
-        return (
-            z * self.held_share(z)[..., None]
-        )  # of a set that is no ball about 0, this would stretch: override it
-
-    def held_radius(self, radius: float) -> float:
-        """How far from the origin the points with share 1 of a ball about it can be."""
-        return radius
-
-    def float_spread(self, radius: float) -> float:
-        """How far a point within `radius` of the origin moves, at most, when its
-        coordinates are off by one part in 1.
-        """
-        return 1.0
-
-    def home(self, center: Array) -> Array:
-        """Where `to_origin` takes a public center: the origin, or the center itself
-        where nothing moves. A `ParameterError` for another center than the origin on a
-        space that is not compact and has no such isometry.
-        """
-        if self.carries:
-            return self.origin
-        if self.injectivity_radius == np.inf and not np.array_equal(
-            center, self.origin
-        ):
-            raise ParameterError(
-                f"{self!r} has no isometry from another center to its origin; leave "
-                "the center out"
-            )
-        return center
-
-    def to_origin(self, center: Array, X: Array) -> Array:
-        """The points X moved by the isometry that takes `center` to the origin, where
-        coordinates are well scaled. Far from the origin of a Hadamard manifold, the
-        floats of a point say little about it. What is computed of records there depends
-        on round-off more than on one record; carried to the origin first, it does not.
-        On compact spaces points are well scaled everywhere and nothing moves.
-        """
-        return self._carried(center, self.home(center), X)
-
-    def from_origin(self, center: Array, X: Array) -> Array:
-        """The inverse of `to_origin`."""
-        return self._carried(self.home(center), center, X)
-
-    def _carried(self, start: Array, end: Array, X: Array) -> Array:
-        if np.array_equal(start, end):
-            return X
-        return self.from_normal_coordinates(
-            like(X, end), self.normal_coordinates(like(X, start), X)
-        )
-
-    def normal_coordinates(self, p: Array, q: Array) -> Array:
-        """Normal coordinates at p of the point q: those of log(p, q)."""
-        return self.to_coordinates(p, self.log(p, q))
-
-    def from_normal_coordinates(self, p: Array, z: Array) -> Array:
-        """The point with these normal coordinates at p: exp of the tangent vector that
-        has them.
-        """
-        return self.exp(p, self.from_coordinates(p, z))
-
-    def quick_chart(self, p: np.ndarray, q: np.ndarray) -> np.ndarray:
-        """`normal_coordinates` at one p of many points (NumPy), to 1e-8 of its length:
-        what noise is added to has no use for more. A point's coordinates depend on it
-        alone.
-        """
-        return np.asarray(self.normal_coordinates(p, q))
-
-    def rough_chart(self, p: Array, q: Array) -> Array:
-        """`normal_coordinates` at one p without care for the last digits of near
-        points, for steps that are drowned in noise.
-        """
-        return self.normal_coordinates(p, q)
-
-    def rough_unchart(self, p: Array, z: Array) -> Array:
-        """`from_normal_coordinates` at one p, likewise."""
-        return self.from_normal_coordinates(p, z)
-
-    def carry(self, p: Array, q: Array, z: Array) -> Array:
-        """`transport` in coordinates: those at q of the tangent vector with coordinates
-        z at p.
-        """
-        return self.to_coordinates(q, self.transport(p, q, self.from_coordinates(p, z)))
+    @accepts_array_like
+    def dist(self, p: Array, q: Array) -> Array:
+        """Return the Riemannian distance of p and q."""
+        return self.norm(p, self.log(p, q))
 
     def geodesic(self, p: Array, v: Array, time: float) -> tuple[Array, Array]:
-        """(γ(time), γ'(time)) of the geodesic with γ(0) = p and γ'(0) = v, in pieces
-        short enough for `transport`.
+        """Follow the geodesic γ with γ(0) = p and γ'(0) = v.
+
+        Returns
+        -------
+        point, velocity : array
+            γ(time) and γ'(time), computed in pieces that are short enough for
+            `transport`.
         """
-        pieces = 1 + int(
-            2 * abs(time) * float(self.norm(p, v)) / self.injectivity_radius
-        )
+        length = abs(time) * float(self.norm(p, v))
+        pieces = 1 + int(2 * length / self.injectivity_radius)
         for _ in range(pieces):
             q = self.exp(p, (time / pieces) * v)
-            p, v = q, self.transport(p, q, v)
+            v = self.transport(p, q, v)
+            p = q
         return p, v
-
-    def euclidean_factor(self, p: Array) -> np.ndarray:
-        """Coordinates (k, dim) at p of orthonormal directions that span a Euclidean
-        factor of a curved space.
-        """
-        return np.zeros((0, self.dim))
 
     def jacobi_operator(self, p: Array, v: Array) -> np.ndarray:
         """Return the Jacobi operator R_v = R(·, v)v at p as a symmetric matrix.
@@ -413,38 +282,102 @@ class Manifold(ABC):
         z = np.asarray(self.to_coordinates(p, v))
         return np.asarray(kappa * orthogonal_square(z))
 
-    def embedded(self, X: Array) -> np.ndarray:
-        """Points as vectors along the last axis, of length at most 2 (NumPy)."""
-        raise ParameterError(f"{self!r} has no embedding")
+    # ---- points and tangent vectors among arrays -------------------------------------
 
-    def from_embedded(self, z: np.ndarray) -> np.ndarray:
-        """The point whose embedding is nearest to a vector (NumPy)."""
-        raise ParameterError(f"{self!r} has no embedding")
+    @abstractmethod
+    def project(self, x: Array) -> Array:
+        """Return a point of the manifold near the ambient array x."""
 
     @accepts_array_like
-    def norm(self, p: Array, v: Array) -> Array:
-        """Riemannian length of v."""
-        square = self.inner(p, v, v)
-        xp = array_namespace(square)
-        # A negative square is round-off of a zero one; the inner where keeps
-        # reverse-mode gradients finite at 0.
-        safe = xp.where(square > 0, square, xp.ones_like(square))
-        return xp.where(
-            square > 0, xp.sqrt(safe), 0 * square
-        )  # NaN stays NaN: a length of 0 would fail open
+    def from_record(self, x: Array) -> Array:
+        """Return the point that a record x stands for, or NaN where there is none.
 
-    @accepts_array_like
-    def dist(self, p: Array, q: Array) -> Array:
-        """Riemannian distance."""
-        return self.norm(p, self.log(p, q))
+        It is the point nearest to x relative to the scale of x, however far away.
+        There is none, or no single one, for what is zero or singular. By default it is
+        what `project` makes of x, where that is on the manifold. Each result depends
+        on its own record alone.
+        """
+        point = self.project(x)
+        xp = array_namespace(point)
+        is_point = self.residual(point) <= OFF_MANIFOLD_TOLERANCE  # NaN fails
+        mask = xp.reshape(is_point, is_point.shape + (1,) * len(self.point_shape))
+        return xp.where(mask, point, xp.nan)
+
+    @abstractmethod
+    def to_tangent(self, p: Array, x: Array) -> Array:
+        """Return the tangent vector at p nearest to the ambient array x."""
+
+    @abstractmethod
+    def residual(self, p: Array) -> Array:
+        """Return how far p is from satisfying the manifold's equations; 0 on it."""
+
+    def belongs(self, p: Array, atol: float = OFF_MANIFOLD_TOLERANCE) -> Array:
+        """Return whether arrays are points: whether `residual` is at most `atol`.
+
+        Examples
+        --------
+        >>> from curvedp.geometry import Sphere
+        >>> Sphere(2).belongs(np.array([[0.0, 0.0, 1.0], [0.0, 0.0, 2.0]]))
+        array([ True, False])
+        """
+        return self.residual(p) <= atol
+
+    def random_point(self, rng: np.random.Generator, n: int | None = None) -> Array:
+        """Draw points near the origin, for examples and tests.
+
+        Directions are uniform and distances uniform between 0 and 1, or half the
+        injectivity radius where that is less; on the whole space this is not a uniform
+        distribution.
+
+        Parameters
+        ----------
+        rng : numpy.random.Generator
+            Source of the draws.
+        n : int, optional
+            Number of points; without it one point, without a leading axis.
+        """
+        count = 1 if n is None else n
+        longest = 1.0
+        if 0 < self.injectivity_radius < inf:
+            longest = min(1.0, self.injectivity_radius / 2)
+
+        directions = rng.normal(size=(count, self.dim))
+        directions /= np.linalg.norm(directions, axis=-1, keepdims=True)
+        distances = longest * rng.uniform(size=(count, 1))
+        points = self.from_normal_coordinates(self.origin, distances * directions)
+        return points[0] if n is None else points
+
+    # ---- coordinates -----------------------------------------------------------------
+
+    @abstractmethod
+    def from_coordinates(self, p: Array, z: Array) -> Array:
+        """Return the tangent vector at p with coordinates z in an orthonormal frame.
+
+        A linear isometry from R^dim, the last axis of z, to the tangent space at p.
+        """
+
+    @abstractmethod
+    def to_coordinates(self, p: Array, v: Array) -> Array:
+        """Return the coordinates of the tangent vector v at p."""
+
+    def normal_coordinates(self, p: Array, q: Array) -> Array:
+        """Return the normal coordinates at p of the point q: those of log(p, q)."""
+        return self.to_coordinates(p, self.log(p, q))
+
+    def from_normal_coordinates(self, p: Array, z: Array) -> Array:
+        """Return the point with normal coordinates z at p."""
+        return self.exp(p, self.from_coordinates(p, z))
 
 
-class Inherited(Manifold):
-    """A frozen dataclass whose subclasses need say nothing: dataclasses freeze only
-    those that are declared as such.
+class FrozenManifold(Manifold):
+    """A frozen dataclass whose subclasses need not be declared as dataclasses.
+
+    The decorator freezes only the classes that it is applied to; a subclass without
+    it would otherwise allow its fields to be set.
     """
 
     def __setattr__(self, name: str, value: Any) -> None:
+        """Refuse to set a field."""
         raise FrozenInstanceError(f"cannot assign to field {name!r}")
 
 
@@ -455,23 +388,8 @@ def orthogonal_square(z: np.ndarray) -> np.ndarray:
     return np.asarray(square * np.eye(z.shape[-1]) - outer)
 
 
-def bracket_jacobi_operator(M: Manifold, p: Array, v: Array) -> np.ndarray:
-    """Return the Jacobi operator of a symmetric space of matrices by brackets.
-
-    At the identity R_V = −¼[[·, V], V]. An isometry that keeps coordinates carries p to
-    the identity, so v is read there through its coordinates.
-    """
-    identity = M.origin
-    basis = np.asarray(M.from_coordinates(identity, np.eye(M.dim)))
-    coordinates = np.asarray(M.to_coordinates(p, v))
-    V = np.asarray(M.from_coordinates(identity, coordinates))[..., None, :, :]
-    bracket = basis @ V - V @ basis
-    double_bracket = (V @ bracket - bracket @ V) / 4
-    return np.asarray(M.to_coordinates(identity, double_bracket))
-
-
 def check_manifold(manifold: Any) -> Manifold:
-    """A manifold of ours, or a `ParameterError`."""
+    """Return the argument, or raise a `ParameterError` if it is not a manifold."""
     if not isinstance(manifold, Manifold):
         raise ParameterError(
             "must be a manifold, such as geometry.Sphere(2)",

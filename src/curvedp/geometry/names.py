@@ -1,4 +1,6 @@
-"""Manifolds as short names, for command lines and certificates: `sphere:2`, `product(sphere:2,euclidean:1)`."""
+"""Manifolds as short names, for command lines and certificates: `sphere:2`,
+`product(sphere:2,euclidean:1)`.
+"""
 
 from dataclasses import fields
 from functools import lru_cache
@@ -101,7 +103,8 @@ def manifold_name(M: Manifold) -> str:
     return check_manifold(M).name
 
 
-# A certificate names its manifold in several places: each is the same value, with the facts it has worked out.
+# A certificate names its manifold in several places: each is the same value, with the
+# facts it has worked out.
 @lru_cache(maxsize=64)
 def _built(cls: type[Manifold], *sizes: float) -> Manifold:
     return cls(*sizes)
@@ -123,7 +126,9 @@ def _size(kind: Any, text: str) -> float:
 
 
 def _factors(text: str, inside: str) -> list[str]:
-    """Names between the parentheses: a new one starts at a letter that follows a comma outside nested parentheses."""
+    """Names between the parentheses: a new one starts at a letter that follows a comma
+    outside nested parentheses.
+    """
     names, depth, start = [], 0, 0
     for i, character in enumerate(inside):
         depth += (character == "(") - (character == ")")

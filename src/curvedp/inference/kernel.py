@@ -20,6 +20,7 @@ from curvedp.entropy import Source
 from curvedp.errors import ParameterError
 from curvedp.geometry import Euclidean
 from curvedp.geometry.ball import ball_coordinates, carry_records
+from curvedp.geometry.capabilities import canonical_center
 from curvedp.geometry.manifold import Manifold
 from curvedp.mechanisms.statistic import Statistic, assign
 from curvedp.records.tables import entries
@@ -120,7 +121,10 @@ class KernelStatistic(Statistic):
             carried = carry_records(self.manifold, self.center, array)
             parts.append(
                 ball_coordinates(
-                    self.manifold, self.manifold.home(self.center), self.radius, carried
+                    self.manifold,
+                    canonical_center(self.manifold, self.center),
+                    self.radius,
+                    carried,
                 )
             )
         return np.concatenate(parts)

@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike
 
 from curvedp import _validate
 from curvedp.errors import ParameterError
+from curvedp.geometry.capabilities import euclidean_factor
 from curvedp.geometry.manifold import OFF_MANIFOLD_TOLERANCE, Manifold, check_manifold
 from curvedp.laws.radial import Floats
 
@@ -77,7 +78,7 @@ class GeodesicBall:
     @cached_property
     def flat(self) -> Floats:
         """An orthonormal basis of the coordinates without curvature."""
-        return np.asarray(self.manifold.euclidean_factor(self.center))
+        return np.asarray(euclidean_factor(self.manifold, self.center))
 
     @property
     def dim(self) -> int:

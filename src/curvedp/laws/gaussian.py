@@ -6,7 +6,9 @@ from functools import lru_cache
 
 from curvedp import _validate
 from curvedp.errors import ParameterError
+from curvedp.geometry.capabilities import AffineInvariantCone, ricci_lower_bound
 from curvedp.geometry.manifold import Manifold
+from curvedp.geometry.spaces.grassmann import Grassmann
 from curvedp.laws.base import IsotropicLaw
 from curvedp.laws.composite import ProductGaussian, SPDGaussian
 from curvedp.laws.grassmann import GrassmannGaussian
@@ -67,9 +69,9 @@ class RiemannianGaussian(IsotropicLaw):
             return product_profile(factors, self.scale, sensitivity)
         if (bound := self.ricci_bound(sensitivity)) is not None:
             return bound
-        if self.manifold.positive_matrices is not None:
+        if isinstance(self.manifold, AffineInvariantCone):
             moved = _validate.positive("sensitivity", sensitivity)
-            return spd_confidence(*self.manifold.positive_matrices, self.scale, moved)
+            return spd_confidence(*self.manifold.cone_size, self.scale, moved)
         raise ParameterError(
             f"no exact profile is known on {self.manifold!r}; use the mechanism "
             "log-gaussian"
@@ -83,11 +85,11 @@ class RiemannianGaussian(IsotropicLaw):
         space = self.manifold
         if (
             space.convexity_radius < math.inf
-            or -space.ricci_lower_bound * self.scale * self.scale > within
+            or -ricci_lower_bound(space) * self.scale * self.scale > within
         ):
             return None
         return HadamardProfile.of(
-            space.dim, self.scale, sensitivity, space.ricci_lower_bound
+            space.dim, self.scale, sensitivity, ricci_lower_bound(space)
         )
 
 
@@ -96,10 +98,10 @@ def _engine(manifold: Manifold, scale: float) -> Engine:
     if (engine := space_form("gaussian", manifold, scale)) is not None:
         return engine
     _validate.length("scale", scale)
-    if manifold.positive_matrices is not None:
-        return SPDGaussian(*manifold.positive_matrices, scale)
-    if manifold.subspaces is not None:
-        return GrassmannGaussian(manifold, *manifold.subspaces, scale)
+    if isinstance(manifold, AffineInvariantCone):
+        return SPDGaussian(*manifold.cone_size, scale)
+    if isinstance(manifold, Grassmann):
+        return GrassmannGaussian(manifold, *manifold.ranks, scale)
     if len(manifold.factors) > 1:
         return ProductGaussian(
             manifold,

@@ -6,6 +6,7 @@ from functools import lru_cache
 
 from curvedp import _validate
 from curvedp.errors import NotIntegrable, ParameterError
+from curvedp.geometry.capabilities import AffineInvariantCone
 from curvedp.geometry.manifold import Manifold
 from curvedp.laws.base import IsotropicLaw
 from curvedp.laws.radial import Engine, Floats
@@ -73,7 +74,13 @@ def _engine(manifold: Manifold, scale: float) -> Engine:
     growth = (
         form.rays.growth
         if form is not None
-        else half_sum(*(manifold.positive_matrices or (1, 1)))
+        else half_sum(
+            *(
+                manifold.cone_size
+                if isinstance(manifold, AffineInvariantCone)
+                else (1, 1)
+            )
+        )
     )
     if not scale * growth < 1.0:
         raise NotIntegrable(
@@ -83,10 +90,8 @@ def _engine(manifold: Manifold, scale: float) -> Engine:
         )
     if form is not None:
         return form
-    if manifold.positive_matrices is not None:
-        return MatrixLaplace(
-            *manifold.positive_matrices, _validate.length("scale", scale)
-        )
+    if isinstance(manifold, AffineInvariantCone):
+        return MatrixLaplace(*manifold.cone_size, _validate.length("scale", scale))
     raise ParameterError(
         f"RiemannianLaplace on {manifold!r} has no exact sampler; use the mechanism "
         "log-laplace"

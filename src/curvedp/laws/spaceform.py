@@ -102,7 +102,7 @@ class SpaceForm(RadialLaw):
         )
 
     def check_representable(self) -> None:
-        reach, limit = self.reach, self.manifold.float_reach
+        reach, limit = self.reach, self.manifold.float_set.max_distance
         if reach > limit:
             raise ParameterError(
                 f": on {self.manifold!r} this law reaches distances of {reach:.4g}, "

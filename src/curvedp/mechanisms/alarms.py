@@ -12,6 +12,7 @@ import numpy as np
 
 from curvedp.errors import CurvedpError
 from curvedp.geometry.manifold import Manifold
+from curvedp.geometry.spaces.spd_common import SPD
 from curvedp.mechanisms.choose import predicted_error, useless_error
 from curvedp.mechanisms.in_private_ball import (
     InPrivateBall,
@@ -140,7 +141,7 @@ def _cures(space: Manifold, records: int | None = None) -> str:
     cures = (
         f"{number}, fewer dimensions (channels, regions) or a larger budget would do"
     )
-    if not space.reduces:
+    if not isinstance(space, SPD):
         return cures
     return (
         f"{cures}; to tell classes apart, PrivateMDM(reduce=6) and PrivateSoftmax reduce "

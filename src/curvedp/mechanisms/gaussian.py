@@ -10,6 +10,7 @@ import numpy as np
 from curvedp.entropy import Source
 from curvedp.errors import ParameterError, UnattainableGuarantee
 from curvedp.geometry import project_to_ball
+from curvedp.geometry.capabilities import ricci_lower_bound
 from curvedp.geometry.manifold import Manifold
 from curvedp.laws import RiemannianGaussian
 from curvedp.laws.exact import drawn_shape, has_exact_gaussian, in_chart
@@ -154,12 +155,14 @@ def _by_ricci(space: Manifold, moved: float, guarantee: Guarantee) -> float | No
         moved,
     )
     try:
-        sigma = hadamard_scale(flat, space.ricci_lower_bound)
+        sigma = hadamard_scale(flat, ricci_lower_bound(space))
     except UnattainableGuarantee:
         if exact:
             return None
         raise
-    return None if exact and -space.ricci_lower_bound * sigma * sigma > TIGHT else sigma
+    return (
+        None if exact and -ricci_lower_bound(space) * sigma * sigma > TIGHT else sigma
+    )
 
 
 def _within_reach(manifold: Manifold, x: np.ndarray) -> np.ndarray:

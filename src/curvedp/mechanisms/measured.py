@@ -17,6 +17,11 @@ import numpy as np
 from curvedp import _validate
 from curvedp.errors import CurvedpError, ParameterError
 from curvedp.geometry import project_to_ball
+from curvedp.geometry.capabilities import (
+    EmbeddedMean,
+    ScalableCone,
+    fast_normal_coordinates,
+)
 from curvedp.geometry.frechet_mean.backends.chunks import Domain, into_ball
 from curvedp.geometry.manifold import Manifold
 from curvedp.mechanisms.base import Law
@@ -45,11 +50,11 @@ def outer_radius_of(manifold: Manifold, given: Any = None) -> float:
     def default(factor: Manifold) -> float:
         if 0 < factor.injectivity_radius < inf:
             return 2 * factor.injectivity_radius
-        if factor.is_cone:
+        if isinstance(factor, ScalableCone):
             return 100 * sqrt(factor.point_shape[0])
         return (
             1e6
-            if factor.constant_curvature == 0 and factor.float_reach == inf
+            if factor.constant_curvature == 0 and factor.float_set.max_distance == inf
             else 25.0
         )
 
@@ -156,9 +161,9 @@ class Measured:
     def embedded(self, place: int) -> tuple[np.ndarray, float]:
         """(mean of embedded points of a factor, its sensitivity)."""
         factor = self._statistic.manifold.factors[place]
+        assert isinstance(factor, EmbeddedMean)  # asked for only where it is one
         diameter, grid = factor.embedded_diameter, FixedPoint(2.0)
-        assert diameter is not None  # asked for only where there is an embedding
-        size = np.asarray(factor.embedded(factor.origin)).size
+        size = np.asarray(factor.embed(factor.origin)).size
         return self.mean(partial(_embedded, place, grid), grid, size), mean_moved(
             diameter / 2, grid, size, self._n
         )
@@ -331,7 +336,7 @@ def logs_at(manifold: Manifold, c: np.ndarray, points: np.ndarray) -> np.ndarray
     """Coordinates of log_c x; what is not finite counts as 0."""
     with np.errstate(all="ignore"):  # a data-dependent warning is a release
         z = (
-            np.asarray(manifold.quick_chart(c, points))
+            np.asarray(fast_normal_coordinates(manifold, c, points))
             if len(points)
             else np.zeros((0, manifold.dim))
         )
@@ -419,7 +424,8 @@ def _embedded(
     place: int, grid: FixedPoint, manifold: Manifold, points: np.ndarray
 ) -> np.ndarray:
     factor = manifold.factors[place]
-    found = np.asarray(factor.embedded(np.asarray(manifold.split(points)[place])))
+    assert isinstance(factor, EmbeddedMean)  # asked for only where it is one
+    found = np.asarray(factor.embed(np.asarray(manifold.split(points)[place])))
     return np.asarray(grid.sums(np.where(np.isfinite(found), found, 0.0)).ravel())
 
 

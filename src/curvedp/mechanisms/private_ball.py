@@ -16,6 +16,7 @@ import numpy as np
 
 from curvedp import _validate
 from curvedp.entropy import Source
+from curvedp.geometry.capabilities import EmbeddedMean, ScalableCone
 from curvedp.mechanisms.base import Draw, Mechanism, Reading
 from curvedp.mechanisms.certificate import Certificate, Check
 from curvedp.mechanisms.chart import shrunk
@@ -134,7 +135,9 @@ class PrivateBallMechanism(StagedMechanism):
     def enough(self) -> bool:
         """Whether there are enough records for the stages to be of use: nμ >= 40, and 50 where units are unknown, for a
         variance 100 and 125; nε >= 200, and 400."""
-        unknown = any(factor.is_cone for factor in self.manifold.factors)
+        unknown = any(
+            isinstance(factor, ScalableCone) for factor in self.manifold.factors
+        )
         least = (
             (200, 400)[unknown]
             if self._pure
@@ -423,7 +426,7 @@ class PrivateBallMechanism(StagedMechanism):
         cones = [
             place
             for place, factor in enumerate(self.manifold.factors)
-            if factor.is_cone
+            if isinstance(factor, ScalableCone)
         ]
         for place in cones:
             half = half_bins(
@@ -448,7 +451,7 @@ class PrivateBallMechanism(StagedMechanism):
         found = [
             place
             for place, factor in enumerate(factors)
-            if factor.embedded_diameter is not None
+            if isinstance(factor, EmbeddedMean)
         ]
         off = 0.0 if len(found) == len(factors) else inf
         for place in found:
@@ -462,10 +465,10 @@ class PrivateBallMechanism(StagedMechanism):
             noisy, noise = stages.ask(
                 "extrinsic", min(_MOST / len(found), share), moved, mean
             )
-            parts[place], off = (
-                np.asarray(factors[place].from_embedded(noisy)),
-                off + noise * sqrt(factors[place].dim),
-            )
+            factor = factors[place]
+            assert isinstance(factor, EmbeddedMean)  # `found` has no others
+            parts[place] = np.asarray(factor.from_embedding(noisy))
+            off = off + noise * sqrt(factor.dim)
         return usable(self.manifold, partial(self.manifold.join, parts), c), off
 
     def _step(

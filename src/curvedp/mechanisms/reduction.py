@@ -18,7 +18,7 @@ import numpy as np
 from curvedp import _validate
 from curvedp.errors import ParameterError
 from curvedp.geometry.manifold import Manifold, check_manifold
-from curvedp.geometry.spaces.spd_common import pack, unpack
+from curvedp.geometry.spaces.spd_common import SPD, pack, unpack
 from curvedp.mechanisms.measured import mean_moved
 from curvedp.mechanisms.noise import Noise
 from curvedp.mechanisms.second_moment import clipped_rows
@@ -66,7 +66,7 @@ class ReducedClasses(Statistic):
     valued: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        if not check_manifold(self.manifold).reduces:
+        if not isinstance(check_manifold(self.manifold), SPD):
             spaces = "covariance matrices, that is SPD spaces"
             raise ParameterError(
                 f"reduce= is for {spaces}, and not for {self.manifold!r}"

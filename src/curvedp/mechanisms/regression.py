@@ -17,6 +17,7 @@ from curvedp.entropy import Source
 from curvedp.errors import ParameterError, UnattainableGuarantee
 from curvedp.geometry import Euclidean, Lorentz, Sphere, project_to_ball
 from curvedp.geometry.ball import carry_records
+from curvedp.geometry.capabilities import canonical_center, move_from_origin
 from curvedp.geometry.manifold import Manifold
 from curvedp.laws.cells import LocalConstants
 from curvedp.laws.domains import TangentBundleBall
@@ -133,7 +134,9 @@ class GeodesicLine(Statistic):
 
     # of the middle of the geodesic, at home
     ball = cached_property(
-        lambda self: Ball(np.asarray(self.manifold.home(self.center)), self.radius)
+        lambda self: Ball(
+            np.asarray(canonical_center(self.manifold, self.center)), self.radius
+        )
     )
     landing = property(lambda self: Ball(self.center, self.radius))
 
@@ -183,9 +186,9 @@ class GeodesicLine(Statistic):
         M = self.manifold
         if np.array_equal(self.ball.center, self.center):
             return p, V
-        foot = np.asarray(M.from_origin(self.center, p))
+        foot = np.asarray(move_from_origin(M, self.center, p))
         return foot, np.asarray(
-            M.log(foot, M.from_origin(self.center, np.asarray(M.exp(p, V))))
+            M.log(foot, move_from_origin(M, self.center, np.asarray(M.exp(p, V))))
         )
 
 

@@ -18,6 +18,11 @@ from curvedp import _lazy, _validate
 from curvedp.errors import ParameterError
 from curvedp.geometry import Euclidean, manifold_name, parse_manifold, project_to_ball
 from curvedp.geometry.ball import carry_records
+from curvedp.geometry.capabilities import (
+    canonical_center,
+    move_from_origin,
+    move_to_origin,
+)
 from curvedp.geometry.frechet_mean.backends.chunks import Domain, into_ball
 from curvedp.geometry.frechet_mean.error_bound import farthest_record, solver_error
 from curvedp.geometry.manifold import Manifold, check_manifold
@@ -339,7 +344,7 @@ class Stated(Statistic):
 class _OfBall(Statistic):
     """Of n records in a public ball; each is moved into it first, whatever it is.
 
-    Everything is computed after an isometry has carried the ball's center home, where floats are fine (`Manifold.home`): a
+    Everything is computed after an isometry has carried the ball's center home, where floats are fine (`canonical_center`): a
     center that is badly scaled would cost its condition number in digits.
     """
 
@@ -354,7 +359,9 @@ class _OfBall(Statistic):
 
     # the ball that holds the records, at home
     ball = cached_property(
-        lambda self: Ball(np.asarray(self.manifold.home(self.center)), self.radius)
+        lambda self: Ball(
+            np.asarray(canonical_center(self.manifold, self.center)), self.radius
+        )
     )
     # how far from the center a moved record can be: the radius, or less where floats hold less of the ball
     reach = cached_property(lambda self: farthest_record(self.manifold, self.radius))
@@ -425,8 +432,8 @@ class FrechetMean(_OfBall):
         """
         if is_drawn_in_coordinates(self.manifold, self.ball):
             return self.radius * (1 + CHART_ERROR)
-        held_radius = self.manifold.held_radius(self.radius)
-        spread = self.manifold.float_spread(held_radius)
+        held_radius = self.manifold.float_set.safe_radius_within(self.radius)
+        spread = self.manifold.float_set.roundoff_amplification(held_radius)
         return self.radius * (1 + CHART_ERROR) + 2.0**-50 * self.manifold.dim * spread
 
     values = property(
@@ -434,10 +441,10 @@ class FrechetMean(_OfBall):
     )  # the ball of the records, which is convex
 
     def placed(self, points: np.ndarray) -> np.ndarray:
-        return np.asarray(self.manifold.from_origin(self.center, points))
+        return np.asarray(move_from_origin(self.manifold, self.center, points))
 
     def unplaced(self, points: np.ndarray) -> np.ndarray:
-        return np.asarray(self.manifold.to_origin(self.center, points))
+        return np.asarray(move_to_origin(self.manifold, self.center, points))
 
     def of(self, records: Records) -> np.ndarray:
         return self.moments(records)[0]

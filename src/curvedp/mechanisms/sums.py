@@ -114,8 +114,8 @@ class ClippedSum(SumStatistic):
         """
         coordinates = self.reach * self.step(total, noise)
         length = float(np.linalg.norm(coordinates))
-        if length > self.manifold.float_reach:
-            coordinates = coordinates * (self.manifold.float_reach / length)
+        if length > self.manifold.float_set.max_distance:
+            coordinates = coordinates * (self.manifold.float_set.max_distance / length)
         point = np.asarray(
             self.manifold.from_normal_coordinates(self.center, coordinates)
         )

@@ -107,10 +107,12 @@ class ValueMechanism(Mechanism):
         _ = self.profile  # refuses where none can be computed
         if self.statistic.kept_in is None:
             for factor in self.manifold.factors:
-                if factor.float_reach < inf and not self._stays_within(factor):
+                if factor.float_set.max_distance < inf and not self._stays_within(
+                    factor
+                ):
                     raise ParameterError(
                         f"{self.name} of scale {self.noise[2]:.4g}: most draws are farther than "
-                        f"{factor.float_reach:g}, beyond what doubles hold on {factor!r}; use less "
+                        f"{factor.float_set.max_distance:g}, beyond what doubles hold on {factor!r}; use less "
                         "noise, or a statistic in a public ball"
                     )
         return super().described()
@@ -118,14 +120,18 @@ class ValueMechanism(Mechanism):
     def _stays_within(self, factor: Manifold) -> bool:
         """Whether half of the draws, or more, are within the reach of doubles on a factor."""
         kind, space, scale, _ = self.noise
-        if scale > factor.float_reach:
+        if scale > factor.float_set.max_distance:
             return False
-        if space.dim == self.manifold.dim and space.is_linear and kind == "laplace":
+        if (
+            space.dim == self.manifold.dim
+            and isinstance(space, Euclidean)
+            and kind == "laplace"
+        ):
             typical = scale * (space.dim + 1) * sqrt(factor.dim / space.dim)
-            return typical <= factor.float_reach
-        noised = Euclidean(factor.dim) if space.is_linear else factor
+            return typical <= factor.float_set.max_distance
+        noised = Euclidean(factor.dim) if isinstance(space, Euclidean) else factor
         law = _LAWS[kind](noised, scale)
-        return float(law.radial_cdf(factor.float_reach)) >= 0.5
+        return float(law.radial_cdf(factor.float_set.max_distance)) >= 0.5
 
     def accepted(self, data: Any) -> np.ndarray:
         """One point; what is not a point becomes the origin."""

@@ -52,7 +52,7 @@ def columns(x: Array) -> Array:
     return np.moveaxis(np.ascontiguousarray(np.moveaxis(x, -1, 0)), 0, -1)
 
 
-def quick_or(careful: Kernel, quick: Kernel, p: Array, q: Array) -> Array:
+def fast_path(careful: Kernel, quick: Kernel, p: Array, q: Array) -> Array:
     """careful(p, q) of any arrays. Of short NumPy vectors outside of `public_time` it is quick(p, q) of their coordinates,
     one array each, so that loops run over records; it says where it is good, and the others are done with care. Element
     by element: a result does not depend on what it is computed beside."""
@@ -192,7 +192,7 @@ def one_minus_square(xp: Any, w: Array) -> Array:
     return high[..., 0] + low[..., 0]
 
 
-def reject(xp: Any, v: Array, base: Array) -> Array:
+def orthogonal_part(xp: Any, v: Array, base: Array) -> Array:
     """The part of v orthogonal to `base` over the last axis, to a few u of ITSELF, however small it is beside v.
     Any multiple of `base` may be taken from v without changing the answer, so the rounded coefficient costs nothing
     as long as the subtraction is exact (a fused multiply-add, emulated); the second pass then works on a vector no

@@ -162,7 +162,7 @@ def reflect(p: Array, x: Array) -> Array:
     return x - Y @ xp.linalg.solve((top + top.mT) / 2, Y.mT @ x)
 
 
-def spread(z: Array, factor: np.ndarray, k: int = -1) -> Array:
+def symmetric_from_triangle(z: Array, factor: np.ndarray, k: int = -1) -> Array:
     """Symmetric matrices whose entries below the diagonal (k = 0: and on it), row by row, are the last axis of z, times
     `factor` entry by entry, which is 0 on a diagonal that z has no entries for."""
     xp, n = namespace(z), len(factor)
@@ -174,7 +174,7 @@ def spread(z: Array, factor: np.ndarray, k: int = -1) -> Array:
     return xp.reshape(full, (*z.shape[:-1], n, n)) * like(z, factor)
 
 
-def below(A: Array, k: int = -1) -> Array:
+def lower_triangle(A: Array, k: int = -1) -> Array:
     """The entries below the diagonal (k = 0: and on it), row by row."""
     xp, n = namespace(A), A.shape[-1]
     flat = xp.asarray(np.flatnonzero(np.tri(n, k=k)), device=device(A))
@@ -185,7 +185,7 @@ def skew_from_vector(z: Array, n: int) -> Array:
     """The skew n×n matrix with these entries below the diagonal."""
     lower = np.tri(n, k=-1)
     return (
-        spread(z, lower - lower.T)
+        symmetric_from_triangle(z, lower - lower.T)
         if n > 1
         else like(z, np.zeros((*z.shape[:-1], 1, 1)))
     )
@@ -193,7 +193,7 @@ def skew_from_vector(z: Array, n: int) -> Array:
 
 def skew_to_vector(A: Array) -> Array:
     """Inverse of `skew_from_vector` on skew matrices; the skew part is taken."""
-    return below(skew(A)) if A.shape[-1] > 1 else A[..., 0, :0]
+    return lower_triangle(skew(A)) if A.shape[-1] > 1 else A[..., 0, :0]
 
 
 def sym(A: Array) -> Array:

@@ -299,7 +299,7 @@ def _tensors(p: np.ndarray, q: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.n
     if doubtful.any():
         rows = np.flatnonzero(doubtful)
         one, other = (np.broadcast_to(a, (len(doubtful), 3, 3))[rows] for a in flat)
-        other, back = alike(one, other)
+        other, back = match_scale(one, other)
         L[rows], logs[rows], U[rows] = _log_spectrum_in_pairs(one, other)
         logs[rows] += back[:, None]
     return L.reshape(*batch, 3, 3), logs.reshape(*batch, 3), U.reshape(*batch, 3, 3)
@@ -309,7 +309,7 @@ def _tensors(p: np.ndarray, q: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.n
 def _log_spectrum(p: Array, q: Array) -> tuple[Array, Array, Array]:
     """From q − p, which keeps the digits of near points."""
     xp = namespace(p, q)
-    L, (q, back) = cholesky(p), alike(p, q)
+    L, (q, back) = cholesky(p), match_scale(p, q)
     mu, U = eigh(whiten(L, q - p))
     inside = mu > -1
     logs = xp.where(inside, xp.log1p(xp.where(inside, mu, xp.zeros_like(mu))), xp.nan)
@@ -323,7 +323,7 @@ def _log_spectrum(p: Array, q: Array) -> tuple[Array, Array, Array]:
     return L, logs + back[..., None], U
 
 
-def alike(p: Array, q: Array) -> tuple[Array, Array]:
+def match_scale(p: Array, q: Array) -> tuple[Array, Array]:
     """(q/2^k, k·log 2), of p's size: beside a q in other units p − q would lose the digits of one of them."""
     xp = namespace(p, q)
     tops, bottoms = xp.linalg.trace(q), xp.linalg.trace(p)

@@ -15,6 +15,11 @@ import jax.numpy as jnp
 from curvedp import _validate
 from curvedp.errors import ParameterError
 from curvedp.geometry import Grassmann, Sphere
+from curvedp.geometry.capabilities import (
+    rough_from_normal_coordinates,
+    rough_normal_coordinates,
+    transport_coordinates,
+)
 from curvedp.geometry.manifold import Manifold, check_manifold
 from curvedp.mechanisms.statistic import assign
 from curvedp.numerics.autodiff import without_derivatives
@@ -82,12 +87,12 @@ class Problem:
     def move(self, w: Any, coordinates: Any) -> Any:
         """The point reached from w along the tangent vector with these coordinates."""
         with without_derivatives():
-            return self.manifold.rough_unchart(w, coordinates)
+            return rough_from_normal_coordinates(self.manifold, w, coordinates)
 
     def carry(self, p: Any, q: Any, coordinates: Any) -> Any:
         """Coordinates at q of tangent vectors transported from p, given by their coordinates there, shape (..., dim)."""
         with without_derivatives():
-            return self.manifold.carry(p, q, coordinates)
+            return transport_coordinates(self.manifold, p, q, coordinates)
 
     def objective(self, w: Any, data: Any) -> Any:
         """The mean loss."""
@@ -126,7 +131,7 @@ class FrechetMeanProblem(Problem):
     def gradients(self, w: Any, records: Any) -> Any:
         """-log_w z of each record: no differentiation through the distance."""
         with without_derivatives():
-            return -self.manifold.rough_chart(w, records)
+            return -rough_normal_coordinates(self.manifold, w, records)
 
 
 @dataclass(frozen=True)

@@ -78,7 +78,7 @@ class Records:
         ]
 
     def carried(self, manifold: Manifold, center: np.ndarray) -> "Records":
-        """The records as `manifold.to_origin` moves them away from a public center."""
+        """The records as `move_to_origin` moves them away from a public center."""
         return Records(carry_records(manifold, center, self._records))
 
     def of_class(self, labels: Any, code: int) -> "Records":

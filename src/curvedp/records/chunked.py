@@ -9,6 +9,7 @@ import numpy as np
 from curvedp._silence import quiet_about_records
 from curvedp.errors import CurvedpError, ParameterError
 from curvedp.geometry.ball import carry_records
+from curvedp.geometry.capabilities import canonical_center
 from curvedp.geometry.frechet_mean.backends.chunks import (
     Domain,
     Start,
@@ -133,8 +134,8 @@ class ChunkedRecords(Records):
         raise AssertionError  # it is chunked
 
     def carried(self, manifold: Manifold, center: np.ndarray) -> "ChunkedRecords":
-        """The records as `manifold.to_origin` moves them, chunk by chunk when they are read."""
-        if np.array_equal(manifold.home(center), center):
+        """The records as `move_to_origin` moves them, chunk by chunk when they are read."""
+        if np.array_equal(canonical_center(manifold, center), center):
             return self
         kernel = partial(
             _applied, partial(carry_records, manifold, center), self._point_shape

@@ -204,7 +204,7 @@ class ClassRecords(Records):
         return np.asarray(self._records.array())
 
     def carried(self, manifold: Manifold, center: np.ndarray) -> "ClassRecords":
-        """The records as `manifold.to_origin` moves them."""
+        """The records as `move_to_origin` moves them."""
         return ClassRecords(
             self._labels, self._records.carried(manifold, center), self._code
         )

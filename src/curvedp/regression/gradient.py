@@ -11,7 +11,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from curvedp.geometry.capabilities import UnitQuadric
 from curvedp.geometry.manifold import Manifold
+from curvedp.geometry.spaces.euclidean import Euclidean
 from curvedp.regression.jacobi import cos_and_sinc, jacobi_frame
 
 # (p, v) of shapes (N, *point_shape) -> mean clipped descent directions (−∇_p E, −∇_v E), coordinates (N, dim) each
@@ -34,10 +36,12 @@ def clipped_gradient(
     products of the fast path would cancel, e^(2·reach) times the float spacing.
     """
     kappa = manifold.constant_curvature or 0.0
-    fast = manifold.quadric is not None and (
+    fast = isinstance(manifold, UnitQuadric) and (
         kappa > 0 or (kappa < 0 and reach <= _FAST_REACH)
     )
-    each = _on_quadric if fast else _flat if manifold.is_linear else _anywhere
+    each = (
+        _on_quadric if fast else _flat if isinstance(manifold, Euclidean) else _anywhere
+    )
     rows = max(1, _WORK // len(x))
     clip = np.broadcast_to(clip, x.shape)
 
@@ -214,7 +218,8 @@ def _on_quadric(
         np.asarray(manifold.from_coordinates(p, np.eye(manifold.dim)[0])),
     )
     e = e / np.asarray(manifold.norm(p, e))[:, None]
-    metric = (Y * manifold.quadric).T
+    assert isinstance(manifold, UnitQuadric)  # the caller has asked
+    metric = (Y * manifold.embedding_signature).T
     a, b = p @ metric, e @ metric
     angle = speed[:, None] * x
     if manifold.constant_curvature == -1:

@@ -8,6 +8,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Circle, Ellipse
 
 from curvedp.geometry import Lorentz, Manifold, PoincareBall, Sphere
+from curvedp.geometry.capabilities import ScalableCone
 
 INK, ACCENT, SOFT, WARM = "#1d2b3a", "#0b6e99", "#9ec9d9", "#d1603d"
 PANEL, LINES, TRACK = "#f3f7f9", "#c4d3db", "#e8eef2"
@@ -21,7 +22,7 @@ def view_of(manifold: Manifold) -> str:
     if isinstance(manifold, PoincareBall | Lorentz) and manifold.dim == 2:
         return "disc"
     cone = (
-        manifold.is_cone
+        isinstance(manifold, ScalableCone)
         and len(manifold.point_shape) == 2
         and manifold.point_shape[0] >= 2
     )

@@ -1,7 +1,9 @@
-"""How far a fixed number of gradient steps on a public ball can end from the Fréchet mean: known before any data is seen.
+"""How far a fixed number of gradient steps on a public ball can end from the Fréchet
+mean: known before any data is seen.
 
-The proof is in docs/frechet-mean.md. f(x) = ½ Σ w_i d(x, x_i)² falls along steps of length t, which stay in the ball; where
-|∇f|² ≥ 2μ(f − f*) and Hess f ≤ L, the error shrinks by q a step, q² = 1 − 2μt(1 − Lt/2).
+The proof is in docs/frechet-mean.md. f(x) = ½ Σ w_i d(x, x_i)² falls along steps of
+length t, which stay in the ball; where |∇f|² ≥ 2μ(f − f*) and Hess f ≤ L, the error
+shrinks by q a step, q² = 1 − 2μt(1 − Lt/2).
 """
 
 import math
@@ -48,7 +50,7 @@ class Contraction:
 def contraction(M: Manifold, radius: float) -> Contraction:
     """The constants of the proof above for data in a ball of this radius."""
     low, high = M.curvature_bounds
-    radius = M.held_radius(radius)
+    radius = M.float_set.safe_radius_within(radius)
     smoothness = 1 + radius * math.sqrt(max(0.0, -low))
     if high <= 0 and M.injectivity_radius == math.inf:
         if smoothness > _STEEPEST:
@@ -83,18 +85,26 @@ def contraction(M: Manifold, radius: float) -> Contraction:
 
 
 def farthest_record(M: Manifold, radius: float) -> float:
-    """How far from the center `project_to_ball` leaves a record at most: less than the radius in a ball of which floats hold
-    a part alone (`M.held_radius`). That place is computed: to the kernels' error, and to the rounding of its coordinates."""
-    held = M.held_radius(radius)
+    """How far from the center `project_to_ball` leaves a record at most: less than the
+    radius in a ball of which floats hold a part alone (`M.float_set`). That place is
+    computed: to the kernels' error, and to the rounding of its coordinates.
+    """
+    held = M.float_set.safe_radius_within(radius)
     return (
         radius
         if held == radius
-        else min(radius, held * (1 + KERNEL_ERROR) + 2.0**-50 * M.float_spread(held))
+        else min(
+            radius,
+            held * (1 + KERNEL_ERROR)
+            + 2.0**-50 * M.float_set.roundoff_amplification(held),
+        )
     )
 
 
 def mean_iterations(M: Manifold, radius: float) -> int:
-    """How many steps `frechet_mean(..., ball=(center, radius))` takes: a function of public quantities alone."""
+    """How many steps `frechet_mean(..., ball=(center, radius))` takes: a function of
+    public quantities alone.
+    """
     if isinstance(check_manifold(M), Product):
         return max(mean_iterations(factor, radius) for factor in M.factors)
     c = contraction(M, length("radius", radius))
@@ -109,13 +119,16 @@ def mean_iterations(M: Manifold, radius: float) -> int:
 def mean_error_bound(
     M: Manifold, radius: float, iterations: int | None = None
 ) -> float:
-    """η: `frechet_mean(M, X, ball=(center, radius))` is within this distance of the true mean, for any X in the ball.
+    """η: `frechet_mean(M, X, ball=(center, radius))` is within this distance of the
+    true mean, for any X in the ball.
 
-    Mechanisms add 2η to the sensitivity. `iterations` defaults to the number the solver takes.
+    Mechanisms add 2η to the sensitivity. `iterations` defaults to the number the solver
+    takes.
 
-    *Guarantees.* A function of (M, radius, iterations) alone. It covers the contraction (docs/frechet-mean.md), the
-    float64 round-off of kernels with relative error 1e-12, and that of the points' own coordinates
-    (`M.float_spread`), for records carried to `M.home(center)` (`M.to_origin`).
+    *Guarantees.* A function of (M, radius, iterations) alone. It covers the contraction
+    (docs/frechet-mean.md), the float64 round-off of kernels with relative error 1e-12,
+    and that of the points' own coordinates (`M.float_set`), for records carried to
+    `canonical_center(M, center)` (`move_to_origin`).
 
     Parameters
     ----------
@@ -143,24 +156,30 @@ def mean_error_bound(
         return math.sqrt(
             sum(mean_error_bound(factor, radius, steps) ** 2 for factor in M.factors)
         )
-    c, radius = contraction(M, radius), M.held_radius(radius)
-    # a step is at most t·r long (Jensen), and may leave by as much what floats hold, before it is moved back
-    leaves = M.curvature_bounds[0] < 0 and radius > M.held_reach
-    beyond = M.float_spread(c.step * radius) if leaves else 1.0
+    c, radius = contraction(M, radius), M.float_set.safe_radius_within(radius)
+    # a step is at most t·r long (Jensen), and may leave by as much what floats hold,
+    # before it is moved back
+    leaves = M.curvature_bounds[0] < 0 and radius > M.float_set.safe_radius
+    beyond = M.float_set.roundoff_amplification(c.step * radius) if leaves else 1.0
     delta = (
-        4 * radius * KERNEL_ERROR + 2.0**-50 * M.dim * M.float_spread(radius) * beyond
+        4 * radius * KERNEL_ERROR
+        + 2.0**-50 * M.dim * M.float_set.roundoff_amplification(radius) * beyond
     )
     mixing = math.sqrt(c.smoothness / c.convexity) / (1 - c.factor)
     return c.factor**steps * radius / math.sqrt(c.convexity) + mixing * delta
 
 
 def solver_error(M: Manifold, radius: float) -> float:
-    """η: the Fréchet mean of records in a ball, as the library computes it, is within this distance of the true one. One
-    bound for records in memory, on a device and in chunks, carried to `M.home(center)`; a `ParameterError` where there
-    is none. The two ways to the mean, a residual up to `tolerance` and the fixed number of steps, are summed. A device's
-    kernels may be off by twice what the contract allows (`device.accurate`), and a pass rounds each mean logarithm to
-    the fixed point of sums, by at most ½·√dim·resolution; both enter the bound for the steps, which is linear in them.
-    Doubled, because a computed mean that fell just outside the ball is moved onto it by as much again."""
+    """η: the Fréchet mean of records in a ball, as the library computes it, is within
+    this distance of the true one. One bound for records in memory, on a device and in
+    chunks, carried to `canonical_center(M, center)`; a `ParameterError` where there is
+    none. The two ways to the mean, a residual up to `tolerance` and the fixed number of
+    steps, are summed. A device's kernels may be off by twice what the contract allows
+    (`device.accurate`), and a pass rounds each mean logarithm to the fixed point of
+    sums, by at most ½·√dim·resolution; both enter the bound for the steps, which is
+    linear in them. Doubled, because a computed mean that fell just outside the ball is
+    moved onto it by as much again.
+    """
     error = mean_error_bound(M, radius)  # which refuses anything but a radius
     rounding = (
         math.sqrt(M.dim)
@@ -173,11 +192,13 @@ def solver_error(M: Manifold, radius: float) -> float:
 
 
 def tolerance(M: Manifold, radius: float) -> float:
-    """‖mean log‖ at which an iterate is taken for the mean: a share of the radius, or the float error of coordinates."""
+    """‖mean log‖ at which an iterate is taken for the mean: a share of the radius, or
+    the float error of coordinates.
+    """
     share = 0.0 if M.curvature_bounds == (0.0, 0.0) else _SHARE
-    return radius * (share + 4 * KERNEL_ERROR) + 2.0**-48 * M.dim * M.float_spread(
-        radius
-    )
+    return radius * (
+        share + 4 * KERNEL_ERROR
+    ) + 2.0**-48 * M.dim * M.float_set.roundoff_amplification(radius)
 
 
 def _convexity(M: Manifold, radius: float) -> float:

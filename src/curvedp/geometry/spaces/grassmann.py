@@ -1,48 +1,28 @@
-"""Grassmann manifold: r-dimensional subspaces of R^m."""
+"""The Grassmann manifold: r-dimensional subspaces of R^m."""
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from curvedp.errors import ParameterError
-from curvedp.geometry.manifold import Array, fact
-from curvedp.geometry.spaces.frames import Frames
+from curvedp.geometry.manifold import Array
+from curvedp.geometry.spaces.frames import OrthonormalFrames
 from curvedp.numerics.arrays import like, namespace
 from curvedp.numerics.autodiff import constant, differentiable
 from curvedp.numerics.matrix_functions import polar, sinc, svd, sym_function
 
 
-def _stretch(xp: Any, c: Array) -> Array:
-    """θ/sin θ as a function of c = cos θ ∈ [0, 1]: condition number below 1, so round-off in c costs nothing."""
-    c = xp.where(c < 1, c, 1.0)
-    low, high = xp.sqrt(1 - c), xp.sqrt(1 + c)
-    safe = xp.where(low > 0, low, 1.0)
-    return xp.where(low > 0, 2 * xp.atan2(safe, high) / (safe * high), 1.0)
-
-
-def _stretch_divided(xp: Any, c: Array) -> Array:
-    """Divided differences of `_stretch`; where two are close the derivative half-way, (cθ/sin θ − 1)/sin² θ, next to 1 its
-    series −1/3 − 4x/15 − 6x²/35 in x = 1 − c."""
-    x, y = c[..., :, None], c[..., None, :]
-    middle, near = (x + y) / 2, xp.abs(x - y) < 1e-5
-    rest = 1 - xp.where(middle < 1, middle, 1.0)
-    safe = xp.where(rest < 1e-4, 0.0, middle)
-    far = (safe * _stretch(xp, safe) - 1) / (1 - safe * safe)
-    slope = xp.where(rest < 1e-4, -(1 / 3 + rest * (4 / 15 + rest * (6 / 35))), far)
-    return xp.where(
-        near, slope, (_stretch(xp, x) - _stretch(xp, y)) / xp.where(near, 1.0, x - y)
-    )
-
-
 @dataclass(frozen=True)
-class Grassmann(Frames):
-    """r-dimensional subspaces of R^m, 0 < r < m, with distance √Σθ² of the principal angles θ.
+class Grassmann(OrthonormalFrames):
+    """r-dimensional subspaces of R^m, 0 < r < m, with distance √Σθ².
 
-    A point is an m×r matrix with orthonormal columns, any basis of the subspace: `dist` does not depend on the basis.
-    Tangent vectors at p are horizontal: m×r matrices v with pᵀv = 0, of length their Frobenius norm. Closed forms of
-    Edelman, Arias & Smith 1998 and Bendokat, Zimmermann & Absil 2024.
+    The θ are the principal angles. A point is an m×r matrix with orthonormal columns,
+    any basis of the subspace: `dist` does not depend on the basis. Tangent vectors at p
+    are horizontal: m×r matrices v with pᵀv = 0, of length their Frobenius norm. Closed
+    forms of Edelman, Arias & Smith 1998 and Bendokat, Zimmermann & Absil 2024.
 
     Parameters
     ----------
@@ -60,29 +40,11 @@ class Grassmann(Frames):
     kind = "grassmann"
     m: int
     r: int
-
-    dim = fact(lambda self: (self.m - self.r) * self.r)
-    subspaces = fact(
-        lambda self: (min(self.r, self.m - self.r), max(self.r, self.m - self.r))
-    )
-    # Wong 1968: [0, 2]; projective spaces (r = 1 or r = m − 1) have constant curvature 1; a circle is flat.
-    curvature_bounds = fact(
-        lambda M: (
-            (0.0, 0.0)
-            if M.dim == 1
-            else (1.0, 1.0)
-            if M.subspaces[0] == 1
-            else (0.0, 2.0)
-        )
-    )
     injectivity_radius = math.pi / 2
-    # Of projectors over √r: ‖P − Q‖² = 2(r − tr PQ) <= 2·min(r, m − r).
-    embedded_diameter = fact(
-        lambda self: float((2 * self.subspaces[0] / self.r) ** 0.5)
-    )
     is_symmetric = True
 
     def __post_init__(self) -> None:
+        """Check the sizes, and that subspaces are smaller than the space."""
         super().__post_init__()
         if self.r >= self.m:
             raise ParameterError(
@@ -92,96 +54,201 @@ class Grassmann(Frames):
                 value=self.r,
             )
 
+    @property
+    def dim(self) -> int:
+        """(m − r)·r."""
+        return (self.m - self.r) * self.r
+
+    @cached_property
+    def ranks(self) -> tuple[int, int]:
+        """The dimensions of a subspace and its complement, the smaller one first."""
+        codimension = self.m - self.r
+        return (min(self.r, codimension), max(self.r, codimension))
+
+    @cached_property
+    def curvature_bounds(self) -> tuple[float, float]:
+        """[0, 2] (Wong 1968); 1 for lines or hyperplanes; 0 where dim is 1."""
+        if self.dim == 1:
+            return (0.0, 0.0)
+        if self.ranks[0] == 1:
+            return (1.0, 1.0)
+        return (0.0, 2.0)
+
+    @cached_property
+    def embedded_diameter(self) -> float:
+        """Largest distance of projectors over √r.
+
+        ‖P − Q‖² = 2(r − tr PQ) ≤ 2·min(r, m − r).
+        """
+        return float((2 * self.ranks[0] / self.r) ** 0.5)
+
     def jacobi_operator(self, p: Array, v: Array) -> np.ndarray:
-        """R(u, v)v = v(vᵀu) + u(vᵀv) − 2v(uᵀv) (Wong 1968)."""
+        """Return R(u, v)v = v(vᵀu) + u(vᵀv) − 2v(uᵀv) in coordinates (Wong 1968)."""
         if self.constant_curvature is not None:
             return super().jacobi_operator(p, v)
-        p, v = np.asarray(p)[..., None, :, :], np.asarray(v)[..., None, :, :]
+        p = np.asarray(p)[..., None, :, :]
+        v = np.asarray(v)[..., None, :, :]
         basis = np.asarray(self.from_coordinates(p, np.eye(self.dim)))
         image = v @ (v.mT @ basis) + basis @ (v.mT @ v) - 2 * v @ (basis.mT @ v)
         return np.asarray(self.to_coordinates(p, image))
 
     def exp(self, p: Array, v: Array) -> Array:
-        """p cos√X + v sinc√X with X = vᵀv (Edelman, Arias & Smith 1998, Thm 2.3), a basis aligned with p."""
+        """Return p·cos√X + v·sinc√X with X = vᵀv, a basis aligned with p.
+
+        (Edelman, Arias & Smith 1998, Theorem 2.3.) With the singular value
+        decomposition v = U·s·Vᵀ this is p + p·V(cos s − 1)Vᵀ + U·sin s·Vᵀ. Orthonormal
+        factors on both sides make the result orthonormal to round-off, whatever the
+        length of v.
+        """
         xp = namespace(p, v)
         base = constant(v)
         left, s, Vh = svd(base)
+        V = Vh.mT
 
-        def cos_divided() -> Array:
-            """Divided difference of cos√x at x = s²: −½ sinc((a+b)/2) sinc((a−b)/2)."""
+        def cosine_divided_differences() -> Array:
+            """Return those of cos√x at x = s²: −½sinc((a+b)/2)·sinc((a−b)/2)."""
             a, b = s[..., :, None], s[..., None, :]
             return -sinc(xp, (a + b) / 2) * sinc(xp, (a - b) / 2) / 2
 
-        V = Vh.mT
-        change = v.mT @ v
-        drop = sym_function(change, V, -2 * xp.sin(s / 2) ** 2, cos_divided)
-        # Orthonormal factors on both sides: the result is orthonormal to round-off whatever the length of v.
-        left = self.to_tangent(
-            p, left
-        )  # a direction that a long v has by round-off only need not be orthogonal to p
+        gram = v.mT @ v
+        cosine_minus_one = sym_function(
+            gram, V, -2 * xp.sin(s / 2) ** 2, cosine_divided_differences
+        )
+
+        # A direction that a long v has by round-off only need not be orthogonal to p.
+        left = self.to_tangent(p, left)
         step = (left * xp.sin(s)[..., None, :]) @ Vh
         if differentiable(v):
-            slope = _sinc_divided(xp, s) * (Vh @ (change - constant(change)) @ V)
-            step = (
-                step
-                + ((v - base) @ V * sinc(xp, s)[..., None, :] + base @ V @ slope) @ Vh
-            )
-        return p + (p @ drop + step)
+            gram_change = gram - constant(gram)
+            slope = _sinc_divided_differences(xp, s) * (Vh @ gram_change @ V)
+            direct = (v - base) @ V * sinc(xp, s)[..., None, :]
+            step = step + (direct + base @ V @ slope) @ Vh
+        return p + (p @ cosine_minus_one + step)
 
     def log(self, p: Array, q: Array) -> Array:
-        """(I − ppᵀ) q Wᵀ φ(P) with pᵀq = PW polar and φ(cos θ) = θ/sin θ. (I − ppᵀ)q = (q − p) − ppᵀ(q − p) carries
-        the digits of small angles, P those of large ones. At the cut locus (an angle π/2) W is not unique and one
-        of the shortest velocities is returned."""
-        xp, (W, P, c, U) = namespace(p, q), self._align(p, q)
-        stretch = sym_function(P, U, _stretch(xp, c), lambda: _stretch_divided(xp, c))
+        """Return (I − ppᵀ)q·Wᵀ·φ(P) with pᵀq = PW polar and φ(cos θ) = θ/sin θ.
+
+        (I − ppᵀ)q = (q − p) − ppᵀ(q − p) carries the digits of small angles, P those of
+        large ones. At the cut locus (an angle π/2) W is not unique and one of the
+        shortest velocities is returned.
+        """
+        xp = namespace(p, q)
+        W, P, cosines, U = self._align(p, q)
+        stretch = sym_function(
+            P,
+            U,
+            _angle_over_sine(xp, cosines),
+            lambda: _angle_over_sine_divided_differences(xp, cosines),
+        )
         return self.to_tangent(p, q - p) @ W.mT @ stretch
 
     def transport(self, p: Array, q: Array, v: Array) -> Array:
-        """Parallel along the shortest geodesic, expressed in the basis q."""
+        """Return v transported in parallel along the shortest geodesic, in the basis q.
+
+        With the aligned basis a = qWᵀ it is (v − (p + a)(I + P)⁻¹aᵀv)·W.
+        """
         xp = namespace(p, q, v)
         W, P, _, _ = self._align(p, q)
         aligned = q @ W.mT
-        return (
-            v
-            - (p + aligned)
-            @ xp.linalg.solve(like(P, np.eye(self.r)) + P, aligned.mT @ v)
-        ) @ W
+        identity = like(P, np.eye(self.r))
+        coefficients = xp.linalg.solve(identity + P, aligned.mT @ v)
+        return (v - (p + aligned) @ coefficients) @ W
 
-    def embedded(self, X: Array) -> np.ndarray:
+    def embed(self, X: Array) -> np.ndarray:
+        """Return the projectors xxᵀ/√r: the upper triangle, off-diagonals times √2."""
         X = np.asarray(X)
-        upper = np.triu_indices(self.m)
-        P = X @ np.swapaxes(X, -1, -2)
-        return np.asarray(
-            P[..., upper[0], upper[1]]
-            * np.where(upper[0] == upper[1], 1.0, 2**0.5)
-            / self.r**0.5
-        )
+        rows, columns = np.triu_indices(self.m)
+        projectors = X @ np.swapaxes(X, -1, -2)
+        weights = np.where(rows == columns, 1.0, 2**0.5)
+        return np.asarray(projectors[..., rows, columns] * weights / self.r**0.5)
 
-    def from_embedded(self, z: np.ndarray) -> np.ndarray:
-        upper, P = np.triu_indices(self.m), np.zeros((self.m, self.m))
+    def from_embedding(self, z: np.ndarray) -> np.ndarray:
+        """Return the span of the r leading eigenvectors of the matrix with entries z."""
+        upper = np.triu_indices(self.m)
+        P = np.zeros((self.m, self.m))
         P[upper] = z / np.where(upper[0] == upper[1], 1.0, 2**0.5)
         vectors: np.ndarray = np.linalg.eigh(P + np.triu(P, 1).T)[1]
         return vectors[:, ::-1][:, : self.r]
 
     def to_tangent(self, p: Array, x: Array) -> Array:
+        """Return the part of x orthogonal to the span of p."""
         return x - p @ (p.mT @ x)
 
-    from_coordinates, to_coordinates = Frames._leaving, Frames._leaving_coordinates
+    def from_coordinates(self, p: Array, z: Array) -> Array:
+        """Return the horizontal vector with coordinates z, by the block reflector of p."""
+        return self._normal_from_coordinates(p, z)
+
+    def to_coordinates(self, p: Array, v: Array) -> Array:
+        """Return the coordinates of a horizontal vector, by the block reflector of p."""
+        return self._normal_coordinates_of(p, v)
 
     def _align(self, p: Array, q: Array) -> tuple[Array, Array, Array, Array]:
-        """Polar pᵀq = PW, with the eigen-system (c, U) of P: c the cosines of the principal angles."""
+        """Return the polar decomposition pᵀq = PW, which aligns the bases p and qWᵀ.
+
+        Returns
+        -------
+        W, P : array, shape (..., r, r)
+            The orthogonal and the symmetric factor.
+        cosines : array, shape (..., r)
+            The eigenvalues of P: cosines of the principal angles.
+        U : array, shape (..., r, r)
+            The eigenvectors of P.
+        """
         C = p.mT @ q
-        W, c, U = polar(C)
+        W, cosines, U = polar(C)
         P = C @ W.mT
-        return W, (P + P.mT) / 2, c, U
+        return W, (P + P.mT) / 2, cosines, U
 
 
-def _sinc_divided(xp: Any, s: Array) -> Array:
-    """Divided difference of sinc√x at x = s²; the derivative (cos s − sinc s)/2s² half-way when they are close."""
+def _angle_over_sine(xp: Any, cosine: Array) -> Array:
+    """Return θ/sin θ as a function of cos θ ∈ [0, 1].
+
+    Its condition number is below 1, so round-off of the cosine costs nothing.
+    """
+    cosine = xp.where(cosine < 1, cosine, 1.0)
+    low = xp.sqrt(1 - cosine)
+    high = xp.sqrt(1 + cosine)
+    safe = xp.where(low > 0, low, 1.0)
+    return xp.where(low > 0, 2 * xp.atan2(safe, high) / (safe * high), 1.0)
+
+
+def _angle_over_sine_divided_differences(xp: Any, cosines: Array) -> Array:
+    """Return the divided differences of `_angle_over_sine` at pairs of cosines.
+
+    Where two cosines are close it is the derivative half-way, (cθ/sin θ − 1)/sin²θ, and
+    next to 1 the series −1/3 − 4x/15 − 6x²/35 of the derivative in x = 1 − c.
+    """
+    x, y = cosines[..., :, None], cosines[..., None, :]
+    middle = (x + y) / 2
+    near = xp.abs(x - y) < 1e-5
+    defect = 1 - xp.where(middle < 1, middle, 1.0)
+    next_to_one = defect < 1e-4
+
+    safe = xp.where(next_to_one, 0.0, middle)
+    closed_form = (safe * _angle_over_sine(xp, safe) - 1) / (1 - safe * safe)
+    series = -(1 / 3 + defect * (4 / 15 + defect * (6 / 35)))
+    derivative = xp.where(next_to_one, series, closed_form)
+
+    difference = _angle_over_sine(xp, x) - _angle_over_sine(xp, y)
+    return xp.where(near, derivative, difference / xp.where(near, 1.0, x - y))
+
+
+def _sinc_divided_differences(xp: Any, s: Array) -> Array:
+    """Return the divided differences of sinc√x at pairs of x = s².
+
+    Where two arguments are close it is the derivative (cos s − sinc s)/(2s²) half-way,
+    and near 0 its series −1/6 + x/60 − x²/1680.
+    """
     a, b = s[..., :, None], s[..., None, :]
-    gap, square = a * a - b * b, (a * a + b * b) / 2
-    near, tiny = xp.abs(gap) < 1e-5, square < 1e-3
+    gap = a * a - b * b
+    square = (a * a + b * b) / 2
+    near = xp.abs(gap) < 1e-5
+    tiny = square < 1e-3
+
     root = xp.sqrt(xp.where(tiny, 1.0, square))
-    far = (xp.cos(root) - sinc(xp, root)) / (2 * root * root)
-    slope = xp.where(tiny, -1 / 6 + square * (1 / 60 - square / 1680), far)
-    return xp.where(near, slope, (sinc(xp, a) - sinc(xp, b)) / xp.where(near, 1.0, gap))
+    closed_form = (xp.cos(root) - sinc(xp, root)) / (2 * root * root)
+    series = -1 / 6 + square * (1 / 60 - square / 1680)
+    derivative = xp.where(tiny, series, closed_form)
+
+    difference = sinc(xp, a) - sinc(xp, b)
+    return xp.where(near, derivative, difference / xp.where(near, 1.0, gap))

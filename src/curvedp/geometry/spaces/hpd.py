@@ -1,30 +1,35 @@
-"""Hermitian positive definite matrices under the affine-invariant metric: complex covariances."""
+"""Hermitian positive definite matrices under the affine-invariant metric.
+
+They are complex covariances, such as cross-spectral matrices.
+"""
 
 import math
 from dataclasses import dataclass
-from functools import cache
-from typing import Any
+from functools import cache, cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
 from array_api_compat import device
 
 from curvedp.errors import ParameterError
-from curvedp.geometry.manifold import Array, fact
+from curvedp.geometry.capabilities import AffineInvariantCone
+from curvedp.geometry.manifold import Array
 from curvedp.geometry.spaces.pullback import PullbackManifold
 from curvedp.geometry.spaces.spd_affine import SPDAffineInvariant
 from curvedp.numerics.arrays import like, namespace
-from curvedp.numerics.matrix_functions import below
+from curvedp.numerics.matrix_functions import lower_triangle
 
 
 @dataclass(frozen=True)
-class HPDAffineInvariant(PullbackManifold):
-    """Hermitian positive definite m×m matrices with ⟨U, V⟩_P = Re tr(P⁻¹U P⁻¹V): Hadamard, curvature in [−½, 0].
+class HPDAffineInvariant(PullbackManifold, AffineInvariantCone):
+    """Hermitian positive definite m×m matrices with ⟨U, V⟩_P = Re tr(P⁻¹U P⁻¹V).
 
-    A point is a real array (m, m, 2), real and imaginary parts on the last axis; `from_complex` and `to_complex`
-    translate. Replacing each entry a + ib by the block [[a, −b], [b, a]] makes it a point of SPD(2m), a totally
-    geodesic part of it at √2 times the distance, and a real Cholesky factor of these blocks is that of the complex
-    one: every kernel is SPD's, with its digits. Curvature is −¼‖[X, Y]‖² ≥ −½ (Böttcher & Wenzel 2008), as for real
-    matrices.
+    A Hadamard manifold with curvature −¼‖[X, Y]‖² in [−½, 0] (Böttcher & Wenzel 2008),
+    as for real matrices. A point is a real array (m, m, 2), real and imaginary parts on
+    the last axis; `from_complex` and `to_complex` translate. Replacing each entry a +
+    ib by the block [[a, −b], [b, a]] makes it a point of SPD(2m), a totally geodesic
+    part of it at √2 times the distance, and a real Cholesky factor of these blocks is
+    that of the complex one: every kernel is SPD's, with its digits.
 
     Parameters
     ----------
@@ -43,22 +48,45 @@ class HPDAffineInvariant(PullbackManifold):
     scale = 1 / math.sqrt(2)
     m: int
     sizes = (("m", 1),)
-    carries = True
-    is_cone = True
-    model = fact(lambda self: SPDAffineInvariant(2 * self.m))
-    dim = fact(lambda self: self.m**2)
-    point_shape = fact(lambda self: (self.m, self.m, 2))
-    curvature_bounds = fact(lambda self: (-0.5, 0.0) if self.m > 1 else (0.0, 0.0))
-    # HPD(2) is ℝ × H³ with κ = −½; on larger matrices the curvatures depend on the velocity.
-    jacobi_spectrum = fact(
-        lambda self: () if self.m == 1 else ((-0.5, 2),) if self.m == 2 else None
-    )
-    positive_matrices = fact(lambda self: (self.m, 2))
-    euclidean_factor = SPDAffineInvariant.euclidean_factor
+
+    @cached_property
+    def model(self) -> SPDAffineInvariant:
+        """Real matrices with 2m rows."""
+        return SPDAffineInvariant(2 * self.m)
+
+    @property
+    def dim(self) -> int:
+        """m²."""
+        return self.m**2
+
+    @property
+    def point_shape(self) -> tuple[int, ...]:
+        """An m×m matrix of real and imaginary parts."""
+        return (self.m, self.m, 2)
+
+    @property
+    def curvature_bounds(self) -> tuple[float, float]:
+        """[−½, 0], and 0 for numbers."""
+        return (-0.5, 0.0) if self.m > 1 else (0.0, 0.0)
+
+    @cached_property
+    def jacobi_spectrum(self) -> tuple[tuple[float, int], ...] | None:
+        """Known for m ≤ 2: HPD(2) is ℝ × H³ with κ = −½.
+
+        On larger matrices the curvatures depend on the velocity.
+        """
+        if self.m == 1:
+            return ()
+        return ((-0.5, 2),) if self.m == 2 else None
+
+    @property
+    def cone_size(self) -> tuple[int, int]:
+        """m rows of complex numbers."""
+        return (self.m, 2)
 
     @staticmethod
     def from_complex(x: Any) -> np.ndarray:
-        """Complex matrices (..., m, m) as points (..., m, m, 2)."""
+        """Return complex matrices (..., m, m) as points (..., m, m, 2)."""
         x = np.asarray(x)
         if x.dtype.kind not in "biufc":
             raise ParameterError(
@@ -68,67 +96,88 @@ class HPDAffineInvariant(PullbackManifold):
 
     @staticmethod
     def to_complex(p: Any) -> np.ndarray:
-        """Inverse of `from_complex`."""
+        """Return points (..., m, m, 2) as complex matrices (..., m, m)."""
         p = np.asarray(p)
         return np.asarray(p[..., 0] + 1j * p[..., 1])
 
     def to_tangent(self, p: Array, x: Array) -> Array:
-        """The Hermitian part of x."""
-        return _hermitian(x) + namespace(p, x).zeros_like(p)
+        """Return the Hermitian part of x."""
+        return _hermitian_part(x) + namespace(p, x).zeros_like(p)
 
-    # To real blocks and back: linear, so the differentials are the same.
+    # The map to real blocks is linear, so it is its own differential.
 
     def to_model(self, x: Array) -> Array:
+        """Return the real matrix of blocks [[a, −b], [b, a]]."""
         xp = namespace(x)
         a, b = x[..., 0], x[..., 1]
-        blocks = xp.stack(
-            [xp.stack([a, -b], axis=-1), xp.stack([b, a], axis=-1)], axis=-3
-        )  # (..., i, row, j, column)
+        first_rows = xp.stack([a, -b], axis=-1)
+        second_rows = xp.stack([b, a], axis=-1)
+        blocks = xp.stack([first_rows, second_rows], axis=-3)  # (…, i, row, j, column)
         return xp.reshape(blocks, (*a.shape[:-2], 2 * self.m, 2 * self.m))
 
     def from_model(self, y: Array) -> Array:
+        """Return the Hermitian matrix whose blocks are nearest to those of y."""
         xp = namespace(y)
-        y = xp.reshape(y, (*y.shape[:-2], self.m, 2, self.m, 2))
-        a = y[..., :, 0, :, 0] + y[..., :, 1, :, 1]
-        return _hermitian(
-            xp.stack([a, y[..., :, 1, :, 0] - y[..., :, 0, :, 1]], axis=-1) / 2
-        )
+        blocks = xp.reshape(y, (*y.shape[:-2], self.m, 2, self.m, 2))
+        real = blocks[..., :, 0, :, 0] + blocks[..., :, 1, :, 1]
+        imaginary = blocks[..., :, 1, :, 0] - blocks[..., :, 0, :, 1]
+        return _hermitian_part(xp.stack([real, imaginary], axis=-1) / 2)
 
-    def _lift(self, z: Array) -> Array:
-        xp, (number, sign, _) = namespace(z), _blocks(self.m)
-        return xp.take(z, xp.asarray(number, device=device(z)), axis=-1) * like(
-            z, sign * math.sqrt(0.5)
-        )
+    def coordinates_to_model(self, z: Array) -> Array:
+        """Return the coordinates in SPD(2m): two copies of each entry, over √2."""
+        xp = namespace(z)
+        pattern = _copy_pattern(self.m)
+        source = xp.asarray(pattern.source, device=device(z))
+        copies = xp.take(z, source, axis=-1)
+        return copies * like(z, pattern.sign * math.sqrt(0.5))
 
-    def _drop(self, z: Array) -> Array:
-        xp, (_, sign, copies) = namespace(z), _blocks(self.m)
-        z = xp.take(
-            z * like(z, sign * math.sqrt(0.5)),
-            xp.asarray(copies, device=device(z)),
-            axis=-1,
-        )
-        return xp.sum(xp.reshape(z, (*z.shape[:-1], self.dim, 2)), axis=-1)
+    def coordinates_from_model(self, z: Array) -> Array:
+        """Return the coordinates here: the two copies of each entry added, over √2."""
+        xp = namespace(z)
+        pattern = _copy_pattern(self.m)
+        weighted = z * like(z, pattern.sign * math.sqrt(0.5))
+        places = xp.asarray(pattern.places, device=device(z))
+        copies = xp.take(weighted, places, axis=-1)
+        return xp.sum(xp.reshape(copies, (*copies.shape[:-1], self.dim, 2)), axis=-1)
+
+
+class _CopyPattern(NamedTuple):
+    """How the coordinates of SPD(2m), in the order of `pack`, copy those of HPD(m)."""
+
+    source: np.ndarray  # which coordinate of a Hermitian matrix each one copies
+    sign: np.ndarray  # with which sign; 0 where it copies none
+    places: np.ndarray  # where the two copies of each coordinate are, in pairs
 
 
 @cache
-def _blocks(m: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Of each coordinate in SPD(2m), in the order of `pack`: which coordinate of a Hermitian matrix it copies (diagonal,
-    real and imaginary parts below it) and with which sign, 0 where it copies none. And where the two copies of each are."""
-    row, col = np.tril_indices(m, -1)
+def _copy_pattern(m: int) -> _CopyPattern:
+    """Return the pattern, read off a matrix whose entries are numbered.
+
+    The coordinates of a Hermitian matrix are its diagonal, then the real and then the
+    imaginary parts below it.
+    """
+    row, column = np.tril_indices(m, -1)
+    diagonal = np.arange(m)
     real, imaginary = m + 1 + np.arange(2 * len(row)).reshape(2, -1)
-    x = np.zeros((m, m, 2))
-    x[np.arange(m), np.arange(m), 0] = 1 + np.arange(m)
-    x[row, col, 0] = x[col, row, 0] = real
-    x[row, col, 1], x[col, row, 1] = imaginary, -imaginary
-    numbers = np.asarray(below(HPDAffineInvariant(m).to_model(x), 0))
-    number = np.abs(numbers).astype(int)
-    return (
-        np.maximum(number - 1, 0),
-        np.sign(numbers),
-        np.argsort(number, kind="stable")[m:],
+    numbered = np.zeros((m, m, 2))
+    numbered[diagonal, diagonal, 0] = 1 + diagonal
+    numbered[row, column, 0] = real
+    numbered[column, row, 0] = real
+    numbered[row, column, 1] = imaginary
+    numbered[column, row, 1] = -imaginary
+
+    signed_numbers = np.asarray(
+        lower_triangle(HPDAffineInvariant(m).to_model(numbered), 0)
+    )
+    numbers = np.abs(signed_numbers).astype(int)
+    return _CopyPattern(
+        source=np.maximum(numbers - 1, 0),
+        sign=np.sign(signed_numbers),
+        places=np.argsort(numbers, kind="stable")[m:],
     )
 
 
-def _hermitian(x: Array) -> Array:
+def _hermitian_part(x: Array) -> Array:
+    """Return (x + x*)/2 for matrices of real and imaginary parts."""
     a, b = x[..., 0], x[..., 1]
     return namespace(x).stack([a + a.mT, b - b.mT], axis=-1) / 2

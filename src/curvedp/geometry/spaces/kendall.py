@@ -1,57 +1,31 @@
-"""Kendall's shape space of planar landmarks: what is left of k points after moving, scaling and rotating them."""
+"""Kendall's shape space: k planar landmarks up to moving, scaling and rotating them.
+
+As complex vectors, shapes are the points of a complex projective space. A complex
+number is an array (..., 1, 2) of its real and imaginary part, and landmarks are (...,
+k, 2).
+"""
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
-from curvedp.geometry.manifold import Array, fact, orthogonal_square
-from curvedp.geometry.spaces.frames import Embedded
+from curvedp.geometry.manifold import Array, orthogonal_square
+from curvedp.geometry.spaces.frames import EmbeddedMetric
 from curvedp.numerics.arrays import like, namespace
 from curvedp.numerics.elementary import cos_sinc, safe_sqrt, versine_quotient
 
 
-def _turn(x: Array) -> Array:
-    """i·x: each landmark turned by a quarter."""
-    return namespace(x).stack([-x[..., 1], x[..., 0]], axis=-1)
-
-
-def _hermitian(x: Array, y: Array) -> Array:
-    """⟨x, y⟩ = Σ x̄ⱼ yⱼ, as an array (..., 1, 2) that multiplies landmarks by `_times`."""
-    xp = namespace(x, y)
-    real = xp.sum(x * y, axis=(-2, -1))
-    return xp.stack([real, xp.sum(_turn(x) * y, axis=(-2, -1))], axis=-1)[..., None, :]
-
-
-def _times(a: Array, x: Array) -> Array:
-    """Complex product of a number and landmarks."""
-    return a[..., :1] * x + a[..., 1:] * _turn(x)
-
-
-def _conj(a: Array) -> Array:
-    return namespace(a).stack([a[..., 0], -a[..., 1]], axis=-1)
-
-
-def _modulus(a: Array) -> Array:
-    """|a| of a number (..., 1, 2), as (..., 1, 1), with derivative 0 at 0."""
-    xp = namespace(a)
-    return safe_sqrt(xp, xp.sum(a * a, axis=-1, keepdims=True))
-
-
-def _phase(a: Array) -> Array:
-    """a/|a|, and 1 at a = 0."""
-    xp, size = namespace(a), _modulus(a)
-    return xp.where(size > 0, a / xp.where(size > 0, size, 1.0), like(a, [1.0, 0.0]))
-
-
 @dataclass(frozen=True)
-class KendallShapes(Embedded):
-    """Shapes of k ≥ 3 labeled landmarks in the plane (Kendall 1984): centered k×2 arrays of Frobenius norm 1, modulo
-    rotations of the plane. As complex vectors this is the projective space ℂP^{k−2} with the Fubini–Study metric.
+class KendallShapes(EmbeddedMetric):
+    """Shapes of k ≥ 3 labeled landmarks in the plane (Kendall 1984).
 
-    Points are preshapes; a shape is a preshape up to rotation, and tangent vectors are horizontal: centered and
-    orthogonal to p and to i·p. Distance arccos|⟨p, q⟩| ∈ [0, π/2], written with the angle's sine and cosine so that it
-    keeps its digits at both ends.
+    Points are preshapes: centered k×2 arrays of Frobenius norm 1. A shape is a preshape
+    modulo rotations of the plane; as complex vectors this is the projective space
+    ℂP^{k−2} with the Fubini–Study metric. Tangent vectors are horizontal: centered and
+    orthogonal to p and to i·p. The distance arccos|⟨p, q⟩| ∈ [0, π/2] is written with
+    the angle's sine and cosine so that it keeps its digits at both ends.
 
     Parameters
     ----------
@@ -70,124 +44,179 @@ class KendallShapes(Embedded):
     kind = "kendall"
     k: int
     sizes = (("k", 3),)
-    dim = fact(lambda self: 2 * self.k - 4)
-    point_shape = fact(lambda self: (self.k, 2))
-    # ℂPⁿ has 1 + 3cos²α, α the angle between the plane and its turn by i; ℂP¹ is a sphere of radius ½.
-    curvature_bounds = fact(lambda self: (4.0, 4.0) if self.k == 3 else (1.0, 4.0))
-    # 4 once, along i·velocity, and 1 otherwise
-    jacobi_spectrum = fact(
-        lambda self: ((1.0, self.dim - 2), (4.0, 1)) if self.k > 3 else ((4.0, 1),)
-    )
     injectivity_radius = math.pi / 2
     is_symmetric = True
-    embedded_diameter = float(
-        2**0.5
-    )  # of the projectors zz*: ‖zz* − ww*‖² = 2 − 2|⟨z, w⟩|²
+
+    # Of the projectors zz*: ‖zz* − ww*‖² = 2 − 2|⟨z, w⟩|².
+    embedded_diameter = float(2**0.5)
+
+    @property
+    def dim(self) -> int:
+        """2k − 4."""
+        return 2 * self.k - 4
+
+    @property
+    def point_shape(self) -> tuple[int, ...]:
+        """k landmarks in the plane."""
+        return (self.k, 2)
+
+    @property
+    def curvature_bounds(self) -> tuple[float, float]:
+        """1 + 3cos²α, α the angle between a plane and its turn by i.
+
+        ℂP¹, the shapes of triangles, is a sphere of radius ½.
+        """
+        return (4.0, 4.0) if self.k == 3 else (1.0, 4.0)
+
+    @cached_property
+    def jacobi_spectrum(self) -> tuple[tuple[float, int], ...]:
+        """4 once, along i times the velocity, and 1 otherwise."""
+        if self.k == 3:
+            return ((4.0, 1),)
+        return ((1.0, self.dim - 2), (4.0, 1))
 
     @property
     def origin(self) -> Array:
         """The first two landmarks apart, the others half-way between them."""
         base = np.zeros((self.k, 2))
-        base[0, 0], base[1, 0] = math.sqrt(0.5), -math.sqrt(0.5)
+        base[0, 0] = math.sqrt(0.5)
+        base[1, 0] = -math.sqrt(0.5)
         return base
 
     def jacobi_operator(self, p: Array, v: Array) -> np.ndarray:
-        """ℂPⁿ: curvature 1, and 3 more along i·v."""
+        """Return the operator of ℂPⁿ: curvature 1, and 3 more along i·v."""
         if self.constant_curvature is not None:
             return super().jacobi_operator(p, v)
         z = np.asarray(self.to_coordinates(p, v))
-        turned = z.reshape(*z.shape[:-1], -1, 2)
-        turned = np.stack([-turned[..., 1], turned[..., 0]], axis=-1).reshape(z.shape)
-        return np.asarray(
-            orthogonal_square(z) + 3 * turned[..., :, None] * turned[..., None, :]
-        )
+        pairs = z.reshape(*z.shape[:-1], -1, 2)
+        i_times_z = np.stack([-pairs[..., 1], pairs[..., 0]], axis=-1).reshape(z.shape)
+        extra = 3 * i_times_z[..., :, None] * i_times_z[..., None, :]
+        return np.asarray(orthogonal_square(z) + extra)
 
     def exp(self, p: Array, v: Array) -> Array:
+        """Return cos|v|·p + (sin|v|/|v|)·v, as p plus a change."""
         xp = namespace(p, v)
         square = xp.sum(v * v, axis=(-2, -1), keepdims=True)
-        return p + (
-            v * cos_sinc(xp, square)[1] - p * (square * versine_quotient(xp, square))
-        )
+        sinc = cos_sinc(xp, square)[1]
+        one_minus_cosine = square * versine_quotient(xp, square)
+        return p + (v * sinc - p * one_minus_cosine)
 
     def log(self, p: Array, q: Array) -> Array:
-        """Horizontal at p; at distance π/2, where p and q have no best rotation, one of the shortest velocities."""
+        """Return the horizontal velocity from p to the rotation of q nearest to p.
+
+        At distance π/2, where p and q have no best rotation, it is one of the shortest
+        velocities. With w the part of q horizontal at p, |w| = sin θ and |⟨p, q⟩| =
+        cos θ; w is computed from q − p, so that it has the digits of near points.
+        """
         xp = namespace(p, q)
-        horizontal = self.to_tangent(
-            p, q - p
-        )  # |horizontal| = sin θ, with the digits of a small q − p
-        overlap = _hermitian(p, q)  # |overlap| = cos θ
-        sine = safe_sqrt(
-            xp, xp.sum(horizontal * horizontal, axis=(-2, -1), keepdims=True)
-        )
+        horizontal = self.to_tangent(p, q - p)
+        overlap = _hermitian_product(p, q)
+        sine_square = xp.sum(horizontal * horizontal, axis=(-2, -1), keepdims=True)
+        sine = safe_sqrt(xp, sine_square)
         cosine = _modulus(overlap)
-        safe = xp.where(sine == 0, 1.0, sine)
-        stretch = xp.where(sine == 0, 1.0, xp.atan2(safe, cosine) / safe)
-        return _times(_conj(_phase(overlap)), horizontal) * stretch
+        safe_sine = xp.where(sine == 0, 1.0, sine)
+        angle_over_sine = xp.where(
+            sine == 0, 1.0, xp.atan2(safe_sine, cosine) / safe_sine
+        )
+        return _multiply(_conjugate(_phase(overlap)), horizontal) * angle_over_sine
 
     def transport(self, p: Array, q: Array, v: Array) -> Array:
-        """Parallel along the shortest geodesic: the unitary map that turns p into q in their complex plane."""
-        phase = _phase(_hermitian(p, q))
-        aligned = _times(_conj(phase), q)
-        share = _hermitian(aligned, v) / (1 + _modulus(_hermitian(p, q)))
-        return _times(phase, v - _times(share, p + aligned))
+        """Return v transported in parallel along the shortest geodesic.
+
+        It is moved by the unitary map that turns p into q in their complex plane.
+        """
+        overlap = _hermitian_product(p, q)
+        phase = _phase(overlap)
+        aligned = _multiply(_conjugate(phase), q)
+        coefficient = _hermitian_product(aligned, v) / (1 + _modulus(overlap))
+        return _multiply(phase, v - _multiply(coefficient, p + aligned))
 
     def project(self, x: Array) -> Array:
-        """Center and scale to norm 1. Landmarks that are all equal have no shape and go to the origin."""
+        """Return x centered and scaled to norm 1.
+
+        Landmarks that are all equal have no shape and go to the origin.
+        """
         xp = namespace(x)
-        point, lost = self._preshape(x, 0.0)
-        return xp.where(lost & ~xp.isnan(point), like(x, self.origin), point)
+        point, all_equal = self._preshape(x, 0.0)
+        return xp.where(all_equal & ~xp.isnan(point), like(x, self.origin), point)
 
     def from_record(self, x: Array) -> Array:
-        """Centered and scaled landmarks; those that are all equal to round-off have no shape."""
+        """Return x centered and scaled; NaN where all landmarks are equal."""
         xp = namespace(x)
-        point, lost = self._preshape(x, self.k * float(xp.finfo(x.dtype).eps))
-        return xp.where(lost, xp.nan, point)
+        tolerance = self.k * float(xp.finfo(x.dtype).eps)
+        point, all_equal = self._preshape(x, tolerance)
+        return xp.where(all_equal, xp.nan, point)
 
     @staticmethod
     def _preshape(x: Array, tolerance: float) -> tuple[Array, Array]:
-        """(the preshape, whether all landmarks are equal to a relative tolerance)."""
+        """Return landmarks centered and scaled to norm 1, and which have no shape.
+
+        Parameters
+        ----------
+        x : array, shape (..., k, 2)
+            Landmarks at any scale.
+        tolerance : float
+            Relative differences up to which landmarks count as equal.
+
+        Returns
+        -------
+        preshape : array, shape (..., k, 2)
+        all_equal : array, shape (..., 1, 1)
+            Whether all landmarks are equal.
+        """
         xp = namespace(x)
         moved = x - x[..., :1, :]  # exact zeros when all landmarks are equal
-        size = xp.max(xp.abs(moved), axis=(-2, -1), keepdims=True)
-        lost = ~(size > tolerance * xp.max(xp.abs(x), axis=(-2, -1), keepdims=True))
-        moved = moved / xp.where(lost, 1.0, size)
+        extent = xp.max(xp.abs(moved), axis=(-2, -1), keepdims=True)
+        size = xp.max(xp.abs(x), axis=(-2, -1), keepdims=True)
+        all_equal = ~(extent > tolerance * size)  # true for NaN
+
+        moved = moved / xp.where(all_equal, 1.0, extent)
         centered = moved - xp.mean(moved, axis=-2, keepdims=True)
         square = xp.sum(centered * centered, axis=(-2, -1), keepdims=True)
-        return centered / xp.sqrt(xp.where(lost, 1.0, square)), lost
+        return centered / xp.sqrt(xp.where(all_equal, 1.0, square)), all_equal
 
-    def embedded(self, X: Array) -> np.ndarray:
+    def embed(self, X: Array) -> np.ndarray:
+        """Return the projectors zz*: diagonal, real and imaginary upper triangle."""
         X = np.asarray(X)
         z = X[..., 0] + 1j * X[..., 1]
-        P = z[..., :, None] * np.conj(z[..., None, :])
+        projectors = z[..., :, None] * np.conj(z[..., None, :])
         rows, columns = np.triu_indices(self.k, 1)
-        above = 2**0.5 * P[..., rows, columns]
-        diagonal = np.real(np.diagonal(P, axis1=-2, axis2=-1))
-        return np.concatenate([diagonal, above.real, above.imag], axis=-1)
+        upper = 2**0.5 * projectors[..., rows, columns]
+        diagonal = np.real(np.diagonal(projectors, axis1=-2, axis2=-1))
+        return np.concatenate([diagonal, upper.real, upper.imag], axis=-1)
 
-    def from_embedded(self, z: np.ndarray) -> np.ndarray:
+    def from_embedding(self, z: np.ndarray) -> np.ndarray:
+        """Return the leading eigenvector of the Hermitian matrix with entries z."""
         rows, columns = np.triu_indices(self.k, 1)
-        P = np.zeros((self.k, self.k), dtype=np.complex128)
+        upper = np.zeros((self.k, self.k), dtype=np.complex128)
         real, imaginary = np.split(z[self.k :], 2)
-        P[rows, columns] = (real + 1j * imaginary) / 2**0.5
-        top = np.linalg.eigh(P + np.conj(P.T) + np.diag(z[: self.k]))[1][:, -1]
-        return np.asarray(self.project(np.stack([top.real, top.imag], axis=-1)))
+        upper[rows, columns] = (real + 1j * imaginary) / 2**0.5
+        hermitian = upper + np.conj(upper.T) + np.diag(z[: self.k])
+        leading = np.linalg.eigh(hermitian)[1][:, -1]
+        return np.asarray(self.project(np.stack([leading.real, leading.imag], axis=-1)))
 
     def to_tangent(self, p: Array, x: Array) -> Array:
+        """Return x centered and made orthogonal to p and to i·p."""
         xp = namespace(p, x)
         centered = x - xp.mean(x, axis=-2, keepdims=True)
-        return centered - _times(
-            _hermitian(p, centered) / xp.sum(p * p, axis=(-2, -1), keepdims=True), p
-        )
+        square = xp.sum(p * p, axis=(-2, -1), keepdims=True)
+        coefficient = _hermitian_product(p, centered) / square
+        return centered - _multiply(coefficient, p)
 
     def residual(self, p: Array) -> Array:
-        """The larger of the distance of the centroid from 0 and of the norm from 1."""
+        """Return the larger of |centroid| and | |p| − 1 |."""
         xp = namespace(p)
-        center = xp.mean(p, axis=-2)
-        offset = xp.sqrt(xp.sum(center * center, axis=-1))
-        return xp.maximum(offset, xp.abs(xp.sqrt(xp.sum(p * p, axis=(-2, -1))) - 1))
+        centroid = xp.mean(p, axis=-2)
+        offset = xp.sqrt(xp.sum(centroid * centroid, axis=-1))
+        norm = xp.sqrt(xp.sum(p * p, axis=(-2, -1)))
+        return xp.maximum(offset, xp.abs(norm - 1))
 
     def from_coordinates(self, p: Array, z: Array) -> Array:
-        """Two reflections in O(k): one carries e₁ to the centroid direction, one e₁ of what is left to p."""
+        """Return the horizontal vector at p with coordinates z, in O(k).
+
+        Two reflections: one carries e₁ to the direction of the centroid, the other
+        carries e₁ of the remaining k − 1 entries to p.
+        """
         xp = namespace(p, z)
         w = xp.reshape(z, (*z.shape[:-1], self.k - 2, 2))
         w = xp.concat([xp.zeros_like(w[..., :1, :]), w], axis=-2)
@@ -195,29 +224,72 @@ class KendallShapes(Embedded):
         return self._helmert(xp.concat([xp.zeros_like(w[..., :1, :]), w], axis=-2))
 
     def to_coordinates(self, p: Array, v: Array) -> Array:
+        """Return the coordinates of v: the two reflections in the other order."""
         xp = namespace(p, v)
-        w = self._reflect(self._helmert(p)[..., 1:, :], self._helmert(v)[..., 1:, :])[
-            ..., 1:, :
-        ]
+        axis = self._helmert(p)[..., 1:, :]
+        w = self._reflect(axis, self._helmert(v)[..., 1:, :])[..., 1:, :]
         return xp.reshape(w, (*w.shape[:-2], self.dim))
 
     def _helmert(self, x: Array) -> Array:
-        """The reflection that swaps e₁ and −1/√k: centered vectors are those it sends to a zero first entry."""
+        """Apply the reflection that swaps e₁ and −1/√k.
+
+        It sends centered vectors to those with a zero first entry. With u = e₁ + 1/√k,
+        |u|² = 2(1 + 1/√k) and 2⟨u,x⟩/|u|² = (x₁ + Σx/√k)/(1 + 1/√k).
+        """
         xp = namespace(x)
         root = math.sqrt(self.k)
         first = x[..., :1, :]
-        # u = e₁ + 1/√k, |u|² = 2(1 + 1/√k), so 2⟨u,x⟩/|u|² = (x₁ + Σx/√k)/(1 + 1/√k)
-        share = (first + xp.sum(x, axis=-2, keepdims=True) / root) / (1 + 1 / root)
-        return xp.concat(
-            [first - share * (1 + 1 / root), x[..., 1:, :] - share / root], axis=-2
-        )
+        total = xp.sum(x, axis=-2, keepdims=True)
+        coefficient = (first + total / root) / (1 + 1 / root)
+        reflected_first = first - coefficient * (1 + 1 / root)
+        reflected_others = x[..., 1:, :] - coefficient / root
+        return xp.concat([reflected_first, reflected_others], axis=-2)
 
     @staticmethod
     def _reflect(a: Array, w: Array) -> Array:
-        """The complex reflection that swaps the lines of e₁ and of the unit vector a, applied to w."""
+        """Reflect w by the complex reflection that swaps the lines of e₁ and unit a.
+
+        Its axis u = a + phase(a₁)·e₁ has |u|² = 2(1 + |a₁|) ≥ 2.
+        """
         xp = namespace(a, w)
         first = a[..., :1, :]
-        u = xp.concat(
-            [first + _phase(first), a[..., 1:, :]], axis=-2
-        )  # |u|² = 2(1 + |a₁|) ≥ 2
-        return w - _times(_hermitian(u, w) / (1 + _modulus(first)), u)
+        axis = xp.concat([first + _phase(first), a[..., 1:, :]], axis=-2)
+        coefficient = _hermitian_product(axis, w) / (1 + _modulus(first))
+        return w - _multiply(coefficient, axis)
+
+
+def _times_i(x: Array) -> Array:
+    """Return i·x: every landmark turned by a quarter."""
+    return namespace(x).stack([-x[..., 1], x[..., 0]], axis=-1)
+
+
+def _hermitian_product(x: Array, y: Array) -> Array:
+    """Return ⟨x, y⟩ = Σ x̄ⱼyⱼ as a complex number, an array (..., 1, 2)."""
+    xp = namespace(x, y)
+    real = xp.sum(x * y, axis=(-2, -1))
+    imaginary = xp.sum(_times_i(x) * y, axis=(-2, -1))
+    return xp.stack([real, imaginary], axis=-1)[..., None, :]
+
+
+def _multiply(a: Array, x: Array) -> Array:
+    """Return the complex product of a number a and landmarks x."""
+    return a[..., :1] * x + a[..., 1:] * _times_i(x)
+
+
+def _conjugate(a: Array) -> Array:
+    """Return the complex conjugate of a number."""
+    return namespace(a).stack([a[..., 0], -a[..., 1]], axis=-1)
+
+
+def _modulus(a: Array) -> Array:
+    """Return |a| of a number (..., 1, 2) as (..., 1, 1), with derivative 0 at 0."""
+    xp = namespace(a)
+    return safe_sqrt(xp, xp.sum(a * a, axis=-1, keepdims=True))
+
+
+def _phase(a: Array) -> Array:
+    """Return a/|a|, and 1 at a = 0."""
+    xp = namespace(a)
+    modulus = _modulus(a)
+    quotient = a / xp.where(modulus > 0, modulus, 1.0)
+    return xp.where(modulus > 0, quotient, like(a, [1.0, 0.0]))

@@ -1,20 +1,26 @@
-"""The hyperboloid model of hyperbolic space."""
+"""The hyperboloid model of hyperbolic space.
 
+Notation: a point is (x₀, x) with time coordinate x₀ = cosh a = √(1 + |x|²) and spatial
+part x of length sinh a, a the distance from the origin (1, 0, …, 0).
+"""
+
+from functools import cached_property
 from operator import add, mul
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from curvedp.geometry.manifold import Array, fact
+from curvedp.geometry.capabilities import UnitQuadric
+from curvedp.geometry.manifold import Array
 from curvedp.geometry.spaces.hyperbolic import (
     Hyperbolic,
-    blocked,
+    apply_where,
     dot,
-    either,
-    far_exp,
-    hypot1,
+    hypot_one,
+    in_cache_blocks,
     lift,
-    turn,
+    polar_exp,
+    rotate_by_holonomy,
 )
 from curvedp.numerics.arrays import namespace
 from curvedp.numerics.elementary import (
@@ -22,25 +28,31 @@ from curvedp.numerics.elementary import (
     cosh_sinhc,
     dot_lists,
     euclidean_norm,
-    quick_or,
-    reject,
+    fast_path,
+    orthogonal_part,
 )
 
-_SQUARES = 1e-250  # squares above it have not lost digits to underflow
-_LARGEST_TIME = 8.0  # up to which the plain chord |y − x|² − (y₀ − x₀)² keeps its digits: it loses a factor of 2·64
-_NEAR = (
-    1.0  # Inside this length of the spatial part the plain forms lose at most a digit.
-)
+# Squares above this have not lost digits to underflow.
+_LEAST_SQUARE = 1e-250
+
+# Time coordinate up to which the plain chord |y − x|² − (y₀ − x₀)² keeps its digits: it
+# loses a factor of 2·64.
+_LARGEST_TIME = 8.0
+
+# Length of the spatial part up to which the plain forms lose at most a digit.
+_NEAR = 1.0
 
 
-class Lorentz(Hyperbolic):
-    """The upper sheet of -x0² + |x|² = -1 in R^{d+1}, time coordinate first.
+class Lorentz(Hyperbolic, UnitQuadric):
+    """The upper sheet of −x₀² + |x|² = −1 in R^{d+1}, time coordinate first.
 
-    The spatial part is the truth and the time coordinate its lift √(1+|x|²): kernels read only the spatial part of
-    points and tangent vectors, so round-off of the time coordinate is never mistaken for geometry. Relative error of
-    `dist`, and of the vector `log`: a few units of round-off out to distance 300 from the origin; nothing overflows up
-    to there. A tangent vector far out is another matter: at distance a its floats resolve e^a units of round-off of its
-    own length, so that exp(p, log(p, q)) misses q by about as much, whatever the algorithm.
+    The spatial part is the truth and the time coordinate its lift √(1 + |x|²): kernels
+    read only the spatial part of points and tangent vectors, so round-off of the time
+    coordinate is never mistaken for geometry. Relative error of `dist`, and of the
+    vector `log`: a few units of round-off out to distance 300 from the origin; nothing
+    overflows up to there. A tangent vector far out is another matter: at distance a its
+    floats resolve e^a units of round-off of its own length, so that exp(p, log(p, q))
+    misses q by about as much, whatever the algorithm.
 
     Parameters
     ----------
@@ -55,246 +67,331 @@ class Lorentz(Hyperbolic):
     """
 
     kind = "lorentz"
-    point_shape = fact(lambda self: (self.d + 1,))
-    origin = property(lambda self: np.eye(1, self.d + 1)[0])
-    quadric = fact(lambda self: np.array([-1.0] + [1.0] * self.d))
-    float_reach = 350.0  # coordinates e^r, squared in the lift
+    max_representable_distance = 350.0  # coordinates are e^r, squared in the lift
 
-    @blocked
+    @property
+    def point_shape(self) -> tuple[int, ...]:
+        """The time coordinate and d spatial ones."""
+        return (self.d + 1,)
+
+    @property
+    def origin(self) -> Array:
+        """(1, 0, …, 0)."""
+        return np.eye(1, self.d + 1)[0]
+
+    @cached_property
+    def embedding_signature(self) -> np.ndarray:
+        """−1 for the time coordinate, +1 for the others."""
+        return np.array([-1.0] + [1.0] * self.d)
+
+    @in_cache_blocks
     def exp(self, p: Array, v: Array) -> Array:
+        """Return cosh|v|·p + sinh|v|·v/|v|, by a boost near the origin, else in polar
+        form.
+        """
         xp = namespace(p, v)
-        x, velocity = columns(p[..., 1:]), columns(v[..., 1:])
+        x = columns(p[..., 1:])
+        velocity = columns(v[..., 1:])
         time, length = lift(xp, x)
-        inside = length < _NEAR
+        is_near = length < _NEAR
 
         def near() -> Array:
-            z = xp.where(
-                inside, _unboost(xp, x, time, velocity), 0.0
-            )  # elsewhere the form may overflow
+            # Elsewhere this form may overflow.
+            z = xp.where(is_near, _unboost(xp, x, time, velocity), 0.0)
             cosh, sinhc = cosh_sinhc(xp, dot(xp, z, z))
-            return _boost(xp, xp.where(inside, x, 0.0), time, cosh, sinhc * z)[1]
+            return _boost(xp, xp.where(is_near, x, 0.0), time, cosh, sinhc * z)[1]
 
         def far() -> Array:
-            return far_exp(xp, x, time, length, *_split(xp, x, time, length, velocity))
+            radial, tangential = _split_tangent(xp, x, time, length, velocity)
+            return polar_exp(xp, x, time, length, radial, tangential)
 
-        return _above(xp, either(xp, inside, near, far))
+        return _point_above(xp, apply_where(xp, is_near, near, far))
 
     def log(self, p: Array, q: Array) -> Array:
-        def quick(p: list[Array], q: list[Array]) -> tuple[Array, Array]:
-            square, good, x, difference, x0 = _quick_chord(p[1:], q[1:])
-            # d / sinh d, as below; log is along y − cosh(d) x = (y − x) − (chord²/2) x
-            chord = np.sqrt(square)
-            factor = 2 * np.arcsinh(chord / 2) / (chord * np.sqrt(1 + square / 4))
-            v = [
-                factor * (d - 0.5 * square * a)
-                for a, d in zip(x, difference, strict=True)
+        """Return (d/sinh d)·(y − cosh d·x), d the distance of p = x and q = y."""
+
+        def fast(p: list[Array], q: list[Array]) -> tuple[Array, Array]:
+            chord = _chord_by_coordinates(p[1:], q[1:])
+            # y − cosh(d)·x = (y − x) − (chord²/2)·x, and d/sinh d as in `_careful_log`
+            length = np.sqrt(chord.square)
+            factor = 2 * np.arcsinh(length / 2)
+            factor = factor / (length * np.sqrt(1 + chord.square / 4))
+            velocity = [
+                factor * (difference - 0.5 * chord.square * a)
+                for a, difference in zip(chord.x, chord.difference, strict=True)
             ]
-            return np.stack(
-                np.broadcast_arrays(sum(map(mul, x, v)) / x0, *v), axis=-1
-            ), good
+            time = sum(map(mul, chord.x, velocity)) / chord.x_time
+            entries = np.broadcast_arrays(time, *velocity)
+            return np.stack(entries, axis=-1), chord.is_accurate
 
-        return quick_or(self._log, quick, p, q)
+        return fast_path(self._careful_log, fast, p, q)
 
-    @blocked
-    def _log(self, p: Array, q: Array) -> Array:
+    @in_cache_blocks
+    def _careful_log(self, p: Array, q: Array) -> Array:
+        """Return the logarithm at any distance from the origin and of each other."""
         xp = namespace(p, q)
         x, y = columns(p[..., 1:]), columns(q[..., 1:])
-        (x0, x_length), (y0, y_length) = lift(xp, x), lift(xp, y)
+        x_time, x_length = lift(xp, x)
+        y_time, y_length = lift(xp, y)
+
+        # d/sinh d, with sinh d = 2 sinh(d/2) cosh(d/2) and chord = 2 sinh(d/2)
         chord = _chord(xp, x, y, x_length, y_length)
-        # d / sinh d, with sinh d = 2 sinh(d/2) cosh(d/2) and chord = 2 sinh(d/2)
         sinh = chord * xp.sqrt(1 + chord * chord / 4)
-        none = sinh == 0
-        factor = xp.where(
-            none, 1.0, 2 * xp.asinh(chord / 2) / xp.where(none, 1.0, sinh)
-        )
-        inside, difference = x_length < _NEAR, y - x
+        coincide = sinh == 0
+        quotient = 2 * xp.asinh(chord / 2) / xp.where(coincide, 1.0, sinh)
+        factor = xp.where(coincide, 1.0, quotient)
+        is_near = x_length < _NEAR
 
         def near() -> Array:
-            """y seen from x, its differences formed before the boost."""
-            rise = dot(xp, difference, x + y) / (x0 + y0)
-            z = difference + x * (
-                dot(xp, x, difference) / (1 + x0) - rise
-            )  # elsewhere the form may overflow
-            return _boost(
-                xp, xp.where(inside, x, 0.0), x0, 0.0, xp.where(inside, factor * z, 0.0)
-            )[1]
+            """Return y seen from x; differences are formed before the boost."""
+            difference = y - x
+            time_rise = dot(xp, difference, x + y) / (x_time + y_time)
+            along = dot(xp, x, difference) / (1 + x_time)
+            z = difference + x * (along - time_rise)
+            # Elsewhere this form may overflow.
+            z = xp.where(is_near, factor * z, 0.0)
+            return _boost(xp, xp.where(is_near, x, 0.0), x_time, 0.0, z)[1]
 
         def far() -> Array:
-            """Components along the radial unit vector (|x|, x0 x̂) and across it."""
-            safe = xp.where(x_length == 0, 1.0, x_length)
-            across = reject(xp, y, x)
-            cosine = dot(xp, x, y) / safe  # times |y|
-            plain = x0 * cosine - x_length * y0
-            # |y| - <x̂,y> without cancellation where y is near the ray of x
-            ahead = cosine > 0
-            gap = dot(xp, across, across) / xp.where(ahead, y_length + cosine, 1.0)
-            polar = _sinh_radial(xp, x, y, x0, y0, x_length, y_length) - x0 * xp.where(
-                ahead, gap, y_length - cosine
-            )
-            along = xp.where(y_length < _NEAR, plain, polar)
-            return factor * along * x0 / safe * x + factor * across
+            """Return the parts along the radial unit vector (|x|, x₀x̂) and across."""
+            safe_length = xp.where(x_length == 0, 1.0, x_length)
+            tangential = orthogonal_part(xp, y, x)
+            cosine = dot(xp, x, y) / safe_length  # times |y|
+            plain = x_time * cosine - x_length * y_time
 
-        return _lift_tangent(xp, x, x0, either(xp, inside, near, far))
+            # |y| − ⟨x̂,y⟩ without cancellation where y is near the ray of x
+            is_ahead = cosine > 0
+            tangential_square = dot(xp, tangential, tangential)
+            gap_ahead = tangential_square / xp.where(is_ahead, y_length + cosine, 1.0)
+            gap = xp.where(is_ahead, gap_ahead, y_length - cosine)
+            sinh_radial = _sinh_radial(xp, x, y, x_time, y_time, x_length, y_length)
+            polar = sinh_radial - x_time * gap
+
+            radial = xp.where(y_length < _NEAR, plain, polar)
+            return factor * radial * x_time / safe_length * x + factor * tangential
+
+        return _tangent_above(xp, x, x_time, apply_where(xp, is_near, near, far))
 
     def dist(self, p: Array, q: Array) -> Array:
-        def quick(p: list[Array], q: list[Array]) -> tuple[Array, Array]:
-            square, good, *_ = _quick_chord(p[1:], q[1:])
-            return 2 * np.arcsinh(0.5 * np.sqrt(square)), good
+        """Return 2·arsinh(chord/2)."""
 
-        return quick_or(self._dist, quick, p, q)
+        def fast(p: list[Array], q: list[Array]) -> tuple[Array, Array]:
+            chord = _chord_by_coordinates(p[1:], q[1:])
+            return 2 * np.arcsinh(0.5 * np.sqrt(chord.square)), chord.is_accurate
 
-    @blocked
-    def _dist(self, p: Array, q: Array) -> Array:
+        return fast_path(self._careful_dist, fast, p, q)
+
+    @in_cache_blocks
+    def _careful_dist(self, p: Array, q: Array) -> Array:
+        """Return the distance of points at any distance from the origin."""
         xp = namespace(p, q)
         x, y = columns(p[..., 1:]), columns(q[..., 1:])
-        chord = _chord(
-            xp, x, y, euclidean_norm(xp, x)[..., None], euclidean_norm(xp, y)[..., None]
-        )
+        x_length = euclidean_norm(xp, x)[..., None]
+        y_length = euclidean_norm(xp, y)[..., None]
+        chord = _chord(xp, x, y, x_length, y_length)
         return 2 * xp.asinh(chord[..., 0] / 2)
 
-    @blocked
+    @in_cache_blocks
     def transport(self, p: Array, q: Array, v: Array) -> Array:
+        """Return the parallel transport: a rotation of the coordinates."""
         xp = namespace(p, q, v)
         x, y = columns(p[..., 1:]), columns(q[..., 1:])
-        (x0, x_length), (y0, y_length) = lift(xp, x), lift(xp, y)
+        x_time, x_length = lift(xp, x)
+        y_time, y_length = lift(xp, y)
         chord = _chord(xp, x, y, x_length, y_length)
-        # 1 - <w,u> for the ball vectors, from cosh d = 1 + chord²/2 = x0 y0 - <x,y>
-        depth = (2 + x0 + y0 + chord * chord / 2) / ((1 + x0) * (1 + y0))
-        turned = turn(
+
+        # 1 − ⟨w,u⟩ for the vectors of the ball model, from cosh d = 1 + chord²/2 =
+        # x₀y₀ − ⟨x,y⟩
+        numerator = 2 + x_time + y_time + chord * chord / 2
+        one_minus_inner = numerator / ((1 + x_time) * (1 + y_time))
+        rotated = rotate_by_holonomy(
             xp,
-            x / (1 + x0),
-            reject(xp, y, x) / (1 + y0),
-            depth,
+            x / (1 + x_time),
+            orthogonal_part(xp, y, x) / (1 + y_time),
+            one_minus_inner,
             self.to_coordinates(p, v),
         )
-        return self.from_coordinates(q, turned)
+        return self.from_coordinates(q, rotated)
 
     def project(self, x: Array) -> Array:
-        """The point above the spatial part of x: moving it there changes a rounded point by no more than its rounding, while
-        the time coordinate of a far one says nothing that its spatial part does not."""
-        return _above(namespace(x), x[..., 1:])
+        """Return the point above the spatial part of x.
+
+        Moving a rounded point there changes it by no more than its rounding, while the
+        time coordinate of a far one says nothing that its spatial part does not.
+        """
+        return _point_above(namespace(x), x[..., 1:])
 
     def to_tangent(self, p: Array, x: Array) -> Array:
+        """Return x + ⟨p, x⟩·p with the Minkowski product ⟨p, x⟩."""
         xp = namespace(p, x)
         space = p[..., 1:]
         time = lift(xp, space)[0]
-        form = (
-            dot(xp, space, x[..., 1:]) - time * x[..., :1]
-        )  # Minkowski product with p
-        return _lift_tangent(xp, space, time, x[..., 1:] + form * space)
+        minkowski = dot(xp, space, x[..., 1:]) - time * x[..., :1]
+        return _tangent_above(xp, space, time, x[..., 1:] + minkowski * space)
 
     def residual(self, p: Array) -> Array:
-        """Error of the time coordinate relative to the lift of the spatial part."""
+        """Return the relative error of the time coordinate, from the spatial part."""
         xp = namespace(p)
         time = lift(xp, p[..., 1:])[0]
         return (xp.abs(p[..., :1] - time) / time)[..., 0]
 
-    # The boost that carries the origin to p carries (0, z) into the tangent space at p.
-
-    @blocked
+    @in_cache_blocks
     def from_coordinates(self, p: Array, z: Array) -> Array:
+        """Return (0, z) carried by the boost that takes the origin to p."""
         xp = namespace(p, z)
         x = columns(p[..., 1:])
         time, space = _boost(xp, x, lift(xp, x)[0], 0.0, z)
         return xp.concat([time, space], axis=-1)
 
-    @blocked
+    @in_cache_blocks
     def to_coordinates(self, p: Array, v: Array) -> Array:
+        """Return v carried back by the boost that takes the origin to p."""
         xp = namespace(p, v)
-        x, velocity = columns(p[..., 1:]), columns(v[..., 1:])
+        x = columns(p[..., 1:])
+        velocity = columns(v[..., 1:])
         time, length = lift(xp, x)
 
+        def near() -> Array:
+            return _unboost(xp, x, time, velocity)
+
         def far() -> Array:
-            along, across = _split(xp, x, time, length, velocity)
-            return across + along / xp.where(length == 0, 1.0, length) * x
+            radial, tangential = _split_tangent(xp, x, time, length, velocity)
+            return tangential + radial / xp.where(length == 0, 1.0, length) * x
 
-        return either(xp, length < _NEAR, lambda: _unboost(xp, x, time, velocity), far)
+        return apply_where(xp, length < _NEAR, near, far)
 
 
-def _above(xp: Any, x: Array) -> Array:
-    """The point with this spatial part."""
+def _point_above(xp: Any, x: Array) -> Array:
+    """Return the point with spatial part x."""
     return xp.concat([lift(xp, x)[0], x], axis=-1)
 
 
-def _lift_tangent(xp: Any, x: Array, time: Array, v: Array) -> Array:
-    """The tangent vector at (time, x) with spatial part v: Minkowski-orthogonal to the point."""
+def _tangent_above(xp: Any, x: Array, time: Array, v: Array) -> Array:
+    """Return the tangent vector at (time, x) with spatial part v.
+
+    Its time coordinate makes it Minkowski-orthogonal to the point.
+    """
     return xp.concat([dot(xp, x, v) / time, v], axis=-1)
 
 
 def _boost(xp: Any, x: Array, time: Array, z0: Any, z: Array) -> tuple[Array, Array]:
-    """(z0, z) carried by the boost that takes the origin to (time, x)."""
+    """Return (z0, z) carried by the boost that takes the origin to (time, x)."""
     along = dot(xp, x, z)
     return time * z0 + along, z + (z0 + along / (1 + time)) * x
 
 
 def _unboost(xp: Any, x: Array, time: Array, v: Array) -> Array:
-    """Coordinates of the tangent vector with spatial part v, for x not far out: the inverse of `_boost` there."""
+    """Return the coordinates of the tangent vector with spatial part v.
+
+    The inverse of `_boost`, for points x that are not far out.
+    """
     return v - dot(xp, x, v) / (time * (1 + time)) * x
 
 
-def _split(
+def _split_tangent(
     xp: Any, x: Array, time: Array, length: Array, v: Array
 ) -> tuple[Array, Array]:
-    """Riemannian component along the radial unit vector, and the part across it, of a tangent vector's spatial part."""
-    return dot(xp, x, v) / xp.where(length == 0, 1.0, length) / time, reject(xp, v, x)
+    """Return the radial and the tangential part of a tangent vector at (time, x).
+
+    Parameters
+    ----------
+    x, time, length : array
+        Spatial part of the footpoint, its time coordinate and length.
+    v : array
+        Spatial part of the tangent vector.
+
+    Returns
+    -------
+    radial : array, shape (..., 1)
+        Riemannian component along the radial unit vector.
+    tangential : array
+        The part of v orthogonal to x.
+    """
+    radial = dot(xp, x, v) / xp.where(length == 0, 1.0, length) / time
+    return radial, orthogonal_part(xp, v, x)
 
 
 def _sinh_radial(
-    xp: Any, x: Array, y: Array, x0: Array, y0: Array, x_length: Array, y_length: Array
+    xp: Any,
+    x: Array,
+    y: Array,
+    x_time: Array,
+    y_time: Array,
+    x_length: Array,
+    y_length: Array,
 ) -> Array:
-    """sinh(b - a) for the distances a, b of x, y from the origin: |y|x0 - |x|y0, its difference taken exactly."""
-    total = y_length * x0 + x_length * y0
+    """Return sinh(b − a) for the distances a, b of x, y from the origin.
+
+    sinh(b − a) = |y|x₀ − |x|y₀ = (|y|² − |x|²)/(|y|x₀ + |x|y₀), and the difference of
+    squares is ⟨y − x, y + x⟩, which does not cancel.
+    """
+    total = y_length * x_time + x_length * y_time
     return dot(xp, y - x, y + x) / xp.where(total == 0, 1.0, total)
 
 
 def _chord(xp: Any, p: Array, q: Array, p_length: Array, q_length: Array) -> Array:
-    """2 sinh(d/2) from spatial parts and their lengths, as a sum of positive terms."""
+    """Return 2·sinh(d/2) from spatial parts and their lengths.
+
+    Near the origin it is the chord of the ball model, farther out the half-angle law of
+    cosines; both are sums of positive terms.
+    """
     swap = p_length > q_length
     x, y = xp.where(swap, q, p), xp.where(swap, p, q)
-    x_length, y_length = (
-        xp.where(swap, q_length, p_length),
-        xp.where(swap, p_length, q_length),
-    )  # |x| <= |y|
-    x0, y0 = hypot1(xp, x_length), hypot1(xp, y_length)
+    x_length = xp.where(swap, q_length, p_length)  # |x| <= |y|
+    y_length = xp.where(swap, p_length, q_length)
+    x_time = hypot_one(xp, x_length)
+    y_time = hypot_one(xp, y_length)
 
     def near() -> Array:
-        """The chord of the ball model, |u - w| √((1+x0)(1+y0)) with w = x/(1+x0), u = y/(1+y0)."""
+        """Return |u − w|·√((1+x₀)(1+y₀)) with w = x/(1+x₀), u = y/(1+y₀)."""
         difference = y - x
-        rise = dot(xp, difference, x + y) / (x0 + y0)
-        return euclidean_norm(xp, difference - rise / (1 + x0) * x)[
-            ..., None
-        ] * xp.sqrt((1 + x0) / (1 + y0))
+        time_rise = dot(xp, difference, x + y) / (x_time + y_time)
+        reduced = difference - time_rise / (1 + x_time) * x
+        scale = xp.sqrt((1 + x_time) / (1 + y_time))
+        return euclidean_norm(xp, reduced)[..., None] * scale
 
     def far() -> Array:
-        """sinh²(d/2) = sinh²((a-b)/2) + |x||y| sin²(φ/2), the half-angle law of cosines."""
-        sinh = _sinh_radial(xp, x, y, x0, y0, x_length, y_length)
-        radial = sinh * xp.sqrt(2 / (1 + hypot1(xp, sinh)))
-        safe_x, safe_y = (
-            xp.where(length == 0, 1.0, length) for length in (x_length, y_length)
-        )
-        sine = euclidean_norm(xp, reject(xp, x, y) / safe_x)[..., None]
+        """Use sinh²(d/2) = sinh²((a−b)/2) + |x||y|sin²(φ/2), φ the angle of x and y."""
+        sinh = _sinh_radial(xp, x, y, x_time, y_time, x_length, y_length)
+        radial = sinh * xp.sqrt(2 / (1 + hypot_one(xp, sinh)))  # 2 sinh((b−a)/2)
+
+        safe_x = xp.where(x_length == 0, 1.0, x_length)
+        safe_y = xp.where(y_length == 0, 1.0, y_length)
+        sine = euclidean_norm(xp, orthogonal_part(xp, x, y) / safe_x)[..., None]
         cosine = dot(xp, x / safe_x, y / safe_y)
-        ahead = cosine > 0
-        small = sine * xp.sqrt(2 / (1 + xp.where(ahead, cosine, 0.0)))
-        large = xp.sqrt(2 - 2 * xp.where(ahead, 0.0, cosine))
-        angular = xp.sqrt(safe_x) * xp.sqrt(safe_y) * xp.where(ahead, small, large)
+        is_ahead = cosine > 0
+        small_angle = sine * xp.sqrt(2 / (1 + xp.where(is_ahead, cosine, 0.0)))
+        large_angle = xp.sqrt(2 - 2 * xp.where(is_ahead, 0.0, cosine))
+        twice_sine_of_half = xp.where(is_ahead, small_angle, large_angle)
+        angular = xp.sqrt(safe_x) * xp.sqrt(safe_y) * twice_sine_of_half
         return euclidean_norm(xp, xp.concat([radial, angular], axis=-1))[..., None]
 
-    return either(xp, x_length < _NEAR, near, far)
+    return apply_where(xp, x_length < _NEAR, near, far)
 
 
-def _quick_chord(
-    x: list[Array], y: list[Array]
-) -> tuple[Array, Array, list[Array], list[Array], Array]:
-    """(chord² = 4 sinh²(d/2), where it is good, x, y − x, time of x), coordinate by coordinate."""
-    x0, y0 = np.sqrt(1 + dot_lists(x, x)), np.sqrt(1 + dot_lists(y, y))
+class _Chord(NamedTuple):
+    """The squared chord of two points and the intermediate results of computing it."""
+
+    square: Array  # 4·sinh²(d/2)
+    is_accurate: Array
+    x: list[Array]
+    difference: list[Array]  # y − x
+    x_time: Array
+
+
+def _chord_by_coordinates(x: list[Array], y: list[Array]) -> _Chord:
+    """Return chord² = |y − x|² − (y₀ − x₀)² from spatial parts, coordinate by
+    coordinate.
+
+    It is accurate where neither point is far out and the square has not underflowed.
+    """
+    x_time = np.sqrt(1 + dot_lists(x, x))
+    y_time = np.sqrt(1 + dot_lists(y, y))
     difference = [b - a for a, b in zip(x, y, strict=True)]
-    rise = dot_lists(difference, list(map(add, x, y))) / (x0 + y0)
-    square = np.maximum(dot_lists(difference, difference) - rise * rise, 0.0)
-    return (
-        square,
-        (np.maximum(x0, y0) < _LARGEST_TIME) & (square > _SQUARES),
-        x,
-        difference,
-        x0,
-    )
+    total = list(map(add, x, y))
+    time_rise = dot_lists(difference, total) / (x_time + y_time)
+    square = dot_lists(difference, difference) - time_rise * time_rise
+    square = np.maximum(square, 0.0)
+    is_inside = np.maximum(x_time, y_time) < _LARGEST_TIME
+    is_accurate = is_inside & (square > _LEAST_SQUARE)
+    return _Chord(square, is_accurate, x, difference, x_time)

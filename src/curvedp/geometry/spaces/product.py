@@ -1,48 +1,30 @@
-"""Products of manifolds, with flat vectors as points."""
+"""Riemannian products of manifolds, with flat vectors as points."""
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
-from inspect import signature
 from typing import Any
 
 import numpy as np
 
 from curvedp.errors import ParameterError
-from curvedp.geometry.manifold import Array, Manifold, fact
+from curvedp.geometry import capabilities
+from curvedp.geometry.capabilities import OriginIsometry
+from curvedp.geometry.float_set import FloatSet, ProductFloatSet
+from curvedp.geometry.manifold import Array, Manifold
 from curvedp.numerics.arrays import namespace
 from curvedp.numerics.elementary import euclidean_norm
 
 
-def _least(name: str) -> Any:
-    """The least of a number of the factors."""
-    return fact(lambda self: min(getattr(factor, name) for factor in self.factors))
-
-
-def _joined(name: str) -> Any:
-    """A kernel made of the factors'."""
-
-    def kernel(self: "Product", *arrays: Array, **named: Array) -> Array:
-        return self.join(
-            self._each(
-                name,
-                *arrays,
-                *(named[argument] for argument in order if argument in named),
-            )
-        )
-
-    order = list(signature(getattr(Manifold, name)).parameters)
-    return kernel
-
-
 @dataclass(frozen=True, init=False)
-class Product(Manifold):
+class Product(OriginIsometry):
     """The Riemannian product of its factors: squared distances add.
 
-    A point is one flat vector, the factors' points raveled in row-major order and concatenated; `split` takes it (and
-    any tangent vector) apart and `join` puts it together. Curvatures of a product are those of the factors and 0, for
-    the planes that mix two factors (O'Neill 1983, ch. 3).
+    A point is one flat vector, the factors' points raveled in row-major order and
+    concatenated; `split` takes it (and any tangent vector) apart and `join` puts it
+    together. Curvatures of a product are those of the factors and 0, for the planes
+    that mix two factors (O'Neill 1983, ch. 3).
 
     Parameters
     ----------
@@ -57,9 +39,9 @@ class Product(Manifold):
     2.0
     """
 
-    factors: tuple[
-        Manifold, ...
-    ] = ()  # set below; a default, or the base class's property would be taken for one
+    # Set by __init__; without a default the base class's property would be taken for
+    # it.
+    factors: tuple[Manifold, ...] = ()
 
     def __init__(self, *factors: Manifold) -> None:
         if not factors or not all(isinstance(factor, Manifold) for factor in factors):
@@ -69,156 +51,210 @@ class Product(Manifold):
         object.__setattr__(self, "factors", factors)
 
     def __repr__(self) -> str:
+        """Return the expression that builds this product."""
         return f"Product({', '.join(map(repr, self.factors))})"
 
-    dim = fact(lambda self: sum(factor.dim for factor in self.factors))
-    point_shape = fact(
-        lambda self: (sum(math.prod(factor.point_shape) for factor in self.factors),)
-    )
-    origin = property(
-        lambda self: np.concatenate(
-            [np.ravel(factor.origin) for factor in self.factors]
-        )
-    )
-    injectivity_radius, boundary_distance = map(
-        _least, ("injectivity_radius", "boundary_distance")
-    )
-    float_reach, held_reach = map(_least, ("float_reach", "held_reach"))
-    is_homogeneous = fact(
-        lambda self: all(factor.is_homogeneous for factor in self.factors)
-    )
-    is_symmetric = fact(
-        lambda self: all(factor.is_symmetric for factor in self.factors)
-    )
-    name = fact(
-        lambda self: f"product({','.join(factor.name for factor in self.factors)})"
-    )
+    # ---- constants -------------------------------------------------------------------
+
+    @cached_property
+    def name(self) -> str:
+        """The names of the factors in parentheses, such as product(sphere:2,torus:1)."""
+        return f"product({','.join(factor.name for factor in self.factors)})"
+
+    @cached_property
+    def dim(self) -> int:
+        """The sum of the factors' dimensions."""
+        return sum(factor.dim for factor in self.factors)
+
+    @cached_property
+    def point_shape(self) -> tuple[int, ...]:
+        """One vector with the numbers of all factors."""
+        return (sum(math.prod(factor.point_shape) for factor in self.factors),)
+
+    @property
+    def origin(self) -> Array:
+        """The origins of the factors."""
+        return np.concatenate([np.ravel(factor.origin) for factor in self.factors])
 
     @cached_property
     def curvature_bounds(self) -> tuple[float, float]:
-        low, high = zip(
-            *(factor.curvature_bounds for factor in self.factors), strict=True
-        )
-        return (
-            (low[0], high[0])
-            if len(self.factors) == 1
-            else (min(0.0, *low), max(0.0, *high))
-        )
+        """The extremes of the factors' bounds and 0, the curvature of mixed planes."""
+        if len(self.factors) == 1:
+            return self.factors[0].curvature_bounds
+        lower = [factor.curvature_bounds[0] for factor in self.factors]
+        upper = [factor.curvature_bounds[1] for factor in self.factors]
+        return (min(0.0, *lower), max(0.0, *upper))
+
+    @cached_property
+    def injectivity_radius(self) -> float:
+        """The least of the factors' radii.
+
+        A geodesic of a product is shortest as long as each of its parts is.
+        """
+        return min(factor.injectivity_radius for factor in self.factors)
+
+    @cached_property
+    def is_homogeneous(self) -> bool:
+        """Whether every factor is."""
+        return all(factor.is_homogeneous for factor in self.factors)
+
+    @cached_property
+    def is_symmetric(self) -> bool:
+        """Whether every factor is."""
+        return all(factor.is_symmetric for factor in self.factors)
+
+    @cached_property
+    def float_set(self) -> FloatSet:
+        """The product of the factors' sets."""
+        distances = [factor.float_set.max_distance for factor in self.factors]
+        parts = tuple((factor.float_set, factor.dim) for factor in self.factors)
+        return ProductFloatSet(max_distance=min(distances), parts=parts)
+
+    # ---- parts -----------------------------------------------------------------------
 
     def split(self, x: Array) -> tuple[Array, ...]:
-        """The parts of a flat point or tangent vector, each with its factor's shape."""
+        """Return the parts of a flat point or vector, each with its factor's shape."""
         xp = namespace(x)
-        parts, start = [], 0
+        parts = []
+        start = 0
         for factor in self.factors:
             stop = start + math.prod(factor.point_shape)
-            parts.append(
-                xp.reshape(x[..., start:stop], (*x.shape[:-1], *factor.point_shape))
-            )
+            part = xp.reshape(x[..., start:stop], (*x.shape[:-1], *factor.point_shape))
+            parts.append(part)
             start = stop
         return tuple(parts)
 
     def join(self, parts: Sequence[Array]) -> Array:
-        """Inverse of `split`; leading axes are broadcast against each other."""
+        """Return the flat vector with these parts; leading axes are broadcast."""
         xp = namespace(*parts)
-        flat = []
+        flat_parts = []
         for factor, part in zip(self.factors, parts, strict=True):
             batch = part.shape[: part.ndim - len(factor.point_shape)]
-            flat.append(xp.reshape(part, (*batch, math.prod(factor.point_shape))))
-        return _concat(xp, flat)
+            flat_part = xp.reshape(part, (*batch, math.prod(factor.point_shape)))
+            flat_parts.append(flat_part)
+        return _concat(xp, flat_parts)
 
     def _split_coordinates(self, z: Array) -> list[Array]:
-        ends = np.cumsum([factor.dim for factor in self.factors])
-        return [
-            z[..., end - factor.dim : end]
-            for factor, end in zip(self.factors, ends.tolist(), strict=True)
-        ]
+        """Return the coordinates that belong to each factor."""
+        parts = []
+        start = 0
+        for factor in self.factors:
+            parts.append(z[..., start : start + factor.dim])
+            start += factor.dim
+        return parts
 
-    def _each(self, method: str, *arrays: Array) -> list[Any]:
-        parts = zip(*(self.split(array) for array in arrays), strict=True)
-        return [
-            getattr(factor, method)(*part)
-            for factor, part in zip(self.factors, parts, strict=True)
-        ]
+    def _call_factors(self, method: str, *arrays: Array) -> list[Any]:
+        """Call a method of every factor with its parts of the arrays."""
+        split_arrays = zip(*(self.split(array) for array in arrays), strict=True)
+        results = []
+        for factor, parts in zip(self.factors, split_arrays, strict=True):
+            results.append(getattr(factor, method)(*parts))
+        return results
 
-    def held_coordinates(self, z: Array) -> Array:
-        """Factor by factor: one share for all of them would stretch the others."""
-        parts = zip(self.factors, self._split_coordinates(z), strict=True)
-        return namespace(z).concat(
-            [factor.held_coordinates(part) for factor, part in parts], axis=-1
+    # ---- isometries to the origin ----------------------------------------------------
+
+    def canonical_center(self, center: Array) -> Array:
+        """Return the canonical centers of the factors."""
+        parts = zip(self.factors, self.split(center), strict=True)
+        return self.join(
+            [capabilities.canonical_center(factor, part) for factor, part in parts]
         )
 
-    def held_radius(self, radius: float) -> float:
-        return min(
-            radius, math.hypot(*(factor.held_radius(radius) for factor in self.factors))
+    def move_to_origin(self, center: Array, X: Array) -> Array:
+        """Move the parts of X by the isometries of the factors."""
+        parts = zip(self.factors, self.split(center), self.split(X), strict=True)
+        return self.join(
+            [capabilities.move_to_origin(factor, c, x) for factor, c, x in parts]
         )
 
-    def held_share(self, z: Array) -> Array:
-        """The least of the factors', so that the point stays on its geodesic."""
-        xp = namespace(z)
-        parts = zip(self.factors, self._split_coordinates(z), strict=True)
-        return xp.min(
-            xp.stack([factor.held_share(part) for factor, part in parts], axis=-1),
-            axis=-1,
+    def move_from_origin(self, center: Array, X: Array) -> Array:
+        """Move the parts of X by the inverse isometries of the factors."""
+        parts = zip(self.factors, self.split(center), self.split(X), strict=True)
+        return self.join(
+            [capabilities.move_from_origin(factor, c, x) for factor, c, x in parts]
         )
 
-    def float_spread(self, radius: float) -> float:
-        return math.hypot(*(factor.float_spread(radius) for factor in self.factors))
+    # ---- kernels ---------------------------------------------------------------------
 
-    # What is a point or a tangent vector again; of `from_record`, NaN in one factor is NaN in the record.
-    home, to_origin, from_origin = map(_joined, ("home", "to_origin", "from_origin"))
-    exp, log, transport = map(_joined, ("exp", "log", "transport"))
-    project, from_record, to_tangent = map(
-        _joined, ("project", "from_record", "to_tangent")
-    )
+    def exp(self, p: Array, v: Array) -> Array:
+        """Return the exponentials of the factors, joined."""
+        return self.join(self._call_factors("exp", p, v))
+
+    def log(self, p: Array, q: Array) -> Array:
+        """Return the logarithms of the factors, joined."""
+        return self.join(self._call_factors("log", p, q))
 
     def dist(self, p: Array, q: Array) -> Array:
-        return _length(namespace(p, q), self._each("dist", p, q))
+        """Return the square root of the sum of the factors' squared distances."""
+        return _length(namespace(p, q), self._call_factors("dist", p, q))
 
     def inner(self, p: Array, u: Array, v: Array) -> Array:
-        return reduce(lambda total, part: total + part, self._each("inner", p, u, v))
+        """Return the sum of the factors' inner products."""
+        return reduce(
+            lambda total, part: total + part, self._call_factors("inner", p, u, v)
+        )
 
     def norm(self, p: Array, v: Array) -> Array:
-        return _length(namespace(p, v), self._each("norm", p, v))
+        """Return the square root of the sum of the factors' squared lengths."""
+        return _length(namespace(p, v), self._call_factors("norm", p, v))
+
+    def transport(self, p: Array, q: Array, v: Array) -> Array:
+        """Return the transports of the factors, joined."""
+        return self.join(self._call_factors("transport", p, q, v))
+
+    def project(self, x: Array) -> Array:
+        """Return the projections of the factors, joined."""
+        return self.join(self._call_factors("project", x))
+
+    def from_record(self, x: Array) -> Array:
+        """Return the points of the factors, joined; NaN in one part is no point."""
+        return self.join(self._call_factors("from_record", x))
+
+    def to_tangent(self, p: Array, x: Array) -> Array:
+        """Return the tangent parts of the factors, joined."""
+        return self.join(self._call_factors("to_tangent", p, x))
 
     def residual(self, p: Array) -> Array:
-        """The largest residual of the factors."""
+        """Return the largest residual of the factors."""
         xp = namespace(p)
-        return xp.max(xp.stack(self._each("residual", p), axis=-1), axis=-1)
+        return xp.max(xp.stack(self._call_factors("residual", p), axis=-1), axis=-1)
 
     def from_coordinates(self, p: Array, z: Array) -> Array:
-        points, parts = self.split(p), self._split_coordinates(z)
+        """Return the vectors of the factors with their coordinates, joined."""
+        parts = zip(
+            self.factors, self.split(p), self._split_coordinates(z), strict=True
+        )
         return self.join(
-            [
-                f.from_coordinates(q, part)
-                for f, q, part in zip(self.factors, points, parts, strict=True)
-            ]
+            [factor.from_coordinates(point, part) for factor, point, part in parts]
         )
 
     def to_coordinates(self, p: Array, v: Array) -> Array:
-        return _concat(namespace(p, v), self._each("to_coordinates", p, v))
+        """Return the coordinates of the factors, concatenated."""
+        return _concat(namespace(p, v), self._call_factors("to_coordinates", p, v))
 
     def jacobi_operator(self, p: Array, v: Array) -> np.ndarray:
-        """Block by block: planes that mix two factors are flat."""
+        """Return the block diagonal of the factors' operators: mixed planes are flat."""
         if self.constant_curvature is not None:
             return super().jacobi_operator(p, v)
-        blocks = self._each("jacobi_operator", p, v)
-        whole = np.zeros((*blocks[0].shape[:-2], self.dim, self.dim))
-        for block, stop in zip(
-            blocks, np.cumsum([block.shape[-1] for block in blocks]), strict=True
-        ):
-            part = slice(stop - block.shape[-1], stop)
-            whole[..., part, part] = block
-        return whole
+        blocks = self._call_factors("jacobi_operator", p, v)
+        operator = np.zeros((*blocks[0].shape[:-2], self.dim, self.dim))
+        start = 0
+        for block in blocks:
+            rows = slice(start, start + block.shape[-1])
+            operator[..., rows, rows] = block
+            start = rows.stop
+        return operator
 
 
 def _concat(xp: Any, vectors: Sequence[Array]) -> Array:
-    """Concatenated over the last axis, leading axes broadcast."""
+    """Concatenate vectors along the last axis, with leading axes broadcast."""
     batch = np.broadcast_shapes(*(tuple(vector.shape[:-1]) for vector in vectors))
-    return xp.concat(
-        [xp.broadcast_to(vector, (*batch, vector.shape[-1])) for vector in vectors],
-        axis=-1,
-    )
+    broadcast = [
+        xp.broadcast_to(vector, (*batch, vector.shape[-1])) for vector in vectors
+    ]
+    return xp.concat(broadcast, axis=-1)
 
 
 def _length(xp: Any, parts: Sequence[Array]) -> Array:
+    """Return the square root of the sum of the squares of the parts."""
     return euclidean_norm(xp, xp.stack(xp.broadcast_arrays(*parts), axis=-1))

@@ -1,4 +1,4 @@
-"""Spaces that are another one in other coordinates: an isometry, up to a constant factor, carries every kernel over."""
+"""Spaces that are another space in other coordinates, up to a constant factor."""
 
 from abc import abstractmethod
 from functools import cached_property
@@ -6,161 +6,212 @@ from typing import ClassVar
 
 import numpy as np
 
-from curvedp.geometry.manifold import Array, Manifold, fact
+from curvedp.geometry import capabilities
+from curvedp.geometry.capabilities import CheapKernels, OriginIsometry
+from curvedp.geometry.float_set import FloatSet, PullbackFloatSet
+from curvedp.geometry.manifold import Array, Manifold
 from curvedp.numerics.arrays import namespace
 
 
-class PullbackManifold(Manifold):
-    """What φ: M → model gives, where the metric of M is that of the model times `scale`² (on a totally geodesic part of it).
-    A subclass states φ, its inverse and their differentials; `_lift` and `_drop` where the part has fewer dimensions."""
+class PullbackManifold(OriginIsometry, CheapKernels):
+    """A manifold M with a map φ: M → model whose metric is scale² times the model's.
+
+    φ is an isometry, up to the factor `scale`, onto the model or a totally geodesic
+    part of it. A subclass states φ, its inverse and their differentials; where the part
+    has fewer dimensions, also how coordinates correspond. Everything else follows.
+    """
 
     scale: ClassVar[float] = 1.0
 
-    @cached_property
+    # ---- what a subclass states ------------------------------------------------------
+
+    @property
     @abstractmethod
     def model(self) -> Manifold:
-        """The space that does the work."""
+        """The space in which kernels are computed."""
 
     @abstractmethod
     def to_model(self, x: Array) -> Array:
-        """φ."""
+        """Return φ(x)."""
 
     @abstractmethod
     def from_model(self, y: Array) -> Array:
-        """φ⁻¹."""
+        """Return φ⁻¹(y)."""
 
-    def _push(self, p: Array, v: Array) -> Array:
-        """dφ at p; φ itself where it is linear."""
+    def differential(self, p: Array, v: Array) -> Array:
+        """Return dφ_p(v); by default φ is linear and is its own differential."""
         return self.to_model(v)
 
-    def _pull(self, p: Array, w: Array) -> Array:
-        """dφ⁻¹ at φ(p)."""
+    def inverse_differential(self, p: Array, w: Array) -> Array:
+        """Return the tangent vector v at p with dφ_p(v) = w."""
         return self.from_model(w)
 
-    def _lift(self, z: Array) -> Array:
-        """Coordinates in the model of coordinates z; an isometry of vector spaces."""
+    def coordinates_to_model(self, z: Array) -> Array:
+        """Return the model's coordinates of a tangent vector with coordinates z."""
         return z
 
-    def _drop(self, z: Array) -> Array:
-        """Inverse of `_lift`."""
+    def coordinates_from_model(self, z: Array) -> Array:
+        """Return the coordinates here of a vector with coordinates z in the model."""
         return z
 
-    dim = fact(lambda self: self.model.dim)
-    origin = property(lambda self: self.from_model(self.model.origin))
-    curvature_bounds = fact(
-        lambda self: tuple(k / self.scale**2 for k in self.model.curvature_bounds)
-    )
-    injectivity_radius = fact(lambda self: self.scale * self.model.injectivity_radius)
-    is_homogeneous = fact(lambda self: self.model.is_homogeneous)
-    is_symmetric = fact(lambda self: self.model.is_symmetric)
-    float_reach = fact(lambda self: self.scale * self.model.float_reach)
-    held_reach = fact(lambda self: self.scale * self.model.held_reach)
+    # ---- constants -------------------------------------------------------------------
 
-    def held_share(self, z: Array) -> Array:
-        return self.model.held_share(self._lift(z / self.scale))
+    @cached_property
+    def dim(self) -> int:
+        """That of the model."""
+        return self.model.dim
 
-    def held_coordinates(self, z: Array) -> Array:
-        return self.scale * self._drop(
-            self.model.held_coordinates(self._lift(z / self.scale))
+    @property
+    def origin(self) -> Array:
+        """The point that φ takes to the model's origin."""
+        return self.from_model(self.model.origin)
+
+    @cached_property
+    def curvature_bounds(self) -> tuple[float, float]:
+        """Those of the model, divided by scale²."""
+        low, high = self.model.curvature_bounds
+        return (low / self.scale**2, high / self.scale**2)
+
+    @cached_property
+    def injectivity_radius(self) -> float:
+        """That of the model, times the scale."""
+        return self.scale * self.model.injectivity_radius
+
+    @cached_property
+    def is_homogeneous(self) -> bool:
+        """As the model is."""
+        return self.model.is_homogeneous
+
+    @cached_property
+    def is_symmetric(self) -> bool:
+        """As the model is."""
+        return self.model.is_symmetric
+
+    @cached_property
+    def float_set(self) -> FloatSet:
+        """The model's set, seen through φ."""
+        return PullbackFloatSet(
+            max_distance=self.scale * self.model.float_set.max_distance,
+            model=self.model.float_set,
+            scale=self.scale,
+            to_model=self.coordinates_to_model,
+            from_model=self.coordinates_from_model,
         )
 
-    def held_radius(self, radius: float) -> float:
-        return self.scale * self.model.held_radius(radius / self.scale)
+    # ---- isometries to the origin ----------------------------------------------------
 
-    def float_spread(self, radius: float) -> float:
-        return self.model.float_spread(radius / self.scale)
+    def canonical_center(self, center: Array) -> Array:
+        """Return φ⁻¹ of where the model's isometry takes φ(center)."""
+        center_in_model = self.to_model(center)
+        canonical = capabilities.canonical_center(self.model, center_in_model)
+        if np.array_equal(canonical, center_in_model):
+            return center
+        return self.from_model(canonical)
 
-    def home(self, center: Array) -> Array:
-        there = self.to_model(center)
-        home = self.model.home(there)
-        return center if np.array_equal(home, there) else self.from_model(home)
-
-    def to_origin(self, center: Array, X: Array) -> Array:
-        there = self.home(center) is center
-        return (
-            X
-            if there
-            else self.from_model(
-                self.model.to_origin(self.to_model(center), self.to_model(X))
-            )
+    def move_to_origin(self, center: Array, X: Array) -> Array:
+        """Apply the model's isometry to φ(X)."""
+        if self.canonical_center(center) is center:
+            return X
+        moved = capabilities.move_to_origin(
+            self.model, self.to_model(center), self.to_model(X)
         )
+        return self.from_model(moved)
 
-    def from_origin(self, center: Array, X: Array) -> Array:
-        there = self.home(center) is center
-        return (
-            X
-            if there
-            else self.from_model(
-                self.model.from_origin(self.to_model(center), self.to_model(X))
-            )
+    def move_from_origin(self, center: Array, X: Array) -> Array:
+        """Apply the inverse of the model's isometry to φ(X)."""
+        if self.canonical_center(center) is center:
+            return X
+        moved = capabilities.move_from_origin(
+            self.model, self.to_model(center), self.to_model(X)
         )
+        return self.from_model(moved)
+
+    # ---- kernels ---------------------------------------------------------------------
 
     def exp(self, p: Array, v: Array) -> Array:
-        return self.from_model(self.model.exp(self.to_model(p), self._push(p, v)))
+        """Return φ⁻¹(exp(φ(p), dφ(v)))."""
+        return self.from_model(
+            self.model.exp(self.to_model(p), self.differential(p, v))
+        )
 
     def log(self, p: Array, q: Array) -> Array:
-        return self._pull(p, self.model.log(self.to_model(p), self.to_model(q)))
+        """Return dφ⁻¹(log(φ(p), φ(q)))."""
+        velocity = self.model.log(self.to_model(p), self.to_model(q))
+        return self.inverse_differential(p, velocity)
 
     def dist(self, p: Array, q: Array) -> Array:
+        """Return the model's distance, times the scale."""
         return self.scale * self.model.dist(self.to_model(p), self.to_model(q))
 
     def inner(self, p: Array, u: Array, v: Array) -> Array:
+        """Return the product of the coordinates."""
         xp = namespace(p, u, v)
-        return xp.sum(
-            xp.multiply(self.to_coordinates(p, u), self.to_coordinates(p, v)), axis=-1
-        )
+        products = xp.multiply(self.to_coordinates(p, u), self.to_coordinates(p, v))
+        return xp.sum(products, axis=-1)
 
     def norm(self, p: Array, v: Array) -> Array:
-        return self.scale * self.model.norm(self.to_model(p), self._push(p, v))
+        """Return the model's length of dφ(v), times the scale."""
+        return self.scale * self.model.norm(self.to_model(p), self.differential(p, v))
 
     def transport(self, p: Array, q: Array, v: Array) -> Array:
-        return self._pull(
-            q,
-            self.model.transport(self.to_model(p), self.to_model(q), self._push(p, v)),
+        """Return dφ⁻¹ of the model's transport of dφ(v)."""
+        moved = self.model.transport(
+            self.to_model(p), self.to_model(q), self.differential(p, v)
         )
+        return self.inverse_differential(q, moved)
 
     def project(self, x: Array) -> Array:
+        """Return φ⁻¹ of the model's projection of φ(x)."""
         return self.from_model(self.model.project(self.to_model(x)))
 
     def from_record(self, x: Array) -> Array:
+        """Return φ⁻¹ of the point of the model that φ(x) stands for."""
         return self.from_model(self.model.from_record(self.to_model(x)))
 
     def to_tangent(self, p: Array, x: Array) -> Array:
-        return self._pull(p, self.model.to_tangent(self.to_model(p), self._push(p, x)))
+        """Return dφ⁻¹ of the tangent part of dφ(x) in the model."""
+        tangent = self.model.to_tangent(self.to_model(p), self.differential(p, x))
+        return self.inverse_differential(p, tangent)
 
     def residual(self, p: Array) -> Array:
+        """Return the model's residual of φ(p)."""
         return self.model.residual(self.to_model(p))
 
     def from_coordinates(self, p: Array, z: Array) -> Array:
-        return self._pull(
-            p, self.model.from_coordinates(self.to_model(p), self._lift(z / self.scale))
-        )
+        """Return dφ⁻¹ of the model's vector with the corresponding coordinates."""
+        z_in_model = self.coordinates_to_model(z / self.scale)
+        vector = self.model.from_coordinates(self.to_model(p), z_in_model)
+        return self.inverse_differential(p, vector)
 
     def to_coordinates(self, p: Array, v: Array) -> Array:
-        return self.scale * self._drop(
-            self.model.to_coordinates(self.to_model(p), self._push(p, v))
+        """Return the coordinates of dφ(v) in the model, times the scale."""
+        z_in_model = self.model.to_coordinates(
+            self.to_model(p), self.differential(p, v)
         )
+        return self.scale * self.coordinates_from_model(z_in_model)
 
     def normal_coordinates(self, p: Array, q: Array) -> Array:
-        return self.scale * self._drop(
-            self.model.normal_coordinates(self.to_model(p), self.to_model(q))
-        )
+        """Return the normal coordinates of φ(q) at φ(p), times the scale."""
+        z_in_model = self.model.normal_coordinates(self.to_model(p), self.to_model(q))
+        return self.scale * self.coordinates_from_model(z_in_model)
 
     def from_normal_coordinates(self, p: Array, z: Array) -> Array:
-        return self.from_model(
-            self.model.from_normal_coordinates(
-                self.to_model(p), self._lift(z / self.scale)
-            )
-        )
+        """Return φ⁻¹ of the model's point with the corresponding coordinates."""
+        z_in_model = self.coordinates_to_model(z / self.scale)
+        point = self.model.from_normal_coordinates(self.to_model(p), z_in_model)
+        return self.from_model(point)
 
-    def carry(self, p: Array, q: Array, z: Array) -> Array:
-        return self._drop(
-            self.model.carry(self.to_model(p), self.to_model(q), self._lift(z))
+    def transport_coordinates(self, p: Array, q: Array, z: Array) -> Array:
+        """Return the model's transport in coordinates; the scale cancels."""
+        moved = capabilities.transport_coordinates(
+            self.model, self.to_model(p), self.to_model(q), self.coordinates_to_model(z)
         )
+        return self.coordinates_from_model(moved)
 
     def jacobi_operator(self, p: Array, v: Array) -> np.ndarray:
+        """Return the model's operator, restricted to the coordinates of this space."""
         if self.constant_curvature is not None:
             return super().jacobi_operator(p, v)
-        whole = self.model.jacobi_operator(self.to_model(p), self._push(p, v))
-        part = np.asarray(self._lift(np.eye(self.dim)))
-        return np.asarray(part @ whole @ part.T)
+        in_model = self.model.jacobi_operator(self.to_model(p), self.differential(p, v))
+        embedding = np.asarray(self.coordinates_to_model(np.eye(self.dim)))
+        return np.asarray(embedding @ in_model @ embedding.T)

@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from curvedp.geometry.manifold import Array, bracket_jacobi_operator, fact
-from curvedp.geometry.spaces.frames import Frames
+from curvedp.geometry.capabilities import bracket_jacobi_operator
+from curvedp.geometry.manifold import Array
+from curvedp.geometry.spaces.frames import OrthonormalFrames
 from curvedp.numerics import matrix_functions as matrix
 from curvedp.numerics.arrays import namespace
 from curvedp.numerics.elementary import cos_sinc, versine_quotient
@@ -22,10 +23,11 @@ from curvedp.numerics.rotation_log import rotation_log
 
 
 @dataclass(frozen=True)
-class Rotations(Frames):
-    """Rotation matrices SO(n), n ≥ 2, with the bi-invariant metric ½tr(uᵀv): on SO(3) the distance is the angle.
+class Rotations(OrthonormalFrames):
+    """Rotation matrices SO(n), n ≥ 2, with the bi-invariant metric ½tr(uᵀv).
 
-    Tangent vectors at p are ambient: p times a skew matrix. Distance √Σθ² over the planes of rotation of pᵀq.
+    On SO(3) the distance is the angle; in general it is √Σθ² over the planes of
+    rotation of pᵀq. Tangent vectors at p are ambient: p times a skew matrix.
 
     Parameters
     ----------
@@ -43,19 +45,43 @@ class Rotations(Frames):
     kind = "rotations"
     n: int
     sizes = (("n", 2),)
-    dim = fact(lambda self: self.n * (self.n - 1) // 2)
-    point_shape = fact(lambda self: (self.n, self.n))
-    # K = ¼‖[X, Y]‖²: constant ¼ on SO(3); for n ≥ 4 ‖[X,Y]‖_F ≤ ‖X‖_F‖Y‖_F (Bloch & Iserles 2005; Ge 2014).
-    curvature_bounds = fact(
-        lambda self: ((0.0, 0.0), (0.25, 0.25), (0.0, 0.5))[min(self.n, 4) - 2]
-    )
-    # π: exp is injective as long as every plane turns by less than π, and one plane alone has length its angle.
-    injectivity_radius = math.pi
     is_symmetric = True
-    # Of matrices over √n, the trace of a rotation being at least −n, and 2 − n for an odd n.
-    embedded_diameter = fact(
-        lambda self: 2.0 * math.sqrt((self.n - self.n % 2) / self.n)
-    )
+
+    # exp is injective as long as every plane turns by less than π, and the length of a
+    # turn in one plane alone is its angle.
+    injectivity_radius = math.pi
+
+    @property
+    def dim(self) -> int:
+        """n(n − 1)/2, the number of planes of axes."""
+        return self.n * (self.n - 1) // 2
+
+    @property
+    def point_shape(self) -> tuple[int, ...]:
+        """An n×n matrix."""
+        return (self.n, self.n)
+
+    @property
+    def curvature_bounds(self) -> tuple[float, float]:
+        """The range of ¼‖[X, Y]‖² over orthonormal X, Y.
+
+        Constant ¼ on SO(3); for n ≥ 4 at most ½, because ‖[X,Y]‖_F ≤ ‖X‖_F‖Y‖_F (Bloch
+        & Iserles 2005; Ge 2014).
+        """
+        if self.n == 2:
+            return (0.0, 0.0)
+        if self.n == 3:
+            return (0.25, 0.25)
+        return (0.0, 0.5)
+
+    @property
+    def embedded_diameter(self) -> float:
+        """Largest distance of rotations divided by √n.
+
+        The trace of a rotation is at least −n, and 2 − n for odd n.
+        """
+        n_turned = self.n - self.n % 2
+        return 2.0 * math.sqrt(n_turned / self.n)
 
     def jacobi_operator(self, p: Array, v: Array) -> np.ndarray:
         """Return −¼[[·, V], V] in coordinates (Helgason 1978, IV.4)."""
@@ -64,67 +90,97 @@ class Rotations(Frames):
         return bracket_jacobi_operator(self, p, v)
 
     def exp(self, p: Array, v: Array) -> Array:
-        return p + p @ _exp(namespace(p, v), skew(p.mT @ v))
+        """Return p·exp(pᵀv)."""
+        return p + p @ _exp_minus_identity(namespace(p, v), skew(p.mT @ v))
 
     def log(self, p: Array, q: Array) -> Array:
-        """p log(pᵀq). Where a plane turns by π, one of the shortest velocities, always the same."""
+        """Return p·log(pᵀq).
+
+        Where a plane turns by π it is one of the shortest velocities, always the same.
+        """
         return p @ rotation_log(p.mT @ (q - p))
 
     def inner(self, p: Array, u: Array, v: Array) -> Array:
+        """Return ½tr(uᵀv)."""
         return super().inner(p, u, v) / 2
 
     def norm(self, p: Array, v: Array) -> Array:
+        """Return the Frobenius norm of v over √2."""
         return super().norm(p, v) * math.sqrt(0.5)
 
     def transport(self, p: Array, q: Array, v: Array) -> Array:
-        """Parallel along the shortest geodesic: p e^{Ω/2} A e^{Ω/2} for v = pA, q = pe^Ω."""
-        half = _exp(namespace(p, q, v), rotation_log(p.mT @ (q - p)) / 2)
-        middle = (p + p @ half) @ (p.mT @ v)
-        return middle + middle @ half
+        """Return v transported in parallel along the shortest geodesic.
+
+        For v = pA and q = p·e^Ω it is p·e^{Ω/2}·A·e^{Ω/2}.
+        """
+        omega = rotation_log(p.mT @ (q - p))
+        half_turn = _exp_minus_identity(namespace(p, q, v), omega / 2)
+        half_way = (p + p @ half_turn) @ (p.mT @ v)
+        return half_way + half_way @ half_turn
 
     def project(self, x: Array) -> Array:
-        """The nearest rotation: the polar factor with its least certain direction turned where the determinant is −1."""
+        """Return the nearest rotation.
+
+        That is the polar factor of x, with the least certain direction reversed where
+        its determinant is −1.
+        """
         return self._polar(x)[0]
 
     def from_record(self, x: Array) -> Array:
-        """`project` at any scale, where the nearest rotation is the only one: σ_{n−1} ± σ_n > 0, the sign that of det x."""
+        """Return the nearest rotation to x at any scale, where there is only one.
+
+        It is unique where σ_{n−1} ± σ_n > 0 for the smallest singular values, the sign
+        being that of det x; elsewhere NaN.
+        """
         xp = namespace(x)
-        point, s, sign = self._polar(matrix.well_scaled(x))
-        only = (
-            s[..., -2] + sign * s[..., -1]
-            > self.n * float(xp.finfo(s.dtype).eps) * s[..., 0]
-        )
-        return xp.where(only[..., None, None], point, xp.nan)
+        point, singular_values, sign = self._polar(matrix.well_scaled(x))
+        eps = float(xp.finfo(singular_values.dtype).eps)
+        margin = singular_values[..., -2] + sign * singular_values[..., -1]
+        is_unique = margin > self.n * eps * singular_values[..., 0]
+        return xp.where(is_unique[..., None, None], point, xp.nan)
 
     @staticmethod
     def _polar(x: Array) -> tuple[Array, Array, Array]:
-        """The nearest rotation, the singular values, and the sign of the determinant."""
+        """Return the nearest rotation to x with what it was found from.
+
+        Returns
+        -------
+        rotation, singular_values, sign : array
+            The sign is that of det x.
+        """
         xp = namespace(x)
-        U, s, Vh = svd(x)
+        U, singular_values, Vh = svd(x)
         parity = det(U) * det(Vh)
         sign = xp.where(parity < 0, -1.0, xp.ones_like(parity))
-        last = U[..., :, -1:] * sign[..., None, None]
-        return xp.concat([U[..., :, :-1], last], axis=-1) @ Vh, s, sign
+        last_column = U[..., :, -1:] * sign[..., None, None]
+        oriented = xp.concat([U[..., :, :-1], last_column], axis=-1)
+        return oriented @ Vh, singular_values, sign
 
     def to_tangent(self, p: Array, x: Array) -> Array:
+        """Return p times the skew part of pᵀx."""
         return p @ skew(p.mT @ x)
 
     def residual(self, p: Array) -> Array:
-        """Frobenius norm of pᵀp − I, plus the distance of the determinant from 1."""
+        """Return the Frobenius norm of pᵀp − I plus |det p − 1|."""
         return super().residual(p) + namespace(p).abs(det(p) - 1)
 
     def from_coordinates(self, p: Array, z: Array) -> Array:
+        """Return p times the skew matrix with entries z below the diagonal."""
         return p @ skew_from_vector(z, self.n)
 
     def to_coordinates(self, p: Array, v: Array) -> Array:
+        """Return the entries of pᵀv below the diagonal."""
         return skew_to_vector(p.mT @ v)
 
 
-def _exp(xp: Any, omega: Array) -> Array:
-    """exp Ω − I: Rodrigues' formula up to n = 3, the eigen-system of Ω beyond."""
+def _exp_minus_identity(xp: Any, omega: Array) -> Array:
+    """Return exp Ω − I for skew Ω, with the digits of a small Ω.
+
+    Up to n = 3 by Rodrigues' formula sinc(θ)·Ω + (1 − cos θ)/θ²·Ω², θ² = ½‖Ω‖²; beyond
+    by the eigenvalues of Ω.
+    """
     if omega.shape[-1] > 3:
         return matrix.skew_exp(omega)[0]
     square = xp.sum(omega * omega, axis=(-2, -1), keepdims=True) / 2
-    return cos_sinc(xp, square)[1] * omega + versine_quotient(xp, square) * (
-        omega @ omega
-    )
+    sinc = cos_sinc(xp, square)[1]
+    return sinc * omega + versine_quotient(xp, square) * (omega @ omega)

@@ -1,11 +1,18 @@
 """Symmetric positive definite matrices under the affine-invariant metric."""
 
-import math
+from functools import cached_property
 
 import numpy as np
 
-from curvedp.geometry.manifold import Array, bracket_jacobi_operator, fact
-from curvedp.geometry.spaces.spd_common import SPD, Held, pack, unpack
+from curvedp.geometry.capabilities import (
+    AffineInvariantCone,
+    CheapKernels,
+    OriginIsometry,
+    bracket_jacobi_operator,
+)
+from curvedp.geometry.float_set import FloatSet
+from curvedp.geometry.manifold import Array
+from curvedp.geometry.spaces.spd_common import SPD, pack, spectrum_float_set, unpack
 from curvedp.numerics.arrays import like, namespace
 from curvedp.numerics.autodiff import with_derivative_of
 from curvedp.numerics.eigen import eigh
@@ -23,16 +30,21 @@ from curvedp.numerics.matrix_functions import (
 from curvedp.numerics.spd3 import Factor, lower_entries, whitened_logs
 from curvedp.numerics.spd_pencil import log_spectrum, whitened
 
-_ROWS, _NEAR = (
-    1 << 12,
-    1e-4,
-)  # matrices whose entries stay in the cache; below that length logarithms need care
+# Matrices whose entries stay in the cache together.
+_BLOCK_ROWS = 1 << 12
+
+# Length below which logarithms of 3×3 matrices need the careful path.
+_SHORT = 1e-4
+
+# Terms of the series of ℓ − expm1(ℓ) that are exact to round-off for |ℓ| < 0.2.
+_SERIES_TERMS = 13
 
 
-class SPDAffineInvariant(Held, SPD):
-    """SPD(m) with ⟨U,V⟩_P = tr(P⁻¹U P⁻¹V): a Hadamard manifold, curvature in [−½, 0] (Bhatia 2007, ch. 6; SPEC §2).
+class SPDAffineInvariant(SPD, AffineInvariantCone, OriginIsometry, CheapKernels):
+    """SPD(m) with ⟨U,V⟩_P = tr(P⁻¹U P⁻¹V): a Hadamard manifold, curvature in [−½, 0].
 
-    Everything goes through the congruence S ↦ L S Lᵀ with P = LLᵀ (Cholesky), an isometry that carries I to P.
+    (Bhatia 2007, ch. 6.) Everything goes through the congruence S ↦ L S Lᵀ with P = LLᵀ
+    (Cholesky), an isometry that carries I to P.
 
     Parameters
     ----------
@@ -47,38 +59,44 @@ class SPDAffineInvariant(Held, SPD):
     """
 
     kind = "spd-affine"
-    carries = True
     is_symmetric = True
-    curvature_bounds = fact(lambda self: (-0.5, 0.0) if self.m > 1 else (0.0, 0.0))
-    # SPD(2) is ℝ × H² with κ = −½; on larger matrices the curvatures depend on the velocity.
-    jacobi_spectrum = fact(
-        lambda self: () if self.m == 1 else ((-0.5, 1),) if self.m == 2 else None
-    )
-    positive_matrices = fact(lambda self: (self.m, 1))
 
-    def to_origin(self, center: Array, X: Array) -> Array:
-        """L⁻¹XL⁻ᵀ with center = LLᵀ."""
-        return (
-            X
-            if np.array_equal(center, self.origin)
-            else whitened(like(X, center), X)[1]
-        )
+    @property
+    def curvature_bounds(self) -> tuple[float, float]:
+        """[−½, 0], and 0 for numbers."""
+        return (-0.5, 0.0) if self.m > 1 else (0.0, 0.0)
 
-    def from_origin(self, center: Array, X: Array) -> Array:
-        """LXLᵀ."""
-        return (
-            X
-            if np.array_equal(center, self.origin)
-            else sym(sandwich(cholesky(like(X, center)), X))
-        )
+    @cached_property
+    def jacobi_spectrum(self) -> tuple[tuple[float, int], ...] | None:
+        """Known for m ≤ 2: SPD(2) is ℝ × H² with κ = −½.
 
-    def euclidean_factor(self, p: Array) -> np.ndarray:
-        """The multiples of p: SPD(m) = ℝ × SL(m)/SO(m)."""
-        return (
-            np.asarray(self.to_coordinates(p, p / math.sqrt(self.m)))[None]
-            if self.m > 1
-            else np.zeros((0, 1))
-        )
+        On larger matrices the curvatures depend on the velocity.
+        """
+        if self.m == 1:
+            return ()
+        return ((-0.5, 1),) if self.m == 2 else None
+
+    @property
+    def cone_size(self) -> tuple[int, int]:
+        """m rows of real numbers."""
+        return (self.m, 1)
+
+    @cached_property
+    def float_set(self) -> FloatSet:
+        """Matrices of condition number up to 1e6."""
+        return spectrum_float_set(self.m)
+
+    def move_to_origin(self, center: Array, X: Array) -> Array:
+        """Return L⁻¹XL⁻ᵀ with center = LLᵀ."""
+        if np.array_equal(center, self.origin):
+            return X
+        return whitened(like(X, center), X)[1]
+
+    def move_from_origin(self, center: Array, X: Array) -> Array:
+        """Return LXLᵀ with center = LLᵀ."""
+        if np.array_equal(center, self.origin):
+            return X
+        return sym(sandwich(cholesky(like(X, center)), X))
 
     def jacobi_operator(self, p: Array, v: Array) -> np.ndarray:
         """Return −¼[[·, V], V] in coordinates (Helgason 1978, IV.4)."""
@@ -87,6 +105,11 @@ class SPDAffineInvariant(Held, SPD):
         return bracket_jacobi_operator(self, p, v)
 
     def exp(self, p: Array, v: Array) -> Array:
+        """Return L·exp(L⁻¹vL⁻ᵀ)·Lᵀ with p = LLᵀ.
+
+        Short steps are p + L(exp − I)Lᵀ, which keeps their digits; long ones are GGᵀ
+        with G = L·exp(½·), which stays positive definite.
+        """
         xp = namespace(p, v)
 
         def smooth(p: Array, v: Array) -> Array:
@@ -95,16 +118,22 @@ class SPDAffineInvariant(Held, SPD):
 
         def accurate(p: Array, v: Array) -> Array:
             L, A = whitened(p, v)
-            w, U = eigh(A)
+            eigenvalues, U = eigh(A)
             frame = L @ U
-            near = p + (frame * xp.expm1(w)[..., None, :]) @ frame.mT
-            half = frame * xp.exp(0.5 * w)[..., None, :]
-            small = xp.max(xp.abs(w), axis=-1)[..., None, None] < 0.5
-            return sym(xp.where(small, near, half @ half.mT))
+            near = p + (frame * xp.expm1(eigenvalues)[..., None, :]) @ frame.mT
+            root = frame * xp.exp(0.5 * eigenvalues)[..., None, :]
+            is_short = xp.max(xp.abs(eigenvalues), axis=-1)[..., None, None] < 0.5
+            return sym(xp.where(is_short, near, root @ root.mT))
 
         return with_derivative_of(smooth, accurate, p, v)
 
     def log(self, p: Array, q: Array) -> Array:
+        """Return L·log(L⁻¹qL⁻ᵀ)·Lᵀ with p = LLᵀ.
+
+        With ℓ the log-eigenvalues of the pencil, near q = p it is q − p, which is
+        exact, plus the second-order remainder F·(ℓ − expm1 ℓ)·Fᵀ, F = LU.
+        """
+
         def smooth(p: Array, q: Array) -> Array:
             L = cholesky(p)
             return sandwich(L, log1p_sym(whiten(L, q - p)))
@@ -114,97 +143,115 @@ class SPDAffineInvariant(Held, SPD):
             L, logs, U = log_spectrum(p, q)
             frame = L @ U
             far = (frame * logs[..., None, :]) @ frame.mT
-            # near q = p the answer is q − p, which is exact, and a second-order rest: ℓ − expm1(ℓ) at ℓ = log λ
-            small = xp.max(xp.abs(logs), axis=-1, keepdims=True) < 0.2
-            ell = xp.where(small, logs, 0.0)
-            rest = xp.zeros_like(ell)
-            for k in range(13, 1, -1):
-                rest = (rest + 1) * ell / k
-            near = (q - p) - (frame * (rest * ell)[..., None, :]) @ frame.mT
-            return sym(xp.where(small[..., None], near, far))
+
+            is_near = xp.max(xp.abs(logs), axis=-1, keepdims=True) < 0.2
+            ell = xp.where(is_near, logs, 0.0)
+            series = xp.zeros_like(ell)  # (expm1 ℓ − ℓ)/ℓ by Horner's rule
+            for k in range(_SERIES_TERMS, 1, -1):
+                series = (series + 1) * ell / k
+            remainder = (frame * (series * ell)[..., None, :]) @ frame.mT
+            near = (q - p) - remainder
+            return sym(xp.where(is_near[..., None], near, far))
 
         return with_derivative_of(smooth, accurate, p, q)
 
     def dist(self, p: Array, q: Array) -> Array:
-        """√Σ log²λ(p⁻¹q); relative error as of `spd_pencil`."""
+        """Return √Σ log²λ(p⁻¹q), with the relative error of `spd_pencil`."""
 
         def smooth(p: Array, q: Array) -> Array:
             S = log1p_sym(whiten(cholesky(p), q - p))
-            return safe_sqrt(namespace(S), namespace(S).sum(S * S, axis=(-2, -1)))
+            xp = namespace(S)
+            return safe_sqrt(xp, xp.sum(S * S, axis=(-2, -1)))
 
-        return with_derivative_of(
-            smooth,
-            lambda p, q: euclidean_norm(namespace(p, q), log_spectrum(p, q)[1]),
-            p,
-            q,
-        )
+        def accurate(p: Array, q: Array) -> Array:
+            return euclidean_norm(namespace(p, q), log_spectrum(p, q)[1])
+
+        return with_derivative_of(smooth, accurate, p, q)
 
     def inner(self, p: Array, u: Array, v: Array) -> Array:
-        return namespace(p, u, v).sum(
-            self._whitened(p, u) * self._whitened(p, v), axis=(-2, -1)
-        )
+        """Return tr(p⁻¹u p⁻¹v), as the Frobenius product of L⁻¹uL⁻ᵀ and L⁻¹vL⁻ᵀ."""
+        products = self._whitened(p, u) * self._whitened(p, v)
+        return namespace(p, u, v).sum(products, axis=(-2, -1))
 
     @staticmethod
     def _whitened(p: Array, v: Array) -> Array:
-        return with_derivative_of(
-            lambda p, v: whiten(cholesky(p), v), lambda p, v: whitened(p, v)[1], p, v
-        )
+        """Return L⁻¹vL⁻ᵀ with p = LLᵀ."""
+
+        def smooth(p: Array, v: Array) -> Array:
+            return whiten(cholesky(p), v)
+
+        def accurate(p: Array, v: Array) -> Array:
+            return whitened(p, v)[1]
+
+        return with_derivative_of(smooth, accurate, p, v)
 
     def transport(self, p: Array, q: Array, v: Array) -> Array:
-        """Parallel along the geodesic: v ↦ E v Eᵀ with E = (qp⁻¹)^½ = L A^½ L⁻¹, A = L⁻¹qL⁻ᵀ."""
+        """Return EvEᵀ with E = (qp⁻¹)^½ = L·A^½·L⁻¹, A = L⁻¹qL⁻ᵀ: parallel transport."""
         L = cholesky(p)
         return sym(sandwich(L @ sqrt_sym(whiten(L, q)), whiten(L, v)))
 
     def from_coordinates(self, p: Array, z: Array) -> Array:
+        """Return LSLᵀ, S the symmetric matrix with coordinates z."""
         return sandwich(cholesky(p), unpack(z, self.m))
 
     def to_coordinates(self, p: Array, v: Array) -> Array:
+        """Return the coordinates of L⁻¹vL⁻ᵀ."""
         return pack(self._whitened(p, v))
 
-    def quick_chart(self, p: np.ndarray, q: np.ndarray) -> np.ndarray:
+    def fast_normal_coordinates(self, p: np.ndarray, q: np.ndarray) -> np.ndarray:
+        """Return normal coordinates to 1e-8; 3×3 matrices in closed form."""
         if self.m != 3 or q.ndim != 3:
             return np.asarray(self.normal_coordinates(p, q))
-        z, careful = np.empty((len(q), 6)), np.empty(len(q), dtype=bool)
+        z = np.empty((len(q), 6))
+        needs_care = np.empty(len(q), dtype=bool)
         factor = Factor.of(p)
-        for start in range(0, len(q), _ROWS):
-            rows = slice(start, start + _ROWS)
+        for start in range(0, len(q), _BLOCK_ROWS):
+            rows = slice(start, start + _BLOCK_ROWS)
             logs = whitened_logs(factor, lower_entries(q[rows])[0])
             np.stack(logs.coordinates, axis=-1, out=z[rows])
-            careful[rows] = ~(
-                logs.sure & (logs.square > _NEAR**2)
-            )  # good to 1e-12, whatever their length
-        if careful.any():
-            z[careful] = self.normal_coordinates(p, q[careful])
+            # The closed form is good to 1e-12, whatever the length of the logarithm.
+            is_good = logs.sure & (logs.square > _SHORT**2)
+            needs_care[rows] = ~is_good
+        if needs_care.any():
+            z[needs_care] = self.normal_coordinates(p, q[needs_care])
         return z
 
-    # Steps in coordinates, without the two congruences that cancel and the care for digits that noise drowns.
+    # The following work in coordinates alone, without the two congruences that cancel
+    # and without the care for digits that noise drowns.
 
-    def rough_chart(self, p: Array, q: Array) -> Array:
-        """log(L⁻¹qL⁻ᵀ), p = LLᵀ: one factorization of p serves every q."""
-        values, vectors = _pencil(cholesky(p), q)
-        return pack((vectors * namespace(q).log(values)[..., None, :]) @ vectors.mT)
+    def rough_normal_coordinates(self, p: Array, q: Array) -> Array:
+        """Return log(L⁻¹qL⁻ᵀ) in coordinates: one factor of p serves every q."""
+        eigenvalues, U = _rough_pencil(cholesky(p), q)
+        return pack((U * namespace(q).log(eigenvalues)[..., None, :]) @ U.mT)
 
-    def rough_unchart(self, p: Array, z: Array) -> Array:
-        """L·e^S·Lᵀ as GGᵀ: symmetric positive definite by construction."""
-        values, vectors = eigh(unpack(z, self.m))
-        G = cholesky(p) @ (vectors * namespace(z).exp(0.5 * values)[..., None, :])
+    def rough_from_normal_coordinates(self, p: Array, z: Array) -> Array:
+        """Return L·e^S·Lᵀ as GGᵀ: positive definite by construction."""
+        eigenvalues, U = eigh(unpack(z, self.m))
+        root = U * namespace(z).exp(0.5 * eigenvalues)[..., None, :]
+        G = cholesky(p) @ root
         return G @ G.mT
 
-    def carry(self, p: Array, q: Array, z: Array) -> Array:
-        """S ↦ QSQᵀ with Q = M⁻¹L·A^½ orthogonal, p = LLᵀ, q = MMᵀ, A = L⁻¹qL⁻ᵀ."""
+    def transport_coordinates(self, p: Array, q: Array, z: Array) -> Array:
+        """Return QSQᵀ in coordinates, with Q = K⁻¹L·A^½ orthogonal.
+
+        p = LLᵀ, q = KKᵀ, A = L⁻¹qL⁻ᵀ, S the matrix with coordinates z.
+        """
         L = cholesky(p)
-        values, vectors = _pencil(L, q)
-        root = (vectors * namespace(q).sqrt(values)[..., None, :]) @ vectors.mT
+        eigenvalues, U = _rough_pencil(L, q)
+        root = (U * namespace(q).sqrt(eigenvalues)[..., None, :]) @ U.mT
         Q = lower_solve(cholesky(q), L @ root)
         return pack(Q @ unpack(z, self.m) @ Q.mT)
 
 
-def _pencil(L: Array, q: Array) -> tuple[Array, Array]:
-    """Eigenvalues, vectors of L⁻¹qL⁻ᵀ; values lost to round-off are raised as in `SPD.project`, to eps times the largest."""
+def _rough_pencil(L: Array, q: Array) -> tuple[Array, Array]:
+    """Return eigenvalues and eigenvectors of L⁻¹qL⁻ᵀ.
+
+    Eigenvalues lost to round-off are raised to ε times the largest, as in
+    `SPD.project`.
+    """
     xp = namespace(L, q)
     inverse = lower_solve(L, like(L, np.eye(L.shape[-1])))
-    values, vectors = eigh(sym(inverse @ q @ inverse.mT))
-    return xp.maximum(
-        values,
-        float(xp.finfo(L.dtype).eps) * xp.max(xp.abs(values), axis=-1, keepdims=True),
-    ), vectors
+    eigenvalues, vectors = eigh(sym(inverse @ q @ inverse.mT))
+    largest = xp.max(xp.abs(eigenvalues), axis=-1, keepdims=True)
+    floor = float(xp.finfo(L.dtype).eps) * largest
+    return xp.maximum(eigenvalues, floor), vectors

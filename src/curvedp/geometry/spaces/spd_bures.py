@@ -1,11 +1,12 @@
-"""SPD(m) under the Bures–Wasserstein metric: optimal transport between centered Gaussians."""
+"""SPD(m) under the Bures–Wasserstein metric: optimal transport of centered Gaussians."""
 
 from math import inf
+from typing import NamedTuple
 
 import numpy as np
 from array_api_compat import is_numpy_array
 
-from curvedp.geometry.manifold import Array, fact
+from curvedp.geometry.manifold import Array
 from curvedp.geometry.spaces.spd_common import SPD, pack, unpack
 from curvedp.numerics.arrays import namespace
 from curvedp.numerics.autodiff import constant, custom_jvp, with_derivative_of
@@ -23,14 +24,16 @@ from curvedp.numerics.matrix_functions import (
 )
 from curvedp.numerics.spd_pencil import condition
 
-_DOUBTFUL = 100.0  # times the error of the other way: below, near points and usual ones keep theirs
+# The path for near points is left where its error may be this many times the other's.
+_DOUBTFUL = 100.0
 
 
 class SPDBuresWasserstein(SPD):
-    """SPD(m) with ⟨U,V⟩_W = ½ tr(L_W[U] V), L_W[U] the solution of LW + WL = U (Bhatia, Jain & Lim 2019; SPEC §1, E6).
+    """SPD(m) with ⟨U,V⟩_W = ½tr(L_W[U]·V), L_W[U] the solution of LW + WL = U.
 
-    Curvature is ≥ 0 and unbounded above near singular matrices; the space is not complete: exp_W(V) is defined
-    where I + L_W[V] is positive definite. For optimization only: no Fréchet sensitivity is claimed.
+    (Bhatia, Jain & Lim 2019.) Curvature is ≥ 0 and unbounded above near singular
+    matrices; the space is not complete: exp_W(V) is defined where I + L_W[V] is
+    positive definite. For optimization only: no Fréchet sensitivity is claimed.
 
     Parameters
     ----------
@@ -46,120 +49,157 @@ class SPDBuresWasserstein(SPD):
     """
 
     kind = "spd-bures"
-    is_cone = False  # the metric is not that of a scale
-    curvature_bounds = fact(lambda self: (0.0, inf) if self.m > 1 else (0.0, 0.0))
-    # No radius holds at every point. At W the injectivity radius is √λ_min(W), the distance to the singular matrices
-    # (Massart & Absil 2020); inside it, and wherever I + L_W[V] > 0, `log` inverts `exp`.
-    injectivity_radius = 0.0
     is_homogeneous = False
 
+    # No radius holds at every point. At W the injectivity radius is √λ_min(W), the
+    # distance to the singular matrices (Massart & Absil 2020); inside it, and wherever
+    # I + L_W[V] > 0, `log` inverts `exp`.
+    injectivity_radius = 0.0
+
+    @property
+    def curvature_bounds(self) -> tuple[float, float]:
+        """[0, ∞), and 0 for numbers."""
+        return (0.0, inf) if self.m > 1 else (0.0, 0.0)
+
     def exp(self, p: Array, v: Array) -> Array:
-        """(I+L)p(I+L) = p + v + LpL with L = L_p[v]; meaningful while I + L is positive definite."""
+        """Return (I+L)p(I+L) = p + v + LpL with L = L_p[v].
+
+        It is meaningful while I + L is positive definite.
+        """
         L = _lyapunov(p, v)
         return p + v + sym(L @ p @ L)
 
     def log(self, p: Array, q: Array) -> Array:
-        """(T−I)p + p(T−I), T the optimal transport map with TpT = q."""
-        G, step, unit, top = _step(p, q)
-        B = step @ G.mT
-        return (B + B.mT) * unit * top
+        """Return (T−I)p + p(T−I), T the optimal transport map with TpT = q."""
+        step = _transport_step(p, q)
+        half = step.S @ step.G.mT
+        return (half + half.mT) * step.root_unit * step.top_unit
 
     def dist(self, p: Array, q: Array) -> Array:
-        """‖(T−I)G‖ with p = GGᵀ: tr p + tr q − 2 tr(p^½qp^½)^½ without its cancellation."""
-        _, step, _, top = _step(p, q)
-        return norm(step) * top[..., 0, 0]
+        """Return ‖(T−I)G‖ with p = GGᵀ.
+
+        This is √(tr p + tr q − 2tr(p^½qp^½)^½) without its cancellation.
+        """
+        step = _transport_step(p, q)
+        return norm(step.S) * step.top_unit[..., 0, 0]
 
     def inner(self, p: Array, u: Array, v: Array) -> Array:
+        """Return ½tr(L_p[u]·v)."""
         return 0.5 * namespace(p, u, v).sum(_lyapunov(p, u) * v, axis=(-2, -1))
 
     def transport(self, p: Array, q: Array, v: Array) -> Array:
-        """An isometry that sends log(p, q) to −log(q, p), as parallel transport does, of which no closed form is
-        known. C_q^½ C_p^−½, C_w[S] = 2(wS + Sw) in the metric's own coordinates, then the rotation that turns the
-        one velocity into the other."""
-        leaves, arrives = (
-            self.to_coordinates(p, self.log(p, q)),
-            -self.to_coordinates(q, self.log(q, p)),
-        )
-        xp, z = namespace(p, q, v), self.to_coordinates(p, v)
+        """Return v moved by an isometry that sends log(p, q) to −log(q, p).
+
+        Parallel transport does so too, but no closed form of it is known. Coordinates
+        at p are read at q, then rotated in the plane of the two velocities so that the
+        one becomes the other. With unit velocities a, b and c = a + b the rotation is
+        z ↦ z − 2c⟨c,z⟩/|c|² + 2b⟨a,z⟩.
+        """
+        xp = namespace(p, q, v)
+        z = self.to_coordinates(p, v)
+        leaving = self.to_coordinates(p, self.log(p, q))
+        arriving = -self.to_coordinates(q, self.log(q, p))
 
         def dot(x: Array, y: Array) -> Array:
             return xp.sum(x * y, axis=-1)[..., None]
 
-        lengths = [euclidean_norm(xp, x)[..., None] for x in (leaves, arrives)]
-        a, b = (
-            x / xp.where(r > 0, r, 1.0)
-            for x, r in zip((leaves, arrives), lengths, strict=True)
-        )
-        middle = a + b
-        square = dot(
-            middle, middle
-        )  # 2(1 + ⟨a,b⟩); directions that are opposite, or of length 0, leave z where it is
-        turned = (
-            z
-            - 2 * middle * (dot(middle, z) / xp.where(square > 0, square, 1.0))
-            + 2 * b * dot(a, z)
-        )
-        return self.from_coordinates(q, xp.where(square > 0, turned, z))
+        def unit(x: Array) -> Array:
+            length = euclidean_norm(xp, x)[..., None]
+            return x / xp.where(length > 0, length, 1.0)
+
+        a, b = unit(leaving), unit(arriving)
+        c = a + b
+        square = dot(c, c)
+
+        # Velocities that are opposite, or of length 0, leave z as it is.
+        is_defined = square > 0
+        reflection = 2 * c * (dot(c, z) / xp.where(is_defined, square, 1.0))
+        rotated = z - reflection + 2 * b * dot(a, z)
+        return self.from_coordinates(q, xp.where(is_defined, rotated, z))
 
     def from_coordinates(self, p: Array, z: Array) -> Array:
-        """U (√(2(λr+λs)) ⊙ UᵀSU) Uᵀ with p = U λ Uᵀ: depends on p alone, not on the choice of eigenvectors."""
-        K, U = _roots(p)
-        return sym(sandwich(U, K * (U.mT @ unpack(z, self.m) @ U)))
+        """Return U(√(2(λᵣ+λₛ)) ⊙ UᵀSU)Uᵀ with p = UλUᵀ, S the matrix of z.
+
+        It depends on p alone, not on the choice of eigenvectors.
+        """
+        weights, U = _metric_weights(p)
+        return sym(sandwich(U, weights * (U.mT @ unpack(z, self.m) @ U)))
 
     def to_coordinates(self, p: Array, v: Array) -> Array:
-        K, U = _roots(p)
-        return pack(sym(sandwich(U, (U.mT @ v @ U) / K)))
+        """Return the coordinates of U(UᵀvU / √(2(λᵣ+λₛ)))Uᵀ."""
+        weights, U = _metric_weights(p)
+        return pack(sym(sandwich(U, (U.mT @ v @ U) / weights)))
 
 
-def _roots(p: Array) -> tuple[Array, Array]:
-    """√(2(λr+λs)), and U."""
-    w, U = eigh(p)
-    return namespace(p).sqrt(2 * (w[..., :, None] + w[..., None, :])), U
+def _metric_weights(p: Array) -> tuple[Array, Array]:
+    """Return √(2(λᵣ+λₛ)) for the eigenvalues of p, and the eigenvectors U."""
+    eigenvalues, U = eigh(p)
+    sums = eigenvalues[..., :, None] + eigenvalues[..., None, :]
+    return namespace(p).sqrt(2 * sums), U
 
 
 def _lyapunov(p: Array, v: Array) -> Array:
-    """The symmetric L with Lp + pL = v."""
+    """Return the symmetric L with Lp + pL = v."""
 
     def solve(p: Array, v: Array) -> Array:
-        w, U = eigh(p)
-        return sym(sandwich(U, (U.mT @ v @ U) / (w[..., :, None] + w[..., None, :])))
+        eigenvalues, U = eigh(p)
+        sums = eigenvalues[..., :, None] + eigenvalues[..., None, :]
+        return sym(sandwich(U, (U.mT @ v @ U) / sums))
 
     def rule(
         arrays: tuple[Array, Array], changes: tuple[Array, Array]
     ) -> tuple[Array, Array]:
-        L, (dp, dv) = _lyapunov(*arrays), changes
-        return L, _lyapunov(
-            arrays[0], sym(dv) - 2 * sym(L @ sym(dp))
-        )  # L'p + pL' = v' − Lp' − p'L
+        """Solve L'p + pL' = v' − Lp' − p'L."""
+        L = _lyapunov(*arrays)
+        p_change, v_change = changes
+        right_side = sym(v_change) - 2 * sym(L @ sym(p_change))
+        return L, _lyapunov(arrays[0], right_side)
 
     return custom_jvp(solve, rule, p, v)
 
 
-def _step(p: Array, q: Array) -> tuple[Array, Array, Array, Array]:
-    """(G, S, a, c) with p = a²GGᵀ and cS = (T−I)aG, from the difference q − p, which near points need; its relative error is
-    about u·cond(p). Where that is above 100 times the other's u·‖√p‖/distance, S is bHW − aG (NumPy): q = b²HHᵀ, and W is
-    the orthogonal matrix that brings H nearest to G (Bhatia, Jain & Lim 2019, Thm 1)."""
+class _TransportStep(NamedTuple):
+    """The step from p to q in scaled factors: p = a²GGᵀ and c·S = (T−I)·aG."""
+
+    G: Array
+    S: Array
+    root_unit: Array  # a, a power of two of the size of √p
+    top_unit: Array  # c, a power of two of the size of the larger of √p and √q
+
+
+def _transport_step(p: Array, q: Array) -> _TransportStep:
+    """Return the step from p to q, from the difference q − p where points are near.
+
+    That path has a relative error of about u·cond(p). Where this is more than 100 times
+    the u·‖√p‖/distance of the other path, S is (bHW − aG)/c (NumPy): q = b²HHᵀ, and W
+    is the orthogonal matrix that brings H nearest to G (Bhatia, Jain & Lim 2019, Thm
+    1).
+    """
     xp = namespace(p, q)
     G, D, a, top = _root_difference(p, q)
     S = upper_solve(G, D)
     if not is_numpy_array(S):
-        return G, S, a, top
-    doubtful = ~(
-        condition(G) * norm(S) <= _DOUBTFUL * norm(G * (a / top))
-    )  # NaN is doubtful
-    if in_public_time() or np.any(doubtful):
-        b = _unit(q)
+        return _TransportStep(G, S, a, top)
+
+    # Written so that NaN is doubtful.
+    is_doubtful = ~(condition(G) * norm(S) <= _DOUBTFUL * norm(G * (a / top)))
+    if in_public_time() or np.any(is_doubtful):
+        b = _root_unit(q)
         H = cholesky(q / b / b)
         W, _, _ = polar(H.mT @ G)
-        S = xp.where(doubtful[..., None, None], (b / top) * (H @ W) - (a / top) * G, S)
-    return G, S, a, top
+        from_factors = (b / top) * (H @ W) - (a / top) * G
+        S = xp.where(is_doubtful[..., None, None], from_factors, S)
+    return _TransportStep(G, S, a, top)
 
 
 def _root_difference(p: Array, q: Array) -> tuple[Array, Array, Array, Array]:
-    """(G, D, a, c) with p = a²GGᵀ and acD = (KᵀqK)^½ − KᵀK, K = aG; then T − I = K⁻ᵀ(acD)K⁻¹. a and c are powers of
-    two, of the sizes of √p and of the larger of √p and √q: matrices of any unit stay in the doubles."""
+    """Return (G, D, a, c) with p = a²GGᵀ and a·c·D = (KᵀqK)^½ − KᵀK, K = aG.
+
+    Then T − I = K⁻ᵀ(a·c·D)K⁻¹. The units a and c are powers of two, of the sizes of √p
+    and of the larger of √p and √q, so that matrices of any unit stay in the doubles.
+    """
     xp = namespace(p, q)
-    a, b = _unit(p), _unit(q)
+    a, b = _root_unit(p), _root_unit(q)
     top = xp.maximum(a, b)
     G = cholesky(p / a / a)
 
@@ -167,31 +207,21 @@ def _root_difference(p: Array, q: Array) -> tuple[Array, Array, Array, Array]:
         return b * sqrt_sym(sandwich(G.mT, q)) - a * G.mT @ G
 
     def accurate(G: Array, p: Array, q: Array, a: Array, b: Array) -> Array:
-        """A finite divided difference of √."""
+        """Use a finite divided difference of the square root."""
         v, U = eigh(G.mT @ G)
         w, V = eigh(sym(sandwich(G.mT, q)))
         root = xp.sqrt(xp.where(w >= 0, w, xp.nan))
         change = sandwich(G.mT, b * b * q - a * a * p)
-        return sym(
-            sandwich(
-                U,
-                (U.mT @ change @ V) / (a * v[..., :, None] + b * root[..., None, :]),
-                V,
-            )
-        )
+        sums = a * v[..., :, None] + b * root[..., None, :]
+        return sym(sandwich(U, (U.mT @ change @ V) / sums, V))
 
-    return (
-        G,
-        with_derivative_of(smooth, accurate, G, p / a / a, q / b / b, a / top, b / top),
-        a,
-        top,
-    )
+    D = with_derivative_of(smooth, accurate, G, p / a / a, q / b / b, a / top, b / top)
+    return G, D, a, top
 
 
-def _unit(p: Array) -> Array:
-    """The power of two nearest to the root of the largest entry."""
+def _root_unit(p: Array) -> Array:
+    """Return the power of two nearest to the root of the largest entry of p."""
     xp = namespace(p)
     largest = constant(xp.max(xp.abs(p), axis=(-2, -1), keepdims=True))
-    return 2.0 ** xp.round(
-        xp.log2(xp.where((largest > 0) & (largest < inf), largest, 1.0)) / 2
-    )
+    is_usable = (largest > 0) & (largest < inf)
+    return 2.0 ** xp.round(xp.log2(xp.where(is_usable, largest, 1.0)) / 2)

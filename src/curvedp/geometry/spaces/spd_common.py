@@ -1,4 +1,4 @@
-"""What the four geometries of symmetric positive definite matrices share: the set, its tangent spaces, coordinates."""
+"""What the geometries of symmetric positive definite (SPD) matrices have in common."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -7,177 +7,272 @@ from math import exp, inf, sqrt
 import numpy as np
 from array_api_compat import is_numpy_array
 
-from curvedp.geometry.manifold import Array, Inherited, fact
+from curvedp.geometry.float_set import FloatSet
+from curvedp.geometry.manifold import Array, FrozenManifold
 from curvedp.numerics.arrays import like, namespace
 from curvedp.numerics.constant_work import in_public_time
 from curvedp.numerics.eigen import eigh
 from curvedp.numerics.elementary import euclidean_norm
-from curvedp.numerics.matrix_functions import below, spread, sym, well_scaled
+from curvedp.numerics.matrix_functions import (
+    lower_triangle,
+    sym,
+    symmetric_from_triangle,
+    well_scaled,
+)
+
+# Largest log(λ_max/λ_min) of well-represented matrices: a condition number of 1e6, at
+# which a unit of round-off is 3e-10 and `log` keeps a relative accuracy of 1e-12.
+_SAFE_LOG_CONDITION = 14.0
+
+# Bisection steps that exhaust the digits of a double.
+_BISECTION_STEPS = 64
 
 
 def pack(S: Array) -> Array:
-    """Orthonormal coordinates of symmetric S under the Frobenius product: lower triangle, off-diagonal times √2."""
+    """Return orthonormal coordinates of symmetric S under the Frobenius product.
+
+    They are the entries of the lower triangle, row by row, off-diagonals times √2.
+    """
     row, column = np.tril_indices(S.shape[-1])
-    return below(S, 0) * like(S, np.where(row == column, 1.0, sqrt(2)))
+    weights = np.where(row == column, 1.0, sqrt(2))
+    return lower_triangle(S, 0) * like(S, weights)
 
 
 def unpack(z: Array, m: int) -> Array:
-    """Inverse of `pack`."""
-    return spread(z, np.where(np.eye(m, dtype=bool), 1.0, 1 / sqrt(2)), 0)
-
-
-# Of log-eigenvalues: a condition of 1e6, whose units of round-off are 3e-10; pairs keep `log` at 1e-12 there.
-_SPREAD = 14.0
-
-
-class Held:
-    """What floats hold of an SPD matrix whose coordinates at I are its logarithm: as much as its condition leaves.
-    Log-eigenvalues of matrices at distance r from I spread by at most √2·r. Their spread is a convex function along
-    geodesics of both metrics: e^a ≤ A, B ≤ e^b stays so in between, and for the mean (Lawson & Lim 2011,
-    monotonicity). Beyond `_SPREAD` a record moves along its geodesic to I until its spread is that."""
-
-    m: int
-
-    # Eigenvalues at distance r are a factor e^{√2·r} apart: beyond 2^52 = e^36 the small ones are lost.
-    float_reach = fact(lambda self: 25.0 if self.m > 1 else 700.0)
-    held_reach = fact(lambda self: _SPREAD / sqrt(2) if self.m > 1 else inf)
-
-    def held_share(self, z: Array) -> Array:
-        xp = namespace(z)
-        w = eigh(unpack(z, self.m))[0]
-        spread = w[..., -1] - w[..., 0]
-        far = spread > _SPREAD
-        return xp.where(far, _SPREAD / xp.where(far, spread, 1.0), xp.ones_like(spread))
-
-    def held_coordinates(self, z: Array) -> Array:
-        """The nearest of the matrices whose eigenvalues have that spread: projections onto convex sets stretch nothing.
-        It clips the eigenvalues to [a, a + spread], with a where as much is taken off above as below, by bisection."""
-        xp = namespace(z)
-        w, U = eigh(unpack(z, self.m))
-        low, high = w[..., :1], w[..., -1:] - _SPREAD
-        for _ in range(64):
-            a = low / 2 + high / 2
-            more = (
-                xp.sum(
-                    xp.clip(w - a - _SPREAD, 0, None) - xp.clip(a - w, 0, None),
-                    axis=-1,
-                    keepdims=True,
-                )
-                > 0
-            )
-            low, high = xp.where(more, a, low), xp.where(more, high, a)
-        near = (U * xp.minimum(xp.maximum(w, low), low + _SPREAD)[..., None, :]) @ U.mT
-        return xp.where(w[..., -1:] - w[..., :1] > _SPREAD, pack(sym(near)), z)
-
-    def float_spread(self, radius: float) -> float:
-        return exp(min(sqrt(2) * radius, _SPREAD)) if self.m > 1 else 1.0
+    """Return the symmetric m×m matrix with coordinates z: the inverse of `pack`."""
+    weights = np.where(np.eye(m, dtype=bool), 1.0, 1 / sqrt(2))
+    return symmetric_from_triangle(z, weights, 0)
 
 
 @dataclass(frozen=True)
-class SPD(Inherited):
-    """Symmetric positive definite m×m matrices, without a metric."""
+class SpectrumFloatSet(FloatSet):
+    """SPD matrices whose log-eigenvalues span at most `_SAFE_LOG_CONDITION`.
+
+    For spaces whose coordinates at the identity are the matrix logarithm. Matrices at
+    distance r from I have log-eigenvalues that span at most √2·r. The span is a convex
+    function along geodesics: e^a ≤ A, B ≤ e^b stays so in between, and for the mean
+    (Lawson & Lim 2011, monotonicity), so the set contains means of its points.
+
+    Parameters
+    ----------
+    m : int
+        The number of rows.
+    """
+
+    m: int = 1
+
+    @property
+    def safe_radius(self) -> float:
+        """The limit over √2; inf for numbers, which have no condition."""
+        return _SAFE_LOG_CONDITION / sqrt(2) if self.m > 1 else inf
+
+    def shrink_factor(self, z: Array) -> Array:
+        """Return the factor at which the log-eigenvalues span no more than the limit."""
+        xp = namespace(z)
+        eigenvalues = eigh(unpack(z, self.m))[0]
+        span = eigenvalues[..., -1] - eigenvalues[..., 0]
+        too_wide = span > _SAFE_LOG_CONDITION
+        factor = _SAFE_LOG_CONDITION / xp.where(too_wide, span, 1.0)
+        return xp.where(too_wide, factor, xp.ones_like(span))
+
+    def project(self, z: Array) -> Array:
+        """Return the nearest matrix of the set: projections on convex sets stretch
+        nothing.
+
+        It has the same eigenvectors, and log-eigenvalues clipped to [a, a + limit] with
+        the a at which as much is taken off above as below, found by bisection.
+        """
+        xp = namespace(z)
+        eigenvalues, U = eigh(unpack(z, self.m))
+        low = eigenvalues[..., :1]
+        high = eigenvalues[..., -1:] - _SAFE_LOG_CONDITION
+        for _ in range(_BISECTION_STEPS):
+            a = low / 2 + high / 2
+            taken_above = xp.clip(eigenvalues - a - _SAFE_LOG_CONDITION, 0, None)
+            taken_below = xp.clip(a - eigenvalues, 0, None)
+            more_above = xp.sum(taken_above - taken_below, axis=-1, keepdims=True) > 0
+            low = xp.where(more_above, a, low)
+            high = xp.where(more_above, high, a)
+
+        clipped = xp.minimum(xp.maximum(eigenvalues, low), low + _SAFE_LOG_CONDITION)
+        nearest = pack(sym((U * clipped[..., None, :]) @ U.mT))
+        span = eigenvalues[..., -1:] - eigenvalues[..., :1]
+        return xp.where(span > _SAFE_LOG_CONDITION, nearest, z)
+
+    def roundoff_amplification(self, radius: float) -> float:
+        """Return the largest condition number within the radius; 1 for numbers."""
+        if self.m == 1:
+            return 1.0
+        return exp(min(sqrt(2) * radius, _SAFE_LOG_CONDITION))
+
+
+def spectrum_float_set(m: int) -> FloatSet:
+    """Return the float set of SPD(m) for metrics with the logarithm as coordinates.
+
+    Eigenvalues at distance r are a factor e^{√2·r} apart: beyond 2^52 = e^36 the small
+    ones are lost. A positive number alone is representable much farther out.
+    """
+    return SpectrumFloatSet(max_distance=25.0 if m > 1 else 700.0, m=m)
+
+
+@dataclass(frozen=True)
+class SPD(FrozenManifold):
+    """The set of symmetric positive definite m×m matrices; subclasses add a metric.
+
+    Points are real covariance matrices: dropping rows and columns of one (fewer
+    channels) leaves a covariance matrix.
+
+    Parameters
+    ----------
+    m : int
+        The number of rows.
+    """
 
     m: int
     sizes = (("m", 1),)
-    is_cone = True
-    reduces = True
-    dim = fact(lambda self: self.m * (self.m + 1) // 2)
-    point_shape = fact(lambda self: (self.m, self.m))
-    origin = property(lambda self: np.eye(self.m))
     injectivity_radius = inf
     is_homogeneous = True
 
+    @property
+    def dim(self) -> int:
+        """m(m + 1)/2."""
+        return self.m * (self.m + 1) // 2
+
+    @property
+    def point_shape(self) -> tuple[int, ...]:
+        """An m×m matrix."""
+        return (self.m, self.m)
+
+    @property
+    def origin(self) -> Array:
+        """The identity."""
+        return np.eye(self.m)
+
     def project(self, x: Array) -> Array:
-        """The symmetric part of x with its eigenvalues raised to at least ε·(largest modulus), ε the machine's. A
-        matrix that is positive definite already comes back as its symmetric part, untouched; the zero matrix, which
-        has no positive neighbor of its own scale, goes to the smallest normal multiple of I."""
-        xp, S = namespace(x), sym(x)
-        info = xp.finfo(S.dtype)
+        """Return the symmetric part of x with its eigenvalues raised above 0.
 
-        def raised(S: Array) -> Array:
-            w, U = eigh(S)
-            floor = xp.max(xp.abs(w), axis=-1, keepdims=True) * float(info.eps)
-            floor = xp.where(
-                floor > float(info.smallest_normal), floor, float(info.smallest_normal)
-            )
-            lifted = sym((U * xp.where(w < floor, floor, w)[..., None, :]) @ U.mT)
-            return xp.where(xp.all(w >= floor, axis=-1)[..., None, None], S, lifted)
+        They are raised to at least ε·(largest modulus), ε the machine precision. A
+        matrix that is positive definite already comes back as its symmetric part,
+        untouched; the zero matrix, which has no positive neighbor of its own scale,
+        goes to the smallest normal multiple of I.
+        """
+        xp = namespace(x)
+        info = xp.finfo(x.dtype)
+        smallest = float(info.smallest_normal)
 
-        return _unless_clear(S, S, raised)
+        def raise_eigenvalues(S: Array) -> Array:
+            eigenvalues, U = eigh(S)
+            largest = xp.max(xp.abs(eigenvalues), axis=-1, keepdims=True)
+            floor = largest * float(info.eps)
+            floor = xp.where(floor > smallest, floor, smallest)
+            raised = xp.where(eigenvalues < floor, floor, eigenvalues)
+            repaired = sym((U * raised[..., None, :]) @ U.mT)
+            is_definite = xp.all(eigenvalues >= floor, axis=-1)[..., None, None]
+            return xp.where(is_definite, S, repaired)
+
+        S = sym(x)
+        return _unless_clearly_positive(S, S, raise_eigenvalues)
 
     def from_record(self, x: Array) -> Array:
-        """The symmetric part of x at any scale, where its least eigenvalue is above ε times the largest, as of what `project`
-        leaves alone; else there is none."""
-        xp, S = namespace(x), sym(x)
+        """Return the symmetric part of x at any scale, or NaN where it is not definite.
 
-        def definite(S: Array) -> Array:
-            w = eigh(well_scaled(S))[0]
-            return xp.where(
-                (w[..., 0] > float(xp.finfo(w.dtype).eps) * w[..., -1])[
-                    ..., None, None
-                ],
-                S,
-                xp.nan,
-            )
+        Its least eigenvalue must be above ε times the largest, as for the matrices that
+        `project` leaves alone.
+        """
+        xp = namespace(x)
 
-        return _unless_clear(S, S, definite)
+        def require_definite(S: Array) -> Array:
+            eigenvalues = eigh(well_scaled(S))[0]
+            eps = float(xp.finfo(eigenvalues.dtype).eps)
+            is_definite = eigenvalues[..., 0] > eps * eigenvalues[..., -1]
+            return xp.where(is_definite[..., None, None], S, xp.nan)
+
+        S = sym(x)
+        return _unless_clearly_positive(S, S, require_definite)
 
     def norm(self, p: Array, v: Array) -> Array:
-        """Riemannian length of v, of any size."""
+        """Return the length of the coordinates of v, at any scale."""
         return euclidean_norm(namespace(p, v), self.to_coordinates(p, v))
 
     def to_tangent(self, p: Array, x: Array) -> Array:
-        """The symmetric part of x: the nearest tangent vector in the Frobenius norm, at any p."""
+        """Return the symmetric part of x, the nearest in the Frobenius norm."""
         return sym(x) + namespace(p, x).zeros_like(p)
 
     def residual(self, p: Array) -> Array:
-        """‖p − pᵀ‖ plus how far the least eigenvalue is below the positive ones (0 where p is positive definite).
-        Both relative to the size of p: these matrices have no scale of their own."""
+        """Return ‖p − pᵀ‖ plus how far the least eigenvalue is below positive ones.
+
+        Both are relative to the size of p, since these matrices have no scale of their
+        own. The second part is 0 where p is positive definite.
+        """
         xp = namespace(p)
         p = well_scaled(p)
-        S = sym(p)
 
-        def lack(S: Array) -> Array:
+        def lack_of_definiteness(S: Array) -> Array:
             least = eigh(S)[0][..., 0]
-            return xp.where(least > 0, 0.0, xp.where(least < 0, -least, 1.0))
+            lack = xp.where(least < 0, -least, 1.0)
+            return xp.where(least > 0, 0.0, lack)
 
-        return xp.sqrt(xp.sum((p - p.mT) ** 2, axis=(-2, -1))) + _unless_clear(
-            S, xp.zeros_like(S[..., 0, 0]), lack
-        )
+        S = sym(p)
+        asymmetry = xp.sqrt(xp.sum((p - p.mT) ** 2, axis=(-2, -1)))
+        zero = xp.zeros_like(S[..., 0, 0])
+        return asymmetry + _unless_clearly_positive(S, zero, lack_of_definiteness)
 
 
-def _unless_clear(S: Array, value: Array, kernel: Callable[[Array], Array]) -> Array:
-    """kernel(S), which is `value` where S is clearly positive definite: only the others need their eigenvalues."""
-    if (
-        in_public_time()
-        or not is_numpy_array(S)
-        or S.dtype != np.float64
-        or S.shape[-1] not in (2, 3)
-    ):
+def _unless_clearly_positive(
+    S: Array, value: Array, kernel: Callable[[Array], Array]
+) -> Array:
+    """Return kernel(S), computed only for matrices that need their eigenvalues.
+
+    Parameters
+    ----------
+    S : array, shape (..., m, m)
+        Symmetric matrices.
+    value : array
+        What the kernel gives where S is clearly positive definite.
+    kernel : callable
+        A function of a batch of matrices that needs their eigenvalues.
+    """
+    has_shortcut = is_numpy_array(S) and S.dtype == np.float64 and S.shape[-1] in (2, 3)
+    if in_public_time() or not has_shortcut:
         return kernel(S)
+
     flat = S.reshape(-1, *S.shape[-2:])
-    value, rest = np.asarray(value, order="C"), np.flatnonzero(~_clearly_positive(flat))
-    if len(rest):
-        value.reshape(len(flat), *value.shape[S.ndim - 2 :])[rest] = kernel(flat[rest])
+    value = np.asarray(value, order="C")
+    doubtful = np.flatnonzero(~_is_clearly_positive(flat))
+    if len(doubtful):
+        flat_value = value.reshape(len(flat), *value.shape[S.ndim - 2 :])
+        flat_value[doubtful] = kernel(flat[doubtful])
     return value
 
 
-def _clearly_positive(flat: np.ndarray) -> np.ndarray:
-    """Which 2×2 or 3×3 NumPy matrices S have all eigenvalues above ε·‖S‖, by the pivots of S − 64ε‖S‖I. Elimination errs
-    by less than 16ε‖S‖ (Higham 2002, Theorem 10.3), so positive pivots prove it, at a tenth of the price of eigenvalues.
-    Where squares could underflow or overflow nothing is claimed."""
+def _is_clearly_positive(flat: np.ndarray) -> np.ndarray:
+    """Return which 2×2 or 3×3 matrices S surely have eigenvalues above ε·‖S‖.
+
+    The pivots of S − 64ε‖S‖I are computed. Elimination errs by less than 16ε‖S‖ (Higham
+    2002, Theorem 10.3), so positive pivots prove it, at a tenth of the price of the
+    eigenvalues. Where squares could underflow or overflow nothing is claimed.
+
+    Parameters
+    ----------
+    flat : array, shape (n, 2, 2) or (n, 3, 3)
+        Symmetric float64 matrices (NumPy).
+    """
     with np.errstate(all="ignore"):
         size = np.sqrt(np.einsum("nij,nij->n", flat, flat))
         shift = 64 * np.finfo(flat.dtype).eps * size
-        first = flat[:, 0, 0] - shift
-        below = flat[:, 1, 0]
-        second = flat[:, 1, 1] - shift - below * below / first
-        clear = (size > 1e-140) & (size < 1e140) & (first > 0) & (second > 0)
+        first_pivot = flat[:, 0, 0] - shift
+        entry_10 = flat[:, 1, 0]
+        second_pivot = flat[:, 1, 1] - shift - entry_10 * entry_10 / first_pivot
+        is_positive = (size > 1e-140) & (size < 1e140)
+        is_positive &= (first_pivot > 0) & (second_pivot > 0)
         if flat.shape[-1] == 3:
-            left = flat[:, 2, 0] / first
-            across = flat[:, 2, 1] - left * below
-            clear &= (
-                flat[:, 2, 2] - shift - left * flat[:, 2, 0] - across * across / second
-                > 0
+            factor_20 = flat[:, 2, 0] / first_pivot
+            entry_21 = flat[:, 2, 1] - factor_20 * entry_10
+            third_pivot = (
+                flat[:, 2, 2]
+                - shift
+                - factor_20 * flat[:, 2, 0]
+                - entry_21 * entry_21 / second_pivot
             )
-    return np.asarray(clear)
+            is_positive &= third_pivot > 0
+    return np.asarray(is_positive)

@@ -1,13 +1,20 @@
-"""The two flat metrics on SPD(m): Log-Euclidean (Arsigny et al. 2007) and Log-Cholesky (Lin 2019)."""
+"""The two flat metrics on SPD(m): Log-Euclidean and Log-Cholesky.
 
-from collections.abc import Callable
+(Arsigny et al. 2007; Lin 2019.) Each is the Euclidean metric of a chart φ: the matrix
+logarithm, or the Cholesky factor with the logarithm of its diagonal.
+"""
+
+from abc import abstractmethod
+from functools import cached_property, partial
 from math import comb, factorial, inf, sqrt
 
 import numpy as np
 from array_api_compat import device, is_numpy_array
 
-from curvedp.geometry.manifold import Array, fact
-from curvedp.geometry.spaces.spd_common import SPD, Held, pack, unpack
+from curvedp.geometry.capabilities import CheapKernels, OriginIsometry, ScalableCone
+from curvedp.geometry.float_set import FloatSet
+from curvedp.geometry.manifold import Array
+from curvedp.geometry.spaces.spd_common import SPD, pack, spectrum_float_set, unpack
 from curvedp.numerics import matrix_functions as matrix
 from curvedp.numerics.arrays import like, namespace
 from curvedp.numerics.autodiff import custom_jvp, jvp, with_derivative_of
@@ -20,97 +27,127 @@ from curvedp.numerics.matrix_functions import (
     sandwich,
     sym,
 )
-from curvedp.numerics.spd_pencil import alike, log_cholesky_change
+from curvedp.numerics.spd_pencil import log_cholesky_change, match_scale
+
+# Cells of an angle in the bound of `_log_cholesky_amplification`.
+_ANGLE_CELLS = 24
 
 
 def dlog(p: Array, v: Array) -> Array:
-    """d(log)_p[v]."""
+    """Return d(log)_p[v], the derivative of the matrix logarithm at p along v.
+
+    In the eigenbasis of p it multiplies by the divided differences log[λᵣ, λₛ].
+    """
 
     def value(p: Array, v: Array) -> Array:
-        w, U = eigh(p)
-        return sym(
-            sandwich(U, divided_log(w[..., :, None], w[..., None, :]) * (U.mT @ v @ U))
-        )
+        eigenvalues, U = eigh(p)
+        differences = divided_log(eigenvalues[..., :, None], eigenvalues[..., None, :])
+        return sym(sandwich(U, differences * (U.mT @ v @ U)))
 
     def rule(
         arrays: tuple[Array, Array], changes: tuple[Array, Array]
     ) -> tuple[Array, Array]:
-        s = value(
-            *arrays
-        )  # dexp_{log p}[s] = v, differentiated along p with s held fixed, then solved for s'
-        turned = jvp(lambda p: _block_dexp(p, s), arrays[:1], changes[:1])[1]
-        return s, value(arrays[0], sym(changes[1]) - turned)
+        """Differentiate dexp_{log p}[s] = v along p with s fixed, and solve for s'."""
+        s = value(*arrays)
+        p_change, v_change = changes
+        drift = jvp(lambda p: _block_dexp(p, s), arrays[:1], (p_change,))[1]
+        return s, value(arrays[0], sym(v_change) - drift)
 
     return custom_jvp(value, rule, p, v)
 
 
 def dexp(p: Array, s: Array) -> Array:
-    """d(exp)_{log p}[s], the inverse of d(log)_p: (λr−λs)/(log λr−log λs) in the eigenbasis of p."""
+    """Return d(exp)_{log p}[s], the inverse of d(log)_p.
+
+    In the eigenbasis of p it divides by the divided differences log[λᵣ, λₛ].
+    """
 
     def value(p: Array, s: Array) -> Array:
-        w, U = eigh(p)
-        return sym(
-            sandwich(U, (U.mT @ s @ U) / divided_log(w[..., :, None], w[..., None, :]))
-        )
+        eigenvalues, U = eigh(p)
+        differences = divided_log(eigenvalues[..., :, None], eigenvalues[..., None, :])
+        return sym(sandwich(U, (U.mT @ s @ U) / differences))
 
     return with_derivative_of(_block_dexp, value, p, s)
 
 
 def _block_dexp(p: Array, s: Array) -> Array:
-    """The same as a block of exp([[log p, s], [0, log p]]) (Najfeld & Havel 1995): smooth also at repeated eigenvalues."""
+    """Return dexp as a block of exp([[log p, s], [0, log p]]) (JAX).
+
+    (Najfeld & Havel 1995.) It is smooth also at repeated eigenvalues.
+    """
     import jax
 
-    xp, m = namespace(p, s), p.shape[-1]
+    xp = namespace(p, s)
+    m = p.shape[-1]
     log_p = log_sym(p) + xp.zeros_like(s)
     s = s + xp.zeros_like(log_p)
-    rows = [
-        xp.concat([log_p, s], axis=-1),
-        xp.concat([xp.zeros_like(s), log_p], axis=-1),
-    ]
-    return sym(jax.scipy.linalg.expm(xp.concat(rows, axis=-2))[..., :m, m:])
+    top = xp.concat([log_p, s], axis=-1)
+    bottom = xp.concat([xp.zeros_like(s), log_p], axis=-1)
+    exponential = jax.scipy.linalg.expm(xp.concat([top, bottom], axis=-2))
+    return sym(exponential[..., :m, m:])
 
 
-class _Flat(SPD):
-    """What a flat metric on SPD(m) is made of: a chart φ of matrices, read at a `_frame` of the footpoint."""
+class FlatSPD(SPD, ScalableCone, OriginIsometry):
+    """SPD(m) with the Euclidean metric of a chart φ into symmetric or lower matrices.
 
-    carries = True
+    A subclass states φ through its differential, the inverse of that, and differences.
+    They are read at a `_frame` of the footpoint, so that what p needs is computed once.
+    """
+
     curvature_bounds = (0.0, 0.0)
     is_symmetric = True
 
-    _frame: Callable[[Array], Array]  # what the others need of a point p
-    _push: Callable[[Array, Array], Array]  # dφ at p
-    _pull: Callable[[Array, Array], Array]  # its inverse
-    _difference: Callable[
-        [Array, Array, Array], Array
-    ]  # φ(q) − φ(p), every digit kept when q is near p
+    @abstractmethod
+    def _frame(self, p: Array) -> Array:
+        """Return what the other functions need of a point p."""
+
+    @abstractmethod
+    def _differential(self, frame: Array, v: Array) -> Array:
+        """Return dφ_p(v)."""
+
+    @abstractmethod
+    def _inverse_differential(self, frame: Array, X: Array) -> Array:
+        """Return the tangent vector v at p with dφ_p(v) = X."""
+
+    @abstractmethod
+    def _difference(self, frame: Array, p: Array, q: Array) -> Array:
+        """Return φ(q) − φ(p), with every digit when q is near p."""
 
     def log(self, p: Array, q: Array) -> Array:
+        """Return dφ⁻¹(φ(q) − φ(p))."""
         frame = self._frame(p)
-        return self._pull(frame, self._difference(frame, p, q))
+        return self._inverse_differential(frame, self._difference(frame, p, q))
 
     def dist(self, p: Array, q: Array) -> Array:
+        """Return ‖φ(q) − φ(p)‖."""
         return matrix.norm(self._difference(self._frame(p), p, q))
 
     def inner(self, p: Array, u: Array, v: Array) -> Array:
+        """Return the Frobenius product of dφ(u) and dφ(v)."""
         frame = self._frame(p)
-        return namespace(p, u, v).sum(
-            self._push(frame, u) * self._push(frame, v), axis=(-2, -1)
-        )
+        products = self._differential(frame, u) * self._differential(frame, v)
+        return namespace(p, u, v).sum(products, axis=(-2, -1))
 
     def transport(self, p: Array, q: Array, v: Array) -> Array:
-        return self._pull(self._frame(q), self._push(self._frame(p), v))
+        """Return the vector at q with the same dφ."""
+        return self._inverse_differential(
+            self._frame(q), self._differential(self._frame(p), v)
+        )
 
     def from_coordinates(self, p: Array, z: Array) -> Array:
-        return self._pull(self._frame(p), unpack(z, self.m))
+        """Return the vector whose dφ is the symmetric matrix with coordinates z."""
+        return self._inverse_differential(self._frame(p), unpack(z, self.m))
 
     def to_coordinates(self, p: Array, v: Array) -> Array:
-        return pack(self._push(self._frame(p), v))
+        """Return the coordinates of dφ(v)."""
+        return pack(self._differential(self._frame(p), v))
 
 
-class SPDLogEuclidean(Held, _Flat):
-    """SPD(m) with the Euclidean metric of log P: flat, complete, Euclidean mechanisms are exact.
+class SPDLogEuclidean(FlatSPD):
+    """SPD(m) with the Euclidean metric of log P: flat and complete.
 
-    d(log)_P and its inverse multiply by divided differences in the eigenbasis of P (SPEC §1, E7).
+    Euclidean mechanisms are exact on it. d(log)_P and its inverse multiply by divided
+    differences in the eigenbasis of P (Arsigny et al. 2007).
 
     Parameters
     ----------
@@ -125,49 +162,73 @@ class SPDLogEuclidean(Held, _Flat):
     """
 
     kind = "spd-log-euclidean"
-    _frame = staticmethod(lambda p: p)
-    _push, _pull = staticmethod(dlog), staticmethod(dexp)
+
+    @cached_property
+    def float_set(self) -> FloatSet:
+        """Matrices of condition number up to 1e6."""
+        return spectrum_float_set(self.m)
+
+    def _frame(self, p: Array) -> Array:
+        """Return p itself."""
+        return p
+
+    def _differential(self, frame: Array, v: Array) -> Array:
+        """Return d(log)_p[v]."""
+        return dlog(frame, v)
+
+    def _inverse_differential(self, frame: Array, X: Array) -> Array:
+        """Return d(exp)_{log p}[X]."""
+        return dexp(frame, X)
 
     def _difference(self, frame: Array, p: Array, q: Array) -> Array:
+        """Return log q − log p = U(K ⊙ Uᵀ(q−p)V)Vᵀ, K the divided differences of log.
+
+        p = UαUᵀ and q = VβVᵀ; the form keeps every digit of a small q − p. A q in other
+        units is scaled to the size of p first.
+        """
+
+        def smooth(p: Array, q: Array) -> Array:
+            return log_sym(q) - log_sym(p)
+
         def accurate(p: Array, q: Array) -> Array:
-            q, back = alike(p, q)
+            q, log_scale = match_scale(p, q)
             a, U = eigh(p)
             b, V = eigh(q)
-            D = sym(
-                sandwich(
-                    U,
-                    divided_log(a[..., :, None], b[..., None, :])
-                    * (U.mT @ (q - p) @ V),
-                    V,
-                )
-            )
-            return D + back[..., None, None] * like(D, np.eye(D.shape[-1]))
+            differences = divided_log(a[..., :, None], b[..., None, :])
+            D = sym(sandwich(U, differences * (U.mT @ (q - p) @ V), V))
+            return D + log_scale[..., None, None] * like(D, np.eye(D.shape[-1]))
 
-        return with_derivative_of(lambda p, q: log_sym(q) - log_sym(p), accurate, p, q)
+        return with_derivative_of(smooth, accurate, p, q)
 
     def exp(self, p: Array, v: Array) -> Array:
+        """Return exp(log p + d(log)_p[v]).
+
+        Short steps are p plus a difference of exponentials by divided differences.
+        """
+
+        def smooth(p: Array, v: Array) -> Array:
+            return matrix.exp_sym(log_sym(p) + dlog(p, v))
+
         def accurate(p: Array, v: Array) -> Array:
-            xp, step = namespace(p, v), dlog(p, v)
+            xp = namespace(p, v)
+            step = dlog(p, v)
             a, U = eigh(p)
             a = xp.log(xp.where(a > 0, a, xp.nan))
             b, V = eigh((U * a[..., None, :]) @ U.mT + step)
-            near = p + sandwich(
-                U,
-                matrix.divided_exp(a[..., :, None], b[..., None, :])
-                * (U.mT @ step @ V),
-                V,
-            )
+            differences = matrix.divided_exp(a[..., :, None], b[..., None, :])
+            near = p + sandwich(U, differences * (U.mT @ step @ V), V)
             far = (V * xp.exp(b)[..., None, :]) @ V.mT
-            small = xp.max(xp.abs(step), axis=(-2, -1), keepdims=True) < 0.5
-            return sym(xp.where(small, near, far))
+            is_short = xp.max(xp.abs(step), axis=(-2, -1), keepdims=True) < 0.5
+            return sym(xp.where(is_short, near, far))
 
-        return with_derivative_of(
-            lambda p, v: matrix.exp_sym(log_sym(p) + dlog(p, v)), accurate, p, v
-        )
+        return with_derivative_of(smooth, accurate, p, v)
 
 
-class SPDLogCholesky(_Flat):
-    """SPD(m) with the metric of (strict lower part of L, log of its diagonal), P = LLᵀ (Lin 2019): flat, complete.
+class SPDLogCholesky(FlatSPD, CheapKernels):
+    """SPD(m) with the metric of the Cholesky factor: flat and complete (Lin 2019).
+
+    The chart of P = LLᵀ is the strict lower part of L and the logarithm of its
+    diagonal.
 
     Parameters
     ----------
@@ -182,97 +243,135 @@ class SPDLogCholesky(_Flat):
     """
 
     kind = "spd-log-cholesky"
-    # Diagonals of L are a factor e^r apart, squared in LLᵀ.
-    float_reach = fact(lambda self: 18.0 if self.m > 1 else 350.0)
 
-    def float_spread(self, radius: float) -> float:
-        """The proof is in docs/geometry.md: a bound that grows with the lengths `plus`, `minus`, `strict` of the positive and
-        negative log-diagonals and of the strict part, at the far corners of cells that cover the sphere of that radius."""
-        if self.m == 1:
-            return 1.0  # only the logarithm of one number moves, by ½
-        cells = 24
-        angle = np.arange(cells + 1) / cells * (np.pi / 2)
-        near, far = (
-            np.sin(angle[1:]),
-            np.cos(angle[:-1]),
-        )  # the larger end of each cell of an angle
-        plus, minus = radius * far[:, None], radius * near[:, None] * far
-        strict = radius * near[:, None] * near
-        # Where nothing near that far out is a double, the bound is infinite.
-        with np.errstate(over="ignore", invalid="ignore"):
-            size = self.m + sqrt(self.m) * np.expm1(2 * plus) + strict**2
-            inverse = sqrt(self.m) * np.exp(minus)
-            for k in range(1, self.m):
-                weight = sqrt(comb(self.m - 2, k - 1) / factorial(k))
-                inverse = inverse + weight * np.exp(sqrt(k + 1) * minus) * strict**k
-            bound = np.max(sqrt(2) * (1 + np.sqrt(size)) * size * inverse**2)
-        return float(bound) if np.isfinite(bound) else inf
+    @cached_property
+    def float_set(self) -> FloatSet:
+        """Every point; diagonals of L are a factor e^r apart, squared in LLᵀ."""
+        return FloatSet(
+            max_distance=18.0 if self.m > 1 else 350.0,
+            amplification=partial(_log_cholesky_amplification, self.m),
+        )
 
     def exp(self, p: Array, v: Array) -> Array:
-        xp, L = namespace(p, v), cholesky(p)
-        X, diagonal = self._push(L, v), _diagonal(L)
-        # K − L, where K has flat coordinates X more than L
+        """Return KKᵀ for the factor K whose chart is that of L plus dφ(v).
+
+        With D = K − L, short steps are p + DLᵀ + LDᵀ + DDᵀ.
+        """
+        xp = namespace(p, v)
+        L = cholesky(p)
+        X = self._differential(L, v)
+        diagonal = _is_diagonal(L)
         D = xp.where(diagonal, L * xp.expm1(xp.where(diagonal, X, 0.0)), X)
         near = p + sym(2 * D @ L.mT) + D @ D.mT
         K = L + D
-        small = xp.max(xp.abs(X), axis=(-2, -1), keepdims=True) < 0.5
-        return sym(xp.where(small, near, K @ K.mT))
+        is_short = xp.max(xp.abs(X), axis=(-2, -1), keepdims=True) < 0.5
+        return sym(xp.where(is_short, near, K @ K.mT))
 
-    _frame = staticmethod(cholesky)
+    def _frame(self, p: Array) -> Array:
+        """Return the Cholesky factor of p."""
+        return cholesky(p)
 
-    def _push(self, frame: Array, v: Array) -> Array:
-        """The change of the factor, its diagonal divided by that of L."""
-        xp, X, diagonal = (
-            namespace(frame, v),
-            cholesky_change(frame, v),
-            _diagonal(frame),
-        )
+    def _differential(self, frame: Array, v: Array) -> Array:
+        """Return the change of the factor, its diagonal divided by that of L."""
+        xp = namespace(frame, v)
+        X = cholesky_change(frame, v)
+        diagonal = _is_diagonal(frame)
         return xp.where(diagonal, X / xp.where(diagonal, frame, 1.0), X)
 
-    def _pull(self, frame: Array, X: Array) -> Array:
-        Y = frame @ namespace(frame, X).where(_diagonal(X), X * frame, X).mT
-        return Y + Y.mT
+    def _inverse_differential(self, frame: Array, X: Array) -> Array:
+        """Return LYᵀ + YLᵀ for the change Y of the factor that X stands for."""
+        factor_change = namespace(frame, X).where(_is_diagonal(X), X * frame, X)
+        half = frame @ factor_change.mT
+        return half + half.mT
 
     def _difference(self, frame: Array, p: Array, q: Array) -> Array:
-        """K = L(I+F), so K − L = LF and log(K_jj/L_jj) = log1p(F_jj)."""
-        L, xp, diagonal = frame, namespace(frame, q), _diagonal(frame)
-        units = (xp.abs(alike(p, q)[1]) > 2)[..., None, None]
-        F = matrix.cholesky_minus_identity(
-            matrix.whiten(L, xp.where(units, 0.0, q - p))
-        )
+        """Return K − L below the diagonal and log(Kⱼⱼ/Lⱼⱼ) on it, q = KKᵀ, p = LLᵀ.
+
+        K = L(I + F), so K − L = LF and log(Kⱼⱼ/Lⱼⱼ) = log1p(Fⱼⱼ). Where q has another
+        size than p, q − p would lose its digits and its own factor is computed.
+        """
+        L = frame
+        xp = namespace(frame, q)
+        diagonal = _is_diagonal(frame)
+        other_units = (xp.abs(match_scale(p, q)[1]) > 2)[..., None, None]
+        E = matrix.whiten(L, xp.where(other_units, 0.0, q - p))
+        F = matrix.cholesky_minus_identity(E)
         near = xp.where(diagonal, xp.log1p(xp.where(diagonal, F, 0.0)), L @ F)
-        # A q of another size than p: q − p would lose its digits, its own factor has them.
-        far = units | xp.any(
-            diagonal & ~(xp.abs(F) < 0.5), axis=(-2, -1), keepdims=True
-        )
-        K = cholesky(xp.where(far, q, p))
+
+        large_change = diagonal & ~(xp.abs(F) < 0.5)
+        is_far = other_units | xp.any(large_change, axis=(-2, -1), keepdims=True)
+        K = cholesky(xp.where(is_far, q, p))
         ratio = xp.where(diagonal, K, 1.0) / xp.where(diagonal, L, 1.0)
-        return xp.where(far, xp.where(diagonal, xp.log(ratio), K - L), near)
+        far = xp.where(diagonal, xp.log(ratio), K - L)
+        return xp.where(is_far, far, near)
 
     def from_coordinates(self, p: Array, z: Array) -> Array:
-        S = unpack(z, self.m)  # only one triangle counts
+        """Return the vector whose dφ is the lower triangular matrix with entries z."""
+        S = unpack(z, self.m)
         xp = namespace(z)
-        return self._pull(cholesky(p), xp.where(_diagonal(S), S, xp.tril(S * 2**0.5)))
+        lower = xp.where(_is_diagonal(S), S, xp.tril(S * 2**0.5))
+        return self._inverse_differential(cholesky(p), lower)
 
     def to_coordinates(self, p: Array, v: Array) -> Array:
-        return _packed(self._push(cholesky(p), v))
+        """Return the entries of dφ(v) on and below the diagonal."""
+        return _pack_lower(self._differential(cholesky(p), v))
 
     def normal_coordinates(self, p: Array, q: Array) -> Array:
-        """With NumPy in pairs: what noise is added to may move by no more than q does, far out as well."""
-        return (
-            _packed(log_cholesky_change(p, q))
-            if is_numpy_array(q)
-            else super().normal_coordinates(p, q)
-        )
+        """Return the entries of φ(q) − φ(p), with NumPy in twice the precision.
 
-    def quick_chart(self, p: np.ndarray, q: np.ndarray) -> np.ndarray:
+        What noise is added to may move by no more than q does, far out as well.
+        """
+        if is_numpy_array(q):
+            return _pack_lower(log_cholesky_change(p, q))
+        return super().normal_coordinates(p, q)
+
+    def fast_normal_coordinates(self, p: np.ndarray, q: np.ndarray) -> np.ndarray:
+        """Return the entries of φ(q) − φ(p) in working precision."""
         return np.asarray(super().normal_coordinates(p, q))
 
 
-def _packed(X: Array) -> Array:
-    return pack(namespace(X).where(_diagonal(X), X, X / 2**0.5))
+def _log_cholesky_amplification(m: int, radius: float) -> float:
+    """Return how far a matrix moves, at most, per unit of relative error of its
+    entries.
+
+    The proof is in docs/geometry.md. The bound grows with the lengths `plus`, `minus`
+    and `strict` of the positive and negative log-diagonals and of the strict part; it
+    is taken at the far corners of cells that cover the sphere of that radius.
+
+    Parameters
+    ----------
+    m : int
+        The number of rows.
+    radius : float
+        Distance from the origin.
+    """
+    if m == 1:
+        return 1.0  # only the logarithm of one number moves, by ½
+
+    angle = np.arange(_ANGLE_CELLS + 1) / _ANGLE_CELLS * (np.pi / 2)
+    largest_sine = np.sin(angle[1:])  # at the larger end of each cell
+    largest_cosine = np.cos(angle[:-1])
+    plus = radius * largest_cosine[:, None]
+    minus = radius * largest_sine[:, None] * largest_cosine
+    strict = radius * largest_sine[:, None] * largest_sine
+
+    # Where nothing near that far out is a double, the bound is infinite.
+    with np.errstate(over="ignore", invalid="ignore"):
+        size = m + sqrt(m) * np.expm1(2 * plus) + strict**2
+        inverse = sqrt(m) * np.exp(minus)
+        for k in range(1, m):
+            coefficient = sqrt(comb(m - 2, k - 1) / factorial(k))
+            inverse = inverse + coefficient * np.exp(sqrt(k + 1) * minus) * strict**k
+        bound = np.max(sqrt(2) * (1 + np.sqrt(size)) * size * inverse**2)
+    return float(bound) if np.isfinite(bound) else inf
 
 
-def _diagonal(L: Array) -> Array:
+def _pack_lower(X: Array) -> Array:
+    """Return the entries of lower triangular X, row by row."""
+    return pack(namespace(X).where(_is_diagonal(X), X, X / 2**0.5))
+
+
+def _is_diagonal(L: Array) -> Array:
+    """Return which entries of an m×m matrix are on the diagonal."""
     index = namespace(L).arange(L.shape[-1], device=device(L))
     return index[:, None] == index

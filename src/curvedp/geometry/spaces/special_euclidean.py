@@ -1,9 +1,10 @@
 """Poses: rotations and translations together."""
 
 from dataclasses import dataclass
+from functools import cached_property
 
 from curvedp import _validate
-from curvedp.geometry.manifold import Array, fact
+from curvedp.geometry.manifold import Array
 from curvedp.geometry.spaces.euclidean import Euclidean
 from curvedp.geometry.spaces.product import Product
 from curvedp.geometry.spaces.pullback import PullbackManifold
@@ -13,11 +14,13 @@ from curvedp.numerics.arrays import like, namespace
 
 @dataclass(frozen=True)
 class SpecialEuclidean(PullbackManifold):
-    """Rigid motions of R^n as matrices [[R, t], [0, 1]], with the metric of SO(n) × R^n, translations in units of `length`.
+    """Rigid motions of R^n as matrices [[R, t], [0, 1]], the metric that of SO(n) ×
+    R^n.
 
-    d² = d²(R, R') + |t − t'|²/length²: the product metric, invariant on the left under rotations and under all
-    translations (Park 1995: no metric is bi-invariant). The length says how far a translation must go to weigh as
-    much as one radian; it is public and part of the metric.
+    d² = d²(R, R') + |t − t'|²/length²: the product metric, invariant on the left under
+    rotations and under all translations (Park 1995: no metric is bi-invariant). The
+    length says how far a translation must go to weigh as much as one radian; it is
+    public and part of the metric.
 
     Parameters
     ----------
@@ -39,44 +42,58 @@ class SpecialEuclidean(PullbackManifold):
     kind = "special-euclidean"
     n: int
     length: float = 1.0
-
     sizes = (("n", 2),)
-    model = fact(lambda self: Product(Rotations(self.n), Euclidean(self.n)))
-    point_shape = fact(lambda self: (self.n + 1, self.n + 1))
 
     def __post_init__(self) -> None:
+        """Check the sizes and that the length is one."""
         super().__post_init__()
         object.__setattr__(self, "length", _validate.length("length", self.length))
 
+    @cached_property
+    def model(self) -> Product:
+        """Rotations times translations."""
+        return Product(Rotations(self.n), Euclidean(self.n))
+
+    @property
+    def point_shape(self) -> tuple[int, ...]:
+        """A matrix with n + 1 rows."""
+        return (self.n + 1, self.n + 1)
+
     def exp(self, p: Array, v: Array) -> Array:
-        """Translations are added as they are, so that a step of 0 changes nothing."""
-        turn = self.model.factors[0].exp(p[..., :-1, :-1], v[..., :-1, :-1])
-        return _matrix(turn, p[..., :-1, -1] + v[..., :-1, -1], 1.0)
+        """Return the motion after unit time.
+
+        Translations are added as they are, so that a step of 0 changes nothing.
+        """
+        rotation = self.model.factors[0].exp(p[..., :-1, :-1], v[..., :-1, :-1])
+        translation = p[..., :-1, -1] + v[..., :-1, -1]
+        return _block_matrix(rotation, translation, 1.0)
 
     def residual(self, p: Array) -> Array:
-        """Of the rotation, plus how far the last row is from (0, …, 0, 1)."""
+        """Return the rotation's residual plus how far the last row is from (0, …, 1)."""
         xp = namespace(p)
-        return super().residual(p) + xp.max(
-            xp.abs(p[..., -1, :] - like(p, [0.0] * self.n + [1.0])), axis=-1
-        )
-
-    # To the product and back: linear, so the differentials are the same.
+        last_row = like(p, [0.0] * self.n + [1.0])
+        gap = xp.max(xp.abs(p[..., -1, :] - last_row), axis=-1)
+        return super().residual(p) + gap
 
     def to_model(self, x: Array) -> Array:
+        """Return the rotation and the translation in units of `length`."""
         return self.model.join([x[..., :-1, :-1], x[..., :-1, -1] / self.length])
 
     def from_model(self, y: Array) -> Array:
-        turn, move = self.model.split(y)
-        return _matrix(turn, self.length * move, 1.0)
+        """Return the matrix of a rotation and a translation."""
+        rotation, translation = self.model.split(y)
+        return _block_matrix(rotation, self.length * translation, 1.0)
 
-    def _pull(self, p: Array, w: Array) -> Array:
-        turn, move = self.model.split(w)
-        return _matrix(turn, self.length * move, 0.0)
+    def inverse_differential(self, p: Array, w: Array) -> Array:
+        """Return the tangent matrix, whose corner is 0."""
+        rotation, translation = self.model.split(w)
+        return _block_matrix(rotation, self.length * translation, 0.0)
 
 
-def _matrix(turn: Array, move: Array, corner: float) -> Array:
-    xp = namespace(turn, move)
-    last = xp.concat([0 * move, corner + 0 * move[..., :1]], axis=-1)
-    return xp.concat(
-        [xp.concat([turn, move[..., None]], axis=-1), last[..., None, :]], axis=-2
-    )
+def _block_matrix(rotation: Array, translation: Array, corner: float) -> Array:
+    """Return [[rotation, translation], [0, corner]]."""
+    xp = namespace(rotation, translation)
+    top = xp.concat([rotation, translation[..., None]], axis=-1)
+    zeros = 0 * translation
+    last_row = xp.concat([zeros, corner + 0 * translation[..., :1]], axis=-1)
+    return xp.concat([top, last_row[..., None, :]], axis=-2)

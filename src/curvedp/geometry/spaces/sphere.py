@@ -1,31 +1,45 @@
-"""The unit sphere S^d in R^{d+1}."""
+"""The unit sphere."""
 
 import math
-from typing import Any
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from curvedp.geometry.manifold import Array, fact
-from curvedp.geometry.spaces.euclidean import Vectors
+from curvedp.geometry.capabilities import EmbeddedMean, UnitQuadric
+from curvedp.geometry.manifold import Array
+from curvedp.geometry.spaces.euclidean import VectorManifold
 from curvedp.numerics.arrays import like, namespace
 from curvedp.numerics.elementary import (
     cos_sinc,
     direction,
     dot_lists,
     euclidean_norm,
-    quick_or,
+    fast_path,
     versine_quotient,
 )
 
-_SQUARES = 1e-140  # lengths above it have squares that do not underflow
+# Lengths above this one have squares that do not underflow.
+_LEAST_LENGTH = 1e-140
 
 
-class Sphere(Vectors):
+class _Angle(NamedTuple):
+    """The angle between the rays through p and q, and what it is computed from."""
+
+    angle: Array
+    orthogonal: Array  # part of q orthogonal to p
+    length: Array  # of that part
+    cosine: Array  # |p||q| cos(angle)
+
+
+class Sphere(VectorManifold, UnitQuadric, EmbeddedMean):
     """Unit vectors of R^{d+1} with the angle as distance. Curvature 1.
 
-    A float vector is never exactly a unit vector: `dist` and `log` take the angle between the RAYS through p and q, so
-    that the radial round-off of the points does not count as distance. Relative error of a few units of round-off
-    from distance 1e-300 up to the antipode, where `log` returns one of the shortest velocities, always the same.
+    A float vector is never exactly a unit vector: `dist` and `log` take the angle
+    between the rays through p and q, so that the radial round-off of the points does
+    not count as distance. The relative error is a few units of round-off from distance
+    1e-300 up to the antipode, where `log` returns one of the shortest velocities,
+    always the same.
 
     Parameters
     ----------
@@ -40,128 +54,184 @@ class Sphere(Vectors):
     """
 
     kind = "sphere"
-    point_shape = fact(lambda self: (self.d + 1,))
-    origin = property(lambda self: np.eye(1, self.d + 1)[0])
-    curvature_bounds = fact(lambda self: (1.0, 1.0) if self.d > 1 else (0.0, 0.0))
     injectivity_radius = math.pi
-    quadric = fact(lambda self: np.ones(self.d + 1))
     embedded_diameter = 2.0
 
+    @property
+    def point_shape(self) -> tuple[int, ...]:
+        """A vector of d + 1 numbers."""
+        return (self.d + 1,)
+
+    @property
+    def origin(self) -> Array:
+        """The first unit vector e₁."""
+        return np.eye(1, self.d + 1)[0]
+
+    @property
+    def curvature_bounds(self) -> tuple[float, float]:
+        """1, and 0 on the circle."""
+        return (1.0, 1.0) if self.d > 1 else (0.0, 0.0)
+
+    @cached_property
+    def embedding_signature(self) -> np.ndarray:
+        """All signs are +1."""
+        return np.ones(self.d + 1)
+
     def exp(self, p: Array, v: Array) -> Array:
+        """Return cos|v|·p + (sin|v|/|v|)·v."""
         xp = namespace(p, v)
         cos, sinc = cos_sinc(xp, xp.vecdot(v, v)[..., None])
         return cos * p + sinc * v
 
     def log(self, p: Array, q: Array) -> Array:
-        def quick(x: list[Array], y: list[Array]) -> tuple[Array, Array]:
-            angle, parts, length = _quick_angle(x, y, 2)
+        """Return angle·w/|w|, w the part of q orthogonal to p."""
+
+        def fast(x: list[Array], y: list[Array]) -> tuple[Array, Array]:
+            angle, parts, length = _angle_by_coordinates(x, y, passes=2)
             factor = angle / length
-            return np.stack(
-                [factor * part for part in parts], axis=-1
-            ), length > _SQUARES
+            velocity = np.stack([factor * part for part in parts], axis=-1)
+            return velocity, length > _LEAST_LENGTH
 
-        return quick_or(self._log, quick, p, q)
+        return fast_path(self._careful_log, fast, p, q)
 
-    def _log(self, p: Array, q: Array) -> Array:
+    def _careful_log(self, p: Array, q: Array) -> Array:
+        """Return the logarithm where vectors may be parallel or very near."""
         xp = namespace(p, q)
-        angle, rest, length, cosine = self._angle(xp, p, q)
-        none = length == 0
-        factor = xp.where(none, 1.0, angle / xp.where(none, 1.0, length))
-        # At the antipode every direction is shortest: take the first coordinate axis of the frame at p.
-        axis = like(rest, np.eye(1, self.d)[0])
-        cut = math.pi * self.from_coordinates(
-            p, xp.broadcast_to(axis, (*rest.shape[:-1], self.d))
-        )
-        return xp.where((none & (cosine < 0))[..., None], cut, factor[..., None] * rest)
+        angle, orthogonal, length, cosine = self._angle(xp, p, q)
+        parallel = length == 0
+        quotient = angle / xp.where(parallel, 1.0, length)
+        factor = xp.where(parallel, 1.0, quotient)
+
+        # At the antipode every direction is shortest: take the first axis of the frame.
+        axis = like(orthogonal, np.eye(1, self.d)[0])
+        axis = xp.broadcast_to(axis, (*orthogonal.shape[:-1], self.d))
+        to_antipode = math.pi * self.from_coordinates(p, axis)
+        at_antipode = (parallel & (cosine < 0))[..., None]
+        return xp.where(at_antipode, to_antipode, factor[..., None] * orthogonal)
 
     def dist(self, p: Array, q: Array) -> Array:
-        def quick(x: list[Array], y: list[Array]) -> tuple[Array, Array]:
-            angle, _, length = _quick_angle(x, y, 1)
-            return angle, length > _SQUARES
+        """Return the angle between the rays through p and q."""
 
-        return quick_or(lambda p, q: self._angle(namespace(p, q), p, q)[0], quick, p, q)
+        def fast(x: list[Array], y: list[Array]) -> tuple[Array, Array]:
+            angle, _, length = _angle_by_coordinates(x, y, passes=1)
+            return angle, length > _LEAST_LENGTH
 
-    def _angle(self, xp: Any, p: Array, q: Array) -> tuple[Array, Array, Array, Array]:
-        """The angle between the rays through p and q; the part of q orthogonal to p, and its length; |p||q| cos."""
+        def careful(p: Array, q: Array) -> Array:
+            return self._angle(namespace(p, q), p, q).angle
+
+        return fast_path(careful, fast, p, q)
+
+    def _angle(self, xp: Any, p: Array, q: Array) -> _Angle:
+        """Return the angle between the rays through p and q with its ingredients.
+
+        The vectors q, q − p and q + p have the same part orthogonal to p. The shorter
+        of the last two is exact where it is small, so that its orthogonal part keeps
+        its digits near p as well as near the antipode. The second pass of the
+        projection makes the direction tangent even where the first leaves round-off.
+        """
         cosine = xp.vecdot(p, q)
         square = xp.vecdot(p, p)
-        # q, q - p and q + p have the same part orthogonal to p. The shorter of the last two is exact where it is
-        # small, so its orthogonal part keeps its digits near p as well as near the antipode. The second pass makes
-        # the direction tangent even where the first one leaves only round-off.
-        rest = xp.where((cosine < 0)[..., None], q + p, q - p)
+        orthogonal = xp.where((cosine < 0)[..., None], q + p, q - p)
         for _ in range(2):
-            rest = rest - (xp.vecdot(p, rest) / square)[..., None] * p
-        length = euclidean_norm(xp, rest)
-        return xp.atan2(length * xp.sqrt(square), cosine), rest, length, cosine
+            along = xp.vecdot(p, orthogonal) / square
+            orthogonal = orthogonal - along[..., None] * p
+        length = euclidean_norm(xp, orthogonal)
+        angle = xp.atan2(length * xp.sqrt(square), cosine)
+        return _Angle(angle, orthogonal, length, cosine)
 
     def transport(self, p: Array, q: Array, v: Array) -> Array:
+        """Return the parallel transport of v along the shortest geodesic.
+
+        The part of v along the unit velocity e becomes cos·e − sin·p. Written in the
+        velocity itself this is smooth at p = q, and holds at the cut locus, where the
+        usual form v − ⟨q,v⟩/(1 + ⟨p,q⟩)·(p + q) divides by 0.
+        """
         xp = namespace(p, q, v)
         velocity = self.log(p, q)
         square = xp.vecdot(velocity, velocity)[..., None]
         along = xp.vecdot(velocity, v)[..., None]
-        # v turns with the geodesic: its part along the unit velocity e becomes cos e - sin p. Written in the velocity
-        # itself it is smooth at p = q, and holds at the cut locus, where v - <q,v>/(1+<p,q>)(p+q) divides by 0.
-        return v - along * (
-            cos_sinc(xp, square)[1] * p + versine_quotient(xp, square) * velocity
-        )
+        sinc = cos_sinc(xp, square)[1]
+        return v - along * (sinc * p + versine_quotient(xp, square) * velocity)
 
     def project(self, x: Array) -> Array:
+        """Return x/|x|; the zero vector goes to the origin."""
         xp = namespace(x)
         length = euclidean_norm(xp, x)[..., None]
-        return xp.where(
-            length == 0, like(x, self.origin), x / xp.where(length == 0, 1.0, length)
-        )
+        unit = x / xp.where(length == 0, 1.0, length)
+        return xp.where(length == 0, like(x, self.origin), unit)
 
     def from_record(self, x: Array) -> Array:
-        """The unit vector along x, whatever its length; 0 has none."""
+        """Return the unit vector along x, whatever its length; 0 has none."""
         return direction(namespace(x), x)
 
-    def embedded(self, X: Array) -> np.ndarray:
+    def embed(self, X: Array) -> np.ndarray:
+        """Return the unit vectors themselves."""
         return np.asarray(X)
 
-    def from_embedded(self, z: np.ndarray) -> np.ndarray:
+    def from_embedding(self, z: np.ndarray) -> np.ndarray:
+        """Return the unit vector along z."""
         return np.asarray(self.project(z))
 
     def to_tangent(self, p: Array, x: Array) -> Array:
+        """Return the part of x orthogonal to p."""
         xp = namespace(p, x)
-        return x - (xp.vecdot(p, x) / xp.vecdot(p, p))[..., None] * p
+        along = xp.vecdot(p, x) / xp.vecdot(p, p)
+        return x - along[..., None] * p
 
     def residual(self, p: Array) -> Array:
+        """Return | |p| − 1 |."""
         xp = namespace(p)
         return xp.abs(euclidean_norm(xp, p) - 1)
 
-    # The Householder reflection that carries ±e1 to p carries (0, z) into the tangent space at p. With the sign of p1
-    # the reflected pole is never close to p, so 1 + |p1| replaces the 1 + p1 of the frame e_i - p_{i+1}/(1+p1)(e1+p),
-    # which is undefined at p = -e1.
+    # The Householder reflection that carries ±e₁ to p carries (0, z) into the tangent
+    # space at p. With the sign of p₁ the reflected pole is never close to p, so that
+    # 1 + |p₁| replaces the 1 + p₁ of the frame eᵢ − pᵢ₊₁/(1 + p₁)·(e₁ + p), which is
+    # undefined at p = −e₁.
 
     def from_coordinates(self, p: Array, z: Array) -> Array:
+        """Return (0, z) reflected by the Householder reflection that carries ±e₁ to p."""
         xp = namespace(p, z)
-        first, rest = p[..., :1], p[..., 1:]
-        along = xp.vecdot(rest, z)[..., None]
-        return xp.concat(
-            [
-                xp.where(first < 0, along, -along),
-                z - along / (1 + xp.abs(first)) * rest,
-            ],
-            axis=-1,
-        )
+        p_first, p_others = p[..., :1], p[..., 1:]
+        along = xp.vecdot(p_others, z)[..., None]
+        first = xp.where(p_first < 0, along, -along)
+        others = z - along / (1 + xp.abs(p_first)) * p_others
+        return xp.concat([first, others], axis=-1)
 
     def to_coordinates(self, p: Array, v: Array) -> Array:
+        """Return all entries but the first of v reflected as in `from_coordinates`."""
         xp = namespace(p, v)
-        first, rest = p[..., :1], p[..., 1:]
-        along = xp.where(first < 0, -v[..., :1], v[..., :1])
-        return v[..., 1:] - along / (1 + xp.abs(first)) * rest
+        p_first, p_others = p[..., :1], p[..., 1:]
+        along = xp.where(p_first < 0, -v[..., :1], v[..., :1])
+        return v[..., 1:] - along / (1 + xp.abs(p_first)) * p_others
 
 
-def _quick_angle(
+def _angle_by_coordinates(
     x: list[Array], y: list[Array], passes: int
 ) -> tuple[Array, list[Array], Array]:
-    """`_angle` coordinate by coordinate; the part orthogonal to p is cleaned twice where its direction counts."""
-    cosine, square = dot_lists(x, y), dot_lists(x, x)
-    side = np.copysign(1.0, cosine)
-    rest = [b - side * a for a, b in zip(x, y, strict=True)]  # exact where it is small
+    """Return the angle between the rays through x and y, one array per coordinate.
+
+    Parameters
+    ----------
+    x, y : list of arrays
+        The coordinates of two batches of vectors.
+    passes : int
+        How often the part of y orthogonal to x is cleaned: twice where its direction
+        counts, once where only its length does.
+
+    Returns
+    -------
+    angle, orthogonal, length
+        The angle, the coordinates of the orthogonal part, and its length.
+    """
+    cosine = dot_lists(x, y)
+    square = dot_lists(x, x)
+    sign = np.copysign(1.0, cosine)
+
+    # The difference is exact where it is small.
+    orthogonal = [b - sign * a for a, b in zip(x, y, strict=True)]
     for _ in range(passes):
-        along = dot_lists(x, rest) / square
-        rest = [r - along * a for a, r in zip(x, rest, strict=True)]
-    length = np.sqrt(dot_lists(rest, rest))
-    return np.arctan2(length * np.sqrt(square), cosine), rest, length
+        along = dot_lists(x, orthogonal) / square
+        orthogonal = [r - along * a for a, r in zip(x, orthogonal, strict=True)]
+    length = np.sqrt(dot_lists(orthogonal, orthogonal))
+    angle = np.arctan2(length * np.sqrt(square), cosine)
+    return angle, orthogonal, length

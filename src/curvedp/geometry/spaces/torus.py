@@ -1,19 +1,21 @@
-"""Angles: the flat torus."""
+"""The flat torus: vectors of angles."""
 
 import math
 
 import numpy as np
 
+from curvedp.geometry.capabilities import EmbeddedMean
 from curvedp.geometry.manifold import Array
-from curvedp.geometry.spaces.euclidean import FlatVectors
+from curvedp.geometry.spaces.euclidean import FlatVectorManifold
 from curvedp.numerics.arrays import namespace
 
 
-class Torus(FlatVectors):
-    """d angles in radians, each modulo 2π: a product of unit circles, and flat.
+class Torus(FlatVectorManifold, EmbeddedMean):
+    """d angles in radians, each modulo 2π: a product of unit circles, which is flat.
 
-    Any real numbers are a point; results lie in [−π, π]. Balls of radius below π/2 are those of flat space, so the Fréchet
-    mean costs 2r/n there, and noise in the chart is exact.
+    Any real numbers are a point; results lie in [−π, π]. Balls of radius below π/2 are
+    those of flat space, so the Fréchet mean has sensitivity 2r/n there, and noise in
+    normal coordinates is exact.
 
     Parameters
     ----------
@@ -22,7 +24,8 @@ class Torus(FlatVectors):
 
     Examples
     --------
-    >>> float(np.round(Torus(1).dist(np.array([3.0]), np.array([-3.0])), 6))  # the short way round
+    >>> distance = Torus(1).dist(np.array([3.0]), np.array([-3.0]))  # the short way
+    >>> float(np.round(distance, 6))
     0.283185
     """
 
@@ -31,26 +34,37 @@ class Torus(FlatVectors):
     embedded_diameter = 2.0
 
     def exp(self, p: Array, v: Array) -> Array:
-        return _wrapped(p + v)
+        """Return p + v modulo 2π."""
+        return _wrap_angles(p + v)
 
     def log(self, p: Array, q: Array) -> Array:
-        return _wrapped(q - p)
+        """Return q − p modulo 2π: every angle goes the short way round."""
+        return _wrap_angles(q - p)
 
     def project(self, x: Array) -> Array:
-        return _wrapped(x)
+        """Return x modulo 2π."""
+        return _wrap_angles(x)
 
-    def embedded(self, X: Array) -> np.ndarray:
+    def embed(self, X: Array) -> np.ndarray:
+        """Return (cos x, sin x)/√d, vectors of length 1 with 2d entries."""
         X = np.asarray(X)
-        return np.asarray(np.concatenate([np.cos(X), np.sin(X)], axis=-1) / self.d**0.5)
+        circles = np.concatenate([np.cos(X), np.sin(X)], axis=-1)
+        return np.asarray(circles / self.d**0.5)
 
-    def from_embedded(self, z: np.ndarray) -> np.ndarray:
-        return np.asarray(np.arctan2(z[..., self.d :], z[..., : self.d]))
+    def from_embedding(self, z: np.ndarray) -> np.ndarray:
+        """Return the angle of each pair (cos, sin)."""
+        cosines = z[..., : self.d]
+        sines = z[..., self.d :]
+        return np.asarray(np.arctan2(sines, cosines))
 
 
-def _wrapped(x: Array) -> Array:
-    """x modulo 2π in [−π, π]; exactly x where it lies there, so that small angles keep their digits."""
+def _wrap_angles(x: Array) -> Array:
+    """Return x modulo 2π in [−π, π].
+
+    It is exactly x where x lies there already, so that small angles keep their digits.
+    For numbers so large that a full turn is below their spacing any angle may remain,
+    which is then clipped to the interval.
+    """
     xp = namespace(x)
     x = x - 2 * math.pi * xp.round(x / (2 * math.pi))
-    return xp.clip(
-        x, -math.pi, math.pi
-    )  # of numbers so large that a turn is below their spacing, anything remains
+    return xp.clip(x, -math.pi, math.pi)

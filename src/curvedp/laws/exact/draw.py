@@ -19,6 +19,8 @@ from curvedp.entropy.bits import LazyNormals
 from curvedp.entropy.csprng import Allowance, Source, check_source
 from curvedp.errors import ParameterError
 from curvedp.geometry import Manifold
+from curvedp.geometry.capabilities import AffineInvariantCone, UnitQuadric
+from curvedp.geometry.spaces.euclidean import Euclidean
 from curvedp.laws.exact.curved import draw_curved, place_of
 from curvedp.laws.exact.radial import RadialBall
 from curvedp.laws.exact.spd import acceptance, draw_spd
@@ -100,14 +102,18 @@ def drawn_point(manifold: Manifold, value: np.ndarray) -> Any:
 def has_exact_laplace(manifold: Manifold) -> bool:
     """Whether `exact_laplace` draws on this manifold; to be asked before anything is paid."""
     curved = rays_of(manifold) is not None and place_of(manifold) is not None
-    return curved or manifold.positive_matrices is not None
+    return curved or isinstance(manifold, AffineInvariantCone)
 
 
 def has_exact_gaussian(manifold: Manifold) -> bool:
     """Whether `exact_gaussian` draws on this manifold; to be asked before anything is paid."""
     if len(manifold.factors) > 1:
         return all(has_exact_gaussian(factor) for factor in manifold.factors)
-    return manifold.is_linear or in_chart(manifold) or has_exact_laplace(manifold)
+    return (
+        isinstance(manifold, Euclidean)
+        or in_chart(manifold)
+        or has_exact_laplace(manifold)
+    )
 
 
 @lru_cache(maxsize=256)
@@ -117,13 +123,13 @@ def in_chart(manifold: Manifold) -> bool:
         return False
     rays, ambient = (
         rays_of(manifold),
-        manifold.is_linear or place_of(manifold) is not None,
+        isinstance(manifold, Euclidean) or place_of(manifold) is not None,
     )
     return (
         rays is not None
         and rays.curvature == 0
         and not ambient
-        and manifold.positive_matrices is None
+        and not isinstance(manifold, AffineInvariantCone)
     )
 
 
@@ -151,7 +157,7 @@ def exact_draw(
     start = _center(manifold, center)
     if not (isinstance(kind, str) and kind in get_args(Law)):
         _validate.choice("kind", kind, get_args(Law))
-    if manifold.float_reach == math.inf:
+    if manifold.float_set.max_distance == math.inf:
         largest_scale = _LARGEST_SCALE
     else:
         largest_scale = _LARGEST_HYPERBOLIC_SCALE
@@ -190,13 +196,13 @@ def _draw(
         ]
         joined = np.concatenate([part.integers.ravel() for part in parts])
         return ExactDraw(joined, grid, sum(p.tau for p in parts), manifold)
-    matrices = manifold.positive_matrices
+    matrices = manifold.cone_size if isinstance(manifold, AffineInvariantCone) else None
     allowance = Allowance(
         math.prod(manifold.point_shape),
         acceptance(kind, *matrices, scale) if matrices else 1.0,
     )
     metered = allowance.meter(source)
-    if kind == "gaussian" and manifold.is_linear:
+    if kind == "gaussian" and isinstance(manifold, Euclidean):
         integers = _flat_gaussian(center, scale, metered, grid)
     elif rays is not None and place_of(manifold) is not None:
         integers = draw_curved(
@@ -255,14 +261,16 @@ def _center(manifold: Manifold, center: Any) -> np.ndarray:
 
 
 def _check_on(manifold: Manifold, center: np.ndarray) -> None:
-    unlifted = (
-        manifold.quadric is None
+    unlifted = not isinstance(
+        manifold, UnitQuadric
     )  # on a quadric an array is lifted or scaled to a point
     if len(manifold.factors) > 1:
         for factor, part in zip(manifold.factors, manifold.split(center), strict=True):
             _check_on(factor, part)
     elif (
-        manifold.quadric is not None and manifold.quadric[0] > 0 and not np.any(center)
+        isinstance(manifold, UnitQuadric)
+        and manifold.embedding_signature[0] > 0
+        and not np.any(center)
     ):
         raise ParameterError("center must not be 0 on a sphere")
     elif unlifted and manifold.curvature_bounds[0] < 0 and center.ndim == 1:

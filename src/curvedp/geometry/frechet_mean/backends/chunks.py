@@ -202,7 +202,7 @@ def _held(domain: Domain, course: Course, place: Any) -> Any:
 
 
 def kept(domain: Domain, x: np.ndarray) -> np.ndarray:
-    """The point of the ball that floats hold (`M.held_share`) and that is nearest to x; x itself where it is one.
+    """The point of the ball that floats hold (`M.float_set`) and that is nearest to x; x itself where it is one.
     Where curvature is <= 0, both sets are convex and hold the center: the nearest point of one, then of the other,
     is in both, and no farther from any record, which is in both (Bridson & Haefliger 1999, II.2.4). Under the
     affine-invariant metric, too, the nearest matrix with a spectrum of a convex set has the nearest spectrum and
@@ -219,16 +219,18 @@ def kept(domain: Domain, x: np.ndarray) -> np.ndarray:
         return x if all(map(operator.is_, found, parts)) else np.asarray(M.join(found))
     if M.convexity_radius < inf:
         return x
-    wide = radius > M.held_reach
+    wide = radius > M.float_set.safe_radius
     if not wide and float(M.dist(center, x)) <= radius:
         return x
     z = np.asarray(M.normal_coordinates(center, x))
     length = float(np.linalg.norm(z))
-    if length <= radius * _ROOM and not (wide and float(M.held_share(z)) * _ROOM < 1):
+    if length <= radius * _ROOM and not (
+        wide and float(M.float_set.shrink_factor(z)) * _ROOM < 1
+    ):
         return x
     z = z * min(1.0, radius / length)
     return np.asarray(
-        M.from_normal_coordinates(center, M.held_coordinates(z) if wide else z)
+        M.from_normal_coordinates(center, M.float_set.project(z) if wide else z)
     )
 
 

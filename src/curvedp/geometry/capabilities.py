@@ -1,0 +1,286 @@
+"""Abilities that some manifolds have, as base classes, and functions that ask for them.
+
+A space that has an ability derives from the class of it; code asks with `isinstance`.
+Where every manifold has an answer (a center can always stay where it is), a function of
+this module gives it and dispatches on the class.
+"""
+
+from abc import abstractmethod
+from math import inf
+
+import numpy as np
+
+from curvedp.errors import ParameterError
+from curvedp.geometry.manifold import Array, Manifold
+from curvedp.numerics.arrays import like
+
+# ---- isometries to the origin --------------------------------------------------------
+
+
+class OriginIsometry(Manifold):
+    """Spaces with an isometry in closed form that takes a given center to the origin.
+
+    By default it is the one that reads at the origin the normal coordinates at the
+    center, which is an isometry of the whole space on symmetric Hadamard manifolds.
+    """
+
+    def canonical_center(self, center: Array) -> Array:
+        """Return where the isometry takes the center: the origin."""
+        return self.origin
+
+    def move_to_origin(self, center: Array, X: Array) -> Array:
+        """Apply to the points X the isometry that takes `center` to the origin."""
+        return self._move(center, self.canonical_center(center), X)
+
+    def move_from_origin(self, center: Array, X: Array) -> Array:
+        """Apply to the points X the isometry that takes the origin to `center`."""
+        return self._move(self.canonical_center(center), center, X)
+
+    def _move(self, start: Array, end: Array, X: Array) -> Array:
+        """Return the points that have at `end` the normal coordinates of X at `start`."""
+        if np.array_equal(start, end):
+            return X
+        coordinates = self.normal_coordinates(like(X, start), X)
+        return self.from_normal_coordinates(like(X, end), coordinates)
+
+
+def canonical_center(M: Manifold, center: Array) -> Array:
+    """Return where `move_to_origin` takes a public center.
+
+    That is the origin where the space has an isometry to it. On a compact space, whose
+    points are well scaled everywhere, nothing moves and it is the center itself.
+
+    Raises
+    ------
+    ParameterError
+        For a center other than the origin on a Hadamard manifold without an isometry.
+    """
+    if isinstance(M, OriginIsometry):
+        return M.canonical_center(center)
+    is_unbounded = M.injectivity_radius == inf
+    if is_unbounded and not np.array_equal(center, M.origin):
+        raise ParameterError(
+            f"{M!r} has no isometry from another center to its origin; leave the "
+            "center out"
+        )
+    return center
+
+
+def move_to_origin(M: Manifold, center: Array, X: Array) -> Array:
+    """Move points by the isometry that takes a public center to its canonical place.
+
+    Far from the origin of a Hadamard manifold the floats of a point say little about
+    it, and what is computed there depends on round-off more than on one record. Moved
+    to the origin first, it does not.
+
+    Parameters
+    ----------
+    M : Manifold
+        Where the points live.
+    center : array
+        The public center.
+    X : array
+        Points; they are returned as they are where nothing moves.
+    """
+    if isinstance(M, OriginIsometry):
+        return M.move_to_origin(center, X)
+    canonical_center(M, center)  # refuses a center without an isometry
+    return X
+
+
+def move_from_origin(M: Manifold, center: Array, X: Array) -> Array:
+    """Move points by the inverse of `move_to_origin` for the same center."""
+    if isinstance(M, OriginIsometry):
+        return M.move_from_origin(center, X)
+    canonical_center(M, center)  # refuses a center without an isometry
+    return X
+
+
+# ---- boundary and curvature ----------------------------------------------------------
+
+
+class ManifoldWithBoundary(Manifold):
+    """Spaces with a boundary, across which geodesics do not continue."""
+
+    @property
+    @abstractmethod
+    def boundary_distance(self) -> float:
+        """Distance from the origin to the boundary."""
+
+
+def boundary_distance(M: Manifold) -> float:
+    """Return the distance from the origin to the boundary; inf where there is none."""
+    if isinstance(M, ManifoldWithBoundary):
+        return M.boundary_distance
+    if len(M.factors) > 1:
+        return min(boundary_distance(factor) for factor in M.factors)
+    return inf
+
+
+def ricci_lower_bound(M: Manifold) -> float:
+    """Return a number <= 0 that is at most every Ricci curvature Ric(u, u), |u| = 1.
+
+    On a product it is the least of the factors' bounds. On positive definite matrices
+    Ric(u, u) = −β·Σ_{i<j}(xᵢ − xⱼ)²/4 >= −β·m·|x|²/4 along u = diag(x). Elsewhere it
+    is (dim − 1) times the lower curvature bound.
+    """
+    if len(M.factors) > 1:
+        return min(ricci_lower_bound(factor) for factor in M.factors)
+    if isinstance(M, AffineInvariantCone):
+        m, field_dimension = M.cone_size
+        return -(m * field_dimension) / 4
+    return (M.dim - 1) * min(M.curvature_bounds[0], 0.0)
+
+
+def euclidean_factor(M: Manifold, p: Array) -> np.ndarray:
+    """Return directions at p that span a Euclidean factor of a curved space.
+
+    Returns
+    -------
+    array, shape (k, dim)
+        Coordinates at p of k orthonormal directions; k = 0 for most spaces.
+    """
+    if isinstance(M, AffineInvariantCone):
+        return M.scaling_direction(p)
+    return np.zeros((0, M.dim))
+
+
+def bracket_jacobi_operator(M: Manifold, p: Array, v: Array) -> np.ndarray:
+    """Return the Jacobi operator of a symmetric space of matrices by Lie brackets.
+
+    At the identity R_V = −¼[[·, V], V]. An isometry that keeps coordinates carries p to
+    the identity, so v is read there through its coordinates.
+
+    Returns
+    -------
+    array, shape (..., dim, dim)
+        In the coordinates of `M.to_coordinates`.
+    """
+    identity = M.origin
+    basis = np.asarray(M.from_coordinates(identity, np.eye(M.dim)))
+    coordinates = np.asarray(M.to_coordinates(p, v))
+    V = np.asarray(M.from_coordinates(identity, coordinates))[..., None, :, :]
+    bracket = basis @ V - V @ basis
+    double_bracket = (V @ bracket - bracket @ V) / 4
+    return np.asarray(M.to_coordinates(identity, double_bracket))
+
+
+# ---- what points are -----------------------------------------------------------------
+
+
+class ScalableCone(Manifold):
+    """Spaces whose points may be multiplied by positive numbers.
+
+    log det is then a coordinate that tells the unit of the data, and the metric does
+    not depend on the unit.
+    """
+
+
+class AffineInvariantCone(ScalableCone):
+    """Positive definite matrices X on which all maps X ↦ LXL* are isometries."""
+
+    @property
+    @abstractmethod
+    def cone_size(self) -> tuple[int, int]:
+        """(m, β): m rows; β = 1 for real and 2 for Hermitian matrices."""
+
+    def scaling_direction(self, p: Array) -> np.ndarray:
+        """Return the coordinates of the unit vector along the multiples of p.
+
+        It spans the Euclidean factor: SPD(m) = ℝ × SL(m)/SO(m). For m = 1 the space is
+        a line, which has no curved part, and there is no row.
+        """
+        m, _ = self.cone_size
+        if m == 1:
+            return np.zeros((0, 1))
+        return np.asarray(self.to_coordinates(p, p / np.sqrt(float(m))))[None]
+
+
+class UnitQuadric(Manifold):
+    """Unit quadrics Σ sᵢxᵢ² = ±1 of R^{dim+1}: the sphere and the hyperboloid."""
+
+    @property
+    @abstractmethod
+    def embedding_signature(self) -> np.ndarray:
+        """The signs s, shape (dim + 1,)."""
+
+
+class EmbeddedMean(Manifold):
+    """Spaces with an embedding whose means can be brought back to the space."""
+
+    @property
+    @abstractmethod
+    def embedded_diameter(self) -> float:
+        """Largest distance between two embedded points."""
+
+    @abstractmethod
+    def embed(self, X: Array) -> np.ndarray:
+        """Return points as vectors along the last axis, of length at most 2 (NumPy)."""
+
+    @abstractmethod
+    def from_embedding(self, z: np.ndarray) -> np.ndarray:
+        """Return the point whose embedding is nearest to a vector (NumPy)."""
+
+
+# ---- cheaper kernels where noise hides the last digits --------------------------------
+
+
+class CheapKernels(Manifold):
+    """Spaces that have cheaper kernels for uses in which noise hides the last digits.
+
+    By default they are the accurate ones; a space overrides those that it can speed up.
+    """
+
+    def fast_normal_coordinates(self, p: np.ndarray, q: np.ndarray) -> np.ndarray:
+        """Return `normal_coordinates` at one p of many q, to 1e-8 of their length."""
+        return np.asarray(self.normal_coordinates(p, q))
+
+    def rough_normal_coordinates(self, p: Array, q: Array) -> Array:
+        """Return `normal_coordinates` without care for the last digits of near points."""
+        return self.normal_coordinates(p, q)
+
+    def rough_from_normal_coordinates(self, p: Array, z: Array) -> Array:
+        """Return `from_normal_coordinates` without care for the last digits."""
+        return self.from_normal_coordinates(p, z)
+
+    def transport_coordinates(self, p: Array, q: Array, z: Array) -> Array:
+        """Return the coordinates at q of the transported vector with coordinates z."""
+        return _transport_coordinates(self, p, q, z)
+
+
+def fast_normal_coordinates(M: Manifold, p: np.ndarray, q: np.ndarray) -> np.ndarray:
+    """Return the normal coordinates at one p of many points, to 1e-8 of their length.
+
+    What noise is added to has no use for more digits. Each row depends on its own point
+    alone.
+    """
+    if isinstance(M, CheapKernels):
+        return M.fast_normal_coordinates(p, q)
+    return np.asarray(M.normal_coordinates(p, q))
+
+
+def rough_normal_coordinates(M: Manifold, p: Array, q: Array) -> Array:
+    """Return normal coordinates at one p for a step that is drowned in noise."""
+    if isinstance(M, CheapKernels):
+        return M.rough_normal_coordinates(p, q)
+    return M.normal_coordinates(p, q)
+
+
+def rough_from_normal_coordinates(M: Manifold, p: Array, z: Array) -> Array:
+    """Return the point with normal coordinates z, for a step drowned in noise."""
+    if isinstance(M, CheapKernels):
+        return M.rough_from_normal_coordinates(p, z)
+    return M.from_normal_coordinates(p, z)
+
+
+def transport_coordinates(M: Manifold, p: Array, q: Array, z: Array) -> Array:
+    """Return the coordinates at q of the vector with coordinates z at p, transported."""
+    if isinstance(M, CheapKernels):
+        return M.transport_coordinates(p, q, z)
+    return _transport_coordinates(M, p, q, z)
+
+
+def _transport_coordinates(M: Manifold, p: Array, q: Array, z: Array) -> Array:
+    """Read z as a tangent vector at p, transport it to q, and return its coordinates."""
+    vector = M.from_coordinates(p, z)
+    return M.to_coordinates(q, M.transport(p, q, vector))
