@@ -212,6 +212,22 @@ class Plan:
             )
             return region_of(simulated.certificate, level).radius
 
+    def regions(self, level: float = 0.95) -> dict[str, float]:
+        """About the radius of the region by the best mechanism, and by others in its ball.
+
+        The mechanism with the least error may have a region that is as wide as the ball;
+        "log-gaussian" and "log-laplace" have exact ones, of about the length of their noise.
+        With `radius="private"` there is one mechanism.
+        """
+        from curvedp.inference.region import regions_in_chart  # slow to import
+
+        radii = {self.mechanism: self.region(level)}
+        if isinstance(self.radius, str):
+            return radii
+        statistic = _statistic(self.manifold, self.center, self.radius, self.n, None)
+        with one_blas_thread():
+            return {**regions_in_chart(statistic, self.guarantee, level), **radii}
+
     def radius_for(self, error: float) -> float:
         """The largest radius that keeps the predicted error at `error`, to about a percent; inf where any allowed one does.
         With radius="private" there is nothing to choose, which is refused."""

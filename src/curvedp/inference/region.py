@@ -7,13 +7,15 @@ c·√(n·log(1/miss)/2) with probability at most `miss` (for means as Brunel & 
 """
 
 from collections.abc import Sequence
+from contextlib import suppress
 from math import log, pi, sin, sqrt
 from typing import Any
 
 import numpy as np
 
 from curvedp import _validate
-from curvedp.errors import ParameterError
+from curvedp.entropy import GeneratorSource
+from curvedp.errors import CurvedpError, ParameterError
 from curvedp.geometry.manifold import Manifold
 from curvedp.inference.lines import line_region
 from curvedp.inference.shapes import (
@@ -27,11 +29,14 @@ from curvedp.inference.shapes import (
 )
 from curvedp.mechanisms.base import FLOAT, Mechanism, Reading
 from curvedp.mechanisms.certificate import Certificate
+from curvedp.mechanisms.choose import choose_mechanism
+from curvedp.mechanisms.in_private_ball import OuterBallVariance
 from curvedp.mechanisms.median import GeometricMedian
 from curvedp.mechanisms.regression import GeodesicLine
 from curvedp.mechanisms.second_moment import SecondMoment
 from curvedp.mechanisms.sensitivity import dispersion_sensitivity
 from curvedp.mechanisms.statistic import FrechetMean, FrechetVariance, Statistic
+from curvedp.privacy import Guarantee
 
 _MOVED = {"gradient": "the ball that was used", "counts": "the public outer ball"}
 
@@ -208,26 +213,91 @@ def _region(
     components: int | None,
     units: str,
 ) -> Region:
-    statistic, sampled, kept = reading.frame or mechanism.statistic, 0.0, level
+    statistic = reading.frame or mechanism.statistic
+    sampled = 0.0
+    noise_level = level
     if of == "population":
-        kept = 1 - (1 - level) / 2
-        sampled = sampling(mechanism.statistic, 1 - kept)
+        noise_level = 1 - (1 - level) / 2
+        sampled = sampling(mechanism.statistic, 1 - noise_level)
     if isinstance(statistic, GeodesicLine):
         return line_region(
             statistic, reading, level, sampled if of == "population" else None
         )
-    [(M, shape)] = _shapes(space, statistic, reading, [kept], sampled, components)
-    about, theorem = (
-        _about(mechanism.statistic, reading, of, components, units),
-        shape.theorem,
+    [(M, shape)] = _shapes(
+        space, statistic, reading, [noise_level], sampled, components
     )
+    about = _about(mechanism.statistic, reading, of, components, units)
     center = statistic.placed(shape.center(M)[None])[0]
-    theorem = (
-        theorem
-        if of == "records"
-        else f"finite-sample (McDiarmid); of the noise: {theorem}"
-    )
+    theorem = shape.theorem
+    if of == "population":
+        theorem = f"finite-sample (McDiarmid); of the noise: {theorem}"
+    if isinstance(mechanism.statistic, OuterBallVariance):
+        theorem = _clipped_variance(mechanism)
+    if isinstance(mechanism.statistic, FrechetMean):
+        theorem += _narrower_region(mechanism, level, shape.radius)
     return Region(M, center, shape.radius, level, of, about, theorem, shape.within)
+
+
+def _clipped_variance(search: Any) -> str:
+    """Say what the region of a variance in a private ball covers, and what it does not."""
+    share = search.clipped_share
+    outside = "some" if share is None else f"about {share:.0%}"
+    return (
+        "it covers the noise, not the clipping: the search for the ball leaves "
+        f"{outside} of the records outside, and the variance of the records themselves "
+        "is larger by an amount that nobody knows"
+    )
+
+
+# Of the radius: a wider region of a mean is of little use.
+_WIDE_REGION = 0.5
+
+
+def _narrower_region(mechanism: Any, level: float, radius: float) -> str:
+    """Name a mechanism with a far narrower region in the same public ball, if any.
+
+    The radii are those of simulated releases at the center of the ball, with the
+    guarantee that the mechanism has: public numbers.
+    """
+    if (
+        mechanism.name in _IN_CHART
+        or radius < _WIDE_REGION * mechanism.statistic.radius
+    ):
+        return ""
+    radii = regions_in_chart(mechanism.statistic, mechanism.guarantee, level)
+    if not radii:
+        return ""
+    name = min(radii, key=radii.__getitem__)
+    if radii[name] > radius / 2:
+        return ""
+    return f"; mechanism={name!r} has a region of about {radii[name]:.3g} in this ball"
+
+
+_IN_CHART = ("log-gaussian", "log-laplace")
+
+
+def regions_in_chart(
+    statistic: FrechetMean, guarantee: Guarantee, level: float = 0.95
+) -> dict[str, float]:
+    """Return about the radius of the region by each mechanism whose regions are exact.
+
+    Parameters
+    ----------
+    statistic : FrechetMean
+        The mean of n records in a public ball.
+    guarantee : Guarantee
+        What the mechanisms are calibrated to.
+    level : float
+        The level of the regions.
+    """
+    radii = {}
+    for name in _IN_CHART:
+        with suppress(CurvedpError):  # one that does not meet the guarantee
+            mechanism = choose_mechanism(name, statistic, guarantee).mechanism
+            source = GeneratorSource(np.random.default_rng(0))
+            simulated = mechanism.release(statistic.typical.center, source=source)
+            radii[name] = region_of(simulated.certificate, level).radius
+    return radii
 
 
 def sampling(statistic: Statistic, miss: float) -> float:

@@ -197,9 +197,9 @@ def _after_step(
             "no confidence region: the records are so spread out that the ball around "
             f"them has radius {ball.radius:.4g}, and on {M!r} records are known to have "
             f"only one mean in balls of radius below {M.convexity_radius:.4g}; the error "
-            "of the release is not bounded by its noise. PrivateFrechetMedian has a "
-            "region for widely spread records, and a public radius below "
-            f"{M.convexity_radius:.4g} has one for the mean of the records clipped to it"
+            "of the release is not bounded by its noise. PrivateFrechetMedian varies less "
+            "for such records; a public radius below "
+            f"{M.convexity_radius:.4g} has a region for the mean of the records clipped to it"
         )
     whole_ball = Shape(
         ball.center,

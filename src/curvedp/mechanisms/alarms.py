@@ -123,12 +123,12 @@ def _too_noisy_in_private_ball(search: PrivateBallMechanism) -> list[str]:
             f"the mean is of little use; {_cures(space, needed)}"
         ]
     if isinstance(statistic, OuterBallVariance):
-        share = search.clipped_share
-        if share < USELESS_SHARE:
+        clipped = search.clipped_share
+        if clipped is None or clipped < USELESS_SHARE:
             return []
-        needed = ceil(2 * statistic.n * share / USELESS_SHARE)
+        needed = ceil(2 * statistic.n * clipped / USELESS_SHARE)
         return [
-            f"{where}: the search for a ball leaves about {share:.0%} of them outside, "
+            f"{where}: the search for a ball leaves about {clipped:.0%} of them outside, "
             "so the variance is far too small; "
             f"{_cures(space, needed)}"
         ]

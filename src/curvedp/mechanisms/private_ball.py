@@ -163,8 +163,14 @@ class PrivateBallMechanism(StagedMechanism):
         return float(_TYPICAL_RADIUS * sensitivity * length)
 
     @property
-    def clipped_share(self) -> float:
-        """The share of the records that the search for a radius leaves outside, about."""
+    def clipped_share(self) -> float | None:
+        """About the share of the records that the search for a radius leaves outside.
+
+        It is a public number where the noise is Gaussian. For pure ε the radius is read
+        off noisy counts, and the share is not known before.
+        """
+        if self._pure:
+            return None
         return float(self._outside / self.statistic.n)
 
     def draw(self, data: Any, source: Source) -> Draw:
