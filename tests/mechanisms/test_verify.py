@@ -131,6 +131,7 @@ MAKERS = {
         manifold=S2,
         radius="private",
         guarantee=GDP(1.0),
+        x_range=(0.0, 1.0),
     ),
     "newton in a private ball": lambda: fitted(
         PrivateFrechetMean, cloud(H, 60), manifold=H, radius="private"
@@ -196,6 +197,7 @@ MAKERS = {
         speed=0.5,
         clip=0.2,
         guarantee=PureDP(2.0),
+        x_range=(0.0, 1.0),
     ),
     "line by descent": lambda: fitted(
         PrivateGeodesicRegression,
@@ -206,6 +208,7 @@ MAKERS = {
         speed=0.5,
         clip=0.2,
         guarantee=GDP(1.0),
+        x_range=(0.0, 1.0),
     ),
     "gradient by Laplace": lambda: fitted(
         PrivateFrechetMean,

@@ -331,4 +331,6 @@ def useless_error(statistic: Statistic) -> float:
         )
     means = np.stack([each.mean for each in populations(statistic.space, ball)])
     away = np.asarray(statistic.space.dist(ball.center, means))
-    return float(min(ball.radius / 3, np.exp(np.mean(np.log(away)))))
+    with np.errstate(divide="ignore"):  # 0 in a ball that doubles take for a point
+        typical = np.exp(np.mean(np.log(away)))
+    return float(min(ball.radius / 3, typical))
