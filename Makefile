@@ -25,7 +25,7 @@ $(BIN)/python:
 	$(PYTHON) -m venv .venv
 
 $(CORE): pyproject.toml constraints.txt | $(BIN)/python
-	$(PIP) --editable '.[cli,report]'
+	$(PIP) --editable '.[report]'
 	touch $@
 
 $(STAMP): pyproject.toml constraints.txt | $(BIN)/python

@@ -2,7 +2,7 @@
 
 from typer.testing import CliRunner
 
-from curvedp.cli import app
+from curvedp.cli.app import app
 
 
 def run(*arguments):

@@ -19,7 +19,7 @@ from curvedp import (
     plan,
 )
 from curvedp.alarms import alarms
-from curvedp.cli import app
+from curvedp.cli.app import app
 from curvedp.entropy import GeneratorSource
 from curvedp.errors import ParameterError, UnattainableGuarantee
 from curvedp.geometry import (

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from curvedp import estimators, geometry, mechanisms, privacy
-from curvedp.cli import app
+from curvedp.cli.app import app
 from curvedp.errors import CurvedpError
 from curvedp.geometry import (
     Euclidean,
@@ -368,7 +368,7 @@ def test_a_mistake_in_a_shell(tmp_path):
     np.save(tmp_path / "x.npy", X)
     release = ["release", "x.npy", "-m", "sphere:2", "-r", "nan", "--mu", "1"]
     run = subprocess.run(
-        [sys.executable, "-m", "curvedp.cli", *release],
+        [sys.executable, "-m", "curvedp", *release],
         cwd=tmp_path,
         capture_output=True,
         text=True,

@@ -18,7 +18,7 @@ from curvedp import (
     ReleaseWarning,
 )
 from curvedp.alarms import alarms
-from curvedp.cli import app
+from curvedp.cli.app import app
 from curvedp.errors import ParameterError
 from curvedp.geometry import Simplex, SPDBuresWasserstein, Sphere, Torus
 from curvedp.mechanisms.certificate import Certificate

@@ -9,8 +9,9 @@ from typing import Annotated
 
 import typer
 
-from curvedp._console import command, console, inert, waiting
 from curvedp._files import write_atomically
+from curvedp.cli.console import console, escape_markup, waiting
+from curvedp.cli.options import command
 from curvedp.errors import ParameterError
 from curvedp.verification import DEFAULT_SECONDS, sign_file, verify_file
 
@@ -46,7 +47,9 @@ def sign(
     identity = read_key(key)
     with waiting("recomputing every claim"):
         target = sign_file(certificate, identity, seconds)
-    console.print(f"signed by {key_of(identity)}: {inert(target)}", soft_wrap=True)
+    console.print(
+        f"signed by {key_of(identity)}: {escape_markup(target)}", soft_wrap=True
+    )
 
 
 @command
@@ -89,6 +92,6 @@ def statement(
     write_atomically(out / "label.html", words.label(held, said, open_))
     write_atomically(out / "worksheet.html", words.worksheet(held, said, open_))
     console.print(
-        f"registry.yaml, label.html and worksheet.html are in {inert(out)}",
+        f"registry.yaml, label.html and worksheet.html are in {escape_markup(out)}",
         soft_wrap=True,
     )

@@ -6,15 +6,8 @@ from typing import Annotated
 
 import typer
 
-from curvedp._console import (
-    JsonOption,
-    command,
-    console,
-    errors,
-    inert,
-    show,
-    waiting,
-)
+from curvedp.cli.console import console, errors, escape_markup, print_table, waiting
+from curvedp.cli.options import JsonOption, command
 from curvedp.verification import (
     DEFAULT_SECONDS,
     ClaimCheck,
@@ -60,8 +53,8 @@ def verify(
         first = unknown[0]
         subject = first.claim.split()[0].rstrip(":")
         errors.print(
-            f"[bold yellow]claims confirmed, {inert(subject)} not[/]: "
-            f"{inert(first.claim)}; {inert(first.detail)}",
+            f"[bold yellow]claims confirmed, {escape_markup(subject)} not[/]: "
+            f"{escape_markup(first.claim)}; {escape_markup(first.detail)}",
             soft_wrap=True,
         )
         raise typer.Exit(3)
@@ -69,10 +62,14 @@ def verify(
 
 def _print_checks(checks: list[ClaimCheck], notes: list[str]) -> None:
     """Print one row a claim, then what is odd about the release."""
-    show(
+    print_table(
         ("claim", "holds", "how"),
         (
-            (inert(check.claim), _ANSWERS[check.holds], inert(check.detail))
+            (
+                escape_markup(check.claim),
+                _ANSWERS[check.holds],
+                escape_markup(check.detail),
+            )
             for check in checks
         ),
     )
@@ -80,5 +77,5 @@ def _print_checks(checks: list[ClaimCheck], notes: list[str]) -> None:
         console.print("[bold green]verified[/]: every claim was recomputed and holds")
     for line in notes:
         console.print(
-            f"[yellow]note[/]: {inert(line)}", soft_wrap=True, highlight=False
+            f"[yellow]note[/]: {escape_markup(line)}", soft_wrap=True, highlight=False
         )

@@ -1,17 +1,21 @@
 """Messages name what was typed: options of the shell, never parameters of Python."""
 
+import ast
 import io
 import logging
 import re
+import tomllib
+from pathlib import Path
 
 import numpy as np
 import pytest
 import typer.main
 from rich.console import Console
 
+import curvedp
 from curvedp import PrivateFrechetMean
-from curvedp._console import waiting
-from curvedp.cli import app
+from curvedp.cli.app import app
+from curvedp.cli.console import waiting
 from curvedp.geometry import Euclidean
 from shell import run
 
@@ -71,7 +75,7 @@ MISTAKES = {
 
 @pytest.mark.parametrize("line", MISTAKES)
 def test_a_mistake_is_told_in_the_words_of_the_shell(folder, monkeypatch, line) -> None:
-    monkeypatch.setattr("curvedp._console.console.width", 300)
+    monkeypatch.setenv("COLUMNS", "300")
     words = line.split()
     own = [
         word
@@ -96,7 +100,7 @@ def test_waiting_is_announced_on_terminals_only(monkeypatch, watched):
     """The library logs and prints nothing; a command says what takes long."""
     stream = io.StringIO()
     terminal = Console(file=stream, force_terminal=watched)
-    monkeypatch.setattr("curvedp._console.errors", terminal)
+    monkeypatch.setattr("curvedp.cli.console.errors", terminal)
     with waiting("drawing exact noise"):
         pass
     assert ("drawing exact noise" in stream.getvalue()) is watched
@@ -110,3 +114,42 @@ def test_fit_prints_nothing_and_logs(capsys, caplog, monkeypatch):
     assert [record.name for record in caplog.records] == ["curvedp"]
     assert "drawing exact noise" in caplog.text
     assert capsys.readouterr() == ("", "")
+
+
+def strings_of_the_package():
+    """Every text in the package's source, but for docstrings."""
+    for path in Path(curvedp.__file__).parent.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                yield path, node.value
+
+
+def test_every_command_that_a_message_advises_exists():
+    advised = {
+        (path.name, found)
+        for path, text in strings_of_the_package()
+        for found in re.findall(r"`curvedp ([a-z]+)(?: ([a-z]+)\b(?=[ `]))?", text)
+    }
+    assert len(advised) > 4
+    names = {path[:2] for path in COMMANDS} | {path[:1] for path in COMMANDS}
+    for file, (name, subcommand) in advised:
+        assert (name,) in names, file
+        if name == "ledger":
+            assert (name, subcommand) in names, file
+
+
+def test_every_extra_that_a_message_advises_exists():
+    """An extra that is installed beside curvedp: `pip install 'curvedp[report]'`."""
+    advised = {
+        extra
+        for _, text in strings_of_the_package()
+        for extras in re.findall(r"curvedp\[([a-z,]+)\]", text)
+        for extra in extras.split(",")
+    }
+    project = Path(curvedp.__file__).parents[2] / "pyproject.toml"
+    metadata = tomllib.loads(project.read_text(encoding="utf-8"))["project"]
+    assert "report" in advised
+    assert advised <= set(metadata["optional-dependencies"])
+    core = " ".join(metadata["dependencies"])
+    assert "typer" in core
+    assert "rich" in core

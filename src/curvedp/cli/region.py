@@ -6,15 +6,8 @@ from typing import Annotated, Any
 
 import typer
 
-from curvedp._console import (
-    JsonOption,
-    PictureOption,
-    check_picture,
-    command,
-    console,
-    inert,
-    save_picture,
-)
+from curvedp.cli.console import check_picture, console, escape_markup, save_picture
+from curvedp.cli.options import JsonOption, PictureOption, command
 from curvedp.errors import VerificationFailed
 from curvedp.verification import DEFAULT_SECONDS, ask_worker, read_certificate_text
 
@@ -85,9 +78,9 @@ def _print_region(found: dict[str, Any]) -> None:
         highlight=False,
     )
     for line in np.array2string(np.array(found["center"]), precision=8).splitlines():
-        console.print(inert(line), highlight=False)
+        console.print(escape_markup(line), highlight=False)
     console.print(
-        f"it holds {inert(found['about'])}; {inert(found['theorem'])}",
+        f"it holds {escape_markup(found['about'])}; {escape_markup(found['theorem'])}",
         soft_wrap=True,
         highlight=False,
     )

@@ -15,17 +15,14 @@ import typer
 from typer.core import TyperGroup
 
 from curvedp import _validate
-from curvedp._console import (
+from curvedp.cli.console import console, describe, escape_markup, waiting
+from curvedp.cli.options import (
     GUARANTEE,
     JsonOption,
     Options,
-    asked,
-    console,
-    describe,
-    inert,
+    guarantee_from_options,
     number_or_word,
     option,
-    waiting,
     with_options,
 )
 from curvedp.errors import ParameterError, ReleaseWarning
@@ -222,7 +219,7 @@ def _run(statistic: str, given: SimpleNamespace) -> None:
         raise ParameterError(f"--radius is missing: {how}")
     space, guarantee = (
         parse_manifold(given.manifold),
-        asked(given.mu, given.epsilon, given.delta, given.rho),
+        guarantee_from_options(given.mu, given.epsilon, given.delta, given.rho),
     )
     given.radius = number_or_word(given.radius)
     inputs = [given.data, getattr(given, "center", None), given.mask, given.ledger]
@@ -280,22 +277,24 @@ def _print(
     releases = fitted.releases
     first = releases[0].certificate
     console.print(
-        f"private {statistic} of {of} on {inert(given.manifold)}, {inert(first.guarantee)}:"
+        f"private {statistic} of {of} on {escape_markup(given.manifold)}, {escape_markup(first.guarantee)}:"
     )
     for title, value, _ in releases:
         lines = np.array2string(value, precision=8).splitlines()
         if len(releases) > 1:
             lines = [f"{title}:", *lines]
-        console.print("\n".join(map(inert, lines)), soft_wrap=True, highlight=False)
+        console.print(
+            "\n".join(map(escape_markup, lines)), soft_wrap=True, highlight=False
+        )
     why = first.release["reason"].partition("; not considered")[0]
     console.print(
-        inert(f"{first.mechanism}, sensitivity {first.sensitivity:.6g}; {why}"),
+        escape_markup(f"{first.mechanism}, sensitivity {first.sensitivity:.6g}; {why}"),
         soft_wrap=True,
     )
-    console.print(inert(_error_bars(fitted)), soft_wrap=True, highlight=False)
+    console.print(escape_markup(_error_bars(fitted)), soft_wrap=True, highlight=False)
     if fitted.ledger is not None:
         console.print(
-            inert(
+            escape_markup(
                 f"remaining in {given.ledger}: {fitted.ledger.remaining or 'nothing'}"
             ),
             soft_wrap=True,

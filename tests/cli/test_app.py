@@ -714,7 +714,6 @@ def without(package, arguments, folder):
         ("matplotlib", ["demo"]),
         ("starlette", ["studio", "--no-browser"]),
         ("matplotlib", ["release", "x.npy", "-m", "sphere:2", "-r", "1", "--mu", "1", "--report", "r.html", "--ledger", "l"]),
-        ("typer", ["demo"]),
     ],
 )  # fmt: skip
 def test_a_missing_extra_is_named_in_one_line(sphere_file, package, arguments):

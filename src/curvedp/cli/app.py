@@ -15,21 +15,20 @@ from typing import Annotated, Any
 
 import typer
 
-from curvedp import _console
-from curvedp._console import (
-    JsonOption,
-    PictureOption,
-    command,
+from curvedp.cli.console import (
+    check_picture,
     console,
     describe,
-    inert,
-    number_or_word,
-    show,
+    errors,
+    escape_markup,
+    print_table,
+    save_picture,
     waiting,
 )
-from curvedp.cli_ledger import ledger_app
-from curvedp.cli_region import region
-from curvedp.cli_release import (
+from curvedp.cli.ledger import ledger_app
+from curvedp.cli.options import JsonOption, PictureOption, command, number_or_word
+from curvedp.cli.region import region
+from curvedp.cli.release import (
     CENTER,
     PERSONS,
     READING,
@@ -38,8 +37,8 @@ from curvedp.cli_release import (
     reading_of,
     release_app,
 )
-from curvedp.cli_sign import key, sign, statement
-from curvedp.cli_verify import verify
+from curvedp.cli.sign import key, sign, statement
+from curvedp.cli.verify import verify
 from curvedp.errors import CurvedpError, ParameterError, VerificationFailed
 
 app = typer.Typer(
@@ -131,7 +130,7 @@ def plan(
     from curvedp.geometry import parse_manifold
     from curvedp.planning import plan as make_plan
 
-    _console.check_picture(plot)
+    check_picture(plot)
     with waiting("predicting the error of each mechanism"):
         space, ball = (
             parse_manifold(manifold),
@@ -148,18 +147,18 @@ def plan(
         )
         lines = [*study.advice(), *_answers(study, error, shift)]
         if plot is not None:
-            _console.save_picture(study.plot(), plot)
+            save_picture(study.plot(), plot)
     if json:
         print(json_module.dumps({**study.to_dict(), "advice": lines}))
         return
-    show(
+    print_table(
         ("mechanism", "predicted error"),
         study.rows(),
         study.title,
     )
     for line in lines:
         console.print(
-            inert(line),
+            escape_markup(line),
             soft_wrap=True,
             highlight=False,
             style="yellow" if "too small" in line else None,
@@ -234,7 +233,7 @@ def calibrate(
         (name, f"{row['scale']:.8g}" if "scale" in row else row["refused"])
         for name, row in rows.items()
     ]
-    show(
+    print_table(
         ("mechanism", "scale"),
         shown,
         f"{guarantee} on {manifold}, sensitivity {sensitivity:.6g}",
@@ -276,9 +275,7 @@ def audit(
         raise ParameterError(f"no mechanism is called {only!r}; there are: {there}")
     work = audit_all(samples, canaries, only=only, jobs=jobs)
     rows = list(
-        track(
-            work, "attacking", total=len(names), console=_console.errors, transient=True
-        )
+        track(work, "attacking", total=len(names), console=errors, transient=True)
     )
     if json:
         print(json_module.dumps([row._asdict() for row in rows]))
@@ -309,7 +306,7 @@ def audit(
             "audited μ ≥",
             "tightness",
         ]
-        show(
+        print_table(
             headers,
             shown,
             "a true claim is called violated with probability below 1e-6",
@@ -330,7 +327,7 @@ def demo(
     """Private class means of covariance descriptors of handwritten digits: table, classifier, ledger, report."""
     from curvedp.demo import run_demo
 
-    summary = run_demo(output, console=_console.errors if json else console)
+    summary = run_demo(output, console=errors if json else console)
     if json:
         print(json_module.dumps(summary))
 
@@ -423,7 +420,7 @@ def _import_reproductions(checkout: Path | None) -> Any:
 
 def _own_checkout() -> Path | None:
     """Return the checkout that this package is imported from; None where it is installed."""
-    source_folder = Path(__file__).resolve().parents[1]
+    source_folder = Path(__file__).resolve().parents[2]
     checkout = source_folder.parent
     is_checkout = (
         source_folder.name == "src"
@@ -431,7 +428,3 @@ def _own_checkout() -> Path | None:
         and (checkout / "reproductions" / "runner.py").is_file()
     )
     return checkout if is_checkout else None
-
-
-if __name__ == "__main__":
-    sys.exit(app())

@@ -6,8 +6,8 @@ from typing import Annotated, Any
 
 import typer
 
-from curvedp import _console
-from curvedp._console import JsonOption, command, console, inert
+from curvedp.cli.console import console, escape_markup, print_table
+from curvedp.cli.options import JsonOption, command
 from curvedp.errors import ParameterError
 
 ledger_app = typer.Typer(no_args_is_help=True, help="The privacy budget of a data set.")
@@ -52,7 +52,7 @@ def make_key(
     from curvedp.ledger import write_key
 
     write_key(path)
-    console.print(inert(f"{path}: for --key"), soft_wrap=True)
+    console.print(escape_markup(f"{path}: for --key"), soft_wrap=True)
 
 
 @ledger_app.command("spend")
@@ -124,12 +124,12 @@ def show(path: Path, key: KeyOption = None, json: JsonOption = False) -> None:
         if entry.partition is not None:
             what = f"{what} ({entry.partition}: {entry.group})"
         when = entry.time[:16].replace("T", " ")  # to the minute, UTC
-        shown.append([inert(text) for text in (number, when, what, *others)])
+        shown.append([escape_markup(text) for text in (number, when, what, *others)])
     number, *others = ENTRY_HEADER
-    _console.show(
+    print_table(
         (number, "when (UTC)", *others),
         shown,
-        inert(f"{path}: {book.budget}; {unit_in_words(book.unit)}"),
+        escape_markup(f"{path}: {book.budget}; {unit_in_words(book.unit)}"),
     )
     _print_rest(book)
     console.print(f"head {book.head}", soft_wrap=True)
@@ -154,4 +154,4 @@ def verify(
 
 def _print_rest(book: Any) -> None:
     rest = f"spent {book.spent or 'nothing'}, remaining {book.remaining or 'nothing'} of {book.budget}"
-    console.print(inert(rest), soft_wrap=True)
+    console.print(escape_markup(rest), soft_wrap=True)

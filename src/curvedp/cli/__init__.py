@@ -1,0 +1,1 @@
+"""The command line. `app` lists the commands; `options` and `console` are what they share."""

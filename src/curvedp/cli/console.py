@@ -1,0 +1,125 @@
+"""Where commands print, and how they refuse: a mistake is one line, never a traceback."""
+
+import io
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from pathlib import Path
+from typing import Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Column, Table
+
+from curvedp._files import write_atomically
+from curvedp.errors import (
+    BudgetExceeded,
+    CurvedpError,
+    ParameterError,
+    ReleaseWarning,
+    VerificationFailed,
+)
+
+console = Console()
+errors = Console(stderr=True)
+
+# What is typed for each of Python's parameters in the command that runs.
+typed_names: ContextVar[dict[str, str] | None] = ContextVar("typed_names", default=None)
+
+
+def print_table(
+    columns: Sequence[str], rows: Iterable[Sequence[str]], title: str | None = None
+) -> None:
+    """Print a table with these columns."""
+    folded = (Column(name, overflow="fold") for name in columns)  # no digit is cut off
+    table = Table(*folded, title=title)
+    for row in rows:
+        table.add_row(*row)
+    console.print(table)
+
+
+def waiting(what: str) -> Any:
+    """Return a context in which a terminal says what takes long; elsewhere it is silent."""
+    return errors.status(f"{what} …")
+
+
+def describe(error: Exception) -> str:
+    """Return the message of an error, with the parameter as it is typed: `--delta 2`."""
+    if isinstance(error, ParameterError):
+        return error.render(typed_names.get() or {})
+    return str(error)
+
+
+@contextmanager
+def one_line_errors() -> Iterator[None]:
+    """Turn a user's mistake into one line and an exit code.
+
+    A claim that is not confirmed exits with 1, everything else that curvedp refuses with
+    2. A `ReleaseWarning` is printed as one line, once.
+    """
+    printed: set[str] = set()
+    usual = warnings.showwarning
+
+    def print_note(
+        message: Warning | str, category: type[Warning], *where: Any, **more: Any
+    ) -> None:
+        if not issubclass(category, ReleaseWarning):
+            usual(message, category, *where, **more)
+        elif str(message) not in printed:
+            printed.add(str(message))
+            errors.print(
+                f"[yellow]note[/]: {escape_markup(message)}",
+                soft_wrap=True,
+                highlight=False,
+            )
+
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("always", ReleaseWarning)
+            warnings.showwarning = print_note
+            yield
+    except VerificationFailed as error:
+        _print_error("not confirmed", str(error))
+        raise typer.Exit(1) from None
+    except BudgetExceeded as error:
+        _print_error("refused", str(error))
+        raise typer.Exit(2) from None
+    except CurvedpError as error:
+        _print_error("error", describe(error))
+        raise typer.Exit(2) from None
+    except OSError as error:
+        is_about_a_file = error.filename is not None and error.strerror is not None
+        text = f"{error.filename}: {error.strerror}" if is_about_a_file else str(error)
+        _print_error("error", text)
+        raise typer.Exit(2) from None
+
+
+def _print_error(kind: str, text: str) -> None:
+    errors.print(f"[bold red]{kind}[/]: {escape_markup(text)}", soft_wrap=True)
+
+
+def escape_markup(text: object) -> str:
+    """Return somebody else's text on one line, for the console to print as it stands.
+
+    Its markup is shown and not obeyed, and so are its control characters.
+    """
+    line = " ".join(str(text).split("\n"))
+    printable = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in line)
+    return escape(printable)
+
+
+def check_picture(path: Path | None) -> None:
+    """Refuse, before anything is computed, a picture that could not be written."""
+    if path is not None and path.suffix not in (".svg", ".png", ".pdf"):
+        raise ParameterError(f"--plot {path} must end in .svg, .png or .pdf")
+    if path is not None and not path.absolute().parent.is_dir():
+        raise ParameterError(f"the folder of {path} does not exist")
+
+
+def save_picture(figure: Any, path: Path) -> None:
+    """Write a picture that was checked, whole or not at all."""
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format=path.suffix[1:])
+    write_atomically(path, buffer.getvalue())

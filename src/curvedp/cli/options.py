@@ -1,0 +1,164 @@
+"""Options that commands share, and how a function becomes a command.
+
+`command` makes one of a function's own parameters. A parameter called `guarantee` is asked
+for by four options, of which the user gives one kind.
+"""
+
+from collections.abc import Callable
+from functools import wraps
+from inspect import Parameter, Signature, signature
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from curvedp.cli.console import one_line_errors, typed_names
+from curvedp.errors import ParameterError
+
+if TYPE_CHECKING:
+    from curvedp.privacy import Guarantee
+
+# Options by their names in Python: the annotation that typer reads, and the default.
+Options = dict[str, tuple[Any, Any]]
+
+# Names that messages of the library use, and the options that are typed for them.
+_ALIASES = {"n": "records", "eps": "epsilon", "delta0": "delta"}
+
+
+def option(kind: Any, *names: str, help: str, default: Any = None) -> tuple[Any, Any]:
+    """Return an option of a command, None where it is not given."""
+    return Annotated[
+        kind if default is not None else kind | None, typer.Option(*names, help=help)
+    ], default
+
+
+GUARANTEE: Options = {
+    "mu": option(float, "--mu", help="Gaussian DP"),
+    "epsilon": option(
+        float, "--epsilon", help="alone: pure DP; with --delta: approximate DP"
+    ),
+    "delta": option(float, "--delta", help="goes with --epsilon"),
+    "rho": option(float, "--rho", help="zero-concentrated DP"),
+}
+JsonOption = Annotated[
+    bool, typer.Option("--json", help="print JSON instead of tables")
+]
+PictureOption = Annotated[
+    Path | None, typer.Option(help="write a picture (svg, png or pdf)")
+]
+
+
+def with_options(
+    function: Callable[..., None], options: Options, description: str | None
+) -> Any:
+    """Return a command that takes these options and passes them to a function.
+
+    Typer reads the options off the signature; what the function refuses is one line.
+    """
+    names = _typed_names(options)
+
+    def run(**given: Any) -> None:
+        before = typed_names.set(names)
+        try:
+            with one_line_errors():
+                function(**given)
+        finally:
+            typed_names.reset(before)
+
+    parameters = [
+        Parameter(name, Parameter.KEYWORD_ONLY, annotation=annotation, default=default)
+        for name, (annotation, default) in options.items()
+    ]
+    run.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {
+        name: annotation for name, (annotation, _) in options.items()
+    }
+    run.__doc__ = description
+    run.__name__ = getattr(function, "__name__", "run")
+    return run
+
+
+def _typed_names(options: Options) -> dict[str, str]:
+    """Return what is typed for each of Python's parameters."""
+    names = {}
+    for name, (annotation, _) in options.items():
+        # What typer is told about an option is the annotation's metadata.
+        for info in getattr(annotation, "__metadata__", ()):
+            if isinstance(info, typer.models.OptionInfo):
+                names[name] = _long_name(name, info)
+    for alias, name in _ALIASES.items():
+        if name in names:
+            names.setdefault(alias, names[name])
+    return names
+
+
+def _long_name(name: str, info: typer.models.OptionInfo) -> str:
+    """Return the long form of an option, such as `--radius` of `--radius`, `-r`."""
+    # Typer keeps the first name of an option as its default.
+    declared = (info.default, *(info.param_decls or ()))
+    for form in declared:
+        if isinstance(form, str) and form.startswith("--"):
+            return form.replace("/", " or ")
+    return "--" + name.replace("_", "-")
+
+
+def command(function: Callable[..., None]) -> Any:
+    """Return a command that takes a function's own parameters."""
+    parameters = signature(function).parameters
+    options: Options = {
+        name: (parameter.annotation, parameter.default)
+        for name, parameter in parameters.items()
+    }
+    if "guarantee" not in options:
+        return with_options(function, options, function.__doc__)
+
+    @wraps(function)
+    def with_guarantee(
+        mu: float | None,
+        epsilon: float | None,
+        delta: float | None,
+        rho: float | None,
+        **given: Any,
+    ) -> None:
+        guarantee = guarantee_from_options(mu, epsilon, delta, rho)
+        function(guarantee=guarantee, **given)
+
+    # The four options stand where the function has its guarantee.
+    typed_options: Options = {}
+    for name, option_of_name in options.items():
+        if name == "guarantee":
+            typed_options |= GUARANTEE
+        else:
+            typed_options[name] = option_of_name
+    return with_options(with_guarantee, typed_options, function.__doc__)
+
+
+def guarantee_from_options(
+    mu: float | None,
+    epsilon: float | None,
+    delta: float | None,
+    rho: float | None = None,
+) -> "Guarantee":
+    """Return the one guarantee that the options name."""
+    from curvedp.privacy import GDP, ZCDP, ApproxDP, PureDP
+
+    if sum(value is not None for value in (mu, epsilon, rho)) != 1:
+        raise ParameterError(
+            "give the guarantee as --mu, as --epsilon (with --delta for approximate DP) or as --rho"
+        )
+    if delta is not None and epsilon is None:
+        raise ParameterError("--delta goes with --epsilon, not with --mu")
+    if mu is not None:
+        return GDP(mu)
+    if rho is not None:
+        return ZCDP(rho)
+    assert epsilon is not None  # exactly one of the three is given
+    return PureDP(epsilon) if delta is None else ApproxDP(epsilon, delta)
+
+
+def number_or_word(text: str) -> float | str:
+    """Return a radius as it is typed: a number, or a word such as "private"."""
+    try:
+        return float(text)
+    except ValueError:
+        return text
