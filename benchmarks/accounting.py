@@ -251,7 +251,7 @@ def random_case(
     unit = (
         D / scale
         if profile.kind == "gaussian" and curvature == 0
-        else profile.tails.loss_scale
+        else profile.loss_law.loss_scale
     )
     eps = float(rng.choice([0.0, rng.uniform(0, 1) * unit, rng.uniform(1, 8) * unit]))
     if eps >= profile.pure_epsilon:

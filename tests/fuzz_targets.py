@@ -29,21 +29,12 @@ from curvedp.mechanisms import (
 )
 from curvedp.mechanisms.statistic import Statistic
 from curvedp.mechanisms.verify import verify_certificate
-from curvedp.privacy import (
-    GDP,
-    KLDP,
-    ZCDP,
-    ApproxDP,
-    MeanConcentratedDP,
-    PureDP,
-    RaoDP,
-    RenyiDP,
-)
+from curvedp.privacy import GDP, ZCDP, ApproxDP, PureDP, RaoDP, RenyiDP
 from curvedp.privacy.calibration import meets
 from curvedp.privacy.guarantees.base import guarantee_from_dict
 from curvedp.privacy.profiles.products import product_profile
-from curvedp.privacy.spd_confidence import weyl_net
 from curvedp.records import read_records
+from reproductions.rao.mean_loss import KLDP, MeanConcentratedDP
 from spaces import SPACES
 
 S2 = Sphere(2)
@@ -232,7 +223,6 @@ TARGETS: dict[str, dict[str, Call]] = {
             privacy.subsampled_noise_multiplier,
             {"target": ApproxDP(2.0, 1e-5), "sampling_rate": 0.1, "steps": 3, "sampling": "poisson"},
         ),
-        "weyl_net": (weyl_net, {"m": 3, "spacing": 0.5}),
         "meets": (meets, {"profile": PROFILES[0], "target": GDP(1.0)}),
         **_methods(PROFILES),
     },

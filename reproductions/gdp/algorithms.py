@@ -17,9 +17,8 @@ from scipy.special import betaincinv
 from curvedp import _validate
 from curvedp.errors import ParameterError
 from curvedp.privacy.guarantees.gaussian import gdp_mu
-from curvedp.privacy.loss.space_form import SpaceFormLoss
+from curvedp.privacy.loss.space_form import Direction, SpaceFormLoss
 from curvedp.privacy.profiles.constant_curvature import ConstantCurvatureProfile
-from curvedp.privacy.spd_confidence import positive_parts
 from reproductions.gdp.circle import (
     circle_gaussian_delta,
     circle_gaussian_delta_printed,
@@ -134,7 +133,7 @@ def algorithm2_estimate(
         delta = p - growth * q
         variance = (p * (1 - p) + growth**2 * q * (1 - q)) / total
         return Algorithm2Estimate(_max_mu(eps, delta), eps, delta, variance, math.inf)
-    delta, second = positive_parts(loss, eps)
+    delta, second = _positive_parts(loss, eps)
     variance = np.maximum(second - delta**2, 0.0) / total
     share = math.log(2 * len(eps) / beta)
     bernstein = np.sqrt(2 * variance * total / (total - 1) * share) + 7 * share / (
@@ -151,11 +150,11 @@ def algorithm2_estimate(
             np.where(eps < max_loss, np.minimum(bound, 1 - 1e-15), 0.0),
         )
     elif tail is not None:
-        (log_k, drift), limit = tail._normal_tail(), tail._tail_mu
+        (log_k, drift), limit = tail._subgaussian_tail(), tail._tail_mu
         z = np.maximum((eps - drift) / limit - limit / 2, 0.0)
         bound = np.minimum(bound, np.exp(np.minimum(log_k - z * z / 2, 0.0)))
         mu_upper = max(_max_mu(np.append(eps[1:], eps_max), bound), limit * (1 + 1e-9))
-        while mu_upper < math.inf and not tail._closes(
+        while mu_upper < math.inf and not tail._tail_is_closed(
             mu_upper, eps_max
         ):  # beyond the grid
             mu_upper = (
@@ -190,7 +189,7 @@ def loss_sampler(
         sensitivity * root,
     )
     left, right = law._window(
-        np.zeros(1), np.array([-law.mode]), np.array([law._right_end]), "full"
+        np.zeros(1), np.array([-law.mode]), np.array([law._right_end]), Direction.ALL
     )
     u = np.linspace(left[0], right[0], 2**16)
     density = np.exp(law.log_rho(u))
@@ -228,3 +227,26 @@ def loss_sampler(
         return np.asarray(difference if which == 0 else -difference)
 
     return sample
+
+
+def _positive_parts(loss: Array, eps: Array) -> tuple[Array, Array]:
+    """Means of (1 − e^{ε−L})₊ and of its square, from suffix sums over the sorted losses."""
+    n = len(loss)
+    first = np.searchsorted(loss, eps)
+
+    def suffix(x: Array) -> Array:
+        return np.append(np.cumsum(x[::-1])[::-1], 0.0)[first] / n
+
+    base = max(
+        float(loss[-1]), 0.0
+    )  # e^{base − L} >= 1 never underflows where it matters
+    with np.errstate(over="ignore"):
+        one, two = (
+            np.exp(np.minimum(base - loss, 300.0)),
+            np.exp(np.minimum(2 * (base - loss), 300.0)),
+        )
+    count, shrink = (n - first) / n, np.exp(eps - base)
+    mean = np.maximum(count - shrink * suffix(one), 0.0)
+    return mean, np.maximum(
+        count - 2 * shrink * suffix(one) + shrink**2 * suffix(two), 0.0
+    )

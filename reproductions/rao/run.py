@@ -9,11 +9,9 @@ from scipy.special import gamma
 
 from curvedp.privacy import (
     GDP,
-    KLDP,
     ZCDP,
     ApproxDP,
     Guarantee,
-    MeanConcentratedDP,
     PureDP,
     RaoDP,
     RenyiDP,
@@ -22,6 +20,7 @@ from curvedp.privacy import (
     laplace_profile,
 )
 from curvedp.privacy.guarantees.rao import hellinger_compose
+from reproductions.rao.mean_loss import KLDP, MeanConcentratedDP
 from reproductions.rao.mechanisms import (
     gaussian_distance,
     gaussian_hellinger,
@@ -96,7 +95,7 @@ def row(one: Guarantee, counts: list[int]) -> dict[str, Any]:
 
 def budget(guarantee: Guarantee) -> Any:
     """The number that the definition is about; of mCDP there are two."""
-    numbers = [float(getattr(guarantee, name)) for name in guarantee.additive]
+    numbers = [float(getattr(guarantee, name)) for name in guarantee.additive_fields]
     return numbers if len(numbers) > 1 else numbers[0]
 
 

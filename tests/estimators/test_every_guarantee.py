@@ -22,12 +22,10 @@ from curvedp.errors import CurvedpError, ReleaseWarning
 from curvedp.geometry import SPDAffineInvariant, Sphere
 from curvedp.mechanisms.verify import verify_certificate
 from curvedp.privacy import (
-    KLDP,
     ZCDP,
     ApproxDP,
     Composition,
     Guarantee,
-    MeanConcentratedDP,
     PrivacyProfile,
     PureDP,
     RaoDP,
@@ -35,6 +33,7 @@ from curvedp.privacy import (
     compose,
     gaussian_profile,
 )
+from reproductions.rao.mean_loss import KLDP, MeanConcentratedDP
 
 S2, SPD, N = Sphere(2), SPDAffineInvariant(3), 200
 GUARANTEES = [
@@ -107,7 +106,7 @@ def test_every_kind_of_guarantee_is_here():
     computed = {
         kind for kind in kinds if issubclass(kind, PrivacyProfile | Composition)
     }  # of mechanisms, not asked for
-    assert kinds - computed - {Guarantee} == {
+    assert kinds - computed - {Guarantee} <= {
         type(guarantee) for guarantee in GUARANTEES
     }
 

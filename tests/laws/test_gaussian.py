@@ -28,8 +28,6 @@ from curvedp.laws import RiemannianGaussian
 from curvedp.laws.composite import ProductGaussian
 from curvedp.laws.logconcave import TangentHat
 from curvedp.laws.spaceform import space_form
-from curvedp.privacy import GDP, ApproxDP, smallest_scale
-from curvedp.privacy.calibration import meets
 from reproductions.opt.tangent import TangentGaussian
 
 SPACES = {
@@ -455,28 +453,15 @@ class TestPrivacy:
             )
 
 
-def test_larger_spd_matrices_have_a_labeled_confidence_bound():
-    """Above the truth of the flat direction, reproducible, and refused by calibration."""
-    law, eps = (
-        RiemannianGaussian(SPDAffineInvariant(3), 1.0),
-        np.array([0.0, 0.5, 1.0, 3.0]),
-    )
-    profile = law.profile(0.4)
-    assert "confidence bound" in profile.label
-    assert "1e-06" in profile.label
-    assert np.all(
-        profile.delta(eps) >= GDP(0.4).delta(eps)
-    )  # multiples of the identity are a line
-    assert profile.delta(0.0) < 0.5
-    assert profile.mu == profile.renyi(2.0) == profile.rao == math.inf
-    assert RiemannianGaussian(SPDAffineInvariant(3), 1.0).profile(0.4) == profile
-    assert not meets(profile, ApproxDP(5.0, 0.5))
-    with pytest.raises(ParameterError, match="confidence bound"):
-        smallest_scale(
-            lambda scale: RiemannianGaussian(SPDAffineInvariant(3), scale).profile(0.4),
-            GDP(0.1),
-            0.4,
-        )
+def test_larger_spd_matrices_have_no_profile_beyond_the_ricci_bound():
+    """Refused with the largest scale that is proved, at which there is a profile."""
+    space = SPDAffineInvariant(3)
+    with pytest.raises(ParameterError, match=r"ends at 0\.816497") as refused:
+        RiemannianGaussian(space, 1.0).profile(0.4)
+    largest = float(str(refused.value).split("ends at ")[1].split(";")[0])
+    assert RiemannianGaussian(space, largest * (1 - 1e-5)).profile(0.4).mu > 0.4
+    with pytest.raises(ParameterError, match="LogGaussianMechanism"):
+        RiemannianGaussian(space, largest * (1 + 1e-5)).profile(0.4)
 
 
 def test_gaussian_law_says_what_it_knows():

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
+from curvedp.errors import ParameterError
 from curvedp.geometry import HPDAffineInvariant, Lorentz, SPDAffineInvariant
 from curvedp.laws import RiemannianGaussian
 from curvedp.laws.spd_gaussian import _haar, acceptance, sample_log_eigenvalues
@@ -167,19 +168,18 @@ def test_two_by_two_is_a_line_times_hyperbolic_space() -> None:
     assert law.profile(0.2).mu != pytest.approx(real.mu, rel=1e-6)
 
 
-def test_larger_ones_have_a_confidence_bound() -> None:
-    profile = RiemannianGaussian(HPDAffineInvariant(3), 0.8).profile(0.4)
-    assert "confidence" in profile.label
-    assert profile.delta(0.0) > 0.1
+def test_larger_ones_have_no_profile_beyond_the_ricci_bound() -> None:
+    with pytest.raises(ParameterError, match=r"ends at 0\.57735"):
+        RiemannianGaussian(HPDAffineInvariant(3), 0.8).profile(0.4)
 
 
 def test_the_gaussian_is_released_and_verified() -> None:
-    """Where noise is small by a proved bound, beyond that with confidence."""
+    """Where the noise is small enough for the proved bound; beyond it is refused."""
     M = HPDAffineInvariant(3)
-    wide = GaussianMechanism(M, 0.1, 0.8).release(M.origin).certificate
-    assert "confidence" in wide.numerics["profile"]
+    with pytest.raises(ParameterError, match="Ricci curvature"):
+        GaussianMechanism(M, 0.1, 0.8).release(M.origin)
     certificate = GaussianMechanism(M, 0.1, 0.3).release(M.origin).certificate
-    assert "confidence" not in certificate.numerics["profile"]
+    assert certificate.numerics["profile"] == "proved bound"
     assert not [
         check for check in verify_certificate(certificate) if check.holds is False
     ]

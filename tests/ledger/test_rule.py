@@ -149,7 +149,7 @@ def test_two_rounds_chosen_after_seeing_stay_within_the_budget(budget, kinds):
 
 
 def _size(g: Guarantee) -> float:
-    return next(getattr(g, name) for name in g.additive)
+    return next(getattr(g, name) for name in g.additive_fields)
 
 
 def test_totals_of_each_definition_converted_at_the_end_are_no_filter():

@@ -10,7 +10,8 @@ from curvedp.geometry import Euclidean, Sphere
 from curvedp.mechanisms.verify import verify_certificate
 from curvedp.optim import FrechetMeanProblem, Problem, dp_rgd, dp_rsgd, dp_rsvrg
 from curvedp.optim._loop import noisy_gradient  # what is noised, which no result tells
-from curvedp.privacy import GDP, KLDP, ZCDP, ApproxDP, RaoDP, RenyiDP
+from curvedp.privacy import GDP, ZCDP, ApproxDP, RaoDP, RenyiDP
+from reproductions.rao.mean_loss import KLDP
 
 M = Sphere(2)
 X = M.project(np.random.default_rng(0).normal([3.0, 0, 0], 0.5, (200, 3)))

@@ -20,6 +20,7 @@ from curvedp.privacy import (
 from curvedp.privacy.enclosure import delta as balls
 from curvedp.privacy.enclosure.delta import (
     DeltaEnclosure,
+    _TailIntegral,
     certified_projective_delta,
     float_beyond,
     outward_floats,
@@ -218,31 +219,32 @@ def test_certified_probabilities_are_complements_and_agree_with_floats(
     make, curvature, dim, scale, D
 ):
     profile = make(curvature, dim, scale, D)
-    certifier, law = DeltaEnclosure(profile), profile.tails
-    s, distance = certifier._units()
+    certifier, law = DeltaEnclosure(profile), profile.loss_law
+    s, distance = certifier._parameters()
     root = math.sqrt(abs(curvature)) or 1.0
     assert (float(s), float(distance)) == pytest.approx(
         (scale * root, D * root), rel=1e-14
     )
     for t in (0.0, 0.4 * law.loss_scale, min(1.5 * law.loss_scale, 0.9 * law.max_loss)):
         with ctx.workprec(96):
-            above = certifier._probability(
-                law, s, distance, arb(t), 0.0, 1e-12, upper=True
-            )
-            below = certifier._probability(
-                law, s, distance, arb(t), 0.0, 1e-12, upper=False
-            )
-            other = certifier._probability(
-                law, s, distance, arb(-t), 0.0, 1e-12, upper=False
-            )
+            above = _TailIntegral(
+                certifier, arb(t), 0.0, 1e-12, is_upper=True
+            ).probability()
+            below = _TailIntegral(
+                certifier, arb(t), 0.0, 1e-12, is_upper=False
+            ).probability()
+            other = _TailIntegral(
+                certifier, arb(-t), 0.0, 1e-12, is_upper=False
+            ).probability()
         assert float(above + below) == pytest.approx(1.0, abs=1e-9)
         assert float(above) == pytest.approx(
             float(np.exp(law.log_tails(np.array([t]))[0][0])), rel=1e-9
         )
         assert float(other) == pytest.approx(
-            float(np.exp(profile._table.log_second(np.array([t]))[0])), rel=1e-6
+            float(np.exp(profile.loss_table.log_second_tail(np.array([t]))[0])),
+            rel=1e-6,
         )
-        start, end = certifier._window(law, 60.0)
+        start, end = certifier._window(60.0)
         assert start <= max(law.mode - law.width, 0.0)
         assert end >= law.mode + law.width or end == math.pi
         for edge in (start, end):
@@ -251,11 +253,11 @@ def test_certified_probabilities_are_complements_and_agree_with_floats(
                 assert -110 < fall <= -60
     cap = law.max_loss
     if math.isfinite(cap):
-        assert certifier._beyond_cap(cap * (1 + 1e-9))
-        assert not certifier._beyond_cap(cap * (1 - 1e-9))
+        assert certifier._is_beyond_max_loss(cap * (1 + 1e-9))
+        assert not certifier._is_beyond_max_loss(cap * (1 - 1e-9))
         assert certifier.delta(cap * 1.01) == 0
     else:
-        assert not certifier._beyond_cap(1e9)
+        assert not certifier._is_beyond_max_loss(1e9)
     ball = certifier.delta(0.1)
     assert certifier.delta(0.1) is ball
     assert ball.rad() < 2e-8 * ball
@@ -315,7 +317,7 @@ def test_distances_beyond_half_a_turn_are_certified(make, curvature, dim, scale,
     """π is the end of a sphere alone."""
     profile = make(curvature, dim, scale, D)
     certifier = DeltaEnclosure(profile)
-    assert float(certifier._units()[1]) == pytest.approx(
+    assert float(certifier._parameters()[1]) == pytest.approx(
         D * (math.sqrt(abs(curvature)) or 1.0), rel=1e-14
     )
     for eps in (0.0, 0.5):

@@ -104,13 +104,15 @@ def test_losses_on_the_circle_and_the_line(s, D):
     ):
         p = weight / weight.sum()
         assert law.max_loss == pytest.approx(loss.max(), rel=1e-5)
-        assert law.fisher**2 == pytest.approx(
+        assert law.root_fisher_information**2 == pytest.approx(
             np.sum(p * (y / s**2) ** 2)
             if isinstance(law, CircleGaussianLoss)
             else 1 / s**2,
             rel=1e-4,
         )
-        assert law.loss_scale == pytest.approx(D * law.fisher, rel=1e-14)
+        assert law.loss_scale == pytest.approx(
+            D * law.root_fisher_information, rel=1e-14
+        )
         for t in law.max_loss * np.array([0.0, 0.2, 0.7, 0.95]):
             upper, lower = law.log_tails(np.array([t]))
             assert math.exp(upper[0]) == pytest.approx(p[loss > t].sum(), abs=2e-5)
@@ -129,7 +131,7 @@ def test_losses_on_the_circle_and_the_line(s, D):
         [math.exp(-D / s / 2) / 2, math.exp(-D / s / 4) / 2], rel=1e-13
     )
     assert np.exp(upper) == pytest.approx(1 - np.exp(lower), rel=1e-13)
-    assert line.closest == max(16.0, math.log(D / s) + 9.5)
+    assert line.table_end == max(16.0, math.log(D / s) + 9.5)
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """Composition: closed forms exactly; mixtures against exact oracles, never below, down to δ = 1e-30."""
 
+import itertools
 import json
 import math
 from fractions import Fraction
@@ -95,7 +96,7 @@ def test_refusals():
         with pytest.raises((ParameterError, TypeError)):
             compose(*bad)
     with pytest.raises(ParameterError, match="promise nothing"):
-        compose([ApproxDP(0.1, 0.4)] * 3)
+        compose(GDP(1.7e308), GDP(1.7e308))
     with pytest.raises(ParameterError):
         Composition((GDP(1.0),), (0,))
     with pytest.raises(ParameterError):
@@ -348,8 +349,6 @@ def test_compositions_take_each_part_as_often_as_it_is_used():
         math.cos(0.15) * math.cos(0.2), rel=1e-14
     )
     assert compose(PureDP(0.1), PureDP(0.2)).eps == math.nextafter(0.3, 1.0)
-    with pytest.raises(ParameterError):
-        compose([ApproxDP(0.1, 0.5), ApproxDP(0.1, 0.5)])
 
 
 def test_sums_are_rounded_up_once():
@@ -372,4 +371,25 @@ def test_divergences_of_independent_parts_add_up():
     pure = math.log(
         math.exp(0.5) * expit(0.5) + math.exp(-0.5) * expit(-0.5)
     )  # of order 2: Σ p²/q of two points
-    assert both.renyi_bound(2.0) == pytest.approx(3 * pure + 2 * 0.3**2, rel=1e-12)
+    assert both.implied_renyi(2.0) == pytest.approx(3 * pure + 2 * 0.3**2, rel=1e-12)
+
+
+@pytest.mark.parametrize(("eps0", "delta0", "count"), [(1.0, 0.5, 2), (0.1, 0.4, 3)])
+def test_deltas_that_add_up_to_one_and_more_still_compose(eps0, delta0, count):
+    """(ε, ½) twice was refused: the sum of δ's says nothing, but the profiles do.
+
+    Oracle: all outcomes of the four-point pair that attains (ε₀, δ₀), enumerated.
+    """
+    both = compose([ApproxDP(eps0, delta0)] * count)
+    high = (1 - delta0) * math.exp(eps0) / (1 + math.exp(eps0))
+    low = (1 - delta0) / (1 + math.exp(eps0))
+    first = [delta0, high, low, 0.0]
+    second = [0.0, low, high, delta0]
+    outcomes = list(itertools.product(range(4), repeat=count))
+    p = np.array([math.prod(first[i] for i in outcome) for outcome in outcomes])
+    q = np.array([math.prod(second[i] for i in outcome) for outcome in outcomes])
+    for eps in (0.0, 0.5 * eps0, eps0, 1.5 * eps0, count * eps0, 9.0):
+        exact = np.maximum(p - math.exp(eps) * q, 0.0).sum()
+        assert exact * (1 - 1e-12) <= both.delta(eps) <= exact * (1 + 1e-5)
+    assert both.delta(math.inf) == pytest.approx(1 - (1 - delta0) ** count, rel=1e-9)
+    assert compose_profiles([ApproxDP(eps0, delta0)] * count) == both

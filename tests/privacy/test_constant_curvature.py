@@ -240,7 +240,7 @@ def test_gaussians_have_no_pure_epsilon():
 
 def log_constant(d, s, D):
     """log K: ρ(m + u) <= e^g·e^{−u²/2s²}, e^g = (1 − e^{−2m})^{−(d−1)}, over ∫ρ, times s√2π."""
-    law = gaussian_profile(-1.0, d, s, D).tails
+    law = gaussian_profile(-1.0, d, s, D).loss_law
     return -(d - 1) * math.log(-math.expm1(-2 * law.mode)) - law.log_mass + math.log(
         s * math.sqrt(2 * math.pi)
     ), law
@@ -265,7 +265,7 @@ def flip(holds, low, high):
 def test_hyperbolic_tails_close_where_two_bounds_meet(d, s, D):
     profile = gaussian_profile(-1.0, d, s, D)
     log_k, law = log_constant(d, s, D)
-    assert profile._normal_tail() == pytest.approx(
+    assert profile._subgaussian_tail() == pytest.approx(
         (log_k, law.mode * D / s**2), abs=1e-9
     )
     assert log_k >= 0
@@ -278,7 +278,7 @@ def test_hyperbolic_tails_close_where_two_bounds_meet(d, s, D):
     def z(eps):
         return eps / limit - limit / 2 - law.mode / s
 
-    eps = flip(lambda e: profile._closes(mu, e), 1e-6, 1e5)
+    eps = flip(lambda e: profile._tail_is_closed(mu, e), 1e-6, 1e5)
     excess = log_k - z(eps) ** 2 / 2 - lower_bound(mu, eps)
     slope = (
         z(eps) / limit
@@ -291,14 +291,16 @@ def test_hyperbolic_tails_close_where_two_bounds_meet(d, s, D):
     )
     assert excess <= 1e-6
     assert slope >= -1e-6
-    assert not profile._closes(limit, 1e9)
-    tail = np.exp(profile._table.log_upper(np.array([min(eps, profile._table.end)])))[0]
-    assert tail <= math.exp(log_k) * stats.norm.sf(z(min(eps, profile._table.end))) * (
-        1 + 1e-9
-    )
+    assert not profile._tail_is_closed(limit, 1e9)
+    tail = np.exp(
+        profile.loss_table.log_upper_tail(np.array([min(eps, profile.loss_table.end)]))
+    )[0]
+    assert tail <= math.exp(log_k) * stats.norm.sf(
+        z(min(eps, profile.loss_table.end))
+    ) * (1 + 1e-9)
     # orders: log E e^{(α−1)L}/(α−1) is bounded by the same constant
     order = flip(
-        lambda a: profile._order_closes(a, profile.rho * 1.01), 1.0 + 1e-9, 1e9
+        lambda a: profile._orders_are_closed(a, profile.rho * 1.01), 1.0 + 1e-9, 1e9
     )
     share = order - 1
     bound = limit**2 / 2 + (log_k / share + law.mode * D / s**2) / order
@@ -314,7 +316,7 @@ def test_hyperbolic_tails_close_where_two_bounds_meet(d, s, D):
 def test_one_dimension_and_the_uniform_limit():
     line = gaussian_profile(0.0, 1, 2.0, 1.0)
     t = np.array([0.0, 0.3, 1.0])
-    upper, lower = line.tails.log_tails(t)
+    upper, lower = line.loss_law.log_tails(t)
     assert upper == pytest.approx(log_ndtr(0.25 - t / 0.5), rel=1e-9)
     assert lower == pytest.approx(log_ndtr(t / 0.5 - 0.25), rel=1e-9)
     assert SpaceFormLoss("gaussian", 1, 3, 1e6, 1.0).mode == pytest.approx(
@@ -353,11 +355,11 @@ def test_more_nodes_where_the_table_asks_for_them(monkeypatch):
         lambda law: (_ for _ in ()).throw(ArithmeticError("never")),
     )
     with pytest.raises(ArithmeticError):
-        _ = ConstantCurvatureProfile("gaussian", 1.0, 2, 1.0, 1.1)._table
+        _ = ConstantCurvatureProfile("gaussian", 1.0, 2, 1.0, 1.1).loss_table
 
 
 def closes(d, s, D, mu, r, log_density):
-    """docs/exact-profiles.md, Theorem 2′, in floats: δ <= δ_μ from ε = (2rD + D²)/2s² on."""
+    """docs/exact-profiles.md, Theorem P2, in floats: δ <= δ_μ from ε = (2rD + D²)/2s² on."""
     n, a = d - 1, (d - 1) / 2
     coth = 1 / math.tanh(r)
     room = (1 - (D / (s * mu)) ** 2) / s**2
@@ -393,7 +395,7 @@ def closes(d, s, D, mu, r, log_density):
 @pytest.mark.parametrize(("d", "s", "D"), [(2, 1.0, 0.5), (3, 0.5, 1.0), (6, 2.0, 0.3)])
 def test_the_theorem_that_closes_a_tail_term_by_term(d, s, D):
     profile = gaussian_profile(-1.0, d, s, D)
-    certifier, law = MuEnclosure(profile), profile.tails
+    certifier, law = MuEnclosure(profile), profile.loss_law
     seen = set()
     for excess in (1e-4, 0.02, 0.5):
         mu = profile.mu * (1 + excess)
@@ -404,10 +406,10 @@ def test_the_theorem_that_closes_a_tail_term_by_term(d, s, D):
                 for f in (1 - 1e-7, 1 + 1e-7)
             }
             if len(answers) == 1:
-                assert certifier._closes(arb(mu), arb(float(r))) == answers.pop()
-                seen.add(bool(certifier._closes(arb(mu), arb(float(r)))))
+                assert certifier._radius_closes(arb(mu), arb(float(r))) == answers.pop()
+                seen.add(bool(certifier._radius_closes(arb(mu), arb(float(r)))))
         # the first rung at which it does
-        end = certifier._closing(arb(mu))
+        end = certifier._closing_eps(arb(mu))
         rungs = [s / 4 * 1.125**k for k in range(200)]
         first = next(
             r for r in rungs
@@ -457,5 +459,6 @@ def test_zcdp_of_a_profile_is_its_own_rho():
 
 def test_no_delta_is_above_one():
     assert (
-        laplace_profile(0.0, 1, 1e-3, 1.0).grid_delta(np.array([0.0, 1.0])).max() == 1.0
+        laplace_profile(0.0, 1, 1e-3, 1.0).delta_upper_bound(np.array([0.0, 1.0])).max()
+        == 1.0
     )

@@ -22,7 +22,7 @@ from curvedp.privacy import (
     gaussian_profile,
     laplace_profile,
 )
-from curvedp.privacy.guarantees.definitions import pure_to_gdp_mu
+from curvedp.privacy.guarantees.conversions import randomized_response_mu
 from curvedp.privacy.guarantees.gaussian import gdp_delta
 
 EPS = np.linspace(0, 15, 301)
@@ -39,7 +39,7 @@ def hockey(p, q, eps):
 
 @pytest.mark.parametrize("eps", [1e-9, 1e-3, 0.3, 1.0, 3.0, 20.0, 300.0])
 def test_pure_to_gdp(eps):
-    mu = pure_to_gdp_mu(eps)
+    mu = randomized_response_mu(eps)
     with mp.workdps(400):
         t = mp.tanh(mp.mpf(eps) / 2)
         truth = mp.findroot(lambda m: mp.erf(m / (2 * mp.sqrt(2))) - t, mu)
@@ -273,7 +273,7 @@ def test_profiles_and_compositions_convert():
     )
     both = compose(GDP(0.6), PureDP(0.2))
     assert convert(both, to=GDP).mu == pytest.approx(
-        math.hypot(0.6, pure_to_gdp_mu(0.2)), rel=1e-14
+        math.hypot(0.6, randomized_response_mu(0.2)), rel=1e-14
     )
     assert np.all(
         convert(both, to=GDP).delta(EPS[:100]) >= both.delta(EPS[:100]) * (1 - 1e-4)

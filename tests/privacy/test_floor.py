@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from curvedp.privacy import gaussian_floor, gaussian_profile, laplace_profile
-from curvedp.privacy.loss.space_form import LimitingLoss
+from curvedp.privacy.loss.hyperbolic_limit import LimitingLoss
 from curvedp.privacy.profiles.constant_curvature import FloorProfile
 
 

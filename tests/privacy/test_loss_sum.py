@@ -31,7 +31,7 @@ def test_a_sum_of_normal_losses_is_normal(mu, nu):
         tails = SumOfLosses(first, GaussianLoss(mu), nu, mu)
         assert tails.loss_scale == pytest.approx(total)
         assert tails.max_loss == math.inf
-        assert tails.kinks == ()
+        assert tails.breakpoints == ()
         t = total * np.array([0.0, 0.5, 1.0, 3.0, 8.0])
         upper, lower = tails.log_tails(t)
         assert upper == pytest.approx(
@@ -48,7 +48,9 @@ def test_a_sum_of_bounded_losses():
     a, b = (TabulatedLossLaw(law) for law in laws)
     tails = SumOfLosses(a, b, laws[0].loss_scale, laws[1].loss_scale)
     assert tails.max_loss == pytest.approx(laws[0].max_loss + laws[1].max_loss)
-    assert tails.kinks == pytest.approx((abs(laws[0].max_loss - laws[1].max_loss),))
+    assert tails.breakpoints == pytest.approx(
+        (abs(laws[0].max_loss - laws[1].max_loss),)
+    )
     y = (np.arange(4000) + 0.5) * 2 * math.pi / 4000 - math.pi
     parts = []
     for law in laws:
@@ -76,8 +78,8 @@ def test_a_sum_of_bounded_losses():
 def test_steep_flanks_take_more_nodes(d, s, D, order):
     """On large hyperbolic distances the sum of two losses is taken with more nodes, and only there."""
     profile = gaussian_profile(-1.0, d, s, D)
-    scale = profile.tails.loss_scale
-    found = SumOfLosses(profile._table, profile._table, scale, scale)
+    scale = profile.loss_law.loss_scale
+    found = SumOfLosses(profile.loss_table, profile.loss_table, scale, scale)
     assert found.order == order
     t = scale * np.array([0.0, 1.0, 4.0])
     upper, lower = found.log_tails(t)

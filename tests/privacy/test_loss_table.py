@@ -31,10 +31,10 @@ def test_a_table_of_a_normal_loss(mu):
     table = TabulatedLossLaw(Normal(mu))
     t = mu * mu / 2 + mu * np.array([-3.0, -1.0, 0.0, 0.5, 2.0, 6.0, 12.0])
     t = np.append(t[t > 0], [0.0, 1e-9])
-    assert table.log_upper(t) == pytest.approx(
+    assert table.log_upper_tail(t) == pytest.approx(
         log_ndtr(mu / 2 - t / mu), rel=1e-11, abs=1e-11
     )
-    assert table.log_lower(t) == pytest.approx(
+    assert table.log_lower_tail(t) == pytest.approx(
         log_ndtr(t / mu - mu / 2), rel=1e-11, abs=1e-11
     )
     assert table.log_delta(t) == pytest.approx(
@@ -42,7 +42,7 @@ def test_a_table_of_a_normal_loss(mu):
     )
     rest = np.array([float(mp.log(one_minus_delta(mu, x))) for x in t])
     assert table.log_one_minus_delta(t) == pytest.approx(rest, rel=1e-9, abs=1e-10)
-    assert table.log_second(t) == pytest.approx(
+    assert table.log_second_tail(t) == pytest.approx(
         log_ndtr(-t / mu - mu / 2), rel=1e-8, abs=1e-8
     )
     line = np.concatenate([-t, t])
@@ -70,20 +70,24 @@ def test_a_table_of_a_normal_loss(mu):
             else math.nan
         )
         if math.isfinite(truth):
-            assert table.log_moment(s) == pytest.approx(truth, rel=1e-10, abs=1e-10)
-    assert table.log_moment(0.0) == pytest.approx(math.log(mu * mu / 2), abs=1e-10)
-    assert table.log_upper(np.array([table.end]))[0] <= -760.0
+            assert table.log_moment_integral(s) == pytest.approx(
+                truth, rel=1e-10, abs=1e-10
+            )
+    assert table.log_moment_integral(0.0) == pytest.approx(
+        math.log(mu * mu / 2), abs=1e-10
+    )
+    assert table.log_upper_tail(np.array([table.end]))[0] <= -760.0
     grid = table.grid()
     assert grid[0] == 0.0
-    assert grid[-1] == table.end == table.panels.end
-    assert len(grid) == 12 * (len(table.panels.edges) - 1) + 1
+    assert grid[-1] == table.end == table.series.end
+    assert len(grid) == 12 * (len(table.series.edges) - 1) + 1
     end = table.end
     table.cover(1.5 * end)
     assert table.end == 2 * end
-    assert table.log_upper(np.array([1.5 * end]))[0] == pytest.approx(
+    assert table.log_upper_tail(np.array([1.5 * end]))[0] == pytest.approx(
         log_ndtr(mu / 2 - 1.5 * end / mu), rel=1e-10
     )
-    assert np.all(table.cap_noise(t) == 0)
+    assert np.all(table.noise_near_max_loss(t) == 0)
 
 
 def one_minus_delta(mu, eps):
@@ -96,11 +100,11 @@ def one_minus_delta(mu, eps):
 def test_a_table_of_a_bounded_loss_with_atoms(largest):
     """The Laplace mechanism on the line: everything in closed form."""
     table, T = TabulatedLossLaw(LineLaplaceLoss(1.0, largest)), largest
-    assert table.T == T
+    assert table.max_loss == T
     t = T * np.array([0.0, 0.1, 0.45, 0.55, 0.9, 0.999, 1 - 1e-7])
     lower = -(T - t) / 2 - math.log(2)
-    assert table.log_lower(t) == pytest.approx(lower, rel=1e-10, abs=1e-10)
-    assert table.log_upper(t) == pytest.approx(
+    assert table.log_lower_tail(t) == pytest.approx(lower, rel=1e-10, abs=1e-10)
+    assert table.log_upper_tail(t) == pytest.approx(
         np.log1p(-np.exp(lower)), rel=1e-10, abs=1e-10
     )
     delta = np.log(-np.expm1((t - T) / 2))
@@ -115,10 +119,14 @@ def test_a_table_of_a_bounded_loss_with_atoms(largest):
     for s in (0.5, 1.0, 6.0):
         a = s + 1
         mean = a / (2 * a - 1) * math.exp(s * T) + s / (2 * a - 1) * math.exp(-a * T)
-        assert table.log_moment(s) == pytest.approx(math.log((mean - 1) / s), abs=1e-8)
-    assert table.t_of(np.array([0.0, 40.0])) == pytest.approx([0.0, T], abs=1e-12 * T)
+        assert table.log_moment_integral(s) == pytest.approx(
+            math.log((mean - 1) / s), abs=1e-8
+        )
+    assert table.loss_at(np.array([0.0, 40.0])) == pytest.approx(
+        [0.0, T], abs=1e-12 * T
+    )
     assert table.end < T
-    noise = table.cap_noise(np.array([0.0, 0.5 * T, T * (1 - 1e-9)]))
+    noise = table.noise_near_max_loss(np.array([0.0, 0.5 * T, T * (1 - 1e-9)]))
     assert noise[:2].tolist() == [0.0, 0.0]
     assert 1e-8 < noise[2] < 1e-3
 

@@ -20,14 +20,17 @@ from curvedp.privacy import (
     compose_profiles,
     laplace_profile,
 )
-from curvedp.privacy.pld.composed import (
-    ComposedPLD,
-    DiscretePLD,
-    _envelope,
-    connect_the_dots,
+from curvedp.privacy.pld.composed import ComposedPLD
+from curvedp.privacy.pld.convolve import (
     convolve_tilted,
     exponential_tilt,
     hockey_stick_divergence,
+)
+from curvedp.privacy.pld.discretize import (
+    DiscretePLD,
+    PairProfile,
+    connect_the_dots,
+    convex_envelope,
 )
 from curvedp.privacy.subsampling import FixedSizeGaussianStep, PoissonGaussianStep
 
@@ -63,16 +66,19 @@ PARTS = {
 def test_every_tilt_lies_just_above_the_exact_composition(name):
     parts, counts = PARTS[name]
     whole = ComposedPLD(
-        tuple((p.grid_delta, p.loss_reach(1e-44)) for p in parts),
+        tuple(
+            PairProfile.symmetric(p.delta_upper_bound, p.truncation_loss(1e-44))
+            for p in parts
+        ),
         counts,
         fineness=2.0**-7,
     )
     tilts = len(whole.centers)
     for k in sorted(
         {0, min(1, tilts - 1), tilts // 2, tilts - 1}
-    ):  # all are made alike: by _curve
+    ):  # all are computed alike
         width, first, values = whole._curve(k)
-        factors = whole._on(width)
+        factors = whole._factors(width)
         low, masses = exact_convolution(factors)
         scale = UNIT ** sum(counts)
         share = np.array([m / scale for m in masses])  # of integers: rounded once
@@ -164,7 +170,7 @@ def exact_wrapped(index, weights, count, size):
 
 
 def test_randomized_response_on_the_grid_is_itself():
-    pair = connect_the_dots(PureDP(1.0).delta, 1.0, 0.25)
+    pair = connect_the_dots(PairProfile.symmetric(PureDP(1.0).delta, 1.0), 0.25)
     masses = {
         loss: mass
         for loss, mass in zip(pair.losses.tolist(), pair.masses.tolist(), strict=True)
@@ -195,8 +201,10 @@ def profile_of(loss, eps):
     ],
 )
 def test_discretized_profiles_are_bounds_of_total_mass_one(guarantee):
-    top = guarantee.loss_reach(1e-44)
-    loss = connect_the_dots(guarantee.grid_delta, top, top / 2**14)
+    top = guarantee.truncation_loss(1e-44)
+    loss = connect_the_dots(
+        PairProfile.symmetric(guarantee.delta_upper_bound, top), top / 2**14
+    )
     assert 0 <= math.fsum(loss.masses) + loss.infinite - 1 < 1e-10
     eps = np.linspace(0, 0.9 * top, 57)
     truth = guarantee.delta(eps)
@@ -211,14 +219,17 @@ def test_discretized_profiles_are_bounds_of_total_mass_one(guarantee):
     [ZCDP(1e-4), ZCDP(0.1), ZCDP(10.0), RenyiDP(2.0, 0.1), RenyiDP(8.0, 1.0)],
     ids=repr,
 )
-def test_bounds_that_are_not_convex_lose_what_is_above_their_envelope(guarantee):
+def test_bounds_that_are_not_convex_lose_what_is_above_theirconvex_envelope(guarantee):
     """Once their negative masses were raised to 0 and the rest counted in full: totals from 1.2 to 9."""
-    top = guarantee.loss_reach(1e-44)
-    loss = connect_the_dots(guarantee.grid_delta, top, top / 2**12)
+    top = guarantee.truncation_loss(1e-44)
+    loss = connect_the_dots(
+        PairProfile.symmetric(guarantee.delta_upper_bound, top), top / 2**12
+    )
     assert 0 <= math.fsum(loss.masses) + loss.infinite - 1 < 1e-10
     eps = np.linspace(0, top, 101)
     assert np.all(
-        profile_of(loss, eps)[1:] <= guarantee.grid_delta(eps)[1:] * (1 + 1e-2) + 1e-44
+        profile_of(loss, eps)[1:]
+        <= guarantee.delta_upper_bound(eps)[1:] * (1 + 1e-2) + 1e-44
     )
 
 
@@ -227,7 +238,7 @@ def test_the_envelope_lies_below_every_dot_and_is_convex():
     for _ in range(50):
         eps = np.cumsum(np.concatenate([[0.0], rng.uniform(0.01, 0.3, 40)]))
         dots = np.minimum(GDP(1.0).delta(eps) * rng.uniform(1.0, 1.4, 41), 1.0)
-        corner, value = _envelope(eps, dots)
+        corner, value = convex_envelope(eps, dots)
         x, at = np.exp(corner), np.interp(np.exp(eps), np.exp(corner), value)
         assert np.all(at <= dots * (1 + 1e-9))
         assert np.all(at >= GDP(1.0).delta(eps) * (1 - 1e-12))
@@ -279,7 +290,7 @@ def test_a_rough_grid_is_a_bound_too():
         for eps in (0.1, 1.0, 3.0):
             assert (
                 whole.delta(eps) * (1 - 1e-6)
-                <= whole.rough_delta(eps)
+                <= whole.cheap_delta_bound(eps)
                 <= whole.delta(eps) * 1.2
             )
 
@@ -290,7 +301,10 @@ def test_threads_get_the_same_numbers():
     fresh = [
         ComposedPLD(
             tuple(
-                (p.grid_delta, min(p.loss_reach(1e-44), p.bound("pure")))
+                PairProfile.symmetric(
+                    p.delta_upper_bound,
+                    min(p.truncation_loss(1e-44), p.implied_pure_epsilon()),
+                )
                 for p in w.parts
             ),
             w.counts,
@@ -317,14 +331,20 @@ def test_the_atom_of_a_bounded_loss_lies_on_the_grid(scale):
     """Laplace's loss is ±Δ/b with probability one half and more. Its moments, integrated, against those of the grid: what
     is added is of second order and small; midway between two dots it is a multiple."""
     law, top = laplace_profile(0.0, 1, scale, 1.0), mp.mpf(1) / scale
-    composed = ComposedPLD(((law.grid_delta, law.bound("pure")),), (1000,))
-    fitted = composed.tilt(1)[1]
+    composed = ComposedPLD(
+        (PairProfile.symmetric(law.delta_upper_bound, law.implied_pure_epsilon()),),
+        (1000,),
+    )
+    fitted = composed.window(1).width
     added = {}
     for width in (
         fitted,
-        law.bound("pure") / (round(law.bound("pure") / fitted) + 0.5),
+        law.implied_pure_epsilon() / (round(law.implied_pure_epsilon() / fitted) + 0.5),
     ):
-        loss = connect_the_dots(law.grid_delta, law.bound("pure"), width)
+        loss = connect_the_dots(
+            PairProfile.symmetric(law.delta_upper_bound, law.implied_pure_epsilon()),
+            width,
+        )
         inner = mp.quad(lambda x: mp.exp((1 - 2 * x) * top - x * top) * top / 2, [0, 1])
         truth = mp.log(mp.exp(top) / 2 + mp.exp(-2 * top) / 2 + inner)
         added[width] = (mp.mpf(loss.log_moment(1.0)[0]) - truth) / width**2
@@ -377,7 +397,7 @@ def test_many_small_losses_are_as_sharp_as_large_ones():
 
 @pytest.mark.parametrize("rate", [0.0, 0.3, 7.0])
 def test_tilted_masses_are_never_below(rate):
-    loss = connect_the_dots(GDP(1.0).delta, 40.0, 0.01)
+    loss = connect_the_dots(PairProfile.symmetric(GDP(1.0).delta, 40.0), 0.01)
     kappa, masses = exponential_tilt(loss, rate)
     with mp.workdps(50):
         for i, mass, found in zip(

@@ -13,7 +13,11 @@ from curvedp.privacy import GDP, gaussian_floor, gaussian_profile
 from curvedp.privacy.guarantees.base import guarantee_from_dict
 from curvedp.privacy.loss.sum import MARGIN
 from curvedp.privacy.profiles import products as products
-from curvedp.privacy.profiles.products import ProductProfile, _split, product_profile
+from curvedp.privacy.profiles.products import (
+    ProductProfile,
+    _split_profile,
+    product_profile,
+)
 from reproductions.gdp.algorithms import loss_sampler
 from reproductions.gdp.circle import circle_gaussian_delta
 
@@ -31,7 +35,7 @@ def test_flat_products_are_flat():
 
 def test_nearly_flat_sum_is_a_gaussian():
     """ℝ and a barely curved plane with lengths 0.6 and 0.8: the convolution must give δ of μ = 1."""
-    profile = _split(((-1e-10, 2),), 1.0, 0.6, (0.8,))
+    profile = _split_profile(((-1e-10, 2),), 1.0, 0.6, (0.8,))
     eps = np.array([0.0, 0.5, 3.0, 8.0])
     assert profile.delta(eps) == pytest.approx(GDP(1.0).delta(eps), rel=1e-8)
 
@@ -44,7 +48,7 @@ def test_convolution_against_samples_of_both_factors(factors):
         loss_sampler(k, d, sigma, x)(rng, 0, 400_000) / (2 * sigma**2)
         for (k, d), x in zip(factors, lengths, strict=True)
     )
-    profile = _split(factors, sigma, 0.0, lengths)
+    profile = _split_profile(factors, sigma, 0.0, lengths)
     for eps in (0.0, 0.7, 2.0):
         terms = np.maximum(-np.expm1(np.minimum(eps - losses, 0.0)), 0.0)
         error = terms.std() / math.sqrt(len(terms))
@@ -116,7 +120,7 @@ def circle_product_delta(sigma, first, second, eps):
 def test_two_circles_by_brute_force(sigma, lengths, eps):
     """Both losses are bounded, and their sum has a kink where an end of one meets an end of the other."""
     ours, truth = (
-        _split(((1.0, 1), (1.0, 1)), sigma, 0.0, lengths).delta(eps),
+        _split_profile(((1.0, 1), (1.0, 1)), sigma, 0.0, lengths).delta(eps),
         circle_product_delta(sigma, *lengths, eps),
     )
     assert truth <= ours <= truth * (1 + 1e-8)
@@ -129,7 +133,7 @@ def test_two_spheres_are_never_below_any_split():
     delta, worst = profile.delta(eps), np.zeros(3)
     for theta in (0.0, 0.1, 0.33, 0.6, 0.77, math.pi / 4):
         at = np.asarray(
-            _split(
+            _split_profile(
                 ((1.0, 2),) * 2, sigma, 0.0, (D * math.cos(theta), D * math.sin(theta))
             ).delta(eps)
         )
@@ -197,7 +201,7 @@ def test_products_know_their_ends():
     assert profile._has_flat
     assert profile._curved == ((1.0, 2),)
     assert profile._caps == [math.inf, math.pi]
-    assert len(profile.corners) == 2
+    assert len(profile.extreme_splits) == 2
     assert profile.pure_epsilon == math.inf == profile.renyi(math.inf)
     spheres = product_profile([(1.0, 2), (4.0, 2)], 2.0, 1.0)
     diameter = math.hypot(math.pi, math.pi / 2)
@@ -227,7 +231,7 @@ def test_products_know_their_ends():
     flat = product_profile([(0.0, 1), (1.0, 2)], 1.0, 0.5)
     assert flat.tradeoff(np.array([0.0, 1.0])).tolist() == [1.0, 0.0]
     assert flat.delta(math.inf) == 0.0
-    both = flat._at([0.3, 0.4])
+    both = flat._at_split([0.3, 0.4])
     assert both.rao == pytest.approx(
         math.hypot(0.3, gaussian_profile(1.0, 2, 1.0, 0.4).rao), rel=1e-8
     )
@@ -236,28 +240,30 @@ def test_products_know_their_ends():
 
 def test_sums_of_losses_are_raised_by_their_margin_and_single_ones_are_not():
     spheres = ((1.0, 2), (1.0, 2))
-    two = _split(spheres, 1.0, 0.0, (0.5, 0.6))
+    two = _split_profile(spheres, 1.0, 0.0, (0.5, 0.6))
     assert two._margin == pytest.approx(
-        MARGIN + 20 * two._table.panels.unresolved, rel=1e-9
+        MARGIN + 20 * two.loss_table.series.unresolved, rel=1e-9
     )
-    one = _split(spheres, 1.0, 0.3, (0.0, 0.6))
-    assert one._margin == pytest.approx(20 * one._table.panels.unresolved, abs=1e-15)
-    assert len(one.parts) == 1
+    one = _split_profile(spheres, 1.0, 0.3, (0.0, 0.6))
+    assert one._margin == pytest.approx(
+        20 * one.loss_table.series.unresolved, abs=1e-15
+    )
+    assert len(one.curved_profiles) == 1
     eps = np.array([0.2])
-    raw = np.exp(two._table.log_delta(eps)) * (1 + 1e-9)
+    raw = np.exp(two.loss_table.log_delta(eps)) * (1 + 1e-9)
     assert float(two.delta(0.2)) == pytest.approx(
         float(raw[0]) * (1 + two._margin), rel=1e-12
     )
-    assert type(_split(spheres, 1.0, 0.0, (0.0, 0.6))) is type(
+    assert type(_split_profile(spheres, 1.0, 0.0, (0.0, 0.6))) is type(
         gaussian_profile(1.0, 2, 1.0, 0.6)
     )
-    flat = _split(spheres, 1.0, 0.7, (0.0, 0.0))
+    flat = _split_profile(spheres, 1.0, 0.7, (0.0, 0.0))
     assert flat.mu == pytest.approx(0.7)
 
 
 def log_constant(d, s, D):
     """log K: ρ(m + u) <= e^g·e^{−u²/2s²}, e^g = (1 − e^{−2m})^{−(d−1)}, over ∫ρ, times s√2π."""
-    law = gaussian_profile(-1.0, d, s, D).tails
+    law = gaussian_profile(-1.0, d, s, D).loss_law
     return -(d - 1) * math.log(-math.expm1(-2 * law.mode)) - law.log_mass + math.log(
         s * math.sqrt(2 * math.pi)
     ), law
@@ -281,14 +287,14 @@ def flip(holds, low, high):
 def test_tails_of_products_close_where_two_bounds_meet():
     """H³ × S²: Chernoff's K·e^{−z²/2} with the sphere's largest loss in its shift."""
     factors, s, distances = ((-1.0, 3), (1.0, 2)), 1.5, (0.6, 0.5)
-    split = _split(factors, s, 0.0, distances)
+    split = _split_profile(factors, s, 0.0, distances)
     log_k, law = log_constant(3, s, 0.6)
     sphere = gaussian_profile(1.0, 2, s, 0.5)
     shift = law.mode * 0.6 / s**2 + (0.6 / s) ** 2 / 2 + sphere.pure_epsilon
     limit = 0.6 / s
     assert split._tail_mu == pytest.approx(limit)
     mu = 1.3 * limit
-    eps = flip(lambda e: split._closes(mu, e), 1e-6, 1e6)
+    eps = flip(lambda e: split._tail_is_closed(mu, e), 1e-6, 1e6)
     z = (eps - shift) / limit
     excess = log_k - z * z / 2 - lower_bound(mu, eps)
     slope = (
@@ -299,9 +305,9 @@ def test_tails_of_products_close_where_two_bounds_meet():
     assert min(abs(excess), abs(slope)) < 1e-6
     assert excess <= 1e-6
     assert slope >= -1e-6
-    assert not split._closes(limit, 1e9)
+    assert not split._tail_is_closed(limit, 1e9)
     rho = limit**2 / 2 * 1.2
-    order = flip(lambda a: split._order_closes(a, rho), 1.0 + 1e-9, 1e9)
+    order = flip(lambda a: split._orders_are_closed(a, rho), 1.0 + 1e-9, 1e9)
     drift = law.mode * 0.6 / s**2 + sphere.pure_epsilon
     assert limit**2 / 2 + (log_k / (order - 1) + drift) / order == pytest.approx(
         rho, rel=1e-6
@@ -312,7 +318,9 @@ def test_what_a_product_costs_is_its_worst_split_raised_by_the_margin(monkeypatc
     """With the search put aside: every cost is asked of the split, squared where it adds up, and raised."""
     profile, mu = product_profile([(0.0, 1), (1.0, 1)], 1.0, 0.5), 0.5
     monkeypatch.setattr(
-        ProductProfile, "_worst", lambda self, cost: cost(self._at([0.5, 0.0]))
+        ProductProfile,
+        "_largest_over_splits",
+        lambda self, cost: cost(self._at_split([0.5, 0.0])),
     )
     for found, truth, margin in (
         (profile.rho, mu * mu / 2, MARGIN),
@@ -338,14 +346,14 @@ def test_factors_of_which_some_end():
         + gaussian_profile(1.0, 1, 1.0, max(0.5 * math.sin(t), 1e-90)).rao ** 2
         for t in np.linspace(0, math.pi / 2, 40)
     )
-    assert equal._worst(squares)[0] == pytest.approx(truth, rel=1e-6)
+    assert equal._largest_over_splits(squares)[0] == pytest.approx(truth, rel=1e-6)
     capped = product_profile(
         [(1.0, 1), (4.0, 1)], 1.0, 3.0
     )  # the second circle ends at π/2
     assert capped._caps == pytest.approx([math.pi, math.pi / 2])
-    assert capped._worst(squares)[0] >= gaussian_profile(1.0, 1, 1.0, 3.0).rao ** 2 * (
-        1 - 1e-9
-    )
+    assert capped._largest_over_splits(squares)[0] >= gaussian_profile(
+        1.0, 1, 1.0, 3.0
+    ).rao ** 2 * (1 - 1e-9)
 
 
 def test_angles_of_products_count_each_sphere_up_to_its_diameter():
@@ -382,9 +390,10 @@ def test_pieces_of_the_search():
     assert products._direction(math.pi / 2).tolist() == [0.0, 1.0]
     assert products._direction(0.0).tolist() == [1.0, 0.0]
     assert products._direction(0.3) == pytest.approx([math.cos(0.3), math.sin(0.3)])
-    peak = products._climb(lambda x: 3 - (x - 0.12345) ** 2, 0.12)
+    parabola = np.array([3 - 0.12345**2 - 0.5, 2 * 0.12345, -0.5])  # 3 − (x − 0.12345)²
+    peak = products._climb(parabola, 0.12)
     assert peak == pytest.approx(3.0, abs=1e-12)
-    assert products._climb(lambda x: 3 + x, 0.9999) == pytest.approx(4.0, abs=1e-6)
+    assert products._climb(np.array([3.0, 1.0]), 0.9999) == pytest.approx(4.0, abs=1e-6)
 
 
 def test_the_largest_of_known_functions():

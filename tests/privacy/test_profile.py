@@ -20,8 +20,8 @@ from curvedp.privacy.profiles.base import (
     PrivacyProfile,
     _mills,
     _mills_difference,
+    _mu_from_log_complement,
     _mu_from_log_delta,
-    _mu_from_log_rest,
 )
 from profile_oracle import brute_delta, loss
 from reproductions.gdp.algorithms import algorithm2_estimate
@@ -344,7 +344,9 @@ def test_mu_from_delta_there_and_back(mu):
         assert _mu_from_log_delta(
             low, log_delta[log_delta < -math.log(2)], start
         ) == pytest.approx(mu, rel=1e-11)
-        assert _mu_from_log_rest(high, rest, start) == pytest.approx(mu, rel=1e-11)
+        assert _mu_from_log_complement(high, rest, start) == pytest.approx(
+            mu, rel=1e-11
+        )
     if mu < 7:
         assert gdp_mu(eps, gdp_delta(mu, eps)) == pytest.approx(mu, rel=1e-9)
 
@@ -478,11 +480,11 @@ def test_what_is_at_the_largest_loss_counts_no_more():
 def test_rho_is_the_largest_over_all_orders_wherever_it_is():
     """D_α/α = exp(−log²(α/1.6)), largest between the orders of the grid; no loss exceeds 9."""
     peaked = SimpleNamespace(
-        renyi_bound=lambda order: order * math.exp(-(math.log(order / 1.6) ** 2)),
+        implied_renyi=lambda order: order * math.exp(-(math.log(order / 1.6) ** 2)),
         pure_epsilon=9.0,
         mu=math.inf,
     )
-    peaked._order_closes = lambda order, rho: PrivacyProfile._order_closes(
+    peaked._orders_are_closed = lambda order, rho: PrivacyProfile._orders_are_closed(
         peaked, order, rho
     )
     assert PrivacyProfile.rho.func(peaked) == pytest.approx(1.0, rel=2e-9)

@@ -12,7 +12,8 @@ from scipy import integrate
 from curvedp.errors import ParameterError
 from curvedp.geometry import Grassmann, KendallShapes, Rotations, Sphere
 from curvedp.laws import RiemannianGaussian, RiemannianLaplace
-from curvedp.privacy.profiles.projective import ProjectiveLoss, ProjectiveProfile, _lens
+from curvedp.privacy.loss.projective import ProjectiveLoss, log_disc_probabilities
+from curvedp.privacy.profiles.projective import ProjectiveProfile
 
 LAWS = {"gaussian": RiemannianGaussian, "laplace": RiemannianLaplace}
 
@@ -51,7 +52,7 @@ def test_losses_of_draws_follow_the_tails(kind, space, scale, distance) -> None:
     value = loss(kind, scale, space.dist(space.origin, x), space.dist(other, x))
     profile = law.profile(distance)
     assert isinstance(profile, ProjectiveProfile)
-    tails = profile.tails
+    tails = profile.loss_law
     assert value.max() <= profile.pure_epsilon * (1 + 1e-9)
     grid = np.linspace(0, 0.8, 9) * min(tails.max_loss, 6 * tails.loss_scale)
     truth = np.exp(tails.log_tails(grid)[0])
@@ -59,7 +60,7 @@ def test_losses_of_draws_follow_the_tails(kind, space, scale, distance) -> None:
     spread = np.sqrt(np.maximum(truth * (1 - truth), 1 / n) / n)
     assert np.max(np.abs((seen - truth) / spread)) < 4.5
     wrong = np.exp(
-        LAWS[kind](space, 0.85 * scale).profile(distance).tails.log_tails(grid)[0]
+        LAWS[kind](space, 0.85 * scale).profile(distance).loss_law.log_tails(grid)[0]
     )
     assert np.max(np.abs((seen - wrong) / spread)) > 5
 
@@ -257,7 +258,7 @@ def test_discs_in_the_unit_disc(n) -> None:
     c[:8] *= 1e-3
     radius = rng.uniform(np.maximum(0, c - 1), c + 1)
     radius[:5] *= 1e-4  # small discs about 0
-    logs = _lens(
+    logs = log_disc_probabilities(
         n, (1 + radius - c) / 2, (1 - radius + c) / 2, (1 - radius - c) / 2, radius
     )
     upper, lower = np.exp(logs)
@@ -303,7 +304,7 @@ def test_probabilities_below_the_smallest_double_keep_their_digits(
             radius,
         )
     ]
-    upper, lower = (float(part[0]) for part in _lens(n, *x))
+    upper, lower = (float(part[0]) for part in log_disc_probabilities(n, *x))
     with mp.workdps(40):
 
         def part(q: mp.mpf) -> mp.mpf:

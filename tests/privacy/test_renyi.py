@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from curvedp.privacy import GDP, ZCDP, PureDP, RenyiDP, compose, convert
-from curvedp.privacy.guarantees.definitions import pure_renyi
+from curvedp.privacy.guarantees.conversions import randomized_response_renyi
 from curvedp.privacy.guarantees.renyi import _log_h_at_one, renyi_epsilon, zcdp_epsilon
 
 
@@ -38,7 +38,7 @@ def test_pure_to_renyi_is_never_below_and_close_above_at_every_order(order):
         if order * eps > 1e6:
             continue
         truth = randomized_response(eps, order)
-        found = mp.mpf(float(pure_renyi(eps, order)))
+        found = mp.mpf(float(randomized_response_renyi(eps, order)))
         assert found >= truth * (1 - mp.mpf(10) ** -40), (eps, order)
         assert found <= truth * (1 + mp.mpf(10) ** -13) + mp.mpf(10) ** -320, (
             eps,
@@ -56,7 +56,9 @@ def test_conversions_and_compositions_near_order_one_inherit_it():
 
 def test_arrays_and_numbers_agree():
     eps = np.array([1e-8, 0.3, 2.0, 9.0])
-    assert pure_renyi(eps, 1.5).tolist() == [pure_renyi(float(e), 1.5) for e in eps]
+    assert randomized_response_renyi(eps, 1.5).tolist() == [
+        randomized_response_renyi(float(e), 1.5) for e in eps
+    ]
 
 
 def test_the_corner_is_rounded_up_where_its_terms_cancel():
@@ -103,7 +105,7 @@ def test_divergence_of_randomized_response(eps, order):
     with mp.workdps(60):
         e, a = mp.mpf(eps), mp.mpf(order)
         truth = mp.log(mp.cosh((a - 0.5) * e) / mp.cosh(e / 2)) / (a - 1)
-        assert above(pure_renyi(eps, order), float(truth), 1e-12)
+        assert above(randomized_response_renyi(eps, order), float(truth), 1e-12)
         assert above(
             convert(PureDP(eps), to=RenyiDP, order=order).eps, float(truth), 1e-12
         )

@@ -89,7 +89,7 @@ def test_the_radial_law_and_its_loss(kind, k, d, s, D):
             if kind == "laplace"
             else math.sqrt(float(square) / d) / s**2
         )
-        assert law.fisher == pytest.approx(fisher, rel=1e-9)
+        assert law.root_fisher_information == pytest.approx(fisher, rel=1e-9)
         assert law.loss_scale == pytest.approx(D * fisher, rel=1e-9)
     cap = (
         D / s
@@ -112,7 +112,7 @@ def test_tails_of_the_loss(kind, k, d, s, D):
     z, w = np.polynomial.legendre.leggauss(60)
     m, width = law.mode, law.width
     end = math.pi if k == 1 else m + 12 * width + (40 * s if kind == "laplace" else 0)
-    radii, _ = law._breaks(t)
+    radii = law._level_set(t).radii
     for i, level in enumerate(t):
         a, b = float(radii[0][i]), float(radii[1][i])
         marks = sorted(

@@ -21,7 +21,7 @@ from curvedp.privacy.optimizer_accounting import add_remove_noise
 from curvedp.privacy.subsampling import (
     FixedSizeGaussianStep,
     PoissonGaussianStep,
-    _gaussian,
+    _gdp_delta_at_any_eps,
 )
 
 
@@ -308,7 +308,7 @@ def test_gaussian_profiles_at_negative_epsilon():
             truth = mp.ncdf(mp.mpf(0.4) - eps / mp.mpf(0.8)) - mp.exp(eps) * mp.ncdf(
                 -eps / mp.mpf(0.8) - mp.mpf(0.4)
             )
-        assert float(_gaussian(0.8, np.array(eps))) == pytest.approx(
+        assert float(_gdp_delta_at_any_eps(0.8, np.array(eps))) == pytest.approx(
             float(truth), rel=1e-12
         )
     for steps in (1, 4, 16, 64):

@@ -48,10 +48,10 @@ def test_adding_and_removing_against_quadrature(sigma, q):
         assert adding <= removing * (1 + mp.mpf("1e-12"))
         assert step.delta(eps) == pytest.approx(float(removing), rel=1e-9)
         assert step.delta(eps) >= removing * (1 - mp.mpf("1e-13"))
-        assert float(step.backward(np.array([eps]))[0]) == pytest.approx(
+        assert float(step.delta_add(np.array([eps]))[0]) == pytest.approx(
             float(adding), rel=1e-8, abs=1e-14
         )
-        assert float(step.backward(np.array([eps]))[0]) >= adding * (
+        assert float(step.delta_add(np.array([eps]))[0]) >= adding * (
             1 - mp.mpf("1e-13")
         )
 

@@ -11,6 +11,7 @@ from curvedp.privacy import gaussian_profile
 from curvedp.privacy.guarantees.gaussian import gdp_mu
 from reproductions.gdp.algorithms import (
     _max_mu,
+    _positive_parts,
     algorithm1_estimate,
     algorithm2_estimate,
     loss_sampler,
@@ -130,7 +131,7 @@ def test_sampled_losses_have_the_exact_tails(curvature, dim):
     sampler = loss_sampler(curvature, dim, sigma, D)
     loss = sampler(np.random.default_rng(1), 0, 4000) / (2 * sigma**2)
     other = sampler(np.random.default_rng(2), 1, 4000) / (2 * sigma**2)
-    table = law._table
+    table = law.loss_table
     table.cover(float(np.abs(loss).max()) + 1)
     assert (
         stats.kstest(
@@ -226,3 +227,18 @@ def test_the_paper_takes_a_hundred_batches_of_a_thousand():
     found = algorithm2_estimate(sampler, 1.0, 1.0, np.random.default_rng(0))
     assert calls == [(0, 1000)] * 100 + [(1, 1000)] * 100
     assert len(found.eps) == 1000
+
+
+def test_positive_parts_by_hand():
+    loss = np.sort(np.random.default_rng(0).normal(0.3, 1.0, 500))
+    eps = np.array([0.0, 0.4, 2.0, 9.0])
+    mean, square = _positive_parts(loss, eps)
+    parts = np.maximum(1 - np.exp(eps[:, None] - loss), 0.0)
+    assert mean == pytest.approx(parts.mean(axis=1), abs=1e-14)
+    assert square == pytest.approx((parts**2).mean(axis=1), abs=1e-14)
+    low = _positive_parts(np.array([-3.0, -1.0]), np.array([0.0]))
+    assert low[0].tolist() == low[1].tolist() == [0.0]
+    assert _max_mu(np.array([0.0, 0.5]), np.array([0.3, -0.1])) == pytest.approx(
+        gdp_mu(0.0, 0.3)
+    )
+    assert _max_mu(np.array([0.0]), np.array([0.0])) == 0.0

@@ -14,7 +14,6 @@ from curvedp.laws.composite import ProductGaussian, SPDGaussian
 from curvedp.laws.grassmann import GrassmannGaussian
 from curvedp.laws.radial import Engine, Floats
 from curvedp.laws.spaceform import SpaceForm, space_form, space_form_factors
-from curvedp.laws.spd_confidence import spd_confidence
 from curvedp.privacy.profiles.base import PrivacyProfile
 from curvedp.privacy.profiles.products import product_profile
 from curvedp.privacy.profiles.ricci_bound import HadamardProfile
@@ -60,8 +59,8 @@ class RiemannianGaussian(IsotropicLaw):
         """The exact privacy profile of a draw about a statistic that moves by at most `sensitivity`.
 
         On spaces of constant curvature, their products, and SPDAffineInvariant(2) and HPDAffineInvariant(2), which are
-        ℝ × H² and ℝ × H³. On larger ones of both, and products with them, `ricci_bound`; beyond it, where the scale is
-        large, a confidence bound, which says so (`profile.label`). Elsewhere it raises.
+        ℝ × H² and ℝ × H³. On larger ones of both, and products with them, `ricci_bound`.
+        Elsewhere, and where the scale is too large for that bound, it raises.
         """
         if isinstance(self._engine, SpaceForm):
             return self._engine.profile(sensitivity)
@@ -70,8 +69,12 @@ class RiemannianGaussian(IsotropicLaw):
         if (bound := self.ricci_bound(sensitivity)) is not None:
             return bound
         if isinstance(self.manifold, AffineInvariantCone):
-            moved = _validate.positive("sensitivity", sensitivity)
-            return spd_confidence(*self.manifold.cone_size, self.scale, moved)
+            largest = math.sqrt(-0.5 / ricci_lower_bound(self.manifold))
+            raise ParameterError(
+                f"no profile is proved on {self.manifold!r} at the scale {self.scale:g}: "
+                f"the bound by the Ricci curvature ends at {largest:g}; "
+                "use the mechanism log-gaussian"
+            )
         raise ParameterError(
             f"no exact profile is known on {self.manifold!r}; use the mechanism "
             "log-gaussian"

@@ -387,7 +387,7 @@ def from_cost(account: Guarantee, total: Cost, *, up: bool) -> Guarantee | None:
 
 def _additive(guarantee: Guarantee) -> Guarantee:
     """A guarantee that has a filter and follows from this one: itself, else its μ, else its ρ."""
-    if len(guarantee.additive) == 1:
+    if len(guarantee.additive_fields) == 1:
         guarantee.cost()  # refuses a Hellinger angle
         return guarantee
     for kind in (GDP, ZCDP):
@@ -412,7 +412,7 @@ def _rest(budget: Guarantee, spent: Cost) -> tuple[float, float]:
 
 def _largest(like: Guarantee, eps: float, delta: float) -> Guarantee | None:
     """The largest guarantee of like's definition that implies (eps, delta), to 12 digits; None where none is worth naming."""
-    (name,) = like.additive
+    (name,) = like.additive_fields
 
     def made(inverse: float) -> Guarantee:
         fields: dict[str, Any] = {name: 1 / inverse}

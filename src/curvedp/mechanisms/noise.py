@@ -28,7 +28,6 @@ from curvedp.numerics.directed_rounding import round_down, round_up
 from curvedp.privacy import (
     GDP,
     Guarantee,
-    MeanConcentratedDP,
     PureDP,
     gaussian_profile,
     smallest_scale,
@@ -62,7 +61,7 @@ def least_noise(guarantee: Guarantee, moved: float = 1.0) -> tuple[Law, float]:
 
 def bounded(guarantee: Guarantee) -> bool:
     """Whether it follows from bounded losses alone, which Gaussian noise does not have."""
-    return isinstance(guarantee, PureDP | MeanConcentratedDP)
+    return guarantee.requires_bounded_loss
 
 
 def bounded_epsilon(guarantee: Guarantee) -> float:

@@ -213,10 +213,10 @@ class IsotropicMechanism(ValueMechanism):
 
     @property
     def guarantee(self) -> Guarantee:
-        """μ-GDP, or pure ε; on SPDAffineInvariant(m >= 3) the Gaussian's profile itself, a labeled confidence bound."""
+        """μ-GDP for Gaussian noise, pure ε for Laplace noise."""
         if self.kind == "laplace":
             return PureDP(self.profile.pure_epsilon)
-        return GDP(self.profile.mu) if self.profile.certain else self.profile
+        return GDP(self.profile.mu)
 
     def draw(self, data: np.ndarray, source: Source) -> Draw:
         """One exact draw; the point nearest to its grid point is post-processing."""

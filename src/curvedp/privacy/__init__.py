@@ -9,7 +9,8 @@ if TYPE_CHECKING:
     from curvedp.privacy.calibration import smallest_scale
     from curvedp.privacy.enclosure.delta import certified_delta
     from curvedp.privacy.enclosure.mu import certified_mu
-    from curvedp.privacy.guarantees.base import Guarantee, convert
+    from curvedp.privacy.guarantees.base import Guarantee
+    from curvedp.privacy.guarantees.conversions import convert
     from curvedp.privacy.guarantees.definitions import (
         GDP,
         ZCDP,
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
         RaoDP,
         RenyiDP,
     )
-    from curvedp.privacy.mean_loss import KLDP, MeanConcentratedDP
     from curvedp.privacy.profiles.base import PrivacyProfile
     from curvedp.privacy.profiles.constant_curvature import (
         gaussian_floor,
@@ -34,12 +34,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "GDP",
-    "KLDP",
     "ZCDP",
     "ApproxDP",
     "Composition",
     "Guarantee",
-    "MeanConcentratedDP",
     "NegativeBinomialRuns",
     "PrivacyProfile",
     "PrivacyUnit",
@@ -65,7 +63,8 @@ __getattr__, __dir__ = _lazy.exports(
         "curvedp.privacy.calibration": ["smallest_scale"],
         "curvedp.privacy.enclosure.delta": ["certified_delta"],
         "curvedp.privacy.enclosure.mu": ["certified_mu"],
-        "curvedp.privacy.guarantees.base": ["Guarantee", "convert"],
+        "curvedp.privacy.guarantees.base": ["Guarantee"],
+        "curvedp.privacy.guarantees.conversions": ["convert"],
         "curvedp.privacy.guarantees.definitions": [
             "GDP",
             "ZCDP",
@@ -74,7 +73,6 @@ __getattr__, __dir__ = _lazy.exports(
             "RaoDP",
             "RenyiDP",
         ],
-        "curvedp.privacy.mean_loss": ["KLDP", "MeanConcentratedDP"],
         "curvedp.privacy.profiles.base": ["PrivacyProfile"],
         "curvedp.privacy.profiles.constant_curvature": [
             "gaussian_floor",

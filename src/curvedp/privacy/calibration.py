@@ -1,15 +1,18 @@
 """The smallest noise that provably meets a target, in any definition of privacy.
 
-The scale is searched on a fixed lattice (multiples of 2^-40 of a power of two, 2^-30 for zCDP, 2^-22 on products). What
-is returned is a lattice point at which the profile, rounded to the private side, was seen to meet the target and whose
-predecessor was seen to miss it: so the answer does not depend on how the search went, and a stricter target never gets
-less noise. The search itself looks at what is cheap: `_sketched`, and `_least_cost`, which never exceeds what is spent.
+The scale is searched on a fixed lattice: multiples of 2^-40 of a power of two (2^-30 for
+zCDP, 2^-22 on products). What is returned is a lattice point at which the profile, rounded
+to the private side, was *seen* to meet the target, and whose predecessor was seen to miss
+it. So the answer does not depend on how the search went, and a stricter target never gets
+less noise.
+
+The search itself evaluates what is cheap: a lower bound on what a profile spends
+(`_spent_lower_bound`), or an estimate of it by one quadrature (`_spent_estimate`).
 """
 
 import math
 from collections.abc import Callable
-from functools import cache
-from typing import Any
+from functools import cache, cached_property
 
 import numpy as np
 import scipy
@@ -21,40 +24,57 @@ from curvedp.privacy.guarantees.base import Guarantee
 from curvedp.privacy.guarantees.definitions import GDP, ZCDP, ApproxDP, PureDP
 from curvedp.privacy.guarantees.gaussian import gdp_mu_below
 from curvedp.privacy.profiles.base import RELATIVE_ERROR, PrivacyProfile
-from curvedp.privacy.profiles.constant_curvature import RadialProfile
 
-_BITS = 40
-_BITS_OF: dict[type, int] = {ZCDP: 30}  # ρ is a supremum over orders, found to 1e-10
-_BITS_OF_PRODUCTS = 22  # a supremum over splits, found to 1e-7
-_ORDERS = (1.0, 2.0, 8.0, 64.0)  # the largest ρ is mostly at order 1
+ProfileAt = Callable[[float], PrivacyProfile]
+# From a scale to log(spent/allowed): <= 0 exactly where the target is met.
+Excess = Callable[[float], float]
+
+_LATTICE_BITS = 40
+_LATTICE_BITS_OF_ZCDP = 30  # ρ is a supremum over orders, found to 1e-10
+_LATTICE_BITS_OF_PRODUCTS = 22  # a supremum over splits, found to 1e-7
+# Orders at which a lower bound on ρ is taken; the largest D_α/α is mostly at order 1.
+_RHO_ORDERS = (1.0, 2.0, 8.0, 64.0)
+# The excess that stands for "spends nothing at all".
+_NOTHING_SPENT = -700.0
+_LARGEST_STEP = 3.0  # of the secant method, in log scale
+_SMALLEST_SCALE = 1e-290
+_LARGEST_SCALE = 1e100
 
 
 def meets(profile: PrivacyProfile, target: Guarantee) -> bool:
-    """Whether every release with this profile satisfies the target."""
+    """Say whether every release with this profile satisfies the target."""
     if not isinstance(profile, PrivacyProfile) or not isinstance(target, Guarantee):
         raise ParameterError(
-            f"{_validate.shown(profile)} must be a profile and {_validate.shown(target)} a guarantee"
+            f"{_validate.shown(profile)} must be a profile and "
+            f"{_validate.shown(target)} a guarantee"
         )
-    if not profile.certain:  # a confidence bound vouches for itself and nothing else
-        return profile == target
-    spent, allowed = _cost(profile, target)
-    return profile.adjacency == target.adjacency and spent <= allowed
+    if profile.adjacency != target.adjacency:
+        return False
+    return target.parameter_of(profile) <= target.parameter_of(target)
 
 
 def smallest_scale(
-    profile_at: Callable[[float], PrivacyProfile], target: Guarantee, sensitivity: float
+    profile_at: ProfileAt, target: Guarantee, sensitivity: float
 ) -> float:
-    """The smallest scale s (to one part in 10¹², 10⁹ for zCDP, 10⁶ on products) at which `profile_at(s)` meets the target.
+    """Return the smallest scale at which a noise law meets a target.
 
-    *Guarantees*: `meets(profile_at(s), target)` was true as evaluated; growing in the strictness of the target. Raises
-    `UnattainableGuarantee` where no scale does, with the floor.
+    `meets(profile_at(scale), target)` was true as evaluated. The scale is found to one
+    part in 10¹² (10⁹ for zCDP, 10⁶ on products), and grows with the strictness of the
+    target.
 
     Parameters
     ----------
-    profile_at, target : callable, Guarantee
-        Scale to profile, and what is to be met.
+    profile_at : callable
+        From a scale to a profile, which falls as the scale grows.
+    target : Guarantee
+        What is to be met.
     sensitivity : float
         From which the search starts.
+
+    Raises
+    ------
+    UnattainableGuarantee
+        Where no scale meets the target, with the floor.
 
     Examples
     --------
@@ -66,282 +86,379 @@ def smallest_scale(
         raise ParameterError(
             "must be a guarantee, such as GDP(1.0)", parameter="target", value=target
         )
-    plain = type(sensitivity) is float and 1e-100 <= sensitivity <= 1e100
-    profile_at = cache(profile_at)
-    start = _inside(
-        profile_at,
-        target,
-        sensitivity if plain else _validate.length("sensitivity", sensitivity),
-    )
-    floor, capped = (
-        _floor_cost(profile_at(start), target),
-        _capped(profile_at(start), target),
-    )
-    bits = (
-        _BITS_OF_PRODUCTS
-        if len(profile_at(start).corners) > 1
-        else _BITS_OF.get(type(target), _BITS)
-    )
+    is_plain = type(sensitivity) is float and 1e-100 <= sensitivity <= 1e100
+    if not is_plain:
+        sensitivity = _validate.length("sensitivity", sensitivity)
+    return _Search(cache(profile_at), target, sensitivity).run()
 
-    def memory(
-        cost: Callable[[PrivacyProfile, Guarantee], tuple[float, float]],
-    ) -> Callable[[float], float]:
+
+class _Search:
+    """The search of `smallest_scale`, in three stages: guess, lattice, decide.
+
+    Parameters
+    ----------
+    profile_at, target, sensitivity
+        As of `smallest_scale`; profiles are cached.
+    """
+
+    def __init__(
+        self, profile_at: ProfileAt, target: Guarantee, sensitivity: float
+    ) -> None:
+        self.profile_at = profile_at
+        self.target = target
+        self.start = _scale_where_law_exists(profile_at, target, sensitivity)
+        self.profile = profile_at(self.start)
+        self.floor = _spent_at_floor(self.profile, target)
+        self.uses_delta = (
+            isinstance(target, ApproxDP) and self.profile.delta_vanishes_at_finite_scale
+        )
+
+    # ---- what is evaluated
+
+    @cached_property
+    def bits(self) -> int:
+        """The fineness of the lattice."""
+        if len(self.profile.extreme_splits) > 1:
+            return _LATTICE_BITS_OF_PRODUCTS
+        if type(self.target) is ZCDP:
+            return _LATTICE_BITS_OF_ZCDP
+        return _LATTICE_BITS
+
+    def _excess_of(
+        self, spent_by: Callable[[PrivacyProfile, Guarantee], float]
+    ) -> Excess:
+        """Return the excess as a function of the scale, for one measure of the spending.
+
+        It is +inf where the law does not exist any more.
+        """
+
         @cache
         def excess(scale: float) -> float:
-            """<= 0 exactly where the target is met; +inf where the law does not exist any more."""
             try:
-                return _excess(
-                    target, *cost(profile_at(scale), target), floor, by_delta=capped
-                )
+                spent = spent_by(self.profile_at(scale), self.target)
             except NotIntegrable:
                 return math.inf
+            return log_excess(self.target, spent, self.floor, by_delta=self.uses_delta)
 
         return excess
 
-    excess, power = memory(_cost), target.scale_power
-    rough = memory(_least_cost) if bits < _BITS or isinstance(target, GDP) else excess
+    @cached_property
+    def exact_excess(self) -> Excess:
+        """The excess that decides."""
+        return self._excess_of(_spent)
 
-    def met(scale: float) -> bool:
-        return rough(scale) <= 0 and excess(scale) <= 0
+    @cached_property
+    def cheap_excess(self) -> Excess:
+        """A lower bound on the excess, where there is a cheaper one."""
+        if self.bits < _LATTICE_BITS or isinstance(self.target, GDP):
+            return self._excess_of(_spent_lower_bound)
+        return self.exact_excess
 
-    sketched = (
-        isinstance(target, GDP | ApproxDP) and profile_at(start).sketched is not None
-    )
-    about = memory(_sketched) if sketched else rough
-    near = (
-        _before_cap(about, profile_at(start), target, bits)
-        if capped
-        else _secant(about, start, power, bits)
-    )
-    guess = near or _bisect(rough, start, profile_at, target)
-    step = math.ldexp(1.0, math.frexp(guess)[1] - bits)
-    high = math.ceil(guess / step)
-    if sketched and not rough(high * step) <= 0 < rough(
-        (high - 1) * step
-    ):  # the sketch is off: search on, without it
-        high = math.ceil((_secant(rough, high * step, power, bits) or guess) / step)
-    if (
-        rough(high * step) <= 0 < excess(high * step)
-    ):  # the whole cost exceeds the cheap one: search on, with it
-        high = math.ceil((_secant(excess, high * step, power, bits) or guess) / step)
-    # the lattice point that meets the target while its predecessor misses it: away by doubling steps, back by halving
-    low, jump = high, 1
-    while not met(high * step):
-        if math.isinf(rough(high * step)):  # the law has ended
-            raise _unattainable(profile_at(start), target)
-        low, high, jump = high, high + jump, 2 * jump
-    jump = 1
-    while low == high or (low > 0 and met(low * step)):
-        low, high, jump = max(low - jump, 0), low, 2 * jump
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if met(middle * step) else (middle, high)
-    return high * step
+    @property
+    def has_estimate(self) -> bool:
+        """Whether one quadrature says nearly what is spent."""
+        is_estimated = isinstance(self.target, GDP | ApproxDP)
+        return is_estimated and self.profile.quadrature_law is not None
 
+    def is_met(self, index: int, step: float) -> bool:
+        """Say whether the lattice point index·step meets the target, as evaluated."""
+        scale = index * step
+        return self.cheap_excess(scale) <= 0 and self.exact_excess(scale) <= 0
 
-def _cost(profile: PrivacyProfile, target: Guarantee) -> tuple[float, float]:
-    """(what the profile spends, what the target allows), in the target's own definition."""
-    if not profile.certain:
-        raise ParameterError(
-            f"nothing is calibrated to a {profile.label}; use the mechanism "
-            "log-gaussian"
+    # ---- the three stages
+
+    def run(self) -> float:
+        """Return the smallest lattice point that meets the target."""
+        guess = self._guess()
+        step = math.ldexp(1.0, math.frexp(guess)[1] - self.bits)
+        index = self._refined_index(guess, step)
+        return self._first_index_that_meets(index, step) * step
+
+    def _guess(self) -> float:
+        """Return about the scale, from the cheapest measure that leads anywhere."""
+        excess = self.cheap_excess
+        if self.has_estimate:
+            excess = self._excess_of(_spent_estimate)
+        if self.uses_delta:
+            guess = self._secant_before_cap(excess)
+        else:
+            guess = self._secant(excess, self.start)
+        return guess or self._bisect(self.cheap_excess)
+
+    def _refined_index(self, guess: float, step: float) -> int:
+        """Return the lattice index of the guess, corrected where cheap measures are off.
+
+        First by the lower bound, if the estimate misled; then by the whole cost, if it
+        exceeds the lower bound.
+        """
+        cheap, exact = self.cheap_excess, self.exact_excess
+        index = math.ceil(guess / step)
+        if self.has_estimate:
+            estimate_is_right = cheap(index * step) <= 0 < cheap((index - 1) * step)
+            if not estimate_is_right:
+                corrected = self._secant(cheap, index * step) or guess
+                index = math.ceil(corrected / step)
+        if cheap(index * step) <= 0 < exact(index * step):
+            corrected = self._secant(exact, index * step) or guess
+            index = math.ceil(corrected / step)
+        return index
+
+    def _first_index_that_meets(self, index: int, step: float) -> int:
+        """Return the lattice point that meets the target while its predecessor misses it.
+
+        The only step that decides: away by doubling jumps, back by halving.
+        """
+        low = index
+        high = index
+        jump = 1
+        while not self.is_met(high, step):
+            if math.isinf(self.cheap_excess(high * step)):  # the law has ended
+                raise _unattainable(self.profile, self.target)
+            low, high = high, high + jump
+            jump *= 2
+
+        jump = 1
+        while low == high or (low > 0 and self.is_met(low, step)):
+            low, high = max(low - jump, 0), low
+            jump *= 2
+
+        while high - low > 1:
+            middle = (low + high) // 2
+            if self.is_met(middle, step):
+                high = middle
+            else:
+                low = middle
+        return high
+
+    # ---- root searches
+
+    def _secant(self, excess: Excess, start: float) -> float | None:
+        """Return the root of the excess by the secant method; None if it wanders off.
+
+        The excess is nearly linear in log scale, with the slope −scale_exponent.
+        """
+        x = secant_root(
+            lambda x: excess(math.exp(x)),
+            math.log(start),
+            -self.target.scale_exponent,
+            self.bits,
         )
-    return target.measure(profile), target.measure(target)
+        return None if x is None else math.exp(x)
+
+    def _secant_before_cap(self, excess: Excess) -> float | None:
+        """Return the root for Laplace noise, whose δ(ε) is 0 from the scale Δ/ε on.
+
+        The variable is x = −log(Δ/(ε·scale) − 1): towards the cap δ falls like the power
+        (d+1)/2 of what is left of the loss, ε·e^{−x}.
+        """
+        profile, target = self.profile, self.target
+        assert isinstance(target, ApproxDP)
+        power = (profile.dim + 1) / 2  # type: ignore[attr-defined]
+        cap = profile.sensitivity / target.eps  # type: ignore[attr-defined]
+
+        def scale_at(x: float) -> float:
+            return float(cap / (1 + math.exp(-x)))
+
+        start = math.log(target.eps) - math.log(target.delta0) / power
+        x = secant_root(lambda x: excess(scale_at(x)), start, -power, self.bits)
+        return None if x is None else scale_at(x)
+
+    def _bisect(self, excess: Excess) -> float:
+        """Return the root by doubling and halving, for costs that jump or laws that end."""
+        low = self.start
+        high = self.start
+        while excess(low) <= 0:
+            low /= 2
+            if low < _SMALLEST_SCALE:
+                raise ParameterError(
+                    f"{self.target!r} is met by every scale down to {low:g}"
+                )
+        while 0 < excess(high) < math.inf and high < _LARGEST_SCALE:
+            low, high = high, high * 2
+
+        # +inf at `high`: the law has ended, or the target is out of reach.
+        while high > low * (1 + 2.0**-38):
+            middle = math.sqrt(low) * math.sqrt(high)
+            value = excess(middle)
+            # +inf below the start is a cost; +inf above it is the end of the law.
+            is_missed = value > 0 and (value < math.inf or middle < self.start)
+            if is_missed:
+                low = middle
+            else:
+                high = middle
+        if excess(high) > 0:
+            raise _unattainable(self.profile_at(low), self.target)
+        return high
 
 
-def _least_cost(profile: PrivacyProfile, target: Guarantee) -> tuple[float, float]:
-    """At most what `_cost` says, and soon: over a few pairs of neighbors, and a few orders."""
-    if len(profile.corners) > 1:
-        return max(_least_cost(corner, target) for corner in profile.corners)
+def secant_root(function: Excess, x: float, slope: float, bits: int) -> float | None:
+    """Return a root of a decreasing function by the secant method; None if not found.
+
+    Parameters
+    ----------
+    function : callable
+        Values of −600 or less say that δ is 0, beyond the cap of the loss: the search
+        comes back and stays below. +inf ends it.
+    x, slope : float
+        Where it starts, and the slope of the first step.
+    bits : int
+        It ends where the error of the next point would be below 2^-bits.
+    """
+    value = function(x)
+    previous_step = 1.0
+    last_good = math.nan
+    beyond_cap = math.inf
+    for _ in range(40):
+        if math.isinf(value):
+            return None
+        if value <= -600:
+            beyond_cap = min(x, beyond_cap)
+            x = (x + last_good) / 2 if math.isfinite(last_good) else x - 0.7
+            value = function(x)
+            continue
+
+        step = min(max(-value / slope, -_LARGEST_STEP), _LARGEST_STEP)
+        if x + step >= beyond_cap:
+            step = (beyond_cap - x) / 2
+        if abs(step * previous_step) < 2.0**-bits:
+            return x + step
+
+        next_value = function(x + step)
+        is_usable = -600 < next_value < math.inf
+        if is_usable and (next_value - value) * step < 0:
+            slope = (next_value - value) / step
+        last_good = x
+        previous_step = step
+        x = x + step
+        value = next_value
+    return None
+
+
+# ---- what a profile spends, in the target's own definition
+
+
+def _spent(profile: PrivacyProfile, target: Guarantee) -> float:
+    """Return what the profile spends, rounded up: the number that decides."""
+    return target.parameter_of(profile)
+
+
+def _spent_lower_bound(profile: PrivacyProfile, target: Guarantee) -> float:
+    """Return at most what `_spent` says, quickly.
+
+    On products over the extreme splits only; for zCDP at a few orders, for GDP over the
+    table of the loss without its tail. The rounding is that of `_spent`.
+    """
+    splits = profile.extreme_splits
+    if len(splits) > 1:
+        return max(_spent_lower_bound(split, target) for split in splits)
     if isinstance(target, ZCDP):
-        return round_up(
-            max(profile.renyi(order) / order for order in _ORDERS), RELATIVE_ERROR
-        ), target.rho  # as `rho` does
-    if (
-        isinstance(target, GDP)
-        and isinstance(profile, RadialProfile)
-        and not profile.closed
-    ):
-        return round_up(
-            profile._mu_in_table, 2 * RELATIVE_ERROR
-        ), target.mu  # as `mu` does, without what is beyond the table
-    return _cost(profile, target)
+        ratios = [profile.renyi(order) / order for order in _RHO_ORDERS]
+        return float(round_up(max(ratios), RELATIVE_ERROR))
+    if isinstance(target, GDP) and profile.tabulated_mu is not None:
+        return float(round_up(profile.tabulated_mu, 2 * RELATIVE_ERROR))
+    return _spent(profile, target)
 
 
-def _sketched(profile: PrivacyProfile, target: Guarantee) -> tuple[float, float]:
-    """What `_least_cost` says, mostly to a dozen digits, by one integral instead of a table: the largest μ is mostly that at
-    ε = 0, where P₁(L <= 0) = Φ(−μ/2) since an isometry swaps the pair."""
-    law: Any = profile.sketched
+def _spent_estimate(profile: PrivacyProfile, target: Guarantee) -> float:
+    """Return mostly what `_spent_lower_bound` says, by one integral instead of a table.
+
+    The largest μ_ε is mostly the one at ε = 0, where P₁(L <= 0) = Φ(−μ/2), since an
+    isometry swaps the pair.
+    """
+    law = profile.quadrature_law
+    assert law is not None
     if isinstance(target, GDP):
-        spent = -2 * float(scipy.special.ndtri_exp(law.log_tails(np.zeros(1))[1][0]))
-        return round_up(spent, 2 * RELATIVE_ERROR), target.mu
-    assert isinstance(target, ApproxDP)  # no other is sketched
-    return round_up(law.delta(target.eps), RELATIVE_ERROR), target.delta0
+        _, log_lower = law.log_tails(np.zeros(1))
+        mu = -2 * float(scipy.special.ndtri_exp(log_lower[0]))
+        return float(round_up(mu, 2 * RELATIVE_ERROR))
+    assert isinstance(target, ApproxDP)  # no other target is estimated
+    return float(round_up(law.delta(target.eps), RELATIVE_ERROR))
 
 
-def _floor_cost(profile: PrivacyProfile, target: Guarantee) -> float:
-    """What no scale goes below."""
-    return _cost(profile.floor, target)[0] if profile.floor is not None else 0.0
+def _spent_at_floor(profile: PrivacyProfile, target: Guarantee) -> float:
+    """Return what no scale goes below: 0 unless the profile has a floor."""
+    if profile.floor is None:
+        return 0.0
+    return _spent(profile.floor, target)
 
 
-def _excess(
-    target: Guarantee,
-    spent: float,
-    allowed: float,
-    floor: float,
-    by_delta: bool = False,
+def log_excess(
+    target: Guarantee, spent: float, floor: float, by_delta: bool = False
 ) -> float:
-    """log((spent − floor)/(allowed − floor)), nearly linear in log scale; (ε, δ) in terms of about the μ of equal δ(ε), or
-    `by_delta` itself. Of the sign of spent − allowed, whatever the rounding."""
+    """Return log((spent − floor)/(allowed − floor)), nearly linear in log scale.
+
+    It has the sign of spent − allowed, whatever the rounding. For (ε, δ) the three numbers
+    are first turned into about the μ of equal δ(ε), unless `by_delta`.
+    """
+    allowed = target.parameter_of(target)
     if not spent >= 0:
         raise ParameterError(
             f"{target!r} lies beyond what doubles resolve: its cost came out as {spent!r}"
         )
-    met = spent <= allowed
+    is_met = spent <= allowed
     if isinstance(target, ApproxDP) and not by_delta:
         logs = [
             math.log(min(delta, 1 - 2.0**-53)) if delta > 0 else -1e300
             for delta in (spent, allowed, floor)
         ]
         spent, allowed, floor = gdp_mu_below(target.eps, np.array(logs)).tolist()
+
     if math.isinf(spent):
         return math.inf
     if spent <= floor < allowed:
-        return -700.0
-    value = (
-        math.log((spent - floor) / (allowed - floor))
-        if allowed > floor
-        else math.log(spent / allowed)
-    )
-    return min(value, 0.0) if met else max(value, 1e-16)
+        return _NOTHING_SPENT
+    if allowed > floor:
+        value = math.log((spent - floor) / (allowed - floor))
+    else:
+        value = math.log(spent / allowed)
+    return min(value, 0.0) if is_met else max(value, 1e-16)
 
 
-def _inside(
-    profile_at: Callable[[float], PrivacyProfile], target: Guarantee, start: float
+# ---- where a search can start, and what is said where none can succeed
+
+
+def _scale_where_law_exists(
+    profile_at: ProfileAt, target: Guarantee, scale: float
 ) -> float:
-    """A scale at which the law exists; raises here if no scale can meet the target."""
+    """Return a scale at which the law exists, by halving.
+
+    Raises `UnattainableGuarantee` here already if no scale can meet the target: the loss
+    is unbounded and the target pure, or the floor is above it.
+    """
     while True:
         try:
-            profile = profile_at(start)
-            unbounded = isinstance(target, PureDP) and math.isinf(profile.pure_epsilon)
-            if unbounded or (
-                profile.floor is not None
-                and not _floor_cost(profile, target) < target.measure(target)
-            ):
+            profile = profile_at(scale)
+            if isinstance(target, PureDP) and math.isinf(profile.pure_epsilon):
                 raise _unattainable(profile, target)
-            return start
+            if profile.floor is not None:
+                allowed = target.parameter_of(target)
+                if not _spent_at_floor(profile, target) < allowed:
+                    raise _unattainable(profile, target)
+            return scale
         except NotIntegrable:
-            start /= 2
-
-
-def _capped(profile: PrivacyProfile, target: Guarantee) -> bool:
-    """Whether δ(ε) falls to 0 before the scale is infinite, at Δ/ε: under Laplace noise."""
-    return (
-        isinstance(target, ApproxDP)
-        and isinstance(profile, RadialProfile)
-        and profile.kind == "laplace"
-    )
-
-
-def _before_cap(
-    excess: Callable[[float], float], profile: Any, target: Any, bits: int
-) -> float | None:
-    """The secant method on log δ against x = −log(Δ/(ε·scale) − 1): towards the cap δ falls like the power (d + 1)/2 of what
-    is left of the loss, ε·e^{−x}; None if it wanders off."""
-    power = (profile.dim + 1) / 2
-
-    def scale(x: float) -> float:
-        return float(profile.sensitivity / target.eps / (1 + math.exp(-x)))
-
-    x = _root(
-        lambda x: excess(scale(x)),
-        math.log(target.eps) - math.log(target.delta0) / power,
-        -power,
-        bits,
-    )
-    return None if x is None else scale(x)
-
-
-def _secant(
-    excess: Callable[[float], float], start: float, power: float, bits: int
-) -> float | None:
-    """The secant method on log cost against log scale, nearly a line of slope −power; None if it wanders off."""
-    x = _root(lambda x: excess(math.exp(x)), math.log(start), -power, bits)
-    return None if x is None else math.exp(x)
-
-
-def _root(
-    at: Callable[[float], float], x: float, slope: float, bits: int
-) -> float | None:
-    y, last, good, beyond = at(x), 1.0, math.nan, math.inf
-    for _ in range(40):
-        if math.isinf(y):
-            return None
-        if y <= -600:  # δ = 0: beyond the cap of the loss; come back, and stay
-            beyond = min(x, beyond)
-            x = (x + good) / 2 if math.isfinite(good) else x - 0.7
-            y = at(x)
-            continue
-        step = min(max(-y / slope, -3.0), 3.0)
-        if x + step >= beyond:
-            step = (beyond - x) / 2
-        if abs(step * last) < 2.0**-bits:  # about the error of the next point
-            return x + step
-        value = at(x + step)
-        if -600 < value < math.inf and (value - y) * step < 0:
-            slope = (value - y) / step
-        good, last, x, y = x, step, x + step, value
-    return None
-
-
-def _bisect(
-    excess: Callable[[float], float],
-    start: float,
-    profile_at: Callable[[float], PrivacyProfile],
-    target: Guarantee,
-) -> float:
-    """The boundary by doubling and halving, for costs that jump or laws that end."""
-    low, high = start, start
-    while excess(low) <= 0:
-        low /= 2
-        if low < 1e-290:
-            raise ParameterError(f"{target!r} is met by every scale down to {low:g}")
-    while (missed := excess(high)) > 0 and missed < math.inf and high < 1e100:
-        low, high = high, high * 2
-    while high > low * (
-        1 + 2.0**-38
-    ):  # +inf at high: the law has ended, or the target is out of reach
-        middle = math.sqrt(low) * math.sqrt(high)
-        missed = excess(
-            middle
-        )  # +inf below the start is a cost, +inf above it the end of the law
-        low, high = (
-            (middle, high)
-            if missed > 0 and (missed < math.inf or middle < start)
-            else (low, middle)
-        )
-    if excess(high) > 0:
-        raise _unattainable(profile_at(low), target)
-    return high
+            scale /= 2
 
 
 def _unattainable(profile: PrivacyProfile, target: Guarantee) -> UnattainableGuarantee:
-    law = f"the Riemannian {getattr(profile, 'kind', 'gaussian').capitalize()} on {profile.space}"
-    sensitivity = getattr(profile, "sensitivity", math.nan)
-    numbers = (f"{v:g}" for v in target.to_dict().values() if isinstance(v, float))
+    """Return the error that says why no scale meets the target, and what would."""
+    noise = f"the Riemannian {profile.noise_name} on {profile.space}"
+    numbers = [f"{v:g}" for v in target.to_dict().values() if isinstance(v, float)]
     name = f"{type(target).__name__}({', '.join(numbers)})"
-    chart = "log-laplace" if isinstance(target, PureDP) else "log-gaussian"
-    if isinstance(target, PureDP) and math.isinf(profile.pure_epsilon):
+    is_pure = isinstance(target, PureDP)
+    alternative = "log-laplace" if is_pure else "log-gaussian"
+
+    if is_pure and math.isinf(profile.pure_epsilon):
         return UnattainableGuarantee(
-            f"{name} is not met by {law}: its loss is unbounded; use the mechanism "
-            "log-laplace"
+            f"{name} is not met by {noise}: its loss is unbounded; "
+            "use the mechanism log-laplace"
         )
     if profile.floor is not None:
-        value = _floor_cost(profile, target)
+        floor = _spent_at_floor(profile, target)
+        sensitivity = profile.sensitivity  # type: ignore[attr-defined]
         return UnattainableGuarantee(
-            f"{name} is below the floor {target.symbol}={value:.4g} of {law} "
-            f"at sensitivity {sensitivity!r}; use the mechanism {chart}"
+            f"{name} is below the floor {target.symbol}={floor:.4g} of {noise} at "
+            f"sensitivity {sensitivity!r}; use the mechanism {alternative}"
         )
     return UnattainableGuarantee(
-        f"{name} is not met by {law} at any scale; use the mechanism {chart}"
+        f"{name} is not met by {noise} at any scale; use the mechanism {alternative}"
     )

@@ -1,13 +1,19 @@
-"""What the optimizers cost, and the noise that meets a guarantee.
+"""What private optimizers cost, and the noise that meets a guarantee.
 
-Replacing a record moves a clipped sum by 2C, adding or removing one by C. In the second case n is private: a noisy count
-is released once, with 1/20 of μ², and steps are along the quotient of noisy sum and noisy count.
+Replacing a record moves a sum of gradients clipped to C by 2C; adding or removing one
+moves it by C. In the second case the number n of records is private: a noisy count is
+released once, with 1/20 of μ², and steps go along the quotient of noisy sum and noisy
+count.
+
+Three algorithms are accounted: full-batch gradient descent (RGD), stochastic gradient
+descent on random batches (RSGD), and variance-reduced descent (RSVRG), which takes a full
+gradient in each epoch and differences of gradients in between.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
-from math import expm1, inf, log1p, nextafter, sqrt
 from typing import Any
 
 import numpy as np
@@ -28,63 +34,95 @@ from curvedp.privacy.subsampling import (
     subsampled_noise_multiplier,
 )
 
+# For RSVRG: a number for full gradients, and one for differences of gradients.
 Pair = tuple[float, float]
 
-BLOCK, ACCELERATOR_BLOCK = (
-    4096,
-    32768,
-)  # records whose gradients are held and summed at once in a full pass
+# Records whose gradients are held and summed at once in a full pass.
+BLOCK = 4096
+ACCELERATOR_BLOCK = 32768
+# Where n is private, entries of clipped gradients are rounded to multiples of C/2^20, so
+# that their sums are exact.
+WHOLE_BITS = 20
+
+_COUNT_SHARE = 1 / 20  # the noisy count's share of μ²
+_DOUBLE_EPS = float(np.finfo(np.float64).eps)
+_SMALLEST_WEIGHT = 1e-300
+
+
+# ---- full batches
 
 
 def rounded_clip(
     clip: float, dim: int, dtype: Any, n: int, batch_size: int | None = None
 ) -> float:
-    """The clipping norm that is charged: clip enlarged by the round-off of a gradient's length and of the sum.
+    """Return the clipping norm that is charged: C enlarged by all round-off.
 
-    A clipped length is off by a few units of its own precision per coordinate. A sum of N doubles with k additions in a row,
-    in any order, is off by at most k·u·N·C (Higham 2002, §4.2), and the round-off of ALL terms may change with one record, so
-    it is charged N times over, not once. A Poisson batch has more than 2·batch_size + 2000 terms with a chance below e^-500
-    (Chernoff).
+    A clipped length is off by a few units of its own precision for each coordinate. A sum
+    of N doubles with k additions in a row, in any order, is off by at most k·u·N·C (Higham
+    2002, §4.2). The round-off of *all* terms may change with one record, so that it is
+    charged N times over. A Poisson batch has more than 2·batch_size + 2000 terms with a
+    chance below e^-500 (Chernoff).
+
+    Parameters
+    ----------
+    clip, dim, dtype : float, int, dtype
+        C, the dimension, and the type of the gradients' entries.
+    n, batch_size : int
+        The number of records, and of those in a batch; None for full batches.
     """
     if batch_size is None:
-        terms, additions = n, min(n, ACCELERATOR_BLOCK) + n // BLOCK
+        n_terms = n
+        n_additions = min(n, ACCELERATOR_BLOCK) + n // BLOCK
     else:
-        terms = additions = min(n, 2 * batch_size + 2000)
-    length = (dim + 8) * float(np.finfo(dtype).eps)
-    return clip * (
-        1 + 2 * (length + terms * additions * float(np.finfo(np.float64).eps))
-    )
+        n_terms = min(n, 2 * batch_size + 2000)
+        n_additions = n_terms
+    length_error = (dim + 8) * float(np.finfo(dtype).eps)
+    sum_error = n_terms * n_additions * _DOUBLE_EPS
+    return clip * (1 + 2 * (length_error + sum_error))
 
 
 def rgd_guarantee(n: int, steps: int, clip: float, noise: float) -> GDP:
-    """T noisy mean gradients of sensitivity 2C/n: μ = √T·2C/(nσ) (Dong, Roth & Su 2022, Corollary 3.3)."""
-    return GDP(round_up(sqrt(steps) * 2 * clip / (n * noise), 1e-15))
+    """Return the GDP of T noisy mean gradients: μ = √T·2C/(nσ).
+
+    Dong, Roth and Su (2022), Corollary 3.3. σ is the noise on the mean.
+    """
+    return GDP(round_up(math.sqrt(steps) * 2 * clip / (n * noise), 1e-15))
 
 
 def rgd_noise(n: int, steps: int, clip: float, guarantee: Guarantee) -> float:
-    """The smallest tangent standard deviation at which `rgd_guarantee` meets the guarantee."""
+    """Return the smallest noise on the mean at which `rgd_guarantee` meets a guarantee.
+
+    T Gaussian steps are one Gaussian step of √T times the sensitivity, whatever the
+    definition of privacy.
+    """
     if isinstance(guarantee, PureDP):
         raise UnattainableGuarantee(
-            f"Gaussian noise has no pure ε; ask for GDP or ApproxDP instead of {guarantee}"
+            "Gaussian noise has no pure ε; "
+            f"ask for GDP or ApproxDP instead of {guarantee}"
         )
     if isinstance(guarantee, GDP):
-        return nextafter(sqrt(steps) * 2 * clip / (n * guarantee.mu) * (1 + 1e-14), inf)
-    # T Gaussian steps are one Gaussian step of √T times the sensitivity, whatever the definition.
-    moved = sqrt(steps) * 2 * clip / n
-    return float(
-        round_up(
-            smallest_scale(
-                lambda scale: gaussian_profile(0.0, 1, scale, moved), guarantee, moved
-            ),
-            1e-14,
-        )
+        noise = math.sqrt(steps) * 2 * clip / (n * guarantee.mu)
+        return math.nextafter(noise * (1 + 1e-14), math.inf)
+
+    sensitivity = math.sqrt(steps) * 2 * clip / n
+    scale = smallest_scale(
+        lambda scale: gaussian_profile(0.0, 1, scale, sensitivity),
+        guarantee,
+        sensitivity,
     )
+    return float(round_up(scale, 1e-14))
+
+
+# ---- random batches
 
 
 def rsgd_guarantee(
     n: int, steps: int, batch_size: int, clip: float, noise: float, sampling: str
 ) -> Guarantee:
-    """T noisy sums over random batches; the noise on the sum is batch_size times the noise on the average."""
+    """Return the guarantee of T noisy sums over random batches.
+
+    The noise on the sum is batch_size times the noise on the average.
+    """
     return subsampled_gaussian(
         noise * batch_size / clip, batch_size / n, steps, sampling=sampling
     )
@@ -98,19 +136,23 @@ def rsgd_noise(
     guarantee: Guarantee,
     sampling: str,
 ) -> float:
-    """The smallest noise on the average at which T noisy sums over random batches meet the guarantee.
+    """Return the smallest noise on the average at which `rsgd_guarantee` meets a guarantee.
 
-    What (ε, δ) gains from a batch being random, μ and ρ lose again: they must hold for the tail of the loss as well (E4),
-    and there +C against −C among zeros is as far apart as N(0, 1) and N(√T·C/σ, 1), whatever the chance. So for them the
-    batch is taken as known, and a sum over it moves by 2C: at most twice the μ that a finer account could find.
+    What (ε, δ) gains from a batch being random, μ and ρ lose again: they must hold for the
+    tail of the loss as well (docs/errata.md, E4), and there +C against −C among zeros is
+    as far apart as N(0, 1) and N(√T·C/σ, 1), whatever the chance. So for them the batch is
+    taken as known, and a sum over it moves by 2C: at most twice the μ that a finer account
+    could find.
     """
     if batch_size == n or not isinstance(guarantee, ApproxDP):
         return rgd_noise(batch_size, steps, clip, guarantee)
-    return (
-        subsampled_noise_multiplier(guarantee, batch_size / n, steps, sampling=sampling)
-        * clip
-        / batch_size
+    multiplier = subsampled_noise_multiplier(
+        guarantee, batch_size / n, steps, sampling=sampling
     )
+    return multiplier * clip / batch_size
+
+
+# ---- variance reduction
 
 
 def rsvrg_guarantee(
@@ -123,14 +165,29 @@ def rsvrg_guarantee(
     sampling: str,
     known: bool = False,
 ) -> Guarantee:
-    """One noisy full gradient an epoch (charged once, then post-processing), and the inner steps on differences; where the
-    batches are `known`, nothing is gained from their chance."""
-    full, steps = rgd_guarantee(n, epochs, clip[0], noise[0]), epochs * inner_steps
+    """Return the guarantee of a run of RSVRG.
+
+    One noisy full gradient an epoch is charged once and is post-processing afterwards; the
+    inner steps release differences of gradients over random batches.
+
+    Parameters
+    ----------
+    n, epochs, inner_steps, batch_size : int
+        Records, epochs, inner steps of an epoch, and records in a batch.
+    clip, noise : pair of float
+        For full gradients and for differences: clipping norms, and noise on the averages.
+    sampling : str
+        As of `subsampled_gaussian`.
+    known : bool
+        Whether the batches are taken as known: nothing is gained from their chance.
+    """
+    full_gradients = rgd_guarantee(n, epochs, clip[0], noise[0])
+    steps = epochs * inner_steps
     if known:
-        return compose(full, rgd_guarantee(batch_size, steps, clip[1], noise[1]))
-    return compose(
-        full, rsgd_guarantee(n, steps, batch_size, clip[1], noise[1], sampling)
-    )
+        differences: Guarantee = rgd_guarantee(batch_size, steps, clip[1], noise[1])
+    else:
+        differences = rsgd_guarantee(n, steps, batch_size, clip[1], noise[1], sampling)
+    return compose(full_gradients, differences)
 
 
 def rsvrg_noise(
@@ -143,102 +200,122 @@ def rsvrg_noise(
     sampling: str,
     rate: float,
 ) -> Pair:
-    """(σ₁, σ₂) at which a run meets the guarantee, split for the smallest error that noise leaves at the end.
+    """Return the two noises at which a run of RSVRG meets a guarantee.
 
-    The split is that of the central limit, for a quadratic objective of curvature 1 (docs/optimization.md); the common factor
-    is then found exactly, on the private side. Guarantees that gain nothing from random batches (`rsgd_noise`) have
-    batch_size for n in the second term, and there the central limit is exact.
+    They are split for the smallest error that noise leaves at the end, by the central
+    limit for a quadratic objective of curvature 1 (docs/optimization.md). The common factor
+    is then found exactly, on the private side. Guarantees that gain nothing from random
+    batches (see `rsgd_noise`) have batch_size for n in the second term, and there the
+    central limit is exact. `rate` is the step size.
     """
-    move = clip[0] / n, clip[1] / (n if isinstance(guarantee, ApproxDP) else batch_size)
-    a, b = (
-        max(weight, 1e-300) for weight in error_weights(inner_steps, rate)
-    )  # only their ratio matters
-    first, second = sqrt(move[0] / sqrt(a)), sqrt(move[1] * sqrt(inner_steps / b))
-    limit = sqrt(epochs) * sqrt(
-        (move[0] / first) ** 2 + inner_steps * (move[1] / second) ** 2
-    )
-
-    def noise(factor: float) -> Pair:
-        return factor * first, factor * second
+    is_approx = isinstance(guarantee, ApproxDP)
+    full_shift = clip[0] / n
+    difference_shift = clip[1] / (n if is_approx else batch_size)
+    full_weight, difference_weight = _positive_error_weights(inner_steps, rate)
+    first = math.sqrt(full_shift / math.sqrt(full_weight))
+    second = math.sqrt(difference_shift * math.sqrt(inner_steps / difference_weight))
+    squared = (full_shift / first) ** 2 + inner_steps * (difference_shift / second) ** 2
+    limit = math.sqrt(epochs) * math.sqrt(squared)
 
     if not isinstance(guarantee, ApproxDP):
-        return noise(round_up(rgd_noise(1, 1, limit, guarantee), 1e-14))
-    start = 2 * limit / gdp_mu(guarantee.eps, guarantee.delta0)
-    terms = n, epochs, inner_steps, batch_size, clip
-    return noise(
-        smallest_scale_meeting(
-            lambda f: rsvrg_guarantee(*terms, noise(f), sampling),
-            guarantee,
-            start,
-            1e-3,
+        factor = round_up(rgd_noise(1, 1, limit, guarantee), 1e-14)
+        return factor * first, factor * second
+
+    def guarantee_at(factor: float) -> Guarantee:
+        noise = (factor * first, factor * second)
+        return rsvrg_guarantee(
+            n, epochs, inner_steps, batch_size, clip, noise, sampling
         )
-    )
+
+    start = 2 * limit / gdp_mu(guarantee.eps, guarantee.delta0)
+    factor = smallest_scale_meeting(guarantee_at, guarantee, start, 1e-3)
+    return factor * first, factor * second
 
 
 def error_weights(inner_steps: int, rate: float) -> Pair:
-    """(a, b): aσ₁² + bσ₂² is the variance that the two noises of an epoch leave, for curvature 1."""
-    rate = min(
-        rate, 1.0
-    )  # beyond it an error changes its sign at every step, and no step size of use is there
-    lost = (
-        -expm1(inner_steps * log1p(-rate)) if rate < 1 else 1.0
-    )  # 1 − (1 − rate)^m, with its digits
-    square = -expm1(2 * inner_steps * log1p(-rate)) if rate < 1 else 1.0
-    return lost**2, rate * square / (2 - rate)
+    """Return (a, b): aσ₁² + bσ₂² is the variance that the noises of an epoch leave.
+
+    For a quadratic objective of curvature 1, step size r and m inner steps:
+    a = (1 − (1−r)^m)² and b = r·(1 − (1−r)^{2m})/(2 − r). A rate above 1 counts as 1:
+    there an error changes its sign at every step, and no such step size is of use.
+    """
+    rate = min(rate, 1.0)
+    if rate < 1:
+        one_pass = -math.expm1(inner_steps * math.log1p(-rate))
+        two_passes = -math.expm1(2 * inner_steps * math.log1p(-rate))
+    else:
+        one_pass = 1.0
+        two_passes = 1.0
+    return one_pass**2, rate * two_passes / (2 - rate)
 
 
-WHOLE_BITS = 20  # of an entry of a clipped gradient in units of C, where n is private: whole numbers add up exactly
-_COUNT = 1 / 20  # the count's share of μ²
+def _positive_error_weights(inner_steps: int, rate: float) -> Pair:
+    """Return `error_weights`, kept above 0; only their ratio matters."""
+    full_weight, difference_weight = error_weights(inner_steps, rate)
+    return max(full_weight, _SMALLEST_WEIGHT), max(difference_weight, _SMALLEST_WEIGHT)
+
+
+# ---- adding or removing a record: n is private
 
 
 def add_remove_clip(clip: float, dim: int, dtype: Any) -> float:
-    """The clipping norm that is charged where n is private: with the round-off of a gradient's length and the rounding of its
-    entries to whole multiples of C/2^20, whose sums are exact. It must not depend on n."""
-    return clip * (
-        1
-        + 2 * (dim + 8) * float(np.finfo(dtype).eps)
-        + sqrt(dim) * 2.0 ** -(WHOLE_BITS + 1)
-    )
+    """Return the clipping norm that is charged where n is private.
+
+    C is enlarged by the round-off of a gradient's length and by the rounding of its
+    entries to multiples of C/2^20, whose sums are exact. It must not depend on n.
+    """
+    length_error = 2 * (dim + 8) * float(np.finfo(dtype).eps)
+    rounding = math.sqrt(dim) * 2.0 ** -(WHOLE_BITS + 1)
+    return clip * (1 + length_error + rounding)
 
 
 def add_remove_guarantee(
     steps: int, rate: float, clip: float, noise: float, count_noise: float
 ) -> Guarantee:
-    """T noisy sums, each record in them with chance `rate`, and a noisy count, for adding or removing a record."""
-    count = GDP(round_up(1 / count_noise, 1e-15), adjacency="add-remove")
-    return compose(
-        subsampled_gaussian(
-            round_down(noise / clip, 1e-15), rate, steps, adjacency="add-remove"
-        ),
-        count,
+    """Return the guarantee of T noisy sums and a noisy count, for add-remove.
+
+    Each record is in a sum with chance `rate`; `noise` is that on a sum.
+    """
+    sums = subsampled_gaussian(
+        round_down(noise / clip, 1e-15), rate, steps, adjacency="add-remove"
     )
+    count = GDP(round_up(1 / count_noise, 1e-15), adjacency="add-remove")
+    return compose(sums, count)
 
 
 def add_remove_noise(
     steps: int, rate: float, clip: float, guarantee: Guarantee
 ) -> Pair:
-    """(noise on a sum, noise on the count) at which `added_guarantee` meets the guarantee; as `rsgd_noise` for others than
-    (ε, δ)."""
+    """Return the noise on a sum and on the count at which add-remove steps meet a guarantee.
+
+    For other guarantees than (ε, δ) nothing is gained from chance, as in `rsgd_noise`.
+    """
     if rate == 1 or not isinstance(guarantee, ApproxDP):
-        whole, count = _known_batches(guarantee)
-        return round_up(whole * clip * sqrt(steps / (1 - _COUNT)), 1e-14), count
-    count = _count_noise(guarantee)
-    least = smallest_noise_multiplier(
-        lambda m: add_remove_guarantee(steps, rate, 1.0, m, count), guarantee
+        unit_noise, count_noise = _known_batch_noises(guarantee)
+        sum_noise = unit_noise * clip * math.sqrt(steps / (1 - _COUNT_SHARE))
+        return round_up(sum_noise, 1e-14), count_noise
+
+    count_noise = _count_noise(guarantee)
+    multiplier = smallest_noise_multiplier(
+        lambda m: add_remove_guarantee(steps, rate, 1.0, m, count_noise), guarantee
     )
-    return least * clip * (1 + 1e-14), count
+    return multiplier * clip * (1 + 1e-14), count_noise
 
 
-def _known_batches(guarantee: Guarantee) -> Pair:
-    """The noise of one Gaussian release that moves by 1, and on the count, where chance gains nothing."""
-    whole = rgd_noise(2, 1, 1.0, replace(guarantee, adjacency="replace-one"))
-    return whole, round_up(whole / sqrt(_COUNT), 1e-14)
+def _known_batch_noises(guarantee: Guarantee) -> Pair:
+    """Return the noise of one Gaussian release that moves by 1, and that on the count.
+
+    They are for guarantees that gain nothing from chance.
+    """
+    replace_one = replace(guarantee, adjacency="replace-one")
+    unit_noise = rgd_noise(2, 1, 1.0, replace_one)
+    return unit_noise, round_up(unit_noise / math.sqrt(_COUNT_SHARE), 1e-14)
 
 
 def _count_noise(guarantee: ApproxDP) -> float:
-    return float(
-        round_up(1 / (sqrt(_COUNT) * gdp_mu(guarantee.eps, guarantee.delta0)), 1e-14)
-    )
+    """Return the noise on the count that takes its share of the μ of (ε, δ)."""
+    mu = gdp_mu(guarantee.eps, guarantee.delta0)
+    return float(round_up(1 / (math.sqrt(_COUNT_SHARE) * mu), 1e-14))
 
 
 def add_remove_rsvrg_guarantee(
@@ -249,16 +326,18 @@ def add_remove_rsvrg_guarantee(
     noise: Pair,
     count_noise: float,
 ) -> Guarantee:
-    """A noisy sum of gradients an epoch, noisy sums of differences over random batches, and a noisy count."""
-    first = subsampled_gaussian(
+    """Return the guarantee of a run of RSVRG where n is private.
+
+    There is a noisy sum of gradients in each epoch, noisy sums of differences over random
+    batches, in which each record is with chance `rate`, and one noisy count.
+    """
+    full_gradients = subsampled_gaussian(
         round_down(noise[0] / clip[0], 1e-15), 1.0, epochs, adjacency="add-remove"
     )
-    return compose(
-        first,
-        add_remove_guarantee(
-            epochs * inner_steps, rate, clip[1], noise[1], count_noise
-        ),
+    differences_and_count = add_remove_guarantee(
+        epochs * inner_steps, rate, clip[1], noise[1], count_noise
     )
+    return compose(full_gradients, differences_and_count)
 
 
 @lru_cache(maxsize=64)
@@ -270,56 +349,69 @@ def add_remove_rsvrg_noise(
     guarantee: Guarantee,
     step: float,
 ) -> tuple[Pair, float]:
-    """((noise on a sum of gradients, on one of differences), noise on the count) at which `added_rsvrg_guarantee` meets the
-    guarantee; split as in `rsvrg_noise`: what is left of the noises are aσ₁²/n² + bσ₂²/(rate·n)²."""
+    """Return the noises at which `add_remove_rsvrg_guarantee` meets a guarantee.
+
+    They are split as in `rsvrg_noise`: what the noises leave is
+    aσ₁²/n² + bσ₂²/(rate·n)².
+
+    Returns
+    -------
+    noise : pair of float
+        On a sum of gradients, and on a sum of differences.
+    count_noise : float
+        On the count.
+    """
     gained = rate if isinstance(guarantee, ApproxDP) else 1.0
-    a, b = (max(weight, 1e-300) for weight in error_weights(inner_steps, step))
-    first, second = (
-        sqrt(clip[0] / sqrt(a)),
-        sqrt(gained * clip[1] * sqrt(inner_steps / b) * rate),
+    full_weight, difference_weight = _positive_error_weights(inner_steps, step)
+    first = math.sqrt(clip[0] / math.sqrt(full_weight))
+    second = math.sqrt(
+        gained * clip[1] * math.sqrt(inner_steps / difference_weight) * rate
     )
+
     if gained == 1 or not isinstance(guarantee, ApproxDP):
-        whole, count = _known_batches(guarantee)
-        limit = sqrt(
-            epochs
-            * ((clip[0] / first) ** 2 + inner_steps * (clip[1] / second) ** 2)
-            / (1 - _COUNT)
+        unit_noise, count_noise = _known_batch_noises(guarantee)
+        squared = (clip[0] / first) ** 2 + inner_steps * (clip[1] / second) ** 2
+        limit = math.sqrt(epochs * squared / (1 - _COUNT_SHARE))
+        factor = round_up(unit_noise * limit, 1e-14)
+        return (factor * first, factor * second), count_noise
+
+    count_noise = _count_noise(guarantee)
+
+    def guarantee_at(factor: float) -> Guarantee:
+        noise = (factor * first, factor * second)
+        return add_remove_rsvrg_guarantee(
+            epochs, inner_steps, rate, clip, noise, count_noise
         )
-        factor = round_up(whole * limit, 1e-14)
-    else:
-        count, terms, start = (
-            _count_noise(guarantee),
-            (epochs, inner_steps, rate, clip),
-            clip[0] * sqrt(epochs) / first,
-        )
-        factor = smallest_scale_meeting(
-            lambda f: add_remove_rsvrg_guarantee(
-                *terms, (f * first, f * second), count
-            ),
-            guarantee,
-            start,
-            1e-3,
-        )
-    return (factor * first, factor * second), count
+
+    start = clip[0] * math.sqrt(epochs) / first
+    factor = smallest_scale_meeting(guarantee_at, guarantee, start, 1e-3)
+    return (factor * first, factor * second), count_noise
+
+
+# ---- what an optimizer is asked for
 
 
 def check_request(
     guarantee: Guarantee | None, noise: object, *adjacencies: str
 ) -> None:
-    """Exactly one of the two is given, the first for one of these adjacencies: replacing a record, where none is said."""
+    """Check that exactly one of guarantee and noise is given.
+
+    The guarantee must have one of the given adjacencies; 'replace-one' if none is given.
+    """
     if (guarantee is None) == (noise is None):
         raise ParameterError(
-            "give guarantee= (the noise is derived) or noise= (the guarantee is derived), not both"
+            "give guarantee= (the noise is derived) or noise= (the guarantee is "
+            "derived), not both"
         )
-    if guarantee is not None and not isinstance(guarantee, Guarantee):
+    if guarantee is None:
+        return
+    if not isinstance(guarantee, Guarantee):
         raise ParameterError(
             "must be a guarantee, such as ApproxDP(0.5, 1e-6)",
             parameter="guarantee",
             value=guarantee,
         )
-    if guarantee is not None and guarantee.adjacency not in (
-        adjacencies or ("replace-one",)
-    ):
+    if guarantee.adjacency not in (adjacencies or ("replace-one",)):
         raise ParameterError(
             ": here the number of records is public",
             parameter="adjacency",
@@ -333,11 +425,14 @@ def derive(
     to_noise: Callable[[Guarantee], float],
     to_guarantee: Callable[[float], Guarantee],
 ) -> tuple[float, Guarantee]:
-    """(noise, guarantee) from whichever of the two was asked for."""
+    """Return noise and guarantee from whichever of the two was given.
+
+    `to_noise` and `to_guarantee` lead from one to the other; the guarantee returned is
+    always the one of the noise returned.
+    """
     check_request(guarantee, noise)
-    sd = (
-        to_noise(guarantee)
-        if guarantee is not None
-        else _validate.length("noise", noise)
-    )
-    return sd, to_guarantee(sd)
+    if guarantee is not None:
+        deviation = to_noise(guarantee)
+    else:
+        deviation = _validate.length("noise", noise)
+    return deviation, to_guarantee(deviation)

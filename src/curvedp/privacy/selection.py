@@ -1,8 +1,10 @@
-"""The price of choosing: a private release is repeated a random number of times, and only the best run is published.
+"""The price of choosing: a release is repeated, and only the best run is published.
 
-If the number K of runs is random and never told, the best of them costs about two or three runs, however many there are (Liu
-and Talwar 2019; Papernot and Steinke 2022; docs/accounting.md). "Best" is by a score that is part of each run's private
-output, ties by order of the outputs. K is truncated negative binomial, P(K = k) ∝ (1−γ)^k·∏_{l<k}(l+η)/(l+1), k ≥ 1.
+Theorem (Liu and Talwar 2019; Papernot and Steinke 2022; docs/accounting.md, "The best of
+several runs"). If the number K of runs is random and never published, the best of them
+costs about two or three runs, however many there are. "Best" is by a score that is part
+of each run's private output, ties by the order of the outputs. Here K is truncated
+negative binomial: P(K = k) ∝ (1−γ)^k·∏_{l<k}(l+η)/(l+1), k >= 1.
 """
 
 import functools
@@ -20,25 +22,27 @@ from curvedp.numerics.directed_rounding import (
     round_fraction,
     round_up,
 )
-from curvedp.privacy.guarantees.base import Guarantee, vouched
+from curvedp.privacy.guarantees.base import Guarantee
 from curvedp.privacy.guarantees.definitions import GDP, ApproxDP, PureDP, RenyiDP
 from curvedp.privacy.guarantees.gaussian import gdp_mu
 
-_ORDERS = np.concatenate(
-    [[1.0], 1 + np.geomspace(1e-3, 1e6, 400)]
-)  # every one gives a bound; the best is taken
+# Orders λ̂ of the second term of the theorem: each gives a bound, and the best is taken.
+_SECOND_ORDERS = np.concatenate([[1.0], 1 + np.geomspace(1e-3, 1e6, 400)])
+# Orders λ among which a calibration to (ε, δ) chooses.
+_CALIBRATION_ORDERS = 1 + np.geomspace(0.05, 5e3, 60)
 
 
 @dataclass(frozen=True)
 class NegativeBinomialRuns:
-    """The number of runs: truncated negative binomial.
+    """The random number of runs: truncated negative binomial.
 
     Parameters
     ----------
     stop : float
-        γ in (0, 1): smaller, more runs.
+        γ in (0, 1); smaller means more runs.
     shape : float
-        η > −1; 0 is logarithmic, 1 geometric. Smaller, cheaper and of wider spread.
+        η > −1; 0 is the logarithmic law, 1 the geometric. Smaller is cheaper and has a
+        wider spread.
 
     Raises
     ------
@@ -62,69 +66,98 @@ class NegativeBinomialRuns:
 
     @property
     def mean(self) -> float:
-        """E[K], rounded up."""
+        """E[K] = η(1−γ)/(γ(1 − γ^η)), and (1−γ)/(γ·log(1/γ)) for η = 0; rounded up."""
         log_stop = math.log(self.stop)
         if self.shape == 0:
             return float(round_up((1 - self.stop) / self.stop / -log_stop, 1e-14))
-        return float(
-            round_up(
-                self.shape
-                * (1 - self.stop)
-                / (self.stop * -math.expm1(self.shape * log_stop)),
-                1e-13,
-            )
-        )
+        denominator = self.stop * -math.expm1(self.shape * log_stop)
+        return float(round_up(self.shape * (1 - self.stop) / denominator, 1e-13))
 
     @classmethod
     def of_mean(cls, mean: float) -> "NegativeBinomialRuns":
-        """The logarithmic law with about this mean, above 1."""
+        """Return the logarithmic law (η = 0) with about the given mean, above 1."""
         _validate.within("mean", mean, 1, 1e12, open_low=True)
-        low, high = 1e-15, 1 - 1e-9
-        for _ in range(60):  # the mean falls with γ
+        low = 1e-15
+        high = 1 - 1e-9
+        for _ in range(60):  # the mean falls as γ grows
             middle = math.sqrt(low * high)
-            low, high = (middle, high) if cls(middle).mean > mean else (low, middle)
+            if cls(middle).mean > mean:
+                low = middle
+            else:
+                high = middle
         return cls(high)
 
     def one_of(self, target: Guarantee) -> tuple[Guarantee, float | None]:
-        """What one run must meet so that the best meets `target`, and the order at which that is seen: pure ε of pure ε, and
-        the largest μ of GDP of (ε, δ); another target is refused."""
+        """Return what one run must meet so that the best run meets `target`.
+
+        Parameters
+        ----------
+        target : PureDP or ApproxDP
+            What the best run must satisfy; other targets are refused.
+
+        Returns
+        -------
+        run : PureDP or GDP
+            The largest pure ε, or the largest μ of GDP, that one run may spend.
+        order : float or None
+            The Rényi order at which the best run is seen to meet (ε, δ); None for pure ε.
+        """
         if isinstance(target, PureDP):
             share = Fraction(target.eps) / (2 + Fraction(self.shape))
-            return PureDP(
-                round_fraction(share, up=False), adjacency=target.adjacency
-            ), None
+            eps = round_fraction(share, up=False)
+            return PureDP(eps, adjacency=target.adjacency), None
         if not isinstance(target, ApproxDP):
             raise ParameterError(
                 f"{target!r}: a choice is calibrated to PureDP or ApproxDP"
             )
-        orders = 1 + np.geomspace(0.05, 5e3, 60)
 
-        def found(scale: float) -> tuple[float, float]:
-            run = GDP(1 / scale, adjacency=target.adjacency)
-            divergences = np.array(
-                [self.best(run, order).eps for order in orders.tolist()]
-            )
-            rough = (orders - 1) * (
-                divergences - target.eps + np.log1p(-1 / orders)
-            ) - np.log(orders)  # log δ, a bound
-            order = float(orders[np.argmin(rough)])
-            return float(self.best(run, order).delta(target.eps)), order
+        def log_excess(scale: float) -> float:
+            delta, _ = self._delta_of_best(1 / scale, target)
+            return math.log(max(delta, 1e-300)) - math.log(target.delta0)
 
-        def excess(scale: float) -> float:
-            return math.log(max(found(scale)[0], 1e-300)) - math.log(target.delta0)
+        start = 3 / float(gdp_mu(target.eps, target.delta0))
+        low, high = expand_bracket(log_excess, start)
+        scale = root_rounded_up(log_excess, low, high, relative=1e-3)
+        _, order = self._delta_of_best(1 / scale, target)
+        return GDP(1 / scale, adjacency=target.adjacency), order
 
-        scale = root_rounded_up(
-            excess,
-            *expand_bracket(excess, 3 / float(gdp_mu(target.eps, target.delta0))),
-            relative=1e-3,
-        )
-        return GDP(1 / scale, adjacency=target.adjacency), found(scale)[1]
+    def _delta_of_best(self, mu: float, target: ApproxDP) -> tuple[float, float]:
+        """Return δ(ε) of the best of μ-GDP runs at the target's ε, and the order used.
+
+        The order is chosen by the bound log δ <= (λ−1)(D_λ − ε + log(1 − 1/λ)) − log λ
+        (Canonne, Kamath and Steinke 2020); δ is then the exact one at that order.
+        """
+        run = GDP(mu, adjacency=target.adjacency)
+        orders = _CALIBRATION_ORDERS
+        divergences = np.array([self.best(run, order).eps for order in orders.tolist()])
+        log_delta_bounds = (orders - 1) * (
+            divergences - target.eps + np.log1p(-1 / orders)
+        ) - np.log(orders)
+        order = float(orders[np.argmin(log_delta_bounds)])
+        return float(self.best(run, order).delta(target.eps)), order
 
     def best(self, run: Guarantee, order: float | None = None) -> PureDP | RenyiDP:
-        """The guarantee of the best run, each of them, its score included, private by `run`. Pure ε costs (2 + η)ε
-        (Papernot and Steinke 2022, Cor. 3). In Rényi divergence, at the `order` λ and any λ̂ ≥ 1, ε(λ) + (1+η)(1 −
-        1/λ̂)ε(λ̂) + (1+η)·log(1/γ)/λ̂ + log E[K]/(λ − 1)  (Thm 2); refused where one run has none."""
-        vouched(run)
+        """Return the guarantee of the best run, each run with its score satisfying `run`.
+
+        Pure ε costs (2 + η)ε (Papernot and Steinke 2022, Corollary 3). In Rényi
+        divergence, at the order λ and with any λ̂ >= 1, it costs (Theorem 2)
+
+            ε(λ) + (1+η)(1 − 1/λ̂)·ε(λ̂) + (1+η)·log(1/γ)/λ̂ + log E[K]/(λ − 1).
+
+        Parameters
+        ----------
+        run : Guarantee
+            What one run satisfies; pure where no order is given.
+        order : float, optional
+            λ > 1, for a bound in Rényi divergence.
+
+        Raises
+        ------
+        ParameterError
+            If `run` is not pure and no order is given.
+        UnattainableGuarantee
+            If one run has no such divergence.
+        """
         if order is None:
             if not isinstance(run, PureDP):
                 raise ParameterError(
@@ -132,28 +165,27 @@ class NegativeBinomialRuns:
                 )
             total = (2 + Fraction(self.shape)) * Fraction(run.eps)
             return PureDP(round_fraction(total, up=True), adjacency=run.adjacency)
-        own = RenyiDP.implied_by(run, None, None, order)
-        price = (1 + self.shape) * _extra(run, math.log(self.stop)) + math.log(
-            self.mean
-        ) / (own.order - 1)
-        spent = float(
-            round_up(own.eps + max(price, 0.0), 1e-13)
-        )  # never below one run's
+
+        one_run = RenyiDP.implied_by(run, None, None, order)
+        log_stop = math.log(self.stop)
+        price = (1 + self.shape) * _smallest_second_term(run, log_stop)
+        price = price + math.log(self.mean) / (one_run.order - 1)
+        # The best of several never costs less than one run.
+        spent = float(round_up(one_run.eps + max(price, 0.0), 1e-13))
         if not spent < math.inf:
             raise UnattainableGuarantee(
-                f"{own!r} of one run leaves no bound on the best of many"
+                f"{one_run!r} of one run leaves no bound on the best of many"
             )
-        return RenyiDP(own.order, spent, adjacency=own.adjacency)
+        return RenyiDP(one_run.order, spent, adjacency=one_run.adjacency)
 
 
 @functools.lru_cache(maxsize=64)
-def _extra(run: Guarantee, log_stop: float) -> float:
-    """The least (1 − 1/λ̂)ε(λ̂) + log(1/γ)/λ̂."""
-    other = np.array([run.renyi_bound(x) if x > 1 else 0.0 for x in _ORDERS.tolist()])
+def _smallest_second_term(run: Guarantee, log_stop: float) -> float:
+    """Return the smallest (1 − 1/λ̂)·ε(λ̂) + log(1/γ)/λ̂ over the orders λ̂ >= 1."""
+    orders = _SECOND_ORDERS
+    divergences = np.array(
+        [run.implied_renyi(order) if order > 1 else 0.0 for order in orders.tolist()]
+    )
     with np.errstate(invalid="ignore"):
-        return float(
-            np.nanmin(
-                (1 - 1 / _ORDERS) * np.where(_ORDERS > 1, other, 0.0)
-                - log_stop / _ORDERS
-            )
-        )
+        terms = (1 - 1 / orders) * divergences - log_stop / orders
+        return float(np.nanmin(terms))

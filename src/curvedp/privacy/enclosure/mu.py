@@ -1,4 +1,10 @@
-"""Rigorous enclosures of the smallest μ of GDP: δ <= δ_μ is proved on all of [0, ∞) from certified values of δ."""
+"""Rigorous enclosures of the smallest μ of Gaussian DP.
+
+Lower bound: the μ with δ_μ(ε) = δ(ε) at one ε, from a certified δ. Upper bound: δ <= δ_μ is
+proved on all of [0, ∞). δ is convex in u = e^ε, so that between two certified values it
+lies below their chord; intervals are halved until the chord lies below δ_μ. On hyperbolic
+spaces the tail is closed by a theorem (docs/exact-profiles.md, Theorem P2).
+"""
 
 import math
 from functools import cached_property
@@ -9,9 +15,10 @@ import numpy as np
 from flint import acb, arb
 
 from curvedp.errors import NotResolved
+from curvedp.numerics.directed_rounding import Array
 from curvedp.numerics.enclosures import precision
 from curvedp.privacy.enclosure.delta import (
-    WIDEN,
+    OUTWARD_MARGIN,
     DeltaEnclosure,
     enclose_integral,
     float_beyond,
@@ -21,32 +28,29 @@ from curvedp.privacy.enclosure.delta import (
 from curvedp.privacy.guarantees.gaussian import gdp_log_delta
 from curvedp.privacy.profiles.constant_curvature import constant_curvature_profile
 
-_WIDTHS = (
-    9e-7,
-    3e-6,
-    1e-5,
-    3e-5,
-    1e-4,
-    3e-4,
-    1e-3,
-    1e-2,
-)  # of the enclosure of μ: the first that is not too much work
+# Relative widths of the enclosure of μ: the first that is not too much work is taken.
+_WIDTHS = (9e-7, 3e-6, 1e-5, 3e-5, 1e-4, 3e-4, 1e-3, 1e-2)
 _MOST_INTERVALS = 2500
+_MOST_PROOFS = 20000
+_TANGENTS = 24  # pieces of an interval on which δ_μ is bounded by its tangents
+_PROOF_BITS = 160
 
 
 def certified_mu(
     kind: Any, curvature: float, dim: int, scale: float, sensitivity: float
 ) -> tuple[float, float]:
-    """(lower, upper): rigorous bounds on the smallest μ of GDP, at most 1e-6 apart relative to μ.
+    """Return rigorous bounds (lower, upper) on the smallest μ of GDP.
 
-    Lower: μ at one ε of a certified δ. Upper: δ <= δ_μ is proved on all of [0, ∞). δ is convex in e^ε, so between two
-    certified values it lies below their chord; intervals are halved until the chord lies below δ_μ. Minutes where δ
-    is nearly Gaussian.
+    They are at most 1e-6 apart relative to μ. It takes minutes where δ is nearly Gaussian.
 
     Parameters
     ----------
-    kind, curvature, dim, scale, sensitivity : str, float, int, float, float
-        Of the law and its space, and the largest distance of two centers.
+    kind : str
+        'gaussian' or 'laplace'.
+    curvature, dim : float, int
+        Of the space.
+    scale, sensitivity : float
+        Of the noise, and the largest distance of two centers.
 
     Examples
     --------
@@ -55,107 +59,137 @@ def certified_mu(
     True
     """
     profile = constant_curvature_profile(kind, curvature, dim, scale, sensitivity)
-    if profile.closed:
+    if profile.is_closed_form:
         return outward_floats(arb(sensitivity) / arb(scale))
     return MuEnclosure(profile).mu()
 
 
 class MuEnclosure(DeltaEnclosure):
-    """Certified μ of one profile."""
+    """An enclosure of the smallest μ of one profile, as of `DeltaEnclosure`."""
 
-    least_log = -1e5  # tiny δ are compared with those of a Gaussian
+    smallest_log = -1e5  # tiny δ are compared with those of a Gaussian
 
     def mu(self) -> tuple[float, float]:
-        """See `certified_mu`."""
-        table = self.profile._table
-        estimate, grid = self.profile.mu, table.grid()
-        at = float(grid[int(self.profile._mu_at(grid).argmax())])
+        """Return rigorous bounds on μ; see `certified_mu`."""
+        grid = self.profile.loss_table.grid()
+        worst_eps = float(grid[int(self.profile._mu_at(grid).argmax())])
+        candidate, knots = self._candidate_and_knots()
+        lower = max(mu_lower(self.delta(eps), eps) for eps in {0.0, worst_eps})
+        self._prove_below(candidate, knots)
+        upper = float_beyond(candidate.upper(), 1) * (1 + OUTWARD_MARGIN)
+        return max(lower * (1 - OUTWARD_MARGIN), 0.0), upper
+
+    def _candidate_and_knots(self) -> tuple[arb, list[float]]:
+        """Return a μ slightly above the float path's, and the intervals of its proof.
+
+        The smallest of `_WIDTHS` is taken that needs no more than 2500 intervals.
+        """
+        estimate = self.profile.mu
+        is_unbounded = math.isinf(self.profile.loss_table.max_loss)
         for width in _WIDTHS:
-            top = arb(estimate) * (1 + arb(width))
-            end = (
-                self._closing(top) if math.isinf(table.T) else self.profile.pure_epsilon
-            )
-            knots = self._knots(float(top), end)
+            candidate = arb(estimate) * (1 + arb(width))
+            end = self.profile.pure_epsilon
+            if is_unbounded:
+                end = self._closing_eps(candidate)
+            knots = self._knots(float(candidate), end)
             if len(knots) <= _MOST_INTERVALS:
-                break
-        else:
-            raise NotResolved(
-                "μ could not be certified: δ is too close to a Gaussian's for too long"
-            )
-        lower = max(mu_lower(self.delta(e), e) for e in {0.0, at})
-        pending, proved = list(pairwise(knots)), 0
+                return candidate, knots
+        raise NotResolved(
+            "μ could not be certified: δ is too close to a Gaussian's for too long"
+        )
+
+    def _prove_below(self, mu: arb, knots: list[float]) -> None:
+        """Prove δ <= δ_μ between the knots, halving intervals where a proof fails."""
+        pending = list(pairwise(knots))
+        n_proved = 0
         while pending:
             a, b = pending.pop()
-            if self._below(a, b, top):
-                proved += 1
+            if self._chord_is_below(a, b, mu):
+                n_proved += 1
                 continue
-            if proved + len(pending) > 20000 or b - a < 1e-12 * b:
+            if n_proved + len(pending) > _MOST_PROOFS or b - a < 1e-12 * b:
                 raise NotResolved("μ could not be certified")
-            pending += [(a, (a + b) / 2), ((a + b) / 2, b)]
-        return max(lower * (1 - WIDEN), 0.0), float_beyond(top.upper(), 1) * (1 + WIDEN)
+            middle = (a + b) / 2
+            pending += [(a, middle), (middle, b)]
 
     def _knots(self, mu: float, end: float) -> list[float]:
-        """Ends of intervals on which the chord should lie below δ_μ: suggested by floats, decided by `_below`. Over a
-        step h of ε the chord (in u = e^ε) exceeds δ by the fraction h²/8·u²δ″/δ; the room is log δ_μ − log δ."""
-        table = self.profile._table
+        """Return ends of intervals on which the chord of δ should lie below δ_μ.
+
+        They are suggested by floats and decided by `_chord_is_below`. Over a step h of ε
+        the chord in u = e^ε exceeds δ by the fraction h²/8·u²δ″/δ, and there is room for
+        log δ_μ − log δ.
+        """
+        table = self.profile.loss_table
         last = min(end, table.end)
-        grid = np.unique(
-            np.minimum(
-                np.append(table.grid(), np.linspace(0.0, 8 * self.profile.rao, 400)),
-                last,
-            )
+        candidates = np.append(
+            table.grid(), np.linspace(0.0, 8 * self.profile.rao, 400)
         )
-        log_delta, log_top = table.log_delta(grid), gdp_log_delta(mu, grid)
-        below = np.nonzero(
-            log_delta + 1e-3 < float(gdp_log_delta(mu, np.array([end]))[0])
-        )[0]
-        if len(below):  # from here on δ(ε) is below δ_μ(end)
-            grid, log_delta, log_top = (
-                x[: below[0] + 1] for x in (grid, log_delta, log_top)
+        grid = np.unique(np.minimum(candidates, last))
+        log_delta = table.log_delta(grid)
+        log_gdp = gdp_log_delta(mu, grid)
+        # From the first of these on, δ(ε) is below δ_μ(end): one interval is enough.
+        log_gdp_at_end = float(gdp_log_delta(mu, np.array([end]))[0])
+        below_end = np.nonzero(log_delta + 1e-3 < log_gdp_at_end)[0]
+        if len(below_end):
+            n_used = below_end[0] + 1
+            grid, log_delta, log_gdp = (
+                grid[:n_used],
+                log_delta[:n_used],
+                log_gdp[:n_used],
             )
         if len(grid) < 3:
             return [0.0, *grid[1:].tolist(), end]
-        slope = np.gradient(log_delta, grid)
-        bend = np.maximum(slope**2 + np.gradient(slope, grid) - slope, 1e-12)
-        room = np.clip(log_top - log_delta, 1e-9, 2.0)
-        steps = np.sqrt(8 * 0.6 * room / bend)
-        count = np.concatenate(
-            [[0.0], np.cumsum(np.diff(grid) * (1 / steps[1:] + 1 / steps[:-1]) / 2)]
-        )
+
+        count = _interval_count(grid, log_delta, log_gdp)
         if count[-1] > 10 * _MOST_INTERVALS:
             return [0.0] * (10 * _MOST_INTERVALS)
-        knots = np.interp(
-            np.linspace(0.0, count[-1], math.ceil(count[-1]) + 1), count, grid
-        ).tolist()
+        n_intervals = math.ceil(count[-1])
+        positions = np.linspace(0.0, count[-1], n_intervals + 1)
+        knots = np.interp(positions, count, grid).tolist()
         return [*knots, end] if end > knots[-1] else knots
 
-    def _closing(self, mu: arb) -> float:
-        """An ε beyond which δ <= δ_μ is a theorem, on a hyperbolic space; found in a few doublings of r."""
-        s, D = self._units()
+    # ---- the tail on a hyperbolic space
+
+    def _closing_eps(self, mu: arb) -> float:
+        """Return an ε beyond which δ <= δ_μ is a theorem, for a hyperbolic space.
+
+        ε = (2rD + D²)/2s² with the first radius r, growing geometrically, that closes.
+        """
+        s, distance = self._parameters()
         r = float(s) / 4
-        while not self._closes(mu, arb(r)):
+        while not self._radius_closes(mu, arb(r)):
             r *= 1.125
             if r > 1e6:
                 raise NotResolved("the tail of the privacy loss could not be closed")
-        return math.nextafter(
-            float(((2 * r * D + D * D) / (2 * s * s)).upper()), math.inf
-        )
+        eps = (2 * r * distance + distance * distance) / (2 * s * s)
+        return math.nextafter(float(eps.upper()), math.inf)
 
-    def _closes(self, mu: arb, r: arb) -> bool:
-        """Whether δ <= δ_μ for every ε >= (2rD + D²)/2s² (docs/exact-profiles.md, Theorem 2, the tail with the angle)."""
-        s, D = self._units()
-        n, a = self.d - 1, arb(self.d - 1) / 2
+    def _radius_closes(self, mu: arb, r: arb) -> bool:
+        """Say whether δ <= δ_μ is proved for every ε >= (2rD + D²)/2s².
+
+        docs/exact-profiles.md, Theorem P2, the tail with the angle. With n = d − 1,
+        a = n/2, q = D/s² and the slope −(log ρ)′ = r/s² − n·coth r, two conditions:
+
+        - the bound falls faster than δ_μ from r on:
+          n(coth r − 1/r)/r + aD/(r²(r + D)) <= (1 − (D/sμ)²)/s²;
+        - at r it is below δ_μ(ε) >= φ(x)·μ/(y + √2)², x, y = ε/μ ∓ μ/2.
+
+        False also where a slope <= 0 makes the bound no number.
+        """
+        s, D = self._parameters()
+        n = self.d - 1
+        a = arb(n) / 2
         room = (1 - (D / s / mu) ** 2) / (s * s)
-        slope = r / (s * s) - n * r.coth()  # −(log ρ)′
-        falls = (
-            n * (r.coth() - 1 / r) / r + a * D / (r * r * (r + D)) <= room
-        )  # positive: no room, no proof
+        falls = n * (r.coth() - 1 / r) / r + a * D / (r * r * (r + D)) <= room
+
         q = D / (s * s)
         eps = q * (r + D / 2)
-        x, y = eps / mu - mu / 2, eps / mu + mu / 2
-        log_c = arb(0) if n == 1 else (2 * a).lgamma() - 2 * a.lgamma() - a.log()
+        x = eps / mu - mu / 2
+        y = eps / mu + mu / 2
+        slope = r / (s * s) - n * r.coth()
+        log_constant = arb(0) if n == 1 else (2 * a).lgamma() - 2 * a.lgamma() - a.log()
         log_angle = (
-            log_c
+            log_constant
             + a * ((D.cosh() + D.sinh() * r.coth()) / (2 * (r + D))).log()
             + (a + 1).lgamma()
         )
@@ -171,77 +205,100 @@ class MuEnclosure(DeltaEnclosure):
             - (2 * arb.pi()).log() / 2
             - 2 * (y + arb(2).sqrt()).log()
         )
-        return bool(
-            x > 0 and falls and log_tail <= log_gdp
-        )  # false where a slope <= 0 makes the tail no number
+        return bool(x > 0 and falls and log_tail <= log_gdp)
 
     def _log_density(self, r: arb) -> arb:
-        """log(ρ(r)/∫ρ) or more, for the Gaussian on a hyperbolic space: the integral is over a window only."""
-        return self._log_weight(acb(r)).real - self._least_mass.log()
+        """Return log(ρ(r)/∫ρ) or more: the integral is over a window only."""
+        return self._log_rho(acb(r)).real - self._smallest_mass.log()
 
-    def _log_weight(self, r: acb) -> acb:
-        """log(ρ(r)/ρ(m))."""
-        (s, _), m = self._units(), arb(self._law.mode)
-        return (m - r) * (m + r) / (2 * s * s) + (self.d - 1) * (
-            r.sinh() / acb(m).sinh()
-        ).log()
+    def _log_rho(self, r: acb) -> acb:
+        """Return log(ρ(r)/ρ(m)) of the Gaussian on a hyperbolic space, m its mode."""
+        s, _ = self._parameters()
+        mode = arb(self._law.mode)
+        log_weight = (mode - r) * (mode + r) / (2 * s * s)
+        return log_weight + (self.d - 1) * (r.sinh() / acb(mode).sinh()).log()
 
     @cached_property
-    def _least_mass(self) -> arb:
+    def _smallest_mass(self) -> arb:
+        """A lower bound on ∫ρ, in units of ρ(m)."""
         law = self._law
-        start, end = self._window(law, 60.0)
+        start, end = self._window(60.0)
         start = max(start, 1e-3 * law.mode)  # keeps the logarithm away from 0
-        tolerance = arb(law.width * 1e-12)
-        return enclose_integral(
-            lambda r, _: self._log_weight(r).exp(), arb(start), arb(end), tolerance
-        ).lower()
+        mass = enclose_integral(
+            lambda r, _: self._log_rho(r).exp(),
+            arb(start),
+            arb(end),
+            tolerance=arb(law.width * 1e-12),
+        )
+        return mass.lower()
 
-    def _below(self, a: float, b: float, mu: arb) -> bool:
-        """Whether the chord of δ over [e^a, e^b], or δ(a) itself, stays below δ_μ: tangents of the convex δ_μ decide."""
-        first = self.delta(a)
-        last = self.delta(b) if b < self.profile.pure_epsilon else arb(0)
-        with precision(160):
-            if first.upper() < gdp_ball(mu, arb(b))[0]:
+    # ---- one interval
+
+    def _chord_is_below(self, a: float, b: float, mu: arb) -> bool:
+        """Say whether the chord of δ over [e^a, e^b] is proved to lie below δ_μ.
+
+        δ(a) < δ_μ(b) is enough, since both fall. Else the gap δ_μ − chord, convex in u, is
+        bounded from below by its tangents on 24 pieces: on each, a tangent at one end rises
+        inwards, or the two tangents meet above 0.
+        """
+        delta_a = self.delta(a)
+        delta_b = self.delta(b) if b < self.profile.pure_epsilon else arb(0)
+        with precision(_PROOF_BITS):
+            if delta_a.upper() < gdp_delta_and_slope(mu, arb(b))[0]:
                 return True
-            ua, ub = arb(a).exp(), arb(b).exp()
-            slope = (last.upper() - first.upper()) / (ub - ua)
-            pieces = 24
-            ends = [ua + (ub - ua) * i / pieces for i in range(pieces + 1)]
+
+            u_a, u_b = arb(a).exp(), arb(b).exp()
+            chord_slope = (delta_b.upper() - delta_a.upper()) / (u_b - u_a)
+            ends = [u_a + (u_b - u_a) * i / _TANGENTS for i in range(_TANGENTS + 1)]
             gaps = []
             for u in ends:
-                value, tangent = gdp_ball(mu, u.log())
-                gaps.append(
-                    (value - (first.upper() + slope * (u - ua)), tangent - slope)
-                )
-            for i in range(pieces):
-                (g0, t0), (g1, t1) = gaps[i], gaps[i + 1]
-                if not (g0 > 0 and g1 > 0):
+                value, slope = gdp_delta_and_slope(mu, u.log())
+                chord = delta_a.upper() + chord_slope * (u - u_a)
+                gaps.append((value - chord, slope - chord_slope))
+
+            for i in range(_TANGENTS):
+                (left, left_slope), (right, right_slope) = gaps[i], gaps[i + 1]
+                if not (left > 0 and right > 0):
                     return False
-                h = ends[i + 1] - ends[i]
-                # one of the tangents at both ends rises inwards, or they meet above 0
-                if not (
-                    t0 >= 0 or t1 <= 0 or g0 + t0 * ((g1 - t1 * h - g0) / (t0 - t1)) > 0
-                ):
+                rises_inwards = left_slope >= 0 or right_slope <= 0
+                if rises_inwards:
+                    continue
+                width = ends[i + 1] - ends[i]
+                meeting = (right - right_slope * width - left) / (
+                    left_slope - right_slope
+                )
+                if not left + left_slope * meeting > 0:
                     return False
             return True
 
 
-def gdp_ball(mu: arb, eps: arb) -> tuple[arb, arb]:
-    """(δ_μ(ε), its derivative in u = e^ε, which is −Φ(−ε/μ − μ/2))."""
+def _interval_count(grid: Array, log_delta: Array, log_gdp: Array) -> Array:
+    """Return how many intervals are needed from 0 up to each ε of a grid."""
+    slope = np.gradient(log_delta, grid)
+    curvature = np.maximum(slope**2 + np.gradient(slope, grid) - slope, 1e-12)
+    room = np.clip(log_gdp - log_delta, 1e-9, 2.0)
+    steps = np.sqrt(8 * 0.6 * room / curvature)
+    intervals = np.diff(grid) * (1 / steps[1:] + 1 / steps[:-1]) / 2
+    return np.concatenate([[0.0], np.cumsum(intervals)])
+
+
+def gdp_delta_and_slope(mu: arb, eps: arb) -> tuple[arb, arb]:
+    """Return δ_μ(ε) and its derivative in u = e^ε, which is −Φ(−ε/μ − μ/2)."""
     second = normal_cdf(-eps / mu - mu / 2)
     return normal_cdf(-eps / mu + mu / 2) - eps.exp() * second, -second
 
 
 def mu_lower(delta: arb, eps: float) -> float:
-    """A float below the μ at which δ_μ(eps) = δ."""
-    low, high = 0.0, 1.0
+    """Return a float below the μ at which δ_μ(ε) = δ, by bisection in balls."""
+    low = 0.0
+    high = 1.0
     with precision(256):
-        while gdp_ball(arb(high), arb(eps))[0] < delta:
+        while gdp_delta_and_slope(arb(high), arb(eps))[0] < delta:
             low, high = high, 2 * high
         for _ in range(60):
-            mid = (low + high) / 2
-            if gdp_ball(arb(mid), arb(eps))[0] < delta:
-                low = mid
+            middle = (low + high) / 2
+            if gdp_delta_and_slope(arb(middle), arb(eps))[0] < delta:
+                low = middle
             else:
-                high = mid
+                high = middle
     return low

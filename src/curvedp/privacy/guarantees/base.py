@@ -1,8 +1,9 @@
 """What every definition of privacy can be asked, and the register of definitions.
 
-A new definition is one class: `_delta`, the fields that add up (`additive`), what it `implies` in others, and, where
-something can be converted or calibrated to it, `follows`, or `implied_by` and `measure`. Conversions, compositions,
-calibration and ledgers ask these; none of them keeps a list.
+A definition is one frozen dataclass derived from `Guarantee`. It gives `_delta` (or
+`_epsilon`, see `renyi.EpsilonFirst`), the fields that add up over releases, the bounds it
+implies in other definitions, and how it follows from another guarantee. Conversion,
+composition, calibration and ledgers ask the class; none of them keeps a list.
 """
 
 import dataclasses
@@ -10,7 +11,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any, ClassVar, Self, TypeVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -23,18 +24,21 @@ from curvedp.numerics.directed_rounding import (
     round_root,
 )
 
-_FARTHEST = 1e4  # no loss beyond it is followed: e^-10000 underflows everything
 ADJACENCIES = ("replace-one", "add-remove")
+
+# The largest privacy loss that a composition follows: e^-10000 underflows everything.
+_LARGEST_LOSS = 1e4
+_LARGEST_FLOAT = float(np.finfo(np.float64).max)
 
 
 @dataclass(frozen=True)
 class Guarantee:
-    """A bound on what one record can change, with the adjacency it is meant for. Subclasses give `_delta`.
+    """A bound on what one record can change, with the adjacency it is meant for.
 
     Parameters
     ----------
     adjacency : str
-        'replace-one', or 'add-remove' where n is private.
+        'replace-one', or 'add-remove' where the number of records is private.
 
     Examples
     --------
@@ -45,22 +49,25 @@ class Guarantee:
 
     adjacency: str = field(default="replace-one", kw_only=True)
 
-    additive: ClassVar[
-        dict[str, int]
-    ] = {}  # fields of which a power adds up over releases, and that power: 1 or 2
-    lengths: ClassVar[tuple[str, ...]] = ()  # fields that are scales or sensitivities
-    ranges: ClassVar[
-        dict[str, tuple[float, float]]
-    ] = {}  # open intervals in which other fields lie
-    symbol: ClassVar[str] = "δ"  # of what `measure` gives
-    scale_power: ClassVar[float] = 1.0  # of the noise's scale, with which that falls
-    merges: ClassVar[str] = (
-        ""  # of one name have closed forms together, which know more than their profiles
-    )
-    # the bound that is its parameter; why it may be infinite
-    follows: ClassVar[tuple[str, str]] = ("", "no rule is known")
-    label = "proved bound"  # how it is known, as what a release spends: that, "exact", or with what chance it holds
-    certain = True  # whether it holds always, and not with some chance only
+    # The fields of which a power adds up over releases, and that power: 1 or 2.
+    additive_fields: ClassVar[dict[str, int]] = {}
+    # The fields that are lengths: noise scales or sensitivities.
+    length_fields: ClassVar[tuple[str, ...]] = ()
+    # The open intervals in which other fields lie.
+    open_ranges: ClassVar[dict[str, tuple[float, float]]] = {}
+    # The letter of the parameter that `parameter_of` returns, for messages.
+    symbol: ClassVar[str] = "δ"
+    # That parameter falls about like this power of 1/(noise scale).
+    scale_exponent: ClassVar[float] = 1.0
+    # Guarantees of one family compose in closed form, which knows more than profiles do.
+    composition_family: ClassVar[str] = ""
+    # Whether only mechanisms with a bounded privacy loss satisfy it.
+    requires_bounded_loss: ClassVar[bool] = False
+    # Why some guarantees imply nothing in this definition, for messages.
+    reason_for_no_bound: ClassVar[str] = "no rule is known"
+    # How the guarantee is known, for certificates: 'exact' or 'proved bound'.
+    label: ClassVar[str] = "proved bound"
+
     _registry: ClassVar[_lazy.Registry[type["Guarantee"]]] = _lazy.Registry(
         "curvedp.privacy"
     )
@@ -70,49 +77,74 @@ class Guarantee:
         Guarantee._registry[cls.__name__] = cls
 
     def __post_init__(self) -> None:
+        """Validate the fields and store them as floats."""
         if type(self.adjacency) is not str or self.adjacency not in ADJACENCIES:
             _validate.choice("adjacency", self.adjacency, ADJACENCIES)
-        for name in (*self.additive, *self.lengths):
+
+        for name in (*self.additive_fields, *self.length_fields):
             value = getattr(self, name)
-            if not (
-                type(value) is float and 1e-100 <= value <= 1e100
-            ):  # a search makes many: few have to be asked
-                check = _validate.length if name in self.lengths else _validate.positive
-                object.__setattr__(self, name, check(name, value))
-        for name, (low, high) in self.ranges.items():
+            if type(value) is float and 1e-100 <= value <= 1e100:
+                continue  # a search makes many guarantees: most pass without a call
+            is_length = name in self.length_fields
+            check = _validate.length if is_length else _validate.positive
+            object.__setattr__(self, name, check(name, value))
+
+        for name, (low, high) in self.open_ranges.items():
             value = _validate.within(
                 name, getattr(self, name), low, high, open_low=True, open_high=True
             )
             object.__setattr__(self, name, value)
 
     def __repr__(self) -> str:
-        """As one would write it: parameters in order, options only where they differ from the default."""
-        shown = [
-            repr(getattr(self, f.name))
-            for f in dataclasses.fields(self)
-            if f.init and not f.kw_only
-        ]
-        options = [f for f in dataclasses.fields(self) if f.init and f.kw_only]
-        shown += [
-            f"{f.name}={getattr(self, f.name)!r}"
-            for f in options
-            if getattr(self, f.name) != f.default
-        ]
-        return f"{type(self).__name__}({', '.join(shown)})"
+        """Return the call that makes it, without options that have their default."""
+        positional = []
+        options = []
+        for entry in dataclasses.fields(self):
+            value = getattr(self, entry.name)
+            if not entry.kw_only:
+                positional.append(repr(value))
+            elif value != entry.default:
+                options.append(f"{entry.name}={value!r}")
+        return f"{type(self).__name__}({', '.join([*positional, *options])})"
+
+    # ---- the questions that every guarantee answers
 
     def delta(self, eps: Any) -> Any:
-        """An upper bound on δ at ε >= 0; a number for a number, an array for an array. ε = inf gives the limit."""
-        return _answered("eps", eps, lambda x: x >= 0, "be >= 0", self._delta)
+        """Return an upper bound on δ at the given ε.
+
+        Parameters
+        ----------
+        eps : float or array
+            ε >= 0; inf gives the limit of δ.
+
+        Returns
+        -------
+        float or array
+            A float for a number, an array for an array.
+        """
+        return _evaluate_checked("eps", eps, lambda x: x >= 0, "be >= 0", self._delta)
 
     def epsilon(self, delta: Any) -> Any:
-        """The smallest ε >= 0 with delta(ε) <= delta, for delta in (0, 1); inf where no ε reaches that δ."""
-        return _answered(
+        """Return the smallest ε >= 0 with delta(ε) <= delta; inf where there is none.
+
+        Parameters
+        ----------
+        delta : float or array
+            In (0, 1).
+        """
+        return _evaluate_checked(
             "delta", delta, lambda x: (x > 0) & (x < 1), "lie in (0, 1)", self._epsilon
         )
 
     def tradeoff(self, alpha: Any) -> Any:
-        """A lower bound on the type II error of any test of D against D' at type I error alpha in [0, 1]."""
-        return _answered(
+        """Return a lower bound on the type II error of any test between neighbors.
+
+        Parameters
+        ----------
+        alpha : float or array
+            The type I error of the test, in [0, 1].
+        """
+        return _evaluate_checked(
             "alpha",
             alpha,
             lambda x: (x >= 0) & (x <= 1),
@@ -120,104 +152,110 @@ class Guarantee:
             lambda x: np.clip(self._tradeoff(x), 0.0, 1 - x),
         )
 
-    def to_dict(self) -> dict[str, Any]:
-        """The fields and the class name, for JSON. Python writes floats so that they read back bit for bit."""
-        fields = {
-            f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.init
-        }
-        return {"type": type(self).__name__, **fields}
-
-    def cost(self) -> tuple[Fraction, ...]:
-        """What adds up over releases, exactly, each chosen after the ones before it were seen (docs/accounting.md); refused
-        where the definition has no such cost: a profile, a composition, a Hellinger angle."""
-        if not self.additive:
-            raise ParameterError(
-                f"{self!r} has no cost that adds up; one of {', '.join(additive_kinds())} has"
-            )
-        return tuple(
-            Fraction(getattr(self, name)) ** power
-            for name, power in self.additive.items()
-        )
-
-    @classmethod
-    def from_cost(
-        cls, cost: tuple[Fraction, ...], *, up: bool, like: Self
-    ) -> Self | None:
-        """The guarantee that costs this much, its other fields as in `like`, each number rounded up or down; None where one
-        is 0 or rounds to 0: then nothing is spent, or nothing left."""
-        parts = zip(cls.additive.items(), cost, strict=True)
-        fields: dict[str, Any] = {
-            n: round_root(x, power, up=up) if x > 0 else 0.0 for (n, power), x in parts
-        }
-        return dataclasses.replace(like, **fields) if min(fields.values()) > 0 else None
-
-    @classmethod
-    def from_fields(cls, fields: dict[str, Any]) -> "Guarantee":
-        """The inverse of `to_dict`, given the fields without the class name."""
-        return cls(**fields)
-
     def _delta(self, eps: Array) -> Any:
+        """Return `delta` for an array that has been checked. Definitions override it."""
         raise NotImplementedError
 
     def _epsilon(self, delta: Array) -> Any:
+        """Return `epsilon` for a checked array, by a search on `_delta`."""
         flat = delta.ravel()
-        reachable = self._delta(np.full(flat.shape, np.finfo(np.float64).max)) <= flat
-        asked = reachable & ~(self._delta(np.zeros(flat.shape)) <= flat)
-        eps = np.where(reachable, 0.0, np.inf)
-        if np.any(asked):
-            eps[asked] = _searched(self._delta, flat[asked])
+        is_reachable = self._delta(np.full(flat.shape, _LARGEST_FLOAT)) <= flat
+        holds_at_zero = self._delta(np.zeros(flat.shape)) <= flat
+        needs_search = is_reachable & ~holds_at_zero
+
+        eps = np.where(is_reachable, 0.0, np.inf)
+        if np.any(needs_search):
+            eps[needs_search] = _search_epsilon(self._delta, flat[needs_search])
         return eps.reshape(delta.shape)
 
     def _tradeoff(self, alpha: Array) -> Any:
-        # Every (ε, δ) is a pair of lines below the curve (Wasserman and Zhou 2010); more of them come closer to it.
-        eps, delta = self._curve_points()
+        """Return `tradeoff` for a checked array, from points of the profile.
+
+        Every (ε, δ) is a pair of lines below the curve (Wasserman and Zhou 2010):
+        β >= 1 − δ − e^ε·α and β >= e^−ε·(1 − δ − α). The largest of many is taken.
+        """
+        eps, delta = self._tradeoff_support_points()
         alpha = alpha[..., None]
-        return np.max(
-            np.maximum(
-                1 - delta - np.exp(eps) * alpha, np.exp(-eps) * (1 - delta - alpha)
-            ),
-            axis=-1,
-        )
+        steep_lines = 1 - delta - np.exp(eps) * alpha
+        shallow_lines = np.exp(-eps) * (1 - delta - alpha)
+        return np.max(np.maximum(steep_lines, shallow_lines), axis=-1)
 
-    def grid_delta(self, eps: Array) -> Array:
-        """`delta` at many increasing ε's, for compositions; a definition may give a cheaper upper bound."""
-        return np.asarray(self.delta(eps))
-
-    @property
-    def backward(self) -> Callable[[Array], Array] | None:
-        """`grid_delta` the other way round, where adding a record is not like removing it: never larger than `delta`."""
-        return None
-
-    def loss_reach(self, delta: float) -> float:
-        """About the loss at which `delta` is reached, or all but the smallest δ there is: how far a composition looks."""
-        low, high = 1e-12, _FARTHEST
-        enough = max(delta, float(self.grid_delta(np.array([high]))[0]) * (1 + 1e-9))
-        for points in (200, 50):  # to a factor 1.2, then to 1.004
-            eps = np.geomspace(low, high, points)
-            first = int(np.argmax(self.grid_delta(eps) <= enough))
-            low, high = eps[max(first - 1, 0)], eps[first]
-        return float(high)
-
-    def rough_delta(self, eps: float) -> float:
-        """An upper bound on `delta`, for searches: cheaper where `delta` is dear."""
-        return float(self.delta(eps))
-
-    def _curve_points(self) -> tuple[Array, Array]:
+    def _tradeoff_support_points(self) -> tuple[Array, Array]:
+        """Return points (ε, δ(ε)) whose lines bound the trade-off curve."""
         eps = np.concatenate([[0.0], np.geomspace(1e-4, 50.0, 400)])
         return eps, np.asarray(self._delta(eps))
 
-    def implies(self) -> dict[str, float]:
-        """What it implies in other definitions: the ε of "pure" DP, the μ of "gdp", the ρ of "zcdp", the Hellinger "angle"
-        and the parametric "rao" distance; what is not there is infinite."""
-        return {}
+    # ---- what compositions and searches ask
 
-    def bound(self, of: str) -> float:
-        """One of these; "kl" is the Rényi divergence of order 1."""
-        return self.renyi_bound(1.0) if of == "kl" else self.implies().get(of, math.inf)
+    def delta_upper_bound(self, eps: Array) -> Array:
+        """Return `delta` at many increasing ε's, or a cheaper upper bound on it.
 
-    def renyi_bound(self, order: float) -> float:
-        """The Rényi divergence of an order >= 1 that it implies; of order 1 it is Kullback–Leibler's."""
+        Where removing a record differs from adding one, this is for removing it.
+        """
+        return np.asarray(self.delta(eps))
+
+    @property
+    def delta_add(self) -> Callable[[Array], Array] | None:
+        """`delta_upper_bound` for adding a record; None where both directions agree."""
+        return None
+
+    def truncation_loss(self, delta: float) -> float:
+        """Return about the loss at which δ(ε) falls to `delta`, or to its infimum.
+
+        A composition looks no farther. Two grids find it to within a factor of 1.004.
+        """
+        low = 1e-12
+        high = _LARGEST_LOSS
+        infimum = float(self.delta_upper_bound(np.array([high]))[0])
+        level = max(delta, infimum * (1 + 1e-9))
+        for n_points in (200, 50):
+            eps = np.geomspace(low, high, n_points)
+            first = int(np.argmax(self.delta_upper_bound(eps) <= level))
+            low, high = eps[max(first - 1, 0)], eps[first]
+        return float(high)
+
+    def cheap_delta_bound(self, eps: float) -> float:
+        """Return an upper bound on `delta` for searches, cheaper where `delta` is slow."""
+        return float(self.delta(eps))
+
+    # ---- the parameters that it implies in other definitions
+
+    def implied_pure_epsilon(self) -> float:
+        """Return the ε of pure DP that it implies; inf if none."""
         return math.inf
+
+    def implied_mu(self) -> float:
+        """Return the μ of Gaussian DP that it implies; inf if none."""
+        return math.inf
+
+    def implied_rho(self) -> float:
+        """Return the ρ of zero-concentrated DP that it implies; inf if none."""
+        return math.inf
+
+    def implied_hellinger_angle(self) -> float:
+        """Return the Hellinger angle 2·arccos∫√(pq) that it implies; inf if none."""
+        return math.inf
+
+    def implied_rao_distance(self) -> float:
+        """Return the parametric Rao distance that it implies; inf if none."""
+        return math.inf
+
+    def implied_renyi(self, order: float) -> float:
+        """Return the Rényi divergence of an order >= 1 that it implies; inf if none.
+
+        Of order 1 it is the Kullback–Leibler divergence.
+        """
+        return math.inf
+
+    # ---- how this definition follows from another guarantee
+
+    @classmethod
+    def implied_parameter(cls, other: "Guarantee") -> float | None:
+        """Return the parameter of this definition that `other` implies.
+
+        inf says that `other` implies none, None that no rule is known.
+        """
+        return None
 
     @classmethod
     def implied_by(
@@ -227,36 +265,120 @@ class Guarantee:
         delta: float | None,
         order: float | None,
     ) -> Self:
-        """The guarantee of this definition that `other` implies; see `convert`."""
-        if not (value := other.bound(cls.follows[0])) < math.inf:
-            raise impossible(other, cls, cls.follows[1])
-        return cls(value, adjacency=other.adjacency)  # type: ignore[arg-type, misc]  # its one parameter
+        """Return the guarantee of this definition that `other` implies.
 
-    def measure(self, other: "Guarantee") -> float:
-        """What `other` spends in this definition, at this one's ε or order; `measure(self)` is what is allowed."""
-        if not self.follows[0]:
+        The options are those of `conversions.convert`. This default serves definitions
+        with one parameter.
+        """
+        value = cls.implied_parameter(other)
+        if value is None or not value < math.inf:
+            raise conversion_impossible(other, cls, cls.reason_for_no_bound)
+        return cls(value, adjacency=other.adjacency)  # type: ignore[arg-type, misc]
+
+    def parameter_of(self, other: "Guarantee") -> float:
+        """Return the parameter of this definition that `other` satisfies.
+
+        It is taken at this guarantee's own ε or order. `other` meets this guarantee if
+        self.parameter_of(other) <= self.parameter_of(self).
+        """
+        value = self.implied_parameter(other)
+        if value is None:
             raise ParameterError(
                 f"{self!r} is not a target a scale can be calibrated to"
             )
-        return other.bound(self.follows[0])
+        return value
 
+    # ---- additive cost and serialization
 
-def guarantee_from_dict(d: Mapping[str, Any]) -> Guarantee:
-    """The guarantee that `to_dict` wrote, validated anew. Unknown types and fields raise."""
-    if not isinstance(d, Mapping):
-        raise ParameterError(
-            f"{_validate.shown(d)} is not a guarantee's fields with their type"
+    def cost(self) -> tuple[Fraction, ...]:
+        """Return what adds up, exactly, over releases that are chosen adaptively.
+
+        There is one number for each of `additive_fields` (docs/accounting.md).
+
+        Raises
+        ------
+        ParameterError
+            If the definition has none: a profile, a composition, a Hellinger angle.
+        """
+        if not self.additive_fields:
+            raise ParameterError(
+                f"{self!r} has no cost that adds up; one of "
+                f"{', '.join(additive_kinds())} has"
+            )
+        return tuple(
+            Fraction(getattr(self, name)) ** power
+            for name, power in self.additive_fields.items()
         )
-    fields = dict(d)
+
+    @classmethod
+    def from_cost(
+        cls, cost: tuple[Fraction, ...], *, up: bool, like: Self
+    ) -> Self | None:
+        """Return the guarantee that has a given cost: the inverse of `cost`.
+
+        Parameters
+        ----------
+        cost : tuple of Fraction
+            One number for each additive field.
+        up : bool
+            Whether to round each field up or down.
+        like : Guarantee
+            Where the other fields are taken from.
+
+        Returns
+        -------
+        Guarantee or None
+            None where a field is 0 or rounds to 0: nothing is spent, or nothing left.
+        """
+        fields: dict[str, Any] = {}
+        for (name, power), number in zip(
+            cls.additive_fields.items(), cost, strict=True
+        ):
+            fields[name] = round_root(number, power, up=up) if number > 0 else 0.0
+        if min(fields.values()) <= 0:
+            return None
+        return dataclasses.replace(like, **fields)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields and the class name, for JSON.
+
+        Python writes floats so that they read back bit for bit.
+        """
+        fields = {
+            entry.name: getattr(self, entry.name)
+            for entry in dataclasses.fields(self)
+            if entry.init
+        }
+        return {"type": type(self).__name__, **fields}
+
+    @classmethod
+    def from_fields(cls, fields: dict[str, Any]) -> "Guarantee":
+        """Return the guarantee with the given fields: the inverse of `to_dict`."""
+        return cls(**fields)
+
+
+def guarantee_from_dict(serialized: Mapping[str, Any]) -> Guarantee:
+    """Return the guarantee that `to_dict` wrote, validated anew.
+
+    Raises
+    ------
+    ParameterError
+        For an unknown type, an unknown or missing field, or a value out of range.
+    """
+    if not isinstance(serialized, Mapping):
+        raise ParameterError(
+            f"{_validate.shown(serialized)} is not a guarantee's fields with their type"
+        )
+    fields = dict(serialized)
     name = fields.pop("type", None)
-    cls = Guarantee._registry.get(name) if isinstance(name, str) else None
-    if cls is None:
+    kind = Guarantee._registry.get(name) if isinstance(name, str) else None
+    if kind is None:
         known = ", ".join(sorted(Guarantee._registry))
         raise ParameterError(
             f"is not a known guarantee; known: {known}", parameter="type", value=name
         )
     try:
-        return cls.from_fields(fields)
+        return kind.from_fields(fields)
     except TypeError as error:
         raise ParameterError(
             f"{name} cannot be read from {_validate.shown(fields)}: {error}"
@@ -264,119 +386,89 @@ def guarantee_from_dict(d: Mapping[str, Any]) -> Guarantee:
 
 
 def additive_kinds() -> list[str]:
-    """The names of the definitions that a budget can be in."""
-    return sorted(name for name, kind in Guarantee._registry.items() if kind.additive)
+    """Return the names of the definitions that a budget can be in."""
+    registry = Guarantee._registry.items()
+    return sorted(name for name, kind in registry if kind.additive_fields)
 
 
 def common_adjacency(guarantees: tuple[Guarantee, ...]) -> str:
-    """The adjacency that all share; mixing them raises, because their bounds are about different pairs of datasets."""
-    found = sorted({g.adjacency for g in guarantees})
-    if len(found) != 1:
+    """Return the adjacency that all guarantees share.
+
+    Bounds for different adjacencies are about different pairs of data sets; mixing them
+    raises `ParameterError`.
+    """
+    adjacencies = sorted({guarantee.adjacency for guarantee in guarantees})
+    if len(adjacencies) != 1:
         raise ParameterError(
-            f"adjacency differs between guarantees ({', '.join(found)}): they cannot be combined"
+            f"adjacency differs between guarantees ({', '.join(adjacencies)}): "
+            "they cannot be combined"
         )
-    return found[0]
+    return adjacencies[0]
 
 
-G = TypeVar("G", bound=Guarantee)
+def conversion_impossible(
+    source: Guarantee, definition: Any, reason: str
+) -> UnattainableGuarantee:
+    """Return the error that says that `source` implies nothing in a definition."""
+    name = definition.__name__ if isinstance(definition, type) else definition
+    return UnattainableGuarantee(
+        f"{type(source).__name__} implies no {name}: {reason}. "
+        "Use its delta(eps) instead"
+    )
 
 
-def convert(
-    guarantee: Guarantee,
-    *,
-    to: type[G],
-    eps: float | None = None,
-    delta: float | None = None,
-    order: float | None = None,
-) -> G:
-    """The guarantee in the definition `to`, by the rules of docs/accounting.md: never stronger, tight wherever that is known.
+def _search_epsilon(profile: Callable[[Array], Any], delta: Array) -> Array:
+    """Return the smallest ε > 0 with profile(ε) <= delta, elementwise.
 
-    Guarantees: everything that satisfies the argument satisfies the result, under the same adjacency.
+    It is known that 0 is not such an ε and that the largest float is.
+    """
+
+    def log_excess(eps: Array) -> Array:
+        """Return log(δ(ε)/delta), with exactly the sign of the comparison.
+
+        A value that is not a number counts as above.
+        """
+        value = profile(eps)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            gap = np.log(value) - np.log(delta)
+        met = np.fmin(gap, 0.0)
+        missed = np.fmax(gap, 5e-324)
+        return np.asarray(np.where(value <= delta, met, missed), np.float64)
+
+    low = np.zeros(delta.shape)
+    high = np.ones(delta.shape)
+    while np.any(too_small := log_excess(high) > 0):
+        larger = 16 * np.minimum(high, _LARGEST_FLOAT / 16)
+        low = np.where(too_small, high, low)
+        high = np.where(too_small, larger, high)
+
+    low, high = bracket_sign_change(log_excess, low, high)
+    return bisect_floats(lambda eps: log_excess(eps) <= 0, low, high)
+
+
+def _evaluate_checked(
+    name: str,
+    value: Any,
+    is_allowed: Callable[[Array], Any],
+    rule: str,
+    function: Callable[[Array], Any],
+) -> Any:
+    """Evaluate a function at a number or an array, after checking every number.
 
     Parameters
     ----------
-    guarantee : Guarantee
-        What is known.
-    to : type
-        A definition, such as `ZCDP`.
-    eps, delta : float, optional
-        One of them, for ApproxDP.
-    order : float, optional
-        For RenyiDP.
+    name, value : str, object
+        The argument and its name, for messages.
+    is_allowed, rule : callable, str
+        The condition on the numbers, elementwise, and how a message says it.
+    function : callable
+        From arrays to arrays.
 
-    Raises
-    ------
-    UnattainableGuarantee
-        Where no parameter of the target definition is implied.
-    ParameterError
-        Where an option is missing, or the guarantee holds with some chance only (`ConfidenceProfile`).
-
-    Examples
-    --------
-    >>> from curvedp.privacy import GDP, ZCDP
-    >>> convert(GDP(1.0), to=ZCDP).rho
-    0.5
+    Returns
+    -------
+    float or array
+        A float for a number, an array for an array.
     """
-    if not isinstance(guarantee, Guarantee):
-        raise ParameterError(f"{_validate.shown(guarantee)} is not a guarantee")
-    if not (isinstance(to, type) and issubclass(to, Guarantee)):
-        raise impossible(guarantee, to, "it is not a definition of privacy")
-    return to.implied_by(vouched(guarantee), eps, delta, order)
-
-
-def impossible(source: Guarantee, to: Any, why: str) -> UnattainableGuarantee:
-    """There are mechanisms with the first guarantee and, for no parameter, the second."""
-    name = getattr(to, "__name__", to)
-    return UnattainableGuarantee(
-        f"{type(source).__name__} implies no {name}: {why}. Use its delta(eps) instead"
-    )
-
-
-def vouched(guarantee: Guarantee) -> Guarantee:
-    """The guarantee itself, refused where it holds with some chance only: the chance would be lost on the way."""
-    if not guarantee.certain:
-        raise ParameterError(
-            f"a {guarantee.label}, is not converted, composed or charged; state its delta(eps)"
-        )
-    return guarantee
-
-
-def _searched(profile: Callable[[Array], Any], delta: Array) -> Array:
-    """The smallest ε > 0 with profile(ε) <= delta, where the largest float is one and 0 is none."""
-
-    def excess(eps: Array) -> Array:
-        """log(δ(ε)/delta), whose sign is that of the comparison itself; what is no number counts as above."""
-        found = profile(eps)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            gap = np.log(found) - np.log(delta)
-        return np.asarray(
-            np.where(found <= delta, np.fmin(gap, 0.0), np.fmax(gap, 5e-324)),
-            np.float64,
-        )
-
-    low, high, most = (
-        np.zeros(delta.shape),
-        np.ones(delta.shape),
-        np.finfo(np.float64).max,
-    )
-    while np.any(short := excess(high) > 0):
-        low, high = (
-            np.where(short, high, low),
-            np.where(short, 16 * np.minimum(high, most / 16), high),
-        )
-    return bisect_floats(
-        lambda eps: excess(eps) <= 0, *bracket_sign_change(excess, low, high)
-    )
-
-
-def _answered(
-    name: str,
-    value: Any,
-    allowed: Callable[[Array], Any],
-    rule: str,
-    answer: Callable[[Array], Any],
-) -> Any:
-    """The answer at a number or at an array of numbers, all of them allowed."""
     try:
         values = np.asarray(value)
         if values.dtype.kind not in "iuf":
@@ -388,7 +480,10 @@ def _answered(
         ) from None
     if np.any(np.isnan(values)):
         raise ParameterError("must not be NaN", parameter=name, value=value)
-    if not np.all(allowed(values)):
+    if not np.all(is_allowed(values)):
         raise ParameterError(f"must {rule}", parameter=name, value=value)
-    found = np.asarray(answer(values), np.float64) if values.size else values
-    return found if values.ndim else float(found)
+
+    if not values.size:
+        return values
+    result = np.asarray(function(values), np.float64)
+    return result if values.ndim else float(result)

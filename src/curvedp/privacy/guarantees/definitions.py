@@ -1,7 +1,8 @@
-"""What a release promises: frozen values, one class per definition of privacy.
+"""The definitions of privacy: frozen values, one class for each.
 
-Each answers `delta`, `epsilon` and `tradeoff`, whatever the definition, every number rounded to the private side. A
-parameter of 0 is refused everywhere: perfect privacy needs no mechanism, and as a target it is a typing mistake.
+Each answers `delta`, `epsilon` and `tradeoff`, every number rounded to the private side.
+A parameter of 0 is refused everywhere: perfect privacy needs no mechanism, and as a
+target it is a typing mistake.
 """
 
 import math
@@ -10,123 +11,174 @@ from fractions import Fraction
 from typing import Any, ClassVar
 
 import numpy as np
-import scipy
 
 from curvedp import _validate
 from curvedp.errors import ParameterError, UnattainableGuarantee
-from curvedp.numerics.directed_rounding import Array, round_fraction, round_up
-from curvedp.privacy.guarantees.base import Guarantee, impossible
-from curvedp.privacy.guarantees.gaussian import gdp_delta, gdp_tradeoff
-from curvedp.privacy.guarantees.rao import (
-    hellinger_from_affinity,
-    rao_delta,
-    rao_epsilon,
-    rao_tradeoff,
+from curvedp.numerics.directed_rounding import Array, round_up
+from curvedp.privacy.guarantees.base import Guarantee, conversion_impossible
+from curvedp.privacy.guarantees.conversions import (
+    exp_times,
+    half_square,
+    hellinger_angle,
+    log_cosh,
+    randomized_response_delta,
+    randomized_response_epsilon,
+    randomized_response_mu,
+    randomized_response_renyi,
 )
+from curvedp.privacy.guarantees.gaussian import gdp_delta, gdp_tradeoff
+from curvedp.privacy.guarantees.rao import rao_delta, rao_epsilon, rao_tradeoff
 from curvedp.privacy.guarantees.renyi import EpsilonFirst, renyi_epsilon, zcdp_epsilon
 
+_SMALLEST_FLOAT = 5e-324
+_MISSING: Any = object()  # stands for an argument that was not given
 
-@dataclass(frozen=True, repr=False)
+
+@dataclass(frozen=True, repr=False, init=False)
 class PureDP(Guarantee):
     """ε-DP: no event's odds change by more than e^ε (Dwork et al. 2006).
 
-    Guarantees: `delta` is the exact worst case, randomized response: (e^ε₀ − e^ε)₊/(1 + e^ε₀).
+    `delta` is the exact worst case over all ε₀-DP mechanisms, that of randomized
+    response: δ(ε) = (e^ε₀ − e^ε)₊/(1 + e^ε₀).
 
     Parameters
     ----------
-    eps, adjacency : float, str
-        The bound ε > 0, and what neighbors differ in.
+    epsilon : float
+        The bound ε > 0, stored as `eps`, which is accepted as a keyword too.
+    adjacency : str
+        What neighboring data sets differ in.
 
     Examples
     --------
     >>> PureDP(1.0).delta(1.0)
     0.0
+    >>> PureDP(epsilon=1.0) == PureDP(1.0)
+    True
     """
 
     eps: float
 
     symbol: ClassVar[str] = "ε"
-    additive: ClassVar[dict[str, int]] = {"eps": 1}
-    follows: ClassVar[tuple[str, str]] = ("pure", "its loss is not bounded")
+    additive_fields: ClassVar[dict[str, int]] = {"eps": 1}
+    requires_bounded_loss: ClassVar[bool] = True
+    reason_for_no_bound: ClassVar[str] = "its loss is not bounded"
+
+    def __init__(
+        self,
+        epsilon: float = _MISSING,
+        *,
+        eps: float = _MISSING,
+        adjacency: str = "replace-one",
+    ) -> None:
+        object.__setattr__(self, "eps", _one_of("epsilon", epsilon, "eps", eps))
+        object.__setattr__(self, "adjacency", adjacency)
+        self.__post_init__()
 
     def _delta(self, eps: Array) -> Any:
-        return two_point_delta(self.eps, eps)
+        return randomized_response_delta(self.eps, eps)
 
     def _epsilon(self, delta: Array) -> Any:
-        return _two_point_epsilon(self.eps, delta)
+        return randomized_response_epsilon(self.eps, delta)
 
     def _tradeoff(self, alpha: Array) -> Any:
-        return np.maximum(
-            1 - _inflated(self.eps, alpha), np.exp(-self.eps) * (1 - alpha)
-        )
+        """Return max(1 − e^ε·α, e^−ε·(1 − α)), the curve of randomized response."""
+        steep_line = 1 - exp_times(self.eps, alpha)
+        shallow_line = np.exp(-self.eps) * (1 - alpha)
+        return np.maximum(steep_line, shallow_line)
 
-    def implies(self) -> dict[str, float]:
-        angle = hellinger_angle(_log_cosh(self.eps / 2))
-        return {
-            "pure": self.eps,
-            "gdp": pure_to_gdp_mu(self.eps),
-            "zcdp": self.renyi_bound(1.0),
-            "angle": angle,
-        }
+    def implied_pure_epsilon(self) -> float:
+        return self.eps
 
-    def renyi_bound(self, order: float) -> float:
-        return float(
-            pure_renyi(self.eps, order)
-            if order > 1
-            else round_up(self.eps * math.tanh(self.eps / 2), 1e-15)
-        )
+    def implied_mu(self) -> float:
+        return randomized_response_mu(self.eps)
+
+    def implied_rho(self) -> float:
+        """Return the divergence of order 1: D_α/α is largest there."""
+        return self.implied_renyi(1.0)
+
+    def implied_hellinger_angle(self) -> float:
+        """Return the angle of randomized response: ∫√(pq) = 1/cosh(ε/2)."""
+        return hellinger_angle(log_cosh(self.eps / 2))
+
+    def implied_renyi(self, order: float) -> float:
+        """Return D_α of randomized response; of order 1 it is ε·tanh(ε/2)."""
+        if order > 1:
+            return float(randomized_response_renyi(self.eps, order))
+        return float(round_up(self.eps * math.tanh(self.eps / 2), 1e-15))
+
+    @classmethod
+    def implied_parameter(cls, other: Guarantee) -> float:
+        return other.implied_pure_epsilon()
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, init=False)
 class ApproxDP(Guarantee):
     """(ε, δ)-DP at one point (Dwork et al. 2006).
 
-    Guarantees: `delta` is the exact worst case, the four-point pair of Kairouz, Oh and Viswanath 2015:
-    δ₀ + (1 − δ₀)(e^ε₀ − e^ε)₊/(1 + e^ε₀). Below delta0 no ε can be vouched for: `epsilon` is infinite.
+    `delta` is the exact worst case, that of the four-point pair of Kairouz, Oh and
+    Viswanath (2015): δ(ε) = δ₀ + (1 − δ₀)·(e^ε₀ − e^ε)₊/(1 + e^ε₀). Below δ₀ nothing is
+    known: `epsilon` is infinite there.
 
     Parameters
     ----------
-    eps, delta0, adjacency : float, float, str
-        The point (ε, δ), ε > 0 and 0 < δ < 1, and what neighbors differ in.
+    epsilon, delta : float
+        The point (ε₀, δ₀), ε₀ > 0 and 0 < δ₀ < 1. They are stored as `eps` and `delta0`,
+        which are accepted as keywords too.
+    adjacency : str
+        What neighboring data sets differ in.
 
     Examples
     --------
     >>> ApproxDP(1.0, 1e-6).delta(1.0)
     1e-06
+    >>> ApproxDP(epsilon=1.0, delta=1e-6) == ApproxDP(1.0, 1e-6)
+    True
     """
 
     eps: float
     delta0: float
 
-    additive: ClassVar[dict[str, int]] = {"eps": 1, "delta0": 1}
-    ranges: ClassVar[dict[str, tuple[float, float]]] = {"delta0": (0, 1)}
+    additive_fields: ClassVar[dict[str, int]] = {"eps": 1, "delta0": 1}
+    open_ranges: ClassVar[dict[str, tuple[float, float]]] = {"delta0": (0, 1)}
+
+    def __init__(
+        self,
+        epsilon: float = _MISSING,
+        delta: float = _MISSING,
+        *,
+        eps: float = _MISSING,
+        delta0: float = _MISSING,
+        adjacency: str = "replace-one",
+    ) -> None:
+        object.__setattr__(self, "eps", _one_of("epsilon", epsilon, "eps", eps))
+        object.__setattr__(self, "delta0", _one_of("delta", delta, "delta0", delta0))
+        object.__setattr__(self, "adjacency", adjacency)
+        self.__post_init__()
 
     def _delta(self, eps: Array) -> Any:
-        extra = (1 - self.delta0) * two_point_delta(self.eps, eps)
-        return np.where(
-            extra > 0,
-            np.minimum(round_up(self.delta0 + extra, 4e-16), 1.0),
-            self.delta0,
-        )
+        extra = (1 - self.delta0) * randomized_response_delta(self.eps, eps)
+        total = np.minimum(round_up(self.delta0 + extra, 4e-16), 1.0)
+        return np.where(extra > 0, total, self.delta0)
 
     def _epsilon(self, delta: Array) -> Any:
-        rest = np.maximum(delta - self.delta0, 0.0) / (1 - self.delta0) * (1 - 1e-15)
-        return np.where(
-            delta >= self.delta0, _two_point_epsilon(self.eps, rest), np.inf
-        )
+        """Return ε₀'s randomized-response ε at (δ − δ₀)/(1 − δ₀), rounded down."""
+        conditional = np.maximum(delta - self.delta0, 0.0) / (1 - self.delta0)
+        eps = randomized_response_epsilon(self.eps, conditional * (1 - 1e-15))
+        return np.where(delta >= self.delta0, eps, np.inf)
 
     def _tradeoff(self, alpha: Array) -> Any:
-        left = 1 - self.delta0 - _inflated(self.eps, alpha)
-        return np.maximum(left, np.exp(-self.eps) * (1 - self.delta0 - alpha))
+        """Return max(1 − δ₀ − e^ε₀·α, e^−ε₀·(1 − δ₀ − α))."""
+        steep_line = 1 - self.delta0 - exp_times(self.eps, alpha)
+        shallow_line = np.exp(-self.eps) * (1 - self.delta0 - alpha)
+        return np.maximum(steep_line, shallow_line)
 
-    def loss_reach(self, delta: float) -> float:
-        """ε: beyond it δ stays as it is, and there is an atom at it, which a grid should meet."""
+    def truncation_loss(self, delta: float) -> float:
+        """Return ε₀: beyond it δ is constant, and a grid should meet the atom at it."""
         return self.eps
 
-    def implies(self) -> dict[str, float]:
-        return {
-            "angle": hellinger_angle(_log_cosh(self.eps / 2) - math.log1p(-self.delta0))
-        }
+    def implied_hellinger_angle(self) -> float:
+        """Return the angle of the four-point pair: ∫√(pq) = (1 − δ₀)/cosh(ε₀/2)."""
+        return hellinger_angle(log_cosh(self.eps / 2) - math.log1p(-self.delta0))
 
     @classmethod
     def implied_by(
@@ -136,36 +188,44 @@ class ApproxDP(Guarantee):
         delta: float | None,
         order: float | None,
     ) -> "ApproxDP":
+        """Return the point of the profile of `other` at the given ε or δ."""
         if (eps is None) == (delta is None):
             raise ParameterError(
                 f"converting to ApproxDP needs one of eps={eps!r} and delta={delta!r}"
             )
         if eps is not None:
-            return cls(eps, max(other.delta(eps), 5e-324), adjacency=other.adjacency)
-        assert delta is not None
-        found = other.epsilon(delta)
-        if not found < math.inf:
-            least = other.delta(math.inf)
-            raise UnattainableGuarantee(
-                f"{other!r} implies no (ε, {delta:g}): its δ stays at {least:g} or above"
-            )
-        # (0, δ) implies (ε, δ) for every ε > 0, and 0 is not a parameter: take the smallest that is.
-        return cls(max(found, 5e-324), delta, adjacency=other.adjacency)
+            delta_there = max(other.delta(eps), _SMALLEST_FLOAT)
+            return cls(eps, delta_there, adjacency=other.adjacency)
 
-    def measure(self, other: Guarantee) -> float:
+        assert delta is not None
+        eps_there = other.epsilon(delta)
+        if not eps_there < math.inf:
+            infimum = other.delta(math.inf)
+            raise UnattainableGuarantee(
+                f"{other!r} implies no (ε, {delta:g}): its δ stays at {infimum:g} or "
+                "above"
+            )
+        # (0, δ) implies (ε, δ) for every ε > 0, and 0 is no parameter of this class.
+        return cls(max(eps_there, _SMALLEST_FLOAT), delta, adjacency=other.adjacency)
+
+    def parameter_of(self, other: Guarantee) -> float:
+        """Return δ of `other` at ε₀."""
         return float(other.delta(self.eps))
 
 
 @dataclass(frozen=True, repr=False)
 class ZCDP(EpsilonFirst, Guarantee):
-    """ρ-zero-concentrated DP: D_α ≤ ρα for all α > 1 (Bun and Steinke 2016).
+    """ρ-zero-concentrated DP: D_α <= ρα for all α > 1 (Bun and Steinke 2016).
 
-    Guarantees: `delta` is the best over all orders of the exact single-order bound, see `privacy.renyi`.
+    `delta` is the best over all orders of the exact bound that each order implies; see
+    `guarantees.renyi`.
 
     Parameters
     ----------
-    rho, adjacency : float, str
-        The bound ρ > 0, and what neighbors differ in.
+    rho : float
+        The bound ρ > 0.
+    adjacency : str
+        What neighboring data sets differ in.
 
     Examples
     --------
@@ -176,34 +236,41 @@ class ZCDP(EpsilonFirst, Guarantee):
     rho: float
 
     symbol: ClassVar[str] = "ρ"
-    scale_power: ClassVar[float] = 2.0
-    additive: ClassVar[dict[str, int]] = {"rho": 1}
-    merges: ClassVar[str] = "divergence"
-    follows: ClassVar[tuple[str, str]] = (
-        "zcdp",
-        "a Rényi divergence of it can be infinite",
-    )
+    scale_exponent: ClassVar[float] = 2.0
+    additive_fields: ClassVar[dict[str, int]] = {"rho": 1}
+    composition_family: ClassVar[str] = "divergence"
+    reason_for_no_bound: ClassVar[str] = "a Rényi divergence of it can be infinite"
 
     def _epsilon(self, delta: Array) -> Any:
         return zcdp_epsilon(self.rho, delta)
 
-    def implies(self) -> dict[str, float]:
-        return {"zcdp": self.rho, "angle": hellinger_angle(self.rho / 2)}
+    def implied_rho(self) -> float:
+        return self.rho
 
-    def renyi_bound(self, order: float) -> float:
+    def implied_hellinger_angle(self) -> float:
+        """Return the angle from −2·log∫√(pq) = D_½ <= D_1 <= ρ."""
+        return hellinger_angle(self.rho / 2)
+
+    def implied_renyi(self, order: float) -> float:
         return float(round_up(order * self.rho))
+
+    @classmethod
+    def implied_parameter(cls, other: Guarantee) -> float:
+        return other.implied_rho()
 
 
 @dataclass(frozen=True, repr=False)
 class RenyiDP(EpsilonFirst, Guarantee):
-    """(α, ε)-Rényi DP: D_α ≤ ε at one order α > 1 (Mironov 2017).
+    """(α, ε)-Rényi DP: D_α <= ε at one order α > 1 (Mironov 2017).
 
-    Guarantees: `delta` is the exact largest δ that the divergence bound allows (Asoodeh et al. 2021).
+    `delta` is the exact largest δ that the divergence bound allows (Asoodeh et al. 2021).
 
     Parameters
     ----------
-    order, eps, adjacency : float, float, str
-        The order α > 1, the bound ε > 0, and what neighbors differ in.
+    order, eps : float
+        The order α > 1 and the bound ε > 0.
+    adjacency : str
+        What neighboring data sets differ in.
 
     Examples
     --------
@@ -215,19 +282,21 @@ class RenyiDP(EpsilonFirst, Guarantee):
     eps: float
 
     symbol: ClassVar[str] = "ε"
-    scale_power: ClassVar[float] = 2.0
-    additive: ClassVar[dict[str, int]] = {"eps": 1}
-    merges: ClassVar[str] = "divergence"
-    ranges: ClassVar[dict[str, tuple[float, float]]] = {"order": (1, math.inf)}
+    scale_exponent: ClassVar[float] = 2.0
+    additive_fields: ClassVar[dict[str, int]] = {"eps": 1}
+    composition_family: ClassVar[str] = "divergence"
+    open_ranges: ClassVar[dict[str, tuple[float, float]]] = {"order": (1, math.inf)}
 
     def _epsilon(self, delta: Array) -> Any:
         return renyi_epsilon(self.order, self.eps, delta)
 
-    def renyi_bound(self, order: float) -> float:
+    def implied_renyi(self, order: float) -> float:
+        """Return ε at orders up to its own: divergences grow with the order."""
         return self.eps if order <= self.order else math.inf
 
-    def implies(self) -> dict[str, float]:
-        return {"angle": hellinger_angle(self.eps / 2)}
+    def implied_hellinger_angle(self) -> float:
+        """Return the angle from −2·log∫√(pq) = D_½ <= D_α <= ε."""
+        return hellinger_angle(self.eps / 2)
 
     @classmethod
     def implied_by(
@@ -237,27 +306,35 @@ class RenyiDP(EpsilonFirst, Guarantee):
         delta: float | None,
         order: float | None,
     ) -> "RenyiDP":
+        """Return the divergence of `other` at the given order."""
         if order is None:
             raise ParameterError("converting to RenyiDP needs order=…")
-        order = RenyiDP(order, 1.0).order  # validated as a field of it
-        if not (value := other.renyi_bound(order)) < math.inf:
-            raise impossible(other, cls, "that Rényi divergence of it can be infinite")
-        return cls(order, value, adjacency=other.adjacency)
+        checked_order = RenyiDP(order, 1.0).order
+        divergence = other.implied_renyi(checked_order)
+        if not divergence < math.inf:
+            raise conversion_impossible(
+                other, cls, "that Rényi divergence of it can be infinite"
+            )
+        return cls(checked_order, divergence, adjacency=other.adjacency)
 
-    def measure(self, other: Guarantee) -> float:
-        return other.renyi_bound(self.order)
+    def parameter_of(self, other: Guarantee) -> float:
+        """Return the divergence of `other` at this order."""
+        return other.implied_renyi(self.order)
 
 
 @dataclass(frozen=True, repr=False)
 class GDP(Guarantee):
-    """μ-Gaussian DP: telling D from D' is at least as hard as telling N(0, 1) from N(μ, 1) (Dong, Roth and Su 2022).
+    """μ-Gaussian DP: neighbors are as hard to tell apart as N(0, 1) and N(μ, 1).
 
-    Guarantees: `delta` is exact, relative error below 4e-14 on the upper side, at any ε.
+    Dong, Roth and Su (2022). `delta` is exact, with a relative error below 4e-14 on the
+    upper side, at any ε.
 
     Parameters
     ----------
-    mu, adjacency : float, str
-        The bound μ > 0, and what neighbors differ in.
+    mu : float
+        The bound μ > 0.
+    adjacency : str
+        What neighboring data sets differ in.
 
     Examples
     --------
@@ -268,12 +345,9 @@ class GDP(Guarantee):
     mu: float
 
     symbol: ClassVar[str] = "μ"
-    additive: ClassVar[dict[str, int]] = {"mu": 2}
-    merges: ClassVar[str] = "gdp"
-    follows: ClassVar[tuple[str, str]] = (
-        "gdp",
-        "its tail can be heavier than every Gaussian's",
-    )
+    additive_fields: ClassVar[dict[str, int]] = {"mu": 2}
+    composition_family: ClassVar[str] = "gdp"
+    reason_for_no_bound: ClassVar[str] = "its tail can be heavier than every Gaussian's"
 
     def _delta(self, eps: Array) -> Any:
         return gdp_delta(self.mu, eps)
@@ -281,30 +355,42 @@ class GDP(Guarantee):
     def _tradeoff(self, alpha: Array) -> Any:
         return gdp_tradeoff(self.mu, alpha)
 
-    def implies(self) -> dict[str, float]:
-        return {
-            "gdp": self.mu,
-            "zcdp": half_square(self.mu),
-            "angle": hellinger_angle(self.mu * self.mu / 8),
-        }
+    def implied_mu(self) -> float:
+        return self.mu
 
-    def renyi_bound(self, order: float) -> float:
+    def implied_rho(self) -> float:
+        return half_square(self.mu)
+
+    def implied_hellinger_angle(self) -> float:
+        """Return the angle of N(0, 1) and N(μ, 1): ∫√(pq) = e^{−μ²/8}."""
+        return hellinger_angle(self.mu * self.mu / 8)
+
+    def implied_renyi(self, order: float) -> float:
+        """Return αμ²/2, the divergence of N(0, 1) and N(μ, 1)."""
         return float(round_up(order * half_square(self.mu)))
+
+    @classmethod
+    def implied_parameter(cls, other: Guarantee) -> float:
+        return other.implied_mu()
 
 
 @dataclass(frozen=True, repr=False)
 class RaoDP(Guarantee):
-    """θ-Rao DP: the Rao distance between D's and D's mechanism is at most θ.
+    """θ-Rao DP: the Rao distance between neighbors' output distributions is at most θ.
 
-    Guarantees: `delta` is the exact joint range of hockey-stick and Hellinger; it stays above sin²(θ/2) for every ε.
+    `delta` is the exact largest δ at a Hellinger angle θ; it stays above sin²(θ/2) at
+    every ε (docs/rao.md).
 
     Parameters
     ----------
-    theta, adjacency : float, str
-        The bound θ > 0, and what neighbors differ in.
-    angle : "parametric" or "hellinger"
-        The length within the family (composes as √Σθ²), or the angle 2·arccos∫√(pq) ≤ π among all densities (composes as
-        cos(θ/2) = ∏cos(θᵢ/2)). A parametric θ bounds the Hellinger angle.
+    theta : float
+        The bound θ > 0.
+    angle : str
+        'parametric': the length of a geodesic within a parametric family, which composes
+        as √Σθ². 'hellinger': the angle 2·arccos∫√(pq) <= π among all densities, which
+        composes as cos(θ/2) = ∏cos(θᵢ/2). A parametric θ bounds the Hellinger angle.
+    adjacency : str
+        What neighboring data sets differ in.
 
     Examples
     --------
@@ -316,8 +402,8 @@ class RaoDP(Guarantee):
     angle: str = field(default="parametric", kw_only=True)
 
     symbol: ClassVar[str] = "θ"
-    additive: ClassVar[dict[str, int]] = {"theta": 2}
-    merges: ClassVar[str] = "angle"
+    additive_fields: ClassVar[dict[str, int]] = {"theta": 2}
+    composition_family: ClassVar[str] = "angle"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -326,6 +412,7 @@ class RaoDP(Guarantee):
             _validate.within("theta", self.theta, 0, math.pi)
 
     def cost(self) -> tuple[Fraction, ...]:
+        """Return (θ²,) of a parametric distance; Hellinger angles do not add up."""
         if self.angle != "parametric":
             raise ParameterError(
                 f"{self!r} has no cost that adds up: a Rao budget is parametric"
@@ -341,11 +428,11 @@ class RaoDP(Guarantee):
     def _tradeoff(self, alpha: Array) -> Any:
         return rao_tradeoff(self.theta, alpha)
 
-    def implies(self) -> dict[str, float]:
-        return {
-            "angle": min(self.theta, math.pi),
-            "rao": self.theta if self.angle == "parametric" else math.inf,
-        }
+    def implied_hellinger_angle(self) -> float:
+        return min(self.theta, math.pi)
+
+    def implied_rao_distance(self) -> float:
+        return self.theta if self.angle == "parametric" else math.inf
 
     @classmethod
     def implied_by(
@@ -355,87 +442,26 @@ class RaoDP(Guarantee):
         delta: float | None,
         order: float | None,
     ) -> "RaoDP":
-        if not (value := other.bound("angle")) < math.inf:
-            raise impossible(
+        """Return the Hellinger angle that `other` implies."""
+        theta = other.implied_hellinger_angle()
+        if not theta < math.inf:
+            raise conversion_impossible(
                 other,
                 cls,
-                "its profile alone bounds the Hellinger angle only loosely; convert its parts",
+                "its profile alone bounds the Hellinger angle only loosely; "
+                "convert its parts",
             )
-        return cls(value, angle="hellinger", adjacency=other.adjacency)
+        return cls(theta, angle="hellinger", adjacency=other.adjacency)
 
-    def measure(self, other: Guarantee) -> float:
-        return other.bound("rao" if self.angle == "parametric" else "angle")
-
-
-# ---- randomized response, the worst of all ε-DP mechanisms: its δ, trade-off and divergences bound those of every other one
-
-
-def two_point_delta(eps0: float, eps: Array) -> Any:
-    """(e^ε₀ − e^ε)₊/(1 + e^ε₀), rounded up where positive."""
-    delta = -np.expm1(np.minimum(eps - eps0, 0.0)) * scipy.special.expit(eps0)
-    return np.where(delta > 0, np.minimum(round_up(delta, 1e-15), 1.0), 0.0)
+    def parameter_of(self, other: Guarantee) -> float:
+        """Return the distance of `other` of this kind, parametric or Hellinger."""
+        if self.angle == "parametric":
+            return other.implied_rao_distance()
+        return other.implied_hellinger_angle()
 
 
-def _two_point_epsilon(eps0: float, delta: Array) -> Any:
-    """The ε at which `two_point_delta` falls to delta: log(e^ε₀(1 − δ) − δ), rounded up, at most ε₀."""
-    # e^ε = e^ε₀(1 − δ) − δ, at least half of its first term: neither cancels, and 1 − δ is exact where it is small
-    with np.errstate(
-        divide="ignore", invalid="ignore", over="ignore"
-    ):  # what overflows is cut at ε₀
-        eps = eps0 + np.log((1 - delta) - delta * math.exp(-eps0))
-        raised = eps + 2.0**-49 * (1 + eps0 + np.abs(eps))
-    return np.where(
-        delta >= round_up(math.tanh(eps0 / 2), 1e-15), 0.0, np.clip(raised, 0.0, eps0)
-    )
-
-
-def _inflated(eps: float, alpha: Array) -> Any:
-    """e^ε·α, at least 1 where e^ε overflows and α > 0."""
-    return np.exp(eps) * alpha if eps < 700 else np.where(alpha > 0, 1.0, 0.0)
-
-
-def pure_to_gdp_mu(eps: float) -> float:
-    """μ = −2Φ⁻¹(1/(1+e^ε)), rounded up, to full precision for tiny and for huge ε."""
-    if eps < 1:
-        return float(
-            round_up(2 * math.sqrt(2) * scipy.special.erfinv(math.tanh(eps / 2)), 4e-15)
-        )
-    return float(
-        round_up(
-            -2 * scipy.special.ndtri_exp(-(eps + math.log1p(math.exp(-eps)))), 4e-15
-        )
-    )
-
-
-def _log_cosh(x: float) -> float:
-    """log cosh x for x >= 0; 2 sinh²(x/2) = cosh x − 1 keeps the digits near 0."""
-    if x < 1:
-        return math.log1p(2 * math.sinh(x / 2) ** 2)
-    return x + math.log1p(math.exp(-2 * x)) - math.log(2)
-
-
-def pure_renyi(eps: Any, order: Any) -> Any:
-    """D_α of randomized response, the most any ε-DP mechanism can have (Bun and Steinke 2016); rounded up. log(cosh
-    A/cosh B)/(α−1), A = (α−½)ε, B = ε/2; near ε = 0 through cosh A − cosh B = 2 sinh((A+B)/2) sinh((A−B)/2), and else as
-    x + log(1 − (1 − e^{−2x})/(1 + e^ε)), x = A − B: both keep the digits, at orders next to 1 too."""
-    eps, order = np.asarray(eps, np.float64), np.asarray(order, np.float64)
-    x = (
-        order - 1
-    ) * eps  # A − B, without the subtraction that would lose it near order 1
-    with np.errstate(over="ignore", invalid="ignore"):
-        far = x + np.log1p(np.expm1(-2 * x) * scipy.special.expit(-eps))
-        near = np.log1p(
-            2 * np.sinh(order * eps / 2) * np.sinh(x / 2) / np.cosh(eps / 2)
-        )
-    value = round_up(np.where(order * eps > 2, far, near) / (order - 1), 1e-14)
-    return value if np.ndim(value) else float(value)
-
-
-def half_square(mu: float) -> float:
-    """μ²/2, rounded up unless it is exact."""
-    return round_fraction(Fraction(mu) ** 2 / 2, up=True)
-
-
-def hellinger_angle(minus_log_affinity: float) -> float:
-    """θ = 2·arccos e^{−x}, rounded up."""
-    return float(hellinger_from_affinity(round_up(minus_log_affinity, 1e-14)))
+def _one_of(name: str, value: Any, stored_name: str, stored_value: Any) -> Any:
+    """Return an argument that may be given under its own or under its stored name."""
+    if (value is _MISSING) == (stored_value is _MISSING):
+        raise TypeError(f"give {name} once (certificates store it as {stored_name})")
+    return stored_value if value is _MISSING else value

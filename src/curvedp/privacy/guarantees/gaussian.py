@@ -1,10 +1,17 @@
-"""The privacy profile of N(0, 1) against N(μ, 1), to full relative precision from δ = 1 down to any log δ.
+"""The privacy profile of N(0, 1) against N(μ, 1), from δ = 1 down to any log δ.
 
-Balle and Wang 2018; Dong, Roth and Su 2022: δ_μ(ε) = Φ(−a) − e^ε Φ(−b), a = ε/μ − μ/2, b = ε/μ + μ/2.
-The two terms agree to all digits in the tail. Since e^ε φ(b) = φ(a), the same number is φ(a)·(R(a) − R(b)) with Mills'
-ratio R(x) = Φ(−x)/φ(x), and φ(a)·∫₀^∞ (1 − e^{−μs}) e^{−as − s²/2} ds, whose integrand is positive. The integral
-serves where R(a) − R(b) would cancel, the difference everywhere else. Both factors are computed in extended precision
-where they need it, so the relative error is below `RELATIVE_ERROR`, which every result is rounded up by.
+Theorem (Balle and Wang 2018; Dong, Roth and Su 2022). With a = ε/μ − μ/2 and
+b = ε/μ + μ/2,
+
+    δ_μ(ε) = Φ(−a) − e^ε·Φ(−b).
+
+The two terms agree to all digits in the tail. Since e^ε·φ(b) = φ(a), the same number is
+
+    δ_μ(ε) = φ(a)·(R(a) − R(b)) = φ(a)·∫₀^∞ (1 − e^{−μs})·e^{−as − s²/2} ds
+
+with Mills' ratio R(x) = Φ(−x)/φ(x). The integral serves where the difference would
+cancel. Both factors are computed in extended precision where they need it, so that the
+relative error is below `RELATIVE_ERROR`, by which every result is rounded up.
 """
 
 import math
@@ -21,146 +28,197 @@ from curvedp.numerics.directed_rounding import (
 )
 from curvedp.numerics.error_free import two_prod, two_sum
 
-RELATIVE_ERROR = (
-    2.0**-46
-)  # 1.4e-14; the largest seen against 60-digit arithmetic is 4e-15 (tests/privacy)
+# 1.4e-14; the largest error seen against 60-digit arithmetic is 4e-15 (tests/privacy).
+RELATIVE_ERROR = 2.0**-46
 _HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
-_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(64)
-_NODES, _WEIGHTS = 0.5 * (_NODES + 1), 0.5 * _WEIGHTS
-_BLOCK = 256  # integrals at a time
+_LEGENDRE_NODES, _LEGENDRE_WEIGHTS = np.polynomial.legendre.leggauss(64)
+_NODES = 0.5 * (_LEGENDRE_NODES + 1)  # on (0, 1)
+_WEIGHTS = 0.5 * _LEGENDRE_WEIGHTS
+_BLOCK = 256  # integrals at a time: the block stays in the cache
+_HUGE = 1e140  # beyond it the square of a number leaves the range of `two_prod`
 
 
 def gdp_delta(mu: Any, eps: Any) -> Any:
-    """δ_μ(ε) for μ > 0 and ε >= 0, arrays broadcast; rounded up. Underflows to the smallest float, never to 0."""
+    """Return δ_μ(ε), rounded up.
+
+    Arrays of μ > 0 and ε >= 0 broadcast. It underflows to the smallest float, never to 0.
+    """
     mu, eps = np.broadcast_arrays(
         np.asarray(mu, np.float64), np.asarray(eps, np.float64)
     )
-    exponent, low, factor = _factors(mu, eps)
+    exponent, exponent_low, factor = _exponent_and_factor(mu, eps)
     with np.errstate(under="ignore"):
-        delta = (
-            np.exp(exponent) * np.exp(np.clip(low, -1.0, 1.0)) * factor
-        )  # |low| > 1 only where exp(exponent) is 0
-    delta = np.where(
-        eps == np.inf, 0.0, np.minimum(round_up(delta, RELATIVE_ERROR), 1.0)
-    )
+        # |exponent_low| exceeds 1 only where exp(exponent) is 0.
+        correction = np.exp(np.clip(exponent_low, -1.0, 1.0))
+        delta = np.exp(exponent) * correction * factor
+    delta = np.minimum(round_up(delta, RELATIVE_ERROR), 1.0)
+    delta = np.where(eps == np.inf, 0.0, delta)
     return delta if delta.ndim else float(delta)
 
 
 def gdp_log_delta(mu: Any, eps: Any) -> Any:
-    """log δ_μ(ε), for δ far below the smallest float; rounded up."""
+    """Return log δ_μ(ε), rounded up, also for δ far below the smallest float.
+
+    Arrays of μ > 0 and ε >= 0 broadcast.
+    """
     mu, eps = np.broadcast_arrays(
         np.asarray(mu, np.float64), np.asarray(eps, np.float64)
     )
-    exponent, low, factor = _factors(mu, eps)
+    exponent, exponent_low, factor = _exponent_and_factor(mu, eps)
     with np.errstate(divide="ignore"):
-        log_delta = exponent + (low + np.log(factor) + RELATIVE_ERROR)
-    log_delta = np.where(eps == np.inf, -np.inf, np.minimum(round_up(log_delta), 0.0))
+        log_delta = exponent + (exponent_low + np.log(factor) + RELATIVE_ERROR)
+    log_delta = np.minimum(round_up(log_delta), 0.0)
+    log_delta = np.where(eps == np.inf, -np.inf, log_delta)
     return log_delta if log_delta.ndim else float(log_delta)
 
 
-def _factors(mu: Array, eps: Array) -> tuple[Array, Array, Array]:
-    """(e, e', f) with δ = exp(e + e')·f; e + e' = log φ(a) to twice the precision, or 0 where δ is near 1."""
+def _exponent_and_factor(mu: Array, eps: Array) -> tuple[Array, Array, Array]:
+    """Return (e, e', f) with δ_μ(ε) = exp(e + e')·f.
+
+    e + e' is log φ(a) to twice the precision of a double, and f the difference or the
+    integral of the module's docstring. Where δ is near 1, e = e' = 0 and f = δ.
+    """
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        # a = (2ε − μ²)/2μ as an unevaluated sum: its square is the exponent, so an error in a is multiplied by a.
-        square, square_low = two_prod(mu, mu)
-        top, top_low = two_sum(2 * eps, -square)
-        top_low = top_low - square_low
-        a = top / (2 * mu)
-        back, back_low = two_prod(a, 2 * mu)
-        a_low = ((top - back) - back_low + top_low) / (2 * mu)
-        a, a_low = two_sum(a, a_low)
-        half, half_low = two_prod(a, a)
-        huge = (mu > 1e140) | (eps > 1e140) | (np.abs(a) > 1e140) | (mu < 1e-140)
-        a = np.where(huge, np.minimum(eps / mu - mu / 2, 1e300), a)
-        a_low = np.where(huge, 0.0, a_low)
-        log_phi, rest = two_sum(-half / 2, -_HALF_LOG_2PI)
-        log_phi, rest = two_sum(log_phi, rest - half_low / 2 - a * a_low)
-        log_phi = np.where(huge, -a * a / 2 - _HALF_LOG_2PI, log_phi)
-        rest = np.where(huge, 0.0, rest)
-
+        a, log_phi, log_phi_low = _log_normal_density(mu, eps)
         b = a + mu
-        reach = 88.0 / (
-            a + np.sqrt(a * a + 88.0)
-        )  # as + s²/2 = 44 there: the tail beyond is below 2^-60 of the whole
-        reach = np.where(a < 0, -a + np.sqrt(a * a + 88.0), reach)
-        smooth = mu * reach <= 20.0
+
+        # as + s²/2 = 44 at s = reach: the tail beyond is below 2^-60 of the integral.
+        root = np.sqrt(a * a + 88.0)
+        reach = np.where(a < 0, -a + root, 88.0 / (a + root))
+        use_integral = mu * reach <= 20.0
         integral = np.zeros_like(reach)
-        integral[smooth] = _integral(mu[smooth], a[smooth], reach[smooth])
-
-        mills_b = math.sqrt(math.pi / 2) * scipy.special.erfcx(b / math.sqrt(2))
-        difference = (
-            math.sqrt(math.pi / 2)
-            * scipy.special.erfcx(np.maximum(a, 0.0) / math.sqrt(2))
-            - mills_b
+        integral[use_integral] = _mills_integral(
+            mu[use_integral], a[use_integral], reach[use_integral]
         )
-        near_one = ~smooth & (a < 0)
+
+        mills_a = _mills_ratio(np.maximum(a, 0.0))
+        mills_b = _mills_ratio(b)
+        difference = mills_a - mills_b
+        is_near_one = ~use_integral & (a < 0)
         direct = scipy.special.ndtr(-a) - np.exp(log_phi) * mills_b
-    factor = np.where(smooth, integral, np.where(near_one, direct, difference))
-    return np.where(near_one, 0.0, log_phi), np.where(near_one, 0.0, rest), factor
+
+    factor = np.where(is_near_one, direct, difference)
+    factor = np.where(use_integral, integral, factor)
+    exponent = np.where(is_near_one, 0.0, log_phi)
+    exponent_low = np.where(is_near_one, 0.0, log_phi_low)
+    return exponent, exponent_low, factor
 
 
-def _integral(mu: Array, a: Array, reach: Array) -> Array:
-    """∫ (1 − e^{−μs}) e^{−as − s²/2} ds to `reach`, in blocks that stay in the cache: ten times as fast for long arrays."""
+def _log_normal_density(mu: Array, eps: Array) -> tuple[Array, Array, Array]:
+    """Return a = (2ε − μ²)/2μ and log φ(a) as an unevaluated sum of two doubles.
+
+    a² is the exponent, so that an error in a is multiplied by a: both are computed with
+    error-free transformations. Where their squares would overflow, plain floats serve.
+    """
+    mu_square, mu_square_low = two_prod(mu, mu)
+    numerator, numerator_low = two_sum(2 * eps, -mu_square)
+    numerator_low = numerator_low - mu_square_low
+
+    a = numerator / (2 * mu)
+    product, product_low = two_prod(a, 2 * mu)
+    a_low = ((numerator - product) - product_low + numerator_low) / (2 * mu)
+    a, a_low = two_sum(a, a_low)
+    a_square, a_square_low = two_prod(a, a)
+
+    is_huge = (mu > _HUGE) | (eps > _HUGE) | (np.abs(a) > _HUGE) | (mu < 1 / _HUGE)
+    a = np.where(is_huge, np.minimum(eps / mu - mu / 2, 1e300), a)
+    a_low = np.where(is_huge, 0.0, a_low)
+
+    log_phi, log_phi_low = two_sum(-a_square / 2, -_HALF_LOG_2PI)
+    log_phi, log_phi_low = two_sum(log_phi, log_phi_low - a_square_low / 2 - a * a_low)
+    log_phi = np.where(is_huge, -a * a / 2 - _HALF_LOG_2PI, log_phi)
+    log_phi_low = np.where(is_huge, 0.0, log_phi_low)
+    return a, log_phi, log_phi_low
+
+
+def _mills_ratio(x: Array) -> Array:
+    """Return Mills' ratio R(x) = Φ(−x)/φ(x)."""
+    return np.asarray(math.sqrt(math.pi / 2) * scipy.special.erfcx(x / math.sqrt(2)))
+
+
+def _mills_integral(mu: Array, a: Array, reach: Array) -> Array:
+    """Return R(a) − R(a + μ) = ∫₀^reach (1 − e^{−μs})·e^{−as − s²/2} ds.
+
+    It is taken in blocks that stay in the cache: ten times as fast for long arrays.
+    """
     total = np.empty_like(reach)
-    for block in (
-        slice(start, start + _BLOCK) for start in range(0, len(reach), _BLOCK)
-    ):
+    for start in range(0, len(reach), _BLOCK):
+        block = slice(start, start + _BLOCK)
         s = reach[block, None] * _NODES
-        share = _WEIGHTS * -np.expm1(-mu[block, None] * s)
-        share *= np.exp(-s * (a[block, None] + s / 2))
-        total[block] = np.sum(share, axis=-1)
+        integrand = _WEIGHTS * -np.expm1(-mu[block, None] * s)
+        integrand *= np.exp(-s * (a[block, None] + s / 2))
+        total[block] = np.sum(integrand, axis=-1)
     return reach * total
 
 
 def gdp_tradeoff(mu: Any, alpha: Any) -> Any:
-    """G_μ(α) = Φ(Φ⁻¹(1−α) − μ), the smallest type II error at type I error α (Dong, Roth and Su 2022, Def. 2.6), rounded
-    down: Φ⁻¹ and Φ err by a few units in the last place, of which the argument's are multiplied by its size."""
+    """Return G_μ(α) = Φ(Φ⁻¹(1−α) − μ), the smallest type II error; rounded down.
+
+    Dong, Roth and Su (2022), Definition 2.6. Φ⁻¹ and Φ err by a few units in the last
+    place, of which those of the argument are multiplied by its size.
+    """
     z = scipy.special.ndtri(alpha)
     with np.errstate(invalid="ignore"):
         lowered = -z - mu - 2.0**-50 * (np.abs(z) + mu)
-    beta = np.where(
-        np.asarray(alpha) > 0,
-        np.maximum(round_down(scipy.special.ndtr(lowered), 4e-15), 0.0),
-        1.0,
-    )
+    beta = np.maximum(round_down(scipy.special.ndtr(lowered), 4e-15), 0.0)
+    beta = np.where(np.asarray(alpha) > 0, beta, 1.0)
     return beta if np.ndim(beta) else float(beta)
 
 
 def gdp_mu_below(eps: Any, log_delta: Any) -> Any:
-    """Near the μ at which δ_μ(ε) = δ, but for round-off not above it, and growing with δ: δ_μ(ε) ≤ Φ(−a), δ_μ(ε) ≤ μ·φ(0)."""
+    """Return a cheap lower bound on the μ at which δ_μ(ε) = δ, for searches.
+
+    It is close to that μ, not above it but for rounding, and grows with δ. It solves
+    Φ(−a) = δ for μ, because δ_μ(ε) <= Φ(−a), and also uses δ_μ(ε) <= μ·φ(0).
+    """
     z = scipy.special.ndtri_exp(log_delta)
     root = np.sqrt(z * z + 2 * eps)
-    low = np.where(z < 0, 2 * eps / (root - np.minimum(z, 0.0) + 1e-300), z + root)
+    for_negative_z = 2 * eps / (root - np.minimum(z, 0.0) + 1e-300)
+    mu = np.where(z < 0, for_negative_z, z + root)
     with np.errstate(under="ignore"):
-        return np.maximum(low, math.sqrt(2 * math.pi) * np.exp(log_delta))
+        return np.maximum(mu, math.sqrt(2 * math.pi) * np.exp(log_delta))
 
 
 def gdp_mu(eps: Any, delta: Any) -> Any:
-    """The μ at which δ_μ(ε) = δ in [0, 1), rounded up: no mechanism whose profile passes through (ε, δ) has less. Arrays
-    broadcast; δ = 0 gives 0."""
+    """Return the μ at which δ_μ(ε) = δ, rounded up.
+
+    No mechanism whose profile passes through (ε, δ) has a smaller μ.
+
+    Parameters
+    ----------
+    eps, delta : float or array
+        ε >= 0 and δ in [0, 1); they broadcast.
+
+    Returns
+    -------
+    float or array
+        0 for δ = 0; inf for a δ so close to 1 that no float tells them apart.
+    """
     eps, delta = np.broadcast_arrays(
         np.asarray(eps, np.float64), np.asarray(delta, np.float64)
     )
-    positive = delta > 0
-    target = np.where(positive, delta, 0.5)
-    # gdp_log_delta is rounded up, so it has to pass the target by its own error: then the true δ_μ(ε) has reached it.
+    is_positive = delta > 0
+    target = np.where(is_positive, delta, 0.5)
+    # gdp_log_delta is rounded up, so it has to pass the target by its own error: then
+    # the true δ_μ(ε) has reached it.
     log_target = np.log(target) + 4 * RELATIVE_ERROR
-    # δ_μ increases with μ and is at most Φ(−a), so the root is not below the μ at which Φ(−a) = δ.
+
+    # δ_μ grows with μ and is at most Φ(−a): the root is not below the one of Φ(−a) = δ.
     z = scipy.special.ndtri(target)
-    bend = np.sqrt(z * z + 2 * eps)
-    low = np.where(z < 0, 2 * eps / np.where(z < 0, bend - z, 1.0), z + bend) * (
-        1 - 1e-12
-    )
+    root = np.sqrt(z * z + 2 * eps)
+    for_negative_z = 2 * eps / np.where(z < 0, root - z, 1.0)
+    low = np.where(z < 0, for_negative_z, z + root) * (1 - 1e-12)
+
     high = np.maximum(2 * low, 1e-300) + 4 * target
     for _ in range(1100):
-        short = (gdp_log_delta(high, eps) < log_target) & (high < 1e300)
-        if not np.any(short):
+        is_too_small = (gdp_log_delta(high, eps) < log_target) & (high < 1e300)
+        if not np.any(is_too_small):
             break
-        high = np.where(short, 2 * high, high)
-    root = bisect_floats(
+        high = np.where(is_too_small, 2 * high, high)
+
+    mu = bisect_floats(
         lambda m: gdp_log_delta(np.maximum(m, 5e-324), eps) >= log_target, low, high
     )
-    # A δ that no float tells from 1 is reached by no finite μ that could be vouched for.
-    root = np.where(gdp_log_delta(high, eps) >= log_target, root, np.inf)
-    mu = np.where(positive, root, 0.0)
+    mu = np.where(gdp_log_delta(high, eps) >= log_target, mu, np.inf)
+    mu = np.where(is_positive, mu, 0.0)
     return mu if mu.ndim else float(mu)

@@ -1,13 +1,16 @@
-"""The loss of two independent releases: P(A + B > t) = ∫f_B(b)·P(A > t − b) db, each as a `LossTable`.
+"""The privacy loss of two independent releases: the sum of their losses.
 
-Where A is bounded, |A| <= T, P(A > t − b) is 0 below b = t − T and 1 above b = t + T: the integral runs between, where
-the integrand is analytic, and what lies above is a tail of B. Seen as a function of t, the sum is then analytic except
-where an end of A meets an end of B, at t = |T_A − T_B| (`kinks`), where the panels of its table are cut.
+    P₁(A + B > t) = ∫ f_B(b)·P₁(A > t − b) db,
+
+each factor by its table. Where A is bounded, |A| <= T, P₁(A > t − b) is 0 below b = t − T
+and 1 above b = t + T: the integral runs between, where the integrand is analytic, and
+what lies above is a tail of B. As a function of t the sum is then analytic except where
+an end of A meets an end of B, such as t = |T_A − T_B|; there panels of its table end.
 """
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Protocol
 
 import numpy as np
 from scipy.special import log_ndtr
@@ -15,104 +18,154 @@ from scipy.special import log_ndtr
 from curvedp.numerics.directed_rounding import Array
 from curvedp.numerics.log_space import log_sum_exp
 from curvedp.numerics.quadrature import endpoint_quadrature
-from curvedp.privacy.loss.table import PrivacyLossLaw
+from curvedp.privacy.loss.law import PrivacyLossLaw
 
-# relative error of the tails (measured: 1e-10), as a density that is the derivative of a table loses digits
+# The relative error of the tails (measured: 1e-10): a density that is the derivative of a
+# table loses digits.
 MARGIN = 4e-9
-_RUNGS = np.concatenate(
-    [-(4.0 ** np.arange(8.0, -3.0, -1.0)), [0.0], 4.0 ** np.arange(-2.0, 9.0)]
-)
-_GRID = np.linspace(0.0, 1.0, 25)
+# Offsets from the mean of B, in its deviations, at which the search for the integrand's
+# support starts.
+_POWERS_OF_4 = 4.0 ** np.arange(8.0, -3.0, -1.0)
+_LADDER = np.concatenate([-_POWERS_OF_4, [0.0], _POWERS_OF_4[::-1]])
+_FRACTIONS = np.linspace(0.0, 1.0, 25)
+_DEPTH = 42  # the integrand has ended where its logarithm is so far below its maximum
+_FEWEST_NODES = 64
+_MOST_NODES = 1024
+
+
+class LossOnLine(Protocol):
+    """What a summand must say about its loss, at any real t."""
+
+    max_loss: float
+    breakpoints: tuple[float, ...]
+
+    def cover(self, t: float) -> None:
+        """Make sure that losses up to t can be asked for."""
+
+    def log_upper_on_line(self, t: Array) -> Array:
+        """Return log P₁(L > t)."""
+
+    def log_lower_on_line(self, t: Array) -> Array:
+        """Return log P₁(L <= t)."""
+
+    def log_density_on_line(self, t: Array) -> Array:
+        """Return the log density of L under p₁."""
 
 
 class GaussianLoss:
-    """The loss of a flat factor, N(μ²/2, μ²), with the interface of a table."""
+    """The loss of a flat Gaussian factor, N(μ²/2, μ²), in closed form."""
 
     def __init__(self, mu: float) -> None:
-        self.mu, self.T, self.kinks = mu, math.inf, ()
+        self.mu = mu
+        self.max_loss = math.inf
+        self.breakpoints: tuple[float, ...] = ()
 
     def cover(self, t: float) -> None:
-        """Closed form everywhere."""
+        """Do nothing: the closed form holds everywhere."""
 
     def log_upper_on_line(self, t: Array) -> Array:
+        """Return log P₁(L > t)."""
         return np.asarray(log_ndtr(self.mu / 2 - t / self.mu))
 
     def log_lower_on_line(self, t: Array) -> Array:
+        """Return log P₁(L <= t)."""
         return np.asarray(log_ndtr(t / self.mu - self.mu / 2))
 
     def log_density_on_line(self, t: Array) -> Array:
+        """Return the log density of N(μ²/2, μ²)."""
         z = t / self.mu - self.mu / 2
         return -z * z / 2 - math.log(self.mu * math.sqrt(2 * math.pi))
 
 
 class SumOfLosses(PrivacyLossLaw):
-    """Tails of A + B, independent, each a table or a `NormalLoss` with its scale; B, integrated over, is the narrower."""
+    """The law of A + B, two independent losses.
+
+    Parameters
+    ----------
+    a, b : LossOnLine
+        The summands; b, over which is integrated, is the narrower one.
+    a_scale, b_scale : float
+        Their loss scales.
+    """
 
     max_loss: float = math.inf
     loss_scale: float = 0.0
 
-    def __init__(self, a: Any, b: Any, a_scale: float, b_scale: float) -> None:
-        self.a, self.b, self.b_scale = a, b, b_scale
+    def __init__(
+        self, a: LossOnLine, b: LossOnLine, a_scale: float, b_scale: float
+    ) -> None:
+        self.a = a
+        self.b = b
+        self.b_scale = b_scale
         self.loss_scale = math.hypot(a_scale, b_scale)
-        self.max_loss = a.T + b.T
+        self.max_loss = a.max_loss + b.max_loss
         self.resolution = 2e-10 if isinstance(b, GaussianLoss) else MARGIN / 4
-        # where the tails are not analytic: an end or a kink of one loss meets one of the other
-        ends = [
-            [*part.kinks, part.T] if math.isfinite(part.T) else [] for part in (a, b)
-        ]
-        self.kinks = tuple(
-            {
-                x
-                for p in ends[0]
-                for q in ends[1]
-                for x in (p + q, abs(p - q))
-                if 0 < x < self.max_loss
-            }
-        )
+        self.breakpoints = self._find_breakpoints()
         self.order = self._resolving_order()
 
+    def _find_breakpoints(self) -> tuple[float, ...]:
+        """Return the losses where an end or a breakpoint of one meets one of the other."""
+        if math.isinf(self.a.max_loss) or math.isinf(self.b.max_loss):
+            return ()
+        points = set()
+        for p in [*self.a.breakpoints, self.a.max_loss]:
+            for q in [*self.b.breakpoints, self.b.max_loss]:
+                points |= {p + q, abs(p - q)}
+        return tuple({t for t in points if 0 < t < self.max_loss})
+
     def _resolving_order(self) -> int:
-        """As many nodes as the integrals need: on large hyperbolic distances a density has two steep flanks."""
+        """Return as many quadrature nodes as the integrals need.
+
+        On large hyperbolic distances a density has two steep flanks, so nodes are doubled
+        until the tails agree.
+        """
         t = self.loss_scale * np.array([0.0, 0.3, 1.0, 2.0, 4.0, 8.0])
         t = t[t < 0.9 * self.max_loss]
-        order, (upper, lower) = 64, self._log_tails(t, 64)
-        while order < 1024:
-            finer = self._log_tails(t, 2 * order)
-            pairs = zip((upper, lower), finer, strict=True)
-            if all(
-                np.all(np.abs(x - y) <= 1e-10 + 1e-12 * np.abs(x)) for x, y in pairs
-            ):
+        order = _FEWEST_NODES
+        tails = self._log_tails(t, order)
+        while order < _MOST_NODES:
+            finer_tails = self._log_tails(t, 2 * order)
+            agree = [
+                np.all(np.abs(x - y) <= 1e-10 + 1e-12 * np.abs(x))
+                for x, y in zip(tails, finer_tails, strict=True)
+            ]
+            if all(agree):
                 break
-            order, (upper, lower) = 2 * order, finer
+            order = 2 * order
+            tails = finer_tails
         return order
 
     def log_tails(self, t: Array) -> tuple[Array, Array]:
         return self._log_tails(t, self.order)
 
     def _log_tails(self, t: Array, order: int) -> tuple[Array, Array]:
-        for part in (self.a, self.b):
+        """Return the log tails at losses t >= 0, with the given number of nodes."""
+        a, b = self.a, self.b
+        for part in (a, b):
             part.cover(2 * float(t.max()) + 20 * self.loss_scale)
-        low, high = (
-            np.maximum(t - self.a.T, -self.b.T),
-            np.minimum(t + self.a.T, self.b.T),
-        )
-        log_s = self._mix(t, low, high, self.a.log_upper_on_line, order)
-        log_f = self._mix(t, low, high, self.a.log_lower_on_line, order)
-        if math.isfinite(self.a.T):  # B alone decides outside
-            log_s = np.logaddexp(
-                log_s,
-                np.where(high < self.b.T, self.b.log_upper_on_line(high), -math.inf),
-            )
-            log_f = np.logaddexp(
-                log_f,
-                np.where(low > -self.b.T, self.b.log_lower_on_line(low), -math.inf),
-            )
-        whole = np.logaddexp(
-            log_s, log_f
-        )  # 1 up to the error of the density, which goes into both tails alike
-        return np.minimum(log_s - whole, 0.0), np.minimum(log_f - whole, 0.0)
+        low = np.maximum(t - a.max_loss, -b.max_loss)
+        high = np.minimum(t + a.max_loss, b.max_loss)
+        log_upper = self._log_convolution(t, low, high, a.log_upper_on_line, order)
+        log_lower = self._log_convolution(t, low, high, a.log_lower_on_line, order)
 
-    def _mix(
+        if math.isfinite(a.max_loss):  # outside [low, high] B alone decides
+            upper_of_b = np.where(
+                high < b.max_loss, b.log_upper_on_line(high), -math.inf
+            )
+            lower_of_b = np.where(
+                low > -b.max_loss, b.log_lower_on_line(low), -math.inf
+            )
+            log_upper = np.logaddexp(log_upper, upper_of_b)
+            log_lower = np.logaddexp(log_lower, lower_of_b)
+
+        # The total is 1 up to the error of the density, which both tails share.
+        log_total = np.logaddexp(log_upper, log_lower)
+        return (
+            np.minimum(log_upper - log_total, 0.0),
+            np.minimum(log_lower - log_total, 0.0),
+        )
+
+    def _log_convolution(
         self,
         t: Array,
         low: Array,
@@ -120,36 +173,43 @@ class SumOfLosses(PrivacyLossLaw):
         log_tail: Callable[[Array], Array],
         order: int,
     ) -> Array:
-        """log ∫f_B(b)·tail(t − b) db between low and high."""
+        """Return log ∫ f_B(b)·tail(t − b) db from low to high, one for each t.
+
+        The integrand is unimodal: three grids close in on where it lives.
+        """
         t, low, high = t[:, None], low[:, None], high[:, None]
 
-        def h(b: Array) -> Array:
+        def log_integrand(b: Array) -> Array:
             return np.asarray(self.b.log_density_on_line(b) + log_tail(t - b))
 
-        b = np.clip(self.b_scale**2 / 2 + self.b_scale * _RUNGS, low, high)
-        if math.isfinite(self.b.T) or math.isfinite(self.a.T):
-            b = np.sort(np.concatenate([b, low + (high - low) * _GRID], axis=1), axis=1)
-        for _ in range(3):  # the integrand is unimodal: close in on it
-            keep = (values := h(b)) >= values.max(axis=1, keepdims=True) - 42
-            first = np.argmax(keep, axis=1)[:, None]
-            last = keep.shape[1] - 1 - np.argmax(keep[:, ::-1], axis=1)[:, None]
-            # one grid point beyond on either side: the nearest that differs
-            left = np.max(
-                np.where(b < np.take_along_axis(b, first, 1), b, b[:, :1]),
-                axis=1,
-                keepdims=True,
-            )
-            right = np.min(
-                np.where(b > np.take_along_axis(b, last, 1), b, b[:, -1:]),
-                axis=1,
-                keepdims=True,
-            )
-            b = left + (right - left) * _GRID
-        offset, weight = (part / 2 for part in endpoint_quadrature(order))
+        b = np.clip(self.b_scale**2 / 2 + self.b_scale * _LADDER, low, high)
+        if math.isfinite(self.b.max_loss) or math.isfinite(self.a.max_loss):
+            even_grid = low + (high - low) * _FRACTIONS
+            b = np.sort(np.concatenate([b, even_grid], axis=1), axis=1)
+        for _ in range(3):
+            left, right = _support(b, log_integrand(b))
+            b = left + (right - left) * _FRACTIONS
+
+        nodes, weights = (part / 2 for part in endpoint_quadrature(order))
         with np.errstate(divide="ignore"):
-            return log_sum_exp(
-                h(left + (right - left) * offset)
-                + np.log(weight)
-                + np.log(right - left),
-                axis=1,
+            log_terms = (
+                log_integrand(left + (right - left) * nodes)
+                + np.log(weights)
+                + np.log(right - left)
             )
+            return log_sum_exp(log_terms, axis=1)
+
+
+def _support(b: Array, log_values: Array) -> tuple[Array, Array]:
+    """Return the ends of where a function is above e^-42 of its maximum, row by row.
+
+    Each end is one grid point farther out: the nearest one with a different b.
+    """
+    is_inside = log_values >= log_values.max(axis=1, keepdims=True) - _DEPTH
+    first = np.argmax(is_inside, axis=1)[:, None]
+    last = is_inside.shape[1] - 1 - np.argmax(is_inside[:, ::-1], axis=1)[:, None]
+    first_b = np.take_along_axis(b, first, 1)
+    last_b = np.take_along_axis(b, last, 1)
+    left = np.max(np.where(b < first_b, b, b[:, :1]), axis=1, keepdims=True)
+    right = np.min(np.where(b > last_b, b, b[:, -1:]), axis=1, keepdims=True)
+    return left, right

@@ -1,7 +1,11 @@
-"""Exact privacy profiles of the Riemannian Gaussian and Laplace on constant curvature, and the hyperbolic floor.
+"""Exact profiles of the Riemannian Gaussian and Laplace on spaces of constant curvature.
 
-The worst pair of neighbors is a pair exactly the sensitivity apart: moving η₂ away from η₁ raises δ(ε) at every ε (the
-proof, by the first variation over caps about η₂, is in docs/exact-profiles.md): no search over distances is needed.
+Theorem P1 (docs/exact-profiles.md). The worst pair of neighbors is any pair of centers
+exactly the sensitivity apart: moving η₂ away from η₁ raises δ(ε) at every ε. So no search
+over distances is needed.
+
+Theorem P3 (the same page). On a hyperbolic space the profile does not fall to 0 as the
+scale grows; its limit is `FloorProfile`, and no isotropic law does better.
 """
 
 import math
@@ -10,7 +14,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property, lru_cache
 from threading import get_ident
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -18,78 +22,129 @@ from curvedp import _validate
 from curvedp.errors import NotIntegrable, ParameterError
 from curvedp.numerics.directed_rounding import Array, round_fraction, round_up
 from curvedp.privacy.guarantees.gaussian import gdp_delta, gdp_tradeoff
+from curvedp.privacy.loss.hyperbolic_limit import LimitingLoss
+from curvedp.privacy.loss.law import PrivacyLossLaw
 from curvedp.privacy.loss.line_and_circle import (
     CircleGaussianLoss,
     CircleLaplaceLoss,
     LineLaplaceLoss,
 )
-from curvedp.privacy.loss.space_form import Kind, LimitingLoss, SpaceFormLoss
-from curvedp.privacy.loss.table import PrivacyLossLaw, TabulatedLossLaw
-from curvedp.privacy.profiles.base import RELATIVE_ERROR, PrivacyProfile
+from curvedp.privacy.loss.space_form import Kind, SpaceFormLoss
+from curvedp.privacy.loss.table import TabulatedLossLaw
+from curvedp.privacy.profiles.base import (
+    RELATIVE_ERROR,
+    PrivacyProfile,
+    SubgaussianTail,
+)
 
-_SCALES, _RATIOS, _FARTHEST = (1e-20, 1e6), (1e-15, 1e7), 300.0
-_CIRCLE = (1e-140, 1e140)
+# Integrals are taken in units of the curvature radius; there doubles resolve these ranges
+# of the scale, of sensitivity/scale, and of the sensitivity on a hyperbolic space.
+_SCALE_RANGE = (1e-20, 1e6)
+_RATIO_RANGE = (1e-15, 1e7)
+_LARGEST_HYPERBOLIC_SENSITIVITY = 300.0
+# On a circle there are closed forms, in which squares must stay numbers.
+_CIRCLE_RANGE = (1e-140, 1e140)
+_QUADRATURE_NODES_FOR_SEARCH = 128
+_MAX_QUADRATURE_NODES = 2048
+_SINH_SQUARE_OVERFLOWS = 350
 
 
-def _check(name: str, value: float, low: float, high: float) -> None:
-    if not low <= value <= high:  # a search makes many profiles: few have to be asked
+def _check_range(name: str, value: float, low: float, high: float) -> None:
+    """Raise `ParameterError` unless low <= value <= high.
+
+    A search makes many profiles, so that the slower validator is called on failure only.
+    """
+    if not low <= value <= high:
         _validate.within(name, value, low, high)
 
 
 @dataclass(frozen=True)
 class RadialProfile(PrivacyProfile):
-    """The profile of an isotropic law, from a radial integral or a closed form."""
+    """The profile of an isotropic law, from a radial integral or a closed form.
+
+    Parameters
+    ----------
+    kind : str
+        'gaussian' or 'laplace'.
+    """
 
     kind: Kind
 
-    closed: ClassVar[bool] = (
-        False  # whether everything about the loss is in closed form
-    )
+    # Whether everything about the loss is in closed form.
+    is_closed_form: ClassVar[bool] = False
 
     @property
     @abstractmethod
-    def law(self) -> PrivacyLossLaw:
-        """The law of the loss, with as many quadrature nodes as mostly do."""
+    def unresolved_loss_law(self) -> PrivacyLossLaw:
+        """The law of the loss, with as many quadrature nodes as mostly suffice."""
 
     @cached_property
-    def tails(self) -> PrivacyLossLaw:
-        return self.law.resolved()
-
-    @property
-    def sketched(self) -> Any:
-        law = None if self.closed else self.law
-        return replace(law, order=128) if isinstance(law, SpaceFormLoss) else None
+    def loss_law(self) -> PrivacyLossLaw:
+        """The law of the loss, with as many quadrature nodes as it needs."""
+        return self.unresolved_loss_law.resolved()
 
     @cached_property
-    def _table(self) -> TabulatedLossLaw:
-        law = self.tails
+    def loss_table(self) -> TabulatedLossLaw:
+        """The tabulated law; nodes are doubled while the quadrature's errors show in it."""
+        law = self.loss_law
         while True:
             try:
                 return TabulatedLossLaw(law)
-            except (
-                ArithmeticError
-            ):  # the quadrature errs by more than the table resolves: more nodes
-                if not isinstance(law, SpaceFormLoss) or law.order > 2048:
+            except ArithmeticError:
+                is_quadrature = isinstance(law, SpaceFormLoss)
+                if not is_quadrature or law.order > _MAX_QUADRATURE_NODES:
                     raise
                 law = replace(law, order=2 * law.order)
 
     @cached_property
     def rao(self) -> float:
-        return round_up(self.tails.loss_scale, RELATIVE_ERROR)
+        """The Rao distance Δ·√(Fisher information), which is the loss scale."""
+        return float(round_up(self.loss_law.loss_scale, RELATIVE_ERROR))
+
+    @property
+    def quadrature_law(self) -> PrivacyLossLaw | None:
+        law = None if self.is_closed_form else self.unresolved_loss_law
+        if not isinstance(law, SpaceFormLoss):
+            return None
+        return replace(law, order=_QUADRATURE_NODES_FOR_SEARCH)
+
+    @property
+    def tabulated_mu(self) -> float | None:
+        return None if self.is_closed_form else self._mu_in_table
+
+    @property
+    def delta_vanishes_at_finite_scale(self) -> bool:
+        return self.kind == "laplace"
+
+    @property
+    def noise_name(self) -> str:
+        return self.kind.capitalize()
 
 
 @dataclass(frozen=True)
 class ConstantCurvatureProfile(RadialProfile):
-    """The exact profile of an isotropic law, `kind` "gaussian" or "laplace", on a space of constant curvature, for every pair
-    of centers at distance at most `sensitivity`: flat Gaussians and one-dimensional spaces in closed form, else one radial
-    integral of an incomplete beta function."""
+    """The exact profile of an isotropic law on a space of constant curvature.
+
+    It holds for every pair of centers at distance at most `sensitivity`. Flat Gaussians
+    and one-dimensional spaces have closed forms; elsewhere it is one radial integral of an
+    incomplete beta function (`loss.space_form`).
+
+    Parameters
+    ----------
+    kind : str
+        'gaussian' or 'laplace'.
+    curvature, dim : float, int
+        Of the space.
+    scale, sensitivity : float
+        Of the noise, and the largest distance of two centers.
+    """
 
     curvature: float
     dim: int
     scale: float
     sensitivity: float
 
-    lengths: ClassVar[tuple[str, ...]] = ("scale", "sensitivity")
+    length_fields: ClassVar[tuple[str, ...]] = ("scale", "sensitivity")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -97,78 +152,96 @@ class ConstantCurvatureProfile(RadialProfile):
             raise ParameterError(
                 "must be 'gaussian' or 'laplace'", parameter="kind", value=self.kind
             )
-        whole = type(self.dim) is int and 1 <= self.dim < 2**53
-        if not (
-            whole and type(self.curvature) is float and abs(self.curvature) <= 1e300
-        ):
-            object.__setattr__(
-                self,
-                "curvature",
-                _validate.within("curvature", self.curvature, -1e300, 1e300),
-            )
-            object.__setattr__(self, "dim", _validate.integer("dim", self.dim, 1))
+        self._validate_space()
         root = math.sqrt(abs(self.curvature))
-        if self.curvature > 0 and self.sensitivity > (diameter := math.pi / root) * (
-            1 + 4e-16
-        ):
+        self._validate_sensitivity(root)
+        self._validate_resolved_range(root)
+        self._validate_integrability(root)
+
+    def _validate_space(self) -> None:
+        """Check curvature and dimension; store them as a float and an int."""
+        dim_is_plain = type(self.dim) is int and 1 <= self.dim < 2**53
+        curvature_is_plain = (
+            type(self.curvature) is float and abs(self.curvature) <= 1e300
+        )
+        if dim_is_plain and curvature_is_plain:
+            return
+        curvature = _validate.within("curvature", self.curvature, -1e300, 1e300)
+        object.__setattr__(self, "curvature", curvature)
+        object.__setattr__(self, "dim", _validate.integer("dim", self.dim, 1))
+
+    def _validate_sensitivity(self, root: float) -> None:
+        """Check that the sensitivity does not exceed the diameter of a sphere."""
+        if self.curvature <= 0:
+            return
+        diameter = math.pi / root
+        if self.sensitivity > diameter * (1 + 4e-16):
             raise ParameterError(
                 f"must not exceed the diameter {diameter:g} of the space",
                 parameter="sensitivity",
                 value=self.sensitivity,
             )
-        if self.dim > 1 and not self.closed:
-            # The integrals are taken in units of the curvature radius; there doubles resolve this range, and no other.
-            _check("scale·√|curvature|", self.scale * root or 1.0, *_SCALES)
-            _check("sensitivity/scale", self.sensitivity / self.scale, *_RATIOS)
+
+    def _validate_resolved_range(self, root: float) -> None:
+        """Check that doubles resolve the integrals for these parameters."""
+        if self.dim > 1 and not self.is_closed_form:
+            _check_range("scale·√|curvature|", self.scale * root or 1.0, *_SCALE_RANGE)
+            ratio = self.sensitivity / self.scale
+            _check_range("sensitivity/scale", ratio, *_RATIO_RANGE)
         if self.dim > 1 and self.curvature < 0:
-            _check("sensitivity·√|curvature|", self.sensitivity * root, 0, _FARTHEST)
-        if (
-            self.dim == 1 and self.curvature > 0
-        ):  # closed forms, whose squares must be numbers
-            _check("scale·√curvature", self.scale * root, *_CIRCLE)
-            _check("sensitivity·√curvature", self.sensitivity * root, *_CIRCLE)
-        if (
-            self.kind == "laplace"
-            and self.curvature < 0
-            and self.dim > 1
-            and self.scale * root * (self.dim - 1) >= 1
-        ):
+            _check_range(
+                "sensitivity·√|curvature|",
+                self.sensitivity * root,
+                0,
+                _LARGEST_HYPERBOLIC_SENSITIVITY,
+            )
+        if self.dim == 1 and self.curvature > 0:
+            _check_range("scale·√curvature", self.scale * root, *_CIRCLE_RANGE)
+            _check_range(
+                "sensitivity·√curvature", self.sensitivity * root, *_CIRCLE_RANGE
+            )
+
+    def _validate_integrability(self, root: float) -> None:
+        """Check that the Laplace density on a hyperbolic space has a finite mass."""
+        may_diverge = self.kind == "laplace" and self.curvature < 0 and self.dim > 1
+        if may_diverge and self.scale * root * (self.dim - 1) >= 1:
+            largest = 1 / (root * (self.dim - 1))
             raise NotIntegrable(
-                f"must be below {1 / (root * (self.dim - 1)):g} on the space of "
-                f"dimension {self.dim} and curvature {self.curvature:g}: above it the "
-                "Laplace density has infinite mass",
+                f"must be below {largest:g} on the space of dimension {self.dim} and "
+                f"curvature {self.curvature:g}: above it the Laplace density has "
+                "infinite mass",
                 parameter="scale",
                 value=self.scale,
             )
 
     @property
-    def law(self) -> PrivacyLossLaw:
+    def unresolved_loss_law(self) -> PrivacyLossLaw:
+        """The law of the loss, in units in which the curvature is −1, 0 or 1."""
         root = math.sqrt(abs(self.curvature)) or 1.0
         k = (self.curvature > 0) - (self.curvature < 0)
-        s, distance = self.scale * root, self.sensitivity * root
+        s = self.scale * root
+        distance = self.sensitivity * root
         if k == 1:
             distance = min(distance, math.pi)
+
         if self.dim > 1:
             return SpaceFormLoss(self.kind, k, self.dim, s, distance)
+        if k == 1 and self.kind == "gaussian":
+            return CircleGaussianLoss(s, distance)
         if k == 1:
-            return (
-                CircleGaussianLoss(s, distance)
-                if self.kind == "gaussian"
-                else CircleLaplaceLoss(s, distance)
-            )
+            return CircleLaplaceLoss(s, distance)
         if self.kind == "laplace":
             return LineLaplaceLoss(s, distance)
-        return SpaceFormLoss(
-            "gaussian", 0, 2, s, distance
-        )  # the loss has the same law on every flat space
+        # The loss of a Gaussian has the same law on every flat space.
+        return SpaceFormLoss("gaussian", 0, 2, s, distance)
 
     @property
-    def _cap(self) -> float:
+    def _zero_from(self) -> float:
+        """The ε from which on δ is 0: Δ/s for the Laplace law, whatever the curvature."""
         if self.kind == "gaussian":
             return self.pure_epsilon
-        return round_fraction(
-            Fraction(self.sensitivity) / Fraction(self.scale), up=True
-        )  # whatever the curvature
+        ratio = Fraction(self.sensitivity) / Fraction(self.scale)
+        return round_fraction(ratio, up=True)
 
     @cached_property
     def floor(self) -> PrivacyProfile | None:
@@ -182,64 +255,78 @@ class ConstantCurvatureProfile(RadialProfile):
     def space(self) -> str:
         if self.curvature == 0:
             return f"Euclidean({self.dim})"
-        if abs(self.curvature) == 1:
-            return (
-                f"Sphere({self.dim})" if self.curvature > 0 else f"Lorentz({self.dim})"
-            )
+        if self.curvature == 1:
+            return f"Sphere({self.dim})"
+        if self.curvature == -1:
+            return f"Lorentz({self.dim})"
         return f"the space of dimension {self.dim} and curvature {self.curvature:g}"
 
     @property
     def _tail_mu(self) -> float:
         return self.sensitivity / self.scale
 
-    def _normal_tail(self) -> tuple[float, float]:
-        """On a hyperbolic space: L <= (2rD + D²)/2s², and ρ(m+u) <= e^{g}·e^{−u²/2s²} (docs/exact-profiles.md, Tail)."""
-        law = self.tails
+    def _subgaussian_tail(self) -> SubgaussianTail:
+        """Return the bound on the moments of the Gaussian's loss on a hyperbolic space.
+
+        docs/exact-profiles.md, Theorem P2: L <= (2rD + D²)/2s², and
+        ρ(m+u) <= (1 + 1/(e^{2m} − 1))^{d−1}·e^{−u²/2s²}, m the mode of ρ.
+        """
+        law = self.loss_law
         assert isinstance(law, SpaceFormLoss)
-        em = math.expm1(2 * law.mode) if law.mode < 350 else math.inf
+        if law.mode < _SINH_SQUARE_OVERFLOWS:
+            e_2m_minus_1 = math.expm1(2 * law.mode)
+        else:
+            e_2m_minus_1 = math.inf
         log_k = (
-            (law.d - 1) * math.log1p(1 / em)
+            (law.d - 1) * math.log1p(1 / e_2m_minus_1)
             - law.log_mass
             + math.log(law.s * math.sqrt(2 * math.pi))
         )
-        return max(
-            log_k, 0.0
-        ), law.mode * law.distance / law.s**2  # ∫ρ <= its bound: below 0 is round-off
+        # ∫ρ is at most the integral of its bound: log K below 0 is round-off.
+        return SubgaussianTail(max(log_k, 0.0), law.mode * law.distance / law.s**2)
 
 
 @dataclass(frozen=True)
 class GaussianProfile(ConstantCurvatureProfile):
-    """A flat Gaussian: its loss is normal, and everything is in closed form (Dong, Roth and Su 2022)."""
+    """The profile of a flat Gaussian, in closed form: it is exactly Δ/σ-GDP.
 
-    closed: ClassVar[bool] = True
-    pure_epsilon = math.inf
+    Dong, Roth and Su (2022). The parameters are those of `ConstantCurvatureProfile`.
+    """
+
+    is_closed_form: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not _is_flat(self.kind, self.curvature, self.dim):
+        if not _is_flat_gaussian(self.kind, self.curvature, self.dim):
             raise ParameterError(
                 f"{self.kind!r} on curvature {self.curvature:g} is not a flat Gaussian"
             )
 
+    @property
+    def pure_epsilon(self) -> float:
+        return math.inf
+
     @cached_property
     def mu(self) -> float:
-        return round_up(self.sensitivity / self.scale, 2.0**-52)
+        """Δ/σ, rounded up."""
+        return float(round_up(self.sensitivity / self.scale, 2.0**-52))
 
-    rao = property(lambda self: self.mu)
+    @property
+    def rao(self) -> float:
+        """Δ/σ: the Fisher information is 1/σ²."""
+        return self.mu
 
     @cached_property
     def rho(self) -> float:
-        return round_up(self.mu * self.mu / 2, 2.0**-51)
+        """μ²/2, rounded up."""
+        return float(round_up(self.mu * self.mu / 2, 2.0**-51))
 
     @cached_property
-    def hellinger_angle(self) -> float:  # ∫√(p₁p₂) = e^{−μ²/8}
-        return min(
-            round_up(
-                4 * math.asin(math.sqrt(-math.expm1(-(self.mu * self.mu) / 8) / 2)),
-                1e-15,
-            ),
-            math.pi,
-        )
+    def hellinger_angle(self) -> float:
+        """The angle of two Gaussians: ∫√(p₁p₂) = e^{−μ²/8}."""
+        one_minus_affinity = -math.expm1(-(self.mu * self.mu) / 8)
+        angle = 4 * math.asin(math.sqrt(one_minus_affinity / 2))
+        return min(float(round_up(angle, 1e-15)), math.pi)
 
     def _delta(self, eps: Array) -> Array:
         return np.asarray(gdp_delta(self.mu, eps))
@@ -247,8 +334,9 @@ class GaussianProfile(ConstantCurvatureProfile):
     def _tradeoff(self, alpha: Array) -> Array:
         return np.asarray(gdp_tradeoff(self.mu, alpha))
 
-    def renyi_bound(self, order: float) -> float:
-        return round_up(order * self.mu * self.mu / 2, 2.0**-51)
+    def implied_renyi(self, order: float) -> float:
+        """Return αμ²/2, rounded up."""
+        return float(round_up(order * self.mu * self.mu / 2, 2.0**-51))
 
     def mu_at(self, eps: Array) -> Array:
         return np.full_like(eps, self.mu)
@@ -259,45 +347,55 @@ class GaussianProfile(ConstantCurvatureProfile):
 
 @dataclass(frozen=True)
 class LineLaplaceProfile(ConstantCurvatureProfile):
-    """The Laplace law on the line: δ(ε) = 1 − e^{(ε − Δ/s)/2}."""
+    """The profile of the Laplace law on the line: δ(ε) = 1 − e^{(ε − Δ/s)/2}."""
 
-    def grid_delta(self, eps: Array) -> Array:
-        delta = -np.expm1(np.minimum(eps - self._cap, 0.0) / 2) * (1 + 1e-15)
-        return np.asarray(
-            np.where(eps < self._cap, np.minimum(np.nextafter(delta, 1.0), 1.0), 0.0)
-        )
+    def delta_upper_bound(self, eps: Array) -> Array:
+        """Return δ(ε) by the closed form, rounded up."""
+        gap = np.minimum(eps - self._zero_from, 0.0)
+        delta = -np.expm1(gap / 2) * (1 + 1e-15)
+        delta = np.minimum(np.nextafter(delta, 1.0), 1.0)
+        return np.asarray(np.where(eps < self._zero_from, delta, 0.0))
 
 
 @dataclass(frozen=True)
 class FloorProfile(PrivacyProfile):
-    """The limit of the Gaussian's profile on a hyperbolic space as its scale grows: no isotropic law does better.
+    """The limit of the Gaussian's profile on a hyperbolic space as its scale grows.
 
-    The loss tends to (d−1)·log(cosh Δ − sinh Δ cos φ), φ the angle of a uniform direction: that between the harmonic measures
-    on the boundary seen from the two centers, into which Brownian motion turns ANY isotropic law (docs/exact-profiles.md).
+    The loss tends to (d−1)·log(cosh Δ − sinh Δ·cos φ), φ the angle of a uniform direction:
+    the loss between the harmonic measures on the boundary seen from the two centers, into
+    which Brownian motion turns *any* isotropic law (docs/exact-profiles.md, Theorem P3).
+
+    Parameters
+    ----------
+    curvature, dim : float, int
+        Of the space: curvature < 0, dimension >= 2.
+    sensitivity : float
+        The largest distance Δ of two centers.
     """
 
     curvature: float
     dim: int
     sensitivity: float
 
-    lengths: ClassVar[tuple[str, ...]] = ("sensitivity",)
-    ranges: ClassVar[dict[str, tuple[float, float]]] = {"curvature": (-1e300, 0.0)}
+    length_fields: ClassVar[tuple[str, ...]] = ("sensitivity",)
+    open_ranges: ClassVar[dict[str, tuple[float, float]]] = {"curvature": (-1e300, 0.0)}
 
     def __post_init__(self) -> None:
         super().__post_init__()
         _validate.integer("dim", self.dim, 2)
 
     @cached_property
-    def tails(self) -> PrivacyLossLaw:
+    def loss_law(self) -> PrivacyLossLaw:
         return LimitingLoss(self.dim, self.sensitivity * math.sqrt(-self.curvature))
 
     @property
     def rao(self) -> float:
-        """Δ·√Fisher = Δ(d−1)/√d: the loss is (d−1)Δ·cos φ to first order, E[cos²φ] = 1/d."""
-        return round_up(self.tails.loss_scale, 1e-15)
+        """Δ·√(Fisher information) = Δ(d−1)/√d in units of the curvature radius."""
+        return float(round_up(self.loss_law.loss_scale, 1e-15))
 
 
-def _is_flat(kind: str, curvature: float, dim: int) -> bool:
+def _is_flat_gaussian(kind: str, curvature: float, dim: int) -> bool:
+    """Say whether the law is a Gaussian on a flat space; a line has no curvature."""
     return kind == "gaussian" and (curvature == 0 or (dim == 1 and curvature < 0))
 
 
@@ -310,19 +408,25 @@ def constant_curvature_profile(
     *,
     adjacency: str = "replace-one",
 ) -> ConstantCurvatureProfile:
-    """The profile of an isotropic law on constant curvature, by a closed form where there is one. The same public parameters
-    give the same object, which keeps what it has worked out."""
-    fields = (kind, curvature, dim, scale, sensitivity)
-    numbers = all(isinstance(x, int | float) for x in fields[1:])
-    if not (
-        isinstance(kind, str) and numbers
-    ):  # what is not a number is refused by its own words
-        return ConstantCurvatureProfile(*fields, adjacency=adjacency)
-    return _kept(get_ident(), *fields, adjacency)
+    """Return the profile of an isotropic law, by a closed form where there is one.
+
+    The same parameters give the same object, which keeps what it has computed. The
+    parameters are those of `ConstantCurvatureProfile`.
+    """
+    numbers = (curvature, dim, scale, sensitivity)
+    are_numbers = all(isinstance(number, int | float) for number in numbers)
+    if not (isinstance(kind, str) and are_numbers):
+        # The constructor refuses what is not a number, and says so.
+        return ConstantCurvatureProfile(
+            kind, curvature, dim, scale, sensitivity, adjacency=adjacency
+        )
+    return _cached_profile(
+        get_ident(), kind, curvature, dim, scale, sensitivity, adjacency
+    )
 
 
 @lru_cache(maxsize=512, typed=True)
-def _kept(
+def _cached_profile(
     thread: int,
     kind: Kind,
     curvature: float,
@@ -331,24 +435,33 @@ def _kept(
     sensitivity: float,
     adjacency: str,
 ) -> ConstantCurvatureProfile:
-    """One for each thread: a table of the loss grows as it is asked."""
-    chosen = ConstantCurvatureProfile
-    if _is_flat(kind, curvature, dim):
-        chosen = GaussianProfile
+    """Return one profile for each thread and set of parameters.
+
+    Threads do not share profiles, because a table of the loss grows as it is asked.
+    """
+    profile_class = ConstantCurvatureProfile
+    if _is_flat_gaussian(kind, curvature, dim):
+        profile_class = GaussianProfile
     elif kind == "laplace" and dim == 1 and curvature <= 0:
-        chosen = LineLaplaceProfile
-    return chosen(kind, curvature, dim, scale, sensitivity, adjacency=adjacency)
+        profile_class = LineLaplaceProfile
+    return profile_class(kind, curvature, dim, scale, sensitivity, adjacency=adjacency)
 
 
 def gaussian_profile(
     curvature: float, dim: int, sigma: float, sensitivity: float
 ) -> ConstantCurvatureProfile:
-    """The exact profile of the Riemannian Gaussian, density ∝ exp(−d²/2σ²), on constant curvature.
+    """Return the exact profile of the Riemannian Gaussian on constant curvature.
+
+    The density of the noise is ∝ exp(−d²/2σ²).
 
     Parameters
     ----------
-    curvature, dim, sigma, sensitivity : float, int, float, float
-        Of the space; of the law, and the largest distance of two centers.
+    curvature, dim : float, int
+        Of the space.
+    sigma : float
+        The scale σ of the noise.
+    sensitivity : float
+        The largest distance of two centers.
 
     Examples
     --------
@@ -361,12 +474,18 @@ def gaussian_profile(
 def laplace_profile(
     curvature: float, dim: int, scale: float, sensitivity: float
 ) -> ConstantCurvatureProfile:
-    """The exact profile of the Riemannian Laplace, density ∝ exp(−d/scale); δ(ε) = 0 from ε = sensitivity/scale on.
+    """Return the exact profile of the Riemannian Laplace on constant curvature.
+
+    The density of the noise is ∝ exp(−d/scale); δ(ε) = 0 from ε = sensitivity/scale on.
 
     Parameters
     ----------
-    curvature, dim, scale, sensitivity : float, int, float, float
-        Of the space; of the law, and the largest distance of two centers.
+    curvature, dim : float, int
+        Of the space.
+    scale : float
+        The scale of the noise.
+    sensitivity : float
+        The largest distance of two centers.
 
     Examples
     --------
@@ -377,12 +496,14 @@ def laplace_profile(
 
 
 def gaussian_floor(curvature: float, dim: int, sensitivity: float) -> float:
-    """The infimum over σ of the Gaussian's μ: 0 unless the space is hyperbolic.
+    """Return the infimum over σ of the Gaussian's μ: 0 unless the space is hyperbolic.
 
     Parameters
     ----------
-    curvature, dim, sensitivity : float, int, float
-        Of the space, and the largest distance of two centers.
+    curvature, dim : float, int
+        Of the space.
+    sensitivity : float
+        The largest distance of two centers.
 
     Examples
     --------
@@ -390,12 +511,8 @@ def gaussian_floor(curvature: float, dim: int, sensitivity: float) -> float:
     2.86205
     """
     curvature = _validate.within("curvature", curvature, -1e300, 1e300)
-    dim, sensitivity = (
-        _validate.integer("dim", dim, 1),
-        _validate.length("sensitivity", sensitivity),
-    )
-    return (
-        FloorProfile(curvature, dim, sensitivity).mu
-        if curvature < 0 and dim > 1
-        else 0.0
-    )
+    dim = _validate.integer("dim", dim, 1)
+    sensitivity = _validate.length("sensitivity", sensitivity)
+    if curvature < 0 and dim > 1:
+        return FloorProfile(curvature, dim, sensitivity).mu
+    return 0.0

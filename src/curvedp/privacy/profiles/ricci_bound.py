@@ -1,8 +1,9 @@
 """Bounds on whole profiles, proved and in closed form, where the exact one is not known.
 
-On a complete, simply connected manifold with sectional curvatures <= 0 and Ric >= −k, kσ² < 1, telling the Gaussians of
-scale σ about two points Δ apart from each other is at least as hard as with flat Gaussians of scale s = σ√(1 − kσ²): the
-release is Δ/s-GDP, and each f-divergence is at most theirs (docs/exact-profiles.md, Theorem 4).
+Theorem P4 (docs/exact-profiles.md). On a complete, simply connected manifold with
+sectional curvatures <= 0 and Ric >= −k, kσ² < 1, the Gaussians of scale σ about two points
+Δ apart are at least as hard to tell apart as flat Gaussians of scale s = σ√(1 − kσ²): the
+release is Δ/s-GDP, and every f-divergence is at most that of the flat Gaussians.
 """
 
 import math
@@ -20,50 +21,76 @@ from curvedp.privacy.profiles.constant_curvature import GaussianProfile
 
 @dataclass(frozen=True)
 class HadamardProfile(GaussianProfile):
-    """A flat Gaussian which gives away at least as much, `scale` its own: σ√(1 − kσ²)."""
+    """The profile of a flat Gaussian that gives away at least as much as a curved one.
+
+    Its `scale` is that of the flat Gaussian, σ√(1 − kσ²) (Theorem P4).
+    """
+
+    label: ClassVar[str] = Guarantee.label
 
     @classmethod
     def of(
         cls, dim: int, sigma: float, sensitivity: float, ricci: float
     ) -> "HadamardProfile":
-        """For the Gaussian of scale σ where Ric >= `ricci`, and ricci·σ² >= −½: beyond, more noise would bound no better."""
-        return cls(
-            "gaussian",
-            0.0,
-            dim,
-            _flat(_validate.length("sigma", sigma), -ricci),
-            sensitivity,
-        )
+        """Return the bound for the Gaussian of scale σ where Ric >= `ricci`.
 
-    space, label = "this space, by its Ricci curvature", Guarantee.label
+        Raises `ParameterError` for ricci·σ² < −½: beyond it, more noise would bound no
+        better.
+        """
+        scale = _flat_scale(_validate.length("sigma", sigma), -ricci)
+        return cls("gaussian", 0.0, dim, scale, sensitivity)
+
+    @property
+    def space(self) -> str:
+        return "this space, by its Ricci curvature"
 
 
 @dataclass(frozen=True)
 class PureProfile(PrivacyProfile):
-    """What is known of a loss |L| ≤ `eps` alone: randomized response is the worst case (Kairouz, Oh & Viswanath 2015). Of
-    the Laplace law exp(−d/σ) with a constant normalizer: |L| ≤ Δ/σ and |∂L| ≤ 1/σ along a geodesic, so the Rao distance
-    is at most ε too."""
+    """The profile that a bound |L| <= ε on the loss alone implies.
+
+    Randomized response is the worst case (Kairouz, Oh and Viswanath 2015). It serves the
+    Laplace law exp(−d/σ) with a constant normalizer: |L| <= Δ/σ, and |∂L| <= 1/σ along a
+    geodesic, so that the Rao distance is at most ε too.
+
+    Parameters
+    ----------
+    eps : float
+        The bound ε > 0.
+    """
 
     eps: float
 
-    label = Guarantee.label
-    kind = "laplace"
-    ranges: ClassVar[dict[str, tuple[float, float]]] = {"eps": (0, math.inf)}
-
-    def bound(self, of: str) -> float:
-        return self.eps if of == "rao" else self._pure.bound(of)
+    label: ClassVar[str] = Guarantee.label
+    open_ranges: ClassVar[dict[str, tuple[float, float]]] = {"eps": (0, math.inf)}
 
     @property
     def _pure(self) -> PureDP:
+        """The pure guarantee, which answers all questions but the Rao distance."""
         return PureDP(self.eps, adjacency=self.adjacency)
 
-    pure_epsilon = rao = property(lambda self: self.eps)
-    mu = property(lambda self: self.bound("gdp"))
-    rho = property(lambda self: self.bound("zcdp"))
-    hellinger_angle = property(lambda self: self.bound("angle"))
+    @property
+    def pure_epsilon(self) -> float:
+        return self.eps
 
-    def renyi_bound(self, order: float) -> float:
-        return self._pure.renyi_bound(order)
+    @property
+    def rao(self) -> float:
+        return self.eps
+
+    @property
+    def mu(self) -> float:  # type: ignore[override]  # a cached property there
+        return self._pure.implied_mu()
+
+    @property
+    def rho(self) -> float:  # type: ignore[override]  # a cached property there
+        return self._pure.implied_rho()
+
+    @property
+    def hellinger_angle(self) -> float:  # type: ignore[override]  # cached there
+        return self._pure.implied_hellinger_angle()
+
+    def implied_renyi(self, order: float) -> float:
+        return self._pure.implied_renyi(order)
 
     def _delta(self, eps: Array) -> Any:
         return self._pure._delta(eps)
@@ -71,12 +98,17 @@ class PureProfile(PrivacyProfile):
     def _tradeoff(self, alpha: Array) -> Any:
         return self._pure._tradeoff(alpha)
 
+    @property
+    def noise_name(self) -> str:
+        return "Laplace"
 
-def _flat(sigma: float, k: float) -> float:
-    """σ√(1 − kσ²), rounded down."""
+
+def _flat_scale(sigma: float, k: float) -> float:
+    """Return s = σ√(1 − kσ²), rounded down; refused for kσ² > ½."""
     if not k * sigma * sigma <= 0.5:
+        largest = math.sqrt(0.5 / k)
         raise ParameterError(
-            f": no bound by the Ricci curvature {-k:g} beyond {math.sqrt(0.5 / k):g}",
+            f": no bound by the Ricci curvature {-k:g} beyond {largest:g}",
             parameter="sigma",
             value=sigma,
         )
@@ -84,15 +116,30 @@ def _flat(sigma: float, k: float) -> float:
 
 
 def hadamard_scale(flat: float, ricci: float) -> float:
-    """The smallest σ with σ√(1 + ricci·σ²) >= flat, rounded up; refused beyond flat² = −1/(4·ricci), where the bound ends."""
-    flat, k = _validate.length("flat", flat), -ricci
-    room = 1 - 4 * k * flat * flat * (1 + 2.0**-40)
-    if room < 0:
+    """Return the smallest σ with σ√(1 + ricci·σ²) >= flat, rounded up.
+
+    Parameters
+    ----------
+    flat : float
+        The scale s that a flat Gaussian needs.
+    ricci : float
+        A lower bound on the Ricci curvature, <= 0.
+
+    Raises
+    ------
+    UnattainableGuarantee
+        Beyond flat² = −1/(4·ricci), where the bound of Theorem P4 ends.
+    """
+    flat = _validate.length("flat", flat)
+    k = -ricci
+    discriminant = 1 - 4 * k * flat * flat * (1 + 2.0**-40)
+    if discriminant < 0:
+        largest = 0.5 / math.sqrt(k)
         raise UnattainableGuarantee(
-            f"so much noise ({flat:.4g} in flat space, at most {0.5 / math.sqrt(k):.4g}) has no proved bound on this space; "
-            "use the mechanism log-gaussian"
+            f"so much noise ({flat:.4g} in flat space, at most {largest:.4g}) has no "
+            "proved bound on this space; use the mechanism log-gaussian"
         )
-    sigma = flat * math.sqrt(2 / (1 + math.sqrt(room)))
-    while _flat(sigma, k) < flat:
+    sigma = flat * math.sqrt(2 / (1 + math.sqrt(discriminant)))
+    while _flat_scale(sigma, k) < flat:
         sigma = math.nextafter(sigma * (1 + 2.0**-50), math.inf)
     return sigma

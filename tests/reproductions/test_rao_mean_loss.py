@@ -15,10 +15,8 @@ from curvedp.ledger import Ledger
 from curvedp.mechanisms.verify import verify_certificate
 from curvedp.privacy import (
     GDP,
-    KLDP,
     ZCDP,
     ApproxDP,
-    MeanConcentratedDP,
     PureDP,
     RaoDP,
     RenyiDP,
@@ -29,6 +27,7 @@ from curvedp.privacy import (
     smallest_scale,
 )
 from curvedp.privacy.guarantees.base import guarantee_from_dict
+from reproductions.rao.mean_loss import KLDP, MeanConcentratedDP
 
 
 def kl(p, q):

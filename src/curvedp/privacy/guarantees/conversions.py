@@ -1,0 +1,152 @@
+"""From one definition of privacy to another, and the formulas that this needs.
+
+Randomized response is the worst of all ε-DP mechanisms: its δ, trade-off curve and
+divergences bound those of every other one (Kairouz, Oh and Viswanath 2015). The table of
+all conversions, with proofs, is in docs/accounting.md, "Conversions".
+"""
+
+import math
+from fractions import Fraction
+from typing import Any, TypeVar
+
+import numpy as np
+import scipy
+
+from curvedp import _validate
+from curvedp.errors import ParameterError
+from curvedp.numerics.directed_rounding import Array, round_fraction, round_up
+from curvedp.privacy.guarantees.base import Guarantee, conversion_impossible
+from curvedp.privacy.guarantees.rao import hellinger_from_affinity
+
+G = TypeVar("G", bound=Guarantee)
+
+
+def convert(
+    guarantee: Guarantee,
+    *,
+    to: type[G],
+    eps: float | None = None,
+    delta: float | None = None,
+    order: float | None = None,
+) -> G:
+    """Convert a guarantee to another definition of privacy.
+
+    Everything that satisfies the argument satisfies the result, under the same adjacency.
+    The result is never stronger, and tight wherever that is known (docs/accounting.md).
+
+    Parameters
+    ----------
+    guarantee : Guarantee
+        What is known.
+    to : type
+        A definition, such as `ZCDP`.
+    eps, delta : float, optional
+        One of them, for ApproxDP.
+    order : float, optional
+        For RenyiDP.
+
+    Raises
+    ------
+    UnattainableGuarantee
+        Where no parameter of the target definition is implied.
+    ParameterError
+        Where an option is missing.
+
+    Examples
+    --------
+    >>> from curvedp.privacy import GDP, ZCDP
+    >>> convert(GDP(1.0), to=ZCDP).rho
+    0.5
+    """
+    if not isinstance(guarantee, Guarantee):
+        raise ParameterError(f"{_validate.shown(guarantee)} is not a guarantee")
+    if not (isinstance(to, type) and issubclass(to, Guarantee)):
+        raise conversion_impossible(guarantee, to, "it is not a definition of privacy")
+    return to.implied_by(guarantee, eps, delta, order)
+
+
+def randomized_response_delta(eps0: float, eps: Array) -> Any:
+    """Return δ(ε) of ε₀-randomized response: (e^ε₀ − e^ε)₊/(1 + e^ε₀), rounded up."""
+    gap = np.minimum(eps - eps0, 0.0)
+    delta = -np.expm1(gap) * scipy.special.expit(eps0)
+    return np.where(delta > 0, np.minimum(round_up(delta, 1e-15), 1.0), 0.0)
+
+
+def randomized_response_epsilon(eps0: float, delta: Array) -> Any:
+    """Return the ε at which `randomized_response_delta` falls to `delta`, rounded up.
+
+    That is ε = log(e^ε₀·(1 − δ) − δ), at most ε₀, and 0 from δ = tanh(ε₀/2) on. The
+    difference is at least half of its first term, so nothing cancels, and 1 − δ is exact
+    where it is small.
+    """
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        eps = eps0 + np.log((1 - delta) - delta * math.exp(-eps0))
+        raised = eps + 2.0**-49 * (1 + eps0 + np.abs(eps))
+    delta_at_zero = round_up(math.tanh(eps0 / 2), 1e-15)
+    return np.where(delta >= delta_at_zero, 0.0, np.clip(raised, 0.0, eps0))
+
+
+def randomized_response_mu(eps: float) -> float:
+    """Return the μ of GDP that ε-DP implies: −2Φ⁻¹(1/(1 + e^ε)), rounded up.
+
+    Below ε = 1 it is computed as 2√2·erf⁻¹(tanh(ε/2)), which keeps the digits of tiny ε;
+    above it from the logarithm of the tail, which keeps those of huge ε.
+    """
+    if eps < 1:
+        mu = 2 * math.sqrt(2) * scipy.special.erfinv(math.tanh(eps / 2))
+    else:
+        log_tail = -(eps + math.log1p(math.exp(-eps)))
+        mu = -2 * scipy.special.ndtri_exp(log_tail)
+    return float(round_up(mu, 4e-15))
+
+
+def randomized_response_renyi(eps: Any, order: Any) -> Any:
+    """Return D_α of ε-randomized response, which bounds all ε-DP mechanisms; rounded up.
+
+    D_α = log(cosh A / cosh B)/(α − 1) with A = (α − ½)ε and B = ε/2 (Bun and Steinke
+    2016). With x = A − B = (α − 1)ε it is computed in one of two forms that keep their
+    digits, also at orders next to 1:
+
+        x + log(1 − (1 − e^{−2x})/(1 + e^ε))            where αε > 2,
+        log(1 + 2·sinh(αε/2)·sinh(x/2)/cosh(ε/2))       elsewhere.
+
+    Arrays of ε > 0 and α > 1 broadcast.
+    """
+    eps = np.asarray(eps, np.float64)
+    order = np.asarray(order, np.float64)
+    x = (order - 1) * eps
+    with np.errstate(over="ignore", invalid="ignore"):
+        for_large = x + np.log1p(np.expm1(-2 * x) * scipy.special.expit(-eps))
+        for_small = np.log1p(
+            2 * np.sinh(order * eps / 2) * np.sinh(x / 2) / np.cosh(eps / 2)
+        )
+    log_moment = np.where(order * eps > 2, for_large, for_small)
+    divergence = round_up(log_moment / (order - 1), 1e-14)
+    return divergence if np.ndim(divergence) else float(divergence)
+
+
+def exp_times(eps: float, alpha: Array) -> Any:
+    """Return e^ε·α; where e^ε overflows, a number >= 1 for every α > 0."""
+    if eps < 700:
+        return np.exp(eps) * alpha
+    return np.where(alpha > 0, 1.0, 0.0)
+
+
+def log_cosh(x: float) -> float:
+    """Return log cosh x for x >= 0.
+
+    Near 0 it is log(1 + 2·sinh²(x/2)), which keeps the digits.
+    """
+    if x < 1:
+        return math.log1p(2 * math.sinh(x / 2) ** 2)
+    return x + math.log1p(math.exp(-2 * x)) - math.log(2)
+
+
+def half_square(mu: float) -> float:
+    """Return μ²/2, the ρ of a μ-GDP mechanism; rounded up unless it is exact."""
+    return round_fraction(Fraction(mu) ** 2 / 2, up=True)
+
+
+def hellinger_angle(minus_log_affinity: float) -> float:
+    """Return the angle θ = 2·arccos e^{−x} of an affinity e^{−x}, x >= 0; rounded up."""
+    return float(hellinger_from_affinity(round_up(minus_log_affinity, 1e-14)))

@@ -1,0 +1,302 @@
+"""Convolutions of many tilted loss distributions, with a bound on all rounding errors.
+
+Definition. The *exponential tilt* of a distribution with rate λ has the masses
+pᵢ·e^{λLᵢ − κ(λ)}, κ(λ) = log Σ pᵢ·e^{λLᵢ}. Convolutions of tilted masses are tilted
+convolutions. A Fourier transform errs by about 1e-16 of the largest mass, which would
+hide small δ; with the λ of large deviations, the losses that decide δ(ε) are the likely
+ones, and their masses keep their digits.
+
+Errors (docs/accounting.md, "Composition"). A transform of length 2^k errs by at most
+16k·u of the 2-norm of its result. A power of very many steps is taken about 1, of losses
+summed by parts twice, so that its errors do not add up.
+"""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+import scipy
+from numpy.typing import NDArray
+
+from curvedp.numerics.directed_rounding import Array, round_up
+from curvedp.privacy.pld.discretize import DiscretePLD, U
+
+ComplexArray = NDArray[np.complex128]
+Factor = tuple[DiscretePLD, int]  # a distribution and how often it is convolved
+
+# From this many steps on, powers of transforms are taken about 1.
+MANY_STEPS = 1 << 14
+_NEAR_CELLS = 1 << 12  # cells about loss 0 that are summed by parts
+_ERROR_SAFETY = 1.01  # covers the rounding of the error bounds themselves
+
+
+class TiltedConvolution(NamedTuple):
+    """The convolution of tilted masses, modulo the length of the transform."""
+
+    masses: Array
+    kappa: float  # Σ nκ(λ), by which the tilt is undone
+    error: float  # a bound on the 2-norm of the error of the masses
+
+
+class _TransformPower(NamedTuple):
+    """A power of a transform, with bounds on its errors."""
+
+    values: ComplexArray
+    transform_error: float  # the largest error of the transform itself
+    power_error: float  # the 2-norm of the errors of the power, over √N
+
+
+def exponential_tilt(pld: DiscretePLD, rate: float) -> tuple[float, Array]:
+    """Return κ and the tilted masses p·e^{rate·L − κ}, the masses rounded up.
+
+    κ is any number close to the logarithm of the moment: it is undone with the same κ.
+    """
+    kappa, _ = pld.log_moment(rate)
+    exponent = rate * pld.losses
+    rounding = 4 * U * (np.abs(exponent) + abs(kappa) + 16)
+    with np.errstate(under="ignore"):
+        return kappa, pld.masses * np.exp(exponent - kappa + rounding)
+
+
+def convolve_tilted(factors: list[Factor], rate: float, size: int) -> TiltedConvolution:
+    """Convolve the tilted masses of all factors, each as often as its count says.
+
+    Parameters
+    ----------
+    factors : list of (DiscretePLD, int)
+        Distributions on one grid, and how often each is used.
+    rate : float
+        The rate λ of the tilt.
+    size : int
+        The length of the transform, a power of 2. Indices wrap around modulo it.
+    """
+    bits = size.bit_length() - 1
+    product: ComplexArray | None = None
+    kappa = 0.0
+    log_largest_value = 0.0  # no value of the product of the transforms is larger
+    error = 0.0
+    smallest_norm = math.inf
+
+    for pld, count in factors:
+        own_kappa, masses = exponential_tilt(pld, rate)
+        wrapped = np.bincount(pld.index % size, weights=masses, minlength=size)
+        norm = _ERROR_SAFETY * math.sqrt(float(wrapped @ wrapped))
+
+        if count < MANY_STEPS:
+            # The error of one transform relative to √N, and of one power's rounding.
+            one_error = 16 * (bits + 1) * U * norm
+            power = _TransformPower(
+                values=_integer_power(scipy.fft.rfft(wrapped), count),
+                transform_error=math.sqrt(size) * one_error,
+                power_error=count * one_error,
+            )
+        else:
+            power = _power_about_one(pld.index, masses, count, size)
+
+        product = power.values if product is None else product * power.values
+        total_mass = float(masses.sum()) * (1 + len(masses) * U)
+        log_largest_value += count * math.log(total_mass + power.transform_error)
+        error += power.power_error
+        smallest_norm = min(smallest_norm, norm)
+        kappa += count * own_kappa
+
+    assert product is not None
+    largest_value = math.exp(min(log_largest_value, 700.0))
+    inverse_error = 16 * bits * U * smallest_norm
+    return TiltedConvolution(
+        masses=scipy.fft.irfft(product, size),
+        kappa=kappa,
+        error=_ERROR_SAFETY * largest_value * (error + inverse_error),
+    )
+
+
+def _integer_power(values: ComplexArray, count: int) -> ComplexArray:
+    """Return values^count by repeated squaring.
+
+    The relative error is at most 3·count·u; one more bit in the error of the transform
+    pays for it.
+    """
+    result = values.copy()
+    for bit in bin(count)[3:]:
+        np.multiply(result, result, out=result)
+        if bit == "1":
+            np.multiply(result, values, out=result)
+    return result
+
+
+def _power_about_one(
+    index: NDArray[np.int64], masses: Array, count: int, size: int
+) -> _TransformPower:
+    """Return the transform F of the masses to a large power, as (1 + z)^count.
+
+    z = F − 1 is small where the masses are close to 1 at loss 0. Summation by parts,
+    twice, writes the masses near 0 as
+
+        z(θ) = excess − i·sin θ·(first moments) − 4·sin²(θ/2)·(transform of double sums),
+
+    whose terms carry errors in proportion to θ and θ². Where that bound is worse than
+    the one of a plain transform, the plain transform is taken.
+
+    Parameters
+    ----------
+    index, masses : array
+        The distribution, wrapped around modulo `size`.
+    count : int
+        The power.
+    size : int
+        The length of the transform.
+    """
+    bits = size.bit_length() - 1
+    reach = min(_NEAR_CELLS, size // 4)
+    is_near = np.abs(index) <= reach
+    far_masses = np.bincount(
+        index[~is_near] % size, weights=masses[~is_near], minlength=size
+    )
+    total_far = math.fsum(far_masses)
+    # The excess of Σp over 1, with all its digits: all errors here count n-fold.
+    excess = math.fsum([-1.0, *masses])
+
+    moment_above, sums_above = _double_sums(index[is_near], masses[is_near], reach)
+    moment_below, sums_below = _double_sums(-index[is_near], masses[is_near], reach)
+    double_sums = np.zeros(size)
+    double_sums[: reach - 1] += sums_above
+    double_sums[size - reach : size - 1] += sums_below[::-1]  # at −2 − j
+
+    theta = 2 * np.pi / size * np.arange(size // 2 + 1)
+    chord = 2 * np.sin(theta / 2)
+    second_order = (moment_above + moment_below) / 2 + np.exp(
+        -1j * theta
+    ) * scipy.fft.rfft(double_sums)
+    z = -chord * chord * second_order
+    z += (
+        (scipy.fft.rfft(far_masses) - total_far)
+        + excess
+        - 1j * np.sin(theta) * (moment_above - moment_below)
+    )
+
+    # Errors of the double sums and their transform; of first moments and sines; of the
+    # far masses. Where they are more than those of a plain transform, that one serves.
+    z_error = (
+        chord * chord * ((16 * bits + 2 * reach + 16) * U * float(double_sums.sum()))
+    )
+    z_error += (
+        chord * (16 * U * (moment_above + moment_below))
+        + 16 * (bits + 1) * U * total_far
+    )
+    plain_error = 16 * (bits + 1) * U * (1 + excess)
+    wrapped = np.bincount(index % size, weights=masses, minlength=size)
+    z = np.where(z_error < plain_error, z, scipy.fft.rfft(wrapped) - 1)
+    z_error = np.minimum(z_error, plain_error) + 8 * U * np.abs(z)
+
+    return _raise_to_power(z, z_error, count, size)
+
+
+def _raise_to_power(
+    z: ComplexArray, z_error: Array, count: int, size: int
+) -> _TransformPower:
+    """Return (1 + z)^count through its logarithm, with bounds on the errors.
+
+    |1 + z|² = 1 + y with y = a(2 + a) + b² known to 17u|z|, z = a + ib, |z| < 2.1. So the
+    length is known to 9nu|z|·|F|^{n−2}, the angle to 13nu|z|, and exp to 12u.
+    """
+    y = z.real * (2 + z.real) + z.imag * z.imag
+    log_length = np.log1p(np.maximum(y, -0.75)) / 2  # below it 2^-count is 0
+    angle = np.arctan2(z.imag, 1 + z.real)
+    values = np.exp(count * (log_length + 1j * angle))
+
+    log_growth = (count - 2) * (np.maximum(log_length, -0.69) + 2 * z_error + 64 * U)
+    growth = np.exp(np.minimum(log_growth, 700.0))
+    error = count * (z_error + 32 * U * np.abs(z)) * growth + 16 * U
+    power_error = _ERROR_SAFETY * math.sqrt(2 * float(error @ error) / size)
+    return _TransformPower(values, float(z_error.max()), power_error)
+
+
+def _double_sums(
+    index: NDArray[np.int64], masses: Array, reach: int
+) -> tuple[float, Array]:
+    """Return Σ i·pᵢ and the double tail sums a_0 … a_{reach−2} of the losses i > 0.
+
+    With the tails P(I >= i), a_j is the sum of the tails from i = j + 2 on.
+    """
+    is_positive = index > 0
+    first_moment = math.fsum(index[is_positive] * masses[is_positive])
+    counts = np.bincount(
+        index[is_positive], weights=masses[is_positive], minlength=reach + 1
+    )
+    tails_from_right = np.cumsum(counts[::-1])
+    double_tails = np.cumsum(tails_from_right)[::-1]
+    return first_moment, np.asarray(double_tails[2:], np.float64)
+
+
+def hockey_stick_divergence(
+    masses: Array, rate: float, width: float, error: float
+) -> Array:
+    """Return δ at every grid point, in units of e^{κ − rate·ε}, rounded up.
+
+    With tilted masses m_i, t = e^{−rate·w} and s = e^{−w},
+
+        D_j = Σ_{i>j} m_i·(t^{i−j} − (ts)^{i−j})
+            = ts·D_{j+1} + (1 − s)·Σ_{i>j} m_i·t^{i−j},
+
+    a recurrence that does not cancel where all losses are small. Each sum loses at most
+    4u(1 + exponent) of itself in a step.
+
+    Parameters
+    ----------
+    masses : array
+        The tilted masses m_i at consecutive grid points.
+    rate, width : float
+        The rate of the tilt and the width w of the grid.
+    error : float
+        A bound on the 2-norm of the errors of the masses.
+    """
+    from scipy.signal import lfilter  # half a second, which most programs never need
+
+    distance = np.arange(1, len(masses) + 1) * width
+    kernel_norm = _ERROR_SAFETY * np.linalg.norm(
+        np.exp(-rate * distance) * np.expm1(-distance)
+    )
+    one_minus_s = -math.expm1(-width)
+    t = math.exp(-rate * width)
+    ts = math.exp(-(rate + 1) * width)
+    sums = lfilter([0.0, t], [1.0, -t], masses[::-1])
+    divergence = lfilter([one_minus_s], [1.0, -ts], sums)[::-1]
+
+    rounding = 8 * U * (len(masses) + 4) * (1 + (rate + 1) * width)
+    return np.asarray(
+        divergence
+        + rounding * np.abs(divergence)
+        + (1 + 2 * rounding) * error * kernel_norm
+    )
+
+
+def mass_at_infinity(factors: list[Factor]) -> float:
+    """Return the mass at an infinite total loss, rounded up.
+
+    The total is infinite if any one loss is: Π(m + x)ⁿ − Πmⁿ with the finite masses m and
+    the infinite ones x; totals above 1 count in full.
+    """
+    log_totals = []
+    log_ratios = []
+    for pld, count in factors:
+        finite = math.fsum(pld.masses)
+        log_totals.append(count * math.log1p(finite - 1 + pld.infinite))
+        log_ratios.append(count * math.log1p(pld.infinite / finite))
+    log_total = math.fsum(log_totals)
+    log_ratio = math.fsum(log_ratios)
+    if not log_ratio:
+        return 0.0
+    mass = math.exp(min(log_total, 700.0)) * -math.expm1(-log_ratio)
+    return float(round_up(mass, 1e-14))
+
+
+def log_tail_mass(factors: list[Factor], rate: float, end: float) -> float:
+    """Return a bound on log P(total loss > end), by Chernoff's inequality.
+
+    An infinite rate says that no total loss is larger: the answer is −inf.
+    """
+    if math.isinf(rate):
+        return -math.inf
+    kappa = math.fsum(count * pld.log_moment(rate)[0] for pld, count in factors)
+    rounding = 1e-12 * (abs(kappa) + rate * end + 1)
+    return min(kappa - rate * end + rounding, 0.0)

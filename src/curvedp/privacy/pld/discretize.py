@@ -1,0 +1,257 @@
+"""A discrete privacy loss distribution that dominates a given privacy profile.
+
+Theorem (connect the dots: Doroshenko et al. 2022; docs/accounting.md, "Composition").
+Let δ(ε) be known at losses 0 = ε₀ < ε₁ < … < ε_n, multiples of a width w. The piecewise
+linear function of e^ε through those values, and the convex envelope of it, lie above the
+convex truth. The envelope is the profile of a discrete pair: with dᵢ = δᵢ₋₁ − δᵢ and
+hᵢ = εᵢ − εᵢ₋₁,
+
+    P(L = εᵢ)  = dᵢ/(1 − e^{−hᵢ}) − dᵢ₊₁/(e^{hᵢ₊₁} − 1),
+    P(L = −εᵢ) = e^{−εᵢ}·Q(L = −εᵢ),
+
+the second of the same form in the profile of Q against P. Every mass is rounded up.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from curvedp.numerics.directed_rounding import Array, round_up
+
+Profile = Callable[[Array], Array]
+
+U = 2.0**-53  # the unit roundoff of doubles
+# Grid points may lie this much of their loss apart, which adds at most 2^-20/6 of its
+# variance …
+GROWTH = 2.0**-10
+# … but no farther apart than this fraction of the whole range.
+MIN_POINTS = 16384
+_MAX_ENVELOPE_ROUNDS = 200
+
+
+@dataclass(frozen=True)
+class PairProfile:
+    """δ(ε) of one mechanism in both directions of an adjacency.
+
+    Attributes
+    ----------
+    remove : callable
+        δ(ε) of P against Q, at increasing ε >= 0.
+    add : callable
+        δ(ε) of Q against P. The same function where both directions agree.
+    truncation : float
+        The loss beyond which both bounds are taken as constant.
+    """
+
+    remove: Profile
+    add: Profile
+    truncation: float
+
+    @classmethod
+    def symmetric(cls, delta: Profile, truncation: float) -> "PairProfile":
+        """Return the pair whose two directions have the same profile."""
+        return cls(delta, delta, truncation)
+
+    @property
+    def is_symmetric(self) -> bool:
+        """Whether both directions are the same function."""
+        return self.remove == self.add
+
+    def reversed(self) -> "PairProfile":
+        """Return the pair with its two directions exchanged."""
+        return replace(self, remove=self.add, add=self.remove)
+
+
+@dataclass(frozen=True)
+class DiscretePLD:
+    """A privacy loss distribution on the multiples of a width, and at infinity.
+
+    Attributes
+    ----------
+    width : float
+        The distance of neighboring grid points.
+    index : array of int
+        The losses divided by the width, increasing.
+    masses : array
+        P's masses at these losses, rounded up; with `infinite` they may exceed 1.
+    infinite : float
+        P's mass at an infinite loss.
+    """
+
+    width: float
+    index: NDArray[np.int64]
+    masses: Array
+    infinite: float
+
+    @property
+    def losses(self) -> Array:
+        """The finite losses, increasing."""
+        return np.asarray(self.index * self.width, np.float64)
+
+    def log_moment(self, tilt: float) -> tuple[float, float]:
+        """Return κ(λ) = log Σ p·e^{λL} over the finite losses, and κ′(λ), λ = `tilt`."""
+        exponent = tilt * self.losses
+        top = float(exponent.max())
+        weights = self.masses * np.exp(exponent - top)
+        total = float(weights.sum())
+        return math.log(total) + top, float(weights @ self.losses) / total
+
+
+class _Side(NamedTuple):
+    """The part of a discrete pair that one direction of the profile determines."""
+
+    losses: Array  # the losses > 0
+    masses: Array  # their masses
+    taken_from_zero: float  # what the first step takes from the mass at loss 0
+    delta_at_zero: float
+    delta_at_end: float
+
+
+def connect_the_dots(
+    pair: PairProfile,
+    width: float,
+    growth: float = GROWTH,
+    min_points: int = MIN_POINTS,
+) -> DiscretePLD:
+    """Return a discrete distribution whose profile is at least that of a mechanism.
+
+    Parameters
+    ----------
+    pair : PairProfile
+        Upper bounds on the mechanism's profile in both directions. Beyond
+        `pair.truncation` they are kept constant: that much mass goes to infinity.
+    width : float
+        The losses are multiples of it.
+    growth, min_points : float, int
+        How far apart grid points may lie, see `loss_grid`.
+    """
+    last_index = max(math.ceil(pair.truncation / width), 1)
+    grid = loss_grid(last_index, growth, min_points)
+    eps = np.asarray(grid * width, np.float64)
+
+    delta_remove = np.minimum(np.asarray(pair.remove(eps)), 1.0)
+    if pair.is_symmetric:
+        remove = masses_from_profile(*convex_envelope(eps, delta_remove))
+        add = remove
+    else:
+        delta_add = np.minimum(np.asarray(pair.add(eps)), 1.0)
+        # The two directions agree at ε = 0, but for rounding.
+        delta_remove[0] = delta_add[0] = max(delta_remove[0], delta_add[0])
+        remove = masses_from_profile(
+            *convex_envelope(eps, delta_remove, is_symmetric=False)
+        )
+        add = masses_from_profile(*convex_envelope(eps, delta_add, is_symmetric=False))
+
+    mass_at_zero = max(
+        1
+        - remove.delta_at_zero
+        - remove.taken_from_zero
+        - add.taken_from_zero
+        + 16 * U,
+        0.0,
+    )
+    # Q's masses at losses −ε become P's: P(L = −ε) = e^{−ε}·Q(L = −ε).
+    negative_masses = round_up(add.masses * np.exp(-add.losses), 8 * U)
+    losses = np.concatenate([-add.losses[::-1], [0.0], remove.losses])
+    masses = np.concatenate([negative_masses[::-1], [mass_at_zero], remove.masses])
+    index = np.rint(losses / width).astype(np.int64)
+    return DiscretePLD(width, index, masses, remove.delta_at_end)
+
+
+def loss_grid(last_index: int, growth: float, min_points: int) -> NDArray[np.int64]:
+    """Return the indices 0 … last_index at which a profile is evaluated.
+
+    All of them as far as 1/growth, then in steps that are about `growth` times the index,
+    up to steps of last_index/min_points.
+    """
+    largest_step = max(last_index / min_points, 1.0)
+    end_of_all = min(1 / growth, last_index)
+    end_of_growing = min(largest_step / growth, last_index)
+
+    growing = np.zeros(0)
+    if end_of_growing > end_of_all:
+        growing = np.exp(
+            np.arange(math.log(end_of_all), math.log(end_of_growing), growth)
+        )
+    indices = np.concatenate(
+        [
+            np.arange(end_of_all),
+            growing,
+            np.arange(end_of_growing, last_index, largest_step),
+            [last_index],
+        ]
+    )
+    return np.unique(np.rint(indices).astype(np.int64))
+
+
+def masses_from_profile(eps: Array, delta: Array) -> _Side:
+    """Return the masses at losses > 0 of the pair whose profile connects the points.
+
+    Mass i is dᵢ/(1 − e^{−hᵢ}) − dᵢ₊₁/(e^{hᵢ₊₁} − 1), rounded up by what a difference, two
+    quotients and their difference can lose.
+    """
+    given_to_right, taken_from_left = _step_weights(eps, delta)
+    taken_from_left = np.append(taken_from_left, 0.0)
+    rounding = 8 * U * (given_to_right + taken_from_left[1:])
+    masses = np.maximum(given_to_right - taken_from_left[1:] + rounding, 0.0)
+    n_used = 1 + int(np.max(np.nonzero(masses)[0], initial=0))
+    return _Side(
+        losses=eps[1 : n_used + 1],
+        masses=masses[:n_used],
+        taken_from_zero=float(taken_from_left[0]),
+        delta_at_zero=float(delta[0]),
+        delta_at_end=float(delta[-1]),
+    )
+
+
+def _step_weights(eps: Array, delta: Array) -> tuple[Array, Array]:
+    """Return d/(1 − e^{−h}) and d/(e^h − 1) of each step.
+
+    A step with the drop d of δ and the width h gives the first to the mass at its right
+    end and takes the second from the mass at its left end.
+    """
+    width = np.diff(eps)
+    drop = -np.diff(delta)
+    with np.errstate(over="ignore"):
+        return drop / -np.expm1(-width), drop / np.expm1(width)
+
+
+def convex_envelope(
+    eps: Array, delta: Array, is_symmetric: bool = True
+) -> tuple[Array, Array]:
+    """Return the points (ε, δ) that are corners of the lower convex envelope in e^ε.
+
+    A point above the chord of its neighbors is no corner, so that all such points can go
+    at once. Which points are left decides how tight the bound is, not whether it holds:
+    chords between any of them lie above the convex truth.
+
+    Parameters
+    ----------
+    eps, delta : array
+        The points, ε increasing from 0.
+    is_symmetric : bool
+        Whether the profile continues to ε < 0 as its own mirror image, which makes the
+        point at ε = 0 a candidate for removal too: it is lowered to the chord over it.
+    """
+    delta = np.minimum.accumulate(delta)
+    for _ in range(_MAX_ENVELOPE_ROUNDS):
+        given_to_right, taken_from_left = _step_weights(eps, delta)
+        is_corner = np.concatenate(
+            [[True], given_to_right[:-1] >= taken_from_left[1:], [True]]
+        )
+        first_step = math.expm1(min(eps[1], 700.0))
+        chord = (first_step + 2 * delta[1]) / (first_step + 2) * (1 + 8 * U)
+        chord_over_zero = math.nextafter(chord, 2.0)
+        zero_is_low_enough = delta[0] <= chord_over_zero or not is_symmetric
+        if is_corner.all() and zero_is_low_enough:
+            break
+
+        eps = eps[is_corner]
+        delta = delta[is_corner]
+        if is_symmetric:
+            delta[0] = min(delta[0], chord_over_zero)
+    return eps, delta
