@@ -121,7 +121,7 @@ def test_every_pair_is_charged_what_bounds_both(tmp_path, budget, asked):
             continue
         # The largest of every parameter, of which all are of one definition.
         assert {type(single) for single in singles} == {type(charged)}
-        for name in charged.additive:
+        for name in charged.additive_fields:
             largest = max(getattr(single, name) for single in singles)
             assert getattr(charged, name) == largest
         # And a bound on what each of the two really tells.

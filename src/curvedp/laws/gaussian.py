@@ -75,6 +75,11 @@ class RiemannianGaussian(IsotropicLaw):
                 f"the bound by the Ricci curvature ends at {largest:g}; "
                 "use the mechanism log-gaussian"
             )
+            raise ParameterError(
+                f"no profile is proved on {self.manifold!r} at the scale {self.scale:g}: "
+                f"the bound by the Ricci curvature ends at {largest:g}; "
+                "use the mechanism log-gaussian"
+            )
         raise ParameterError(
             f"no exact profile is known on {self.manifold!r}; use the mechanism "
             "log-gaussian"

@@ -368,7 +368,8 @@ def _largest_of_each_parameter(
         return dataclasses.replace(approximate[0], eps=max(epsilons), delta0=delta)
 
     largest: dict[str, Any] = {
-        name: max(getattr(each, name) for each in counted) for name in account.additive
+        name: max(getattr(each, name) for each in counted)
+        for name in account.additive_fields
     }
     return dataclasses.replace(first, **largest)
 

@@ -22,6 +22,7 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 import scipy
+from numpy.typing import NDArray
 
 from curvedp.numerics.directed_rounding import Array
 from curvedp.numerics.log_space import log_sum_exp, log_symmetric_beta
@@ -308,7 +309,7 @@ def log_disc_probabilities(
 
 def _is_small_disc(
     n: int, x: Array, y: Array, x2: Array, radius: Array, c: Array
-) -> Array:
+) -> NDArray[np.bool_]:
     """Say for which discs the density is integrated instead of a flux.
 
     Those inside the unit disc that are small beside their distance from its boundary, and
@@ -317,7 +318,7 @@ def _is_small_disc(
     is_inside = x2 > 0
     is_far_from_circle = radius < 0.3 * (radius + 2 * np.maximum(x2, 0.0))
     density_varies_little = (n - 2) * radius * c < 4 * x * y
-    return is_inside & is_far_from_circle & density_varies_little
+    return np.asarray(is_inside & is_far_from_circle & density_varies_little)
 
 
 def _scaled_base(largest: Array, power: int) -> tuple[Array, Array]:

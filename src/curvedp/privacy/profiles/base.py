@@ -562,7 +562,8 @@ def _mu_from_log_delta(eps: Array, log_delta: Array, start: float | None) -> Arr
         mu = np.full_like(eps, start)
 
     def step(mu: Array, a: Array, b: Array) -> Array:
-        return (log_delta - gdp_log_delta(mu, eps)) * _mills_difference(a, b)
+        gap = log_delta - gdp_log_delta(mu, eps)
+        return np.asarray(gap * _mills_difference(a, b))
 
     return _newton_mu(eps, mu, step)
 

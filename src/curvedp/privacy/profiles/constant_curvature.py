@@ -91,8 +91,9 @@ class RadialProfile(PrivacyProfile):
             try:
                 return TabulatedLossLaw(law)
             except ArithmeticError:
-                is_quadrature = isinstance(law, SpaceFormLoss)
-                if not is_quadrature or law.order > _MAX_QUADRATURE_NODES:
+                if not isinstance(law, SpaceFormLoss):
+                    raise
+                if law.order > _MAX_QUADRATURE_NODES:
                     raise
                 law = replace(law, order=2 * law.order)
 

@@ -473,7 +473,7 @@ def largest_over_splits(
     """
     value, error = _fit_over_arc(cost, start, stop)
     for column in np.nonzero(error > _POOR_ERROR * value)[0]:
-        narrowed = _fit_over_narrowed_arc(_entry(cost, column), start, stop)
+        narrowed = _fit_over_narrowed_arc(_entry(cost, int(column)), start, stop)
         value[column] = narrowed.value[0]
         error[column] = narrowed.error[0]
     return (value + error) * (1 + 1e-12)  # covers the fit's own arithmetic

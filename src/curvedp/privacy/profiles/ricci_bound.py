@@ -78,15 +78,15 @@ class PureProfile(PrivacyProfile):
         return self.eps
 
     @property
-    def mu(self) -> float:  # type: ignore[override]  # a cached property there
+    def mu(self) -> float:
         return self._pure.implied_mu()
 
     @property
-    def rho(self) -> float:  # type: ignore[override]  # a cached property there
+    def rho(self) -> float:
         return self._pure.implied_rho()
 
     @property
-    def hellinger_angle(self) -> float:  # type: ignore[override]  # cached there
+    def hellinger_angle(self) -> float:
         return self._pure.implied_hellinger_angle()
 
     def implied_renyi(self, order: float) -> float:
