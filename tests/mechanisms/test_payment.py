@@ -22,10 +22,8 @@ from curvedp.mechanisms.payment import pay
 from curvedp.mechanisms.statistic import FrechetMean, Statistic
 from curvedp.privacy import (
     GDP,
-    KLDP,
     ZCDP,
     ApproxDP,
-    MeanConcentratedDP,
     PrivacyUnit,
     PureDP,
     RaoDP,
@@ -54,6 +52,7 @@ ASKED = {
     "RaoDP": RaoDP(0.5),
 }
 EPSILONS = (0.0, 0.3, 1.0, 1.4, 2.0, 5.0)
+from reproductions.rao.mean_loss import MeanConcentratedDP
 
 
 def test_every_definition_with_a_cost_is_here():
