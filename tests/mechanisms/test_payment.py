@@ -30,6 +30,7 @@ from curvedp.privacy import (
     RenyiDP,
 )
 from curvedp.privacy.guarantees.base import additive_kinds
+from reproductions.rao.mean_loss import KLDP, MeanConcentratedDP
 
 BUDGETS = {
     "PureDP": PureDP(40.0),
@@ -52,7 +53,6 @@ ASKED = {
     "RaoDP": RaoDP(0.5),
 }
 EPSILONS = (0.0, 0.3, 1.0, 1.4, 2.0, 5.0)
-from reproductions.rao.mean_loss import MeanConcentratedDP
 
 
 def test_every_definition_with_a_cost_is_here():
