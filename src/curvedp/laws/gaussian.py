@@ -74,13 +74,6 @@ class RiemannianGaussian(IsotropicLaw):
                 f"no profile is proved on {self.manifold!r} at the scale {self.scale:g}: "
                 f"the bound by the Ricci curvature ends at {largest:g}; "
                 "use the mechanism log-gaussian"
-        if isinstance(self.manifold, AffineInvariantCone):
-            largest = math.sqrt(-0.5 / ricci_lower_bound(self.manifold))
-            raise ParameterError(
-                f"no profile is proved on {self.manifold!r} at the scale {self.scale:g}: "
-                f"the bound by the Ricci curvature ends at {largest:g}; "
-                "use the mechanism log-gaussian"
-            )
             )
         raise ParameterError(
             f"no exact profile is known on {self.manifold!r}; use the mechanism "
