@@ -10,32 +10,31 @@ from typing import Any
 import numpy as np
 
 from curvedp import _validate
+from curvedp.core.mechanism import check_guarantee
 from curvedp.entropy import GeneratorSource
 from curvedp.errors import CurvedpError, ParameterError, UnattainableGuarantee
 from curvedp.geometry.manifold import Manifold, check_manifold
 from curvedp.geometry.spaces.spd_common import SPD
-from curvedp.mechanisms.alarms import USELESS_SHARE
-from curvedp.mechanisms.base import check_guarantee
-from curvedp.mechanisms.choose import (
-    choose_mechanism,
-    population_of_spread,
-    populations,
-    predicted_error,
-    rank,
-    useless_error,
+from curvedp.mechanisms.staged.ball_search import (
+    PrivateBallMechanism,
+    class_mean_statistic,
 )
-from curvedp.mechanisms.in_private_ball import (
-    InPrivateBall,
-    OuterBallLine,
-    OuterBallMean,
-    OuterBallVariance,
-)
-from curvedp.mechanisms.noise import least_noise, spread_of
-from curvedp.mechanisms.private_ball import PrivateBallMechanism, class_mean
-from curvedp.mechanisms.reduction import classifiers
-from curvedp.mechanisms.statistic import FrechetMean, FrechetVariance
+from curvedp.mechanisms.staged.reduced_classifier import candidate_classifiers
+from curvedp.mechanisms.vector import smallest_noise, std_per_scale
 from curvedp.numerics.threads import one_blas_thread
 from curvedp.privacy import GDP, Guarantee
+from curvedp.release.choose import choose_mechanism, rank_mechanisms
+from curvedp.release.populations import population_of_spread, reference_populations
+from curvedp.release.predict import baseline_error, predicted_error, reference_ball
+from curvedp.release.warnings import USELESS_SHARE
+from curvedp.statistics.frechet_mean import FrechetMean
+from curvedp.statistics.frechet_variance import FrechetVariance
+from curvedp.statistics.searched_ball import (
+    BallSearchStatistic,
+    SearchedGeodesic,
+    SearchedMean,
+    SearchedVariance,
+)
 
 __all__ = ["Plan", "plan"]
 
@@ -200,10 +199,12 @@ class Plan:
                 self.manifold, statistic.center, self.spread, self.n
             )
         else:
-            about = populations(self.manifold, statistic.typical)[0]
+            ball = reference_ball(statistic)
+            assert ball is not None  # statistics that are planned have one
+            about = reference_populations(self.manifold, ball)[0]
         data = (
             about.mean
-            if mechanism.reads == "value"
+            if mechanism.info.reads == "value"
             else np.resize(about.records, (self.n, *about.mean.shape))
         )
         with one_blas_thread():
@@ -216,7 +217,7 @@ class Plan:
         """About the radius of the region by the best mechanism, and by others in its ball.
 
         The mechanism with the least error may have a region that is as wide as the ball;
-        "log-gaussian" and "log-laplace" have exact ones, of about the length of their noise.
+        "tangent-gaussian" and "tangent-laplace" have exact ones, of about the length of their noise.
         With `radius="private"` there is one mechanism.
         """
         from curvedp.inference.region import regions_in_chart  # slow to import
@@ -251,9 +252,9 @@ class Plan:
         m: int | None = None,
         level: float = 0.05,
     ) -> float:
-        """How often `two_sample_test` would find that two populations differ, by simulation with a public seed.
+        """How often `two_sample_test` would find that two reference_populations differ, by simulation with a public seed.
 
-        The populations are `shift` apart in the chart of the ball, which has to be public; `spread` is the root mean square
+        The reference_populations are `shift` apart in the chart of the ball, which has to be public; `spread` is the root mean square
         distance of records from their middle, half the radius by default; `m` is how many records the second sample has, as
         many as the first by default. At this level the test makes 99 permutations here, or as many as the level takes.
         """
@@ -270,14 +271,14 @@ class Plan:
         level = _validate.within(
             "level", level, 0.0, 1.0, open_low=True, open_high=True
         )
-        mechanism = PermutationMechanism.for_statistic(statistic, self.guarantee).at(
+        mechanism = PermutationMechanism.calibrate(statistic, self.guarantee).at_level(
             level, max(99, ceil(1 / level))
         )
         rng, found = np.random.default_rng(20231019), 0
         middles = np.repeat([[apart / 2], [-apart / 2]], sizes, axis=0) * np.eye(1, d)
         for _ in range(_TESTS):
             z = middles + wide / sqrt(d) * rng.standard_normal((sum(sizes), d))
-            found += mechanism.simulate(
+            found += mechanism.simulate_decision(
                 rng,
                 z * np.minimum(1.0, radius / np.linalg.norm(z, axis=1, keepdims=True)),
             )
@@ -367,10 +368,10 @@ class Plan:
 
     def _cures(self) -> list[str]:
         """How many records would do, and what else."""
-        law, scale = least_noise(self.guarantee)  # 1/μ, or 1/ε
+        law, scale = smallest_noise(self.guarantee)  # 1/μ, or 1/ε
         # Noise of length 2r√d/(nμ), or 2r√(d(d+1))/(nε), as long as half of what is
         # useless. A private ball is about 1.5 spreads wide and has 0.6 of the budget.
-        length = sqrt(self.manifold.dim) * spread_of(law, self.manifold.dim)
+        length = sqrt(self.manifold.dim) * std_per_scale(law, self.manifold.dim)
         factor = 8 if isinstance(self.radius, str) else 4
         needed = ceil(factor * self.spread * length * scale / self.useless)
         many = self.classes * max(needed, 2 * self.n // self.classes)
@@ -517,7 +518,7 @@ def plan(
             raise ParameterError(
                 "a classifier needs no ball: leave radius, center and outer_radius out"
             )
-        made = classifiers(manifold, n, classes, guarantee)
+        made = candidate_classifiers(manifold, n, classes, guarantee)
         names = (
             made
             if mechanism == "auto"
@@ -526,7 +527,7 @@ def plan(
         with one_blas_thread():
             errors = dict(
                 sorted(
-                    ((name, made[name].predicted_error()) for name in names),
+                    ((name, made[name].predict_error()) for name in names),
                     key=lambda each: each[1],
                 )
             )
@@ -562,8 +563,8 @@ def plan(
         manifold, center, radius, n if searched else size, outer_radius, statistic
     )
     if searched and classes > 1:
-        wanted = class_mean(wanted, size, size, guarantee)
-    if isinstance(wanted, InPrivateBall):
+        wanted = class_mean_statistic(wanted, size, size, guarantee)
+    if isinstance(wanted, BallSearchStatistic):
         return _plan_private_ball(
             wanted, n, guarantee, mechanism, statistic, classes, spread
         )
@@ -573,7 +574,7 @@ def plan(
             chosen = choose_mechanism(mechanism, wanted, guarantee).mechanism
             errors = {mechanism: predicted_error(chosen)}
         else:
-            found, left_out = rank(wanted, guarantee)
+            found, left_out = rank_mechanisms(wanted, guarantee)
             errors = {name: error for name, (error, _) in found.items()}
     if not errors:
         _ = wanted.sensitivity  # where there is none, that is the reason
@@ -586,8 +587,10 @@ def plan(
         # The variance of records that fill a ball of half the radius.
         useless = wide**2 / 4 * manifold.dim / (manifold.dim + 2)
     else:
-        wide = wanted.typical.radius
-        useless = useless_error(wanted)
+        reference = reference_ball(wanted)
+        assert reference is not None  # statistics that are planned have one
+        wide = reference.radius
+        useless = baseline_error(wanted)
     return Plan(
         manifold,
         n,
@@ -618,10 +621,10 @@ def _plan_private_ball(
     spread: float | None,
 ) -> Plan:
     """Plan a statistic in a private ball, of records of a stated spread."""
-    _validate.choice("mechanism", mechanism, ("auto", PrivateBallMechanism.name))
+    _validate.choice("mechanism", mechanism, ("auto", PrivateBallMechanism.info.name))
     if spread is None:
-        spread = wanted.typical_spread
-    search = PrivateBallMechanism.for_statistic(wanted, guarantee)
+        spread = wanted.reference_spread
+    search = PrivateBallMechanism.calibrate(wanted, guarantee)
     with one_blas_thread():  # small matrices
         rehearsal = search.rehearse(spread)
     if statistic == "dispersion":
@@ -637,7 +640,7 @@ def _plan_private_ball(
         wanted.outer_radius,
         spread,
         useless,
-        {PrivateBallMechanism.name: rehearsal.error},
+        {PrivateBallMechanism.info.name: rehearsal.error},
         {},
         statistic,
         classes,
@@ -656,8 +659,8 @@ def _statistic(
     if isinstance(radius, str):
         _validate.private_radius(radius)
         if what == "regression":
-            return OuterBallLine(manifold, center, outer_radius, n, [(0.0, 1.0)])
-        return {"mean": OuterBallMean, "dispersion": OuterBallVariance}[what](
+            return SearchedGeodesic(manifold, center, outer_radius, n, [(0.0, 1.0)])
+        return {"mean": SearchedMean, "dispersion": SearchedVariance}[what](
             manifold, center, outer_radius, n
         )
     if what == "regression":

@@ -9,8 +9,8 @@ from curvedp._files import write_atomically
 from curvedp.errors import ParameterError
 
 if TYPE_CHECKING:
+    from curvedp.core.certificate import Certificate
     from curvedp.estimators.base import PrivateEstimator
-    from curvedp.mechanisms.certificate import Certificate
 
 
 class Offer(NamedTuple):

@@ -15,9 +15,17 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from curvedp.core.certificate import Certificate, record_space
+from curvedp.core.wording import (
+    UNIT_WORDS,
+    neighbor_words,
+    post_processing_sentence,
+    protected_unit_sentence,
+    sampling_sentence,
+    trust_sentence,
+)
 from curvedp.errors import ParameterError
 from curvedp.inference import region_of
-from curvedp.mechanisms.certificate import Certificate
 from curvedp.privacy import ZCDP, ApproxDP, PureDP, RenyiDP
 
 QUESTIONS: dict[str, tuple[str, Any]] = {
@@ -150,8 +158,10 @@ def _proved(c: Certificate) -> SimpleNamespace:
     # δ(0) bounds the total variation; with equal odds the best guess is right with probability (1 + TV)/2.
     right = (1 + curve[0][1]) / 2
     counted = asked.adjacency == "replace-one"
-    size = f"{f'the number of {c.whose}s' if n is None else f'n = {n}'} is {'public' if counted else 'private'}"
-    drawn = f"drawn {c.numerics['path']}, grid 2^-{c.numerics['grid']}, τ = {c.numerics['tau']}"
+    words = UNIT_WORDS[c.privacy_unit]
+    count = f"the number of {words.plural}" if n is None else f"n = {n}"
+    size = f"{count} is {'public' if counted else 'private'}"
+    drawn = f"{sampling_sentence(c)}, slack {c.numerics['slack']}"
     software = ", ".join(f"{name} {version}" for name, version in c.software.items())
     payment = "No ledger is named: other releases from these data may add to the loss."
     if entry is not None:
@@ -162,17 +172,17 @@ def _proved(c: Certificate) -> SimpleNamespace:
         strength=f"{asked}; among other things (ε, δ) = ({eps:g}, {_up(delta)})",
         guarantee=f"{asked}{f', up to a total variation of {_up(slack)}' if slack else ''}; "
         + "; ".join(f"δ({e:g}) = {_up(d)}" for e, d in curve),
-        attacker=f"Who knows every other {c.whose} and must say {c.change[1]} is right with probability "
+        attacker=f"Who knows every other {words.noun} and must say {neighbor_words(c).guess} is right with probability "
         f"at most {ceil(1000 * min(right, 1.0)) / 10}% (50% is guessing).",
-        unit=f"two data sets are neighbors if they differ by {c.unit} ({asked.adjacency}; {size})",
-        unprotected=f"The number of {c.whose}s and all public parameters."
+        unit=f"two data sets are neighbors if they differ by {words.in_full} ({asked.adjacency}; {size})",
+        unprotected=f"The number of {words.plural} and all public parameters."
         if counted
         else "All public parameters.",
-        what=f"{c.statistic.get('name')} on {c.where}",
+        what=f"{c.statistic.get('name')} on {record_space(c)}",
         mechanism=f"{c.mechanism}, sensitivity {c.sensitivity:.6g}; {drawn}; bits: {c.entropy['source']}; {software}",
         payment=payment,
-        afterwards="; ".join(map(str, c.release["afterwards"])) or "none",
-        model="Federated" if c.mechanism.startswith("federated") else "Central",
+        afterwards=post_processing_sentence(c),
+        model=c.trust.value.capitalize(),
     )
 
 
@@ -211,14 +221,14 @@ def registry(certificate: Certificate, study: Mapping[str, Any]) -> dict[str, An
                 "unprotected_quantities": f"{proved.unprotected} Curator: {said['unprotected']}",
             },
             "privacy_loss": {
-                "privacy_unit": certificate.unit,
+                "privacy_unit": protected_unit_sentence(certificate),
                 "privacy_unit_details": proved.unit,
                 "privacy_parameters": proved.parameters,
                 "privacy_parameters_details": proved.guarantee,
             },
             "deployment_model": {
                 "model_name": proved.model,
-                "model_name_details": certificate.trust,
+                "model_name_details": trust_sentence(certificate),
                 "actors": said["actors"],
                 "release_type": said["releases"],
                 "release_type_details": said["plans"],
@@ -280,10 +290,10 @@ def label(
     rows = [
         ("What is published", _SAID, study["description"]),
         ("What was computed", _KEPT, proved.what),
-        ("Whose data are protected", _KEPT, certificate.unit),
+        ("Whose data are protected", _KEPT, protected_unit_sentence(certificate)),
         ("How well", _PROVED, proved.strength),
         ("What an attacker can do", _PROVED, proved.attacker),
-        ("Who is trusted", _KEPT, certificate.trust),
+        ("Who is trusted", _KEPT, trust_sentence(certificate)),
         ("Who sees the records", _SAID, study["actors"]),
         ("Other releases", _KEPT, proved.payment),
         ("Plans", _SAID, study["plans"]),
@@ -321,7 +331,11 @@ def worksheet(
         ("Systemic and human bias", _SAID, study["bias"]),
         ("Query model", _KEPT, f"not interactive: one release. {proved.payment}"),
         ("Further releases", _SAID, study["plans"]),
-        ("Threat model", _KEPT, f"{proved.model.lower()}: {certificate.trust}"),
+        (
+            "Threat model",
+            _KEPT,
+            f"{proved.model.lower()}: {trust_sentence(certificate)}",
+        ),
         ("Actors", _SAID, study["actors"]),
         (
             "Side channels",

@@ -22,7 +22,7 @@ from curvedp.errors import ParameterError, VerificationFailed
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-    from curvedp.mechanisms.certificate import Certificate
+    from curvedp.core.certificate import Certificate
 
 SIGNATURE_SCHEMA = "curvedp-signature/1"
 
@@ -64,7 +64,7 @@ class Verification:
         refusal : str
             Words before the claims that failed, such as "not signed: ".
         """
-        from curvedp.mechanisms.certificate import Certificate
+        from curvedp.core.certificate import Certificate
 
         raise_if_refuted(self.checks, refusal)
         return Certificate.from_json(self.text)
@@ -117,6 +117,7 @@ def sign_file(
     VerificationFailed
         A claim is refuted. Nothing was signed.
     """
+    from curvedp.core.certificate import is_certificate_signed, sign_certificate
     from curvedp.signing import key_of
 
     certificate = verify_file(path, seconds=seconds).certificate("not signed: ")
@@ -125,9 +126,9 @@ def sign_file(
     signatures = {
         key: signature
         for key, signature in others.items()
-        if certificate.is_signed(key, signature)
+        if is_certificate_signed(certificate, key, signature)
     }
-    signatures[key_of(identity)] = certificate.signature(identity)
+    signatures[key_of(identity)] = sign_certificate(certificate, identity)
     record = {"schema": SIGNATURE_SCHEMA, "signatures": signatures}
     write_atomically(target, json.dumps(record, indent=2) + "\n")
     return target

@@ -16,10 +16,11 @@ from typing import Any
 
 import numpy as np
 
+from curvedp.core.certificate import Certificate, Check, is_certificate_signed
 from curvedp.errors import CurvedpError, ParameterError, VerificationFailed
-from curvedp.mechanisms import Mechanism
-from curvedp.mechanisms.certificate import Certificate, Check
-from curvedp.mechanisms.verify import remarks_on, verify_certificate
+from curvedp.release.rebuild import mechanism_of
+from curvedp.release.verify import remarks_on, verify_certificate
+from curvedp.release.warnings import certificate_warnings
 
 # Bytes that a question may take beyond what the process holds when it starts.
 MEMORY_LIMIT = 2 << 30
@@ -39,13 +40,16 @@ def verify(question: dict[str, Any]) -> dict[str, Any]:
     if public_key is not None:
         check = Check(
             f"signature of {public_key[:16]}…",
-            certificate.is_signed(public_key, question["signature"]),
+            is_certificate_signed(certificate, public_key, question["signature"]),
             "Ed25519 over the certificate as it stands",
         )
         checks = [check, *checks]
 
     refuted = any(check.holds is False for check in checks)
-    notes = [] if refuted else [*remarks_on(certificate), *certificate.alarms]
+    notes: list[str] = []
+    if not refuted:
+        warnings = certificate_warnings(certificate)
+        notes = [*remarks_on(certificate), *(warning.text for warning in warnings)]
     return {"checks": [_check_to_list(check) for check in checks], "notes": notes}
 
 
@@ -62,7 +66,7 @@ def region(question: dict[str, Any]) -> dict[str, Any]:
     level, of = question["level"], question["of"]
     certificate = _verified(question["certificate"], question["path"])
     published = _read_value(Path(question["value_path"]))
-    components = components_of(certificate.made_by.statistic, published)
+    components = components_of(mechanism_of(certificate).statistic, published)
     _check_value(certificate, published, components)
     found = region_of(certificate, level, of, components)
 
@@ -88,10 +92,6 @@ OPERATIONS: Mapping[str, Operation] = {"verify": verify, "region": region}
 def _load_and_check(text: str) -> tuple[Certificate, list[Check]]:
     """Read a certificate and recompute its claims."""
     certificate = Certificate.from_json(text)
-    if certificate.mechanism not in Mechanism.registry:
-        # Tests and sums over sites register their mechanisms when they are imported.
-        from curvedp import inference  # noqa: F401
-        from curvedp.federated import release  # noqa: F401
     return certificate, verify_certificate(certificate)
 
 
@@ -131,15 +131,15 @@ def _check_value(
     Of means of several classes, one has to be this certificate's own.
     """
     from curvedp.geometry import Grassmann
-    from curvedp.mechanisms.second_moment import unpack
+    from curvedp.statistics.second_moment import vector_to_symmetric
 
-    mechanism = certificate.made_by
-    own = mechanism.value_of(certificate)
+    mechanism = mechanism_of(certificate)
+    own = mechanism.reconstruct_value(certificate)
     if isinstance(own, tuple):
         # A geodesic: its start and velocity, as `released_array` gives them.
         footpoint, velocity = own
         if len(velocity) == 1:
-            footpoint, velocity = mechanism.manifold.geodesic(
+            footpoint, velocity = mechanism.statistic.value_space.geodesic(
                 footpoint, velocity[0], -0.5
             )
         rows = velocity.reshape(-1, *footpoint.shape)
@@ -148,7 +148,9 @@ def _check_value(
 
     if components is not None:
         features = published.shape[1]
-        directions = np.linalg.eigh(unpack(own, features))[1][:, ::-1][:, :components]
+        directions = np.linalg.eigh(vector_to_symmetric(own, features))[1][:, ::-1][
+            :, :components
+        ]
         distance = Grassmann(features, components).dist(directions, published.T)
         matches = float(distance) < 1e-6
     elif published.size % own.size == 0:

@@ -3,8 +3,8 @@
 from math import exp, inf, nextafter
 from typing import Any
 
+from curvedp.core.mechanism import check_guarantee
 from curvedp.errors import MissingExtra, ParameterError
-from curvedp.mechanisms.base import check_guarantee
 from curvedp.privacy import GDP, ZCDP, Guarantee, PureDP
 
 

@@ -5,8 +5,8 @@ from typing import Any
 from sklearn.base import clone
 
 from curvedp._validate import integer
+from curvedp.core.mechanism import check_guarantee
 from curvedp.errors import MissingExtra, ParameterError
-from curvedp.mechanisms.base import check_guarantee
 from curvedp.privacy import GDP, ZCDP, ApproxDP, PureDP, convert
 
 

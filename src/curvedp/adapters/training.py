@@ -8,11 +8,11 @@ import numpy as np
 from curvedp import _validate
 from curvedp._silence import numerical_silence, quiet_about_records
 from curvedp.adapters.geoopt import from_geoopt
+from curvedp.core.mechanism import check_guarantee
 from curvedp.entropy import SecureSource, Source
 from curvedp.errors import ParameterError
 from curvedp.geometry import Euclidean
 from curvedp.ledger import Ledger
-from curvedp.mechanisms.base import check_guarantee
 from curvedp.privacy import Guarantee, PrivacyUnit
 from curvedp.privacy.optimizer_accounting import rounded_clip, rsgd_noise
 

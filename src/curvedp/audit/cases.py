@@ -1,6 +1,6 @@
 """Every mechanism on every manifold it is offered for, and every estimator: its claim, and outputs at its worst neighbors.
 
-Noise about a value takes its sensitivity as given. What reads records, and what the certificate of a real fit describes
+AddNoise about a value takes its sensitivity as given. What reads records, and what the certificate of a real fit describes
 (`rebuild_mechanism`), is attacked by two data sets that differ in one record, so that a sensitivity that is too small shows.
 """
 
@@ -32,22 +32,28 @@ from curvedp.geometry.manifold import Manifold
 from curvedp.laws.cells import CellSampler, LocalConstants
 from curvedp.laws.domains import GeodesicBall
 from curvedp.mechanisms import GaussianMechanism, KNGMechanism, LaplaceMechanism
-from curvedp.mechanisms.bundle_descent import BundleDescentMechanism
-from curvedp.mechanisms.gradient import GradientMechanism
-from curvedp.mechanisms.in_private_ball import OuterBallMean
-from curvedp.mechanisms.log_gaussian import LogGaussianMechanism, LogLaplaceMechanism
-from curvedp.mechanisms.median import GeometricMedian, MedianMechanism
+from curvedp.mechanisms.geodesic_descent import BundleDescentMechanism
+from curvedp.mechanisms.geodesic_knorm import KNGRegressionMechanism
+from curvedp.mechanisms.gradient_step import GradientMechanism
+from curvedp.mechanisms.isotropic.base import ValueMechanism
+from curvedp.mechanisms.isotropic.tangent import (
+    LogGaussianMechanism,
+    LogLaplaceMechanism,
+)
 from curvedp.mechanisms.newton import NewtonMechanism
-from curvedp.mechanisms.noise import Noise
-from curvedp.mechanisms.private_ball import PrivateBallMechanism
-from curvedp.mechanisms.regression import GeodesicLine, KNGRegressionMechanism
-from curvedp.mechanisms.stages import StagedMechanism
-from curvedp.mechanisms.statistic import FrechetMean
-from curvedp.mechanisms.sums import ClippedSum, SumMechanism
-from curvedp.mechanisms.value import ValueMechanism
-from curvedp.mechanisms.verify import rebuild_mechanism
+from curvedp.mechanisms.noisy_sum import SumMechanism
+from curvedp.mechanisms.staged.ball_search import PrivateBallMechanism
+from curvedp.mechanisms.staged.budget import StagedMechanism
+from curvedp.mechanisms.staged.median import MedianMechanism
+from curvedp.mechanisms.vector import AddNoise
 from curvedp.privacy import GDP, Guarantee, PureDP
 from curvedp.records.base import open_records
+from curvedp.release.rebuild import rebuild_mechanism
+from curvedp.statistics.frechet_mean import FrechetMean
+from curvedp.statistics.geodesic import GeodesicLine, RegressionData
+from curvedp.statistics.geometric_median import GeometricMedian
+from curvedp.statistics.noisy_sums import ClippedSum
+from curvedp.statistics.searched_ball import SearchedMean
 
 _BLOCK = 100_000
 
@@ -138,7 +144,7 @@ def cases(shrunk: float = 1.0) -> Iterator[Case]:
                 continue
             yield attacked(mechanism, shrunk)
     for space in MEANS:
-        law = "gaussian" if isinstance(space, UnitQuadric) else "log-gaussian"
+        law = "gaussian" if isinstance(space, UnitQuadric) else "tangent-gaussian"
         yield _estimator(
             PrivateFrechetMean,
             space,
@@ -147,7 +153,7 @@ def cases(shrunk: float = 1.0) -> Iterator[Case]:
             manifold=space,
             mechanism=law,
         )
-    chart = {"mechanism": "log-gaussian"}
+    chart = {"mechanism": "tangent-gaussian"}
     for space in _spaces("euclidean:2 sphere:2 lorentz:2 spd-affine:2"):
         yield _estimator(
             PrivateDispersion,
@@ -181,12 +187,19 @@ def _about_a_value(mechanism: ValueMechanism, shrunk: float) -> Case:
     pair = cache(
         lambda: neighbors(mechanism)
     )  # found when first needed: a list of all cases costs nothing
-    sampler = mechanism.scaled(shrunk)
+    sampler = mechanism.with_scaled_noise(shrunk)
 
     def outputs(rng: np.random.Generator, side: int, size: int) -> list[np.ndarray]:
-        return scores(mechanism, pair(), sampler.simulate(rng, pair()[side], size))
+        return scores(
+            mechanism, pair(), sampler.simulate_draws(rng, pair()[side], size)
+        )
 
-    return Case(mechanism.name, mechanism.manifold, lambda: mechanism.profile, outputs)
+    return Case(
+        mechanism.info.name,
+        mechanism.statistic.value_space,
+        lambda: mechanism.privacy_profile,
+        outputs,
+    )
 
 
 def _of_records(mechanism: Any, shrunk: float) -> Case:
@@ -194,19 +207,21 @@ def _of_records(mechanism: Any, shrunk: float) -> Case:
     M = mechanism.manifold
     data = data_sets(M, _RADIUS, mechanism.statistic.n)
     parameters = {**mechanism.parameters, "scale": shrunk * mechanism.scale}
-    sampler = type(mechanism).rebuilt(mechanism.statistic, parameters)
+    sampler = type(mechanism).from_parameters(mechanism.statistic, parameters)
 
     @cache
     def ends() -> list[np.ndarray]:
-        drawn = [mechanism.simulate(np.random.default_rng(0), X, 999) for X in data]
+        drawn = [
+            mechanism.simulate_draws(np.random.default_rng(0), X, 999) for X in data
+        ]
         return [np.asarray(M.project(np.median(points, axis=0))) for points in drawn]
 
     def outputs(rng: np.random.Generator, side: int, size: int) -> list[np.ndarray]:
-        points = np.asarray(sampler.simulate(rng, data[side], size))
+        points = np.asarray(sampler.simulate_draws(rng, data[side], size))
         one, two = (np.asarray(M.dist(end, points)) for end in ends())
         return [rounded(two - one), rounded(two**2 - one**2)]
 
-    return Case(mechanism.name, M, lambda: mechanism.profile, outputs)
+    return Case(mechanism.info.name, M, lambda: mechanism.privacy_profile, outputs)
 
 
 def _of_stages(
@@ -215,27 +230,25 @@ def _of_stages(
     """Whole transcripts, by the logarithm of their likelihood ratio: no score tells more (Neyman & Pearson). One data set
     leads, with noise; the other is led along what was released, so that every stage is asked at the same points. All records
     but one are at the center, which is an edge of bins; that one is far out to one side, or to the other, or with them."""
-    M, searched, far = (
-        mechanism.manifold,
-        mechanism.statistic,
-        ", one far record" if 0.0 in ends else "",
-    )
+    M = mechanism.manifold
+    searched: Any = mechanism.statistic
+    far = ", one far record" if 0.0 in ends else ""
     data = []
     for end in ends:
         z = np.zeros((searched.n, M.dim))
         z[-1, -1] = end * searched.outer_radius
         data.append(
-            mechanism.accepted(np.asarray(M.from_normal_coordinates(M.origin, z)))
+            mechanism.prepare_data(np.asarray(M.from_normal_coordinates(M.origin, z)))
         )
 
-    def walk(X: Any, noisy: Noise) -> None:
-        measured = mechanism.numbers(X)
-        found, stages = mechanism.walk(measured, noisy)
+    def walk(X: Any, noisy: AddNoise) -> None:
+        queries = mechanism.queries(X)
+        found, budget = mechanism.run(queries, noisy)
         if isinstance(
             mechanism, PrivateBallMechanism
         ):  # the last step, of the same numbers as those before
-            mean, moved = measured.clipped(*found)
-            stages.ask("last", stages.left, moved, mean)
+            answer = queries.mean_clipped_log(*found)
+            budget.release("last", budget.share_left, answer.sensitivity, answer.values)
 
     def score(rng: np.random.Generator, side: int) -> float:
         path: list[tuple[np.ndarray, float, np.ndarray]] = []
@@ -267,13 +280,20 @@ def _of_stages(
     def outputs(rng: np.random.Generator, side: int, size: int) -> list[np.ndarray]:
         return [rounded(np.array([score(rng, side) for _ in range(size)]))]
 
-    return Case(f"{mechanism.name}{far}", M, lambda: mechanism.profile, outputs, _WALKS)
+    return Case(
+        f"{mechanism.info.name}{far}",
+        M,
+        lambda: mechanism.privacy_profile,
+        outputs,
+        _WALKS,
+    )
 
 
 def _of_sums(mechanism: SumMechanism, shrunk: float) -> Case:
     """Sums over some records, and over one more of them, across what that one adds."""
-    data = data_sets(mechanism.statistic.manifold, _RADIUS, 4)[1]
-    totals = [mechanism.accepted(part) for part in (data[:-1], data)]
+    statistic: Any = mechanism.statistic
+    data = data_sets(statistic.manifold, _RADIUS, 4)[1]
+    totals = [mechanism.prepare_data(part) for part in (data[:-1], data)]
 
     def outputs(rng: np.random.Generator, side: int, size: int) -> list[np.ndarray]:
         noise = (
@@ -281,19 +301,31 @@ def _of_sums(mechanism: SumMechanism, shrunk: float) -> Case:
         )
         return [rounded((totals[side] + noise) @ (totals[1] - totals[0]))]
 
-    return Case(mechanism.name, mechanism.manifold, lambda: mechanism.profile, outputs)
+    return Case(
+        mechanism.info.name,
+        mechanism.statistic.value_space,
+        lambda: mechanism.privacy_profile,
+        outputs,
+    )
 
 
 def _k_norm(mechanism: KNGMechanism, shrunk: float) -> Case:
-    data = data_sets(mechanism.manifold, mechanism.radius, mechanism.statistic.n)
+    data = data_sets(
+        mechanism.manifold, mechanism.statistic.radius, mechanism.statistic.n
+    )
     norms, constants = (
         [mechanism.gradient_norm(X) for X in data],
-        [(mechanism.lipschitz(X),) for X in data],
+        [(mechanism.lipschitz_constant(X),) for X in data],
     )
     outputs = k_norm_outputs(
         mechanism.domain, shrunk * mechanism.scale, norms, constants
     )
-    return Case(mechanism.name, mechanism.manifold, lambda: mechanism.profile, outputs)
+    return Case(
+        mechanism.info.name,
+        mechanism.statistic.value_space,
+        lambda: mechanism.privacy_profile,
+        outputs,
+    )
 
 
 def _line(space: Manifold) -> GeodesicLine:
@@ -325,7 +357,7 @@ def _k_norm_line(mechanism: KNGRegressionMechanism, shrunk: float) -> Case:
     @cache
     def draws() -> Outputs:
         one, two = (
-            mechanism.problem(*mechanism.accepted(pair)[:2])
+            mechanism.build_problem(*mechanism.prepare_data(pair)[:2])
             for pair in _on_a_line(space)
         )
         return k_norm_outputs(
@@ -336,7 +368,10 @@ def _k_norm_line(mechanism: KNGRegressionMechanism, shrunk: float) -> Case:
         )
 
     return Case(
-        mechanism.name, space, lambda: mechanism.profile, lambda *call: draws()(*call)
+        mechanism.info.name,
+        space,
+        lambda: mechanism.privacy_profile,
+        lambda *call: draws()(*call),
     )
 
 
@@ -349,13 +384,19 @@ def _descent(mechanism: BundleDescentMechanism, shrunk: float) -> Case:
     def seen() -> tuple[list[np.ndarray], list[np.ndarray]]:
         still, origin = np.zeros((1, *space.point_shape)), np.asarray(space.origin)
         data = [(x[:, None] - 0.5, Y, np.arange(len(x))) for x, Y in _on_a_line(space)]
-        ends = [mechanism.last_value(each, origin, still) for each in data]
-        return [each[: mechanism.near.size] for each in ends], ends
+        ends = [
+            mechanism.final_values(RegressionData(*each), origin, still)
+            for each in data
+        ]
+        return [each[: mechanism.neighborhood.size] for each in ends], ends
 
     def outputs(rng: np.random.Generator, side: int, size: int) -> list[np.ndarray]:
         score = np.zeros(size)
         for pair, scale, times in zip(
-            seen(), (mechanism.scale, mechanism.last), (mechanism.steps, 1), strict=True
+            seen(),
+            (mechanism.scale, mechanism.final_scale),
+            (mechanism.steps, 1),
+            strict=True,
         ):
             for _ in range(times):
                 noisy = pair[side] + shrunk * scale * rng.standard_normal(
@@ -364,7 +405,7 @@ def _descent(mechanism: BundleDescentMechanism, shrunk: float) -> Case:
                 score += noisy @ (pair[0] - pair[1]) / scale**2
         return [rounded(score)]
 
-    return Case(mechanism.name, space, lambda: _CLAIM, outputs)
+    return Case(mechanism.info.name, space, lambda: _CLAIM, outputs)
 
 
 def _chart_reach(space: Manifold) -> float | None:
@@ -376,12 +417,12 @@ def _chart_reach(space: Manifold) -> float | None:
 
 
 def _staged(mechanism: Any, statistic: Any, space: Manifold) -> Any:
-    return mechanism.for_statistic(statistic(space, None, 1.5, 100), _CLAIM)
+    return mechanism.calibrate(statistic(space, None, 1.5, 100), _CLAIM)
 
 
 _STAGED = (
     partial(_staged, MedianMechanism, GeometricMedian),
-    partial(_staged, PrivateBallMechanism, OuterBallMean),
+    partial(_staged, PrivateBallMechanism, SearchedMean),
 )
 # What makes it, how it is attacked, where.
 _MECHANISMS: tuple[
@@ -408,12 +449,12 @@ _MECHANISMS: tuple[
     ),
     (lambda M: KNGMechanism(M, None, 0.5, 2, PureDP(6.0)), _k_norm, SMALL),
     (
-        lambda M: NewtonMechanism.for_statistic(FrechetMean(M, None, 0.5, 4), _CLAIM),
+        lambda M: NewtonMechanism.calibrate(FrechetMean(M, None, 0.5, 4), _CLAIM),
         _of_records,
         ROUND,
     ),
     (
-        lambda M: GradientMechanism.for_statistic(FrechetMean(M, None, 0.5, 4), _CLAIM),
+        lambda M: GradientMechanism.calibrate(FrechetMean(M, None, 0.5, 4), _CLAIM),
         _of_records,
         MEANS,
     ),
@@ -423,17 +464,17 @@ _MECHANISMS: tuple[
         for end in (-1.0, 0.0)
     ),
     (
-        lambda M: SumMechanism.for_statistic(ClippedSum(M, None, _RADIUS), _ADDED),
+        lambda M: SumMechanism.calibrate(ClippedSum(M, None, _RADIUS), _ADDED),
         _of_sums,
         MEANS,
     ),
     (
-        lambda M: KNGRegressionMechanism.for_statistic(_line(M), PureDP(6.0)),
+        lambda M: KNGRegressionMechanism.calibrate(_line(M), PureDP(6.0)),
         _k_norm_line,
         SMALL,
     ),
     (
-        lambda M: BundleDescentMechanism.for_statistic(_line(M), _CLAIM),
+        lambda M: BundleDescentMechanism.calibrate(_line(M), _CLAIM),
         _descent,
         SPACES,
     ),
@@ -447,7 +488,7 @@ def _estimator(
     shrunk: float,
     **options: Any,
 ) -> Case:
-    """Noise about the statistics of two data sets, drawn as the certificate of a fit says."""
+    """AddNoise about the statistics of two data sets, drawn as the certificate of a fit says."""
 
     @cache
     def release() -> tuple[Any, tuple[np.ndarray, ...]]:
@@ -467,7 +508,8 @@ def _estimator(
             certificate = model.fit(data[0]).certificate_
         mechanism = rebuild_mechanism(certificate)
         return mechanism, tuple(
-            mechanism.statistic.of(open_records(X, space.point_shape)) for X in data
+            mechanism.statistic.compute(open_records(X, space.point_shape))
+            for X in data
         )
 
     def outputs(rng: np.random.Generator, side: int, size: int) -> list[np.ndarray]:
@@ -475,7 +517,9 @@ def _estimator(
         return scores(
             mechanism,
             (one, two),
-            mechanism.scaled(shrunk).simulate(rng, (one, two)[side], size),
+            mechanism.with_scaled_noise(shrunk).simulate_draws(
+                rng, (one, two)[side], size
+            ),
         )
 
     return Case(kind.__name__, space, lambda: _CLAIM, outputs)

@@ -20,11 +20,11 @@ from scipy import stats
 from scipy.special import ndtri
 
 from curvedp import _validate
+from curvedp.core.mechanism import Mechanism
 from curvedp.errors import ParameterError
 from curvedp.geometry.manifold import Manifold
 from curvedp.mechanisms import LogGaussianMechanism, LogLaplaceMechanism
-from curvedp.mechanisms.base import Mechanism
-from curvedp.mechanisms.value import ValueMechanism
+from curvedp.mechanisms.isotropic.base import ValueMechanism
 from curvedp.privacy import GDP, Guarantee, PureDP, convert
 
 Pair = tuple[np.ndarray, np.ndarray]
@@ -184,10 +184,12 @@ def audit_mechanism(
         )
     drawn, pair = sampler or mechanism, neighbors(mechanism)
     one, two = (
-        scores(mechanism, pair, drawn.simulate(rng, statistic, samples))
+        scores(mechanism, pair, drawn.simulate_draws(rng, statistic, samples))
         for statistic in pair
     )
-    return audit_scores(mechanism.profile, one, two, delta=delta, confidence=confidence)
+    return audit_scores(
+        mechanism.privacy_profile, one, two, delta=delta, confidence=confidence
+    )
 
 
 def _epsilon(p: np.ndarray, q: np.ndarray, delta: float) -> np.ndarray:
@@ -266,13 +268,16 @@ def _ends(
 
 def neighbors(mechanism: Mechanism) -> Pair:
     """Two statistics at most the sensitivity apart, as telling as is known."""
-    manifold, step = mechanism.manifold, mechanism.sensitivity
+    manifold, step = mechanism.statistic.value_space, mechanism.sensitivity
     if not isinstance(mechanism, LogGaussianMechanism | LogLaplaceMechanism):
         origin = np.asarray(manifold.origin)
         return origin, manifold.from_normal_coordinates(
             origin, step * _worst_direction(manifold)
         )
-    base, reach = mechanism.base, getattr(mechanism.statistic.values, "radius", None)
+    base, reach = (
+        mechanism.base,
+        getattr(mechanism.statistic.value_ball, "radius", None),
+    )
     along = min(step, _EDGE * reach) if reach is not None else step
     pairs = [(np.zeros(manifold.dim), along * _unit(manifold.dim, 0))]
     if reach is not None and manifold.dim > 1:
@@ -298,7 +303,7 @@ def scores(mechanism: Mechanism, pair: Pair, outputs: np.ndarray) -> list[np.nda
     likelihood ratios, up to factors, of a Laplace and a Gaussian law, by Neyman and Pearson the best there is. Noise in a
     chart is measured there (where a logarithm is slow, as on Stiefel manifolds, in the ambient space). Scores are rounded to
     2^-26: the law is under audit, not the last bits of the fast float path, which no release shows."""
-    manifold = mechanism.manifold
+    manifold = mechanism.statistic.value_space
     if not manifold.is_symmetric:
         one, two = (
             np.linalg.norm((outputs - x).reshape(len(outputs), -1), axis=1)

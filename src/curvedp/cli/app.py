@@ -221,11 +221,11 @@ def calibrate(
         extra = {"radius": radius} if kind in charted else {}
         try:
             found = kind.calibrated(space, sensitivity, guarantee, **extra)
-            rows[str(kind.option)] = {
+            rows[str(kind.info.option)] = {
                 "scale": found.parameters.get("sigma", found.parameters.get("scale"))
             }
         except CurvedpError as error:
-            rows[str(kind.option)] = {"refused": describe(error)}
+            rows[str(kind.info.option)] = {"refused": describe(error)}
     if json:
         print(json_module.dumps({"sensitivity": sensitivity, "mechanisms": rows}))
         return

@@ -61,8 +61,8 @@ def _save_region_picture(
     text: str, level: float, of: str, components: int | None, target: Path
 ) -> None:
     """Draw the region of a certificate that was verified."""
+    from curvedp.core.certificate import Certificate
     from curvedp.inference import region_of
-    from curvedp.mechanisms.certificate import Certificate
 
     region = region_of(Certificate.from_json(text), level, of, components)
     save_picture(region.plot(), target)

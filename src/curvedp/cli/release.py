@@ -25,6 +25,7 @@ from curvedp.cli.options import (
     option,
     with_options,
 )
+from curvedp.core.wording import choice_sentence
 from curvedp.errors import ParameterError, ReleaseWarning
 from curvedp.releasing import OFFERS, certificates_of, place_of, write
 
@@ -286,7 +287,7 @@ def _print(
         console.print(
             "\n".join(map(escape_markup, lines)), soft_wrap=True, highlight=False
         )
-    why = first.release["reason"].partition("; not considered")[0]
+    why = choice_sentence(first, with_excluded=False)
     console.print(
         escape_markup(f"{first.mechanism}, sensitivity {first.sensitivity:.6g}; {why}"),
         soft_wrap=True,
@@ -303,12 +304,12 @@ def _print(
 
 def _told(statistic: str, fitted: "PrivateEstimator") -> dict[str, Any]:
     """All that was released, as plain values."""
-    from curvedp.alarms import alarms
     from curvedp.estimators.softmax import ReducedClassifier
+    from curvedp.release.warnings import estimator_warnings
 
     released: dict[str, Any] = {
         statistic: fitted.released_array().tolist(),
-        "alarms": alarms(fitted),
+        "alarms": [warning.text for warning in estimator_warnings(fitted)],
     }
     if isinstance(fitted, ReducedClassifier):
         released["classes"] = fitted.classes_.tolist()

@@ -29,6 +29,9 @@ EPOCH_BYTES = (
 EPOCH_DISTANCE = math.ldexp((_KEYSTREAM // _BLOCK_BYTES) ** 2, -129)
 _NUMBERS, _EPOCHS = 4096, 512  # of a draw; see `Allowance`
 
+# What certificates call the only source that is private.
+SECURE_SOURCE_NAME = "aes-256-ctr-from-os"
+
 
 class Source(ABC):
     """Uniform random bits, and the float variates made from them.
@@ -145,7 +148,7 @@ class SecureSource(Source):
     (3,)
     """
 
-    name = "AES-256-CTR keyed by the operating system"
+    name = SECURE_SOURCE_NAME
     is_cryptographic = True
 
     def __init__(self) -> None:

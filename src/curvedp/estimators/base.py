@@ -1,6 +1,7 @@
 """What every estimator does around its statistic: check, choose, compute, pay, release.
 
-Everything that can refuse has refused before anything is paid; everything is paid for before anything is drawn.
+Everything that can be refused is refused before the ledger is charged; everything is charged
+before anything is drawn.
 """
 
 import logging
@@ -15,60 +16,85 @@ from sklearn.utils.validation import check_is_fitted
 
 from curvedp import _validate
 from curvedp._silence import quiet_about_records
-from curvedp.alarms import ReleasedValue, alarms
+from curvedp.core.certificate import Certificate, Release
+from curvedp.core.codes import ChoiceRule, ProtectedUnit
+from curvedp.core.mechanism import (
+    Choice,
+    Mechanism,
+    ReleaseTerms,
+    check_guarantee,
+    check_source,
+)
+from curvedp.core.released import ReleasedValue
+from curvedp.core.statistic import Ball, public_ball
 from curvedp.entropy import Source
 from curvedp.errors import ParameterError, ReleaseWarning
 from curvedp.geometry.manifold import Manifold, check_manifold
 from curvedp.inference.region import region_of
 from curvedp.inference.shapes import Region
 from curvedp.ledger import Ledger
-from curvedp.mechanisms.alarms import FEW, too_noisy
-from curvedp.mechanisms.base import Mechanism, check_guarantee, check_source
-from curvedp.mechanisms.certificate import Certificate, Release
-from curvedp.mechanisms.choose import Choice, choose_mechanism
-from curvedp.mechanisms.in_private_ball import InPrivateBall
-from curvedp.mechanisms.measured import outer_radius_of
-from curvedp.mechanisms.payment import check_payer, pay
-from curvedp.mechanisms.private_ball import PrivateBallMechanism
-from curvedp.mechanisms.statistic import PERSON_UNIT, Ball, public_ball
-from curvedp.mechanisms.sums import ADDED, PERSON_ADDED, ClippedSum, SumMechanism
-from curvedp.privacy import GDP, Guarantee, PrivacyUnit
+from curvedp.mechanisms.noisy_sum import ADD_REMOVE, SumMechanism
+from curvedp.mechanisms.staged.ball_search import PrivateBallMechanism
+from curvedp.privacy import GDP, Guarantee
 from curvedp.records.base import Records, open_records
 from curvedp.records.persons import person_codes, person_means
+from curvedp.release.choose import ChosenMechanism, choose_mechanism
+from curvedp.release.pay import check_payer, pay
+from curvedp.release.rebuild import final_mechanism_of
+from curvedp.release.warnings import (
+    WarningKind,
+    estimator_warnings,
+    warnings_before_paying,
+)
+from curvedp.statistics.noisy_sums import ClippedSum
+from curvedp.statistics.searched_ball import (
+    BallSearchStatistic,
+    default_outer_radius,
+)
 
-# What takes long is logged here, from public numbers alone; nothing is printed.
 _log = logging.getLogger("curvedp")
 
-Mechanism.registry.fill()  # a fit asks for all of them
 
+class PendingRelease(NamedTuple):
+    """One release that is still to be paid for.
 
-class Job(NamedTuple):
-    """One release that is still to be paid for."""
+    Attributes
+    ----------
+    mechanism : Mechanism
+    data : Any
+        What the mechanism reads: the statistic's value, or the records.
+    choice : Choice
+        Why this mechanism was taken, for the certificate.
+    title : str
+        What is released, in words; empty for the estimator's own name.
+    """
 
     mechanism: Mechanism
-    data: Any  # what the mechanism reads: the statistic's value, or the records
-    reason: str  # why this mechanism was chosen, for the certificate
-    title: str = ""  # what is released, in words; the estimator's own name otherwise
+    data: Any
+    choice: Choice
+    title: str = ""
 
 
 class PrivateEstimator(BaseEstimator):
-    """Paying and releasing, for every estimator with `guarantee`, `ledger`, `label` and `source`."""
+    """Paying and releasing, for every estimator with a guarantee and a ledger."""
 
-    _name: ClassVar[
-        str
-    ]  # what the ledger's entry is called unless `label` says otherwise
+    # What the ledger's entry is called unless `label` says otherwise.
+    _name: ClassVar[str]
     _adjacencies: ClassVar[tuple[str, ...]] = ("replace-one",)
-    _components: int | None = (
-        None  # how many directions, where these are what a region is about
-    )
+    # How many directions a region is about, where directions are released.
+    _components: int | None = None
     certificate_: Certificate
-    _published: list[ReleasedValue]  # by the last call of `fit`
-    _warned_before: list[str]  # by the last call of `fit`, before it paid
+    manifold_: Manifold
+    # What the last call of `fit` has released, and of what it warned before it paid.
+    _published: list[ReleasedValue]
+    _texts_before_paying: list[str]
 
     guarantee: Guarantee
     ledger: Ledger | None
     label: str | None
     source: Source | None
+    radius: Any = None
+    outer_radius: Any = None
 
     @property
     def n_features_in_(self) -> int:
@@ -101,13 +127,13 @@ class PrivateEstimator(BaseEstimator):
         """Whether `fit` has released anything: scikit-learn asks by this name."""
         return "_published" in vars(self)
 
-    def _check_common(self) -> None:
+    def _validate_params(self) -> None:
         """Refuse wrong public arguments that have nothing to do with the records."""
         check_guarantee(self.guarantee, *self._adjacencies)
         if self.source is not None:
             check_source(self.source)
         check_payer(self.ledger, self.label)
-        if getattr(self, "outer_radius", None) is not None and not self._is_private:
+        if self.outer_radius is not None and not self._searches_ball:
             raise ParameterError(
                 "is for a private radius",
                 parameter="outer_radius",
@@ -115,61 +141,63 @@ class PrivateEstimator(BaseEstimator):
             )
 
     @property
-    def _is_private(self) -> bool:
+    def _searches_ball(self) -> bool:
         """Whether a ball is to be found privately."""
-        radius = getattr(self, "radius", None)
-        if isinstance(radius, str):
-            _validate.private_radius(radius)
-        return isinstance(radius, str)
+        if isinstance(self.radius, str):
+            _validate.private_radius(self.radius)
+            return True
+        return False
 
     @property
-    def _adding(self) -> bool:
-        """Whether a record may be added or removed, so that the number of records is private."""
-        return self.guarantee.adjacency == ADDED
+    def _n_is_private(self) -> bool:
+        """Whether a record may be added or removed, so that n is private."""
+        return self.guarantee.adjacency == ADD_REMOVE
 
-    def _publish(
+    def _pay_and_release(
         self,
-        jobs: Sequence[Job],
-        unit: str | None = None,
-        protects: PrivacyUnit | None = None,
+        pending: Sequence[PendingRelease],
+        privacy_unit: ProtectedUnit | None = None,
     ) -> list[Release]:
-        """Pay once for all jobs, which serve disjoint groups of records, then draw each.
+        """Pay once for releases that serve disjoint groups of records, then draw each.
 
-        `unit` says in words whose data are protected, `protects` says it to the ledger; None
-        is what the jobs' statistics say. Everything that can be refused is refused first,
-        also a title that cannot be shown. Afterwards nothing is left of an earlier fit, and
-        `releases` has what was drawn.
+        Everything that can be refused is refused first, also a title that cannot be shown.
+        Afterwards nothing is left of an earlier fit, and `releases` has what was drawn.
+
+        Parameters
+        ----------
+        pending : sequence of PendingRelease
+        privacy_unit : ProtectedUnit, optional
+            Whose data are protected; by default what the statistics say.
         """
-        jobs = [Job(*job) for job in jobs]
-        titles = _checked_titles([job.title or self._name for job in jobs])
+        titles = [each.title or self._name for each in pending]
+        _check_titles(titles)
         with quiet_about_records():
-            accepted = [mechanism.accepted(data) for mechanism, data, _, _ in jobs]
-            for data in accepted:
-                if getattr(data, "where", "memory") == "chunks":
+            prepared = [each.mechanism.prepare_data(each.data) for each in pending]
+            for data in prepared:
+                if isinstance(data, Records) and data.where == "chunks":
                     # A cluster or a file that fails does so before anything is paid.
-                    data.sums(readable)
+                    data.sums(read_nothing)
         source = check_source(self.source)
-        self._warn_before_paying([job.mechanism for job in jobs])
-        entry = pay(
+        self._warn_before_paying([each.mechanism for each in pending])
+        ledger_entry = pay(
             self.ledger,
             self.label or self._name,
             self.guarantee,
-            [job.mechanism for job in jobs],
-            protects,
+            [each.mechanism for each in pending],
+            privacy_unit,
         )
-        for job in jobs:
-            _log.info("drawing exact noise: %s", job.mechanism.name)
-        told: Any = {
-            "source": source,
-            "guarantee": self.guarantee,
-            "unit": unit,
-            "entry": entry,
-            "ready": True,
-        }
-        releases = [
-            job.mechanism.release(data, reason=job.reason, **told)
-            for job, data in zip(jobs, accepted, strict=True)
-        ]
+        for each in pending:
+            _log.info("drawing exact noise: %s", each.mechanism.info.name)
+        releases = []
+        for each, data in zip(pending, prepared, strict=True):
+            terms = ReleaseTerms(
+                self.guarantee, privacy_unit, each.choice, ledger_entry
+            )
+            releases.append(
+                each.mechanism.release(
+                    data, source=source, terms=terms, is_prepared=True
+                )
+            )
         # An earlier fit may have had other attributes.
         for name in [name for name in vars(self) if name.endswith("_")]:
             delattr(self, name)
@@ -180,14 +208,18 @@ class PrivateEstimator(BaseEstimator):
         return releases
 
     def _warn_before_paying(self, mechanisms: Sequence[Mechanism]) -> None:
-        """Warn of releases of little use, which public numbers tell: nothing is spent yet."""
-        texts = [text for mechanism in mechanisms for text in too_noisy(mechanism)]
-        self._warned_before = list(dict.fromkeys(texts))
-        for text in self._warned_before:
+        """Warn of releases of little use, by public numbers: nothing is spent yet."""
+        texts = [
+            warning.text
+            for mechanism in mechanisms
+            for warning in warnings_before_paying(mechanism)
+        ]
+        self._texts_before_paying = list(dict.fromkeys(texts))
+        for text in self._texts_before_paying:
             warnings.warn(text, ReleaseWarning, stacklevel=5)
 
-    def _told(self) -> Self:
-        """Return the fitted estimator, after a `ReleaseWarning` for each of its alarms.
+    def _warn_of_oddities(self) -> Self:
+        """Return the fitted estimator, after a `ReleaseWarning` for each oddity.
 
         This comes last of all, so that what was paid for is kept where warnings are
         errors. It never raises by itself: an estimator whose `releases` do not work
@@ -195,8 +227,12 @@ class PrivateEstimator(BaseEstimator):
         """
         with quiet_about_records():
             try:
-                said = {FEW, *self._warned_before}
-                texts = [text for text in alarms(self) if text not in said]
+                texts = [
+                    warning.text
+                    for warning in estimator_warnings(self)
+                    if warning.kind is not WarningKind.FEW_RECORDS
+                    and warning.text not in self._texts_before_paying
+                ]
             except Exception as error:  # whatever a stranger's `releases` may raise
                 reason = f"{type(error).__name__} in its `releases`"
                 texts = [f"the release could not be checked for oddities: {reason}"]
@@ -205,10 +241,21 @@ class PrivateEstimator(BaseEstimator):
         return self
 
     def confidence_region(self, level: float = 0.95, of: str = "records") -> Region:
-        """The region that `certificate_` implies for the released statistic; costs no budget (`inference.region_of`).
+        """Return the region that `certificate_` implies; it costs no budget.
 
-        It is of the "records" as they were moved into the ball, or of the "population" they are independent draws of. Refused
-        before `fit`, for a level that is no probability, and where no theorem gives a region.
+        Parameters
+        ----------
+        level : float
+            The probability with which the region holds what it is about.
+        of : {"records", "population"}
+            Whether it is about the statistic of the clipped records, or of the population
+            that they are independent draws of.
+
+        Raises
+        ------
+        ParameterError
+            Before `fit`, for a level that is no probability, and where no theorem gives a
+            region.
         """
         if not self.__sklearn_is_fitted__():
             raise ParameterError(
@@ -224,16 +271,18 @@ class PrivateTransformer(TransformerMixin, PrivateEstimator):
     _n_features_out: int
 
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
-        """pca0, pca1, …, as scikit-learn's; tangent0, …; mdm0, …. The input's own names say nothing of these columns."""
+        """Return pca0, pca1, …, or tangent0, …: the input's names say nothing of these."""
         check_is_fitted(self)
-        return np.asarray(
-            [f"{self._column}{k}" for k in range(self._n_features_out)], dtype=object
-        )
+        names = [f"{self._column}{k}" for k in range(self._n_features_out)]
+        return np.asarray(names, dtype=object)
 
 
 @dataclass(eq=False, repr=False)
 class BallEstimator(PrivateEstimator):
-    """The public parameters of every estimator of records in a ball; `PrivateFrechetMean` says what each means."""
+    """The public parameters of every estimator of records in a ball.
+
+    `PrivateFrechetMean` says what each means.
+    """
 
     manifold: Manifold
     radius: float | str | None = None
@@ -245,30 +294,35 @@ class BallEstimator(PrivateEstimator):
     source: Source | None = None
     outer_radius: float | None = None
 
-    def _opened(self, X: Any, groups: Any) -> tuple[Records, str | None]:
-        """The records and None; or one record a person, the mean of their own, so that any of them may change, and whose
-        data are protected then, in words."""
-        least = 0 if self._adding else 2
-        records = open_records(
-            X, check_manifold(self.manifold).point_shape, least=least
-        )
-        if groups is None:
-            return records, None
-        codes = person_codes(groups, records.n, least=least)
-        radius = (
-            outer_radius_of(self.manifold, self.outer_radius)
-            if self._is_private
-            else self.radius
-        )
-        ball = public_ball(self.manifold, self.center, radius)
-        with quiet_about_records():
-            means = person_means(self.manifold, ball, records.array(), codes)
-        held = open_records(means, self.manifold.point_shape, least=0)
-        return held, PERSON_ADDED if self._adding else PERSON_UNIT
+    def _load_records(self, X: Any, groups: Any) -> tuple[Records, ProtectedUnit]:
+        """Return the records and whose data are protected.
 
-    def _summed(self, statistic: type[ClippedSum]) -> Choice:
-        """Noisy sums in the given ball: the number of records is private."""
-        if self._is_private:
+        With `groups`, there is one record a person: the mean of their own, so that any of
+        them may change.
+        """
+        min_records = 0 if self._n_is_private else 2
+        point_shape = check_manifold(self.manifold).point_shape
+        records = open_records(X, point_shape, least=min_records)
+        if groups is None:
+            return records, ProtectedUnit.RECORD
+        person_index = person_codes(groups, records.n, least=min_records)
+        with quiet_about_records():
+            means = person_means(
+                self.manifold, self._clipping_ball(), records.array(), person_index
+            )
+        person_records = open_records(means, point_shape, least=0)
+        return person_records, ProtectedUnit.PERSON
+
+    def _clipping_ball(self) -> Ball:
+        """Return the public ball into which a person's records are clipped."""
+        radius = self.radius
+        if self._searches_ball:
+            radius = default_outer_radius(self.manifold, self.outer_radius)
+        return public_ball(self.manifold, self.center, radius)
+
+    def _choose_sum_mechanism(self, statistic: type[ClippedSum]) -> ChosenMechanism:
+        """Return noisy sums in the given ball: the number of records is private."""
+        if self._searches_ball:
             raise ParameterError(
                 "counts records: ask for the adjacency replace-one, or give a radius",
                 parameter="radius",
@@ -276,68 +330,80 @@ class BallEstimator(PrivateEstimator):
             )
         _validate.choice("mechanism", self.mechanism, ("auto", "sum"))
         ball = public_ball(self.manifold, self.center, self.radius)
-        mechanism = SumMechanism.for_statistic(
+        mechanism = SumMechanism.calibrate(
             statistic(self.manifold, *ball), self.guarantee
         )
-        return Choice(mechanism, "noisy sums: the number of records is private", {}, {})
+        return ChosenMechanism(mechanism, Choice(ChoiceRule.PRIVATE_COUNT))
 
-    def _choice(
+    def _choose_mechanism(
         self,
-        given: Any,
-        private: Any,
-        summed: type[ClippedSum],
+        in_given_ball: Any,
+        in_searched_ball: Any,
+        as_sum: type[ClippedSum],
         records: Records,
         n: int,
-    ) -> Choice:
-        """The mechanism for a statistic of n records in the given ball, or in one found privately, or with n private."""
-        if self._adding:
-            return self._summed(summed)
+    ) -> ChosenMechanism:
+        """Return the mechanism for a statistic of n records.
+
+        Parameters
+        ----------
+        in_given_ball, in_searched_ball, as_sum : types of Statistic
+            The statistic in the given ball, in one that is found privately, and with n
+            private.
+        records : Records
+        n : int
+        """
+        if self._n_is_private:
+            return self._choose_sum_mechanism(as_sum)
         in_memory = records.where == "memory"
-        if self._is_private:
+        if self._searches_ball:
             _validate.choice("mechanism", self.mechanism, ("auto", "private-ball"))
-            statistic = private(self.manifold, self.center, self.outer_radius, n)
-            return private_ball_choice(statistic, self.guarantee, in_memory=in_memory)
-        statistic = given(self.manifold, self.center, self.radius, n)
+            searched = in_searched_ball(
+                self.manifold, self.center, self.outer_radius, n
+            )
+            return choose_private_ball(searched, self.guarantee, in_memory=in_memory)
+        statistic = in_given_ball(self.manifold, self.center, self.radius, n)
         return choose_mechanism(
             self.mechanism, statistic, self.guarantee, in_memory=in_memory
         )
 
-    def _released(
+    def _release_one(
         self,
-        choice: Choice,
+        chosen: ChosenMechanism,
         records: Records,
         title: str,
-        unit: str | None,
-        protects: PrivacyUnit,
+        privacy_unit: ProtectedUnit,
     ) -> Any:
         """Return the released value, and keep manifold, certificate and ball.
 
-        The ball is the one that was found, or the given one, in the records' frame.
+        The ball is the one that was found, or the given one, in the frame of the records.
         """
         manifold = self.manifold
-        job = self._job(choice, records, title)
-        (release,) = self._publish([job], unit, protects)
-        statistic = release.certificate.ending.statistic
+        pending = self._pending_release(chosen, records, title)
+        (release,) = self._pay_and_release([pending], privacy_unit)
+        statistic: Any = final_mechanism_of(release.certificate).statistic
         self.manifold_ = manifold
         self.certificate_ = release.certificate
         self.ball_ = Ball(statistic.center, statistic.radius)
         return release.value
 
     @staticmethod
-    def _job(choice: Choice, records: Records, title: str) -> Job:
+    def _pending_release(
+        chosen: ChosenMechanism, records: Records, title: str
+    ) -> PendingRelease:
         """Give the mechanism what it reads: the statistic's value, or the records."""
-        mechanism = choice.mechanism
+        mechanism, choice = chosen
         with quiet_about_records():
-            if mechanism.reads == "value":
-                data: Any = mechanism.statistic.of(records)
-            elif mechanism.streams:
+            if mechanism.info.reads == "value":
+                data: Any = mechanism.statistic.compute(records)
+            elif mechanism.info.reads == "records":
                 data = records
             else:
                 data = records.array()
-        return Job(mechanism, data, choice.reason, title)
+        return PendingRelease(mechanism, data, choice, title)
 
 
-def _checked_titles(titles: list[str]) -> list[str]:
+def _check_titles(titles: list[str]) -> None:
     """Refuse titles that cannot be shown."""
     for title in titles:
         if not (isinstance(title, str) and title and title.isprintable()):
@@ -346,31 +412,28 @@ def _checked_titles(titles: list[str]) -> list[str]:
                 parameter="title",
                 value=title,
             )
-    return titles
 
 
-def protected_unit(groups: Any) -> PrivacyUnit:
-    """The privacy unit of a fit: a person where `groups` says whose record each is."""
-    return PrivacyUnit.RECORD if groups is None else PrivacyUnit.PERSON
-
-
-def readable(block: np.ndarray) -> np.ndarray:
-    """A pass that asks nothing of the records but that they are there."""
+def read_nothing(block: np.ndarray) -> np.ndarray:
+    """Return zero: a pass that asks nothing of the records but that they are there."""
     return np.zeros(1, dtype=np.int64)
 
 
-def private_ball_choice(
-    statistic: InPrivateBall, guarantee: Guarantee, *, in_memory: bool = True
-) -> Choice:
-    """The stages that find a ball and release the statistic in it; warns, before anything is spent, of too few records."""
-    mechanism = PrivateBallMechanism.for_statistic(
+def choose_private_ball(
+    statistic: BallSearchStatistic, guarantee: Guarantee, *, in_memory: bool = True
+) -> ChosenMechanism:
+    """Return the stages that find a ball and release the statistic in it.
+
+    Warns, before anything is spent, of too few records.
+    """
+    mechanism = PrivateBallMechanism.calibrate(
         statistic, guarantee, in_memory=in_memory
     )
-    if not mechanism.enough:
-        few = f"n = {statistic.n} at {guarantee} is small for a private ball"
+    if not mechanism.has_enough_records:
         warnings.warn(
-            f"{few}: it may be far off, which no error bar covers",
+            f"n = {statistic.n} at {guarantee} is small for a private ball: it may be far "
+            "off, which no error bar covers",
             ReleaseWarning,
             stacklevel=4,
         )
-    return Choice(mechanism, "a private ball was asked for", {}, {})
+    return ChosenMechanism(mechanism, Choice(ChoiceRule.PRIVATE_BALL))

@@ -3,10 +3,10 @@
 from math import sqrt
 from typing import Any, Self
 
-from curvedp.estimators.base import BallEstimator, protected_unit
-from curvedp.mechanisms.in_private_ball import OuterBallVariance
-from curvedp.mechanisms.statistic import FrechetVariance
-from curvedp.mechanisms.sums import SpreadSum
+from curvedp.estimators.base import BallEstimator
+from curvedp.statistics.frechet_variance import FrechetVariance
+from curvedp.statistics.noisy_sums import SpreadSum
+from curvedp.statistics.searched_ball import SearchedVariance
 
 
 class PrivateDispersion(BallEstimator):
@@ -46,14 +46,12 @@ class PrivateDispersion(BallEstimator):
 
     def fit(self, X: Any, y: Any = None, groups: Any = None) -> Self:
         """Release the variance of X, shape (n, *point_shape); `groups` as in `PrivateFrechetMean.fit`. `y` is ignored."""
-        self._check_common()
-        records, unit = self._opened(X, groups)
-        choice = self._choice(
-            FrechetVariance, OuterBallVariance, SpreadSum, records, records.n
+        self._validate_params()
+        records, privacy_unit = self._load_records(X, groups)
+        chosen = self._choose_mechanism(
+            FrechetVariance, SearchedVariance, SpreadSum, records, records.n
         )
-        released = self._released(
-            choice, records, "variance", unit, protected_unit(groups)
-        )
+        released = self._release_one(chosen, records, "variance", privacy_unit)
         self.variance_ = float(released[0])
         self.deviation_ = sqrt(max(self.variance_, 0.0))
-        return self._told()
+        return self._warn_of_oddities()

@@ -6,12 +6,14 @@ from typing import Any, Self
 from sklearn.utils.validation import check_is_fitted
 
 from curvedp.errors import ReleaseWarning
-from curvedp.estimators.base import BallEstimator, protected_unit
-from curvedp.mechanisms.alarms import misplaced
-from curvedp.mechanisms.choose import predicted_error
-from curvedp.mechanisms.in_private_ball import OuterBallMean
-from curvedp.mechanisms.statistic import FrechetMean
-from curvedp.mechanisms.sums import ADDED, ClippedSum
+from curvedp.estimators.base import BallEstimator
+from curvedp.mechanisms.noisy_sum import ADD_REMOVE
+from curvedp.release.predict import predicted_error
+from curvedp.release.rebuild import final_mechanism_of
+from curvedp.release.warnings import doubts_about_ball
+from curvedp.statistics.frechet_mean import FrechetMean
+from curvedp.statistics.noisy_sums import ClippedSum
+from curvedp.statistics.searched_ball import SearchedMean
 
 
 class PrivateFrechetMean(BallEstimator):
@@ -82,29 +84,29 @@ class PrivateFrechetMean(BallEstimator):
         With `groups`, n ids that say whose record each is, a person is the unit of privacy, however many records they have:
         each person's records are averaged first, and n is the number of persons.
         """
-        self._check_common()
-        records, unit = self._opened(X, groups)
-        choice = self._choice(
-            FrechetMean, OuterBallMean, ClippedSum, records, records.n
+        self._validate_params()
+        records, privacy_unit = self._load_records(X, groups)
+        chosen = self._choose_mechanism(
+            FrechetMean, SearchedMean, ClippedSum, records, records.n
         )
-        self.location_ = self._released(
-            choice, records, "location", unit, protected_unit(groups)
-        )
-        return self._told()
+        self.location_ = self._release_one(chosen, records, "location", privacy_unit)
+        return self._warn_of_oddities()
 
     @property
     def predicted_error_(self) -> float:
         """See the class."""
         check_is_fitted(self)
-        if self.certificate_.guarantee.adjacency == ADDED:
+        if self.certificate_.guarantee.adjacency == ADD_REMOVE:
             # An `AttributeError`, so that `hasattr` says no.
             raise AttributeError(
                 "the predicted error depends on the number of records, which is private"
             )
-        if doubts := "; ".join(misplaced(self.location_, self.certificate_)):
+        doubts = doubts_about_ball(self.location_, self.certificate_)
+        if doubts:
+            text = "; ".join(doubt.text for doubt in doubts)
             warnings.warn(
-                f"predicted_error_ is for records in the ball: {doubts}",
+                f"predicted_error_ is for records in the ball: {text}",
                 ReleaseWarning,
                 stacklevel=2,
             )
-        return predicted_error(self.certificate_.ending)
+        return predicted_error(final_mechanism_of(self.certificate_))

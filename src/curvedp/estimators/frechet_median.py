@@ -4,10 +4,12 @@ import warnings
 from typing import Any, Self
 
 from curvedp import _validate
+from curvedp.core.codes import ChoiceRule
+from curvedp.core.mechanism import Choice
 from curvedp.errors import ParameterError, ReleaseWarning
-from curvedp.estimators.base import BallEstimator, Job, protected_unit
-from curvedp.mechanisms.median import GeometricMedian, MedianMechanism
-from curvedp.mechanisms.statistic import Ball
+from curvedp.estimators.base import BallEstimator, PendingRelease
+from curvedp.mechanisms.staged.median import MedianMechanism
+from curvedp.statistics.geometric_median import GeometricMedian
 
 
 class PrivateFrechetMedian(BallEstimator):
@@ -47,24 +49,26 @@ class PrivateFrechetMedian(BallEstimator):
 
     def fit(self, X: Any, y: Any = None, groups: Any = None) -> Self:
         """Release the median of X, shape (n, *point_shape); `groups` as in `PrivateFrechetMean.fit`. `y` is ignored."""
-        self._check_common()
+        self._validate_params()
         _validate.choice("mechanism", self.mechanism, ("auto", "median"))
         if self.radius is None:
             raise ParameterError(
                 "is missing: a public ball must hold the records; it may be generous",
                 parameter="radius",
             )
-        records, unit = self._opened(X, groups)
-        radius = self.outer_radius if self._is_private else self.radius
+        records, privacy_unit = self._load_records(X, groups)
+        radius = self.outer_radius if self._searches_ball else self.radius
         statistic = GeometricMedian(self.manifold, self.center, radius, records.n)
-        mechanism = MedianMechanism.for_statistic(statistic, self.guarantee)
-        if not mechanism.enough:
+        mechanism = MedianMechanism.calibrate(statistic, self.guarantee)
+        if not mechanism.has_enough_records:
             text = f"n = {records.n} at {self.guarantee} is small for a median: the noise exceeds the spread of the records"
             warnings.warn(text, ReleaseWarning, stacklevel=2)
-        job = Job(mechanism, records, "the only one", "location")
-        (release,) = self._publish([job], unit, protected_unit(groups))
+        pending = PendingRelease(
+            mechanism, records, Choice(ChoiceRule.ONLY_ONE), "location"
+        )
+        (release,) = self._pay_and_release([pending], privacy_unit)
         self.manifold_ = statistic.manifold
         self.location_ = release.value
         self.certificate_ = release.certificate
-        self.ball_ = Ball(*statistic.outer)
-        return self._told()
+        self.ball_ = statistic.outer_ball
+        return self._warn_of_oddities()

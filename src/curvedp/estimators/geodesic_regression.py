@@ -9,26 +9,25 @@ from sklearn.utils.validation import check_is_fitted
 
 from curvedp import _validate
 from curvedp._silence import quiet_about_records
-from curvedp.alarms import ReleasedValue
+from curvedp.core.codes import ProtectedUnit
+from curvedp.core.released import ReleasedValue
 from curvedp.entropy import Source
 from curvedp.errors import ParameterError, ReleaseWarning
 from curvedp.estimators.base import (
-    Job,
+    PendingRelease,
     PrivateEstimator,
-    private_ball_choice,
-    protected_unit,
+    choose_private_ball,
 )
 from curvedp.geometry import frechet_mean
 from curvedp.geometry.manifold import Manifold, check_manifold
 from curvedp.ledger import Ledger
-from curvedp.mechanisms.choose import Choice, choose_mechanism
-from curvedp.mechanisms.in_private_ball import OuterBallLine
-from curvedp.mechanisms.regression import GeodesicLine
-from curvedp.mechanisms.statistic import PERSON_UNIT
 from curvedp.privacy import Guarantee, PureDP
 from curvedp.records.base import open_records
 from curvedp.records.persons import person_codes
 from curvedp.regression.bounds import HALF
+from curvedp.release.choose import ChosenMechanism, choose_mechanism
+from curvedp.statistics.geodesic import GeodesicLine
+from curvedp.statistics.searched_ball import SearchedGeodesic
 
 
 @dataclass(eq=False, repr=False)
@@ -112,7 +111,7 @@ class PrivateGeodesicRegression(PrivateEstimator):
         With `groups`, n ids that say whose record each is, a person is the unit of privacy, however many records they have: a
         step takes the mean of a person's own directions, so that changes within a person count, and n is how many they are.
         """
-        self._check_common()
+        self._validate_params()
         M = check_manifold(self.manifold)
         x, Y = _records(M, x, Y, self.x_range)
         codes = None if groups is None else person_codes(groups, len(Y))
@@ -127,12 +126,12 @@ class PrivateGeodesicRegression(PrivateEstimator):
             codes is not None,
         )
         data = (x, Y) if codes is None else (x, Y, codes)
-        ranges = np.array(choice.mechanism.statistic.x_range)
-        method = "dp-rgd" if self._is_private else choice.mechanism.option
-        (release,) = self._publish(
-            [Job(choice.mechanism, data, choice.reason, "geodesic")],
-            None if codes is None else PERSON_UNIT,
-            protected_unit(groups),
+        line: Any = choice.mechanism.statistic
+        ranges = np.array(line.x_range)
+        method = "dp-rgd" if self._searches_ball else choice.mechanism.info.option
+        (release,) = self._pay_and_release(
+            [PendingRelease(choice.mechanism, data, choice.choice, "geodesic")],
+            None if codes is None else ProtectedUnit.PERSON,
         )
         p, V = release.value
         line = (p, V) if len(V) > 1 else _from_lower_end(M, p, V[0])
@@ -148,7 +147,7 @@ class PrivateGeodesicRegression(PrivateEstimator):
                 ReleaseWarning,
                 2,
             )
-        return self._told()
+        return self._warn_of_oddities()
 
     @property
     def releases(self) -> list[ReleasedValue]:
@@ -166,10 +165,10 @@ class PrivateGeodesicRegression(PrivateEstimator):
             ReleasedValue(velocity, self.velocity_, certificate),
         ]
 
-    def _choice(self, n: int, predictors: int, persons: bool) -> Choice:
+    def _choice(self, n: int, predictors: int, persons: bool) -> ChosenMechanism:
         """The mechanism for a geodesic of n records, or persons, in the given ball or in one that is found privately."""
         ranges = np.stack(_range(self.x_range, predictors), axis=-1)
-        if self._is_private:
+        if self._searches_ball:
             _validate.choice("method", self.method, ("auto", "dp-rgd"))
             if self.speed is not None or self.clip is not None:
                 raise ParameterError(
@@ -177,10 +176,10 @@ class PrivateGeodesicRegression(PrivateEstimator):
                     parameter="radius",
                     value="private",
                 )
-            statistic = OuterBallLine(
+            statistic = SearchedGeodesic(
                 self.manifold, self.center, self.outer_radius, n, ranges
             )
-            return private_ball_choice(statistic, self.guarantee)
+            return choose_private_ball(statistic, self.guarantee)
         for name in ("radius", "speed", "clip"):
             if getattr(self, name) is None:
                 raise ParameterError(

@@ -8,32 +8,36 @@ from sklearn.utils.validation import check_is_fitted
 
 from curvedp import _validate
 from curvedp._silence import quiet_about_records
-from curvedp.alarms import ReleasedValue
+from curvedp.core.codes import ProtectedUnit
+from curvedp.core.mechanism import check_guarantee
+from curvedp.core.released import ReleasedValue
+from curvedp.core.statistic import public_ball
 from curvedp.errors import ParameterError
 from curvedp.estimators.base import (
     BallEstimator,
-    Job,
+    PendingRelease,
     PrivateTransformer,
-    protected_unit,
-    readable,
+    read_nothing,
 )
 from curvedp.estimators.softmax import ReducedClassifier
 from curvedp.inference.region import simultaneous
 from curvedp.inference.shapes import Region
-from curvedp.mechanisms.base import check_guarantee
-from curvedp.mechanisms.choose import Choice
-from curvedp.mechanisms.in_private_ball import (
-    Classmates,
-    OuterBallClassMean,
-    OuterBallMean,
-)
-from curvedp.mechanisms.private_ball import class_mean
-from curvedp.mechanisms.reduction import FEATURES, ReducedMeans
-from curvedp.mechanisms.statistic import FrechetMean, public_ball
-from curvedp.mechanisms.sums import ADDED, LABEL_ADDED, ClippedSum
+from curvedp.mechanisms.noisy_sum import ADD_REMOVE
+from curvedp.mechanisms.staged.ball_search import class_mean_statistic
+from curvedp.mechanisms.staged.reduced_classifier import ReducedMeans
 from curvedp.records.base import Records, open_records
 from curvedp.records.labels import Labels
 from curvedp.records.persons import person_codes
+from curvedp.release.choose import ChosenMechanism
+from curvedp.statistics.frechet_mean import FrechetMean
+from curvedp.statistics.noisy_sums import ClippedSum
+from curvedp.statistics.reduced_classes import FEATURES
+from curvedp.statistics.searched_ball import (
+    ClassData,
+    SearchedClassMean,
+    SearchedMean,
+    SharedSearch,
+)
 
 
 @dataclass(eq=False, repr=False)
@@ -98,7 +102,7 @@ class PrivateMDM(PrivateTransformer, ReducedClassifier, BallEstimator):
     _name = "class means"
     _column = "mdm"
     _n_features_out = property(lambda self: len(self.classes_))
-    _adjacencies = ("replace-one", ADDED)
+    _adjacencies = ("replace-one", ADD_REMOVE)
 
     reduce: int | None = None
     features: str = "power"
@@ -111,7 +115,7 @@ class PrivateMDM(PrivateTransformer, ReducedClassifier, BallEstimator):
         With `groups`, n ids that say whose record each is, a person with all their records is the unit of privacy. Without
         `reduce` each person must be of one class.
         """
-        self._check_common()
+        self._validate_params()
         _validate.choice("ball", self.ball, ("auto", "shared", "each"))
         _validate.choice("features", self.features, FEATURES)
         if self.reduce is None and self.features != FEATURES[0]:
@@ -120,7 +124,7 @@ class PrivateMDM(PrivateTransformer, ReducedClassifier, BallEstimator):
                 parameter="features",
                 value=self.features,
             )
-        if self.ball != "auto" and not (self._is_private and self.reduce is None):
+        if self.ball != "auto" and not (self._searches_ball and self.reduce is None):
             raise ParameterError(
                 "is for a private radius, without reduction",
                 parameter="ball",
@@ -128,7 +132,7 @@ class PrivateMDM(PrivateTransformer, ReducedClassifier, BallEstimator):
             )
         if self.reduce is None:
             self._fit_means(X, y, groups)
-            return self._told()
+            return self._warn_of_oddities()
         check_guarantee(self.guarantee)
         if (
             self.center is not None
@@ -138,13 +142,13 @@ class PrivateMDM(PrivateTransformer, ReducedClassifier, BallEstimator):
             own = "reduce= finds its own center and mechanism"
             raise ParameterError(f"{own}: leave center, outer_radius and mechanism out")
         self._fit_reduced(
-            ReducedMeans, X, y, groups, None if self._is_private else self.radius
+            ReducedMeans, X, y, groups, None if self._searches_ball else self.radius
         )
         self.means_ = self.classifier_.weights / 2
-        return self._told()
+        return self._warn_of_oddities()
 
     def _fit_means(self, X: Any, y: Any, groups: Any) -> None:
-        if groups is not None and self._adding:
+        if groups is not None and self._n_is_private:
             raise ParameterError(
                 "is for the adjacency replace-one here: persons may be of several "
                 "classes",
@@ -157,24 +161,25 @@ class PrivateMDM(PrivateTransformer, ReducedClassifier, BallEstimator):
                 several = "groups has a person with records of several classes"
                 raise ParameterError(f"{several}; reduce= or PrivateSoftmax take them")
             y = np.asarray(held.classes[held.codes[first]])
-        records, _ = self._opened(X, groups)
+        records, _ = self._load_records(X, groups)
         if records.where != "memory" and not (
-            self._is_private or self._adding
+            self._searches_ball or self._n_is_private
         ):  # one pass serves all classes
             center = public_ball(self.manifold, self.center, self.radius).center
             with quiet_about_records():
                 records = records.carried(self.manifold, center)
         labels = records.labels(y, self.classes)
         choices = self._choices(labels.sizes.tolist(), labels.classes, records)
-        unit = (
-            LABEL_ADDED
-            if self._adding
-            else FrechetMean.units[0 if groups is None else -1]
-        )
+        if self._n_is_private:
+            privacy_unit = ProtectedUnit.LABELED_RECORD
+        elif groups is None:
+            privacy_unit = ProtectedUnit.RECORD_IN_CLASS
+        else:
+            privacy_unit = ProtectedUnit.PERSON_IN_CLASS
         with quiet_about_records():
             jobs = self._jobs(choices, records, labels)
         manifold = self.manifold
-        releases = self._publish(jobs, unit, protected_unit(groups))
+        releases = self._pay_and_release(jobs, privacy_unit)
         self.manifold_ = manifold
         self.classes_ = labels.classes
         self.means_ = np.stack([release.value for release in releases])
@@ -182,14 +187,14 @@ class PrivateMDM(PrivateTransformer, ReducedClassifier, BallEstimator):
 
     def _choices(
         self, sizes: list[int], classes: np.ndarray, records: Records
-    ) -> list[Choice]:
+    ) -> list[ChosenMechanism]:
         """A mechanism for each class, one for each size, all chosen before anything is spent."""
         if not sizes:
             raise ParameterError(
                 "y has no labels; the set of classes is public, and there must be one"
             )
-        if self._adding:
-            return [self._summed(ClippedSum)] * len(sizes)
+        if self._n_is_private:
+            return [self._choose_sum_mechanism(ClippedSum)] * len(sizes)
         if min(sizes) < 2:
             lonely = classes[sizes.index(min(sizes))]
             few = "one record" if min(sizes) else "no records"
@@ -199,42 +204,50 @@ class PrivateMDM(PrivateTransformer, ReducedClassifier, BallEstimator):
 
         def of_class(
             manifold: Any, center: Any, outer_radius: Any, size: int
-        ) -> OuterBallMean:
-            everyone = OuterBallMean(manifold, center, outer_radius, records.n)
-            return class_mean(everyone, size, min(sizes), self.guarantee, self.ball)
+        ) -> SearchedMean:
+            everyone = SearchedMean(manifold, center, outer_radius, records.n)
+            return class_mean_statistic(
+                everyone, size, min(sizes), self.guarantee, self.ball
+            )
 
         made = {
-            size: self._choice(FrechetMean, of_class, ClippedSum, records, size)
+            size: self._choose_mechanism(
+                FrechetMean, of_class, ClippedSum, records, size
+            )
             for size in set(sizes)
         }
         return [made[size] for size in sizes]
 
-    def _jobs(self, choices: list[Choice], records: Records, labels: Any) -> list[Job]:
+    def _jobs(
+        self, choices: list[ChosenMechanism], records: Records, labels: Any
+    ) -> list[PendingRelease]:
         titles = [f"mean of class {_printable(label)}" for label in labels.classes]
         shared: Any = choices[0].mechanism.statistic
-        if isinstance(shared, OuterBallClassMean):
-            draws: list[Any] = []
-            everyone = shared.collected(records)
-            everyone.sums(readable)  # what cannot be read is so before anything is paid
+        if isinstance(shared, SearchedClassMean):
+            search = SharedSearch()
+            everyone = shared.collect_records(records)
+            everyone.sums(
+                read_nothing
+            )  # what cannot be read is so before anything is paid
             together = [
-                Classmates(everyone, everyone.of_class(labels, code), draws)
+                ClassData(everyone, everyone.of_class(labels, code), search)
                 for code in range(len(choices))
             ]
             return [
-                Job(choice.mechanism, data, choice.reason, title)
+                PendingRelease(choice.mechanism, data, choice.choice, title)
                 for choice, data, title in zip(choices, together, titles, strict=True)
             ]
-        if records.where == "memory" or self._is_private or self._adding:
+        if records.where == "memory" or self._searches_ball or self._n_is_private:
             groups = (records.of_class(labels, code) for code in range(len(choices)))
             return [
-                self._job(choice, group, title)
+                self._pending_release(choice, group, title)
                 for choice, group, title in zip(choices, groups, titles, strict=True)
             ]
         means = (
             mean for mean, _ in records.class_moments(shared.domain, labels)
         )  # the ball is the same for all
         return [
-            Job(choice.mechanism, mean, choice.reason, title)
+            PendingRelease(choice.mechanism, mean, choice.choice, title)
             for choice, mean, title in zip(choices, means, titles, strict=True)
         ]
 

@@ -9,21 +9,27 @@ from sklearn.utils.validation import check_is_fitted
 
 from curvedp import _validate
 from curvedp._silence import quiet_about_records
-from curvedp.alarms import ReleasedValue
+from curvedp.core.codes import ChoiceRule, ProtectedUnit
+from curvedp.core.mechanism import Choice
+from curvedp.core.released import ReleasedValue
 from curvedp.entropy import Source
 from curvedp.errors import ParameterError
-from curvedp.estimators.base import Job, PrivateTransformer, protected_unit
+from curvedp.estimators.base import PendingRelease, PrivateTransformer
 from curvedp.ledger import Ledger
-from curvedp.mechanisms.gaussian import GaussianMechanism
-from curvedp.mechanisms.laplace import LaplaceMechanism
-from curvedp.mechanisms.noise import bounded
-from curvedp.mechanisms.second_moment import SecondMoment, clipped_rows, unpack
-from curvedp.mechanisms.statistic import PERSON_UNIT
-from curvedp.mechanisms.sums import GramSum, SumMechanism
+from curvedp.mechanisms.isotropic.gaussian import GaussianMechanism
+from curvedp.mechanisms.isotropic.laplace import LaplaceMechanism
+from curvedp.mechanisms.noisy_sum import SumMechanism
+from curvedp.mechanisms.vector import needs_bounded_loss
 from curvedp.privacy import GDP, Guarantee
 from curvedp.records.base import Records, is_chunked, open_records
 from curvedp.records.chunked import by_chunks
 from curvedp.records.persons import person_codes, person_rows
+from curvedp.statistics.noisy_sums import GramSum
+from curvedp.statistics.second_moment import (
+    SecondMoment,
+    clip_rows,
+    vector_to_symmetric,
+)
 
 _TITLE = "components"
 _STEPS = 60  # of descent
@@ -101,7 +107,7 @@ class PrivatePCA(PrivateTransformer):
         With `groups`, n ids that say whose record each is, a person is the unit of privacy, however many records they have: a
         person counts for the mean of xxᵀ over their own, and n is the number of persons. For "one-shot".
         """
-        self._check_common()
+        self._validate_params()
         if self.radius is None:
             raise ParameterError(
                 "is missing: a public bound on the length of a record, not read off "
@@ -110,7 +116,7 @@ class PrivatePCA(PrivateTransformer):
             )
         radius = _validate.length("radius", self.radius)
         _validate.choice("method", self.method, ("auto", "one-shot", "dp-rgd"))
-        least = 0 if self._adding else 2
+        least = 0 if self._n_is_private else 2
         features = _width(X, self.features, least=least)
         records = open_records(X, (features,), least=least)
         count = _validate.integer("n_components", self.n_components, 1)
@@ -124,65 +130,75 @@ class PrivatePCA(PrivateTransformer):
             X
         )  # descents want records in memory
         one_shot = self.method == "one-shot" or (self.method == "auto" and few)
-        if not one_shot and (self._adding or groups is not None):
+        if not one_shot and (self._n_is_private or groups is not None):
             raise ParameterError(
                 "is for replacing one record; one-shot knows persons and private n",
                 parameter="method",
                 value="dp-rgd",
             )
-        unit = None
+        privacy_unit = ProtectedUnit.RECORD
+        if groups is not None:
+            privacy_unit = ProtectedUnit.PERSON
         with quiet_about_records():
             if one_shot:
-                job, unit = self._job(records, radius, features, groups)
+                pending = self._pending_moment(records, radius, features, groups)
             else:
-                job = self._descent(records, radius, features, count)
-        n_is_private = self._adding
-        (release,) = self._publish([job], unit, protected_unit(groups))
+                pending = self._pending_descent(records, radius, features, count)
+        n_is_private = self._n_is_private
+        (release,) = self._pay_and_release([pending], privacy_unit)
         self.method_ = "one-shot" if one_shot else "dp-rgd"
         if one_shot:
-            moment = release.value if n_is_private else unpack(release.value, features)
+            moment = (
+                release.value
+                if n_is_private
+                else vector_to_symmetric(release.value, features)
+            )
             self.components_ = np.ascontiguousarray(
                 np.linalg.eigh(moment)[1][:, ::-1][:, :count].T
             )  # as pickles are
         else:
             self.components_ = np.atleast_2d(release.value.T)
         self.certificate_ = release.certificate
-        return self._told()
+        return self._warn_of_oddities()
 
-    def _job(
+    def _pending_moment(
         self, records: Records, radius: float, features: int, groups: Any
-    ) -> tuple[Job, str | None]:
-        """One noisy second moment of records or persons, or, with n private, one noisy sum; and whose data are protected."""
-        reason = "one noisy second moment"
-        if self._adding:
+    ) -> PendingRelease:
+        """Return one noisy second moment of records or people; a noisy sum if n is private."""
+        choice = Choice(ChoiceRule.ONLY_ONE)
+        if self._n_is_private:
             if groups is not None:
                 raise ParameterError(
                     "is for the adjacency replace-one here", parameter="groups"
                 )
             total = GramSum(features, radius)
-            mechanism = SumMechanism.for_statistic(total, self.guarantee)
-            return Job(mechanism, records, reason, _TITLE), None
+            mechanism = SumMechanism.calibrate(total, self.guarantee)
+            return PendingRelease(mechanism, records, choice, _TITLE)
         n = records.n
         if groups is not None:
             codes = person_codes(groups, n)
             rows, n = (
-                person_rows(clipped_rows(records.array(), radius), codes),
+                person_rows(clip_rows(records.array(), radius), codes),
                 int(codes.max()) + 1,
             )
             records = open_records(rows, (features,))
         statistic = SecondMoment(features, radius, n)
-        kind = LaplaceMechanism if bounded(self.guarantee) else GaussianMechanism
-        job = Job(
-            kind.for_statistic(statistic, self.guarantee),
-            statistic.of(records),
-            reason,
+        kind = (
+            LaplaceMechanism
+            if needs_bounded_loss(self.guarantee)
+            else GaussianMechanism
+        )
+        return PendingRelease(
+            kind.calibrate(statistic, self.guarantee),
+            statistic.compute(records),
+            choice,
             _TITLE,
         )
-        return job, None if groups is None else PERSON_UNIT
 
-    def _descent(
+    def _pending_descent(
         self, records: Records, radius: float, features: int, count: int
-    ) -> Job:
+    ) -> PendingRelease:
+        """Return a private descent to the leading subspace."""
         from curvedp.optim import LeadingEigenvectorProblem, SubspaceProblem, dp_rgd
         from curvedp.optim.descent import descent_mechanism
 
@@ -196,7 +212,7 @@ class PrivatePCA(PrivateTransformer):
         start = problem.manifold.project(
             public.standard_normal(problem.manifold.point_shape)
         )
-        rows = clipped_rows(records.array(), radius)  # refuses a dask array
+        rows = clip_rows(records.array(), radius)  # refuses a dask array
         mechanism = descent_mechanism(problem, records.n, _STEPS, clip, self.guarantee)
 
         def run(source: Source) -> np.ndarray:
@@ -215,7 +231,7 @@ class PrivatePCA(PrivateTransformer):
                 ).point
             )
 
-        return Job(mechanism, run, "noisy descent", _TITLE)
+        return PendingRelease(mechanism, run, Choice(ChoiceRule.ONLY_ONE), _TITLE)
 
     @property
     def releases(self) -> list[ReleasedValue]:

@@ -9,22 +9,24 @@ from scipy.special import softmax
 from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
-from curvedp.alarms import ReleasedValue
+from curvedp.core.codes import ChoiceRule, ProtectedUnit
+from curvedp.core.mechanism import Choice
+from curvedp.core.released import ReleasedValue
 from curvedp.entropy import Source
 from curvedp.errors import ParameterError, ReleaseWarning
-from curvedp.estimators.base import Job, PrivateEstimator, protected_unit
+from curvedp.estimators.base import PendingRelease, PrivateEstimator
 from curvedp.geometry.manifold import Manifold, check_manifold
 from curvedp.ledger import Ledger
-from curvedp.mechanisms.reduction import (
-    LinearClassifier,
-    ReducedClasses,
-    ReducedSoftmax,
-    longest_features,
-)
+from curvedp.mechanisms.staged.reduced_classifier import ReducedSoftmax
 from curvedp.privacy import GDP, Guarantee
 from curvedp.records.base import open_records
 from curvedp.records.chunked import by_chunks
 from curvedp.records.persons import person_codes
+from curvedp.statistics.reduced_classes import (
+    LinearClassifier,
+    ReducedClasses,
+    longest_features,
+)
 
 
 class ReducedClassifier(ClassifierMixin, PrivateEstimator):
@@ -58,15 +60,17 @@ class ReducedClassifier(ClassifierMixin, PrivateEstimator):
             len(labels.classes),
             n,
         )
-        mechanism = kind.for_statistic(statistic, self.guarantee)
-        if not mechanism.enough:
+        mechanism = kind.calibrate(statistic, self.guarantee)
+        if not mechanism.has_enough_records:
             text = f"n = {n} at {self.guarantee} is small for {len(labels.classes)} classes: expect chance level"
             warnings.warn(text, ReleaseWarning, stacklevel=3)
         data = (records.array(), labels.codes, persons)  # chunks are refused by `array`
-        unit = None if persons is None else statistic.units[0]
-        reason = "a private reduction was asked for"
-        job = Job(mechanism, data, reason, "weights of the classes")
-        (release,) = self._publish([job], unit, protected_unit(groups))
+        privacy_unit = ProtectedUnit.LABELED_RECORD
+        if persons is not None:
+            privacy_unit = ProtectedUnit.LABELED_PERSON
+        choice = Choice(ChoiceRule.ONLY_ONE)
+        pending = PendingRelease(mechanism, data, choice, "weights of the classes")
+        (release,) = self._pay_and_release([pending], privacy_unit)
         self.manifold_ = statistic.manifold
         self.classes_ = labels.classes
         self.classifier_ = release.value
@@ -166,6 +170,6 @@ class PrivateSoftmax(ReducedClassifier):
     def fit(self, X: Any, y: Any, groups: Any = None) -> Self:
         """Release the classifier of covariance matrices X, shape (n, m, m), in any unit, by n labels y: private, but for the
         set of them. With `groups`, n ids that say whose record each is, a person with all records and labels is the unit."""
-        self._check_common()
+        self._validate_params()
         self._fit_reduced(ReducedSoftmax, X, y, groups)
-        return self._told()
+        return self._warn_of_oddities()

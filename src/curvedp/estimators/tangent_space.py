@@ -8,7 +8,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from curvedp.estimators.base import PrivateTransformer
 from curvedp.estimators.frechet_mean import PrivateFrechetMean
-from curvedp.mechanisms.measured import logs_at
+from curvedp.mechanisms.staged.queries import logs_at
 from curvedp.records.chunked import by_chunks
 
 

@@ -9,6 +9,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from curvedp import _validate
+from curvedp.core.fields import assign
+from curvedp.core.statistic import public_ball
 from curvedp.errors import ParameterError
 from curvedp.federated.questions import (
     Distances,
@@ -24,11 +26,10 @@ from curvedp.geometry import Euclidean, parse_manifold, project_to_ball
 from curvedp.geometry.capabilities import EmbeddedMean
 from curvedp.geometry.manifold import Manifold
 from curvedp.geometry.names import manifold_name
-from curvedp.mechanisms.chart import james_stein
-from curvedp.mechanisms.measured import outer_radius_of
-from curvedp.mechanisms.second_moment import clipped_rows, unpack
-from curvedp.mechanisms.statistic import assign, public_ball
+from curvedp.mechanisms.chart import shrink_points
 from curvedp.records.persons import MOST_ROWS, person_means, person_rows
+from curvedp.statistics.searched_ball import default_outer_radius
+from curvedp.statistics.second_moment import clip_rows, vector_to_symmetric
 
 Array = np.ndarray
 
@@ -54,7 +55,6 @@ class Kernel(ABC):
     outer_radius: Any = None
 
     name: ClassVar[str]
-    steps: ClassVar[Sequence[str]]  # what is done to the noisy sums, in words
     least_rounds: ClassVar[int] = 1
     rows_of_a_person: ClassVar[int] = 1  # at most, in `by_person`
     registry: ClassVar[dict[str, type["Kernel"]]] = {}
@@ -72,7 +72,10 @@ class Kernel(ABC):
             )
         if self.is_private:
             _validate.private_radius(self.radius)
-            assign(self, outer_radius=outer_radius_of(self.manifold, self.outer_radius))
+            assign(
+                self,
+                outer_radius=default_outer_radius(self.manifold, self.outer_radius),
+            )
         ball = public_ball(self.manifold, *self.ball[1:])
         assign(
             self,
@@ -108,14 +111,6 @@ class Kernel(ABC):
     def space(self) -> Manifold:
         """Where the value, or each part of it, lives."""
         return self.manifold
-
-    @property
-    def afterwards(self) -> list[str]:
-        """What is done to the noisy sums, in words."""
-        return [
-            *["a ball from quantiles of noisy counts"] * self.is_private,
-            *self.steps,
-        ]
 
     @abstractmethod
     def asked(self, rounds: int, hidden: float, few: float) -> list[Question]:
@@ -275,11 +270,6 @@ class MeanKernel(Kernel):
     """
 
     name = "mean"
-    steps = (
-        "steps in the tangent space",
-        "projection onto the ball",
-        "shrinkage towards the center",
-    )
     last: ClassVar[type[Question]] = Step  # asked in the last round
 
     @property
@@ -301,7 +291,9 @@ class MeanKernel(Kernel):
             (where.center, where.point[None], noise * where.radius)
             for where in self.places(at)
         ]
-        means = np.concatenate([james_stein(self.manifold, *place) for place in places])
+        means = np.concatenate(
+            [shrink_points(self.manifold, *place) for place in places]
+        )
         return means[0] if self.classes == 1 else means
 
 
@@ -358,11 +350,6 @@ class DispersionKernel(MeanKernel):
     """
 
     name = "dispersion"
-    steps = (
-        "steps in the tangent space",
-        "projection onto the ball",
-        "clipping to [0, r²]",
-    )
     least_rounds = 2
     last = Square
 
@@ -392,7 +379,6 @@ class MomentKernel(Kernel):
     """
 
     name = "second-moment"
-    steps = ("eigenvectors",)
     rows_of_a_person = MOST_ROWS
 
     def __post_init__(self) -> None:
@@ -435,9 +421,9 @@ class MomentKernel(Kernel):
     def by_person(self, records: Array, codes: Array) -> Array:
         if self.is_private:
             raise ParameterError("a person's moments need a radius that is agreed on")
-        return person_rows(clipped_rows(self.inside(records), self.radius), codes)
+        return person_rows(clip_rows(self.inside(records), self.radius), codes)
 
     def finished(self, at: Array, noise: float) -> Array:
         return np.asarray(
-            np.linalg.eigh(unpack(at[0], self.manifold.dim))[1][:, ::-1].T
+            np.linalg.eigh(vector_to_symmetric(at[0], self.manifold.dim))[1][:, ::-1].T
         )

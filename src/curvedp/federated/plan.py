@@ -12,19 +12,21 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from curvedp import _validate
+from curvedp.core.certificate_form import is_lower_hex, is_version, read_time
+from curvedp.core.codes import PostProcessing, ProtectedUnit
+from curvedp.core.fields import assign
+from curvedp.core.mechanism import check_guarantee
+from curvedp.core.statistic import Statistic
 from curvedp.errors import ParameterError
 from curvedp.federated.kernels import Kernel, kernel_from_dict
 from curvedp.federated.noise import layers, noise_slack, variance
 from curvedp.federated.questions import Question
 from curvedp.federated.session import Session
-from curvedp.mechanisms.base import check_guarantee
-from curvedp.mechanisms.certificate_fields import is_lower_hex, is_version, read_time
-from curvedp.mechanisms.statistic import PERSON_UNIT, Statistic, assign
+from curvedp.geometry.manifold import Manifold
 from curvedp.numerics.threads import blocks
 from curvedp.privacy import (
     Guarantee,
     PrivacyProfile,
-    PrivacyUnit,
     gaussian_profile,
     smallest_scale,
 )
@@ -107,8 +109,6 @@ class Plan(Statistic):
     exponents: Sequence[int] = ()  # by round, k: terms are whole multiples of 2^-k
 
     name: ClassVar[str] = "federated sum"
-    units: ClassVar[tuple[str, ...]] = ()
-    valued: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         try:
@@ -181,22 +181,26 @@ class Plan(Statistic):
         _ = self.session, self._created, [self.layers(r) for r in range(rounds)]
 
     @property
-    def unit(self) -> str:  # type: ignore[override]  # a plan says which
-        return PERSON_UNIT if self.protects == "person" else Statistic.unit
+    def privacy_units(self) -> tuple[ProtectedUnit, ...]:  # type: ignore[override]
+        """The unit that the plan names, and no other."""
+        return (ProtectedUnit(self.protects),)
 
     @property
-    def privacy_unit(self) -> PrivacyUnit:  # type: ignore[override]  # a plan says which
-        return PrivacyUnit(self.protects)
-
-    @property
-    def public_n(self) -> int:
+    def public_count(self) -> int:
         return sum(map(sum, self.counts))
 
-    space = property(lambda self: self.kernel.space)
-    sensitivity = property(
-        lambda self: self.sensitivity_of(0)
-    )  # of the first round's sum, in whole units
-    afterwards = property(lambda self: self.kernel.afterwards)
+    @property
+    def value_space(self) -> Manifold:
+        return self.kernel.space
+
+    @property
+    def sensitivity(self) -> float:
+        """Of the first round's sum, in whole units."""
+        return self.sensitivity_of(0)
+
+    @property
+    def post_processing(self) -> tuple[PostProcessing, ...]:
+        return (PostProcessing.FEDERATED_ESTIMATE,)
 
     def to_dict(self) -> dict[str, Any]:
         return {

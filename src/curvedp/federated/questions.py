@@ -14,20 +14,21 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
+from curvedp.core.statistic import check_point
 from curvedp.geometry import project_to_ball
 from curvedp.geometry.capabilities import EmbeddedMean, ScalableCone
 from curvedp.geometry.manifold import Manifold
-from curvedp.mechanisms.chart import shrunk
-from curvedp.mechanisms.measured import (
-    half_bins,
-    likeliest,
+from curvedp.mechanisms.chart import shrink_vector
+from curvedp.mechanisms.staged.queries import (
+    Bins,
+    edge_shares_of_factor,
+    half_bin_count,
+    likeliest_bin,
     logs_at,
-    rescaled,
-    scale_shares,
-    usable,
+    point_or_fallback,
+    rescale_factor,
 )
-from curvedp.mechanisms.second_moment import clipped_rows
-from curvedp.mechanisms.statistic import check_point
+from curvedp.statistics.second_moment import clip_rows
 
 Array = np.ndarray
 
@@ -147,32 +148,32 @@ class Place(Question):
         for k, sums in zip(parts, np.split(total, ends), strict=True):
             factor, factors = M.factors[k], list(M.split(c))
             if not isinstance(factor, EmbeddedMean):
-                place = likeliest(sqrt(2) * sums, sqrt(2) * noise, n)
-                c = rescaled(M, c, k, _BIN * float(place))
+                place = likeliest_bin(sqrt(2) * sums, sqrt(2) * noise, n, "gaussian")
+                c = rescale_factor(M, c, k, _BIN * float(place))
             else:
                 factors[k] = np.asarray(
                     factor.from_embedding(factor.embedded_diameter * sums / n)
                 )
-                c = usable(M, partial(M.join, factors), c)
+                c = point_or_fallback(M, partial(M.join, factors), c)
         return Where(c, c, *where[2:]).row()
 
     def _length(self, k: int) -> int:
         factor = self.ball.manifold.factors[k]
         if not isinstance(factor, EmbeddedMean):
-            return 2 * half_bins(factor, self.ball.radius, _BIN) + 1
+            return 2 * half_bin_count(factor, self.ball.radius, _BIN) + 1
         return int(np.asarray(factor.embed(factor.origin)).size)
 
     def _rows(self, k: int, points: Array) -> Array:
         M, size = self.ball.manifold, self._length(k)
         factor = M.factors[k]
         if not isinstance(factor, EmbeddedMean):
-            first, shares = scale_shares(
-                M, self.ball.center, k, (_BIN, size // 2, "gaussian"), points
+            first, shares = edge_shares_of_factor(
+                M, self.ball.center, k, Bins(_BIN, size // 2, "gaussian"), points
             )
             each = shares[..., None] * np.eye(size)[[first, first + 1]]
             return np.asarray((each[0] + each[1]) / sqrt(2))
         embedded = np.asarray(factor.embed(np.asarray(M.split(points)[k])))
-        return clipped_rows(
+        return clip_rows(
             embedded.reshape(len(points), size) / factor.embedded_diameter, 0.5
         )
 
@@ -245,10 +246,10 @@ class Step(Question):
             where.near if self.coarse else where.radius,
         )
         v = r * total / n + logs_at(M, w, where.center[None])[0]
-        v = shrunk(v, r * noise / n) if self.coarse else v
-        v = clipped_rows(v[None], (1 if self.coarse else 2) * r)[0]
+        v = shrink_vector(v, r * noise / n) if self.coarse else v
+        v = clip_rows(v[None], (1 if self.coarse else 2) * r)[0]
         length = min(float(np.linalg.norm(v)) / r, 1.0)
-        found = usable(
+        found = point_or_fallback(
             M,
             lambda: M.from_normal_coordinates(
                 w, part * v / (1 + where.bend * (1 - length**2))
@@ -309,4 +310,4 @@ class Moment(Question):
 
 def _clipped(rows: Array, radius: float) -> Array:
     """Rows over the radius, of length at most 1, whatever the radius."""
-    return clipped_rows(rows / radius if 0 < radius < inf else np.zeros_like(rows), 1.0)
+    return clip_rows(rows / radius if 0 < radius < inf else np.zeros_like(rows), 1.0)

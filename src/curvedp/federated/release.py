@@ -7,17 +7,33 @@ totals; no record is trusted to it.
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
+from curvedp.core.capabilities import ChecksItself
+from curvedp.core.certificate import (
+    Certificate,
+    Check,
+    Release,
+    check_at_least,
+    is_certificate_signed,
+)
+from curvedp.core.codes import ChoiceRule, SamplingPath, TrustModel
+from curvedp.core.mechanism import (
+    Choice,
+    Draw,
+    Mechanism,
+    MechanismInfo,
+    ReleaseTerms,
+    check_supported,
+)
+from curvedp.core.statistic import Statistic
 from curvedp.entropy import Source
 from curvedp.errors import CurvedpError, FederationRefused, ParameterError
 from curvedp.federated.masking import Party, is_announcement, recovered
 from curvedp.federated.noise import surplus
 from curvedp.federated.plan import Plan, Round
-from curvedp.mechanisms.base import DISCRETE, Draw, Mechanism
-from curvedp.mechanisms.certificate import Certificate, Check, Release, at_least
 from curvedp.privacy import Guarantee
 from curvedp.signing import digest
 
@@ -28,7 +44,7 @@ Ask = Callable[
 
 
 @dataclass(frozen=True, eq=False)
-class FederatedMechanism(Mechanism):
+class FederatedMechanism(Mechanism, ChecksItself):
     """Sums of whole numbers over sites, masked, with discrete noise in shares. Its statistic is a `Plan`, whose terms are all
     it has; its data are a run of it: the sites themselves.
 
@@ -38,41 +54,37 @@ class FederatedMechanism(Mechanism):
     - within total variation τ of a post-processing of real Gaussian noise (docs/federation.md).
     """
 
-    name: ClassVar[str] = "federated-sum"
-    reads: ClassVar[Any] = "records"
-    path: ClassVar[str] = DISCRETE
-    staged: ClassVar[bool] = True
-    of: ClassVar[Any] = Plan
+    if TYPE_CHECKING:
+        statistic: Plan
+
+    info: ClassVar[MechanismInfo] = MechanismInfo(
+        "federated-sum",
+        reads="records",
+        sampling=SamplingPath.DISCRETE_NOISE,
+        trust=TrustModel.FEDERATED,
+        is_staged=True,
+    )
 
     @classmethod
-    def for_statistic(cls, statistic: Any, guarantee: Guarantee) -> Self:
+    def supports(cls, statistic: Statistic) -> bool:
+        return isinstance(statistic, Plan)
+
+    @classmethod
+    def calibrate(cls, statistic: Any, guarantee: Guarantee) -> Self:
+        """Return the mechanism of a plan, whose guarantee must be the one asked for."""
+        check_supported(cls, statistic)
         if guarantee != statistic.guarantee:
             raise ParameterError(
                 f"the plan is for {statistic.guarantee}, not {guarantee}"
             )
         return cls(statistic=statistic)
 
-    profile = property(
-        lambda self: self.statistic.profile
-    )  # that of one Gaussian release
-    grid = property(
-        lambda self: int(self.statistic.exponents[0])
-    )  # of the first round's unit
-
     @property
-    def trust(self) -> str:
-        with_them = (
-            f" together with any {self.statistic.collusion} of the sites"
-            if self.statistic.collusion
-            else ""
-        )
-        return (
-            f"no curator: the guarantee holds against the public, and against the server{with_them}, as far as X25519, "
-            "ChaCha20, SHA-256 and Ed25519 hold. A site's own records are known to that site. Sites compute what they say "
-            "they compute: one that does not can spoil the value, not the others' privacy"
-        )
+    def privacy_profile(self) -> Guarantee:
+        """That of one Gaussian release."""
+        return self.statistic.profile
 
-    def accepted(self, data: Any) -> "_Run | _Finished":
+    def prepare_data(self, data: Any) -> "_Run | _Finished":
         if not isinstance(data, _Run | _Finished):
             raise ParameterError(
                 "a federated release is drawn by the sites; see curvedp.federated.coordinate"
@@ -90,8 +102,12 @@ class FederatedMechanism(Mechanism):
             stages,
         )
 
-    def value_of(self, certificate: Certificate) -> np.ndarray:
-        plan: Plan = self.statistic
+    def post_process(self, value: np.ndarray) -> np.ndarray:
+        """Return the value as it is: the plan has made it of the noisy sums."""
+        return value
+
+    def reconstruct_value(self, certificate: Certificate) -> np.ndarray:
+        plan = self.statistic
         integers, stages = (
             certificate.release["integers"],
             certificate.release["stages"],
@@ -111,8 +127,9 @@ class FederatedMechanism(Mechanism):
             [Round(t, self._alive(s)) for t, s in zip(integers, stages, strict=True)]
         )
 
-    def checks(self, certificate: Certificate) -> list[Check]:
-        plan: Plan = self.statistic
+    def further_checks(self, certificate: Certificate) -> list[Check]:
+        """Check the rounds, the sites that were lost, and the slack."""
+        plan = self.statistic
         stages = [
             stage if isinstance(stage, dict) else {}
             for stage in certificate.release["stages"]
@@ -135,8 +152,8 @@ class FederatedMechanism(Mechanism):
                 lost <= plan.dropouts,
                 "no more than the plan allows",
             ),
-            at_least(
-                "slack of the discrete noise", certificate.numerics["tau"], plan.tau
+            check_at_least(
+                "slack of the discrete noise", certificate.numerics["slack"], plan.tau
             ),
         ]
 
@@ -229,7 +246,7 @@ def certificate_of(plan: Plan, rounds: list[Round]) -> Certificate:
 def _release(plan: Plan, run: "_Run | _Finished") -> Release:
     """Make the release of a run, with no word in it that is not the plan's or the sums'."""
     release = FederatedMechanism(statistic=plan).release(
-        run, guarantee=plan.guarantee, reason="the sites' plan"
+        run, terms=ReleaseTerms(plan.guarantee, choice=Choice(ChoiceRule.ONLY_ONE))
     )
     # The sites vouch for the version they agreed on, not for packages of the server's.
     software = {"curvedp": plan.software}
@@ -370,7 +387,7 @@ class _Run:
         return {
             key: sign
             for key, sign in signs.items()
-            if isinstance(sign, str) and certificate.is_signed(key, sign)
+            if isinstance(sign, str) and is_certificate_signed(certificate, key, sign)
         }
 
     def _enough(self, answers: dict[int, Any]) -> dict[int, Any]:

@@ -11,6 +11,7 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from curvedp._silence import quiet_about_records
+from curvedp.core.certificate import Certificate, installed_software, sign_certificate
 from curvedp.entropy import Source
 from curvedp.errors import FederationRefused, ParameterError
 from curvedp.federated.masking import Party, Request
@@ -18,10 +19,9 @@ from curvedp.federated.noise import site_noise
 from curvedp.federated.plan import Plan, Round
 from curvedp.federated.release import FederatedMechanism, asked, certificate_of
 from curvedp.ledger import Ledger
-from curvedp.mechanisms.certificate import Certificate, installed_software
-from curvedp.mechanisms.payment import pay
 from curvedp.records.persons import person_codes
 from curvedp.records.tables import entries
+from curvedp.release.pay import pay
 
 _LAST_DIGITS = 1e-9  # by which the same number may differ between two machines
 
@@ -166,7 +166,7 @@ class Site(Party):
         A site signs one certificate a session; the same one may be asked for again.
         """
         # Half a second, of which other requests need nothing.
-        from curvedp.mechanisms.verify import verify_certificate
+        from curvedp.release.verify import verify_certificate
 
         certificate = Certificate.from_json(json.dumps(request["certificate"]))
         rounds = [Round(*pair) for pair in request["rounds"]]
@@ -179,7 +179,7 @@ class Site(Party):
         if any(check.holds is False for check in verify_certificate(certificate)):
             raise _unsigned("the certificate claims what does not hold")
         self._sign_once(certificate)
-        return {"signature": certificate.signature(self.identity)}
+        return {"signature": sign_certificate(certificate, self.identity)}
 
     def _took_part_in(self, rounds: list[Round], points: Any) -> bool:
         """Whether this site's answers are of these sums, asked for at these points."""

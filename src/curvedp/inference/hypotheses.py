@@ -7,19 +7,20 @@ from typing import Any
 import numpy as np
 
 from curvedp._silence import quiet_about_records
+from curvedp.core.certificate import Certificate
+from curvedp.core.codes import ChoiceRule, ProtectedUnit
+from curvedp.core.mechanism import Choice, ReleaseTerms, check_source
+from curvedp.core.statistic import public_ball
 from curvedp.entropy import Source
 from curvedp.errors import ParameterError
 from curvedp.geometry.manifold import Manifold, check_manifold
 from curvedp.inference.kernel import KernelStatistic, PairedDistance, SamplesDistance
 from curvedp.inference.permutation import PermutationMechanism
 from curvedp.ledger import Ledger
-from curvedp.mechanisms.base import check_source
-from curvedp.mechanisms.certificate import Certificate
-from curvedp.mechanisms.payment import check_payer, pay
-from curvedp.mechanisms.statistic import public_ball
-from curvedp.privacy import GDP, Guarantee, PrivacyUnit
+from curvedp.privacy import GDP, Guarantee
 from curvedp.records.persons import person_codes, person_means
 from curvedp.records.tables import entries, names
+from curvedp.release.pay import check_payer, pay
 
 
 @dataclass(frozen=True)
@@ -104,7 +105,7 @@ def k_sample_test(
     check_payer(ledger, label)
     with quiet_about_records():
         arrays = _arrays(manifold, samples)
-    unit = None
+    unit: ProtectedUnit | None = None
     if groups is not None:
         unit = _person_unit(of)
         ball = public_ball(manifold, center, radius)
@@ -118,22 +119,19 @@ def k_sample_test(
             ]
     sizes = [len(array) for array in arrays]
     statistic = of(manifold, center, radius, sizes)  # type: ignore[arg-type]  # None is refused there
-    mechanism = PermutationMechanism.for_statistic(statistic, guarantee).at(
+    mechanism = PermutationMechanism.calibrate(statistic, guarantee).at_level(
         level, permutations
     )
     source = check_source(source)
     with quiet_about_records():
-        accepted = mechanism.accepted(arrays)
-    protects = PrivacyUnit.RECORD if groups is None else PrivacyUnit.PERSON
-    entry = pay(ledger, label, guarantee, [mechanism], protects)
-    told: Any = {
-        "source": source,
-        "guarantee": guarantee,
-        "unit": unit,
-        "reason": "the test that was asked for",
-        "entry": entry,
-    }
-    release = mechanism.release(accepted, **told, ready=True)
+        prepared = mechanism.prepare_data(arrays)
+    entry = pay(ledger, label, guarantee, [mechanism], unit)
+    release = mechanism.release(
+        prepared,
+        source=source,
+        terms=ReleaseTerms(guarantee, unit, Choice(ChoiceRule.ONLY_ONE), entry),
+        is_prepared=True,
+    )
     pvalue = float(release.value[0])
     return PermutationTest(
         pvalue, pvalue < 1, mechanism.level, statistic.name, release.certificate
@@ -229,11 +227,11 @@ def _arrays(manifold: Any, samples: Any) -> list[np.ndarray]:
     return arrays
 
 
-def _person_unit(statistic: type[KernelStatistic]) -> str:
-    """Return what a certificate says of persons, of a statistic that knows them."""
-    if not statistic.units:
+def _person_unit(statistic: type[KernelStatistic]) -> ProtectedUnit:
+    """Return the unit of people, of a statistic that knows them."""
+    if ProtectedUnit.PERSON not in statistic.privacy_units:
         raise ParameterError(f"is not for {statistic.__name__}", parameter="groups")
-    return statistic.units[0]
+    return ProtectedUnit.PERSON
 
 
 def _codes_of_persons(

@@ -16,13 +16,15 @@ from scipy.linalg import null_space
 from scipy.spatial.distance import cdist
 
 from curvedp import _validate
+from curvedp.core.codes import ProtectedUnit
+from curvedp.core.fields import assign
+from curvedp.core.statistic import Statistic
 from curvedp.entropy import Source
 from curvedp.errors import ParameterError
 from curvedp.geometry import Euclidean
 from curvedp.geometry.ball import ball_coordinates, carry_records
 from curvedp.geometry.capabilities import canonical_center
 from curvedp.geometry.manifold import Manifold
-from curvedp.mechanisms.statistic import Statistic, assign
 from curvedp.records.tables import entries
 
 _MOST = 10_000  # records: the kernel's matrix is held in memory
@@ -38,10 +40,9 @@ class KernelStatistic(Statistic):
     radius: float
     sizes: Any
 
-    valued: ClassVar[bool] = False
-    # Where persons are the unit, the first of these is said of them.
-    units: ClassVar[tuple[str, ...]] = ()
-    is_paired: ClassVar[bool] = False  # whether row i of every sample is one pair
+    privacy_units: ClassVar[tuple[ProtectedUnit, ...]] = (ProtectedUnit.RECORD,)
+    # Whether row i of every sample is one pair.
+    is_paired: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -81,11 +82,11 @@ class KernelStatistic(Statistic):
         return sum(self.sizes)
 
     @property
-    def public_n(self) -> int:
+    def public_count(self) -> int:
         return self.total
 
     @property
-    def space(self) -> Manifold:
+    def value_space(self) -> Manifold:
         return Euclidean(1)
 
     @cached_property
@@ -106,7 +107,7 @@ class KernelStatistic(Statistic):
         )
         return nextafter(self.exact_sensitivity + 2 * sqrt(eta), inf)
 
-    def accepted(self, data: Any) -> np.ndarray:
+    def coordinates(self, data: Any) -> np.ndarray:
         """Coordinates of all samples in the ball, shortened to its radius; what is not finite becomes the center.
 
         Only shapes and types can be refused.
@@ -155,12 +156,9 @@ class SamplesDistance(KernelStatistic):
     """
 
     name: ClassVar[str] = "kernel distance of samples"
-    unit: ClassVar[str] = (
-        "one record of any sample, replaced by any other; the sizes of all are public"
-    )
-    units: ClassVar[tuple[str, ...]] = (
-        "one person of any sample with all their records, replaced by any other; how many "
-        "persons each sample has is public",
+    privacy_units: ClassVar[tuple[ProtectedUnit, ...]] = (
+        ProtectedUnit.RECORD,
+        ProtectedUnit.PERSON,
     )
 
     @property
@@ -192,12 +190,9 @@ class PairedDistance(KernelStatistic):
     """‖μ₁ − μ₂‖ of the members of n pairs, which change places: a pair moves it by at most 2√2/n."""
 
     name: ClassVar[str] = "kernel distance of pairs"
-    unit: ClassVar[str] = (
-        "one pair of records, replaced by any other; the number of pairs is public"
-    )
-    units: ClassVar[tuple[str, ...]] = (
-        "one person with all their pairs of records, replaced by any other; the number of "
-        "persons is public",
+    privacy_units: ClassVar[tuple[ProtectedUnit, ...]] = (
+        ProtectedUnit.PAIR,
+        ProtectedUnit.PERSON,
     )
     is_paired: ClassVar[bool] = True
 

@@ -13,12 +13,12 @@ import numpy as np
 from scipy.special import roots_jacobi
 
 from curvedp import _validate
+from curvedp.core.capabilities import NoisyDraw
 from curvedp.errors import ParameterError
 from curvedp.inference.shapes import Region, quantiles
-from curvedp.mechanisms.base import Reading
-from curvedp.mechanisms.regression import GeodesicLine
 from curvedp.regression.bounds import DEVIATION, HALF
 from curvedp.regression.linearity import Neighborhood, stretch, turned
+from curvedp.statistics.geodesic import GeodesicLine
 
 _HIDDEN = (
     0.1  # of 1 − level, twice: for the noise in mean aaᵀ, and in the mean remainder
@@ -107,7 +107,7 @@ class _Band(NamedTuple):
 
 def line_region(
     statistic: GeodesicLine,
-    reading: Reading,
+    reading: NoisyDraw,
     level: float,
     sampled: float | None = None,
 ) -> LineRegion:
@@ -156,7 +156,7 @@ def line_region(
 def _band(
     statistic: GeodesicLine,
     near: Neighborhood,
-    reading: Reading,
+    reading: NoisyDraw,
     miss: float,
     sampled: float,
 ) -> _Band:
@@ -167,7 +167,7 @@ def _band(
     if not float(np.linalg.norm(z)) + spread <= near.reach:
         return _Band(
             statistic,
-            statistic.placed_pair(statistic.ball.center, np.zeros_like(V)),
+            statistic.pair_to_data_frame(statistic.ball.center, np.zeros_like(V)),
             inf,
             near.reach,
         )
@@ -178,22 +178,22 @@ def _band(
     further = sampled / slope
     return _Band(
         statistic,
-        statistic.placed_pair(q, moved),
+        statistic.pair_to_data_frame(q, moved),
         spread + further,
         near.reach + further,
     )
 
 
 def _solved(
-    near: Neighborhood, reading: Reading, miss: float
+    near: Neighborhood, reading: NoisyDraw, miss: float
 ) -> tuple[np.ndarray, float, float]:
     """(ẑ, r, λ − χ); r is inf where λ <= χ."""
-    direction, normal, rest = near.parts(reading.drawn)
+    direction, normal, rest = near.parts(reading.value)
     parts = (near.size, near.released - near.size - 1, 1)
     shares = (miss * (1 - 2 * _HIDDEN), miss * _HIDDEN, miss * _HIDDEN)
     readings = [
         reading._replace(
-            law=_Part(reading.law, reading.drawn.size, size), drawn=np.empty(size)
+            law=_Part(reading.law, reading.value.size, size), value=np.empty(size)
         )
         for size in parts
     ]

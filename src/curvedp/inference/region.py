@@ -8,12 +8,19 @@ c·√(n·log(1/miss)/2) with probability at most `miss` (for means as Brunel & 
 
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import lru_cache
 from math import log, pi, sin, sqrt
 from typing import Any
 
 import numpy as np
 
 from curvedp import _validate
+from curvedp.core.capabilities import NoisyDraw
+from curvedp.core.certificate import Certificate
+from curvedp.core.codes import SamplingPath
+from curvedp.core.mechanism import Mechanism
+from curvedp.core.statistic import PointStatistic, Statistic
+from curvedp.core.wording import UNIT_WORDS
 from curvedp.entropy import GeneratorSource
 from curvedp.errors import CurvedpError, ParameterError
 from curvedp.geometry.manifold import Manifold
@@ -27,16 +34,16 @@ from curvedp.inference.shapes import (
     principal_subspaces,
     quantiles,
 )
-from curvedp.mechanisms.base import FLOAT, Mechanism, Reading
-from curvedp.mechanisms.certificate import Certificate
-from curvedp.mechanisms.choose import choose_mechanism
-from curvedp.mechanisms.in_private_ball import OuterBallVariance
-from curvedp.mechanisms.median import GeometricMedian
-from curvedp.mechanisms.regression import GeodesicLine
-from curvedp.mechanisms.second_moment import SecondMoment
 from curvedp.mechanisms.sensitivity import dispersion_sensitivity
-from curvedp.mechanisms.statistic import FrechetMean, FrechetVariance, Statistic
 from curvedp.privacy import Guarantee
+from curvedp.release.choose import choose_mechanism
+from curvedp.release.rebuild import mechanism_of, noisy_draw_of
+from curvedp.statistics.frechet_mean import FrechetMean
+from curvedp.statistics.frechet_variance import FrechetVariance
+from curvedp.statistics.geodesic import GeodesicLine
+from curvedp.statistics.geometric_median import GeometricMedian
+from curvedp.statistics.searched_ball import SearchedVariance
+from curvedp.statistics.second_moment import SecondMoment
 
 _MOVED = {"gradient": "the ball that was used", "counts": "the public outer ball"}
 
@@ -87,11 +94,16 @@ def region_of(
         of,
         None if components is None else _validate.integer("components", components, 1),
     )
-    if asked not in certificate.regions:
-        certificate.regions[asked] = _region(
-            *_drawn_by(certificate), *asked, f"{certificate.whose}s"
-        )
-    return certificate.regions[asked]  # type: ignore[no-any-return]  # regions
+    return _cached_region(certificate, *asked)
+
+
+@lru_cache(maxsize=256)
+def _cached_region(
+    certificate: Certificate, level: float, of: str, components: int | None
+) -> Region:
+    """Return the region of a certificate; reports and warnings ask for the same ones."""
+    units = UNIT_WORDS[certificate.privacy_unit].plural
+    return _region(*_drawn_by(certificate), level, of, components, units)
 
 
 def radii_of(
@@ -160,30 +172,27 @@ def consistent(
     )
 
 
-def _drawn_by(certificate: Certificate) -> tuple[Mechanism, Manifold, Reading]:
+def _drawn_by(certificate: Certificate) -> tuple[Mechanism, Manifold, NoisyDraw]:
     """The mechanism, where the value lives, which is not where the records do for a variance in a private ball, and what
     was drawn."""
-    mechanism = certificate.made_by
-    if mechanism.path == FLOAT:
+    mechanism = mechanism_of(certificate)
+    if mechanism.info.sampling is SamplingPath.FLOAT64:
         raise ParameterError(
-            f"no region follows from {mechanism.name}, which draws in floats: their law is not known"
+            f"no region follows from {mechanism.info.name}, which draws in floats: their law is not known"
         )
     if certificate.release["integers"] is None:
         raise ParameterError(
             "no region: the certificate does not list what was drawn, which was too long"
         )
-    reading = certificate.reading
-    return (
-        mechanism,
-        mechanism.manifold if reading.frame is None else reading.frame.space,
-        reading,
-    )
+    reading = noisy_draw_of(certificate)
+    statistic = reading.frame or mechanism.statistic
+    return mechanism, statistic.value_space, reading
 
 
 def _shapes(
     M: Manifold,
     statistic: Statistic,
-    reading: Reading,
+    reading: NoisyDraw,
     levels: Sequence[float],
     sampled: float,
     components: int | None,
@@ -207,7 +216,7 @@ def _shapes(
 def _region(
     mechanism: Mechanism,
     space: Manifold,
-    reading: Reading,
+    reading: NoisyDraw,
     level: float,
     of: str,
     components: int | None,
@@ -227,11 +236,13 @@ def _region(
         space, statistic, reading, [noise_level], sampled, components
     )
     about = _about(mechanism.statistic, reading, of, components, units)
-    center = statistic.placed(shape.center(M)[None])[0]
+    center = shape.center(M)
+    if isinstance(statistic, PointStatistic):
+        center = statistic.to_data_frame(center[None])[0]
     theorem = shape.theorem
     if of == "population":
         theorem = f"finite-sample (McDiarmid); of the noise: {theorem}"
-    if isinstance(mechanism.statistic, OuterBallVariance):
+    if isinstance(mechanism.statistic, SearchedVariance):
         theorem = _clipped_variance(mechanism)
     if isinstance(mechanism.statistic, FrechetMean):
         theorem += _narrower_region(mechanism, level, shape.radius)
@@ -260,7 +271,7 @@ def _narrower_region(mechanism: Any, level: float, radius: float) -> str:
     guarantee that the mechanism has: public numbers.
     """
     if (
-        mechanism.name in _IN_CHART
+        mechanism.info.name in _IN_CHART
         or radius < _WIDE_REGION * mechanism.statistic.radius
     ):
         return ""
@@ -273,7 +284,7 @@ def _narrower_region(mechanism: Any, level: float, radius: float) -> str:
     return f"; mechanism={name!r} has a region of about {radii[name]:.3g} in this ball"
 
 
-_IN_CHART = ("log-gaussian", "log-laplace")
+_IN_CHART = ("tangent-gaussian", "tangent-laplace")
 
 
 def regions_in_chart(
@@ -295,7 +306,7 @@ def regions_in_chart(
         with suppress(CurvedpError):  # one that does not meet the guarantee
             mechanism = choose_mechanism(name, statistic, guarantee).mechanism
             source = GeneratorSource(np.random.default_rng(0))
-            simulated = mechanism.release(statistic.typical.center, source=source)
+            simulated = mechanism.release(statistic.ball.center, source=source)
             radii[name] = region_of(simulated.certificate, level).radius
     return radii
 
@@ -305,11 +316,13 @@ def sampling(statistic: Statistic, miss: float) -> float:
     direction at the population's, which has expectation 0."""
     match statistic:
         case FrechetMean():  # d(mean, b) <= |G|/λ, E|G|² <= r²/n, c = 2rS/n, S the stretch of log_b
-            convex, s = _convexity(statistic.manifold, statistic.reach)
+            convex, s = _convexity(statistic.manifold, statistic.clipping_radius)
             stretch = s / sin(s) if s > 0 else 1.0
-            return statistic.reach * _length(statistic.n, miss, stretch) / convex
+            return (
+                statistic.clipping_radius * _length(statistic.n, miss, stretch) / convex
+            )
         case FrechetVariance():  # c its sensitivity; its expectation is at most E|G|²/λ below the population's variance
-            M, r, n = statistic.manifold, statistic.reach, statistic.n
+            M, r, n = statistic.manifold, statistic.clipping_radius, statistic.n
             convex, _ = _convexity(M, r)
             return dispersion_sensitivity(M, r, n) * sqrt(
                 n * log(2 / miss) / 2
@@ -356,7 +369,11 @@ def _convexity(M: Manifold, radius: float) -> tuple[float, float]:
 
 
 def _about(
-    statistic: Statistic, reading: Reading, of: str, components: int | None, units: str
+    statistic: Statistic,
+    reading: NoisyDraw,
+    of: str,
+    components: int | None,
+    units: str,
 ) -> str:
     """What a region holds, in words."""
     whose = (

@@ -9,14 +9,14 @@ import numpy as np
 from scipy.special import gammainccinv, gammaincinv, ndtri
 
 from curvedp import _validate
+from curvedp.core.capabilities import NoisyDraw
+from curvedp.core.statistic import PointStatistic, Statistic
 from curvedp.errors import ParameterError
 from curvedp.geometry import Grassmann
 from curvedp.geometry.manifold import Manifold
 from curvedp.laws import RiemannianGaussian
-from curvedp.mechanisms.base import Reading
 from curvedp.mechanisms.chart import CHART_ERROR
-from curvedp.mechanisms.second_moment import unpack
-from curvedp.mechanisms.statistic import Statistic
+from curvedp.statistics.second_moment import vector_to_symmetric
 
 _SWAPPED = 0.1  # of 1 − level: what a region of subspaces spends on eigenvalues not having changed places
 
@@ -29,7 +29,7 @@ _FIXED_POINT_EXCESS = 1e-6
 class Chart(NamedTuple):
     """Coordinates at `base` within `quantile` of `drawn`, and of length at most `reach`."""
 
-    statistic: Statistic
+    statistic: PointStatistic
     base: np.ndarray
     drawn: np.ndarray
     quantile: float
@@ -37,7 +37,9 @@ class Chart(NamedTuple):
 
     def contains(self, manifold: Manifold, points: np.ndarray) -> np.ndarray:
         z = np.asarray(
-            manifold.normal_coordinates(self.base, self.statistic.unplaced(points))
+            manifold.normal_coordinates(
+                self.base, self.statistic.to_canonical_frame(points)
+            )
         )
         inside = np.linalg.norm(z, axis=-1) <= self.reach * (
             1 + CHART_ERROR
@@ -52,9 +54,8 @@ class Chart(NamedTuple):
         z = np.stack(
             [_shortened(self.drawn + self.quantile * u, self.reach) for u in directions]
         )
-        return self.statistic.placed(
-            np.asarray(manifold.from_normal_coordinates(self.base, z))
-        )
+        points = np.asarray(manifold.from_normal_coordinates(self.base, z))
+        return np.asarray(self.statistic.to_data_frame(points))
 
 
 class Subspaces(NamedTuple):
@@ -150,32 +151,32 @@ class Shape(NamedTuple):
 
 
 def _about_point(
-    M: Manifold, statistic: Statistic, reading: Reading, q: float, sampled: float
+    M: Manifold, statistic: Statistic, reading: NoisyDraw, q: float, sampled: float
 ) -> Shape:
     """d(drawn, truth) has the law's radial distribution, and distance is symmetric: an exact geodesic ball."""
-    return Shape(reading.drawn, q + sampled, "exact: the law's own quantile")
+    return Shape(reading.value, q + sampled, "exact: the law's own quantile")
 
 
 def _in_chart(
-    M: Manifold, statistic: Statistic, reading: Reading, q: float, sampled: float
+    M: Manifold, statistic: Any, reading: NoisyDraw, q: float, sampled: float
 ) -> Shape:
     """A chart ball, exact, cut to where the statistic can be. The nearest vector z of length <= reach is within q of each of
     the region, and exp stretches the segment between them by at most sinh(s)/s."""
-    z = _shortened(reading.drawn, reading.reach)
+    z = _shortened(reading.value, reading.reach)
     longest = min(reading.reach, float(np.linalg.norm(z)) + q)
     radius = min(_stretch(M, longest) * q, float(np.linalg.norm(z)) + reading.reach)
-    chart = Chart(statistic, _base(reading), reading.drawn, q, reading.reach)
+    chart = Chart(statistic, _base(reading), reading.value, q, reading.reach)
     theorem = "exact: the law's own quantile in the chart"
     if (
         not sampled
-        and float(np.linalg.norm(reading.drawn - z)) > q + reading.reach * CHART_ERROR
+        and float(np.linalg.norm(reading.value - z)) > q + reading.reach * CHART_ERROR
     ):
         theorem = "exact, and empty: the draw is farther from the ball than noise reaches at this level, which is a miss"
     return Shape(chart.base, radius + sampled, theorem, None if sampled else chart, z)
 
 
 def _after_step(
-    M: Manifold, statistic: Statistic, reading: Reading, q: float, sampled: float
+    M: Manifold, statistic: Statistic, reading: NoisyDraw, q: float, sampled: float
 ) -> Shape:
     """Return a geodesic ball about exp_w(t·g), g the drawn mean logarithm at w.
 
@@ -186,9 +187,9 @@ def _after_step(
     space the radius is q: exact. Where this gives more than the ball of the records, that is
     the region.
     """
-    w, g = _base(reading), _shortened(reading.drawn, reading.reach)
+    w, g = _base(reading), _shortened(reading.value, reading.reach)
     longest = min(reading.reach, float(np.linalg.norm(g)) + q)
-    ball = statistic.values
+    ball = statistic.value_ball
     assert ball is not None  # gradients are of means of records in a ball
     away = float(M.dist(ball.center, w))
     curvature_roots(M)  # refuses a space whose curvature has no bound
@@ -246,17 +247,17 @@ def _distance_to_mean(M: Manifold, farthest: float, gradient: float) -> float:
 
 
 def _from_counts(
-    M: Manifold, statistic: Any, reading: Reading, level: float, sampled: float
+    M: Manifold, statistic: Any, reading: NoisyDraw, level: float, sampled: float
 ) -> Shape:
     """A ball about w that holds every geometric median, by how many records are near w: where a share p > ½ is within R it is
     at most 2pR/(2p − 1 − sampled) away (Lopuhaä & Rousseeuw 1991; Minsker 2015). The k counts' noises are fresh."""
-    most = _exceeded(reading.law, reading.drawn.size, level) + reading.cell * np.arange(
-        1, reading.drawn.size + 1
+    most = _exceeded(reading.law, reading.value.size, level) + reading.cell * np.arange(
+        1, reading.value.size + 1
     )
     assert reading.radii is not None  # of counts
     near = [
         1 - max(0, floor(count + more)) / statistic.n
-        for count, more in zip(reading.drawn, most, strict=True)
+        for count, more in zip(reading.value, most, strict=True)
     ]
     pulls = [
         (2 * p * R * (1 + CHART_ERROR), 2 * p - 1 - sampled)
@@ -269,7 +270,7 @@ def _from_counts(
             min(found),
             "conservative: most records are near (Lopuhaä & Rousseeuw)",
         )
-    center, radius = statistic.outer
+    center, radius = statistic.outer_ball
     return Shape(center, radius, "the outer ball itself: counts say no more")
 
 
@@ -295,7 +296,7 @@ SHAPES: dict[str, Callable[..., Shape]] = {
 
 
 def principal_subspaces(
-    statistic: Any, reading: Reading, level: float, components: int, sampled: float
+    statistic: Any, reading: NoisyDraw, level: float, components: int, sampled: float
 ) -> tuple[Manifold, Shape]:
     """Where the leading subspace of the records' second moment S is, from the drawn S + N: ‖(I − P)(S + N)P‖ is σ/√2 times χ.
 
@@ -309,8 +310,8 @@ def principal_subspaces(
         raise ParameterError(
             f"{components} components of {d} features: a region is of 1 to {d - 1}"
         )
-    drawn = unpack(reading.drawn, d)
-    grid = sqrt(reading.drawn.size) * reading.cell / 2
+    drawn = vector_to_symmetric(reading.value, d)
+    grid = sqrt(reading.value.size) * reading.cell / 2
     q = (
         sigma
         / sqrt(2)
@@ -339,19 +340,19 @@ def principal_subspaces(
     )
 
 
-def _as_gaussian(reading: Reading, miss: float) -> tuple[float, float]:
+def _as_gaussian(reading: NoisyDraw, miss: float) -> tuple[float, float]:
     """(σ, what is left of `miss`). Laplace noise in D dimensions is (|N|/|Z|)·Z for Z ~ N(0, I), |N| ~ b·Gamma(D) independent
     of Z/|Z|: but for a part of `miss` that is at most σZ in every norm."""
     if isinstance(reading.law, RiemannianGaussian):
         return reading.law.scale, miss
-    size, tail = reading.drawn.size, miss * _SWAPPED / 2
+    size, tail = reading.value.size, miss * _SWAPPED / 2
     least = sqrt(2 * gammaincinv(size / 2, tail))
     return reading.law.scale * float(gammainccinv(size, tail)) / least, miss * (
         1 - _SWAPPED
     )
 
 
-def quantiles(reading: Reading, levels: Sequence[float]) -> list[float]:
+def quantiles(reading: NoisyDraw, levels: Sequence[float]) -> list[float]:
     """How far noise reaches at these levels: the least radius with P(d <= radius) >= level, by 64 sections at a time, rounded
     up, and half a cell a coordinate. For counts, the levels themselves."""
     law, level = reading.law, np.asarray(levels, dtype=np.float64)[:, None]
@@ -377,10 +378,10 @@ def quantiles(reading: Reading, levels: Sequence[float]) -> list[float]:
         low, high = (
             np.take_along_axis(ends, at[:, None], 1)[:, 0] for at in (place - 1, place)
         )
-    return [float(q) + sqrt(reading.drawn.size) * reading.cell / 2 for q in high]
+    return [float(q) + sqrt(reading.value.size) * reading.cell / 2 for q in high]
 
 
-def _base(reading: Reading) -> np.ndarray:
+def _base(reading: NoisyDraw) -> np.ndarray:
     assert reading.base is not None  # of all kinds but "point"
     return reading.base
 

@@ -1,22 +1,22 @@
-"""How a statistic is released: the sampler and its privacy map in one frozen value."""
+"""How statistics are released: samplers and their privacy profiles in one frozen value."""
 
 from typing import TYPE_CHECKING
 
 from curvedp import _lazy
 
 if TYPE_CHECKING:
-    from curvedp.mechanisms.base import Mechanism
-    from curvedp.mechanisms.certificate import Certificate, Release
-    from curvedp.mechanisms.gaussian import GaussianMechanism
-    from curvedp.mechanisms.kng import KNGMechanism
-    from curvedp.mechanisms.laplace import LaplaceMechanism
-    from curvedp.mechanisms.log_gaussian import (
+    from curvedp.core.certificate import Certificate, Release
+    from curvedp.core.mechanism import Mechanism
+    from curvedp.core.statistic import Statistic
+    from curvedp.mechanisms.isotropic.gaussian import GaussianMechanism
+    from curvedp.mechanisms.isotropic.laplace import LaplaceMechanism
+    from curvedp.mechanisms.isotropic.tangent import (
         LogGaussianMechanism,
         LogLaplaceMechanism,
     )
+    from curvedp.mechanisms.knorm_gradient import KNGMechanism
     from curvedp.mechanisms.selection import private_selection
     from curvedp.mechanisms.sensitivity import frechet_mean_sensitivity
-    from curvedp.mechanisms.statistic import Statistic
 
 __all__ = [
     "Certificate",
@@ -35,17 +35,17 @@ __all__ = [
 __getattr__, __dir__ = _lazy.exports(
     __name__,
     {
-        "curvedp.mechanisms.base": ["Mechanism"],
-        "curvedp.mechanisms.certificate": ["Certificate", "Release"],
-        "curvedp.mechanisms.gaussian": ["GaussianMechanism"],
-        "curvedp.mechanisms.kng": ["KNGMechanism"],
-        "curvedp.mechanisms.laplace": ["LaplaceMechanism"],
-        "curvedp.mechanisms.log_gaussian": [
+        "curvedp.core.certificate": ["Certificate", "Release"],
+        "curvedp.core.mechanism": ["Mechanism"],
+        "curvedp.core.statistic": ["Statistic"],
+        "curvedp.mechanisms.isotropic.gaussian": ["GaussianMechanism"],
+        "curvedp.mechanisms.isotropic.laplace": ["LaplaceMechanism"],
+        "curvedp.mechanisms.isotropic.tangent": [
             "LogGaussianMechanism",
             "LogLaplaceMechanism",
         ],
+        "curvedp.mechanisms.knorm_gradient": ["KNGMechanism"],
         "curvedp.mechanisms.selection": ["private_selection"],
         "curvedp.mechanisms.sensitivity": ["frechet_mean_sensitivity"],
-        "curvedp.mechanisms.statistic": ["Statistic"],
     },
 )

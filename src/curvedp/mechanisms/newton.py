@@ -1,120 +1,219 @@
-"""Noisy Newton steps: a private Fréchet mean whose noise is divided by the curvature that the records themselves have.
+"""Noisy Newton steps: a private Fréchet mean on spheres and hyperbolic spaces.
 
-Each step releases the noisy gradient at the current, already public point w, and two numbers about H, the mean Hessian of ½d²
-(why: docs/utility.md): with t = |1 − s·ct s| for a record at distance s in direction u, H = 1 ± (mean t(1 − uuᵀ)), so mean t
-and mean t·⟨u, a⟩² fix H along an axis a and, on average, across it. Everything else is post-processing of these Gaussian
-releases, whose μ add in squares (Dong, Roth & Su 2022, Corollary 2, which allows each to depend on those before), or of
-Laplace ones (`noise`), whose ε add up (`stages`).
+Each step releases the noisy gradient at the current point, which is already public, and two
+numbers about H, the mean Hessian of ½d²; the noise is divided by H. For a record at distance
+s in direction u let t = |1 − s·ct s| (ct = cot on spheres, coth in hyperbolic space). Then
+H = 1 ± mean t·(1 − uuᵀ), so mean t and mean t·⟨u, a⟩² fix H along an axis a and, on average,
+across it (docs/utility.md). Everything else is post-processing. Gaussian releases add their
+μ² (Dong, Roth & Su 2022, Corollary 2, which allows each to depend on those before), Laplace
+releases their ε.
 """
 
 from dataclasses import dataclass
 from functools import cached_property
 from math import inf, nextafter, sqrt
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
 from curvedp import _validate
+from curvedp.core.capabilities import (
+    ChecksItself,
+    HasNoiseLength,
+    LeadsToRegion,
+    NoisyDraw,
+    SimulatesRelease,
+    SometimesExcluded,
+)
+from curvedp.core.certificate import Certificate, Check
+from curvedp.core.fields import Positive, assign
+from curvedp.core.mechanism import Draw, MechanismInfo, check_supported, replay_draws
+from curvedp.core.statistic import Statistic
 from curvedp.entropy import Source
 from curvedp.errors import ParameterError
 from curvedp.geometry import project_to_ball
-from curvedp.mechanisms.base import Draw, Reading, replay
-from curvedp.mechanisms.certificate import Certificate, Check
-from curvedp.mechanisms.chart import CHART_ERROR, grid_of, james_stein
-from curvedp.mechanisms.noise import (
-    Noise,
-    ShrunkMeanMechanism,
-    float_noise,
-    least_noise,
-    spread_of,
-)
+from curvedp.mechanisms.chart import CHART_ERROR, grid_of, shrink_points
+from curvedp.mechanisms.gradient_step import MeanMechanism
 from curvedp.mechanisms.sensitivity import mean_gradient_sensitivity
-from curvedp.mechanisms.stages import same_stages
-from curvedp.mechanisms.statistic import Positive, Statistic, assign
+from curvedp.mechanisms.staged.budget import check_transcript
+from curvedp.mechanisms.vector import (
+    AddNoise,
+    ExactNoise,
+    NoiseKind,
+    simulate_noise,
+    smallest_noise,
+    std_per_scale,
+)
 from curvedp.numerics.threads import blocks, in_threads
 from curvedp.privacy import Guarantee
+from curvedp.records.base import Records
+from curvedp.statistics.frechet_mean import FrechetMean
 
-_WORK = 1 << 21  # coordinates held at once
-_TRUSTED = 1.0  # steps are no longer than the radius of curvature, over which H changes
-_LEAST_HESSIAN = (
-    0.1  # below this no step is trusted; the sensitivity theorem stops there too
-)
-
-
-class _Schedule(NamedTuple):
-    """How the budget is spent, by the sign of curvature: constants, chosen by simulation."""
-
-    steps: int
-    of_hessian: float  # share of μ² for the numbers about H
-    ratio: float  # each step's gradient has so many times the budget of the one before
-    averaged: bool  # whether a step is weighted against those before, by precision
+# Coordinates that are held in memory at once while logarithms are computed.
+_MAX_COORDINATES = 1 << 21
+# Steps are no longer than this many radii of curvature, over which H changes.
+_MAX_STEP = 1.0
+# Below this eigenvalue of H no step is trusted; the sensitivity theorem stops there, too.
+_SMALLEST_HESSIAN = 0.1
 
 
-# On a sphere H is nearly 1: steps converge at once, and what the first one paid for can be averaged in. In hyperbolic space
-# H is large and differs between directions: more has to be known about it, and early steps are still far from the mean.
-_POSITIVE = {
-    "gaussian": _Schedule(2, 0.01, 8.0, True),
-    "laplace": _Schedule(2, 0.03, 8.0, True),
+class StepSchedule(NamedTuple):
+    """How the budget is spent. The numbers were chosen by simulation.
+
+    Attributes
+    ----------
+    n_steps : int
+    hessian_share : float
+        Of the budget, for the numbers about H.
+    growth : float
+        Each step's gradient has this many times the budget of the one before.
+    is_averaged : bool
+        Whether a step is weighted against those before it, by precision.
+    """
+
+    n_steps: int
+    hessian_share: float
+    growth: float
+    is_averaged: bool
+
+
+# On a sphere H is nearly 1: steps converge at once, and what the first one paid for can be
+# averaged in. In hyperbolic space H is large and differs between directions: more has to be
+# known about it, and early steps are still far from the mean.
+_SCHEDULES_ON_SPHERES: dict[NoiseKind, StepSchedule] = {
+    "gaussian": StepSchedule(2, 0.01, 8.0, True),
+    "laplace": StepSchedule(2, 0.03, 8.0, True),
 }
-_NEGATIVE = {
-    "gaussian": _Schedule(4, 0.1, 3.0, False),
-    "laplace": _Schedule(2, 0.1, 5.0, False),
+_SCHEDULES_IN_HYPERBOLIC_SPACE: dict[NoiseKind, StepSchedule] = {
+    "gaussian": StepSchedule(4, 0.1, 3.0, False),
+    "laplace": StepSchedule(2, 0.1, 5.0, False),
 }
-_NEAR = 5.0  # that ratio of just three steps by Gaussian noise in hyperbolic space, which begin near the mean
+# The growth where just three steps are made in hyperbolic space: they begin near the mean.
+_GROWTH_OF_THREE_STEPS = 5.0
 
 
-class Stage(NamedTuple):
-    """One step as released: how far its point was from the center, and the noise of the gradient and of the two numbers."""
+class StepNoise(NamedTuple):
+    """The noise of one step, as the certificate lists it.
+
+    Attributes
+    ----------
+    distance : float
+        How far the step's point is from the center.
+    gradient_scale : float
+    hessian_scale : float or None
+        None where the step takes H from the one before.
+    """
 
     distance: float
     gradient_scale: float
     hessian_scale: float | None
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class NewtonMechanism(ShrunkMeanMechanism):
-    """A private Fréchet mean of n records by noisy Newton steps from the public center, on a space of constant curvature.
-    Records are moved into the public ball first, and so is every step.
+class BudgetShares(NamedTuple):
+    """Shares of the budget by step, for gradients and for the numbers about H."""
 
-    Guarantees
-    - μ-GDP with μ = 1/`scale`, or pure ε = 1/`scale`, for replace-one adjacency, for ANY records: only the accuracy depends
-      on whether the steps converge;
-    - every released number is on the grid 2^-30 (finer for small noise), within total variation τ of the ideal law.
+    gradients: list[float]
+    hessians: list[float]
+
+
+class NewtonRun(NamedTuple):
+    """What runs from the center lead to.
+
+    Attributes
+    ----------
+    points : array, shape (runs, *point_shape)
+    step_noises : list of StepNoise
+        Of the first run.
+    noise_std : array, shape (runs, 1)
+        About the noise that is left in each coordinate, from the private H.
+    last_gradient : LastGradient
     """
 
-    scale: Positive
-    steps: Any = None  # as many as suit the curvature
+    points: np.ndarray
+    step_noises: list[StepNoise]
+    noise_std: np.ndarray
+    last_gradient: "LastGradient"
 
-    moved = 1.0
-    name: ClassVar[str] = "noisy-newton"
-    option: ClassVar[str | None] = "newton"
-    staged: ClassVar[bool] = True
-    together: ClassVar[bool] = True
+
+class LastGradient(NamedTuple):
+    """The last noisy gradient of the first run: where, what, and its noise scale."""
+
+    point: np.ndarray
+    gradient: np.ndarray
+    noise_scale: float
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class NewtonMechanism(
+    MeanMechanism,
+    SimulatesRelease,
+    LeadsToRegion,
+    ChecksItself,
+    HasNoiseLength,
+    SometimesExcluded,
+):
+    """A private Fréchet mean of n records by noisy Newton steps from the public center.
+
+    The space has constant curvature, not 0. Records are clipped into the public ball first,
+    and so is every step.
+
+    Attributes
+    ----------
+    scale : float
+        1/μ, or 1/ε, of the whole release.
+    steps : int, optional
+        By default as many as suit the curvature.
+
+    Notes
+    -----
+    Guarantees
+    - μ-GDP with μ = 1/`scale`, or pure ε = 1/`scale`, for replace-one adjacency, for ANY
+      records: only the accuracy depends on whether the steps converge;
+    - every released number is on the grid 2^-30 (finer for small noise), within total
+      variation distance `slack` of the ideal law.
+    """
+
+    if TYPE_CHECKING:
+        statistic: FrechetMean
+
+    scale: Positive
+    steps: Any = None
+
+    info: ClassVar[MechanismInfo] = MechanismInfo(
+        "noisy-newton", option="newton", reads="array", is_staged=True
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if (refusal := self.left_out(self.statistic)) is not None:
-            raise ParameterError(f"NewtonMechanism: {refusal}")
-        steps = (
-            self._schedule.steps
-            if self.steps is None
-            else _validate.integer("steps", self.steps, 1)
-        )
-        assign(self, steps=steps)
-        self.gradient_sensitivity(self.radius)  # refuses a ball that is too large
+        reason = self.reason_excluded(self.statistic)
+        if reason is not None:
+            raise ParameterError(f"NewtonMechanism: {reason}")
+        if self.steps is None:
+            assign(self, steps=self._schedule.n_steps)
+        else:
+            assign(self, steps=_validate.integer("steps", self.steps, 1))
+        # A ball that is too large is refused here.
+        self.gradient_sensitivity(self.radius)
 
     @classmethod
-    def for_statistic(cls, statistic: Statistic, guarantee: Guarantee) -> Self:
-        law, scale = least_noise(guarantee)
-        return cls(scale=scale, statistic=statistic, law=law)
+    def calibrate(cls, statistic: Statistic, guarantee: Guarantee) -> Self:
+        check_supported(cls, statistic)
+        assert isinstance(statistic, FrechetMean)  # it is supported
+        level = smallest_noise(guarantee)
+        return cls(scale=level.scale, statistic=statistic, noise_kind=level.kind)
 
     @classmethod
-    def left_out(cls, statistic: Statistic) -> str | None:
-        """Spheres and hyperbolic spaces only."""
-        space = statistic.space
+    def reason_excluded(cls, statistic: Statistic) -> str | None:
+        """Return why it cannot be used: it is for spheres and hyperbolic spaces only."""
+        space = statistic.value_space
         if space.constant_curvature in (None, 0.0) or space.dim < 2:
             return f"it is for spheres and hyperbolic spaces, not {space!r}"
         return None
+
+    @property
+    def total_sensitivity(self) -> float:
+        """Every step scales its own noise; the whole is one release of sensitivity 1."""
+        return 1.0
 
     @property
     def sensitivity(self) -> float:
@@ -122,292 +221,441 @@ class NewtonMechanism(ShrunkMeanMechanism):
         return float(self.gradient_sensitivity(0.0))
 
     @property
-    def length(self) -> float:
-        """Of the last step's noise, at most, in the mean square; what steps leave beside it is nothing next to the radius."""
-        weakest = (
-            1.0 if self.curvature < 0 else max(1 - self._largest_bend, _LEAST_HESSIAN)
-        )
-        scale = self.stage(self.steps - 1, self.radius).gradient_scale * spread_of(
-            self.law, self.manifold.dim
-        )
-        return scale * sqrt(self.manifold.dim) / weakest
+    def noise_length(self) -> float:
+        """At most the root mean square length of the last step's noise."""
+        dim = self.manifold.dim
+        smallest_hessian = 1.0
+        if self.curvature > 0:
+            smallest_hessian = max(1 - self._largest_excess, _SMALLEST_HESSIAN)
+        last_step = self.step_noise(self.steps - 1, self.radius)
+        std = last_step.gradient_scale * std_per_scale(self.noise_kind, dim)
+        return std * sqrt(dim) / smallest_hessian
 
     @property
-    def most_simulated(self) -> int:  # type: ignore[override]  # of others it is a constant
-        """Each is a walk of several steps, and lengths vary the less the more dimensions there are."""
+    def max_simulated_draws(self) -> int:  # type: ignore[override]  # usually a constant
+        """Each draw is a run of several steps; lengths vary less in many dimensions."""
         return min(128, max(32, 384 // self.manifold.dim))
 
     @property
     def curvature(self) -> float:
-        """The space's, which is not 0."""
-        found = self.manifold.constant_curvature
-        assert found is not None  # or `left_out` refuses it
-        return found
+        """The curvature of the space, which is not 0."""
+        curvature = self.manifold.constant_curvature
+        assert curvature is not None  # `reason_excluded` refuses other spaces
+        return curvature
 
-    # ---- what moves by how much, and which share of the budget it gets ----
+    # ---- sensitivities and shares of the budget ----
 
     def gradient_sensitivity(self, distance: Any) -> Any:
-        """Largest change of the computed mean log_w xᵢ at `distance` from the center: the theorem's, and the float error."""
+        """Return the largest change of the computed mean log_w xᵢ.
+
+        Parameters
+        ----------
+        distance : float or array
+            Of w from the center of the ball.
+        """
         exact = mean_gradient_sensitivity(
-            self.manifold, self.reach, self.statistic.n, distance
+            self.manifold, self.clipping_radius, self.statistic.n, distance
         )
-        root = sqrt(max(-self.curvature, 0.0))
+        root_curvature = sqrt(max(-self.curvature, 0.0))
         with np.errstate(over="ignore"):  # infinite where doubles hold no such point
-            digits = CHART_ERROR + 2.0**-48 * self.manifold.dim * np.exp(
-                root * distance
-            )
-        return exact + 4 * self.radius * digits
+            growth = np.exp(root_curvature * distance)
+        relative_error = CHART_ERROR + 2.0**-48 * self.manifold.dim * growth
+        return exact + 4 * self.radius * relative_error
 
     @property
     def hessian_sensitivity(self) -> float:
-        """Of (mean t, mean t·⟨u,a⟩²): the diameter √2·t(r)/n of the triangle 0 ≤ q ≤ t ≤ t(r), over n."""
-        n: int = self.statistic.n
-        return (sqrt(2) * self._largest_bend / n) * (1 + 1e-9) + 1e-9 / n
+        """The sensitivity of (mean t, mean t·⟨u, a⟩²).
+
+        A record's pair lies in the triangle 0 ≤ q ≤ t ≤ t(r), of diameter √2·t(r); a mean
+        of n such pairs moves by that over n.
+        """
+        n = self.statistic.n
+        return (sqrt(2) * self._largest_excess / n) * (1 + 1e-9) + 1e-9 / n
 
     @property
-    def _largest_bend(self) -> float:
-        return float(self._bend(np.asarray(self.radius)))
+    def _largest_excess(self) -> float:
+        """t(r), the largest value of t in the ball."""
+        return float(self._hessian_excess(np.asarray(self.radius)))
 
-    def _bend(self, distance: np.ndarray) -> np.ndarray:
-        """t = |1 − s·ct s|, its argument cut at the radius: increasing from 0."""
-        s = np.maximum(
-            np.minimum(distance, self.radius) * sqrt(abs(self.curvature)), 1e-4
-        )  # t < 1e-8 below that
-        return np.asarray(
-            np.abs(1 - (s / np.tanh(s) if self.curvature < 0 else s / np.tan(s)))
-        )
+    def _hessian_excess(self, distance: np.ndarray) -> np.ndarray:
+        """Return t = |1 − s·ct s|, which increases from 0, with s cut at the radius."""
+        in_curvature = np.minimum(distance, self.radius) * sqrt(abs(self.curvature))
+        s = np.maximum(in_curvature, 1e-4)  # below that t < 1e-8
+        if self.curvature < 0:
+            return np.asarray(np.abs(1 - s / np.tanh(s)))
+        return np.asarray(np.abs(1 - s / np.tan(s)))
 
     @property
-    def _schedule(self) -> _Schedule:
-        return (_NEGATIVE if self.curvature < 0 else _POSITIVE)[self.law]
+    def _schedule(self) -> StepSchedule:
+        if self.curvature < 0:
+            return _SCHEDULES_IN_HYPERBOLIC_SPACE[self.noise_kind]
+        return _SCHEDULES_ON_SPHERES[self.noise_kind]
 
     @cached_property
-    def shares(self) -> tuple[list[float], list[float]]:
-        """Shares of μ² of the gradients and of the numbers about H; the last step takes H from the one before."""
-        plan, measured = self._schedule, max(1, self.steps - 1)
-        ratio = _NEAR if self.steps == 3 < plan.steps else plan.ratio
-        weights = [ratio**step for step in range(self.steps)]
-        gradients = [
-            (1 - plan.of_hessian) * weight / sum(weights) for weight in weights
-        ]
-        return gradients, [
-            plan.of_hessian / measured if step < measured else 0.0
-            for step in range(self.steps)
-        ]
+    def shares(self) -> BudgetShares:
+        """The shares of all steps; the last step takes H from the one before."""
+        schedule = self._schedule
+        growth = schedule.growth
+        if self.steps == 3 < schedule.n_steps:
+            growth = _GROWTH_OF_THREE_STEPS
+        weights = [growth**step for step in range(self.steps)]
+        gradient_share = 1 - schedule.hessian_share
+        gradients = [gradient_share * weight / sum(weights) for weight in weights]
 
-    def stage(self, step: int, distance: float) -> Stage:
-        """The noise of a step taken at `distance` from the center."""
-        gradient, hessian = (share[step] for share in self.shares)
-        scale = nextafter(
-            self.scale * (1 + 1e-12), inf
-        )  # covers the rounding of the shares
-        if self.law == "gaussian":
-            gradient, hessian = sqrt(gradient), sqrt(hessian)
-        return Stage(
-            float(distance),
-            float(self.gradient_sensitivity(distance)) * scale / gradient,
-            self.hessian_sensitivity * scale / hessian if hessian > 0 else None,
+        n_hessians = max(1, self.steps - 1)
+        hessians = [schedule.hessian_share / n_hessians] * n_hessians
+        hessians += [0.0] * (self.steps - n_hessians)
+        return BudgetShares(gradients, hessians)
+
+    def step_noise(self, step: int, distance: float) -> StepNoise:
+        """Return the noise of a step that is taken at a distance from the center."""
+        gradient_share = self.shares.gradients[step]
+        hessian_share = self.shares.hessians[step]
+        # The margin covers the rounding of the shares.
+        scale = nextafter(self.scale * (1 + 1e-12), inf)
+        if self.noise_kind == "gaussian":
+            gradient_share = sqrt(gradient_share)
+            hessian_share = sqrt(hessian_share)
+
+        sensitivity = float(self.gradient_sensitivity(distance))
+        hessian_scale = None
+        if hessian_share > 0:
+            hessian_scale = self.hessian_sensitivity * scale / hessian_share
+        return StepNoise(
+            float(distance), sensitivity * scale / gradient_share, hessian_scale
         )
 
-    # ---- the steps ----
+    # ---- release, replay and simulation ----
+
+    def prepare_data(self, data: Any) -> np.ndarray:
+        """Return the records, clipped into the ball, in the canonical frame."""
+        points = data.array() if isinstance(data, Records) else data
+        return self.statistic.clip_records(points)
 
     def draw(self, data: np.ndarray, source: Source) -> Draw:
-        draws, noisy = self.exact_noise(source)
-        value, stages, noise = self._walk(data[None], 1, noisy)
-        return Draw.of(value[0], draws, self._told(stages, noise))
+        noise = ExactNoise(self.noise_kind, source)
+        run = self._run(data[None], 1, noise)
+        transcript = self._transcript(run)
+        return Draw(run.points[0], noise.integers, noise.slack, transcript)
 
-    def checks(self, certificate: Certificate) -> list[Check]:
-        """Every step is where the integers before it lead, with its noise."""
-        _, walked, noise = self._walk(None, 1, replay(certificate.release["integers"]))
-        return same_stages(self._told(walked, noise), certificate.release["stages"])[:1]
+    def reconstruct_value(self, certificate: Certificate) -> np.ndarray:
+        run = self._replay(certificate.release["integers"])
+        return np.asarray(self.post_process(run.points[0]))
 
-    def _told(self, stages: list[Stage], noise: np.ndarray) -> list[dict[str, Any]]:
-        return [
-            {**stage._asdict(), "noise_left": float(noise[0, 0])} for stage in stages
-        ]
+    def further_checks(self, certificate: Certificate) -> list[Check]:
+        """Check that every step is where the integers before it lead, with its noise."""
+        run = self._replay(certificate.release["integers"])
+        stages = certificate.release["stages"]
+        return check_transcript(self._transcript(run), stages)[:1]
+
+    def noisy_draw(self, integers: Any) -> NoisyDraw:
+        """Return the last noisy gradient: given the steps before, its noise is fresh."""
+        point, gradient, noise_scale = self._replay(integers).last_gradient
+        return NoisyDraw(
+            "gradient",
+            self.noise_law(self.manifold.dim, noise_scale),
+            gradient,
+            cell=2.0 ** -grid_of(noise_scale),
+            base=point,
+            reach=self.radius + float(self.manifold.dist(self.center, point)),
+        )
 
     def simulate(
-        self, rng: np.random.Generator, records: np.ndarray, size: int
+        self, rng: np.random.Generator, data: np.ndarray, size: int
     ) -> np.ndarray:
-        """Float releases for records that stand for n of their kind: for predicted error, NOT for release. Of several
-        populations at once, as if one after another: a walk takes its time by its steps, hardly by their number."""
-        several = np.asarray(records).reshape(
-            -1, *np.shape(records)[-1 - len(self.manifold.point_shape) :]
-        )
-        columns = [
-            c
-            for share in self.shares[1]
-            for c in ((self.manifold.dim, 2) if share > 0 else (self.manifold.dim,))
-        ]
-        drawn = [
-            [float_noise(rng, self.law, (size, c)) for c in columns] for _ in several
-        ]
-        noise = (np.concatenate(step) for step in zip(*drawn, strict=True))
-        found = self._walk(
-            several,
-            len(several) * size,
-            lambda values, b: values + b[:, None] * next(noise),
-        )[0]
-        return (
-            found
-            if several.ndim > np.ndim(records)
-            else found.reshape(-1, size, *self.manifold.point_shape)
-        )
+        """Simulate releases of one population of records, or of several at once.
 
-    def value_of(self, certificate: Certificate) -> np.ndarray:
-        value, _, _ = self._walk(None, 1, replay(certificate.release["integers"]))
-        return np.asarray(self.finish(value[0]))
+        A run takes its time by its steps, hardly by how many runs are made together.
+        """
+        points = self.simulate_draws(rng, data, size)
+        flat = points.reshape(-1, *self.manifold.point_shape)
+        return self.post_process_points(flat).reshape(points.shape)
 
-    def reading(self, integers: Any) -> Reading:
-        """The last noisy gradient, where it was taken: given the steps before, its noise is fresh."""
-        seen: list[tuple[np.ndarray, np.ndarray, float]] = []
-        self._walk(None, 1, replay(integers), seen)
-        w, gradient, scale = seen[-1]
-        reach = self.radius + float(self.manifold.dist(self.center, w))
-        return Reading(
-            "gradient",
-            self.law_of(self.manifold.dim, scale),
-            gradient,
-            w,
-            reach,
-            cell=2.0 ** -grid_of(scale),
+    def simulate_draws(
+        self, rng: np.random.Generator, data: np.ndarray, size: int
+    ) -> np.ndarray:
+        """Draw points in floats, before they are projected. NOT private."""
+        point_shape = self.manifold.point_shape
+        populations = np.asarray(data)
+        populations = populations.reshape(
+            -1, *populations.shape[-1 - len(point_shape) :]
         )
+        add_noise = self._simulated_steps(rng, len(populations), size)
+        points = self._run(populations, len(populations) * size, add_noise).points
+        if populations.ndim > np.ndim(data):
+            return points
+        return points.reshape(-1, size, *point_shape)
 
-    def _walk(
-        self,
-        records: np.ndarray | None,
-        size: int,
-        noisy: Noise,
-        seen: list[Any] | None = None,
-    ) -> tuple[np.ndarray, list[Stage], np.ndarray]:
-        """`size` independent walks from the center, the noise of the first one's steps, and what is left of it in each
-        coordinate (about: from the private H), of populations of records, shape (k, n, *point_shape), for as many walks
-        each. Without records, a walk is read back from what `noisy` gives."""
-        M, stages = self.manifold, []
-        w = np.broadcast_to(self.center, (size, *M.point_shape))
-        bend = np.zeros((size, 2))
-        weights = [
-            share if self.law == "gaussian" else share**2 for share in self.shares[0]
+    def _simulated_steps(
+        self, rng: np.random.Generator, n_populations: int, size: int
+    ) -> AddNoise:
+        """Return float noise for runs of several populations.
+
+        All noise is drawn beforehand, one population after the other, so that simulating
+        several at once gives the same numbers as simulating each by itself.
+        """
+        sizes: list[int] = []
+        for hessian_share in self.shares.hessians:
+            sizes.append(self.manifold.dim)
+            if hessian_share > 0:
+                sizes.append(2)
+        by_population = [
+            [simulate_noise(rng, self.noise_kind, (size, columns)) for columns in sizes]
+            for _ in range(n_populations)
         ]
-        for step in range(len(weights)):
-            distance = np.minimum(np.asarray(M.dist(self.center, w)), self.radius)
-            stages.append(self.stage(step, float(distance[0])))
-            moved, first = (
-                self.gradient_sensitivity(distance),
-                self.gradient_sensitivity(distance[0]),
-            )
-            scales = stages[-1].gradient_scale * moved / first
-            logs: dict[Any, np.ndarray] = {}
-            here = w[:1] if step == 0 else w  # at first all walks are at the center
-            measured = (
-                np.zeros((1, M.dim))
-                if records is None
-                else self._means(here, records, None, logs)
-            )
-            gradient = noisy(np.repeat(measured, size // len(measured), axis=0), scales)
-            if seen is not None:
-                seen.append((w[0], gradient[0], float(scales[0])))
-            axis = _unit(
-                gradient
-                if step == 0
-                else np.asarray(M.to_coordinates(w, M.log(w, self.center)))
-            )
-            if stages[-1].hessian_scale is not None:
-                values = (
-                    np.zeros((1, 2))
-                    if records is None
-                    else self._means(here, records, axis, logs)
+        by_stage = (np.concatenate(stage) for stage in zip(*by_population, strict=True))
+
+        def add_noise(values: np.ndarray, scales: np.ndarray) -> np.ndarray:
+            return np.asarray(values + scales[:, None] * next(by_stage))
+
+        return add_noise
+
+    def _transcript(self, run: NewtonRun) -> list[dict[str, Any]]:
+        """Return the steps of the first run, for the certificate."""
+        noise_left = float(run.noise_std[0, 0])
+        return [
+            {**step._asdict(), "noise_left": noise_left} for step in run.step_noises
+        ]
+
+    def _replay(self, integers: Any) -> NewtonRun:
+        """Make the steps again from a certificate's integers, without records."""
+        return self._run(None, 1, replay_draws(integers))
+
+    def _run(
+        self, populations: np.ndarray | None, n_runs: int, add_noise: AddNoise
+    ) -> NewtonRun:
+        """Make `n_runs` independent runs from the center.
+
+        Parameters
+        ----------
+        populations : array, shape (k, n, *point_shape), or None
+            Records, for as many runs each. Without records the runs are replayed from what
+            `add_noise` returns.
+        n_runs : int
+        add_noise : function of (values, scales)
+        """
+        manifold = self.manifold
+        weights = self._precision_weights
+        points = np.broadcast_to(self.center, (n_runs, *manifold.point_shape))
+        excess = np.zeros((n_runs, 2))
+        step_noises: list[StepNoise] = []
+
+        for step in range(self.steps):
+            # In the first step all runs are at the center.
+            distinct_points = points[:1] if step == 0 else points
+            logs = _LogCache()
+            distance = np.asarray(manifold.dist(self.center, points))
+            distance = np.minimum(distance, self.radius)
+            noise = self.step_noise(step, float(distance[0]))
+            step_noises.append(noise)
+
+            sensitivities = self.gradient_sensitivity(distance)
+            first_sensitivity = self.gradient_sensitivity(distance[0])
+            gradient_scales = noise.gradient_scale * sensitivities / first_sensitivity
+            mean_log = self._mean_log(distinct_points, populations, logs)
+            repeated = np.repeat(mean_log, n_runs // len(mean_log), axis=0)
+            gradient = add_noise(repeated, gradient_scales)
+            last = LastGradient(points[0], gradient[0], float(gradient_scales[0]))
+
+            if step == 0:
+                axis = _unit_rows(gradient)
+            else:
+                to_center = manifold.log(points, self.center)
+                axis = _unit_rows(
+                    np.asarray(manifold.to_coordinates(points, to_center))
                 )
-                scale = stages[-1].hessian_scale
-                bend = self._settled(
-                    noisy(values, np.full(size, scale)), scale * spread_of(self.law, 2)
+
+            if noise.hessian_scale is not None:
+                mean_excess = self._mean_excess(
+                    distinct_points, populations, axis, logs
                 )
-            along, across = self._hessian(bend)
-            part = np.sum(gradient * axis, axis=1, keepdims=True) * axis
-            move = part / along + (gradient - part) / across
-            if self._schedule.averaged:
+                noisy = add_noise(mean_excess, np.full(n_runs, noise.hessian_scale))
+                std = noise.hessian_scale * std_per_scale(self.noise_kind, 2)
+                excess = self._estimate_excess(noisy, std)
+
+            along, across = self._hessian(excess)
+            component = np.sum(gradient * axis, axis=1, keepdims=True) * axis
+            move = component / along + (gradient - component) / across
+            if self._schedule.is_averaged:
                 move *= weights[step] / sum(weights[: step + 1])
-            length = np.linalg.norm(move, axis=1, keepdims=True)
-            move *= _TRUSTED / np.maximum(length * sqrt(abs(self.curvature)), _TRUSTED)
-            w = project_to_ball(
-                M, self.center, self.radius, M.exp(w, M.from_coordinates(w, move))
-            )
-        scales = scales * spread_of(self.law, M.dim)
-        noise = scales[:, None] * np.sqrt(
-            (along**-2 + (M.dim - 1) * across**-2) / M.dim
-        )
-        if self._schedule.averaged:
-            noise *= sqrt(weights[-1] / sum(weights))
-        return james_stein(M, self.center, np.asarray(w), noise), stages, noise
+            points = self._take_step(points, move)
 
-    def _means(
-        self,
-        w: np.ndarray,
-        records: np.ndarray,
-        axis: np.ndarray | None,
-        logs: dict[Any, np.ndarray],
+        gradient_std = gradient_scales * std_per_scale(self.noise_kind, manifold.dim)
+        mean_inverse_square = (
+            along**-2 + (manifold.dim - 1) * across**-2
+        ) / manifold.dim
+        noise_std = gradient_std[:, None] * np.sqrt(mean_inverse_square)
+        if self._schedule.is_averaged:
+            noise_std *= sqrt(weights[-1] / sum(weights))
+        shrunk = shrink_points(manifold, self.center, np.asarray(points), noise_std)
+        return NewtonRun(shrunk, step_noises, noise_std, last)
+
+    @property
+    def _precision_weights(self) -> list[float]:
+        """The precision of each step's gradient, up to a common factor."""
+        if self.noise_kind == "gaussian":
+            return list(self.shares.gradients)
+        return [share**2 for share in self.shares.gradients]
+
+    def _take_step(self, points: np.ndarray, move: np.ndarray) -> np.ndarray:
+        """Move points along vectors of bounded length, and project them into the ball."""
+        manifold = self.manifold
+        length = np.linalg.norm(move, axis=1, keepdims=True)
+        in_curvature = length * sqrt(abs(self.curvature))
+        move = move * (_MAX_STEP / np.maximum(in_curvature, _MAX_STEP))
+        moved = manifold.exp(points, manifold.from_coordinates(points, move))
+        return np.asarray(project_to_ball(manifold, self.center, self.radius, moved))
+
+    # ---- what is read of the records ----
+
+    def _mean_log(
+        self, points: np.ndarray, populations: np.ndarray | None, logs: "_LogCache"
     ) -> np.ndarray:
-        """At each point, for its share of the populations: the mean of log_w xᵢ in coordinates; or of (t, t⟨u,a⟩²) where an
-        axis is given. The logarithms are kept for the next question at the same points."""
-        M, (groups, n) = self.manifold, records.shape[:2]
-        points = max(1, _WORK // (n * M.dim))
-        rows = max(1, _WORK // M.dim)
-        walks = max(len(w), groups) if axis is None else len(axis)
-        whose = np.arange(walks) * groups // walks
+        """Return the mean of log_w xᵢ, in coordinates, at each point w."""
+        if populations is None:
+            return np.zeros((1, self.manifold.dim))
+        n_runs = max(len(points), len(populations))
 
-        def total(at: slice, part: slice) -> np.ndarray:
-            key = len(w), at.start if len(w) > 1 else 0, part.start
-            if key not in logs and len(w) == 1:
-                logs[key] = np.asarray(
-                    M.normal_coordinates(
-                        w[0], records[:, part].reshape(-1, *M.point_shape)
-                    )
+        def sum_logs(z: np.ndarray, runs: slice) -> np.ndarray:
+            return np.asarray(z.sum(axis=1))
+
+        return self._mean_over_records(
+            points, populations, n_runs, self.manifold.dim, sum_logs, logs
+        )
+
+    def _mean_excess(
+        self,
+        points: np.ndarray,
+        populations: np.ndarray | None,
+        axis: np.ndarray,
+        logs: "_LogCache",
+    ) -> np.ndarray:
+        """Return (mean t, mean t·⟨u, a⟩²) of the records, for each run's axis a."""
+        if populations is None:
+            return np.zeros((1, 2))
+
+        def sum_excess(z: np.ndarray, runs: slice) -> np.ndarray:
+            distances = np.linalg.norm(z, axis=-1)
+            components = np.einsum("bnd,bd->bn", z, axis[runs])
+            cosines = components / np.maximum(distances, np.finfo(float).tiny)
+            t = self._hessian_excess(distances)
+            t_along = t * np.minimum(cosines**2, 1.0)
+            return np.stack([t.sum(axis=1), t_along.sum(axis=1)], axis=-1)
+
+        return self._mean_over_records(
+            points, populations, len(axis), 2, sum_excess, logs
+        )
+
+    def _mean_over_records(
+        self,
+        points: np.ndarray,
+        populations: np.ndarray,
+        n_runs: int,
+        size: int,
+        sum_terms: Any,
+        logs: "_LogCache",
+    ) -> np.ndarray:
+        """Return the mean over records of terms of their logarithms, for each run.
+
+        Parameters
+        ----------
+        points : array, shape (1 or n_runs, *point_shape)
+            Where logarithms are taken.
+        populations : array, shape (k, n, *point_shape)
+        n_runs : int
+            Run i reads the population i·k // n_runs.
+        size : int
+            How many numbers the mean has.
+        sum_terms : function of (logs, runs)
+            Adds up the terms of logarithms, shape (runs, records, dim).
+        logs : _LogCache
+            Keeps the logarithms for the next question at the same points.
+        """
+        dim = self.manifold.dim
+        n_populations, n = populations.shape[:2]
+        runs_at_once = max(1, _MAX_COORDINATES // (n * dim))
+        records_at_once = max(1, _MAX_COORDINATES // dim)
+        population_of_run = np.arange(n_runs) * n_populations // n_runs
+
+        means = np.empty((n_runs, size))
+        for runs in blocks(n_runs, runs_at_once):
+
+            def sum_part(part: slice, runs: slice = runs) -> np.ndarray:
+                z = logs.get(
+                    self.manifold, points, populations, runs, part, population_of_run
                 )
-                logs[key] = logs[key].reshape(groups, -1, M.dim)
-            elif key not in logs:
-                logs[key] = np.asarray(
-                    M.normal_coordinates(w[at, None], records[whose[at], part])
-                )
-            z = logs[key] if len(logs[key]) == len(whose[at]) else logs[key][whose[at]]
-            if axis is None:
-                return np.asarray(z.sum(axis=1))
-            s = np.linalg.norm(z, axis=-1)
-            cosine = np.einsum("bnd,bd->bn", z, axis[at]) / np.maximum(
-                s, np.finfo(float).tiny
-            )
-            t = self._bend(s)
-            return np.stack(
-                [t.sum(axis=1), (t * np.minimum(cosine**2, 1.0)).sum(axis=1)], axis=-1
-            )
+                return np.asarray(sum_terms(z, runs))
 
-        out = np.empty((walks, M.dim if axis is None else 2))
-        for at in blocks(walks, points):
-            parts = in_threads(lambda part, at=at: total(at, part), blocks(n, rows))  # type: ignore[misc]  # mypy infers no lambda with a default
-            out[at] = np.sum(parts, axis=0) / n
-        return out
+            parts = in_threads(sum_part, blocks(n, records_at_once))
+            means[runs] = np.sum(parts, axis=0) / n
+        return means
 
-    def _settled(self, noisy: np.ndarray, scale: float) -> np.ndarray:
-        """(t, q) from their noisy values: linear Bayes, t about uniform on [0, t(r)] and q about t/dim."""
-        largest, d = self._largest_bend, self.manifold.dim
+    # ---- what the two numbers say about H ----
 
-        def towards(value: np.ndarray, prior: Any, spread: float) -> np.ndarray:
-            return np.asarray((spread * value + scale**2 * prior) / (spread + scale**2))
+    def _estimate_excess(self, noisy: np.ndarray, noise_std: float) -> np.ndarray:
+        """Return (t, q) from their noisy values by linear Bayes.
 
-        t = np.clip(towards(noisy[:, 0], largest / 2, largest**2 / 12), 0.0, largest)
-        q = towards(noisy[:, 1], t / d, (largest / d) ** 2)
+        The prior has t about uniform on [0, t(r)], and q = t·cos² about t/dim.
+        """
+        largest = self._largest_excess
+        dim = self.manifold.dim
+
+        def towards_prior(value: np.ndarray, prior: Any, variance: float) -> np.ndarray:
+            weighted = variance * value + noise_std**2 * prior
+            return np.asarray(weighted / (variance + noise_std**2))
+
+        t = towards_prior(noisy[:, 0], largest / 2, largest**2 / 12)
+        t = np.clip(t, 0.0, largest)
+        q = towards_prior(noisy[:, 1], t / dim, (largest / dim) ** 2)
         return np.stack([t, np.clip(q, 0.0, t)], axis=-1)
 
-    def _hessian(self, bend: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """H along the axis and, on average, across it."""
-        t, q = bend[:, :1], bend[:, 1:]
+    def _hessian(self, excess: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return H along the axis and, on average, across it."""
+        t, q = excess[:, :1], excess[:, 1:]
         sign = 1.0 if self.curvature < 0 else -1.0
-        along, across = (
-            1 + sign * (t - q),
-            1 + sign * (t - (t - q) / (self.manifold.dim - 1)),
+        along = 1 + sign * (t - q)
+        across = 1 + sign * (t - (t - q) / (self.manifold.dim - 1))
+        return (
+            np.maximum(along, _SMALLEST_HESSIAN),
+            np.maximum(across, _SMALLEST_HESSIAN),
         )
-        return np.maximum(along, _LEAST_HESSIAN), np.maximum(across, _LEAST_HESSIAN)
 
 
-def _unit(v: np.ndarray) -> np.ndarray:
-    length = np.linalg.norm(v, axis=1, keepdims=True)
-    return np.asarray(np.where(length > 0, v / np.where(length > 0, length, 1.0), 0.0))
+class _LogCache:
+    """Logarithms of blocks of records at the points of one step."""
+
+    def __init__(self) -> None:
+        self._blocks: dict[Any, np.ndarray] = {}
+
+    def get(
+        self,
+        manifold: Any,
+        points: np.ndarray,
+        populations: np.ndarray,
+        runs: slice,
+        part: slice,
+        population_of_run: np.ndarray,
+    ) -> np.ndarray:
+        """Return logarithms, shape (runs, records, dim), computed at most once."""
+        has_one_point = len(points) == 1
+        key = (len(points), 0 if has_one_point else runs.start, part.start)
+        if key not in self._blocks and has_one_point:
+            records = populations[:, part].reshape(-1, *manifold.point_shape)
+            logs = np.asarray(manifold.normal_coordinates(points[0], records))
+            self._blocks[key] = logs.reshape(len(populations), -1, manifold.dim)
+        elif key not in self._blocks:
+            records = populations[population_of_run[runs], part]
+            self._blocks[key] = np.asarray(
+                manifold.normal_coordinates(points[runs, None], records)
+            )
+        logs = self._blocks[key]
+        if len(logs) == len(population_of_run[runs]):
+            return logs
+        return np.asarray(logs[population_of_run[runs]])
+
+
+def _unit_rows(vectors: np.ndarray) -> np.ndarray:
+    """Return the directions of vectors; a vector of length 0 stays 0."""
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    safe_lengths = np.where(lengths > 0, lengths, 1.0)
+    return np.asarray(np.where(lengths > 0, vectors / safe_lengths, 0.0))

@@ -17,7 +17,7 @@ from jax.experimental.compilation_cache import compilation_cache
 from curvedp import _validate
 from curvedp.errors import ParameterError
 from curvedp.geometry.manifold import Manifold
-from curvedp.mechanisms.sums import ADDED
+from curvedp.mechanisms.noisy_sum import ADD_REMOVE
 from curvedp.optim._batches import batch_sum
 from curvedp.optim._randomness import on_processor
 from curvedp.optim.problem import (
@@ -266,8 +266,8 @@ def _check_scalar(problem: Problem, start: np.ndarray, records: Any) -> None:
 
 def is_added(guarantee: Any, noise: Any) -> bool:
     """Whether n is private, which only a guarantee can say."""
-    check_request(guarantee, noise, "replace-one", ADDED)
-    return guarantee is not None and guarantee.adjacency == ADDED
+    check_request(guarantee, noise, "replace-one", ADD_REMOVE)
+    return guarantee is not None and guarantee.adjacency == ADD_REMOVE
 
 
 def rates(learning_rate: float | Callable[[int], float], steps: int) -> np.ndarray:

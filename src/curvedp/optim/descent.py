@@ -10,7 +10,7 @@ import numpy as np
 
 from curvedp import _validate
 from curvedp._silence import quiet_about_records
-from curvedp.mechanisms import descent as mechanisms
+from curvedp.mechanisms import optimizer as mechanisms
 from curvedp.optim import _loop as loop
 from curvedp.optim._batches import chance_of, check_batch, draw_batches, parted
 from curvedp.optim._randomness import Randomness
@@ -18,6 +18,7 @@ from curvedp.optim.problem import Problem
 from curvedp.optim.result import OptimResult, finished
 from curvedp.privacy import Guarantee
 from curvedp.privacy import optimizer_accounting as cost
+from curvedp.statistics.clipped_gradient import ClippedGradient, ClippedGradientSum
 
 
 def dp_rgd(
@@ -155,7 +156,7 @@ def dp_rsgd(
                 max(int(chance * n), 1),
             )
             sd, count_noise = cost.add_remove_noise(steps, chance, charged, met)
-            statistic: Any = mechanisms.ClippedGradientSum(manifold, charged)
+            statistic: Any = ClippedGradientSum(manifold, charged)
             made = partial(
                 mechanisms.AddedDescentMechanism, rate=chance, count_noise=count_noise
             )
@@ -176,7 +177,7 @@ def dp_rsgd(
             sd, met = cost.derive(
                 guarantee, noise, *(partial(each, *public, **how) for each in costs)
             )
-            statistic = mechanisms.ClippedGradient(manifold, charged, n)
+            statistic = ClippedGradient(manifold, charged, n)
             made = (
                 mechanisms.DescentMechanism
                 if every
@@ -250,7 +251,7 @@ def descent_mechanism(
 ) -> mechanisms.DescentMechanism:
     """What `dp_rgd` in double precision releases for n records, calibrated: refuses before anything is spent."""
     charged = cost.rounded_clip(clip, problem.manifold.dim, np.float64, n)
-    statistic = mechanisms.ClippedGradient(problem.manifold, charged, n)
+    statistic = ClippedGradient(problem.manifold, charged, n)
     return mechanisms.DescentMechanism(
         statistic=statistic,
         steps=steps,

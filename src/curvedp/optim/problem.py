@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 
 from curvedp import _validate
+from curvedp.core.fields import assign
 from curvedp.errors import ParameterError
 from curvedp.geometry import Grassmann, Sphere
 from curvedp.geometry.capabilities import (
@@ -21,7 +22,6 @@ from curvedp.geometry.capabilities import (
     transport_coordinates,
 )
 from curvedp.geometry.manifold import Manifold, check_manifold
-from curvedp.mechanisms.statistic import assign
 from curvedp.numerics.autodiff import without_derivatives
 
 

@@ -4,6 +4,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from curvedp.core.codes import ChoiceRule, ProtectedUnit
+from curvedp.core.mechanism import Choice, ReleaseTerms, describe_mechanism
 from curvedp.errors import ParameterError
 from curvedp.privacy import Guarantee
 
@@ -58,11 +60,13 @@ def finished(
         else None
     )
     try:
-        mechanism.described()
+        describe_mechanism(mechanism)
     except ParameterError:
         return OptimResult(point, guarantee, noise, told)
-    unit = None if groups is None else mechanism.statistic.units[0]
+    unit = None if groups is None else ProtectedUnit.PERSON
     release = mechanism.release(
-        lambda _: point, source=random.source, guarantee=guarantee, unit=unit
+        lambda _: point,
+        source=random.source,
+        terms=ReleaseTerms(guarantee, unit, Choice(ChoiceRule.ONLY_ONE)),
     )
     return OptimResult(point, guarantee, noise, told, certificate=release.certificate)

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 from curvedp import _validate
 from curvedp._silence import quiet_about_records
 from curvedp.errors import ParameterError
-from curvedp.mechanisms import descent as mechanisms
+from curvedp.mechanisms import optimizer as mechanisms
 from curvedp.optim import _loop as loop
 from curvedp.optim._batches import chance_of, check_batch, draw_batches, parted
 from curvedp.optim._randomness import Randomness
@@ -24,6 +24,7 @@ from curvedp.optim.problem import Problem
 from curvedp.optim.result import OptimResult, finished
 from curvedp.privacy import Guarantee
 from curvedp.privacy import optimizer_accounting as cost
+from curvedp.statistics.clipped_gradient import ClippedGradient, ClippedGradientSum
 
 
 def dp_rsvrg(
@@ -120,7 +121,7 @@ def dp_rsvrg(
                 (bounds[0] / count, bounds[1] / (chance * count)),
                 (sd[0] / bounds[0], sd[1] / bounds[1]),
             )
-            statistic: Any = mechanisms.ClippedGradientSum(manifold, charged[0])
+            statistic: Any = ClippedGradientSum(manifold, charged[0])
             made = partial(
                 mechanisms.AddedVarianceReducedMechanism,
                 rate=chance,
@@ -146,7 +147,7 @@ def dp_rsvrg(
             asked = guarantee or cost.rsvrg_guarantee(
                 n, total, inner_steps, size, charged, sd, sampling
             )
-            statistic, units = mechanisms.ClippedGradient(manifold, charged[0], n), sd
+            statistic, units = ClippedGradient(manifold, charged[0], n), sd
             made = partial(
                 mechanisms.VarianceReducedMechanism, batch_size=size, sampling=sampling
             )

@@ -7,9 +7,9 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from curvedp.core.certificate import Certificate
 from curvedp.inference import Region
 from curvedp.inference.region import radii_of
-from curvedp.mechanisms.certificate import Certificate
 from curvedp.privacy import GDP, Guarantee
 from curvedp.report import canvas
 

@@ -13,19 +13,24 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from curvedp._files import write_atomically
-from curvedp.alarms import ReleasedValue, releases_of
+from curvedp.core.certificate import Certificate, record_space
+from curvedp.core.released import ReleasedValue, releases_of
+from curvedp.core.wording import (
+    UNIT_WORDS,
+    choice_sentence,
+    neighbor_words,
+    post_processing_sentence,
+    protected_unit_sentence,
+)
 from curvedp.errors import ParameterError
 from curvedp.inference import Region, region_of
 from curvedp.inference.region import components_of
 from curvedp.ledger import Ledger
 from curvedp.ledger.book import ENTRY_HEADER, entry_row, unit_in_words
-from curvedp.mechanisms.alarms import (
-    alarms_of,
-    foreseen_error,
-    mean_not_unique,
-)
-from curvedp.mechanisms.certificate import Certificate
 from curvedp.privacy import Guarantee
+from curvedp.release.predict import predicted_error_or_none
+from curvedp.release.rebuild import final_mechanism_of, mechanism_of
+from curvedp.release.warnings import release_warnings, several_means_warnings
 from curvedp.report import canvas, figures
 
 _PAGE = Template("""<!doctype html>
@@ -129,10 +134,12 @@ def render_report(
         ledger = ledger or value.ledger
     else:
         releases = [ReleasedValue("", value, certificate)]
-    what, value, certificate = releases[0]
+    what, value, main_certificate = releases[0]
+    certificate = main_certificate
     if len(releases) > 1:
         tables = [*tables, _other_values(releases[1:])]
-    mechanism, region = certificate.made_by, None
+    mechanism = mechanism_of(certificate)
+    region = None
     components = components_of(
         mechanism.statistic, value
     )  # how many directions were released, if it is directions
@@ -155,12 +162,18 @@ def render_report(
             (picture, f"Left for later releases: {_short(ledger.remaining)}.", "wide")
         )
     # Where the mean need not be unique, no error is predicted for it.
-    doubtful = bool(mean_not_unique(certificate))
-    error = None if doubtful else foreseen_error(certificate.ending)
-    alarms = dict.fromkeys(a for _, v, c in releases for a in alarms_of(v, c))
+    doubtful = bool(several_means_warnings(certificate))
+    error = (
+        None if doubtful else predicted_error_or_none(final_mechanism_of(certificate))
+    )
+    alarms = dict.fromkeys(
+        warning.text
+        for release in releases
+        for warning in release_warnings(release.value, release.certificate)
+    )
     keys = _keys(certificate, error, region, ledger)
     return _PAGE.substitute(
-        title=f"Private {escape(_name(certificate))} on {escape(certificate.where)}",
+        title=f"Private {escape(_name(certificate))} on {escape(record_space(certificate))}",
         guarantee=escape(str(certificate.guarantee)),
         warning=_warning(certificate, alarms),
         what=f": {escape(what)}" if len(releases) > 1 else "",
@@ -205,7 +218,9 @@ def _pictures(
     region: Region | None,
     components: int | None,
 ) -> list[tuple[Figure, str, str]]:
-    curve, mu, pictures = certificate.made_by.profile, certificate.claims.gdp, []
+    curve: Any = mechanism_of(certificate).privacy_profile
+    mu = certificate.claims.gdp
+    pictures: list[tuple[Figure, str, str]] = []
     point = value.T if components is not None else value
     # What an estimator has made of the release may live elsewhere than its region.
     if region is not None and np.size(point) == prod(region.manifold.point_shape):
@@ -235,7 +250,7 @@ def _warning(certificate: Certificate, alarms: Iterable[str]) -> str:
         warnings.append(
             "The random numbers were simulated: this is NOT a private release."
         )
-    if certificate.numerics.get("tau") is None:
+    if certificate.numerics.get("slack") is None:
         drawn = "The noise was drawn in ordinary floating point; the promise below is the ideal noise's"
         warnings.append(
             f"{drawn}. How far the drawn noise is from it is not certified."
@@ -244,12 +259,11 @@ def _warning(certificate: Certificate, alarms: Iterable[str]) -> str:
 
 
 def _explanation(certificate: Certificate, error: float | None) -> str:
-    n, whose, (change, guess) = (
-        certificate.statistic.get("n"),
-        certificate.whose,
-        certificate.change,
-    )
-    people = f"{escape(str(n))} {whose}s" if n else "the data"
+    n = certificate.statistic.get("n")
+    unit_words = UNIT_WORDS[certificate.privacy_unit]
+    whose = unit_words.noun
+    change, guess = neighbor_words(certificate)
+    people = f"{escape(str(n))} {unit_words.plural}" if n else "the data"
     (_, advantage), *_ = certificate.claims.curve
     eps, delta = next(
         ((e, d) for e, d in certificate.claims.curve if d < 1e-3),
@@ -280,7 +294,12 @@ def _keys(
 ) -> list[tuple[str, str]]:
     claims, statistic = certificate.claims, certificate.statistic
     keys = (
-        [(f"{certificate.whose}s, a public number", str(statistic["n"]))]
+        [
+            (
+                f"{UNIT_WORDS[certificate.privacy_unit].plural}, a public number",
+                str(statistic["n"]),
+            )
+        ]
         if "n" in statistic
         else []
     )
@@ -344,10 +363,13 @@ def _facts(certificate: Certificate) -> list[tuple[str, str]]:
     statistic = certificate.statistic
     return [
         ("mechanism", certificate.mechanism),
-        ("why this one", str(certificate.release["reason"])),
-        ("afterwards", ", ".join(certificate.release["afterwards"]) or "nothing"),
-        ("whose data are protected", certificate.unit),
-        (f"{certificate.whose}s", str(statistic.get("n", "not stated"))),
+        ("why this one", choice_sentence(certificate)),
+        ("post-processing", post_processing_sentence(certificate)),
+        ("whose data are protected", protected_unit_sentence(certificate)),
+        (
+            UNIT_WORDS[certificate.privacy_unit].plural,
+            str(statistic.get("n", "not stated")),
+        ),
         (
             "public ball",
             f"radius {statistic['radius']:g}" if "radius" in statistic else "none",

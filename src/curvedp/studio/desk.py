@@ -15,10 +15,11 @@ from typing import Any
 import numpy as np
 
 from curvedp._files import write_atomically
-from curvedp.alarms import alarms
+from curvedp.core.wording import protected_unit_sentence
 from curvedp.errors import ParameterError
 from curvedp.ledger import Entry, Ledger
 from curvedp.records import FORMS
+from curvedp.release.warnings import estimator_warnings
 from curvedp.releasing import OFFERS, certificate_contents, value_content
 from curvedp.signing import key_of, read_key
 from curvedp.studio.pictures import attacked, size_picture
@@ -277,7 +278,7 @@ class Desk:
         release.add_file("value.csv", lambda: value_content(fitted, ".csv"))
         for name, content in certificate_contents(fitted, "certificate.json").items():
             release.unsaved[name] = content
-        release.warnings += alarms(fitted)
+        release.warnings += [warning.text for warning in estimator_warnings(fitted)]
 
         source = data.name if data.parent == self.private else str(data)
         script = study.script(source, str(self.ledger_path), label)
@@ -353,7 +354,7 @@ def _summary(study: Study, fitted: Any) -> dict[str, Any]:
         "what": study.offer.title,
         "value": value,
         "guarantee": str(certificate.guarantee),
-        "unit": certificate.unit,
+        "unit": protected_unit_sentence(certificate),
     }
 
 

@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from curvedp import _validate
-from curvedp.alarms import alarms
 from curvedp.entropy import GeneratorSource
 from curvedp.errors import (
     CurvedpError,
@@ -24,11 +23,13 @@ from curvedp.errors import (
 )
 from curvedp.estimators import PrivateDispersion, PrivatePCA
 from curvedp.geometry import Manifold
-from curvedp.mechanisms.in_private_ball import OuterBallMean
-from curvedp.mechanisms.noise import least_scale
+from curvedp.mechanisms.vector import smallest_gaussian_scale
 from curvedp.planning import plan
 from curvedp.privacy import GDP, ZCDP, Guarantee, PureDP
+from curvedp.release.rebuild import mechanism_of
+from curvedp.release.warnings import estimator_warnings
 from curvedp.releasing import Offer
+from curvedp.statistics.searched_ball import SearchedMean
 from curvedp.studio.wording import describe
 
 _RUNS = 4
@@ -129,7 +130,7 @@ def _made_up(
         # them, or as was stated.
         spread = options.get("spread")
         if spread is None:
-            spread = OuterBallMean(M, None, options["outer_radius"], 2).typical_spread
+            spread = SearchedMean(M, None, options["outer_radius"], 2).reference_spread
         radius = 2 * _validate.positive("spread", spread) * sqrt((M.dim + 2) / M.dim)
     else:
         radius = _validate.length("radius", options["radius"])
@@ -148,7 +149,9 @@ def _made_up(
         with _LOCK, warnings.catch_warnings(record=True) as told:
             warnings.simplefilter("always")
             made.append(offer.fit(model, columns))
-        odd = alarms(made[-1])  # of made-up records
+        odd = [
+            warning.text for warning in estimator_warnings(made[-1])
+        ]  # of made-up records
         texts = [
             str(each.message)
             for each in told
@@ -163,7 +166,7 @@ def _made_up(
         region, why = float(made[0].confidence_region(0.95).radius), ""
     except ParameterError as refusal:
         region, why = None, describe(refusal)
-    option = str(made[0].certificate_.made_by.option)
+    option = str(mechanism_of(made[0].certificate_).info.option)
     return Rehearsed(option, error, region, why, ball, of, list(dict.fromkeys(notes)))
 
 
@@ -218,4 +221,4 @@ def _weakened(guarantee: Guarantee, times: float) -> Guarantee:
         return PureDP(guarantee.eps * times)
     if isinstance(guarantee, ZCDP):
         return ZCDP(guarantee.rho * times**2)
-    return GDP(times / least_scale(guarantee))
+    return GDP(times / smallest_gaussian_scale(guarantee))

@@ -1,0 +1,86 @@
+"""Codes that certificates hold. A code never changes its meaning; `wording` says it in words."""
+
+from enum import StrEnum
+
+from curvedp.privacy.unit import PrivacyUnit
+
+
+class ProtectedUnit(StrEnum):
+    """What one neighboring data set has in place of the other's.
+
+    Whether it is replaced by any other, or added and removed, is the adjacency of the
+    guarantee. Labels are either public (a record changes within its class) or private (a
+    record changes together with its label).
+    """
+
+    RECORD = "record"
+    PERSON = "person"
+    RECORD_IN_CLASS = "record_in_class"
+    PERSON_IN_CLASS = "person_in_class"
+    LABELED_RECORD = "labeled_record"
+    LABELED_PERSON = "labeled_person"
+    PREDICTOR_AND_RESPONSE = "predictor_and_response"
+    PAIR = "pair"
+    AS_IN_EACH_RUN = "as_in_each_run"
+
+    @property
+    def privacy_unit(self) -> PrivacyUnit:
+        """Whether a ledger counts it for records or for people."""
+        if self in _UNITS_OF_PEOPLE:
+            return PrivacyUnit.PERSON
+        return PrivacyUnit.RECORD
+
+
+_UNITS_OF_PEOPLE = frozenset(
+    (
+        ProtectedUnit.PERSON,
+        ProtectedUnit.PERSON_IN_CLASS,
+        ProtectedUnit.LABELED_PERSON,
+    )
+)
+
+
+class TrustModel(StrEnum):
+    """Who sees the records before noise is added."""
+
+    CENTRAL = "central"  # a curator holds all records
+    FEDERATED = "federated"  # each site holds its own; the server sees masked sums
+    LOCAL = "local"  # nobody: each person perturbs their own record
+
+
+class PostProcessing(StrEnum):
+    """What is done to a draw before it is released. It costs no privacy."""
+
+    PROJECT_TO_BALL = "project_to_ball"
+    SHRINK_TO_CENTER = "shrink_to_center"
+    SHRINK_IN_EVERY_STEP = "shrink_in_every_step"
+    CLIP_TO_VARIANCE_RANGE = "clip_to_variance_range"
+    LEADING_EIGENVECTORS = "leading_eigenvectors"
+    QUOTIENT_OF_NOISY_SUMS = "quotient_of_noisy_sums"
+    PROJECT_TO_TANGENT_BALL = "project_to_tangent_ball"
+    FEDERATED_ESTIMATE = "federated_estimate"
+
+
+class SamplingPath(StrEnum):
+    """How noise is drawn."""
+
+    EXACT_THEN_ROUND = "exact_then_round"  # real numbers, rounded to a public grid
+    DISCRETE_NOISE = "discrete_noise"  # whole numbers with discrete noise
+    FLOAT64 = "float64"  # in floats: the claims hold for the ideal law only
+
+
+class ProfileKind(StrEnum):
+    """What is known of a mechanism's privacy profile."""
+
+    EXACT = "exact"
+    PROVED_BOUND = "proved_bound"
+
+
+class ChoiceRule(StrEnum):
+    """Why a mechanism was taken."""
+
+    NAMED = "named"  # the caller asked for it by name
+    SMALLEST_PREDICTED_ERROR = "smallest_predicted_error"
+    PRIVATE_BALL = "private_ball"  # radius="private" was asked for
+    PRIVATE_COUNT = "private_count"  # the number of records is private
+    ONLY_ONE = "only_one"  # the estimator has no other

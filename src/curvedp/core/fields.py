@@ -1,0 +1,63 @@
+"""Fields of frozen dataclasses that check themselves.
+
+A statistic and a mechanism are frozen dataclasses whose fields are public parameters. The
+type of a field carries its check, so that every way to build one (a user's call, calibration,
+a certificate) passes the same checks:
+
+>>> @dataclass(frozen=True)
+... class Noise:
+...     scale: Length
+...     def __post_init__(self):
+...         check_fields(self)
+>>> Noise(2).scale
+2.0
+"""
+
+from dataclasses import dataclass as dataclass
+from dataclasses import fields
+from functools import partial
+from typing import Annotated, Any, get_type_hints
+
+from curvedp import _validate
+
+
+def assign(frozen: Any, **values: Any) -> None:
+    """Set fields of a frozen dataclass while it is being built."""
+    for name, value in values.items():
+        object.__setattr__(frozen, name, value)
+
+
+def check_length(name: str, value: Any) -> float:
+    """Return a length between 1e-100 and 1e100 as a float, or raise `ParameterError`."""
+    if type(value) is float and 1e-100 <= value <= 1e100:
+        return (
+            value  # choosing a mechanism builds hundreds of them: skip the full check
+        )
+    return _validate.length(name, value)
+
+
+Length = Annotated[float, check_length]
+Positive = Annotated[float, _validate.positive]
+Count = Annotated[int, partial(_validate.integer, minimum=1)]
+AtLeastTwo = Annotated[int, partial(_validate.integer, minimum=2)]
+
+
+def check_fields(instance: Any) -> None:
+    """Replace every field of a dataclass by what the check in its type returns.
+
+    Parameters
+    ----------
+    instance : dataclass
+        Its fields may have types `Annotated[T, check]`, where `check(name, value)` returns
+        the value to keep or raises `ParameterError`.
+    """
+    declared = fields(instance)
+    types: dict[str, Any] = {field.name: field.type for field in declared}
+    if any(isinstance(field_type, str) for field_type in types.values()):
+        # The class was defined under `from __future__ import annotations`.
+        types = get_type_hints(type(instance), include_extras=True)
+
+    for field in declared:
+        for check in getattr(types[field.name], "__metadata__", ()):
+            checked_value = check(field.name, getattr(instance, field.name))
+            assign(instance, **{field.name: checked_value})

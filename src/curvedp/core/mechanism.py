@@ -1,0 +1,498 @@
+"""How a statistic is released: a mechanism.
+
+A mechanism is a frozen value that holds both its sampler and its privacy profile, so that
+the two cannot drift apart. Public parameters are fields; private data are arguments of calls.
+
+The life of a release:
+
+1. `calibrate` finds the least noise that meets a guarantee, from public numbers alone.
+2. `prepare_data` brings the data into the form that `draw` takes. Only shapes and types can
+   be refused, and they are refused here, before the ledger is charged.
+3. The ledger is charged (`curvedp.release.pay`).
+4. `draw` adds the noise, `post_process` moves the draw to where the value can be, and
+   `release` writes the certificate. Nothing after the charge may fail.
+
+To verify, `from_parameters` builds the mechanism again from its certificate, every claim is
+recomputed from `privacy_profile` and `sensitivity`, and `reconstruct_value` makes the
+released value again from the released integers.
+
+What only some mechanisms can do is in `curvedp.core.capabilities`.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import MISSING, dataclass, field, fields
+from typing import Any, ClassVar, Literal, NamedTuple, Self, final
+
+import numpy as np
+
+from curvedp._silence import quiet_about_records
+from curvedp.core.certificate import (
+    Certificate,
+    Claims,
+    Release,
+    exact_integers,
+    hash_integers,
+)
+from curvedp.core.codes import (
+    ChoiceRule,
+    PostProcessing,
+    ProfileKind,
+    ProtectedUnit,
+    SamplingPath,
+    TrustModel,
+)
+from curvedp.core.fields import check_fields
+from curvedp.core.registry import mechanisms
+from curvedp.core.statistic import UNIT_FIELD, Statistic
+from curvedp.entropy import SecureSource, Source
+from curvedp.errors import ParameterError
+from curvedp.geometry.names import manifold_name
+from curvedp.privacy import GDP, Guarantee, PrivacyProfile, PureDP
+
+# A certificate lists the integers of a draw up to this many; of more it has the hash alone.
+_MAX_LISTED_INTEGERS = 1 << 14
+
+
+@dataclass(frozen=True)
+class MechanismInfo:
+    """What is true of every instance of a mechanism.
+
+    Attributes
+    ----------
+    name : str
+        What certificates call it.
+    option : str or None
+        What users ask for it by (`mechanism=`); None where an estimator has only one.
+    reads : {"value", "array", "records"}
+        Whether `release` takes the statistic's value, the records as one NumPy array, or
+        `Records` wherever they are stored.
+    sampling : SamplingPath
+        How it draws.
+    trust : TrustModel
+        Who sees the records before noise is added.
+    is_staged : bool
+        Whether its certificate lists stages, and all integers, from which they follow.
+    similar_to : str or None
+        The option of a mechanism that errs by about as much and is calibrated at once.
+    """
+
+    name: str
+    option: str | None = None
+    reads: Literal["value", "array", "records"] = "value"
+    sampling: SamplingPath = SamplingPath.EXACT_THEN_ROUND
+    trust: TrustModel = TrustModel.CENTRAL
+    is_staged: bool = False
+    similar_to: str | None = None
+
+
+class Draw(NamedTuple):
+    """What a mechanism has drawn.
+
+    Attributes
+    ----------
+    value
+        The drawn value, before post-processing.
+    integers : sequence of arrays
+        The grid integers it is made of, in the order of the draws.
+    slack : float or None
+        A public bound τ on the total variation distance from the ideal law; None where the
+        mechanism draws in floats, and no bound is known.
+    stages : sequence of mappings
+        What was released on the way, for the certificate.
+    """
+
+    value: Any
+    integers: Sequence[np.ndarray]
+    slack: float | None
+    stages: Sequence[Mapping[str, Any]] = ()
+
+
+class Choice(NamedTuple):
+    """Why a mechanism was taken, in public terms.
+
+    Attributes
+    ----------
+    rule : ChoiceRule
+    predicted_errors : dict
+        Of each candidate by its option, best first; empty unless errors were compared.
+    excluded : dict
+        Why other candidates were not considered, by option.
+    """
+
+    rule: ChoiceRule = ChoiceRule.NAMED
+    predicted_errors: Mapping[str, float] = {}
+    excluded: Mapping[str, str] = {}
+
+
+class ReleaseTerms(NamedTuple):
+    """What a certificate says beside what the mechanism knows.
+
+    Attributes
+    ----------
+    guarantee : Guarantee or None
+        What was asked for; None takes what the mechanism gives.
+    privacy_unit : ProtectedUnit or None
+        Whose data are protected; None takes the statistic's default.
+    choice : Choice
+        Why this mechanism was taken.
+    ledger_entry : mapping or None
+        Number and hash of the ledger's entry that paid for the release.
+    """
+
+    guarantee: Guarantee | None = None
+    privacy_unit: ProtectedUnit | None = None
+    choice: Choice = Choice()
+    ledger_entry: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, eq=False)  # a statistic may hold arrays
+class Mechanism(ABC):
+    """Noise about a statistic, or about what is read of the records on the way to it.
+
+    A subclass is a frozen dataclass. Its fields are its public parameters; each is checked
+    by its type and goes into the certificate unless it has its default value.
+
+    Attributes
+    ----------
+    statistic : Statistic
+        What is released.
+    info : MechanismInfo
+        What is true of every instance; a subclass with its own is registered by its name.
+    """
+
+    statistic: Statistic = field(kw_only=True, repr=False)
+
+    info: ClassVar[MechanismInfo]
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "info" in cls.__dict__:
+            mechanisms.add(cls.info.name, cls)
+
+    def __post_init__(self) -> None:
+        """Check the statistic, and every field by its type."""
+        check_supported(type(self), self.statistic)
+        check_fields(self)
+
+    # ---- what a subclass implements ----
+
+    @classmethod
+    @abstractmethod
+    def supports(cls, statistic: Statistic) -> bool:
+        """Return whether the mechanism is made for statistics of this kind."""
+
+    @classmethod
+    @abstractmethod
+    def calibrate(cls, statistic: Statistic, guarantee: Guarantee) -> Self:
+        """Return the mechanism with the least noise that meets the guarantee.
+
+        Raises
+        ------
+        ParameterError
+            Where the statistic is of another kind, or its public numbers are not usable.
+        UnattainableGuarantee
+            Where no noise of this kind meets the guarantee.
+        """
+
+    @property
+    @abstractmethod
+    def privacy_profile(self) -> Guarantee:
+        """What the ideal law promises: its profile, or pure ε if nothing finer is known."""
+
+    @abstractmethod
+    def draw(self, data: Any, source: Source) -> Draw:
+        """Draw one release, before post-processing, from prepared data."""
+
+    @abstractmethod
+    def reconstruct_value(self, certificate: Certificate) -> Any:
+        """Make the released value again from the certificate's integers alone.
+
+        Raises
+        ------
+        ParameterError
+            Where the integers are not those of this mechanism.
+        """
+
+    @abstractmethod
+    def prepare_data(self, data: Any) -> Any:
+        """Return the data in the form that `draw` takes.
+
+        Raises
+        ------
+        ParameterError
+            For a wrong shape or type, never for what a record holds.
+        """
+
+    # ---- what a subclass may refine ----
+
+    @property
+    def sensitivity(self) -> float:
+        """How far what is noised can move between neighboring data sets."""
+        return float(self.statistic.sensitivity)
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """The mechanism's own public numbers as JSON values, without defaults."""
+        own = [each for each in fields(self) if each.name != "statistic"]
+        values = {each.name: getattr(self, each.name) for each in own}
+        return {
+            each.name: values[each.name]
+            for each in own
+            if values[each.name] != each.default
+        }
+
+    @classmethod
+    def from_parameters(
+        cls, statistic: Statistic, parameters: Mapping[str, Any]
+    ) -> Self:
+        """Build the mechanism that a certificate describes, validated anew."""
+        own = [each for each in fields(cls) if each.name != "statistic"]
+        needed = [
+            each.name
+            for each in own
+            if each.name in parameters or each.default is MISSING
+        ]
+        values = {name: parameters[name] for name in needed}
+        return cls(statistic=statistic, **values)
+
+    def check_releasable(self) -> None:
+        """Refuse public numbers that no release could meet; by default none is refused."""
+        return
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """The strongest statement of `privacy_profile` in one definition."""
+        return strongest_guarantee(self.privacy_profile)
+
+    def post_process(self, value: Any) -> Any:
+        """Move a drawn value to where it can be. It costs no privacy."""
+        return self.statistic.project(value[None])[0]
+
+    @property
+    def post_processing(self) -> tuple[PostProcessing, ...]:
+        """What `post_process` does, as codes for the certificate."""
+        return self.statistic.post_processing
+
+    # ---- what all share ----
+
+    @final
+    @quiet_about_records()  # it is paid for: no warning may end it
+    def release(
+        self,
+        data: Any,
+        *,
+        source: Source | None = None,
+        terms: ReleaseTerms = ReleaseTerms(),  # noqa: B008 - immutable
+        is_prepared: bool = False,
+    ) -> Release:
+        """Release the statistic once, with its certificate.
+
+        Parameters
+        ----------
+        data : array
+            The statistic's value or the records, by `info.reads`. A value or record that is
+            not finite or not on the manifold is data, not an argument: it is clipped into
+            the public ball, and the guarantee holds. Only a wrong shape raises.
+        source : Source, optional
+            Where random bits come from: the operating system by default. Any other source
+            is for simulation, and the certificate says so.
+        terms : ReleaseTerms, optional
+            What the certificate says beside what the mechanism knows.
+        is_prepared : bool
+            Whether `data` are what `prepare_data` has returned. Who charges a ledger
+            prepares the data before, so that nothing is refused afterwards.
+
+        Returns
+        -------
+        Release
+            `value` and `certificate`.
+        """
+        prepared = data if is_prepared else self.prepare_data(data)
+        source = check_source(source)
+        # What has no name, and a unit of another statistic, are refused before any draw.
+        description = describe_mechanism(self)
+        privacy_unit = _check_privacy_unit(self.statistic, terms.privacy_unit)
+        if len(self.statistic.privacy_units) > 1:
+            # The statistic says which of its units it is of.
+            description["statistic"][UNIT_FIELD] = privacy_unit.value
+        source.refresh()  # clones of a virtual machine must not share their noise
+
+        draw = self.draw(prepared, source)
+
+        certificate = Certificate(
+            **description,
+            guarantee=terms.guarantee or self.guarantee,
+            claims=Claims.from_profile(self.privacy_profile, draw.slack or 0.0),
+            privacy_unit=privacy_unit,
+            trust=self.info.trust,
+            numerics={
+                "path": self.info.sampling.value,
+                "slack": draw.slack,
+                "profile": profile_kind(self.privacy_profile).value,
+            },
+            entropy={"source": source.name, "cryptographic": source.is_cryptographic},
+            release={
+                "integers": _listed_integers(draw.integers, self.info.is_staged),
+                "sha256": hash_integers(draw.integers),
+                "stages": [dict(stage) for stage in draw.stages],
+                "post_processing": [code.value for code in self.post_processing],
+                "choice": {
+                    "rule": terms.choice.rule.value,
+                    "predicted_errors": dict(terms.choice.predicted_errors),
+                    "excluded": list(terms.choice.excluded),
+                },
+            },
+            ledger=None if terms.ledger_entry is None else dict(terms.ledger_entry),
+        )
+        return Release(self.post_process(draw.value), certificate.sealed())
+
+
+def describe_mechanism(mechanism: Mechanism) -> dict[str, Any]:
+    """Return what a certificate says of a mechanism and its statistic.
+
+    Raises
+    ------
+    ParameterError
+        Where the manifold is a user's own and has no name that could be written down, or
+        the mechanism refuses to release with its public numbers.
+    """
+    mechanism.check_releasable()
+    return {
+        "mechanism": mechanism.info.name,
+        "manifold": manifold_name(mechanism.statistic.value_space),
+        "parameters": mechanism.parameters,
+        "statistic": mechanism.statistic.to_dict(),
+        "sensitivity": mechanism.sensitivity,
+    }
+
+
+def profile_kind(promise: Guarantee) -> ProfileKind:
+    """Return what is known of a profile: the exact one, or a proved bound."""
+    return ProfileKind.EXACT if promise.label == "exact" else ProfileKind.PROVED_BOUND
+
+
+def _check_privacy_unit(
+    statistic: Statistic, privacy_unit: ProtectedUnit | None
+) -> ProtectedUnit:
+    """Return one of the statistic's units, its default where none is given."""
+    if privacy_unit is None:
+        return statistic.privacy_units[0]
+    if privacy_unit not in statistic.privacy_units:
+        raise ParameterError(
+            f"is no unit of a {statistic.name}",
+            parameter="privacy_unit",
+            value=privacy_unit,
+        )
+    return privacy_unit
+
+
+def strongest_guarantee(promise: Guarantee) -> Guarantee:
+    """Return what a privacy profile says in one definition: pure ε if finite, else μ-GDP."""
+    if not isinstance(promise, PrivacyProfile):
+        return promise
+    if np.isfinite(promise.pure_epsilon):
+        return PureDP(promise.pure_epsilon, adjacency=promise.adjacency)
+    return GDP(promise.mu, adjacency=promise.adjacency)
+
+
+def replay_draws(integers: Any) -> Callable[..., np.ndarray]:
+    """Return a function that gives back recorded draws, one after the other.
+
+    Parameters
+    ----------
+    integers : list of lists of int
+        A certificate's grid integers, one list for each draw.
+
+    Returns
+    -------
+    function of (values, scales)
+        Ignores `values` but for their shape, and returns the recorded draw in that shape.
+        Rows of `values` have the noise scales `scales`, from which their grids follow.
+    """
+    from curvedp.mechanisms.chart import grid_of
+
+    is_list_of_lists = isinstance(integers, list) and all(
+        isinstance(part, list) for part in integers
+    )
+    if not is_list_of_lists:
+        raise ParameterError("the certificate does not list its integers")
+    remaining = iter(integers)
+
+    def next_draw(values: np.ndarray, scales: Any = (1.0,)) -> np.ndarray:
+        part = next(remaining, None)
+        if (
+            part is None
+            or len(part) != values.size
+            or not all(type(k) is int for k in part)
+        ):
+            raise ParameterError(
+                "the released integers are not those of this mechanism"
+            )
+        row_grids = [grid_of(float(scale)) for scale in scales]
+        grids = np.repeat(row_grids, values.size // len(row_grids)).tolist()
+        coordinates = [k / (1 << grid) for k, grid in zip(part, grids, strict=True)]
+        return np.array(coordinates).reshape(values.shape)
+
+    return next_draw
+
+
+def check_supported(kind: type[Mechanism], statistic: Any) -> None:
+    """Refuse a statistic that a mechanism is not made for."""
+    if isinstance(statistic, Statistic) and kind.supports(statistic):
+        return
+    is_statistic = isinstance(statistic, Statistic)
+    raise ParameterError(
+        f"is not what {kind.__name__} releases",
+        parameter="statistic",
+        value=statistic.name if is_statistic else statistic,
+    )
+
+
+def check_guarantee(guarantee: Any, *adjacencies: str) -> Guarantee:
+    """Return a guarantee for one of these adjacencies ("replace-one" by default)."""
+    if not isinstance(guarantee, Guarantee):
+        raise ParameterError(
+            "must be a guarantee, such as GDP(1.0) or ApproxDP(1.0, 1e-6)",
+            parameter="guarantee",
+            value=guarantee,
+        )
+    allowed = adjacencies or ("replace-one",)
+    if guarantee.adjacency in allowed:
+        return guarantee
+    if guarantee.adjacency == "replace-one":
+        raise ParameterError(
+            f"{guarantee} is for replacing a record; this release is for "
+            "adjacency='add-remove'"
+        )
+    raise ParameterError(
+        f"{guarantee} is for adding or removing a record, where the number of records is "
+        "private; this release uses and states n. Ask for the same guarantee with "
+        "adjacency='replace-one'"
+    )
+
+
+def check_source(source: Any) -> Source:
+    """Return a source of random bits; the operating system's where none is given."""
+    if source is None:
+        return SecureSource()
+    if not isinstance(source, Source):
+        raise ParameterError(
+            "must be a curvedp.entropy.Source, or None",
+            parameter="source",
+            value=source,
+        )
+    return source
+
+
+def _listed_integers(
+    integers: Sequence[np.ndarray], is_staged: bool
+) -> list[list[int]] | None:
+    """Return the integers that a certificate lists, or None where they are too many.
+
+    Those of a staged mechanism are always listed: each stage depends on those before it.
+    """
+    total = sum(np.size(part) for part in integers)
+    if total > _MAX_LISTED_INTEGERS and not is_staged:
+        return None
+    return [exact_integers(part) for part in integers]

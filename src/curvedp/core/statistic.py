@@ -1,0 +1,404 @@
+"""What is released: a statistic of the records, as a frozen public value.
+
+A statistic knows where its value lives, how it is computed, and how far the *computed* value
+can move between neighboring data sets: theorem, solver error and rounding, in one place.
+Nothing in it is read off the data. A certificate holds it as a dictionary, from which `verify`
+builds it again.
+
+To write one, derive from `ClippedToBall` (a statistic of records in a public ball), implement
+`sensitivity`, `value_ball` and `compute`, and let `curvedp.testing.check_statistic` look for
+mistakes. docs/extending.md has a worked example.
+"""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, fields
+from functools import cached_property
+from math import inf, nextafter
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from curvedp import _validate
+from curvedp.core.codes import PostProcessing, ProtectedUnit
+from curvedp.core.fields import AtLeastTwo, assign, check_fields
+from curvedp.core.registry import statistics
+from curvedp.errors import ParameterError
+from curvedp.geometry import manifold_name, parse_manifold, project_to_ball
+from curvedp.geometry.ball import carry_records
+from curvedp.geometry.capabilities import canonical_center
+from curvedp.geometry.frechet_mean.backends.chunks import Domain, into_ball
+from curvedp.geometry.frechet_mean.error_bound import farthest_record, solver_error
+from curvedp.geometry.manifold import Manifold, check_manifold
+from curvedp.records.base import Records
+from curvedp.records.tables import entries
+
+# Where a certificate's statistic says whose contributions its n values are.
+UNIT_FIELD = "privacy_unit"
+
+
+class Ball(NamedTuple):
+    """A public geodesic ball."""
+
+    center: np.ndarray
+    radius: float
+
+
+@dataclass(frozen=True, eq=False)  # fields may be arrays, which have no truth value
+class Statistic(ABC):
+    """A statistic of the records, in public terms.
+
+    Subclasses are frozen dataclasses. A subclass with a `name` is registered by it.
+
+    Attributes
+    ----------
+    name : str
+        What certificates call it.
+    privacy_units : tuple of ProtectedUnit
+        Whose data its sensitivity covers; the first is the default.
+
+    Examples
+    --------
+    >>> from curvedp.core.registry import statistics
+    >>> statistics.find("geometric median").privacy_units[0].value
+    'record'
+    """
+
+    name: ClassVar[str]
+    privacy_units: ClassVar[tuple[ProtectedUnit, ...]] = (
+        ProtectedUnit.RECORD,
+        ProtectedUnit.PERSON,
+    )
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "name" in cls.__dict__:
+            statistics.add(cls.name, cls)
+
+    def __post_init__(self) -> None:
+        """Check the manifold, the public ball, and every field by its type."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        if "center" in values and "radius" in values:
+            ball = public_ball(values["manifold"], values["center"], values["radius"])
+            assign(self, center=ball.center, radius=ball.radius)
+        elif "manifold" in values:
+            check_manifold(values["manifold"])
+        check_fields(self)
+
+    @property
+    @abstractmethod
+    def value_space(self) -> Manifold:
+        """The manifold on which the value lives."""
+
+    @property
+    @abstractmethod
+    def sensitivity(self) -> float:
+        """The largest distance between the computed values of neighboring data sets."""
+
+    @property
+    def value_ball(self) -> Ball | None:
+        """A public ball that holds the value whatever the records are, or None."""
+        return None
+
+    @property
+    def public_count(self) -> int | None:
+        """How many records or people the statistic is of; None where that is private."""
+        return None
+
+    def compute(self, records: Records) -> np.ndarray:
+        """Return the value. It is NOT private.
+
+        Some statistics (a median, a descent) have no value without noise: their mechanisms
+        read the records in stages.
+        """
+        raise ParameterError(f"the {self.name} is not computed without noise")
+
+    def project(self, points: np.ndarray) -> np.ndarray:
+        """Move drawn points, along the first axis, to where the value can be.
+
+        This is post-processing: it costs no privacy.
+        """
+        if self.value_ball is None:
+            return points
+        return np.asarray(project_to_ball(self.value_space, *self.value_ball, points))
+
+    @property
+    def post_processing(self) -> tuple[PostProcessing, ...]:
+        """What `project` does, as codes for the certificate."""
+        if self.value_ball is None:
+            return ()
+        return (PostProcessing.PROJECT_TO_BALL,)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the name and the public fields as JSON values."""
+        record: dict[str, Any] = {"name": self.name}
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, Manifold):
+                value = manifold_name(value)
+            elif isinstance(value, np.ndarray):
+                value = value.tolist()
+            record[field.name] = value
+        return record
+
+    @staticmethod
+    def from_dict(record: Any) -> "Statistic":
+        """Build the statistic that a certificate describes, validated anew.
+
+        Raises
+        ------
+        ParameterError
+            Where the name is unknown, or a field is missing, wrong or one too many.
+        """
+        name = record.get("name") if isinstance(record, dict) else None
+        if not isinstance(name, str) or name not in statistics:
+            known = ", ".join(statistics.names())
+            raise ParameterError(f"the certificate's statistic is not one of: {known}")
+
+        kind = statistics.find(name)
+        values = {
+            key: value
+            for key, value in record.items()
+            if key not in ("name", UNIT_FIELD)
+        }
+        expected = [field.name for field in fields(kind)]
+        if sorted(values) != sorted(expected):
+            raise ParameterError(
+                f"the statistic {name!r} has the fields {', '.join(expected)}"
+            )
+        if isinstance(values.get("manifold"), str):
+            values["manifold"] = parse_manifold(values["manifold"])
+        return kind(**values)
+
+
+class PointStatistic(Statistic):
+    """A statistic whose value is one point of a manifold, to which noise can be added.
+
+    Mechanisms that add noise in the normal chart at a public base point use
+    `chart_base` and `chart_sensitivity`. A value may be computed in a canonical frame (see
+    `ClippedToBall`); `to_data_frame` moves points from there to the frame of the records.
+    """
+
+    @property
+    def chart_base(self) -> np.ndarray:
+        """The public point at which charts are taken: the center of `value_ball`."""
+        if self.value_ball is None:
+            return np.asarray(self.value_space.origin)
+        return np.asarray(self.value_ball.center)
+
+    @property
+    def chart_sensitivity(self) -> float:
+        """The largest distance of the values' coordinates in the chart at `chart_base`."""
+        return self.sensitivity
+
+    def to_data_frame(self, points: np.ndarray) -> np.ndarray:
+        """Move points from the canonical frame to that of the records."""
+        return points
+
+    def to_canonical_frame(self, points: np.ndarray) -> np.ndarray:
+        """Move points from the frame of the records to the canonical frame."""
+        return points
+
+
+@dataclass(frozen=True, eq=False)
+class ClippedToBall(PointStatistic):
+    """A statistic of n records in a public ball; each record is clipped into it first.
+
+    **The canonical frame.** Everything is computed after an isometry has moved the center
+    of the ball to where floats are most accurate (`canonical_center`). A badly scaled center
+    would otherwise cost its condition number in digits.
+    """
+
+    manifold: Manifold
+    center: Any
+    radius: float
+    n: AtLeastTwo
+
+    @property
+    def value_space(self) -> Manifold:
+        """The manifold of the records, unless a subclass says otherwise."""
+        return self.manifold
+
+    @property
+    def public_count(self) -> int:
+        return self.n
+
+    @cached_property
+    def ball(self) -> Ball:
+        """The ball that holds the records, in the canonical frame."""
+        return Ball(
+            np.asarray(canonical_center(self.manifold, self.center)), self.radius
+        )
+
+    @cached_property
+    def clipping_radius(self) -> float:
+        """How far from the center a clipped record can be.
+
+        This is the radius, or less where float64 cannot represent the whole ball.
+        """
+        return farthest_record(self.manifold, self.radius)
+
+    @property
+    def domain(self) -> Domain:
+        """The manifold with the ball, in the canonical frame."""
+        return Domain(self.manifold, *self.ball)
+
+    @cached_property
+    def solver_error(self) -> float:
+        """How far the computed Fréchet mean may be from the true one."""
+        return solver_error(self.manifold, self.radius)
+
+    def mean_and_variance(self, records: Records) -> tuple[np.ndarray, float]:
+        """Return the Fréchet mean (canonical frame) and variance. NOT private."""
+        return records.carried(self.manifold, self.center).moments(self.domain)
+
+    def clip_records(self, records: Any) -> np.ndarray:
+        """Return the records as doubles, in the canonical frame, clipped into the ball.
+
+        Raises
+        ------
+        ParameterError
+            For a wrong shape or type, never for what a record holds.
+        """
+        if not isinstance(records, np.ndarray) or records.dtype != np.float64:
+            records = entries("records", records, self.manifold.point_shape)
+        expected_shape = (self.n, *self.manifold.point_shape)
+        if records.shape != expected_shape:
+            raise ParameterError(
+                f"records have shape {records.shape}, not {expected_shape}"
+            )
+        canonical = carry_records(self.manifold, self.center, records)
+        return into_ball(self.domain, canonical)
+
+
+@dataclass(frozen=True, eq=False)
+class ExternalValue(PointStatistic):
+    """A value whose sensitivity the caller states and vouches for.
+
+    No certificate can confirm it. For noise in a chart the caller may add a public ball that
+    holds the value, and how far the value's coordinates can move; by default the stretch of
+    the chart gives that.
+    """
+
+    manifold: Manifold
+    stated_sensitivity: float
+    center: Any = None
+    radius: float | None = None
+    stated_chart_sensitivity: float | None = None
+
+    name: ClassVar[str] = "stated by the caller"
+
+    def __post_init__(self) -> None:
+        check_manifold(self.manifold)
+        stated = _validate.length("sensitivity", self.stated_sensitivity)
+        assign(self, stated_sensitivity=stated)
+        if self.center is not None:
+            assign(self, center=check_point("base", self.manifold, self.center))
+        if self.radius is not None:
+            assign(self, radius=_validate.length("radius", self.radius))
+        if self.stated_chart_sensitivity is not None:
+            in_chart = _validate.length(
+                "chart_sensitivity", self.stated_chart_sensitivity
+            )
+            assign(self, stated_chart_sensitivity=in_chart)
+
+    @property
+    def value_space(self) -> Manifold:
+        return self.manifold
+
+    @property
+    def sensitivity(self) -> float:
+        return self.stated_sensitivity
+
+    @property
+    def chart_base(self) -> np.ndarray:
+        return np.asarray(self.manifold.origin if self.center is None else self.center)
+
+    @property
+    def chart_sensitivity(self) -> float:
+        """What the caller states, or the sensitivity times the stretch of the chart."""
+        from curvedp.mechanisms.chart import chart_stretch
+
+        if self.stated_chart_sensitivity is not None:
+            return self.stated_chart_sensitivity
+        stretch = chart_stretch(self.manifold, self.radius)
+        return nextafter(self.stated_sensitivity * stretch, inf)
+
+    @property
+    def value_ball(self) -> Ball | None:
+        if self.radius is None:
+            return None
+        return Ball(self.chart_base, self.radius)
+
+    def project(self, points: np.ndarray) -> np.ndarray:
+        """Return the points as drawn: whoever states a value may want it unprojected."""
+        return points
+
+    @property
+    def post_processing(self) -> tuple[PostProcessing, ...]:
+        return ()
+
+
+def is_point(manifold: Manifold, array: np.ndarray) -> bool:
+    """Return whether an array is finite and, to 1e-6, a point of the manifold."""
+    if not np.all(np.isfinite(array)):
+        return False
+    with np.errstate(all="ignore"):  # entries near the largest double
+        return float(manifold.residual(array)) <= 1e-6
+
+
+def is_drawn_in_coordinates(manifold: Manifold, ball: Ball) -> bool:
+    """Return whether noise on this space is drawn in flat coordinates at a ball's center."""
+    # A process of a federated site, which draws no such noise, must not import the laws.
+    from curvedp.laws.exact.draw import in_chart
+
+    is_at_origin = np.array_equal(ball.center, np.asarray(manifold.origin))
+    return is_at_origin and in_chart(manifold)
+
+
+def check_point(name: str, manifold: Manifold, point: Any) -> np.ndarray:
+    """Return a public point of the manifold, with its round-off projected away.
+
+    Raises
+    ------
+    ParameterError
+        Where it has the wrong shape or is farther than 1e-6 from the manifold.
+    """
+    array = _validate.array(name, point)
+    if array.shape != manifold.point_shape:
+        raise ParameterError(
+            f"{name} has shape {array.shape}; points of {manifold!r} have "
+            f"{manifold.point_shape}"
+        )
+    if is_point(manifold, array):
+        with np.errstate(all="ignore"):  # entries near the largest double
+            projected = np.asarray(manifold.project(array))
+        if np.all(np.isfinite(projected)):
+            return projected
+    raise ParameterError(
+        f"{name} is not a point of {manifold!r} (residual above 1e-6); see "
+        "manifold.project"
+    )
+
+
+def public_ball(manifold: Any, center: Any, radius: Any) -> Ball:
+    """Return the public ball that holds the records, checked.
+
+    Parameters
+    ----------
+    manifold : Manifold
+    center : point or None
+        None takes the manifold's origin.
+    radius : float
+        Chosen from domain knowledge, not from the data.
+    """
+    check_manifold(manifold)
+    if radius is None:
+        raise ParameterError(
+            "is missing: a public ball must hold the records; choose it from domain "
+            "knowledge, not from the data",
+            parameter="radius",
+        )
+    checked_radius = _validate.length("radius", radius)
+    if center is None:
+        center = manifold.origin
+    return Ball(check_point("center", manifold, center), checked_radius)

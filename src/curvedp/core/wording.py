@@ -1,0 +1,182 @@
+"""Every sentence that a person reads about a release, by code.
+
+Certificates hold codes (`curvedp.core.codes`); reports, the command line, the studio and
+statements print these words. A sentence here may be changed at any time: no sentence is ever
+compared, parsed or stored, so that rewording voids no certificate.
+"""
+
+from typing import NamedTuple
+
+from curvedp.core.certificate import Certificate
+from curvedp.core.codes import (
+    ChoiceRule,
+    PostProcessing,
+    ProfileKind,
+    ProtectedUnit,
+    SamplingPath,
+    TrustModel,
+)
+
+# What one neighboring data set has in place of the other's: (noun, its plural, in full).
+
+
+class UnitWords(NamedTuple):
+    """How a protected unit is named in a sentence."""
+
+    noun: str
+    plural: str
+    in_full: str
+
+
+UNIT_WORDS: dict[ProtectedUnit, UnitWords] = {
+    ProtectedUnit.RECORD: UnitWords("record", "records", "one record"),
+    ProtectedUnit.PERSON: UnitWords(
+        "person", "people", "one person with all their records"
+    ),
+    ProtectedUnit.RECORD_IN_CLASS: UnitWords(
+        "record",
+        "records",
+        "one record within its class; labels and class sizes are public",
+    ),
+    ProtectedUnit.PERSON_IN_CLASS: UnitWords(
+        "person",
+        "people",
+        "one person with all their records, within their class; labels and class sizes "
+        "are public",
+    ),
+    ProtectedUnit.LABELED_RECORD: UnitWords(
+        "record", "records", "one record with its label; the set of classes is public"
+    ),
+    ProtectedUnit.LABELED_PERSON: UnitWords(
+        "person",
+        "people",
+        "one person with all their records and labels; the set of classes is public",
+    ),
+    ProtectedUnit.PREDICTOR_AND_RESPONSE: UnitWords(
+        "record", "records", "one record: predictors and response"
+    ),
+    ProtectedUnit.PAIR: UnitWords("pair", "pairs", "one pair of records"),
+    ProtectedUnit.AS_IN_EACH_RUN: UnitWords(
+        "record", "records", "as in each of the releases that were chosen from"
+    ),
+}
+
+TRUST_WORDS: dict[TrustModel, str] = {
+    TrustModel.CENTRAL: "a curator holds the records and is trusted with them",
+    TrustModel.FEDERATED: (
+        "no curator: each site holds its own records, and the server sees masked sums. The "
+        "guarantee holds against the public and the server, as far as X25519, ChaCha20, "
+        "SHA-256 and Ed25519 hold. A site that does not follow the protocol can spoil the "
+        "value, not the others' privacy"
+    ),
+    TrustModel.LOCAL: "nobody: each person perturbs their own record before it is sent",
+}
+
+POST_PROCESSING_WORDS: dict[PostProcessing, str] = {
+    PostProcessing.PROJECT_TO_BALL: "projection onto the public ball",
+    PostProcessing.SHRINK_TO_CENTER: "James-Stein shrinkage towards the center",
+    PostProcessing.SHRINK_IN_EVERY_STEP: "James-Stein shrinkage in every step",
+    PostProcessing.CLIP_TO_VARIANCE_RANGE: "clipping to [0, radius²]",
+    PostProcessing.LEADING_EIGENVECTORS: "leading eigenvectors of the noisy moment",
+    PostProcessing.QUOTIENT_OF_NOISY_SUMS: "quotients of the noisy sums",
+    PostProcessing.PROJECT_TO_TANGENT_BALL: (
+        "projection of point and velocity onto their public bounds"
+    ),
+    PostProcessing.FEDERATED_ESTIMATE: "the estimate that follows from the noisy sums",
+}
+
+SAMPLING_WORDS: dict[SamplingPath, str] = {
+    SamplingPath.EXACT_THEN_ROUND: "drawn exactly, then rounded to a public grid",
+    SamplingPath.DISCRETE_NOISE: "whole numbers with discrete noise",
+    SamplingPath.FLOAT64: "drawn in float64: the claims hold for the ideal law",
+}
+
+PROFILE_WORDS: dict[ProfileKind, str] = {
+    ProfileKind.EXACT: "exact privacy profile",
+    ProfileKind.PROVED_BOUND: "proved bound on the privacy profile",
+}
+
+CHOICE_WORDS: dict[ChoiceRule, str] = {
+    ChoiceRule.NAMED: "asked for by name",
+    ChoiceRule.SMALLEST_PREDICTED_ERROR: "smallest predicted error",
+    ChoiceRule.PRIVATE_BALL: "a private ball was asked for",
+    ChoiceRule.PRIVATE_COUNT: "noisy sums, because the number of records is private",
+    ChoiceRule.ONLY_ONE: "the only mechanism for this statistic",
+}
+
+
+class NeighborWords(NamedTuple):
+    """How the change between neighboring data sets is told to a reader.
+
+    Attributes
+    ----------
+    change : str
+        What is done, such as "replacing one person".
+    guess : str
+        What an attacker who knows everybody else must guess.
+    """
+
+    change: str
+    guess: str
+
+
+def neighbor_words(certificate: Certificate) -> NeighborWords:
+    """Say in words what the guarantee protects against."""
+    noun = UNIT_WORDS[certificate.privacy_unit].noun
+    if certificate.guarantee.adjacency == "replace-one":
+        return NeighborWords(
+            f"replacing one {noun}", f"which of two values one {noun} has"
+        )
+    return NeighborWords(
+        f"adding or removing one {noun}", f"whether one {noun} is there at all"
+    )
+
+
+def protected_unit_sentence(certificate: Certificate) -> str:
+    """Say in full whose data are protected, and what about the count is public."""
+    words = UNIT_WORDS[certificate.privacy_unit]
+    if certificate.guarantee.adjacency == "replace-one":
+        return f"{words.in_full}, replaced by any other; the number of {words.plural} is public"
+    return f"{words.in_full}, added or removed; the number of {words.plural} is private"
+
+
+def trust_sentence(certificate: Certificate) -> str:
+    """Say who is trusted with the records."""
+    sentence = TRUST_WORDS[certificate.trust]
+    colluding_sites = certificate.statistic.get("collusion")
+    if certificate.trust is TrustModel.FEDERATED and colluding_sites:
+        sentence = (
+            f"{sentence}. The server may know all of {colluding_sites} other sites"
+        )
+    return sentence
+
+
+def post_processing_sentence(certificate: Certificate) -> str:
+    """Say what was done to the draw before it was released."""
+    codes = certificate.release["post_processing"]
+    if not codes:
+        return "nothing"
+    return ", ".join(POST_PROCESSING_WORDS[PostProcessing(code)] for code in codes)
+
+
+def sampling_sentence(certificate: Certificate) -> str:
+    """Say how the noise was drawn."""
+    return SAMPLING_WORDS[SamplingPath(certificate.numerics["path"])]
+
+
+def profile_sentence(certificate: Certificate) -> str:
+    """Say what is known of the privacy profile."""
+    return PROFILE_WORDS[ProfileKind(certificate.numerics["profile"])]
+
+
+def choice_sentence(certificate: Certificate, *, with_excluded: bool = True) -> str:
+    """Say why this mechanism was taken, with the predicted errors that were compared."""
+    choice = certificate.release["choice"]
+    sentence = CHOICE_WORDS[ChoiceRule(choice["rule"])]
+    errors = choice["predicted_errors"]
+    if errors:
+        ranking = ", ".join(f"{name} {error:.4g}" for name, error in errors.items())
+        sentence = f"{sentence} ({ranking})"
+    if with_excluded and choice["excluded"]:
+        sentence = f"{sentence}; not considered: {', '.join(choice['excluded'])}"
+    return sentence

@@ -1,0 +1,361 @@
+"""Geodesic regression by private descent on the tangent bundle.
+
+It serves any symmetric space and any number of predictors: noisy gradient steps, whose
+iterates are averaged, then one Newton step of a final release that is worth as much as all
+steps before it, and from which a confidence region follows.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from math import ceil, inf, nextafter, sqrt, tanh
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
+
+import numpy as np
+
+from curvedp.core.capabilities import LeadsToRegion, NoisyDraw, PredictsError
+from curvedp.core.certificate import Certificate
+from curvedp.core.fields import Count
+from curvedp.core.mechanism import (
+    Draw,
+    MechanismInfo,
+    check_guarantee,
+    check_supported,
+    replay_draws,
+)
+from curvedp.core.statistic import Statistic
+from curvedp.entropy import Source
+from curvedp.errors import ParameterError
+from curvedp.geometry.manifold import Manifold
+from curvedp.mechanisms.chart import grid_of
+from curvedp.mechanisms.geodesic_knorm import GeodesicMechanism
+from curvedp.mechanisms.vector import (
+    ExactNoise,
+    VectorMechanism,
+    largest_pure_epsilon,
+    needs_bounded_loss,
+)
+from curvedp.numerics.directed_rounding import round_up
+from curvedp.privacy import Guarantee, PureDP, gaussian_profile, smallest_scale
+from curvedp.regression.bounds import DEVIATION, HALF, Domain, spread
+from curvedp.regression.gradient import (
+    clipped_direction,
+    contributions,
+    mean_over_persons,
+)
+from curvedp.regression.linearity import LENGTHENED, Neighborhood
+from curvedp.statistics.geodesic import (
+    GeodesicLine,
+    PointAndVelocities,
+    RegressionData,
+    project_pair,
+)
+
+# The least eigenvalue of the normal matrix mean aaᵀ that the final step divides by: it is 1
+# where predictors are spread evenly.
+_SMALLEST_EIGENVALUE = 0.5
+# Never more warm-up steps than this.
+_MAX_WARM_UP_STEPS = 1000
+# Relative margin against the rounding of one operation.
+_ROUNDING = 1e-15
+
+
+class EstimateVariances(NamedTuple):
+    """Noise variances of the averaged iterates and of the final Newton step."""
+
+    average: float
+    final: float
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class BundleDescentMechanism(
+    VectorMechanism, GeodesicMechanism, PredictsError, LeadsToRegion
+):
+    """DP-RGD on the tangent bundle, then one Newton step of a final release.
+
+    T exact noisy releases of `clipped_direction` are made, and the last 2T/3 iterates are
+    averaged. At their average the linearization of the problem (`Neighborhood`) is released:
+    the direction once more, and how it changes, from which a region follows. Noise is
+    Gaussian, or Laplace for pure ε, whose ε add up.
+
+    Attributes
+    ----------
+    steps : int
+        The number T of steps.
+    """
+
+    if TYPE_CHECKING:
+        statistic: GeodesicLine
+
+    steps: Count
+
+    info: ClassVar[MechanismInfo] = MechanismInfo(
+        "tangent-bundle-descent", option="dp-rgd", reads="array"
+    )
+
+    @classmethod
+    def calibrate(cls, statistic: Statistic, guarantee: Guarantee) -> Self:
+        check_supported(cls, statistic)
+        check_guarantee(guarantee)
+        assert isinstance(statistic, GeodesicLine)  # it is supported
+        domain = statistic.domain
+        sensitivity = statistic.sensitivity
+        warm_up_steps = _warm_up_steps(statistic.value_space, domain)
+
+        if needs_bounded_loss(guarantee):
+            # The ε of T Laplace steps add up: averaging more of them costs more than it
+            # gives.
+            epsilon = largest_pure_epsilon(guarantee)
+            scale = round_up(2 * warm_up_steps * sensitivity / epsilon, _ROUNDING)
+            return cls(
+                statistic=statistic,
+                scale=scale,
+                steps=warm_up_steps,
+                noise_kind="laplace",
+            )
+
+        # T Gaussian releases are one of √T times the sensitivity (Dong, Roth & Su 2022).
+        steps = 3 * warm_up_steps
+        total_sensitivity = sqrt(2 * steps) * sensitivity
+
+        def profile_at(scale: float) -> Any:
+            return gaussian_profile(0.0, 1, scale, total_sensitivity)
+
+        sigma = smallest_scale(profile_at, guarantee, total_sensitivity)
+        return cls(
+            statistic=statistic,
+            scale=nextafter(sigma * (1 + 1e-14), inf),
+            steps=steps,
+            noise_kind="gaussian",
+        )
+
+    @cached_property
+    def final_scale(self) -> float:
+        """The noise scale of the final release, which is worth as much as all steps.
+
+        Its sensitivity is √(1 + ¾η²) times that of a step.
+        """
+        worth = float(self.steps)
+        if self.noise_kind == "gaussian":
+            worth = sqrt(self.steps)
+        return float(round_up(LENGTHENED * self.scale / worth, _ROUNDING))
+
+    @cached_property
+    def privacy_profile(self) -> Guarantee:
+        """All steps together, and the final release, which doubles ε, or μ²."""
+        if self.noise_kind == "laplace":
+            epsilon = 2 * self.steps * self.sensitivity / self.scale
+            return PureDP(round_up(epsilon, _ROUNDING))
+        total_sensitivity = sqrt(2 * self.steps) * self.sensitivity
+        return gaussian_profile(0.0, 1, self.scale, total_sensitivity)
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        return {
+            "scale": self.scale,
+            "steps": self.steps,
+            "noise_kind": self.noise_kind,
+            "norm": "euclidean",
+            "unit": DEVIATION,
+        }
+
+    @cached_property
+    def neighborhood(self) -> Neighborhood:
+        """What the final release says about the problem near a pair."""
+        return Neighborhood(self.manifold, self.domain, self.final_scale)
+
+    def predict_error(self) -> float:
+        """Return the noise of two estimates that are weighted by their precision."""
+        return 1 / sqrt(sum(1 / variance for variance in self._variances))
+
+    @property
+    def _variances(self) -> EstimateVariances:
+        """Noise variances; a coordinate of Laplace noise in D dimensions has (D + 1)s²."""
+        size = self.neighborhood.size
+        per_step, per_final = 1, 1
+        if self.noise_kind == "laplace":
+            per_step = size + 1
+            per_final = self.neighborhood.released + 1
+        n_averaged = self.steps * 2 / 3
+        return EstimateVariances(
+            size * per_step * self.scale**2 / n_averaged,
+            size * per_final * self.final_scale**2,
+        )
+
+    def draw(self, data: RegressionData, source: Source) -> Draw:
+        noise = ExactNoise(self.noise_kind, source)
+
+        def add_noise(values: np.ndarray, scale: float) -> np.ndarray:
+            return np.asarray(noise(values.reshape(1, -1), np.array([scale]))[0])
+
+        def noisy_direction(point: np.ndarray, velocities: np.ndarray) -> np.ndarray:
+            return add_noise(self._direction(data, point, velocities), self.scale)
+
+        average = self._descend(noisy_direction)
+        final = add_noise(self.final_values(data, *average), self.final_scale)
+        return Draw(self._newton_refine(average, final), noise.integers, noise.slack)
+
+    def _direction(
+        self, data: RegressionData, point: np.ndarray, velocities: np.ndarray
+    ) -> np.ndarray:
+        """Return the mean clipped descent direction at a pair. NOT private."""
+        return clipped_direction(
+            self.manifold,
+            data.predictors / DEVIATION,
+            DEVIATION,
+            data.responses,
+            self.domain.clip,
+            point,
+            velocities,
+            data.person_index,
+        )
+
+    def final_values(
+        self, data: RegressionData, point: np.ndarray, velocities: np.ndarray
+    ) -> np.ndarray:
+        """Return what is released at the end, before its noise. NOT private."""
+        t = data.predictors / DEVIATION
+        terms = contributions(
+            self.manifold, t, DEVIATION, data.responses, point, velocities
+        )
+        rows = self.neighborhood.rows(t, terms)
+        direction = self._direction(data, point, velocities).ravel()
+        means = mean_over_persons(rows, self.neighborhood.longest, data.person_index)
+        return np.concatenate([direction, means])
+
+    def reconstruct_value(self, certificate: Certificate) -> PointAndVelocities:
+        """Make the same descent along the released directions, and the same final step."""
+        average, final = self._replay(certificate.release["integers"])
+        return self.post_process(self._newton_refine(average, final))
+
+    def noisy_draw(self, integers: Any) -> NoisyDraw:
+        """Return the final release: given the pair it was made at, its noise is fresh."""
+        (point, velocities), final = self._replay(integers)
+        return NoisyDraw(
+            "line",
+            self.noise_law(final.size, self.final_scale),
+            final,
+            cell=2.0 ** -grid_of(self.final_scale),
+            base=np.stack([point, *velocities]),
+        )
+
+    def _replay(self, integers: Any) -> tuple[PointAndVelocities, np.ndarray]:
+        """Return the pair that the steps lead to, and what was released there."""
+        next_draw = replay_draws(integers)
+        if len(integers) != self.steps + 1:
+            raise ParameterError("the released integers are not those of so many steps")
+        size = self.neighborhood.size
+
+        def recorded_direction(point: np.ndarray, velocities: np.ndarray) -> np.ndarray:
+            return next_draw(np.empty(size), [self.scale])
+
+        average = self._descend(recorded_direction)
+        final = next_draw(np.empty(self.neighborhood.released), [self.final_scale])
+        return average, final
+
+    def _newton_refine(
+        self, average: PointAndVelocities, final: np.ndarray
+    ) -> PointAndVelocities:
+        """Take a Newton step from the averaged pair.
+
+        It is shortened by how well the pair is known without it, and where noise hides the
+        normal matrix mean aaᵀ.
+        """
+        direction, normal_matrix, _ = self.neighborhood.parts(final)
+        eigenvalues, eigenvectors = np.linalg.eigh(normal_matrix)
+        noise_size = self.neighborhood.released if self.noise_kind == "laplace" else 1
+        hidden = 3 * self.final_scale * self.neighborhood.units[0] * sqrt(noise_size)
+        floor = max(_SMALLEST_EIGENVALUE, hidden)
+
+        variances = self._variances
+        weight = variances.average / (variances.average + variances.final)
+        scaled_vectors = eigenvectors / np.maximum(eigenvalues, floor)
+        step = weight * scaled_vectors @ eigenvectors.T @ direction
+        return self._apply_step(*average, step[0], step[1:] / DEVIATION)
+
+    def _descend(
+        self, noisy_direction: Callable[[np.ndarray, np.ndarray], np.ndarray]
+    ) -> PointAndVelocities:
+        """Make all steps from the center, and average the last two thirds of the iterates.
+
+        In (p, v·unit), the unit a spread-out predictor's standard deviation, the curvature
+        of the energy is about the same in all coordinates, so noise of one size serves them
+        all. v steps half as far, lest the two overshoot together, and several predictors
+        share that.
+        """
+        manifold = self.manifold
+        domain = self.domain
+        rate = _step_rate(manifold, domain)
+        point = self.statistic.ball.center
+        velocities = np.zeros((domain.predictors, *manifold.point_shape))
+        iterates: list[PointAndVelocities] = []
+
+        for step in range(self.steps):
+            direction = noisy_direction(point, velocities)
+            move = direction.reshape(1 + domain.predictors, manifold.dim)
+            point_move = rate * move[0]
+            velocity_move = rate / (2 * domain.predictors) * move[1:] / DEVIATION
+            point, velocities = self._apply_step(
+                point, velocities, point_move, velocity_move
+            )
+            if step >= self.steps // 3:
+                iterates.append(PointAndVelocities(point, velocities))
+
+        points = np.stack([pair.point for pair in iterates])
+        all_velocities = np.stack([pair.velocities for pair in iterates])
+        mean_log = np.mean(np.asarray(manifold.log(point, points)), axis=0)
+        middle = np.asarray(manifold.exp(point, mean_log))
+        carried = np.asarray(
+            manifold.transport(points[:, None], middle, all_velocities)
+        )
+        mean_velocities = np.mean(carried, axis=0)
+        return project_pair(
+            manifold, self.statistic.ball, domain, middle, mean_velocities
+        )
+
+    def _apply_step(
+        self,
+        point: np.ndarray,
+        velocities: np.ndarray,
+        point_move: np.ndarray,
+        velocity_move: np.ndarray,
+    ) -> PointAndVelocities:
+        """Return the pair after a step; a step that leaves the doubles is not taken."""
+        manifold = self.manifold
+        unmoved = PointAndVelocities(point, velocities)
+        changed = velocities + np.asarray(
+            manifold.from_coordinates(point, velocity_move)
+        )
+        # No point of the domain is farther than 2R, and exp may overflow.
+        length = float(np.linalg.norm(point_move))
+        factor = min(1.0, 2 * self.domain.radius / length) if length > 0 else 1.0
+        with np.errstate(all="ignore"):  # these are released numbers only
+            try:
+                tangent = manifold.from_coordinates(point, point_move * factor)
+                next_point = np.asarray(manifold.exp(point, tangent))
+                carried = np.asarray(manifold.transport(point, next_point, changed))
+                pair = project_pair(
+                    manifold, self.statistic.ball, self.domain, next_point, carried
+                )
+            except np.linalg.LinAlgError:
+                # Some decompositions raise where others give NaN.
+                return unmoved
+        is_finite = all(np.all(np.isfinite(part)) for part in pair)
+        return pair if is_finite else unmoved
+
+
+def _warm_up_steps(manifold: Manifold, domain: Domain) -> int:
+    """Return how many steps lead from the center to anywhere in the domain."""
+    k = domain.predictors
+    rate = _step_rate(manifold, domain)
+    farthest = domain.radius + k * domain.speed * HALF
+    needed = ceil(1.5 * farthest / (rate * domain.clip)) + 6 * k
+    return min(needed, _MAX_WARM_UP_STEPS)
+
+
+def _step_rate(manifold: Manifold, domain: Domain) -> float:
+    """Return one over a bound of the curvature of E: 1 where curvature is at least 0."""
+    stretch, _ = spread(manifold, domain.predictors * domain.speed * HALF)
+    s = sqrt(max(0.0, -manifold.curvature_bounds[0])) * domain.clip
+    hessian_bound = s / tanh(s) if s > 1e-6 else 1.0
+    return 1 / (stretch * stretch * hessian_bound)

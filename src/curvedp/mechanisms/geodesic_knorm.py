@@ -1,0 +1,271 @@
+"""Geodesic regression by one K-norm gradient draw on the tangent bundle, for pure ε."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from math import sqrt
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from curvedp.core.capabilities import PredictsError
+from curvedp.core.certificate import Certificate
+from curvedp.core.codes import SamplingPath
+from curvedp.core.mechanism import Draw, Mechanism, MechanismInfo, replay_draws
+from curvedp.core.statistic import Statistic
+from curvedp.entropy import Source
+from curvedp.errors import ParameterError, UnattainableGuarantee
+from curvedp.geometry import Euclidean, Lorentz, Sphere
+from curvedp.geometry.manifold import Manifold
+from curvedp.laws.cells import LocalConstants
+from curvedp.laws.domains import TangentBundleBall
+from curvedp.mechanisms.knorm_gradient import KNormMechanism, check_width, draw_knorm
+from curvedp.regression import bounds
+from curvedp.regression.bounds import DEVIATION, HALF, Domain
+from curvedp.regression.gradient import clipped_gradient, prediction_distances
+from curvedp.statistics.geodesic import (
+    GeodesicLine,
+    PointAndVelocities,
+    RegressionData,
+    add_rounding,
+    project_pair,
+)
+
+# Exact K-norm sampling is possible up to this dimension of the tangent bundle.
+_MAX_BUNDLE_DIMENSION = 4
+# In radii of curvature: beyond, the cells of a draw are too many.
+_WIDEST_BUNDLE = 5.0
+
+
+class GeodesicMechanism(Mechanism):
+    """What the mechanisms of geodesic regression share: their data and their pair."""
+
+    statistic: GeodesicLine
+
+    @classmethod
+    def supports(cls, statistic: Statistic) -> bool:
+        return isinstance(statistic, GeodesicLine)
+
+    @property
+    def manifold(self) -> Manifold:
+        """Where responses and predictions live."""
+        return self.statistic.manifold
+
+    @property
+    def domain(self) -> Domain:
+        """All public numbers of the regression."""
+        return self.statistic.domain
+
+    def prepare_data(self, data: Any) -> RegressionData:
+        return self.statistic.prepare(data)
+
+    def post_process(self, value: PointAndVelocities) -> PointAndVelocities:
+        """Put the pair back into the public domain, in the frame of the records."""
+        pair = project_pair(self.manifold, self.statistic.ball, self.domain, *value)
+        return self.statistic.pair_to_data_frame(*pair)
+
+
+class KNormProblem(NamedTuple):
+    """What one K-norm draw on a tangent bundle is made of.
+
+    Attributes
+    ----------
+    bundle : TangentBundleBall
+        The domain, in a model of curvature −1, 0 or 1.
+    scale : float
+        s of the density ∝ exp(−norm/s).
+    norm : function of (point, velocity)
+    constants : LocalConstants
+        Lipschitz constants of the norm, in point and in velocity.
+    unit : float
+        √|κ|, by which lengths are multiplied in the model.
+    """
+
+    bundle: TangentBundleBall
+    scale: float
+    norm: Callable[[np.ndarray, np.ndarray], np.ndarray]
+    constants: LocalConstants
+    unit: float
+
+
+class ModelSpace(NamedTuple):
+    """The space of curvature −1, 0 or 1 that this one is when lengths are scaled."""
+
+    manifold: Manifold
+    unit: float  # √|κ|: lengths in the model over lengths here
+
+
+@dataclass(frozen=True, eq=False, init=False)
+class KNGRegressionMechanism(KNormMechanism, GeodesicMechanism, PredictsError):
+    """One exact draw of exp(−‖∇E(p, v; D)‖/s) on a ball of the tangent bundle.
+
+    It is pure ε, and takes one predictor and a space of dimension 1 or 2.
+    """
+
+    if TYPE_CHECKING:
+        statistic: GeodesicLine
+
+    info: ClassVar[MechanismInfo] = MechanismInfo(
+        "k-norm-gradient-regression",
+        option="kng",
+        reads="array",
+        sampling=SamplingPath.FLOAT64,
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        domain = self.domain
+        bundle_dimension = 2 * self.manifold.dim
+        if domain.predictors > 1:
+            raise UnattainableGuarantee(
+                "exact K-norm sampling takes one predictor, not "
+                f"{domain.predictors}; use the method dp-rgd"
+            )
+        if bundle_dimension > _MAX_BUNDLE_DIMENSION:
+            raise UnattainableGuarantee(
+                f"exact K-norm sampling on the tangent bundle of {self.manifold!r} needs "
+                f"dimension {bundle_dimension}, at most {_MAX_BUNDLE_DIMENSION} is "
+                "possible; use the method dp-rgd"
+            )
+        lower_curvature = self.manifold.curvature_bounds[0]
+        width = domain.radius + domain.speed * HALF
+        if sqrt(max(0.0, -lower_curvature)) * width > _WIDEST_BUNDLE:
+            widest = _WIDEST_BUNDLE / sqrt(-lower_curvature)
+            raise UnattainableGuarantee(
+                f"radius {domain.radius:g} and speed {domain.speed:g} are too large for "
+                f"exact K-norm sampling in curvature {lower_curvature:g}, where volume "
+                f"grows exponentially: radius + speed/2 must be at most {widest:g}; use a "
+                "smaller domain, or the method dp-rgd"
+            )
+        bundle = TangentBundleBall(
+            self.manifold, self.statistic.ball.center, domain.radius, domain.speed
+        )
+        check_width(bundle, self.scale)
+
+    @cached_property
+    def sensitivity(self) -> float:
+        """How far the gradient can move, in the norm of the endpoints."""
+        exact = bounds.endpoint_sensitivity(self.manifold, self.domain)
+        return add_rounding(exact, self.domain.n)
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        return {**super().parameters, "norm": "endpoint", "unit": DEVIATION}
+
+    def predict_error(self) -> float:
+        """Return the root mean square noise on (∇_p, ∇_v/unit).
+
+        In D dimensions the density ∝ exp(−|y|/s) has E|y|² = D(D + 1)s².
+        """
+        size = 2 * self.manifold.dim
+        return sqrt(size * (size + 1)) * float(self.scale)
+
+    def prepare_data(self, data: Any) -> RegressionData:
+        """Return the data; a person may have one record only.
+
+        The endpoint norm bounds records, not means of them.
+        """
+        if len(data) > 2 and len(np.unique(data[2])) != len(data[0]):
+            raise ParameterError(
+                "exact K-norm sampling takes one record a person; use the method dp-rgd"
+            )
+        return super().prepare_data(data)
+
+    def draw(self, data: RegressionData, source: Source) -> Draw:
+        problem = self.build_problem(data.predictors, data.responses)
+        drawn = draw_knorm(
+            problem.bundle, problem.scale, problem.norm, problem.constants, source
+        )
+        return Draw(self._from_model(*drawn.points), [drawn.integers], None)
+
+    def build_problem(
+        self, predictors: np.ndarray, responses: np.ndarray
+    ) -> KNormProblem:
+        """Return what the draw is made of, in the model of the same curvature.
+
+        A ball of a space of constant curvature κ is, with lengths times √|κ|, a ball of the
+        unit sphere, the hyperboloid or ℝ^d about its origin; gradients scale like lengths.
+        """
+        model, unit = self._model
+        mapped = self._to_model(responses)
+        x = predictors[:, 0]
+        domain = self.domain
+        scaled = Domain(
+            domain.radius * unit,
+            domain.speed * unit,
+            domain.clip * unit,
+            domain.n,
+            domain.data_radius * unit,
+        )
+        clips = bounds.endpoint_clips(scaled.clip, x)
+        gradient = clipped_gradient(model, x, mapped, clips, scaled.data_radius)
+        distances = np.asarray(model.dist(model.origin, mapped))
+        slopes = bounds.gradient_slopes(model, scaled, x, distances)
+
+        def norm(point: np.ndarray, velocity: np.ndarray) -> np.ndarray:
+            return bounds.endpoint_norm(*gradient(point, velocity))
+
+        def constants(
+            point: np.ndarray, velocity: np.ndarray, radius: np.ndarray
+        ) -> tuple[np.ndarray, np.ndarray]:
+            residuals = prediction_distances(model, x, mapped, point, velocity)
+            return slopes.near(residuals, radius)
+
+        bundle = TangentBundleBall(model, model.origin, scaled.radius, scaled.speed)
+        return KNormProblem(bundle, self.scale * unit, norm, constants, unit)
+
+    def reconstruct_value(self, certificate: Certificate) -> PointAndVelocities:
+        model, unit = self._model
+        domain = self.domain
+        bundle = TangentBundleBall(
+            model, model.origin, domain.radius * unit, domain.speed * unit
+        )
+        replay = replay_draws(certificate.release["integers"])
+        shape = (1, 2, self.manifold.dim)
+        coordinates = replay(np.empty(shape), [self.scale * unit])
+        point, velocity = (np.asarray(part[0]) for part in bundle.points(coordinates))
+        return self.post_process(self._from_model(point, velocity))
+
+    @property
+    def _model(self) -> ModelSpace:
+        """The unit sphere, the hyperboloid or ℝ^d, and the unit of length there."""
+        curvature = self.manifold.constant_curvature
+        assert curvature is not None  # TangentBundleBall refuses other spaces
+        dim = self.manifold.dim
+        if curvature == 0:
+            return ModelSpace(Euclidean(dim), 1.0)
+        unit = sqrt(abs(curvature))
+        if curvature > 0:
+            return ModelSpace(Sphere(dim), unit)
+        return ModelSpace(Lorentz(dim), unit)
+
+    def _to_model(self, points: np.ndarray) -> np.ndarray:
+        """Map points to the model, the center of the ball to its origin."""
+        manifold = self.manifold
+        center = self.statistic.ball.center
+        model, unit = self._model
+        logs = manifold.log(center, points)
+        coordinates = unit * np.asarray(manifold.to_coordinates(center, logs))
+        tangents = model.from_coordinates(model.origin, coordinates)
+        return np.asarray(model.exp(model.origin, tangents))
+
+    def _from_model(
+        self, point: np.ndarray, velocity: np.ndarray
+    ) -> PointAndVelocities:
+        """Map a point and a velocity of the model back to this space."""
+        manifold = self.manifold
+        center = self.statistic.ball.center
+        model, unit = self._model
+        origin = model.origin
+        point_log = model.log(origin, point)
+        velocity_there = model.transport(point, origin, velocity)
+        point_coordinates = np.asarray(model.to_coordinates(origin, point_log)) / unit
+        velocity_coordinates = (
+            np.asarray(model.to_coordinates(origin, velocity_there)) / unit
+        )
+        foot = np.asarray(
+            manifold.exp(center, manifold.from_coordinates(center, point_coordinates))
+        )
+        tangent = manifold.from_coordinates(center, velocity_coordinates)
+        carried = np.asarray(manifold.transport(center, foot, tangent))
+        return PointAndVelocities(foot, carried[None])

@@ -1,0 +1,363 @@
+"""The K-norm gradient mechanism, drawn exactly, for pure ε.
+
+One draw of the density ∝ exp(−‖∇E(x; D)‖/s) on a public domain (Reimherr & Awan 2019; on
+manifolds Soto et al. 2022). Between neighboring data sets the exponent moves by at most Δ/s
+everywhere, and so does the logarithm of the normalizer, which depends on the data too: so
+s = 2Δ/ε, not Δ/ε (docs/errata.md, E23).
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from math import atanh, erf, expm1, inf, log1p, nextafter, sqrt
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
+
+import numpy as np
+from scipy.special import log_ndtr
+
+from curvedp.core.capabilities import SimulatesRelease, SometimesExcluded
+from curvedp.core.certificate import Certificate
+from curvedp.core.codes import SamplingPath
+from curvedp.core.fields import assign
+from curvedp.core.mechanism import (
+    Draw,
+    Mechanism,
+    MechanismInfo,
+    check_guarantee,
+    check_supported,
+    replay_draws,
+)
+from curvedp.core.statistic import Statistic
+from curvedp.entropy import Source
+from curvedp.errors import ParameterError, UnattainableGuarantee
+from curvedp.geometry.manifold import Manifold
+from curvedp.laws.cells import CellSampler
+from curvedp.laws.domains import GeodesicBall
+from curvedp.mechanisms.chart import CHART_ERROR, grid_of
+from curvedp.mechanisms.sensitivity import mean_gradient_sensitivity
+from curvedp.privacy import GDP, ApproxDP, Guarantee, PureDP
+from curvedp.records.base import Records
+from curvedp.statistics.frechet_mean import FrechetMean
+
+# The widest domain, in noise scales, that float64 draws resolve.
+_WIDEST_DOMAIN = 1e8
+# Distances that are held in memory at once while the gradient is evaluated.
+_MAX_DISTANCES = 1 << 22
+
+
+@dataclass(frozen=True, eq=False, init=False)
+class KNormMechanism(Mechanism):
+    """One draw of a density whose exponent and normalizer each move by at most ε/2.
+
+    Attributes
+    ----------
+    requested : Guarantee
+        What was asked for: pure ε, or what pure ε implies.
+    """
+
+    requested: Guarantee
+
+    def __init__(self, *, statistic: Statistic, guarantee: Guarantee) -> None:
+        assign(self, statistic=statistic, requested=check_guarantee(guarantee))
+        self.__post_init__()
+
+    @classmethod
+    def calibrate(cls, statistic: Statistic, guarantee: Guarantee) -> Self:
+        check_supported(cls, statistic)
+        return cls(guarantee=guarantee, statistic=statistic)
+
+    @classmethod
+    def from_parameters(
+        cls, statistic: Statistic, parameters: Mapping[str, Any]
+    ) -> Self:
+        """Build the mechanism from its ε; the scale follows from it."""
+        mechanism = cls(guarantee=PureDP(parameters["epsilon"]), statistic=statistic)
+        if not parameters["scale"] >= mechanism.scale * (1 - 1e-12):
+            raise ParameterError("the scale of the certificate is below 2Δ/ε")
+        return mechanism
+
+    @property
+    def manifold(self) -> Manifold:
+        """Where the released value lives."""
+        return self.statistic.value_space
+
+    @cached_property
+    def epsilon(self) -> float:
+        """The pure ε of the draw."""
+        return pure_epsilon(self.requested)
+
+    @property
+    def scale(self) -> float:
+        """s = 2Δ/ε, rounded up."""
+        return nextafter(2 * self.sensitivity / self.epsilon, inf)
+
+    @property
+    def guarantee(self) -> Guarantee:
+        return self.requested
+
+    @property
+    def privacy_profile(self) -> Guarantee:
+        """Pure ε: nothing finer is claimed."""
+        return PureDP(self.epsilon)
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        return {"epsilon": self.epsilon, "scale": self.scale}
+
+
+@dataclass(frozen=True, eq=False, init=False)
+class KNGMechanism(KNormMechanism, SimulatesRelease, SometimesExcluded):
+    """A private Fréchet mean by one draw of exp(−‖∇E(x; D)‖/s) on a public ball.
+
+    E(x) = ½·mean d²(x, xᵢ) over the n records.
+
+    Parameters
+    ----------
+    manifold : Manifold
+        Of dimension up to 4.
+    center : point, optional
+        Of the public ball that holds records and release; the origin by default.
+    radius : float
+        Of the public ball.
+    n : int
+        The number of records.
+    guarantee : Guarantee
+        What is asked for: pure ε, or what pure ε implies.
+    statistic : FrechetMean
+        Instead of the first four.
+
+    Notes
+    -----
+    Guarantees
+    - ε-DP for replace-one adjacency, for ANY records: those outside the ball are clipped
+      into it first;
+    - the draw is by rejection from a verified envelope, with no Markov chain. It runs in
+      float64, and its coordinates in the chart at `center` are rounded to the public grid
+      2^-30 (finer for small noise), which the certificate says;
+    - how long a release takes depends on the records, and ε does not cover that.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from curvedp.geometry import Sphere
+    >>> X = Sphere(2).project(np.random.default_rng(0).normal([3.0, 0, 0], 0.5, (100, 3)))
+    >>> KNGMechanism(Sphere(2), [1.0, 0, 0], 0.7, 100, PureDP(1.0)).release(X).value.shape
+    (3,)
+    """
+
+    if TYPE_CHECKING:
+        statistic: FrechetMean
+
+    info: ClassVar[MechanismInfo] = MechanismInfo(
+        "k-norm-gradient",
+        option="kng",
+        reads="array",
+        sampling=SamplingPath.FLOAT64,
+    )
+
+    def __init__(
+        self,
+        manifold: Any = None,
+        center: Any = None,
+        radius: Any = None,
+        n: Any = None,
+        guarantee: Any = None,
+        *,
+        statistic: Statistic | None = None,
+    ) -> None:
+        if statistic is None:
+            statistic = FrechetMean(manifold, center, radius, n)
+        super().__init__(statistic=statistic, guarantee=guarantee)
+        # Each of these may refuse, here and not at the first release.
+        _ = self.domain, self.epsilon, self.sensitivity
+
+    @classmethod
+    def supports(cls, statistic: Statistic) -> bool:
+        return isinstance(statistic, FrechetMean)
+
+    @classmethod
+    def reason_excluded(cls, statistic: Statistic) -> str | None:
+        """Return why "auto" never takes it."""
+        return (
+            "by name only: it draws in floats, for a time that depends on the records"
+        )
+
+    @cached_property
+    def domain(self) -> GeodesicBall:
+        """The ball on which the density lives, in the canonical frame."""
+        center = np.asarray(self.statistic.ball.center)
+        return GeodesicBall(self.manifold, center, self.statistic.radius)
+
+    @cached_property
+    def sensitivity(self) -> float:
+        """How far the gradient can move anywhere in the ball, with its float error."""
+        exact = mean_gradient_sensitivity(
+            self.manifold, self.statistic.clipping_radius, self.statistic.n
+        )
+        return nextafter(exact + 4 * CHART_ERROR * self.statistic.radius, inf)
+
+    def prepare_data(self, data: Any) -> np.ndarray:
+        """Return the records, clipped into the ball, in the canonical frame."""
+        points = data.array() if isinstance(data, Records) else data
+        return self.statistic.clip_records(points)
+
+    def gradient_norm(self, records: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
+        """Return the function x ↦ ‖mean log_x xᵢ‖ of points x along the first axis."""
+        manifold = self.manifold
+        points_at_once = max(1, _MAX_DISTANCES // records.size)
+
+        def norm(points: np.ndarray) -> np.ndarray:
+            norms = []
+            for start in range(0, len(points), points_at_once):
+                part = points[start : start + points_at_once]
+                mean_logs = np.mean(manifold.log(part[:, None], records), axis=1)
+                norms.append(np.asarray(manifold.norm(part, mean_logs)))
+            return np.concatenate(norms)
+
+        return norm
+
+    def lipschitz_constant(self, records: np.ndarray) -> float:
+        """Return a Lipschitz constant of the gradient norm on the ball.
+
+        It is the mean bound of the Hessians of ½d²(·, xᵢ). It depends on the records and
+        steers the work of the sampler only; the law of the draw does not depend on it
+        (docs/knorm.md).
+        """
+        radius = self.statistic.radius
+        center = self.statistic.ball.center
+        distances = radius + np.asarray(self.manifold.dist(center, records))
+        capped = np.minimum(distances, 2 * radius)
+        return float(np.mean(_hessian_bound(self.manifold, capped)))
+
+    def draw(self, data: np.ndarray, source: Source) -> Draw:
+        constants = (self.lipschitz_constant(data),)
+        norm = self.gradient_norm(data)
+        drawn = draw_knorm(self.domain, self.scale, norm, constants, source)
+        return Draw(drawn.points[0], [drawn.integers], None)
+
+    def simulate(
+        self, rng: np.random.Generator, data: np.ndarray, size: int
+    ) -> np.ndarray:
+        check_width(self.domain, self.scale)
+        sampler = CellSampler(
+            self.domain,
+            self.scale,
+            self.gradient_norm(data),
+            (self.lipschitz_constant(data),),
+            rng,
+        )
+        points = np.asarray(self.domain.points(sampler.draw(size))[0])
+        return np.asarray(self.statistic.project(points))
+
+    def post_process(self, value: np.ndarray) -> np.ndarray:
+        points = self.statistic.project(value[None])
+        return np.asarray(self.statistic.to_data_frame(points)[0])
+
+    def reconstruct_value(self, certificate: Certificate) -> np.ndarray:
+        shape = (1, 1, self.manifold.dim)
+        replay = replay_draws(certificate.release["integers"])
+        coordinates = replay(np.empty(shape), [self.scale])
+        point = np.asarray(self.domain.points(coordinates)[0][0])
+        return np.asarray(self.post_process(point))
+
+
+class KNormDraw(NamedTuple):
+    """A K-norm draw: the drawn points (one for each part of the domain), and integers."""
+
+    points: tuple[np.ndarray, ...]
+    integers: np.ndarray
+
+
+def draw_knorm(
+    domain: GeodesicBall,
+    scale: float,
+    norm: Callable[..., Any],
+    lipschitz: Any,
+    source: Source,
+) -> KNormDraw:
+    """Draw once from the density ∝ exp(−norm/scale) on a domain.
+
+    The coordinates are rounded to the public grid, which is post-processing.
+    """
+    check_width(domain, scale)
+    # The three variates that the sampler draws, under the names of a NumPy generator's.
+    rng = SimpleNamespace(
+        random=source.uniform,
+        uniform=lambda low, high, size: low + (high - low) * source.uniform(size),
+        standard_exponential=lambda size: (
+            -np.log(source.uniform(size, full_precision=True))
+        ),
+    )
+    coordinates = CellSampler(domain, scale, norm, lipschitz, rng).draw(1)
+    cell = 2.0 ** -grid_of(scale)
+    multiples = np.round(coordinates / cell)
+    points = tuple(np.asarray(part[0]) for part in domain.points(multiples * cell))
+    integers = np.array([int(k) for k in multiples.ravel()], dtype=object)
+    return KNormDraw(points, integers.reshape(multiples.shape))
+
+
+def check_width(domain: GeodesicBall, scale: float) -> None:
+    """Refuse a domain so wide that rounding would hide the density's width."""
+    width = max(domain.radii) / scale
+    if not width <= _WIDEST_DOMAIN:
+        raise ParameterError(
+            f"the domain is {width:.3g} noise scales wide; float64 draws allow "
+            f"{_WIDEST_DOMAIN:g}"
+        )
+
+
+def pure_epsilon(guarantee: Guarantee) -> float:
+    """Return the largest ε whose pure ε-DP implies the guarantee.
+
+    - ε₀-DP has δ(ε) = (e^ε₀ − e^ε)/(1 + e^ε₀), which gives ε₀ for (ε, δ).
+    - ε-DP is μ-GDP with μ = −2Φ⁻¹(1/(1 + e^ε)), that is tanh(ε/2) = erf(μ/√8), a form that
+      keeps the digits of a small μ.
+
+    Raises
+    ------
+    UnattainableGuarantee
+        For a guarantee that pure ε does not imply in closed form.
+    """
+    check_guarantee(guarantee)
+    if isinstance(guarantee, PureDP):
+        return guarantee.eps
+    if isinstance(guarantee, ApproxDP):
+        if guarantee.eps > 700:
+            return guarantee.eps
+        growth = expm1(guarantee.eps)
+        excess = guarantee.delta0 * (2 + growth) / (1 - guarantee.delta0)
+        epsilon = guarantee.eps + log1p(excess / (1 + growth))
+    elif isinstance(guarantee, GDP):
+        if guarantee.mu < 1:
+            epsilon = 2 * atanh(erf(guarantee.mu / sqrt(8)))
+        else:
+            half = guarantee.mu / 2
+            epsilon = float(log_ndtr(half) - log_ndtr(-half))
+    else:
+        raise UnattainableGuarantee(
+            f"the K-norm gradient mechanism is pure ε: ask for PureDP, not {guarantee}"
+        )
+    if not 0 < epsilon < inf:
+        raise ParameterError(
+            f"{guarantee} is met by no pure ε > 0 that a float can hold"
+        )
+    return epsilon * (1 - 1e-12)
+
+
+def _hessian_bound(manifold: Manifold, distance: np.ndarray) -> np.ndarray:
+    """Return the largest |eigenvalue| of the Hessian of ½d²(·, y) within a distance.
+
+    Eigenvalues lie between s·cot s and s·coth s, s the distance in units of the upper and
+    lower curvature (Karcher 1977).
+    """
+    lower_curvature, upper_curvature = manifold.curvature_bounds
+    bound = np.ones_like(distance)
+    if manifold.dim > 1 and lower_curvature < 0:
+        s = np.maximum(sqrt(-lower_curvature) * distance, 1e-8)  # s·coth s is 1 there
+        bound = np.maximum(bound, s / np.tanh(s))
+    if manifold.dim > 1 and upper_curvature > 0:
+        s = sqrt(upper_curvature) * distance
+        beyond_one = -s / np.tan(np.maximum(s, 1.0))
+        bound = np.maximum(bound, np.where(s > 1, beyond_one, 1.0))
+    return bound

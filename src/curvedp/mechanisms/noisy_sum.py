@@ -1,0 +1,95 @@
+"""Noise about a sum over records whose number is private, for adding or removing one."""
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+import numpy as np
+
+from curvedp.core.certificate import Certificate
+from curvedp.core.mechanism import (
+    Draw,
+    MechanismInfo,
+    check_guarantee,
+    check_supported,
+    replay_draws,
+)
+from curvedp.core.statistic import Statistic
+from curvedp.entropy import Source
+from curvedp.mechanisms.vector import (
+    ExactNoise,
+    VectorMechanism,
+    smallest_noise,
+    std_per_scale,
+)
+from curvedp.privacy import Guarantee
+from curvedp.records.base import Records, open_records
+from curvedp.statistics.noisy_sums import SumStatistic
+
+ADD_REMOVE = "add-remove"
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class SumMechanism(VectorMechanism):
+    """Gaussian noise, or for pure ε Laplace noise, about a sum over records.
+
+    The scale is the standard deviation of each entry of the sum, or b of the density
+    ∝ exp(−|y|/b).
+
+    Notes
+    -----
+    Guarantees
+    - exactly μ-GDP with μ = (length of a record's vector)/σ for add-remove adjacency, or
+      ε-DP with that over b, for ANY records; n is told nowhere.
+    """
+
+    if TYPE_CHECKING:
+        statistic: SumStatistic
+
+    info: ClassVar[MechanismInfo] = MechanismInfo(
+        "gaussian-sum", option="sum", reads="records"
+    )
+
+    @classmethod
+    def supports(cls, statistic: Statistic) -> bool:
+        return isinstance(statistic, SumStatistic)
+
+    @classmethod
+    def calibrate(cls, statistic: Statistic, guarantee: Guarantee) -> Self:
+        check_supported(cls, statistic)
+        check_guarantee(guarantee, ADD_REMOVE)
+        # A sum that moves by Δ needs the same noise whatever the move is called.
+        same_numbers = replace(guarantee, adjacency="replace-one")
+        level = smallest_noise(same_numbers, statistic.sensitivity)
+        assert isinstance(statistic, SumStatistic)  # it is supported
+        return cls(statistic=statistic, scale=level.scale, noise_kind=level.kind)
+
+    @cached_property
+    def privacy_profile(self) -> Guarantee:
+        """For adding or removing a record."""
+        return replace(super().privacy_profile, adjacency=ADD_REMOVE)
+
+    def prepare_data(self, data: Any) -> np.ndarray:
+        """Return the exact sum; there may be no records at all."""
+        records = data
+        if not isinstance(data, Records):
+            records = open_records(
+                data, self.statistic.record_shape, "records", least=0
+            )
+        return self.statistic.compute_sum(records)
+
+    def draw(self, data: np.ndarray, source: Source) -> Draw:
+        noise = ExactNoise(self.noise_kind, source)
+        noisy_sum = noise(data[None], np.array([self.scale]))[0]
+        return Draw(noisy_sum, noise.integers, noise.slack)
+
+    def post_process(self, value: np.ndarray) -> np.ndarray:
+        """Return what the noisy sum says about the records."""
+        noise_std = self.scale * std_per_scale(self.noise_kind, value.size)
+        with np.errstate(all="ignore"):  # these are released numbers
+            return np.asarray(self.statistic.read_sum(value, noise_std))
+
+    def reconstruct_value(self, certificate: Certificate) -> np.ndarray:
+        replay = replay_draws(certificate.release["integers"])
+        noisy_sum = replay(np.empty(self.statistic.vector_size), [self.scale])
+        return self.post_process(noisy_sum)

@@ -1,0 +1,243 @@
+"""The private geometric median: noisy steps along mean unit directions.
+
+The median minimizes mean d(x, xᵢ), and minus its gradient is the mean of log_x xᵢ/‖log_x xᵢ‖.
+Each term has length at most 1, so a noisy step has sensitivity 2/n wherever the records are:
+one far record moves the median as little as a near one. Steps are as long as the records'
+median distance, which is released on the way: Weiszfeld's iteration (Weiszfeld 1937; on
+manifolds Fletcher, Venkatasubramanian & Joshi 2009), with the harmonic mean of distances
+replaced by their private median.
+"""
+
+from functools import partial
+from math import sqrt
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from curvedp.core.capabilities import LeadsToRegion, NeedsManyRecords, NoisyDraw
+from curvedp.core.codes import PostProcessing
+from curvedp.core.mechanism import MechanismInfo
+from curvedp.core.statistic import Statistic
+from curvedp.geometry import project_to_ball
+from curvedp.mechanisms.chart import grid_of
+from curvedp.mechanisms.staged.budget import (
+    StageBudget,
+    StagedMechanism,
+    StagedResult,
+)
+from curvedp.mechanisms.staged.quantile_search import (
+    MAX_MEDIAN_RATIO,
+    BinarySearch,
+    ShellHistogram,
+)
+from curvedp.mechanisms.staged.queries import Queries, mean_sensitivity
+from curvedp.mechanisms.vector import NOISE_KINDS, AddNoise, NoiseKind, std_per_scale
+from curvedp.numerics.fixed_point import FixedPoint
+from curvedp.records.base import Records
+from curvedp.statistics.geometric_median import GeometricMedian
+
+# Records nearer than this share of the median distance pull in proportion to their distance.
+_SMOOTHING = 0.1
+
+
+class MedianSchedule(NamedTuple):
+    """How the budget of a median is spent; chosen by simulation.
+
+    Attributes
+    ----------
+    distance_share : float
+        Of the budget, for a median distance.
+    step_share : float
+        For a step on the way.
+    n_searches : int
+        How many pairs of a distance and a step are made on the way.
+    n_final_steps : int
+        They share what is left.
+    growth : float
+        Each final step has this many times the budget of the one before.
+    """
+
+    distance_share: float
+    step_share: float
+    n_searches: int
+    n_final_steps: int
+    growth: float
+
+
+_SCHEDULES: dict[NoiseKind, MedianSchedule] = {
+    "gaussian": MedianSchedule(0.04, 0.05, 3, 5, 1.5),
+    "laplace": MedianSchedule(0.03, 0.04, 2, 3, 2.0),
+}
+
+
+class ShellRule(NamedTuple):
+    """Shells for pure ε, and their share of the budget where records are few.
+
+    The share is share_times_n/(nε), and at most max_share.
+    """
+
+    shells: ShellHistogram
+    share_times_n: float
+    max_share: float
+
+
+_FIRST_SHELLS = ShellRule(ShellHistogram(63, 1.6), 30.0, 0.25)
+_LATER_SHELLS = ShellRule(ShellHistogram(16, 1.6), 20.0, 0.12)
+
+
+class MedianMechanism(StagedMechanism, LeadsToRegion, NeedsManyRecords):
+    """The geometric median of records, all steps as one release.
+
+    Notes
+    -----
+    Guarantees
+    - μ-GDP with μ = 1/`scale`, or pure ε = 1/`scale`, for replace-one adjacency, for ANY
+      records.
+    """
+
+    statistic: GeometricMedian
+
+    info: ClassVar[MechanismInfo] = MechanismInfo(
+        "noisy-median", option="median", reads="records", is_staged=True
+    )
+    noise_kinds: ClassVar[tuple[NoiseKind, ...]] = NOISE_KINDS
+
+    @classmethod
+    def supports(cls, statistic: Statistic) -> bool:
+        return isinstance(statistic, GeometricMedian)
+
+    @property
+    def post_processing(self) -> tuple[PostProcessing, ...]:
+        return (PostProcessing.PROJECT_TO_BALL,)
+
+    @property
+    def has_enough_records(self) -> bool:
+        """Whether the noise of the last step is shorter than the median distance.
+
+        That step has about a quarter of the budget.
+        """
+        dim = self.manifold.dim
+        worth = 0.25 if self.noise_kind == "laplace" else 0.5
+        noise = 2 * sqrt(dim) * std_per_scale(self.noise_kind, dim) * self.scale
+        return bool(noise <= worth * self.statistic.n)
+
+    def prepare_data(self, data: Any) -> Records:
+        return self.statistic.collect_records(data)
+
+    def queries(self, data: Records | None = None) -> Queries:
+        return Queries(self.statistic, data)
+
+    def noisy_draw(self, integers: Any) -> NoisyDraw:
+        """Return the last counts of records beyond distances.
+
+        Each has its own noise, fresh given what was released before; for pure ε the counts
+        are sums of one, two, … noisy shells.
+        """
+        all_counts = self.replay(integers).budget.counts
+        last = all_counts[-1]
+        radii, counts = last.radii, last.counts
+        if self.noise_kind == "gaussian":
+            same_center = [each for each in all_counts if each.center is last.center]
+            radii = np.array([each.radii for each in same_center])
+            counts = np.array([each.counts for each in same_center])
+        return NoisyDraw(
+            "counts",
+            self.noise_law(1, last.noise_scale),
+            counts,
+            cell=2.0 ** -grid_of(last.noise_scale),
+            base=last.center,
+            reach=self.statistic.outer_radius,
+            radii=radii,
+        )
+
+    def run(self, queries: Queries, add_noise: AddNoise) -> StagedResult:
+        """Alternate distances and steps, then make the final steps at one distance."""
+        budget = StageBudget(self.scale, add_noise, self.noise_kind)
+        schedule = _SCHEDULES[self.noise_kind]
+        step_share = max(schedule.step_share, self._share_of_few(_LATER_SHELLS))
+        point = np.asarray(self.statistic.center)
+        distance = 0.0
+
+        for _ in range(schedule.n_searches):
+            distance = self._median_distance(queries, budget, point, distance)
+            point = self._step(queries, budget, point, distance, step_share)
+
+        distance = self._median_distance(queries, budget, point, distance)
+        weights = [schedule.growth**k for k in range(schedule.n_final_steps)]
+        shares = [budget.share_left * weight / sum(weights) for weight in weights]
+        for share in shares:
+            point = self._step(queries, budget, point, distance, share)
+        return StagedResult(point, budget)
+
+    def _share_of_few(self, rule: ShellRule) -> float:
+        """Return the share of a stage of pure ε where records are few, else 0."""
+        if self.noise_kind == "gaussian":
+            return 0.0
+        return min(rule.max_share, rule.share_times_n * self.scale / self.statistic.n)
+
+    def _median_distance(
+        self,
+        queries: Queries,
+        budget: StageBudget,
+        point: np.ndarray,
+        previous: float,
+    ) -> float:
+        """Return a private median distance from the point.
+
+        For pure ε it is a typical distance, not far above the previous one (0: none yet).
+        """
+        n = self.statistic.n
+        largest = self.statistic.outer_radius
+        share = _SCHEDULES[self.noise_kind].distance_share
+        count_beyond = partial(queries.count_beyond, point)
+        if self.noise_kind == "gaussian":
+            return BinarySearch().find(
+                budget, count_beyond, largest, n / 2, share, point
+            )
+        rule = _FIRST_SHELLS
+        if previous > 0:
+            rule = _LATER_SHELLS
+            largest = min(largest, MAX_MEDIAN_RATIO * previous)
+        share = max(share, self._share_of_few(rule))
+        estimate = rule.shells.estimate(
+            budget, count_beyond, n, largest, 0.0, share, point
+        )
+        return estimate.typical_distance
+
+    def _step(
+        self,
+        queries: Queries,
+        budget: StageBudget,
+        point: np.ndarray,
+        distance: float,
+        share: float,
+    ) -> np.ndarray:
+        """Move along the noisy mean direction, by at most the distance."""
+        manifold = self.manifold
+        grid = FixedPoint(2.0)
+        kernel = partial(_sum_directions, _SMOOTHING * distance, grid)
+        mean = queries.mean(kernel, grid, manifold.dim, point)
+        sensitivity = mean_sensitivity(1.0, grid, manifold.dim, self.statistic.n)
+        direction = budget.release("direction", share, sensitivity, mean).values
+
+        length = float(np.linalg.norm(direction))
+        factor = min(1.0, 1 / length) if length > 0 else 1.0
+        with np.errstate(all="ignore"):  # these are released numbers
+            moved = np.asarray(
+                manifold.from_normal_coordinates(point, distance * direction * factor)
+            )
+        projected = project_to_ball(manifold, *self.statistic.outer_ball, moved[None])
+        return np.asarray(projected[0])
+
+
+def _sum_directions(
+    smoothing_length: float, grid: FixedPoint, logs: np.ndarray
+) -> np.ndarray:
+    """Return exact sums of logarithms over their lengths, or over a public length.
+
+    The latter is taken where logarithms are shorter.
+    """
+    lengths = np.linalg.norm(logs, axis=-1, keepdims=True)
+    directions = logs / np.maximum(lengths, smoothing_length)
+    is_finite = np.isfinite(directions).all(axis=-1, keepdims=True)
+    return np.asarray(grid.sums(np.where(is_finite, directions, 0.0)).ravel())

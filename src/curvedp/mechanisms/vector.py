@@ -1,0 +1,213 @@
+"""Gaussian or Laplace noise about vectors, and the base class of mechanisms that add it.
+
+The Gaussian serves most guarantees. Pure ε needs the Laplace law of the Euclidean norm, with
+density ∝ exp(−|y|/b): a vector that moves by Δ moves the exponent by at most Δ/b everywhere,
+so ε = Δ/b in every dimension (the K-norm mechanism, Hardt & Talwar 2010).
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from math import sqrt
+from typing import Annotated, Any, Literal, NamedTuple
+
+import numpy as np
+
+from curvedp import _validate
+from curvedp.core.fields import Length
+from curvedp.core.mechanism import Mechanism, check_guarantee
+from curvedp.entropy import Source
+from curvedp.errors import UnattainableGuarantee
+from curvedp.geometry import Euclidean
+from curvedp.geometry.manifold import Manifold
+from curvedp.laws import RiemannianGaussian, RiemannianLaplace
+from curvedp.laws.exact import ExactDraw, exact_gaussian, exact_laplace
+from curvedp.mechanisms.chart import grid_of
+from curvedp.numerics.directed_rounding import round_down, round_up
+from curvedp.privacy import Guarantee, PureDP, gaussian_profile, smallest_scale
+from curvedp.privacy.profiles.ricci_bound import PureProfile
+
+NoiseKind = Literal["gaussian", "laplace"]
+NOISE_KINDS: tuple[NoiseKind, ...] = ("gaussian", "laplace")
+
+# (values, shape (rows, size); the noise scale of each row) -> noisy values
+AddNoise = Callable[[np.ndarray, np.ndarray], np.ndarray]
+
+# Relative margin of a Laplace scale against the rounding of one division.
+_ROUNDING = 1e-15
+
+
+class NoiseLevel(NamedTuple):
+    """A kind of noise and its scale: σ of a Gaussian, or b of the density ∝ exp(−|y|/b)."""
+
+    kind: NoiseKind
+    scale: float
+
+
+def smallest_noise(guarantee: Guarantee, sensitivity: float = 1.0) -> NoiseLevel:
+    """Return the least noise about a vector of this sensitivity that meets the guarantee.
+
+    It is Laplace noise where the guarantee needs a bounded loss, and Gaussian otherwise.
+    """
+    check_guarantee(guarantee)
+    if not needs_bounded_loss(guarantee):
+        return NoiseLevel("gaussian", smallest_gaussian_scale(guarantee, sensitivity))
+    epsilon = largest_pure_epsilon(guarantee)
+    return NoiseLevel("laplace", round_up(sensitivity / epsilon, _ROUNDING))
+
+
+def smallest_gaussian_scale(guarantee: Guarantee, sensitivity: float = 1.0) -> float:
+    """Return the least σ of Gaussian noise that meets the guarantee: Δ/μ for μ-GDP."""
+    check_guarantee(guarantee)
+    if needs_bounded_loss(guarantee):
+        raise UnattainableGuarantee(
+            f"{guarantee} is not met by Gaussian noise, and this release has no other: "
+            "ask for GDP, zCDP, or ApproxDP with a small δ"
+        )
+
+    def profile_at(scale: float) -> Any:
+        return gaussian_profile(0.0, 1, scale, sensitivity)
+
+    return float(smallest_scale(profile_at, guarantee, sensitivity))
+
+
+def needs_bounded_loss(guarantee: Guarantee) -> bool:
+    """Return whether only a bounded privacy loss meets the guarantee; a Gaussian's is not."""
+    return guarantee.requires_bounded_loss
+
+
+def largest_pure_epsilon(guarantee: Guarantee) -> float:
+    """Return the largest pure ε that implies a guarantee which needs a bounded loss."""
+    if isinstance(guarantee, PureDP):
+        return guarantee.eps
+
+    def profile_at(scale: float) -> Any:
+        return PureProfile(round_up(1 / scale))
+
+    return float(round_down(1 / smallest_scale(profile_at, guarantee, 1.0), _ROUNDING))
+
+
+def std_per_scale(kind: NoiseKind, size: int) -> float:
+    """Return the standard deviation of one coordinate of noise in `size` dimensions.
+
+    It is in units of the scale: 1 for a Gaussian. For the density ∝ exp(−|y|/b) the length
+    |y| is b·Gamma(d) and no direction is special, so a coordinate has the variance
+    E|y|²/d = (d + 1)·b².
+    """
+    if kind == "laplace" and size > 0:
+        return sqrt(size + 1)
+    return 1.0
+
+
+def simulate_noise(
+    rng: np.random.Generator, kind: NoiseKind, shape: tuple[int, int]
+) -> np.ndarray:
+    """Draw rows of noise of scale 1 in floats: for predicted errors, NOT for release."""
+    normals = rng.standard_normal(shape)
+    if kind == "gaussian":
+        return normals
+    rows, size = shape
+    directions = normals / np.linalg.norm(normals, axis=1, keepdims=True)
+    lengths = rng.gamma(size, size=(rows, 1))
+    return np.asarray(directions * lengths)
+
+
+class ExactNoise:
+    """Adds exact noise to vectors, rounded to the public grid, and records what it drew.
+
+    Parameters
+    ----------
+    kind : {"gaussian", "laplace"}
+    source : Source
+        Where random bits come from.
+
+    Attributes
+    ----------
+    draws : list of ExactDraw
+        One for each call.
+    """
+
+    def __init__(self, kind: NoiseKind, source: Source) -> None:
+        self._draw_row = exact_laplace if kind == "laplace" else exact_gaussian
+        self._source = source
+        self.draws: list[ExactDraw] = []
+
+    def __call__(self, values: np.ndarray, scales: np.ndarray) -> np.ndarray:
+        """Return the values, shape (rows, size), with noise of the given scale in each row."""
+        space = Euclidean(values.shape[1])
+        rows: list[ExactDraw] = []
+        for row, scale in zip(values, scales.tolist(), strict=True):
+            grid = grid_of(scale)
+            drawn = self._draw_row(space, scale, row, source=self._source, grid=grid)
+            rows.append(ExactDraw(drawn.integers, grid, drawn.tau, space))
+
+        integers = np.concatenate([row.integers for row in rows])
+        slack = sum(row.tau for row in rows)
+        joined = ExactDraw(integers, rows[0].grid, slack, Euclidean(values.size))
+        self.draws.append(joined)
+        return np.concatenate([row.value for row in rows]).reshape(values.shape)
+
+    @property
+    def integers(self) -> list[np.ndarray]:
+        """The grid integers of all draws, in order."""
+        return [draw.integers for draw in self.draws]
+
+    @property
+    def slack(self) -> float:
+        """A bound on the total variation distance of all draws together."""
+        return sum(draw.tau for draw in self.draws)
+
+
+def _check_noise_kind(name: str, kind: Any) -> NoiseKind:
+    """Return "gaussian" or "laplace", or raise `ParameterError`."""
+    _validate.choice(name, kind, NOISE_KINDS)
+    return "laplace" if kind == "laplace" else "gaussian"
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class VectorMechanism(Mechanism):
+    """A mechanism that adds Gaussian or Laplace noise to vectors it reads of the records.
+
+    Attributes
+    ----------
+    scale : float
+        The noise scale for each unit that all vectors together can move by.
+    noise_kind : {"gaussian", "laplace"}
+    """
+
+    scale: Length
+    noise_kind: Annotated[NoiseKind, _check_noise_kind] = "gaussian"
+
+    @property
+    def manifold(self) -> Manifold:
+        """Where the released value lives."""
+        return self.statistic.value_space
+
+    @property
+    def total_sensitivity(self) -> float:
+        """How far everything that is noised can move, as one vector."""
+        return self.sensitivity
+
+    @cached_property
+    def privacy_profile(self) -> Guarantee:
+        """The profile of one Gaussian release, or pure ε."""
+        if self.noise_kind == "laplace":
+            return PureDP(round_up(self.total_sensitivity / self.scale))
+        return gaussian_profile(0.0, 1, self.scale, self.total_sensitivity)
+
+    def simulated_noise(self, rng: np.random.Generator) -> AddNoise:
+        """Return a function that adds float noise: for predicted errors, NOT for release."""
+
+        def add_noise(values: np.ndarray, scales: np.ndarray) -> np.ndarray:
+            noise = simulate_noise(rng, self.noise_kind, values.shape)
+            return np.asarray(values + scales[:, None] * noise)
+
+        return add_noise
+
+    def noise_law(
+        self, size: int, scale: float
+    ) -> RiemannianGaussian | RiemannianLaplace:
+        """Return the law of the noise of a vector with `size` entries."""
+        if self.noise_kind == "laplace":
+            return RiemannianLaplace(Euclidean(size), scale)
+        return RiemannianGaussian(Euclidean(size), scale)

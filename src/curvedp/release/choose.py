@@ -1,0 +1,202 @@
+"""Which mechanism releases a statistic: the named one, or the one that errs least.
+
+Errors are predicted by simulation on public populations in the ball. No data are read, so the
+choice costs no privacy.
+"""
+
+import json
+from dataclasses import dataclass, field
+from functools import lru_cache
+from math import inf
+from typing import Any, NamedTuple
+
+from curvedp import _validate
+from curvedp.core.capabilities import SometimesExcluded
+from curvedp.core.codes import ChoiceRule
+from curvedp.core.mechanism import Choice, Mechanism, check_guarantee
+from curvedp.core.registry import mechanisms
+from curvedp.core.statistic import Statistic
+from curvedp.errors import NotResolved, ParameterError, UnattainableGuarantee
+from curvedp.privacy import Guarantee
+from curvedp.release.predict import predicted_error
+
+# A mechanism that is expected to err by more than this times the best is not calibrated.
+_HOPELESS_RATIO = 1.03
+
+# Earlier names of options, which stay accepted.
+OPTION_ALIASES = {"log-gaussian": "tangent-gaussian", "log-laplace": "tangent-laplace"}
+
+
+class ChosenMechanism(NamedTuple):
+    """The mechanism that was taken, and why."""
+
+    mechanism: Mechanism
+    choice: Choice
+
+
+class Ranking(NamedTuple):
+    """Candidates with their predicted errors, best first, and why others were left out."""
+
+    candidates: "dict[str, Candidate]"
+    excluded: dict[str, str]
+
+
+class Candidate(NamedTuple):
+    """A calibrated mechanism and its predicted error."""
+
+    error: float
+    mechanism: Mechanism
+
+
+def mechanism_kinds(
+    statistic: Statistic, *, in_memory: bool = True
+) -> dict[str, type[Mechanism]]:
+    """Return what can be asked for by name for this statistic.
+
+    Records that are not in memory are not read between draws: only mechanisms that take the
+    statistic's value are offered for them.
+    """
+    kinds: dict[str, type[Mechanism]] = {}
+    for kind in mechanisms:
+        option = kind.info.option
+        is_usable = in_memory or kind.info.reads == "value"
+        if option is not None and is_usable and kind.supports(statistic):
+            kinds[option] = kind
+    return kinds
+
+
+def mechanism_options(statistic: Statistic, *, in_memory: bool = True) -> list[str]:
+    """Return the names that `mechanism=` takes for this statistic, besides "auto"."""
+    return list(mechanism_kinds(statistic, in_memory=in_memory))
+
+
+def choose_mechanism(
+    name: Any, statistic: Statistic, guarantee: Guarantee, *, in_memory: bool = True
+) -> ChosenMechanism:
+    """Return the named mechanism, or with "auto" the best by predicted error.
+
+    Parameters
+    ----------
+    name : str
+        One of `mechanism_options`, or "auto".
+    statistic : Statistic
+    guarantee : Guarantee
+        To which the mechanism is calibrated.
+    in_memory : bool
+        Whether the records are.
+
+    Raises
+    ------
+    ParameterError
+        For a name that is none for this statistic.
+    UnattainableGuarantee
+        Where the named mechanism, or with "auto" none, can meet the guarantee.
+    """
+    check_guarantee(guarantee)
+    if isinstance(name, str):
+        name = OPTION_ALIASES.get(name, name)
+    if not isinstance(name, str) or name != "auto":
+        options = ("auto", *mechanism_options(statistic, in_memory=in_memory))
+        _validate.choice("mechanism", name, options)
+        mechanism = _calibrate_named(
+            _HashableStatistic.wrap(statistic), name, guarantee
+        )
+        return ChosenMechanism(mechanism, Choice(ChoiceRule.NAMED))
+
+    ranking = rank_mechanisms(statistic, guarantee, in_memory=in_memory)
+    if not ranking.candidates:
+        # Where the statistic has no sensitivity, that is the reason to give.
+        _ = statistic.sensitivity
+        reasons = "; ".join(f"{name}: {why}" for name, why in ranking.excluded.items())
+        raise UnattainableGuarantee(
+            f"no mechanism meets {guarantee} on {statistic.value_space!r}: {reasons}"
+        )
+    errors = {name: each.error for name, each in ranking.candidates.items()}
+    best = next(iter(ranking.candidates.values()))
+    choice = Choice(ChoiceRule.SMALLEST_PREDICTED_ERROR, errors, ranking.excluded)
+    return ChosenMechanism(best.mechanism, choice)
+
+
+def rank_mechanisms(
+    statistic: Statistic, guarantee: Guarantee, *, in_memory: bool = True
+) -> Ranking:
+    """Return all candidates by predicted error, from public numbers.
+
+    The ranking is kept for the next data set at the same public parameters.
+    """
+    return _rank(_HashableStatistic.wrap(statistic), guarantee, in_memory)
+
+
+@dataclass(frozen=True)
+class _HashableStatistic:
+    """A statistic that is compared by its class, its space and its dictionary."""
+
+    kinds: tuple[type, type]
+    record: str
+    statistic: Statistic = field(compare=False)
+
+    @classmethod
+    def wrap(cls, statistic: Statistic) -> "_HashableStatistic":
+        kinds = (type(statistic), type(statistic.value_space))
+        record = json.dumps(statistic.to_dict(), sort_keys=True)
+        return cls(kinds, record, statistic)
+
+
+@lru_cache(maxsize=64)
+def _calibrate_named(
+    wrapped: _HashableStatistic, name: str, guarantee: Guarantee
+) -> Mechanism:
+    """Return the mechanism of this option, calibrated."""
+    kind = mechanism_kinds(wrapped.statistic)[name]
+    return kind.calibrate(wrapped.statistic, guarantee)
+
+
+@lru_cache(maxsize=64)
+def _rank(
+    wrapped: _HashableStatistic, guarantee: Guarantee, in_memory: bool
+) -> Ranking:
+    """Calibrate every candidate and predict its error."""
+    statistic = wrapped.statistic
+    kinds = mechanism_kinds(statistic, in_memory=in_memory)
+    # Those that are similar to another come last, when the other's error is known.
+    ordered = sorted(
+        kinds.items(), key=lambda item: item[1].info.similar_to is not None
+    )
+    candidates: dict[str, Candidate] = {}
+    excluded: dict[str, str] = {}
+    for option, kind in ordered:
+        reason = _reason_excluded(kind, statistic, candidates)
+        if reason is not None:
+            excluded[option] = reason
+            continue
+        try:
+            mechanism = kind.calibrate(statistic, guarantee)
+            candidates[option] = Candidate(predicted_error(mechanism), mechanism)
+        except (ParameterError, UnattainableGuarantee, NotResolved) as error:
+            # Public parameters alone decide about these refusals.
+            excluded[option] = str(error).splitlines()[0]
+    by_error = sorted(candidates.items(), key=lambda item: item[1].error)
+    return Ranking(dict(by_error), excluded)
+
+
+def _reason_excluded(
+    kind: type[Mechanism], statistic: Any, candidates: dict[str, Candidate]
+) -> str | None:
+    """Return why a mechanism is not calibrated, or None."""
+    if issubclass(kind, SometimesExcluded):
+        reason = kind.reason_excluded(statistic)
+        if reason is not None:
+            return reason
+    similar = candidates.get(kind.info.similar_to or "")
+    if similar is None:
+        return None
+    # Noise of one kind errs by about as much on the manifold as in the chart, for each unit
+    # of sensitivity, and in the chart it is calibrated at once.
+    ratio = min(1.0, statistic.sensitivity / statistic.chart_sensitivity)
+    expected = similar.error * ratio
+    best = min(each.error for each in candidates.values())
+    if not expected > _HOPELESS_RATIO * best:
+        return None
+    # The best error is 0 where doubles do not tell the noise from none.
+    times = expected / best if best else inf
+    return f"it would err about {times:.3g} times as much as the best"

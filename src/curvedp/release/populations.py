@@ -1,0 +1,138 @@
+"""Public records that stand for private ones, on which errors are predicted."""
+
+from functools import lru_cache
+from math import inf, sqrt
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from curvedp.core.statistic import Ball
+from curvedp.geometry import frechet_mean, parse_manifold
+from curvedp.geometry.manifold import Manifold
+
+# Public: every prediction uses the same records.
+_SEED = 20230615
+# Records of a population in a given ball.
+_BALL_POPULATION_SIZE = 16
+# Shape of the Gamma variables of a population of stated spread: their skewness is 2/3.
+_GAMMA_SHAPE = 9.0
+# A population is rescaled until its spread is right to this share, in at most so many
+# rounds: curvature and edges change it a little.
+_SPREAD_TOLERANCE = 0.02
+_MAX_ROUNDS = 3
+
+
+class Population(NamedTuple):
+    """Records and their Fréchet mean."""
+
+    records: np.ndarray
+    mean: np.ndarray
+
+
+def reference_populations(manifold: Manifold, ball: Ball) -> list[Population]:
+    """Return three populations that fill half of a ball.
+
+    Their means are at the center, and a quarter and half of the radius away from it.
+    """
+    center = np.asarray(ball.center, dtype=np.float64).tobytes()
+    return _cached_reference_populations(manifold.name, center, float(ball.radius))
+
+
+@lru_cache(maxsize=64)
+def _cached_reference_populations(
+    manifold_text: str, center: bytes, radius: float
+) -> list[Population]:
+    """Return `reference_populations`, kept by values that can be hashed."""
+    manifold = parse_manifold(manifold_text)
+    rng = np.random.default_rng(_SEED)
+    ball_center = np.frombuffer(center).reshape(manifold.point_shape)
+    direction = rng.standard_normal(manifold.dim)
+    offsets = rng.standard_normal((_BALL_POPULATION_SIZE, manifold.dim))
+    direction /= np.linalg.norm(direction)
+    uniform = rng.uniform(size=(_BALL_POPULATION_SIZE, 1))
+    lengths = uniform ** (1 / manifold.dim)
+    offsets *= radius / 2 * lengths / np.linalg.norm(offsets, axis=1, keepdims=True)
+
+    populations = []
+    for share in (0.0, 0.25, 0.5):
+        coordinates = offsets + share * radius * direction
+        records = np.asarray(manifold.from_normal_coordinates(ball_center, coordinates))
+        mean = np.asarray(frechet_mean(manifold, records))
+        populations.append(Population(records, mean))
+    return populations
+
+
+def population_of_spread(
+    manifold: Manifold, center: Any, spread: float, n: int
+) -> Population:
+    """Return public records that stand for n real ones around a mean.
+
+    Their root mean square distance to their own Fréchet mean is `spread`. In an
+    orthonormal basis at a point that is `spread` away from the center, coordinate k is
+    a Gamma variable of shape 9, centered and of variance proportional to 1/k: skewed,
+    with tails, and long in few directions, as the data sets of
+    `benchmarks/predictions.py` are.
+
+    Parameters
+    ----------
+    manifold : Manifold
+        Where the records live.
+    center : point
+        The public center, which the records are not at.
+    spread : float
+        The root mean square distance of the records to their mean.
+    n : int
+        How many records there are; at most 1024 are made, and fewer in many dimensions.
+    """
+    size = min(n, max(32, min(1024, 8192 // manifold.dim)))
+    key = np.asarray(center, dtype=np.float64).tobytes()
+    return _cached_population_of_spread(manifold.name, key, float(spread), size)
+
+
+@lru_cache(maxsize=64)
+def _cached_population_of_spread(
+    manifold_text: str, center: bytes, spread: float, size: int
+) -> Population:
+    """Return `population_of_spread`, kept by values that can be hashed."""
+    manifold = parse_manifold(manifold_text)
+    rng = np.random.default_rng(_SEED)
+    offset = rng.standard_normal(manifold.dim)
+    offset *= _typical_offset(manifold, spread) / np.linalg.norm(offset)
+    public_center = np.frombuffer(center).reshape(manifold.point_shape)
+    middle = np.asarray(manifold.from_normal_coordinates(public_center, offset))
+
+    variances = 1 / np.arange(1, manifold.dim + 1)
+    coordinates = rng.gamma(_GAMMA_SHAPE, size=(size, manifold.dim))
+    coordinates = coordinates * np.sqrt(variances)
+    coordinates -= coordinates.mean(axis=0)
+    coordinates *= spread / np.sqrt(np.mean(np.sum(coordinates**2, axis=1)))
+    for _ in range(_MAX_ROUNDS):
+        inside = _within_cut_locus(manifold, coordinates)
+        records = np.asarray(manifold.from_normal_coordinates(middle, inside))
+        mean = np.asarray(frechet_mean(manifold, records))
+        distances = np.asarray(manifold.dist(mean, records))
+        factor = spread / np.sqrt(np.mean(distances**2))
+        if abs(factor - 1) < _SPREAD_TOLERANCE:
+            break
+        coordinates *= factor
+    return Population(records, mean)
+
+
+def _typical_offset(manifold: Manifold, spread: float) -> float:
+    """Return how far a mean is from the public center: the spread, where that is near."""
+    offset = spread
+    if 0 < manifold.injectivity_radius < inf:
+        offset = min(offset, manifold.injectivity_radius / 4)
+    curvature = manifold.constant_curvature
+    if curvature is not None and curvature < 0:
+        offset = min(offset, 1 / sqrt(-curvature))
+    return offset
+
+
+def _within_cut_locus(manifold: Manifold, coordinates: np.ndarray) -> np.ndarray:
+    """Return coordinates, shortened to where geodesics are unique."""
+    if not 0 < manifold.injectivity_radius < inf:
+        return coordinates
+    lengths = np.linalg.norm(coordinates, axis=1, keepdims=True)
+    factors = np.minimum(1.0, 0.98 * manifold.injectivity_radius / lengths)
+    return np.asarray(coordinates * factors)

@@ -1,0 +1,163 @@
+"""A mechanism made again from its certificate, and what follows from the released integers."""
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
+from curvedp.core.capabilities import EndsInAnother, LeadsToRegion, NoisyDraw
+from curvedp.core.certificate import RECOMPUTATION_ERROR, Certificate, record_space
+from curvedp.core.mechanism import Mechanism
+from curvedp.core.registry import mechanisms
+from curvedp.core.statistic import UNIT_FIELD, ExternalValue, Statistic
+from curvedp.errors import ParameterError
+from curvedp.geometry import Euclidean, parse_manifold
+from curvedp.mechanisms.isotropic.tangent import TangentMechanism
+
+# Beyond these dimensions nothing is recomputed: a short text could ask for any amount of
+# work. Flat spaces take less of it.
+_MAX_DIMENSION = 20_000
+_MAX_FLAT_DIMENSION = 999_999
+_MAX_NAME_LENGTH = 400
+_MAX_FACTORS = 8
+
+
+def rebuild_mechanism(certificate: Certificate) -> Mechanism:
+    """Build the mechanism that a certificate describes, validated anew.
+
+    Raises
+    ------
+    ParameterError
+        Where it describes none, or writes it in another way than it writes itself.
+    """
+    if certificate.mechanism not in mechanisms:
+        known = ", ".join(mechanisms.names())
+        raise ParameterError(f"unknown mechanism; known: {known}")
+    _check_size(certificate)
+    kind = mechanisms.find(certificate.mechanism)
+    statistic = Statistic.from_dict(dict(certificate.statistic))
+    if not kind.supports(statistic):
+        raise ParameterError(f"{kind.info.name} does not release a {statistic.name}")
+    described = {
+        name: value
+        for name, value in certificate.statistic.items()
+        if name != UNIT_FIELD
+    }
+    if not _has_form_of(statistic.to_dict(), described):
+        raise ParameterError("the statistic is not written as it writes itself")
+
+    mechanism: Mechanism = kind.from_parameters(statistic, certificate.parameters)
+    _check_parameters(certificate.parameters, mechanism)
+    _check_no_needless_ball(mechanism)
+    if certificate.manifold != mechanism.statistic.value_space.name:
+        raise ParameterError("the manifold is not that of the statistic")
+    return mechanism
+
+
+@lru_cache(maxsize=64)
+def mechanism_of(certificate: Certificate) -> Mechanism:
+    """Return the mechanism of a certificate, rebuilt once; `verify` builds its own."""
+    return rebuild_mechanism(certificate)
+
+
+@lru_cache(maxsize=64)
+def final_mechanism_of(certificate: Certificate) -> Mechanism:
+    """Return the mechanism of the last draw, from which errors follow.
+
+    It is the certificate's own mechanism, except where that ends in another.
+    """
+    mechanism = mechanism_of(certificate)
+    if isinstance(mechanism, EndsInAnother):
+        return mechanism.final_mechanism(certificate)
+    return mechanism
+
+
+@lru_cache(maxsize=64)
+def noisy_draw_of(certificate: Certificate) -> NoisyDraw:
+    """Return the draw before shrinkage and projection, for confidence regions.
+
+    Raises
+    ------
+    ParameterError
+        Where no theorem leads from the mechanism's draws to the truth.
+    """
+    mechanism = mechanism_of(certificate)
+    if not isinstance(mechanism, LeadsToRegion):
+        raise ParameterError(
+            f"no region follows from {certificate.mechanism}: no theorem leads from its "
+            "draws to the truth"
+        )
+    return mechanism.noisy_draw(certificate.release["integers"])
+
+
+def _check_size(certificate: Certificate) -> None:
+    """Refuse what would take minutes or gigabytes before anything is built.
+
+    The parser of names reads the numbers: a length may have any number of digits.
+    """
+    for name in (certificate.manifold, record_space(certificate)):
+        if len(name) > _MAX_NAME_LENGTH or name.count("product") > _MAX_FACTORS:
+            raise ParameterError("the manifold's name is too long")
+        manifold = parse_manifold(name)
+        is_flat = isinstance(manifold, Euclidean)
+        largest = _MAX_FLAT_DIMENSION if is_flat else _MAX_DIMENSION
+        if manifold.dim > largest:
+            raise ParameterError(f"the manifold has more than {largest} dimensions")
+        if len(manifold.factors) > _MAX_FACTORS:
+            raise ParameterError("the manifold has more than eight factors")
+
+
+def _check_parameters(stated: Mapping[str, Any], mechanism: Mechanism) -> None:
+    """Refuse parameters that are not what the mechanism would write.
+
+    More noise than it takes is no lie.
+    """
+    own_parameters = mechanism.parameters
+    if sorted(own_parameters) != sorted(stated):
+        names = ", ".join(own_parameters)
+        raise ParameterError(f"the parameters of {mechanism.info.name} are {names}")
+    for name, own in own_parameters.items():
+        value = stated[name]
+        if name == "scale" and isinstance(value, float):
+            if value >= own * (1 - RECOMPUTATION_ERROR):
+                continue
+        is_same_kind = type(value) is type(own)
+        is_whole_float = isinstance(own, float) and type(value) is int
+        if not (is_same_kind or is_whole_float) or value != own:
+            raise ParameterError(f"the parameter {name} is not what the others imply")
+
+
+def _check_no_needless_ball(mechanism: Mechanism) -> None:
+    """Refuse a stated value with a ball that its mechanism does not use."""
+    statistic = mechanism.statistic
+    if isinstance(mechanism, TangentMechanism) or not isinstance(
+        statistic, ExternalValue
+    ):
+        return
+    ball_parts = (
+        statistic.center,
+        statistic.radius,
+        statistic.stated_chart_sensitivity,
+    )
+    if any(part is not None for part in ball_parts):
+        raise ParameterError(
+            "this mechanism has no chart, so no ball of one can be stated"
+        )
+
+
+def _has_form_of(own: Any, stated: Any) -> bool:
+    """Return whether a stated JSON value is as one's own, but for the size of numbers."""
+    if isinstance(own, Mapping):
+        return (
+            isinstance(stated, Mapping)
+            and set(stated) == set(own)
+            and all(_has_form_of(part, stated[name]) for name, part in own.items())
+        )
+    if isinstance(own, list | tuple):
+        return (
+            isinstance(stated, list | tuple)
+            and len(stated) == len(own)
+            and all(map(_has_form_of, own, stated))
+        )
+    if isinstance(own, int | float):
+        return isinstance(stated, int | float)
+    return bool(stated == own)

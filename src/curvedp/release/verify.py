@@ -1,0 +1,450 @@
+"""Recompute what a certificate claims, from the certificate alone.
+
+Statistic and mechanism are built again from their dictionaries, validated as if a user had
+given them. A number that is claimed (sensitivity, noise, μ, ε, ρ, θ, δ) must be no better than
+the recomputed one; everything else must be what the mechanism itself would have written. A
+certificate in which anything was changed is refused by its own SHA-256; if that was taken
+anew, what was changed is refused, claims less, or makes it the certificate of another release.
+"""
+
+import re
+from dataclasses import replace
+from functools import lru_cache
+from math import exp, inf, isclose, isfinite, pi, sqrt
+from typing import Any
+
+import numpy as np
+
+from curvedp.core.capabilities import ChecksItself
+from curvedp.core.certificate import (
+    CURVE_EPSILONS,
+    Certificate,
+    Check,
+    Claims,
+    check_at_least,
+    check_form,
+    hash_integers,
+    record_space,
+)
+from curvedp.core.certificate_form import lies_in_future
+from curvedp.core.codes import SamplingPath
+from curvedp.core.mechanism import Mechanism, profile_kind
+from curvedp.core.statistic import UNIT_FIELD, ExternalValue, Statistic
+from curvedp.core.wording import UNIT_WORDS, protected_unit_sentence
+from curvedp.entropy.csprng import SECURE_SOURCE_NAME, Allowance
+from curvedp.errors import CurvedpError, ParameterError, VerificationFailed
+from curvedp.laws import RiemannianGaussian, RiemannianLaplace
+from curvedp.mechanisms.isotropic.base import NoiseDescription, ValueMechanism
+from curvedp.mechanisms.knorm_gradient import pure_epsilon
+from curvedp.mechanisms.optimizer import BatchMechanism
+from curvedp.privacy import (
+    GDP,
+    ApproxDP,
+    Guarantee,
+    PureDP,
+    certified_mu,
+    convert,
+    gaussian_profile,
+)
+from curvedp.privacy.calibration import meets
+from curvedp.privacy.profiles.ricci_bound import PureProfile
+from curvedp.release.rebuild import rebuild_mechanism
+
+# Relative width of the certified enclosures.
+_ENCLOSURE_WIDTH = 1e-6
+# The largest slack of a whole release.
+_MAX_SLACK = 2.0**-80
+# Enclosures end within seconds up to this dimension.
+_MAX_ENCLOSED_DIMENSION = 30
+
+# What a stranger's numbers may lead to.
+_REFUSALS = (
+    CurvedpError,
+    TypeError,
+    ValueError,
+    ArithmeticError,
+    AttributeError,
+    AssertionError,
+    LookupError,
+    RecursionError,
+)
+
+
+def verify_certificate(certificate: Certificate) -> list[Check]:
+    """Check every claim of a certificate.
+
+    A certificate comes from outside: whatever its fields hold, the worst answer is
+    `VerificationFailed`, where it describes nothing that can be rebuilt.
+
+    Returns
+    -------
+    list of Check
+        Each confirmed (True), refuted (False), or of a kind that no certificate can confirm
+        (None).
+    """
+    try:
+        check_form(certificate)
+        if certificate.sha256 != certificate.fingerprint:
+            raise VerificationFailed(
+                "the certificate was changed: its SHA-256 is not the one it was written "
+                "with"
+            )
+        with np.errstate(all="ignore"):  # a stranger's numbers may overflow anything
+            return _check_all(certificate, rebuild_mechanism(certificate))
+    except VerificationFailed:
+        raise
+    except KeyError as error:
+        raise VerificationFailed(f"the certificate does not say its {error}") from None
+    except _REFUSALS as error:
+        text = _inert(str(error).replace("\n", " "))
+        raise VerificationFailed(
+            f"the certificate cannot be recomputed: {text}"
+        ) from None
+
+
+def _check_all(certificate: Certificate, mechanism: Mechanism) -> list[Check]:
+    """Check everything; the claims, which take long, only where the rest holds."""
+    checks = [
+        Check(
+            f"SHA-256 {certificate.sha256[:16]}…",
+            True,
+            "of all that the certificate says; a signature would say whose",
+        ),
+        _check_unit(certificate, mechanism.statistic),
+        _describe_statistic(certificate),
+        _check_sensitivity(certificate, mechanism),
+    ]
+    if isinstance(mechanism, ChecksItself):
+        checks += mechanism.further_checks(certificate)
+    checks += _check_release(certificate, mechanism)
+    if any(check.holds is False for check in checks):
+        return checks
+    return [
+        *checks,
+        *_check_claims(certificate, mechanism),
+        *_check_numerics(certificate, mechanism),
+    ]
+
+
+# ---- whose data, what, how far ----
+
+
+def _check_unit(certificate: Certificate, statistic: Statistic) -> Check:
+    """Check whose data are protected: the unit that the statistic itself is of.
+
+    A statistic that can protect several units (records, or people whose records were
+    averaged) names the one it is of.
+    """
+    claim = f"protected: {protected_unit_sentence(certificate)}"
+    if certificate.privacy_unit not in statistic.privacy_units:
+        return Check(claim, False, "not a unit of this statistic")
+    if len(statistic.privacy_units) == 1:
+        holds = UNIT_FIELD not in certificate.statistic
+        return Check(claim, holds, "the statistic protects no other")
+    if UNIT_FIELD not in certificate.statistic:
+        return Check(claim, None, "the statistic does not say whose values it is of")
+    holds = certificate.statistic[UNIT_FIELD] == certificate.privacy_unit.value
+    return Check(
+        claim, holds, "the statistic is of such values, as its curator recorded"
+    )
+
+
+def _describe_statistic(certificate: Certificate) -> Check:
+    """Say what was released, of how many, and where, from what was rebuilt."""
+    n = certificate.statistic.get("n")
+    count = ""
+    if n is not None:
+        count = f" of n = {n} {UNIT_WORDS[certificate.privacy_unit].plural}"
+    detail = "statistic and space were built again; n is the curator's word"
+    if n is None and certificate.guarantee.adjacency == "add-remove":
+        detail = "statistic and space were built again; n is private"
+    name = certificate.statistic["name"]
+    space = _inert(record_space(certificate))
+    return Check(f"statistic: {name}{count} on {space}", True, detail)
+
+
+def _check_sensitivity(certificate: Certificate, mechanism: Mechanism) -> Check:
+    """Check the stated sensitivity against the theorem's.
+
+    A larger one would belong to fewer records or a wider ball than the certificate says.
+    """
+    recomputed = mechanism.sensitivity
+    if isinstance(mechanism.statistic, ExternalValue):
+        is_same = certificate.sensitivity == recomputed
+        return Check(
+            f"sensitivity {certificate.sensitivity:.9g}",
+            None if is_same else False,
+            "stated by the caller, who vouches for it",
+        )
+    check = check_at_least(
+        f"sensitivity of the {mechanism.statistic.name}",
+        certificate.sensitivity,
+        recomputed,
+    )
+    if certificate.sensitivity > recomputed * (1 + _ENCLOSURE_WIDTH):
+        return check._replace(holds=False)
+    return check
+
+
+# ---- the guarantee in every definition ----
+
+
+def _check_claims(certificate: Certificate, mechanism: Mechanism) -> list[Check]:
+    """Check μ, ε, ρ, θ, the (ε, δ) curve, and what was asked for."""
+    claims = certificate.claims
+    slack = certificate.numerics["slack"] or 0.0
+    recomputed = Claims.from_profile(mechanism.privacy_profile, slack)
+    checks = [
+        Check(
+            f"slack {claims.slack:.3g}",
+            claims.slack == recomputed.slack,
+            "that of the numerics",
+        )
+    ]
+    for name in ("gdp", "pure", "zcdp", "rao"):
+        stated = getattr(claims, name)
+        if stated is None:
+            continue
+        smallest = getattr(recomputed, name)
+        if name == "gdp":
+            smallest = _certified_mu_of(mechanism, smallest)
+        checks.append(_check_parameter(name, stated, smallest))
+
+    if tuple(eps for eps, _ in claims.curve) != CURVE_EPSILONS:
+        return [
+            *checks,
+            Check(
+                "(ε, δ) curve",
+                False,
+                "not at the values of ε that certificates of this schema have",
+            ),
+        ]
+    for (eps, stated), (_, exact) in zip(claims.curve, recomputed.curve, strict=True):
+        checks.append(_check_delta(mechanism, eps, stated, exact, slack))
+    checks.append(_check_request(certificate, mechanism))
+    return checks
+
+
+def _check_parameter(name: str, stated: float, smallest: float | None) -> Check:
+    """Check that a stated parameter is no better than the recomputed one."""
+    if smallest is None:
+        return Check(f"{name} {stated:.9g}", False, "recomputed None")
+    holds = smallest * (1 - _ENCLOSURE_WIDTH) <= stated < inf
+    return Check(f"{name} {stated:.9g}", holds, f"recomputed {smallest:.9g}")
+
+
+def _check_delta(
+    mechanism: Mechanism, eps: float, stated: float, exact: float, slack: float
+) -> Check:
+    """Check one point of the (ε, δ) curve, by a certified enclosure where that is quick."""
+    smallest = exact
+    is_close = exact * (1 - _ENCLOSURE_WIDTH) <= stated
+    if is_close and isinstance(mechanism, ValueMechanism):
+        if _has_quick_enclosure(mechanism.noise):
+            certified = _certified_delta_of(mechanism.noise, eps)
+            smallest = certified + (1 + exp(eps)) * slack
+    holds = min(smallest, 1.0) * (1 - _ENCLOSURE_WIDTH) <= stated <= 1
+    return Check(f"δ({eps:g}) = {stated:.6g}", holds, f"recomputed {smallest:.9g}")
+
+
+def _check_request(certificate: Certificate, mechanism: Mechanism) -> Check:
+    """Check that the release meets what was asked for."""
+    requested = certificate.guarantee
+    adjacency = mechanism.privacy_profile.adjacency
+    claim = f"{requested} as asked"
+    if requested.adjacency != adjacency:
+        return Check(claim, False, f"this release is for {adjacency} adjacency")
+    is_met = _meets_request(mechanism, requested)
+    return Check(claim, is_met, "the ideal law's profile meets it")
+
+
+def _meets_request(mechanism: Mechanism, requested: Any) -> bool:
+    """Return whether a mechanism's profile implies the guarantee that was asked for."""
+    profile = mechanism.privacy_profile
+    replace_one: Guarantee = replace(requested, adjacency="replace-one")
+    if isinstance(profile, PureDP):
+        if isinstance(requested, PureDP | ApproxDP | GDP):
+            return bool(profile.eps <= pure_epsilon(replace_one) * (1 + 1e-12))
+        pure_profile = PureProfile(profile.eps, adjacency=requested.adjacency)
+        return bool(meets(pure_profile, requested))
+    if isinstance(requested, ApproxDP):
+        delta = float(profile.delta(requested.eps))
+        return bool(delta <= requested.delta0 * (1 + 1e-9))
+    if not isinstance(mechanism, BatchMechanism):
+        return bool(meets(profile, requested))  # type: ignore[arg-type]  # not pure
+    # Definitions that gain nothing from the chance of batches: Gaussian releases, which are
+    # together one.
+    mu = convert(mechanism.profile_of_known_batches, to=GDP).mu * (1 - 1e-9)
+    return bool(meets(gaussian_profile(0.0, 1, 1.0, mu), replace_one))
+
+
+def _certified_mu_of(mechanism: Mechanism, own: float | None) -> float | None:
+    """Return μ by a certified enclosure where there is one, else the mechanism's own.
+
+    Enclosures know spheres, hyperbolic and Euclidean spaces, and not what is less than they
+    are: circles, lines through 0, rotations. On nearly flat curved space the supremum over ε
+    is approached only where δ is below e^-1000, and enclosing it takes minutes; there the
+    exact profile, whose tail is closed by a theorem, decides.
+    """
+    if own is None or not isinstance(mechanism, ValueMechanism):
+        return own
+    noise = mechanism.noise
+    if not _has_quick_enclosure(noise):
+        return own
+    curvature = noise.space.constant_curvature
+    assert curvature is not None  # `_has_quick_enclosure` has seen it
+    full_radius = pi / sqrt(curvature) if curvature > 0 else inf
+    is_whole_space = isclose(noise.space.injectivity_radius, full_radius)
+    if not is_whole_space or (noise.kind == "gaussian" and curvature != 0):
+        return own
+    enclosed = _cached_certified_mu(
+        noise.kind, curvature, noise.space.dim, noise.scale, noise.sensitivity
+    )
+    return max(own * (1 - _ENCLOSURE_WIDTH / 2), enclosed)
+
+
+def _has_quick_enclosure(noise: NoiseDescription) -> bool:
+    """Return whether there is a certified enclosure that ends within seconds."""
+    curvature = noise.space.constant_curvature
+    if curvature is None:
+        return False
+    is_flat_gaussian = curvature == 0 and noise.kind == "gaussian"
+    return is_flat_gaussian or noise.space.dim <= _MAX_ENCLOSED_DIMENSION
+
+
+# Enclosures take most of the time, and the certificates of all classes ask for the same.
+
+
+@lru_cache(maxsize=256)
+def _cached_certified_mu(
+    kind: str, curvature: float, dim: int, scale: float, sensitivity: float
+) -> float:
+    """Return an upper bound of μ."""
+    return float(certified_mu(kind, curvature, dim, scale, sensitivity)[1])
+
+
+@lru_cache(maxsize=1024)
+def _certified_delta_of(noise: NoiseDescription, eps: float) -> float:
+    """Return an upper bound of δ(ε)."""
+    law_kind = RiemannianGaussian if noise.kind == "gaussian" else RiemannianLaplace
+    law = law_kind(noise.space, noise.scale)
+    return float(law.certified_delta(noise.sensitivity, eps)[1])
+
+
+# ---- how it was drawn, and what was done to the draw ----
+
+
+def _check_numerics(certificate: Certificate, mechanism: Mechanism) -> list[Check]:
+    """Check source of bits, sampling path, profile and slack."""
+    numerics = certificate.numerics
+    source = certificate.entropy["source"]
+    is_secure = (
+        source == SECURE_SOURCE_NAME and certificate.entropy["cryptographic"] is True
+    )
+    own_path = mechanism.info.sampling
+    own_profile = profile_kind(mechanism.privacy_profile)
+    checks = [
+        Check(
+            f"entropy: {_inert(source)}", is_secure, "a simulated source is not private"
+        ),
+        Check(
+            f"path: {numerics['path']}",
+            numerics["path"] == own_path.value,
+            "the mechanism has no other",
+        ),
+        Check(
+            f"profile: {numerics['profile']}",
+            numerics["profile"] == own_profile.value,
+            "recomputed",
+        ),
+    ]
+    slack = numerics["slack"]
+    if own_path is SamplingPath.FLOAT64:
+        return [
+            *checks,
+            Check(
+                "sampler: float64",
+                None if slack is None else False,
+                "drawn in float64: the claims hold for the ideal law; how far the drawn "
+                "one is from it is not known",
+            ),
+        ]
+    smallest = 0.0
+    if own_path is SamplingPath.EXACT_THEN_ROUND:
+        # What every exact draw of so many numbers costs at least. Discrete noise has its
+        # own bound, among the mechanism's further checks.
+        draws = certificate.release["integers"] or [[0]]
+        smallest = sum(Allowance(len(part)).tau() for part in draws)
+    is_number = isinstance(slack, float) and isfinite(slack)
+    is_usable = is_number and 0 < slack <= _MAX_SLACK and smallest <= slack
+    detail = "added to δ as (1 + e^ε)·slack"
+    return [*checks, Check(f"slack {_inert(slack)}", is_usable, detail)]
+
+
+def _check_release(certificate: Certificate, mechanism: Mechanism) -> list[Check]:
+    """Check the integers, trust model, post-processing and stages."""
+    release = certificate.release
+    integers = release["integers"]
+    is_hash_right = integers is None or hash_integers(integers) == release["sha256"]
+    if integers is None and mechanism.info.is_staged:
+        raise ParameterError("a release in stages lists its integers")
+    if integers is not None:
+        # Integers that are not of this mechanism are refused here.
+        mechanism.reconstruct_value(certificate)
+        if integers and _leads_to_value(certificate, mechanism, integers[:-1]):
+            raise ParameterError(
+                "the release lists integers that its value does not need"
+            )
+    own_codes = [code.value for code in mechanism.post_processing]
+    is_as_mechanism_says = (
+        certificate.trust == mechanism.info.trust
+        and release["post_processing"] == own_codes
+        and bool(release["stages"]) == mechanism.info.is_staged
+    )
+    return [
+        Check("integers", is_hash_right, "their SHA-256 is the one stated"),
+        Check(
+            "trust and post-processing", is_as_mechanism_says, "as the mechanism says"
+        ),
+    ]
+
+
+def _leads_to_value(
+    certificate: Certificate, mechanism: Mechanism, integers: list[Any]
+) -> bool:
+    """Return whether fewer integers would lead to a value, too."""
+    fewer = replace(certificate, release={**certificate.release, "integers": integers})
+    try:
+        mechanism.reconstruct_value(fewer)
+    except _REFUSALS:
+        return False
+    return True
+
+
+def remarks_on(certificate: Certificate) -> list[str]:
+    """Return what a reader should know of the fields that nobody can recompute.
+
+    Parameters
+    ----------
+    certificate : Certificate
+        One whose fields have their form (`check_form`).
+
+    Returns
+    -------
+    list of str
+        What the software recorded; then a remark where the time lies in the future.
+    """
+    entry = "no ledger"
+    if certificate.ledger is not None:
+        entry = f"entry {certificate.ledger['entry']} of a ledger"
+    version = certificate.software["curvedp"]
+    recorded = f"made {certificate.created} by curvedp {version}, paid by {entry}"
+    remarks = [f"recorded by the software, not recomputed: {recorded}"]
+    if lies_in_future(certificate.created):
+        remarks.append("the certificate's time lies in the future by this clock")
+    return remarks
+
+
+def _inert(value: Any) -> str:
+    """Return a field of a stranger's certificate, short and without markup."""
+    return re.sub(r"[^\w .,;:='()-]", "?", str(value))[:80]

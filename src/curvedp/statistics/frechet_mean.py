@@ -1,0 +1,86 @@
+"""The Fréchet mean of records in a public ball: the point with the least mean square distance."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar
+
+import numpy as np
+
+from curvedp.core.codes import ProtectedUnit
+from curvedp.core.statistic import Ball, ClippedToBall, is_drawn_in_coordinates
+from curvedp.geometry.capabilities import move_from_origin, move_to_origin
+from curvedp.mechanisms.chart import CHART_ERROR, chart_stretch
+from curvedp.mechanisms.sensitivity import (
+    frechet_mean_sensitivity,
+    mean_chart_sensitivity,
+)
+from curvedp.records.base import Records
+
+
+@dataclass(frozen=True, eq=False)
+class FrechetMean(ClippedToBall):
+    """The Fréchet mean of n records in a public ball.
+
+    The ball is convex and the mean is unique in it, or the sensitivity raises.
+    """
+
+    name: ClassVar[str] = "Fréchet mean"
+    privacy_units: ClassVar[tuple[ProtectedUnit, ...]] = (
+        ProtectedUnit.RECORD,
+        ProtectedUnit.PERSON,
+        ProtectedUnit.RECORD_IN_CLASS,
+        ProtectedUnit.PERSON_IN_CLASS,
+    )
+
+    @cached_property
+    def sensitivity(self) -> float:
+        """The theorem's bound and the solver's error at both ends, at most a diameter.
+
+        Noise is added to a point of the ball, as floats hold it (`stored_radius`): no two
+        of them are farther apart than twice that, whatever the solver's error.
+        """
+        exact = frechet_mean_sensitivity(self.manifold, self.clipping_radius, self.n)
+        return min(exact + 2 * self.solver_error, 2 * self.stored_radius)
+
+    @cached_property
+    def chart_sensitivity(self) -> float:
+        """The theorem's bound for the chart, which stretches the solver's error too.
+
+        Coordinates are shortened to the radius before noise is added: no two of them are
+        farther apart than the diameter.
+        """
+        stretch = chart_stretch(self.manifold, self.radius)
+        exact = mean_chart_sensitivity(self.manifold, self.clipping_radius, self.n)
+        diameter = 2 * self.radius * (1 + CHART_ERROR)
+        return min(exact + 2 * self.solver_error * stretch, diameter)
+
+    @cached_property
+    def stored_radius(self) -> float:
+        """How far from the center the point is that noise is added to.
+
+        That is the radius and the rounding of the point's own coordinates; on a space whose
+        noise is drawn in flat coordinates these are shortened to the radius, and nothing is
+        rounded after that.
+        """
+        if is_drawn_in_coordinates(self.manifold, self.ball):
+            return self.radius * (1 + CHART_ERROR)
+        float_set = self.manifold.float_set
+        safe_radius = float_set.safe_radius_within(self.radius)
+        amplification = float_set.roundoff_amplification(safe_radius)
+        rounding = 2.0**-50 * self.manifold.dim * amplification
+        return self.radius * (1 + CHART_ERROR) + rounding
+
+    @property
+    def value_ball(self) -> Ball:
+        """The ball of the records, which is convex."""
+        return self.ball
+
+    def to_data_frame(self, points: np.ndarray) -> np.ndarray:
+        return np.asarray(move_from_origin(self.manifold, self.center, points))
+
+    def to_canonical_frame(self, points: np.ndarray) -> np.ndarray:
+        return np.asarray(move_to_origin(self.manifold, self.center, points))
+
+    def compute(self, records: Records) -> np.ndarray:
+        mean, _ = self.mean_and_variance(records)
+        return mean

@@ -1,0 +1,57 @@
+"""The Fréchet variance of records in a public ball: their least mean square distance."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar
+
+import numpy as np
+
+from curvedp.core.codes import PostProcessing
+from curvedp.core.statistic import Ball, ClippedToBall
+from curvedp.geometry import Euclidean
+from curvedp.mechanisms.chart import CHART_ERROR
+from curvedp.mechanisms.sensitivity import dispersion_sensitivity
+from curvedp.records.base import Records
+
+_REAL_LINE = Euclidean(1)
+
+
+@dataclass(frozen=True, eq=False)
+class FrechetVariance(ClippedToBall):
+    """min over x of mean d²(x, xᵢ), for n records in a public ball; it lies in [0, r²]."""
+
+    name: ClassVar[str] = "Fréchet variance"
+
+    @property
+    def value_space(self) -> Euclidean:
+        return _REAL_LINE
+
+    @cached_property
+    def sensitivity(self) -> float:
+        """The theorem's bound, and the errors of mean and distances at both ends.
+
+        A mean that is off by η raises the mean square by at most 2·2r·η + η². Squares of
+        computed distances are off by twice CHART_ERROR, relative.
+        """
+        radius = self.clipping_radius
+        mean_error = self.solver_error
+        exact = dispersion_sensitivity(self.manifold, radius, self.n)
+        error_of_mean = 4 * radius * mean_error + mean_error * mean_error
+        error_of_squares = 2 * CHART_ERROR * 4 * radius * radius
+        # The computed variance is cut to [0, r²], so it moves by no more than that.
+        largest = self.radius * self.radius
+        return min(exact + 2 * (error_of_mean + error_of_squares), largest)
+
+    @property
+    def value_ball(self) -> Ball:
+        """[0, r²], an interval about its middle."""
+        half_width = self.radius * self.radius / 2
+        return Ball(np.array([half_width]), half_width)
+
+    @property
+    def post_processing(self) -> tuple[PostProcessing, ...]:
+        return (PostProcessing.CLIP_TO_VARIANCE_RANGE,)
+
+    def compute(self, records: Records) -> np.ndarray:
+        _, variance = self.mean_and_variance(records)
+        return np.array([min(max(variance, 0.0), self.radius * self.radius)])

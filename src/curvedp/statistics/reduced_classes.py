@@ -1,0 +1,187 @@
+"""A linear classifier of large covariance matrices after a private reduction.
+
+Records A = x/tr x are reduced before any logarithm, to a few components that are themselves
+released; the classifier is linear in features of the reduced matrices. Labels are private.
+"""
+
+from dataclasses import dataclass
+from functools import partial
+from math import sqrt
+from typing import Annotated, Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from curvedp import _validate
+from curvedp.core.codes import PostProcessing, ProtectedUnit
+from curvedp.core.fields import AtLeastTwo, Length, assign
+from curvedp.core.statistic import Statistic
+from curvedp.errors import ParameterError
+from curvedp.geometry.manifold import Manifold, check_manifold
+from curvedp.geometry.spaces.spd_common import SPD, pack
+from curvedp.numerics.eigen import eigh
+from curvedp.statistics.second_moment import clip_rows
+
+FEATURES = ("power", "log")
+
+# Smallest eigenvalue of a matrix of trace 1 before its logarithm is taken.
+_SMALLEST_EIGENVALUE = 1e-12
+
+
+@dataclass(frozen=True, eq=False)
+class ReducedClasses(Statistic):
+    """A linear classifier of n labeled covariance matrices in a few components.
+
+    Attributes
+    ----------
+    manifold : Manifold
+        Of positive definite matrices; its metric is not used.
+    components : int
+        How many components the reduction keeps.
+    features : {"power", "log"}
+        The square root or the logarithm of the reduced matrix.
+    radius : float
+        A public bound on the length of the features.
+    classes, n : int
+        The number of classes, and of records or people.
+    """
+
+    manifold: Manifold
+    components: int
+    features: Annotated[str, partial(_validate.choice, options=FEATURES)]
+    radius: Length
+    classes: AtLeastTwo
+    n: AtLeastTwo
+
+    name: ClassVar[str] = "linear classifier of reduced matrices"
+    privacy_units: ClassVar[tuple[ProtectedUnit, ...]] = (
+        ProtectedUnit.LABELED_RECORD,
+        ProtectedUnit.LABELED_PERSON,
+    )
+
+    def __post_init__(self) -> None:
+        if not isinstance(check_manifold(self.manifold), SPD):
+            raise ParameterError(
+                "reduce= is for covariance matrices, that is SPD spaces, and not for "
+                f"{self.manifold!r}"
+            )
+        components = _validate.integer("reduce", self.components, 1)
+        channels = self.manifold.point_shape[0]
+        if components > channels:
+            raise ParameterError(
+                f"is more than the {channels} channels",
+                parameter="reduce",
+                value=components,
+            )
+        assign(self, components=components)
+        super().__post_init__()
+
+    @property
+    def value_space(self) -> Manifold:
+        return self.manifold
+
+    @property
+    def sensitivity(self) -> float:
+        """Of a mean of vectors of unit length; every stage scales it by its own bound."""
+        return 2 / self.n
+
+    @property
+    def public_count(self) -> int:
+        return self.n
+
+    @property
+    def feature_size(self) -> int:
+        """The number of features of a record."""
+        return self.components * (self.components + 1) // 2
+
+    @property
+    def post_processing(self) -> tuple[PostProcessing, ...]:
+        return (PostProcessing.LEADING_EIGENVECTORS,)
+
+
+def longest_features(features: Any, components: Any) -> float:
+    """Return a bound on the length of features that cuts off nothing of use.
+
+    For matrices A of trace 1, |f| ≤ ‖g(UᵀAU)‖ + ‖g(diag w)‖, unless w is all noise.
+    """
+    root = sqrt(_validate.integer("reduce", components, 1))
+    if _validate.choice("features", features, FEATURES) == "power":
+        return 3.0
+    return 60 * root
+
+
+class LabeledMatrices(NamedTuple):
+    """Normalized matrices, the index of their class, and of their person (None: own)."""
+
+    matrices: np.ndarray
+    class_index: np.ndarray
+    person_index: np.ndarray | None = None
+
+
+class Reduction(NamedTuple):
+    """The released reduction: k directions, in rows, and their scales."""
+
+    directions: np.ndarray
+    scales: np.ndarray
+    features: str
+
+    def features_of(self, matrices: np.ndarray) -> np.ndarray:
+        """Return features of matrices of trace 1, shape (n, k(k+1)/2).
+
+        With B = UᵀAU and g the square root or the logarithm, the features are the entries
+        of g(B) − g(diag(scales)). Each row depends on its own matrix alone.
+        """
+        reduced = self.directions @ matrices @ self.directions.T
+        eigenvalues, eigenvectors = eigh((reduced + reduced.mT) / 2)
+        function = np.sqrt if self.features == "power" else np.log
+        mapped_values = function(np.maximum(eigenvalues, _SMALLEST_EIGENVALUE))
+        mapped = (eigenvectors * mapped_values[..., None, :]) @ eigenvectors.mT
+        origin = np.diag(function(self.scales))
+        return np.asarray(pack((mapped + mapped.mT) / 2) - pack(origin))
+
+
+class LinearClassifier(NamedTuple):
+    """A released classifier: scores are features·weights + bias.
+
+    Attributes
+    ----------
+    reduction : Reduction
+    radius : float
+        Features are clipped to this length.
+    weights : array, shape (classes, features)
+    bias : array, shape (classes,)
+    """
+
+    reduction: Reduction
+    radius: float
+    weights: np.ndarray
+    bias: np.ndarray
+
+    def features(self, records: np.ndarray) -> np.ndarray:
+        """Return the clipped features of records in any unit of measurement."""
+        with np.errstate(all="ignore"):  # a record that is no matrix is no warning
+            features = self.reduction.features_of(normalize_matrices(records))
+            return clip_rows(features, self.radius)
+
+    def scores(self, records: np.ndarray) -> np.ndarray:
+        """Return scores, shape (n, classes): the larger, the likelier."""
+        return np.asarray(self.features(records) @ self.weights.T + self.bias)
+
+
+def normalize_matrices(records: np.ndarray) -> np.ndarray:
+    """Return positive semidefinite matrices of trace 1, whatever the records are.
+
+    A record of which none can be made becomes I/m.
+    """
+    size = records.shape[-1]
+    with np.errstate(all="ignore"):  # a data-dependent warning is a release
+        largest = np.abs(records).max(axis=(-2, -1), keepdims=True)
+        unit = records / np.where(largest > 0, largest, 1.0)
+        eigenvalues, eigenvectors = eigh((unit + unit.mT) / 2)
+        eigenvalues = np.maximum(eigenvalues, 0.0)
+        trace = eigenvalues.sum(axis=-1, keepdims=True)
+        matrices = (
+            eigenvectors * (eigenvalues / trace)[..., None, :]
+        ) @ eigenvectors.mT
+        is_finite = np.isfinite(matrices).all(axis=(-2, -1), keepdims=True)
+        symmetric = (matrices + matrices.mT) / 2
+        return np.asarray(np.where(is_finite, symmetric, np.eye(size) / size))
