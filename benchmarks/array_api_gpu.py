@@ -15,12 +15,12 @@ from typing import Any
 
 import numpy as np
 
+from curvedp.core.statistic import Ball
 from curvedp.geometry import SPDAffineInvariant, frechet_mean, project_to_ball
 from curvedp.geometry.frechet_mean.backends.chunks import Domain
 from curvedp.geometry.frechet_mean.backends.device import device_mean
 from curvedp.geometry.frechet_mean.error_bound import solver_error
 from curvedp.mechanisms import LogGaussianMechanism, frechet_mean_sensitivity
-from curvedp.mechanisms.statistic import Ball
 from curvedp.privacy import GDP
 
 try:
@@ -90,7 +90,7 @@ def timed(work: Callable[[], Any]) -> tuple[float, Any]:
 def fit(M: SPDAffineInvariant, radius: float, X: Any) -> Any:
     if PrivateFrechetMean is not None:
         return PrivateFrechetMean(
-            M, radius=radius, guarantee=GDP(1.0), mechanism="log-gaussian"
+            M, radius=radius, guarantee=GDP(1.0), mechanism="tangent-gaussian"
         ).fit(X)
     ball = Ball(np.eye(M.m), radius)
     moved = frechet_mean_sensitivity(M, radius, len(X)) + 2 * solver_error(M, radius)

@@ -51,11 +51,11 @@ from curvedp.inference.kernel import SamplesDistance
 from curvedp.inference.permutation import PermutationMechanism
 from curvedp.inference.shapes import SHAPES, quantiles
 from curvedp.mechanisms.chart import GRID
-from curvedp.mechanisms.choose import choose_mechanism
-from curvedp.mechanisms.kng import pure_epsilon
-from curvedp.mechanisms.statistic import FrechetMean
-from curvedp.mechanisms.value import IsotropicMechanism
+from curvedp.mechanisms.isotropic.base import IsotropicMechanism
+from curvedp.mechanisms.knorm_gradient import pure_epsilon
 from curvedp.records.base import open_records
+from curvedp.release.choose import choose_mechanism
+from curvedp.statistics.frechet_mean import FrechetMean
 
 RADIUS, SIZES, LEVELS = 0.7, (20, 100, 1000), (0.9, 0.95, 0.99)
 SPACES = (
@@ -85,8 +85,8 @@ FURTHER += (
 MECHANISMS = (
     "gaussian",
     "laplace",
-    "log-gaussian",
-    "log-laplace",
+    "tangent-gaussian",
+    "tangent-laplace",
     "gradient",
     "newton",
 )
@@ -228,7 +228,7 @@ def widths() -> None:
     for M in SPACES:
         for n in SIZES:
             mechanism: Any = choose_mechanism(
-                "log-gaussian", FrechetMean(M, None, RADIUS, n), GDP(1.0)
+                "tangent-gaussian", FrechetMean(M, None, RADIUS, n), GDP(1.0)
             ).mechanism
             X = sample(M, np.random.default_rng(0), n, 0.2)
             mean = mechanism.statistic.of(open_records(X, M.point_shape))
@@ -292,7 +292,7 @@ def rejections(
     M: Manifold, sizes: list[int], asked: Any, runs: int, *, spoil: bool
 ) -> tuple[float, int]:
     """Share of tests that reject where all samples are from one law, and how many of the first by the exact draw."""
-    mechanism = PermutationMechanism.for_statistic(
+    mechanism = PermutationMechanism.calibrate(
         SamplesDistance(M, None, RADIUS, sizes), asked
     ).at(0.05, 59)
     rng, source, found, few = (
@@ -304,7 +304,7 @@ def rejections(
     for run in range(runs):
         pooled = sample(M, rng, sum(sizes))
         pooled = spoiled(pooled)[rng.permutation(len(pooled))] if spoil else pooled
-        z = mechanism.accepted(np.split(pooled, np.cumsum(sizes)[:-1]))
+        z = mechanism.prepare_data(np.split(pooled, np.cumsum(sizes)[:-1]))
         found.append(mechanism.simulate(rng, z))
         few += int(mechanism.draw(z, source).integers[0][0]) if run < THROUGH else 0
     return float(np.mean(found)), few
@@ -312,7 +312,7 @@ def rejections(
 
 def noise_agrees(asked: Any) -> float:
     """p-value of the exact noise, on the grid, against the float law that `simulate` draws."""
-    mechanism = PermutationMechanism.for_statistic(
+    mechanism = PermutationMechanism.calibrate(
         SamplesDistance(Euclidean(3), None, RADIUS, [10, 40]), asked
     )
     drawn, _ = mechanism._noisy(
@@ -458,9 +458,7 @@ def power(runs: int, folder: Path) -> None:
         rng = np.random.default_rng(5)
         for n, asked in SETTINGS:
             statistic = SamplesDistance(M, center, radius, [n, n])
-            mechanism = PermutationMechanism.for_statistic(statistic, asked).at(
-                0.05, 199
-            )
+            mechanism = PermutationMechanism.calibrate(statistic, asked).at(0.05, 199)
             found = []
             for _ in range(runs):
                 X, Y = (

@@ -76,7 +76,7 @@ def two_workers(limit: int) -> LocalCluster:
 
 def fit(X: Any, ledger: Ledger | None = None) -> np.ndarray:
     private = PrivateFrechetMean(
-        M, radius=1.5, guarantee=GDP(1.0), mechanism="log-gaussian", ledger=ledger
+        M, radius=1.5, guarantee=GDP(1.0), mechanism="tangent-gaussian", ledger=ledger
     )
     return private.fit(X).location_
 

@@ -35,8 +35,8 @@ from curvedp.geometry import (
     frechet_mean,
 )
 from curvedp.geometry.manifold import Manifold
-from curvedp.mechanisms.value import ValueMechanism
-from curvedp.mechanisms.verify import rebuild_mechanism
+from curvedp.mechanisms.isotropic.base import ValueMechanism
+from curvedp.release.rebuild import rebuild_mechanism
 
 EQUAL = [200] * 10
 UNEQUAL = [20, 40, 60, 80, 100, 150, 250, 300, 400, 600]

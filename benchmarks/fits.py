@@ -90,7 +90,7 @@ def main(repeats: int = 3) -> None:
         ("6% outside", float(np.quantile(far, 0.94))),
     ):
         mean = PrivateFrechetMean(
-            M, radius=radius, guarantee=GDP(1.0), mechanism="log-gaussian"
+            M, radius=radius, guarantee=GDP(1.0), mechanism="tangent-gaussian"
         )
         fit = min(cpu(lambda mean=mean: mean.fit(X)) for _ in range(repeats))
         print(

@@ -77,7 +77,7 @@ def whole_matrices(windows: np.ndarray) -> Callable[..., Any]:
     space = SPDLogEuclidean(CHANNELS)
     template = 2e-12 * np.asarray(frechet_mean(space, windows[:40]))
     return lambda **o: PrivateMDM(
-        space, radius=8.0, center=template, mechanism="log-gaussian", **o
+        space, radius=8.0, center=template, mechanism="tangent-gaussian", **o
     )
 
 

@@ -145,7 +145,7 @@ def main(n: int = 20_000, releases: int = 20_000) -> int:
     for space, mechanism, naive, delta in cases():
         ends = pair(space)
         claimed = (
-            float(mechanism.profile.epsilon(delta))
+            float(mechanism.privacy_profile.epsilon(delta))
             if delta
             else mechanism.guarantee.eps
         )

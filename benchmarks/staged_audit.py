@@ -37,11 +37,12 @@ from curvedp.geometry import (
 )
 from curvedp.geometry.capabilities import EmbeddedMean, ScalableCone
 from curvedp.geometry.manifold import Manifold
-from curvedp.mechanisms.in_private_ball import OuterBallMean
-from curvedp.mechanisms.measured import scaling_direction
-from curvedp.mechanisms.median import GeometricMedian, MedianMechanism
-from curvedp.mechanisms.private_ball import PrivateBallMechanism
-from curvedp.mechanisms.stages import StagedMechanism
+from curvedp.mechanisms.staged.ball_search import PrivateBallMechanism
+from curvedp.mechanisms.staged.budget import StagedMechanism
+from curvedp.mechanisms.staged.median import MedianMechanism
+from curvedp.mechanisms.staged.queries import scaling_direction
+from curvedp.statistics.geometric_median import GeometricMedian
+from curvedp.statistics.searched_ball import SearchedMean
 
 BLOCK = 20_000
 RELEASES, LED = (
@@ -65,7 +66,7 @@ def pair_of(mechanism: StagedMechanism, z: np.ndarray, last: np.ndarray) -> Pair
     data = tuple(
         np.asarray(M.from_normal_coordinates(M.origin, each)) for each in (z, other)
     )
-    inside = np.concatenate([mechanism.accepted(X).array() for X in data])
+    inside = np.concatenate([mechanism.prepare_data(X).array() for X in data])
     places, which = np.unique(inside, axis=0, return_inverse=True)
     sides = which.reshape(2, -1)
     return Pair(
@@ -111,7 +112,7 @@ def asked(
 ) -> list[tuple[np.ndarray, float]]:
     """(numbers, their noise) of every stage, by the mechanism's own walk, led along what was drawn."""
     found: list[tuple[np.ndarray, float]] = []
-    path, measured = iter(drawn), mechanism.numbers(mechanism.accepted(X))
+    path, measured = iter(drawn), mechanism.numbers(mechanism.prepare_data(X))
 
     def noisy(values: np.ndarray, scales: np.ndarray) -> np.ndarray:
         found.append((values, float(scales[0])))
@@ -129,7 +130,7 @@ def released(
     mechanism: Any, X: np.ndarray, source: GeneratorSource
 ) -> list[np.ndarray]:
     """The numbers of one release, with exact noise on the grid, in the units of each stage."""
-    draw = mechanism.draw(mechanism.accepted(X), source)
+    draw = mechanism.draw(mechanism.prepare_data(X), source)
     drawn = [
         np.asarray(each, dtype=float).ravel() * 2.0**-mechanism.grid
         for each in draw.integers
@@ -245,7 +246,7 @@ def audited(
     rows = [[np.round(scores * 2.0**26) * 2.0**-26] for scores in (one, two)]
     delta = 1e-6 if mechanism.law == "laplace" else 1e-2
     found = audit_scores(
-        mechanism.profile, *rows, delta=delta, confidence=1 - FAILURE / 100
+        mechanism.privacy_profile, *rows, delta=delta, confidence=1 - FAILURE / 100
     )  # fewer than 100 audits
     return Result(found, max(most, more), walks, one)
 
@@ -269,7 +270,7 @@ def mechanisms() -> Iterator[tuple[str, Any]]:
     """Means in private balls and medians, each by both kinds of noise."""
     for M in SPACES:
         for guarantee, n in ((GDP(1.0), 100), (PureDP(1.0), 200)):
-            of = OuterBallMean(M, None, None, n)
+            of = SearchedMean(M, None, None, n)
             noise = PrivateBallMechanism.least(guarantee, of)
             mean = PrivateBallMechanism(statistic=of, **noise, last="gradient-step")
             yield f"mean, {guarantee}, {M}", mean

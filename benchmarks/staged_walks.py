@@ -13,14 +13,20 @@ from scipy.spatial.distance import cdist
 
 from curvedp.geometry.capabilities import EmbeddedMean, ScalableCone
 from curvedp.mechanisms import median, private_ball
-from curvedp.mechanisms.measured import (
-    half_bins,
-    likeliest,
-    mean_moved,
+from curvedp.mechanisms.staged.quantile_search import (
+    MAX_MEDIAN_RATIO,
+    BinarySearch,
+    ShellHistogram,
+    best_radius_shares,
+    distance_laws,
+)
+from curvedp.mechanisms.staged.queries import (
+    half_bin_count,
+    likeliest_bin,
+    mean_sensitivity,
     scaling_direction,
 )
-from curvedp.mechanisms.noise import float_noise, spread_of
-from curvedp.mechanisms.stages import WIDER, Search, Shells, laws, least_losses
+from curvedp.mechanisms.vector import simulate_noise, std_per_scale
 
 FEW = 256  # rows that are weighed together
 
@@ -104,14 +110,14 @@ class Walks:
         told = noise * self.cheat.get(kind, self.cheat.get("all", 1.0))
         values = np.broadcast_to(values, (2, len(rows), values.shape[-1]))
         shape = (len(rows), values.shape[-1])
-        fresh = float_noise(
+        fresh = simulate_noise(
             self.rng, self.law, (shape[0] * shape[1], 1) if apart else shape
         ).reshape(shape)
         drawn = values[self.side] + told[:, None] * fresh
         self.score[rows] += log_ratio(self.law, values, told, drawn, apart)
         self.most[rows] += difference(self.law, values, told, apart)
         self.told.append(Told(rows, values, noise, drawn, apart))
-        return drawn, noise * spread_of(self.law, 1 if apart else shape[1])
+        return drawn, noise * std_per_scale(self.law, 1 if apart else shape[1])
 
     def logs(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Coordinates of every place at the walks' points, and their lengths."""
@@ -143,8 +149,8 @@ class Walks:
         return np.asarray(sum(parts))
 
     def moved(self, bounds: Any, size: int) -> np.ndarray:
-        """`mean_moved` without the rounding of sums, which is below 1e-12."""
-        return np.asarray(bounds) * mean_moved(
+        """`mean_sensitivity` without the rounding of sums, which is below 1e-12."""
+        return np.asarray(bounds) * mean_sensitivity(
             1.0, median.FixedPoint(2.0), size, self.n
         )
 
@@ -155,9 +161,9 @@ class Walks:
         top: Any,
         outside: float,
         share: float,
-        search: Search,
+        search: BinarySearch,
     ) -> Any:
-        """As `Search.quantile`."""
+        """As `BinarySearch.quantile`."""
         low, high = (
             np.zeros(len(rows), dtype=int),
             np.full(len(rows), 2**search.queries - 2),
@@ -177,9 +183,14 @@ class Walks:
         return top * search.ratio ** -low.astype(float)
 
     def shells(
-        self, rows: np.ndarray, s: np.ndarray, top: Any, share: float, shells: Shells
+        self,
+        rows: np.ndarray,
+        s: np.ndarray,
+        top: Any,
+        share: float,
+        shells: ShellHistogram,
     ) -> tuple[np.ndarray, np.ndarray]:
-        """As `Shells.read`: typical lengths, and the noisy counts."""
+        """As `ShellHistogram.read`: typical lengths, and the noisy counts."""
         lengths = np.broadcast_to(top, len(rows))[:, None] * shells.ratio ** -np.arange(
             shells.number, dtype=float
         )
@@ -230,11 +241,11 @@ class Medians(Walks):
         )
         if not self.pure:
             return np.asarray(
-                self.quantile(self.all, s, top, self.n / 2, share, Search())
+                self.quantile(self.all, s, top, self.n / 2, share, BinarySearch())
             )
         first = not before.any()
         rule = median._FIRST if first else median._LATER
-        top = top if first else np.minimum(top, WIDER * before)
+        top = top if first else np.minimum(top, MAX_MEDIAN_RATIO * before)
         return self.shells(
             self.all, s, top, max(share, self.mechanism._few(rule)), rule[0]
         )[0]
@@ -311,9 +322,10 @@ class Balls(Walks):
         M, target = self.M, self.mechanism.statistic
         if not isinstance(M, ScalableCone):
             return
-        half = half_bins(M, target.outer_radius, private_ball._BIN)
+        half = half_bin_count(M, target.outer_radius, private_ball._BIN)
         real = [
-            self.mechanism.numbers(self.mechanism.accepted(X)) for X in self.pair.data
+            self.mechanism.numbers(self.mechanism.prepare_data(X))
+            for X in self.pair.data
         ]
         sums = [
             each.histogram(target.center, 0, private_ball._BIN, half, self.law)
@@ -326,7 +338,7 @@ class Balls(Walks):
         noisy, noise = self.ask(
             "units", self.all, share, sqrt(2), np.stack(sums)[:, None], summed=2.0
         )
-        t = private_ball._BIN * likeliest(noisy, noise, self.n, self.law)
+        t = private_ball._BIN * likeliest_bin(noisy, noise, self.n, self.law)
         self.to(
             self.all,
             np.asarray(
@@ -347,7 +359,8 @@ class Balls(Walks):
             else (private_ball._EXTRINSIC * mechanism.scale / self.n) ** 2
         )
         real = [
-            mechanism.numbers(mechanism.accepted(X)).embedded(0) for X in self.pair.data
+            mechanism.numbers(mechanism.prepare_data(X)).embedded(0)
+            for X in self.pair.data
         ]
         values, share = (
             np.stack([each[0] for each in real])[:, None],
@@ -387,7 +400,7 @@ class Balls(Walks):
         return self.search(rows, top, private_ball._FINE, self.mechanism._outside)
 
     def search(
-        self, rows: np.ndarray, top: Any, search: Search, outside: float
+        self, rows: np.ndarray, top: Any, search: BinarySearch, outside: float
     ) -> np.ndarray:
         """By counts."""
         share = self.mechanism._share(search)
@@ -395,7 +408,9 @@ class Balls(Walks):
             self.quantile(rows, self.logs(rows)[1], top, outside, share, search)
         )
 
-    def in_shells(self, rows: np.ndarray, top: Any, shells: Shells) -> np.ndarray:
+    def in_shells(
+        self, rows: np.ndarray, top: Any, shells: ShellHistogram
+    ) -> np.ndarray:
         """By a histogram."""
         mechanism, d, left = self.mechanism, self.M.dim, self.left[rows]
         first = shells.ratio == private_ball._WIDE.ratio
@@ -404,25 +419,29 @@ class Balls(Walks):
             if first
             else mechanism._share(private_ball._FINE)
         )
-        worth = 2 * sqrt(d) * spread_of(self.law, d) * mechanism.scale
+        worth = 2 * sqrt(d) * std_per_scale(self.law, d) * mechanism.scale
         worth = worth / np.maximum(left - share, mechanism._shares.kept)
         noisy = self.shells(rows, self.logs(rows)[1], top, share, shells)[1]
         return np.asarray(
             top * self.least_losses(noisy, self.told[-1].noise, worth, shells)
         )
 
-    def least_losses(
-        self, noisy: np.ndarray, noise: np.ndarray, worth: np.ndarray, shells: Shells
+    def best_radius_shares(
+        self,
+        noisy: np.ndarray,
+        noise: np.ndarray,
+        worth: np.ndarray,
+        shells: ShellHistogram,
     ) -> np.ndarray:
-        """As `least_loss`, a few hundred rows at a time: each has thousands of laws."""
-        inside, found = self.n * laws(shells)[0], []
+        """As `least_loss`, a few hundred rows at a time: each has thousands of distance_laws."""
+        inside, found = self.n * distance_laws(shells)[0], []
         for rows in np.array_split(np.arange(len(noisy)), 1 + len(noisy) // FEW):
             misfits = (
                 cdist(noisy[rows], inside.reshape(-1, inside.shape[-1]), "cityblock")
                 / noise[rows, None]
             )
             found.append(
-                least_losses(
+                best_radius_shares(
                     misfits.reshape(-1, *inside.shape[:2]), self.n, worth[rows], shells
                 )
             )

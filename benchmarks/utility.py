@@ -21,6 +21,7 @@ import numpy as np
 
 from benchmarks import arrays
 from benchmarks.knorm import KNormLaw
+from curvedp.core.statistic import Ball
 from curvedp.errors import CurvedpError, ParameterError
 from curvedp.geometry import (
     Euclidean,
@@ -39,10 +40,10 @@ from curvedp.mechanisms import (
     LaplaceMechanism,
     frechet_mean_sensitivity,
 )
-from curvedp.mechanisms.choose import Choice, choose_mechanism
-from curvedp.mechanisms.kng import pure_epsilon
-from curvedp.mechanisms.statistic import Ball, FrechetMean
+from curvedp.mechanisms.knorm_gradient import pure_epsilon
 from curvedp.privacy import GDP
+from curvedp.release.choose import ChosenMechanism, choose_mechanism
+from curvedp.statistics.frechet_mean import FrechetMean
 
 RUNS = 1000
 GUARANTEES = (GDP(1.0), GDP(0.25))
@@ -283,7 +284,7 @@ def rows(study: Study, guarantee: GDP, runs: int, seed: int = 0) -> Iterator[Row
 
     plan = choose_mechanism("auto", FrechetMean(M, *ball, n), guarantee)
     yield row(f"**auto** = {_named(plan)}", "ours", _as_released(plan, ball, inside))
-    chart = choose_mechanism("log-gaussian", FrechetMean(M, *ball, n), guarantee)
+    chart = choose_mechanism("tangent-gaussian", FrechetMean(M, *ball, n), guarantee)
     yield row(
         "log-gaussian, by name",
         "ours",
@@ -317,14 +318,14 @@ def rows(study: Study, guarantee: GDP, runs: int, seed: int = 0) -> Iterator[Row
     )
 
 
-def _named(choice: Choice) -> str:
+def _named(choice: ChosenMechanism) -> str:
     steps = getattr(choice.mechanism, "steps", None)
     return choice.mechanism.name + (
         f", {steps} step{'s' if steps > 1 else ''}" if steps else ""
     )
 
 
-def _as_released(choice: Choice, ball: Ball, inside: np.ndarray) -> Sampler:
+def _as_released(choice: ChosenMechanism, ball: Ball, inside: np.ndarray) -> Sampler:
     """What `PrivateFrechetMean` does, by the float path: draw about the mean, or walk on the records, and finish."""
     mechanism = choice.mechanism
 

@@ -19,6 +19,7 @@ import numpy as np
 from benchmarks import arrays
 from benchmarks.coinpress import coinpress_mean
 from benchmarks.utility import Study, held_out, studies
+from curvedp.core.statistic import Ball
 from curvedp.geometry import (
     Euclidean,
     Lorentz,
@@ -28,12 +29,12 @@ from curvedp.geometry import (
     project_to_ball,
 )
 from curvedp.geometry.manifold import Manifold
-from curvedp.mechanisms.choose import choose_mechanism
-from curvedp.mechanisms.in_private_ball import OuterBallMean
-from curvedp.mechanisms.private_ball import PrivateBallMechanism
-from curvedp.mechanisms.statistic import Ball, FrechetMean
+from curvedp.mechanisms.staged.ball_search import PrivateBallMechanism
 from curvedp.privacy import GDP, PureDP
 from curvedp.records.persons import person_means
+from curvedp.release.choose import choose_mechanism
+from curvedp.statistics.frechet_mean import FrechetMean
+from curvedp.statistics.searched_ball import SearchedMean
 
 RUNS, MUS = 30, (1.0, 0.25)
 
@@ -81,8 +82,8 @@ def private_ball(
     kind: Any = GDP,
 ) -> np.ndarray:
     """Releases with `radius="private"` in an outer ball, by the float path."""
-    mechanism = PrivateBallMechanism.for_statistic(
-        OuterBallMean(M, *outer, len(X)), kind(mu)
+    mechanism = PrivateBallMechanism.calibrate(
+        SearchedMean(M, *outer, len(X)), kind(mu)
     )
     inside = np.asarray(project_to_ball(M, *outer, X))
     return mechanism.simulate(np.random.default_rng(seed), inside, runs)
@@ -192,12 +193,12 @@ def failure(M: Manifold, n: int, mu: float, runs: int) -> str:
         )
     )
     truth = np.asarray(frechet_mean(M, X))
-    outer = OuterBallMean(M, None, None, n)
+    outer = SearchedMean(M, None, None, n)
     hand = Errors.of(
         M, truth, given_ball(M, X, Ball(M.origin, 2 * spread), mu, runs)
     ).mean
     ratio = Errors.of(M, truth, private_ball(M, X, outer.outer, mu, runs)).mean / hand
-    enough = PrivateBallMechanism.for_statistic(outer, GDP(mu)).enough
+    enough = PrivateBallMechanism.calibrate(outer, GDP(mu)).enough
     return f"{ratio:.2f}" if enough else f"({ratio:.2f})"
 
 
@@ -222,7 +223,7 @@ def units(runs: int) -> Iterator[str]:
         )
         X = np.asarray(M.from_normal_coordinates(M.origin, z))
         outer, truth = (
-            OuterBallMean(M, None, None, n).outer,
+            SearchedMean(M, None, None, n).outer,
             np.asarray(frechet_mean(M, X)),
         )
         errors = [
@@ -243,7 +244,7 @@ def persons(folder: Path, runs: int) -> Iterator[str]:
     for name, M, X, codes in grouped(folder):
         counts = np.bincount(codes)
         for mu in MUS:
-            outer = OuterBallMean(M, None, None, len(counts)).outer
+            outer = SearchedMean(M, None, None, len(counts)).outer
             means = person_means(M, outer, X, codes)
             one = Errors.of(
                 M,
@@ -314,8 +315,8 @@ def against(
 ) -> float:
     """Our mean error over CoinPress's: distances to the population's mean, fresh records in every run."""
     M, rng, errors = Euclidean(d), np.random.default_rng(0), []
-    mechanism = PrivateBallMechanism.for_statistic(
-        OuterBallMean(M, np.zeros(d), radius, n), GDP(mu)
+    mechanism = PrivateBallMechanism.calibrate(
+        SearchedMean(M, np.zeros(d), radius, n), GDP(mu)
     )
     for _ in range(runs):
         center = rng.normal(size=d)

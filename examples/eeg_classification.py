@@ -87,7 +87,11 @@ budgets = [0.25, 0.5, 1.0, 2.0, 4.0, 8.0]
 scores = []
 for mu in budgets:
     again = PrivateMDM(
-        manifold, center=center, radius=4.0, guarantee=GDP(mu), mechanism="log-gaussian"
+        manifold,
+        center=center,
+        radius=4.0,
+        guarantee=GDP(mu),
+        mechanism="tangent-gaussian",
     )
     scores.append(
         [again.fit(train, train_side).score(test, test_side) for _ in range(6)]

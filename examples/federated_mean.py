@@ -26,6 +26,7 @@ from pathlib import Path
 import numpy as np
 
 from curvedp import GDP, Ledger, PrivateFrechetMean
+from curvedp.core.certificate import is_certificate_signed
 from curvedp.federated import (
     MeanKernel,
     Plan,
@@ -296,7 +297,7 @@ def report(plan, records, release):
     signed = [
         key
         for key, sign in release["signatures"].items()
-        if certificate.is_signed(key, sign)
+        if is_certificate_signed(certificate, key, sign)
     ]
     return {
         "sites": len(plan.sites),

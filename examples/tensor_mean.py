@@ -76,7 +76,7 @@ budgets = [0.1, 0.25, 0.5, 1.0, 2.0]
 errors = []
 for mu in budgets:
     again = PrivateFrechetMean(
-        manifold, radius=2.5, guarantee=GDP(mu), mechanism="log-gaussian"
+        manifold, radius=2.5, guarantee=GDP(mu), mechanism="tangent-gaussian"
     )
     errors.append(
         [float(manifold.dist(true, again.fit(tensors).location_)) for _ in range(6)]

@@ -40,7 +40,7 @@ def main() -> None:
     import curvedp
     from curvedp import GDP, Ledger, PrivateFrechetMean
     from curvedp.geometry import SPDAffineInvariant, Sphere
-    from curvedp.mechanisms.verify import verify_certificate
+    from curvedp.release.verify import verify_certificate
 
     for room in ROOMS:
         importlib.import_module(f"curvedp.{room}")

@@ -27,8 +27,8 @@ from curvedp.mechanisms import (
     statistic,
     sums,
 )
-from curvedp.mechanisms.statistic import Statistic
-from curvedp.mechanisms.verify import verify_certificate
+from curvedp.core.statistic import Statistic
+from curvedp.release.verify import verify_certificate
 from curvedp.privacy import GDP, ZCDP, ApproxDP, PureDP, RaoDP, RenyiDP
 from curvedp.privacy.calibration import meets
 from curvedp.privacy.guarantees.base import guarantee_from_dict
@@ -117,7 +117,7 @@ RGD = {
     "noise": 0.1,
     "rng": np.random.default_rng(0),
 }
-ESTIMATOR = {"manifold": S2, "radius": 0.5, "center": S2.origin, "guarantee": GDP(1.0), "mechanism": "log-gaussian",
+ESTIMATOR = {"manifold": S2, "radius": 0.5, "center": S2.origin, "guarantee": GDP(1.0), "mechanism": "tangent-gaussian",
              "ledger": None, "X": X}  # fmt: skip
 GUARANTEES = [PureDP(1.0), ApproxDP(1.0, 1e-6), ZCDP(0.1), RenyiDP(4.0, 0.5), GDP(0.7), RaoDP(0.4),
               KLDP(0.1), MeanConcentratedDP(0.1, 0.5)]  # fmt: skip
@@ -159,7 +159,7 @@ KINDS = [
 
 
 def _served(kind: type[Mechanism]) -> Statistic:
-    return next((s for s in STATISTICS if kind.serves(s)), STATISTICS[0])
+    return next((s for s in STATISTICS if kind.supports(s)), STATISTICS[0])
 
 
 def _asked(kind: type[Mechanism]) -> Any:

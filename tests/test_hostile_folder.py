@@ -62,7 +62,7 @@ def hostile(tmp_path_factory):
     plant(parent, traces)
     plant(working, traces)
 
-    fitted = PrivateFrechetMean(Sphere(2), radius=0.7, mechanism="log-gaussian")
+    fitted = PrivateFrechetMean(Sphere(2), radius=0.7, mechanism="tangent-gaussian")
     fitted.fit(directions())
     fitted.certificate_.save(working / "certificate.json")
     np.save(working / "value.npy", fitted.location_)

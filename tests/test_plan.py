@@ -18,7 +18,7 @@ from curvedp import (
     PureDP,
     plan,
 )
-from curvedp.alarms import alarms
+from curvedp.release.warnings import estimator_warnings
 from curvedp.cli.app import app
 from curvedp.entropy import GeneratorSource
 from curvedp.errors import ParameterError, UnattainableGuarantee
@@ -32,8 +32,13 @@ from curvedp.geometry import (
     frechet_mean,
 )
 from curvedp.inference import two_sample_test
-from curvedp.mechanisms.in_private_ball import OuterBallMean
+from curvedp.statistics.searched_ball import SearchedMean
 from spaces import SPACES
+
+
+def alarms(estimator):
+    """Return the texts of all warnings of a fitted estimator."""
+    return [warning.text for warning in estimator_warnings(estimator)]
 
 
 def test_the_predicted_error_is_that_of_releases():
@@ -88,7 +93,7 @@ def test_an_error_that_any_study_has_needs_two_records_and_any_radius():
 def test_what_is_said():
     study = plan(Sphere(2), n=200, radius=0.7)
     assert list(study.errors.values()) == sorted(study.errors.values())
-    assert "log-laplace" in study.dominated
+    assert "tangent-laplace" in study.dominated
     assert "kng" in study.left_out
     assert not study.too_small
     assert study.mechanism in repr(study)
@@ -249,7 +254,7 @@ def test_mistakes_are_one_line(given):
 @pytest.mark.parametrize("wrong", [0, -1.0, np.nan, np.inf, None])
 def test_errors_that_are_none_are_refused(wrong):
     with pytest.raises(ParameterError):
-        plan(Sphere(2), n=100, radius=0.5, mechanism="log-gaussian").records_needed(
+        plan(Sphere(2), n=100, radius=0.5, mechanism="tangent-gaussian").records_needed(
             wrong
         )
 
@@ -285,7 +290,7 @@ def test_alarms_of_releases():
 def test_the_region_is_about_that_of_a_release():
     """Against the exact quantile on flat space, and against releases of real records on curved space."""
     study = plan(
-        Euclidean(2), n=100, radius=1.0, guarantee=GDP(1.0), mechanism="log-gaussian"
+        Euclidean(2), n=100, radius=1.0, guarantee=GDP(1.0), mechanism="tangent-gaussian"
     )
     sigma = 2 * 1.0 / 100
     assert study.region(0.95) == pytest.approx(
@@ -319,7 +324,7 @@ def test_the_region_is_about_that_of_a_release():
 
 def test_a_ball_that_is_to_be_found_has_a_size_on_every_space():
     """Or a plan would say that nothing is lost, as it did under Bures and Wasserstein's metric."""
-    sizes = {repr(M): OuterBallMean(M, None, None, 400).typical.radius for M in SPACES}
+    sizes = {repr(M): SearchedMean(M, None, None, 400).typical.radius for M in SPACES}
     assert min(sizes.values()) > 0.05, sizes
     study = plan(SPDBuresWasserstein(2), n=400, radius="private")
     assert (
@@ -493,7 +498,7 @@ def test_the_number_of_records_is_that_of_the_mechanism_that_is_best_there(wante
 
 def test_errors_no_number_of_records_has_are_refused_in_one_line():
     with pytest.raises(UnattainableGuarantee, match="no number of records"):
-        plan(Sphere(2), n=100, radius=0.5, mechanism="log-gaussian").records_needed(
+        plan(Sphere(2), n=100, radius=0.5, mechanism="tangent-gaussian").records_needed(
             1e-300
         )
 

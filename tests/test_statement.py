@@ -62,7 +62,7 @@ def certificate(guarantee):
     X = np.random.default_rng(0).normal(size=(40, 2)) * 0.2
     return (
         PrivateFrechetMean(
-            Euclidean(2), radius=1.0, mechanism="log-gaussian", guarantee=guarantee
+            Euclidean(2), radius=1.0, mechanism="tangent-gaussian", guarantee=guarantee
         )
         .fit(X)
         .certificate_
@@ -127,7 +127,7 @@ def test_parameters_are_never_smaller_than_what_was_proved():
     X = np.zeros((40, 2))
     pure = (
         PrivateFrechetMean(
-            Euclidean(2), radius=1.0, mechanism="log-laplace", guarantee=PureDP(1.0)
+            Euclidean(2), radius=1.0, mechanism="tangent-laplace", guarantee=PureDP(1.0)
         )
         .fit(X)
         .certificate_

@@ -41,14 +41,15 @@ from curvedp.geometry import (
 from curvedp.geometry.capabilities import ScalableCone
 from curvedp.laws.exact import ExactDraw
 from curvedp.mechanisms import value
-from curvedp.mechanisms.in_private_ball import (
-    OuterBallLine,
-    OuterBallMean,
-    OuterBallVariance,
+from curvedp.mechanisms.staged.ball_search import PrivateBallMechanism
+from curvedp.mechanisms.staged.median import MedianMechanism
+from curvedp.mechanisms.staged.queries import scaling_direction
+from curvedp.statistics.geometric_median import GeometricMedian
+from curvedp.statistics.searched_ball import (
+    SearchedGeodesic,
+    SearchedMean,
+    SearchedVariance,
 )
-from curvedp.mechanisms.measured import scaling_direction
-from curvedp.mechanisms.median import GeometricMedian, MedianMechanism
-from curvedp.mechanisms.private_ball import PrivateBallMechanism
 
 
 def replace_draws(patch, draw, names=("exact_gaussian",)):
@@ -213,9 +214,9 @@ def pairs(M, rng, trials):
 
 
 STATISTICS = {
-    "mean": OuterBallMean,
-    "variance": OuterBallVariance,
-    "line": OuterBallLine,
+    "mean": SearchedMean,
+    "variance": SearchedVariance,
+    "line": SearchedGeodesic,
 }
 
 
@@ -240,11 +241,11 @@ def released(kind, M, scale=1.0, guarantee=GDP):
     def draw(X):
         more = ([(0.0, 1.0)],) if kind == "line" else ()
         statistic = STATISTICS[kind](M, None, None, len(X), *more)
-        mechanism = PrivateBallMechanism.for_statistic(
-            statistic, guarantee(1.0 / scale)
-        )
+        mechanism = PrivateBallMechanism.calibrate(statistic, guarantee(1.0 / scale))
         mechanism.draw(
-            mechanism.accepted((np.linspace(0, 1, len(X)), X) if kind == "line" else X),
+            mechanism.prepare_data(
+                (np.linspace(0, 1, len(X)), X) if kind == "line" else X
+            ),
             None,
         )
 
@@ -271,7 +272,7 @@ def drawn(mechanism, statistic, M, guarantee):
 
     @np.errstate(all="ignore")
     def draw(X):
-        found = mechanism.for_statistic(statistic(M, None, None, len(X)), guarantee)
+        found = mechanism.calibrate(statistic(M, None, None, len(X)), guarantee)
         found.draw(found.accepted(X), None)
 
     return draw
@@ -285,7 +286,7 @@ _COLUMNS = [
         (PureDP(1.0), lambda *given: leaked(*given)[0], 4),
     )
     for kind in (
-        (PrivateBallMechanism, OuterBallMean),
+        (PrivateBallMechanism, SearchedMean),
         (MedianMechanism, GeometricMedian),
     )
 ]

@@ -61,20 +61,22 @@ def test_e2_maximum_over_a_grid(hyperbolic):
 
     def equal_mu(eps):
         return brentq(
-            lambda mu: GDP(mu).delta(eps) - mechanism.profile.delta(eps), 0.5, 3.0
+            lambda mu: GDP(mu).delta(eps) - mechanism.privacy_profile.delta(eps),
+            0.5,
+            3.0,
         )
 
     printed = max(equal_mu(eps) for eps in np.arange(4.0, 9.0))
     assert printed == pytest.approx(1.281, abs=1e-3)
     assert not audit_scores(GDP(printed), *scores).holds
-    assert audit_scores(mechanism.profile, *scores).holds
+    assert audit_scores(mechanism.privacy_profile, *scores).holds
 
 
 def test_e4_tail_limit(hyperbolic):
     """The limit of μ(ε) as ε grows, Δ/σ = 1, decides whether μ is finite, not how large it is."""
     mechanism, scores = hyperbolic
     assert not audit_scores(GDP(1.0), *scores).holds
-    assert audit_scores(GDP(mechanism.profile.mu), *scores).holds
+    assert audit_scores(GDP(mechanism.privacy_profile.mu), *scores).holds
 
 
 def shifted(law, distance, seed=0):

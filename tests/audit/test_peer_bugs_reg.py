@@ -18,10 +18,11 @@ from curvedp.geometry import Euclidean, SPDAffineInvariant, Sphere, frechet_mean
 from curvedp.laws.cells import CellSampler
 from curvedp.laws.domains import GeodesicBall
 from curvedp.mechanisms import KNGMechanism
-from curvedp.mechanisms.regression import GeodesicLine, KNGRegressionMechanism
+from curvedp.mechanisms.geodesic_knorm import KNGRegressionMechanism
 from curvedp.privacy import GDP
 from curvedp.regression.bounds import gradient_sensitivities
 from curvedp.regression.gradient import clipped_gradient
+from curvedp.statistics.geodesic import GeodesicLine
 from examples.geodesics import fit_geodesic
 from reproductions.opt.tangent import TangentGaussian
 from reproductions.reg import paper
@@ -221,7 +222,7 @@ def test_e22_drawn_jointly_it_is_private():
     """The same records and attack on `PrivateGeodesicRegression`'s own law on the tangent bundle, ε = 1 in all."""
     n = 16
     M, sets = leverage(n)
-    plan = KNGRegressionMechanism.for_statistic(
+    plan = KNGRegressionMechanism.calibrate(
         GeodesicLine(M, None, 0.6, 1.0, 0.3, n, [[0.0, 1.0]]), PureDP(1.0)
     )
     draws = []
@@ -245,7 +246,7 @@ def test_e23_the_normalizer_depends_on_the_data(factor, caught):
     sides = drawn(
         law, [mechanism.gradient_norm(records) for records in sets], 1.0, 2 * N
     )
-    assert audit_scores(mechanism.profile, *sides).holds is not caught
+    assert audit_scores(mechanism.privacy_profile, *sides).holds is not caught
 
 
 @pytest.mark.parametrize("exact", [False, True])
@@ -282,4 +283,4 @@ def test_a_markov_chain_taken_for_exact(exact, monkeypatch):
                 2,
             )[0]
             sides.append([rounded(g(points)) for g in norms])
-    assert audit_scores(mechanism.profile, *sides).holds is exact
+    assert audit_scores(mechanism.privacy_profile, *sides).holds is exact

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from curvedp.geometry import Sphere
-from curvedp.mechanisms.choose import mechanism_names
-from curvedp.mechanisms.statistic import FrechetMean
+from curvedp.release.choose import mechanism_options
+from curvedp.statistics.frechet_mean import FrechetMean
 from shell import run
 
 
@@ -364,7 +364,7 @@ def test_calibrate():
     scales = json.loads(result.stdout)["mechanisms"]
     assert scales["gaussian"]["scale"] == pytest.approx(0.2, rel=0.05)
     statistic = FrechetMean(Sphere(2), None, 0.5, 100)
-    assert set(scales) < set(mechanism_names(statistic)), (
+    assert set(scales) < set(mechanism_options(statistic)), (
         "the names that --mechanism takes"
     )
     assert (

@@ -35,7 +35,9 @@ def published(folder, fitted, value, name="one"):
 
 
 def mean(data=X):
-    return PrivateFrechetMean(Sphere(2), radius=0.7, mechanism="log-gaussian").fit(data)
+    return PrivateFrechetMean(Sphere(2), radius=0.7, mechanism="tangent-gaussian").fit(
+        data
+    )
 
 
 def test_the_region_is_the_estimator_s(tmp_path):

@@ -16,7 +16,7 @@ from shell import run
 def signed(tmp_path):
     ledger = Ledger(tmp_path / "l.ledger", GDP(2.0))
     model = PrivateFrechetMean(
-        Euclidean(2), radius=1.0, mechanism="log-gaussian", ledger=ledger
+        Euclidean(2), radius=1.0, mechanism="tangent-gaussian", ledger=ledger
     )
     model.fit(np.random.default_rng(0).normal(size=(40, 2)) * 0.2).certificate_.save(
         tmp_path / "c.json"

@@ -22,8 +22,8 @@ from curvedp import (
 from curvedp.geometry import Grassmann, Lorentz, Manifold, Sphere, frechet_mean
 from curvedp.inference import two_sample_test
 from curvedp.laws import RiemannianGaussian, RiemannianLaplace
-from curvedp.mechanisms.verify import verify_certificate
 from curvedp.optim import FrechetMeanProblem, dp_rgd
+from curvedp.release.verify import verify_certificate
 from curvedp.testing import check_manifold
 
 
@@ -252,11 +252,11 @@ def verified(certificate):
 
 @every
 @pytest.mark.parametrize(
-    "option", ["auto", "log-gaussian", "log-laplace", "gradient", "kng"]
+    "option", ["auto", "tangent-gaussian", "tangent-laplace", "gradient", "kng"]
 )
 def test_means_by_every_mechanism_that_needs_no_sampler_of_their_own(M, option):
     radius, X = cloud(M)
-    guarantee = GDP(1.0) if option == "log-gaussian" else PureDP(1.0)
+    guarantee = GDP(1.0) if option == "tangent-gaussian" else PureDP(1.0)
     mean = PrivateFrechetMean(
         M, radius=radius, mechanism=option, guarantee=guarantee
     ).fit(X)

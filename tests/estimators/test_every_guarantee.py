@@ -20,7 +20,7 @@ from curvedp import (
 )
 from curvedp.errors import CurvedpError, ReleaseWarning
 from curvedp.geometry import SPDAffineInvariant, Sphere
-from curvedp.mechanisms.verify import verify_certificate
+from curvedp.release.verify import verify_certificate
 from curvedp.privacy import (
     ZCDP,
     ApproxDP,

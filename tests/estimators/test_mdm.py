@@ -9,8 +9,8 @@ from curvedp import GDP, ApproxDP, Ledger, PrivateMDM, PrivateSoftmax
 from curvedp.entropy import GeneratorSource
 from curvedp.errors import ParameterError, ReleaseWarning
 from curvedp.geometry import Euclidean, Lorentz, SPDAffineInvariant, Sphere
-from curvedp.mechanisms.sums import ClippedSum
-from curvedp.mechanisms.verify import verify_certificate
+from curvedp.release.verify import verify_certificate
+from curvedp.statistics.noisy_sums import ClippedSum
 from transcript import pairs, spent
 
 KINDS = {
@@ -298,7 +298,7 @@ def moved(first, second):
     model = added().fit(*first)
     for label in model.classes_:
         mechanism = model._summed(ClippedSum).mechanism
-        a, b = (mechanism.accepted(X[y == label]) for X, y in (first, second))
+        a, b = (mechanism.prepare_data(X[y == label]) for X, y in (first, second))
         found += float(np.sum((a - b) ** 2)) / mechanism.scale**2
     return np.sqrt(found)
 

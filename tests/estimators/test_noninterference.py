@@ -103,9 +103,9 @@ CASES = {
             M,
         )
         for M, mechanism, guarantee in [
-            (Sphere(2), "gaussian", GDP(1.0)), (Sphere(2), "laplace", PureDP(1.0)), (Sphere(2), "log-gaussian", GDP(1.0)),
+            (Sphere(2), "gaussian", GDP(1.0)), (Sphere(2), "laplace", PureDP(1.0)), (Sphere(2), "tangent-gaussian", GDP(1.0)),
             (Lorentz(3), "newton", GDP(1.0)), (SPDAffineInvariant(2), "gradient", GDP(1.0)),
-            (SPDLogEuclidean(2), "gaussian", GDP(1.0)), (Rotations(3), "log-laplace", PureDP(1.0)),
+            (SPDLogEuclidean(2), "gaussian", GDP(1.0)), (Rotations(3), "tangent-laplace", PureDP(1.0)),
         ]
     },
     **{
@@ -119,7 +119,7 @@ CASES = {
     ),
     "median": (lambda: curvedp.PrivateFrechetMedian(SPDAffineInvariant(2), radius=5.0), SPDAffineInvariant(2)),
     "dispersion": (lambda: curvedp.PrivateDispersion(Sphere(2), radius=0.5, mechanism="gaussian"), Sphere(2)),
-    "classes": (lambda: curvedp.PrivateMDM(Sphere(2), radius=0.5, mechanism="log-gaussian"), Sphere(2)),
+    "classes": (lambda: curvedp.PrivateMDM(Sphere(2), radius=0.5, mechanism="tangent-gaussian"), Sphere(2)),
     "reduced classes": (lambda: curvedp.PrivateMDM(SPD3, reduce=2, guarantee=GDP(2.0)), SPD3),
     "softmax": (lambda: curvedp.PrivateSoftmax(SPD3, reduce=2, guarantee=GDP(2.0)), SPD3),
     "line": (
@@ -166,7 +166,7 @@ def test_the_test_can_fail(led):
         model = Talkative(
             Sphere(2),
             radius=0.5,
-            mechanism="log-gaussian",
+            mechanism="tangent-gaussian",
             source=GeneratorSource(np.random.default_rng(0)),
         )
         seen.add(published(model.fit(scale * np.ones((10, 3)))))

@@ -8,6 +8,7 @@ import warnings
 
 import numpy as np
 import pytest
+from curvedp.mechanisms.alarms import _beyond
 from sklearn.base import clone
 from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import parametrize_with_checks
@@ -19,6 +20,7 @@ from curvedp import (
     PrivateMDM,
     PrivatePCA,
 )
+from curvedp.core.statistic import Ball
 from curvedp.entropy import GeneratorSource
 from curvedp.errors import (
     BudgetExceeded,
@@ -43,12 +45,10 @@ from curvedp.geometry import (
     Stiefel,
     frechet_mean,
 )
-from curvedp.mechanisms.alarms import _beyond
-from curvedp.mechanisms.second_moment import SecondMoment, unpack
-from curvedp.mechanisms.statistic import Ball
-from curvedp.mechanisms.verify import verify_certificate
 from curvedp.privacy import GDP, ApproxDP, PureDP
 from curvedp.records.base import open_records
+from curvedp.release.verify import verify_certificate
+from curvedp.statistics.second_moment import SecondMoment, vector_to_symmetric
 
 SPACES = [
     (Euclidean(3), 1.0),
@@ -128,7 +128,11 @@ def test_a_center_whose_projection_is_not_stable_to_the_last_digit_verifies():
     else:
         pytest.fail("no such center among fifty")
     mean = PrivateFrechetMean(
-        manifold, radius=0.4, center=once, guarantee=GDP(1.0), mechanism="log-gaussian"
+        manifold,
+        radius=0.4,
+        center=once,
+        guarantee=GDP(1.0),
+        mechanism="tangent-gaussian",
     )
     certificate = mean.fit(np.broadcast_to(once, (20, 3, 3))).certificate_
     assert all(check.holds for check in verify_certificate(certificate))
@@ -171,7 +175,7 @@ def test_bad_records_are_mapped_not_refused(manifold):
         ({"radius": 0.5}, np.zeros((1, 3)), "records"),
         ({"radius": 0.5}, np.zeros((0, 3)), "records"),
         (
-            {"radius": 0.5, "mechanism": "log-gaussian", "guarantee": PureDP(1.0)},
+            {"radius": 0.5, "mechanism": "tangent-gaussian", "guarantee": PureDP(1.0)},
             np.zeros((5, 3)),
             "unbounded",
         ),
@@ -215,7 +219,7 @@ def test_a_mean_without_a_sensitivity_takes_a_gradient_step():
     )
     assert model.certificate_.mechanism == "gradient-step"
     with pytest.raises(ParameterError):
-        PrivateFrechetMean(manifold, radius=0.1, mechanism="log-gaussian").fit(
+        PrivateFrechetMean(manifold, radius=0.1, mechanism="tangent-gaussian").fit(
             np.array([manifold.origin] * 5)
         )
 
@@ -364,7 +368,7 @@ def test_pca_second_moment_moves_no_more_than_claimed():
     statistic = SecondMoment(4, r, n)
 
     def moment(X):
-        return unpack(statistic.of(open_records(X, (4,))), 4)
+        return vector_to_symmetric(statistic.of(open_records(X, (4,))), 4)
 
     moved = []
     for trial in range(200):
@@ -423,7 +427,7 @@ def test_in_a_pipeline():
     assert pipe.fit(X)[-1].location_.shape == (3,)
 
 
-@pytest.mark.parametrize("mechanism", ["log-gaussian", "gradient", "auto"])
+@pytest.mark.parametrize("mechanism", ["tangent-gaussian", "gradient", "auto"])
 @pytest.mark.parametrize("M", [Sphere(2), SPDAffineInvariant(2)], ids=repr)
 def test_what_is_paid_for_is_not_ended_by_a_floating_point_error(
     M, mechanism, tmp_path

@@ -5,17 +5,17 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
+from curvedp.alarms import ReleasedValue, alarms
 
 from curvedp import GDP, Ledger, ReleaseWarning
-from curvedp.alarms import ReleasedValue, alarms
+from curvedp.core.certificate import Certificate
 from curvedp.errors import ParameterError
 from curvedp.estimators.base import Job, PrivateEstimator
-from curvedp.mechanisms.certificate import Certificate
-from curvedp.mechanisms.gaussian import GaussianMechanism
-from curvedp.mechanisms.second_moment import SecondMoment
+from curvedp.mechanisms.isotropic.gaussian import GaussianMechanism
 from curvedp.privacy import Guarantee
 from curvedp.records.base import open_records
 from curvedp.releasing import certificates_of, write
+from curvedp.statistics.second_moment import SecondMoment
 from estimator_cases import MADE, made
 
 pytestmark = pytest.mark.filterwarnings("ignore::curvedp.ReleaseWarning")
@@ -86,7 +86,7 @@ class PrivateEnergy(PrivateEstimator):
         self._check_common()
         records = open_records(X, (2,))
         statistic = SecondMoment(2, 1.0, records.n)
-        mechanism = GaussianMechanism.for_statistic(statistic, self.guarantee)
+        mechanism = GaussianMechanism.calibrate(statistic, self.guarantee)
         data = statistic.of(records)
         (release,) = self._publish([Job(mechanism, data, "the only one", self.title)])
         self.energy_ = float(release.value[:2].sum())

@@ -249,7 +249,7 @@ ON_SPHERE: dict[str, Entry] = {
     "line, kng": regression(**KNG),
     "mean, newton": fitted("PrivateFrechetMean", **BALL, mechanism="newton"),
     "mean, log-gaussian": fitted(
-        "PrivateFrechetMean", **BALL, mechanism="log-gaussian"
+        "PrivateFrechetMean", **BALL, mechanism="tangent-gaussian"
     ),
     "mean in chunks": in_chunks(fitted("PrivateFrechetMean", **BALL)),
     "components in chunks": in_chunks(principal_components(guarantee=LARGE)),

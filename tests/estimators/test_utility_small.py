@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from benchmarks.utility import arithmetic_sensitivity, embedded_sensitivity
+from curvedp.core.statistic import Ball
 from curvedp.geometry import PoincareBall, SPDAffineInvariant, Sphere
-from curvedp.mechanisms.statistic import Ball
 
 
 def points(manifold, center, radius, count, rng):

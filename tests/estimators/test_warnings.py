@@ -4,10 +4,10 @@ import warnings
 
 import numpy as np
 import pytest
+from curvedp.release.warnings import estimator_warnings
 
 import curvedp.estimators
 from curvedp import GDP, Ledger, ReleaseWarning
-from curvedp.alarms import alarms
 from curvedp.entropy import GeneratorSource
 from curvedp.geometry import SPDAffineInvariant, Sphere
 from curvedp.report import write_report
@@ -91,6 +91,11 @@ CASES = [
         "edge of the ball",
     ),
 ]
+
+
+def alarms(estimator):
+    """Return the texts of all warnings of a fitted estimator."""
+    return [warning.text for warning in estimator_warnings(estimator)]
 
 
 def made(name, options):

@@ -2,7 +2,9 @@
 
 import numpy as np
 import pytest
+from curvedp.mechanisms.statistic import PERSON_UNIT
 
+from curvedp.core.statistic import Statistic
 from curvedp.errors import ParameterError
 from curvedp.federated import (
     ClassMeansKernel,
@@ -21,9 +23,8 @@ from curvedp.geometry import (
     Sphere,
     frechet_mean,
 )
-from curvedp.mechanisms.statistic import PERSON_UNIT, Statistic
-from curvedp.mechanisms.verify import verify_certificate
 from curvedp.privacy import GDP
+from curvedp.release.verify import verify_certificate
 from federated.runs import study
 from federated.test_plan import hostile
 

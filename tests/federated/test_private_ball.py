@@ -27,8 +27,9 @@ from curvedp.geometry import (
 )
 from curvedp.geometry.capabilities import EmbeddedMean
 from curvedp.ledger import Ledger
-from curvedp.mechanisms.verify import rebuild_mechanism, verify_certificate
 from curvedp.privacy import GDP
+from curvedp.release.rebuild import rebuild_mechanism
+from curvedp.release.verify import verify_certificate
 from federated.runs import sites_of, study
 
 FAR = Product(Euclidean(2), SPDAffineInvariant(2))
@@ -75,7 +76,9 @@ def test_records_far_from_the_public_center_are_found(M, point):
         for check in verify_certificate(release.certificate)
         if check.holds is False
     ] == []
-    again = rebuild_mechanism(release.certificate).value_of(release.certificate)
+    again = rebuild_mechanism(release.certificate).reconstruct_value(
+        release.certificate
+    )
     assert np.allclose(again, release.value)
 
 

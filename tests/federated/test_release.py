@@ -6,6 +6,7 @@ import json
 import numpy as np
 import pytest
 
+from curvedp.core.certificate import Certificate
 from curvedp.errors import CurvedpError, FederationRefused, ParameterError
 from curvedp.federated import (
     ClassMeansKernel,
@@ -25,9 +26,9 @@ from curvedp.geometry import (
     Sphere,
     frechet_mean,
 )
-from curvedp.mechanisms.certificate import Certificate
-from curvedp.mechanisms.verify import rebuild_mechanism, verify_certificate
 from curvedp.privacy import GDP
+from curvedp.release.rebuild import rebuild_mechanism
+from curvedp.release.verify import verify_certificate
 from federated.runs import SPD, run, sites_of, study
 
 STAGES = ["announce", "share", "mask", "unmask", "sign"]
@@ -241,7 +242,7 @@ def test_a_certificate_verifies_and_gives_its_value_back(released):
     checks = verify_certificate(certificate)
     assert [check for check in checks if check.holds is False] == []
     assert np.allclose(
-        rebuild_mechanism(certificate).value_of(certificate), release.value
+        rebuild_mechanism(certificate).reconstruct_value(certificate), release.value
     )
     assert certificate.claims.gdp <= 1.0 + 1e-9
     assert certificate.release["stages"][0]["lost"] == [plan.sites[2]]
@@ -341,9 +342,9 @@ def test_the_command_line_verifies_it(released, tmp_path):
 
 def test_the_mechanism_is_only_for_sums_over_sites():
     plan, _, _ = study(3, dropouts=0)
-    assert FederatedMechanism.for_statistic(plan, GDP(1.0)).statistic.id == plan.id
+    assert FederatedMechanism.calibrate(plan, GDP(1.0)).statistic.id == plan.id
     with pytest.raises(ParameterError, match="the plan is for"):
-        FederatedMechanism.for_statistic(plan, GDP(2.0))
+        FederatedMechanism.calibrate(plan, GDP(2.0))
     with pytest.raises(ParameterError, match="drawn by the sites"):
         FederatedMechanism(statistic=plan).release(np.zeros(3))
     with pytest.raises(ParameterError):

@@ -15,8 +15,8 @@ from curvedp.geometry import Euclidean, Lorentz, Rotations, SPDAffineInvariant, 
 from curvedp.inference import k_sample_test, paired_test, two_sample_test
 from curvedp.inference.kernel import PairedDistance, SamplesDistance
 from curvedp.inference.permutation import PermutationMechanism
-from curvedp.mechanisms.verify import verify_certificate
 from curvedp.records.persons import person_means
+from curvedp.release.verify import verify_certificate
 
 LEVEL, RUNS, B = 0.1, 90, 19
 
@@ -52,7 +52,7 @@ def rejections(mechanism, M, sizes, runs=RUNS, spoil=False, seed=0):
                 rng.permutation(sum(sizes))
             ]  # one law for both samples
         draw = mechanism.draw(
-            mechanism.accepted(np.split(pooled, np.cumsum(sizes)[:-1])), source
+            mechanism.prepare_data(np.split(pooled, np.cumsum(sizes)[:-1])), source
         )
         count += int(draw.integers[0][0])
     return count
@@ -60,7 +60,7 @@ def rejections(mechanism, M, sizes, runs=RUNS, spoil=False, seed=0):
 
 def mechanism_for(M, sizes, guarantee, paired=False, kind=PermutationMechanism):
     statistic = (PairedDistance if paired else SamplesDistance)(M, None, 1.0, sizes)
-    return kind.for_statistic(statistic, guarantee).at(LEVEL, B)
+    return kind.calibrate(statistic, guarantee).at(LEVEL, B)
 
 
 # Every kind of samples on the sphere, and every other space once: a space gives the distances and nothing else.
@@ -227,12 +227,12 @@ def test_the_statistic_is_the_discrepancy_by_its_definition():
 def test_the_decision_on_neighbors_is_within_the_tradeoff():
     """Records all but alike, and a neighbor whose record is as far as it can be: β >= G_μ(α), both ways."""
     M, mu, runs = Euclidean(1), 1.0, 600
-    mechanism = PermutationMechanism.for_statistic(
+    mechanism = PermutationMechanism.calibrate(
         SamplesDistance(M, None, 1.0, [2, 2]), GDP(mu)
     ).at(0.4, 4)
     rates = []
     for first in (-1.0, 1.0):
-        data = mechanism.accepted(
+        data = mechanism.prepare_data(
             (np.array([[first], [1.0]]), np.array([[-1.0], [-1.0]]))
         )
         source = GeneratorSource(np.random.default_rng(3))

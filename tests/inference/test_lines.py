@@ -9,6 +9,7 @@ import pytest
 from scipy.stats import binomtest
 
 from curvedp import GDP, PrivateGeodesicRegression, PureDP
+from curvedp.core.capabilities import NoisyDraw
 from curvedp.entropy import GeneratorSource
 from curvedp.errors import ParameterError
 from curvedp.geometry import Euclidean, Lorentz, Rotations, SPDAffineInvariant, Sphere
@@ -16,12 +17,11 @@ from curvedp.inference import region_of
 from curvedp.inference.lines import _Part, line_region
 from curvedp.laws import RiemannianGaussian, RiemannianLaplace
 from curvedp.mechanisms import Certificate
-from curvedp.mechanisms.base import Reading
-from curvedp.mechanisms.bundle_descent import BundleDescentMechanism
-from curvedp.mechanisms.regression import GeodesicLine
+from curvedp.mechanisms.geodesic_descent import BundleDescentMechanism
 from curvedp.regression.bounds import DEVIATION
 from curvedp.regression.gradient import _clipped, clipped_direction, contributions
 from curvedp.regression.linearity import Neighborhood
+from curvedp.statistics.geodesic import GeodesicLine
 
 LEVEL = 0.9
 
@@ -145,10 +145,10 @@ def shrunk(region, factor):
 )  # fmt: skip
 def test_regions_of_geodesics_cover_and_smaller_ones_do_not(M, n, k, factor):
     """The last release many times, at the pair of one descent: its noise is fresh."""
-    mechanism = BundleDescentMechanism.for_statistic(
+    mechanism = BundleDescentMechanism.calibrate(
         GeodesicLine(M, None, 0.4, 1.0, 0.3, n, [[0.0, 1.0]] * k), GDP(1.0)
     )
-    accepted, rng = mechanism.accepted(data(M, n, k=k)), np.random.default_rng(2)
+    accepted, rng = mechanism.prepare_data(data(M, n, k=k)), np.random.default_rng(2)
     p, V = pair_of(mechanism, accepted)
     z = rng.normal(size=(1 + k, M.dim))
     q, W = moved(M, p, V, 2 * mechanism.last * z)  # about as far as descents end
@@ -162,7 +162,7 @@ def test_regions_of_geodesics_cover_and_smaller_ones_do_not(M, n, k, factor):
         found.append(
             line_region(
                 mechanism.statistic,
-                Reading("line", law, drawn, np.stack([q, *W])),
+                NoisyDraw("line", law, drawn, np.stack([q, *W])),
                 LEVEL,
             )
         )

@@ -13,6 +13,7 @@ from curvedp import (
     PrivateFrechetMedian,
     PrivateMDM,
 )
+from curvedp.core.capabilities import NoisyDraw
 from curvedp.entropy import GeneratorSource
 from curvedp.errors import ParameterError
 from curvedp.geometry import (
@@ -30,12 +31,11 @@ from curvedp.inference import Region, consistent, region_of
 from curvedp.inference.region import sampling
 from curvedp.inference.shapes import SHAPES
 from curvedp.laws import RiemannianGaussian
-from curvedp.mechanisms.base import Reading
-from curvedp.mechanisms.choose import choose_mechanism
-from curvedp.mechanisms.median import GeometricMedian
-from curvedp.mechanisms.statistic import FrechetMean
 from curvedp.records.base import open_records
+from curvedp.release.choose import choose_mechanism
 from curvedp.report import write_report
+from curvedp.statistics.frechet_mean import FrechetMean
+from curvedp.statistics.geometric_median import GeometricMedian
 
 RUNS, LEVEL, N = (
     160,
@@ -89,12 +89,12 @@ EXACT = [
     (Sphere(2), "laplace", 0.7, 1.0),
     (
         Sphere(4),
-        "log-gaussian",
+        "tangent-gaussian",
         0.7,
         0.3,
     ),  # noise as wide as the ball: shrinkage and projection at work
-    (Lorentz(3), "log-gaussian", 1.0, 1.0),
-    (SPDAffineInvariant(2), "log-laplace", 1.0, 1.0),
+    (Lorentz(3), "tangent-gaussian", 1.0, 1.0),
+    (SPDAffineInvariant(2), "tangent-laplace", 1.0, 1.0),
     (SPDLogEuclidean(2), "gradient", 1.0, 1.0),
     (Euclidean(3), "gaussian", 1.0, 0.5),
 ]
@@ -150,7 +150,7 @@ def test_a_wide_ball_is_the_region_itself_where_gradients_say_no_more():
 
 
 def test_the_radius_is_the_law_s_quantile():
-    for name, law in (("log-gaussian", chi(4)), ("log-laplace", gamma(4))):
+    for name, law in (("tangent-gaussian", chi(4)), ("tangent-laplace", gamma(4))):
         mean = PrivateFrechetMean(Euclidean(4), radius=1.0, mechanism=name).fit(
             records(Euclidean(4))
         )
@@ -161,7 +161,7 @@ def test_the_radius_is_the_law_s_quantile():
 def test_the_radius_holds_the_chart_region():
     """Points of the region's boundary, far from the chart's base where curvature stretches them."""
     M, rng = Lorentz(3), np.random.default_rng(3)
-    found, _ = regions(M, "log-gaussian", 2.0, 0.5, runs=10)
+    found, _ = regions(M, "tangent-gaussian", 2.0, 0.5, runs=10)
     for region in found:
         _, base, drawn, quantile, reach = region.within
         u = rng.standard_normal((2000, 3))
@@ -180,7 +180,7 @@ def test_the_population_s_mean_is_covered(M):
     radius, hits, runs = 0.5, 0, 60
     population = truth(M, records(M, n=4000, shift=0.1), radius)
     for seed in range(runs):
-        mean = PrivateFrechetMean(M, radius=radius, mechanism="log-gaussian").fit(
+        mean = PrivateFrechetMean(M, radius=radius, mechanism="tangent-gaussian").fit(
             records(M, shift=0.1, seed=seed + 9)
         )
         region = mean.confidence_region(level=0.8, of="population")
@@ -248,7 +248,7 @@ def test_counts_of_a_sample_cover_the_population_s_median():
             (np.array([0.0]), 1 - share) if share > 0.5 else (np.array([1.0]), share)
         )
         law = RiemannianGaussian(Euclidean(1), 1e-9)
-        reading = Reading(
+        reading = NoisyDraw(
             "counts", law, np.array([400 * beyond]), w, 3.0, np.array([1e-3])
         )
         regions = [
@@ -266,7 +266,7 @@ def test_a_region_needs_the_certificate_only_and_a_shifted_center_moves_it():
     center = np.array([[40.0, 3.0], [3.0, 9.0]])
     X = np.asarray(move_from_origin(M, center, records(M, 0.1, 0.1, 400)))
     mean = PrivateFrechetMean(
-        M, radius=1.0, center=center, mechanism="log-gaussian", guarantee=GDP(2.0)
+        M, radius=1.0, center=center, mechanism="tangent-gaussian", guarantee=GDP(2.0)
     ).fit(X)
     again = region_of(
         type(mean.certificate_).from_json(mean.certificate_.to_json()), 0.9999
@@ -447,9 +447,9 @@ def test_all_class_means_are_covered_together():
     truths = {label: truth(M, X[y == label], 1.0) for label in "abcd"}
     hits, once = 0, 0
     for _ in range(runs):
-        fitted = PrivateMDM(M, radius=1.0, source=source, mechanism="log-gaussian").fit(
-            X, y
-        )
+        fitted = PrivateMDM(
+            M, radius=1.0, source=source, mechanism="tangent-gaussian"
+        ).fit(X, y)
         hits += all(
             bool(region.contains(truths[label]))
             for label, region in fitted.confidence_region(LEVEL).items()
@@ -473,7 +473,9 @@ def test_two_releases_are_consistent_unless_they_differ():
 
     def mean(data):
         return (
-            PrivateFrechetMean(M, radius=0.7, source=source, mechanism="log-gaussian")
+            PrivateFrechetMean(
+                M, radius=0.7, source=source, mechanism="tangent-gaussian"
+            )
             .fit(data)
             .certificate_
         )
@@ -497,7 +499,7 @@ def test_two_releases_are_consistent_unless_they_differ():
 def test_a_region_that_holds_nothing_says_so(M):
     """Noise of many radii: at next to no level the draw is too far from the ball for any point of it."""
     mean = PrivateFrechetMean(
-        M, radius=0.3, guarantee=GDP(0.01), mechanism="log-gaussian"
+        M, radius=0.3, guarantee=GDP(0.01), mechanism="tangent-gaussian"
     ).fit(np.stack([M.origin] * 2))
     none, some = mean.confidence_region(1e-9), mean.confidence_region(1 - 1e-9)
     assert ("empty" in none.theorem, bool(none.contains(none.center))) == (True, False)

@@ -83,8 +83,8 @@ def test_a_region_as_wide_as_the_ball_names_a_mechanism_with_a_narrower_one(
 
 def test_a_plan_has_the_regions_of_several_mechanisms():
     radii = plan(Sphere(2), n=700, radius=1.2).regions()
-    assert {"log-gaussian", "log-laplace"} < set(radii)
-    assert radii["log-gaussian"] < 0.1
+    assert {"tangent-gaussian", "tangent-laplace"} < set(radii)
+    assert radii["tangent-gaussian"] < 0.1
     assert list(plan(Euclidean(2), n=700, radius="private").regions()) == [
         "private-ball"
     ]

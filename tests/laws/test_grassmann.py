@@ -147,9 +147,9 @@ def test_cdf_by_a_double_integral() -> None:
 
 def test_what_is_not_known_is_refused() -> None:
     law = RiemannianGaussian(Grassmann(4, 2), 0.3)
-    with pytest.raises(ParameterError, match="log-gaussian"):
+    with pytest.raises(ParameterError, match="tangent-gaussian"):
         law.profile(0.1)
-    with pytest.raises(ParameterError, match="log-gaussian"):
+    with pytest.raises(ParameterError, match="tangent-gaussian"):
         GaussianMechanism(Grassmann(4, 2), 0.1, 0.3)
     with pytest.raises(ParameterError, match="rank 2"):
         RiemannianGaussian(Grassmann(6, 3), 0.3).radial_cdf(0.5)

@@ -11,7 +11,7 @@ from curvedp.geometry import HPDAffineInvariant, Lorentz, SPDAffineInvariant
 from curvedp.laws import RiemannianGaussian
 from curvedp.laws.spd_gaussian import _haar, acceptance, sample_log_eigenvalues
 from curvedp.mechanisms import GaussianMechanism
-from curvedp.mechanisms.verify import verify_certificate
+from curvedp.release.verify import verify_certificate
 
 
 def weight(rho, sigma, power=2):

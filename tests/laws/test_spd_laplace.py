@@ -15,7 +15,7 @@ from curvedp.laws import RiemannianGaussian, RiemannianLaplace
 from curvedp.laws.exact import exact_laplace
 from curvedp.laws.spd_laplace import FarLaplace, MatrixLaplace, NearLaplace
 from curvedp.mechanisms import LaplaceMechanism
-from curvedp.mechanisms.verify import verify_certificate
+from curvedp.release.verify import verify_certificate
 from goodness import accepts, off_origin, rejects
 
 NEAR_AND_FAR = [

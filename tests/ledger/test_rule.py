@@ -279,7 +279,7 @@ def test_a_divergence_of_another_order_is_paid_by_what_the_mechanism_gives(tmp_p
             Sphere(2),
             radius=0.5,
             guarantee=RenyiDP(4.0, 0.4),
-            mechanism="log-gaussian",
+            mechanism="tangent-gaussian",
             ledger=ledger,
         )
         claimed = model.fit(records).certificate_.claims.gdp

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 from curvedp.geometry import Euclidean, SPDAffineInvariant, Sphere
-from curvedp.mechanisms.bundle_descent import BundleDescentMechanism
-from curvedp.mechanisms.regression import GeodesicLine
+from curvedp.mechanisms.geodesic_descent import BundleDescentMechanism
 from curvedp.privacy import GDP, PureDP
 from curvedp.regression.bounds import DEVIATION
 from curvedp.regression.gradient import clipped_direction
 from curvedp.regression.linearity import LENGTHENED
+from curvedp.statistics.geodesic import GeodesicLine
 
 N, CLIP = 10, 0.25
 
@@ -39,7 +39,7 @@ def test_the_worst_record_moves_the_direction_by_what_is_charged(M):
 def test_the_steps_and_the_last_release_add_up_to_what_was_asked(asked):
     """Each draw as it is made, one after the other, by the rule for independent releases: μ² of Gaussians, ε of Laplace."""
     line = GeodesicLine(Sphere(2), None, 0.5, 0.6, CLIP, 200, [[0.0, 1.0]])
-    mechanism = BundleDescentMechanism.for_statistic(line, asked)
+    mechanism = BundleDescentMechanism.calibrate(line, asked)
     drawn = mechanism.release(
         (np.linspace(0, 1, 200), np.repeat(Sphere(2).origin[None], 200, axis=0))
     )

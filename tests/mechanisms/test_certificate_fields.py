@@ -8,14 +8,15 @@ from typing import Any
 import numpy as np
 import pytest
 
+from curvedp.release.rebuild import mechanism_of
 from curvedp import GDP, Ledger, PrivateFrechetMean, PrivateFrechetMedian, PrivateMDM
 from curvedp.errors import CurvedpError, ParameterError
 from curvedp.federated import MeanKernel
 from curvedp.geometry import Euclidean, SpecialEuclidean, Sphere
 from curvedp.mechanisms import Certificate
-from curvedp.mechanisms.certificate_fields import is_plain_text, read_time
-from curvedp.mechanisms.statistic import UNIT_FIELD
-from curvedp.mechanisms.verify import remarks_on, verify_certificate
+from curvedp.core.certificate_form import is_plain_text, read_time
+from curvedp.core.statistic import UNIT_FIELD
+from curvedp.release.verify import remarks_on, verify_certificate
 from curvedp.signing import digest
 from federated.runs import run as federated_run
 from federated.runs import study
@@ -55,7 +56,7 @@ def median(ledger):
 def with_a_length(ledger):
     M = SpecialEuclidean(2, 1 / 3)
     points = np.broadcast_to(M.origin, (40, *M.point_shape))
-    model = PrivateFrechetMean(M, radius=1.0, mechanism="log-gaussian").fit(points)
+    model = PrivateFrechetMean(M, radius=1.0, mechanism="tangent-gaussian").fit(points)
     return model.certificate_
 
 
@@ -247,7 +248,7 @@ def test_a_forged_unit_is_refuted_and_a_missing_one_not_known():
     for groups in (None, PERSONS):
         model = PrivateFrechetMean(S2, radius=0.7).fit(X, groups=groups)
         record = json.loads(model.certificate_.to_json())
-        statistic = model.certificate_.made_by.statistic
+        statistic = mechanism_of(model.certificate_).statistic
         for unit in (statistic.unit, *statistic.units):
             certificate = read(resealed({**record, "unit": unit}))
             assert confirmed(certificate) == (unit == record["unit"]), unit
@@ -258,7 +259,7 @@ def test_a_forged_unit_is_refuted_and_a_missing_one_not_known():
 
 
 def test_a_release_refuses_texts_that_no_certificate_may_hold():
-    mechanism = PrivateFrechetMean(S2, radius=0.7).fit(X).certificate_.made_by
+    mechanism = mechanism_of(PrivateFrechetMean(S2, radius=0.7).fit(X).certificate_)
     for options in ({"reason": "\x1b[8m"}, {"unit": "one nation"}):
         with pytest.raises(ParameterError):
             mechanism.release(X[0], **options)

@@ -16,19 +16,20 @@ from curvedp import (
 from curvedp.geometry import Euclidean, Sphere
 from curvedp.mechanisms import Certificate
 from curvedp.mechanisms.chart import GRID, grid_of
-from curvedp.mechanisms.verify import verify_certificate
+from curvedp.release.rebuild import mechanism_of
+from curvedp.release.verify import verify_certificate
 
 M, N = Euclidean(2), 400
 MEANS = (
     "auto",
     "gaussian",
-    "log-gaussian",
+    "tangent-gaussian",
     "gradient",
     "laplace",
-    "log-laplace",
+    "tangent-laplace",
     "kng",
 )
-MUCH, PURE, PURELY = GDP(10.0), PureDP(20.0), ("laplace", "log-laplace", "kng")
+MUCH, PURE, PURELY = GDP(10.0), PureDP(20.0), ("laplace", "tangent-laplace", "kng")
 
 
 def estimators():
@@ -105,8 +106,8 @@ def test_answers_are_as_good_in_a_small_unit(name, estimator):
     certificate = Certificate.from_json(other.certificate_.to_json())
     assert not any(check.holds is False for check in verify_certificate(certificate))
     again, value = (
-        certificate.made_by.value_of(certificate),
-        other.certificate_.made_by.value_of(other.certificate_),
+        mechanism_of(certificate).reconstruct_value(certificate),
+        mechanism_of(other.certificate_).reconstruct_value(other.certificate_),
     )
     np.testing.assert_array_equal(
         np.concatenate([np.ravel(x) for x in again]),

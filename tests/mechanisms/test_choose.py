@@ -17,9 +17,10 @@ from curvedp.geometry import (
     frechet_mean,
 )
 from curvedp.mechanisms import choose
-from curvedp.mechanisms.choose import mechanism_names
-from curvedp.mechanisms.statistic import FrechetMean, FrechetVariance
 from curvedp.privacy import GDP, PureDP
+from curvedp.release.choose import mechanism_options
+from curvedp.statistics.frechet_mean import FrechetMean
+from curvedp.statistics.frechet_variance import FrechetVariance
 
 
 def test_a_ranking_is_kept_for_the_same_public_parameters_and_no_others(monkeypatch):
@@ -74,7 +75,7 @@ def test_the_error_of_every_mechanism_that_can_be_named_is_predicted(M):
         )
     )
     truth, tried = frechet_mean(M, X), 0
-    for name in mechanism_names(FrechetMean(M, M.origin, 0.6, 200)):
+    for name in mechanism_options(FrechetMean(M, M.origin, 0.6, 200)):
         for guarantee in (GDP(1.0), PureDP(1.0)):
             options = {"radius": 0.6, "guarantee": guarantee, "mechanism": name}
             try:

@@ -33,7 +33,8 @@ from curvedp.mechanisms import (
     LogGaussianMechanism,
     LogLaplaceMechanism,
 )
-from curvedp.mechanisms.statistic import FrechetMean, FrechetVariance
+from curvedp.statistics.frechet_mean import FrechetMean
+from curvedp.statistics.frechet_variance import FrechetVariance
 
 SPACES = [
     Euclidean(2), Lorentz(2), PoincareBall(2), SPDAffineInvariant(2), SPDLogEuclidean(2),
@@ -67,7 +68,7 @@ def test_noise_of_every_scale_gives_a_point_or_is_refused(M, kind):
         for _ in range(2):
             release = mechanism.release(M.origin)
             assert_is_point(M, release.value)
-            again = mechanism.value_of(release.certificate)
+            again = mechanism.reconstruct_value(release.certificate)
             np.testing.assert_array_equal(again, release.value)
 
 
@@ -128,13 +129,13 @@ def test_what_is_noised_is_within_the_ball_that_is_charged():
     """The coordinates about which noise is drawn, of matrices that floats hold badly."""
     M, radius = SPDLogCholesky(2), 8.0
     statistic = FrechetMean(M, None, radius, 100)
-    mechanism = GaussianMechanism.rebuilt(statistic, {"sigma": 1.0})
+    mechanism = GaussianMechanism.from_parameters(statistic, {"sigma": 1.0})
     rng = np.random.default_rng(3)
     z = rng.normal(size=(300, 3))
     z *= 1.2 * radius / np.linalg.norm(z, axis=1)[:, None]
     lengths = []
     for point in np.asarray(M.from_normal_coordinates(M.origin, z)):
-        space, center = mechanism.drawn_about(mechanism.accepted(point))
+        space, center = mechanism.drawn_about(mechanism.prepare_data(point))
         assert space == Euclidean(3)
         lengths.append(np.linalg.norm(center))
     assert max(lengths) <= radius * (1 + 1e-12)

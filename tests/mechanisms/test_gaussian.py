@@ -46,5 +46,5 @@ def test_every_flat_factor_is_charged() -> None:
     "other", [SPDAffineInvariant(2), Euclidean(2), Lorentz(2)], ids=repr
 )
 def test_products_with_a_compact_factor_are_not_calibrated(other) -> None:
-    with pytest.raises(ParameterError, match="log-gaussian"):
+    with pytest.raises(ParameterError, match="tangent-gaussian"):
         GaussianMechanism.calibrated(Product(Sphere(2), other), 0.01, GDP(1.0))

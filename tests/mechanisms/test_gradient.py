@@ -6,8 +6,8 @@ import pytest
 from curvedp.geometry import Euclidean, SPDAffineInvariant, Sphere, Stiefel
 from curvedp.laws.exact import exact_gaussian
 from curvedp.mechanisms import noise
-from curvedp.mechanisms.gradient import GradientMechanism
-from curvedp.mechanisms.statistic import FrechetMean
+from curvedp.mechanisms.gradient_step import GradientMechanism
+from curvedp.statistics.frechet_mean import FrechetMean
 
 N, RADIUS = 10, 0.6
 

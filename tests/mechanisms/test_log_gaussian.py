@@ -4,7 +4,7 @@ import mpmath as mp
 import numpy as np
 
 from curvedp.geometry import Sphere
-from curvedp.mechanisms.log_gaussian import LogGaussianMechanism
+from curvedp.mechanisms.isotropic.tangent import LogGaussianMechanism
 
 
 def angle(p, q):

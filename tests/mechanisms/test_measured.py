@@ -14,20 +14,19 @@ from curvedp.geometry import (
     SPDAffineInvariant,
     Sphere,
 )
-from curvedp.mechanisms.in_private_ball import OuterBallMean
-from curvedp.mechanisms.measured import (
-    Measured,
-    clip,
-    half_bins,
-    likeliest,
+from curvedp.mechanisms.staged.queries import (
+    Queries,
+    clip_rows_to,
+    half_bin_count,
+    likeliest_bin,
     logs_at,
-    mean_moved,
-    outer_radius_of,
+    mean_sensitivity,
     scaling_direction,
 )
-from curvedp.mechanisms.noise import LAWS
+from curvedp.mechanisms.vector import NOISE_KINDS
 from curvedp.numerics.fixed_point import FixedPoint
 from curvedp.records.base import open_records
+from curvedp.statistics.searched_ball import SearchedMean, default_outer_radius
 from spaces import EDGES, SPACES
 
 
@@ -37,7 +36,7 @@ def test_clipped_vectors_are_as_long_as_their_bound_and_point_where_they_did(dim
     u = np.random.default_rng(dim).normal(size=(9, dim))
     u /= np.linalg.norm(u, axis=1, keepdims=True)
     share = np.array([0.0, 1e-9, 0.5, 1 - 1e-6, 1 + 1e-6, 1.1, 2.0, 1e3, 1e9])
-    found = clip(r * share[:, None] * u, r) / r
+    found = clip_rows_to(r * share[:, None] * u, r) / r
     np.testing.assert_allclose(
         found, np.minimum(share, 1.0)[:, None] * u, rtol=0, atol=1e-12
     )
@@ -46,7 +45,7 @@ def test_clipped_vectors_are_as_long_as_their_bound_and_point_where_they_did(dim
     with np.errstate(
         all="ignore"
     ):  # as its callers do: a data-dependent warning is a release
-        assert np.array_equal(clip(bad, r), np.zeros((3, dim)))
+        assert np.array_equal(clip_rows_to(bad, r), np.zeros((3, dim)))
 
 
 @pytest.mark.parametrize("M", SPACES + EDGES, ids=str)
@@ -68,14 +67,14 @@ def test_a_records_logarithm_depends_on_it_alone(M):
 @pytest.mark.parametrize("n", [1, 7, 10**6])
 def test_a_mean_moves_by_the_distance_of_opposite_vectors(n):
     """Attained by two records at opposite ends, and hardly more."""
-    moved = mean_moved(0.3, FixedPoint(0.6), 4, n)
+    moved = mean_sensitivity(0.3, FixedPoint(0.6), 4, n)
     assert 0.6 / n < moved <= 0.6 / n * (1 + 1e-6) + 1e-15
 
 
 def shares_of(law, t):
     """What records at lengths t of scale are at the edges of bins, on a cone and on a product with one."""
     cone = SPDAffineInvariant(2)
-    half = half_bins(cone, 40.0, 2.0)
+    half = half_bin_count(cone, 40.0, 2.0)
     x = np.asarray(
         cone.from_normal_coordinates(
             cone.origin, np.multiply.outer(t, scaling_direction(cone, cone.origin))
@@ -83,9 +82,9 @@ def shares_of(law, t):
     )
     both = Product(Sphere(2), cone)
     y = np.asarray(both.join([np.broadcast_to(Sphere(2).origin, (len(x), 3)), x]))
-    of = (OuterBallMean(M, None, 50.0, len(x)) for M in (cone, both))
+    of = (SearchedMean(M, None, 50.0, len(x)) for M in (cone, both))
     read = [
-        Measured(S, open_records(each, S.manifold.point_shape))
+        Queries(S, open_records(each, S.manifold.point_shape))
         for S, each in zip(of, (x, y), strict=True)
     ]
     alone, within = (
@@ -105,7 +104,7 @@ def moved(law, norm_of, pairs):
     )
 
 
-@pytest.mark.parametrize("law", LAWS)
+@pytest.mark.parametrize("law", NOISE_KINDS)
 def test_a_record_moves_the_shares_of_units_as_far_as_two_counts(law):
     """In one bin, in two neighboring ones, on edges, at and beyond the ends."""
     rng = np.random.default_rng(0)
@@ -130,21 +129,21 @@ def test_a_record_moves_the_shares_of_units_as_far_as_two_counts(law):
         assert moved("gaussian", law, pairs) > 1.3 * most
 
 
-@pytest.mark.parametrize("law", LAWS)
+@pytest.mark.parametrize("law", NOISE_KINDS)
 def test_shares_tell_where_between_two_edges_the_records_are(law):
     for t in (0.0, 0.3, -1.1, 3.0, 17.9, -38.0):
         sums = shares_of(law, np.full(50, t))
-        assert 2 * likeliest(sums, 0.1, 50, law) == pytest.approx(t, abs=1e-4)
+        assert 2 * likeliest_bin(sums, 0.1, 50, law) == pytest.approx(t, abs=1e-4)
         noisy = sums + 1e4 * np.random.default_rng(1).normal(size=(3, sums.size))
         assert (
-            likeliest(noisy, np.full(3, 1e4), 50, law) == 0.0
+            likeliest_bin(noisy, np.full(3, 1e4), 50, law) == 0.0
         ).all()  # nothing is known: the public center
 
 
 def test_default_outer_balls_are_not_wider_than_doubles_reach():
     """A hyperbolic line is flat, and its coordinates at 10⁶ overflow all the same."""
-    assert outer_radius_of(Euclidean(1)) == 1e6
+    assert default_outer_radius(Euclidean(1)) == 1e6
     assert {
-        outer_radius_of(M)
+        default_outer_radius(M)
         for M in (Lorentz(1), PoincareBall(1), Correlation(2), Lorentz(2))
     } == {25.0}

@@ -8,6 +8,8 @@ from importlib.metadata import PackageNotFoundError
 import numpy as np
 import pytest
 
+from curvedp.core.fields import Length, check_fields
+from curvedp.core.statistic import public_ball
 from curvedp.entropy import GeneratorSource, SecureSource
 from curvedp.errors import (
     NotIntegrable,
@@ -36,9 +38,9 @@ from curvedp.mechanisms import (
     LogLaplaceMechanism,
     certificate,
 )
-from curvedp.mechanisms.statistic import FrechetMean, Length, check_fields, public_ball
-from curvedp.mechanisms.verify import verify_certificate
 from curvedp.privacy import GDP, ZCDP, ApproxDP, PureDP, RenyiDP
+from curvedp.release.verify import verify_certificate
+from curvedp.statistics.frechet_mean import FrechetMean
 from spaces import SPACES
 
 CURVED = [Sphere(2), Sphere(20), Lorentz(2), Euclidean(4)]
@@ -100,7 +102,7 @@ def test_laplace_is_pure(manifold):
     mechanism = LaplaceMechanism.calibrated(manifold, 0.05, PureDP(0.5))
     assert mechanism.scale == pytest.approx(0.1, rel=1e-6)
     assert mechanism.guarantee.eps <= 0.5 * (1 + 1e-12)
-    assert mechanism.profile.delta(0.5) <= 1e-12
+    assert mechanism.privacy_profile.delta(0.5) <= 1e-12
 
 
 def test_the_hyperbolic_floor_names_itself_and_the_way_out():
@@ -185,7 +187,7 @@ def test_the_way_out_of_a_pure_target_is_a_pure_mechanism(kind):
 
 
 def test_a_manifold_without_an_exact_sampler_is_refused_at_once():
-    with pytest.raises(ParameterError, match="log-gaussian"):
+    with pytest.raises(ParameterError, match="tangent-gaussian"):
         GaussianMechanism(Stiefel(4, 2), 0.1, 0.2)
 
 
@@ -218,7 +220,7 @@ def test_certificates_verify(mechanism):
 
 def test_forged_certificates_do_not_verify():
     statistic = FrechetMean(SPDAffineInvariant(3), None, 1.0, 20)
-    mechanism = LogGaussianMechanism.for_statistic(statistic, GDP(1.0))
+    mechanism = LogGaussianMechanism.calibrate(statistic, GDP(1.0))
     certificate = mechanism.release(mechanism.manifold.origin).certificate
     assert all(check.holds for check in verify_certificate(certificate))
 
@@ -365,7 +367,7 @@ def test_a_release_from_sources_that_are_not_installed_is_not_lost(monkeypatch):
 
     certificate.installed_software.cache_clear()  # the versions are read once in a process
     monkeypatch.setattr(certificate, "version", nowhere)
-    mechanism = LogGaussianMechanism.for_statistic(
+    mechanism = LogGaussianMechanism.calibrate(
         FrechetMean(Euclidean(2), None, 1.0, 20), GDP(1.0)
     )
     made = mechanism.release(np.zeros(2)).certificate

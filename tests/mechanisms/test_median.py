@@ -15,8 +15,9 @@ from curvedp import (
 )
 from curvedp.errors import ParameterError, ReleaseWarning
 from curvedp.geometry import Euclidean, Lorentz, Rotations, SPDAffineInvariant, Sphere
-from curvedp.mechanisms.median import GeometricMedian, MedianMechanism
-from curvedp.mechanisms.verify import verify_certificate
+from curvedp.mechanisms.staged.median import MedianMechanism
+from curvedp.release.verify import verify_certificate
+from curvedp.statistics.geometric_median import GeometricMedian
 from transcript import spent
 
 SPACES = [
@@ -41,7 +42,7 @@ def test_no_neighbors_are_told_apart_by_more_than_is_paid_for(M, radius):
     rng, worst = np.random.default_rng(0), 0.0
     for trial in range(16):
         n = int(rng.integers(2, 60))
-        mechanism = MedianMechanism.for_statistic(
+        mechanism = MedianMechanism.calibrate(
             GeometricMedian(M, None, radius, n), GDP(1.0)
         )
         X = cloud(M, 10.0 ** rng.uniform(-3, 0), n, rng)

@@ -19,11 +19,12 @@ from curvedp.geometry import (
     frechet_mean,
 )
 from curvedp.mechanisms.chart import james_stein
-from curvedp.mechanisms.choose import choose_mechanism, predicted_error, useless_error
 from curvedp.mechanisms.newton import NewtonMechanism
-from curvedp.mechanisms.statistic import FrechetMean
-from curvedp.mechanisms.verify import verify_certificate
 from curvedp.privacy import GDP, ApproxDP, PureDP
+from curvedp.release.choose import choose_mechanism
+from curvedp.release.predict import baseline_error, predicted_error
+from curvedp.release.verify import verify_certificate
+from curvedp.statistics.frechet_mean import FrechetMean
 
 
 def in_ball(manifold, radius, size, rng):
@@ -92,7 +93,7 @@ def test_stages_add_up_to_the_guarantee_and_verify(manifold, guarantee):
     """In squares for Gaussian noise, as they are for Laplace noise."""
     rng = np.random.default_rng(1)
     X = in_ball(manifold, 0.6, 60, rng)
-    mechanism = NewtonMechanism.for_statistic(
+    mechanism = NewtonMechanism.calibrate(
         FrechetMean(manifold, None, 0.7, 60), guarantee
     )
     release = mechanism.release(X)
@@ -115,7 +116,7 @@ def test_stages_add_up_to_the_guarantee_and_verify(manifold, guarantee):
 def test_a_certificate_with_less_noise_is_refuted(field):
     X = in_ball(Sphere(2), 0.6, 60, np.random.default_rng(1))
     certificate = (
-        NewtonMechanism.for_statistic(FrechetMean(Sphere(2), None, 0.7, 60), GDP(1.0))
+        NewtonMechanism.calibrate(FrechetMean(Sphere(2), None, 0.7, 60), GDP(1.0))
         .release(X)
         .certificate
     )
@@ -152,7 +153,7 @@ def test_the_release_has_the_law_that_is_simulated():
 @pytest.mark.parametrize("manifold", [Lorentz(3), Sphere(2)])
 def test_populations_are_simulated_at_once_as_if_one_after_another(manifold, guarantee):
     rng, n = np.random.default_rng(5), 20
-    mechanism = NewtonMechanism.for_statistic(
+    mechanism = NewtonMechanism.calibrate(
         FrechetMean(manifold, None, 0.8, 300), guarantee
     )
     several = np.stack(
@@ -183,7 +184,7 @@ def test_noise_that_is_called_little_is_foreseen_to_be_little(manifold, radii, l
         if mechanism.length < 0.05 * radius:
             called += 1
             assert predicted_error(mechanism) < 0.7 * min(
-                0.1 * radius, useless_error(mechanism.statistic)
+                0.1 * radius, baseline_error(mechanism.statistic)
             )
     assert called > len(radii)
 
@@ -200,7 +201,7 @@ def test_noise_is_divided_by_the_records_own_curvature():
     newton = np.mean(
         np.asarray(manifold.dist(mean, chosen.mechanism.simulate(rng, X, 100)))
     )
-    chart = choose_mechanism("log-gaussian", statistic, GDP(1.0)).mechanism
+    chart = choose_mechanism("tangent-gaussian", statistic, GDP(1.0)).mechanism
     plain = np.mean(
         np.asarray(manifold.dist(mean, chart.finished(chart.simulate(rng, mean, 2000))))
     )

@@ -18,8 +18,9 @@ from curvedp.geometry import Euclidean, Sphere
 from curvedp.ledger import rule
 from curvedp.ledger.rule import State
 from curvedp.mechanisms import Mechanism
-from curvedp.mechanisms.payment import pay
-from curvedp.mechanisms.statistic import FrechetMean, Statistic
+from curvedp.release.pay import pay
+from curvedp.statistics.frechet_mean import FrechetMean
+from curvedp.core.statistic import Statistic
 from curvedp.privacy import (
     GDP,
     ZCDP,
@@ -66,10 +67,10 @@ def _mechanisms(asked):
     made = []
     for number, kind in enumerate(Mechanism.registry.values()):
         statistic = FrechetMean(Euclidean(2), None, 0.5, (8, 30)[number % 2])
-        if not kind.serves(statistic):
+        if not kind.supports(statistic):
             continue
         with contextlib.suppress(CurvedpError):
-            made.append(kind.for_statistic(statistic, ASKED[asked]))
+            made.append(kind.calibrate(statistic, ASKED[asked]))
     return made
 
 
@@ -80,7 +81,7 @@ def _deltas(guarantee):
 
 @functools.cache
 def _true_deltas(mechanism):
-    return mechanism.profile.delta(np.array(EPSILONS))
+    return mechanism.privacy_profile.delta(np.array(EPSILONS))
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -27,12 +27,13 @@ from curvedp.geometry import (
     Sphere,
     frechet_mean,
 )
-from curvedp.mechanisms.in_private_ball import OuterBallMean, OuterBallVariance
-from curvedp.mechanisms.measured import Measured
-from curvedp.mechanisms.private_ball import PrivateBallMechanism
-from curvedp.mechanisms.statistic import FrechetMean
-from curvedp.mechanisms.verify import verify_certificate
+from curvedp.mechanisms.staged.ball_search import PrivateBallMechanism
+from curvedp.mechanisms.staged.queries import Queries
 from curvedp.records.base import open_records
+from curvedp.release.rebuild import mechanism_of
+from curvedp.release.verify import verify_certificate
+from curvedp.statistics.frechet_mean import FrechetMean
+from curvedp.statistics.searched_ball import SearchedMean, SearchedVariance
 from transcript import SPACES, STATISTICS, cloud, pairs, released, served, spent
 
 
@@ -72,7 +73,8 @@ def test_a_release_verifies_and_reads_back(M):
     model = PrivateFrechetMean(M, radius="private", guarantee=GDP(1.0)).fit(X)
     assert all(check.holds for check in verify_certificate(model.certificate_))
     np.testing.assert_allclose(
-        model.certificate_.made_by.value_of(model.certificate_), model.location_
+        mechanism_of(model.certificate_).reconstruct_value(model.certificate_),
+        model.location_,
     )
     assert model.ball_.radius > 0
     changed = {
@@ -122,8 +124,8 @@ def test_the_error_is_the_same_in_every_unit():
     """Counts of bins, whose likeliest edge is either end of the bin that holds all records, had 1.25 times the error."""
     M, rng = SPDAffineInvariant(3), np.random.default_rng(4)
     X = cloud(M, 0.4, 60, rng)
-    mechanism = PrivateBallMechanism.for_statistic(
-        OuterBallMean(M, None, None, 60), GDP(1.0)
+    mechanism = PrivateBallMechanism.calibrate(
+        SearchedMean(M, None, None, 60), GDP(1.0)
     )
     truth = np.asarray(frechet_mean(M, X))
     errors = [
@@ -165,8 +167,8 @@ def test_a_hyperbolic_center_far_away_is_found():
 def test_many_factors_leave_something_for_the_last_stage(kind):
     M, rng = Product(*[kind] * 20), np.random.default_rng(11)
     for mu in (0.01, 1.0):
-        mechanism = PrivateBallMechanism.for_statistic(
-            OuterBallMean(M, None, None, 30), GDP(mu)
+        mechanism = PrivateBallMechanism.calibrate(
+            SearchedMean(M, None, None, 30), GDP(mu)
         )
         release = mechanism.release(cloud(M, 0.3, 30, rng))
         shares = [
@@ -182,8 +184,8 @@ def test_one_search_that_noise_has_misled_is_made_again():
     """The first count is too low by three deviations and more, so that the first radius is far too small."""
     M, rng = Euclidean(3), np.random.default_rng(12)
     X = cloud(M, 0.5, 100, rng, np.full(3, 0.3))
-    mechanism = PrivateBallMechanism.for_statistic(
-        OuterBallMean(M, None, 100.0, 100), GDP(1.0)
+    mechanism = PrivateBallMechanism.calibrate(
+        SearchedMean(M, None, 100.0, 100), GDP(1.0)
     )
     asked = []
 
@@ -192,7 +194,7 @@ def test_one_search_that_noise_has_misled_is_made_again():
         return np.zeros_like(values) if len(asked) == 1 else values
 
     (_, radius), _ = mechanism.walk(
-        Measured(mechanism.statistic, open_records(X, M.point_shape)), noisy
+        Queries(mechanism.statistic, open_records(X, M.point_shape)), noisy
     )
     assert 0.3 < radius < 3.0
 
@@ -200,8 +202,8 @@ def test_one_search_that_noise_has_misled_is_made_again():
 def test_units_stay_at_the_public_center_where_records_are_too_few_to_tell():
     M, rng = SPDAffineInvariant(3), np.random.default_rng(13)
     X = cloud(M, 0.3, 20, rng)
-    mechanism = PrivateBallMechanism.for_statistic(
-        OuterBallMean(M, None, None, 20), GDP(1.0)
+    mechanism = PrivateBallMechanism.calibrate(
+        SearchedMean(M, None, None, 20), GDP(1.0)
     )
     errors = M.dist(frechet_mean(M, X), mechanism.simulate(rng, X, 8))
     assert np.median(errors) < 1.0  # the winner among 173 noisy bins is tens away
@@ -234,10 +236,10 @@ def test_other_guarantees_and_dask():
 
 def test_sums_do_not_depend_on_order():
     M, rng = Lorentz(3), np.random.default_rng(7)
-    statistic = OuterBallMean(M, None, None, 100)
+    statistic = SearchedMean(M, None, None, 100)
     X = cloud(M, 0.5, 100, rng)
     one, two = (
-        Measured(statistic, open_records(Y, M.point_shape)) for Y in (X, X[::-1].copy())
+        Queries(statistic, open_records(Y, M.point_shape)) for Y in (X, X[::-1].copy())
     )
     for name, arguments in {
         "clipped": (M.origin, 1.0),
@@ -247,9 +249,7 @@ def test_sums_do_not_depend_on_order():
         assert np.array_equal(
             a[0] if name == "clipped" else a, b[0] if name == "clipped" else b
         )
-    assert (
-        Measured(statistic).clipped(M.origin, 1.0)[1] == one.clipped(M.origin, 1.0)[1]
-    )
+    assert Queries(statistic).clipped(M.origin, 1.0)[1] == one.clipped(M.origin, 1.0)[1]
 
 
 @pytest.mark.parametrize(
@@ -323,13 +323,13 @@ def test_a_variance_wants_more_records_than_a_mean(M):
     """At nμ = 60 so many records are cut off that a quarter of the variance may be missing: that is warned of."""
 
     def made(kind, n, guarantee):
-        return PrivateBallMechanism.for_statistic(kind(M, None, None, n), guarantee)
+        return PrivateBallMechanism.calibrate(kind(M, None, None, n), guarantee)
 
     assert [
-        made(OuterBallMean, 60, GDP(1.0)).enough,
-        made(OuterBallVariance, 60, GDP(1.0)).enough,
+        made(SearchedMean, 60, GDP(1.0)).enough,
+        made(SearchedVariance, 60, GDP(1.0)).enough,
     ] == [True, False]
-    assert made(OuterBallVariance, 100, GDP(1.0)).enough
+    assert made(SearchedVariance, 100, GDP(1.0)).enough
     X = M.from_normal_coordinates(
         M.origin, 0.3 * np.random.default_rng(0).standard_normal((100, M.dim))
     )
@@ -339,7 +339,7 @@ def test_a_variance_wants_more_records_than_a_mean(M):
         for _ in range(20)
     ]
     assert 0.7 < np.mean(found) / truth < 1.1
-    assert made(OuterBallVariance, 200, ApproxDP(1.0, 1e-5)).law == "laplace"
+    assert made(SearchedVariance, 200, ApproxDP(1.0, 1e-5)).law == "laplace"
 
 
 @pytest.mark.filterwarnings("ignore::curvedp.ReleaseWarning")

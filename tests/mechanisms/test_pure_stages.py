@@ -32,15 +32,20 @@ from curvedp.geometry import (
 from curvedp.inference.shapes import _exceeded
 from curvedp.laws import RiemannianLaplace
 from curvedp.mechanisms import Certificate
-from curvedp.mechanisms.choose import predicted_error
-from curvedp.mechanisms.gradient import GradientMechanism
-from curvedp.mechanisms.in_private_ball import OuterBallMean
-from curvedp.mechanisms.noise import float_noise, least_scale, spread_of
-from curvedp.mechanisms.private_ball import PrivateBallMechanism
-from curvedp.mechanisms.stages import Shells, Stages, least_loss
-from curvedp.mechanisms.statistic import FrechetMean
-from curvedp.mechanisms.verify import verify_certificate
+from curvedp.mechanisms.gradient_step import GradientMechanism
+from curvedp.mechanisms.staged.ball_search import PrivateBallMechanism
+from curvedp.mechanisms.staged.budget import StageBudget
+from curvedp.mechanisms.staged.quantile_search import ShellHistogram, best_radius_share
+from curvedp.mechanisms.vector import (
+    simulate_noise,
+    smallest_gaussian_scale,
+    std_per_scale,
+)
+from curvedp.release.predict import predicted_error
+from curvedp.release.verify import verify_certificate
 from curvedp.signing import digest
+from curvedp.statistics.frechet_mean import FrechetMean
+from curvedp.statistics.searched_ball import SearchedMean
 from transcript import (
     SPACES,
     STATISTICS,
@@ -91,14 +96,16 @@ def test_no_transcript_tells_more_than_is_paid_for(M, kind):
 ], ids=str)  # fmt: skip
 def test_epsilon_and_delta_take_the_law_that_errs_less(M, guarantee, law):
     """Both walks meet it; the one that is taken errs less, in simulated releases of public records."""
-    statistic = OuterBallMean(M, None, None, 1000)
-    taken = PrivateBallMechanism.for_statistic(statistic, guarantee)
+    statistic = SearchedMean(M, None, None, 1000)
+    taken = PrivateBallMechanism.calibrate(statistic, guarantee)
     assert taken.law == law
     assert taken.guarantee.delta(getattr(guarantee, "eps", 1.0)) <= guarantee.delta(
         getattr(guarantee, "eps", 1.0)
     )
     if law == "laplace":
-        other = PrivateBallMechanism(statistic=statistic, scale=least_scale(guarantee))
+        other = PrivateBallMechanism(
+            statistic=statistic, scale=smallest_gaussian_scale(guarantee)
+        )
         assert predicted_error(taken) < 0.9 * predicted_error(other)
     released = PrivateFrechetMean(M, radius="private", guarantee=guarantee).fit(
         cloud(M, 0.3, 900, np.random.default_rng(0))
@@ -139,12 +146,12 @@ def test_four_fifths_of_the_noise_of_a_median_are_seen():
 
 def test_a_histogram_that_is_charged_for_one_count_is_seen(monkeypatch):
     """A replaced record moves two counts: noise for a sensitivity of 1 is half of what is paid for."""
-    ask = Stages.ask
+    ask = StageBudget.ask
 
     def cheap(self, kind, share, moved, values, summed=None):
         return ask(self, kind, share, moved, values, None if summed is None else 1.0)
 
-    monkeypatch.setattr(Stages, "ask", cheap)
+    monkeypatch.setattr(StageBudget, "ask", cheap)
     assert (
         attacked(released("mean", Euclidean(3), guarantee=PureDP), Euclidean(3), 0)[0]
         > 1.0
@@ -204,7 +211,7 @@ def test_newton_steps_by_pure_epsilon_use_the_curvature_of_the_records():
         )
     )
     truth = np.asarray(frechet_mean(M, X))
-    for name in ("newton", "log-laplace"):
+    for name in ("newton", "tangent-laplace"):
         model = PrivateFrechetMean(M, radius=8.0, mechanism=name, guarantee=PureDP(1.0))
         errors[name] = np.mean(
             [
@@ -212,13 +219,13 @@ def test_newton_steps_by_pure_epsilon_use_the_curvature_of_the_records():
                 for k in range(5)
             ]
         )
-    assert errors["newton"] < 0.6 * errors["log-laplace"]
+    assert errors["newton"] < 0.6 * errors["tangent-laplace"]
 
 
 @pytest.mark.parametrize("size", [1, 2, 7])
 def test_the_noise_has_the_deviation_that_is_stated(size):
-    drawn = float_noise(np.random.default_rng(0), "laplace", (200_000, size))
-    assert np.std(drawn) == pytest.approx(spread_of("laplace", size), rel=0.02)
+    drawn = simulate_noise(np.random.default_rng(0), "laplace", (200_000, size))
+    assert np.std(drawn) == pytest.approx(std_per_scale("laplace", size), rel=0.02)
 
 
 def accepted(record):
@@ -401,15 +408,15 @@ def test_shells_find_a_length_on_every_scale():
     rng = np.random.default_rng(6)
     for size in (1e-5, 1.0, 1e3):
         lengths = size * np.abs(rng.normal(size=400))
-        stages = Stages(
+        stages = StageBudget(
             1.0,
             lambda values, b: (
-                values + b[:, None] * float_noise(rng, "laplace", values.shape)
+                values + b[:, None] * simulate_noise(rng, "laplace", values.shape)
             ),
             "laplace",
         )
         beyond = partial(_beyond, lengths)
-        typical, radius = Shells(63, 1.6).read(
+        typical, radius = ShellHistogram(63, 1.6).read(
             stages, beyond, 400, 1e6, 20.0, 0.2, np.zeros(1)
         )
         assert 0.5 * size < typical < 5 * size
@@ -419,7 +426,12 @@ def test_shells_find_a_length_on_every_scale():
 
 def test_the_radius_is_that_of_least_loss():
     """Exact counts of a law that is weighed: the radius at which the loss, integrated by simulation, is least."""
-    rng, shells, worth, n = np.random.default_rng(7), Shells(12, 1.4), 20.0, 10**6
+    rng, shells, worth, n = (
+        np.random.default_rng(7),
+        ShellHistogram(12, 1.4),
+        20.0,
+        10**6,
+    )
     for power, order in ((2.0, 2.0), (4.0, 1.0), (4.0, 16.0)):
         drawn = rng.gamma(power / order, size=n) ** (1 / order)
         lengths = drawn / np.median(drawn)
@@ -429,7 +441,7 @@ def test_the_radius_is_that_of_least_loss():
         loss = [
             worth * r + 0.7 * 1000 * np.mean(np.maximum(lengths - r, 0)) for r in radii
         ]
-        found = 6.0 * least_loss(counts, 0.01, 1000, worth, shells)
+        found = 6.0 * best_radius_share(counts, 0.01, 1000, worth, shells)
         assert found == pytest.approx(
             radii[np.argmin(loss)], rel=0.13
         )  # a third of a shell
@@ -437,20 +449,17 @@ def test_the_radius_is_that_of_least_loss():
 
 def test_a_far_count_is_taken_for_noise():
     """One record out of 500 that is far away, or a count that noise makes up, does not widen the ball."""
-    shells, counts = Shells(63, 1.6), np.zeros(63)
+    shells, counts = ShellHistogram(63, 1.6), np.zeros(63)
     counts[30:34] = 60, 180, 180, 80
-    near = least_loss(counts, 30.0, 500, 12.0, shells)
+    near = best_radius_share(counts, 30.0, 500, 12.0, shells)
     counts[5] += 100
-    assert least_loss(counts, 30.0, 500, 12.0, shells) < 2 * near
+    assert best_radius_share(counts, 30.0, 500, 12.0, shells) < 2 * near
 
 
 def test_a_step_of_gaussian_noise_is_as_it_was():
     """The law is told only where it is not Gaussian, so that older certificates read the same."""
     mean = FrechetMean(Sphere(2), None, 0.5, 50)
-    assert dict(GradientMechanism.for_statistic(mean, GDP(1.0)).parameters).keys() == {
+    assert dict(GradientMechanism.calibrate(mean, GDP(1.0)).parameters).keys() == {
         "scale"
     }
-    assert (
-        GradientMechanism.for_statistic(mean, PureDP(1.0)).parameters["law"]
-        == "laplace"
-    )
+    assert GradientMechanism.calibrate(mean, PureDP(1.0)).parameters["law"] == "laplace"

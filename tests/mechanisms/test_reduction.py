@@ -9,14 +9,13 @@ import pytest
 from curvedp import GDP
 from curvedp.errors import ParameterError
 from curvedp.geometry import SPDAffineInvariant, SPDLogEuclidean, Sphere, Stiefel
-from curvedp.mechanisms.reduction import (
+from curvedp.mechanisms.staged.reduced_classifier import ReducedMeans, ReducedSoftmax
+from curvedp.release.verify import verify_certificate
+from curvedp.statistics.reduced_classes import (
     LinearClassifier,
     ReducedClasses,
-    ReducedMeans,
-    ReducedSoftmax,
-    normalized,
+    normalize_matrices,
 )
-from curvedp.mechanisms.verify import verify_certificate
 
 M, N, KINDS = 5, 30, (ReducedMeans, ReducedSoftmax)
 
@@ -35,7 +34,7 @@ def spent(mechanism, one, two, script):
         seen.append((values.copy(), scales.copy(), released))
         return released
 
-    mechanism.walk(mechanism.numbers(mechanism.accepted(one)), lead)
+    mechanism.walk(mechanism.numbers(mechanism.prepare_data(one)), lead)
     path = iter(seen)
 
     def follow(values, scales):
@@ -44,7 +43,7 @@ def spent(mechanism, one, two, script):
         other.append(float(np.sum((values - first) ** 2) / noise[0] ** 2))
         return released
 
-    mechanism.walk(mechanism.numbers(mechanism.accepted(two)), follow)
+    mechanism.walk(mechanism.numbers(mechanism.prepare_data(two)), follow)
     return sum(other)
 
 
@@ -80,7 +79,7 @@ def neighbors(rng):
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_pair_of_neighbors_spends_more_than_is_paid(kind, features):
     """... and some pair spends so much that half the noise would be found out."""
-    mechanism = kind.for_statistic(
+    mechanism = kind.calibrate(
         ReducedClasses(SPDAffineInvariant(M), 3, features, 60.0, 3, N), GDP(1.0)
     )
     rng, worst = np.random.default_rng(0), 0.0
@@ -94,7 +93,7 @@ def test_no_pair_of_neighbors_spends_more_than_is_paid(kind, features):
 @pytest.mark.parametrize("kind", KINDS)
 def test_persons_may_change_all_their_records(kind):
     statistic = ReducedClasses(SPDAffineInvariant(M), 3, "power", 3.0, 3, 6)
-    mechanism = kind.for_statistic(statistic, GDP(1.0))
+    mechanism = kind.calibrate(statistic, GDP(1.0))
     rng, persons, worst = np.random.default_rng(1), np.arange(N) % 6, 0.0
     for _ in range(25):
         X, codes = records(rng), rng.integers(3, size=N)
@@ -106,12 +105,12 @@ def test_persons_may_change_all_their_records(kind):
         )
     assert 0 < worst <= 1.0
     # as many records one by one would spend more: the unit is a person
-    single = kind.for_statistic(replace(statistic, n=N), GDP(1.0))
+    single = kind.calibrate(replace(statistic, n=N), GDP(1.0))
     assert spent(single, (X, codes), (two, other), rng) > 1.0
 
 
 def test_a_matrix_that_is_not_positive_would_break_the_moment():
-    """Control: the √2 of the moment rests on positive matrices, so that `normalized` must make them so."""
+    """Control: the √2 of the moment rests on positive matrices, so that `normalize_matrices` must make them so."""
     A, B = np.diag([1.0, 0]), np.diag([-1.0, 0])
     assert np.linalg.norm(A - B) > sqrt(2)
     for bad in (
@@ -121,7 +120,7 @@ def test_a_matrix_that_is_not_positive_would_break_the_moment():
         [[0, 1e308], [-1e308, 0]],
         [[1e308, 1e308], [1e308, 1e308]],
     ):
-        found = normalized(np.asarray(bad, dtype=float)[None])[0]
+        found = normalize_matrices(np.asarray(bad, dtype=float)[None])[0]
         assert np.linalg.eigvalsh(found)[0] >= -1e-15
         assert np.trace(found) == pytest.approx(1.0)
 
@@ -129,20 +128,24 @@ def test_a_matrix_that_is_not_positive_would_break_the_moment():
 def test_units_do_not_matter():
     X = records(np.random.default_rng(2))
     for unit in (1e-280, 1e-12, 1e200):
-        np.testing.assert_allclose(normalized(unit * X), normalized(X), atol=1e-14)
+        np.testing.assert_allclose(
+            normalize_matrices(unit * X), normalize_matrices(X), atol=1e-14
+        )
     np.testing.assert_allclose(
-        normalized(X), X / np.trace(X, axis1=1, axis2=2)[:, None, None], atol=1e-14
+        normalize_matrices(X),
+        X / np.trace(X, axis1=1, axis2=2)[:, None, None],
+        atol=1e-14,
     )
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_classifier_is_read_back_from_its_certificate(kind):
     rng = np.random.default_rng(3)
-    mechanism = kind.for_statistic(
+    mechanism = kind.calibrate(
         ReducedClasses(SPDLogEuclidean(M), 2, "log", 50.0, 3, N), GDP(2.0)
     )
     release = mechanism.release((records(rng), rng.integers(3, size=N)))
-    again = mechanism.value_of(release.certificate)
+    again = mechanism.reconstruct_value(release.certificate)
     assert isinstance(again, LinearClassifier)
     Z = records(rng)
     np.testing.assert_allclose(again.scores(Z), release.value.scores(Z), rtol=1e-12)
@@ -156,7 +159,7 @@ def test_without_noise_it_is_what_it_says():
     rng = np.random.default_rng(4)
     X, codes = records(rng, 400, 4), np.arange(400) % 2
     X[codes == 1] *= np.outer([3, 1, 1, 1], [3, 1, 1, 1])
-    mechanism = ReducedMeans.for_statistic(
+    mechanism = ReducedMeans.calibrate(
         ReducedClasses(SPDAffineInvariant(4), 2, "power", 3.0, 2, 400), GDP(1e6)
     )
     value = mechanism.release((X, codes)).value

@@ -18,8 +18,8 @@ from curvedp.mechanisms.selection import (
     private_selection,
     runs_at,
 )
-from curvedp.mechanisms.verify import verify_certificate
 from curvedp.privacy import GDP, ApproxDP, NegativeBinomialRuns, PureDP
+from curvedp.release.verify import verify_certificate
 from goodness import generating
 
 LAWS = [

@@ -21,16 +21,17 @@ from curvedp.geometry import (
 )
 from curvedp.geometry.frechet_mean.backends.chunks import Domain
 from curvedp.geometry.frechet_mean.error_bound import contraction, solver_error
-from curvedp.mechanisms.gradient import GradientMechanism
-from curvedp.mechanisms.measured import clip, logs_at
+from curvedp.mechanisms.gradient_step import GradientMechanism
 from curvedp.mechanisms.sensitivity import (
     dispersion_sensitivity,
     frechet_mean_sensitivity,
     mean_chart_sensitivity,
 )
-from curvedp.mechanisms.statistic import FrechetMean, FrechetVariance
+from curvedp.mechanisms.staged.queries import clip_rows_to, logs_at
 from curvedp.privacy import GDP
 from curvedp.records.base import open_records
+from curvedp.statistics.frechet_mean import FrechetMean
+from curvedp.statistics.frechet_variance import FrechetVariance
 from spaces import EDGES, SPACES
 
 
@@ -360,7 +361,7 @@ def test_where_floats_hold_less_than_the_ball_no_more_is_charged(manifold):
         FrechetMean(manifold, None, 40.0, n),
         FrechetVariance(manifold, None, 40.0, n),
     )
-    gradient = GradientMechanism.for_statistic(mean, GDP(1.0))
+    gradient = GradientMechanism.calibrate(mean, GDP(1.0))
     assert mean.reach < 0.6 * mean.radius
     z = rng.normal(size=(60, manifold.dim))
     z *= (
@@ -395,7 +396,7 @@ def test_where_floats_hold_less_than_the_ball_no_more_is_charged(manifold):
     )
     assert 0.1 * variance.sensitivity < spread - narrower <= variance.sensitivity
     steps = [
-        clip(
+        clip_rows_to(
             logs_at(manifold, manifold.origin, mean.accepted(each.array())), mean.reach
         ).mean(axis=0)
         for each in pair

@@ -25,8 +25,9 @@ from curvedp.geometry import (
     Sphere,
     frechet_mean,
 )
-from curvedp.mechanisms.sums import ClippedSum, GramSum, SpreadSum, SumMechanism
-from curvedp.mechanisms.verify import verify_certificate
+from curvedp.mechanisms.noisy_sum import SumMechanism
+from curvedp.release.verify import verify_certificate
+from curvedp.statistics.noisy_sums import ClippedSum, GramSum, SpreadSum
 from transcript import leaked, spent
 
 ADDED = GDP(1.0, adjacency="add-remove")
@@ -87,7 +88,7 @@ STATISTICS = {
 def test_an_audit_of_pairs_of_different_n(name, less, found):
     """Ten records against eleven: what the outputs prove is at most what is claimed, and more where noise is missing."""
     statistic, rng = STATISTICS[name], np.random.default_rng(2)
-    mechanism = SumMechanism.for_statistic(statistic, ADDED)
+    mechanism = SumMechanism.calibrate(statistic, ADDED)
     drawn = SumMechanism(statistic=statistic, scale=less * mechanism.scale)
     far = np.array([np.cos(0.8), np.sin(0.8), 0.0])
     ten = np.broadcast_to(Sphere(2).origin, (10, 3))
@@ -230,11 +231,11 @@ def test_persons_of_a_second_moment_count_once():
         sum(np.mean([np.outer(x, x) for x in X[ids == k]], axis=0) for k in range(20))
         / 20
     )
-    from curvedp.mechanisms.second_moment import SecondMoment, unpack
     from curvedp.records.base import open_records
     from curvedp.records.persons import person_rows
+    from curvedp.statistics.second_moment import SecondMoment, vector_to_symmetric
 
-    found = unpack(
+    found = vector_to_symmetric(
         SecondMoment(3, 10.0, 20).of(open_records(person_rows(X, ids), (3,))), 3
     )
     np.testing.assert_allclose(found, mean, rtol=1e-9)

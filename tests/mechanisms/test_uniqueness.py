@@ -17,11 +17,11 @@ from curvedp import (
     PrivateTangentSpace,
     ReleaseWarning,
 )
-from curvedp.alarms import alarms
+from curvedp.release.warnings import estimator_warnings
 from curvedp.cli.app import app
 from curvedp.errors import ParameterError
 from curvedp.geometry import Simplex, SPDBuresWasserstein, Sphere, Torus
-from curvedp.mechanisms.certificate import Certificate
+from curvedp.core.certificate import Certificate
 from curvedp.report import write_report
 from spaces import EDGES, SPACES
 
@@ -37,6 +37,11 @@ COMPACT = [
     for M in SPACES + EDGES
     if 0 < M.convexity_radius < np.inf and not isinstance(M, Simplex)
 ]
+
+
+def alarms(estimator):
+    """Return the texts of all warnings of a fitted estimator."""
+    return [warning.text for warning in estimator_warnings(estimator)]
 
 
 def unimodal(M, n=N, seed=0):

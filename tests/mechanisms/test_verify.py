@@ -23,6 +23,7 @@ from curvedp import (
     PrivateSoftmax,
     PureDP,
 )
+from curvedp.core.certificate import MAX_BYTES, hash_integers
 from curvedp.errors import CurvedpError
 from curvedp.geometry import (
     Euclidean,
@@ -41,8 +42,8 @@ from curvedp.mechanisms import (
     LogLaplaceMechanism,
     Mechanism,
 )
-from curvedp.mechanisms.certificate import MOST_BYTES, digest_of_integers
-from curvedp.mechanisms.verify import verify_certificate
+from curvedp.release.verify import verify_certificate
+from curvedp.release.warnings import certificate_warnings
 from curvedp.signing import digest
 from spaces import EDGES, SPACES
 
@@ -80,20 +81,20 @@ MAKERS = {
         mechanism="laplace",
         guarantee=PureDP(1.0),
     ),
-    "log-gaussian": lambda: fitted(
+    "tangent-gaussian": lambda: fitted(
         PrivateFrechetMean,
         X,
         manifold=S2,
         radius=0.7,
-        mechanism="log-gaussian",
+        mechanism="tangent-gaussian",
         guarantee=ApproxDP(1.0, 1e-6),
     ),
-    "log-laplace": lambda: fitted(
+    "tangent-laplace": lambda: fitted(
         PrivateFrechetMean,
         X,
         manifold=S2,
         radius=0.7,
-        mechanism="log-laplace",
+        mechanism="tangent-laplace",
         guarantee=PureDP(1.0),
     ),
     "newton": lambda: fitted(
@@ -148,7 +149,7 @@ MAKERS = {
     ),
     "variance": lambda: fitted(PrivateDispersion, X, manifold=S2, radius=0.7),
     "variance by a chart": lambda: fitted(
-        PrivateDispersion, X, manifold=S2, radius=0.7, mechanism="log-gaussian"
+        PrivateDispersion, X, manifold=S2, radius=0.7, mechanism="tangent-gaussian"
     ),
     "variance by Laplace": lambda: fitted(
         PrivateDispersion,
@@ -163,7 +164,7 @@ MAKERS = {
         X,
         manifold=S2,
         radius=0.7,
-        mechanism="log-laplace",
+        mechanism="tangent-laplace",
         guarantee=PureDP(1.0),
     ),
     "classes": lambda: fitted(
@@ -384,7 +385,10 @@ def genuine(name: str) -> dict[str, Any]:
 def test_every_certificate_tells_its_alarms(name):
     """As `curvedp verify`, notebooks and pages ask for them."""
     certificate = Certificate.from_json(json.dumps(genuine(name)))
-    assert all(isinstance(alarm, str) for alarm in certificate.alarms)
+    assert all(
+        isinstance(alarm, str)
+        for alarm in [warning.text for warning in certificate_warnings(certificate)]
+    )
     assert "<table" in certificate._repr_html_()
 
 
@@ -436,7 +440,7 @@ def test_integers_that_the_value_does_not_need_are_refused(name):
         release = {
             **record["release"],
             "integers": other,
-            "sha256": digest_of_integers(list(other)),
+            "sha256": hash_integers(list(other)),
         }
         assert not accepted(resealed({**record, "release": release})), other
 
@@ -471,7 +475,7 @@ def test_forms_that_are_no_certificate():
         "{}",
         "null",
         text.replace('"sensitivity": ', '"sensitivity": NaN, "x": ', 1),
-        text + " " * MOST_BYTES,
+        text + " " * MAX_BYTES,
     ):
         with pytest.raises(CurvedpError):
             verify_certificate(Certificate.from_json(bad))
@@ -480,7 +484,7 @@ def test_forms_that_are_no_certificate():
 def test_a_text_of_digits_is_no_number():
     """In any place, of any script: a signed file must not be readable in two ways."""
     record, arabic = (
-        genuine("log-gaussian"),
+        genuine("tangent-gaussian"),
         {48 + digit: 0x660 + digit for digit in range(10)},
     )
     numbers = [
@@ -497,19 +501,19 @@ def test_a_text_of_digits_is_no_number():
 
 def test_the_value_belongs_to_the_certificate():
     """The released value is a function of the integers that the certificate lists."""
-    model = PrivateFrechetMean(SPD, radius=1.0, mechanism="log-gaussian").fit(
+    model = PrivateFrechetMean(SPD, radius=1.0, mechanism="tangent-gaussian").fit(
         cloud(SPD)
     )
-    from curvedp.mechanisms.verify import rebuild_mechanism
+    from curvedp.release.rebuild import rebuild_mechanism
 
-    again = rebuild_mechanism(model.certificate_).value_of(model.certificate_)
+    again = rebuild_mechanism(model.certificate_).reconstruct_value(model.certificate_)
     np.testing.assert_allclose(again, model.location_, rtol=1e-12)
 
 
 def test_the_digest_is_that_of_the_integers():
     drawn = [np.array([[3, -5], [0, 10**30]], dtype=object), np.array([7])]
     assert (
-        digest_of_integers(drawn)
+        hash_integers(drawn)
         == hashlib.sha256(b"3,-5,0,1000000000000000000000000000000;7").hexdigest()
     )
 
@@ -534,10 +538,10 @@ def test_stages_of_many_numbers_are_listed(estimator, space, tmp_path):
         for check in verify_certificate(Certificate.load(tmp_path / "c.json"))
     )
     one = PrivateFrechetMean(
-        Euclidean(20_000), radius=1.0, mechanism="log-gaussian"
+        Euclidean(20_000), radius=1.0, mechanism="tangent-gaussian"
     ).fit(np.zeros((3, 20_000)))
     assert one.certificate_.release["integers"] is None
-    assert one.certificate_.alarms == []
+    assert [warning.text for warning in certificate_warnings(one.certificate_)] == []
 
 
 ROUND = [Grassmann(4, 1), KendallShapes(4)]
@@ -589,7 +593,7 @@ def test_different_integers_never_share_a_digest(made_of, beside):
     digests = {}
     for integer in EXTREME_INTEGERS:
         for near in (integer - 1, integer, integer + 1):
-            digests[near] = digest_of_integers([part(near, beside)])
+            digests[near] = hash_integers([part(near, beside)])
             text = f"{near},{beside}".encode()
             assert digests[near] == hashlib.sha256(text).hexdigest()
     assert len(set(digests.values())) == len(digests)
@@ -598,7 +602,7 @@ def test_different_integers_never_share_a_digest(made_of, beside):
 @pytest.mark.parametrize("entry", [1.0, "1", None, True, [1]])
 def test_only_integers_have_a_digest(entry):
     with pytest.raises(CurvedpError):
-        digest_of_integers([[0, entry]])
+        hash_integers([[0, entry]])
 
 
 @pytest.mark.parametrize("sign", [1, -1])
@@ -621,7 +625,11 @@ def test_a_length_may_have_any_number_of_digits(length):
     """The numbers of a space are read by the parser of names, not by counting digits."""
     M = SpecialEuclidean(2, length)
     certificate = fitted(
-        PrivateFrechetMean, cloud(M), manifold=M, radius=1.0, mechanism="log-gaussian"
+        PrivateFrechetMean,
+        cloud(M),
+        manifold=M,
+        radius=1.0,
+        mechanism="tangent-gaussian",
     )
     assert accepted(json.loads(certificate.to_json()))
 
@@ -636,6 +644,6 @@ def test_a_length_may_have_any_number_of_digits(length):
     ],
 )  # fmt: skip
 def test_large_and_unreadable_spaces_are_refused_at_once(name):
-    record = copy.deepcopy(genuine("log-gaussian"))
+    record = copy.deepcopy(genuine("tangent-gaussian"))
     record["manifold"] = record["statistic"]["manifold"] = name
     assert not accepted(resealed(record))

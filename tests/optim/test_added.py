@@ -11,7 +11,6 @@ from scipy import stats
 
 from curvedp.errors import ParameterError
 from curvedp.geometry import Euclidean, Sphere
-from curvedp.mechanisms.verify import verify_certificate
 from curvedp.optim import FrechetMeanProblem, Problem, dp_rgd, dp_rsgd, dp_rsvrg
 from curvedp.privacy import GDP, ZCDP, ApproxDP
 from curvedp.privacy.optimizer_accounting import (
@@ -19,6 +18,7 @@ from curvedp.privacy.optimizer_accounting import (
     add_remove_guarantee,
     add_remove_rsvrg_guarantee,
 )
+from curvedp.release.verify import verify_certificate
 
 ADDED = {"adjacency": "add-remove"}
 LINEAR = Problem(Euclidean(1), lambda w, z: jax.numpy.sum(w * z))

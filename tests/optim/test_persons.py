@@ -7,10 +7,10 @@ from scipy import stats
 
 from curvedp.errors import ParameterError
 from curvedp.geometry import Euclidean, SPDAffineInvariant, Sphere
-from curvedp.mechanisms.verify import verify_certificate
 from curvedp.optim import FrechetMeanProblem, Problem, dp_rgd, dp_rsgd, dp_rsvrg
 from curvedp.optim._loop import full_precision, noisy_gradient, prepare, rows_of
 from curvedp.privacy import GDP, ApproxDP
+from curvedp.release.verify import verify_certificate
 
 LINEAR = Problem(
     Euclidean(3), lambda w, z: jax.numpy.sum(w * z)

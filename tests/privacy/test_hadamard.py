@@ -18,7 +18,7 @@ from curvedp.geometry import (
 from curvedp.geometry.capabilities import ricci_lower_bound
 from curvedp.laws import RiemannianGaussian
 from curvedp.mechanisms import GaussianMechanism
-from curvedp.mechanisms.verify import verify_certificate
+from curvedp.release.verify import verify_certificate
 from curvedp.privacy import GDP, ZCDP, ApproxDP, PureDP, RenyiDP
 from curvedp.privacy.calibration import meets
 from curvedp.privacy.profiles.ricci_bound import HadamardProfile, hadamard_scale
@@ -123,7 +123,7 @@ def test_the_scale_is_the_smallest(k):
         assert sigma * math.sqrt(1 - k * sigma**2) == pytest.approx(flat, rel=1e-11)
         assert HadamardProfile.of(3, sigma, 1.0, -k).scale >= flat
     if k:
-        with pytest.raises(UnattainableGuarantee, match="log-gaussian"):
+        with pytest.raises(UnattainableGuarantee, match="tangent-gaussian"):
             hadamard_scale(0.51 / math.sqrt(k), -k)
         with pytest.raises(ParameterError, match="no bound"):
             HadamardProfile.of(3, 0.8 / math.sqrt(k), 1.0, -k)
@@ -138,7 +138,7 @@ TARGETS = [GDP(1.0), ApproxDP(1.0, 1e-6), ZCDP(0.3), RenyiDP(4.0, 1.0)]
 @pytest.mark.parametrize("target", TARGETS, ids=repr)
 def test_calibrated_in_no_time(M, target):
     mechanism = GaussianMechanism.calibrated(M, 0.005, target)
-    assert meets(mechanism.profile, target)
+    assert meets(mechanism.privacy_profile, target)
     assert not meets(
         GaussianMechanism(M, 0.005, 0.999 * mechanism.sigma).profile, target
     )
@@ -148,7 +148,7 @@ def test_mixed_products_and_what_is_out_of_reach():
     mixed = Product(SPDAffineInvariant(3), Lorentz(2), Euclidean(4))
     assert ricci_lower_bound(mixed) == -1.0
     assert GaussianMechanism.calibrated(mixed, 0.01, GDP(0.5)).profile.mu <= 0.5
-    for target, chart in ((GDP(0.1), "log-gaussian"), (PureDP(1.0), "log-laplace")):
+    for target, chart in ((GDP(0.1), "tangent-gaussian"), (PureDP(1.0), "tangent-laplace")):
         with pytest.raises(UnattainableGuarantee, match=chart):
             GaussianMechanism.calibrated(HPDAffineInvariant(3), 0.5, target)
     assert (
@@ -181,7 +181,7 @@ def test_refused_before_the_ledger(tmp_path):
     M = HPDAffineInvariant(3)
     ledger = Ledger(tmp_path / "book", budget=GDP(3.0))
     x = np.repeat(M.origin[None], 2, axis=0)
-    with pytest.raises(CurvedpError, match="log-gaussian"):
+    with pytest.raises(CurvedpError, match="tangent-gaussian"):
         PrivateFrechetMean(
             M, radius=1.0, guarantee=GDP(0.5), mechanism="gaussian", ledger=ledger
         ).fit(x)

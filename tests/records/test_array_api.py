@@ -27,10 +27,10 @@ from curvedp.geometry.frechet_mean.backends.chunks import (
 )
 from curvedp.geometry.frechet_mean.backends.device import accurate, device_mean
 from curvedp.geometry.frechet_mean.error_bound import solver_error
-from curvedp.mechanisms.verify import verify_certificate
 from curvedp.numerics.arrays import to_host
 from curvedp.optim import FrechetMeanProblem, dp_rgd
 from curvedp.records.base import open_records
+from curvedp.release.verify import verify_certificate
 from rough_records import cloud
 
 
@@ -80,7 +80,7 @@ def test_the_mean_on_a_device_is_numpys(M, radius, convert):
 def test_the_release_from_another_library(M, tmp_path):
     X, ledger = cloud(M, 0.3, 200), Ledger(tmp_path / "x.ledger", GDP(3.0))
     there = array_api_strict.asarray(X)
-    options = {"radius": 0.3, "mechanism": "log-gaussian", "source": source()}
+    options = {"radius": 0.3, "mechanism": "tangent-gaussian", "source": source()}
     private = PrivateFrechetMean(M, ledger=ledger, **options).fit(there)
     same = PrivateFrechetMean(M, **(options | {"source": source()})).fit(X)
     assert isinstance(private.location_, np.ndarray)
@@ -104,9 +104,9 @@ def test_the_other_estimators_take_them_too(convert):
     there = convert(X)
 
     def classes(data, labels):
-        return PrivateMDM(M, radius=0.5, mechanism="log-gaussian", source=source()).fit(
-            data, labels
-        )
+        return PrivateMDM(
+            M, radius=0.5, mechanism="tangent-gaussian", source=source()
+        ).fit(data, labels)
 
     model = classes(there, convert(y))
     np.testing.assert_allclose(

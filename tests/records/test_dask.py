@@ -18,9 +18,9 @@ from curvedp import GDP, Ledger, PrivateDispersion, PrivateFrechetMean, PrivateP
 from curvedp.entropy import GeneratorSource
 from curvedp.errors import ParameterError
 from curvedp.geometry import KendallShapes, Lorentz, SPDAffineInvariant, Sphere
-from curvedp.mechanisms.verify import verify_certificate
 from curvedp.optim import LeadingEigenvectorProblem, dp_rgd
 from curvedp.records import from_parquet
+from curvedp.release.verify import verify_certificate
 from rough_records import cloud
 
 TENSORS = SPDAffineInvariant(3)
@@ -51,9 +51,9 @@ def test_the_release_does_not_depend_on_the_chunks(M):
     X = cloud(M, 0.4, 500)
 
     def release(data, estimator=PrivateFrechetMean):
-        return estimator(M, radius=0.4, mechanism="log-gaussian", source=source()).fit(
-            data
-        )
+        return estimator(
+            M, radius=0.4, mechanism="tangent-gaussian", source=source()
+        ).fit(data)
 
     means = [release(chunked(X, sizes)).location_ for sizes in CHUNKINGS]
     assert all(np.array_equal(mean, means[0]) for mean in means)
@@ -295,7 +295,7 @@ def fatal(seed, rows, marker):
 
 def private(data, **options):
     return PrivateFrechetMean(
-        TENSORS, radius=1.5, mechanism="log-gaussian", source=source(), **options
+        TENSORS, radius=1.5, mechanism="tangent-gaussian", source=source(), **options
     ).fit(data)
 
 

@@ -21,10 +21,10 @@ from curvedp.errors import ParameterError
 from curvedp.geometry import SPDAffineInvariant, Sphere, frechet_mean, project_to_ball
 from curvedp.geometry.frechet_mean.backends.chunks import Domain
 from curvedp.geometry.frechet_mean.error_bound import solver_error
-from curvedp.mechanisms.verify import verify_certificate
 from curvedp.optim import FrechetMeanProblem, dp_rsgd, dp_rsvrg
 from curvedp.records.chunked import ChunkedRecords
 from curvedp.records.labels import ChunkedLabels
+from curvedp.release.verify import verify_certificate
 from rough_records import cloud
 
 TENSORS = SPDAffineInvariant(3)
@@ -46,7 +46,7 @@ def chunked(values, sizes):
 def classifier(**options):
     source = GeneratorSource(np.random.default_rng(7))
     return PrivateMDM(
-        TENSORS, radius=0.4, mechanism="log-gaussian", source=source, **options
+        TENSORS, radius=0.4, mechanism="tangent-gaussian", source=source, **options
     )
 
 
@@ -126,7 +126,7 @@ def test_the_dearest_class_is_paid_for(tmp_path):
         model = PrivateMDM(
             M, radius=1.0, guarantee=ApproxDP(1.0, 1e-5), ledger=ledger
         ).fit(data, y)
-        assert [c.mechanism for c in model.certificates_][1] == "log-laplace"
+        assert [c.mechanism for c in model.certificates_][1] == "tangent-laplace"
         assert ledger.spent.mu > 0.6
 
 

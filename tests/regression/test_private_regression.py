@@ -31,11 +31,12 @@ from curvedp.geometry import (
 )
 from curvedp.laws.cells import CellSampler
 from curvedp.mechanisms import Certificate
-from curvedp.mechanisms.regression import GeodesicLine, KNGRegressionMechanism
+from curvedp.mechanisms.geodesic_knorm import KNGRegressionMechanism
 from curvedp.regression.bounds import (
     DEVIATION,
 )
 from curvedp.regression.gradient import clipped_direction
+from curvedp.statistics.geodesic import GeodesicLine
 from examples.geodesics import fit_geodesic
 
 
@@ -61,13 +62,13 @@ def test_records_far_from_the_ball_are_no_endless_work(M):
     """A misplaced center was paid for, and then took minutes, or had no end: residuals that are clipped only turn."""
     line = GeodesicLine(M, None, 0.5, 0.6, 0.25, 200, [[0.0, 1.0]])
     mechanism, x = (
-        KNGRegressionMechanism.for_statistic(line, PureDP(1.0)),
+        KNGRegressionMechanism.calibrate(line, PureDP(1.0)),
         np.linspace(0, 1, 200),
     )
     for away in (0.0, 0.7, 1.5):
         p = M.exp(M.origin, M.from_coordinates(M.origin, away * np.eye(M.dim)[0]))
         noise = 0.05 * np.random.default_rng(1).standard_normal((200, M.dim))
-        data = mechanism.accepted((x, M.exp(p, M.from_coordinates(p, noise))))
+        data = mechanism.prepare_data((x, M.exp(p, M.from_coordinates(p, noise))))
         bundle, scale, norm, constants, _ = mechanism.problem(*data[:2])
         sampler = CellSampler(bundle, scale, norm, constants, np.random.default_rng(2))
         sampler.draw(1)
@@ -92,7 +93,7 @@ def line_density(x, y, plan, cells=300):
 def line_plan(n, eps, clip=0.4):
     M = Euclidean(1)
     line = GeodesicLine(M, None, 0.5, 1.0, clip, n, [[0.0, 1.0]])
-    return KNGRegressionMechanism.for_statistic(line, PureDP(eps))
+    return KNGRegressionMechanism.calibrate(line, PureDP(eps))
 
 
 def test_the_law_of_private_lines_by_quadrature():

@@ -11,7 +11,7 @@ from curvedp.entropy import GeneratorSource
 from curvedp.errors import CurvedpError, VerificationFailed
 from curvedp.geometry import Euclidean, Rotations, SPDAffineInvariant, Sphere
 from curvedp.mechanisms import Certificate, noise
-from curvedp.mechanisms.verify import verify_certificate
+from curvedp.release.verify import verify_certificate
 
 
 def source(seed):

@@ -12,7 +12,7 @@ from curvedp.errors import BudgetExceeded, ParameterError, UnattainableGuarantee
 from curvedp.estimators import PrivateFrechetMean
 from curvedp.geometry import Sphere
 from curvedp.ledger import Ledger
-from curvedp.mechanisms.verify import verify_certificate
+from curvedp.release.verify import verify_certificate
 from curvedp.privacy import (
     GDP,
     ZCDP,

@@ -12,9 +12,9 @@ import pytest
 
 from curvedp import GDP, Ledger
 from curvedp._files import write_atomically
+from curvedp.core.certificate import Certificate
 from curvedp.errors import CurvedpError, ParameterError
-from curvedp.mechanisms.certificate import Certificate
-from curvedp.mechanisms.verify import verify_certificate
+from curvedp.release.verify import verify_certificate
 from curvedp.studio import server
 from curvedp.studio.desk import Desk
 from studio.desks import STUDY, Browser, directions, paid
@@ -112,7 +112,7 @@ def test_predictions_move_with_the_guarantee(desk):
     assert strong["guess"] == pytest.approx(100 * 0.5987063, abs=1e-3)
     assert weak["guess"] == pytest.approx(100 * 0.8413447, abs=1e-3)
     assert (
-        desk.plan({"study": STUDY, "mechanism": "log-gaussian"})["guess"] is None
+        desk.plan({"study": STUDY, "mechanism": "tangent-gaussian"})["guess"] is None
     )  # while a slider moves
     # The best test of level 5% between them has power Φ(μ − 1.6448536).
     assert strong["power"] == pytest.approx(100 * 0.1261349, abs=1e-3)

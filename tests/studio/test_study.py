@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from curvedp import GDP, Ledger
+from curvedp.core.certificate import Certificate
 from curvedp.errors import ParameterError
 from curvedp.geometry import SPDAffineInvariant, frechet_mean
-from curvedp.mechanisms.certificate import Certificate
-from curvedp.mechanisms.verify import verify_certificate
+from curvedp.release.verify import verify_certificate
 from curvedp.releasing import OFFERS
 from curvedp.studio.desk import Desk
 from curvedp.studio.study import Study, guarantee_of, notebook
