@@ -15,6 +15,7 @@ import numpy as np
 
 import curvedp
 from curvedp import audit, entropy, geometry, laws, mechanisms, optim, privacy
+from curvedp.core.statistic import Statistic
 from curvedp.geometry import Euclidean, Lorentz, Sphere
 from curvedp.laws.domains import GeodesicBall
 from curvedp.mechanisms import (
@@ -27,13 +28,12 @@ from curvedp.mechanisms import (
     statistic,
     sums,
 )
-from curvedp.core.statistic import Statistic
-from curvedp.release.verify import verify_certificate
 from curvedp.privacy import GDP, ZCDP, ApproxDP, PureDP, RaoDP, RenyiDP
 from curvedp.privacy.calibration import meets
 from curvedp.privacy.guarantees.base import guarantee_from_dict
 from curvedp.privacy.profiles.products import product_profile
 from curvedp.records import read_records
+from curvedp.release.verify import verify_certificate
 from reproductions.rao.mean_loss import KLDP, MeanConcentratedDP
 from spaces import SPACES
 

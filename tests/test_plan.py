@@ -18,7 +18,6 @@ from curvedp import (
     PureDP,
     plan,
 )
-from curvedp.release.warnings import estimator_warnings
 from curvedp.cli.app import app
 from curvedp.entropy import GeneratorSource
 from curvedp.errors import ParameterError, UnattainableGuarantee
@@ -32,6 +31,7 @@ from curvedp.geometry import (
     frechet_mean,
 )
 from curvedp.inference import two_sample_test
+from curvedp.release.warnings import estimator_warnings
 from curvedp.statistics.searched_ball import SearchedMean
 from spaces import SPACES
 
@@ -290,7 +290,11 @@ def test_alarms_of_releases():
 def test_the_region_is_about_that_of_a_release():
     """Against the exact quantile on flat space, and against releases of real records on curved space."""
     study = plan(
-        Euclidean(2), n=100, radius=1.0, guarantee=GDP(1.0), mechanism="tangent-gaussian"
+        Euclidean(2),
+        n=100,
+        radius=1.0,
+        guarantee=GDP(1.0),
+        mechanism="tangent-gaussian",
     )
     sigma = 2 * 1.0 / 100
     assert study.region(0.95) == pytest.approx(

@@ -20,7 +20,6 @@ from curvedp import (
 )
 from curvedp.errors import CurvedpError, ReleaseWarning
 from curvedp.geometry import SPDAffineInvariant, Sphere
-from curvedp.release.verify import verify_certificate
 from curvedp.privacy import (
     ZCDP,
     ApproxDP,
@@ -33,6 +32,7 @@ from curvedp.privacy import (
     compose,
     gaussian_profile,
 )
+from curvedp.release.verify import verify_certificate
 from reproductions.rao.mean_loss import KLDP, MeanConcentratedDP
 
 S2, SPD, N = Sphere(2), SPDAffineInvariant(3), 200

@@ -4,12 +4,12 @@ import warnings
 
 import numpy as np
 import pytest
-from curvedp.release.warnings import estimator_warnings
 
 import curvedp.estimators
 from curvedp import GDP, Ledger, ReleaseWarning
 from curvedp.entropy import GeneratorSource
 from curvedp.geometry import SPDAffineInvariant, Sphere
+from curvedp.release.warnings import estimator_warnings
 from curvedp.report import write_report
 
 S, RNG = Sphere(2), np.random.default_rng(0)

@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from curvedp.release.rebuild import mechanism_of
 from curvedp import GDP, Ledger, PrivateFrechetMean, PrivateFrechetMedian, PrivateMDM
+from curvedp.core.certificate_form import is_plain_text, read_time
+from curvedp.core.statistic import UNIT_FIELD
 from curvedp.errors import CurvedpError, ParameterError
 from curvedp.federated import MeanKernel
 from curvedp.geometry import Euclidean, SpecialEuclidean, Sphere
 from curvedp.mechanisms import Certificate
-from curvedp.core.certificate_form import is_plain_text, read_time
-from curvedp.core.statistic import UNIT_FIELD
+from curvedp.release.rebuild import mechanism_of
 from curvedp.release.verify import remarks_on, verify_certificate
 from curvedp.signing import digest
 from federated.runs import run as federated_run

@@ -13,14 +13,12 @@ import numpy as np
 import pytest
 
 from curvedp import Ledger, PrivateFrechetMean, PrivateMDM
+from curvedp.core.statistic import Statistic
 from curvedp.errors import CurvedpError, ParameterError, UnattainableGuarantee
 from curvedp.geometry import Euclidean, Sphere
 from curvedp.ledger import rule
 from curvedp.ledger.rule import State
 from curvedp.mechanisms import Mechanism
-from curvedp.release.pay import pay
-from curvedp.statistics.frechet_mean import FrechetMean
-from curvedp.core.statistic import Statistic
 from curvedp.privacy import (
     GDP,
     ZCDP,
@@ -31,6 +29,8 @@ from curvedp.privacy import (
     RenyiDP,
 )
 from curvedp.privacy.guarantees.base import additive_kinds
+from curvedp.release.pay import pay
+from curvedp.statistics.frechet_mean import FrechetMean
 from reproductions.rao.mean_loss import KLDP, MeanConcentratedDP
 
 BUDGETS = {

@@ -17,11 +17,11 @@ from curvedp import (
     PrivateTangentSpace,
     ReleaseWarning,
 )
-from curvedp.release.warnings import estimator_warnings
 from curvedp.cli.app import app
+from curvedp.core.certificate import Certificate
 from curvedp.errors import ParameterError
 from curvedp.geometry import Simplex, SPDBuresWasserstein, Sphere, Torus
-from curvedp.core.certificate import Certificate
+from curvedp.release.warnings import estimator_warnings
 from curvedp.report import write_report
 from spaces import EDGES, SPACES
 

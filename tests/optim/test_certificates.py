@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from curvedp.geometry import Euclidean, Sphere
-from curvedp.release.verify import verify_certificate
 from curvedp.optim import FrechetMeanProblem, Problem, dp_rgd, dp_rsgd, dp_rsvrg
 from curvedp.optim._loop import noisy_gradient  # what is noised, which no result tells
 from curvedp.privacy import GDP, ZCDP, ApproxDP, RaoDP, RenyiDP
+from curvedp.release.verify import verify_certificate
 from reproductions.rao.mean_loss import KLDP
 
 M = Sphere(2)

@@ -18,10 +18,10 @@ from curvedp.geometry import (
 from curvedp.geometry.capabilities import ricci_lower_bound
 from curvedp.laws import RiemannianGaussian
 from curvedp.mechanisms import GaussianMechanism
-from curvedp.release.verify import verify_certificate
 from curvedp.privacy import GDP, ZCDP, ApproxDP, PureDP, RenyiDP
 from curvedp.privacy.calibration import meets
 from curvedp.privacy.profiles.ricci_bound import HadamardProfile, hadamard_scale
+from curvedp.release.verify import verify_certificate
 
 EPS = np.array([0.0, 0.1, 0.5, 1.0, 2.0, 4.0])
 CASES = [
@@ -148,7 +148,10 @@ def test_mixed_products_and_what_is_out_of_reach():
     mixed = Product(SPDAffineInvariant(3), Lorentz(2), Euclidean(4))
     assert ricci_lower_bound(mixed) == -1.0
     assert GaussianMechanism.calibrated(mixed, 0.01, GDP(0.5)).profile.mu <= 0.5
-    for target, chart in ((GDP(0.1), "tangent-gaussian"), (PureDP(1.0), "tangent-laplace")):
+    for target, chart in (
+        (GDP(0.1), "tangent-gaussian"),
+        (PureDP(1.0), "tangent-laplace"),
+    ):
         with pytest.raises(UnattainableGuarantee, match=chart):
             GaussianMechanism.calibrated(HPDAffineInvariant(3), 0.5, target)
     assert (

@@ -12,7 +12,6 @@ from curvedp.errors import BudgetExceeded, ParameterError, UnattainableGuarantee
 from curvedp.estimators import PrivateFrechetMean
 from curvedp.geometry import Sphere
 from curvedp.ledger import Ledger
-from curvedp.release.verify import verify_certificate
 from curvedp.privacy import (
     GDP,
     ZCDP,
@@ -27,6 +26,7 @@ from curvedp.privacy import (
     smallest_scale,
 )
 from curvedp.privacy.guarantees.base import guarantee_from_dict
+from curvedp.release.verify import verify_certificate
 from reproductions.rao.mean_loss import KLDP, MeanConcentratedDP
 
 
