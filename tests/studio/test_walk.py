@@ -223,12 +223,16 @@ def test_another_statistic_guarantee_and_ball(page, tmp_path):
     page.keyboard.press("Enter")
     expect(page.locator("#r-1")).to_contain_text("private median", timeout=LONG)
     page.select_option("#statistic", "mdm")
-    expect(page.locator("#e-plan")).to_contain_text("labels is missing", timeout=LONG)
+    expect(page.locator("#e-plan")).to_contain_text(
+        "with the classes” is missing", timeout=LONG
+    )
     expect(page.locator("#release")).to_be_disabled()
     page.select_option("#statistic", "regression")
     expect(page.locator("#x_range")).to_be_visible()
     expect(page.locator("#n_components")).to_be_hidden()
-    expect(page.locator("#e-plan")).to_contain_text("x is missing", timeout=LONG)
+    expect(page.locator("#e-plan")).to_contain_text(
+        "with the predictor” is missing", timeout=LONG
+    )
     assert len(Ledger(tmp_path / "studio/study.ledger").entries) == 1
 
 
