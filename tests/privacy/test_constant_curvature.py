@@ -124,7 +124,7 @@ def test_the_sphere_has_a_pure_epsilon():
 @pytest.mark.parametrize("k", [-1, 0, 1])
 @pytest.mark.parametrize("d", [2, 7])
 def test_delta_grows_with_the_distance(kind, k, d):
-    """Theorem 1 of docs/exact-profiles.md, tried on brute force: no shorter distance is worse."""
+    """Theorem P1 of docs/exact-profiles.md, tried on brute force: no shorter distance is worse."""
     scale = 0.1 if kind == "laplace" else 0.7
     distances = [0.05, 0.7, 2.4]
     for eps in (0.0, 1.5):

@@ -457,3 +457,13 @@ def test_the_worst_split_is_found_on_the_second_factor():
     assert angle == pytest.approx(
         gaussian_profile(-1.0, 3, 1.0, 1.0).hellinger_angle, rel=2e-8
     )
+
+
+def test_a_delta_below_all_floats_needs_no_search():
+    """SPD(2), σ = 3, Δ = 0.02 at ε = 1 took half a minute of splits for 5e-324."""
+    profile = product_profile([(-0.5, 2), (0.0, 1)], 3.0, 0.02)
+    products._split_profile.cache_clear()
+    assert profile.delta(1.0) == 5e-324
+    assert products._split_profile.cache_info().misses <= 1
+    # Where δ is a float, the search is made, and the bound does not cut it off.
+    assert profile.delta(0.2) == pytest.approx(9.09e-177, rel=1e-3)

@@ -5,8 +5,7 @@ rate and δ_μ for the profile of N(0, 1) against N(μ, 1).
 
 Poisson batches. When a record is replaced, the worst pair is (1−q)·N(0) + q·N(C) against
 (1−q)·N(0) + q·N(−C). When one is removed, it is the first of these against N(0); when one
-is added, the other way round (proofs and closed forms: docs/accounting.md, "Random
-batches").
+is added, the other way round (docs/accounting.md, Theorem C4).
 
 Batches of fixed size, without replacement. Another record takes the place of the missing
 one: δ(ε) = q·δ_{2/σ}(log(1 + (e^ε−1)/q)) (Balle, Barthe and Gaboardi 2018).
@@ -132,7 +131,7 @@ class PoissonGaussianStep(_Step):
         """Return s·δ_μ(ε_inner), s = q − (e^ε − 1)(1 − q), ε_inner = ε + log(q/s).
 
         δ(ε) is 0 where s <= 0. It grows with s and falls with ε_inner; both are rounded
-        accordingly (docs/accounting.md, "Random batches").
+        accordingly (docs/accounting.md, Theorem C4).
         """
         q = self.sampling_rate
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):

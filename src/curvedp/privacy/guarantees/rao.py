@@ -4,7 +4,7 @@ Two distances share the name. The *parametric* one is the length of a geodesic w
 family; the *Hellinger angle* θ = 2·arccos∫√(pq) is the angle among all densities. The
 second is never larger and is all that is needed here.
 
-Theorem (Helstrom; docs/rao.md). The largest δ(ε) of two distributions at Hellinger angle
+Theorem (Helstrom; docs/rao.md, Theorem R2). The largest δ(ε) of two distributions at Hellinger angle
 θ is ½(1 − γ + √((γ−1)² + 4γ·sin²(θ/2))), γ = e^ε. It tends to sin²(θ/2), not to 0.
 """
 
@@ -37,7 +37,7 @@ def hellinger_from_affinity(minus_log_affinity: Any) -> Any:
 def hellinger_compose(thetas: Any, counts: Any = 1) -> float:
     """Return the Hellinger angle of a composition, adaptive or not.
 
-    cos(θ/2) = ∏ cos(θᵢ/2)^countsᵢ (docs/rao.md, Theorem 1). It is computed through
+    cos(θ/2) = ∏ cos(θᵢ/2)^countsᵢ (docs/rao.md, Theorem R1). It is computed through
     −log cos x = −½·log(1 − sin² x), which keeps the digits of small angles; an angle of π
     makes the composition π.
 

@@ -1,6 +1,6 @@
 """From a bound on a Rényi divergence to (ε, δ): the best that the divergence implies.
 
-Theorem (docs/accounting.md, "Conversions"; Asoodeh et al. 2021 as a dual bound). Let
+Theorem (docs/accounting.md, Theorem C1; Asoodeh et al. 2021 as a dual bound). Let
 x = dP/dQ, D_α(P‖Q) <= ε_R and u in [0, 1). The function
 
     h_u(x) = x^α − α·u^{α−1}·x + (α−1)·u^α >= 0

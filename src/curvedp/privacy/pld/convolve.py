@@ -6,7 +6,7 @@ convolutions. A Fourier transform errs by about 1e-16 of the largest mass, which
 hide small δ; with the λ of large deviations, the losses that decide δ(ε) are the likely
 ones, and their masses keep their digits.
 
-Errors (docs/accounting.md, "Composition"). A transform of length 2^k errs by at most
+Errors (docs/accounting.md, Theorem C2). A transform of length 2^k errs by at most
 16k·u of the 2-norm of its result. A power of very many steps is taken about 1, of losses
 summed by parts twice, so that its errors do not add up.
 """

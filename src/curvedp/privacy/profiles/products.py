@@ -16,6 +16,7 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 from numpy.polynomial.chebyshev import chebvander
+from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
 from curvedp import _validate
@@ -45,6 +46,7 @@ _LATTICE_SIZES = (5, 9, 17, 33, 65)  # splits between two factors
 _FINE_LATTICE_SIZE = 2049
 _MOST_UNRESOLVED = 1e-6  # noise of a table beyond which it is refused
 _SMALLEST_SQUARE = 1e-300
+_SMALLEST_FLOAT = 5e-324
 
 
 @dataclass(frozen=True)
@@ -309,14 +311,28 @@ class ProductProfile(PrivacyProfile):
         flat = np.asarray(eps, np.float64).ravel()
         is_inside = (flat < self.pure_epsilon) & (flat < 1e300)
         delta = np.zeros_like(flat)
-        if np.any(is_inside):
-            inside = flat[is_inside]
+        is_tiny = is_inside & self._is_below_all_floats(flat)
+        delta[is_tiny] = _SMALLEST_FLOAT
+        is_searched = is_inside & ~is_tiny
+        if np.any(is_searched):
+            searched = flat[is_searched]
             mu_squared = self._largest_over_splits(
-                lambda split: np.maximum(split.mu_at(inside) ** 2, _SMALLEST_SQUARE)
+                lambda split: np.maximum(split.mu_at(searched) ** 2, _SMALLEST_SQUARE)
             )
             mu = np.sqrt(mu_squared) * (1 + 2 * (MARGIN + RELATIVE_ERROR))
-            delta[is_inside] = gdp_delta(mu, inside)
+            delta[is_searched] = gdp_delta(mu, searched)
         return delta.reshape(np.shape(eps))
+
+    def _is_below_all_floats(self, eps: Array) -> NDArray[np.bool_]:
+        """Say at which ε even the whole change in both parts at once has no δ in floats.
+
+        δ grows with each length, so that (Δ, Δ) bounds every split, and one table spares a
+        search that needs dozens.
+        """
+        both = self._at_split([self.sensitivity, self.sensitivity])
+        mu = both.mu_at(eps) * (1 + 2 * (MARGIN + RELATIVE_ERROR))
+        bound = gdp_delta(np.maximum(mu, math.sqrt(_SMALLEST_SQUARE)), eps)
+        return np.asarray(bound <= _SMALLEST_FLOAT)
 
     def _epsilon(self, delta: Array) -> Array:
         eps = [self._epsilon_at(value) for value in delta.ravel().tolist()]
@@ -504,8 +520,11 @@ def _fit_over_narrowed_arc(cost: CostOfSplit, start: float, stop: float) -> _Sup
             for a, b in pairwise(theta)
         ]
         possible = np.nonzero(np.array(upper_bounds) >= largest_seen)[0]
-        start = float(theta[possible[0]])
-        stop = float(theta[possible[-1] + 1])
+        new_start = float(theta[possible[0]])
+        new_stop = float(theta[possible[-1] + 1])
+        if math.isfinite(supremum.error[0]) and (new_start, new_stop) == (start, stop):
+            break  # the arc does not shrink any more
+        start, stop = new_start, new_stop
         supremum = _fit_over_arc(cost, start, stop)
         if supremum.error[0] <= _POOR_ERROR * supremum.value[0]:
             break
