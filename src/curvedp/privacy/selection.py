@@ -1,9 +1,10 @@
 """The price of choosing: a release is repeated, and only the best run is published.
 
-Theorem (Liu and Talwar 2019; Papernot and Steinke 2022; docs/accounting.md, Theorem C5). If the number K of runs is random and never published, the best of them
-costs about two or three runs, however many there are. "Best" is by a score that is part
-of each run's private output, ties by the order of the outputs. Here K is truncated
-negative binomial: P(K = k) ∝ (1−γ)^k·∏_{l<k}(l+η)/(l+1), k >= 1.
+Theorem (Liu and Talwar 2019; Papernot and Steinke 2022; docs/accounting.md, Theorem C5).
+If the number K of runs is random and never published, the best of them costs about two or
+three runs, however many there are. "Best" is by a score that is part of each run's private
+output, ties by the order of the outputs. Here K is truncated negative binomial:
+P(K = k) ∝ (1−γ)^k·∏_{l<k}(l+η)/(l+1), k >= 1.
 """
 
 import functools

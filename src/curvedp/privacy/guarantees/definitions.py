@@ -44,7 +44,9 @@ class PureDP(Guarantee):
     Parameters
     ----------
     epsilon : float
-        The bound ε > 0, stored as `eps`, which is accepted as a keyword too.
+        The bound ε > 0.
+    eps : float
+        The same, under the name by which it is stored. Give one of them.
     adjacency : str
         What neighboring data sets differ in.
 
@@ -122,8 +124,9 @@ class ApproxDP(Guarantee):
     Parameters
     ----------
     epsilon, delta : float
-        The point (ε₀, δ₀), ε₀ > 0 and 0 < δ₀ < 1. They are stored as `eps` and `delta0`,
-        which are accepted as keywords too.
+        The point (ε₀, δ₀), ε₀ > 0 and 0 < δ₀ < 1.
+    eps, delta0 : float
+        The same, under the names by which they are stored. Give each number once.
     adjacency : str
         What neighboring data sets differ in.
 
