@@ -17,9 +17,9 @@ import numpy as np
 
 from curvedp.core.statistic import Ball
 from curvedp.geometry import SPDAffineInvariant, frechet_mean, project_to_ball
-from curvedp.geometry.frechet_mean.backends.chunks import Domain
 from curvedp.geometry.frechet_mean.backends.device import device_mean
 from curvedp.geometry.frechet_mean.error_bound import solver_error
+from curvedp.geometry.frechet_mean.public_ball import PublicBall
 from curvedp.mechanisms import LogGaussianMechanism, frechet_mean_sensitivity
 from curvedp.privacy import GDP
 
@@ -97,7 +97,7 @@ def fit(M: SPDAffineInvariant, radius: float, X: Any) -> Any:
     if isinstance(X, np.ndarray):
         mean = np.asarray(frechet_mean(M, project_to_ball(M, *ball, X)))
     else:
-        mean, _ = device_mean(Domain(M, *ball), X)
+        mean, _ = device_mean(PublicBall(M, *ball), X)
     return LogGaussianMechanism.calibrated(
         M, moved, GDP(1.0), base=ball.center, radius=radius
     ).release(mean)
@@ -138,7 +138,7 @@ def main(path: str | None) -> None:
                 )
                 solve, (found, _) = timed(
                     lambda M=M, ball=ball, there=there: device_mean(
-                        Domain(M, *ball), there
+                        PublicBall(M, *ball), there
                     )
                 )
                 off, allowed = float(M.dist(mean, found)), 2 * solver_error(M, radius)

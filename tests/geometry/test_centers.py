@@ -23,8 +23,8 @@ from curvedp.geometry.capabilities import (
     move_from_origin,
     move_to_origin,
 )
-from curvedp.geometry.frechet_mean.backends.chunks import Domain
 from curvedp.geometry.frechet_mean.error_bound import solver_error
+from curvedp.geometry.frechet_mean.public_ball import PublicBall
 from curvedp.geometry.spaces.euclidean import FlatVectorManifold
 from curvedp.mechanisms.sensitivity import frechet_mean_sensitivity
 from curvedp.records.base import open_records
@@ -72,7 +72,7 @@ def test_one_record_moves_the_mean_by_no_more_than_is_claimed(M, center, radius)
     z = radius * rng.normal(size=(n + 1, M.dim)) / np.sqrt(M.dim)
     X = np.asarray(M.exp(center, M.from_coordinates(center, z)))
     home = np.asarray(canonical_center(M, center))
-    domain = Domain(M, home, radius)
+    domain = PublicBall(M, home, radius)
     claim = frechet_mean_sensitivity(M, radius, n) + 2 * solver_error(M, radius)
     means = []
     for rows in (X[:n], X[1:], np.concatenate([X[1:n], np.full_like(X[:1], np.nan)])):

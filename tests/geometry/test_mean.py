@@ -26,9 +26,10 @@ from curvedp.geometry import (
     frechet_mean,
     mean_error_bound,
 )
-from curvedp.geometry.frechet_mean.backends.chunks import Domain, kept
-from curvedp.geometry.frechet_mean.backends.spd import Sweep
+from curvedp.geometry.frechet_mean.backends.spd import SPDBackend
+from curvedp.geometry.frechet_mean.ball_mean import project_to_safe_ball
 from curvedp.geometry.frechet_mean.error_bound import contraction, mean_iterations
+from curvedp.geometry.frechet_mean.public_ball import PublicBall
 from curvedp.geometry.spaces.spd_common import pack
 
 RNG = np.random.default_rng(5)
@@ -141,14 +142,17 @@ def test_every_way_of_summing_logs_agrees(m, n):
     w = RNG.uniform(size=n)
     w /= w.sum()
     L = np.linalg.cholesky(x)
-    sweep = Sweep(X, w)
+    sweep = SPDBackend(X, w)
     true = M.to_coordinates(x, np.tensordot(w, M.log(x, X), axes=1))
-    exact = sweep.exact(L)
+    exact = sweep.careful_pass(L)
     np.testing.assert_allclose(pack(exact.velocity), true, atol=1e-12)
     assert exact.square == pytest.approx(w @ M.dist(x, X) ** 2, rel=1e-11)
     near = np.linalg.cholesky(M.exp(x, M.from_coordinates(x, np.full(M.dim, 0.02))))
     for error in (1e-4, 1e-9) if m > 3 else ():
-        quick, careful = sweep.quick(near, error), Sweep(X, w).exact(near)
+        quick, careful = (
+            sweep.quick_pass(near, error),
+            SPDBackend(X, w).careful_pass(near),
+        )
         assert np.linalg.norm(quick.velocity - careful.velocity) <= quick.error + 1e-12
         assert quick.error <= error + 1e-11
 
@@ -327,7 +331,10 @@ def test_a_factor_that_is_not_triangular_gives_the_same_in_its_own_frame(m):
     X = np.concatenate([cloud(M, 20, 1.0), [np.diag(10.0 ** np.linspace(-4, 4, m))]])
     w, L = np.full(21, 1 / 21), np.linalg.cholesky(cloud(M, 1, 0.3)[0])
     Q = np.linalg.qr(RNG.normal(size=(m, m)))[0]
-    plain, turned = Sweep(X, w).exact(L).velocity, Sweep(X, w).exact(L @ Q).velocity
+    plain, turned = (
+        SPDBackend(X, w).careful_pass(L).velocity,
+        SPDBackend(X, w).careful_pass(L @ Q).velocity,
+    )
     np.testing.assert_allclose(Q @ turned @ Q.T, plain, atol=1e-10)
 
 
@@ -385,7 +392,7 @@ def test_an_iterate_that_floats_do_not_hold_is_moved_back_and_no_farther_from_an
 ):
     """Of steps as long as the contraction's, from records: the cost must fall again, or the rate is not proved."""
     rng = np.random.default_rng(3)
-    domain, X = Domain(M, M.origin, radius), _wide_records(M, radius, rng, 40)
+    domain, X = PublicBall(M, M.origin, radius), _wide_records(M, radius, rng, 40)
     moved = 0
     for start in X:
         outward = -np.asarray(M.normal_coordinates(start, M.origin))
@@ -393,26 +400,26 @@ def test_an_iterate_that_floats_do_not_hold_is_moved_back_and_no_farther_from_an
         x = np.asarray(
             M.from_normal_coordinates(start, 1.4 * step / np.linalg.norm(step))
         )
-        near = kept(domain, x)
+        near = project_to_safe_ball(domain, x)
         moved += near is not x
         assert np.all(
             np.asarray(M.dist(near, X)) <= np.asarray(M.dist(x, X)) * (1 + 1e-6) + 1e-6
         )
-        again = kept(domain, near)
+        again = project_to_safe_ball(domain, near)
         assert float(M.dist(near, again)) <= 1e-5  # it is there now
     assert moved > 5
-    assert all(kept(domain, x) is x for x in X)  # records stay
+    assert all(project_to_safe_ball(domain, x) is x for x in X)  # records stay
 
 
 def test_shortening_towards_the_center_would_not_do():
     """The control: along its geodesic to the center, a matrix can move away from a record that floats hold."""
     M, radius, rng = SPDAffineInvariant(2), 40.0, np.random.default_rng(0)
-    domain, worst = Domain(M, np.eye(2), radius), 0.0
+    domain, worst = PublicBall(M, np.eye(2), radius), 0.0
     for _ in range(60):
         a, b = np.sort(rng.uniform(-20, 20, 2))[::-1]
         x = np.diag(np.exp([a, b]))
         record = np.diag(np.exp([a, max(b, a - 13.8)]))
-        for near, sign in ((domain.clip(x), 1), (kept(domain, x), -1)):
+        for near, sign in ((domain.clip(x), 1), (project_to_safe_ball(domain, x), -1)):
             further = float(M.dist(near, record) - M.dist(x, record))
             if sign < 0:
                 assert further <= 1e-6

@@ -19,8 +19,8 @@ from curvedp.geometry import (
     frechet_mean,
     project_to_ball,
 )
-from curvedp.geometry.frechet_mean.backends.chunks import Domain
 from curvedp.geometry.frechet_mean.error_bound import contraction, solver_error
+from curvedp.geometry.frechet_mean.public_ball import PublicBall
 from curvedp.mechanisms.gradient_step import GradientMechanism
 from curvedp.mechanisms.sensitivity import (
     dispersion_sensitivity,
@@ -262,7 +262,7 @@ def test_means_of_far_spd_records_against_60_digits(radius, kind):
             np.diag([1e300, 1e-300]),
             [[1e200, 1e200 * (1 - 1e-15)]] * 2,
         )
-    domain = Domain(M, np.eye(2), radius)
+    domain = PublicBall(M, np.eye(2), radius)
     x, _ = open_records(X, (2, 2)).moments(domain)
     inside = project_to_ball(*domain, X)
     with mp.workdps(60):

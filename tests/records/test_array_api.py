@@ -20,13 +20,13 @@ from curvedp.entropy import GeneratorSource
 from curvedp.errors import ParameterError
 from curvedp.geometry import KendallShapes, Lorentz, SPDAffineInvariant, Sphere
 from curvedp.geometry.frechet_mean.backends.chunks import (
-    Domain,
     block_sums,
-    first_guess,
+    start_from_sample,
     streamed_mean,
 )
-from curvedp.geometry.frechet_mean.backends.device import accurate, device_mean
+from curvedp.geometry.frechet_mean.backends.device import device_mean, is_accurate
 from curvedp.geometry.frechet_mean.error_bound import solver_error
+from curvedp.geometry.frechet_mean.public_ball import PublicBall
 from curvedp.numerics.arrays import to_host
 from curvedp.optim import FrechetMeanProblem, dp_rgd
 from curvedp.records.base import open_records
@@ -64,10 +64,10 @@ def source():
     ],
 )
 def test_the_mean_on_a_device_is_numpys(M, radius, convert):
-    X, domain = cloud(M, radius, 300), Domain(M, np.asarray(M.origin), radius)
+    X, domain = cloud(M, radius, 300), PublicBall(M, np.asarray(M.origin), radius)
     x, square = device_mean(domain, convert(X))
     y, other = streamed_mean(
-        domain, 300, lambda at: block_sums(domain, at, X), first_guess(domain, X)
+        domain, 300, lambda at: block_sums(domain, at, X), start_from_sample(domain, X)
     )
     assert isinstance(x, np.ndarray)
     assert float(M.dist(x, y)) <= 2 * solver_error(M, radius)
@@ -139,7 +139,7 @@ def test_the_other_estimators_take_them_too(convert):
 
 def test_float32_and_integers_are_taken_in_double_precision():
     X = np.array(cloud(Sphere(2), 0.5, 64)[4:], dtype=np.float32)
-    domain = Domain(Sphere(2), Sphere(2).origin, 0.5)
+    domain = PublicBall(Sphere(2), Sphere(2).origin, 0.5)
     x, _ = device_mean(domain, array_api_strict.asarray(X))
     y, _ = device_mean(domain, array_api_strict.asarray(X.astype(np.float64)))
     assert np.array_equal(x, y)
@@ -172,11 +172,11 @@ def test_refusals_spend_nothing(tmp_path, X, arguments, message):
 def test_where_jax_lacks_accuracy_the_host_computes():
     X, domain = (
         cloud(SPDAffineInvariant(5), 2.0, 50),
-        Domain(SPDAffineInvariant(5), np.eye(5), 2.0),
+        PublicBall(SPDAffineInvariant(5), np.eye(5), 2.0),
     )
-    assert not accurate(domain, as_jax(X))
-    assert accurate(domain, array_api_strict.asarray(X))
-    assert accurate(Domain(SPDAffineInvariant(5), np.eye(5), 0.5), as_jax(X))
+    assert not is_accurate(domain, as_jax(X))
+    assert is_accurate(domain, array_api_strict.asarray(X))
+    assert is_accurate(PublicBall(SPDAffineInvariant(5), np.eye(5), 0.5), as_jax(X))
     here, there = (
         open_records(data, (5, 5)).moments(domain) for data in (X, as_jax(X))
     )

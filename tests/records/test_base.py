@@ -10,8 +10,9 @@ import pytest
 from curvedp.errors import ParameterError
 from curvedp.geometry import Lorentz, SPDAffineInvariant, Sphere
 from curvedp.geometry.capabilities import canonical_center, move_from_origin
-from curvedp.geometry.frechet_mean.backends.chunks import Domain, block_sums
+from curvedp.geometry.frechet_mean.backends.chunks import block_sums
 from curvedp.geometry.frechet_mean.error_bound import solver_error
+from curvedp.geometry.frechet_mean.public_ball import PublicBall
 from curvedp.records.base import open_records
 from rough_records import cloud
 
@@ -37,7 +38,7 @@ def _class_flat(domain, x, X, codes):
 def test_every_home_gives_the_same_moments(M, home):
     X, domain, y = (
         cloud(M, 0.4, 200),
-        Domain(M, np.asarray(M.origin), 0.4),
+        PublicBall(M, np.asarray(M.origin), 0.4),
         np.arange(200) % 2,
     )
     records, here = (
@@ -61,7 +62,7 @@ def test_every_home_gives_the_same_moments(M, home):
 @pytest.mark.parametrize("home", HOMES)
 def test_sums_are_exact_wherever_the_records_lie(home):
     M = SPDAffineInvariant(3)
-    X, domain = cloud(M, 0.4, 200), Domain(M, np.eye(3), 0.4)
+    X, domain = cloud(M, 0.4, 200), PublicBall(M, np.eye(3), 0.4)
     records = open_records(HOMES[home](X), (3, 3))
     kernel = partial(_flat, domain, np.eye(3))
     assert np.array_equal(records.sums(kernel), kernel(X))
@@ -83,7 +84,7 @@ def test_what_is_chunked_is_not_loaded():
 def test_a_bad_cell_raises_nothing_and_keeps_n(bad):
     records = open_records([[bad, 0.0, 0.0], [1.0, 0.0, 0.0], [0.0, 1.0, 0.0]], (3,))
     assert records.n == 3
-    mean, _ = records.moments(Domain(Sphere(2), np.array([1.0, 0, 0]), 0.5))
+    mean, _ = records.moments(PublicBall(Sphere(2), np.array([1.0, 0, 0]), 0.5))
     assert np.all(np.isfinite(mean))
 
 
@@ -125,7 +126,7 @@ def test_records_are_carried_wherever_they_lie(home):
             np.full((1, 3, 3), np.nan),
         ]
     )
-    domain = Domain(M, np.asarray(canonical_center(M, center)), 0.4)
+    domain = PublicBall(M, np.asarray(canonical_center(M, center)), 0.4)
     mean, square = (
         open_records(HOMES[home](X), (3, 3)).carried(M, center).moments(domain)
     )

@@ -19,8 +19,8 @@ from curvedp import (
 from curvedp.entropy import GeneratorSource
 from curvedp.errors import ParameterError
 from curvedp.geometry import SPDAffineInvariant, Sphere, frechet_mean, project_to_ball
-from curvedp.geometry.frechet_mean.backends.chunks import Domain
 from curvedp.geometry.frechet_mean.error_bound import solver_error
+from curvedp.geometry.frechet_mean.public_ball import PublicBall
 from curvedp.optim import FrechetMeanProblem, dp_rsgd, dp_rsvrg
 from curvedp.records.chunked import ChunkedRecords
 from curvedp.records.labels import ChunkedLabels
@@ -75,7 +75,7 @@ def test_each_mean_is_that_of_its_class(order):
     labels = ChunkedLabels(
         ChunkedRecords(chunked(records, (120, 130, 250)), (3, 3)), codes
     )
-    means = [mean for mean, _ in labels.moments(Domain(TENSORS, np.eye(3), 0.4))]
+    means = [mean for mean, _ in labels.moments(PublicBall(TENSORS, np.eye(3), 0.4))]
     for code, mean in enumerate(means):
         inside = project_to_ball(TENSORS, np.eye(3), 0.4, records[codes == code])
         assert float(

@@ -19,13 +19,13 @@ from curvedp.geometry import (
 )
 from curvedp.geometry.frechet_mean.backends import chunks
 from curvedp.geometry.frechet_mean.backends.chunks import (
-    Domain,
     Start,
     block_sums,
-    first_guess,
+    start_from_sample,
     streamed_mean,
 )
 from curvedp.geometry.frechet_mean.error_bound import solver_error
+from curvedp.geometry.frechet_mean.public_ball import PublicBall
 from curvedp.numerics.spd3 import Factor, lower_entries, whitened_logs
 from rough_records import cloud
 
@@ -54,8 +54,8 @@ def residual(M, x, inside):
 
 @pytest.mark.parametrize(("M", "radius"), SPACES, ids=str)
 def test_the_mean_is_right_and_its_bits_do_not_depend_on_the_chunks(M, radius):
-    X, domain = cloud(M, radius, 600), Domain(M, np.asarray(M.origin), radius)
-    start = first_guess(domain, X[:200])
+    X, domain = cloud(M, radius, 600), PublicBall(M, np.asarray(M.origin), radius)
+    start = start_from_sample(domain, X[:200])
     results = []
     for cuts in ([], [1, 2, 3, 599], [100, 101, 350]):
         chunks = np.split(X, cuts)[:: 1 if len(cuts) < 4 else -1]
@@ -77,7 +77,7 @@ def test_the_mean_is_right_and_its_bits_do_not_depend_on_the_chunks(M, radius):
 )
 def test_the_layout_of_a_chunk_in_memory_does_not_matter(M):
     # Tables of columns come in Fortran's order, in which NumPy adds up a row's terms in another order.
-    X, domain = cloud(M, 0.3, 200), Domain(M, np.asarray(M.origin), 0.3)
+    X, domain = cloud(M, 0.3, 200), PublicBall(M, np.asarray(M.origin), 0.3)
     x = domain.clip(X[7])
     whole = block_sums(domain, x, X)
     assert np.array_equal(block_sums(domain, x, np.asfortranarray(X)), whole)
@@ -87,10 +87,10 @@ def test_the_layout_of_a_chunk_in_memory_does_not_matter(M):
 
 
 def test_an_unlucky_start_costs_passes_and_nothing_else():
-    M, domain = SPDAffineInvariant(3), Domain(SPDAffineInvariant(3), np.eye(3), 1.5)
+    M, domain = SPDAffineInvariant(3), PublicBall(SPDAffineInvariant(3), np.eye(3), 1.5)
     X = cloud(M, 1.5, 60)
     good = streamed_mean(
-        domain, 60, lambda x: block_sums(domain, x, X), first_guess(domain, X)
+        domain, 60, lambda x: block_sums(domain, x, X), start_from_sample(domain, X)
     )[0]
     wrong = Start(
         domain.clip(50 * np.eye(3)), -np.ones((6, 6))
@@ -103,7 +103,7 @@ def test_where_acceleration_fails_the_contraction_finds_the_mean(monkeypatch):
     monkeypatch.setattr(chunks, "_PASSES", 1)
     M, domain = (
         Product(Sphere(2), Euclidean(1)),
-        Domain(Product(Sphere(2), Euclidean(1)), np.array([1.0, 0, 0, 0]), 0.4),
+        PublicBall(Product(Sphere(2), Euclidean(1)), np.array([1.0, 0, 0, 0]), 0.4),
     )
     X = cloud(M, 0.4, 50)
     x, square = streamed_mean(

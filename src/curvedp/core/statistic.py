@@ -26,8 +26,8 @@ from curvedp.errors import ParameterError
 from curvedp.geometry import manifold_name, parse_manifold, project_to_ball
 from curvedp.geometry.ball import carry_records
 from curvedp.geometry.capabilities import canonical_center
-from curvedp.geometry.frechet_mean.backends.chunks import Domain, into_ball
 from curvedp.geometry.frechet_mean.error_bound import farthest_record, solver_error
+from curvedp.geometry.frechet_mean.public_ball import PublicBall, clip_records
 from curvedp.geometry.manifold import Manifold, check_manifold
 from curvedp.records.base import Records
 from curvedp.records.tables import entries
@@ -238,9 +238,9 @@ class ClippedToBall(PointStatistic):
         return farthest_record(self.manifold, self.radius)
 
     @property
-    def domain(self) -> Domain:
+    def domain(self) -> PublicBall:
         """The manifold with the ball, in the canonical frame."""
-        return Domain(self.manifold, *self.ball)
+        return PublicBall(self.manifold, *self.ball)
 
     @cached_property
     def solver_error(self) -> float:
@@ -267,7 +267,7 @@ class ClippedToBall(PointStatistic):
                 f"records have shape {records.shape}, not {expected_shape}"
             )
         canonical = carry_records(self.manifold, self.center, records)
-        return into_ball(self.domain, canonical)
+        return clip_records(self.domain, canonical)
 
 
 @dataclass(frozen=True, eq=False)

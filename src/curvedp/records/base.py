@@ -15,12 +15,12 @@ from array_api_compat import array_namespace, device, is_array_api_obj, is_numpy
 from curvedp._silence import quiet_about_records
 from curvedp.errors import ParameterError
 from curvedp.geometry.ball import carry_records
-from curvedp.geometry.frechet_mean.backends.chunks import Domain
 from curvedp.geometry.frechet_mean.backends.device import (
     carry_on_device,
-    device_moments,
+    mean_of_device_array,
 )
-from curvedp.geometry.frechet_mean.mean import memory_moments
+from curvedp.geometry.frechet_mean.mean import mean_of_array
+from curvedp.geometry.frechet_mean.public_ball import PublicBall
 from curvedp.geometry.manifold import Manifold
 from curvedp.numerics.arrays import to_host
 from curvedp.numerics.threads import blocks
@@ -57,10 +57,10 @@ class Records:
         ]
         return np.asarray(np.sum(parts, axis=0, dtype=np.int64))
 
-    def moments(self, domain: Domain) -> Moments:
+    def moments(self, domain: PublicBall) -> Moments:
         """(Fréchet mean, mean square distance to it) of the records after mapping them into the ball. NOT private. The mean
         is within `solver_error(manifold, radius)` of the true one, whatever the records."""
-        return memory_moments(domain, self._records)
+        return mean_of_array(domain, self._records)
 
     def labels(self, y: Any, classes: Any = None) -> Any:
         """Labels of the records, refused unless there is one for each: `classes` in order, a public set of them where one is
@@ -70,7 +70,7 @@ class Records:
         with quiet_about_records():  # labels may be private
             return Labels(y, self.n, classes)
 
-    def class_moments(self, domain: Domain, labels: Any) -> list[Moments]:
+    def class_moments(self, domain: PublicBall, labels: Any) -> list[Moments]:
         """The `moments` of each class. NOT private."""
         return [
             self.of_class(labels, code).moments(domain)
@@ -95,8 +95,8 @@ class DeviceRecords(Records):
         """All of them, on the host."""
         return np.asarray(to_host(self._records), dtype=np.float64)
 
-    def moments(self, domain: Domain) -> Moments:
-        return device_moments(domain, self._records)
+    def moments(self, domain: PublicBall) -> Moments:
+        return mean_of_device_array(domain, self._records)
 
     def carried(self, manifold: Manifold, center: np.ndarray) -> Records:
         return DeviceRecords(carry_on_device(manifold, center, self._records))

@@ -11,12 +11,12 @@ from curvedp.errors import CurvedpError, ParameterError
 from curvedp.geometry.ball import carry_records
 from curvedp.geometry.capabilities import canonical_center
 from curvedp.geometry.frechet_mean.backends.chunks import (
-    Domain,
     Start,
     block_sums,
-    first_guess,
+    start_from_sample,
     streamed_mean,
 )
+from curvedp.geometry.frechet_mean.public_ball import PublicBall
 from curvedp.geometry.manifold import Manifold
 from curvedp.numerics.arrays import to_host
 from curvedp.numerics.fixed_point import MOST_TERMS
@@ -155,11 +155,11 @@ class ChunkedRecords(Records):
 
         return ChunkedLabels(self, y, classes)
 
-    def class_moments(self, domain: Domain, labels: Any) -> list[Moments]:
+    def class_moments(self, domain: PublicBall, labels: Any) -> list[Moments]:
         """The moments of each class; a pass serves them all."""
         return labels.moments(domain)  # type: ignore[no-any-return]  # of `ChunkedLabels`
 
-    def moments(self, domain: Domain) -> Moments:
+    def moments(self, domain: PublicBall) -> Moments:
         """Streamed, from a start that one worker finds."""
         import dask
 
@@ -209,10 +209,10 @@ def _part(
     return np.append(sums, len(records))[None].astype(np.int64)
 
 
-def _first(domain: Domain, few: np.ndarray) -> Start:
+def _first(domain: PublicBall, few: np.ndarray) -> Start:
     block = checked_block(domain.manifold.point_shape, few)
     with quiet_about_records():  # a worker has settings of its own
-        return first_guess(domain, np.asarray(block, dtype=np.float64))
+        return start_from_sample(domain, np.asarray(block, dtype=np.float64))
 
 
 # ---- on the client -------------------------------------------------------------------------------------------------------

@@ -10,12 +10,12 @@ import numpy as np
 from curvedp._silence import quiet_about_records
 from curvedp.errors import ParameterError
 from curvedp.geometry.frechet_mean.backends.chunks import (
-    Domain,
     Start,
     block_sums,
-    first_guess,
+    start_from_sample,
     streamed_means,
 )
+from curvedp.geometry.frechet_mean.public_ball import PublicBall
 from curvedp.geometry.manifold import Manifold
 from curvedp.numerics.arrays import to_host
 from curvedp.records.base import Kernel, Records, is_chunked
@@ -142,7 +142,7 @@ class ChunkedLabels:
             row[np.searchsorted(self.classes, classes)] = counts
         self.sizes = self._counts.sum(axis=0)
 
-    def moments(self, domain: Domain) -> list[tuple[np.ndarray, float]]:
+    def moments(self, domain: PublicBall) -> list[tuple[np.ndarray, float]]:
         """Each class's Fréchet mean and mean square distance to it. A pass serves all classes."""
 
         def sums(points: dict[int, np.ndarray]) -> list[np.ndarray]:
@@ -159,7 +159,7 @@ class ChunkedLabels:
         if not np.array_equal(counted, self.sizes[codes]):
             raise ParameterError("y does not give the same labels each time it is read")
 
-    def _starts(self, domain: Domain) -> list[Start]:
+    def _starts(self, domain: PublicBall) -> list[Start]:
         """From the first few records of each class, whichever chunks they are in; one worker gathers them."""
         import dask
 
@@ -278,7 +278,10 @@ def _of_class(
 
 
 def _class_sums(
-    domain: Domain, points: dict[int, np.ndarray], block: np.ndarray, codes: np.ndarray
+    domain: PublicBall,
+    points: dict[int, np.ndarray],
+    block: np.ndarray,
+    codes: np.ndarray,
 ) -> np.ndarray:
     """For each class, one after the other: the sums over its records, and how many there are."""
     rows: list[Any] = []
@@ -299,11 +302,11 @@ def _chosen(
     ]
 
 
-def _guesses(domain: Domain, chosen: list[list[np.ndarray]]) -> list[Start]:
+def _guesses(domain: PublicBall, chosen: list[list[np.ndarray]]) -> list[Start]:
     groups = [np.concatenate(parts) for parts in zip(*chosen, strict=True)]
     # A class has none only where y changes between readings, which the first pass finds out.
     with quiet_about_records():  # a worker has settings of its own
         return [
-            first_guess(domain, few) if len(few) else Start(domain.center, 1.0)
+            start_from_sample(domain, few) if len(few) else Start(domain.center, 1.0)
             for few in groups
         ]

@@ -20,8 +20,8 @@ from curvedp.errors import ParameterError
 from curvedp.geometry import project_to_ball
 from curvedp.geometry.ball import carry_records
 from curvedp.geometry.capabilities import ScalableCone
-from curvedp.geometry.frechet_mean.backends.chunks import Domain, into_ball
 from curvedp.geometry.frechet_mean.error_bound import solver_error
+from curvedp.geometry.frechet_mean.public_ball import PublicBall, clip_records
 from curvedp.geometry.manifold import Manifold
 from curvedp.records.base import Records, open_records
 from curvedp.regression.jacobi import check_symmetric
@@ -132,8 +132,8 @@ class SearchedBallStatistic(Statistic):
             raise ParameterError(f"{records.n} records, not {self.n}")
         if records.where != "memory":
             return records
-        outer_domain = Domain(self.manifold, *self.outer_ball)
-        clipped = into_ball(outer_domain, records.array())
+        outer_domain = PublicBall(self.manifold, *self.outer_ball)
+        clipped = clip_records(outer_domain, records.array())
         return open_records(clipped, self.manifold.point_shape)
 
 

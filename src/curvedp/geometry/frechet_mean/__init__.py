@@ -1,1 +1,6 @@
-"""The Fréchet mean: the bound on its error, the search and its passes."""
+"""The Fréchet mean: solver, backends that pass over records, and the error bound.
+
+`solver` searches for the mean and asks a backend for passes over the records; `mean` is
+the public function; `ball_mean` computes the mean of records in a public ball with the
+a-priori error of `error_bound`. docs/frechet-mean.md has the proofs.
+"""

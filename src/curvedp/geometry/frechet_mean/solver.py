@@ -1,9 +1,10 @@
-"""The one search for a Fréchet mean: it asks for passes over the records and is sent what they found.
+"""The search for a Fréchet mean: it asks for passes over the records.
 
-A pass at x gives the mean of log_x xᵢ, minus the gradient of ½ mean d², in orthonormal coordinates at x, and the mean of
-d²(x, xᵢ). Memory, devices and clusters supply passes (`frechet`, `spd`, `device`, `streamed`); nothing here sees a
-record. Steps are Newton's with the Hessian of some of the records, made better by what each step teaches (`Secants`);
-what is kept, and what is tried where a step is not, is in docs/frechet-mean.md and below.
+A pass at x gives the mean of log_x xᵢ, minus the gradient of the cost ½·mean d², in
+orthonormal coordinates at x, and the mean of d²(x, xᵢ). Memory, devices and clusters
+supply passes (`backends`); nothing here sees a record. Steps are Newton's with the
+Hessian of some of the records, improved by Anderson acceleration; a step is accepted by
+Armijo's rule and shortened otherwise (docs/frechet-mean.md).
 """
 
 from abc import ABC, abstractmethod
@@ -16,170 +17,252 @@ from typing import Any, NamedTuple, TypeVar, cast
 
 import numpy as np
 
-_MEMORY = 5  # steps that secants look back
-_NEW = (
-    1e-3  # share of a change that must be new: less is round-off, and would be blown up
-)
-SLOW = 0.1  # share of the residual left by a step that was slow: its Hessian is out of date
-_ARMIJO, _SEEN, _LEAST = (
-    1e-4,
-    1e-12,
-    1e-16,
-)  # share of the slope to be gained; of the cost: what shows, what cannot
+# Steps that Anderson acceleration looks back.
+_MEMORY = 5
 
-Place = Any  # where a pass is made: a point, or whatever stands for one
-Solve = Callable[[np.ndarray], np.ndarray]  # velocity -> step
+# Fraction of a change that must be new to it; less is round-off, which would be
+# amplified.
+_LEAST_NEW_FRACTION = 1e-3
+
+# Fraction of the residual left by a step at which its Hessian is out of date.
+SLOW_CONVERGENCE = 0.1
+
+# Armijo's rule: fraction of the predicted decrease that must be gained.
+_ARMIJO_FRACTION = 1e-4
+
+# Changes of the cost below this fraction of it are round-off.
+_VISIBLE_CHANGE = 1e-12
+
+# Predicted decreases below this fraction of the cost cannot be seen at all.
+_LEAST_DECREASE = 1e-16
+
+Iterate = Any
+"""Where a pass is made: a point, or whatever stands for one in a backend."""
+
+NewtonStep = Callable[[np.ndarray], np.ndarray]
+"""Maps minus the gradient at an iterate to a step from there."""
 
 
-class Asked(NamedTuple):
-    """A pass that a search asks for."""
+class PassRequest(NamedTuple):
+    """A pass over the records that a search asks for."""
 
-    x: Place
-    careful: (
-        bool  # whether the mean square is needed, and the gradient as good as it gets
-    )
+    x: Iterate
+    careful: bool  # whether the cost is needed, and the gradient as good as it gets
 
 
 @dataclass(frozen=True)
-class Moments:
-    """What a pass finds."""
+class PassResult:
+    """What a pass over the records gives.
 
-    velocity: np.ndarray  # mean log, in coordinates at the place
-    square: float  # mean d²; NaN where it was not computed
-    error: float = 0.0  # of the velocity, at most
+    Parameters
+    ----------
+    velocity : array
+        Mean logarithm of the records, in coordinates at the iterate.
+    square : float
+        Mean squared distance to the records; NaN where it was not computed.
+    error : float
+        Bound on the error of the velocity.
+    """
+
+    velocity: np.ndarray
+    square: float
+    error: float = 0.0
 
     @cached_property
     def residual(self) -> float:
-        """‖mean log‖, at most."""
+        """An upper bound of the length of the mean logarithm."""
         return float(np.linalg.norm(self.velocity)) + self.error
 
 
-class Course(ABC):
-    """How a search goes about. A place is a point, unless a course has something else to stand for one."""
+class MeanBackend(ABC):
+    """What a search needs to know of a space and of where its records lie."""
 
-    start: Place  # where the first pass is made
-
-    @abstractmethod
-    def move(self, x: Place, step: np.ndarray) -> Place:
-        """Along a step given in coordinates at x."""
+    start: Iterate
+    """Where the first pass is made."""
 
     @abstractmethod
-    def newton(self, x: Place, gain: float) -> Solve | None:
-        """Which step a velocity asks for at x, where the last step left this share of the residual; None: as before."""
+    def move(self, x: Iterate, step: np.ndarray) -> Iterate:
+        """Return the iterate after a step given in coordinates at x."""
 
-    def point(self, x: Place) -> np.ndarray:
-        """The point of a place."""
+    @abstractmethod
+    def newton(self, x: Iterate, convergence: float) -> NewtonStep | None:
+        """Return Newton's method at x, or None to go on with the one in use.
+
+        Parameters
+        ----------
+        x : Iterate
+            Where the next step begins.
+        convergence : float
+            Fraction of the residual that the last step left; inf where there was none.
+        """
+
+    def point(self, x: Iterate) -> np.ndarray:
+        """Return the point of the manifold that an iterate stands for."""
         return np.asarray(x)
 
-    def at(self, p: np.ndarray) -> Place:
-        """The place of a point."""
+    def iterate_at(self, p: np.ndarray) -> Iterate:
+        """Return the iterate that stands for a point."""
         return p
 
 
 Result = TypeVar("Result")
-Search = Generator[
-    Asked, Moments, Result
-]  # asks for passes, is sent what they find, ends with its result
+Search = Generator[PassRequest, PassResult, Result]
+"""A computation that yields requests for passes and is sent their results."""
 
 
-def run(search: Search[Result], passes: Callable[[Asked], Moments]) -> Result:
-    """A search with somebody to make its passes."""
+def run_search(
+    search: Search[Result], make_pass: Callable[[PassRequest], PassResult]
+) -> Result:
+    """Run a search with a function that makes its passes, and return its result."""
     try:
-        asked = next(search)
+        request = next(search)
         while True:
-            asked = search.send(passes(asked))
-    except StopIteration as done:
-        return cast(Result, done.value)
+            request = search.send(make_pass(request))
+    except StopIteration as finished:
+        return cast(Result, finished.value)
 
 
-def search(
-    course: Course, enough: float, passes: int
-) -> Search[tuple[Place, Moments, bool]]:
-    """Until the residual is `enough`, no step helps any more, or all passes are made: the best place that was seen, what
-    the pass there found, and whether it is the mean."""
-    left = iter(range(passes))  # one cap for this loop and the one inside
-    x = course.start
-    best = yield Asked(x, True)
-    solve, secants = course.newton(x, inf) or (lambda velocity: velocity), Secants()
-    for _ in left:
-        if not best.residual > enough:  # NaN ends it too
+def search_mean(
+    backend: MeanBackend, tolerance: float, max_passes: int
+) -> Search[tuple[Iterate, PassResult, bool]]:
+    """Search for the mean until the residual is small or no step helps any more.
+
+    Parameters
+    ----------
+    backend : MeanBackend
+        The start, moves and Newton steps.
+    tolerance : float
+        Residual at which an iterate is the mean.
+    max_passes : int
+        Cap on the number of passes.
+
+    Returns
+    -------
+    x : Iterate
+        The best iterate that was seen.
+    result : PassResult
+        What the pass there gave.
+    converged : bool
+        Whether its residual is within the tolerance.
+    """
+    passes_left = iter(range(max_passes))  # one cap for this loop and the one inside
+    x = backend.start
+    best = yield PassRequest(x, True)
+    newton_step = backend.newton(x, inf) or (lambda velocity: velocity)
+    acceleration = AndersonAcceleration()
+    for _ in passes_left:
+        if not best.residual > tolerance:  # NaN ends the search too
             break
-        step = secants.step(solve(best.velocity))
-        y = course.move(x, step)
-        new = yield Asked(y, False)
-        kept = _kept(new, best, float(np.sum(step * best.velocity)))
-        if not kept:
-            y, new = yield from _shorter(course, x, best, solve, left)
-            if y is x:
+        step = acceleration.step(newton_step(best.velocity))
+        candidate = backend.move(x, step)
+        result = yield PassRequest(candidate, False)
+        predicted_decrease = float(np.sum(step * best.velocity))
+        accepted = _is_accepted(result, best, predicted_decrease)
+        convergence = inf
+        if accepted:
+            convergence = result.residual / best.residual
+        else:
+            candidate, result = yield from _line_search(
+                backend, x, best, newton_step, passes_left
+            )
+            if candidate is x:
                 break
-        fresh = course.newton(y, new.residual / best.residual if kept else inf)
-        if fresh is not None or not kept:
-            solve, secants = fresh or solve, Secants()
-        x, best = y, new
-    return x, best, best.residual <= enough
+        fresh_step = backend.newton(candidate, convergence)
+        if fresh_step is not None or not accepted:
+            newton_step = fresh_step or newton_step
+            acceleration = AndersonAcceleration()
+        x, best = candidate, result
+    return x, best, best.residual <= tolerance
 
 
-def _shorter(
-    course: Course, x: Place, best: Moments, solve: Solve, left: Iterator[int]
-) -> Search[tuple[Place, Moments]]:
-    """The first of the steps 1, ½, ¼, … along Newton's, or the gradient's where that leads uphill, that is kept; or x."""
-    if isnan(best.square):  # a quick look
-        best = yield Asked(x, True)
-    step = (course.newton(x, inf) or solve)(best.velocity)
-    slope = float(np.sum(step * best.velocity))
-    if not slope > 0:  # the Hessian is indefinite, or of another place
-        step, slope = best.velocity, best.residual**2
-    for _ in left:
-        y = course.move(x, step)
-        new = yield Asked(y, True)
-        if _kept(new, best, slope):
-            return y, new
-        step, slope = step / 2, slope / 2
-        if slope <= _LEAST * best.square:
+def _line_search(
+    backend: MeanBackend,
+    x: Iterate,
+    best: PassResult,
+    newton_step: NewtonStep,
+    passes_left: Iterator[int],
+) -> Search[tuple[Iterate, PassResult]]:
+    """Try the steps 1, ½, ¼, … along Newton's direction, or the gradient's.
+
+    The gradient is taken where Newton's direction leads uphill. Returns the first
+    accepted iterate with its pass, or x where there is none.
+    """
+    if isnan(best.square):  # the last pass was a quick one
+        best = yield PassRequest(x, True)
+    step = (backend.newton(x, inf) or newton_step)(best.velocity)
+    predicted_decrease = float(np.sum(step * best.velocity))
+    if not predicted_decrease > 0:  # the Hessian is indefinite, or of another place
+        step = best.velocity
+        predicted_decrease = best.residual**2
+    for _ in passes_left:
+        candidate = backend.move(x, step)
+        result = yield PassRequest(candidate, True)
+        if _is_accepted(result, best, predicted_decrease):
+            return candidate, result
+        step = step / 2
+        predicted_decrease = predicted_decrease / 2
+        if predicted_decrease <= _LEAST_DECREASE * best.square:
             break
     return x, best
 
 
-def _kept(new: Moments, best: Moments, slope: float) -> bool:
-    """Half the gradient at no higher cost, or Armijo's rule; where the change of cost is below its round-off, any gain."""
-    if (
-        new.residual < 0.5 * best.residual
-        and not new.square > (1 + _SEEN) * best.square
-    ):
+def _is_accepted(
+    result: PassResult, best: PassResult, predicted_decrease: float
+) -> bool:
+    """Return whether a step is taken.
+
+    It is where the gradient is halved at no higher cost, or by Armijo's rule; where the
+    predicted change of cost is below its round-off, any smaller gradient will do.
+    """
+    halves_gradient = result.residual < 0.5 * best.residual
+    raises_cost = result.square > (1 + _VISIBLE_CHANGE) * best.square  # False for NaN
+    if halves_gradient and not raises_cost:
         return True
-    if abs(slope) <= _SEEN * best.square:
-        return new.residual < best.residual
-    return slope > 0 and new.square <= best.square - 2 * _ARMIJO * slope
+    if abs(predicted_decrease) <= _VISIBLE_CHANGE * best.square:
+        return result.residual < best.residual
+    required_cost = best.square - 2 * _ARMIJO_FRACTION * predicted_decrease
+    return predicted_decrease > 0 and result.square <= required_cost
 
 
-class Secants:
-    """Steps taken, and what they changed: F − (ΔX + ΔF)γ, γ the least-squares fit of F by ΔF along ΔX (Anderson 1965)."""
+class AndersonAcceleration:
+    """Improves the steps of a fixed-point iteration by what earlier steps changed.
+
+    With F the proposed step, ΔX the last steps and ΔF the changes of F along them, the
+    accelerated step is F − (ΔX + ΔF)γ, γ the least-squares fit of F by ΔF (Anderson
+    1965).
+    """
 
     def __init__(self) -> None:
-        self.steps: list[np.ndarray] = []
-        self.values: list[np.ndarray] = []
+        self._steps: list[np.ndarray] = []
+        self._proposals: list[np.ndarray] = []
 
-    def step(self, value: np.ndarray) -> np.ndarray:
-        """The next step, from the Newton-like one that the present gradient asks for."""
-        self.values = [*self.values, value][-_MEMORY - 1 :]
-        step = value
-        if self.steps:
-            changed = [(new - old).ravel() for old, new in pairwise(self.values)]
-            # orthonormal, from the latest: the changes fall by orders of magnitude from step to step
-            rest = value.ravel()
+    def step(self, proposal: np.ndarray) -> np.ndarray:
+        """Return the accelerated step for the step that Newton's method proposes.
+
+        The changes ΔF are made orthonormal beginning with the latest, because they fall
+        by orders of magnitude from step to step; what an older one adds of its own must
+        be more than round-off.
+        """
+        self._proposals = [*self._proposals, proposal][-_MEMORY - 1 :]
+        step = proposal
+        if self._steps:
+            changes = [(new - old).ravel() for old, new in pairwise(self._proposals)]
+            flat_proposal = proposal.ravel()
             basis: list[tuple[np.ndarray, np.ndarray]] = []
-            for moved, change in zip(
-                reversed(self.steps), reversed(changed), strict=True
-            ):
-                together, whole = moved.ravel() + change, float(np.linalg.norm(change))
-                for q, with_q in basis:
-                    part = float(q @ change)
-                    change, together = change - part * q, together - part * with_q
+            recent_first = zip(reversed(self._steps), reversed(changes), strict=True)
+            for earlier_step, change in recent_first:
+                combined = earlier_step.ravel() + change  # a column of ΔX + ΔF
+                original_length = float(np.linalg.norm(change))
+                for direction, its_combined in basis:
+                    coefficient = float(direction @ change)
+                    change = change - coefficient * direction
+                    combined = combined - coefficient * its_combined
                 length = float(np.linalg.norm(change))
-                if length > _NEW * whole:
-                    basis.append((change / length, together / length))
-                    step = step - float(basis[-1][0] @ rest) * basis[-1][1].reshape(
-                        value.shape
-                    )
-        self.steps = [*self.steps, step][-_MEMORY:]
+                if length > _LEAST_NEW_FRACTION * original_length:
+                    direction = change / length
+                    combined = combined / length
+                    basis.append((direction, combined))
+                    gamma = float(direction @ flat_proposal)
+                    step = step - gamma * combined.reshape(proposal.shape)
+        self._steps = [*self._steps, step][-_MEMORY:]
         return step
