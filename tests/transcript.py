@@ -40,7 +40,7 @@ from curvedp.geometry import (
 )
 from curvedp.geometry.capabilities import ScalableCone
 from curvedp.laws.exact import ExactDraw
-from curvedp.mechanisms import value
+from curvedp.mechanisms.isotropic import base as isotropic
 from curvedp.mechanisms.staged.ball_search import PrivateBallMechanism
 from curvedp.mechanisms.staged.median import MedianMechanism
 from curvedp.mechanisms.staged.queries import scaling_direction
@@ -59,7 +59,7 @@ def replace_draws(patch, draw, names=("exact_gaussian",)):
             patch.setattr(module, name, draw)
     kinds, whole = (
         {name.removeprefix("exact_") for name in names},
-        value.exact_draw,
+        isotropic.exact_draw,
     )  # drawn by kind there
 
     def of_kind(kind, *args, **options):
@@ -67,7 +67,7 @@ def replace_draws(patch, draw, names=("exact_gaussian",)):
             draw(*args, **options) if kind in kinds else whole(kind, *args, **options)
         )
 
-    patch.setattr(value, "exact_draw", of_kind)
+    patch.setattr(isotropic, "exact_draw", of_kind)
 
 
 @cache
@@ -75,7 +75,7 @@ def drawing(name):
     """The modules of mechanisms that know a draw by this name."""
     every = [
         module.name
-        for module in pkgutil.iter_modules(mechanisms.__path__, "curvedp.mechanisms.")
+        for module in pkgutil.walk_packages(mechanisms.__path__, "curvedp.mechanisms.")
     ]
     return [
         module
@@ -273,7 +273,7 @@ def drawn(mechanism, statistic, M, guarantee):
     @np.errstate(all="ignore")
     def draw(X):
         found = mechanism.calibrate(statistic(M, None, None, len(X)), guarantee)
-        found.draw(found.accepted(X), None)
+        found.draw(found.prepare_data(X), None)
 
     return draw
 
