@@ -50,7 +50,7 @@ def round_up(x: Any, relative: float = 0.0) -> Any:
 
 
 def round_down(x: Any, relative: float = 0.0) -> Any:
-    """Return the next float below x − |x|·relative: `round_up` in the other direction."""
+    """Return the next float below x − |x|·relative: `round_up`, downwards."""
     return -round_up(-np.asarray(x, dtype=np.float64), relative)
 
 
@@ -84,7 +84,8 @@ def round_fraction(exact: Fraction, *, up: bool) -> float:
 def round_root(exact: Fraction, power: int = 2, *, up: bool) -> float:
     """Round exact^(1/power) to a neighboring float, for an exact number >= 0.
 
-    `power` is 2 (the square root) or 1 (the number itself); `up` as in `round_fraction`.
+    `power` is 2 (the square root) or 1 (the number itself); `up` as in
+    `round_fraction`.
     """
     if power == 1:
         return round_fraction(exact, up=up)
@@ -146,7 +147,7 @@ def bisect_floats(
 def bracket_sign_change(
     decreasing_function: Callable[[Array], Array], lower: Array, upper: Array
 ) -> tuple[Array, Array]:
-    """Shrink [lower, upper] around the sign change of a decreasing function, elementwise.
+    """Shrink brackets around the sign changes of a decreasing function.
 
     This is the method of Chandrupatla (1997): an inverse quadratic step where the last
     three values fit a parabola, a bisection elsewhere. `scipy.optimize.elementwise` has
@@ -207,8 +208,8 @@ def root_rounded_up(
 ) -> float:
     """Find the root of a decreasing function, from the side where it is not positive.
 
-    Brent's method closes in on the root; what is returned is the smallest point at which
-    `excess` was evaluated to be <= 0, so that rounding cannot leave it positive.
+    Brent's method closes in on the root; what is returned is the smallest point at
+    which `excess` was evaluated to be <= 0, so that rounding cannot leave it positive.
 
     Parameters
     ----------
@@ -249,7 +250,7 @@ def root_rounded_up(
 def expand_bracket(
     excess: Callable[[float], float], start: float, *, limit: float = 1e300
 ) -> tuple[float, float]:
-    """Bracket the root of a decreasing function by doubling or halving a positive start.
+    """Bracket the root of a decreasing function by doubling or halving.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""Error-free transformations: sums and products of doubles with their rounding errors."""
+"""Error-free transformations: sums and products with their rounding errors."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ def two_sum(a: Any, b: Any) -> tuple[Any, Any]:
 
 
 def two_prod(a: Any, b: Any) -> tuple[Any, Any]:
-    """Return (p, e) with p + e = a·b exactly, p being the rounded product (Dekker 1971).
+    """Return (p, e) with p + e = a·b exactly, p the rounded product (Dekker 1971).
 
     Works elementwise on arrays, for |a| and |b| below 1e140. Each factor is split into
     two halves of at most 27 bits, whose products are exact.

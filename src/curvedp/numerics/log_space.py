@@ -1,4 +1,4 @@
-"""Sums, complements and probabilities in terms of logarithms, for values below 1e-308."""
+"""Sums, complements and probabilities by logarithms, for values below 1e-308."""
 
 import math
 

@@ -1,8 +1,9 @@
 """Piecewise Chebyshev series of functions of one variable.
 
 An interval is cut into panels; on each panel every function is a Chebyshev series of
-degree 23 through its values at the Chebyshev nodes (Trefethen, *Approximation Theory and
-Approximation Practice*, 2013). A panel is halved until its last coefficients vanish.
+degree 23 through its values at the Chebyshev nodes (Trefethen, *Approximation Theory
+and Approximation Practice*, 2013). A panel is halved until its last coefficients
+vanish.
 """
 
 from collections.abc import Callable
@@ -13,8 +14,8 @@ import numpy as np
 from curvedp.errors import NotResolved
 from curvedp.numerics.directed_rounding import Array
 
-# Size of the last coefficients that counts as zero, relative to the largest value in the
-# panel or to 1.
+# Size of the last coefficients that counts as zero, relative to the largest value in
+# the panel or to 1.
 RESOLUTION = 1e-12
 
 _N_NODES = 24
@@ -50,7 +51,8 @@ class PiecewiseChebyshev:
     edges : array
         The ends of the panels, increasing.
     unresolved : float
-        The largest last coefficient that halving did not remove: an error of the values.
+        The largest last coefficient that halving did not remove: an error of the
+        values.
     """
 
     def __init__(
@@ -60,6 +62,7 @@ class PiecewiseChebyshev:
         resolution: float,
         lowest_value: float,
     ) -> None:
+        """Store the functions; panels are laid by `add`."""
         self._functions = functions
         self._argument_rounding = argument_rounding
         self._resolution = resolution

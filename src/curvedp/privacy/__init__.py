@@ -1,4 +1,4 @@
-"""What a release costs: guarantees, exact profiles, conversions, composition. Imports no geometry."""
+"""What a release costs: guarantees, exact profiles, conversions, composition."""
 
 from typing import TYPE_CHECKING
 

@@ -1,10 +1,10 @@
 """The smallest noise that provably meets a target, in any definition of privacy.
 
-The scale is searched on a fixed lattice: multiples of 2^-40 of a power of two (2^-30 for
-zCDP, 2^-22 on products). What is returned is a lattice point at which the profile, rounded
-to the private side, was *seen* to meet the target, and whose predecessor was seen to miss
-it. So the answer does not depend on how the search went, and a stricter target never gets
-less noise.
+The scale is searched on a fixed lattice: multiples of 2^-40 of a power of two (2^-30
+for zCDP, 2^-22 on products). What is returned is a lattice point at which the profile,
+rounded to the private side, was *seen* to meet the target, and whose predecessor was
+seen to miss it. So the answer does not depend on how the search went, and a stricter
+target never gets less noise.
 
 The search itself evaluates what is cheap: a lower bound on what a profile spends
 (`_spent_lower_bound`), or an estimate of it by one quadrature (`_spent_estimate`).
@@ -79,7 +79,9 @@ def smallest_scale(
     Examples
     --------
     >>> from curvedp.privacy import GDP, gaussian_profile
-    >>> round(smallest_scale(lambda s: gaussian_profile(0.0, 3, s, 1.0), GDP(0.5), 1.0), 6)
+    >>> def profile_at(scale):
+    ...     return gaussian_profile(0.0, 3, scale, 1.0)
+    >>> round(smallest_scale(profile_at, GDP(0.5), 1.0), 6)
     2.0
     """
     if not isinstance(target, Guarantee):
@@ -104,6 +106,7 @@ class _Search:
     def __init__(
         self, profile_at: ProfileAt, target: Guarantee, sensitivity: float
     ) -> None:
+        """Find where to start, and what no scale goes below."""
         self.profile_at = profile_at
         self.target = target
         self.start = _scale_where_law_exists(profile_at, target, sensitivity)
@@ -127,13 +130,14 @@ class _Search:
     def _excess_of(
         self, spent_by: Callable[[PrivacyProfile, Guarantee], float]
     ) -> Excess:
-        """Return the excess as a function of the scale, for one measure of the spending.
+        """Return the excess as a function of the scale, by one measure of spending.
 
         It is +inf where the law does not exist any more.
         """
 
         @cache
         def excess(scale: float) -> float:
+            """Return log(spent/allowed) at a scale, computed once."""
             try:
                 spent = spent_by(self.profile_at(scale), self.target)
             except NotIntegrable:
@@ -186,7 +190,7 @@ class _Search:
         return guess or self._bisect(self.cheap_excess)
 
     def _refined_index(self, guess: float, step: float) -> int:
-        """Return the lattice index of the guess, corrected where cheap measures are off.
+        """Return the lattice index of the guess, corrected where it is off.
 
         First by the lower bound, if the estimate misled; then by the whole cost, if it
         exceeds the lower bound.
@@ -204,9 +208,10 @@ class _Search:
         return index
 
     def _first_index_that_meets(self, index: int, step: float) -> int:
-        """Return the lattice point that meets the target while its predecessor misses it.
+        """Return the smallest lattice index that meets the target.
 
-        The only step that decides: away by doubling jumps, back by halving.
+        This is the only step that decides: its predecessor was seen to miss the target.
+        It goes away by doubling jumps and comes back by halving.
         """
         low = index
         high = index
@@ -248,8 +253,8 @@ class _Search:
     def _secant_before_cap(self, excess: Excess) -> float | None:
         """Return the root for Laplace noise, whose δ(ε) is 0 from the scale Δ/ε on.
 
-        The variable is x = −log(Δ/(ε·scale) − 1): towards the cap δ falls like the power
-        (d+1)/2 of what is left of the loss, ε·e^{−x}.
+        The variable is x = −log(Δ/(ε·scale) − 1): towards the cap δ falls like the
+        power (d+1)/2 of what is left of the loss, ε·e^{−x}.
         """
         profile, target = self.profile, self.target
         assert isinstance(target, ApproxDP)
@@ -264,7 +269,7 @@ class _Search:
         return None if x is None else scale_at(x)
 
     def _bisect(self, excess: Excess) -> float:
-        """Return the root by doubling and halving, for costs that jump or laws that end."""
+        """Return the root by bisection, for costs that jump or laws that end."""
         low = self.start
         high = self.start
         while excess(low) <= 0:
@@ -387,13 +392,14 @@ def log_excess(
 ) -> float:
     """Return log((spent − floor)/(allowed − floor)), nearly linear in log scale.
 
-    It has the sign of spent − allowed, whatever the rounding. For (ε, δ) the three numbers
-    are first turned into about the μ of equal δ(ε), unless `by_delta`.
+    It has the sign of spent − allowed, whatever the rounding. For (ε, δ) the three
+    numbers are first turned into about the μ of equal δ(ε), unless `by_delta`.
     """
     allowed = target.parameter_of(target)
     if not spent >= 0:
         raise ParameterError(
-            f"{target!r} lies beyond what doubles resolve: its cost came out as {spent!r}"
+            f"{target!r} lies beyond what doubles resolve: "
+            f"its cost came out as {spent!r}"
         )
     is_met = spent <= allowed
     if isinstance(target, ApproxDP) and not by_delta:
@@ -422,8 +428,8 @@ def _scale_where_law_exists(
 ) -> float:
     """Return a scale at which the law exists, by halving.
 
-    Raises `UnattainableGuarantee` here already if no scale can meet the target: the loss
-    is unbounded and the target pure, or the floor is above it.
+    Raises `UnattainableGuarantee` here already if no scale can meet the target: the
+    loss is unbounded and the target pure, or the floor is above it.
     """
     while True:
         try:

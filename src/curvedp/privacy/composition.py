@@ -38,14 +38,15 @@ _COARSE_FINENESS = 0.1  # of the grid for `cheap_delta_bound`
 
 @dataclass(frozen=True, repr=False)
 class Composition(Guarantee):
-    """parts[i] used counts[i] times, accounted through their privacy loss distributions.
+    """Several guarantees together, each used some number of times.
 
-    `delta` is an upper bound for parts fixed beforehand, mechanisms that adapt included
-    (Zhu, Dong and Wang 2022). It is not a filter: parts chosen after seeing outputs need
-    `compose` within one definition, or a ledger. It exceeds the exact composition of the
-    parts' profiles by a relative amount that falls with the square of the grid's width
-    (below 1e-3 down to δ = 1e-30, where no part's losses are 10⁴ times another's). There
-    is no round-off floor, only the cut of each part's tail at δ = 1e-44.
+    They are accounted through their privacy loss distributions. `delta` is an upper
+    bound for parts fixed beforehand, mechanisms that adapt included (Zhu, Dong and Wang
+    2022). It is not a filter: parts chosen after seeing outputs need `compose` within
+    one definition, or a ledger. It exceeds the exact composition of the parts' profiles
+    by a relative amount that falls with the square of the grid's width (below 1e-3 down
+    to δ = 1e-30, where no part's losses are 10⁴ times another's). There is no round-off
+    floor, only the cut of each part's tail at δ = 1e-44.
 
     Parameters
     ----------
@@ -66,6 +67,7 @@ class Composition(Guarantee):
     counts: tuple[int, ...]
 
     def __post_init__(self) -> None:
+        """Check that there is one count for each part, and one adjacency."""
         super().__post_init__()
         counts = tuple(_validate.integer("count", count, 1) for count in self.counts)
         object.__setattr__(self, "parts", tuple(self.parts))
@@ -129,6 +131,7 @@ class Composition(Guarantee):
         return round_root(total, power, up=True)
 
     def to_dict(self) -> dict[str, Any]:
+        """Return the fields, with the parts as dictionaries of their own."""
         return {
             **super().to_dict(),
             "parts": [part.to_dict() for part in self.parts],
@@ -137,6 +140,7 @@ class Composition(Guarantee):
 
     @classmethod
     def from_fields(cls, fields: dict[str, Any]) -> "Composition":
+        """Return the composition with the given fields: the inverse of `to_dict`."""
         parts = tuple(guarantee_from_dict(part) for part in fields.pop("parts", ()))
         counts = tuple(fields.pop("counts", ()))
         return cls(parts, counts, **fields)
@@ -200,8 +204,8 @@ def _as_divergences(parts: tuple[Guarantee, ...]) -> tuple[Guarantee, ...]:
 def _sum_of_costs(parts: tuple[Guarantee, ...]) -> Guarantee | None:
     """Return the guarantee of the summed cost, rounded up once.
 
-    None where the sum leaves the range of the definition, as (ε, ½) twice does: then only
-    the profiles say something.
+    None where the sum leaves the range of the definition, as (ε, ½) twice does: then
+    only the profiles say something.
     """
     costs = []
     for part, count in _count_parts(parts).items():
@@ -217,8 +221,8 @@ def compose_profiles(guarantees: Iterable[Guarantee]) -> Guarantee:
     """Compose through loss distributions even where a closed form exists.
 
     The result is never weaker than the profiles of the parts allow. Parts of one
-    `composition_family` (GDP; divergences; angles) are merged first, because their closed
-    form knows more than their profiles do.
+    `composition_family` (GDP; divergences; angles) are merged first, because their
+    closed form knows more than their profiles do.
 
     Parameters
     ----------
@@ -281,7 +285,8 @@ def _composed_pld(
 ) -> ComposedPLD:
     """Return the composed loss distribution of parts, for removing a record.
 
-    With `reverse` it is the one for adding a record. It is cached, with what it computed.
+    With `reverse` it is the one for adding a record. It is cached, with what it
+    computed.
     """
     pairs = []
     for part in parts:

@@ -6,8 +6,8 @@ released once, with 1/20 of μ², and steps go along the quotient of noisy sum a
 count.
 
 Three algorithms are accounted: full-batch gradient descent (RGD), stochastic gradient
-descent on random batches (RSGD), and variance-reduced descent (RSVRG), which takes a full
-gradient in each epoch and differences of gradients in between.
+descent on random batches (RSGD), and variance-reduced descent (RSVRG), which takes a
+full gradient in each epoch and differences of gradients in between.
 """
 
 import math
@@ -40,8 +40,8 @@ Pair = tuple[float, float]
 # Records whose gradients are held and summed at once in a full pass.
 BLOCK = 4096
 ACCELERATOR_BLOCK = 32768
-# Where n is private, entries of clipped gradients are rounded to multiples of C/2^20, so
-# that their sums are exact.
+# Where n is private, entries of clipped gradients are rounded to multiples of C/2^20,
+# so that their sums are exact.
 WHOLE_BITS = 20
 
 _COUNT_SHARE = 1 / 20  # the noisy count's share of μ²
@@ -57,11 +57,11 @@ def rounded_clip(
 ) -> float:
     """Return the clipping norm that is charged: C enlarged by all round-off.
 
-    A clipped length is off by a few units of its own precision for each coordinate. A sum
-    of N doubles with k additions in a row, in any order, is off by at most k·u·N·C (Higham
-    2002, §4.2). The round-off of *all* terms may change with one record, so that it is
-    charged N times over. A Poisson batch has more than 2·batch_size + 2000 terms with a
-    chance below e^-500 (Chernoff).
+    A clipped length is off by a few units of its own precision for each coordinate. A
+    sum of N doubles with k additions in a row, in any order, is off by at most k·u·N·C
+    (Higham 2002, §4.2). The round-off of *all* terms may change with one record, so
+    that it is charged N times over. A Poisson batch has more than 2·batch_size + 2000
+    terms with a chance below e^-500 (Chernoff).
 
     Parameters
     ----------
@@ -136,13 +136,13 @@ def rsgd_noise(
     guarantee: Guarantee,
     sampling: str,
 ) -> float:
-    """Return the smallest noise on the average at which `rsgd_guarantee` meets a guarantee.
+    """Return the smallest noise at which `rsgd_guarantee` meets a guarantee.
 
-    What (ε, δ) gains from a batch being random, μ and ρ lose again: they must hold for the
-    tail of the loss as well (docs/errata.md, E4), and there +C against −C among zeros is
-    as far apart as N(0, 1) and N(√T·C/σ, 1), whatever the chance. So for them the batch is
-    taken as known, and a sum over it moves by 2C: at most twice the μ that a finer account
-    could find.
+    What (ε, δ) gains from a batch being random, μ and ρ lose again: they must hold for
+    the tail of the loss as well (docs/errata.md, E4), and there +C against −C among
+    zeros is as far apart as N(0, 1) and N(√T·C/σ, 1), whatever the chance. So for them
+    the batch is taken as known, and a sum over it moves by 2C: at most twice the μ that
+    a finer account could find.
     """
     if batch_size == n or not isinstance(guarantee, ApproxDP):
         return rgd_noise(batch_size, steps, clip, guarantee)
@@ -167,15 +167,16 @@ def rsvrg_guarantee(
 ) -> Guarantee:
     """Return the guarantee of a run of RSVRG.
 
-    One noisy full gradient an epoch is charged once and is post-processing afterwards; the
-    inner steps release differences of gradients over random batches.
+    One noisy full gradient an epoch is charged once and is post-processing afterwards;
+    the inner steps release differences of gradients over random batches.
 
     Parameters
     ----------
     n, epochs, inner_steps, batch_size : int
         Records, epochs, inner steps of an epoch, and records in a batch.
     clip, noise : pair of float
-        For full gradients and for differences: clipping norms, and noise on the averages.
+        For full gradients and for differences: clipping norms, and noise on the
+        averages.
     sampling : str
         As of `subsampled_gaussian`.
     known : bool
@@ -203,10 +204,10 @@ def rsvrg_noise(
     """Return the two noises at which a run of RSVRG meets a guarantee.
 
     They are split for the smallest error that noise leaves at the end, by the central
-    limit for a quadratic objective of curvature 1 (docs/optimization.md). The common factor
-    is then found exactly, on the private side. Guarantees that gain nothing from random
-    batches (see `rsgd_noise`) have batch_size for n in the second term, and there the
-    central limit is exact. `rate` is the step size.
+    limit for a quadratic objective of curvature 1 (docs/optimization.md). The common
+    factor is then found exactly, on the private side. Guarantees that gain nothing from
+    random batches (see `rsgd_noise`) have batch_size for n in the second term, and
+    there the central limit is exact. `rate` is the step size.
     """
     is_approx = isinstance(guarantee, ApproxDP)
     full_shift = clip[0] / n
@@ -222,6 +223,7 @@ def rsvrg_noise(
         return factor * first, factor * second
 
     def guarantee_at(factor: float) -> Guarantee:
+        """Return the guarantee with both noises multiplied by a factor."""
         noise = (factor * first, factor * second)
         return rsvrg_guarantee(
             n, epochs, inner_steps, batch_size, clip, noise, sampling
@@ -286,9 +288,10 @@ def add_remove_guarantee(
 def add_remove_noise(
     steps: int, rate: float, clip: float, guarantee: Guarantee
 ) -> Pair:
-    """Return the noise on a sum and on the count at which add-remove steps meet a guarantee.
+    """Return the noises at which `add_remove_guarantee` meets a guarantee.
 
-    For other guarantees than (ε, δ) nothing is gained from chance, as in `rsgd_noise`.
+    The first is the noise on a sum, the second that on the count. For other guarantees
+    than (ε, δ) nothing is gained from chance, as in `rsgd_noise`.
     """
     if rate == 1 or not isinstance(guarantee, ApproxDP):
         unit_noise, count_noise = _known_batch_noises(guarantee)
@@ -328,8 +331,8 @@ def add_remove_rsvrg_guarantee(
 ) -> Guarantee:
     """Return the guarantee of a run of RSVRG where n is private.
 
-    There is a noisy sum of gradients in each epoch, noisy sums of differences over random
-    batches, in which each record is with chance `rate`, and one noisy count.
+    There is a noisy sum of gradients in each epoch, noisy sums of differences over
+    random batches, in which each record is with chance `rate`, and one noisy count.
     """
     full_gradients = subsampled_gaussian(
         round_down(noise[0] / clip[0], 1e-15), 1.0, epochs, adjacency="add-remove"
@@ -378,6 +381,7 @@ def add_remove_rsvrg_noise(
     count_noise = _count_noise(guarantee)
 
     def guarantee_at(factor: float) -> Guarantee:
+        """Return the guarantee with both noises multiplied by a factor."""
         noise = (factor * first, factor * second)
         return add_remove_rsvrg_guarantee(
             epochs, inner_steps, rate, clip, noise, count_noise
@@ -396,7 +400,8 @@ def check_request(
 ) -> None:
     """Check that exactly one of guarantee and noise is given.
 
-    The guarantee must have one of the given adjacencies; 'replace-one' if none is given.
+    The guarantee must have one of the given adjacencies; 'replace-one' if none is
+    given.
     """
     if (guarantee is None) == (noise is None):
         raise ParameterError(

@@ -1,10 +1,10 @@
 """The price of choosing: a release is repeated, and only the best run is published.
 
-Theorem (Liu and Talwar 2019; Papernot and Steinke 2022; docs/accounting.md, Theorem C5).
-If the number K of runs is random and never published, the best of them costs about two or
-three runs, however many there are. "Best" is by a score that is part of each run's private
-output, ties by the order of the outputs. Here K is truncated negative binomial:
-P(K = k) ∝ (1−γ)^k·∏_{l<k}(l+η)/(l+1), k >= 1.
+Theorem (Liu and Talwar 2019; Papernot and Steinke 2022; docs/accounting.md, Theorem
+C5). If the number K of runs is random and never published, the best of them costs about
+two or three runs, however many there are. "Best" is by a score that is part of each
+run's private output, ties by the order of the outputs. Here K is truncated negative
+binomial: P(K = k) ∝ (1−γ)^k·∏_{l<k}(l+η)/(l+1), k >= 1.
 """
 
 import functools
@@ -26,7 +26,8 @@ from curvedp.privacy.guarantees.base import Guarantee
 from curvedp.privacy.guarantees.definitions import GDP, ApproxDP, PureDP, RenyiDP
 from curvedp.privacy.guarantees.gaussian import gdp_mu
 
-# Orders λ̂ of the second term of the theorem: each gives a bound, and the best is taken.
+# Orders λ̂ of the second term of the theorem: each gives a bound, and the best is
+# taken.
 _SECOND_ORDERS = np.concatenate([[1.0], 1 + np.geomspace(1e-3, 1e6, 400)])
 # Orders λ among which a calibration to (ε, δ) chooses.
 _CALIBRATION_ORDERS = 1 + np.geomspace(0.05, 5e3, 60)
@@ -61,6 +62,7 @@ class NegativeBinomialRuns:
     shape: float = 0.0
 
     def __post_init__(self) -> None:
+        """Check the ranges of γ and η."""
         _validate.within("stop", self.stop, 0, 1, open_low=True, open_high=True)
         _validate.within("shape", self.shape, -1, 1e6, open_low=True)
 
@@ -100,7 +102,8 @@ class NegativeBinomialRuns:
         run : PureDP or GDP
             The largest pure ε, or the largest μ of GDP, that one run may spend.
         order : float or None
-            The Rényi order at which the best run is seen to meet (ε, δ); None for pure ε.
+            The Rényi order at which the best run is seen to meet (ε, δ); None for pure
+            ε.
         """
         if isinstance(target, PureDP):
             share = Fraction(target.eps) / (2 + Fraction(self.shape))
@@ -112,6 +115,7 @@ class NegativeBinomialRuns:
             )
 
         def log_excess(scale: float) -> float:
+            """Return log(δ of the best run/target δ) for runs with μ = 1/scale."""
             delta, _ = self._delta_of_best(1 / scale, target)
             return math.log(max(delta, 1e-300)) - math.log(target.delta0)
 
@@ -137,7 +141,7 @@ class NegativeBinomialRuns:
         return float(self.best(run, order).delta(target.eps)), order
 
     def best(self, run: Guarantee, order: float | None = None) -> PureDP | RenyiDP:
-        """Return the guarantee of the best run, each run with its score satisfying `run`.
+        """Return the guarantee of the best run, if every run satisfies `run`.
 
         Pure ε costs (2 + η)ε (Papernot and Steinke 2022, Corollary 3). In Rényi
         divergence, at the order λ and with any λ̂ >= 1, it costs (Theorem 2)

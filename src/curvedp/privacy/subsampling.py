@@ -1,14 +1,14 @@
 """The Gaussian mechanism on random batches: exact steps, exact composition.
 
-Each step releases Σ_{i in batch} xᵢ + N(0, σ²C²) with ‖xᵢ‖ <= C. Write q for the sampling
-rate and δ_μ for the profile of N(0, 1) against N(μ, 1).
+Each step releases Σ_{i in batch} xᵢ + N(0, σ²C²) with ‖xᵢ‖ <= C. Write q for the
+sampling rate and δ_μ for the profile of N(0, 1) against N(μ, 1).
 
-Poisson batches. When a record is replaced, the worst pair is (1−q)·N(0) + q·N(C) against
-(1−q)·N(0) + q·N(−C). When one is removed, it is the first of these against N(0); when one
-is added, the other way round (docs/accounting.md, Theorem C4).
+Poisson batches. When a record is replaced, the worst pair is (1−q)·N(0) + q·N(C)
+against (1−q)·N(0) + q·N(−C). When one is removed, it is the first of these against
+N(0); when one is added, the other way round (docs/accounting.md, Theorem C4).
 
-Batches of fixed size, without replacement. Another record takes the place of the missing
-one: δ(ε) = q·δ_{2/σ}(log(1 + (e^ε−1)/q)) (Balle, Barthe and Gaboardi 2018).
+Batches of fixed size, without replacement. Another record takes the place of the
+missing one: δ(ε) = q·δ_{2/σ}(log(1 + (e^ε−1)/q)) (Balle, Barthe and Gaboardi 2018).
 """
 
 import math
@@ -36,8 +36,8 @@ from curvedp.privacy.guarantees.gaussian import gdp_delta
 
 # More noise needs none of this accounting, and its squares overflow.
 _LARGEST_MULTIPLIER = 1e100
-# With less noise than this only chance protects: a step's δ(ε) is q up to ε = 10¹¹, and is
-# taken as q for every ε.
+# With less noise than this only chance protects: a step's δ(ε) is q up to ε = 10¹¹, and
+# is taken as q for every ε.
 _SMALLEST_MULTIPLIER = 1e-6
 # The relative error of the ε's below, which are moved down by it.
 _ROUNDING = 1e-15
@@ -59,6 +59,7 @@ class _Step(Guarantee):
     sampling_rate: float
 
     def __post_init__(self) -> None:
+        """Validate the noise multiplier and the sampling rate."""
         super().__post_init__()
         multiplier = _validate.within(
             "noise_multiplier",
@@ -74,6 +75,7 @@ class _Step(Guarantee):
         object.__setattr__(self, "sampling_rate", rate)
 
     def _delta(self, eps: Array) -> Any:
+        """Return δ(ε); the sampling rate q where there is next to no noise."""
         # The two outputs agree unless the record is drawn: δ <= q, whatever the noise.
         if self.noise_multiplier < _SMALLEST_MULTIPLIER:
             return np.full_like(eps, self.sampling_rate)
@@ -159,8 +161,8 @@ class PoissonGaussianStep(_Step):
 
             δ(ε) = q·(δ_μ(z − μ²/2) + e^{ε/2 − asinh(e^x) − μ²/2}·δ_μ(z + μ²/2)).
 
-        Beyond x = 20, asinh(e^x) is x + log 2 to all digits, and ε/2 − asinh(e^x) is known
-        without the ε that would cancel.
+        Beyond x = 20, asinh(e^x) is x + log 2 to all digits, and ε/2 − asinh(e^x) is
+        known without the ε that would cancel.
         """
         q = self.sampling_rate
         mu = self.mu_of_shift(1)
@@ -196,6 +198,7 @@ class FixedSizeGaussianStep(_Step):
     """
 
     def __post_init__(self) -> None:
+        """Refuse add-remove: the rate tells the number of records."""
         super().__post_init__()
         if self.adjacency != "replace-one":
             raise ParameterError(
@@ -204,6 +207,7 @@ class FixedSizeGaussianStep(_Step):
             )
 
     def _noisy_delta(self, eps: Array) -> Any:
+        """Return the amplified δ of means two clipping norms apart."""
         return self._amplified_delta(self.mu_of_shift(2), eps)
 
 
@@ -217,9 +221,9 @@ def subsampled_gaussian(
 ) -> Guarantee:
     """Return the guarantee of many noisy sums of random batches.
 
-    `delta` is an upper bound at every ε, for steps that adapt to earlier ones while noise,
-    rate and number are fixed beforehand. At rate 1 the answer is GDP in closed form, with
-    the sensitivity 2C of replacing a record or C of adding one.
+    `delta` is an upper bound at every ε, for steps that adapt to earlier ones while
+    noise, rate and number are fixed beforehand. At rate 1 the answer is GDP in closed
+    form, with the sensitivity 2C of replacing a record or C of adding one.
 
     Parameters
     ----------
@@ -286,6 +290,7 @@ def subsampled_noise_multiplier(
         )
 
     def guarantee_at(noise_multiplier: float) -> Guarantee:
+        """Return the guarantee of all steps at a noise multiplier."""
         return subsampled_gaussian(
             noise_multiplier,
             sampling_rate,
@@ -333,8 +338,8 @@ def smallest_noise_multiplier(
     Raises
     ------
     ParameterError
-        Where next to no noise meets (ε, δ): a record that is drawn would be published in
-        full, which no δ is meant to allow.
+        Where next to no noise meets (ε, δ): a record that is drawn would be published
+        in full, which no δ is meant to allow.
     """
     without_noise = guarantee_at(_SMALLEST_MULTIPLIER / 2)
     if without_noise.cheap_delta_bound(target.eps) <= target.delta0:

@@ -1,9 +1,10 @@
 """Whose data a guarantee protects: one record, or one person with all their records.
 
-A guarantee bounds what a change between two neighboring data sets can tell. The adjacency
-says what is done (replace, or add and remove); the privacy unit says to what. A bound for
-one record says little about a person with twenty: bounds for different units do not add up,
-so a ledger counts for one unit only (docs/ledger.md, "One unit of privacy").
+A guarantee bounds what a change between two neighboring data sets can tell. The
+adjacency says what is done (replace, or add and remove); the privacy unit says to what.
+A bound for one record says little about a person with twenty: bounds for different
+units do not add up, so a ledger counts for one unit only (docs/ledger.md, "One unit of
+privacy").
 """
 
 from enum import StrEnum

@@ -1,1 +1,1 @@
-"""Rigorous enclosures of δ(ε) and μ in ball arithmetic, independent of the float path."""
+"""Rigorous enclosures of δ(ε) and μ in ball arithmetic."""

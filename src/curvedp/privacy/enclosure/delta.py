@@ -1,16 +1,16 @@
 """Rigorous enclosures of δ(ε) on spaces of constant curvature, in ball arithmetic.
 
-Symbols as in `loss.space_form`; J_m(c) = ∫_{arccos c}^π sin^m with m = d−2, and c_t(r) is
-the cosine of the angle at which the level L = t is met at radius r. Then
+Symbols as in `loss.space_form`; J_m(c) = ∫_{arccos c}^π sin^m with m = d−2, and c_t(r)
+is the cosine of the angle at which the level L = t is met at radius r. Then
 (docs/exact-profiles.md, "Certified")
 
     δ(ε) = P₁(L >= ε) − e^ε·P₁(L <= −ε),
     P₁(L >= t) = ∫ρ(r)·J_m(c_t(r)) dr / (J_m(1)·∫ρ).
 
-On a real projective space, such as the rotations of space, L >= t where both lifts of the
-other center are farther away than the level. Everything is computed with Arb's balls
-(python-flint). The float path suggests windows and tolerances: a bad suggestion costs
-time, never validity.
+On a real projective space, such as the rotations of space, L >= t where both lifts of
+the other center are farther away than the level. Everything is computed with Arb's
+balls (python-flint). The float path suggests windows and tolerances: a bad suggestion
+costs time, never validity.
 """
 
 import math
@@ -52,7 +52,8 @@ def certified_delta(
     """Return rigorous bounds (lower, upper) on δ(ε), at most 1e-6 apart relative to δ.
 
     The true δ(ε) lies in between, for the worst pair of centers at distance at most
-    `sensitivity`: the pair at exactly that distance (docs/exact-profiles.md, Theorem P1).
+    `sensitivity`: the pair at exactly that distance (docs/exact-profiles.md, Theorem
+    P1).
 
     Parameters
     ----------
@@ -94,7 +95,7 @@ def _float_bounds(profile: RadialProfile, eps: float) -> tuple[float, float]:
 
 
 def outward_floats(ball: arb) -> tuple[float, float]:
-    """Return floats around a ball of nonnegative numbers, widened by `OUTWARD_MARGIN`."""
+    """Return floats around a ball of numbers >= 0, widened by `OUTWARD_MARGIN`."""
     low = float_beyond(ball.lower(), -1) * (1 - OUTWARD_MARGIN)
     high = float_beyond(ball.upper(), 1) * (1 + OUTWARD_MARGIN)
     low = math.nextafter(low, -math.inf)
@@ -135,6 +136,7 @@ class DeltaEnclosure:
     smallest_log = math.log(1e-300)
 
     def __init__(self, profile: Any) -> None:
+        """Read the parameters of the law off its profile."""
         self.profile = profile
         self.kind = profile.kind
         self.d = profile.dim
@@ -147,8 +149,8 @@ class DeltaEnclosure:
     def delta(self, eps: float) -> arb:
         """Return a ball around δ(ε) of relative radius below 2e-8, or 0 where δ is 0.
 
-        A δ below what floats resolve is only bounded from above. The precision is doubled
-        until the ball is small enough.
+        A δ below what floats resolve is only bounded from above. The precision is
+        doubled until the ball is small enough.
         """
         if eps in self.known:
             return self.known[eps]
@@ -194,8 +196,8 @@ class DeltaEnclosure:
     def _log_guess(self, eps: float) -> float:
         """Return log δ(ε) by the float path, or `smallest_log` where that is larger.
 
-        It tells how small the integrals are, so that Arb is asked for enough digits. At an
-        ε beyond all bounds the float may be no number; then δ is taken for tiny.
+        It tells how small the integrals are, so that Arb is asked for enough digits. At
+        an ε beyond all bounds the float may be no number; then δ is taken for tiny.
         """
         with np.errstate(all="ignore"):
             if self.profile.is_closed_form:
@@ -271,9 +273,9 @@ class DeltaEnclosure:
     def _one_dimensional_delta(self, s: arb, D: arb, eps: arb) -> arb:
         """Return δ(ε) on the line or circle by its closed form.
 
-        The loss exceeds ε on −r_b < y < y_a, and is below −ε on the mirror image of that
-        arc. Every e^ε is multiplied out: beside e^ε of some thousands no difference of
-        probabilities keeps its digits.
+        The loss exceeds ε on −r_b < y < y_a, and is below −ε on the mirror image of
+        that arc. Every e^ε is multiplied out: beside e^ε of some thousands no
+        difference of probabilities keeps its digits.
         """
         if self.kind == "laplace" and self.k == 0:
             return 1 - ((eps - D / s) / 2).exp()
@@ -288,8 +290,8 @@ class DeltaEnclosure:
         r_b = (far_distance * far_distance - 2 * s * s * eps) / (2 * far_distance)
         mass = normal_cdf(pi / s) - normal_cdf(-pi / s)
         first = normal_cdf(y_a / s) - normal_cdf(-r_b / s)
-        # Seen from η₂ the arc is −(r_b + D) < y < y_a − D, of which the part beyond −π is
-        # met from the other side.
+        # Seen from η₂ the arc is −(r_b + D) < y < y_a − D, of which the part beyond −π
+        # is met from the other side.
         second = (
             scaled_normal_tail(eps, (D - y_a) / s)
             + scaled_normal_tail(eps, (far_distance - r_b) / s)
@@ -367,6 +369,7 @@ class _TailIntegral:
         *,
         is_upper: bool,
     ) -> None:
+        """Choose the window, and compute what no radius changes."""
         self.enclosure = enclosure
         self.t = t
         self.is_upper = is_upper
@@ -425,7 +428,8 @@ class _TailIntegral:
     def _mass_outside(self) -> arb:
         """Return an upper bound on ∫ρ outside the window.
 
-        log ρ is concave, so beyond an end with the slope a the integral is at most ρ/|a|.
+        log ρ is concave, so beyond an end with the slope a the integral is at most
+        ρ/|a|.
         """
         outside = arb(0)
         if self.start > 0:
@@ -503,8 +507,8 @@ class _TailIntegral:
             far = self._between(self._far_integrand, high, last)
             total = -far if self.is_upper else far
             high = last
-        # Below `low` every direction is on the wanted side or none; on the sphere likewise
-        # above `high`, the other way round.
+        # Below `low` every direction is on the wanted side or none; on the sphere
+        # likewise above `high`, the other way round.
         if center_exceeds == self.is_upper:
             total += self._between(self._rho_integrand, self.window[0], low)
         if self.k == 1 and not self.is_upper and self.n_lifts == 1:
@@ -590,11 +594,11 @@ def ct(k: int, r: arb) -> arb:
 def sine_integral(m: int, x: acb, y: acb, analytic: bool) -> acb:
     """Return J_m = ∫_φ^π sin^m, given x = cos²(φ/2) and y = sin²(φ/2).
 
-    With c = cos φ, J_m = c·(1−c²)^{(m−1)/2}/m + (m−1)/m·J_{m−2}, from J₀ = π − φ or
-    J₁ = 1 + c: a multiple of J₀ or J₁, and c times a polynomial in 1 − c² = 4xy
-    (`sine_recurrence`). It is analytic while 4xy stays off (−∞, 0], which the square root
-    verifies: the cut of arctan√(x/y) is y in (−∞, 0], where x = 1 − y makes 4xy negative
-    too.
+    With c = cos φ, J_m = c·(1−c²)^{(m−1)/2}/m + (m−1)/m·J_{m−2}, from J₀ = π − φ or J₁
+    = 1 + c: a multiple of J₀ or J₁, and c times a polynomial in 1 − c² = 4xy
+    (`sine_recurrence`). It is analytic while 4xy stays off (−∞, 0], which the square
+    root verifies: the cut of arctan√(x/y) is y in (−∞, 0], where x = 1 − y makes 4xy
+    negative too.
 
     Parameters
     ----------
@@ -613,7 +617,8 @@ def sine_integral(m: int, x: acb, y: acb, analytic: bool) -> acb:
     if m % 2:
         return factor * 2 * x + c * square * polynomial(square)
 
-    # π − φ = 2·arctan√(x/y), by whichever of √(x/y) and √(y/x) stays away from the pole.
+    # π − φ = 2·arctan√(x/y), by whichever of √(x/y) and √(y/x) stays away from the
+    # pole.
     root = square.sqrt(analytic=analytic)
     if abs(x) > abs(y):
         angle = acb(arb.pi()) - 2 * (root / (2 * x)).atan()

@@ -1,9 +1,10 @@
 """Rigorous enclosures of the smallest μ of Gaussian DP.
 
-Lower bound: the μ with δ_μ(ε) = δ(ε) at one ε, from a certified δ. Upper bound: δ <= δ_μ is
-proved on all of [0, ∞). δ is convex in u = e^ε, so that between two certified values it
-lies below their chord; intervals are halved until the chord lies below δ_μ. On hyperbolic
-spaces the tail is closed by a theorem (docs/exact-profiles.md, Theorem P2).
+Lower bound: the μ with δ_μ(ε) = δ(ε) at one ε, from a certified δ. Upper bound: δ <=
+δ_μ is proved on all of [0, ∞). δ is convex in u = e^ε, so that between two certified
+values it lies below their chord; intervals are halved until the chord lies below δ_μ.
+On hyperbolic spaces the tail is closed by a theorem (docs/exact-profiles.md, Theorem
+P2).
 """
 
 import math
@@ -41,7 +42,8 @@ def certified_mu(
 ) -> tuple[float, float]:
     """Return rigorous bounds (lower, upper) on the smallest μ of GDP.
 
-    They are at most 1e-6 apart relative to μ. It takes minutes where δ is nearly Gaussian.
+    They are at most 1e-6 apart relative to μ. It takes minutes where δ is nearly
+    Gaussian.
 
     Parameters
     ----------
@@ -115,9 +117,9 @@ class MuEnclosure(DeltaEnclosure):
     def _knots(self, mu: float, end: float) -> list[float]:
         """Return ends of intervals on which the chord of δ should lie below δ_μ.
 
-        They are suggested by floats and decided by `_chord_is_below`. Over a step h of ε
-        the chord in u = e^ε exceeds δ by the fraction h²/8·u²δ″/δ, and there is room for
-        log δ_μ − log δ.
+        They are suggested by floats and decided by `_chord_is_below`. Over a step h of
+        ε the chord in u = e^ε exceeds δ by the fraction h²/8·u²δ″/δ, and there is room
+        for log δ_μ − log δ.
         """
         table = self.profile.loss_table
         last = min(end, table.end)
@@ -237,9 +239,9 @@ class MuEnclosure(DeltaEnclosure):
     def _chord_is_below(self, a: float, b: float, mu: arb) -> bool:
         """Say whether the chord of δ over [e^a, e^b] is proved to lie below δ_μ.
 
-        δ(a) < δ_μ(b) is enough, since both fall. Else the gap δ_μ − chord, convex in u, is
-        bounded from below by its tangents on 24 pieces: on each, a tangent at one end rises
-        inwards, or the two tangents meet above 0.
+        δ(a) < δ_μ(b) is enough, since both fall. Else the gap δ_μ − chord, convex in u,
+        is bounded from below by its tangents on 24 pieces: on each, a tangent at one
+        end rises inwards, or the two tangents meet above 0.
         """
         delta_a = self.delta(a)
         delta_b = self.delta(b) if b < self.profile.pure_epsilon else arb(0)

@@ -1,8 +1,8 @@
 """What every definition of privacy can be asked, and the register of definitions.
 
 A definition is one frozen dataclass derived from `Guarantee`. It gives `_delta` (or
-`_epsilon`, see `renyi.EpsilonFirst`), the fields that add up over releases, the bounds it
-implies in other definitions, and how it follows from another guarantee. Conversion,
+`_epsilon`, see `renyi.EpsilonFirst`), the fields that add up over releases, the bounds
+it implies in other definitions, and how it follows from another guarantee. Conversion,
 composition, calibration and ledgers ask the class; none of them keeps a list.
 """
 
@@ -59,7 +59,8 @@ class Guarantee:
     symbol: ClassVar[str] = "δ"
     # That parameter falls about like this power of 1/(noise scale).
     scale_exponent: ClassVar[float] = 1.0
-    # Guarantees of one family compose in closed form, which knows more than profiles do.
+    # Guarantees of one family compose in closed form, which knows more than profiles
+    # do.
     composition_family: ClassVar[str] = ""
     # Whether only mechanisms with a bounded privacy loss satisfy it.
     requires_bounded_loss: ClassVar[bool] = False
@@ -73,6 +74,7 @@ class Guarantee:
     )
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Enter a new definition in the register."""
         super().__init_subclass__(**kwargs)
         Guarantee._registry[cls.__name__] = cls
 
@@ -153,7 +155,7 @@ class Guarantee:
         )
 
     def _delta(self, eps: Array) -> Any:
-        """Return `delta` for an array that has been checked. Definitions override it."""
+        """Return `delta` for a checked array. Definitions override it."""
         raise NotImplementedError
 
     def _epsilon(self, delta: Array) -> Any:
@@ -215,7 +217,7 @@ class Guarantee:
         return float(high)
 
     def cheap_delta_bound(self, eps: float) -> float:
-        """Return an upper bound on `delta` for searches, cheaper where `delta` is slow."""
+        """Return an upper bound on `delta`, cheaper where that is slow."""
         return float(self.delta(eps))
 
     # ---- the parameters that it implies in other definitions

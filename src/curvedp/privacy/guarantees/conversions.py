@@ -1,8 +1,8 @@
 """From one definition of privacy to another, and the formulas that this needs.
 
 Randomized response is the worst of all ε-DP mechanisms: its δ, trade-off curve and
-divergences bound those of every other one (Kairouz, Oh and Viswanath 2015). The table of
-all conversions, with proofs, is in docs/accounting.md, "Conversions".
+divergences bound those of every other one (Kairouz, Oh and Viswanath 2015). The table
+of all conversions, with proofs, is in docs/accounting.md, "Conversions".
 """
 
 import math
@@ -31,8 +31,9 @@ def convert(
 ) -> G:
     """Convert a guarantee to another definition of privacy.
 
-    Everything that satisfies the argument satisfies the result, under the same adjacency.
-    The result is never stronger, and tight wherever that is known (docs/accounting.md).
+    Everything that satisfies the argument satisfies the result, under the same
+    adjacency. The result is never stronger, and tight wherever that is known
+    (docs/accounting.md).
 
     Parameters
     ----------
@@ -76,8 +77,8 @@ def randomized_response_epsilon(eps0: float, delta: Array) -> Any:
     """Return the ε at which `randomized_response_delta` falls to `delta`, rounded up.
 
     That is ε = log(e^ε₀·(1 − δ) − δ), at most ε₀, and 0 from δ = tanh(ε₀/2) on. The
-    difference is at least half of its first term, so nothing cancels, and 1 − δ is exact
-    where it is small.
+    difference is at least half of its first term, so nothing cancels, and 1 − δ is
+    exact where it is small.
     """
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         eps = eps0 + np.log((1 - delta) - delta * math.exp(-eps0))
@@ -89,8 +90,8 @@ def randomized_response_epsilon(eps0: float, delta: Array) -> Any:
 def randomized_response_mu(eps: float) -> float:
     """Return the μ of GDP that ε-DP implies: −2Φ⁻¹(1/(1 + e^ε)), rounded up.
 
-    Below ε = 1 it is computed as 2√2·erf⁻¹(tanh(ε/2)), which keeps the digits of tiny ε;
-    above it from the logarithm of the tail, which keeps those of huge ε.
+    Below ε = 1 it is computed as 2√2·erf⁻¹(tanh(ε/2)), which keeps the digits of tiny
+    ε; above it from the logarithm of the tail, which keeps those of huge ε.
     """
     if eps < 1:
         mu = 2 * math.sqrt(2) * scipy.special.erfinv(math.tanh(eps / 2))
@@ -101,7 +102,7 @@ def randomized_response_mu(eps: float) -> float:
 
 
 def randomized_response_renyi(eps: Any, order: Any) -> Any:
-    """Return D_α of ε-randomized response, which bounds all ε-DP mechanisms; rounded up.
+    """Return D_α of ε-randomized response, the largest of all ε-DP mechanisms.
 
     D_α = log(cosh A / cosh B)/(α − 1) with A = (α − ½)ε and B = ε/2 (Bun and Steinke
     2016). With x = A − B = (α − 1)ε it is computed in one of two forms that keep their
@@ -148,5 +149,5 @@ def half_square(mu: float) -> float:
 
 
 def hellinger_angle(minus_log_affinity: float) -> float:
-    """Return the angle θ = 2·arccos e^{−x} of an affinity e^{−x}, x >= 0; rounded up."""
+    """Return the angle θ = 2·arccos e^{−x} of an affinity e^{−x}, rounded up."""
     return float(hellinger_from_affinity(round_up(minus_log_affinity, 1e-14)))

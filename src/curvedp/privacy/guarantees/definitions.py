@@ -1,8 +1,8 @@
 """The definitions of privacy: frozen values, one class for each.
 
-Each answers `delta`, `epsilon` and `tradeoff`, every number rounded to the private side.
-A parameter of 0 is refused everywhere: perfect privacy needs no mechanism, and as a
-target it is a typing mistake.
+Each answers `delta`, `epsilon` and `tradeoff`, every number rounded to the private
+side. A parameter of 0 is refused everywhere: perfect privacy needs no mechanism, and as
+a target it is a typing mistake.
 """
 
 import math
@@ -72,11 +72,13 @@ class PureDP(Guarantee):
         eps: float = _MISSING,
         adjacency: str = "replace-one",
     ) -> None:
+        """Store ε, given under either of its names, and validate it."""
         object.__setattr__(self, "eps", _one_of("epsilon", epsilon, "eps", eps))
         object.__setattr__(self, "adjacency", adjacency)
         self.__post_init__()
 
     def _delta(self, eps: Array) -> Any:
+        """Return δ(ε) of randomized response."""
         return randomized_response_delta(self.eps, eps)
 
     def _epsilon(self, delta: Array) -> Any:
@@ -153,12 +155,14 @@ class ApproxDP(Guarantee):
         delta0: float = _MISSING,
         adjacency: str = "replace-one",
     ) -> None:
+        """Store ε₀ and δ₀, given under either of their names, and validate them."""
         object.__setattr__(self, "eps", _one_of("epsilon", epsilon, "eps", eps))
         object.__setattr__(self, "delta0", _one_of("delta", delta, "delta0", delta0))
         object.__setattr__(self, "adjacency", adjacency)
         self.__post_init__()
 
     def _delta(self, eps: Array) -> Any:
+        """Return δ₀ + (1 − δ₀)·(δ of randomized response), rounded up."""
         extra = (1 - self.delta0) * randomized_response_delta(self.eps, eps)
         total = np.minimum(round_up(self.delta0 + extra, 4e-16), 1.0)
         return np.where(extra > 0, total, self.delta0)
@@ -266,7 +270,8 @@ class ZCDP(EpsilonFirst, Guarantee):
 class RenyiDP(EpsilonFirst, Guarantee):
     """(α, ε)-Rényi DP: D_α <= ε at one order α > 1 (Mironov 2017).
 
-    `delta` is the exact largest δ that the divergence bound allows (Asoodeh et al. 2021).
+    `delta` is the exact largest δ that the divergence bound allows (Asoodeh et al.
+    2021).
 
     Parameters
     ----------
@@ -389,9 +394,10 @@ class RaoDP(Guarantee):
     theta : float
         The bound θ > 0.
     angle : str
-        'parametric': the length of a geodesic within a parametric family, which composes
-        as √Σθ². 'hellinger': the angle 2·arccos∫√(pq) <= π among all densities, which
-        composes as cos(θ/2) = ∏cos(θᵢ/2). A parametric θ bounds the Hellinger angle.
+        'parametric': the length of a geodesic within a parametric family, which
+        composes as √Σθ². 'hellinger': the angle 2·arccos∫√(pq) <= π among all
+        densities, which composes as cos(θ/2) = ∏cos(θᵢ/2). A parametric θ bounds the
+        Hellinger angle.
     adjacency : str
         What neighboring data sets differ in.
 
@@ -409,6 +415,7 @@ class RaoDP(Guarantee):
     composition_family: ClassVar[str] = "angle"
 
     def __post_init__(self) -> None:
+        """Check the kind of angle; a Hellinger angle is at most π."""
         super().__post_init__()
         _validate.choice("angle", self.angle, ("parametric", "hellinger"))
         if self.angle == "hellinger":

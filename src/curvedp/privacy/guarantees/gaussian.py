@@ -41,7 +41,8 @@ _HUGE = 1e140  # beyond it the square of a number leaves the range of `two_prod`
 def gdp_delta(mu: Any, eps: Any) -> Any:
     """Return δ_μ(ε), rounded up.
 
-    Arrays of μ > 0 and ε >= 0 broadcast. It underflows to the smallest float, never to 0.
+    Arrays of μ > 0 and ε >= 0 broadcast. It underflows to the smallest float, never to
+    0.
     """
     mu, eps = np.broadcast_arrays(
         np.asarray(mu, np.float64), np.asarray(eps, np.float64)

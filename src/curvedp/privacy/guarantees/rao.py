@@ -4,8 +4,9 @@ Two distances share the name. The *parametric* one is the length of a geodesic w
 family; the *Hellinger angle* θ = 2·arccos∫√(pq) is the angle among all densities. The
 second is never larger and is all that is needed here.
 
-Theorem (Helstrom; docs/rao.md, Theorem R2). The largest δ(ε) of two distributions at Hellinger angle
-θ is ½(1 − γ + √((γ−1)² + 4γ·sin²(θ/2))), γ = e^ε. It tends to sin²(θ/2), not to 0.
+Theorem (Helstrom; docs/rao.md, Theorem R2). The largest δ(ε) of two distributions at
+Hellinger angle θ is ½(1 − γ + √((γ−1)² + 4γ·sin²(θ/2))), γ = e^ε. It tends to
+sin²(θ/2), not to 0.
 """
 
 from typing import Any
@@ -18,10 +19,10 @@ _LARGEST_MINUS_LOG = 1e3  # −log of an affinity from which on θ = π in float
 
 
 def hellinger_from_affinity(minus_log_affinity: Any) -> Any:
-    """Return the Hellinger angle θ = 2·arccos e^{−x} of the affinity e^{−x}; rounded up.
+    """Return the Hellinger angle θ = 2·arccos e^{−x}, rounded up.
 
-    It is computed from sin(θ/2) = √(1 − e^{−2x}) and cos(θ/2) = e^{−x}, which is accurate
-    for tiny and for huge x.
+    It is computed from sin(θ/2) = √(1 − e^{−2x}) and cos(θ/2) = e^{−x}, which is
+    accurate for tiny and for huge x.
 
     Parameters
     ----------
@@ -38,8 +39,8 @@ def hellinger_compose(thetas: Any, counts: Any = 1) -> float:
     """Return the Hellinger angle of a composition, adaptive or not.
 
     cos(θ/2) = ∏ cos(θᵢ/2)^countsᵢ (docs/rao.md, Theorem R1). It is computed through
-    −log cos x = −½·log(1 − sin² x), which keeps the digits of small angles; an angle of π
-    makes the composition π.
+    −log cos x = −½·log(1 − sin² x), which keeps the digits of small angles; an angle of
+    π makes the composition π.
 
     Parameters
     ----------
@@ -61,9 +62,9 @@ def hellinger_compose(thetas: Any, counts: Any = 1) -> float:
 def rao_delta(theta: Any, eps: Any) -> Any:
     """Return the largest δ(ε) of two distributions at Hellinger angle <= θ; rounded up.
 
-    With s = sin(θ/2) and γ = e^ε this is Helstrom's value in the form
-    δ = 2γs²/((γ−1) + √((γ−1)² + 4γs²)), in which nothing cancels, divided by γ throughout
-    so that ε may be infinite. Arrays of θ > 0 and ε >= 0 broadcast.
+    With s = sin(θ/2) and γ = e^ε this is Helstrom's value in the form δ = 2γs²/((γ−1) +
+    √((γ−1)² + 4γs²)), in which nothing cancels, divided by γ throughout so that ε may
+    be infinite. Arrays of θ > 0 and ε >= 0 broadcast.
     """
     theta = np.asarray(theta, np.float64)
     eps = np.asarray(eps, np.float64)
@@ -102,8 +103,8 @@ def rao_epsilon(theta: Any, delta: Any) -> Any:
 def rao_tradeoff(theta: Any, alpha: Any) -> Any:
     """Return the smallest type II error at type I error α; rounded down.
 
-    It is cos²(arcsin√α + θ/2), and 0 once that angle passes π/2. arcsin√α is taken as an
-    arctangent, which keeps the digits near α = 1.
+    It is cos²(arcsin√α + θ/2), and 0 once that angle passes π/2. arcsin√α is taken as
+    an arctangent, which keeps the digits near α = 1.
     """
     theta = np.asarray(theta, np.float64)
     alpha = np.asarray(alpha, np.float64)

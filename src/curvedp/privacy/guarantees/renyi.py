@@ -5,8 +5,8 @@ x = dP/dQ, D_α(P‖Q) <= ε_R and u in [0, 1). The function
 
     h_u(x) = x^α − α·u^{α−1}·x + (α−1)·u^α >= 0
 
-is convex, touches 0 at x = u, and E_Q h_u(x) <= C(u) = h_u(1) + e^{(α−1)ε_R} − 1. So with
-λ = δ/C(u) and γ = max_x (x − λ·h_u(x)),
+is convex, touches 0 at x = u, and E_Q h_u(x) <= C(u) = h_u(1) + e^{(α−1)ε_R} − 1. So
+with λ = δ/C(u) and γ = max_x (x − λ·h_u(x)),
 
     (x − γ)₊ <= λ·h_u(x)      and      E_Q (x − γ)₊ <= δ:
 
@@ -24,12 +24,13 @@ import numpy as np
 from curvedp.numerics.directed_rounding import Array, bracket_sign_change, round_up
 
 # The search for the best order and u: rounds of a grid with this many points an axis.
-# Each round shrinks the grid fourfold, two cells to each side of the best point, because
-# optima may lie on a slanted ridge.
+# Each round shrinks the grid fourfold, two cells to each side of the best point,
+# because optima may lie on a slanted ridge.
 _N_ROUNDS = 8
 _N_POINTS = 17
 
-# The powers n = 17, …, 2 of the series of h_u(1): the terms beyond are below 2^-60 of it.
+# The powers n = 17, …, 2 of the series of h_u(1): the terms beyond are below 2^-60 of
+# it.
 _SERIES_POWERS = range(16, 0, -1)
 _INVERSE_FACTORIALS = [1 / math.factorial(n + 1) for n in _SERIES_POWERS]
 
@@ -92,8 +93,8 @@ def all_orders_epsilon(rho: float, divergence: Callable[[Any], Any], delta: Any)
 def _corner_epsilon(divergence: Any, delta: Array) -> Array:
     """Return ε = ε_R + log(1 − δ), the best bound at an order α >= 1/δ; rounded up.
 
-    There the touching point u is pressed against x = 0, and the best function of the form
-    d·x + λ·x^α has d = (αδ − 1)/(α − 1) >= 0, which gives this closed form.
+    There the touching point u is pressed against x = 0, and the best function of the
+    form d·x + λ·x^α has d = (αδ − 1)/(α − 1) >= 0, which gives this closed form.
     """
     log_rest = np.log1p(-delta)
     rounding = 2.0**-51 * (divergence - log_rest + 1)
@@ -171,8 +172,8 @@ def _log_gamma(alpha: Any, renyi_bound: Any, log_w: Any, delta: Any) -> Any:
     """Return log γ = log max_x (x − λ·h_u(x)) for u = 1 − e^{log_w}; rounded up.
 
     λ = δ/C(u), see the module's docstring. All is computed in logarithms, because
-    e^{(α−1)ε_R} may overflow. The maximum is at x* with x*^{α−1} = u^{α−1} + 1/(λα), and
-    there, with t = u/x*,
+    e^{(α−1)ε_R} may overflow. The maximum is at x* with x*^{α−1} = u^{α−1} + 1/(λα),
+    and there, with t = u/x*,
 
         λ·h_u(x*)/x* = (1 − (α−1)·t^{α−1}·(1 − t)/(1 − t^{α−1}))/α.
 

@@ -1,9 +1,9 @@
-"""The privacy loss that remains on a hyperbolic space when the noise grows without bound.
+"""The privacy loss that remains on a hyperbolic space for arbitrarily much noise.
 
 Theorem (docs/exact-profiles.md, Theorem P3). As the scale grows, the loss of every
-isotropic law on H^d tends to the one between the harmonic measures on the boundary, seen
-from the two centers D apart: L = (d−1)·log(cosh D − sinh D·cos φ), φ the angle of a
-uniform direction.
+isotropic law on H^d tends to the one between the harmonic measures on the boundary,
+seen from the two centers D apart: L = (d−1)·log(cosh D − sinh D·cos φ), φ the angle of
+a uniform direction.
 """
 
 import math
@@ -16,8 +16,8 @@ from curvedp.numerics.directed_rounding import Array
 from curvedp.numerics.log_space import log_symmetric_beta
 from curvedp.privacy.loss.law import PrivacyLossLaw
 
-# log y from which on the second term of the beta function's series, of relative size a·y,
-# is nothing beside a rounding.
+# log y from which on the second term of the beta function's series, of relative size
+# a·y, is nothing beside a rounding.
 _TINY_LOG = -600.0
 
 
@@ -43,7 +43,10 @@ class LimitingLoss(PrivacyLossLaw):
         return (self.d - 1) * self.distance / math.sqrt(self.d)
 
     def log_tails(self, t: Array) -> tuple[Array, Array]:
-        """Return the tails: L > t iff cos²(φ/2) < x = (e^D − e^{t/(d−1)})/(2·sinh D)."""
+        """Return the tails.
+
+        L > t iff cos²(φ/2) < x = (e^D − e^{t/(d−1)})/(2·sinh D).
+        """
         D = self.distance
         level = t / (self.d - 1)
         denominator = math.expm1(-2 * D)

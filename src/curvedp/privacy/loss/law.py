@@ -69,8 +69,8 @@ class PrivacyLossLaw:
     def delta(self, eps: float) -> float:
         """Return δ(ε) = ∫_ε^∞ e^{ε−t}·P₁(L > t) dt by one quadrature, not rounded.
 
-        The rule covers the losses that count if L is nearly normal, or soon at its largest
-        value: that is enough to start a search.
+        The rule covers the losses that count if L is nearly normal, or soon at its
+        largest value: that is enough to start a search.
         """
         distance_past_mean = eps - self.loss_scale**2 / 2
         root = math.sqrt(

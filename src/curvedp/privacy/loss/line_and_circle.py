@@ -1,4 +1,4 @@
-"""Privacy losses in one dimension, in closed form: the circle of length 2π and the line.
+"""Privacy losses in one dimension, in closed form: the circle and the line.
 
 With y the signed angle from the first center η₁ and the second center η₂ at y = D, the
 loss exceeds t on one interval −r_b < y < y_a. Jiang et al. (2023), Corollary 3.2.1,
@@ -129,7 +129,7 @@ class LineLaplaceLoss(_LaplaceLoss):
     """The loss of the density exp(−|y|/s)/2s on the line, centers D apart."""
 
     def log_tails(self, t: Array) -> tuple[Array, Array]:
-        """Return the tails: L > t on y < (D − st)/2, so P₁(L <= t) = e^{−(D/s − t)/2}/2."""
+        """Return the tails: L > t on y < (D − st)/2."""
         log_lower = -(self.distance / self.s - t) / 2 - math.log(2)
         return np.log1p(-np.exp(log_lower)), log_lower
 

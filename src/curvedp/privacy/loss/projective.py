@@ -1,17 +1,17 @@
 """The privacy loss of an isotropic law on a real or complex projective space.
 
-Symbols. Units in which the cut locus is at π/2; η₂ at distance D and x at distance r from
-η₁; d₂ the distance of x from η₂. The rest is as in `space_form`.
+Symbols. Units in which the cut locus is at π/2; η₂ at distance D and x at distance r
+from η₁; d₂ the distance of x from η₂. The rest is as in `space_form`.
 
 Theorem (docs/exact-profiles.md, Theorem P1). cos d₂ = |cos r·cos D + sin r·sin D·w|, w
 real or complex with |w| <= 1. So the loss exceeds t, d₂ > b, on |w + c| < R with
 
     c = cot r·cot D      and      R = cos b/(sin r·sin D):
 
-an interval of the real w, whose law is that of a Beta variable, or a disc of the complex
-w, with the density (n−1)/π·(1−|w|²)^{n−2} on ℂPⁿ. One radial integral of that probability
-remains, as on spheres. In terms of the sphere above the projective space the interval
-ends where one of the two lifts of η₂ is at distance b: the near lift gives
+an interval of the real w, whose law is that of a Beta variable, or a disc of the
+complex w, with the density (n−1)/π·(1−|w|²)^{n−2} on ℂPⁿ. One radial integral of that
+probability remains, as on spheres. In terms of the sphere above the projective space
+the interval ends where one of the two lifts of η₂ is at distance b: the near lift gives
 x = (1 + R − c)/2, the far one x₂ = (1 − R − c)/2.
 """
 
@@ -49,8 +49,8 @@ class _Lift(NamedTuple):
 class ProjectiveLoss(SpaceFormLoss):
     """The loss of an isotropic law on a projective space of real dimension d.
 
-    The diameter is π/2, that is k = 1. On ℂPⁿ, d = 2n, the radial density is that of the
-    sphere times cos r.
+    The diameter is π/2, that is k = 1. On ℂPⁿ, d = 2n, the radial density is that of
+    the sphere times cos r.
 
     Attributes
     ----------
@@ -109,8 +109,8 @@ class ProjectiveLoss(SpaceFormLoss):
     def _level_set(self, t: Array) -> LevelSet:
         """Return the radii r_a, r_c and r_e of the level L = t.
 
-        Below r_a all or nothing exceeds t; from r_c on both lifts of η₂ count; beyond r_e,
-        where b = π/2, nothing exceeds t.
+        Below r_a all or nothing exceeds t; from r_c on both lifts of η₂ count; beyond
+        r_e, where b = π/2, nothing exceeds t.
         """
         on_sphere = super()._level_set(t)
         r_a, r_c = on_sphere.radii
@@ -182,9 +182,9 @@ class ProjectiveLoss(SpaceFormLoss):
     ) -> Array:
         """Return log P(|w + c| < R), or of its complement, for a real w.
 
-        (1+w)/2 ~ Beta(a, a) with a = (d−1)/2, so that P = I_x − I_{x₂}. Where these nearly
-        cancel, ∫ sin^{d−2} over the angles in between is integrated; its half width is
-        arcsin(R/sin of the middle).
+        (1+w)/2 ~ Beta(a, a) with a = (d−1)/2, so that P = I_x − I_{x₂}. Where these
+        nearly cancel, ∫ sin^{d−2} over the angles in between is integrated; its half
+        width is arcsin(R/sin of the middle).
         """
         a = (self.d - 1) / 2
         x, y = near
@@ -242,11 +242,11 @@ def log_disc_probabilities(
     unit disc. Three cases keep the digits:
 
     - Where the arc comes near 0, the pole is taken off: the field is
-      (1 − (1−|w|²)^{n−1})/(2π|w|²)·w, whose flux through the unit circle is the share of
-      that circle in the disc.
+      (1 − (1−|w|²)^{n−1})/(2π|w|²)·w, whose flux through the unit circle is the share
+      of that circle in the disc.
     - For a small disc inside the unit disc the density itself is integrated.
-    - Where the power n−1 would leave the doubles, that of the largest 1−|w|² on the arc,
-      4xy, is taken off; what is left is far from the pole.
+    - Where the power n−1 would leave the doubles, that of the largest 1−|w|² on the
+      arc, 4xy, is taken off; what is left is far from the pole.
 
     Parameters
     ----------
@@ -312,8 +312,9 @@ def _is_small_disc(
 ) -> NDArray[np.bool_]:
     """Say for which discs the density is integrated instead of a flux.
 
-    Those inside the unit disc that are small beside their distance from its boundary, and
-    across which the density does not fall much: where it does, the flux does not cancel.
+    Those inside the unit disc that are small beside their distance from its boundary,
+    and across which the density does not fall much: where it does, the flux does not
+    cancel.
     """
     is_inside = x2 > 0
     is_far_from_circle = radius < 0.3 * (radius + 2 * np.maximum(x2, 0.0))

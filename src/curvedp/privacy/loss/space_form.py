@@ -14,8 +14,9 @@ grows with d₂, which grows with φ. So L > t is φ > φ_t(r), and
 
     P₁(L > t) = ∫ ρ(r)·I_x(a, a) dr / ∫ρ,      x = cos²(φ_t(r)/2),
 
-I_x(a, a) being the regularized incomplete beta function. With b = √(r² + 2s²t) or r + st,
-the value of d₂ on the level L = t, the law of cosines by half angles keeps every digit:
+I_x(a, a) being the regularized incomplete beta function. With b = √(r² + 2s²t) or r +
+st, the value of d₂ on the level L = t, the law of cosines by half angles keeps every
+digit:
 
     x     = sn((r+D−b)/2)·sn((r+D+b)/2) / (sn r·sn D),
     1 − x = sn((b−r+D)/2)·sn((b+r−D)/2) / (sn r·sn D).
@@ -97,9 +98,9 @@ class SpaceFormLoss(PrivacyLossLaw):
     def resolved(self) -> "SpaceFormLoss":
         """Return the law with as many nodes as its integrals need.
 
-        They are enough where doubling them changes nothing: not the mass of ρ, and not the
-        tail at a few losses; near a largest loss the tail varies on the scale of what is
-        left.
+        They are enough where doubling them changes nothing: not the mass of ρ, and not
+        the tail at a few losses; near a largest loss the tail varies on the scale of
+        what is left.
         """
         law = self
         while law.order < _MAX_NODES:
@@ -161,8 +162,8 @@ class SpaceFormLoss(PrivacyLossLaw):
     def _log_rho_hyperbolic(self, u: Array) -> Array:
         """Return `log_rho` on a hyperbolic space.
 
-        log(sinh(m+u)/sinh m) = u + log(1 + (1 − e^{−2u})/(e^{2m} − 1)). The linear terms of
-        weight and growth cancel at the mode, up to a remainder.
+        log(sinh(m+u)/sinh m) = u + log(1 + (1 − e^{−2u})/(e^{2m} − 1)). The linear
+        terms of weight and growth cancel at the mode, up to a remainder.
         """
         m, s, n = self.mode, self.s, self.d - 1
         if m < _SINH_SQUARE_OVERFLOWS:
@@ -183,8 +184,8 @@ class SpaceFormLoss(PrivacyLossLaw):
     def width(self) -> float:
         """(−(log ρ)″)^{−1/2} at the mode: the scale on which ρ varies.
 
-        Towards its limit of integrability the Laplace law on a hyperbolic space is nearly
-        exponential, which bounds the width.
+        Towards its limit of integrability the Laplace law on a hyperbolic space is
+        nearly exponential, which bounds the width.
         """
         m, n = self.mode, self.d - 1
         if self.k == 0:
@@ -271,8 +272,8 @@ class SpaceFormLoss(PrivacyLossLaw):
     def _squared_cosine_of_level(self, r: Array, t: Array) -> tuple[Array, Array]:
         """Return x = cos²(φ_t(r)/2) and 1 − x, each with its own digits.
 
-        They are the two quotients of the module's docstring, with b − r computed without
-        cancellation. On a hyperbolic space sinh z = e^z(1 − e^{−2z})/2, and the
+        They are the two quotients of the module's docstring, with b − r computed
+        without cancellation. On a hyperbolic space sinh z = e^z(1 − e^{−2z})/2, and the
         exponentials cancel: nothing overflows at any radius. Outside the range of the
         level both are clipped to [0, 1]; where they are no numbers, to 0.
         """
@@ -332,8 +333,8 @@ class SpaceFormLoss(PrivacyLossLaw):
     def log_tails(self, t: Array) -> tuple[Array, Array]:
         """Return the log tails at losses t; the smaller tail is the one integrated.
 
-        Below r_a all directions count or none, between the radii of the level a share of
-        them, beyond the last radius none. The other tail is the complement.
+        Below r_a all directions count or none, between the radii of the level a share
+        of them, beyond the last radius none. The other tail is the complement.
         """
         t = np.asarray(t, np.float64)
         level_set = self._level_set(t)
@@ -441,8 +442,8 @@ class SpaceFormLoss(PrivacyLossLaw):
     ) -> tuple[Array, Array]:
         """Return the nodes and the logarithms of the weights of a rule on (low, high).
 
-        The rule is dense at both ends (`endpoint_quadrature`), where an integrand may end
-        like a half-integer power. With `is_logarithmic` it is laid in log r, for an
+        The rule is dense at both ends (`endpoint_quadrature`), where an integrand may
+        end like a half-integer power. With `is_logarithmic` it is laid in log r, for an
         integrand that varies on the scale of its lower end and on that of ρ.
         """
         offset, weight = endpoint_quadrature(self.order)
@@ -528,7 +529,7 @@ def _solve_m_tanh_m(target: float) -> float:
 
 
 def _hull(u: Array, log_values: Array) -> tuple[Array, Array]:
-    """Return the grid points around {log_values > max − depth}, one beyond on each side."""
+    """Return grid points around where a function is above e^-42 of its maximum."""
     is_inside = log_values >= log_values.max(axis=1, keepdims=True) - _DEPTH
     n_points = is_inside.shape[1]
     first = np.maximum(np.argmax(is_inside, axis=1) - 1, 0)

@@ -2,8 +2,8 @@
 
     P₁(A + B > t) = ∫ f_B(b)·P₁(A > t − b) db,
 
-each factor by its table. Where A is bounded, |A| <= T, P₁(A > t − b) is 0 below b = t − T
-and 1 above b = t + T: the integral runs between, where the integrand is analytic, and
+each factor by its table. Where A is bounded, |A| <= T, P₁(A > t − b) is 0 below b = t −
+T and 1 above b = t + T: the integral runs between, where the integrand is analytic, and
 what lies above is a tail of B. As a function of t the sum is then analytic except where
 an end of A meets an end of B, such as t = |T_A − T_B|; there panels of its table end.
 """
@@ -20,8 +20,8 @@ from curvedp.numerics.log_space import log_sum_exp
 from curvedp.numerics.quadrature import endpoint_quadrature
 from curvedp.privacy.loss.law import PrivacyLossLaw
 
-# The relative error of the tails (measured: 1e-10): a density that is the derivative of a
-# table loses digits.
+# The relative error of the tails (measured: 1e-10): a density that is the derivative of
+# a table loses digits.
 MARGIN = 4e-9
 # Offsets from the mean of B, in its deviations, at which the search for the integrand's
 # support starts.
@@ -94,6 +94,7 @@ class SumOfLosses(PrivacyLossLaw):
     def __init__(
         self, a: LossOnLine, b: LossOnLine, a_scale: float, b_scale: float
     ) -> None:
+        """Derive scale, range and breakpoints of the sum from its summands."""
         self.a = a
         self.b = b
         self.b_scale = b_scale
@@ -104,7 +105,7 @@ class SumOfLosses(PrivacyLossLaw):
         self.order = self._resolving_order()
 
     def _find_breakpoints(self) -> tuple[float, ...]:
-        """Return the losses where an end or a breakpoint of one meets one of the other."""
+        """Return the losses where ends or breakpoints of the summands meet."""
         if math.isinf(self.a.max_loss) or math.isinf(self.b.max_loss):
             return ()
         points = set()
@@ -116,8 +117,8 @@ class SumOfLosses(PrivacyLossLaw):
     def _resolving_order(self) -> int:
         """Return as many quadrature nodes as the integrals need.
 
-        On large hyperbolic distances a density has two steep flanks, so nodes are doubled
-        until the tails agree.
+        On large hyperbolic distances a density has two steep flanks, so nodes are
+        doubled until the tails agree.
         """
         t = self.loss_scale * np.array([0.0, 0.3, 1.0, 2.0, 4.0, 8.0])
         t = t[t < 0.9 * self.max_loss]
@@ -136,6 +137,7 @@ class SumOfLosses(PrivacyLossLaw):
         return order
 
     def log_tails(self, t: Array) -> tuple[Array, Array]:
+        """Return log P₁(A + B > t) and log P₁(A + B <= t)."""
         return self._log_tails(t, self.order)
 
     def _log_tails(self, t: Array, order: int) -> tuple[Array, Array]:

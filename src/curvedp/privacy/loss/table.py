@@ -77,6 +77,7 @@ class TabulatedLossLaw:
     """
 
     def __init__(self, law: PrivacyLossLaw) -> None:
+        """Lay the panels, up to the largest loss or until the tail underflows."""
         self.max_loss = law.max_loss
         self.breakpoints = law.breakpoints
         self._has_atom_at_max = law.table_end is not None
@@ -97,8 +98,8 @@ class TabulatedLossLaw:
     def _bounded_panel_edges(self, law: PrivacyLossLaw) -> Array:
         """Return the first edges of the panels, in w, for a bounded loss.
 
-        They are those of a normal loss up to 0.6·T, then double up to 0.45·T, then go on
-        towards T; a panel also ends at every breakpoint.
+        They are those of a normal loss up to 0.6·T, then double up to 0.45·T, then go
+        on towards T; a panel also ends at every breakpoint.
         """
         max_loss = self.max_loss
         edges = _normal_panel_edges(law.loss_scale)
@@ -183,7 +184,8 @@ class TabulatedLossLaw:
     def log_second_tail(self, t: Array) -> Array:
         """Return log P₂(L > t) = log(P₁(L > t) − δ(t)) − t.
 
-        The same difference is (1 − δ(t)) − P₁(L <= t); whichever keeps its digits is taken.
+        The same difference is (1 − δ(t)) − P₁(L <= t); whichever keeps its digits is
+        taken.
         """
         upper = self.log_upper_tail(t)
         lower = self.log_lower_tail(t)
@@ -209,8 +211,8 @@ class TabulatedLossLaw:
     def _tail_and_slope(self, w: Array, which: int) -> tuple[Array, Array]:
         """Return one log tail and its derivative in w.
 
-        Beyond the last panel the tail is continued by a power law in T − t: linearly in w,
-        corrected by `_end_curvature` if there is an atom at T.
+        Beyond the last panel the tail is continued by a power law in T − t: linearly in
+        w, corrected by `_end_curvature` if there is an atom at T.
         """
         value, slope, distance = self.series.value_and_slope(w, which)
         if self._has_atom_at_max and np.any(distance > 0):
@@ -222,8 +224,9 @@ class TabulatedLossLaw:
     def _end_curvature(self, which: int) -> float:
         """Return C in the slope −k + C·e^{end − w} of a log tail beyond the last panel.
 
-        It comes from two slopes within that panel. Without an atom at T, the slope at the
-        end, −k + C, is continued, since C is mostly rounding; with an atom C is taken off.
+        It comes from two slopes within that panel. Without an atom at T, the slope at
+        the end, −k + C, is continued, since C is mostly rounding; with an atom C is
+        taken off.
         """
         end = self.series.edges[-1]
         known = self._end_curvatures.get(which)
@@ -270,7 +273,8 @@ class TabulatedLossLaw:
         begin_w = self._coordinate(begin, self.max_loss - begin)
         log_tail, slope = self._tail_and_slope(begin_w, which)
 
-        # For every (argument, panel): which piece it is, and its integrand where it begins.
+        # For every (argument, panel): which piece it is, and its integrand where it
+        # begins.
         is_later_panel = flat[:, None] < lower_edges
         piece_of_panel = len(flat) + np.arange(len(lower_edges))
         piece_of_argument = np.arange(len(flat))[:, None]
@@ -294,10 +298,10 @@ class TabulatedLossLaw:
     def _with_continuation_error(
         self, log_total: Array, eps: Array, which: int
     ) -> Array:
-        """Move a discounted integral to the private side by what the continuation misses.
+        """Move a discounted integral to the private side.
 
-        The integral of the upper tail is raised, that of the lower tail lowered. Beyond T
-        the lower tail is 1.
+        The integral of the upper tail is raised by what the continuation can miss, that
+        of the lower tail is lowered. Beyond T the lower tail is 1.
         """
         log_error = self._log_continuation_error(eps, which)
         if which == _UPPER:
@@ -322,8 +326,8 @@ class TabulatedLossLaw:
         begin, end, slope : array
             The ends of all pieces, and the slope of log P in w where each begins.
         log_discount, used : array
-            The exponent at the begin of each piece that is wanted, and its number. A piece
-            may be wanted several times, with different discounts.
+            The exponent at the begin of each piece that is wanted, and its number. A
+            piece may be wanted several times, with different discounts.
         which : int
             The tail P.
         """
@@ -350,7 +354,8 @@ class TabulatedLossLaw:
     def _log_continuation_error(self, eps: Array, which: int) -> Array:
         """Return log of what the continuation beyond the last panel can miss, doubled.
 
-        Without the curvature C the error of log P is at most |C|; with it, of second order.
+        Without the curvature C the error of log P is at most |C|; with it, of second
+        order.
         """
         curvature = abs(self._end_curvature(which))
         if self._has_atom_at_max:
@@ -452,7 +457,7 @@ class TabulatedLossLaw:
 
     @cached_property
     def _moment_nodes(self) -> _MomentNodes:
-        """A fixed rule over the table as first built: four cells of 16 nodes a panel."""
+        """A fixed rule over the table: four cells of 16 nodes a panel."""
         edges = np.append(self.series.edges, self._continued_edges)
         quarters = (
             edges[:-1, None] + np.diff(edges)[:, None] * np.arange(4) / 4
@@ -473,8 +478,8 @@ class TabulatedLossLaw:
     def log_moment_integral(self, s: float) -> float:
         """Return log ∫₀^∞ (S(t)·(e^{st} − e^{−(s+1)t}) + e^{−(s+1)t}·δ(t)) dt, s > −1.
 
-        S(t) = P₁(L > t). s times it is E₁[e^{sL}] − 1 (docs/exact-profiles.md). The fixed
-        rule serves where it resolves this moment; else an adaptive one.
+        S(t) = P₁(L > t). s times it is E₁[e^{sL}] − 1 (docs/exact-profiles.md). The
+        fixed rule serves where it resolves this moment; else an adaptive one.
         """
 
         def log_integrand(t: Array, log_upper: Array, log_delta: Array) -> Array:
@@ -505,8 +510,8 @@ class TabulatedLossLaw:
         log_integrand : callable
             The logarithm of the function of the loss.
         growth : float
-            The function is about as large as e^{growth·t}·P₁(L > t): an unbounded loss is
-            extended until that has ended.
+            The function is about as large as e^{growth·t}·P₁(L > t): an unbounded loss
+            is extended until that has ended.
         """
         if not self._is_bounded:
             self._extend_until_ended(growth)
@@ -528,7 +533,7 @@ class TabulatedLossLaw:
         return float(log_sum_exp(log_terms.ravel(), axis=0))
 
     def _extend_until_ended(self, growth: float) -> None:
-        """Extend the table until e^{growth·t}·P₁(L > t) is e^-60 of its largest value."""
+        """Extend the table until e^{growth·t}·P₁(L > t) is e^-60 of its maximum."""
         while True:
             grid = self.grid()
             largest = (growth * grid + self.log_upper_tail(grid)).max()

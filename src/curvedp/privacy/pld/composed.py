@@ -78,8 +78,8 @@ class ComposedPLD:
     pairs : tuple of PairProfile
         Upper bounds on the profile of each mechanism, in both directions.
     counts : tuple of int
-        How often each is used. Rounding is charged in proportion: beyond 10⁹ uses nothing
-        is left to say.
+        How often each is used. Rounding is charged in proportion: beyond 10⁹ uses
+        nothing is left to say.
     fineness : float
         Multiplies the number of grid points; less is faster and looser.
     """
@@ -90,11 +90,12 @@ class ComposedPLD:
         counts: tuple[int, ...],
         fineness: float = 1.0,
     ) -> None:
+        """Discretize every mechanism coarsely, to see where its losses are."""
         self._pairs = pairs
         self._counts = counts
         self._fineness = fineness
-        # With very many steps a tilt may favor rare large losses over the small ones that
-        # add up, whose sum is sharp without a tilt.
+        # With very many steps a tilt may favor rare large losses over the small ones
+        # that add up, whose sum is sharp without a tilt.
         self._has_many_steps = min(counts) >= MANY_STEPS
         most_used = pairs[int(np.argmax(counts))]
         self._largest_loss_of_most_used = most_used.truncation
@@ -113,7 +114,7 @@ class ComposedPLD:
     # ---- δ and ε
 
     def delta(self, eps: Array) -> Array:
-        """Return δ(ε), linear in e^ε between grid points: the discrete pair's profile."""
+        """Return δ(ε) of the discrete pair: linear in e^ε between grid points."""
         out = np.ones(eps.shape)
         tilt_of_eps = np.searchsorted(self.ends[:-1], eps)
         for k in np.unique(tilt_of_eps):
@@ -160,8 +161,8 @@ class ComposedPLD:
     def _delta_by_tilt(self, k: int, eps: Array) -> Array:
         """Return δ(ε) by tilt k, and far below its own losses by earlier tilts as well.
 
-        Rounding counts e^{λ(loss − ε)}-fold there. Such ε occur where losses lie in heaps
-        apart, as when a bounded loss is composed with a small Gaussian one.
+        Rounding counts e^{λ(loss − ε)}-fold there. Such ε occur where losses lie in
+        heaps apart, as when a bounded loss is composed with a small Gaussian one.
         """
         value = self._interpolate(k, eps)
         center = self.centers[k]
@@ -175,8 +176,8 @@ class ComposedPLD:
     def _interpolate(self, k: int, eps: Array) -> Array:
         """Return δ(ε) by the curve of tilt k, linear in e^ε between its grid points.
 
-        Below the window it is the chord to e^ε = 0, where every profile is 1: the profile
-        is convex there.
+        Below the window it is the chord to e^ε = 0, where every profile is 1: the
+        profile is convex there.
         """
         width, first, delta = self._curve(k)
         last_loss = (first + len(delta) - 1) * width
@@ -222,7 +223,8 @@ class ComposedPLD:
             end = last + 1
         else:
             end = math.ceil(window.high / width)
-        # The window comes from a coarse grid, on which losses may reach farther than here.
+        # The window comes from a coarse grid, on which losses may reach farther than
+        # here.
         end = max(end, start + 1)
         size = 1 << max(math.ceil(math.log2(end - start + 1)), 4)
 
@@ -255,7 +257,7 @@ class ComposedPLD:
 
     @cached_property
     def ends(self) -> list[float]:
-        """The ends of the losses that each tilt serves: halfway to the next tilt's mean."""
+        """Where the losses end that each tilt serves: halfway to the next mean."""
         means = [center.mean_loss for center in self.centers]
         halfway = [(a + b) / 2 for a, b in pairwise(means)]
         return [*halfway, math.inf]
@@ -282,9 +284,9 @@ class ComposedPLD:
     def _fit_width(self, width: float) -> float:
         """Return a little more than `width`, so that an atom lies on the grid.
 
-        A bounded loss has an atom at its largest value, half of which would count a grid
-        step higher. So that value, for the mechanism used most, becomes a multiple of the
-        width. A width of 28 bits makes multiples below 2^25 exact.
+        A bounded loss has an atom at its largest value, half of which would count a
+        grid step higher. So that value, for the mechanism used most, becomes a multiple
+        of the width. A width of 28 bits makes multiples below 2^25 exact.
         """
         largest = self._largest_loss_of_most_used
         fitted = max(largest / max(largest // width, 1.0), width)
@@ -302,13 +304,13 @@ class ComposedPLD:
     def _saddle_point(self, rate: float, level: float, sign: float) -> TiltCenter:
         """Return the tilt at relative entropy `level` from the tilt `rate`.
 
-        It lies to the right for sign = 1, to the left for sign = −1. Where no tilt is so
-        far away, the rate is infinite and the loss is the largest there is.
+        It lies to the right for sign = 1, to the left for sign = −1. Where no tilt is
+        so far away, the rate is infinite and the loss is the largest there is.
         """
         kappa_at_rate, _ = self._log_moment(rate)
 
         def entropy_and_mean(step: float) -> tuple[float, float]:
-            """Return the relative entropy of the tilt rate + sign·step, and its mean."""
+            """Return relative entropy and mean of the tilt rate + sign·step."""
             kappa, mean = self._log_moment(rate + sign * step)
             return sign * step * mean - kappa + kappa_at_rate, mean
 
@@ -332,8 +334,8 @@ class ComposedPLD:
     def _deviation(self, rate: float) -> float:
         """Return a typical deviation of one tilted loss.
 
-        It is the mean absolute deviation times √(π/2): the standard deviation of a normal
-        law, and less where jumps are rare.
+        It is the mean absolute deviation times √(π/2): the standard deviation of a
+        normal law, and less where jumps are rare.
         """
         total = 0.0
         for pld, count in zip(self._coarse, self._counts, strict=True):

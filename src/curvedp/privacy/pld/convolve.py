@@ -6,8 +6,8 @@ convolutions. A Fourier transform errs by about 1e-16 of the largest mass, which
 hide small δ; with the λ of large deviations, the losses that decide δ(ε) are the likely
 ones, and their masses keep their digits.
 
-Errors (docs/accounting.md, Theorem C2). A transform of length 2^k errs by at most
-16k·u of the 2-norm of its result. A power of very many steps is taken about 1, of losses
+Errors (docs/accounting.md, Theorem C2). A transform of length 2^k errs by at most 16k·u
+of the 2-norm of its result. A power of very many steps is taken about 1, of losses
 summed by parts twice, so that its errors do not add up.
 """
 
@@ -132,7 +132,8 @@ def _power_about_one(
     z = F − 1 is small where the masses are close to 1 at loss 0. Summation by parts,
     twice, writes the masses near 0 as
 
-        z(θ) = excess − i·sin θ·(first moments) − 4·sin²(θ/2)·(transform of double sums),
+        z(θ) = excess − i·sin θ·(first moments) − 4·sin²(θ/2)·(transform of double
+        sums),
 
     whose terms carry errors in proportion to θ and θ². Where that bound is worse than
     the one of a plain transform, the plain transform is taken.
@@ -196,8 +197,8 @@ def _raise_to_power(
 ) -> _TransformPower:
     """Return (1 + z)^count through its logarithm, with bounds on the errors.
 
-    |1 + z|² = 1 + y with y = a(2 + a) + b² known to 17u|z|, z = a + ib, |z| < 2.1. So the
-    length is known to 9nu|z|·|F|^{n−2}, the angle to 13nu|z|, and exp to 12u.
+    |1 + z|² = 1 + y with y = a(2 + a) + b² known to 17u|z|, z = a + ib, |z| < 2.1. So
+    the length is known to 9nu|z|·|F|^{n−2}, the angle to 13nu|z|, and exp to 12u.
     """
     y = z.real * (2 + z.real) + z.imag * z.imag
     log_length = np.log1p(np.maximum(y, -0.75)) / 2  # below it 2^-count is 0
@@ -273,8 +274,8 @@ def hockey_stick_divergence(
 def mass_at_infinity(factors: list[Factor]) -> float:
     """Return the mass at an infinite total loss, rounded up.
 
-    The total is infinite if any one loss is: Π(m + x)ⁿ − Πmⁿ with the finite masses m and
-    the infinite ones x; totals above 1 count in full.
+    The total is infinite if any one loss is: Π(m + x)ⁿ − Πmⁿ with the finite masses m
+    and the infinite ones x; totals above 1 count in full.
     """
     log_totals = []
     log_ratios = []

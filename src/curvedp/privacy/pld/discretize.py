@@ -1,10 +1,10 @@
 """A discrete privacy loss distribution that dominates a given privacy profile.
 
-Theorem (connect the dots: Doroshenko et al. 2022; docs/accounting.md, Theorem C2).
-Let δ(ε) be known at losses 0 = ε₀ < ε₁ < … < ε_n, multiples of a width w. The piecewise
-linear function of e^ε through those values, and the convex envelope of it, lie above the
-convex truth. The envelope is the profile of a discrete pair: with dᵢ = δᵢ₋₁ − δᵢ and
-hᵢ = εᵢ − εᵢ₋₁,
+Theorem (connect the dots: Doroshenko et al. 2022; docs/accounting.md, Theorem C2). Let
+δ(ε) be known at losses 0 = ε₀ < ε₁ < … < ε_n, multiples of a width w. The piecewise
+linear function of e^ε through those values, and the convex envelope of it, lie above
+the convex truth. The envelope is the profile of a discrete pair: with dᵢ = δᵢ₋₁ − δᵢ
+and hᵢ = εᵢ − εᵢ₋₁,
 
     P(L = εᵢ)  = dᵢ/(1 − e^{−hᵢ}) − dᵢ₊₁/(e^{hᵢ₊₁} − 1),
     P(L = −εᵢ) = e^{−εᵢ}·Q(L = −εᵢ),
@@ -93,7 +93,7 @@ class DiscretePLD:
         return np.asarray(self.index * self.width, np.float64)
 
     def log_moment(self, tilt: float) -> tuple[float, float]:
-        """Return κ(λ) = log Σ p·e^{λL} over the finite losses, and κ′(λ), λ = `tilt`."""
+        """Return κ(λ) = log Σ p·e^{λL} over finite losses, and κ′(λ); λ is `tilt`."""
         exponent = tilt * self.losses
         top = float(exponent.max())
         weights = self.masses * np.exp(exponent - top)
@@ -165,8 +165,8 @@ def connect_the_dots(
 def loss_grid(last_index: int, growth: float, min_points: int) -> NDArray[np.int64]:
     """Return the indices 0 … last_index at which a profile is evaluated.
 
-    All of them as far as 1/growth, then in steps that are about `growth` times the index,
-    up to steps of last_index/min_points.
+    All of them as far as 1/growth, then in steps that are about `growth` times the
+    index, up to steps of last_index/min_points.
     """
     largest_step = max(last_index / min_points, 1.0)
     end_of_all = min(1 / growth, last_index)
@@ -191,8 +191,8 @@ def loss_grid(last_index: int, growth: float, min_points: int) -> NDArray[np.int
 def masses_from_profile(eps: Array, delta: Array) -> _Side:
     """Return the masses at losses > 0 of the pair whose profile connects the points.
 
-    Mass i is dᵢ/(1 − e^{−hᵢ}) − dᵢ₊₁/(e^{hᵢ₊₁} − 1), rounded up by what a difference, two
-    quotients and their difference can lose.
+    Mass i is dᵢ/(1 − e^{−hᵢ}) − dᵢ₊₁/(e^{hᵢ₊₁} − 1), rounded up by what a difference,
+    two quotients and their difference can lose.
     """
     given_to_right, taken_from_left = _step_weights(eps, delta)
     taken_from_left = np.append(taken_from_left, 0.0)
@@ -225,9 +225,9 @@ def convex_envelope(
 ) -> tuple[Array, Array]:
     """Return the points (ε, δ) that are corners of the lower convex envelope in e^ε.
 
-    A point above the chord of its neighbors is no corner, so that all such points can go
-    at once. Which points are left decides how tight the bound is, not whether it holds:
-    chords between any of them lie above the convex truth.
+    A point above the chord of its neighbors is no corner, so that all such points can
+    go at once. Which points are left decides how tight the bound is, not whether it
+    holds: chords between any of them lie above the convex truth.
 
     Parameters
     ----------

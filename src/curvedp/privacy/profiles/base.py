@@ -1,8 +1,8 @@
-"""The privacy profile of a release: δ(ε), ε(δ), μ, trade-off curve, Rényi orders, angle.
+"""The privacy profile of a release: δ(ε), ε(δ), μ, trade-off curve, Rényi orders.
 
-A `PrivacyProfile` holds the law of the privacy loss L = log p₁/p₂ under p₁, for the worst
-pair of neighboring data sets. Every number below is an integral of the two tails of that
-law, which `loss.table` tabulates:
+A `PrivacyProfile` holds the law of the privacy loss L = log p₁/p₂ under p₁, for the
+worst pair of neighboring data sets. Every number below is an integral of the two tails
+of that law, which `loss.table` tabulates:
 
     δ(ε)      = E₁(1 − e^{ε−L})₊ = ∫_ε^∞ e^{ε−t}·P₁(L > t) dt,
     P₂(L > t) = e^{−t}·(P₁(L > t) − δ(t)),
@@ -59,9 +59,9 @@ class SubgaussianTail(NamedTuple):
 class PrivacyProfile(Guarantee):
     """Everything a release promises, from the exact law of its privacy loss.
 
-    `delta`, `mu`, `renyi`, `rao` and `hellinger_angle` are never below the truth by more
-    than a float's rounding, and above it by at most 3e-9 of it. `epsilon` is on the
-    private side; `tradeoff` is never above the truth.
+    `delta`, `mu`, `renyi`, `rao` and `hellinger_angle` are never below the truth by
+    more than a float's rounding, and above it by at most 3e-9 of it. `epsilon` is on
+    the private side; `tradeoff` is never above the truth.
 
     Parameters
     ----------
@@ -81,7 +81,7 @@ class PrivacyProfile(Guarantee):
 
     @property
     def loss_law(self) -> PrivacyLossLaw:
-        """The law of the loss at the worst pair, where one pair is the worst at every ε."""
+        """The law of the loss, where one pair of neighbors is the worst at every ε."""
         raise NotImplementedError(
             f"{type(self).__name__} has no one law of the loss; "
             "ask for delta, epsilon or tradeoff"
@@ -95,11 +95,11 @@ class PrivacyProfile(Guarantee):
     @property
     @abstractmethod
     def rao(self) -> float:
-        """The parametric Rao distance of the worst pair: sensitivity·√(Fisher information)."""
+        """The parametric Rao distance: sensitivity·√(Fisher information)."""
 
     @property
     def pure_epsilon(self) -> float:
-        """sup L, rounded up: the smallest ε with δ(ε) = 0; infinite if there is none."""
+        """The largest loss, rounded up: the smallest ε with δ(ε) = 0, or inf."""
         largest_loss = self.loss_law.max_loss
         if math.isinf(largest_loss):
             return math.inf
@@ -115,9 +115,9 @@ class PrivacyProfile(Guarantee):
     def _delta(self, eps: Array) -> Array:
         """Return δ(ε) from the table, rounded up.
 
-        Beyond the end of an unbounded loss δ underflows to 0; next to a largest loss it is
-        held at its value just below. Above ½ it is rounded up in terms of 1 − δ, which
-        has the digits there.
+        Beyond the end of an unbounded loss δ underflows to 0; next to a largest loss it
+        is held at its value just below. Above ½ it is rounded up in terms of 1 − δ,
+        which has the digits there.
         """
         table = self.loss_table
         is_bounded = math.isfinite(table.max_loss)
@@ -142,11 +142,11 @@ class PrivacyProfile(Guarantee):
 
     @cached_property
     def mu(self) -> float:
-        """The smallest μ of GDP: the supremum over all ε >= 0 of the μ with δ_μ(ε) = δ(ε).
+        """The smallest μ of GDP: the supremum over ε of the μ with δ_μ(ε) = δ(ε).
 
-        The search covers [0, T) if the loss is bounded by T. Otherwise the table is doubled
-        until the tail is closed by a theorem (`_tail_is_closed`): beyond the table,
-        δ(ε) <= δ_μ(ε) is then proved, not observed.
+        The search covers [0, T) if the loss is bounded by T. Otherwise the table is
+        doubled until the tail is closed by a theorem (`_tail_is_closed`): beyond the
+        table, δ(ε) <= δ_μ(ε) is then proved, not observed.
         """
         table = self.loss_table
         mu = self._mu_in_table
@@ -162,11 +162,12 @@ class PrivacyProfile(Guarantee):
             table.extend(needed)
             mu = max(mu, self._largest_mu_on(self._trusted_losses(stop / 2)))
             n_doublings += needed
-        # Twice the error of δ, so that δ_μ stays above the rounded-up δ: ∂log δ/∂log μ > ½.
+        # Twice the error of δ, so that δ_μ stays above the rounded-up δ: ∂log δ/∂log μ
+        # > ½.
         return float(round_up(mu, 2 * RELATIVE_ERROR))
 
     def _doublings_to_close(self, mu: float, stop: float, limit: int) -> int:
-        """Return how often the table must be doubled until μ closes the tail beyond it."""
+        """Return how often the table must be doubled until μ closes its tail."""
         for n in range(limit):
             if self._tail_is_closed(mu, stop * 2.0**n):
                 return n
@@ -178,7 +179,7 @@ class PrivacyProfile(Guarantee):
         return self._largest_mu_on(self._trusted_losses(0.0))
 
     def _trusted_losses(self, start: float) -> Array:
-        """Return a grid of losses in the table, from `start` on if the loss is unbounded."""
+        """Return losses in the table, from `start` on if the loss is unbounded."""
         grid = self.loss_table.grid()
         if math.isfinite(self.loss_table.max_loss):
             return grid
@@ -217,8 +218,8 @@ class PrivacyProfile(Guarantee):
     def _largest_mu_on(self, grid: Array) -> float:
         """Return the largest μ_ε over the span of a grid of ε's.
 
-        Every local maximum on the grid that is nearly the largest is refined: nine points
-        across its two cells, then across the two best cells of those, and so on.
+        Every local maximum on the grid that is nearly the largest is refined: nine
+        points across its two cells, then across the two best cells of those, and so on.
         """
         mu = self._mu_at(grid)
         largest = float(mu.max())
@@ -253,7 +254,7 @@ class PrivacyProfile(Guarantee):
         return np.where(eps < table.max_loss, self._mu_at(np.minimum(eps, last)), 0.0)
 
     def _mu_at(self, eps: Array, start: float | None = None) -> Array:
-        """Return μ_ε inside the table, from whichever of log δ and log(1 − δ) has digits.
+        """Return μ_ε inside the table, from log δ or log(1 − δ).
 
         `start` is where Newton's method begins, if a good value is known.
         """
@@ -271,6 +272,7 @@ class PrivacyProfile(Guarantee):
     # ---- the trade-off curve
 
     def _tradeoff(self, alpha: Array) -> Array:
+        """Return β(α) from log β or log(1 − β), whichever has the digits."""
         flat = np.asarray(alpha, np.float64).ravel()
         log_beta, log_complement_of_beta = self._log_tradeoff(flat)
         with np.errstate(under="ignore"):
@@ -296,9 +298,9 @@ class PrivacyProfile(Guarantee):
     def _log_tradeoff(self, alpha: Array) -> tuple[Array, Array]:
         """Return (log β, log(1 − β)), each with its own digits, β rounded down.
 
-        Neyman–Pearson: the test L > t has type I error P₂(L > t) and type II error
-        P₁(L <= t). The curve is its own inverse, since an isometry swaps the pair: left
-        of its fixed point P₂(L > 0) the threshold t is found from α = P₂(L > t), right of
+        Neyman–Pearson: the test L > t has type I error P₂(L > t) and type II error P₁(L
+        <= t). The curve is its own inverse, since an isometry swaps the pair: left of
+        its fixed point P₂(L > 0) the threshold t is found from α = P₂(L > t), right of
         it from α = P₁(L <= t). So t is taken where the answer is smaller.
         """
         table = self.loss_table
@@ -331,8 +333,8 @@ class PrivacyProfile(Guarantee):
             is_left, table.log_lower_tail(threshold), table.log_second_tail(threshold)
         )
         log_beta = log_beta + math.log1p(-RELATIVE_ERROR)
-        # An atom of the loss at its maximum can keep P₁(L <= t) below α up to the end: no
-        # test L > t has an error that small.
+        # An atom of the loss at its maximum can keep P₁(L <= t) below α up to the end:
+        # no test L > t has an error that small.
         is_reached = is_left | (lower_tail_deficit(high) <= 0)
         log_beta = np.where(is_reached, log_beta, -math.inf)
         log_rest = np.where(
@@ -375,8 +377,8 @@ class PrivacyProfile(Guarantee):
 
             E₁[e^{sL}] = 1 + s·∫₀^∞ (S(t)(e^{st} − e^{−(s+1)t}) + e^{−(s+1)t}·δ(t)) dt
 
-        and S(t) = P₁(L > t). For an unbounded loss at order·θ > 10⁶ it is order·μ²/2, an
-        upper bound.
+        and S(t) = P₁(L > t). For an unbounded loss at order·θ > 10⁶ it is order·μ²/2,
+        an upper bound.
 
         Parameters
         ----------
@@ -417,10 +419,10 @@ class PrivacyProfile(Guarantee):
 
     @cached_property
     def rho(self) -> float:
-        """The smallest ρ of zCDP: the supremum of D_α/α over all orders α > 1, rounded up.
+        """The smallest ρ of zCDP: the supremum of D_α/α over all orders α > 1.
 
-        Orders α = 1 + 2^x are tried with growing x until no larger one can exceed what was
-        seen (`_orders_are_closed`); the best is then refined.
+        Orders α = 1 + 2^x are tried with growing x until no larger one can exceed what
+        was seen (`_orders_are_closed`); the best is then refined.
         """
         largest = self.implied_renyi(1.0)
         x = -6.0
@@ -505,12 +507,12 @@ class PrivacyProfile(Guarantee):
 
     @property
     def quadrature_law(self) -> PrivacyLossLaw | None:
-        """The law of the loss by a fixed quadrature, which gives δ(ε) without a table."""
+        """The law of the loss by a fixed quadrature: δ(ε) without a table."""
         return None
 
     @property
     def tabulated_mu(self) -> float | None:
-        """A lower bound on `mu` that skips the proof about the tail; None if no cheaper."""
+        """A lower bound on `mu` without the proof about the tail, or None."""
         return None
 
     @property
@@ -562,6 +564,7 @@ def _mu_from_log_delta(eps: Array, log_delta: Array, start: float | None) -> Arr
         mu = np.full_like(eps, start)
 
     def step(mu: Array, a: Array, b: Array) -> Array:
+        """Return the Newton step in μ."""
         gap = log_delta - gdp_log_delta(mu, eps)
         return np.asarray(gap * _mills_difference(a, b))
 
@@ -582,6 +585,7 @@ def _mu_from_log_complement(eps: Array, log_rest: Array, start: float | None) ->
         mu = np.full_like(eps, start)
 
     def step(mu: Array, a: Array, b: Array) -> Array:
+        """Return the Newton step in μ."""
         value = np.logaddexp(
             scipy.special.log_ndtr(a), eps + scipy.special.log_ndtr(-b)
         )

@@ -1,8 +1,8 @@
-"""Exact profiles of the Riemannian Gaussian and Laplace on spaces of constant curvature.
+"""Exact profiles of the Riemannian Gaussian and Laplace on constant curvature.
 
 Theorem P1 (docs/exact-profiles.md). The worst pair of neighbors is any pair of centers
-exactly the sensitivity apart: moving η₂ away from η₁ raises δ(ε) at every ε. So no search
-over distances is needed.
+exactly the sensitivity apart: moving η₂ away from η₁ raises δ(ε) at every ε. So no
+search over distances is needed.
 
 Theorem P3 (the same page). On a hyperbolic space the profile does not fall to 0 as the
 scale grows; its limit is `FloorProfile`, and no isotropic law does better.
@@ -37,8 +37,9 @@ from curvedp.privacy.profiles.base import (
     SubgaussianTail,
 )
 
-# Integrals are taken in units of the curvature radius; there doubles resolve these ranges
-# of the scale, of sensitivity/scale, and of the sensitivity on a hyperbolic space.
+# Integrals are taken in units of the curvature radius; there doubles resolve these
+# ranges of the scale, of sensitivity/scale, and of the sensitivity on a hyperbolic
+# space.
 _SCALE_RANGE = (1e-20, 1e6)
 _RATIO_RANGE = (1e-15, 1e7)
 _LARGEST_HYPERBOLIC_SENSITIVITY = 300.0
@@ -52,7 +53,8 @@ _SINH_SQUARE_OVERFLOWS = 350
 def _check_range(name: str, value: float, low: float, high: float) -> None:
     """Raise `ParameterError` unless low <= value <= high.
 
-    A search makes many profiles, so that the slower validator is called on failure only.
+    A search makes many profiles, so that the slower validator is called on failure
+    only.
     """
     if not low <= value <= high:
         _validate.within(name, value, low, high)
@@ -85,7 +87,7 @@ class RadialProfile(PrivacyProfile):
 
     @cached_property
     def loss_table(self) -> TabulatedLossLaw:
-        """The tabulated law; nodes are doubled while the quadrature's errors show in it."""
+        """The tabulated law, with more nodes where errors of the quadrature show."""
         law = self.loss_law
         while True:
             try:
@@ -104,6 +106,7 @@ class RadialProfile(PrivacyProfile):
 
     @property
     def quadrature_law(self) -> PrivacyLossLaw | None:
+        """The law with a fixed number of nodes; None for closed forms."""
         law = None if self.is_closed_form else self.unresolved_loss_law
         if not isinstance(law, SpaceFormLoss):
             return None
@@ -111,6 +114,7 @@ class RadialProfile(PrivacyProfile):
 
     @property
     def tabulated_mu(self) -> float | None:
+        """The largest μ_ε within the table of the loss; None for closed forms."""
         return None if self.is_closed_form else self._mu_in_table
 
     @property
@@ -127,8 +131,8 @@ class ConstantCurvatureProfile(RadialProfile):
     """The exact profile of an isotropic law on a space of constant curvature.
 
     It holds for every pair of centers at distance at most `sensitivity`. Flat Gaussians
-    and one-dimensional spaces have closed forms; elsewhere it is one radial integral of an
-    incomplete beta function (`loss.space_form`).
+    and one-dimensional spaces have closed forms; elsewhere it is one radial integral of
+    an incomplete beta function (`loss.space_form`).
 
     Parameters
     ----------
@@ -148,6 +152,7 @@ class ConstantCurvatureProfile(RadialProfile):
     length_fields: ClassVar[tuple[str, ...]] = ("scale", "sensitivity")
 
     def __post_init__(self) -> None:
+        """Validate the space, the sensitivity and what doubles resolve."""
         super().__post_init__()
         if self.kind not in ("gaussian", "laplace"):
             raise ParameterError(
@@ -238,7 +243,7 @@ class ConstantCurvatureProfile(RadialProfile):
 
     @property
     def _zero_from(self) -> float:
-        """The ε from which on δ is 0: Δ/s for the Laplace law, whatever the curvature."""
+        """The ε from which on δ is 0: Δ/s for Laplace, whatever the curvature."""
         if self.kind == "gaussian":
             return self.pure_epsilon
         ratio = Fraction(self.sensitivity) / Fraction(self.scale)
@@ -246,6 +251,7 @@ class ConstantCurvatureProfile(RadialProfile):
 
     @cached_property
     def floor(self) -> PrivacyProfile | None:
+        """The limit for growing scales on a hyperbolic space; None elsewhere."""
         if self.curvature < 0 and self.dim > 1:
             return FloorProfile(
                 self.curvature, self.dim, self.sensitivity, adjacency=self.adjacency
@@ -254,6 +260,7 @@ class ConstantCurvatureProfile(RadialProfile):
 
     @property
     def space(self) -> str:
+        """The name of the space, for messages."""
         if self.curvature == 0:
             return f"Euclidean({self.dim})"
         if self.curvature == 1:
@@ -264,6 +271,7 @@ class ConstantCurvatureProfile(RadialProfile):
 
     @property
     def _tail_mu(self) -> float:
+        """Δ/σ: far out the loss is that of a flat Gaussian."""
         return self.sensitivity / self.scale
 
     def _subgaussian_tail(self) -> SubgaussianTail:
@@ -297,6 +305,7 @@ class GaussianProfile(ConstantCurvatureProfile):
     is_closed_form: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
+        """Check that the law is a Gaussian on a flat space."""
         super().__post_init__()
         if not _is_flat_gaussian(self.kind, self.curvature, self.dim):
             raise ParameterError(
@@ -362,9 +371,10 @@ class LineLaplaceProfile(ConstantCurvatureProfile):
 class FloorProfile(PrivacyProfile):
     """The limit of the Gaussian's profile on a hyperbolic space as its scale grows.
 
-    The loss tends to (d−1)·log(cosh Δ − sinh Δ·cos φ), φ the angle of a uniform direction:
-    the loss between the harmonic measures on the boundary seen from the two centers, into
-    which Brownian motion turns *any* isotropic law (docs/exact-profiles.md, Theorem P3).
+    The loss tends to (d−1)·log(cosh Δ − sinh Δ·cos φ), φ the angle of a uniform
+    direction: the loss between the harmonic measures on the boundary seen from the two
+    centers, into which Brownian motion turns *any* isotropic law
+    (docs/exact-profiles.md, Theorem P3).
 
     Parameters
     ----------

@@ -1,10 +1,10 @@
 """Profiles of the Riemannian Gaussian on products of space forms.
 
 An example are the 2×2 SPD matrices, ℝ × H² of curvature −½. The loss is the sum of the
-factors' independent losses. A change of length Δ may be split over the factors in any way
-with ΣΔᵢ² = Δ², and δ(ε) grows with each Δᵢ (docs/exact-profiles.md, Theorem P1, applied to
-a slice). So δ(ε) is the supremum over that sphere of splits (`largest_over_splits`). Flat
-factors count as one; there may be two parts in all.
+factors' independent losses. A change of length Δ may be split over the factors in any
+way with ΣΔᵢ² = Δ², and δ(ε) grows with each Δᵢ (docs/exact-profiles.md, Theorem P1,
+applied to a slice). So δ(ε) is the supremum over that sphere of splits
+(`largest_over_splits`). Flat factors count as one; there may be two parts in all.
 """
 
 import math
@@ -71,6 +71,7 @@ class _SplitProfile(PrivacyProfile):
     distances: tuple[float, ...]
 
     def _delta(self, eps: Array) -> Array:
+        """Return δ(ε) from the table, raised by the error of the sum."""
         return np.minimum(super()._delta(eps) * (1 + self._margin), 1.0)
 
     @property
@@ -116,13 +117,16 @@ class _SplitProfile(PrivacyProfile):
 
     @cached_property
     def mu(self) -> float:
+        """The smallest μ of GDP, raised by the noise of the table."""
         exact_mu = super().mu
         return float(round_up(exact_mu, 40 * self.loss_table.series.unresolved))
 
     def mu_at(self, eps: Array) -> Array:
+        """Return μ_ε, raised by the noise of the table."""
         return super().mu_at(eps) * (1 + 40 * self.loss_table.series.unresolved)
 
     def mu_of_tradeoff(self, alpha: Array) -> Array:
+        """Return the μ of (α, β(α)), raised by the noise of the table."""
         noise = self.loss_table.series.unresolved
         return super().mu_of_tradeoff(alpha) * (1 + 40 * noise)
 
@@ -202,6 +206,7 @@ class ProductProfile(PrivacyProfile):
     length_fields: ClassVar[tuple[str, ...]] = ("scale", "sensitivity")
 
     def __post_init__(self) -> None:
+        """Validate factors and sensitivity; refuse more than two parts."""
         super().__post_init__()
         object.__setattr__(self, "factors", self._validated_factors())
         if all(curvature > 0 for curvature, _ in self.factors):
@@ -257,7 +262,7 @@ class ProductProfile(PrivacyProfile):
 
     @property
     def _caps(self) -> list[float]:
-        """How far each part can be moved: the flat part, if any, then the curved ones."""
+        """How far each part can be moved: the flat one, if any, then the others."""
         caps = [
             math.pi / math.sqrt(curvature) if curvature > 0 else math.inf
             for curvature, _ in self._curved
@@ -265,7 +270,7 @@ class ProductProfile(PrivacyProfile):
         return [math.inf, *caps] if self._has_flat else caps
 
     def _at_split(self, lengths: Sequence[float]) -> PrivacyProfile:
-        """Return the profile with these lengths on the parts, in the order of `_caps`."""
+        """Return the profile with these lengths on the parts, ordered as `_caps`."""
         capped = [min(x, cap) for x, cap in zip(lengths, self._caps, strict=True)]
         flat_distance = capped.pop(0) if self._has_flat else 0.0
         # Equal factors are interchangeable: sorting lets one table serve every order.
@@ -324,10 +329,10 @@ class ProductProfile(PrivacyProfile):
         return delta.reshape(np.shape(eps))
 
     def _is_below_all_floats(self, eps: Array) -> NDArray[np.bool_]:
-        """Say at which ε even the whole change in both parts at once has no δ in floats.
+        """Say at which ε every split has a δ below the smallest float.
 
-        δ grows with each length, so that (Δ, Δ) bounds every split, and one table spares a
-        search that needs dozens.
+        δ grows with each length, so that (Δ, Δ) bounds every split, and one table
+        spares a search that needs dozens.
         """
         both = self._at_split([self.sensitivity, self.sensitivity])
         mu = both.mu_at(eps) * (1 + 2 * (MARGIN + RELATIVE_ERROR))
@@ -335,6 +340,7 @@ class ProductProfile(PrivacyProfile):
         return np.asarray(bound <= _SMALLEST_FLOAT)
 
     def _epsilon(self, delta: Array) -> Array:
+        """Return ε(δ) for every δ of an array."""
         eps = [self._epsilon_at(value) for value in delta.ravel().tolist()]
         return np.array(eps).reshape(delta.shape)
 
@@ -380,6 +386,7 @@ class ProductProfile(PrivacyProfile):
 
     @cached_property
     def mu(self) -> float:
+        """The smallest μ of GDP: the largest μ of a split, rounded up."""
         if len(self._caps) == 1:
             return self._at_split([self.sensitivity]).mu
         mu_squared = self._largest_over_splits(lambda split: np.array([split.mu**2]))[0]
@@ -387,11 +394,13 @@ class ProductProfile(PrivacyProfile):
 
     @cached_property
     def rho(self) -> float:
+        """The smallest ρ of zCDP: the largest ρ of a split, rounded up."""
         rho = self._largest_over_splits(lambda split: np.array([split.rho]))[0]
         return float(round_up(float(rho), MARGIN))
 
     @cached_property
     def hellinger_angle(self) -> float:
+        """The largest Hellinger angle of a split, rounded up."""
         squared = self._largest_over_splits(
             lambda split: np.array([split.hellinger_angle**2])
         )[0]
@@ -412,6 +421,7 @@ class ProductProfile(PrivacyProfile):
         return float(round_up(numerator / (2 * self.scale**2), 1e-15))
 
     def implied_renyi(self, order: float) -> float:
+        """Return the largest Rényi divergence of a split, rounded up."""
         if math.isinf(order):
             return self.pure_epsilon
         divergence = self._largest_over_splits(
@@ -438,6 +448,7 @@ class ProductProfile(PrivacyProfile):
 
     @property
     def space(self) -> str:
+        """The name of the product, for messages."""
         if sorted(self.factors) == [(-0.5, 2), (0.0, 1)]:
             return "SPDAffineInvariant(2)"
         names = [f"dimension {dim} curvature {k:g}" for k, dim in self.factors]
@@ -470,7 +481,7 @@ def product_profile(
 
 
 class _Supremum(NamedTuple):
-    """The largest value of each entry over an arc of splits, and a bound on its error."""
+    """The largest value of each entry over an arc of splits, with its error."""
 
     value: Array
     error: Array
@@ -484,8 +495,8 @@ def largest_over_splits(
     A split is (cos θ, sin θ) with θ from `start` to `stop`. What a product spends is a
     smooth function of the split. It is fitted by polynomials of growing degree in the
     share of one part; the difference of two successive fits is added as the error
-    (docs/exact-profiles.md, "Products and SPD matrices"). Where that error is poor, as for
-    ε near the largest loss, the arc is narrowed first.
+    (docs/exact-profiles.md, "Products and SPD matrices"). Where that error is poor, as
+    for ε near the largest loss, the arc is narrowed first.
     """
     value, error = _fit_over_arc(cost, start, stop)
     for column in np.nonzero(error > _POOR_ERROR * value)[0]:
@@ -507,9 +518,9 @@ def _entry(cost: CostOfSplit, column: int) -> CostOfSplit:
 def _fit_over_narrowed_arc(cost: CostOfSplit, start: float, stop: float) -> _Supremum:
     """Return the supremum of a cost with one entry, over arcs that shrink around it.
 
-    A cost grows with each length, so that on an arc from θ to θ′ it is at most its value
-    at (cos θ, sin θ′). Arcs on which that is below a value already seen cannot hold the
-    worst split.
+    A cost grows with each length, so that on an arc from θ to θ′ it is at most its
+    value at (cos θ, sin θ′). Arcs on which that is below a value already seen cannot
+    hold the worst split.
     """
     supremum = _Supremum(np.array([math.nan]), np.array([math.inf]))
     for _ in range(12):
@@ -534,9 +545,9 @@ def _fit_over_narrowed_arc(cost: CostOfSplit, start: float, stop: float) -> _Sup
 def _fit_over_arc(cost: CostOfSplit, start: float, stop: float) -> _Supremum:
     """Return the supremum of each entry over an arc, by Chebyshev series.
 
-    The variable is the share sin²θ of the second part. A loss does not depend on the sign
-    of its length, so that a cost is smooth in the squared lengths, and nearly linear: half
-    the degree that a series in the angle would need.
+    The variable is the share sin²θ of the second part. A loss does not depend on the
+    sign of its length, so that a cost is smooth in the squared lengths, and nearly
+    linear: half the degree that a series in the angle would need.
     """
     low_share = math.sin(start) ** 2
     high_share = math.sin(stop) ** 2

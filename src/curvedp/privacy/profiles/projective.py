@@ -48,6 +48,7 @@ class ProjectiveProfile(RadialProfile):
     length_fields: ClassVar[tuple[str, ...]] = ("scale", "sensitivity")
 
     def __post_init__(self) -> None:
+        """Validate the space, the sensitivity and what doubles resolve."""
         super().__post_init__()
         known_kind = self.kind in ("gaussian", "laplace")
         known_field = self.field in ("real", "complex")
@@ -77,6 +78,7 @@ class ProjectiveProfile(RadialProfile):
 
     @property
     def unresolved_loss_law(self) -> ProjectiveLoss:
+        """The law of the loss, in units in which the diameter is π/2."""
         root = math.sqrt(self.curvature)
         return ProjectiveLoss(
             self.kind,
@@ -89,6 +91,7 @@ class ProjectiveProfile(RadialProfile):
 
     @property
     def space(self) -> str:
+        """The name of the space, for messages."""
         return (
             f"the {self.field} projective space of dimension {self.dim} "
             f"and curvature {self.curvature:g}"

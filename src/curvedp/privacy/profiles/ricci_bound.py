@@ -1,9 +1,10 @@
-"""Bounds on whole profiles, proved and in closed form, where the exact one is not known.
+"""Bounds on whole profiles, in closed form, where the exact one is not known.
 
 Theorem P4 (docs/exact-profiles.md). On a complete, simply connected manifold with
-sectional curvatures <= 0 and Ric >= −k, kσ² < 1, the Gaussians of scale σ about two points
-Δ apart are at least as hard to tell apart as flat Gaussians of scale s = σ√(1 − kσ²): the
-release is Δ/s-GDP, and every f-divergence is at most that of the flat Gaussians.
+sectional curvatures <= 0 and Ric >= −k, kσ² < 1, the Gaussians of scale σ about two
+points Δ apart are at least as hard to tell apart as flat Gaussians of scale s = σ√(1 −
+kσ²): the release is Δ/s-GDP, and every f-divergence is at most that of the flat
+Gaussians.
 """
 
 import math
@@ -49,9 +50,9 @@ class HadamardProfile(GaussianProfile):
 class PureProfile(PrivacyProfile):
     """The profile that a bound |L| <= ε on the loss alone implies.
 
-    Randomized response is the worst case (Kairouz, Oh and Viswanath 2015). It serves the
-    Laplace law exp(−d/σ) with a constant normalizer: |L| <= Δ/σ, and |∂L| <= 1/σ along a
-    geodesic, so that the Rao distance is at most ε too.
+    Randomized response is the worst case (Kairouz, Oh and Viswanath 2015). It serves
+    the Laplace law exp(−d/σ) with a constant normalizer: |L| <= Δ/σ, and |∂L| <= 1/σ
+    along a geodesic, so that the Rao distance is at most ε too.
 
     Parameters
     ----------
