@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from curvedp.conformance import check_mechanism, check_statistic
 from curvedp.geometry.ball import project_to_ball
 from curvedp.geometry.capabilities import boundary_distance
 from curvedp.geometry.manifold import Manifold
@@ -28,6 +29,8 @@ __all__ = [
     "CHECKS",
     "KERNELS",
     "check_manifold",
+    "check_mechanism",
+    "check_statistic",
     "default_reach",
     "sample",
     "sectional_curvatures",

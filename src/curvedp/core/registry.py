@@ -51,6 +51,10 @@ class Registry(Generic[Member]):
         """Register a class; a class of the same name that was there before is replaced."""
         self._members[name] = member
 
+    def remove(self, name: str) -> None:
+        """Forget the class of this name, such as one that a test has defined."""
+        self._members.pop(name, None)
+
     def find(self, name: str) -> Member:
         """Return the class of this name, or raise `KeyError`."""
         if name not in self._members:

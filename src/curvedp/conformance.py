@@ -1,0 +1,386 @@
+"""Conformance tests for statistics and mechanisms of one's own.
+
+`check_statistic` tries to break what a statistic claims: that it is total, stays in its
+ball, and moves by no more than its sensitivity. `check_mechanism` tries the same for a
+mechanism: that it describes itself completely, that a replay gives what was released, and
+that bad data never raise. Both are exported by `curvedp.testing`. They look for mistakes;
+the proof of a sensitivity remains the author's.
+"""
+
+import json
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from curvedp.core.capabilities import SimulatesRelease
+from curvedp.core.mechanism import Mechanism, describe_mechanism
+from curvedp.core.statistic import Ball, ClippedToBall, Statistic
+from curvedp.entropy import GeneratorSource
+from curvedp.errors import CurvedpError
+from curvedp.geometry.manifold import Manifold
+from curvedp.mechanisms.isotropic.base import IsotropicMechanism
+from curvedp.records.base import open_records
+from curvedp.release.rebuild import rebuild_mechanism
+
+# (random generator, how many) -> records, shape (how many, *record_shape)
+SampleRecords = Callable[[np.random.Generator, int], np.ndarray]
+
+# Relative margin for the rounding of the distances that the checks themselves compute.
+_ROUNDING = 1e-9
+# Random data sets that are tried, and replacements in each.
+_N_DATA_SETS = 12
+_N_REPLACEMENTS = 8
+# Exact draws whose distances are compared with the noise law.
+_N_DRAWS = 300
+# Kolmogorov–Smirnov: the largest √n·distance of a right law, but for a probability of 1e-8.
+_LARGEST_KS = 3.1
+
+
+def check_statistic(
+    statistic: Statistic,
+    *,
+    sample_records: SampleRecords | None = None,
+    seed: int = 0,
+) -> None:
+    """Look for mistakes in a statistic of one's own.
+
+    The checks are: its dictionary round-trips; it is total (records that are NaN, infinite,
+    huge, tiny or off the manifold neither raise nor warn); its value is a point of
+    `value_space`, inside `value_ball`; and replacing one record moves the value by at most
+    `sensitivity`, for random data sets and for adversarial ones, with the whole data set at
+    one end of the ball and the replaced record at the other.
+
+    Parameters
+    ----------
+    statistic : Statistic
+        One that is computed from records (`compute`).
+    sample_records : function of (rng, count), optional
+        Draws records at random; needed unless the statistic derives from `ClippedToBall`,
+        whose ball says where records are.
+    seed : int
+        Of the random records.
+
+    Raises
+    ------
+    AssertionError
+        Says which claim is broken and by how much.
+
+    Examples
+    --------
+    >>> from curvedp.geometry import Sphere
+    >>> from curvedp.statistics.frechet_mean import FrechetMean
+    >>> check_statistic(FrechetMean(Sphere(2), None, 0.7, 20))
+    """
+    rng = np.random.default_rng(seed)
+    _require(isinstance(statistic, Statistic), "it must derive from Statistic")
+    _check_round_trip(statistic)
+    sensitivity = float(statistic.sensitivity)
+    _require(
+        0 < sensitivity < np.inf,
+        f"sensitivity must be finite and > 0, and is {sensitivity!r}",
+    )
+    n = statistic.public_count
+    if n is None:
+        raise AssertionError("public_count must say of how many records it is")
+    if sample_records is None:
+        sample_records = _sampler_of_ball(statistic)
+
+    for records in _data_sets(statistic, sample_records, n, rng):
+        value = _compute_quietly(statistic, records)
+        for replaced in _replacements(statistic, records, sample_records, rng):
+            neighbor = records.copy()
+            neighbor[-1] = replaced
+            other = _compute_quietly(statistic, neighbor)
+            distance = float(statistic.value_space.dist(value, other))
+            _require(
+                distance <= sensitivity * (1 + _ROUNDING),
+                f"replacing one record moves the value by {distance:.6g}, and sensitivity "
+                f"says {sensitivity:.6g}",
+            )
+
+
+def check_mechanism(
+    mechanism: Mechanism,
+    data: Any,
+    *,
+    hostile_data: Any = None,
+    seed: int = 0,
+) -> None:
+    """Look for mistakes in a mechanism of one's own.
+
+    The checks are: its parameters are JSON values from which it can be built again, with
+    the same profile; bad data are prepared without an exception; a release neither raises
+    nor warns; the certificate rebuilds the mechanism; the value is reconstructed from the
+    certificate's integers alone, and integers that are not its own are refused; and for
+    noise of one law, exact draws are as far from the value as the law says.
+
+    Parameters
+    ----------
+    mechanism : Mechanism
+    data : Any
+        What `release` takes: a value or records.
+    hostile_data : Any, optional
+        The same with NaN, infinite or huge entries; made from `data` where that is an array.
+    seed : int
+        Of the simulated random bits.
+
+    Raises
+    ------
+    AssertionError
+        Says which claim is broken.
+
+    Examples
+    --------
+    >>> from curvedp.geometry import Sphere
+    >>> from curvedp.mechanisms import GaussianMechanism
+    >>> check_mechanism(GaussianMechanism(Sphere(2), 0.1, 0.2), Sphere(2).origin)
+    """
+    _require(isinstance(mechanism, Mechanism), "it must derive from Mechanism")
+    _check_parameters(mechanism)
+    if hostile_data is None:
+        hostile_data = _hostile_copy(data)
+    if hostile_data is not None:
+        _prepare_quietly(mechanism, hostile_data)
+
+    source = GeneratorSource(np.random.default_rng(seed))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        release = mechanism.release(data, source=source)
+    rebuilt = rebuild_mechanism(release.certificate)
+    _require(
+        rebuilt.parameters == mechanism.parameters,
+        "the certificate describes a mechanism with other parameters",
+    )
+    _check_reconstruction(rebuilt, release)
+    if isinstance(mechanism, IsotropicMechanism):
+        _check_noise_law(mechanism, data, source)
+
+
+# ---- statistics ----
+
+
+def _check_round_trip(statistic: Statistic) -> None:
+    """Check that the dictionary is JSON and builds the same statistic."""
+    record = statistic.to_dict()
+    try:
+        text = json.dumps(record, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise AssertionError(f"to_dict must give JSON values: {error}") from None
+    try:
+        again = Statistic.from_dict(json.loads(text))
+    except CurvedpError as error:
+        raise AssertionError(
+            f"from_dict refuses what to_dict has written: {error}"
+        ) from None
+    _require(type(again) is type(statistic), "from_dict builds another class")
+    _require(
+        json.dumps(again.to_dict()) == text,
+        "from_dict builds a statistic of other fields",
+    )
+    _require(
+        again.sensitivity == statistic.sensitivity,
+        "the statistic built from its dictionary has another sensitivity",
+    )
+
+
+def _compute_quietly(statistic: Statistic, records: np.ndarray) -> np.ndarray:
+    """Compute the value; refuse an exception, a warning, and a value out of its place."""
+    stored = open_records(records, records.shape[1:], least=0)
+    try:
+        with np.errstate(all="raise"), warnings.catch_warnings():
+            warnings.simplefilter("error")
+            value = np.asarray(statistic.compute(stored))
+    except Exception as error:
+        raise AssertionError(
+            "compute must be total: a record that is not finite, or not a point, may "
+            f"neither raise nor warn ({type(error).__name__}: {error})"
+        ) from None
+    space = statistic.value_space
+    _require(
+        value.shape == space.point_shape,
+        f"compute gives shape {value.shape}, and points of {space!r} have "
+        f"{space.point_shape}",
+    )
+    _require(
+        bool(np.all(np.isfinite(value))), "compute gives a value that is not finite"
+    )
+    ball = statistic.value_ball
+    if ball is not None:
+        distance = float(space.dist(np.asarray(ball.center), value))
+        _require(
+            distance <= ball.radius * (1 + _ROUNDING),
+            f"a value is {distance:.6g} from the center of value_ball, whose radius is "
+            f"{ball.radius:.6g}",
+        )
+    return value
+
+
+def _data_sets(
+    statistic: Statistic,
+    sample_records: SampleRecords,
+    n: int,
+    rng: np.random.Generator,
+) -> Iterator[np.ndarray]:
+    """Yield data sets of n records: random ones, and all records at one place."""
+    for _ in range(_N_DATA_SETS):
+        yield np.array(sample_records(rng, n), dtype=np.float64)
+    for place in _extreme_records(statistic, sample_records, rng):
+        yield np.broadcast_to(place, (n, *place.shape)).copy()
+
+
+def _replacements(
+    statistic: Statistic,
+    records: np.ndarray,
+    sample_records: SampleRecords,
+    rng: np.random.Generator,
+) -> Iterator[np.ndarray]:
+    """Yield records to replace one by: random, extreme, and broken ones."""
+    yield from np.asarray(sample_records(rng, _N_REPLACEMENTS), dtype=np.float64)
+    yield from _extreme_records(statistic, sample_records, rng)
+    yield from _broken_records(records[-1])
+
+
+def _extreme_records(
+    statistic: Statistic, sample_records: SampleRecords, rng: np.random.Generator
+) -> list[np.ndarray]:
+    """Return records on opposite ends of the public ball, along a few axes."""
+    if not isinstance(statistic, ClippedToBall):
+        return list(np.asarray(sample_records(rng, 4), dtype=np.float64))
+    manifold = statistic.manifold
+    center = np.asarray(statistic.center)
+    extremes = [center]
+    for axis in range(min(manifold.dim, 3)):
+        for sign in (1.0, -1.0):
+            coordinates = np.zeros(manifold.dim)
+            coordinates[axis] = sign * statistic.radius
+            point = manifold.from_normal_coordinates(center, coordinates)
+            extremes.append(np.asarray(point))
+    return extremes
+
+
+def _broken_records(record: np.ndarray) -> list[np.ndarray]:
+    """Return records that are not finite, huge, tiny or off the manifold."""
+    fills = (np.nan, np.inf, -np.inf, 1e308, -1e308, 1e-310, 0.0, -1.0)
+    broken = [np.full_like(record, fill) for fill in fills]
+    partly = record.copy()
+    partly.flat[0] = np.nan
+    return [*broken, partly, 3.0 * record]
+
+
+def _sampler_of_ball(statistic: Statistic) -> SampleRecords:
+    """Return a sampler of records in and around the public ball of a statistic."""
+    if not isinstance(statistic, ClippedToBall):
+        raise AssertionError(
+            "sample_records= is needed: only a statistic that derives from ClippedToBall "
+            "says where its records are"
+        )
+    manifold: Manifold = statistic.manifold
+    ball = Ball(np.asarray(statistic.center), statistic.radius)
+
+    def sample_records(rng: np.random.Generator, count: int) -> np.ndarray:
+        directions = rng.standard_normal((count, manifold.dim))
+        directions /= np.linalg.norm(directions, axis=1, keepdims=True)
+        # Some records lie outside the ball, where they are clipped.
+        lengths = 1.2 * ball.radius * rng.uniform(size=(count, 1))
+        return np.asarray(
+            manifold.from_normal_coordinates(ball.center, lengths * directions)
+        )
+
+    return sample_records
+
+
+# ---- mechanisms ----
+
+
+def _check_parameters(mechanism: Mechanism) -> None:
+    """Check that a mechanism can be described, and built again from its parameters."""
+    try:
+        json.dumps(describe_mechanism(mechanism), allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise AssertionError(f"parameters must be JSON values: {error}") from None
+    again = type(mechanism).from_parameters(mechanism.statistic, mechanism.parameters)
+    _require(
+        again.parameters == mechanism.parameters,
+        "from_parameters builds a mechanism with other parameters",
+    )
+    for eps in (0.0, 0.5, 2.0):
+        own = float(mechanism.privacy_profile.delta(eps))
+        other = float(again.privacy_profile.delta(eps))
+        _require(
+            own == other,
+            f"the rebuilt mechanism has δ({eps:g}) = {other!r}, and the first {own!r}",
+        )
+
+
+def _hostile_copy(data: Any) -> np.ndarray | None:
+    """Return an array like the data in which nothing is a point; None of other data."""
+    if not isinstance(data, np.ndarray) or data.dtype.kind not in "fiu":
+        return None
+    hostile = np.array(data, dtype=np.float64)
+    hostile.flat[0] = np.nan
+    hostile.flat[-1] = 1e308
+    return hostile
+
+
+def _prepare_quietly(mechanism: Mechanism, hostile_data: Any) -> None:
+    """Check that bad data are prepared without an exception."""
+    try:
+        with np.errstate(all="ignore"):
+            mechanism.prepare_data(hostile_data)
+    except Exception as error:
+        raise AssertionError(
+            "prepare_data may refuse shapes and types only, and not what a record holds "
+            f"({type(error).__name__}: {error})"
+        ) from None
+
+
+def _check_reconstruction(mechanism: Mechanism, release: Any) -> None:
+    """Check that the value follows from the certificate's integers, and from no others."""
+    if release.certificate.release["integers"] is None:
+        return
+    value = mechanism.reconstruct_value(release.certificate)
+    parts = value if isinstance(value, tuple) else (value,)
+    released = release.value if isinstance(release.value, tuple) else (release.value,)
+    is_same = all(
+        np.array_equal(np.asarray(own), np.asarray(other), equal_nan=True)
+        for own, other in zip(parts, released, strict=True)
+    )
+    _require(
+        is_same, "reconstruct_value does not give what was released from its integers"
+    )
+
+
+def _check_noise_law(
+    mechanism: IsotropicMechanism, value: Any, source: GeneratorSource
+) -> None:
+    """Check that exact draws are as far from the value as the noise law says.
+
+    By Kolmogorov and Smirnov: a mechanism that draws a tenth less noise than it claims is
+    found out.
+    """
+    assert isinstance(mechanism, SimulatesRelease)
+    prepared = mechanism.prepare_data(value)
+    space, center = mechanism.draw_center(prepared)
+    distances = []
+    for _ in range(_N_DRAWS):
+        drawn = mechanism.draw(prepared, source)
+        coordinates = mechanism.replay_coordinates(
+            [[int(k) for k in np.ravel(part)] for part in drawn.integers]
+        )
+        distances.append(float(space.dist(center, coordinates.reshape(center.shape))))
+    ranks = np.sort(np.asarray(mechanism.noise_law.radial_cdf(np.array(distances))))
+    expected = (np.arange(_N_DRAWS) + 0.5) / _N_DRAWS
+    distance = float(np.max(np.abs(ranks - expected))) * np.sqrt(_N_DRAWS)
+    _require(
+        distance <= _LARGEST_KS,
+        f"exact draws do not follow the noise law: √n·KS = {distance:.3g}, and "
+        f"{_LARGEST_KS} is the most",
+    )
+
+
+def _require(condition: bool, message: str) -> None:
+    """Raise `AssertionError` with the message unless the condition holds."""
+    if not condition:
+        raise AssertionError(message)

@@ -1,0 +1,271 @@
+"""`check_statistic` and `check_mechanism` accept what is right and catch a stranger's mistakes."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import pytest
+
+from curvedp.core.mechanism import MechanismInfo
+from curvedp.core.registry import mechanisms, statistics
+from curvedp.core.statistic import Ball, ClippedToBall
+from curvedp.errors import ParameterError
+from curvedp.geometry import (
+    Euclidean,
+    KendallShapes,
+    Lorentz,
+    Rotations,
+    SPDAffineInvariant,
+    Sphere,
+)
+from curvedp.mechanisms import (
+    GaussianMechanism,
+    LaplaceMechanism,
+    LogGaussianMechanism,
+)
+from curvedp.mechanisms.gradient_step import GradientMechanism
+from curvedp.mechanisms.isotropic.base import IsotropicMechanism
+from curvedp.privacy import GDP
+from curvedp.statistics.frechet_mean import FrechetMean
+from curvedp.statistics.frechet_variance import FrechetVariance
+from curvedp.statistics.second_moment import SecondMoment
+from curvedp.testing import check_mechanism, check_statistic
+
+BALLS = [
+    (Sphere(2), 0.7),
+    (Lorentz(2), 1.0),
+    (SPDAffineInvariant(2), 1.0),
+    (KendallShapes(4), 0.3),
+    (Rotations(3), 0.8),
+    (Euclidean(2), 2.0),
+]
+
+
+@pytest.mark.parametrize(("manifold", "radius"), BALLS, ids=str)
+@pytest.mark.parametrize("kind", [FrechetMean, FrechetVariance])
+def test_statistics_of_the_library_pass(kind, manifold, radius):
+    check_statistic(kind(manifold, None, radius, 12))
+
+
+def test_statistic_without_ball_needs_a_sampler():
+    moment = SecondMoment(3, 1.0, 10)
+    check_statistic(moment, sample_records=lambda rng, n: rng.normal(size=(n, 3)))
+    with pytest.raises(AssertionError, match="sample_records"):
+        check_statistic(moment)
+
+
+@dataclass(frozen=True, eq=False)
+class CoordinateMean(ClippedToBall):
+    """A stranger's statistic: the mean of the first coordinate at the center."""
+
+    name: ClassVar[str] = "mean of the first coordinate, test"
+
+    @property
+    def value_space(self):
+        return Euclidean(1)
+
+    @property
+    def sensitivity(self):
+        return 2 * self.radius * (1 + 1e-9) / self.n
+
+    @property
+    def value_ball(self):
+        return Ball(np.zeros(1), self.radius * (1 + 1e-9))
+
+    def compute(self, records):
+        clipped = self.clip_records(records.array())
+        center = self.ball.center
+        coordinates = self.manifold.normal_coordinates(center, clipped)
+        return np.asarray(coordinates)[:, 0].mean()[None]
+
+
+def test_stranger_s_right_statistic_passes():
+    check_statistic(CoordinateMean(Sphere(2), None, 0.7, 10))
+
+
+class HalfSensitivity(CoordinateMean):
+    name = "test: half the sensitivity"
+
+    @property
+    def sensitivity(self):
+        return super().sensitivity / 2
+
+
+class NotTotal(CoordinateMean):
+    name = "test: a NaN record spoils the value"
+
+    def compute(self, records):
+        center = np.asarray(self.center)
+        coordinates = self.manifold.normal_coordinates(center, records.array())
+        return np.asarray(coordinates)[:, 0].mean()[None]
+
+
+class RaisesOnData(CoordinateMean):
+    name = "test: an exception depends on the data"
+
+    def compute(self, records):
+        if not np.all(np.isfinite(records.array())):
+            raise ValueError("a record is not finite")
+        return super().compute(records)
+
+
+class WarnsOnData(CoordinateMean):
+    name = "test: a warning depends on the data"
+
+    def compute(self, records):
+        _ = records.array() * 1e300
+        return super().compute(records)
+
+
+class OutsideItsBall(CoordinateMean):
+    name = "test: the value leaves its ball"
+
+    @property
+    def value_ball(self):
+        return Ball(np.zeros(1), self.radius / 4)
+
+
+class DropsRecords(CoordinateMean):
+    name = "test: records outside the ball are dropped"
+
+    def compute(self, records):
+        X = records.array()
+        distances = np.asarray(self.manifold.dist(np.asarray(self.center), X))
+        with np.errstate(all="ignore"):
+            inside = X[distances <= self.radius]
+        if len(inside) == 0:
+            return np.zeros(1)
+        center = np.asarray(self.center)
+        coordinates = self.manifold.normal_coordinates(center, inside)
+        return np.asarray(coordinates)[:, 0].mean()[None]
+
+
+class ForgetsAField(CoordinateMean):
+    name = "test: the dictionary lacks a field"
+
+    def to_dict(self):
+        record = super().to_dict()
+        del record["radius"]
+        return record
+
+
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [
+        (HalfSensitivity, "moves the value by"),
+        (NotTotal, "total|not finite"),
+        (RaisesOnData, "total"),
+        (WarnsOnData, "total"),
+        (OutsideItsBall, "value_ball"),
+        (DropsRecords, "moves the value by|total"),
+        (ForgetsAField, "from_dict"),
+    ],
+)
+def test_mistakes_of_statistics_are_caught(kind, message):
+    wrong = kind(Sphere(2), None, 0.7, 10)
+    with pytest.raises(AssertionError, match=message):
+        check_statistic(wrong)
+
+
+# ---- mechanisms ----
+
+
+@pytest.mark.parametrize(
+    "mechanism",
+    [
+        GaussianMechanism(Sphere(2), 0.1, 0.2),
+        LaplaceMechanism(SPDAffineInvariant(2), 0.1, 0.2),
+        LogGaussianMechanism(Lorentz(2), 0.1, 0.3),
+    ],
+    ids=lambda mechanism: mechanism.info.name,
+)
+def test_mechanisms_of_the_library_pass(mechanism):
+    check_mechanism(mechanism, np.asarray(mechanism.manifold.origin))
+
+
+def test_mechanism_of_records_passes():
+    mean = FrechetMean(Sphere(2), None, 0.7, 40)
+    rng = np.random.default_rng(0)
+    records = np.asarray(Sphere(2).project(rng.normal([3.0, 0, 0], 0.5, (40, 3))))
+    check_mechanism(GradientMechanism.calibrate(mean, GDP(1.0)), records)
+
+
+class LessNoise(LogGaussianMechanism):
+    info = MechanismInfo("test-less-noise")
+
+    def draw(self, data, source):
+        honest = IsotropicMechanism.draw
+        return honest(self.with_scaled_noise(0.7), data, source)
+
+
+class OtherValue(LogGaussianMechanism):
+    info = MechanismInfo("test-other-value")
+
+    def reconstruct_value(self, certificate):
+        return super().reconstruct_value(certificate) + 1e-9
+
+
+class RefusesData(LogGaussianMechanism):
+    info = MechanismInfo("test-refuses-data")
+
+    def prepare_data(self, data):
+        if not np.all(np.isfinite(data)):
+            raise ParameterError("a record is not finite")
+        return super().prepare_data(data)
+
+
+class ForgetsParameters(LogGaussianMechanism):
+    info = MechanismInfo("test-forgets-parameters")
+
+    @property
+    def parameters(self):
+        return {"scale": 2 * self.scale}
+
+
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [
+        (LessNoise, "noise law"),
+        (OtherValue, "reconstruct_value"),
+        (RefusesData, "prepare_data"),
+        (ForgetsParameters, "from_parameters|parameters|δ"),
+    ],
+)
+def test_mistakes_of_mechanisms_are_caught(kind, message):
+    with pytest.raises(AssertionError, match=message):
+        check_mechanism(kind(Euclidean(2), 0.1, 0.2), np.zeros(2))
+
+
+# Tests elsewhere enumerate the registries: the classes above are in them only while the
+# tests of this file run.
+STATISTICS = [
+    CoordinateMean,
+    HalfSensitivity,
+    NotTotal,
+    RaisesOnData,
+    WarnsOnData,
+    OutsideItsBall,
+    DropsRecords,
+    ForgetsAField,
+]
+MECHANISMS = [LessNoise, OtherValue, RefusesData, ForgetsParameters]
+
+
+def forget_strangers():
+    for kind in STATISTICS:
+        statistics.remove(kind.name)
+    for kind in MECHANISMS:
+        mechanisms.remove(kind.info.name)
+
+
+forget_strangers()
+
+
+@pytest.fixture(autouse=True)
+def known_strangers():
+    for kind in STATISTICS:
+        statistics.add(kind.name, kind)
+    for kind in MECHANISMS:
+        mechanisms.add(kind.info.name, kind)
+    yield
+    forget_strangers()
