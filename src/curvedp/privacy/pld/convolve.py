@@ -132,8 +132,8 @@ def _power_about_one(
     z = F − 1 is small where the masses are close to 1 at loss 0. Summation by parts,
     twice, writes the masses near 0 as
 
-        z(θ) = excess − i·sin θ·(first moments) − 4·sin²(θ/2)·(transform of double
-        sums),
+        z(θ) = excess − i·sin θ·(first moments)
+               − 4·sin²(θ/2)·(transform of double sums),
 
     whose terms carry errors in proportion to θ and θ². Where that bound is worse than
     the one of a plain transform, the plain transform is taken.
@@ -165,9 +165,8 @@ def _power_about_one(
 
     theta = 2 * np.pi / size * np.arange(size // 2 + 1)
     chord = 2 * np.sin(theta / 2)
-    second_order = (moment_above + moment_below) / 2 + np.exp(
-        -1j * theta
-    ) * scipy.fft.rfft(double_sums)
+    transformed_sums = np.exp(-1j * theta) * scipy.fft.rfft(double_sums)
+    second_order = (moment_above + moment_below) / 2 + transformed_sums
     z = -chord * chord * second_order
     z += (
         (scipy.fft.rfft(far_masses) - total_far)
@@ -177,13 +176,10 @@ def _power_about_one(
 
     # Errors of the double sums and their transform; of first moments and sines; of the
     # far masses. Where they are more than those of a plain transform, that one serves.
-    z_error = (
-        chord * chord * ((16 * bits + 2 * reach + 16) * U * float(double_sums.sum()))
-    )
-    z_error += (
-        chord * (16 * U * (moment_above + moment_below))
-        + 16 * (bits + 1) * U * total_far
-    )
+    sums_error = (16 * bits + 2 * reach + 16) * U * float(double_sums.sum())
+    moments_error = 16 * U * (moment_above + moment_below)
+    far_error = 16 * (bits + 1) * U * total_far
+    z_error = chord * chord * sums_error + (chord * moments_error + far_error)
     plain_error = 16 * (bits + 1) * U * (1 + excess)
     wrapped = np.bincount(index % size, weights=masses, minlength=size)
     z = np.where(z_error < plain_error, z, scipy.fft.rfft(wrapped) - 1)

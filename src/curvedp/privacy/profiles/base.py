@@ -70,8 +70,8 @@ class PrivacyProfile(Guarantee):
 
     Examples
     --------
-    >>> from curvedp import geometry, mechanisms
-    >>> mechanisms.GaussianMechanism(geometry.Sphere(2), 0.1, 0.2).profile.mu <= 0.5
+    >>> from curvedp.privacy import gaussian_profile
+    >>> gaussian_profile(curvature=1.0, dim=2, sigma=0.2, sensitivity=0.1).mu <= 0.5
     True
     """
 
