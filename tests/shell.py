@@ -2,7 +2,7 @@
 
 from typer.testing import CliRunner
 
-from curvedp.cli.app import app
+from curvedp.cli import app
 
 
 def run(*arguments):

@@ -12,7 +12,7 @@ import typer.main
 
 import curvedp
 from curvedp import _validate
-from curvedp.cli.app import app
+from curvedp.cli import app
 from curvedp.errors import NO_VALUE, ParameterError
 
 SHELL = {"delta0": "--delta", "sep": "--sep", "header": "--header or --no-header"}

@@ -15,7 +15,7 @@ import typer.main
 
 import curvedp
 from curvedp import PrivateFrechetMean
-from curvedp.cli.app import app
+from curvedp.cli import app
 from curvedp.geometry import Sphere
 from curvedp.signing import new_identity, write_key
 from curvedp.studio.desk import Desk
@@ -132,8 +132,8 @@ def test_reproductions_come_from_a_folder_that_was_named(hostile, tmp_path):
     (installed / "curvedp").symlink_to(Path(curvedp.__file__).parent)
     program = tmp_path / "installed.py"
     program.write_text(
-        "import curvedp.cli.app\n"
-        f"curvedp.cli.app.__file__ = {str(installed / 'x' / 'curvedp' / 'cli' / 'app.py')!r}\n"
+        "import curvedp.cli.commands\n"
+        f"curvedp.cli.commands.__file__ = {str(installed / 'x' / 'curvedp' / 'cli' / 'commands.py')!r}\n"
         + PROGRAM
     )
     process = run(hostile, "reproduce", "--list", program=[str(program)])

@@ -18,7 +18,7 @@ from curvedp import (
     PureDP,
     plan,
 )
-from curvedp.cli.app import app
+from curvedp.cli import app
 from curvedp.entropy import GeneratorSource
 from curvedp.errors import ParameterError, UnattainableGuarantee
 from curvedp.geometry import (

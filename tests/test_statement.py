@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from curvedp import GDP, ZCDP, ApproxDP, PrivateDispersion, PrivateFrechetMean, PureDP
-from curvedp.cli.app import app
+from curvedp.cli import app
 from curvedp.errors import ParameterError
 from curvedp.geometry import Euclidean
 from curvedp.mechanisms import GaussianMechanism

@@ -15,7 +15,7 @@ def main() -> None:
     # Processes that a command starts import nothing from the working folder: the records
     # may lie there beside somebody else's code.
     os.environ["PYTHONSAFEPATH"] = "1"
-    from curvedp.cli.app import app
+    from curvedp.cli import app
 
     app()
 

@@ -13,7 +13,7 @@ from curvedp.audit.cases import Case, cases
 from curvedp.audit.empirical import neighbors
 from curvedp.audit.one_run import OptimizerCase, one_run_bound
 from curvedp.audit.table import case_names
-from curvedp.cli.app import app
+from curvedp.cli import app
 from curvedp.geometry import (
     Euclidean,
     KendallShapes,

@@ -14,7 +14,7 @@ from rich.console import Console
 
 import curvedp
 from curvedp import PrivateFrechetMean
-from curvedp.cli.app import app
+from curvedp.cli import app
 from curvedp.cli.console import waiting
 from curvedp.geometry import Euclidean
 from shell import run

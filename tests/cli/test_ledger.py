@@ -6,7 +6,7 @@ import sqlite3
 import pytest
 from typer.testing import CliRunner
 
-from curvedp.cli.app import app
+from curvedp.cli import app
 from curvedp.ledger import Ledger, write_key
 from curvedp.privacy import GDP, ZCDP, ApproxDP, PureDP
 

@@ -16,7 +16,7 @@ from curvedp import (
     PrivateMDM,
     PrivatePCA,
 )
-from curvedp.cli.app import app
+from curvedp.cli import app
 from curvedp.geometry import Sphere
 from curvedp.releasing import OFFERS, write
 

@@ -333,7 +333,7 @@ def test_less_slack_than_the_plan_has_is_refuted(released):
 def test_the_command_line_verifies_it(released, tmp_path):
     from typer.testing import CliRunner
 
-    from curvedp.cli.app import app
+    from curvedp.cli import app
 
     released[1].certificate.save(tmp_path / "c.json")
     done = CliRunner().invoke(app, ["verify", str(tmp_path / "c.json")])

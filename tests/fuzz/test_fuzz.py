@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from curvedp import estimators, geometry, mechanisms, privacy
-from curvedp.cli.app import app
+from curvedp.cli import app
 from curvedp.errors import CurvedpError
 from curvedp.geometry import (
     Euclidean,

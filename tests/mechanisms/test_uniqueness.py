@@ -17,7 +17,7 @@ from curvedp import (
     PrivateTangentSpace,
     ReleaseWarning,
 )
-from curvedp.cli.app import app
+from curvedp.cli import app
 from curvedp.core.certificate import Certificate
 from curvedp.errors import ParameterError
 from curvedp.geometry import Simplex, SPDBuresWasserstein, Sphere, Torus

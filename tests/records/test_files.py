@@ -476,7 +476,7 @@ def test_n_of_a_release_does_not_depend_on_a_line(tmp_path, bad):
     """What attacked us: 200 records were 199, or 51, in the certificate of `curvedp release`."""
     from typer.testing import CliRunner
 
-    from curvedp.cli.app import app
+    from curvedp.cli import app
 
     lines = ["1,0,0"] * 199
     for place in (0, 100, 199):

@@ -6,7 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from curvedp import cli
-from curvedp.cli.app import app
+from curvedp.cli import app
 from reproductions import runner as runner_module
 from reproductions.runner import (
     Reproduction,
