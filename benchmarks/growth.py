@@ -31,7 +31,7 @@ from curvedp.geometry import (
 from curvedp.laws import RiemannianGaussian
 from curvedp.laws.exact import exact_gaussian
 from curvedp.privacy import gaussian_profile
-from examples.geodesics import fit_geodesic
+from curvedp.regression import fit_geodesic
 
 
 class Machine(NamedTuple):

@@ -16,6 +16,7 @@ import numpy as np
 from curvedp import ApproxDP, PrivateGeodesicRegression, PureDP
 from curvedp.geometry import Euclidean, Lorentz, SPDAffineInvariant, Sphere
 from curvedp.geometry.manifold import Manifold
+from curvedp.regression import fit_geodesic
 from curvedp.regression.bounds import (
     DEVIATION,
     Domain,
@@ -27,7 +28,6 @@ from curvedp.regression.bounds import (
 )
 from curvedp.regression.gradient import residuals_at
 from curvedp.regression.jacobi import cos_and_sinc, jacobi_frame
-from examples.geodesics import fit_geodesic
 from reproductions.reg.paper import angles, sequential_sampler, sphere_data
 
 NORMS = ("foot", "velocity", "joint", "endpoint")

@@ -43,7 +43,7 @@ def plot_geodesic(manifold: Manifold, x: Any, Y: Any, **geodesics: Any) -> Figur
     one of the geodesics alone, which is post-processing (x may then be just the ends of the range).
 
     >>> from curvedp.geometry import Sphere
-    >>> from examples.geodesics import fit_geodesic
+    >>> from curvedp.regression import fit_geodesic
     >>> M, x = Sphere(2), np.linspace(0, 1, 20)
     >>> Y = M.exp(M.origin, x[:, None] * np.array([0.0, 0.8, 0.3]))
     >>> figure = plot_geodesic(M, x, Y, fitted=fit_geodesic(M, x, Y))

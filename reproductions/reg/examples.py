@@ -15,8 +15,8 @@ from curvedp import ApproxDP, PrivateGeodesicRegression, PureDP
 from curvedp.entropy import GeneratorSource
 from curvedp.geometry import KendallShapes, Sphere
 from curvedp.geometry.manifold import Manifold
+from curvedp.regression import fit_geodesic
 from examples.data_sets import find_file, load_dataset
-from examples.geodesics import fit_geodesic
 from examples.geodesics.pictures import plot_geodesic
 
 CORRUPTED = np.array([23, 101, 104, 160]) - 1  # rows of the rat data known to be so

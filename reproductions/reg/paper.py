@@ -14,8 +14,8 @@ from typing import NamedTuple
 import numpy as np
 
 from curvedp.geometry import Euclidean, Sphere
+from curvedp.regression import GeodesicFit, fit_geodesic
 from curvedp.regression.gradient import clipped_gradient
-from examples.geodesics import GeodesicFit, fit_geodesic
 
 NO_CLIP = 1e9
 BURN = 400  # steps before the first sample, which the paper does not give

@@ -20,10 +20,10 @@ from curvedp.laws.domains import GeodesicBall
 from curvedp.mechanisms import KNGMechanism
 from curvedp.mechanisms.geodesic_knorm import KNGRegressionMechanism
 from curvedp.privacy import GDP
+from curvedp.regression import fit_geodesic
 from curvedp.regression.bounds import gradient_sensitivities
 from curvedp.regression.gradient import clipped_gradient
 from curvedp.statistics.geodesic import GeodesicLine
-from examples.geodesics import fit_geodesic
 from reproductions.opt.tangent import TangentGaussian
 from reproductions.reg import paper
 

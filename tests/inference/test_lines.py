@@ -19,7 +19,7 @@ from curvedp.laws import RiemannianGaussian, RiemannianLaplace
 from curvedp.mechanisms import Certificate
 from curvedp.mechanisms.geodesic_descent import BundleDescentMechanism
 from curvedp.regression.bounds import DEVIATION
-from curvedp.regression.gradient import _clipped, clipped_direction, contributions
+from curvedp.regression.gradient import clip_rows, clipped_direction, contributions
 from curvedp.regression.linearity import Neighborhood
 from curvedp.statistics.geodesic import GeodesicLine
 
@@ -72,7 +72,7 @@ def test_contributions_change_as_bounded_and_a_third_of_the_bound_is_refuted(M, 
         z = rng.normal(size=(1 + k, M.dim))
         z *= near.reach * rng.choice([0.3, 1.0]) / np.linalg.norm(z)
         here, (r, W) = contributions(M, t, DEVIATION, Y, p, V), moved(M, p, V, z)
-        there = contributions(M, t, DEVIATION, Y, r, W).whole.reshape(n, 1 + k, M.dim)
+        there = contributions(M, t, DEVIATION, Y, r, W).rows.reshape(n, 1 + k, M.dim)
         back = np.asarray(
             M.to_coordinates(p, M.transport(r, p, M.from_coordinates(r, there)))
         ).reshape(n, -1)
@@ -81,15 +81,15 @@ def test_contributions_change_as_bounded_and_a_third_of_the_bound_is_refuted(M, 
             near.remainders(np.linalg.norm(t, axis=1), here),
             np.linalg.norm(z),
         )
-        off = np.linalg.norm(back - here.whole + linear, axis=1) / unit
+        off = np.linalg.norm(back - here.rows + linear, axis=1) / unit
         assert np.all(off <= bound + 1e-9)
         clipped = (
             np.linalg.norm(
-                _clipped(back, clip) - _clipped(here.whole, clip) + linear, axis=1
+                clip_rows(back, clip) - clip_rows(here.rows, clip) + linear, axis=1
             )
             / unit
         )
-        counted = near.rows(t, here)[:, -1] * near.units[1]
+        counted = near.linearization_rows(t, here)[:, -1] * near.units.remainder
         assert np.all(clipped <= counted + 1e-9)
         ratios.append(np.max(off / (bound + 1e-9)))
     assert M.name.startswith("euclidean") or max(ratios) > 1 / 3
@@ -154,7 +154,9 @@ def test_regions_of_geodesics_cover_and_smaller_ones_do_not(M, n, k, factor):
     q, W = moved(M, p, V, 2 * mechanism.last * z)  # about as far as descents end
     value, law = (
         mechanism.last_value(accepted, q, W),
-        RiemannianGaussian(Euclidean(mechanism.near.released), mechanism.last),
+        RiemannianGaussian(
+            Euclidean(mechanism.neighborhood.release_size), mechanism.last
+        ),
     )
     found = []
     for _ in range(24):

@@ -8,7 +8,7 @@ from curvedp.mechanisms.geodesic_descent import BundleDescentMechanism
 from curvedp.privacy import GDP, PureDP
 from curvedp.regression.bounds import DEVIATION
 from curvedp.regression.gradient import clipped_direction
-from curvedp.regression.linearity import LENGTHENED
+from curvedp.regression.linearity import SENSITIVITY_FACTOR
 from curvedp.statistics.geodesic import GeodesicLine
 
 N, CLIP = 10, 0.25
@@ -46,7 +46,9 @@ def test_the_steps_and_the_last_release_add_up_to_what_was_asked(asked):
     draws = drawn.certificate.release["integers"]
     assert len(draws) == mechanism.steps + 1
     # the last release holds the direction and the spread of the predictors: no longer than √(1 + ¾η²) of a direction
-    moved = [line.sensitivity] * mechanism.steps + [LENGTHENED * line.sensitivity]
+    moved = [line.sensitivity] * mechanism.steps + [
+        SENSITIVITY_FACTOR * line.sensitivity
+    ]
     scales = [mechanism.scale] * mechanism.steps + [mechanism.last]
     costs = [one / scale for one, scale in zip(moved, scales, strict=True)]
     if isinstance(asked, PureDP):

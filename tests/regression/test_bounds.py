@@ -14,17 +14,17 @@ from curvedp.geometry import (
     SPDAffineInvariant,
     Sphere,
 )
+from curvedp.regression import fit_geodesic
 from curvedp.regression.bounds import (
     Domain,
     endpoint_clips,
     endpoint_norm,
     endpoint_sensitivity,
+    gradient_lipschitz_bounds,
     gradient_sensitivities,
-    gradient_slopes,
     joint_sensitivity,
 )
 from curvedp.regression.gradient import clipped_gradient, prediction_distances
-from examples.geodesics import fit_geodesic
 
 ATTACKED = [Sphere(2), Lorentz(2), SPDAffineInvariant(2), Euclidean(4)]
 
@@ -132,7 +132,7 @@ def everywhere(slopes):
     """On the whole domain: from any place, by moves that reach all of it."""
     return [
         float(part[0])
-        for part in slopes.near(np.zeros((1, len(slopes.clip))), np.full((1, 2), 9.0))
+        for part in slopes.within(np.zeros((1, len(slopes.clip))), np.full((1, 2), 9.0))
     ]
 
 
@@ -153,7 +153,9 @@ def test_lipschitz_constants_of_the_endpoint_norm(M, clip, spread):
     z = spread * z / np.linalg.norm(z, axis=1, keepdims=True)
     Y = M.exp(M.origin, M.from_coordinates(M.origin, z))
     domain = Domain(radius, speed, clip, n, 1.0)
-    along, fibre = everywhere(gradient_slopes(M, domain, x, np.full(n, spread)))
+    along, fibre = everywhere(
+        gradient_lipschitz_bounds(M, domain, x, np.full(n, spread))
+    )
     gradient = clipped_gradient(M, x, Y, endpoint_clips(clip, x), 2.0)
     m, h = 4000, 1e-5
     p = M.exp(M.origin, M.from_coordinates(M.origin, radius * _in_disc(rng, m)))
@@ -182,7 +184,7 @@ def _steepest_in_parts(M, size, claimed):
         1.1 * rng.random((n, 1)) / np.linalg.norm(z, axis=1, keepdims=True)
     )  # some are clipped, some are not
     Y = M.exp(M.origin, M.from_coordinates(M.origin, z))
-    slopes = gradient_slopes(
+    slopes = gradient_lipschitz_bounds(
         M, Domain(radius, speed, clip, n, 1.2), x, np.linalg.norm(z, axis=1)
     )
     gradient = clipped_gradient(M, x, Y, endpoint_clips(clip, x), 2.0)
@@ -198,7 +200,7 @@ def _steepest_in_parts(M, size, claimed):
         * unit(np.repeat(M.origin[None], m, axis=0)),
     )
     v = (speed - size) * rng.random((m, 1)) * unit(p)
-    along, fibre = slopes.near(
+    along, fibre = slopes.within(
         prediction_distances(M, x, Y, p, v), np.full((m, 2), claimed)
     )
     q = M.exp(p, size * rng.random((m, 1)) * unit(p))

@@ -19,8 +19,8 @@ from curvedp.geometry import (
     Sphere,
     Stiefel,
 )
+from curvedp.regression import fit_geodesic
 from curvedp.regression.gradient import clipped_gradient
-from examples.geodesics import fit_geodesic
 
 SPACES = [
     Euclidean(3),

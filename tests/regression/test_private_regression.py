@@ -32,12 +32,12 @@ from curvedp.geometry import (
 from curvedp.laws.cells import CellSampler
 from curvedp.mechanisms import Certificate
 from curvedp.mechanisms.geodesic_knorm import KNGRegressionMechanism
+from curvedp.regression import fit_geodesic
 from curvedp.regression.bounds import (
     DEVIATION,
 )
 from curvedp.regression.gradient import clipped_direction
 from curvedp.statistics.geodesic import GeodesicLine
-from examples.geodesics import fit_geodesic
 
 
 def source(seed):

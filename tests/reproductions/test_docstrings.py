@@ -7,7 +7,6 @@ import pytest
 
 MODULES = (
     "examples.data_sets",
-    "examples.geodesics",
     "examples.geodesics.pictures",
     "reproductions.gdp.algorithms",
     "reproductions.gdp.circle",

@@ -13,7 +13,7 @@ from curvedp.geometry import (
     SPDAffineInvariant,
     Sphere,
 )
-from examples.geodesics import fit_geodesic
+from curvedp.regression import fit_geodesic
 from examples.geodesics.pictures import plot_geodesic
 
 

@@ -6,7 +6,7 @@ from scipy import stats
 
 from benchmarks.regression_peers import MIDDLE, RESPONSES, UNIT
 from curvedp.geometry import Euclidean, Sphere
-from examples.geodesics import fit_geodesic
+from curvedp.regression import fit_geodesic
 from reproductions.reg.examples import permutation_pvalue
 from reproductions.reg.line import displayed_line
 from reproductions.reg.paper import angles, imposed, sequential_sampler, sphere_data

@@ -17,7 +17,11 @@ from curvedp.core.capabilities import NoisyDraw
 from curvedp.errors import ParameterError
 from curvedp.inference.shapes import Region, quantiles
 from curvedp.regression.bounds import DEVIATION, HALF
-from curvedp.regression.linearity import Neighborhood, stretch, turned
+from curvedp.regression.linearity import (
+    Neighborhood,
+    prediction_stretch,
+    transport_factor,
+)
 from curvedp.statistics.geodesic import GeodesicLine
 
 _HIDDEN = (
@@ -100,9 +104,9 @@ class _Band(NamedTuple):
         point = np.asarray(M.exp(p, move))
         if not isfinite(self.spread):
             return point, d.radius + float(np.sum(np.abs(x))) * d.speed
-        return point, stretch(M, float(M.norm(p, move)), t, self.reach) * sqrt(
-            1 + t * t
-        ) * self.spread
+        return point, prediction_stretch(
+            M, float(M.norm(p, move)), t, self.reach
+        ) * sqrt(1 + t * t) * self.spread
 
 
 def line_region(
@@ -130,7 +134,7 @@ def line_region(
     center, radius = band.at(np.full(k, -HALF if k == 1 else 0.0))
     velocity = np.asarray(M.transport(p, center, V[0] if k == 1 else V))
     wide = (
-        turned(M, float(np.linalg.norm(M.norm(p, V))), band.reach)
+        transport_factor(M, float(np.linalg.norm(M.norm(p, V))), band.reach)
         * band.spread
         / DEVIATION
     )
@@ -188,8 +192,8 @@ def _solved(
     near: Neighborhood, reading: NoisyDraw, miss: float
 ) -> tuple[np.ndarray, float, float]:
     """(ẑ, r, λ − χ); r is inf where λ <= χ."""
-    direction, normal, rest = near.parts(reading.value)
-    parts = (near.size, near.released - near.size - 1, 1)
+    direction, normal, rest = near.unpack(reading.value)
+    parts = (near.direction_size, near.release_size - near.direction_size - 1, 1)
     shares = (miss * (1 - 2 * _HIDDEN), miss * _HIDDEN, miss * _HIDDEN)
     readings = [
         reading._replace(

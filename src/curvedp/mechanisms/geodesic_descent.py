@@ -37,13 +37,13 @@ from curvedp.mechanisms.vector import (
 )
 from curvedp.numerics.directed_rounding import round_up
 from curvedp.privacy import Guarantee, PureDP, gaussian_profile, smallest_scale
-from curvedp.regression.bounds import DEVIATION, HALF, Domain, spread
+from curvedp.regression.bounds import DEVIATION, HALF, Domain, exp_differential_bounds
 from curvedp.regression.gradient import (
     clipped_direction,
     contributions,
     mean_over_persons,
 )
-from curvedp.regression.linearity import LENGTHENED, Neighborhood
+from curvedp.regression.linearity import SENSITIVITY_FACTOR, Neighborhood
 from curvedp.statistics.geodesic import (
     GeodesicLine,
     PointAndVelocities,
@@ -138,7 +138,7 @@ class BundleDescentMechanism(
         worth = float(self.steps)
         if self.noise_kind == "gaussian":
             worth = sqrt(self.steps)
-        return float(round_up(LENGTHENED * self.scale / worth, _ROUNDING))
+        return float(round_up(SENSITIVITY_FACTOR * self.scale / worth, _ROUNDING))
 
     @cached_property
     def privacy_profile(self) -> Guarantee:
@@ -171,11 +171,11 @@ class BundleDescentMechanism(
     @property
     def _variances(self) -> EstimateVariances:
         """Noise variances; a coordinate of Laplace noise in D dimensions has (D + 1)s²."""
-        size = self.neighborhood.size
+        size = self.neighborhood.direction_size
         per_step, per_final = 1, 1
         if self.noise_kind == "laplace":
             per_step = size + 1
-            per_final = self.neighborhood.released + 1
+            per_final = self.neighborhood.release_size + 1
         n_averaged = self.steps * 2 / 3
         return EstimateVariances(
             size * per_step * self.scale**2 / n_averaged,
@@ -218,9 +218,11 @@ class BundleDescentMechanism(
         terms = contributions(
             self.manifold, t, DEVIATION, data.responses, point, velocities
         )
-        rows = self.neighborhood.rows(t, terms)
+        rows = self.neighborhood.linearization_rows(t, terms)
         direction = self._direction(data, point, velocities).ravel()
-        means = mean_over_persons(rows, self.neighborhood.longest, data.person_index)
+        means = mean_over_persons(
+            rows, self.neighborhood.max_row_length, data.person_index
+        )
         return np.concatenate([direction, means])
 
     def reconstruct_value(self, certificate: Certificate) -> PointAndVelocities:
@@ -244,13 +246,13 @@ class BundleDescentMechanism(
         next_draw = replay_draws(integers)
         if len(integers) != self.steps + 1:
             raise ParameterError("the released integers are not those of so many steps")
-        size = self.neighborhood.size
+        size = self.neighborhood.direction_size
 
         def recorded_direction(point: np.ndarray, velocities: np.ndarray) -> np.ndarray:
             return next_draw(np.empty(size), [self.scale])
 
         average = self._descend(recorded_direction)
-        final = next_draw(np.empty(self.neighborhood.released), [self.final_scale])
+        final = next_draw(np.empty(self.neighborhood.release_size), [self.final_scale])
         return average, final
 
     def _newton_refine(
@@ -261,10 +263,17 @@ class BundleDescentMechanism(
         It is shortened by how well the pair is known without it, and where noise hides the
         normal matrix mean aaᵀ.
         """
-        direction, normal_matrix, _ = self.neighborhood.parts(final)
+        direction, normal_matrix, _ = self.neighborhood.unpack(final)
         eigenvalues, eigenvectors = np.linalg.eigh(normal_matrix)
-        noise_size = self.neighborhood.released if self.noise_kind == "laplace" else 1
-        hidden = 3 * self.final_scale * self.neighborhood.units[0] * sqrt(noise_size)
+        noise_size = (
+            self.neighborhood.release_size if self.noise_kind == "laplace" else 1
+        )
+        hidden = (
+            3
+            * self.final_scale
+            * self.neighborhood.units.normal_matrix
+            * sqrt(noise_size)
+        )
         floor = max(_SMALLEST_EIGENVALUE, hidden)
 
         variances = self._variances
@@ -355,7 +364,8 @@ def _warm_up_steps(manifold: Manifold, domain: Domain) -> int:
 
 def _step_rate(manifold: Manifold, domain: Domain) -> float:
     """Return one over a bound of the curvature of E: 1 where curvature is at least 0."""
-    stretch, _ = spread(manifold, domain.predictors * domain.speed * HALF)
+    max_move = domain.predictors * domain.speed * HALF
+    stretch = exp_differential_bounds(manifold, max_move).point
     s = sqrt(max(0.0, -manifold.curvature_bounds[0])) * domain.clip
     hessian_bound = s / tanh(s) if s > 1e-6 else 1.0
     return 1 / (stretch * stretch * hessian_bound)

@@ -200,7 +200,7 @@ class KNGRegressionMechanism(KNormMechanism, GeodesicMechanism, PredictsError):
         clips = bounds.endpoint_clips(scaled.clip, x)
         gradient = clipped_gradient(model, x, mapped, clips, scaled.data_radius)
         distances = np.asarray(model.dist(model.origin, mapped))
-        slopes = bounds.gradient_slopes(model, scaled, x, distances)
+        lipschitz_bounds = bounds.gradient_lipschitz_bounds(model, scaled, x, distances)
 
         def norm(point: np.ndarray, velocity: np.ndarray) -> np.ndarray:
             return bounds.endpoint_norm(*gradient(point, velocity))
@@ -209,7 +209,7 @@ class KNGRegressionMechanism(KNormMechanism, GeodesicMechanism, PredictsError):
             point: np.ndarray, velocity: np.ndarray, radius: np.ndarray
         ) -> tuple[np.ndarray, np.ndarray]:
             residuals = prediction_distances(model, x, mapped, point, velocity)
-            return slopes.near(residuals, radius)
+            return lipschitz_bounds.within(residuals, radius)
 
         bundle = TangentBundleBall(model, model.origin, scaled.radius, scaled.speed)
         return KNormProblem(bundle, self.scale * unit, norm, constants, unit)

@@ -1,9 +1,13 @@
-"""The gradient of E(p, v; D) = (1/2n) Σ d²(Exp(p, xᵢv), yᵢ) with every residual clipped to length τ, at many (p, v) at once.
+"""The clipped gradient of geodesic regression, at many geodesics at once.
 
-∇_p E = −(1/n) Σ cos(xᵢ√R_v)·hᵢ and ∇_v E = −(1/n) Σ xᵢ·sinc(xᵢ√R_v)·hᵢ, where hᵢ is the clipped residual
-log(Exp(p, xᵢv), yᵢ) carried back to p (Fletcher 2011, with the Jacobi fields of `jacobi.py`).
+The energy is E(p, v) = (1/2n) Σ d²(Exp(p, xᵢv), yᵢ). With hᵢ the residual
+log(Exp(p, xᵢv), yᵢ), clipped to the length τ and transported back to p (Fletcher 2011, with
+the Jacobi fields of `jacobi.py`),
 
-`clipped_direction` clips each record's whole contribution instead, which is what a Gaussian release wants.
+    ∇_p E = −(1/n) Σ cos(xᵢ√R_v)·hᵢ      and      ∇_v E = −(1/n) Σ xᵢ·sinc(xᵢ√R_v)·hᵢ.
+
+`clipped_gradient` clips residuals in this way; `clipped_direction` clips each record's whole
+contribution instead, which is what a Gaussian release needs.
 """
 
 from collections.abc import Callable
@@ -16,11 +20,23 @@ from curvedp.geometry.manifold import Manifold
 from curvedp.geometry.spaces.euclidean import Euclidean
 from curvedp.regression.jacobi import cos_and_sinc, jacobi_frame
 
-# (p, v) of shapes (N, *point_shape) -> mean clipped descent directions (−∇_p E, −∇_v E), coordinates (N, dim) each
+# A function from N pairs (p, v), of shapes (N, *point_shape), to the mean clipped descent
+# directions (−∇_p E, −∇_v E), in coordinates of shapes (N, dim).
 Gradient = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
 
-_FAST_REACH = 4.0
-_WORK = 1 << 15  # records times parameters held at once: arrays stay in the cache
+# One implementation of `Gradient`: its further arguments are the manifold, the predictors,
+# the responses and the clips.
+_Kernel = Callable[
+    [Manifold, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray],
+    tuple[np.ndarray, np.ndarray],
+]
+
+# How far from the origin of the hyperboloid ambient products are accurate enough: their
+# cancellation is e^(2·distance) times the float spacing.
+_MAX_HYPERBOLOID_REACH = 4.0
+
+# Records times geodesics that are computed at once, so that arrays stay in the cache.
+_BLOCK_SIZE = 1 << 15
 
 
 def clipped_gradient(
@@ -30,47 +46,73 @@ def clipped_gradient(
     clip: float | np.ndarray,
     reach: float,
 ) -> Gradient:
-    """The mean clipped descent direction of the records, as a function of (p, v); one clip for all, or one for each.
+    """Return the mean clipped descent direction of the records, as a function of (p, v).
 
-    `reach` bounds how far records and predictions are from the manifold's origin; far out on the hyperboloid the ambient
-    products of the fast path would cancel, e^(2·reach) times the float spacing.
+    Parameters
+    ----------
+    manifold : Manifold
+        A symmetric space.
+    x : array of shape (n,)
+        Centered predictors.
+    Y : array of shape (n, *point_shape)
+        Responses.
+    clip : float or array of shape (n,)
+        The length to which residuals are clipped: one for all, or one for each.
+    reach : float
+        How far records and predictions are from the manifold's origin, at most. It decides
+        whether a faster formula on the hyperboloid is accurate enough.
     """
-    kappa = manifold.constant_curvature or 0.0
-    fast = isinstance(manifold, UnitQuadric) and (
-        kappa > 0 or (kappa < 0 and reach <= _FAST_REACH)
-    )
-    each = (
-        _on_quadric if fast else _flat if isinstance(manifold, Euclidean) else _anywhere
-    )
-    rows = max(1, _WORK // len(x))
-    clip = np.broadcast_to(clip, x.shape)
+    kernel = _choose_kernel(manifold, reach)
+    n_rows = max(1, _BLOCK_SIZE // len(x))
+    clips = np.broadcast_to(clip, x.shape)
 
     def gradient(p: np.ndarray, v: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        parts = [
-            each(manifold, x, Y, clip, p[i : i + rows], v[i : i + rows])
-            for i in range(0, len(p), rows)
+        blocks = [
+            kernel(manifold, x, Y, clips, p[i : i + n_rows], v[i : i + n_rows])
+            for i in range(0, len(p), n_rows)
         ]
-        foot, shoot = zip(*parts, strict=True)
-        return np.concatenate(foot), np.concatenate(shoot)
+        point_parts, velocity_parts = zip(*blocks, strict=True)
+        return np.concatenate(point_parts), np.concatenate(velocity_parts)
 
     return gradient
+
+
+def _choose_kernel(manifold: Manifold, reach: float) -> _Kernel:
+    """Return the fastest implementation of the gradient that is accurate up to `reach`."""
+    curvature = manifold.constant_curvature or 0.0
+    if isinstance(manifold, UnitQuadric):
+        is_near_hyperboloid = curvature < 0 and reach <= _MAX_HYPERBOLOID_REACH
+        if curvature > 0 or is_near_hyperboloid:
+            return _quadric_gradient
+    if isinstance(manifold, Euclidean):
+        return _flat_gradient
+    return _symmetric_space_gradient
 
 
 def prediction_distances(
     manifold: Manifold, x: np.ndarray, Y: np.ndarray, p: np.ndarray, v: np.ndarray
 ) -> np.ndarray:
-    """d(Exp(p, xᵢv), yᵢ) at every (p, v), shape (N, n)."""
-    axes, rows = (1,) * len(manifold.point_shape), max(1, _WORK // len(x))
-    parts, x = (
-        (slice(i, i + rows) for i in range(0, len(p), rows)),
-        x.reshape(-1, *axes),
-    )
-    return np.concatenate(
-        [
-            np.asarray(manifold.dist(manifold.exp(p[i, None], x * v[i, None]), Y))
-            for i in parts
-        ]
-    )
+    """Return the distances d(Exp(p, xᵢv), yᵢ) at each of N pairs (p, v).
+
+    Parameters
+    ----------
+    manifold : Manifold
+    x, Y : arrays of shapes (n,) and (n, *point_shape)
+        Centered predictors and responses.
+    p, v : arrays of shape (N, *point_shape)
+
+    Returns
+    -------
+    array of shape (N, n)
+    """
+    n_rows = max(1, _BLOCK_SIZE // len(x))
+    times = _as_column(x, manifold)
+    blocks = []
+    for start in range(0, len(p), n_rows):
+        block = slice(start, start + n_rows)
+        predictions = manifold.exp(p[block, None], times * v[block, None])
+        blocks.append(np.asarray(manifold.dist(predictions, Y)))
+    return np.concatenate(blocks)
 
 
 def clipped_direction(
@@ -81,22 +123,54 @@ def clipped_direction(
     clip: float,
     p: np.ndarray,
     V: np.ndarray,
-    codes: np.ndarray | None = None,
+    person_index: np.ndarray | None = None,
 ) -> np.ndarray:
-    """The mean of (C·h, t₁S·h, …, t_kS·h) over records, each clipped to length τ as ONE vector, or over persons; (k+1, dim).
+    """Return the mean of the records' contributions, each clipped as ONE vector.
 
-    t: centered predictors in a public unit, (n, k); V: (k, *point_shape). C = cos√R, S = sinc√R of the record's own move
-    Σ t_j·unit·v_j. It is the descent direction in the parameters (p, v₁·unit, …, v_k·unit). One record, or one person with
-    all theirs, moves it by at most 2τ/n, whatever the curvature and the number of predictors; `codes` say whose each is.
+    The contribution of a record is (C·h, t₁S·h, …, t_kS·h), with C = cos√R and S = sinc√R
+    of its move Σ tⱼ·unit·vⱼ and its residual h. The mean is the descent direction in the
+    parameters (p, v₁·unit, …, v_k·unit). Replacing one record, or one person with all
+    theirs, moves it by at most 2τ/n, whatever the curvature and the number of predictors
+    (docs/regression.md, Theorem 4).
+
+    Parameters
+    ----------
+    manifold : Manifold
+    t : array of shape (n, k)
+        Centered predictors, in a public unit.
+    unit : float
+        That unit.
+    Y : array of shape (n, *point_shape)
+        Responses.
+    clip : float
+        τ.
+    p, V : arrays of shapes (*point_shape) and (k, *point_shape)
+    person_index : array of n integers, optional
+        Whose record each is. Then the mean is over persons.
+
+    Returns
+    -------
+    array of shape (k + 1, dim)
     """
-    rows = _clipped(contributions(manifold, t, unit, Y, p, V).whole, clip)
-    return mean_over_persons(rows, clip, codes).reshape(-1, manifold.dim)
+    terms = contributions(manifold, t, unit, Y, p, V)
+    clipped_rows = clip_rows(terms.rows, clip)
+    return mean_over_persons(clipped_rows, clip, person_index).reshape(-1, manifold.dim)
 
 
 class Contributions(NamedTuple):
-    """Of each record: (C·h, t₁S·h, …), unclipped and in one row; the lengths of its move and of its residual h."""
+    """What each record contributes to a descent direction, before it is clipped.
 
-    whole: np.ndarray
+    Attributes
+    ----------
+    rows : array of shape (n, (k + 1)·dim)
+        (C·h, t₁S·h, …, t_kS·h) of each record.
+    moves : array of shape (n,)
+        The length of each record's move Σ tⱼ·unit·vⱼ.
+    residuals : array of shape (n,)
+        The length of each record's residual h.
+    """
+
+    rows: np.ndarray
     moves: np.ndarray
     residuals: np.ndarray
 
@@ -109,143 +183,192 @@ def contributions(
     p: np.ndarray,
     V: np.ndarray,
 ) -> Contributions:
-    """What `clipped_direction` clips, and what bounds how it changes."""
+    """Return what `clipped_direction` clips, and the lengths that bound how it changes.
+
+    The arguments are those of `clipped_direction`.
+    """
     moves = np.tensordot(unit * t, V, axes=1)
-    h = residuals_at(manifold, p, moves, Y)
-    if (
-        len(V) == 1
-    ):  # all moves share a direction, so one frame serves, with the square of x as its time
-        values, frame = jacobi_frame(manifold, p, V[0])
-        values, frame = values * (unit * t) ** 2, frame[None]
+    residuals = residuals_at(manifold, p, moves, Y)
+
+    if len(V) == 1:
+        # All moves share a direction, so that one frame serves: R is quadratic in x.
+        eigenvalues, frame = jacobi_frame(manifold, p, V[0])
+        eigenvalues = eigenvalues * (unit * t) ** 2
+        frame = frame[None]
     else:
-        values, frame = jacobi_frame(manifold, p, moves)
-    local = (h[:, None] @ frame)[:, 0]
-    foot, shoot = (
-        (frame @ (factor * local)[:, :, None])[:, :, 0]
-        for factor in cos_and_sinc(values)
+        eigenvalues, frame = jacobi_frame(manifold, p, moves)
+    cos, sinc = cos_and_sinc(eigenvalues)
+
+    in_frame = (residuals[:, None] @ frame)[:, 0]
+    point_part = (frame @ (cos * in_frame)[:, :, None])[:, :, 0]
+    velocity_part = (frame @ (sinc * in_frame)[:, :, None])[:, :, 0]
+    rows = np.concatenate(
+        [point_part[:, None], t[:, :, None] * velocity_part[:, None]], axis=1
     )
-    whole = np.concatenate([foot[:, None], t[:, :, None] * shoot[:, None]], axis=1)
     return Contributions(
-        whole.reshape(len(t), -1),
+        rows.reshape(len(t), -1),
         np.asarray(manifold.norm(p, moves)),
-        np.linalg.norm(h, axis=-1),
+        np.linalg.norm(residuals, axis=-1),
     )
 
 
 def mean_over_persons(
-    rows: np.ndarray, longest: float, codes: np.ndarray | None
+    rows: np.ndarray, max_length: float, person_index: np.ndarray | None
 ) -> np.ndarray:
-    """The mean over persons of the mean of each one's rows, none of which is longer than `longest`."""
-    if codes is not None and len(np.unique(codes)) < len(codes):
-        totals = np.zeros((codes.max() + 1, rows.shape[1]))
-        np.add.at(totals, codes, rows)  # each person's in their own order
-        rows = _clipped(
-            totals / np.bincount(codes)[:, None], longest
-        )  # a mean of rounded rows may be a little longer
+    """Return the mean over persons of the mean of each person's rows.
+
+    Parameters
+    ----------
+    rows : array of shape (n, m)
+        One row for each record, none longer than `max_length`.
+    max_length : float
+    person_index : array of n integers, optional
+        Whose record each is, from 0 on. None where each record is a person of its own.
+    """
+    if person_index is not None and len(np.unique(person_index)) < len(person_index):
+        totals = np.zeros((person_index.max() + 1, rows.shape[1]))
+        # `add.at` adds each person's rows in their own order, whatever the others have.
+        np.add.at(totals, person_index, rows)
+        person_means = totals / np.bincount(person_index)[:, None]
+        # A mean of rounded rows may be a little longer than the rows are.
+        rows = clip_rows(person_means, max_length)
     return np.asarray(rows.mean(axis=0))
 
 
 def residuals_at(
     manifold: Manifold, p: np.ndarray, moves: np.ndarray, Y: np.ndarray
 ) -> np.ndarray:
-    """log(Exp(p, move), y) carried back to p, in coordinates."""
-    q = manifold.exp(p, moves)
+    """Return log(Exp(p, move), y) transported back to p, in coordinates there."""
+    predictions = manifold.exp(p, moves)
+    residuals = manifold.log(predictions, Y)
     return np.asarray(
-        manifold.to_coordinates(p, manifold.transport(q, p, manifold.log(q, Y)))
+        manifold.to_coordinates(p, manifold.transport(predictions, p, residuals))
     )
 
 
-def _anywhere(
-    manifold: Manifold,
-    x: np.ndarray,
-    Y: np.ndarray,
-    clip: np.ndarray,
-    p: np.ndarray,
-    v: np.ndarray,
-) -> tuple[np.ndarray, np.ndarray]:
-    axes = (1,) * len(manifold.point_shape)
-    h = residuals_at(
-        manifold, p[:, None], x.reshape(-1, *axes) * v[:, None], Y
-    )  # (N, n, dim)
-    h = _clipped(h, clip[:, None])
-    values, frame = jacobi_frame(manifold, p, v)
-    h = h @ frame
-    cos, sinc = cos_and_sinc(values[:, None, :] * (x * x)[:, None])
-    foot, shoot = np.mean(cos * h, axis=1), np.mean(x[:, None] * sinc * h, axis=1)
-    return np.einsum("nij,nj->ni", frame, foot), np.einsum("nij,nj->ni", frame, shoot)
+def clip_rows(rows: np.ndarray, clip: float | np.ndarray) -> np.ndarray:
+    """Return the rows shortened to length at most `clip`.
 
-
-def _flat(
-    manifold: Manifold,
-    x: np.ndarray,
-    Y: np.ndarray,
-    clip: np.ndarray,
-    p: np.ndarray,
-    v: np.ndarray,
-) -> tuple[np.ndarray, np.ndarray]:
-    """Linear regression: the Jacobi fields are 1 and x."""
-    h = _clipped(Y - p[:, None] - x[:, None] * v[:, None], clip[:, None])
-    return np.mean(h, axis=1), np.einsum("n,mnd->md", x, h) / len(x)
-
-
-def _clipped(h: np.ndarray, clip: float | np.ndarray) -> np.ndarray:
-    """Rows of length at most `clip`; one that is not finite is data as well, and counts for 0."""
-    length = np.sqrt(np.sum(h * h, axis=-1, keepdims=True))
-    usable = np.isfinite(length)
-    shares = np.where(length > clip, clip / np.where(length > 0, length, 1.0), 1.0)
-    return np.where(usable, np.where(usable, h, 0.0) * shares, 0.0)
-
-
-def _on_quadric(
-    manifold: Manifold,
-    x: np.ndarray,
-    Y: np.ndarray,
-    clip: np.ndarray,
-    p: np.ndarray,
-    v: np.ndarray,
-) -> tuple[np.ndarray, np.ndarray]:
-    """Sphere and hyperboloid: with e = v/|v| only ⟨p,y⟩ and ⟨e,y⟩ are needed, and matrix products do the rest.
-
-    At q = cos·p + sin·e with velocity t = cos·e ∓ sin·p, the residual is f·(y's part along t, y's part across both),
-    f = min(d, τ)/sin d (sinh d). The part across is carried back unchanged, and is that of y itself.
+    A row that is not finite is data as well, and becomes 0.
     """
+    length = np.sqrt(np.sum(rows * rows, axis=-1, keepdims=True))
+    is_finite = np.isfinite(length)
+    safe_length = np.where(length > 0, length, 1.0)
+    factor = np.where(length > clip, clip / safe_length, 1.0)
+    return np.where(is_finite, np.where(is_finite, rows, 0.0) * factor, 0.0)
+
+
+def _as_column(x: np.ndarray, manifold: Manifold) -> np.ndarray:
+    """Return x as an array that multiplies n points or tangent vectors."""
+    return x.reshape(-1, *(1,) * len(manifold.point_shape))
+
+
+def _symmetric_space_gradient(
+    manifold: Manifold,
+    x: np.ndarray,
+    Y: np.ndarray,
+    clip: np.ndarray,
+    p: np.ndarray,
+    v: np.ndarray,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Compute the mean clipped descent directions on any symmetric space.
+
+    The arguments are those of `clipped_gradient` and of the function that it returns.
+    """
+    moves = _as_column(x, manifold) * v[:, None]
+    residuals = residuals_at(manifold, p[:, None], moves, Y)
+    clipped_residuals = clip_rows(residuals, clip[:, None])
+
+    eigenvalues, frame = jacobi_frame(manifold, p, v)
+    in_frame = clipped_residuals @ frame
+    cos, sinc = cos_and_sinc(eigenvalues[:, None, :] * (x * x)[:, None])
+    point_part = np.mean(cos * in_frame, axis=1)
+    velocity_part = np.mean(x[:, None] * sinc * in_frame, axis=1)
+    return (
+        np.einsum("nij,nj->ni", frame, point_part),
+        np.einsum("nij,nj->ni", frame, velocity_part),
+    )
+
+
+def _flat_gradient(
+    manifold: Manifold,
+    x: np.ndarray,
+    Y: np.ndarray,
+    clip: np.ndarray,
+    p: np.ndarray,
+    v: np.ndarray,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Compute the mean clipped descent directions of linear regression.
+
+    In flat space the Jacobi fields are 1 and x. The arguments are those of
+    `clipped_gradient` and of the function that it returns.
+    """
+    residuals = Y - p[:, None] - x[:, None] * v[:, None]
+    clipped_residuals = clip_rows(residuals, clip[:, None])
+    point_part = np.mean(clipped_residuals, axis=1)
+    velocity_part = np.einsum("n,mnd->md", x, clipped_residuals) / len(x)
+    return point_part, velocity_part
+
+
+def _quadric_gradient(
+    manifold: Manifold,
+    x: np.ndarray,
+    Y: np.ndarray,
+    clip: np.ndarray,
+    p: np.ndarray,
+    v: np.ndarray,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Compute the mean clipped descent directions on a sphere or hyperboloid.
+
+    Only ⟨p, y⟩ and ⟨e, y⟩ with e = v/|v| are needed, and matrix products do the rest. At
+    q = cos·p + sin·e with velocity t = cos·e ∓ sin·p, the residual is f·(the part of y
+    along t, the part of y across both), f = min(d, τ)/sin d (sinh d on the hyperboloid).
+    Transport back to p leaves the part across as it is. The arguments are those of
+    `clipped_gradient` and of the function that it returns.
+    """
+    assert isinstance(manifold, UnitQuadric)  # `_choose_kernel` has asked.
     n = len(x)
     speed = np.asarray(manifold.norm(p, v))
-    moving = speed > 0
-    e = np.where(
-        moving[:, None],
-        v,
-        np.asarray(manifold.from_coordinates(p, np.eye(manifold.dim)[0])),
-    )
+    is_moving = speed > 0
+    any_direction = np.asarray(manifold.from_coordinates(p, np.eye(manifold.dim)[0]))
+    e = np.where(is_moving[:, None], v, any_direction)
     e = e / np.asarray(manifold.norm(p, e))[:, None]
-    assert isinstance(manifold, UnitQuadric)  # the caller has asked
-    metric = (Y * manifold.embedding_signature).T
-    a, b = p @ metric, e @ metric
+
+    dual_Y = (Y * manifold.embedding_signature).T
+    p_product = p @ dual_Y
+    e_product = e @ dual_Y
     angle = speed[:, None] * x
     if manifold.constant_curvature == -1:
-        cos, sin = np.cosh(angle), np.sinh(angle)
-        along, level = (
-            cos * b + sin * a,
-            cos * a + sin * b,
-        )  # ⟨t, y⟩ and ⟨q, y⟩ = −cosh d
-        sine = np.sqrt(np.maximum(level * level - 1, 0.0))
-        d = np.arcsinh(sine)
+        cos = np.cosh(angle)
+        sin = np.sinh(angle)
+        along_t = cos * e_product + sin * p_product
+        # This is ⟨q, y⟩ = −cosh d.
+        q_product = cos * p_product + sin * e_product
+        sine = np.sqrt(np.maximum(q_product * q_product - 1, 0.0))
+        distance = np.arcsinh(sine)
     else:
-        cos, sin = np.cos(angle), np.sin(angle)
-        along, level = cos * b - sin * a, cos * a + sin * b
-        sine = np.sqrt(np.maximum(1 - level * level, 0.0))
-        d = np.arctan2(sine, level)
-    f = np.minimum(d, clip) / np.where(sine > 0, sine, 1.0)
+        cos = np.cos(angle)
+        sin = np.sin(angle)
+        along_t = cos * e_product - sin * p_product
+        q_product = cos * p_product + sin * e_product
+        sine = np.sqrt(np.maximum(1 - q_product * q_product, 0.0))
+        distance = np.arctan2(sine, q_product)
+
+    f = np.minimum(distance, clip) / np.where(sine > 0, sine, 1.0)
     f = np.where(sine > 0, f, 1.0)
-    lever = np.where(moving[:, None], sin / np.where(moving, speed, 1.0)[:, None], x)
-    unit = np.asarray(manifold.to_coordinates(p, e))
+    safe_speed = np.where(is_moving, speed, 1.0)[:, None]
+    sine_per_speed = np.where(is_moving[:, None], sin / safe_speed, x)
+    e_coordinates = np.asarray(manifold.to_coordinates(p, e))
 
-    def collected(tangential: np.ndarray, weights: np.ndarray) -> np.ndarray:
-        total = np.asarray(
-            manifold.to_coordinates(p, manifold.to_tangent(p, weights @ Y))
-        )
-        across = total - np.sum(total * unit, axis=1, keepdims=True) * unit
-        return np.asarray((across + tangential[:, None] * unit) / n)
+    def assemble(tangential: np.ndarray, weights: np.ndarray) -> np.ndarray:
+        """Join the part along e with the weighted sum of the parts of Y across it."""
+        tangent_sum = manifold.to_tangent(p, weights @ Y)
+        total = np.asarray(manifold.to_coordinates(p, tangent_sum))
+        along_e = np.sum(total * e_coordinates, axis=1, keepdims=True)
+        across = total - along_e * e_coordinates
+        return np.asarray((across + tangential[:, None] * e_coordinates) / n)
 
-    along = f * along
-    return collected(along.sum(axis=1), f * cos), collected(along @ x, f * lever)
+    scaled_along = f * along_t
+    point_part = assemble(scaled_along.sum(axis=1), f * cos)
+    velocity_part = assemble(scaled_along @ x, f * sine_per_speed)
+    return point_part, velocity_part

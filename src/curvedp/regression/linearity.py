@@ -1,11 +1,32 @@
-"""How the clipped direction of a regression changes near a pair (p, V): nearly linearly, by how much less is bounded here.
+"""Bounds on how far the clipped direction of a geodesic regression is from linear.
 
-Write pairs near (p, V) as z = (z_p, unit·z_v): p moves along exp, V + z_v by parallel transport. Along a ray one record's
-contribution changes as −(aaᵀ + X)z, a = (1, t), t its predictors, ‖X‖ at most its remainder. Proof: docs/inference.md.
+A private descent ends by releasing the linearization of its problem at a pair (p, V), with
+bounds on its error. The confidence region of a geodesic (`curvedp.inference.lines`) follows
+from that release.
+
+The statement (docs/inference.md, "Of the records", Geodesics). Pairs near (p, V) are written
+as z = (z_p, unit·z_v): p moves along exp, and V + z_v by parallel transport. Let
+
+    t    the centered predictors of one record, in the unit 1/√12; a = (1, t);
+    w    a bound on the length of the record's move Σ tⱼ·unit·vⱼ along the ray to z;
+    h    a bound on the length of its residual along the ray;
+    K    a bound on |curvature|, and k = Kw²;
+    c    = cosh(w√−κ_min), a bound on the Jacobi fields cos√R and sinc√R;
+    g    a bound on the distance of (cos√R, t·sinc√R) from (I, tI);
+    b    = ‖Hess ½d² − I‖ at distances up to h (Karcher 1977).
+
+Lemma. On a symmetric space the record's contribution u = (cos√R·h, t·sinc√R·h) changes
+along the ray as −(aaᵀ + X)z, where
+
+    ‖X‖ ≤ (|a| + g)²(1 + b) − |a|² + hβ,
+    β = c³Kw·‖(1 + 5k/6, (1 + k/4)t; (3/2 + k/6)t, 5t²/6)‖.
+
+The bound on ‖X‖ is called the record's remainder.
 """
 
 from functools import cached_property
 from math import inf, pi, sqrt
+from typing import NamedTuple
 
 import numpy as np
 
@@ -13,175 +34,373 @@ from curvedp.geometry.manifold import Manifold
 from curvedp.regression.bounds import DEVIATION, HALF, Domain
 from curvedp.regression.gradient import Contributions
 
-_SHARE = 0.5  # η: what aaᵀ and remainders count for beside a direction
-_UNBOUNDED = 1e300
-LENGTHENED = sqrt(
-    1 + 0.75 * _SHARE**2
-)  # by how much that adds to a sensitivity of 2τ/n
+# η: the length that aaᵀ/A and remainder/b have in a released row, relative to the clip τ of a
+# direction. Larger values give these two less noise, and the direction more.
+_LINEARIZATION_SHARE = 0.5
+
+# The remainder of a record whose residual may cross the cut locus, where no bound exists. It
+# is finite, so that its share of itself is 1.
+_UNBOUNDED_REMAINDER = 1e300
+
+# How much longer one record's contribution is with aaᵀ and the remainder than without: the
+# direction moves by at most 2τ/n, all three together by τ√(4 + 3η²)/n.
+SENSITIVITY_FACTOR = sqrt(1 + 0.75 * _LINEARIZATION_SHARE**2)
+
+
+class LinearizationUnits(NamedTuple):
+    """What one unit of the released numbers stands for.
+
+    Attributes
+    ----------
+    normal_matrix : float
+        In the entries of the mean of aaᵀ.
+    remainder : float
+        In the mean remainder.
+    """
+
+    normal_matrix: float
+    remainder: float
+
+
+class Linearization(NamedTuple):
+    """The linearized regression problem at a pair (p, V), as it was released with noise.
+
+    Attributes
+    ----------
+    direction : array of shape (1 + k, dim)
+        The mean clipped descent direction.
+    normal_matrix : array of shape (1 + k, 1 + k)
+        The mean of aaᵀ.
+    remainder : float
+        The mean remainder.
+    """
+
+    direction: np.ndarray
+    normal_matrix: np.ndarray
+    remainder: float
+
+
+class JacobiBounds(NamedTuple):
+    """Bounds on the Jacobi fields of moves up to some length.
+
+    Attributes
+    ----------
+    norm : array
+        c: neither cos√R nor sinc√R is longer.
+    deviation : array
+        g: the distance of (cos√R, t·sinc√R) from (I, tI).
+    """
+
+    norm: np.ndarray
+    deviation: np.ndarray
 
 
 class Neighborhood:
-    """Pairs within `reach` of one that was released, and the last release there, of noise `scale`: the mean clipped direction
-    and, times ητ, the means of aaᵀ/A and of remainders/b; A = max |a|², b the largest remainder.
+    """The pairs within `reach` of a released pair, and what is released to linearize there.
 
-    Replacing one of n records moves the mean direction by at most 2τ/n, mean aaᵀ/A by √2/n, as products of such matrices are
-    not negative, and the mean share of b by 1/n: together by at most τ√(4 + 3η²)/n.
+    The last release of a descent has the mean clipped direction and, times ητ, the means of
+    aaᵀ/A and of remainder/b. A is the largest possible |a|², b the largest possible
+    remainder. Replacing one of n records moves the mean direction by at most 2τ/n, the mean
+    of aaᵀ/A by √2/n (products of such matrices are not negative), and the mean of
+    remainder/b by 1/n: together by at most τ√(4 + 3η²)/n.
+
+    Parameters
+    ----------
+    manifold : Manifold
+        A symmetric space.
+    domain : Domain
+        The public numbers of the regression.
+    scale : float
+        The noise scale of the last release.
+
+    Attributes
+    ----------
+    direction_size : int
+        How many numbers a direction has.
+    release_size : int
+        How many numbers the last release has: direction, aaᵀ and remainder.
+    max_leverage : float
+        A = 1 + |t|² at the ends of all ranges.
+    reach : float
+        ρ: a few times the noise of a direction, and at most so much that contributions of
+        length τ/2 are not clipped.
+    max_row_length : float
+        The largest length of a row of `linearization_rows`.
     """
 
     def __init__(self, manifold: Manifold, domain: Domain, scale: float) -> None:
-        self.manifold, self.domain, k = manifold, domain, domain.predictors
-        self.size = (1 + k) * manifold.dim  # numbers in a direction
-        self.released = self.size + (1 + k) * (2 + k) // 2 + 1  # numbers in a release
-        self.lever = (
-            1 + k * (HALF / DEVIATION) ** 2
-        )  # A: 1 + |t|² at the ends of all ranges
-        # ρ: a few times the noise of a direction, and at most where contributions of τ/2 are not clipped
-        self.reach = min(domain.clip / (2 * self.lever), 8 * sqrt(self.size) * scale)
-        self.longest = sqrt(2) * _SHARE * domain.clip  # of a row
+        k = domain.predictors
+        n_products = (1 + k) * (2 + k) // 2
+
+        self.manifold = manifold
+        self.domain = domain
+        self.direction_size = (1 + k) * manifold.dim
+        self.release_size = self.direction_size + n_products + 1
+        self.max_leverage = 1 + k * (HALF / DEVIATION) ** 2
+        self.reach = min(
+            domain.clip / (2 * self.max_leverage),
+            8 * sqrt(self.direction_size) * scale,
+        )
+        self.max_row_length = sqrt(2) * _LINEARIZATION_SHARE * domain.clip
 
     @cached_property
-    def worst(self) -> float:
-        """b: the remainder of a record that may be clipped, whatever it is; unbounded where it may cross the cut locus.
+    def max_remainder(self) -> float:
+        """The remainder b of a record that may be clipped, whatever the record is.
 
-        Clipping multiplies a derivative by something between 0 and min(1, τ/|u|), |u| >= cos(w)·h for a residual h.
+        Clipping multiplies a derivative by something between 0 and min(1, τ/|u|), and
+        |u| ≥ cos(w)·h for a residual of length h. With s the slope of ‖Hess ½d² − I‖ in h,
+
+            b = (|a| + g)² + τ·((|a| + g)²·s + β)/cos w.
+
+        It is `_UNBOUNDED_REMAINDER` where a residual may cross the cut locus.
         """
-        M, d, (below, above), t = (
-            self.manifold,
-            self.domain,
-            _roots(self.manifold),
-            sqrt(self.lever - 1),
-        )
-        w = d.predictors * d.speed * HALF + t * self.reach
-        c, off = (float(each) for each in _bent(M, t, w))
-        h = (
-            d.radius
-            + d.predictors * d.speed * HALF
-            + d.data_radius
-            + c * sqrt(self.lever) * self.reach
-        )
-        if not (above * w < pi / 2 and above * h < pi and h < M.injectivity_radius):
-            return _UNBOUNDED
-        slope, longest = (
-            max(below, float(_off(above * h)) / h),
-            (sqrt(self.lever) + off) ** 2,
-        )
-        return longest + d.clip * (
-            longest * slope + float(_second(M, c, t, w))
-        ) / float(np.cos(above * w))
+        manifold = self.manifold
+        domain = self.domain
+        negative_root, positive_root = curvature_roots(manifold)
+        max_predictor = sqrt(self.max_leverage - 1)
 
-    def remainders(self, t: np.ndarray, found: Contributions) -> np.ndarray:
-        """Of each record, anywhere in the neighborhood."""
-        M, a = self.manifold, np.hypot(1, t)
-        w = found.moves + t * self.reach
-        c, off = _bent(M, t, w)
-        h = found.residuals + c * a * self.reach
-        below, above = _roots(M)
-        bend = np.maximum(
-            _off(above * h), below * h / np.tanh(below * h) - 1 if below > 0 else 0.0
+        max_move = domain.predictors * domain.speed * HALF + max_predictor * self.reach
+        jacobi = _jacobi_bounds(manifold, max_predictor, max_move)
+        jacobi_norm = float(jacobi.norm)
+        max_residual = (
+            domain.radius
+            + domain.predictors * domain.speed * HALF
+            + domain.data_radius
+            + jacobi_norm * sqrt(self.max_leverage) * self.reach
         )
-        return np.asarray((a + off) ** 2 * (1 + bend) - a * a + h * _second(M, c, t, w))
+        has_bound = (
+            positive_root * max_move < pi / 2
+            and positive_root * max_residual < pi
+            and max_residual < manifold.injectivity_radius
+        )
+        if not has_bound:
+            return _UNBOUNDED_REMAINDER
 
-    def rows(self, t: np.ndarray, found: Contributions) -> np.ndarray:
-        """ητ·(aaᵀ/A, remainder/b) of each record; one that may be clipped nearby is off by up to |a|² more."""
-        a, tau = np.concatenate([np.ones((len(t), 1)), t], axis=1), self.domain.clip
-        with np.errstate(all="ignore"):  # of data
-            rest = self.remainders(np.linalg.norm(t, axis=1), found)
-            free = (
-                np.linalg.norm(found.whole, axis=1)
-                + (np.sum(a * a, axis=1) + rest) * self.reach
-                <= tau
-            )
-            rest = np.fmin(
-                rest + np.where(free, 0.0, np.sum(a * a, axis=1)), self.worst
-            )
+        hessian_slope = max(
+            negative_root,
+            float(_hessian_defect(positive_root * max_residual)) / max_residual,
+        )
+        leverage = (sqrt(self.max_leverage) + float(jacobi.deviation)) ** 2
+        jacobi_rate = float(
+            _jacobi_rate(manifold, jacobi_norm, max_predictor, max_move)
+        )
+        return leverage + domain.clip * (
+            leverage * hessian_slope + jacobi_rate
+        ) / float(np.cos(positive_root * max_move))
+
+    def remainders(self, t: np.ndarray, terms: Contributions) -> np.ndarray:
+        """Return each record's remainder, which holds anywhere in the neighborhood.
+
+        It is the bound (|a| + g)²(1 + b) − |a|² + hβ of the lemma above.
+
+        Parameters
+        ----------
+        t : array of shape (n,)
+            The length of each record's centered predictors.
+        terms : Contributions
+            The records' moves and residuals at the pair itself.
+        """
+        manifold = self.manifold
+        negative_root, positive_root = curvature_roots(manifold)
+        a = np.hypot(1, t)
+
+        max_moves = terms.moves + t * self.reach
+        jacobi = _jacobi_bounds(manifold, t, max_moves)
+        max_residuals = terms.residuals + jacobi.norm * a * self.reach
+
+        hessian_excess: np.ndarray | float = 0.0
+        if negative_root > 0:
+            angle = negative_root * max_residuals
+            hessian_excess = angle / np.tanh(angle) - 1
+        hessian_deviation = np.maximum(
+            _hessian_defect(positive_root * max_residuals), hessian_excess
+        )
+        jacobi_rate = _jacobi_rate(manifold, jacobi.norm, t, max_moves)
         return np.asarray(
-            _SHARE * tau * np.column_stack([_packed(a) / self.lever, rest / self.worst])
+            (a + jacobi.deviation) ** 2 * (1 + hessian_deviation)
+            - a * a
+            + max_residuals * jacobi_rate
         )
+
+    def linearization_rows(self, t: np.ndarray, terms: Contributions) -> np.ndarray:
+        """Return ητ·(aaᵀ/A, remainder/b) of each record, to be averaged and released.
+
+        A record that may be clipped somewhere in the neighborhood is off from linear by up
+        to |a|² more.
+
+        Parameters
+        ----------
+        t : array of shape (n, k)
+            Centered predictors in the unit 1/√12.
+        terms : Contributions
+            What `contributions` has computed at the pair.
+        """
+        tau = self.domain.clip
+        a = np.concatenate([np.ones((len(t), 1)), t], axis=1)
+        leverage = np.sum(a * a, axis=1)
+
+        with np.errstate(all="ignore"):  # Values of records may overflow.
+            remainder = self.remainders(np.linalg.norm(t, axis=1), terms)
+            largest_length = (
+                np.linalg.norm(terms.rows, axis=1) + (leverage + remainder) * self.reach
+            )
+            is_never_clipped = largest_length <= tau
+            remainder = remainder + np.where(is_never_clipped, 0.0, leverage)
+            # `fmin` takes the bound where the remainder is not a number.
+            remainder = np.fmin(remainder, self.max_remainder)
+        columns = [
+            _pack_outer_products(a) / self.max_leverage,
+            remainder / self.max_remainder,
+        ]
+        return np.asarray(_LINEARIZATION_SHARE * tau * np.column_stack(columns))
 
     @property
-    def units(self) -> tuple[float, float]:
-        """What one unit of the release stands for: in mean aaᵀ, and in the mean remainder."""
-        unit = 1 / (_SHARE * self.domain.clip)
-        return self.lever * unit, self.worst * unit
+    def units(self) -> LinearizationUnits:
+        """What one unit of the released rows stands for."""
+        unit = 1 / (_LINEARIZATION_SHARE * self.domain.clip)
+        return LinearizationUnits(self.max_leverage * unit, self.max_remainder * unit)
 
-    def parts(self, drawn: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
-        """(direction, mean aaᵀ, mean remainder) of a release."""
-        size, (of_normal, of_rest) = 1 + self.domain.predictors, self.units
+    def unpack(self, release: np.ndarray) -> Linearization:
+        """Return the parts of a release: direction, mean aaᵀ, and mean remainder.
+
+        Parameters
+        ----------
+        release : array of shape (release_size,)
+        """
+        size = 1 + self.domain.predictors
+        direction = release[: self.direction_size]
+        products = self.units.normal_matrix * release[self.direction_size : -1]
+
+        above_diagonal = np.zeros((size, size))
         i, j = np.triu_indices(size, 1)
-        packed, normal = of_normal * drawn[self.size : -1], np.zeros((size, size))
-        normal[i, j] = normal[j, i] = packed[size:] / sqrt(2)
-        direction = drawn[: self.size].reshape(size, self.manifold.dim)
-        return direction, normal + np.diag(packed[:size]), of_rest * float(drawn[-1])
+        above_diagonal[i, j] = above_diagonal[j, i] = products[size:] / sqrt(2)
+        return Linearization(
+            direction.reshape(size, self.manifold.dim),
+            above_diagonal + np.diag(products[:size]),
+            self.units.remainder * float(release[-1]),
+        )
 
 
-def stretch(manifold: Manifold, move: float, t: float, reach: float) -> float:
-    """How far a prediction moves, at most, for each |a| that z moves, anywhere within `reach`."""
-    w = move + t * reach
+def prediction_stretch(
+    manifold: Manifold, move: float, t: float, reach: float
+) -> float:
+    """Return how far a prediction moves, at most, for each |a| by which z moves.
+
+    This is c·(sinh s/s)·(1 + Kwρ/2), anywhere within ρ (docs/inference.md, after the
+    theorem on geodesics).
+
+    Parameters
+    ----------
+    manifold : Manifold
+    move : float
+        The length of the move that leads to the prediction.
+    t : float
+        The length of the centered predictors, in the unit 1/√12.
+    reach : float
+        ρ, the radius of the neighborhood.
+    """
+    max_move = move + t * reach
+    curvature = max(curvature_roots(manifold)) ** 2
     return (
-        float(_bent(manifold, t, w)[0])
-        * _rauch(manifold, reach)
-        * (1 + max(_roots(manifold)) ** 2 * w * reach / 2)
+        float(_jacobi_bounds(manifold, t, max_move).norm)
+        * _exp_stretch(manifold, reach)
+        * (1 + curvature * max_move * reach / 2)
     )
 
 
-def turned(manifold: Manifold, speed: float, reach: float) -> float:
-    """By how much velocities may differ more, carried along a geodesic, than they do in z: curvature times a triangle."""
-    area = 2 * reach * _rauch(manifold, reach) ** 2
-    return 1 + max(_roots(manifold)) ** 2 * area * (speed * DEVIATION + reach)
+def transport_factor(manifold: Manifold, speed: float, reach: float) -> float:
+    """Return by which factor transported velocities may differ more than they do in z.
+
+    Transport along two sides of a triangle and along the third differ by at most the
+    curvature times the area of the triangle.
+
+    Parameters
+    ----------
+    manifold : Manifold
+    speed : float
+        The length of all velocities together.
+    reach : float
+        The radius of the neighborhood.
+    """
+    area = 2 * reach * _exp_stretch(manifold, reach) ** 2
+    curvature = max(curvature_roots(manifold)) ** 2
+    return 1 + curvature * area * (speed * DEVIATION + reach)
 
 
-def _rauch(M: Manifold, length: float) -> float:
-    """How much exp stretches vectors of up to this length."""
-    s = _roots(M)[0] * length
-    return float(np.sinh(s)) / s if s > 0 else 1.0
+def curvature_roots(manifold: Manifold) -> tuple[float, float]:
+    """Return (√−κ_min, √κ_max), each 0 where curvature does not have that sign."""
+    if manifold.dim == 1:
+        return 0.0, 0.0
+    lowest, highest = manifold.curvature_bounds
+    return sqrt(max(-lowest, 0.0)), sqrt(max(highest, 0.0))
 
 
-def _roots(M: Manifold) -> tuple[float, float]:
-    """√ of how negative and how positive curvature can be."""
-    low, high = (0.0, 0.0) if M.dim == 1 else M.curvature_bounds
-    return sqrt(max(-low, 0.0)), sqrt(max(high, 0.0))
+def _exp_stretch(manifold: Manifold, length: float) -> float:
+    """Return sinh(s)/s: how much exp stretches vectors of up to this length (Rauch)."""
+    s = curvature_roots(manifold)[0] * length
+    if s == 0:
+        return 1.0
+    return float(np.sinh(s)) / s
 
 
-def _bent(
-    M: Manifold, t: np.ndarray | float, w: np.ndarray | float
-) -> tuple[np.ndarray, np.ndarray]:
-    """(c, off): cos√R and sinc√R of moves up to w are no longer than c, and (cos√R, t·sinc√R) is within `off` of (I, tI)."""
-    (below, above), w = _roots(M), np.asarray(w)
-    c, y = np.cosh(below * w), np.minimum(above * w, pi)
-    s = (
-        np.sinh(below * w) / np.where(w > 0, below * w, 1.0)
-        if below > 0
-        else np.ones_like(c)
-    )
-    return c, np.hypot(
-        np.maximum(c - 1, 1 - np.cos(y)), t * np.maximum(s - 1, 1 - np.sinc(y / pi))
-    )
+def _jacobi_bounds(
+    manifold: Manifold, t: np.ndarray | float, max_move: np.ndarray | float
+) -> JacobiBounds:
+    """Bound the Jacobi fields cos√R and sinc√R of moves of length up to `max_move`.
+
+    Where curvature is negative they are cosh and sinhc, which exceed 1; where it is
+    positive they are cos and sinc, which fall below 1, at most down to the value at π.
+    """
+    negative_root, positive_root = curvature_roots(manifold)
+    w = np.asarray(max_move)
+
+    cosh = np.cosh(negative_root * w)
+    if negative_root > 0:
+        sinhc = np.sinh(negative_root * w) / np.where(w > 0, negative_root * w, 1.0)
+    else:
+        sinhc = np.ones_like(cosh)
+    angle = np.minimum(positive_root * w, pi)
+
+    cos_deviation = np.maximum(cosh - 1, 1 - np.cos(angle))
+    sinc_deviation = np.maximum(sinhc - 1, 1 - np.sinc(angle / pi))
+    return JacobiBounds(cosh, np.hypot(cos_deviation, t * sinc_deviation))
 
 
-def _off(x: np.ndarray | float) -> np.ndarray:
-    """1 − x·cot x: how far Hess ½d² is below the identity; inf from π on."""
-    inside = np.where((np.asarray(x) > 0) & (np.asarray(x) < pi), x, 1.0)
-    return np.where(
-        np.asarray(x) < pi,
-        np.where(np.asarray(x) > 0, 1 - x / np.tan(inside), 0.0),
-        inf,
-    )
+def _hessian_defect(angle: np.ndarray | float) -> np.ndarray:
+    """Return 1 − x·cot x: how far Hess ½d² falls below the identity; inf from π on.
+
+    The angle x is the distance times the root of the largest curvature.
+    """
+    x = np.asarray(angle)
+    safe_x = np.where((x > 0) & (x < pi), x, 1.0)
+    defect = np.where(x > 0, 1 - x / np.tan(safe_x), 0.0)
+    return np.where(x < pi, defect, inf)
 
 
-def _second(
-    M: Manifold, c: np.ndarray | float, t: np.ndarray | float, w: np.ndarray | float
+def _jacobi_rate(
+    manifold: Manifold,
+    jacobi_norm: np.ndarray | float,
+    t: np.ndarray | float,
+    max_move: np.ndarray | float,
 ) -> np.ndarray:
-    """β: how fast Jacobi fields turn, which residuals multiply: a bilinear form of (z_p, z_v) and (p, v), by its entries."""
-    K, t = max(_roots(M)) ** 2, np.asarray(t)
-    u = K * w * w
-    form = (
-        np.hypot(1 + 5 * u / 6, (1 + u / 4) * t),
-        np.hypot((1.5 + u / 6) * t, 5 * t * t / 6),
-    )
-    return np.asarray(c**3 * K * w * np.hypot(*form))
+    """Return β: how fast Jacobi fields change along the ray, relative to the residual.
+
+    β = c³Kw·‖(1 + 5k/6, (1 + k/4)t; (3/2 + k/6)t, 5t²/6)‖ with k = Kw², the norm of the
+    matrix of a bilinear form of (z_p, z_v) and (p, v).
+    """
+    curvature = max(curvature_roots(manifold)) ** 2
+    t = np.asarray(t)
+    k = curvature * max_move * max_move
+    first_row = np.hypot(1 + 5 * k / 6, (1 + k / 4) * t)
+    second_row = np.hypot((1.5 + k / 6) * t, 5 * t * t / 6)
+    matrix_norm = np.hypot(first_row, second_row)
+    return np.asarray(jacobi_norm**3 * curvature * max_move * matrix_norm)
 
 
-def _packed(a: np.ndarray) -> np.ndarray:
-    """aaᵀ by its diagonal, then √2 times what is above it: the same lengths."""
+def _pack_outer_products(a: np.ndarray) -> np.ndarray:
+    """Return aaᵀ of each row: its diagonal, then √2 times the entries above it.
+
+    The factor keeps lengths: the packed row is as long as the matrix (Frobenius).
+    """
     i, j = np.triu_indices(a.shape[1], 1)
     return np.concatenate([a * a, sqrt(2) * a[:, i] * a[:, j]], axis=1)

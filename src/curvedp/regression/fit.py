@@ -1,0 +1,345 @@
+"""Geodesic regression WITHOUT privacy: the least-squares geodesic of Fletcher (2011).
+
+It stands beside the private estimator as `frechet_mean` stands beside the private mean: for
+comparison, for public data, and for tests. The fit is by Levenberg-Marquardt, with the
+Jacobi fields of `jacobi.py`.
+"""
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from curvedp import _validate
+from curvedp.errors import ParameterError
+from curvedp.geometry import frechet_mean
+from curvedp.geometry.manifold import Manifold, check_manifold
+from curvedp.regression.gradient import residuals_at
+from curvedp.regression.jacobi import check_symmetric, cos_and_sinc, jacobi_frame
+
+# The fit is finished where the gradient is no longer than this.
+_GRADIENT_TOLERANCE = 1e-10
+_MAX_STEPS = 200
+
+# The damping of Levenberg-Marquardt, relative to the mean diagonal entry of the normal
+# matrix: the first value after a step that does not help, the value below which it is
+# dropped, and the value at which the descent gives up. A change is by the factor.
+_FIRST_DAMPING = 1e-4
+_NEGLIGIBLE_DAMPING = 1e-6
+_MAX_DAMPING = 1e8
+_DAMPING_FACTOR = 10
+
+
+@dataclass(frozen=True, eq=False)
+class GeodesicFit:
+    """A fitted model x ↦ Exp(p, Σ_k (x_k − at_k)·v_k).
+
+    Attributes
+    ----------
+    manifold : Manifold
+    footpoint : array of shape point_shape
+        p, the point at x = at.
+    velocity : array
+        v: of shape point_shape for predictors of shape (n,), and (k, *point_shape) for
+        predictors of shape (n, k).
+    at : float or array of shape (k,)
+        The predictor to which the footpoint belongs.
+    gradient_norm : float
+        The length of (∇_p E, ∇_v E) at the fit, in centered predictors.
+    steps : int
+        How many steps the fit took.
+    """
+
+    manifold: Manifold
+    footpoint: np.ndarray
+    velocity: np.ndarray
+    at: np.ndarray | float
+    gradient_norm: float
+    steps: int
+
+    def predict(self, x: Any) -> np.ndarray:
+        """Return the points of the geodesic at these predictors.
+
+        Parameters
+        ----------
+        x : array of shape (n,) or (n, k)
+
+        Returns
+        -------
+        array of shape (n, *point_shape)
+        """
+        velocities = self.velocity
+        if velocities.ndim == len(self.manifold.point_shape):
+            velocities = velocities[None]
+        centered = np.asarray(x, dtype=np.float64) - self.at
+        moves = _moves(centered, velocities)
+        return np.asarray(self.manifold.exp(self.footpoint, moves))
+
+    def residuals(self, x: Any, Y: Any) -> np.ndarray:
+        """Return the geodesic distances from the predictions at x to the responses Y."""
+        responses = np.asarray(Y, dtype=np.float64)
+        return np.asarray(self.manifold.dist(self.predict(x), responses))
+
+    def score(self, x: Any, Y: Any) -> float:
+        """Return R² = 1 − mean squared residual / Fréchet variance (Fletcher 2011, §4)."""
+        responses = np.asarray(Y, dtype=np.float64)
+        mean = frechet_mean(self.manifold, responses)
+        variance = np.mean(np.asarray(self.manifold.dist(mean, responses)) ** 2)
+        return float(1 - np.mean(self.residuals(x, responses) ** 2) / variance)
+
+
+def fit_geodesic(manifold: Manifold, x: Any, Y: Any, *, at: Any = None) -> GeodesicFit:
+    """Fit the least-squares geodesic of responses Y on predictors x, without privacy.
+
+    Predictors are centered at their mean while fitting, which decouples p from v.
+
+    Parameters
+    ----------
+    manifold : Manifold
+        A symmetric space.
+    x : array of shape (n,) or (n, k)
+        Predictors.
+    Y : array of shape (n, *point_shape)
+        Responses.
+    at : float or array of shape (k,), optional
+        The predictor to which the returned footpoint belongs: by default 0 for one
+        predictor, and the mean for several, where the model depends on it.
+
+    Returns
+    -------
+    GeodesicFit
+
+    Raises
+    ------
+    ParameterError
+        If the shapes do not fit, an entry is not finite, there are too few records, or the
+        space is not symmetric.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from curvedp.geometry import Sphere
+    >>> M, x = Sphere(2), np.linspace(0, 1, 20)
+    >>> Y = M.exp(M.origin, x[:, None] * np.array([0.0, 0.8, 0.3]))
+    >>> fit = fit_geodesic(M, x, Y)
+    >>> bool(np.linalg.norm(fit.velocity - [0.0, 0.8, 0.3]) < 1e-9)
+    True
+    """
+    x, Y = _check_data(manifold, x, Y)
+    columns = x.reshape(len(x), -1)
+    if x.ndim == 2:
+        center = columns.mean(axis=0)
+        if at is not None:
+            center = np.broadcast_to(np.asarray(at, float), columns.shape[1:])
+        solution = _minimize(manifold, columns - center, Y)
+        return GeodesicFit(
+            manifold,
+            solution.point,
+            solution.velocities,
+            center,
+            solution.gradient_norm,
+            solution.steps,
+        )
+
+    center = columns.mean(axis=0)
+    solution = _minimize(manifold, columns - center, Y)
+    target = 0.0 if at is None else float(at)
+    footpoint, velocity = manifold.geodesic(
+        solution.point, solution.velocities[0], target - float(center[0])
+    )
+    return GeodesicFit(
+        manifold,
+        np.asarray(footpoint),
+        np.asarray(velocity),
+        target,
+        solution.gradient_norm,
+        solution.steps,
+    )
+
+
+def _check_data(manifold: Manifold, x: Any, Y: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Return predictors and responses as arrays, or refuse what cannot be fitted."""
+    check_symmetric(check_manifold(manifold))
+    x = _validate.array("x", x)
+    Y = _validate.array("Y", Y)
+    if Y.shape[1:] != manifold.point_shape or x.ndim not in (1, 2) or len(x) != len(Y):
+        raise ParameterError(
+            f"x of shape {x.shape} and Y of shape {Y.shape} do not fit {manifold!r}"
+        )
+    n_predictors = 1 if x.ndim == 1 else x.shape[1]
+    if len(x) <= n_predictors:
+        raise ParameterError(f"{len(x)} records do not determine a geodesic")
+    if not (np.all(np.isfinite(x)) and np.all(np.isfinite(Y))):
+        raise ParameterError("x and Y must be finite")
+    return x, Y
+
+
+def _moves(x: np.ndarray, velocities: np.ndarray) -> np.ndarray:
+    """Return Σ_k x_k v_k of each record.
+
+    Parameters
+    ----------
+    x : array of shape (n,) or (n, k)
+    velocities : array of shape (k, *point_shape)
+    """
+    return np.tensordot(x.reshape(-1, len(velocities)), velocities, axes=1)
+
+
+class _Solution(NamedTuple):
+    """A minimizer (p, v₁ … v_k) of the energy, and how it was reached."""
+
+    point: np.ndarray
+    velocities: np.ndarray
+    gradient_norm: float
+    steps: int
+
+
+class _QuadraticModel(NamedTuple):
+    """The energy near a pair (p, V), to second order, in coordinates at p.
+
+    Attributes
+    ----------
+    energy : float
+    direction : array of shape ((k + 1)·dim,)
+        The descent direction, minus the gradient.
+    normal_matrix : array of shape ((k + 1)·dim, (k + 1)·dim)
+        The matrix of Gauss-Newton.
+    """
+
+    energy: float
+    direction: np.ndarray
+    normal_matrix: np.ndarray
+
+
+def _minimize(manifold: Manifold, x: np.ndarray, Y: np.ndarray) -> _Solution:
+    """Minimize the energy by Levenberg-Marquardt on (p, v₁ … v_k).
+
+    It starts from linear regression in the tangent space at the Fréchet mean.
+
+    Parameters
+    ----------
+    manifold : Manifold
+    x : array of shape (n, k)
+        Centered predictors.
+    Y : array of shape (n, *point_shape)
+    """
+    k = x.shape[1]
+    mean = np.asarray(frechet_mean(manifold, Y))
+    design = np.column_stack([np.ones(len(x)), x])
+    logs = np.asarray(manifold.to_coordinates(mean, manifold.log(mean, Y)))
+    start = np.linalg.lstsq(design, logs, rcond=None)[0]
+    pair = _step(manifold, mean, np.zeros((k, *manifold.point_shape)), start)
+
+    model = _quadratic_model(manifold, *pair, x, Y)
+    damping = 0.0
+    steps = 0
+    while np.linalg.norm(model.direction) > _GRADIENT_TOLERANCE and steps < _MAX_STEPS:
+        steps += 1
+        size = len(model.normal_matrix)
+        mean_diagonal = np.eye(size) * np.trace(model.normal_matrix) / size
+        damped = model.normal_matrix + damping * mean_diagonal
+        delta = np.linalg.lstsq(damped, model.direction, rcond=None)[0]
+        trial = _step(manifold, *pair, delta.reshape(k + 1, manifold.dim))
+        trial_model = _quadratic_model(manifold, *trial, x, Y)
+
+        # Near the minimum the energies agree to round-off; there the gradient decides.
+        is_better = trial_model.energy < model.energy or np.linalg.norm(
+            trial_model.direction
+        ) < np.linalg.norm(model.direction)
+        if is_better:
+            pair = trial
+            model = trial_model
+            is_large = damping > _NEGLIGIBLE_DAMPING
+            damping = damping / _DAMPING_FACTOR if is_large else 0.0
+        else:
+            damping = max(_DAMPING_FACTOR * damping, _FIRST_DAMPING)
+            if damping > _MAX_DAMPING:
+                break
+    point, velocities = pair
+    return _Solution(point, velocities, float(np.linalg.norm(model.direction)), steps)
+
+
+def _step(
+    manifold: Manifold, p: np.ndarray, velocities: np.ndarray, delta: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Move p by delta[0] and each v_k by delta[k], then transport the velocities.
+
+    Parameters
+    ----------
+    manifold : Manifold
+    p, velocities : arrays of shapes (*point_shape) and (k, *point_shape)
+    delta : array of shape (k + 1, dim)
+        Coordinates at p.
+    """
+    changed = velocities + np.asarray(manifold.from_coordinates(p, delta[1:]))
+    move = np.asarray(manifold.from_coordinates(p, delta[0]))
+    end = manifold.exp(p, move)
+    transported = np.asarray(manifold.transport(p, end, changed))
+    return np.asarray(manifold.project(end)), transported
+
+
+def _quadratic_model(
+    manifold: Manifold,
+    p: np.ndarray,
+    velocities: np.ndarray,
+    x: np.ndarray,
+    Y: np.ndarray,
+) -> _QuadraticModel:
+    """Return energy, descent direction and Gauss-Newton matrix at (p, v₁ … v_k).
+
+    The residual's derivative in the prediction is minus the identity up to
+    O(curvature·residual²). Gauss-Newton takes it for minus the identity; the descent
+    direction is exact.
+    """
+    if x.shape[1] == 1:
+        return _quadratic_model_on_one_geodesic(manifold, p, velocities[0], x, Y)
+    moves = _moves(x, velocities)
+    residuals = residuals_at(manifold, p, moves, Y)
+    eigenvalues, frame = jacobi_frame(manifold, p, moves)
+    cos, sinc = cos_and_sinc(eigenvalues)
+    point_derivative = (frame * cos[:, None]) @ frame.mT
+    velocity_derivative = (frame * sinc[:, None]) @ frame.mT
+
+    n, dim = residuals.shape
+    blocks = [point_derivative]
+    blocks += [column[:, None, None] * velocity_derivative for column in x.T]
+    jacobian = np.stack(blocks, axis=2).reshape(n * dim, -1)
+    return _QuadraticModel(
+        float(np.sum(residuals * residuals) / (2 * n)),
+        jacobian.T @ residuals.ravel() / n,
+        jacobian.T @ jacobian / n,
+    )
+
+
+def _quadratic_model_on_one_geodesic(
+    manifold: Manifold,
+    p: np.ndarray,
+    velocity: np.ndarray,
+    x: np.ndarray,
+    Y: np.ndarray,
+) -> _QuadraticModel:
+    """Return `_quadratic_model` for one predictor.
+
+    All moves share a direction, so that one frame serves all records: R_v is quadratic in
+    x.
+    """
+    residuals = residuals_at(manifold, p, _moves(x, velocity[None]), Y)
+    eigenvalues, frame = jacobi_frame(manifold, p, velocity)
+    cos, sinc = cos_and_sinc(eigenvalues * x * x)
+    factors = (cos, x * sinc)
+    in_frame = residuals @ frame
+
+    n, dim = residuals.shape
+    direction = np.stack(
+        [frame @ (factor * in_frame).mean(axis=0) for factor in factors]
+    )
+    normal_matrix = np.empty((2, dim, 2, dim))
+    for row, row_factor in enumerate(factors):
+        for column, column_factor in enumerate(factors):
+            mean_product = (row_factor * column_factor).mean(axis=0)
+            normal_matrix[row, :, column, :] = (frame * mean_product) @ frame.T
+    return _QuadraticModel(
+        float(np.sum(residuals * residuals) / (2 * n)),
+        direction.ravel(),
+        normal_matrix.reshape(2 * dim, 2 * dim),
+    )
