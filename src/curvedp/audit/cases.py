@@ -388,7 +388,7 @@ def _descent(mechanism: BundleDescentMechanism, shrunk: float) -> Case:
             mechanism.final_values(RegressionData(*each), origin, still)
             for each in data
         ]
-        return [each[: mechanism.neighborhood.size] for each in ends], ends
+        return [each[: mechanism.neighborhood.direction_size] for each in ends], ends
 
     def outputs(rng: np.random.Generator, side: int, size: int) -> list[np.ndarray]:
         score = np.zeros(size)

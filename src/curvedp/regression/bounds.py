@@ -356,7 +356,8 @@ def _constant_curvature(manifold: Manifold) -> float:
 def _sinhc(a: np.ndarray) -> np.ndarray:
     """Return sinh(a)/a, or its bound 1 + a² where a is tiny."""
     is_large = a > _TINY_SINHC_ANGLE
-    return np.where(is_large, np.sinh(a) / np.where(is_large, a, 1.0), 1 + a * a)
+    quotient = np.sinh(a) / np.where(is_large, a, 1.0)
+    return np.asarray(np.where(is_large, quotient, 1 + a * a))
 
 
 def _quotient_by_angle(numerator: np.ndarray, a: np.ndarray) -> np.ndarray:
@@ -412,7 +413,7 @@ def _residual_lipschitz(
         tiny = _TINY_SINHC_ANGLE
         return np.asarray(np.where(s > tiny, s / np.tanh(np.maximum(s, tiny)), 1 + s))
     if curvature == 0:
-        return np.ones_like(max_residual)
+        return np.asarray(np.ones_like(max_residual))
     # Up to a quarter turn the constant is at most 1.
     angle = np.maximum(root * max_residual, pi / 2)
     return np.asarray(np.maximum(1.0, -root * clip / np.tan(angle)))
