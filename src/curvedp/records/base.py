@@ -1,13 +1,14 @@
-"""Data wherever they lie, in memory, on a device or in chunks on a cluster, behind the same few questions.
+"""Records wherever they lie: in memory, on a device, or in chunks on a cluster.
 
-Nothing here raises, warns or changes n because of what a record contains: a record that is not finite or not on the
-manifold is mapped to the center of the public ball when a kernel reads it. Types, shapes and dtypes are public and may be
-refused.
+`Records` is the one interface through which statistics and mechanisms see data. Nothing here
+raises, warns or changes n because of what a record contains: a record that is not finite or
+not on the manifold is replaced by the center of the public ball when a kernel reads it.
+Types, shapes and dtypes are public and may be refused.
 """
 
 from collections.abc import Callable
 from os import PathLike
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from array_api_compat import array_namespace, device, is_array_api_obj, is_numpy_array
@@ -15,106 +16,185 @@ from array_api_compat import array_namespace, device, is_array_api_obj, is_numpy
 from curvedp._silence import quiet_about_records
 from curvedp.errors import ParameterError
 from curvedp.geometry.ball import carry_records
+from curvedp.geometry.frechet_mean.backends.chunks import Domain
 from curvedp.geometry.frechet_mean.backends.device import (
     carry_on_device,
-    mean_of_device_array,
+    device_moments,
 )
-from curvedp.geometry.frechet_mean.mean import mean_of_array
-from curvedp.geometry.frechet_mean.public_ball import PublicBall
+from curvedp.geometry.frechet_mean.mean import memory_moments
 from curvedp.geometry.manifold import Manifold
 from curvedp.numerics.arrays import to_host
 from curvedp.numerics.threads import blocks
 from curvedp.records.tables import entries
 
+if TYPE_CHECKING:
+    from curvedp.records.labels import ChunkedLabels, Labels
+
+# The Fréchet mean of some records, and their mean square distance to it.
 Moments = tuple[np.ndarray, float]
+
+# Maps a block of k records, shape (k, *point_shape), and arrays with one row for each of
+# them, to a vector of int64. `Records.sums` adds these vectors up.
 Kernel = Callable[..., np.ndarray]
 
-_BLOCK = 1 << 13  # records that a kernel of `sums` sees at once
+# How many records a kernel of `Records.sums` sees at once. Its intermediate results stay
+# small, and the exact sums do not depend on it.
+_BLOCK = 1 << 13
 
 
 class Records:
-    """What may be asked of n records, wherever they lie: here in a NumPy array."""
+    """The records of one data set; those of this class lie in a NumPy array.
+
+    Parameters
+    ----------
+    records : array, shape (n, *point_shape)
+        The records as `open_records` has checked them.
+
+    Attributes
+    ----------
+    n : int
+        How many records there are.
+    where : {"memory", "device", "chunks"}
+        Where they lie.
+    """
 
     n: int
     where: Literal["memory", "device", "chunks"] = "memory"
 
     def __init__(self, records: Any) -> None:
-        self._records, self.n = records, int(records.shape[0])
+        self._records = records
+        self.n = int(records.shape[0])
 
     def array(self) -> np.ndarray:
-        """All of them as NumPy float64, shape (n, *point_shape). A dask array is refused, whatever its size."""
+        """Return all records as a NumPy array of doubles, shape (n, *point_shape).
+
+        A dask array is refused, whatever its size is.
+        """
         return np.asarray(self._records)
 
     def sums(self, kernel: Kernel, *beside: Any) -> np.ndarray:
-        """Σ kernel(some records, their rows of what is beside), a vector of int64: exact, so in any order and grouping."""
-        X, rows, together = (
-            self.array(),
-            [np.asarray(each) for each in beside],
-            blocks(self.n, _BLOCK) or [slice(0, 0)],
-        )
-        parts = [
-            kernel(X[part], *(values[part] for values in rows)) for part in together
-        ]
+        """Return the sum of a kernel over all records.
+
+        Parameters
+        ----------
+        kernel : callable
+            Maps a block of records, and the same rows of each array in `beside`, to a vector
+            of int64: the sum of one vector for each record.
+        *beside : arrays, shape (n, ...)
+            Further values of each record, such as the codes of its class.
+
+        Returns
+        -------
+        array of int64
+            The sum. It is exact, so it does not depend on the order of the records or on how
+            they are cut into blocks.
+        """
+        records = self.array()
+        further_values = [np.asarray(values) for values in beside]
+        parts = []
+        # A data set without records is one empty block, so that the sum has its length.
+        for block in blocks(self.n, _BLOCK) or [slice(0, 0)]:
+            values_of_block = [values[block] for values in further_values]
+            parts.append(kernel(records[block], *values_of_block))
         return np.asarray(np.sum(parts, axis=0, dtype=np.int64))
 
-    def moments(self, domain: PublicBall) -> Moments:
-        """(Fréchet mean, mean square distance to it) of the records after mapping them into the ball. NOT private. The mean
-        is within `solver_error(manifold, radius)` of the true one, whatever the records."""
-        return mean_of_array(domain, self._records)
+    def moments(self, domain: Domain) -> Moments:
+        """Return the Fréchet mean of the records and their mean square distance to it.
 
-    def labels(self, y: Any, classes: Any = None) -> Any:
-        """Labels of the records, refused unless there is one for each: `classes` in order, a public set of them where one is
-        given, and their `sizes`."""
+        The records are mapped into the public ball of the domain before. The mean is within
+        `solver_error(manifold, radius)` of the true one, whatever the records are. Neither
+        value is private: noise has to be added before anything is released.
+        """
+        return memory_moments(domain, self._records)
+
+    def labels(self, y: Any, classes: Any = None) -> "Labels | ChunkedLabels":
+        """Return the labels of the records, after checking that each record has one.
+
+        Parameters
+        ----------
+        y : array, list or series, length n
+            The labels.
+        classes : list, optional
+            The public set of classes; see `Labels`.
+        """
         from curvedp.records.labels import Labels
 
-        with quiet_about_records():  # labels may be private
+        # Labels may be private, and then a warning would tell something about one of them.
+        with quiet_about_records():
             return Labels(y, self.n, classes)
 
-    def class_moments(self, domain: PublicBall, labels: Any) -> list[Moments]:
-        """The `moments` of each class. NOT private."""
+    def class_moments(
+        self, domain: Domain, labels: "Labels | ChunkedLabels"
+    ) -> list[Moments]:
+        """Return the `moments` of each class, in the order of `labels.classes`."""
         return [
             self.of_class(labels, code).moments(domain)
             for code in range(len(labels.classes))
         ]
 
     def carried(self, manifold: Manifold, center: np.ndarray) -> "Records":
-        """The records as `move_to_origin` moves them away from a public center."""
+        """Return the records in the canonical frame.
+
+        They are moved by the isometry that takes a public center to its canonical place
+        (`geometry.capabilities.move_to_origin`).
+        """
         return Records(carry_records(manifold, center, self._records))
 
-    def of_class(self, labels: Any, code: int) -> "Records":
-        """Those of one class."""
+    def of_class(self, labels: "Labels | ChunkedLabels", code: int) -> "Records":
+        """Return the records of one class, which is `labels.classes[code]`."""
         return Records(self._records[labels.codes == code])
 
 
 class DeviceRecords(Records):
-    """Records in an array of JAX, torch, CuPy …; what comes back to the host are sums, unless `array` asks for all."""
+    """Records in an array of JAX, torch, CuPy or another library, which stay on its device.
+
+    Only sums come back to the host, unless `array` asks for all records.
+    """
 
     where = "device"
 
     def array(self) -> np.ndarray:
-        """All of them, on the host."""
+        """Return all records, copied to the host."""
         return np.asarray(to_host(self._records), dtype=np.float64)
 
-    def moments(self, domain: PublicBall) -> Moments:
-        return mean_of_device_array(domain, self._records)
+    def moments(self, domain: Domain) -> Moments:
+        """Return mean and mean square distance as `Records.moments`, computed on the device."""
+        return device_moments(domain, self._records)
 
     def carried(self, manifold: Manifold, center: np.ndarray) -> Records:
+        """Return the records in the canonical frame, on the same device."""
         return DeviceRecords(carry_on_device(manifold, center, self._records))
 
-    def of_class(self, labels: Any, code: int) -> Records:
+    def of_class(self, labels: "Labels | ChunkedLabels", code: int) -> Records:
+        """Return the records of one class, on the same device."""
         xp = array_namespace(self._records)
-        rows = xp.asarray(
-            np.flatnonzero(labels.codes == code), device=device(self._records)
-        )
+        rows_on_host = np.flatnonzero(labels.codes == code)
+        rows = xp.asarray(rows_on_host, device=device(self._records))
         return DeviceRecords(xp.take(self._records, rows, axis=0))
 
 
 def open_records(
     X: Any, point_shape: tuple[int, ...], name: str = "X", least: int = 2
 ) -> Records:
-    """X as records, where it lies: an array of any library, also of dask, of shape (n, *point_shape), or a frame, series or
-    list with one record each, of which those that are none are NaN. Refused are a wrong shape or dtype, and fewer records
-    than `least`; messages call X by its name."""
+    """Return data as `Records`, which stay where they lie.
+
+    Parameters
+    ----------
+    X : array, frame, series or list
+        An array of any library, also of dask, of shape (n, *point_shape); or a frame, a
+        series or a list with one record for each row. What cannot be read as a record is NaN.
+    point_shape : tuple of int
+        The shape of one record.
+    name : str
+        What error messages call X.
+    least : int
+        How many records are needed.
+
+    Raises
+    ------
+    ParameterError
+        For a path, for a wrong shape or dtype, and for fewer records than `least`.
+    """
     if isinstance(X, str | PathLike):
         raise ParameterError(
             f"{name} is a path, not records: curvedp.records.read_records reads files"
@@ -129,29 +209,36 @@ def open_records(
 
 
 def _open_where_it_lies(X: Any, point_shape: tuple[int, ...], name: str) -> Records:
-    """Return X as records in chunks, on a device or in memory."""
+    """Return X as records in chunks, on a device or in memory; see `open_records`."""
     if is_chunked(X):
         from curvedp.records.chunked import ChunkedRecords
 
         return ChunkedRecords(X, point_shape, name)
+
     if is_array_api_obj(X) and not is_numpy_array(X):
         if not array_namespace(X).isdtype(X.dtype, ("real floating", "integral")):
             raise ParameterError(f"{name} has dtype {X.dtype}; it must be real numbers")
-        return DeviceRecords(checked_shape(X, point_shape, name))
-    return Records(checked_shape(entries(name, X, point_shape), point_shape, name))
+        return DeviceRecords(check_record_shape(X, point_shape, name))
+
+    records = entries(name, X, point_shape)
+    return Records(check_record_shape(records, point_shape, name))
 
 
 def is_chunked(X: Any) -> bool:
-    """Whether X is a dask array. Says no, without an import, where dask is not in use."""
-    return type(X).__module__.partition(".")[0] == "dask" and hasattr(X, "chunks")
+    """Return whether X is a dask array, without importing dask where it is not in use."""
+    package = type(X).__module__.partition(".")[0]
+    return package == "dask" and hasattr(X, "chunks")
 
 
-def checked_shape(X: Any, point_shape: tuple[int, ...], name: str) -> Any:
-    """X, which has records of this shape. The message does not tell n, which may be private."""
-    if X.ndim != 1 + len(point_shape) or tuple(X.shape[1:]) != point_shape:
-        found, needed = (
-            f"({', '.join(['n', *map(str, shape)])})"
-            for shape in (X.shape[1:], point_shape)
-        )
-        raise ParameterError(f"{name} has shape {found}; it must be {needed}")
-    return X
+def check_record_shape(X: Any, point_shape: tuple[int, ...], name: str) -> Any:
+    """Return X if its shape is (n, *point_shape), and refuse it otherwise.
+
+    The message does not tell n, which may be private.
+    """
+    if X.ndim == 1 + len(point_shape) and tuple(X.shape[1:]) == point_shape:
+        return X
+    shape_in_words = ", ".join(["n", *map(str, X.shape[1:])])
+    needed_in_words = ", ".join(["n", *map(str, point_shape)])
+    raise ParameterError(
+        f"{name} has shape ({shape_in_words}); it must be ({needed_in_words})"
+    )

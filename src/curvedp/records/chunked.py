@@ -24,7 +24,7 @@ from curvedp.records.base import (
     Kernel,
     Moments,
     Records,
-    checked_shape,
+    check_record_shape,
     is_chunked,
     open_records,
 )
@@ -74,7 +74,7 @@ def by_chunks(
 
 def check_whole(X: Any, point_shape: tuple[int, ...], name: str = "X") -> None:
     """A `ParameterError` unless X is a dask array of points, real numbers, each in one chunk."""
-    checked_shape(X, point_shape, name)
+    check_record_shape(X, point_shape, name)
     split = [axis for axis in range(1, X.ndim) if len(X.chunks[axis]) > 1]
     if split:
         whole = ", ".join(f"{axis}: -1" for axis in split)

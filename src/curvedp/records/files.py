@@ -1,12 +1,14 @@
-"""Reading records: files of many kinds, frames, lists, masked arrays. Only what is public about them (their form) is refused.
+"""Reading records and columns from files of many kinds, from frames, lists and arrays.
 
-Replacing one record never changes how many there are, whether they are read, or what is said: a record that cannot be read as
-numbers is NaN, and every later step takes such a record for the ball's center.
+Only what is public can be refused: the kind of a file, a shape, a type, a name. Replacing one
+record never changes how many there are, whether they are read, or what a message says. A
+record that cannot be read as numbers is NaN, and an estimator later replaces it by the center
+of the public ball.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from array_api_compat import is_array_api_obj, is_numpy_array
@@ -17,17 +19,37 @@ from curvedp.geometry.manifold import Manifold, check_manifold
 from curvedp.records import volumes
 from curvedp.records.base import is_chunked
 from curvedp.records.chunked import by_chunks
-from curvedp.records.forms import Form, find_form, other_forms
-from curvedp.records.tables import (
-    Choices,
-    entries,
-    excel,
-    excel_cells,
-    frame_column,
-    numbers,
-    text,
-    text_column,
-)
+from curvedp.records.conversion import to_floats
+from curvedp.records.excel import read_excel_column, read_excel_records
+from curvedp.records.forms import Form, find_form, suggest_forms
+from curvedp.records.frames import frame_column
+from curvedp.records.options import ReadOptions
+from curvedp.records.tables import entries
+from curvedp.records.text_tables import read_text_column, read_text_records
+
+# Reads records of a given shape from a table; the result has shape (n, prod(shape)).
+TableReader = Callable[[Path, tuple[int, ...], ReadOptions], Any]
+
+# Reads one value for each record, from the column of a given name or position.
+ColumnReader = Callable[[Path, str | int, ReadOptions], np.ndarray]
+
+Result = TypeVar("Result")
+
+_TEXT_ENDINGS = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
+
+TABLE_READERS: dict[str, TableReader] = {
+    **dict.fromkeys(_TEXT_ENDINGS, read_text_records),
+    ".xlsx": read_excel_records,
+    ".parquet": volumes.read_parquet,
+}
+
+COLUMN_READERS: dict[str, ColumnReader] = {
+    **dict.fromkeys(_TEXT_ENDINGS, read_text_column),
+    ".xlsx": read_excel_column,
+    ".parquet": volumes.read_parquet_column,
+    ".npz": volumes.read_npz_column,
+    ".mat": volumes.read_mat_column,
+}
 
 
 @quiet_about_records()
@@ -46,53 +68,63 @@ def read_records(
     encoding: str = "utf-8",
     max_unpacked: int | None = None,
 ) -> Any:
-    """Records of shape (n, *point_shape), from a file or from what other libraries hold them in.
+    """Read records from a file, or from what another library holds them in.
 
-    A record that is no record (text, a missing cell, a line too short, a masked entry) is NaN. It is counted like any other,
-    and an estimator maps it into the public ball like any bad record. Nothing in the data changes n, raises or is quoted.
+    A record that cannot be read as numbers (a text, a missing cell, a line that is too short,
+    a masked entry) is NaN. It is counted like any other, and an estimator replaces it by the
+    center of the public ball. Nothing in the data changes n, raises an error or is quoted.
 
     Parameters
     ----------
-    source
-        A path ending in .csv, .tsv (or these with .gz), .xlsx, .parquet, .npy, .npz, .mat, .zarr, .nii or .nii.gz; a frame or
-        series of pandas or polars; an array, a masked array, a list of arrays. Rows of tables hold a point's entries in
-        row-major order.
-    manifold
-        Where the records live. It says how many numbers a record has.
+    source : path, array, frame, series or list
+        A path that ends in .csv, .tsv (or these with .gz), .xlsx, .parquet, .npy, .npz,
+        .mat, .zarr, .nii or .nii.gz; a frame or a series of pandas or polars; an array, a
+        masked array or a list of arrays. Rows of tables hold a point's entries in row-major
+        order.
+    manifold : Manifold
+        Where the records live. It tells how many numbers a record has.
     form : str, optional
-        How points are written, where it is not by their entries: one of `FORMS`, such as ``"latlon-degrees"``.
-    header : bool
-        Whether the first line of a csv or tsv names its columns. It must be said, unless columns are asked for by name:
-        guessing would read the data.
+        How points are written, one of `FORMS`, such as ``"latlon-degrees"``. Without it a
+        record holds the entries of its point.
+    header : bool, optional
+        Whether the first line of a csv or tsv file names its columns. It must be given,
+        unless columns are chosen by name, because guessing it would mean reading the data.
     key : str, optional
-        The array in an npz, mat or zarr file; the cells of an Excel file, such as ``"Sheet1!A2:C201"``.
+        Which array of an npz, mat or zarr file is read; or which cells of an Excel file,
+        such as ``"Sheet1!A2:C201"``.
     columns : sequence of str or int, optional
-        Which columns hold the record, by name or by place from 0, in the order of the form.
-        A text such as ``"2-31"`` is a range of places, both ends included.
+        Which columns hold the record, by name or by position from 0, in the order of the
+        form. A text such as ``"2-31"`` is a range of positions, both ends included.
     mask : array or path, optional
-        Which voxels of a volume are records; for NIfTI files it must be given. It has to be public, like n.
-    sep, decimal : str, optional
-        Of csv and tsv: the separator (``","``, and a tab for tsv) and the decimal sign, ``"."`` or ``","``.
+        Which voxels of a volume are records. It is required for NIfTI files, and has to be
+        public, like n.
+    sep : str, optional
+        The separator of a csv or tsv file. By default it is ``","`` in csv and a tab in tsv.
+    decimal : str
+        The decimal sign of a csv or tsv file, ``"."`` or ``","``.
     skip : int
-        Lines of a csv or tsv before its header or first record: comments are never guessed either.
+        How many lines of a csv or tsv file come before its header or its first record.
+        Comments are never guessed either.
     encoding : str
-        Of csv and tsv, such as ``"utf-16"`` or ``"latin-1"``. Encodings in which what a
-        record holds could be taken for a line end (UTF-7, ISO 2022, EBCDIC, …) are refused.
+        The encoding of a csv or tsv file, such as ``"utf-16"`` or ``"latin-1"``. Encodings in
+        which the contents of a record could be taken for a line end (UTF-7, ISO 2022,
+        EBCDIC, …) are refused.
     max_unpacked : int, optional
-        Bytes of memory that the file may fill: by default the larger of 1 GiB and 16 times its
-        size, or what the environment's ``CURVEDP_MAX_UNPACKED`` says. Decided from the file's
-        size and the shapes that it declares.
+        How many bytes of memory the file may fill. By default it is the larger of 1 GiB and
+        16 times the file's size, or the value of the environment variable
+        ``CURVEDP_MAX_UNPACKED``. It is compared with the file's size and the shapes that the
+        file declares.
 
     Returns
     -------
-    array
-        A NumPy array of doubles. Parquet and zarr beyond 1 GiB are dask arrays where dask is installed; arrays of dask and of
-        devices stay where they are.
+    array, shape (n, *point_shape)
+        A NumPy array of doubles. Parquet and zarr files beyond 1 GiB become dask arrays where
+        dask is installed. Arrays of dask and arrays on devices stay where they are.
 
     Raises
     ------
     ParameterError
-        For what is public and does not fit: a kind of file, a shape, a dtype, a name.
+        For public facts that do not fit: the kind of a file, a shape, a type, a name.
 
     Examples
     --------
@@ -103,37 +135,40 @@ def read_records(
     >>> read_records(path, Sphere(2), form="latlon-degrees", header=True).round(9).tolist()
     [[1.0, 0.0, 0.0], [nan, nan, nan], [0.0, 0.0, 1.0]]
     """
-    written = find_form(form, check_manifold(manifold))
-    choices = Choices(
-        header,
-        key,
-        columns,
-        mask,
-        sep,
-        decimal,
-        skip,
-        encoding,
-        written,
-        max_unpacked,
+    record_form = find_form(form, check_manifold(manifold))
+    options = ReadOptions(
+        header=header,
+        key=key,
+        columns=columns,
+        mask=mask,
+        sep=sep,
+        decimal=decimal,
+        skip=skip,
+        encoding=encoding,
+        form=record_form,
+        max_unpacked=max_unpacked,
     )
     if isinstance(source, str | Path):
-        entries = _file(Path(source), choices)
-    elif (
-        form is None
-        and is_array_api_obj(source)
-        and not is_numpy_array(source)
-        and not is_chunked(source)
-    ):
-        return source  # on a device, where it stays
+        records = _read_file(Path(source), options)
+    elif form is None and _is_on_device(source):
+        return source
     else:
-        entries = _array("X", source, choices)
-    if is_chunked(entries):
-        return (
-            entries
-            if form is None
-            else by_chunks(written.points, entries, written.shape, manifold.point_shape)
-        )
-    return written.points(entries)
+        records = _shape_records("X", _to_doubles("X", source, options), options)
+
+    if not is_chunked(records):
+        return record_form.points(records)
+    if form is None:
+        return records
+    return by_chunks(
+        record_form.points, records, record_form.shape, manifold.point_shape
+    )
+
+
+def _is_on_device(source: Any) -> bool:
+    """Return whether records are in an array of JAX, torch, CuPy or another such library."""
+    if not is_array_api_obj(source):
+        return False
+    return not is_numpy_array(source) and not is_chunked(source)
 
 
 @quiet_about_records()
@@ -148,23 +183,27 @@ def read_column(
     encoding: str = "utf-8",
     max_unpacked: int | None = None,
 ) -> np.ndarray:
-    """One value for each record, such as its class, its person or its age, from the file or frame that holds the records.
+    """Read one value for each record, such as its class, its person or its age.
 
     Parameters
     ----------
     source : path or frame
-        A csv, tsv, parquet, npz, mat or xlsx file, or a frame.
+        The csv, tsv, parquet, npz, mat or xlsx file, or the frame, that holds the records.
     column : str or int
-        Its name, or its place from 0. In an npz or mat file the name of an array, in an Excel file the cells, such as
-        ``"D2:D201"``.
-    header, sep, skip, decimal, encoding, max_unpacked
-        As for `read_records`; a decimal sign other than "." is for numbers alone: no id or class has one.
+        The name of the column, or its position from 0. In an npz or mat file it is the name
+        of an array; in an Excel file it is a range of cells, such as ``"D2:D201"``.
+    header, sep, skip, encoding, max_unpacked
+        As for `read_records`.
+    decimal : str
+        As for `read_records`. A decimal sign other than "." is for numbers alone: ids and
+        classes do not have one.
 
     Returns
     -------
-    array
-        Shape (n,), one for each of the records that `read_records` finds: texts from csv and tsv, empty where a line has
-        none, and what they are otherwise.
+    array, shape (n,)
+        One value for each of the records that `read_records` finds. From csv and tsv files
+        they are texts, which are empty where a line has no such cell; from other sources they
+        keep their type.
 
     Examples
     --------
@@ -176,8 +215,9 @@ def read_column(
     """
     if not isinstance(source, str | Path):
         return frame_column("X", source, column)
+
     path = Path(source)
-    choices = Choices(
+    options = ReadOptions(
         header=header,
         sep=sep,
         decimal=decimal,
@@ -185,122 +225,187 @@ def read_column(
         encoding=encoding,
         max_unpacked=max_unpacked,
     )
-    kind = next((kind for kind in _COLUMNS if path.name.lower().endswith(kind)), None)
-    if kind is None:
+    ending = _ending_of(path, COLUMN_READERS)
+    if ending is None:
+        endings = ", ".join(COLUMN_READERS)
         raise ParameterError(
-            f"{path}: a column can be read from {', '.join(_COLUMNS)}; otherwise give an array"
+            f"{path}: a column can be read from {endings}; otherwise give an array"
         )
     if not path.exists():
         raise ParameterError(f"{path} does not exist")
-    found: np.ndarray = _read(kind, _COLUMNS[kind], path, column, choices)
-    return found
+    read = COLUMN_READERS[ending]
+    return _with_refusals(ending, path, lambda: read(path, column, options))
 
 
 def load_point(
     source: str | Path, manifold: Manifold, form: str | None = None
 ) -> np.ndarray:
-    """One public point, such as the ball's center: a file with an array of the point's shape or with one record, or a text
-    of numbers (`written_point`)."""
-    path, own = Path(source), find_form(None, manifold)
-    if not path.name.lower().endswith((*_TABLES, *volumes.READERS)):
+    """Load one public point, such as the center of the ball.
+
+    Parameters
+    ----------
+    source : str or Path
+        A file that holds an array of the point's shape or one record; or the numbers
+        themselves as a text, see `written_point`.
+    manifold : Manifold
+        Where the point lives.
+    form : str, optional
+        How the numbers in a text are meant, one of `FORMS`. A file holds a point's entries.
+
+    Returns
+    -------
+    array, shape point_shape
+        The point as doubles.
+    """
+    path = Path(source)
+    if _ending_of(path, (*TABLE_READERS, *volumes.READERS)) is None:
         return written_point(str(source), manifold, form)
+
+    own_form = find_form(None, manifold)
     if path.suffix.lower() == ".npy" and path.exists():
-        found = numbers(
-            path.name, _read(".npy", volumes.READERS[".npy"], path, Choices())
+        array = _with_refusals(
+            ".npy", path, lambda: volumes.READERS[".npy"](path, ReadOptions())
         )
-    else:  # public: what has two lines has a header
-        header = path.is_file() and path.read_bytes().strip().count(b"\n") > 0
-        found = _file(path, Choices(header=header, form=own))
-    if found.size != own.width:
+        values = to_floats(path.name, array)
+    else:
+        # A point is public, so its file may be looked at: two lines mean that there is a
+        # header.
+        has_header = path.is_file() and path.read_bytes().strip().count(b"\n") > 0
+        values = _read_file(path, ReadOptions(header=has_header, form=own_form))
+    if values.size != own_form.width:
         raise ParameterError(
-            f"{path} holds an array of shape {found.shape}, not one point of {manifold!r}"
+            f"{path} holds an array of shape {values.shape}, not one point of {manifold!r}"
         )
-    return np.asarray(found, dtype=np.float64).reshape(manifold.point_shape)
+    return np.asarray(values, dtype=np.float64).reshape(manifold.point_shape)
 
 
 def written_point(text: str, manifold: Manifold, form: str | None = None) -> np.ndarray:
-    """A point as it is typed: numbers like a record's in this form, or one that multiplies the origin, as a unit does."""
-    written = find_form(form, manifold)
+    """Return a public point that is typed as a text, such as "1 0 0" or "48.1, 11.6".
+
+    Parameters
+    ----------
+    text : str
+        The numbers of one record in this form, separated by spaces or commas; or a single
+        number by which the manifold's origin is multiplied.
+    manifold : Manifold
+        Where the point lives.
+    form : str, optional
+        How the numbers are meant, one of `FORMS`.
+    """
+    record_form = find_form(form, manifold)
     try:
-        entries = np.array([float(each) for each in text.replace(",", " ").split()])
-        if len(entries) == 1 < written.width:
-            return np.asarray(entries * manifold.origin)
-        return np.asarray(written.points(entries.reshape(1, *written.shape))[0])
+        numbers = np.array([float(word) for word in text.replace(",", " ").split()])
+        if len(numbers) == 1 < record_form.width:
+            return np.asarray(numbers * manifold.origin)
+        record = numbers.reshape(1, *record_form.shape)
+        return np.asarray(record_form.points(record)[0])
     except ValueError:
-        line = f"must be {written.width} numbers, as a record is written, or one that multiplies the origin"
-        raise ParameterError(f"{line}", parameter="center", value=text) from None
-
-
-def _file(path: Path, choices: Choices) -> Any:
-    kinds = [
-        kind
-        for kind in (*_TABLES, *volumes.READERS)
-        if path.name.lower().endswith(kind)
-    ]
-    if not kinds:
         raise ParameterError(
-            f"{path.name}: the file must end in one of {', '.join((*_TABLES, *volumes.READERS))}"
+            f"must be {record_form.width} numbers, as a record is written, or one that "
+            "multiplies the origin",
+            parameter="center",
+            value=text,
+        ) from None
+
+
+def _read_file(path: Path, options: ReadOptions) -> Any:
+    """Return the records of a file, shape (n, *form.shape), by the reader for its ending."""
+    endings = (*TABLE_READERS, *volumes.READERS)
+    ending = _ending_of(path, endings)
+    if ending is None:
+        raise ParameterError(
+            f"{path.name}: the file must end in one of {', '.join(endings)}"
         )
     if not path.exists():
         raise ParameterError(f"{path} does not exist")
-    if path.is_dir() and kinds[0] != ".zarr":
+    if path.is_dir() and ending != ".zarr":
         raise ParameterError(f"{path} is a folder; one file with the records is needed")
-    if table := kinds[0] in _TABLES:
-        found = _read(kinds[0], _TABLES[kinds[0]], path, choices.form.shape, choices)
+
+    if ending in TABLE_READERS:
+        read_table = TABLE_READERS[ending]
+        shape = options.form.shape
+        records = _with_refusals(ending, path, lambda: read_table(path, shape, options))
     else:
-        found = _read(kinds[0], volumes.READERS[kinds[0]], path, choices)
-    return _array(path.name, found, choices, table=table)
+        read_array = volumes.READERS[ending]
+        array = _with_refusals(ending, path, lambda: read_array(path, options))
+        records = _to_doubles(path.name, array, options)
+    return _shape_records(path.name, records, options)
 
 
-def _read(kind: str, reader: Any, path: Path, *rest: Any) -> Any:
-    """What a reader finds, or one line about the file's form. What a library says is left out: it may quote a record."""
+def _ending_of(path: Path, endings: Iterable[str]) -> str | None:
+    """Return the first of some endings that the name of a file has; None if it has none."""
+    name = path.name.lower()
+    for ending in endings:
+        if name.endswith(ending):
+            return ending
+    return None
+
+
+def _with_refusals(ending: str, path: Path, read: Callable[[], Result]) -> Result:
+    """Call a reader, and turn whatever it raises into one line about the file.
+
+    What a library says about a damaged file is left out of the message, because it may quote
+    a record.
+    """
     try:
-        return reader(path, *rest)
+        return read()
     except ParameterError:
         raise
     except ImportError as error:
         raise ParameterError(
-            f"reading {kind} needs {error.name}: pip install 'curvedp[io]'"
+            f"reading {ending} needs {error.name}: pip install 'curvedp[io]'"
         ) from None
-    except Exception as error:  # a damaged file makes the readers raise anything: BadZipFile, zlib.error, …
-        line = f"{path} cannot be read as {kind} ({type(error).__name__}); is it damaged, or of another kind?"
-        raise ParameterError(line) from None
+    except Exception as error:
+        # A damaged file makes the readers raise anything: BadZipFile, zlib.error, …
+        raise ParameterError(
+            f"{path} cannot be read as {ending} ({type(error).__name__}); is it damaged, or "
+            "of another kind?"
+        ) from None
 
 
-_TEXTS = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
-_COLUMNS: dict[str, Any] = dict.fromkeys(_TEXTS, text_column) | {
-    ".xlsx": lambda path, column, choices: excel_cells(
-        path, str(column), choices.max_unpacked
-    ).ravel(),
-    ".parquet": volumes.parquet_column,
-    ".npz": lambda path, column, choices: volumes.READERS[".npz"](
-        path, choices._replace(key=str(column))
-    ),
-    ".mat": lambda path, column, choices: volumes.READERS[".mat"](
-        path, choices._replace(key=str(column))
-    ).ravel(),
-}
-_TABLES: dict[str, Any] = dict.fromkeys(_TEXTS, text) | {
-    ".xlsx": excel,
-    ".parquet": volumes.read_parquet,
-}
+def _to_doubles(where: str, X: Any, options: ReadOptions) -> Any:
+    """Convert records in memory to doubles; a dask array stays as it is."""
+    if is_chunked(X):
+        return X
+    return entries(where, X, options.form.shape, options)
 
 
-def _array(where: str, X: Any, choices: Choices, *, table: bool = False) -> Any:
-    """(n, *shape): the voxels of a mask, or rows that hold a record's entries one after the other."""
-    form = choices.form
-    X = X if table or is_chunked(X) else entries(where, X, form.shape, choices)
-    if choices.mask is not None:
-        X = volumes.masked(where, X, choices)
+def _shape_records(where: str, X: Any, options: ReadOptions) -> Any:
+    """Give records the shape (n, *form.shape), or refuse them by their own shape.
+
+    Parameters
+    ----------
+    where : str
+        What error messages call the records.
+    X : array
+        The records: of that shape; or of shape (n, width), in row-major order; or a volume,
+        of which `options.mask` picks the voxels.
+    options : ReadOptions
+        The form and the mask.
+    """
+    form = options.form
+    if options.mask is not None:
+        X = volumes.select_voxels(where, X, options)
     if X.ndim >= 1 and X.shape[1:] in (form.shape, (form.width,)):
         return X.reshape(len(X), *form.shape)
-    needed = f"{where} has shape {X.shape}; {form.manifold!r} needs (n, {', '.join(map(str, form.shape))})"
-    raise ParameterError(f"{needed}{_hint(X.shape, form)}")
+    needed = ", ".join(map(str, form.shape))
+    raise ParameterError(
+        f"{where} has shape {X.shape}; {form.manifold!r} needs (n, {needed})"
+        f"{_shape_hint(X.shape, form)}"
+    )
 
 
-def _hint(shape: tuple[int, ...], form: Form) -> str:
-    if shape[-len(form.shape) :] == form.shape and len(shape) > 1 + len(form.shape):
+def _shape_hint(shape: tuple[int, ...], form: Form) -> str:
+    """Return the end of an error message that says what a caller with this shape can do."""
+    axes = 1 + len(form.shape)
+    ends_in_record = shape[-len(form.shape) :] == form.shape
+    if ends_in_record and len(shape) > axes:
         return ", or a volume with a mask"
-    if len(shape) == 1 + len(form.shape) and shape[:-1] == form.shape:
-        return ": its last axis counts the records, and the first should (np.moveaxis(x, -1, 0))"
-    return other_forms(shape[1], form) if len(shape) == 2 else ""
+    if len(shape) == axes and shape[:-1] == form.shape:
+        return (
+            ": its last axis counts the records, and the first should "
+            "(np.moveaxis(x, -1, 0))"
+        )
+    if len(shape) == 2:
+        return suggest_forms(shape[1], form)
+    return ""

@@ -1,7 +1,9 @@
-"""Forms that points are written in: latitudes, quaternions, six entries of a tensor, landmarks, counts.
+"""The forms in which points are written: angles, quaternions, tensors, landmarks, counts.
 
-A form is a map of one record alone. It is total: what is not a record in this form is NaN, and so becomes the ball's
-center. Degrees or radians, and the order of entries, are part of a form's name: they are never guessed from data.
+A form maps the numbers of one record to a point of a manifold. Every form is total: a record
+that is not valid in its form becomes NaN, and an estimator later replaces it by the center of
+the public ball. The unit (degrees or radians) and the order of the numbers are part of a
+form's name, because guessing them would mean looking at the data.
 """
 
 import re
@@ -17,314 +19,541 @@ from curvedp._validate import choice
 from curvedp.errors import ParameterError
 from curvedp.geometry.manifold import Manifold
 
-Points = Callable[[np.ndarray], np.ndarray]
 Shape = tuple[int, ...]
+MatrixIndex = tuple[int, int]
 
+# Maps records, shape (n, *form.shape), to points, shape (n, *point_shape).
+PointMap = Callable[[np.ndarray], np.ndarray]
 
-# Whether columns of these names are in a form's order; None where their names do not say.
-Naming = Callable[[list[str]], bool | None]
+# Says whether columns of these names are in a form's order; None means that the names do not
+# tell the order.
+OrderTest = Callable[[list[str]], bool | None]
+
+# Builds a form from its name and the shape of a point; None means that the form does not
+# describe points of this shape.
+FormBuilder = Callable[[str, Shape], "Form | None"]
+
+# A sample record must lie on the manifold up to this residual. The forms compute in double
+# precision, so their residuals are a few times 1e-16.
+_RESIDUAL_TOLERANCE = 1e-9
 
 
 class Form(NamedTuple):
-    """How a record is written: the shape of what is written, and the map (n, *shape) -> (n, *point_shape)."""
+    """How a record is written as numbers, and which point these numbers mean.
+
+    Attributes
+    ----------
+    name : str or None
+        The key in `FORMS`; None where a record is written by the entries of its point.
+    shape : tuple of int
+        The shape of one record as it is written, such as (2,) for latitude and longitude.
+    points : callable
+        Maps records of shape (n, *shape) to points of shape (n, *point_shape).
+    sample_record : array, optional
+        A valid record, with which `find_form` checks that the form fits a manifold. Without
+        it, increasing numbers between 0.3 and 0.8 are taken.
+    order_tests : tuple of callables
+        Each looks at the names of columns and says whether they are in the form's order.
+    manifold : Manifold, optional
+        The manifold whose points are written.
+    """
 
     name: str | None
     shape: Shape
-    points: Points
-    # A record that any manifold written in this form has; not needed where most are.
-    ordinary: np.ndarray | None = None
-    namings: tuple[Naming, ...] = ()
-    manifold: Manifold | None = None  # whose points it writes
+    points: PointMap
+    sample_record: np.ndarray | None = None
+    order_tests: tuple[OrderTest, ...] = ()
+    manifold: Manifold | None = None
 
     @property
     def width(self) -> int:
-        """How many numbers a record is written with."""
+        """How many numbers one record has."""
         return prod(self.shape)
 
 
 def find_form(name: str | None, manifold: Manifold) -> Form:
-    """The form of that name on a manifold; None is a point's own entries. A name that does not say enough is refused, and a
-    form that does not make points of this manifold."""
+    """Return the form of a given name for the points of a manifold.
+
+    Parameters
+    ----------
+    name : str or None
+        A key of `FORMS`. None stands for the entries of the point itself.
+    manifold : Manifold
+        Where the points live.
+
+    Raises
+    ------
+    ParameterError
+        If the name is unknown or incomplete (such as "latlon" without a unit), or if the
+        form does not produce points of this manifold.
+    """
     if name is None:
         return Form(None, manifold.point_shape, lambda x: x, manifold=manifold)
-    more = [
-        full for full in FORMS if isinstance(name, str) and full.startswith(f"{name}-")
-    ]
-    if more and name not in FORMS:
-        raise ParameterError(
-            f"does not say enough; it is one of {', '.join(map(repr, more))}",
-            parameter="form",
-            value=name,
-        )
-    form = FORMS[choice("form", name, tuple(FORMS))](name, manifold.point_shape)
-    if form is None or not _fits(form, manifold):
+
+    _refuse_incomplete_name(name)
+    build = FORMS[choice("form", name, tuple(FORMS))]
+    form = build(name, manifold.point_shape)
+    if form is None or not _produces_points_of(manifold, form):
         raise ParameterError(
             f"does not make points of {manifold!r}", parameter="form", value=name
         )
     return form._replace(manifold=manifold)
 
 
-def other_forms(width: int, form: Form) -> str:
-    """Where no form was named and some write such a point with so many numbers: which, for messages that help."""
-    if form.name is not None or (M := form.manifold) is None:
+def _refuse_incomplete_name(name: object) -> None:
+    """Refuse a name such as "latlon", which leaves out the unit or the order."""
+    if not isinstance(name, str) or name in FORMS:
+        return
+    completions = [full for full in FORMS if full.startswith(f"{name}-")]
+    if completions:
+        options = ", ".join(map(repr, completions))
+        raise ParameterError(
+            f"does not say enough; it is one of {options}", parameter="form", value=name
+        )
+
+
+def suggest_forms(width: int, form: Form) -> str:
+    """Return the end of an error message that names the forms with `width` numbers.
+
+    Parameters
+    ----------
+    width : int
+        How many numbers each record of the caller has.
+    form : Form
+        The form that the caller chose. If it has a name the text is empty, because then the
+        caller has already decided.
+    """
+    if form.name is not None or form.manifold is None:
         return ""
-    found = {name: build(name, M.point_shape) for name, build in FORMS.items()}
     names = [
-        name
-        for name, each in found.items()
-        if each is not None and each.width == width and _fits(each, M)
+        candidate.name
+        for candidate in _forms_for_shape(form.manifold.point_shape)
+        if candidate.name is not None
+        and candidate.width == width
+        and _produces_points_of(form.manifold, candidate)
     ]
-    return f"; or say what a row is by its form ({', '.join(names)})" if names else ""
+    if not names:
+        return ""
+    return f"; or say what a row is by its form ({', '.join(names)})"
 
 
 def check_order(where: str, form: Form, names: Sequence[str | int]) -> None:
-    """Refuse columns whose public names say that they are in another order than the form's, such as lon, lat for latlon."""
+    """Refuse columns whose names say that they are in another order than the form's.
+
+    An example is a file with the columns lon, lat that is read as latitude and longitude.
+
+    Parameters
+    ----------
+    where : str
+        What the error message calls the table.
+    form : Form
+        The form whose order is expected.
+    names : sequence of str or int
+        The public names of the columns, in the order in which they are read.
+    """
     if _is_in_order(form, names) is not False:
         return
     rule = (
         f"has another order than the columns of {where} have by their names: "
         "name them in its order"
     )
-    other = _forms_in_order(form, names)
-    if other:
-        rule += f", or choose {' or '.join(other)}, whose order it is"
+    matching_forms = _forms_in_order(form, names)
+    if matching_forms:
+        rule += f", or choose {' or '.join(matching_forms)}, whose order it is"
     raise ParameterError(rule, parameter="form", value=form.name)
 
 
 def _is_in_order(form: Form, names: Sequence[str | int]) -> bool | None:
-    """Whether columns are in a form's order by their names; None where names do not say."""
-    texts = [
+    """Return whether columns are in a form's order; None if their names do not tell."""
+    normalized_names = [
         unicodedata.normalize("NFKC", str(name)).strip().casefold() for name in names
     ]
-    for naming in form.namings:
-        in_order = naming(texts)
+    for order_test in form.order_tests:
+        in_order = order_test(normalized_names)
         if in_order is not None:
             return in_order
     return None
 
 
 def _forms_in_order(form: Form, names: Sequence[str | int]) -> list[str]:
-    """The names of other forms of the same points whose order the columns are in."""
+    """Return the names of the forms of the same points whose order the columns have."""
     if form.manifold is None:
         return []
-    shape = form.manifold.point_shape
-    others = {name: build(name, shape) for name, build in FORMS.items()}
     return [
-        name
-        for name, other in others.items()
-        if other is not None
-        and other.width == form.width
-        and _is_in_order(other, names)
+        candidate.name
+        for candidate in _forms_for_shape(form.manifold.point_shape)
+        if candidate.name is not None
+        and candidate.width == form.width
+        and _is_in_order(candidate, names)
     ]
 
 
-def _fits(form: Form, manifold: Manifold) -> bool:
-    """Whether an ordinary record becomes a point of the manifold."""
-    ordinary = (
-        np.linspace(0.3, 0.8, form.width) if form.ordinary is None else form.ordinary
-    )
-    return bool(
-        np.all(manifold.residual(form.points(ordinary.reshape(1, *form.shape))) < 1e-9)
-    )
+def _forms_for_shape(point_shape: Shape) -> list[Form]:
+    """Return every form of `FORMS` that writes points of this shape."""
+    candidates = [build(name, point_shape) for name, build in FORMS.items()]
+    return [form for form in candidates if form is not None]
 
 
-def _total(points: Points, x: np.ndarray) -> np.ndarray:
-    """NaN, without a warning, for every record that has an entry or an image that is not finite."""
+def _produces_points_of(manifold: Manifold, form: Form) -> bool:
+    """Return whether a valid record of the form is mapped to a point of the manifold."""
+    record = form.sample_record
+    if record is None:
+        record = np.linspace(0.3, 0.8, form.width)
+    points = form.points(record.reshape(1, *form.shape))
+    return bool(np.all(manifold.residual(points) < _RESIDUAL_TOLERANCE))
+
+
+# ---- maps from records to points ---------------------------------------------------------
+
+
+def _nan_where_invalid(points: PointMap, records: np.ndarray) -> np.ndarray:
+    """Apply a map to records, and return NaN for each record without a finite image.
+
+    This makes every form total: no record raises or warns, and each image depends on its
+    own record alone.
+    """
     with np.errstate(all="ignore"):
-        made = points(x)
-    good = [np.isfinite(a).all(axis=tuple(range(1, a.ndim))) for a in (x, made)]
-    made[~(good[0] & good[1])] = np.nan
-    return made
+        images = points(records)
+    is_valid = _has_finite_entries(records) & _has_finite_entries(images)
+    images[~is_valid] = np.nan
+    return images
 
 
-def _latlon(unit: float, x: np.ndarray) -> np.ndarray:
-    """(1, 0, 0) is 0°N 0°E and (0, 0, 1) the north pole. There is no latitude beyond the poles."""
-    lat, lon = (
-        np.where(np.abs(x[:, 0]) * unit <= np.pi / 2, x[:, 0], np.nan) * unit,
-        x[:, 1] * unit,
-    )
+def _has_finite_entries(rows: np.ndarray) -> np.ndarray:
+    """Return for each row, shape (n, ...), whether all of its entries are finite."""
+    return np.asarray(np.isfinite(rows).all(axis=tuple(range(1, rows.ndim))))
+
+
+def _points_from_latlon(radians_per_unit: float, records: np.ndarray) -> np.ndarray:
+    """Map (latitude, longitude) to the unit sphere in R³.
+
+    (1, 0, 0) is 0°N 0°E and (0, 0, 1) is the north pole. A latitude beyond a pole does not
+    exist and becomes NaN.
+    """
+    latitude = records[:, 0]
+    is_latitude = np.abs(latitude) * radians_per_unit <= np.pi / 2
+    lat = np.where(is_latitude, latitude, np.nan) * radians_per_unit
+    lon = records[:, 1] * radians_per_unit
     return np.stack(
         [np.cos(lat) * np.cos(lon), np.cos(lat) * np.sin(lon), np.sin(lat)], axis=-1
     )
 
 
-def _quaternion(order: list[int], x: np.ndarray) -> np.ndarray:
-    """Of any length but 0; q and −q are one rotation."""
-    q = x / np.max(np.abs(x), axis=1, keepdims=True)
-    w, x, y, z = (q / np.sqrt(np.sum(q * q, axis=1, keepdims=True)))[:, order].T
-    entries = [1 - 2 * (y * y + z * z), 2 * (x * y - z * w), 2 * (x * z + y * w),
-               2 * (x * y + z * w), 1 - 2 * (x * x + z * z), 2 * (y * z - x * w),
-               2 * (x * z - y * w), 2 * (y * z + x * w), 1 - 2 * (x * x + y * y)]  # fmt: skip
+def _rotations_from_quaternions(order: list[int], records: np.ndarray) -> np.ndarray:
+    """Map quaternions of any length but 0 to rotation matrices.
+
+    Parameters
+    ----------
+    order : list of int
+        Positions of w (the scalar part), x, y and z in a record.
+    records : array, shape (n, 4)
+        The quaternions; q and -q are the same rotation.
+
+    Returns
+    -------
+    array, shape (n, 3, 3)
+        The rotation v -> q v q⁻¹ of each quaternion.
+    """
+    # Dividing by the largest entry first keeps the squares from overflowing.
+    scaled = records / np.max(np.abs(records), axis=1, keepdims=True)
+    lengths = np.sqrt(np.sum(scaled * scaled, axis=1, keepdims=True))
+    w, x, y, z = (scaled / lengths)[:, order].T
+    # fmt: off
+    entries = [
+        1 - 2 * (y * y + z * z), 2 * (x * y - z * w), 2 * (x * z + y * w),
+        2 * (x * y + z * w), 1 - 2 * (x * x + z * z), 2 * (y * z - x * w),
+        2 * (x * z - y * w), 2 * (y * z + x * w), 1 - 2 * (x * x + y * y),
+    ]
+    # fmt: on
     return np.stack(entries, axis=-1).reshape(-1, 3, 3)
 
 
-def _rotvec(unit: float, x: np.ndarray) -> np.ndarray:
-    """Axis times angle."""
-    half = np.sqrt(np.sum(x * x, axis=1, keepdims=True)) * unit / 2
-    # sin(h)/h by sinc, which is 1 at 0
-    return _quaternion(
-        [0, 1, 2, 3], np.hstack([np.cos(half), np.sinc(half / np.pi) * x * unit / 2])
-    )
+def _rotations_from_vectors(radians_per_unit: float, vectors: np.ndarray) -> np.ndarray:
+    """Map rotation vectors (axis times angle), shape (n, 3), to rotation matrices.
+
+    With h half the angle, the quaternion is (cos h, sin(h)/h · vector/2).
+    """
+    angles = np.sqrt(np.sum(vectors * vectors, axis=1, keepdims=True))
+    half_angles = angles * radians_per_unit / 2
+    # np.sinc(t) is sin(πt)/(πt), and 1 at 0.
+    sine_ratio = np.sinc(half_angles / np.pi)
+    vector_part = sine_ratio * vectors * radians_per_unit / 2
+    quaternions = np.hstack([np.cos(half_angles), vector_part])
+    return _rotations_from_quaternions([0, 1, 2, 3], quaternions)
 
 
-def _axis_angle(unit: float, x: np.ndarray) -> np.ndarray:
-    """An axis of any length but 0, then the angle."""
-    axis = x[:, :3] / np.max(np.abs(x[:, :3]), axis=1, keepdims=True)
-    return _rotvec(
-        unit, axis / np.sqrt(np.sum(axis * axis, axis=1, keepdims=True)) * x[:, 3:]
-    )
+def _rotations_from_axis_angle(
+    radians_per_unit: float, records: np.ndarray
+) -> np.ndarray:
+    """Map (axis, angle), shape (n, 4), to rotation matrices; an axis has any length but 0."""
+    axes = records[:, :3]
+    angles = records[:, 3:]
+    scaled = axes / np.max(np.abs(axes), axis=1, keepdims=True)
+    unit_axes = scaled / np.sqrt(np.sum(scaled * scaled, axis=1, keepdims=True))
+    return _rotations_from_vectors(radians_per_unit, unit_axes * angles)
 
 
-def _symmetric(places: list[tuple[int, int]], x: np.ndarray) -> np.ndarray:
-    i, j = np.array(places).T
-    size = 1 + max(i.max(), j.max())
-    made = np.empty((len(x), size, size))
-    made[:, i, j] = made[:, j, i] = x
-    return made
+def _symmetric_matrices(indices: list[MatrixIndex], records: np.ndarray) -> np.ndarray:
+    """Fill symmetric matrices from some of their entries.
+
+    Parameters
+    ----------
+    indices : list of (row, column)
+        The index of each number of a record, from 0; the mirrored entry gets the same value.
+    records : array, shape (n, len(indices))
+        The entries.
+    """
+    rows, columns = np.array(indices).T
+    size = 1 + max(rows.max(), columns.max())
+    matrices = np.empty((len(records), size, size))
+    matrices[:, rows, columns] = records
+    matrices[:, columns, rows] = records
+    return matrices
 
 
-def _landmarks(x: np.ndarray) -> np.ndarray:
-    """Centered, of size 1; landmarks that are all one point have no shape."""
-    moved = x - x[:, :1]
-    moved = moved / np.max(np.abs(moved), axis=(1, 2), keepdims=True)
-    moved = moved - moved.mean(axis=1, keepdims=True)
-    return np.asarray(
-        moved / np.sqrt(np.sum(moved * moved, axis=(1, 2), keepdims=True))
-    )
+def _centered_unit_landmarks(landmarks: np.ndarray) -> np.ndarray:
+    """Move landmarks, shape (n, k, 2), to mean 0 and scale them to Frobenius norm 1.
+
+    Landmarks that are all the same point have no shape: 0/0 makes them NaN.
+    """
+    # Subtracting the first landmark and dividing by the largest coordinate keeps the later
+    # sums accurate and finite.
+    relative = landmarks - landmarks[:, :1]
+    scaled = relative / np.max(np.abs(relative), axis=(1, 2), keepdims=True)
+    centered = scaled - scaled.mean(axis=1, keepdims=True)
+    norms = np.sqrt(np.sum(centered * centered, axis=(1, 2), keepdims=True))
+    return np.asarray(centered / norms)
 
 
-def _proportions(x: np.ndarray) -> np.ndarray:
-    shares = np.where(x >= 0, x, np.nan) / np.max(x, axis=1, keepdims=True)
+def _proportions(counts: np.ndarray) -> np.ndarray:
+    """Divide counts, shape (n, k), by their sum; a record with a negative count is NaN."""
+    nonnegative_counts = np.where(counts >= 0, counts, np.nan)
+    # Dividing by the largest count first keeps the sum from overflowing.
+    shares = nonnegative_counts / np.max(counts, axis=1, keepdims=True)
     return np.asarray(shares / np.sum(shares, axis=1, keepdims=True))
 
 
-_LOWER, _UPPER = (
-    [(0, 0), (1, 0), (1, 1), (2, 0), (2, 1), (2, 2)],
-    [(0, 0), (0, 1), (0, 2), (1, 1), (1, 2), (2, 2)],
-)
-_DIAGONAL = [(0, 0), (1, 1), (2, 2), (0, 1), (0, 2), (1, 2)]
+# ---- the order of columns, as their names tell it ----------------------------------------
 
 
-def _words(*patterns: str) -> Naming:
-    """Columns that are known by words: each name matches the pattern of one column."""
+def _order_by_patterns(*patterns: str) -> OrderTest:
+    """Return an order test for columns whose names match known words.
+
+    Parameters
+    ----------
+    *patterns : str
+        A regular expression for each column of the form, in the form's order.
+
+    Returns
+    -------
+    callable
+        The names of the columns -> True or False where each name matches the pattern of
+        exactly one column of the form, and None otherwise.
+    """
     compiled = [re.compile(pattern) for pattern in patterns]
+    form_order = [[place] for place in range(len(patterns))]
 
     def is_in_order(names: list[str]) -> bool | None:
-        matches = [
-            [i for i, pattern in enumerate(compiled) if pattern.search(name)]
+        matching_places = [
+            [place for place, pattern in enumerate(compiled) if pattern.search(name)]
             for name in names
         ]
-        right = [[i] for i in range(len(patterns))]
-        return matches == right if sorted(matches) == right else None
+        if sorted(matching_places) != form_order:
+            return None
+        return matching_places == form_order
 
     return is_in_order
 
 
-_AXIS_FIRST = re.compile(r"(?:^|[^a-z])([xy])[ _.(-]*([0-9]{1,6})\)?$")  # x1, X_01
-_NUMBER_FIRST = re.compile(r"(?:^|[^0-9])([0-9]{1,6})[ _.-]*([xy])$")  # 1x, point1_x
+# The names of a landmark's coordinates, such as x1 or X_01, and 1x or point1_x.
+_AXIS_THEN_NUMBER = re.compile(r"(?:^|[^a-z])([xy])[ _.(-]*([0-9]{1,6})\)?$")
+_NUMBER_THEN_AXIS = re.compile(r"(?:^|[^0-9])([0-9]{1,6})[ _.-]*([xy])$")
 
 
-def _landmark(name: str) -> tuple[int, str] | None:
-    """The number and the axis of a landmark's coordinate, as its column's name says them."""
-    if match := _AXIS_FIRST.search(name):
+def _parse_landmark_name(name: str) -> tuple[int, str] | None:
+    """Return the number and the axis in the name of a landmark's coordinate, or None."""
+    match = _AXIS_THEN_NUMBER.search(name)
+    if match is not None:
         return int(match[2]), match[1]
-    if match := _NUMBER_FIRST.search(name):
+    match = _NUMBER_THEN_AXIS.search(name)
+    if match is not None:
         return int(match[1]), match[2]
     return None
 
 
-def _landmark_names(axis_by_axis: bool, names: list[str]) -> bool | None:
-    """The naming of landmarks by number and axis, in whichever order the numbers are."""
-    found = [_landmark(name) for name in names]
-    numbers = [each[0] for each in found if each is not None and each[1] == "x"]
-    if set(found) != {(number, axis) for number in numbers for axis in "xy"}:
-        return None
-    if len(set(found)) != len(found):
+def _landmarks_in_order(axis_by_axis: bool, names: list[str]) -> bool | None:
+    """Return whether columns of landmarks are in order, by their numbers and axes.
+
+    The numbers may come in any order; only how x and y alternate is decided.
+
+    Parameters
+    ----------
+    axis_by_axis : bool
+        Whether the form's order is x1, x2, …, y1, y2, … rather than x1, y1, x2, y2, …
+    names : list of str
+        The names of the columns.
+
+    Returns
+    -------
+    bool or None
+        None unless the names are the x and the y of each landmark, once each.
+    """
+    coordinates = [_parse_landmark_name(name) for name in names]
+    numbers = [
+        coordinate[0]
+        for coordinate in coordinates
+        if coordinate is not None and coordinate[1] == "x"
+    ]
+    expected = {(number, axis) for number in numbers for axis in "xy"}
+    has_repetitions = len(set(coordinates)) != len(coordinates)
+    if set(coordinates) != expected or has_repetitions:
         return None
     if axis_by_axis:
-        return found == [(number, axis) for axis in "xy" for number in numbers]
-    return found == [(number, axis) for number in numbers for axis in "xy"]
+        return coordinates == [(number, axis) for axis in "xy" for number in numbers]
+    return coordinates == [(number, axis) for number in numbers for axis in "xy"]
 
 
-_TWO_DIGITS = re.compile(r"(?:^|[^0-9])([0-9])([0-9])\)?$")  # C21
-_TWO_NUMBERS = re.compile(r"(?:^|[^0-9])([0-9]{1,6})[ _.,:-]+([0-9]{1,6})\)?$")  # C_2_1
+# The names of a matrix entry, such as C21, and C_2_1.
+_TWO_DIGITS = re.compile(r"(?:^|[^0-9])([0-9])([0-9])\)?$")
+_TWO_NUMBERS = re.compile(r"(?:^|[^0-9])([0-9]{1,6})[ _.,:-]+([0-9]{1,6})\)?$")
 
 
-def _matrix_entry(name: str) -> tuple[int, int] | None:
-    """Row and column of a symmetric matrix's entry, the smaller first, as its name says."""
+def _parse_matrix_name(name: str) -> MatrixIndex | None:
+    """Return the two indices in the name of a symmetric matrix's entry, smaller first."""
     match = _TWO_NUMBERS.search(name) or _TWO_DIGITS.search(name)
     if match is None:
         return None
-    i, j = sorted((int(match[1]), int(match[2])))
-    return i, j
+    smaller, larger = sorted((int(match[1]), int(match[2])))
+    return smaller, larger
 
 
-def _matrix_names(places: list[tuple[int, int]], names: list[str]) -> bool | None:
-    """The naming of a symmetric matrix's entries by row and column, counted from anywhere."""
-    found = [_matrix_entry(name) for name in names]
-    numbers = sorted(
-        {number for entry in found if entry is not None for number in entry}
-    )
+def _matrix_entries_in_order(
+    indices: list[MatrixIndex], names: list[str]
+) -> bool | None:
+    """Return whether columns of a symmetric matrix's entries are in order, by their names.
+
+    Parameters
+    ----------
+    indices : list of (row, column)
+        The entries in the form's order, from 0.
+    names : list of str
+        The names of the columns. They may count rows from 0, from 1 or from anywhere else.
+
+    Returns
+    -------
+    bool or None
+        None unless the names are exactly these entries.
+    """
+    entries = [_parse_matrix_name(name) for name in names]
+    numbers = sorted({number for entry in entries if entry for number in entry})
     rank = {number: place for place, number in enumerate(numbers)}
-    ranked = [
-        None if entry is None else (rank[entry[0]], rank[entry[1]]) for entry in found
+    ranked_entries = [
+        None if entry is None else (rank[entry[0]], rank[entry[1]]) for entry in entries
     ]
-    right = [(min(place), max(place)) for place in places]
-    if len(ranked) != len(right) or set(ranked) != set(right):
+    expected = [(min(index), max(index)) for index in indices]
+    if len(ranked_entries) != len(expected) or set(ranked_entries) != set(expected):
         return None
-    return ranked == right
+    return ranked_entries == expected
 
 
-def _fixed(
-    shape: Shape, point_shape: Shape, points: Points, *patterns: str
-) -> Callable[[str, Shape], Form | None]:
-    """A form of one shape alone, whose columns are known by words."""
-    namings = (_words(*patterns),) if patterns else ()
-    made = partial(Form, shape=shape, points=partial(_total, points), namings=namings)
-    return lambda name, wanted: made(name) if wanted == point_shape else None
+# ---- builders ----------------------------------------------------------------------------
 
 
-def _tensor(places: list[tuple[int, int]], name: str, wanted: Shape) -> Form | None:
-    """Six entries of a symmetric 3 x 3 matrix, at these places."""
-    return _symmetric_form(places, name) if wanted == (3, 3) else None
+def _form_for_shape(
+    shape: Shape, point_shape: Shape, points: PointMap, *patterns: str
+) -> FormBuilder:
+    """Return the builder of a form that exists for points of one shape only.
+
+    Parameters
+    ----------
+    shape : tuple of int
+        The shape of a record as it is written.
+    point_shape : tuple of int
+        The only shape of a point for which the form is built.
+    points : callable
+        Maps records to points.
+    *patterns : str
+        Regular expressions for the names of the columns, in order; none where the names of
+        columns tell nothing.
+    """
+    order_tests = (_order_by_patterns(*patterns),) if patterns else ()
+    total_points = partial(_nan_where_invalid, points)
+
+    def build(name: str, wanted_shape: Shape) -> Form | None:
+        if wanted_shape != point_shape:
+            return None
+        return Form(name, shape, total_points, order_tests=order_tests)
+
+    return build
 
 
-def _triangle(upper: bool, name: str, wanted: Shape) -> Form | None:
-    """One triangle of a symmetric matrix of any size, row by row."""
-    if len(wanted) != 2 or wanted[0] != wanted[1]:
+def _vector_form(points: PointMap, name: str, point_shape: Shape) -> Form | None:
+    """Build a form in which a record has as many numbers as its point, which is a vector."""
+    if len(point_shape) != 1:
         return None
-    size = range(wanted[0])
-    if upper:
-        return _symmetric_form([(i, j) for i in size for j in size if i <= j], name)
-    return _symmetric_form([(i, j) for i in size for j in size if j <= i], name)
+    return Form(name, point_shape, partial(_nan_where_invalid, points))
 
 
-def _symmetric_form(places: list[tuple[int, int]], name: str) -> Form:
-    """A form that writes the entries of a symmetric matrix at these places."""
-    near_one = np.array([1.0 if i == j else 0.1 / len(places) for i, j in places])
-    namings: list[Naming] = [partial(_matrix_names, places)]
-    if len(places) == 6:
-        letters = [("xyz"[i], "xyz"[j]) for i, j in places]
-        namings.append(_words(*(f"({a}{b}|{b}{a})$" for a, b in letters)))
-    points = partial(_total, partial(_symmetric, places))
-    return Form(name, (len(places),), points, near_one, tuple(namings))
-
-
-def _landmark_form(axis_by_axis: bool, name: str, wanted: Shape) -> Form | None:
-    """k landmarks of the plane: x1, y1, x2, y2, …, or x1, x2, …, y1, y2, …"""
-    if len(wanted) != 2 or wanted[1] != 2:
+def _tensor_form(
+    indices: list[MatrixIndex], name: str, point_shape: Shape
+) -> Form | None:
+    """Build a form of six entries of a symmetric 3 x 3 matrix, at these indices."""
+    if point_shape != (3, 3):
         return None
-    namings = (partial(_landmark_names, axis_by_axis),)
+    return _symmetric_form(indices, name)
+
+
+def _triangle_form(is_upper: bool, name: str, point_shape: Shape) -> Form | None:
+    """Build a form of one triangle of a symmetric matrix of any size, row by row."""
+    if len(point_shape) != 2 or point_shape[0] != point_shape[1]:
+        return None
+    size = range(point_shape[0])
+    if is_upper:
+        indices = [(row, column) for row in size for column in size if row <= column]
+    else:
+        indices = [(row, column) for row in size for column in size if column <= row]
+    return _symmetric_form(indices, name)
+
+
+def _symmetric_form(indices: list[MatrixIndex], name: str) -> Form:
+    """Build a form that writes the entries of a symmetric matrix at these indices."""
+    # Ones on the diagonal and small entries beside it are a positive definite matrix.
+    near_identity = np.array(
+        [1.0 if row == column else 0.1 / len(indices) for row, column in indices]
+    )
+    order_tests: list[OrderTest] = [partial(_matrix_entries_in_order, indices)]
+    if len(indices) == 6:
+        axes = [("xyz"[row], "xyz"[column]) for row, column in indices]
+        patterns = [f"({a}{b}|{b}{a})$" for a, b in axes]
+        order_tests.append(_order_by_patterns(*patterns))
+    points = partial(_nan_where_invalid, partial(_symmetric_matrices, indices))
+    return Form(name, (len(indices),), points, near_identity, tuple(order_tests))
+
+
+def _landmark_form(axis_by_axis: bool, name: str, point_shape: Shape) -> Form | None:
+    """Build a form of k landmarks in the plane, for points of shape (k, 2).
+
+    With `axis_by_axis` the order is x1, x2, …, y1, y2, …; otherwise it is x1, y1, x2, y2, …
+    """
+    if len(point_shape) != 2 or point_shape[1] != 2:
+        return None
+    order_tests = (partial(_landmarks_in_order, axis_by_axis),)
     if axis_by_axis:
-        points = partial(_total, lambda x: _landmarks(x.swapaxes(1, 2)))
-        return Form(name, (2, wanted[0]), points, namings=namings)
-    return Form(name, wanted, partial(_total, _landmarks), namings=namings)
+        points = partial(
+            _nan_where_invalid,
+            lambda records: _centered_unit_landmarks(records.swapaxes(1, 2)),
+        )
+        return Form(name, (2, point_shape[0]), points, order_tests=order_tests)
+    points = partial(_nan_where_invalid, _centered_unit_landmarks)
+    return Form(name, point_shape, points, order_tests=order_tests)
 
 
-def _alike(points: Points, name: str, wanted: Shape) -> Form | None:
-    """Written in the shape of a point, which is a vector."""
-    return Form(name, wanted, partial(_total, points)) if len(wanted) == 1 else None
+# The orders in which programs write the six entries of a symmetric 3 x 3 matrix.
+_LOWER_TRIANGLE = [(0, 0), (1, 0), (1, 1), (2, 0), (2, 1), (2, 2)]
+_UPPER_TRIANGLE = [(0, 0), (0, 1), (0, 2), (1, 1), (1, 2), (2, 2)]
+_DIAGONAL_FIRST = [(0, 0), (1, 1), (2, 2), (0, 1), (0, 2), (1, 2)]
 
+_RADIANS_PER_DEGREE = np.pi / 180
 
 # What latitudes and longitudes are called in headers: English and most Romance languages,
 # German, Dutch, Scandinavian, Finnish, Polish, Czech, Hungarian, Turkish, Russian, Greek,
@@ -339,40 +568,71 @@ _LONGITUDE = (
 )
 
 
-FORMS: dict[str, Callable[[str, Shape], Form | None]] = {
-    "latlon-degrees": _fixed(
-        (2,), (3,), partial(_latlon, np.pi / 180), _LATITUDE, _LONGITUDE
+FORMS: dict[str, FormBuilder] = {
+    "latlon-degrees": _form_for_shape(
+        (2,),
+        (3,),
+        partial(_points_from_latlon, _RADIANS_PER_DEGREE),
+        _LATITUDE,
+        _LONGITUDE,
     ),
-    "latlon-radians": _fixed((2,), (3,), partial(_latlon, 1.0), _LATITUDE, _LONGITUDE),
-    "angles-degrees": partial(_alike, partial(np.multiply, np.pi / 180)),
-    "angles-radians": partial(_alike, partial(np.multiply, 1.0)),
-    "quaternion-wxyz": _fixed(
-        (4,), (3, 3), partial(_quaternion, [0, 1, 2, 3]), "w$", "x$", "y$", "z$"
+    "latlon-radians": _form_for_shape(
+        (2,), (3,), partial(_points_from_latlon, 1.0), _LATITUDE, _LONGITUDE
     ),
-    "quaternion-xyzw": _fixed(
-        (4,), (3, 3), partial(_quaternion, [3, 0, 1, 2]), "x$", "y$", "z$", "w$"
+    "angles-degrees": partial(_vector_form, partial(np.multiply, _RADIANS_PER_DEGREE)),
+    "angles-radians": partial(_vector_form, partial(np.multiply, 1.0)),
+    "quaternion-wxyz": _form_for_shape(
+        (4,),
+        (3, 3),
+        partial(_rotations_from_quaternions, [0, 1, 2, 3]),
+        *("w$", "x$", "y$", "z$"),
     ),
-    "rotvec-degrees": _fixed((3,), (3, 3), partial(_rotvec, np.pi / 180)),
-    "rotvec-radians": _fixed((3,), (3, 3), partial(_rotvec, 1.0)),
-    "axis-angle-degrees": _fixed((4,), (3, 3), partial(_axis_angle, np.pi / 180)),
-    "axis-angle-radians": _fixed((4,), (3, 3), partial(_axis_angle, 1.0)),
-    "tensor6-lower": partial(_tensor, _LOWER),  # dipy, ANTs, NIfTI's symmetric matrices
-    "tensor6-upper": partial(_tensor, _UPPER),  # FSL
-    "tensor6-diagonal": partial(_tensor, _DIAGONAL),  # MRtrix
+    "quaternion-xyzw": _form_for_shape(
+        (4,),
+        (3, 3),
+        partial(_rotations_from_quaternions, [3, 0, 1, 2]),
+        *("x$", "y$", "z$", "w$"),
+    ),
+    "rotvec-degrees": _form_for_shape(
+        (3,), (3, 3), partial(_rotations_from_vectors, _RADIANS_PER_DEGREE)
+    ),
+    "rotvec-radians": _form_for_shape(
+        (3,), (3, 3), partial(_rotations_from_vectors, 1.0)
+    ),
+    "axis-angle-degrees": _form_for_shape(
+        (4,), (3, 3), partial(_rotations_from_axis_angle, _RADIANS_PER_DEGREE)
+    ),
+    "axis-angle-radians": _form_for_shape(
+        (4,), (3, 3), partial(_rotations_from_axis_angle, 1.0)
+    ),
+    # The order of dipy, ANTs and NIfTI's symmetric matrices, that of FSL, that of MRtrix.
+    "tensor6-lower": partial(_tensor_form, _LOWER_TRIANGLE),
+    "tensor6-upper": partial(_tensor_form, _UPPER_TRIANGLE),
+    "tensor6-diagonal": partial(_tensor_form, _DIAGONAL_FIRST),
     "landmarks": partial(_landmark_form, False),
     "landmarks-xxyy": partial(_landmark_form, True),
-    "upper": partial(_triangle, True),
-    "lower": partial(_triangle, False),
-    "counts": partial(_alike, _proportions),
+    "upper": partial(_triangle_form, True),
+    "lower": partial(_triangle_form, False),
+    "counts": partial(_vector_form, _proportions),
 }
-"""Each form by its name: (name, point_shape) -> Form, or None where no point has that shape.
+"""The builder of each form by the form's name.
 
-- `latlon-degrees`, `latlon-radians`: latitude, longitude, on S². `angles-degrees`, `angles-radians`: on a torus.
-- `quaternion-wxyz` (scalar first), `quaternion-xyzw` (scalar last): rotations, of any length but 0.
-- `rotvec-degrees`, `rotvec-radians`: axis times angle. `axis-angle-degrees`, `axis-angle-radians`: axis, then angle.
-- `tensor6-lower`: xx, xy, yy, xz, yz, zz (dipy, ANTs, NIfTI). `tensor6-upper`: xx, xy, xz, yy, yz, zz (FSL).
-  `tensor6-diagonal`: xx, yy, zz, xy, xz, yz (MRtrix).
-- `upper`, `lower`: one triangle of a symmetric matrix of any size, with the diagonal, row by row.
-- `landmarks`: k points of the plane in any units, x1, y1, x2, y2, … (complex numbers are read too).
-  `landmarks-xxyy`: all x first, then all y. `counts`: numbers ≥ 0, to proportions.
+A builder takes the name and the shape of a point, and returns a `Form`, or None where no
+point of this shape is written so.
+
+- `latlon-degrees`, `latlon-radians`: latitude, longitude, on S².
+- `angles-degrees`, `angles-radians`: angles, on a torus.
+- `quaternion-wxyz` (scalar first), `quaternion-xyzw` (scalar last): rotations, by
+  quaternions of any length but 0.
+- `rotvec-degrees`, `rotvec-radians`: rotations, by axis times angle.
+- `axis-angle-degrees`, `axis-angle-radians`: rotations, by an axis and then the angle.
+- `tensor6-lower`: xx, xy, yy, xz, yz, zz (dipy, ANTs, NIfTI).
+- `tensor6-upper`: xx, xy, xz, yy, yz, zz (FSL).
+- `tensor6-diagonal`: xx, yy, zz, xy, xz, yz (MRtrix).
+- `upper`, `lower`: one triangle of a symmetric matrix of any size, with the diagonal, row
+  by row.
+- `landmarks`: k points of the plane in any unit, x1, y1, x2, y2, … (complex numbers are
+  read too).
+- `landmarks-xxyy`: the same, with all x first and then all y.
+- `counts`: numbers >= 0, which become proportions.
 """

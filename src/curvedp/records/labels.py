@@ -26,7 +26,8 @@ from curvedp.records.chunked import (
     checked_block,
     computed,
 )
-from curvedp.records.tables import any_missing, names, objects
+from curvedp.records.conversion import object_array
+from curvedp.records.identifiers import any_missing, names
 
 _FEWEST = (
     1 << 8
@@ -87,9 +88,9 @@ def _private_labels(y: Any) -> np.ndarray:
     make it fail. So a list keeps its objects, and the type of an array is as it is.
     """
     if isinstance(y, list | tuple):
-        return objects(y)
+        return object_array(y)
     if isinstance(y, np.ma.MaskedArray) and y.ndim == 1:
-        return objects(y.tolist())  # None where a label is masked
+        return object_array(y.tolist())  # None where a label is masked
     try:
         return np.asarray(to_host(y))
     except (TypeError, ValueError):

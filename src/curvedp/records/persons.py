@@ -1,4 +1,8 @@
-"""Several records of one person, made into one contribution: a function of that person's records alone, however many."""
+"""Several records of one person, combined to one contribution.
+
+The contribution of a person is a function of that person's records alone, however many they
+are. So replacing all records of a person replaces one contribution.
+"""
 
 from typing import Any
 
@@ -8,20 +12,41 @@ from curvedp._silence import numerical_silence, quiet_about_records
 from curvedp.errors import ParameterError
 from curvedp.geometry import frechet_mean, project_to_ball
 from curvedp.geometry.manifold import Manifold
-from curvedp.records.tables import any_missing, names
+from curvedp.records.identifiers import any_missing, names
 
-MOST_ROWS = 1 << 16  # of one person that a sum of squares takes: the first ones
+# How many rows of one person enter a sum of squares: the first ones. The rounding error of
+# a mean over a person's rows grows with their number, so the number needs a public bound.
+MOST_ROWS = 1 << 16
 
 
 def person_codes(groups: Any, n: int, least: int = 2) -> np.ndarray:
-    """Whose record each is, from 0 on, for n public ids of any kind; refused where there is not one for each record, one is
-    missing, they cannot be compared, or persons are fewer than `least`."""
+    """Return a number from 0 on for the person to whom each record belongs.
+
+    Parameters
+    ----------
+    groups : array, list or series, length n
+        A public id of any kind for each record.
+    n : int
+        How many records there are.
+    least : int
+        How many persons are needed.
+
+    Returns
+    -------
+    array of int, shape (n,)
+        Equal numbers for equal ids.
+
+    Raises
+    ------
+    ParameterError
+        If there is not one id for each record, an id is missing, ids cannot be compared, or
+        there are fewer persons than `least`.
+    """
     try:
         ids = names(groups)
-    except (
-        TypeError,
-        ValueError,
-    ):  # lists that differ in length, or an object that is no array
+    except (TypeError, ValueError):
+        # Lists that differ in length, or an object that is not an array. The next check
+        # refuses them.
         ids = np.empty(0, dtype=object)
     if ids.shape != (n,) or isinstance(groups, str | bytes):
         raise ParameterError(
@@ -31,9 +56,11 @@ def person_codes(groups: Any, n: int, least: int = 2) -> np.ndarray:
         raise ParameterError(
             "groups has ids that are missing (NaN, NaT, None or blank)"
         )
-    codes = (
-        _coded(ids) if ids.dtype.kind == "O" else np.unique(ids, return_inverse=True)[1]
-    )
+
+    if ids.dtype.kind == "O":
+        codes = _codes_by_equality(ids)
+    else:
+        codes = np.unique(ids, return_inverse=True)[1]
     if len(np.unique(codes)) < least:
         raise ParameterError(
             f"groups names one person only; at least {least} are needed"
@@ -41,17 +68,21 @@ def person_codes(groups: Any, n: int, least: int = 2) -> np.ndarray:
     return np.asarray(codes)
 
 
-def _coded(ids: np.ndarray) -> np.ndarray:
-    """By equality alone: sorted by an order that is partial, as that of sets is, one person's records would be several's."""
+def _codes_by_equality(ids: np.ndarray) -> np.ndarray:
+    """Number ids of any type in the order of their first occurrence, by equality alone.
+
+    They are not sorted: the order of some types is partial, such as that of sets, and then
+    sorting could give the records of one person several numbers.
+    """
     codes: dict[Any, int] = {}
-    kinds: set[Any] = set(map(type, ids))
+    types: set[Any] = set(map(type, ids))
+    # Such an object is equal to itself alone, so it cannot be the id of a person.
+    compares_identity = any(kind.__eq__ is object.__eq__ for kind in types)
     try:
-        if any(
-            kind.__eq__ is object.__eq__ for kind in kinds
-        ):  # equal to itself alone: no name of a person
+        if compares_identity:
             raise TypeError
-        return np.array([codes.setdefault(each, len(codes)) for each in ids])
-    except TypeError:
+        return np.array([codes.setdefault(person_id, len(codes)) for person_id in ids])
+    except TypeError:  # An id that cannot be hashed raises this too.
         raise ParameterError(
             "groups has ids that cannot be compared; give numbers or texts"
         ) from None
@@ -60,42 +91,84 @@ def _coded(ids: np.ndarray) -> np.ndarray:
 def person_means(
     manifold: Manifold, ball: tuple[np.ndarray, float], X: np.ndarray, codes: np.ndarray
 ) -> np.ndarray:
-    """The Fréchet mean of each person's records, after they were moved into a public ball (center, radius), whose center is
-    given to a person without one. Each depends on that person's records alone, whatever they are and however many."""
+    """Return the Fréchet mean of each person's records after clipping them to a ball.
+
+    Parameters
+    ----------
+    manifold : Manifold
+        Where the records live.
+    ball : (center, radius)
+        The public ball. Its center takes the place of a mean that cannot be computed.
+    X : array, shape (n, *point_shape)
+        The records.
+    codes : array of int, shape (n,)
+        The person to whom each record belongs, as `person_codes` returns it.
+
+    Returns
+    -------
+    array, shape (number of persons, *point_shape)
+        Each row depends on the records of one person alone, whatever they are and however
+        many they are.
+    """
     center, radius = ball
-    inside = np.asarray(project_to_ball(manifold, center, radius, X))
-    order = np.argsort(codes, kind="stable")
-    parts = (
-        np.split(inside[order], np.flatnonzero(np.diff(codes[order])) + 1)
-        if len(codes)
-        else []
-    )
+    clipped = np.asarray(project_to_ball(manifold, center, radius, X))
     with quiet_about_records():
-        means = np.array([_mean(manifold, part) for part in parts]).reshape(
-            -1, *manifold.point_shape
-        )
-    return np.asarray(project_to_ball(manifold, center, radius, means))
+        means = [
+            _mean_of_person(manifold, records)
+            for records in _split_by_person(clipped, codes)
+        ]
+        stacked_means = np.array(means).reshape(-1, *manifold.point_shape)
+    return np.asarray(project_to_ball(manifold, center, radius, stacked_means))
+
+
+def _split_by_person(records: np.ndarray, codes: np.ndarray) -> list[np.ndarray]:
+    """Return the records of each person, by ascending code and in their own order."""
+    if len(codes) == 0:
+        return []
+    order = np.argsort(codes, kind="stable")
+    first_rows = np.flatnonzero(np.diff(codes[order])) + 1
+    return np.split(records[order], first_rows)
+
+
+def _mean_of_person(manifold: Manifold, records: np.ndarray) -> np.ndarray:
+    """Return the Fréchet mean of one person's records; NaN if it cannot be computed.
+
+    An error that is raised by one person's records must not become visible: it would tell
+    something about that person.
+    """
+    if len(records) == 1:
+        return np.asarray(records[0])
+    try:
+        return np.asarray(frechet_mean(manifold, records))
+    except (ArithmeticError, ValueError, np.linalg.LinAlgError):
+        return np.full(manifold.point_shape, np.nan)
 
 
 def person_rows(rows: np.ndarray, codes: np.ndarray) -> np.ndarray:
-    """Rows of which Σ xxᵀ adds up to the sum over persons of the mean of xxᵀ over their rows, the first 2^16 of each."""
-    counts, order = np.bincount(codes), np.argsort(codes, kind="stable")
-    place = (
-        np.arange(len(codes)) - (np.cumsum(counts) - counts)[codes[order]]
-    )  # of each row among its person's
-    kept, counted = np.sort(order[place < MOST_ROWS]), np.minimum(counts, MOST_ROWS)
-    with numerical_silence():  # a quotient may underflow
-        return np.asarray(rows[kept] / np.sqrt(counted[codes[kept]])[:, None])
+    """Scale rows so that each person contributes the mean of xxᵀ over their rows.
 
+    Let person j have the rows x₁, …, x_k, of which the first min(k, `MOST_ROWS`) count. The
+    result holds x/√min(k, `MOST_ROWS`) for each of these, so that Σ xxᵀ over the result is
+    the sum over all persons of the mean of xxᵀ over their rows.
 
-def _mean(manifold: Manifold, part: np.ndarray) -> np.ndarray:
-    if len(part) == 1:
-        return np.asarray(part[0])
-    try:
-        return np.asarray(frechet_mean(manifold, part))
-    except (
-        ArithmeticError,
-        ValueError,
-        np.linalg.LinAlgError,
-    ):  # a person's own records; nobody else's count changes
-        return np.full(manifold.point_shape, np.nan)
+    Parameters
+    ----------
+    rows : array, shape (n, features)
+        The records.
+    codes : array of int, shape (n,)
+        The person to whom each row belongs, as `person_codes` returns it.
+
+    Returns
+    -------
+    array, shape (at most n, features)
+        The scaled rows, in the order of `rows`.
+    """
+    row_counts = np.bincount(codes)
+    by_person = np.argsort(codes, kind="stable")
+    first_rows = np.cumsum(row_counts) - row_counts
+    rank_within_person = np.arange(len(codes)) - first_rows[codes[by_person]]
+
+    counted_rows = np.sort(by_person[rank_within_person < MOST_ROWS])
+    divisors = np.sqrt(np.minimum(row_counts, MOST_ROWS)[codes[counted_rows]])
+    with numerical_silence():  # A quotient may underflow.
+        return np.asarray(rows[counted_rows] / divisors[:, None])

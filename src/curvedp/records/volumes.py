@@ -1,8 +1,8 @@
-"""Arrays in files: npy, npz, mat, zarr, NIfTI volumes with a mask, and parquet.
+"""Reading arrays from files: npy, npz, mat, zarr, NIfTI volumes with a mask, and parquet.
 
-Shapes and types stand in a file's head and are public. They are read first: what is no array
-of numbers or texts is refused before anything is decoded, and so is what would fill more
-memory than `curvedp.records.limits` allows.
+Shapes and types stand in a file's header and are public. They are read first: a file that
+does not hold numbers or texts is refused before anything is decoded, and so is one that would
+fill more memory than `curvedp.records.limits` allows.
 """
 
 import struct
@@ -12,39 +12,65 @@ from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from math import prod
 from pathlib import Path
-from typing import IO, Any, NoReturn
+from typing import IO, Any, NamedTuple, NoReturn
 
 import numpy as np
 
 from curvedp._validate import shown
 from curvedp.errors import ParameterError
 from curvedp.geometry.manifold import Manifold
+from curvedp.records.frames import find_record_columns, frame_column, frame_records
 from curvedp.records.limits import check_unpacked, unpacked_limit
-from curvedp.records.lines import open_unpacked
-from curvedp.records.tables import Choices, frame, frame_column, frame_places
+from curvedp.records.lines import BinaryFile, open_unpacked
+from curvedp.records.options import ReadOptions
 from curvedp.records.zarr_files import open_zarr
 
-STREAMED = 1 << 30  # bytes of doubles beyond which parquet and zarr come as dask arrays
+# Parquet and zarr files with more bytes of doubles than this become dask arrays: 1 GiB.
+STREAMED = 1 << 30
+
+_BLOCK = 1 << 20  # bytes that are unpacked at once
+_BYTES_PER_DOUBLE = 8
+
+# ---- NumPy's formats ---------------------------------------------------------------------
 
 
-def _npy(path: Path, choices: Choices) -> Any:
-    limit = unpacked_limit(path, choices.max_unpacked)
+def read_npy(path: Path, options: ReadOptions) -> np.ndarray:
+    """Read the array of an npy file."""
+    limit = unpacked_limit(path, options.max_unpacked)
     with path.open("rb") as file:
-        return _npy_stream(path, file, limit)
+        return _read_npy_stream(path, file, limit)
 
 
-def _npz(path: Path, choices: Choices) -> Any:
-    limit = unpacked_limit(path, choices.max_unpacked)
+def read_npz(path: Path, options: ReadOptions) -> np.ndarray:
+    """Read the array of an npz file that `options.key` names, or its only array."""
+    limit = unpacked_limit(path, options.max_unpacked)
     with zipfile.ZipFile(path) as archive:
         parts = {part.removesuffix(".npy"): part for part in archive.namelist()}
-        name = _key(path, list(parts), choices.key)
+        name = _array_name(path, list(parts), options.key)
         with archive.open(parts[name]) as file:
-            return _npy_stream(path, file, limit)
+            return _read_npy_stream(path, file, limit)
 
 
-def _npy_stream(path: Path, file: IO[bytes], limit: int) -> np.ndarray:
-    """The array in NumPy's own format. Its head says the type and the shape, and NumPy
-    unpacks no more than that."""
+def read_npz_column(path: Path, column: str | int, options: ReadOptions) -> np.ndarray:
+    """Read the array of a given name from an npz file, one value for each record."""
+    return read_npz(path, options._replace(key=str(column)))
+
+
+def _read_npy_stream(path: Path, file: IO[bytes], limit: int) -> np.ndarray:
+    """Read an array in NumPy's own format from an open file.
+
+    The header tells the type and the shape. Arrays of objects and of named fields are
+    refused, and no more bytes are unpacked than the header declares.
+
+    Parameters
+    ----------
+    path : Path
+        The file, for error messages.
+    file : binary file
+        Open at the start of the array.
+    limit : int
+        How many bytes the array may fill.
+    """
     version = np.lib.format.read_magic(file)
     if version == (1, 0):
         shape, in_fortran_order, dtype = np.lib.format.read_array_header_1_0(file)
@@ -54,36 +80,54 @@ def _npy_stream(path: Path, file: IO[bytes], limit: int) -> np.ndarray:
         _refuse_objects(path)
     if dtype.kind == "V":
         _refuse_fields(path)
-    size = prod(shape) * dtype.itemsize
+
+    count = prod(shape)
+    size = count * dtype.itemsize
     check_unpacked(path, size, limit)
+    if size == 0:
+        values = np.empty(0, dtype)
+    else:
+        values = np.frombuffer(_read_exactly(file, size), dtype, count)
+    return values.reshape(shape, order="F" if in_fortran_order else "C")
+
+
+def _read_exactly(file: IO[bytes], size: int) -> bytearray:
+    """Read `size` bytes in blocks; a file that ends before them raises `ValueError`."""
     content = bytearray()
     while len(content) < size:
         block = file.read(min(size - len(content), _BLOCK))
         if not block:
             raise ValueError("the file ends before its array does")
         content += block
-    values = np.frombuffer(content, dtype, prod(shape)) if size else np.empty(0, dtype)
-    return values.reshape(shape, order="F" if in_fortran_order else "C")
+    return content
 
 
-_BLOCK = 1 << 20  # bytes that are unpacked at once
+# ---- MATLAB ------------------------------------------------------------------------------
 
-# Kinds of variables in a MATLAB file that are arrays of numbers or texts. The others are
+# Classes of variables in a MATLAB file that are arrays of numbers or texts. The others are
 # cells, structures, sparse matrices, functions and objects.
-_MAT_CLASSES = frozenset(
+_MAT_ARRAY_CLASSES = frozenset(
     {"double", "single", "logical", "char"}
     | {f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}
 )
-_MAT_COMPRESSED = 15  # the type of a packed element of a MATLAB file
-_MAT_HEADER = 128  # bytes before its first element
-_LARGEST_NUMBER = 16  # bytes of a complex number in double precision
+
+# From the description of MATLAB's level 5 format: the data type of a compressed element, the
+# bytes before the first element, and where among them the byte order is marked.
+_MAT_COMPRESSED = 15
+_MAT_HEADER_BYTES = 128
+_MAT_BYTE_ORDER = slice(126, 128)
+
+_BYTES_PER_COMPLEX = 16  # the largest number in a MATLAB file
 
 
-def _mat(path: Path, choices: Choices) -> Any:
-    """MATLAB's files up to version 7; those of 7.3 are HDF5."""
+def read_mat(path: Path, options: ReadOptions) -> np.ndarray:
+    """Read the array of a MATLAB file that `options.key` names, or its only array.
+
+    Files up to version 7 are read. Those of version 7.3 are HDF5 and are refused.
+    """
     import scipy.io
 
-    limit = unpacked_limit(path, choices.max_unpacked)
+    limit = unpacked_limit(path, options.max_unpacked)
     _check_mat_elements(path, limit)
     try:
         variables = {
@@ -93,157 +137,258 @@ def _mat(path: Path, choices: Choices) -> Any:
         raise ParameterError(
             f"{path.name} is a MATLAB file of version 7.3; save it with the option -v7"
         ) from None
-    name = _key(path, list(variables), choices.key)
+    name = _array_name(path, list(variables), options.key)
     shape, kind = variables[name]
     if kind == "struct":
         _refuse_fields(path)
-    if kind not in _MAT_CLASSES:
+    if kind not in _MAT_ARRAY_CLASSES:
         _refuse_objects(path)
-    check_unpacked(path, prod(shape) * _LARGEST_NUMBER, limit)
+    check_unpacked(path, prod(shape) * _BYTES_PER_COMPLEX, limit)
     return np.asarray(scipy.io.loadmat(path, variable_names=[name])[name])
 
 
+def read_mat_column(path: Path, column: str | int, options: ReadOptions) -> np.ndarray:
+    """Read the array of a given name from a MATLAB file, one value for each record."""
+    return read_mat(path, options._replace(key=str(column))).ravel()
+
+
 def _check_mat_elements(path: Path, limit: int) -> None:
-    """Refuse a MATLAB file with an element that unpacks to more than `limit` bytes."""
+    """Refuse a MATLAB file with an element that unpacks to more than `limit` bytes.
+
+    An element is a tag of two 4-byte numbers, its data type and its size, and then its
+    content. SciPy would unpack a compressed element before it knows how large that is.
+    """
     with path.open("rb") as file:
-        head = file.read(_MAT_HEADER)
-        if head[126:128] not in (b"IM", b"MI"):  # version 4, which packs nothing
+        mark = file.read(_MAT_HEADER_BYTES)[_MAT_BYTE_ORDER]
+        if mark not in (b"IM", b"MI"):  # Version 4, in which nothing is compressed.
             return
-        order = "<" if head[126:128] == b"IM" else ">"
+        order = "<" if mark == b"IM" else ">"
         while len(tag := file.read(8)) == 8:
-            kind, size = struct.unpack(f"{order}II", tag)
-            if kind != _MAT_COMPRESSED:
+            data_type, size = struct.unpack(f"{order}II", tag)
+            if data_type == _MAT_COMPRESSED:
+                _check_compressed_element(path, file, size, limit)
+            else:
                 file.seek(size, 1)
-                continue
-            unpacker, unpacked = zlib.decompressobj(), 0
-            while size and (block := file.read(min(size, _BLOCK))):
-                size -= len(block)
-                while block:
-                    unpacked += len(unpacker.decompress(block, _BLOCK))
-                    check_unpacked(path, unpacked, limit)
-                    block = unpacker.unconsumed_tail
 
 
-def _zarr(path: Path, choices: Choices) -> Any:
-    opened = open_zarr(path, choices.key, choices.max_unpacked)
-    if opened.size * 8 > STREAMED and choices.mask is None:
-        try:
-            import dask.array
+def _check_compressed_element(
+    path: Path, file: IO[bytes], size: int, limit: int
+) -> None:
+    """Read a compressed element, and refuse it if it unpacks to more than `limit` bytes.
 
-            return dask.array.from_zarr(opened)
-        except ImportError:  # then it has to fit into memory
-            pass
-    return np.asarray(opened[...])
+    The element is unpacked in blocks that are thrown away, so little memory is needed.
+
+    Parameters
+    ----------
+    path : Path
+        The file, for error messages.
+    file : binary file
+        Open at the start of the element's content.
+    size : int
+        How many packed bytes the element has.
+    limit : int
+        How many bytes it may unpack to.
+    """
+    unpacker = zlib.decompressobj()
+    unpacked_size = 0
+    while size and (packed := file.read(min(size, _BLOCK))):
+        size -= len(packed)
+        while packed:
+            unpacked_size += len(unpacker.decompress(packed, _BLOCK))
+            check_unpacked(path, unpacked_size, limit)
+            packed = unpacker.unconsumed_tail
 
 
-def _nifti(path: Path, choices: Choices) -> Any:
-    """(x, y, z, entries), also as NIfTI's own symmetric matrices (x, y, z, 1, 6)."""
-    if choices.mask is None:
+# ---- zarr and NIfTI ----------------------------------------------------------------------
+
+
+def read_zarr(path: Path, options: ReadOptions) -> Any:
+    """Read the zarr array that `options.key` names, or the only one.
+
+    A large array becomes a dask array if dask is installed; without dask it has to fit into
+    memory.
+    """
+    stored = open_zarr(path, options.key, options.max_unpacked)
+    is_large = stored.size * _BYTES_PER_DOUBLE > STREAMED
+    if is_large and options.mask is None and find_spec("dask") is not None:
+        import dask.array
+
+        return dask.array.from_zarr(stored)
+    return np.asarray(stored[...])
+
+
+def read_nifti(path: Path, options: ReadOptions) -> np.ndarray:
+    """Read the volume of a NIfTI file, shape (x, y, z, entries of a record).
+
+    NIfTI writes symmetric matrices with one more axis, (x, y, z, 1, 6), which is dropped. A
+    mask is required, because the background of an image is not a set of records.
+    """
+    if options.mask is None:
         raise ParameterError(
-            f"is missing: say which voxels of {path.name} are records, "
-            "by a public file or array",
+            f"is missing: say which voxels of {path.name} are records, by a public file or "
+            "array",
             parameter="mask",
         )
-    found = _volume(path, choices.max_unpacked)
-    return found[:, :, :, 0] if found.ndim == 5 and found.shape[3] == 1 else found
+    volume = _read_volume(path, options.max_unpacked)
+    if volume.ndim == 5 and volume.shape[3] == 1:
+        return volume[:, :, :, 0]
+    return volume
 
 
-def _volume(path: Path, max_unpacked: int | None) -> np.ndarray:
-    """The array of a NIfTI file, whose head is read first."""
+def _read_volume(path: Path, max_unpacked: int | None) -> np.ndarray:
+    """Read the array of a NIfTI file after checking its header."""
     import nibabel
 
     limit = unpacked_limit(path, max_unpacked)
-    _check_nifti_head(path, limit)
+    _check_nifti_header(path, limit)
     image = nibabel.load(path)
     if not isinstance(image, nibabel.Nifti1Image | nibabel.Nifti2Image):
         raise ParameterError(f"{path.name} is not a NIfTI file")
     if image.get_data_dtype().kind not in "biuf":
         _refuse_fields(path)
-    # Numbers are scaled to doubles, whatever they are in the file.
-    check_unpacked(path, prod(image.shape) * 8, limit)
+    # nibabel scales numbers to doubles, whatever their type in the file is.
+    check_unpacked(path, prod(image.shape) * _BYTES_PER_DOUBLE, limit)
     return np.asarray(image.dataobj)
 
 
-def _check_nifti_head(path: Path, limit: int) -> None:
-    """Refuse a NIfTI file whose extensions, of any kind, fill more than `limit` bytes.
+# Sizes of the headers of NIfTI-1 and NIfTI-2. Each begins with its size as a 4-byte number.
+_NIFTI_1_HEADER_BYTES = 348
+_NIFTI_2_HEADER_BYTES = 540
 
-    An extension begins with its size and lies between the head and the voxels; nibabel
-    reads all of them, and believes their sizes.
+# Where the offset of the first voxel stands in these headers: a float and an 8-byte integer.
+_NIFTI_1_VOXEL_OFFSET = 108
+_NIFTI_2_VOXEL_OFFSET = 168
+
+
+def _check_nifti_header(path: Path, limit: int) -> None:
+    """Refuse a NIfTI file whose extensions fill more than `limit` bytes.
+
+    Extensions lie between the header and the voxels, and each begins with its size. nibabel
+    reads all of them and believes their sizes.
     """
     with open_unpacked(path) as file:
-        head = file.read(540)
-        size = 540 if head[4:6] == b"n+" else 348
-        big_endian = int.from_bytes(head[:4], "little") not in (348, 540)
-        order = ">" if big_endian else "<"
-        if size == 540:
-            (first_voxel,) = struct.unpack_from(f"{order}q", head, 168)
+        header = file.read(_NIFTI_2_HEADER_BYTES)
+        sizes = (_NIFTI_1_HEADER_BYTES, _NIFTI_2_HEADER_BYTES)
+        is_little_endian = int.from_bytes(header[:4], "little") in sizes
+        order = "<" if is_little_endian else ">"
+        if header[4:6] == b"n+":
+            header_bytes = _NIFTI_2_HEADER_BYTES
+            offset = struct.unpack_from(f"{order}q", header, _NIFTI_2_VOXEL_OFFSET)[0]
         else:
-            first_voxel = int(struct.unpack_from(f"{order}f", head, 108)[0])
+            header_bytes = _NIFTI_1_HEADER_BYTES
+            offset = struct.unpack_from(f"{order}f", header, _NIFTI_1_VOXEL_OFFSET)[0]
+        first_voxel = int(offset)
         check_unpacked(path, first_voxel, limit)
-        place = size + 4
-        file.seek(place)
-        while place + 8 <= first_voxel and len(tag := file.read(8)) == 8:
-            (length,) = struct.unpack_from(f"{order}i", tag)
-            check_unpacked(path, length, min(limit, first_voxel))
-            if length < 16:
-                return
-            place += length
-            file.seek(place)
+
+        # Four bytes between the header and the first extension say whether there is one.
+        first_extension = header_bytes + 4
+        size_format = f"{order}i"
+        largest_size = min(limit, first_voxel)
+        _check_extensions(
+            path, file, size_format, first_extension, first_voxel, largest_size
+        )
 
 
-READERS: dict[str, Callable[[Path, Choices], Any]]
-READERS = {
-    ".npy": _npy,
-    ".npz": _npz,
-    ".mat": _mat,
-    ".zarr": _zarr,
-    ".nii": _nifti,
-    ".nii.gz": _nifti,
+def _check_extensions(
+    path: Path,
+    file: BinaryFile,
+    size_format: str,
+    start: int,
+    end: int,
+    largest_size: int,
+) -> None:
+    """Refuse a NIfTI file with an extension that declares more than `largest_size` bytes.
+
+    Parameters
+    ----------
+    path : Path
+        The file, for error messages.
+    file : binary file
+        The unpacked file.
+    size_format : str
+        How the size at the start of an extension is stored, for `struct`.
+    start, end : int
+        The offsets of the first extension and of the first voxel.
+    largest_size : int
+        How many bytes an extension may declare.
+    """
+    position = start
+    file.seek(position)
+    while position + 8 <= end and len(tag := file.read(8)) == 8:
+        (size,) = struct.unpack_from(size_format, tag)
+        check_unpacked(path, size, largest_size)
+        # An extension has at least 16 bytes; a smaller size means that there are no more.
+        if size < 16:
+            return
+        position += size
+        file.seek(position)
+
+
+# ---- common to these files ---------------------------------------------------------------
+
+READERS: dict[str, Callable[[Path, ReadOptions], Any]] = {
+    ".npy": read_npy,
+    ".npz": read_npz,
+    ".mat": read_mat,
+    ".zarr": read_zarr,
+    ".nii": read_nifti,
+    ".nii.gz": read_nifti,
 }
 
 
-def masked(where: str, X: np.ndarray, choices: Choices) -> np.ndarray:
-    """The records of the voxels that a public mask (an array, or the path of a NIfTI or npy file) names."""
-    mask = choices.mask
+def select_voxels(where: str, X: np.ndarray, options: ReadOptions) -> np.ndarray:
+    """Return the records at the voxels where the public mask is not zero.
+
+    Parameters
+    ----------
+    where : str
+        What the error message calls the volume.
+    X : array
+        The volume; its first axes are those of the mask.
+    options : ReadOptions
+        Its `mask` is an array, or the path of a NIfTI or npy file.
+    """
+    mask = options.mask
     if isinstance(mask, str | Path):
-        mask = _mask_file(Path(mask), choices.max_unpacked)
-    picked = np.asarray(mask)
-    if (
-        picked.dtype.kind not in "biuf"
-        or picked.shape != X.shape[: picked.ndim]
-        or not picked.ndim
-    ):
+        mask = _read_mask(Path(mask), options.max_unpacked)
+    mask = np.asarray(mask)
+    is_numeric = mask.dtype.kind in "biuf"
+    is_aligned = mask.ndim > 0 and mask.shape == X.shape[: mask.ndim]
+    if not is_numeric or not is_aligned:
         raise ParameterError(
-            f"mask has shape {picked.shape} and dtype {picked.dtype}; {where} has shape {X.shape}"
+            f"mask has shape {mask.shape} and dtype {mask.dtype}; {where} has shape "
+            f"{X.shape}"
         )
-    return np.asarray(X[picked != 0])
+    return np.asarray(X[mask != 0])
 
 
-def _mask_file(path: Path, max_unpacked: int | None) -> Any:
-    """A mask is public: what is wrong with it may be said."""
+def _read_mask(path: Path, max_unpacked: int | None) -> np.ndarray:
+    """Read a mask from a NIfTI or npy file. It is public, so messages may describe it."""
     if not path.exists():
         raise ParameterError(f"mask: {path} does not exist")
     if path.suffix == ".npy":
-        return _npy(path, Choices(max_unpacked=max_unpacked))
+        return read_npy(path, ReadOptions(max_unpacked=max_unpacked))
     try:
-        return _volume(path, max_unpacked)
+        return _read_volume(path, max_unpacked)
     except ParameterError:
         raise
     except ImportError:
         raise ParameterError(
             "reading a mask needs nibabel: pip install 'curvedp[io]'"
         ) from None
-    except Exception:  # nibabel raises its own, and what the formats below it raise
+    except (
+        Exception
+    ):  # nibabel and the formats that it builds on have errors of their own.
         raise ParameterError(f"mask: {path} is not a NIfTI or npy file") from None
 
 
-def _key(path: Path, names: list[str], key: str | None) -> str:
+def _array_name(path: Path, names: list[str], key: str | None) -> str:
+    """Return which of a file's arrays is meant: the one called `key`, or the only one."""
     if key is None and len(names) == 1:
         return names[0]
     if key is None:
         raise ParameterError(
-            f"is missing: {path.name} holds the arrays {shown(sorted(names))}; say "
-            "which",
+            f"is missing: {path.name} holds the arrays {shown(sorted(names))}; say which",
             parameter="key",
         )
     if key not in names:
@@ -256,22 +401,52 @@ def _key(path: Path, names: list[str], key: str | None) -> str:
 
 
 def _refuse_objects(path: Path) -> NoReturn:
+    """Raise the error for a file that holds objects, which could run code when loaded."""
     raise ParameterError(
-        f"{path.name} holds Python objects or cells, not numbers: save it as x.astype(float)"
+        f"{path.name} holds Python objects or cells, not numbers: save it as "
+        "x.astype(float)"
     )
 
 
 def _refuse_fields(path: Path) -> NoReturn:
+    """Raise the error for a file whose records have named fields."""
     raise ParameterError(
         f"{path.name} holds records with named fields; an array of numbers is needed"
     )
 
 
-def from_parquet(paths: str | Path | Sequence[str | Path], manifold: Manifold) -> Any:
-    """Parquet files as a dask array of records, one chunk a row group, sizes read off the files' footers.
+# ---- parquet -----------------------------------------------------------------------------
 
-    Columns hold a point's entries in row-major order, or one column a list for each record. What is not a number is NaN, and
-    so is mapped into the ball like any bad record.
+# Bytes of a value in memory by its physical type; a text is a position in a dictionary.
+# fmt: off
+_BYTES_BY_PARQUET_TYPE = {
+    "BOOLEAN": 1, "INT32": 4, "FLOAT": 4, "BYTE_ARRAY": 8, "INT64": 8, "DOUBLE": 8,
+    "INT96": 12,
+}
+# fmt: on
+
+
+class ParquetColumns(NamedTuple):
+    """The wanted columns of a parquet file.
+
+    Attributes
+    ----------
+    names : list of str
+        The names of the columns, in the wanted order.
+    text_names : list of str
+        Those of them that hold texts, sorted.
+    """
+
+    names: list[str]
+    text_names: list[str]
+
+
+def from_parquet(paths: str | Path | Sequence[str | Path], manifold: Manifold) -> Any:
+    """Open parquet files as a dask array of records, with one chunk for each row group.
+
+    The sizes of the chunks are read from the files' footers. Columns hold the entries of a
+    point in row-major order, or one column holds a list for each record. A cell that is not
+    a number is NaN, and an estimator treats its record like any invalid record.
 
     Parameters
     ----------
@@ -280,149 +455,196 @@ def from_parquet(paths: str | Path | Sequence[str | Path], manifold: Manifold) -
     manifold : Manifold
         Where the points live.
 
+    Returns
+    -------
+    dask array, shape (n, *point_shape)
+        The records, which are read when they are needed.
+
+    Raises
+    ------
+    ParameterError
+        If dask or pyarrow is missing, a file cannot be read, or its columns do not fit.
+
     Examples
     --------
     >>> from curvedp.geometry import SPDAffineInvariant
-    >>> records = from_parquet(["one.parquet", "two.parquet"], SPDAffineInvariant(3))  # doctest: +SKIP
+    >>> records = from_parquet(
+    ...     ["one.parquet", "two.parquet"], SPDAffineInvariant(3)
+    ... )  # doctest: +SKIP
     """
     try:
-        import dask.array  # noqa: F401 - whether it is there
-        import pyarrow.parquet  # noqa: F401 - whether it is there
+        import dask.array  # noqa: F401 - only to find out whether it is installed
+        import pyarrow.parquet  # noqa: F401 - only to find out whether it is installed
     except ImportError:
         raise ParameterError(
             "reading parquet in chunks needs: pip install 'curvedp[dask,io]'"
         ) from None
-    files = [
-        Path(path) for path in ([paths] if isinstance(paths, str | Path) else paths)
-    ]
-    return _chunked(files, manifold.point_shape, Choices())
+    if isinstance(paths, str | Path):
+        paths = [paths]
+    files = [Path(path) for path in paths]
+    return _open_row_groups(files, manifold.point_shape, ReadOptions())
 
 
-def read_parquet(path: Path, shape: tuple[int, ...], choices: Choices) -> Any:
-    """One file: in memory, or as a dask array where it is large. Which it is depends on the footer alone."""
-    with _parquet(path) as file:
-        large = file.metadata.num_rows * prod(shape) * 8 > STREAMED
-    if large and choices.mask is None and find_spec("dask") is not None:
-        return _chunked([path], shape, choices)
-    return _parquet_records(path, None, shape, choices)
+def read_parquet(path: Path, shape: tuple[int, ...], options: ReadOptions) -> Any:
+    """Read the records of one parquet file, as an array or, if it is large, a dask array.
+
+    Which of the two it is depends on the footer alone, which is public.
+    """
+    with _open_parquet(path) as file:
+        row_count = file.metadata.num_rows
+    is_large = row_count * prod(shape) * _BYTES_PER_DOUBLE > STREAMED
+    if is_large and options.mask is None and find_spec("dask") is not None:
+        return _open_row_groups([path], shape, options)
+    return _read_parquet_records(path, None, shape, options)
 
 
-def _parquet_records(
-    path: Path, group: int | None, shape: tuple[int, ...], choices: Choices
+def read_parquet_column(
+    path: Path, column: str | int, options: ReadOptions
 ) -> np.ndarray:
-    """The records of a parquet file, or of one of its row groups."""
-    with _parquet(path) as file:
-        empty = file.schema_arrow.empty_table()
-    places = frame_places(path.name, empty, shape, choices)
-    table = _parquet_table(path, group, places, choices.max_unpacked)
-    return frame(path.name, table, shape, Choices()).reshape(-1, *shape)
-
-
-def parquet_column(path: Path, column: str | int, choices: Choices) -> np.ndarray:
-    """One column of a parquet file."""
-    with _parquet(path) as file:
-        empty = file.schema_arrow.empty_table()
-    places = frame_places(path.name, empty, (), Choices(columns=[column]))
-    table = _parquet_table(path, None, places, choices.max_unpacked)
+    """Read one column of a parquet file."""
+    empty_table = _empty_table(path)
+    column_options = ReadOptions(columns=[column])
+    positions = find_record_columns(path.name, empty_table, (), column_options)
+    table = _read_parquet_table(path, None, positions, options.max_unpacked)
     return frame_column(path.name, table, 0)
 
 
-def _parquet(path: Path, texts: Sequence[str] = ()) -> Any:
-    """Open a parquet file; columns of `texts` are read as dictionaries."""
+def _read_parquet_records(
+    path: Path, row_group: int | None, shape: tuple[int, ...], options: ReadOptions
+) -> np.ndarray:
+    """Read the records of a parquet file, or of one of its row groups, as (n, *shape)."""
+    positions = find_record_columns(path.name, _empty_table(path), shape, options)
+    table = _read_parquet_table(path, row_group, positions, options.max_unpacked)
+    records = frame_records(path.name, table, shape, ReadOptions())
+    return records.reshape(-1, *shape)
+
+
+def _open_parquet(path: Path, text_names: Sequence[str] = ()) -> Any:
+    """Open a parquet file; the columns in `text_names` are read as dictionaries."""
     import pyarrow.parquet
 
     try:
-        return pyarrow.parquet.ParquetFile(path, read_dictionary=list(texts))
+        return pyarrow.parquet.ParquetFile(path, read_dictionary=list(text_names))
     except (OSError, ValueError) as error:
         raise ParameterError(
             f"cannot read {path} as parquet ({type(error).__name__})"
         ) from None
 
 
-# Bytes of a value in memory, by its physical type; a text is a place in a dictionary.
-_PARQUET_BYTES = {
-    "BOOLEAN": 1, "INT32": 4, "FLOAT": 4, "BYTE_ARRAY": 8, "INT64": 8, "DOUBLE": 8, "INT96": 12
-}  # fmt: skip
+def _empty_table(path: Path) -> Any:
+    """Return a table of pyarrow with a parquet file's columns and no rows."""
+    with _open_parquet(path) as file:
+        return file.schema_arrow.empty_table()
 
 
-def _parquet_table(
-    path: Path, group: int | None, places: list[int], max_unpacked: int | None
+def _read_parquet_table(
+    path: Path, row_group: int | None, positions: list[int], max_unpacked: int | None
 ) -> Any:
-    """The columns at these places, in their order, of all row groups or of one.
+    """Read columns of a parquet file as a table of pyarrow.
 
-    Texts are read as dictionaries: a long text that many rows share is unpacked once.
+    Parameters
+    ----------
+    path : Path
+        The file.
+    row_group : int or None
+        Which row group is read; None means all of them.
+    positions : list of int
+        The positions of the columns, in the wanted order.
+    max_unpacked : int or None
+        How many bytes of memory the columns may fill.
+
+    Notes
+    -----
+    Texts are read as dictionaries, so that a long text which many rows share is unpacked
+    only once.
     """
-    wanted, texts = _check_parquet(path, places, max_unpacked)
-    with _parquet(path, texts) as file:
-        if group is None:
-            table = file.read(columns=wanted)
+    columns = _check_parquet_columns(path, positions, max_unpacked)
+    with _open_parquet(path, columns.text_names) as file:
+        if row_group is None:
+            table = file.read(columns=columns.names)
         else:
-            table = file.read_row_group(group, columns=wanted)
-    return table.select(wanted)
+            table = file.read_row_group(row_group, columns=columns.names)
+    return table.select(columns.names)
 
 
-def _check_parquet(
-    path: Path, places: list[int], max_unpacked: int | None
-) -> tuple[list[str], list[str]]:
-    """Refuse columns that fill too much memory by what the footer says.
+def _check_parquet_columns(
+    path: Path, positions: list[int], max_unpacked: int | None
+) -> ParquetColumns:
+    """Find columns by their positions, and refuse what the footer says is too large.
 
-    Returns the names of the columns, and of those of texts. Lists of texts are refused by
-    the type of their column, which is public: they could not be read as dictionaries.
+    Lists of texts are refused too, by the type of their column, which is public: they could
+    not be read as dictionaries.
     """
-    with _parquet(path) as file:
-        names, metadata = file.schema_arrow.names, file.metadata
-    if len(set(names)) < len(names):
+    with _open_parquet(path) as file:
+        all_names = file.schema_arrow.names
+        metadata = file.metadata
+    if len(set(all_names)) < len(all_names):
         raise ParameterError(f"{path.name} has two columns of one name; rename one")
-    wanted = [names[place] for place in places]
-    needed, texts = 0, set()
+
+    names = [all_names[position] for position in positions]
+    text_names = set()
+    needed_bytes = 0
     for row_group in range(metadata.num_row_groups):
         for leaf in range(metadata.num_columns):
-            column = metadata.row_group(row_group).column(leaf)
-            name = _column_of_leaf(column.path_in_schema, wanted)
+            chunk = metadata.row_group(row_group).column(leaf)
+            name = _column_of_leaf(chunk.path_in_schema, names)
             if name is None:
                 continue
-            if column.physical_type == "BYTE_ARRAY":
-                texts.add(name)
-                if column.path_in_schema != name:
-                    where = f"{path.name}, column {shown(name)},"
+            if chunk.physical_type == "BYTE_ARRAY":
+                text_names.add(name)
+                is_list = chunk.path_in_schema != name
+                if is_list:
                     raise ParameterError(
-                        f"{where} holds lists of texts, not of numbers"
+                        f"{path.name}, column {shown(name)}, holds lists of texts, not of "
+                        "numbers"
                     )
-            width = _PARQUET_BYTES.get(column.physical_type)
-            if width is None:
-                width = metadata.schema.column(leaf).length
-            needed += column.num_values * width + column.total_uncompressed_size
-    check_unpacked(path, needed, unpacked_limit(path, max_unpacked))
-    return wanted, sorted(texts)
+            bytes_per_value = _BYTES_BY_PARQUET_TYPE.get(chunk.physical_type)
+            if (
+                bytes_per_value is None
+            ):  # A type of fixed length, which the schema tells.
+                bytes_per_value = metadata.schema.column(leaf).length
+            needed_bytes += chunk.num_values * bytes_per_value
+            needed_bytes += chunk.total_uncompressed_size
+    check_unpacked(path, needed_bytes, unpacked_limit(path, max_unpacked))
+    return ParquetColumns(names, sorted(text_names))
 
 
 def _column_of_leaf(leaf: str, names: list[str]) -> str | None:
-    """The column that a leaf of the schema belongs to, such as x for x.list.element."""
-    return next(
-        (name for name in names if leaf == name or leaf.startswith(f"{name}.")), None
-    )
+    """Return the column that a leaf of the schema belongs to, such as x for x.list.element."""
+    for name in names:
+        if leaf == name or leaf.startswith(f"{name}."):
+            return name
+    return None
 
 
-def _chunked(paths: list[Path], shape: tuple[int, ...], choices: Choices) -> Any:
-    """A delayed chunk for each row group, after the columns of each file have been found to fit."""
+def _open_row_groups(
+    paths: list[Path], shape: tuple[int, ...], options: ReadOptions
+) -> Any:
+    """Return parquet files as one dask array with a delayed chunk for each row group.
+
+    The columns of every file are checked before, so that nothing is refused later, when a
+    worker reads a chunk.
+    """
     import dask.array
 
     chunks = []
     for path in paths:
-        with _parquet(path) as file:
-            empty = file.schema_arrow.empty_table()
-            frame(path.name, empty, shape, choices)
-            sizes = [
-                file.metadata.row_group(group).num_rows
-                for group in range(file.metadata.num_row_groups)
-            ]
-        places = frame_places(path.name, empty, shape, choices)
-        _check_parquet(path, places, choices.max_unpacked)
-        for group, size in enumerate(sizes):
-            read = dask.delayed(_parquet_records)(path, group, shape, choices)
-            chunks.append(
-                dask.array.from_delayed(read, shape=(size, *shape), dtype=np.float64)
+        with _open_parquet(path) as file:
+            empty_table = file.schema_arrow.empty_table()
+            metadata = file.metadata
+        frame_records(path.name, empty_table, shape, options)
+        positions = find_record_columns(path.name, empty_table, shape, options)
+        _check_parquet_columns(path, positions, options.max_unpacked)
+
+        for row_group in range(metadata.num_row_groups):
+            size = metadata.row_group(row_group).num_rows
+            records = dask.delayed(_read_parquet_records)(
+                path, row_group, shape, options
             )
+            chunk = dask.array.from_delayed(
+                records, shape=(size, *shape), dtype=np.float64
+            )
+            chunks.append(chunk)
     if not chunks:
         raise ParameterError("no parquet file holds a row")
     return dask.array.concatenate(chunks)

@@ -1,0 +1,184 @@
+"""Which columns of a table hold a record, decided from public names and positions alone."""
+
+import re
+from collections.abc import Sequence
+from math import isnan
+
+from curvedp._validate import shown
+from curvedp.errors import ParameterError
+from curvedp.records.conversion import to_float
+from curvedp.records.forms import check_order, suggest_forms
+from curvedp.records.options import ReadOptions
+
+Column = str | int
+
+# The largest position of a column in a table without a header, and the longest range of
+# positions. A table of a million columns is wider than any that people write.
+_MAX_COLUMNS = 1 << 20
+
+# How many names of columns an error message lists.
+_MAX_LISTED_NAMES = 12
+
+# A range of positions, first and last included, such as 2-31.
+_RANGE = re.compile(r"\s*([0-9]{1,7})\s*-\s*([0-9]{1,7})\s*")
+
+
+def select_columns(
+    where: str, names: Sequence[Column] | None, options: ReadOptions, width: int
+) -> list[int]:
+    """Return the positions of the columns that hold the entries of a record.
+
+    Parameters
+    ----------
+    where : str
+        What error messages call the table.
+    names : sequence of str or int, or None
+        The names of the table's columns, or their positions where they have no names; None
+        for a text file without a header.
+    options : ReadOptions
+        Its `columns` says which columns are wanted; without it the table must have exactly
+        `width` columns. Its `form` says in which order they are expected.
+    width : int
+        How many entries a record has.
+
+    Raises
+    ------
+    ParameterError
+        If the number of columns is not `width`, if a column does not exist or its name is
+        ambiguous, or if the names tell that the columns are in another order than the form's.
+    """
+    if options.columns is None:
+        _check_column_count(where, names, options, width)
+        check_order(where, options.form, names or ())
+        return list(range(width))
+
+    columns = _requested_columns(options.columns, names)
+    if len(columns) != width:
+        raise ParameterError(
+            f"must be {width} names or places, one for each entry of a record"
+            f"{suggest_forms(len(columns), options.form)}",
+            parameter="columns",
+            value=options.columns,
+        )
+    positions = [_find_column(where, names, column) for column in columns]
+
+    # A caller who lists columns as they stand in the file says which columns are meant, but
+    # says nothing about their order. So the header is compared with the form's order.
+    if names and positions == sorted(positions):
+        check_order(where, options.form, [names[position] for position in positions])
+    else:
+        check_order(where, options.form, columns)
+    return positions
+
+
+def _check_column_count(
+    where: str, names: Sequence[Column] | None, options: ReadOptions, width: int
+) -> None:
+    """Refuse a table whose number of columns is not the number of entries of a record."""
+    if names is None or len(names) == width:
+        return
+    noun = "column" if len(names) == 1 else "columns"
+    rule = (
+        f"is missing: {where} has {len(names)} {noun} ({_listed(names)}), and a record has "
+        f"{width} entries; name its columns"
+    )
+    if len(names) == 1:
+        rule += ", or say what separates them, or how many lines to skip before them"
+    rule += suggest_forms(len(names), options.form)
+    raise ParameterError(rule, parameter="columns")
+
+
+def _requested_columns(
+    columns: Sequence[Column], names: Sequence[Column] | None
+) -> list[Column]:
+    """Return what a caller passed as `columns`, as a list without ranges.
+
+    A single text is accepted if it is a range such as "2-31". Any other single text yields an
+    empty list, which `select_columns` refuses.
+    """
+    if isinstance(columns, str):
+        columns = [columns] if is_range(columns, names) else []
+    return expand_ranges(columns, names)
+
+
+def is_range(column: Column, names: Sequence[Column] | None) -> bool:
+    """Return whether a column is written as a range such as "2-31", and is not a name."""
+    if not isinstance(column, str) or not looks_like_range(column):
+        return False
+    return column.strip() not in [str(name).strip() for name in names or ()]
+
+
+def looks_like_range(text: str) -> bool:
+    """Return whether a text is written as a range of positions, such as "2-31"."""
+    return _RANGE.fullmatch(text) is not None
+
+
+def expand_ranges(
+    columns: Sequence[Column], names: Sequence[Column] | None
+) -> list[Column]:
+    """Replace every range such as "2-31" by the positions from its first to its last.
+
+    Parameters
+    ----------
+    columns : sequence of str or int
+        Names, positions and ranges.
+    names : sequence of str or int, or None
+        The names of the table's columns. A column that is called "2-31" is not a range.
+    """
+    expanded: list[Column] = []
+    for column in columns:
+        if isinstance(column, str) and is_range(column, names):
+            first, last = map(int, column.split("-"))
+            if last < first or last - first >= _MAX_COLUMNS:
+                raise ParameterError(
+                    "must be a range of places, such as 2-31",
+                    parameter="columns",
+                    value=column,
+                )
+            expanded += range(first, last + 1)
+        else:
+            expanded.append(column)
+    return expanded
+
+
+def _find_column(where: str, names: Sequence[Column] | None, column: Column) -> int:
+    """Return the position of one column, which the caller gives by its name or position."""
+    if isinstance(column, str):
+        stripped_names = [str(name).strip() for name in names or ()]
+        count = stripped_names.count(column.strip())
+        if count > 1:
+            raise ParameterError(
+                f"{where} has {count} columns called {shown(column)}; say which by its "
+                "place from 0"
+            )
+        if count == 1:
+            return stripped_names.index(column.strip())
+
+    if isinstance(column, int) and not isinstance(column, bool):
+        column_count = len(names) if names else _MAX_COLUMNS
+        if 0 <= column < column_count:
+            return column
+
+    if names is None:
+        columns_in_words = "no header"
+    else:
+        columns_in_words = f"{len(names)} columns ({_listed(names)})"
+    raise ParameterError(
+        f"{where} has no column {shown(column)}: it has {columns_in_words}; places count "
+        "from 0"
+    )
+
+
+def _listed(names: Sequence[Column]) -> str:
+    """Return the names of columns as an error message lists them.
+
+    A number is left out: if a caller takes a line of records for a header, then the message
+    must not show that record.
+    """
+    texts = [name for name in names if isinstance(name, str) and isnan(to_float(name))]
+    if not texts:
+        return "without names"
+    listed = ", ".join(map(shown, texts[:_MAX_LISTED_NAMES]))
+    if len(texts) > _MAX_LISTED_NAMES:
+        listed += ", …"
+    return listed

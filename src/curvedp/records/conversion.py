@@ -1,0 +1,181 @@
+"""Converting cells, columns and rows of any type to doubles; what is not a number is NaN.
+
+The type of an array is public and may be refused. What a cell holds is data: converting it
+never raises, never warns, and the result depends on that cell alone.
+"""
+
+import sys
+import warnings
+from array import array
+from collections.abc import Iterable, Mapping, Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from curvedp.errors import ParameterError
+
+# Kinds of NumPy types (`dtype.kind`): real numbers, which are converted as they are, and
+# objects or texts, which are converted one by one.
+_REAL_KINDS = "biuf"
+_OBJECT_AND_TEXT_KINDS = "OUST"
+
+# The most characters that a number may have, and that a name keeps (`text_tables`). A number
+# in full precision has fewer than 30; reading a text of many megabytes as one takes minutes.
+LONGEST_CELL = 1 << 12
+
+
+def to_float(cell: Any) -> float:
+    """Return the number in a cell, NaN if there is none. Never raises and never warns.
+
+    An array with several entries, a masked cell and a text of more than `LONGEST_CELL`
+    characters are not numbers.
+    """
+    try:
+        is_array = isinstance(cell, np.ndarray) and cell.ndim > 0
+        is_masked = cell is np.ma.masked
+        is_too_long = isinstance(cell, str | bytes) and len(cell) > LONGEST_CELL
+        if is_array or is_masked or is_too_long:
+            return float("nan")
+        return float(cell)
+    except Exception:  # A cell may be any object, whose __float__ may raise anything.
+        return float("nan")
+
+
+def to_floats(where: str, values: Any) -> np.ndarray:
+    """Convert an array to doubles, entry by entry; masked entries become NaN.
+
+    Parameters
+    ----------
+    where : str
+        What the error message calls the array.
+    values : array
+        Of any shape.
+
+    Raises
+    ------
+    ParameterError
+        For the type of the array alone: complex numbers, dates and named fields.
+    """
+    if isinstance(values, np.ma.MaskedArray):
+        is_masked = np.ma.getmaskarray(values)
+        return np.where(is_masked, np.nan, to_floats(where, values.data))
+
+    values = np.asarray(values)
+    if values.dtype.kind in _REAL_KINDS:
+        # A long double that is larger than every double becomes an infinity.
+        with np.errstate(all="ignore"):
+            return values.astype(np.float64, copy=False)
+    if values.dtype.kind not in _OBJECT_AND_TEXT_KINDS:
+        raise ParameterError(
+            f"{where} holds values of type {values.dtype}; real numbers are needed"
+        )
+    floats = np.fromiter(map(to_float, values.ravel()), np.float64, values.size)
+    return floats.reshape(values.shape)
+
+
+def column_to_floats(where: str, values: Any) -> np.ndarray:
+    """Convert a column of a frame, or a series, to doubles.
+
+    The type of an array is public, but that of a column is not: one complex cell makes a
+    column of complex numbers. So a complex cell is a number if its imaginary part is 0, and
+    NaN otherwise.
+    """
+    column = np.asarray(values)
+    if column.dtype.kind == "c":
+        return np.where(column.imag == 0, column.real, np.nan).astype(np.float64)
+    return to_floats(where, values)
+
+
+def stack_records(
+    records: Iterable[Any],
+    shape: tuple[int, ...],
+    columns: Sequence[str | int] | None = None,
+) -> np.ndarray:
+    """Convert records that come one by one to an array of shape (n, *shape).
+
+    Parameters
+    ----------
+    records : iterable
+        Each is of the given shape or flat, or a dictionary, or a rotation of SciPy, which is
+        read as its matrix. Anything else becomes NaN: the type of a record is data too, as a
+        list may hold one record that is a list and one that is a dictionary.
+    shape : tuple of int
+        The shape of one record.
+    columns : sequence of str or int, optional
+        What each record is indexed with. Without it a dictionary is read as its values, in
+        its own order.
+    """
+    doubles = array("d")
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        # A warning that a record causes would tell something about it.
+        warnings.simplefilter("ignore")
+        for record in records:
+            doubles.frombytes(_record_to_floats(record, shape, columns).tobytes())
+    return np.array(doubles, dtype=np.float64).reshape(-1, *shape)
+
+
+def _record_to_floats(
+    record: Any, shape: tuple[int, ...], columns: Sequence[str | int] | None
+) -> np.ndarray:
+    """Convert one record of any type to doubles of the given shape, NaN if it is not one."""
+    try:
+        floats = to_floats("a record", _as_array(record, columns))
+    except Exception:  # The record is ragged or complex, or an object without an array.
+        return np.full(shape, np.nan)
+
+    width = prod(shape)
+    is_single_number = floats.shape == () and width == 1
+    has_shape = floats.shape == shape
+    is_flat = floats.shape == (width,)
+    if is_single_number or has_shape or is_flat:
+        return np.ascontiguousarray(floats, dtype=np.float64).reshape(shape)
+    return np.full(shape, np.nan)
+
+
+def _as_array(record: Any, columns: Sequence[str | int] | None) -> np.ndarray:
+    """Return one record of any type as an array of any shape; may raise anything.
+
+    With `columns`, the array holds what the record gives for each of these keys.
+    """
+    if columns is not None:
+        record = [record[column] for column in columns]
+    elif isinstance(record, Mapping):
+        record = list(record.values())
+    elif is_scipy_rotation(record):
+        record = record.as_matrix()
+
+    if isinstance(record, list | tuple):
+        # Objects, because in an array of texts one long text takes its length for each cell.
+        record = np.array(record, dtype=object)
+    if isinstance(record, np.ma.MaskedArray):
+        return record
+    values = np.asarray(record)
+    if values.dtype.kind == "O" and values.ndim:
+        # Tables give lists of lists as arrays of arrays, which this makes one array.
+        return np.array(values.tolist(), dtype=object)
+    return values
+
+
+def is_scipy_rotation(X: Any) -> bool:
+    """Return whether X is a `Rotation` or a `RigidTransform` of SciPy, one or many.
+
+    The type is recognized by its name, so that SciPy's module is not imported for it.
+    """
+    if "scipy.spatial.transform" not in sys.modules:
+        return False
+    kind = type(X)
+    is_known_name = kind.__name__ in ("Rotation", "RigidTransform")
+    return is_known_name and kind.__module__.startswith("scipy.spatial.transform")
+
+
+def object_array(values: Iterable[Any]) -> np.ndarray:
+    """Return an array of shape (n,) that holds n values as they are, of any types.
+
+    NumPy's own conversion would look for a common type, and would make a matrix of lists.
+    """
+    items = list(values)
+    objects = np.empty(len(items), dtype=object)
+    for index, item in enumerate(items):
+        objects[index] = item
+    return objects

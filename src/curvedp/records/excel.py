@@ -1,0 +1,168 @@
+"""Reading a range of cells from an Excel file.
+
+The caller names the range, because an empty last row leaves no trace in the file: without a
+range, emptying one record could change n.
+"""
+
+import warnings
+import zipfile
+from contextlib import closing
+from math import prod
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from curvedp._validate import shown
+from curvedp.errors import ParameterError
+from curvedp.records.columns import select_columns
+from curvedp.records.conversion import to_floats
+from curvedp.records.limits import check_unpacked, unpacked_limit
+from curvedp.records.options import ReadOptions
+
+_BYTES_PER_CELL = 8  # a pointer to what the cell holds
+
+
+class CellRange(NamedTuple):
+    """A rectangle of cells, such as Sheet1!A2:C201; rows and columns count from 1.
+
+    Attributes
+    ----------
+    sheet : str
+        The name of the sheet; empty if the caller does not name one.
+    text : str
+        The range as the caller wrote it.
+    cells : str
+        The range without its sheet.
+    left, top, right, bottom : int
+        The first column, the first row, the last column and the last row.
+    """
+
+    sheet: str
+    text: str
+    cells: str
+    left: int
+    top: int
+    right: int
+    bottom: int
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """How many rows and columns the range has."""
+        return self.bottom - self.top + 1, self.right - self.left + 1
+
+
+def read_excel_records(
+    path: Path, shape: tuple[int, ...], options: ReadOptions
+) -> np.ndarray:
+    """Read records from the range of cells that `options.key` names.
+
+    Returns
+    -------
+    array, shape (n, prod(shape))
+        One row of the range is one record; with `options.header`, its first row names the
+        columns.
+    """
+    cells = read_excel_cells(path, options.key, options.max_unpacked)
+    names: list[str | int] = list(range(cells.shape[1]))
+    if options.header:
+        names = [str(name) for name in cells[0]]
+        cells = cells[1:]
+    positions = select_columns(path.name, names, options, prod(shape))
+    return to_floats(path.name, cells[:, positions])
+
+
+def read_excel_column(
+    path: Path, column: str | int, options: ReadOptions
+) -> np.ndarray:
+    """Read one value for each record from a range of cells, such as "D2:D201"."""
+    return read_excel_cells(path, str(column), options.max_unpacked).ravel()
+
+
+def read_excel_cells(
+    path: Path, where: str | None, max_unpacked: int | None = None
+) -> np.ndarray:
+    """Read what the cells of a range hold, as an array of objects; empty cells are None.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    where : str or None
+        The range, such as "A2:C201" or "Sheet1!A2:C201". It may be without a sheet if the
+        file has only one.
+    max_unpacked : int, optional
+        How many bytes of memory the file may fill.
+    """
+    import openpyxl
+
+    cell_range = _parse_range(path, where)
+    limit = unpacked_limit(path, max_unpacked)
+    check_unpacked(path, prod(cell_range.shape) * _BYTES_PER_CELL, limit)
+    check_unpacked(path, _size_of_largest_part(path), limit)
+
+    with warnings.catch_warnings():
+        # openpyxl warns of cells that look like bad dates, and quotes them.
+        warnings.simplefilter("ignore")
+        workbook = openpyxl.load_workbook(path, read_only=True, data_only=True)
+        with closing(workbook):
+            return _copy_cells(_find_sheet(path, workbook, cell_range), cell_range)
+
+
+def _parse_range(path: Path, where: str | None) -> CellRange:
+    """Parse a range such as "Sheet1!A2:C201"; a text that is not a range is refused."""
+    from openpyxl.utils.cell import range_boundaries
+
+    if where is None or ":" not in where:
+        raise ParameterError(
+            f"is missing: say which cells of {path.name} hold the records, without the "
+            "header, such as 'A2:C201' or 'Sheet1!A2:C201'",
+            parameter="key",
+        )
+    sheet, _, cells = where.rpartition("!")
+    try:
+        left, top, right, bottom = map(int, range_boundaries(cells))
+    except (ValueError, TypeError):
+        raise ParameterError(
+            "must be a range of cells, such as A2:C201", parameter="key", value=cells
+        ) from None
+    return CellRange(sheet.strip("'"), where, cells, left, top, right, bottom)
+
+
+def _find_sheet(path: Path, workbook: Any, cell_range: CellRange) -> Any:
+    """Return the sheet that the range names, or the only sheet if it names none."""
+    sheets = workbook.sheetnames
+    if cell_range.sheet in sheets:
+        return workbook[cell_range.sheet]
+    if cell_range.sheet or len(sheets) > 1:
+        raise ParameterError(
+            f"must name one of the sheets {shown(sheets)} of {path.name}, such as "
+            f"'{sheets[0]}!{cell_range.cells}'",
+            parameter="key",
+            value=cell_range.text,
+        )
+    return workbook[sheets[0]]
+
+
+def _copy_cells(sheet: Any, cell_range: CellRange) -> np.ndarray:
+    """Copy the values of a range; rows that the file does not have stay None."""
+    cells = np.full(cell_range.shape, None, dtype=object)
+    stored_rows = sheet.iter_rows(
+        min_row=cell_range.top,
+        max_row=cell_range.bottom,
+        min_col=cell_range.left,
+        max_col=cell_range.right,
+        values_only=True,
+    )
+    for row, values in zip(cells, stored_rows, strict=False):
+        row[: len(values)] = values
+    return cells
+
+
+def _size_of_largest_part(path: Path) -> int:
+    """Return the unpacked size of an Excel file's largest part, in bytes.
+
+    The file's directory declares it, and a part is never unpacked beyond that size.
+    """
+    with zipfile.ZipFile(path) as archive:
+        return max((part.file_size for part in archive.infolist()), default=0)

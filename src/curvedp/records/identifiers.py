@@ -1,0 +1,53 @@
+"""Labels of classes and ids of persons as arrays, and which of them are missing."""
+
+from typing import Any
+
+import numpy as np
+
+from curvedp.numerics.arrays import to_host
+from curvedp.records.conversion import object_array
+
+
+def names(values: Any) -> np.ndarray:
+    """Return public labels or ids of any type as an array, one for each record.
+
+    A list with a text keeps its objects. As an array of texts, 1 and 1.0 would differ, 1 and
+    "1" would be the same, NaN would be a name, and one long name would take its length for
+    every record.
+    """
+    if isinstance(values, list | tuple):
+        has_text = any(isinstance(value, str | bytes) for value in values)
+        if has_text:
+            return object_array(values)
+    return np.asarray(to_host(values))
+
+
+def any_missing(ids: np.ndarray, values: Any) -> bool:
+    """Return whether one of some labels or ids is masked, NaN, NaT, None or a blank text.
+
+    Parameters
+    ----------
+    ids : array
+        The labels or ids, as `names` returns them.
+    values : array, list or series
+        The same, as the caller passed them: an array of NumPy may have a mask.
+    """
+    if np.ma.is_masked(values):
+        return True
+    kind = ids.dtype.kind
+    if kind in "fcmM":  # floats, complex numbers, durations, dates
+        return bool(np.isnan(ids).any())
+    if kind in "US":
+        lengths = np.char.str_len(np.char.strip(ids))
+        return bool((lengths == 0).any())
+    return kind == "O" and any(_is_missing(value) for value in ids)
+
+
+def _is_missing(value: Any) -> bool:
+    """Return whether one label or id is None, is not equal to itself, or is a blank text."""
+    try:
+        if value is None or bool(value != value):
+            return True
+    except TypeError:  # pandas.NA does not even say whether it equals itself.
+        return True
+    return isinstance(value, str) and not value.strip()
