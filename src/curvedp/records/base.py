@@ -16,12 +16,12 @@ from array_api_compat import array_namespace, device, is_array_api_obj, is_numpy
 from curvedp._silence import quiet_about_records
 from curvedp.errors import ParameterError
 from curvedp.geometry.ball import carry_records
-from curvedp.geometry.frechet_mean.backends.chunks import Domain
 from curvedp.geometry.frechet_mean.backends.device import (
     carry_on_device,
-    device_moments,
+    mean_of_device_array,
 )
-from curvedp.geometry.frechet_mean.mean import memory_moments
+from curvedp.geometry.frechet_mean.mean import mean_of_array
+from curvedp.geometry.frechet_mean.public_ball import PublicBall
 from curvedp.geometry.manifold import Manifold
 from curvedp.numerics.arrays import to_host
 from curvedp.numerics.threads import blocks
@@ -98,14 +98,14 @@ class Records:
             parts.append(kernel(records[block], *values_of_block))
         return np.asarray(np.sum(parts, axis=0, dtype=np.int64))
 
-    def moments(self, domain: Domain) -> Moments:
+    def moments(self, ball: PublicBall) -> Moments:
         """Return the Fréchet mean of the records and their mean square distance to it.
 
-        The records are mapped into the public ball of the domain before. The mean is within
+        The records are clipped into the public ball before. The mean is within
         `solver_error(manifold, radius)` of the true one, whatever the records are. Neither
         value is private: noise has to be added before anything is released.
         """
-        return memory_moments(domain, self._records)
+        return mean_of_array(ball, self._records)
 
     def labels(self, y: Any, classes: Any = None) -> "Labels | ChunkedLabels":
         """Return the labels of the records, after checking that each record has one.
@@ -124,11 +124,11 @@ class Records:
             return Labels(y, self.n, classes)
 
     def class_moments(
-        self, domain: Domain, labels: "Labels | ChunkedLabels"
+        self, ball: PublicBall, labels: "Labels | ChunkedLabels"
     ) -> list[Moments]:
         """Return the `moments` of each class, in the order of `labels.classes`."""
         return [
-            self.of_class(labels, code).moments(domain)
+            self.of_class(labels, code).moments(ball)
             for code in range(len(labels.classes))
         ]
 
@@ -157,9 +157,9 @@ class DeviceRecords(Records):
         """Return all records, copied to the host."""
         return np.asarray(to_host(self._records), dtype=np.float64)
 
-    def moments(self, domain: Domain) -> Moments:
+    def moments(self, ball: PublicBall) -> Moments:
         """Return mean and mean square distance as `Records.moments`, computed on the device."""
-        return device_moments(domain, self._records)
+        return mean_of_device_array(ball, self._records)
 
     def carried(self, manifold: Manifold, center: np.ndarray) -> Records:
         """Return the records in the canonical frame, on the same device."""

@@ -1,8 +1,12 @@
-"""A dask array of records, seen through exact sums over them; what the workers do, and what the client makes of failures."""
+"""A dask array of records, seen through exact sums over its chunks.
+
+Workers see their own chunks and send back sums; the client adds them up and never loads the
+records. A worker or a cluster that fails is reported in one line that quotes no record.
+"""
 
 from functools import partial
 from math import isnan
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -29,23 +33,39 @@ from curvedp.records.base import (
     open_records,
 )
 
-SAMPLE = 1 << 14  # records that the start is found from
-_FAN_IN = 8  # partial sums that one task adds up
-_PATIENCE = "5s"  # for a scheduler's answer; dask itself complains of an event loop that is busy for 3
+if TYPE_CHECKING:
+    from curvedp.records.labels import ChunkedLabels, Labels
+
+# How many records one worker gathers to find a start for the mean. More would take longer
+# and would not save passes over the data.
+SAMPLE_SIZE = 1 << 14
+
+# How many partial sums one task adds up.
+_SUMS_PER_TASK = 8
+
+# How long the client waits for a scheduler's answer. dask itself complains of an event loop
+# that is busy for 3 seconds.
+_SCHEDULER_TIMEOUT = "5s"
+
+# Packages whose errors speak of machines and networks, and never of a record.
+_CLUSTER_PACKAGES = ("dask", "distributed", "concurrent", "asyncio")
 
 
 def refuse_chunked(name: str, X: Any) -> None:
-    """A `ParameterError` where a dask array comes to something that would have to load it, whatever its size."""
+    """Refuse a dask array, of any size, where the records are needed in memory."""
     if is_chunked(X):
-        line = f"and its records are needed in memory here; where they fit, {name}.compute() loads them"
-        raise ParameterError(f"{name} is a dask array, {line}")
+        raise ParameterError(
+            f"{name} is a dask array, and its records are needed in memory here; where they "
+            f"fit, {name}.compute() loads them"
+        )
 
 
-def check_sizes(name: str, X: Any) -> None:
-    """A `ParameterError` for chunks of unknown size: n is part of the guarantee."""
+def check_chunk_sizes(name: str, X: Any) -> None:
+    """Refuse a dask array with chunks of unknown size, because n is part of the guarantee."""
     if any(isnan(size) for sizes in X.chunks for size in sizes):
         raise ParameterError(
-            f"{name} has chunks of unknown size; {name}.compute_chunk_sizes() finds them in one pass"
+            f"{name} has chunks of unknown size; {name}.compute_chunk_sizes() finds them in "
+            "one pass"
         )
 
 
@@ -56,14 +76,34 @@ def by_chunks(
     rest: tuple[int, ...],
     dtype: Any = np.float64,
 ) -> Any:
-    """What a function makes of records, shape (n, *rest); of a dask array a dask array, chunk by chunk when it is asked."""
+    """Apply a function to records; for a dask array, chunk by chunk when it is computed.
+
+    Parameters
+    ----------
+    function : callable
+        Maps records of shape (k, *point_shape) to values of shape (k, *rest).
+    X : array, frame, list or dask array
+        The records.
+    point_shape : tuple of int
+        The shape of one record.
+    rest : tuple of int
+        The shape of the value of one record.
+    dtype : data type
+        Of the values.
+
+    Returns
+    -------
+    array or dask array, shape (n, *rest)
+        A dask array if X is one.
+    """
     if not is_chunked(X):
         records = open_records(X, point_shape, least=1).array()
         with quiet_about_records():
             return function(records)
-    check_whole(X, point_shape)
+
+    check_whole_records(X, point_shape)
     return X.map_blocks(
-        partial(_applied, function, point_shape),
+        partial(_apply_to_chunk, function, point_shape),
         dtype=dtype,
         meta=np.empty((0,) * (1 + len(rest)), dtype=dtype),
         drop_axis=list(range(1, X.ndim)),
@@ -72,116 +112,158 @@ def by_chunks(
     )
 
 
-def check_whole(X: Any, point_shape: tuple[int, ...], name: str = "X") -> None:
-    """A `ParameterError` unless X is a dask array of points, real numbers, each in one chunk."""
+def check_whole_records(X: Any, point_shape: tuple[int, ...], name: str = "X") -> None:
+    """Refuse a dask array unless each of its chunks holds whole records of real numbers."""
     check_record_shape(X, point_shape, name)
-    split = [axis for axis in range(1, X.ndim) if len(X.chunks[axis]) > 1]
-    if split:
-        whole = ", ".join(f"{axis}: -1" for axis in split)
+    cut_axes = [axis for axis in range(1, X.ndim) if len(X.chunks[axis]) > 1]
+    if cut_axes:
+        remedy = ", ".join(f"{axis}: -1" for axis in cut_axes)
         raise ParameterError(
-            f"{name} has chunks that cut through a record; {name}.rechunk({{{whole}}}) repairs that"
+            f"{name} has chunks that cut through a record; {name}.rechunk({{{remedy}}}) "
+            "repairs that"
         )
     if X.dtype.kind not in "iuf":
         raise ParameterError(f"{name} has dtype {X.dtype}; it must be real numbers")
 
 
 class ChunkedRecords(Records):
-    """A dask array of records along its first axis, seen through sums over them. Chunks of unknown size, and those that cut
-    through a record, are refused before anything is computed."""
+    """A dask array of records along its first axis, which is never loaded as a whole.
 
-    def __init__(self, X: Any, point_shape: tuple[int, ...], name: str = "X") -> None:
-        check_whole(X, point_shape, name)
-        check_sizes(name, X)
-        if X.shape[0] > MOST_TERMS:
-            raise ParameterError(
-                f"{name} has {X.shape[0]} records; the sums are exact for at most {MOST_TERMS}"
-            )
-        super().__init__(X)
-        self._point_shape, self._name = point_shape, name
-        self.sizes = tuple(X.chunks[0])  # how many records each chunk says it has
-        _check_scheduler()
+    Parameters
+    ----------
+    X : dask array, shape (n, *point_shape)
+        The records. Chunks of unknown size, and chunks that cut through a record, are refused
+        before anything is computed.
+    point_shape : tuple of int
+        The shape of one record.
+    name : str
+        What error messages call X.
+
+    Attributes
+    ----------
+    sizes : tuple of int
+        How many records each chunk has, as the array says.
+    """
 
     where = "chunks"
 
-    def blocks(self) -> list[Any]:
-        """The chunks, each a delayed value."""
+    def __init__(self, X: Any, point_shape: tuple[int, ...], name: str = "X") -> None:
+        check_whole_records(X, point_shape, name)
+        check_chunk_sizes(name, X)
+        if X.shape[0] > MOST_TERMS:
+            raise ParameterError(
+                f"{name} has {X.shape[0]} records; the sums are exact for at most "
+                f"{MOST_TERMS}"
+            )
+        super().__init__(X)
+        self._point_shape = point_shape
+        self._name = name
+        self.sizes = tuple(X.chunks[0])
+        _check_scheduler()
+
+    def delayed_chunks(self) -> list[Any]:
+        """Return each chunk as a delayed value of dask."""
         return list(self._records.to_delayed().ravel())
 
     def sums(self, kernel: Kernel, *beside: Any) -> np.ndarray:
-        """A map and a tree of exact additions; arrays `beside` the records are cut where they are."""
-        parts = self._records.map_blocks(
-            partial(_part, kernel, self._point_shape),
-            *(
-                values[(slice(None), *(None,) * len(self._point_shape))]
-                for values in beside
-            ),
+        """Return the sum of a kernel over all records, as `Records.sums`.
+
+        The workers apply the kernel to their chunks, and a tree of tasks adds up the results.
+        The arrays `beside` are dask arrays with the same chunks along their first axis.
+        """
+        # dask aligns arrays of the same number of dimensions, hence the axes of length 1.
+        added_axes = (None,) * len(self._point_shape)
+        aligned = [values[(slice(None), *added_axes)] for values in beside]
+        chunk_sums = self._records.map_blocks(
+            partial(_sum_over_chunk, kernel, self._point_shape),
+            *aligned,
             dtype=np.int64,
             meta=np.empty((0, 0), dtype=np.int64),
             drop_axis=list(range(1, self._records.ndim)),
             new_axis=[1],
             chunks=((1,) * len(self.sizes), (np.nan,)),
         )
-        total = np.asarray(computed(parts.sum(axis=0, split_every=_FAN_IN), self._name))
-        if total[-1] != self.n:  # n is part of the guarantee
+        delayed_total = chunk_sums.sum(axis=0, split_every=_SUMS_PER_TASK)
+        total = np.asarray(compute(delayed_total, self._name))
+
+        # The last entry counts the records. n is part of the guarantee, so it must be right.
+        if total[-1] != self.n:
             raise ParameterError(
-                f"the chunks of {self._name} hold {total[-1]} records; their sizes say {self.n}"
+                f"the chunks of {self._name} hold {total[-1]} records; their sizes say "
+                f"{self.n}"
             )
         return total[:-1]
 
     def array(self) -> np.ndarray:
-        """Refused: the records are not loaded, whatever their size."""
+        """Refuse to load the records, whatever their number is."""
         refuse_chunked(self._name, self._records)
-        raise AssertionError  # it is chunked
+        raise AssertionError("chunked records are always refused")
 
     def carried(self, manifold: Manifold, center: np.ndarray) -> "ChunkedRecords":
-        """The records as `move_to_origin` moves them, chunk by chunk when they are read."""
+        """Return the records in the canonical frame; chunks are moved when they are read."""
         if np.array_equal(canonical_center(manifold, center), center):
             return self
-        kernel = partial(
-            _applied, partial(carry_records, manifold, center), self._point_shape
+        carry = partial(carry_records, manifold, center)
+        moved_records = self._records.map_blocks(
+            partial(_apply_to_chunk, carry, self._point_shape),
+            dtype=np.float64,
+            meta=np.empty((0,) * self._records.ndim),
         )
-        moved = self._records.map_blocks(
-            kernel, dtype=np.float64, meta=np.empty((0,) * self._records.ndim)
-        )
-        return ChunkedRecords(moved, self._point_shape, self._name)
+        return ChunkedRecords(moved_records, self._point_shape, self._name)
 
-    def of_class(self, labels: Any, code: int) -> Records:
+    def of_class(self, labels: "Labels | ChunkedLabels", code: int) -> Records:
+        """Return the records of one class, which stay in their chunks."""
         from curvedp.records.labels import ClassRecords
 
-        return ClassRecords(labels, self, code)
+        return ClassRecords(cast("ChunkedLabels", labels), self, code)
 
-    def labels(self, y: Any, classes: Any = None) -> Any:
+    def labels(self, y: Any, classes: Any = None) -> "ChunkedLabels":
+        """Return the labels of the records; y is in memory or a dask array."""
         from curvedp.records.labels import ChunkedLabels
 
         return ChunkedLabels(self, y, classes)
 
-    def class_moments(self, domain: PublicBall, labels: Any) -> list[Moments]:
-        """The moments of each class; a pass serves them all."""
-        return labels.moments(domain)  # type: ignore[no-any-return]  # of `ChunkedLabels`
+    def class_moments(
+        self, ball: PublicBall, labels: "Labels | ChunkedLabels"
+    ) -> list[Moments]:
+        """Return the moments of each class; one pass over the data serves all classes."""
+        return cast("ChunkedLabels", labels).moments(ball)
 
-    def moments(self, domain: PublicBall) -> Moments:
-        """Streamed, from a start that one worker finds."""
+    def moments(self, ball: PublicBall) -> Moments:
+        """Return mean and mean square distance as `Records.moments`, by passes over the data.
+
+        One worker finds a start for them from the first records.
+        """
         import dask
 
-        few = self._records[:SAMPLE].rechunk(
-            dict.fromkeys(range(self._records.ndim), -1)
-        )
-        start: Start = computed(dask.delayed(_first)(domain, few))
+        whole_axes = dict.fromkeys(range(self._records.ndim), -1)
+        sample = self._records[:SAMPLE_SIZE].rechunk(whole_axes)
+        start: Start = compute(dask.delayed(_start_from_chunk)(ball, sample))
 
         def sums(x: np.ndarray) -> np.ndarray:
-            return self.sums(partial(block_sums, domain, x)).reshape(2, -1)
+            return self.sums(partial(block_sums, ball, x)).reshape(2, -1)
 
-        return streamed_mean(domain, self.n, sums, start)
-
-
-# ---- on the workers ------------------------------------------------------------------------------------------------------
+        return streamed_mean(ball, self.n, sums, start)
 
 
-def checked_block(
-    point_shape: tuple[int, ...], block: Any, *beside: np.ndarray
+# ---- on the workers ----------------------------------------------------------------------
+
+
+def check_chunk(
+    point_shape: tuple[int, ...], chunk: Any, *beside: np.ndarray
 ) -> np.ndarray:
-    """A chunk in a worker's memory (it may come from a device), where it holds what its array says."""
-    records = block if type(block) is np.ndarray else to_host(block)
+    """Return a chunk in a worker's memory, if it holds what its dask array promises.
+
+    Parameters
+    ----------
+    point_shape : tuple of int
+        The shape of one record.
+    chunk : array
+        The records of the chunk, perhaps on a device.
+    *beside : arrays
+        Further values of these records; each must have one row for each record.
+    """
+    records = chunk if type(chunk) is np.ndarray else to_host(chunk)
     if records.shape[1:] != point_shape:
         raise ParameterError(
             f"a chunk has shape {records.shape}; its records should be {point_shape}"
@@ -193,60 +275,77 @@ def checked_block(
     return records
 
 
-def _applied(function: Kernel, point_shape: tuple[int, ...], block: Any) -> np.ndarray:
-    records = np.asarray(checked_block(point_shape, block), dtype=np.float64)
-    with quiet_about_records():  # a worker has settings of its own
+def _apply_to_chunk(
+    function: Kernel, point_shape: tuple[int, ...], chunk: Any
+) -> np.ndarray:
+    """Apply a function to the records of a chunk, as doubles."""
+    records = np.asarray(check_chunk(point_shape, chunk), dtype=np.float64)
+    # A worker has its own settings for warnings.
+    with quiet_about_records():
         return function(records)
 
 
-def _part(
-    kernel: Kernel, point_shape: tuple[int, ...], block: Any, *beside: np.ndarray
+def _sum_over_chunk(
+    kernel: Kernel, point_shape: tuple[int, ...], chunk: Any, *beside: np.ndarray
 ) -> np.ndarray:
-    """One row: the sums over a chunk, and how many records it had."""
-    records = checked_block(point_shape, block, *beside)
-    with quiet_about_records():  # a worker has settings of its own
+    """Return one row of int64: the kernel's sums over a chunk, and the number of records."""
+    records = check_chunk(point_shape, chunk, *beside)
+    with quiet_about_records():
         sums = kernel(records, *(values.ravel() for values in beside))
     return np.append(sums, len(records))[None].astype(np.int64)
 
 
-def _first(domain: PublicBall, few: np.ndarray) -> Start:
-    block = checked_block(domain.manifold.point_shape, few)
-    with quiet_about_records():  # a worker has settings of its own
-        return start_from_sample(domain, np.asarray(block, dtype=np.float64))
+def _start_from_chunk(ball: PublicBall, chunk: np.ndarray) -> Start:
+    """Find a start for the Fréchet mean from a sample of the records."""
+    sample = check_chunk(ball.manifold.point_shape, chunk)
+    with quiet_about_records():
+        return start_from_sample(ball, np.asarray(sample, dtype=np.float64))
 
 
-# ---- on the client -------------------------------------------------------------------------------------------------------
+# ---- on the client -----------------------------------------------------------------------
 
 
-def computed(collection: Any, name: str = "X") -> Any:
-    """The value of a lazy collection, on whichever scheduler is in charge; its failures as one line."""
+def compute(collection: Any, name: str = "X") -> Any:
+    """Return the value of a lazy collection of dask, on whichever scheduler is in charge.
+
+    Parameters
+    ----------
+    collection : dask array or delayed value
+        What is computed.
+    name : str
+        What error messages call the data.
+
+    Raises
+    ------
+    ParameterError
+        If the computation fails. Errors of the cluster and of the storage speak of machines
+        and files, and are quoted. Any other error may quote a record (a reader's "could not
+        convert ..."), so only its type is told, and it is left out of the traceback too.
+    """
     try:
         return collection.compute()
     except CurvedpError:
         raise
     except Exception as error:
-        # The cluster and the storage speak of machines and files. What another error says may be a record's value (a
-        # reader's "could not convert ..."), and is left out, from the traceback too.
-        tell = (
-            isinstance(error, OSError | MemoryError)
-            or type(error).__module__.partition(".")[0] in _MACHINES
-        )
-        more = (
-            " ".join(str(error).split()).rstrip(".")
-            if tell
-            else f"in a task; {name}.blocks[i].compute() tells more"
-        )
-        kind = f"{type(error).__name__}{': ' if tell else ' '}"
+        kind = type(error).__name__
+        if _speaks_of_machines(error):
+            text = " ".join(str(error).split()).rstrip(".")
+            reason = f"{kind}: {text}"
+        else:
+            reason = f"{kind} in a task; {name}.blocks[i].compute() tells more"
         raise ParameterError(
-            f"the pass over {name} failed: {kind}{more}. Nothing was released"
+            f"the pass over {name} failed: {reason}. Nothing was released"
         ) from None
 
 
-_MACHINES = ("dask", "distributed", "concurrent", "asyncio")
+def _speaks_of_machines(error: Exception) -> bool:
+    """Return whether an error comes from the cluster or the storage, and not from a task."""
+    package = type(error).__module__.partition(".")[0]
+    return isinstance(error, OSError | MemoryError) or package in _CLUSTER_PACKAGES
 
 
 def _check_scheduler() -> None:
-    """A cluster that does not answer is refused at once; without one, dask's own threads do the work."""
+    """Refuse a cluster that does not answer; without one, dask's own threads do the work."""
     import sys
 
     if "distributed" not in sys.modules:
@@ -255,15 +354,18 @@ def _check_scheduler() -> None:
 
     try:
         client = distributed.default_client()
-    except ValueError:
+    except ValueError:  # There is no cluster.
         return
     if client.scheduler is None:
         raise ParameterError(
             "the dask client is closed; connect a new one. Nothing was spent"
         )
     try:
-        client.sync(client.scheduler.identity, callback_timeout=_PATIENCE)
-    except Exception as error:  # closed, lost, timed out: as many types as ways
+        client.sync(client.scheduler.identity, callback_timeout=_SCHEDULER_TIMEOUT)
+    except Exception as error:
+        # A scheduler that is closed, lost or too slow raises errors of many types.
         why = str(error) or type(error).__name__
-        line = f"the dask scheduler at {client.scheduler.address} does not answer ({why}). Nothing was spent"
-        raise ParameterError(line) from None
+        raise ParameterError(
+            f"the dask scheduler at {client.scheduler.address} does not answer ({why}). "
+            "Nothing was spent"
+        ) from None

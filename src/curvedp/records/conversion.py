@@ -61,17 +61,17 @@ def to_floats(where: str, values: Any) -> np.ndarray:
         is_masked = np.ma.getmaskarray(values)
         return np.where(is_masked, np.nan, to_floats(where, values.data))
 
-    values = np.asarray(values)
-    if values.dtype.kind in _REAL_KINDS:
+    cells: np.ndarray = np.asarray(values)
+    if cells.dtype.kind in _REAL_KINDS:
         # A long double that is larger than every double becomes an infinity.
         with np.errstate(all="ignore"):
-            return values.astype(np.float64, copy=False)
-    if values.dtype.kind not in _OBJECT_AND_TEXT_KINDS:
+            return cells.astype(np.float64, copy=False)
+    if cells.dtype.kind not in _OBJECT_AND_TEXT_KINDS:
         raise ParameterError(
-            f"{where} holds values of type {values.dtype}; real numbers are needed"
+            f"{where} holds values of type {cells.dtype}; real numbers are needed"
         )
-    floats = np.fromiter(map(to_float, values.ravel()), np.float64, values.size)
-    return floats.reshape(values.shape)
+    floats = np.fromiter(map(to_float, cells.ravel()), np.float64, cells.size)
+    return floats.reshape(cells.shape)
 
 
 def column_to_floats(where: str, values: Any) -> np.ndarray:

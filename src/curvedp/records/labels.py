@@ -1,9 +1,13 @@
-"""Public labels of records: the classes, how large each is, and the mean of each class of chunked records."""
+"""Labels of records: the classes, how many records each has, and the records of one class.
+
+Labels are public unless the caller names the set of classes. Then a label is data, like the
+record: none of them raises, and one that is not in the set counts as the first class.
+"""
 
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,20 +22,20 @@ from curvedp.geometry.frechet_mean.backends.chunks import (
 from curvedp.geometry.frechet_mean.public_ball import PublicBall
 from curvedp.geometry.manifold import Manifold
 from curvedp.numerics.arrays import to_host
-from curvedp.records.base import Kernel, Records, is_chunked
+from curvedp.records.base import Kernel, Moments, Records, is_chunked
 from curvedp.records.chunked import (
-    SAMPLE,
+    SAMPLE_SIZE,
     ChunkedRecords,
-    check_sizes,
-    checked_block,
-    computed,
+    check_chunk,
+    check_chunk_sizes,
+    compute,
 )
 from curvedp.records.conversion import object_array
 from curvedp.records.identifiers import any_missing, names
 
-_FEWEST = (
-    1 << 8
-)  # records that the start of one class is found from, however many classes there are
+# From how many records the start of one class is found at least. With many classes, the
+# share of each in `SAMPLE_SIZE` would be too small to save passes.
+_MIN_SAMPLE_SIZE = 1 << 8
 
 
 class Labels:
@@ -52,45 +56,72 @@ class Labels:
     ----------
     classes : array
         The classes in order.
-    codes : array
-        Each record's place among the classes.
-    sizes : array
+    codes : array of int
+        The position of each record's class in `classes`.
+    sizes : array of int
         How many records each class has.
     """
 
     def __init__(self, y: Any, n: int, classes: Any = None) -> None:
-        if classes is not None:
-            labels = _private_labels(y)
-            _check_shape(labels, n)
-            self.classes = _public(classes)
-            codes = _places(self.classes, labels)
-            self.sizes = np.bincount(codes, minlength=len(self.classes))
+        if classes is None:
+            encoded = _encode_public_labels(y, n)
         else:
-            try:
-                labels = names(y)
-            except (TypeError, ValueError):
-                raise ParameterError("y must be an array of labels") from None
-            _check_shape(labels, n)
-            if any_missing(labels, y):
-                raise ParameterError(
-                    "y has labels that are missing (NaN, NaT, None or blank)"
-                )
-            self.classes, codes, self.sizes = _distinct(labels)
-            self.classes = _plain(self.classes)
-        # The smallest type that holds them: with chunked records the codes travel to the workers.
-        self.codes = codes.astype(np.min_scalar_type(max(len(self.classes) - 1, 0)))
+            encoded = _encode_private_labels(y, n, classes)
+        self.classes = encoded.classes
+        self.sizes = encoded.sizes
+        # The smallest type that holds the codes: with chunked records they travel to workers.
+        largest_code = max(len(self.classes) - 1, 0)
+        self.codes = encoded.codes.astype(np.min_scalar_type(largest_code))
+
+
+class EncodedLabels(NamedTuple):
+    """Labels as positions in a list of classes; the fields are those of `Labels`."""
+
+    classes: np.ndarray
+    codes: np.ndarray
+    sizes: np.ndarray
+
+
+def _encode_public_labels(y: Any, n: int) -> EncodedLabels:
+    """Return public labels and the classes that occur among them, in order.
+
+    Missing labels, and labels of types that have no order, are refused.
+    """
+    try:
+        labels = names(y)
+    except (TypeError, ValueError):
+        raise ParameterError("y must be an array of labels") from None
+    _check_shape(labels, n)
+    if any_missing(labels, y):
+        raise ParameterError("y has labels that are missing (NaN, NaT, None or blank)")
+    encoded = _encode_distinct(labels)
+    return encoded._replace(classes=_as_text_array(encoded.classes))
+
+
+def _encode_private_labels(y: Any, n: int, classes: Any) -> EncodedLabels:
+    """Return private labels as positions in a public set of classes.
+
+    Only the length and the type of y can be refused, never a label.
+    """
+    labels = _private_labels(y)
+    _check_shape(labels, n)
+    known_classes = _distinct_classes(classes)
+    codes = _find_codes(known_classes, labels)
+    sizes = np.bincount(codes, minlength=len(known_classes))
+    return EncodedLabels(known_classes, codes, sizes)
 
 
 def _private_labels(y: Any) -> np.ndarray:
-    """Private labels as an array of shape (n,), whatever each of them is.
+    """Return private labels as an array of shape (n,), whatever each of them is.
 
-    NumPy would look at all labels to find a common type, and one of them could change it or
-    make it fail. So a list keeps its objects, and the type of an array is as it is.
+    NumPy would look at all labels of a list to find a common type, and one of them could
+    change that type or make the conversion fail. So a list keeps its objects, and an array
+    keeps its type.
     """
     if isinstance(y, list | tuple):
         return object_array(y)
     if isinstance(y, np.ma.MaskedArray) and y.ndim == 1:
-        return object_array(y.tolist())  # None where a label is masked
+        return object_array(y.tolist())  # A masked label becomes None.
     try:
         return np.asarray(to_host(y))
     except (TypeError, ValueError):
@@ -99,215 +130,336 @@ def _private_labels(y: Any) -> np.ndarray:
         ) from None
 
 
-def _plain(classes: np.ndarray) -> np.ndarray:
-    """Public classes as an array of texts, where all of them are texts."""
-    if classes.dtype.kind == "O" and all(type(each) is str for each in classes):
-        return np.array(classes.tolist(), dtype=np.str_)
-    return classes
-
-
-class ChunkedLabels:
-    """The same for chunked records; y is in memory, or a dask array that is never loaded."""
-
-    def __init__(self, records: ChunkedRecords, y: Any, public: Any = None) -> None:
-        import dask.array
-
-        self._records = records
-        if is_chunked(y):
-            if public is not None:
-                raise ParameterError("needs y in memory", parameter="classes")
-            _check_shape(y, records.n)
-            check_sizes("y", y)
-            labels = y.rechunk((records.sizes,))
-            each = [dask.delayed(_counted)(block) for block in labels.to_delayed()]
-            found = computed(dask.delayed(list)(each), "y")
-            self.classes = _distinct(np.concatenate([classes for classes, _ in found]))[
-                0
-            ]
-            self.codes = labels.map_blocks(
-                partial(np.searchsorted, self.classes), dtype=np.intp
-            )
-        else:
-            host = Labels(y, records.n, public)
-            self.classes = host.classes
-            self.codes = dask.array.from_array(host.codes, chunks=(records.sizes,))
-            found = [
-                _counted(codes)
-                for codes in np.split(host.codes, np.cumsum(records.sizes)[:-1])
-            ]
-            found = [(host.classes[codes], counts) for codes, counts in found]
-        self._counts = np.zeros(
-            (len(found), len(self.classes)), dtype=np.int64
-        )  # of each class in each chunk
-        for row, (classes, counts) in zip(self._counts, found, strict=True):
-            row[np.searchsorted(self.classes, classes)] = counts
-        self.sizes = self._counts.sum(axis=0)
-
-    def moments(self, domain: PublicBall) -> list[tuple[np.ndarray, float]]:
-        """Each class's Fréchet mean and mean square distance to it. A pass serves all classes."""
-
-        def sums(points: dict[int, np.ndarray]) -> list[np.ndarray]:
-            total = self._records.sums(
-                partial(_class_sums, domain, points), self.codes
-            ).reshape(len(points), -1)
-            self.check(total[:, -1], list(points))
-            return [row[:-1].reshape(2, -1) for row in total]
-
-        return streamed_means(domain, self.sizes.tolist(), sums, self._starts(domain))
-
-    def check(self, counted: np.ndarray, codes: list[int]) -> None:
-        """Refuse labels that have changed: the sizes are part of the guarantee."""
-        if not np.array_equal(counted, self.sizes[codes]):
-            raise ParameterError("y does not give the same labels each time it is read")
-
-    def _starts(self, domain: PublicBall) -> list[Start]:
-        """From the first few records of each class, whichever chunks they are in; one worker gathers them."""
-        import dask
-
-        few = max(_FEWEST, SAMPLE // len(self.classes))
-        wanted = np.clip(
-            few - (np.cumsum(self._counts, axis=0) - self._counts), 0, self._counts
-        )
-        chunks = zip(
-            self._records.blocks(), self.codes.to_delayed(), wanted, strict=True
-        )
-        shape = domain.manifold.point_shape
-        chosen = [
-            dask.delayed(_chosen)(shape, block, codes, row)
-            for block, codes, row in chunks
-            if row.any()
-        ]
-        starts: list[Start] = computed(dask.delayed(_guesses)(domain, chosen))
-        return starts
-
-
-class ClassRecords(Records):
-    """The chunked records of one class, seen through sums over them."""
-
-    where = "chunks"
-
-    def __init__(
-        self, labels: ChunkedLabels, records: ChunkedRecords, code: int
-    ) -> None:
-        self._labels, self._records, self._code = labels, records, code
-        self.n = int(labels.sizes[code])
-
-    def sums(self, kernel: Kernel, *beside: Any) -> np.ndarray:
-        """Over those of each chunk that are of this class."""
-        total = self._records.sums(
-            partial(_of_class, kernel, self._code), self._labels.codes
-        )
-        self._labels.check(total[-1:], [self._code])
-        return np.asarray(total[:-1])
-
-    def array(self) -> np.ndarray:
-        """Refused, as for all of them."""
-        return np.asarray(self._records.array())
-
-    def carried(self, manifold: Manifold, center: np.ndarray) -> "ClassRecords":
-        """The records as `move_to_origin` moves them."""
-        return ClassRecords(
-            self._labels, self._records.carried(manifold, center), self._code
-        )
+def _as_text_array(classes: np.ndarray) -> np.ndarray:
+    """Return public classes as an array of texts if all of them are texts."""
+    if classes.dtype.kind != "O" or not all(type(label) is str for label in classes):
+        return classes
+    return np.array(classes.tolist(), dtype=np.str_)
 
 
 def _check_shape(labels: Any, n: int) -> None:
+    """Refuse labels unless there is exactly one for each of n records."""
     if labels.shape != (n,):
         raise ParameterError(
             "y does not match the records in length or shape; each record needs one label"
         )
 
 
-def _public(classes: Any) -> np.ndarray:
-    """The distinct classes that a caller names, in order."""
+def _distinct_classes(classes: Any) -> np.ndarray:
+    """Return the distinct classes in a caller's public list, in order; refuse an empty list."""
     with suppress(TypeError, ParameterError):
-        if len(found := Labels(classes, len(classes)).classes):
-            return found
+        distinct = Labels(classes, len(classes)).classes
+        if len(distinct):
+            return distinct
     raise ParameterError(
-        "must be a list of distinct labels, numbers or texts: at least one, none "
-        "missing",
+        "must be a list of distinct labels, numbers or texts: at least one, none missing",
         parameter="classes",
     )
 
 
-def _places(classes: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """Each label's place among the classes, 0 where it is none of them: a function of that label alone. Texts and numbers are
-    told apart by the type of an array, which no one label changes."""
-    kinds = [found.dtype.kind for found in (classes, labels)]
+def _find_codes(classes: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """Return the position of each label among the classes, 0 if it is none of them.
+
+    Each position is a function of that label alone. Texts are not compared with numbers, and
+    which of the two y holds is decided by the type of an array, which no single label changes.
+    """
+    kinds = (classes.dtype.kind, labels.dtype.kind)
     if "O" not in kinds and (kinds[0] in "US") != (kinds[1] in "US"):
         raise ParameterError("y and classes must both be texts, or both numbers")
-    known = {each: place for place, each in enumerate(classes.tolist())}
+    code_of_class = {label: code for code, label in enumerate(classes.tolist())}
 
-    def place(label: Any) -> int:
+    def find_code(label: Any) -> int:
         try:
             if isinstance(label, np.ndarray) and label.ndim == 0:
                 label = label.item()
-            return known.get(label, 0)
-        except (
-            Exception
-        ):  # a label may be any object, and comparing it may raise anything
+            return code_of_class.get(label, 0)
+        except Exception:
+            # A label may be any object, and hashing or comparing it may raise anything.
             return 0
 
-    return np.fromiter(map(place, labels.tolist()), np.intp, len(labels))
+    return np.fromiter(map(find_code, labels.tolist()), np.intp, len(labels))
 
 
-def _distinct(labels: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Classes in order, each record's place among them, and how many records each has."""
+def _encode_distinct(labels: np.ndarray) -> EncodedLabels:
+    """Return the distinct labels of an array as classes, with the code of each label."""
     if np.any(labels != labels):
         raise ParameterError("y has labels that are NaN")
     try:
-        return np.unique(labels, return_inverse=True, return_counts=True)
+        classes, codes, sizes = np.unique(
+            labels, return_inverse=True, return_counts=True
+        )
     except TypeError:
         raise ParameterError(
             "y has labels of types that have no order; give numbers or texts"
         ) from None
+    return EncodedLabels(classes, codes, sizes)
 
 
-# ---- on the workers ------------------------------------------------------------------------------------------------------
+class ChunkedLabels:
+    """Labels of chunked records.
+
+    Parameters
+    ----------
+    records : ChunkedRecords
+        The records, whose chunks the labels share.
+    y : array, list, series or dask array
+        The labels; a dask array is never loaded.
+    public_classes : list, optional
+        The public set of classes, as for `Labels`; not for a dask array.
+
+    Attributes
+    ----------
+    classes, sizes : arrays
+        As in `Labels`.
+    codes : dask array
+        As in `Labels`, in the chunks of the records.
+    """
+
+    def __init__(
+        self, records: ChunkedRecords, y: Any, public_classes: Any = None
+    ) -> None:
+        self._records = records
+        if is_chunked(y):
+            if public_classes is not None:
+                raise ParameterError("needs y in memory", parameter="classes")
+            counts_by_chunk = self._read_chunked_labels(y)
+        else:
+            counts_by_chunk = self._read_labels(y, public_classes)
+
+        # How many records of each class each chunk has, shape (chunks, classes).
+        self._counts = np.zeros(
+            (len(counts_by_chunk), len(self.classes)), dtype=np.int64
+        )
+        for row, (classes, counts) in zip(self._counts, counts_by_chunk, strict=True):
+            row[np.searchsorted(self.classes, classes)] = counts
+        self.sizes = self._counts.sum(axis=0)
+
+    def _read_chunked_labels(self, y: Any) -> list["ClassCounts"]:
+        """Set `classes` and `codes` from a dask array; return the counts of each chunk."""
+        import dask
+
+        _check_shape(y, self._records.n)
+        check_chunk_sizes("y", y)
+        labels = y.rechunk((self._records.sizes,))
+        delayed_counts = [
+            dask.delayed(_count_classes)(chunk) for chunk in labels.to_delayed()
+        ]
+        counts: list[ClassCounts] = compute(dask.delayed(list)(delayed_counts), "y")
+        all_classes = np.concatenate([classes for classes, _ in counts])
+        self.classes = _encode_distinct(all_classes).classes
+        self.codes = labels.map_blocks(
+            partial(np.searchsorted, self.classes), dtype=np.intp
+        )
+        return counts
+
+    def _read_labels(self, y: Any, public_classes: Any) -> list["ClassCounts"]:
+        """Set `classes` and `codes` from labels in memory; return the counts of each chunk."""
+        import dask.array
+
+        chunk_sizes = self._records.sizes
+        labels = Labels(y, self._records.n, public_classes)
+        self.classes = labels.classes
+        self.codes = dask.array.from_array(labels.codes, chunks=(chunk_sizes,))
+        counts = []
+        for codes_of_chunk in np.split(labels.codes, np.cumsum(chunk_sizes)[:-1]):
+            codes, sizes = _count_classes(codes_of_chunk)
+            counts.append(ClassCounts(labels.classes[codes], sizes))
+        return counts
+
+    def moments(self, ball: PublicBall) -> list[Moments]:
+        """Return the Fréchet mean of each class and the mean square distance to it.
+
+        One pass over the data serves all classes.
+        """
+
+        def sums(points: dict[int, np.ndarray]) -> list[np.ndarray]:
+            """Return the sums of the classes at a current point for each of them."""
+            kernel = partial(_sum_by_class, ball, points)
+            flat_totals = self._records.sums(kernel, self.codes)
+            totals = flat_totals.reshape(len(points), -1)
+            self.check_sizes(totals[:, -1], list(points))
+            return [total[:-1].reshape(2, -1) for total in totals]
+
+        return streamed_means(ball, self.sizes.tolist(), sums, self._find_starts(ball))
+
+    def check_sizes(self, counts: np.ndarray, codes: list[int]) -> None:
+        """Refuse labels that have changed since they were counted.
+
+        The sizes of the classes are part of the guarantee.
+
+        Parameters
+        ----------
+        counts : array of int
+            How many records of some classes a pass over the data has seen.
+        codes : list of int
+            The codes of these classes.
+        """
+        if not np.array_equal(counts, self.sizes[codes]):
+            raise ParameterError("y does not give the same labels each time it is read")
+
+    def _find_starts(self, ball: PublicBall) -> list[Start]:
+        """Find a start for the mean of each class, from the first records of that class.
+
+        They may lie in several chunks; one worker gathers them.
+        """
+        import dask
+
+        sample_size = max(_MIN_SAMPLE_SIZE, SAMPLE_SIZE // len(self.classes))
+        counts_before = np.cumsum(self._counts, axis=0) - self._counts
+        wanted_counts = np.clip(sample_size - counts_before, 0, self._counts)
+
+        samples = []
+        for chunk, codes, wanted in zip(
+            self._records.delayed_chunks(),
+            self.codes.to_delayed(),
+            wanted_counts,
+            strict=True,
+        ):
+            if wanted.any():
+                point_shape = ball.manifold.point_shape
+                take = dask.delayed(_first_records_by_class)
+                samples.append(take(point_shape, chunk, codes, wanted))
+        starts: list[Start] = compute(dask.delayed(_starts_by_class)(ball, samples))
+        return starts
 
 
-def _counted(labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    classes, _, counts = _distinct(np.asarray(labels))
-    return classes, counts
+class ClassRecords(Records):
+    """The records of one class of chunked records, seen through sums over them.
+
+    Parameters
+    ----------
+    labels : ChunkedLabels
+        The labels of all records.
+    records : ChunkedRecords
+        All records.
+    code : int
+        The position of the class in `labels.classes`.
+    """
+
+    where = "chunks"
+
+    def __init__(
+        self, labels: ChunkedLabels, records: ChunkedRecords, code: int
+    ) -> None:
+        self._labels = labels
+        self._records = records
+        self._code = code
+        self.n = int(labels.sizes[code])
+
+    def sums(self, kernel: Kernel, *beside: Any) -> np.ndarray:
+        """Return the sum of a kernel over the records of the class, as `Records.sums`.
+
+        Arrays `beside` the records are not supported, and nothing passes any.
+        """
+        if beside:
+            raise NotImplementedError(
+                "a class of chunked records has no further values"
+            )
+        class_kernel = partial(_sum_over_class, kernel, self._code)
+        total = self._records.sums(class_kernel, self._labels.codes)
+        self._labels.check_sizes(total[-1:], [self._code])
+        return np.asarray(total[:-1])
+
+    def array(self) -> np.ndarray:
+        """Refuse to load the records, as for all chunked records."""
+        return np.asarray(self._records.array())
+
+    def carried(self, manifold: Manifold, center: np.ndarray) -> "ClassRecords":
+        """Return the records in the canonical frame; chunks are moved when they are read."""
+        moved_records = self._records.carried(manifold, center)
+        return ClassRecords(self._labels, moved_records, self._code)
 
 
-def _of_class(
+# ---- on the workers ----------------------------------------------------------------------
+
+
+class ClassCounts(NamedTuple):
+    """The classes that occur in a chunk, in order, and how many records each has there."""
+
+    classes: np.ndarray
+    counts: np.ndarray
+
+
+def _count_classes(labels: np.ndarray) -> ClassCounts:
+    """Return the classes that occur among the labels of a chunk, and their counts."""
+    encoded = _encode_distinct(np.asarray(labels))
+    return ClassCounts(encoded.classes, encoded.sizes)
+
+
+def _sum_over_class(
     kernel: Callable[..., np.ndarray], code: int, block: np.ndarray, codes: np.ndarray
 ) -> np.ndarray:
-    """The sums over one class, and how many records it has."""
-    return np.append(kernel(block[codes == code]), np.count_nonzero(codes == code))
+    """Return the kernel's sums over the records of one class, and how many there are.
+
+    `codes` holds the class of each record of the block.
+    """
+    is_in_class = codes == code
+    return np.append(kernel(block[is_in_class]), np.count_nonzero(is_in_class))
 
 
-def _class_sums(
-    domain: PublicBall,
+def _sum_by_class(
+    ball: PublicBall,
     points: dict[int, np.ndarray],
     block: np.ndarray,
     codes: np.ndarray,
 ) -> np.ndarray:
-    """For each class, one after the other: the sums over its records, and how many there are."""
+    """Return the sums of the mean's search over the records of each class.
+
+    Parameters
+    ----------
+    ball : PublicBall
+        The records are clipped into it.
+    points : dict
+        The current point of the search by the code of its class.
+    block : array, shape (k, *point_shape)
+        Some records.
+    codes : array, shape (k,)
+        Their classes.
+
+    Returns
+    -------
+    array of int64
+        For each class in `points`, one after the other: `block_sums` at its point, and the
+        number of its records.
+    """
     rows: list[Any] = []
-    for code, x in points.items():
+    for code, point in points.items():
         records = block[codes == code]
-        rows += [block_sums(domain, x, records).ravel(), [len(records)]]
+        rows.append(block_sums(ball, point, records).ravel())
+        rows.append([len(records)])
     return np.concatenate(rows)
 
 
-def _chosen(
-    point_shape: tuple[int, ...], block: Any, codes: np.ndarray, wanted: np.ndarray
+def _first_records_by_class(
+    point_shape: tuple[int, ...], chunk: Any, codes: np.ndarray, wanted: np.ndarray
 ) -> list[np.ndarray]:
-    """The first so many records of each class."""
-    records = np.asarray(checked_block(point_shape, block, codes), dtype=np.float64)
+    """Return the first `wanted[code]` records of each class in a chunk, as doubles."""
+    records = np.asarray(check_chunk(point_shape, chunk, codes), dtype=np.float64)
     return [
         records[np.flatnonzero(codes == code)[:count]]
         for code, count in enumerate(wanted)
     ]
 
 
-def _guesses(domain: PublicBall, chosen: list[list[np.ndarray]]) -> list[Start]:
-    groups = [np.concatenate(parts) for parts in zip(*chosen, strict=True)]
-    # A class has none only where y changes between readings, which the first pass finds out.
-    with quiet_about_records():  # a worker has settings of its own
-        return [
-            start_from_sample(domain, few) if len(few) else Start(domain.center, 1.0)
-            for few in groups
-        ]
+def _starts_by_class(ball: PublicBall, samples: list[list[np.ndarray]]) -> list[Start]:
+    """Find a start for the mean of each class.
+
+    Parameters
+    ----------
+    ball : PublicBall
+        The public ball.
+    samples : list of lists of arrays
+        For each chunk, some records of each class.
+    """
+    sample_by_class = [np.concatenate(parts) for parts in zip(*samples, strict=True)]
+    starts = []
+    # A worker has its own settings for warnings.
+    with quiet_about_records():
+        for sample in sample_by_class:
+            if len(sample):
+                starts.append(start_from_sample(ball, sample))
+            else:
+                # Only labels that change between two readings leave a class without records
+                # here, and the first pass refuses them.
+                starts.append(Start(ball.center, 1.0))
+    return starts
