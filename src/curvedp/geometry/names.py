@@ -1,6 +1,4 @@
-"""Manifolds as short names, for command lines and certificates: `sphere:2`,
-`product(sphere:2,euclidean:1)`.
-"""
+"""Short names of manifolds for command lines and certificates, such as ``sphere:2``."""
 
 from dataclasses import fields
 from functools import lru_cache
@@ -13,16 +11,21 @@ from curvedp.geometry.spaces.product import Product
 
 # The most numbers of a point that a name may ask for, and the largest whole number in
 # a name: a point has at least as many numbers. Beyond, a typing error takes all memory.
-_MOST = 10**7
+_MOST_NUMBERS = 10**7
 
 
 def parse_manifold(text: str) -> Manifold:
-    """The manifold that a name describes; `manifold_name` is its inverse.
+    """Return the manifold that a name describes; `manifold_name` is the inverse.
 
     Parameters
     ----------
     text : str
-        A kind and its numbers.
+        A kind and its numbers, or a product of such names.
+
+    Raises
+    ------
+    ParameterError
+        If the name is not known, has other numbers, or describes points too large.
 
     Examples
     --------
@@ -34,65 +37,75 @@ def parse_manifold(text: str) -> Manifold:
     """
     if not isinstance(text, str):
         raise ParameterError(
-            f"must be a name, {_help()}", parameter="manifold", value=text
+            f"must be a name, {_known_names()}", parameter="manifold", value=text
         )
     try:
-        found = _parsed(text)
+        manifold = _parse(text)
     except RecursionError:
         raise ParameterError(
             "is nested too deeply", parameter="manifold", value=text
         ) from None
-    if (numbers := prod(found.point_shape)) > _MOST:
-        raise _too_large(text, str(numbers))
-    return found
+    n_numbers = prod(manifold.point_shape)
+    if n_numbers > _MOST_NUMBERS:
+        raise _too_large(text, str(n_numbers))
+    return manifold
 
 
 def _too_large(text: str, numbers: str) -> ParameterError:
+    """Return the error that refuses a name whose points have so many numbers."""
     return ParameterError(
         f"is too large: a point has {numbers} numbers", parameter="manifold", value=text
     )
 
 
-def _parsed(text: str) -> Manifold:
+def _parse(text: str) -> Manifold:
+    """Return the manifold of a name, without the check of its size as a whole."""
     name = text.strip().lower()
     if name.startswith("product(") and name.endswith(")"):
-        return Product(*map(parse_manifold, _factors(text, name[len("product(") : -1])))
+        names = _split_factors(text, name[len("product(") : -1])
+        return Product(*map(parse_manifold, names))
+
     kind, colon, sizes = name.partition(":")
-    if kind.strip() not in Manifold.kinds or not colon:
+    kind = kind.strip()
+    if kind not in Manifold.kinds or not colon:
         raise ParameterError(
-            f"is not a known name, {_help()}", parameter="manifold", value=text
+            f"is not a known name, {_known_names()}", parameter="manifold", value=text
         )
-    cls = Manifold.kinds[kind.strip()]
-    expected = fields(cls)  # type: ignore[arg-type]  # every manifold is a dataclass
+    numbers = _parse_numbers(text, kind, sizes)
+    whole_numbers = [number for number in numbers if isinstance(number, int)]
+    largest = max(whole_numbers, default=0)
+    if largest > _MOST_NUMBERS:  # refused before anything of that size is built
+        raise _too_large(text, f"at least {largest:.4g}")
+    return _build(Manifold.kinds[kind], *numbers)
+
+
+def _parse_numbers(text: str, kind: str, sizes: str) -> list[float]:
+    """Return the numbers after the colon of a name, one for each field of the class."""
+    expected = fields(Manifold.kinds[kind])  # type: ignore[arg-type]  # every manifold is a dataclass
     try:
-        found = [
-            _size(field.type, size.strip())
+        return [
+            _parse_number(field.type, size.strip())
             for field, size in zip(expected, sizes.split(","), strict=True)
         ]
     except ValueError:
-        needed = ", ".join(
-            f"{'any' if f.type is float else 'a whole'} number for {f.name}"
-            for f in expected
-        )
+        needed = []
+        for field in expected:
+            what = "any" if field.type is float else "a whole"
+            needed.append(f"{what} number for {field.name}")
         raise ParameterError(
-            f"must be {_form(kind.strip())} with {needed}",
+            f"must be {_form(kind)} with {', '.join(needed)}",
             parameter="manifold",
             value=text,
         ) from None
-    whole_numbers = [size for size in found if isinstance(size, int)]
-    largest = max(whole_numbers, default=0)
-    if largest > _MOST:  # refused before anything of that size is built
-        raise _too_large(text, f"at least {largest:.4g}")
-    return _built(cls, *found)
 
 
 def manifold_name(M: Manifold) -> str:
-    """The name that `parse_manifold` reads back as M.
+    """Return the name that `parse_manifold` reads back as M.
 
     Parameters
     ----------
     M : Manifold
-        Of this library.
+        A manifold whose class has a `kind`.
 
     Examples
     --------
@@ -103,14 +116,17 @@ def manifold_name(M: Manifold) -> str:
     return check_manifold(M).name
 
 
-# A certificate names its manifold in several places: each is the same value, with the
-# facts it has worked out.
 @lru_cache(maxsize=64)
-def _built(cls: type[Manifold], *sizes: float) -> Manifold:
+def _build(cls: type[Manifold], *sizes: float) -> Manifold:
+    """Return cls(*sizes), the same instance for the same arguments.
+
+    A certificate names its manifold in several places; each is then one value, with the
+    constants that it has computed.
+    """
     return cls(*sizes)
 
 
-def _size(kind: Any, text: str) -> float:
+def _parse_number(kind: Any, text: str) -> float:
     """Read one number of a name: whole, or any number where the manifold has a length.
 
     A length is written as Python writes a double, with as many digits as it takes; no
@@ -125,26 +141,44 @@ def _size(kind: Any, text: str) -> float:
     return int(text)
 
 
-def _factors(text: str, inside: str) -> list[str]:
-    """Names between the parentheses: a new one starts at a letter that follows a comma
-    outside nested parentheses.
+def _split_factors(text: str, inside: str) -> list[str]:
+    """Return the names between the parentheses of a product.
+
+    A new name starts at a letter that follows a comma outside nested parentheses.
+
+    Parameters
+    ----------
+    text : str
+        The whole name, for error messages.
+    inside : str
+        What is between its parentheses.
     """
-    names, depth, start = [], 0, 0
+    names = []
+    depth = 0
+    start = 0
     for i, character in enumerate(inside):
-        depth += (character == "(") - (character == ")")
+        if character == "(":
+            depth += 1
+        elif character == ")":
+            depth -= 1
         if depth < 0:
             raise ParameterError(
                 "has unbalanced parentheses", parameter="manifold", value=text
             )
-        if character == "," and depth == 0 and inside[i + 1 :].lstrip()[:1].isalpha():
+        starts_name = inside[i + 1 :].lstrip()[:1].isalpha()
+        if character == "," and depth == 0 and starts_name:
             names.append(inside[start:i])
             start = i + 1
     return [*names, inside[start:]]
 
 
 def _form(kind: str) -> str:
-    return f"{kind}:{','.join(field.name for field in fields(Manifold.kinds[kind]))}"  # type: ignore[arg-type]  # every manifold is a dataclass
+    """Return the form of a kind's names, such as ``stiefel:m,r``."""
+    expected = fields(Manifold.kinds[kind])  # type: ignore[arg-type]  # every manifold is a dataclass
+    return f"{kind}:{','.join(field.name for field in expected)}"
 
 
-def _help() -> str:
-    return f"one of {', '.join(map(_form, sorted(Manifold.kinds)))}, product(name,name,...)"
+def _known_names() -> str:
+    """Return the list of all forms, for error messages."""
+    forms = ", ".join(_form(kind) for kind in sorted(Manifold.kinds))
+    return f"one of {forms}, product(name,name,...)"

@@ -1,5 +1,6 @@
 """Error-free transformations: sums and products with their rounding errors."""
 
+import math
 from typing import Any
 
 _SPLITTER = (
@@ -33,3 +34,29 @@ def two_prod(a: Any, b: Any) -> tuple[Any, Any]:
     b_low = b - b_high
     error = ((a_high * b_high - p) + a_high * b_low + a_low * b_high) + a_low * b_low
     return p, error
+
+
+def two_product(xp: Any, a: Any, b: Any) -> tuple[Any, Any]:
+    """Return (p, e) with p + e = a·b exactly, for arrays of any floating type.
+
+    Exact barring underflow (Dekker 1971). Every partial product is exact, so a compiler
+    that contracts them into fused operations changes nothing. `xp` is the array library.
+    """
+    p = a * b
+    a_high, a_low = _split_significand(xp, a)
+    b_high, b_low = _split_significand(xp, b)
+    error = ((a_high * b_high - p) + a_high * b_low + a_low * b_high) + a_low * b_low
+    return p, error
+
+
+def _split_significand(xp: Any, a: Any) -> tuple[Any, Any]:
+    """Return halves of the significand whose products are exact (Veltkamp 1968).
+
+    Whole numbers are split as floats.
+    """
+    is_floating = xp.isdtype(a.dtype, "real floating")
+    dtype = a.dtype if is_floating else (1.0 * a).dtype
+    bits = round(-math.log2(float(xp.finfo(dtype).eps)))
+    scaled = float(2 ** ((bits + 2) // 2) + 1) * a
+    high = scaled - (scaled - a)
+    return high, a - high

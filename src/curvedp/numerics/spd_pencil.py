@@ -24,7 +24,7 @@ from curvedp.numerics.arrays import Array, like, namespace
 from curvedp.numerics.autodiff import compiled, repeat_while
 from curvedp.numerics.constant_work import in_public_time
 from curvedp.numerics.eigen import eigh
-from curvedp.numerics.elementary import two_product, two_sum
+from curvedp.numerics.error_free import two_product, two_sum
 from curvedp.numerics.matrix_functions import cholesky, lower_solve, sym, whiten
 from curvedp.numerics.spd3 import log_spectrum3
 

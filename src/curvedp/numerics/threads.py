@@ -1,7 +1,8 @@
-"""Blocks of records on all cores: NumPy lets go of the interpreter's lock inside its loops.
+"""Blocks of records on all cores: NumPy releases the interpreter's lock in its loops.
 
-Threads of ours and threads of the BLAS never multiply: while ours run, the BLAS has one each (two sets of threads on the same
-cores spin while they wait for each other, and beside another busy process that takes fifty times as long).
+Threads of ours and threads of the BLAS never multiply: while ours run, the BLAS has one
+each. Two sets of threads on the same cores would spin while they wait for each other,
+and beside another busy process that takes fifty times as long.
 """
 
 import os
@@ -16,66 +17,75 @@ from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]  
 
 from curvedp._silence import numerical_silence
 
-T = TypeVar("T")
+Result = TypeVar("Result")
 Part = TypeVar("Part")
+
+_lock = threading.Lock()
+_this_thread = threading.local()
+_controller = cache(ThreadpoolController)
+
+# One entry for each caller inside `one_blas_thread`; the first is the limiter.
+_limiters: list[Any] = []
 
 
 def blocks(count: int, size: int) -> list[slice]:
-    """Slices of at most `size` that cover range(count)."""
+    """Return slices of at most `size` that cover range(count)."""
     return [slice(start, min(start + size, count)) for start in range(0, count, size)]
 
 
-def in_threads(work: Callable[[Part], T], parts: Sequence[Part]) -> list[T]:
+def in_threads(work: Callable[[Part], Result], parts: Sequence[Part]) -> list[Result]:
     """Return [work(part) for part in parts], computed on as many threads as cores.
 
     The work is on records, so no part of it warns or raises because of a value:
     floating-point settings belong to one thread, and each enters `numerical_silence`.
+    Work that is started inside one of these threads stays in it.
     """
 
-    def silent_work(part: Part) -> T:
+    def silent_work(part: Part) -> Result:
         with numerical_silence():
             return work(part)
 
-    cores = (
-        len(os.sched_getaffinity(0))
-        if hasattr(os, "sched_getaffinity")
-        else os.cpu_count() or 1
-    )
-    if min(cores, len(parts)) <= 1 or getattr(_here, "busy", False):
+    n_cores = _available_cores()
+    is_inside_a_thread = getattr(_this_thread, "is_worker", False)
+    if min(n_cores, len(parts)) <= 1 or is_inside_a_thread:
         return [silent_work(part) for part in parts]
     with one_blas_thread():
-        return list(_pool(os.getpid(), cores).map(silent_work, parts))
+        return list(_pool(os.getpid(), n_cores).map(silent_work, parts))
+
+
+def _available_cores() -> int:
+    """Return how many cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 @contextmanager
 def one_blas_thread() -> Iterator[None]:
-    """The BLAS on one thread inside; the setting is the process's, so the last to leave restores it."""
+    """Run the BLAS on one thread inside this context.
+
+    The setting belongs to the process: the first to enter makes it, and the last to
+    leave restores what was before.
+    """
     with _lock:
-        _inside.append(
-            None if _inside else _controller().limit(limits=1, user_api="blas")
-        )
+        is_first = not _limiters
+        limiter = _controller().limit(limits=1, user_api="blas") if is_first else None
+        _limiters.append(limiter)
     try:
         yield
     finally:
         with _lock:
-            limiter = (
-                _inside.pop()
-            )  # the last to leave takes what the first has left there
+            limiter = _limiters.pop()  # the last to leave finds the first one's
             if limiter is not None:
                 limiter.restore_original_limits()
 
 
-_lock, _here, _controller = (
-    threading.Lock(),
-    threading.local(),
-    cache(ThreadpoolController),
-)
-_inside: list[Any] = []
-
-
 @cache
-def _pool(process: int, cores: int) -> ThreadPoolExecutor:
-    """Kept for the life of a process; a fork has its own. Work inside a thread stays there."""
+def _pool(process: int, n_cores: int) -> ThreadPoolExecutor:
+    """Return the pool of a process, which lives as long; a fork gets its own."""
     return ThreadPoolExecutor(
-        cores, "curvedp", initializer=setattr, initargs=(_here, "busy", True)
+        n_cores,
+        "curvedp",
+        initializer=setattr,
+        initargs=(_this_thread, "is_worker", True),
     )
