@@ -1,171 +1,277 @@
-"""Eigen-systems of batches of symmetric matrices: closed forms for 2×2 and 3×3, the array library's `eigh` above.
+"""Eigen-systems of batches of symmetric matrices, in closed form for 2×2 and 3×3.
 
-The closed forms are branch-free and touch each matrix entry as one long vector ("structure of arrays"), which is what
-makes them fast. Their backward error is a few units of round-off times ‖A‖, also for repeated eigenvalues, like LAPACK's:
+Larger matrices go to the array library's `eigh`. The closed forms are branch-free and
+touch each matrix entry as one long vector ("structure of arrays"), which is what makes
+them fast. Their backward error is a few units of round-off times ‖A‖, also for repeated
+eigenvalues, like LAPACK's:
+
 - 2×2: one Jacobi rotation;
-- 3×3: of the traceless, scaled matrix B (eigenvalues 2cos φ, 2cos(φ ± 2π/3)) the eigenvalue farthest from the other two
-  is a root x in [√3, 2] of x³ − 3x = 2r, r = |det B|/2, where the slope is at least 6: three Newton steps. Its eigenvector
-  is a column of adj(B − xI) = (x−λ₂)(x−λ₃) v vᵀ, where the product is at least 3. What remains is 2×2. (After Eberly,
-  "A robust eigensolver for 3×3 symmetric matrices"; the Newton steps replace acos, which loses half the digits at r = 1.)
+- 3×3: of the traceless, scaled matrix B (eigenvalues 2cos φ, 2cos(φ ± 2π/3)) the
+  eigenvalue farthest from the other two is a root x in [√3, 2] of x³ − 3x = 2r,
+  r = |det B|/2, where the slope is at least 6: three Newton steps. Its eigenvector is a
+  column of adj(B − xI) = (x−λ₂)(x−λ₃)vvᵀ, where the product is at least 3. What remains
+  is 2×2. (After Eberly, "A robust eigensolver for 3×3 symmetric matrices"; the Newton
+  steps replace acos, which loses half the digits at r = 1.)
 """
 
 from functools import reduce
-from typing import Any
+from typing import Any, NamedTuple
 
 from curvedp.numerics.arrays import Array, namespace
 from curvedp.numerics.autodiff import compiled, custom_jvp
 
 Entries = tuple[Array, ...]
+Vector3 = tuple[Array, Array, Array]
 
 
 @compiled
 def eigh(A: Array) -> tuple[Array, Array]:
-    """Eigenvalues (ascending) and orthonormal eigenvectors (columns) of the symmetric matrices A (..., m, m). Only the lower
-    triangle is read. A matrix with a NaN or infinite entry gives NaN, never an exception."""
+    """Return eigenvalues (ascending) and orthonormal eigenvectors (columns).
+
+    Parameters
+    ----------
+    A : array, shape (..., m, m)
+        Symmetric matrices, of which only the lower triangle is read. A matrix with a
+        NaN or infinite entry gives NaN, never an exception.
+
+    Returns
+    -------
+    eigenvalues : array, shape (..., m)
+    eigenvectors : array, shape (..., m, m)
+    """
 
     def rule(
         arrays: tuple[Array], changes: tuple[Array]
     ) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
-        xp, (w, V) = namespace(A), _eigh(*arrays)
-        E = V.mT @ changes[0] @ V
-        gap = xp.where(
-            xp.eye(A.shape[-1], dtype=bool), xp.inf, w[..., None, :] - w[..., :, None]
-        )
-        return (w, V), (
-            xp.linalg.diagonal(E),
-            V @ (E / gap),
-        )  # repeated eigenvalues: infinite, as it should be
+        """First-order perturbation: infinite where eigenvalues repeat, as it should be."""
+        xp = namespace(A)
+        eigenvalues, vectors = _eigh(*arrays)
+        E = vectors.mT @ changes[0] @ vectors
+        differences = eigenvalues[..., None, :] - eigenvalues[..., :, None]
+        is_diagonal = xp.eye(A.shape[-1], dtype=bool)
+        gap = xp.where(is_diagonal, xp.inf, differences)
+        value_change = xp.linalg.diagonal(E)
+        return (eigenvalues, vectors), (value_change, vectors @ (E / gap))
 
-    values, vectors = custom_jvp(_eigh, rule, A)
-    return values, vectors
+    eigenvalues, vectors = custom_jvp(_eigh, rule, A)
+    return eigenvalues, vectors
 
 
 def _eigh(A: Array) -> tuple[Array, Array]:
+    """Return the eigen-system, without a derivative of its own."""
     xp = namespace(A)
     m = A.shape[-1]
     if m == 1:
         return A[..., 0], xp.ones_like(A)
     if m == 2:
         low, high, c, s = _rotation(xp, A[..., 0, 0], A[..., 1, 0], A[..., 1, 1])
-        w, v = (low, high), (c, s, -s, c)
+        values: Entries = (low, high)
+        vector_entries: Entries = (c, s, -s, c)
     elif m == 3:
-        w, v = eigh3(xp, *(A[..., i, j] for i in range(3) for j in range(i + 1)))
+        entries = [A[..., i, j] for i in range(3) for j in range(i + 1)]
+        values, vector_entries = eigh3(xp, *entries)
     else:
-        # LAPACK raises on NaN; a data-dependent exception would be a release, so NaN goes in as 0 and comes out as NaN.
-        finite = xp.all(xp.isfinite(A), axis=(-2, -1), keepdims=True)
-        values, vectors = xp.linalg.eigh(xp.where(finite, A, xp.zeros_like(A)))
-        return xp.where(finite[..., 0], values, xp.nan), xp.where(
-            finite, vectors, xp.nan
-        )
-    return xp.stack(w, axis=-1), xp.stack(
-        [xp.stack(v[m * i : m * (i + 1)], axis=-1) for i in range(m)], axis=-2
+        return _library_eigh(xp, A)
+    rows = [xp.stack(vector_entries[m * i : m * (i + 1)], axis=-1) for i in range(m)]
+    return xp.stack(values, axis=-1), xp.stack(rows, axis=-2)
+
+
+def _library_eigh(xp: Any, A: Array) -> tuple[Array, Array]:
+    """Return the library's eigen-system, NaN for matrices that are not finite.
+
+    LAPACK raises on NaN. A data-dependent exception would be a release, so NaN goes in
+    as 0 and comes out as NaN.
+    """
+    is_finite = xp.all(xp.isfinite(A), axis=(-2, -1), keepdims=True)
+    values, vectors = xp.linalg.eigh(xp.where(is_finite, A, xp.zeros_like(A)))
+    return (
+        xp.where(is_finite[..., 0], values, xp.nan),
+        xp.where(is_finite, vectors, xp.nan),
     )
 
 
 def _rotation(
     xp: Any, a: Array, b: Array, d: Array
 ) -> tuple[Array, Array, Array, Array]:
-    """Of [[a, b], [b, d]]: low, high, c, s with eigenvectors (c, −s) for low and (s, c) for high. One Jacobi rotation."""
-    half = 0.5 * (d - a)
-    x, y = xp.abs(half), xp.abs(b)
-    big = xp.maximum(x, y)
-    ratio = xp.minimum(x, y) / xp.where(big > 0, big, xp.ones_like(big))
-    root = big * xp.sqrt(1 + ratio * ratio)  # √(half² + b²) without overflow
-    # |tan| ≤ 1 of the smaller angle: b / (|half| + root); 0/0 (a multiple of I) is the angle 0
-    size = xp.abs(half) + root
-    t = b / xp.where(size > 0, size, xp.ones_like(size))
-    c = 1 / xp.sqrt(1 + t * t)
-    s = t * c
-    up = (
-        half >= 0
-    )  # a is the low end: (c, −s) belongs to a − t b, (s, c) to d + t b; otherwise the roles swap
-    x, y = xp.where(up, a, d), xp.where(up, d, a)
-    return x - t * b, y + t * b, xp.where(up, c, s), xp.where(up, s, c)
+    """Return the eigen-system of [[a, b], [b, d]] by one Jacobi rotation.
+
+    Returns
+    -------
+    low, high : array
+        The eigenvalues.
+    c, s : array
+        Cosine and sine: the eigenvectors are (c, −s) for low and (s, c) for high.
+    """
+    half_gap = 0.5 * (d - a)
+    x, y = xp.abs(half_gap), xp.abs(b)
+    larger = xp.maximum(x, y)
+    ratio = xp.minimum(x, y) / xp.where(larger > 0, larger, xp.ones_like(larger))
+    root = larger * xp.sqrt(1 + ratio * ratio)  # √(half_gap² + b²) without overflow
+
+    # |tan| ≤ 1 of the smaller angle is b/(|half_gap| + root); a multiple of I, 0/0, has
+    # the angle 0.
+    size = xp.abs(half_gap) + root
+    tan = b / xp.where(size > 0, size, xp.ones_like(size))
+    cos = 1 / xp.sqrt(1 + tan * tan)
+    sin = tan * cos
+
+    # Where a is the low end, (cos, −sin) belongs to a − tan·b and (sin, cos) to
+    # d + tan·b; otherwise the roles swap.
+    a_is_low = half_gap >= 0
+    lower, upper = xp.where(a_is_low, a, d), xp.where(a_is_low, d, a)
+    return (
+        lower - tan * b,
+        upper + tan * b,
+        xp.where(a_is_low, cos, sin),
+        xp.where(a_is_low, sin, cos),
+    )
 
 
 def separated_root(r: Array) -> Array:
-    """The root in [√3, 2] of x³ − 3x = 2r, 0 ≤ r ≤ 1: start within 0.003, then Newton (convex, slope 6 to 9)."""
+    """Return the root x in [√3, 2] of x³ − 3x = 2r for 0 ≤ r ≤ 1.
+
+    It starts within 0.003; Newton's method is safe there (convex, slope 6 to 9).
+    """
     x = 1.7320508075688772 + r * (0.3333333333333333 - r * 0.0653841409021)
     for _ in range(3):
-        xx = x * x
-        x = (2 * (xx * x + r)) / (3 * (xx - 1))
+        square = x * x
+        x = (2 * (square * x + r)) / (3 * (square - 1))
     return x
+
+
+class _Scaled(NamedTuple):
+    """The traceless, scaled matrix B = (A − mean·I)/scale, by its lower triangle."""
+
+    a: Array
+    b: Array
+    d: Array
+    c: Array
+    e: Array
+    f: Array
 
 
 def eigh3(
     xp: Any, a: Array, b: Array, d: Array, c: Array, e: Array, f: Array
 ) -> tuple[Entries, Entries]:
-    """[[a, b, c], [b, d, e], [c, e, f]] (lower triangle, row by row): eigenvalues ascending, eigenvectors row by row."""
-    A = a, b, d, c, e, f
-    mean = (a + d + f) / 3
-    a, d, f = a - mean, d - mean, f - mean
-    scale = reduce(xp.maximum, map(xp.abs, (a, d, f, b, c, e)))
-    inverse = 1 / xp.where(scale > 0, scale, 1.0)
-    a, b, c, d, e, f = (
-        a * inverse,
-        b * inverse,
-        c * inverse,
-        d * inverse,
-        e * inverse,
-        f * inverse,
-    )
-    bb, cc, ee = b * b, c * c, e * e
-    p2 = (a * a + d * d + f * f + 2 * (bb + cc + ee)) / 6
-    p = xp.sqrt(xp.where(p2 > 0, p2, 1.0))
-    det = a * (d * f - ee) - b * (b * f - c * e) + c * (b * e - c * d)
-    r = 0.5 * det / (p * p * p)
-    sign = xp.where(r < 0, -1.0, xp.ones_like(r))
-    separated = sign * p * separated_root(xp.minimum(xp.abs(r), xp.ones_like(r)))
-    # adj(B − λ): rank one, v vᵀ times a number of the order of p²
-    a1, d1, f1 = a - separated, d - separated, f - separated
-    aa, dd, ff = d1 * f1 - ee, a1 * f1 - cc, a1 * d1 - bb
-    ab, ac, bc = c * e - b * f1, b * e - c * d1, b * c - a1 * e
-    first = (aa >= dd) & (aa >= ff)
-    second = dd >= ff
-    v0 = xp.where(first, aa, xp.where(second, ab, ac))
-    v1 = xp.where(first, ab, xp.where(second, dd, bc))
-    v2 = xp.where(first, ac, xp.where(second, bc, ff))
-    square = v0 * v0 + v1 * v1 + v2 * v2
-    isotropic = ~(square > 0)
-    norm = 1 / xp.sqrt(xp.where(isotropic, 1.0, square))
-    v0, v1, v2 = (
-        xp.where(isotropic, e3, v * norm) for v, e3 in ((v0, 0.0), (v1, 0.0), (v2, 1.0))
-    )
-    # orthonormal complement of v without branches (Duff et al. 2017)
-    up = xp.where(v2 < 0, -1.0, xp.ones_like(v2))
-    g = -1 / (up + v2)
-    h = v0 * v1 * g
-    s0, s1, s2 = 1 + up * v0 * v0 * g, up * h, -up * v0
-    t0, t1, t2 = h, up + v1 * v1 * g, -v1
-    # the 2×2 rest in that basis
-    Bs0, Bs1, Bs2 = (
-        a * s0 + b * s1 + c * s2,
-        b * s0 + d * s1 + e * s2,
-        c * s0 + e * s1 + f * s2,
-    )
-    Bt0, Bt1, Bt2 = (
-        a * t0 + b * t1 + c * t2,
-        b * t0 + d * t1 + e * t2,
-        c * t0 + e * t1 + f * t2,
-    )
-    rest = (
-        s0 * Bs0 + s1 * Bs1 + s2 * Bs2,
-        s0 * Bt0 + s1 * Bt1 + s2 * Bt2,
-        t0 * Bt0 + t1 * Bt1 + t2 * Bt2,
-    )
-    _, _, co, si = _rotation(xp, *rest)
-    l0, l1, l2 = co * s0 - si * t0, co * s1 - si * t1, co * s2 - si * t2
-    h0, h1, h2 = si * s0 + co * t0, si * s1 + co * t1, si * s2 + co * t2
-    top = sign > 0  # the separated eigenvalue is the largest; otherwise the smallest
-    sets = (v0, l0, h0), (v1, l1, h1), (v2, l2, h2)
-    rows = [
-        (xp.where(top, lo, v), xp.where(top, hi, lo), xp.where(top, v, hi))
-        for v, lo, hi in sets
-    ]
-    # Rayleigh quotients: quadratically accurate, and exact for a diagonal matrix however graded
-    a, b, d, c, e, f = A
+    """Return the eigen-system of [[a, b, c], [b, d, e], [c, e, f]].
+
+    Parameters
+    ----------
+    a, b, d, c, e, f : array
+        The lower triangle, row by row.
+
+    Returns
+    -------
+    eigenvalues : three arrays, ascending
+    eigenvectors : nine arrays
+        The entries of the matrix whose columns are the eigenvectors, row by row.
+    """
+    B = _traceless_scaled(xp, a, b, d, c, e, f)
+    separated, sign = _separated_eigenvalue(xp, B)
+    v = _separated_eigenvector(xp, B, separated)
+    low, high = _other_eigenvectors(xp, B, v)
+
+    # The separated eigenvalue is the largest where the sign is +, else the smallest.
+    is_largest = sign > 0
+    rows = []
+    for v_i, low_i, high_i in zip(v, low, high, strict=True):
+        first = xp.where(is_largest, low_i, v_i)
+        middle = xp.where(is_largest, high_i, low_i)
+        last = xp.where(is_largest, v_i, high_i)
+        rows.append((first, middle, last))
+
+    # Rayleigh quotients: quadratically accurate, and exact for a diagonal matrix
+    # however graded.
     values = tuple(
         x * (a * x + 2 * (b * y + c * z)) + y * (d * y + 2 * e * z) + f * z * z
         for x, y, z in zip(*rows, strict=True)
     )
     return values, (*rows[0], *rows[1], *rows[2])
+
+
+def _traceless_scaled(
+    xp: Any, a: Array, b: Array, d: Array, c: Array, e: Array, f: Array
+) -> _Scaled:
+    """Return A − (tr A/3)·I divided by its largest entry in modulus."""
+    mean = (a + d + f) / 3
+    a, d, f = a - mean, d - mean, f - mean
+    scale = reduce(xp.maximum, map(xp.abs, (a, d, f, b, c, e)))
+    inverse = 1 / xp.where(scale > 0, scale, 1.0)
+    return _Scaled(
+        a=a * inverse,
+        b=b * inverse,
+        d=d * inverse,
+        c=c * inverse,
+        e=e * inverse,
+        f=f * inverse,
+    )
+
+
+def _separated_eigenvalue(xp: Any, B: _Scaled) -> tuple[Array, Array]:
+    """Return the eigenvalue of B farthest from the other two, and its sign."""
+    a, b, d, c, e, f = B
+    bb, cc, ee = b * b, c * c, e * e
+    p_square = (a * a + d * d + f * f + 2 * (bb + cc + ee)) / 6
+    p = xp.sqrt(xp.where(p_square > 0, p_square, 1.0))
+    det = a * (d * f - ee) - b * (b * f - c * e) + c * (b * e - c * d)
+    r = 0.5 * det / (p * p * p)
+    sign = xp.where(r < 0, -1.0, xp.ones_like(r))
+    root = separated_root(xp.minimum(xp.abs(r), xp.ones_like(r)))
+    return sign * p * root, sign
+
+
+def _separated_eigenvector(xp: Any, B: _Scaled, eigenvalue: Array) -> Vector3:
+    """Return the unit eigenvector of B to its separated eigenvalue.
+
+    The adjugate of B − λI is vvᵀ times a number of the order of p²; its column with the
+    largest diagonal entry is taken. A multiple of I gets the third unit vector.
+    """
+    a, b, d, c, e, f = B
+    bb, cc, ee = b * b, c * c, e * e
+    a1, d1, f1 = a - eigenvalue, d - eigenvalue, f - eigenvalue
+    adj_00, adj_11, adj_22 = d1 * f1 - ee, a1 * f1 - cc, a1 * d1 - bb
+    adj_01, adj_02, adj_12 = c * e - b * f1, b * e - c * d1, b * c - a1 * e
+    use_first = (adj_00 >= adj_11) & (adj_00 >= adj_22)
+    use_second = adj_11 >= adj_22
+    v0 = xp.where(use_first, adj_00, xp.where(use_second, adj_01, adj_02))
+    v1 = xp.where(use_first, adj_01, xp.where(use_second, adj_11, adj_12))
+    v2 = xp.where(use_first, adj_02, xp.where(use_second, adj_12, adj_22))
+
+    square = v0 * v0 + v1 * v1 + v2 * v2
+    is_isotropic = ~(square > 0)
+    scale = 1 / xp.sqrt(xp.where(is_isotropic, 1.0, square))
+    return (
+        xp.where(is_isotropic, 0.0, v0 * scale),
+        xp.where(is_isotropic, 0.0, v1 * scale),
+        xp.where(is_isotropic, 1.0, v2 * scale),
+    )
+
+
+def _other_eigenvectors(xp: Any, B: _Scaled, v: Vector3) -> tuple[Vector3, Vector3]:
+    """Return the eigenvectors of B orthogonal to v, to the lower and higher eigenvalue.
+
+    In an orthonormal basis (s, t) of the complement of v, built without branches (Duff
+    et al. 2017), B is a 2×2 matrix.
+    """
+    a, b, d, c, e, f = B
+    v0, v1, v2 = v
+    sign = xp.where(v2 < 0, -1.0, xp.ones_like(v2))
+    g = -1 / (sign + v2)
+    h = v0 * v1 * g
+    s0, s1, s2 = 1 + sign * v0 * v0 * g, sign * h, -sign * v0
+    t0, t1, t2 = h, sign + v1 * v1 * g, -v1
+
+    Bs0 = a * s0 + b * s1 + c * s2
+    Bs1 = b * s0 + d * s1 + e * s2
+    Bs2 = c * s0 + e * s1 + f * s2
+    Bt0 = a * t0 + b * t1 + c * t2
+    Bt1 = b * t0 + d * t1 + e * t2
+    Bt2 = c * t0 + e * t1 + f * t2
+    ss = s0 * Bs0 + s1 * Bs1 + s2 * Bs2
+    st = s0 * Bt0 + s1 * Bt1 + s2 * Bt2
+    tt = t0 * Bt0 + t1 * Bt1 + t2 * Bt2
+    _, _, cos, sin = _rotation(xp, ss, st, tt)
+
+    low = (cos * s0 - sin * t0, cos * s1 - sin * t1, cos * s2 - sin * t2)
+    high = (sin * s0 + cos * t0, sin * s1 + cos * t1, sin * s2 + cos * t2)
+    return low, high

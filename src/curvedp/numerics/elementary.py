@@ -1,10 +1,10 @@
 """Elementary functions that keep their digits and their gradients.
 
 The textbook forms lose them at removable singularities. With u the unit round-off,
-every function here has a relative error of a few u on its whole domain (n·u for a sum of
-n terms), and a finite, correct derivative at those points. Singular branches are cut off
-with the double `where`: the unused branch is evaluated at a harmless argument, because
-reverse-mode differentiation multiplies its derivative by 0, and 0·inf is NaN.
+every function here has a relative error of a few u on its whole domain (n·u for a sum
+of n terms), and a finite, correct derivative at those points. Singular branches are cut
+off with the double `where`: the unused branch is evaluated at a harmless argument,
+because reverse-mode differentiation multiplies its derivative by 0, and 0·inf is NaN.
 """
 
 import math
@@ -219,12 +219,12 @@ def one_minus_square(xp: Any, w: Array) -> Array:
 def orthogonal_part(xp: Any, v: Array, base: Array) -> Array:
     """Return the part of v orthogonal to `base`, to a few u of itself.
 
-    It is accurate however small it is beside v. Any multiple of `base` may be taken from
-    v without changing the answer, so the rounded coefficient costs nothing as long as
-    the subtraction is exact (a fused multiply-add, emulated); the second pass then works
-    on a vector no longer than the answer plus u·|v|. What is left of it below its own
-    round-off, u²·|v|, is 0 in value (so that parallel vectors give 0 at any scale) and
-    keeps its derivative. base = 0 takes nothing away.
+    It is accurate however small it is beside v. Any multiple of `base` may be taken
+    from v without changing the answer, so the rounded coefficient costs nothing as long
+    as the subtraction is exact (a fused multiply-add, emulated); the second pass then
+    works on a vector no longer than the answer plus u·|v|. What is left of it below its
+    own round-off, u²·|v|, is 0 in value (so that parallel vectors give 0 at any scale)
+    and keeps its derivative. base = 0 takes nothing away.
     """
     square = dot(xp, base, base)[..., None]
     square = xp.where(square > 0, square, 1.0)

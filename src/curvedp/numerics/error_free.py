@@ -40,7 +40,8 @@ def two_product(xp: Any, a: Any, b: Any) -> tuple[Any, Any]:
     """Return (p, e) with p + e = a·b exactly, for arrays of any floating type.
 
     Exact barring underflow (Dekker 1971). Every partial product is exact, so a compiler
-    that contracts them into fused operations changes nothing. `xp` is the array library.
+    that contracts them into fused operations changes nothing. `xp` is the array
+    library.
     """
     p = a * b
     a_high, a_low = _split_significand(xp, a)

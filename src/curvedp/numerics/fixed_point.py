@@ -3,9 +3,9 @@
 A sum of floats depends on its order: on how a data set is cut into chunks and on which
 worker is done first. Here every term is rounded once, to a multiple of a public 2^−k,
 and whole numbers add up exactly: any grouping, any order, any number of machines give
-the same bits. A public bound on the terms keeps them below 2^52. Each is cut into a high
-and a low half of 26 bits, so that float sums of up to 2^26 of either are exact, and
-int64 sums of up to 2^36.
+the same bits. A public bound on the terms keeps them below 2^52. Each is cut into a
+high and a low half of 26 bits, so that float sums of up to 2^26 of either are exact,
+and int64 sums of up to 2^36.
 """
 
 from dataclasses import dataclass

@@ -1,14 +1,17 @@
-"""Matrix functions that the manifolds share, with first derivatives that survive repeated values.
+"""Matrix functions with first derivatives that survive repeated eigenvalues.
 
-The derivative of f at a symmetric S in direction E is U (K ⊙ UᵀEU) Uᵀ with the divided differences K_rs = f[λr, λs]
-(Daleckii & Krein 1965), each written here without cancellation. The finite version is just as short: f(B) − f(A) =
-U (K ⊙ Uᵀ(B−A)V) Vᵀ with K_rs = f[αr, βs] for A = U α Uᵀ, B = V β Vᵀ; it keeps every digit of a small B − A, which
-f(B) − f(A) loses. A decomposition itself has no derivative where values repeat, and at p = q they all do: where a
-library differentiates, the value is that of a copy cut off from it, and a term that is zero in value carries the rest,
-f(A) = f(A₀) + Df(A₀)[A − A₀], A₀ = constant(A).
+The derivative of f at a symmetric S in direction E is U (K ⊙ UᵀEU) Uᵀ with the divided
+differences K_rs = f[λr, λs] (Daleckii & Krein 1965), each written here without
+cancellation. The finite version is just as short: f(B) − f(A) = U (K ⊙ Uᵀ(B−A)V) Vᵀ
+with K_rs = f[αr, βs] for A = U α Uᵀ, B = V β Vᵀ; it keeps every digit of a small B − A,
+which f(B) − f(A) loses. A decomposition itself has no derivative where values repeat,
+and at p = q they all do: where a library differentiates, the value is that of a copy
+cut off from it, and a term that is zero in value carries the rest, f(A) = f(A₀) +
+Df(A₀)[A − A₀], A₀ = constant(A).
 
-Cholesky factors and triangular solves are loops over the m columns or rows of Array-API operations on the whole batch.
-JAX has its own, which give NaN where others raise, and which compile in one piece.
+Cholesky factors and triangular solves are loops over the m columns or rows of Array-API
+operations on the whole batch. JAX has its own, which give NaN where others raise, and
+which compile in one piece.
 """
 
 from collections.abc import Callable
@@ -24,7 +27,10 @@ from curvedp.numerics.elementary import safe_sqrt
 
 
 def norm(v: Array) -> Array:
-    """√tr(vᵀv) without overflow or underflow; NaN stays NaN."""
+    """Return the Frobenius norm √tr(vᵀv) without overflow or underflow.
+
+    NaN stays NaN, and the derivative at 0 is taken to be 0.
+    """
     xp = namespace(v)
     largest = constant(xp.max(xp.abs(v), axis=(-2, -1), keepdims=True))
     scale = xp.where(largest == 0, 1.0, largest)
@@ -35,19 +41,22 @@ def norm(v: Array) -> Array:
 
 
 def skew(x: Array) -> Array:
-    """Skew-symmetric part."""
+    """Return the skew-symmetric part of x."""
     return (x - x.mT) / 2
 
 
 def sinc(xp: Any, x: Array) -> Array:
-    """sin(x)/x, 1 at 0."""
+    """Return sin(x)/x, and 1 at 0."""
     zero = x == 0
     safe = xp.where(zero, 1.0, x)
     return xp.where(zero, 1.0, xp.sin(safe) / safe)
 
 
 def svd(x: Array) -> tuple[Array, Array, Array]:
-    """Thin singular value decomposition (U, s, Vᵀ); all NaN for a matrix that is not finite, where LAPACK would raise."""
+    """Return the thin singular value decomposition (U, s, Vᵀ).
+
+    All NaN for a matrix that is not finite, where LAPACK would raise.
+    """
     xp = namespace(x)
     x, finite = _finite(xp, x)
     U, s, Vh = xp.linalg.svd(x, full_matrices=False)
@@ -59,21 +68,27 @@ def svd(x: Array) -> tuple[Array, Array, Array]:
 
 
 def well_scaled(x: Array) -> Array:
-    """Matrices divided by their largest entry in modulus, so that no square overflows or vanishes; 0 stays 0."""
+    """Return matrices divided by their largest entry in modulus; 0 stays 0.
+
+    No square of an entry overflows or vanishes then.
+    """
     xp = namespace(x)
     largest = xp.max(xp.abs(x), axis=(-2, -1), keepdims=True)
     return x / xp.where(largest > 0, largest, 1.0)
 
 
 def det(x: Array) -> Array:
-    """Determinant; NaN, without a warning, for a matrix that is not finite."""
+    """Return the determinant; NaN, without a warning, where x is not finite."""
     xp = namespace(x)
     x, finite = _finite(xp, x)
     return xp.where(finite[..., 0, 0], xp.linalg.det(x), xp.nan)
 
 
 def skew_eigen(W: Array) -> tuple[Array, Array]:
-    """(w, Z) with W = Z diag(iw) Z*, Z unitary, for skew W; w is NaN for a matrix that is not finite."""
+    """Return (w, Z) with W = Z·diag(iw)·Z*, Z unitary, for a skew-symmetric W.
+
+    w is NaN for a matrix that is not finite.
+    """
     xp = namespace(W)
     W, finite = _finite(xp, W)
     kind = xp.complex64 if W.dtype == xp.float32 else xp.complex128
@@ -82,6 +97,7 @@ def skew_eigen(W: Array) -> tuple[Array, Array]:
 
 
 def _finite(xp: Any, x: Array) -> tuple[Array, Array]:
+    """Return x with 0 in place of matrices that are not finite, and which are."""
     finite = xp.all(xp.isfinite(x), axis=(-2, -1), keepdims=True)
     return xp.where(finite, x, 0.0), finite
 
@@ -89,7 +105,19 @@ def _finite(xp: Any, x: Array) -> tuple[Array, Array]:
 def sym_function(
     A: Array, U: Array, values: Array, divided: Callable[[], Array]
 ) -> Array:
-    """f(A) for symmetric A with eigenvectors U, f's `values` and `divided` differences at its eigenvalues, all constants."""
+    """Return f(A) for symmetric A, with its derivative.
+
+    Parameters
+    ----------
+    A : array, shape (..., m, m)
+        Symmetric matrices.
+    U : array, shape (..., m, m)
+        Their eigenvectors, a constant.
+    values : array, shape (..., m)
+        The values of f at the eigenvalues.
+    divided : callable
+        Returns the divided differences of f at pairs of eigenvalues, (..., m, m).
+    """
     value = (U * values[..., None, :]) @ U.mT
     if not differentiable(A):
         return value
@@ -97,9 +125,18 @@ def sym_function(
 
 
 def polar(C: Array) -> tuple[Array, Array, Array]:
-    """(W, c, U): the orthogonal polar factor W of a square C = U diag(c) Uᵀ W; c descending, (c, U) constants.
-    Where singular values vanish W is one of several, always the same. The derivative solves Ωᵢⱼ(cᵢ + cⱼ) = Xᵢⱼ −
-    Xⱼᵢ, X = Uᵀ dC V, dW = U Ω Vᵀ (Higham 2008, Functions of Matrices, §8.2)."""
+    """Return the polar decomposition C = (U·diag(c)·Uᵀ)·W of a square matrix.
+
+    Where singular values vanish W is one of several, always the same. Its derivative
+    dW = UΩVᵀ solves Ωᵢⱼ(cᵢ + cⱼ) = Xᵢⱼ − Xⱼᵢ, X = UᵀdC·V (Higham 2008, §8.2).
+
+    Returns
+    -------
+    W : array
+        The orthogonal factor.
+    c, U : array
+        Singular values (descending) and left singular vectors, constants.
+    """
     xp = namespace(C)
     base = constant(C)
     U, c, Vh = svd(base)
@@ -113,9 +150,12 @@ def polar(C: Array) -> tuple[Array, Array, Array]:
 
 
 def skew_exp(W: Array) -> tuple[Array, Array]:
-    """(exp W − I, φ₁(W)) for skew W, φ₁(z) = (e^z − 1)/z, from the Hermitian eigen-system of −iW. Unitary
-    eigenvectors make exp W orthogonal to round-off whatever the size of W, and exp W − I keeps the digits of a small
-    W. φ₁ is returned as a constant; exp carries its derivative (Fréchet derivative by divided differences)."""
+    """Return (exp W − I, φ₁(W)) for skew W, φ₁(z) = (e^z − 1)/z.
+
+    From the Hermitian eigen-system of −iW. Unitary eigenvectors make exp W orthogonal
+    to round-off whatever the size of W, and exp W − I keeps the digits of a small W. φ₁
+    is returned as a constant; exp has its derivative (by divided differences).
+    """
     xp = namespace(W)
     base = constant(W)
     w, Z = skew_eigen(base)
@@ -125,35 +165,44 @@ def skew_exp(W: Array) -> tuple[Array, Array]:
         turn = phase(xp, half, Z.dtype)
         K = turn[..., :, None] * turn[..., None, :]
         K = K * xp.astype(sinc(xp, half[..., :, None] - half[..., None, :]), Z.dtype)
-        value = value + turned(K, Z, W - base)
+        value = value + divided_difference_map(K, Z, W - base)
     return value, mean
 
 
-def turned(K: Array, Z: Array, G: Array) -> Array:
-    """Re Z (K ⊙ Z*GZ) Z*: a derivative along G by divided differences K."""
-    xp, Zh = namespace(Z), namespace(Z).conj(Z).mT
-    return xp.real(Z @ (K * (Zh @ xp.astype(G, Z.dtype) @ Z)) @ Zh)
+def divided_difference_map(K: Array, Z: Array, G: Array) -> Array:
+    """Return Re Z(K ⊙ Z*GZ)Z*, a derivative along G by divided differences K.
+
+    Z are unitary eigenvectors (Daleckii & Krein 1965).
+    """
+    xp = namespace(Z)
+    Zh = xp.conj(Z).mT
+    in_eigenbasis = Zh @ xp.astype(G, Z.dtype) @ Z
+    return xp.real(Z @ (K * in_eigenbasis) @ Zh)
 
 
 def skew_exp_eigen(w: Array, Z: Array) -> tuple[Array, Array]:
-    """The values of `skew_exp` from the eigen-system of `skew_eigen`."""
+    """Return the values of `skew_exp` from the eigen-system of `skew_eigen`."""
     xp = namespace(w, Z)
-    half, Zh = w / 2, xp.conj(Z).mT
+    half = w / 2
+    Zh = xp.conj(Z).mT
     phi1 = phase(xp, half, Z.dtype) * xp.astype(sinc(xp, half), Z.dtype)
     value = xp.real((Z * (phi1 * xp.astype(w, Z.dtype) * 1j)[..., None, :]) @ Zh)
     return value, xp.real((Z * phi1[..., None, :]) @ Zh)
 
 
 def phase(xp: Any, w: Array, kind: Any) -> Array:
-    """e^{iw}, of that complex type."""
+    """Return e^{iw} as an array of the complex type `kind`."""
     return xp.astype(xp.cos(w), kind) + 1j * xp.astype(xp.sin(w), kind)
 
 
 def reflect(p: Array, x: Array) -> Array:
-    """H x with the block reflector H of the orthonormal m×r frame p, in O(mr²) (Schreiber & Parlett 1988). With E
-    the first r columns of I and W the polar factor of the top block of p, Y = pWᵀ + E gives the symmetric
-    orthogonal H = I − Y (I + EᵀpWᵀ)⁻¹ Yᵀ. It sends E to −pWᵀ, so it carries the complement of span E to the
-    complement of span p. I + EᵀpWᵀ has its eigenvalues in [1, 2]: nothing cancels."""
+    """Return Hx with the block reflector H of an orthonormal m×r frame p, in O(mr²).
+
+    (Schreiber & Parlett 1988.) With E the first r columns of I and W the polar factor
+    of the top block of p, Y = pWᵀ + E gives the symmetric orthogonal H = I − Y(I +
+    EᵀpWᵀ)⁻¹Yᵀ. It sends E to −pWᵀ, so it carries the complement of span E to the
+    complement of span p. I + EᵀpWᵀ has its eigenvalues in [1, 2]: nothing cancels.
+    """
     xp = namespace(p, x)
     m, r = p.shape[-2:]
     W, _, _ = polar(p[..., :r, :])
@@ -163,9 +212,20 @@ def reflect(p: Array, x: Array) -> Array:
 
 
 def symmetric_from_triangle(z: Array, factor: np.ndarray, k: int = -1) -> Array:
-    """Symmetric matrices whose entries below the diagonal (k = 0: and on it), row by row, are the last axis of z, times
-    `factor` entry by entry, which is 0 on a diagonal that z has no entries for."""
-    xp, n = namespace(z), len(factor)
+    """Return symmetric matrices with given entries of the lower triangle.
+
+    Parameters
+    ----------
+    z : array, shape (..., number of entries)
+        The entries below the diagonal (with k = 0 also on it), row by row.
+    factor : array, shape (n, n)
+        Weights that multiply the matrix entry by entry; 0 on a diagonal that z has no
+        entries for, and of opposite signs above and below for a skew matrix.
+    k : int
+        −1 to leave the diagonal out, 0 to include it.
+    """
+    xp = namespace(z)
+    n = len(factor)
     place = np.zeros((n, n), dtype=np.int64)
     place[np.tril_indices(n, k)] = np.arange(n * (n + 1 + 2 * k) // 2)
     full = xp.take(
@@ -175,39 +235,42 @@ def symmetric_from_triangle(z: Array, factor: np.ndarray, k: int = -1) -> Array:
 
 
 def lower_triangle(A: Array, k: int = -1) -> Array:
-    """The entries below the diagonal (k = 0: and on it), row by row."""
-    xp, n = namespace(A), A.shape[-1]
+    """Return the entries below the diagonal (with k = 0 also on it), row by row."""
+    xp = namespace(A)
+    n = A.shape[-1]
     flat = xp.asarray(np.flatnonzero(np.tri(n, k=k)), device=device(A))
     return xp.take(xp.reshape(A, (*A.shape[:-2], n * n)), flat, axis=-1)
 
 
 def skew_from_vector(z: Array, n: int) -> Array:
-    """The skew n×n matrix with these entries below the diagonal."""
+    """Return the skew n×n matrix with entries z below the diagonal."""
     lower = np.tri(n, k=-1)
-    return (
-        symmetric_from_triangle(z, lower - lower.T)
-        if n > 1
-        else like(z, np.zeros((*z.shape[:-1], 1, 1)))
-    )
+    if n == 1:
+        return like(z, np.zeros((*z.shape[:-1], 1, 1)))
+    return symmetric_from_triangle(z, lower - lower.T)
 
 
 def skew_to_vector(A: Array) -> Array:
-    """Inverse of `skew_from_vector` on skew matrices; the skew part is taken."""
+    """Return the entries below the diagonal of the skew part of A."""
     return lower_triangle(skew(A)) if A.shape[-1] > 1 else A[..., 0, :0]
 
 
 def sym(A: Array) -> Array:
-    """Symmetric part of A."""
+    """Return the symmetric part of A."""
     return 0.5 * (A + A.mT)
 
 
 def sandwich(U: Array, S: Array, V: Array | None = None) -> Array:
-    """U S Vᵀ, with V = U when left out."""
+    """Return U S Vᵀ, with V = U when it is left out."""
     return U @ S @ (U if V is None else V).mT
 
 
 def divided_log(x: Array, y: Array) -> Array:
-    """log[x, y] for x, y > 0, as log1p(t)/(t·min), t = (max − min)/min ≥ 0: no cancellation."""
+    """Return the divided difference log[x, y] = (log x − log y)/(x − y) for x, y > 0.
+
+    As log1p(t)/(t·min) with t = (max − min)/min ≥ 0 it has no cancellation; at x = y it
+    is the derivative 1/x.
+    """
     xp = namespace(x, y)
     x, y = xp.broadcast_arrays(x, y)
     low = xp.where(x < y, x, y)
@@ -218,7 +281,10 @@ def divided_log(x: Array, y: Array) -> Array:
 
 
 def divided_exp(x: Array, y: Array) -> Array:
-    """exp[x, y] = e^max · (1 − e^−t)/t with t = |x − y|: no overflow before the result overflows."""
+    """Return the divided difference exp[x, y] = (e^x − e^y)/(x − y).
+
+    As e^max·(1 − e^−t)/t with t = |x − y| it does not overflow before the result does.
+    """
     xp = namespace(x, y)
     x, y = xp.broadcast_arrays(x, y)
     t = xp.abs(x - y)
@@ -231,8 +297,19 @@ def divided_exp(x: Array, y: Array) -> Array:
 def apply(
     S: Array, f: Callable[[Array], Array], divided: Callable[[Array, Array], Array]
 ) -> Array:
-    """f(S) for symmetric S; divided(x, y) = (f(x) − f(y))/(x − y), f'(x) at x = y. First derivatives are exact at
-    any S; second ones need simple eigenvalues."""
+    """Return f(S) for symmetric S.
+
+    First derivatives are exact at any S; second ones need simple eigenvalues.
+
+    Parameters
+    ----------
+    S : array, shape (..., m, m)
+        Symmetric matrices.
+    f : callable
+        The function of the eigenvalues.
+    divided : callable
+        divided(x, y) = (f(x) − f(y))/(x − y), and f'(x) at x = y.
+    """
 
     def value(S: Array) -> Array:
         w, U = eigh(S)
@@ -247,28 +324,32 @@ def apply(
 
 
 def exp_sym(S: Array) -> Array:
-    """Matrix exponential of symmetric S."""
+    """Return the matrix exponential of symmetric S."""
     return apply(S, namespace(S).exp, divided_exp)
 
 
 def log_sym(S: Array) -> Array:
-    """Matrix logarithm of symmetric positive definite S."""
+    """Return the matrix logarithm of symmetric positive definite S."""
     return apply(S, namespace(S).log, divided_log)
 
 
 def log1p_sym(S: Array) -> Array:
-    """log(I + S) for symmetric S > −I."""
+    """Return log(I + S) for symmetric S > −I."""
     return apply(S, namespace(S).log1p, lambda x, y: divided_log(1 + x, 1 + y))
 
 
 def sqrt_sym(S: Array) -> Array:
-    """Square root of symmetric positive definite S."""
+    """Return the square root of symmetric positive definite S."""
     sqrt = namespace(S).sqrt
     return apply(S, sqrt, lambda x, y: 1 / (sqrt(x) + sqrt(y)))
 
 
 def cholesky(A: Array) -> Array:
-    """Lower L with LLᵀ = A; NaN (never an exception) where A is not positive definite."""
+    """Return the lower triangular L with LLᵀ = A.
+
+    NaN, never an exception, where A is not positive definite: an exception that a
+    record causes is a release.
+    """
     xp = namespace(A)
     if is_jax_namespace(xp):
         return xp.linalg.cholesky(A)
@@ -285,7 +366,7 @@ def cholesky(A: Array) -> Array:
 
 
 def lower_solve(L: Array, B: Array) -> Array:
-    """L⁻¹B by forward substitution."""
+    """Return L⁻¹B for lower triangular L, by forward substitution."""
     xp = namespace(L, B)
     if is_jax_namespace(xp):
         return _jax_solve(xp, L, B, trans=0)
@@ -299,7 +380,7 @@ def lower_solve(L: Array, B: Array) -> Array:
 
 
 def upper_solve(L: Array, B: Array) -> Array:
-    """L⁻ᵀB by back substitution, L lower triangular."""
+    """Return L⁻ᵀB for lower triangular L, by back substitution."""
     xp = namespace(L, B)
     if is_jax_namespace(xp):
         return _jax_solve(xp, L, B, trans=1)
@@ -309,6 +390,7 @@ def upper_solve(L: Array, B: Array) -> Array:
 
 
 def _jax_solve(xp: Any, L: Array, B: Array, trans: int) -> Array:
+    """Return L⁻¹B (trans = 0) or L⁻ᵀB (trans = 1) by JAX, with batches broadcast."""
     import jax
 
     batch = xp.broadcast_shapes(L.shape[:-2], B.shape[:-2])
@@ -320,20 +402,28 @@ def _jax_solve(xp: Any, L: Array, B: Array, trans: int) -> Array:
 
 
 def whiten(L: Array, S: Array) -> Array:
-    """L⁻¹ S L⁻ᵀ for symmetric S, symmetric to the last bit."""
+    """Return L⁻¹SL⁻ᵀ for symmetric S, symmetric to the last bit."""
     W = lower_solve(L, lower_solve(L, S).mT)
     return 0.5 * (W + W.mT)
 
 
 def cholesky_change(L: Array, v: Array) -> Array:
-    """X lower triangular with v = LXᵀ + XLᵀ: L(L⁻¹vL⁻ᵀ)_½, with half of the diagonal (Lin 2019, Prop. 4)."""
-    xp, A = namespace(L, v), whiten(L, v)
+    """Return the change X of the Cholesky factor for a change v of LLᵀ.
+
+    X is lower triangular with v = LXᵀ + XLᵀ: L times the lower triangle of L⁻¹vL⁻ᵀ with
+    half of its diagonal (Lin 2019, Proposition 4).
+    """
+    xp = namespace(L, v)
+    A = whiten(L, v)
     index = xp.arange(A.shape[-1], device=device(A))
     return L @ xp.where(index[:, None] == index, 0.5 * A, xp.tril(A))
 
 
 def cholesky_minus_identity(E: Array) -> Array:
-    """F lower triangular with (I+F)(I+F)ᵀ = I+E, never adding the identity: small E keeps its digits."""
+    """Return the lower triangular F with (I+F)(I+F)ᵀ = I + E.
+
+    The identity is never added, so that a small E keeps its digits.
+    """
     xp = namespace(E)
     m = E.shape[-1]
     index = xp.arange(m, device=device(E))

@@ -1,4 +1,8 @@
-"""Logarithms of rotation matrices that keep their digits near 0 and near π."""
+"""Logarithms of rotation matrices that keep their digits near 0 and near π.
+
+The argument is D = R − I, so that the digits of a rotation R near the identity are
+there.
+"""
 
 from typing import Any
 
@@ -9,44 +13,71 @@ from curvedp.numerics.arrays import Array, like, namespace
 from curvedp.numerics.autodiff import constant, differentiable
 from curvedp.numerics.elementary import safe_sqrt
 from curvedp.numerics.matrix_functions import (
+    divided_difference_map,
     phase,
     sinc,
     skew,
     skew_eigen,
     skew_from_vector,
     svd,
-    turned,
 )
+
+# Cosines of half an angle below this are 0 to round-off: the plane turns by π.
+_LOST_COSINE = 1e-12
 
 
 def rotation_log(D: Array) -> Array:
-    """Ω of least norm with exp Ω = I + D, for a rotation I + D; relative to D accurate however small D is."""
+    """Return the skew Ω of least norm with exp Ω = I + D, for a rotation I + D.
+
+    It is accurate relative to D, however small D is.
+    """
     n = D.shape[-1]
+    if n == 1:
+        return D - D
     if n == 2:
-        sine, cosine = (
-            (D[..., 1, 0] - D[..., 0, 1]) / 2,
-            1 + (D[..., 0, 0] + D[..., 1, 1]) / 2,
-        )
+        sine = (D[..., 1, 0] - D[..., 0, 1]) / 2
+        cosine = 1 + (D[..., 0, 0] + D[..., 1, 1]) / 2
         return skew_from_vector(namespace(D).atan2(sine, cosine)[..., None], 2)
-    return D - D if n == 1 else _log3(D) if n == 3 else _log_n(D)
+    if n == 3:
+        return _log_by_quaternion(D)
+    return _log_by_half_angles(D)
 
 
-def _log3(D: Array) -> Array:
-    """Through the unit quaternion h = (cos θ/2, axis·sin θ/2). All of 4hhᵀ is linear in the rotation; its column
-    with the largest diagonal entry (≥ 1) gives h without cancellation (Shepperd 1978): for θ next to π that is the
-    symmetric part, for small θ the skew part."""
+def _log_by_quaternion(D: Array) -> Array:
+    """Return the logarithm of a 3×3 rotation through its unit quaternion.
+
+    With h = (cos θ/2, axis·sin θ/2), all of 4hhᵀ is linear in the rotation; its column
+    with the largest diagonal entry (≥ 1) gives h without cancellation (Shepperd 1978):
+    for θ next to π that is the symmetric part, for small θ the skew part.
+    """
+    xp = namespace(D)
+    column = _largest_quaternion_column(D)
+    column = xp.where(column[..., :1] < 0, -column, column)
+    scalar = column[..., :1]
+    vector = column[..., 1:]
+    length = safe_sqrt(xp, xp.sum(vector * vector, axis=-1, keepdims=True))
+    is_zero = length == 0
+    safe = xp.where(is_zero, 1.0, length)
+    angle_over_length = xp.where(
+        is_zero,
+        2 / xp.where(is_zero, scalar, safe),
+        2 * xp.atan2(safe, scalar) / safe,
+    )
+    axis = angle_over_length * vector
+    entries = xp.stack([axis[..., 2], -axis[..., 1], axis[..., 0]], axis=-1)
+    return skew_from_vector(entries, 3)
+
+
+def _largest_quaternion_column(D: Array) -> Array:
+    """Return the column of 4hhᵀ with the largest diagonal entry, shape (..., 4)."""
     xp = namespace(D)
     a, b, c = D[..., 0, 0], D[..., 1, 1], D[..., 2, 2]
-    x, y, z = (
-        D[..., 2, 1] - D[..., 1, 2],
-        D[..., 0, 2] - D[..., 2, 0],
-        D[..., 1, 0] - D[..., 0, 1],
-    )
-    xy, xz, yz = (
-        D[..., 0, 1] + D[..., 1, 0],
-        D[..., 0, 2] + D[..., 2, 0],
-        D[..., 1, 2] + D[..., 2, 1],
-    )
+    x = D[..., 2, 1] - D[..., 1, 2]
+    y = D[..., 0, 2] - D[..., 2, 0]
+    z = D[..., 1, 0] - D[..., 0, 1]
+    xy = D[..., 0, 1] + D[..., 1, 0]
+    xz = D[..., 0, 2] + D[..., 2, 0]
+    yz = D[..., 1, 2] + D[..., 2, 1]
     rows = (
         [4 + a + b + c, x, y, z],
         [x, a - b - c, xy, xz],
@@ -55,67 +86,66 @@ def _log3(D: Array) -> Array:
     )
     columns = xp.stack([xp.stack(row, axis=-1) for row in rows], axis=-2)
     diagonal = xp.linalg.diagonal(columns)
-    pick = xp.argmax(diagonal, axis=-1, keepdims=True) == xp.arange(
-        4, device=device(diagonal)
-    )
-    column = xp.sum(xp.where(pick[..., None], columns, 0.0), axis=-2)
-    column = xp.where(column[..., :1] < 0, -column, column)
-    vector = column[..., 1:]
-    length = safe_sqrt(xp, xp.sum(vector * vector, axis=-1, keepdims=True))
-    zero = length == 0
-    safe = xp.where(zero, 1.0, length)
-    turn = xp.where(
-        zero,
-        2 / xp.where(zero, column[..., :1], safe),
-        2 * xp.atan2(safe, column[..., :1]) / safe,
-    )
-    axis = turn * vector
-    return skew_from_vector(
-        xp.stack([axis[..., 2], -axis[..., 1], axis[..., 0]], axis=-1), 3
-    )
+    largest = xp.argmax(diagonal, axis=-1, keepdims=True)
+    is_largest = largest == xp.arange(4, device=device(diagonal))
+    return xp.sum(xp.where(is_largest[..., None], columns, 0.0), axis=-2)
 
 
-def _log_n(D: Array) -> Array:
-    """Through the half-angle rotation, whose angles stay below π/2 where sine and cosine are told apart. (I + R)/2
-    = R^{1/2} cos(Θ/2), so its singular values c are the cosines of half the angles and, with K the skew part of D,
-    K = 2 sin(Θ/2)cos(Θ/2)J gives the skew part B = K/(2c) of R^{1/2}. The singular vectors of B then span the
-    planes of rotation and θ/2 = atan2(sin, cos) in each. Where c is 0 to round-off K has at most the orientation
-    left, and neighboring singular vectors (c comes in equal pairs) span planes that turn by π."""
+def _log_by_half_angles(D: Array) -> Array:
+    """Return the logarithm of an n×n rotation R = I + D through R^{1/2}.
+
+    Its angles stay below π/2, where sine and cosine are told apart. (I + R)/2 =
+    R^{1/2}·cos(Θ/2), so its singular values c are the cosines of half the angles, and
+    with K the skew part of D, K = 2sin(Θ/2)cos(Θ/2)J gives the skew part B = K/(2c) of
+    R^{1/2}. The singular vectors of B then span the planes of rotation, and θ/2 =
+    atan2(sin, cos) in each. Where c is 0 to round-off K has at most the orientation
+    left, and neighboring singular vectors (c comes in equal pairs) span planes that
+    turn by π.
+    """
     xp = namespace(D)
     base = constant(D)
     n = D.shape[-1]
     _, c, Vh = svd(like(D, np.eye(n)) + base / 2)
     V = Vh.mT
     K = Vh @ skew(base) @ V
-    lost = c < 1e-12
-    flat = lost[..., :, None] & lost[..., None, :]
-    turns, last = (
-        np.zeros((n, n)),
-        np.arange(n - 1, 0, -2),
-    )  # quarter turns; the first axis is left alone for odd n
-    turns[last, last - 1], turns[last - 1, last] = 1.0, -1.0
-    quarter = like(D, turns)
+
+    is_lost = c < _LOST_COSINE
+    both_lost = is_lost[..., :, None] & is_lost[..., None, :]
+    quarter = like(D, _quarter_turns(n))
     quarter = xp.where(K == 0, quarter, xp.abs(quarter) * xp.sign(K))
-    B = xp.where(
-        flat, quarter, K / xp.where(flat, 1.0, c[..., :, None] + c[..., None, :])
-    )
-    left, s, Wh = svd(skew(B))
-    cosine = xp.sqrt(xp.sum((c[..., :, None] * Wh.mT) ** 2, axis=-2))
-    inner = (left * (2 * xp.atan2(s, cosine))[..., None, :]) @ Wh
+    cosine_sums = xp.where(both_lost, 1.0, c[..., :, None] + c[..., None, :])
+    B = xp.where(both_lost, quarter, K / cosine_sums)
+
+    left, sines, Wh = svd(skew(B))
+    cosines = xp.sqrt(xp.sum((c[..., :, None] * Wh.mT) ** 2, axis=-2))
+    angles = 2 * xp.atan2(sines, cosines)
+    inner = (left * angles[..., None, :]) @ Wh
     omega = V @ skew(inner) @ Vh
-    return omega + _log_change(xp, omega, D - base) if differentiable(D) else omega
+    if differentiable(D):
+        return omega + _log_derivative(xp, omega, D - base)
+    return omega
 
 
-def _log_change(xp: Any, omega: Array, change: Array) -> Array:
-    """Derivative of the logarithm at exp Ω in direction `change`: the inverse of the one of exp, entry by entry."""
+def _quarter_turns(n: int) -> np.ndarray:
+    """Return quarter turns in pairs of axes from the last; an odd first axis stays."""
+    turns = np.zeros((n, n))
+    last = np.arange(n - 1, 0, -2)
+    turns[last, last - 1] = 1.0
+    turns[last - 1, last] = -1.0
+    return turns
+
+
+def _log_derivative(xp: Any, omega: Array, change: Array) -> Array:
+    """Return the derivative of the logarithm at exp Ω in direction `change`.
+
+    It is the inverse of the derivative of exp, entry by entry in the eigenbasis of Ω.
+    Two directions that turn by +π and −π are the cut locus and have no derivative.
+    """
     w, Z = skew_eigen(omega)
     half = w / 2
     sine = sinc(xp, half[..., :, None] - half[..., None, :])
-    usable = (
-        xp.abs(sine) > 1e-12
-    )  # two directions that turn by +π and −π: the cut locus, no derivative
-    size = xp.where(usable, 1 / xp.where(usable, sine, 1.0), 0.0)
-    K = xp.astype(size, Z.dtype) * phase(
-        xp, -(half[..., :, None] + half[..., None, :]), Z.dtype
-    )
-    return skew(turned(K, Z, change))
+    is_usable = xp.abs(sine) > 1e-12
+    size = xp.where(is_usable, 1 / xp.where(is_usable, sine, 1.0), 0.0)
+    rotation = phase(xp, -(half[..., :, None] + half[..., None, :]), Z.dtype)
+    K = xp.astype(size, Z.dtype) * rotation
+    return skew(divided_difference_map(K, Z, change))

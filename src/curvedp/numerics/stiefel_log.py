@@ -158,7 +158,7 @@ class _Flow(NamedTuple):
             K = matrix.phase(xp, side * half, Z.dtype) * xp.astype(
                 matrix.sinc(xp, half), Z.dtype
             )
-            return matrix.turned(K, Z, G)
+            return matrix.divided_difference_map(K, Z, G)
 
         first = divided(self.Z, self.w, generator(a, b), -1)[..., :, :r]
         return _tangent(
