@@ -1,15 +1,21 @@
-"""Many 3×3 SPD matrices, entry by entry: the six entries of a lower triangle are six long vectors.
+"""Many 3×3 SPD matrices, entry by entry: six entries of a triangle are six long
+vectors.
 
-Every operation is element by element, and what is done is not touched again: no result depends on what it is computed
-beside.
+Every operation is element by element, and what is done is not touched again: no result
+depends on what it is computed beside.
 
-- `whitened_logs`, for passes over diffusion tensors: log A = α + βA + γA², Newton's interpolation of log at the
-  eigenvalues of `small_eigh`. An error δ of an eigenvalue moves log A by δ times the distance to the others, so clusters
-  do no harm. Digits lost: cond(p)·cond(A), so the caller sends matrices beyond `DOUBTFUL` to the kernels of the manifold.
-- `log_spectrum3`, the pencil (p, q) in plain doubles (NumPy's fast way of `spd_pencil`). Far from q = p, with p = LLᵀ and
-  q = KKᵀ: the eigenvalues of L⁻¹qL⁻ᵀ are the squared singular values of L⁻¹K, which one-sided Jacobi rotations find with a
-  relative error of a few units of round-off times cond(p) + cond(q), whatever their distance (Demmel & Veselić 1992).
-  Near q = p the digits are in q − p. Both are for conditions up to `_CONDITION`; the others are left to pairs of doubles.
+- `whitened_logs`, for passes over diffusion tensors: log A = α + βA + γA², Newton's
+  interpolation of log at the eigenvalues. An error δ of an eigenvalue moves log A by δ
+  times the distance to the others, so clusters do no harm. Digits lost:
+  cond(p)·cond(A), so the caller sends matrices beyond `DOUBTFUL` to the kernels of the
+  manifold.
+- `log_spectrum3`, the pencil (p, q) in plain doubles (NumPy's fast way of
+  `spd_pencil`).
+  Far from q = p, with p = LLᵀ and q = KKᵀ: the eigenvalues of L⁻¹qL⁻ᵀ are the squared
+  singular values of L⁻¹K, which one-sided Jacobi rotations find with a relative error
+  of a few units of round-off times cond(p) + cond(q), whatever their distance (Demmel &
+  Veselić 1992). Near q = p the digits are in q − p. Both are for condition numbers up
+  to `_LARGEST_CONDITION`; the others are left to pairs of doubles.
 """
 
 from typing import Any, NamedTuple
@@ -22,145 +28,198 @@ from curvedp.numerics.eigen import eigh3, separated_root
 from curvedp.numerics.elementary import dot_lists as dot
 from curvedp.numerics.matrix_functions import cholesky, lower_solve
 
-Entries = tuple[
-    Array, ...
-]  # of the lower triangle, row by row: (0,0), (1,0), (1,1), (2,0), (2,1), (2,2)
+Entries = tuple[Array, ...]
+"""The lower triangle, row by row: (0,0), (1,0), (1,1), (2,0), (2,1), (2,2)."""
+
+_PLACES = ((0, 0), (1, 0), (1, 1), (2, 0), (2, 1), (2, 2))
+_OFF_DIAGONAL = (1, 3, 4)  # places of the off-diagonal entries among the six
+_ROOT2 = 2**0.5  # by which `pack` multiplies them
 
 _BLOCK = 1 << 11  # pairs whose some sixty vectors stay in the cache
-_CONDITION = 1e4  # where `tests/geometry/test_spd.py` finds errors below 3e-13
-_SWEEPS = 10  # at most; four or five are taken
+
+# Condition number up to which tests/geometry/test_spd.py finds errors below 3e-13.
+_LARGEST_CONDITION = 1e4
+
+_SWEEPS = 10  # of Jacobi rotations, at most; four or five are taken
+
+# Frobenius norm of L⁻¹qL⁻ᵀ − I below which a pair counts as near.
 _NEAR = 0.25
-DOUBTFUL = 1e3  # cond(p)·cond(A) up to which the logarithms are good to 1e-12
-_R2, _OFF = (
-    2**0.5,
-    (1, 3, 4),
-)  # what `pack` multiplies the entries off the diagonal by, and their places
+
+# Relative squared cosine below which two columns are orthogonal.
+_ORTHOGONAL = 1e-31
+
+DOUBTFUL = 1e3
+"""cond(p)·cond(A) up to which the logarithms are good to 1e-12."""
 
 
 class Factor(NamedTuple):
-    """The lower triangle of L⁻¹, row by row, and cond(p), of p = LLᵀ."""
+    """The inverse Cholesky factor of a point p = LLᵀ, and its condition number."""
 
-    inverse: Any  # six numbers, or an array of them
+    inverse: Any  # the lower triangle of L⁻¹, row by row: six numbers, or an array
     condition: float
 
     @classmethod
     def of(cls, p: np.ndarray) -> "Factor":
+        """Return the factor of one 3×3 matrix."""
         inverse = np.asarray(lower_solve(cholesky(p), np.eye(3)))
         return cls(inverse[np.tril_indices(3)].tolist(), float(np.linalg.cond(p)))
 
 
 class Logs(NamedTuple):
-    """log A in orthonormal coordinates (those of `pack`), its squared length, and where both are accurate."""
+    """Logarithms of whitened matrices."""
 
-    coordinates: list[Array]
-    square: Array
-    sure: Array
+    coordinates: list[Array]  # orthonormal, those of `pack`
+    square: Array  # squared length
+    sure: Array  # where both are accurate
 
 
 def lower_entries(X: Array) -> tuple[Entries, Array]:
-    """Entries of the symmetric parts of X (n, 3, 3), and ‖X − Xᵀ‖² of each."""
+    """Return the entries of the symmetric parts of X (n, 3, 3), and ‖X − Xᵀ‖²."""
     if is_numpy_array(X):
-        X = np.ascontiguousarray(X.reshape(-1, 9).T).T.reshape(
-            -1, 3, 3
-        )  # each entry one run of memory
+        # Each entry becomes one run of memory.
+        X = np.ascontiguousarray(X.reshape(-1, 9).T).T.reshape(-1, 3, 3)
     pairs = [(X[:, i, j], X[:, j, i]) for i, j in ((1, 0), (2, 0), (2, 1))]
-    b, c, e = (0.5 * (low + up) for low, up in pairs)
-    return (X[:, 0, 0], b, X[:, 1, 1], c, e, X[:, 2, 2]), 2 * sum(
-        (low - up) ** 2 for low, up in pairs
-    )
+    b, c, e = (0.5 * (lower + upper) for lower, upper in pairs)
+    skewness = 2 * sum((lower - upper) ** 2 for lower, upper in pairs)
+    return (X[:, 0, 0], b, X[:, 1, 1], c, e, X[:, 2, 2]), skewness
 
 
 def whitened_logs(p: Factor, entries: Entries) -> Logs:
-    """log(L⁻¹XL⁻ᵀ): the coordinates of log_p X under the affine-invariant metric."""
+    """Return log(L⁻¹XL⁻ᵀ) for the point p = LLᵀ and matrices X.
+
+    These are the coordinates of log_p X under the affine-invariant metric.
+    """
     A = congruence(tuple(p.inverse[i] for i in range(6)), entries)
     log = log_polynomial(A)
-    rows = [_R2 * (log.first * x + log.second * y) if i in _OFF else log.zeroth + log.first * x + log.second * y
-            for i, (x, y) in enumerate(zip(A, squared(A), strict=True))]  # fmt: skip
-    # Comparisons are written so that NaN, and a matrix that is not positive definite, fail them.
-    return Logs(
-        rows, log.square, (log.low > 0) & (p.condition * log.high <= DOUBTFUL * log.low)
-    )
+    coordinates = []
+    for place, (x, y) in enumerate(zip(A, squared(A), strict=True)):
+        if place in _OFF_DIAGONAL:
+            coordinates.append(_ROOT2 * (log.first * x + log.second * y))
+        else:
+            coordinates.append(log.zeroth + log.first * x + log.second * y)
+
+    # Written so that NaN, and a matrix that is not positive definite, are not sure.
+    is_well_conditioned = p.condition * log.high <= DOUBTFUL * log.low
+    return Logs(coordinates, log.square, (log.low > 0) & is_well_conditioned)
 
 
 class Polynomial(NamedTuple):
-    """log A = zeroth + first·A + second·A², ‖log A‖², and the ends of A's spectrum."""
+    """log A = zeroth + first·A + second·A² for 3×3 matrices A."""
 
     zeroth: Array
     first: Array
     second: Array
-    square: Array
-    low: Array
-    high: Array
+    square: Array  # ‖log A‖²
+    low: Array  # least eigenvalue of A
+    high: Array  # largest eigenvalue of A
 
 
 def log_polynomial(A: Entries) -> Polynomial:
-    """The interpolation of log at the eigenvalues, from those alone."""
+    """Return Newton's interpolation of log at the eigenvalues of A."""
+    xp = namespace(A[0])
+    low, middle, high = _eigenvalues(A)
+    one = xp.ones_like(A[0])
+    lower_gap = middle - low
+    upper_gap = high - middle
+    gap = high - low
+
+    # Divided differences log[λ₁, λ₂], log[λ₂, λ₃] and log[λ₁, λ₂, λ₃]
+    log_low = xp.log(low)
+    lower_rise = xp.log1p(lower_gap / low)
+    upper_rise = xp.log1p(upper_gap / middle)
+    lower_quotient = lower_rise / xp.where(lower_gap > 0, lower_gap, one)
+    upper_quotient = upper_rise / xp.where(upper_gap > 0, upper_gap, one)
+    lower_slope = xp.where(lower_gap > 0, lower_quotient, 1 / low)
+    upper_slope = xp.where(upper_gap > 0, upper_quotient, 1 / middle)
+    second = (upper_slope - lower_slope) / xp.where(gap > 0, gap, one)
+
+    log_middle = log_low + lower_rise
+    log_high = log_middle + upper_rise
+    square = log_low * log_low + log_middle * log_middle + log_high**2
+    return Polynomial(
+        zeroth=log_low - lower_slope * low + second * low * middle,
+        first=lower_slope - second * (low + middle),
+        second=second,
+        square=square,
+        low=low,
+        high=high,
+    )
+
+
+def _eigenvalues(A: Entries) -> tuple[Array, Array, Array]:
+    """Return the eigenvalues of 3×3 matrices, ascending (see `eigen`)."""
     a, b, d, c, e, f = A
     xp = namespace(a)
     one = xp.ones_like(a)
     bb, cc, ee = b * b, c * c, e * e
     mean = (a + d + f) * (1 / 3)
     x, y, z = a - mean, d - mean, f - mean
-    p2 = (x * x + y * y + z * z + 2 * (bb + cc + ee)) * (1 / 6)
-    p = xp.sqrt(p2)
+    p_square = (x * x + y * y + z * z + 2 * (bb + cc + ee)) * (1 / 6)
+    p = xp.sqrt(p_square)
     det = x * (y * z - ee) - b * (b * z - 2 * c * e) - cc * y
-    r = xp.clip(0.5 * det / xp.where(p2 > 0, p2 * p, one), -1.0, 1.0)
-    top = r >= 0
+    r = xp.clip(0.5 * det / xp.where(p_square > 0, p_square * p, one), -1.0, 1.0)
+
+    separated_is_high = r >= 0
     t = separated_root(xp.abs(r))
-    p = xp.where(top, p, -p)
+    p = xp.where(separated_is_high, p, -p)
     half = 0.8660254037844386 * xp.sqrt(xp.clip(4 - t * t, 0.0, None))
-    far, middle, other = (
-        mean + p * t,
-        mean + p * (-0.5 * t + half),
-        mean + p * (-0.5 * t - half),
-    )
-    high, low = xp.where(top, far, other), xp.where(top, other, far)
-    g21, g32, gap = middle - low, high - middle, high - low
-    l1 = xp.log(low)
-    r21, r32 = xp.log1p(g21 / low), xp.log1p(g32 / middle)
-    d21 = xp.where(g21 > 0, r21 / xp.where(g21 > 0, g21, one), 1 / low)
-    d32 = xp.where(g32 > 0, r32 / xp.where(g32 > 0, g32, one), 1 / middle)
-    second = (d32 - d21) / xp.where(gap > 0, gap, one)
-    l2 = l1 + r21
-    square = l1 * l1 + l2 * l2 + (l2 + r32) ** 2
-    return Polynomial(
-        l1 - d21 * low + second * low * middle,
-        d21 - second * (low + middle),
-        second,
-        square,
-        low,
-        high,
-    )
+    separated = mean + p * t
+    middle = mean + p * (-0.5 * t + half)
+    other = mean + p * (-0.5 * t - half)
+    high = xp.where(separated_is_high, separated, other)
+    low = xp.where(separated_is_high, other, separated)
+    return low, middle, high
 
 
 def squared(A: Entries) -> list[Array]:
-    """The entries of A²."""
+    """Return the entries of A²."""
     a, b, d, c, e, f = A
     bb, cc, ee = b * b, c * c, e * e
-    return [a * a + bb + cc, b * (a + d) + c * e, bb + d * d + ee,
-            c * (a + f) + b * e, e * (d + f) + b * c, cc + ee + f * f]  # fmt: skip
+    return [
+        a * a + bb + cc,
+        b * (a + d) + c * e,
+        bb + d * d + ee,
+        c * (a + f) + b * e,
+        e * (d + f) + b * c,
+        cc + ee + f * f,
+    ]
 
 
 def log_spectrum3(
     p: np.ndarray, q: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """(L, logs, U) as `spd_pencil.log_spectrum`, and which pairs are doubtful, of p (n or 1, 3, 3) and q (n or 1, 3, 3)."""
-    n = 0 if 0 in (len(p), len(q)) else max(len(p), len(q))
-    L, logs, U, doubtful = (
-        np.zeros((n, 3, 3)),
-        np.empty((n, 3)),
-        np.empty((n, 3, 3)),
-        np.empty(n, dtype=bool),
-    )
+    """Return the spectrum of pencils (p, q) of 3×3 matrices (NumPy).
+
+    Parameters
+    ----------
+    p, q : array, shape (n or 1, 3, 3)
+        SPD matrices.
+
+    Returns
+    -------
+    L, logs, U : array
+        As `spd_pencil.log_spectrum`.
+    doubtful : array, shape (n,)
+        Which pairs need more precision.
+    """
+    is_empty = 0 in (len(p), len(q))
+    n = 0 if is_empty else max(len(p), len(q))
+    L = np.zeros((n, 3, 3))
+    logs = np.empty((n, 3))
+    U = np.empty((n, 3, 3))
+    doubtful = np.empty(n, dtype=bool)
     with np.errstate(all="ignore"):
         for start in range(0, n, _BLOCK):
             rows = slice(start, min(start + _BLOCK, n))
-            one, two = (_entries(a if len(a) == 1 else a[rows]) for a in (p, q))
-            _block(one, two, L[rows], logs[rows], U[rows], doubtful[rows])
+            p_entries = _entries(p if len(p) == 1 else p[rows])
+            q_entries = _entries(q if len(q) == 1 else q[rows])
+            _fill_block(
+                p_entries, q_entries, L[rows], logs[rows], U[rows], doubtful[rows]
+            )
     return L, logs, U, doubtful
 
 
-def _block(
+def _fill_block(
     p: Entries,
     q: Entries,
     L: np.ndarray,
@@ -168,86 +227,105 @@ def _block(
     U: np.ndarray,
     doubtful: np.ndarray,
 ) -> None:
-    factor, other = _cholesky(p), _cholesky(q)
-    inverse, back = _inverse(factor), _inverse(other)
-    for entry, (i, j) in zip(factor, _PLACES, strict=True):
+    """Compute the spectra of a block of pairs into the arrays L, logs, U, doubtful."""
+    p_factor, q_factor = _cholesky(p), _cholesky(q)
+    p_inverse, q_inverse = _inverse(p_factor), _inverse(q_factor)
+    for entry, (i, j) in zip(p_factor, _PLACES, strict=True):
         L[:, i, j] = entry
-    E = np.broadcast_arrays(
-        *congruence(inverse, tuple(b - a for a, b in zip(p, q, strict=True)))
-    )
-    near = (
-        E[0] ** 2 + E[2] ** 2 + E[5] ** 2 + 2 * (E[1] ** 2 + E[3] ** 2 + E[4] ** 2)
-        < _NEAR**2
-    )
+
+    # E = L⁻¹(q − p)L⁻ᵀ
+    difference = tuple(b - a for a, b in zip(p, q, strict=True))
+    E = np.broadcast_arrays(*congruence(p_inverse, difference))
+    diagonal_square = E[0] ** 2 + E[2] ** 2 + E[5] ** 2
+    off_diagonal_square = E[1] ** 2 + E[3] ** 2 + E[4] ** 2
+    is_near = diagonal_square + 2 * off_diagonal_square < _NEAR**2
+
     condition = np.maximum(
-        dot(factor, factor) * dot(inverse, inverse), dot(other, other) * dot(back, back)
+        dot(p_factor, p_factor) * dot(p_inverse, p_inverse),
+        dot(q_factor, q_factor) * dot(q_inverse, q_inverse),
     )
-    ratio = dot(other, other) * dot(
-        inverse, inverse
-    )  # of units: its square must be a double
-    doubtful[:] = ~(
-        (condition <= _CONDITION) & (ratio > 1e-100) & (ratio < 1e100)
-    )  # written so that NaN is doubtful
-    for rows, is_near in ((near, True), (~near & ~doubtful, False)):
-        if rows.any():
-            part: Any = slice(None) if rows.all() else np.flatnonzero(rows)
-            if is_near:
-                values, vectors = eigh3(np, *(e[part] for e in E))
-                logs[part] = np.log1p(np.stack(values, axis=-1))
-                U[part] = np.stack(vectors, axis=-1).reshape(-1, 3, 3)
-            else:
-                logs[part], U[part] = _far(
-                    _rows(inverse, part), _rows(other, part), len(E[0][part])
-                )
+    # Ratio of the units of q and p, whose square must be a double.
+    ratio = dot(q_factor, q_factor) * dot(p_inverse, p_inverse)
+    is_usable = (ratio > 1e-100) & (ratio < 1e100)
+    doubtful[:] = ~((condition <= _LARGEST_CONDITION) & is_usable)  # NaN is doubtful
+
+    if is_near.any():
+        rows = _row_index(is_near)
+        values, vectors = eigh3(np, *(entry[rows] for entry in E))
+        logs[rows] = np.log1p(np.stack(values, axis=-1))
+        U[rows] = np.stack(vectors, axis=-1).reshape(-1, 3, 3)
+    is_far = ~is_near & ~doubtful
+    if is_far.any():
+        rows = _row_index(is_far)
+        logs[rows], U[rows] = _far_spectrum(
+            _take_rows(p_inverse, rows), _take_rows(q_factor, rows), len(E[0][rows])
+        )
 
 
-def _far(inverse: Entries, other: Entries, size: int) -> tuple[np.ndarray, np.ndarray]:
+def _row_index(mask: np.ndarray) -> Any:
+    """Return an index of the rows where the mask holds; a slice where it is all."""
+    return slice(None) if mask.all() else np.flatnonzero(mask)
+
+
+def _far_spectrum(
+    inverse: Entries, other: Entries, size: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return log-eigenvalues and vectors of L⁻¹qL⁻ᵀ from the columns of L⁻¹K.
+
+    Parameters
+    ----------
+    inverse, other : entries
+        Of L⁻¹ and of K, q = KKᵀ.
+    size : int
+        The number of pairs.
+    """
     k0, k1, k2, k3, k4, k5 = inverse
     a, b, d, c, e, f = other
-    columns = [
+    zero = np.zeros(size)
+    entries = [
         [k0 * a, k1 * a + k2 * b, k3 * a + k4 * b + k5 * c],
-        [np.zeros(size), k2 * d, k4 * d + k5 * e],
-        [np.zeros(size), np.zeros(size), k5 * f],
+        [zero, k2 * d, k4 * d + k5 * e],
+        [zero, zero, k5 * f],
     ]
-    columns, squares = _jacobi(
-        [[np.broadcast_to(x, (size,)) for x in column] for column in columns]
-    )
-    scaled = zip(columns, [1 / np.sqrt(square) for square in squares], strict=True)
-    unit = [np.stack([x * s for x in column], -1) for column, s in scaled]
-    return np.log(np.stack(squares, axis=-1)), np.stack(unit, axis=-1)
+    columns = [[np.broadcast_to(x, (size,)) for x in column] for column in entries]
+    columns, squares = _one_sided_jacobi(columns)
+    units = []
+    for column, square in zip(columns, squares, strict=True):
+        scale = 1 / np.sqrt(square)
+        units.append(np.stack([x * scale for x in column], -1))
+    return np.log(np.stack(squares, axis=-1)), np.stack(units, axis=-1)
 
 
-def _jacobi(
+def _one_sided_jacobi(
     columns: list[list[np.ndarray]],
 ) -> tuple[list[list[np.ndarray]], list[np.ndarray]]:
-    """Columns made orthogonal, and their squared lengths. Two that are orthogonal to working precision are left alone."""
+    """Return columns made orthogonal by rotations, and their squared lengths.
+
+    Two columns that are orthogonal to working precision are left alone.
+    """
     for _ in range(_SWEEPS):
-        turned = False
+        has_rotated = False
         for i, j in ((0, 1), (0, 2), (1, 2)):
             x, y = columns[i], columns[j]
             a, b, c = dot(x, x), dot(y, y), dot(x, y)
-            open_ = c * c > 1e-31 * (a * b)
-            if not open_.any():
+            is_open = c * c > _ORTHOGONAL * (a * b)
+            if not is_open.any():
                 continue
-            turned = True
+            has_rotated = True
             gap = b - a
-            size = np.where(
-                open_, np.abs(gap) + np.sqrt(gap * gap + 4 * c * c), np.inf
-            )  # t = 0 turns nothing
-            t = 2 * np.where(gap < 0, -c, c) / size
-            cos = 1 / np.sqrt(1 + t * t)
-            columns[i] = [cos * (u - t * v) for u, v in zip(x, y, strict=True)]
-            columns[j] = [cos * (v + t * u) for u, v in zip(x, y, strict=True)]
-        if not turned:
+            size = np.abs(gap) + np.sqrt(gap * gap + 4 * c * c)
+            size = np.where(is_open, size, np.inf)  # a tangent of 0 turns nothing
+            tan = 2 * np.where(gap < 0, -c, c) / size
+            cos = 1 / np.sqrt(1 + tan * tan)
+            columns[i] = [cos * (u - tan * v) for u, v in zip(x, y, strict=True)]
+            columns[j] = [cos * (v + tan * u) for u, v in zip(x, y, strict=True)]
+        if not has_rotated:
             break
     return columns, [dot(x, x) for x in columns]
 
 
-_PLACES = ((0, 0), (1, 0), (1, 1), (2, 0), (2, 1), (2, 2))
-
-
 def _entries(X: np.ndarray) -> Entries:
-    """`lower_entries` without the skew part, which costs a single pair more than it does many."""
+    """Return `lower_entries` without the skew part, which would cost a single pair."""
     a = np.ascontiguousarray(X.reshape(len(X), 9).T)
     return (
         a[0],
@@ -259,12 +337,13 @@ def _entries(X: np.ndarray) -> Entries:
     )
 
 
-def _rows(A: Entries, rows: Any) -> Entries:
+def _take_rows(A: Entries, rows: Any) -> Entries:
+    """Return these rows of every entry; one matrix stays one."""
     return tuple(a if len(a) == 1 else a[rows] for a in A)
 
 
 def _cholesky(A: Entries) -> Entries:
-    """NaN where A is not positive definite."""
+    """Return the Cholesky factor; NaN where A is not positive definite."""
     a, b, d, c, e, f = A
     l0 = np.sqrt(a)
     l1, l3 = b / l0, c / l0
@@ -274,6 +353,7 @@ def _cholesky(A: Entries) -> Entries:
 
 
 def _inverse(L: Entries) -> Entries:
+    """Return the inverse of lower triangular L."""
     l0, l1, l2, l3, l4, l5 = L
     k0, k2, k5 = 1 / l0, 1 / l2, 1 / l5
     k1, k4 = -l1 * k0 * k2, -l4 * k2 * k5
@@ -281,7 +361,7 @@ def _inverse(L: Entries) -> Entries:
 
 
 def congruence(K: Entries, X: Entries) -> Entries:
-    """KXKᵀ for lower triangular K."""
+    """Return KXKᵀ for lower triangular K and symmetric X."""
     a, b, d, c, e, f = X
     k0, k1, k2, k3, k4, k5 = K
     t1, t2 = k1 * a + k2 * b, k1 * b + k2 * d

@@ -1,15 +1,22 @@
-"""The pencil (p, q) of two SPD matrices to high relative accuracy: eigenvalues and vectors of A = L⁻¹qL⁻ᵀ, p = LLᵀ.
+"""The pencil (p, q) of two SPD matrices to high relative accuracy.
 
-Distances and logarithms depend on log λ(A). Near p = q the digits are in q − p: the plain path is log1p of the
-eigenvalues of L⁻¹(q−p)L⁻ᵀ, whose error is a few u·cond(p)·cond(A), u the unit round-off. Where that product of condition
-numbers is above 100 (measured, never assumed) the careful path takes over:
-- Cholesky factor, triangular solves and A itself in twice the working precision (pairs, Dekker 1971): error
-  u²·cond(p)·cond(A);
-- a Cholesky factor G of A with diagonal pivoting, also in pairs: its columns fall in size and are accurate each on its
-  own scale;
-- one-sided Jacobi on the columns of G, whose relative error does not depend on that scaling (Demmel & Veselić 1992).
-So eigenvalues keep 1e-12 of relative accuracy while cond(p)·cond(A) < 1e19 or so; diagonal and graded matrices longer.
-Under JAX the careful path serves m ≤ 3; larger matrices have the plain path's error there.
+That is, eigenvalues and eigenvectors of A = L⁻¹qL⁻ᵀ, p = LLᵀ. Distances and logarithms
+depend on log λ(A). Near p = q the digits are in q − p: the plain path is log1p of the
+eigenvalues of L⁻¹(q−p)L⁻ᵀ, whose error is a few u·cond(p)·cond(A), u the unit
+round-off. Where that product of condition numbers is above 100 (measured, never
+assumed) the careful path takes over:
+
+- Cholesky factor, triangular solves and A itself in twice the working precision (pairs,
+  Dekker 1971): error u²·cond(p)·cond(A);
+- a Cholesky factor G of A with diagonal pivoting, also in pairs: its columns fall in
+  size
+  and are accurate each on its own scale;
+- one-sided Jacobi on the columns of G, whose relative error does not depend on that
+  scaling (Demmel & Veselić 1992).
+
+So eigenvalues keep 1e-12 of relative accuracy while cond(p)·cond(A) < 1e19 or so;
+diagonal and graded matrices longer. Under JAX the careful path serves m ≤ 3; larger
+matrices have the plain path's error there.
 """
 
 from collections.abc import Callable
@@ -29,34 +36,42 @@ from curvedp.numerics.matrix_functions import cholesky, lower_solve, sym, whiten
 from curvedp.numerics.spd3 import log_spectrum3
 
 _SWEEPS = 15  # of Jacobi's method, at most
+
+# Product of condition numbers beyond which the careful path is taken.
 _DOUBTFUL = 100.0
-_LARGEST_COMPILED = 3  # under JAX; beyond it compiling the unrolled pair arithmetic takes longer than it is worth
+
+# Rows up to which JAX compiles the careful path; beyond, compiling the unrolled pair
+# arithmetic takes longer than it is worth.
+_LARGEST_COMPILED = 3
 
 
 @dataclass(frozen=True)
 class _Pair:
-    """An unevaluated sum high + low."""
+    """A number of twice the working precision: the unevaluated sum high + low."""
 
     high: Array
     low: Array
 
     @classmethod
     def exactly(cls, A: Array) -> "_Pair":
+        """Return A itself as a pair."""
         return cls(A, namespace(A).zeros_like(A))
 
     @classmethod
     def rounded(cls, s: Array, e: Array) -> "_Pair":
+        """Return s + e with a rounded high part, for |e| below |s|."""
         total = s + e
         return cls(total, e - (total - s))
 
     def map(self, f: Callable[[Array], Array]) -> "_Pair":
+        """Return f applied to both parts."""
         return _Pair(f(self.high), f(self.low))
 
     def __getitem__(self, index: Any) -> "_Pair":
         return self.map(lambda part: part[index])
 
     def where(self, mask: Array) -> "_Pair":
-        """0 elsewhere."""
+        """Return the pair where the mask holds, and 0 elsewhere."""
         xp = namespace(self.high)
         return self.map(lambda part: xp.where(mask, part, xp.zeros_like(part)))
 
@@ -73,20 +88,21 @@ class _Pair:
 
     def __truediv__(self, other: "_Pair") -> "_Pair":
         q = self.high / other.high
-        rest = self - _Pair.exactly(q) * other
-        return _Pair.rounded(q, (rest.high + rest.low) / other.high)
+        remainder = self - _Pair.exactly(q) * other
+        return _Pair.rounded(q, (remainder.high + remainder.low) / other.high)
 
     def sqrt(self) -> "_Pair":
-        """NaN where it is not positive."""
-        xp, good = namespace(self.high), self.high > 0
-        root = xp.where(
-            good, xp.sqrt(xp.where(good, self.high, xp.ones_like(self.high))), xp.nan
-        )
-        rest = self - _Pair(*two_product(xp, root, root))
-        return _Pair.rounded(root, (rest.high + rest.low) / (2 * root))
+        """Return the square root; NaN where the number is not positive."""
+        xp = namespace(self.high)
+        is_positive = self.high > 0
+        safe = xp.where(is_positive, self.high, xp.ones_like(self.high))
+        root = xp.where(is_positive, xp.sqrt(safe), xp.nan)
+        remainder = self - _Pair(*two_product(xp, root, root))
+        return _Pair.rounded(root, (remainder.high + remainder.low) / (2 * root))
 
 
-def _stacked(parts: list[_Pair], axis: int) -> _Pair:
+def _stack(parts: list[_Pair], axis: int) -> _Pair:
+    """Return the pairs stacked along a new axis."""
     xp = namespace(parts[0].high)
     return _Pair(
         xp.stack([part.high for part in parts], axis=axis),
@@ -95,44 +111,57 @@ def _stacked(parts: list[_Pair], axis: int) -> _Pair:
 
 
 def _cholesky(A: Array) -> _Pair:
-    """Lower L with LLᵀ = A, in pairs."""
+    """Return the lower triangular L with LLᵀ = A, in pairs."""
     index = namespace(A).arange(A.shape[-1], device=device(A))
-    rest, columns = _Pair.exactly(A), []
+    remainder = _Pair.exactly(A)
+    columns = []
     for j in range(A.shape[-1]):
-        column = (rest[..., :, j] / rest[..., j, j : j + 1].sqrt()).where(index >= j)
+        pivot_root = remainder[..., j, j : j + 1].sqrt()
+        column = (remainder[..., :, j] / pivot_root).where(index >= j)
         columns.append(column)
-        rest = rest - column[..., :, None] * column[..., None, :]
-    return _stacked(columns, -1)
+        remainder = remainder - column[..., :, None] * column[..., None, :]
+    return _stack(columns, -1)
 
 
 def log_cholesky_change(p: Array, q: Array) -> Array:
-    """K − L below the diagonal and log(K_jj/L_jj) on it, for q = KKᵀ and p = LLᵀ, in pairs: the floats of q say more of K
-    than a factor of one precision keeps, u·cond(q) less."""
-    xp, L, K = namespace(p, q), _cholesky(p), _cholesky(q)
-    D, diagonal = K - L, xp.eye(p.shape[-1], dtype=xp.bool, device=device(q))
-    share = xp.where(diagonal, D.high / xp.where(diagonal, L.high, 1.0), 0.0)
-    ratio = xp.where(diagonal, K.high, 1.0) / xp.where(diagonal, L.high, 1.0)
-    logarithm = xp.where(share > -0.5, xp.log1p(xp.maximum(share, -0.5)), xp.log(ratio))
+    """Return K − L below the diagonal and log(Kⱼⱼ/Lⱼⱼ) on it, q = KKᵀ and p = LLᵀ.
+
+    In pairs: the floats of q say more of K than a factor of one precision does, whose
+    relative error is u·cond(q).
+    """
+    xp = namespace(p, q)
+    L, K = _cholesky(p), _cholesky(q)
+    D = K - L
+    diagonal = xp.eye(p.shape[-1], dtype=xp.bool, device=device(q))
+    L_diagonal = xp.where(diagonal, L.high, 1.0)
+    relative_change = xp.where(diagonal, D.high / L_diagonal, 0.0)
+    ratio = xp.where(diagonal, K.high, 1.0) / L_diagonal
+    near = xp.log1p(xp.maximum(relative_change, -0.5))
+    logarithm = xp.where(relative_change > -0.5, near, xp.log(ratio))
     return xp.where(diagonal, logarithm, D.high)
 
 
 def _lower_solve(L: _Pair, B: _Pair) -> _Pair:
-    """L⁻¹B, in pairs: column-oriented forward substitution."""
+    """Return L⁻¹B in pairs, by column-oriented forward substitution."""
     rows: list[_Pair] = []
     for i in range(L.high.shape[-1]):
         rows.append(B[..., i, :] / L[..., i, i, None])
         B = B - L[..., :, i, None] * rows[-1][..., None, :]
-    return _stacked(rows, -2)
+    return _stack(rows, -2)
 
 
 def _congruence(L: _Pair, S: Array) -> _Pair:
-    """L⁻¹ S L⁻ᵀ for symmetric S."""
+    """Return L⁻¹SL⁻ᵀ for symmetric S, in pairs."""
     return _lower_solve(L, _lower_solve(L, _Pair.exactly(S)).map(lambda half: half.mT))
 
 
 def _pivoted_cholesky(A: _Pair) -> Array:
-    """G, rounded, with GGᵀ = A and columns of falling size: the pivot is the largest diagonal entry left."""
-    xp, m = namespace(A.high), A.high.shape[-1]
+    """Return G, rounded, with GGᵀ = A and columns of falling size.
+
+    The pivot is the largest diagonal entry left.
+    """
+    xp = namespace(A.high)
+    m = A.high.shape[-1]
     index = xp.arange(m, device=device(A.high))
     left = xp.ones_like(A.high[..., 0])  # 1 where the row has not been a pivot
     columns = []
@@ -155,73 +184,102 @@ def _pivoted_cholesky(A: _Pair) -> Array:
 
 
 def _jacobi(xp: Any, G: Array) -> tuple[Array, Array]:
-    """(log of σ², U) for G = U σ Vᵀ: columns are made orthogonal pair by pair, all pairs in m−1 rounds (round robin)."""
+    """Return log σ² and U of G = UσVᵀ, by one-sided Jacobi rotations.
+
+    Columns are made orthogonal pair by pair, all pairs in m − 1 rounds (round robin).
+    An odd number of columns is padded with zeros. A matrix is swept until none of its
+    pairs turns by more than the tolerance, or the cap (convergence is quadratic); one
+    that is done is left alone, so that its result does not depend on those it is
+    computed beside.
+    """
     m = G.shape[-1]
     if m == 1:
         return 2 * xp.log(G[..., 0]), xp.ones_like(G)
-    if m % 2:
+    is_padded = m % 2 == 1
+    if is_padded:
         G = xp.concat([G, xp.zeros_like(G[..., :1])], axis=-1)
-    k = G.shape[-1] // 2
-    order = np.concatenate(
-        [[0], [2 * k - 1], np.arange(1, 2 * k - 1)]
-    )  # all but the first move on by one place
-    turn = xp.asarray(order, device=device(G))
-    flip = xp.asarray(np.arange(k)[::-1].copy(), device=device(G))
-    u = float(xp.finfo(G.dtype).eps)
+    n_columns = G.shape[-1]
+    tolerance = m * float(xp.finfo(G.dtype).eps)
 
-    def round_(G: Array) -> tuple[Array, Array]:
-        x, y = G[..., :k], xp.take(G[..., k:], flip, axis=-1)
-        a, b, c = xp.sum(x * x, axis=-2), xp.sum(y * y, axis=-2), xp.sum(x * y, axis=-2)
-        gap = b - a
-        size = xp.abs(gap) + xp.sqrt(gap * gap + 4 * c * c)
-        t = 2 * xp.where(gap < 0, -c, c) / xp.where(size > 0, size, xp.ones_like(size))
-        cos = (1 / xp.sqrt(1 + t * t))[..., None, :]
-        t = t[..., None, :]
-        angle = xp.max(
-            xp.abs(c) / xp.sqrt(xp.where(a * b > 0, a * b, xp.ones_like(a))), axis=-1
-        )
-        x, y = cos * (x - t * y), cos * (y + t * x)
-        return xp.take(
-            xp.concat([x, xp.take(y, flip, axis=-1)], axis=-1), turn, axis=-1
-        ), angle
-
-    # Sweeps of each matrix until none of its pairs turns by more than the tolerance, or the cap (convergence is quadratic). A
-    # matrix that is done is left alone, so that its result does not depend on those it is computed beside.
-    def body(
+    def sweep(
         state: tuple[Array, Array, int | Array],
     ) -> tuple[Array, Array, int | Array]:
         G, active, count = state
-        turned, worst = round_(G)
-        for _ in range(2 * k - 2):
-            turned, angle = round_(turned)
-            worst = xp.maximum(worst, angle)
-        return (
-            xp.where(active[..., None, None], turned, G),
-            active & (worst > m * u),
-            count + 1,
-        )
+        rotated, worst = _jacobi_round(xp, G)
+        for _ in range(n_columns - 2):
+            rotated, largest_cosine = _jacobi_round(xp, rotated)
+            worst = xp.maximum(worst, largest_cosine)
+        G = xp.where(active[..., None, None], rotated, G)
+        return G, active & (worst > tolerance), count + 1
 
-    def more(state: tuple[Array, Array, int | Array]) -> Array:
-        return (xp.any(state[1]) | in_public_time()) & (state[2] < _SWEEPS)
+    def goes_on(state: tuple[Array, Array, int | Array]) -> Array:
+        _, active, count = state
+        return (xp.any(active) | in_public_time()) & (count < _SWEEPS)
 
-    G = repeat_while(more, body, (G, xp.ones_like(G[..., 0, 0]) > 0, 0))[0]
+    all_active = xp.ones_like(G[..., 0, 0]) > 0
+    G = repeat_while(goes_on, sweep, (G, all_active, 0))[0]
     square = xp.sum(G * G, axis=-2)
-    if (
-        m % 2
-    ):  # the padding is the one column that is exactly 0 (or NaN with all the rest)
-        last = xp.argsort(-square, axis=-1, stable=True)[..., :m]
-        square = xp.take_along_axis(square, last, axis=-1)
-        G = xp.take_along_axis(G, last[..., None, :], axis=-1)
+    if is_padded:
+        # The padding is the one column that is exactly 0 (or NaN with all the others).
+        order = xp.argsort(-square, axis=-1, stable=True)[..., :m]
+        square = xp.take_along_axis(square, order, axis=-1)
+        G = xp.take_along_axis(G, order[..., None, :], axis=-1)
     return xp.log(square), G / xp.sqrt(square)[..., None, :]
 
 
+def _jacobi_round(xp: Any, G: Array) -> tuple[Array, Array]:
+    """Rotate disjoint pairs of columns until orthogonal, and move on to the next pairs.
+
+    Column i is paired with column 2k − 1 − i; afterwards all but the first move on by
+    one place.
+
+    Returns
+    -------
+    G : array
+        The rotated columns in their new places.
+    largest_cosine : array
+        The largest cosine of an angle between paired columns before the rotation.
+    """
+    k = G.shape[-1] // 2
+    next_places = np.concatenate([[0], [2 * k - 1], np.arange(1, 2 * k - 1)])
+    move_on = xp.asarray(next_places, device=device(G))
+    flip = xp.asarray(np.arange(k)[::-1].copy(), device=device(G))
+
+    x, y = G[..., :k], xp.take(G[..., k:], flip, axis=-1)
+    a = xp.sum(x * x, axis=-2)
+    b = xp.sum(y * y, axis=-2)
+    c = xp.sum(x * y, axis=-2)
+    gap = b - a
+    size = xp.abs(gap) + xp.sqrt(gap * gap + 4 * c * c)
+    tan = 2 * xp.where(gap < 0, -c, c) / xp.where(size > 0, size, xp.ones_like(size))
+    cos = (1 / xp.sqrt(1 + tan * tan))[..., None, :]
+    tan = tan[..., None, :]
+    product = xp.where(a * b > 0, a * b, xp.ones_like(a))
+    largest_cosine = xp.max(xp.abs(c) / xp.sqrt(product), axis=-1)
+
+    new_x = cos * (x - tan * y)
+    new_y = cos * (y + tan * x)
+    columns = xp.concat([new_x, xp.take(new_y, flip, axis=-1)], axis=-1)
+    return xp.take(columns, move_on, axis=-1), largest_cosine
+
+
 def condition(L: Array) -> Array:
-    """An upper bound of cond(LLᵀ) that is 1 at multiples of I: ‖L‖² ≤ ‖L‖₁‖L‖_∞, and the same of L⁻¹."""
+    """Return an upper bound of cond(LLᵀ) that is 1 at multiples of I.
+
+    ‖L‖² ≤ ‖L‖₁‖L‖_∞, and the same for L⁻¹.
+    """
     xp = namespace(L)
     inverse = lower_solve(L, like(L, np.eye(L.shape[-1])))
-    sums = [xp.sum(xp.abs(A), axis=axis) for A in (L, inverse) for axis in (-2, -1)]
-    one, two, three, four = (xp.max(total, axis=-1) for total in sums)
-    return one * two * three * four
+
+    def largest_sum(A: Array, axis: int) -> Array:
+        return xp.max(xp.sum(xp.abs(A), axis=axis), axis=-1)
+
+    return (
+        largest_sum(L, -2)
+        * largest_sum(L, -1)
+        * largest_sum(inverse, -2)
+        * largest_sum(inverse, -1)
+    )
 
 
 def _refine(
@@ -230,7 +288,20 @@ def _refine(
     careful: Callable[..., tuple[Array, ...]],
     *args: Array,
 ) -> Any:
-    """The careful results where doubtful; computed for those matrices alone (NumPy) or for all if there are any."""
+    """Return the plain results, replaced by careful ones where they are doubtful.
+
+    Parameters
+    ----------
+    doubtful : array
+        Which matrices of the batch need care.
+    plain : tuple of arrays
+        The results for all.
+    careful : callable
+        Computes the results from matrices; called for the doubtful ones alone (NumPy),
+        or for all if there are any.
+    *args : array
+        The matrices.
+    """
     xp = namespace(*args)
     batch = doubtful.shape
     args = tuple(xp.broadcast_to(a, (*batch, *a.shape[-2:])) for a in args)
@@ -263,14 +334,15 @@ def _refine(
 
 @compiled
 def whitened(p: Array, v: Array) -> tuple[Array, Array]:
-    """(L, L⁻¹vL⁻ᵀ) with p = LLᵀ, for a symmetric v."""
+    """Return (L, L⁻¹vL⁻ᵀ) with p = LLᵀ, for a symmetric v."""
 
     def in_pairs(p: Array, v: Array) -> tuple[Array, Array]:
         factor = _cholesky(p)
         W = _congruence(factor, v)
         return factor.high, sym(W.high + W.low)
 
-    xp, L = namespace(p, v), cholesky(p)
+    xp = namespace(p, v)
+    L = cholesky(p)
     W = whiten(L, v)
     doubtful = xp.broadcast_to(condition(L) > _DOUBTFUL, W.shape[:-2])
     L, W = _refine(doubtful, (xp.broadcast_to(L, W.shape), W), in_pairs, p, v)
@@ -278,17 +350,23 @@ def whitened(p: Array, v: Array) -> tuple[Array, Array]:
 
 
 def log_spectrum(p: Array, q: Array) -> tuple[Array, Array, Array]:
-    """(L, logs, U): p = LLᵀ and L⁻¹qL⁻ᵀ = U exp(diag(logs)) Uᵀ."""
-    # The same for one 3×3 NumPy matrix as for many: a result must not depend on how many are beside it.
-    tensors = all(
+    """Return (L, logs, U) with p = LLᵀ and L⁻¹qL⁻ᵀ = U·exp(diag(logs))·Uᵀ.
+
+    The path is the same for one 3×3 NumPy matrix as for many: a result must not depend
+    on how many are beside it.
+    """
+    are_tensors = all(
         is_numpy_array(a) and a.dtype == np.float64 and a.shape[-1] == 3 for a in (p, q)
     )
-    if tensors and not in_public_time():
-        return _tensors(p, q)
+    if are_tensors and not in_public_time():
+        return _log_spectrum_of_tensors(p, q)
     return _log_spectrum(p, q)
 
 
-def _tensors(p: np.ndarray, q: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _log_spectrum_of_tensors(
+    p: np.ndarray, q: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return `log_spectrum` of 3×3 matrices in closed form, with care where needed."""
     batch = np.broadcast_shapes(p.shape[:-2], q.shape[:-2])
     # one point stays one
     flat = [
@@ -307,7 +385,7 @@ def _tensors(p: np.ndarray, q: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.n
 
 @compiled
 def _log_spectrum(p: Array, q: Array) -> tuple[Array, Array, Array]:
-    """From q − p, which keeps the digits of near points."""
+    """Return `log_spectrum` from q − p, which has the digits of near points."""
     xp = namespace(p, q)
     L, (q, back) = cholesky(p), match_scale(p, q)
     mu, U = eigh(whiten(L, q - p))
@@ -324,7 +402,10 @@ def _log_spectrum(p: Array, q: Array) -> tuple[Array, Array, Array]:
 
 
 def match_scale(p: Array, q: Array) -> tuple[Array, Array]:
-    """(q/2^k, k·log 2), of p's size: beside a q in other units p − q would lose the digits of one of them."""
+    """Return q in units in which it has the size of p, as (q/2^k, k·log 2).
+
+    Beside a q in other units, p − q would lose the digits of one of them.
+    """
     xp = namespace(p, q)
     tops, bottoms = xp.linalg.trace(q), xp.linalg.trace(p)
     usable = (tops > 0) & (bottoms > 0) & (tops < xp.inf) & (bottoms < xp.inf)
@@ -338,6 +419,10 @@ def match_scale(p: Array, q: Array) -> tuple[Array, Array]:
 
 
 def _log_spectrum_in_pairs(p: Array, q: Array) -> tuple[Array, Array, Array]:
+    """Return `log_spectrum` in pairs of doubles: the careful path.
+
+    Near pairs by log1p of the eigenvalues of L⁻¹(q−p)L⁻ᵀ, others by one-sided Jacobi.
+    """
     xp = namespace(p, q)
     factor = _cholesky(p)
     E = _congruence(factor, q - p)
