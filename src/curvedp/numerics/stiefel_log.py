@@ -1,9 +1,11 @@
-"""Riemannian logarithm of the Stiefel manifold in the span of the two frames: Newton's method on a small problem.
+"""The logarithm of the Stiefel manifold, by Newton's method on a small problem.
 
-In the frame [p Q] that spans p and q the geodesic from p with velocity pA + QB ends at E + `endpoint`(A, B), E = [I; 0]: a
-problem of size (r + k)×r with k ≤ r whatever m is. The unknown (A, B) is one array X = [A; B], a tangent vector at E.
-Newton's method solves endpoint(X) = target, the largest linear systems by GMRES: in the frame carried along the geodesic
-the derivative is the identity plus curvature, so that few Krylov steps are enough unless the point is far.
+In the frame [p Q] that spans p and q the geodesic from p with velocity pA + QB ends at
+E + `endpoint`(A, B), E = [I; 0]: a problem of size (r + k)×r with k ≤ r whatever m is.
+The unknown (A, B) is one array X = [A; B], a tangent vector at E. Newton's method
+solves endpoint(X) = target, the largest linear systems by GMRES: in the frame carried
+along the geodesic the derivative is the identity plus curvature, so that few Krylov
+steps are enough unless the point is far.
 """
 
 import math
@@ -21,112 +23,150 @@ from curvedp.numerics.matrix_functions import skew, skew_eigen, skew_exp, skew_e
 from curvedp.numerics.rotation_log import rotation_log
 from curvedp.numerics.threads import blocks
 
-_NEWTON_STEPS = 20  # from each start: up to half the injectivity radius 5 are enough, up to 0.97 of it 8
-_DIRECT = 200  # unknowns: linear systems up to here are solved exactly, larger ones by GMRES with so many
-_KRYLOV_STEPS = (
-    40  # steps. Inexact steps are enough up to 0.9π or so, not always beyond.
-)
-_JAX_BLOCK = (
-    1 << 15
-)  # entries of Jacobians at once in a JAX program, see `map_in_blocks`
-_BLOCK = 1 << 21  # numbers in the derivatives of a block of points
+# Newton steps from each start: up to half the injectivity radius 5 are enough, up to
+# 0.97 of it 8.
+_NEWTON_STEPS = 20
+
+# Unknowns up to which linear systems are solved exactly; larger ones by GMRES with so
+# many steps, which is enough up to 0.9π or so, not always beyond.
+_MOST_DIRECT_UNKNOWNS = 200
+_KRYLOV_STEPS = 40
+
+# Fractions of the Newton step that are tried.
+_STEP_DIVISORS = (1, 4, 16)
+
+# Entries of Jacobians at once in a JAX program, see `map_in_blocks`.
+_JAX_BLOCK = 1 << 15
+
+# Numbers in the derivatives of a block of points.
+_BLOCK = 1 << 21
 
 
 def endpoint(A: Array, B: Array) -> tuple[Array, Array]:
-    """(exp(G)E exp(−A) − E, mean) with G = [2A −Bᵀ; B 0], every digit of a small (A, B) kept. `mean` is ∫₀¹ of the
-    top r×r block of exp(tG) dt · exp(−A): the factor of N in the geodesic's end, for N = QB."""
+    """Return the end of the geodesic with velocity (A, B), as exp(G)·E·exp(−A) − E.
+
+    G = [2A −Bᵀ; B 0]; every digit of a small (A, B) is there.
+
+    Returns
+    -------
+    step : array
+        The end minus E.
+    mean : array
+        ∫₀¹ of the top r×r block of exp(tG) dt, times exp(−A): the factor of N in the
+        geodesic's end, for N = QB.
+    """
     r = A.shape[-1]
     rise, mean = skew_exp(generator(A, B))
     turn, _ = skew_exp(-A)
     head = mean[..., :r, :r]
-    return _joined(rise[..., :, :r], turn), head + head @ turn
+    return _compose(rise[..., :, :r], turn), head + head @ turn
 
 
 def reduced_log(top: Array, bottom: Array) -> tuple[Array, Array]:
-    """(A, B) of a geodesic from E to E + [top; bottom], the shortest inside the injectivity radius; NaN if none is found.
-    Newton's method from the chord, and from logarithms of rotations that complete both frames: the chord is a good start
-    except next to points that it does not lead to, such as a column turned by π. The shortest solution is the answer. The
-    loop ends with the last point that converges, and the other starts are for points without a geodesic shorter than π,
-    which no other can undercut (`Stiefel.injectivity_radius`). In `public_time` it is all starts and all steps."""
+    """Return (A, B) of a geodesic from E to E + [top; bottom]; NaN if none is found.
+
+    It is the shortest inside the injectivity radius. Newton's method starts from the
+    chord, and from logarithms of rotations that complete both frames: the chord is a
+    good start except next to points that it does not lead to, such as a column turned
+    by π. The shortest solution is the answer. The loop ends with the last point that
+    converges, and the other starts are for points without a geodesic shorter than π,
+    which no other can undercut (`Stiefel.injectivity_radius`). In public time it is all
+    starts and all steps.
+    """
     xp = namespace(top, bottom)
     target = xp.concat([top, bottom], axis=-2)
     rows, r = target.shape[-2:]
-    count = math.prod(target.shape[:-2])
-    flat, size = (
-        xp.reshape(target, (count, rows, r)),
-        max(1, _BLOCK // (rows * rows * _dim(rows, r))),
-    )
-    if count <= 1:
-        X = _log(xp, target)
+    n_unknowns = _n_unknowns(rows, r)
+    n_targets = math.prod(target.shape[:-2])
+    flat = xp.reshape(target, (n_targets, rows, r))
+    if n_targets <= 1:
+        X = _solve(xp, target)
     elif is_jax_array(target):
-        X = xp.reshape(
-            map_in_blocks(
-                partial(_log, xp), flat, max(1, _JAX_BLOCK // _dim(rows, r) ** 2)
-            ),
-            target.shape,
-        )
+        block_size = max(1, _JAX_BLOCK // n_unknowns**2)
+        X = map_in_blocks(partial(_solve, xp), flat, block_size)
+        X = xp.reshape(X, target.shape)
     else:  # in blocks, so that memory stays flat
-        X = xp.reshape(
-            xp.concat([_log(xp, flat[part, ...]) for part in blocks(count, size)]),
-            target.shape,
-        )
+        block_size = max(1, _BLOCK // (rows * rows * n_unknowns))
+        parts = [_solve(xp, flat[part, ...]) for part in blocks(n_targets, block_size)]
+        X = xp.reshape(xp.concat(parts), target.shape)
     return X[..., :r, :], X[..., r:, :]
 
 
-def _log(xp: Any, target: Array) -> Array:
-    """X with endpoint(X) = target, as `reduced_log` says."""
-    # The chord made tangent, as long as an arc of the unit sphere over it (Zimmermann & Hüper 2022, Alg. 2).
-    X = _tangent(xp, target, target.shape[-1])
-    half = _length(xp, target) / 2
-    arc = 2 * xp.asin(xp.where(half < 1, half, 1.0))
-    chord = _unit(xp, X, _length(xp, X)) * xp.where(half < 1, arc, 2 * half)
+def _solve(xp: Any, target: Array) -> Array:
+    """Return X with endpoint(X) = target, as `reduced_log` says."""
+    chord = _chord_start(xp, target)
 
-    def attempt(best: Array, start: Array) -> Array:
-        far = ~(_length(xp, best) < math.pi)
-        # Where it is not wanted, a start that is nearly the answer is none: a point's logarithm depends on it alone.
-        return xp.where(
-            far, _shorter(xp, best, _newton(xp, start, target, wanted=far)), best
-        )
+    def improve(best: Array, start: Array) -> Array:
+        """Return the shorter of the best and the solution from another start.
 
-    none = xp.full_like(chord, xp.nan)
-    if is_jax_array(target) or in_public_time():
-        starts = xp.concat([chord[None, ...], _turned_starts(xp, target)])
+        Where the best is shorter than π it stays, whatever the start gives: a point's
+        logarithm depends on it alone.
+        """
+        is_wanted = ~(_length(xp, best) < math.pi)
+        solution = _newton(xp, start, target, wanted=is_wanted)
+        return xp.where(is_wanted, _shorter(xp, best, solution), best)
+
+    nothing = xp.full_like(chord, xp.nan)
     if is_jax_array(target):
         import jax
 
+        starts = xp.concat([chord[None, ...], _rotation_starts(xp, target)])
         return jax.lax.scan(
-            lambda best, start: (attempt(best, start), None), none, starts
+            lambda best, start: (improve(best, start), None), nothing, starts
         )[0]
     if in_public_time():
-        found = _newton(
-            xp, starts, target, wanted=xp.ones_like(starts[..., :1, :1], dtype=xp.bool)
-        )
-        return _shorter(xp, _shorter(xp, found[0, ...], found[1, ...]), found[2, ...])
-    X = attempt(none, chord)
+        starts = xp.concat([chord[None, ...], _rotation_starts(xp, target)])
+        all_wanted = xp.ones_like(starts[..., :1, :1], dtype=xp.bool)
+        solutions = _newton(xp, starts, target, wanted=all_wanted)
+        first_two = _shorter(xp, solutions[0, ...], solutions[1, ...])
+        return _shorter(xp, first_two, solutions[2, ...])
+    X = improve(nothing, chord)
     if bool(xp.all(_length(xp, X) < math.pi)):
         return X
-    turned = _turned_starts(xp, target)
-    return attempt(attempt(X, turned[0, ...]), turned[1, ...])
+    starts = _rotation_starts(xp, target)
+    return improve(improve(X, starts[0, ...]), starts[1, ...])
+
+
+def _chord_start(xp: Any, target: Array) -> Array:
+    """Return the chord made tangent, as long as an arc of the unit sphere over it.
+
+    (Zimmermann & Hüper 2022, Algorithm 2.)
+    """
+    X = _tangent_part(xp, target, target.shape[-1])
+    half = _length(xp, target) / 2
+    arc = 2 * xp.asin(xp.where(half < 1, half, 1.0))
+    return _unit(xp, X, _length(xp, X)) * xp.where(half < 1, arc, 2 * half)
 
 
 def log_change(A: Array, B: Array, frame: Array, gap: Array) -> Array:
-    """First-order change of the logarithm (A, B) in the frame [p Q] for a small gap between q and the geodesic's end."""
+    """Return the first-order change of a logarithm for a small gap at its end.
+
+    Parameters
+    ----------
+    A, B : array
+        The logarithm in the frame.
+    frame : array
+        [p Q].
+    gap : array
+        q minus the end of the geodesic.
+    """
     xp = namespace(A, B, gap)
     r, k = A.shape[-1], B.shape[-2]
     flow = _Flow.at(A, B)
     inside = frame.mT @ gap
-    change = xp.linalg.solve(
-        flow.jacobian(xp), _to_vector(xp, flow.pull_back(inside), r)[..., None]
-    )[..., 0]
+    right_side = _to_vector(xp, flow.pull_back(inside), r)[..., None]
+    change = xp.linalg.solve(flow.jacobian(xp), right_side)[..., 0]
     outside = gap - frame @ inside
     _, mean = endpoint(A, B)
-    return (
-        frame @ _from_vector(xp, change, r, k) + xp.linalg.solve(mean.mT, outside.mT).mT
-    )
+    outside_change = xp.linalg.solve(mean.mT, outside.mT).mT
+    return frame @ _from_vector(xp, change, r, k) + outside_change
 
 
 class _Flow(NamedTuple):
-    """exp(G) = Z e^{iw} Z* and exp(−A) = Y e^{iu} Y* at one (A, B): the endpoint and its derivative there."""
+    """The endpoint at one (A, B) and its derivative, through eigen-systems.
+
+    exp(G) = Z·e^{iw}·Z* and exp(−A) = Y·e^{iu}·Y*.
+    """
 
     Z: Array
     w: Array
@@ -135,71 +175,75 @@ class _Flow(NamedTuple):
 
     @classmethod
     def at(cls, A: Array, B: Array) -> "_Flow":
+        """Return the flow at (A, B)."""
         w, Z = skew_eigen(generator(A, B))
         u, Y = skew_eigen(-A)
         return cls(Z, w, Y, u)
 
     def endpoint(self) -> Array:
-        """The first value of `endpoint`."""
-        rise, turn = (
-            skew_exp_eigen(self.w, self.Z)[0],
-            skew_exp_eigen(self.u, self.Y)[0],
-        )
-        return _joined(rise[..., :, : self.u.shape[-1]], turn)
+        """Return the first value of `endpoint`."""
+        rise = skew_exp_eigen(self.w, self.Z)[0]
+        turn = skew_exp_eigen(self.u, self.Y)[0]
+        return _compose(rise[..., :, : self.u.shape[-1]], turn)
 
     def derivative(self, xp: Any, X: Array) -> Array:
-        """Derivative of the endpoint in direction X, moved back to E by the isometry x ↦ exp(G)ᵀ x exp(A)."""
+        """Return the derivative of the endpoint in direction X, moved back to E.
+
+        It is moved by the isometry x ↦ exp(G)ᵀ·x·exp(A).
+        """
         r = self.u.shape[-1]
         a, b = X[..., :r, :], X[..., r:, :]
 
-        def divided(Z: Array, w: Array, G: Array, side: int) -> Array:
-            """Derivative of the exponential in direction G, carried back to I on the left (side −1) or right (side 1)."""
+        def exp_derivative(Z: Array, w: Array, direction: Array, side: int) -> Array:
+            """Carry the derivative of exp back to I from the left (−1) or right (1)."""
             half = (w[..., :, None] - w[..., None, :]) / 2
-            K = matrix.phase(xp, side * half, Z.dtype) * xp.astype(
-                matrix.sinc(xp, half), Z.dtype
-            )
-            return matrix.divided_difference_map(K, Z, G)
+            rotation = matrix.phase(xp, side * half, Z.dtype)
+            K = rotation * xp.astype(matrix.sinc(xp, half), Z.dtype)
+            return matrix.divided_difference_map(K, Z, direction)
 
-        first = divided(self.Z, self.w, generator(a, b), -1)[..., :, :r]
-        return _tangent(
-            xp, first + _pad(divided(self.Y, self.u, -a, 1), b.shape[-2]), r
-        )
+        left = exp_derivative(self.Z, self.w, generator(a, b), -1)[..., :, :r]
+        right = exp_derivative(self.Y, self.u, -a, 1)
+        return _tangent_part(xp, left + _pad(right, b.shape[-2]), r)
 
     def jacobian(self, xp: Any) -> Array:
-        """`derivative` as a matrix, in orthonormal coordinates of the tangent space at E."""
-        r, k = self.u.shape[-1], self.w.shape[-1] - self.u.shape[-1]
-        basis = like(self.w, np.eye(_dim(r + k, r)))
-        many = _Flow(
+        """Return `derivative` as a matrix in orthonormal coordinates at E."""
+        r = self.u.shape[-1]
+        k = self.w.shape[-1] - r
+        basis = like(self.w, np.eye(_n_unknowns(r + k, r)))
+        expanded = _Flow(
             self.Z[..., None, :, :],
             self.w[..., None, :],
             self.Y[..., None, :, :],
             self.u[..., None, :],
         )
-        return _to_vector(xp, many.derivative(xp, _from_vector(xp, basis, r, k)), r).mT
+        images = expanded.derivative(xp, _from_vector(xp, basis, r, k))
+        return _to_vector(xp, images, r).mT
 
     def pull_back(self, gap: Array) -> Array:
-        """The ambient gap at the endpoint as a tangent vector at E, by the same isometry."""
+        """Return the ambient gap at the endpoint as a tangent vector at E."""
         xp = namespace(gap)
 
-        def times(Z: Array, w: Array, x: Array) -> Array:
-            """Z e^{iw} Z* x, real."""
-            return xp.real(
-                Z
-                @ (
-                    matrix.phase(xp, w, Z.dtype)[..., :, None]
-                    * (xp.conj(Z).mT @ xp.astype(x, Z.dtype))
-                )
-            )
+        def apply(Z: Array, w: Array, x: Array) -> Array:
+            """Return Re Z·e^{iw}·Z*·x."""
+            in_eigenbasis = xp.conj(Z).mT @ xp.astype(x, Z.dtype)
+            rotated = matrix.phase(xp, w, Z.dtype)[..., :, None] * in_eigenbasis
+            return xp.real(Z @ rotated)
 
-        return _tangent(
-            xp,
-            times(self.Y, self.u, times(self.Z, -self.w, gap).mT).mT,
-            self.u.shape[-1],
-        )
+        moved = apply(self.Y, self.u, apply(self.Z, -self.w, gap).mT).mT
+        return _tangent_part(xp, moved, self.u.shape[-1])
+
+
+class _Evaluation(NamedTuple):
+    """What is known at an iterate X of Newton's method."""
+
+    X: Array
+    flow: _Flow
+    gap: Array  # target − endpoint(X)
+    size: Array  # of the gap, see `_evaluate`
 
 
 class _State(NamedTuple):
-    """X, its flow, target − endpoint(X) and the `size` of that gap (`_look`); X moves on where it is `active`."""
+    """The state of Newton's method: an iterate moves on where it is active."""
 
     X: Array
     flow: _Flow
@@ -210,69 +254,102 @@ class _State(NamedTuple):
 
 
 def _newton(xp: Any, X: Array, target: Array, *, wanted: Array) -> Array:
-    """Newton's method from X, where it is wanted: endpoint(X) = target, or NaN. What has converged stays where it is."""
+    """Solve endpoint(X) = target by Newton's method; NaN where it does not converge.
+
+    Parameters
+    ----------
+    X : array
+        The start.
+    target : array
+        The end minus E.
+    wanted : array
+        Where the solution is wanted. What has converged stays where it is.
+    """
     eps = float(xp.finfo(target.dtype).eps)
     scale = _length(xp, target)
-    enough, floor = math.sqrt(eps) * scale, 4 * eps * target.shape[-2] * scale
+    enough = math.sqrt(eps) * scale
+    floor = 4 * eps * target.shape[-2] * scale
 
-    def body(state: _State) -> _State:
+    def advance(state: _State) -> _State:
         X, flow, gap, size = _damped_step(xp, state, target)
-        stalled = (size > state.size / 2) & (size <= enough)
-        return _State(
-            X, flow, gap, size, state.active & (size > floor) & ~stalled, state.step + 1
-        )
+        is_stalled = (size > state.size / 2) & (size <= enough)
+        active = state.active & (size > floor) & ~is_stalled
+        return _State(X, flow, gap, size, active, state.step + 1)
 
-    def more(state: _State) -> Array:
+    def goes_on(state: _State) -> Array:
         return (xp.any(state.active) | in_public_time()) & (state.step < _NEWTON_STEPS)
 
-    flow, gap, size = _look(xp, X, target)
-    end = repeat_while(
-        more, body, _State(X, flow, gap, size, (size > floor) & wanted, 0)
-    )
+    first = _evaluate(xp, X, target)
+    start = _State(*first, (first.size > floor) & wanted, 0)
+    end = repeat_while(goes_on, advance, start)
     return xp.where(end.size <= enough, end.X, xp.nan)
 
 
-def _damped_step(
-    xp: Any, state: _State, target: Array
-) -> tuple[Array, _Flow, Array, Array]:
-    """The best of the Newton step (at most 1 long), of a quarter and a sixteenth of it, and of no step. What has
-    converged does the same work with a step of no meaning: decompositions of zero take less time than others."""
-    rhs = state.flow.pull_back(state.gap)
-    rows, r = rhs.shape[-2:]
-    if _dim(rows, r) > _DIRECT:
-        step = _gmres(xp, state.flow, rhs)
+def _damped_step(xp: Any, state: _State, target: Array) -> _Evaluation:
+    """Return the best of the Newton step, a quarter and a sixteenth of it, and no step.
+
+    The Newton step is cut to length 1. What has converged does the same work with a
+    step of no meaning: decompositions of zero take less time than others.
+    """
+    right_side = state.flow.pull_back(state.gap)
+    rows, r = right_side.shape[-2:]
+    if _n_unknowns(rows, r) > _MOST_DIRECT_UNKNOWNS:
+        step = _gmres(xp, state.flow, right_side)
     else:
-        vector = _least_squares(
-            xp, state.flow.jacobian(xp), _to_vector(xp, rhs, r)[..., None]
-        )[..., 0]
-        step = _from_vector(xp, vector, r, rows - r)
+        vector = _to_vector(xp, right_side, r)[..., None]
+        solution = _least_squares(xp, state.flow.jacobian(xp), vector)[..., 0]
+        step = _from_vector(xp, solution, r, rows - r)
     size = _length(xp, step)
     step = step / xp.where(size > 1, size, 1.0)
-    entries = xp.cos(
-        xp.arange(rows * r, dtype=rhs.dtype, device=device(rhs)) ** 2
-    )  # without structure
-    step = xp.where(state.active, step, _tangent(xp, xp.reshape(entries, (rows, r)), r))
-    trial = xp.stack([state.X + step / share for share in (1, 4, 16)])
-    flow, gap, size = _look(xp, trial, target)
-    seen, best = (
-        (trial, gap, size, *flow),
-        (state.X, state.gap, state.size, *state.flow),
+
+    # A direction without structure, for what has converged.
+    index = xp.arange(rows * r, dtype=right_side.dtype, device=device(right_side))
+    arbitrary = _tangent_part(xp, xp.reshape(xp.cos(index**2), (rows, r)), r)
+    step = xp.where(state.active, step, arbitrary)
+
+    trials = xp.stack([state.X + step / divisor for divisor in _STEP_DIVISORS])
+    trial = _evaluate(xp, trials, target)
+    best = _Evaluation(state.X, state.flow, state.gap, state.size)
+    for index in range(trials.shape[0]):
+        best = _take_if_smaller(xp, best, trial, index, state.active)
+    return best
+
+
+def _take_if_smaller(
+    xp: Any, best: _Evaluation, trial: _Evaluation, index: int, active: Array
+) -> _Evaluation:
+    """Return the trial of this index where it is active and its gap is smaller.
+
+    What is not active takes the flow of the trial, which is not used, so that its work
+    is the same.
+    """
+    is_better = (trial.size[index, ...] < best.size) & active
+    takes_flow = is_better | ~active
+
+    def choose(mask: Array, new: Array, old: Array) -> Array:
+        return xp.where(mask, new[index, ...], old)
+
+    flow = _Flow(
+        Z=choose(takes_flow, trial.flow.Z, best.flow.Z),
+        w=choose(takes_flow[..., 0], trial.flow.w, best.flow.w),
+        Y=choose(takes_flow, trial.flow.Y, best.flow.Y),
+        u=choose(takes_flow[..., 0], trial.flow.u, best.flow.u),
     )
-    for index in range(trial.shape[0]):
-        better = (size[index, ...] < best[2]) & state.active
-        any_ = better | ~state.active
-        masks = (better, better, better, any_, any_[..., 0], any_, any_[..., 0])
-        best = tuple(
-            xp.where(mask, new[index, ...], old)
-            for mask, new, old in zip(masks, seen, best, strict=True)
-        )
-    return best[0], _Flow(*best[3:]), best[1], best[2]
+    return _Evaluation(
+        X=choose(is_better, trial.X, best.X),
+        flow=flow,
+        gap=choose(is_better, trial.gap, best.gap),
+        size=choose(is_better, trial.size, best.size),
+    )
 
 
-def _look(xp: Any, X: Array, target: Array) -> tuple[_Flow, Array, Array]:
-    """The flow at X, target − endpoint(X), and the size of that gap: its part tangent at the end, and what a frame
-    off by round-off cannot explain. Two frames 1e-15 apart are no nearer to being orthonormal than that; no
-    geodesic closes such a gap."""
+def _evaluate(xp: Any, X: Array, target: Array) -> _Evaluation:
+    """Return the flow at X, the gap target − endpoint(X), and the size of the gap.
+
+    The size counts the part of the gap that is tangent at the end, and what a frame off
+    by round-off cannot explain. Two frames 1e-15 apart are no nearer to being
+    orthonormal than that; no geodesic closes such a gap.
+    """
     rows, r = X.shape[-2:]
     flow = _Flow.at(X[..., :r, :], X[..., r:, :])
     end = flow.endpoint()
@@ -280,115 +357,126 @@ def _look(xp: Any, X: Array, target: Array) -> tuple[_Flow, Array, Array]:
     gap = target - end
     normal = frame.mT @ gap
     normal = (normal + normal.mT) / 2
-    beyond = xp.clip(
-        _length(xp, normal) - math.sqrt(float(xp.finfo(X.dtype).eps)), 0.0, None
-    )
-    return flow, gap, xp.hypot(_length(xp, gap - frame @ normal), beyond)
+    explained = math.sqrt(float(xp.finfo(X.dtype).eps))
+    unexplained = xp.clip(_length(xp, normal) - explained, 0.0, None)
+    size = xp.hypot(_length(xp, gap - frame @ normal), unexplained)
+    return _Evaluation(X, flow, gap, size)
 
 
 def _shorter(xp: Any, X: Array, other: Array) -> Array:
-    """The shorter of the two; NaN is longer than anything."""
-    size, than = _length(xp, X), _length(xp, other)
-    return xp.where((than < size) | xp.isnan(size), other, X)
+    """Return the shorter of the two; NaN is longer than anything."""
+    length, other_length = _length(xp, X), _length(xp, other)
+    return xp.where((other_length < length) | xp.isnan(length), other, X)
 
 
-def _least_squares(xp: Any, H: Array, rhs: Array) -> Array:
-    """(HᵀH + λ)⁻¹Hᵀ rhs: λ, at the round-off of HᵀH, leaves out directions that H does not see (conjugate points, a Krylov
-    space that ended early). What it costs in digits the next Newton step repairs."""
-    square = H.mT @ H
-    n = square.shape[-1]
-    one = like(H, np.eye(n))
-    level = (
-        n
-        * float(xp.finfo(H.dtype).eps)
-        * xp.sum(square * one, axis=(-2, -1), keepdims=True)
-    )
-    level = xp.where(
-        level == 0, 1.0, level
-    )  # H = 0 of two equal frames: LAPACK would raise
-    return xp.linalg.solve(square + level * one, H.mT @ rhs)
+def _least_squares(xp: Any, H: Array, right_side: Array) -> Array:
+    """Return (HᵀH + λ)⁻¹Hᵀ·right_side.
+
+    λ, at the round-off of HᵀH, leaves out directions that H does not see (conjugate
+    points, a Krylov space that ended early). What it costs in digits the next Newton
+    step repairs.
+    """
+    gram = H.mT @ H
+    n = gram.shape[-1]
+    identity = like(H, np.eye(n))
+    trace = xp.sum(gram * identity, axis=(-2, -1), keepdims=True)
+    level = n * float(xp.finfo(H.dtype).eps) * trace
+    level = xp.where(level == 0, 1.0, level)  # equal frames: LAPACK would raise
+    return xp.linalg.solve(gram + level * identity, H.mT @ right_side)
 
 
-def _gmres(xp: Any, flow: _Flow, rhs: Array) -> Array:
-    """Solve derivative(X) = rhs by GMRES (Saad & Schultz 1986) with a fixed number of steps."""
-    rows, r = rhs.shape[-2:]
-    batch, steps = rhs.shape[:-2], _KRYLOV_STEPS
-    beta = _length(xp, rhs)
-    basis = xp.reshape(_unit(xp, rhs, beta), (*batch, 1, rows * r))
+def _gmres(xp: Any, flow: _Flow, right_side: Array) -> Array:
+    """Solve derivative(X) = right_side by GMRES with a fixed number of steps.
+
+    (Saad & Schultz 1986.) Every new vector is made orthogonal to the basis twice: the
+    first pass loses orthogonality to round-off.
+    """
+    rows, r = right_side.shape[-2:]
+    batch = right_side.shape[:-2]
+    steps = _KRYLOV_STEPS
+
+    def zeros(*shape: int) -> Array:
+        return xp.zeros(
+            (*batch, *shape), dtype=right_side.dtype, device=device(right_side)
+        )
+
+    beta = _length(xp, right_side)
+    basis = xp.reshape(_unit(xp, right_side, beta), (*batch, 1, rows * r))
     columns = []
     for j in range(steps):
-        w = xp.reshape(
-            flow.derivative(xp, xp.reshape(basis[..., j, :], rhs.shape)),
-            (*batch, 1, rows * r),
-        )
-        entries = w @ basis.mT
-        w = w - entries @ basis
-        again = (
-            w @ basis.mT
-        )  # a second pass: the first loses orthogonality to round-off
-        w = w - again @ basis
+        last = xp.reshape(basis[..., j, :], right_side.shape)
+        w = xp.reshape(flow.derivative(xp, last), (*batch, 1, rows * r))
+        first_pass = w @ basis.mT
+        w = w - first_pass @ basis
+        second_pass = w @ basis.mT
+        w = w - second_pass @ basis
         size = _length(xp, w)
         basis = xp.concat([basis, _unit(xp, w, size)], axis=-2)
-        zeros = xp.zeros(
-            (*batch, 1, steps - 1 - j), dtype=rhs.dtype, device=device(rhs)
-        )
-        columns.append(xp.concat([entries + again, size, zeros], axis=-1))
+        column = [first_pass + second_pass, size, zeros(1, steps - 1 - j)]
+        columns.append(xp.concat(column, axis=-1))
     H = xp.concat(columns, axis=-2).mT
-    first = xp.concat(
-        [beta, xp.zeros((*batch, steps, 1), dtype=rhs.dtype, device=device(rhs))],
-        axis=-2,
-    )
-    return xp.reshape(
-        _least_squares(xp, H, first).mT @ basis[..., :steps, :], rhs.shape
-    )
+    first = xp.concat([beta, zeros(steps, 1)], axis=-2)
+    solution = _least_squares(xp, H, first).mT @ basis[..., :steps, :]
+    return xp.reshape(solution, right_side.shape)
 
 
-def _turned_starts(xp: Any, target: Array) -> Array:
-    """First columns of logarithms of rotations [point C] that complete both frames, C near two wishes."""
+def _rotation_starts(xp: Any, target: Array) -> Array:
+    """Return two starts: first columns of logarithms of rotations [point C].
+
+    C completes the end of the geodesic to a rotation, near two proposals: the columns
+    that complete E, and those that complete the end for A = 0, where the geodesic ends
+    at [V cos Vᵀ; sin Vᵀ], completed by [−V sin; cos].
+    """
     rows, r = target.shape[-2:]
-    one = like(target, np.eye(rows))
-    rest = one[:, r:]
-    point = target + one[:, :r]
-    # For A = 0 the geodesic ends at [V cos Vᵀ; sin Vᵀ], completed by [−V sin; cos].
+    identity = like(target, np.eye(rows))
+    complement = identity[:, r:]
+    point = target + identity[:, :r]
     tail, head = target[..., r:, :], point[..., :r, :]
     unit = _unit(xp, tail, xp.sqrt(xp.sum(tail * tail, axis=-1, keepdims=True)))
-    signed = xp.concat([-tail.mT, unit @ (head + head.mT) @ unit.mT / 2], axis=-2)
-    wishes = xp.stack([xp.broadcast_to(rest, signed.shape), signed])
-    free = matrix.reflect(point, rest)
-    U, _, Vh = matrix.svd(free.mT @ wishes)
-    twice = xp.broadcast_to(point, (2, *point.shape))
-    parity = matrix.det(xp.concat([twice, free @ U @ Vh], axis=-1))
+    for_zero_A = xp.concat([-tail.mT, unit @ (head + head.mT) @ unit.mT / 2], axis=-2)
+    proposals = xp.stack([xp.broadcast_to(complement, for_zero_A.shape), for_zero_A])
+
+    free = matrix.reflect(point, complement)
+    U, _, Vh = matrix.svd(free.mT @ proposals)
+    two_points = xp.broadcast_to(point, (2, *point.shape))
+    parity = matrix.det(xp.concat([two_points, free @ U @ Vh], axis=-1))
     sign = xp.where(parity < 0, -1.0, xp.ones_like(parity))[..., None, None]
-    turned = free @ xp.concat([U[..., :-1], U[..., -1:] * sign], axis=-1) @ Vh
-    return rotation_log(xp.concat([twice, turned], axis=-1) - one)[..., :, :r]
+    oriented = xp.concat([U[..., :-1], U[..., -1:] * sign], axis=-1)
+    C = free @ oriented @ Vh
+    rotations = xp.concat([two_points, C], axis=-1)
+    return rotation_log(rotations - identity)[..., :, :r]
 
 
 def generator(A: Array, B: Array) -> Array:
-    """The skew matrix [2A −Bᵀ; B 0] whose exponential moves the frame [p Q] along the geodesic."""
+    """Return the skew matrix [2A −Bᵀ; B 0].
+
+    Its exponential moves the frame [p Q] along the geodesic with velocity pA + QB.
+    """
     xp = namespace(A, B)
-    zero = xp.zeros(
-        (*B.shape[:-2], B.shape[-2], B.shape[-2]), dtype=B.dtype, device=device(B)
-    )
-    return xp.concat(
-        [xp.concat([2 * A, -B.mT], axis=-1), xp.concat([B, zero], axis=-1)], axis=-2
-    )
+    k = B.shape[-2]
+    zero = xp.zeros((*B.shape[:-2], k, k), dtype=B.dtype, device=device(B))
+    top = xp.concat([2 * A, -B.mT], axis=-1)
+    bottom = xp.concat([B, zero], axis=-1)
+    return xp.concat([top, bottom], axis=-2)
 
 
-def _dim(rows: int, r: int) -> int:
-    """Number of unknowns: of tangent directions at E."""
+def _n_unknowns(rows: int, r: int) -> int:
+    """Return the number of unknowns, the dimension of the tangent space at E."""
     return r * (r - 1) // 2 + (rows - r) * r
 
 
-def _tangent(xp: Any, X: Array, r: int) -> Array:
+def _tangent_part(xp: Any, X: Array, r: int) -> Array:
+    """Return X = [A; B] with A made skew: the nearest tangent vector at E."""
     return xp.concat([skew(X[..., :r, :]), X[..., r:, :]], axis=-2)
 
 
-def _joined(rise: Array, turn: Array) -> Array:
-    """(E + rise)(I + turn) − E."""
+def _compose(rise: Array, turn: Array) -> Array:
+    """Return (E + rise)(I + turn) − E."""
     return rise + rise @ turn + _pad(turn, rise.shape[-2] - turn.shape[-2])
 
 
 def _pad(turn: Array, k: int) -> Array:
+    """Return [turn; 0] with k rows of zeros."""
     xp = namespace(turn)
     zero = xp.zeros(
         (*turn.shape[:-2], k, turn.shape[-1]), dtype=turn.dtype, device=device(turn)
@@ -397,22 +485,26 @@ def _pad(turn: Array, k: int) -> Array:
 
 
 def _length(xp: Any, X: Array) -> Array:
+    """Return the Frobenius norm, shape (..., 1, 1)."""
     return xp.sqrt(xp.sum(X * X, axis=(-2, -1), keepdims=True))
 
 
 def _unit(xp: Any, X: Array, size: Array) -> Array:
+    """Return X/size, and 0 where the size is 0."""
     return xp.where(size > 0, X / xp.where(size > 0, size, 1.0), 0.0)
 
 
 def _from_vector(xp: Any, z: Array, r: int, k: int) -> Array:
-    turns = r * (r - 1) // 2
-    A = matrix.skew_from_vector(z[..., :turns], r) * math.sqrt(0.5)
-    return xp.concat([A, xp.reshape(z[..., turns:], (*z.shape[:-1], k, r))], axis=-2)
+    """Return the tangent vector [A; B] at E with orthonormal coordinates z."""
+    n_turns = r * (r - 1) // 2
+    A = matrix.skew_from_vector(z[..., :n_turns], r) * math.sqrt(0.5)
+    B = xp.reshape(z[..., n_turns:], (*z.shape[:-1], k, r))
+    return xp.concat([A, B], axis=-2)
 
 
 def _to_vector(xp: Any, X: Array, r: int) -> Array:
-    B = X[..., r:, :]
+    """Return the orthonormal coordinates of a tangent vector [A; B] at E."""
+    A, B = X[..., :r, :], X[..., r:, :]
+    turns = matrix.skew_to_vector(A) * math.sqrt(2)
     flat = xp.reshape(B, (*B.shape[:-2], B.shape[-2] * r))
-    return xp.concat(
-        [matrix.skew_to_vector(X[..., :r, :]) * math.sqrt(2), flat], axis=-1
-    )
+    return xp.concat([turns, flat], axis=-1)
