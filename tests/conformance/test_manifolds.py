@@ -46,6 +46,15 @@ def test_residual_sees_what_is_off(M):
         assert M.residual(-3 * np.ones(M.point_shape)) > 1e-3
 
 
+@every
+def test_random_points_belong(M):
+    points = M.random_point(np.random.default_rng(0), 5)
+    assert points.shape == (5, *M.point_shape)
+    assert np.all(M.belongs(points))
+    assert M.random_point(np.random.default_rng(0)).shape == M.point_shape
+    assert not M.belongs(np.full(M.point_shape, np.nan))
+
+
 # ---- every manifold is everywhere -----------------------------------------------------------------------------------------
 
 OURS = [

@@ -125,8 +125,8 @@ def gram_sums(rows: np.ndarray, radius: float) -> np.ndarray:
         high = np.round(integers * 2.0**-_SLICE_BITS)
         low = integers - high * 2.0**_SLICE_BITS
         cross = high.T @ low
-        products = np.stack([high.T @ high, cross + cross.T, low.T @ low])
-        products = products.astype(np.int64)
+        float_products = np.stack([high.T @ high, cross + cross.T, low.T @ low])
+        products = float_products.astype(np.int64)
         total[::2] += products >> _HALF_BITS
         total[1::2] += products & ((1 << _HALF_BITS) - 1)
     return total
