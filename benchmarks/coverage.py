@@ -129,21 +129,23 @@ def drawn_coverage(
 ) -> tuple[int, int]:
     """(Hits, runs) of the law's own draws."""
     rng, source = np.random.default_rng(2), GeneratorSource(np.random.default_rng(1))
-    data = mean if mechanism.reads == "value" else X
+    data = mean if mechanism.info.reads == "value" else X
     release = mechanism.release(data, source=source)
     region = region_of(release.certificate, level)
     reading, M = (
-        mechanism.reading(release.certificate.release["integers"]),
+        mechanism.noisy_draw(release.certificate.release["integers"]),
         mechanism.manifold,
     )
     if reading.kind == "point":
         return int(
-            np.sum(M.dist(mean, mechanism.simulate(rng, mean, runs)) <= region.radius)
+            np.sum(
+                M.dist(mean, mechanism.simulate_draws(rng, mean, runs)) <= region.radius
+            )
         ), runs
     if reading.kind == "chart":
         z = ball_coordinates(M, reading.base, reading.reach, mean)
         away = np.linalg.norm(
-            IsotropicMechanism.simulate(mechanism, rng, z, runs) - z, axis=-1
+            IsotropicMechanism.simulate_draws(mechanism, rng, z, runs) - z, axis=-1
         )
         return int(np.sum(away <= region.within.quantile)), runs
     gradient = ball_coordinates(M, *mechanism.statistic.ball, X).mean(
@@ -155,7 +157,7 @@ def drawn_coverage(
     [q] = quantiles(reading, [level])
     shapes = [
         SHAPES["gradient"](
-            M, mechanism.statistic, reading._replace(drawn=gradient + e), q, 0.0
+            M, mechanism.statistic, reading._replace(value=gradient + e), q, 0.0
         )
         for e in noise[:BUILT]
     ]
@@ -170,9 +172,9 @@ def released_coverage(
     """Hits of so many releases through the public path, by LEVELS."""
     source, data = (
         GeneratorSource(np.random.default_rng(3)),
-        mean if mechanism.reads == "value" else X,
+        mean if mechanism.info.reads == "value" else X,
     )
-    truth = mechanism.statistic.placed(mean[None])[0]
+    truth = mechanism.statistic.to_data_frame(mean[None])[0]
     found = (mechanism.release(data, source=source).certificate for _ in range(runs))
     return np.sum(
         [
@@ -204,7 +206,7 @@ def _line(M: Manifold, name: str, runs: int) -> str:
             name, FrechetMean(M, None, radius_of(M), n), GDP(1.0)
         ).mechanism
         X = sample(M, np.random.default_rng(0), n, 0.2)
-        mean = mechanism.statistic.of(open_records(X, M.point_shape))
+        mean = mechanism.statistic.compute(open_records(X, M.point_shape))
         released = released_coverage(
             mechanism, mean, X, NEWTON if name == "newton" else THROUGH
         )
@@ -231,7 +233,7 @@ def widths() -> None:
                 "tangent-gaussian", FrechetMean(M, None, RADIUS, n), GDP(1.0)
             ).mechanism
             X = sample(M, np.random.default_rng(0), n, 0.2)
-            mean = mechanism.statistic.of(open_records(X, M.point_shape))
+            mean = mechanism.statistic.compute(open_records(X, M.point_shape))
             region = region_of(
                 mechanism.release(
                     mean, source=GeneratorSource(np.random.default_rng(1))

@@ -252,9 +252,9 @@ class Plan:
         m: int | None = None,
         level: float = 0.05,
     ) -> float:
-        """How often `two_sample_test` would find that two reference_populations differ, by simulation with a public seed.
+        """How often `two_sample_test` would find that two populations differ, by simulation with a public seed.
 
-        The reference_populations are `shift` apart in the chart of the ball, which has to be public; `spread` is the root mean square
+        The populations are `shift` apart in the chart of the ball, which has to be public; `spread` is the root mean square
         distance of records from their middle, half the radius by default; `m` is how many records the second sample has, as
         many as the first by default. At this level the test makes 99 permutations here, or as many as the level takes.
         """

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 from curvedp import GDP, ApproxDP, Ledger, PrivateMDM, PrivateSoftmax
+from curvedp.core.codes import ProtectedUnit
+from curvedp.core.wording import protected_unit_sentence
 from curvedp.entropy import GeneratorSource
 from curvedp.errors import ParameterError, ReleaseWarning
 from curvedp.geometry import Euclidean, Lorentz, SPDAffineInvariant, Sphere
@@ -68,7 +70,7 @@ def test_one_charge_one_certificate_private_labels(name, guarantee, tmp_path):
     ).fit(X, y)
     assert len(ledger.entries) == 1
     assert verified(model.certificate_)
-    assert "with its label" in model.certificate_.unit
+    assert model.certificate_.privacy_unit is ProtectedUnit.LABELED_RECORD
     shares = model.predict_proba(X)
     np.testing.assert_allclose(shares.sum(axis=1), 1)
     assert (model.classes_[np.argmax(shares, axis=1)] == model.predict(X)).all()
@@ -91,7 +93,7 @@ def test_a_person_is_the_unit(name):
         manifold=SPDAffineInvariant(4), reduce=3, guarantee=GDP(3.0)
     ).fit(X, y, groups=np.arange(480) // 3)
     assert model.certificate_.statistic["n"] == 160
-    assert model.certificate_.unit.startswith("one person")
+    assert model.certificate_.privacy_unit is ProtectedUnit.LABELED_PERSON
     assert verified(model.certificate_)
     assert model.score(X, y) > 0.6
 
@@ -146,7 +148,7 @@ def test_a_private_ball_for_each_class(tmp_path):
     assert model.score(X, y) > 0.95
     assert len(ledger.entries) == 1
     assert all(map(verified, model.certificates_))
-    assert "labels and class sizes are public" in model.certificates_[0].unit
+    assert model.certificates_[0].privacy_unit is ProtectedUnit.RECORD_IN_CLASS
 
 
 def balls(model):
@@ -172,10 +174,9 @@ def test_one_private_ball_for_all_classes(chunked, tmp_path):
     assert model.score(np.asarray(X), y) > 0.95
     assert len(ledger.entries) == 1
     assert all(map(verified, model.certificates_))
-    assert (
-        model.certificates_[0].unit
-        == "one record, replaced by any other of its class; labels and class sizes are public"
-    )
+    assert model.certificates_[0].privacy_unit is ProtectedUnit.RECORD_IN_CLASS
+    sentence = protected_unit_sentence(model.certificates_[0])
+    assert "labels and class sizes are public" in sentence
     one, other = (each.release["integers"] for each in model.certificates_)
     assert one[:-1] == other[:-1]
     assert one[-1] != other[-1]  # fresh noise for every class
@@ -249,7 +250,7 @@ def test_persons_of_one_class_each():
         50,
         50,
     ]
-    assert model.certificates_[0].unit.startswith("one person")
+    assert model.certificates_[0].privacy_unit is ProtectedUnit.PERSON_IN_CLASS
     assert all(map(verified, model.certificates_))
     with pytest.raises(ParameterError, match="several classes"):
         PrivateMDM(Sphere(2), radius=0.8).fit(X, y, groups=np.arange(400) % 100)
@@ -283,7 +284,8 @@ def test_labels_and_n_are_private_where_a_record_is_added(tmp_path):
     few = added().fit(X[:4], y[:4])  # a class of one record is no matter
     for one, other in zip(model.certificates_, few.certificates_, strict=True):
         assert verified(one)
-        assert "with its label, added or removed" in one.unit
+        assert one.privacy_unit is ProtectedUnit.LABELED_RECORD
+        assert one.guarantee.adjacency == "add-remove"
         assert "n" not in one.statistic
         assert [one.statistic, one.parameters, one.sensitivity] == [
             other.statistic,
@@ -297,7 +299,7 @@ def moved(first, second):
     found = 0.0
     model = added().fit(*first)
     for label in model.classes_:
-        mechanism = model._summed(ClippedSum).mechanism
+        mechanism = model._choose_sum_mechanism(ClippedSum).mechanism
         a, b = (mechanism.prepare_data(X[y == label]) for X, y in (first, second))
         found += float(np.sum((a - b) ** 2)) / mechanism.scale**2
     return np.sqrt(found)
@@ -368,10 +370,10 @@ def test_one_label_changes_nothing_but_what_noise_hides(name, kind):
     before, after = fit(y, classes=PUBLIC), fit(other, classes=PUBLIC)
     assert before.classes_.tolist() == after.classes_.tolist() == PUBLIC
     for one, two in zip(before.certificates_, after.certificates_, strict=True):
-        assert [one.statistic, one.parameters, one.unit] == [
+        assert [one.statistic, one.parameters, one.privacy_unit] == [
             two.statistic,
             two.parameters,
-            two.unit,
+            two.privacy_unit,
         ]
         assert verified(two)
     if kind == "of a class of its own":

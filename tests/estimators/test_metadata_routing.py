@@ -14,6 +14,7 @@ from sklearn.preprocessing import FunctionTransformer
 
 from curvedp import GDP, Ledger
 from curvedp.errors import CurvedpError
+from curvedp.privacy.unit import PrivacyUnit
 from curvedp.releasing import certificates_of
 from estimator_cases import MADE, N, made
 
@@ -45,14 +46,16 @@ def validate(model, data, **options):
 
 
 def protected(model):
-    return {certificate.whose for certificate in certificates_of(model)}
+    """Whether the certificates of a model protect records or people, as the ledger counts."""
+    units = {each.privacy_unit for each in certificates_of(model)}
+    return {unit.privacy_unit for unit in units}
 
 
 @pytest.mark.parametrize("name", MADE)
 def test_persons_arrive_at_every_estimator_that_asks_for_them(name):
     model = made(name).set_fit_request(groups=True)
     for fitted in validate(model, MADE[name][1], params={"groups": PERSONS}):
-        assert protected(fitted) == {"person"}
+        assert protected(fitted) == {PrivacyUnit.PERSON}
 
 
 @pytest.mark.parametrize("name", MADE)
@@ -66,17 +69,17 @@ def test_persons_arrive_through_a_pipeline_and_a_search():
     step = made("PrivateMDM").set_fit_request(groups=True)
     pipeline = make_pipeline(FunctionTransformer(), step)
     for fitted in validate(pipeline, data, params={"groups": PERSONS}):
-        assert protected(fitted[-1]) == {"person"}
+        assert protected(fitted[-1]) == {PrivacyUnit.PERSON}
     search = GridSearchCV(pipeline, {"privatemdm__radius": [1.5, 2.0]}, cv=FOLDS)
     best = search.fit(*data, groups=PERSONS).best_estimator_
-    assert protected(best[-1]) == {"person"}
+    assert protected(best[-1]) == {PrivacyUnit.PERSON}
 
 
 def test_without_routing_groups_reach_the_splitter_alone():
     """The trap that the documentation warns of: should scikit-learn close it, say so."""
     with sklearn.config_context(enable_metadata_routing=False):
         models = validate(made("PrivateMDM"), MADE["PrivateMDM"][1], groups=PERSONS)
-    assert all(protected(fitted) == {"record"} for fitted in models)
+    assert all(protected(fitted) == {PrivacyUnit.RECORD} for fitted in models)
 
 
 def test_a_ledger_of_persons_refuses_what_protects_records(tmp_path):

@@ -8,7 +8,6 @@ import warnings
 
 import numpy as np
 import pytest
-from curvedp.mechanisms.alarms import _beyond
 from sklearn.base import clone
 from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import parametrize_with_checks
@@ -20,6 +19,7 @@ from curvedp import (
     PrivateMDM,
     PrivatePCA,
 )
+from curvedp.core.codes import ChoiceRule, SamplingPath
 from curvedp.core.statistic import Ball
 from curvedp.entropy import GeneratorSource
 from curvedp.errors import (
@@ -45,9 +45,11 @@ from curvedp.geometry import (
     Stiefel,
     frechet_mean,
 )
+from curvedp.mechanisms.staged.budget import ReleasedCounts
 from curvedp.privacy import GDP, ApproxDP, PureDP
 from curvedp.records.base import open_records
 from curvedp.release.verify import verify_certificate
+from curvedp.release.warnings import _says_many_outside
 from curvedp.statistics.second_moment import SecondMoment, vector_to_symmetric
 
 SPACES = [
@@ -96,7 +98,9 @@ def test_the_private_mean_is_near_the_mean_on_every_space(manifold, radius):
     certificate = estimator.certificate_
     assert certificate.statistic["n"] == 4000
     assert certificate.claims.gdp <= 1.0 + 1e-12
-    assert "predicted" in certificate.release["reason"]
+    choice = certificate.release["choice"]
+    assert choice["rule"] == ChoiceRule.SMALLEST_PREDICTED_ERROR
+    assert len(choice["predicted_errors"]) >= 1
 
 
 @pytest.mark.parametrize(
@@ -354,7 +358,7 @@ def test_pca_by_descent_agrees_and_says_that_it_is_the_float_path(count):
     ).fit(X)
     assert model.components_.shape == (count, 4)
     assert np.linalg.norm(model.components_[:, :count]) > 0.98 * math.sqrt(count)
-    assert model.certificate_.numerics["path"].startswith("float64")
+    assert model.certificate_.numerics["path"] == SamplingPath.FLOAT64
     checks = verify_certificate(model.certificate_)
     assert [check.claim for check in checks if check.holds is False] == [
         "entropy: numpy PCG64: for tests and simulation, NOT private"
@@ -475,20 +479,17 @@ def test_the_error_predicted_in_a_good_ball_is_not_warned_of(options):
     assert PrivateFrechetMean(Euclidean(3), **options).fit(X).predicted_error_ < 1.0
 
 
-def test_counts_of_records_outside_a_private_ball_are_an_alarm():
-    """A walk whose last histogram has nearly all records in the outermost shell, and which ends all the same."""
-    ball, n = Ball(np.zeros(3), 1.0), 1000
-    assert _beyond(ball, n, ball.center, 2.0, 700.0, 10.0)
-    assert not _beyond(ball, n, ball.center, 2.0, 700.0, 100.0)  # noise
-    assert not _beyond(ball, n, ball.center, 0.5, 700.0, 10.0)  # inside
-    assert not _beyond(
-        ball, n, ball.center.copy(), 2.0, 700.0, 10.0
-    )  # about another point
-    assert _beyond(
-        ball,
-        n,
-        ball.center,
-        np.array([3.0, 2.0, 0.5]),
-        np.array([10.0, 600.0, 990.0]),
-        10.0,
-    )
+def test_counts_of_records_outside_a_private_ball_are_warned_of():
+    """A search whose last histogram has nearly all records in the outermost shell."""
+    ball = Ball(np.zeros(3), 1.0)
+    elsewhere = ball.center.copy()  # equal, but another point of the search
+    shells = np.array([3.0, 2.0, 0.5])
+    beyond_shells = np.array([10.0, 600.0, 990.0])
+    for released, expected in (
+        (ReleasedCounts(ball.center, 2.0, 700.0, 10.0), True),
+        (ReleasedCounts(ball.center, 2.0, 700.0, 100.0), False),  # within its noise
+        (ReleasedCounts(ball.center, 0.5, 700.0, 10.0), False),  # a smaller ball
+        (ReleasedCounts(elsewhere, 2.0, 700.0, 10.0), False),
+        (ReleasedCounts(ball.center, shells, beyond_shells, 10.0), True),
+    ):
+        assert _says_many_outside(ball, 1000, released) == expected

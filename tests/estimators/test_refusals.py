@@ -176,9 +176,9 @@ def test_what_is_no_value_of_any_parameter_is_refused_in_one_line_without_a_reco
 
 # parameter -> another value that it takes
 OTHERS = {
-    "radius": 0.6, "guarantee": GDP(0.7), "mechanism": "tangent-gaussian", "outer_radius": 1.0, "reduce": 3, "features": "log",
-    "ball": "shared", "method": "dp-rgd", "speed": 0.4, "clip": 0.1, "x_range": (0.0, 2.0), "n_components": 2,
-    "classes": [0, 1, 2, 3],
+    "radius": 0.6, "guarantee": GDP(0.7), "mechanism": "tangent-gaussian", "outer_radius": 1.0, "reduce": 3,
+    "features": "log", "ball": "shared", "method": "dp-rgd", "speed": 0.4, "clip": 0.1, "x_range": (0.0, 2.0),
+    "n_components": 2, "classes": [0, 1, 2, 3],
 }  # fmt: skip
 UNHEARD = {"manifold", "ledger", "label", "source"}  # what the data are, and who pays
 
@@ -191,7 +191,7 @@ def told(model):
             each.statistic,
             each.parameters,
             each.release["integers"],
-            each.release["reason"],
+            each.release["choice"],
         )
         for each in certificates
     ]

@@ -5,15 +5,18 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
-from curvedp.alarms import ReleasedValue, alarms
 
 from curvedp import GDP, Ledger, ReleaseWarning
 from curvedp.core.certificate import Certificate
+from curvedp.core.codes import ChoiceRule
+from curvedp.core.mechanism import Choice
+from curvedp.core.released import ReleasedValue
 from curvedp.errors import ParameterError
-from curvedp.estimators.base import Job, PrivateEstimator
+from curvedp.estimators.base import PendingRelease, PrivateEstimator
 from curvedp.mechanisms.isotropic.gaussian import GaussianMechanism
 from curvedp.privacy import Guarantee
 from curvedp.records.base import open_records
+from curvedp.release.warnings import estimator_warnings
 from curvedp.releasing import certificates_of, write
 from curvedp.statistics.second_moment import SecondMoment
 from estimator_cases import MADE, made
@@ -83,15 +86,17 @@ class PrivateEnergy(PrivateEstimator):
     source: None = None
 
     def fit(self, X, y=None):
-        self._check_common()
+        self._validate_params()
         records = open_records(X, (2,))
         statistic = SecondMoment(2, 1.0, records.n)
         mechanism = GaussianMechanism.calibrate(statistic, self.guarantee)
-        data = statistic.of(records)
-        (release,) = self._publish([Job(mechanism, data, "the only one", self.title)])
+        data = statistic.compute(records)
+        choice = Choice(ChoiceRule.ONLY_ONE)
+        pending = PendingRelease(mechanism, data, choice, self.title)
+        (release,) = self._pay_and_release([pending])
         self.energy_ = float(release.value[:2].sum())
         self.certificate_ = release.certificate
-        return self._told()
+        return self._warn_of_oddities()
 
 
 class ListsItsEnergy(PrivateEnergy):
@@ -120,7 +125,7 @@ def test_an_attribute_of_another_name_is_released_and_reported(kind, tmp_path):
     model = kind(ledger=ledger).fit(ROWS)
     assert len(ledger.entries) == 1
     assert [release.title for release in model.releases] == ["mean energy"]
-    assert isinstance(alarms(model), list)
+    assert isinstance(estimator_warnings(model), list)
     report = tmp_path / "report.html"
     write(model, tmp_path / "value.csv", tmp_path / "certificate.json", report)
     np.testing.assert_allclose(
@@ -171,7 +176,7 @@ def outputs(model, data):
     found["width"] = model.n_features_in_
     found["array"] = model.released_array()
     found["titles"] = [release.title for release in model.releases]
-    found["alarms"] = alarms(model)
+    found["warnings"] = estimator_warnings(model)
     if hasattr(type(model), "predicted_error_"):
         found["error"] = model.predicted_error_
     try:

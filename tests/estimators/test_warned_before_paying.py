@@ -123,7 +123,7 @@ def test_the_noise_is_about_what_a_plan_simulates(M):
         for guarantee in (GDP(1.0), GDP(0.4), PureDP(3.0)):
             statistic = SearchedMean(M, None, None, n)
             search = PrivateBallMechanism.calibrate(statistic, guarantee)
-            if search.enough:
+            if search.has_enough_records:
                 study = plan(M, n, "private", guarantee)
                 share = study.error / study.spread
                 # Shrinkage keeps the error below the distance to the center.

@@ -93,7 +93,7 @@ CASES = [
 ]
 
 
-def alarms(estimator):
+def warning_texts(estimator):
     """Return the texts of all warnings of a fitted estimator."""
     return [warning.text for warning in estimator_warnings(estimator)]
 
@@ -120,7 +120,7 @@ def test_every_estimator_is_here():
 def test_an_odd_release_is_warned_of_and_kept(name, data, odd, _, said, tmp_path):
     with pytest.warns(ReleaseWarning, match=said) as told:
         fitted = made(name, odd).fit(*data)
-    assert {str(each.message) for each in told} == set(alarms(fitted))
+    assert {str(each.message) for each in told} == set(warning_texts(fitted))
     assert (
         all(each.filename == __file__ for each in told) or name == "PrivateTangentSpace"
     )  # which calls the mean's fit
@@ -135,7 +135,7 @@ def test_an_odd_release_is_warned_of_and_kept(name, data, odd, _, said, tmp_path
     ):
         strict.fit(*data)
     assert len(ledger.entries) == 1
-    assert alarms(strict)  # what was paid for is there
+    assert warning_texts(strict)  # what was paid for is there
 
 
 # Drawn elsewhere: what is released in a given ball in tests/test_cli.py, a dispersion in a private one in tests/inference.
@@ -155,7 +155,7 @@ def test_a_good_release_says_nothing_and_every_one_has_a_page(
         request.getfixturevalue("plain_pictures")
     with warnings.catch_warnings(action="error"):
         fitted = made(name, good).fit(*data)
-        assert alarms(fitted) == []
+        assert warning_texts(fitted) == []
         page = fitted._repr_html_()
         assert "<html" in page or "<style" in page
     write_report(tmp_path / "page.html", fitted)

@@ -2,9 +2,8 @@
 
 import numpy as np
 import pytest
-from curvedp.mechanisms.statistic import PERSON_UNIT
 
-from curvedp.core.statistic import Statistic
+from curvedp.core.codes import ProtectedUnit
 from curvedp.errors import ParameterError
 from curvedp.federated import (
     ClassMeansKernel,
@@ -117,7 +116,7 @@ def test_a_run_is_the_mean_of_the_persons_own_means():
         sites[i] = Site(plan, person, x, groups=[f"p{g}" for g in groups])
     release = coordinate(plan, in_process(sites))
     assert M.dist(frechet_mean(M, np.array(means)), release.value) < 2e-3
-    assert release.certificate.unit == PERSON_UNIT
+    assert release.certificate.privacy_unit is ProtectedUnit.PERSON
     assert not any(
         check.holds is False for check in verify_certificate(release.certificate)
     )
@@ -125,8 +124,8 @@ def test_a_run_is_the_mean_of_the_persons_own_means():
 
 def test_a_plan_of_records_cannot_claim_persons():
     plan, _, _ = study(3, dropouts=0)
-    assert FederatedMechanism(statistic=plan).statistic.unit == Statistic.unit
-    assert PERSON_UNIT not in plan.units
+    statistic = FederatedMechanism(statistic=plan).statistic
+    assert statistic.privacy_units == (ProtectedUnit.RECORD,)
 
 
 def test_moments_of_persons_are_means_of_their_own():

@@ -116,11 +116,19 @@ def test_words_of_the_server_are_not_signed(run):
     certificate = request["certificate"]
     entry = {"entry": 12, "head": "ab" * 32}
     software = {"curvedp": "9.9.9", "python": "3.13.0"}
-    reason = "approved by the ethics board of every site"
+    choice = certificate["release"]["choice"]
+    words = "approved by the ethics board of every site"
     for changes in (
         {"ledger": entry},
         {"software": software},
-        {"release": {**certificate["release"], "reason": reason}},
+        *(
+            {"release": {**certificate["release"], "choice": {**choice, **more}}}
+            for more in (
+                {"excluded": [words]},
+                {"predicted_errors": {words: 1.0}},
+                {"rule": "named"},
+            )
+        ),
         {"created": "1999-01-01T00:00:00+00:00"},
         {"created": (datetime.now(UTC) + timedelta(hours=1)).isoformat()},
     ):

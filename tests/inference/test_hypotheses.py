@@ -9,12 +9,13 @@ import pytest
 from scipy.stats import binomtest, norm
 
 from curvedp import GDP, ApproxDP, Ledger, PureDP
+from curvedp.core.codes import ProtectedUnit
 from curvedp.entropy import GeneratorSource
 from curvedp.errors import BudgetExceeded, ParameterError, VerificationFailed
 from curvedp.geometry import Euclidean, Lorentz, Rotations, SPDAffineInvariant, Sphere
 from curvedp.inference import k_sample_test, paired_test, two_sample_test
 from curvedp.inference.kernel import PairedDistance, SamplesDistance
-from curvedp.inference.permutation import PermutationMechanism
+from curvedp.inference.permutation import NoisyStatistics, PermutationMechanism
 from curvedp.records.persons import person_means
 from curvedp.release.verify import verify_certificate
 
@@ -60,7 +61,7 @@ def rejections(mechanism, M, sizes, runs=RUNS, spoil=False, seed=0):
 
 def mechanism_for(M, sizes, guarantee, paired=False, kind=PermutationMechanism):
     statistic = (PairedDistance if paired else SamplesDistance)(M, None, 1.0, sizes)
-    return kind.calibrate(statistic, guarantee).at(LEVEL, B)
+    return kind.calibrate(statistic, guarantee).at_level(LEVEL, B)
 
 
 # Every kind of samples on the sphere, and every other space once: a space gives the distances and nothing else.
@@ -110,9 +111,10 @@ def test_one_of_three_samples_that_differs_is_found():
 class NoiseOnTheObservedOnly(PermutationMechanism):
     """What a curator might write who perturbs the statistic and compares it to the usual permutations."""
 
-    def _noisy(self, values, source):
-        noisy, tau = super()._noisy(values, source)
-        return [noisy[0], *(int(v * 2**30) for v in values[1:])], tau
+    def _add_noise(self, values, source):
+        noisy, slack = super()._add_noise(values, source)
+        integers = [noisy[0], *(int(v * 2**30) for v in values[1:])]
+        return NoisyStatistics(integers, slack)
 
 
 def test_the_level_test_finds_noise_on_the_observed_statistic_only():
@@ -189,7 +191,7 @@ def test_no_replacement_moves_the_statistic_further_than_it_says(kind, sizes):
             )
         values = [
             statistic.permuted(
-                statistic.accepted(np.split(A, parts)),
+                statistic.coordinates(np.split(A, parts)),
                 30,
                 GeneratorSource(np.random.default_rng(seed)),
             )
@@ -204,7 +206,9 @@ def test_the_statistic_is_the_discrepancy_by_its_definition():
     M, rng = Euclidean(3), np.random.default_rng(8)
     X, Y = 0.3 * rng.standard_normal((7, 3)), 0.3 * rng.standard_normal((5, 3))
     statistic = SamplesDistance(M, None, 2.5, [7, 5])
-    value = statistic.permuted(statistic.accepted((X, Y)), 1, GeneratorSource(rng))[0]
+    value = statistic.permuted(statistic.coordinates((X, Y)), 1, GeneratorSource(rng))[
+        0
+    ]
 
     def mean(A, B):
         return np.mean(
@@ -216,7 +220,7 @@ def test_the_statistic_is_the_discrepancy_by_its_definition():
     samples = [X, Y, 0.3 * rng.standard_normal((4, 3))]
     every = np.concatenate(samples)
     three = SamplesDistance(M, None, 2.5, [7, 5, 4])
-    value = three.permuted(three.accepted(samples), 1, GeneratorSource(rng))[0]
+    value = three.permuted(three.coordinates(samples), 1, GeneratorSource(rng))[0]
     squares = [
         len(A) / 16 * (mean(A, A) + mean(every, every) - 2 * mean(A, every))
         for A in samples
@@ -229,7 +233,7 @@ def test_the_decision_on_neighbors_is_within_the_tradeoff():
     M, mu, runs = Euclidean(1), 1.0, 600
     mechanism = PermutationMechanism.calibrate(
         SamplesDistance(M, None, 1.0, [2, 2]), GDP(mu)
-    ).at(0.4, 4)
+    ).at_level(0.4, 4)
     rates = []
     for first in (-1.0, 1.0):
         data = mechanism.prepare_data(
@@ -415,9 +419,10 @@ def test_persons_are_averaged_as_by_hand_and_certified_as_the_unit(paired, tmp_p
     by_hand = run(averages)
     assert by_groups.pvalue == by_hand.pvalue
     certificate = by_groups.certificate
-    assert certificate.unit.startswith("one person")
+    assert certificate.privacy_unit is ProtectedUnit.PERSON
     assert certificate.statistic["sizes"] == [12, 12]
-    assert by_hand.certificate.unit.startswith("one pair" if paired else "one record")
+    unit_by_hand = ProtectedUnit.PAIR if paired else ProtectedUnit.RECORD
+    assert by_hand.certificate.privacy_unit is unit_by_hand
     doubts = [each.claim for each in verify_certificate(certificate) if not each.holds]
     assert all(claim.startswith("entropy") for claim in doubts)  # it was simulated
     assert len(ledger.entries) == 1
@@ -435,7 +440,7 @@ def test_all_records_of_a_person_move_the_statistic_as_one_value_does():
         for first in (X, Z):
             means = [person_means(M, (np.zeros(2), 1.0), A, ids) for A in (first, Y)]
             source = GeneratorSource(np.random.default_rng(seed))
-            values.append(statistic.permuted(statistic.accepted(means), 20, source))
+            values.append(statistic.permuted(statistic.coordinates(means), 20, source))
         worst = max(worst, float(np.max(np.abs(values[0] - values[1]))))
     assert 0.1 * statistic.exact_sensitivity < worst <= statistic.exact_sensitivity
 

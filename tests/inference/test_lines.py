@@ -17,6 +17,7 @@ from curvedp.inference import region_of
 from curvedp.inference.lines import _Part, line_region
 from curvedp.laws import RiemannianGaussian, RiemannianLaplace
 from curvedp.mechanisms import Certificate
+from curvedp.mechanisms.chart import grid_of
 from curvedp.mechanisms.geodesic_descent import BundleDescentMechanism
 from curvedp.regression.bounds import DEVIATION
 from curvedp.regression.gradient import clip_rows, clipped_direction, contributions
@@ -151,20 +152,21 @@ def test_regions_of_geodesics_cover_and_smaller_ones_do_not(M, n, k, factor):
     accepted, rng = mechanism.prepare_data(data(M, n, k=k)), np.random.default_rng(2)
     p, V = pair_of(mechanism, accepted)
     z = rng.normal(size=(1 + k, M.dim))
-    q, W = moved(M, p, V, 2 * mechanism.last * z)  # about as far as descents end
+    q, W = moved(M, p, V, 2 * mechanism.final_scale * z)  # about as far as descents end
     value, law = (
-        mechanism.last_value(accepted, q, W),
+        mechanism.final_values(accepted, q, W),
         RiemannianGaussian(
-            Euclidean(mechanism.neighborhood.release_size), mechanism.last
+            Euclidean(mechanism.neighborhood.release_size), mechanism.final_scale
         ),
     )
+    cell = 2.0 ** -grid_of(mechanism.final_scale)
     found = []
     for _ in range(24):
-        drawn = value + mechanism.last * rng.standard_normal(value.size)
+        drawn = value + mechanism.final_scale * rng.standard_normal(value.size)
         found.append(
             line_region(
                 mechanism.statistic,
-                NoisyDraw("line", law, drawn, np.stack([q, *W])),
+                NoisyDraw("line", law, drawn, cell, np.stack([q, *W])),
                 LEVEL,
             )
         )

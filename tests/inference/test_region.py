@@ -44,6 +44,9 @@ RUNS, LEVEL, N = (
 )  # so many that radii of 0.6 of the right ones are rejected at p < 1e-6
 
 
+CELL = 2.0**-30  # the grid of draws of unit scale
+
+
 def records(M, spread=0.3, shift=0.3, n=N, seed=0):
     rng = np.random.default_rng(seed)
     return np.asarray(
@@ -64,8 +67,8 @@ def regions(M, name, radius, mu=1.0, runs=RUNS):
         name, FrechetMean(M, None, radius, N), GDP(mu)
     ).mechanism
     data = (
-        mechanism.statistic.of(open_records(X, M.point_shape))
-        if mechanism.reads == "value"
+        mechanism.statistic.compute(open_records(X, M.point_shape))
+        if mechanism.info.reads == "value"
         else X
     )
     source = GeneratorSource(np.random.default_rng(1))
@@ -249,7 +252,7 @@ def test_counts_of_a_sample_cover_the_population_s_median():
         )
         law = RiemannianGaussian(Euclidean(1), 1e-9)
         reading = NoisyDraw(
-            "counts", law, np.array([400 * beyond]), w, 3.0, np.array([1e-3])
+            "counts", law, np.array([400 * beyond]), CELL, w, 3.0, np.array([1e-3])
         )
         regions = [
             SHAPES["counts"](Euclidean(1), statistic, reading, 0.9, each)

@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from curvedp.core.codes import ProtectedUnit
+from curvedp.core.wording import protected_unit_sentence
 from curvedp.errors import ParameterError
 from curvedp.geometry import Euclidean, Sphere
 from curvedp.optim import FrechetMeanProblem, Problem, dp_rgd, dp_rsgd, dp_rsvrg
@@ -166,7 +168,8 @@ def test_certificates_hold_and_do_not_tell_n(name, target):
     none = [X[:0]] if name == "rgd" else []  # of the others below
     for records in (X, *fewer, *none):
         result = RUNS[name](records, target)
-        assert "added or removed" in result.certificate.unit
+        assert result.certificate.guarantee.adjacency == "add-remove"
+        assert result.certificate.privacy_unit is ProtectedUnit.RECORD
         assert M.residual(result.point) < 1e-9
         texts.append(all_told(result))
     assert len(set(texts)) == 1
@@ -190,9 +193,8 @@ def test_persons_may_be_added(name):
     result = RUNS[name](
         X, GDP(2.0, **ADDED), groups=np.repeat(np.arange(40), 5), record_history=1
     )
-    assert result.certificate.unit.startswith(
-        "one person with all their records, added or removed"
-    )
+    sentence = protected_unit_sentence(result.certificate)
+    assert sentence.startswith("one person with all their records, added or removed")
     assert np.isfinite(result.history).all()
     nobody = RUNS[name](X[:0], GDP(2.0, **ADDED), groups=[])
     assert nobody.point.shape == (3,)

@@ -69,7 +69,7 @@ def test_records_far_from_the_ball_are_no_endless_work(M):
         p = M.exp(M.origin, M.from_coordinates(M.origin, away * np.eye(M.dim)[0]))
         noise = 0.05 * np.random.default_rng(1).standard_normal((200, M.dim))
         data = mechanism.prepare_data((x, M.exp(p, M.from_coordinates(p, noise))))
-        bundle, scale, norm, constants, _ = mechanism.problem(*data[:2])
+        bundle, scale, norm, constants, _ = mechanism.build_problem(*data[:2])
         sampler = CellSampler(bundle, scale, norm, constants, np.random.default_rng(2))
         sampler.draw(1)
         assert sampler.built + sampler.tried < 30_000, (
@@ -248,7 +248,7 @@ def test_the_noise_of_a_descent_is_what_its_certificate_charges():
         )
         assert c.claims.gdp == pytest.approx(mu, rel=1e-6)
         assert c.claims.gdp >= mu
-        assert c.numerics["tau"] < 2.0**-90
+        assert c.numerics["slack"] < 2.0**-90
         if isinstance(guarantee, GDP):
             assert mu <= guarantee.mu
         elif isinstance(guarantee, ApproxDP):

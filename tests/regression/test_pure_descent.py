@@ -10,7 +10,7 @@ from curvedp import PrivateGeodesicRegression, PureDP
 from curvedp.entropy import GeneratorSource
 from curvedp.errors import CurvedpError, VerificationFailed
 from curvedp.geometry import Euclidean, Rotations, SPDAffineInvariant, Sphere
-from curvedp.mechanisms import Certificate, noise
+from curvedp.mechanisms import Certificate, vector
 from curvedp.release.verify import verify_certificate
 
 
@@ -134,7 +134,7 @@ def test_the_loss_along_a_path_is_at_most_epsilon_and_attained(monkeypatch):
             tau=0.0, integers=np.round(drawn * 2**30).astype(np.int64).astype(object)
         )
 
-    monkeypatch.setattr(noise, "exact_laplace", scripted)
+    monkeypatch.setattr(vector, "exact_laplace", scripted)
     model = PrivateGeodesicRegression(
         M,
         radius=0.3,

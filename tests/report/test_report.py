@@ -9,6 +9,7 @@ import pytest
 from matplotlib.image import imread
 
 from curvedp import GDP, Ledger, PrivateFrechetMean, PrivateMDM, PureDP
+from curvedp.core.wording import neighbor_words
 from curvedp.errors import ParameterError, ReleaseWarning
 from curvedp.geometry import (
     Euclidean,
@@ -140,7 +141,8 @@ def test_the_page_and_the_statement_say_what_the_guarantee_is_about(
     ).fit(X, groups=groups)
     write_report(tmp_path / "report.html", mean)
     told, made = (tmp_path / "report.html").read_text(), mean.certificate_
-    whose, added = "person" if persons else "record", adjacency == "add-remove"
+    whose, plural = ("person", "people") if persons else ("record", "records")
+    added = adjacency == "add-remove"
     for one, other in (
         (f"replacing one {whose}", f"adding or removing one {whose}"),
         ("which of two", "at all"),
@@ -148,10 +150,10 @@ def test_the_page_and_the_statement_say_what_the_guarantee_is_about(
         assert ((one in told), (other in told)) == (not added, added)
     assert f"every other {whose}" in told
     assert "on euclidean:3" in told  # where the records are, not their sums
-    assert (f"{whose}s, a public number" in told) is not added
-    assert made.change[1] in label(made, dict.fromkeys(QUESTIONS, "said"))
+    assert (f"{plural}, a public number" in told) is not added
+    assert neighbor_words(made).guess in label(made, dict.fromkeys(QUESTIONS, "said"))
     if not added:
-        assert f"mean of the {whose}s" in mean.confidence_region().about
+        assert f"mean of the {plural}" in mean.confidence_region().about
 
 
 def test_what_was_not_fitted_has_no_page(tmp_path):
@@ -165,7 +167,7 @@ def test_what_was_not_fitted_has_no_page(tmp_path):
             write_report(tmp_path / "report.html", wrong)
 
 
-def test_a_page_about_classes_names_each_and_has_the_alarms_of_all(tmp_path):
+def test_a_page_about_classes_names_each_and_has_the_warnings_of_all(tmp_path):
     """The first class's mean stood there without its name, and what was odd about the others was not told."""
     X = np.random.default_rng(0).normal(0.0, 0.1, (400, 2))
     X[200:] += 9.0  # outside the ball: their mean lies on its edge

@@ -20,6 +20,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
 from functools import cache, lru_cache
+from html import escape
 from importlib.metadata import PackageNotFoundError, version
 from math import exp, inf
 from operator import index
@@ -382,6 +383,27 @@ class Certificate:
             raise ParameterError(
                 f"cannot read the certificate {path}: {error.strerror}"
             ) from None
+
+    def _repr_html_(self) -> str:
+        """Return a small table for notebooks, with what is odd about the release."""
+        # Words and warnings are about certificates: they can be imported only here.
+        from curvedp.core.wording import protected_unit_sentence
+        from curvedp.release.warnings import certificate_warnings
+
+        rows = [
+            ("guarantee", str(self.guarantee)),
+            ("statistic", f"{self.statistic.get('name')} on {self.manifold}"),
+            ("protected", protected_unit_sentence(self)),
+            ("mechanism", self.mechanism),
+            ("sensitivity", f"{self.sensitivity:.6g}"),
+            ("entropy", str(self.entropy.get("source"))),
+        ]
+        rows += [("warning", warning.text) for warning in certificate_warnings(self)]
+        cells = [
+            f"<tr><th align='left'>{escape(name)}</th><td>{escape(text)}</td></tr>"
+            for name, text in rows
+        ]
+        return f"<b>curvedp certificate</b><table>{''.join(cells)}</table>"
 
 
 def _field_names() -> set[str]:
