@@ -372,7 +372,7 @@ def test_pca_second_moment_moves_no_more_than_claimed():
     statistic = SecondMoment(4, r, n)
 
     def moment(X):
-        return vector_to_symmetric(statistic.of(open_records(X, (4,))), 4)
+        return vector_to_symmetric(statistic.compute(open_records(X, (4,))), 4)
 
     moved = []
     for trial in range(200):

@@ -5,4 +5,6 @@ their own (`release`, `verify`, `sign`, `ledger`, `region`). `options` and `cons
 they share.
 """
 
-from curvedp.cli.commands import app as app
+from curvedp.cli.commands import app
+
+__all__ = ["app"]

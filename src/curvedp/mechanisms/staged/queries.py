@@ -13,7 +13,7 @@ docs/private-ball.md has the proofs.
 from collections.abc import Callable
 from functools import partial
 from math import ceil, frexp, inf, log, nextafter, pi, sqrt
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -22,10 +22,13 @@ from curvedp.errors import CurvedpError
 from curvedp.geometry import project_to_ball
 from curvedp.geometry.capabilities import EmbeddedMean, fast_normal_coordinates
 from curvedp.geometry.manifold import Manifold
-from curvedp.mechanisms.vector import NoiseKind
 from curvedp.numerics.fixed_point import FixedPoint
 from curvedp.records.base import Records, open_records
 from curvedp.statistics.searched_ball import SearchedBallStatistic
+
+if TYPE_CHECKING:
+    # It imports the laws, which a process of a federated site must not.
+    from curvedp.mechanisms.vector import NoiseKind
 
 # Shares of a record at the edges of bins are whole multiples of 2^-20, rounded down, which
 # makes no pair of shares longer.
@@ -46,7 +49,7 @@ class Bins(NamedTuple):
 
     width: float
     half_count: int
-    noise_kind: NoiseKind
+    noise_kind: "NoiseKind"
 
 
 class Answer(NamedTuple):
@@ -245,7 +248,7 @@ def half_bin_count(cone: Manifold, outer_radius: float, width: float) -> int:
 
 
 def likeliest_bin(
-    noisy_shares: np.ndarray, noise_std: Any, n: int, noise_kind: NoiseKind
+    noisy_shares: np.ndarray, noise_std: Any, n: int, noise_kind: "NoiseKind"
 ) -> np.ndarray:
     """Return where most records are, in bins from the center, by their noisy edge shares.
 
