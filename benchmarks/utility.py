@@ -286,7 +286,7 @@ def rows(study: Study, guarantee: GDP, runs: int, seed: int = 0) -> Iterator[Row
     yield row(f"**auto** = {_named(plan)}", "ours", _as_released(plan, ball, inside))
     chart = choose_mechanism("tangent-gaussian", FrechetMean(M, *ball, n), guarantee)
     yield row(
-        "log-gaussian, by name",
+        "tangent-gaussian, by name",
         "ours",
         _as_released(chart, ball, inside),
         np.random.default_rng(seed + 1),
@@ -560,14 +560,15 @@ def main() -> None:
             verdicts.append(verdict(study, guarantee, *found))
     print("### auto against the others, in the ball\n")
     print(
-        "| study | μ | auto | best of the others on the Fréchet mean | auto/best | auto/log-gaussian | auto/arithmetic mean |"
+        "| study | μ | auto | best of the others on the Fréchet mean | auto/best "
+        "| auto/tangent-gaussian | auto/arithmetic mean |"
     )
     print("|---|---|---|---|---|---|---|")
     print("\n".join(verdicts))
 
 
 def verdict(study: Study, guarantee: GDP, auto: Row, chart: Row, *others: Row) -> str:
-    """auto against the best peer that releases the same statistic, our log-gaussian, and the noisy arithmetic mean."""
+    """auto against the best peer that releases the same statistic, our tangent-gaussian, and the noisy arithmetic mean."""
     *same, arithmetic = others
     best = min(same, key=lambda row: float(row.projected.mean()))
     ratios = [

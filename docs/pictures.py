@@ -146,7 +146,14 @@ def _power(rows: list[list[str]]) -> None:
 
 def _coverage(rows: list[list[str]]) -> None:
     figure, axes = plt.subplots(figsize=(7, 3.6), layout="constrained")
-    names = ("gaussian", "laplace", "log-gaussian", "log-laplace", "gradient", "newton")
+    names = (
+        "gaussian",
+        "laplace",
+        "tangent-gaussian",
+        "tangent-laplace",
+        "gradient",
+        "newton",
+    )
     for column, (name, marker) in enumerate(zip(names, "osD^vx", strict=True), 1):
         shown = [
             (i, float(row[column].replace("−", "-")))

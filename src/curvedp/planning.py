@@ -499,7 +499,7 @@ def plan(
     >>> from curvedp.geometry import SPDAffineInvariant
     >>> study = plan(SPDAffineInvariant(3), n=972, radius=2.5, guarantee=GDP(1.0))
     >>> study.mechanism, study.too_small, round(study.error, 2)
-    ('log-gaussian', False, 0.01)
+    ('tangent-gaussian', False, 0.01)
     >>> 550 < study.records_needed(0.02) < 650
     True
     """

@@ -248,7 +248,7 @@ ON_SPHERE: dict[str, Entry] = {
     "line, hostile predictors": regression(PREDICTORS, method="dp-rgd", **LINE),
     "line, kng": regression(**KNG),
     "mean, newton": fitted("PrivateFrechetMean", **BALL, mechanism="newton"),
-    "mean, log-gaussian": fitted(
+    "mean, tangent-gaussian": fitted(
         "PrivateFrechetMean", **BALL, mechanism="tangent-gaussian"
     ),
     "mean in chunks": in_chunks(fitted("PrivateFrechetMean", **BALL)),

@@ -315,7 +315,7 @@ def test_a_center_far_out(manifold, distance):
     "manifold", [Stiefel(4, 2), Rotations(4), SPDBuresWasserstein(2)]
 )
 def test_manifolds_without_an_exact_sampler_name_the_alternative(manifold):
-    with pytest.raises(ParameterError, match=r"from_coordinates.*log-gaussian"):
+    with pytest.raises(ParameterError, match=r"from_coordinates.*tangent-gaussian"):
         RiemannianGaussian(manifold, 1.0)
     with pytest.raises(ParameterError, match="from_coordinates"):
         RiemannianGaussian(Product(Sphere(2), manifold), 1.0)

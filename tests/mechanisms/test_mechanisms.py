@@ -106,7 +106,7 @@ def test_laplace_is_pure(manifold):
 
 
 def test_the_hyperbolic_floor_names_itself_and_the_way_out():
-    with pytest.raises(UnattainableGuarantee, match=r"2\.86.*log-gaussian"):
+    with pytest.raises(UnattainableGuarantee, match=r"2\.86.*tangent-gaussian"):
         GaussianMechanism.calibrated(Lorentz(10), 1.0, GDP(0.5))
     assert LogGaussianMechanism.calibrated(
         Lorentz(10), 1.0, GDP(0.5)
@@ -178,7 +178,9 @@ def test_bad_parameters_raise(kind, bad):
 @pytest.mark.parametrize("kind", [GaussianMechanism, LaplaceMechanism])
 def test_the_way_out_of_a_pure_target_is_a_pure_mechanism(kind):
     """A Gaussian in the chart has no pure ε: below the floor another mechanism is named, and it can."""
-    with pytest.raises(UnattainableGuarantee, match="use the mechanism log-laplace"):
+    with pytest.raises(
+        UnattainableGuarantee, match="use the mechanism tangent-laplace"
+    ):
         kind.calibrated(Lorentz(3), 0.3, PureDP(0.01))
     assert (
         LogLaplaceMechanism.calibrated(Lorentz(3), 0.3, PureDP(0.01)).guarantee.eps

@@ -91,7 +91,7 @@ def test_monotone_in_the_target():
 def test_below_the_floor():
     message = (
         "GDP(0.5) is below the floor μ=2.862 of the Riemannian Gaussian on Lorentz(10) at sensitivity 1.0;"
-        " use the mechanism log-gaussian"
+        " use the mechanism tangent-gaussian"
     )
     with pytest.raises(UnattainableGuarantee) as error:
         calibrate("gaussian", -1, 10, 1.0, GDP(0.5))
@@ -407,7 +407,7 @@ def test_scales_lie_on_the_stated_lattice(kind, target, bits):
 )
 def test_a_refusal_names_the_law_that_was_asked_and_one_that_can(mechanism, M, target):
     with pytest.raises(
-        UnattainableGuarantee, match="use the mechanism log-gaussian"
+        UnattainableGuarantee, match="use the mechanism tangent-gaussian"
     ) as refusal:
         mechanism.calibrated(M, 0.5, target)
     if "Riemannian" in str(refusal.value):

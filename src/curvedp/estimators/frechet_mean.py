@@ -32,7 +32,7 @@ class PrivateFrechetMean(BallEstimator):
         unit of measurement on matrices, distance 25 in hyperbolic space and 1e6 in flat space.
     guarantee, mechanism : Guarantee and str
         What is asked for, and by which mechanism: "auto" takes the smallest predicted error. By name: "gaussian",
-        "laplace", "log-gaussian", "log-laplace", "newton" (this one on spheres and
+        "laplace", "tangent-gaussian", "tangent-laplace", "newton" (this one on spheres and
         hyperbolic spaces), "gradient" (any ball), "kng" (up to dimension 4, drawn in floats).
     ledger, label, source : Ledger, str and Source, optional
         The budget to spend from (nothing is spent on a refusal) and what its entry is called; and what replaces the

@@ -73,11 +73,11 @@ class RiemannianGaussian(IsotropicLaw):
             raise ParameterError(
                 f"no profile is proved on {self.manifold!r} at the scale {self.scale:g}: "
                 f"the bound by the Ricci curvature ends at {largest:g}; "
-                "use the mechanism log-gaussian"
+                "use the mechanism tangent-gaussian"
             )
         raise ParameterError(
             f"no exact profile is known on {self.manifold!r}; use the mechanism "
-            "log-gaussian"
+            "tangent-gaussian"
         )
 
     def ricci_bound(
@@ -113,5 +113,5 @@ def _engine(manifold: Manifold, scale: float) -> Engine:
         )
     raise ParameterError(
         f"RiemannianGaussian on {manifold!r} has no exact sampler; "
-        "use from_coordinates(p, sigma·z) for noise in a tangent space, the mechanism log-gaussian for a release"
+        "use from_coordinates(p, sigma·z) for noise in a tangent space, the mechanism tangent-gaussian for a release"
     )

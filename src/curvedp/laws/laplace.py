@@ -94,5 +94,5 @@ def _engine(manifold: Manifold, scale: float) -> Engine:
         return MatrixLaplace(*manifold.cone_size, _validate.length("scale", scale))
     raise ParameterError(
         f"RiemannianLaplace on {manifold!r} has no exact sampler; use the mechanism "
-        "log-laplace"
+        "tangent-laplace"
     )

@@ -451,12 +451,12 @@ def _unattainable(profile: PrivacyProfile, target: Guarantee) -> UnattainableGua
     numbers = [f"{v:g}" for v in target.to_dict().values() if isinstance(v, float)]
     name = f"{type(target).__name__}({', '.join(numbers)})"
     is_pure = isinstance(target, PureDP)
-    alternative = "log-laplace" if is_pure else "log-gaussian"
+    alternative = "tangent-laplace" if is_pure else "tangent-gaussian"
 
     if is_pure and math.isinf(profile.pure_epsilon):
         return UnattainableGuarantee(
             f"{name} is not met by {noise}: its loss is unbounded; "
-            "use the mechanism log-laplace"
+            "use the mechanism tangent-laplace"
         )
     if profile.floor is not None:
         floor = _spent_at_floor(profile, target)

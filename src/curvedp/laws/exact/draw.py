@@ -215,7 +215,7 @@ def _draw(
         integers = _flat_gaussian(coordinates, scale, metered, grid)
     else:
         raise ParameterError(
-            f"has no exact {kind} sampler; use the mechanism log-gaussian",
+            f"has no exact {kind} sampler; use the mechanism tangent-gaussian",
             parameter="manifold",
             value=manifold,
         )

@@ -138,7 +138,7 @@ def hadamard_scale(flat: float, ricci: float) -> float:
         largest = 0.5 / math.sqrt(k)
         raise UnattainableGuarantee(
             f"so much noise ({flat:.4g} in flat space, at most {largest:.4g}) has no "
-            "proved bound on this space; use the mechanism log-gaussian"
+            "proved bound on this space; use the mechanism tangent-gaussian"
         )
     sigma = flat * math.sqrt(2 / (1 + math.sqrt(discriminant)))
     while _flat_scale(sigma, k) < flat:
