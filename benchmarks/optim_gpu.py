@@ -29,7 +29,7 @@ from curvedp.optim import (
     dp_rsvrg,
 )
 from curvedp.optim._loop import full_precision
-from curvedp.optim.descent import _steps
+from curvedp.optim.rsgd import run_steps
 from curvedp.privacy.optimizer_accounting import ACCELERATOR_BLOCK
 
 ORDER, AMBIENT = 11, 786
@@ -125,7 +125,7 @@ def rgd_spd(n: int, dtype: str) -> Figures:
     start, rates = jnp.eye(ORDER, dtype=dtype), np.full(steps, 0.5)
     step = (
         best(
-            lambda: _steps(
+            lambda: run_steps(
                 problem, data, start, 1.0, None, n, None, rates, noise, None
             )[0]
         )
@@ -153,7 +153,7 @@ def rgd_sphere(n: int, dtype: str) -> Figures:
     )
     step = (
         best(
-            lambda: _steps(
+            lambda: run_steps(
                 problem,
                 data,
                 start,

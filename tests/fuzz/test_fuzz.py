@@ -99,8 +99,8 @@ def sound(result: Any) -> None:
 
 
 # Reached through the calls that make them: `dp_rgd` and its like, the tests of `inference`, `Plan` of `federated`.
-ELSEWHERE = {"DescentMechanism", "BatchDescentMechanism", "AddedDescentMechanism", "VarianceReducedMechanism",
-             "AddedVarianceReducedMechanism",
+ELSEWHERE = {"DescentMechanism", "BatchDescentMechanism", "AddRemoveDescentMechanism", "VarianceReducedMechanism",
+             "AddRemoveVarianceReducedMechanism",
              "PermutationMechanism", "FederatedMechanism"}  # fmt: skip
 
 

@@ -26,7 +26,7 @@ def fit(x):
 
 def test_layers_close():
     """256 layers of one area under the half-density: the last ends at height 1."""
-    widths, area = _ziggurat._WIDTHS, _ziggurat._AREA
+    widths, area = _ziggurat._WIDTHS, _ziggurat._LAYER_AREA
     heights = np.exp(-0.5 * widths**2)
     assert np.all(np.diff(widths) < 0)
     np.testing.assert_allclose(widths[1:-1] * np.diff(heights[1:]), area, rtol=1e-11)
@@ -40,10 +40,10 @@ def test_the_law():
     for cut in (3.0, 3.6541528853610088, 4.0, 4.5):  # the tail, on both sides
         for count in (np.sum(x > cut), np.sum(x < -cut)):
             assert stats.binomtest(int(count), COUNT, stats.norm.sf(cut)).pvalue > 1e-4
-    tail = np.abs(x[np.abs(x) > _ziggurat._EDGE])
+    tail = np.abs(x[np.abs(x) > _ziggurat._TAIL_START])
     assert (
         stats.kstest(
-            stats.norm.sf(tail) / stats.norm.sf(_ziggurat._EDGE), "uniform"
+            stats.norm.sf(tail) / stats.norm.sf(_ziggurat._TAIL_START), "uniform"
         ).pvalue
         > 1e-4
     )
@@ -55,7 +55,7 @@ def test_the_law():
 def test_wrong_laws_are_seen(monkeypatch):
     assert fit(1.02 * draws()) < 1e-6
     monkeypatch.setattr(
-        _ziggurat, "_INSIDE", _ziggurat._WIDTHS[:-1]
+        _ziggurat, "_INNER_WIDTHS", _ziggurat._WIDTHS[:-1]
     )  # every point of a layer is kept: no tail, no wedges
     far = int(np.sum(np.abs(draws()) > 3.92))
     assert stats.binomtest(far, COUNT, 2 * stats.norm.sf(3.92)).pvalue < 1e-6
@@ -64,7 +64,9 @@ def test_wrong_laws_are_seen(monkeypatch):
 def test_the_second_look_alone_gives_the_law(monkeypatch):
     """Every point judged by the curve itself, none by the quick comparison: the two must agree."""
     monkeypatch.setattr(
-        _ziggurat, "_INSIDE", np.where(np.arange(256) > 0, 0.0, _ziggurat._EDGE)
+        _ziggurat,
+        "_INNER_WIDTHS",
+        np.where(np.arange(256) > 0, 0.0, _ziggurat._TAIL_START),
     )
     assert fit(draws()[:200_000]) > 1e-4
     monkeypatch.setattr(

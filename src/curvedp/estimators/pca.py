@@ -200,7 +200,7 @@ class PrivatePCA(PrivateTransformer):
     ) -> PendingRelease:
         """Return a private descent to the leading subspace."""
         from curvedp.optim import LeadingEigenvectorProblem, SubspaceProblem, dp_rgd
-        from curvedp.optim.descent import descent_mechanism
+        from curvedp.optim.plan import full_descent_mechanism
 
         problem = (
             LeadingEigenvectorProblem(features)
@@ -213,7 +213,9 @@ class PrivatePCA(PrivateTransformer):
             public.standard_normal(problem.manifold.point_shape)
         )
         rows = clip_rows(records.array(), radius)  # refuses a dask array
-        mechanism = descent_mechanism(problem, records.n, _STEPS, clip, self.guarantee)
+        mechanism = full_descent_mechanism(
+            problem, records.n, _STEPS, clip, self.guarantee
+        )
 
         def run(source: Source) -> np.ndarray:
             rng = None if self.source is None else source

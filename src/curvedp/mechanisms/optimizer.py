@@ -189,7 +189,7 @@ class VarianceReducedMechanism(BatchMechanism):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class AddedDescentMechanism(BatchMechanism):
+class AddRemoveDescentMechanism(BatchMechanism):
     """DP-RSGD where the number of records is private.
 
     `steps` noisy sums over random batches are released, each record in them with chance
@@ -218,7 +218,7 @@ class AddedDescentMechanism(BatchMechanism):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class AddedVarianceReducedMechanism(BatchMechanism):
+class AddRemoveVarianceReducedMechanism(BatchMechanism):
     """DP-RSVRG where the number of records is private.
 
     A noisy sum of gradients each epoch, noisy sums of clipped differences over random

@@ -1,4 +1,7 @@
-"""Private training on manifolds: clipped Riemannian gradients, tangent Gaussian noise, accounting inside (extra: jax)."""
+"""Private training on manifolds: clipped Riemannian gradients with tangent Gaussian noise.
+
+The optimizers account for what they release and return a certificate (extra: jax).
+"""
 
 from curvedp import errors
 
@@ -9,7 +12,7 @@ except ImportError as error:
         "curvedp.optim needs JAX: pip install 'curvedp[jax]'"
     ) from error
 
-from curvedp.optim.descent import dp_rgd, dp_rsgd
+from curvedp.optim.plan import DescentPlan, plan_add_remove, plan_replace_one
 from curvedp.optim.problem import (
     FrechetMeanProblem,
     LeadingEigenvectorProblem,
@@ -17,9 +20,12 @@ from curvedp.optim.problem import (
     SubspaceProblem,
 )
 from curvedp.optim.result import OptimResult
+from curvedp.optim.rgd import dp_rgd
+from curvedp.optim.rsgd import dp_rsgd
 from curvedp.optim.rsvrg import dp_rsvrg
 
 __all__ = [
+    "DescentPlan",
     "FrechetMeanProblem",
     "LeadingEigenvectorProblem",
     "OptimResult",
@@ -28,4 +34,6 @@ __all__ = [
     "dp_rgd",
     "dp_rsgd",
     "dp_rsvrg",
+    "plan_add_remove",
+    "plan_replace_one",
 ]

@@ -1,8 +1,12 @@
-"""Random batches: who is in them, drawn by the host, and sums over them, taken where JAX computes."""
+"""Random batches of a descent: the host draws who is in them, JAX sums over them.
+
+A batch is drawn by `draw_batches`, before a chunk of steps is compiled, and summed over by
+`batch_sum`, inside the compiled steps.
+"""
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -12,24 +16,48 @@ from curvedp import _validate
 from curvedp.errors import ParameterError
 from curvedp.optim._randomness import Randomness, on_processor
 
-# {"rows": (steps, width)}, with {"sizes"} where a row is filled up to its width; or the ragged form of `poisson_batches`
+# The batches of a chunk of steps, as arrays of JAX. There are two forms:
+# - {"rows": (steps, width) record numbers}, and {"sizes": (steps,)} where a row is filled up
+#   to its width with numbers that do not count;
+# - {"flat": record numbers of all steps, "first": (steps,), "sizes": (steps,)}, where step i
+#   has sizes[i] records from position first[i] on.
 Batches = dict[str, Any]
 
 
-def chance_of(batch_size: float | None, sampling: str) -> float:
-    """Of a record to be in a batch, public where n is private."""
-    if (
-        sampling != "poisson"
-        or batch_size is None
-        or isinstance(batch_size, int | np.integer)
-    ):
-        line = "n is private: give batch_size as a share of the records, such as 0.01, and sampling='poisson'"
-        raise ParameterError(line)
+class PoissonBatches(NamedTuple):
+    """Poisson batches of several steps, one after the other.
+
+    Attributes
+    ----------
+    flat : array of integers
+        The record numbers of all steps.
+    first : array of shape (steps,)
+        Where each step's record numbers begin in `flat`.
+    sizes : array of shape (steps,)
+        How many there are of each step.
+    """
+
+    flat: np.ndarray
+    first: np.ndarray
+    sizes: np.ndarray
+
+
+def check_sampling_rate(batch_size: float | None, sampling: str) -> float:
+    """Return the public probability that a record is in a batch, where n is private.
+
+    A number of records would tell n, so that a share is needed, and Poisson sampling.
+    """
+    is_number_of_records = isinstance(batch_size, int | np.integer)
+    if sampling != "poisson" or batch_size is None or is_number_of_records:
+        raise ParameterError(
+            "n is private: give batch_size as a share of the records, such as 0.01, and "
+            "sampling='poisson'"
+        )
     return _validate.within("batch_size", batch_size, 0, 1, open_low=True)
 
 
 def check_batch(batch_size: float | None, n: int, sampling: str) -> int:
-    """A batch size between 1 and n, for a known sampling scheme."""
+    """Return a batch size between 1 and n, for a known sampling scheme, or refuse."""
     _validate.choice("sampling", sampling, ("poisson", "fixed-size"))
     size = _validate.integer("batch_size", batch_size, 1)
     if size > n:
@@ -42,126 +70,186 @@ def check_batch(batch_size: float | None, n: int, sampling: str) -> int:
 
 
 def draw_batches(
-    random: Randomness,
+    randomness: Randomness,
     n: int,
     size: int,
     steps: int,
     sampling: str = "poisson",
-    chance: float | None = None,
+    sampling_rate: float | None = None,
 ) -> Batches:
-    """The record numbers of every step's batch, ready for `batch_sum`; each with `chance`, size/n if it is left out."""
-    if chance is None and (sampling == "fixed-size" or size == n):
-        every = (
-            np.broadcast_to(np.arange(n), (steps, n))
-            if size == n
-            else fixed_batches(random, n, size, steps)
-        )
-        return {"rows": jnp.asarray(every, dtype=jnp.int32)}
-    flat, first, sizes = poisson_batches(
-        random, n, size / n if chance is None else chance, steps
-    )
-    # Room for all but one draw in billions, so that chunks of the same number of steps share one compiled program.
-    if not on_processor():  # there, a loop whose length is data waits for the host at every step: one width for all
-        width = max(size + 8 * math.isqrt(size) + 8, int(sizes.max()))
-        padded = np.zeros(len(flat) + width, dtype=np.int32)
-        padded[: len(flat)] = flat
-        return {
-            "rows": jnp.asarray(padded[first[:, None] + np.arange(width)]),
-            "sizes": jnp.asarray(sizes),
-        }
-    most = max(steps * size + 7 * math.isqrt(steps * size) + 7, len(flat))
-    padded = np.zeros(most + portion_of(size), dtype=np.int32)
-    padded[: len(flat)] = flat
+    """Draw who is in the batch of each step, ready for `batch_sum`.
+
+    Parameters
+    ----------
+    randomness : Randomness
+    n : int
+        How many records, or persons.
+    size : int
+        The size of a batch, or its expected size.
+    steps : int
+        How many batches.
+    sampling : {"poisson", "fixed-size"}
+    sampling_rate : float, optional
+        The probability of being in a Poisson batch; size/n by default.
+    """
+    is_fixed = sampling_rate is None and (sampling == "fixed-size" or size == n)
+    if is_fixed:
+        if size == n:
+            rows = np.broadcast_to(np.arange(n), (steps, n))
+        else:
+            rows = fixed_batches(randomness, n, size, steps)
+        return {"rows": jnp.asarray(rows, dtype=jnp.int32)}
+    rate = size / n if sampling_rate is None else sampling_rate
+    drawn = poisson_batches(randomness, n, rate, steps)
+    if on_processor():
+        return _flat_batches(drawn, size, steps)
+    return _padded_batches(drawn, size)
+
+
+def _padded_batches(drawn: PoissonBatches, size: int) -> Batches:
+    """Return Poisson batches as rows of one width, for an accelerator.
+
+    There a loop whose length is data would wait for the host at every step. The width has
+    room for all but one draw in billions, so that chunks of the same number of steps share
+    one compiled program.
+    """
+    width = max(size + 8 * math.isqrt(size) + 8, int(drawn.sizes.max()))
+    padded = np.zeros(len(drawn.flat) + width, dtype=np.int32)
+    padded[: len(drawn.flat)] = drawn.flat
+    rows = padded[drawn.first[:, None] + np.arange(width)]
+    return {"rows": jnp.asarray(rows), "sizes": jnp.asarray(drawn.sizes)}
+
+
+def _flat_batches(drawn: PoissonBatches, size: int, steps: int) -> Batches:
+    """Return Poisson batches one after the other, for the processor.
+
+    There is room for all but one draw in billions, so that chunks of the same number of
+    steps share one compiled program; and for a last portion that `batch_sum` reads beyond
+    the end.
+    """
+    expected = steps * size
+    room = max(expected + 7 * math.isqrt(expected) + 7, len(drawn.flat))
+    padded = np.zeros(room + portion_size(size), dtype=np.int32)
+    padded[: len(drawn.flat)] = drawn.flat
     return {
         "flat": jnp.asarray(padded),
-        "first": jnp.asarray(first),
-        "sizes": jnp.asarray(sizes),
+        "first": jnp.asarray(drawn.first),
+        "sizes": jnp.asarray(drawn.sizes),
     }
 
 
-def parted(batches: Batches | None) -> tuple[Batches, Batches | None]:
-    """What all steps share of their batches, and what each has of its own."""
+def split_batches(batches: Batches | None) -> tuple[Batches, Batches | None]:
+    """Split batches into what all steps share and what each step has of its own.
+
+    The second part is what `jax.lax.scan` runs over; it is None without batches.
+    """
     if batches is None:
         return {}, None
-    return {k: v for k, v in batches.items() if k == "flat"}, {
-        k: v for k, v in batches.items() if k != "flat"
-    }
+    shared = {name: value for name, value in batches.items() if name == "flat"}
+    per_step = {name: value for name, value in batches.items() if name != "flat"}
+    return shared, per_step
 
 
-def batch_sum(batch: Batches, size: int, part: Callable[[Any, Any], Any]) -> Any:
-    """Σ over a step's batch, for either form of `Batches`; `part` sums over the records of these numbers that are inside."""
+def batch_sum(batch: Batches, size: int, partial_sum: Callable[[Any, Any], Any]) -> Any:
+    """Sum over the records of one step's batch, for either form of `Batches`.
+
+    Parameters
+    ----------
+    batch : Batches
+        Of one step.
+    size : int
+        The expected size of a batch, which sets how many records are read at once.
+    partial_sum : callable
+        partial_sum(numbers, is_inside) sums over the records of these numbers, of which
+        only those that are inside the batch count.
+    """
     if "rows" in batch:
-        inside = (
-            jnp.arange(len(batch["rows"])) < batch["sizes"]
-            if "sizes" in batch
-            else True
-        )
-        return part(batch["rows"], inside)
-    # One size for all portions, since each is compiled; few batches take more than two.
-    width = portion_of(size)
+        is_inside: Any = True
+        if "sizes" in batch:
+            is_inside = jnp.arange(len(batch["rows"])) < batch["sizes"]
+        return partial_sum(batch["rows"], is_inside)
 
-    def portion(done: Any) -> Any:
-        numbers = jax.lax.dynamic_slice(
-            batch["flat"], (batch["first"] + done,), (width,)
-        )
-        return part(numbers, jnp.arange(width) < batch["sizes"] - done)
+    # All portions have one size, since each size is compiled; few batches take more than
+    # two portions.
+    width = portion_size(size)
+    batch_size = batch["sizes"]
 
-    done, kind = (
-        jnp.zeros((), dtype=batch["sizes"].dtype),
-        jax.eval_shape(lambda: portion(0)),
-    )
-    return jax.lax.while_loop(
-        lambda state: state[0] < batch["sizes"],
-        lambda state: (state[0] + width, state[1] + portion(state[0])),
-        (done, jnp.zeros(kind.shape, kind.dtype)),
-    )[1]
+    def sum_portion(n_done: Any) -> Any:
+        start = (batch["first"] + n_done,)
+        numbers = jax.lax.dynamic_slice(batch["flat"], start, (width,))
+        return partial_sum(numbers, jnp.arange(width) < batch_size - n_done)
+
+    def add_portion(state: tuple[Any, Any]) -> tuple[Any, Any]:
+        n_done, total = state
+        return n_done + width, total + sum_portion(n_done)
+
+    def is_unfinished(state: tuple[Any, Any]) -> Any:
+        return state[0] < batch_size
+
+    none_done = jnp.zeros((), dtype=batch_size.dtype)
+    sum_shape = jax.eval_shape(lambda: sum_portion(0))
+    zero = jnp.zeros(sum_shape.shape, sum_shape.dtype)
+    _, total = jax.lax.while_loop(is_unfinished, add_portion, (none_done, zero))
+    return total
 
 
-def portion_of(size: int) -> int:
-    """How many records of a Poisson batch the processor takes at once."""
+def portion_size(size: int) -> int:
+    """Return how many records of a Poisson batch the processor takes at once."""
     return (size + 2 * math.isqrt(size) + 1) // 2
 
 
 def poisson_batches(
-    random: Randomness, n: int, rate: float, steps: int
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Poisson batches of `steps` steps as (flat record numbers, first position, size): every record with chance `rate`.
+    randomness: Randomness, n: int, rate: float, steps: int
+) -> PoissonBatches:
+    """Draw Poisson batches: every record is in every batch with probability `rate`.
 
-    The steps·n coins are one row of independent coins; the gaps between heads are geometric.
+    The steps·n coins are one row of independent coins, and the gaps between heads are
+    geometric, so that the work grows with the number of heads only.
     """
-    cells = steps * n
+    n_coins = steps * n
     heads: list[np.ndarray] = []
     position = -1
-    while position < cells:
-        count = int(1.1 * rate * (cells - position)) + 16
-        with np.errstate(over="ignore"):  # of a rate, which is public
-            gaps = (
-                np.ones(count)
-                if rate == 1
-                else np.ceil(np.log(random.uniform(count)) / np.log1p(-rate))
-            )
-        # a gap beyond the last cell ends the row however long it is: at tiny rates it would leave the whole numbers
-        run = position + np.cumsum(np.clip(gaps, 1, cells + 1).astype(np.int64))
-        heads.append(run)
-        position = int(run[-1])
-    flat = np.concatenate(heads)
-    flat = flat[flat < cells]
-    sizes = np.bincount(flat // n, minlength=steps)
-    return flat % n, np.concatenate([[0], np.cumsum(sizes)[:-1]]), sizes
+    while position < n_coins:
+        count = int(1.1 * rate * (n_coins - position)) + 16
+        with np.errstate(over="ignore"):  # The rate is public, and may be tiny.
+            if rate == 1:
+                gaps = np.ones(count)
+            else:
+                gaps = np.ceil(np.log(randomness.uniform(count)) / np.log1p(-rate))
+        # A gap beyond the last coin ends the row, however long it is. Longer ones are
+        # cut, because at tiny rates they would not fit into an integer.
+        whole_gaps = np.clip(gaps, 1, n_coins + 1).astype(np.int64)
+        positions = position + np.cumsum(whole_gaps)
+        heads.append(positions)
+        position = int(positions[-1])
+    coins = np.concatenate(heads)
+    coins = coins[coins < n_coins]
+    sizes = np.bincount(coins // n, minlength=steps)
+    first = np.concatenate([[0], np.cumsum(sizes)[:-1]])
+    return PoissonBatches(coins % n, first, sizes)
 
 
-def fixed_batches(random: Randomness, n: int, size: int, steps: int) -> np.ndarray:
-    """`steps` uniform subsets of exactly `size` records, as rows of record numbers."""
-    if size * size > n:  # repeats are likely: take the `size` smallest of n uniforms
-        return np.stack(
-            [np.argpartition(random.uniform(n), size - 1)[:size] for _ in range(steps)]
-        )
-    rows = random.integers(n, (steps, size))
-    while (
-        True
-    ):  # a row without repeats is a uniform ordered subset; draw the others again
+def fixed_batches(randomness: Randomness, n: int, size: int, steps: int) -> np.ndarray:
+    """Draw `steps` uniform subsets of exactly `size` of n records.
+
+    Returns
+    -------
+    array of shape (steps, size)
+        Record numbers.
+    """
+    if size * size > n:
+        # Repeats would be likely: take the places of the `size` smallest of n uniforms.
+        subsets = [
+            np.argpartition(randomness.uniform(n), size - 1)[:size]
+            for _ in range(steps)
+        ]
+        return np.stack(subsets)
+    rows = randomness.integers(n, (steps, size))
+    # A row without repeats is a uniform ordered subset; the others are drawn again.
+    while True:
         ordered = np.sort(rows, axis=1)
-        bad = np.nonzero((ordered[:, 1:] == ordered[:, :-1]).any(axis=1))[0]
-        if not len(bad):
+        has_repeat = (ordered[:, 1:] == ordered[:, :-1]).any(axis=1)
+        repeated = np.nonzero(has_repeat)[0]
+        if not len(repeated):
             return rows
-        rows[bad] = random.integers(n, (len(bad), size))
+        rows[repeated] = randomness.integers(n, (len(repeated), size))

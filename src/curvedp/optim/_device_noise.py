@@ -1,9 +1,11 @@
-"""Standard normals drawn where JAX computes: ChaCha20 (Bernstein 2008) under a key from the operating system.
+"""Standard normals drawn where JAX computes, by ChaCha20 (Bernstein 2008).
 
-A processor's own stream makes some 60 million normals a second, which an accelerator waits for. Every call has a key of its
-own, used once and not kept; block k has the counter k and the nonce 0. Its 64 bytes make eight normals: a word's last bit is
-the sign, the others are a left-tail probability (k + ½)/2^64. The tail ends at 9.2 standard deviations: a total variation of
-2^-63 a normal, the float path's own error being larger.
+The processor's own stream makes some 60 million normals a second, for which an accelerator
+would wait. Every call has a key of its own from the operating system, used once and not
+kept; block k has the counter k and the nonce 0. The 64 bytes of a block make eight normals:
+the last bit of a 64-bit word is the sign, the others are a left-tail probability
+(k + ½)/2^64. The tail ends at 9.2 standard deviations: a total variation of 2^-63 for each
+normal, and the error of the float path is larger.
 """
 
 from functools import partial
@@ -13,58 +15,78 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+# The first four words of ChaCha's state (RFC 8439, Section 2.3).
 _CONSTANTS = np.frombuffer(b"expand 32-byte k", dtype="<u4")
-_ROUNDS = [
-    (0, 4, 8, 12),
-    (1, 5, 9, 13),
-    (2, 6, 10, 14),
-    (3, 7, 11, 15),
-]  # columns, then diagonals
-_ROUNDS += [(0, 5, 10, 15), (1, 6, 11, 12), (2, 7, 8, 13), (3, 4, 9, 14)]
+
+# The words that each quarter round of a double round mixes: the columns of the state, then
+# its diagonals (RFC 8439, Section 2.3.1).
+_COLUMNS = [(0, 4, 8, 12), (1, 5, 9, 13), (2, 6, 10, 14), (3, 7, 11, 15)]
+_DIAGONALS = [(0, 5, 10, 15), (1, 6, 11, 12), (2, 7, 8, 13), (3, 4, 9, 14)]
+
+# ChaCha20 has 20 rounds, which are ten double rounds.
+_DOUBLE_ROUNDS = 10
 
 
 @partial(jax.jit, static_argnames="blocks")
 def chacha_words(key: Any, blocks: int) -> Any:
-    """The first blocks of the key's stream, shape (blocks, 16) of 32-bit words; `key` has 8 of them."""
-    counter, zero = jnp.arange(blocks, dtype=jnp.uint32), jnp.zeros(blocks, jnp.uint32)
-    start = [
-        *(zero + each for each in _CONSTANTS),
-        *(zero + each for each in key),
-        counter,
-        zero,
-        zero,
-        zero,
-    ]
-    mixed = jax.lax.fori_loop(
-        0, 10, lambda _, state: _double_round(state), tuple(start)
-    )
-    return jnp.stack([a + b for a, b in zip(mixed, start, strict=True)], axis=-1)
+    """Return the first blocks of the ChaCha20 stream of a key.
+
+    Parameters
+    ----------
+    key : array of 8 words of 32 bits
+    blocks : int
+
+    Returns
+    -------
+    array of shape (blocks, 16)
+        Words of 32 bits.
+    """
+    counter = jnp.arange(blocks, dtype=jnp.uint32)
+    zero = jnp.zeros(blocks, jnp.uint32)
+    constants = [zero + word for word in _CONSTANTS]
+    key_words = [zero + word for word in key]
+    start = (*constants, *key_words, counter, zero, zero, zero)
+
+    def double_round(_: Any, state: tuple[Any, ...]) -> tuple[Any, ...]:
+        return _double_round(state)
+
+    mixed = jax.lax.fori_loop(0, _DOUBLE_ROUNDS, double_round, start)
+    words = [a + b for a, b in zip(mixed, start, strict=True)]
+    return jnp.stack(words, axis=-1)
 
 
 def _double_round(state: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return ChaCha's state after a round of its columns and one of its diagonals.
+
+    A quarter round adds, xors and rotates four words four times (RFC 8439, Section 2.1).
+    """
     x = list(state)
-    for a, b, c, d in _ROUNDS:
-        for first, second, third, turn in (
-            (a, b, d, 16),
-            (c, d, b, 12),
-            (a, b, d, 8),
-            (c, d, b, 7),
-        ):
-            x[first] = x[first] + x[second]
-            x[third] = x[third] ^ x[first]
-            x[third] = (x[third] << turn) | (x[third] >> (32 - turn))
+    for a, b, c, d in _COLUMNS + _DIAGONALS:
+        # Each line is: x[target] += x[addend], then x[mixed] is xored and rotated.
+        operations = ((a, b, d, 16), (c, d, b, 12), (a, b, d, 8), (c, d, b, 7))
+        for target, addend, mixed, rotation in operations:
+            x[target] = x[target] + x[addend]
+            x[mixed] = x[mixed] ^ x[target]
+            x[mixed] = (x[mixed] << rotation) | (x[mixed] >> (32 - rotation))
     return tuple(x)
 
 
 @partial(jax.jit, static_argnames=("rows", "dim"))
 def chacha_normals(key: Any, rows: int, dim: int) -> Any:
-    """Standard normals of shape (rows, dim), in double precision."""
-    words = chacha_words(key, -(-rows * dim // 8)).reshape(-1, 2).astype(jnp.uint64)
-    return _normals(words[: rows * dim, 0] | (words[: rows * dim, 1] << 32)).reshape(
-        rows, dim
-    )
+    """Draw standard normals of shape (rows, dim), in double precision, from a key."""
+    count = rows * dim
+    n_blocks = -(-count // 8)
+    halves = chacha_words(key, n_blocks).reshape(-1, 2).astype(jnp.uint64)
+    words = halves[:count, 0] | (halves[:count, 1] << 32)
+    return _normals(words).reshape(rows, dim)
 
 
 def _normals(words: Any) -> Any:
-    half = jax.scipy.special.ndtri(((words >> 1).astype(jnp.float64) + 0.5) * 2.0**-64)
-    return jnp.where(words & 1 == 1, half, -half)
+    """Return one standard normal for each random word of 64 bits.
+
+    The last bit is the sign; the others are a left-tail probability.
+    """
+    probability = ((words >> 1).astype(jnp.float64) + 0.5) * 2.0**-64
+    left_tail = jax.scipy.special.ndtri(probability)
+    is_left = words & 1 == 1
+    return jnp.where(is_left, left_tail, -left_tail)

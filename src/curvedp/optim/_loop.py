@@ -1,4 +1,8 @@
-"""What the three optimizers share: records, clipping, and the steps' schedule."""
+"""What the private optimizers share: reading records, clipping, noise, and single steps.
+
+The flow of a run: `prepare` checks and converts the data, `noisy_gradient` is what one step
+releases, and `step_along` moves the iterate.
+"""
 
 import os
 from collections.abc import Callable, Iterator
@@ -17,7 +21,6 @@ from jax.experimental.compilation_cache import compilation_cache
 from curvedp import _validate
 from curvedp.errors import ParameterError
 from curvedp.geometry.manifold import Manifold
-from curvedp.mechanisms.noisy_sum import ADD_REMOVE
 from curvedp.optim._batches import batch_sum
 from curvedp.optim._randomness import on_processor
 from curvedp.optim.problem import (
@@ -30,58 +33,74 @@ from curvedp.privacy.optimizer_accounting import (
     ACCELERATOR_BLOCK,
     BLOCK,
     WHOLE_BITS,
-    check_request,
 )
 from curvedp.records.chunked import refuse_chunked
 from curvedp.records.persons import person_codes
 from curvedp.records.tables import entries
 
-_OF_THIS_LIBRARY = (
-    FrechetMeanProblem,
-    LeadingEigenvectorProblem,
-    SubspaceProblem,
-)  # not what a user derives from them
-_DLPACK_CPU = 1  # kDLCPU of the DLPack standard
-_CHUNK_BYTES = (
-    1 << 23
-)  # noise drawn on the host at a time, while the device works through the chunk before
+# Problems whose compiled programs may be cached: not what a user derives from them.
+_LIBRARY_PROBLEMS = (FrechetMeanProblem, LeadingEigenvectorProblem, SubspaceProblem)
+
+# kDLCPU of the DLPack standard: the device type of arrays in the host's memory.
+_DLPACK_CPU = 1
+
+# How many bytes of noise the host draws at a time, while the device works through the chunk
+# before.
+_CHUNK_BYTES = 1 << 23
+
+# How far a start may be from the manifold (`Manifold.residual`) to be projected to it.
+_MAX_START_RESIDUAL = 1e-3
+
+# Sums of exact integers are clipped to this size before they are converted to doubles.
+_MAX_EXACT_INTEGER = 2**53
 
 
 @contextmanager
 def full_precision() -> Iterator[None]:
-    """Double precision exists, and float32 products are not rounded to fewer bits (as some accelerators do by default)."""
+    """Compute in double precision where it is asked for.
+
+    JAX does not have doubles by default, and some accelerators round the products of
+    float32 to fewer bits.
+    """
     with jax.enable_x64(True), jax.default_matmul_precision("highest"):
         yield
 
 
 @contextmanager
 def compiled_once(problem: Problem) -> Iterator[None]:
-    """What JAX compiles inside is kept for the next process: seconds instead of a minute.
+    """Keep what JAX compiles in the block for the next process.
 
-    Only for problems of this library: the program of a user's loss holds what the loss closes over, which may be records. The
-    folder is the user's own, since what is in it is run; a folder that the user has named to JAX is left alone.
+    That saves most of a minute. It is done only for problems of this library: the program
+    of a user's loss contains what the loss closes over, which may be records. The folder
+    must be the user's own, since what is in it is run. A folder that the user has named to
+    JAX is left alone.
     """
-    folder, own = (
-        Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "curvedp",
-        False,
-    )
-    if (
-        type(problem) in _OF_THIS_LIBRARY
-        and jax.config.jax_compilation_cache_dir is None
-    ):
-        with suppress(OSError):
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            own = folder.stat().st_mode & 0o022 == 0  # nobody else can write to it
+    folder = None
+    is_cacheable = type(problem) in _LIBRARY_PROBLEMS
+    if is_cacheable and jax.config.jax_compilation_cache_dir is None:
+        folder = _own_cache_folder()
     try:
-        if own:
-            _keep_in(str(folder))
+        if folder is not None:
+            _set_cache_folder(str(folder))
         yield
     finally:
-        if own:
-            _keep_in(None)
+        if folder is not None:
+            _set_cache_folder(None)
 
 
-def _keep_in(folder: str | None) -> None:
+def _own_cache_folder() -> Path | None:
+    """Return the user's cache folder of curvedp, or None if others can write to it."""
+    cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    folder = Path(cache) / "curvedp"
+    with suppress(OSError):
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if folder.stat().st_mode & 0o022 == 0:
+            return folder
+    return None
+
+
+def _set_cache_folder(folder: str | None) -> None:
+    """Tell JAX where to keep compiled programs; None for nowhere."""
     jax.config.update("jax_compilation_cache_dir", folder)
     compilation_cache.reset_cache()
 
@@ -89,7 +108,18 @@ def _keep_in(folder: str | None) -> None:
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Persons:
-    """Records in the order of their persons; where each person's begin, and how many there are."""
+    """Records in the order of their persons.
+
+    Its length and its items are those of persons, not of records.
+
+    Attributes
+    ----------
+    records : array of shape (n_records, …)
+    first : array of shape (n_persons,)
+        Where each person's records begin.
+    count : array of shape (n_persons,)
+        How many records each person has.
+    """
 
     records: Any
     first: Any
@@ -98,106 +128,161 @@ class Persons:
     def __len__(self) -> int:
         return len(self.first)
 
-    def __getitem__(self, numbers: Any) -> "Persons":
-        return replace(self, first=self.first[numbers], count=self.count[numbers])
+    def __getitem__(self, person_numbers: Any) -> "Persons":
+        """Return these persons; all records are shared, not copied."""
+        return replace(
+            self, first=self.first[person_numbers], count=self.count[person_numbers]
+        )
 
 
 def rows_of(data: Any, rows: Callable[[Any], Any]) -> Any:
-    """`rows` of the records; or for each person the mean of the rows of their records, those that are not finite as zero.
+    """Return one row of numbers for each record, or for each person.
 
-    One record of everyone at a time: a person's mean is computed from their own records, in the same place of the same
-    program, whatever the others have and however many.
+    A person's row is the mean of the rows of their records, where rows that are not finite
+    count as zero. One record of every person is read at a time: a person's mean is computed
+    from their own records, in the same place of the same program, whatever the others have
+    and however many they are.
+
+    Parameters
+    ----------
+    data : array or Persons
+    rows : callable
+        rows(records) returns one row for each record.
     """
     if not isinstance(data, Persons):
         return rows(data)
 
-    def add(j: Any, total: Any) -> Any:
-        found = rows(data.records[data.first + jnp.minimum(j, data.count - 1)])
-        usable = (j < data.count) & jnp.isfinite(found).all(axis=1)
-        return total + jnp.where(usable[:, None], found, 0)
+    def add_record(number: Any, total: Any) -> Any:
+        place = data.first + jnp.minimum(number, data.count - 1)
+        person_rows = rows(data.records[place])
+        is_usable = (number < data.count) & jnp.isfinite(person_rows).all(axis=1)
+        return total + jnp.where(is_usable[:, None], person_rows, 0)
 
-    row = jax.eval_shape(rows, data.records[:1])
-    total = jnp.zeros((len(data), *row.shape[1:]), row.dtype)
-    return jax.lax.fori_loop(0, jnp.max(data.count), add, total) / data.count[:, None]
+    row_shape = jax.eval_shape(rows, data.records[:1])
+    zero = jnp.zeros((len(data), *row_shape.shape[1:]), row_shape.dtype)
+    total = jax.lax.fori_loop(0, jnp.max(data.count), add_record, zero)
+    return total / data.count[:, None]
 
 
 def prepare(
-    problem: Problem, data: Any, init: Any, groups: Any = None, least: int = 2
+    problem: Problem, data: Any, init: Any, groups: Any = None, min_records: int = 2
 ) -> tuple[Any, Any]:
-    """Start and data as JAX arrays of the start's precision; records are mapped to their nearest points. With the ids of
-    whose they are, `Persons`.
+    """Return the start and the records as JAX arrays of the start's precision.
 
-    Data that is already on an accelerator, as an array of JAX, torch or CuPy, stays there.
+    Records of a Fréchet mean are mapped to their nearest points. Data that is already on an
+    accelerator, as an array of JAX, torch or CuPy, stays there.
+
+    Parameters
+    ----------
+    problem : Problem
+    data : array of shape (n, …)
+    init : point
+        The public start.
+    groups : sequence of n ids, optional
+        Whose record each is.
+    min_records : int
+        With fewer the data is refused.
+
+    Returns
+    -------
+    start : array
+    records : array, or Persons with `groups`
     """
     if not isinstance(problem, Problem):
         raise ParameterError(
             "must be a curvedp.optim.Problem", parameter="problem", value=problem
         )
-    manifold = problem.manifold
-    start = np.asarray(_array("init", init))
+    start = _check_start(problem.manifold, init)
+    records = _check_records(problem, data, min_records).astype(start.dtype)
+    if isinstance(problem, FrechetMeanProblem) and len(records):
+        records = _on_manifold(problem.manifold, start, records)
+    _check_loss(problem, start, records)
+    if groups is None:
+        return jnp.asarray(start), jnp.asarray(records)
+    return jnp.asarray(start), _by_person(records, groups, min_records)
+
+
+def _check_start(manifold: Manifold, init: Any) -> np.ndarray:
+    """Return the public start as a point of the manifold, in its own precision."""
+    start = np.asarray(_to_array("init", init))
     if start.dtype not in (np.float32, np.float64):
         start = _validate.array("init", start)
-    if (
-        start.shape != manifold.point_shape
-        or not np.isfinite(start).all()
-        or not manifold.residual(start) <= 1e-3
-    ):
+    is_point = (
+        start.shape == manifold.point_shape
+        and np.isfinite(start).all()
+        and manifold.residual(start) <= _MAX_START_RESIDUAL
+    )
+    if not is_point:
         raise ParameterError(
             f"init must be a point of {manifold!r}, of shape {manifold.point_shape}"
         )
-    start = manifold.project(start).astype(start.dtype)
+    return np.asarray(manifold.project(start).astype(start.dtype))
+
+
+def _check_records(problem: Problem, data: Any, min_records: int) -> Any:
+    """Return the records as an array of numbers; only shape and type are refused."""
     refuse_chunked("data", data)
-    records = _given(data, problem.record_shape)
-    if records.ndim < 1 or len(records) < least:
+    records = _read_records(data, problem.record_shape)
+    if records.ndim < 1 or len(records) < min_records:
         raise ParameterError(
-            f"data has no first axis, or too few records along it; at least {least} are needed"
+            "data has no first axis, or too few records along it; at least "
+            f"{min_records} are needed"
         )
-    if not any(
-        jnp.issubdtype(records.dtype, kind) for kind in (jnp.integer, jnp.floating)
-    ):
+    is_numeric = jnp.issubdtype(records.dtype, jnp.integer) or jnp.issubdtype(
+        records.dtype, jnp.floating
+    )
+    if not is_numeric:
         raise ParameterError(f"data has dtype {records.dtype}; it must be numbers")
     shape = problem.record_shape
     if shape is not None and records.shape[1:] != shape:
-        given, needed = (
-            f"(n, {', '.join(map(str, size))})" for size in (records.shape[1:], shape)
-        )
+        actual = f"(n, {', '.join(map(str, records.shape[1:]))})"
+        needed = f"(n, {', '.join(map(str, shape))})"
         raise ParameterError(
-            f"data has shape {given}; {type(problem).__name__} on {manifold!r} needs {needed}"
+            f"data has shape {actual}; {type(problem).__name__} on "
+            f"{problem.manifold!r} needs {needed}"
         )
-    records = records.astype(start.dtype)
-    if isinstance(problem, FrechetMeanProblem) and len(records):
-        records = _on_manifold(manifold, start, records)
-    _check_scalar(problem, start, records)
-    if groups is None:
-        return jnp.asarray(start), jnp.asarray(records)
-    codes = person_codes(groups, len(records), least)
-    count = np.bincount(codes)
-    held = jnp.asarray(records)[np.argsort(codes, kind="stable")]
-    return jnp.asarray(start), Persons(
-        held, jnp.asarray(np.cumsum(count) - count), jnp.asarray(count)
-    )
+    return records
 
 
-def _given(data: Any, shape: tuple[int, ...] | None) -> Any:
-    """Records as an array. What lists, tables, object and masked arrays hold is data: NaN where it is not a number."""
-    if (
+def _by_person(records: Any, groups: Any, min_persons: int) -> Persons:
+    """Return the records in the order of their persons."""
+    person_index = person_codes(groups, len(records), min_persons)
+    count = np.bincount(person_index)
+    first = np.cumsum(count) - count
+    ordered = jnp.asarray(records)[np.argsort(person_index, kind="stable")]
+    return Persons(ordered, jnp.asarray(first), jnp.asarray(count))
+
+
+def _read_records(data: Any, record_shape: tuple[int, ...] | None) -> Any:
+    """Return records as an array.
+
+    What lists, tables, object arrays and masked arrays hold is data: an entry that is not a
+    number becomes NaN and raises nothing.
+    """
+    is_plain_array = (
         is_array_api_obj(data)
         and not isinstance(data, np.ma.MaskedArray)
         and data.dtype != object
-    ):
-        return _array("data", data)
-    if shape is None:  # a loss of one's own takes records of any shape
-        shape = _validate.public_shape("data", data)[1:]
-    return entries("data", data, shape)
+    )
+    if is_plain_array:
+        return _to_array("data", data)
+    if record_shape is None:
+        # A loss of the user's own takes records of any shape.
+        record_shape = _validate.public_shape("data", data)[1:]
+    return entries("data", data, record_shape)
 
 
-def _array(name: str, values: Any) -> Any:
-    """A JAX array as it is; an array of another library on an accelerator as a JAX array there; anything else in NumPy."""
+def _to_array(name: str, values: Any) -> Any:
+    """Return an array of JAX or NumPy without moving it off its device.
+
+    An array of JAX is returned as it is; an array of another library on an accelerator
+    becomes a JAX array there; anything else becomes a NumPy array.
+    """
     if isinstance(values, jax.Array):
         return values
-    values = (
-        values.detach() if hasattr(values, "detach") else values
-    )  # a torch tensor that has a gradient
+    if hasattr(values, "detach"):
+        # A torch tensor that has a gradient gives no array before it is detached.
+        values = values.detach()
     try:
         if (
             hasattr(values, "__dlpack_device__")
@@ -205,178 +290,242 @@ def _array(name: str, values: Any) -> Any:
         ):
             return jax.dlpack.from_dlpack(values)
         return np.asarray(values)
-    except (TypeError, ValueError):  # whose message may quote records
+    except (TypeError, ValueError):
+        # The message of these errors may quote records, so it is not shown.
         raise ParameterError(
-            f"{name} cannot be read as an array of numbers, but is {type(values).__name__}"
+            f"{name} cannot be read as an array of numbers, but is "
+            f"{type(values).__name__}"
         ) from None
 
 
 def _on_manifold(manifold: Manifold, start: np.ndarray, records: Any) -> Any:
-    """Each record on its own: its nearest point, or the public start if it is not finite or has none."""
+    """Map each record to its nearest point, or to the public start if it has none."""
     if isinstance(records, np.ndarray):
-        parts = [
-            _mapped(manifold, start, records[i : i + BLOCK])
+        blocks = [
+            _nearest_points(manifold, start, records[i : i + BLOCK])
             for i in range(0, len(records), BLOCK)
         ]
-        return np.concatenate(parts)
+        return np.concatenate(blocks)
     size = BLOCK if on_processor() else ACCELERATOR_BLOCK
-    # One block after the other: see the note in `rsvrg`.
-    each = (records[i : i + size] for i in range(0, len(records), size))
-    return jnp.concatenate(
-        [_mapped_jit(manifold, start, part).block_until_ready() for part in each]
-    )
+    # One block after the other: two batched decompositions that share XLA's threads can
+    # wait for each other for ever (seen on two cores).
+    blocks = []
+    for i in range(0, len(records), size):
+        block = _nearest_points_jit(manifold, start, records[i : i + size])
+        blocks.append(block.block_until_ready())
+    return jnp.concatenate(blocks)
 
 
-def _mapped(manifold: Manifold, start: np.ndarray, block: Any) -> Any:
+def _nearest_points(manifold: Manifold, start: np.ndarray, block: Any) -> Any:
+    """Map a block of records to their nearest points, in NumPy or JAX.
+
+    A record that is not finite, or has no nearest point, becomes the public start.
+    """
     xp: Any = np if isinstance(block, np.ndarray) else jnp
-    mask = (len(block),) + (1,) * start.ndim
-    finite = xp.isfinite(block).reshape(len(block), -1).all(axis=1)
-    points = manifold.from_record(xp.where(finite.reshape(mask), block, start))
-    usable = finite & xp.isfinite(points).reshape(len(block), -1).all(axis=1)
-    return xp.where(usable.reshape(mask), points, start).astype(block.dtype)
+    mask_shape = (len(block),) + (1,) * start.ndim
+    is_finite = xp.isfinite(block).reshape(len(block), -1).all(axis=1)
+    safe_block = xp.where(is_finite.reshape(mask_shape), block, start)
+    points = manifold.from_record(safe_block)
+    has_point = xp.isfinite(points).reshape(len(block), -1).all(axis=1)
+    is_usable = (is_finite & has_point).reshape(mask_shape)
+    return xp.where(is_usable, points, start).astype(block.dtype)
 
 
-_mapped_jit = jax.jit(_mapped, static_argnums=0)
+_nearest_points_jit = jax.jit(_nearest_points, static_argnums=0)
 
 
-def _check_scalar(problem: Problem, start: np.ndarray, records: Any) -> None:
+def _check_loss(problem: Problem, start: np.ndarray, records: Any) -> None:
+    """Refuse a loss that does not return a real number, by shapes alone."""
+    record_shape = records.shape[1:]
+    record = jax.ShapeDtypeStruct(record_shape, records.dtype)
     try:
-        value = jax.eval_shape(
-            problem.loss, start, jax.ShapeDtypeStruct(records.shape[1:], records.dtype)
-        )
-        shape, dtype = value.shape, value.dtype
+        value = jax.eval_shape(problem.loss, start, record)
+        shape = value.shape
+        dtype = value.dtype
     except Exception as error:  # whatever a caller's code raises on shapes alone
-        why = (str(error).splitlines() or [type(error).__name__])[0]
+        lines = str(error).splitlines() or [type(error).__name__]
+        reason = lines[0]
         if isinstance(error, jax.errors.TracerArrayConversionError):
-            own = "write it, and the kernels of a manifold of your own, with jax.numpy or array_namespace"
-            why = f"it calls NumPy; {own}"
-        line = (
-            f"loss(w, z) cannot be evaluated on a record of shape {records.shape[1:]}"
-        )
-        raise ParameterError(f"{line}: {why}") from None
+            reason = (
+                "it calls NumPy; write it, and the kernels of a manifold of your own, "
+                "with jax.numpy or array_namespace"
+            )
+        raise ParameterError(
+            "loss(w, z) cannot be evaluated on a record of shape "
+            f"{record_shape}: {reason}"
+        ) from None
     if shape != ():
         raise ParameterError(
             f"loss(w, z) returned an array of shape {shape}; it must return a number"
         )
     if not jnp.issubdtype(dtype, jnp.floating):
         raise ParameterError(
-            f"loss(w, z) returned {dtype}; it must return a real number that has a gradient"
+            f"loss(w, z) returned {dtype}; it must return a real number that has a "
+            "gradient"
         )
 
 
-def is_added(guarantee: Any, noise: Any) -> bool:
-    """Whether n is private, which only a guarantee can say."""
-    check_request(guarantee, noise, "replace-one", ADD_REMOVE)
-    return guarantee is not None and guarantee.adjacency == ADD_REMOVE
+def learning_rates(
+    learning_rate: float | Callable[[int], float], steps: int
+) -> np.ndarray:
+    """Return the learning rate of each step, from a number or a schedule step -> rate."""
+    if callable(learning_rate):
+        values = [learning_rate(step) for step in range(steps)]
+    else:
+        values = [learning_rate] * steps
+    checked = [
+        _validate.within("learning_rate", value, 0, 1e300, open_low=True)
+        for value in values
+    ]
+    return np.array(checked)
 
 
-def rates(learning_rate: float | Callable[[int], float], steps: int) -> np.ndarray:
-    """The learning rate of each step, from a number or from a schedule step -> rate."""
-    values = (
-        [learning_rate(step) for step in range(steps)]
-        if callable(learning_rate)
-        else [learning_rate] * steps
-    )
-    return np.array(
-        [
-            _validate.within("learning_rate", value, 0, 1e300, open_low=True)
-            for value in values
-        ]
-    )
+def recorded_steps(record_history: int, steps: int) -> np.ndarray:
+    """Return after which steps the objective is recorded, as booleans.
+
+    Parameters
+    ----------
+    record_history : bool or int
+        False for none, True for every step, a number k for every k-th.
+    steps : int
+    """
+    if isinstance(record_history, bool):
+        record_history = int(record_history)
+    interval = _validate.integer("record_history", record_history, 0)
+    if interval == 0:
+        return np.zeros(steps, dtype=bool)
+    return np.asarray(np.arange(1, steps + 1) % interval == 0)
 
 
-def recorded(record_history: int, steps: int) -> np.ndarray:
-    """Which steps end with the objective recorded: none (False), every one (True), or every so many (a number)."""
-    asked = int(record_history) if isinstance(record_history, bool) else record_history
-    every = _validate.integer("record_history", asked, 0)
-    return (
-        np.arange(1, steps + 1) % every == 0 if every else np.zeros(steps, dtype=bool)
-    )
+def join_history(objectives: list[Any], is_recorded: np.ndarray) -> np.ndarray:
+    """Return the recorded objectives of all chunks of steps, one after the other.
+
+    Parameters
+    ----------
+    objectives : list of arrays
+        The objectives of each chunk, with a place for every step.
+    is_recorded : array of booleans
+        Which of all steps were recorded.
+    """
+    every_step = np.concatenate([np.asarray(part) for part in objectives])
+    return np.asarray(every_step[is_recorded.ravel()])
 
 
-def objective_if(mark: Any, problem: Problem, w: Any, data: Any) -> Any:
-    """The objective at w where it is to be recorded; None where nothing is."""
-    if mark is None:
+def objective_if(is_recorded: Any, problem: Problem, w: Any, data: Any) -> Any:
+    """Return the objective at w where it is to be recorded, else NaN. NOT private.
+
+    It is None where no history is recorded at all, so that nothing is compiled for it.
+    """
+    if is_recorded is None:
         return None
 
     def objective() -> Any:
         if not isinstance(data, Persons):
             return problem.objective(w, data).astype(w.dtype)
-        return jnp.mean(
-            rows_of(data, jax.vmap(lambda z: problem.loss(w, z)[None]))
-        ).astype(w.dtype)
+        losses = rows_of(data, jax.vmap(lambda z: problem.loss(w, z)[None]))
+        return jnp.mean(losses).astype(w.dtype)
 
-    return jax.lax.cond(mark, objective, lambda: jnp.full((), jnp.nan, w.dtype))
+    def not_recorded() -> Any:
+        return jnp.full((), jnp.nan, w.dtype)
+
+    return jax.lax.cond(is_recorded, objective, not_recorded)
 
 
-def chunks(steps: int, dim: int) -> Iterator[slice]:
-    """Runs of steps whose noise fits in memory; all but the last have the same length, so that one program serves."""
-    length = max(1, min(steps, _CHUNK_BYTES // (8 * dim)))
+def chunks(steps: int, numbers_per_step: int) -> Iterator[slice]:
+    """Cut the steps into chunks whose noise and batches fit in memory.
+
+    All chunks but the last have the same length, so that one compiled program serves.
+    """
+    length = max(1, min(steps, _CHUNK_BYTES // (8 * numbers_per_step)))
     for start in range(0, steps, length):
         yield slice(start, min(start + length, steps))
 
 
-def _scaled(rows: Any, clip: Any) -> tuple[Any, Any]:
-    """(rows/C, min(1, C/‖row‖)): the factor is 0 for a row whose squared length over C² is not finite.
+def _clip_factors(rows: Any, clip: Any) -> tuple[Any, Any]:
+    """Return rows/C and the factors min(1, C/‖row‖) that shorten rows to length C.
 
-    An entry that is not finite becomes the largest number: its square is infinite, and it times the factor 0 is 0.
+    The factor of a row is 0 where its squared length over C² is not finite. An entry that
+    is not finite becomes the largest number: its square is infinite, and the entry times
+    the factor 0 is 0.
     """
-    # Divided by C first: a length that underflows is then far below C, whatever C is.
+    # The rows are divided by C first: a length that underflows is then far below C,
+    # whatever C is.
     scaled = rows / clip
     scaled = jnp.where(jnp.isfinite(scaled), scaled, jnp.finfo(rows.dtype).max)
-    # Soundness, not only speed: were the rows computed again for the sum, with other roundings, a row of cancelling terms
-    # could be longer there than here.
+    # The barrier is for soundness, not only for speed: were the rows computed again for
+    # the sum, with other roundings, a row of canceling terms could be longer there than
+    # here.
     scaled = jax.lax.optimization_barrier(scaled)
-    square = jnp.sum(jnp.square(scaled), axis=-1)
-    return scaled, jnp.where(
-        jnp.isfinite(square), 1 / jnp.maximum(1, jnp.sqrt(square)), 0
+    squared_length = jnp.sum(jnp.square(scaled), axis=-1)
+    factors = jnp.where(
+        jnp.isfinite(squared_length), 1 / jnp.maximum(1, jnp.sqrt(squared_length)), 0
     )
+    return scaled, factors
 
 
 def clip_rows(rows: Any, clip: Any) -> Any:
-    """Each row scaled to length at most `clip`: min(1, C/‖g‖)·g. A row that is not finite contributes nothing."""
-    scaled, factor = _scaled(rows, clip)
-    return clip * (factor[..., None] * scaled)
+    """Return each row g as min(1, C/‖g‖)·g; a row that is not finite becomes 0."""
+    scaled, factors = _clip_factors(rows, clip)
+    return clip * (factors[..., None] * scaled)
 
 
-def clipped_total(rows: Any, clip: Any, inside: Any = True) -> Any:
-    """Σ clip(row) over the rows `inside`, as one matrix product; on an accelerator as one kernel.
+def clipped_total(rows: Any, clip: Any, is_inside: Any = True) -> Any:
+    """Return the sum of the clipped rows that are inside the batch.
 
-    Summed in double precision whatever the rows': a sum's round-off grows with n, and is charged as sensitivity.
+    It is one matrix product on the processor, and one kernel on an accelerator. It is
+    computed in double precision whatever the precision of the rows is: the round-off of a
+    sum grows with n, and is charged as sensitivity.
     """
-    scaled, factor = _scaled(rows, clip)
-    factor, scaled = (
-        jnp.where(inside, factor, 0).astype(jnp.float64),
-        scaled.astype(jnp.float64),
-    )
-    return clip * (
-        factor @ scaled if on_processor() else jnp.sum(factor[:, None] * scaled, axis=0)
-    )
+    scaled, factors = _clip_factors(rows, clip)
+    factors = jnp.where(is_inside, factors, 0).astype(jnp.float64)
+    scaled = scaled.astype(jnp.float64)
+    if on_processor():
+        return clip * (factors @ scaled)
+    return clip * jnp.sum(factors[:, None] * scaled, axis=0)
 
 
-def summed(data: Any, part: Callable[[Any], Any]) -> Any:
-    """Σ part(block) over all records or persons, block by block: memory does not grow with n."""
+def exact_total(rows: Any, clip: Any, is_inside: Any = True) -> Any:
+    """Return the sum of the clipped rows in whole multiples of C/2^20, as integers.
 
-    def block(start: Any) -> Any:
-        return (
-            data[start + jnp.arange(size)]
-            if isinstance(data, Persons)
-            else slice_of(data, start, size)
-        )
+    Integers are added exactly in any order: no round-off grows with n, so that nothing that
+    is charged or written down depends on a private n.
+    """
+    in_clip_units = clip_rows(rows / clip, 1.0).astype(jnp.float64)
+    integers = jnp.rint(in_clip_units * 2.0**WHOLE_BITS).astype(jnp.int64)
+    return jnp.sum(jnp.where(jnp.reshape(is_inside, (-1, 1)), integers, 0), axis=0)
 
-    size, slice_of = (
-        BLOCK if on_processor() else ACCELERATOR_BLOCK,
-        jax.lax.dynamic_slice_in_dim,
-    )
-    whole = len(data) // size * size
-    rest = part(data[whole:]) if whole < len(data) else 0
-    if not whole:
-        return rest
-    kind = jax.eval_shape(lambda: part(block(0)))
-    total, starts = jnp.zeros(kind.shape, kind.dtype) + rest, jnp.arange(0, whole, size)
-    return jax.lax.scan(
-        lambda acc, start: (acc + part(block(start)), None), total, starts
-    )[0]
+
+def sum_over_all(data: Any, block_sum: Callable[[Any], Any]) -> Any:
+    """Sum over all records or persons, block by block: memory does not grow with n.
+
+    Parameters
+    ----------
+    data : array or Persons
+    block_sum : callable
+        block_sum(block) is the sum over one block.
+    """
+    size = BLOCK if on_processor() else ACCELERATOR_BLOCK
+    n_in_blocks = len(data) // size * size
+
+    def sum_block(start: Any) -> Any:
+        if isinstance(data, Persons):
+            return block_sum(data[start + jnp.arange(size)])
+        return block_sum(jax.lax.dynamic_slice_in_dim(data, start, size))
+
+    remainder: Any = 0
+    if n_in_blocks < len(data):
+        remainder = block_sum(data[n_in_blocks:])
+    if not n_in_blocks:
+        return remainder
+
+    def add_block(total: Any, start: Any) -> tuple[Any, None]:
+        return total + sum_block(start), None
+
+    sum_shape = jax.eval_shape(lambda: sum_block(0))
+    first_total = jnp.zeros(sum_shape.shape, sum_shape.dtype) + remainder
+    starts = jnp.arange(0, n_in_blocks, size)
+    total, _ = jax.lax.scan(add_block, first_total, starts)
+    return total
 
 
 def noisy_mean(
@@ -384,37 +533,51 @@ def noisy_mean(
     batch: Any,
     size: int,
     clip: Any,
-    scale: Any,
-    xi: Any,
+    mean_scale: Any,
+    noise: Any,
     rows: Callable[[Any], Any],
-    total: Any = None,
+    to_coordinates: Callable[[Any], Any] | None = None,
 ) -> Any:
-    """Clipped rows summed over a step's batch, or over all records where there is none, divided by the size, with noise;
-    `total` makes coordinates of their sum.
+    """Return the mean of clipped rows over a batch, with noise: what one step releases.
 
-    With a `scale` n is private: the scale stands for C over a noisy count, and ξ is in units of C. What is summed then are
-    whole multiples of C/2^20, exactly in any order: no round-off grows with n, and nothing that is charged or written down
-    depends on it.
+    Parameters
+    ----------
+    data : array or Persons
+    batch : Batches or None
+        The batch of one step; None for all records.
+    size : int
+        The public batch size, by which the sum is divided.
+    clip : float
+        C, to which each row is clipped.
+    mean_scale : float or None
+        None where n is public. Where n is private, C over a noisy batch size: the sum is
+        then in units of C (`exact_total`), so is the noise, and both are multiplied by this
+        instead of being divided by the size.
+    noise : array of shape (dim,)
+        The noise of this step.
+    rows : callable
+        rows(records) returns what is clipped, one row for each record.
+    to_coordinates : callable, optional
+        A linear map of the sum to coordinates, which lengthens nothing. Where n is public.
     """
+    n_is_private = mean_scale is not None
+    total_of = exact_total if n_is_private else clipped_total
 
-    def part(some: Any, inside: Any = True) -> Any:
-        found = rows_of(some, rows)
-        if scale is None:
-            return clipped_total(found, clip, inside)
-        whole = jnp.rint(
-            clip_rows(found / clip, 1.0).astype(jnp.float64) * 2.0**WHOLE_BITS
-        ).astype(jnp.int64)
-        return jnp.sum(jnp.where(jnp.reshape(inside, (-1, 1)), whole, 0), axis=0)
+    def block_sum(block: Any, is_inside: Any = True) -> Any:
+        return total_of(rows_of(block, rows), clip, is_inside)
 
     if batch is None:
-        found = summed(data, part)
+        total = sum_over_all(data, block_sum)
     else:
-        found = batch_sum(
-            batch, size, lambda numbers, inside: part(data[numbers], inside)
+        total = batch_sum(
+            batch, size, lambda numbers, is_inside: block_sum(data[numbers], is_inside)
         )
-    if scale is None:
-        return (found if total is None else total(found)) / size + xi
-    return scale * (jnp.clip(found, -(2**53), 2**53) * 2.0**-WHOLE_BITS + xi)
+    if n_is_private:
+        limited = jnp.clip(total, -_MAX_EXACT_INTEGER, _MAX_EXACT_INTEGER)
+        return mean_scale * (limited * 2.0**-WHOLE_BITS + noise)
+    if to_coordinates is not None:
+        total = to_coordinates(total)
+    return total / size + noise
 
 
 def noisy_gradient(
@@ -424,25 +587,25 @@ def noisy_gradient(
     batch: Any,
     size: int,
     clip: Any,
-    scale: Any = None,
-    xi: Any = 0.0,
+    mean_scale: Any = None,
+    noise: Any = 0.0,
 ) -> Any:
-    """`noisy_mean` of the gradients at w, in coordinates."""
-    if scale is None:
-        return noisy_mean(
-            data,
-            batch,
-            size,
-            clip,
-            None,
-            xi,
-            partial(problem.slopes, w),
-            partial(problem.total, w),
-        )
-    return noisy_mean(data, batch, size, clip, scale, xi, partial(problem.gradients, w))
+    """Return `noisy_mean` of the gradients of the loss at w, in coordinates there.
+
+    The other arguments are those of `noisy_mean`.
+    """
+    if mean_scale is not None:
+        gradients = partial(problem.gradients, w)
+        return noisy_mean(data, batch, size, clip, mean_scale, noise, gradients)
+    slopes = partial(problem.slopes, w)
+    to_coordinates = partial(problem.total, w)
+    return noisy_mean(data, batch, size, clip, None, noise, slopes, to_coordinates)
 
 
 def step_along(problem: Problem, w: Any, rate: Any, gradient: Any) -> Any:
-    """exp_w(-rate·gradient) for a noisy gradient in coordinates and doubles; a step out of the floats is not taken."""
-    moved = problem.move(w, (-rate * gradient).astype(w.dtype))
-    return jnp.where(jnp.isfinite(moved).all(), moved, w)
+    """Return exp_w(−rate·gradient), or w where that is not finite.
+
+    The noisy gradient is in coordinates and in double precision.
+    """
+    end = problem.move(w, (-rate * gradient).astype(w.dtype))
+    return jnp.where(jnp.isfinite(end).all(), end, w)

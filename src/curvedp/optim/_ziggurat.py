@@ -1,13 +1,15 @@
-"""Standard normals from a stream of random words, fast: the ziggurat of Marsaglia & Tsang (2000) on whole arrays.
+"""Standard normals from a stream of random words, fast: the ziggurat on whole arrays.
 
-The half-density is covered by 256 layers of equal area v. A word chooses a layer and a point x of its width; below the next
-layer's width x lies under the curve and is kept (98.8% of the words). Otherwise it may lie in the layer's wedge, where a
-second uniform decides; a point above the curve is drawn again from the start. The bottom layer's surplus is the tail,
-drawn from its own law. Layer and point come from different bits (Doornik 2005). Points have 55 bits with their sign: the
-float path, like `Source.normal`.
+The method (Marsaglia & Tsang 2000). The half-density is covered by 256 layers of equal area.
+A word chooses a layer and a point x of its width; below the next layer's width x lies under
+the curve and is accepted (98.8% of the words). Otherwise it may lie in the layer's wedge,
+where a second uniform decides; a point above the curve is drawn again from the start. The
+surplus of the bottom layer is the tail, drawn from its own law. Layer and point come from
+different bits (Doornik 2005). Points have 55 bits with their sign: the float path, like
+`Source.normal`.
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import ndtr, ndtri
@@ -15,69 +17,101 @@ from scipy.special import ndtr, ndtri
 from curvedp.entropy import Source
 
 _LAYERS = 256
-_PIECE = (
-    1 << 14
-)  # words at a time: their intermediate arrays stay in the processor's cache
+
+# How many words are processed at a time, so that intermediate arrays stay in the cache.
+_CHUNK_SIZE = 1 << 14
 
 
 def _curve(x: Any) -> Any:
+    """Return the density of the standard normal, without its factor 1/√(2π)."""
     return np.exp(-0.5 * np.square(x))
 
 
-# Where the tail begins so that 256 equal areas close at height 1 (Marsaglia & Tsang 2000); they do to 1e-12.
-_EDGE = 3.6541528853610088
-_AREA = _EDGE * _curve(_EDGE) + np.sqrt(2 * np.pi) * ndtr(-_EDGE)
+# Where the tail begins so that 256 equal areas close at height 1 (Marsaglia & Tsang 2000);
+# they do to 1e-12. The area of a layer follows.
+_TAIL_START = 3.6541528853610088
+_LAYER_AREA = _TAIL_START * _curve(_TAIL_START) + np.sqrt(2 * np.pi) * ndtr(
+    -_TAIL_START
+)
 
 
-def _widths() -> np.ndarray:
-    """Widths of the layers from the bottom (as wide as a rectangle of its area) to the top, then 0."""
-    widths = [_AREA / _curve(_EDGE), _EDGE]
+def _layer_widths() -> np.ndarray:
+    """Return the widths of the layers from the bottom to the top, then 0.
+
+    The bottom layer, with the tail, is as wide as a rectangle of its area.
+    """
+    widths = [_LAYER_AREA / _curve(_TAIL_START), _TAIL_START]
     while len(widths) < _LAYERS:
-        widths.append(np.sqrt(-2 * np.log(_AREA / widths[-1] + _curve(widths[-1]))))
+        height = _LAYER_AREA / widths[-1] + _curve(widths[-1])
+        widths.append(np.sqrt(-2 * np.log(height)))
     return np.array([*widths, 0.0])
 
 
-_WIDTHS = _widths()
-_SCALE = (
-    _WIDTHS[:-1] * 2.0**-55
-)  # a signed 56-bit whole number times this is a point of the layer
-_INSIDE = _WIDTHS[1:]
+_WIDTHS = _layer_widths()
+
+# A signed integer of 56 bits times this is a point of the layer.
+_POINT_SPACING = _WIDTHS[:-1] * 2.0**-55
+
+# Below this width a point of the layer is certainly under the curve.
+_INNER_WIDTHS = _WIDTHS[1:]
+
+# The height at which each layer begins; the bottom layer stands on the axis.
 _HEIGHTS = _curve(_WIDTHS)
-_HEIGHTS[0] = 0.0  # the bottom layer stands on the axis
+_HEIGHTS[0] = 0.0
+
+
+class _Undecided(NamedTuple):
+    """Points that may lie above the curve: their places in the output, and their layers."""
+
+    places: np.ndarray
+    layers: np.ndarray
 
 
 def ziggurat_normals(source: Source, shape: tuple[int, ...]) -> np.ndarray:
-    """Standard normals of the given shape, every bit from `source`."""
-    out = np.empty(int(np.prod(shape)))
-    looks = [_fill(source, out[i : i + _PIECE], i) for i in range(0, out.size, _PIECE)]
-    if looks:
-        _second_look(
-            source, out, *(np.concatenate(part) for part in zip(*looks, strict=True))
-        )
-    return out.reshape(shape)
+    """Draw standard normals of the given shape, every bit from `source`."""
+    normals = np.empty(int(np.prod(shape)))
+    undecided = [
+        _fill(source, normals[start : start + _CHUNK_SIZE], start)
+        for start in range(0, normals.size, _CHUNK_SIZE)
+    ]
+    if undecided:
+        places = np.concatenate([part.places for part in undecided])
+        layers = np.concatenate([part.layers for part in undecided])
+        _decide(source, normals, _Undecided(places, layers))
+    return normals.reshape(shape)
 
 
-def _fill(source: Source, out: np.ndarray, first: int) -> tuple[np.ndarray, np.ndarray]:
-    """A point of a random layer in every place; where (counted from `first`) it may lie above the curve, and its layer."""
+def _fill(source: Source, out: np.ndarray, offset: int) -> _Undecided:
+    """Put a point of a random layer in every place of `out`.
+
+    Returns the places, counted from `offset` on, of points that may lie above the curve.
+    """
     words = source.words(out.shape).view(np.int64)
-    layer = (words & (_LAYERS - 1)).astype(np.intp)
-    np.multiply((words >> 8) + 0.5, np.take(_SCALE, layer), out=out)
-    odd = np.flatnonzero(np.abs(out) >= np.take(_INSIDE, layer))
-    return odd + first, layer[odd]
+    layers = (words & (_LAYERS - 1)).astype(np.intp)
+    np.multiply((words >> 8) + 0.5, np.take(_POINT_SPACING, layers), out=out)
+    undecided = np.flatnonzero(np.abs(out) >= np.take(_INNER_WIDTHS, layers))
+    return _Undecided(undecided + offset, layers[undecided])
 
 
-def _second_look(
-    source: Source, out: np.ndarray, odd: np.ndarray, layer: np.ndarray
-) -> None:
-    """Keep the points under the curve, draw the others again; the bottom layer's surplus is the tail."""
-    if not len(odd):
+def _decide(source: Source, normals: np.ndarray, undecided: _Undecided) -> None:
+    """Accept the undecided points that lie under the curve, and draw the others again.
+
+    Points of the bottom layer's surplus are replaced by draws from the tail.
+    """
+    places, layers = undecided
+    if not len(places):
         return
-    x, low, high = out[odd], _HEIGHTS[layer], _HEIGHTS[layer + 1]
-    keep = low + source.uniform(x.shape) * (high - low) < _curve(x)
-    fresh = np.flatnonzero(~keep & (layer > 0))
-    x[fresh] = ziggurat_normals(source, fresh.shape)
-    tail = np.flatnonzero(layer == 0)
-    x[tail] = np.sign(x[tail]) * -ndtri(
-        source.uniform(tail.shape, full_precision=True) * ndtr(-_EDGE)
+    x = normals[places]
+    bottom = _HEIGHTS[layers]
+    top = _HEIGHTS[layers + 1]
+    is_under_curve = bottom + source.uniform(x.shape) * (top - bottom) < _curve(x)
+
+    rejected = np.flatnonzero(~is_under_curve & (layers > 0))
+    x[rejected] = ziggurat_normals(source, rejected.shape)
+
+    tail = np.flatnonzero(layers == 0)
+    tail_probability = source.uniform(tail.shape, full_precision=True) * ndtr(
+        -_TAIL_START
     )
-    out[odd] = x
+    x[tail] = np.sign(x[tail]) * -ndtri(tail_probability)
+    normals[places] = x

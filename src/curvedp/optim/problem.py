@@ -1,8 +1,9 @@
-"""What is minimized: the mean over records z of loss(w, z), w on a manifold.
+"""What an optimizer minimizes: the mean over records z of loss(w, z), w on a manifold.
 
-Everything private happens in coordinates: `gradient` gives the Riemannian gradient of one record in an orthonormal frame
-at w (`from_coordinates`), where its Riemannian length is the Euclidean one. Clipping, averaging and noise are then the
-Euclidean ones, and one isometry a step carries the result back to the tangent space.
+Everything private happens in coordinates: `gradients` gives the Riemannian gradient of each
+record in an orthonormal frame at w (`from_coordinates`), where its Riemannian length is the
+Euclidean one. Clipping, averaging and noise are then the Euclidean ones, and one isometry
+in each step maps the result back to the tangent space.
 """
 
 from collections.abc import Callable
@@ -27,12 +28,14 @@ from curvedp.numerics.autodiff import without_derivatives
 
 @dataclass(frozen=True)
 class Problem:
-    """Any loss(w, z) -> scalar, written in JAX, of a point w of `manifold` and one record z.
+    """A loss to minimize in the mean over records, on a manifold.
 
     Parameters
     ----------
-    manifold, loss : Manifold and callable
-        Where w lives, and loss(w, z) of a point and one record, a scalar.
+    manifold : Manifold
+        Where the minimizer w is sought.
+    loss : callable
+        loss(w, z) of a point w and one record z: a number, computed with JAX.
 
     Examples
     --------
@@ -55,47 +58,72 @@ class Problem:
 
     @property
     def record_shape(self) -> tuple[int, ...] | None:
-        """The shape of one record; None where it is the loss's own affair."""
+        """The shape of one record; None where the loss decides it."""
         return None
 
     def gradients(self, w: Any, records: Any) -> Any:
-        """Coordinates, shape (k, dim), of the Riemannian gradient at w of each record.
+        """Return the Riemannian gradient at w of each record, in coordinates there.
 
-        The differential of exp at 0 is the identity, so the coordinates are the loss's ambient slope pulled back through
-        the frame: the transpose of `from_coordinates`, whatever the metric.
+        The differential of exp at 0 is the identity, so the coordinates are the ambient
+        gradient of the loss pulled back through the frame: the transpose of
+        `from_coordinates` applied to it, whatever the metric.
+
+        Parameters
+        ----------
+        w : array of shape point_shape
+        records : array of shape (k, …)
+
+        Returns
+        -------
+        array of shape (k, dim)
         """
 
+        def from_coordinates(coordinates: Any) -> Any:
+            return self.manifold.from_coordinates(w, coordinates)
+
         def gradient(z: Any) -> Any:
-            slope, zero = (
-                jax.grad(self.loss)(w, z),
-                jnp.zeros(self.manifold.dim, dtype=w.dtype),
-            )
-            return jax.vjp(lambda c: self.manifold.from_coordinates(w, c), zero)[1](
-                slope
-            )[0]
+            ambient_gradient = jax.grad(self.loss)(w, z)
+            zero = jnp.zeros(self.manifold.dim, dtype=w.dtype)
+            _, pull_back = jax.vjp(from_coordinates, zero)
+            return pull_back(ambient_gradient)[0]
 
         return jax.vmap(gradient)(records)
 
     def slopes(self, w: Any, records: Any) -> Any:
-        """Each record's gradient as a row of numbers whose Euclidean length is its Riemannian one: what is clipped."""
+        """Return each record's gradient as the row of numbers that is clipped.
+
+        The Euclidean length of a row is the Riemannian length of the gradient. By default
+        the rows are the coordinates; a problem may choose rows that are cheaper to compute,
+        of which `total` makes coordinates.
+        """
         return self.gradients(w, records)
 
     def total(self, w: Any, slopes: Any) -> Any:
-        """Coordinates of a sum of `slopes`. Linear, and never longer than its argument."""
+        """Return the coordinates at w of a sum of `slopes`.
+
+        The map is linear, and what it returns is never longer than its argument.
+        """
         return slopes
 
     def move(self, w: Any, coordinates: Any) -> Any:
-        """The point reached from w along the tangent vector with these coordinates."""
+        """Return the point reached from w along the tangent vector of these coordinates."""
         with without_derivatives():
             return rough_from_normal_coordinates(self.manifold, w, coordinates)
 
     def carry(self, p: Any, q: Any, coordinates: Any) -> Any:
-        """Coordinates at q of tangent vectors transported from p, given by their coordinates there, shape (..., dim)."""
+        """Return tangent vectors at p transported to q, from coordinates to coordinates.
+
+        Parameters
+        ----------
+        p, q : arrays of shape point_shape
+        coordinates : array of shape (..., dim)
+            At p.
+        """
         with without_derivatives():
             return transport_coordinates(self.manifold, p, q, coordinates)
 
     def objective(self, w: Any, data: Any) -> Any:
-        """The mean loss."""
+        """Return the mean loss at w over all records. NOT private."""
         return jnp.mean(jax.vmap(lambda z: self.loss(w, z))(data))
 
 
@@ -124,9 +152,10 @@ class FrechetMeanProblem(Problem):
         assign(self, loss=lambda w, z: manifold.dist(w, z) ** 2 / 2)
         super().__post_init__()
 
-    record_shape = property(
-        lambda self: self.manifold.point_shape
-    )  # a point of the manifold
+    @property
+    def record_shape(self) -> tuple[int, ...]:
+        """The shape of one record: a point of the manifold."""
+        return self.manifold.point_shape
 
     def gradients(self, w: Any, records: Any) -> Any:
         """-log_w z of each record: no differentiation through the distance."""
@@ -162,19 +191,26 @@ class LeadingEigenvectorProblem(Problem):
             loss=lambda w, z: -(jnp.sum(w * z) ** 2),
         )
 
-    record_shape = property(lambda self: (self.dim,))  # a vector of R^dim
+    @property
+    def record_shape(self) -> tuple[int, ...]:
+        """The shape of one record: a vector of R^dim."""
+        return (self.dim,)
 
     def gradients(self, w: Any, records: Any) -> Any:
-        """-2(wᵀz)z without its part along w, of each record."""
+        """Return −2(wᵀz)z without its part along w, of each record, in coordinates."""
         return self.manifold.to_coordinates(w, self.slopes(w, records))
 
     def slopes(self, w: Any, records: Any) -> Any:
-        """Tangent vectors of R^dim: only their sum is turned into coordinates."""
-        along = records @ w
-        return -2 * along[:, None] * (records - along[:, None] * w)
+        """Return the gradients as vectors of R^dim tangent at w.
+
+        Only their sum is turned into coordinates, which is cheaper than turning each.
+        """
+        products = records @ w
+        tangent_parts = records - products[:, None] * w
+        return -2 * products[:, None] * tangent_parts
 
     def total(self, w: Any, slopes: Any) -> Any:
-        """One reflection."""
+        """Return a sum of tangent vectors in coordinates, by one reflection."""
         return self.manifold.to_coordinates(w, slopes)
 
 
@@ -184,8 +220,10 @@ class SubspaceProblem(Problem):
 
     Parameters
     ----------
-    dim, rank : int
-        Of the vectors, and of the subspace.
+    dim : int
+        The dimension of the vectors.
+    rank : int
+        The dimension of the subspace.
 
     Examples
     --------
@@ -199,7 +237,8 @@ class SubspaceProblem(Problem):
     rank: int = 1
 
     def __init__(self, dim: int, rank: int) -> None:
-        dim, rank = _validate.integer("dim", dim, 2), _validate.integer("rank", rank, 1)
+        dim = _validate.integer("dim", dim, 2)
+        rank = _validate.integer("rank", rank, 1)
         assign(
             self,
             dim=dim,
@@ -208,9 +247,12 @@ class SubspaceProblem(Problem):
             loss=lambda w, z: -jnp.sum((z @ w) ** 2),
         )
 
-    record_shape = property(lambda self: (self.dim,))  # a vector of R^dim
+    @property
+    def record_shape(self) -> tuple[int, ...]:
+        """The shape of one record: a vector of R^dim."""
+        return (self.dim,)
 
     def gradients(self, w: Any, records: Any) -> Any:
-        """-2z(zᵀw) without its part in the subspace, of each record."""
-        slopes = -2 * records[:, :, None] * (records @ w)[:, None, :]
-        return self.manifold.to_coordinates(w, self.manifold.to_tangent(w, slopes))
+        """Return −2z(zᵀw) without its part in the subspace, of each record."""
+        ambient = -2 * records[:, :, None] * (records @ w)[:, None, :]
+        return self.manifold.to_coordinates(w, self.manifold.to_tangent(w, ambient))

@@ -1,28 +1,36 @@
-"""What an optimizer returns."""
+"""What an optimizer returns: the private point, its cost, and its certificate."""
 
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from curvedp.core.certificate import Certificate
 from curvedp.core.codes import ChoiceRule, ProtectedUnit
 from curvedp.core.mechanism import Choice, ReleaseTerms, describe_mechanism
+from curvedp.entropy import Source
 from curvedp.errors import ParameterError
+from curvedp.mechanisms.optimizer import OptimizerMechanism
 from curvedp.privacy import Guarantee
 
 
 class OptimResult(NamedTuple):
-    """The private point and what it costs.
+    """The private point that an optimizer has found, and what it costs.
 
     Attributes
     ----------
-    point, guarantee : array and Guarantee
-        The point, which is private, and what it costs.
-    noise : float or array
-        The standard deviation of the tangent noise on the averaged gradient.
+    point : array
+        The point, which may be published.
+    guarantee : Guarantee
+        What it costs.
+    noise : float or pair of floats
+        The standard deviation of the tangent noise on the averaged gradient; on the sum
+        where the number of records is private.
     history : array or None
-        Where it was asked for, the objective on the data after each recorded step: computed without noise, so NOT private.
-    certificate : Certificate
-        As of every release.
+        The objective on the data after each recorded step, where it was asked for. It is
+        computed without noise, so it is NOT private.
+    certificate : Certificate or None
+        Why the point may be published; None where the manifold has no name by which
+        another machine could rebuild it.
 
     Examples
     --------
@@ -36,37 +44,48 @@ class OptimResult(NamedTuple):
     guarantee: Guarantee
     noise: Any
     history: Any = None
-    certificate: Any = (
-        None  # why the point may be published; None where the manifold has no name
-    )
+    certificate: Certificate | None = None
 
 
-def finished(
-    mechanism: Any,
+def make_result(
+    mechanism: OptimizerMechanism,
     point: Any,
-    guarantee: Any,
+    guarantee: Guarantee,
     noise: Any,
-    random: Any,
-    history: Any,
-    marks: Any,
-    groups: Any,
+    source: Source,
+    history: np.ndarray | None,
+    *,
+    has_persons: bool,
 ) -> OptimResult:
-    """The result of a descent with its certificate: what it cost, from which bits, for whom; None where the manifold has
-    no name."""
+    """Return the result of a descent, with a certificate where one can be written.
+
+    Parameters
+    ----------
+    mechanism : OptimizerMechanism
+        What the descent has released.
+    point : array
+        Its last iterate.
+    guarantee : Guarantee
+        What it cost.
+    noise : float or pair of floats
+        As `OptimResult.noise`.
+    source : Source
+        Where its random bits came from.
+    history : array or None
+        The recorded objectives.
+    has_persons : bool
+        Whether a person, and not a record, is the unit of privacy.
+    """
     point = np.asarray(point)
-    told = (
-        np.concatenate([np.asarray(part) for part in history])[marks.ravel()]
-        if marks.any()
-        else None
-    )
     try:
         describe_mechanism(mechanism)
     except ParameterError:
-        return OptimResult(point, guarantee, noise, told)
-    unit = None if groups is None else ProtectedUnit.PERSON
+        # The manifold is the user's own and cannot be named in a certificate.
+        return OptimResult(point, guarantee, noise, history)
+    unit = ProtectedUnit.PERSON if has_persons else None
     release = mechanism.release(
         lambda _: point,
-        source=random.source,
+        source=source,
         terms=ReleaseTerms(guarantee, unit, Choice(ChoiceRule.ONLY_ONE)),
     )
-    return OptimResult(point, guarantee, noise, told, certificate=release.certificate)
+    return OptimResult(point, guarantee, noise, history, release.certificate)

@@ -1,30 +1,50 @@
-"""DP-RSVRG: variance-reduced steps, private at one full gradient an epoch (Utpala et al. 2023, with E11 and E12 mended).
+"""DP-RSVRG: private variance-reduced descent, with one full gradient in each epoch.
 
-At the anchor w̃ the noisy full gradient g̃ is released once and then only post-processed; each inner step releases a noisy
-clipped sum of DIFFERENCES grad f(w) - PT grad f(w̃), which are small near the anchor and so can be clipped hard.
+At the anchor w̃ of an epoch the noisy full gradient g̃ is released once and then only
+post-processed. Each inner step releases a noisy clipped sum of DIFFERENCES
+grad f(w) − PT grad f(w̃), which are small near the anchor and so can be clipped hard
+(Utpala et al. 2023, with E11 and E12 corrected).
 """
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from numbers import Real
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from curvedp import _validate
 from curvedp._silence import quiet_about_records
 from curvedp.errors import ParameterError
-from curvedp.mechanisms import optimizer as mechanisms
+from curvedp.geometry.manifold import Manifold
+from curvedp.mechanisms.optimizer import (
+    AddRemoveVarianceReducedMechanism,
+    OptimizerMechanism,
+    VarianceReducedMechanism,
+)
 from curvedp.optim import _loop as loop
-from curvedp.optim._batches import chance_of, check_batch, draw_batches, parted
+from curvedp.optim._batches import (
+    Batches,
+    check_batch,
+    check_sampling_rate,
+    draw_batches,
+    split_batches,
+)
 from curvedp.optim._randomness import Randomness
+from curvedp.optim.plan import adds_or_removes
 from curvedp.optim.problem import Problem
-from curvedp.optim.result import OptimResult, finished
+from curvedp.optim.result import OptimResult, make_result
 from curvedp.privacy import Guarantee
-from curvedp.privacy import optimizer_accounting as cost
+from curvedp.privacy import optimizer_accounting as accounting
 from curvedp.statistics.clipped_gradient import ClippedGradient, ClippedGradientSum
+
+# Two numbers: the first for the full gradient at the anchor, the second for the differences
+# of inner steps.
+Pair = tuple[float, float]
 
 
 def dp_rsvrg(
@@ -45,212 +65,491 @@ def dp_rsvrg(
     record_history: int = False,
     groups: Any = None,
 ) -> OptimResult:
-    """`epochs` anchors with `inner_steps` variance-reduced steps each, from batches of expected size `batch_size`.
+    """Minimize a mean loss by variance-reduced steps with noise.
 
-    The released anchor gradient is shortened to C1 (free: it is post-processing), because differences clipped to C1 cannot
-    balance a longer one.
-
-    Guarantees
-    - `result.guarantee` bounds the composition of all epochs and steps of all restarts for replace-one adjacency, or where
-      asked for with adjacency="add-remove", of these and a noisy count: the number of records is private then.
+    There are `epochs` anchors with `inner_steps` steps each. The released anchor gradient is
+    shortened to C1, which is free because it is post-processing: differences that are
+    clipped to C1 cannot balance a longer one.
 
     Parameters
     ----------
+    problem, data, init, learning_rate, rng, sampling, record_history, groups
+        As in `dp_rsgd`.
     epochs, inner_steps : int
-        How many anchors, and steps from each.
+        How many anchors, and how many steps from each.
     clip : (C0, C1)
-        Bounds of a record's gradient at the anchor and of its difference.
+        The largest length of a record's gradient at the anchor, and of its difference.
     guarantee : Guarantee, optional
         The budget is split for the smallest error at the end (`accounting.rsvrg_noise`).
     noise : (σ₁, σ₂) or float, optional
-        Standard deviations on the mean full gradient and on the averaged difference; one number: both.
-    batch_size : int, optional; float where n is private
-        Of the differences. Left out it is ⌈√n⌉: then √n inner steps cost as much as the anchor's pass. Where n is private
-        (a guarantee with adjacency="add-remove"), the share of the records.
-    output : "last" or "random"
+        The standard deviations on the mean full gradient and on the averaged difference;
+        one number stands for both.
+    batch_size : int, or float where n is private, optional
+        Of the differences. By default ⌈√n⌉: then √n inner steps cost as much as the pass
+        at the anchor. Where n is private (adjacency="add-remove"), the share of the
+        records.
+    output : {"last", "random"}
         The paper's option I, or its option II, a uniformly drawn iterate.
     restarts : int
-        The whole is run so often, each from the output of the one before (its Algorithm 12), and all are charged.
-    problem, data, init, learning_rate, rng, sampling, record_history, groups
-        As in `dp_rsgd`.
+        How often all this is run, each time from the output of the run before (the paper's
+        Algorithm 12). All runs are charged.
+
+    Returns
+    -------
+    OptimResult
+
+    Notes
+    -----
+    Guarantees
+
+    - `result.guarantee` bounds the composition of all epochs and steps of all restarts for
+      replace-one adjacency; with adjacency="add-remove", of these and a noisy count, and
+      the number of records is private.
 
     Examples
     --------
     >>> import numpy as np
     >>> from curvedp.geometry import Sphere
     >>> from curvedp.optim import FrechetMeanProblem
-    >>> X = Sphere(2).project(np.random.default_rng(0).normal([3.0, 0, 0], 0.5, (500, 3)))
-    >>> result = dp_rsvrg(FrechetMeanProblem(Sphere(2)), X, np.array([1.0, 0, 0]), epochs=3, inner_steps=10,
-    ...                   batch_size=50, clip=(0.7, 0.3), learning_rate=0.2, noise=(0.01, 0.01))
+    >>> rng = np.random.default_rng(0)
+    >>> X = Sphere(2).project(rng.normal([3.0, 0, 0], 0.5, (500, 3)))
+    >>> result = dp_rsvrg(FrechetMeanProblem(Sphere(2)), X, np.array([1.0, 0, 0]),
+    ...                   epochs=3, inner_steps=10, batch_size=50, clip=(0.7, 0.3),
+    ...                   learning_rate=0.2, noise=(0.01, 0.01))
     >>> result.guarantee.epsilon(1e-6) < 10
     True
     """
-    sizes = {"epochs": epochs, "inner_steps": inner_steps, "restarts": restarts}
-    epochs, inner_steps, restarts = (
-        _validate.integer(name, value, 1) for name, value in sizes.items()
-    )
-    bounds = _pair("clip", clip)
+    epochs = _validate.integer("epochs", epochs, 1)
+    inner_steps = _validate.integer("inner_steps", inner_steps, 1)
+    restarts = _validate.integer("restarts", restarts, 1)
+    clips = _check_pair("clip", clip)
     _validate.choice("output", output, ("last", "random"))
-    schedule = loop.rates(learning_rate, epochs * inner_steps).reshape(
-        epochs, inner_steps
-    )
-    marks = loop.recorded(record_history, restarts * epochs * inner_steps).reshape(
-        restarts, epochs, inner_steps
-    )
-    chance = (
-        chance_of(batch_size, sampling) if loop.is_added(guarantee, noise) else None
-    )
+    learning_rates = loop.learning_rates(learning_rate, epochs * inner_steps)
+    is_recorded = loop.recorded_steps(record_history, restarts * epochs * inner_steps)
+    n_is_private = adds_or_removes(guarantee, noise)
+    sampling_rate = None
+    if n_is_private:
+        sampling_rate = check_sampling_rate(batch_size, sampling)
+
     with loop.full_precision(), loop.compiled_once(problem), quiet_about_records():
-        w, records = loop.prepare(
-            problem, data, init, groups, least=2 if chance is None else 0
+        start, records = loop.prepare(
+            problem, data, init, groups, min_records=0 if n_is_private else 2
         )
-        n, manifold, random = len(records), problem.manifold, Randomness(rng)
-        total, rate = restarts * epochs, float(schedule.mean())
-        made: Any
-        asked: Any = guarantee
-        scales: Any = (None, None)
-        if chance is not None:
-            charged: Any = tuple(
-                cost.add_remove_clip(bound, manifold.dim, w.dtype) for bound in bounds
-            )
-            sd, count_noise = cost.add_remove_rsvrg_noise(
-                total, inner_steps, chance, charged, asked, rate
-            )
-            size, count = max(int(chance * n), 1), random.noisy(n, count_noise)
-            scales, units = (
-                (bounds[0] / count, bounds[1] / (chance * count)),
-                (sd[0] / bounds[0], sd[1] / bounds[1]),
-            )
-            statistic: Any = ClippedGradientSum(manifold, charged[0])
-            made = partial(
-                mechanisms.AddedVarianceReducedMechanism,
-                rate=chance,
-                count_noise=count_noise,
+        randomness = Randomness(rng)
+        schedule = _Schedule(
+            n_epochs=restarts * epochs,
+            inner_steps=inner_steps,
+            mean_learning_rate=float(
+                learning_rates.reshape(epochs, inner_steps).mean()
+            ),
+        )
+        n = len(records)
+        if sampling_rate is not None:
+            assert guarantee is not None  # Only a guarantee says that n is private.
+            plan = _plan_add_remove(
+                problem.manifold,
+                n,
+                schedule,
+                clips,
+                start.dtype,
+                guarantee,
+                sampling_rate,
+                randomness,
             )
         else:
-            size = check_batch(
-                math.isqrt(n - 1) + 1 if batch_size is None else batch_size, n, sampling
+            plan = _plan_replace_one(
+                problem.manifold,
+                n,
+                schedule,
+                clips,
+                start.dtype,
+                guarantee,
+                noise,
+                batch_size,
+                sampling,
             )
-            batches_of = zip(bounds, (None, size), strict=True)
-            charged = tuple(
-                cost.rounded_clip(bound, manifold.dim, w.dtype, n, batch)
-                for bound, batch in batches_of
-            )
-            if guarantee is not None:
-                sd = cost.rsvrg_noise(
-                    n, total, inner_steps, size, charged, guarantee, sampling, rate
-                )
-            else:
-                sd = _pair(
-                    "noise", (noise, noise) if isinstance(noise, Real) else noise
-                )
-            asked = guarantee or cost.rsvrg_guarantee(
-                n, total, inner_steps, size, charged, sd, sampling
-            )
-            statistic, units = ClippedGradient(manifold, charged[0], n), sd
-            made = partial(
-                mechanisms.VarianceReducedMechanism, batch_size=size, sampling=sampling
-            )
-        run = {
-            "epochs": total,
-            "inner_steps": inner_steps,
-            "difference_clip": charged[1],
-            "statistic": statistic,
-        }
-        mechanism = made(**run, full_noise=sd[0], inner_noise=sd[1])
-        history = []
-        for record in marks:
-            chosen, kept = (
-                divmod(
-                    int(random.integers(epochs * inner_steps, (1,))[0]), inner_steps
-                ),
-                w,
-            )
+        run = _Run(problem, records, clips, plan, sampling, output, randomness)
+        point, history = run.descend(
+            start,
+            learning_rates.reshape(epochs, inner_steps),
+            is_recorded.reshape(restarts, epochs, inner_steps),
+        )
+        return make_result(
+            plan.mechanism,
+            point,
+            plan.guarantee,
+            plan.noise_std,
+            randomness.source,
+            history,
+            has_persons=groups is not None,
+        )
+
+
+class _Schedule(NamedTuple):
+    """The public numbers of steps, over all restarts, and their mean learning rate."""
+
+    n_epochs: int
+    inner_steps: int
+    mean_learning_rate: float
+
+
+@dataclass(frozen=True, eq=False)
+class VarianceReducedPlan:
+    """Everything public about one run of `dp_rsvrg`.
+
+    Pairs are for the full gradients and for the inner steps.
+
+    Attributes
+    ----------
+    mechanism : OptimizerMechanism
+        What the run releases; it goes into the certificate.
+    guarantee : Guarantee
+        What the run costs.
+    noise_std : pair of floats
+        The standard deviations that the result reports.
+    noise_unit : pair of floats
+        What standard normals are multiplied by: `noise_std`, or where n is private
+        `noise_std`/C, because sums are then in units of the clip C.
+    mean_scale : pair of floats, or pair of None
+        Where n is private: C over the noisy number of records in a sum. None divides sums
+        by public sizes.
+    batch_size : int
+        How many records a batch of an inner step has, or has on average.
+    uses_all_records : bool
+        Whether every inner step reads every record, so that no batch is drawn.
+    sampling_rate : float or None
+        Where n is private: the public probability that a record is in a batch.
+    """
+
+    mechanism: OptimizerMechanism
+    guarantee: Guarantee
+    noise_std: Pair
+    noise_unit: Pair
+    mean_scale: Pair | tuple[None, None]
+    batch_size: int
+    uses_all_records: bool
+    sampling_rate: float | None = None
+
+
+def _plan_replace_one(
+    manifold: Manifold,
+    n: int,
+    schedule: _Schedule,
+    clips: Pair,
+    dtype: np.dtype,
+    guarantee: Guarantee | None,
+    noise: Any,
+    batch_size: float | None,
+    sampling: str,
+) -> VarianceReducedPlan:
+    """Plan a run where the number of records is public and one may be replaced.
+
+    The guarantee is derived from the noise, or the noise from the guarantee. The arguments
+    are those of `dp_rsvrg`, checked.
+    """
+    if batch_size is None:
+        batch_size = math.isqrt(n - 1) + 1
+    size = check_batch(batch_size, n, sampling)
+    # The full gradient is a sum over all records, the differences are over a batch.
+    charged_clips = (
+        accounting.rounded_clip(clips[0], manifold.dim, dtype, n, None),
+        accounting.rounded_clip(clips[1], manifold.dim, dtype, n, size),
+    )
+    n_epochs, inner_steps, mean_rate = schedule
+    if guarantee is not None:
+        noise_std = accounting.rsvrg_noise(
+            n,
+            n_epochs,
+            inner_steps,
+            size,
+            charged_clips,
+            guarantee,
+            sampling,
+            mean_rate,
+        )
+    else:
+        pair = (noise, noise) if isinstance(noise, Real) else noise
+        noise_std = _check_pair("noise", pair)
+        guarantee = accounting.rsvrg_guarantee(
+            n, n_epochs, inner_steps, size, charged_clips, noise_std, sampling
+        )
+    mechanism = VarianceReducedMechanism(
+        statistic=ClippedGradient(manifold, charged_clips[0], n),
+        epochs=n_epochs,
+        inner_steps=inner_steps,
+        batch_size=size,
+        difference_clip=charged_clips[1],
+        full_noise=noise_std[0],
+        inner_noise=noise_std[1],
+        sampling=sampling,
+    )
+    return VarianceReducedPlan(
+        mechanism=mechanism,
+        guarantee=guarantee,
+        noise_std=noise_std,
+        noise_unit=noise_std,
+        mean_scale=(None, None),
+        batch_size=size,
+        uses_all_records=False,
+    )
+
+
+def _plan_add_remove(
+    manifold: Manifold,
+    n: int,
+    schedule: _Schedule,
+    clips: Pair,
+    dtype: np.dtype,
+    guarantee: Guarantee,
+    sampling_rate: float,
+    randomness: Randomness,
+) -> VarianceReducedPlan:
+    """Plan a run where n is private, because a record may be added or removed.
+
+    A noisy count of the records is drawn here; the run pays for it. The arguments are those
+    of `dp_rsvrg`, checked.
+    """
+    charged_clips = (
+        accounting.add_remove_clip(clips[0], manifold.dim, dtype),
+        accounting.add_remove_clip(clips[1], manifold.dim, dtype),
+    )
+    n_epochs, inner_steps, mean_rate = schedule
+    noise_std, count_noise = accounting.add_remove_rsvrg_noise(
+        n_epochs, inner_steps, sampling_rate, charged_clips, guarantee, mean_rate
+    )
+    noisy_count = randomness.noisy_count(n, count_noise)
+    mechanism = AddRemoveVarianceReducedMechanism(
+        statistic=ClippedGradientSum(manifold, charged_clips[0]),
+        epochs=n_epochs,
+        inner_steps=inner_steps,
+        rate=sampling_rate,
+        difference_clip=charged_clips[1],
+        full_noise=noise_std[0],
+        inner_noise=noise_std[1],
+        count_noise=count_noise,
+    )
+    return VarianceReducedPlan(
+        mechanism=mechanism,
+        guarantee=guarantee,
+        noise_std=noise_std,
+        noise_unit=(noise_std[0] / clips[0], noise_std[1] / clips[1]),
+        mean_scale=(clips[0] / noisy_count, clips[1] / (sampling_rate * noisy_count)),
+        batch_size=max(int(sampling_rate * n), 1),
+        uses_all_records=sampling_rate == 1 or not n,
+        sampling_rate=sampling_rate,
+    )
+
+
+class _Run(NamedTuple):
+    """A plan with the records it is carried out on.
+
+    Attributes
+    ----------
+    problem : Problem
+    records : array or Persons
+    clips : pair of floats
+    plan : VarianceReducedPlan
+    sampling : {"poisson", "fixed-size"}
+    output : {"last", "random"}
+    randomness : Randomness
+    """
+
+    problem: Problem
+    records: Any
+    clips: Pair
+    plan: VarianceReducedPlan
+    sampling: str
+    output: str
+    randomness: Randomness
+
+    def descend(
+        self, start: Any, learning_rates: np.ndarray, is_recorded: np.ndarray
+    ) -> tuple[Any, np.ndarray | None]:
+        """Run all restarts, each from the output of the one before.
+
+        Parameters
+        ----------
+        start : array
+            The first iterate.
+        learning_rates : array of shape (epochs, inner_steps)
+        is_recorded : array of shape (restarts, epochs, inner_steps)
+            After which steps the objective is recorded.
+
+        Returns
+        -------
+        point : array
+            The output of the last restart.
+        history : array or None
+            The recorded objectives, NOT private; None where none was asked for.
+        """
+        has_history = bool(is_recorded.any())
+        epochs, inner_steps = learning_rates.shape
+        point = start
+        objectives = []
+        for restart_is_recorded in is_recorded:
+            # Option II of the paper returns the iterate before this step of this epoch.
+            n_steps = epochs * inner_steps
+            drawn_step = int(self.randomness.integers(n_steps, (1,))[0])
+            output_epoch, output_step = divmod(drawn_step, inner_steps)
+            random_iterate = point
+
             for epoch in range(epochs):
-                every = chance is not None and (chance == 1 or not n)
-                batches = (
-                    None
-                    if every
-                    else draw_batches(random, n, size, inner_steps, sampling, chance)
+                is_output_epoch = self.output == "random" and epoch == output_epoch
+                point, path, epoch_objectives = self._run_epoch(
+                    point,
+                    learning_rates[epoch],
+                    restart_is_recorded[epoch] if has_history else None,
+                    keeps_path=is_output_epoch,
                 )
-                xi = (
-                    units[0] * random.normal(1, manifold.dim)[0],
-                    units[1] * random.normal(inner_steps, manifold.dim),
-                )
-                keep = output == "random" and epoch == chosen[0]
-                told = record[epoch] if marks.any() else None
-                w, path, values = _epoch(
-                    problem,
-                    records,
-                    w,
-                    bounds,
-                    scales,
-                    size,
-                    batches,
-                    schedule[epoch],
-                    xi,
-                    told,
-                    keep,
-                )
-                history.append(values)
-                kept = manifold.project(path[chosen[1]]) if keep else kept
-            w = w if output == "last" else kept
-        return finished(mechanism, w, asked, sd, random, history, marks, groups)
+                objectives.append(epoch_objectives)
+                if is_output_epoch:
+                    random_iterate = self.problem.manifold.project(path[output_step])
+            if self.output == "random":
+                point = random_iterate
+        if not has_history:
+            return point, None
+        return point, loop.join_history(objectives, is_recorded)
+
+    def _run_epoch(
+        self,
+        anchor: Any,
+        learning_rates: np.ndarray,
+        is_recorded: np.ndarray | None,
+        *,
+        keeps_path: bool,
+    ) -> tuple[Any, Any, Any]:
+        """Draw the batches and the noise of one epoch, and run it.
+
+        Returns what `run_epoch` returns.
+        """
+        plan = self.plan
+        dim = self.problem.manifold.dim
+        inner_steps = len(learning_rates)
+        batches = None
+        if not plan.uses_all_records:
+            batches = draw_batches(
+                self.randomness,
+                len(self.records),
+                plan.batch_size,
+                inner_steps,
+                self.sampling,
+                plan.sampling_rate,
+            )
+        full_noise = plan.noise_unit[0] * self.randomness.normal(1, dim)[0]
+        inner_noise = plan.noise_unit[1] * self.randomness.normal(inner_steps, dim)
+        point, path, objectives = run_epoch(
+            self.problem,
+            self.records,
+            anchor,
+            self.clips,
+            plan.mean_scale,
+            plan.batch_size,
+            batches,
+            learning_rates,
+            (full_noise, inner_noise),
+            is_recorded,
+            keeps_path,
+        )
+        return point, path, objectives
 
 
-@partial(jax.jit, static_argnames=("problem", "size", "keep_path"))
-def _epoch(
+@partial(jax.jit, static_argnames=("problem", "size", "keeps_path"))
+def run_epoch(
     problem: Problem,
     data: Any,
     anchor: Any,
-    clip: tuple[Any, Any],
-    scales: tuple[Any, Any],
+    clips: tuple[Any, Any],
+    mean_scales: tuple[Any, Any],
     size: int,
-    batches: Any,
-    rate: Any,
-    xi: tuple[Any, Any],
-    marks: Any,
-    keep_path: bool,
+    batches: Batches | None,
+    learning_rates: Any,
+    noises: tuple[Any, Any],
+    is_recorded: Any,
+    keeps_path: bool,
 ) -> tuple[Any, Any, Any]:
-    """The last point, all points where they are wanted, and the recorded objectives; `scales` as of `noisy_mean`."""
-    shared, each = parted(batches)
-    released = loop.noisy_gradient(
-        problem, anchor, data, None, len(data), clip[0], scales[0], xi[0]
+    """Compile and run one epoch: a full gradient at the anchor, then the inner steps.
+
+    Pairs are for the full gradient and for the inner steps.
+
+    Parameters
+    ----------
+    problem : Problem
+    data : array or Persons
+    anchor : array
+        The iterate at which the epoch begins.
+    clips, mean_scales : pairs
+        As `clip` and `mean_scale` of `noisy_mean`.
+    size : int
+        The batch size of the inner steps.
+    batches : Batches or None
+        What `draw_batches` returns; None where every step reads all records.
+    learning_rates : array of shape (inner_steps,)
+    noises : pair of arrays of shapes (dim,) and (inner_steps, dim)
+    is_recorded : array of shape (inner_steps,), or None
+        After which steps the objective is recorded; None for no history at all.
+    keeps_path : bool
+        Whether all iterates are returned.
+
+    Returns
+    -------
+    point : array
+        The last iterate, projected to the manifold.
+    path : array or None
+        The iterate before each step, where it is asked for.
+    objectives : array or None
+        NaN after steps that are not recorded.
+    """
+    shared, per_step = split_batches(batches)
+    full_noise, inner_noise = noises
+    full_gradient = loop.noisy_gradient(
+        problem,
+        anchor,
+        data,
+        None,
+        len(data),
+        clips[0],
+        mean_scales[0],
+        full_noise,
     )
-    # Differences of length at most C1 cannot balance a longer anchor gradient: the iterate would run away with it for the
-    # rest of the epoch. What has been released may be shortened at no cost.
-    released = loop.clip_rows(released[None], clip[1])[0]
+    # Differences of length at most C1 cannot balance a longer anchor gradient: the iterate
+    # would run away with it for the rest of the epoch. What has been released may be
+    # shortened at no cost.
+    full_gradient = loop.clip_rows(full_gradient[None], clips[1])[0]
 
     def step(w: Any, inputs: tuple[Any, Any, Any, Any]) -> tuple[Any, Any]:
-        own, rate, xi, mark = inputs
+        own_batch, rate, step_noise, records_objective = inputs
 
         def differences(records: Any) -> Any:
-            # Both points in one batch. As two calls they run side by side, and two batched decompositions that share
-            # XLA's threads can wait for each other for ever (seen on two cores).
-            both = jax.vmap(problem.gradients, (0, None))(
-                jnp.stack([w, anchor]), records
-            )
-            return both[0] - problem.carry(anchor, w, both[1])
+            # Both points are in one batch. As two calls they would run side by side, and
+            # two batched decompositions that share XLA's threads can wait for each other
+            # for ever (seen on two cores).
+            points = jnp.stack([w, anchor])
+            at_w, at_anchor = jax.vmap(problem.gradients, (0, None))(points, records)
+            return at_w - problem.carry(anchor, w, at_anchor)
 
-        batch = None if own is None else own | shared
-        mean = loop.noisy_mean(data, batch, size, clip[1], scales[1], xi, differences)
-        moved = loop.step_along(
-            problem, w, rate, mean + problem.carry(anchor, w, released)
+        batch = None if own_batch is None else own_batch | shared
+        mean_difference = loop.noisy_mean(
+            data, batch, size, clips[1], mean_scales[1], step_noise, differences
         )
-        return moved, (
-            w if keep_path else None,
-            loop.objective_if(mark, problem, moved, data),
-        )
+        gradient = mean_difference + problem.carry(anchor, w, full_gradient)
+        end = loop.step_along(problem, w, rate, gradient)
+        objective = loop.objective_if(records_objective, problem, end, data)
+        return end, (w if keeps_path else None, objective)
 
-    w, (path, values) = jax.lax.scan(step, anchor, (each, rate, xi[1], marks))
-    return problem.manifold.project(w), path, values
+    inputs = (per_step, learning_rates, inner_noise, is_recorded)
+    point, (path, objectives) = jax.lax.scan(step, anchor, inputs)
+    return problem.manifold.project(point), path, objectives
 
 
-def _pair(name: str, values: Any) -> tuple[float, float]:
+def _check_pair(name: str, values: Any) -> Pair:
+    """Return two positive numbers, or refuse what is not a pair of them."""
     try:
         first, second = values
     except (TypeError, ValueError):
         raise ParameterError(
             "must be a pair of positive numbers", parameter=name, value=values
         ) from None
-    return _validate.length(f"{name}[0]", first), _validate.length(f"{name}[1]", second)
+    return (
+        _validate.length(f"{name}[0]", first),
+        _validate.length(f"{name}[1]", second),
+    )

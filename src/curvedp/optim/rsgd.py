@@ -1,0 +1,256 @@
+"""DP-RSGD: private stochastic gradient descent on a manifold, over random batches."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Literal
+
+import jax
+import numpy as np
+
+from curvedp import _validate
+from curvedp._silence import quiet_about_records
+from curvedp.optim import _loop as loop
+from curvedp.optim._batches import (
+    check_sampling_rate,
+    draw_batches,
+    split_batches,
+)
+from curvedp.optim._randomness import Randomness
+from curvedp.optim.plan import (
+    DescentPlan,
+    adds_or_removes,
+    plan_add_remove,
+    plan_replace_one,
+)
+from curvedp.optim.problem import Problem
+from curvedp.optim.result import OptimResult, make_result
+from curvedp.privacy import Guarantee
+
+
+def dp_rsgd(
+    problem: Problem,
+    data: Any,
+    init: Any,
+    steps: int,
+    batch_size: float | None,
+    clip: float,
+    learning_rate: float | Callable[[int], float],
+    guarantee: Guarantee | None = None,
+    noise: float | None = None,
+    rng: Any = None,
+    sampling: Literal["poisson", "fixed-size"] = "poisson",
+    record_history: int = False,
+    groups: Any = None,
+) -> OptimResult:
+    """Minimize a mean loss by noisy gradient steps over random batches.
+
+    One step is w ← exp_w(−rate·(Σ clipped gradients of a batch/batch_size + ξ)), with ξ a
+    tangent Gaussian of standard deviation `noise` (Han et al. 2022; E5, E13).
+
+    Parameters
+    ----------
+    problem, data, init, steps, clip, learning_rate, guarantee, rng, record_history
+        As in `dp_rgd`.
+    batch_size : int, or float where n is private, or None
+        The expected size of a Poisson batch, which has every record with probability
+        batch_size/n; the sum is divided by it. Where n is private it is the public share
+        of the records that a batch has on average, such as 0.01. None takes every record
+        in every step, as `dp_rgd` does.
+    noise : float, optional
+        The standard deviation of ξ, on the average; on the sum it is batch_size times that.
+    sampling : {"poisson", "fixed-size"}
+        A fixed-size batch is drawn without replacement.
+    groups : sequence of n ids, optional
+        As in `dp_rgd`; batches are of persons then.
+
+    Returns
+    -------
+    OptimResult
+
+    Notes
+    -----
+    Guarantees
+
+    - `result.guarantee` bounds the composition of all steps for replace-one adjacency (a
+      record moves the sum by 2·clip), exactly accounted (`privacy.subsampling`), for any
+      data.
+    - For any guarantee but (ε, δ) the noise is that of known batches: nothing is gained
+      from their being random.
+    - For a guarantee with adjacency="add-remove", n is private, as in `dp_rgd`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from curvedp.geometry import Sphere
+    >>> from curvedp.optim import FrechetMeanProblem
+    >>> from curvedp.privacy import ApproxDP
+    >>> rng = np.random.default_rng(0)
+    >>> X = Sphere(2).project(rng.normal([3.0, 0, 0], 0.5, (500, 3)))
+    >>> result = dp_rsgd(FrechetMeanProblem(Sphere(2)), X, np.array([1.0, 0, 0]),
+    ...                  steps=100, batch_size=20, clip=0.7, learning_rate=0.2,
+    ...                  guarantee=ApproxDP(1.0, 1e-6))
+    >>> result.point.shape
+    (3,)
+    """
+    steps = _validate.integer("steps", steps, 1)
+    clip = _validate.length("clip", clip)
+    learning_rates = loop.learning_rates(learning_rate, steps)
+    is_recorded = loop.recorded_steps(record_history, steps)
+    n_is_private = adds_or_removes(guarantee, noise)
+    sampling_rate = 1.0
+    if n_is_private and batch_size is not None:
+        sampling_rate = check_sampling_rate(batch_size, sampling)
+
+    with loop.full_precision(), loop.compiled_once(problem), quiet_about_records():
+        start, records = loop.prepare(
+            problem, data, init, groups, min_records=0 if n_is_private else 2
+        )
+        randomness = Randomness(rng)
+        public_terms = (problem.manifold, len(records), steps, clip, start.dtype)
+        if n_is_private:
+            assert guarantee is not None  # Only a guarantee says that n is private.
+            plan = plan_add_remove(*public_terms, guarantee, sampling_rate, randomness)
+        else:
+            plan = plan_replace_one(
+                *public_terms, guarantee, noise, batch_size, sampling
+            )
+        point, history = _descend(
+            problem,
+            records,
+            start,
+            clip,
+            plan,
+            learning_rates,
+            is_recorded,
+            sampling,
+            randomness,
+        )
+        return make_result(
+            plan.mechanism,
+            point,
+            plan.guarantee,
+            plan.noise_std,
+            randomness.source,
+            history,
+            has_persons=groups is not None,
+        )
+
+
+def _descend(
+    problem: Problem,
+    records: Any,
+    start: Any,
+    clip: float,
+    plan: DescentPlan,
+    learning_rates: np.ndarray,
+    is_recorded: np.ndarray,
+    sampling: str,
+    randomness: Randomness,
+) -> tuple[Any, np.ndarray | None]:
+    """Run all steps of a plan, as many at a time as their noise fits in memory.
+
+    Parameters
+    ----------
+    problem : Problem
+    records : array or Persons
+    start : array
+        The first iterate.
+    clip : float
+        The largest length of a record's gradient.
+    plan : DescentPlan
+    learning_rates, is_recorded : arrays of shape (steps,)
+        The learning rate of each step, and whether the objective is recorded after it.
+    sampling : {"poisson", "fixed-size"}
+    randomness : Randomness
+
+    Returns
+    -------
+    point : array
+        The last iterate.
+    history : array or None
+        The recorded objectives, NOT private; None where none was asked for.
+    """
+    dim = problem.manifold.dim
+    n = len(records)
+    numbers_per_step = dim if plan.uses_all_records else max(dim, plan.batch_size)
+    has_history = bool(is_recorded.any())
+
+    point = start
+    objectives = []
+    for chunk in loop.chunks(len(learning_rates), numbers_per_step):
+        n_steps = chunk.stop - chunk.start
+        batches = None
+        if not plan.uses_all_records:
+            batches = draw_batches(
+                randomness, n, plan.batch_size, n_steps, sampling, plan.sampling_rate
+            )
+        chunk_noise = plan.noise_unit * randomness.normal(n_steps, dim)
+        point, chunk_objectives = run_steps(
+            problem,
+            records,
+            point,
+            clip,
+            plan.mean_scale,
+            plan.batch_size,
+            batches,
+            learning_rates[chunk],
+            chunk_noise,
+            is_recorded[chunk] if has_history else None,
+        )
+        objectives.append(chunk_objectives)
+    if not has_history:
+        return point, None
+    return point, loop.join_history(objectives, is_recorded)
+
+
+@partial(jax.jit, static_argnames=("problem", "size"))
+def run_steps(
+    problem: Problem,
+    data: Any,
+    start: Any,
+    clip: Any,
+    mean_scale: Any,
+    size: int,
+    batches: Any,
+    learning_rates: Any,
+    noise: Any,
+    is_recorded: Any,
+) -> tuple[Any, Any]:
+    """Compile and run a chunk of noisy gradient steps.
+
+    Parameters
+    ----------
+    problem : Problem
+    data : array or Persons
+    start : array
+        The iterate before the first step.
+    clip, mean_scale, size
+        As in `noisy_mean`.
+    batches : Batches or None
+        What `draw_batches` returns; None where every step reads all records.
+    learning_rates : array of shape (steps,)
+    noise : array of shape (steps, dim)
+    is_recorded : array of shape (steps,), or None
+        After which steps the objective is recorded; None for no history at all.
+
+    Returns
+    -------
+    point : array
+        The last iterate, projected to the manifold.
+    objectives : array of shape (steps,), or None
+        NaN after steps that are not recorded.
+    """
+    shared, per_step = split_batches(batches)
+
+    def step(w: Any, inputs: tuple[Any, Any, Any, Any]) -> tuple[Any, Any]:
+        own_batch, step_noise, rate, records_objective = inputs
+        batch = None if own_batch is None else own_batch | shared
+        gradient = loop.noisy_gradient(
+            problem, w, data, batch, size, clip, mean_scale, step_noise
+        )
+        w = loop.step_along(problem, w, rate, gradient)
+        return w, loop.objective_if(records_objective, problem, w, data)
+
+    inputs = (per_step, noise, learning_rates, is_recorded)
+    point, objectives = jax.lax.scan(step, start, inputs)
+    return problem.manifold.project(point), objectives
