@@ -2,9 +2,9 @@
 
 `check_statistic` tries to break what a statistic claims: that it is total, stays in its
 ball, and moves by no more than its sensitivity. `check_mechanism` tries the same for a
-mechanism: that it describes itself completely, that a replay gives what was released, and
-that bad data never raise. Both are exported by `curvedp.testing`. They look for mistakes;
-the proof of a sensitivity remains the author's.
+mechanism: that it describes itself completely, that a replay gives what was released,
+and that bad data never raise. Both are exported by `curvedp.testing`. They look for
+mistakes; the proof of a sensitivity remains the author's.
 """
 
 import json
@@ -34,7 +34,8 @@ _N_DATA_SETS = 12
 _N_REPLACEMENTS = 8
 # Exact draws whose distances are compared with the noise law.
 _N_DRAWS = 300
-# Kolmogorov–Smirnov: the largest √n·distance of a right law, but for a probability of 1e-8.
+# Kolmogorov–Smirnov: the largest √n·distance of a right law, but for a probability of
+# 1e-8.
 _LARGEST_KS = 3.1
 
 
@@ -46,19 +47,19 @@ def check_statistic(
 ) -> None:
     """Look for mistakes in a statistic of one's own.
 
-    The checks are: its dictionary round-trips; it is total (records that are NaN, infinite,
-    huge, tiny or off the manifold neither raise nor warn); its value is a point of
-    `value_space`, inside `value_ball`; and replacing one record moves the value by at most
-    `sensitivity`, for random data sets and for adversarial ones, with the whole data set at
-    one end of the ball and the replaced record at the other.
+    The checks are: its dictionary round-trips; it is total (records that are NaN,
+    infinite, huge, tiny or off the manifold neither raise nor warn); its value is a
+    point of `value_space`, inside `value_ball`; and replacing one record moves the
+    value by at most `sensitivity`, for random data sets and for adversarial ones, with
+    the whole data set at one end of the ball and the replaced record at the other.
 
     Parameters
     ----------
     statistic : Statistic
         One that is computed from records (`compute`).
     sample_records : function of (rng, count), optional
-        Draws records at random; needed unless the statistic derives from `ClippedToBall`,
-        whose ball says where records are.
+        Draws records at random; needed unless the statistic derives from
+        `ClippedToBall`, whose ball says where records are.
     seed : int
         Of the random records.
 
@@ -110,11 +111,12 @@ def check_mechanism(
 ) -> None:
     """Look for mistakes in a mechanism of one's own.
 
-    The checks are: its parameters are JSON values from which it can be built again, with
-    the same profile; bad data are prepared without an exception; a release neither raises
-    nor warns; the certificate rebuilds the mechanism; the value is reconstructed from the
-    certificate's integers alone, and integers that are not its own are refused; and for
-    noise of one law, exact draws are as far from the value as the law says.
+    The checks are: its parameters are JSON values from which it can be built again,
+    with the same profile; bad data are prepared without an exception; a release neither
+    raises nor warns; the certificate rebuilds the mechanism; the value is reconstructed
+    from the certificate's integers alone, and integers that are not its own are
+    refused; and for noise of one law, exact draws are as far from the value as the law
+    says.
 
     Parameters
     ----------
@@ -122,7 +124,8 @@ def check_mechanism(
     data : Any
         What `release` takes: a value or records.
     hostile_data : Any, optional
-        The same with NaN, infinite or huge entries; made from `data` where that is an array.
+        The same with NaN, infinite or huge entries; made from `data` where that is an
+        array.
     seed : int
         Of the simulated random bits.
 
@@ -357,8 +360,8 @@ def _check_noise_law(
 ) -> None:
     """Check that exact draws are as far from the value as the noise law says.
 
-    By Kolmogorov and Smirnov: a mechanism that draws a tenth less noise than it claims is
-    found out.
+    By Kolmogorov and Smirnov: a mechanism that draws a tenth less noise than it claims
+    is found out.
     """
     assert isinstance(mechanism, SimulatesRelease)
     prepared = mechanism.prepare_data(value)

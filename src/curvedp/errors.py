@@ -1,7 +1,7 @@
 """Every exception that curvedp raises on purpose. Each says what is wrong and what to do.
 
-A `ParameterError` keeps the parameter, its value and the rule apart, so that Python, the
-command line and the studio can each name the parameter as their users know it.
+A `ParameterError` keeps the parameter, its value and the rule apart, so that Python,
+the command line and the studio can each name the parameter as their users know it.
 """
 
 import reprlib
@@ -50,8 +50,8 @@ class ParameterError(CurvedpError, ValueError):
     Parameters
     ----------
     rule : str
-        What the parameter must be, as the rest of a sentence about it: "must be > 0". The
-        whole message where no parameter is named.
+        What the parameter must be, as the rest of a sentence about it: "must be > 0".
+        The whole message where no parameter is named.
     parameter : str, optional
         The parameter's name in Python.
     value : object, optional
@@ -142,8 +142,8 @@ class FederationRefused(CurvedpError, RuntimeError):
     Attributes
     ----------
     code : str
-        What a site tells the server of its refusal (`curvedp.federated.masking.REFUSALS`); the
-        message stays at the site.
+        What a site tells the server of its refusal
+        (`curvedp.federated.masking.REFUSALS`); the message stays at the site.
     """
 
     def __init__(self, message: str, code: str = "protocol") -> None:

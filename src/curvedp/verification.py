@@ -29,12 +29,13 @@ SIGNATURE_SCHEMA = "curvedp-signature/1"
 # Seconds of computing that a certificate may take; ten with the start of the program.
 DEFAULT_SECONDS = 7.0
 
-# Seconds until the worker is ended, for each second of computing, on a busy machine; and
-# seconds for its start.
+# Seconds until the worker is ended, for each second of computing, on a busy machine;
+# and seconds for its start.
 _WAIT_PER_SECOND = 10
 _START_SECONDS = 60
 
-# Bytes of a certificate's file, as `Certificate.from_json` allows, and of a signature's.
+# Bytes of a certificate's file, as `Certificate.from_json` allows, and of a
+# signature's.
 _MAX_CERTIFICATE_BYTES = 1 << 25
 _MAX_SIGNATURE_BYTES = 1 << 20
 
@@ -109,8 +110,8 @@ def sign_file(
     """Verify the certificate in a file and sign it; return the file of the signatures.
 
     Signed is the whole certificate in one spelling (RFC 8785): the released integers or
-    their SHA-256, every public number, and the ledger's entry with its hash. Signatures of
-    others that still hold are kept; those of an earlier certificate are not.
+    their SHA-256, every public number, and the ledger's entry with its hash. Signatures
+    of others that still hold are kept; those of an earlier certificate are not.
 
     Raises
     ------
@@ -203,7 +204,8 @@ def ask_worker(
 ) -> Any:
     """Answer a question in a process of its own that is limited in time and memory.
 
-    The process is started with `-P`, so that no module of the working folder is imported.
+    The process is started with `-P`, so that no module of the working folder is
+    imported.
 
     Raises
     ------

@@ -56,9 +56,9 @@ def verify(question: dict[str, Any]) -> dict[str, Any]:
 def region(question: dict[str, Any]) -> dict[str, Any]:
     """Compute the confidence region of a published value, from its verified certificate.
 
-    The question has the certificate's text, the `value_path` of the published value, the
-    `level`, what the region is `of`, and the text of a second certificate as `against`,
-    or None.
+    The question has the certificate's text, the `value_path` of the published value,
+    the `level`, what the region is `of`, and the text of a second certificate as
+    `against`, or None.
     """
     from curvedp.inference import consistent, region_of
     from curvedp.inference.region import components_of
@@ -170,9 +170,9 @@ def _check_value(
 def limit_process(seconds: float) -> None:
     """Let this process compute for so many more seconds, and take 2 GB more memory.
 
-    Computing time is limited and not waiting time: a certificate cannot make the process
-    wait, and on a busy machine an honest one is confirmed too. Windows has no such
-    limits; there only the parent's deadline ends the process.
+    Computing time is limited and not waiting time: a certificate cannot make the
+    process wait, and on a busy machine an honest one is confirmed too. Windows has no
+    such limits; there only the parent's deadline ends the process.
     """
     try:
         import resource
@@ -194,8 +194,8 @@ def limit_process(seconds: float) -> None:
 def answer(operations: Mapping[str, Operation]) -> None:
     """Read one question from standard input, answer it on standard output, and end.
 
-    The answer is {"result": …} or {"error": {"kind": …, "message": …}}, where the kind is
-    the name of one of `curvedp.errors`, "OSError" or "MemoryError".
+    The answer is {"result": …} or {"error": {"kind": …, "message": …}}, where the kind
+    is the name of one of `curvedp.errors`, "OSError" or "MemoryError".
     """
     question = json.load(sys.stdin)
     limit_process(question["seconds"])

@@ -5,8 +5,9 @@ Read these files first, in this order:
 `statistic`
     What is released: a frozen public value that owns its sensitivity.
 `mechanism`
-    How it is released: a mechanism calibrates itself to a guarantee, draws, and describes
-    itself completely. `Mechanism.release` is the only builder of a certificate.
+    How it is released: a mechanism calibrates itself to a guarantee, draws, and
+    describes itself completely. `Mechanism.release` is the only builder of a
+    certificate.
 `certificate`
     What a release says about itself, as data: codes and numbers, no sentences.
 `capabilities`

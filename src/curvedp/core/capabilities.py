@@ -1,8 +1,8 @@
 """What only some mechanisms can do, as base classes with abstract methods.
 
-A caller asks `isinstance(mechanism, PredictsError)`; nobody looks for attributes by name. A
-mechanism that gains an ability derives from its class, and the type checker holds it to the
-signature.
+A caller asks `isinstance(mechanism, PredictsError)`; nobody looks for attributes by
+name. A mechanism that gains an ability derives from its class, and the type checker
+holds it to the signature.
 """
 
 from abc import ABC, abstractmethod
@@ -54,8 +54,8 @@ class SimulatesRelease(ABC):
 class NoisyDraw(NamedTuple):
     """A draw before shrinkage and projection, with the law of its noise.
 
-    It says about which unknown quantity the draw was made, so that a theorem leads from it
-    to a confidence region (docs/inference.md). `kind` names the quantity:
+    It says about which unknown quantity the draw was made, so that a theorem leads from
+    it to a confidence region (docs/inference.md). `kind` names the quantity:
 
     - "point": the statistic itself;
     - "chart": the coordinates of the statistic in the normal chart at `base`, clipped to
@@ -74,8 +74,8 @@ class NoisyDraw(NamedTuple):
     reach : float
     radii : array, optional
     frame : Statistic, optional
-        The statistic in whose canonical frame all this is, where it is not the mechanism's
-        own.
+        The statistic in whose canonical frame all this is, where it is not the
+        mechanism's own.
     cell : float
         The width of the grid on which `value` was rounded.
     """

@@ -1,16 +1,16 @@
 """What a release says about itself, as data from which anyone can recompute its guarantee.
 
-A certificate holds no data and no hash of data: everything in it is a function of public
-parameters and of the released grid integers. It holds codes and numbers, no sentences
-(`curvedp.core.wording` has those). `curvedp verify` builds statistic and mechanism again and
-recomputes each claim.
+A certificate holds no data and no hash of data: everything in it is a function of
+public parameters and of the released grid integers. It holds codes and numbers, no
+sentences (`curvedp.core.wording` has those). `curvedp verify` builds statistic and
+mechanism again and recomputes each claim.
 
-Its last field is the SHA-256 of all others, so that no field can be changed alone. It is not a
-signature: a forger can take it anew, and has a true certificate of another release then.
-`curvedp sign` is against that.
+Its last field is the SHA-256 of all others, so that no field can be changed alone. It
+is not a signature: a forger can take it anew, and has a true certificate of another
+release then. `curvedp sign` is against that.
 
-Compatibility: the meaning of a field never changes within a schema, and no field is removed
-from one. A reader knows the schema in `SCHEMA` and refuses all others.
+Compatibility: the meaning of a field never changes within a schema, and no field is
+removed from one. A reader knows the schema in `SCHEMA` and refuses all others.
 """
 
 import hashlib
@@ -82,9 +82,10 @@ def check_at_least(claim: str, stated: Any, smallest: float) -> Check:
 class Claims:
     """The guarantee in every definition.
 
-    μ, ε, ρ and θ are those of the ideal law, None where the mechanism does not have them.
-    The released law is within total variation distance `slack` of the ideal one for each
-    data set, so each of the four holds up to it, and δ(ε) grows by (1 + e^ε)·slack.
+    μ, ε, ρ and θ are those of the ideal law, None where the mechanism does not have
+    them. The released law is within total variation distance `slack` of the ideal one
+    for each data set, so each of the four holds up to it, and δ(ε) grows by (1 +
+    e^ε)·slack.
 
     Attributes
     ----------
@@ -238,7 +239,8 @@ class Certificate:
     parameters : mapping
         The mechanism's own public numbers.
     statistic : mapping
-        `Statistic.to_dict()`: what was released, of how many records, in which public ball.
+        `Statistic.to_dict()`: what was released, of how many records, in which public
+        ball.
     sensitivity : float
         How far the statistic (or each gradient of it) can move.
     guarantee : Guarantee
@@ -252,8 +254,9 @@ class Certificate:
     numerics, entropy : mapping
         How the noise was drawn, and from which random bits.
     release : mapping
-        The released grid integers (none of one draw of many), their SHA-256, the stages of
-        a release in several draws, post-processing, and why this mechanism was taken.
+        The released grid integers (none of one draw of many), their SHA-256, the stages
+        of a release in several draws, post-processing, and why this mechanism was
+        taken.
     ledger : mapping or None
         Number and hash of the entry that paid for the release.
     created, software, schema : str, mapping and str
@@ -332,8 +335,8 @@ class Certificate:
         Raises
         ------
         ParameterError
-            For what is not one of this schema: too long, a key twice, a field missing, of
-            the wrong form, or one too many.
+            For what is not one of this schema: too long, a key twice, a field missing,
+            of the wrong form, or one too many.
         """
         try:
             if len(text) > MAX_BYTES:

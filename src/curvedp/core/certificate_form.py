@@ -1,8 +1,9 @@
 """What each field of a certificate may hold: types, forms and closed lists.
 
-A certificate may come from a stranger, and its texts are printed in terminals and on pages.
-Every field therefore has a form that is checked when a certificate is read, whether or not a
-claim rests on it. `curvedp.release.verify` then compares what can be recomputed.
+A certificate may come from a stranger, and its texts are printed in terminals and on
+pages. Every field therefore has a form that is checked when a certificate is read,
+whether or not a claim rests on it. `curvedp.release.verify` then compares what can be
+recomputed.
 """
 
 import re
@@ -68,9 +69,9 @@ _LEDGER = {"entry", "head"}
 def is_plain_text(value: Any) -> bool:
     """Whether a value is a short text that looks the same wherever it is printed.
 
-    It has no control, formatting or private characters (which hold escapes and marks that
-    reverse the direction of writing), no line ends, no spaces but ordinary ones, and no
-    marks that are drawn over other characters.
+    It has no control, formatting or private characters (which hold escapes and marks
+    that reverse the direction of writing), no line ends, no spaces but ordinary ones,
+    and no marks that are drawn over other characters.
 
     Examples
     --------
@@ -172,8 +173,8 @@ def _check_leaves(
 ) -> None:
     """Refuse what no field may hold: odd texts, numbers that are not finite, booleans.
 
-    Python takes True for 1, so that a boolean would pass for a number; only `entropy` says
-    yes or no.
+    Python takes True for 1, so that a boolean would pass for a number; only `entropy`
+    says yes or no.
     """
     _require(name, depth <= _DEEPEST)
     if isinstance(value, dict):

@@ -9,8 +9,8 @@ class ProtectedUnit(StrEnum):
     """What one neighboring data set has in place of the other's.
 
     Whether it is replaced by any other, or added and removed, is the adjacency of the
-    guarantee. Labels are either public (a record changes within its class) or private (a
-    record changes together with its label).
+    guarantee. Labels are either public (a record changes within its class) or private
+    (a record changes together with its label).
     """
 
     RECORD = "record"

@@ -1,8 +1,8 @@
 """Fields of frozen dataclasses that check themselves.
 
-A statistic and a mechanism are frozen dataclasses whose fields are public parameters. The
-type of a field carries its check, so that every way to build one (a user's call, calibration,
-a certificate) passes the same checks:
+A statistic and a mechanism are frozen dataclasses whose fields are public parameters.
+The type of a field carries its check, so that every way to build one (a user's call,
+calibration, a certificate) passes the same checks:
 
 >>> @dataclass(frozen=True)
 ... class Noise:
@@ -48,8 +48,8 @@ def check_fields(instance: Any) -> None:
     Parameters
     ----------
     instance : dataclass
-        Its fields may have types `Annotated[T, check]`, where `check(name, value)` returns
-        the value to keep or raises `ParameterError`.
+        Its fields may have types `Annotated[T, check]`, where `check(name, value)`
+        returns the value to keep or raises `ParameterError`.
     """
     declared = fields(instance)
     types: dict[str, Any] = {field.name: field.type for field in declared}

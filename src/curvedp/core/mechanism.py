@@ -1,7 +1,8 @@
 """How a statistic is released: a mechanism.
 
-A mechanism is a frozen value that holds both its sampler and its privacy profile, so that
-the two cannot drift apart. Public parameters are fields; private data are arguments of calls.
+A mechanism is a frozen value that holds both its sampler and its privacy profile, so
+that the two cannot drift apart. Public parameters are fields; private data are
+arguments of calls.
 
 The life of a release:
 
@@ -12,9 +13,9 @@ The life of a release:
 4. `draw` adds the noise, `post_process` moves the draw to where the value can be, and
    `release` writes the certificate. Nothing after the charge may fail.
 
-To verify, `from_parameters` builds the mechanism again from its certificate, every claim is
-recomputed from `privacy_profile` and `sensitivity`, and `reconstruct_value` makes the
-released value again from the released integers.
+To verify, `from_parameters` builds the mechanism again from its certificate, every
+claim is recomputed from `privacy_profile` and `sensitivity`, and `reconstruct_value`
+makes the released value again from the released integers.
 
 What only some mechanisms can do is in `curvedp.core.capabilities`.
 """
@@ -50,7 +51,8 @@ from curvedp.errors import ParameterError
 from curvedp.geometry.names import manifold_name
 from curvedp.privacy import GDP, Guarantee, PrivacyProfile, PureDP
 
-# A certificate lists the integers of a draw up to this many; of more it has the hash alone.
+# A certificate lists the integers of a draw up to this many; of more it has the hash
+# alone.
 _MAX_LISTED_INTEGERS = 1 << 14
 
 
@@ -65,8 +67,8 @@ class MechanismInfo:
     option : str or None
         What users ask for it by (`mechanism=`); None where an estimator has only one.
     reads : {"value", "array", "records"}
-        Whether `release` takes the statistic's value, the records as one NumPy array, or
-        `Records` wherever they are stored.
+        Whether `release` takes the statistic's value, the records as one NumPy array,
+        or `Records` wherever they are stored.
     sampling : SamplingPath
         How it draws.
     trust : TrustModel
@@ -96,8 +98,8 @@ class Draw(NamedTuple):
     integers : sequence of arrays
         The grid integers it is made of, in the order of the draws.
     slack : float or None
-        A public bound τ on the total variation distance from the ideal law; None where the
-        mechanism draws in floats, and no bound is known.
+        A public bound τ on the total variation distance from the ideal law; None where
+        the mechanism draws in floats, and no bound is known.
     stages : sequence of mappings
         What was released on the way, for the certificate.
     """
@@ -150,15 +152,16 @@ class ReleaseTerms(NamedTuple):
 class Mechanism(ABC):
     """Noise about a statistic, or about what is read of the records on the way to it.
 
-    A subclass is a frozen dataclass. Its fields are its public parameters; each is checked
-    by its type and goes into the certificate unless it has its default value.
+    A subclass is a frozen dataclass. Its fields are its public parameters; each is
+    checked by its type and goes into the certificate unless it has its default value.
 
     Attributes
     ----------
     statistic : Statistic
         What is released.
     info : MechanismInfo
-        What is true of every instance; a subclass with its own is registered by its name.
+        What is true of every instance; a subclass with its own is registered by its
+        name.
     """
 
     statistic: Statistic = field(kw_only=True, repr=False)
@@ -190,7 +193,8 @@ class Mechanism(ABC):
         Raises
         ------
         ParameterError
-            Where the statistic is of another kind, or its public numbers are not usable.
+            Where the statistic is of another kind, or its public numbers are not
+            usable.
         UnattainableGuarantee
             Where no noise of this kind meets the guarantee.
         """
@@ -291,12 +295,13 @@ class Mechanism(ABC):
         Parameters
         ----------
         data : array
-            The statistic's value or the records, by `info.reads`. A value or record that is
-            not finite or not on the manifold is data, not an argument: it is clipped into
-            the public ball, and the guarantee holds. Only a wrong shape raises.
+            The statistic's value or the records, by `info.reads`. A value or record
+            that is not finite or not on the manifold is data, not an argument: it is
+            clipped into the public ball, and the guarantee holds. Only a wrong shape
+            raises.
         source : Source, optional
-            Where random bits come from: the operating system by default. Any other source
-            is for simulation, and the certificate says so.
+            Where random bits come from: the operating system by default. Any other
+            source is for simulation, and the certificate says so.
         terms : ReleaseTerms, optional
             What the certificate says beside what the mechanism knows.
         is_prepared : bool
@@ -310,7 +315,8 @@ class Mechanism(ABC):
         """
         prepared = data if is_prepared else self.prepare_data(data)
         source = check_source(source)
-        # What has no name, and a unit of another statistic, are refused before any draw.
+        # What has no name, and a unit of another statistic, are refused before any
+        # draw.
         description = describe_mechanism(self)
         privacy_unit = _check_privacy_unit(self.statistic, terms.privacy_unit)
         if len(self.statistic.privacy_units) > 1:
@@ -354,8 +360,8 @@ def describe_mechanism(mechanism: Mechanism) -> dict[str, Any]:
     Raises
     ------
     ParameterError
-        Where the manifold is a user's own and has no name that could be written down, or
-        the mechanism refuses to release with its public numbers.
+        Where the manifold is a user's own and has no name that could be written down,
+        or the mechanism refuses to release with its public numbers.
     """
     mechanism.check_releasable()
     return {
@@ -407,8 +413,9 @@ def replay_draws(integers: Any) -> Callable[..., np.ndarray]:
     Returns
     -------
     function of (values, scales)
-        Ignores `values` but for their shape, and returns the recorded draw in that shape.
-        Rows of `values` have the noise scales `scales`, from which their grids follow.
+        Ignores `values` but for their shape, and returns the recorded draw in that
+        shape. Rows of `values` have the noise scales `scales`, from which their grids
+        follow.
     """
     from curvedp.mechanisms.chart import grid_of
 
@@ -490,7 +497,8 @@ def _listed_integers(
 ) -> list[list[int]] | None:
     """Return the integers that a certificate lists, or None where they are too many.
 
-    Those of a staged mechanism are always listed: each stage depends on those before it.
+    Those of a staged mechanism are always listed: each stage depends on those before
+    it.
     """
     total = sum(np.size(part) for part in integers)
     if total > _MAX_LISTED_INTEGERS and not is_staged:

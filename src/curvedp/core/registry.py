@@ -1,9 +1,10 @@
 """Where mechanisms, statistics and manifolds are found by the names in certificates.
 
-Each registry knows the modules of this package that define its members, and an entry point
-group for other packages. A member enters when its class is defined; a name that is missing
-makes the registry import everything once. The result does not depend on what was imported
-first, so `verify_certificate` and `curvedp verify` accept the same certificates.
+Each registry knows the modules of this package that define its members, and an entry
+point group for other packages. A member enters when its class is defined; a name that
+is missing makes the registry import everything once. The result does not depend on what
+was imported first, so `verify_certificate` and `curvedp verify` accept the same
+certificates.
 
 A package of yours registers its mechanisms by an entry point in its `pyproject.toml`:
 

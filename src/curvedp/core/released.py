@@ -1,7 +1,7 @@
 """What a fitted estimator has released, as a list that everybody reads.
 
-Reports, the command line, the studio, warnings and regions ask an estimator for `releases`;
-nobody looks for attributes such as `location_` by name.
+Reports, the command line, the studio, warnings and regions ask an estimator for
+`releases`; nobody looks for attributes such as `location_` by name.
 """
 
 from typing import Any, NamedTuple, Protocol, runtime_checkable

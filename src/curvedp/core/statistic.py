@@ -1,13 +1,14 @@
 """What is released: a statistic of the records, as a frozen public value.
 
-A statistic knows where its value lives, how it is computed, and how far the *computed* value
-can move between neighboring data sets: theorem, solver error and rounding, in one place.
-Nothing in it is read off the data. A certificate holds it as a dictionary, from which `verify`
-builds it again.
+A statistic knows where its value lives, how it is computed, and how far the *computed*
+value can move between neighboring data sets: theorem, solver error and rounding, in one
+place. Nothing in it is read off the data. A certificate holds it as a dictionary, from
+which `verify` builds it again.
 
-To write one, derive from `ClippedToBall` (a statistic of records in a public ball), implement
-`sensitivity`, `value_ball` and `compute`, and let `curvedp.testing.check_statistic` look for
-mistakes. docs/extending.md has a worked example.
+To write one, derive from `ClippedToBall` (a statistic of records in a public ball),
+implement `sensitivity`, `value_ball` and `compute`, and let
+`curvedp.testing.check_statistic` look for mistakes. docs/extending.md has a worked
+example.
 """
 
 from abc import ABC, abstractmethod
@@ -107,8 +108,8 @@ class Statistic(ABC):
     def compute(self, records: Records) -> np.ndarray:
         """Return the value. It is NOT private.
 
-        Some statistics (a median, a descent) have no value without noise: their mechanisms
-        read the records in stages.
+        Some statistics (a median, a descent) have no value without noise: their
+        mechanisms read the records in stages.
         """
         raise ParameterError(f"the {self.name} is not computed without noise")
 
@@ -174,8 +175,9 @@ class PointStatistic(Statistic):
     """A statistic whose value is one point of a manifold, to which noise can be added.
 
     Mechanisms that add noise in the normal chart at a public base point use
-    `chart_base` and `chart_sensitivity`. A value may be computed in a canonical frame (see
-    `ClippedToBall`); `to_data_frame` moves points from there to the frame of the records.
+    `chart_base` and `chart_sensitivity`. A value may be computed in a canonical frame
+    (see `ClippedToBall`); `to_data_frame` moves points from there to the frame of the
+    records.
     """
 
     @property
@@ -203,9 +205,9 @@ class PointStatistic(Statistic):
 class ClippedToBall(PointStatistic):
     """A statistic of n records in a public ball; each record is clipped into it first.
 
-    **The canonical frame.** Everything is computed after an isometry has moved the center
-    of the ball to where floats are most accurate (`canonical_center`). A badly scaled center
-    would otherwise cost its condition number in digits.
+    **The canonical frame.** Everything is computed after an isometry has moved the
+    center of the ball to where floats are most accurate (`canonical_center`). A badly
+    scaled center would otherwise cost its condition number in digits.
     """
 
     manifold: Manifold
@@ -274,9 +276,9 @@ class ClippedToBall(PointStatistic):
 class ExternalValue(PointStatistic):
     """A value whose sensitivity the caller states and vouches for.
 
-    No certificate can confirm it. For noise in a chart the caller may add a public ball that
-    holds the value, and how far the value's coordinates can move; by default the stretch of
-    the chart gives that.
+    No certificate can confirm it. For noise in a chart the caller may add a public ball
+    that holds the value, and how far the value's coordinates can move; by default the
+    stretch of the chart gives that.
     """
 
     manifold: Manifold
@@ -348,7 +350,8 @@ def is_point(manifold: Manifold, array: np.ndarray) -> bool:
 
 def is_drawn_in_coordinates(manifold: Manifold, ball: Ball) -> bool:
     """Return whether noise on this space is drawn in flat coordinates at a ball's center."""
-    # A process of a federated site, which draws no such noise, must not import the laws.
+    # A process of a federated site, which draws no such noise, must not import the
+    # laws.
     from curvedp.laws.exact.draw import in_chart
 
     is_at_origin = np.array_equal(ball.center, np.asarray(manifold.origin))

@@ -1,8 +1,8 @@
 """Every sentence that a person reads about a release, by code.
 
-Certificates hold codes (`curvedp.core.codes`); reports, the command line, the studio and
-statements print these words. A sentence here may be changed at any time: no sentence is ever
-compared, parsed or stored, so that rewording voids no certificate.
+Certificates hold codes (`curvedp.core.codes`); reports, the command line, the studio
+and statements print these words. A sentence here may be changed at any time: no
+sentence is ever compared, parsed or stored, so that rewording voids no certificate.
 """
 
 from typing import NamedTuple
@@ -17,7 +17,8 @@ from curvedp.core.codes import (
     TrustModel,
 )
 
-# What one neighboring data set has in place of the other's: (noun, its plural, in full).
+# What one neighboring data set has in place of the other's: (noun, its plural, in
+# full).
 
 
 class UnitWords(NamedTuple):

@@ -8,15 +8,17 @@ import numpy as np
 from curvedp.errors import ParameterError
 from curvedp.geometry.manifold import Manifold
 
-# Releases are whole multiples of 2^-30, or finer where their noise is small (`grid_of`).
+# Releases are whole multiples of 2^-30, or finer where their noise is small
+# (`grid_of`).
 GRID = 30
-# Bits of the grid below a noise scale: rounding is then below a thousandth of the noise.
+# Bits of the grid below a noise scale: rounding is then below a thousandth of the
+# noise.
 _BITS_BELOW_SCALE = 10
 # The finest grid that exact draws know.
 _FINEST_GRID = 200
 
-# log_o and to_coordinates are accurate to 1e-12, relative, on every space (tests/geometry);
-# ten times that is allowed for.
+# log_o and to_coordinates are accurate to 1e-12, relative, on every space
+# (tests/geometry); ten times that is allowed for.
 CHART_ERROR = 1e-11
 
 # Where no ball is given, a value is clipped to this distance from the base, so that the
@@ -79,10 +81,10 @@ def shrink_points(
 ) -> np.ndarray:
     """Shrink noisy points towards a public center by the rule of James and Stein.
 
-    For z ~ N(m, σ²I) in dimension d ≥ 3, (1 − (d−2)σ²/|z|²)₊·z has a smaller mean square
-    error than z for EVERY m (James & Stein 1961; Baranchik 1964). The gain is all of the
-    noise but 2σ² where m is near the center, and vanishes where |m| is large. Shrinkage is
-    post-processing: it costs no privacy.
+    For z ~ N(m, σ²I) in dimension d ≥ 3, (1 − (d−2)σ²/|z|²)₊·z has a smaller mean
+    square error than z for EVERY m (James & Stein 1961; Baranchik 1964). The gain is
+    all of the noise but 2σ² where m is near the center, and vanishes where |m| is
+    large. Shrinkage is post-processing: it costs no privacy.
 
     Parameters
     ----------

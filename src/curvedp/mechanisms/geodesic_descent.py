@@ -1,8 +1,8 @@
 """Geodesic regression by private descent on the tangent bundle.
 
 It serves any symmetric space and any number of predictors: noisy gradient steps, whose
-iterates are averaged, then one Newton step of a final release that is worth as much as all
-steps before it, and from which a confidence region follows.
+iterates are averaged, then one Newton step of a final release that is worth as much as
+all steps before it, and from which a confidence region follows.
 """
 
 from collections.abc import Callable
@@ -51,8 +51,8 @@ from curvedp.statistics.geodesic import (
     project_pair,
 )
 
-# The least eigenvalue of the normal matrix mean aaᵀ that the final step divides by: it is 1
-# where predictors are spread evenly.
+# The least eigenvalue of the normal matrix mean aaᵀ that the final step divides by: it
+# is 1 where predictors are spread evenly.
 _SMALLEST_EIGENVALUE = 0.5
 # Never more warm-up steps than this.
 _MAX_WARM_UP_STEPS = 1000
@@ -73,10 +73,10 @@ class BundleDescentMechanism(
 ):
     """DP-RGD on the tangent bundle, then one Newton step of a final release.
 
-    T exact noisy releases of `clipped_direction` are made, and the last 2T/3 iterates are
-    averaged. At their average the linearization of the problem (`Neighborhood`) is released:
-    the direction once more, and how it changes, from which a region follows. Noise is
-    Gaussian, or Laplace for pure ε, whose ε add up.
+    T exact noisy releases of `clipped_direction` are made, and the last 2T/3 iterates
+    are averaged. At their average the linearization of the problem (`Neighborhood`) is
+    released: the direction once more, and how it changes, from which a region follows.
+    Noise is Gaussian, or Laplace for pure ε, whose ε add up.
 
     Attributes
     ----------
@@ -114,7 +114,8 @@ class BundleDescentMechanism(
                 noise_kind="laplace",
             )
 
-        # T Gaussian releases are one of √T times the sensitivity (Dong, Roth & Su 2022).
+        # T Gaussian releases are one of √T times the sensitivity (Dong, Roth & Su
+        # 2022).
         steps = 3 * warm_up_steps
         total_sensitivity = sqrt(2 * steps) * sensitivity
 
@@ -260,8 +261,8 @@ class BundleDescentMechanism(
     ) -> PointAndVelocities:
         """Take a Newton step from the averaged pair.
 
-        It is shortened by how well the pair is known without it, and where noise hides the
-        normal matrix mean aaᵀ.
+        It is shortened by how well the pair is known without it, and where noise hides
+        the normal matrix mean aaᵀ.
         """
         direction, normal_matrix, _ = self.neighborhood.unpack(final)
         eigenvalues, eigenvectors = np.linalg.eigh(normal_matrix)
@@ -287,10 +288,10 @@ class BundleDescentMechanism(
     ) -> PointAndVelocities:
         """Make all steps from the center, and average the last two thirds of the iterates.
 
-        In (p, v·unit), the unit a spread-out predictor's standard deviation, the curvature
-        of the energy is about the same in all coordinates, so noise of one size serves them
-        all. v steps half as far, lest the two overshoot together, and several predictors
-        share that.
+        In (p, v·unit), the unit a spread-out predictor's standard deviation, the
+        curvature of the energy is about the same in all coordinates, so noise of one
+        size serves them all. v steps half as far, lest the two overshoot together, and
+        several predictors share that.
         """
         manifold = self.manifold
         domain = self.domain

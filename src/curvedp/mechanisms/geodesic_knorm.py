@@ -183,8 +183,9 @@ class KNGRegressionMechanism(KNormMechanism, GeodesicMechanism, PredictsError):
     ) -> KNormProblem:
         """Return what the draw is made of, in the model of the same curvature.
 
-        A ball of a space of constant curvature κ is, with lengths times √|κ|, a ball of the
-        unit sphere, the hyperboloid or ℝ^d about its origin; gradients scale like lengths.
+        A ball of a space of constant curvature κ is, with lengths times √|κ|, a ball of
+        the unit sphere, the hyperboloid or ℝ^d about its origin; gradients scale like
+        lengths.
         """
         model, unit = self._model
         mapped = self._to_model(responses)

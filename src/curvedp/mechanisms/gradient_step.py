@@ -1,9 +1,10 @@
 """One noisy clipped gradient step from the public center: a private mean on every manifold.
 
-v = mean log_c xᵢ + noise is released as exp_c v, c the center of a public ball of radius r.
-Each logarithm depends on its own record alone and has length at most r, so the *computed*
-mean moves by at most 2r/n: no curvature, no solver error and no convexity limit enters. Its
-bias is of second order in the distance from the center to the mean.
+v = mean log_c xᵢ + noise is released as exp_c v, c the center of a public ball of
+radius r. Each logarithm depends on its own record alone and has length at most r, so
+the *computed* mean moves by at most 2r/n: no curvature, no solver error and no
+convexity limit enters. Its bias is of second order in the distance from the center to
+the mean.
 """
 
 from dataclasses import dataclass
@@ -90,8 +91,8 @@ class GradientMechanism(
 ):
     """A private Fréchet mean by one noisy step from the center of a public ball.
 
-    The ball may be larger than any theorem about means allows. The scale is the standard
-    deviation of a coordinate, or b of the Laplace density ∝ exp(−|y|/b).
+    The ball may be larger than any theorem about means allows. The scale is the
+    standard deviation of a coordinate, or b of the Laplace density ∝ exp(−|y|/b).
 
     Notes
     -----

@@ -1,9 +1,9 @@
 """The K-norm gradient mechanism, drawn exactly, for pure ε.
 
-One draw of the density ∝ exp(−‖∇E(x; D)‖/s) on a public domain (Reimherr & Awan 2019; on
-manifolds Soto et al. 2022). Between neighboring data sets the exponent moves by at most Δ/s
-everywhere, and so does the logarithm of the normalizer, which depends on the data too: so
-s = 2Δ/ε, not Δ/ε (docs/errata.md, E23).
+One draw of the density ∝ exp(−‖∇E(x; D)‖/s) on a public domain (Reimherr & Awan 2019;
+on manifolds Soto et al. 2022). Between neighboring data sets the exponent moves by at
+most Δ/s everywhere, and so does the logarithm of the normalizer, which depends on the
+data too: so s = 2Δ/ε, not Δ/ε (docs/errata.md, E23).
 """
 
 from collections.abc import Callable, Mapping
@@ -133,8 +133,8 @@ class KNGMechanism(KNormMechanism, SimulatesRelease, SometimesExcluded):
     - ε-DP for replace-one adjacency, for ANY records: those outside the ball are clipped
       into it first;
     - the draw is by rejection from a verified envelope, with no Markov chain. It runs in
-      float64, and its coordinates in the chart at `center` are rounded to the public grid
-      2^-30 (finer for small noise), which the certificate says;
+      float64, and its coordinates in the chart at `center` are rounded to the public
+      grid 2^-30 (finer for small noise), which the certificate says;
     - how long a release takes depends on the records, and ε does not cover that.
 
     Examples
@@ -220,9 +220,9 @@ class KNGMechanism(KNormMechanism, SimulatesRelease, SometimesExcluded):
     def lipschitz_constant(self, records: np.ndarray) -> float:
         """Return a Lipschitz constant of the gradient norm on the ball.
 
-        It is the mean bound of the Hessians of ½d²(·, xᵢ). It depends on the records and
-        steers the work of the sampler only; the law of the draw does not depend on it
-        (docs/knorm.md).
+        It is the mean bound of the Hessians of ½d²(·, xᵢ). It depends on the records
+        and steers the work of the sampler only; the law of the draw does not depend on
+        it (docs/knorm.md).
         """
         radius = self.statistic.radius
         center = self.statistic.ball.center
@@ -348,8 +348,8 @@ def pure_epsilon(guarantee: Guarantee) -> float:
 def _hessian_bound(manifold: Manifold, distance: np.ndarray) -> np.ndarray:
     """Return the largest |eigenvalue| of the Hessian of ½d²(·, y) within a distance.
 
-    Eigenvalues lie between s·cot s and s·coth s, s the distance in units of the upper and
-    lower curvature (Karcher 1977).
+    Eigenvalues lie between s·cot s and s·coth s, s the distance in units of the upper
+    and lower curvature (Karcher 1977).
     """
     lower_curvature, upper_curvature = manifold.curvature_bounds
     bound = np.ones_like(distance)

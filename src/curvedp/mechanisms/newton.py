@@ -1,12 +1,12 @@
 """Noisy Newton steps: a private Fréchet mean on spheres and hyperbolic spaces.
 
-Each step releases the noisy gradient at the current point, which is already public, and two
-numbers about H, the mean Hessian of ½d²; the noise is divided by H. For a record at distance
-s in direction u let t = |1 − s·ct s| (ct = cot on spheres, coth in hyperbolic space). Then
-H = 1 ± mean t·(1 − uuᵀ), so mean t and mean t·⟨u, a⟩² fix H along an axis a and, on average,
-across it (docs/utility.md). Everything else is post-processing. Gaussian releases add their
-μ² (Dong, Roth & Su 2022, Corollary 2, which allows each to depend on those before), Laplace
-releases their ε.
+Each step releases the noisy gradient at the current point, which is already public, and
+two numbers about H, the mean Hessian of ½d²; the noise is divided by H. For a record at
+distance s in direction u let t = |1 − s·ct s| (ct = cot on spheres, coth in hyperbolic
+space). Then H = 1 ± mean t·(1 − uuᵀ), so mean t and mean t·⟨u, a⟩² fix H along an axis
+a and, on average, across it (docs/utility.md). Everything else is post-processing.
+Gaussian releases add their μ² (Dong, Roth & Su 2022, Corollary 2, which allows each to
+depend on those before), Laplace releases their ε.
 """
 
 from dataclasses import dataclass
@@ -53,7 +53,8 @@ from curvedp.statistics.frechet_mean import FrechetMean
 _MAX_COORDINATES = 1 << 21
 # Steps are no longer than this many radii of curvature, over which H changes.
 _MAX_STEP = 1.0
-# Below this eigenvalue of H no step is trusted; the sensitivity theorem stops there, too.
+# Below this eigenvalue of H no step is trusted; the sensitivity theorem stops there,
+# too.
 _SMALLEST_HESSIAN = 0.1
 
 
@@ -77,9 +78,9 @@ class StepSchedule(NamedTuple):
     is_averaged: bool
 
 
-# On a sphere H is nearly 1: steps converge at once, and what the first one paid for can be
-# averaged in. In hyperbolic space H is large and differs between directions: more has to be
-# known about it, and early steps are still far from the mean.
+# On a sphere H is nearly 1: steps converge at once, and what the first one paid for can
+# be averaged in. In hyperbolic space H is large and differs between directions: more
+# has to be known about it, and early steps are still far from the mean.
 _SCHEDULES_ON_SPHERES: dict[NoiseKind, StepSchedule] = {
     "gaussian": StepSchedule(2, 0.01, 8.0, True),
     "laplace": StepSchedule(2, 0.03, 8.0, True),
@@ -88,7 +89,8 @@ _SCHEDULES_IN_HYPERBOLIC_SPACE: dict[NoiseKind, StepSchedule] = {
     "gaussian": StepSchedule(4, 0.1, 3.0, False),
     "laplace": StepSchedule(2, 0.1, 5.0, False),
 }
-# The growth where just three steps are made in hyperbolic space: they begin near the mean.
+# The growth where just three steps are made in hyperbolic space: they begin near the
+# mean.
 _GROWTH_OF_THREE_STEPS = 5.0
 
 
@@ -154,8 +156,8 @@ class NewtonMechanism(
 ):
     """A private Fréchet mean of n records by noisy Newton steps from the public center.
 
-    The space has constant curvature, not 0. Records are clipped into the public ball first,
-    and so is every step.
+    The space has constant curvature, not 0. Records are clipped into the public ball
+    first, and so is every step.
 
     Attributes
     ----------
@@ -266,8 +268,8 @@ class NewtonMechanism(
     def hessian_sensitivity(self) -> float:
         """The sensitivity of (mean t, mean t·⟨u, a⟩²).
 
-        A record's pair lies in the triangle 0 ≤ q ≤ t ≤ t(r), of diameter √2·t(r); a mean
-        of n such pairs moves by that over n.
+        A record's pair lies in the triangle 0 ≤ q ≤ t ≤ t(r), of diameter √2·t(r); a
+        mean of n such pairs moves by that over n.
         """
         n = self.statistic.n
         return (sqrt(2) * self._largest_excess / n) * (1 + 1e-9) + 1e-9 / n
@@ -391,8 +393,8 @@ class NewtonMechanism(
     ) -> AddNoise:
         """Return float noise for runs of several populations.
 
-        All noise is drawn beforehand, one population after the other, so that simulating
-        several at once gives the same numbers as simulating each by itself.
+        All noise is drawn beforehand, one population after the other, so that
+        simulating several at once gives the same numbers as simulating each by itself.
         """
         sizes: list[int] = []
         for hessian_share in self.shares.hessians:
@@ -429,8 +431,8 @@ class NewtonMechanism(
         Parameters
         ----------
         populations : array, shape (k, n, *point_shape), or None
-            Records, for as many runs each. Without records the runs are replayed from what
-            `add_noise` returns.
+            Records, for as many runs each. Without records the runs are replayed from
+            what `add_noise` returns.
         n_runs : int
         add_noise : function of (values, scales)
         """

@@ -1,9 +1,10 @@
 """Choosing among private releases: "ten radii, publish the best" at an honest price.
 
-Each run draws one of the candidates and releases its value with a score. How many runs there
-are is random and never told, and the run with the best score is published (Papernot & Steinke
-2022; `curvedp.privacy.selection`). The certificate states what ONE run was told to meet, which
-the caller vouches for; `verify` recomputes the price from there.
+Each run draws one of the candidates and releases its value with a score. How many runs
+there are is random and never told, and the run with the best score is published
+(Papernot & Steinke 2022; `curvedp.privacy.selection`). The certificate states what ONE
+run was told to meet, which the caller vouches for; `verify` recomputes the price from
+there.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -74,16 +75,16 @@ def private_selection(
     Parameters
     ----------
     candidates : sequence
-        What is chosen from: radii, settings, models. It is public; each run draws one, all
-        with the same probability.
+        What is chosen from: radii, settings, models. It is public; each run draws one,
+        all with the same probability.
     release : function of (candidate, guarantee, source)
-        One run: returns (score, value), the larger score the better. Both together must meet
-        the guarantee that it is given, for which the caller vouches.
+        One run: returns (score, value), the larger score the better. Both together must
+        meet the guarantee that it is given, for which the caller vouches.
     guarantee : PureDP or ApproxDP
         For all of it.
     runs : NegativeBinomialRuns, optional
-        The law of the number of runs; by default logarithmic with a mean of about three for
-        each candidate.
+        The law of the number of runs; by default logarithmic with a mean of about three
+        for each candidate.
     ledger : Ledger, optional
         Charged once, before the first run.
     label : str
@@ -91,15 +92,15 @@ def private_selection(
     source : Source, optional
         Where random bits come from.
     unit : PrivacyUnit or str, optional
-        Whose data every run protects, "record" or "person", for the ledger's entry; a ledger
-        that counts for the other one refuses.
+        Whose data every run protects, "record" or "person", for the ledger's entry; a
+        ledger that counts for the other one refuses.
 
     Notes
     -----
     Guarantees
     - `guarantee` for the candidate, the value and the score together, if every run meets
-      what it is given (Papernot & Steinke 2022). How long it takes tells how many runs there
-      were: do not tell it;
+      what it is given (Papernot & Steinke 2022). How long it takes tells how many runs
+      there were: do not tell it;
     - whatever is refused is refused before anything is run. A certificate of the value
       itself, where it has one, states the price of one run and not of the choice.
 
@@ -301,8 +302,8 @@ def draw_run_count(
 ) -> int:
     """Draw the number of runs by inversion of its distribution function.
 
-    The uniform variate is known to any number of bits, and every comparison is decided with
-    certainty: the law is the one that is charged for, and nothing is cut off.
+    The uniform variate is known to any number of bits, and every comparison is decided
+    with certainty: the law is the one that is charged for, and nothing is cut off.
 
     Parameters
     ----------

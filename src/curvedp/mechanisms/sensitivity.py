@@ -1,7 +1,8 @@
 """How far the Fréchet mean can move when one record of n is replaced, all records in a public ball.
 
-`docs/sensitivity.md` has the theorem and its proof; the names below follow it. Everything is public: the bound depends
-on the manifold, the ball's radius and n, never on the data.
+`docs/sensitivity.md` has the theorem and its proof; the names below follow it.
+Everything is public: the bound depends on the manifold, the ball's radius and n, never
+on the data.
 """
 
 from collections.abc import Callable
@@ -17,8 +18,8 @@ from curvedp.geometry.manifold import Manifold, check_manifold
 # Relative. tan(s)/s in floats is off by less: s by 2 units in the last place, which the
 # tangent makes at most 2s/sin(2s) ≤ 22 times as many for s < 1.5, and 3 more roundings.
 _TANGENT_MARGIN = 2.0**-46
-# Relative, for R(a), whose maximum is found to float accuracy. Near r√κ = π/2 and a = r√κ
-# floats know A = a·cot a to fewer digits: to 1e-7 at π/2 − 1e-9.
+# Relative, for R(a), whose maximum is found to float accuracy. Near r√κ = π/2 and a =
+# r√κ floats know A = a·cot a to fewer digits: to 1e-7 at π/2 − 1e-9.
 _SPREAD_MARGIN = 1e-5
 _LARGEST = 1.5  # of r√κ, where the Hessian s·cot s may fall to 0.1
 _HALVINGS = 60  # of [u, π], until the place of a maximum is known to float accuracy
@@ -41,9 +42,10 @@ def frechet_mean_sensitivity(
     manifold, radius, n : Manifold, float and int
         Where the records live, r of the public ball, and the number of records.
     bound : "tight" or "reimherr"
-        Our theorem: 2r/n where curvature is <= 0, and tan(s)/s times that for s = r√κ where it is at most κ > 0, which data
-        sets come arbitrarily close to. Or the published one, (2r/n)(2-h)/h with h = 2s·cot 2s (Reimherr, Bharath &
-        Soto 2021, Theorem 2), which needs s < π/4.
+        Our theorem: 2r/n where curvature is <= 0, and tan(s)/s times that for s = r√κ
+        where it is at most κ > 0, which data sets come arbitrarily close to. Or the
+        published one, (2r/n)(2-h)/h with h = 2s·cot 2s (Reimherr, Bharath & Soto 2021,
+        Theorem 2), which needs s < π/4.
 
     Examples
     --------
@@ -61,10 +63,10 @@ def frechet_mean_sensitivity(
 def mean_chart_sensitivity(manifold: Manifold, radius: float, n: int) -> float:
     """Largest distance between the two means' coordinates in the normal chart at the ball's center.
 
-    Theorem (docs/sensitivity.md, "In the chart at the center"). It is the bound on the means
-    themselves: the logarithm stretches by at most a/sin a at distance a from the center, and
-    R(a)/h(a)·a/sin a is at most tan(r√κ), the value at a = 0, for r√κ ≤ 1.5. Where curvature
-    is at most 0 the logarithm does not stretch at all.
+    Theorem (docs/sensitivity.md, "In the chart at the center"). It is the bound on the
+    means themselves: the logarithm stretches by at most a/sin a at distance a from the
+    center, and R(a)/h(a)·a/sin a is at most tan(r√κ), the value at a = 0, for r√κ ≤
+    1.5. Where curvature is at most 0 the logarithm does not stretch at all.
 
     Parameters
     ----------
@@ -88,7 +90,8 @@ def mean_gradient_sensitivity(
 ) -> Any:
     """Largest change of the gradient of ½·mean d²(x, xᵢ) when one record is replaced, at `distance` from the center.
 
-    At distance a it is at most 2R(a)/n (`docs/sensitivity.md`), and R increases with a: by default the whole ball's.
+    At distance a it is at most 2R(a)/n (`docs/sensitivity.md`), and R increases with a:
+    by default the whole ball's.
     """
     s, upper = _normalized_radius(manifold, radius)
     n = _validate.integer("n", n, 1)
@@ -103,9 +106,9 @@ def mean_gradient_sensitivity(
 def dispersion_sensitivity(manifold: Manifold, radius: float, n: int) -> float:
     """Largest change of the Fréchet variance V = min_x mean d²(x, xᵢ) when one of n records in a ball is replaced.
 
-    Theorem (docs/sensitivity.md, "Dispersion"). It is at most 4r²(n−1)/n² where curvatures have
-    one sign, and on products of factors of one sign each where r√κ < π/4; it is at most 4r²/n
-    everywhere. The first is attained in flat space.
+    Theorem (docs/sensitivity.md, "Dispersion"). It is at most 4r²(n−1)/n² where
+    curvatures have one sign, and on products of factors of one sign each where r√κ <
+    π/4; it is at most 4r²/n everywhere. The first is attained in flat space.
 
     Parameters
     ----------
@@ -162,10 +165,10 @@ def _reimherr_factor(s: float) -> float:
 def _tight_factor(s: float) -> float:
     """Return tan(s)/s, by which curvature at most 1 enlarges 2s/n in a ball of radius s.
 
-    Theorem (docs/sensitivity.md, "The supremum is at the center"). Let the mean be at distance
-    a from the center of the ball, h(a) the least eigenvalue of the Hessian there and R(a) the
-    largest ‖log_x y − log_x m₀‖. Then R(a)/h(a) ≤ tan(s) for 0 ≤ a ≤ s < π/2, with equality
-    at a = 0.
+    Theorem (docs/sensitivity.md, "The supremum is at the center"). Let the mean be at
+    distance a from the center of the ball, h(a) the least eigenvalue of the Hessian
+    there and R(a) the largest ‖log_x y − log_x m₀‖. Then R(a)/h(a) ≤ tan(s) for 0 ≤ a ≤
+    s < π/2, with equality at a = 0.
     """
     if not s < _LARGEST:
         raise ParameterError(
@@ -183,8 +186,9 @@ def _spread(s: float, a: np.ndarray) -> np.ndarray:
         ‖log_x y − log_x m₀‖² = a² + d² + 2A·q(d)·(cos d − cos u),    s − a ≤ d ≤ s + a.
 
     As a function of d the right side rises up to the place where (cos u − cos d)/ρ(d) =
-    (1 − A)/A, ρ(d) = d·sin²d/(sin d − d·cos d), and falls after it (docs/sensitivity.md): the
-    left side of that equation rises on (u, π), so that halving finds the place.
+    (1 − A)/A, ρ(d) = d·sin²d/(sin d − d·cos d), and falls after it
+    (docs/sensitivity.md): the left side of that equation rises on (u, π), so that
+    halving finds the place.
     """
     A = _cot_times(a)
     # (1 − cos u)/2, without the cancellation of 1 − cos s/cos a

@@ -1,8 +1,8 @@
 """Gaussian or Laplace noise about vectors, and the base class of mechanisms that add it.
 
-The Gaussian serves most guarantees. Pure ε needs the Laplace law of the Euclidean norm, with
-density ∝ exp(−|y|/b): a vector that moves by Δ moves the exponent by at most Δ/b everywhere,
-so ε = Δ/b in every dimension (the K-norm mechanism, Hardt & Talwar 2010).
+The Gaussian serves most guarantees. Pure ε needs the Laplace law of the Euclidean norm,
+with density ∝ exp(−|y|/b): a vector that moves by Δ moves the exponent by at most Δ/b
+everywhere, so ε = Δ/b in every dimension (the K-norm mechanism, Hardt & Talwar 2010).
 """
 
 from collections.abc import Callable
@@ -47,7 +47,8 @@ class NoiseLevel(NamedTuple):
 def smallest_noise(guarantee: Guarantee, sensitivity: float = 1.0) -> NoiseLevel:
     """Return the least noise about a vector of this sensitivity that meets the guarantee.
 
-    It is Laplace noise where the guarantee needs a bounded loss, and Gaussian otherwise.
+    It is Laplace noise where the guarantee needs a bounded loss, and Gaussian
+    otherwise.
     """
     check_guarantee(guarantee)
     if not needs_bounded_loss(guarantee):
@@ -90,7 +91,8 @@ def largest_pure_epsilon(guarantee: Guarantee) -> float:
 def std_per_scale(kind: NoiseKind, size: int) -> float:
     """Return the standard deviation of one coordinate of noise in `size` dimensions.
 
-    It is in units of the scale: 1 for a Gaussian. For the density ∝ exp(−|y|/b) the length
+    It is in units of the scale: 1 for a Gaussian. For the density ∝ exp(−|y|/b) the
+    length
     |y| is b·Gamma(d) and no direction is special, so a coordinate has the variance
     E|y|²/d = (d + 1)·b².
     """

@@ -1,7 +1,7 @@
 """Which mechanism releases a statistic: the named one, or the one that errs least.
 
-Errors are predicted by simulation on public populations in the ball. No data are read, so the
-choice costs no privacy.
+Errors are predicted by simulation on public populations in the ball. No data are read,
+so the choice costs no privacy.
 """
 
 import json
@@ -20,7 +20,8 @@ from curvedp.errors import NotResolved, ParameterError, UnattainableGuarantee
 from curvedp.privacy import Guarantee
 from curvedp.release.predict import predicted_error
 
-# A mechanism that is expected to err by more than this times the best is not calibrated.
+# A mechanism that is expected to err by more than this times the best is not
+# calibrated.
 _HOPELESS_RATIO = 1.03
 
 # Earlier names of options, which stay accepted.
@@ -53,8 +54,8 @@ def mechanism_kinds(
 ) -> dict[str, type[Mechanism]]:
     """Return what can be asked for by name for this statistic.
 
-    Records that are not in memory are not read between draws: only mechanisms that take the
-    statistic's value are offered for them.
+    Records that are not in memory are not read between draws: only mechanisms that take
+    the statistic's value are offered for them.
     """
     kinds: dict[str, type[Mechanism]] = {}
     for kind in mechanisms:
@@ -190,8 +191,8 @@ def _reason_excluded(
     similar = candidates.get(kind.info.similar_to or "")
     if similar is None:
         return None
-    # Noise of one kind errs by about as much on the manifold as in the chart, for each unit
-    # of sensitivity, and in the chart it is calibrated at once.
+    # Noise of one kind errs by about as much on the manifold as in the chart, for each
+    # unit of sensitivity, and in the chart it is calibrated at once.
     ratio = min(1.0, statistic.sensitivity / statistic.chart_sensitivity)
     expected = similar.error * ratio
     best = min(each.error for each in candidates.values())

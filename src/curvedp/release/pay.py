@@ -87,9 +87,9 @@ def charge_for(
     """Return what a ledger with this budget is charged for a release.
 
     This is what was asked for where it is of the budget's kind; otherwise what the
-    mechanism's own profile gives in that definition, which is exact where a single (ε, δ)
-    gives nothing. The release satisfies each of them. Where the profile gives nothing, the
-    ledger converts what was asked for, or refuses in its own words.
+    mechanism's own profile gives in that definition, which is exact where a single (ε,
+    δ) gives nothing. The release satisfies each of them. Where the profile gives
+    nothing, the ledger converts what was asked for, or refuses in its own words.
     """
     order = budget.order if isinstance(budget, RenyiDP) else None
     if type(requested) is type(budget):

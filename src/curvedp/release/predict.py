@@ -14,9 +14,9 @@ from curvedp.mechanisms.newton import NewtonMechanism
 from curvedp.release.populations import reference_populations
 
 _SEED = 20230615
-# Draws for each of three populations, times the dimension: the length of isotropic noise
-# varies by about 1/√dim of itself, so the standard error is about a percent of the predicted
-# error in every dimension.
+# Draws for each of three populations, times the dimension: the length of isotropic
+# noise varies by about 1/√dim of itself, so the standard error is about a percent of
+# the predicted error in every dimension.
 _DRAWS_TIMES_DIM = 2048
 
 
@@ -80,7 +80,8 @@ def predicted_error_or_none(mechanism: Mechanism) -> float | None:
 def baseline_error(statistic: Statistic) -> float:
     """Return the error at which the public center is as good as a release.
 
-    It is the center's own error on the same populations, and at most a third of the radius.
+    It is the center's own error on the same populations, and at most a third of the
+    radius.
     """
     ball = reference_ball(statistic)
     if ball is None:

@@ -13,8 +13,8 @@ from curvedp.errors import ParameterError
 from curvedp.geometry import Euclidean, parse_manifold
 from curvedp.mechanisms.isotropic.tangent import TangentMechanism
 
-# Beyond these dimensions nothing is recomputed: a short text could ask for any amount of
-# work. Flat spaces take less of it.
+# Beyond these dimensions nothing is recomputed: a short text could ask for any amount
+# of work. Flat spaces take less of it.
 _MAX_DIMENSION = 20_000
 _MAX_FLAT_DIMENSION = 999_999
 _MAX_NAME_LENGTH = 400

@@ -1,10 +1,11 @@
 """Recompute what a certificate claims, from the certificate alone.
 
-Statistic and mechanism are built again from their dictionaries, validated as if a user had
-given them. A number that is claimed (sensitivity, noise, μ, ε, ρ, θ, δ) must be no better than
-the recomputed one; everything else must be what the mechanism itself would have written. A
-certificate in which anything was changed is refused by its own SHA-256; if that was taken
-anew, what was changed is refused, claims less, or makes it the certificate of another release.
+Statistic and mechanism are built again from their dictionaries, validated as if a user
+had given them. A number that is claimed (sensitivity, noise, μ, ε, ρ, θ, δ) must be no
+better than the recomputed one; everything else must be what the mechanism itself would
+have written. A certificate in which anything was changed is refused by its own SHA-256;
+if that was taken anew, what was changed is refused, claims less, or makes it the
+certificate of another release.
 """
 
 import re
@@ -79,8 +80,8 @@ def verify_certificate(certificate: Certificate) -> list[Check]:
     Returns
     -------
     list of Check
-        Each confirmed (True), refuted (False), or of a kind that no certificate can confirm
-        (None).
+        Each confirmed (True), refuted (False), or of a kind that no certificate can
+        confirm (None).
     """
     try:
         check_form(certificate)
@@ -166,7 +167,8 @@ def _describe_statistic(certificate: Certificate) -> Check:
 def _check_sensitivity(certificate: Certificate, mechanism: Mechanism) -> Check:
     """Check the stated sensitivity against the theorem's.
 
-    A larger one would belong to fewer records or a wider ball than the certificate says.
+    A larger one would belong to fewer records or a wider ball than the certificate
+    says.
     """
     recomputed = mechanism.sensitivity
     if isinstance(mechanism.statistic, ExternalValue):
@@ -272,8 +274,8 @@ def _meets_request(mechanism: Mechanism, requested: Any) -> bool:
         return bool(delta <= requested.delta0 * (1 + 1e-9))
     if not isinstance(mechanism, BatchMechanism):
         return bool(meets(profile, requested))  # type: ignore[arg-type]  # not pure
-    # Definitions that gain nothing from the chance of batches: Gaussian releases, which are
-    # together one.
+    # Definitions that gain nothing from the chance of batches: Gaussian releases, which
+    # are together one.
     mu = convert(mechanism.profile_of_known_batches, to=GDP).mu * (1 - 1e-9)
     return bool(meets(gaussian_profile(0.0, 1, 1.0, mu), replace_one))
 
@@ -281,10 +283,10 @@ def _meets_request(mechanism: Mechanism, requested: Any) -> bool:
 def _certified_mu_of(mechanism: Mechanism, own: float | None) -> float | None:
     """Return μ by a certified enclosure where there is one, else the mechanism's own.
 
-    Enclosures know spheres, hyperbolic and Euclidean spaces, and not what is less than they
-    are: circles, lines through 0, rotations. On nearly flat curved space the supremum over ε
-    is approached only where δ is below e^-1000, and enclosing it takes minutes; there the
-    exact profile, whose tail is closed by a theorem, decides.
+    Enclosures know spheres, hyperbolic and Euclidean spaces, and not what is less than
+    they are: circles, lines through 0, rotations. On nearly flat curved space the
+    supremum over ε is approached only where δ is below e^-1000, and enclosing it takes
+    minutes; there the exact profile, whose tail is closed by a theorem, decides.
     """
     if own is None or not isinstance(mechanism, ValueMechanism):
         return own
@@ -312,7 +314,8 @@ def _has_quick_enclosure(noise: NoiseDescription) -> bool:
     return is_flat_gaussian or noise.space.dim <= _MAX_ENCLOSED_DIMENSION
 
 
-# Enclosures take most of the time, and the certificates of all classes ask for the same.
+# Enclosures take most of the time, and the certificates of all classes ask for the
+# same.
 
 
 @lru_cache(maxsize=256)
@@ -371,8 +374,8 @@ def _check_numerics(certificate: Certificate, mechanism: Mechanism) -> list[Chec
         ]
     smallest = 0.0
     if own_path is SamplingPath.EXACT_THEN_ROUND:
-        # What every exact draw of so many numbers costs at least. Discrete noise has its
-        # own bound, among the mechanism's further checks.
+        # What every exact draw of so many numbers costs at least. Discrete noise has
+        # its own bound, among the mechanism's further checks.
         draws = certificate.release["integers"] or [[0]]
         smallest = sum(Allowance(len(part)).tau() for part in draws)
     is_number = isinstance(slack, float) and isfinite(slack)

@@ -1,9 +1,9 @@
 """What should make the reader of a release think again.
 
-Everything here follows from the released value and public parameters, so it costs no privacy.
-Nothing of it is stated in a certificate, so that nothing can be stated wrongly: it is computed
-anew wherever the certificate is read. That there is no warning proves nothing: what clipping
-has done to the records is not seen.
+Everything here follows from the released value and public parameters, so it costs no
+privacy. Nothing of it is stated in a certificate, so that nothing can be stated
+wrongly: it is computed anew wherever the certificate is read. That there is no warning
+proves nothing: what clipping has done to the records is not seen.
 """
 
 from enum import StrEnum
@@ -37,21 +37,23 @@ from curvedp.statistics.searched_ball import (
 )
 from curvedp.statistics.second_moment import SecondMoment
 
-# Of the radius: a release within this of the edge lies on it. Records that were all clipped
-# onto the ball have their mean a little inside.
+# Of the radius: a release within this of the edge lies on it. Records that were all
+# clipped onto the ball have their mean a little inside.
 _EDGE_SHARE = 0.1
 # Of the radius: a release within this of the center was shrunk onto it.
 _CENTER_SHARE = 1e-9
 # Of releases of noise alone, this share is shorter.
 _NOISE_QUANTILE = 0.95
-# Standard deviations (scales, of Laplace noise) by which a noisy count must exceed a number.
+# Standard deviations (scales, of Laplace noise) by which a noisy count must exceed a
+# number.
 _SURE_DEVIATIONS = 6.0
-# A variance below this many predicted errors (2.4 deviations of Gaussian noise) may be noise.
+# A variance below this many predicted errors (2.4 deviations of Gaussian noise) may be
+# noise.
 _NOISE_ERRORS = 3.0
 # Of the radius: a predicted error below this needs no warning.
 _SMALL_ERROR_SHARE = 0.1
-# Of the spread, or of all records: a mean with so much noise, and a variance of which so
-# many records are clipped, is of little use.
+# Of the spread, or of all records: a mean with so much noise, and a variance of which
+# so many records are clipped, is of little use.
 USELESS_SHARE = 0.25
 
 
@@ -172,8 +174,8 @@ def several_means_warnings(certificate: Certificate) -> list[Warning]:
     statistic: Any = mechanism_of(certificate).statistic
     space = statistic.manifold
     limit = space.convexity_radius
-    # The curvature of the Bures-Wasserstein metric has no bound, but its means are unique
-    # (Agueh & Carlier 2011).
+    # The curvature of the Bures-Wasserstein metric has no bound, but its means are
+    # unique (Agueh & Carlier 2011).
     if not isfinite(space.curvature_bounds[1]) or ball.radius < limit:
         return []
     text = (
@@ -265,8 +267,8 @@ def _variance_warnings(
 ) -> list[Warning]:
     """Warn of a variance that is as large as it can be, or that may be noise alone.
 
-    Records outside the ball are alike once they are on its edge: their variance is next to
-    nothing.
+    Records outside the ball are alike once they are on its edge: their variance is next
+    to nothing.
     """
     warnings = _useless_variance_warnings(mechanism)
     if variance >= largest * (1 - _CENTER_SHARE):
@@ -339,8 +341,8 @@ def _outward_stretch(space: Manifold, radius: float) -> float:
 def warnings_before_paying(mechanism: Mechanism) -> list[Warning]:
     """Warn that a release would be of little use.
 
-    This is a function of public numbers (n, dimension, budget, radius), so it can be said
-    before anything is spent.
+    This is a function of public numbers (n, dimension, budget, radius), so it can be
+    said before anything is spent.
     """
     statistic = mechanism.statistic
     if isinstance(mechanism, PrivateBallMechanism):
@@ -386,8 +388,8 @@ def _useless_search_warnings(search: PrivateBallMechanism) -> list[Warning]:
 def _useless_mean_warnings(mechanism: Mechanism, radius: float) -> list[Warning]:
     """Compare the noise with the radius, and the predicted error with the center's own.
 
-    Shrinkage keeps the error of long noise near that of the center: the error alone does
-    not tell that nothing of the records is left.
+    Shrinkage keeps the error of long noise near that of the center: the error alone
+    does not tell that nothing of the records is left.
     """
     cures = f"{_cures(mechanism.statistic.value_space)}, as would a smaller ball"
     error = _noticeable_error(mechanism, radius)

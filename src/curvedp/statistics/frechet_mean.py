@@ -36,8 +36,8 @@ class FrechetMean(ClippedToBall):
     def sensitivity(self) -> float:
         """The theorem's bound and the solver's error at both ends, at most a diameter.
 
-        Noise is added to a point of the ball, as floats hold it (`stored_radius`): no two
-        of them are farther apart than twice that, whatever the solver's error.
+        Noise is added to a point of the ball, as floats hold it (`stored_radius`): no
+        two of them are farther apart than twice that, whatever the solver's error.
         """
         exact = frechet_mean_sensitivity(self.manifold, self.clipping_radius, self.n)
         return min(exact + 2 * self.solver_error, 2 * self.stored_radius)
@@ -46,8 +46,8 @@ class FrechetMean(ClippedToBall):
     def chart_sensitivity(self) -> float:
         """The theorem's bound for the chart, which stretches the solver's error too.
 
-        Coordinates are shortened to the radius before noise is added: no two of them are
-        farther apart than the diameter.
+        Coordinates are shortened to the radius before noise is added: no two of them
+        are farther apart than the diameter.
         """
         stretch = chart_stretch(self.manifold, self.radius)
         exact = mean_chart_sensitivity(self.manifold, self.clipping_radius, self.n)
@@ -58,9 +58,9 @@ class FrechetMean(ClippedToBall):
     def stored_radius(self) -> float:
         """How far from the center the point is that noise is added to.
 
-        That is the radius and the rounding of the point's own coordinates; on a space whose
-        noise is drawn in flat coordinates these are shortened to the radius, and nothing is
-        rounded after that.
+        That is the radius and the rounding of the point's own coordinates; on a space
+        whose noise is drawn in flat coordinates these are shortened to the radius, and
+        nothing is rounded after that.
         """
         if is_drawn_in_coordinates(self.manifold, self.ball):
             return self.radius * (1 + CHART_ERROR)

@@ -30,8 +30,8 @@ class FrechetVariance(ClippedToBall):
     def sensitivity(self) -> float:
         """The theorem's bound, and the errors of mean and distances at both ends.
 
-        A mean that is off by η raises the mean square by at most 2·2r·η + η². Squares of
-        computed distances are off by twice CHART_ERROR, relative.
+        A mean that is off by η raises the mean square by at most 2·2r·η + η². Squares
+        of computed distances are off by twice CHART_ERROR, relative.
         """
         radius = self.clipping_radius
         mean_error = self.solver_error

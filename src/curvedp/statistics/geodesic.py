@@ -1,8 +1,8 @@
 """The geodesic that fits responses to predictors: private geodesic regression.
 
-Releases act on the middle of the geodesic, (p, v) = (γ(½), γ'(½)): predictors in [0, 1] are
-centered at ½, which makes p and v nearly independent and halves the lever of v. Moving the
-released pair to γ(0) is post-processing.
+Releases act on the middle of the geodesic, (p, v) = (γ(½), γ'(½)): predictors in [0, 1]
+are centered at ½, which makes p and v nearly independent and halves the lever of v.
+Moving the released pair to γ(0) is post-processing.
 """
 
 from dataclasses import dataclass
@@ -28,7 +28,8 @@ from curvedp.regression.jacobi import check_symmetric
 
 # Predictions and records keep this share of the injectivity radius, clear of cut loci.
 _INJECTIVITY_SHARE = 0.95
-# In radii of curvature: beyond, volume grows exponentially and the domain does not widen.
+# In radii of curvature: beyond, volume grows exponentially and the domain does not
+# widen.
 _WIDEST_DOMAIN = 1.5
 # In radii of curvature: farther out, distances grow like logarithms of coordinates.
 _FARTHEST = 100.0
@@ -232,10 +233,10 @@ def public_domain(
     """Return where the middle of the geodesic may be, and the ball of the responses.
 
     Everything stays inside the cut locus. With one predictor the middle may be within
-    radius + speed/2, where the space has room for it, so that every geodesic that starts in
-    the ball is in the domain, as well as every one whose middle is. Sensitivities do not
-    depend on this radius; in negative curvature the volume does, so the domain widens only
-    while it is small against the curvature.
+    radius + speed/2, where the space has room for it, so that every geodesic that
+    starts in the ball is in the domain, as well as every one whose middle is.
+    Sensitivities do not depend on this radius; in negative curvature the volume does,
+    so the domain widens only while it is small against the curvature.
     """
     check_symmetric(manifold)
     arm = n_predictors * speed * HALF  # from the middle to the farthest prediction

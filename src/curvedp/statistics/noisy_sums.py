@@ -1,9 +1,9 @@
 """Sums over records whose number is private: means are quotients of released sums.
 
 Adding or removing a record moves a sum by one vector of bounded length, half of what
-replacing costs, and the number of records is one of the sums, so n is told nowhere. Every
-entry of a record's vector is rounded to a multiple of 2^-20; whole numbers add up exactly, in
-any order, and are cut at 2^53, which moves no two sums farther apart.
+replacing costs, and the number of records is one of the sums, so n is told nowhere.
+Every entry of a record's vector is rounded to a multiple of 2^-20; whole numbers add up
+exactly, in any order, and are cut at 2^53, which moves no two sums farther apart.
 """
 
 from abc import abstractmethod
@@ -99,9 +99,9 @@ class SumStatistic(Statistic):
 class ClippedSum(SumStatistic):
     """(Σ clip_r(log_c x)/r, w·n): a mean is one step along the quotient from the center c.
 
-    With σ for each unit of length the error of the mean is σ·r/n·√(1 + w²)·√(d + t²/w²), t
-    the distance of the mean from the center in radii. At t = ½ the best weight is
-    w² = 1/(2√d). It is rounded to a power of two, so that w·n is exact.
+    With σ for each unit of length the error of the mean is σ·r/n·√(1 + w²)·√(d +
+    t²/w²), t the distance of the mean from the center in radii. At t = ½ the best
+    weight is w² = 1/(2√d). It is rounded to a power of two, so that w·n is exact.
     """
 
     manifold: Manifold
@@ -151,8 +151,8 @@ class ClippedSum(SumStatistic):
     def read_sum(self, noisy_sum: np.ndarray, noise_std: float) -> np.ndarray:
         """Return the private mean: exp_c of the shrunk quotient, in the ball.
 
-        In a ball that is wider than what doubles hold, the step ends where they do; what is
-        no point all the same becomes the center.
+        In a ball that is wider than what doubles hold, the step ends where they do;
+        what is no point all the same becomes the center.
         """
         coordinates = self.clipping_radius * self.mean_step(noisy_sum, noise_std)
         length = float(np.linalg.norm(coordinates))
@@ -182,8 +182,9 @@ class ClippedSum(SumStatistic):
 class SpreadSum(ClippedSum):
     """(Σ clip_r(log_c x)/r, w·n, Σ min(d(c, x), r)²/r²): a variance is their quotient.
 
-    The variance is the mean square distance less the squared step. This is exact in flat
-    space, and elsewhere right to second order in the distance from the center to the mean.
+    The variance is the mean square distance less the squared step. This is exact in
+    flat space, and elsewhere right to second order in the distance from the center to
+    the mean.
     """
 
     name: ClassVar[str] = "Fréchet variance, number of records private"

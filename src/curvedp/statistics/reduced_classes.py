@@ -1,7 +1,8 @@
 """A linear classifier of large covariance matrices after a private reduction.
 
-Records A = x/tr x are reduced before any logarithm, to a few components that are themselves
-released; the classifier is linear in features of the reduced matrices. Labels are private.
+Records A = x/tr x are reduced before any logarithm, to a few components that are
+themselves released; the classifier is linear in features of the reduced matrices.
+Labels are private.
 """
 
 from dataclasses import dataclass
@@ -127,8 +128,8 @@ class Reduction(NamedTuple):
     def features_of(self, matrices: np.ndarray) -> np.ndarray:
         """Return features of matrices of trace 1, shape (n, k(k+1)/2).
 
-        With B = UᵀAU and g the square root or the logarithm, the features are the entries
-        of g(B) − g(diag(scales)). Each row depends on its own matrix alone.
+        With B = UᵀAU and g the square root or the logarithm, the features are the
+        entries of g(B) − g(diag(scales)). Each row depends on its own matrix alone.
         """
         reduced = self.directions @ matrices @ self.directions.T
         eigenvalues, eigenvectors = eigh((reduced + reduced.mT) / 2)

@@ -1,7 +1,7 @@
 """Statistics of records in a public outer ball that only has to be large enough.
 
-A mechanism in stages (`curvedp.mechanisms.staged`) finds where the records are. Where it then
-releases a statistic of the records in a ball that it found, the statistic is a
+A mechanism in stages (`curvedp.mechanisms.staged`) finds where the records are. Where
+it then releases a statistic of the records in a ball that it found, the statistic is a
 `BallSearchStatistic`, which says what it is in that ball.
 """
 
@@ -43,8 +43,8 @@ def default_outer_radius(manifold: Manifold, outer_radius: Any = None) -> float:
     """Return the given outer radius, or a generous one.
 
     By default: all of a compact space, any unit of measurement on a cone of matrices, a
-    distance of 25 in hyperbolic space and wherever doubles do not reach much farther, and
-    10⁶ in flat space. Squares of factors add up.
+    distance of 25 in hyperbolic space and wherever doubles do not reach much farther,
+    and 10⁶ in flat space. Squares of factors add up.
     """
     if outer_radius is not None:
         return _validate.length("outer_radius", outer_radius)
@@ -104,8 +104,8 @@ class SearchedBallStatistic(Statistic):
     def reference_ball(self) -> Ball:
         """A ball of records for which errors are predicted.
 
-        The stages suit any spread, so records within distance 1 stand for all, or within a
-        quarter of the injectivity radius.
+        The stages suit any spread, so records within distance 1 stand for all, or
+        within a quarter of the injectivity radius.
         """
         injectivity_radius = self.manifold.injectivity_radius or 1.0
         radius = min(1.0, injectivity_radius / 4, self.outer_radius / 2)
@@ -174,7 +174,8 @@ class BallSearchStatistic(SearchedBallStatistic):
 
     # How many times the records of a mean are enough, where the noise is Gaussian.
     min_records_factor: ClassVar[float] = 1.0
-    # How much more Laplace stages cost than Gaussian ones, which (ε, δ) may take; measured.
+    # How much more Laplace stages cost than Gaussian ones, which (ε, δ) may take;
+    # measured.
     laplace_cost_ratio: ClassVar[float] = inf
 
     @abstractmethod
@@ -287,8 +288,8 @@ class SearchedClassMean(SearchedMean):
     """The Fréchet mean of one class in a private ball that all classes share.
 
     A record is in one class, so replacing it within its class changes the stages of the
-    ball and ONE final mechanism: the guarantee of the means of all classes together is that
-    of one.
+    ball and ONE final mechanism: the guarantee of the means of all classes together is
+    that of one.
 
     Attributes
     ----------
@@ -343,7 +344,8 @@ class SearchedVariance(BallSearchStatistic):
     """
 
     name: ClassVar[str] = "Fréchet variance in a private ball"
-    # What noise hides is cut off: 0.6 to 0.8 of the variance is left at nμ = 50, 0.9 at 200.
+    # What noise hides is cut off: 0.6 to 0.8 of the variance is left at nμ = 50, 0.9 at
+    # 200.
     min_records_factor: ClassVar[float] = 2.5
     # Measured on S², H², SPD matrices and tensors.
     laplace_cost_ratio: ClassVar[float] = 1.0

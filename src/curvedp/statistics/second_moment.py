@@ -20,8 +20,8 @@ from curvedp.records.persons import MOST_ROWS
 class SecondMoment(PointStatistic):
     """(1/n)·Σ xᵢxᵢᵀ of n records, in orthonormal coordinates of the symmetric matrices.
 
-    Records longer than the public `radius` are scaled onto it; those that are not finite
-    become 0.
+    Records longer than the public `radius` are scaled onto it; those that are not
+    finite become 0.
     """
 
     features: Count
@@ -42,10 +42,10 @@ class SecondMoment(PointStatistic):
     def sensitivity(self) -> float:
         """√2·r²/n, enlarged by rounding.
 
-        ‖xxᵀ − yyᵀ‖² = |x|⁴ + |y|⁴ − 2⟨x, y⟩² ≤ 2r⁴. For people: a person's rows, divided
-        by the square root of their number, add up to a matrix A ≥ 0 of trace at most r², and
-        ‖A − B‖² ≤ 2r⁴ because tr AB ≥ 0. Entries of records are rounded to 40 bits; the sum
-        is exact, and the mean is rounded at both ends.
+        ‖xxᵀ − yyᵀ‖² = |x|⁴ + |y|⁴ − 2⟨x, y⟩² ≤ 2r⁴. For people: a person's rows,
+        divided by the square root of their number, add up to a matrix A ≥ 0 of trace at
+        most r², and ‖A − B‖² ≤ 2r⁴ because tr AB ≥ 0. Entries of records are rounded to
+        40 bits; the sum is exact, and the mean is rounded at both ends.
         """
         rounded_radius = gram_radius(self.radius, self.features, MOST_ROWS)
         rounding_of_mean = 2 * np.finfo(float).eps * self.radius**2 * self.features
@@ -58,7 +58,8 @@ class SecondMoment(PointStatistic):
     def contrast(self, moment: np.ndarray) -> float:
         """Return how much directions differ.
 
-        This is the length of the moment, as a vector, without its multiple of the identity.
+        This is the length of the moment, as a vector, without its multiple of the
+        identity.
         """
         mean_eigenvalue = moment[: self.features].mean()
         identity = symmetric_to_vector(np.eye(self.features))

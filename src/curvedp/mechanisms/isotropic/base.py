@@ -1,7 +1,7 @@
 """What the Gaussian and Laplace mechanisms share, on the manifold or in a chart.
 
-A value mechanism takes the statistic's value and adds noise to it once. An isotropic one has
-a density that depends on the distance from the value alone.
+A value mechanism takes the statistic's value and adds noise to it once. An isotropic
+one has a density that depends on the distance from the value alone.
 """
 
 from abc import abstractmethod
@@ -144,9 +144,10 @@ class ValueMechanism(Mechanism, SimulatesRelease, LeadsToRegion):
     def check_releasable(self) -> None:
         """Refuse noise without a known guarantee, or beyond what doubles hold.
 
-        Where a ball holds the statistic, drawn points are moved into it. Where none does,
-        they are released as they are drawn, and at least every other draw must be a point
-        that doubles hold. This follows from public numbers: the scale and the space.
+        Where a ball holds the statistic, drawn points are moved into it. Where none
+        does, they are released as they are drawn, and at least every other draw must be
+        a point that doubles hold. This follows from public numbers: the scale and the
+        space.
         """
         _ = self.privacy_profile  # refuses where none can be computed
         if self.statistic.post_processing:
@@ -312,8 +313,8 @@ class IsotropicMechanism(ValueMechanism):
         """Return where the noise is drawn, and the point it is drawn about.
 
         That is the statistic's value on its own space; or, where such noise is drawn in
-        flat coordinates and a ball holds the statistic, its coordinates, shortened to that
-        ball.
+        flat coordinates and a ball holds the statistic, its coordinates, shortened to
+        that ball.
         """
         ball = self.statistic.value_ball
         if ball is None or not is_drawn_in_coordinates(self.noise_space, ball):

@@ -24,7 +24,8 @@ from curvedp.mechanisms.vector import NoiseKind
 from curvedp.privacy import Guarantee, PrivacyProfile, smallest_scale
 from curvedp.privacy.profiles.ricci_bound import HadamardProfile, hadamard_scale
 
-# Up to this |Ric|·σ² the bound by Ricci curvature is within 0.05 % of the exact profile.
+# Up to this |Ric|·σ² the bound by Ricci curvature is within 0.05 % of the exact
+# profile.
 _TIGHT_RICCI = 2.0**-10
 
 
@@ -110,8 +111,8 @@ class GaussianMechanism(IsotropicMechanism, SometimesExcluded):
     def calibrate(cls, statistic: Statistic, guarantee: Guarantee) -> Self:
         """Return the least noise that meets the guarantee.
 
-        A bound in closed form decides where it is tight or all that is known; elsewhere the
-        exact profile does.
+        A bound in closed form decides where it is tight or all that is known; elsewhere
+        the exact profile does.
         """
         check_supported(cls, statistic)
         check_guarantee(guarantee)
@@ -127,8 +128,8 @@ class GaussianMechanism(IsotropicMechanism, SometimesExcluded):
     ) -> Callable[[float], PrivacyProfile]:
         """Return the profile at each scale: exact, or the Ricci bound where it is tight.
 
-        An exact profile on a product is a supremum over splits of the sensitivity, which
-        takes seconds to minutes.
+        An exact profile on a product is a supremum over splits of the sensitivity,
+        which takes seconds to minutes.
         """
 
         def profile_at(scale: float) -> PrivacyProfile:
@@ -162,8 +163,8 @@ def _scale_by_ricci(
 ) -> float | None:
     """Return σ by the Ricci bound, or None where the exact profile is to decide.
 
-    Theorem (docs/exact-profiles.md). On a Hadamard manifold with Ric ≥ −k the Gaussian of
-    scale σ has at most the privacy loss of a flat Gaussian of scale σ·√(1 − kσ²).
+    Theorem (docs/exact-profiles.md). On a Hadamard manifold with Ric ≥ −k the Gaussian
+    of scale σ has at most the privacy loss of a flat Gaussian of scale σ·√(1 − kσ²).
     """
     if rays_of(space) is not None:
         return None

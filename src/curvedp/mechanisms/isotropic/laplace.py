@@ -31,8 +31,8 @@ class LaplaceMechanism(IsotropicMechanism, SometimesExcluded):
     -----
     Guarantees
     - ε-DP with ε = sensitivity/σ on homogeneous spaces, whose normalizer is the same at
-      every point, and the exact profile, which is far below what pure ε implies; on SPD and
-      HPD matrices pure ε is all that is known.
+      every point, and the exact profile, which is far below what pure ε implies; on SPD
+      and HPD matrices pure ε is all that is known.
 
     Examples
     --------

@@ -1,10 +1,10 @@
 """Gaussian or Laplace noise in the normal chart at a public base point, on every manifold.
 
-The release is exp_o(log_o f(D) + ξ) at a public base o. Where curvature is at most 0 and the
-manifold is simply connected, the logarithm does not stretch, so this is the Euclidean
-Gaussian mechanism, exactly μ = Δ/σ, with no floor and no integral. On a ball of radius ρ with
-curvature at most κ > 0 it stretches by at most ρ√κ/sin(ρ√κ) (Rauch). The exponential
-afterwards is post-processing.
+The release is exp_o(log_o f(D) + ξ) at a public base o. Where curvature is at most 0
+and the manifold is simply connected, the logarithm does not stretch, so this is the
+Euclidean Gaussian mechanism, exactly μ = Δ/σ, with no floor and no integral. On a ball
+of radius ρ with curvature at most κ > 0 it stretches by at most ρ√κ/sin(ρ√κ) (Rauch).
+The exponential afterwards is post-processing.
 """
 
 from collections.abc import Callable
@@ -82,11 +82,11 @@ class TangentMechanism(IsotropicMechanism, HasNoiseLength):
         base : point, optional
             Where the chart is taken; the origin by default.
         radius : float, optional
-            Of a public ball about the base that holds the value; needed where curvature is
-            positive.
+            Of a public ball about the base that holds the value; needed where curvature
+            is positive.
         chart_sensitivity : float, optional
-            How far the value's coordinates can move, where the caller knows it better than
-            the stretch of the chart does.
+            How far the value's coordinates can move, where the caller knows it better
+            than the stretch of the chart does.
         """
         value = ExternalValue(manifold, sensitivity, base, radius, chart_sensitivity)
         return cls.calibrate(value, guarantee)
@@ -179,18 +179,18 @@ class LogGaussianMechanism(TangentMechanism):
     Parameters
     ----------
     manifold, sensitivity, statistic
-        As in `GaussianMechanism`: where the statistic lives and how far it can move, or a
-        statistic that knows both.
+        As in `GaussianMechanism`: where the statistic lives and how far it can move, or
+        a statistic that knows both.
     scale : float
         The standard deviation σ of each coordinate.
     base : point, optional
         The public base o; the origin by default.
     radius : float, optional
-        Of the public ball about o that holds the statistic. It is needed where curvature is
-        positive.
+        Of the public ball about o that holds the statistic. It is needed where
+        curvature is positive.
     chart_sensitivity : float, optional
-        How far the coordinates of the statistic can move; by default the sensitivity times
-        the stretch of the chart.
+        How far the coordinates of the statistic can move; by default the sensitivity
+        times the stretch of the chart.
 
     Notes
     -----

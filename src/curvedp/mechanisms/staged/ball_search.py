@@ -1,12 +1,13 @@
 """A ball for which nobody has to know a radius, and any statistic of the records in it.
 
-The user gives a public *outer* ball as generous as they like. Unit of measurement, location
-and radius are found in stages, each a release at points that are already released; everything
-that is left of the budget goes to one final mechanism, for the statistic of the records in
-the ball that was found (docs/private-ball.md).
+The user gives a public *outer* ball as generous as they like. Unit of measurement,
+location and radius are found in stages, each a release at points that are already
+released; everything that is left of the budget goes to one final mechanism, for the
+statistic of the records in the ball that was found (docs/private-ball.md).
 
-All tuned numbers are one set for every space, chosen by measurement, and another for pure ε:
-there a share s of the budget costs 1/s in noise and not 1/√s, so fewer questions are asked.
+All tuned numbers are one set for every space, chosen by measurement, and another for
+pure ε: there a share s of the budget costs 1/s in noise and not 1/√s, so fewer
+questions are asked.
 """
 
 from dataclasses import dataclass, replace
@@ -101,7 +102,8 @@ _SHARES: dict[NoiseKind, SearchShares] = {
     "gaussian": SearchShares(0.04, 0.08, 0.06, 0.01, 0.35),
     "laplace": SearchShares(0.04, 0.12, 0.1, 0.03, 0.4),
 }
-# The largest share of a search where records are few, of all units and of all embeddings.
+# The largest share of a search where records are few, of all units and of all
+# embeddings.
 _MAX_SHARE = 0.25
 # The square root of an embedded mean's share where records are few, times nμ.
 _EMBEDDING_ROOT_SHARE = 12.0
@@ -118,7 +120,8 @@ _FINE_SEARCH = BinarySearch(queries=5, ratio=1.15, patience=0.25)
 _WIDE_SHELLS = ShellHistogram(n_shells=63, ratio=1.6)
 _NARROW_SHELLS = ShellHistogram(n_shells=8, ratio=1.4)
 
-# Where records are few, a stage of pure ε has the share 20/(nε), a wide histogram 40/(nε).
+# Where records are few, a stage of pure ε has the share 20/(nε), a wide histogram
+# 40/(nε).
 _FEW_RECORDS_SHARE = 20.0
 _FEW_RECORDS_WIDE_SHARE = 40.0
 
@@ -128,15 +131,16 @@ _ONE_WAY_LENGTH = 0.6
 _WORTHWHILE_SHRINKAGE = 0.5
 # r²·|κ| up to which one step of pure ε is as good as Newton's, and has all of ε.
 _NEARLY_FLAT = 1.0
-# Newton's steps that are enough where the ball is so small that H is the same all over it.
+# Newton's steps that are enough where the ball is so small that H is the same all over
+# it.
 _STEPS_IN_SMALL_BALL = 3
 # The width of a bin of units of measurement.
 _BIN_WIDTH = 2.0
 # Radii whose noise doubles hold too: what is paid for is not refused.
 _SMALLEST_RADIUS = 1e-80
 _LARGEST_RADIUS = 1e90
-# The radius of a private ball, in spreads of the records, and the share of the budget that
-# the search usually leaves (benchmarks/predictions.py).
+# The radius of a private ball, in spreads of the records, and the share of the budget
+# that the search usually leaves (benchmarks/predictions.py).
 _TYPICAL_RADIUS = 1.5
 _TYPICAL_SHARE_LEFT = 0.6
 # Simulated releases of a prediction, and their seed, which is public.
@@ -271,8 +275,8 @@ class PrivateBallMechanism(
     def has_enough_records(self) -> bool:
         """Whether there are enough records for the stages to be of use.
 
-        A mean needs nμ ≥ 40, and 50 where the unit of measurement is unknown; a variance
-        2.5 times that. Pure ε needs nε ≥ 200, and 400.
+        A mean needs nμ ≥ 40, and 50 where the unit of measurement is unknown; a
+        variance 2.5 times that. Pure ε needs nε ≥ 200, and 400.
         """
         has_unknown_unit = any(
             isinstance(factor, ScalableCone) for factor in self.manifold.factors
@@ -290,7 +294,8 @@ class PrivateBallMechanism(
         """About the length of the final noise over the spread of the records.
 
         It is a public number: noise of length 2r√d/(nμ), or 2r√(d(d + 1))/(nε), in a
-        ball of 1.5 spreads with 0.6 of the budget. `plan` simulates what this estimates.
+        ball of 1.5 spreads with 0.6 of the budget. `plan` simulates what this
+        estimates.
         """
         dim = self.manifold.dim
         # 2/n, of one class where there are several.
@@ -517,7 +522,8 @@ class PrivateBallMechanism(
     ) -> float:
         """Return a share, raised for pure ε where records are few.
 
-        It is so large that the records are few_records_share/2 times the noise of a count.
+        It is so large that the records are few_records_share/2 times the noise of a
+        count.
         """
         if not self._is_pure:
             return share
@@ -567,9 +573,9 @@ class PrivateBallMechanism(
     ) -> float:
         """Return a radius that only as many records are beyond as noise hides.
 
-        `radius` is a median distance, or the radius before a step. Where every answer says
-        that it must be wider still, noise has misled the search for `radius`, which is made
-        again.
+        `radius` is a median distance, or the radius before a step. Where every answer
+        says that it must be wider still, noise has misled the search for `radius`,
+        which is made again.
         """
         start = _SEARCH_START[self.noise_kind] * radius
         enclosing = self._radius_within(queries, budget, center, start)
@@ -634,8 +640,8 @@ class PrivateBallMechanism(
     def _search_share(self, search: BinarySearch) -> float:
         """Return the share of a search.
 
-        Where records are few it is so large that half of them are 2.5 standard deviations
-        of a count.
+        Where records are few it is so large that half of them are 2.5 standard
+        deviations of a count.
         """
         share = self._shares.counts
         if self._is_pure:

@@ -67,8 +67,8 @@ class StageBudget:
     Parameters
     ----------
     scale : float
-        1/μ, or 1/ε, of the whole release: the noise that a sensitivity of 1 would need if
-        it had all of the budget.
+        1/μ, or 1/ε, of the whole release: the noise that a sensitivity of 1 would need
+        if it had all of the budget.
     add_noise : function of (values, scales)
         Draws noise, or returns what was drawn before.
     noise_kind : {"gaussian", "laplace"}
@@ -113,9 +113,9 @@ class StageBudget:
         values : array, shape (size,)
             The answer to a query. NOT private.
         l1_sensitivity : float, optional
-            How far the values can move in sum. Where it is given, Laplace noise is drawn
-            for each value by itself (Dwork et al. 2006), which is less noise than the law
-            of the norm for many values that move little.
+            How far the values can move in sum. Where it is given, Laplace noise is
+            drawn for each value by itself (Dwork et al. 2006), which is less noise than
+            the law of the norm for many values that move little.
 
         Returns
         -------
@@ -203,8 +203,8 @@ class StagedMechanism(VectorMechanism, ChecksItself):
     def calibrate_noise(cls, statistic: Statistic, guarantee: Guarantee) -> NoiseLevel:
         """Return the least noise that meets the guarantee.
 
-        (ε, δ) may be met by Gaussian stages or by Laplace stages of pure ε. The latter are
-        taken where `laplace_cost_ratio` of the statistic says that they err less.
+        (ε, δ) may be met by Gaussian stages or by Laplace stages of pure ε. The latter
+        are taken where `laplace_cost_ratio` of the statistic says that they err less.
         """
         check_guarantee(guarantee)
         if "laplace" not in cls.noise_kinds:

@@ -1,11 +1,11 @@
 """The private geometric median: noisy steps along mean unit directions.
 
-The median minimizes mean d(x, xᵢ), and minus its gradient is the mean of log_x xᵢ/‖log_x xᵢ‖.
-Each term has length at most 1, so a noisy step has sensitivity 2/n wherever the records are:
-one far record moves the median as little as a near one. Steps are as long as the records'
-median distance, which is released on the way: Weiszfeld's iteration (Weiszfeld 1937; on
-manifolds Fletcher, Venkatasubramanian & Joshi 2009), with the harmonic mean of distances
-replaced by their private median.
+The median minimizes mean d(x, xᵢ), and minus its gradient is the mean of log_x
+xᵢ/‖log_x xᵢ‖. Each term has length at most 1, so a noisy step has sensitivity 2/n
+wherever the records are: one far record moves the median as little as a near one. Steps
+are as long as the records' median distance, which is released on the way: Weiszfeld's
+iteration (Weiszfeld 1937; on manifolds Fletcher, Venkatasubramanian & Joshi 2009), with
+the harmonic mean of distances replaced by their private median.
 """
 
 from functools import partial
@@ -36,7 +36,8 @@ from curvedp.numerics.fixed_point import FixedPoint
 from curvedp.records.base import Records
 from curvedp.statistics.geometric_median import GeometricMedian
 
-# Records nearer than this share of the median distance pull in proportion to their distance.
+# Records nearer than this share of the median distance pull in proportion to their
+# distance.
 _SMOOTHING = 0.1
 
 
@@ -130,8 +131,8 @@ class MedianMechanism(StagedMechanism, LeadsToRegion, NeedsManyRecords):
     def noisy_draw(self, integers: Any) -> NoisyDraw:
         """Return the last counts of records beyond distances.
 
-        Each has its own noise, fresh given what was released before; for pure ε the counts
-        are sums of one, two, … noisy shells.
+        Each has its own noise, fresh given what was released before; for pure ε the
+        counts are sums of one, two, … noisy shells.
         """
         all_counts = self.replay(integers).budget.counts
         last = all_counts[-1]
@@ -184,7 +185,8 @@ class MedianMechanism(StagedMechanism, LeadsToRegion, NeedsManyRecords):
     ) -> float:
         """Return a private median distance from the point.
 
-        For pure ε it is a typical distance, not far above the previous one (0: none yet).
+        For pure ε it is a typical distance, not far above the previous one (0: none
+        yet).
         """
         n = self.statistic.n
         largest = self.statistic.outer_radius

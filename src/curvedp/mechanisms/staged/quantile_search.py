@@ -1,9 +1,10 @@
 """Private quantiles of distances: how far from a point most records are.
 
-There are two ways. `BinarySearch` asks for one noisy count at a time, which suits Gaussian
-noise: k questions cost √k in noise. For pure ε they would cost k times the noise, so
-`ShellHistogram` asks once for the counts in all of many public shells: a replaced record
-leaves one shell and enters another, so all counts together move by 2, however many there are.
+There are two ways. `BinarySearch` asks for one noisy count at a time, which suits
+Gaussian noise: k questions cost √k in noise. For pure ε they would cost k times the
+noise, so `ShellHistogram` asks once for the counts in all of many public shells: a
+replaced record leaves one shell and enters another, so all counts together move by 2,
+however many there are.
 """
 
 from collections.abc import Callable
@@ -19,7 +20,8 @@ from curvedp.mechanisms.staged.budget import ReleasedCounts, StageBudget
 # Decreasing lengths -> how many records exceed each of them.
 CountBeyond = Callable[[np.ndarray], np.ndarray]
 
-# A search over 2^7 − 1 lengths, each 1.25 times the next, reaches down to 1e-12 of the first.
+# A search over 2^7 − 1 lengths, each 1.25 times the next, reaches down to 1e-12 of the
+# first.
 DEFAULT_QUERIES = 7
 DEFAULT_RATIO = 1.25
 
@@ -29,12 +31,13 @@ MAX_MEDIAN_RATIO = 4.0
 # Candidate medians and radii that are weighed for each shell.
 _CANDIDATES_PER_SHELL = 3
 
-# How much of what a ball cuts off adds up to a bias: 1 if all records outside lie one way.
-# Measured on real data sets.
+# How much of what a ball cuts off adds up to a bias: 1 if all records outside lie one
+# way. Measured on real data sets.
 _BIAS_SHARE = 0.7
 
-# Laws of a distance x for which x^order is Gamma(power/order): exponential tails (order 1),
-# normal ones (2) and sharp edges (16), each from many records near 0 to all in one shell.
+# Laws of a distance x for which x^order is Gamma(power/order): exponential tails (order
+# 1), normal ones (2) and sharp edges (16), each from many records near 0 to all in one
+# shell.
 _LAW_POWERS, _LAW_ORDERS = np.stack(
     [(power, order) for order in (1.0, 2.0, 16.0) for power in 2.0 ** np.arange(-1, 7)],
     axis=1,
@@ -44,9 +47,9 @@ _LAW_POWERS, _LAW_ORDERS = np.stack(
 class BinarySearch(NamedTuple):
     """A binary search over 2^queries − 1 public lengths, each `ratio` times the next.
 
-    An early question that noise answers wrongly leads far too high; one that is passed too
-    easily ends at the length it was asked about, where a few more records are cut off. So
-    each question allows `patience` standard deviations more than the next one.
+    An early question that noise answers wrongly leads far too high; one that is passed
+    too easily ends at the length it was asked about, where a few more records are cut
+    off. So each question allows `patience` standard deviations more than the next one.
     """
 
     queries: int = DEFAULT_QUERIES
@@ -130,8 +133,8 @@ class ShellEstimate(NamedTuple):
 class ShellHistogram(NamedTuple):
     """A histogram over `n_shells` public shells whose radii are `ratio` times the next.
 
-    The outermost shell holds everything that is farther out, the innermost everything that
-    is nearer.
+    The outermost shell holds everything that is farther out, the innermost everything
+    that is nearer.
     """
 
     n_shells: int
@@ -202,9 +205,9 @@ def best_radius_share(
 ) -> float:
     """Return the radius of least expected loss, over the first radius of the histogram.
 
-    The loss of a radius is the noise to come, in proportion to it, and the bias by what it
-    cuts off. The latter is averaged over laws of the distance (`distance_laws`), weighted by
-    how likely they make the noisy counts.
+    The loss of a radius is the noise to come, in proportion to it, and the bias by what
+    it cuts off. The latter is averaged over laws of the distance (`distance_laws`),
+    weighted by how likely they make the noisy counts.
     """
     expected_counts = n * distance_laws(shells).shell_shares
     misfits = np.sum(np.abs(noisy_counts - expected_counts), axis=-1) / noise_scale
@@ -220,8 +223,8 @@ def best_radius_shares(
     Parameters
     ----------
     misfits : array, shape (histograms, laws, medians)
-        The distance of the noisy counts from those of every law, in noise scales; the log
-        likelihood up to a constant and its sign.
+        The distance of the noisy counts from those of every law, in noise scales; the
+        log likelihood up to a constant and its sign.
     n : int
     noise_per_radius : array, shape (histograms,)
     shells : ShellHistogram
@@ -230,8 +233,8 @@ def best_radius_shares(
     n_candidates = misfits.shape[2]
     radii = shells.ratio ** -(np.arange(n_candidates) / _CANDIDATES_PER_SHELL)
     likeliest_median = np.argmin(misfits.min(axis=1), axis=-1)
-    # A law whose median is farther than MAX_MEDIAN_RATIO from the likeliest one would count
-    # for its length alone: it is left out.
+    # A law whose median is farther than MAX_MEDIAN_RATIO from the likeliest one would
+    # count for its length alone: it is left out.
     window = int(_CANDIDATES_PER_SHELL * log(MAX_MEDIAN_RATIO) / log(shells.ratio))
 
     shares = np.empty(len(misfits))
@@ -267,9 +270,9 @@ class DistanceLaws(NamedTuple):
 def distance_laws(shells: ShellHistogram) -> DistanceLaws:
     """Tabulate the laws for which x^order is Gamma(power/order), for one histogram.
 
-    With a = power/order and s = m·(x/median)^order, m the median of Gamma(a), the share of
-    records within x is the regularized incomplete gamma function P(a, s), and
-    E(x − r)₊ = E[x; x > r] − r·P(x > r) with E[x; x > r] = median·Γ(a + 1/order)/Γ(a) ·
+    With a = power/order and s = m·(x/median)^order, m the median of Gamma(a), the share
+    of records within x is the regularized incomplete gamma function P(a, s), and E(x −
+    r)₊ = E[x; x > r] − r·P(x > r) with E[x; x > r] = median·Γ(a + 1/order)/Γ(a) ·
     m^{−1/order} · Q(a + 1/order, s).
     """
     shape = (_LAW_POWERS / _LAW_ORDERS)[:, None]

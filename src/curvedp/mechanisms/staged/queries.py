@@ -1,13 +1,14 @@
 """What the stages of a release may ask of the records, with the sensitivity of each answer.
 
-Answers are exact sums of whole numbers, so that they do not depend on the order or grouping
-of the records. All sensitivities hold for the *computed* numbers on any manifold and for any
-records: clipping comes last, and no rounding of one record depends on another.
+Answers are exact sums of whole numbers, so that they do not depend on the order or
+grouping of the records. All sensitivities hold for the *computed* numbers on any
+manifold and for any records: clipping comes last, and no rounding of one record depends
+on another.
 
-Sensitivities (replace-one): a count of records with a property moves by 1; shares of records
-at edges of bins by √2 in the Euclidean norm (2 in sum), because a record has two nonnegative
-shares of length 1 (of sum 1); a mean of n vectors of length at most B by 2B/n.
-docs/private-ball.md has the proofs.
+Sensitivities (replace-one): a count of records with a property moves by 1; shares of
+records at edges of bins by √2 in the Euclidean norm (2 in sum), because a record has
+two nonnegative shares of length 1 (of sum 1); a mean of n vectors of length at most B
+by 2B/n. docs/private-ball.md has the proofs.
 """
 
 from collections.abc import Callable
@@ -30,8 +31,8 @@ if TYPE_CHECKING:
     # It imports the laws, which a process of a federated site must not.
     from curvedp.mechanisms.vector import NoiseKind
 
-# Shares of a record at the edges of bins are whole multiples of 2^-20, rounded down, which
-# makes no pair of shares longer.
+# Shares of a record at the edges of bins are whole multiples of 2^-20, rounded down,
+# which makes no pair of shares longer.
 _SHARE_RESOLUTION = 2.0**20
 
 
@@ -77,7 +78,8 @@ class Queries:
         self._manifold = statistic.manifold
         self._n = statistic.n
         self._records = records
-        # Records in memory have been clipped into the outer ball before; others have not.
+        # Records in memory have been clipped into the outer ball before; others have
+        # not.
         is_clipped = records is None or records.where == "memory"
         self._outer_ball: Ball | None = None if is_clipped else statistic.outer_ball
         self._cached_center: np.ndarray | None = None
@@ -88,8 +90,8 @@ class Queries:
     ) -> np.ndarray:
         """Return, at each edge of bins, the summed shares of the records beside it.
 
-        A bin holds records by the scale of one factor of the manifold, which is a cone of
-        matrices: its unit of measurement.
+        A bin holds records by the scale of one factor of the manifold, which is a cone
+        of matrices: its unit of measurement.
         """
         n_edges = 2 * bins.half_count + 1
         if len(self._manifold.factors) == 1:
@@ -153,8 +155,8 @@ class Queries:
         Parameters
         ----------
         kernel : function
-            Returns exact sums, in `grid`, over a block of records; of their logarithms at
-            `center` where that is given.
+            Returns exact sums, in `grid`, over a block of records; of their logarithms
+            at `center` where that is given.
         grid : FixedPoint
         size : int
             How many numbers the mean has.
@@ -218,8 +220,8 @@ def mean_sensitivity(bound: float, grid: FixedPoint, size: int, n: int) -> float
     Returns
     -------
     float
-        2·bound/n, enlarged by the rounding of entries, of lengths (a few units in the last
-        place for each coordinate) and of the mean itself.
+        2·bound/n, enlarged by the rounding of entries, of lengths (a few units in the
+        last place for each coordinate) and of the mean itself.
     """
     rounded_length = (
         bound * (1 + 1e-9 + 4 * (size + 8) * 2.0**-52)
@@ -252,14 +254,15 @@ def likeliest_bin(
 ) -> np.ndarray:
     """Return where most records are, in bins from the center, by their noisy edge shares.
 
-    The answer lies between the two neighboring edges that are likeliest if all n records
-    were there, or it is the center itself. A pair of edges must be likelier than the center
-    by more than the square of the number of pairs that are as near (or of all pairs, where
-    records are too few to be seen among them): a wrong unit of measurement is of no use.
+    The answer lies between the two neighboring edges that are likeliest if all n
+    records were there, or it is the center itself. A pair of edges must be likelier
+    than the center by more than the square of the number of pairs that are as near (or
+    of all pairs, where records are too few to be seen among them): a wrong unit of
+    measurement is of no use.
 
-    For Gaussian noise of deviation σ and shares (s₁, s₂) of length 1 the log-likelihood of
-    a pair is n·√(y₁² + y₂²)/σ², up to what all pairs have in common; for Laplace noise of
-    deviation √2·b it is Σ (|y| − |y − n·s|)/b.
+    For Gaussian noise of deviation σ and shares (s₁, s₂) of length 1 the log-likelihood
+    of a pair is n·√(y₁² + y₂²)/σ², up to what all pairs have in common; for Laplace
+    noise of deviation √2·b it is Σ (|y| − |y − n·s|)/b.
 
     Parameters
     ----------
@@ -449,9 +452,10 @@ def _edge_shares(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Split each record between the two edges of its bin.
 
-    The two shares have length 1 (for Laplace noise: sum 1), so they tell where between the
-    edges a record is and cost no more than one count: the shares of two records have no
-    negative product, so they differ by at most √2 (for Laplace noise: 2 in sum).
+    The two shares have length 1 (for Laplace noise: sum 1), so they tell where between
+    the edges a record is and cost no more than one count: the shares of two records
+    have no negative product, so they differ by at most √2 (for Laplace noise: 2 in
+    sum).
     """
     position = np.clip((logs @ axis) / bins.width, -bins.half_count, bins.half_count)
     lower = np.minimum(np.floor(position), bins.half_count - 1)

@@ -1,10 +1,10 @@
 """Private classifiers of large covariance matrices: reduce first, then learn few numbers.
 
-All of it is one release in stages: a quantile of norms, a noisy second moment whose leading
-eigenvectors are the reduction, a quantile of feature lengths, and a linear classifier of the
-features. Labels are private. docs/high-dimension.md says what each stage releases, how far it
-moves and why, for records and for people. Shares, steps and rate are those of a measured
-prototype.
+All of it is one release in stages: a quantile of norms, a noisy second moment whose
+leading eigenvectors are the reduction, a quantile of feature lengths, and a linear
+classifier of the features. Labels are private. docs/high-dimension.md says what each
+stage releases, how far it moves and why, for records and for people. Shares, steps and
+rate are those of a measured prototype.
 """
 
 from abc import abstractmethod
@@ -405,9 +405,9 @@ def _simulated_trials(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return public matrices of trace 1 and their classes, for predicted errors.
 
-    A record is the covariance of 200 samples of a background, whose components fall by a
-    fifth each and vary between records, and of a source that depends on the class, twice as
-    strong, in the span of the six leading components.
+    A record is the covariance of 200 samples of a background, whose components fall by
+    a fifth each and vary between records, and of a source that depends on the class,
+    twice as strong, in the span of the six leading components.
     """
     rng = np.random.default_rng(7)
     n_leading = min(channels, max(6, classes))
