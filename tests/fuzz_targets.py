@@ -15,25 +15,24 @@ import numpy as np
 
 import curvedp
 from curvedp import audit, entropy, geometry, laws, mechanisms, optim, privacy
+from curvedp.core import registry
+from curvedp.core.mechanism import Mechanism
 from curvedp.core.statistic import Statistic
 from curvedp.geometry import Euclidean, Lorentz, Sphere
 from curvedp.laws.domains import GeodesicBall
-from curvedp.mechanisms import (
-    Mechanism,
-    in_private_ball,
-    median,
-    reduction,
-    regression,
-    selection,
-    statistic,
-    sums,
-)
+from curvedp.mechanisms import selection
 from curvedp.privacy import GDP, ZCDP, ApproxDP, PureDP, RaoDP, RenyiDP
 from curvedp.privacy.calibration import meets
 from curvedp.privacy.guarantees.base import guarantee_from_dict
 from curvedp.privacy.profiles.products import product_profile
 from curvedp.records import read_records
 from curvedp.release.verify import verify_certificate
+from curvedp.statistics.frechet_mean import FrechetMean
+from curvedp.statistics.geodesic import GeodesicLine
+from curvedp.statistics.geometric_median import GeometricMedian
+from curvedp.statistics.noisy_sums import ClippedSum
+from curvedp.statistics.reduced_classes import ReducedClasses
+from curvedp.statistics.searched_ball import SearchedMean
 from reproductions.rao.mean_loss import KLDP, MeanConcentratedDP
 from spaces import SPACES
 
@@ -144,17 +143,17 @@ def _methods(values: list[Any]) -> dict[str, Call]:
 
 # A statistic of each kind, and every mechanism that is registered there and calibrated by itself.
 STATISTICS: list[Statistic] = [
-    statistic.FrechetMean(S2, None, 0.5, 12),
-    median.GeometricMedian(S2, None, 0.5, 12), in_private_ball.OuterBallMean(S2, None, 1.0, 40),
-    sums.ClippedSum(S2, None, 0.5), selection.BestRelease(3, "replace-one"),
-    regression.GeodesicLine(S2, None, 0.5, 0.6, 0.25, 12, [[0.0, 1.0]]),
-    reduction.ReducedClasses(geometry.SPDAffineInvariant(3), 2, "power", 1.0, 2, 400),
+    FrechetMean(S2, None, 0.5, 12),
+    GeometricMedian(S2, None, 0.5, 12), SearchedMean(S2, None, 1.0, 40),
+    ClippedSum(S2, None, 0.5), selection.BestRelease(3, "replace-one"),
+    GeodesicLine(S2, None, 0.5, 0.6, 0.25, 12, [[0.0, 1.0]]),
+    ReducedClasses(geometry.SPDAffineInvariant(3), 2, "power", 1.0, 2, 400),
 ]  # fmt: skip
 KINDS = [
-    k
-    for k in Mechanism.registry.values()
-    if "curvedp.mechanisms" in k.__module__
-    and k.__module__ != "curvedp.mechanisms.descent"
+    kind
+    for kind in registry.mechanisms
+    if "curvedp.mechanisms" in kind.__module__
+    and kind.__module__ != "curvedp.mechanisms.optimizer"
 ]
 
 
@@ -163,11 +162,11 @@ def _served(kind: type[Mechanism]) -> Statistic:
 
 
 def _asked(kind: type[Mechanism]) -> Any:
-    if kind.name == "gaussian-sum":
+    if kind.info.name == "gaussian-sum":
         return GDP(1.0, adjacency="add-remove")
     return (
         PureDP(1.0)
-        if any(part in kind.name for part in ("laplace", "k-norm", "selection"))
+        if any(part in kind.info.name for part in ("laplace", "k-norm", "selection"))
         else GDP(1.0)
     )
 
@@ -182,7 +181,7 @@ TARGETS: dict[str, dict[str, Call]] = {
         "KLDP": (KLDP, {"alpha": 0.2}),
         "MeanConcentratedDP": (MeanConcentratedDP, {"mean": 0.1, "deviation": 0.5}),
         "RaoDP": (RaoDP, {"theta": 0.5, "angle": "parametric"}),
-        "guarantee_from_dict": (guarantee_from_dict, {"d": GDP(1.0).to_dict()}),
+        "guarantee_from_dict": (guarantee_from_dict, {"serialized": GDP(1.0).to_dict()}),
         "guarantee_from_dict.type": (
             lambda **d: guarantee_from_dict(d),
             {"type": "GDP", "mu": 1.0, "adjacency": "replace-one"},
@@ -259,8 +258,8 @@ TARGETS: dict[str, dict[str, Call]] = {
     },
     "mechanisms": {
         **{
-            f"{kind.__name__}.for_statistic": (
-                kind.for_statistic,
+            f"{kind.__name__}.calibrate": (
+                kind.calibrate,
                 {"statistic": _served(kind), "guarantee": _asked(kind)},
             )
             for kind in KINDS

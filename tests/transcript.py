@@ -53,35 +53,29 @@ from curvedp.statistics.searched_ball import (
 
 
 def replace_draws(patch, draw, names=("exact_gaussian",)):
-    """Wherever a mechanism draws by one of these names, it draws by this function."""
+    """Replace the samplers of these names by one function, in every mechanism."""
     for name in names:
-        for module in drawing(name):
+        for module in modules_that_draw(name):
             patch.setattr(module, name, draw)
-    kinds, whole = (
-        {name.removeprefix("exact_") for name in names},
-        isotropic.exact_draw,
-    )  # drawn by kind there
 
-    def of_kind(kind, *args, **options):
-        return (
-            draw(*args, **options) if kind in kinds else whole(kind, *args, **options)
-        )
+    # Value mechanisms call one sampler for all kinds of noise.
+    replaced_kinds = {name.removeprefix("exact_") for name in names}
+    exact_draw = isotropic.exact_draw
 
-    patch.setattr(isotropic, "exact_draw", of_kind)
+    def draw_of_kind(kind, *args, **options):
+        if kind in replaced_kinds:
+            return draw(*args, **options)
+        return exact_draw(kind, *args, **options)
+
+    patch.setattr(isotropic, "exact_draw", draw_of_kind)
 
 
 @cache
-def drawing(name):
-    """The modules of mechanisms that know a draw by this name."""
-    every = [
-        module.name
-        for module in pkgutil.walk_packages(mechanisms.__path__, "curvedp.mechanisms.")
-    ]
-    return [
-        module
-        for module in map(importlib.import_module, every)
-        if hasattr(module, name)
-    ]
+def modules_that_draw(name):
+    """Return the modules under curvedp.mechanisms that have a sampler by this name."""
+    packages = pkgutil.walk_packages(mechanisms.__path__, "curvedp.mechanisms.")
+    modules = [importlib.import_module(package.name) for package in packages]
+    return [module for module in modules if name in vars(module)]
 
 
 class Caught:

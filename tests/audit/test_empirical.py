@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from curvedp.core import registry
 from curvedp import estimators, geometry
 from curvedp.audit import audit_mechanism, audit_scores
 from curvedp.audit.cases import Case, cases
@@ -27,7 +28,6 @@ from curvedp.mechanisms import (
     GaussianMechanism,
     LaplaceMechanism,
     LogGaussianMechanism,
-    Mechanism,
 )
 from curvedp.privacy import GDP
 
@@ -52,7 +52,7 @@ def test_everything_registered_is_attacked():
     """A manifold, mechanism or estimator that is added and not attacked fails here."""
     attacked = {name for name, _ in case_names()}
     assert {
-        kind.name for kind in Mechanism.registry.values() if _ours(kind)
+        kind.info.name for kind in registry.mechanisms if _ours(kind)
     } - attacked <= ELSEWHERE
     through = {
         "PrivateFrechetMedian": "noisy-median",
@@ -97,7 +97,9 @@ def test_noise_understated_by_a_tenth_is_caught_in_the_table_too(name):
     assert not case.audit(250_000, 1e-2, 1 - 1e-6, np.random.default_rng(1)).holds
 
 
-@pytest.mark.parametrize("mechanism", CASES, ids=lambda m: f"{m.name}-{m.manifold}")
+@pytest.mark.parametrize(
+    "mechanism", CASES, ids=lambda m: f"{m.info.name}-{m.manifold}"
+)
 def test_honest_claims_are_approached(mechanism):
     result = audit_mechanism(
         mechanism, samples=60_000, delta=1e-2, rng=np.random.default_rng(1)
@@ -106,7 +108,9 @@ def test_honest_claims_are_approached(mechanism):
     assert result.tightness > 0.85  # an audit that proves nothing is no audit
 
 
-@pytest.mark.parametrize("mechanism", CASES, ids=lambda m: f"{m.name}-{m.manifold}")
+@pytest.mark.parametrize(
+    "mechanism", CASES, ids=lambda m: f"{m.info.name}-{m.manifold}"
+)
 def test_a_scale_understated_by_a_tenth_is_caught(mechanism):
     scale = "sigma" if isinstance(mechanism, GaussianMechanism) else "scale"
     less = dataclasses.replace(mechanism, **{scale: 0.9 * getattr(mechanism, scale)})

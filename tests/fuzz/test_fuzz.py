@@ -22,6 +22,7 @@ from typer.testing import CliRunner
 
 from curvedp import estimators, geometry, mechanisms, privacy
 from curvedp.cli import app
+from curvedp.core import registry
 from curvedp.errors import CurvedpError
 from curvedp.geometry import (
     Euclidean,
@@ -111,7 +112,7 @@ def test_everything_registered_is_a_target():
         name for name in geometry.__all__ if _is(geometry, name, geometry.Manifold)
     } - {"Manifold"}
     mechanisms_ = {
-        kind.__name__ for kind in Mechanism.registry.values() if _ours(kind)
+        kind.__name__ for kind in registry.mechanisms if _ours(kind)
     } - ELSEWHERE
     definitions = {
         kind.__name__ for kind in Guarantee._registry.values() if kind.additive_fields

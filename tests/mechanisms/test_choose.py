@@ -16,8 +16,8 @@ from curvedp.geometry import (
     Torus,
     frechet_mean,
 )
-from curvedp.mechanisms import choose
 from curvedp.privacy import GDP, PureDP
+from curvedp.release import choose
 from curvedp.release.choose import mechanism_options
 from curvedp.statistics.frechet_mean import FrechetMean
 from curvedp.statistics.frechet_variance import FrechetVariance
@@ -45,8 +45,14 @@ def test_a_ranking_is_kept_for_the_same_public_parameters_and_no_others(monkeypa
     assert simulated > 0
     assert simulated_again == 0
     assert again == first
-    again.errors.clear()  # what one caller does to its answer is no matter of the next
-    assert asked()[0].errors == first.errors != {}
+    kept = again.choice
+    # What one caller does to its answer is no matter of the next.
+    expected = dict(kept.predicted_errors), dict(kept.excluded)
+    kept.predicted_errors.clear()
+    kept.excluded.clear()
+    later = asked()[0].choice
+    assert (later.predicted_errors, later.excluded) == expected
+    assert all(expected)
     changed = [
         {"guarantee": PureDP(1.0)},
         {"c": other},
@@ -100,4 +106,4 @@ def test_a_guarantee_of_any_size_is_chosen_for_or_refused(guarantee):
     with suppress(CurvedpError):
         assert choose.choose_mechanism(
             "auto", FrechetVariance(Euclidean(1), None, 0.7, 50), guarantee
-        ).errors
+        ).choice.predicted_errors

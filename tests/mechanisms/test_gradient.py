@@ -5,7 +5,7 @@ import pytest
 
 from curvedp.geometry import Euclidean, SPDAffineInvariant, Sphere, Stiefel
 from curvedp.laws.exact import exact_gaussian
-from curvedp.mechanisms import noise
+from curvedp.mechanisms import vector
 from curvedp.mechanisms.gradient_step import GradientMechanism
 from curvedp.statistics.frechet_mean import FrechetMean
 
@@ -24,7 +24,7 @@ def test_the_worst_record_moves_the_step_by_what_is_charged(M, monkeypatch):
         noised.append(value / scale)  # in units of the noise, which is 1
         return exact_gaussian(space, scale, value, **options)
 
-    monkeypatch.setattr(noise, "exact_gaussian", draw)
+    monkeypatch.setattr(vector, "exact_gaussian", draw)
     for z in (
         (-5 * RADIUS, -RADIUS, 0.0, RADIUS, 5 * RADIUS)
         if M.injectivity_radius > 4

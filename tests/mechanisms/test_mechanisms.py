@@ -8,6 +8,7 @@ from importlib.metadata import PackageNotFoundError
 import numpy as np
 import pytest
 
+from curvedp.core import certificate
 from curvedp.core.fields import Length, check_fields
 from curvedp.core.statistic import public_ball
 from curvedp.entropy import GeneratorSource, SecureSource
@@ -36,7 +37,6 @@ from curvedp.mechanisms import (
     LaplaceMechanism,
     LogGaussianMechanism,
     LogLaplaceMechanism,
-    certificate,
 )
 from curvedp.privacy import GDP, ZCDP, ApproxDP, PureDP, RenyiDP
 from curvedp.release.verify import verify_certificate
@@ -207,7 +207,7 @@ def test_a_sensitivity_beyond_the_diameter_is_refused():
         GaussianMechanism.calibrated(Euclidean(3), 0.05, ApproxDP(1.0, 1e-6)),
         LogLaplaceMechanism.calibrated(Rotations(3), 0.05, PureDP(1.0), radius=0.4),
     ],
-    ids=lambda m: f"{m.name}-{m.manifold}",
+    ids=lambda m: f"{m.info.name}-{m.manifold}",
 )
 def test_certificates_verify(mechanism):
     certificate = mechanism.release(mechanism.manifold.origin).certificate

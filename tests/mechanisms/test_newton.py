@@ -8,6 +8,7 @@ import pytest
 from scipy.stats import ks_2samp
 
 from curvedp import PrivateFrechetMean
+from curvedp.core.wording import post_processing_sentence
 from curvedp.entropy import GeneratorSource
 from curvedp.errors import ParameterError, VerificationFailed
 from curvedp.geometry import (
@@ -18,7 +19,8 @@ from curvedp.geometry import (
     Sphere,
     frechet_mean,
 )
-from curvedp.mechanisms.chart import james_stein
+from curvedp.mechanisms import newton
+from curvedp.mechanisms.chart import shrink_points
 from curvedp.mechanisms.newton import NewtonMechanism
 from curvedp.privacy import GDP, ApproxDP, PureDP
 from curvedp.release.choose import choose_mechanism
@@ -77,7 +79,7 @@ def test_no_pair_of_records_moves_the_released_numbers_by_more_than_claimed(
     pairs = []
     for z in zs:
         s = np.linalg.norm(z, axis=1)
-        t = mechanism._bend(s)
+        t = mechanism._hessian_excess(s)
         pairs.append(np.stack([t, t * (np.sum(z * axis, axis=1) / s) ** 2], axis=-1))
     hessian = (
         np.linalg.norm(pairs[0] - pairs[1], axis=1) / n / mechanism.hessian_sensitivity
@@ -99,7 +101,7 @@ def test_stages_add_up_to_the_guarantee_and_verify(manifold, guarantee):
     release = mechanism.release(X)
     stages = release.certificate.release["stages"]
     pure = guarantee == PureDP(1.0)
-    assert mechanism.law == ("laplace" if pure else "gaussian")
+    assert mechanism.noise_kind == ("laplace" if pure else "gaussian")
     power, spent = 1 if pure else 2, 0.0
     for stage in stages:
         spent += (
@@ -151,7 +153,14 @@ def test_the_release_has_the_law_that_is_simulated():
 
 @pytest.mark.parametrize("guarantee", [GDP(1.0), PureDP(2.0)])
 @pytest.mark.parametrize("manifold", [Lorentz(3), Sphere(2)])
-def test_populations_are_simulated_at_once_as_if_one_after_another(manifold, guarantee):
+@pytest.mark.parametrize("n_runs_at_once", [None, 3])
+def test_populations_are_simulated_at_once_as_if_one_after_another(
+    manifold, guarantee, n_runs_at_once, monkeypatch
+):
+    """Also where a block of runs is as long as there are populations."""
+    if n_runs_at_once is not None:
+        limit = n_runs_at_once * 20 * manifold.dim
+        monkeypatch.setattr(newton, "_MAX_COORDINATES", limit)
     rng, n = np.random.default_rng(5), 20
     mechanism = NewtonMechanism.calibrate(
         FrechetMean(manifold, None, 0.8, 300), guarantee
@@ -177,11 +186,11 @@ def test_noise_that_is_called_little_is_foreseen_to_be_little(manifold, radii, l
     for radius, n, steps in itertools.product(radii, (300, 2000, 10**5), (2, 3)):
         mechanism = NewtonMechanism(
             scale=1.0,
-            law=law,
+            noise_kind=law,
             statistic=FrechetMean(manifold, None, radius, n),
             steps=steps,
         )
-        if mechanism.length < 0.05 * radius:
+        if mechanism.noise_length < 0.05 * radius:
             called += 1
             assert predicted_error(mechanism) < 0.7 * min(
                 0.1 * radius, baseline_error(mechanism.statistic)
@@ -203,7 +212,9 @@ def test_noise_is_divided_by_the_records_own_curvature():
     )
     chart = choose_mechanism("tangent-gaussian", statistic, GDP(1.0)).mechanism
     plain = np.mean(
-        np.asarray(manifold.dist(mean, chart.finished(chart.simulate(rng, mean, 2000))))
+        np.asarray(
+            manifold.dist(mean, chart.simulate(rng, mean, 2000))
+        )
     )
     assert newton < 0.4 * plain
 
@@ -221,7 +232,7 @@ def test_james_stein_is_never_worse(size):
     m = np.zeros(d)
     m[0] = size
     z = m + rng.standard_normal((40000, d))
-    error = np.sum((james_stein(Euclidean(d), np.zeros(d), z, 1.0) - m) ** 2, axis=1)
+    error = np.sum((shrink_points(Euclidean(d), np.zeros(d), z, 1.0) - m) ** 2, axis=1)
     assert (
         error.mean() + 5 * error.std() / 200 < d
         if size < 5
@@ -237,10 +248,11 @@ def test_shrinkage_is_named_in_the_certificate_and_only_where_it_is_proved():
     certificate = (
         PrivateFrechetMean(SPDAffineInvariant(2), radius=3.0).fit(X).certificate_
     )
-    assert any("James-Stein" in step for step in certificate.release["afterwards"])
-    assert james_stein(Sphere(2), Sphere(2).origin, X[0, :1], 1.0) is not None
+    assert "shrink_to_center" in certificate.release["post_processing"]
+    assert "James-Stein" in post_processing_sentence(certificate)
+    assert shrink_points(Sphere(2), Sphere(2).origin, X[0, :1], 1.0) is not None
     x = in_ball(Sphere(2), 0.5, 4, rng)
-    assert james_stein(Sphere(2), Sphere(2).origin, x, 9.0) is x
+    assert shrink_points(Sphere(2), Sphere(2).origin, x, 9.0) is x
 
 
 @pytest.mark.parametrize(

@@ -12,13 +12,13 @@ import itertools
 import numpy as np
 import pytest
 
+from curvedp.core import registry
 from curvedp import Ledger, PrivateFrechetMean, PrivateMDM
 from curvedp.core.statistic import Statistic
 from curvedp.errors import CurvedpError, ParameterError, UnattainableGuarantee
 from curvedp.geometry import Euclidean, Sphere
 from curvedp.ledger import rule
 from curvedp.ledger.rule import State
-from curvedp.mechanisms import Mechanism
 from curvedp.privacy import (
     GDP,
     ZCDP,
@@ -63,9 +63,8 @@ def test_every_definition_with_a_cost_is_here():
 @functools.cache
 def _mechanisms(asked):
     """Every mechanism for a mean that can be calibrated to this, for classes of two sizes."""
-    Mechanism.registry.fill()
     made = []
-    for number, kind in enumerate(Mechanism.registry.values()):
+    for number, kind in enumerate(registry.mechanisms):
         statistic = FrechetMean(Euclidean(2), None, 0.5, (8, 30)[number % 2])
         if not kind.supports(statistic):
             continue
@@ -197,22 +196,16 @@ def test_a_pure_budget_never_pays_for_gaussian_classes(tmp_path, sizes):
 
 def test_every_statistic_says_how_many_it_is_about():
     """A statistic with a public number of records says it; one without says None."""
-    Mechanism.registry.fill()
-    Statistic.registry.fill()
     import dataclasses
 
-    import curvedp.federated
-    import curvedp.inference
-
-    assert curvedp.federated
-    assert curvedp.inference
     numbers = {"n", "size", "sizes", "counts"}
-    for name, kind in Statistic.registry.items():
+    for kind in registry.statistics:
+        name = kind.name
         if not name.startswith("stated"):
             counted = {each.name for each in dataclasses.fields(kind)} & numbers
-            states = kind.public_n is not Statistic.public_n
+            states = kind.public_count is not Statistic.public_count
             assert bool(counted) == states, name
-        assert kind.privacy_unit is not None or name == "best of repeated releases"
+        assert kind.privacy_units, name
 
 
 def test_entries_say_whom_they_protect_and_what_they_are_about(tmp_path):

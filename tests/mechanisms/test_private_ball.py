@@ -326,10 +326,10 @@ def test_a_variance_wants_more_records_than_a_mean(M):
         return PrivateBallMechanism.calibrate(kind(M, None, None, n), guarantee)
 
     assert [
-        made(SearchedMean, 60, GDP(1.0)).enough,
-        made(SearchedVariance, 60, GDP(1.0)).enough,
+        made(SearchedMean, 60, GDP(1.0)).has_enough_records,
+        made(SearchedVariance, 60, GDP(1.0)).has_enough_records,
     ] == [True, False]
-    assert made(SearchedVariance, 100, GDP(1.0)).enough
+    assert made(SearchedVariance, 100, GDP(1.0)).has_enough_records
     X = M.from_normal_coordinates(
         M.origin, 0.3 * np.random.default_rng(0).standard_normal((100, M.dim))
     )

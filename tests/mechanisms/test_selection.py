@@ -15,8 +15,8 @@ from curvedp.ledger import Ledger
 from curvedp.mechanisms.selection import (
     BestRelease,
     SelectionMechanism,
+    draw_run_count,
     private_selection,
-    runs_at,
 )
 from curvedp.privacy import GDP, ApproxDP, NegativeBinomialRuns, PureDP
 from curvedp.release.verify import verify_certificate
@@ -56,9 +56,9 @@ def test_the_number_of_runs_has_its_law(law):
         for k, edge in zip((1, 2, 3, 7, 20), below, strict=True):
             for off, found in ((-1e-30, k), (1e-30, k + 1)):
                 u = mpmath.nstr(edge + off, 50)
-                assert runs_at(law, lambda bits, u=u: [arb(u)]) == found
-    assert runs_at(law, lambda bits: [arb("1e-300")]) == 1
-    assert runs_at(law, lambda bits: [1 - arb(2) ** -100]) < 5000  # it ends
+                assert draw_run_count(law, lambda bits, u=u: [arb(u)]) == found
+    assert draw_run_count(law, lambda bits: [arb("1e-300")]) == 1
+    assert draw_run_count(law, lambda bits: [1 - arb(2) ** -100]) < 5000  # it ends
 
 
 def test_means():

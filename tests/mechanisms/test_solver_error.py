@@ -263,7 +263,7 @@ def test_means_of_far_spd_records_against_60_digits(radius, kind):
             [[1e200, 1e200 * (1 - 1e-15)]] * 2,
         )
     domain = PublicBall(M, np.eye(2), radius)
-    x, _ = open_records(X, (2, 2)).moments(domain)
+    x, _ = open_records(X, (2, 2)).mean_and_variance(domain)
     inside = project_to_ball(*domain, X)
     with mp.workdps(60):
         assert exact_residual(x, inside) <= solver_error(M, radius)
@@ -397,7 +397,8 @@ def test_where_floats_hold_less_than_the_ball_no_more_is_charged(manifold):
     assert 0.1 * variance.sensitivity < spread - narrower <= variance.sensitivity
     steps = [
         clip_rows_to(
-            logs_at(manifold, manifold.origin, mean.accepted(each.array())), mean.reach
+            logs_at(manifold, manifold.origin, mean.prepare_data(each.array())),
+            mean.reach,
         ).mean(axis=0)
         for each in pair
     ]

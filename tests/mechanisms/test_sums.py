@@ -92,7 +92,7 @@ def test_an_audit_of_pairs_of_different_n(name, less, found):
     drawn = SumMechanism(statistic=statistic, scale=less * mechanism.scale)
     far = np.array([np.cos(0.8), np.sin(0.8), 0.0])
     ten = np.broadcast_to(Sphere(2).origin, (10, 3))
-    totals = [drawn.accepted(X) for X in (ten, np.concatenate([ten, far[None]]))]
+    totals = [drawn.prepare_data(X) for X in (ten, np.concatenate([ten, far[None]]))]
     across, source = totals[1] - totals[0], GeneratorSource(rng)
     scores = [
         np.array([drawn.draw(total, source).value @ across for _ in range(2500)])

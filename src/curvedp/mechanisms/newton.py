@@ -651,9 +651,12 @@ class _LogCache:
                 manifold.normal_coordinates(points[runs, None], records)
             )
         logs = self._blocks[key]
-        if len(logs) == len(population_of_run[runs]):
+        if not has_one_point:
             return logs
-        return np.asarray(logs[population_of_run[runs]])
+        populations_of_block = population_of_run[runs]
+        if np.array_equal(populations_of_block, np.arange(len(logs))):
+            return logs  # one run for each population: no copy is needed
+        return np.asarray(logs[populations_of_block])
 
 
 def _unit_rows(vectors: np.ndarray) -> np.ndarray:

@@ -125,7 +125,9 @@ def rank_mechanisms(
 
     The ranking is kept for the next data set at the same public parameters.
     """
-    return _rank(_HashableStatistic.wrap(statistic), guarantee, in_memory)
+    kept = _rank(_HashableStatistic.wrap(statistic), guarantee, in_memory)
+    # Copies: what a caller does to its ranking must not change the next caller's.
+    return Ranking(dict(kept.candidates), dict(kept.excluded))
 
 
 @dataclass(frozen=True)
