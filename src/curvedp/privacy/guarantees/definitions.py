@@ -201,10 +201,11 @@ class ApproxDP(Guarantee):
                 f"converting to ApproxDP needs one of eps={eps!r} and delta={delta!r}"
             )
         if eps is not None:
+            eps = _validate.nonnegative("eps", eps)
             delta_there = max(other.delta(eps), _SMALLEST_FLOAT)
             return cls(eps, delta_there, adjacency=other.adjacency)
 
-        assert delta is not None
+        delta = _validate.nonnegative("delta", delta)
         eps_there = other.epsilon(delta)
         if not eps_there < math.inf:
             infimum = other.delta(math.inf)
