@@ -147,6 +147,7 @@ def sample(
     longest = default_reach(M) if reach is None else reach
 
     def draw_coordinates() -> np.ndarray:
+        """Return coordinates with uniform directions and lengths."""
         directions = rng.normal(size=(n, M.dim))
         lengths = longest * rng.uniform(0.1, 1, size=(n, 1))
         norms = np.linalg.norm(directions, axis=-1, keepdims=True)

@@ -116,6 +116,7 @@ def carry_records(M: Manifold, center: np.ndarray, X: Array) -> Array:
         X = _as_floating(xp, "X", X, M)
 
     def carry(records: Array) -> Array:
+        """Return some records moved, NaN where a record has no point."""
         with numerical_silence():
             points, usable = _to_points(xp, M, like(X, center), records)
             moved = move_to_origin(M, center, points)
@@ -210,6 +211,7 @@ def _project_in_blocks(
     result = np.empty_like(records)
 
     def project_block(part: slice) -> None:
+        """Project one block of records into `result`."""
         points, usable = _to_points(np, M, center, records[part])
         stays, distance = _stays_in_ball(M, center, radius, points)
         outside = np.flatnonzero(~stays & usable)

@@ -37,7 +37,7 @@ class OriginIsometry(Manifold):
         return self._move(self.canonical_center(center), center, X)
 
     def _move(self, start: Array, end: Array, X: Array) -> Array:
-        """Return the points that have at `end` the normal coordinates of X at `start`."""
+        """Return the points with the coordinates at `end` that X has at `start`."""
         if np.array_equal(start, end):
             return X
         coordinates = self.normal_coordinates(like(X, start), X)
@@ -222,7 +222,7 @@ class EmbeddedMean(Manifold):
         """Return the point whose embedding is nearest to a vector (NumPy)."""
 
 
-# ---- cheaper kernels where noise hides the last digits --------------------------------
+# ---- cheaper kernels where noise hides the last digits -------------------------------
 
 
 class CheapKernels(Manifold):
@@ -236,7 +236,7 @@ class CheapKernels(Manifold):
         return np.asarray(self.normal_coordinates(p, q))
 
     def rough_normal_coordinates(self, p: Array, q: Array) -> Array:
-        """Return `normal_coordinates` without care for the last digits of near points."""
+        """Return `normal_coordinates` without care for their last digits."""
         return self.normal_coordinates(p, q)
 
     def rough_from_normal_coordinates(self, p: Array, z: Array) -> Array:
@@ -274,13 +274,13 @@ def rough_from_normal_coordinates(M: Manifold, p: Array, z: Array) -> Array:
 
 
 def transport_coordinates(M: Manifold, p: Array, q: Array, z: Array) -> Array:
-    """Return the coordinates at q of the vector with coordinates z at p, transported."""
+    """Return the coordinates at q of the transport of the vector z at p."""
     if isinstance(M, CheapKernels):
         return M.transport_coordinates(p, q, z)
     return _transport_coordinates(M, p, q, z)
 
 
 def _transport_coordinates(M: Manifold, p: Array, q: Array, z: Array) -> Array:
-    """Read z as a tangent vector at p, transport it to q, and return its coordinates."""
+    """Transport the vector with coordinates z at p to q; return its coordinates."""
     vector = M.from_coordinates(p, z)
     return M.to_coordinates(q, M.transport(p, q, vector))

@@ -127,7 +127,7 @@ class ProductFloatSet(FloatSet):
         return pieces
 
     def shrink_factor(self, z: Array) -> Array:
-        """Return the least factor of the parts, so that a point stays on its geodesic."""
+        """Return the least factor of the parts: a point stays on its geodesic."""
         xp = namespace(z)
         factors = [float_set.shrink_factor(part) for float_set, part in self._split(z)]
         return xp.min(xp.stack(factors, axis=-1), axis=-1)

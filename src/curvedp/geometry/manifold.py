@@ -191,7 +191,7 @@ class Manifold(NamedSpace, ABC):
 
     @property
     def factors(self) -> tuple["Manifold", ...]:
-        """The manifolds whose product this is; itself alone unless it is a `Product`."""
+        """The manifolds whose product this is; itself alone unless a `Product`."""
         return (self,)
 
     def split(self, x: Array) -> tuple[Array, ...]:

@@ -69,6 +69,7 @@ def accepts_array_like(kernel: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(kernel)
     def converting_kernel(self: Any, *arrays: Any, **named: Any) -> Any:
+        """Call the kernel with its arguments converted to floats."""
         if named:
             converted = {name: _as_floats(array) for name, array in named.items()}
             return kernel(self, *map(_as_floats, arrays), **converted)

@@ -43,7 +43,7 @@ def eigh(A: Array) -> tuple[Array, Array]:
     def rule(
         arrays: tuple[Array], changes: tuple[Array]
     ) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
-        """First-order perturbation: infinite where eigenvalues repeat, as it should be."""
+        """Perturb to first order: infinite where eigenvalues repeat."""
         xp = namespace(A)
         eigenvalues, vectors = _eigh(*arrays)
         E = vectors.mT @ changes[0] @ vectors

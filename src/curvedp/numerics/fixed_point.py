@@ -50,7 +50,7 @@ class FixedPoint:
 
     @property
     def resolution(self) -> float:
-        """2^−k; rounding moves a term, and so a mean of terms, by at most half of it."""
+        """2^−k; rounding moves a term, and so a mean, by at most half of it."""
         return float(2.0**-self.exponent)
 
     def sums(self, terms: Array, axis: int = 0) -> Array:

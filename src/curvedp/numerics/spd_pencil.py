@@ -204,6 +204,7 @@ def _jacobi(xp: Any, G: Array) -> tuple[Array, Array]:
     def sweep(
         state: tuple[Array, Array, int | Array],
     ) -> tuple[Array, Array, int | Array]:
+        """Rotate all pairs of columns once."""
         G, active, count = state
         rotated, worst = _jacobi_round(xp, G)
         for _ in range(n_columns - 2):
@@ -307,6 +308,7 @@ def _refine(
     args = tuple(xp.broadcast_to(a, (*batch, *a.shape[-2:])) for a in args)
 
     def merge(results: tuple[Array, ...]) -> tuple[Array, ...]:
+        """Return careful results where doubtful and plain ones elsewhere."""
         masks = (
             xp.reshape(doubtful, (*batch, *(1 for _ in r.shape[len(batch) :])))
             for r in results
@@ -327,8 +329,8 @@ def _refine(
         return merge(careful(*args))
     results = careful(*(a[doubtful] for a in args))
     merged = tuple(np.array(old) for old in plain)
-    for whole, part in zip(merged, results, strict=True):
-        whole[doubtful] = part
+    for array, careful_part in zip(merged, results, strict=True):
+        array[doubtful] = careful_part
     return merged
 
 

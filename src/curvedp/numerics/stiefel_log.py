@@ -271,6 +271,7 @@ def _newton(xp: Any, X: Array, target: Array, *, wanted: Array) -> Array:
     floor = 4 * eps * target.shape[-2] * scale
 
     def advance(state: _State) -> _State:
+        """Take one damped Newton step."""
         X, flow, gap, size = _damped_step(xp, state, target)
         is_stalled = (size > state.size / 2) & (size <= enough)
         active = state.active & (size > floor) & ~is_stalled

@@ -155,7 +155,7 @@ class Grassmann(OrthonormalFrames):
         return (v - (p + aligned) @ coefficients) @ W
 
     def embed(self, X: Array) -> np.ndarray:
-        """Return the projectors xxᵀ/√r: the upper triangle, off-diagonals times √2."""
+        """Return projectors xxᵀ/√r: the upper triangle, off-diagonals times √2."""
         X = np.asarray(X)
         rows, columns = np.triu_indices(self.m)
         projectors = X @ np.swapaxes(X, -1, -2)
@@ -163,7 +163,7 @@ class Grassmann(OrthonormalFrames):
         return np.asarray(projectors[..., rows, columns] * weights / self.r**0.5)
 
     def from_embedding(self, z: np.ndarray) -> np.ndarray:
-        """Return the span of the r leading eigenvectors of the matrix with entries z."""
+        """Return the span of r leading eigenvectors of the matrix with entries z."""
         upper = np.triu_indices(self.m)
         P = np.zeros((self.m, self.m))
         P[upper] = z / np.where(upper[0] == upper[1], 1.0, 2**0.5)
@@ -175,11 +175,11 @@ class Grassmann(OrthonormalFrames):
         return x - p @ (p.mT @ x)
 
     def from_coordinates(self, p: Array, z: Array) -> Array:
-        """Return the horizontal vector with coordinates z, by the block reflector of p."""
+        """Return the horizontal vector with coordinates z, by a block reflector."""
         return self._normal_from_coordinates(p, z)
 
     def to_coordinates(self, p: Array, v: Array) -> Array:
-        """Return the coordinates of a horizontal vector, by the block reflector of p."""
+        """Return the coordinates of a horizontal vector, by a block reflector."""
         return self._normal_coordinates_of(p, v)
 
     def _align(self, p: Array, q: Array) -> tuple[Array, Array, Array, Array]:

@@ -90,6 +90,7 @@ def in_cache_blocks(kernel: Callable[..., Array]) -> Callable[..., Array]:
 
     @wraps(kernel)
     def blocked_kernel(self: Any, *arrays: Array) -> Array:
+        """Call the kernel for blocks of records and concatenate the results."""
         if not all(map(is_numpy_array, arrays)):
             return kernel(self, *arrays)
         batch = np.broadcast_shapes(*(a.shape[:-1] for a in arrays))
@@ -114,7 +115,7 @@ def in_cache_blocks(kernel: Callable[..., Array]) -> Callable[..., Array]:
 
 
 def _flatten_batch(array: np.ndarray, batch: tuple[int, ...]) -> np.ndarray:
-    """Return the array broadcast to a batch with one leading axis; a vector stays one."""
+    """Return the array broadcast to one leading axis; a vector stays one."""
     if array.ndim == 1:
         return array
     broadcast = np.broadcast_to(array, (*batch, array.shape[-1]))

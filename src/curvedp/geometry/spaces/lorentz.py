@@ -96,6 +96,7 @@ class Lorentz(Hyperbolic, UnitQuadric):
         is_near = length < _NEAR
 
         def near() -> Array:
+            """Return the result by the plain form, which holds near the origin."""
             # Elsewhere this form may overflow.
             z = xp.where(is_near, _unboost(xp, x, time, velocity), 0.0)
             cosh, sinhc = cosh_sinhc(xp, dot(xp, z, z))
@@ -111,6 +112,7 @@ class Lorentz(Hyperbolic, UnitQuadric):
         """Return (d/sinh d)·(y − cosh d·x), d the distance of p = x and q = y."""
 
         def fast(p: list[Array], q: list[Array]) -> tuple[Array, Array]:
+            """Return the result coordinate by coordinate, and where it is accurate."""
             chord = _chord_by_coordinates(p[1:], q[1:])
             # y − cosh(d)·x = (y − x) − (chord²/2)·x, and d/sinh d as in `_careful_log`
             length = np.sqrt(chord.square)
@@ -176,6 +178,7 @@ class Lorentz(Hyperbolic, UnitQuadric):
         """Return 2·arsinh(chord/2)."""
 
         def fast(p: list[Array], q: list[Array]) -> tuple[Array, Array]:
+            """Return the result coordinate by coordinate, and where it is accurate."""
             chord = _chord_by_coordinates(p[1:], q[1:])
             return 2 * np.arcsinh(0.5 * np.sqrt(chord.square)), chord.is_accurate
 
@@ -252,6 +255,7 @@ class Lorentz(Hyperbolic, UnitQuadric):
         time, length = lift(xp, x)
 
         def near() -> Array:
+            """Return the result by the plain form, which holds near the origin."""
             return _unboost(xp, x, time, velocity)
 
         def far() -> Array:

@@ -44,6 +44,7 @@ class Product(OriginIsometry):
     factors: tuple[Manifold, ...] = ()
 
     def __init__(self, *factors: Manifold) -> None:
+        """Check that there are factors, all of them manifolds."""
         if not factors or not all(isinstance(factor, Manifold) for factor in factors):
             raise ParameterError(
                 "must be one or more manifolds", parameter="factors", value=factors
@@ -58,7 +59,7 @@ class Product(OriginIsometry):
 
     @cached_property
     def name(self) -> str:
-        """The names of the factors in parentheses, such as product(sphere:2,torus:1)."""
+        """The factors' names in parentheses, such as product(sphere:2,torus:1)."""
         return f"product({','.join(factor.name for factor in self.factors)})"
 
     @cached_property
@@ -233,7 +234,7 @@ class Product(OriginIsometry):
         return _concat(namespace(p, v), self._call_factors("to_coordinates", p, v))
 
     def jacobi_operator(self, p: Array, v: Array) -> np.ndarray:
-        """Return the block diagonal of the factors' operators: mixed planes are flat."""
+        """Return the factors' operators as blocks: mixed planes are flat."""
         if self.constant_curvature is not None:
             return super().jacobi_operator(p, v)
         blocks = self._call_factors("jacobi_operator", p, v)

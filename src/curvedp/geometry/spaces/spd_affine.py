@@ -117,6 +117,7 @@ class SPDAffineInvariant(SPD, AffineInvariantCone, OriginIsometry, CheapKernels)
             return sandwich(L, exp_sym(whiten(L, v)))
 
         def accurate(p: Array, v: Array) -> Array:
+            """Return the value with small round-off."""
             L, A = whitened(p, v)
             eigenvalues, U = eigh(A)
             frame = L @ U
@@ -139,6 +140,7 @@ class SPDAffineInvariant(SPD, AffineInvariantCone, OriginIsometry, CheapKernels)
             return sandwich(L, log1p_sym(whiten(L, q - p)))
 
         def accurate(p: Array, q: Array) -> Array:
+            """Return the value with small round-off."""
             xp = namespace(p, q)
             L, logs, U = log_spectrum(p, q)
             frame = L @ U
@@ -164,6 +166,7 @@ class SPDAffineInvariant(SPD, AffineInvariantCone, OriginIsometry, CheapKernels)
             return safe_sqrt(xp, xp.sum(S * S, axis=(-2, -1)))
 
         def accurate(p: Array, q: Array) -> Array:
+            """Return the value with small round-off."""
             return euclidean_norm(namespace(p, q), log_spectrum(p, q)[1])
 
         return with_derivative_of(smooth, accurate, p, q)
@@ -181,12 +184,13 @@ class SPDAffineInvariant(SPD, AffineInvariantCone, OriginIsometry, CheapKernels)
             return whiten(cholesky(p), v)
 
         def accurate(p: Array, v: Array) -> Array:
+            """Return the value with small round-off."""
             return whitened(p, v)[1]
 
         return with_derivative_of(smooth, accurate, p, v)
 
     def transport(self, p: Array, q: Array, v: Array) -> Array:
-        """Return EvEᵀ with E = (qp⁻¹)^½ = L·A^½·L⁻¹, A = L⁻¹qL⁻ᵀ: parallel transport."""
+        """Return EvEᵀ with E = (qp⁻¹)^½ = L·A^½·L⁻¹, A = L⁻¹qL⁻ᵀ: it is parallel."""
         L = cholesky(p)
         return sym(sandwich(L @ sqrt_sym(whiten(L, q)), whiten(L, v)))
 

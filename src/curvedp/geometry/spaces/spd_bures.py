@@ -1,4 +1,4 @@
-"""SPD(m) under the Bures–Wasserstein metric: optimal transport of centered Gaussians."""
+"""SPD(m) with the Bures–Wasserstein metric: optimal transport of Gaussians."""
 
 from math import inf
 from typing import NamedTuple

@@ -161,6 +161,7 @@ class SPD(FrozenManifold):
         smallest = float(info.smallest_normal)
 
         def raise_eigenvalues(S: Array) -> Array:
+            """Return S, or S with raised eigenvalues where it is not definite."""
             eigenvalues, U = eigh(S)
             largest = xp.max(xp.abs(eigenvalues), axis=-1, keepdims=True)
             floor = largest * float(info.eps)
@@ -182,6 +183,7 @@ class SPD(FrozenManifold):
         xp = namespace(x)
 
         def require_definite(S: Array) -> Array:
+            """Return S where it is definite, else NaN."""
             eigenvalues = eigh(well_scaled(S))[0]
             eps = float(xp.finfo(eigenvalues.dtype).eps)
             is_definite = eigenvalues[..., 0] > eps * eigenvalues[..., -1]

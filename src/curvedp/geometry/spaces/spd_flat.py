@@ -191,6 +191,7 @@ class SPDLogEuclidean(FlatSPD):
             return log_sym(q) - log_sym(p)
 
         def accurate(p: Array, q: Array) -> Array:
+            """Return the value with small round-off."""
             q, log_scale = match_scale(p, q)
             a, U = eigh(p)
             b, V = eigh(q)
@@ -210,6 +211,7 @@ class SPDLogEuclidean(FlatSPD):
             return matrix.exp_sym(log_sym(p) + dlog(p, v))
 
         def accurate(p: Array, v: Array) -> Array:
+            """Return the value with small round-off."""
             xp = namespace(p, v)
             step = dlog(p, v)
             a, U = eigh(p)

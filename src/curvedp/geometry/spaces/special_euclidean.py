@@ -69,7 +69,7 @@ class SpecialEuclidean(PullbackManifold):
         return _block_matrix(rotation, translation, 1.0)
 
     def residual(self, p: Array) -> Array:
-        """Return the rotation's residual plus how far the last row is from (0, …, 1)."""
+        """Return the rotation's residual plus the error of the last row (0, …, 1)."""
         xp = namespace(p)
         last_row = like(p, [0.0] * self.n + [1.0])
         gap = xp.max(xp.abs(p[..., -1, :] - last_row), axis=-1)

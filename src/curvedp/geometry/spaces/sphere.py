@@ -87,6 +87,7 @@ class Sphere(VectorManifold, UnitQuadric, EmbeddedMean):
         """Return angle·w/|w|, w the part of q orthogonal to p."""
 
         def fast(x: list[Array], y: list[Array]) -> tuple[Array, Array]:
+            """Return the result coordinate by coordinate, and where it is accurate."""
             angle, parts, length = _angle_by_coordinates(x, y, passes=2)
             factor = angle / length
             velocity = np.stack([factor * part for part in parts], axis=-1)
@@ -113,6 +114,7 @@ class Sphere(VectorManifold, UnitQuadric, EmbeddedMean):
         """Return the angle between the rays through p and q."""
 
         def fast(x: list[Array], y: list[Array]) -> tuple[Array, Array]:
+            """Return the result coordinate by coordinate, and where it is accurate."""
             angle, _, length = _angle_by_coordinates(x, y, passes=1)
             return angle, length > _LEAST_LENGTH
 
@@ -189,7 +191,7 @@ class Sphere(VectorManifold, UnitQuadric, EmbeddedMean):
     # undefined at p = −e₁.
 
     def from_coordinates(self, p: Array, z: Array) -> Array:
-        """Return (0, z) reflected by the Householder reflection that carries ±e₁ to p."""
+        """Return (0, z) after the Householder reflection that carries ±e₁ to p."""
         xp = namespace(p, z)
         p_first, p_others = p[..., :1], p[..., 1:]
         along = xp.vecdot(p_others, z)[..., None]

@@ -1,4 +1,4 @@
-"""The Stiefel manifold: orthonormal r-frames of R^m, with the metric of the embedding."""
+"""The Stiefel manifold: orthonormal r-frames of R^m, metric of the embedding."""
 
 import math
 from dataclasses import dataclass

@@ -105,7 +105,7 @@ def block_sums(ball: PublicBall, x: np.ndarray, X: np.ndarray) -> np.ndarray:
 
 
 def inside_sums(M: Manifold, grid: FixedPoint, x: Array, X: Array) -> Array:
-    """Return the sums of `block_sums` over records in the ball, of any array library."""
+    """Return the sums of `block_sums` over records in the ball, of any library."""
     xp = namespace(X)
     if isinstance(M, SPDAffineInvariant):
         # log(L⁻¹XL⁻ᵀ) directly, without going through log_x X

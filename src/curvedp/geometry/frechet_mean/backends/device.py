@@ -179,6 +179,8 @@ def _tensor_passes(ball: PublicBall, X: Array) -> list[Pass]:
     inside = find_inside(center_inverse, center.condition, ball.radius, X)
 
     def pass_over(block: Array, counted: Array) -> Pass:
+        """Return the pass over a block of matrices, of those that are counted."""
+
         def make_pass(x: np.ndarray) -> Array:
             inverse = _as_argument(X, np.asarray(Factor.of(x).inverse))
             return sum_kernel(ball.grid, inverse, block, counted)
@@ -233,7 +235,7 @@ def _as_argument(X: Array, x: np.ndarray) -> Array:
 
 
 def _double_precision(X: Array) -> AbstractContextManager[Any]:
-    """Return a context in which JAX computes in double precision, if X is a JAX array."""
+    """Return a context in which JAX, if X is its array, has double precision."""
     if not is_jax_array(X):
         return nullcontext()
     import jax

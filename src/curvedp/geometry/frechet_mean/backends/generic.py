@@ -59,6 +59,7 @@ class GenericBackend(MeanBackend):
         tolerance: float,
         local_mean: LocalMean,
     ) -> None:
+        """Cut the points into blocks; nothing is computed yet."""
         self._M = M
         self._X = X
         self._weights = weights
@@ -69,7 +70,7 @@ class GenericBackend(MeanBackend):
 
     @cached_property
     def start(self) -> np.ndarray:
-        """Return the mean of factors, of a sample of many records, or the best guess."""
+        """Return the mean of the parts, of a sample, or the best of three guesses."""
         if isinstance(self._M, Product | PullbackManifold):
             return self._local_mean(
                 self._M, self._X, self._weights, self._tolerance / 2
@@ -140,7 +141,7 @@ class GenericBackend(MeanBackend):
         return newton_step
 
     def make_pass(self, request: PassRequest) -> PassResult:
-        """Return the weighted mean logarithm and mean squared distance at an iterate."""
+        """Return the mean logarithm and the mean squared distance at an iterate."""
 
         def sum_over(part: slice) -> tuple[np.ndarray, float]:
             Z = np.asarray(self._M.normal_coordinates(request.x, self._X[part]))

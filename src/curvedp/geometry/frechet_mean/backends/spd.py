@@ -98,6 +98,7 @@ class SPDNewton:
     """
 
     def __init__(self, parts: Sequence[WhitenedEigen]) -> None:
+        """Form the Hessian of a sample, and that of all matrices if it refines."""
         self._total_weight = sum(float(part.weights.sum()) for part in parts)
         combined = parts[0]
         if len(parts) > 1:
@@ -170,6 +171,7 @@ class _Hessian:
     """The Hessian Σ w·U(K ⊙ UᵀEU)Uᵀ of the cost, for some whitened matrices."""
 
     def __init__(self, eigen: WhitenedEigen) -> None:
+        """Compute the weights K = (s/2)coth(s/2) of the matrices."""
         # The round-off of a far matrix may be negative; H need not be exact.
         largest = eigen.eigenvalues[:, -1:]
         logs = np.log(np.maximum(eigen.eigenvalues, 1e-16 * largest))
@@ -252,6 +254,7 @@ class SPDBackend(MeanBackend):
     """
 
     def __init__(self, X: Matrix, weights: Matrix, tolerance: float = 1e-9) -> None:
+        """Cut the matrices into blocks; nothing is computed yet."""
         n, m, _ = X.shape
         self._X = X
         self._weights = weights
@@ -363,6 +366,7 @@ class SPDBackend(MeanBackend):
             congruence = pack(images).T
 
             def closed_form_pass(part: slice) -> PassResult:
+                """Make the careful pass over one block of small matrices."""
                 return _pass_in_closed_form(
                     self._roundoff_unit,
                     G,
@@ -408,6 +412,7 @@ class SPDBackend(MeanBackend):
         most_terms = min(_MOST_TERMS, _MOST_TERMS_TIMES_ROWS // len(G))
 
         def pass_over(rows: Matrix) -> PassResult:
+            """Make the quick pass over one group of records."""
             A = _whiten(inverse, self._X[rows])
             weights = self._weights[rows]
             widest = rows[-1]
