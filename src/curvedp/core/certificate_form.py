@@ -212,6 +212,7 @@ def _check_ledger(ledger: Any) -> None:
 
 
 def _check_release(release: Mapping[str, Any]) -> None:
+    """Refuse a release whose integers, hash, stages or codes have another form."""
     _require("release", set(release) == _RELEASE)
     integers = release["integers"]
     if integers is not None:
@@ -247,6 +248,7 @@ def _are_codes(values: Any, codes: type[StrEnum]) -> bool:
 
 
 def _check_draw(numerics: Mapping[str, Any], entropy: Mapping[str, Any]) -> None:
+    """Refuse numerics or a random source that have another form."""
     _require("numerics", set(numerics) == _NUMERICS)
     _require("numerics", _are_codes([numerics["path"]], SamplingPath))
     _require("numerics", _are_codes([numerics["profile"]], ProfileKind))

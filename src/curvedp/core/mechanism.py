@@ -427,6 +427,7 @@ def replay_draws(integers: Any) -> Callable[..., np.ndarray]:
     remaining = iter(integers)
 
     def next_draw(values: np.ndarray, scales: Any = (1.0,)) -> np.ndarray:
+        """Return the next recorded draw, in the shape of `values`."""
         part = next(remaining, None)
         if (
             part is None

@@ -95,6 +95,11 @@ class BundleDescentMechanism(
 
     @classmethod
     def calibrate(cls, statistic: Statistic, guarantee: Guarantee) -> Self:
+        """Return the descent with the least noise that meets the guarantee.
+
+        Half of the budget is for all steps together, and half for the final release. Steps
+        are Gaussian unless the guarantee bounds the privacy loss itself (pure ε).
+        """
         check_supported(cls, statistic)
         check_guarantee(guarantee)
         assert isinstance(statistic, GeodesicLine)  # it is supported
@@ -152,6 +157,7 @@ class BundleDescentMechanism(
 
     @property
     def parameters(self) -> dict[str, Any]:
+        """What the certificate states, with the norm and the unit of the noise."""
         return {
             "scale": self.scale,
             "steps": self.steps,
@@ -184,6 +190,11 @@ class BundleDescentMechanism(
         )
 
     def draw(self, data: RegressionData, source: Source) -> Draw:
+        """Descend by noisy steps, then release the final values once and refine.
+
+        The average of the last iterates and the final values are two estimates of one line;
+        `_newton_refine` weighs them by their precision.
+        """
         noise = ExactNoise(self.noise_kind, source)
 
         def add_noise(values: np.ndarray, scale: float) -> np.ndarray:

@@ -172,6 +172,7 @@ class KNGRegressionMechanism(KNormMechanism, GeodesicMechanism, PredictsError):
         return super().prepare_data(data)
 
     def draw(self, data: RegressionData, source: Source) -> Draw:
+        """Draw a point and a velocity with density ∝ exp(−‖gradient‖/scale)."""
         problem = self.build_problem(data.predictors, data.responses)
         drawn = draw_knorm(
             problem.bundle, problem.scale, problem.norm, problem.constants, source
@@ -204,11 +205,13 @@ class KNGRegressionMechanism(KNormMechanism, GeodesicMechanism, PredictsError):
         lipschitz_bounds = bounds.gradient_lipschitz_bounds(model, scaled, x, distances)
 
         def norm(point: np.ndarray, velocity: np.ndarray) -> np.ndarray:
+            """Return the norm of the gradient at each pair."""
             return bounds.endpoint_norm(*gradient(point, velocity))
 
         def constants(
             point: np.ndarray, velocity: np.ndarray, radius: np.ndarray
         ) -> tuple[np.ndarray, np.ndarray]:
+            """Return Lipschitz constants of the gradient norm near each pair."""
             residuals = prediction_distances(model, x, mapped, point, velocity)
             return lipschitz_bounds.within(residuals, radius)
 
@@ -216,6 +219,7 @@ class KNGRegressionMechanism(KNormMechanism, GeodesicMechanism, PredictsError):
         return KNormProblem(bundle, self.scale * unit, norm, constants, unit)
 
     def reconstruct_value(self, certificate: Certificate) -> PointAndVelocities:
+        """Make the line again from the recorded coordinates in the model space."""
         model, unit = self._model
         domain = self.domain
         bundle = TangentBundleBall(

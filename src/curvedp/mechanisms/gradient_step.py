@@ -110,6 +110,7 @@ class GradientMechanism(
 
     @classmethod
     def calibrate(cls, statistic: Statistic, guarantee: Guarantee) -> Self:
+        """Return the step with the least noise for the sensitivity 2r/n."""
         check_supported(cls, statistic)
         assert isinstance(statistic, FrechetMean)  # it is supported
         level = smallest_noise(guarantee, _step_sensitivity(statistic))
@@ -163,6 +164,11 @@ class GradientMechanism(
         return open_records(logs, (self.manifold.dim,))
 
     def draw(self, data: Records, source: Source) -> Draw:
+        """Draw one noisy mean of clipped logarithms, and step along it.
+
+        The mean is a sum of integers on a fixed-point grid, so that it does not depend on the
+        order or the place of the records.
+        """
         grid = FixedPoint(2 * self.clipping_radius)
         if data.where == "memory":
             kernel = partial(sum_clipped, self.clipping_radius, grid)

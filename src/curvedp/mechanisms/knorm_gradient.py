@@ -208,6 +208,7 @@ class KNGMechanism(KNormMechanism, SimulatesRelease, SometimesExcluded):
         points_at_once = max(1, _MAX_DISTANCES // records.size)
 
         def norm(points: np.ndarray) -> np.ndarray:
+            """Return ‖mean log_x xᵢ‖ at each point, a block of points at a time."""
             norms = []
             for start in range(0, len(points), points_at_once):
                 part = points[start : start + points_at_once]
@@ -231,6 +232,7 @@ class KNGMechanism(KNormMechanism, SimulatesRelease, SometimesExcluded):
         return float(np.mean(_hessian_bound(self.manifold, capped)))
 
     def draw(self, data: np.ndarray, source: Source) -> Draw:
+        """Draw a point x of the ball with density ∝ exp(−‖mean log_x xᵢ‖/scale)."""
         constants = (self.lipschitz_constant(data),)
         norm = self.gradient_norm(data)
         drawn = draw_knorm(self.domain, self.scale, norm, constants, source)
@@ -239,6 +241,7 @@ class KNGMechanism(KNormMechanism, SimulatesRelease, SometimesExcluded):
     def simulate(
         self, rng: np.random.Generator, data: np.ndarray, size: int
     ) -> np.ndarray:
+        """Draw points by the float sampler. They are NOT private."""
         check_width(self.domain, self.scale)
         sampler = CellSampler(
             self.domain,
@@ -255,6 +258,7 @@ class KNGMechanism(KNormMechanism, SimulatesRelease, SometimesExcluded):
         return np.asarray(self.statistic.to_data_frame(points)[0])
 
     def reconstruct_value(self, certificate: Certificate) -> np.ndarray:
+        """Make the point again from its recorded coordinates."""
         shape = (1, 1, self.manifold.dim)
         replay = replay_draws(certificate.release["integers"])
         coordinates = replay(np.empty(shape), [self.scale])

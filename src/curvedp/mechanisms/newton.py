@@ -199,6 +199,7 @@ class NewtonMechanism(
 
     @classmethod
     def calibrate(cls, statistic: Statistic, guarantee: Guarantee) -> Self:
+        """Return the mechanism with the least noise, for all steps together."""
         check_supported(cls, statistic)
         assert isinstance(statistic, FrechetMean)  # it is supported
         level = smallest_noise(guarantee)
@@ -335,6 +336,7 @@ class NewtonMechanism(
         return self.statistic.clip_records(points)
 
     def draw(self, data: np.ndarray, source: Source) -> Draw:
+        """Run the Newton steps on the records, with exact noise."""
         noise = ExactNoise(self.noise_kind, source)
         run = self._run(data[None], 1, noise)
         transcript = self._transcript(run)
@@ -537,6 +539,7 @@ class NewtonMechanism(
             return np.zeros((1, 2))
 
         def sum_excess(z: np.ndarray, runs: slice) -> np.ndarray:
+            """Return (Σ t, Σ t·⟨u, a⟩²) over the logarithms z = s·u."""
             distances = np.linalg.norm(z, axis=-1)
             components = np.einsum("bnd,bd->bn", z, axis[runs])
             cosines = components / np.maximum(distances, np.finfo(float).tiny)

@@ -56,6 +56,7 @@ class SumMechanism(VectorMechanism):
 
     @classmethod
     def calibrate(cls, statistic: Statistic, guarantee: Guarantee) -> Self:
+        """Return the least noise that meets an add-or-remove guarantee."""
         check_supported(cls, statistic)
         check_guarantee(guarantee, ADD_REMOVE)
         # A sum that moves by Δ needs the same noise whatever the move is called.

@@ -142,6 +142,7 @@ class BatchDescentMechanism(BatchMechanism):
         _check_batch_size(self.batch_size, self.statistic.n)
 
     def composed(self, *, batches_are_known: bool) -> Guarantee:
+        """Return the guarantee of all steps, amplified by sampling unless batches are known."""
         clip = self.statistic.clip
         if batches_are_known:
             return accounting.rgd_guarantee(
@@ -176,6 +177,7 @@ class VarianceReducedMechanism(BatchMechanism):
         _check_batch_size(self.batch_size, self.statistic.n)
 
     def composed(self, *, batches_are_known: bool) -> Guarantee:
+        """Return the guarantee of all epochs: full gradients and inner steps composed."""
         return accounting.rsvrg_guarantee(
             self.statistic.n,
             self.epochs,
@@ -211,6 +213,7 @@ class AddRemoveDescentMechanism(BatchMechanism):
         return isinstance(statistic, ClippedGradientSum)
 
     def composed(self, *, batches_are_known: bool) -> Guarantee:
+        """Return the guarantee of all steps and of the noisy count."""
         rate = 1.0 if batches_are_known else self.rate
         return accounting.add_remove_guarantee(
             self.steps, rate, self.statistic.clip, self.noise, self.count_noise
@@ -243,6 +246,7 @@ class AddRemoveVarianceReducedMechanism(BatchMechanism):
         return isinstance(statistic, ClippedGradientSum)
 
     def composed(self, *, batches_are_known: bool) -> Guarantee:
+        """Return the guarantee of all epochs and of the noisy count."""
         rate = 1.0 if batches_are_known else self.rate
         return accounting.add_remove_rsvrg_guarantee(
             self.epochs,

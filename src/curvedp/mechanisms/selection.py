@@ -262,6 +262,7 @@ class SelectionMechanism(Mechanism):
 
     @cached_property
     def privacy_profile(self) -> Guarantee:
+        """What the best of a random number of runs promises (Papernot & Steinke 2022)."""
         run = guarantee_from_dict(self.run)
         if run.adjacency != self.statistic.adjacency:
             raise ParameterError("the runs have another adjacency than is stated")
@@ -313,6 +314,7 @@ def draw_run_count(
     """
 
     def invert(bits: int) -> int | None:
+        """Return the count whose interval of cumulated probability holds u; None if undecided."""
         (u,) = uniform(bits)
         stop = arb(law.stop)
         shape = arb(law.shape)

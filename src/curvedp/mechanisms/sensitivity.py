@@ -154,6 +154,10 @@ def _normalized_radius(manifold: Manifold, radius: float) -> tuple[float, float]
 
 
 def _reimherr_factor(s: float) -> float:
+    """Return (2 − h)/h with h = 2s·cot 2s, the published factor, for s = r√κ < π/4.
+
+    Reimherr, Bharath & Soto 2021, Theorem 2.
+    """
     if not s < pi / 4:
         raise ParameterError(
             f"the published bound needs radius·√κ={s:.6g} < π/4; use bound='tight'"

@@ -50,6 +50,7 @@ def default_outer_radius(manifold: Manifold, outer_radius: Any = None) -> float:
         return _validate.length("outer_radius", outer_radius)
 
     def radius_of(factor: Manifold) -> float:
+        """Return a generous radius for one factor of the space."""
         if 0 < factor.injectivity_radius < inf:
             return 2 * factor.injectivity_radius
         if isinstance(factor, ScalableCone):
@@ -360,6 +361,10 @@ class SearchedVariance(BallSearchStatistic):
         return (PostProcessing.CLIP_TO_VARIANCE_RANGE,)
 
     def in_ball(self, ball: Ball) -> FrechetVariance:
+        """Return the variance of records in a ball, whose radius is cut to where it works.
+
+        The mean must be unique there (convexity), and its solver accurate.
+        """
         space = self.manifold
         upper_curvature = space.curvature_bounds[1]
         convex_radius = inf
@@ -394,6 +399,7 @@ class SearchedVariance(BallSearchStatistic):
     def final_mechanisms(
         self, noise_kind: str = "gaussian", *, in_memory: bool = True
     ) -> list[str]:
+        """Return the options of the mechanisms that may make the final release."""
         if noise_kind == "laplace":
             return ["riemannian-laplace"]
         return ["riemannian-gaussian"]

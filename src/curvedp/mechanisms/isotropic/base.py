@@ -283,6 +283,7 @@ class IsotropicMechanism(ValueMechanism):
 
     @property
     def noise(self) -> NoiseDescription:
+        """The kind, space, scale and sensitivity of the noise."""
         return NoiseDescription(
             self.noise_kind,
             self.noise_space,

@@ -133,6 +133,7 @@ class GaussianMechanism(IsotropicMechanism, SometimesExcluded):
         """
 
         def profile_at(scale: float) -> PrivacyProfile:
+            """Return the Ricci bound if it is tight here, else the exact profile."""
             law = RiemannianGaussian(space, scale)
             if rays_of(space) is None:
                 bound = law.ricci_bound(sensitivity, _TIGHT_RICCI)

@@ -101,6 +101,8 @@ class TangentMechanism(IsotropicMechanism, HasNoiseLength):
     def profile_by_scale(
         cls, space: Manifold, sensitivity: float
     ) -> Callable[[float], PrivacyProfile]:
+        """Return the profile at each scale: noise in a chart is noise in flat space."""
+
         def profile_at(scale: float) -> PrivacyProfile:
             return constant_curvature_profile(
                 cls.noise_kind, 0.0, space.dim, scale, sensitivity
@@ -150,10 +152,12 @@ class TangentMechanism(IsotropicMechanism, HasNoiseLength):
     def simulate_draws(
         self, rng: np.random.Generator, value: np.ndarray, size: Any
     ) -> np.ndarray:
+        """Draw points about the value by the fast float path. NOT private."""
         coordinates = self._coordinates(value, in_public_time=False)
         return self.point_from_grid(super().simulate_draws(rng, coordinates, size))
 
     def point_from_grid(self, coordinates: np.ndarray) -> np.ndarray:
+        """Return the point of these coordinates in the chart at the base."""
         # Noise beyond what doubles hold becomes infinite, without a warning.
         with np.errstate(over="ignore", invalid="ignore"):
             return np.asarray(

@@ -281,6 +281,7 @@ class ReducedMeans(ReducedMechanism):
         reduction: Reduction,
         radius: float,
     ) -> WeightsAndBias:
+        """Release noisy sums of features by class, and return the nearest-mean rule."""
         n_classes = self.statistic.classes
         n_features = self.statistic.feature_size
         class_shares = self._release_class_shares(budget, queries)
@@ -288,6 +289,7 @@ class ReducedMeans(ReducedMechanism):
         def features_by_class(
             matrices: np.ndarray, class_index: np.ndarray
         ) -> np.ndarray:
+            """Return each record's features in the columns of its class, zeros elsewhere."""
             rows = clip_rows(reduction.features_of(matrices), radius)
             one_hot = np.eye(n_classes)[class_index]
             return np.asarray(
@@ -338,6 +340,7 @@ class ReducedSoftmax(ReducedMechanism):
         reduction: Reduction,
         radius: float,
     ) -> WeightsAndBias:
+        """Return the coefficients after noisy gradient steps from zero."""
         n_classes = self.statistic.classes
         coefficients = np.zeros((n_classes, self.statistic.feature_size + 1))
         step_share = budget.share_left / _SOFTMAX_STEPS
@@ -365,6 +368,7 @@ def _softmax_gradients(
     """
 
     def gradients(matrices: np.ndarray, class_index: np.ndarray) -> np.ndarray:
+        """Return one row per record: (probabilities − one-hot) ⊗ features, clipped."""
         features = clip_rows(reduction.features_of(matrices), radius) / radius
         intercepts = np.full((len(features), 1), _INTERCEPT)
         rows = np.concatenate([features, intercepts], axis=1)
