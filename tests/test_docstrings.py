@@ -64,9 +64,10 @@ def test_every_public_name_documents_what_it_takes_and_shows_it(room):
 
 def _takes(value: Any) -> bool:
     """Functions and classes with arguments; warnings and errors take a message."""
-    if not callable(value) or (
-        isinstance(value, type) and issubclass(value, BaseException)
-    ):
+    is_class = isinstance(value, type)
+    if not (is_class or inspect.isroutine(value)):
+        return False
+    if is_class and issubclass(value, BaseException):
         return False
     return bool(inspect.signature(value).parameters)
 

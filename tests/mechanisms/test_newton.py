@@ -211,11 +211,7 @@ def test_noise_is_divided_by_the_records_own_curvature():
         np.asarray(manifold.dist(mean, chosen.mechanism.simulate(rng, X, 100)))
     )
     chart = choose_mechanism("tangent-gaussian", statistic, GDP(1.0)).mechanism
-    plain = np.mean(
-        np.asarray(
-            manifold.dist(mean, chart.simulate(rng, mean, 2000))
-        )
-    )
+    plain = np.mean(np.asarray(manifold.dist(mean, chart.simulate(rng, mean, 2000))))
     assert newton < 0.4 * plain
 
 

@@ -162,6 +162,16 @@ class Mechanism(ABC):
     info : MechanismInfo
         What is true of every instance; a subclass with its own is registered by its
         name.
+
+    Examples
+    --------
+    >>> from curvedp.geometry import Sphere
+    >>> from curvedp.mechanisms import LogGaussianMechanism
+    >>> from curvedp.statistics.frechet_mean import FrechetMean
+    >>> mean_of_100 = FrechetMean(Sphere(2), None, 0.5, 100)
+    >>> mechanism = LogGaussianMechanism.calibrate(mean_of_100, GDP(1.0))
+    >>> round(mechanism.scale, 4), mechanism.info.reads
+    (0.0109, 'value')
     """
 
     statistic: Statistic = field(kw_only=True, repr=False)

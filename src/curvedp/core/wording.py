@@ -17,16 +17,23 @@ from curvedp.core.codes import (
     TrustModel,
 )
 
-# What one neighboring data set has in place of the other's: (noun, its plural, in
-# full).
-
 
 class UnitWords(NamedTuple):
-    """How a protected unit is named in a sentence."""
+    """How a protected unit is named in a sentence.
+
+    Attributes
+    ----------
+    noun, plural : str
+    in_full : str
+        What one neighboring data set has in place of the other's.
+    public_facts : tuple of str
+        What is public about the data besides public parameters and, for replace-one, n.
+    """
 
     noun: str
     plural: str
     in_full: str
+    public_facts: tuple[str, ...] = ()
 
 
 UNIT_WORDS: dict[ProtectedUnit, UnitWords] = {
@@ -35,26 +42,25 @@ UNIT_WORDS: dict[ProtectedUnit, UnitWords] = {
         "person", "people", "one person with all their records"
     ),
     ProtectedUnit.RECORD_IN_CLASS: UnitWords(
-        "record",
-        "records",
-        "one record within its class; labels and class sizes are public",
+        "record", "records", "one record within its class", ("labels", "class sizes")
     ),
     ProtectedUnit.PERSON_IN_CLASS: UnitWords(
         "person",
         "people",
-        "one person with all their records, within their class; labels and class sizes "
-        "are public",
+        "one person with all their records, within their class",
+        ("labels", "class sizes"),
     ),
     ProtectedUnit.LABELED_RECORD: UnitWords(
-        "record", "records", "one record with its label; the set of classes is public"
+        "record", "records", "one record with its label", ("the set of classes",)
     ),
     ProtectedUnit.LABELED_PERSON: UnitWords(
         "person",
         "people",
-        "one person with all their records and labels; the set of classes is public",
+        "one person with all their records and labels",
+        ("the set of classes",),
     ),
     ProtectedUnit.PREDICTOR_AND_RESPONSE: UnitWords(
-        "record", "records", "one record: predictors and response"
+        "record", "records", "one record, predictors and response"
     ),
     ProtectedUnit.PAIR: UnitWords("pair", "pairs", "one pair of records"),
     ProtectedUnit.AS_IN_EACH_RUN: UnitWords(
@@ -134,11 +140,23 @@ def neighbor_words(certificate: Certificate) -> NeighborWords:
 
 
 def protected_unit_sentence(certificate: Certificate) -> str:
-    """Say in full whose data are protected, and what about the count is public."""
+    """Say in full whose data are protected, and what about the data is public."""
     words = UNIT_WORDS[certificate.privacy_unit]
+    count = f"the number of {words.plural}"
     if certificate.guarantee.adjacency == "replace-one":
-        return f"{words.in_full}, replaced by any other; the number of {words.plural} is public"
-    return f"{words.in_full}, added or removed; the number of {words.plural} is private"
+        public_facts = _are_public((*words.public_facts, count))
+        return f"{words.in_full}, replaced by any other; {public_facts}"
+    sentence = f"{words.in_full}, added or removed; {count} is private"
+    if words.public_facts:
+        sentence = f"{sentence}; {_are_public(words.public_facts)}"
+    return sentence
+
+
+def _are_public(facts: tuple[str, ...]) -> str:
+    """Say of one or several facts that they are public."""
+    if len(facts) == 1:
+        return f"{facts[0]} is public"
+    return f"{', '.join(facts[:-1])} and {facts[-1]} are public"
 
 
 def trust_sentence(certificate: Certificate) -> str:

@@ -48,6 +48,15 @@ class GeodesicFit:
         The length of (∇_p E, ∇_v E) at the fit, in centered predictors.
     steps : int
         How many steps the fit took.
+
+    Examples
+    --------
+    >>> from curvedp.geometry import Euclidean
+    >>> from curvedp.regression import fit_geodesic
+    >>> x = np.linspace(0, 1, 5)
+    >>> line = fit_geodesic(Euclidean(1), x, 2 * x[:, None] + 1)
+    >>> line.predict([0.5]).round(6).tolist()
+    [[2.0]]
     """
 
     manifold: Manifold
