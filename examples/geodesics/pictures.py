@@ -13,14 +13,14 @@ from curvedp.geometry.manifold import Manifold
 from curvedp.report.canvas import (
     INK,
     LINES,
-    disc,
-    disc_grid,
-    ellipse,
-    frame_at,
-    seen,
-    sphere_grid,
-    square,
+    draw_disc_grid,
+    draw_sphere_grid,
+    draw_visible_curve,
+    show_square,
+    tensor_ellipse,
+    to_poincare_disc,
     view_of,
+    viewing_frame,
 )
 
 _COLORS = (
@@ -81,16 +81,16 @@ def _on_sphere(
     """Orthographic, seen from above the middle of what is drawn; what is behind is left out."""
     curves = _curves(x, geodesics)
     shown = [*curves.values(), *([] if Y is None else [Y])]
-    frame = frame_at(np.mean([part.mean(axis=0) for part in shown], axis=0))
+    frame = viewing_frame(np.mean([part.mean(axis=0) for part in shown], axis=0))
     figure, axes = _canvas()
-    sphere_grid(axes, frame)
+    draw_sphere_grid(axes, frame)
     reach = max(float(np.max(np.hypot(*(part @ frame.T)[:, :2].T))) for part in shown)
     if Y is not None:
         points = Y @ frame.T
         front = points[:, 2] > 0
         _scatter(figure, axes, points[front, :2], x[front])
     for color, (name, curve) in zip(_COLORS, curves.items(), strict=False):
-        seen(axes, curve @ frame.T, color=color, lw=2.2, label=name)
+        draw_visible_curve(axes, curve @ frame.T, color=color, lw=2.2, label=name)
         _start(axes, (curve @ frame.T)[0, :2], color)
     return _finish(figure, axes, min(1.05, 1.25 * reach))
 
@@ -99,14 +99,14 @@ def _in_disc(
     manifold: Manifold, x: np.ndarray, Y: np.ndarray | None, geodesics: dict[str, Any]
 ) -> Figure:
     figure, axes = _canvas()
-    disc_grid(axes)
+    draw_disc_grid(axes)
     if Y is not None:
-        _scatter(figure, axes, disc(manifold, Y), x)
+        _scatter(figure, axes, to_poincare_disc(manifold, Y), x)
     for color, (name, curve) in zip(
         _COLORS, _curves(x, geodesics).items(), strict=False
     ):
-        axes.plot(*disc(manifold, curve).T, color=color, lw=2.2, label=name)
-        _start(axes, disc(manifold, curve)[0], color)
+        axes.plot(*to_poincare_disc(manifold, curve).T, color=color, lw=2.2, label=name)
+        _start(axes, to_poincare_disc(manifold, curve)[0], color)
     return _finish(figure, axes, 1.05)
 
 
@@ -172,8 +172,8 @@ def _draw_shape(
 def _draw_ellipse(
     axes: Axes, point: np.ndarray, reference: np.ndarray, color: str
 ) -> None:
-    axes.add_patch(ellipse(reference, edgecolor=LINES, lw=1.0))
-    axes.add_patch(ellipse(point, edgecolor=color, lw=1.6))
+    axes.add_patch(tensor_ellipse(reference, edgecolor=LINES, lw=1.0))
+    axes.add_patch(tensor_ellipse(point, edgecolor=color, lw=1.6))
     reach = 1.1 * max(
         float(np.sqrt(np.linalg.eigvalsh(m[:2, :2])[-1])) for m in (point, reference)
     )
@@ -244,4 +244,5 @@ def _finish(figure: Figure, axes: Axes, reach: float) -> Figure:
         axes.legend(
             frameon=True, framealpha=0.9, edgecolor="none", loc="upper left", fontsize=9
         )
-    return square(figure, axes, reach)
+    show_square(axes, reach)
+    return figure

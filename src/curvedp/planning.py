@@ -1,16 +1,22 @@
-"""How good a release would be, before there are data: `plan`. Everything here is computed from public numbers."""
+"""Predict how accurate a private release would be, before any data exist.
+
+`plan` compares the mechanisms that could release a statistic and returns a `Plan`, which
+answers further questions: how many records a wanted error takes, which radius, or how
+powerful a two-sample test would be. Everything here is computed from public numbers.
+"""
 
 import html
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from math import ceil, inf, isfinite, log, nextafter, prod, sqrt
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from curvedp import _validate
-from curvedp.core.mechanism import check_guarantee
+from curvedp.core.mechanism import Mechanism, check_guarantee
 from curvedp.entropy import GeneratorSource
 from curvedp.errors import CurvedpError, ParameterError, UnattainableGuarantee
 from curvedp.geometry.manifold import Manifold, check_manifold
@@ -24,7 +30,11 @@ from curvedp.mechanisms.vector import smallest_noise, std_per_scale
 from curvedp.numerics.threads import one_blas_thread
 from curvedp.privacy import GDP, Guarantee
 from curvedp.release.choose import choose_mechanism, rank_mechanisms
-from curvedp.release.populations import population_of_spread, reference_populations
+from curvedp.release.populations import (
+    Population,
+    population_of_spread,
+    reference_populations,
+)
 from curvedp.release.predict import baseline_error, predicted_error, reference_ball
 from curvedp.release.warnings import USELESS_SHARE
 from curvedp.statistics.frechet_mean import FrechetMean
@@ -36,88 +46,108 @@ from curvedp.statistics.searched_ball import (
     SearchedVariance,
 )
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
 __all__ = ["Plan", "plan"]
 
-_MOST_SIMULATED, _LARGEST = 10**5, 10**12  # records: of a simulated release, and at all
-_MOST_NUMBERS = (
-    10**5
-)  # of a point: a hundred of them are simulated, and beyond that takes minutes
-_WORSE = 1.05  # times the best error: what is beyond is dominated; predictions are good to about a percent
-_STEP, _TRIES, _CLOSE = (
-    1.1,
-    40,
-    1.01,
-)  # first step and number of steps of a search, and the ratio where it has arrived
-_TESTS = 200  # simulated for a power
-_FACTORS = (0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)  # of n, and μ, of a picture
-_ASKED = (
-    "manifold",
-    "n",
-    "radius",
-    "guarantee",
-    "center",
-    "outer_radius",
-    "statistic",
-    "classes",
-)
-_TOLD = (
-    *(
-        "manifold",
-        "statistic",
-        "classes",
-        "n",
-        "radius",
-        "guarantee",
-        "spread",
-        "mechanism",
-        "error",
-        "errors",
-    ),
-    *("dominated", "left_out", "too_small", "found_radius"),
-)
-_WRONG, _MORE = (
-    0.2,
-    (2, 4, 8, 16),
-)  # of new records misclassified, and how many times the records may bring that
+# What a plan can be made for.
+_STATISTICS = ("mean", "dispersion", "regression", "classifier")
+
+# The most records of a release that `Plan.region` simulates.
+_MAX_SIMULATED_RECORDS = 10**5
+# The most records that `Plan.records_needed` considers.
+_MAX_RECORDS = 10**12
+# The most numbers in one point. A prediction simulates about a hundred points, which
+# takes minutes beyond this size.
+_MAX_NUMBERS_PER_POINT = 10**5
+
+# A mechanism is dominated if its error is at least this many times the best error.
+# Predictions are accurate to about a percent.
+_DOMINATED_RATIO = 1.05
+
+# A search for the argument where the error has a wanted value: the factor of its first
+# step, its largest number of steps, and the ratio of the bracket's ends where it stops.
+_FIRST_STEP_FACTOR = 1.1
+_MAX_STEPS = 40
+_BRACKET_RATIO = 1.01
+
+# Tests that are simulated to estimate a power, the public seed of the simulation, and
+# the fewest permutations of each test.
+_SIMULATED_TESTS = 200
+_POWER_SEED = 20231019
+_MIN_PERMUTATIONS = 99
+
+# `Plan.plot` draws the error at these multiples of n, and at these values of μ.
+_PLOT_FACTORS = (0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
+
+# A classifier is called good if it misclassifies at most this share of new records.
+_GOOD_MISCLASSIFIED_SHARE = 0.2
+# Advice on a classifier that is not good tries these multiples of the records.
+_RECORD_MULTIPLES = (2, 4, 8, 16)
+# A classifier is of little use if it errs at least this often, relative to guessing.
+_USELESS_SHARE_OF_GUESSING = 0.8
+
+# In a private ball, a mean or a geodesic is of little use if its error is at least this
+# share of the spread of the records.
+_USELESS_SHARE_OF_SPREAD = {"mean": USELESS_SHARE, "regression": 2 * USELESS_SHARE}
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What `plan` predicts. It prints itself, in a notebook too.
+    """The predictions that `plan` returns. A plan prints itself, in a notebook too.
 
     Attributes
     ----------
+    manifold : Manifold
+        Where the records will live.
+    n : int
+        The number of records, or of persons where a person has several records.
+    radius : float, "private" or None
+        The radius of the public ball, "private" where the release searches for a ball,
+        and None for a classifier.
+    guarantee : Guarantee
+        The guarantee that the release will meet.
+    center : array or None
+        The center of the public ball, or of the ball in which a private ball is searched.
+    outer_radius : float or None
+        With `radius="private"`, the radius of the ball in which the search takes place.
     spread : float
         With `radius="private"`, the root mean square distance of the records to their
-        mean; else the radius.
-    errors, left_out : dict
-        The predicted error by mechanism, best first: in a public ball the mean distance
-        to the mean of the records as clipped to it, in a private ball the root mean
-        square distance to the mean of all records. And why the other mechanisms are not
-        considered.
-    useless : float
-        The error at which the release is of little use. In a public ball the public
-        center is as good then: it is the center's own error, at most a third of the
-        radius. In a private ball it is a quarter of the spread, half of it for a
-        regression. Of a dispersion, the variance itself.
-    found_radius : float or None
-        About the radius of the private ball that would be found.
-    statistic : str
-        What is released. The error of a dispersion is that of the variance; of a regression, the root mean square error of
-        the middle of the geodesic and of its velocity times a predictor's standard deviation; of a classifier, the share of
-        new records that are misclassified, where each class has a source of its own among the strongest components.
+        mean; otherwise the radius.
+    useless_error : float
+        The error at which the release is of little use. In a public ball it is the
+        error of the public center itself, at most a third of the radius. In a private
+        ball it is a quarter of the spread, and half of the spread for a regression. For
+        a dispersion it is the variance itself, and for a classifier 80% of the error of
+        guessing.
+    errors : dict
+        The predicted error by mechanism, best first. For a mean in a public ball it is
+        the mean distance to the mean of the clipped records; in a private ball, the
+        root mean square distance to the mean of all records. For a dispersion it is the
+        error of the variance. For a regression it is the root mean square error of the
+        middle of the geodesic and of its velocity times the standard deviation of the
+        predictor. For a classifier it is the share of new records that are
+        misclassified, if each class has a source of its own among the strongest
+        components.
+    left_out : dict
+        Why each of the other mechanisms was not considered, by mechanism.
+    statistic : {"mean", "dispersion", "regression", "classifier"}
+        What is released.
     classes : int
-        Of as many records each.
+        The number of classes, which have equally many records each.
+    found_radius : float or None
+        With `radius="private"`, about the radius of the ball that would be found.
     """
 
     manifold: Manifold
     n: int
     radius: float | str | None
     guarantee: Guarantee
-    center: Any
+    center: np.ndarray | None
     outer_radius: float | None
     spread: float
-    useless: float
+    useless_error: float
     errors: dict[str, float]
     left_out: dict[str, str]
     statistic: str = "mean"
@@ -126,124 +156,199 @@ class Plan:
 
     @property
     def mechanism(self) -> str:
-        """The best one: what "auto" takes; of classifiers, the call that makes it."""
+        """The best mechanism, which "auto" takes; for a classifier, the call to make."""
         return next(iter(self.errors))
 
     @property
     def error(self) -> float:
-        """The best one's predicted error."""
+        """The predicted error of the best mechanism."""
         return self.errors[self.mechanism]
 
     @property
     def dominated(self) -> list[str]:
-        """Mechanisms at least 5% worse than the best."""
-        return [
-            name for name, error in self.errors.items() if error >= _WORSE * self.error
-        ]
+        """The mechanisms whose error is at least 5% larger than the best."""
+        limit = _DOMINATED_RATIO * self.error
+        return [name for name, error in self.errors.items() if error >= limit]
 
     @property
     def too_small(self) -> bool:
-        """Whether the release would be of little use: the error is at least `useless`."""
-        return self.error >= self.useless
+        """Whether the release would be of little use: its error is `useless_error`."""
+        return self.error >= self.useless_error
+
+    @property
+    def _has_private_ball(self) -> bool:
+        """Whether the release searches for its ball, with `radius="private"`."""
+        return isinstance(self.radius, str)
 
     def records_needed(self, error: float) -> int:
-        """The number of records at which the predicted error is `error`, to about a percent; an `UnattainableGuarantee` if no
-        number up to 10¹² is enough."""
-        wanted, least = _validate.positive("error", error), 2 * self.classes
-        if self._error(n=least) <= wanted:
-            return least
-        guess = ceil(min(max(least, self.n * self.error / wanted), _LARGEST))
-        near = (
-            self._at(n=guess) if len(self.errors) > 2 else self
-        )  # other mechanisms may be the best there
-        found = _crossing(
-            lambda n: near._error(n=ceil(min(max(least, n), _LARGEST))),
-            float(guess),
-            wanted,
-            rises=False,
+        """Return the number of records at which the predicted error is `error`.
+
+        Parameters
+        ----------
+        error : float
+            The wanted error, in the units of `Plan.error`.
+
+        Returns
+        -------
+        int
+            The number of records, accurate to about a percent.
+
+        Raises
+        ------
+        UnattainableGuarantee
+            If no number of records up to 10¹² is enough.
+        """
+        wanted_error = _validate.positive("error", error)
+        min_records = 2 * self.classes
+        if self._error_with(n=min_records) <= wanted_error:
+            return min_records
+
+        def whole_records(count: float) -> int:
+            """Round up to a number of records that a plan accepts."""
+            return ceil(min(max(min_records, count), _MAX_RECORDS))
+
+        # The error is about inversely proportional to the number of records.
+        first_guess = whole_records(self.n * self.error / wanted_error)
+
+        # Other mechanisms than here may be the best with that many records.
+        nearby_plan = self
+        if len(self.errors) > 2:
+            nearby_plan = self._replan(n=first_guess)
+
+        def error_at(count: float) -> float:
+            return nearby_plan._error_with(n=whole_records(count))
+
+        count = _solve_for_error(
+            error_at, float(first_guess), wanted_error, increasing=False
         )
-        if not 2 <= found <= _LARGEST:
+        if not 2 <= count <= _MAX_RECORDS:
             raise UnattainableGuarantee(
-                f"no number of records brings the error to {wanted:g} at {self.guarantee}"
+                f"no number of records brings the error to {wanted_error:g} "
+                f"at {self.guarantee}"
             )
-        return ceil(found)
+        return ceil(count)
 
     def region(self, level: float = 0.95) -> float:
-        """About the radius of the confidence region that the release would come with.
+        """Return about the radius of the confidence region of the release.
 
-        It is that of one simulated release of public records: they fill half of a public
-        ball, and have the stated spread where a private one is found. Refused for a
-        mechanism without regions, and for more records than are simulated.
+        It is the radius for one simulated release of public records. In a public ball
+        these records fill half of the ball; with `radius="private"` they have the
+        stated spread.
+
+        Parameters
+        ----------
+        level : float
+            The probability that the region covers the truth.
+
+        Raises
+        ------
+        ParameterError
+            If the mechanism has no region, if the release is not one mean, or if there
+            are more records than are simulated.
         """
-        from curvedp.inference import (
-            region_of,
-        )  # slow to import, and not wanted by most
+        # This import is slow, and most plans do not need it.
+        from curvedp.inference import region_of
 
-        if (
-            (many := self.n > _MOST_SIMULATED)
-            or self.statistic != "mean"
-            or self.classes > 1
-        ):
-            what = f"{self.n} records" if many else f"a {self.statistic}"
-            raise ParameterError(
-                f"the region of {what} is known after the release; its noise is `error`"
-            )
-        statistic = _statistic(
+        self._check_region_is_simulated()
+        statistic = _planned_statistic(
             self.manifold, self.center, self.radius, self.n, self.outer_radius
         )
         mechanism = choose_mechanism(
             self.mechanism, statistic, self.guarantee
         ).mechanism
-        if isinstance(self.radius, str):
-            about = population_of_spread(
+        data = self._simulated_data(mechanism, self._simulated_population(statistic))
+
+        with one_blas_thread():
+            source = GeneratorSource(np.random.default_rng(0))
+            simulated_release = mechanism.release(data, source=source)
+            return region_of(simulated_release.certificate, level).radius
+
+    def _check_region_is_simulated(self) -> None:
+        """Refuse plans whose confidence region `region` cannot simulate."""
+        has_too_many_records = self.n > _MAX_SIMULATED_RECORDS
+        is_one_mean = self.statistic == "mean" and self.classes == 1
+        if is_one_mean and not has_too_many_records:
+            return
+        if has_too_many_records:
+            subject = f"{self.n} records"
+        else:
+            subject = f"a {self.statistic}"
+        raise ParameterError(
+            f"the region of {subject} is known after the release; its noise is `error`"
+        )
+
+    def _simulated_population(self, statistic: "_PlannedStatistic") -> Population:
+        """Return public records, and their mean, that stand for the real ones."""
+        if self._has_private_ball:
+            return population_of_spread(
                 self.manifold, statistic.center, self.spread, self.n
             )
-        else:
-            ball = reference_ball(statistic)
-            assert ball is not None  # statistics that are planned have one
-            about = reference_populations(self.manifold, ball)[0]
-        data = (
-            about.mean
-            if mechanism.info.reads == "value"
-            else np.resize(about.records, (self.n, *about.mean.shape))
-        )
-        with one_blas_thread():
-            simulated = mechanism.release(
-                data, source=GeneratorSource(np.random.default_rng(0))
-            )
-            return region_of(simulated.certificate, level).radius
+        ball = reference_ball(statistic)
+        assert ball is not None, "every statistic that is planned has a ball"
+        return reference_populations(self.manifold, ball)[0]
+
+    def _simulated_data(
+        self, mechanism: Mechanism, population: Population
+    ) -> np.ndarray:
+        """Return what the mechanism reads of a population repeated to n records."""
+        if mechanism.info.reads == "value":
+            return population.mean
+        return np.resize(population.records, (self.n, *population.mean.shape))
 
     def regions(self, level: float = 0.95) -> dict[str, float]:
-        """About the radius of the region by the best mechanism, and by others in its ball.
+        """Return about the radius of the confidence region by mechanism.
 
-        The mechanism with the least error may have a region that is as wide as the ball;
-        "tangent-gaussian" and "tangent-laplace" have exact ones, of about the length of their noise.
-        With `radius="private"` there is one mechanism.
+        The mechanism with the smallest error may have a region as wide as the ball;
+        "tangent-gaussian" and "tangent-laplace" have exact regions, about as wide as
+        their noise is long. With `radius="private"` there is only one mechanism.
+
+        Parameters
+        ----------
+        level : float
+            The probability that a region covers the truth.
         """
-        from curvedp.inference.region import regions_in_chart  # slow to import
+        # This import is slow, and most plans do not need it.
+        from curvedp.inference.region import regions_in_chart
 
-        radii = {self.mechanism: self.region(level)}
-        if isinstance(self.radius, str):
-            return radii
-        statistic = _statistic(self.manifold, self.center, self.radius, self.n, None)
+        best_radius = self.region(level)
+        if self._has_private_ball:
+            return {self.mechanism: best_radius}
+        assert isinstance(self.radius, float), "a mean in a public ball has a radius"
+        statistic = FrechetMean(self.manifold, self.center, self.radius, self.n)
         with one_blas_thread():
-            return {**regions_in_chart(statistic, self.guarantee, level), **radii}
+            chart_radii = regions_in_chart(statistic, self.guarantee, level)
+        return {**chart_radii, self.mechanism: best_radius}
 
     def radius_for(self, error: float) -> float:
-        """The largest radius that keeps the predicted error at `error`, to about a percent; inf where any allowed one does.
-        With radius="private" there is nothing to choose, which is refused."""
-        start, wanted = (
-            _validate.positive("radius", self.radius),
-            _validate.positive("error", error),
-        )
-        widest = (
-            nextafter(self.manifold.convexity_radius, 0)
-            if isfinite(self.manifold.curvature_bounds[1])
-            else inf
-        )
-        return _crossing(
-            lambda r: self._error(radius=min(r, widest)), start, wanted, rises=True
-        )
+        """Return the largest radius of the public ball with at most this error.
+
+        Parameters
+        ----------
+        error : float
+            The wanted error, in the units of `Plan.error`.
+
+        Returns
+        -------
+        float
+            The radius, accurate to about a percent; infinite if every radius that the
+            manifold allows has at most this error.
+
+        Raises
+        ------
+        ParameterError
+            With `radius="private"`, where there is no radius to choose.
+        """
+        planned_radius = _validate.positive("radius", self.radius)
+        wanted_error = _validate.positive("error", error)
+
+        largest_radius = inf
+        if isfinite(self.manifold.curvature_bounds[1]):
+            largest_radius = nextafter(self.manifold.convexity_radius, 0)
+
+        def error_at(radius: float) -> float:
+            return self._error_with(radius=min(radius, largest_radius))
+
+        return _solve_for_error(error_at, planned_radius, wanted_error, increasing=True)
 
     def power(
         self,
@@ -252,195 +357,294 @@ class Plan:
         m: int | None = None,
         level: float = 0.05,
     ) -> float:
-        """How often `two_sample_test` would find that two populations differ, by simulation with a public seed.
+        """Estimate how often `two_sample_test` would find that two populations differ.
 
-        The populations are `shift` apart in the chart of the ball, which has to be public; `spread` is the root mean square
-        distance of records from their middle, half the radius by default; `m` is how many records the second sample has, as
-        many as the first by default. At this level the test makes 99 permutations here, or as many as the level takes.
+        The power is the share of simulated tests that reject, with a public seed. The
+        simulated test makes 99 permutations, or more where the level takes more.
+
+        Parameters
+        ----------
+        shift : float
+            The distance between the centers of the two populations, in the chart of the
+            ball, which has to be public.
+        spread : float, optional
+            The root mean square distance of the records to the center of their
+            population; half the radius by default.
+        m : int, optional
+            The number of records in the second sample; as many as in the first by
+            default.
+        level : float
+            The level of the test.
+
+        Returns
+        -------
+        float
+            The estimated power, between 0 and 1.
         """
+        # These imports are slow, and most plans do not need them.
         from curvedp.inference.kernel import SamplesDistance
         from curvedp.inference.permutation import PermutationMechanism
 
-        radius, apart = (
-            _validate.positive("radius", self.radius),
-            _validate.nonnegative("shift", shift),
-        )
-        wide = radius / 2 if spread is None else _validate.positive("spread", spread)
-        sizes, d = [self.n, self.n if m is None else m], self.manifold.dim
-        statistic = SamplesDistance(self.manifold, self.center, radius, sizes)
+        radius = _validate.positive("radius", self.radius)
+        shift = _validate.nonnegative("shift", shift)
+        if spread is None:
+            spread = radius / 2
+        else:
+            spread = _validate.positive("spread", spread)
+        sample_sizes = [self.n, self.n if m is None else m]
+        statistic = SamplesDistance(self.manifold, self.center, radius, sample_sizes)
         level = _validate.within(
             "level", level, 0.0, 1.0, open_low=True, open_high=True
         )
-        mechanism = PermutationMechanism.calibrate(statistic, self.guarantee).at_level(
-            level, max(99, ceil(1 / level))
-        )
-        rng, found = np.random.default_rng(20231019), 0
-        middles = np.repeat([[apart / 2], [-apart / 2]], sizes, axis=0) * np.eye(1, d)
-        for _ in range(_TESTS):
-            z = middles + wide / sqrt(d) * rng.standard_normal((sum(sizes), d))
-            found += mechanism.simulate_decision(
-                rng,
-                z * np.minimum(1.0, radius / np.linalg.norm(z, axis=1, keepdims=True)),
-            )
-        return found / _TESTS
+        permutations = max(_MIN_PERMUTATIONS, ceil(1 / level))
+        mechanism = PermutationMechanism.calibrate(statistic, self.guarantee)
+        test = mechanism.at_level(level, permutations)
 
-    def plot(self) -> Any:
-        """A matplotlib figure of the error against the number of records and against μ (extra: report)."""
+        rng = np.random.default_rng(_POWER_SEED)
+        rejections = 0
+        for _ in range(_SIMULATED_TESTS):
+            records = _two_shifted_samples(
+                rng, sample_sizes, self.manifold.dim, shift, spread, radius
+            )
+            rejections += test.simulate_decision(rng, records)
+        return rejections / _SIMULATED_TESTS
+
+    def plot(self) -> "Figure":
+        """Draw the error against the number of records and against μ (extra: report).
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+        """
         from curvedp.report.figures import plan_figure
 
-        by_n = [
-            (n, self._error(n=n))
-            for n in sorted({max(2, ceil(self.n * factor)) for factor in _FACTORS})
+        record_counts = sorted(
+            {max(2, ceil(self.n * factor)) for factor in _PLOT_FACTORS}
+        )
+        errors_by_count = [
+            (count, self._error_with(n=count)) for count in record_counts
         ]
-        return plan_figure(
-            self, by_n, [(mu, self._error(guarantee=GDP(mu))) for mu in _FACTORS]
+        errors_by_mu = [
+            (mu, self._error_with(guarantee=GDP(mu))) for mu in _PLOT_FACTORS
+        ]
+        return plan_figure(self, errors_by_count, errors_by_mu)
+
+    def _error_with(
+        self,
+        *,
+        n: int | None = None,
+        radius: float | None = None,
+        guarantee: Guarantee | None = None,
+    ) -> float:
+        """Return the smaller error of the two best mechanisms with another parameter.
+
+        A parameter that is None stays as it is in this plan. The error is infinite if
+        neither mechanism can be planned, for example in a ball too large for its sphere.
+        """
+        smallest_error = inf
+        for mechanism in list(self.errors)[:2]:
+            with suppress(CurvedpError):
+                other_plan = self._replan(
+                    n=n, radius=radius, guarantee=guarantee, mechanism=mechanism
+                )
+                smallest_error = min(smallest_error, other_plan.error)
+        return smallest_error
+
+    def _replan(
+        self,
+        *,
+        n: int | None = None,
+        radius: float | None = None,
+        guarantee: Guarantee | None = None,
+        mechanism: str = "auto",
+    ) -> "Plan":
+        """Return this plan with another parameter; those that are None stay the same."""
+        return plan(
+            manifold=self.manifold,
+            n=self.n if n is None else n,
+            radius=self.radius if radius is None else radius,
+            guarantee=self.guarantee if guarantee is None else guarantee,
+            center=self.center,
+            outer_radius=self.outer_radius,
+            mechanism=mechanism,
+            statistic=self.statistic,
+            classes=self.classes,
+            spread=self.spread if self._has_private_ball else None,
         )
 
-    def _error(self, **other: Any) -> float:
-        """The least error of the few best mechanisms with another n, radius or guarantee; infinite where there is none."""
-        found = inf
-        for name in list(self.errors)[:2]:
-            with suppress(
-                CurvedpError
-            ):  # such as a ball that is too large for its sphere
-                found = min(found, self._at(**other, mechanism=name).error)
-        return found
-
-    def _at(self, **other: Any) -> "Plan":
-        """The plan with something else instead."""
-        same = {name: getattr(self, name) for name in _ASKED}
-        if isinstance(self.radius, str):
-            same["spread"] = self.spread
-        return plan(**{**same, **other})
-
     def advice(self) -> list[str]:
-        """What follows, one line each."""
+        """Return what follows from the predictions, one sentence per line."""
         if self.statistic == "classifier":
-            return self._classified()
+            return self._classifier_advice()
         lines = [f"take {self.mechanism}, as 'auto' does: error {self.error:.3g}"]
         if self.dominated:
             lines.append(f"dominated: {', '.join(self.dominated)}")
-        if isinstance(self.radius, str):
-            lines += self._in_private_ball()
+
+        if self._has_private_ball:
+            lines += self._private_ball_advice()
         elif self.too_small:
             lines.append(
                 "this study is too small: the public center is as good "
-                f"({self._share_of('radius')})"
+                f"({self._error_relative_to('radius')})"
             )
         else:
-            lines.append(self._share_of("radius"))
+            lines.append(self._error_relative_to("radius"))
+
         if self.too_small and self.statistic == "mean":
-            lines += self._cures()
+            lines += self._remedies()
         return lines
 
-    def _share_of(self, name: str) -> str:
-        """Compare the error with the radius or the spread, in a sentence."""
+    def _error_relative_to(self, length_name: str) -> str:
+        """Say in a clause how large the error is as a share of `spread`.
+
+        `length_name` says what `spread` is: the "radius" or the "spread of the records".
+        The error of a dispersion is compared with the square of that length.
+        """
         if self.statistic == "dispersion":
             share = self.error / self.spread**2
-            return f"the error is {share:.2g} of the square of the {name}"
-        return f"the error is {self.error / self.spread:.2g} of the {name}"
+            return f"the error is {share:.2g} of the square of the {length_name}"
+        return f"the error is {self.error / self.spread:.2g} of the {length_name}"
 
-    def _in_private_ball(self) -> list[str]:
-        """What the error is compared with where the ball is found privately."""
+    def _private_ball_advice(self) -> list[str]:
+        """Compare the error with the spread, for a ball that is found privately."""
+        error_as_share = self._error_relative_to("spread of the records")
         lines = [
-            f"{self._share_of('spread of the records')}, the root mean square distance "
+            f"{error_as_share}, the root mean square distance "
             f"to their mean, taken as {self.spread:.3g}: state yours (spread)"
         ]
         if self.statistic == "mean":
-            size = self.n // self.classes
-            times = self.error / (self.spread / sqrt(size))
+            class_size = self.n // self.classes
+            sampling_error = self.spread / sqrt(class_size)
+            ratio = self.error / sampling_error
             lines.append(
-                f"the error is {times:.2g} times the sampling error of the mean"
+                f"the error is {ratio:.2g} times the sampling error of the mean"
             )
         if self.too_small:
-            lines.append(
-                f"this study is too small: {self._share_of('spread of the records')}"
-            )
-        limit = self.manifold.convexity_radius
-        bounded = isfinite(self.manifold.curvature_bounds[1])
-        if bounded and self.found_radius is not None and self.found_radius >= limit:
+            lines.append(f"this study is too small: {error_as_share}")
+
+        largest_unique_radius = self.manifold.convexity_radius
+        has_bounded_curvature = isfinite(self.manifold.curvature_bounds[1])
+        if (
+            has_bounded_curvature
+            and self.found_radius is not None
+            and self.found_radius >= largest_unique_radius
+        ):
             lines.append(
                 f"records of this spread need a ball of radius {self.found_radius:.3g}, "
-                f"and have only one mean for sure below {limit:.3g}: the error may be "
+                "and have only one mean for sure below "
+                f"{largest_unique_radius:.3g}: the error may be "
                 "many times as large; PrivateFrechetMedian is steadier"
             )
         return lines
 
-    def _cures(self) -> list[str]:
-        """How many records would do, and what else."""
-        law, scale = smallest_noise(self.guarantee)  # 1/μ, or 1/ε
-        # Noise of length 2r√d/(nμ), or 2r√(d(d+1))/(nε), as long as half of what is
-        # useless. A private ball is about 1.5 spreads wide and has 0.6 of the budget.
-        length = sqrt(self.manifold.dim) * std_per_scale(law, self.manifold.dim)
-        factor = 8 if isinstance(self.radius, str) else 4
-        needed = ceil(factor * self.spread * length * scale / self.useless)
-        many = self.classes * max(needed, 2 * self.n // self.classes)
+    def _remedies(self) -> list[str]:
+        """Say how many records would be enough for a mean, and what else would help.
+
+        In d dimensions the noise of a mean of n records in a ball of radius r has about
+        the length 2r√d/(nμ) under μ-GDP and 2r√(d(d+1))/(nε) under pure ε-DP. Enough
+        records make that length half of `useless_error`. A private ball is about 1.5
+        spreads wide and has a share of 0.6 of the budget, which doubles the number.
+        """
+        noise_law, inverse_budget = smallest_noise(self.guarantee)  # 1/μ or 1/ε
+        dim = self.manifold.dim
+        unit_noise_length = sqrt(dim) * std_per_scale(noise_law, dim)
+        factor = 8 if self._has_private_ball else 4
+        noise_length = factor * self.spread * unit_noise_length * inverse_budget
+        enough_per_class = ceil(noise_length / self.useless_error)
+        records = self.classes * max(enough_per_class, 2 * self.n // self.classes)
         lines = [
-            f"about {many} records would do, or fewer channels, a smaller ball, a larger budget"
+            f"about {records} records would do, or fewer channels, a smaller ball, "
+            "a larger budget"
         ]
         if isinstance(self.manifold, SPD):
             lines.append(
-                "to tell classes apart: plan a classifier, which reduces the matrices first"
+                "to tell classes apart: plan a classifier, "
+                "which reduces the matrices first"
             )
         return lines
 
-    def _classified(self) -> list[str]:
-        """Which classifier, and where it errs much how many records would do."""
+    def _classifier_advice(self) -> list[str]:
+        """Name the best classifier and, if it errs often, how many records are enough."""
         lines = [
-            f"take {self.mechanism}: {1 - self.error:.0%} right where classes differ in the strongest components"
+            f"take {self.mechanism}: {1 - self.error:.0%} right "
+            "where classes differ in the strongest components"
         ]
-        lines += ["this study is too small: guessing is about as good"] * self.too_small
-        if self.error > _WRONG:
-            enough = [
-                self.n * more
-                for more in _MORE
-                if self._error(n=self.n * more) <= _WRONG
-            ]
-            found = (
-                f"about {enough[0]} records"
-                if enough
-                else f"not even {_MORE[-1]} times as many records"
-            )
-            lines.append(f"for {1 - _WRONG:.0%}: {found} would do")
+        if self.too_small:
+            lines.append("this study is too small: guessing is about as good")
+        if self.error <= _GOOD_MISCLASSIFIED_SHARE:
+            return lines
+
+        enough_records = self._records_for_good_classifier()
+        if enough_records is None:
+            remedy = f"not even {_RECORD_MULTIPLES[-1]} times as many records"
+        else:
+            remedy = f"about {enough_records} records"
+        lines.append(f"for {1 - _GOOD_MISCLASSIFIED_SHARE:.0%}: {remedy} would do")
         return lines
+
+    def _records_for_good_classifier(self) -> int | None:
+        """Return the smallest tried multiple of n that makes a classifier good, if any."""
+        for multiple in _RECORD_MULTIPLES:
+            count = self.n * multiple
+            if self._error_with(n=count) <= _GOOD_MISCLASSIFIED_SHARE:
+                return count
+        return None
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON values."""
-        told = {name: getattr(self, name) for name in _TOLD}
+        """Return the predictions and the advice as values that JSON can hold."""
         return {
-            **told,
             "manifold": self.manifold.name,
+            "statistic": self.statistic,
+            "classes": self.classes,
+            "n": self.n,
+            "radius": self.radius,
             "guarantee": self.guarantee.to_dict(),
+            "spread": self.spread,
+            "mechanism": self.mechanism,
+            "error": self.error,
+            "errors": self.errors,
+            "dominated": self.dominated,
+            "left_out": self.left_out,
+            "too_small": self.too_small,
+            "found_radius": self.found_radius,
             "advice": self.advice(),
         }
 
     @property
     def title(self) -> str:
-        """The question, in one line."""
-        count = f"{self.n} records" + (
-            f" in {self.classes} classes" if self.classes > 1 else ""
-        )
+        """The planned release in one line: statistic, records, space and guarantee."""
+        records = f"{self.n} records"
+        if self.classes > 1:
+            records += f" in {self.classes} classes"
         ball = "" if self.radius is None else f"radius {self.radius}, "
-        return f"private {self.statistic} of {count} on {self.manifold.name}, {ball}{self.guarantee}"
+        return (
+            f"private {self.statistic} of {records} on {self.manifold.name}, "
+            f"{ball}{self.guarantee}"
+        )
 
     def rows(self) -> list[tuple[str, str]]:
-        """Mechanism and predicted error, or why there is none."""
-        found = [(name, f"{error:.4g}") for name, error in self.errors.items()]
-        return found + [
-            (name, f"left out: {why}") for name, why in self.left_out.items()
+        """Return each mechanism with its predicted error, or why it has none."""
+        predicted = [(name, f"{error:.4g}") for name, error in self.errors.items()]
+        excluded = [
+            (name, f"left out: {reason}") for name, reason in self.left_out.items()
         ]
+        return predicted + excluded
 
     def __str__(self) -> str:
-        width = max(len(name) for name, _ in self.rows())
-        lines = [f"  {name:<{width}}  {text}" for name, text in self.rows()]
-        return "\n".join([self.title, *lines, *(f"- {line}" for line in self.advice())])
+        """Return the title, the table of mechanisms and the advice as plain text."""
+        rows = self.rows()
+        width = max(len(name) for name, _ in rows)
+        table = [f"  {name:<{width}}  {text}" for name, text in rows]
+        advice = [f"- {line}" for line in self.advice()]
+        return "\n".join([self.title, *table, *advice])
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
+        """Return the title, the table of mechanisms and the advice for a notebook."""
         rows = "".join(
-            f"<tr><th align='left'>{html.escape(a)}<td>{html.escape(b)}"
-            for a, b in self.rows()
+            f"<tr><th align='left'>{html.escape(name)}<td>{html.escape(text)}"
+            for name, text in self.rows()
         )
         advice = "".join(f"<li>{html.escape(line)}" for line in self.advice())
         return (
@@ -453,32 +657,39 @@ def plan(
     n: int,
     radius: float | str | None = None,
     guarantee: Guarantee = GDP(1.0),  # noqa: B008 - a frozen value, safe as a default
-    center: Any = None,
+    center: ArrayLike | None = None,
     outer_radius: float | None = None,
     mechanism: str = "auto",
     statistic: str = "mean",
     classes: int = 1,
     spread: float | None = None,
 ) -> Plan:
-    """How far a private mean would be from the mean, for each mechanism, before there are data.
+    """Predict the error of a private release for each mechanism, before there are data.
 
     Parameters
     ----------
-    manifold, n : Manifold and int
-        Where the records will live, and how many there will be; of persons, where a person has several.
+    manifold : Manifold
+        Where the records will live.
+    n : int
+        How many records there will be; how many persons, if a person has several.
     radius : float or "private"
-        Of the public ball; with "private" it is found, and the error depends on the spread. A classifier has none.
+        The radius of the public ball. With "private" the release finds a ball, and the
+        error depends on the spread. A classifier takes no radius.
     guarantee : Guarantee
-        What will be asked for.
+        The guarantee that the release will meet.
     center, outer_radius : point and float, optional
-        As of `PrivateFrechetMean`.
+        As for `PrivateFrechetMean`.
     mechanism : str
-        All of them by default; one by name is sooner predicted.
+        The name of one mechanism, which is predicted faster than all of them; all of
+        them by default.
     statistic : {"mean", "dispersion", "regression", "classifier"}
-        What will be released; regressions of one predictor, with `radius="private"`; a classifier of covariance matrices of
-        many channels, by a private reduction: `PrivateMDM(reduce=)` or `PrivateSoftmax`, with which features.
+        What will be released. A regression has one predictor and takes
+        `radius="private"`. A classifier is for covariance matrices of many channels,
+        which are reduced privately: `PrivateMDM(reduce=)` or `PrivateSoftmax`, whichever
+        is better, with the better features.
     classes : int
-        Of as many records each: the mean is that of a class, as `PrivateMDM` releases it.
+        The number of classes, with equally many records each. The mean is then that of
+        one class, as `PrivateMDM` releases it.
     spread : float, optional
         With `radius="private"`, the root mean square distance of the records to their
         mean, from an earlier study or from experience: it is public. By default 0.5, or
@@ -505,49 +716,20 @@ def plan(
     """
     check_manifold(manifold)
     check_guarantee(guarantee)
-    if (numbers := prod(manifold.point_shape)) > _MOST_NUMBERS:
-        raise ParameterError(
-            f"a point of {manifold!r} has {numbers} numbers; plans are for at most {_MOST_NUMBERS}"
-        )
-    n, classes = _validate.integer("n", n, 2), _validate.integer("classes", classes, 1)
-    _validate.choice(
-        "statistic", statistic, ("mean", "dispersion", "regression", "classifier")
-    )
+    _check_point_size(manifold)
+    n = _validate.integer("n", n, 2)
+    classes = _validate.integer("classes", classes, 1)
+    _validate.choice("statistic", statistic, _STATISTICS)
     if statistic == "classifier":
-        if (radius, center, outer_radius) != (None, None, None):
+        if not (radius is None and center is None and outer_radius is None):
             raise ParameterError(
                 "a classifier needs no ball: leave radius, center and outer_radius out"
             )
-        made = candidate_classifiers(manifold, n, classes, guarantee)
-        names = (
-            made
-            if mechanism == "auto"
-            else [_validate.choice("mechanism", mechanism, tuple(made))]
-        )
-        with one_blas_thread():
-            errors = dict(
-                sorted(
-                    ((name, made[name].predict_error()) for name in names),
-                    key=lambda each: each[1],
-                )
-            )
-        guessed = 0.8 * (1 - 1 / classes)
-        return Plan(
-            manifold,
-            n,
-            None,
-            guarantee,
-            None,
-            None,
-            1.0,
-            guessed,
-            errors,
-            {},
-            statistic,
-            classes,
-        )
+        return _plan_classifier(manifold, n, guarantee, mechanism, classes)
+
+    has_private_ball = isinstance(radius, str)
     if spread is not None:
-        if not isinstance(radius, str):
+        if not has_private_ball:
             raise ParameterError(
                 "is for a private radius", parameter="spread", value=spread
             )
@@ -558,61 +740,151 @@ def plan(
             parameter="classes",
             value=classes,
         )
-    size, searched = n // classes, isinstance(radius, str)
-    wanted = _statistic(
-        manifold, center, radius, n if searched else size, outer_radius, statistic
-    )
-    if searched and classes > 1:
-        wanted = class_mean_statistic(wanted, size, size, guarantee)
-    if isinstance(wanted, BallSearchStatistic):
-        return _plan_private_ball(
-            wanted, n, guarantee, mechanism, statistic, classes, spread
-        )
-    left_out: dict[str, str] = {}
-    with one_blas_thread():  # small matrices
-        if mechanism != "auto":
-            chosen = choose_mechanism(mechanism, wanted, guarantee).mechanism
-            errors = {mechanism: predicted_error(chosen)}
-        else:
-            found, left_out = rank_mechanisms(wanted, guarantee)
-            errors = {name: error for name, (error, _) in found.items()}
-    if not errors:
-        _ = wanted.sensitivity  # where there is none, that is the reason
-        why = "; ".join(f"{name}: {reason}" for name, reason in left_out.items())
-        raise UnattainableGuarantee(
-            f"no mechanism meets {guarantee} on {manifold!r}: {why}"
-        )
-    wide = float(wanted.radius)
-    if statistic == "dispersion":
-        # The variance of records that fill a ball of half the radius.
-        useless = wide**2 / 4 * manifold.dim / (manifold.dim + 2)
-    else:
-        reference = reference_ball(wanted)
-        assert reference is not None  # statistics that are planned have one
-        wide = reference.radius
-        useless = baseline_error(wanted)
-    return Plan(
+
+    # A private ball is searched with the records of all classes.
+    class_size = n // classes
+    planned = _planned_statistic(
         manifold,
-        n,
-        float(wanted.radius),
-        guarantee,
-        np.asarray(wanted.center, dtype=np.float64),
-        None,
-        wide,
-        useless,
-        errors,
-        left_out,
+        center,
+        radius,
+        n if has_private_ball else class_size,
+        outer_radius,
         statistic,
-        classes,
+    )
+    if isinstance(planned, SearchedMean) and classes > 1:
+        planned = class_mean_statistic(planned, class_size, class_size, guarantee)
+    if isinstance(planned, BallSearchStatistic):
+        return _plan_private_ball(
+            planned, n, guarantee, mechanism, statistic, classes, spread
+        )
+    return _plan_public_ball(planned, n, guarantee, mechanism, statistic, classes)
+
+
+def _check_point_size(manifold: Manifold) -> None:
+    """Refuse a manifold whose points are too large to simulate within minutes."""
+    numbers = prod(manifold.point_shape)
+    if numbers > _MAX_NUMBERS_PER_POINT:
+        raise ParameterError(
+            f"a point of {manifold!r} has {numbers} numbers; "
+            f"plans are for at most {_MAX_NUMBERS_PER_POINT}"
+        )
+
+
+def _plan_classifier(
+    manifold: Manifold, n: int, guarantee: Guarantee, mechanism: str, classes: int
+) -> Plan:
+    """Plan a classifier of covariance matrices that are reduced privately.
+
+    `mechanism` is "auto" or one of the calls that `candidate_classifiers` names.
+    """
+    candidates = candidate_classifiers(manifold, n, classes, guarantee)
+    calls = list(candidates)
+    if mechanism != "auto":
+        calls = [_validate.choice("mechanism", mechanism, tuple(candidates))]
+    with one_blas_thread():
+        error_by_call = {call: candidates[call].predict_error() for call in calls}
+
+    calls_best_first = sorted(calls, key=error_by_call.__getitem__)
+    guessing_error = 1 - 1 / classes
+    return Plan(
+        manifold=manifold,
+        n=n,
+        radius=None,
+        guarantee=guarantee,
+        center=None,
+        outer_radius=None,
+        spread=1.0,
+        useless_error=_USELESS_SHARE_OF_GUESSING * guessing_error,
+        errors={call: error_by_call[call] for call in calls_best_first},
+        left_out={},
+        statistic="classifier",
+        classes=classes,
     )
 
 
-# Of the spread: a mean or a geodesic that errs by so much is of little use.
-_USELESS_SHARE = {"mean": USELESS_SHARE, "regression": 2 * USELESS_SHARE}
+def _plan_public_ball(
+    planned: FrechetMean | FrechetVariance,
+    n: int,
+    guarantee: Guarantee,
+    mechanism: str,
+    statistic: str,
+    classes: int,
+) -> Plan:
+    """Plan a mean or a dispersion of records that are clipped to a public ball.
+
+    Parameters
+    ----------
+    planned : FrechetMean or FrechetVariance
+        The statistic, with its ball; of the records of one class.
+    n : int
+        The number of records of all classes together.
+    guarantee, mechanism, statistic, classes
+        As for `plan`.
+    """
+    manifold = planned.manifold
+    errors, left_out = _predict_errors(planned, guarantee, mechanism)
+    if statistic == "dispersion":
+        spread = float(planned.radius)
+        # This is the variance of records that fill a ball of half the radius.
+        useless_error = spread**2 / 4 * manifold.dim / (manifold.dim + 2)
+    else:
+        ball = reference_ball(planned)
+        assert ball is not None, "every statistic that is planned has a ball"
+        spread = ball.radius
+        useless_error = baseline_error(planned)
+    return Plan(
+        manifold=manifold,
+        n=n,
+        radius=float(planned.radius),
+        guarantee=guarantee,
+        center=np.asarray(planned.center, dtype=np.float64),
+        outer_radius=None,
+        spread=spread,
+        useless_error=useless_error,
+        errors=errors,
+        left_out=left_out,
+        statistic=statistic,
+        classes=classes,
+    )
+
+
+def _predict_errors(
+    planned: FrechetMean | FrechetVariance, guarantee: Guarantee, mechanism: str
+) -> tuple[dict[str, float], dict[str, str]]:
+    """Predict the error of the named mechanism, or of all of them with "auto".
+
+    Returns
+    -------
+    errors : dict
+        The predicted error by mechanism, best first.
+    left_out : dict
+        Why the other mechanisms have none, by mechanism.
+
+    Raises
+    ------
+    UnattainableGuarantee
+        If no mechanism meets the guarantee.
+    """
+    with one_blas_thread():  # more threads do not pay for small matrices
+        if mechanism != "auto":
+            chosen = choose_mechanism(mechanism, planned, guarantee).mechanism
+            return {mechanism: predicted_error(chosen)}, {}
+        ranking = rank_mechanisms(planned, guarantee)
+    if not ranking.candidates:
+        # A statistic without a sensitivity raises here, and says why it has none.
+        _ = planned.sensitivity
+        reasons = "; ".join(
+            f"{name}: {reason}" for name, reason in ranking.excluded.items()
+        )
+        raise UnattainableGuarantee(
+            f"no mechanism meets {guarantee} on {planned.manifold!r}: {reasons}"
+        )
+    errors = {name: candidate.error for name, candidate in ranking.candidates.items()}
+    return errors, ranking.excluded
 
 
 def _plan_private_ball(
-    wanted: Any,
+    planned: BallSearchStatistic,
     n: int,
     guarantee: Guarantee,
     mechanism: str,
@@ -620,77 +892,185 @@ def _plan_private_ball(
     classes: int,
     spread: float | None,
 ) -> Plan:
-    """Plan a statistic in a private ball, of records of a stated spread."""
-    _validate.choice("mechanism", mechanism, ("auto", PrivateBallMechanism.info.name))
+    """Plan a statistic in a private ball, by a rehearsal with public records.
+
+    Parameters
+    ----------
+    planned : BallSearchStatistic
+        The statistic, with the outer ball in which a ball is searched.
+    n : int
+        The number of records of all classes together.
+    guarantee, mechanism, statistic, classes
+        As for `plan`.
+    spread : float or None
+        The spread of the public records; the statistic's own default if None.
+    """
+    search_name = PrivateBallMechanism.info.name
+    _validate.choice("mechanism", mechanism, ("auto", search_name))
     if spread is None:
-        spread = wanted.reference_spread
-    search = PrivateBallMechanism.calibrate(wanted, guarantee)
-    with one_blas_thread():  # small matrices
+        spread = planned.reference_spread
+    search = PrivateBallMechanism.calibrate(planned, guarantee)
+    with one_blas_thread():  # more threads do not pay for small matrices
         rehearsal = search.rehearse(spread)
+
     if statistic == "dispersion":
-        useless = spread**2
+        useless_error = spread**2
     else:
-        useless = _USELESS_SHARE[statistic] * spread
+        useless_error = _USELESS_SHARE_OF_SPREAD[statistic] * spread
     return Plan(
-        wanted.manifold,
-        n,
-        "private",
-        guarantee,
-        np.asarray(wanted.center, dtype=np.float64),
-        wanted.outer_radius,
-        spread,
-        useless,
-        {PrivateBallMechanism.info.name: rehearsal.error},
-        {},
-        statistic,
-        classes,
-        rehearsal.radius,
+        manifold=planned.manifold,
+        n=n,
+        radius="private",
+        guarantee=guarantee,
+        center=np.asarray(planned.center, dtype=np.float64),
+        outer_radius=planned.outer_radius,
+        spread=spread,
+        useless_error=useless_error,
+        errors={search_name: rehearsal.error},
+        left_out={},
+        statistic=statistic,
+        classes=classes,
+        found_radius=rehearsal.radius,
     )
 
 
-def _statistic(
+_PlannedStatistic = FrechetMean | FrechetVariance | BallSearchStatistic
+
+
+def _planned_statistic(
     manifold: Manifold,
-    center: Any,
+    center: ArrayLike | None,
     radius: Any,
     n: int,
-    outer_radius: Any,
-    what: str = "mean",
-) -> Any:
+    outer_radius: float | None,
+    statistic: str = "mean",
+) -> _PlannedStatistic:
+    """Return the statistic of this name, in a public or in a private ball.
+
+    Parameters
+    ----------
+    manifold, center, outer_radius
+        As for `plan`.
+    radius : float or "private"
+        As for `plan`; a radius of another type is refused with a clear message.
+    n : int
+        The number of records that the statistic reads.
+    statistic : {"mean", "dispersion", "regression"}
+        Which statistic.
+    """
     if isinstance(radius, str):
         _validate.private_radius(radius)
-        if what == "regression":
-            return SearchedGeodesic(manifold, center, outer_radius, n, [(0.0, 1.0)])
-        return {"mean": SearchedMean, "dispersion": SearchedVariance}[what](
-            manifold, center, outer_radius, n
-        )
-    if what == "regression":
+        if statistic == "regression":
+            predictor_ranges = [(0.0, 1.0)]
+            return SearchedGeodesic(manifold, center, outer_radius, n, predictor_ranges)
+        if statistic == "dispersion":
+            return SearchedVariance(manifold, center, outer_radius, n)
+        return SearchedMean(manifold, center, outer_radius, n)
+
+    if statistic == "regression":
         raise ParameterError(
             "must be 'private' for a regression, which finds its speed and clip too",
             parameter="radius",
             value=radius,
         )
-    return {"mean": FrechetMean, "dispersion": FrechetVariance}[what](
-        manifold, center, radius, n
-    )
+    if statistic == "dispersion":
+        return FrechetVariance(manifold, center, radius, n)
+    return FrechetMean(manifold, center, radius, n)
 
 
-def _crossing(
-    error: Callable[[float], float], start: float, wanted: float, *, rises: bool
+def _two_shifted_samples(
+    rng: np.random.Generator,
+    sample_sizes: list[int],
+    dim: int,
+    shift: float,
+    spread: float,
+    radius: float,
+) -> np.ndarray:
+    """Draw two normal samples, `shift` apart along the first axis, in a ball's chart.
+
+    Parameters
+    ----------
+    rng : numpy.random.Generator
+    sample_sizes : list of two int
+    dim : int
+        The dimension of the chart.
+    shift : float
+        The distance between the two centers, which lie on either side of the origin.
+    spread : float
+        The root mean square distance of a sample's records to its center.
+    radius : float
+        Records that are farther from the origin are clipped to this length.
+
+    Returns
+    -------
+    array, shape (sum of the sizes, dim)
+        The records of the first sample, then those of the second.
+    """
+    first_axis = np.eye(1, dim)
+    centers = np.repeat([[shift / 2], [-shift / 2]], sample_sizes, axis=0) * first_axis
+    noise = rng.standard_normal((sum(sample_sizes), dim))
+    records = centers + spread / sqrt(dim) * noise
+    lengths = np.linalg.norm(records, axis=1, keepdims=True)
+    return np.asarray(records * np.minimum(1.0, radius / lengths))
+
+
+def _solve_for_error(
+    error_at: Callable[[float], float],
+    start: float,
+    target: float,
+    *,
+    increasing: bool,
 ) -> float:
-    """Where `error`, nearly proportional to x (or to 1/x), is as wanted: bracketed about what proportion gives, then
-    halved on the logarithm. The end returned is the one where it is no larger; 0 or inf where there is none."""
-    here = error(start)
-    x = start * (wanted / here if rises else here / wanted) if here < inf else start
-    good = error(x) <= wanted
-    factor = _STEP if good == rises else 1 / _STEP
-    for _ in range(_TRIES):
-        if (error(x * factor) <= wanted) != good:
+    """Return the argument x > 0 where a monotone error function reaches a target.
+
+    The error is assumed to be nearly proportional to x, or to 1/x if it decreases. The
+    search starts where proportionality puts the solution, brackets it with growing
+    steps, and halves the bracket on the logarithmic scale until its ends agree to about
+    a percent.
+
+    Parameters
+    ----------
+    error_at : callable
+        The error as a function of x; it may be infinite.
+    start : float
+        An argument from which the proportional guess is made.
+    target : float
+        The wanted error.
+    increasing : bool
+        Whether the error increases with x.
+
+    Returns
+    -------
+    float
+        The end of the bracket where the error is at most `target`; 0 or infinity if the
+        error does not cross the target on the way there.
+    """
+    x = start
+    start_error = error_at(start)
+    if start_error < inf:
+        ratio = target / start_error if increasing else start_error / target
+        x = start * ratio
+
+    # Step toward the crossing: up if a larger x still has room, down otherwise.
+    is_within_target = error_at(x) <= target
+    factor = _FIRST_STEP_FACTOR
+    if is_within_target != increasing:
+        factor = 1 / _FIRST_STEP_FACTOR
+    for _ in range(_MAX_STEPS):
+        next_x = x * factor
+        if (error_at(next_x) <= target) != is_within_target:
             break
-        x, factor = x * factor, factor**2 if abs(log(factor)) < 1 else factor
+        x = next_x
+        if abs(log(factor)) < 1:
+            factor = factor**2
     else:
         return inf if factor > 1 else 0.0
-    ends = {good: x, not good: x * factor}
-    while max(ends.values()) > _CLOSE * min(ends.values()):
-        middle = sqrt(ends[True] * ends[False])
-        ends[error(middle) <= wanted] = middle
-    return ends[True]
+
+    within, beyond = (x, next_x) if is_within_target else (next_x, x)
+    while max(within, beyond) > _BRACKET_RATIO * min(within, beyond):
+        middle = sqrt(within * beyond)
+        if error_at(middle) <= target:
+            within = middle
+        else:
+            beyond = middle
+    return within

@@ -1,4 +1,7 @@
-"""Pictures and pages about a release, made from its certificate (extra: report)."""
+"""Figures and pages that explain a release, made from its certificate (extra: report).
+
+`write_report` writes one HTML page; the single figures are in `curvedp.report.figures`.
+"""
 
 from curvedp import errors
 

@@ -1,4 +1,8 @@
-"""What pictures on curved spaces share: colors, the sphere seen from a point, the Poincaré disc, tensors as ellipses."""
+"""Drawing tools shared by all figures on curved spaces, for matplotlib.
+
+They are the project's colors, an empty figure, the sphere seen from a point, the Poincaré
+disc, and positive definite matrices drawn as ellipses.
+"""
 
 from typing import Any
 
@@ -10,114 +14,189 @@ from matplotlib.patches import Circle, Ellipse
 from curvedp.geometry import Lorentz, Manifold, PoincareBall, Sphere
 from curvedp.geometry.capabilities import ScalableCone
 
-INK, ACCENT, SOFT, WARM = "#1d2b3a", "#0b6e99", "#9ec9d9", "#d1603d"
-PANEL, LINES, TRACK = "#f3f7f9", "#c4d3db", "#e8eef2"
-_TURN = np.linspace(0, 2 * np.pi, 361)
+# The project's colors. The report's page replaces each of them in a figure by a CSS
+# variable, so no other color is used in a figure.
+INK = "#1d2b3a"  # text and axes
+ACCENT = "#0b6e99"  # the main curve
+SOFT = "#9ec9d9"  # the filled area that belongs to the main curve
+WARM = "#d1603d"  # the released value, and curves to compare with
+PANEL = "#f3f7f9"  # the background of a sphere or a disc
+LINES = "#c4d3db"  # meridians and circles of equal distance
+TRACK = "#e8eef2"  # the empty part of a bar
+
+# Angles of a full turn, one per degree, at which closed curves are drawn.
+_FULL_TURN = np.linspace(0, 2 * np.pi, 361)
+# The angle between two meridians, or two parallels, of a sphere; degrees.
+_GRID_STEP = 15
+# Beyond this height the axis of view is so near to the north pole that "up" is taken
+# from another direction.
+_MAX_HEIGHT_WITH_NORTH_UP = 0.95
 
 
 def view_of(manifold: Manifold) -> str:
-    """How its points are drawn: on the "sphere", in the "disc", as "tensors", or by "coordinates"."""
+    """Return how points of a manifold are drawn.
+
+    Returns
+    -------
+    {"sphere", "disc", "tensors", "coordinates"}
+        On a sphere, in the Poincaré disc, as ellipses (of real positive definite
+        matrices of at least 2×2), or by normal coordinates.
+    """
     if isinstance(manifold, Sphere) and manifold.dim == 2:
         return "sphere"
     if isinstance(manifold, PoincareBall | Lorentz) and manifold.dim == 2:
         return "disc"
-    cone = (
-        isinstance(manifold, ScalableCone)
-        and len(manifold.point_shape) == 2
-        and manifold.point_shape[0] >= 2
-    )
-    real = (
-        cone and np.asarray(manifold.origin).dtype.kind == "f"
-    )  # all positive definite matrices of at least 2×2
-    return "tensors" if real else "coordinates"
+    if _has_real_matrices(manifold):
+        return "tensors"
+    return "coordinates"
 
 
-def figure(
-    title: str, x: str = "", y: str = "", size: tuple[float, float] = (5.6, 4.2)
+def _has_real_matrices(manifold: Manifold) -> bool:
+    """Whether points are real positive definite matrices of at least 2×2."""
+    if not isinstance(manifold, ScalableCone):
+        return False
+    shape = manifold.point_shape
+    is_matrix = len(shape) == 2 and shape[0] >= 2
+    return is_matrix and np.asarray(manifold.origin).dtype.kind == "f"
+
+
+def new_figure(
+    title: str,
+    x_label: str = "",
+    y_label: str = "",
+    size: tuple[float, float] = (5.6, 4.2),
 ) -> tuple[Figure, Axes]:
-    """An empty one in our colors."""
-    made = Figure(figsize=size, layout="constrained", facecolor="none")
-    axes = made.add_subplot()
+    """Return an empty figure in the project's colors, and its axes.
+
+    Parameters
+    ----------
+    title, x_label, y_label : str
+        The texts of the figure.
+    size : (float, float)
+        Width and height, in inches.
+    """
+    figure = Figure(figsize=size, layout="constrained", facecolor="none")
+    axes = figure.add_subplot()
     axes.set_title(title, loc="left", color=INK, fontsize=11)
     axes.set_facecolor("none")
-    axes.set_xlabel(x, color=INK)
-    axes.set_ylabel(y, color=INK)
+    axes.set_xlabel(x_label, color=INK)
+    axes.set_ylabel(y_label, color=INK)
     axes.tick_params(which="both", color=INK, labelcolor=INK)
     axes.spines[:].set_color(INK)
     axes.spines[["top", "right"]].set_visible(False)
-    return made, axes
+    return figure, axes
 
 
-def square(made: Figure, axes: Axes, reach: float, middle: Any = (0.0, 0.0)) -> Figure:
-    """[-reach, reach]² about the middle, without axes."""
-    x, y = middle
+def show_square(axes: Axes, half_width: float, center: Any = (0.0, 0.0)) -> None:
+    """Show a square of the plane to scale, without ticks and frame.
+
+    Parameters
+    ----------
+    axes : Axes
+    half_width : float
+        Half the side of the square, in the units of the plane.
+    center : pair of float
+        The center of the square.
+    """
+    x, y = center
     axes.set(
-        xlim=(x - reach, x + reach),
-        ylim=(y - reach, y + reach),
+        xlim=(x - half_width, x + half_width),
+        ylim=(y - half_width, y + half_width),
         aspect="equal",
         xticks=[],
         yticks=[],
     )
     axes.spines[:].set_visible(False)
-    return made
 
 
-def frame_at(axis: np.ndarray) -> np.ndarray:
-    """Rows: an orthonormal frame whose third axis is the given one and whose second points north as far as it can."""
-    axis = axis / np.linalg.norm(axis)
-    north = (
-        np.array([0.0, 0.0, 1.0]) if abs(axis[2]) < 0.95 else np.array([0.0, 1.0, 0.0])
-    )
-    second = north - (north @ axis) * axis
-    second /= np.linalg.norm(second)
-    return np.stack([np.cross(second, axis), second, axis])
+def viewing_frame(axis: np.ndarray) -> np.ndarray:
+    """Return an orthonormal frame of space to look at a sphere along an axis.
+
+    Parameters
+    ----------
+    axis : array, shape (3,)
+        The direction from the center of the sphere to the viewer.
+
+    Returns
+    -------
+    array, shape (3, 3)
+        Its rows are the directions that are drawn to the right, drawn upward, and toward
+        the viewer. North is up, unless the viewer looks down on a pole.
+    """
+    toward_viewer = axis / np.linalg.norm(axis)
+    if abs(toward_viewer[2]) < _MAX_HEIGHT_WITH_NORTH_UP:
+        up = np.array([0.0, 0.0, 1.0])
+    else:
+        up = np.array([0.0, 1.0, 0.0])
+    upward = up - (up @ toward_viewer) * toward_viewer
+    upward /= np.linalg.norm(upward)
+    rightward = np.cross(upward, toward_viewer)
+    return np.stack([rightward, upward, toward_viewer])
 
 
-def sphere_grid(axes: Axes, frame: np.ndarray) -> None:
-    """The sphere with its meridians, orthographic, seen along the frame's third axis."""
+def draw_sphere_grid(axes: Axes, frame: np.ndarray) -> None:
+    """Draw the unit sphere with its parallels and meridians in orthographic projection.
+
+    `frame` is a `viewing_frame`: the viewer looks along its third row.
+    """
     axes.add_patch(Circle((0, 0), 1, facecolor=PANEL, edgecolor=INK, lw=1))
-    cos, sin = np.cos(_TURN), np.sin(_TURN)
-    for angle in np.radians(np.arange(-75, 90, 15)):
-        ring = np.stack(
-            [
-                np.cos(angle) * cos,
-                np.cos(angle) * sin,
-                np.full_like(sin, np.sin(angle)),
-            ],
-            -1,
-        )
-        seen(axes, ring @ frame.T, color=LINES, lw=0.6)
-    for angle in np.radians(np.arange(0, 180, 15)):
-        ring = np.stack([cos * np.cos(angle), cos * np.sin(angle), sin], -1)
-        seen(axes, ring @ frame.T, color=LINES, lw=0.6)
+    cosine = np.cos(_FULL_TURN)
+    sine = np.sin(_FULL_TURN)
+    for latitude in np.radians(np.arange(-75, 90, _GRID_STEP)):
+        height = np.full_like(sine, np.sin(latitude))
+        parallel = [np.cos(latitude) * cosine, np.cos(latitude) * sine, height]
+        curve = np.stack(parallel, axis=-1)
+        draw_visible_curve(axes, curve @ frame.T, color=LINES, lw=0.6)
+    for longitude in np.radians(np.arange(0, 180, _GRID_STEP)):
+        meridian = [cosine * np.cos(longitude), cosine * np.sin(longitude), sine]
+        curve = np.stack(meridian, axis=-1)
+        draw_visible_curve(axes, curve @ frame.T, color=LINES, lw=0.6)
 
 
-def seen(axes: Axes, curve: np.ndarray, **style: Any) -> None:
-    """A curve on the sphere; what is behind is left out."""
-    axes.plot(*np.where(curve[:, 2:] > 0, curve[:, :2], np.nan).T, **style)
+def draw_visible_curve(axes: Axes, curve: np.ndarray, **style: Any) -> None:
+    """Draw the part of a curve on the sphere that faces the viewer.
+
+    Parameters
+    ----------
+    axes : Axes
+    curve : array, shape (count, 3)
+        Points in the coordinates of a `viewing_frame`; the third faces the viewer.
+    **style
+        As for `Axes.plot`.
+    """
+    faces_viewer = curve[:, 2:] > 0
+    visible_points = np.where(faces_viewer, curve[:, :2], np.nan)
+    axes.plot(*visible_points.T, **style)
 
 
-def disc(manifold: Manifold, points: np.ndarray) -> np.ndarray:
-    """Points of the Poincaré disc; the hyperboloid is projected onto it stereographically."""
-    return (
-        np.asarray(points[..., 1:] / (1 + points[..., :1]))
-        if isinstance(manifold, Lorentz)
-        else points
-    )
+def to_poincare_disc(manifold: Manifold, points: np.ndarray) -> np.ndarray:
+    """Return the points of the Poincaré disc that stand for hyperbolic points.
+
+    Points of the hyperboloid (`Lorentz`) are projected stereographically onto the disc;
+    points of a `PoincareBall` are there already.
+    """
+    if isinstance(manifold, Lorentz):
+        return np.asarray(points[..., 1:] / (1 + points[..., :1]))
+    return points
 
 
-def disc_grid(axes: Axes) -> None:
-    """The disc, with circles of hyperbolic radius 1, 2, …"""
+def draw_disc_grid(axes: Axes) -> None:
+    """Draw the Poincaré disc with circles of hyperbolic radius 1, 2, …, 5."""
     axes.add_patch(Circle((0, 0), 1, facecolor=PANEL, edgecolor=INK, lw=1))
     for distance in range(1, 6):
+        radius_in_disc = np.tanh(distance / 2)
         axes.add_patch(
-            Circle((0, 0), np.tanh(distance / 2), fill=False, edgecolor=LINES, lw=0.6)
+            Circle((0, 0), radius_in_disc, fill=False, edgecolor=LINES, lw=0.6)
         )
 
 
-def ellipse(matrix: np.ndarray, **style: Any) -> Ellipse:
-    """A positive definite matrix, its section by the first two axes."""
-    values, vectors = np.linalg.eigh(matrix[:2, :2])
-    width, height = 2 * np.sqrt(values)
-    angle = np.degrees(np.arctan2(vectors[1, 0], vectors[0, 0]))
+def tensor_ellipse(matrix: np.ndarray, **style: Any) -> Ellipse:
+    """Return the ellipse of the first two rows and columns of a positive matrix.
+
+    Its half axes are the square roots of the eigenvalues of that 2×2 block. `style` is
+    passed to `matplotlib.patches.Ellipse`.
+    """
+    eigenvalues, eigenvectors = np.linalg.eigh(matrix[:2, :2])
+    width, height = 2 * np.sqrt(eigenvalues)
+    angle = np.degrees(np.arctan2(eigenvectors[1, 0], eigenvectors[0, 0]))
     return Ellipse((0, 0), width, height, angle=angle, fill=False, **style)

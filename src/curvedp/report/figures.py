@@ -1,7 +1,10 @@
-"""Pictures of a release. They read the certificate and the released value only, never the data."""
+"""Figures that explain a release, for matplotlib.
 
-from collections.abc import Sequence
-from typing import Any
+They are drawn from the certificate and the released value only, never from the data.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -13,9 +16,19 @@ from curvedp.inference.region import radii_of
 from curvedp.privacy import GDP, Guarantee
 from curvedp.report import canvas
 
+if TYPE_CHECKING:
+    from curvedp.planning import Plan
+
+# Confidence levels at which the radius of a region is drawn.
 _LEVELS = (0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95, 0.98, 0.99, 0.995, 0.999)
-_DASHED: dict[str, Any] = {"color": canvas.WARM, "lw": 1.2, "ls": "--"}
-_FILL: dict[str, Any] = {
+# Boundary points of a section by a plane, one per degree.
+_BOUNDARY_POINTS = 361
+# Random boundary tensors between which the envelope of ellipses is drawn, and their seed.
+_BOUNDARY_TENSORS = 2000
+_TENSOR_SEED = 7
+
+_COMPARISON_STYLE: dict[str, Any] = {"color": canvas.WARM, "lw": 1.2, "ls": "--"}
+_REGION_STYLE: dict[str, Any] = {
     "facecolor": canvas.SOFT,
     "alpha": 0.45,
     "edgecolor": canvas.ACCENT,
@@ -24,224 +37,320 @@ _FILL: dict[str, Any] = {
 
 
 def region_figure(region: Region, value: np.ndarray | None = None) -> Figure:
-    """A region where it lies, and the released value, which shrinkage and projection may have moved from its middle: on the
-    sphere, in the disc, as tensors, or in coordinates. With more than two dimensions the picture is a section: by the first
-    two coordinates at the middle, or by the first two axes of a tensor."""
+    """Draw a confidence region where it lies, and the released value in it.
+
+    The region is drawn on the sphere, in the Poincaré disc, as tensors, or in normal
+    coordinates. With more than two dimensions the figure is a section: by the first two
+    coordinates at the center, or by the first two axes of a tensor.
+
+    Parameters
+    ----------
+    region : Region
+    value : array, optional
+        The released value, which shrinkage and projection may have moved away from the
+        center of the region; that center by default.
+    """
+    draw_by_view: dict[str, Callable[[Axes, Region, np.ndarray], None]] = {
+        "sphere": _draw_on_sphere,
+        "disc": _draw_in_disc,
+        "tensors": _draw_tensors,
+        "coordinates": _draw_coordinates,
+    }
+    view = canvas.view_of(region.manifold)
+    size = (5.6, 4.2) if view == "coordinates" else (5.2, 5.2)
     title = f"{100 * region.level:g}% region of the {region.of}"
-    view, point = (
-        canvas.view_of(region.manifold),
-        region.center if value is None else np.asarray(value),
-    )
-    made, axes = canvas.figure(
-        title, size=(5.2, 5.2) if view != "coordinates" else (5.6, 4.2)
-    )
-    draw = {
-        "sphere": _on_sphere,
-        "disc": _in_disc,
-        "tensors": _tensors,
-        "coordinates": _coordinates,
-    }[view]
-    return draw(made, axes, region, point)
+    figure, axes = canvas.new_figure(title, size=size)
+    point = region.center if value is None else np.asarray(value)
+    draw_by_view[view](axes, region, point)
+    return figure
 
 
-def _edge(region: Region, count: int = 361) -> np.ndarray:
-    """The boundary in the plane of the first two coordinates."""
-    turn = np.linspace(0, 2 * np.pi, count)
-    plane, dim = np.stack([np.cos(turn), np.sin(turn)], axis=1), region.manifold.dim
-    return region.edge(
-        np.pad(plane, ((0, 0), (0, dim - 2))) if dim > 1 else plane[:, :1]
-    )
+def _boundary(region: Region) -> np.ndarray:
+    """Return boundary points of a region in the plane of its first two coordinates.
+
+    The result has shape (361, *point_shape) and runs once around the region.
+    """
+    angles = np.linspace(0, 2 * np.pi, _BOUNDARY_POINTS)
+    plane_directions = np.stack([np.cos(angles), np.sin(angles)], axis=1)
+    dim = region.manifold.dim
+    if dim == 1:
+        return region.edge(plane_directions[:, :1])
+    return region.edge(np.pad(plane_directions, ((0, 0), (0, dim - 2))))
 
 
-def _on_sphere(made: Figure, axes: Axes, region: Region, value: np.ndarray) -> Figure:
-    frame = canvas.frame_at(region.center)
-    canvas.sphere_grid(axes, frame)
-    cap = _edge(region) @ frame.T
-    if np.all(cap[:, 2] > 0):
-        axes.fill(*cap[:, :2].T, **_FILL)
+def _draw_on_sphere(axes: Axes, region: Region, value: np.ndarray) -> None:
+    """Draw a region of the 2-sphere, seen from above its center, and the value."""
+    frame = canvas.viewing_frame(region.center)
+    canvas.draw_sphere_grid(axes, frame)
+    boundary = _boundary(region) @ frame.T
+    is_all_visible = np.all(boundary[:, 2] > 0)
+    if is_all_visible:
+        axes.fill(*boundary[:, :2].T, **_REGION_STYLE)
     else:
-        canvas.seen(axes, cap, color=canvas.ACCENT, lw=1.5)
-    canvas.seen(axes, value[None] @ frame.T, color=canvas.WARM, marker="o", ms=4, ls="")
-    return _scaled(made, axes, _zoom(cap[:, :2]))
-
-
-def _in_disc(made: Figure, axes: Axes, region: Region, value: np.ndarray) -> Figure:
-    canvas.disc_grid(axes)
-    edge = canvas.disc(region.manifold, _edge(region))
-    axes.fill(*edge.T, **_FILL)
-    axes.plot(*canvas.disc(region.manifold, value), "o", color=canvas.WARM, ms=4)
-    middle, reach = edge.mean(axis=0), _zoom(edge - edge.mean(axis=0))
-    return _scaled(made, axes, reach, middle if reach < 1 else (0.0, 0.0))
-
-
-def _scaled(made: Figure, axes: Axes, reach: float, middle: Any = (0.0, 0.0)) -> Figure:
-    """A square picture, with its width where it shows a part of the space."""
-    if reach < 1:
-        axes.set_title(
-            f"{2 * reach:.2g} wide", loc="right", color=canvas.INK, fontsize="small"
-        )
-    return canvas.square(made, axes, reach, middle)
-
-
-def _zoom(edge: np.ndarray) -> float:
-    """Half the width of a picture in which the region is seen, and the space's own lines too where it is wide enough."""
-    reach = float(np.max(np.abs(edge)))
-    return min(1.05, max(0.3, 6 * reach) if reach > 0.02 else 4 * reach)
-
-
-def _tensors(made: Figure, axes: Axes, region: Region, value: np.ndarray) -> Figure:
-    """Between the innermost and the outermost ellipse, direction by direction, of tensors on the boundary."""
-    turn = np.linspace(0, 2 * np.pi, 361)
-    u = np.stack([np.cos(turn), np.sin(turn)])
-    directions = np.random.default_rng(7).standard_normal((2000, region.manifold.dim))
-    matrices = region.edge(
-        directions / np.linalg.norm(directions, axis=1, keepdims=True)
-    )[:, :2, :2]
-    length = 1 / np.sqrt(np.einsum("at,kab,bt->kt", u, np.linalg.inv(matrices), u))
-    outer, inner = u * length.max(axis=0), u * length.min(axis=0)
-    axes.fill(
-        *np.concatenate([outer, inner[:, ::-1]], axis=1),
-        facecolor=canvas.SOFT,
-        alpha=0.45,
-        lw=0,
+        canvas.draw_visible_curve(axes, boundary, color=canvas.ACCENT, lw=1.5)
+    value_in_frame = value[None] @ frame.T
+    canvas.draw_visible_curve(
+        axes, value_in_frame, color=canvas.WARM, marker="o", ms=4, ls=""
     )
+    _show_zoomed_square(axes, _zoomed_half_width(boundary[:, :2]))
+
+
+def _draw_in_disc(axes: Axes, region: Region, value: np.ndarray) -> None:
+    """Draw a region of the hyperbolic plane in the Poincaré disc, and the value."""
+    canvas.draw_disc_grid(axes)
+    boundary = canvas.to_poincare_disc(region.manifold, _boundary(region))
+    axes.fill(*boundary.T, **_REGION_STYLE)
+    value_in_disc = canvas.to_poincare_disc(region.manifold, value)
+    axes.plot(*value_in_disc, "o", color=canvas.WARM, ms=4)
+
+    center = boundary.mean(axis=0)
+    half_width = _zoomed_half_width(boundary - center)
+    if half_width < 1:
+        _show_zoomed_square(axes, half_width, center)
+    else:
+        _show_zoomed_square(axes, half_width)
+
+
+def _show_zoomed_square(
+    axes: Axes, half_width: float, center: Any = (0.0, 0.0)
+) -> None:
+    """Show a square of the plane, and write its width if it is a part of the space."""
+    if half_width < 1:
+        axes.set_title(
+            f"{2 * half_width:.2g} wide",
+            loc="right",
+            color=canvas.INK,
+            fontsize="small",
+        )
+    canvas.show_square(axes, half_width, center)
+
+
+def _zoomed_half_width(boundary: np.ndarray) -> float:
+    """Return half the width of a square in which a region is well visible.
+
+    `boundary` has shape (count, 2) and is relative to the center of the square. A wide
+    region is shown with enough of the grid around it, and never more than the unit disc;
+    a tiny one, within 0.02 of the center, fills a quarter of the width.
+    """
+    reach = float(np.max(np.abs(boundary)))
+    if reach > 0.02:
+        half_width = max(0.3, 6 * reach)
+    else:
+        half_width = 4 * reach
+    return min(1.05, half_width)
+
+
+def _draw_tensors(axes: Axes, region: Region, value: np.ndarray) -> None:
+    """Draw the band between the innermost and the outermost ellipse of a region.
+
+    The ellipse of a positive definite matrix A has the length (uᵀ A⁻¹ u)^(-1/2) in the
+    direction u. The band has, in each direction, the smallest and the largest length of
+    many random tensors on the boundary of the region.
+    """
+    angles = np.linspace(0, 2 * np.pi, _BOUNDARY_POINTS)
+    u = np.stack([np.cos(angles), np.sin(angles)])
+    rng = np.random.default_rng(_TENSOR_SEED)
+    directions = rng.standard_normal((_BOUNDARY_TENSORS, region.manifold.dim))
+    directions /= np.linalg.norm(directions, axis=1, keepdims=True)
+    sections = region.edge(directions)[:, :2, :2]
+    lengths = 1 / np.sqrt(np.einsum("at,kab,bt->kt", u, np.linalg.inv(sections), u))
+    outer = u * lengths.max(axis=0)
+    inner = u * lengths.min(axis=0)
+
+    band = np.concatenate([outer, inner[:, ::-1]], axis=1)
+    axes.fill(*band, facecolor=canvas.SOFT, alpha=0.45, lw=0)
     for curve in (outer, inner):
         axes.plot(*curve, color=canvas.ACCENT, lw=1.2)
-    axes.add_patch(canvas.ellipse(value, edgecolor=canvas.WARM, lw=2.5))
+    axes.add_patch(canvas.tensor_ellipse(value, edgecolor=canvas.WARM, lw=2.5))
     if len(value) > 2:
         axes.set_xlabel("section by the first two axes", color=canvas.INK)
-    return canvas.square(made, axes, 1.15 * float(length.max()))
+    canvas.show_square(axes, 1.15 * float(lengths.max()))
 
 
-def _coordinates(made: Figure, axes: Axes, region: Region, value: np.ndarray) -> Figure:
-    M, points = (
-        region.manifold,
-        np.stack([region.center, np.reshape(value, region.manifold.point_shape)]),
-    )
-    edge, shown = (
-        np.asarray(M.normal_coordinates(region.center, part))
-        for part in (_edge(region), points)
-    )
-    if M.dim == 1:
-        axes.plot(edge[:, 0], np.zeros(len(edge)), color=canvas.ACCENT, lw=6, alpha=0.5)
-        axes.plot(shown[1:, 0], [0.0], "o", color=canvas.WARM, ms=5)
+def _draw_coordinates(axes: Axes, region: Region, value: np.ndarray) -> None:
+    """Draw a region and the value in normal coordinates at the region's center."""
+    manifold = region.manifold
+    boundary = np.asarray(manifold.normal_coordinates(region.center, _boundary(region)))
+    point = np.reshape(value, (1, *manifold.point_shape))
+    released = np.asarray(manifold.normal_coordinates(region.center, point))
+    if manifold.dim == 1:
+        heights = np.zeros(len(boundary))
+        axes.plot(boundary[:, 0], heights, color=canvas.ACCENT, lw=6, alpha=0.5)
+        axes.plot(released[:, 0], [0.0], "o", color=canvas.WARM, ms=5)
         axes.set(yticks=[], xlabel=f"distance from {np.ravel(region.center)[0]:.6g}")
-        return made
-    axes.fill(*edge[:, :2].T, **_FILL)
-    axes.plot(*shown[1:, :2].T, "o", color=canvas.WARM, ms=4)
+        return
+    axes.fill(*boundary[:, :2].T, **_REGION_STYLE)
+    axes.plot(*released[:, :2].T, "o", color=canvas.WARM, ms=4)
     axes.set(aspect="equal", xlabel="first coordinate at its middle", ylabel="second")
-    return made
 
 
 def radius_figure(certificate: Certificate, components: int | None = None) -> Figure:
-    """How wide the region is, by level."""
-    words = "radius of the region", "probability that it holds the truth"
-    made, axes = canvas.figure("How far can the truth be?", *words)
-    axes.plot(
-        radii_of(certificate, _LEVELS, components),
-        _LEVELS,
-        color=canvas.ACCENT,
-        lw=3,
-        marker="o",
-        ms=4,
+    """Draw the radius of the confidence region against its level.
+
+    Parameters
+    ----------
+    certificate : Certificate
+    components : int, optional
+        How many principal directions were released, if directions were.
+    """
+    figure, axes = canvas.new_figure(
+        "How far can the truth be?",
+        "radius of the region",
+        "probability that it holds the truth",
     )
+    radii = radii_of(certificate, _LEVELS, components)
+    axes.plot(radii, _LEVELS, color=canvas.ACCENT, lw=3, marker="o", ms=4)
     axes.set(xlim=(0, None), ylim=(0.45, 1.02))
-    return made
+    return figure
 
 
-def profile_figure(curve: Guarantee, mu: float) -> Figure:
-    """δ(ε) of this release, beside the Euclidean Gaussian mechanism of the same μ."""
-    made, axes = canvas.figure(
+def profile_figure(profile: Guarantee, mu: float) -> Figure:
+    """Draw the privacy profile δ(ε) of a release.
+
+    Parameters
+    ----------
+    profile : Guarantee
+        The exact guarantee of the release, with its δ(ε).
+    mu : float
+        The profile of the Euclidean Gaussian mechanism with this μ is drawn to compare.
+    """
+    figure, axes = canvas.new_figure(
         "How likely is a loss above ε?", "privacy loss ε", "probability δ(ε)"
     )
-    eps = np.linspace(0, max(1.0, 6 * mu + mu * mu / 2), 160)
-    delta = np.asarray(curve.delta(eps))
+    epsilons = np.linspace(0, max(1.0, 6 * mu + mu * mu / 2), 160)
+    deltas = np.asarray(profile.delta(epsilons))
+    # A δ of zero has no place on a logarithmic axis.
+    positive_deltas = np.where(deltas > 0, deltas, np.nan)
     axes.semilogy(
-        eps,
-        np.where(delta > 0, delta, np.nan),
-        color=canvas.ACCENT,
-        lw=3,
-        label="this release",
+        epsilons, positive_deltas, color=canvas.ACCENT, lw=3, label="this release"
     )
     axes.semilogy(
-        eps, GDP(mu).delta(eps), label=f"Euclidean Gaussian, μ = {mu:.3g}", **_DASHED
+        epsilons,
+        GDP(mu).delta(epsilons),
+        label=f"Euclidean Gaussian, μ = {mu:.3g}",
+        **_COMPARISON_STYLE,
     )
     axes.set_ylim(1e-12, 1.5)
     axes.legend(loc="upper right", frameon=False, labelcolor=canvas.INK)
-    return made
+    return figure
 
 
-def tradeoff_figure(curve: Guarantee, mu: float) -> Figure:
-    """The best an attacker can do: type II against type I error."""
-    made, axes = canvas.figure(
+def tradeoff_figure(profile: Guarantee, mu: float) -> Figure:
+    """Draw the smallest type II error of an attacker against the type I error.
+
+    Parameters
+    ----------
+    profile : Guarantee
+        The exact guarantee of the release, with its trade-off function.
+    mu : float
+        The trade-off of the Euclidean Gaussian mechanism with this μ is drawn to compare.
+    """
+    figure, axes = canvas.new_figure(
         "Can an attacker tell one person's record?", "false alarms", "misses"
     )
-    alpha = np.linspace(0, 1, 201)
-    least = np.asarray(curve.tradeoff(alpha))
-    axes.plot(alpha, 1 - alpha, color=canvas.INK, lw=1, ls=":", label="guessing")
-    axes.plot(alpha, least, color=canvas.ACCENT, lw=3, label="this release")
+    false_alarms = np.linspace(0, 1, 201)
+    misses = np.asarray(profile.tradeoff(false_alarms))
+    guessing = 1 - false_alarms
+    axes.plot(false_alarms, guessing, color=canvas.INK, lw=1, ls=":", label="guessing")
+    axes.plot(false_alarms, misses, color=canvas.ACCENT, lw=3, label="this release")
     axes.plot(
-        alpha,
-        GDP(mu).tradeoff(alpha),
+        false_alarms,
+        GDP(mu).tradeoff(false_alarms),
         label=f"Euclidean Gaussian, μ = {mu:.3g}",
-        **_DASHED,
+        **_COMPARISON_STYLE,
     )
-    axes.fill_between(alpha, least, 1 - alpha, color=canvas.SOFT, alpha=0.35, lw=0)
+    axes.fill_between(
+        false_alarms, misses, guessing, color=canvas.SOFT, alpha=0.35, lw=0
+    )
     axes.set_aspect("equal")
     axes.legend(loc="upper right", frameon=False, labelcolor=canvas.INK)
-    return made
+    return figure
 
 
 def budget_figure(
     spent: Guarantee | None, budget: Guarantee, labels: list[str]
 ) -> Figure:
-    """How much of the ledger's budget is gone, as a share of the additive cost."""
-    made, axes = canvas.figure(f"Budget {budget}", size=(11.2, 1.1))
-    share = 0.0
-    if spent is not None:  # of the additive cost
-        powers = {"mu": 2, "theta": 2, "rho": 1, "eps": 1}
-        name = next(name for name in powers if hasattr(budget, name))
-        share = float((getattr(spent, name) / getattr(budget, name)) ** powers[name])
+    """Draw how much of a ledger's budget is spent, as a bar.
+
+    The bar shows the share of the cost that adds up over releases: μ² under Gaussian DP,
+    θ² under Rao DP, ρ under zCDP, and ε otherwise.
+
+    Parameters
+    ----------
+    spent : Guarantee or None
+        What the releases together cost, of the budget's own kind; None if there are none.
+    budget : Guarantee
+    labels : list of str
+        The labels of the releases.
+    """
+    figure, axes = canvas.new_figure(f"Budget {budget}", size=(11.2, 1.1))
+    spent_share = 0.0
+    if spent is not None:
+        spent_share = float(spent.cost()[0] / budget.cost()[0])
     axes.barh([0], [1.0], color=canvas.TRACK, height=0.5)
-    axes.barh([0], [share], color=canvas.ACCENT, height=0.5)
+    axes.barh([0], [spent_share], color=canvas.ACCENT, height=0.5)
+
     releases = "1 release" if len(labels) == 1 else f"{len(labels)} releases"
-    place, side, color = (
-        (share - 0.01, "right", "white")
-        if share > 0.5
-        else (share + 0.01, "left", canvas.INK)
-    )
-    axes.text(
-        place,
-        0,
-        f"{100 * share:.1f}% spent in {releases}",
-        va="center",
-        ha=side,
-        color=color,
-    )
+    text = f"{100 * spent_share:.1f}% spent in {releases}"
+    if spent_share > 0.5:
+        # The text stands in the full part of the bar.
+        axes.text(spent_share - 0.01, 0, text, va="center", ha="right", color="white")
+    else:
+        axes.text(spent_share + 0.01, 0, text, va="center", ha="left", color=canvas.INK)
     axes.set_xlim(0, 1)
     axes.axis("off")
-    return made
+    return figure
 
 
 def plan_figure(
-    study: Any,
-    by_n: Sequence[tuple[float, float]],
-    by_mu: Sequence[tuple[float, float]],
+    study: "Plan",
+    errors_by_count: Sequence[tuple[float, float]],
+    errors_by_mu: Sequence[tuple[float, float]],
 ) -> Figure:
-    """What a `Plan` predicts: error against the number of records and against μ, and where the public center is as good."""
-    made = Figure(figsize=(9.6, 3.8), layout="constrained", facecolor="none")
-    panels = made.subplots(1, 2, sharey=True)
-    for axes, points, name in zip(panels, (by_n, by_mu), ("records", "μ"), strict=True):
-        axes.loglog(
-            *zip(*points, strict=True), color=canvas.ACCENT, lw=2.5, marker="o", ms=4
-        )
-        axes.axhline(study.useless, label="the public center is as good", **_DASHED)
-        axes.set_xticks([x for x, _ in points], labels=[f"{x:g}" for x, _ in points])
-        axes.minorticks_off()
-        axes.set_xlabel(name, color=canvas.INK)
-        axes.spines[["top", "right"]].set_visible(False)
-    panels[0].plot([study.n], [study.error], "o", color=canvas.WARM, ms=7)
-    panels[0].set_ylabel("predicted distance to the mean", color=canvas.INK)
-    panels[1].legend(loc="lower left", frameon=False, labelcolor=canvas.INK)
-    made.suptitle(study.title, color=canvas.INK, fontsize=11)
-    return made
+    """Draw the error that a plan predicts, by number of records and by μ.
+
+    A dashed line marks the error at which the public center is as good.
+
+    Parameters
+    ----------
+    study : Plan
+    errors_by_count : sequence of (number of records, predicted error)
+    errors_by_mu : sequence of (μ, predicted error)
+    """
+    figure = Figure(figsize=(9.6, 3.8), layout="constrained", facecolor="none")
+    count_axes, mu_axes = figure.subplots(1, 2, sharey=True)
+    _draw_predicted_errors(count_axes, errors_by_count, "records", study.useless_error)
+    _draw_predicted_errors(mu_axes, errors_by_mu, "μ", study.useless_error)
+    count_axes.plot([study.n], [study.error], "o", color=canvas.WARM, ms=7)
+    count_axes.set_ylabel("predicted distance to the mean", color=canvas.INK)
+    mu_axes.legend(loc="lower left", frameon=False, labelcolor=canvas.INK)
+    figure.suptitle(study.title, color=canvas.INK, fontsize=11)
+    return figure
+
+
+def _draw_predicted_errors(
+    axes: Axes,
+    errors: Sequence[tuple[float, float]],
+    x_label: str,
+    useless_error: float,
+) -> None:
+    """Draw one panel of `plan_figure`: predicted errors on logarithmic axes.
+
+    Parameters
+    ----------
+    axes : Axes
+    errors : sequence of (x, predicted error)
+    x_label : str
+        What x is.
+    useless_error : float
+        Where the dashed line is drawn.
+    """
+    x_values, error_values = zip(*errors, strict=True)
+    axes.loglog(x_values, error_values, color=canvas.ACCENT, lw=2.5, marker="o", ms=4)
+    axes.axhline(
+        useless_error, label="the public center is as good", **_COMPARISON_STYLE
+    )
+    axes.set_xticks(x_values, labels=[f"{x:g}" for x in x_values])
+    axes.minorticks_off()
+    axes.set_xlabel(x_label, color=canvas.INK)
+    axes.spines[["top", "right"]].set_visible(False)

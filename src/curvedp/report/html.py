@@ -1,13 +1,16 @@
-"""A page about a release: one self-contained HTML file, for people who were not there."""
+"""The report of a release: one self-contained HTML page for people who were not there.
+
+It is made from the released value, its certificate and the ledger that paid for it, and
+makes no request to any server.
+"""
 
 import io
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Mapping, Sequence
 from html import escape
 from math import floor, prod
 from pathlib import Path
 from string import Template
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -33,6 +36,7 @@ from curvedp.release.rebuild import final_mechanism_of, mechanism_of
 from curvedp.release.warnings import release_warnings, several_means_warnings
 from curvedp.report import canvas, figures
 
+# The page; `render_report` fills in the names that begin with a dollar sign.
 _PAGE = Template("""<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
 <title>$title</title>
@@ -78,8 +82,9 @@ contains no data and no hash of data.</p>
 </body></html>
 """)
 
-# What the pictures are drawn with, and the page's variables that replace it, so that they follow the reader's light or dark.
-_COLORS = {
+# The colors of the figures, and the variables of the page that replace them, so that a
+# figure follows the reader's choice of a light or a dark page.
+_CSS_VARIABLES = {
     canvas.INK: "--ink",
     canvas.ACCENT: "--accent",
     canvas.WARM: "--warm",
@@ -89,22 +94,59 @@ _COLORS = {
     canvas.TRACK: "--track",
 }
 
+# The lead paragraph quotes the first ε of the certified curve whose δ is below this.
+_QUOTED_DELTA = 1e-3
+
+
+class ReportTable(NamedTuple):
+    """A table on the page.
+
+    Attributes
+    ----------
+    title : str
+        Its heading.
+    header : sequence of str
+        The names of its columns; empty for a table without them.
+    rows : sequence of rows, which are sequences of str
+        Its cells.
+    """
+
+    title: str
+    header: Sequence[str]
+    rows: Sequence[Sequence[str]]
+
+
+class _Picture(NamedTuple):
+    """A figure on the page, its caption, and whether it is as wide as the page."""
+
+    figure: Figure
+    caption: str
+    is_wide: bool = False
+
+
+# What `write_report` takes as a table: a `ReportTable`, or a plain tuple of the same parts.
+TableLike = tuple[str, Sequence[str], Sequence[Sequence[str]]]
+
 
 def write_report(
     path: str | Path,
     value: Any,
     certificate: Certificate | None = None,
     ledger: Ledger | None = None,
-    tables: Sequence[tuple[str, Sequence[str], Sequence[Sequence[str]]]] = (),
+    tables: Sequence[TableLike] = (),
 ) -> None:
-    """Write the page.
+    """Write an HTML page that explains a release to people who were not there.
 
     Parameters
     ----------
-    path, value : path, and array or fitted estimator
-        Where to, and the released value; an estimator brings its certificate and ledger.
-    certificate, ledger : Certificate and Ledger, optional
-        Of the value, where it is an array, and what paid for it.
+    path : path
+        The file to write.
+    value : array or fitted estimator
+        The released value. A fitted estimator brings its certificate and its ledger.
+    certificate : Certificate, optional
+        The certificate of the value; needed if the value is an array.
+    ledger : Ledger, optional
+        The ledger that paid for the release.
     tables : sequence of (title, header, rows)
         Further tables to show, such as a comparison made for a demonstration.
 
@@ -113,7 +155,8 @@ def write_report(
     >>> import numpy as np, tempfile
     >>> from curvedp import PrivateFrechetMean
     >>> from curvedp.geometry import Sphere
-    >>> fitted = PrivateFrechetMean(Sphere(2), radius=0.5).fit(np.tile([0.0, 0.0, 1.0], (200, 1)))
+    >>> records = np.tile([0.0, 0.0, 1.0], (200, 1))
+    >>> fitted = PrivateFrechetMean(Sphere(2), radius=0.5).fit(records)
     >>> page = Path(tempfile.mkdtemp()) / "report.html"
     >>> write_report(page, fitted)
     >>> "certificate" in page.read_text().lower()
@@ -126,81 +169,76 @@ def render_report(
     value: Any,
     certificate: Certificate | None = None,
     ledger: Ledger | None = None,
-    tables: Sequence[tuple[str, Sequence[str], Sequence[Sequence[str]]]] = (),
+    tables: Sequence[TableLike] = (),
 ) -> str:
-    """Return the page as text; the parameters are those of `write_report`."""
+    """Return the page as HTML text; the parameters are those of `write_report`."""
     if certificate is None:
         releases = releases_of(value)
         ledger = ledger or value.ledger
     else:
         releases = [ReleasedValue("", value, certificate)]
-    what, value, main_certificate = releases[0]
-    certificate = main_certificate
+    main = releases[0]
+    certificate = main.certificate
+
+    all_tables = list(tables)
     if len(releases) > 1:
-        tables = [*tables, _other_values(releases[1:])]
-    mechanism = mechanism_of(certificate)
-    region = None
-    components = components_of(
-        mechanism.statistic, value
-    )  # how many directions were released, if it is directions
-    with suppress(ParameterError):  # no theorem may give one
-        region = region_of(certificate, components=components)
-    pictures = _pictures(certificate, value, region, components)
-    spent = ""
+        all_tables.append(_other_values(releases[1:]))
+    components = components_of(mechanism_of(certificate).statistic, main.value)
+    region = _region_or_none(certificate, components)
+    pictures = _release_pictures(certificate, main.value, region, components)
     if ledger is not None:
-        entries = ledger.entries
-        paid = [(*entry_row(e), e.time[:19].replace("T", " ")) for e in entries]
-        spent = (
-            "<h2>What was spent so far</h2>"
-            f"<p>The budget is {escape(str(ledger.budget))}: "
-            f"{escape(unit_in_words(ledger.unit))}.</p>"
-            f"{_table((*ENTRY_HEADER, 'when (UTC)'), paid)}"
-        )
-        labels = [entry.label for entry in entries]
-        picture = figures.budget_figure(ledger.spent, ledger.budget, labels)
-        pictures.append(
-            (picture, f"Left for later releases: {_short(ledger.remaining)}.", "wide")
-        )
-    # Where the mean need not be unique, no error is predicted for it.
-    doubtful = bool(several_means_warnings(certificate))
-    error = (
-        None if doubtful else predicted_error_or_none(final_mechanism_of(certificate))
-    )
-    alarms = dict.fromkeys(
-        warning.text
-        for release in releases
-        for warning in release_warnings(release.value, release.certificate)
-    )
-    keys = _keys(certificate, error, region, ledger)
+        pictures.append(_budget_picture(ledger))
+    error = _predicted_error(certificate)
+
     return _PAGE.substitute(
-        title=f"Private {escape(_name(certificate))} on {escape(record_space(certificate))}",
+        title=_page_title(certificate),
         guarantee=escape(str(certificate.guarantee)),
-        warning=_warning(certificate, alarms),
-        what=f": {escape(what)}" if len(releases) > 1 else "",
+        warning=_warning_paragraphs(releases),
+        what=f": {escape(main.title)}" if len(releases) > 1 else "",
         explanation=_explanation(certificate, error),
-        keys="".join(
-            f'<div class="key"><b>{escape(v)}</b>{escape(k)}</div>' for k, v in keys
-        ),
-        pictures="".join(
-            f'<figure class="{kind}">{_svg(figure)}<figcaption>{escape(text)}</figcaption></figure>'
-            for figure, text, kind in pictures
-        ),
-        value=escape(np.array2string(value, precision=8, threshold=400)),
-        extra="".join(
-            f"<h2>{escape(title)}</h2>{_table(header, rows)}"
-            for title, header, rows in tables
-        ),
-        budget=spent,
-        claims=_table(("definition", "value"), _claims(certificate)),
-        facts=_table(("what", "value"), _facts(certificate)),
+        keys=_key_cards(_key_figures(certificate, error, region, ledger)),
+        pictures="".join(_figure_element(picture) for picture in pictures),
+        value=escape(np.array2string(main.value, precision=8, threshold=400)),
+        extra="".join(_section(ReportTable(*table)) for table in all_tables),
+        budget="" if ledger is None else _budget_section(ledger),
+        claims=_table(("definition", "value"), _claim_rows(certificate)),
+        facts=_table(("what", "value"), _fact_rows(certificate)),
         certificate=escape(certificate.to_json()),
     )
 
 
-def _other_values(
-    releases: list[ReleasedValue],
-) -> tuple[str, Sequence[str], Sequence[Sequence[str]]]:
-    """Return the table of what was released at the same price: other classes, say."""
+def _page_title(certificate: Certificate) -> str:
+    """Return the heading of the page, such as "Private Fréchet mean on Sphere(d=2)"."""
+    statistic = escape(_statistic_name(certificate))
+    return f"Private {statistic} on {escape(record_space(certificate))}"
+
+
+def _region_or_none(certificate: Certificate, components: int | None) -> Region | None:
+    """Return the confidence region, or None if no theorem gives one for this release.
+
+    `components` is how many principal directions were released, None if none were.
+    """
+    try:
+        return region_of(certificate, components=components)
+    except ParameterError:
+        return None
+
+
+def _predicted_error(certificate: Certificate) -> float | None:
+    """Return the error that the noise is expected to cause, if it can be predicted.
+
+    No error is predicted for a mean that need not be unique.
+    """
+    if several_means_warnings(certificate):
+        return None
+    return predicted_error_or_none(final_mechanism_of(certificate))
+
+
+def _other_values(releases: list[ReleasedValue]) -> ReportTable:
+    """Return the table of what was released together with the main value.
+
+    Such values are the means of other classes, for example.
+    """
     rows = [
         (
             release.title,
@@ -209,213 +247,323 @@ def _other_values(
         )
         for release in releases
     ]
-    return "Other released values", ("what", "records", "value"), rows
+    return ReportTable("Other released values", ("what", "records", "value"), rows)
 
 
-def _pictures(
+def _release_pictures(
     certificate: Certificate,
     value: np.ndarray,
     region: Region | None,
     components: int | None,
-) -> list[tuple[Figure, str, str]]:
-    curve: Any = mechanism_of(certificate).privacy_profile
-    mu = certificate.claims.gdp
-    pictures: list[tuple[Figure, str, str]] = []
-    point = value.T if components is not None else value
+) -> list[_Picture]:
+    """Return the figures of the confidence region and of the privacy of a release.
+
+    Parameters
+    ----------
+    certificate : Certificate
+    value : array
+        The released value.
+    region : Region or None
+        The confidence region, if there is one.
+    components : int or None
+        How many principal directions were released, if directions were.
+    """
+    pictures = []
+    point = value if components is None else value.T
     # What an estimator has made of the release may live elsewhere than its region.
     if region is not None and np.size(point) == prod(region.manifold.point_shape):
-        where = figures.region_figure(region, point)
-        pictures.append(
-            (
-                where,
-                f"Blue: it holds {region.about} ({region.theorem}). Orange: the release.",
-                "",
-            )
-        )
-        wide = figures.radius_figure(certificate, components)
-        pictures.append(
-            (wide, "From the certificate alone; the data are not used.", "")
-        )
+        pictures += [
+            _Picture(
+                figures.region_figure(region, point),
+                f"Blue: it holds {region.about} ({region.theorem}). "
+                "Orange: the release.",
+            ),
+            _Picture(
+                figures.radius_figure(certificate, components),
+                "From the certificate alone; the data are not used.",
+            ),
+        ]
+
+    profile = mechanism_of(certificate).privacy_profile
+    mu = certificate.claims.gdp
     if mu is not None:
-        words = "The probability δ that the privacy loss is above ε; lower is better."
-        pictures.append((figures.profile_figure(curve, mu), words, ""))
-        words = "The errors of the best possible attacker; nearer to the dotted line is better."
-        pictures.append((figures.tradeoff_figure(curve, mu), words, ""))
+        pictures += [
+            _Picture(
+                figures.profile_figure(profile, mu),
+                "The probability δ that the privacy loss is above ε; lower is better.",
+            ),
+            _Picture(
+                figures.tradeoff_figure(profile, mu),
+                "The errors of the best possible attacker; "
+                "nearer to the dotted line is better.",
+            ),
+        ]
     return pictures
 
 
-def _warning(certificate: Certificate, alarms: Iterable[str]) -> str:
-    warnings = list(alarms)
+def _budget_picture(ledger: Ledger) -> _Picture:
+    """Return the figure of how much of the ledger's budget is spent."""
+    labels = [entry.label for entry in ledger.entries]
+    return _Picture(
+        figures.budget_figure(ledger.spent, ledger.budget, labels),
+        f"Left for later releases: {_rounded_down(ledger.remaining)}.",
+        is_wide=True,
+    )
+
+
+def _budget_section(ledger: Ledger) -> str:
+    """Return the HTML of the section that lists all entries of the ledger."""
+    rows = []
+    for entry in ledger.entries:
+        # The time is in ISO format; the page shows it to the second.
+        time = entry.time[:19].replace("T", " ")
+        rows.append((*entry_row(entry), time))
+    return (
+        "<h2>What was spent so far</h2>"
+        f"<p>The budget is {escape(str(ledger.budget))}: "
+        f"{escape(unit_in_words(ledger.unit))}.</p>"
+        f"{_table((*ENTRY_HEADER, 'when (UTC)'), rows)}"
+    )
+
+
+def _warning_paragraphs(releases: list[ReleasedValue]) -> str:
+    """Return the HTML of all warnings about a release, each once.
+
+    A warning says that a value is of little use, that the noise was simulated, or that
+    the sampler is not certified.
+    """
+    texts = []
+    for release in releases:
+        for warning in release_warnings(release.value, release.certificate):
+            if warning.text not in texts:
+                texts.append(warning.text)
+
+    certificate = releases[0].certificate
     if certificate.entropy.get("cryptographic") is not True:
-        warnings.append(
+        texts.append(
             "The random numbers were simulated: this is NOT a private release."
         )
     if certificate.numerics.get("slack") is None:
-        drawn = "The noise was drawn in ordinary floating point; the promise below is the ideal noise's"
-        warnings.append(
-            f"{drawn}. How far the drawn noise is from it is not certified."
+        texts.append(
+            "The noise was drawn in ordinary floating point; the promise below is "
+            "the ideal noise's. How far the drawn noise is from it is not certified."
         )
-    return "".join(f'<p class="warn">{escape(text)}</p>' for text in warnings)
+    return "".join(f'<p class="warn">{escape(text)}</p>' for text in texts)
 
 
 def _explanation(certificate: Certificate, error: float | None) -> str:
-    n = certificate.statistic.get("n")
+    """Return the lead paragraph of the page: what the release promises, in plain words.
+
+    With TV the total variation distance between the outcomes on two neighboring data
+    sets, an attacker who tosses a fair coin which of them is true guesses right with
+    probability at most (1 + TV)/2, and δ(0) >= TV.
+
+    Parameters
+    ----------
+    certificate : Certificate
+    error : float or None
+        The expected distance that the noise moves the result, if it is known.
+    """
     unit_words = UNIT_WORDS[certificate.privacy_unit]
-    whose = unit_words.noun
     change, guess = neighbor_words(certificate)
-    people = f"{escape(str(n))} {unit_words.plural}" if n else "the data"
-    (_, advantage), *_ = certificate.claims.curve
-    eps, delta = next(
-        ((e, d) for e, d in certificate.claims.curve if d < 1e-3),
-        certificate.claims.curve[-1],
-    )
-    except_for = f", except for events of probability {delta:.2g}" if delta > 0 else ""
-    moved = ""
-    if error is not None:
-        moved = (
-            f" The noise moves the result by about {error:.3g}: this is its expected distance from the "
-            f"{escape(_of_what(certificate))}. What is not covered: how far moving the records into the ball has moved it; "
-            "nobody may say so without paying."
-        )
+    n = certificate.statistic.get("n")
+    subject = f"{escape(str(n))} {unit_words.plural}" if n else "the data"
+
+    _, delta_at_zero = certificate.claims.curve[0]
+    success_percent = 50 * (1 + delta_at_zero)
+    eps, delta = _quoted_point(certificate)
+    exception = f", except for events of probability {delta:.2g}" if delta > 0 else ""
     return (
-        f"This is a statistic of {people} with random noise added, so that it says little about any one of them. How little: "
-        f"suppose an attacker knows every other {whose} and must guess {guess}: a coin is right "
-        f"50% of the time, the best possible attack on this page at most <b>{50 * (1 + advantage):.1f}%</b>. That is, "
-        f"{change} changes the probability of every outcome by a factor of at most e<sup>{eps:g}</sup>"
-        f"{except_for}.{moved}"
+        f"This is a statistic of {subject} with random noise added, so that it says "
+        "little about any one of them. How little: "
+        f"suppose an attacker knows every other {unit_words.noun} and must guess "
+        f"{guess}: a coin is right "
+        "50% of the time, the best possible attack on this page at most "
+        f"<b>{success_percent:.1f}%</b>. That is, "
+        f"{change} changes the probability of every outcome by a factor of at most "
+        f"e<sup>{eps:g}</sup>"
+        f"{exception}.{_error_sentences(certificate, error)}"
     )
 
 
-def _keys(
+def _quoted_point(certificate: Certificate) -> tuple[float, float]:
+    """Return the first certified (ε, δ) with a small δ, or the last one."""
+    for eps, delta in certificate.claims.curve:
+        if delta < _QUOTED_DELTA:
+            return eps, delta
+    return certificate.claims.curve[-1]
+
+
+def _error_sentences(certificate: Certificate, error: float | None) -> str:
+    """Say how far the noise moves the result, and what that does not cover."""
+    if error is None:
+        return ""
+    return (
+        f" The noise moves the result by about {error:.3g}: this is its expected "
+        f"distance from the {escape(_noise_free_result(certificate))}. "
+        "What is not covered: how far moving the records into the ball has moved it; "
+        "nobody may say so without paying."
+    )
+
+
+def _key_figures(
     certificate: Certificate,
     error: float | None,
     region: Region | None,
     ledger: Ledger | None,
 ) -> list[tuple[str, str]]:
-    claims, statistic = certificate.claims, certificate.statistic
-    keys = (
-        [
-            (
-                f"{UNIT_WORDS[certificate.privacy_unit].plural}, a public number",
-                str(statistic["n"]),
-            )
-        ]
-        if "n" in statistic
-        else []
-    )
-    if claims.gdp is not None:
-        keys.append(
-            (
-                "μ: as hard to see as a shift of a normal by so many standard deviations",
-                f"{claims.gdp:.3g}",
-            )
+    """Return the few numbers at the top of the page, as pairs (meaning, number).
+
+    Parameters
+    ----------
+    certificate : Certificate
+    error : float or None
+        The expected distance that the noise moves the result.
+    region : Region or None
+        The confidence region.
+    ledger : Ledger or None
+        The ledger that paid for the release.
+    """
+    key_figures = []
+    if "n" in certificate.statistic:
+        plural = UNIT_WORDS[certificate.privacy_unit].plural
+        n = str(certificate.statistic["n"])
+        key_figures.append((f"{plural}, a public number", n))
+    mu = certificate.claims.gdp
+    if mu is not None:
+        meaning = (
+            "μ: as hard to see as a shift of a normal by so many standard deviations"
         )
+        key_figures.append((meaning, f"{mu:.3g}"))
     if error is not None:
-        keys.append(
-            (f"expected distance from the {_of_what(certificate)}", f"{error:.3g}")
-        )
+        meaning = f"expected distance from the {_noise_free_result(certificate)}"
+        key_figures.append((meaning, f"{error:.3g}"))
     if region is not None:
-        keys.append(
-            (f"radius of the {100 * region.level:g}% region", f"{region.radius:.3g}")
-        )
+        meaning = f"radius of the {100 * region.level:g}% region"
+        key_figures.append((meaning, f"{region.radius:.3g}"))
     if ledger is not None:
-        keys.append((f"left of the budget {ledger.budget}", _short(ledger.remaining)))
-    return keys
+        meaning = f"left of the budget {ledger.budget}"
+        key_figures.append((meaning, _rounded_down(ledger.remaining)))
+    return key_figures
 
 
-def _name(certificate: Certificate) -> str:
-    return str(certificate.statistic.get("name", "statistic")).split(" by ")[0]
+def _statistic_name(certificate: Certificate) -> str:
+    """Return what was released, without the method: "X" of "X by Y"."""
+    name = str(certificate.statistic.get("name", "statistic"))
+    return name.split(" by ")[0]
 
 
-def _of_what(certificate: Certificate) -> str:
-    name = _name(certificate)
-    return f"{'mean' if name == 'Fréchet mean' else name} of the records moved into the ball"
+def _noise_free_result(certificate: Certificate) -> str:
+    """Name what would have been released without noise, for use in a sentence."""
+    name = _statistic_name(certificate)
+    if name == "Fréchet mean":
+        name = "mean"
+    return f"{name} of the records moved into the ball"
 
 
-def _short(guarantee: Guarantee | None) -> str:
-    """A guarantee with its numbers cut, not rounded, to three decimals: never more than is there."""
+def _rounded_down(guarantee: Guarantee | None) -> str:
+    """Return a remaining budget with three decimals, never more than there is."""
     if guarantee is None:
         return "nothing"
     numbers = [
-        f"{floor(1000 * v) / 1000:g}"
-        for v in guarantee.to_dict().values()
-        if isinstance(v, float)
+        f"{floor(1000 * number) / 1000:g}"
+        for number in guarantee.to_dict().values()
+        if isinstance(number, float)
     ]
     return f"{type(guarantee).__name__}({', '.join(numbers)})"
 
 
-def _claims(certificate: Certificate) -> list[tuple[str, str]]:
+def _claim_rows(certificate: Certificate) -> list[tuple[str, str]]:
+    """Return the certified guarantee in every definition, as pairs (name, value)."""
     claims = certificate.claims
-    named = {
+    parameters = {
         "Gaussian DP, μ": claims.gdp,
         "pure DP, ε": claims.pure,
         "zCDP, ρ": claims.zcdp,
         "Rao DP, θ": claims.rao,
     }
-    rows = [
-        (name, "none" if value is None else f"{value:.6g}")
-        for name, value in named.items()
-    ]
-    return rows + [(f"δ at ε = {eps:g}", f"{delta:.4g}") for eps, delta in claims.curve]
+    rows = []
+    for name, parameter in parameters.items():
+        rows.append((name, "none" if parameter is None else f"{parameter:.6g}"))
+    for eps, delta in claims.curve:
+        rows.append((f"δ at ε = {eps:g}", f"{delta:.4g}"))
+    return rows
 
 
-def _facts(certificate: Certificate) -> list[tuple[str, str]]:
+def _fact_rows(certificate: Certificate) -> list[tuple[str, str]]:
+    """Return what the promise rests on, as pairs (what, value)."""
     statistic = certificate.statistic
+    plural = UNIT_WORDS[certificate.privacy_unit].plural
+    ball = f"radius {statistic['radius']:g}" if "radius" in statistic else "none"
     return [
         ("mechanism", certificate.mechanism),
         ("why this one", choice_sentence(certificate)),
         ("post-processing", post_processing_sentence(certificate)),
         ("whose data are protected", protected_unit_sentence(certificate)),
-        (
-            UNIT_WORDS[certificate.privacy_unit].plural,
-            str(statistic.get("n", "not stated")),
-        ),
-        (
-            "public ball",
-            f"radius {statistic['radius']:g}" if "radius" in statistic else "none",
-        ),
+        (plural, str(statistic.get("n", "not stated"))),
+        ("public ball", ball),
         *_predictor_ranges(statistic),
         ("sensitivity", f"{certificate.sensitivity:.6g}"),
         ("adjacency", certificate.guarantee.adjacency),
-        (
-            "numerics",
-            ", ".join(
-                f"{name} {value}" for name, value in certificate.numerics.items()
-            ),
-        ),
+        ("numerics", _listed(certificate.numerics)),
         ("randomness", str(certificate.entropy["source"])),
-        (
-            "software",
-            ", ".join(
-                f"{name} {version}" for name, version in certificate.software.items()
-            ),
-        ),
+        ("software", _listed(certificate.software)),
         ("made", certificate.created),
     ]
 
 
+def _listed(items: Mapping[str, Any]) -> str:
+    """Return a mapping as text: "name value, name value"."""
+    return ", ".join(f"{name} {value}" for name, value in items.items())
+
+
 def _predictor_ranges(statistic: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return the fact of the public range of the predictors, where there are any."""
+    """Return the row of the public ranges of the predictors, if there are any."""
     if "x_range" not in statistic:
         return []
     ranges = np.atleast_2d(statistic["x_range"]).tolist()
     return [("x range", ", ".join(f"[{low:g}, {high:g}]" for low, high in ranges))]
 
 
-def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    head = "".join(f"<th>{escape(cell)}</th>" for cell in header)
-    body = "".join(
-        "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>"
-        for row in rows
+def _key_cards(key_figures: list[tuple[str, str]]) -> str:
+    """Return the HTML of the numbers at the top, one card per (meaning, number)."""
+    return "".join(
+        f'<div class="key"><b>{escape(number)}</b>{escape(meaning)}</div>'
+        for meaning, number in key_figures
     )
-    return f'<div class="scroll"><table><tr>{head}</tr>{body}</table></div>'
+
+
+def _section(table: ReportTable) -> str:
+    """Return the HTML of a table with its heading."""
+    return f"<h2>{escape(table.title)}</h2>{_table(table.header, table.rows)}"
+
+
+def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return the HTML of a table; all cells are escaped."""
+    header_cells = "".join(f"<th>{escape(cell)}</th>" for cell in header)
+    body = ""
+    for row in rows:
+        cells = "".join(f"<td>{escape(cell)}</td>" for cell in row)
+        body += f"<tr>{cells}</tr>"
+    return f'<div class="scroll"><table><tr>{header_cells}</tr>{body}</table></div>'
+
+
+def _figure_element(picture: _Picture) -> str:
+    """Return the HTML of a figure with its caption."""
+    css_class = "wide" if picture.is_wide else ""
+    return (
+        f'<figure class="{css_class}">{_svg(picture.figure)}'
+        f"<figcaption>{escape(picture.caption)}</figcaption></figure>"
+    )
 
 
 def _svg(figure: Figure) -> str:
+    """Return a figure as an SVG element whose colors are variables of the page."""
     buffer = io.StringIO()
     figure.savefig(buffer, format="svg", metadata={"Date": None}, transparent=True)
     text = buffer.getvalue()
-    text = text[text.index("<svg") :]  # without the XML prologue, as HTML wants it
-    for color, name in _COLORS.items():
-        text = text.replace(color, f"var({name})")
+    # HTML does not allow the XML prologue that stands before the element.
+    text = text[text.index("<svg") :]
+    for color, variable in _CSS_VARIABLES.items():
+        text = text.replace(color, f"var({variable})")
     return text
