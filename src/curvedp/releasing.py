@@ -1,7 +1,11 @@
-"""What can be released by name, and what each asks for: the command line and the studio read this one table."""
+"""The table of statistics that can be released by name, and the files of a release.
+
+`curvedp release` and the studio both read this one table, so that they offer the same
+statistics with the same parameters, and write the same files.
+"""
 
 import io
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -12,117 +16,189 @@ if TYPE_CHECKING:
     from curvedp.core.certificate import Certificate
     from curvedp.estimators.base import PrivateEstimator
 
-
-class Offer(NamedTuple):
-    """An estimator, as those who write no Python ask for it."""
-
-    estimator: str  # its name in `curvedp`
-    title: str  # what is released, in a word
-    words: str  # and in a sentence
-    asks: tuple[str, ...]  # its public parameters, besides what every estimator has
-    takes: tuple[str, ...] = (
-        "records",
-    )  # what `fit` takes, in this order: the records, and a column beside them
-
-    @property
-    def column(self) -> str | None:
-        """The column that is asked for beside the records."""
-        return next((name for name in self.takes if name != "records"), None)
-
-    def made(self, options: Mapping[str, Any], **paid: Any) -> Any:
-        """The estimator with these options, of which others and those that are None are left out."""
-        from curvedp import estimators
-
-        return getattr(estimators, self.estimator)(**self.chosen(options), **paid)
-
-    def chosen(self, options: Mapping[str, Any]) -> dict[str, Any]:
-        """The options that the estimator asks for."""
-        given = {
-            name: options[name] for name in self.asks if options.get(name) is not None
-        }
-        if "x_range" not in self.asks:
-            return given
-        if (ends := given.get("x_range")) is None:
-            raise ParameterError(
-                "is missing: choose it from domain knowledge, not from the data",
-                parameter="x_range",
-            )
-        low, _, high = str(ends).partition(",")
-        try:
-            return {**given, "x_range": (float(low), float(high))}
-        except ValueError:
-            raise ParameterError(
-                "must be two numbers with a comma between, such as 20,90",
-                parameter="x_range",
-                value=ends,
-            ) from None
-
-    def fit(self, estimator: Any, columns: Mapping[str, Any]) -> Any:
-        """Release: the only call, whoever asks."""
-        self.check(columns)
-        return estimator.fit(
-            *(columns[name] for name in self.takes), groups=columns.get("groups")
-        )
-
-    def check(self, columns: Mapping[str, Any]) -> None:
-        """Refuse where the column beside the records is missing."""
-        if self.column is not None and columns.get(self.column) is None:
-            raise ParameterError(
-                f"is missing: {_COLUMNS[self.column]}", parameter=self.column
-            )
-
-
-_COLUMNS = {
+# What a column beside the records contains, for the message that it is missing.
+_COLUMN_DESCRIPTIONS = {
     "labels": "the column with the class of each record, which is public",
     "x": "the column with the predictor",
 }
-_BALL = ("manifold", "radius", "center", "mechanism", "outer_radius")
-_LINE = (
-    "manifold",
-    "radius",
-    "speed",
-    "clip",
-    "x_range",
-    "method",
-    "center",
-    "outer_radius",
-)
-_NO_RADIUS = "with -r private no radius is needed"
-_MEANS, _VECTORS = (
-    "Private class means, to classify by the nearest.",
-    "Private principal directions of vectors.",
-)
-_GEODESIC = "A private geodesic through the records, by a predictor."
+
+
+class Offer(NamedTuple):
+    """An estimator, as it is offered to people who write no Python.
+
+    Attributes
+    ----------
+    estimator : str
+        The name of its class in `curvedp`.
+    title : str
+        What is released, in a word or two.
+    description : str
+        What is released, in a sentence.
+    parameters : tuple of str
+        Its public parameters, besides those that every estimator has.
+    fit_arguments : tuple of str
+        What `fit` takes, in this order: "records", and possibly a column beside them.
+    """
+
+    estimator: str
+    title: str
+    description: str
+    parameters: tuple[str, ...]
+    fit_arguments: tuple[str, ...] = ("records",)
+
+    @property
+    def column(self) -> str | None:
+        """The column that `fit` takes beside the records: "labels", "x" or None."""
+        for name in self.fit_arguments:
+            if name != "records":
+                return name
+        return None
+
+    def build(self, options: Mapping[str, Any], **payment: Any) -> "PrivateEstimator":
+        """Return the estimator with these options, before it is fitted.
+
+        Parameters
+        ----------
+        options : mapping
+            Options by name. Those that the estimator does not have, and those that are
+            None, are ignored.
+        **payment
+            What every estimator takes: `guarantee`, `ledger`, `label`.
+        """
+        estimator_class = _estimator_classes()[self.estimator]
+        return estimator_class(**self.select_options(options), **payment)
+
+    def select_options(self, options: Mapping[str, Any]) -> dict[str, Any]:
+        """Return those options that the estimator has and that are not None.
+
+        Raises
+        ------
+        ParameterError
+            If the estimator needs the public range of a predictor (`x_range`), and it is
+            missing or is not two numbers with a comma between them.
+        """
+        selected = {}
+        for name in self.parameters:
+            if options.get(name) is not None:
+                selected[name] = options[name]
+        if "x_range" in self.parameters:
+            selected["x_range"] = _parse_range(selected.get("x_range"))
+        return selected
+
+    def fit(self, estimator: Any, columns: Mapping[str, Any]) -> Any:
+        """Fit the estimator, which spends the budget, and return it.
+
+        Parameters
+        ----------
+        estimator : PrivateEstimator
+            What `build` returns.
+        columns : mapping
+            The records as "records", the column beside them by its name, and possibly
+            the person of each record as "groups".
+        """
+        self.check_columns(columns)
+        arguments = [columns[name] for name in self.fit_arguments]
+        return estimator.fit(*arguments, groups=columns.get("groups"))
+
+    def check_columns(self, columns: Mapping[str, Any]) -> None:
+        """Refuse with a `ParameterError` if the column beside the records is missing."""
+        if self.column is not None and columns.get(self.column) is None:
+            raise ParameterError(
+                f"is missing: {_COLUMN_DESCRIPTIONS[self.column]}",
+                parameter=self.column,
+            )
+
+
+def _parse_range(text: Any) -> tuple[float, float]:
+    """Return the two numbers of a public range, such as "20,90"."""
+    if text is None:
+        raise ParameterError(
+            "is missing: choose it from domain knowledge, not from the data",
+            parameter="x_range",
+        )
+    low, _, high = str(text).partition(",")
+    try:
+        return float(low), float(high)
+    except ValueError:
+        raise ParameterError(
+            "must be two numbers with a comma between, such as 20,90",
+            parameter="x_range",
+            value=text,
+        ) from None
+
+
+def _estimator_classes() -> "dict[str, Callable[..., PrivateEstimator]]":
+    """Return the classes of the estimators in the table, by name."""
+    # This import is slow, and the command line needs the table before it.
+    from curvedp import estimators
+
+    return {
+        "PrivateFrechetMean": estimators.PrivateFrechetMean,
+        "PrivateFrechetMedian": estimators.PrivateFrechetMedian,
+        "PrivateDispersion": estimators.PrivateDispersion,
+        "PrivatePCA": estimators.PrivatePCA,
+        "PrivateMDM": estimators.PrivateMDM,
+        "PrivateGeodesicRegression": estimators.PrivateGeodesicRegression,
+    }
+
+
+# The public parameters of a statistic of records in a ball.
+_BALL_PARAMETERS = ("manifold", "radius", "center", "mechanism", "outer_radius")
+
+# The statistics that can be released, by the name that is typed.
 OFFERS = {
     "mean": Offer(
-        "PrivateFrechetMean",
-        "Fréchet mean",
-        f"The private Fréchet mean; {_NO_RADIUS}.",
-        _BALL,
+        estimator="PrivateFrechetMean",
+        title="Fréchet mean",
+        description=("The private Fréchet mean; with -r private no radius is needed."),
+        parameters=_BALL_PARAMETERS,
     ),
     "median": Offer(
-        "PrivateFrechetMedian", "median", "The private geometric median.", _BALL
+        estimator="PrivateFrechetMedian",
+        title="median",
+        description="The private geometric median.",
+        parameters=_BALL_PARAMETERS,
     ),
     "dispersion": Offer(
-        "PrivateDispersion", "dispersion", "The private Fréchet variance.", _BALL
+        estimator="PrivateDispersion",
+        title="dispersion",
+        description="The private Fréchet variance.",
+        parameters=_BALL_PARAMETERS,
     ),
     "pca": Offer(
-        "PrivatePCA",
-        "principal directions",
-        _VECTORS,
-        ("n_components", "radius", "method"),
+        estimator="PrivatePCA",
+        title="principal directions",
+        description="Private principal directions of vectors.",
+        parameters=("n_components", "radius", "method"),
     ),
     "mdm": Offer(
-        "PrivateMDM", "class means", _MEANS, (*_BALL, "ball"), ("records", "labels")
+        estimator="PrivateMDM",
+        title="class means",
+        description="Private class means, to classify by the nearest.",
+        parameters=(*_BALL_PARAMETERS, "ball"),
+        fit_arguments=("records", "labels"),
     ),
     "regression": Offer(
-        "PrivateGeodesicRegression", "geodesic", _GEODESIC, _LINE, ("x", "records")
+        estimator="PrivateGeodesicRegression",
+        title="geodesic",
+        description="A private geodesic through the records, by a predictor.",
+        parameters=(
+            "manifold",
+            "radius",
+            "speed",
+            "clip",
+            "x_range",
+            "method",
+            "center",
+            "outer_radius",
+        ),
+        fit_arguments=("x", "records"),
     ),
 }
 
 
-def offered(name: str) -> Offer:
-    """The offer of that name, or a `ParameterError` that lists them."""
+def find_offer(name: str) -> Offer:
+    """Return the offer of this name, or raise a `ParameterError` that lists them all."""
     if name not in OFFERS:
         raise ParameterError(
             f"{str(name)[:40]!r} is not a statistic; choose one of {', '.join(OFFERS)}"
@@ -130,10 +206,14 @@ def offered(name: str) -> Offer:
     return OFFERS[name]
 
 
-def place_of(column: str) -> str | int:
-    """A column as it is typed: its place, where that is a number, or its name. Of names such as ² Python calls digits what it
-    does not read as numbers."""
-    return int(column) if column.isascii() and column.isdigit() else column
+def parse_column(text: str) -> str | int:
+    """Return a column as it is typed: its place from 0 if it is a number, or its name.
+
+    Only ASCII digits make a number. Python also calls characters such as ² digits, but
+    does not read them as numbers.
+    """
+    is_number = text.isascii() and text.isdigit()
+    return int(text) if is_number else text
 
 
 def write(
@@ -142,18 +222,18 @@ def write(
     certificate: Path | None,
     report: Path | None,
 ) -> None:
-    """Write what was released: value, certificates and report, each where it is asked for.
+    """Write what was released: value, certificates and report, each if it has a path.
 
     Parameters
     ----------
     fitted : PrivateEstimator
-        After `fit`.
+        The estimator after `fit`.
     out : path, optional
-        For the released values as one array, .npy or .csv.
+        The file of the released values as one array, .npy or .csv.
     certificate : path, optional
-        For the certificate; where there are several they are numbered.
+        The file of the certificate; several certificates are numbered.
     report : path, optional
-        For the page that explains the release.
+        The file of the page that explains the release.
     """
     if out is not None:
         write_atomically(out, value_content(fitted, out.suffix))
@@ -162,13 +242,22 @@ def write(
         for name, content in contents.items():
             write_atomically(certificate.with_name(name), content)
     if report is not None:
+        # The report needs an extra that others do not have to install.
         from curvedp.report import write_report
 
         write_report(report, fitted)
 
 
 def value_content(fitted: "PrivateEstimator", suffix: str) -> bytes:
-    """Return the file of everything that was released: csv with all digits, or npy."""
+    """Return the file content of all released values.
+
+    Parameters
+    ----------
+    fitted : PrivateEstimator
+        The estimator after `fit`.
+    suffix : str
+        ".csv" for text with all digits; any other suffix for numpy's own format.
+    """
     import numpy as np
 
     value = fitted.released_array()
@@ -183,14 +272,15 @@ def value_content(fitted: "PrivateEstimator", suffix: str) -> bytes:
 
 
 def certificate_contents(fitted: "PrivateEstimator", name: str) -> dict[str, bytes]:
-    """Return the files of the certificates, by name; several are numbered.
+    """Return the contents of the certificate files by file name; several are numbered.
 
     Parameters
     ----------
     fitted : PrivateEstimator
-        After `fit`.
+        The estimator after `fit`.
     name : str
-        The name of the file where there is one certificate: "certificate.json".
+        The file name if there is one certificate, such as "certificate.json". With
+        several they are called "certificate-1.json", "certificate-2.json", …
     """
     certificates = certificates_of(fitted)
     path = Path(name)
@@ -203,6 +293,11 @@ def certificate_contents(fitted: "PrivateEstimator", name: str) -> dict[str, byt
 
 
 def certificates_of(fitted: "PrivateEstimator") -> list["Certificate"]:
-    """Return the certificates of what was released, each once."""
-    each = {id(release.certificate): release.certificate for release in fitted.releases}
-    return list(each.values())
+    """Return the certificates of what was released, each once.
+
+    Several released values may share one certificate object.
+    """
+    certificate_by_id = {
+        id(release.certificate): release.certificate for release in fitted.releases
+    }
+    return list(certificate_by_id.values())

@@ -178,7 +178,7 @@ def test_every_guarantee_is_planned_paid_and_released_or_refused_in_one_line(
 
 @pytest.mark.parametrize(
     "statistic",
-    [name for name, offer in OFFERS.items() if "outer_radius" in offer.asks],
+    [name for name, offer in OFFERS.items() if "outer_radius" in offer.parameters],
 )
 def test_a_ball_found_privately(table, statistic):
     study = chosen(

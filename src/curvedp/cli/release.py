@@ -27,7 +27,7 @@ from curvedp.cli.options import (
 )
 from curvedp.core.wording import choice_sentence
 from curvedp.errors import ParameterError, ReleaseWarning
-from curvedp.releasing import OFFERS, certificates_of, place_of, write
+from curvedp.releasing import OFFERS, certificates_of, parse_column, write
 
 if TYPE_CHECKING:
     from curvedp.estimators.base import PrivateEstimator
@@ -137,14 +137,14 @@ def column_of(given: SimpleNamespace, name: str | None, decimal: str = ".") -> A
     how = {
         name: getattr(given, name) for name in ("header", "sep", "skip", "encoding")
     } | {"decimal": decimal}
-    return read_column(given.data, place_of(name), **how)
+    return read_column(given.data, parse_column(name), **how)
 
 
 def reading_of(given: SimpleNamespace) -> dict[str, Any]:
     """How a file is read, as `read_records` takes it."""
     reading = {name: getattr(given, name) for name in READING}
     if given.columns is not None:
-        reading["columns"] = [place_of(each) for each in given.columns.split(",")]
+        reading["columns"] = [parse_column(each) for each in given.columns.split(",")]
     return reading
 
 
@@ -241,7 +241,7 @@ def _run(statistic: str, given: SimpleNamespace) -> None:
         columns[offer.column] = column_of(given, getattr(given, offer.column), decimal)
     title = f"{offer.title} of {given.data.name}"
     label = "".join(c if c.isprintable() else "?" for c in title)[:200]
-    model = offer.made(
+    model = offer.build(
         {**vars(given), "manifold": space},
         guarantee=guarantee,
         ledger=_open_ledger(given.ledger, given.budget_mu),
@@ -352,8 +352,12 @@ def command_of(
 
 for _name, _offer in OFFERS.items():
     _asked = {
-        name: _OWN[name] for name in (*_offer.asks, *_offer.takes) if name in _OWN
+        name: _OWN[name]
+        for name in (*_offer.parameters, *_offer.fit_arguments)
+        if name in _OWN
     }
     release_app.command(_name)(
-        command_of({**_COMMON, **_asked, **PERSONS}, _offer.words, partial(_run, _name))
+        command_of(
+            {**_COMMON, **_asked, **PERSONS}, _offer.description, partial(_run, _name)
+        )
     )

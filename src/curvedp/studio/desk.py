@@ -153,7 +153,11 @@ class Desk:
     def state(self, _: Any = None) -> dict[str, Any]:
         """Return what a page that is loaded (again) must know."""
         offers = {
-            name: {**offer._asdict(), "column": offer.column}
+            name: {
+                "title": offer.title,
+                "asks": offer.parameters,
+                "column": offer.column,
+            }
             for name, offer in OFFERS.items()
         }
         return {

@@ -134,14 +134,14 @@ def _made_up(
         radius = 2 * _validate.positive("spread", spread) * sqrt((M.dim + 2) / M.dim)
     else:
         radius = _validate.length("radius", options["radius"])
-    rows, points = _records(M, radius, n, vectors="n_components" in offer.asks)
+    rows, points = _records(M, radius, n, vectors="n_components" in offer.parameters)
     columns = {"records": points}
     if offer.column == "x":
-        low, high = offer.chosen(options)["x_range"]
+        low, high = offer.select_options(options)["x_range"]
         columns["x"] = np.resize(np.linspace(low, high, n // 2), n)
     made, notes = [], []
     for seed in range(runs):
-        model = offer.made(
+        model = offer.build(
             options,
             guarantee=guarantee,
             source=GeneratorSource(np.random.default_rng(seed)),

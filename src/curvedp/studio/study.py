@@ -17,7 +17,7 @@ from curvedp.ledger import Ledger
 from curvedp.privacy import GDP, ZCDP, ApproxDP, Guarantee, PureDP
 from curvedp.records import read_column, read_records
 from curvedp.records.files import written_point
-from curvedp.releasing import offered, place_of
+from curvedp.releasing import find_offer, parse_column
 
 KINDS: dict[str, Any] = {
     "gdp": (GDP, "mu"),
@@ -96,7 +96,7 @@ class Study:
             given["guarantee"] = guarantee_of(given["guarantee"])
         return cls(**given)
 
-    offer = property(lambda self: offered(self.statistic))  # what is released
+    offer = property(lambda self: find_offer(self.statistic))  # what is released
 
     @property
     def options(self) -> dict[str, Any]:
@@ -128,7 +128,7 @@ class Study:
         }
         chosen["decimal"] = self.decimal if self.decimal != "." else None
         chosen["columns"] = (
-            [place_of(each.strip()) for each in self.columns.split(",")]
+            [parse_column(each.strip()) for each in self.columns.split(",")]
             if self.columns
             else None
         )
@@ -149,7 +149,7 @@ class Study:
             name: _column(json.dumps(kept(name)), each, data, changed)
             for name, each in self.beside.items()
         }
-        self.offer.check(found)
+        self.offer.check_columns(found)
         return {
             "records": _records(self.manifold, json.dumps(self.reading), data, changed),
             **found,
@@ -189,7 +189,7 @@ class Study:
 
     def fit(self, data: Path, ledger: Ledger, label: str) -> Any:
         """The release: what `script` does."""
-        model = self.offer.made(
+        model = self.offer.build(
             self.options, guarantee=self.guarantee, ledger=ledger, label=label
         )
         return self.offer.fit(model, self.columns_of(data))
@@ -197,12 +197,15 @@ class Study:
     def script(self, data: str, ledger: str, label: str) -> str:
         """Python that makes this release, in cells."""
         read = {
-            name: f"read_column(data, {_named({'': place_of(each), **self._kept(name)})})"
+            name: f"read_column(data, {_named({'': parse_column(each), **self._kept(name)})})"
             if each
             else "None"
             for name, each in self.beside.items()
         }
-        options = {**self.offer.chosen(self.options), "guarantee": self.guarantee}
+        options = {
+            **self.offer.select_options(self.options),
+            "guarantee": self.guarantee,
+        }
         return _SCRIPT.format(
             data=data,
             ledger=ledger,
@@ -215,7 +218,7 @@ class Study:
             kind=type(self.guarantee).__name__,
             estimator=self.offer.estimator,
             options=_named(options).replace(repr(self.space), "manifold", 1),
-            takes=", ".join(self.offer.takes),
+            takes=", ".join(self.offer.fit_arguments),
         )
 
     def key_at(self, data: Path, head: str) -> str:
@@ -294,5 +297,7 @@ def _records(manifold: str, reading: str, data: Path, changed: int) -> Any:
 @lru_cache(maxsize=4)
 def _column(reading: str, column: str, data: Path, changed: int) -> Any:
     return (
-        read_column(data, place_of(column), **json.loads(reading)) if column else None
+        read_column(data, parse_column(column), **json.loads(reading))
+        if column
+        else None
     )
