@@ -296,7 +296,7 @@ def rejections(
     """Share of tests that reject where all samples are from one law, and how many of the first by the exact draw."""
     mechanism = PermutationMechanism.calibrate(
         SamplesDistance(M, None, RADIUS, sizes), asked
-    ).at(0.05, 59)
+    ).at_level(0.05, 59)
     rng, source, found, few = (
         np.random.default_rng(2),
         GeneratorSource(np.random.default_rng(3)),
@@ -307,7 +307,7 @@ def rejections(
         pooled = sample(M, rng, sum(sizes))
         pooled = spoiled(pooled)[rng.permutation(len(pooled))] if spoil else pooled
         z = mechanism.prepare_data(np.split(pooled, np.cumsum(sizes)[:-1]))
-        found.append(mechanism.simulate(rng, z))
+        found.append(mechanism.simulate_decision(rng, z))
         few += int(mechanism.draw(z, source).integers[0][0]) if run < THROUGH else 0
     return float(np.mean(found)), few
 
@@ -460,7 +460,9 @@ def power(runs: int, folder: Path) -> None:
         rng = np.random.default_rng(5)
         for n, asked in SETTINGS:
             statistic = SamplesDistance(M, center, radius, [n, n])
-            mechanism = PermutationMechanism.calibrate(statistic, asked).at(0.05, 199)
+            mechanism = PermutationMechanism.calibrate(statistic, asked).at_level(
+                0.05, 199
+            )
             found = []
             for _ in range(runs):
                 X, Y = (

@@ -95,11 +95,8 @@ def alone(
     mechanism = rebuild_mechanism(model.certificate_)
     if not isinstance(mechanism, ValueMechanism):  # nothing draws many at once
         return np.array([model.fit(records).location_ for _ in range(runs)])
-    return mechanism.finished(
-        mechanism.simulate(
-            rng, np.asarray(frechet_mean(manifold, records)), at_once * runs
-        )
-    )
+    mean = np.asarray(frechet_mean(manifold, records))
+    return mechanism.simulate(rng, mean, at_once * runs)
 
 
 def errors() -> None:

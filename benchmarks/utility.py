@@ -320,7 +320,7 @@ def rows(study: Study, guarantee: GDP, runs: int, seed: int = 0) -> Iterator[Row
 
 def _named(choice: ChosenMechanism) -> str:
     steps = getattr(choice.mechanism, "steps", None)
-    return choice.mechanism.name + (
+    return choice.mechanism.info.name + (
         f", {steps} step{'s' if steps > 1 else ''}" if steps else ""
     )
 
@@ -330,15 +330,11 @@ def _as_released(choice: ChosenMechanism, ball: Ball, inside: np.ndarray) -> Sam
     mechanism = choice.mechanism
 
     def draw(rng: np.random.Generator, mean: np.ndarray, runs: int) -> np.ndarray:
-        home = mechanism.statistic.accepted(inside)
-        about = (
-            home
-            if mechanism.reads == "records"
-            else np.asarray(frechet_mean(mechanism.manifold, home))
-        )
-        return mechanism.statistic.placed(
-            mechanism.finished(mechanism.simulate(rng, about, runs))
-        )
+        about = mechanism.statistic.clip_records(inside)
+        if mechanism.info.reads == "value":
+            about = np.asarray(frechet_mean(mechanism.manifold, about))
+        released = mechanism.simulate(rng, about, runs)
+        return mechanism.statistic.to_data_frame(released)
 
     return draw
 
@@ -481,7 +477,7 @@ def kng(
     lipschitz = (
         float(np.mean(reach / np.tanh(reach)))
         if is_hadamard
-        else gradient.lipschitz(inside)
+        else gradient.lipschitz_constant(inside)
     )
     return np.asarray(
         KNormLaw(gradient.domain, scale).sample(

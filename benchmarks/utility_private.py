@@ -66,10 +66,11 @@ def given_ball(
     mechanism: Any = choose_mechanism(
         "auto", FrechetMean(M, *ball, len(X)), kind(mu)
     ).mechanism
-    home = mechanism.statistic.accepted(X)
-    about = home if mechanism.reads == "records" else np.asarray(frechet_mean(M, home))
-    drawn = mechanism.simulate(np.random.default_rng(seed), about, runs)
-    return np.asarray(mechanism.statistic.placed(mechanism.finished(drawn)))
+    about = mechanism.statistic.clip_records(X)
+    if mechanism.info.reads == "value":
+        about = np.asarray(frechet_mean(M, about))
+    released = mechanism.simulate(np.random.default_rng(seed), about, runs)
+    return np.asarray(mechanism.statistic.to_data_frame(released))
 
 
 def private_ball(
@@ -197,8 +198,10 @@ def failure(M: Manifold, n: int, mu: float, runs: int) -> str:
     hand = Errors.of(
         M, truth, given_ball(M, X, Ball(M.origin, 2 * spread), mu, runs)
     ).mean
-    ratio = Errors.of(M, truth, private_ball(M, X, outer.outer, mu, runs)).mean / hand
-    enough = PrivateBallMechanism.calibrate(outer, GDP(mu)).enough
+    ratio = (
+        Errors.of(M, truth, private_ball(M, X, outer.outer_ball, mu, runs)).mean / hand
+    )
+    enough = PrivateBallMechanism.calibrate(outer, GDP(mu)).has_enough_records
     return f"{ratio:.2f}" if enough else f"({ratio:.2f})"
 
 
@@ -223,7 +226,7 @@ def units(runs: int) -> Iterator[str]:
         )
         X = np.asarray(M.from_normal_coordinates(M.origin, z))
         outer, truth = (
-            SearchedMean(M, None, None, n).outer,
+            SearchedMean(M, None, None, n).outer_ball,
             np.asarray(frechet_mean(M, X)),
         )
         errors = [
@@ -244,7 +247,7 @@ def persons(folder: Path, runs: int) -> Iterator[str]:
     for name, M, X, codes in grouped(folder):
         counts = np.bincount(codes)
         for mu in MUS:
-            outer = SearchedMean(M, None, None, len(counts)).outer
+            outer = SearchedMean(M, None, None, len(counts)).outer_ball
             means = person_means(M, outer, X, codes)
             one = Errors.of(
                 M,

@@ -91,7 +91,7 @@ clouds = {}
 for bound in ("tight", "reimherr"):
     sensitivity = frechet_mean_sensitivity(sphere, 0.7, len(quakes), bound=bound)
     mechanism = GaussianMechanism.calibrated(sphere, sensitivity, GDP(0.02))
-    clouds[bound] = mechanism.law.sample(rng, true, 400)
+    clouds[bound] = mechanism.noise_law.sample(rng, true, 400)
     print(f"{bound:9} bound at radius 0.7: sigma = {mechanism.sigma:.3f}")
 
 # %%

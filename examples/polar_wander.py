@@ -9,10 +9,10 @@
 import matplotlib.pyplot as plt
 import numpy as np
 from data_sets import MissingData, load_dataset
-from geodesics import fit_geodesic
 
 from curvedp import PrivateGeodesicRegression, PureDP
 from curvedp.geometry import Sphere
+from curvedp.regression import fit_geodesic
 
 sphere, SOUTH = Sphere(2), np.array([0.0, 0.0, -1.0])
 rng = np.random.default_rng(0)

@@ -196,11 +196,11 @@ def utility(
             "printed": (gauss, RiemannianLaplace(sphere, printed / epsilon)),
             "same_sensitivity": (
                 gauss,
-                LaplaceMechanism.calibrated(sphere, printed, GDP(mu)).law,
+                LaplaceMechanism.calibrated(sphere, printed, GDP(mu)).noise_law,
             ),
             "corrected": (
-                better.law,
-                LaplaceMechanism.calibrated(sphere, tight, GDP(mu)).law,
+                better.noise_law,
+                LaplaceMechanism.calibrated(sphere, tight, GDP(mu)).noise_law,
             ),
         }
         for key, pair in laws.items():

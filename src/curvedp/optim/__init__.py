@@ -12,7 +12,6 @@ except ImportError as error:
         "curvedp.optim needs JAX: pip install 'curvedp[jax]'"
     ) from error
 
-from curvedp.optim.plan import DescentPlan, plan_add_remove, plan_replace_one
 from curvedp.optim.problem import (
     FrechetMeanProblem,
     LeadingEigenvectorProblem,
@@ -25,7 +24,6 @@ from curvedp.optim.rsgd import dp_rsgd
 from curvedp.optim.rsvrg import dp_rsvrg
 
 __all__ = [
-    "DescentPlan",
     "FrechetMeanProblem",
     "LeadingEigenvectorProblem",
     "OptimResult",
@@ -34,6 +32,4 @@ __all__ = [
     "dp_rgd",
     "dp_rsgd",
     "dp_rsvrg",
-    "plan_add_remove",
-    "plan_replace_one",
 ]
