@@ -455,9 +455,9 @@ def test_one_spend_reads_what_is_new_and_nothing_else(path, monkeypatch):
     """Not a clock: rows hashed by one spend do not depend on the number of entries."""
     from curvedp.ledger import store
 
-    ledger, hashed, real = Ledger(path, GDP(100.0)), [], store._chain
+    ledger, hashed, real = Ledger(path, GDP(100.0)), [], store._chained_hash
     monkeypatch.setattr(
-        store, "_chain", lambda *args: hashed.append(args[1]) or real(*args)
+        store, "_chained_hash", lambda *args: hashed.append(args[1]) or real(*args)
     )
     counts = []
     for number in range(30):

@@ -12,7 +12,7 @@ from curvedp.errors import BudgetExceeded, ParameterError, UnattainableGuarantee
 from curvedp.ledger import Ledger
 from curvedp.ledger.rule import (
     State,
-    _largest,
+    largest_account,
 )  # a game of many states: a file for each would only be slow
 from curvedp.privacy import (
     GDP,
@@ -70,10 +70,16 @@ def hockey_stick(eps: np.ndarray, g: Guarantee) -> np.ndarray:
 
 
 def after(state: State, guarantee: Guarantee) -> State:
-    _, opens, total, _ = state.charge(guarantee, None, None)
-    opened = state if opens is None else state.opened(opens)
+    charge = state.charge(guarantee, None, None)
+    account = charge.converts_budget_to
+    counting = state if account is None else state.converted_to(account)
     return State(
-        state.budget, state.number + 1, "", opened.account, total, opened.before
+        state.budget,
+        state.number + 1,
+        "",
+        counting.account,
+        charge.total,
+        counting.spent_before_conversion,
     )
 
 
@@ -81,12 +87,12 @@ def largest(state: State, kind) -> Guarantee | None:
     """The largest guarantee of a kind that still fits, by trying."""
     low, high = 1e-6, 50.0
     try:
-        opens = state.charge(kind(low), None, None)[1]
+        account = state.charge(kind(low), None, None).converts_budget_to
     except (BudgetExceeded, UnattainableGuarantee, ParameterError):
         return None
-    state = (
-        state if opens is None else state.opened(opens)
-    )  # it is the same whatever the size of the release
+    # The account is the same whatever the size of the release.
+    if account is not None:
+        state = state.converted_to(account)
 
     def fits(x: float) -> bool:
         try:
@@ -330,5 +336,5 @@ def test_groups_are_counted_within_their_account(tmp_path):
 
 def test_a_rest_below_every_guarantee_opens_no_account():
     """Where no guarantee is small enough, or none too large, there is no largest one to name."""
-    assert _largest(RenyiDP(2.0, 1.0), 1e-300, 1e-320) is None
-    assert _largest(RenyiDP(2.0, 1.0), math.inf, 0.5) is None
+    assert largest_account(RenyiDP(2.0, 1.0), 1e-300, 1e-320) is None
+    assert largest_account(RenyiDP(2.0, 1.0), math.inf, 0.5) is None

@@ -87,7 +87,7 @@ def _true_deltas(mechanism):
 def _open_accounts_once():
     """Every pair opens the same account of an (ε, δ) budget, which takes seconds to find."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(rule, "_largest", functools.cache(rule._largest))
+        patch.setattr(rule, "largest_account", functools.cache(rule.largest_account))
         yield
 
 

@@ -1,4 +1,8 @@
-"""The ledger as its users see it."""
+"""The ledger as its users see it: a budget on disk from which releases are paid.
+
+`Ledger` opens the file, charges entries and reports what is left. The arithmetic is in
+`ledger.rule`, the file in `ledger.store`, and the theorems are in docs/ledger.md.
+"""
 
 import os
 import secrets
@@ -11,14 +15,14 @@ from typing import Any, NamedTuple
 
 from curvedp import _validate
 from curvedp.errors import BudgetExceeded, CurvedpError, LedgerCorrupted, ParameterError
-from curvedp.ledger.rule import Charge, State, replay, unit_in
+from curvedp.ledger.rule import Charge, Cost, State, replay, unit_in
 from curvedp.ledger.store import (
     Row,
     append,
     check_place,
     create,
-    hash_of,
     read,
+    read_hash,
     read_key,
     transaction,
 )
@@ -27,35 +31,49 @@ from curvedp.privacy.unit import PrivacyUnit, check_unit
 
 AnyPath = str | os.PathLike[str]
 
-# Of the file. Format 3 states the privacy unit; format 2 is version 0.2's; files of version
-# 0.1 have no format written in them. All of them are read.
+# The format of the files that this version writes. Format 3 states the privacy unit; format 2
+# is version 0.2's; files of version 0.1 have no format written in them. All of them are read.
 _FORMAT = 3
-_LONGEST = 200  # characters of a text in an entry: labels, groups, spaces, statistics
-_ADD_REMOVE = ADJACENCIES[1]  # where the number of records is private
+
+# How many characters a text in an entry may have: labels, groups, spaces, statistics.
+_LONGEST_TEXT = 200
+
+# The adjacency under which the number of records is private.
+_ADD_REMOVE = ADJACENCIES[1]
+
+# How many entries the notebook's view of a ledger shows.
+_ENTRIES_SHOWN = 10
+
+# The titles of the columns that `entry_row` fills.
+ENTRY_HEADER = ("", "what", "charged", "protects", "about")
 
 
 class Entry(NamedTuple):
-    """One line of the ledger.
+    """One entry of the ledger: what was charged for one release.
 
     Attributes
     ----------
-    number, label : int, str
-        Its place, from 1 on, and what was released.
+    number : int
+        Its position, from 1 on.
+    label : str
+        What was released.
     guarantee : Guarantee
-        What was charged, in the definition that is counted in.
+        What was charged, in the definition in which the ledger counts.
     partition, group : str or None
-        Which of disjoint groups of records it is about.
+        The group of a partition of the records that it is about; None if it is about all
+        records.
     time : str
-        When, for people to read; no decision depends on it.
+        When it was charged, for people to read; no decision depends on it.
     hash : str
-        The ledger's `head` right after it. Noted elsewhere it is a witness, see `Ledger.extends`.
+        The ledger's `head` right after it. Noted elsewhere it is a witness, see
+        `Ledger.extends`.
     unit : PrivacyUnit or None
         Whose data the release protects: one record, or one person with all their records;
-        None where that was not stated, as in entries of version 0.2 and before.
+        None if that was not stated, as in entries of version 0.2 and before.
     n : int or None
-        How many records or persons it is about; None where that is private or not stated.
+        How many records or persons it is about; None if that is private or not stated.
     space, statistic : str or None
-        Where the records live, and what of them was released; None where not stated.
+        Where the records live, and what of them was released; None if not stated.
 
     Examples
     --------
@@ -81,9 +99,11 @@ class Ledger:
     """A budget that cannot be overspent: a valid filter for adaptively chosen guarantees.
 
     Guarantees
-    - `spend` either commits the whole entry to disk before it returns, or raises and spends nothing;
-    - what was released within the budget satisfies the budget, also where each guarantee was chosen after the releases
-      before it were seen (docs/ledger.md says by whose theorem), exactly (rational arithmetic);
+    - `spend` either commits the whole entry to disk before it returns, or raises and spends
+      nothing;
+    - what was released within the budget satisfies the budget, also if each guarantee was
+      chosen after the releases before it were seen (docs/ledger.md says by whose theorem);
+      the sums are exact, in rational arithmetic;
     - the budget is the file's: no copy, pickle or old object has one of its own;
     - one ledger counts for one privacy unit: what protects records and what protects persons
       is never added up;
@@ -92,9 +112,11 @@ class Ledger:
     Parameters
     ----------
     path : path
-        The file, readable by its owner only. It is made if `budget` is given and there is none.
+        The file, which only its owner can read. It is made if `budget` is given and there is
+        no file.
     budget : Guarantee, optional
-        Of any definition whose cost adds up (the table of docs/ledger.md). For an existing file it must be the file's.
+        What may be spent in all, in any definition whose cost adds up (the table of
+        docs/ledger.md). For an existing file it must be the file's.
     key : path, optional
         A file with at least 32 random bytes that only its owner may read (`write_key` makes
         one). Entries are then chained by HMAC-SHA-256: nobody without the key can change the
@@ -138,13 +160,14 @@ class Ledger:
         unit: PrivacyUnit | str | None = None,
         lazy: bool = False,
     ) -> None:
-        self.path = _path("path", path)
-        self.key = None if key is None else _path("key", key)
-        self._seen: State | None = None  # the file's last state that this object knows
-        self._witness: tuple[int, str] | None = (
-            None  # number and hash of its last entry
-        )
-        self._planned: _FirstLine | None = None  # of a file that is not yet made
+        self.path = _resolve_path("path", path)
+        self.key = None if key is None else _resolve_path("key", key)
+        # The last state of the file that this object knows.
+        self._seen: State | None = None
+        # The number and the hash of the last entry that this object knows.
+        self._witness: tuple[int, str] | None = None
+        # What the first line will say, if the file is not yet made.
+        self._planned: _FirstLine | None = None
 
         unit = check_unit("unit", unit)
         if budget is None and not self.path.exists():
@@ -169,32 +192,36 @@ class Ledger:
         space: str | None = None,
         statistic: str | None = None,
     ) -> Entry:
-        """Charge one release, BEFORE it is sampled; the entry, as written.
+        """Charge one release, BEFORE it is sampled, and return the entry as it was written.
 
         Parameters
         ----------
         guarantee : Guarantee
-            What the release satisfies. Another definition than the ledger's is converted, never to a stronger statement.
+            What the release satisfies. If it is of another definition than the ledger's, it
+            is converted, never to a stronger statement.
         label : str
-            What is released, for people: at most 200 printable characters.
+            What is released, for people to read: at most 200 printable characters.
         partition, group : str, optional
-            Both or none: releases on disjoint groups of a partition cost only the most expensive group. Sound when a
-            record's group is public and fixed, so that replacing a record keeps it in its group. Where persons are
-            protected, all records of a person must be in one group.
+            Both or none. Releases about disjoint groups of a partition cost only as much as
+            the most expensive group. This is sound if a record's group is public and fixed,
+            so that replacing a record keeps it in its group. If persons are protected, all
+            records of a person must be in one group.
         unit : PrivacyUnit or str, optional
             Whose data the guarantee protects, "record" or "person". A ledger that counts for
             the other one refuses. Without it you vouch that the unit is the ledger's.
-        n, space, statistic : int, str and str, optional
-            How many records or persons it is about, where they live and what of them is
-            released, for people to read. n is refused where it is private (adjacency
-            'add-remove').
+        n : int, optional
+            How many records or persons it is about. It is refused if it is private
+            (adjacency 'add-remove').
+        space, statistic : str, optional
+            Where the records live and what of them is released, for people to read.
 
         Raises
         ------
         BudgetExceeded
             If it does not fit; nothing is spent.
         ParameterError, UnattainableGuarantee
-            For a bad label, another adjacency or unit, or a guarantee that cannot be counted here; nothing is spent.
+            For a bad label, another adjacency or unit, or a guarantee that cannot be counted
+            here; nothing is spent.
         """
         if (partition is None) != (group is None):
             raise ParameterError(
@@ -203,8 +230,8 @@ class Ledger:
         if partition is not None:
             _check_text("partition", partition)
             _check_text("group", group)
-        told = {"unit": unit, "n": n, "space": space, "statistic": statistic}
-        return self._spend([guarantee], label, partition, group, told)
+        facts = _Facts(unit=unit, n=n, space=space, statistic=statistic)
+        return self._spend([guarantee], label, partition, group, facts)
 
     def spend_on_disjoint_groups(
         self,
@@ -218,18 +245,20 @@ class Ledger:
     ) -> Entry:
         """Charge one entry for releases about disjoint groups of records, BEFORE any is sampled.
 
-        Each guarantee is converted to the definition that the ledger counts in, and the whole
-        is refused where one of them has none there; the largest of every parameter is charged
-        (parallel composition).
+        Each guarantee is converted to the definition in which the ledger counts, and all are
+        refused if one of them has no expression there. The largest of every parameter is
+        charged (parallel composition).
 
         Parameters
         ----------
         guarantees : sequence of Guarantee
             What each of the releases satisfies. As with `spend`'s groups, a record's group
-            must be public and fixed, and where persons are protected, all records of a person
+            must be public and fixed, and if persons are protected, all records of a person
             must be in one group.
-        label, unit, n, space, statistic
-            As of `spend`; n is of all groups together.
+        label, unit, space, statistic
+            As for `spend`.
+        n : int, optional
+            How many records or persons all groups have together.
 
         Raises
         ------
@@ -238,8 +267,8 @@ class Ledger:
         """
         if not isinstance(guarantees, Sequence) or not guarantees:
             raise ParameterError("guarantees must be a sequence of at least one")
-        told = {"unit": unit, "n": n, "space": space, "statistic": statistic}
-        return self._spend(guarantees, label, None, None, told)
+        facts = _Facts(unit=unit, n=n, space=space, statistic=statistic)
+        return self._spend(guarantees, label, None, None, facts)
 
     def _spend(
         self,
@@ -247,9 +276,13 @@ class Ledger:
         label: str,
         partition: str | None,
         group: str | None,
-        told: dict[str, Any],
+        facts: "_Facts",
     ) -> Entry:
-        """Write the entry of releases about disjoint groups; `told` is what people read of it."""
+        """Charge one entry for one release, or for several about disjoint groups.
+
+        The parameters are those of `spend` and `spend_on_disjoint_groups`; `facts` is what
+        the caller states about the release.
+        """
         for guarantee in guarantees:
             if not isinstance(guarantee, Guarantee):
                 raise ParameterError(
@@ -258,35 +291,36 @@ class Ledger:
                     value=guarantee,
                 )
         _check_text("label", label)
-        told = _checked_facts(told, guarantees)
+        checked_facts = _check_facts(facts, guarantees)
 
-        def entry_after(state: State) -> dict[str, Any]:
-            """The body of the entry that follows this state; raises where it does not fit."""
-            state.check_unit(told["unit"])
+        def body_after(state: State) -> dict[str, Any]:
+            """Return the line of the entry after this state; raise if it does not fit."""
+            state.check_unit(checked_facts.unit)
             try:
                 charge = state.charge_disjoint(guarantees, partition, group)
             except BudgetExceeded as error:
-                asked = ", ".join(map(_validate.shown, dict.fromkeys(guarantees)))
-                raise BudgetExceeded(f"{asked} for {label!r} {error}") from None
+                distinct = dict.fromkeys(guarantees)
+                wanted = ", ".join(map(_validate.shown, distinct))
+                raise BudgetExceeded(f"{wanted} for {label!r} {error}") from None
             return {
                 "label": label,
                 "partition": partition,
                 "group": group,
                 "time": datetime.now(UTC).isoformat(),
                 **_charge_to_dict(charge),
-                **told,
+                **checked_facts._asdict(),
             }
 
         if self._planned is not None and not self.path.exists():
-            entry_after(self._planned.state())  # what is refused here leaves no file
+            # An entry that is refused here leaves no file behind.
+            body_after(self._planned.state())
             self._create(self._planned)
         with transaction(self.path) as connection:
             key = read_key(self.key)
             state = self._advance(connection, key)
-            body = entry_after(state)
-            number, digest = append(connection, body, key)
-        self._remember(replay(state, [(number, body, digest)]))
-        return _entry(number, body, digest)
+            row = append(connection, body_after(state), key)
+        self._remember(replay(state, [row]))
+        return _entry_of(row)
 
     @property
     def budget(self) -> Guarantee:
@@ -300,7 +334,10 @@ class Ledger:
 
     @property
     def account(self) -> Guarantee:
-        """What is counted in: the budget, or what the rest of an (ε, δ) budget was turned into."""
+        """The guarantee in which entries are counted.
+
+        It is the budget, or what the rest of an (ε, δ) budget was converted into.
+        """
         return self._state().account
 
     @property
@@ -311,53 +348,77 @@ class Ledger:
         with transaction(self.path) as connection:
             key = read_key(self.key)
             self._advance(connection, key)
-            return [_entry(*row) for row in read(connection, 0, "", key)[1:]]
+            _, *rows = read(connection, 0, "", key)
+            return [_entry_of(row) for row in rows]
 
     @property
     def spent(self) -> Guarantee | None:
-        """The composition of all entries in the budget's definition, rounded up; None where nothing is spent."""
+        """The composition of all entries in the budget's definition, rounded up.
+
+        It is None if nothing is spent.
+        """
         return self._state().spent
 
     @property
     def remaining(self) -> Guarantee | None:
-        """What can still be spent in one entry outside any partition, rounded down; None where nothing is left. In the
-        definition that is counted in: after a GDP release from an (ε, δ) budget that is GDP."""
+        """What can still be spent in one entry outside any partition, rounded down.
+
+        It is None if nothing is left. Its definition is that of `account`: after a GDP
+        release from an (ε, δ) budget it is GDP.
+        """
         return self._state().remaining
 
     @property
     def head(self) -> str:
-        """Hash of the last entry: noted elsewhere, it proves later that no entry was taken back."""
+        """The hash of the last entry.
+
+        Noted elsewhere, it proves later that no entry was taken back; see `extends`.
+        """
         return self._state().head
 
     def extends(self, head: str) -> bool:
-        """Whether the entry of this hash, noted earlier, is still here: if not, entries were taken back."""
+        """Return whether the entry of this hash, noted earlier, is still in the ledger.
+
+        If it is not, entries were taken back.
+
+        Parameters
+        ----------
+        head : str
+            The `head` of the ledger, or the `hash` of an entry, as it was noted.
+        """
         if self._is_not_made:
             return False
         with transaction(self.path) as connection:
-            return any(
-                head == digest
-                for _, _, digest in read(connection, 0, "", read_key(self.key))
-            )
+            rows = read(connection, 0, "", read_key(self.key))
+            return any(row.digest == head for row in rows)
 
     def verify(self, *heads: str) -> int:
-        """Add up every entry anew, and look for every hash that was noted elsewhere; the number of entries.
+        """Add up every entry anew, look for noted hashes, and return the number of entries.
+
+        Parameters
+        ----------
+        *heads : str
+            Hashes of entries that were noted elsewhere.
 
         Raises
         ------
         LedgerCorrupted
-            If the chain is broken, a total is not the sum of its entries, or a noted hash is gone.
+            If the chain is broken, a total is not the sum of its entries, or a noted hash is
+            gone.
         """
         rows: list[Row] = []
         if not self._is_not_made:
             with transaction(self.path) as connection:
                 rows = read(connection, 0, "", read_key(self.key))
                 self._check_continues(connection)
-                replay(_first(rows[0]), rows[1:], exactly=True)
+                replay(_state_of_first_line(rows[0]), rows[1:], exactly=True)
         for head in heads:
-            if all(head != digest for _, _, digest in rows):
+            if all(row.digest != head for row in rows):
                 raise LedgerCorrupted(
-                    f"the entry {_validate.shown(head)} is gone: entries of {self.path} were taken back"
+                    f"the entry {_validate.shown(head)} is gone: entries of {self.path} "
+                    "were taken back"
                 )
+        # The first line states the budget and is not an entry.
         return max(len(rows) - 1, 0)
 
     def __repr__(self) -> str:
@@ -365,27 +426,32 @@ class Ledger:
             state = self._state()
         except CurvedpError:
             return f"Ledger({str(self.path)!r}: unreadable)"
-        return f"Ledger({str(self.path)!r}: {state.remaining or 'nothing'} of {state.budget} remains)"
+        return (
+            f"Ledger({str(self.path)!r}: {state.remaining or 'nothing'} of {state.budget} "
+            "remains)"
+        )
 
     def _repr_html_(self) -> str:
-        state, entries = self._state(), self.entries
-        rows = "".join(
-            f"<tr>{''.join(f'<td>{escape(text)}</td>' for text in entry_row(e))}</tr>"
-            for e in entries[-10:]
-        )
+        """Return the ledger and its last entries as HTML, for notebooks."""
+        state = self._state()
+        entries = self.entries
+        rows = "".join(_html_row(entry) for entry in entries[-_ENTRIES_SHOWN:])
         header = "".join(f"<th>{escape(name)}</th>" for name in ENTRY_HEADER)
-        earlier = (
-            f"<p>… and {len(entries) - 10} before</p>" if len(entries) > 10 else ""
-        )
-        left = escape(str(state.remaining or "nothing"))
+        earlier = ""
+        if len(entries) > _ENTRIES_SHOWN:
+            earlier = f"<p>… and {len(entries) - _ENTRIES_SHOWN} before</p>"
+        remaining = escape(str(state.remaining or "nothing"))
         title = (
-            f"<p><b>{escape(self.path.name)}</b>: {left} of {escape(str(state.budget))} "
-            f"remains; {escape(unit_in_words(state.unit))}</p>"
+            f"<p><b>{escape(self.path.name)}</b>: {remaining} of "
+            f"{escape(str(state.budget))} remains; {escape(unit_in_words(state.unit))}</p>"
         )
         return f"{title}<table><tr>{header}</tr>{rows}</table>{earlier}"
 
     def __getstate__(self) -> dict[str, Any]:
-        """Where the file is, and which entry must be in it; totals are read anew."""
+        """Return what a pickle holds: where the file is, and which entry must be in it.
+
+        Totals are not pickled; they are read from the file again.
+        """
         return {
             "path": self.path,
             "key": self.key,
@@ -394,21 +460,27 @@ class Ledger:
         }
 
     def __setstate__(self, fields: dict[str, Any]) -> None:
+        """Restore a ledger from a pickle, also from one of version 0.2."""
         self.path = fields["path"]
         self.key = fields["key"]
-        self._witness = fields.get("witness")  # version 0.2 pickled neither
+        # Pickles of version 0.2 have neither of these.
+        self._witness = fields.get("witness")
         self._planned = fields.get("planned")
         self._seen = None
 
     def _start(self, budget: Guarantee, unit: PrivacyUnit | None, lazy: bool) -> None:
-        """Make the file of a new ledger, now or with its first entry."""
+        """Make the file of a new ledger, now or, if `lazy`, with its first entry.
+
+        A ledger that exists already is left as it is.
+        """
         if not isinstance(budget, Guarantee):
             raise ParameterError(
                 "must be a guarantee, such as GDP(1.0)",
                 parameter="budget",
                 value=budget,
             )
-        budget.cost()  # refuses what cannot be a budget before a file is made
+        # A guarantee whose cost does not add up is refused here, before a file is made.
+        budget.cost()
         if not self.path.parent.is_dir():
             raise ParameterError(
                 f"the folder of the ledger, {self.path.parent}, does not exist"
@@ -424,7 +496,7 @@ class Ledger:
             self._create(first_line)
 
     def _create(self, first_line: "_FirstLine") -> None:
-        """Make the file; where another process was faster, its file is the ledger."""
+        """Make the file; if another process makes it first, that file is the ledger."""
         key = read_key(self.key)
         body = {
             "budget": first_line.budget.to_dict(),
@@ -437,43 +509,48 @@ class Ledger:
 
     @property
     def _is_not_made(self) -> bool:
-        """Whether the file is still to be made, with its first entry."""
+        """Whether the file will be made later, with its first entry."""
         return self._planned is not None and not self.path.exists()
 
     def _state(self) -> State:
+        """Return the state of the file, or of the ledger that will be made."""
         if self._planned is not None and self._is_not_made:
             return self._planned.state()
         with transaction(self.path) as connection:
             return self._advance(connection, read_key(self.key))
 
     def _advance(self, connection: Connection, key: bytes | None) -> State:
-        """The state of the file, from what was seen before and the entries since. Only committed entries are remembered."""
+        """Return the state of the file, from the last known state and the entries since.
+
+        The state is remembered. It holds committed entries only.
+        """
         self._check_continues(connection)
         if self._seen is None:
             first, *rows = read(connection, 0, "", key)
-            seen = _first(first)
+            known_state = _state_of_first_line(first)
         else:
-            seen = self._seen
-            rows = read(connection, seen.number + 1, seen.head, key)
-        state = replay(seen, rows)
+            known_state = self._seen
+            rows = read(connection, known_state.number + 1, known_state.head, key)
+        state = replay(known_state, rows)
         if self._planned is not None:
             _check_same(self.path, state, self._planned.budget, self._planned.unit)
-            self._planned = None  # a file that is gone later is not made anew
+            # From now on, a file that is gone is not made anew.
+            self._planned = None
         self._remember(state)
         return state
 
     def _remember(self, state: State) -> None:
-        """Know a state of the file from now on, unless another thread knows a later one."""
+        """Remember a state of the file, unless another thread has remembered a later one."""
         if self._seen is None or state.number >= self._seen.number:
             self._seen = state
             self._witness = (state.number, state.head)
 
     def _check_continues(self, connection: Connection) -> None:
-        """Refuse a file in which the last entry that this object knows is gone."""
+        """Refuse a file without the last entry that this object knows."""
         if self._witness is None:
             return
         number, head = self._witness
-        if hash_of(connection, number) != head:
+        if read_hash(connection, number) != head:
             raise LedgerCorrupted(
                 f"{self.path} does not continue the ledger that was opened: entries were "
                 "taken back, or the file was replaced. Nothing was spent"
@@ -481,32 +558,56 @@ class Ledger:
 
 
 class _FirstLine(NamedTuple):
-    """What the first line of a ledger that is not yet made is to say."""
+    """What the first line of a ledger that is not yet made will say."""
 
     budget: Guarantee
     unit: PrivacyUnit | None
 
     def state(self) -> State:
-        """The ledger before its first entry."""
+        """Return the state of the ledger before its first entry."""
         return State.new(self.budget, "", self.unit)
 
 
-ENTRY_HEADER = ("", "what", "charged", "protects", "about")
+class _Facts(NamedTuple):
+    """What a caller states about a release beside its guarantee; see `Entry`.
+
+    The names of the fields are those in the file.
+    """
+
+    unit: PrivacyUnit | str | None
+    n: int | None
+    space: str | None
+    statistic: str | None
+
+
+class _CheckedFacts(NamedTuple):
+    """The same after `_check_facts`."""
+
+    unit: PrivacyUnit | None
+    n: int | None
+    space: str | None
+    statistic: str | None
 
 
 def entry_row(entry: Entry) -> tuple[str, ...]:
-    """What people are shown of an entry, as texts, in the order of `ENTRY_HEADER`."""
+    """Return what people are shown of an entry, as texts in the order of `ENTRY_HEADER`."""
     return (
         str(entry.number),
         entry.label,
         str(entry.guarantee),
         "not stated" if entry.unit is None else f"one {entry.unit}",
-        _about(entry),
+        _facts_in_words(entry),
     )
 
 
-def _about(entry: Entry) -> str:
-    """Statistic, n and space of an entry, as far as they were stated."""
+def _html_row(entry: Entry) -> str:
+    """Return an entry as a row of an HTML table."""
+    cells = "".join(f"<td>{escape(text)}</td>" for text in entry_row(entry))
+    return f"<tr>{cells}</tr>"
+
+
+def _facts_in_words(entry: Entry) -> str:
+    """Return statistic, n and space of an entry as a text, as far as they were stated."""
     facts = []
     if entry.statistic is not None:
         facts.append(entry.statistic)
@@ -518,7 +619,7 @@ def _about(entry: Entry) -> str:
 
 
 def unit_in_words(unit: PrivacyUnit | None) -> str:
-    """Whose data a ledger's budget protects, for people to read."""
+    """Return in words whose data a ledger's budget protects."""
     if unit is None:
         return "whom it protects is unknown until a charge states it"
     if unit is PrivacyUnit.PERSON:
@@ -529,7 +630,10 @@ def unit_in_words(unit: PrivacyUnit | None) -> str:
 def _check_same(
     path: Path, state: State, budget: Guarantee | None, unit: PrivacyUnit | None
 ) -> None:
-    """Refuse a ledger that was started with another budget or unit than the one asked for."""
+    """Refuse a ledger whose budget or unit is not the one that the caller passes.
+
+    `budget` and `unit` are None if the caller does not say them.
+    """
     if budget is not None and budget != state.budget:
         raise ParameterError(
             f"{path} was started with budget {state.budget}, not {budget}; open it without "
@@ -546,42 +650,49 @@ def _check_same(
         )
 
 
-def _checked_facts(
-    told: dict[str, Any], guarantees: Sequence[Guarantee]
-) -> dict[str, Any]:
-    """What people read of an entry, each checked."""
-    unit = check_unit("unit", told["unit"])
-    n = told["n"]
+def _check_facts(facts: _Facts, guarantees: Sequence[Guarantee]) -> _CheckedFacts:
+    """Check what a caller states about a release.
+
+    The number of records is refused if one of the guarantees keeps it private.
+    """
+    unit = check_unit("unit", facts.unit)
+    n = facts.n
     if n is not None:
         n = _validate.integer("n", n, 0)
-        if any(each.adjacency == _ADD_REMOVE for each in guarantees):
-            raise ParameterError(
-                "n is private where records may be added or removed: leave it out"
-            )
-    for name in ("space", "statistic"):
-        if told[name] is not None:
-            _check_text(name, told[name])
-    return {
-        "unit": unit,
-        "n": n,
-        "space": told["space"],
-        "statistic": told["statistic"],
-    }
+    n_is_private = any(guarantee.adjacency == _ADD_REMOVE for guarantee in guarantees)
+    if n is not None and n_is_private:
+        raise ParameterError(
+            "n is private where records may be added or removed: leave it out"
+        )
+    for name, text in (("space", facts.space), ("statistic", facts.statistic)):
+        if text is not None:
+            _check_text(name, text)
+    return _CheckedFacts(unit, n, facts.space, facts.statistic)
 
 
 def _charge_to_dict(charge: Charge) -> dict[str, Any]:
-    """What an entry says of its cost, as JSON values; fractions are texts."""
-    opens, of_group = charge.opens, charge.of_group
+    """Return what an entry says about its cost, as JSON values; fractions are texts.
+
+    The keys are those of the file's format.
+    """
+    account = charge.converts_budget_to
     return {
         "guarantee": charge.guarantee.to_dict(),
-        "opens": None if opens is None else opens.to_dict(),
-        "total": [str(number) for number in charge.total],
-        "of_group": None if of_group is None else [str(number) for number in of_group],
+        "opens": None if account is None else account.to_dict(),
+        "total": _cost_to_list(charge.total),
+        "of_group": (
+            None if charge.group_total is None else _cost_to_list(charge.group_total)
+        ),
     }
 
 
-def _path(name: str, value: Any) -> Path:
-    """Where the file is, links followed."""
+def _cost_to_list(cost: Cost) -> list[str]:
+    """Return a cost as a list of texts, such as "1/3", which are exact."""
+    return [str(number) for number in cost]
+
+
+def _resolve_path(name: str, value: Any) -> Path:
+    """Return an absolute path without symbolic links; `name` is for error messages."""
     try:
         path = Path(value)
         if "\0" in str(path):
@@ -596,53 +707,58 @@ def _path(name: str, value: Any) -> Path:
 
 
 def _check_text(name: str, text: Any) -> None:
+    """Refuse a text for people that is empty, too long or not printable."""
     if not isinstance(text, str) or not text:
         raise ParameterError(
             "must be a non-empty text that says what is released",
             parameter=name,
             value=text,
         )
-    if len(text) > _LONGEST or not text.isprintable():
+    if len(text) > _LONGEST_TEXT or not text.isprintable():
         raise ParameterError(
-            f"must have at most {_LONGEST} characters, all printable",
+            f"must have at most {_LONGEST_TEXT} characters, all printable",
             parameter=name,
             value=text,
         )
 
 
-def _first(row: Row) -> State:
-    """The state of a ledger without entries, as its first line says."""
-    _, body, head = row
-    if body.get("format", 1) not in range(1, _FORMAT + 1):
+def _state_of_first_line(row: Row) -> State:
+    """Return the state of a ledger without entries, from its first line."""
+    file_format = row.body.get("format", 1)
+    if file_format not in range(1, _FORMAT + 1):
         raise ParameterError(
-            f"the ledger has format {_validate.shown(body['format'])}; this curvedp reads "
-            f"up to {_FORMAT}"
+            f"the ledger has format {_validate.shown(file_format)}; this curvedp reads up "
+            f"to {_FORMAT}"
         )
-    return State.new(guarantee_from_dict(body["budget"]), head, unit_in(body))
+    budget = guarantee_from_dict(row.body["budget"])
+    return State.new(budget, row.digest, unit_in(row.body))
 
 
-def _entry(number: int, body: dict[str, Any], digest: str) -> Entry:
-    """An entry from its line; entries of version 0.2 and before say nothing of its facts."""
+def _entry_of(row: Row) -> Entry:
+    """Return the entry in a line; lines of version 0.2 and before state no facts."""
+    body = row.body
     n = body.get("n")
     if not (n is None or type(n) is int):
-        raise LedgerCorrupted(f"entry {number} of the ledger has no number of records")
+        raise LedgerCorrupted(
+            f"entry {row.number} of the ledger has no number of records"
+        )
     return Entry(
-        number,
-        _printable(body["label"]) or "",
-        guarantee_from_dict(body["guarantee"]),
-        _printable(body["partition"]),
-        _printable(body["group"]),
-        body["time"],
-        digest,
-        unit_in(body),
-        n,
-        _printable(body.get("space")),
-        _printable(body.get("statistic")),
+        number=row.number,
+        label=_printable(body["label"]) or "",
+        guarantee=guarantee_from_dict(body["guarantee"]),
+        partition=_printable(body["partition"]),
+        group=_printable(body["group"]),
+        time=body["time"],
+        hash=row.digest,
+        unit=unit_in(body),
+        n=n,
+        space=_printable(body.get("space")),
+        statistic=_printable(body.get("statistic")),
     )
 
 
 def _printable(text: str | None) -> str | None:
-    """A text of the file, with what is not printed written as escapes."""
+    """Return a text of the file with escapes for characters that cannot be printed."""
     if text is None or text.isprintable():
         return text
     return ascii(text)[1:-1]

@@ -1,8 +1,11 @@
-"""What adds up: the state of a ledger after its entries, and what the next one costs.
+"""How a ledger adds up: its state after some entries, and what the next entry costs.
 
-A budget of any definition but (ε, δ) is one additive filter. Under an (ε, δ) budget, entries of (ε, δ) and pure releases come
-first; the first of another definition opens an account, the largest that implies what is left. Why that holds for adaptive
-choices, and keeping a total in each definition does not, is in docs/ledger.md.
+A budget of any definition but (ε, δ) is one additive filter: the costs of the entries are
+added and compared with the cost of the budget. Under an (ε, δ) budget, entries of (ε, δ) and
+of pure ε are added up first. The first entry of another definition then converts what is left
+of the budget into an *account* of that definition, the largest that implies it, and all later
+entries are counted there. docs/ledger.md proves that this is valid for adaptively chosen
+releases, and why keeping one total for each definition would not be.
 """
 
 import dataclasses
@@ -10,7 +13,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from itertools import zip_longest
 from typing import Any, NamedTuple
 
 from curvedp import _validate
@@ -20,6 +22,7 @@ from curvedp.errors import (
     ParameterError,
     UnattainableGuarantee,
 )
+from curvedp.ledger.store import Row
 from curvedp.numerics.directed_rounding import (
     expand_bracket,
     root_rounded_up,
@@ -32,31 +35,51 @@ from curvedp.privacy import (
     Guarantee,
     PrivacyUnit,
     PureDP,
+    RaoDP,
+    RenyiDP,
     convert,
 )
 from curvedp.privacy.guarantees.base import guarantee_from_dict
 
+# What a guarantee costs: one exact number for each parameter that adds up.
 Cost = tuple[Fraction, ...]
-Group = tuple[str | None, str | None]
+
+# The name of a partition and the name of one of its groups.
+GroupName = tuple[str | None, str | None]
+
+# The smallest positive double: the δ of an (ε, δ) guarantee that has spent no δ, because
+# (ε, 0) is not an (ε, δ) guarantee.
+_SMALLEST_DELTA = 5e-324
 
 
-class Charge(NamedTuple):
-    """What one entry costs.
+@dataclass(frozen=True)
+class Charge:
+    """What one entry costs a ledger.
 
     Attributes
     ----------
     guarantee : Guarantee
         The release as it is counted, in the account's definition.
-    opens : Guarantee or None
-        The account that it opens in an (ε, δ) ledger; None where it opens none.
-    total, of_group : Cost
-        What is spent with it in all, and by its group of a partition (None without one).
+    converts_budget_to : Guarantee or None
+        The account into which it converts the rest of an (ε, δ) budget; None if it converts
+        nothing.
+    total : Cost
+        What is spent in all, with it.
+    group_total : Cost or None
+        What its group of a partition has spent, with it; None without a partition.
     """
 
     guarantee: Guarantee
-    opens: Guarantee | None
+    converts_budget_to: Guarantee | None
     total: Cost
-    of_group: Cost | None
+    group_total: Cost | None
+
+
+class Totals(NamedTuple):
+    """What is spent after an entry; the fields are those of `Charge`."""
+
+    total: Cost
+    group_total: Cost | None
 
 
 @dataclass(frozen=True)
@@ -67,16 +90,22 @@ class State:
     ----------
     budget : Guarantee
         What may be spent in all.
-    number, head : int and str
-        The last entry's place and hash.
-    account, total : Guarantee and Cost
-        The filter that is counted in (the budget, or what the rest of an (ε, δ) budget was
-        turned into) and what it has spent. Of a partition only its most expensive group
-        counts.
-    before : Cost
-        What of an (ε, δ) budget had been spent when the account was opened; empty otherwise.
-    groups, dearest : dict
-        What each group of each partition has spent, and the largest of these by component.
+    number : int
+        The position of the last entry.
+    head : str
+        The hash of the last entry.
+    account : Guarantee
+        The filter in which entries are counted: the budget, or what the rest of an (ε, δ)
+        budget was converted into.
+    total : Cost
+        What the account has spent. Of a partition only its most expensive group counts.
+    spent_before_conversion : Cost
+        What of an (ε, δ) budget had been spent when the rest was converted; empty if nothing
+        was converted.
+    groups : dict
+        What each group of each partition has spent.
+    max_group_cost : dict
+        For each partition, the largest of these costs, component by component.
     unit : PrivacyUnit or None
         Whose data the budget protects; None until a charge states it.
     """
@@ -86,23 +115,22 @@ class State:
     head: str
     account: Guarantee
     total: Cost
-    before: Cost = ()
-    groups: dict[Group, Cost] = field(default_factory=dict)
-    dearest: dict[str, Cost] = field(default_factory=dict)
+    spent_before_conversion: Cost = ()
+    groups: dict[GroupName, Cost] = field(default_factory=dict)
+    max_group_cost: dict[str, Cost] = field(default_factory=dict)
     unit: PrivacyUnit | None = None
 
     @classmethod
     def new(
         cls, budget: Guarantee, head: str, unit: PrivacyUnit | None = None
     ) -> "State":
-        """A ledger without entries."""
-        nothing = tuple(Fraction(0) for _ in cost(budget, budget))
-        return cls(budget, 0, head, budget, nothing, unit=unit)
+        """Return the state of a ledger without entries."""
+        return cls(budget, 0, head, budget, _zero_cost(budget), unit=unit)
 
     def charge(
         self, guarantee: Guarantee, partition: str | None, group: str | None
     ) -> Charge:
-        """What one release costs; see `charge_disjoint`."""
+        """Return what one release costs; see `charge_disjoint`."""
         return self.charge_disjoint([guarantee], partition, group)
 
     def charge_disjoint(
@@ -113,42 +141,44 @@ class State:
     ) -> Charge:
         """Return what releases about disjoint groups of records cost together.
 
-        Theorem (parallel composition, McSherry 2009). If a neighbor changes the records of
-        one group only, then releases about disjoint groups satisfy together every guarantee
-        that each of them satisfies. So each is expressed in the account's definition first,
-        and refused where that has none for it; the largest of every parameter is a guarantee
-        that all of them satisfy. Numbers of different definitions are never compared.
+        Theorem (parallel composition, McSherry 2009). If a neighboring data set differs in
+        the records of one group only, then releases about disjoint groups satisfy together
+        every guarantee that each of them satisfies. So each is expressed in the account's
+        definition first, and refused if it cannot be; the largest of every parameter is then
+        a guarantee that all of them satisfy. Numbers of different definitions are never
+        compared.
+
+        Parameters
+        ----------
+        guarantees : sequence of Guarantee
+            What each of the releases satisfies; at least one.
+        partition, group : str or None
+            The group of a partition that the entry is about; None if it is about all records.
 
         Raises
         ------
         BudgetExceeded
-            Where it does not fit.
+            If the releases do not fit into what is left.
         ParameterError, UnattainableGuarantee
             For another adjacency, and for what the account's definition cannot express.
         """
-        for guarantee in guarantees:
-            if guarantee.adjacency != self.budget.adjacency:
-                raise ParameterError(
-                    f"the ledger counts {self.budget.adjacency} adjacency; "
-                    f"{guarantee} is for {guarantee.adjacency}"
-                )
+        self._check_adjacency(guarantees)
+        account = self._find_conversion(guarantees)
+        state = self if account is None else self.converted_to(account)
 
-        accounts = map(self._opened, guarantees)
-        opens = next((account for account in accounts if account is not None), None)
-        state = self if opens is None else self.opened(opens)
-        counted = [state._counted(guarantee) for guarantee in guarantees]
+        counted = [state._in_account_definition(guarantee) for guarantee in guarantees]
         largest = _largest_of_each_parameter(state.account, counted)
+        totals = state._add(cost(state.account, largest), partition, group)
 
-        total, of_group = state._sum(cost(state.account, largest), partition, group)
         allowed = cost(state.account, state.account)
-        if any(t > a for t, a in zip(total, allowed, strict=True)):
-            raise BudgetExceeded(
-                f"does not fit: {self.remaining or 'nothing'} of {self.budget} remains"
-            )
-        return Charge(largest, opens, total, of_group)
+        if any(
+            spent > limit for spent, limit in zip(totals.total, allowed, strict=True)
+        ):
+            raise self._does_not_fit()
+        return Charge(largest, account, totals.total, totals.group_total)
 
     def check_unit(self, unit: PrivacyUnit | None) -> None:
-        """Refuse a release for another privacy unit than the ledger's."""
+        """Refuse a release that protects another privacy unit than the ledger."""
         if unit is None or self.unit is None or unit is self.unit:
             return
         if self.unit is PrivacyUnit.PERSON:
@@ -160,153 +190,204 @@ class State:
             f"one {unit}, and the two do not add up: {remedy}"
         )
 
-    def opened(self, account: Guarantee) -> "State":
-        """The state in which the rest of an (ε, δ) budget is this account."""
-        zero = tuple(Fraction(0) for _ in cost(account, account))
+    def converted_to(self, account: Guarantee) -> "State":
+        """Return the state after the rest of an (ε, δ) budget was converted to an account."""
         return dataclasses.replace(
-            self, account=account, total=zero, before=self.total, groups={}, dearest={}
+            self,
+            account=account,
+            total=_zero_cost(account),
+            spent_before_conversion=self.total,
+            groups={},
+            max_group_cost={},
         )
 
     @property
     def spent(self) -> Guarantee | None:
-        """All entries in the budget's definition, rounded up."""
-        spent = from_cost(self.account, self.total, up=True)
-        if not self.before or spent is None:
+        """All entries together in the budget's definition, rounded up; None if none."""
+        spent = guarantee_of_cost(self.account, self.total, up=True)
+        if not self.spent_before_conversion or spent is None:
             return spent
+
         assert isinstance(self.budget, ApproxDP)
-        _, delta = _rest(self.budget, self.before)
-        used = self.before[0] + Fraction(float(spent.epsilon(delta)))
-        # The account implies what was left, so what it has spent does, whatever rounding says.
-        return dataclasses.replace(
-            self.budget, eps=min(round_fraction(used, up=True), self.budget.eps)
+        rest = _rest_of_budget(self.budget, self.spent_before_conversion)
+        spent_epsilon = Fraction(float(spent.epsilon(rest.delta)))
+        epsilon = round_fraction(
+            self.spent_before_conversion[0] + spent_epsilon, up=True
         )
+        # The account implies what was left of the budget, so what it has spent does too.
+        # Rounding cannot make it more than the budget.
+        return dataclasses.replace(self.budget, eps=min(epsilon, self.budget.eps))
 
     @property
     def remaining(self) -> Guarantee | None:
-        """What fits into one entry more, in the definition that is counted in, rounded down."""
+        """What fits into one more entry, in the account's definition, rounded down."""
         budget = cost(self.account, self.account)
-        return from_cost(
-            self.account,
-            tuple(b - t for b, t in zip(budget, self.total, strict=True)),
-            up=False,
+        rest = tuple(b - t for b, t in zip(budget, self.total, strict=True))
+        return guarantee_of_cost(self.account, rest, up=False)
+
+    def _does_not_fit(self) -> BudgetExceeded:
+        """Return the refusal of an entry that is more than what is left."""
+        return BudgetExceeded(
+            f"does not fit: {self.remaining or 'nothing'} of {self.budget} remains"
         )
 
-    def _opened(self, guarantee: Guarantee) -> Guarantee | None:
-        """The account that this release opens in an (ε, δ) ledger; None where it is counted in the present one."""
-        if not isinstance(self.account, ApproxDP) or isinstance(
-            guarantee, ApproxDP | PureDP
-        ):
+    def _check_adjacency(self, guarantees: Sequence[Guarantee]) -> None:
+        """Refuse guarantees for another kind of neighboring data sets than the budget's."""
+        for guarantee in guarantees:
+            if guarantee.adjacency != self.budget.adjacency:
+                raise ParameterError(
+                    f"the ledger counts {self.budget.adjacency} adjacency; {guarantee} is "
+                    f"for {guarantee.adjacency}"
+                )
+
+    def _find_conversion(self, guarantees: Sequence[Guarantee]) -> Guarantee | None:
+        """Return the account into which an entry converts the rest of an (ε, δ) budget.
+
+        It is None if the entry is counted in the present account: because that is not
+        (ε, δ), or because the entry has only guarantees of (ε, δ) and pure ε. Otherwise the
+        first guarantee of another definition decides.
+        """
+        if not isinstance(self.account, ApproxDP):
             return None
-        like = _additive(guarantee)
-        rest = _rest(self.account, self.total)
-        account = None if min(rest) <= 0 else _largest(like, *rest)
+        for guarantee in guarantees:
+            if not isinstance(guarantee, ApproxDP | PureDP):
+                return self._convert_rest(guarantee)
+        return None
+
+    def _convert_rest(self, guarantee: Guarantee) -> Guarantee:
+        """Return the largest account, of a guarantee's definition, that what is left allows."""
+        example = _with_filter(guarantee)
+        rest = _rest_of_budget(self.account, self.total)
+        account = None
+        if min(rest) > 0:
+            account = largest_account(example, rest.epsilon, rest.delta)
         if account is None:
-            raise BudgetExceeded(
-                f"does not fit: {self.remaining or 'nothing'} of {self.budget} remains"
-            )
+            raise self._does_not_fit()
         return account
 
-    def _counted(self, guarantee: Guarantee) -> Guarantee:
-        """The guarantee in the account's definition, never stronger than it is; refused where that is not possible."""
+    def _in_account_definition(self, guarantee: Guarantee) -> Guarantee:
+        """Express a guarantee in the account's definition, never stronger than it is.
+
+        A guarantee that has no expression there is refused.
+        """
         account = self.account
         if isinstance(account, ApproxDP):
             return guarantee
-        order = getattr(account, "order", None)
-        if (
-            type(guarantee) is not type(account)
-            or getattr(guarantee, "order", order) != order
-        ):
+        if not _has_same_definition(guarantee, account):
+            order = account.order if isinstance(account, RenyiDP) else None
             try:
                 guarantee = convert(guarantee, to=type(account), order=order)
             except UnattainableGuarantee as error:
                 hint = f"this ledger counts in {type(account).__name__}"
-                if self.before:
-                    hint = f"the rest of {self.budget} was turned into {account} by an earlier release"
+                if self.spent_before_conversion:
+                    hint = (
+                        f"the rest of {self.budget} was turned into {account} by an "
+                        "earlier release"
+                    )
                 raise UnattainableGuarantee(f"{error}; {hint}") from None
-        for rule in ("order", "angle"):
-            if getattr(guarantee, rule, None) != getattr(account, rule, None):
-                raise ParameterError(
-                    f"the ledger counts {rule}={getattr(account, rule)!r}; {guarantee} has another"
-                )
+        _check_same_rule(guarantee, account)
         return guarantee
 
-    def _sum(
-        self, part: Cost, partition: str | None, group: str | None
-    ) -> tuple[Cost, Cost | None]:
-        """The total with this part, and its group's: of a partition only its most expensive group counts, by component."""
+    def _add(self, part: Cost, partition: str | None, group: str | None) -> Totals:
+        """Return the totals with one more cost.
+
+        Of a partition only its most expensive group counts, component by component: with m
+        the largest cost of its groups before the entry and m' after it, the total grows by
+        m' - m.
+        """
         if partition is None:
-            return tuple(a + b for a, b in zip(self.total, part, strict=True)), None
+            return Totals(_add_costs(self.total, part), None)
         zero = tuple(Fraction(0) for _ in part)
-        of_group = tuple(
-            a + b
-            for a, b in zip(
-                self.groups.get((partition, group), zero), part, strict=True
+        group_total = _add_costs(self.groups.get((partition, group), zero), part)
+        largest_before = self.max_group_cost.get(partition, zero)
+        largest_after = _max_costs(largest_before, group_total)
+        total = tuple(
+            spent + after - before
+            for spent, after, before in zip(
+                self.total, largest_after, largest_before, strict=True
             )
         )
-        before = self.dearest.get(partition, zero)
-        after = tuple(max(pair) for pair in zip(before, of_group, strict=True))
-        return tuple(
-            t + a - b for t, a, b in zip(self.total, after, before, strict=True)
-        ), of_group
+        return Totals(total, group_total)
 
 
-def replay(
-    state: State,
-    rows: Sequence[tuple[int, dict[str, Any], str]],
-    *,
-    exactly: bool = False,
-) -> State:
-    """The state after more entries (number, body, hash). An entry says what the total is after it; entries of version 0.1
-    do not, and are added up. `exactly` adds all of them up, and raises `LedgerCorrupted` where an entry says something
-    else."""
+# ---- from the file's lines to a state ----------------------------------------------------
+
+
+def replay(state: State, rows: Sequence[Row], *, exactly: bool = False) -> State:
+    """Return the state after more entries.
+
+    Parameters
+    ----------
+    state : State
+        The ledger before these entries.
+    rows : sequence of Row
+        The entries. Each states the total after it; those of version 0.1 do not, and are
+        added up.
+    exactly : bool
+        Add up all entries, and compare the result with what they state.
+
+    Raises
+    ------
+    LedgerCorrupted
+        If an entry is for another privacy unit; with `exactly`, also if an entry states
+        something else than the sum.
+    """
     state = dataclasses.replace(
-        state, groups=dict(state.groups), dearest=dict(state.dearest)
+        state, groups=dict(state.groups), max_group_cost=dict(state.max_group_cost)
     )
-    for (number, body, head), (_, following, _) in zip_longest(
-        rows, rows[1:], fillvalue=(0, {}, "")
-    ):
-        state = _with_unit(state, body)
-        plain = "total" in body and body["partition"] is None and body["opens"] is None
-        if (
-            plain
-            and not exactly
-            and "total" in following
-            and following["opens"] is None
-        ):
-            continue  # the next total says all that this one does
+    for index, row in enumerate(rows):
+        body = row.body
+        state = _with_unit_of_entry(state, body)
+        following = rows[index + 1].body if index + 1 < len(rows) else {}
+        if not exactly and _is_superseded(body, following):
+            continue
         if body.get("opens") is not None:
-            account, (eps, delta) = (
-                guarantee_from_dict(body["opens"]),
-                _rest(state.account, state.total),
-            )
-            if exactly and not (
-                account.adjacency == state.budget.adjacency
-                and account.epsilon(delta) <= eps
-            ):
-                raise LedgerCorrupted(
-                    f"{account} is more than the ledger had left; what was spent is unknown"
-                )
-            state = state.opened(account)
-        total, of_group = _after(state, body, exactly)
-        if of_group is not None:
-            name = body["partition"]
-            state.groups[name, body["group"]] = of_group
-            dearest = state.dearest.get(name, of_group)
-            state.dearest[name] = tuple(
-                max(pair) for pair in zip(dearest, of_group, strict=True)
-            )
-        state = dataclasses.replace(state, number=number, head=head, total=total)
+            account = guarantee_from_dict(body["opens"])
+            # This raises unless the account so far is an (ε, δ) budget.
+            rest = _rest_of_budget(state.account, state.total)
+            if exactly:
+                _check_conversion(state.budget, rest, account)
+            state = state.converted_to(account)
+
+        totals = _totals_after(state, body, exactly)
+        if totals.group_total is not None:
+            partition = body["partition"]
+            state.groups[partition, body["group"]] = totals.group_total
+            largest = state.max_group_cost.get(partition, totals.group_total)
+            state.max_group_cost[partition] = _max_costs(largest, totals.group_total)
+        state = dataclasses.replace(
+            state, number=row.number, head=row.digest, total=totals.total
+        )
     return state
 
 
+def _is_superseded(body: dict[str, Any], following: dict[str, Any]) -> bool:
+    """Return whether the next entry's total tells everything that this entry tells.
+
+    So it is if both state a total, this one is about no group of a partition, and neither
+    converts the budget.
+    """
+    is_plain = "total" in body and body["partition"] is None and body["opens"] is None
+    return is_plain and "total" in following and following["opens"] is None
+
+
+def _check_conversion(budget: Guarantee, rest: "Rest", account: Guarantee) -> None:
+    """Refuse an account that is more than what was left of the (ε, δ) budget."""
+    has_same_adjacency = account.adjacency == budget.adjacency
+    if not (has_same_adjacency and account.epsilon(rest.delta) <= rest.epsilon):
+        raise LedgerCorrupted(
+            f"{account} is more than the ledger had left; what was spent is unknown"
+        )
+
+
 def unit_in(body: dict[str, Any]) -> PrivacyUnit | None:
-    """The privacy unit that a line states; lines of version 0.2 and before state none."""
+    """Return the privacy unit that a line states; those of version 0.2 and before have none."""
     stored = body.get("unit")
     return None if stored is None else PrivacyUnit(stored)
 
 
-def _with_unit(state: State, body: dict[str, Any]) -> State:
-    """The state with the unit of an entry, which is the ledger's from then on."""
+def _with_unit_of_entry(state: State, body: dict[str, Any]) -> State:
+    """Return the state with the unit of an entry, which is the ledger's from then on."""
     unit = unit_in(body)
     if unit is None or unit is state.unit:
         return state
@@ -318,82 +399,173 @@ def _with_unit(state: State, body: dict[str, Any]) -> State:
     return dataclasses.replace(state, unit=unit)
 
 
-def _after(
-    state: State, body: dict[str, Any], exactly: bool
-) -> tuple[Cost, Cost | None]:
-    stored = body.get("total")
-    if stored is not None and not exactly:
-        of_group = body["of_group"]
-        return _read(stored, state.total), None if of_group is None else _read(
-            of_group, state.total
-        )
+def _totals_after(state: State, body: dict[str, Any], exactly: bool) -> Totals:
+    """Return what is spent after an entry: as the entry states it, or added up.
+
+    Parameters
+    ----------
+    state : State
+        The ledger before the entry, after a conversion that the entry makes.
+    body : dict
+        The entry.
+    exactly : bool
+        Add up, and refuse an entry that states another total.
+    """
+    stored_total = body.get("total")
+    if stored_total is not None and not exactly:
+        stored_group_total = body["of_group"]
+        group_total = None
+        if stored_group_total is not None:
+            group_total = _parse_cost(stored_group_total, state.total)
+        return Totals(_parse_cost(stored_total, state.total), group_total)
+
     part = cost(state.account, guarantee_from_dict(body["guarantee"]))
-    added = state._sum(part, body["partition"], body["group"])
-    if stored is not None and _read(stored, state.total) != added[0]:
-        raise LedgerCorrupted(
-            "the ledger's entries do not add up to its total; what was spent is unknown"
-        )
-    return added
+    totals = state._add(part, body["partition"], body["group"])
+    if stored_total is not None:
+        if _parse_cost(stored_total, state.total) != totals.total:
+            raise LedgerCorrupted(
+                "the ledger's entries do not add up to its total; what was spent is unknown"
+            )
+    return totals
 
 
-def _read(stored: Any, like: Cost) -> Cost:
-    return tuple(Fraction(number) for number, _ in zip(stored, like, strict=True))
+def _parse_cost(stored: Any, example: Cost) -> Cost:
+    """Return a stored cost, a list of fractions as texts, of the same length as an example."""
+    return tuple(Fraction(number) for number, _ in zip(stored, example, strict=True))
+
+
+# ---- costs -------------------------------------------------------------------------------
 
 
 def cost(account: Guarantee, guarantee: Guarantee) -> Cost:
-    """What a guarantee of the account's definition costs it; a pure one costs an (ε, δ) account no δ."""
+    """Return what a guarantee of the account's definition costs.
+
+    A pure ε costs an (ε, δ) account no δ.
+    """
     if isinstance(account, ApproxDP) and isinstance(guarantee, PureDP):
         return (Fraction(guarantee.eps), Fraction(0))
     return guarantee.cost()
 
 
-def _largest_of_each_parameter(
-    account: Guarantee, counted: Sequence[Guarantee]
-) -> Guarantee:
-    """The strongest guarantee of the account's definition that each of these implies.
+def guarantee_of_cost(account: Guarantee, total: Cost, *, up: bool) -> Guarantee | None:
+    """Return the guarantee of the account's definition that has a given cost.
 
-    All are of that definition, where a larger parameter is a weaker statement; beside
-    (ε, δ) guarantees a pure ε is (ε, 0).
+    Parameters
+    ----------
+    account : Guarantee
+        Its definition and adjacency are taken.
+    total : Cost
+        The cost.
+    up : bool
+        Round parameters up, for what was spent, or down, for what is left.
+
+    Returns
+    -------
+    Guarantee or None
+        None if the cost is nothing. If only δ is zero, what was spent has the smallest
+        possible δ, and what is left is a pure ε.
     """
-    first = counted[0]
-    if all(guarantee == first for guarantee in counted):
+    if isinstance(account, ApproxDP) and total[1] == 0 < total[0]:
+        eps = round_fraction(total[0], up=up)
+        if up:
+            return dataclasses.replace(account, eps=eps, delta0=_SMALLEST_DELTA)
+        return PureDP(eps, adjacency=account.adjacency)
+    return type(account).from_cost(total, up=up, like=account)
+
+
+def _zero_cost(account: Guarantee) -> Cost:
+    """Return the cost of nothing in an account's definition."""
+    return tuple(Fraction(0) for _ in cost(account, account))
+
+
+def _add_costs(first: Cost, second: Cost) -> Cost:
+    """Return the sum of two costs."""
+    return tuple(a + b for a, b in zip(first, second, strict=True))
+
+
+def _max_costs(first: Cost, second: Cost) -> Cost:
+    """Return the larger of two costs, component by component."""
+    return tuple(max(a, b) for a, b in zip(first, second, strict=True))
+
+
+# ---- definitions -------------------------------------------------------------------------
+
+
+def _has_same_definition(guarantee: Guarantee, account: Guarantee) -> bool:
+    """Return whether two guarantees are of one definition, with Rényi orders also equal."""
+    if type(guarantee) is not type(account):
+        return False
+    if isinstance(guarantee, RenyiDP) and isinstance(account, RenyiDP):
+        return guarantee.order == account.order
+    return True
+
+
+def _check_same_rule(guarantee: Guarantee, account: Guarantee) -> None:
+    """Refuse a Rényi order, or a kind of Rao angle, that is not the account's.
+
+    Costs are added for one order and for one kind of angle only.
+    """
+    if isinstance(guarantee, RenyiDP) and isinstance(account, RenyiDP):
+        if guarantee.order != account.order:
+            raise ParameterError(
+                f"the ledger counts order={account.order!r}; {guarantee} has another"
+            )
+    if isinstance(guarantee, RaoDP) and isinstance(account, RaoDP):
+        if guarantee.angle != account.angle:
+            raise ParameterError(
+                f"the ledger counts angle={account.angle!r}; {guarantee} has another"
+            )
+
+
+def _largest_of_each_parameter(
+    account: Guarantee, guarantees: Sequence[Guarantee]
+) -> Guarantee:
+    """Return the strongest guarantee of the account's definition that each of these implies.
+
+    All of them are of that definition, in which a larger parameter is a weaker statement;
+    in an (ε, δ) account a pure ε counts as (ε, 0).
+    """
+    first = guarantees[0]
+    if all(guarantee == first for guarantee in guarantees):
         return first
     if isinstance(account, ApproxDP):
-        pure = [each for each in counted if isinstance(each, PureDP)]
-        approximate = [each for each in counted if isinstance(each, ApproxDP)]
-        epsilons = [each.eps for each in pure] + [each.eps for each in approximate]
-        if not approximate:
-            return dataclasses.replace(pure[0], eps=max(epsilons))
-        delta = max(each.delta0 for each in approximate)
-        return dataclasses.replace(approximate[0], eps=max(epsilons), delta0=delta)
-
+        return _largest_approximate(guarantees)
     largest: dict[str, Any] = {
-        name: max(getattr(each, name) for each in counted)
+        name: max(getattr(guarantee, name) for guarantee in guarantees)
         for name in account.additive_fields
     }
     return dataclasses.replace(first, **largest)
 
 
-def from_cost(account: Guarantee, total: Cost, *, up: bool) -> Guarantee | None:
-    """The guarantee that costs this much. An (ε, 0) spent is (ε, the least δ); one that is left is a pure ε."""
-    if isinstance(account, ApproxDP) and total[1] == 0 < total[0]:
-        eps = round_fraction(total[0], up=up)
-        return (
-            dataclasses.replace(account, eps=eps, delta0=5e-324)
-            if up
-            else PureDP(eps, adjacency=account.adjacency)
-        )
-    return type(account).from_cost(total, up=up, like=account)
+def _largest_approximate(guarantees: Sequence[Guarantee]) -> Guarantee:
+    """Return the largest ε with the largest δ of (ε, δ) and pure guarantees.
+
+    It is a pure guarantee if all of them are pure.
+    """
+    pure = [guarantee for guarantee in guarantees if isinstance(guarantee, PureDP)]
+    approximate = [
+        guarantee for guarantee in guarantees if isinstance(guarantee, ApproxDP)
+    ]
+    epsilons = [guarantee.eps for guarantee in pure]
+    epsilons += [guarantee.eps for guarantee in approximate]
+    if not approximate:
+        return dataclasses.replace(pure[0], eps=max(epsilons))
+    delta = max(guarantee.delta0 for guarantee in approximate)
+    return dataclasses.replace(approximate[0], eps=max(epsilons), delta0=delta)
 
 
-def _additive(guarantee: Guarantee) -> Guarantee:
-    """A guarantee that has a filter and follows from this one: itself, else its μ, else its ρ."""
+def _with_filter(guarantee: Guarantee) -> Guarantee:
+    """Return a guarantee whose definition has an additive filter, and that this one implies.
+
+    It is the guarantee itself if it has one parameter that adds up, and otherwise its μ of
+    GDP or, without one, its ρ of zCDP.
+    """
     if len(guarantee.additive_fields) == 1:
-        guarantee.cost()  # refuses a Hellinger angle
+        guarantee.cost()  # This refuses a Hellinger angle, which does not add up.
         return guarantee
-    for kind in (GDP, ZCDP):
+    for definition in (GDP, ZCDP):
         try:
-            return convert(guarantee, to=kind)
+            return convert(guarantee, to=definition)
         except UnattainableGuarantee:
             continue
     raise ParameterError(
@@ -402,29 +574,46 @@ def _additive(guarantee: Guarantee) -> Guarantee:
     )
 
 
-def _rest(budget: Guarantee, spent: Cost) -> tuple[float, float]:
-    """What is left of (ε, δ), each rounded down."""
-    eps, delta = (
-        round_fraction(b - s, up=False)
-        for b, s in zip(cost(budget, budget), spent, strict=True)
+class Rest(NamedTuple):
+    """What is left of an (ε, δ) budget, each rounded down."""
+
+    epsilon: float
+    delta: float
+
+
+def _rest_of_budget(budget: Guarantee, spent: Cost) -> Rest:
+    """Return what is left of an (ε, δ) budget after spending a cost."""
+    epsilon, delta = (
+        round_fraction(allowed - used, up=False)
+        for allowed, used in zip(cost(budget, budget), spent, strict=True)
     )
-    return eps, delta
+    return Rest(epsilon, delta)
 
 
-def _largest(like: Guarantee, eps: float, delta: float) -> Guarantee | None:
-    """The largest guarantee of like's definition that implies (eps, delta), to 12 digits; None where none is worth naming."""
-    (name,) = like.additive_fields
+def largest_account(
+    example: Guarantee, epsilon: float, delta: float
+) -> Guarantee | None:
+    """Return the largest guarantee of an example's definition that implies (ε, δ).
 
-    def made(inverse: float) -> Guarantee:
-        fields: dict[str, Any] = {name: 1 / inverse}
-        return dataclasses.replace(like, **fields)
+    The parameter is found as 1/t, where t is a root of "the ε at δ of parameter 1/t, minus
+    ε", which decreases in t. It is right to 12 digits, and t is rounded up, so that the
+    guarantee does imply (ε, δ).
+
+    Returns
+    -------
+    Guarantee or None
+        None if the search leaves the range of parameters.
+    """
+    (name,) = example.additive_fields
+
+    def with_inverse(inverse: float) -> Guarantee:
+        parameters: dict[str, Any] = {name: 1 / inverse}
+        return dataclasses.replace(example, **parameters)
 
     def excess(inverse: float) -> float:
-        return float(made(inverse).epsilon(delta)) - eps
+        return float(with_inverse(inverse).epsilon(delta)) - epsilon
 
-    low, high = expand_bracket(excess, 1.0, limit=1e100)
-    return (
-        made(root_rounded_up(excess, low, high))
-        if low > 0 and high < math.inf
-        else None
-    )
+    lower, upper = expand_bracket(excess, 1.0, limit=1e100)
+    if lower <= 0 or upper == math.inf:
+        return None
+    return with_inverse(root_rounded_up(excess, lower, upper))

@@ -1,9 +1,12 @@
-"""The ledger's file: one SQLite table of entries, chained by hashes, written in exclusive durable transactions.
+"""The ledger's file: one SQLite table of lines, chained by hashes.
 
-A rollback journal, not a write-ahead log: an entry that was acknowledged is in the one file; `synchronous=EXTRA` makes that
-true across a power cut too. The journal is found by the file's name, so a file with two names is refused: after a crash under
-one name, the other would go on without the journal. A new ledger is made aside and linked into place, so that a file at its
-path is never half made: an empty one is damage, not a fresh start. Nobody but its owner can read it.
+Every access is one exclusive and durable transaction. SQLite uses a rollback journal here and
+not a write-ahead log, so that an entry which was acknowledged is in the one file;
+`synchronous=EXTRA` makes that true across a power cut too. SQLite finds the journal by the
+file's name, so a file with two names is refused: after a crash under one name, the other
+would go on without the journal. A new ledger is made under another name and linked into
+place, so that a file at its path is never half made: an empty one is damage, not a fresh
+start. Nobody but its owner can read it.
 """
 
 import hashlib
@@ -17,11 +20,9 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from curvedp.errors import CurvedpError, LedgerCorrupted, ParameterError
-
-Row = tuple[int, dict[str, Any], str]
 
 _SCHEMA = """
 CREATE TABLE entries (
@@ -30,16 +31,54 @@ CREATE TABLE entries (
     hash TEXT NOT NULL
 ) STRICT
 """
+
+# How many random bytes a new key has, the length of an output of SHA-256, and how many bytes
+# a key may have: longer files are not keys.
 _KEY_BYTES = 32
-_LONGEST_KEY = 1 << 14  # bytes
-_IS_POSIX = os.name == "posix"  # elsewhere modes and owners say nothing
-_BESIDE = ("-journal", "-wal", "-shm")  # files that SQLite looks for beside its own
-_ACCESS_LIST = (
-    "system.posix_acl_access"  # extended attribute of a file with such a list
+_LONGEST_KEY = 1 << 14
+
+# Modes and owners of files mean something on such systems only.
+_IS_POSIX = os.name == "posix"
+
+# Endings of the files that SQLite looks for beside its own.
+_FILES_BESIDE = ("-journal", "-wal", "-shm")
+
+# The extended attribute of a file with an access control list.
+_ACCESS_LIST = "system.posix_acl_access"
+
+# What a line that this library did not write can raise, although its hash is right: whoever
+# can write the file can compute the hashes too.
+_ERRORS_OF_DAMAGE = (
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    TypeError,
+    ValueError,
 )
-# what a line that is not one of ours leads to, although its hash is right: whoever can write the file can take hashes anew
-_DAMAGE = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+
+# Where Linux lists what is mounted.
 _MOUNTS = Path("/proc/self/mountinfo")
+
+# How long a transaction waits for another one to end, in seconds.
+_LOCK_TIMEOUT = 120
+
+
+class Row(NamedTuple):
+    """One line of the ledger's file.
+
+    Attributes
+    ----------
+    number : int
+        Its position; 0 is the line that states the budget.
+    body : dict
+        Its content, as JSON values.
+    digest : str
+        Its hash, which covers this line and all lines before it.
+    """
+
+    number: int
+    body: dict[str, Any]
+    digest: str
 
 
 def write_key(path: str | os.PathLike[str]) -> None:
@@ -82,10 +121,10 @@ def write_key(path: str | os.PathLike[str]) -> None:
 
 
 def read_key(path: Path | None) -> bytes | None:
-    """Return the key in a file, without white space around it.
+    """Return the key in a file, without white space around it; None without a path.
 
-    Refused are a key of less than 32 bytes, and one that others than its owner may read:
-    whoever has it can rewrite the ledger unnoticed.
+    A key of less than 32 bytes is refused, and so is one that others than its owner may
+    read: whoever has it can rewrite the ledger without being noticed.
     """
     if path is None:
         return None
@@ -107,33 +146,49 @@ def read_key(path: Path | None) -> bytes | None:
     return key
 
 
-def create(path: Path, first: dict[str, Any], key: bytes | None) -> None:
-    """A ledger with its first line and no entries, made under another name and linked into place in one step."""
+def create(path: Path, first_body: dict[str, Any], key: bytes | None) -> None:
+    """Make a ledger with its first line and no entries.
+
+    The file is made under another name and linked into place in one step. If another process
+    makes a ledger at the same path first, that one stays.
+
+    Parameters
+    ----------
+    path : Path
+        Where the ledger will be.
+    first_body : dict
+        What the first line states: the budget and so on.
+    key : bytes or None
+        The key of the hashes.
+    """
     check_place(path)
-    fresh = path.with_name(f"{path.name}.{secrets.token_hex(8)}.new")
+    unfinished = path.with_name(f"{path.name}.{secrets.token_hex(8)}.new")
     try:
-        os.close(os.open(fresh, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-        with transaction(fresh) as connection:
+        os.close(os.open(unfinished, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+        with transaction(unfinished) as connection:
             connection.execute(_SCHEMA)
-            append(connection, first, key)
-        with suppress(
-            FileExistsError
-        ):  # another process was faster: its ledger is the one
-            os.link(fresh, path)
+            append(connection, first_body, key)
+        with suppress(FileExistsError):
+            os.link(unfinished, path)
     except OSError as error:
         raise CurvedpError(f"cannot make the ledger {path}: {error}") from error
     finally:
-        fresh.unlink(missing_ok=True)
+        unfinished.unlink(missing_ok=True)
 
 
 def check_place(path: Path) -> None:
-    """Refuse a place where another user could set the ledger back.
+    """Refuse a place where another user could set the ledger back to an earlier state.
 
     SQLite undoes an interrupted transaction by copying the pages of the file `-journal` beside
     the ledger into it. So whoever can create files in the folder could plant a journal with
-    the pages of an emptier ledger, and the next owner's process would write them. Hence
+    the pages of an emptier ledger, and the owner's next process would write them back. Hence
     nobody else may write to the folder, and a file beside the ledger that SQLite would read
-    must be one that the ledger's owner, root or this process has made.
+    must have been made by the ledger's owner, root or this process.
+
+    Parameters
+    ----------
+    path : Path
+        Where the ledger is, or will be.
 
     Raises
     ------
@@ -143,83 +198,112 @@ def check_place(path: Path) -> None:
         For a file beside the ledger that is not its journal, or a journal without a ledger.
     """
     try:
-        ledger = path.stat() if path.exists() else None
-        _check_folder(path.parent, ledger)
-        for suffix in _BESIDE:
-            _check_beside(path, path.with_name(path.name + suffix), ledger)
+        ledger_status = path.stat() if path.exists() else None
+        _check_folder(path.parent, ledger_status)
+        for ending in _FILES_BESIDE:
+            beside = path.with_name(path.name + ending)
+            _check_file_beside(path, beside, ledger_status)
     except OSError as error:
         raise CurvedpError(
             f"cannot open the ledger {path}: {error}. Nothing was spent"
         ) from error
 
 
-def _check_folder(folder: Path, ledger: os.stat_result | None) -> None:
-    """Refuse a folder in which somebody else than the ledger's owner can make files."""
+def _check_folder(folder: Path, ledger_status: os.stat_result | None) -> None:
+    """Refuse a folder in which somebody else than the ledger's owner can make files.
+
+    `ledger_status` is the ledger's `stat`; None if there is no ledger yet.
+    """
     if not _IS_POSIX:
         return
-    info = folder.stat()
-    others_write = bool(info.st_mode & stat.S_IWOTH)
-    group_writes = bool(info.st_mode & stat.S_IWGRP) and not _is_private_group(
-        folder, info
+    folder_status = folder.stat()
+    others_can_write = bool(folder_status.st_mode & stat.S_IWOTH)
+    group_bit = bool(folder_status.st_mode & stat.S_IWGRP)
+    group_can_write = group_bit and not _is_group_of_owner_alone(folder, folder_status)
+    is_foreign = folder_status.st_uid not in _trusted_owners(ledger_status)
+    if not (others_can_write or group_can_write or is_foreign):
+        return
+    remedy = f", or chmod go-w {folder}"
+    if is_foreign:
+        remedy = f"; this one is user {folder_status.st_uid}'s"
+    raise ParameterError(
+        f"others can write to {folder}: they could set the ledger back. Keep it in a "
+        f"folder of its own (mkdir -m 700){remedy}. Nothing was spent"
     )
-    is_foreign = info.st_uid not in _trusted_owners(ledger)
-    if others_write or group_writes or is_foreign:
-        remedy = f", or chmod go-w {folder}"
-        if is_foreign:
-            remedy = f"; this one is user {info.st_uid}'s"
-        raise ParameterError(
-            f"others can write to {folder}: they could set the ledger back. Keep it in a "
-            f"folder of its own (mkdir -m 700){remedy}. Nothing was spent"
-        )
 
 
-def _check_beside(path: Path, beside: Path, ledger: os.stat_result | None) -> None:
-    """Refuse a file beside the ledger that SQLite would read and the ledger did not make."""
+def _check_file_beside(
+    path: Path, beside: Path, ledger_status: os.stat_result | None
+) -> None:
+    """Refuse a file beside the ledger that SQLite would read and the ledger did not make.
+
+    Parameters
+    ----------
+    path : Path
+        The ledger.
+    beside : Path
+        The file, which need not exist.
+    ledger_status : os.stat_result or None
+        The ledger's `stat`; None if there is no ledger.
+    """
     try:
-        info = beside.lstat()
+        status = beside.lstat()
     except FileNotFoundError:
         return
-    if ledger is None:
+    if ledger_status is None:
         raise LedgerCorrupted(
             f"{beside.name} is left over from a ledger that was moved or deleted; put them "
             "back together"
         )
-    is_own = (
-        beside.name.endswith("-journal")  # a ledger has no other file beside it
-        and stat.S_ISREG(info.st_mode)
-        and info.st_nlink == 1
-    )
-    if _IS_POSIX:
-        writers = stat.S_IWGRP | stat.S_IWOTH
-        more_writers = info.st_mode & ~ledger.st_mode & writers
-        is_own = is_own and not more_writers
-        is_own = is_own and info.st_uid in _trusted_owners(ledger)
-    if not is_own:
+    if not _is_journal_of(beside, status, ledger_status):
         raise LedgerCorrupted(
             f"{beside} is not a journal that {path.name} made; it could set the ledger back. "
             "Find out who put it there. Nothing was spent"
         )
 
 
-def _trusted_owners(ledger: os.stat_result | None) -> set[int]:
-    """Users who can change the ledger anyway: this process's, root, and its owner."""
+def _is_journal_of(
+    beside: Path, status: os.stat_result, ledger_status: os.stat_result
+) -> bool:
+    """Return whether a file beside a ledger can only be the journal that SQLite made for it.
+
+    It must be an ordinary file with one name, called a journal (a ledger has no other file
+    beside it), of a trusted owner, and nobody may write to it who may not write to the
+    ledger.
+    """
+    is_ordinary_file = stat.S_ISREG(status.st_mode) and status.st_nlink == 1
+    if not beside.name.endswith("-journal") or not is_ordinary_file:
+        return False
+    if not _IS_POSIX:
+        return True
+    shared_writing = stat.S_IWGRP | stat.S_IWOTH
+    has_more_writers = bool(status.st_mode & ~ledger_status.st_mode & shared_writing)
+    return not has_more_writers and status.st_uid in _trusted_owners(ledger_status)
+
+
+def _trusted_owners(ledger_status: os.stat_result | None) -> set[int]:
+    """Return the ids of users who can change the ledger anyway.
+
+    They are the user of this process, root, and the ledger's owner.
+    """
     owners = {os.geteuid(), 0}
-    if ledger is not None:
-        owners.add(ledger.st_uid)
+    if ledger_status is not None:
+        owners.add(ledger_status.st_uid)
     return owners
 
 
-def _is_private_group(folder: Path, info: os.stat_result) -> bool:
-    """Whether the folder's group is its owner alone, as many systems make one per user.
+def _is_group_of_owner_alone(folder: Path, status: os.stat_result) -> bool:
+    """Return whether a folder's owner is the only member of its group.
 
-    With an access control list the group's bits are the list's mask, and say nothing.
+    Many systems make such a group for each user. With an access control list the group's
+    bits are the mask of the list and tell nothing about the group.
     """
     import grp
     import pwd
 
     try:
-        owner = pwd.getpwuid(info.st_uid)
-        group = grp.getgrgid(info.st_gid)
+        owner = pwd.getpwuid(status.st_uid)
+        group = grp.getgrgid(status.st_gid)
     except KeyError:
         return False
     if sys.platform == "linux" and _ACCESS_LIST in os.listxattr(folder):
@@ -230,11 +314,27 @@ def _is_private_group(folder: Path, info: os.stat_result) -> bool:
 
 @contextmanager
 def transaction(path: Path) -> Iterator[sqlite3.Connection]:
-    """One exclusive, durable transaction on a connection of its own: nothing is shared with a fork or a thread."""
+    """Open a ledger for one exclusive and durable transaction.
+
+    The connection is new, so that nothing is shared with a fork or a thread. What is written
+    is on the disk when the block ends; if it raises, nothing is written.
+
+    Raises
+    ------
+    CurvedpError
+        If the file cannot be opened or written.
+    LedgerCorrupted
+        If it is not a readable ledger. Errors of the block that damaged lines can cause are
+        turned into this one.
+    """
     check_place(path)
-    try:  # mode=rw: a file that is gone is not made anew
+    try:
+        # With mode=rw, SQLite does not make a file anew that is gone.
         connection = sqlite3.connect(
-            f"{path.as_uri()}?mode=rw", uri=True, timeout=120, isolation_level=None
+            f"{path.as_uri()}?mode=rw",
+            uri=True,
+            timeout=_LOCK_TIMEOUT,
+            isolation_level=None,
         )
     except sqlite3.Error as error:
         raise CurvedpError(
@@ -244,148 +344,174 @@ def transaction(path: Path) -> Iterator[sqlite3.Connection]:
         connection.execute("PRAGMA journal_mode=DELETE")
         connection.execute("PRAGMA synchronous=EXTRA")
         connection.execute("BEGIN IMMEDIATE")
-        _check_name(path)
+        _check_single_name(path)
         yield connection
         connection.execute("COMMIT")
-    except (
-        sqlite3.OperationalError
-    ) as error:  # locked, full disk, read-only: the transaction rolls back
+    except sqlite3.OperationalError as error:
+        # The file is locked or read-only, or the disk is full.
         raise CurvedpError(
             f"cannot write the ledger {path}: {error}. Nothing was spent"
         ) from error
-    except OSError as error:  # the file went away meanwhile
+    except OSError as error:  # The file went away meanwhile.
         raise CurvedpError(
             f"cannot open the ledger {path}: {error}. Nothing was spent"
         ) from error
     except CurvedpError:
         raise
-    except (sqlite3.DatabaseError, *_DAMAGE) as error:
+    except (sqlite3.DatabaseError, *_ERRORS_OF_DAMAGE) as error:
         raise LedgerCorrupted(f"{path} is not a readable ledger: {error}") from error
     finally:
-        connection.close()  # rolls back what was not committed
+        # Closing rolls back what was not committed.
+        connection.close()
 
 
 def read(
     connection: sqlite3.Connection, since: int, previous: str, key: bytes | None
 ) -> list[Row]:
-    """The lines from number `since` on, after checking that numbers are consecutive and each hash covers all before it."""
+    """Return the lines from a position on, after checking their numbers and hashes.
+
+    Parameters
+    ----------
+    connection : sqlite3.Connection
+        Of a `transaction`.
+    since : int
+        The number of the first line that is read.
+    previous : str
+        The hash of the line before it; empty if `since` is 0.
+    key : bytes or None
+        The key of the hashes.
+
+    Raises
+    ------
+    LedgerCorrupted
+        If numbers are not consecutive, a hash does not cover all lines before, or the last
+        lines are missing.
+    """
     _check_table(connection)
     if since == 0:
-        _check_keyed(connection, key)
+        _check_key_is_needed(connection, key)
     rows: list[Row] = []
     stored = connection.execute(
         "SELECT number, body, hash FROM entries WHERE number >= ? ORDER BY number",
         (since,),
     )
-    for expected, (number, text, digest) in enumerate(stored, since):
-        if number != expected or digest != _chain(
-            previous, number, text, key
-        ):  # damage can leave any type here
-            what = (
-                "the ledger or its key"
-                if expected == 0 and key is not None
-                else f"entry {expected} of the ledger"
-            )
+    # Damage can leave values of any type in these columns.
+    for expected_number, (number, text, digest) in enumerate(stored, since):
+        expected_digest = _chained_hash(previous, number, text, key)
+        if number != expected_number or digest != expected_digest:
+            changed = f"entry {expected_number} of the ledger"
+            if expected_number == 0 and key is not None:
+                changed = "the ledger or its key"
             raise LedgerCorrupted(
-                f"{what} was changed or removed; what was spent is unknown"
+                f"{changed} was changed or removed; what was spent is unknown"
             )
-        rows.append((number, json.loads(text), digest))
+        rows.append(Row(number, json.loads(text), digest))
         previous = digest
-    if since + len(rows) != connection.execute("PRAGMA user_version").fetchone()[
-        0
-    ] or not since + len(rows):
+
+    line_count = since + len(rows)
+    counted = connection.execute("PRAGMA user_version").fetchone()[0]
+    if line_count != counted or line_count == 0:
         raise LedgerCorrupted(
             "the last entries of the ledger are gone; what was spent is unknown"
         )
     return rows
 
 
-def hash_of(connection: sqlite3.Connection, number: int) -> str | None:
-    """The hash of one line; None where there is no such line."""
+def read_hash(connection: sqlite3.Connection, number: int) -> str | None:
+    """Return the hash of one line; None if there is no such line."""
     _check_table(connection)
-    found = connection.execute(
+    row = connection.execute(
         "SELECT hash FROM entries WHERE number = ?", (number,)
     ).fetchone()
-    return None if found is None else str(found[0])
+    return None if row is None else str(row[0])
 
 
 def append(
     connection: sqlite3.Connection, body: dict[str, Any], key: bytes | None
-) -> tuple[int, str]:
-    """Write one more line; its number and hash."""
+) -> Row:
+    """Write one more line and return it."""
     last = connection.execute(
         "SELECT number, hash FROM entries ORDER BY number DESC LIMIT 1"
     ).fetchone()
-    number, previous = (last[0] + 1, last[1]) if last else (0, "")
+    number, previous = 0, ""
+    if last is not None:
+        number, previous = last[0] + 1, last[1]
     text = json.dumps(body, sort_keys=True, separators=(",", ":"))
-    digest = _chain(previous, number, text, key)
+    digest = _chained_hash(previous, number, text, key)
     connection.execute("INSERT INTO entries VALUES (?, ?, ?)", (number, text, digest))
-    connection.execute(
-        f"PRAGMA user_version={number + 1}"
-    )  # in the file's header: a lost last page is noticed too
-    return number, digest
+    # The number of lines stands in the file's header too, so that a lost last page is noticed.
+    connection.execute(f"PRAGMA user_version={number + 1}")
+    return Row(number, body, digest)
 
 
-def _chain(previous: str, number: int, body: str, key: bytes | None) -> str:
+def _chained_hash(previous: str, number: int, body: str, key: bytes | None) -> str:
+    """Return the hash of a line, which covers the hash of the line before it.
+
+    It is SHA-256, or HMAC-SHA-256 with a key, in hexadecimal.
+    """
     text = f"{previous}\n{number}\n{body}".encode()
-    return (
-        hashlib.sha256(text).hexdigest()
-        if key is None
-        else hmac.new(key, text, "sha256").hexdigest()
-    )
+    if key is None:
+        return hashlib.sha256(text).hexdigest()
+    return hmac.new(key, text, "sha256").hexdigest()
 
 
 def _check_table(connection: sqlite3.Connection) -> None:
-    if connection.execute("SELECT name FROM sqlite_master").fetchall() != [
-        ("entries",)
-    ]:
+    """Refuse a file with other tables than the ledger's one."""
+    tables = connection.execute("SELECT name FROM sqlite_master").fetchall()
+    if tables != [("entries",)]:
         raise LedgerCorrupted(
             "the file has lost its entries; what was spent is unknown"
         )
 
 
-def _check_keyed(connection: sqlite3.Connection, key: bytes | None) -> None:
-    """Whether a key was given where one is needed, said before a wrong hash says it less clearly."""
-    found = connection.execute("SELECT body FROM entries WHERE number = 0").fetchone()
-    if found is None:
+def _check_key_is_needed(connection: sqlite3.Connection, key: bytes | None) -> None:
+    """Refuse a missing or a superfluous key.
+
+    A wrong hash would refuse it too, but would say less clearly what is wrong.
+    """
+    row = connection.execute("SELECT body FROM entries WHERE number = 0").fetchone()
+    if row is None:
         return
-    is_keyed = json.loads(found[0]).get("keyed") is True
-    if is_keyed and key is None:
+    has_key = json.loads(row[0]).get("keyed") is True
+    if has_key and key is None:
         raise ParameterError(
             "is missing: this ledger has a key; give the path of the key's file",
             parameter="key",
         )
-    if not is_keyed and key is not None:
+    if not has_key and key is not None:
         raise ParameterError(
             "this ledger was started without a key; open it without one, or start another"
         )
 
 
-def _check_name(path: Path) -> None:
-    """Refuse a file with a second name. The one that a killed `create` leaves behind is taken away."""
+def _check_single_name(path: Path) -> None:
+    """Refuse a file with a second name.
+
+    If `create` was killed between its two steps, it has left a second name behind, which is
+    removed here.
+    """
     if path.stat().st_nlink == 2:
         for other in path.parent.iterdir():
-            if (
-                other.name.startswith(f"{path.name}.")
-                and other.name.endswith(".new")
-                and other.samefile(path)
-            ):
+            is_unfinished = other.name.startswith(f"{path.name}.")
+            is_unfinished = is_unfinished and other.name.endswith(".new")
+            if is_unfinished and other.samefile(path):
                 other.unlink(missing_ok=True)
-    if path.stat().st_nlink != 1 or _mounted(path):
+    if path.stat().st_nlink != 1 or _is_mount_point(path):
         raise LedgerCorrupted(
-            f"{path} has another name (a hard link, or it is mounted by itself): after a crash the two would disagree. "
-            "Share its folder instead. Nothing was spent"
+            f"{path} has another name (a hard link, or it is mounted by itself): after a "
+            "crash the two would disagree. Share its folder instead. Nothing was spent"
         )
 
 
-def _mounted(path: Path) -> bool:
-    """Whether the file itself is a mount point (Linux tells)."""
+def _is_mount_point(path: Path) -> bool:
+    """Return whether the file itself is mounted, as Linux tells; False on other systems."""
     try:
         lines = _MOUNTS.read_text(errors="replace").splitlines()
     except OSError:
         return False
-    return any(
-        line.split(" ", 5)[4].replace("\\040", " ") == str(path)
-        for line in lines
-        if line.count(" ") > 4
-    )
+    for line in lines:
+        # The fifth field is the mount point, in which a space is written as \040.
+        fields = line.split(" ", 5)
+        if len(fields) > 5 and fields[4].replace("\\040", " ") == str(path):
+            return True
+    return False
