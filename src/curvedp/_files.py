@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all."""
+"""Files that are written completely or not at all."""
 
 import os
 import secrets
@@ -6,15 +6,26 @@ from pathlib import Path
 
 
 def write_atomically(path: str | Path, content: str | bytes) -> None:
-    """Write beside the target and rename onto it: a reader never sees half a file, and a crash leaves the old one."""
+    """Write a file so that a reader sees either the old content or all of the new one.
+
+    The content is written to another file in the same folder, which is then renamed. A crash
+    leaves the old file.
+
+    Parameters
+    ----------
+    path : str or Path
+        The file.
+    content : str or bytes
+        What it will hold; a text is encoded in UTF-8.
+    """
     target = Path(path)
-    fresh = target.with_name(f".{target.name}.{secrets.token_hex(6)}.part")
+    unfinished = target.with_name(f".{target.name}.{secrets.token_hex(6)}.part")
     data = content.encode("utf-8") if isinstance(content, str) else content
     try:
-        with fresh.open("xb") as file:
+        with unfinished.open("xb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        fresh.replace(target)
+        unfinished.replace(target)
     finally:
-        fresh.unlink(missing_ok=True)
+        unfinished.unlink(missing_ok=True)

@@ -1,4 +1,8 @@
-"""Checks of public parameters. Each is written so that NaN fails it, and names, shows and states the rule."""
+"""Checks of public parameters, which return the value in one type or raise.
+
+Each check is written so that NaN fails it. The `ParameterError` that it raises names the
+parameter, shows its value and states the rule.
+"""
 
 import math
 import operator
@@ -10,12 +14,17 @@ import numpy as np
 from curvedp.errors import ParameterError
 from curvedp.errors import shown as shown
 
-# Public lengths (scales, radii, sensitivities) outside this range are mistakes: their squares leave the doubles.
-_SMALLEST, _LARGEST = 1e-100, 1e100
+# Public lengths (scales, radii, sensitivities) outside this range are mistakes. Their
+# squares would not be doubles any more.
+_SMALLEST_LENGTH = 1e-100
+_LARGEST_LENGTH = 1e100
+
+# Whole numbers up to this one are doubles.
+_LARGEST_INTEGER = 2**53
 
 
 def positive(name: str, value: Any) -> float:
-    """A finite number > 0, as a float."""
+    """Return a finite number > 0 as a float."""
     number = _number(name, value)
     if not (0 < number < math.inf):
         raise ParameterError("must be finite and > 0", parameter=name, value=value)
@@ -23,7 +32,7 @@ def positive(name: str, value: Any) -> float:
 
 
 def nonnegative(name: str, value: Any) -> float:
-    """A finite number >= 0, as a float."""
+    """Return a finite number >= 0 as a float."""
     number = _number(name, value)
     if not (0 <= number < math.inf):
         raise ParameterError("must be finite and >= 0", parameter=name, value=value)
@@ -39,47 +48,65 @@ def within(
     open_low: bool = False,
     open_high: bool = False,
 ) -> float:
-    """A number in the interval from low to high; each end can be left out."""
+    """Return a number in an interval as a float.
+
+    Parameters
+    ----------
+    name : str
+        What the error message calls the number.
+    value : number
+        The number.
+    low, high : float
+        The ends of the interval.
+    open_low, open_high : bool
+        Whether this end does not belong to the interval.
+    """
     number = _number(name, value)
-    above = number > low if open_low else number >= low
-    below = number < high if open_high else number <= high
-    if not (above and below):
-        interval = (
-            f"{'(' if open_low else '['}{low:g}, {high:g}{')' if open_high else ']'}"
-        )
+    is_above = number > low if open_low else number >= low
+    is_below = number < high if open_high else number <= high
+    if not (is_above and is_below):
+        left_bracket = "(" if open_low else "["
+        right_bracket = ")" if open_high else "]"
+        interval = f"{left_bracket}{low:g}, {high:g}{right_bracket}"
         raise ParameterError(f"must lie in {interval}", parameter=name, value=value)
     return number
 
 
 def integer(name: str, value: Any, minimum: int) -> int:
-    """A whole number >= minimum, as an int. Floats, even whole ones, and booleans are refused."""
+    """Return a whole number >= minimum as an int.
+
+    Floats are refused, even whole ones, and so are booleans and numbers beyond 2^53, which
+    are not doubles any more.
+    """
     try:
         if isinstance(value, bool):
             raise TypeError
-        whole = operator.index(value)
+        number = operator.index(value)
     except TypeError:
         raise ParameterError(
             f"must be a whole number >= {minimum}", parameter=name, value=value
         ) from None
-    if not minimum <= whole <= 2**53:  # beyond, it is no longer a double
+    if not minimum <= number <= _LARGEST_INTEGER:
         raise ParameterError(
             f"must be >= {minimum} and at most 2^53", parameter=name, value=value
         )
-    return whole
+    return number
 
 
 def length(name: str, value: Any) -> float:
-    """A number > 0 whose square is a double too: a scale, a radius, a sensitivity."""
+    """Return a number > 0 whose square is a double too: a scale, a radius, a sensitivity."""
     number = positive(name, value)
-    if not _SMALLEST <= number <= _LARGEST:
+    if not _SMALLEST_LENGTH <= number <= _LARGEST_LENGTH:
         raise ParameterError(
-            f"must lie in [{_SMALLEST:g}, {_LARGEST:g}]", parameter=name, value=value
+            f"must lie in [{_SMALLEST_LENGTH:g}, {_LARGEST_LENGTH:g}]",
+            parameter=name,
+            value=value,
         )
     return number
 
 
 def choice(name: str, value: Any, options: tuple[str, ...]) -> str:
-    """One of a few names."""
+    """Return a text that is one of a few options."""
     if not isinstance(value, str) or value not in options:
         raise ParameterError(
             f"must be one of {', '.join(map(repr, options))}",
@@ -90,7 +117,7 @@ def choice(name: str, value: Any, options: tuple[str, ...]) -> str:
 
 
 def private_radius(value: Any) -> None:
-    """Of a radius that is a word, only one is known."""
+    """Refuse a radius that is a word other than "private"."""
     if value != "private":
         raise ParameterError(
             "must be a number > 0, or 'private'", parameter="radius", value=value
@@ -98,40 +125,40 @@ def private_radius(value: Any) -> None:
 
 
 def array(name: str, value: Any) -> np.ndarray:
-    """Real numbers as an array of doubles. Only the type can be refused, never a value: NaN is a number here.
+    """Return real numbers as an array of doubles.
 
-    The message tells the type alone, because what is refused may be records.
+    Only the type can be refused, never a value: NaN is a number here. The message tells the
+    type alone, because what is refused may be records.
     """
     try:
-        found = np.asarray(value)
-        if found.dtype.kind in "biufO":
-            return found.astype(np.float64, copy=False)
+        numbers: np.ndarray = np.asarray(value)
+        if numbers.dtype.kind in "biufO":
+            return numbers.astype(np.float64, copy=False)
     except (TypeError, ValueError, OverflowError):
         pass
-    kind = (
-        f"{value.dtype} array"
-        if isinstance(value, np.ndarray)
-        else type(value).__name__
-    )
+    if isinstance(value, np.ndarray):
+        kind = f"{value.dtype} array"
+    else:
+        kind = type(value).__name__
     raise ParameterError(
         f"{name} must be an array of numbers with rows of one shape; this {kind} is not"
     )
 
 
 def public_shape(name: str, value: Any, instead: str = "") -> tuple[int, ...]:
-    """Return the shape of an array or frame of any library. A list is refused: it has none.
+    """Return the shape of an array or frame of any library; refuse every list.
 
     An array has one shape, whatever its entries are, and its shape is public. The rows of a
     list have lengths of their own, and the length of a row belongs to that record. No rule
     can read a width off a list without telling something about single records: all lists of
-    n rows are connected by replacing one row at a time, so a rule that gives two lists
-    different widths (or accepts one of them and refuses the other) does so for two lists
-    that differ in one row. Only a constant is private. Neither the width of most rows, nor
-    that of the first, nor "the same for all, or an error" is one.
+    n rows are connected by replacing one row at a time. So a rule that gives two lists
+    different widths, or accepts one of them and refuses the other, does so for two lists
+    that differ in one row. Only a constant answer is private. The width of most rows is not
+    constant, nor is that of the first, nor "the same for all, or an error".
 
-    The width therefore comes from a public parameter. Whoever has plain lists of equal length
-    names it (`instead` says how) or passes ``numpy.array(rows)``; the message is the same for
-    every list.
+    The width therefore comes from a public parameter. A caller with plain lists of equal
+    length names it (`instead` says how) or passes ``numpy.array(rows)``. The message is the
+    same for every list.
 
     Parameters
     ----------
@@ -143,31 +170,39 @@ def public_shape(name: str, value: Any, instead: str = "") -> tuple[int, ...]:
         How the width can be said, such as "say features=".
     """
     if isinstance(value, list | tuple):
-        ways = f"give numpy.array({name})" + (f", or {instead}" if instead else "")
+        remedy = f"give numpy.array({name})"
+        if instead:
+            remedy += f", or {instead}"
         raise ParameterError(
-            f"{name} is a list, and how many numbers each of its rows has is data: {ways}"
+            f"{name} is a list, and how many numbers each of its rows has is data: "
+            f"{remedy}"
         )
     try:
         with warnings.catch_warnings(action="ignore"):
             return tuple(np.shape(dense(name, value)))
     except ParameterError:
         raise
-    except Exception:  # an object whose __array__ may raise anything
+    except Exception:  # The __array__ of an object may raise anything.
         raise ParameterError(
             f"{name} has no shape; this {type(value).__name__} is not an array"
         ) from None
 
 
 def dense(name: str, value: Any) -> Any:
-    """The same, unless it is one of SciPy's sparse arrays."""
+    """Return the value unless it is one of SciPy's sparse arrays, which are refused.
+
+    They are recognized by their method `toarray`, so that SciPy need not be imported.
+    """
     if hasattr(value, "toarray"):
         raise ParameterError(
-            f"{name} is a sparse array; dense records are needed, {name}.toarray() makes them"
+            f"{name} is a sparse array; dense records are needed, {name}.toarray() makes "
+            "them"
         )
     return value
 
 
 def _number(name: str, value: Any) -> float:
+    """Return a number as a float; texts, booleans and masked values are refused."""
     if isinstance(value, str | bytes | bool) or value is np.ma.masked:
         raise ParameterError("must be a number", parameter=name, value=value)
     try:

@@ -1,6 +1,7 @@
-"""JSON in one spelling, and Ed25519 signatures over it: what holds a certificate together and says who stands behind it.
+"""JSON in one canonical spelling, and Ed25519 signatures over it.
 
-A digest finds a change that somebody made without care; whoever makes one on purpose takes the digest again. Only a
+Certificates and federated messages are hashed and signed with these functions. A digest finds
+an accidental change; whoever changes a file on purpose can compute the digest again. Only a
 signature ties a certificate to the holder of a key.
 """
 
@@ -28,7 +29,8 @@ from cryptography.hazmat.primitives.serialization import (
 from curvedp import _validate
 from curvedp.errors import ParameterError
 
-_MOST_BYTES = 1 << 14  # of a key's file
+# How many bytes of a private key's file are read: a key in PEM has about 120.
+_LONGEST_KEY_FILE = 1 << 14
 
 # Ed25519 (RFC 8032): the field's prime, and the second coordinates y of the eight points
 # whose order divides 8. These are 1 (the identity), −1 (order 2), 0 (order 4, twice) and
@@ -44,8 +46,22 @@ _SMALL_ORDER = frozenset(
 
 
 def canonical(value: Any) -> bytes:
-    """JSON as RFC 8785 writes it, but for whole numbers beyond 2^53, which that rounds and which stand here in full. What has
-    no such spelling is refused: NaN, an infinity, a key or a value that is not of JSON.
+    """Return a JSON value as bytes, in the one spelling of RFC 8785.
+
+    Whole numbers beyond 2^53 are an exception: RFC 8785 rounds them, and here they are
+    written in full.
+
+    Parameters
+    ----------
+    value : JSON value
+        None, a bool, an int, a float, a str, a list or tuple of such values, or a mapping
+        from str to such values.
+
+    Raises
+    ------
+    ParameterError
+        For a value that has no such spelling: NaN, an infinity, a key or a value of another
+        type, half of a surrogate pair, and values that are nested too deeply.
 
     Examples
     --------
@@ -53,7 +69,7 @@ def canonical(value: Any) -> bytes:
     b'{"a":null,"b":[1,1e-7,"\\xc3\\xa9"]}'
     """
     try:
-        return _spelled(value).encode()
+        return _canonical_text(value).encode()
     except UnicodeEncodeError:
         raise ParameterError("half of a surrogate pair is not text") from None
     except ParameterError:
@@ -65,11 +81,12 @@ def canonical(value: Any) -> bytes:
 
 
 def digest(value: Any) -> bytes:
-    """SHA-256 of the canonical JSON."""
+    """Return the SHA-256 of a value's canonical JSON."""
     return hashlib.sha256(canonical(value)).digest()
 
 
-def _spelled(value: Any) -> str:
+def _canonical_text(value: Any) -> str:
+    """Return a JSON value as a text in canonical spelling; see `canonical`."""
     if isinstance(value, str):
         return json.encoder.encode_basestring(value)
     if value is None or isinstance(value, bool):
@@ -77,60 +94,84 @@ def _spelled(value: Any) -> str:
     if isinstance(value, int):
         return str(int(value))
     if isinstance(value, float):
-        return _number(float(value))
+        return _canonical_number(float(value))
     if isinstance(value, list | tuple):
-        return "[" + ",".join(map(_spelled, value)) + "]"
+        items = ",".join(map(_canonical_text, value))
+        return f"[{items}]"
     if isinstance(value, Mapping) and all(isinstance(name, str) for name in value):
-        names = sorted(
-            value, key=lambda name: name.encode("utf-16-be", "surrogatepass")
+        members = ",".join(
+            f"{_canonical_text(name)}:{_canonical_text(value[name])}"
+            for name in sorted(value, key=_utf16_order)
         )
-        return (
-            "{"
-            + ",".join(f"{_spelled(name)}:{_spelled(value[name])}" for name in names)
-            + "}"
-        )
+        return f"{{{members}}}"
     raise ParameterError(f"a {type(value).__name__} is not a JSON value")
 
 
-def _number(value: float) -> str:
-    """A double as ECMAScript writes it: the fewest digits that read back, with an exponent from 1e21 and below 1e-6."""
+def _utf16_order(name: str) -> bytes:
+    """Return a key by which RFC 8785 sorts names: their UTF-16 code units."""
+    return name.encode("utf-16-be", "surrogatepass")
+
+
+def _canonical_number(value: float) -> str:
+    """Return a double as ECMAScript writes it.
+
+    It has the fewest digits that read back as the same double, and an exponent if it is at
+    least 1e21 or less than 1e-6.
+    """
     if not isfinite(value):
         raise ParameterError("NaN and infinities are not JSON numbers")
-    if value and "e" not in (
-        text := repr(value)
-    ):  # from 1e-4 to 1e16 the two spell alike, but for ".0"
-        return text.removesuffix(".0")
-    minus, figures, exponent = Decimal(repr(value)).as_tuple()
+    python_text = repr(value)
+    if value and "e" not in python_text:
+        # From 1e-4 to 1e16 Python writes the same, but for a ".0" at the end.
+        return python_text.removesuffix(".0")
+
+    is_negative, figures, exponent = Decimal(python_text).as_tuple()
     digits = "".join(map(str, figures)).rstrip("0")
     if not digits:
         return "0"
-    point = len(figures) + int(exponent)  # digits before the decimal point
-    if len(digits) <= point <= 21:
-        text = digits.ljust(point, "0")
-    elif 0 < point <= 21:
-        text = f"{digits[:point]}.{digits[point:]}"
-    elif -6 < point <= 0:
-        text = "0." + "0" * -point + digits
-    else:
-        text = f"{digits[0]}{'.' if digits[1:] else ''}{digits[1:]}e{point - 1:+d}"
-    return ("-" if minus else "") + text
+    digits_before_point = len(figures) + int(exponent)
+    text = _place_decimal_point(digits, digits_before_point)
+    return f"-{text}" if is_negative else text
+
+
+def _place_decimal_point(digits: str, before_point: int) -> str:
+    """Write the number 0.digits · 10^before_point by the rules of ECMAScript.
+
+    Parameters
+    ----------
+    digits : str
+        The significant digits, without zeros at either end.
+    before_point : int
+        How many digits come before the decimal point; negative for zeros after it.
+    """
+    if len(digits) <= before_point <= 21:
+        return digits.ljust(before_point, "0")
+    if 0 < before_point <= 21:
+        return f"{digits[:before_point]}.{digits[before_point:]}"
+    if -6 < before_point <= 0:
+        return "0." + "0" * -before_point + digits
+    fraction = f".{digits[1:]}" if len(digits) > 1 else ""
+    return f"{digits[0]}{fraction}e{before_point - 1:+d}"
 
 
 # ---- keys ----
 
 
 def new_identity() -> Ed25519PrivateKey:
-    """A new key; its public half (`key_of`) is what others know its holder by."""
+    """Return a new private key.
+
+    Its public half (`key_of`) is what others know its holder by.
+    """
     return Ed25519PrivateKey.generate()
 
 
 def key_of(identity: Ed25519PrivateKey) -> str:
-    """The public key in hexadecimal.
+    """Return the public half of a private key in hexadecimal.
 
     Parameters
     ----------
     identity : Ed25519PrivateKey
-        Whose public half is wanted.
+        The private key.
 
     Examples
     --------
@@ -168,7 +209,8 @@ def public_key(text: Any) -> Ed25519PublicKey:
             f"{_validate.shown(text)} is not a public key (`curvedp key` writes .pub)"
         ) from None
 
-    y = int.from_bytes(raw, "little") % 2**255  # the last bit is the sign of x
+    # The last bit is the sign of the first coordinate.
+    y = int.from_bytes(raw, "little") % 2**255
     if y >= _PRIME or y in _SMALL_ORDER:
         raise ParameterError(
             f"{_validate.shown(text)} is no one's public key: anybody can sign for it"
@@ -177,7 +219,15 @@ def public_key(text: Any) -> Ed25519PublicKey:
 
 
 def write_key(path: str | Path, identity: Ed25519PrivateKey) -> None:
-    """The private key in a file of its own (PEM, mode 0600); one that exists is not touched."""
+    """Write a private key to a new file, in PEM, that only its owner can read.
+
+    Parameters
+    ----------
+    path : str or Path
+        The file. One that exists is refused and not touched.
+    identity : Ed25519PrivateKey
+        The key.
+    """
     text = identity.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     try:
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -190,13 +240,20 @@ def write_key(path: str | Path, identity: Ed25519PrivateKey) -> None:
 
 
 def read_key(path: str | Path) -> Ed25519PrivateKey:
-    """The private key of a PEM file; refused if it is not an Ed25519 key without a password, or others may read it."""
+    """Return the private key in a PEM file.
+
+    Raises
+    ------
+    ParameterError
+        If others than the file's owner may read it, or if it does not hold an Ed25519 key
+        without a password.
+    """
     with Path(path).open("rb") as file:
         if os.name == "posix" and os.fstat(file.fileno()).st_mode & 0o077:
             raise ParameterError(
                 f"others may read the private key {path}; chmod 600 {path}"
             )
-        text = file.read(_MOST_BYTES)
+        text = file.read(_LONGEST_KEY_FILE)
     try:
         identity = load_pem_private_key(text, password=None)
     except (ValueError, TypeError, UnsupportedAlgorithm):
@@ -212,18 +269,47 @@ def read_key(path: str | Path) -> Ed25519PrivateKey:
 
 
 def signature(identity: Ed25519PrivateKey, message: Any, purpose: str) -> str:
-    """Ed25519 (RFC 8032) over the canonical JSON, in hexadecimal; what is signed for one purpose serves no other."""
-    return identity.sign(_signed(message, purpose)).hex()
+    """Sign a JSON value for one purpose.
+
+    Parameters
+    ----------
+    identity : Ed25519PrivateKey
+        Who signs.
+    message : JSON value
+        What is signed, in its canonical spelling.
+    purpose : str
+        What the signature is for. A signature for one purpose is invalid for any other.
+
+    Returns
+    -------
+    str
+        The Ed25519 signature (RFC 8032) in hexadecimal.
+    """
+    return identity.sign(_signed_bytes(message, purpose)).hex()
 
 
 def is_signed(key: str, message: Any, sign: Any, purpose: str) -> bool:
-    """Whether the holder of the key signed the message for this purpose."""
+    """Return whether the holder of a key signed a message for a purpose.
+
+    Parameters
+    ----------
+    key : str
+        The public key in hexadecimal.
+    message : JSON value
+        What should be signed.
+    sign : str
+        The signature, as `signature` returns it. Any other value is not a signature.
+    purpose : str
+        What it should be signed for.
+    """
     try:
-        public_key(key).verify(bytes.fromhex(sign), _signed(message, purpose))
+        signature_bytes = bytes.fromhex(sign)
+        public_key(key).verify(signature_bytes, _signed_bytes(message, purpose))
     except (InvalidSignature, ParameterError, TypeError, ValueError):
         return False
     return True
 
 
-def _signed(message: Any, purpose: str) -> bytes:
+def _signed_bytes(message: Any, purpose: str) -> bytes:
+    """Return the bytes that are signed: the purpose, a line end, and the canonical JSON."""
     return purpose.encode() + b"\n" + canonical(message)
