@@ -8,8 +8,8 @@ from pathlib import Path
 def write_atomically(path: str | Path, content: str | bytes) -> None:
     """Write a file so that a reader sees either the old content or all of the new one.
 
-    The content is written to another file in the same folder, which is then renamed. A crash
-    leaves the old file.
+    The content is written to another file in the same folder, which is then renamed. A
+    crash leaves the old file.
 
     Parameters
     ----------

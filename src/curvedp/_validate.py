@@ -1,7 +1,7 @@
 """Checks of public parameters, which return the value in one type or raise.
 
-Each check is written so that NaN fails it. The `ParameterError` that it raises names the
-parameter, shows its value and states the rule.
+Each check is written so that NaN fails it. The `ParameterError` that it raises names
+the parameter, shows its value and states the rule.
 """
 
 import math
@@ -75,8 +75,8 @@ def within(
 def integer(name: str, value: Any, minimum: int) -> int:
     """Return a whole number >= minimum as an int.
 
-    Floats are refused, even whole ones, and so are booleans and numbers beyond 2^53, which
-    are not doubles any more.
+    Floats are refused, even whole ones, and so are booleans and numbers beyond 2^53,
+    which are not doubles any more.
     """
     try:
         if isinstance(value, bool):
@@ -127,8 +127,8 @@ def private_radius(value: Any) -> None:
 def array(name: str, value: Any) -> np.ndarray:
     """Return real numbers as an array of doubles.
 
-    Only the type can be refused, never a value: NaN is a number here. The message tells the
-    type alone, because what is refused may be records.
+    Only the type can be refused, never a value: NaN is a number here. The message tells
+    the type alone, because what is refused may be records.
     """
     try:
         numbers: np.ndarray = np.asarray(value)
@@ -148,17 +148,18 @@ def array(name: str, value: Any) -> np.ndarray:
 def public_shape(name: str, value: Any, instead: str = "") -> tuple[int, ...]:
     """Return the shape of an array or frame of any library; refuse every list.
 
-    An array has one shape, whatever its entries are, and its shape is public. The rows of a
-    list have lengths of their own, and the length of a row belongs to that record. No rule
-    can read a width off a list without telling something about single records: all lists of
-    n rows are connected by replacing one row at a time. So a rule that gives two lists
-    different widths, or accepts one of them and refuses the other, does so for two lists
-    that differ in one row. Only a constant answer is private. The width of most rows is not
-    constant, nor is that of the first, nor "the same for all, or an error".
+    An array has one shape, whatever its entries are, and its shape is public. The rows
+    of a list have lengths of their own, and the length of a row belongs to that record.
+    No rule can read a width off a list without telling something about single records:
+    all lists of n rows are connected by replacing one row at a time. So a rule that
+    gives two lists different widths, or accepts one of them and refuses the other, does
+    so for two lists that differ in one row. Only a constant answer is private. The
+    width of most rows is not constant, nor is that of the first, nor "the same for all,
+    or an error".
 
-    The width therefore comes from a public parameter. A caller with plain lists of equal
-    length names it (`instead` says how) or passes ``numpy.array(rows)``. The message is the
-    same for every list.
+    The width therefore comes from a public parameter. A caller with plain lists of
+    equal length names it (`instead` says how) or passes ``numpy.array(rows)``. The
+    message is the same for every list.
 
     Parameters
     ----------

@@ -1,8 +1,8 @@
 """JSON in one canonical spelling, and Ed25519 signatures over it.
 
-Certificates and federated messages are hashed and signed with these functions. A digest finds
-an accidental change; whoever changes a file on purpose can compute the digest again. Only a
-signature ties a certificate to the holder of a key.
+Certificates and federated messages are hashed and signed with these functions. A digest
+finds an accidental change; whoever changes a file on purpose can compute the digest
+again. Only a signature ties a certificate to the holder of a key.
 """
 
 import hashlib
@@ -32,9 +32,10 @@ from curvedp.errors import ParameterError
 # How many bytes of a private key's file are read: a key in PEM has about 120.
 _LONGEST_KEY_FILE = 1 << 14
 
-# Ed25519 (RFC 8032): the field's prime, and the second coordinates y of the eight points
-# whose order divides 8. These are 1 (the identity), −1 (order 2), 0 (order 4, twice) and
-# ±y₈ (order 8, twice each); a test finds them again by the curve's own addition.
+# Ed25519 (RFC 8032): the field's prime, and the second coordinates y of the eight
+# points whose order divides 8. These are 1 (the identity), −1 (order 2), 0 (order 4,
+# twice) and ±y₈ (order 8, twice each); a test finds them again by the curve's own
+# addition.
 _PRIME = 2**255 - 19
 _ORDER_EIGHT = 0x05FC536D880238B13933C6D305ACDFD5F098EFF289F4C345B027B2C28F95E826
 _SMALL_ORDER = frozenset(
@@ -54,14 +55,14 @@ def canonical(value: Any) -> bytes:
     Parameters
     ----------
     value : JSON value
-        None, a bool, an int, a float, a str, a list or tuple of such values, or a mapping
-        from str to such values.
+        None, a bool, an int, a float, a str, a list or tuple of such values, or a
+        mapping from str to such values.
 
     Raises
     ------
     ParameterError
-        For a value that has no such spelling: NaN, an infinity, a key or a value of another
-        type, half of a surrogate pair, and values that are nested too deeply.
+        For a value that has no such spelling: NaN, an infinity, a key or a value of
+        another type, half of a surrogate pair, and values that are nested too deeply.
 
     Examples
     --------
@@ -115,8 +116,8 @@ def _utf16_order(name: str) -> bytes:
 def _canonical_number(value: float) -> str:
     """Return a double as ECMAScript writes it.
 
-    It has the fewest digits that read back as the same double, and an exponent if it is at
-    least 1e21 or less than 1e-6.
+    It has the fewest digits that read back as the same double, and an exponent if it is
+    at least 1e21 or less than 1e-6.
     """
     if not isfinite(value):
         raise ParameterError("NaN and infinities are not JSON numbers")
@@ -193,13 +194,15 @@ def public_key(text: Any) -> Ed25519PublicKey:
     ------
     ParameterError
         For anything that is not such a text, and for a key that anybody can sign for: a
-        point of small order, or one that is not written as RFC 8032 (section 5.1.3) asks.
+        point of small order, or one that is not written as RFC 8032 (section 5.1.3)
+        asks.
 
     Notes
     -----
-    A signature (R, S) of the message m verifies if [S]B = R + [k]A with k = H(R, A, m). For a
-    public key A of order 1 the pair (R, S) = (identity, 0) verifies for every message, and
-    for one of order 2, 4 or 8 it does for one message in so many. Nobody holds such a key.
+    A signature (R, S) of the message m verifies if [S]B = R + [k]A with k = H(R, A, m).
+    For a public key A of order 1 the pair (R, S) = (identity, 0) verifies for every
+    message, and for one of order 2, 4 or 8 it does for one message in so many. Nobody
+    holds such a key.
     """
     try:
         raw = bytes.fromhex(text)
@@ -245,8 +248,8 @@ def read_key(path: str | Path) -> Ed25519PrivateKey:
     Raises
     ------
     ParameterError
-        If others than the file's owner may read it, or if it does not hold an Ed25519 key
-        without a password.
+        If others than the file's owner may read it, or if it does not hold an Ed25519
+        key without a password.
     """
     with Path(path).open("rb") as file:
         if os.name == "posix" and os.fstat(file.fileno()).st_mode & 0o077:

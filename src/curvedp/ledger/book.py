@@ -31,8 +31,9 @@ from curvedp.privacy.unit import PrivacyUnit, check_unit
 
 AnyPath = str | os.PathLike[str]
 
-# The format of the files that this version writes. Format 3 states the privacy unit; format 2
-# is version 0.2's; files of version 0.1 have no format written in them. All of them are read.
+# The format of the files that this version writes. Format 3 states the privacy unit;
+# format 2 is version 0.2's; files of version 0.1 have no format written in them. All of
+# them are read.
 _FORMAT = 3
 
 # How many characters a text in an entry may have: labels, groups, spaces, statistics.
@@ -60,16 +61,16 @@ class Entry(NamedTuple):
     guarantee : Guarantee
         What was charged, in the definition in which the ledger counts.
     partition, group : str or None
-        The group of a partition of the records that it is about; None if it is about all
-        records.
+        The group of a partition of the records that it is about; None if it is about
+        all records.
     time : str
         When it was charged, for people to read; no decision depends on it.
     hash : str
         The ledger's `head` right after it. Noted elsewhere it is a witness, see
         `Ledger.extends`.
     unit : PrivacyUnit or None
-        Whose data the release protects: one record, or one person with all their records;
-        None if that was not stated, as in entries of version 0.2 and before.
+        Whose data the release protects: one record, or one person with all their
+        records; None if that was not stated, as in entries of version 0.2 and before.
     n : int or None
         How many records or persons it is about; None if that is private or not stated.
     space, statistic : str or None
@@ -102,8 +103,8 @@ class Ledger:
     - `spend` either commits the whole entry to disk before it returns, or raises and spends
       nothing;
     - what was released within the budget satisfies the budget, also if each guarantee was
-      chosen after the releases before it were seen (docs/ledger.md says by whose theorem);
-      the sums are exact, in rational arithmetic;
+      chosen after the releases before it were seen (docs/ledger.md says by whose
+      theorem); the sums are exact, in rational arithmetic;
     - the budget is the file's: no copy, pickle or old object has one of its own;
     - one ledger counts for one privacy unit: what protects records and what protects persons
       is never added up;
@@ -112,31 +113,32 @@ class Ledger:
     Parameters
     ----------
     path : path
-        The file, which only its owner can read. It is made if `budget` is given and there is
-        no file.
+        The file, which only its owner can read. It is made if `budget` is given and
+        there is no file.
     budget : Guarantee, optional
         What may be spent in all, in any definition whose cost adds up (the table of
         docs/ledger.md). For an existing file it must be the file's.
     key : path, optional
-        A file with at least 32 random bytes that only its owner may read (`write_key` makes
-        one). Entries are then chained by HMAC-SHA-256: nobody without the key can change the
-        ledger and not be noticed.
+        A file with at least 32 random bytes that only its owner may read (`write_key`
+        makes one). Entries are then chained by HMAC-SHA-256: nobody without the key can
+        change the ledger and not be noticed.
     unit : PrivacyUnit or str, optional
-        Whose data the budget protects, "record" or "person". Without it a new ledger takes
-        the unit of its first charge that states one. For an existing file it must be the
-        file's.
+        Whose data the budget protects, "record" or "person". Without it a new ledger
+        takes the unit of its first charge that states one. For an existing file it must
+        be the file's.
     lazy : bool
-        Make a new file only together with its first entry, so that a release that is refused
-        leaves none behind.
+        Make a new file only together with its first entry, so that a release that is
+        refused leaves none behind.
 
     Raises
     ------
     ParameterError
-        For something other than a path, an unknown or another budget or unit, a missing or a
-        superfluous key, a key that others may read, and a folder that others may write.
+        For something other than a path, an unknown or another budget or unit, a missing
+        or a superfluous key, a key that others may read, and a folder that others may
+        write.
     LedgerCorrupted
-        Where the chain is broken, the file has two names, a file beside it pretends to be its
-        journal, or it is another ledger than the one opened.
+        Where the chain is broken, the file has two names, a file beside it pretends to
+        be its journal, or it is another ledger than the one opened.
 
     Examples
     --------
@@ -197,18 +199,19 @@ class Ledger:
         Parameters
         ----------
         guarantee : Guarantee
-            What the release satisfies. If it is of another definition than the ledger's, it
-            is converted, never to a stronger statement.
+            What the release satisfies. If it is of another definition than the
+            ledger's, it is converted, never to a stronger statement.
         label : str
             What is released, for people to read: at most 200 printable characters.
         partition, group : str, optional
-            Both or none. Releases about disjoint groups of a partition cost only as much as
-            the most expensive group. This is sound if a record's group is public and fixed,
-            so that replacing a record keeps it in its group. If persons are protected, all
-            records of a person must be in one group.
+            Both or none. Releases about disjoint groups of a partition cost only as
+            much as the most expensive group. This is sound if a record's group is
+            public and fixed, so that replacing a record keeps it in its group. If
+            persons are protected, all records of a person must be in one group.
         unit : PrivacyUnit or str, optional
-            Whose data the guarantee protects, "record" or "person". A ledger that counts for
-            the other one refuses. Without it you vouch that the unit is the ledger's.
+            Whose data the guarantee protects, "record" or "person". A ledger that
+            counts for the other one refuses. Without it you vouch that the unit is the
+            ledger's.
         n : int, optional
             How many records or persons it is about. It is refused if it is private
             (adjacency 'add-remove').
@@ -220,8 +223,8 @@ class Ledger:
         BudgetExceeded
             If it does not fit; nothing is spent.
         ParameterError, UnattainableGuarantee
-            For a bad label, another adjacency or unit, or a guarantee that cannot be counted
-            here; nothing is spent.
+            For a bad label, another adjacency or unit, or a guarantee that cannot be
+            counted here; nothing is spent.
         """
         if (partition is None) != (group is None):
             raise ParameterError(
@@ -245,16 +248,16 @@ class Ledger:
     ) -> Entry:
         """Charge one entry for releases about disjoint groups of records, BEFORE any is sampled.
 
-        Each guarantee is converted to the definition in which the ledger counts, and all are
-        refused if one of them has no expression there. The largest of every parameter is
-        charged (parallel composition).
+        Each guarantee is converted to the definition in which the ledger counts, and
+        all are refused if one of them has no expression there. The largest of every
+        parameter is charged (parallel composition).
 
         Parameters
         ----------
         guarantees : sequence of Guarantee
-            What each of the releases satisfies. As with `spend`'s groups, a record's group
-            must be public and fixed, and if persons are protected, all records of a person
-            must be in one group.
+            What each of the releases satisfies. As with `spend`'s groups, a record's
+            group must be public and fixed, and if persons are protected, all records of
+            a person must be in one group.
         label, unit, space, statistic
             As for `spend`.
         n : int, optional
@@ -280,8 +283,8 @@ class Ledger:
     ) -> Entry:
         """Charge one entry for one release, or for several about disjoint groups.
 
-        The parameters are those of `spend` and `spend_on_disjoint_groups`; `facts` is what
-        the caller states about the release.
+        The parameters are those of `spend` and `spend_on_disjoint_groups`; `facts` is
+        what the caller states about the release.
         """
         for guarantee in guarantees:
             if not isinstance(guarantee, Guarantee):
@@ -403,8 +406,8 @@ class Ledger:
         Raises
         ------
         LedgerCorrupted
-            If the chain is broken, a total is not the sum of its entries, or a noted hash is
-            gone.
+            If the chain is broken, a total is not the sum of its entries, or a noted
+            hash is gone.
         """
         rows: list[Row] = []
         if not self._is_not_made:

@@ -1,11 +1,12 @@
 """How a ledger adds up: its state after some entries, and what the next entry costs.
 
-A budget of any definition but (ε, δ) is one additive filter: the costs of the entries are
-added and compared with the cost of the budget. Under an (ε, δ) budget, entries of (ε, δ) and
-of pure ε are added up first. The first entry of another definition then converts what is left
-of the budget into an *account* of that definition, the largest that implies it, and all later
-entries are counted there. docs/ledger.md proves that this is valid for adaptively chosen
-releases, and why keeping one total for each definition would not be.
+A budget of any definition but (ε, δ) is one additive filter: the costs of the entries
+are added and compared with the cost of the budget. Under an (ε, δ) budget, entries of
+(ε, δ) and of pure ε are added up first. The first entry of another definition then
+converts what is left of the budget into an *account* of that definition, the largest
+that implies it, and all later entries are counted there. docs/ledger.md proves that
+this is valid for adaptively chosen releases, and why keeping one total for each
+definition would not be.
 """
 
 import dataclasses
@@ -47,8 +48,8 @@ Cost = tuple[Fraction, ...]
 # The name of a partition and the name of one of its groups.
 GroupName = tuple[str | None, str | None]
 
-# The smallest positive double: the δ of an (ε, δ) guarantee that has spent no δ, because
-# (ε, 0) is not an (ε, δ) guarantee.
+# The smallest positive double: the δ of an (ε, δ) guarantee that has spent no δ,
+# because (ε, 0) is not an (ε, δ) guarantee.
 _SMALLEST_DELTA = 5e-324
 
 
@@ -61,8 +62,8 @@ class Charge:
     guarantee : Guarantee
         The release as it is counted, in the account's definition.
     converts_budget_to : Guarantee or None
-        The account into which it converts the rest of an (ε, δ) budget; None if it converts
-        nothing.
+        The account into which it converts the rest of an (ε, δ) budget; None if it
+        converts nothing.
     total : Cost
         What is spent in all, with it.
     group_total : Cost or None
@@ -95,13 +96,13 @@ class State:
     head : str
         The hash of the last entry.
     account : Guarantee
-        The filter in which entries are counted: the budget, or what the rest of an (ε, δ)
-        budget was converted into.
+        The filter in which entries are counted: the budget, or what the rest of an (ε,
+        δ) budget was converted into.
     total : Cost
         What the account has spent. Of a partition only its most expensive group counts.
     spent_before_conversion : Cost
-        What of an (ε, δ) budget had been spent when the rest was converted; empty if nothing
-        was converted.
+        What of an (ε, δ) budget had been spent when the rest was converted; empty if
+        nothing was converted.
     groups : dict
         What each group of each partition has spent.
     max_group_cost : dict
@@ -141,19 +142,20 @@ class State:
     ) -> Charge:
         """Return what releases about disjoint groups of records cost together.
 
-        Theorem (parallel composition, McSherry 2009). If a neighboring data set differs in
-        the records of one group only, then releases about disjoint groups satisfy together
-        every guarantee that each of them satisfies. So each is expressed in the account's
-        definition first, and refused if it cannot be; the largest of every parameter is then
-        a guarantee that all of them satisfy. Numbers of different definitions are never
-        compared.
+        Theorem (parallel composition, McSherry 2009). If a neighboring data set differs
+        in the records of one group only, then releases about disjoint groups satisfy
+        together every guarantee that each of them satisfies. So each is expressed in
+        the account's definition first, and refused if it cannot be; the largest of
+        every parameter is then a guarantee that all of them satisfy. Numbers of
+        different definitions are never compared.
 
         Parameters
         ----------
         guarantees : sequence of Guarantee
             What each of the releases satisfies; at least one.
         partition, group : str or None
-            The group of a partition that the entry is about; None if it is about all records.
+            The group of a partition that the entry is about; None if it is about all
+            records.
 
         Raises
         ------
@@ -214,8 +216,8 @@ class State:
         epsilon = round_fraction(
             self.spent_before_conversion[0] + spent_epsilon, up=True
         )
-        # The account implies what was left of the budget, so what it has spent does too.
-        # Rounding cannot make it more than the budget.
+        # The account implies what was left of the budget, so what it has spent does
+        # too. Rounding cannot make it more than the budget.
         return dataclasses.replace(self.budget, eps=min(epsilon, self.budget.eps))
 
     @property
@@ -291,9 +293,9 @@ class State:
     def _add(self, part: Cost, partition: str | None, group: str | None) -> Totals:
         """Return the totals with one more cost.
 
-        Of a partition only its most expensive group counts, component by component: with m
-        the largest cost of its groups before the entry and m' after it, the total grows by
-        m' - m.
+        Of a partition only its most expensive group counts, component by component:
+        with m the largest cost of its groups before the entry and m' after it, the
+        total grows by m' - m.
         """
         if partition is None:
             return Totals(_add_costs(self.total, part), None)
@@ -310,7 +312,7 @@ class State:
         return Totals(total, group_total)
 
 
-# ---- from the file's lines to a state ----------------------------------------------------
+# ---- from the file's lines to a state ------------------------------------------------
 
 
 def replay(state: State, rows: Sequence[Row], *, exactly: bool = False) -> State:
@@ -321,8 +323,8 @@ def replay(state: State, rows: Sequence[Row], *, exactly: bool = False) -> State
     state : State
         The ledger before these entries.
     rows : sequence of Row
-        The entries. Each states the total after it; those of version 0.1 do not, and are
-        added up.
+        The entries. Each states the total after it; those of version 0.1 do not, and
+        are added up.
     exactly : bool
         Add up all entries, and compare the result with what they state.
 
@@ -364,8 +366,8 @@ def replay(state: State, rows: Sequence[Row], *, exactly: bool = False) -> State
 def _is_superseded(body: dict[str, Any], following: dict[str, Any]) -> bool:
     """Return whether the next entry's total tells everything that this entry tells.
 
-    So it is if both state a total, this one is about no group of a partition, and neither
-    converts the budget.
+    So it is if both state a total, this one is about no group of a partition, and
+    neither converts the budget.
     """
     is_plain = "total" in body and body["partition"] is None and body["opens"] is None
     return is_plain and "total" in following and following["opens"] is None
@@ -434,7 +436,7 @@ def _parse_cost(stored: Any, example: Cost) -> Cost:
     return tuple(Fraction(number) for number, _ in zip(stored, example, strict=True))
 
 
-# ---- costs -------------------------------------------------------------------------------
+# ---- costs ---------------------------------------------------------------------------
 
 
 def cost(account: Guarantee, guarantee: Guarantee) -> Cost:
@@ -488,7 +490,7 @@ def _max_costs(first: Cost, second: Cost) -> Cost:
     return tuple(max(a, b) for a, b in zip(first, second, strict=True))
 
 
-# ---- definitions -------------------------------------------------------------------------
+# ---- definitions ---------------------------------------------------------------------
 
 
 def _has_same_definition(guarantee: Guarantee, account: Guarantee) -> bool:
@@ -522,8 +524,8 @@ def _largest_of_each_parameter(
 ) -> Guarantee:
     """Return the strongest guarantee of the account's definition that each of these implies.
 
-    All of them are of that definition, in which a larger parameter is a weaker statement;
-    in an (ε, δ) account a pure ε counts as (ε, 0).
+    All of them are of that definition, in which a larger parameter is a weaker
+    statement; in an (ε, δ) account a pure ε counts as (ε, 0).
     """
     first = guarantees[0]
     if all(guarantee == first for guarantee in guarantees):
@@ -557,8 +559,8 @@ def _largest_approximate(guarantees: Sequence[Guarantee]) -> Guarantee:
 def _with_filter(guarantee: Guarantee) -> Guarantee:
     """Return a guarantee whose definition has an additive filter, and that this one implies.
 
-    It is the guarantee itself if it has one parameter that adds up, and otherwise its μ of
-    GDP or, without one, its ρ of zCDP.
+    It is the guarantee itself if it has one parameter that adds up, and otherwise its μ
+    of GDP or, without one, its ρ of zCDP.
     """
     if len(guarantee.additive_fields) == 1:
         guarantee.cost()  # This refuses a Hellinger angle, which does not add up.
@@ -595,9 +597,9 @@ def largest_account(
 ) -> Guarantee | None:
     """Return the largest guarantee of an example's definition that implies (ε, δ).
 
-    The parameter is found as 1/t, where t is a root of "the ε at δ of parameter 1/t, minus
-    ε", which decreases in t. It is right to 12 digits, and t is rounded up, so that the
-    guarantee does imply (ε, δ).
+    The parameter is found as 1/t, where t is a root of "the ε at δ of parameter 1/t,
+    minus ε", which decreases in t. It is right to 12 digits, and t is rounded up, so
+    that the guarantee does imply (ε, δ).
 
     Returns
     -------

@@ -1,12 +1,12 @@
 """The ledger's file: one SQLite table of lines, chained by hashes.
 
-Every access is one exclusive and durable transaction. SQLite uses a rollback journal here and
-not a write-ahead log, so that an entry which was acknowledged is in the one file;
-`synchronous=EXTRA` makes that true across a power cut too. SQLite finds the journal by the
-file's name, so a file with two names is refused: after a crash under one name, the other
-would go on without the journal. A new ledger is made under another name and linked into
-place, so that a file at its path is never half made: an empty one is damage, not a fresh
-start. Nobody but its owner can read it.
+Every access is one exclusive and durable transaction. SQLite uses a rollback journal
+here and not a write-ahead log, so that an entry which was acknowledged is in the one
+file; `synchronous=EXTRA` makes that true across a power cut too. SQLite finds the
+journal by the file's name, so a file with two names is refused: after a crash under one
+name, the other would go on without the journal. A new ledger is made under another name
+and linked into place, so that a file at its path is never half made: an empty one is
+damage, not a fresh start. Nobody but its owner can read it.
 """
 
 import hashlib
@@ -32,8 +32,8 @@ CREATE TABLE entries (
 ) STRICT
 """
 
-# How many random bytes a new key has, the length of an output of SHA-256, and how many bytes
-# a key may have: longer files are not keys.
+# How many random bytes a new key has, the length of an output of SHA-256, and how many
+# bytes a key may have: longer files are not keys.
 _KEY_BYTES = 32
 _LONGEST_KEY = 1 << 14
 
@@ -46,8 +46,8 @@ _FILES_BESIDE = ("-journal", "-wal", "-shm")
 # The extended attribute of a file with an access control list.
 _ACCESS_LIST = "system.posix_acl_access"
 
-# What a line that this library did not write can raise, although its hash is right: whoever
-# can write the file can compute the hashes too.
+# What a line that this library did not write can raise, although its hash is right:
+# whoever can write the file can compute the hashes too.
 _ERRORS_OF_DAMAGE = (
     ArithmeticError,
     AttributeError,
@@ -149,8 +149,8 @@ def read_key(path: Path | None) -> bytes | None:
 def create(path: Path, first_body: dict[str, Any], key: bytes | None) -> None:
     """Make a ledger with its first line and no entries.
 
-    The file is made under another name and linked into place in one step. If another process
-    makes a ledger at the same path first, that one stays.
+    The file is made under another name and linked into place in one step. If another
+    process makes a ledger at the same path first, that one stays.
 
     Parameters
     ----------
@@ -179,11 +179,12 @@ def create(path: Path, first_body: dict[str, Any], key: bytes | None) -> None:
 def check_place(path: Path) -> None:
     """Refuse a place where another user could set the ledger back to an earlier state.
 
-    SQLite undoes an interrupted transaction by copying the pages of the file `-journal` beside
-    the ledger into it. So whoever can create files in the folder could plant a journal with
-    the pages of an emptier ledger, and the owner's next process would write them back. Hence
-    nobody else may write to the folder, and a file beside the ledger that SQLite would read
-    must have been made by the ledger's owner, root or this process.
+    SQLite undoes an interrupted transaction by copying the pages of the file `-journal`
+    beside the ledger into it. So whoever can create files in the folder could plant a
+    journal with the pages of an emptier ledger, and the owner's next process would
+    write them back. Hence nobody else may write to the folder, and a file beside the
+    ledger that SQLite would read must have been made by the ledger's owner, root or
+    this process.
 
     Parameters
     ----------
@@ -195,7 +196,8 @@ def check_place(path: Path) -> None:
     ParameterError
         For a folder that others may write or own.
     LedgerCorrupted
-        For a file beside the ledger that is not its journal, or a journal without a ledger.
+        For a file beside the ledger that is not its journal, or a journal without a
+        ledger.
     """
     try:
         ledger_status = path.stat() if path.exists() else None
@@ -267,9 +269,9 @@ def _is_journal_of(
 ) -> bool:
     """Return whether a file beside a ledger can only be the journal that SQLite made for it.
 
-    It must be an ordinary file with one name, called a journal (a ledger has no other file
-    beside it), of a trusted owner, and nobody may write to it who may not write to the
-    ledger.
+    It must be an ordinary file with one name, called a journal (a ledger has no other
+    file beside it), of a trusted owner, and nobody may write to it who may not write to
+    the ledger.
     """
     is_ordinary_file = stat.S_ISREG(status.st_mode) and status.st_nlink == 1
     if not beside.name.endswith("-journal") or not is_ordinary_file:
@@ -295,8 +297,8 @@ def _trusted_owners(ledger_status: os.stat_result | None) -> set[int]:
 def _is_group_of_owner_alone(folder: Path, status: os.stat_result) -> bool:
     """Return whether a folder's owner is the only member of its group.
 
-    Many systems make such a group for each user. With an access control list the group's
-    bits are the mask of the list and tell nothing about the group.
+    Many systems make such a group for each user. With an access control list the
+    group's bits are the mask of the list and tell nothing about the group.
     """
     import grp
     import pwd
@@ -316,16 +318,16 @@ def _is_group_of_owner_alone(folder: Path, status: os.stat_result) -> bool:
 def transaction(path: Path) -> Iterator[sqlite3.Connection]:
     """Open a ledger for one exclusive and durable transaction.
 
-    The connection is new, so that nothing is shared with a fork or a thread. What is written
-    is on the disk when the block ends; if it raises, nothing is written.
+    The connection is new, so that nothing is shared with a fork or a thread. What is
+    written is on the disk when the block ends; if it raises, nothing is written.
 
     Raises
     ------
     CurvedpError
         If the file cannot be opened or written.
     LedgerCorrupted
-        If it is not a readable ledger. Errors of the block that damaged lines can cause are
-        turned into this one.
+        If it is not a readable ledger. Errors of the block that damaged lines can cause
+        are turned into this one.
     """
     check_place(path)
     try:
@@ -384,8 +386,8 @@ def read(
     Raises
     ------
     LedgerCorrupted
-        If numbers are not consecutive, a hash does not cover all lines before, or the last
-        lines are missing.
+        If numbers are not consecutive, a hash does not cover all lines before, or the
+        last lines are missing.
     """
     _check_table(connection)
     if since == 0:
@@ -439,7 +441,8 @@ def append(
     text = json.dumps(body, sort_keys=True, separators=(",", ":"))
     digest = _chained_hash(previous, number, text, key)
     connection.execute("INSERT INTO entries VALUES (?, ?, ?)", (number, text, digest))
-    # The number of lines stands in the file's header too, so that a lost last page is noticed.
+    # The number of lines stands in the file's header too, so that a lost last page is
+    # noticed.
     connection.execute(f"PRAGMA user_version={number + 1}")
     return Row(number, body, digest)
 
@@ -487,8 +490,8 @@ def _check_key_is_needed(connection: sqlite3.Connection, key: bytes | None) -> N
 def _check_single_name(path: Path) -> None:
     """Refuse a file with a second name.
 
-    If `create` was killed between its two steps, it has left a second name behind, which is
-    removed here.
+    If `create` was killed between its two steps, it has left a second name behind,
+    which is removed here.
     """
     if path.stat().st_nlink == 2:
         for other in path.parent.iterdir():

@@ -1,9 +1,9 @@
 """Records wherever they lie: in memory, on a device, or in chunks on a cluster.
 
-`Records` is the one interface through which statistics and mechanisms see data. Nothing here
-raises, warns or changes n because of what a record contains: a record that is not finite or
-not on the manifold is replaced by the center of the public ball when a kernel reads it.
-Types, shapes and dtypes are public and may be refused.
+`Records` is the one interface through which statistics and mechanisms see data. Nothing
+here raises, warns or changes n because of what a record contains: a record that is not
+finite or not on the manifold is replaced by the center of the public ball when a kernel
+reads it. Types, shapes and dtypes are public and may be refused.
 """
 
 from collections.abc import Callable
@@ -33,12 +33,12 @@ if TYPE_CHECKING:
 # The Fréchet mean of some records, and their mean square distance to it.
 Moments = tuple[np.ndarray, float]
 
-# Maps a block of k records, shape (k, *point_shape), and arrays with one row for each of
-# them, to a vector of int64. `Records.sums` adds these vectors up.
+# Maps a block of k records, shape (k, *point_shape), and arrays with one row for each
+# of them, to a vector of int64. `Records.sums` adds these vectors up.
 Kernel = Callable[..., np.ndarray]
 
-# How many records a kernel of `Records.sums` sees at once. Its intermediate results stay
-# small, and the exact sums do not depend on it.
+# How many records a kernel of `Records.sums` sees at once. Its intermediate results
+# stay small, and the exact sums do not depend on it.
 _BLOCK = 1 << 13
 
 
@@ -78,16 +78,16 @@ class Records:
         Parameters
         ----------
         kernel : callable
-            Maps a block of records, and the same rows of each array in `beside`, to a vector
-            of int64: the sum of one vector for each record.
+            Maps a block of records, and the same rows of each array in `beside`, to a
+            vector of int64: the sum of one vector for each record.
         *beside : arrays, shape (n, ...)
             Further values of each record, such as the codes of its class.
 
         Returns
         -------
         array of int64
-            The sum. It is exact, so it does not depend on the order of the records or on how
-            they are cut into blocks.
+            The sum. It is exact, so it does not depend on the order of the records or
+            on how they are cut into blocks.
         """
         records = self.array()
         further_values = [np.asarray(values) for values in beside]
@@ -102,8 +102,8 @@ class Records:
         """Return the Fréchet mean of the records and their mean square distance to it.
 
         The records are clipped into the public ball before. The mean is within
-        `solver_error(manifold, radius)` of the true one, whatever the records are. Neither
-        value is private: noise has to be added before anything is released.
+        `solver_error(manifold, radius)` of the true one, whatever the records are.
+        Neither value is private: noise has to be added before anything is released.
         """
         return mean_of_array(ball, self._records)
 
@@ -119,7 +119,8 @@ class Records:
         """
         from curvedp.records.labels import Labels
 
-        # Labels may be private, and then a warning would tell something about one of them.
+        # Labels may be private, and then a warning would tell something about one of
+        # them.
         with quiet_about_records():
             return Labels(y, self.n, classes)
 
@@ -182,7 +183,8 @@ def open_records(
     ----------
     X : array, frame, series or list
         An array of any library, also of dask, of shape (n, *point_shape); or a frame, a
-        series or a list with one record for each row. What cannot be read as a record is NaN.
+        series or a list with one record for each row. What cannot be read as a record
+        is NaN.
     point_shape : tuple of int
         The shape of one record.
     name : str

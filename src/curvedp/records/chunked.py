@@ -1,7 +1,8 @@
 """A dask array of records, seen through exact sums over its chunks.
 
-Workers see their own chunks and send back sums; the client adds them up and never loads the
-records. A worker or a cluster that fails is reported in one line that quotes no record.
+Workers see their own chunks and send back sums; the client adds them up and never loads
+the records. A worker or a cluster that fails is reported in one line that quotes no
+record.
 """
 
 from functools import partial
@@ -36,15 +37,15 @@ from curvedp.records.base import (
 if TYPE_CHECKING:
     from curvedp.records.labels import ChunkedLabels, Labels
 
-# How many records one worker gathers to find a start for the mean. More would take longer
-# and would not save passes over the data.
+# How many records one worker gathers to find a start for the mean. More would take
+# longer and would not save passes over the data.
 SAMPLE_SIZE = 1 << 14
 
 # How many partial sums one task adds up.
 _SUMS_PER_TASK = 8
 
-# How long the client waits for a scheduler's answer. dask itself complains of an event loop
-# that is busy for 3 seconds.
+# How long the client waits for a scheduler's answer. dask itself complains of an event
+# loop that is busy for 3 seconds.
 _SCHEDULER_TIMEOUT = "5s"
 
 # Packages whose errors speak of machines and networks, and never of a record.
@@ -132,8 +133,8 @@ class ChunkedRecords(Records):
     Parameters
     ----------
     X : dask array, shape (n, *point_shape)
-        The records. Chunks of unknown size, and chunks that cut through a record, are refused
-        before anything is computed.
+        The records. Chunks of unknown size, and chunks that cut through a record, are
+        refused before anything is computed.
     point_shape : tuple of int
         The shape of one record.
     name : str
@@ -168,10 +169,12 @@ class ChunkedRecords(Records):
     def sums(self, kernel: Kernel, *beside: Any) -> np.ndarray:
         """Return the sum of a kernel over all records, as `Records.sums`.
 
-        The workers apply the kernel to their chunks, and a tree of tasks adds up the results.
-        The arrays `beside` are dask arrays with the same chunks along their first axis.
+        The workers apply the kernel to their chunks, and a tree of tasks adds up the
+        results. The arrays `beside` are dask arrays with the same chunks along their
+        first axis.
         """
-        # dask aligns arrays of the same number of dimensions, hence the axes of length 1.
+        # dask aligns arrays of the same number of dimensions, hence the axes of length
+        # 1.
         added_axes = (None,) * len(self._point_shape)
         aligned = [values[(slice(None), *added_axes)] for values in beside]
         chunk_sums = self._records.map_blocks(
@@ -186,7 +189,8 @@ class ChunkedRecords(Records):
         delayed_total = chunk_sums.sum(axis=0, split_every=_SUMS_PER_TASK)
         total = np.asarray(compute(delayed_total, self._name))
 
-        # The last entry counts the records. n is part of the guarantee, so it must be right.
+        # The last entry counts the records. n is part of the guarantee, so it must be
+        # right.
         if total[-1] != self.n:
             raise ParameterError(
                 f"the chunks of {self._name} hold {total[-1]} records; their sizes say "
@@ -246,7 +250,7 @@ class ChunkedRecords(Records):
         return streamed_mean(ball, self.n, sums, start)
 
 
-# ---- on the workers ----------------------------------------------------------------------
+# ---- on the workers ------------------------------------------------------------------
 
 
 def check_chunk(
@@ -302,7 +306,7 @@ def _start_from_chunk(ball: PublicBall, chunk: np.ndarray) -> Start:
         return start_from_sample(ball, np.asarray(sample, dtype=np.float64))
 
 
-# ---- on the client -----------------------------------------------------------------------
+# ---- on the client -------------------------------------------------------------------
 
 
 def compute(collection: Any, name: str = "X") -> Any:
@@ -318,9 +322,10 @@ def compute(collection: Any, name: str = "X") -> Any:
     Raises
     ------
     ParameterError
-        If the computation fails. Errors of the cluster and of the storage speak of machines
-        and files, and are quoted. Any other error may quote a record (a reader's "could not
-        convert ..."), so only its type is told, and it is left out of the traceback too.
+        If the computation fails. Errors of the cluster and of the storage speak of
+        machines and files, and are quoted. Any other error may quote a record (a
+        reader's "could not convert ..."), so only its type is told, and it is left out
+        of the traceback too.
     """
     try:
         return collection.compute()

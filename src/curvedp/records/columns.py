@@ -33,19 +33,20 @@ def select_columns(
     where : str
         What error messages call the table.
     names : sequence of str or int, or None
-        The names of the table's columns, or their positions where they have no names; None
-        for a text file without a header.
+        The names of the table's columns, or their positions where they have no names;
+        None for a text file without a header.
     options : ReadOptions
-        Its `columns` says which columns are wanted; without it the table must have exactly
-        `width` columns. Its `form` says in which order they are expected.
+        Its `columns` says which columns are wanted; without it the table must have
+        exactly `width` columns. Its `form` says in which order they are expected.
     width : int
         How many entries a record has.
 
     Raises
     ------
     ParameterError
-        If the number of columns is not `width`, if a column does not exist or its name is
-        ambiguous, or if the names tell that the columns are in another order than the form's.
+        If the number of columns is not `width`, if a column does not exist or its name
+        is ambiguous, or if the names tell that the columns are in another order than
+        the form's.
     """
     if options.columns is None:
         _check_column_count(where, names, options, width)
@@ -62,8 +63,9 @@ def select_columns(
         )
     positions = [_find_column(where, names, column) for column in columns]
 
-    # A caller who lists columns as they stand in the file says which columns are meant, but
-    # says nothing about their order. So the header is compared with the form's order.
+    # A caller who lists columns as they stand in the file says which columns are meant,
+    # but says nothing about their order. So the header is compared with the form's
+    # order.
     if names and positions == sorted(positions):
         check_order(where, options.form, [names[position] for position in positions])
     else:
@@ -93,8 +95,8 @@ def _requested_columns(
 ) -> list[Column]:
     """Return what a caller passed as `columns`, as a list without ranges.
 
-    A single text is accepted if it is a range such as "2-31". Any other single text yields an
-    empty list, which `select_columns` refuses.
+    A single text is accepted if it is a range such as "2-31". Any other single text
+    yields an empty list, which `select_columns` refuses.
     """
     if isinstance(columns, str):
         columns = [columns] if is_range(columns, names) else []
@@ -172,8 +174,8 @@ def _find_column(where: str, names: Sequence[Column] | None, column: Column) -> 
 def _listed(names: Sequence[Column]) -> str:
     """Return the names of columns as an error message lists them.
 
-    A number is left out: if a caller takes a line of records for a header, then the message
-    must not show that record.
+    A number is left out: if a caller takes a line of records for a header, then the
+    message must not show that record.
     """
     texts = [name for name in names if isinstance(name, str) and isnan(to_float(name))]
     if not texts:

@@ -1,7 +1,7 @@
 """Converting cells, columns and rows of any type to doubles; what is not a number is NaN.
 
-The type of an array is public and may be refused. What a cell holds is data: converting it
-never raises, never warns, and the result depends on that cell alone.
+The type of an array is public and may be refused. What a cell holds is data: converting
+it never raises, never warns, and the result depends on that cell alone.
 """
 
 import sys
@@ -15,13 +15,14 @@ import numpy as np
 
 from curvedp.errors import ParameterError
 
-# Kinds of NumPy types (`dtype.kind`): real numbers, which are converted as they are, and
-# objects or texts, which are converted one by one.
+# Kinds of NumPy types (`dtype.kind`): real numbers, which are converted as they are,
+# and objects or texts, which are converted one by one.
 _REAL_KINDS = "biuf"
 _OBJECT_AND_TEXT_KINDS = "OUST"
 
-# The most characters that a number may have, and that a name keeps (`text_tables`). A number
-# in full precision has fewer than 30; reading a text of many megabytes as one takes minutes.
+# The most characters that a number may have, and that a name keeps (`text_tables`). A
+# number in full precision has fewer than 30; reading a text of many megabytes as one
+# takes minutes.
 LONGEST_CELL = 1 << 12
 
 
@@ -77,9 +78,9 @@ def to_floats(where: str, values: Any) -> np.ndarray:
 def column_to_floats(where: str, values: Any) -> np.ndarray:
     """Convert a column of a frame, or a series, to doubles.
 
-    The type of an array is public, but that of a column is not: one complex cell makes a
-    column of complex numbers. So a complex cell is a number if its imaginary part is 0, and
-    NaN otherwise.
+    The type of an array is public, but that of a column is not: one complex cell makes
+    a column of complex numbers. So a complex cell is a number if its imaginary part is
+    0, and NaN otherwise.
     """
     column = np.asarray(values)
     if column.dtype.kind == "c":
@@ -97,14 +98,15 @@ def stack_records(
     Parameters
     ----------
     records : iterable
-        Each is of the given shape or flat, or a dictionary, or a rotation of SciPy, which is
-        read as its matrix. Anything else becomes NaN: the type of a record is data too, as a
-        list may hold one record that is a list and one that is a dictionary.
+        Each is of the given shape or flat, or a dictionary, or a rotation of SciPy,
+        which is read as its matrix. Anything else becomes NaN: the type of a record is
+        data too, as a list may hold one record that is a list and one that is a
+        dictionary.
     shape : tuple of int
         The shape of one record.
     columns : sequence of str or int, optional
-        What each record is indexed with. Without it a dictionary is read as its values, in
-        its own order.
+        What each record is indexed with. Without it a dictionary is read as its values,
+        in its own order.
     """
     doubles = array("d")
     with np.errstate(all="ignore"), warnings.catch_warnings():
@@ -146,7 +148,8 @@ def _as_array(record: Any, columns: Sequence[str | int] | None) -> np.ndarray:
         record = record.as_matrix()
 
     if isinstance(record, list | tuple):
-        # Objects, because in an array of texts one long text takes its length for each cell.
+        # Objects, because in an array of texts one long text takes its length for each
+        # cell.
         record = np.array(record, dtype=object)
     if isinstance(record, np.ma.MaskedArray):
         return record
@@ -172,7 +175,8 @@ def is_scipy_rotation(X: Any) -> bool:
 def object_array(values: Iterable[Any]) -> np.ndarray:
     """Return an array of shape (n,) that holds n values as they are, of any types.
 
-    NumPy's own conversion would look for a common type, and would make a matrix of lists.
+    NumPy's own conversion would look for a common type, and would make a matrix of
+    lists.
     """
     items = list(values)
     objects = np.empty(len(items), dtype=object)

@@ -1,7 +1,7 @@
 """Reading a range of cells from an Excel file.
 
-The caller names the range, because an empty last row leaves no trace in the file: without a
-range, emptying one record could change n.
+The caller names the range, because an empty last row leaves no trace in the file:
+without a range, emptying one record could change n.
 """
 
 import warnings
@@ -60,8 +60,8 @@ def read_excel_records(
     Returns
     -------
     array, shape (n, prod(shape))
-        One row of the range is one record; with `options.header`, its first row names the
-        columns.
+        One row of the range is one record; with `options.header`, its first row names
+        the columns.
     """
     cells = read_excel_cells(path, options.key, options.max_unpacked)
     names: list[str | int] = list(range(cells.shape[1]))
@@ -89,8 +89,8 @@ def read_excel_cells(
     path : Path
         The file.
     where : str or None
-        The range, such as "A2:C201" or "Sheet1!A2:C201". It may be without a sheet if the
-        file has only one.
+        The range, such as "A2:C201" or "Sheet1!A2:C201". It may be without a sheet if
+        the file has only one.
     max_unpacked : int, optional
         How many bytes of memory the file may fill.
     """

@@ -1,9 +1,9 @@
 """Reading records and columns from files of many kinds, from frames, lists and arrays.
 
-Only what is public can be refused: the kind of a file, a shape, a type, a name. Replacing one
-record never changes how many there are, whether they are read, or what a message says. A
-record that cannot be read as numbers is NaN, and an estimator later replaces it by the center
-of the public ball.
+Only what is public can be refused: the kind of a file, a shape, a type, a name.
+Replacing one record never changes how many there are, whether they are read, or what a
+message says. A record that cannot be read as numbers is NaN, and an estimator later
+replaces it by the center of the public ball.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -70,56 +70,60 @@ def read_records(
 ) -> Any:
     """Read records from a file, or from what another library holds them in.
 
-    A record that cannot be read as numbers (a text, a missing cell, a line that is too short,
-    a masked entry) is NaN. It is counted like any other, and an estimator replaces it by the
-    center of the public ball. Nothing in the data changes n, raises an error or is quoted.
+    A record that cannot be read as numbers (a text, a missing cell, a line that is too
+    short, a masked entry) is NaN. It is counted like any other, and an estimator
+    replaces it by the center of the public ball. Nothing in the data changes n, raises
+    an error or is quoted.
 
     Parameters
     ----------
     source : path, array, frame, series or list
         A path that ends in .csv, .tsv (or these with .gz), .xlsx, .parquet, .npy, .npz,
-        .mat, .zarr, .nii or .nii.gz; a frame or a series of pandas or polars; an array, a
-        masked array or a list of arrays. Rows of tables hold a point's entries in row-major
-        order.
+        .mat, .zarr, .nii or .nii.gz; a frame or a series of pandas or polars; an array,
+        a masked array or a list of arrays. Rows of tables hold a point's entries in
+        row-major order.
     manifold : Manifold
         Where the records live. It tells how many numbers a record has.
     form : str, optional
-        How points are written, one of `FORMS`, such as ``"latlon-degrees"``. Without it a
-        record holds the entries of its point.
+        How points are written, one of `FORMS`, such as ``"latlon-degrees"``. Without it
+        a record holds the entries of its point.
     header : bool, optional
         Whether the first line of a csv or tsv file names its columns. It must be given,
-        unless columns are chosen by name, because guessing it would mean reading the data.
+        unless columns are chosen by name, because guessing it would mean reading the
+        data.
     key : str, optional
-        Which array of an npz, mat or zarr file is read; or which cells of an Excel file,
-        such as ``"Sheet1!A2:C201"``.
+        Which array of an npz, mat or zarr file is read; or which cells of an Excel
+        file, such as ``"Sheet1!A2:C201"``.
     columns : sequence of str or int, optional
-        Which columns hold the record, by name or by position from 0, in the order of the
-        form. A text such as ``"2-31"`` is a range of positions, both ends included.
+        Which columns hold the record, by name or by position from 0, in the order of
+        the form. A text such as ``"2-31"`` is a range of positions, both ends included.
     mask : array or path, optional
-        Which voxels of a volume are records. It is required for NIfTI files, and has to be
-        public, like n.
+        Which voxels of a volume are records. It is required for NIfTI files, and has to
+        be public, like n.
     sep : str, optional
-        The separator of a csv or tsv file. By default it is ``","`` in csv and a tab in tsv.
+        The separator of a csv or tsv file. By default it is ``","`` in csv and a tab in
+        tsv.
     decimal : str
         The decimal sign of a csv or tsv file, ``"."`` or ``","``.
     skip : int
         How many lines of a csv or tsv file come before its header or its first record.
         Comments are never guessed either.
     encoding : str
-        The encoding of a csv or tsv file, such as ``"utf-16"`` or ``"latin-1"``. Encodings in
-        which the contents of a record could be taken for a line end (UTF-7, ISO 2022,
-        EBCDIC, …) are refused.
+        The encoding of a csv or tsv file, such as ``"utf-16"`` or ``"latin-1"``.
+        Encodings in which the contents of a record could be taken for a line end
+        (UTF-7, ISO 2022, EBCDIC, …) are refused.
     max_unpacked : int, optional
-        How many bytes of memory the file may fill. By default it is the larger of 1 GiB and
-        16 times the file's size, or the value of the environment variable
-        ``CURVEDP_MAX_UNPACKED``. It is compared with the file's size and the shapes that the
-        file declares.
+        How many bytes of memory the file may fill. By default it is the larger of 1 GiB
+        and 16 times the file's size, or the value of the environment variable
+        ``CURVEDP_MAX_UNPACKED``. It is compared with the file's size and the shapes
+        that the file declares.
 
     Returns
     -------
     array, shape (n, *point_shape)
-        A NumPy array of doubles. Parquet and zarr files beyond 1 GiB become dask arrays where
-        dask is installed. Arrays of dask and arrays on devices stay where they are.
+        A NumPy array of doubles. Parquet and zarr files beyond 1 GiB become dask arrays
+        where dask is installed. Arrays of dask and arrays on devices stay where they
+        are.
 
     Raises
     ------
@@ -188,22 +192,24 @@ def read_column(
     Parameters
     ----------
     source : path or frame
-        The csv, tsv, parquet, npz, mat or xlsx file, or the frame, that holds the records.
+        The csv, tsv, parquet, npz, mat or xlsx file, or the frame, that holds the
+        records.
     column : str or int
-        The name of the column, or its position from 0. In an npz or mat file it is the name
-        of an array; in an Excel file it is a range of cells, such as ``"D2:D201"``.
+        The name of the column, or its position from 0. In an npz or mat file it is the
+        name of an array; in an Excel file it is a range of cells, such as
+        ``"D2:D201"``.
     header, sep, skip, encoding, max_unpacked
         As for `read_records`.
     decimal : str
-        As for `read_records`. A decimal sign other than "." is for numbers alone: ids and
-        classes do not have one.
+        As for `read_records`. A decimal sign other than "." is for numbers alone: ids
+        and classes do not have one.
 
     Returns
     -------
     array, shape (n,)
-        One value for each of the records that `read_records` finds. From csv and tsv files
-        they are texts, which are empty where a line has no such cell; from other sources they
-        keep their type.
+        One value for each of the records that `read_records` finds. From csv and tsv
+        files they are texts, which are empty where a line has no such cell; from other
+        sources they keep their type.
 
     Examples
     --------
@@ -250,7 +256,8 @@ def load_point(
     manifold : Manifold
         Where the point lives.
     form : str, optional
-        How the numbers in a text are meant, one of `FORMS`. A file holds a point's entries.
+        How the numbers in a text are meant, one of `FORMS`. A file holds a point's
+        entries.
 
     Returns
     -------
@@ -268,8 +275,8 @@ def load_point(
         )
         values = to_floats(path.name, array)
     else:
-        # A point is public, so its file may be looked at: two lines mean that there is a
-        # header.
+        # A point is public, so its file may be looked at: two lines mean that there is
+        # a header.
         has_header = path.is_file() and path.read_bytes().strip().count(b"\n") > 0
         values = _read_file(path, ReadOptions(header=has_header, form=own_form))
     if values.size != own_form.width:
@@ -285,8 +292,8 @@ def written_point(text: str, manifold: Manifold, form: str | None = None) -> np.
     Parameters
     ----------
     text : str
-        The numbers of one record in this form, separated by spaces or commas; or a single
-        number by which the manifold's origin is multiplied.
+        The numbers of one record in this form, separated by spaces or commas; or a
+        single number by which the manifold's origin is multiplied.
     manifold : Manifold
         Where the point lives.
     form : str, optional
@@ -344,8 +351,8 @@ def _ending_of(path: Path, endings: Iterable[str]) -> str | None:
 def _with_refusals(ending: str, path: Path, read: Callable[[], Result]) -> Result:
     """Call a reader, and turn whatever it raises into one line about the file.
 
-    What a library says about a damaged file is left out of the message, because it may quote
-    a record.
+    What a library says about a damaged file is left out of the message, because it may
+    quote a record.
     """
     try:
         return read()
@@ -378,8 +385,8 @@ def _shape_records(where: str, X: Any, options: ReadOptions) -> Any:
     where : str
         What error messages call the records.
     X : array
-        The records: of that shape; or of shape (n, width), in row-major order; or a volume,
-        of which `options.mask` picks the voxels.
+        The records: of that shape; or of shape (n, width), in row-major order; or a
+        volume, of which `options.mask` picks the voxels.
     options : ReadOptions
         The form and the mask.
     """

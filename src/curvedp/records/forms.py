@@ -1,9 +1,9 @@
 """The forms in which points are written: angles, quaternions, tensors, landmarks, counts.
 
-A form maps the numbers of one record to a point of a manifold. Every form is total: a record
-that is not valid in its form becomes NaN, and an estimator later replaces it by the center of
-the public ball. The unit (degrees or radians) and the order of the numbers are part of a
-form's name, because guessing them would mean looking at the data.
+A form maps the numbers of one record to a point of a manifold. Every form is total: a
+record that is not valid in its form becomes NaN, and an estimator later replaces it by
+the center of the public ball. The unit (degrees or radians) and the order of the
+numbers are part of a form's name, because guessing them would mean looking at the data.
 """
 
 import re
@@ -25,16 +25,16 @@ MatrixIndex = tuple[int, int]
 # Maps records, shape (n, *form.shape), to points, shape (n, *point_shape).
 PointMap = Callable[[np.ndarray], np.ndarray]
 
-# Says whether columns of these names are in a form's order; None means that the names do not
-# tell the order.
+# Says whether columns of these names are in a form's order; None means that the names
+# do not tell the order.
 OrderTest = Callable[[list[str]], bool | None]
 
-# Builds a form from its name and the shape of a point; None means that the form does not
-# describe points of this shape.
+# Builds a form from its name and the shape of a point; None means that the form does
+# not describe points of this shape.
 FormBuilder = Callable[[str, Shape], "Form | None"]
 
-# A sample record must lie on the manifold up to this residual. The forms compute in double
-# precision, so their residuals are a few times 1e-16.
+# A sample record must lie on the manifold up to this residual. The forms compute in
+# double precision, so their residuals are a few times 1e-16.
 _RESIDUAL_TOLERANCE = 1e-9
 
 
@@ -46,14 +46,16 @@ class Form(NamedTuple):
     name : str or None
         The key in `FORMS`; None where a record is written by the entries of its point.
     shape : tuple of int
-        The shape of one record as it is written, such as (2,) for latitude and longitude.
+        The shape of one record as it is written, such as (2,) for latitude and
+        longitude.
     points : callable
         Maps records of shape (n, *shape) to points of shape (n, *point_shape).
     sample_record : array, optional
-        A valid record, with which `find_form` checks that the form fits a manifold. Without
-        it, increasing numbers between 0.3 and 0.8 are taken.
+        A valid record, with which `find_form` checks that the form fits a manifold.
+        Without it, increasing numbers between 0.3 and 0.8 are taken.
     order_tests : tuple of callables
-        Each looks at the names of columns and says whether they are in the form's order.
+        Each looks at the names of columns and says whether they are in the form's
+        order.
     manifold : Manifold, optional
         The manifold whose points are written.
     """
@@ -84,8 +86,8 @@ def find_form(name: str | None, manifold: Manifold) -> Form:
     Raises
     ------
     ParameterError
-        If the name is unknown or incomplete (such as "latlon" without a unit), or if the
-        form does not produce points of this manifold.
+        If the name is unknown or incomplete (such as "latlon" without a unit), or if
+        the form does not produce points of this manifold.
     """
     if name is None:
         return Form(None, manifold.point_shape, lambda x: x, manifold=manifold)
@@ -120,8 +122,8 @@ def suggest_forms(width: int, form: Form) -> str:
     width : int
         How many numbers each record of the caller has.
     form : Form
-        The form that the caller chose. If it has a name the text is empty, because then the
-        caller has already decided.
+        The form that the caller chose. If it has a name the text is empty, because then
+        the caller has already decided.
     """
     if form.name is not None or form.manifold is None:
         return ""
@@ -140,7 +142,8 @@ def suggest_forms(width: int, form: Form) -> str:
 def check_order(where: str, form: Form, names: Sequence[str | int]) -> None:
     """Refuse columns whose names say that they are in another order than the form's.
 
-    An example is a file with the columns lon, lat that is read as latitude and longitude.
+    An example is a file with the columns lon, lat that is read as latitude and
+    longitude.
 
     Parameters
     ----------
@@ -203,14 +206,14 @@ def _produces_points_of(manifold: Manifold, form: Form) -> bool:
     return bool(np.all(manifold.residual(points) < _RESIDUAL_TOLERANCE))
 
 
-# ---- maps from records to points ---------------------------------------------------------
+# ---- maps from records to points -----------------------------------------------------
 
 
 def _nan_where_invalid(points: PointMap, records: np.ndarray) -> np.ndarray:
     """Apply a map to records, and return NaN for each record without a finite image.
 
-    This makes every form total: no record raises or warns, and each image depends on its
-    own record alone.
+    This makes every form total: no record raises or warns, and each image depends on
+    its own record alone.
     """
     with np.errstate(all="ignore"):
         images = points(records)
@@ -299,7 +302,8 @@ def _symmetric_matrices(indices: list[MatrixIndex], records: np.ndarray) -> np.n
     Parameters
     ----------
     indices : list of (row, column)
-        The index of each number of a record, from 0; the mirrored entry gets the same value.
+        The index of each number of a record, from 0; the mirrored entry gets the same
+        value.
     records : array, shape (n, len(indices))
         The entries.
     """
@@ -316,8 +320,8 @@ def _centered_unit_landmarks(landmarks: np.ndarray) -> np.ndarray:
 
     Landmarks that are all the same point have no shape: 0/0 makes them NaN.
     """
-    # Subtracting the first landmark and dividing by the largest coordinate keeps the later
-    # sums accurate and finite.
+    # Subtracting the first landmark and dividing by the largest coordinate keeps the
+    # later sums accurate and finite.
     relative = landmarks - landmarks[:, :1]
     scaled = relative / np.max(np.abs(relative), axis=(1, 2), keepdims=True)
     centered = scaled - scaled.mean(axis=1, keepdims=True)
@@ -333,7 +337,7 @@ def _proportions(counts: np.ndarray) -> np.ndarray:
     return np.asarray(shares / np.sum(shares, axis=1, keepdims=True))
 
 
-# ---- the order of columns, as their names tell it ----------------------------------------
+# ---- the order of columns, as their names tell it ------------------------------------
 
 
 def _order_by_patterns(*patterns: str) -> OrderTest:
@@ -437,7 +441,8 @@ def _matrix_entries_in_order(
     indices : list of (row, column)
         The entries in the form's order, from 0.
     names : list of str
-        The names of the columns. They may count rows from 0, from 1 or from anywhere else.
+        The names of the columns. They may count rows from 0, from 1 or from anywhere
+        else.
 
     Returns
     -------
@@ -456,7 +461,7 @@ def _matrix_entries_in_order(
     return ranked_entries == expected
 
 
-# ---- builders ----------------------------------------------------------------------------
+# ---- builders ------------------------------------------------------------------------
 
 
 def _form_for_shape(
@@ -473,8 +478,8 @@ def _form_for_shape(
     points : callable
         Maps records to points.
     *patterns : str
-        Regular expressions for the names of the columns, in order; none where the names of
-        columns tell nothing.
+        Regular expressions for the names of the columns, in order; none where the names
+        of columns tell nothing.
     """
     order_tests = (_order_by_patterns(*patterns),) if patterns else ()
     total_points = partial(_nan_where_invalid, points)
@@ -533,7 +538,8 @@ def _symmetric_form(indices: list[MatrixIndex], name: str) -> Form:
 def _landmark_form(axis_by_axis: bool, name: str, point_shape: Shape) -> Form | None:
     """Build a form of k landmarks in the plane, for points of shape (k, 2).
 
-    With `axis_by_axis` the order is x1, x2, …, y1, y2, …; otherwise it is x1, y1, x2, y2, …
+    With `axis_by_axis` the order is x1, x2, …, y1, y2, …; otherwise it is x1, y1, x2,
+    y2, …
     """
     if len(point_shape) != 2 or point_shape[1] != 2:
         return None
@@ -555,9 +561,9 @@ _DIAGONAL_FIRST = [(0, 0), (1, 1), (2, 2), (0, 1), (0, 2), (1, 2)]
 
 _RADIANS_PER_DEGREE = np.pi / 180
 
-# What latitudes and longitudes are called in headers: English and most Romance languages,
-# German, Dutch, Scandinavian, Finnish, Polish, Czech, Hungarian, Turkish, Russian, Greek,
-# Chinese and Japanese, Korean.
+# What latitudes and longitudes are called in headers: English and most Romance
+# languages, German, Dutch, Scandinavian, Finnish, Polish, Czech, Hungarian, Turkish,
+# Russian, Greek, Chinese and Japanese, Korean.
 _LATITUDE = (
     "lat|breite|breedte|bredd|leveys|szeroko|šířka|sirka|széless|szeless|enlem|широт|πλάτο"
     "|πλατο|纬度|緯度|위도|^φ$|^phi$"
@@ -605,7 +611,8 @@ FORMS: dict[str, FormBuilder] = {
     "axis-angle-radians": _form_for_shape(
         (4,), (3, 3), partial(_rotations_from_axis_angle, 1.0)
     ),
-    # The order of dipy, ANTs and NIfTI's symmetric matrices, that of FSL, that of MRtrix.
+    # The order of dipy, ANTs and NIfTI's symmetric matrices, that of FSL, that of
+    # MRtrix.
     "tensor6-lower": partial(_tensor_form, _LOWER_TRIANGLE),
     "tensor6-upper": partial(_tensor_form, _UPPER_TRIANGLE),
     "tensor6-diagonal": partial(_tensor_form, _DIAGONAL_FIRST),

@@ -53,8 +53,8 @@ def frame_records(
     where : str
         What error messages call the frame.
     table : frame
-        Its columns hold the entries of a record in row-major order; or one column holds an
-        array or a list for each record.
+        Its columns hold the entries of a record in row-major order; or one column holds
+        an array or a list for each record.
     shape : tuple of int
         The shape of one record.
     options : ReadOptions
@@ -82,8 +82,9 @@ def find_record_columns(
 ) -> list[int]:
     """Return the positions of the columns that hold the records.
 
-    There is one for each entry of a record; or only one, if the frame has one column (or the
-    caller names one) and a record has several entries. That column then holds lists.
+    There is one for each entry of a record; or only one, if the frame has one column
+    (or the caller names one) and a record has several entries. That column then holds
+    lists.
     """
     names = column_names(table)
     columns = names if options.columns is None else options.columns
@@ -126,8 +127,9 @@ def _column_at(table: Frame, position: int) -> np.ndarray:
 def _arrow_column(column: Any) -> np.ndarray:
     """Return a column of pyarrow (a `ChunkedArray`) as an array.
 
-    In a dictionary-encoded column every distinct value is built once and shared by its rows.
-    NumPy's own conversion would take a missing value for the first entry of the dictionary.
+    In a dictionary-encoded column every distinct value is built once and shared by its
+    rows. NumPy's own conversion would take a missing value for the first entry of the
+    dictionary.
     """
     import pyarrow
 

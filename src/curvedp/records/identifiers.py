@@ -11,9 +11,9 @@ from curvedp.records.conversion import object_array
 def names(values: Any) -> np.ndarray:
     """Return public labels or ids of any type as an array, one for each record.
 
-    A list with a text keeps its objects. As an array of texts, 1 and 1.0 would differ, 1 and
-    "1" would be the same, NaN would be a name, and one long name would take its length for
-    every record.
+    A list with a text keeps its objects. As an array of texts, 1 and 1.0 would differ,
+    1 and "1" would be the same, NaN would be a name, and one long name would take its
+    length for every record.
     """
     if isinstance(values, list | tuple):
         has_text = any(isinstance(value, str | bytes) for value in values)

@@ -1,7 +1,8 @@
 """Labels of records: the classes, how many records each has, and the records of one class.
 
-Labels are public unless the caller names the set of classes. Then a label is data, like the
-record: none of them raises, and one that is not in the set counts as the first class.
+Labels are public unless the caller names the set of classes. Then a label is data, like
+the record: none of them raises, and one that is not in the set counts as the first
+class.
 """
 
 from collections.abc import Callable
@@ -48,9 +49,10 @@ class Labels:
     n : int
         How many records there are; n is public, and y must have one label for each.
     classes : list, optional
-        The public set of classes. With it labels are private: a label of any kind that is
-        not in the set (a list, an array, a missing value, an object that cannot be compared)
-        counts as the first class, and none of them is refused. Without it labels are public.
+        The public set of classes. With it labels are private: a label of any kind that
+        is not in the set (a list, an array, a missing value, an object that cannot be
+        compared) counts as the first class, and none of them is refused. Without it
+        labels are public.
 
     Attributes
     ----------
@@ -69,7 +71,8 @@ class Labels:
             encoded = _encode_private_labels(y, n, classes)
         self.classes = encoded.classes
         self.sizes = encoded.sizes
-        # The smallest type that holds the codes: with chunked records they travel to workers.
+        # The smallest type that holds the codes: with chunked records they travel to
+        # workers.
         largest_code = max(len(self.classes) - 1, 0)
         self.codes = encoded.codes.astype(np.min_scalar_type(largest_code))
 
@@ -114,9 +117,9 @@ def _encode_private_labels(y: Any, n: int, classes: Any) -> EncodedLabels:
 def _private_labels(y: Any) -> np.ndarray:
     """Return private labels as an array of shape (n,), whatever each of them is.
 
-    NumPy would look at all labels of a list to find a common type, and one of them could
-    change that type or make the conversion fail. So a list keeps its objects, and an array
-    keeps its type.
+    NumPy would look at all labels of a list to find a common type, and one of them
+    could change that type or make the conversion fail. So a list keeps its objects, and
+    an array keeps its type.
     """
     if isinstance(y, list | tuple):
         return object_array(y)
@@ -160,8 +163,9 @@ def _distinct_classes(classes: Any) -> np.ndarray:
 def _find_codes(classes: np.ndarray, labels: np.ndarray) -> np.ndarray:
     """Return the position of each label among the classes, 0 if it is none of them.
 
-    Each position is a function of that label alone. Texts are not compared with numbers, and
-    which of the two y holds is decided by the type of an array, which no single label changes.
+    Each position is a function of that label alone. Texts are not compared with
+    numbers, and which of the two y holds is decided by the type of an array, which no
+    single label changes.
     """
     kinds = (classes.dtype.kind, labels.dtype.kind)
     if "O" not in kinds and (kinds[0] in "US") != (kinds[1] in "US"):
@@ -370,7 +374,7 @@ class ClassRecords(Records):
         return ClassRecords(self._labels, moved_records, self._code)
 
 
-# ---- on the workers ----------------------------------------------------------------------
+# ---- on the workers ------------------------------------------------------------------
 
 
 class ClassCounts(NamedTuple):
@@ -419,8 +423,8 @@ def _sum_by_class(
     Returns
     -------
     array of int64
-        For each class in `points`, one after the other: `block_sums` at its point, and the
-        number of its records.
+        For each class in `points`, one after the other: `block_sums` at its point, and
+        the number of its records.
     """
     rows: list[Any] = []
     for code, point in points.items():
@@ -459,7 +463,7 @@ def _starts_by_class(ball: PublicBall, samples: list[list[np.ndarray]]) -> list[
             if len(sample):
                 starts.append(start_from_sample(ball, sample))
             else:
-                # Only labels that change between two readings leave a class without records
-                # here, and the first pass refuses them.
+                # Only labels that change between two readings leave a class without
+                # records here, and the first pass refuses them.
                 starts.append(Start(ball.center, 1.0))
     return starts

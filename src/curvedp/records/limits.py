@@ -1,7 +1,8 @@
 """How much memory a file may fill: a small packed file must not unpack to gigabytes.
 
-The limit compares public numbers only: a file's size, and what its head declares (a shape,
-a number of rows, the sizes of its parts). Nothing here looks at what a record contains.
+The limit compares public numbers only: a file's size, and what its head declares (a
+shape, a number of rows, the sizes of its parts). Nothing here looks at what a record
+contains.
 """
 
 import os
@@ -10,12 +11,12 @@ from pathlib import Path
 from curvedp._validate import integer
 from curvedp.errors import ParameterError
 
-# Bytes that any file may fill, however small it is: 1 GiB. Records beyond it are rare, and
-# memory of that size is on every machine.
+# Bytes that any file may fill, however small it is: 1 GiB. Records beyond it are rare,
+# and memory of that size is on every machine.
 DEFAULT_LIMIT = 1 << 30
 
-# A file may always fill this many times its own size. Packed measurements shrink by a factor
-# of 2 to 10; what shrinks more than this was made to.
+# A file may always fill this many times its own size. Packed measurements shrink by a
+# factor of 2 to 10; what shrinks more than this was made to.
 LARGEST_RATIO = 16
 
 # Users of the command line and the studio raise the limit with this variable, in bytes.
@@ -30,8 +31,8 @@ def unpacked_limit(path: Path, max_unpacked: int | None = None) -> int:
     path : Path
         The file, or the folder of a zarr array.
     max_unpacked : int, optional
-        What the caller allows. Otherwise the environment's `CURVEDP_MAX_UNPACKED` does, and
-        where that is not set, the larger of 1 GiB and 16 times the file's size.
+        What the caller allows. Otherwise the environment's `CURVEDP_MAX_UNPACKED` does,
+        and where that is not set, the larger of 1 GiB and 16 times the file's size.
     """
     if max_unpacked is not None:
         return integer("max_unpacked", max_unpacked, 1)

@@ -1,9 +1,10 @@
 """The lines of a text file, one at a time, unpacked and decoded as they are read.
 
-One line is one record, so nothing that a line holds may change how many lines there are.
-In UTF-16 and UTF-32 what a line holds is whole units, as every program writes them.
-Bytes are therefore cut into lines first, at line ends alone, and each line is decoded by
-itself. This is right in the encodings listed here, and other encodings are refused.
+One line is one record, so nothing that a line holds may change how many lines there
+are. In UTF-16 and UTF-32 what a line holds is whole units, as every program writes
+them. Bytes are therefore cut into lines first, at line ends alone, and each line is
+decoded by itself. This is right in the encodings listed here, and other encodings are
+refused.
 """
 
 import codecs
@@ -16,8 +17,9 @@ import numpy as np
 
 from curvedp.errors import ParameterError
 
-# Bytes of a line that are kept from its start, and again from its end; 16 MiB hold 600,000
-# numbers. What is between them in a longer line is dropped, and such a line is no record.
+# Bytes of a line that are kept from its start, and again from its end; 16 MiB hold
+# 600,000 numbers. What is between them in a longer line is dropped, and such a line is
+# no record.
 LONGEST_LINE = 1 << 24
 
 _BLOCK = 1 << 20  # bytes that are unpacked at once
@@ -77,16 +79,16 @@ class Line(NamedTuple):
 def read_lines(path: Path, encoding: str) -> Iterator[Line]:
     """Yield the lines of a file, of which those that end in .gz are unpacked.
 
-    The number of lines is the number of line ends, and one more where something follows the
-    last of them. Bytes that are no text become U+FFFD, in that line alone.
+    The number of lines is the number of line ends, and one more where something follows
+    the last of them. Bytes that are no text become U+FFFD, in that line alone.
 
     Parameters
     ----------
     path : Path
         The file.
     encoding : str
-        One of `BYTE_ENCODINGS` and `UNIT_ENCODINGS`, by any name that Python has for it, or
-        "utf-16" or "utf-32" where the file begins with a byte order mark.
+        One of `BYTE_ENCODINGS` and `UNIT_ENCODINGS`, by any name that Python has for
+        it, or "utf-16" or "utf-32" where the file begins with a byte order mark.
     """
     name = _known_encoding(encoding)
     with open_unpacked(path) as file:
@@ -103,7 +105,8 @@ def read_lines(path: Path, encoding: str) -> Iterator[Line]:
 def has_more_lines(path: Path, encoding: str, most: int) -> bool:
     """Return whether a file has more line ends than `most`, unpacking no more than needed.
 
-    This is quick where reading the lines is not: a packed file of 80 kB can hold 80 million.
+    This is quick where reading the lines is not: a packed file of 80 kB can hold 80
+    million.
     """
     name = _known_encoding(encoding)
     line_ends = 0
@@ -187,8 +190,8 @@ def _whole_units(file: BinaryFile, start: bytes, size: int) -> Iterator[bytes]:
             break
         block = block[even:] + more
     if len(block) > even:
-        # The length of a file is public. Where it is no multiple of a unit's, one byte was
-        # lost or added, and from there on no line end would be found.
+        # The length of a file is public. Where it is no multiple of a unit's, one byte
+        # was lost or added, and from there on no line end would be found.
         raise ParameterError(
             f"the file's bytes are no whole units of {size}, as UTF-{8 * size} has"
         )

@@ -1,7 +1,7 @@
 """Several records of one person, combined to one contribution.
 
-The contribution of a person is a function of that person's records alone, however many they
-are. So replacing all records of a person replaces one contribution.
+The contribution of a person is a function of that person's records alone, however many
+they are. So replacing all records of a person replaces one contribution.
 """
 
 from typing import Any
@@ -14,8 +14,9 @@ from curvedp.geometry import frechet_mean, project_to_ball
 from curvedp.geometry.manifold import Manifold
 from curvedp.records.identifiers import any_missing, names
 
-# How many rows of one person enter a sum of squares: the first ones. The rounding error of
-# a mean over a person's rows grows with their number, so the number needs a public bound.
+# How many rows of one person enter a sum of squares: the first ones. The rounding error
+# of a mean over a person's rows grows with their number, so the number needs a public
+# bound.
 MOST_ROWS = 1 << 16
 
 
@@ -39,8 +40,8 @@ def person_codes(groups: Any, n: int, least: int = 2) -> np.ndarray:
     Raises
     ------
     ParameterError
-        If there is not one id for each record, an id is missing, ids cannot be compared, or
-        there are fewer persons than `least`.
+        If there is not one id for each record, an id is missing, ids cannot be
+        compared, or there are fewer persons than `least`.
     """
     try:
         ids = names(groups)
@@ -71,8 +72,8 @@ def person_codes(groups: Any, n: int, least: int = 2) -> np.ndarray:
 def _codes_by_equality(ids: np.ndarray) -> np.ndarray:
     """Number ids of any type in the order of their first occurrence, by equality alone.
 
-    They are not sorted: the order of some types is partial, such as that of sets, and then
-    sorting could give the records of one person several numbers.
+    They are not sorted: the order of some types is partial, such as that of sets, and
+    then sorting could give the records of one person several numbers.
     """
     codes: dict[Any, int] = {}
     types: set[Any] = set(map(type, ids))
@@ -107,8 +108,8 @@ def person_means(
     Returns
     -------
     array, shape (number of persons, *point_shape)
-        Each row depends on the records of one person alone, whatever they are and however
-        many they are.
+        Each row depends on the records of one person alone, whatever they are and
+        however many they are.
     """
     center, radius = ball
     clipped = np.asarray(project_to_ball(manifold, center, radius, X))
@@ -133,8 +134,8 @@ def _split_by_person(records: np.ndarray, codes: np.ndarray) -> list[np.ndarray]
 def _mean_of_person(manifold: Manifold, records: np.ndarray) -> np.ndarray:
     """Return the Fréchet mean of one person's records; NaN if it cannot be computed.
 
-    An error that is raised by one person's records must not become visible: it would tell
-    something about that person.
+    An error that is raised by one person's records must not become visible: it would
+    tell something about that person.
     """
     if len(records) == 1:
         return np.asarray(records[0])
@@ -147,9 +148,9 @@ def _mean_of_person(manifold: Manifold, records: np.ndarray) -> np.ndarray:
 def person_rows(rows: np.ndarray, codes: np.ndarray) -> np.ndarray:
     """Scale rows so that each person contributes the mean of xxᵀ over their rows.
 
-    Let person j have the rows x₁, …, x_k, of which the first min(k, `MOST_ROWS`) count. The
-    result holds x/√min(k, `MOST_ROWS`) for each of these, so that Σ xxᵀ over the result is
-    the sum over all persons of the mean of xxᵀ over their rows.
+    Let person j have the rows x₁, …, x_k, of which the first min(k, `MOST_ROWS`) count.
+    The result holds x/√min(k, `MOST_ROWS`) for each of these, so that Σ xxᵀ over the
+    result is the sum over all persons of the mean of xxᵀ over their rows.
 
     Parameters
     ----------

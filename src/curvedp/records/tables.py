@@ -1,7 +1,8 @@
 """Records in whatever another library holds them in memory: arrays, frames, lists.
 
-The type and the shape of an array are public and may be refused. What lists, object arrays
-and frames hold is data: a record of another shape, or a cell that is not a number, is NaN.
+The type and the shape of an array are public and may be refused. What lists, object
+arrays and frames hold is data: a record of another shape, or a cell that is not a
+number, is NaN.
 """
 
 from array import array
@@ -59,8 +60,8 @@ def entries(
     Returns
     -------
     array, shape (n, *shape)
-        NaN where there is no number. An array whose own shape is another one keeps it, and
-        the caller decides whether to refuse it.
+        NaN where there is no number. An array whose own shape is another one keeps it,
+        and the caller decides whether to refuse it.
     """
     doubles = _convert(where, X, shape, options)
     width = prod(shape)
@@ -114,8 +115,8 @@ def _record_keys(
 def _to_numpy(where: str, X: Any) -> np.ndarray:
     """Return an array of any library as a NumPy array.
 
-    An object that is not an array is refused by its type, which is public. NumPy would make
-    an array of objects of it, in which every record is unreadable.
+    An object that is not an array is refused by its type, which is public. NumPy would
+    make an array of objects of it, in which every record is unreadable.
     """
     if isinstance(X, np.ma.MaskedArray):
         return X

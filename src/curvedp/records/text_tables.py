@@ -1,7 +1,8 @@
 """Reading csv and tsv files: one line is one record, whatever is written in it.
 
-Python's csv module would let an open quote join several lines to one record, and so would
-let a record change n. Here a file is cut into lines first, and each line into cells by itself.
+Python's csv module would let an open quote join several lines to one record, and so
+would let a record change n. Here a file is cut into lines first, and each line into
+cells by itself.
 """
 
 import csv
@@ -25,7 +26,8 @@ from curvedp.records.options import ReadOptions
 
 _BYTES_PER_DOUBLE = 8
 
-# Bytes of memory that a name takes: a Python text of ordinary length and a pointer to it.
+# Bytes of memory that a name takes: a Python text of ordinary length and a pointer to
+# it.
 _BYTES_PER_NAME = 64
 
 
@@ -41,8 +43,8 @@ class TextTable(NamedTuple):
     positions : list of int
         The positions of the wanted cells in a line, from 0.
     cells_per_line : int or None
-        How many cells a line has: known from the header, or because a line holds nothing but
-        the record. None where neither tells it.
+        How many cells a line has: known from the header, or because a line holds
+        nothing but the record. None where neither tells it.
     """
 
     separator: str
@@ -70,8 +72,8 @@ def read_text_records(
     Returns
     -------
     array, shape (n, prod(shape))
-        A line of the wrong length or with an open quote is NaN, and so is every cell that is
-        not a number.
+        A line of the wrong length or with an open quote is NaN, and so is every cell
+        that is not a number.
     """
     width = prod(shape)
     table = _open_table(path, width, _with_header_for_names(options))
@@ -88,8 +90,8 @@ def read_text_column(path: Path, column: str | int, options: ReadOptions) -> np.
     Returns
     -------
     array of str objects, shape (n,)
-        Empty where a line has no such cell. The texts are Python's own: in an array of fixed
-        width, one long cell would take its length for every record.
+        Empty where a line has no such cell. The texts are Python's own: in an array of
+        fixed width, one long cell would take its length for every record.
     """
     column_options = _with_header_for_names(options)._replace(columns=[column])
     table = _open_table(path, 1, _with_header_for_names(column_options))
@@ -144,8 +146,8 @@ def _open_table(path: Path, width: int, options: ReadOptions) -> TextTable:
 def _lines_after_skipped(path: Path, options: ReadOptions) -> Iterator[Line]:
     """Return the lines of a file without those that the caller skips.
 
-    A file whose lines end with a carriage return alone is one line. It is refused where that
-    line would be taken for the header, or is the only record.
+    A file whose lines end with a carriage return alone is one line. It is refused where
+    that line would be taken for the header, or is the only record.
     """
     lines = read_lines(path, options.encoding)
     first_two = list(islice(lines, 2))
@@ -208,8 +210,8 @@ def _split_cells(line: str, separator: str, strict: bool = True) -> list[str]:
 def _numbers_in_line(table: TextTable, line: Line, decimal: str) -> list[float]:
     """Return the numbers in the wanted cells of a line, NaN where a cell holds none.
 
-    All of them are NaN if the line is not a record: because it is too long to be kept, has
-    an open quote, or does not have the known number of cells.
+    All of them are NaN if the line is not a record: because it is too long to be kept,
+    has an open quote, or does not have the known number of cells.
     """
     no_record = [float("nan")] * len(table.positions)
     if line.end is not None:
@@ -227,9 +229,10 @@ def _numbers_in_line(table: TextTable, line: Line, decimal: str) -> list[float]:
 def _name_in_line(table: TextTable, line: Line) -> str:
     """Return the text in the wanted cell of a line, empty if there is none.
 
-    To whom a record belongs must not depend on the record. In a line with too many or too
-    few cells, or with an open quote, the first cell is still the first and the last is still
-    the last; which cell is which between them cannot be known, so they count as empty.
+    To whom a record belongs must not depend on the record. In a line with too many or
+    too few cells, or with an open quote, the first cell is still the first and the last
+    is still the last; which cell is which between them cannot be known, so they count
+    as empty.
     """
     if line.end is not None:
         return _name_in_long_line(table, line.text, line.end)
@@ -253,8 +256,8 @@ def _name_in_line(table: TextTable, line: Line) -> str:
 def _name_in_long_line(table: TextTable, start: str, end: str) -> str:
     """Return the wanted cell of a line of which only the start and the end were kept.
 
-    The cell is counted from the start of the line if the start contains it, and otherwise
-    from the end. It is empty if neither contains it.
+    The cell is counted from the start of the line if the start contains it, and
+    otherwise from the end. It is empty if neither contains it.
     """
     (position,) = table.positions
     # The last cell of the start and the first cell of the end are cut, hence left out.

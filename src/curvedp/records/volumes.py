@@ -1,8 +1,8 @@
 """Reading arrays from files: npy, npz, mat, zarr, NIfTI volumes with a mask, and parquet.
 
-Shapes and types stand in a file's header and are public. They are read first: a file that
-does not hold numbers or texts is refused before anything is decoded, and so is one that would
-fill more memory than `curvedp.records.limits` allows.
+Shapes and types stand in a file's header and are public. They are read first: a file
+that does not hold numbers or texts is refused before anything is decoded, and so is one
+that would fill more memory than `curvedp.records.limits` allows.
 """
 
 import struct
@@ -31,7 +31,7 @@ STREAMED = 1 << 30
 _BLOCK = 1 << 20  # bytes that are unpacked at once
 _BYTES_PER_DOUBLE = 8
 
-# ---- NumPy's formats ---------------------------------------------------------------------
+# ---- NumPy's formats -----------------------------------------------------------------
 
 
 def read_npy(path: Path, options: ReadOptions) -> np.ndarray:
@@ -102,17 +102,18 @@ def _read_exactly(file: IO[bytes], size: int) -> bytearray:
     return content
 
 
-# ---- MATLAB ------------------------------------------------------------------------------
+# ---- MATLAB --------------------------------------------------------------------------
 
-# Classes of variables in a MATLAB file that are arrays of numbers or texts. The others are
-# cells, structures, sparse matrices, functions and objects.
+# Classes of variables in a MATLAB file that are arrays of numbers or texts. The others
+# are cells, structures, sparse matrices, functions and objects.
 _MAT_ARRAY_CLASSES = frozenset(
     {"double", "single", "logical", "char"}
     | {f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}
 )
 
-# From the description of MATLAB's level 5 format: the data type of a compressed element, the
-# bytes before the first element, and where among them the byte order is marked.
+# From the description of MATLAB's level 5 format: the data type of a compressed
+# element, the bytes before the first element, and where among them the byte order is
+# marked.
 _MAT_COMPRESSED = 15
 _MAT_HEADER_BYTES = 128
 _MAT_BYTE_ORDER = slice(126, 128)
@@ -199,14 +200,14 @@ def _check_compressed_element(
             packed = unpacker.unconsumed_tail
 
 
-# ---- zarr and NIfTI ----------------------------------------------------------------------
+# ---- zarr and NIfTI ------------------------------------------------------------------
 
 
 def read_zarr(path: Path, options: ReadOptions) -> Any:
     """Read the zarr array that `options.key` names, or the only one.
 
-    A large array becomes a dask array if dask is installed; without dask it has to fit into
-    memory.
+    A large array becomes a dask array if dask is installed; without dask it has to fit
+    into memory.
     """
     stored = open_zarr(path, options.key, options.max_unpacked)
     is_large = stored.size * _BYTES_PER_DOUBLE > STREAMED
@@ -220,8 +221,9 @@ def read_zarr(path: Path, options: ReadOptions) -> Any:
 def read_nifti(path: Path, options: ReadOptions) -> np.ndarray:
     """Read the volume of a NIfTI file, shape (x, y, z, entries of a record).
 
-    NIfTI writes symmetric matrices with one more axis, (x, y, z, 1, 6), which is dropped. A
-    mask is required, because the background of an image is not a set of records.
+    NIfTI writes symmetric matrices with one more axis, (x, y, z, 1, 6), which is
+    dropped. A mask is required, because the background of an image is not a set of
+    records.
     """
     if options.mask is None:
         raise ParameterError(
@@ -251,11 +253,13 @@ def _read_volume(path: Path, max_unpacked: int | None) -> np.ndarray:
     return np.asarray(image.dataobj)
 
 
-# Sizes of the headers of NIfTI-1 and NIfTI-2. Each begins with its size as a 4-byte number.
+# Sizes of the headers of NIfTI-1 and NIfTI-2. Each begins with its size as a 4-byte
+# number.
 _NIFTI_1_HEADER_BYTES = 348
 _NIFTI_2_HEADER_BYTES = 540
 
-# Where the offset of the first voxel stands in these headers: a float and an 8-byte integer.
+# Where the offset of the first voxel stands in these headers: a float and an 8-byte
+# integer.
 _NIFTI_1_VOXEL_OFFSET = 108
 _NIFTI_2_VOXEL_OFFSET = 168
 
@@ -263,8 +267,8 @@ _NIFTI_2_VOXEL_OFFSET = 168
 def _check_nifti_header(path: Path, limit: int) -> None:
     """Refuse a NIfTI file whose extensions fill more than `limit` bytes.
 
-    Extensions lie between the header and the voxels, and each begins with its size. nibabel
-    reads all of them and believes their sizes.
+    Extensions lie between the header and the voxels, and each begins with its size.
+    nibabel reads all of them and believes their sizes.
     """
     with open_unpacked(path) as file:
         header = file.read(_NIFTI_2_HEADER_BYTES)
@@ -280,7 +284,8 @@ def _check_nifti_header(path: Path, limit: int) -> None:
         first_voxel = int(offset)
         check_unpacked(path, first_voxel, limit)
 
-        # Four bytes between the header and the first extension say whether there is one.
+        # Four bytes between the header and the first extension say whether there is
+        # one.
         first_extension = header_bytes + 4
         size_format = f"{order}i"
         largest_size = min(limit, first_voxel)
@@ -317,14 +322,15 @@ def _check_extensions(
     while position + 8 <= end and len(tag := file.read(8)) == 8:
         (size,) = struct.unpack_from(size_format, tag)
         check_unpacked(path, size, largest_size)
-        # An extension has at least 16 bytes; a smaller size means that there are no more.
+        # An extension has at least 16 bytes; a smaller size means that there are no
+        # more.
         if size < 16:
             return
         position += size
         file.seek(position)
 
 
-# ---- common to these files ---------------------------------------------------------------
+# ---- common to these files -----------------------------------------------------------
 
 READERS: dict[str, Callable[[Path, ReadOptions], Any]] = {
     ".npy": read_npy,
@@ -415,7 +421,7 @@ def _refuse_fields(path: Path) -> NoReturn:
     )
 
 
-# ---- parquet -----------------------------------------------------------------------------
+# ---- parquet -------------------------------------------------------------------------
 
 # Bytes of a value in memory by its physical type; a text is a position in a dictionary.
 # fmt: off
@@ -444,9 +450,10 @@ class ParquetColumns(NamedTuple):
 def from_parquet(paths: str | Path | Sequence[str | Path], manifold: Manifold) -> Any:
     """Open parquet files as a dask array of records, with one chunk for each row group.
 
-    The sizes of the chunks are read from the files' footers. Columns hold the entries of a
-    point in row-major order, or one column holds a list for each record. A cell that is not
-    a number is NaN, and an estimator treats its record like any invalid record.
+    The sizes of the chunks are read from the files' footers. Columns hold the entries
+    of a point in row-major order, or one column holds a list for each record. A cell
+    that is not a number is NaN, and an estimator treats its record like any invalid
+    record.
 
     Parameters
     ----------
@@ -555,8 +562,8 @@ def _read_parquet_table(
 
     Notes
     -----
-    Texts are read as dictionaries, so that a long text which many rows share is unpacked
-    only once.
+    Texts are read as dictionaries, so that a long text which many rows share is
+    unpacked only once.
     """
     columns = _check_parquet_columns(path, positions, max_unpacked)
     with _open_parquet(path, columns.text_names) as file:
@@ -572,8 +579,8 @@ def _check_parquet_columns(
 ) -> ParquetColumns:
     """Find columns by their positions, and refuse what the footer says is too large.
 
-    Lists of texts are refused too, by the type of their column, which is public: they could
-    not be read as dictionaries.
+    Lists of texts are refused too, by the type of their column, which is public: they
+    could not be read as dictionaries.
     """
     with _open_parquet(path) as file:
         all_names = file.schema_arrow.names
@@ -622,8 +629,8 @@ def _open_row_groups(
 ) -> Any:
     """Return parquet files as one dask array with a delayed chunk for each row group.
 
-    The columns of every file are checked before, so that nothing is refused later, when a
-    worker reads a chunk.
+    The columns of every file are checked before, so that nothing is refused later, when
+    a worker reads a chunk.
     """
     import dask.array
 

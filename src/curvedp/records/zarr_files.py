@@ -1,9 +1,10 @@
 """Zarr arrays, whose metadata are read before the library that could run them.
 
-A zarr file names the functions that decode it. Some of these run code that the file brings
+A zarr file names the functions that decode it. Some of these run code that the file
+brings
 (pickle), and some unpack without end. So the metadata are parsed here first: arrays of
-numbers are read, through the codecs in a short list, whose chunks declare what they unpack
-to. Everything else is refused, before zarr sees the file.
+numbers are read, through the codecs in a short list, whose chunks declare what they
+unpack to. Everything else is refused, before zarr sees the file.
 """
 
 import bz2
