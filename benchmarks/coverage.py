@@ -49,7 +49,7 @@ from curvedp.geometry.capabilities import canonical_center, move_to_origin
 from curvedp.inference import region_of
 from curvedp.inference.kernel import SamplesDistance
 from curvedp.inference.permutation import PermutationMechanism
-from curvedp.inference.shapes import SHAPES, quantiles
+from curvedp.inference.shapes import SHAPES, noise_quantiles
 from curvedp.mechanisms.chart import GRID
 from curvedp.mechanisms.isotropic.base import IsotropicMechanism
 from curvedp.mechanisms.knorm_gradient import pure_epsilon
@@ -154,7 +154,7 @@ def drawn_coverage(
     noise = reading.law.scale * rng.standard_normal((runs, M.dim))
     if M.curvature_bounds == (0.0, 0.0):
         return int(np.sum(np.linalg.norm(noise, axis=1) <= region.radius)), runs
-    [q] = quantiles(reading, [level])
+    [q] = noise_quantiles(reading, [level])
     shapes = [
         SHAPES["gradient"](
             M, mechanism.statistic, reading._replace(value=gradient + e), q, 0.0

@@ -191,7 +191,7 @@ def _utility(certificate: Certificate) -> str:
         region = region_of(certificate)
     except ParameterError as error:
         return str(error)
-    return f"within {_up(region.radius)} of {region.about}, with probability 95% ({region.theorem})"
+    return f"within {_up(region.radius)} of {region.description}, with probability 95% ({region.theorem})"
 
 
 # ---- the registry ----

@@ -61,12 +61,12 @@ def region(question: dict[str, Any]) -> dict[str, Any]:
     `against`, or None.
     """
     from curvedp.inference import consistent, region_of
-    from curvedp.inference.region import components_of
+    from curvedp.inference.region import count_components
 
     level, of = question["level"], question["of"]
     certificate = _verified(question["certificate"], question["path"])
     published = _read_value(Path(question["value_path"]))
-    components = components_of(mechanism_of(certificate).statistic, published)
+    components = count_components(mechanism_of(certificate).statistic, published)
     _check_value(certificate, published, components)
     found = region_of(certificate, level, of, components)
 
@@ -79,7 +79,7 @@ def region(question: dict[str, Any]) -> dict[str, Any]:
         "radius": float(found.radius),
         "level": found.level,
         "of": found.of,
-        "about": found.about,
+        "about": found.description,
         "theorem": found.theorem,
         "components": components,
         "consistent": same,

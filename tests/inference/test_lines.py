@@ -14,7 +14,7 @@ from curvedp.entropy import GeneratorSource
 from curvedp.errors import ParameterError
 from curvedp.geometry import Euclidean, Lorentz, Rotations, SPDAffineInvariant, Sphere
 from curvedp.inference import region_of
-from curvedp.inference.lines import _Part, line_region
+from curvedp.inference.lines import PartLengthLaw, line_region
 from curvedp.laws import RiemannianGaussian, RiemannianLaplace
 from curvedp.mechanisms import Certificate
 from curvedp.mechanisms.chart import grid_of
@@ -119,7 +119,7 @@ def holds(region, p, V):
         bool(each.contains(M.exp(p, np.tensordot(x - 0.5, V, axes=1))))
         for each, x in zip(band, xs, strict=True)
     ]
-    middle = region.band_of.pair
+    middle = region.pairs.pair
     apart = np.linalg.norm(
         M.norm(middle[0], np.asarray(M.transport(p, middle[0], V)) - middle[1])
     )
@@ -127,15 +127,13 @@ def holds(region, p, V):
     return (
         all(inside)
         and apart <= region.velocity_radius
-        and joint <= 1.01 * region.band_of.spread
+        and joint <= 1.01 * region.pairs.radius
     )
 
 
 def shrunk(region, factor):
-    band = region.band_of._replace(spread=factor * region.band_of.spread)
-    return replace(
-        region, velocity_radius=factor * region.velocity_radius, band_of=band
-    )
+    band = region.pairs._replace(radius=factor * region.pairs.radius)
+    return replace(region, velocity_radius=factor * region.velocity_radius, pairs=band)
 
 
 @pytest.mark.parametrize(
@@ -266,7 +264,7 @@ def test_the_law_of_some_coordinates(law, part):
         u *= rng.gamma(8, 1.0, (len(u), 1)) / np.linalg.norm(u, axis=1, keepdims=True)
     length = 0.3 * np.linalg.norm(u[:, :part], axis=1)
     for r in (0.2, 0.6, 1.5):
-        assert float(_Part(law, 8, part).radial_cdf(r)) == pytest.approx(
+        assert float(PartLengthLaw(law, 8, part).radial_cdf(r)) == pytest.approx(
             np.mean(length <= r), abs=0.005
         )
 

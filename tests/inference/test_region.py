@@ -28,7 +28,7 @@ from curvedp.geometry import (
 )
 from curvedp.geometry.capabilities import move_from_origin
 from curvedp.inference import Region, consistent, region_of
-from curvedp.inference.region import sampling
+from curvedp.inference.region import sampling_error
 from curvedp.inference.shapes import SHAPES
 from curvedp.laws import RiemannianGaussian
 from curvedp.records.base import open_records
@@ -245,7 +245,7 @@ def test_counts_of_a_sample_cover_the_population_s_median():
         np.random.default_rng(4),
         GeometricMedian(Euclidean(1), None, 3.0, 400),
     )
-    sampled, missed, wrong = sampling(statistic, 0.2), 0, 0
+    sampled, missed, wrong = sampling_error(statistic, 0.2), 0, 0
     for share in rng.binomial(400, 0.51, 500) / 400:
         w, beyond = (
             (np.array([0.0]), 1 - share) if share > 0.5 else (np.array([1.0]), share)

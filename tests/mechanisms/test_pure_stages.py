@@ -29,7 +29,7 @@ from curvedp.geometry import (
     Sphere,
     frechet_mean,
 )
-from curvedp.inference.shapes import _exceeded
+from curvedp.inference.shapes import joint_noise_bounds
 from curvedp.laws import RiemannianLaplace
 from curvedp.mechanisms import Certificate
 from curvedp.mechanisms.gradient_step import GradientMechanism
@@ -373,7 +373,8 @@ def test_regions_of_medians_and_components_hold():
     assert (
         np.mean(
             np.all(
-                sums <= _exceeded(RiemannianLaplace(Euclidean(1), 1.0), k, level),
+                sums
+                <= joint_noise_bounds(RiemannianLaplace(Euclidean(1), 1.0), k, level),
                 axis=1,
             )
         )

@@ -153,7 +153,7 @@ def test_the_page_and_the_statement_say_what_the_guarantee_is_about(
     assert (f"{plural}, a public number" in told) is not added
     assert neighbor_words(made).guess in label(made, dict.fromkeys(QUESTIONS, "said"))
     if not added:
-        assert f"mean of the {plural}" in mean.confidence_region().about
+        assert f"mean of the {plural}" in mean.confidence_region().description
 
 
 def test_what_was_not_fitted_has_no_page(tmp_path):

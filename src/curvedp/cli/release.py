@@ -329,7 +329,7 @@ def _error_bars(fitted: Any) -> str:
         return f"no error bars: {describe(why)}"
     regions = list(found.values()) if isinstance(found, dict) else [found]
     if (
-        "Fréchet mean of" in regions[0].about
+        "Fréchet mean of" in regions[0].description
     ):  # in a public ball; a median's region is all of it
         center = fitted.manifold.origin if fitted.center is None else fitted.center
         if any(each.contains(center) for each in regions):
@@ -339,7 +339,7 @@ def _error_bars(fitted: Any) -> str:
             )
     together = "" if len(regions) == 1 else f", {len(regions)} regions together"
     widest = max(each.radius for each in regions)
-    return f"95% region of {regions[0].about}: within {widest:.4g}{together}; {regions[0].theorem}"
+    return f"95% region of {regions[0].description}: within {widest:.4g}{together}; {regions[0].theorem}"
 
 
 def command_of(

@@ -1,4 +1,4 @@
-"""What only some mechanisms can do, as base classes with abstract methods.
+"""What only some mechanisms or statistics can do, as classes with abstract methods.
 
 A caller asks `isinstance(mechanism, PredictsError)`; nobody looks for attributes by
 name. A mechanism that gains an ability derives from its class, and the type checker
@@ -96,6 +96,34 @@ class LeadsToRegion(ABC):
     @abstractmethod
     def noisy_draw(self, integers: Any) -> NoisyDraw:
         """Return what was drawn, from a certificate's grid integers alone."""
+
+
+class BoundsSamplingError(ABC):
+    """A statistic that knows how far it is from the statistic of the population.
+
+    The records are independent draws of a population. A statistic without this ability has
+    no confidence region for its population.
+    """
+
+    @abstractmethod
+    def sampling_error(self, failure_probability: float) -> float:
+        """Bound how far the statistic of n records is from that of their population.
+
+        The unit is that of the theorem which the region uses (docs/inference.md, "Of the
+        population"): a distance for means, variances and second moments; for medians and
+        geodesics the length of the mean direction of the records at the population's own
+        median or geodesic, which has expectation 0.
+
+        Parameters
+        ----------
+        failure_probability : float
+            The probability with which the bound may fail.
+
+        Raises
+        ------
+        ParameterError
+            Where the ball is too wide for a theorem.
+        """
 
 
 class EndsInAnother(ABC):

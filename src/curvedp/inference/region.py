@@ -1,21 +1,20 @@
 """Confidence regions about what was released, from the certificate alone.
 
-Of the records: the noise law's own quantile about the draw BEFORE shrinkage and projection, which the certificate keeps. Of
-the population: that, and how far the statistic of n independent records is from the population's, finite-sample by
-McDiarmid's inequality (1989): what moves by at most c where one record is replaced exceeds its expectation by more than
-c·√(n·log(1/miss)/2) with probability at most `miss` (for means as Brunel & Serres 2024). docs/inference.md has the proofs.
+A region of the records is the quantile of the noise law about the draw BEFORE shrinkage and
+projection, which the certificate keeps. A region of the population adds how far the
+statistic of n independent records is from the population's (`BoundsSamplingError`), with
+finite samples (for means as Brunel & Serres 2024). The proofs are in docs/inference.md.
 """
 
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import lru_cache
-from math import log, pi, sin, sqrt
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from curvedp import _validate
-from curvedp.core.capabilities import NoisyDraw
+from curvedp.core.capabilities import BoundsSamplingError, NoisyDraw
 from curvedp.core.certificate import Certificate
 from curvedp.core.codes import SamplingPath
 from curvedp.core.mechanism import Mechanism
@@ -29,23 +28,43 @@ from curvedp.inference.shapes import (
     SHAPES,
     Region,
     Shape,
-    curvature_roots,
-    hessian_bounds,
+    noise_quantiles,
     principal_subspaces,
-    quantiles,
 )
-from curvedp.mechanisms.sensitivity import dispersion_sensitivity
 from curvedp.privacy import Guarantee
 from curvedp.release.choose import choose_mechanism
 from curvedp.release.rebuild import mechanism_of, noisy_draw_of
 from curvedp.statistics.frechet_mean import FrechetMean
-from curvedp.statistics.frechet_variance import FrechetVariance
 from curvedp.statistics.geodesic import GeodesicLine
-from curvedp.statistics.geometric_median import GeometricMedian
-from curvedp.statistics.searched_ball import SearchedVariance
+from curvedp.statistics.searched_ball import BallSearchStatistic, SearchedVariance
 from curvedp.statistics.second_moment import SecondMoment
 
-_MOVED = {"gradient": "the ball that was used", "counts": "the public outer ball"}
+# The ball into which records were clipped, in words, for kinds of draws where it is not the
+# public ball.
+_BALL_WORDS = {"gradient": "the ball that was used", "counts": "the public outer ball"}
+
+# A region of a mean that is wider than this share of the ball's radius is of little use.
+_WIDE_REGION = 0.5
+
+# Mechanisms whose regions of a mean are exact at any radius.
+_CHART_MECHANISMS = ("tangent-gaussian", "tangent-laplace")
+
+
+class _ReleasedDraw(NamedTuple):
+    """What a certificate says was drawn.
+
+    Attributes
+    ----------
+    mechanism : Mechanism
+    statistic : Statistic
+        The statistic in whose canonical frame the draw is: the mechanism's own, or the one
+        in a ball that was found privately.
+    noisy_draw : NoisyDraw
+    """
+
+    mechanism: Mechanism
+    statistic: Statistic
+    noisy_draw: NoisyDraw
 
 
 def region_of(
@@ -54,33 +73,36 @@ def region_of(
     of: str = "records",
     components: int | None = None,
 ) -> Region:
-    """The confidence region that a certificate implies; neither data nor budget are needed.
+    """Return the confidence region that a certificate implies, without data or budget.
 
     Parameters
     ----------
     certificate : Certificate
-        Drawn exactly, with its integers.
+        Of a release that was drawn exactly, with its integers.
     level : float
         Between 0 and 1.
     of : {"records", "population"}
-        "records": the statistic of the records as they were moved into the ball; `Region.theorem` says whether it is exact.
-        "population": of the law that the records are independent draws of, moved into the public ball: finite-sample for
-        means, dispersions, leading directions and medians, asymptotic for geodesics. Half of 1 − level goes to the noise, the
-        other half to the sample.
+        "records": about the statistic of the records as they were clipped to the ball;
+        `Region.theorem` says whether it is exact. "population": about that of the law of
+        which the records are independent draws, clipped to the public ball: finite-sample
+        for means, dispersions, leading directions and medians, asymptotic for geodesics.
+        Half of 1 − level goes to the noise, the other half to the sample.
     components : int, optional
-        Of a released second moment: the region of its so many leading directions, by their angle.
+        For a released second moment: the region of so many leading directions, by their
+        angle.
 
     Raises
     ------
     ParameterError
-        If the level is no probability, the draw was in floats, its integers are not kept, or no theorem applies.
+        If the level is no probability, the draw was in floats, its integers are not kept,
+        or no theorem applies.
 
     Examples
     --------
     >>> from curvedp.geometry import Euclidean
     >>> from curvedp.mechanisms import LogGaussianMechanism
     >>> release = LogGaussianMechanism(Euclidean(2), 0.1, 0.1).release([0.0, 0.0])
-    >>> round(region_of(release.certificate).radius, 4)  # 0.1·√(χ² with two degrees of freedom)
+    >>> round(region_of(release.certificate).radius, 4)  # 0.1·√(χ² quantile, 2 degrees)
     0.2448
     """
     level = _validate.within("level", level, 0.0, 1.0, open_low=True, open_high=True)
@@ -89,12 +111,9 @@ def region_of(
         raise ParameterError(
             "must be a curvedp certificate", parameter="certificate", value=certificate
         )
-    asked = (
-        level,
-        of,
-        None if components is None else _validate.integer("components", components, 1),
-    )
-    return _cached_region(certificate, *asked)
+    if components is not None:
+        components = _validate.integer("components", components, 1)
+    return _cached_region(certificate, level, of, components)
 
 
 @lru_cache(maxsize=256)
@@ -102,55 +121,66 @@ def _cached_region(
     certificate: Certificate, level: float, of: str, components: int | None
 ) -> Region:
     """Return the region of a certificate; reports and warnings ask for the same ones."""
-    units = UNIT_WORDS[certificate.privacy_unit].plural
-    return _region(*_drawn_by(certificate), level, of, components, units)
+    unit_words = UNIT_WORDS[certificate.privacy_unit].plural
+    released = _released_draw(certificate)
+    return _build_region(released, level, of, components, unit_words)
 
 
-def radii_of(
+def region_radii(
     certificate: Certificate, levels: Sequence[float], components: int | None = None
 ) -> list[float]:
-    """The radius of `region_of` at each of these levels."""
-    mechanism, M, reading = _drawn_by(certificate)
-    statistic = reading.frame or mechanism.statistic
+    """Return the radius of `region_of` of the records at each of these levels."""
+    released = _released_draw(certificate)
+    statistic = released.statistic
     if isinstance(statistic, GeodesicLine):
-        return [line_region(statistic, reading, level).radius for level in levels]
-    return [
-        shape.radius
-        for _, shape in _shapes(M, statistic, reading, levels, 0.0, components)
-    ]
+        return [
+            line_region(statistic, released.noisy_draw, level).radius
+            for level in levels
+        ]
+    shapes = _shapes(released, levels, 0.0, components)
+    return [shape.radius for _, shape in shapes]
 
 
-def components_of(statistic: Statistic, value: Any) -> int | None:
-    """How many directions a released value has, where it is made of a second moment: what `region_of` wants to know."""
-    many = (
-        isinstance(statistic, SecondMoment)
-        and np.ndim(value) == 2
-        and np.shape(value)[1] == statistic.features
-    )
-    return len(value) if many and len(value) < np.shape(value)[1] else None
+def count_components(statistic: Statistic, value: Any) -> int | None:
+    """Return how many directions a released value has, for `region_of`.
+
+    It is None unless the value consists of fewer directions of a second moment than there
+    are features.
+    """
+    if not isinstance(statistic, SecondMoment) or np.ndim(value) != 2:
+        return None
+    n_rows, n_columns = np.shape(value)
+    if n_columns == statistic.features and n_rows < n_columns:
+        return int(n_rows)
+    return None
 
 
 def simultaneous(
     certificates: Sequence[Certificate], level: float = 0.95, of: str = "records"
 ) -> list[Region]:
-    """Regions that ALL hold their truths with probability `level`, of separate releases: each at level^(1/k), as their
-    noises are independent; of="population" wants separate records too."""
+    """Return regions that ALL hold their truths with probability `level`.
+
+    The releases are separate, so that their noises are independent: each region is at
+    level^(1/k). With of="population" their records must be separate too.
+    """
     level = _validate.within("level", level, 0.0, 1.0, open_low=True, open_high=True)
-    return [
-        region_of(each, level ** (1 / len(certificates)), of) for each in certificates
-    ]
+    single_level = level ** (1 / len(certificates))
+    return [region_of(certificate, single_level, of) for certificate in certificates]
 
 
 def consistent(
     first: Certificate, second: Certificate, level: float = 0.95, of: str = "records"
 ) -> bool:
-    """Whether two releases can be about the same truth: False has probability at most 1 − level where they are.
+    """Return whether two releases can be about the same truth.
+
+    Where they are, the answer is False with probability at most 1 − level.
 
     Parameters
     ----------
     first, second : Certificate
-        Of two releases on one manifold, such as a published one and its repetition. of="records" compares statistics of the
-        same records in the same ball; of="population" those of two samples of one population.
+        Of two releases on one manifold, such as a published one and its repetition.
+        of="records" compares statistics of the same records in the same ball;
+        of="population" those of two samples of one population.
     level, of
         As in `region_of`.
 
@@ -162,91 +192,109 @@ def consistent(
     >>> consistent(release.certificate, release.certificate)
     True
     """
-    one, other = simultaneous([first, second], level, of)
-    if one.manifold != other.manifold:
+    region, other_region = simultaneous([first, second], level, of)
+    if region.manifold != other_region.manifold:
         raise ParameterError(
-            f"the releases live on {one.manifold!r} and {other.manifold!r}: nothing to compare"
+            f"the releases live on {region.manifold!r} and {other_region.manifold!r}: "
+            "nothing to compare"
         )
-    return bool(
-        one.manifold.dist(one.center, other.center) <= one.radius + other.radius
-    )
+    distance = region.manifold.dist(region.center, other_region.center)
+    return bool(distance <= region.radius + other_region.radius)
 
 
-def _drawn_by(certificate: Certificate) -> tuple[Mechanism, Manifold, NoisyDraw]:
-    """The mechanism, where the value lives, which is not where the records do for a variance in a private ball, and what
-    was drawn."""
+def _released_draw(certificate: Certificate) -> _ReleasedDraw:
+    """Return what was drawn, or refuse a certificate that does not say."""
     mechanism = mechanism_of(certificate)
     if mechanism.info.sampling is SamplingPath.FLOAT64:
         raise ParameterError(
-            f"no region follows from {mechanism.info.name}, which draws in floats: their law is not known"
+            f"no region follows from {mechanism.info.name}, which draws in floats: their "
+            "law is not known"
         )
     if certificate.release["integers"] is None:
         raise ParameterError(
             "no region: the certificate does not list what was drawn, which was too long"
         )
-    reading = noisy_draw_of(certificate)
-    statistic = reading.frame or mechanism.statistic
-    return mechanism, statistic.value_space, reading
+    noisy_draw = noisy_draw_of(certificate)
+    statistic = noisy_draw.frame or mechanism.statistic
+    return _ReleasedDraw(mechanism, statistic, noisy_draw)
 
 
 def _shapes(
-    M: Manifold,
-    statistic: Statistic,
-    reading: NoisyDraw,
+    released: _ReleasedDraw,
     levels: Sequence[float],
-    sampled: float,
+    sampling_error: float,
     components: int | None,
 ) -> list[tuple[Manifold, Shape]]:
-    """The shape at each level, with what the sample adds to it."""
-    if components is None:
+    """Return the manifold and the shape of the region at each level.
+
+    Parameters
+    ----------
+    released : _ReleasedDraw
+    levels : sequence of float
+        Of the noise.
+    sampling_error : float
+        What the sample adds; 0 for a region of the records.
+    components : int, optional
+        For a second moment: of how many leading directions.
+    """
+    statistic = released.statistic
+    draw = released.noisy_draw
+    if components is not None:
+        if not isinstance(statistic, SecondMoment):
+            raise ParameterError(
+                f"components= is for second moments, not the {statistic.name}"
+            )
         return [
-            (M, SHAPES[reading.kind](M, statistic, reading, q, sampled))
-            for q in quantiles(reading, levels)
+            principal_subspaces(statistic, draw, level, components, sampling_error)
+            for level in levels
         ]
-    if not isinstance(statistic, SecondMoment):
-        raise ParameterError(
-            f"components= is for second moments, not the {statistic.name}"
-        )
+    # The value may not live where the records do, as a variance does not.
+    space = statistic.value_space
+    build_shape = SHAPES[draw.kind]
+    bounds = levels if draw.kind == "counts" else noise_quantiles(draw, levels)
     return [
-        principal_subspaces(statistic, reading, level, components, sampled)
-        for level in levels
+        (space, build_shape(space, statistic, draw, bound, sampling_error))
+        for bound in bounds
     ]
 
 
-def _region(
-    mechanism: Mechanism,
-    space: Manifold,
-    reading: NoisyDraw,
+def _build_region(
+    released: _ReleasedDraw,
     level: float,
     of: str,
     components: int | None,
-    units: str,
+    unit_words: str,
 ) -> Region:
-    statistic = reading.frame or mechanism.statistic
-    sampled = 0.0
+    """Return the region of a draw.
+
+    The arguments are those of `region_of`; `unit_words` names the units of privacy, such as
+    "persons".
+    """
+    mechanism, statistic, draw = released
+    is_of_population = of == "population"
+    error = 0.0
     noise_level = level
-    if of == "population":
+    if is_of_population:
         noise_level = 1 - (1 - level) / 2
-        sampled = sampling(mechanism.statistic, 1 - noise_level)
+        error = sampling_error(mechanism.statistic, 1 - noise_level)
     if isinstance(statistic, GeodesicLine):
-        return line_region(
-            statistic, reading, level, sampled if of == "population" else None
-        )
-    [(M, shape)] = _shapes(
-        space, statistic, reading, [noise_level], sampled, components
-    )
-    about = _about(mechanism.statistic, reading, of, components, units)
-    center = shape.center(M)
+        return line_region(statistic, draw, level, error if is_of_population else None)
+
+    [(manifold, shape)] = _shapes(released, [noise_level], error, components)
+    center = shape.center(manifold)
     if isinstance(statistic, PointStatistic):
         center = statistic.to_data_frame(center[None])[0]
     theorem = shape.theorem
-    if of == "population":
+    if is_of_population:
         theorem = f"finite-sample (McDiarmid); of the noise: {theorem}"
     if isinstance(mechanism.statistic, SearchedVariance):
         theorem = _clipped_variance(mechanism)
     if isinstance(mechanism.statistic, FrechetMean):
         theorem += _narrower_region(mechanism, level, shape.radius)
-    return Region(M, center, shape.radius, level, of, about, theorem, shape.within)
+    description = _describe(mechanism.statistic, draw, of, components, unit_words)
+    return Region(
+        manifold, center, shape.radius, level, of, description, theorem, shape.within
+    )
 
 
 def _clipped_variance(search: Any) -> str:
@@ -260,20 +308,14 @@ def _clipped_variance(search: Any) -> str:
     )
 
 
-# Of the radius: a wider region of a mean is of little use.
-_WIDE_REGION = 0.5
-
-
 def _narrower_region(mechanism: Any, level: float, radius: float) -> str:
     """Name a mechanism with a far narrower region in the same public ball, if any.
 
     The radii are those of simulated releases at the center of the ball, with the
     guarantee that the mechanism has: public numbers.
     """
-    if (
-        mechanism.info.name in _IN_CHART
-        or radius < _WIDE_REGION * mechanism.statistic.radius
-    ):
+    is_narrow = radius < _WIDE_REGION * mechanism.statistic.radius
+    if is_narrow or mechanism.info.name in _CHART_MECHANISMS:
         return ""
     radii = regions_in_chart(mechanism.statistic, mechanism.guarantee, level)
     if not radii:
@@ -282,9 +324,6 @@ def _narrower_region(mechanism: Any, level: float, radius: float) -> str:
     if radii[name] > radius / 2:
         return ""
     return f"; mechanism={name!r} has a region of about {radii[name]:.3g} in this ball"
-
-
-_IN_CHART = ("tangent-gaussian", "tangent-laplace")
 
 
 def regions_in_chart(
@@ -302,8 +341,9 @@ def regions_in_chart(
         The level of the regions.
     """
     radii = {}
-    for name in _IN_CHART:
-        with suppress(CurvedpError):  # one that does not meet the guarantee
+    for name in _CHART_MECHANISMS:
+        # A mechanism that does not meet the guarantee is left out.
+        with suppress(CurvedpError):
             mechanism = choose_mechanism(name, statistic, guarantee).mechanism
             source = GeneratorSource(np.random.default_rng(0))
             simulated = mechanism.release(statistic.ball.center, source=source)
@@ -311,79 +351,49 @@ def regions_in_chart(
     return radii
 
 
-def sampling(statistic: Statistic, miss: float) -> float:
-    """What the sample adds, but with probability `miss`: a distance, or for medians and geodesics the length of G, the mean
-    direction at the population's, which has expectation 0."""
-    match statistic:
-        case FrechetMean():  # d(mean, b) <= |G|/λ, E|G|² <= r²/n, c = 2rS/n, S the stretch of log_b
-            convex, s = _convexity(statistic.manifold, statistic.clipping_radius)
-            stretch = s / sin(s) if s > 0 else 1.0
-            return (
-                statistic.clipping_radius * _length(statistic.n, miss, stretch) / convex
-            )
-        case FrechetVariance():  # c its sensitivity; its expectation is at most E|G|²/λ below the population's variance
-            M, r, n = statistic.manifold, statistic.clipping_radius, statistic.n
-            convex, _ = _convexity(M, r)
-            return dispersion_sensitivity(M, r, n) * sqrt(
-                n * log(2 / miss) / 2
-            ) + r * r / (n * convex)
-        case SecondMoment():  # its length: E‖S − Σ‖² <= r⁴/n, c = √2·r²/n
-            return statistic.radius**2 * _length(statistic.n, miss, sqrt(0.5))
-        case GeometricMedian():  # directions of length at most 1
-            M, diameter = statistic.manifold, 2 * statistic.outer_radius
-            if not (
-                diameter * curvature_roots(M)[1] < pi / 2
-                and diameter < M.injectivity_radius
-            ):
-                raise ParameterError(
-                    f"is too wide for a region of the population on {M!r}: distances "
-                    "are not convex in it",
-                    parameter="outer_radius",
-                    value=statistic.outer_radius,
-                )
-            return _length(statistic.n, miss)
-        case GeodesicLine():  # clipped directions
-            return statistic.domain.clip * _length(statistic.n, miss)
+def sampling_error(statistic: Statistic, failure_probability: float) -> float:
+    """Return how far a statistic of n records may be from that of the population.
+
+    Parameters
+    ----------
+    statistic : Statistic
+        Refused, with the reason, unless it is a `BoundsSamplingError`.
+    failure_probability : float
+        The probability with which the bound may fail.
+    """
+    if isinstance(statistic, BoundsSamplingError):
+        return statistic.sampling_error(failure_probability)
+    reason = f"the {statistic.name} has no bound on its sampling error"
+    if isinstance(statistic, BallSearchStatistic):
+        reason = (
+            f"no theorem covers the {statistic.name}, which was found from the same "
+            "records; in a public ball there is a region of the population"
+        )
     raise ParameterError(
-        f"is for public balls, and medians; the {statistic.name} was found in another",
-        parameter="of",
-        value="population",
+        f"is not possible: {reason}", parameter="of", value="population"
     )
 
 
-def _length(n: int, miss: float, stretch: float = 1.0) -> float:
-    """Of the mean of n vectors of lengths up to 1 and expectation 0, which a record moves by at most 2·stretch/n."""
-    return (1 + stretch * sqrt(2 * log(1 / miss))) / sqrt(n)
-
-
-def _convexity(M: Manifold, radius: float) -> tuple[float, float]:
-    """(λ, s): the least eigenvalue of Hess ½d² at distances up to s/√κ, the ball's diameter."""
-    convex, _ = hessian_bounds(M, 2 * radius)
-    if not convex > 0 or not 2 * radius < M.injectivity_radius:
-        raise ParameterError(
-            f"is too wide for a population region on {M!r}: no theorem applies",
-            parameter="radius",
-            value=radius,
-        )
-    return convex, 2 * radius * curvature_roots(M)[1]
-
-
-def _about(
+def _describe(
     statistic: Statistic,
-    reading: NoisyDraw,
+    draw: NoisyDraw,
     of: str,
     components: int | None,
-    units: str,
+    unit_words: str,
 ) -> str:
-    """What a region holds, in words."""
-    whose = (
-        units
-        if of == "records"
-        else f"population of which the {units} are independent draws"
-    )
+    """Return what a region holds, in words.
+
+    The arguments are those of `_build_region`.
+    """
+    whose = unit_words
+    if of == "population":
+        whose = f"population of which the {unit_words} are independent draws"
     if components is not None:
-        return f"the leading directions of the second moment of the {whose}, shortened to the radius"
-    kind = (
-        reading.kind if reading.frame is None else "gradient"
-    )  # a frame is that of a ball that was found
-    return f"the {statistic.name} of the {whose}, moved into {_MOVED.get(kind, 'the public ball')}"
+        return (
+            f"the leading directions of the second moment of the {whose}, shortened to "
+            "the radius"
+        )
+    # A draw in another frame was made in a ball that was found privately.
+    kind = draw.kind if draw.frame is None else "gradient"
+    ball = _BALL_WORDS.get(kind, "the public ball")
+    return f"the {statistic.name} of the {whose}, moved into {ball}"

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 
 from curvedp.core.certificate import Certificate
 from curvedp.inference import Region
-from curvedp.inference.region import radii_of
+from curvedp.inference.region import region_radii
 from curvedp.privacy import GDP, Guarantee
 from curvedp.report import canvas
 
@@ -198,7 +198,7 @@ def radius_figure(certificate: Certificate, components: int | None = None) -> Fi
         "radius of the region",
         "probability that it holds the truth",
     )
-    radii = radii_of(certificate, _LEVELS, components)
+    radii = region_radii(certificate, _LEVELS, components)
     axes.plot(radii, _LEVELS, color=canvas.ACCENT, lw=3, marker="o", ms=4)
     axes.set(xlim=(0, None), ylim=(0.45, 1.02))
     return figure

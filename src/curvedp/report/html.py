@@ -27,7 +27,7 @@ from curvedp.core.wording import (
 )
 from curvedp.errors import ParameterError
 from curvedp.inference import Region, region_of
-from curvedp.inference.region import components_of
+from curvedp.inference.region import count_components
 from curvedp.ledger import Ledger
 from curvedp.ledger.book import ENTRY_HEADER, entry_row, unit_in_words
 from curvedp.privacy import Guarantee
@@ -183,7 +183,7 @@ def render_report(
     all_tables = list(tables)
     if len(releases) > 1:
         all_tables.append(_other_values(releases[1:]))
-    components = components_of(mechanism_of(certificate).statistic, main.value)
+    components = count_components(mechanism_of(certificate).statistic, main.value)
     region = _region_or_none(certificate, components)
     pictures = _release_pictures(certificate, main.value, region, components)
     if ledger is not None:
@@ -275,7 +275,7 @@ def _release_pictures(
         pictures += [
             _Picture(
                 figures.region_figure(region, point),
-                f"Blue: it holds {region.about} ({region.theorem}). "
+                f"Blue: it holds {region.description} ({region.theorem}). "
                 "Orange: the release.",
             ),
             _Picture(

@@ -2,10 +2,12 @@
 
 from dataclasses import dataclass
 from functools import cached_property
+from math import sin
 from typing import ClassVar
 
 import numpy as np
 
+from curvedp.core.capabilities import BoundsSamplingError
 from curvedp.core.codes import ProtectedUnit
 from curvedp.core.statistic import Ball, ClippedToBall, is_drawn_in_coordinates
 from curvedp.geometry.capabilities import move_from_origin, move_to_origin
@@ -15,10 +17,11 @@ from curvedp.mechanisms.sensitivity import (
     mean_chart_sensitivity,
 )
 from curvedp.records.base import Records
+from curvedp.statistics.sampling import ball_convexity, mean_vector_length
 
 
 @dataclass(frozen=True, eq=False)
-class FrechetMean(ClippedToBall):
+class FrechetMean(ClippedToBall, BoundsSamplingError):
     """The Fréchet mean of n records in a public ball.
 
     The ball is convex and the mean is unique in it, or the sensitivity raises.
@@ -74,6 +77,22 @@ class FrechetMean(ClippedToBall):
     def value_ball(self) -> Ball:
         """The ball of the records, which is convex."""
         return self.ball
+
+    def sampling_error(self, failure_probability: float) -> float:
+        """Bound the distance from the mean of the records to that of the population.
+
+        Theorem (docs/inference.md, "Of the population"): with b the population's mean, G the
+        mean logarithm at b and λ the least eigenvalue of the Hessian, d(mean, b) ≤ |G|/λ;
+        E|G|² ≤ r²/n, and a record moves |G| by at most 2rS/n, where S = s/sin s bounds the
+        stretch of the logarithm.
+        """
+        radius = self.clipping_radius
+        convexity = ball_convexity(self.manifold, radius)
+        stretch = 1.0
+        if convexity.angle > 0:
+            stretch = convexity.angle / sin(convexity.angle)
+        length = mean_vector_length(self.n, failure_probability, stretch)
+        return radius * length / convexity.lowest_hessian
 
     def to_data_frame(self, points: np.ndarray) -> np.ndarray:
         return np.asarray(move_from_origin(self.manifold, self.center, points))

@@ -2,22 +2,25 @@
 
 from dataclasses import dataclass
 from functools import cached_property
+from math import log, sqrt
 from typing import ClassVar
 
 import numpy as np
 
+from curvedp.core.capabilities import BoundsSamplingError
 from curvedp.core.codes import PostProcessing
 from curvedp.core.statistic import Ball, ClippedToBall
 from curvedp.geometry import Euclidean
 from curvedp.mechanisms.chart import CHART_ERROR
 from curvedp.mechanisms.sensitivity import dispersion_sensitivity
 from curvedp.records.base import Records
+from curvedp.statistics.sampling import ball_convexity
 
 _REAL_LINE = Euclidean(1)
 
 
 @dataclass(frozen=True, eq=False)
-class FrechetVariance(ClippedToBall):
+class FrechetVariance(ClippedToBall, BoundsSamplingError):
     """min over x of mean d²(x, xᵢ), for n records in a public ball; it lies in [0, r²]."""
 
     name: ClassVar[str] = "Fréchet variance"
@@ -51,6 +54,20 @@ class FrechetVariance(ClippedToBall):
     @property
     def post_processing(self) -> tuple[PostProcessing, ...]:
         return (PostProcessing.CLIP_TO_VARIANCE_RANGE,)
+
+    def sampling_error(self, failure_probability: float) -> float:
+        """Bound the distance of this variance from that of the population.
+
+        It moves by at most its sensitivity c where one record is replaced (McDiarmid), and
+        its expectation is at most r²/(nλ) below the population's variance
+        (docs/inference.md, "Of the population").
+        """
+        radius = self.clipping_radius
+        convexity = ball_convexity(self.manifold, radius)
+        one_record = dispersion_sensitivity(self.manifold, radius, self.n)
+        deviation = one_record * sqrt(self.n * log(2 / failure_probability) / 2)
+        bias = radius * radius / (self.n * convexity.lowest_hessian)
+        return deviation + bias
 
     def compute(self, records: Records) -> np.ndarray:
         _, variance = self.mean_and_variance(records)

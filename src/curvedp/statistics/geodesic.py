@@ -13,6 +13,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from curvedp import _validate
+from curvedp.core.capabilities import BoundsSamplingError
 from curvedp.core.codes import PostProcessing, ProtectedUnit
 from curvedp.core.fields import Count, Length, assign
 from curvedp.core.statistic import Ball, Statistic
@@ -25,6 +26,7 @@ from curvedp.records.tables import entries
 from curvedp.regression import bounds
 from curvedp.regression.bounds import HALF, Domain
 from curvedp.regression.jacobi import check_symmetric
+from curvedp.statistics.sampling import mean_vector_length
 
 # Predictions and records keep this share of the injectivity radius, clear of cut loci.
 _INJECTIVITY_SHARE = 0.95
@@ -61,7 +63,7 @@ class RegressionData(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class GeodesicLine(Statistic):
+class GeodesicLine(Statistic, BoundsSamplingError):
     """The geodesic x ↦ Exp(p, x·v) that fits n responses, in public terms.
 
     Attributes
@@ -138,6 +140,14 @@ class GeodesicLine(Statistic):
     @property
     def post_processing(self) -> tuple[PostProcessing, ...]:
         return (PostProcessing.PROJECT_TO_TANGENT_BALL,)
+
+    def sampling_error(self, failure_probability: float) -> float:
+        """Bound the mean clipped direction of the records at the population's geodesic.
+
+        Clipped directions have length at most τ and expectation 0 there (docs/inference.md,
+        "Of the population").
+        """
+        return self.domain.clip * mean_vector_length(self.n, failure_probability)
 
     def prepare(self, data: Any) -> RegressionData:
         """Return predictors and responses as mechanisms read them.

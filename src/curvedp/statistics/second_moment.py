@@ -8,16 +8,18 @@ from typing import ClassVar
 import numpy as np
 
 from curvedp._silence import numerical_silence
+from curvedp.core.capabilities import BoundsSamplingError
 from curvedp.core.fields import AtLeastTwo, Count, Length
 from curvedp.core.statistic import PointStatistic
 from curvedp.geometry import Euclidean
 from curvedp.numerics.fixed_point import gram_mean, gram_radius, gram_sums
 from curvedp.records.base import Records
 from curvedp.records.persons import MOST_ROWS
+from curvedp.statistics.sampling import mean_vector_length
 
 
 @dataclass(frozen=True, eq=False)
-class SecondMoment(PointStatistic):
+class SecondMoment(PointStatistic, BoundsSamplingError):
     """(1/n)·Σ xᵢxᵢᵀ of n records, in orthonormal coordinates of the symmetric matrices.
 
     Records longer than the public `radius` are scaled onto it; those that are not
@@ -50,6 +52,15 @@ class SecondMoment(PointStatistic):
         rounded_radius = gram_radius(self.radius, self.features, MOST_ROWS)
         rounding_of_mean = 2 * np.finfo(float).eps * self.radius**2 * self.features
         return sqrt(2) * rounded_radius**2 / self.n + rounding_of_mean
+
+    def sampling_error(self, failure_probability: float) -> float:
+        """Bound ‖S − Σ‖, S the second moment of the records and Σ the population's.
+
+        E‖S − Σ‖² ≤ r⁴/n, and a record moves S by at most √2·r²/n (docs/inference.md, "Of
+        the population").
+        """
+        length = mean_vector_length(self.n, failure_probability, sqrt(0.5))
+        return self.radius**2 * length
 
     def compute(self, records: Records) -> np.ndarray:
         total = records.sums(self._sum_block).reshape(6, self.features, self.features)

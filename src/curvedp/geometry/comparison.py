@@ -1,0 +1,74 @@
+"""Bounds by curvature alone: what Rauch's and Karcher's comparison theorems give.
+
+The functions here take a manifold and a length, and bound how exp stretches and how convex
+squared distances are within that length.
+"""
+
+from math import exp, inf, isfinite, pi, sinh, sqrt, tan, tanh
+from typing import NamedTuple
+
+from curvedp.errors import ParameterError
+from curvedp.geometry.manifold import Manifold
+
+# sinh overflows beyond this; the stretch is cut there, where it is useless anyway.
+_MAX_SINH_ANGLE = 700.0
+
+
+class CurvatureRoots(NamedTuple):
+    """√−κ_min and √κ_max, each 0 where curvature does not have that sign."""
+
+    negative: float
+    positive: float
+
+
+class HessianBounds(NamedTuple):
+    """Bounds on the eigenvalues of a Hessian; `lowest` is ≤ 0 where it may not be convex."""
+
+    lowest: float
+    highest: float
+
+
+def curvature_roots(manifold: Manifold) -> CurvatureRoots:
+    """Return (√−κ_min, √κ_max) of a manifold whose curvature is bounded, or refuse it."""
+    lowest, highest = (0.0, 0.0)
+    if manifold.dim > 1:
+        lowest, highest = manifold.curvature_bounds
+    if not (isfinite(lowest) and isfinite(highest)):
+        raise ParameterError(
+            f"no region on {manifold!r}, whose curvature has no public bound; use "
+            "another metric"
+        )
+    return CurvatureRoots(sqrt(max(-lowest, 0.0)), sqrt(max(highest, 0.0)))
+
+
+def exp_stretch(manifold: Manifold, length: float) -> float:
+    """Return how much exp stretches vectors of up to this length: sinh(s)/s ≥ 1 (Rauch).
+
+    s is the length times √−κ_min.
+    """
+    s = curvature_roots(manifold).negative * length
+    if s == 0:
+        return 1.0
+    if s < _MAX_SINH_ANGLE:
+        return sinh(s) / s
+    return exp(_MAX_SINH_ANGLE)
+
+
+def hessian_bounds(manifold: Manifold, distance: float) -> HessianBounds:
+    """Bound the Hessian of ½d²(·, y) at distances up to `distance` (Karcher 1977).
+
+    Its eigenvalues lie between s·cot s, s = √κ_max·distance, and s'·coth s',
+    s' = √−κ_min·distance. The lower bound is −inf from s = π/2 on.
+    """
+    roots = curvature_roots(manifold)
+    lowest = 1.0
+    positive_angle = roots.positive * distance
+    if positive_angle >= pi / 2:
+        lowest = -inf
+    elif positive_angle > 0:
+        lowest = positive_angle / tan(positive_angle)
+    highest = 1.0
+    negative_angle = roots.negative * distance
+    if negative_angle > 0:
+        highest = negative_angle / tanh(negative_angle)
+    return HessianBounds(lowest, highest)

@@ -1,0 +1,52 @@
+"""How far the statistic of a sample is from that of its population, with finite samples.
+
+McDiarmid's inequality (1989): a function of n independent records that moves by at most c
+where one record is replaced exceeds its expectation by more than c·√(n·log(1/a)/2) with
+probability at most a. The proofs are in docs/inference.md, "Of the population".
+"""
+
+from math import log, sqrt
+from typing import NamedTuple
+
+from curvedp.errors import ParameterError
+from curvedp.geometry.comparison import curvature_roots, hessian_bounds
+from curvedp.geometry.manifold import Manifold
+
+
+class BallConvexity(NamedTuple):
+    """How convex squared distances are in a ball.
+
+    Attributes
+    ----------
+    lowest_hessian : float
+        λ, the least eigenvalue of Hess ½d² at distances up to the diameter.
+    angle : float
+        The diameter times √κ_max; 0 where curvature is not positive.
+    """
+
+    lowest_hessian: float
+    angle: float
+
+
+def mean_vector_length(
+    n: int, failure_probability: float, stretch: float = 1.0
+) -> float:
+    """Bound the length of the mean of n independent vectors with expectation 0.
+
+    The vectors have length at most 1, so that the expected length of the mean is at most
+    1/√n; a record moves the mean by at most 2·stretch/n. The bound
+    (1 + stretch·√(2·log(1/a)))/√n fails with probability at most a (McDiarmid).
+    """
+    return (1 + stretch * sqrt(2 * log(1 / failure_probability))) / sqrt(n)
+
+
+def ball_convexity(manifold: Manifold, radius: float) -> BallConvexity:
+    """Return how convex squared distances are in a ball, or refuse one that is too wide."""
+    lowest, _ = hessian_bounds(manifold, 2 * radius)
+    if not lowest > 0 or not 2 * radius < manifold.injectivity_radius:
+        raise ParameterError(
+            f"is too wide for a population region on {manifold!r}: no theorem applies",
+            parameter="radius",
+            value=radius,
+        )
+    return BallConvexity(lowest, 2 * radius * curvature_roots(manifold).positive)
