@@ -1,6 +1,12 @@
-"""Classification of large covariance matrices with private labels: a reduction and a linear classifier, one release."""
+"""Classifiers of large covariance matrices with private labels, in one release each.
+
+A private reduction to few components comes first, then a linear classifier of the reduced
+matrices. `ReducedClassifier` fits and predicts for all of them; `PrivateSoftmax` is logistic
+regression, and `PrivateReducedMDM` (in its own file) takes the nearest class mean.
+"""
 
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -17,7 +23,10 @@ from curvedp.errors import ParameterError, ReleaseWarning
 from curvedp.estimators.base import PendingRelease, PrivateEstimator
 from curvedp.geometry.manifold import Manifold, check_manifold
 from curvedp.ledger import Ledger
-from curvedp.mechanisms.staged.reduced_classifier import ReducedSoftmax
+from curvedp.mechanisms.staged.reduced_classifier import (
+    ReducedMechanism,
+    ReducedSoftmax,
+)
 from curvedp.privacy import GDP, Guarantee
 from curvedp.records.base import open_records
 from curvedp.records.chunked import by_chunks
@@ -29,45 +38,144 @@ from curvedp.statistics.reduced_classes import (
 )
 
 
-class ReducedClassifier(ClassifierMixin, PrivateEstimator):
-    """Fitting and predicting for every estimator whose release is a `LinearClassifier` of reduced matrices."""
+class ScoringClassifier(ClassifierMixin, PrivateEstimator):
+    """Predictions for every classifier that scores each class; the largest score wins."""
+
+    manifold_: Manifold
+    classes_: np.ndarray
+
+    def predict(self, X: Any) -> Any:
+        """Return the class with the largest score for each record.
+
+        Parameters
+        ----------
+        X : array of shape (n, *point_shape)
+
+        Returns
+        -------
+        array of shape (n,)
+            Labels; a dask array for a dask array.
+        """
+
+        def best_class(records: np.ndarray) -> np.ndarray:
+            best = np.argmax(self._scores(records), axis=1)
+            return np.asarray(self.classes_[best])
+
+        return self._apply(best_class, X, ())
+
+    def predict_proba(self, X: Any) -> Any:
+        """Return the softmax of the scores.
+
+        Parameters
+        ----------
+        X : array of shape (n, *point_shape)
+
+        Returns
+        -------
+        array of shape (n, classes)
+        """
+        check_is_fitted(self)
+
+        def probabilities(records: np.ndarray) -> np.ndarray:
+            return np.asarray(softmax(self._scores(records), axis=-1))
+
+        return self._apply(probabilities, X, (len(self.classes_),))
+
+    def _scores(self, records: np.ndarray) -> np.ndarray:
+        """Return the score of each class for each record, shape (n, classes)."""
+        raise NotImplementedError
+
+    def _apply(
+        self,
+        function: Callable[[np.ndarray], np.ndarray],
+        X: Any,
+        row_shape: tuple[int, ...],
+    ) -> Any:
+        """Apply a function of records; to a dask array chunk by chunk.
+
+        Parameters
+        ----------
+        function : callable
+            From records, shape (n, *point_shape), to an array of shape (n, *row_shape).
+        X : array or dask array
+        row_shape : tuple
+            Empty where the function returns labels.
+        """
+        check_is_fitted(self)
+        dtype = np.dtype(np.float64) if row_shape else self.classes_.dtype
+        return by_chunks(function, X, self.manifold_.point_shape, row_shape, dtype)
+
+
+class ReducedClassifier(ScoringClassifier):
+    """Fitting for every estimator whose release is a `LinearClassifier` of reduced matrices.
+
+    Attributes
+    ----------
+    classes_ : ndarray
+    classifier_ : LinearClassifier
+    certificate_ : Certificate
+    certificates_ : list of Certificate
+        The one certificate, as other classifiers have several.
+    """
 
     manifold: Manifold
-    reduce: int | None
+    reduce: int
     features: str
     classes: Any
-    manifold_: Manifold  # of the records, as it was when they were fitted
-    classes_: np.ndarray
     classifier_: LinearClassifier
 
     def _fit_reduced(
-        self, kind: Any, X: Any, y: Any, groups: Any, radius: Any = None
+        self,
+        mechanism_type: type[ReducedMechanism],
+        X: Any,
+        y: Any,
+        groups: Any,
+        max_feature_length: float | None = None,
     ) -> None:
+        """Release a reduction and a linear classifier, and set the fitted attributes.
+
+        Parameters
+        ----------
+        mechanism_type : type
+            Which classifier is released.
+        X : array of shape (n, m, m)
+            Covariance matrices.
+        y : sequence of n labels
+            Private, but for the set of them.
+        groups : sequence of n ids, or None
+            Whose record each is.
+        max_feature_length : float, optional
+            A public bound on the length of a record's features; by default the largest
+            that is possible.
+        """
         records = open_records(X, check_manifold(self.manifold).point_shape)
         labels = records.labels(y, self.classes)
-        if len(labels.classes) < 2:
+        n_classes = len(labels.classes)
+        if n_classes < 2:
             raise ParameterError("there is one class; at least 2 are needed")
-        persons = None if groups is None else person_codes(groups, records.n)
-        n = records.n if persons is None else int(persons.max()) + 1
-        radius = (
-            longest_features(self.features, self.reduce) if radius is None else radius
-        )
-        statistic = ReducedClasses(
-            self.manifold,
-            self.reduce,  # type: ignore[arg-type]  # None is refused there
-            self.features,
-            radius,
-            len(labels.classes),
-            n,
-        )
-        mechanism = kind.calibrate(statistic, self.guarantee)
-        if not mechanism.has_enough_records:
-            text = f"n = {n} at {self.guarantee} is small for {len(labels.classes)} classes: expect chance level"
-            warnings.warn(text, ReleaseWarning, stacklevel=3)
-        data = (records.array(), labels.codes, persons)  # chunks are refused by `array`
+        n = records.n
+        person_index = None
         privacy_unit = ProtectedUnit.LABELED_RECORD
-        if persons is not None:
+        if groups is not None:
+            person_index = person_codes(groups, records.n)
+            n = int(person_index.max()) + 1
             privacy_unit = ProtectedUnit.LABELED_PERSON
+        if max_feature_length is None:
+            max_feature_length = longest_features(self.features, self.reduce)
+
+        statistic = ReducedClasses(
+            self.manifold, self.reduce, self.features, max_feature_length, n_classes, n
+        )
+        mechanism = mechanism_type.calibrate(statistic, self.guarantee)
+        if not mechanism.has_enough_records:
+            warnings.warn(
+                f"n = {n} at {self.guarantee} is small for {n_classes} classes: expect "
+                "chance level",
+                ReleaseWarning,
+                stacklevel=3,
+            )
+        # A dask array is refused here, by `array`.
+        data = (records.array(), labels.codes, person_index)
         choice = Choice(ChoiceRule.ONLY_ONE)
         pending = PendingRelease(mechanism, data, choice, "weights of the classes")
         (release,) = self._pay_and_release([pending], privacy_unit)
@@ -83,46 +191,28 @@ class ReducedClassifier(ClassifierMixin, PrivateEstimator):
         (published,) = super().releases
         return [published._replace(value=self.classifier_.weights)]
 
-    def predict(self, X: Any) -> Any:
-        """The class with the largest score."""
-        return self._applied(
-            lambda records: self.classes_[np.argmax(self._scores(records), axis=1)],
-            X,
-            (),
-        )
-
-    def predict_proba(self, X: Any) -> Any:
-        """Softmax of the scores, shape (n, classes)."""
-        check_is_fitted(self)
-        return self._applied(
-            lambda records: softmax(self._scores(records), axis=-1),
-            X,
-            (len(self.classes_),),
-        )
-
     def _scores(self, records: np.ndarray) -> np.ndarray:
+        """Return the linear scores of the classes, shape (n, classes)."""
         return self.classifier_.scores(records)
-
-    def _applied(self, function: Any, X: Any, rest: tuple[int, ...]) -> Any:
-        """A function of records, of a dask array by its chunks."""
-        check_is_fitted(self)
-        kind = np.dtype(np.float64) if rest else self.classes_.dtype
-        return by_chunks(function, X, self.manifold_.point_shape, rest, kind)
 
 
 @dataclass(eq=False, repr=False)
 class PrivateSoftmax(ReducedClassifier):
-    """Multinomial logistic regression on privately reduced covariance matrices. Labels are private.
+    """Multinomial logistic regression on privately reduced covariance matrices.
 
-    For many channels and few records (20 to 60 channels, some hundred trials), where the coordinates of a mean are too many.
-    The records are reduced to `reduce` components by a private second moment before any logarithm is taken; ten noisy
-    gradient steps follow. One guarantee, one charge, one certificate with its stages. No ball and no unit are asked for:
-    every record is divided by its trace.
+    It is for many channels and few records (20 to 60 channels, some hundred trials), where
+    the coordinates of a mean are too many. The records are reduced to `reduce` components
+    by a private second moment before any logarithm is taken; ten noisy gradient steps
+    follow. There is one guarantee, one charge, and one certificate with its stages. Labels
+    are private. Neither a ball nor a unit of measurement is needed: every record is divided
+    by its trace.
 
     Parameters
     ----------
-    manifold, reduce : Manifold and int
-        A space of covariance matrices, whose metric is not used, and how many components are kept.
+    manifold : Manifold
+        A space of covariance matrices, whose metric is not used.
+    reduce : int
+        How many components are kept.
     features, classes
         As in `PrivateMDM`, where labels are private.
     guarantee, ledger, label, source
@@ -132,17 +222,22 @@ class PrivateSoftmax(ReducedClassifier):
     ----------
     classes_ : ndarray
         The labels, in order: a public set.
-    classifier_, certificate_ : LinearClassifier and Certificate
-        The released reduction and weights, and why they may be published.
+    classifier_ : LinearClassifier
+        The released reduction and weights.
+    certificate_ : Certificate
+        Why they may be published.
 
     Notes
     -----
-    Accuracy is nearly a function of nμ (docs/high-dimension.md). Below nμ = 100 a `ReleaseWarning` says so before anything is
-    spent.
+    Accuracy is nearly a function of nμ (docs/high-dimension.md). Below nμ = 100 a
+    `ReleaseWarning` says so before anything is spent.
 
     Guarantees
-    - errors are because of parameters, shapes and types, never of a record's values, and nothing is spent then;
-    - `fit` meets `guarantee` for replacing one record together with its label, for ANY data; the set of classes is public;
+
+    - errors are because of parameters, shapes and types, never of a record's values, and
+      nothing is spent then;
+    - `fit` meets `guarantee` for replacing one record together with its label, for ANY
+      data; the set of classes is public;
     - with `groups`, for replacing one person with all their records and labels.
 
     Examples
@@ -150,7 +245,8 @@ class PrivateSoftmax(ReducedClassifier):
     >>> import numpy as np
     >>> from curvedp.geometry import SPDAffineInvariant
     >>> y = np.arange(800) % 2
-    >>> signals = np.random.default_rng(0).normal(size=(800, 8, 50)) * (1 + 2 * np.eye(8)[y])[:, :, None]
+    >>> scales = (1 + 2 * np.eye(8)[y])[:, :, None]
+    >>> signals = np.random.default_rng(0).normal(size=(800, 8, 50)) * scales
     >>> X = signals @ signals.mT / 50
     >>> PrivateSoftmax(SPDAffineInvariant(8), reduce=3).fit(X, y).score(X, y) > 0.9
     True
@@ -168,8 +264,18 @@ class PrivateSoftmax(ReducedClassifier):
     classes: Any = None
 
     def fit(self, X: Any, y: Any, groups: Any = None) -> Self:
-        """Release the classifier of covariance matrices X, shape (n, m, m), in any unit, by n labels y: private, but for the
-        set of them. With `groups`, n ids that say whose record each is, a person with all records and labels is the unit."""
+        """Release the classifier.
+
+        Parameters
+        ----------
+        X : array of shape (n, m, m)
+            Covariance matrices, in any unit.
+        y : sequence of n labels
+            Private, but for the set of them.
+        groups : sequence of n ids, optional
+            Whose record each is. Then a person with all their records and labels is the
+            unit of privacy.
+        """
         self._validate_params()
         self._fit_reduced(ReducedSoftmax, X, y, groups)
         return self._warn_of_oddities()
