@@ -28,7 +28,7 @@ from curvedp.geometry import (
     Stiefel,
 )
 from curvedp.laws import RiemannianGaussian, RiemannianLaplace
-from curvedp.laws.base import Law
+from curvedp.laws.law import Law
 from reproductions.opt.tangent import TangentGaussian
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))

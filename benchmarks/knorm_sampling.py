@@ -77,7 +77,8 @@ def main() -> None:
             p, v = domain.points(sampler.draw(1))
             seconds = time.perf_counter() - start
             miss = np.linalg.norm(M.transport(p, p0, v) - v0)
-            print(f"{n:>6} {label:>9} {scale:>9.1e} {sampler.built:>8} {sampler.tried:>7} {seconds:>8.2f}"
+            print(f"{n:>6} {label:>9} {scale:>9.1e} {sampler.build_evaluations:>8} "
+                  f"{sampler.trial_evaluations:>7} {seconds:>8.2f}"
                   f" {float(M.dist(p[0], p0)):>8.4f} {miss:>8.4f}")  # fmt: skip
 
 

@@ -16,8 +16,8 @@ from scipy.stats import kstest
 
 from curvedp.geometry import SPDAffineInvariant
 from curvedp.laws import RiemannianGaussian
-from curvedp.laws.spd_gaussian import acceptance, sample_log_eigenvalues
-from curvedp.laws.spd_normalizer import radial_cdf
+from curvedp.laws.spd.envelopes import acceptance, sample_log_eigenvalues
+from curvedp.laws.spd.normalizer import radial_cdf
 
 CASES = [
     (2, 0.3),

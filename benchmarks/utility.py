@@ -20,7 +20,6 @@ from typing import NamedTuple
 import numpy as np
 
 from benchmarks import arrays
-from benchmarks.knorm import KNormLaw
 from curvedp.core.statistic import Ball
 from curvedp.errors import CurvedpError, ParameterError
 from curvedp.geometry import (
@@ -34,6 +33,7 @@ from curvedp.geometry import (
 from curvedp.geometry.frechet_mean.error_bound import solver_error
 from curvedp.geometry.manifold import Manifold
 from curvedp.laws import RiemannianGaussian, RiemannianLaplace
+from curvedp.laws.knorm import KNormLaw
 from curvedp.mechanisms import (
     GaussianMechanism,
     KNGMechanism,

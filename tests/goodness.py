@@ -12,7 +12,7 @@ import numpy as np
 from scipy import special, stats
 
 from curvedp.geometry.manifold import Manifold
-from curvedp.laws.radial import Rays
+from curvedp.laws.isotropic.space import TwoPointHomogeneousSpace
 
 Array = Any
 
@@ -85,10 +85,12 @@ def mean_zero(z: Array) -> float:
     )
 
 
-def form(curvature: float, dim: int, end: float | None = None) -> Rays:
+def form(
+    curvature: float, dim: int, end: float | None = None
+) -> TwoPointHomogeneousSpace:
     """The rays of the sphere, Euclidean or hyperbolic space of this curvature, or of a quotient that ends before."""
     closes = math.pi / math.sqrt(curvature) if curvature > 0 else math.inf
-    return Rays(
+    return TwoPointHomogeneousSpace(
         ((float(curvature), dim - 1),) if dim > 1 else (),
         closes if end is None else end,
     )

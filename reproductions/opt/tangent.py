@@ -7,15 +7,15 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import gammainc, poch
 
-from curvedp.laws.base import (
+from curvedp.laws.law import (
     Floats,
     Law,
     Size,
-    blocks,
+    check_center_and_size,
+    check_points,
+    check_radii,
     check_rng,
-    draw_shape,
-    points_of,
-    radii,
+    sample_blocks,
 )
 
 
@@ -39,9 +39,9 @@ class TangentGaussian(Law):
         """Independent tangent vectors at `center`, of shape size + point shape; see `Law.sample`."""
         check_rng(rng)
         manifold, shape_of_point = self.manifold, self.manifold.point_shape
-        points, shape = draw_shape(size, center, shape_of_point)
+        points, shape = check_center_and_size(size, center, shape_of_point)
         out = np.empty((math.prod(shape), *shape_of_point))
-        for part, centers in blocks(points, shape, shape_of_point, manifold.dim):
+        for part, centers in sample_blocks(points, shape, shape_of_point, manifold.dim):
             z = rng.standard_normal((part.stop - part.start, manifold.dim))
             z *= self.scale
             out[part] = manifold.from_coordinates(centers, z)
@@ -51,7 +51,7 @@ class TangentGaussian(Law):
         """Logarithm of the density at the tangent vector x at `center`; leading axes broadcast."""
         shape = self.manifold.point_shape
         length = self.manifold.norm(
-            points_of("center", center, shape), points_of("x", x, shape)
+            check_points("center", center, shape), check_points("x", x, shape)
         )
         constant = self.manifold.dim * (
             math.log(2 * math.pi) / 2 + math.log(self.scale)
@@ -60,7 +60,7 @@ class TangentGaussian(Law):
 
     def radial_cdf(self, r: ArrayLike) -> Floats:
         """P(‖v‖ ≤ r): the chi law of `dim` degrees of freedom."""
-        ratio = np.maximum(radii(r), 0.0) / self.scale
+        ratio = np.maximum(check_radii(r), 0.0) / self.scale
         with np.errstate(over="ignore"):  # beyond every float the probability is 1
             return np.asarray(gammainc(self.manifold.dim / 2, ratio**2 / 2))
 

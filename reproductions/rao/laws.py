@@ -15,8 +15,14 @@ from scipy.special import gammainc, gammaln, poch
 
 from curvedp import _validate
 from curvedp.errors import ParameterError
-from curvedp.laws.base import Floats, Size, check_rng, draw_shape, uniform_directions
-from curvedp.laws.radial import log_sphere_area
+from curvedp.laws.isotropic.density import log_sphere_area
+from curvedp.laws.law import (
+    Floats,
+    Size,
+    check_center_and_size,
+    check_rng,
+    uniform_directions,
+)
 
 __all__ = [
     "CoordinatewiseLaplace",
@@ -51,7 +57,7 @@ class _SphericalLaw(ABC):
     ) -> Floats:
         """Independent draws, of shape size + (dim,); the leading axes of `center` broadcast to `size`."""
         check_rng(rng)
-        points, shape = draw_shape(size, center, (self.dim,))
+        points, shape = check_center_and_size(size, center, (self.dim,))
         count = math.prod(shape)
         out = uniform_directions(rng, count, self.dim)
         out *= self._unit * _gamma_root(rng, self.dim, self._power, (count, 1))
@@ -135,7 +141,7 @@ class MultivariateGaussian(_SphericalLaw):
     ) -> Floats:
         """Independent draws, of shape size + (dim,); the leading axes of `center` broadcast to `size`."""
         check_rng(rng)
-        points, shape = draw_shape(size, center, (self.dim,))
+        points, shape = check_center_and_size(size, center, (self.dim,))
         out = rng.standard_normal((*shape, self.dim))
         out *= self.scale
         out += points
@@ -204,7 +210,7 @@ class GeneralizedGaussian:
     ) -> Floats:
         """Independent draws, of shape size + (dim,); the leading axes of `center` broadcast to `size`."""
         check_rng(rng)
-        points, shape = draw_shape(size, center, (self.dim,))
+        points, shape = check_center_and_size(size, center, (self.dim,))
         out = self.scale * _gamma_root(rng, 1, self.power, (*shape, self.dim))
         return points + np.where(rng.random(out.shape) < 0.5, -out, out)
 

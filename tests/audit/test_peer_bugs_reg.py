@@ -10,13 +10,13 @@ import math
 import numpy as np
 import pytest
 
-from benchmarks.knorm import KNormLaw
 from curvedp import PureDP
 from curvedp.audit import audit_scores
 from curvedp.audit.empirical import rounded
 from curvedp.geometry import Euclidean, SPDAffineInvariant, Sphere, frechet_mean
 from curvedp.laws.cells import CellSampler
 from curvedp.laws.domains import GeodesicBall
+from curvedp.laws.knorm import KNormLaw
 from curvedp.mechanisms import KNGMechanism
 from curvedp.mechanisms.geodesic_knorm import KNGRegressionMechanism
 from curvedp.privacy import GDP

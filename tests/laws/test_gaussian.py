@@ -25,9 +25,9 @@ from curvedp.geometry import (
     Stiefel,
 )
 from curvedp.laws import RiemannianGaussian
-from curvedp.laws.composite import ProductGaussian
-from curvedp.laws.logconcave import TangentHat
-from curvedp.laws.spaceform import space_form
+from curvedp.laws.isotropic.envelope import TangentEnvelope
+from curvedp.laws.isotropic.law import two_point_homogeneous_law
+from curvedp.laws.product import ProductGaussian
 from reproductions.opt.tangent import TangentGaussian
 
 SPACES = {
@@ -250,7 +250,9 @@ def test_product_radius_against_the_chi_law(dims):
     r = np.linspace(max(0.0, root - 7), root + 7, 500)
     manifold = Product(*map(Euclidean, dims))
     convolved = ProductGaussian(
-        manifold, 1.0, tuple(space_form("gaussian", f, 1.0) for f in manifold.factors)
+        manifold,
+        1.0,
+        tuple(two_point_homogeneous_law("gaussian", f, 1.0) for f in manifold.factors),
     )
     np.testing.assert_allclose(
         convolved.radial_cdf(r), stats.chi(total).cdf(r), atol=2e-6
@@ -325,7 +327,7 @@ class TestHat:
     """The rejection loop raises when its hat is wrong, whatever the way it is wrong."""
 
     def hat(self, g, slope):
-        return TangentHat(g, slope, -30.0, math.inf, 1.0)
+        return TangentEnvelope(g, slope, -30.0, math.inf, 1.0)
 
     def test_the_right_hat_serves(self):
         t = self.hat(lambda t: -t * t / 2, lambda t: -t).draw(

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
-from benchmarks.knorm import KNormLaw
 from curvedp.entropy import GeneratorSource
 from curvedp.errors import ParameterError, UnattainableGuarantee
 from curvedp.geometry import (
@@ -20,6 +19,7 @@ from curvedp.geometry import (
     SPDAffineInvariant,
     Sphere,
 )
+from curvedp.laws.knorm import KNormLaw
 from curvedp.mechanisms import Certificate, KNGMechanism
 from curvedp.privacy import GDP, ZCDP, ApproxDP, PureDP
 

@@ -72,7 +72,7 @@ def test_records_far_from_the_ball_are_no_endless_work(M):
         bundle, scale, norm, constants, _ = mechanism.build_problem(*data[:2])
         sampler = CellSampler(bundle, scale, norm, constants, np.random.default_rng(2))
         sampler.draw(1)
-        assert sampler.built + sampler.tried < 30_000, (
+        assert sampler.build_evaluations + sampler.trial_evaluations < 30_000, (
             away
         )  # before: 200,000 and more on surfaces
 

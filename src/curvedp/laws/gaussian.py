@@ -1,4 +1,8 @@
-"""The Riemannian Gaussian: density ∝ exp(−d(x, p)²/2σ²) with respect to the Riemannian volume."""
+"""The Riemannian Gaussian law, the noise of the intrinsic Gaussian mechanism.
+
+Its density is ∝ exp(−d(x, p)²/2σ²) with respect to the Riemannian volume, p the
+footpoint. This module chooses the sampler and the privacy profile for each manifold.
+"""
 
 import math
 from dataclasses import dataclass
@@ -8,27 +12,35 @@ from curvedp import _validate
 from curvedp.errors import ParameterError
 from curvedp.geometry.capabilities import AffineInvariantCone, ricci_lower_bound
 from curvedp.geometry.manifold import Manifold
-from curvedp.geometry.spaces.grassmann import Grassmann
-from curvedp.laws.base import IsotropicLaw
-from curvedp.laws.composite import ProductGaussian, SPDGaussian
-from curvedp.laws.grassmann import GrassmannGaussian
-from curvedp.laws.radial import Engine, Floats
-from curvedp.laws.spaceform import SpaceForm, space_form, space_form_factors
+from curvedp.laws.backend import Floats, LawBackend
+from curvedp.laws.isotropic.law import (
+    TwoPointHomogeneousLaw,
+    two_point_homogeneous_law,
+)
+from curvedp.laws.isotropic.space import constant_curvature_factors
+from curvedp.laws.law import IsotropicLaw
+from curvedp.laws.product import ProductGaussian
+from curvedp.laws.spd.gaussian import SPDGaussian
 from curvedp.privacy.profiles.base import PrivacyProfile
 from curvedp.privacy.profiles.products import product_profile
 from curvedp.privacy.profiles.ricci_bound import HadamardProfile
 
+# `RiemannianGaussian.profile` uses the Ricci bound up to −Ric·σ² = 1/2, where it is at
+# most √2 times the truth (docs/exact-profiles.md).
+_LARGEST_RICCI_TERM = 0.5
+
 
 @dataclass(frozen=True)
 class RiemannianGaussian(IsotropicLaw):
-    """Density ∝ exp(−d(x, p)²/2σ²), σ = `scale`, on two-point homogeneous spaces, Grassmann, SPD, HPD and products.
+    """Density ∝ exp(−d(x, p)²/2σ²) with respect to the Riemannian volume.
 
-    Two-point homogeneous are Euclidean, Sphere, Lorentz, PoincareBall, Rotations(3), KendallShapes and Grassmann(m, 1).
+    It exists on two-point homogeneous spaces (Euclidean, Sphere, Lorentz, PoincareBall,
+    Rotations(3), KendallShapes, Grassmann(m, 1) and Grassmann(m, m − 1)), on affine-
+    invariant SPD and HPD matrices, on flat spaces, and on products of these.
 
-    Guarantees:
-        - Draws are exact and independent: rejection under a checked hat, no Markov chain, no cap on the loop.
-        - `profile` is the exact profile of the law on the reals. Doubles have last bits: a release needs
-          `curvedp.entropy` besides.
+    Draws are exact and independent: rejection under a checked envelope, no Markov
+    chain, no cap on the loop. `profile` is the privacy profile of the law on the real
+    numbers; a release is drawn by `curvedp.laws.exact`, which rounds without a trace.
 
     Parameters
     ----------
@@ -36,6 +48,11 @@ class RiemannianGaussian(IsotropicLaw):
         Where the points live.
     scale : float
         σ > 0.
+
+    Raises
+    ------
+    ParameterError
+        If no exact sampler is known on the manifold.
 
     Examples
     --------
@@ -49,69 +66,108 @@ class RiemannianGaussian(IsotropicLaw):
     """
 
     @property
-    def _engine(self) -> Engine:
-        return _engine(self.manifold, self.scale)
+    def _backend(self) -> LawBackend:
+        return _gaussian_backend(self.manifold, self.scale)
 
     def _log_weight(self, distance: Floats) -> Floats:
         return -((distance / self.scale) ** 2) / 2
 
     def profile(self, sensitivity: float) -> PrivacyProfile:
-        """The exact privacy profile of a draw about a statistic that moves by at most `sensitivity`.
+        """Return the privacy profile of one draw.
 
-        On spaces of constant curvature, their products, and SPDAffineInvariant(2) and HPDAffineInvariant(2), which are
-        ℝ × H² and ℝ × H³. On larger ones of both, and products with them, `ricci_bound`.
-        Elsewhere, and where the scale is too large for that bound, it raises.
+        It is exact on spaces of constant curvature, real and complex projective spaces,
+        products of at most two of the former, SPDAffineInvariant(2), which is ℝ × H²,
+        and HPDAffineInvariant(2), which is ℝ × H³. On larger matrices and on products
+        with them it is the upper bound `ricci_bound`, which is proved for small scales.
+
+        Parameters
+        ----------
+        sensitivity : float
+            How far the footpoint can move between neighboring data sets.
+
+        Raises
+        ------
+        ParameterError
+            If no profile is known: the message names the largest scale that has one.
         """
-        if isinstance(self._engine, SpaceForm):
-            return self._engine.profile(sensitivity)
-        if (factors := space_form_factors(self.manifold)) is not None:
+        backend = self._backend
+        if isinstance(backend, TwoPointHomogeneousLaw):
+            return backend.profile(sensitivity)
+        factors = constant_curvature_factors(self.manifold)
+        if factors is not None:
             return product_profile(factors, self.scale, sensitivity)
-        if (bound := self.ricci_bound(sensitivity)) is not None:
+        bound = self.ricci_bound(sensitivity)
+        if bound is not None:
             return bound
-        if isinstance(self.manifold, AffineInvariantCone):
-            largest = math.sqrt(-0.5 / ricci_lower_bound(self.manifold))
-            raise ParameterError(
-                f"no profile is proved on {self.manifold!r} at the scale {self.scale:g}: "
-                f"the bound by the Ricci curvature ends at {largest:g}; "
-                "use the mechanism tangent-gaussian"
+        raise ParameterError(self._no_profile_message())
+
+    def _no_profile_message(self) -> str:
+        """Say why no profile is known, with the largest scale that has one."""
+        has_ricci_bound = math.isinf(self.manifold.convexity_radius)
+        if not has_ricci_bound:
+            return (
+                f"no exact profile is known on {self.manifold!r}; "
+                "use the mechanism log-gaussian"
             )
-        raise ParameterError(
-            f"no exact profile is known on {self.manifold!r}; use the mechanism "
-            "tangent-gaussian"
+        ricci = -ricci_lower_bound(self.manifold)
+        largest_scale = math.sqrt(_LARGEST_RICCI_TERM / ricci)
+        return (
+            f"no profile is proved on {self.manifold!r} at the scale {self.scale:g}: "
+            f"the bound by the Ricci curvature ends at {largest_scale:g}; use a smaller "
+            "scale, or the mechanism log-gaussian"
         )
 
     def ricci_bound(
-        self, sensitivity: float, within: float = 0.5
+        self, sensitivity: float, within: float = _LARGEST_RICCI_TERM
     ) -> HadamardProfile | None:
-        """A proved upper bound in closed form, at most 1/√(1 − `within`) times the truth; None where it may be worse, and
-        where curvatures are positive."""
-        space = self.manifold
-        if (
-            space.convexity_radius < math.inf
-            or -ricci_lower_bound(space) * self.scale * self.scale > within
-        ):
+        """Return an upper bound of the profile in closed form, from the Ricci curvature.
+
+        It holds where no curvature is positive (docs/exact-profiles.md).
+
+        Parameters
+        ----------
+        sensitivity : float
+            How far the footpoint can move between neighboring data sets.
+        within : float
+            The bound is returned only if it is at most 1/√(1 − within) times the truth.
+
+        Returns
+        -------
+        HadamardProfile or None
+            None where curvatures are positive or the bound may be worse than `within`.
+        """
+        manifold = self.manifold
+        if manifold.convexity_radius < math.inf:
+            return None
+        if -ricci_lower_bound(manifold) * self.scale * self.scale > within:
             return None
         return HadamardProfile.of(
-            space.dim, self.scale, sensitivity, ricci_lower_bound(space)
+            manifold.dim, self.scale, sensitivity, ricci_lower_bound(manifold)
         )
 
 
 @lru_cache(maxsize=256)
-def _engine(manifold: Manifold, scale: float) -> Engine:
-    if (engine := space_form("gaussian", manifold, scale)) is not None:
-        return engine
+def _gaussian_backend(manifold: Manifold, scale: float) -> LawBackend:
+    """Choose sampler and integrals of the Gaussian law for a manifold.
+
+    Raises
+    ------
+    ParameterError
+        If no exact sampler is known.
+    """
+    law = two_point_homogeneous_law("gaussian", manifold, scale)
+    if law is not None:
+        return law
+
     _validate.length("scale", scale)
     if isinstance(manifold, AffineInvariantCone):
-        return SPDGaussian(*manifold.cone_size, scale)
-    if isinstance(manifold, Grassmann):
-        return GrassmannGaussian(manifold, *manifold.ranks, scale)
+        m, beta = manifold.cone_size
+        return SPDGaussian(m, beta, scale)
     if len(manifold.factors) > 1:
-        return ProductGaussian(
-            manifold,
-            scale,
-            tuple(_engine(factor, scale) for factor in manifold.factors),
-        )
+        factors = tuple(_gaussian_backend(factor, scale) for factor in manifold.factors)
+        return ProductGaussian(manifold, scale, factors)
     raise ParameterError(
         f"RiemannianGaussian on {manifold!r} has no exact sampler; "
-        "use from_coordinates(p, sigma·z) for noise in a tangent space, the mechanism tangent-gaussian for a release"
+        "use from_coordinates(p, sigma·z) for noise in a tangent space, "
+        "the mechanism log-gaussian for a release"
     )

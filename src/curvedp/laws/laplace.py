@@ -1,4 +1,8 @@
-"""The Riemannian Laplace law: density ∝ exp(−d(x, p)/σ) with respect to the Riemannian volume."""
+"""The Riemannian Laplace law, the noise of the intrinsic Laplace mechanism.
+
+Its density is ∝ exp(−d(x, p)/σ) with respect to the Riemannian volume, p the footpoint.
+This module chooses the sampler and the privacy profile for each manifold.
+"""
 
 from dataclasses import dataclass
 from fractions import Fraction
@@ -8,10 +12,14 @@ from curvedp import _validate
 from curvedp.errors import NotIntegrable, ParameterError
 from curvedp.geometry.capabilities import AffineInvariantCone
 from curvedp.geometry.manifold import Manifold
-from curvedp.laws.base import IsotropicLaw
-from curvedp.laws.radial import Engine, Floats
-from curvedp.laws.spaceform import SpaceForm, space_form
-from curvedp.laws.spd_laplace import MatrixLaplace, half_sum
+from curvedp.laws.backend import Floats, LawBackend
+from curvedp.laws.isotropic.law import (
+    TwoPointHomogeneousLaw,
+    two_point_homogeneous_law,
+)
+from curvedp.laws.law import IsotropicLaw
+from curvedp.laws.spd.laplace import SPDLaplace
+from curvedp.laws.spd.normalizer import volume_growth_rate
 from curvedp.numerics.directed_rounding import round_fraction
 from curvedp.privacy.profiles.base import PrivacyProfile
 from curvedp.privacy.profiles.ricci_bound import PureProfile
@@ -19,16 +27,18 @@ from curvedp.privacy.profiles.ricci_bound import PureProfile
 
 @dataclass(frozen=True)
 class RiemannianLaplace(IsotropicLaw):
-    """Density ∝ exp(−d(x, p)/σ), σ = `scale`, on every two-point homogeneous space (see
-    `RiemannianGaussian`), the SPD metrics but one, and HPD.
+    """Density ∝ exp(−d(x, p)/σ) with respect to the Riemannian volume.
 
-    On a space of negative curvature the volume grows exponentially and the law exists for small scales only:
-    1/σ > d − 1 on Lorentz(d) and PoincareBall(d), 1/σ > √(m(m²−1)/12) on SPDAffineInvariant(m), twice that on
-    HPDAffineInvariant(m). Other scales raise.
+    It exists on every two-point homogeneous space (see `RiemannianGaussian`), on the
+    flat SPD metrics, and on affine-invariant SPD and HPD matrices.
 
-    Guarantees:
-        - Draws are exact and independent: rejection under a checked hat, no Markov chain, no cap on the loop.
-        - `profile` is the exact profile of the law on the reals, never above pure Δ/σ; on matrices it is pure Δ/σ.
+    On a space of negative curvature the volume grows exponentially and the law exists
+    for small scales only: 1/σ > d − 1 on Lorentz(d) and PoincareBall(d),
+    1/σ > √(m(m²−1)/12) on SPDAffineInvariant(m), twice that on HPDAffineInvariant(m).
+
+    Draws are exact and independent: rejection under a checked envelope, no Markov
+    chain, no cap on the loop. `profile` is the exact profile of the law on the real
+    numbers, never above pure Δ/σ; on matrices it is pure Δ/σ.
 
     Parameters
     ----------
@@ -37,11 +47,19 @@ class RiemannianLaplace(IsotropicLaw):
     scale : float
         σ > 0.
 
+    Raises
+    ------
+    NotIntegrable
+        If the density has infinite mass at this scale.
+    ParameterError
+        If no exact sampler is known on the manifold.
+
     Examples
     --------
     >>> import numpy as np
     >>> from curvedp.geometry import Lorentz
-    >>> RiemannianLaplace(Lorentz(3), 0.2).sample(np.random.default_rng(0), Lorentz(3).origin, (2, 5)).shape
+    >>> law = RiemannianLaplace(Lorentz(3), 0.2)
+    >>> law.sample(np.random.default_rng(0), Lorentz(3).origin, (2, 5)).shape
     (2, 5, 4)
     >>> RiemannianLaplace(Lorentz(5), 0.5)
     Traceback (most recent call last):
@@ -49,50 +67,57 @@ class RiemannianLaplace(IsotropicLaw):
     """
 
     @property
-    def _engine(self) -> Engine:
-        return _engine(self.manifold, self.scale)
+    def _backend(self) -> LawBackend:
+        return _laplace_backend(self.manifold, self.scale)
 
     def _log_weight(self, distance: Floats) -> Floats:
         return -distance / self.scale
 
     def profile(self, sensitivity: float) -> PrivacyProfile:
-        """The exact privacy profile of releasing a draw about a statistic that moves by at most `sensitivity`.
+        """Return the privacy profile of one draw.
 
-        On SPDAffineInvariant and HPDAffineInvariant of size 2 and more: that of pure Δ/σ, by the triangle inequality and a
-        normalizer that is the same everywhere (Reimherr et al. 2021, Thm 1).
+        On SPD and HPD matrices of size two and more it is that of pure Δ/σ, by the
+        triangle inequality and a normalizer that is the same at every footpoint
+        (Reimherr et al. 2021, Theorem 1). Elsewhere it is exact.
+
+        Parameters
+        ----------
+        sensitivity : float
+            Δ, how far the footpoint can move between neighboring data sets.
         """
-        if isinstance(self._engine, SpaceForm):
-            return self._engine.profile(sensitivity)
-        moved = Fraction(_validate.length("sensitivity", sensitivity))
-        return PureProfile(round_fraction(moved / Fraction(self.scale), up=True))
+        backend = self._backend
+        if isinstance(backend, TwoPointHomogeneousLaw):
+            return backend.profile(sensitivity)
+        delta = Fraction(_validate.length("sensitivity", sensitivity))
+        return PureProfile(round_fraction(delta / Fraction(self.scale), up=True))
 
 
 @lru_cache(maxsize=256)
-def _engine(manifold: Manifold, scale: float) -> Engine:
-    form = space_form("laplace", manifold, scale)
-    # the volume of a ball of radius r grows as e^{growth·r}: (d−1)√−κ on H^d, √(m(m²−1)/12) on SPD(m)
-    growth = (
-        form.rays.growth
-        if form is not None
-        else half_sum(
-            *(
-                manifold.cone_size
-                if isinstance(manifold, AffineInvariantCone)
-                else (1, 1)
-            )
-        )
-    )
-    if not scale * growth < 1.0:
+def _laplace_backend(manifold: Manifold, scale: float) -> LawBackend:
+    """Choose sampler and integrals of the Laplace law for a manifold.
+
+    The law exists if scale·h < 1, where the volume of a ball of radius r grows as
+    e^{hr}: h = (d−1)·√−κ on hyperbolic space, √(m(m²−1)/12) on SPD(m).
+    """
+    law = two_point_homogeneous_law("laplace", manifold, scale)
+    growth_rate = 0.0
+    if law is not None:
+        growth_rate = law.space.volume_growth_rate
+    elif isinstance(manifold, AffineInvariantCone):
+        growth_rate = volume_growth_rate(*manifold.cone_size)
+    if not scale * growth_rate < 1.0:
         raise NotIntegrable(
-            f": infinite mass on {manifold!r} unless scale < {1 / growth:.6g}",
+            f": infinite mass on {manifold!r} unless scale < {1 / growth_rate:.6g}",
             parameter="scale",
             value=scale,
         )
-    if form is not None:
-        return form
+
+    if law is not None:
+        return law
     if isinstance(manifold, AffineInvariantCone):
-        return MatrixLaplace(*manifold.cone_size, _validate.length("scale", scale))
+        m, beta = manifold.cone_size
+        return SPDLaplace(m, beta, _validate.length("scale", scale))
     raise ParameterError(
-        f"RiemannianLaplace on {manifold!r} has no exact sampler; use the mechanism "
-        "tangent-laplace"
+        f"RiemannianLaplace on {manifold!r} has no exact sampler; "
+        "use the mechanism log-laplace"
     )

@@ -24,12 +24,12 @@ from curvedp.geometry import (
     Sphere,
     Stiefel,
 )
-from curvedp.laws.exact import curved as exact_curved
+from curvedp.laws.exact import charts as exact_charts
 from curvedp.laws.exact import draw as exact
 from curvedp.laws.exact import exact_gaussian, exact_laplace
 from curvedp.laws.exact import radial as exact_radial
 from curvedp.laws.exact import spd as exact_spd
-from curvedp.laws.exact import spd_chain as exact_spd_chain
+from curvedp.laws.exact import spd_far as exact_spd_far
 from curvedp.laws.exact import spd_near as exact_spd_near
 from curvedp.laws.exact.draw import ExactDraw
 from curvedp.numerics import enclosures as balls
@@ -82,7 +82,7 @@ def draws(
 def test_same_bits_same_integers_whatever_computes_them(
     sampler, manifold, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    modules = (exact, exact_curved, exact_spd, exact_spd_near)
+    modules = (exact, exact_charts, exact_spd, exact_spd_near)
     expected = draws(sampler, manifold)
 
     def force(name: str, value) -> None:
@@ -138,7 +138,7 @@ def test_refinement_of_spectral_envelopes(
 
     expected = sample()
     original = balls.decide
-    for module in (exact_spd, exact_spd_chain, bits):
+    for module in (exact_spd, exact_spd_far, bits):
         monkeypatch.setattr(
             module, "decide", lambda evaluate, precision=64: original(evaluate, 24)
         )
@@ -319,7 +319,7 @@ def test_value_is_the_integers_on_the_grid() -> None:
 
 
 def test_a_wrong_envelope_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    law = exact_radial.RadialBall("gaussian", form(1, 3), 0.377)
+    law = exact_radial.ExactRadialDensity("gaussian", form(1, 3), 0.377)
     envelope = exact_radial._envelope(law)
     lowered = tuple(
         exact_radial._Piece(p.start, p.stop, p.slope, p.height - 0.2)

@@ -12,38 +12,33 @@ from curvedp.entropy import GeneratorSource
 from curvedp.entropy.bits import LazyNormals, LazyUniforms
 from curvedp.errors import NotIntegrable
 from curvedp.geometry import Euclidean, Lorentz, PoincareBall, Sphere
-from curvedp.laws.exact.curved import (
-    _euclidean,
-    _lorentz,
-    _mirror,
-    _poincare,
-    _sphere,
-    _steps,
-    place_of,
+from curvedp.laws.exact.charts import (
+    _public_reflection,
+    _radial_factors,
+    exact_chart,
 )
-from curvedp.laws.exact.radial import LazyRadius, RadialBall, _envelope
-from curvedp.laws.exact.spd import _sampler, acceptance
-from curvedp.laws.exact.spd_chain import _FarDraw
-from curvedp.laws.logconcave import mode as mode_of
-from curvedp.laws.spaceform import rays_of
-from curvedp.laws.spd_chain import ChainEnvelope as FloatChain
-from curvedp.laws.spd_gaussian import FarEnvelope, NearEnvelope
-from curvedp.laws.spd_normalizer import log_normalizer, log_pfaffian
+from curvedp.laws.exact.radial import ExactRadialDensity, LazyRadius, radial_envelope
+from curvedp.laws.exact.spd import _identity_sampler, acceptance_probability
+from curvedp.laws.exact.spd_far import FarGaussianDraw
+from curvedp.laws.isotropic.envelope import radial_mode
+from curvedp.laws.isotropic.space import two_point_homogeneous_space
+from curvedp.laws.spd.envelopes import FarEnvelope, NearEnvelope
+from curvedp.laws.spd.normalizer import log_normalizer, log_pfaffian
 from curvedp.numerics.enclosures import FloatBall, arb_array
 from goodness import form
 
 LAWS = [
-    RadialBall("gaussian", form(0, 1), 0.7),
-    RadialBall("gaussian", form(0, 5), 30.0),
-    RadialBall("gaussian", form(1, 2), 0.4),
-    RadialBall("gaussian", form(1, 9), 3.0),
-    RadialBall("gaussian", form(-1, 3), 0.6),
-    RadialBall("gaussian", form(-1, 2), 3.0),
-    RadialBall("laplace", form(0, 1), 2.0),
-    RadialBall("laplace", form(0, 4), 0.1),
-    RadialBall("laplace", form(1, 1), 0.8),
-    RadialBall("laplace", form(1, 3), 0.5),
-    RadialBall("laplace", form(-1, 3), 0.3),
+    ExactRadialDensity("gaussian", form(0, 1), 0.7),
+    ExactRadialDensity("gaussian", form(0, 5), 30.0),
+    ExactRadialDensity("gaussian", form(1, 2), 0.4),
+    ExactRadialDensity("gaussian", form(1, 9), 3.0),
+    ExactRadialDensity("gaussian", form(-1, 3), 0.6),
+    ExactRadialDensity("gaussian", form(-1, 2), 3.0),
+    ExactRadialDensity("laplace", form(0, 1), 2.0),
+    ExactRadialDensity("laplace", form(0, 4), 0.1),
+    ExactRadialDensity("laplace", form(1, 1), 0.8),
+    ExactRadialDensity("laplace", form(1, 3), 0.5),
+    ExactRadialDensity("laplace", form(-1, 3), 0.3),
 ]
 
 
@@ -51,11 +46,11 @@ def source(seed: int = 1) -> GeneratorSource:
     return GeneratorSource(np.random.default_rng(seed))
 
 
-def height(law: RadialBall, r):
-    sn = {0: lambda x: x, 1: mp.sin, -1: mp.sinh}[law.rays.curvature]
+def height(law: ExactRadialDensity, r):
+    sn = {0: lambda x: x, 1: mp.sin, -1: mp.sinh}[law.space.curvature]
     s = mp.mpf(law.scale)
     return (-r * r / (2 * s * s) if law.kind == "gaussian" else -r / s) + (
-        law.rays.dim - 1
+        law.space.dim - 1
     ) * mp.log(sn(r))
 
 
@@ -64,12 +59,12 @@ def line(piece, r):
 
 
 @pytest.mark.parametrize("law", LAWS, ids=str)
-def test_radial_laws_and_their_envelopes(law: RadialBall) -> None:
+def test_radial_laws_and_their_envelopes(law: ExactRadialDensity) -> None:
     far = (
         math.pi
-        if law.rays.curvature == 1
+        if law.space.curvature == 1
         else law.scale * 40
-        + 40 * law.scale**2 * (law.rays.curvature < 0) * law.rays.dim
+        + 40 * law.scale**2 * (law.space.curvature < 0) * law.space.dim
     )
     with mp.workdps(25), ctx.workprec(128):
         for r in (0.3, 1.7):
@@ -80,12 +75,15 @@ def test_radial_laws_and_their_envelopes(law: RadialBall) -> None:
                 float(mp.diff(lambda x: height(law, x), r)), rel=1e-12
             )
             bend = float(mp.diff(lambda x: height(law, x), r, 2))
-            assert float(law.bending(arb(r))) == pytest.approx(
+            assert float(law.curvature(arb(r))) == pytest.approx(
                 -bend, rel=1e-12, abs=1e-12
             )
-        envelope, mode = _envelope(law), mode_of(law.kind, law.rays, law.scale)
+        envelope, mode = (
+            radial_envelope(law),
+            radial_mode(law.kind, law.space, law.scale),
+        )
         pieces = envelope.pieces
-        if law.rays.dim == 1:
+        if law.space.dim == 1:
             assert mode == 0.0
         else:
             assert (
@@ -99,7 +97,7 @@ def test_radial_laws_and_their_envelopes(law: RadialBall) -> None:
         assert pieces[0].start == 0.0
         assert pieces[-1].stop is None
         bend = (
-            float(law.bending(arb(mode)))
+            float(law.curvature(arb(mode)))
             if mode or law.kind == "gaussian"
             else math.inf
         )
@@ -107,7 +105,7 @@ def test_radial_laws_and_their_envelopes(law: RadialBall) -> None:
         assert len(pieces) == sum(0 < t < far for t in points | {mode or 1e-300})
         assert all(a.stop == b.start for a, b in itertools.pairwise(pieces))
         covered, total = mp.mpf(0), mp.mpf(0)
-        end = mp.pi if law.rays.curvature == 1 else mp.inf
+        end = mp.pi if law.space.curvature == 1 else mp.inf
         for piece in pieces:
             stop = end if piece.stop is None else mp.mpf(piece.stop)
             last = min(stop, mp.mpf(far))
@@ -119,7 +117,7 @@ def test_radial_laws_and_their_envelopes(law: RadialBall) -> None:
                 )
             mass = mp.quad(lambda r, p=piece: mp.exp(line(p, r)), [piece.start, stop])
             assert float(piece.mass(law)) == pytest.approx(float(mass), rel=1e-12)
-            half = mp.mpf(float(piece.invert(law, arb(0.375))))
+            half = mp.mpf(float(piece.quantile(law, arb(0.375))))
             part = mp.quad(lambda r, p=piece: mp.exp(line(p, r)), [piece.start, half])
             assert float(part / mass) == pytest.approx(0.375, rel=1e-9)
             total += mass
@@ -129,8 +127,10 @@ def test_radial_laws_and_their_envelopes(law: RadialBall) -> None:
 
 
 @pytest.mark.parametrize("law", LAWS, ids=str)
-def test_a_radius_is_the_envelope_inverted_at_its_uniform(law: RadialBall) -> None:
-    envelope = _envelope(law)
+def test_a_radius_is_the_envelope_inverted_at_its_uniform(
+    law: ExactRadialDensity,
+) -> None:
+    envelope = radial_envelope(law)
     for seed in range(12):
         uniform = LazyUniforms(source(seed), 1)
         radius = LazyRadius(envelope, uniform)
@@ -143,7 +143,7 @@ def test_a_radius_is_the_envelope_inverted_at_its_uniform(law: RadialBall) -> No
             )
             piece = envelope.pieces[index]
             share = (goal - sum(masses[:index], arb(0))) / masses[index]
-            assert abs(r - piece.invert(law, share)) < 1e-30 * r
+            assert abs(r - piece.quantile(law, share)) < 1e-30 * r
             assert r.rad() < 1e-40 * r
             x = mp.mpf(r.mid().str(60, radius=False))
             truth = height(law, x) - envelope.level - line(piece, x)
@@ -153,13 +153,16 @@ def test_a_radius_is_the_envelope_inverted_at_its_uniform(law: RadialBall) -> No
 
 
 def test_a_laplace_law_ends_where_its_mass_does() -> None:
-    assert RadialBall("laplace", form(-1, 3), math.nextafter(0.5, 0.0)).rays.dim == 3
+    assert (
+        ExactRadialDensity("laplace", form(-1, 3), math.nextafter(0.5, 0.0)).space.dim
+        == 3
+    )
     for dim, scale in ((3, 0.5), (2, 1.0), (5, 0.3)):
         with pytest.raises(NotIntegrable):
-            RadialBall("laplace", form(-1, dim), scale)
-    assert RadialBall("laplace", form(-1, 1), 9.0).end == arb.pos_inf()
-    assert RadialBall("laplace", form(0, 5), 9.0).scale == 9.0
-    assert RadialBall("gaussian", form(-1, 5), 9.0).scale == 9.0
+            ExactRadialDensity("laplace", form(-1, dim), scale)
+    assert ExactRadialDensity("laplace", form(-1, 1), 9.0).end == arb.pos_inf()
+    assert ExactRadialDensity("laplace", form(0, 5), 9.0).scale == 9.0
+    assert ExactRadialDensity("gaussian", form(-1, 5), 9.0).scale == 9.0
 
 
 # ---- lazy reals
@@ -257,21 +260,23 @@ def test_masses_of_eigenvalues(m: int) -> None:
 
 @pytest.mark.parametrize("m", [2, 4])
 def test_a_far_trial_is_its_eigenvalues_and_its_rotation(m: int) -> None:
-    trial = _FarDraw(m, 1.3, LazyNormals(source(m), m))
+    trial = FarGaussianDraw(m, 1.3, LazyNormals(source(m), m))
     z = trial._normals.floats().mid
     rho = 1.3**2 * (m - 1 - 2 * np.arange(m)) / 2 + 1.3 * z
-    assert [float(x) for x in trial.rho(128)] == pytest.approx(rho.tolist(), rel=1e-12)
-    assert trial.decreasing() == bool(np.all(np.diff(rho) < 0))
+    assert [float(x) for x in trial.log_eigenvalues(128)] == pytest.approx(
+        rho.tolist(), rel=1e-12
+    )
+    assert trial.is_decreasing() == bool(np.all(np.diff(rho) < 0))
     seeds = iter(range(100))
-    while not trial.decreasing():
-        trial = _FarDraw(m, 1.3, LazyNormals(source(next(seeds)), m))
-    rho = np.array([float(x) for x in trial.rho(128)])
+    while not trial.is_decreasing():
+        trial = FarGaussianDraw(m, 1.3, LazyNormals(source(next(seeds)), m))
+    rho = np.array([float(x) for x in trial.log_eigenvalues(128)])
     truth = sum(math.log(-math.expm1(b - a)) for a, b in itertools.combinations(rho, 2))
     assert float(trial.log_ratio(128)) == pytest.approx(truth, rel=1e-9)
-    trial.turn(source(5))
-    assert [len(g.floats().mid) for g in trial._turns] == list(range(2, m + 1))
+    trial.draw_rotation(source(5))
+    assert [len(g.floats().mid) for g in trial._reflections] == list(range(2, m + 1))
     point = np.diag(np.exp(rho))
-    for g in trial._turns:
+    for g in trial._reflections:
         u = np.zeros(m)
         u[m - len(g.floats().mid) :] = g.floats().mid
         first = m - len(g.floats().mid)
@@ -300,28 +305,25 @@ def test_the_best_envelope_is_drawn_from_as_often_as_said(m: int, sigma: float) 
     if m > 1 and sigma > 1e-3:
         chances = {
             "NearDraw": math.exp(NearEnvelope.tightest(m, sigma).log_acceptance),
-            "_FarDraw": math.exp(FarEnvelope(m, sigma).log_acceptance),
+            "FarGaussianDraw": math.exp(FarEnvelope(m, sigma).log_acceptance),
         }
-        if max(chances.values()) < 0.5:
-            chances["_ChainDraw"] = math.exp(
-                FloatChain.tightest(m, sigma).log_acceptance
-            )
     counting = Counting(np.random.default_rng(8))
-    draws = [_sampler("gaussian", m, 1, sigma)(counting) for _ in range(60)]
+    draws = [_identity_sampler("gaussian", m, 1, sigma)(counting) for _ in range(60)]
     best = max(chances, key=chances.__getitem__)
     assert {type(draw).__name__ for draw in draws} == {best}
-    assert acceptance("gaussian", m, 1, sigma) <= chances[best] * (1 + 1e-12)
-    assert acceptance("gaussian", m, 1, sigma) > 0.4 * chances[best]
-    if best != "_ChainDraw":  # there the cells are picked with single words too
-        assert counting.coins < 60 * 1.6 / acceptance("gaussian", m, 1, sigma)
+    assert acceptance_probability("gaussian", m, 1, sigma) <= chances[best] * (
+        1 + 1e-12
+    )
+    assert acceptance_probability("gaussian", m, 1, sigma) > 0.4 * chances[best]
+    assert counting.coins < 60 * 1.6 / acceptance_probability("gaussian", m, 1, sigma)
 
 
 @pytest.mark.parametrize(
     ("m", "sigma", "kind"),
-    [(2, 0.3, "NearDraw"), (2, 5.0, "_FarDraw"), (3, 20.0, "_FarDraw")],
+    [(2, 0.3, "NearDraw"), (2, 5.0, "FarGaussianDraw"), (3, 20.0, "FarGaussianDraw")],
 )
 def test_near_and_far_have_their_ends(m: int, sigma: float, kind: str) -> None:
-    assert type(_sampler("gaussian", m, 1, sigma)(source())).__name__ == kind
+    assert type(_identity_sampler("gaussian", m, 1, sigma)(source())).__name__ == kind
 
 
 # ---- constant curvature
@@ -333,25 +335,29 @@ def test_places_are_the_exponential_map() -> None:
     g = rng.standard_normal(3)
     p = np.array([0.4, -0.8, 1.1])
     foot, normals = [FloatBall(p)], [FloatBall(g)]
-    assert _euclidean(foot, normals, FloatBall(1.0), FloatBall(r))[
+    assert exact_chart(Euclidean(3)).point(foot, normals, FloatBall(1.0), FloatBall(r))[
         0
     ].mid == pytest.approx(p + r * g / np.linalg.norm(g))
     hyper = FloatBall(math.cosh(r)), FloatBall(math.sinh(r))
-    time, space = _lorentz(foot, normals, *hyper)
-    space_form = Lorentz(3)
+    time, space = exact_chart(Lorentz(3)).point(foot, normals, *hyper)
+    hyperboloid = Lorentz(3)
     x, start = np.append(time.mid, space.mid), np.append(math.sqrt(1 + p @ p), p)
-    coordinates = space_form.to_coordinates(start, space_form.log(start, x))
-    assert space_form.dist(start, x) == pytest.approx(r, rel=1e-9)
+    coordinates = hyperboloid.to_coordinates(start, hyperboloid.log(start, x))
+    assert hyperboloid.dist(start, x) == pytest.approx(r, rel=1e-9)
     assert coordinates == pytest.approx(r * g / np.linalg.norm(g), rel=1e-9)
     q = np.array([0.3, -0.5, 0.2])
     ball = PoincareBall(3)
-    y = _poincare([FloatBall(q)], normals, *hyper)[0].mid
+    y = exact_chart(ball).point([FloatBall(q)], normals, *hyper)[0].mid
     assert ball.dist(q, y) == pytest.approx(r, rel=1e-9)
     s = np.array([0.6, 0.0, 0.8])
     w = g - s * (g @ s)
-    z = _sphere(
-        [FloatBall(3 * s)], normals, FloatBall(math.cos(r)), FloatBall(math.sin(r))
-    )[0].mid
+    z = (
+        exact_chart(Sphere(2))
+        .point(
+            [FloatBall(3 * s)], normals, FloatBall(math.cos(r)), FloatBall(math.sin(r))
+        )[0]
+        .mid
+    )
     assert z == pytest.approx(
         math.cos(r) * s + math.sin(r) * w / np.linalg.norm(w), rel=1e-12
     )
@@ -368,15 +374,17 @@ def test_places_are_the_exponential_map() -> None:
 )
 def test_steps_and_the_public_mirror(space, functions) -> None:
     radius = LazyRadius(
-        _envelope(RadialBall("gaussian", rays_of(space), 0.6)),
+        radial_envelope(
+            ExactRadialDensity("gaussian", two_point_homogeneous_space(space), 0.6)
+        ),
         LazyUniforms(source(), 1),
     )
     with ctx.workprec(128):
-        cs, sn = _steps(radius, place_of(space), 128)
+        cs, sn = _radial_factors(radius, exact_chart(space), 128)
         r = float(radius.ball(128))
     expected = (1.0, r) if functions is None else (functions[0](r), functions[1](r))
     assert (float(cs), float(sn)) == pytest.approx(expected, rel=1e-14)
-    mirror = _mirror(4)
+    mirror = _public_reflection(4)
     with ctx.workprec(128):
         image = np.array(mirror([arb_array(row) for row in np.eye(4)]))
         back = np.array([float(x) for x in mirror([image[0]])[0]])

@@ -15,11 +15,12 @@ from curvedp.geometry import (
     SPDAffineInvariant,
     Sphere,
 )
-from curvedp.laws.exact import curved as exact_curved
+from curvedp.laws.exact import charts as exact_charts
 from curvedp.laws.exact import draw as exact
 from curvedp.laws.exact import exact_gaussian, exact_laplace
 from curvedp.laws.exact import spd as exact_spd
 from curvedp.laws.exact import spd_near as exact_spd_near
+from curvedp.laws.exact.spd_near import FloatExp
 from curvedp.numerics import enclosures as balls
 
 
@@ -71,13 +72,13 @@ def test_what_floats_cannot_settle_is_left_to_balls(sampler, space, count, monke
     filtered = draws()
     assert not all(settled)  # it was asked, and could not say
     asked = len(settled)
-    for module in (exact, exact_curved, exact_spd_near):
+    for module in (exact, exact_charts, exact_spd_near):
         monkeypatch.setattr(module, "FILTER_SIZE", 10**9)
     assert draws() == filtered
     assert len(settled) == asked
-    for module in (exact, exact_curved, exact_spd_near):
+    for module in (exact, exact_charts, exact_spd_near):
         monkeypatch.setattr(module, "FILTER_SIZE", 48)
-    for module in (exact, exact_curved, exact_spd):
+    for module in (exact, exact_charts, exact_spd):
         monkeypatch.setattr(module, "FILTER_GRID", balls.FILTER_GRID - 1)
     assert draws()[:2] == filtered[:2]
     assert len(settled) == asked  # on finer grids than this it is not asked
@@ -108,7 +109,9 @@ def test_norms_and_products_are_bounded_from_above():
             )
             for row in zip(x.mid, x.rad, strict=True)
         ]
-        wide = exact_spd._congruence(x, balls.FloatBall(np.zeros((3, 3))), 1.0)
+        wide = exact_spd._congruence(
+            x, FloatExp(balls.FloatBall(np.zeros((3, 3))), 1.0)
+        )
         for i in range(3):
             for j in range(3):
                 assert Fraction(wide.rad[i, j]) ** 2 >= rows[i] * rows[j]
@@ -133,9 +136,9 @@ def test_a_run_of_zeros_ends_after_fifteen_words():
 def test_the_error_of_a_float_exponential_is_an_upper_bound():
     for seed in range(5):
         trial = exact_spd_near.NearDraw(
-            exact_spd_near.near_envelope(4, 0.3, 0.4), LazyNormals(Replay(seed), 10)
+            exact_spd_near.tangent_bound(4, 0.3, 0.4), LazyNormals(Replay(seed), 10)
         )
-        values, _, gap, eta = trial._float_eigen()
+        values, _, gap, eta = trial._eigen_in_floats()
         with mp.workdps(40):
             e, n = mp.mpf(gap), mp.mpf(eta)
             least = (e + 2 * n + n * n) * mp.exp(mp.mpf(float(values.max())) + e)

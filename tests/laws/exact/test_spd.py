@@ -10,10 +10,9 @@ from curvedp.errors import ParameterError
 from curvedp.geometry import HPDAffineInvariant, SPDAffineInvariant
 from curvedp.laws.exact import exact_gaussian
 from curvedp.laws.exact.spd import cholesky
-from curvedp.laws.exact.spd_chain import ChainEnvelope, draw_chain, draw_far
-from curvedp.laws.exact.spd_near import draw_near, near_envelope
-from curvedp.laws.spd_chain import ChainEnvelope as FloatChain
-from curvedp.laws.spd_gaussian import NearEnvelope, sample_log_eigenvalues
+from curvedp.laws.exact.spd_far import draw_far_gaussian
+from curvedp.laws.exact.spd_near import draw_near, tangent_bound
+from curvedp.laws.spd.envelopes import NearEnvelope, sample_log_eigenvalues
 from goodness import accepts, ks, off_origin, rejects, uniform_directions
 
 
@@ -123,9 +122,8 @@ def test_draws(m: int, sigma: float, n: int) -> None:
 
 
 @pytest.mark.parametrize(("m", "sigma"), [(3, 1.6), (4, 1.4)])
-def test_the_three_envelopes_give_one_law(m: int, sigma: float) -> None:
+def test_both_envelopes_give_one_law(m: int, sigma: float) -> None:
     source = GeneratorSource(np.random.default_rng(4))
-    chain = ChainEnvelope(m, sigma, FloatChain.tightest(m, sigma).positions)
 
     def spectra(draw, n: int = 700) -> np.ndarray:
         with ctx.workprec(128):
@@ -138,38 +136,13 @@ def test_the_three_envelopes_give_one_law(m: int, sigma: float) -> None:
 
     near = spectra(
         lambda: draw_near(
-            near_envelope(m, sigma, NearEnvelope.tightest(m, sigma).tangent), source
+            tangent_bound(m, sigma, NearEnvelope.tightest(m, sigma).tangent), source
         )
     )
-    far = spectra(lambda: draw_far(m, sigma, source))
-    linked = spectra(lambda: draw_chain(chain, source))
+    far = spectra(lambda: draw_far_gaussian(m, sigma, 1, source))
     for i in range(m):
         assert accepts(stats.ks_2samp(near[:, i], far[:, i]).pvalue)
-        assert accepts(stats.ks_2samp(near[:, i], linked[:, i]).pvalue)
     assert rejects(stats.ks_2samp(near[:, -1], 1.5 * far[:, -1]).pvalue)
-    assert rejects(stats.ks_2samp(near[:, -1], 1.5 * linked[:, -1]).pvalue)
-
-
-def test_chain_with_a_gap_factor_left_out_is_caught() -> None:
-    m, sigma, n = 3, 0.7, 1000
-
-    class Careless(ChainEnvelope):
-        def log_bounds(self, cells, precision):
-            # forgets that the proposal already favors wide gaps
-            return super().log_bounds(cells, precision) * 0 + arb(0)
-
-    source = GeneratorSource(np.random.default_rng(6))
-    careless = Careless(m, sigma, FloatChain.tightest(m, sigma).positions)
-    with ctx.workprec(64):
-        wide = np.array(
-            [[float(x) for x in draw_chain(careless, source).rho(64)] for _ in range(n)]
-        )
-        right = np.array(
-            [[float(x) for x in draw_far(m, sigma, source).rho(64)] for _ in range(n)]
-        )
-    assert rejects(
-        stats.ks_2samp(-np.diff(wide).max(axis=1), -np.diff(right).max(axis=1)).pvalue
-    )  # the smaller gap
 
 
 @pytest.mark.parametrize("m", [2, 3])
@@ -188,7 +161,7 @@ def test_near_accepts_as_often_as_its_closed_form_says(m: int) -> None:
     source = Counting(rng)
     for _ in range(n):
         draw_near(
-            near_envelope(m, sigma, NearEnvelope.tightest(m, sigma).tangent), source
+            tangent_bound(m, sigma, NearEnvelope.tightest(m, sigma).tangent), source
         )
     trials = (
         source.trials / 2

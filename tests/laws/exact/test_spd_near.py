@@ -12,8 +12,8 @@ from curvedp.entropy import GeneratorSource
 from curvedp.entropy.bits import LazyNormals
 from curvedp.errors import ParameterError
 from curvedp.laws.exact.spd import _congruence, _is_positive_definite, cholesky
-from curvedp.laws.exact.spd_near import NearDraw, TangentBound, near_envelope
-from curvedp.laws.spd_gaussian import NearEnvelope
+from curvedp.laws.exact.spd_near import FloatExp, NearDraw, TangentBound, tangent_bound
+from curvedp.laws.spd.envelopes import NearEnvelope
 from curvedp.numerics.enclosures import FILTER_SIZE, FloatBall, float_ball
 
 
@@ -22,7 +22,7 @@ def source(seed: int = 1) -> GeneratorSource:
 
 
 def near(m: int, sigma: float) -> TangentBound:
-    return near_envelope(
+    return tangent_bound(
         m, sigma, NearEnvelope.tightest(m, sigma).tangent if m > 1 else 1.0
     )
 
@@ -36,13 +36,13 @@ def test_the_near_envelope_lies_above_and_touches(m: int, sigma: float) -> None:
     mass = (
         0.5 * dim * math.log(2 * math.pi)
         + math.log(sigma)
-        + (dim - 1) * math.log(envelope.spread)
+        + (dim - 1) * math.log(envelope.traceless_scale)
     )
     mass += pairs * envelope.offset
     x = np.geomspace(1e-4, 50, 4000)
-    gap = envelope.offset + float(envelope.tilt()) * x**2 - np.log(np.sinh(x) / x)
+    gap = envelope.offset + float(envelope.slope()) * x**2 - np.log(np.sinh(x) / x)
     if m == 1:
-        assert (envelope.spread, envelope.offset) == (sigma, 0.0)
+        assert (envelope.traceless_scale, envelope.offset) == (sigma, 0.0)
         return
     assert gap.min() > -1e-12
     assert gap.min() < 1e-5
@@ -66,13 +66,15 @@ def test_a_near_trial_is_its_matrix(m: int, sigma: float) -> None:
     g[np.triu_indices(m, 1)] = z[m:] * math.sqrt(0.5)
     g = np.triu(g) + np.triu(g, 1).T
     trace = np.trace(g) / m
-    v = envelope.spread * (g - trace * np.eye(m)) + sigma * trace * np.eye(m)
+    v = envelope.traceless_scale * (g - trace * np.eye(m)) + sigma * trace * np.eye(m)
     rho = np.linalg.eigvalsh(v)
     x = np.array([(a - b) / 2 for a, b in itertools.combinations(rho, 2)])
     truth = (
         float(
             np.sum(
-                np.log(np.sinh(x) / x) - envelope.offset - float(envelope.tilt()) * x**2
+                np.log(np.sinh(x) / x)
+                - envelope.offset
+                - float(envelope.slope()) * x**2
             )
         )
         if m > 1
@@ -94,7 +96,7 @@ def test_a_near_trial_is_its_matrix(m: int, sigma: float) -> None:
         [[float(arb(ball.mid[i, j]) - found[i, j]) for j in range(m)] for i in range(m)]
     )
     assert np.all(off <= ball.rad + error)
-    values, vectors, gap, eta = trial._float_eigen()
+    values, vectors, gap, eta = trial._eigen_in_floats()
     assert max(gap, eta) < 1e-13
     assert (vectors * values) @ vectors.T == pytest.approx(v, abs=1e-13)
     assert (m * (m + 1) // 2 >= FILTER_SIZE) == (m == 10)
@@ -111,7 +113,7 @@ def test_cholesky_and_congruence() -> None:
     )
     inner = a + a.T
     for error in (0.0, 1e-3):
-        ball = _congruence(float_ball(lower), FloatBall(inner), error)
+        ball = _congruence(float_ball(lower), FloatExp(FloatBall(inner), error))
         factor = np.linalg.cholesky(center)
         assert ball.mid == pytest.approx(factor @ inner @ factor.T, abs=1e-12)
         rows = np.linalg.norm(factor, axis=1)

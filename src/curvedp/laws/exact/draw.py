@@ -1,15 +1,17 @@
-"""Exact-then-round sampling: what is released is the ideal continuous draw, rounded to a public grid.
+"""Exact-then-round sampling: a release is the ideal continuous draw, rounded to a grid.
 
-The footpoint's float64 entries are taken as the exact numbers they are; the noise is a real number known to as many
-bits as it takes; the sum, or the exponential map, is enclosed in a ball, and the integer is given out only when the
-whole ball lies in one cell of the grid. No float rounding touches the law, so no last bit can tell two footpoints
-apart (Mironov 2012 shows that floats do). docs/release-path.md has the proof and the threat model.
+The float64 entries of the footpoint are taken as the exact numbers they are. The noise is
+a real number known to as many bits as it takes. Their sum, or the exponential map, is
+enclosed in a ball, and an integer is returned only when the whole ball lies in one cell of
+the public grid. No float rounding touches the law, so no last bit can tell two footpoints
+apart, as it can with floats (Mironov 2012). docs/release-path.md has the proof and the
+threat model.
 """
 
 import math
 from dataclasses import dataclass
-from functools import lru_cache, partial
-from typing import Any, Literal, get_args
+from functools import lru_cache
+from typing import Any, get_args
 
 import numpy as np
 from flint import arb
@@ -21,10 +23,11 @@ from curvedp.errors import ParameterError
 from curvedp.geometry import Manifold
 from curvedp.geometry.capabilities import AffineInvariantCone, UnitQuadric
 from curvedp.geometry.spaces.euclidean import Euclidean
-from curvedp.laws.exact.curved import draw_curved, place_of
-from curvedp.laws.exact.radial import RadialBall
-from curvedp.laws.exact.spd import acceptance, draw_spd
-from curvedp.laws.spaceform import rays_of
+from curvedp.laws.backend import Kind
+from curvedp.laws.exact.charts import draw_in_chart, exact_chart
+from curvedp.laws.exact.radial import ExactRadialDensity
+from curvedp.laws.exact.spd import acceptance_probability, draw_spd
+from curvedp.laws.isotropic.space import two_point_homogeneous_space
 from curvedp.numerics.enclosures import (
     FILTER_GRID,
     FILTER_SIZE,
@@ -34,24 +37,38 @@ from curvedp.numerics.enclosures import (
     round_arb,
 )
 
-Law = Literal["gaussian", "laplace"]
-
+# The finest grid is 2^-200.
 _MAX_GRID = 200
-# Beyond these the envelopes' slopes leave float64; a hyperbolic radius is of the order of σ²d, and e^r has a range too.
-_LEAST_SCALE, _LARGEST_SCALE, _LARGEST_HYPERBOLIC_SCALE = 1e-290, 1e290, 1e12
-_ON_MANIFOLD = 1e-6  # residual of a footpoint where not every array is one
+
+# Beyond these scales the slopes of envelopes leave float64. A hyperbolic radius is of the
+# order of σ²d, and e^r has a limited range too.
+_SMALLEST_SCALE = 1e-290
+_LARGEST_SCALE = 1e290
+_LARGEST_HYPERBOLIC_SCALE = 1e12
+
+# Largest residual of a footpoint on manifolds where not every array is a point.
+_LARGEST_RESIDUAL = 1e-6
 
 
 @dataclass(frozen=True)
 class ExactDraw:
-    """A draw on the grid: `integers`·2^-grid, the ideal draw rounded to the nearest grid point.
+    """A draw on the grid: integers·2^-grid is the ideal draw, rounded to the nearest.
 
-    `integers` are the ambient coordinates of a point, or coordinates of the tangent space at the origin (`in_chart`). They
-    are all that is released; `value` and `point` are functions of them.
+    The integers are all that is released; `value` and `point` are functions of them.
 
-    *Guarantees*
-    - `tau` bounds the total variation between the law of `integers` and the ideal rounded law, for AES an ideal cipher.
-      It is a function of the manifold and the law alone: what the draw happened to use is not in it.
+    Parameters
+    ----------
+    integers : array of Python ints
+        Ambient coordinates of a point, or coordinates of the tangent space at the
+        origin (`in_chart`), in units of 2^-grid.
+    grid : int
+        The grid is 2^-grid.
+    tau : float
+        A bound of the total variation between the law of `integers` and the ideal
+        rounded law, with AES as an ideal cipher. It depends on the manifold and the law
+        alone, not on what the draw happened to use.
+    manifold : Manifold
+        The manifold of the point.
     """
 
     integers: np.ndarray
@@ -61,7 +78,8 @@ class ExactDraw:
 
     @property
     def value(self) -> np.ndarray:
-        """integers·2^-grid as float64: Python divides integers with a single, correct rounding."""
+        """integers·2^-grid as float64, each with a single, correct rounding."""
+        # Python divides integers with correct rounding.
         floats = [int(k) / (1 << self.grid) for k in self.integers.ravel()]
         return np.array(floats, dtype=np.float64).reshape(self.integers.shape)
 
@@ -73,68 +91,87 @@ class ExactDraw:
 
 @lru_cache(maxsize=256)
 def drawn_shape(manifold: Manifold) -> tuple[int, ...]:
-    """The shape of the integers of an intrinsic draw; those of the factors of a product stand one after the other."""
+    """Return the shape of `ExactDraw.integers` on a manifold.
+
+    On a product the integers of the factors are flattened and concatenated.
+    """
     if len(manifold.factors) > 1:
         return (sum(math.prod(drawn_shape(factor)) for factor in manifold.factors),)
     return (manifold.dim,) if in_chart(manifold) else manifold.point_shape
 
 
 def drawn_point(manifold: Manifold, value: np.ndarray) -> Any:
-    """The point that `ExactDraw.point` makes of grid coordinates, for an intrinsic draw."""
+    """Return the point of the manifold that belongs to grid coordinates.
+
+    Parameters
+    ----------
+    manifold : Manifold
+        The manifold of the draw.
+    value : array of shape drawn_shape(manifold)
+        `ExactDraw.value`.
+    """
     if len(manifold.factors) > 1:
-        ends = np.cumsum(
-            [math.prod(drawn_shape(factor)) for factor in manifold.factors]
-        )[:-1]
-        parts = zip(manifold.factors, np.split(value, ends), strict=True)
-        return manifold.join(
-            [
-                drawn_point(factor, part.reshape(drawn_shape(factor)))
-                for factor, part in parts
-            ]
-        )
+        return _drawn_product_point(manifold, value)
     if in_chart(manifold):
-        return manifold.exp(
-            manifold.origin, manifold.from_coordinates(manifold.origin, value)
-        )
+        v = manifold.from_coordinates(manifold.origin, value)
+        return manifold.exp(manifold.origin, v)
     return manifold.project(value)
 
 
+def _drawn_product_point(manifold: Manifold, value: np.ndarray) -> Any:
+    """Return `drawn_point` for a product, factor by factor."""
+    shapes = [drawn_shape(factor) for factor in manifold.factors]
+    ends = np.cumsum([math.prod(shape) for shape in shapes])[:-1]
+    parts = np.split(value, ends)
+    points = [
+        drawn_point(factor, part.reshape(shape))
+        for factor, part, shape in zip(manifold.factors, parts, shapes, strict=True)
+    ]
+    return manifold.join(points)
+
+
 def has_exact_laplace(manifold: Manifold) -> bool:
-    """Whether `exact_laplace` draws on this manifold; to be asked before anything is paid."""
-    curved = rays_of(manifold) is not None and place_of(manifold) is not None
-    return curved or isinstance(manifold, AffineInvariantCone)
+    """Whether `exact_laplace` can draw on this manifold.
+
+    To be asked before any budget is spent.
+    """
+    space = two_point_homogeneous_space(manifold)
+    if space is not None and exact_chart(manifold) is not None:
+        return True
+    return isinstance(manifold, AffineInvariantCone)
 
 
 def has_exact_gaussian(manifold: Manifold) -> bool:
-    """Whether `exact_gaussian` draws on this manifold; to be asked before anything is paid."""
+    """Whether `exact_gaussian` can draw on this manifold.
+
+    To be asked before any budget is spent.
+    """
     if len(manifold.factors) > 1:
         return all(has_exact_gaussian(factor) for factor in manifold.factors)
-    return (
-        isinstance(manifold, Euclidean)
-        or in_chart(manifold)
-        or has_exact_laplace(manifold)
-    )
+    if isinstance(manifold, Euclidean) or in_chart(manifold):
+        return True
+    return has_exact_laplace(manifold)
 
 
 @lru_cache(maxsize=256)
 def in_chart(manifold: Manifold) -> bool:
-    """Whether a draw is released in global flat coordinates: a flat space, no product, whose points are not its vectors."""
+    """Whether a draw is released in global flat coordinates.
+
+    This holds for a flat space that is no product and whose points are not its vectors,
+    such as the positive definite matrices with a flat metric.
+    """
     if len(manifold.factors) > 1:
         return False
-    rays, ambient = (
-        rays_of(manifold),
-        isinstance(manifold, Euclidean) or place_of(manifold) is not None,
-    )
-    return (
-        rays is not None
-        and rays.curvature == 0
-        and not ambient
-        and not isinstance(manifold, AffineInvariantCone)
-    )
+    if isinstance(manifold, Euclidean | AffineInvariantCone):
+        return False
+    if exact_chart(manifold) is not None:
+        return False
+    space = two_point_homogeneous_space(manifold)
+    return space is not None and space.curvature == 0
 
 
 def exact_draw(
-    kind: Law,
+    kind: Kind,
     manifold: Manifold,
     scale: float,
     center: Any,
@@ -142,150 +179,242 @@ def exact_draw(
     source: Source | None = None,
     grid: int = 30,
 ) -> ExactDraw:
-    """A law about the center, rounded to the grid 2^-grid: the Riemannian Gaussian or the Laplace law (Euclidean: the
-    multivariate one of the norm).
+    """Draw from a law about the center, rounded to the grid 2^-grid.
 
-    Ambient coordinates are rounded; of a line the sign, and of a shape the rotation, is drawn uniformly. The flat SPD
-    metrics are released in their flat coordinates at the identity; `point` maps them back. Where the law does not exist,
-    `NotIntegrable` names the limit.
+    Ambient coordinates are rounded. The sign of a line and the rotation of a shape are
+    drawn uniformly. The flat SPD metrics are released in their flat coordinates at the
+    identity. The law of `integers` is within `tau` of the exact rounded law at the exact
+    footpoint: center/|center| on the sphere, the lift of the spatial part on Lorentz,
+    the symmetric or Hermitian part of a matrix. `tau` is 2^-100 for up to 4096 numbers,
+    and grows with their number and with the trials that a draw of matrices is expected
+    to take.
 
-    *Guarantees*
-    - The law of `integers` is within `tau` of the exact rounded law at the exact footpoint: center/|center| on the
-      sphere, the lift of the spatial part on Lorentz, the symmetric or Hermitian part of a matrix. `tau` is 2^-100 for
-      up to 4096 numbers, and grows with their number and with the trials that a draw of matrices is expected to take.
+    Parameters
+    ----------
+    kind : {"gaussian", "laplace"}
+        The Riemannian Gaussian or the Riemannian Laplace law (on Euclidean space the
+        multivariate one of the norm).
+    manifold : Manifold
+        Where the points live.
+    scale : float
+        σ > 0.
+    center : array
+        The footpoint.
+    source : Source, optional
+        The random bits; a new `SecureSource` by default.
+    grid : int
+        Between 1 and 200.
+
+    Returns
+    -------
+    ExactDraw
+
+    Raises
+    ------
+    NotIntegrable
+        If a Laplace law does not exist at this scale; the message names the limit.
+    ParameterError
+        If an argument does not qualify or the manifold has no exact sampler.
     """
-    start = _center(manifold, center)
-    if not (isinstance(kind, str) and kind in get_args(Law)):
-        _validate.choice("kind", kind, get_args(Law))
+    footpoint = _check_center(manifold, center)
+    is_known_kind = isinstance(kind, str) and kind in get_args(Kind)
+    if not is_known_kind:
+        _validate.choice("kind", kind, get_args(Kind))
     if manifold.float_set.max_distance == math.inf:
         largest_scale = _LARGEST_SCALE
     else:
         largest_scale = _LARGEST_HYPERBOLIC_SCALE
-    scale = _validate.within("scale", scale, _LEAST_SCALE, largest_scale)
-    if (
-        not (type(grid) is int and 1 <= grid <= _MAX_GRID)
-        and _validate.integer("grid", grid, 1) > _MAX_GRID
-    ):
-        raise ParameterError(
-            f"must be at most {_MAX_GRID}", parameter="grid", value=grid
-        )
-    return _draw(kind, manifold, scale, start, check_source(source), grid)
+    scale = _validate.within("scale", scale, _SMALLEST_SCALE, largest_scale)
+    _check_grid(grid)
+    return _draw(kind, manifold, scale, footpoint, check_source(source), grid)
 
 
-exact_gaussian, exact_laplace = (
-    partial(exact_draw, "gaussian"),
-    partial(exact_draw, "laplace"),
-)
+def exact_gaussian(
+    manifold: Manifold,
+    scale: float,
+    center: Any,
+    *,
+    source: Source | None = None,
+    grid: int = 30,
+) -> ExactDraw:
+    """Draw from the Riemannian Gaussian, rounded to a grid; see `exact_draw`."""
+    return exact_draw("gaussian", manifold, scale, center, source=source, grid=grid)
+
+
+def exact_laplace(
+    manifold: Manifold,
+    scale: float,
+    center: Any,
+    *,
+    source: Source | None = None,
+    grid: int = 30,
+) -> ExactDraw:
+    """Draw from the Riemannian Laplace law, rounded to a grid; see `exact_draw`."""
+    return exact_draw("laplace", manifold, scale, center, source=source, grid=grid)
 
 
 def _draw(
-    kind: Law,
+    kind: Kind,
     manifold: Manifold,
     scale: float,
     center: np.ndarray,
     source: Source,
     grid: int,
 ) -> ExactDraw:
-    rays = rays_of(manifold)
+    """Return `exact_draw` for checked arguments; a product is drawn factor by factor."""
     if len(manifold.factors) > 1 and kind == "gaussian":
-        parts = [
-            _draw(kind, factor, scale, part, source, grid)
-            for factor, part in zip(
-                manifold.factors, manifold.split(center), strict=True
-            )
+        centers = manifold.split(center)
+        draws = [
+            _draw(kind, factor, scale, factor_center, source, grid)
+            for factor, factor_center in zip(manifold.factors, centers, strict=True)
         ]
-        joined = np.concatenate([part.integers.ravel() for part in parts])
-        return ExactDraw(joined, grid, sum(p.tau for p in parts), manifold)
-    matrices = manifold.cone_size if isinstance(manifold, AffineInvariantCone) else None
-    allowance = Allowance(
-        math.prod(manifold.point_shape),
-        acceptance(kind, *matrices, scale) if matrices else 1.0,
-    )
-    metered = allowance.meter(source)
-    if kind == "gaussian" and isinstance(manifold, Euclidean):
-        integers = _flat_gaussian(center, scale, metered, grid)
-    elif rays is not None and place_of(manifold) is not None:
-        integers = draw_curved(
-            RadialBall(kind, rays, scale), manifold, center, metered, grid
-        )
-    elif matrices:
-        integers = draw_spd(kind, *matrices, scale, center, metered, grid)
-    elif kind == "gaussian" and in_chart(manifold):
-        coordinates = np.asarray(manifold.normal_coordinates(manifold.origin, center))
-        integers = _flat_gaussian(coordinates, scale, metered, grid)
-    else:
-        raise ParameterError(
-            f"has no exact {kind} sampler; use the mechanism tangent-gaussian",
-            parameter="manifold",
-            value=manifold,
-        )
+        integers = np.concatenate([draw.integers.ravel() for draw in draws])
+        return ExactDraw(integers, grid, sum(draw.tau for draw in draws), manifold)
+
+    acceptance = 1.0
+    if isinstance(manifold, AffineInvariantCone):
+        m, beta = manifold.cone_size
+        acceptance = acceptance_probability(kind, m, beta, scale)
+    allowance = Allowance(math.prod(manifold.point_shape), acceptance)
+    metered_source = allowance.meter(source)
+    integers = _draw_integers(kind, manifold, scale, center, metered_source, grid)
     return ExactDraw(integers, grid, allowance.tau(), manifold)
 
 
-def _flat_gaussian(
-    start: np.ndarray, sigma: float, source: Source, grid: int
+def _draw_integers(
+    kind: Kind,
+    manifold: Manifold,
+    scale: float,
+    center: np.ndarray,
+    source: Source,
+    grid: int,
 ) -> np.ndarray:
-    """Independent coordinates: each is settled by floats where they suffice and by balls where not."""
-    normals = LazyNormals(source, start.size)
-    out = np.zeros(start.size, dtype=object)
-    open_ = np.arange(start.size)
-    if start.size >= FILTER_SIZE and grid <= FILTER_GRID:
+    """Return the integers of an exact draw by the sampler for this kind of manifold."""
+    space = two_point_homogeneous_space(manifold)
+    chart = exact_chart(manifold)
+    if kind == "gaussian" and isinstance(manifold, Euclidean):
+        return _draw_flat_gaussian(center, scale, source, grid)
+    if space is not None and chart is not None:
+        density = ExactRadialDensity(kind, space, scale)
+        return draw_in_chart(density, chart, center, source, grid)
+    if isinstance(manifold, AffineInvariantCone):
+        m, beta = manifold.cone_size
+        return draw_spd(kind, m, beta, scale, center, source, grid)
+    if kind == "gaussian" and in_chart(manifold):
+        coordinates = manifold.normal_coordinates(manifold.origin, center)
+        return _draw_flat_gaussian(np.asarray(coordinates), scale, source, grid)
+    raise ParameterError(
+        f"has no exact {kind} sampler; use the mechanism log-gaussian",
+        parameter="manifold",
+        value=manifold,
+    )
+
+
+def _draw_flat_gaussian(
+    center: np.ndarray, sigma: float, source: Source, grid: int
+) -> np.ndarray:
+    """Return a Gaussian with independent coordinates, rounded to the grid.
+
+    Where there are many coordinates, float balls settle most of them, and Arb balls
+    settle the others.
+
+    Parameters
+    ----------
+    center : array of shape (n,)
+        The mean, taken as exact numbers.
+    sigma : float
+        The standard deviation.
+    source : Source
+        The random bits.
+    grid : int
+        The grid is 2^-grid.
+    """
+    normals = LazyNormals(source, center.size)
+    integers = np.zeros(center.size, dtype=object)
+    undecided = np.arange(center.size)
+    if center.size >= FILTER_SIZE and grid <= FILTER_GRID:
         with np.errstate(all="ignore"):
-            integers, certain = (normals.floats() * sigma + start).round(grid)
-        out[certain] = [int(k) for k in integers[certain]]
-        open_ = np.flatnonzero(~certain)
-    scale, precision = arb(sigma), first_precision(grid)
-    for i in open_.tolist():
-        foot = arb(float(start[i]))
-        out[i] = decide(
-            lambda p, i=i, foot=foot: round_arb(  # type: ignore[misc]  # mypy infers no lambda with a default
-                foot + scale * normals.ball(i, p), grid
-            ),
-            precision,
+            rounded, is_certain = (normals.floats() * sigma + center).round(grid)
+        integers[is_certain] = [int(k) for k in rounded[is_certain]]
+        undecided = np.flatnonzero(~is_certain)
+
+    for i in undecided.tolist():
+        integers[i] = _round_coordinate(normals, i, sigma, float(center[i]), grid)
+    return integers
+
+
+def _round_coordinate(
+    normals: LazyNormals, i: int, sigma: float, mean: float, grid: int
+) -> int:
+    """Return mean + sigma·(normal i), rounded to the grid with certainty."""
+
+    def round_at(precision: int) -> int | None:
+        noise = arb(sigma) * normals.ball(i, precision)
+        return round_arb(arb(mean) + noise, grid)
+
+    return decide(round_at, first_precision(grid))
+
+
+def _check_grid(grid: int) -> None:
+    """Raise unless `grid` is an integer from 1 to 200."""
+    is_valid_int = type(grid) is int and 1 <= grid <= _MAX_GRID
+    if not is_valid_int and _validate.integer("grid", grid, 1) > _MAX_GRID:
+        raise ParameterError(
+            f"must be at most {_MAX_GRID}", parameter="grid", value=grid
         )
-    return out
 
 
-def _center(manifold: Manifold, center: Any) -> np.ndarray:
+def _check_center(manifold: Manifold, center: Any) -> np.ndarray:
+    """Return the footpoint as a float64 array; raise if it is not one of the manifold."""
     if not isinstance(manifold, Manifold):
         raise ParameterError("must be a manifold", parameter="manifold", value=manifold)
-    array = _validate.array("center", center)
-    if array.shape != manifold.point_shape:
+    footpoint = _validate.array("center", center)
+    if footpoint.shape != manifold.point_shape:
         raise ParameterError(
-            f"center has shape {array.shape}; it must have shape {manifold.point_shape}"
+            f"center has shape {footpoint.shape}; "
+            f"it must have shape {manifold.point_shape}"
         )
-    if not np.all(np.isfinite(array)):
+    if not np.all(np.isfinite(footpoint)):
         raise ParameterError("center must be finite")
-    _check_on(manifold, array)
-    return array
+    _check_on_manifold(manifold, footpoint)
+    return footpoint
 
 
-def _check_on(manifold: Manifold, center: np.ndarray) -> None:
-    unlifted = not isinstance(
-        manifold, UnitQuadric
-    )  # on a quadric an array is lifted or scaled to a point
+def _check_on_manifold(manifold: Manifold, center: np.ndarray) -> None:
+    """Raise if a finite array of the right shape does not determine a footpoint.
+
+    On a quadric every array does, after scaling or lifting, except 0 on a sphere. In
+    the Poincaré ball the norm is compared with 1 exactly. Positive definite matrices
+    are checked when they are factored.
+    """
     if len(manifold.factors) > 1:
-        for factor, part in zip(manifold.factors, manifold.split(center), strict=True):
-            _check_on(factor, part)
-    elif (
-        isinstance(manifold, UnitQuadric)
-        and manifold.embedding_signature[0] > 0
-        and not np.any(center)
-    ):
-        raise ParameterError("center must not be 0 on a sphere")
-    elif unlifted and manifold.curvature_bounds[0] < 0 and center.ndim == 1:
+        centers = manifold.split(center)
+        for factor, factor_center in zip(manifold.factors, centers, strict=True):
+            _check_on_manifold(factor, factor_center)
+        return
+
+    if isinstance(manifold, UnitQuadric):
+        is_sphere = manifold.embedding_signature[0] > 0
+        if is_sphere and not np.any(center):
+            raise ParameterError("center must not be 0 on a sphere")
+        return
+
+    has_negative_curvature = manifold.curvature_bounds[0] < 0
+    if has_negative_curvature and center.ndim == 1:
         balls = arb_array(center)
-        if decide(lambda p: _sign(balls.dot(balls) - 1)) >= 0:
+        if decide(lambda precision: _certain_sign(balls.dot(balls) - 1)) >= 0:
             raise ParameterError("center must lie inside the unit ball")
-    elif (
-        unlifted
-        and manifold.curvature_bounds[0] >= 0
-        and not manifold.residual(center) <= _ON_MANIFOLD
-    ):
+        return
+
+    is_point = has_negative_curvature or manifold.residual(center) <= _LARGEST_RESIDUAL
+    if not is_point:
         raise ParameterError(f"center must be a point of {manifold!r}")
 
 
-def _sign(x: arb) -> int | None:
+def _certain_sign(x: arb) -> int | None:
+    """Return the sign of a ball, or None if the ball does not determine it."""
     if x.is_exact() and x == 0:
         return 0
-    return None if x.contains(0) else (1 if x > 0 else -1)
+    if x.contains(0):
+        return None
+    return 1 if x > 0 else -1

@@ -1,9 +1,11 @@
-"""The radius of a Riemannian Gaussian or Laplace on a two-point homogeneous space, exactly, as a lazily refined real.
+"""The exact radius of a law on a two-point homogeneous space, as a lazily refined real.
 
-The radial density is e^h with h(r) = −r²/2σ² (or −r/σ) + Σ n·log sn_κ(r), as in `laws.radial`. h is concave, so each
-tangent of h lies above it: a few tangents make an envelope of exponential pieces that is inverted in closed form (Gilks &
-Wild 1992, with public points chosen once). All constants of the envelope are float64 numbers rounded to the safe side in
-ball arithmetic, so the envelope is one fixed public function of (law, space, σ).
+The radial density is e^h with h(r) = −r²/2σ² (or −r/σ) + Σ n·log sn_κ(r), as in
+`laws.isotropic.density`. h is concave, so each of its tangents lies above it: a few
+tangents make an envelope of exponential pieces that is inverted in closed form (Gilks and
+Wild 1992, with public points chosen once). All constants of the envelope are float64
+numbers rounded to the safe side in ball arithmetic, so the envelope is one fixed public
+function of (law, space, σ).
 """
 
 import itertools
@@ -16,228 +18,288 @@ from flint import arb
 from curvedp.entropy.bits import LazyUniforms, accepts
 from curvedp.entropy.csprng import Source
 from curvedp.errors import NotIntegrable
-from curvedp.laws.logconcave import mode
-from curvedp.laws.radial import Kind, Rays
+from curvedp.laws.backend import Kind
+from curvedp.laws.isotropic.envelope import radial_mode
+from curvedp.laws.isotropic.space import TwoPointHomogeneousSpace
 from curvedp.numerics.enclosures import decide, float_up
 from curvedp.numerics.enclosures import precision as at_precision
 
-_OFFSETS = (
-    -2.1,
-    -0.9,
-    0.0,
-    0.9,
-    2.1,
-)  # tangent points, in units of 1/√−h″ around the mode: accepts about 95%
+# Where tangents touch, in units of 1/√−h″ around the mode: about 95 % are accepted.
+_TOUCH_OFFSETS = (-2.1, -0.9, 0.0, 0.9, 2.1)
 
 
 @dataclass(frozen=True)
-class RadialBall:
-    """Radial density ∝ e^{h(r)} on (0, end) of a Gaussian or Laplace law of the given scale, in balls."""
+class ExactRadialDensity:
+    """Radial density ∝ e^{h(r)} on (0, end) of a Gaussian or Laplace law, in Arb balls.
+
+    Parameters
+    ----------
+    kind : {"gaussian", "laplace"}
+        The weight exp(−r²/2σ²) or exp(−r/σ).
+    space : TwoPointHomogeneousSpace
+        The curvatures κ with multiplicities n.
+    scale : float
+        σ > 0, taken as an exact number.
+
+    Raises
+    ------
+    NotIntegrable
+        If a Laplace law has infinite mass.
+    """
 
     kind: Kind
-    rays: Rays
+    space: TwoPointHomogeneousSpace
     scale: float
 
     def __post_init__(self) -> None:
-        growth = sum(
-            (count * arb(-k).sqrt() for k, count in self.rays.roots if k < 0), arb(0)
-        )
-        if self.kind == "laplace" and not self.scale * growth < 1:
+        growth_rate = arb(0)
+        for kappa, count in self.space.jacobi_spectrum:
+            if kappa < 0:
+                growth_rate = growth_rate + count * arb(-kappa).sqrt()
+        if self.kind == "laplace" and not self.scale * growth_rate < 1:
             raise NotIntegrable(
-                f"a Laplace law on hyperbolic space of dimension {self.rays.dim} exists only for scale < "
-                f"{1 / float(growth):.17g}; scale={self.scale!r} gives infinite mass"
+                f"a Laplace law on hyperbolic space of dimension {self.space.dim} exists "
+                f"only for scale < {1 / float(growth_rate):.17g}; "
+                f"scale={self.scale!r} gives infinite mass"
             )
 
     @property
     def end(self) -> arb:
-        """The exact number of which `rays.end` is the float: π/j√κ, κ the smallest curvature, or π·j or π/j of a circle."""
-        if math.isinf(self.rays.end):
+        """The end of the support, exactly: the number of which `space.diameter` is the float.
+
+        It is π/(j√κ) with the smallest curvature κ and an integer j, or π·j or π/j for
+        a circle.
+        """
+        if math.isinf(self.space.diameter):
             return arb.pos_inf()
-        unit = (
-            arb.pi()
-            / arb(min((k for k, _ in self.rays.roots if k > 0), default=1.0)).sqrt()
-        )
-        ratio = float(unit) / self.rays.end
-        return unit / round(ratio) if ratio > 0.75 else unit * round(1 / ratio)
+        curvatures = [kappa for kappa, _ in self.space.jacobi_spectrum if kappa > 0]
+        unit = arb.pi() / arb(min(curvatures, default=1.0)).sqrt()
+        ratio = float(unit) / self.space.diameter
+        if ratio > 0.75:
+            return unit / round(ratio)
+        return unit * round(1 / ratio)
 
     def log_density(self, r: arb) -> arb:
-        """h(r)"""
+        """Return h(r), up to a constant."""
         q = r * (1 / arb(self.scale))
         total = -q * q / 2 if self.kind == "gaussian" else -q
-        for k, count in self.rays.roots:
-            x = arb(abs(k)).sqrt() * r
-            if k == 0:
-                total = total + count * r.log()
-            elif k > 0:
-                total = total + count * x.sin().log()
-            else:  # log sinh x = x + log(1 − e^{−2x}) − log 2, which does not overflow
-                total = total + count * (
-                    x + (-(-2 * x).expm1()).log() - arb.const_log2()
-                )
+        for kappa, count in self.space.jacobi_spectrum:
+            x = arb(abs(kappa)).sqrt() * r
+            if kappa == 0:
+                log_sn = r.log()
+            elif kappa > 0:
+                log_sn = x.sin().log()
+            else:
+                # log sinh x in a form that does not overflow.
+                log_sn = x + (-(-2 * x).expm1()).log() - arb.const_log2()
+            total = total + count * log_sn
         return total
 
     def slope(self, r: arb) -> arb:
-        """h′(r)"""
+        """Return h′(r)."""
         inverse = 1 / arb(self.scale)
         total = -r * inverse * inverse if self.kind == "gaussian" else -inverse
-        for k, count in self.rays.roots:
-            root = arb(abs(k)).sqrt()
-            total = total + count * (
-                1 / r
-                if k == 0
-                else root * ((root * r).cot() if k > 0 else (root * r).coth())
-            )
+        for kappa, count in self.space.jacobi_spectrum:
+            root = arb(abs(kappa)).sqrt()
+            if kappa == 0:
+                log_sn_slope = 1 / r
+            elif kappa > 0:
+                log_sn_slope = root * (root * r).cot()
+            else:
+                log_sn_slope = root * (root * r).coth()
+            total = total + count * log_sn_slope
         return total
 
-    def bending(self, r: arb) -> arb:
-        """−h″(r)"""
+    def curvature(self, r: arb) -> arb:
+        """Return −h″(r)."""
         inverse = 1 / arb(self.scale)
         total = inverse * inverse if self.kind == "gaussian" else arb(0)
-        for k, count in self.rays.roots:
-            root = arb(abs(k)).sqrt()
-            size = (
-                r
-                if k == 0
-                else ((root * r).sin() if k > 0 else (root * r).sinh()) / root
-            )
-            total = total + count / (size * size)
+        for kappa, count in self.space.jacobi_spectrum:
+            root = arb(abs(kappa)).sqrt()
+            if kappa == 0:
+                sn = r
+            elif kappa > 0:
+                sn = (root * r).sin() / root
+            else:
+                sn = (root * r).sinh() / root
+            total = total + count / (sn * sn)
         return total
 
 
 @dataclass(frozen=True)
-class _Piece:
-    """On [start, stop] the envelope of h is height + slope·(r − start). stop None: the end of the support."""
+class EnvelopePiece:
+    """On [start, stop] the envelope of h is height + slope·(r − start).
+
+    Parameters
+    ----------
+    start : float
+        The left end.
+    stop : float or None
+        The right end; None means the end of the support.
+    slope, height : float
+        The line.
+    """
 
     start: float
     stop: float | None
     slope: float
     height: float
 
-    def width(self, law: RadialBall) -> arb:
-        return (law.end if self.stop is None else arb(self.stop)) - arb(self.start)
+    def width(self, density: ExactRadialDensity) -> arb:
+        """Return stop − start."""
+        stop = density.end if self.stop is None else arb(self.stop)
+        return stop - arb(self.start)
 
-    def mass(self, law: RadialBall) -> arb:
-        """∫ e^{height + slope (r − start)} dr"""
+    def mass(self, density: ExactRadialDensity) -> arb:
+        """Return ∫ e^{height + slope·(r − start)} dr over the piece."""
         if self.slope == 0:
-            return self.width(law) * arb(self.height).exp()
-        return (
-            arb(self.height).exp()
-            * _expm1(arb(self.slope) * self.width(law))
-            / arb(self.slope)
-        )
+            return self.width(density) * arb(self.height).exp()
+        growth = _expm1(arb(self.slope) * self.width(density))
+        return arb(self.height).exp() * growth / arb(self.slope)
 
-    def invert(self, law: RadialBall, u: arb) -> arb:
-        """The point below which lies the share u of the mass."""
+    def quantile(self, density: ExactRadialDensity, fraction: arb) -> arb:
+        """Return the radius below which the given fraction of the piece's mass lies."""
         if self.slope == 0:
-            return arb(self.start) + u * self.width(law)
-        rise = _expm1(arb(self.slope) * self.width(law))
-        return arb(self.start) + (u * rise).log1p() / arb(self.slope)
+            return arb(self.start) + fraction * self.width(density)
+        growth = _expm1(arb(self.slope) * self.width(density))
+        return arb(self.start) + (fraction * growth).log1p() / arb(self.slope)
 
 
 @dataclass(frozen=True)
-class _Envelope:
-    law: RadialBall
-    level: float = field(
-        hash=False
-    )  # subtracted from h, so that nothing over- or underflows
-    pieces: tuple[_Piece, ...] = field(hash=False)
+class RadialEnvelope:
+    """An upper bound of h by lines, which is one public function of the density.
+
+    Parameters
+    ----------
+    density : ExactRadialDensity
+        The density e^h.
+    level : float
+        Subtracted from h, so that nothing overflows or underflows.
+    pieces : tuple of EnvelopePiece
+        The lines, from left to right.
+    """
+
+    density: ExactRadialDensity
+    level: float = field(hash=False)
+    pieces: tuple[EnvelopePiece, ...] = field(hash=False)
 
 
 def _expm1(x: arb) -> arb:
-    return x.expm1() if x.is_finite() else arb(-1)  # x = −∞ on the last, falling piece
+    """Return e^x − 1, also for x = −∞, which is met on the last, falling piece."""
+    return x.expm1() if x.is_finite() else arb(-1)
 
 
 @lru_cache(maxsize=256)
-def _envelope(law: RadialBall) -> _Envelope:
+def radial_envelope(density: ExactRadialDensity) -> RadialEnvelope:
+    """Return the envelope of tangents of a radial density."""
     with at_precision(256):
-        top = mode(law.kind, law.rays, law.scale)
-        spread = 1 / law.bending(arb(top)).sqrt()
-        width = float(spread) if spread.is_finite() else 0.0
-        points = sorted(
-            {
-                t
-                for t in (top + c * width for c in _OFFSETS)
-                if t > 0 and arb(t) < law.end
-            }
-            | {top}
+        mode = radial_mode(density.kind, density.space, density.scale)
+        deviation = 1 / density.curvature(arb(mode)).sqrt()
+        width = float(deviation) if deviation.is_finite() else 0.0
+        candidates = (mode + offset * width for offset in _TOUCH_OFFSETS)
+        touch_points = {t for t in candidates if t > 0 and arb(t) < density.end}
+        touch_points.add(mode)
+
+        points = sorted(touch_points)
+        level = float(density.log_density(arb(mode)))
+        cuts = [_tangent_crossing(density, a, b) for a, b in itertools.pairwise(points)]
+        starts = [0.0, *cuts]
+        stops = [*cuts, None]
+        pieces = tuple(
+            _tangent_piece(density, level, touch, start, stop)
+            for touch, start, stop in zip(points, starts, stops, strict=True)
         )
-        level = float(law.log_density(arb(top)))
-        cuts = [_crossing(law, a, b) for a, b in itertools.pairwise(points)]
-        ends = zip(points, [0.0, *cuts], [*cuts, None], strict=True)
-        return _Envelope(law, level, tuple(_piece(law, level, *end) for end in ends))
+        return RadialEnvelope(density, level, pieces)
 
 
-def _piece(
-    law: RadialBall, level: float, t: float, start: float, stop: float | None
-) -> _Piece:
-    """The tangent at t with a float64 slope, raised until it lies above the true tangent on all of [start, stop].
+def _tangent_piece(
+    density: ExactRadialDensity,
+    level: float,
+    touch: float,
+    start: float,
+    stop: float | None,
+) -> EnvelopePiece:
+    """Return a line with float64 constants that lies above the tangent at `touch`.
 
-    With slope ≥ h′(t) the line through (t, h(t)) is above the tangent to the right of t; to its left it is below by at
-    most (slope − h′(t))·(t − start), which is added.
+    With slope ≥ h′(touch) the line through (touch, h(touch)) is above the tangent to
+    the right of the touch point. To its left it is below by at most
+    (slope − h′(touch))·(touch − start), which is added to the height.
     """
-    at = arb(t)
-    true_slope = law.slope(at)
+    t = arb(touch)
+    true_slope = density.slope(t)
     slope = float_up(true_slope)
-    tangent = law.log_density(at) - level + true_slope * (arb(start) - at)
-    return _Piece(
-        start,
-        stop,
-        slope,
-        float_up(tangent + (arb(slope) - true_slope) * (at - arb(start))),
-    )
+    tangent_at_start = density.log_density(t) - level + true_slope * (arb(start) - t)
+    correction = (arb(slope) - true_slope) * (t - arb(start))
+    return EnvelopePiece(start, stop, slope, float_up(tangent_at_start + correction))
 
 
-def _crossing(law: RadialBall, a: float, b: float) -> float:
-    """About where the tangents at a < b meet. Any point serves: both tangents bound h everywhere."""
-    slope_a, slope_b = law.slope(arb(a)), law.slope(arb(b))
-    rise = law.log_density(arb(b)) - law.log_density(arb(a)) + slope_a * a - slope_b * b
-    meet = float(rise / (slope_a - slope_b))
-    return meet if a < meet < b else (a + b) / 2
+def _tangent_crossing(density: ExactRadialDensity, a: float, b: float) -> float:
+    """Return about where the tangents at a < b cross.
+
+    Any point between a and b gives a valid envelope, since both tangents bound h
+    everywhere.
+    """
+    slope_a = density.slope(arb(a))
+    slope_b = density.slope(arb(b))
+    rise = density.log_density(arb(b)) - density.log_density(arb(a))
+    crossing = float((rise + slope_a * a - slope_b * b) / (slope_a - slope_b))
+    return crossing if a < crossing < b else (a + b) / 2
 
 
 @lru_cache(maxsize=1024)
-def _cumulative(envelope: _Envelope, precision: int) -> list[arb]:
+def _cumulative_masses(envelope: RadialEnvelope, precision: int) -> list[arb]:
+    """Return 0 and the partial sums of the masses of the pieces."""
     with at_precision(precision + 16):
-        return list(
-            itertools.accumulate(
-                (piece.mass(envelope.law) for piece in envelope.pieces), initial=arb(0)
-            )
-        )
+        masses = [piece.mass(envelope.density) for piece in envelope.pieces]
+        return list(itertools.accumulate(masses, initial=arb(0)))
 
 
 class LazyRadius:
-    """One radius, to any precision: the envelope's inverse CDF at a lazy uniform."""
+    """One proposed radius, to any precision: the envelope's quantile of a lazy uniform.
 
-    def __init__(self, envelope: _Envelope, u: LazyUniforms) -> None:
-        self._envelope, self._u = envelope, u
-        self._index = decide(self._locate)
+    Parameters
+    ----------
+    envelope : RadialEnvelope
+        The distribution of the proposal.
+    uniform : LazyUniforms
+        One uniform real.
+    """
 
-    def _locate(self, precision: int) -> int | None:
-        sums = _cumulative(self._envelope, precision)
-        point = self._u.balls(precision)[0] * sums[-1]
+    def __init__(self, envelope: RadialEnvelope, uniform: LazyUniforms) -> None:
+        self._envelope = envelope
+        self._uniform = uniform
+        self._index = decide(self._find_piece)
+
+    def _find_piece(self, precision: int) -> int | None:
+        """Return the piece that the radius lies in, or None if that is not yet certain."""
+        sums = _cumulative_masses(self._envelope, precision)
+        mass_below = self._uniform.balls(precision)[0] * sums[-1]
+        last = len(sums) - 2
         for i, (low, high) in enumerate(itertools.pairwise(sums)):
-            if point > low and (point < high or i + 2 == len(sums)):
+            if mass_below > low and (mass_below < high or i == last):
                 return i
         return None
 
     def ball(self, precision: int) -> arb:
-        sums = _cumulative(self._envelope, precision)
+        """Return the radius to about the given number of bits."""
+        sums = _cumulative_masses(self._envelope, precision)
         i = self._index
-        share = (self._u.balls(precision)[0] * sums[-1] - sums[i]) / (
-            sums[i + 1] - sums[i]
-        )
-        return self._envelope.pieces[i].invert(self._envelope.law, share)
+        mass_in_piece = self._uniform.balls(precision)[0] * sums[-1] - sums[i]
+        fraction = mass_in_piece / (sums[i + 1] - sums[i])
+        return self._envelope.pieces[i].quantile(self._envelope.density, fraction)
 
     def log_ratio(self, precision: int) -> arb:
-        """log of target over envelope at this radius: at most 0."""
-        r, piece = self.ball(precision), self._envelope.pieces[self._index]
+        """Return log(target/envelope) at this radius, at most 0."""
+        r = self.ball(precision)
+        piece = self._envelope.pieces[self._index]
         line = arb(piece.height) + arb(piece.slope) * (r - arb(piece.start))
-        return self._envelope.law.log_density(r) - self._envelope.level - line
+        log_density = self._envelope.density.log_density(r) - self._envelope.level
+        return log_density - line
 
 
-def draw_radius(law: RadialBall, source: Source) -> LazyRadius:
-    """An exact draw: rejection until one is accepted, with no cap."""
-    envelope = _envelope(law)
+def draw_radius(density: ExactRadialDensity, source: Source) -> LazyRadius:
+    """Return an exact draw of the radius: rejection until acceptance, with no cap."""
+    envelope = radial_envelope(density)
     while True:
         radius = LazyRadius(envelope, LazyUniforms(source, 1))
         if accepts(LazyUniforms(source, 1), radius.log_ratio):

@@ -1,28 +1,38 @@
-"""The affine-invariant Gaussian and Laplace on SPD(m) and HPD(m), exactly: X = LYL* with LL* the footpoint, Y about I.
+"""Exact draws of the affine-invariant Gaussian and Laplace laws on SPD and HPD matrices.
 
-Y = e^V, and V has the density exp(−|V|²/2σ²)·∏_{i<j} sinhc((ρᵢ−ρⱼ)/2)^β on symmetric (β = 1) or Hermitian (β = 2) matrices,
-ρ the eigenvalues of V (Helgason 1978: the Jacobian of exp). A complex entry a + ib is the real block [[a, −b], [b, a]]:
-sums, products, Cholesky factors and exponentials of such matrices are those of the complex ones, so one code serves both.
-
-Of three envelopes the best is used: `spd_gaussian` has their acceptance in closed form, by public
-numbers alone. Their proofs are there too; here the same envelopes are drawn from without rounding.
+A draw is X = LYL*, where LL* is the footpoint and Y = e^V is a draw about the identity
+(Helgason 1978: the Jacobian of exp). Y is drawn by the near or the far envelope, whichever
+accepts more; `laws.spd.envelopes` proves them and knows their acceptance from public
+numbers alone. Here they are drawn without rounding. β = 1 means real symmetric and β = 2
+Hermitian matrices; a complex entry a + ib is the real block [[a, −b], [b, a]], whose sums,
+products, Cholesky factors and exponentials are those of the complex numbers.
 """
 
 import math
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
+from typing import NamedTuple
 
 import numpy as np
 from flint import arb, arb_mat, ctx, fmpq, fmpq_mat
 
 from curvedp.entropy.csprng import Source
 from curvedp.errors import ParameterError
-from curvedp.laws.exact.spd_chain import ChainEnvelope, TurnedDraw, draw_chain, draw_far
-from curvedp.laws.exact.spd_near import LaplaceBound, NearDraw, draw_near, near_envelope
-from curvedp.laws.radial import Kind
-from curvedp.laws.spd_chain import ChainEnvelope as FloatChain
-from curvedp.laws.spd_gaussian import NearEnvelope, best_envelope
-from curvedp.laws.spd_laplace import MatrixLaplace, best_laplace
+from curvedp.laws.backend import Kind
+from curvedp.laws.exact.spd_far import (
+    FarGaussianDraw,
+    draw_far_gaussian,
+    draw_far_laplace,
+)
+from curvedp.laws.exact.spd_near import (
+    FloatExp,
+    LaplaceBound,
+    NearDraw,
+    draw_near,
+    tangent_bound,
+)
+from curvedp.laws.spd.envelopes import NearEnvelope, best_envelope
+from curvedp.laws.spd.laplace import SPDLaplace, best_laplace_envelope
 from curvedp.numerics.enclosures import (
     FILTER_GRID,
     FloatBall,
@@ -32,6 +42,15 @@ from curvedp.numerics.enclosures import (
     float_ball,
     round_arb,
 )
+
+# Covers the roundings of a few float operations on an upper bound.
+_ROUND_UP = 1 + 2.0**-40
+
+# Bits of the Cholesky factor that the float filter starts from.
+_FILTER_PRECISION = 128
+
+# Bits at which a pivot that may be zero is decided in rational arithmetic.
+_RATIONAL_PRECISION = 2048
 
 
 def draw_spd(
@@ -43,104 +62,194 @@ def draw_spd(
     source: Source,
     grid: int,
 ) -> np.ndarray:
-    """Integers of the exact draw rounded to the grid: a symmetric or Hermitian matrix of Python ints."""
-    draw = _sampler(kind, m, beta, scale)(source)
-    center = (
-        center
-        if beta == 1
-        else np.kron(center[..., 0], np.eye(2))
-        + np.kron(center[..., 1], [[0, -1], [1, 0]])
-    )
-    places = _free_entries(m, beta)
+    """Return an exact draw about the center, rounded to the grid 2^-grid.
+
+    Parameters
+    ----------
+    kind : {"gaussian", "laplace"}
+        The law.
+    m : int
+        The size of the matrices.
+    beta : {1, 2}
+        Symmetric or Hermitian.
+    scale : float
+        σ.
+    center : array
+        The footpoint: (m, m), or (m, m, 2) with real and imaginary parts. Its symmetric
+        or Hermitian part is used.
+    source : Source
+        The random bits.
+    grid : int
+        The grid is 2^-grid.
+
+    Returns
+    -------
+    array of Python ints in the shape of the center
+    """
+    draw = _identity_sampler(kind, m, beta, scale)(source)
+    if beta == 2:
+        center = _blocks_from_complex(center)
+    entries = _free_entries(m, beta)
 
     if isinstance(draw, NearDraw) and draw.is_large and grid <= FILTER_GRID:
-        with np.errstate(all="ignore"):
-            factor = float_ball(decide(lambda p: cholesky(center), 128))
-            integers, certain = _congruence(factor, *draw.float_exp()).round(grid)
-        if np.all(certain[places]):
-            return _mirrored(m, beta, [int(k) for k in integers[places]])
+        free_integers = _round_with_floats(center, draw, entries, grid)
+        if free_integers is not None:
+            return _fill_hermitian(m, beta, free_integers)
 
-    def balls(precision: int) -> np.ndarray | None:
-        if (factor := cholesky(center)) is None:
+    def round_with_arb(precision: int) -> np.ndarray | None:
+        """Return the integers if they are certain at this precision."""
+        factor = cholesky(center)
+        if factor is None:
             return None
         lower = arb_mat(factor.tolist())
         point = lower * draw.exp(precision) * lower.transpose()
-        cells = [
-            round_arb(point[i, j], grid)
-            for i, j in zip(*(p.tolist() for p in places), strict=True)
-        ]
-        return (
-            None
-            if None in cells
-            else _mirrored(m, beta, [k for k in cells if k is not None])
-        )
+        free_integers = []
+        for i, j in zip(entries.rows.tolist(), entries.columns.tolist(), strict=True):
+            integer = round_arb(point[i, j], grid)
+            if integer is None:
+                return None
+            free_integers.append(integer)
+        return _fill_hermitian(m, beta, free_integers)
 
-    return decide(balls, first_precision(grid))
+    return decide(round_with_arb, first_precision(grid))
+
+
+def _round_with_floats(
+    center: np.ndarray, draw: NearDraw, entries: "MatrixEntries", grid: int
+) -> list[int] | None:
+    """Return the rounded free entries if float balls settle all of them, else None."""
+    with np.errstate(all="ignore"):
+        exact_factor = decide(lambda precision: cholesky(center), _FILTER_PRECISION)
+        factor = float_ball(exact_factor)
+        point = _congruence(factor, draw.float_exp())
+        integers, is_certain = point.round(grid)
+    index = (entries.rows, entries.columns)
+    if not np.all(is_certain[index]):
+        return None
+    return [int(k) for k in integers[index]]
 
 
 @lru_cache(maxsize=256)
-def acceptance(kind: Kind, m: int, beta: int, scale: float) -> float:
-    """About the share of trials that is accepted. Raises where a draw would take more than 10^5 of them."""
+def acceptance_probability(kind: Kind, m: int, beta: int, scale: float) -> float:
+    """Return about which fraction of the proposals is accepted, from public numbers.
+
+    Raises
+    ------
+    ParameterError
+        If a draw would take more than 10^5 proposals.
+    """
     if m == 1:
         return 1.0
     if kind == "laplace":
-        return math.exp(best_laplace(MatrixLaplace(m, beta, scale)).log_acceptance)
-    best = best_envelope(m, scale, beta)
-    least = best.log_least if isinstance(best, NearEnvelope) else -math.inf
-    return math.exp(
-        least if least > math.log(0.5) else best.log_acceptance
-    )  # the latter may need many digits
+        laplace_envelope = best_laplace_envelope(SPDLaplace(m, beta, scale))
+        return math.exp(laplace_envelope.log_acceptance)
+    envelope = best_envelope(m, scale, beta)
+    if isinstance(envelope, NearEnvelope):
+        # The exact acceptance may need many digits; where it is high the bound serves.
+        lower_bound = envelope.log_acceptance_bound
+        if lower_bound > math.log(0.5):
+            return math.exp(lower_bound)
+    return math.exp(envelope.log_acceptance)
 
 
 @lru_cache(maxsize=64)
-def _sampler(
+def _identity_sampler(
     kind: Kind, m: int, beta: int, scale: float
-) -> Callable[[Source], NearDraw | TurnedDraw]:
+) -> Callable[[Source], NearDraw | FarGaussianDraw]:
+    """Return the function that draws Y about the identity from a source of bits."""
     if kind == "laplace":
-        if m == 1 or best_laplace(MatrixLaplace(m, beta, scale)).name == "near":
-            return lambda source: draw_near(LaplaceBound(m, scale, beta), source)
-        return lambda source: draw_far(m, scale, source, beta, laplace=True)
-    best = best_envelope(m, scale, beta) if m > 1 else NearEnvelope(1, scale, 1.0, beta)
-    if isinstance(best, NearEnvelope):
-        return lambda source: draw_near(
-            near_envelope(m, scale, best.tangent, beta), source
-        )
-    if isinstance(best, FloatChain):
-        chain = ChainEnvelope(m, scale, best.positions)
-        return lambda source: draw_chain(chain, source)
-    return lambda source: draw_far(m, scale, source, beta)
+        if m == 1 or _prefers_near_laplace(m, beta, scale):
+            return partial(draw_near, LaplaceBound(m, scale, beta))
+        return partial(draw_far_laplace, m, scale, beta)
+
+    if m == 1:
+        return partial(draw_near, tangent_bound(1, scale, 1.0, beta))
+    envelope = best_envelope(m, scale, beta)
+    if isinstance(envelope, NearEnvelope):
+        return partial(draw_near, tangent_bound(m, scale, envelope.tangent, beta))
+    return partial(draw_far_gaussian, m, scale, beta)
 
 
-def _congruence(factor: FloatBall, inner: FloatBall, error: float) -> FloatBall:
-    """L Y Lᵀ for every Y within `error` of `inner` in the spectral norm: entry ij moves by at most error·|Lᵢ|·|Lⱼ|."""
-    point = factor.sharp_dot(inner).sharp_dot(factor.T)
-    rows = np.sqrt(((np.abs(factor.mid) + factor.rad) ** 2).sum(axis=1)) * (
-        1 + 2.0**-40
-    )
-    return FloatBall(
-        point.mid, (point.rad + error * np.outer(rows, rows)) * (1 + 2.0**-40)
-    )
+def _prefers_near_laplace(m: int, beta: int, scale: float) -> bool:
+    """Whether the near envelope of the Laplace law accepts more than the far one."""
+    return best_laplace_envelope(SPDLaplace(m, beta, scale)).name == "near"
 
 
-def _free_entries(m: int, beta: int) -> tuple[np.ndarray, np.ndarray]:
-    """Where the lower triangle stands among the blocks: real parts, then imaginary ones below the diagonal."""
-    (i, j), (k, n) = np.tril_indices(m), np.tril_indices(m, -1 if beta == 2 else -m)
-    return np.concatenate([beta * i, 2 * k + 1]), np.concatenate([beta * j, 2 * n])
+def _blocks_from_complex(center: np.ndarray) -> np.ndarray:
+    """Return a complex matrix (m, m, 2) as the real matrix of blocks [[a, −b], [b, a]]."""
+    real_part = np.kron(center[..., 0], np.eye(2))
+    imaginary_part = np.kron(center[..., 1], [[0, -1], [1, 0]])
+    return np.asarray(real_part + imaginary_part)
 
 
-def _mirrored(m: int, beta: int, free: list[int]) -> np.ndarray:
-    out = np.zeros((m, m, 2), dtype=object)
+def _congruence(factor: FloatBall, inner: FloatExp) -> FloatBall:
+    """Return a ball around L·Y·Lᵀ for every Y within the spectral error of `inner`.
+
+    Entry ij moves by at most error·|Lᵢ|·|Lⱼ|, where Lᵢ are the rows of L.
+    """
+    point = factor.sharp_dot(inner.matrix).sharp_dot(factor.T)
+    largest_entries = np.abs(factor.mid) + factor.rad
+    row_norms = np.sqrt((largest_entries**2).sum(axis=1)) * _ROUND_UP
+    spectral_part = inner.spectral_error * np.outer(row_norms, row_norms)
+    return FloatBall(point.mid, (point.rad + spectral_part) * _ROUND_UP)
+
+
+class MatrixEntries(NamedTuple):
+    """Positions in a matrix."""
+
+    rows: np.ndarray
+    columns: np.ndarray
+
+
+def _free_entries(m: int, beta: int) -> MatrixEntries:
+    """Return where the independent entries stand in the matrix of blocks.
+
+    First come the real parts of the lower triangle, then for β = 2 the imaginary parts
+    below the diagonal.
+    """
     i, j = np.tril_indices(m)
-    out[i, j, 0] = out[j, i, 0] = free[: len(i)]
     if beta == 1:
-        return np.asarray(out[..., 0])
+        return MatrixEntries(i, j)
     k, n = np.tril_indices(m, -1)
-    out[k, n, 1], out[n, k, 1] = free[len(i) :], [-b for b in free[len(i) :]]
-    return out
+    rows = np.concatenate([2 * i, 2 * k + 1])
+    columns = np.concatenate([2 * j, 2 * n])
+    return MatrixEntries(rows, columns)
+
+
+def _fill_hermitian(m: int, beta: int, free_integers: list[int]) -> np.ndarray:
+    """Return the symmetric or Hermitian matrix of integers with the given free entries.
+
+    The order of the entries is that of `_free_entries`; a Hermitian matrix has real and
+    imaginary parts along its last axis.
+    """
+    matrix = np.zeros((m, m, 2), dtype=object)
+    i, j = np.tril_indices(m)
+    real_parts = free_integers[: len(i)]
+    matrix[i, j, 0] = real_parts
+    matrix[j, i, 0] = real_parts
+    if beta == 1:
+        return np.asarray(matrix[..., 0])
+
+    k, n = np.tril_indices(m, -1)
+    imaginary_parts = free_integers[len(i) :]
+    matrix[k, n, 1] = imaginary_parts
+    matrix[n, k, 1] = [-b for b in imaginary_parts]
+    return matrix
 
 
 def cholesky(center: np.ndarray) -> np.ndarray | None:
-    """Balls around the Cholesky factor of the symmetric part, or None if a pivot's sign is open at this precision."""
+    """Return Arb balls around the Cholesky factor of the symmetric part of a matrix.
+
+    Returns
+    -------
+    array of balls, or None
+        None if the sign of a pivot is not certain at the current precision.
+
+    Raises
+    ------
+    ParameterError
+        If the matrix is not positive definite.
+    """
     a = arb_array(center)
     a = (a + a.T) / 2
     m = len(a)
@@ -148,24 +257,38 @@ def cholesky(center: np.ndarray) -> np.ndarray | None:
     for j in range(m):
         row = lower[j, :j]
         pivot = a[j, j] - row.dot(row) if j else a[0, 0]
-        if pivot <= 0 or (
-            ctx.prec >= 2048 and pivot.contains(0) and not _is_positive_definite(center)
-        ):
+        if pivot <= 0 or _is_exactly_singular(pivot, center):
             raise ParameterError("center must be positive definite")
         if not pivot > 0:
             return None
         lower[j, j] = pivot.sqrt()
         for i in range(j + 1, m):
-            above = lower[i, :j].dot(row) if j else arb(0)
-            lower[i, j] = (a[i, j] - above) / lower[j, j]
+            product = lower[i, :j].dot(row) if j else arb(0)
+            lower[i, j] = (a[i, j] - product) / lower[j, j]
     return lower
 
 
+def _is_exactly_singular(pivot: arb, center: np.ndarray) -> bool:
+    """Whether a pivot that balls cannot tell from 0 belongs to no positive definite matrix.
+
+    Rational arithmetic decides, but only at a high precision: cheaper ones are tried
+    first.
+    """
+    if ctx.prec < _RATIONAL_PRECISION or not pivot.contains(0):
+        return False
+    return not _is_positive_definite(center)
+
+
 def _is_positive_definite(center: np.ndarray) -> bool:
-    """In rational arithmetic: only a singular or nearly singular footpoint comes here."""
+    """Whether the symmetric part is positive definite, by leading minors of rationals.
+
+    Only a singular or nearly singular footpoint is checked in this way.
+    """
     m = len(center)
     exact = [[fmpq(*float(x).as_integer_ratio()) for x in row] for row in center]
-    twice = [[exact[i][j] + exact[j][i] for j in range(m)] for i in range(m)]
-    return all(
-        fmpq_mat([row[:k] for row in twice[:k]]).det() > 0 for k in range(1, m + 1)
-    )
+    twice_symmetric = [[exact[i][j] + exact[j][i] for j in range(m)] for i in range(m)]
+    for k in range(1, m + 1):
+        minor = fmpq_mat([row[:k] for row in twice_symmetric[:k]]).det()
+        if not minor > 0:
+            return False
+    return True

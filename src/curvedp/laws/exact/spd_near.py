@@ -1,64 +1,128 @@
-"""The near envelope of the SPD Gaussian (see `spd`): a Gaussian symmetric matrix.
+"""The near envelope of the laws on positive definite matrices, drawn exactly.
 
-φ(y) = log sinhc √y is concave, so φ(x²) ≤ a + b·x² for any tangent, and Σ_{i<j} x_ij² = (m/4)·|V₀|² with V₀ the
-traceless part of V: the envelope is a Gaussian matrix whose traceless part has variance s² = 1/(1/σ² − m·b/2) in place
-of σ². On Hermitian matrices (β = 2) sinhc is squared, and b comes with a factor β.
+A draw is Y = e^V, where V has the density exp(−|V|²/2σ²)·∏_{i<j} sinhc(x_ij)^β on
+symmetric (β = 1) or Hermitian (β = 2) matrices, x_ij half the difference of two eigenvalues
+of V and sinhc x = sinh x/x. The envelope is a Gaussian matrix. Complex numbers a + ib are
+real blocks [[a, −b], [b, a]].
 """
 
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from flint import acb, acb_mat, arb, arb_mat
 
 from curvedp.entropy.bits import LazyNormals, LazyUniforms, accepts
 from curvedp.entropy.csprng import Source
-from curvedp.laws.spd_normalizer import dimension
+from curvedp.laws.spd.normalizer import dimension
 from curvedp.numerics.enclosures import FILTER_SIZE, FloatBall, float_ball, float_up
 from curvedp.numerics.enclosures import precision as at_precision
 
+# Covers the roundings of a few float operations on an upper bound.
+_ROUND_UP = 1 + 2.0**-40
+
+
+class MatrixScales(NamedTuple):
+    """The factors by which a standard Gaussian matrix is scaled, as balls."""
+
+    trace: Any
+    """Of the part proportional to the identity."""
+    traceless: Any
+    """Of the traceless part."""
+
+
+class NearBound(ABC):
+    """A distribution of V by normals, and a bound of ∏ sinhc that makes it an envelope."""
+
+    m: int
+    beta: int
+
+    @property
+    @abstractmethod
+    def n_normals(self) -> int:
+        """How many standard normals one matrix takes."""
+
+    @abstractmethod
+    def scales(self, normals: Any) -> MatrixScales:
+        """Return the scales of the Gaussian matrix; `normals` are Arb balls or a FloatBall."""
+
+    @abstractmethod
+    def log_bound(self, sum_of_squares: arb, normals: Any) -> arb:
+        """Return an upper bound of Σ_{i<j} log sinhc x_ij.
+
+        Parameters
+        ----------
+        sum_of_squares : ball
+            Σ_{i<j} x_ij².
+        normals : array of balls
+            The normals of the matrix.
+        """
+
 
 @dataclass(frozen=True)
-class TangentBound:
-    """log sinhc x ≤ offset + tilt·x² for every x, its constants rounded up; the envelope that follows from it."""
+class TangentBound(NearBound):
+    """The bound log sinhc x ≤ a + b·x² of the Gaussian law, with constants rounded up.
+
+    The function φ(y) = log sinhc √y is concave, so each tangent bounds it. Since
+    Σ_{i<j} x_ij² = (m/4)·|V₀|² with V₀ the traceless part of V, the envelope is a Gaussian
+    matrix whose traceless part has variance s² = 1/(1/σ² − βmb/2) in place of σ².
+
+    Parameters
+    ----------
+    m : int
+        The size of the matrices.
+    sigma : float
+        σ, the scale of the law.
+    traceless_scale : float
+        s.
+    offset : float
+        a.
+    beta : {1, 2}
+        Symmetric or Hermitian.
+    """
 
     m: int
     sigma: float
-    spread: float  # s, the standard deviation of the traceless part
-    offset: float  # a
+    traceless_scale: float
+    offset: float
     beta: int = 1
 
-    def tilt(self) -> arb:
-        """b = (2/βm)·(1/σ² − 1/s²)"""
-        return (
-            2
-            * (1 / arb(self.sigma) ** 2 - 1 / arb(self.spread) ** 2)
-            / (self.beta * self.m)
-        )
+    def slope(self) -> arb:
+        """Return b = (2/βm)·(1/σ² − 1/s²)."""
+        difference = 1 / arb(self.sigma) ** 2 - 1 / arb(self.traceless_scale) ** 2
+        return 2 * difference / (self.beta * self.m)
 
     @property
-    def numbers(self) -> int:
-        """How many normals make the matrix."""
+    def n_normals(self) -> int:
         return dimension(self.m, self.beta)
 
-    def scales(self, z: Any) -> tuple[Any, Any]:
-        """Of the trace and of the traceless part."""
-        number = FloatBall if isinstance(z, FloatBall) else arb
-        return number(self.sigma), number(self.spread)
+    def scales(self, normals: Any) -> MatrixScales:
+        number = FloatBall if isinstance(normals, FloatBall) else arb
+        return MatrixScales(number(self.sigma), number(self.traceless_scale))
 
-    def log_bound(self, squares: arb, z: Any) -> arb:
-        """Of ∏ sinhc x, given Σx²."""
-        return self.tilt() * squares + self.m * (self.m - 1) // 2 * arb(self.offset)
+    def log_bound(self, sum_of_squares: arb, normals: Any) -> arb:
+        n_pairs = self.m * (self.m - 1) // 2
+        return self.slope() * sum_of_squares + n_pairs * arb(self.offset)
 
 
 @dataclass(frozen=True)
-class LaplaceBound:
-    """The near envelope of the Laplace law: sinhc x ≤ eˣ, so ∏ sinhc ≤ e^{|h||V|} (`spd_laplace`).
+class LaplaceBound(NearBound):
+    """The bound ∏ sinhc ≤ e^{|h||V|} of the Laplace law, from sinhc x ≤ eˣ.
 
-    V has a uniform direction and a length of the law Gamma(dim, 1/scale − β|h|), half a χ² of 2·dim degrees of freedom over
-    the rate: all is made of normals.
+    V has a uniform direction and a length from Gamma(dim, 1/scale − β|h|), which is half
+    a χ² with 2·dim degrees of freedom divided by the rate: all is made of normals.
+
+    Parameters
+    ----------
+    m : int
+        The size of the matrices.
+    scale : float
+        σ, the scale of the law.
+    beta : {1, 2}
+        Symmetric or Hermitian.
     """
 
     m: int
@@ -66,182 +130,272 @@ class LaplaceBound:
     beta: int = 1
 
     @property
-    def numbers(self) -> int:
-        """For the direction, and for the length."""
+    def n_normals(self) -> int:
+        """One per dimension for the direction, two per dimension for the length."""
         return 3 * dimension(self.m, self.beta)
 
-    def _growth(self) -> arb:
+    def _half_root_norm(self) -> arb:
+        """Return |h| = √(m(m²−1)/12)."""
         return (arb(self.m * (self.m**2 - 1)) / 12).sqrt()
 
-    def _length(self, z: Any) -> Any:
-        rest, rate = (
-            z[dimension(self.m, self.beta) :],
-            1 / arb(self.scale) - self.beta * self._growth(),
-        )
-        return rest.dot(rest) / (
-            float_ball(2 * rate) if isinstance(z, FloatBall) else 2 * rate
-        )
+    def _length(self, normals: Any) -> Any:
+        """Return |V|."""
+        length_normals = normals[dimension(self.m, self.beta) :]
+        twice_rate = 2 * (1 / arb(self.scale) - self.beta * self._half_root_norm())
+        if isinstance(normals, FloatBall):
+            twice_rate = float_ball(twice_rate)
+        return length_normals.dot(length_normals) / twice_rate
 
-    def scales(self, z: Any) -> tuple[Any, Any]:
-        """|V|/|G| for both."""
-        g = z[: dimension(self.m, self.beta)]
-        return (self._length(z) / g.dot(g).sqrt(),) * 2
+    def scales(self, normals: Any) -> MatrixScales:
+        """Return |V|/|G| for both parts, G the Gaussian matrix."""
+        direction = normals[: dimension(self.m, self.beta)]
+        ratio = self._length(normals) / direction.dot(direction).sqrt()
+        return MatrixScales(ratio, ratio)
 
-    def log_bound(self, squares: arb, z: Any) -> arb:
-        """|h||V|."""
-        return self._growth() * self._length(z)
+    def log_bound(self, sum_of_squares: arb, normals: Any) -> arb:
+        return self._half_root_norm() * self._length(normals)
 
 
 @lru_cache(maxsize=256)
-def near_envelope(m: int, sigma: float, tangent: float, beta: int = 1) -> TangentBound:
-    """The envelope of the tangent that touches at x = `tangent`; any place is valid."""
-    if m == 1:  # one dimension, no curvature
+def tangent_bound(m: int, sigma: float, tangent: float, beta: int = 1) -> TangentBound:
+    """Return the bound whose tangent touches at x = `tangent`; every x > 0 is valid."""
+    if m == 1:
+        # In one dimension there is no curvature.
         return TangentBound(1, sigma, sigma, 0.0, beta)
     with at_precision(256):
-        touch = arb(tangent)
-        b = (touch.coth() - 1 / touch) / (2 * touch)
-        # Rounded up, s makes `tilt` at least this tangent's b, so that a + tilt·x² is above it for every x.
-        spread = float_up(1 / (1 / arb(sigma) ** 2 - beta * m * b / 2).sqrt())
-        offset = float_up((touch.sinh() / touch).log() - b * touch * touch)
-    return TangentBound(m, sigma, spread, offset, beta)
+        x = arb(tangent)
+        b = (x.coth() - 1 / x) / (2 * x)
+        # Rounded up, s makes `slope` at least this tangent's b, so that the line
+        # a + slope·x² is above the tangent for every x.
+        scale = float_up(1 / (1 / arb(sigma) ** 2 - beta * m * b / 2).sqrt())
+        offset = float_up((x.sinh() / x).log() - b * x * x)
+    return TangentBound(m, sigma, scale, offset, beta)
 
 
-def draw_near(envelope: TangentBound | LaplaceBound, source: Source) -> "NearDraw":
+def draw_near(bound: NearBound, source: Source) -> "NearDraw":
+    """Return an exact draw of V: rejection until acceptance, with no cap."""
     while True:
-        trial = NearDraw(envelope, LazyNormals(source, envelope.numbers))
-        if accepts(LazyUniforms(source, 1), trial.log_ratio):
-            return trial
+        proposal = NearDraw(bound, LazyNormals(source, bound.n_normals))
+        if accepts(LazyUniforms(source, 1), proposal.log_ratio):
+            return proposal
+
+
+class FloatEigen(NamedTuple):
+    """Approximate eigenvalues and eigenvectors of V with proved error bounds."""
+
+    values: np.ndarray
+    vectors: np.ndarray
+    value_error: float
+    """Each eigenvalue of V is within this of its partner in `values`."""
+    orthogonality_error: float
+    """η ≥ |Q̂ᵀQ̂ − I| for the matrix Q̂ of `vectors`."""
+
+
+class FloatExp(NamedTuple):
+    """An approximation of e^V with a proved error bound."""
+
+    matrix: FloatBall
+    spectral_error: float
+    """A bound of the distance from e^V in the spectral norm."""
 
 
 class NearDraw:
-    """One trial: the matrix V as a function of lazy normals."""
+    """One proposal: the matrix V as a function of lazy normals.
 
-    def __init__(
-        self, envelope: TangentBound | LaplaceBound, normals: LazyNormals
-    ) -> None:
-        self._envelope, self._normals = envelope, normals
-        self._eigen: tuple[np.ndarray, np.ndarray, float, float] | None = None
-        self._index, self._sign = _layout(envelope.m, envelope.beta)
+    Parameters
+    ----------
+    bound : NearBound
+        The distribution of V and the envelope.
+    normals : LazyNormals
+        bound.n_normals standard normals.
+    """
+
+    def __init__(self, bound: NearBound, normals: LazyNormals) -> None:
+        self._bound = bound
+        self._normals = normals
+        self._float_eigen: FloatEigen | None = None
+        self._layout = _matrix_layout(bound.m, bound.beta)
 
     @property
     def is_large(self) -> bool:
         """Whether floats are worth a try before Arb."""
-        return self._envelope.numbers >= FILTER_SIZE
+        return self._bound.n_normals >= FILTER_SIZE
 
-    def _matrix(self, z: Any, half: Any) -> Any:
-        """s·G + (σ−s)·(tr G/m)·I: the traceless part of the Gaussian matrix G scaled by s, its trace by σ. half = √½."""
-        (m, eye), (sigma, spread) = (
-            (self._envelope.m, np.eye(len(self._index))),
-            self._envelope.scales(z),
-        )
-        trace, size = z[:m].sum(), self._sign * (1 - eye) * half + eye
-        return z[self._index] * size * spread + eye * (trace * (sigma - spread) / m)
+    def _matrix(self, normals: Any, root_half: Any) -> Any:
+        """Return s·G + (σ − s)·(tr G/m)·I, G the Gaussian matrix of the normals.
 
-    def _balls(self, precision: int) -> arb_mat:
-        return arb_mat(
-            self._matrix(self._normals.balls(precision), arb(0.5).sqrt()).tolist()
-        )
+        Its traceless part is scaled by s and its trace by σ.
 
-    def _float_eigen(self) -> tuple[np.ndarray, np.ndarray, float, float]:
-        """About the eigenvalues and vectors of V, how far off the values can be, and the vectors from orthogonal.
-
-        With Q̂ = U·P (polar) and η ≥ |Q̂ᵀQ̂ − I| ≥ |P − I|: |V − U D Uᵀ| ≤ |V − Q̂DQ̂ᵀ| + (2η+η²)|D| =: e, and by Weyl
-        each eigenvalue of V is within e of its partner in D. Nothing is assumed of `eigh`.
+        Parameters
+        ----------
+        normals : array of balls or FloatBall
+            The standard normals.
+        root_half : ball
+            √½, the standard deviation of an entry off the diagonal.
         """
-        if self._eigen is None:
-            half = FloatBall(math.sqrt(0.5), 2.0**-53)
-            matrix = self._matrix(self._normals.floats(), half)
+        m = self._bound.m
+        identity = np.eye(len(self._layout.index))
+        scales = self._bound.scales(normals)
+        trace = normals[:m].sum()
+        deviations = self._layout.sign * (1 - identity) * root_half + identity
+        gaussian_part = normals[self._layout.index] * deviations * scales.traceless
+        trace_part = trace * (scales.trace - scales.traceless) / m
+        return gaussian_part + identity * trace_part
+
+    def _matrix_in_balls(self, precision: int) -> arb_mat:
+        """Return V to about the given number of bits."""
+        matrix = self._matrix(self._normals.balls(precision), arb(0.5).sqrt())
+        return arb_mat(matrix.tolist())
+
+    def _eigen_in_floats(self) -> FloatEigen:
+        """Return float64 eigenvalues and eigenvectors of V with error bounds.
+
+        With Q̂ = U·P (polar), D the diagonal of the computed eigenvalues and
+        η ≥ |Q̂ᵀQ̂ − I| ≥ |P − I|:
+
+            |V − U D Uᵀ| ≤ |V − Q̂DQ̂ᵀ| + (2η + η²)|D| =: e,
+
+        and by Weyl each eigenvalue of V is within e of its partner in D. Nothing is
+        assumed of `eigh`.
+        """
+        if self._float_eigen is None:
+            root_half = FloatBall(math.sqrt(0.5), 2.0**-53)
+            matrix = self._matrix(self._normals.floats(), root_half)
             values, vectors = np.linalg.eigh(matrix.mid)
             q = FloatBall(vectors)
-            eta = _frobenius(q.T.sharp_dot(q) - np.eye(len(values)))
-            error = _frobenius(matrix - (q * values).sharp_dot(q.T)) + (
-                2 * eta + eta**2
-            ) * float(np.abs(values).max())
-            self._eigen = values, vectors, error * (1 + 2.0**-40), eta
-        return self._eigen
+            eta = _frobenius_bound(q.T.sharp_dot(q) - np.eye(len(values)))
+            residual = _frobenius_bound(matrix - (q * values).sharp_dot(q.T))
+            largest_value = float(np.abs(values).max())
+            error = residual + (2 * eta + eta**2) * largest_value
+            self._float_eigen = FloatEigen(values, vectors, error * _ROUND_UP, eta)
+        return self._float_eigen
 
     def _eigenvalues(self, precision: int) -> list[arb] | None:
-        m, beta = self._envelope.m, self._envelope.beta
+        """Return balls around the eigenvalues of V, or None if they cannot be separated yet.
+
+        For large matrices floats are tried at the first precision.
+        """
+        m = self._bound.m
+        beta = self._bound.beta
         if m == 1:
-            return [self._balls(precision)[0, 0]]
+            return [self._matrix_in_balls(precision)[0, 0]]
         if self.is_large and precision == 64:
             with np.errstate(all="ignore"):
-                values, _, error, _ = self._float_eigen()
+                eigen = self._eigen_in_floats()
+            # The eigenvalues of a matrix of 2×2 blocks come in pairs.
             return [
-                arb(value, error) for value in values[::beta].tolist()
-            ]  # those of blocks come in pairs
-        matrix = self._balls(precision)
-        if beta == 2:  # as a complex matrix it has each eigenvalue once
-            matrix = acb_mat(
-                [
-                    [acb(matrix[i, j], matrix[i + 1, j]) for j in range(0, 2 * m, 2)]
-                    for i in range(0, 2 * m, 2)
-                ]
-            )
+                arb(value, eigen.value_error) for value in eigen.values[::beta].tolist()
+            ]
+
+        matrix = self._matrix_in_balls(precision)
+        if beta == 2:
+            matrix = _complex_from_blocks(matrix, m)
         try:
             return [value.real for value in matrix.eig()]
-        except ValueError:  # two eigenvalues not yet told apart
+        except ValueError:
+            # Arb could not separate two eigenvalues at this precision.
             return None
 
     def log_ratio(self, precision: int) -> arb:
-        """β·(Σ_{i<j} φ(x_ij²) − its bound), x_ij = (ρᵢ−ρⱼ)/2"""
-        rho = self._eigenvalues(precision)
-        if rho is None:
+        """Return log(target/envelope) = β·(Σ_{i<j} log sinhc x_ij − its bound)."""
+        eigenvalues = self._eigenvalues(precision)
+        if eigenvalues is None:
             return arb.nan()
-        product, blur, squares = arb(1), arb(0), arb(0)
-        for i, first in enumerate(rho):
-            for second in rho[:i]:
+        product = arb(1)
+        uncertainty = arb(0)
+        sum_of_squares = arb(0)
+        for i, first in enumerate(eigenvalues):
+            for second in eigenvalues[:i]:
                 x = (first - second) / 2
-                # Evaluated at the midpoint, since sinh x/x cannot be at a ball around 0. |d log sinhc| ≤ |x|/3.
-                mid, rad = x.mid(), x.rad()
-                if mid != 0:
-                    product = product * mid.sinh() / mid
-                blur = blur + rad * (abs(mid) + rad) / 3
-                squares = squares + x * x
-        bound = self._envelope.log_bound(squares, self._normals.balls(precision))
-        return self._envelope.beta * (product.log() + arb(0, 1) * blur - bound)
+                # sinhc is evaluated at the midpoint, because sinh x/x cannot be
+                # evaluated on a ball around 0; |d log sinhc/dx| ≤ |x|/3.
+                midpoint = x.mid()
+                radius = x.rad()
+                if midpoint != 0:
+                    product = product * midpoint.sinh() / midpoint
+                uncertainty = uncertainty + radius * (abs(midpoint) + radius) / 3
+                sum_of_squares = sum_of_squares + x * x
+
+        normals = self._normals.balls(precision)
+        log_bound = self._bound.log_bound(sum_of_squares, normals)
+        log_product = product.log() + arb(0, 1) * uncertainty
+        return self._bound.beta * (log_product - log_bound)
 
     def exp(self, precision: int) -> arb_mat:
-        return self._balls(precision).exp()
+        """Return e^V to about the given number of bits."""
+        return self._matrix_in_balls(precision).exp()
 
-    def float_exp(self) -> tuple[FloatBall, float]:
-        """Q̂e^DQ̂ᵀ, and how far it can be from e^V in the spectral norm.
+    def float_exp(self) -> FloatExp:
+        """Return Q̂e^DQ̂ᵀ and a bound of its distance from e^V in the spectral norm.
 
-        |e^V − Q̂e^DQ̂ᵀ| ≤ |e^V − Ue^DUᵀ| + |U e^D Uᵀ − Q̂e^DQ̂ᵀ| ≤ e·exp(max D + e) + (2η+η²)·exp(max D)
+        With e and η of `_eigen_in_floats` and U the polar factor of Q̂,
+
+            |e^V − Q̂e^DQ̂ᵀ| ≤ |e^V − Ue^DUᵀ| + |U e^D Uᵀ − Q̂e^DQ̂ᵀ|
+                            ≤ e·exp(max D + e) + (2η + η²)·exp(max D).
         """
-        values, vectors, error, eta = self._float_eigen()
+        eigen = self._eigen_in_floats()
+        eta = eigen.orthogonality_error
         with at_precision(64):
-            growth = float_ball(
-                np.array([arb(value).exp() for value in values.tolist()], dtype=object)
-            )
-            top = float(arb(float(values.max()) + error).exp().upper())
-        q = FloatBall(vectors)
-        return (q * growth).sharp_dot(q.T), (error + 2 * eta + eta**2) * top * (
-            1 + 2.0**-40
-        )
+            exponentials = [arb(value).exp() for value in eigen.values.tolist()]
+            growth = float_ball(np.array(exponentials, dtype=object))
+            largest = arb(float(eigen.values.max()) + eigen.value_error).exp()
+            largest_growth = float(largest.upper())
+        q = FloatBall(eigen.vectors)
+        error = (eigen.value_error + 2 * eta + eta**2) * largest_growth
+        return FloatExp((q * growth).sharp_dot(q.T), error * _ROUND_UP)
+
+
+def _complex_from_blocks(matrix: arb_mat, m: int) -> acb_mat:
+    """Return the complex m×m matrix of a matrix of blocks [[a, −b], [b, a]].
+
+    It has each eigenvalue once.
+    """
+    rows = []
+    for i in range(0, 2 * m, 2):
+        row = [acb(matrix[i, j], matrix[i + 1, j]) for j in range(0, 2 * m, 2)]
+        rows.append(row)
+    return acb_mat(rows)
+
+
+class MatrixLayout(NamedTuple):
+    """Which normal stands at each entry of a matrix, and with which sign."""
+
+    index: np.ndarray
+    sign: np.ndarray
 
 
 @lru_cache(maxsize=64)
-def _layout(m: int, beta: int) -> tuple[np.ndarray, np.ndarray]:
-    """Which normal stands where, and its sign: the first m on the diagonal, real parts off it, then imaginary ones."""
-    index, turn = np.diag(np.arange(m)), np.zeros((m, m), dtype=int)
+def _matrix_layout(m: int, beta: int) -> MatrixLayout:
+    """Return the positions of the normals in a symmetric or Hermitian matrix.
+
+    The first m normals are the diagonal, the next m(m−1)/2 the real parts off the
+    diagonal, then come the imaginary parts.
+    """
     i, j = np.triu_indices(m, 1)
-    index[i, j] = index[j, i] = m + np.arange(len(i))
-    turn[i, j] = turn[j, i] = m + len(i) + np.arange(len(i))
-    sign = np.triu(np.ones((m, m)), 1) - np.tril(np.ones((m, m)), -1)
+    n_pairs = len(i)
+    real_index = np.diag(np.arange(m))
+    real_index[i, j] = m + np.arange(n_pairs)
+    real_index[j, i] = m + np.arange(n_pairs)
     if beta == 1:
-        return index, np.ones((m, m))
-    eye, swap, quarter = (
-        np.eye(2, dtype=int),
-        1 - np.eye(2, dtype=int),
-        np.array([[0, -1], [1, 0]]),
-    )
-    return np.kron(index, eye) + np.kron(turn, swap), np.kron(
-        np.ones((m, m)), eye
-    ) + np.kron(sign, quarter)
+        return MatrixLayout(real_index, np.ones((m, m)))
+
+    imaginary_index = np.zeros((m, m), dtype=int)
+    imaginary_index[i, j] = m + n_pairs + np.arange(n_pairs)
+    imaginary_index[j, i] = m + n_pairs + np.arange(n_pairs)
+    # The imaginary part changes its sign under transposition.
+    antisymmetric_sign = np.triu(np.ones((m, m)), 1) - np.tril(np.ones((m, m)), -1)
+    on_block_diagonal = np.eye(2, dtype=int)
+    off_block_diagonal = 1 - on_block_diagonal
+    imaginary_unit = np.array([[0, -1], [1, 0]])
+    index = np.kron(real_index, on_block_diagonal)
+    index = index + np.kron(imaginary_index, off_block_diagonal)
+    sign = np.kron(np.ones((m, m)), on_block_diagonal)
+    sign = sign + np.kron(antisymmetric_sign, imaginary_unit)
+    return MatrixLayout(index, sign)
 
 
-def _frobenius(x: FloatBall) -> float:
-    """An upper bound of the Frobenius norm."""
-    size = np.abs(x.mid) + x.rad
-    return float(np.sqrt((size * size).sum())) * (1 + 2.0**-40) + 2.0**-500
+def _frobenius_bound(x: FloatBall) -> float:
+    """Return an upper bound of the Frobenius norm of every matrix in the ball."""
+    largest_entries = np.abs(x.mid) + x.rad
+    norm = float(np.sqrt((largest_entries * largest_entries).sum()))
+    return norm * _ROUND_UP + 2.0**-500

@@ -1,0 +1,68 @@
+"""The interface between a noise law and the mathematics of one kind of manifold.
+
+`RiemannianGaussian` and `RiemannianLaplace` choose a `LawBackend` for their manifold:
+`isotropic.law` for two-point homogeneous spaces, `spd` for positive definite matrices,
+`product` for products. The backend draws, integrates and normalizes.
+"""
+
+from abc import ABC, abstractmethod
+from typing import Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Floats = NDArray[np.float64]
+
+Kind = Literal["gaussian", "laplace"]
+"""Density ∝ exp(−d²/2σ²) or ∝ exp(−d/σ), d the distance to the footpoint."""
+
+
+class LawBackend(ABC):
+    """Sampler and integrals of one isotropic law of one scale on one kind of manifold.
+
+    The density with respect to the Riemannian volume is weight(d(x, p))/Z, where p is
+    the footpoint and Z does not depend on p, because the manifold is homogeneous.
+    """
+
+    @property
+    @abstractmethod
+    def log_normalizer(self) -> float:
+        """log Z = log ∫ weight(d(x, p)) dvol(x)."""
+
+    @abstractmethod
+    def radial_cdf(self, r: ArrayLike) -> Floats:
+        """Return P(d ≤ r) elementwise; it shares no code with `draw`."""
+
+    @abstractmethod
+    def moment(self, order: int) -> float:
+        """Return E[d^order]."""
+
+    @abstractmethod
+    def draw(self, rng: np.random.Generator, center: Floats, count: int) -> Floats:
+        """Return `count` independent points about the center.
+
+        Parameters
+        ----------
+        rng : numpy.random.Generator
+            The only source of randomness.
+        center : array
+            One footpoint, or `count` footpoints along the first axis.
+        count : int
+            The number of draws.
+
+        Returns
+        -------
+        array of shape (count, *point_shape)
+        """
+
+    def check_representable(self) -> None:  # noqa: B027  (most coordinates hold every draw)
+        """Raise where float64 coordinates of the manifold cannot hold the draws.
+
+        The rule depends on public parameters only, never on a footpoint.
+        """
+
+    def certified_delta(
+        self, sensitivity: float, eps: float
+    ) -> tuple[float, float] | None:
+        """Return rigorous lower and upper bounds of δ(eps), or None if none are known."""
+        return None

@@ -1,0 +1,529 @@
+"""Exact draws on two-point homogeneous spaces: how points are computed in balls.
+
+A draw is a radius, a uniform direction, and the exponential map, all evaluated in ball
+arithmetic. An `ExactChart` says how the points of one manifold are written as vectors;
+`exact_chart` finds it for a manifold, and `exact_chart.register` adds one for a manifold
+of your own (docs/extending.md, Exact draws).
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import singledispatch
+from typing import Any, NamedTuple
+
+import numpy as np
+from flint import arb
+
+from curvedp.entropy.bits import LazyNormals, LazyUniforms
+from curvedp.entropy.csprng import Source
+from curvedp.geometry import (
+    Euclidean,
+    Grassmann,
+    KendallShapes,
+    Lorentz,
+    Manifold,
+    PoincareBall,
+    Rotations,
+    Sphere,
+)
+from curvedp.laws.exact.radial import ExactRadialDensity, LazyRadius, draw_radius
+from curvedp.numerics.enclosures import (
+    FILTER_GRID,
+    FILTER_SIZE,
+    FloatBall,
+    arb_array,
+    decide,
+    first_precision,
+    float_ball,
+    round_arb,
+)
+
+Enclosure = Any
+"""A real vector or number in balls: an array of Arb balls, one Arb ball, or a FloatBall.
+
+Formulas are written once for all of them: they share + − * / and `dot`, `sqrt`, `sum`.
+"""
+
+Vectors = list[Enclosure]
+
+
+class RadialFactors(NamedTuple):
+    """How far the exponential map goes along the footpoint and along the direction."""
+
+    cs: Enclosure
+    """cos r on a sphere, cosh r on hyperbolic space, 1 on Euclidean space."""
+    sn: Enclosure
+    """sin r, sinh r, or r."""
+
+
+@dataclass(frozen=True)
+class ExactChart(ABC):
+    """The points of one manifold as vectors, and the exponential map in balls.
+
+    Parameters
+    ----------
+    manifold : Manifold
+        The manifold of the points.
+    """
+
+    manifold: Manifold
+
+    @property
+    @abstractmethod
+    def n_normals(self) -> int:
+        """How many standard normals a uniform direction is made of."""
+
+    @property
+    def is_up_to_sign(self) -> bool:
+        """Whether a point is a vector up to its sign.
+
+        The released sign is then a fair coin, because the sign of the vector by which
+        the footpoint is given may depend on the data.
+        """
+        return False
+
+    @abstractmethod
+    def radial_factors(self, r: arb) -> RadialFactors:
+        """Return cs r and sn r of a radius r, as balls."""
+
+    @abstractmethod
+    def footpoint(self, center: Enclosure) -> Vectors:
+        """Return the footpoint as vectors of the coordinates that count."""
+
+    def direction(self, normals: Enclosure) -> Vectors:
+        """Return the standard normals as vectors; by default one vector of all."""
+        return [normals]
+
+    @abstractmethod
+    def point(
+        self, footpoint: Vectors, direction: Vectors, cs: Enclosure, sn: Enclosure
+    ) -> Vectors:
+        """Return the vectors of exp(footpoint, r·u), u the unit direction.
+
+        Parameters
+        ----------
+        footpoint : list of vectors
+            From `footpoint`; its entries are not exactly normalized.
+        direction : list of vectors
+            From `direction`; not normalized.
+        cs, sn : balls
+            From `radial_factors`.
+        """
+
+
+@singledispatch
+def exact_chart(manifold: Manifold) -> ExactChart | None:
+    """Return the chart for exact draws on a manifold, or None if none is registered.
+
+    Examples
+    --------
+    Registering a chart for a manifold class of your own:
+
+    >>> from curvedp.geometry import Sphere
+    >>> class MySphere(Sphere):
+    ...     pass
+    >>> _ = exact_chart.register(MySphere, ExactSphere)
+    >>> exact_chart(MySphere(2)).n_normals
+    3
+    """
+    return None
+
+
+class ExactEuclidean(ExactChart):
+    """p + r·u in Euclidean space."""
+
+    @property
+    def n_normals(self) -> int:
+        return self.manifold.dim
+
+    def radial_factors(self, r: arb) -> RadialFactors:
+        return RadialFactors(arb(1), r)
+
+    def footpoint(self, center: Enclosure) -> Vectors:
+        return [center]
+
+    def point(
+        self, footpoint: Vectors, direction: Vectors, cs: Enclosure, sn: Enclosure
+    ) -> Vectors:
+        return [footpoint[0] + _normalize(direction[0]) * sn]
+
+
+class ExactSphere(ExactChart):
+    """cos r·p + sin r·w, w the direction of the part of the normals orthogonal to p."""
+
+    @property
+    def n_normals(self) -> int:
+        return self.manifold.dim + 1
+
+    def radial_factors(self, r: arb) -> RadialFactors:
+        return _cos_sin(r)
+
+    def footpoint(self, center: Enclosure) -> Vectors:
+        return [center]
+
+    def point(
+        self, footpoint: Vectors, direction: Vectors, cs: Enclosure, sn: Enclosure
+    ) -> Vectors:
+        p = _normalize(footpoint[0])
+        g = direction[0]
+        w = _normalize(g - p * g.dot(p))
+        return [p * cs + w * sn]
+
+
+class ExactLine(ExactSphere):
+    """A line, that is Grassmann(m, 1): a unit vector up to its sign."""
+
+    @property
+    def n_normals(self) -> int:
+        return self.manifold.point_shape[0]
+
+    @property
+    def is_up_to_sign(self) -> bool:
+        return True
+
+    def footpoint(self, center: Enclosure) -> Vectors:
+        return [center[:, 0]]
+
+
+class ExactLorentz(ExactChart):
+    """cosh r·p + sinh r·w on the hyperboloid; p is the lift of its space coordinates."""
+
+    @property
+    def n_normals(self) -> int:
+        return self.manifold.dim
+
+    def radial_factors(self, r: arb) -> RadialFactors:
+        return _cosh_sinh(r)
+
+    def footpoint(self, center: Enclosure) -> Vectors:
+        return [center[1:]]
+
+    def point(
+        self, footpoint: Vectors, direction: Vectors, cs: Enclosure, sn: Enclosure
+    ) -> Vectors:
+        space = footpoint[0]
+        time = (1 + space.dot(space)).sqrt()
+        point = _hyperboloid_point(space, time, direction[0], cs, sn)
+        return [point.time, point.space]
+
+
+class ExactPoincareBall(ExactChart):
+    """The hyperboloid seen from (−1, 0): x = space/(1 + time)."""
+
+    @property
+    def n_normals(self) -> int:
+        return self.manifold.dim
+
+    def radial_factors(self, r: arb) -> RadialFactors:
+        return _cosh_sinh(r)
+
+    def footpoint(self, center: Enclosure) -> Vectors:
+        return [center]
+
+    def point(
+        self, footpoint: Vectors, direction: Vectors, cs: Enclosure, sn: Enclosure
+    ) -> Vectors:
+        p = footpoint[0]
+        squared_norm = p.dot(p)
+        space = p * (2 / (1 - squared_norm))
+        time = (1 + squared_norm) / (1 - squared_norm)
+        point = _hyperboloid_point(space, time, direction[0], cs, sn)
+        return [point.space / (1 + point.time)]
+
+
+class ExactKendallShapes(ExactChart):
+    """A planar shape: a centered complex unit vector up to its phase.
+
+    The point is e^{iψ}(cos r·p + sin r·w), w the direction of the part of the normals
+    that is orthogonal to p and i·p. The phase ψ is uniform, made of two more normals,
+    because the rotation by which a shape is given may depend on the data.
+    """
+
+    @property
+    def _n_landmarks(self) -> int:
+        return self.manifold.point_shape[0]
+
+    @property
+    def n_normals(self) -> int:
+        return 2 * self._n_landmarks + 2
+
+    def radial_factors(self, r: arb) -> RadialFactors:
+        return _cos_sin(r)
+
+    def footpoint(self, center: Enclosure) -> Vectors:
+        """Return the centered real and imaginary parts of the footpoint."""
+        return [_remove_mean(center[:, 0]), _remove_mean(center[:, 1])]
+
+    def direction(self, normals: Enclosure) -> Vectors:
+        """Return real part, imaginary part, and the vector whose angle is the phase."""
+        k = self._n_landmarks
+        real = _remove_mean(normals[:k])
+        imaginary = _remove_mean(normals[k : 2 * k])
+        return [real, imaginary, normals[2 * k :]]
+
+    def point(
+        self, footpoint: Vectors, direction: Vectors, cs: Enclosure, sn: Enclosure
+    ) -> Vectors:
+        x, y = footpoint
+        length = (x.dot(x) + y.dot(y)).sqrt()
+        x = x / length
+        y = y / length
+
+        # The part of a + ib orthogonal to p = x + iy and to ip.
+        a, b, phase_vector = direction
+        real_product = a.dot(x) + b.dot(y)
+        imaginary_product = b.dot(x) - a.dot(y)
+        a = a - x * real_product + y * imaginary_product
+        b = b - y * real_product - x * imaginary_product
+        step = sn / (a.dot(a) + b.dot(b)).sqrt()
+        x = x * cs + a * step
+        y = y * cs + b * step
+
+        phase = _normalize(phase_vector)
+        return [x * phase[0] - y * phase[1], x * phase[1] + y * phase[0]]
+
+
+class ExactRotations(ExactChart):
+    """A rotation in the plane or in three-space, as the columns of its matrix.
+
+    The direction is the axis and the sense of the turn, in the frame of the body, and
+    the radius is the angle.
+    """
+
+    @property
+    def n_normals(self) -> int:
+        return self.manifold.dim
+
+    def radial_factors(self, r: arb) -> RadialFactors:
+        return _cos_sin(r)
+
+    def footpoint(self, center: Enclosure) -> Vectors:
+        """Return orthonormal columns, by Gram–Schmidt and the right-hand rule."""
+        a = _normalize(center[:, 0])
+        if self.manifold.point_shape[0] == 2:
+            return [a, a[[1, 0]] * np.array([-1.0, 1.0])]
+        b = _normalize(center[:, 1] - a * a.dot(center[:, 1]))
+        cross_product = a[[1, 2, 0]] * b[[2, 0, 1]] - a[[2, 0, 1]] * b[[1, 2, 0]]
+        return [a, b, cross_product]
+
+    def direction(self, normals: Enclosure) -> Vectors:
+        """Return the coordinates of the axis one by one.
+
+        They are not vectors of the ambient space and are not reflected with it (see
+        `draw_in_chart`).
+        """
+        return [normals[i] for i in range(self.manifold.dim)]
+
+    def point(
+        self, footpoint: Vectors, direction: Vectors, cs: Enclosure, sn: Enclosure
+    ) -> Vectors:
+        """Return the frame times the rotation about the axis (Rodrigues)."""
+        length = sum(z * z for z in direction).sqrt()
+        axis = [z / length for z in direction]
+        if len(footpoint) == 2:
+            a, b = footpoint
+            return [a * cs + b * (sn * axis[0]), b * cs - a * (sn * axis[0])]
+
+        along_axis = footpoint[0] * axis[0] + footpoint[1] * axis[1]
+        along_axis = along_axis + footpoint[2] * axis[2]
+        columns = []
+        for j in range(3):
+            j1 = (j + 1) % 3
+            j2 = (j + 2) % 3
+            across_axis = footpoint[j1] * axis[j2] - footpoint[j2] * axis[j1]
+            parallel_part = along_axis * (axis[j] * (1 - cs))
+            columns.append(footpoint[j] * cs + parallel_part + across_axis * sn)
+        return columns
+
+
+exact_chart.register(Euclidean, ExactEuclidean)
+exact_chart.register(Sphere, ExactSphere)
+exact_chart.register(Lorentz, ExactLorentz)
+exact_chart.register(PoincareBall, ExactPoincareBall)
+exact_chart.register(KendallShapes, ExactKendallShapes)
+
+
+@exact_chart.register
+def _(manifold: Grassmann) -> ExactChart | None:
+    """Only lines have a chart."""
+    return ExactLine(manifold) if manifold.r == 1 else None
+
+
+@exact_chart.register
+def _(manifold: Rotations) -> ExactChart | None:
+    """Only rotations of the plane and of three-space have a chart."""
+    return ExactRotations(manifold) if manifold.n <= 3 else None
+
+
+def draw_in_chart(
+    density: ExactRadialDensity,
+    chart: ExactChart,
+    center: np.ndarray,
+    source: Source,
+    grid: int,
+) -> np.ndarray:
+    """Return an exact draw rounded to the grid 2^-grid.
+
+    Parameters
+    ----------
+    density : ExactRadialDensity
+        The law of the radius.
+    chart : ExactChart
+        How points of the manifold are computed.
+    center : array
+        The footpoint; its entries are taken as exact numbers.
+    source : Source
+        The random bits.
+    grid : int
+        The grid is 2^-grid.
+
+    Returns
+    -------
+    array of Python ints in the shape of a point
+    """
+    radius = draw_radius(density, source)
+    normals = LazyNormals(source, chart.n_normals)
+    sign = _random_sign(source) if chart.is_up_to_sign else 1
+
+    if chart.n_normals >= FILTER_SIZE and grid <= FILTER_GRID:
+        columns = _round_with_floats(chart, center, radius, normals, grid)
+        if columns is not None:
+            return _join_columns(chart.manifold, columns, sign)
+
+    def round_with_arb(precision: int) -> np.ndarray | None:
+        """Return the integers if they are certain at this precision."""
+        # Arb is faster on operands with few bits, such as the zeros of a pole. The
+        # reflection makes generic footpoints of those, so that running time does not
+        # tell them apart. Direction and result are reflected too: this is the draw that
+        # the float filter could not settle, and not another one of the same law, which
+        # would be biased because the filter has looked.
+        footpoint = chart.footpoint(arb_array(center))
+        reflect = _public_reflection(len(footpoint[0]))
+        footpoint = reflect(footpoint)
+        factors = _radial_factors(radius, chart, precision)
+        if factors is None:
+            return None
+        direction = reflect(chart.direction(normals.balls(precision)))
+        vectors = reflect(chart.point(footpoint, direction, *factors))
+        columns = [[round_arb(x, grid) for x in np.ravel(v)] for v in vectors]
+        if any(None in column for column in columns):
+            return None
+        return _join_columns(chart.manifold, columns, sign)
+
+    return decide(round_with_arb, first_precision(grid))
+
+
+def _round_with_floats(
+    chart: ExactChart,
+    center: np.ndarray,
+    radius: LazyRadius,
+    normals: LazyNormals,
+    grid: int,
+) -> list[list[int]] | None:
+    """Return the rounded vectors if float balls settle every entry, else None."""
+    with np.errstate(all="ignore"):
+        footpoint = chart.footpoint(FloatBall(center))
+        factors = decide(lambda p: _radial_factors(radius, chart, p))
+        cs = float_ball(factors.cs)
+        sn = float_ball(factors.sn)
+        direction = chart.direction(normals.floats())
+        vectors = chart.point(footpoint, direction, cs, sn)
+        rounded = [vector.round(grid) for vector in vectors]
+    if not all(np.all(is_certain) for _, is_certain in rounded):
+        return None
+    return [[int(k) for k in np.ravel(integers)] for integers, _ in rounded]
+
+
+def _random_sign(source: Source) -> int:
+    """Return −1 or 1, each with probability one half."""
+    first_bit = int(LazyUniforms(source, 1).leading[0]) >> 63
+    return 1 - 2 * first_bit
+
+
+def _join_columns(
+    manifold: Manifold, columns: Sequence[Sequence[int | None]], sign: int
+) -> np.ndarray:
+    """Return the integers of a point from its vectors, times the sign.
+
+    If a point is a vector, its parts are concatenated; if it is a matrix, they are its
+    columns.
+    """
+    arrays = [np.array(column, dtype=object) * sign for column in columns]
+    if len(manifold.point_shape) == 1:
+        return np.concatenate(arrays)
+    return np.stack(arrays, axis=1)
+
+
+def _radial_factors(
+    radius: LazyRadius, chart: ExactChart, precision: int
+) -> RadialFactors | None:
+    """Return cs r and sn r, or None if the radius has no finite ball at this precision."""
+    r = radius.ball(precision)
+    return chart.radial_factors(r) if r.is_finite() else None
+
+
+def _cos_sin(r: arb) -> RadialFactors:
+    """Return cos r and sin r."""
+    sin, cos = r.sin_cos()
+    return RadialFactors(cos, sin)
+
+
+def _cosh_sinh(r: arb) -> RadialFactors:
+    """Return cosh r and sinh r."""
+    sinh, cosh = r.sinh_cosh()
+    return RadialFactors(cosh, sinh)
+
+
+def _normalize(x: Enclosure) -> Enclosure:
+    """Return x/|x|."""
+    return x / x.dot(x).sqrt()
+
+
+def _remove_mean(x: Enclosure) -> Enclosure:
+    """Return x less the mean of its entries."""
+    n = x.mid.shape[0] if isinstance(x, FloatBall) else len(x)
+    return x - x.sum() / n
+
+
+class _HyperboloidPoint(NamedTuple):
+    """A point of the hyperboloid time² = 1 + |space|²."""
+
+    time: Enclosure
+    space: Enclosure
+
+
+def _hyperboloid_point(
+    space: Enclosure,
+    time: Enclosure,
+    normals: Enclosure,
+    cosh: Enclosure,
+    sinh: Enclosure,
+) -> _HyperboloidPoint:
+    """Return cosh r·p + sinh r·w for p = (time, space).
+
+    The tangent vector w at p is the direction u = normals/|normals| at the origin,
+    carried to p by the boost that takes the origin to p.
+    """
+    u = _normalize(normals)
+    x = space * (cosh + sinh * u.dot(space) / (1 + time)) + u * sinh
+    return _HyperboloidPoint((1 + x.dot(x)).sqrt(), x)
+
+
+def _public_reflection(n: int) -> Callable[[Vectors], Vectors]:
+    """Return the fixed reflection x − 2(v·x)v/(v·v) of vectors of length n.
+
+    No entry of v is zero. Vectors of other lengths are left as they are.
+    """
+    v = arb_array(np.sqrt(2.0 + np.arange(n)))
+
+    def reflect(vectors: Vectors) -> Vectors:
+        """Reflect each vector of length n."""
+        reflected = []
+        for x in vectors:
+            if np.shape(x) == (n,):
+                x = x - v * (2 * v.dot(x) / v.dot(v))
+            reflected.append(x)
+        return reflected
+
+    return reflect

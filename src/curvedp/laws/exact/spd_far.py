@@ -1,0 +1,172 @@
+"""The far envelope of the laws on positive definite matrices, drawn exactly.
+
+Log-eigenvalues ρ ~ N(βσ²h, σ²I) with hᵢ = (m+1−2i)/2 are accepted, if decreasing, with
+probability ∏_{i<j}(1 − e^{−(ρᵢ−ρⱼ)})^β; a Haar rotation turns diag(e^ρ). Every constant is
+an exact real number, evaluated in balls as far as a decision needs. β = 1 means symmetric
+and β = 2 means Hermitian matrices, with complex numbers as real 2×2 blocks.
+"""
+
+import itertools
+
+import numpy as np
+from flint import arb, arb_mat
+
+from curvedp.entropy.bits import LazyNormals, LazyUniforms, accepts
+from curvedp.entropy.csprng import Source
+from curvedp.numerics.enclosures import arb_array, decide
+
+
+def draw_far_gaussian(
+    m: int, sigma: float, beta: int, source: Source
+) -> "FarGaussianDraw":
+    """Return an exact draw of the Gaussian about the identity: rejection with no cap.
+
+    Parameters
+    ----------
+    m : int
+        The size of the matrix.
+    sigma : float
+        The scale σ.
+    beta : {1, 2}
+        Symmetric or Hermitian.
+    source : Source
+        The random bits.
+    """
+    while True:
+        proposal = FarGaussianDraw(m, sigma, LazyNormals(source, m), beta)
+        if proposal.is_accepted(source):
+            proposal.draw_rotation(source)
+            return proposal
+
+
+def draw_far_laplace(
+    m: int, scale: float, beta: int, source: Source
+) -> "FarLaplaceDraw":
+    """Return an exact draw of the Laplace law about the identity: rejection with no cap.
+
+    The parameters are those of `draw_far_gaussian`.
+    """
+    while True:
+        proposal = FarLaplaceDraw(m, scale, LazyNormals(source, 2 * m + 1), beta)
+        if proposal.is_accepted(source):
+            proposal.draw_rotation(source)
+            return proposal
+
+
+class FarGaussianDraw:
+    """One proposal: log-eigenvalues as lazy reals, and reflections that turn them.
+
+    Parameters
+    ----------
+    m : int
+        The size of the matrix.
+    scale : float
+        σ.
+    normals : LazyNormals
+        One normal for each log-eigenvalue.
+    beta : {1, 2}
+        Symmetric or Hermitian.
+    """
+
+    def __init__(
+        self, m: int, scale: float, normals: LazyNormals, beta: int = 1
+    ) -> None:
+        self.m = m
+        self.beta = beta
+        self._scale = scale
+        self._normals = normals
+        self._reflections: list[LazyNormals] = []
+
+    def _standard_deviation(self, normals: np.ndarray) -> arb:
+        """Return σ; a subclass makes it random, from further normals."""
+        return arb(self._scale)
+
+    def log_eigenvalues(self, precision: int) -> list[arb]:
+        """Return ρᵢ = βσ²hᵢ + σzᵢ, each to about the given number of bits."""
+        normals = self._normals.balls(precision)
+        sigma = self._standard_deviation(normals)
+        return [
+            sigma * (sigma * self.beta * (self.m - 1 - 2 * i) / 2 + z)
+            for i, z in enumerate(normals[: self.m])
+        ]
+
+    def log_ratio(self, precision: int) -> arb:
+        """Return log(target/envelope) = β·Σ_{i<j} log(1 − e^{−(ρᵢ−ρⱼ)})."""
+        rho = self.log_eigenvalues(precision)
+        product = arb(1)
+        for i, larger in enumerate(rho):
+            for smaller in rho[i + 1 :]:
+                product = product * -(smaller - larger).expm1()
+        return self.beta * product.log()
+
+    def is_decreasing(self) -> bool:
+        """Whether ρ₁ > … > ρ_m, decided with certainty."""
+
+        def evaluate(precision: int) -> bool | None:
+            rho = self.log_eigenvalues(precision)
+            gaps = [a - b for a, b in itertools.pairwise(rho)]
+            if any(gap < 0 for gap in gaps):
+                return False
+            return True if all(gap > 0 for gap in gaps) else None
+
+        return decide(evaluate)
+
+    def is_accepted(self, source: Source) -> bool:
+        """Whether rejection sampling accepts this proposal."""
+        return self.is_decreasing() and accepts(LazyUniforms(source, 1), self.log_ratio)
+
+    def draw_rotation(self, source: Source) -> None:
+        """Draw normals for reflections in dimensions 2, …, m (Stewart 1980).
+
+        Their product Q is Haar distributed up to the signs or phases of its columns,
+        which Q·diag(e^ρ)·Q* does not depend on.
+        """
+        dimensions = range(2, self.m + 1)
+        self._reflections = [LazyNormals(source, self.beta * k) for k in dimensions]
+
+    def exp(self, precision: int) -> arb_mat:
+        """Return Q·diag(e^ρ)·Q* to about the given number of bits."""
+        size = self.beta * self.m
+        matrix = arb_mat(size, size)
+        for i, rho_i in enumerate(self.log_eigenvalues(precision)):
+            for k in range(self.beta * i, self.beta * (i + 1)):
+                matrix[k, k] = rho_i.exp()
+        for normals in self._reflections:
+            reflection = self._reflection_matrix(normals.balls(precision))
+            matrix = reflection * matrix * reflection
+        return matrix
+
+    def _reflection_matrix(self, g: np.ndarray) -> arb_mat:
+        """Return I − 2uu*/|u|² with u = g + (g₁/|g₁|)·|g|·e₁, which takes g to e₁.
+
+        The vector g fills the last coordinates; complex numbers are 2×2 blocks.
+        """
+        beta = self.beta
+        size = beta * self.m
+        start = size - len(g)
+        first = g[:beta]
+        g[:beta] = first * (1 + (g.dot(g) / first.dot(first)).sqrt())
+        u = arb_array(np.zeros((size, beta)))
+        u[start:, 0] = g
+        if beta == 2:
+            # The second column is the first one times the imaginary unit.
+            u[start::2, 1] = -g[1::2]
+            u[start + 1 :: 2, 1] = g[::2]
+        reflection = np.eye(size) - u.dot(u.T) * (2 / g.dot(g))
+        return arb_mat(reflection.tolist())
+
+
+class FarLaplaceDraw(FarGaussianDraw):
+    """One proposal of the Laplace law: a Gaussian proposal of a random variance.
+
+    The variance is Gamma((m+1)/2, c), that is a χ² with m + 1 degrees of freedom divided
+    by 2c = 1/scale² − β²|h|² (`laws.spd.laplace`). It is made of m + 1 further normals.
+    """
+
+    def _standard_deviation(self, normals: np.ndarray) -> arb:
+        """Return the square root of the random variance."""
+        m = self.m
+        further_normals = normals[m:]
+        squared_growth_rate = arb(self.beta**2 * m * (m * m - 1)) / 12
+        twice_c = 1 / arb(self._scale) ** 2 - squared_growth_rate
+        return (further_normals.dot(further_normals) / twice_c).sqrt()

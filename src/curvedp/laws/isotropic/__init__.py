@@ -1,0 +1,1 @@
+"""Isotropic laws on two-point homogeneous spaces: one radius and one uniform direction."""

@@ -1,0 +1,351 @@
+"""The distance of an isotropic law from its footpoint, integrated by quadrature.
+
+On a two-point homogeneous space the distance r of a law with density weight(r) has the
+density weight(r)·∏ sn_κ(r)^n on (0, diameter), up to a constant. The product runs over
+the curvatures κ across a geodesic and their multiplicities n, and
+sn_κ(r) = sin(√κ r)/√κ, r, or sinh(√−κ r)/√−κ (Helgason 1978, Ch. X).
+
+This module gives normalizer, distribution function and moments. The samplers
+(`isotropic.envelope`) share no code with it, so that a goodness-of-fit test compares two
+derivations.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from curvedp.errors import ParameterError
+from curvedp.laws.backend import Floats, Kind
+from curvedp.laws.isotropic.space import TwoPointHomogeneousSpace
+
+# The table ends where the log-density is this far below its peak. The mass beyond
+# (less than 1e-30 of the total) is invisible in float64.
+_MAX_LOG_DROP = 80.0
+
+# Number of quadrature panels on each side of the peak.
+_PANELS = 48
+
+# Nodes and weights on [-1, 1] of the rule used on each panel.
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(20)
+
+# Radii evaluated together: with 20 nodes each, the temporaries stay in the cache.
+_BLOCK = 8192
+
+# Largest (d−1)·σ of a hyperbolic Gaussian. Beyond it the place of the peak, (d−1)·σ²,
+# has lost half of its digits relative to the width σ.
+_LARGEST_SHIFT = 1e8
+
+# `RadialDensity.practical_radius` is where the density has fallen by 2^-40.
+_PRACTICAL_LOG_DROP = 40 * math.log(2.0)
+
+
+def log_sphere_area(dim: int) -> float:
+    """Return log(2π^{dim/2}/Γ(dim/2)), the log-area of the unit sphere in ℝ^dim.
+
+    For dim = 1 the sphere consists of two points and its area is 2.
+    """
+    return math.log(2.0) + dim / 2 * math.log(math.pi) - math.lgamma(dim / 2)
+
+
+class TabulatedDensity:
+    """A unimodal density on (0, upper_end), integrated once panel by panel.
+
+    The panels end where the log-density has fallen from its peak by fixed amounts, so
+    that the density varies by a bounded factor on each of them, whatever its scale. On
+    each panel a Gauss–Legendre rule of 20 points is used.
+
+    Parameters
+    ----------
+    log_density : callable
+        Maps an array of radii to log-densities, up to a common constant.
+    peak : float
+        Where the density is largest.
+    scale : float
+        Any positive length; the search for the panels starts with it.
+    upper_end : float
+        The end of the support, possibly infinite.
+    """
+
+    def __init__(
+        self,
+        log_density: Callable[[Floats], Floats],
+        peak: float,
+        scale: float,
+        upper_end: float,
+    ) -> None:
+        self._log_density = log_density
+        self._peak = peak
+        self._scale = scale
+        self._upper_end = upper_end
+        self._log_peak = float(log_density(np.array([peak]))[0])
+        self._edges = self._panel_edges()
+
+        masses = self._integrals(self._edges[:-1], self._edges[1:])
+        self._mass = float(masses.sum())
+        # Summed from both ends, so that each tail keeps its own relative digits.
+        self._mass_below = np.concatenate([[0.0], np.cumsum(masses)])
+        self._mass_above = np.concatenate([np.cumsum(masses[::-1])[::-1], [0.0]])
+
+    @property
+    def log_mass(self) -> float:
+        """The logarithm of the integral of the density."""
+        return self._log_peak + math.log(self._mass)
+
+    def cdf(self, r: ArrayLike) -> Floats:
+        """Return the fraction of the mass below r, elementwise."""
+        radii = np.asarray(r, dtype=np.float64)
+        flat = np.clip(radii.ravel(), self._edges[0], self._edges[-1])
+        fractions = np.empty_like(flat)
+        for start in range(0, flat.size, _BLOCK):
+            block = slice(start, start + _BLOCK)
+            fractions[block] = self._fraction_below(flat[block])
+        return fractions.reshape(radii.shape)
+
+    def _fraction_below(self, radii: Floats) -> Floats:
+        """Return the CDF at radii within the table, from the lighter of the two sides."""
+        panel = np.searchsorted(self._edges, radii, side="right") - 1
+        panel = np.clip(panel, 0, self._edges.size - 2)
+        mass_below = self._mass_below[panel] + self._integrals(
+            self._edges[panel], radii
+        )
+        mass_above = self._mass_above[panel + 1] + self._integrals(
+            radii, self._edges[panel + 1]
+        )
+        smaller = np.minimum(mass_below, mass_above) / (mass_below + mass_above)
+        return np.where(mass_below <= mass_above, smaller, 1.0 - smaller)
+
+    def moment(self, order: float) -> float:
+        """Return E[r^order]."""
+        integrals = self._integrals(self._edges[:-1], self._edges[1:], order)
+        relative_moment = float(integrals.sum()) / self._mass
+        return float(self._edges[-1] ** order * relative_moment)
+
+    def radius_at_log_drop(self, log_drop: float) -> float:
+        """Return the radius beyond the peak where the density is e^-log_drop of the peak.
+
+        If the density never falls so far, the end of the support is returned.
+        """
+        return float(self._radii_at_log_drops(np.array([log_drop]), self._upper_end)[0])
+
+    def _panel_edges(self) -> Floats:
+        """Return the ends of all panels, in increasing order."""
+        log_drops = _MAX_LOG_DROP * (np.arange(_PANELS + 1) / _PANELS) ** 2
+        if self._peak > 0.0:
+            left_edges = self._radii_at_log_drops(log_drops, 0.0)[::-1]
+        else:
+            left_edges = np.zeros(1)
+        right_edges = self._radii_at_log_drops(log_drops, self._upper_end)
+        return np.unique(np.concatenate([left_edges, right_edges]))
+
+    def _radii_at_log_drops(self, log_drops: Floats, end: float) -> Floats:
+        """Find by bisection, between the peak and `end`, where the density has fallen.
+
+        Parameters
+        ----------
+        log_drops : array
+            Increasing log-ratios peak density / density.
+        end : float
+            The end of the support on the side to be searched.
+
+        Returns
+        -------
+        array
+            A radius for each drop, on its far side; `end` where the drop is not reached.
+        """
+        direction = math.copysign(1.0, end - self._peak)
+        step = self._scale
+        while (
+            step < abs(end - self._peak)
+            and self._log_ratio(np.array([self._peak + direction * step]))[0]
+            > -log_drops[-1]
+        ):
+            step *= 2.0
+        if step < abs(end - self._peak):
+            end = self._peak + direction * step
+
+        inner = np.full_like(log_drops, self._peak)
+        outer = np.full_like(log_drops, end)
+        for _ in range(80):
+            middle = inner + (outer - inner) / 2
+            is_inside = self._log_ratio(middle) > -log_drops
+            inner = np.where(is_inside, middle, inner)
+            outer = np.where(is_inside, outer, middle)
+        return outer
+
+    def _log_ratio(self, r: Floats) -> Floats:
+        """Return log(density/peak density); −∞ at an end where the density vanishes."""
+        with np.errstate(divide="ignore"):
+            return self._log_density(r) - self._log_peak
+
+    def _integrals(self, starts: Floats, stops: Floats, order: float = 0.0) -> Floats:
+        """Integrate density/peak·(r/end)^order over each interval [start, stop].
+
+        `end` is the end of the table: with this unit no power over- or underflows.
+        """
+        half_widths = (stops - starts)[:, None] / 2
+        r = starts[:, None] + half_widths * (1.0 + _NODES)
+        values = np.exp(self._log_ratio(r))
+        if order:
+            values *= (r / self._edges[-1]) ** order
+        return np.asarray((values @ _WEIGHTS) * half_widths[:, 0])
+
+
+@dataclass(frozen=True)
+class RadialDensity:
+    """The density ∝ weight(r)·∏ sn_κ(r)^n of the distance r to the footpoint.
+
+    The weight is exp(−r²/2σ²) (Gaussian) or exp(−r/σ) (Laplace), σ = `scale`.
+
+    Parameters
+    ----------
+    kind : {"gaussian", "laplace"}
+        The weight.
+    space : TwoPointHomogeneousSpace
+        The curvatures κ with multiplicities n, and the diameter.
+    scale : float
+        σ > 0.
+    """
+
+    kind: Kind
+    space: TwoPointHomogeneousSpace
+    scale: float
+
+    @cached_property
+    def table(self) -> TabulatedDensity:
+        """The integrated density.
+
+        Raises
+        ------
+        ParameterError
+            If the distances of a hyperbolic Gaussian concentrate beyond float64.
+        """
+        shift = self.space.volume_growth_rate * self.scale
+        if self.kind == "gaussian" and not shift <= _LARGEST_SHIFT:
+            raise ParameterError(
+                f": on hyperbolic space of dimension {self.space.dim} the distances "
+                f"concentrate at (d−1)·scale² = {shift * self.scale:.3g}, beyond "
+                "double precision; use a smaller scale",
+                parameter="scale",
+                value=self.scale,
+            )
+        return TabulatedDensity(
+            self._log_density, self._peak(), self.scale, self.space.diameter
+        )
+
+    def radial_cdf(self, r: ArrayLike) -> Floats:
+        """Return P(distance ≤ r), elementwise."""
+        return self.table.cdf(r)
+
+    def moment(self, order: int) -> float:
+        """Return E[distance^order]."""
+        return self.table.moment(order)
+
+    @cached_property
+    def practical_radius(self) -> float:
+        """The radius beyond which about one draw in 10^12 lies.
+
+        The density has fallen there by a factor of 2^-40 from its peak.
+        """
+        return self.table.radius_at_log_drop(_PRACTICAL_LOG_DROP)
+
+    @cached_property
+    def log_normalizer(self) -> float:
+        """log ∫ weight(d(x, p)) dvol(x): the radial mass times the area of directions."""
+        log_directions = log_sphere_area(self.space.dim)
+        return self.table.log_mass + self._log_constant + log_directions
+
+    @property
+    def _log_constant(self) -> float:
+        """The constant that `_log_density` leaves out of log(weight·∏ sn^n).
+
+        It is h²σ²/2 (Gaussian; h is the volume growth rate) less Σ n·log(2√−κ) over
+        the negative curvatures.
+        """
+        shift = self.space.volume_growth_rate * self.scale
+        log_denominators = sum(
+            count * math.log(2.0 * math.sqrt(-kappa))
+            for kappa, count in self.space.jacobi_spectrum
+            if kappa < 0
+        )
+        completed_square = shift * shift / 2 if self.kind == "gaussian" else 0.0
+        return completed_square - log_denominators
+
+    def _log_density(self, r: Floats) -> Floats:
+        """Return log(weight·∏ sn^n) less `_log_constant`.
+
+        For κ < 0 the growing factor e^{hr} of ∏ sn^n is merged into the weight before
+        it can overflow. In the Gaussian case −r²/2σ² + hr = −(r − hσ²)²/2σ² + h²σ²/2.
+        """
+        growth_rate = self.space.volume_growth_rate
+        sigma = self.scale
+        if self.kind == "gaussian":
+            log_density = -((r / sigma - growth_rate * sigma) ** 2) / 2
+        else:
+            # In exact arithmetic: near the limit of integrability 1/σ − h has no
+            # correct digits in float64.
+            decay = float(1 - Fraction(growth_rate) * Fraction(sigma)) / sigma
+            log_density = -decay * r
+
+        for kappa, count in self.space.jacobi_spectrum:
+            root = math.sqrt(abs(kappa))
+            if kappa < 0:
+                log_sn = np.log(-np.expm1(-2 * root * r))
+            elif kappa > 0:
+                log_sn = np.log(np.sin(root * r) / root)
+            else:
+                log_sn = np.log(r)
+            log_density = log_density + count * log_sn
+        return log_density
+
+    def _peak(self) -> float:
+        """Return the radius where the density is largest, by bisection.
+
+        The log-density rises as long as Σ n·sn'/sn, which falls from ∞, exceeds
+        −weight'/weight, which never falls.
+        """
+        spectrum = self.space.jacobi_spectrum
+        if not spectrum:
+            return 0.0
+        if self.kind == "laplace" and len(spectrum) == 1 and spectrum[0][0] < 0:
+            # In closed form: near the limit of integrability the density is so level
+            # that bisection would not find its peak.
+            ((kappa, count),) = spectrum
+            root = math.sqrt(-kappa)
+            return math.atanh(count * root * self.scale) / root
+
+        low = 0.0
+        high = self.scale
+        while high < self.space.diameter and self._density_rises_at(high):
+            low = high
+            high = 2 * high
+        high = min(high, self.space.diameter)
+        for _ in range(200):
+            middle = low + (high - low) / 2
+            if self._density_rises_at(middle):
+                low = middle
+            else:
+                high = middle
+        return high
+
+    def _density_rises_at(self, r: float) -> bool:
+        """Whether −weight'/weight < Σ n·sn'/sn at the radius r."""
+        volume_slope = 0.0
+        for kappa, count in self.space.jacobi_spectrum:
+            x = math.sqrt(abs(kappa)) * r
+            if kappa == 0:
+                volume_slope += count / r
+            elif kappa > 0:
+                volume_slope += count / (r * (math.tan(x) / x))
+            else:
+                volume_slope += count / (r * (math.tanh(x) / x))
+
+        if self.kind == "gaussian":
+            weight_slope = (r / self.scale) / self.scale
+        else:
+            weight_slope = 1 / self.scale
+        return weight_slope < volume_slope

@@ -1,0 +1,257 @@
+"""Isotropic laws on two-point homogeneous spaces: a radius and a uniform direction.
+
+A draw about the footpoint p is exp_p(r·u): u is uniform among the unit tangent vectors
+and r follows the radial density of `isotropic.density`. The spaces are the Euclidean,
+hyperbolic and spherical ones and, with a cut locus at half the way around, the
+projective ones: lines, rotations of three-space, planar shapes.
+"""
+
+from dataclasses import dataclass
+from functools import singledispatch
+
+import numpy as np
+
+from curvedp.errors import ParameterError
+from curvedp.geometry import Grassmann, Lorentz, PoincareBall, Sphere
+from curvedp.geometry.manifold import Manifold
+from curvedp.laws.backend import Floats, Kind, LawBackend
+from curvedp.laws.isotropic.density import RadialDensity
+from curvedp.laws.isotropic.envelope import radius_sampler
+from curvedp.laws.isotropic.space import two_point_homogeneous_space
+from curvedp.laws.law import uniform_directions
+from curvedp.privacy.enclosure.delta import certified_delta, certified_projective_delta
+from curvedp.privacy.profiles.base import PrivacyProfile
+from curvedp.privacy.profiles.constant_curvature import constant_curvature_profile
+from curvedp.privacy.profiles.projective import ProjectiveProfile
+
+# Largest time coordinate of a hyperbolic footpoint to which the origin is boosted. A
+# boost cancels on the way back to the origin and loses up to the square of that
+# coordinate in digits: three at most. Farther out `Lorentz.exp` uses its polar form.
+_BOOST_LIMIT = 32.0
+
+# In the ball model a point with a larger time coordinate may round to the boundary.
+_LARGEST_BALL_TIME = 2.0**50
+
+
+def two_point_homogeneous_law(
+    kind: Kind, manifold: Manifold, scale: float
+) -> "TwoPointHomogeneousLaw | None":
+    """Return the law on a two-point homogeneous manifold; None on other manifolds."""
+    space = two_point_homogeneous_space(manifold)
+    if space is None:
+        return None
+    return TwoPointHomogeneousLaw(kind, space, scale, manifold)
+
+
+@dataclass(frozen=True)
+class TwoPointHomogeneousLaw(RadialDensity, LawBackend):
+    """The Gaussian or Laplace law on one two-point homogeneous manifold.
+
+    Parameters
+    ----------
+    kind : {"gaussian", "laplace"}
+        The weight exp(−r²/2σ²) or exp(−r/σ).
+    space : TwoPointHomogeneousSpace
+        The geometry that the distances depend on.
+    scale : float
+        σ > 0.
+    manifold : Manifold
+        The coordinates in which points are written.
+    """
+
+    manifold: Manifold
+
+    def profile(self, sensitivity: float) -> PrivacyProfile:
+        """Return the exact privacy profile of a draw.
+
+        Parameters
+        ----------
+        sensitivity : float
+            How far the footpoint can move between neighboring data sets.
+        """
+        space = self.space
+        if space.curvature is not None:
+            return constant_curvature_profile(
+                self.kind, space.curvature, space.dim, self.scale, sensitivity
+            )
+        smallest_curvature = min(kappa for kappa, _ in space.jacobi_spectrum)
+        field = "real" if len(space.jacobi_spectrum) == 1 else "complex"
+        return ProjectiveProfile(
+            self.kind, field, space.dim, smallest_curvature, self.scale, sensitivity
+        )
+
+    def certified_delta(self, sensitivity: float, eps: float) -> tuple[float, float]:
+        """Return rigorous lower and upper bounds of δ(eps), in ball arithmetic.
+
+        Raises
+        ------
+        ParameterError
+            On complex projective spaces, for which no enclosure is implemented.
+        """
+        space = self.space
+        if space.curvature is not None:
+            return certified_delta(
+                self.kind, space.curvature, space.dim, self.scale, sensitivity, eps
+            )
+        if len(space.jacobi_spectrum) == 1:
+            ((kappa, _),) = space.jacobi_spectrum
+            return certified_projective_delta(
+                self.kind, kappa, space.dim, self.scale, sensitivity, eps
+            )
+        raise ParameterError(
+            "certified bounds on projective spaces are for real ones, "
+            "as Rotations(3) and lines"
+        )
+
+    def check_representable(self) -> None:
+        """Raise if float64 coordinates cannot hold the distances of this law."""
+        limit = self.manifold.float_set.max_distance
+        if self.practical_radius > limit:
+            raise ParameterError(
+                f": on {self.manifold!r} this law reaches distances of "
+                f"{self.practical_radius:.4g}, but its double-precision coordinates "
+                f"hold {limit:g}; use a smaller scale, or other coordinates",
+                parameter="scale",
+                value=self.scale,
+            )
+
+    def draw(self, rng: np.random.Generator, center: Floats, count: int) -> Floats:
+        """Return `count` points exp(center, r·u); see `LawBackend.draw`."""
+        if self.space.curvature == 0:
+            z = self._draw_flat(rng, count)
+            return np.asarray(self.manifold.from_normal_coordinates(center, z))
+
+        radii = radius_sampler(self.kind, self.space, self.scale).draw(rng, count)
+        directions = uniform_directions(rng, count, self.manifold.dim)
+        return polar_point(self.manifold, center, directions, radii)
+
+    def _draw_flat(self, rng: np.random.Generator, count: int) -> Floats:
+        """Return `count` draws about 0 in ℝ^d.
+
+        The Gaussian has independent coordinates. The length of the Laplace law has the
+        density ∝ r^{d−1}e^{−r/σ}, the Gamma law of shape d.
+        """
+        dim = self.manifold.dim
+        if self.kind == "gaussian":
+            z = rng.standard_normal((count, dim))
+            z *= self.scale
+        else:
+            z = uniform_directions(rng, count, dim)
+            z *= rng.standard_gamma(dim, count)[:, None] * self.scale
+        return z
+
+
+def polar_point(
+    manifold: Manifold, center: Floats, directions: Floats, radii: Floats
+) -> Floats:
+    """Return exp(center, r·u) for uniform directions u.
+
+    Where an isometry from the origin to the center is known in closed form, the polar
+    point about the origin is carried by it, which is faster. The directions then refer
+    to another frame at the center, which does not matter because they are uniform.
+
+    Parameters
+    ----------
+    manifold : Manifold
+        The manifold of the points.
+    center : array
+        One footpoint, or one for each direction.
+    directions : array of shape (n, dim)
+        Unit vectors, uniformly distributed.
+    radii : array of shape (n,)
+        Distances from the center.
+    """
+    point = _polar_point_by_isometry(manifold, center, directions, radii)
+    if point is not None:
+        return point
+    v = manifold.from_coordinates(center, directions * radii[:, None])
+    return np.asarray(manifold.exp(center, v))
+
+
+@singledispatch
+def _polar_point_by_isometry(
+    manifold: Manifold, center: Floats, u: Floats, r: Floats
+) -> Floats | None:
+    """Carry the polar point (cs r, sn r·u) about the origin to the center.
+
+    Returns None where no isometry is known in closed form, or it would lose digits.
+    """
+    return None
+
+
+@_polar_point_by_isometry.register
+def _(manifold: Sphere, center: Floats, u: Floats, r: Floats) -> Floats:
+    """Reflect the sphere so that its north pole goes to the center."""
+    return _polar_point_on_sphere(center, u, r)
+
+
+@_polar_point_by_isometry.register
+def _(manifold: Grassmann, center: Floats, u: Floats, r: Floats) -> Floats | None:
+    """Treat a line as a unit vector up to its sign."""
+    if manifold.r > 1:
+        return None
+    return _polar_point_on_sphere(center[..., 0], u, r)[..., None]
+
+
+@_polar_point_by_isometry.register
+def _(manifold: Lorentz, center: Floats, u: Floats, r: Floats) -> Floats | None:
+    """Boost the origin of the hyperboloid to the center."""
+    if np.max(center[..., 0]) >= _BOOST_LIMIT:
+        return None
+    return _polar_point_on_hyperboloid(center, u, r)
+
+
+@_polar_point_by_isometry.register
+def _(manifold: PoincareBall, center: Floats, u: Floats, r: Floats) -> Floats | None:
+    """Boost on the hyperboloid, which the ball is seen from (−1, 0): x = y/(1 + y₀)."""
+    squared_norm = np.einsum("...i,...i->...", center, center)[..., None]
+    if np.max(squared_norm) >= 1.0 - 2.0 / _BOOST_LIMIT:
+        return None
+    lifted = np.concatenate([1.0 + squared_norm, 2.0 * center], axis=-1)
+    lifted /= 1.0 - squared_norm
+    y = _polar_point_on_hyperboloid(lifted, u, r)
+    x = y[:, 1:] / (1.0 + y[:, :1])
+    if np.max(y[:, 0]) < _LARGEST_BALL_TIME:
+        return x
+    return np.asarray(manifold.project(x))
+
+
+def _polar_point_on_sphere(p: Floats, u: Floats, r: Floats) -> Floats:
+    """Return the image of (cos r, sin r·u) under an isometry that takes e₁ to p.
+
+    The reflection along w = e₁ ± p takes e₁ to ∓p; the sign is chosen such that
+    |w|² = 2(1 + |p₁|) stays away from 0.
+    """
+    y = np.empty((len(u), u.shape[1] + 1))
+    np.cos(r, out=y[:, 0])
+    np.multiply(u, np.sin(r)[:, None], out=y[:, 1:])
+
+    sign = np.where(p[..., :1] < 0.0, -1.0, 1.0)
+    w = sign * p
+    w[..., 0] += 1.0
+    y -= _row_dot(y, w) / (1.0 + np.abs(p[..., :1])) * w
+    # The reflection has taken e₁ to −sign·p.
+    y *= -sign
+    return y
+
+
+def _polar_point_on_hyperboloid(p: Floats, u: Floats, r: Floats) -> Floats:
+    """Return the image of (cosh r, sinh r·u) under the boost that takes the origin to p.
+
+    The time coordinate is computed from the space coordinates, so that the result lies
+    on the hyperboloid.
+    """
+    p_space = p[..., 1:]
+    y = np.empty((len(u), u.shape[1] + 1))
+    y_space = y[:, 1:]
+    np.multiply(u, np.sinh(r)[:, None], out=y_space)
+    along_p = _row_dot(y_space, p_space) / (1.0 + p[..., :1])
+    y_space += (np.cosh(r)[:, None] + along_p) * p_space
+    np.sqrt(1.0 + np.einsum("ij,ij->i", y_space, y_space), out=y[:, 0])
+    return y
+
+
+def _row_dot(y: Floats, w: Floats) -> Floats:
+    """Return the inner product of each row of y with w, or with its row of w, as a column."""
+    products = y @ w if w.ndim == 1 else np.einsum("ij,ij->i", y, w)
+    return np.asarray(products)[:, None]

@@ -1,0 +1,144 @@
+"""Two-point homogeneous spaces, described by the curvatures along one geodesic.
+
+On such a space any two points at distance r look alike: it is Euclidean, hyperbolic,
+spherical, or projective (lines, rotations of three-space, planar shapes). An isotropic
+law on it is one radius and one uniform direction (`isotropic.law`).
+"""
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+
+from curvedp.geometry.manifold import Manifold
+
+
+@dataclass(frozen=True)
+class TwoPointHomogeneousSpace:
+    """A space on which every geodesic meets the same curvatures.
+
+    Parameters
+    ----------
+    jacobi_spectrum : tuple of (float, float)
+        Pairs (κ, n): across a geodesic, n directions have sectional curvature κ.
+        Curvature 0 is included, so that the multiplicities add up to dim − 1.
+    diameter : float
+        The length up to which every geodesic is shortest; infinite if the space is
+        not compact.
+
+    Examples
+    --------
+    >>> TwoPointHomogeneousSpace(((-1.0, 2),)).volume_growth_rate
+    2.0
+    """
+
+    jacobi_spectrum: tuple[tuple[float, float], ...]
+    diameter: float = math.inf
+
+    @property
+    def dim(self) -> int:
+        """The dimension: one along a geodesic, and the multiplicities across it."""
+        return 1 + int(sum(count for _, count in self.jacobi_spectrum))
+
+    @property
+    def curvature(self) -> float | None:
+        """The constant curvature κ, or None on a projective space.
+
+        A circle counts as a sphere of dimension one, whose κ follows from its length.
+        A projective space has several curvatures, or one curvature κ and a diameter
+        below π/√κ.
+        """
+        if not self.jacobi_spectrum:
+            if math.isinf(self.diameter):
+                return 0.0
+            return (math.pi / self.diameter) ** 2
+
+        if len(self.jacobi_spectrum) > 1:
+            return None
+        ((curvature, _),) = self.jacobi_spectrum
+        sphere_diameter = math.inf
+        if curvature > 0:
+            sphere_diameter = math.pi / math.sqrt(curvature)
+        return curvature if self.diameter == sphere_diameter else None
+
+    @property
+    def volume_growth_rate(self) -> float:
+        """h = Σ n·√−κ over the negative curvatures: spheres grow as e^{hr}."""
+        return sum(
+            count * math.sqrt(-kappa)
+            for kappa, count in self.jacobi_spectrum
+            if kappa < 0
+        )
+
+
+@lru_cache(maxsize=256)
+def two_point_homogeneous_space(manifold: Manifold) -> TwoPointHomogeneousSpace | None:
+    """Return the two-point homogeneous space that a manifold is, or None.
+
+    A symmetric manifold qualifies if its curvatures do not depend on the direction and
+    no direction is flat, unless all are.
+    """
+    spectrum = manifold.jacobi_spectrum
+    diameter = manifold.injectivity_radius
+    is_symmetric = manifold.is_homogeneous and manifold.is_symmetric
+    if spectrum is None or not is_symmetric:
+        return None
+
+    if manifold.dim > 1 and not spectrum and math.isinf(diameter):
+        # Euclidean space states no curvature at all.
+        spectrum = ((0.0, manifold.dim - 1),)
+    space = TwoPointHomogeneousSpace(spectrum, diameter)
+    has_flat_directions = space.dim != manifold.dim
+    return None if has_flat_directions else space
+
+
+def constant_curvature_factors(
+    manifold: Manifold,
+) -> tuple[tuple[float, int], ...] | None:
+    """Write a manifold as a product of at most two spaces of constant curvature.
+
+    All flat factors together count as one, since their product is Euclidean. The limit
+    of two is that of `privacy.profiles.products`, which integrates over two radii.
+
+    Returns
+    -------
+    tuple of (curvature, dimension), or None
+        None if the manifold is no such product. The symmetric positive definite 2×2
+        matrices are ℝ × H² with curvatures 0 and −½.
+    """
+    space = two_point_homogeneous_space(manifold)
+    if space is not None:
+        if space.curvature is None:
+            return None
+        return ((space.curvature, manifold.dim),)
+
+    if len(manifold.factors) > 1:
+        return _joined_factors(manifold)
+
+    spectrum = manifold.jacobi_spectrum
+    if not spectrum or len(spectrum) > 1 or not manifold.is_homogeneous:
+        return None
+    ((curvature, multiplicity),) = spectrum
+    if curvature > 0:
+        return None
+    # The directions that are missing in the spectrum are flat and split off.
+    flat_dim = manifold.dim - 1 - multiplicity
+    return ((0.0, flat_dim), (curvature, multiplicity + 1))
+
+
+def _joined_factors(manifold: Manifold) -> tuple[tuple[float, int], ...] | None:
+    """Collect the constant-curvature factors of a product; None if they exceed two."""
+    factors: list[tuple[float, int]] = []
+    for part in manifold.factors:
+        part_factors = constant_curvature_factors(part)
+        if part_factors is None:
+            return None
+        factors.extend(part_factors)
+
+    n_curved = sum(_is_curved(kappa, dim) for kappa, dim in factors)
+    n_flat = 1 if n_curved < len(factors) else 0
+    return tuple(factors) if n_curved + n_flat <= 2 else None
+
+
+def _is_curved(kappa: float, dim: int) -> bool:
+    """Whether a factor is not isometric to a Euclidean space; a circle is not."""
+    return kappa > 0 or (kappa < 0 and dim > 1)

@@ -1,0 +1,485 @@
+"""Exact rejection sampling from exp(−g/s)·J on a public domain, under refined cells.
+
+g is known only through evaluations and a Lipschitz constant, which give a cone under the
+graph of g over each cell; J is the volume of the coordinates. Accepted points follow the
+target whatever the cells are, so the cells may be refined where the data ask for it
+(docs/knorm.md).
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from curvedp.errors import EnvelopeViolation
+from curvedp.laws.backend import Floats
+from curvedp.laws.knorm.domains import GeodesicBall
+
+LocalLipschitzBounds = Callable[..., tuple[Floats, ...]]
+"""Bounds Lipschitz constants of g locally.
+
+Called as bounds(*points, distances): `distances` of shape (N, n_blocks) says how far each
+argument of g may move from its point. Returns one array of N constants for each block.
+"""
+
+# About 300 MB. From there on the envelope stays as it is, and sampling goes on.
+_MAX_CELLS = 1 << 20
+
+# Evaluations of g in one call.
+_BATCH = 2048
+
+# Proposals made at once before thinning.
+_RAW_BATCH = 1 << 17
+
+# The cost of a proposal that is thinned away, in evaluations of g.
+_RAW_COST = 1 / 64
+
+# Relative tolerance of the checks. A wrong Lipschitz constant shows at 1e-2 and more.
+_ROUNDING = 1e-9
+
+# The guess of the target's mass in a cell is lowered by this fraction of the cell's
+# log-variation, so that cells are split where g may still vary a lot.
+_PESSIMISM = 0.15
+
+
+class Cells(NamedTuple):
+    """Cubes of coordinates and bounds of the target over each; one row is one cell."""
+
+    center: Floats
+    """Centers, shape (N, n_blocks, k)."""
+    half: Floats
+    """Half the edge of each block's cube, shape (N, n_blocks)."""
+    at: Floats
+    """Where g was evaluated: the point of the domain nearest to the center."""
+    value: Floats
+    """g at that point, shape (N,)."""
+    lipschitz: Floats
+    """Lipschitz constants of g in coordinates, shape (N, n_blocks)."""
+    lower: Floats
+    """A lower bound of g over the cell."""
+    log_top: Floats
+    """An upper bound of log(exp(−g/s)·J) over the cell."""
+    log_mass: Floats
+    """log(top·volume of the cell): the mass of the envelope."""
+    log_cost: Floats
+    """The logarithm of the work that a proposal to this cell causes, times its mass."""
+    log_target: Floats
+    """A guess of the logarithm of the target's mass in the cell."""
+    log_variation: Floats
+    """How much log target may vary over the cell."""
+
+    @property
+    def n_cells(self) -> int:
+        """The number of cells."""
+        return len(self.value)
+
+    def take(self, rows: NDArray[Any]) -> "Cells":
+        """Return the cells with the given indices or mask."""
+        return Cells(*(column[rows] for column in self))
+
+    def joined_with(self, others: "Cells") -> "Cells":
+        """Return these cells followed by others."""
+        pairs = zip(self, others, strict=True)
+        return Cells(*(np.concatenate(pair) for pair in pairs))
+
+
+class ParentBounds(NamedTuple):
+    """What a cell inherits from the cell that it was split from; one row per child."""
+
+    at: Floats
+    value: Floats
+    lipschitz: Floats
+    lower: Floats
+
+    def take(self, rows: NDArray[Any]) -> "ParentBounds":
+        """Return the rows of a mask."""
+        return ParentBounds(*(column[rows] for column in self))
+
+
+class LipschitzRejectionSampler:
+    """Rejection sampler of the target exp(−g/scale)·J for a Lipschitz function g.
+
+    Parameters
+    ----------
+    domain : GeodesicBall
+        Where the points live.
+    scale : float
+        s > 0.
+    function : callable
+        g ≥ 0, as described at `KNormLaw.sample`.
+    constants : tuple of float, or callable
+        Lipschitz constants of g, one for each block, or `LocalLipschitzBounds`.
+    rng : object
+        A NumPy generator, or anything with its methods `random`, `uniform` and
+        `standard_exponential`.
+
+    Attributes
+    ----------
+    build_evaluations, trial_evaluations : int
+        Evaluations of g spent on cells and on proposals.
+    """
+
+    def __init__(
+        self,
+        domain: GeodesicBall,
+        scale: float,
+        function: Callable[..., Any],
+        constants: tuple[float, ...] | LocalLipschitzBounds,
+        rng: Any,
+    ) -> None:
+        self._domain = domain
+        self._scale = scale
+        self._function = function
+        self._constants = constants
+        self._rng = rng
+        self._radii = np.asarray(domain.radii)
+        self._block_dim = domain.manifold.dim
+        self._corners = _cube_corners(self._block_dim)
+        self._thinning = _ThinningEstimate(len(self._radii), self._block_dim)
+        self.build_evaluations = 0
+        self.trial_evaluations = 0
+
+        whole_domain_center = np.zeros((1, len(self._radii), self._block_dim))
+        whole_domain_half = self._radii[None, :].copy()
+        self._cells = self._measure_cells(whole_domain_center, whole_domain_half, None)
+
+    def draw(self, count: int) -> Floats:
+        """Return `count` independent coordinates of the target, (count, n_blocks, k).
+
+        Cells are refined as long as that costs less than the proposals it saves.
+        """
+        batches: list[Floats] = []
+        missing = count
+        while missing > 0:
+            expected_trials = missing / self._predicted_yield()
+            pays_off = (
+                max(expected_trials, self.trial_evaluations) > self.build_evaluations
+            )
+            if pays_off and self._cells.n_cells < _MAX_CELLS and self._refine():
+                continue
+            smallest_batch = max(missing, expected_trials / 8) + 16
+            largest_batch = max(self.build_evaluations, _BATCH)
+            accepted_points = self._propose(int(min(smallest_batch, largest_batch)))
+            batches.append(accepted_points[:missing])
+            missing -= len(batches[-1])
+        if not batches:
+            return np.zeros((0, len(self._radii), self._block_dim))
+        return np.concatenate(batches)
+
+    def _predicted_yield(self) -> float:
+        """Return about how many draws one evaluation of g gives.
+
+        The prediction steers the work; the law of the draws does not depend on it.
+        """
+        largest = self._cells.log_cost.max()
+        target_mass = np.exp(self._cells.log_target - largest).sum()
+        total_cost = np.exp(self._cells.log_cost - largest).sum()
+        return min(max(float(target_mass / total_cost), 1e-300), 1.0)
+
+    def _refine(self) -> bool:
+        """Split the cells with the most excess mass; False if no cell has any.
+
+        A cell is split across the block of coordinates that loosens its bound most.
+        """
+        cells = self._cells
+        chosen = self._cells_to_split()
+        if len(chosen) == 0:
+            return False
+
+        rows = np.arange(len(chosen))
+        n_children = len(self._corners)
+        loosening = cells.lipschitz[chosen] * cells.half[chosen]
+        block = np.argmax(loosening, axis=1)
+        half = cells.half[chosen]
+        half[rows, block] /= 2
+        # Shape (n, n_children, n_blocks, k).
+        center = np.repeat(cells.center[chosen][:, None], n_children, axis=1)
+        step = half[rows, block][:, None, None] * self._corners
+        center[rows[:, None], np.arange(n_children), block[:, None]] += step
+
+        parents = ParentBounds(
+            *(
+                np.repeat(column[chosen], n_children, axis=0)
+                for column in (cells.at, cells.value, cells.lipschitz, cells.lower)
+            )
+        )
+        children = self._measure_cells(
+            center.reshape(len(chosen) * n_children, *center.shape[2:]),
+            np.repeat(half, n_children, axis=0),
+            parents,
+        )
+        is_unchanged = np.ones(cells.n_cells, dtype=bool)
+        is_unchanged[chosen] = False
+        self._cells = cells.take(is_unchanged).joined_with(children)
+        return True
+
+    def _cells_to_split(self) -> NDArray[np.intp]:
+        """Return the indices of the cells with the most mass above the target."""
+        cells = self._cells
+        relative_cost = np.exp(cells.log_cost - cells.log_cost.max())
+        excess = relative_cost * -np.expm1(-cells.log_variation)
+        n_evaluations = min(max(64, self.build_evaluations // 4), _BATCH * 4)
+        n_cells = n_evaluations // len(self._corners) + 1
+        largest = np.argpartition(-excess, min(n_cells, len(excess)) - 1)[:n_cells]
+        return np.asarray(largest[excess[largest] > 0])
+
+    def _measure_cells(
+        self, center: Floats, half: Floats, parents: ParentBounds | None
+    ) -> Cells:
+        """Evaluate g once in every cell that meets the domain and bound the target.
+
+        Parameters
+        ----------
+        center : array of shape (N, n_blocks, k)
+            The centers of the cells.
+        half : array of shape (N, n_blocks)
+            Half the edge of each block's cube.
+        parents : ParentBounds, optional
+            Bounds of the cells that these were split from.
+
+        Raises
+        ------
+        EnvelopeViolation
+            If g differs from its value in the parent cell by more than its constant
+            allows.
+        """
+        domain = self._domain
+        smallest_entries = np.maximum(np.abs(center) - half[:, :, None], 0.0)
+        low = np.linalg.norm(smallest_entries, axis=2)
+        meets_domain = np.all(low <= self._radii, axis=1)
+        center = center[meets_domain]
+        half = half[meets_domain]
+        low = low[meets_domain]
+        high = np.linalg.norm(np.abs(center) + half[:, :, None], axis=2)
+        high = np.minimum(high, self._radii)
+
+        at = self._nearest_in_domain(center)
+        value = self._evaluate(at)
+        self.build_evaluations += len(value)
+        half_diagonal = half * math.sqrt(self._block_dim)
+        lipschitz = self._lipschitz_constants(at, half_diagonal, high)
+        variation = lipschitz * half * math.sqrt(self._block_dim)
+        lower = np.maximum(value - variation.sum(axis=1), 0.0)
+        if parents is not None:
+            parents = parents.take(meets_domain)
+            distances = np.linalg.norm(at - parents.at, axis=2)
+            allowed = np.sum(parents.lipschitz * distances, axis=1)
+            self._check_bound(np.abs(value - parents.value), allowed, value)
+            # A parent's bound holds in its children too.
+            lower = np.maximum(lower, parents.lower)
+
+        curved_length = domain.curved_length(center) + half[:, 0] * math.sqrt(
+            self._block_dim
+        )
+        log_volume_bound = domain.log_volume_bound(low, high, curved_length)
+        log_top = log_volume_bound - lower / self._scale
+        log_cell_volume = self._block_dim * np.log(2 * half).sum(axis=1)
+        log_mass = log_top + log_cell_volume
+        log_variation = variation.sum(axis=1) / self._scale
+        log_thinned = self._thinning(
+            variation / self._scale, (value - lower) / self._scale
+        )
+        log_target = domain.log_volume(at) - value / self._scale + log_cell_volume
+        return Cells(
+            center=center,
+            half=half,
+            at=at,
+            value=value,
+            lipschitz=lipschitz,
+            lower=lower,
+            log_top=log_top,
+            log_mass=log_mass,
+            log_cost=log_mass + np.logaddexp(log_thinned, math.log(_RAW_COST)),
+            log_target=log_target - _PESSIMISM * log_variation,
+            log_variation=log_variation,
+        )
+
+    def _nearest_in_domain(self, center: Floats) -> Floats:
+        """Return the point of the domain nearest to each center.
+
+        Outside of the domain g need not exist. Projection onto a ball is 1-Lipschitz,
+        so no point of a cell is farther from the projection than from the center.
+        """
+        norm = np.linalg.norm(center, axis=2)
+        is_outside = norm > self._radii
+        safe_norm = np.where(is_outside, norm, 1.0)
+        shrink = np.where(is_outside, self._radii / safe_norm, 1.0)
+        return np.asarray(center * shrink[:, :, None])
+
+    def _lipschitz_constants(
+        self, at: Floats, half_diagonal: Floats, high: Floats
+    ) -> Floats:
+        """Return Lipschitz constants of g in coordinates, shape (N, n_blocks).
+
+        Parameters
+        ----------
+        at : array of shape (N, n_blocks, k)
+            Where g was evaluated in each cell.
+        half_diagonal : array of shape (N, n_blocks)
+            The constants hold as far from `at`, which includes the cell.
+        high : array of shape (N, n_blocks)
+            Upper bounds of the norms of the blocks.
+        """
+        domain = self._domain
+        if isinstance(self._constants, tuple):
+            return domain.lipschitz(self._constants, high)
+
+        # How far each argument of g moves when the coordinates move by half a diagonal.
+        unit_constants = [tuple(row) for row in np.eye(len(self._radii))]
+        distances = np.stack(
+            [
+                np.sum(domain.lipschitz(unit, high) * half_diagonal, axis=1)
+                for unit in unit_constants
+            ],
+            axis=1,
+        )
+        batches = [slice(i, i + _BATCH) for i in range(0, len(at), _BATCH)]
+        bounds = [
+            self._constants(*domain.points(at[batch]), distances[batch])
+            for batch in batches
+        ]
+        constants = tuple(np.concatenate(block) for block in zip(*bounds, strict=True))
+        return domain.lipschitz(constants, high)
+
+    def _propose(self, n_evaluations: int) -> Floats:
+        """Evaluate g at thinned proposals and return the accepted ones.
+
+        Parameters
+        ----------
+        n_evaluations : int
+            The number of proposals at which g is evaluated.
+        """
+        log_mass = self._cells.log_mass
+        cumulative_mass = np.cumsum(np.exp(log_mass - log_mass.max()))
+        point_batches: list[Floats] = []
+        bound_batches: list[Floats] = []
+        missing = n_evaluations
+        n_raw = n_evaluations
+        while missing > 0:
+            points, bounds = self._thinned_proposals(cumulative_mass, n_raw)
+            point_batches.append(points[:missing])
+            bound_batches.append(bounds[:missing])
+            missing -= len(bound_batches[-1])
+            n_expected = int(1.1 * n_raw * missing / max(len(points), 1)) + 64
+            n_raw = min(n_expected, _RAW_BATCH)
+
+        z = np.concatenate(point_batches)
+        lower_bound = np.concatenate(bound_batches)
+        value = self._evaluate(z)
+        self.trial_evaluations += len(z)
+        self._check_bound(lower_bound, value, value)
+        log_ratio = (lower_bound - value) / self._scale
+        is_accepted = log_ratio > -self._rng.standard_exponential(len(z))
+        return np.asarray(z[is_accepted])
+
+    def _thinned_proposals(
+        self, cumulative_mass: Floats, n: int
+    ) -> tuple[Floats, Floats]:
+        """Draw points with density ∝ exp(−cone/s)·J, without evaluating g.
+
+        Points uniform in the cells of the envelope are thinned to the cone that the
+        Lipschitz constant gives under the graph of g.
+
+        Parameters
+        ----------
+        cumulative_mass : array
+            Cumulative masses of the cells.
+        n : int
+            The number of points before thinning.
+
+        Returns
+        -------
+        z : array
+            The points that are left.
+        lower_bound : array
+            The height of the cone at each of them, a lower bound of g.
+        """
+        cells = self._cells
+        rng = self._rng
+        heights = rng.random(n) * cumulative_mass[-1]
+        cell = np.searchsorted(cumulative_mass[:-1], heights, side="right")
+        offsets = rng.uniform(-1, 1, (n, len(self._radii), self._block_dim))
+        z = cells.center[cell] + cells.half[cell][:, :, None] * offsets
+        is_inside = np.all(np.linalg.norm(z, axis=2) <= self._radii, axis=1)
+        z = z[is_inside]
+        cell = cell[is_inside]
+
+        distances = np.linalg.norm(z - cells.at[cell], axis=2)
+        drop = np.sum(cells.lipschitz[cell] * distances, axis=1)
+        lower_bound = np.maximum(cells.value[cell] - drop, cells.lower[cell])
+        log_cone = self._domain.log_volume(z) - lower_bound / self._scale
+        log_ratio = log_cone - cells.log_top[cell]
+        is_under_cone = log_ratio > -rng.standard_exponential(len(z))
+        return z[is_under_cone], lower_bound[is_under_cone]
+
+    def _evaluate(self, z: Floats) -> Floats:
+        """Return g at coordinates z, in batches; raise if a value is negative or NaN."""
+        value = np.empty(len(z))
+        for start in range(0, len(z), _BATCH):
+            batch = slice(start, start + _BATCH)
+            points = self._domain.points(z[batch])
+            batch_value = np.asarray(self._function(*points), dtype=np.float64)
+            n_points = len(points[0])
+            if batch_value.shape != (n_points,) or not np.all(batch_value >= 0):
+                raise EnvelopeViolation(
+                    f"the gradient norm must return {n_points} numbers >= 0"
+                )
+            value[batch] = batch_value
+        return value
+
+    def _check_bound(self, smaller: Floats, larger: Floats, value: Floats) -> None:
+        """Raise unless `smaller` ≤ `larger` up to rounding; NaN fails.
+
+        Every evaluation of g is checked against its Lipschitz constant in this way.
+        """
+        tolerance = _ROUNDING * (self._scale + np.abs(value))
+        if not np.all(smaller <= larger + tolerance):
+            raise EnvelopeViolation(
+                "the gradient norm leaves its Lipschitz bound by "
+                f"{np.max(smaller - larger):.3g}: its constants are too small"
+            )
+
+
+def _cube_corners(k: int) -> Floats:
+    """Return the 2^k sign vectors of ℝ^k, shape (2^k, k).
+
+    They are the positions of the children of a cell, in units of the children's half
+    edge.
+    """
+    axes = [[-1.0, 1.0]] * k
+    return np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, k)
+
+
+class _ThinningEstimate:
+    """Estimate of the fraction of a cell's proposals that thinning leaves.
+
+    It is E exp(−(D − Σ_b G_b·|w_b|/√k)₊) for w uniform on the cubes of the cell: the cone
+    drops by G_b toward the corners of block b, and by D down to the bound of the cell.
+    The expectation is taken over fixed points, which is enough to steer the work.
+
+    Parameters
+    ----------
+    n_blocks, k : int
+        The number of blocks of coordinates and the dimension of each.
+    """
+
+    def __init__(self, n_blocks: int, k: int) -> None:
+        points = np.random.default_rng(0).uniform(-1, 1, (64, n_blocks, k))
+        self._lengths = np.linalg.norm(points, axis=2) / math.sqrt(k)
+
+    def __call__(self, drop: Floats, depth: Floats) -> Floats:
+        """Return the logarithm of the fraction for each cell.
+
+        Parameters
+        ----------
+        drop : array of shape (N, n_blocks)
+            G_b.
+        depth : array of shape (N,)
+            D.
+        """
+        exponents = np.maximum(depth[:, None] - drop @ self._lengths.T, 0.0)
+        smallest = exponents.min(axis=1)
+        mean = np.mean(np.exp(smallest[:, None] - exponents), axis=1)
+        return np.asarray(np.log(mean) - smallest)

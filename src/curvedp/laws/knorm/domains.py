@@ -1,0 +1,282 @@
+"""Public domains of the K-norm gradient mechanism, as boxes of coordinates.
+
+A geodesic ball B_R(c) is described by normal coordinates, x = exp_c(z) with |z| ≤ R. A
+ball of the tangent bundle adds coordinates w of a tangent vector, transported from c to x
+along the radial geodesic. Bounds of the volume, the stretch (Rauch) and the turn
+(holonomy) of these coordinates are proved in docs/knorm.md.
+"""
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from curvedp import _validate
+from curvedp.errors import ParameterError
+from curvedp.geometry.capabilities import euclidean_factor
+from curvedp.geometry.manifold import OFF_MANIFOLD_TOLERANCE, Manifold, check_manifold
+from curvedp.laws.backend import Floats
+
+# Largest dimension of a domain: the number of cells grows exponentially with it.
+_MAX_DIMENSION = 4
+
+# Largest √−κ·radius: beyond it the volume of the ball overflows float64.
+_LARGEST_HYPERBOLIC_RADIUS = 300
+
+
+@dataclass(frozen=True, eq=False)
+class GeodesicBall:
+    """The closed ball of a public radius about a public center.
+
+    Parameters
+    ----------
+    manifold : Manifold
+        A homogeneous symmetric space whose curvatures do not depend on the direction.
+    center : array, optional
+        The origin of the manifold by default.
+    radius : float
+        Below the injectivity radius.
+
+    Raises
+    ------
+    ParameterError
+        If the manifold, the center or the radius does not qualify.
+    """
+
+    manifold: Manifold
+    center: ArrayLike | None = None
+    radius: float = math.nan
+
+    def __post_init__(self) -> None:
+        manifold = check_manifold(self.manifold)
+        is_symmetric = manifold.is_symmetric and manifold.is_homogeneous
+        if not is_symmetric or manifold.jacobi_spectrum is None:
+            raise ParameterError(
+                f"exact K-norm sampling on {manifold!r} is not available: its curvatures "
+                "depend on the direction, or it is not stated that they do not "
+                "(`jacobi_spectrum`, `is_symmetric`, `is_homogeneous`)"
+            )
+        radius = _validate.length("radius", self.radius)
+        if not radius < manifold.injectivity_radius:
+            raise ParameterError(
+                f"must be below the injectivity radius {manifold.injectivity_radius:g}",
+                parameter="radius",
+                value=radius,
+            )
+        center = self._check_center()
+        if self.dim > _MAX_DIMENSION:
+            raise ParameterError(
+                f"{manifold!r} has dimension {manifold.dim}, "
+                f"exact K-norm sampling allows {_MAX_DIMENSION}"
+            )
+        hyperbolic_radii = [
+            math.sqrt(-kappa) * radius for kappa, _ in self.jacobi_spectrum if kappa < 0
+        ]
+        if max(hyperbolic_radii, default=0.0) > _LARGEST_HYPERBOLIC_RADIUS:
+            raise ParameterError(
+                "is too large: the volume of the ball overflows",
+                parameter="radius",
+                value=radius,
+            )
+        object.__setattr__(self, "center", center)
+        object.__setattr__(self, "radius", radius)
+
+    def _check_center(self) -> Floats:
+        """Return the center as an array; raise if it is not one point of the manifold."""
+        manifold = self.manifold
+        center = self.center if self.center is not None else manifold.origin
+        point = _validate.array("center", center)
+        is_point = point.shape == manifold.point_shape
+        if not is_point or not manifold.residual(point) <= OFF_MANIFOLD_TOLERANCE:
+            raise ParameterError(
+                f"must be one point of {manifold!r}", parameter="center", value=point
+            )
+        return point
+
+    @cached_property
+    def jacobi_spectrum(self) -> tuple[tuple[float, int], ...]:
+        """Pairs (κ, multiplicity) of the curvatures across every geodesic."""
+        return self.manifold.jacobi_spectrum or ()
+
+    @cached_property
+    def flat_basis(self) -> Floats:
+        """An orthonormal basis of the coordinates without curvature, as rows."""
+        return np.asarray(euclidean_factor(self.manifold, self.center))
+
+    @property
+    def dim(self) -> int:
+        """The dimension of the domain."""
+        return self.manifold.dim
+
+    @property
+    def radii(self) -> tuple[float, ...]:
+        """The radius of each block of coordinates, a ball in ℝ^k with k = manifold.dim."""
+        return (self.radius,)
+
+    def points(self, z: Floats) -> tuple[Any, ...]:
+        """Return the arguments of the gradient norm at coordinates z.
+
+        Parameters
+        ----------
+        z : array of shape (N, n_blocks, k)
+            Coordinates.
+
+        Returns
+        -------
+        tuple of arrays
+            One array of N points for each block.
+        """
+        manifold = self.manifold
+        v = manifold.from_coordinates(self.center, z[:, 0])
+        return (manifold.exp(self.center, v),)
+
+    def log_volume(self, z: Floats) -> Floats:
+        """Return log J at coordinates z, J = ∏ (sn_κ(r)/r)^n the Jacobian of exp_c."""
+        r = self.curved_length(z)
+        log_jacobian = np.zeros(len(z))
+        for kappa, count in self.jacobi_spectrum:
+            log_jacobian = log_jacobian + count * _log_sn_ratio(kappa, r)
+        return log_jacobian
+
+    def log_volume_bound(
+        self, low: Floats, high: Floats, curved_length: Floats
+    ) -> Floats:
+        """Return an upper bound of log J over cells of coordinates.
+
+        Parameters
+        ----------
+        low, high : arrays of shape (N, n_blocks)
+            In each cell the norm of each block lies between them.
+        curved_length : array of shape (N,)
+            An upper bound of `curved_length` in each cell.
+        """
+        bound = np.zeros(len(low))
+        for kappa, count in self.jacobi_spectrum:
+            # sn_κ(r)/r falls with r for κ > 0 and grows for κ < 0.
+            if kappa > 0:
+                worst_radius = low[:, 0]
+            else:
+                worst_radius = np.minimum(curved_length, high[:, 0])
+            bound += count * _log_sn_ratio(kappa, worst_radius)
+        return bound
+
+    def curved_length(self, z: Floats) -> Floats:
+        """Return the length of the part of z orthogonal to the flat directions.
+
+        The Jacobian J depends on this length alone.
+        """
+        first_block = z[:, 0]
+        flat_part = first_block @ self.flat_basis.T @ self.flat_basis
+        return np.asarray(np.linalg.norm(first_block - flat_part, axis=-1))
+
+    def lipschitz(self, constants: tuple[Any, ...], high: Floats) -> Floats:
+        """Convert Lipschitz constants on the manifold to constants in coordinates.
+
+        Parameters
+        ----------
+        constants : tuple
+            The constants of a function with respect to each of its arguments; numbers
+            or arrays of shape (N,).
+        high : array of shape (N, n_blocks)
+            Upper bounds of the norms of the blocks.
+
+        Returns
+        -------
+        array of shape (N, n_blocks)
+        """
+        return np.asarray(constants[0] * self.stretch(high[:, :1]))
+
+    def stretch(self, r: Floats) -> Floats:
+        """Return max(1, sn_κ(r)/r) for the least κ: how much exp_c stretches (Rauch)."""
+        curvatures = [kappa for kappa, _ in self.jacobi_spectrum]
+        return np.exp(_log_sn_ratio(min([0.0, *curvatures]), r))
+
+
+@dataclass(frozen=True, eq=False)
+class TangentBundleBall(GeodesicBall):
+    """The pairs (p, v) with p in a geodesic ball and ‖v‖ ≤ speed.
+
+    The volume is dvol(p)·dv.
+
+    Parameters
+    ----------
+    manifold, center, radius
+        The ball of p, as for `GeodesicBall`.
+    speed : float
+        The largest norm of v.
+    """
+
+    speed: float = math.nan
+
+    def __post_init__(self) -> None:
+        dim = 2 * self.manifold.dim
+        if dim > _MAX_DIMENSION:
+            raise ParameterError(
+                f"the tangent bundle of {self.manifold!r} has dimension {dim}, exact "
+                f"K-norm sampling allows {_MAX_DIMENSION}; use gradient descent on it"
+            )
+        super().__post_init__()
+        object.__setattr__(self, "speed", _validate.length("speed", self.speed))
+
+    @property
+    def dim(self) -> int:
+        return 2 * self.manifold.dim
+
+    @property
+    def radii(self) -> tuple[float, ...]:
+        return (self.radius, self.speed)
+
+    def points(self, z: Floats) -> tuple[Any, ...]:
+        """Return the points p and the tangent vectors v at coordinates z."""
+        manifold = self.manifold
+        (p,) = super().points(z)
+        v_at_center = manifold.from_coordinates(self.center, z[:, 1])
+        return p, manifold.transport(self.center, p, v_at_center)
+
+    def lipschitz(self, constants: tuple[Any, ...], high: Floats) -> Floats:
+        """Convert Lipschitz constants in p and in v to constants in coordinates.
+
+        Moving p also turns the transported v, by at most |κ|·∫sn_κ/r per unit length:
+        this term adds to the constant of the first block.
+        """
+        constant_p, constant_v = constants
+        turn = sum(
+            abs(kappa) * _mean_sn(kappa, high[:, 0])
+            for kappa, _ in self.jacobi_spectrum
+        )
+        stretch = self.stretch(high[:, :1])[:, 0]
+        first_block = constant_p * stretch + constant_v * turn * high[:, 1]
+        second_block = np.broadcast_to(constant_v, first_block.shape)
+        return np.stack([first_block, second_block], axis=1)
+
+
+def _log_sn_ratio(kappa: float, r: Floats) -> Floats:
+    """Return log(sn_κ(r)/r): sn is a sine for κ > 0, a hyperbolic sine for κ < 0.
+
+    Inside the injectivity radius it is finite.
+    """
+    x = math.sqrt(abs(kappa)) * np.asarray(r, dtype=np.float64)
+    is_small = x < 1e-2
+    u = x * x
+    safe_x = np.where(is_small, 1.0, x)
+    if kappa > 0:
+        closed_form = np.log(np.abs(np.sin(np.minimum(safe_x, math.pi))) / safe_x)
+    else:
+        closed_form = safe_x + np.log(-np.expm1(-2 * safe_x) / (2 * safe_x))
+    series = -np.sign(kappa) * u / 6 - u * u / 180
+    return np.where(is_small, series, closed_form)
+
+
+def _mean_sn(kappa: float, r: Floats) -> Floats:
+    """Return (1/r)·∫₀^r sn_κ = (1 − cos √κ r)/(κ r), and its hyperbolic form for κ < 0.
+
+    Near r = 0 it is r/2.
+    """
+    x = math.sqrt(abs(kappa)) * r
+    half_sine = np.sin(x / 2) if kappa > 0 else np.sinh(x / 2)
+    safe_x = np.where(x > 0, x, 1.0)
+    ratio = np.where(x > 0, 2 * half_sine * half_sine / safe_x, 0.0)
+    return ratio / math.sqrt(abs(kappa))

@@ -1,0 +1,159 @@
+"""The Riemannian Gaussian on a product manifold.
+
+Squared distances add up over the factors, so the Gaussian of a product consists of
+independent Gaussians of the same scale on its factors.
+"""
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from curvedp.geometry.manifold import Manifold
+from curvedp.laws.backend import Floats, LawBackend
+from curvedp.laws.radial_integrals import (
+    RadialCDF,
+    Support,
+    radial_moment,
+    radial_support,
+)
+
+# Knots of the splines through the distribution functions of the factors.
+_SPLINE_KNOTS = 4097
+
+# Radii at which the distribution function of the product is integrated.
+_GRID = 2049
+
+# Panels and Gauss–Legendre rule (on [-1, 1]) of each of these integrals.
+_PANELS = 24
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
+
+
+@dataclass(frozen=True)
+class ProductGaussian(LawBackend):
+    """Independent Gaussians of one scale on the factors of a product.
+
+    Parameters
+    ----------
+    manifold : Manifold
+        The product.
+    scale : float
+        σ, common to all factors.
+    factors : tuple of LawBackend
+        The Gaussian laws on the factors, in the order of `manifold.factors`.
+    """
+
+    manifold: Manifold
+    scale: float
+    factors: tuple[LawBackend, ...]
+
+    @property
+    def log_normalizer(self) -> float:
+        return sum(factor.log_normalizer for factor in self.factors)
+
+    def radial_cdf(self, r: ArrayLike) -> Floats:
+        """Return P(√(d₁² + d₂² + …) ≤ r) with an absolute error below 1e-5."""
+        return _convolved_cdf(self)(r)
+
+    def moment(self, order: int) -> float:
+        """Return E[d^order]; squared distances add up, other powers need a quadrature."""
+        if order == 2:
+            return sum(factor.moment(2) for factor in self.factors)
+        return radial_moment(self.radial_cdf, order, self.scale)
+
+    def check_representable(self) -> None:
+        for factor in self.factors:
+            factor.check_representable()
+
+    def draw(self, rng: np.random.Generator, center: Floats, count: int) -> Floats:
+        """Draw on each factor and join the parts; see `LawBackend.draw`."""
+        centers = self.manifold.split(center)
+        parts = [
+            factor.draw(rng, factor_center, count)
+            for factor, factor_center in zip(self.factors, centers, strict=True)
+        ]
+        return np.asarray(self.manifold.join(parts))
+
+
+@lru_cache(maxsize=64)
+def _convolved_cdf(law: ProductGaussian) -> RadialCDF:
+    """Return the distribution function of the distance on a product."""
+    cdf: RadialCDF = law.factors[0].radial_cdf
+    for factor in law.factors[1:]:
+        cdf = _hypotenuse_cdf(cdf, factor.radial_cdf, law.scale)
+    return cdf
+
+
+def _hypotenuse_cdf(cdf_a: RadialCDF, cdf_b: RadialCDF, scale: float) -> RadialCDF:
+    """Return the distribution function of √(a² + b²) for independent a and b.
+
+    With F_a, F_b the distribution functions, f_a the density of a, and b₁ the end of
+    the support of b (where F_b reaches 1, with a corner on a sphere),
+
+        F(r) = F_a(√(r² − b₁²)) + ∫ F_b(√(r² − a²)) f_a(a) da.
+
+    With a = r·sin θ the integrand is smooth up to a = r. F is integrated on a grid of
+    radii and interpolated monotonically.
+
+    Parameters
+    ----------
+    cdf_a, cdf_b : callable
+        F_a and F_b.
+    scale : float
+        Any length of the order of a and b.
+    """
+    # Imported here because SciPy's splines load slowly and only products need them.
+    from scipy.interpolate import CubicSpline, PchipInterpolator
+
+    support_a = radial_support(cdf_a, scale)
+    support_b = radial_support(cdf_b, scale)
+    knots_a = np.linspace(support_a.low, support_a.high, _SPLINE_KNOTS)
+    knots_b = np.linspace(support_b.low, support_b.high, _SPLINE_KNOTS)
+    spline_a = CubicSpline(knots_a, cdf_a(knots_a))
+    spline_b = CubicSpline(knots_b, cdf_b(knots_b))
+    density_a = spline_a.derivative()
+
+    lowest = math.hypot(support_a.low, support_b.low)
+    highest = math.hypot(support_a.high, support_b.high)
+    radii = np.linspace(lowest, highest, _GRID)
+    values = np.zeros(_GRID)
+    for i, radius in list(enumerate(radii.tolist()))[1:]:
+        domain = _integration_domain(radius, support_a, support_b)
+        edges = np.linspace(
+            math.asin(min(domain.low / radius, 1.0)),
+            math.asin(min(domain.high / radius, 1.0)),
+            _PANELS + 1,
+        )
+        half_widths = np.diff(edges)[:, None] / 2
+        theta = edges[:-1, None] + half_widths * (1.0 + _NODES)
+        a = radius * np.sin(theta)
+        b = radius * np.cos(theta)
+        probability_b = spline_b(np.clip(b, support_b.low, support_b.high))
+        integrand = (
+            probability_b * density_a(np.clip(a, support_a.low, support_a.high)) * b
+        )
+        integral = float(np.sum(integrand * half_widths * _WEIGHTS))
+        values[i] = float(spline_a(domain.low)) + integral
+
+    monotone_values = np.clip(np.maximum.accumulate(values), 0.0, 1.0)
+    curve = PchipInterpolator(radii, monotone_values)
+
+    def cdf(r: ArrayLike) -> Floats:
+        """Interpolate the distribution function of √(a² + b²)."""
+        inside = curve(np.clip(r, radii[0], radii[-1]))
+        return np.where(np.asarray(r) < radii[-1], inside, 1.0)
+
+    return cdf
+
+
+def _integration_domain(
+    radius: float, support_a: Support, support_b: Support
+) -> Support:
+    """Return the values of a for which √(radius² − a²) lies in the support of b."""
+    low = math.sqrt(max(radius**2 - support_b.high**2, 0.0))
+    high = math.sqrt(max(radius**2 - support_b.low**2, 0.0))
+    low = min(max(low, support_a.low), support_a.high)
+    high = min(max(high, low), support_a.high)
+    return Support(low, high)

@@ -1,0 +1,1 @@
+"""Gaussian and Laplace laws of the affine-invariant metric on SPD and HPD matrices."""

@@ -1,0 +1,372 @@
+"""Rejection samplers for the log-eigenvalues of random SPD and HPD matrices.
+
+Under the Gaussian law the log-eigenvalues ρ of W^{−½}XW^{−½} have the density
+∝ exp(−|ρ|²/2σ²)·∏_{i<j} sinh(|ρᵢ−ρⱼ|/2)^β (Said et al. 2017; β = 1 on real symmetric,
+β = 2 on Hermitian matrices). They are drawn by rejection under a near or a far envelope,
+each proved by a concavity (docs/spd-gaussian.md). The acceptance probability of each is
+a ratio of two normalizers, known from (m, σ) alone: the number of trials tells nothing
+about the footpoint.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple, Protocol
+
+import numpy as np
+import scipy
+
+from curvedp._validate import integer, positive
+from curvedp.errors import EnvelopeViolation, ParameterError
+from curvedp.laws.backend import Floats
+from curvedp.laws.isotropic.envelope import radius_sampler
+from curvedp.laws.isotropic.space import TwoPointHomogeneousSpace
+from curvedp.laws.spd.normalizer import (
+    dimension,
+    log_far_acceptance,
+    log_normalizer,
+)
+from curvedp.laws.spd.random_matrices import (
+    MAX_TEMPORARY_ENTRIES,
+    gaussian_eigenvalues,
+)
+
+# Below this acceptance probability a draw would cost more than 10^5 proposals. Such
+# parameters are refused before sampling, by public numbers.
+_SMALLEST_ACCEPTANCE = 1e-5
+
+
+class Proposals(NamedTuple):
+    """Proposed log-eigenvalues with the logarithms of target/envelope."""
+
+    rho: Floats
+    """Shape (n, m), each row in decreasing order wherever its ratio is positive."""
+    log_ratio: Floats
+    """Shape (n,); at most 0 up to rounding."""
+
+
+class Envelope(Protocol):
+    """A proposal distribution with an upper bound of target/proposal density."""
+
+    @property
+    def name(self) -> str:
+        """The name in `acceptance`."""
+        ...
+
+    @property
+    def log_acceptance(self) -> float:
+        """The log-probability that a proposal is accepted."""
+        ...
+
+    def propose(self, rng: np.random.Generator, n: int) -> Proposals:
+        """Return n independent proposals and their log-ratios."""
+        ...
+
+
+def sample_log_eigenvalues(
+    rng: np.random.Generator, m: int, sigma: float, n: int, *, beta: int = 1
+) -> Floats:
+    """Return n draws of the log-eigenvalues of W^{−½}XW^{−½}, X Gaussian about W.
+
+    Parameters
+    ----------
+    rng : numpy.random.Generator
+        The source of randomness.
+    m : int
+        The size of the matrices.
+    sigma : float
+        The scale σ > 0.
+    n : int
+        The number of draws.
+    beta : {1, 2}
+        1 for real symmetric, 2 for Hermitian matrices.
+
+    Returns
+    -------
+    array of shape (n, m)
+        Each row in decreasing order.
+    """
+    m = integer("m", m, 1)
+    sigma = positive("sigma", sigma)
+    n = integer("n", n, 0)
+    if m == 1:
+        return rng.normal(0.0, sigma, (n, 1))
+    if m == 2:
+        return _sample_log_eigenvalues_2x2(rng, sigma, n, beta)
+    return rejection_sample(rng, best_envelope(m, sigma, beta), m, n)
+
+
+def _sample_log_eigenvalues_2x2(
+    rng: np.random.Generator, sigma: float, n: int, beta: int
+) -> Floats:
+    """Return `sample_log_eigenvalues` for m = 2.
+
+    The space is ℝ × H^{1+β} with curvature −½: the center (ρ₁+ρ₂)/2 is normal, and half
+    the gap is a hyperbolic radius divided by √2.
+    """
+    hyperbolic_space = TwoPointHomogeneousSpace(((-0.5, beta),))
+    sampler = radius_sampler("gaussian", hyperbolic_space, sigma)
+    center = rng.normal(0.0, sigma / math.sqrt(2), n)
+    half_gap = sampler.draw(rng, n) / math.sqrt(2)
+    return np.stack([center + half_gap, center - half_gap], axis=-1)
+
+
+def rejection_sample(
+    rng: np.random.Generator, envelope: Envelope, m: int, n: int
+) -> Floats:
+    """Return n accepted proposals of an envelope, shape (n, m), rows decreasing.
+
+    Raises
+    ------
+    EnvelopeViolation
+        If a ratio exceeds 1 by more than rounding explains.
+    """
+    acceptance_probability = math.exp(envelope.log_acceptance)
+    largest_batch = max(1, MAX_TEMPORARY_ENTRIES // (m * m))
+    batches: list[Floats] = []
+    missing = n
+    while missing > 0 or not batches:
+        expected_trials = int(missing / acceptance_probability * 1.05) + 16
+        batch_size = min(largest_batch, expected_trials)
+        rho, log_ratio = envelope.propose(rng, batch_size)
+        # The ratio is a sum with one term per pair, each about |ρ| in size.
+        largest_term = np.max(np.abs(rho), initial=0.0) + 40
+        rounding = m * m * largest_term * 2.0**-50
+        if not np.all(log_ratio <= rounding):
+            raise EnvelopeViolation(
+                f"log ratio {np.max(log_ratio)!r} > 0 for {envelope!r}"
+            )
+        is_accepted = log_ratio > -rng.standard_exponential(batch_size)
+        batches.append(rho[is_accepted][:missing])
+        missing -= len(batches[-1])
+    return np.concatenate(batches)
+
+
+def acceptance(m: int, sigma: float, beta: int = 1) -> dict[str, float]:
+    """Return the exact acceptance probability of each envelope, by its name.
+
+    It depends on public numbers only: the size m ≥ 2, the scale σ and β.
+    """
+    m = integer("m", m, 2)
+    sigma = positive("sigma", sigma)
+    envelopes = _envelopes(m, sigma, beta)
+    return {e.name: math.exp(e.log_acceptance) for e in envelopes}
+
+
+@lru_cache(maxsize=64)
+def _envelopes(m: int, sigma: float, beta: int) -> tuple[Envelope, ...]:
+    """Return the envelopes that `best_envelope` chooses from."""
+    return (NearEnvelope.tightest(m, sigma, beta), FarEnvelope(m, sigma, beta))
+
+
+def best_envelope(m: int, sigma: float, beta: int = 1) -> Envelope:
+    """Return the envelope of the Gaussian that accepts most, for m ≥ 2.
+
+    Raises
+    ------
+    ParameterError
+        If even the best envelope would take more than 10^5 trials for one draw.
+    """
+    near = NearEnvelope.tightest(m, sigma, beta)
+    # This lower bound needs no normalizer, which for tiny σ would take many digits.
+    if near.log_acceptance_bound > math.log(0.5):
+        return near
+    return most_accepting(_envelopes(m, sigma, beta), f"sigma={sigma!r} with m={m}")
+
+
+def most_accepting(envelopes: Sequence[Envelope], parameters: str) -> Envelope:
+    """Return the envelope that accepts most.
+
+    Parameters
+    ----------
+    envelopes : sequence of Envelope
+        The candidates.
+    parameters : str
+        The parameters in words, for the error message.
+
+    Raises
+    ------
+    ParameterError
+        If even the best envelope would take more than 10^5 trials for one draw.
+    """
+    best = max(envelopes, key=_log_acceptance)
+    if best.log_acceptance < math.log(_SMALLEST_ACCEPTANCE):
+        raise ParameterError(
+            f"{parameters}: the best envelope accepts "
+            f"{math.exp(best.log_acceptance):.1e} of its proposals; use SPDLogEuclidean "
+            "or noise in a chart (the log-map Gaussian), which need no rejection"
+        )
+    return best
+
+
+def _log_acceptance(envelope: Envelope) -> float:
+    return envelope.log_acceptance
+
+
+@dataclass(frozen=True)
+class NearEnvelope:
+    """Eigenvalues of a Gaussian matrix: good where σ is small.
+
+    The function φ(y) = log(sinh √y/√y) is concave, so every tangent bounds it:
+    log(sinh x/x) ≤ a + b·x². With x = (ρᵢ−ρⱼ)/2 summed over the pairs, the bound is a
+    Gaussian matrix whose traceless part has the variance s² = 1/(1/σ² − βbm/2) in place
+    of σ²; the trace keeps the scale σ.
+
+    Parameters
+    ----------
+    m : int
+        The size of the matrices.
+    sigma : float
+        The scale σ of the target.
+    tangent : float
+        The x where the tangent touches; every x > 0 gives a valid envelope.
+    beta : {1, 2}
+        Real symmetric or Hermitian matrices.
+    """
+
+    m: int
+    sigma: float
+    tangent: float
+    beta: int = 1
+    name: str = "near"
+
+    @staticmethod
+    def tightest(m: int, sigma: float, beta: int = 1) -> "NearEnvelope":
+        """Return the envelope whose tangent gives the largest acceptance.
+
+        Its touch point x is the root mean square under the envelope itself:
+        s²(½ + βm/4) = x², that is 1/2x² + βm·coth(x)/4x = 1/σ². The left side decreases
+        from ∞ to 0.
+        """
+
+        def log_excess(log_x: float) -> float:
+            x = math.exp(log_x)
+            left_side = 0.5 / (x * x) + beta * m / (4 * x * math.tanh(x))
+            return math.log(left_side) + 2 * math.log(sigma)
+
+        # 1/x ≤ coth x ≤ 1 + 1/x gives the two ends of a bracket.
+        low = math.log(sigma * math.sqrt((beta * m + 2) / 4))
+        high = math.log(
+            sigma * math.sqrt((beta * m + 2) / 2) + sigma * sigma * beta * m
+        )
+        root = scipy.optimize.brentq(log_excess, low - 1e-9, high, xtol=1e-12)
+        return NearEnvelope(m, sigma, math.exp(root), beta)
+
+    @property
+    def _slope(self) -> float:
+        """b, the slope of the tangent in x²."""
+        return _langevin(self.tangent) / (2 * self.tangent)
+
+    @property
+    def _scale(self) -> float:
+        """s, the scale of the traceless part."""
+        return 1 / math.sqrt(1 / self.sigma**2 - self.beta * self._slope * self.m / 2)
+
+    @property
+    def _intercept(self) -> float:
+        """a, the value of the tangent at x² = 0."""
+        return float(log_sinhc(self.tangent)) - self._slope * self.tangent**2
+
+    @property
+    def log_acceptance_bound(self) -> float:
+        """A lower bound of `log_acceptance` that needs no normalizer.
+
+        Since sinh x/x ≥ 1, the mass of the target is at least that of the flat Gaussian.
+        """
+        dim = dimension(self.m, self.beta)
+        log_scale_ratio = (dim - 1) * math.log(self.sigma / self._scale)
+        return log_scale_ratio - self._intercept * (dim - self.m)
+
+    @property
+    def log_acceptance(self) -> float:
+        """log(Z(target)/Z(envelope)).
+
+        The mass of a flat Gaussian of scale s in dimension d is (2πs²)^{d/2}; here one
+        of the d directions, the trace, has the scale σ.
+        """
+        dim = dimension(self.m, self.beta)
+        log_flat_mass = (
+            0.5 * dim * math.log(2 * math.pi)
+            + (dim - 1) * math.log(self._scale)
+            + math.log(self.sigma)
+        )
+        log_target_mass = log_normalizer(self.m, self.sigma, self.beta)
+        return log_target_mass - log_flat_mass - self._intercept * (dim - self.m)
+
+    def propose(self, rng: np.random.Generator, n: int) -> Proposals:
+        """Return n proposals and their log-ratios; see `Envelope.propose`."""
+        m = self.m
+        rho = gaussian_eigenvalues(rng, n, m, self.beta) * self._scale
+        # The mean is independent of the differences and does not enter sinh.
+        mean = rng.normal(0.0, self.sigma / math.sqrt(m), (n, 1))
+        rho += mean - rho.mean(axis=1, keepdims=True)
+
+        i, j = np.triu_indices(m, 1)
+        x = (rho[:, i] - rho[:, j]) / 2
+        tangent = self._intercept + self._slope * x * x
+        log_ratio = self.beta * np.sum(log_sinhc(x) - tangent, axis=1)
+        return Proposals(rho, log_ratio)
+
+
+@dataclass(frozen=True)
+class FarEnvelope:
+    """Drifted normals N(βσ²h, σ²I), hᵢ = (m+1−2i)/2: good where σ is large.
+
+    A proposal is accepted with probability ∏(1 − e^{−(ρᵢ−ρⱼ)})^β if ρ is decreasing.
+
+    Parameters
+    ----------
+    m : int
+        The size of the matrices.
+    sigma : float
+        The scale σ.
+    beta : {1, 2}
+        Real symmetric or Hermitian matrices.
+    """
+
+    m: int
+    sigma: float
+    beta: int = 1
+    name: str = "far"
+
+    @property
+    def log_acceptance(self) -> float:
+        """The normalizer of the target is the envelope's mass times this probability."""
+        return log_far_acceptance(self.m, self.sigma, self.beta)
+
+    def propose(self, rng: np.random.Generator, n: int) -> Proposals:
+        """Return n proposals and their log-ratios; see `Envelope.propose`."""
+        sigma = self.sigma
+        drift = self.beta * sigma * sigma * (self.m - 1 - 2 * np.arange(self.m)) / 2
+        rho = drift + sigma * rng.standard_normal((n, self.m))
+        return Proposals(rho, far_log_ratio(rho, self.beta))
+
+
+def far_log_ratio(rho: Floats, beta: int) -> Floats:
+    """Return β·Σ_{i<j} log(1 − e^{−(ρᵢ−ρⱼ)}) for each row; −∞ where ρ is not decreasing."""
+    i, j = np.triu_indices(rho.shape[1], 1)
+    gaps = rho[:, i] - rho[:, j]
+    is_decreasing = np.all(gaps > 0, axis=1)
+    log_ratio = np.full(len(rho), -np.inf)
+    log_factors = np.log(-np.expm1(-gaps[is_decreasing]))
+    log_ratio[is_decreasing] = beta * np.sum(log_factors, axis=1)
+    return log_ratio
+
+
+def _langevin(x: float) -> float:
+    """Return coth x − 1/x for x > 0, from its series where the difference loses digits."""
+    if x > 0.03:
+        return 1 / math.tanh(x) - 1 / x
+    return x / 3 - x**3 / 45 + 2 * x**5 / 945
+
+
+def log_sinhc(x: Floats | float) -> Floats:
+    """Return log(sinh x/x) for x ≥ 0 without overflow, to a few ulp of 1 + x."""
+    x = np.asarray(x)
+    is_large = x > 1e-2
+    safe_x = np.where(is_large, x, 1.0)
+    closed_form = safe_x + np.log(-np.expm1(-2 * safe_x) / (2 * safe_x))
+    u = x * x
+    series = u / 6 - u * u / 180 + u**3 / 2835
+    return np.where(is_large, closed_form, series)

@@ -1,0 +1,72 @@
+"""The affine-invariant Gaussian law on SPD and HPD matrices.
+
+`SPDGaussian` joins the log-eigenvalues of `spd.envelopes`, the uniform rotations of
+`spd.random_matrices` and the integrals of `spd.normalizer`.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from curvedp.errors import ParameterError
+from curvedp.laws.backend import Floats, LawBackend
+from curvedp.laws.radial_integrals import radial_moment
+from curvedp.laws.spd.envelopes import sample_log_eigenvalues
+from curvedp.laws.spd.normalizer import log_normalizer, mean_square_radius, radial_cdf
+from curvedp.laws.spd.random_matrices import random_congruence
+
+# Largest difference of log-eigenvalues: beyond e³⁶ = 2⁵² a dense float64 matrix loses
+# its smallest eigenvalue.
+_LARGEST_LOG_RATIO = 36.0
+
+
+@dataclass(frozen=True)
+class SPDGaussian(LawBackend):
+    """Density ∝ exp(−d(X, W)²/2σ²) on SPD or HPD matrices with the affine-invariant metric.
+
+    Parameters
+    ----------
+    m : int
+        The size of the matrices.
+    beta : {1, 2}
+        1 for real symmetric matrices; 2 for Hermitian ones, with real and imaginary
+        parts along a last axis.
+    scale : float
+        σ > 0.
+    """
+
+    m: int
+    beta: int
+    scale: float
+
+    @property
+    def log_normalizer(self) -> float:
+        return log_normalizer(self.m, self.scale, self.beta)
+
+    def radial_cdf(self, r: ArrayLike) -> Floats:
+        return np.asarray(radial_cdf(self.m, self.scale, r, self.beta))
+
+    def moment(self, order: int) -> float:
+        """Return E[d^order]; the second moment has a closed form."""
+        if order == 2:
+            return mean_square_radius(self.m, self.scale, self.beta)
+        return radial_moment(self.radial_cdf, order, self.scale)
+
+    def check_representable(self) -> None:
+        """Raise if more than one draw in 10¹² may not be a positive definite matrix."""
+        mean_log_ratio = self.beta * self.scale**2 * (self.m - 1)
+        # Seven standard deviations of a difference of two log-eigenvalues.
+        deviation = 10 * self.scale
+        if mean_log_ratio + deviation > _LARGEST_LOG_RATIO:
+            raise ParameterError(
+                f": dense {self.m}×{self.m} matrices lose the small eigenvalues; use "
+                "a smaller scale",
+                parameter="scale",
+                value=self.scale,
+            )
+
+    def draw(self, rng: np.random.Generator, center: Floats, count: int) -> Floats:
+        """Return `count` matrices about the center; see `LawBackend.draw`."""
+        rho = sample_log_eigenvalues(rng, self.m, self.scale, count, beta=self.beta)
+        return random_congruence(rng, center, rho, self.beta)

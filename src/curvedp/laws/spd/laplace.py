@@ -1,0 +1,256 @@
+"""The affine-invariant Laplace law on SPD and HPD matrices, density ∝ exp(−d(X, W)/σ).
+
+It is a mixture of the Gaussians of `spd.gaussian` over their variance τ, whose integrals
+have closed forms. With a = 1/σ, hᵢ = (m+1−2i)/2 and β = 1 (symmetric) or 2 (Hermitian) it
+exists for a > β|h|. The log-eigenvalues are drawn by rejection from a near or a far
+envelope (docs/laws.md, Laplace on matrices).
+"""
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.special import logsumexp
+
+from curvedp.errors import NotIntegrable, ParameterError
+from curvedp.laws.backend import Floats, LawBackend
+from curvedp.laws.isotropic.density import log_sphere_area
+from curvedp.laws.spd.envelopes import (
+    Envelope,
+    Proposals,
+    far_log_ratio,
+    log_sinhc,
+    most_accepting,
+    rejection_sample,
+)
+from curvedp.laws.spd.normalizer import (
+    dimension,
+    log_far_acceptance,
+    log_volume_constant,
+    radial_cdf,
+    volume_growth_rate,
+)
+from curvedp.laws.spd.random_matrices import gaussian_eigenvalues, random_congruence
+
+# The mixture is summed until its weights are below e^-45 of the largest.
+_MAX_LOG_DROP = 45.0
+
+# Weights of the mixture that contribute to a distribution function, which is accurate
+# to 1e-7.
+_SMALLEST_WEIGHT = 1e-9
+
+# Largest distance of a draw from its footpoint. Eigenvalues are a factor of e^{√2·r}
+# apart, and beyond 2^52 dense float64 matrices lose the small ones.
+_LARGEST_RADIUS = 25.0
+
+
+@dataclass(frozen=True)
+class SPDLaplace(LawBackend):
+    """Density ∝ exp(−d(X, W)/σ) on SPD or HPD matrices with the affine-invariant metric.
+
+    Parameters
+    ----------
+    m : int
+        The size of the matrices.
+    beta : {1, 2}
+        Real symmetric or Hermitian matrices.
+    scale : float
+        σ > 0.
+
+    Raises
+    ------
+    NotIntegrable
+        If the density has infinite mass, or its tail decays too slowly for float64.
+    """
+
+    m: int
+    beta: int
+    scale: float
+
+    def __post_init__(self) -> None:
+        growth_rate = volume_growth_rate(self.m, self.beta)
+        # The margin of 2^-40 keeps digits in a − β|h|.
+        if not self.scale * growth_rate < 1 - 2.0**-40:
+            raise NotIntegrable(
+                f": exp(−d/scale) has infinite mass on matrices of size {self.m} "
+                f"unless scale < {1 / growth_rate:.6g}",
+                parameter="scale",
+                value=self.scale,
+            )
+
+    @property
+    def tail_rate(self) -> float:
+        """a − β|h|: the tail of the distance falls as e^{−(a − β|h|)r}."""
+        return 1 / self.scale - volume_growth_rate(self.m, self.beta)
+
+    @property
+    def mixing_rate(self) -> float:
+        """c = (a² − β²|h|²)/2, the rate of the Gamma law of the far envelope's variance."""
+        a = 1 / self.scale
+        h = volume_growth_rate(self.m, self.beta)
+        return (a - h) * (a + h) / 2
+
+    @property
+    def log_normalizer(self) -> float:
+        log_mixing = (self.m - 1) / 2 * math.log(2 * math.pi) - math.log(self.scale)
+        log_mass = _gaussian_mixture(self).log_mass
+        return log_volume_constant(self.m, self.beta) + log_mixing + log_mass
+
+    def radial_cdf(self, r: ArrayLike) -> Floats:
+        """Return P(d ≤ r), the average over the Gaussians, with an error below 1e-7."""
+        mixture = _gaussian_mixture(self)
+        is_heavy = mixture.weights > _SMALLEST_WEIGHT
+        gaussian_cdfs = [
+            radial_cdf(self.m, math.sqrt(variance), r, self.beta)
+            for variance in mixture.variances[is_heavy].tolist()
+        ]
+        weights = mixture.weights[is_heavy]
+        return np.asarray(np.average(gaussian_cdfs, axis=0, weights=weights))
+
+    def moment(self, order: int) -> float:
+        """Return E[d] = aE[τ] − 1/a or E[d²] = a²E[τ²] − 3E[τ], τ the mixed variance.
+
+        Both are derivatives of the normalizer by a.
+        """
+        mixture = _gaussian_mixture(self)
+        mean = float(mixture.weights @ mixture.variances)
+        if order == 1:
+            return mean / self.scale - self.scale
+        mean_square = float(mixture.weights @ mixture.variances**2)
+        return mean_square / self.scale**2 - 3 * mean
+
+    def check_representable(self) -> None:
+        """Raise if more than one draw in 10¹² may lie too far out for dense matrices."""
+        tail_length = 40 * math.log(2.0) / self.tail_rate
+        if self.moment(1) + tail_length > _LARGEST_RADIUS:
+            raise ParameterError(
+                ": dense matrices lose small eigenvalues; use a smaller scale",
+                parameter="scale",
+                value=self.scale,
+            )
+
+    def draw(self, rng: np.random.Generator, center: Floats, count: int) -> Floats:
+        """Return `count` matrices about the center; see `LawBackend.draw`."""
+        if self.m == 1:
+            rho = rng.laplace(0.0, self.scale, (count, 1))
+        else:
+            rho = rejection_sample(rng, best_laplace_envelope(self), self.m, count)
+        return random_congruence(rng, center, rho, self.beta)
+
+
+class GaussianMixture(NamedTuple):
+    """A Laplace law as a finite mixture of Gaussians."""
+
+    variances: Floats
+    """The variances τ of the Gaussians."""
+    weights: Floats
+    """Their probabilities, of sum 1."""
+    log_mass: float
+    """The logarithm of the integral over τ."""
+
+
+@lru_cache(maxsize=64)
+def _gaussian_mixture(law: SPDLaplace) -> GaussianMixture:
+    """Return the mixture of Gaussians, by the trapezoidal rule in log τ.
+
+    The integrand is τ^k·e^{−cτ}·P(far proposal of variance τ is accepted) with
+    k = (m+1)/2 and c the mixing rate. It is analytic for |Im log τ| < π/2 and grows
+    there as e^{dim·Im²/2} at most, also with a distribution function in it: the rule
+    errs by e^{−2π·1.5/step}, or by e^{−2π²/(dim·step²)} where that is more.
+    """
+    shape = (law.m + 1) / 2
+    c = law.mixing_rate
+    step = min(0.25, 0.9 / math.sqrt(dimension(law.m, law.beta)))
+
+    def log_integrand(k: int) -> float:
+        log_tau = math.log(shape / c) + k * step
+        log_weight = shape * log_tau - c * math.exp(log_tau)
+        return log_weight + log_far_acceptance(law.m, math.exp(log_tau / 2), law.beta)
+
+    log_values = {0: log_integrand(0)}
+    for direction in (1, -1):
+        k = 0
+        while log_values[k] > max(log_values.values()) - _MAX_LOG_DROP:
+            k += direction
+            log_values[k] = log_integrand(k)
+
+    steps = np.array(sorted(log_values))
+    values = np.array([log_values[k] for k in steps.tolist()])
+    log_sum = float(logsumexp(values))
+    return GaussianMixture(
+        variances=shape / c * np.exp(step * steps),
+        weights=np.exp(values - log_sum),
+        log_mass=log_sum + math.log(step),
+    )
+
+
+@lru_cache(maxsize=64)
+def best_laplace_envelope(law: SPDLaplace) -> Envelope:
+    """Return the envelope of the Laplace law that accepts most, for m ≥ 2.
+
+    Raises
+    ------
+    ParameterError
+        If even the best envelope would take more than 10^5 trials for one draw.
+    """
+    envelopes = (NearLaplaceEnvelope(law), FarLaplaceEnvelope(law))
+    return most_accepting(envelopes, f"scale={law.scale!r} with m={law.m}")
+
+
+@dataclass(frozen=True)
+class NearLaplaceEnvelope:
+    """A uniform direction with a length from Gamma(dim, a − β|h|): good for small σ.
+
+    Since sinh x/x ≤ eˣ, the volume factor is at most e^{β|h||ρ|}. The direction is that
+    of the eigenvalues of a Gaussian matrix.
+    """
+
+    law: SPDLaplace
+    name: str = "near"
+
+    @property
+    def log_acceptance(self) -> float:
+        dim = dimension(self.law.m, self.law.beta)
+        log_envelope_mass = (
+            log_sphere_area(dim) + math.lgamma(dim) - dim * math.log(self.law.tail_rate)
+        )
+        return self.law.log_normalizer - log_envelope_mass
+
+    def propose(self, rng: np.random.Generator, n: int) -> Proposals:
+        """Return n proposals and their log-ratios; see `Envelope.propose`."""
+        m = self.law.m
+        beta = self.law.beta
+        rho = gaussian_eigenvalues(rng, n, m, beta)
+        lengths = rng.standard_gamma(dimension(m, beta), n) / self.law.tail_rate
+        rho *= (lengths / np.linalg.norm(rho, axis=1))[:, None]
+
+        i, j = np.triu_indices(m, 1)
+        log_volume = beta * np.sum(log_sinhc((rho[:, i] - rho[:, j]) / 2), axis=1)
+        log_bound = volume_growth_rate(m, beta) * lengths
+        return Proposals(rho, log_volume - log_bound)
+
+
+@dataclass(frozen=True)
+class FarLaplaceEnvelope:
+    """Drifted normals of a random variance τ ~ Gamma((m+1)/2, c): good for large σ."""
+
+    law: SPDLaplace
+    name: str = "far"
+
+    @property
+    def log_acceptance(self) -> float:
+        shape = (self.law.m + 1) / 2
+        log_mass = _gaussian_mixture(self.law).log_mass
+        return log_mass + shape * math.log(self.law.mixing_rate) - math.lgamma(shape)
+
+    def propose(self, rng: np.random.Generator, n: int) -> Proposals:
+        """Return n proposals and their log-ratios; see `Envelope.propose`."""
+        m = self.law.m
+        beta = self.law.beta
+        tau = rng.standard_gamma((m + 1) / 2, (n, 1)) / self.law.mixing_rate
+        drift = tau * beta * (m - 1 - 2 * np.arange(m)) / 2
+        rho = drift + np.sqrt(tau) * rng.standard_normal((n, m))
+        return Proposals(rho, far_log_ratio(rho, beta))

@@ -1,0 +1,214 @@
+"""Random matrices from which draws of SPD and HPD matrices are assembled.
+
+A draw about W = LL* is X = L·Q·diag(e^ρ)·Q*·L*: the log-eigenvalues ρ depend on the law,
+and Q is a uniform orthogonal or unitary matrix. Throughout, β = 1 means real symmetric
+and β = 2 means Hermitian matrices.
+"""
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from curvedp.errors import ParameterError
+from curvedp.laws.backend import Floats
+
+# Numbers in the largest temporary array.
+MAX_TEMPORARY_ENTRIES = 1 << 20
+
+
+def random_congruence(
+    rng: np.random.Generator, center: Floats, rho: Floats, beta: int
+) -> Floats:
+    """Return X = L·Q·diag(e^ρ)·Q*·L* for each row ρ, with Q uniform and W = LL*.
+
+    Congruence by L is an isometry that takes the identity to W. The product is formed
+    as F·F* with F = L·Q·diag(e^{ρ/2}), which is positive semidefinite by construction.
+
+    Parameters
+    ----------
+    rng : numpy.random.Generator
+        The source of Q.
+    center : array
+        W, one matrix or one for each row of `rho`; for β = 2 with real and imaginary
+        parts along a last axis.
+    rho : array of shape (n, m)
+        Log-eigenvalues of W^{−½}XW^{−½}.
+    beta : {1, 2}
+        Real symmetric or Hermitian matrices.
+
+    Returns
+    -------
+    array of n points of the manifold
+    """
+    n, m = rho.shape
+    matrix = center if beta == 1 else center[..., 0] + 1j * center[..., 1]
+    try:
+        lower = np.linalg.cholesky(matrix)
+    except np.linalg.LinAlgError:
+        raise ParameterError("center must be positive definite") from None
+    if m == 2:
+        return _random_congruence_2x2(rng, lower, rho, beta)
+
+    points = np.empty((n, m, m), dtype=lower.dtype)
+    block_length = max(1, MAX_TEMPORARY_ENTRIES // (m * m))
+    for start in range(0, n, block_length):
+        stop = min(n, start + block_length)
+        block_lower = lower if lower.ndim == 2 else lower[start:stop]
+        q = uniform_orthogonal(rng, stop - start, m, beta)
+        factor = block_lower @ (q * np.exp(rho[start:stop, None, :] / 2))
+        adjoint = np.conj(np.swapaxes(factor, -1, -2))
+        np.matmul(factor, adjoint, out=points[start:stop])
+    if beta == 1:
+        return points
+    return np.stack([points.real, points.imag], axis=-1)
+
+
+def _random_congruence_2x2(
+    rng: np.random.Generator, lower: NDArray[Any], rho: Floats, beta: int
+) -> Floats:
+    """Return `random_congruence` for m = 2, entry by entry.
+
+    Up to phases of its columns Q = [[c, −s·z*], [s·z, c]]. For β = 1 c and s are cosine
+    and sine of a uniform angle and z = 1. For β = 2 c² is uniform (Archimedes: a
+    coordinate of a uniform point of the sphere) and z is a uniform phase.
+    """
+    l11 = lower[..., 0, 0].real
+    l21 = lower[..., 1, 0]
+    l22 = lower[..., 1, 1].real
+    angle = rng.uniform(0, 2 * math.pi, len(rho))
+    c = np.cos(angle)
+    s = np.sin(angle)
+    z: Any = np.float64(1.0)
+    if beta == 2:
+        c_squared = rng.random(len(rho))
+        z = c + 1j * s
+        c = np.sqrt(c_squared)
+        s = np.sqrt(1 - c_squared)
+
+    large, small = np.exp(rho.T)
+    # The second row of L·Q.
+    row_large = l21 * c + l22 * s * z
+    row_small = l22 * c - l21 * s * np.conj(z)
+    points = np.empty((len(rho), 2, 2), dtype=lower.dtype)
+    points[:, 0, 0] = l11 * l11 * (c * c * large + s * s * small)
+    points[:, 1, 0] = l11 * (c * large * row_large - s * small * z * row_small)
+    points[:, 0, 1] = np.conj(points[:, 1, 0])
+    points[:, 1, 1] = _squared_modulus(row_large) * large
+    points[:, 1, 1] += _squared_modulus(row_small) * small
+    if beta == 1:
+        return points
+    return points.view(np.float64).reshape(len(rho), 2, 2, 2)
+
+
+def _squared_modulus(z: NDArray[Any]) -> Floats:
+    """Return |z|² elementwise, for real or complex arrays."""
+    return z.real**2 + z.imag**2
+
+
+def gaussian_eigenvalues(
+    rng: np.random.Generator, n: int, m: int, beta: int = 1
+) -> Floats:
+    """Return the eigenvalues of n random matrices with density ∝ exp(−tr S²/2).
+
+    Parameters
+    ----------
+    rng : numpy.random.Generator
+        The source of randomness.
+    n : int
+        The number of matrices.
+    m : int
+        Their size.
+    beta : {1, 2}
+        Symmetric or Hermitian matrices.
+
+    Returns
+    -------
+    array of shape (n, m)
+        Each row in decreasing order.
+    """
+    if m == 2:
+        return _gaussian_eigenvalues_2x2(rng, n, beta)
+    if m == 3:
+        return _gaussian_eigenvalues_3x3(rng, n, beta)
+    half = _normal_matrices(rng, n, m, beta) / 2
+    hermitian = half + np.conj(np.swapaxes(half, 1, 2))
+    return np.asarray(np.linalg.eigvalsh(hermitian)[:, ::-1], dtype=np.float64)
+
+
+def _gaussian_eigenvalues_2x2(rng: np.random.Generator, n: int, beta: int) -> Floats:
+    """Return `gaussian_eigenvalues` for m = 2 as center ± half the gap.
+
+    The squared half gap ((S₁₁−S₂₂)/2)² + |S₁₂|² is half a χ² with 1 + β degrees of
+    freedom.
+    """
+    center = rng.standard_normal(n) / math.sqrt(2)
+    half_gap = np.sqrt(rng.standard_gamma((1 + beta) / 2, n))
+    return np.stack([center + half_gap, center - half_gap], axis=1)
+
+
+def _gaussian_eigenvalues_3x3(rng: np.random.Generator, n: int, beta: int) -> Floats:
+    """Return `gaussian_eigenvalues` for m = 3 from polar coordinates of the differences.
+
+    In the plane of the differences the ordered triples form a sector of 60°, and
+    ∏(λᵢ−λⱼ) = q³·sin 3θ/√2. The length q is χ with 2 + 3β degrees of freedom. For β = 1
+    cos 3θ is uniform; for β = 2 it is distributed like a coordinate of a uniform point
+    of the disc. The form 2·arcsin √u = arccos(1 − 2u) keeps its digits at both ends.
+    """
+    u = rng.random(n) if beta == 1 else rng.beta(1.5, 1.5, n)
+    length = 2 * np.sqrt(rng.standard_gamma(1 + 1.5 * beta, n))
+    upper_gap = length * np.sin(2 / 3 * np.arcsin(np.sqrt(u)))
+    lower_gap = length * np.sin(2 / 3 * np.arcsin(np.sqrt(1 - u)))
+    middle = rng.normal(0.0, math.sqrt(1 / 3), n) + (lower_gap - upper_gap) / 3
+    return np.stack([middle + upper_gap, middle, middle - lower_gap], axis=1)
+
+
+def _normal_matrices(rng: np.random.Generator, n: int, m: int, beta: int) -> Floats:
+    """Return n matrices of independent standard normals, complex for β = 2."""
+    normals = rng.standard_normal((n, m, beta * m))
+    return normals if beta == 1 else np.asarray(normals.view(np.complex128))
+
+
+def uniform_orthogonal(
+    rng: np.random.Generator, n: int, m: int, beta: int = 1
+) -> Floats:
+    """Return n matrices Q, uniform on O(m) or U(m) up to signs or phases of the columns.
+
+    The product Q·diag·Q*, for which Q is used, does not depend on those signs.
+    """
+    if m == 3 and beta == 1:
+        return _uniform_rotations(rng, n)
+    if m == 3:
+        return _uniform_unitary_3x3(rng, n)
+    return np.asarray(np.linalg.qr(_normal_matrices(rng, n, m, beta))[0])
+
+
+def _uniform_rotations(rng: np.random.Generator, n: int) -> Floats:
+    """Return n uniform 3×3 rotations, from uniform unit quaternions (w, x, y, z)."""
+    quaternion = rng.standard_normal((4, n))
+    quaternion *= math.sqrt(2) / np.sqrt(np.sum(quaternion * quaternion, axis=0))
+    w, x, y, z = quaternion
+    q = np.empty((n, 3, 3))
+    q[:, 0, 0] = 1 - y * y - z * z
+    q[:, 0, 1] = x * y - w * z
+    q[:, 0, 2] = x * z + w * y
+    q[:, 1, 0] = x * y + w * z
+    q[:, 1, 1] = 1 - x * x - z * z
+    q[:, 1, 2] = y * z - w * x
+    q[:, 2, 0] = x * z - w * y
+    q[:, 2, 1] = y * z + w * x
+    q[:, 2, 2] = 1 - x * x - y * y
+    return q
+
+
+def _uniform_unitary_3x3(rng: np.random.Generator, n: int) -> Floats:
+    """Return n uniform unitary 3×3 matrices, by Gram–Schmidt and the cross product."""
+    normals = _normal_matrices(rng, n, 3, 2)
+    first = normals[:, 0]
+    second = normals[:, 1]
+    first = first / np.linalg.norm(first, axis=1, keepdims=True)
+    second = second - first * np.sum(np.conj(first) * second, axis=1, keepdims=True)
+    second = second / np.linalg.norm(second, axis=1, keepdims=True)
+    third = np.conj(np.cross(first, second))
+    return np.stack([first, second, third], axis=-1)

@@ -1,0 +1,189 @@
+"""The Gaussian on Grassmann manifolds of rank two and more: volumes in closed form, cubature, draws with power."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from scipy import integrate, stats
+
+from curvedp.errors import EnvelopeViolation, ParameterError
+from curvedp.geometry import Grassmann, Sphere
+from curvedp.laws import RiemannianGaussian
+from curvedp.mechanisms import GaussianMechanism
+from goodness import accepts, off_origin, rejects
+from reproductions.gdp import grassmann
+from reproductions.gdp.grassmann import GrassmannGaussian
+from reproductions.opt.tangent import TangentGaussian
+
+
+def log_volume_of_rotations(n):
+    """O(n), a product of spheres."""
+    return sum(
+        math.log(2) + k / 2 * math.log(math.pi) - math.lgamma(k / 2)
+        for k in range(1, n + 1)
+    )
+
+
+@pytest.mark.parametrize(("m", "r"), [(4, 2), (5, 2), (5, 3), (6, 3), (8, 3), (8, 4)])
+def test_normalizer_between_its_two_limits(m, r) -> None:
+    """Wide: the volume of O(m)/O(r)O(m−r). Narrow: that of a tangent normal, less Ricci curvature·σ²·dim/6."""
+    wide = GrassmannGaussian(Grassmann(m, r), 1e6).log_normalizer
+    parts = log_volume_of_rotations(r) + log_volume_of_rotations(m - r)
+    assert wide == pytest.approx(log_volume_of_rotations(m) - parts, abs=1e-9)
+    dim, sigma = r * (m - r), 1e-3
+    narrow = GrassmannGaussian(
+        Grassmann(m, r), sigma
+    ).log_normalizer - dim / 2 * math.log(2 * math.pi * sigma**2)
+    assert narrow == pytest.approx(-dim * (m - 2) * sigma**2 / 6, rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("m", "r", "sigma"), [(4, 2, 0.4), (6, 2, 1.0), (6, 3, 0.5), (7, 4, 0.8)]
+)
+def test_normalizer_by_cubature(m, r, sigma) -> None:
+    p = min(r, m - r)
+    x, w = np.polynomial.legendre.leggauss(24)
+
+    def weight(theta, s):
+        out = math.exp(-sum(t * t for t in theta) / (2 * s**2)) * math.prod(
+            map(math.sin, theta)
+        ) ** (m - 2 * p)
+        pairs = itertools.combinations(theta, 2)
+        return out * math.prod(math.sin(a) ** 2 - math.sin(b) ** 2 for a, b in pairs)
+
+    def nested(top, above, s):
+        """Over top > θ > … below the angles above."""
+        if len(above) == p:
+            return weight(above, s)
+        return (
+            float(w @ [nested(t, (*above, t), s) for t in top * (x + 1) / 2]) * top / 2
+        )
+
+    # the constant of the volume drops out
+    ratio = [math.log(nested(math.pi / 2, (), s)) for s in (sigma, 3 * sigma)]
+    M = Grassmann(m, r)
+    found = (
+        GrassmannGaussian(M, sigma).log_normalizer
+        - GrassmannGaussian(M, 3 * sigma).log_normalizer
+    )
+    assert found == pytest.approx(ratio[0] - ratio[1], abs=1e-8)
+
+
+@pytest.mark.parametrize(
+    ("m", "r", "sigma"), [(4, 2, 0.3), (4, 2, 1.0), (5, 3, 0.7), (7, 2, 50.0)]
+)
+def test_draws_follow_the_law(m, r, sigma) -> None:
+    M = Grassmann(m, r)
+    law, rng, center = (
+        GrassmannGaussian(M, sigma),
+        np.random.default_rng([m, r]),
+        np.asarray(off_origin(M)),
+    )
+    x = law.sample(rng, center, 4000)
+    assert np.max(M.residual(x)) < 1e-12
+    distance, knots = (
+        np.asarray(M.dist(center, x)),
+        np.linspace(0, 1.1 * math.pi / 2 * math.sqrt(min(r, m - r)), 200),
+    )
+    heights = law.radial_cdf(
+        knots
+    )  # an integral each; straight lines between them are off by 1e-4
+
+    def cdf(distance):
+        return np.interp(distance, knots, heights)
+
+    assert accepts(stats.kstest(cdf(distance), "uniform").pvalue)
+    assert rejects(stats.kstest(cdf(1.06 * distance), "uniform").pvalue)
+    assert abs(distance.mean() - law.mean_radius) < 5 * distance.std() / 63
+    assert (
+        abs((distance**2).mean() - law.mean_square_radius)
+        < 5 * (distance**2).std() / 63
+    )
+    if sigma >= 0.7:  # exp of a tangent normal, the commonest wrong sampler
+        wrong = M.exp(
+            center, TangentGaussian(M, min(sigma, 2.0)).sample(rng, center, 4000)
+        )
+        assert rejects(
+            stats.kstest(cdf(np.asarray(M.dist(center, wrong))), "uniform").pvalue
+        )
+    several = law.sample(rng, x[:6].reshape(2, 3, m, r), (2, 3))
+    assert several.shape == (2, 3, m, r)
+
+
+def test_wide_draws_of_rank_three_are_uniform() -> None:
+    """The angle of a uniform 3-plane to a fixed line: cos² is Beta(3/2, 4/2)."""
+    M = Grassmann(7, 3)
+    x = GrassmannGaussian(M, 1e3).sample(np.random.default_rng(3), M.origin, 3000)
+    share = np.sum(x[:, 5, :] ** 2, axis=-1)
+    assert accepts(stats.kstest(share, stats.beta(1.5, 2.0).cdf).pvalue)
+    narrow = GrassmannGaussian(M, 0.5).sample(np.random.default_rng(3), M.origin, 3000)
+    assert rejects(
+        stats.kstest(
+            np.sum(narrow[:, 5, :] ** 2, axis=-1), stats.beta(1.5, 2.0).cdf
+        ).pvalue
+    )
+
+
+def test_cdf_by_a_double_integral() -> None:
+    law, r, sigma = GrassmannGaussian(Grassmann(5, 2), 0.6), 1.1, 0.6
+
+    def mass(radius):
+        def density(b, a):
+            volume = math.sin(a) * math.sin(b) * math.sin(a - b) * math.sin(a + b)
+            return (
+                math.exp(-(a * a + b * b) / (2 * sigma**2)) * volume
+                if a * a + b * b <= radius**2
+                else 0.0
+            )
+
+        def top(a):
+            return min(a, math.sqrt(max(radius**2 - a * a, 0.0)))
+
+        return integrate.dblquad(
+            density, 0, min(radius, math.pi / 2), 0, top, epsabs=1e-10
+        )[0]
+
+    assert law.radial_cdf(r) == pytest.approx(mass(r) / mass(10.0), abs=1e-7)
+
+
+@pytest.mark.parametrize(("m", "r"), [(4, 2), (5, 3), (20, 2)])
+def test_the_library_refuses_subspaces_of_rank_two_and_more(m, r) -> None:
+    """No profile is known, so there is no law to release by; lines and hyperplanes have one."""
+    with pytest.raises(ParameterError, match="tangent-gaussian"):
+        RiemannianGaussian(Grassmann(m, r), 0.3)
+    with pytest.raises(ParameterError, match="tangent-gaussian"):
+        GaussianMechanism(Grassmann(m, r), 0.1, 0.3)
+    for rank in (1, m - 1):
+        assert RiemannianGaussian(Grassmann(m, rank), 0.3).profile(0.1).mu > 0
+
+
+def test_what_is_not_known_is_refused() -> None:
+    with pytest.raises(ParameterError, match="rank 2"):
+        GrassmannGaussian(Grassmann(6, 3), 0.3).radial_cdf(0.5)
+    with pytest.raises(ParameterError, match="accepts"):
+        GrassmannGaussian(Grassmann(40, 20), 5.0).sample(
+            np.random.default_rng(0), np.eye(40, 20)
+        )
+    with pytest.raises(ParameterError, match="Grassmann"):
+        GrassmannGaussian(Sphere(2), 0.3)
+
+
+def test_an_envelope_below_its_target_raises(monkeypatch) -> None:
+    right = grassmann._envelope(2, 3, 0.3)
+    wrong = right._replace(intercept=right.intercept - 0.05)
+    monkeypatch.setattr(grassmann, "_envelope", lambda *_: wrong)
+    with pytest.raises(EnvelopeViolation):
+        GrassmannGaussian(Grassmann(5, 2), 0.3).sample(
+            np.random.default_rng(0), np.eye(5, 2), 200
+        )
+
+
+def test_planes_of_a_space_of_many_dimensions() -> None:
+    """σ = 1/100 in 402 dimensions: the tangent normal of 2·400 dimensions, whose powers of a sine leave the doubles."""
+    law = GrassmannGaussian(Grassmann(402, 2), 0.01)
+    assert law.radial_cdf(0.01 * math.sqrt(800)) == pytest.approx(
+        stats.chi2.cdf(800, 800), abs=0.2
+    )
+    assert law.radial_cdf(0.01 * math.sqrt(1000)) > 0.999
+    assert law.radial_cdf(0.01 * math.sqrt(600)) < 0.01
