@@ -101,7 +101,7 @@ def test_norms_and_products_are_bounded_from_above():
             (abs(Fraction(m)) + Fraction(r)) ** 2
             for m, r in zip(x.mid.flat, x.rad.flat, strict=True)
         )
-        bound = Fraction(exact_spd_near._frobenius(x))
+        bound = Fraction(exact_spd_near._frobenius_bound(x))
         assert exact_square <= bound**2 <= exact_square * (1 + Fraction(1, 2**38))
         rows = [
             sum(
