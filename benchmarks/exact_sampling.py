@@ -39,7 +39,6 @@ CASES: list[
     ("gaussian", SPDAffineInvariant(10), 0.3, 5.0),
     ("gaussian", SPDAffineInvariant(10), 0.7, 5.0),
     ("gaussian", SPDAffineInvariant(20), 0.3, None),
-    ("gaussian", SPDAffineInvariant(20), 1.0, None),
 ]
 
 

@@ -107,14 +107,14 @@ class RiemannianGaussian(IsotropicLaw):
         if not has_ricci_bound:
             return (
                 f"no exact profile is known on {self.manifold!r}; "
-                "use the mechanism log-gaussian"
+                "use the mechanism tangent-gaussian"
             )
         ricci = -ricci_lower_bound(self.manifold)
         largest_scale = math.sqrt(_LARGEST_RICCI_TERM / ricci)
         return (
             f"no profile is proved on {self.manifold!r} at the scale {self.scale:g}: "
             f"the bound by the Ricci curvature ends at {largest_scale:g}; use a smaller "
-            "scale, or the mechanism log-gaussian"
+            "scale, or the mechanism tangent-gaussian"
         )
 
     def ricci_bound(
@@ -169,5 +169,5 @@ def _gaussian_backend(manifold: Manifold, scale: float) -> LawBackend:
     raise ParameterError(
         f"RiemannianGaussian on {manifold!r} has no exact sampler; "
         "use from_coordinates(p, sigma·z) for noise in a tangent space, "
-        "the mechanism log-gaussian for a release"
+        "the mechanism tangent-gaussian for a release"
     )

@@ -119,5 +119,5 @@ def _laplace_backend(manifold: Manifold, scale: float) -> LawBackend:
         return SPDLaplace(m, beta, _validate.length("scale", scale))
     raise ParameterError(
         f"RiemannianLaplace on {manifold!r} has no exact sampler; "
-        "use the mechanism log-laplace"
+        "use the mechanism tangent-laplace"
     )

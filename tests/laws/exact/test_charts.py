@@ -156,7 +156,7 @@ def test_draws_have_radius_direction_and_footpoint(sampler, manifold, scale) -> 
     center = off_origin(manifold)
     draws = [sampler(manifold, scale, center, source=source) for _ in range(n)]
     points = manifold.project(np.stack([draw.value for draw in draws]))
-    (kind,) = sampler.args
+    kind = {exact_gaussian: "gaussian", exact_laplace: "laplace"}[sampler]
     curvature = int(manifold.curvature_bounds[0])
     log = manifold.to_coordinates(center, manifold.log(center, points))
     length = np.linalg.norm(log, axis=-1)

@@ -304,7 +304,7 @@ def _draw_integers(
         coordinates = manifold.normal_coordinates(manifold.origin, center)
         return _draw_flat_gaussian(np.asarray(coordinates), scale, source, grid)
     raise ParameterError(
-        f"has no exact {kind} sampler; use the mechanism log-gaussian",
+        f"has no exact {kind} sampler; use the mechanism tangent-gaussian",
         parameter="manifold",
         value=manifold,
     )

@@ -234,11 +234,11 @@ class NearDraw:
             √½, the standard deviation of an entry off the diagonal.
         """
         m = self._bound.m
-        identity = np.eye(len(self._layout.index))
+        identity = np.eye(len(self._layout.normal_index))
         scales = self._bound.scales(normals)
         trace = normals[:m].sum()
         deviations = self._layout.sign * (1 - identity) * root_half + identity
-        gaussian_part = normals[self._layout.index] * deviations * scales.traceless
+        gaussian_part = normals[self._layout.normal_index] * deviations * scales.traceless
         trace_part = trace * (scales.trace - scales.traceless) / m
         return gaussian_part + identity * trace_part
 
@@ -360,7 +360,7 @@ def _complex_from_blocks(matrix: arb_mat, m: int) -> acb_mat:
 class MatrixLayout(NamedTuple):
     """Which normal stands at each entry of a matrix, and with which sign."""
 
-    index: np.ndarray
+    normal_index: np.ndarray
     sign: np.ndarray
 
 

@@ -104,7 +104,7 @@ def _random_congruence_2x2(
 
 def _squared_modulus(z: NDArray[Any]) -> Floats:
     """Return |z|² elementwise, for real or complex arrays."""
-    return z.real**2 + z.imag**2
+    return np.asarray(z.real**2 + z.imag**2)
 
 
 def gaussian_eigenvalues(
