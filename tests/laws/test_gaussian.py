@@ -360,8 +360,8 @@ class TestHat:
             for s in (1.0, 1.1)
         )
         with (
-            mock.patch.object(narrow, "_g", wide._log_density),
-            pytest.raises(EnvelopeViolation, match="log f − hat"),
+            mock.patch.object(narrow, "_log_density", wide._log_density),
+            pytest.raises(EnvelopeViolation, match="log f − log envelope"),
         ):
             narrow.draw(np.random.default_rng(0), 100_000)
 

@@ -320,15 +320,15 @@ def test_value_is_the_integers_on_the_grid() -> None:
 
 def test_a_wrong_envelope_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     law = exact_radial.ExactRadialDensity("gaussian", form(1, 3), 0.377)
-    envelope = exact_radial._envelope(law)
+    envelope = exact_radial.radial_envelope(law)
     lowered = tuple(
-        exact_radial._Piece(p.start, p.stop, p.slope, p.height - 0.2)
+        exact_radial.EnvelopePiece(p.start, p.stop, p.slope, p.height - 0.2)
         for p in envelope.pieces
     )
     monkeypatch.setattr(
         exact_radial,
-        "_envelope",
-        lambda _: exact_radial._Envelope(law, envelope.level, lowered),
+        "radial_envelope",
+        lambda _: exact_radial.RadialEnvelope(law, envelope.level, lowered),
     )
     source = GeneratorSource(np.random.default_rng(0))
     with pytest.raises(EnvelopeViolation):
