@@ -1,32 +1,45 @@
 """Guarantees as events of Google's dp-accounting, for totals that other software keeps."""
 
 from math import exp, inf, nextafter
-from typing import Any
+from typing import TYPE_CHECKING
 
 from curvedp.core.mechanism import check_guarantee
 from curvedp.errors import MissingExtra, ParameterError
 from curvedp.privacy import GDP, ZCDP, Guarantee, PureDP
 
+if TYPE_CHECKING:
+    from dp_accounting import DpEvent
 
-def to_dp_event(guarantee: Guarantee) -> Any:
-    """The event whose accountants never promise more than this guarantee does.
 
-    A μ-GDP release is dominated by the Gaussian mechanism with noise multiplier 1/μ (Dong, Roth & Su 2022), a pure ε one by
-    binary randomized response (Kairouz, Oh & Viswanath 2015), NOT by Laplace noise of scale 1/ε, which is more private.
-    Ours are for replacing a record: give the accountant `NeighboringRelation.REPLACE_ONE`. With another relation it may
-    promise more than is true: with REPLACE_SPECIAL ε = 0.62 at δ = 1e-5 for a pure ε of 1.
+def to_dp_event(guarantee: Guarantee) -> "DpEvent":
+    """Return an event of dp-accounting that is at most as private as a guarantee.
+
+    A μ-GDP release is dominated by the Gaussian mechanism with noise multiplier 1/μ
+    (Dong, Roth & Su 2022). A pure ε-DP release is dominated by binary randomized
+    response (Kairouz, Oh & Viswanath 2015), NOT by Laplace noise of scale 1/ε, which is
+    more private. Parameters are rounded toward less privacy.
+
+    Our guarantees are for replace-one adjacency: give the accountant
+    `NeighboringRelation.REPLACE_ONE`. With another relation it may promise more than is
+    true: with REPLACE_SPECIAL, ε = 0.62 at δ = 1e-5 for a pure ε of 1.
 
     Parameters
     ----------
     guarantee : GDP, PureDP or ZCDP
-        Such as `mean.certificate_.guarantee`.
+        The guarantee of a release, such as `mean.certificate_.guarantee`.
+
+    Returns
+    -------
+    dp_accounting.DpEvent
+        The event to give to an accountant.
 
     Raises
     ------
     ParameterError
-        For another definition, which has no event that is not more than it says, or another adjacency.
+        For another kind of guarantee, which no event describes without promising more,
+        or for another adjacency.
     MissingExtra
-        Without dp-accounting.
+        If dp-accounting is not installed.
 
     Examples
     --------
@@ -40,19 +53,23 @@ def to_dp_event(guarantee: Guarantee) -> Any:
         raise MissingExtra(
             "events of dp-accounting need it: pip install dp-accounting"
         ) from error
+
     if isinstance(guarantee, GDP):
-        multiplier = 1 / guarantee.mu
-        return GaussianDpEvent(
-            multiplier
-            if multiplier * guarantee.mu <= 1
-            else nextafter(multiplier, -inf)
-        )
+        return GaussianDpEvent(_reciprocal_rounded_down(guarantee.mu))
     if isinstance(guarantee, PureDP):
-        return RandomizedResponseDpEvent(
-            nextafter(2 / (1 + exp(guarantee.eps)), -inf), 2
-        )
+        # Each of the 2 answers is replaced by a uniform one with this probability.
+        replacement_probability = nextafter(2 / (1 + exp(guarantee.eps)), -inf)
+        return RandomizedResponseDpEvent(replacement_probability, 2)
     if isinstance(guarantee, ZCDP):
         return ZCDpEvent(guarantee.rho)
     raise ParameterError(
         f"{guarantee} has no event in dp-accounting; export GDP, PureDP or ZCDP"
     )
+
+
+def _reciprocal_rounded_down(mu: float) -> float:
+    """Return a float that is at most 1/μ: a smaller multiplier is less noise."""
+    reciprocal = 1 / mu
+    if reciprocal * mu <= 1:
+        return reciprocal
+    return nextafter(reciprocal, -inf)

@@ -1,9 +1,13 @@
-"""Manifolds of geoopt as ours, and back: those whose distances agree, which the tests measure."""
+"""Manifolds of geoopt as manifolds of this library, and back.
 
+Only pairs whose distances agree are translated; the tests measure that.
+"""
+
+from collections.abc import Mapping
 from math import isclose
-from typing import Any
+from typing import Any, NamedTuple
 
-from curvedp.adapters.spaces import module_of, row_of
+from curvedp.adapters.spaces import find_counterpart, import_foreign
 from curvedp.errors import ParameterError
 from curvedp.geometry import (
     Euclidean,
@@ -15,46 +19,117 @@ from curvedp.geometry import (
     Sphere,
 )
 
-_THEIRS: dict[type[Any], tuple[str, dict[str, Any]]] = {
-    Euclidean: ("Euclidean", {"ndim": 1}),
-    Sphere: ("Sphere", {}),
-    Lorentz: ("Lorentz", {}),
-    PoincareBall: ("PoincareBall", {}),
-    SPDAffineInvariant: ("SymmetricPositiveDefinite", {"default_metric": "AIM"}),
-    SPDLogEuclidean: ("SymmetricPositiveDefinite", {"default_metric": "LEM"}),
+
+class _GeooptManifold(NamedTuple):
+    """The class of geoopt that is the counterpart of one of ours, and its arguments."""
+
+    name: str
+    options: Mapping[str, int | str]
+
+
+_COUNTERPARTS: dict[type[Any], _GeooptManifold] = {
+    Euclidean: _GeooptManifold("Euclidean", {"ndim": 1}),
+    Sphere: _GeooptManifold("Sphere", {}),
+    Lorentz: _GeooptManifold("Lorentz", {}),
+    PoincareBall: _GeooptManifold("PoincareBall", {}),
+    SPDAffineInvariant: _GeooptManifold(
+        "SymmetricPositiveDefinite", {"default_metric": "AIM"}
+    ),
+    SPDLogEuclidean: _GeooptManifold(
+        "SymmetricPositiveDefinite", {"default_metric": "LEM"}
+    ),
 }
 
 
 def from_geoopt(manifold: Any, shape: tuple[int, ...]) -> Manifold:
-    """Our manifold with the distances of a geoopt manifold, whose points have this shape."""
-    metric = getattr(getattr(manifold, "default_metric", None), "value", None)
-    curved = all(
-        isclose(abs(float(getattr(manifold, name, 1.0))), 1.0, rel_tol=1e-6)
-        for name in "ck"
-    )
-    for ours, (name, options) in _THEIRS.items():
-        if (
-            type(manifold).__name__ == name
-            and options.get("default_metric") == metric
-            and curved
-        ):
-            found: Manifold = ours(
-                shape[0]
-                if len(shape) == 2 or ours in (Euclidean, PoincareBall)
-                else shape[0] - 1
-            )
-            if found.point_shape != tuple(shape):
+    """Return our manifold with the distances of a geoopt manifold.
+
+    Parameters
+    ----------
+    manifold : geoopt.Manifold
+        A manifold of geoopt, with curvature 1, 0 or −1.
+    shape : tuple of int
+        The shape of one point; a geoopt manifold does not say its size.
+
+    Returns
+    -------
+    Manifold
+        The manifold with the same points and distances.
+
+    Raises
+    ------
+    ParameterError
+        If this library has no such manifold, or its points have another shape.
+    """
+    for manifold_class, counterpart in _COUNTERPARTS.items():
+        if _is_counterpart(manifold, counterpart):
+            size = _size_from_shape(manifold_class, shape)
+            our_manifold: Manifold = manifold_class(size)
+            if our_manifold.point_shape != tuple(shape):
                 raise ParameterError(
                     f"{shape} is not the shape of one point of {manifold}"
                 )
-            return found
-    known = ", ".join(sorted({name for name, _ in _THEIRS.values()}))
+            return our_manifold
+
+    known_names = {counterpart.name for counterpart in _COUNTERPARTS.values()}
     raise ParameterError(
-        f"{manifold} is not a space that curvedp has; there are {known}, with curvature ±1"
+        f"{manifold} is not a space that curvedp has; there are "
+        f"{', '.join(sorted(known_names))}, with curvature ±1"
     )
 
 
+def _is_counterpart(manifold: Any, counterpart: _GeooptManifold) -> bool:
+    """Whether a geoopt manifold has the class, metric and curvature of a table entry."""
+    name = type(manifold).__name__
+    if name != counterpart.name:
+        return False
+    if name == "SymmetricPositiveDefinite":
+        metric = manifold.default_metric.value
+        return bool(metric == counterpart.options["default_metric"])
+    if name == "Lorentz":
+        return _is_one(manifold.k)
+    if name == "PoincareBall":
+        return _is_one(manifold.c)
+    return True
+
+
+def _is_one(curvature_parameter: Any) -> bool:
+    """Whether a curvature parameter of geoopt, a tensor, is ±1 up to single precision."""
+    return isclose(abs(float(curvature_parameter)), 1.0, rel_tol=1e-6)
+
+
+def _size_from_shape(manifold_class: type[Any], shape: tuple[int, ...]) -> int:
+    """Return the size that our class takes for points of this shape.
+
+    It is the side of matrices and the length of vectors, but the dimension, one less
+    than the length, for spheres and hyperboloids.
+    """
+    is_matrix = len(shape) == 2
+    if is_matrix or manifold_class in (Euclidean, PoincareBall):
+        return shape[0]
+    return shape[0] - 1
+
+
 def to_geoopt(manifold: Manifold) -> Any:
-    """The geoopt manifold with the distances of ours."""
-    name, options = row_of(_THEIRS, manifold)
-    return getattr(module_of("geoopt", "geoopt"), name)(**options)
+    """Return the geoopt manifold with the distances of our manifold.
+
+    Parameters
+    ----------
+    manifold : Manifold
+        One of our manifolds.
+
+    Returns
+    -------
+    geoopt.Manifold
+        The manifold of geoopt.
+
+    Raises
+    ------
+    ParameterError
+        If geoopt has no such manifold.
+    MissingExtra
+        If geoopt is not installed.
+    """
+    counterpart = find_counterpart(_COUNTERPARTS, manifold)
+    geoopt = import_foreign("geoopt", "geoopt")
+    return vars(geoopt)[counterpart.name](**counterpart.options)

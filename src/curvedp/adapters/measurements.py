@@ -1,84 +1,109 @@
 """Estimators as measurements of OpenDP, for its compositors and odometers."""
 
-from typing import Any
+from operator import attrgetter
+from typing import Any, NamedTuple
 
 from sklearn.base import clone
 
 from curvedp._validate import integer
 from curvedp.core.mechanism import check_guarantee
 from curvedp.errors import MissingExtra, ParameterError
-from curvedp.privacy import GDP, ZCDP, ApproxDP, PureDP, convert
+from curvedp.privacy import GDP, ZCDP, ApproxDP, Guarantee, PureDP, convert
 
 
 def make_measurement(estimator: Any, n: int, attribute: str = "location_") -> Any:
-    """A measurement on arrays of n records under change-one distance.
+    """Return an OpenDP measurement that fits an estimator to arrays of n records.
 
-    Gaussian DP has no measure in OpenDP; it is stated as ρ-zCDP, ρ = μ²/2, which it implies. The map is the
-    guarantee for one record that changes, and refuses more: OpenDP is told nothing that ours does not say.
+    Its distance is the change-one distance. Gaussian DP has no measure in OpenDP; it is
+    stated as ρ-zCDP with ρ = μ²/2, which it implies. The privacy map is the guarantee
+    for one changed record, and refuses more: OpenDP is promised nothing that the
+    guarantee does not say.
 
     Parameters
     ----------
-    estimator : PrivateFrechetMean or another
-        Not fitted, asked for GDP, ZCDP, PureDP or ApproxDP, and without a ledger: OpenDP's compositor is the ledger here.
+    estimator : estimator of this library
+        An estimator that is not fitted, such as `PrivateFrechetMean`, with a guarantee
+        of kind GDP, ZCDP, PureDP or ApproxDP and without a ledger: OpenDP's compositor
+        keeps the account.
     n : int
-        How many records there are, a public number; other arrays are refused by their shape.
+        The public number of records; arrays of another length are refused.
     attribute : str
-        What of the fitted estimator is released.
+        The attribute of the fitted estimator that is released.
+
+    Returns
+    -------
+    opendp.Measurement
+        The measurement.
 
     Raises
     ------
     ParameterError
-        For an estimator with a ledger (it would be charged for twice), or another guarantee or adjacency.
+        For an estimator with a ledger (it would be charged twice), or for another kind
+        of guarantee or adjacency.
     MissingExtra
-        Without OpenDP.
+        If OpenDP is not installed.
     """
-    check_guarantee(
-        estimator.guarantee
-    )  # a change-one distance of 1 is twice one of a record that is added or removed
+    # A change-one distance of 1 is a replaced record, not an added or removed one.
+    check_guarantee(estimator.guarantee)
     try:
         import opendp.prelude as dp
     except ImportError as error:
         raise MissingExtra("measurements need OpenDP: pip install opendp") from error
     if estimator.ledger is not None:
         raise ParameterError(
-            "a measurement is paid for in OpenDP's composition: give an estimator without a ledger"
+            "a measurement is paid for in OpenDP's composition: "
+            "give an estimator without a ledger"
         )
-    count, (measure, loss, none) = integer("n", n, 2), _measure(dp, estimator.guarantee)
+    record_count = integer("n", n, 2)
+    loss = _opendp_loss(dp, estimator.guarantee)
+    read_released_value = attrgetter(attribute)
 
-    def function(records: Any) -> Any:
-        if len(records) != count:
+    def has_right_length(records: Any) -> bool:
+        return len(records) == record_count
+
+    def fit_and_read(records: Any) -> Any:
+        if not has_right_length(records):
             raise ParameterError(
-                f"there are {len(records)} records; the measurement is for {count}"
+                f"there are {len(records)} records; "
+                f"the measurement is for {record_count}"
             )
-        return getattr(clone(estimator).fit(records), attribute)
+        fitted = clone(estimator).fit(records)
+        return read_released_value(fitted)
 
-    def privacy_map(changed: int) -> Any:
-        if changed > 1:
+    def privacy_map(changed_records: int) -> Any:
+        if changed_records > 1:
             raise ParameterError(
-                f"the guarantee is for one record that changes, not {changed}"
+                f"the guarantee is for one record that changes, not {changed_records}"
             )
-        return loss if changed else none
+        return loss.one_change if changed_records else loss.no_change
 
-    domain = dp.user_domain(
-        f"arrays of {count} records", lambda records: len(records) == count
-    )
+    domain = dp.user_domain(f"arrays of {record_count} records", has_right_length)
     return dp.m.make_user_measurement(
-        domain, dp.change_one_distance(), measure, function, privacy_map
+        domain, dp.change_one_distance(), loss.measure, fit_and_read, privacy_map
     )
 
 
-def _measure(dp: Any, guarantee: Any) -> tuple[Any, Any, Any]:
-    """OpenDP's measure, the loss in it, and that of no change."""
+class _OpenDPLoss(NamedTuple):
+    """A guarantee in the terms of OpenDP."""
+
+    # OpenDP's measure, such as its zero-concentrated divergence.
+    measure: Any
+    # The loss in that measure when one record changes, and when none does.
+    one_change: float | tuple[float, float]
+    no_change: float | tuple[float, float]
+
+
+def _opendp_loss(dp: Any, guarantee: Guarantee) -> _OpenDPLoss:
+    """Translate a guarantee; `dp` is the module `opendp.prelude`."""
     if isinstance(guarantee, GDP | ZCDP):
-        return dp.zero_concentrated_divergence(), convert(guarantee, to=ZCDP).rho, 0.0
+        rho = convert(guarantee, to=ZCDP).rho
+        return _OpenDPLoss(dp.zero_concentrated_divergence(), rho, 0.0)
     if isinstance(guarantee, PureDP):
-        return dp.max_divergence(), guarantee.eps, 0.0
+        return _OpenDPLoss(dp.max_divergence(), guarantee.eps, 0.0)
     if isinstance(guarantee, ApproxDP):
-        return (
-            dp.approximate(dp.max_divergence()),
-            (guarantee.eps, guarantee.delta0),
-            (0.0, 0.0),
-        )
+        measure = dp.approximate(dp.max_divergence())
+        one_change = (guarantee.eps, guarantee.delta0)
+        return _OpenDPLoss(measure, one_change, (0.0, 0.0))
     raise ParameterError(
         f"{guarantee} has no measure in OpenDP; ask for GDP, ZCDP, PureDP or ApproxDP"
     )

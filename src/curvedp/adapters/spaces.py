@@ -1,10 +1,12 @@
-"""Spaces of geomstats as ours, and back: those whose distances agree, which the tests measure.
+"""Manifolds of geomstats as manifolds of this library, and back.
 
-Others are refused, not guessed: the same name with another metric has another sensitivity.
+Only pairs whose distances agree are translated; the tests measure that. Others are
+refused, not guessed: the same name with another metric has another sensitivity.
 """
 
 from importlib import import_module
-from typing import Any
+from types import ModuleType
+from typing import Any, NamedTuple, TypeVar
 
 from curvedp.errors import MissingExtra, ParameterError
 from curvedp.geometry import (
@@ -17,53 +19,152 @@ from curvedp.geometry import (
     Sphere,
 )
 
-# Module, class and metric. A size is what our class takes.
-_THEIRS: dict[type[Any], tuple[str, str, str]] = {
-    Euclidean: ("euclidean", "Euclidean", "CanonicalEuclideanMetric"),
-    Sphere: ("hypersphere", "Hypersphere", "HypersphereMetric"),
-    Lorentz: ("hyperboloid", "Hyperboloid", "HyperboloidMetric"),
-    PoincareBall: ("poincare_ball", "PoincareBall", "PoincareBallMetric"),
-    SPDAffineInvariant: ("spd_matrices", "SPDMatrices", "SPDAffineMetric"),
-    SPDLogEuclidean: ("spd_matrices", "SPDMatrices", "SPDLogEuclideanMetric"),
+_Counterpart = TypeVar("_Counterpart")
+
+
+class _GeomstatsSpace(NamedTuple):
+    """Where geomstats has the counterpart of one of our manifolds."""
+
+    # The module below `geomstats.geometry`.
+    module: str
+    # The class of the space and the class of its metric.
+    space: str
+    metric: str
+
+
+# By our class. Both classes take the same size.
+_COUNTERPARTS: dict[type[Any], _GeomstatsSpace] = {
+    Euclidean: _GeomstatsSpace("euclidean", "Euclidean", "CanonicalEuclideanMetric"),
+    Sphere: _GeomstatsSpace("hypersphere", "Hypersphere", "HypersphereMetric"),
+    Lorentz: _GeomstatsSpace("hyperboloid", "Hyperboloid", "HyperboloidMetric"),
+    PoincareBall: _GeomstatsSpace(
+        "poincare_ball", "PoincareBall", "PoincareBallMetric"
+    ),
+    SPDAffineInvariant: _GeomstatsSpace(
+        "spd_matrices", "SPDMatrices", "SPDAffineMetric"
+    ),
+    SPDLogEuclidean: _GeomstatsSpace(
+        "spd_matrices", "SPDMatrices", "SPDLogEuclideanMetric"
+    ),
 }
+
+# Spaces of geomstats whose size is the side `n` of their matrices, not the dimension.
+_MATRIX_SPACES = ("SPDMatrices",)
 
 
 def from_geomstats(space: Any) -> Manifold:
-    """Our manifold with the points and distances of a geomstats space; a `ParameterError` where we have none."""
-    names = type(space).__name__, type(space.metric).__name__
-    size = getattr(space, "n", space.dim)
-    found: list[Manifold] = [
-        ours(size) for ours, (_, *theirs) in _THEIRS.items() if tuple(theirs) == names
-    ]
-    if not found:
-        known = ", ".join(sorted({name for _, name, _ in _THEIRS.values()}))
-        raise ParameterError(
-            f"{names[0]} with {names[1]} is not a space that curvedp has; there are {known}"
-        )
-    return found[0]
+    """Return our manifold with the points and distances of a geomstats space.
+
+    Parameters
+    ----------
+    space : geomstats space
+        The space, equipped with a metric.
+
+    Returns
+    -------
+    Manifold
+        The manifold with the same points and distances.
+
+    Raises
+    ------
+    ParameterError
+        If this library has no such manifold.
+    """
+    space_name = type(space).__name__
+    metric_name = type(space.metric).__name__
+    for manifold_class, counterpart in _COUNTERPARTS.items():
+        if (counterpart.space, counterpart.metric) == (space_name, metric_name):
+            size = space.n if space_name in _MATRIX_SPACES else space.dim
+            manifold: Manifold = manifold_class(size)
+            return manifold
+
+    known_names = {counterpart.space for counterpart in _COUNTERPARTS.values()}
+    raise ParameterError(
+        f"{space_name} with {metric_name} is not a space that curvedp has; "
+        f"there are {', '.join(sorted(known_names))}"
+    )
 
 
 def to_geomstats(manifold: Manifold) -> Any:
-    """The geomstats space with the points and distances of our manifold."""
-    home, name, metric = row_of(_THEIRS, manifold)
-    module = module_of(f"geomstats.geometry.{home}", "geomstats")
-    size = manifold.point_shape[0] if len(manifold.point_shape) == 2 else manifold.dim
-    space = getattr(module, name)(size, equip=False)
-    space.equip_with_metric(getattr(module, metric))
+    """Return the geomstats space with the points and distances of our manifold.
+
+    Parameters
+    ----------
+    manifold : Manifold
+        One of our manifolds.
+
+    Returns
+    -------
+    geomstats space
+        The space, equipped with the metric of our manifold.
+
+    Raises
+    ------
+    ParameterError
+        If geomstats has no such space.
+    MissingExtra
+        If geomstats is not installed.
+    """
+    counterpart = find_counterpart(_COUNTERPARTS, manifold)
+    module = import_foreign(f"geomstats.geometry.{counterpart.module}", "geomstats")
+    has_matrix_points = len(manifold.point_shape) == 2
+    size = manifold.point_shape[0] if has_matrix_points else manifold.dim
+
+    classes = vars(module)
+    space = classes[counterpart.space](size, equip=False)
+    space.equip_with_metric(classes[counterpart.metric])
     return space
 
 
-def row_of(table: dict[type[Any], Any], manifold: Manifold) -> Any:
-    """The row of our manifold in a table of theirs, or a `ParameterError`."""
-    if type(manifold) not in table:
-        have = ", ".join(ours.__name__ for ours in table)
-        raise ParameterError(f"{manifold!r} has no counterpart there; {have} have")
-    return table[type(manifold)]
+def find_counterpart(
+    counterparts: dict[type[Any], _Counterpart], manifold: Manifold
+) -> _Counterpart:
+    """Return the entry of a table for the class of our manifold.
+
+    Parameters
+    ----------
+    counterparts : dict
+        What another package has for each of our classes.
+    manifold : Manifold
+        One of our manifolds.
+
+    Returns
+    -------
+    object
+        The entry for the manifold's class.
+
+    Raises
+    ------
+    ParameterError
+        If the table has no entry for that class.
+    """
+    if type(manifold) not in counterparts:
+        supported = ", ".join(kind.__name__ for kind in counterparts)
+        raise ParameterError(f"{manifold!r} has no counterpart there; {supported} have")
+    return counterparts[type(manifold)]
 
 
-def module_of(name: str, package: str) -> Any:
-    """A module of another package, or a `MissingExtra` that says how to get it."""
+def import_foreign(module: str, package: str) -> ModuleType:
+    """Import a module of another package, or say how to install the package.
+
+    Parameters
+    ----------
+    module : str
+        The module's full name.
+    package : str
+        The name under which pip installs it.
+
+    Returns
+    -------
+    module
+        The imported module.
+
+    Raises
+    ------
+    MissingExtra
+        If the package is not installed.
+    """
     try:
-        return import_module(name)
+        return import_module(module)
     except ImportError as error:
         raise MissingExtra(f"this needs {package}: pip install {package}") from error

@@ -1,7 +1,12 @@
-"""Clipping and noise around an optimizer of torch, for parameters on geoopt's manifolds among others (needs torch)."""
+"""Clipping and noise around an optimizer of torch (needs torch).
 
+Parameters may live on manifolds of geoopt: gradients are clipped and noised in the
+manifolds' own metrics.
+"""
+
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -11,7 +16,7 @@ from curvedp.adapters.geoopt import from_geoopt
 from curvedp.core.mechanism import check_guarantee
 from curvedp.entropy import SecureSource, Source
 from curvedp.errors import ParameterError
-from curvedp.geometry import Euclidean
+from curvedp.geometry import Euclidean, Manifold
 from curvedp.ledger import Ledger
 from curvedp.privacy import Guarantee, PrivacyUnit
 from curvedp.privacy.optimizer_accounting import rounded_clip, rsgd_noise
@@ -19,23 +24,38 @@ from curvedp.privacy.optimizer_accounting import rounded_clip, rsgd_noise
 
 @dataclass(eq=False)
 class PrivateOptimizer:
-    """Steps of another optimizer along noisy means of clipped Riemannian gradients: what it does of them is post-processing.
+    """An optimizer of torch that sees only noisy means of clipped Riemannian gradients.
+
+    Whatever the wrapped optimizer does with them is post-processing.
 
     Parameters
     ----------
     optimizer : torch.optim.Optimizer
-        Such as `geoopt.optim.RiemannianSGD`; one parameter group or several.
-    n, steps, batch_size : int
-        Records, steps in all, and the expected size of a batch, each record of which is drawn by a coin (`sample`).
+        The optimizer that makes the steps, such as `geoopt.optim.RiemannianSGD`, with
+        one or several parameter groups.
+    n : int
+        The public number of records.
+    steps : int
+        The number of steps in all.
+    batch_size : int
+        The expected size of a batch; a coin decides for each record whether it is in
+        the batch (see `sample`).
     clip : float
-        The longest gradient of one record, over all parameters together, in the manifolds' own metrics.
-    guarantee, ledger : Guarantee and Ledger, optional
-        For replacing a record, for all steps together, which are charged at once.
+        The largest length of the gradient of one record, over all parameters together,
+        in the manifolds' own metrics.
+    guarantee : Guarantee
+        The guarantee of all steps together, for replace-one adjacency.
+    ledger : Ledger, optional
+        The ledger that is charged for all steps at once.
+    source : Source
+        The source of batches and noise.
 
     Attributes
     ----------
     noise : float
-        Standard deviation of the tangent noise of a mean gradient.
+        The standard deviation of the noise in each coordinate of a mean gradient.
+    steps_left : int
+        The number of steps that are paid for and not yet made.
 
     Raises
     ------
@@ -53,37 +73,26 @@ class PrivateOptimizer:
     source: Source = field(default_factory=SecureSource)
 
     def __post_init__(self) -> None:
-        for name, least in (("n", 2), ("steps", 1), ("batch_size", 1)):
-            _validate.integer(name, getattr(self, name), least)
+        """Check all parameters, calibrate the noise, then charge the ledger."""
+        _validate.integer("n", self.n, 2)
+        _validate.integer("steps", self.steps, 1)
+        _validate.integer("batch_size", self.batch_size, 1)
         if self.batch_size > self.n:
             raise ParameterError(
                 f"is more than the {self.n} records",
                 parameter="batch_size",
                 value=self.batch_size,
             )
-        self.framed = [
-            _Framed(p) for group in self.optimizer.param_groups for p in group["params"]
+        self._parameters = [
+            _FramedParameter(parameter)
+            for group in self.optimizer.param_groups
+            for parameter in group["params"]
         ]
-        kinds = [
-            np.finfo(each.parameter.detach().cpu().numpy().dtype)
-            for each in self.framed
-        ]
-        dim, roughest = (
-            sum(each.space.dim for each in self.framed),
-            max(kinds, key=lambda kind: kind.eps).dtype,
-        )
-        charged = rounded_clip(
-            _validate.positive("clip", self.clip),
-            dim,
-            roughest,
-            self.n,
-            self.batch_size,
-        )
-        check_guarantee(self.guarantee)
-        self.noise = rsgd_noise(
-            self.n, self.steps, self.batch_size, charged, self.guarantee, "poisson"
-        )
-        self.left, self._drawn = self.steps, -1
+        self.noise = self._calibrate_noise()
+        self.steps_left = self.steps
+
+        # The size of the batch that `sample` drew for the next step; None before that.
+        self._batch_count: int | None = None
         if self.ledger is not None:
             self.ledger.spend(
                 self.guarantee,
@@ -93,93 +102,206 @@ class PrivateOptimizer:
                 statistic="clipped gradients",
             )
 
+    def _calibrate_noise(self) -> float:
+        """Return the noise scale of a mean gradient that attains the guarantee.
+
+        The clip is enlarged by the rounding errors of the coarsest floating-point type
+        among the parameters.
+        """
+        float_types = [parameter.float_type for parameter in self._parameters]
+        coarsest_type = max(float_types, key=lambda kind: kind.eps).dtype
+        dim = sum(parameter.space.dim for parameter in self._parameters)
+        clip_with_rounding = rounded_clip(
+            _validate.positive("clip", self.clip),
+            dim,
+            coarsest_type,
+            self.n,
+            self.batch_size,
+        )
+        check_guarantee(self.guarantee)
+        return rsgd_noise(
+            self.n,
+            self.steps,
+            self.batch_size,
+            clip_with_rounding,
+            self.guarantee,
+            "poisson",
+        )
+
     def sample(self) -> np.ndarray:
-        """The records of the next step, each by a coin of its own."""
-        found = np.flatnonzero(self.source.uniform(self.n) < self.batch_size / self.n)
-        self._drawn = len(found)
-        return found
+        """Draw the batch of the next step, a coin for each record.
+
+        Returns
+        -------
+        array of int
+            The indices of the records whose gradients `step` expects.
+        """
+        is_in_batch = self.source.uniform(self.n) < self.batch_size / self.n
+        batch = np.flatnonzero(is_in_batch)
+        self._batch_count = len(batch)
+        return batch
 
     def step(self, gradients: list[Any]) -> None:
-        """One step, given the ordinary gradients of the sampled records: an array (records, *shape) for each parameter."""
-        if self._drawn < 0 or not self.left:
+        """Make one step with the gradients of the sampled records.
+
+        Parameters
+        ----------
+        gradients : list of tensors
+            For each parameter the ordinary (Euclidean) gradients of the records that
+            `sample` returned, of shape (records, *parameter.shape).
+
+        Raises
+        ------
+        ParameterError
+            If no batch was sampled, all steps are made, or the shapes do not fit.
+        """
+        if self._batch_count is None or not self.steps_left:
             raise ParameterError(
-                "call sample before each step; only as many steps can be made as were paid for"
+                "call sample before each step; only as many steps can be made as were "
+                "paid for"
             )
-        if [tuple(g.shape) for g in gradients] != [
-            (self._drawn, *f.parameter.shape) for f in self.framed
-        ]:
+        expected_shapes = [
+            (self._batch_count, *parameter.tensor.shape)
+            for parameter in self._parameters
+        ]
+        if [tuple(gradient.shape) for gradient in gradients] != expected_shapes:
             raise ParameterError(
-                f"gradients must be of {self._drawn} records, one array for each parameter"
+                f"gradients must be of {self._batch_count} records, "
+                "one array for each parameter"
             )
+
         with quiet_about_records():
-            total = clipped_sum(self.framed, gradients, self.clip)
-        noisy = total / self.batch_size + self.noise * self.source.normal(total.shape)
-        self.left, self._drawn = self.left - 1, -1
-        ends = np.cumsum([each.space.dim for each in self.framed])[:-1]
-        for each, part in zip(self.framed, np.split(noisy, ends), strict=True):
-            each.assign(part)
+            total = clipped_sum(self._parameters, gradients, self.clip)
+        noise = self.noise * self.source.normal(total.shape)
+        noisy_mean = total / self.batch_size + noise
+        self.steps_left -= 1
+        self._batch_count = None
+
+        ends = np.cumsum([parameter.space.dim for parameter in self._parameters])[:-1]
+        parts = np.split(noisy_mean, ends)
+        for parameter, part in zip(self._parameters, parts, strict=True):
+            parameter.set_gradient(part)
         self.optimizer.step()
 
 
-class _Framed:
-    """A parameter of torch with an orthonormal frame of our manifold there."""
+class GradientFrame(Protocol):
+    """A parameter that knows its gradients in an orthonormal frame."""
 
-    def __init__(self, parameter: Any) -> None:
-        self.parameter, theirs = parameter, getattr(parameter, "manifold", None)
-        flat = theirs is None or type(theirs).__name__ == "Euclidean"
-        self.space = (
-            Euclidean(parameter.numel())
-            if flat
-            else from_geoopt(theirs, tuple(parameter.shape))
+    def coordinates(self, gradients: Any) -> np.ndarray:
+        """Return gradients, one for each record, as rows of coordinates."""
+
+
+class _FramedParameter:
+    """A parameter of torch with an orthonormal frame of our manifold at its value.
+
+    Attributes
+    ----------
+    tensor : torch.nn.Parameter
+        The parameter.
+    foreign_manifold : geoopt.Manifold or None
+        The manifold of a geoopt parameter; None for an ordinary parameter.
+    space : Manifold
+        Our manifold with the same metric.
+    """
+
+    def __init__(self, tensor: Any) -> None:
+        self.tensor = tensor
+        self.foreign_manifold = _geoopt_manifold(tensor)
+        is_flat = (
+            self.foreign_manifold is None
+            or type(self.foreign_manifold).__name__ == "Euclidean"
         )
+        if is_flat:
+            self.space: Manifold = Euclidean(tensor.numel())
+        else:
+            self.space = from_geoopt(self.foreign_manifold, tuple(tensor.shape))
 
     @property
-    def _at(self) -> np.ndarray:
-        values = self.parameter.detach().cpu().double().numpy()
+    def float_type(self) -> "np.finfo[Any]":
+        """The precision of the parameter's numbers."""
+        return np.finfo(self.tensor.detach().cpu().numpy().dtype)
+
+    @property
+    def _point(self) -> np.ndarray:
+        """The parameter's value as a point of our manifold, in double precision."""
+        values = self.tensor.detach().cpu().double().numpy()
         return np.asarray(self.space.project(values.reshape(self.space.point_shape)))
 
     def coordinates(self, gradients: Any) -> np.ndarray:
-        """Riemannian gradients, each of its own record alone, given ordinary ones."""
-        if hasattr(self.parameter, "manifold"):  # some write into their argument
-            gradients = self.parameter.manifold.egrad2rgrad(
-                self.parameter.detach(), gradients.clone()
-            )
-        rows = (
-            gradients.detach()
-            .cpu()
-            .double()
-            .numpy()
-            .reshape(-1, *self.space.point_shape)
-        )
-        return np.asarray(self.space.to_coordinates(self._at, rows))
+        """Return the Riemannian gradients that belong to ordinary gradients.
 
-    def assign(self, coordinates: np.ndarray) -> None:
-        """The ordinary gradient whose Riemannian one has these coordinates: the derivative of w -> <v, w>."""
+        Parameters
+        ----------
+        gradients : tensor of shape (records, *tensor.shape)
+            Ordinary gradients. Each row of the result depends on its own record alone.
+
+        Returns
+        -------
+        array of shape (records, space.dim)
+            Coordinates of the Riemannian gradients in the frame.
+        """
+        if self.foreign_manifold is not None:
+            # Some manifolds of geoopt write into their argument, hence the copy.
+            gradients = self.foreign_manifold.egrad2rgrad(
+                self.tensor.detach(), gradients.clone()
+            )
+        vectors = gradients.detach().cpu().double().numpy()
+        vectors = vectors.reshape(-1, *self.space.point_shape)
+        return np.asarray(self.space.to_coordinates(self._point, vectors))
+
+    def set_gradient(self, coordinates: np.ndarray) -> None:
+        """Set the ordinary gradient whose Riemannian gradient has these coordinates.
+
+        With the Riemannian gradient v that is the derivative of w ↦ ⟨v, w⟩ in the
+        metric at the parameter, which automatic differentiation computes.
+        """
         import torch
 
-        at = self.parameter.detach()
-        v = (
-            torch.as_tensor(
-                np.asarray(self.space.from_coordinates(self._at, coordinates))
-            )
-            .reshape(at.shape)
-            .to(at)
-        )
-        if hasattr(self.parameter, "manifold"):
-            w = torch.zeros_like(v, requires_grad=True)
-            (v,) = torch.autograd.grad(self.parameter.manifold.inner(at, v, w).sum(), w)
-        self.parameter.grad = v
+        point = self.tensor.detach()
+        tangent = np.asarray(self.space.from_coordinates(self._point, coordinates))
+        gradient = torch.as_tensor(tangent).reshape(point.shape).to(point)
+        if self.foreign_manifold is not None:
+            w = torch.zeros_like(gradient, requires_grad=True)
+            inner_product = self.foreign_manifold.inner(point, gradient, w).sum()
+            (gradient,) = torch.autograd.grad(inner_product, w)
+        self.tensor.grad = gradient
 
 
-def clipped_sum(framed: list[Any], gradients: list[Any], clip: float) -> np.ndarray:
-    """The sum of the records' gradients, each of length at most `clip` over all parameters; 0 where it is not finite."""
-    rows = np.concatenate(
-        [each.coordinates(part) for each, part in zip(framed, gradients, strict=True)],
-        axis=1,
-    )
+def _geoopt_manifold(tensor: Any) -> Any:
+    """Return the manifold of a geoopt parameter, or None for an ordinary parameter."""
+    try:
+        return tensor.manifold
+    except AttributeError:
+        return None
+
+
+def clipped_sum(
+    parameters: Sequence[GradientFrame], gradients: list[Any], clip: float
+) -> np.ndarray:
+    """Return the sum of the records' gradients, each clipped to length `clip`.
+
+    Parameters
+    ----------
+    parameters : sequence of GradientFrame
+        The parameters, which turn gradients into coordinates.
+    gradients : list of tensors
+        For each parameter the gradients of the records.
+    clip : float
+        The largest length of one record's gradient, over all parameters together.
+
+    Returns
+    -------
+    array
+        The sum in coordinates. A record whose gradient is not finite contributes 0.
+    """
+    columns = [
+        parameter.coordinates(part)
+        for parameter, part in zip(parameters, gradients, strict=True)
+    ]
+    rows = np.concatenate(columns, axis=1)
     rows[~np.isfinite(rows).all(axis=1)] = 0.0
     with numerical_silence():
         # A length that overflows is infinite, and its row is scaled to 0.
         lengths = np.linalg.norm(rows, axis=1, keepdims=True)
-        shares = np.minimum(1.0, clip / np.maximum(lengths, clip))
-        return np.asarray((rows * shares).sum(axis=0))
+        factors = np.minimum(1.0, clip / np.maximum(lengths, clip))
+        return np.asarray((rows * factors).sum(axis=0))

@@ -1,12 +1,15 @@
-"""Every mechanism on every manifold it is offered for, and every estimator: its claim, and outputs at its worst neighbors.
+"""The attack on every mechanism, on every manifold that it supports, and on estimators.
 
-AddNoise about a value takes its sensitivity as given. What reads records, and what the certificate of a real fit describes
-(`rebuild_mechanism`), is attacked by two data sets that differ in one record, so that a sensitivity that is too small shows.
+Each `Case` holds the claim of one mechanism on one manifold and draws scores of its
+outputs at two neighboring data sets. For a mechanism that adds noise to a value, the
+sensitivity is taken as stated. A mechanism that reads records, and the mechanism that
+the certificate of a real fit describes (`rebuild_mechanism`), is attacked with two data
+sets that differ in one record, so that a sensitivity that is too small is detected.
 """
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache, partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -18,6 +21,7 @@ from curvedp.audit.empirical import (
     rounded,
     scores,
 )
+from curvedp.core.certificate import Certificate
 from curvedp.entropy import GeneratorSource
 from curvedp.errors import CurvedpError
 from curvedp.estimators import (
@@ -55,32 +59,85 @@ from curvedp.statistics.geometric_median import GeometricMedian
 from curvedp.statistics.noisy_sums import ClippedSum
 from curvedp.statistics.searched_ball import SearchedMean
 
-_BLOCK = 100_000
+# Outputs that are drawn at once: it bounds the memory of an audit.
+_BLOCK_SIZE = 100_000
 
+# outputs(rng, side, size) draws `size` outputs at the first (side 0) or second (side 1)
+# of two neighbors and returns a list of scores, each an array of that size.
 Outputs = Callable[[np.random.Generator, int, int], list[np.ndarray]]
+
+# Builds the case of a mechanism whose noise is drawn with the scale times a factor.
+Attack = Callable[[Any, float], "Case"]
 
 
 class Case(NamedTuple):
-    """A claim, and `outputs(rng, side, size)`: rows of scores of outputs at the first or second of two neighbors."""
+    """A claim and the outputs with which it is attacked.
+
+    Attributes
+    ----------
+    mechanism : str
+        The name of the mechanism or estimator.
+    manifold : Manifold
+        The manifold on which it is attacked.
+    claim : callable
+        Returns the guarantee that is claimed; called when the audit needs it.
+    outputs : callable
+        outputs(rng, side, size) returns scores of `size` outputs at the first (side 0)
+        or second (side 1) of two neighbors.
+    most : int, optional
+        The largest number of outputs at each neighbor, for mechanisms of which one
+        draw takes milliseconds.
+    """
 
     mechanism: str
     manifold: Manifold
     claim: Callable[[], Guarantee]
     outputs: Outputs
-    most: int | None = None  # outputs a side, where each takes milliseconds
+    most: int | None = None
 
     def audit(
         self, samples: int, delta: float, confidence: float, rng: np.random.Generator
     ) -> AuditResult:
-        """Attack with at most `samples` outputs a side, drawn in blocks so that memory stays flat."""
-        samples, sides = min(samples, self.most or samples), []
-        for side in (0, 1):
-            sizes = [
-                min(_BLOCK, samples - start) for start in range(0, samples, _BLOCK)
-            ]
-            parts = [self.outputs(rng, side, size) for size in sizes]
-            sides.append([np.concatenate(rows) for rows in zip(*parts, strict=True)])
-        return audit_scores(self.claim(), *sides, delta=delta, confidence=confidence)
+        """Attack the claim with at most `samples` outputs at each neighbor.
+
+        Parameters
+        ----------
+        samples : int
+            The number of outputs at each neighbor; `most` bounds it.
+        delta : float
+            The δ at which ε is bounded.
+        confidence : float
+            The probability with which the lower bounds are true.
+        rng : numpy.random.Generator
+            The generator of the outputs.
+
+        Returns
+        -------
+        AuditResult
+            The claim and the proved lower bounds.
+        """
+        if self.most is not None:
+            samples = min(samples, self.most)
+        first_scores = self._draw_in_blocks(rng, 0, samples)
+        second_scores = self._draw_in_blocks(rng, 1, samples)
+        return audit_scores(
+            self.claim(),
+            first_scores,
+            second_scores,
+            delta=delta,
+            confidence=confidence,
+        )
+
+    def _draw_in_blocks(
+        self, rng: np.random.Generator, side: int, samples: int
+    ) -> list[np.ndarray]:
+        """Return the scores of `samples` outputs, drawn a block at a time."""
+        block_sizes = [
+            min(_BLOCK_SIZE, samples - start)
+            for start in range(0, samples, _BLOCK_SIZE)
+        ]
+        blocks = [self.outputs(rng, side, size) for size in block_sizes]
+        return [np.concatenate(score) for score in zip(*blocks, strict=True)]
 
 
 def k_norm_outputs(
@@ -89,91 +146,143 @@ def k_norm_outputs(
     norms: Sequence[Callable[..., np.ndarray]],
     constants: Sequence[tuple[float, ...] | LocalConstants],
 ) -> Outputs:
-    """Exact draws of exp(−norm/scale) for either norm; as scores both norms and their difference, the log likelihood ratio up
-    to the normalizers. Cells are kept from block to block."""
+    """Return exact draws of the density exp(−norm/scale) for either of two norms.
+
+    The scores are the difference of the norms, which is the log likelihood ratio up to
+    scale and normalizers, and the two norms.
+
+    Parameters
+    ----------
+    domain : GeodesicBall
+        The domain of the density.
+    scale : float
+        The scale of the density.
+    norms : two callables
+        The norm of the objective's gradient at each of the two data sets.
+    constants : two tuples or LocalConstants
+        The Lipschitz constants of each norm.
+    """
+    # Cells that a sampler has refined are used again for the next block of the same
+    # generator.
     samplers: dict[int, tuple[np.random.Generator, CellSampler]] = {}
 
     def outputs(rng: np.random.Generator, side: int, size: int) -> list[np.ndarray]:
         if side not in samplers or samplers[side][0] is not rng:
-            samplers[side] = (
-                rng,
-                CellSampler(domain, scale, norms[side], constants[side], rng),
-            )
+            sampler = CellSampler(domain, scale, norms[side], constants[side], rng)
+            samplers[side] = (rng, sampler)
         points: tuple[Any, ...] = domain.points(samplers[side][1].draw(size))
-        one, two = (np.asarray(norm(*points)) for norm in norms)
-        return [rounded(score) for score in (two - one, one, two)]
+        first_norm = np.asarray(norms[0](*points))
+        second_norm = np.asarray(norms[1](*points))
+        return [
+            rounded(second_norm - first_norm),
+            rounded(first_norm),
+            rounded(second_norm),
+        ]
 
     return outputs
 
 
 def _spaces(names: str) -> tuple[Manifold, ...]:
+    """Return the manifolds with these names, which are separated by blanks."""
     return tuple(map(parse_manifold, names.split()))
 
 
+# Manifolds on which every mechanism is tried.
 SPACES = _spaces(
-    "euclidean:1 euclidean:3 sphere:1 sphere:2 sphere:20 lorentz:2 lorentz:5 poincare:2 spd-affine:2 spd-affine:3 "
-    "spd-log-euclidean:3 spd-log-cholesky:3 spd-bures:2 hpd-affine:2 stiefel:4,2 grassmann:4,2 grassmann:3,1 rotations:3 "
-    "kendall:4 special-euclidean:2,1 torus:2 simplex:3 correlation:3 correlation-offlog:3 product(lorentz:2,euclidean:1)"
+    "euclidean:1 euclidean:3 sphere:1 sphere:2 sphere:20 lorentz:2 lorentz:5 "
+    "poincare:2 spd-affine:2 spd-affine:3 spd-log-euclidean:3 spd-log-cholesky:3 "
+    "spd-bures:2 hpd-affine:2 stiefel:4,2 grassmann:4,2 grassmann:3,1 rotations:3 "
+    "kendall:4 special-euclidean:2,1 torus:2 simplex:3 correlation:3 "
+    "correlation-offlog:3 product(lorentz:2,euclidean:1)"
 )
-# A product whose exact profile would take minutes, and spaces small enough for cells.
+# For noise in a chart: also a product whose exact privacy profile would take minutes.
 CHARTS = (*SPACES, *_spaces("lorentz:3 product(sphere:2,spd-affine:2)"))
+# For K-norm mechanisms: also manifolds small enough for the sampler's cells.
 SMALL = (
     *SPACES,
     *_spaces("euclidean:2 spd-log-euclidean:2 spd-log-cholesky:2 kendall:3"),
 )
-FEW, ROUND = _spaces("sphere:2 spd-affine:2"), _spaces("sphere:2 lorentz:2 poincare:2")
+# For staged mechanisms, which are slow.
+FEW = _spaces("sphere:2 spd-affine:2")
+# For the Newton mechanism, which needs constant curvature.
+ROUND = _spaces("sphere:2 lorentz:2 poincare:2")
+# For mechanisms that release a Fréchet mean of records.
 MEANS = _spaces(
-    "euclidean:3 sphere:2 lorentz:2 poincare:2 spd-affine:3 spd-log-euclidean:3 grassmann:4,2 rotations:3 kendall:4 "
-    "stiefel:4,2"
+    "euclidean:3 sphere:2 lorentz:2 poincare:2 spd-affine:3 spd-log-euclidean:3 "
+    "grassmann:4,2 rotations:3 kendall:4 stiefel:4,2"
 )
 
-_CLAIM, _ADDED = GDP(1.0), GDP(1.0, adjacency="add-remove")
+# What the attacked mechanisms and estimators claim, unless they are for pure DP.
+_CLAIM = GDP(1.0)
+_ADD_REMOVE_CLAIM = GDP(1.0, adjacency="add-remove")
+
+# The radius of the public ball of records.
 _RADIUS = 0.4
-_CLIP = 0.25  # of a regression
-_WALKS = 20_000  # of mechanisms that are run one release at a time
+
+# The length to which a regression clips residuals.
+_CLIP = 0.25
+
+# The largest number of outputs of a mechanism that is run one release at a time.
+_STAGED_RUNS = 20_000
 
 
 def cases(shrunk: float = 1.0) -> Iterator[Case]:
-    """Everything but the optimizers. `shrunk` scales the noise that is drawn, while the claim stays: below 1 a cheat that
-    should be caught."""
-    for make, attacked, spaces in _MECHANISMS:
+    """Yield the cases of all mechanisms and estimators, but not of the optimizers.
+
+    Parameters
+    ----------
+    shrunk : float
+        The factor by which the noise that is drawn is scaled, while the claim stays. A
+        factor below 1 is a wrong mechanism that the audit should detect.
+    """
+    for build_mechanism, attack, spaces in _MECHANISMS:
         for space in spaces:
             try:
-                mechanism = make(space)
-            except CurvedpError:  # it is not offered there
+                mechanism = build_mechanism(space)
+            except CurvedpError:
+                # The mechanism does not support this manifold.
                 continue
-            yield attacked(mechanism, shrunk)
+            yield attack(mechanism, shrunk)
+    yield from _estimator_cases(shrunk)
+
+
+def _estimator_cases(shrunk: float) -> Iterator[Case]:
+    """Yield the cases of the estimators; `shrunk` is that of `cases`."""
     for space in MEANS:
-        law = "gaussian" if isinstance(space, UnitQuadric) else "tangent-gaussian"
-        yield _estimator(
+        is_quadric = isinstance(space, UnitQuadric)
+        yield _attack_estimator(
             PrivateFrechetMean,
             space,
             data_sets(space, _RADIUS, 4),
             shrunk,
             manifold=space,
-            mechanism=law,
+            mechanism="gaussian" if is_quadric else "tangent-gaussian",
         )
-    chart = {"mechanism": "tangent-gaussian"}
+
     for space in _spaces("euclidean:2 sphere:2 lorentz:2 spd-affine:2"):
-        yield _estimator(
+        yield _attack_estimator(
             PrivateDispersion,
             space,
             data_sets(space, _RADIUS, 10),
             shrunk,
             manifold=space,
-            **chart,
+            mechanism="tangent-gaussian",
         )
+
     for space in _spaces("sphere:2 spd-affine:3"):
-        yield _estimator(
+        yield _attack_estimator(
             PrivateMDM,
             space,
             data_sets(space, _RADIUS, 4),
             shrunk,
             manifold=space,
-            **chart,
+            mechanism="tangent-gaussian",
         )
+
+    # Two records along the first axis; the second record is replaced by one along the
+    # second axis.
     axes = _RADIUS * np.eye(2)
-    yield _estimator(
+    yield _attack_estimator(
         PrivatePCA,
         Euclidean(2),
         (axes[[0, 0]], axes),
@@ -183,16 +292,19 @@ def cases(shrunk: float = 1.0) -> Iterator[Case]:
     )
 
 
-def _about_a_value(mechanism: ValueMechanism, shrunk: float) -> Case:
-    pair = cache(
-        lambda: neighbors(mechanism)
-    )  # found when first needed: a list of all cases costs nothing
+def _attack_value_noise(mechanism: ValueMechanism, shrunk: float) -> Case:
+    """Attack noise around a value, drawn at the worst known pair of values."""
+
+    # The pair is searched when it is first needed, so that listing cases is cheap.
+    @cache
+    def pair() -> tuple[np.ndarray, np.ndarray]:
+        return neighbors(mechanism)
+
     sampler = mechanism.with_scaled_noise(shrunk)
 
     def outputs(rng: np.random.Generator, side: int, size: int) -> list[np.ndarray]:
-        return scores(
-            mechanism, pair(), sampler.simulate_draws(rng, pair()[side], size)
-        )
+        draws = sampler.simulate_draws(rng, pair()[side], size)
+        return scores(mechanism, pair(), draws)
 
     return Case(
         mechanism.info.name,
@@ -202,103 +314,173 @@ def _about_a_value(mechanism: ValueMechanism, shrunk: float) -> Case:
     )
 
 
-def _of_records(mechanism: Any, shrunk: float) -> Case:
-    """Releases of either data set, by how much nearer they are to where those of the one gather than to the other's."""
-    M = mechanism.manifold
-    data = data_sets(M, _RADIUS, mechanism.statistic.n)
+def _attack_mean_of_records(
+    mechanism: NewtonMechanism | GradientMechanism, shrunk: float
+) -> Case:
+    """Attack releases of a Fréchet mean of records at two neighboring data sets.
+
+    The typical release of a data set is the projected median of a few draws. Outputs
+    are scored by how much nearer they are to the typical release of the one data set
+    than to that of the other.
+    """
+    manifold = mechanism.manifold
+    neighboring_data = data_sets(manifold, _RADIUS, mechanism.statistic.n)
     parameters = {**mechanism.parameters, "scale": shrunk * mechanism.scale}
     sampler = type(mechanism).from_parameters(mechanism.statistic, parameters)
 
     @cache
-    def ends() -> list[np.ndarray]:
-        drawn = [
-            mechanism.simulate_draws(np.random.default_rng(0), X, 999) for X in data
+    def typical_releases() -> list[np.ndarray]:
+        draws = [
+            mechanism.simulate_draws(np.random.default_rng(0), records, 999)
+            for records in neighboring_data
         ]
-        return [np.asarray(M.project(np.median(points, axis=0))) for points in drawn]
+        medians = [np.median(points, axis=0) for points in draws]
+        return [np.asarray(manifold.project(median)) for median in medians]
 
     def outputs(rng: np.random.Generator, side: int, size: int) -> list[np.ndarray]:
-        points = np.asarray(sampler.simulate_draws(rng, data[side], size))
-        one, two = (np.asarray(M.dist(end, points)) for end in ends())
-        return [rounded(two - one), rounded(two**2 - one**2)]
-
-    return Case(mechanism.info.name, M, lambda: mechanism.privacy_profile, outputs)
-
-
-def _of_stages(
-    mechanism: StagedMechanism, shrunk: float, ends: tuple[float, float]
-) -> Case:
-    """Whole transcripts, by the logarithm of their likelihood ratio: no score tells more (Neyman & Pearson). One data set
-    leads, with noise; the other is led along what was released, so that every stage is asked at the same points. All records
-    but one are at the center, which is an edge of bins; that one is far out to one side, or to the other, or with them."""
-    M = mechanism.manifold
-    searched: Any = mechanism.statistic
-    far = ", one far record" if 0.0 in ends else ""
-    data = []
-    for end in ends:
-        z = np.zeros((searched.n, M.dim))
-        z[-1, -1] = end * searched.outer_radius
-        data.append(
-            mechanism.prepare_data(np.asarray(M.from_normal_coordinates(M.origin, z)))
+        draws = sampler.simulate_draws(rng, neighboring_data[side], size)
+        points = np.asarray(draws)
+        first_distances, second_distances = (
+            np.asarray(manifold.dist(typical, points)) for typical in typical_releases()
         )
-
-    def walk(X: Any, noisy: AddNoise) -> None:
-        queries = mechanism.queries(X)
-        found, budget = mechanism.run(queries, noisy)
-        if isinstance(
-            mechanism, PrivateBallMechanism
-        ):  # the last step, of the same numbers as those before
-            answer = queries.mean_clipped_log(*found)
-            budget.release("last", budget.share_left, answer.sensitivity, answer.values)
-
-    def score(rng: np.random.Generator, side: int) -> float:
-        path: list[tuple[np.ndarray, float, np.ndarray]] = []
-
-        def lead(values: np.ndarray, scales: np.ndarray) -> np.ndarray:
-            path.append(
-                (
-                    values,
-                    scales[0],
-                    values + shrunk * scales[0] * rng.standard_normal(values.shape),
-                )
-            )
-            return path[-1][-1]
-
-        walk(data[side], lead)
-        told, found = iter(path), []
-
-        def follow(values: np.ndarray, scales: np.ndarray) -> np.ndarray:
-            mine, scale, drawn = next(told)
-            found.append(
-                float(np.sum((drawn - values) ** 2 - (drawn - mine) ** 2))
-                / (2 * scale**2)
-            )
-            return drawn
-
-        walk(data[1 - side], follow)
-        return sum(found) if side == 0 else -sum(found)
-
-    def outputs(rng: np.random.Generator, side: int, size: int) -> list[np.ndarray]:
-        return [rounded(np.array([score(rng, side) for _ in range(size)]))]
+        return [
+            rounded(second_distances - first_distances),
+            rounded(second_distances**2 - first_distances**2),
+        ]
 
     return Case(
-        f"{mechanism.info.name}{far}",
-        M,
-        lambda: mechanism.privacy_profile,
-        outputs,
-        _WALKS,
+        mechanism.info.name, manifold, lambda: mechanism.privacy_profile, outputs
     )
 
 
-def _of_sums(mechanism: SumMechanism, shrunk: float) -> Case:
-    """Sums over some records, and over one more of them, across what that one adds."""
-    statistic: Any = mechanism.statistic
-    data = data_sets(statistic.manifold, _RADIUS, 4)[1]
-    totals = [mechanism.prepare_data(part) for part in (data[:-1], data)]
+class _StageOutput(NamedTuple):
+    """One noisy answer in the transcript of a staged mechanism."""
+
+    # The exact answer at the data set that was run.
+    values: np.ndarray
+    # The standard deviation of the noise that the mechanism claims to add.
+    scale: float
+    # The noisy answer that was released.
+    released: np.ndarray
+
+
+def _attack_transcript(
+    mechanism: StagedMechanism, shrunk: float, ends: tuple[float, float]
+) -> Case:
+    """Attack whole transcripts of a staged mechanism by their log likelihood ratio.
+
+    No other score distinguishes the data sets better (Neyman & Pearson). The mechanism
+    is run with noise on one data set. It is then replayed on the other one along the
+    released numbers, so that all stages put the same queries to both.
+
+    Parameters
+    ----------
+    mechanism : StagedMechanism
+        The mechanism that is attacked.
+    shrunk : float
+        The factor by which the noise that is drawn is scaled.
+    ends : two floats
+        Where the last record of each data set is on a diameter of the outer ball: 1 and
+        −1 are its ends, 0 is the center. All other records are at the center, which is
+        an edge of bins.
+    """
+    manifold = mechanism.manifold
+    neighboring_data = [
+        mechanism.prepare_data(_records_with_one_at(mechanism, end)) for end in ends
+    ]
+
+    def log_likelihood_ratio(rng: np.random.Generator, side: int) -> float:
+        """Run on one data set; return log p(transcript | first) − log p(… | second)."""
+        transcript = _run_with_noise(mechanism, neighboring_data[side], shrunk, rng)
+        ratio = _log_ratio_to_other(mechanism, neighboring_data[1 - side], transcript)
+        return ratio if side == 0 else -ratio
 
     def outputs(rng: np.random.Generator, side: int, size: int) -> list[np.ndarray]:
-        noise = (
-            shrunk * mechanism.scale * rng.standard_normal((size, totals[side].size))
-        )
+        ratios = [log_likelihood_ratio(rng, side) for _ in range(size)]
+        return [rounded(np.array(ratios))]
+
+    suffix = ", one far record" if 0.0 in ends else ""
+    return Case(
+        f"{mechanism.info.name}{suffix}",
+        manifold,
+        lambda: mechanism.privacy_profile,
+        outputs,
+        _STAGED_RUNS,
+    )
+
+
+def _records_with_one_at(mechanism: StagedMechanism, end: float) -> np.ndarray:
+    """Return records at the center, but the last at `end` times the outer radius."""
+    manifold = mechanism.manifold
+    statistic: Any = mechanism.statistic
+    coordinates = np.zeros((statistic.n, manifold.dim))
+    coordinates[-1, -1] = end * statistic.outer_radius
+    return np.asarray(manifold.from_normal_coordinates(manifold.origin, coordinates))
+
+
+def _run_all_stages(mechanism: StagedMechanism, data: Any, add_noise: AddNoise) -> None:
+    """Run the mechanism on prepared data; `add_noise` answers every stage.
+
+    The final release of a ball search consists of the same kind of numbers as the
+    search and is appended as one more stage.
+    """
+    queries = mechanism.queries(data)
+    ball, budget = mechanism.run(queries, add_noise)
+    if isinstance(mechanism, PrivateBallMechanism):
+        answer = queries.mean_clipped_log(*ball)
+        budget.release("last", budget.share_left, answer.sensitivity, answer.values)
+
+
+def _run_with_noise(
+    mechanism: StagedMechanism, data: Any, shrunk: float, rng: np.random.Generator
+) -> list[_StageOutput]:
+    """Run on prepared data with Gaussian noise, scaled by `shrunk`; return all stages."""
+    transcript: list[_StageOutput] = []
+
+    def add_noise(values: np.ndarray, scales: np.ndarray) -> np.ndarray:
+        noise = shrunk * scales[0] * rng.standard_normal(values.shape)
+        released = np.asarray(values + noise)
+        transcript.append(_StageOutput(values, scales[0], released))
+        return released
+
+    _run_all_stages(mechanism, data, add_noise)
+    return transcript
+
+
+def _log_ratio_to_other(
+    mechanism: StagedMechanism, other_data: Any, transcript: list[_StageOutput]
+) -> float:
+    """Return the log of a transcript's density at its own data over that at others.
+
+    For Gaussian noise of standard deviation s a stage with output y and exact answers
+    a (own data) and b (other data) adds (|y − b|² − |y − a|²)/(2s²).
+    """
+    stages = iter(transcript)
+    terms: list[float] = []
+
+    def replay(values: np.ndarray, scales: np.ndarray) -> np.ndarray:
+        stage = next(stages)
+        other_squares = (stage.released - values) ** 2
+        own_squares = (stage.released - stage.values) ** 2
+        terms.append(float(np.sum(other_squares - own_squares)) / (2 * stage.scale**2))
+        return stage.released
+
+    _run_all_stages(mechanism, other_data, replay)
+    return sum(terms)
+
+
+def _attack_sum(mechanism: SumMechanism, shrunk: float) -> Case:
+    """Attack noisy sums over some records, and over the same records and one more.
+
+    Outputs are projected on the difference of the two exact sums.
+    """
+    statistic: Any = mechanism.statistic
+    records = data_sets(statistic.manifold, _RADIUS, 4)[1]
+    totals = [mechanism.prepare_data(part) for part in (records[:-1], records)]
+
+    def outputs(rng: np.random.Generator, side: int, size: int) -> list[np.ndarray]:
+        normal_draws = rng.standard_normal((size, totals[side].size))
+        noise = shrunk * mechanism.scale * normal_draws
         return [rounded((totals[side] + noise) @ (totals[1] - totals[0]))]
 
     return Case(
@@ -309,217 +491,270 @@ def _of_sums(mechanism: SumMechanism, shrunk: float) -> Case:
     )
 
 
-def _k_norm(mechanism: KNGMechanism, shrunk: float) -> Case:
-    data = data_sets(
-        mechanism.manifold, mechanism.statistic.radius, mechanism.statistic.n
-    )
-    norms, constants = (
-        [mechanism.gradient_norm(X) for X in data],
-        [(mechanism.lipschitz_constant(X),) for X in data],
-    )
+def _attack_k_norm(mechanism: KNGMechanism, shrunk: float) -> Case:
+    """Attack the K-norm gradient mechanism at two neighboring data sets."""
+    statistic = mechanism.statistic
+    neighboring_data = data_sets(mechanism.manifold, statistic.radius, statistic.n)
+    norms = [mechanism.gradient_norm(records) for records in neighboring_data]
+    constants = [
+        (mechanism.lipschitz_constant(records),) for records in neighboring_data
+    ]
     outputs = k_norm_outputs(
         mechanism.domain, shrunk * mechanism.scale, norms, constants
     )
     return Case(
         mechanism.info.name,
-        mechanism.statistic.value_space,
+        statistic.value_space,
         lambda: mechanism.privacy_profile,
         outputs,
     )
 
 
-def _line(space: Manifold) -> GeodesicLine:
+def _regression_line(space: Manifold) -> GeodesicLine:
+    """Return a regression on four records with one predictor between 0 and 1."""
     return GeodesicLine(space, None, 0.5, 0.6, _CLIP, 4, [[0.0, 1.0]])
 
 
-def _on_a_line(space: Manifold) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Four predictors, their responses on one geodesic; the response at its middle lies off it to one side or the other."""
-    x = np.array([0.0, 0.3, 1.0, 0.5])
-    along, across = np.zeros(space.dim), np.zeros(space.dim)
-    along[0], across[-1] = 0.3, 2 * _CLIP
-    z = (x - 0.5)[:, None] * along  # 0 at the middle
-    middle = np.eye(4)[:, 3:]
-    return [
-        (
-            x,
-            np.asarray(
-                space.from_normal_coordinates(space.origin, z + sign * middle * across)
-            ),
-        )
-        for sign in (1, -1)
-    ]
+def _regression_data_sets(space: Manifold) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Return two neighboring data sets (predictors, responses) of four records.
+
+    Three responses are on one geodesic through the origin. The last, whose predictor is
+    in the middle, is off the geodesic: to one side in the first data set and to the
+    other side in the second.
+    """
+    predictors = np.array([0.0, 0.3, 1.0, 0.5])
+    velocity = np.zeros(space.dim)
+    velocity[0] = 0.3
+    offset = np.zeros(space.dim)
+    offset[-1] = 2 * _CLIP
+
+    # The last predictor, 0.5, is at the origin.
+    on_geodesic = (predictors - 0.5)[:, None] * velocity
+    is_last = np.eye(4)[:, 3:]
+
+    neighboring_data = []
+    for sign in (1, -1):
+        coordinates = on_geodesic + sign * is_last * offset
+        responses = space.from_normal_coordinates(space.origin, coordinates)
+        neighboring_data.append((predictors, np.asarray(responses)))
+    return neighboring_data
 
 
-def _k_norm_line(mechanism: KNGRegressionMechanism, shrunk: float) -> Case:
-    """The K-norm draw of (p, v) on the tangent bundle."""
+def _attack_k_norm_regression(mechanism: KNGRegressionMechanism, shrunk: float) -> Case:
+    """Attack the K-norm draw of a geodesic (p, v) on the tangent bundle."""
     space = mechanism.manifold
 
+    # The problems are built when they are first needed: listing cases stays cheap.
     @cache
-    def draws() -> Outputs:
-        one, two = (
-            mechanism.build_problem(*mechanism.prepare_data(pair)[:2])
-            for pair in _on_a_line(space)
+    def bundle_outputs() -> Outputs:
+        first, second = (
+            mechanism.build_problem(*mechanism.prepare_data(data)[:2])
+            for data in _regression_data_sets(space)
         )
         return k_norm_outputs(
-            one.bundle,
-            shrunk * one.scale,
-            (one.norm, two.norm),
-            (one.constants, two.constants),
+            first.bundle,
+            shrunk * first.scale,
+            (first.norm, second.norm),
+            (first.constants, second.constants),
         )
 
-    return Case(
-        mechanism.info.name,
-        space,
-        lambda: mechanism.privacy_profile,
-        lambda *call: draws()(*call),
-    )
+    def outputs(rng: np.random.Generator, side: int, size: int) -> list[np.ndarray]:
+        return bundle_outputs()(rng, side, size)
+
+    return Case(mechanism.info.name, space, lambda: mechanism.privacy_profile, outputs)
 
 
-def _descent(mechanism: BundleDescentMechanism, shrunk: float) -> Case:
-    """All noisy directions of a private descent that stands still, at the center, and its last release: the guarantee
-    covers them together, and the likelihood ratio weights each by its precision."""
+def _attack_descent(mechanism: BundleDescentMechanism, shrunk: float) -> Case:
+    """Attack all noisy directions of a private descent together with its last release.
+
+    The descent is made to stand still at the center. The guarantee covers all its
+    outputs together; the log likelihood ratio weights each by its precision.
+    """
     space = mechanism.manifold
 
     @cache
-    def seen() -> tuple[list[np.ndarray], list[np.ndarray]]:
-        still, origin = np.zeros((1, *space.point_shape)), np.asarray(space.origin)
-        data = [(x[:, None] - 0.5, Y, np.arange(len(x))) for x, Y in _on_a_line(space)]
-        ends = [
-            mechanism.final_values(RegressionData(*each), origin, still)
-            for each in data
-        ]
-        return [each[: mechanism.neighborhood.direction_size] for each in ends], ends
+    def final_values() -> list[np.ndarray]:
+        """Return the exact values of the last release at each data set."""
+        no_velocity = np.zeros((1, *space.point_shape))
+        origin = np.asarray(space.origin)
+        values = []
+        for predictors, responses in _regression_data_sets(space):
+            centered = predictors[:, None] - 0.5
+            person_codes = np.arange(len(predictors))
+            data = RegressionData(centered, responses, person_codes)
+            values.append(mechanism.final_values(data, origin, no_velocity))
+        return values
 
     def outputs(rng: np.random.Generator, side: int, size: int) -> list[np.ndarray]:
         score = np.zeros(size)
-        for pair, scale, times in zip(
-            seen(),
-            (mechanism.scale, mechanism.final_scale),
-            (mechanism.steps, 1),
-            strict=True,
-        ):
-            for _ in range(times):
-                noisy = pair[side] + shrunk * scale * rng.standard_normal(
-                    (size, pair[0].size)
-                )
-                score += noisy @ (pair[0] - pair[1]) / scale**2
+
+        def add_scores(values: list[np.ndarray], scale: float) -> None:
+            """Draw one noisy release for each output; add its log likelihood ratio."""
+            normal_draws = rng.standard_normal((size, values[0].size))
+            noisy_values = values[side] + shrunk * scale * normal_draws
+            score[:] += noisy_values @ (values[0] - values[1]) / scale**2
+
+        # The direction of a step is the first part of the last release's values.
+        direction_size = mechanism.neighborhood.direction_size
+        directions = [values[:direction_size] for values in final_values()]
+        for _ in range(mechanism.steps):
+            add_scores(directions, mechanism.scale)
+        add_scores(final_values(), mechanism.final_scale)
         return [rounded(score)]
 
     return Case(mechanism.info.name, space, lambda: _CLAIM, outputs)
 
 
-def _chart_reach(space: Manifold) -> float | None:
-    return (
-        0.75 * min(space.convexity_radius, 1.5)
-        if np.isfinite(space.injectivity_radius)
-        else None
-    )
+def _chart_radius(space: Manifold) -> float | None:
+    """Return the radius of the ball of a chart mechanism, None where none is needed."""
+    if not np.isfinite(space.injectivity_radius):
+        return None
+    return 0.75 * min(space.convexity_radius, 1.5)
 
 
-def _staged(mechanism: Any, statistic: Any, space: Manifold) -> Any:
-    return mechanism.calibrate(statistic(space, None, 1.5, 100), _CLAIM)
+def _gaussian(space: Manifold) -> GaussianMechanism:
+    """Return Gaussian noise with a fixed sensitivity and scale."""
+    return GaussianMechanism(space, 0.5, 0.5)
 
 
-_STAGED = (
-    partial(_staged, MedianMechanism, GeometricMedian),
-    partial(_staged, PrivateBallMechanism, SearchedMean),
+def _laplace(space: Manifold) -> LaplaceMechanism:
+    """Return Laplace noise with a fixed sensitivity and scale."""
+    return LaplaceMechanism(space, 0.3, 0.2)
+
+
+def _chart_gaussian(space: Manifold) -> LogGaussianMechanism:
+    """Return Gaussian noise in the chart at the origin."""
+    return LogGaussianMechanism(space, 0.2, 0.2, space.origin, _chart_radius(space))
+
+
+def _chart_laplace(space: Manifold) -> LogLaplaceMechanism:
+    """Return Laplace noise in the chart at the origin."""
+    return LogLaplaceMechanism(space, 0.2, 0.1, space.origin, _chart_radius(space))
+
+
+def _k_norm_gradient(space: Manifold) -> KNGMechanism:
+    """Return the K-norm gradient mechanism for the mean of two records."""
+    return KNGMechanism(space, None, 0.5, 2, PureDP(6.0))
+
+
+def _newton(space: Manifold) -> NewtonMechanism:
+    """Return the Newton mechanism for the mean of four records."""
+    return NewtonMechanism.calibrate(FrechetMean(space, None, 0.5, 4), _CLAIM)
+
+
+def _gradient_step(space: Manifold) -> GradientMechanism:
+    """Return the gradient mechanism for the mean of four records."""
+    return GradientMechanism.calibrate(FrechetMean(space, None, 0.5, 4), _CLAIM)
+
+
+def _median(space: Manifold) -> MedianMechanism:
+    """Return the staged mechanism for the geometric median of 100 records."""
+    return MedianMechanism.calibrate(GeometricMedian(space, None, 1.5, 100), _CLAIM)
+
+
+def _ball_search(space: Manifold) -> PrivateBallMechanism:
+    """Return the staged mechanism for the mean of 100 records in a private ball."""
+    return PrivateBallMechanism.calibrate(SearchedMean(space, None, 1.5, 100), _CLAIM)
+
+
+def _clipped_sum(space: Manifold) -> SumMechanism:
+    """Return the mechanism for a sum of clipped records with a private count."""
+    return SumMechanism.calibrate(ClippedSum(space, None, _RADIUS), _ADD_REMOVE_CLAIM)
+
+
+def _k_norm_regression(space: Manifold) -> KNGRegressionMechanism:
+    """Return the K-norm mechanism for geodesic regression on four records."""
+    return KNGRegressionMechanism.calibrate(_regression_line(space), PureDP(6.0))
+
+
+def _regression_descent(space: Manifold) -> BundleDescentMechanism:
+    """Return the private descent for geodesic regression on four records."""
+    return BundleDescentMechanism.calibrate(_regression_line(space), _CLAIM)
+
+
+class _AttackedMechanism(NamedTuple):
+    """A mechanism with the attack on it and the manifolds on which it is tried."""
+
+    build: Callable[[Manifold], Any]
+    attack: Attack
+    spaces: tuple[Manifold, ...]
+
+
+# The far record of a transcript's data sets moves to the other end, or to the center.
+_attack_far_to_far = partial(_attack_transcript, ends=(1.0, -1.0))
+_attack_far_to_center = partial(_attack_transcript, ends=(1.0, 0.0))
+
+_MECHANISMS = (
+    _AttackedMechanism(_gaussian, _attack_value_noise, SPACES),
+    _AttackedMechanism(_laplace, _attack_value_noise, (*SPACES, *_spaces("lorentz:4"))),
+    _AttackedMechanism(_chart_gaussian, _attack_value_noise, CHARTS),
+    _AttackedMechanism(_chart_laplace, _attack_value_noise, CHARTS),
+    _AttackedMechanism(_k_norm_gradient, _attack_k_norm, SMALL),
+    _AttackedMechanism(_newton, _attack_mean_of_records, ROUND),
+    _AttackedMechanism(_gradient_step, _attack_mean_of_records, MEANS),
+    _AttackedMechanism(_median, _attack_far_to_far, FEW),
+    _AttackedMechanism(_median, _attack_far_to_center, FEW),
+    _AttackedMechanism(_ball_search, _attack_far_to_far, FEW),
+    _AttackedMechanism(_ball_search, _attack_far_to_center, FEW),
+    _AttackedMechanism(_clipped_sum, _attack_sum, MEANS),
+    _AttackedMechanism(_k_norm_regression, _attack_k_norm_regression, SMALL),
+    _AttackedMechanism(_regression_descent, _attack_descent, SPACES),
 )
-# What makes it, how it is attacked, where.
-_MECHANISMS: tuple[
-    tuple[
-        Callable[[Manifold], Any], Callable[[Any, float], Case], tuple[Manifold, ...]
-    ],
-    ...,
-] = (
-    (lambda M: GaussianMechanism(M, 0.5, 0.5), _about_a_value, SPACES),
-    (
-        lambda M: LaplaceMechanism(M, 0.3, 0.2),
-        _about_a_value,
-        (*SPACES, *_spaces("lorentz:4")),
-    ),
-    (
-        lambda M: LogGaussianMechanism(M, 0.2, 0.2, M.origin, _chart_reach(M)),
-        _about_a_value,
-        CHARTS,
-    ),
-    (
-        lambda M: LogLaplaceMechanism(M, 0.2, 0.1, M.origin, _chart_reach(M)),
-        _about_a_value,
-        CHARTS,
-    ),
-    (lambda M: KNGMechanism(M, None, 0.5, 2, PureDP(6.0)), _k_norm, SMALL),
-    (
-        lambda M: NewtonMechanism.calibrate(FrechetMean(M, None, 0.5, 4), _CLAIM),
-        _of_records,
-        ROUND,
-    ),
-    (
-        lambda M: GradientMechanism.calibrate(FrechetMean(M, None, 0.5, 4), _CLAIM),
-        _of_records,
-        MEANS,
-    ),
-    *(
-        (make, partial(_of_stages, ends=(1.0, end)), FEW)
-        for make in _STAGED
-        for end in (-1.0, 0.0)
-    ),
-    (
-        lambda M: SumMechanism.calibrate(ClippedSum(M, None, _RADIUS), _ADDED),
-        _of_sums,
-        MEANS,
-    ),
-    (
-        lambda M: KNGRegressionMechanism.calibrate(_line(M), PureDP(6.0)),
-        _k_norm_line,
-        SMALL,
-    ),
-    (
-        lambda M: BundleDescentMechanism.calibrate(_line(M), _CLAIM),
-        _descent,
-        SPACES,
-    ),
-)
 
 
-def _estimator(
+def _attack_estimator(
     kind: type,
     space: Manifold,
-    data: tuple[np.ndarray, np.ndarray],
+    neighboring_data: tuple[np.ndarray, np.ndarray],
     shrunk: float,
     **options: Any,
 ) -> Case:
-    """AddNoise about the statistics of two data sets, drawn as the certificate of a fit says."""
+    """Attack the mechanism that the certificate of a real fit describes.
 
+    Its noise is drawn around the statistics of two neighboring data sets.
+
+    Parameters
+    ----------
+    kind : type
+        The class of the estimator.
+    space : Manifold
+        The manifold of the records.
+    neighboring_data : two arrays
+        Data sets that differ in one record.
+    shrunk : float
+        The factor by which the noise that is drawn is scaled.
+    **options
+        Further arguments of the estimator.
+    """
+
+    # The fit is made when it is first needed, so that listing cases is cheap.
     @cache
-    def release() -> tuple[Any, tuple[np.ndarray, ...]]:
-        model = kind(
-            radius=_RADIUS,
-            guarantee=_CLAIM,
-            source=GeneratorSource(np.random.default_rng(0)),
-            **options,
+    def mechanism_and_values() -> tuple[Any, tuple[np.ndarray, np.ndarray]]:
+        source = GeneratorSource(np.random.default_rng(0))
+        model = kind(radius=_RADIUS, guarantee=_CLAIM, source=source, **options)
+        mechanism: Any = rebuild_mechanism(_fit_certificate(model, neighboring_data[0]))
+        first_value, second_value = (
+            mechanism.statistic.compute(open_records(records, space.point_shape))
+            for records in neighboring_data
         )
-        if kind is PrivateMDM:  # another class, which stays as it is
-            model.fit(
-                np.concatenate([data[0], data[0], data[0]]),
-                np.repeat([0, 1, 1], len(data[0])),
-            )
-            certificate = model.certificates_[0]
-        else:
-            certificate = model.fit(data[0]).certificate_
-        mechanism = rebuild_mechanism(certificate)
-        return mechanism, tuple(
-            mechanism.statistic.compute(open_records(X, space.point_shape))
-            for X in data
-        )
+        return mechanism, (first_value, second_value)
 
     def outputs(rng: np.random.Generator, side: int, size: int) -> list[np.ndarray]:
-        mechanism, (one, two) = release()
-        return scores(
-            mechanism,
-            (one, two),
-            mechanism.with_scaled_noise(shrunk).simulate_draws(
-                rng, (one, two)[side], size
-            ),
-        )
+        mechanism, pair = mechanism_and_values()
+        sampler = mechanism.with_scaled_noise(shrunk)
+        return scores(mechanism, pair, sampler.simulate_draws(rng, pair[side], size))
 
     return Case(kind.__name__, space, lambda: _CLAIM, outputs)
+
+
+def _fit_certificate(model: Any, records: np.ndarray) -> Certificate:
+    """Fit an estimator and return its certificate; of a classifier, class 0's.
+
+    For a classifier the records are class 0, and twice as many records are another
+    class, which is the same in both data sets.
+    """
+    if not isinstance(model, PrivateMDM):
+        return cast(Certificate, model.fit(records).certificate_)
+    all_records = np.concatenate([records, records, records])
+    labels = np.repeat([0, 1, 1], len(records))
+    return model.fit(all_records, labels).certificates_[0]

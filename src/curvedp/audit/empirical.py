@@ -1,15 +1,21 @@
-"""What an attacker can prove about a mechanism from its outputs: lower bounds on ε and μ, to hold against the claim.
+"""Lower bounds on the ε and μ of a mechanism, proved from its outputs by an attack.
 
-Two neighbors D and D', many outputs of each, and a few real-valued scores of an output (such as how much farther it is
-from one statistic than from the other). Half of the outputs choose the score and the threshold; the other half, unseen
-until then, bounds the probabilities p = P(event | D) and p' = P(event | D') of that one event (Clopper & Pearson 1934).
-Then any (ε, δ) the mechanism has satisfies ε ≥ log((p − δ)/p'), and any μ-GDP it has satisfies μ ≥ Φ⁻¹(p) − Φ⁻¹(p')
-(Nasr et al. 2023), which uses the bulk of the outputs instead of a rare tail and so sees a scale that is off by percents.
+The attack draws many outputs at two neighboring data sets D and D′ and looks at a few
+real-valued scores of each output, such as how much farther the output is from one
+statistic than from the other. One half of the outputs chooses the score and the
+threshold. The other half, unseen until then, bounds the probabilities p = P(event | D)
+and p′ = P(event | D′) of that one event (Clopper & Pearson 1934).
 
-Noise about a statistic on a homogeneous space is worst for any two statistics a sensitivity apart; noise in a chart at a
-public base is worst where the chart stretches most, at the edge of the ball and across the radius. On other spaces a fixed
-list of directions is searched for the pair that is farthest apart in the chart while at most a sensitivity apart on the
-manifold.
+Any (ε, δ) that the mechanism satisfies has ε ≥ log((p − δ)/p′), and any μ-GDP that it
+satisfies has μ ≥ Φ⁻¹(p) − Φ⁻¹(p′) (Nasr et al. 2023). The second bound uses the bulk of
+the outputs instead of a rare tail, so it detects a noise scale that is wrong by a few
+percent.
+
+Which neighbors are worst: for noise around a statistic on a homogeneous space, any two
+statistics that are one sensitivity apart. For noise in a chart at a public base point,
+two statistics where the chart stretches most, at the edge of the ball and across the
+radius; a fixed list of directions is searched for the pair that is farthest apart in
+the chart while at most one sensitivity apart on the manifold.
 """
 
 from collections.abc import Callable, Sequence
@@ -25,33 +31,54 @@ from curvedp.errors import ParameterError
 from curvedp.geometry.manifold import Manifold
 from curvedp.mechanisms import LogGaussianMechanism, LogLaplaceMechanism
 from curvedp.mechanisms.isotropic.base import ValueMechanism
-from curvedp.privacy import GDP, Guarantee, PureDP, convert
+from curvedp.privacy import GDP, Guarantee, PrivacyProfile, PureDP, convert
 
 Pair = tuple[np.ndarray, np.ndarray]
-_THRESHOLDS = 400
-_DIRECTIONS = 32
-_EDGE = 1 - 1e-9  # of the ball: inside it after rounding
+
+# How many thresholds are tried for each score: quantiles of the training outputs.
+_THRESHOLD_COUNT = 400
+
+# How many random planes are searched for the worst pair of statistics in a chart.
+_PLANE_COUNT = 32
+
+# Points at the edge of a ball are drawn in by this factor, so that they are still
+# inside the ball after rounding.
+_EDGE_FACTOR = 1 - 1e-9
+
+# Steps of the bisection for the worst pair: 2^-40 of the ball's radius remains.
+_BISECTION_STEPS = 40
+
+# Scores are rounded to multiples of 2^-26.
+_SCORE_GRID = 2.0**-26
 
 
 class AuditResult(NamedTuple):
-    """What an attack has proved.
+    """What an attack has proved about a claim.
 
     Attributes
     ----------
-    claimed, audited : float
-        ε at `delta` as claimed, and the lower bound that the attack proves.
+    claimed : float
+        The ε at `delta` that the mechanism claims.
+    audited : float
+        The lower bound on ε at `delta` that the attack proves.
     delta : float
-        At which.
+        The δ at which ε is claimed and bounded.
     samples : int
-        Draws at each neighbor, or records whose coins were guessed from one run.
+        The number of draws at each neighbor, or, for an audit from one run, the number
+        of records whose coins were guessed.
     confidence : float
-        Of both bounds.
-    claimed_mu, audited_mu : float
-        The same for μ; ∞ and 0 where only ε is bounded.
+        The probability with which both lower bounds are true.
+    claimed_mu : float
+        The μ that the mechanism claims; ∞ where only ε is bounded.
+    audited_mu : float
+        The lower bound on μ that the attack proves; 0 where only ε is bounded.
 
     Examples
     --------
-    >>> AuditResult(claimed=1.0, audited=0.9, delta=0.01, samples=1000, confidence=0.999).holds
+    >>> result = AuditResult(
+    ...     claimed=1.0, audited=0.9, delta=0.01, samples=1000, confidence=0.999
+    ... )
+    >>> result.holds
     True
     """
 
@@ -65,24 +92,35 @@ class AuditResult(NamedTuple):
 
     @property
     def holds(self) -> bool:
-        """Whether the claim survived."""
+        """Whether neither lower bound exceeds what is claimed."""
         return self.audited <= self.claimed and self.audited_mu <= self.claimed_mu
 
     @property
     def tightness(self) -> float:
-        """The larger share of a claim that was proved to be used up: 1 is a claim that cannot be improved."""
-        pairs = (self.audited, self.claimed), (self.audited_mu, self.claimed_mu)
-        return max(
-            proved / claimed if 0 < claimed < np.inf else 0.0
-            for proved, claimed in pairs
-        )
+        """The larger of the ratios audited ε / claimed ε and audited μ / claimed μ.
+
+        A claim with tightness 1 cannot be improved. A claim that is zero or infinite
+        counts as ratio 0.
+        """
+        epsilon_ratio = _ratio_of_finite_claim(self.audited, self.claimed)
+        mu_ratio = _ratio_of_finite_claim(self.audited_mu, self.claimed_mu)
+        return max(epsilon_ratio, mu_ratio)
+
+
+def _ratio_of_finite_claim(audited: float, claimed: float) -> float:
+    """Return audited / claimed, or 0 where the claim is not positive and finite."""
+    if not 0 < claimed < np.inf:
+        return 0.0
+    return audited / claimed
 
 
 def claimed_mu(claim: Guarantee) -> float:
-    """The μ of the μ-GDP that a claim implies; inf where it implies none."""
+    """Return the μ of the μ-GDP that a claim implies, or ∞ where it implies none."""
     if isinstance(claim, PureDP):
         return float(convert(claim, to=GDP).mu)
-    return float(getattr(claim, "mu", np.inf))
+    if isinstance(claim, GDP | PrivacyProfile):
+        return float(claim.mu)
+    return np.inf
 
 
 def audit_scores(
@@ -93,16 +131,33 @@ def audit_scores(
     delta: float = 1e-3,
     confidence: float = 1 - 1e-6,
 ) -> AuditResult:
-    """Hold a claim against outputs at two neighbors: if it is true, `holds` is False with probability <= 1 − confidence.
+    """Test a claim against scores of outputs at two neighboring data sets.
+
+    If the claim is true, the result's `holds` is False with probability at most
+    1 − confidence.
 
     Parameters
     ----------
     claim : Guarantee
-        What is attacked.
+        The guarantee that is attacked.
     first, second : sequences of arrays
-        Rows of scores of the outputs at each neighbor: first[k] and second[k] are the k-th score.
-    delta, confidence : float
-        At which ε is bounded, and how surely.
+        Scores of the outputs at the first and at the second data set: first[k] and
+        second[k] hold the k-th score, one number for each output.
+    delta : float
+        The δ at which ε is bounded.
+    confidence : float
+        The probability with which the lower bounds are true.
+
+    Returns
+    -------
+    AuditResult
+        The claim and the proved lower bounds.
+
+    Raises
+    ------
+    ParameterError
+        If the claim is not a guarantee, δ or the confidence is not strictly between 0
+        and 1, or the scores do not have equally many rows of at least 4 outputs.
 
     Examples
     --------
@@ -119,24 +174,34 @@ def audit_scores(
     confidence = _validate.within(
         "confidence", confidence, 0, 1, open_low=True, open_high=True
     )
-    a, b = (
-        np.atleast_2d(np.asarray(first, dtype=np.float64)),
-        np.atleast_2d(np.asarray(second, dtype=np.float64)),
-    )
-    if a.shape[0] != b.shape[0] or min(a.shape[1], b.shape[1]) < 4:
-        needed = "must have equally many rows, of at least 4 outputs each"
-        raise ParameterError(f"scores of shapes {a.shape} and {b.shape} {needed}")
-    failure = (1 - confidence) / 4  # two directions, two statements
-    either = _proved(a, b, failure, delta), _proved(b, a, failure, delta)
-    eps, mu = (max(0.0, *bounds) for bounds in zip(*either, strict=True))
+    first_scores = np.atleast_2d(np.asarray(first, dtype=np.float64))
+    second_scores = np.atleast_2d(np.asarray(second, dtype=np.float64))
+    _check_score_shapes(first_scores, second_scores)
+
+    # Four statements can fail: a bound on ε and one on μ, in either direction.
+    failure = (1 - confidence) / 4
+    forward = _prove_bounds(first_scores, second_scores, failure, delta)
+    backward = _prove_bounds(second_scores, first_scores, failure, delta)
+
     return AuditResult(
-        float(claim.epsilon(delta)),
-        eps,
-        delta,
-        a.shape[1],
-        confidence,
-        claimed_mu(claim),
-        mu,
+        claimed=float(claim.epsilon(delta)),
+        audited=max(0.0, forward.epsilon, backward.epsilon),
+        delta=delta,
+        samples=first_scores.shape[1],
+        confidence=confidence,
+        claimed_mu=claimed_mu(claim),
+        audited_mu=max(0.0, forward.mu, backward.mu),
+    )
+
+
+def _check_score_shapes(first: np.ndarray, second: np.ndarray) -> None:
+    """Refuse scores (rows, outputs) with unequal rows or fewer than 4 outputs."""
+    has_equal_rows = first.shape[0] == second.shape[0]
+    if has_equal_rows and min(first.shape[1], second.shape[1]) >= 4:
+        return
+    raise ParameterError(
+        f"scores of shapes {first.shape} and {second.shape} must have equally many "
+        "rows, of at least 4 outputs each"
     )
 
 
@@ -148,26 +213,41 @@ def audit_mechanism(
     rng: np.random.Generator | None = None,
     sampler: ValueMechanism | None = None,
 ) -> AuditResult:
-    """Attack the claim of `mechanism` with draws at the worst pair of neighboring statistics that is known.
+    """Attack a mechanism's claim with draws at the worst known neighboring values.
 
     Parameters
     ----------
-    mechanism : Mechanism
-        Whose claim is attacked.
+    mechanism : ValueMechanism
+        The mechanism whose claim is attacked; it adds noise to a value.
     samples : int
-        Draws at each neighbor.
-    delta, confidence : float
-        At which ε is bounded, and how surely.
+        The number of draws at each neighbor, at least 100.
+    delta : float
+        The δ at which ε is bounded.
+    confidence : float
+        The probability with which the lower bounds are true.
     rng : numpy.random.Generator, optional
-        For draws that must repeat.
-    sampler : Mechanism, optional
-        The one that draws, by default the same: giving another shows that a wrong one is caught.
+        The generator of the draws; give one for an audit that can be repeated.
+    sampler : ValueMechanism, optional
+        The mechanism that draws the outputs, `mechanism` by default. Another one, with
+        less noise, shows that the audit detects a wrong mechanism.
+
+    Returns
+    -------
+    AuditResult
+        The claim and the proved lower bounds.
+
+    Raises
+    ------
+    ParameterError
+        If an argument has the wrong type, or there are fewer than 100 samples.
 
     Examples
     --------
     >>> from curvedp.geometry import Sphere
     >>> from curvedp.mechanisms import GaussianMechanism
-    >>> audit_mechanism(GaussianMechanism(Sphere(2), 0.5, 0.5), samples=20000, rng=np.random.default_rng(0)).holds
+    >>> mechanism = GaussianMechanism(Sphere(2), 0.5, 0.5)
+    >>> rng = np.random.default_rng(0)
+    >>> audit_mechanism(mechanism, samples=20000, rng=rng).holds
     True
     """
     if not isinstance(mechanism, ValueMechanism):
@@ -182,192 +262,384 @@ def audit_mechanism(
         raise ParameterError(
             "must be a numpy.random.Generator", parameter="rng", value=rng
         )
-    drawn, pair = sampler or mechanism, neighbors(mechanism)
-    one, two = (
-        scores(mechanism, pair, drawn.simulate_draws(rng, statistic, samples))
-        for statistic in pair
-    )
+
+    sampler = sampler or mechanism
+    pair = neighbors(mechanism)
+    first_outputs = sampler.simulate_draws(rng, pair[0], samples)
+    first_scores = scores(mechanism, pair, first_outputs)
+    second_outputs = sampler.simulate_draws(rng, pair[1], samples)
+    second_scores = scores(mechanism, pair, second_outputs)
     return audit_scores(
-        mechanism.privacy_profile, one, two, delta=delta, confidence=confidence
+        mechanism.privacy_profile,
+        first_scores,
+        second_scores,
+        delta=delta,
+        confidence=confidence,
     )
 
 
-def _epsilon(p: np.ndarray, q: np.ndarray, delta: float) -> np.ndarray:
+# A statement turns a lower bound on p and an upper bound on p′ into a lower bound on a
+# privacy parameter at δ.
+_Statement = Callable[[np.ndarray, np.ndarray, float], np.ndarray]
+
+
+def _epsilon_bound(p: np.ndarray, p_prime: np.ndarray, delta: float) -> np.ndarray:
+    """Return log((p − δ)/p′), a lower bound on ε, or −∞ where p ≤ δ."""
     with np.errstate(divide="ignore", invalid="ignore"):
-        return np.where(p > delta, np.log((p - delta) / q), -np.inf)
+        return np.where(p > delta, np.log((p - delta) / p_prime), -np.inf)
 
 
-def _mu(p: np.ndarray, q: np.ndarray, delta: float) -> np.ndarray:
+def _mu_bound(p: np.ndarray, p_prime: np.ndarray, delta: float) -> np.ndarray:
+    """Return Φ⁻¹(p) − Φ⁻¹(p′), a lower bound on μ, or −∞ where it says nothing.
+
+    The bound holds for every δ: `delta` is there so that both statements have one
+    signature.
+    """
     with np.errstate(invalid="ignore"):
-        return np.where((p > 0) & (q < 1), ndtri(p) - ndtri(q), -np.inf)
+        return np.where((p > 0) & (p_prime < 1), ndtri(p) - ndtri(p_prime), -np.inf)
 
 
-# What two probabilities prove, at δ.
-_STATEMENTS: tuple[Callable[[np.ndarray, np.ndarray, float], np.ndarray], ...] = (
-    _epsilon,
-    _mu,
-)
+class _Bounds(NamedTuple):
+    """Proved lower bounds on ε (at the audited δ) and on μ."""
+
+    epsilon: float
+    mu: float
 
 
-def _proved(a: np.ndarray, b: np.ndarray, failure: float, delta: float) -> list[float]:
-    """Each statement's bound from the event {score ≥ threshold} or {score ≤ threshold} that the even outputs chose for it."""
-    best, events = [-np.inf] * len(_STATEMENTS), [(0, 1.0, 0.0)] * len(_STATEMENTS)
-    for row in range(len(a)):
-        train_a, train_b = np.sort(a[row, ::2]), np.sort(b[row, ::2])
-        edges = np.quantile(
-            np.concatenate([train_a, train_b]), np.linspace(0, 1, _THRESHOLDS + 2)[1:-1]
-        )
-        for sign in (1.0, -1.0):
-            hits = [
-                t.size - np.searchsorted(t, edges, "left")
-                if sign > 0
-                else np.searchsorted(t, edges, "right")
-                for t in (train_a, train_b)
-            ]
-            ends = _ends(hits[0], train_a.size, hits[1], train_b.size, failure)
-            for which, statement in enumerate(_STATEMENTS):
-                value = statement(*ends, delta)
-                k = int(np.argmax(value))
-                if value[k] > best[which]:
-                    best[which], events[which] = (
-                        float(value[k]),
-                        (row, sign, float(edges[k])),
-                    )
-    found = []
-    for statement, (row, sign, edge) in zip(_STATEMENTS, events, strict=True):
-        test_a, test_b = sign * a[row, 1::2], sign * b[row, 1::2]
-        hits = [
-            np.array([np.count_nonzero(t >= sign * edge)]) for t in (test_a, test_b)
-        ]
-        found.append(
-            float(
-                statement(
-                    *_ends(hits[0], test_a.size, hits[1], test_b.size, failure), delta
-                )[0]
+class _Event(NamedTuple):
+    """The event {score ≥ threshold}, or {score ≤ threshold} if `is_upper` is False."""
+
+    score_index: int
+    is_upper: bool
+    threshold: float
+
+    def count(self, score_rows: np.ndarray) -> int:
+        """Return how many outputs (columns of `score_rows`) are in the event."""
+        values = score_rows[self.score_index]
+        if self.is_upper:
+            return int(np.count_nonzero(values >= self.threshold))
+        return int(np.count_nonzero(values <= self.threshold))
+
+
+def _prove_bounds(
+    first: np.ndarray, second: np.ndarray, failure: float, delta: float
+) -> _Bounds:
+    """Bound ε and μ from below by the events that the training outputs choose.
+
+    Parameters
+    ----------
+    first, second : arrays of shape (scores, outputs)
+        Scores of the outputs at the two data sets. Outputs with an even index choose
+        the event, those with an odd index bound its probabilities.
+    failure : float
+        The probability with which each of the two bounds may be wrong.
+    delta : float
+        The δ at which ε is bounded.
+    """
+    return _Bounds(
+        epsilon=_prove_bound(_epsilon_bound, first, second, failure, delta),
+        mu=_prove_bound(_mu_bound, first, second, failure, delta),
+    )
+
+
+def _prove_bound(
+    statement: _Statement,
+    first: np.ndarray,
+    second: np.ndarray,
+    failure: float,
+    delta: float,
+) -> float:
+    """Return what one statement proves; the arguments are those of `_prove_bounds`."""
+    training = first[:, ::2], second[:, ::2]
+    test = first[:, 1::2], second[:, 1::2]
+    event = _choose_event(statement, *training, failure, delta)
+
+    first_hits = np.array([event.count(test[0])])
+    second_hits = np.array([event.count(test[1])])
+    p, p_prime = _probability_bounds(
+        first_hits, test[0].shape[1], second_hits, test[1].shape[1], failure
+    )
+    return float(statement(p, p_prime, delta)[0])
+
+
+def _choose_event(
+    statement: _Statement,
+    first: np.ndarray,
+    second: np.ndarray,
+    failure: float,
+    delta: float,
+) -> _Event:
+    """Return the event for which the statement proves most on the training outputs.
+
+    All scores are tried, each with upper and lower events at `_THRESHOLD_COUNT`
+    quantiles of the pooled training outputs. Of equally good events the first is taken.
+    """
+    best_bound = -np.inf
+    best_event = _Event(score_index=0, is_upper=True, threshold=0.0)
+    levels = np.linspace(0, 1, _THRESHOLD_COUNT + 2)[1:-1]
+
+    for score_index in range(len(first)):
+        first_sorted = np.sort(first[score_index])
+        second_sorted = np.sort(second[score_index])
+        thresholds = np.quantile(np.concatenate([first_sorted, second_sorted]), levels)
+
+        for is_upper in (True, False):
+            p, p_prime = _probability_bounds(
+                _count_hits(first_sorted, thresholds, is_upper),
+                first_sorted.size,
+                _count_hits(second_sorted, thresholds, is_upper),
+                second_sorted.size,
+                failure,
             )
-        )
-    return found
+            bounds = statement(p, p_prime, delta)
+            best_index = int(np.argmax(bounds))
+            if bounds[best_index] > best_bound:
+                best_bound = float(bounds[best_index])
+                threshold = float(thresholds[best_index])
+                best_event = _Event(score_index, is_upper, threshold)
+    return best_event
 
 
-def _ends(
-    hits_a: np.ndarray, n_a: int, hits_b: np.ndarray, n_b: int, failure: float
-) -> tuple[np.ndarray, np.ndarray]:
-    """Clopper–Pearson: p at its lower and p' at its upper end, each missed with probability failure/2."""
-    low = np.where(
-        hits_a > 0,
-        stats.beta.ppf(failure / 2, np.maximum(hits_a, 1), n_a - hits_a + 1),
-        0.0,
+def _count_hits(
+    sorted_scores: np.ndarray, thresholds: np.ndarray, is_upper: bool
+) -> np.ndarray:
+    """Return, for each threshold, how many scores are ≥ it (or ≤ it, if not upper)."""
+    if is_upper:
+        return sorted_scores.size - np.searchsorted(sorted_scores, thresholds, "left")
+    return np.searchsorted(sorted_scores, thresholds, "right")
+
+
+def _probability_bounds(
+    first_hits: np.ndarray,
+    first_count: int,
+    second_hits: np.ndarray,
+    second_count: int,
+    failure: float,
+) -> Pair:
+    """Return a lower bound on p and an upper bound on p′ (Clopper & Pearson 1934).
+
+    Parameters
+    ----------
+    first_hits, second_hits : arrays of int
+        How many outputs at the first and at the second data set are in each event.
+    first_count, second_count : int
+        How many outputs there are at each data set.
+    failure : float
+        The probability that one of the bounds is wrong; half of it for each.
+    """
+    lower_quantile = stats.beta.ppf(
+        failure / 2, np.maximum(first_hits, 1), first_count - first_hits + 1
     )
-    high = np.where(
-        hits_b < n_b,
-        stats.beta.ppf(1 - failure / 2, hits_b + 1, np.maximum(n_b - hits_b, 1)),
-        1.0,
+    upper_quantile = stats.beta.ppf(
+        1 - failure / 2, second_hits + 1, np.maximum(second_count - second_hits, 1)
     )
-    return low, high
+    p_lower = np.where(first_hits > 0, lower_quantile, 0.0)
+    p_prime_upper = np.where(second_hits < second_count, upper_quantile, 1.0)
+    return p_lower, p_prime_upper
 
 
 def neighbors(mechanism: Mechanism) -> Pair:
-    """Two statistics at most the sensitivity apart, as telling as is known."""
-    manifold, step = mechanism.statistic.value_space, mechanism.sensitivity
+    """Return two values at most one sensitivity apart, the worst pair that is known.
+
+    See the module's first paragraphs for which pair that is: it depends on whether the
+    noise is isotropic on the manifold or drawn in a chart.
+    """
+    manifold = mechanism.statistic.value_space
+    sensitivity = mechanism.sensitivity
+
     if not isinstance(mechanism, LogGaussianMechanism | LogLaplaceMechanism):
         origin = np.asarray(manifold.origin)
-        return origin, manifold.from_normal_coordinates(
-            origin, step * _worst_direction(manifold)
-        )
-    base, reach = (
-        mechanism.base,
-        getattr(mechanism.statistic.value_ball, "radius", None),
+        step = sensitivity * _worst_direction(manifold)
+        return origin, manifold.from_normal_coordinates(origin, step)
+
+    ball = mechanism.statistic.value_ball
+    ball_radius = None if ball is None else ball.radius
+    chart_pair = _worst_chart_pair(manifold, mechanism.base, sensitivity, ball_radius)
+    first, second = (
+        manifold.from_normal_coordinates(mechanism.base, coordinates)
+        for coordinates in chart_pair
     )
-    along = min(step, _EDGE * reach) if reach is not None else step
-    pairs = [(np.zeros(manifold.dim), along * _unit(manifold.dim, 0))]
-    if reach is not None and manifold.dim > 1:
-        frames = np.random.default_rng(0).standard_normal(
-            (_DIRECTIONS, manifold.dim, 2)
+    return first, second
+
+
+def _worst_chart_pair(
+    manifold: Manifold,
+    base: np.ndarray,
+    sensitivity: float,
+    ball_radius: float | None,
+) -> Pair:
+    """Return normal coordinates of the pair that is farthest apart in the chart.
+
+    Candidates are the pair from the chart's center outward and, where a ball of radius
+    `ball_radius` around `base` bounds the values, pairs across the radius at its edge.
+    """
+    if ball_radius is None:
+        return np.zeros(manifold.dim), sensitivity * _unit_vector(manifold.dim, 0)
+
+    edge_radius = _EDGE_FACTOR * ball_radius
+    outward = min(sensitivity, edge_radius) * _unit_vector(manifold.dim, 0)
+    pairs = [(np.zeros(manifold.dim), outward)]
+
+    if manifold.dim > 1:
+        # Random planes, the same at every call, the first spanned by two axes.
+        planes = np.random.default_rng(0).standard_normal(
+            (_PLANE_COUNT, manifold.dim, 2)
         )
-        frames[0] = np.eye(manifold.dim)[:, :2]
-        q = np.linalg.qr(frames)[0]
-        pairs += list(
-            zip(
-                *_across(manifold, base, q[..., 0], q[..., 1], step, _EDGE * reach),
-                strict=True,
-            )
+        planes[0] = np.eye(manifold.dim)[:, :2]
+        frames = np.linalg.qr(planes)[0]
+        firsts, seconds = _pairs_across_radius(
+            manifold, base, frames[..., 0], frames[..., 1], sensitivity, edge_radius
         )
-    a, b = max(pairs, key=lambda pair: float(np.linalg.norm(pair[0] - pair[1])))
-    return manifold.from_normal_coordinates(base, a), manifold.from_normal_coordinates(
-        base, b
-    )
+        pairs += list(zip(firsts, seconds, strict=True))
+
+    return max(pairs, key=_chart_distance)
+
+
+def _chart_distance(pair: Pair) -> float:
+    """Return the Euclidean distance of two points in normal coordinates."""
+    return float(np.linalg.norm(pair[0] - pair[1]))
 
 
 def scores(mechanism: Mechanism, pair: Pair, outputs: np.ndarray) -> list[np.ndarray]:
-    """How much farther an output is from the second statistic than from the first: in distance and in its square, the log
-    likelihood ratios, up to factors, of a Laplace and a Gaussian law, by Neyman and Pearson the best there is. Noise in a
-    chart is measured there (where a logarithm is slow, as on Stiefel manifolds, in the ambient space). Scores are rounded to
-    2^-26: the law is under audit, not the last bits of the fast float path, which no release shows."""
+    """Score outputs by how much farther they are from the second value of a pair.
+
+    With distances d₁ and d₂ to the first and second value, the scores are d₂ − d₁ and
+    d₂² − d₁². Up to factors they are the log likelihood ratios of a Laplace and of a
+    Gaussian law, which no other score beats (Neyman & Pearson). Distances for noise in
+    a chart are those in the chart; where a logarithm is slow, as on Stiefel manifolds,
+    distances are those of the ambient space.
+
+    Parameters
+    ----------
+    mechanism : Mechanism
+        The mechanism that is attacked.
+    pair : two arrays
+        The neighboring values at which outputs were drawn.
+    outputs : array of shape (draws, *point_shape)
+        The outputs to score.
+
+    Returns
+    -------
+    list of arrays of shape (draws,)
+        The two scores, rounded (see `rounded`).
+    """
     manifold = mechanism.statistic.value_space
     if not manifold.is_symmetric:
-        one, two = (
-            np.linalg.norm((outputs - x).reshape(len(outputs), -1), axis=1)
-            for x in pair
+        first_distances, second_distances = (
+            np.linalg.norm((outputs - value).reshape(len(outputs), -1), axis=1)
+            for value in pair
         )
     elif isinstance(mechanism, LogGaussianMechanism | LogLaplaceMechanism):
-        z, a, b = (
-            np.asarray(manifold.normal_coordinates(mechanism.base, x))
-            for x in (outputs, *pair)
+        in_chart, first, second = (
+            np.asarray(manifold.normal_coordinates(mechanism.base, points))
+            for points in (outputs, *pair)
         )
-        one, two = np.linalg.norm(z - a, axis=-1), np.linalg.norm(z - b, axis=-1)
+        first_distances = np.linalg.norm(in_chart - first, axis=-1)
+        second_distances = np.linalg.norm(in_chart - second, axis=-1)
     else:
-        one, two = (np.asarray(manifold.dist(x, outputs)) for x in pair)
-    return [rounded(two - one), rounded(two**2 - one**2)]
+        first_distances, second_distances = (
+            np.asarray(manifold.dist(value, outputs)) for value in pair
+        )
+    return [
+        rounded(second_distances - first_distances),
+        rounded(second_distances**2 - first_distances**2),
+    ]
 
 
 def data_sets(manifold: Manifold, radius: float, n: int) -> Pair:
-    """All records at one end of the ball about the origin; one of them is replaced by the other end."""
-    step = radius * _unit(manifold.dim, manifold.dim - 1)
-    near, far = (
-        manifold.from_normal_coordinates(np.asarray(manifold.origin), sign * step)
-        for sign in (1, -1)
-    )
-    records = np.stack([near] * n)
-    return records, np.concatenate([records[:-1], far[None]])
+    """Return two data sets of n records that differ in the last record.
+
+    In the first, all records are at one end of a diameter of the ball of this radius
+    around the origin. In the second, the last record is at the other end.
+    """
+    step = radius * _unit_vector(manifold.dim, manifold.dim - 1)
+    origin = np.asarray(manifold.origin)
+    one_end = manifold.from_normal_coordinates(origin, step)
+    other_end = manifold.from_normal_coordinates(origin, -1 * step)
+
+    records = np.stack([one_end] * n)
+    neighboring_records = np.concatenate([records[:-1], other_end[None]])
+    return records, neighboring_records
 
 
 def rounded(score: np.ndarray) -> np.ndarray:
-    """To the grid 2^-26, so that an event cannot look at the last bits of floats."""
-    return np.asarray(np.round(score * 2.0**26) * 2.0**-26)
+    """Round scores to the grid 2^-26.
+
+    The audit is of the mechanism's law. An event must not depend on the last bits of
+    the fast floating-point simulation, which no release shows.
+    """
+    return np.asarray(np.round(score / _SCORE_GRID) * _SCORE_GRID)
 
 
-def _across(
-    M: Manifold,
+def _pairs_across_radius(
+    manifold: Manifold,
     base: np.ndarray,
     radial: np.ndarray,
-    side: np.ndarray,
-    step: float,
-    reach: float,
+    lateral: np.ndarray,
+    sensitivity: float,
+    edge_radius: float,
 ) -> Pair:
-    """Chart points at the edge of the ball, as far apart along `side` as a distance of `step` on the manifold allows."""
+    """Return pairs at the edge of a ball, far apart in the chart but near on M.
 
-    def pair(half: np.ndarray) -> Pair:
-        height = np.sqrt(np.maximum(reach**2 - half**2, 0.0))
-        return height * radial - half * side, height * radial + half * side
+    In the plane of the orthonormal directions u (`radial`) and w (`lateral`) the pair
+    with half-width h is √(r² − h²)·u ∓ h·w, both points at distance r from the base.
+    Bisection finds, for each plane, the largest h for which the points are at most
+    `sensitivity` apart on the manifold.
 
-    low, high = np.zeros((len(radial), 1)), np.full((len(radial), 1), reach)
-    for _ in range(40):
-        middle = (low + high) / 2
-        a, b = (M.from_normal_coordinates(base, z) for z in pair(middle))
-        near = (np.asarray(M.dist(a, b)) <= step)[:, None]
-        low, high = np.where(near, middle, low), np.where(near, high, middle)
-    return pair(low)
+    Parameters
+    ----------
+    manifold : Manifold
+        The manifold M.
+    base : array
+        The base point of the chart, the ball's center.
+    radial, lateral : arrays of shape (planes, dim)
+        Orthonormal directions that span each plane.
+    sensitivity : float
+        The largest distance on the manifold.
+    edge_radius : float
+        The distance r of the points from the base.
+
+    Returns
+    -------
+    two arrays of shape (planes, dim)
+        Normal coordinates of the first and of the second point of each pair.
+    """
+
+    def pairs(half_width: np.ndarray) -> Pair:
+        height = np.sqrt(np.maximum(edge_radius**2 - half_width**2, 0.0))
+        across = half_width * lateral
+        return height * radial - across, height * radial + across
+
+    lower = np.zeros((len(radial), 1))
+    upper = np.full((len(radial), 1), edge_radius)
+    for _ in range(_BISECTION_STEPS):
+        middle = (lower + upper) / 2
+        firsts, seconds = (
+            manifold.from_normal_coordinates(base, coordinates)
+            for coordinates in pairs(middle)
+        )
+        distances = np.asarray(manifold.dist(firsts, seconds))
+        is_within = (distances <= sensitivity)[:, None]
+        lower = np.where(is_within, middle, lower)
+        upper = np.where(is_within, upper, middle)
+    return pairs(lower)
 
 
 def _worst_direction(manifold: Manifold) -> np.ndarray:
-    """Along the most negatively curved factor of a product, where the Gaussian costs most; any direction elsewhere."""
-    if (
-        len(manifold.factors) == 1
-    ):  # on SPD(2) = ℝ × H² the last coordinate is off the diagonal: in H²
-        return _unit(manifold.dim, manifold.dim - 1)
-    place = int(np.argmin([f.curvature_bounds[0] for f in manifold.factors]))
-    return _unit(manifold.dim, sum(f.dim for f in manifold.factors[:place]))
+    """Return a unit tangent vector along which Gaussian noise protects least.
+
+    On a product that is a direction of the factor with the most negative curvature.
+    Elsewhere it is the last coordinate: on SPD(2) = ℝ × H² that one is off the diagonal
+    and therefore in H².
+    """
+    factors = manifold.factors
+    if len(factors) == 1:
+        return _unit_vector(manifold.dim, manifold.dim - 1)
+    most_curved = int(np.argmin([factor.curvature_bounds[0] for factor in factors]))
+    first_coordinate = sum(factor.dim for factor in factors[:most_curved])
+    return _unit_vector(manifold.dim, first_coordinate)
 
 
-def _unit(dim: int, place: int) -> np.ndarray:
-    return np.asarray(np.eye(dim)[place])
+def _unit_vector(dim: int, axis: int) -> np.ndarray:
+    """Return the unit vector of length `dim` along one axis."""
+    return np.asarray(np.eye(dim)[axis])

@@ -1,14 +1,19 @@
-"""Auditing an optimizer from ONE run: many records, each replaced or not by a fair coin, and guesses of the coins.
+"""The audit of an optimizer from one run, in which many records are chosen by coins.
 
-Steinke, Nasr & Jagielski 2023, Theorem 5.2 (replace-one form: a coin chooses between two values of a record). If the run is
-(ε, δ)-DP and the attacker guesses r of the m coins, the number of right guesses is stochastically below a binomial with
-success probability e^ε/(1+e^ε), but for a probability of at most
+A fair coin for each of many records, the canaries, chooses between two values of the
+record; the attacker guesses the coins from the result. Theorem 5.2 of Steinke, Nasr &
+Jagielski (2023), in the form for replace-one adjacency: if the run is (ε, δ)-DP and the
+attacker guesses r of the m coins, the number of right guesses reaches v with
+probability at most
 
-    max over i of 2mδ/i · P(v − i ≤ Bin(r, e^ε/(1+e^ε)) < v).
+    P(W ≥ v) + max over i of 2mδ/i · P(v − i ≤ W < v),    W ~ Bin(r, e^ε/(1 + e^ε)).
 
-The smallest ε at which the observed number is not too surprising is a lower bound on the ε of the run. The library's own
-optimizers have a canary on each axis of the start's tangent space: canary k lies out along ± the k-th axis, so that its
-clipped gradient is along that axis and no other's is; the final point, in coordinates at the start, votes on each coin.
+The largest ε at which the observed number is too surprising is a lower bound on the ε
+of the run.
+
+For the library's own optimizers, canary k is at ± the k-th axis of the tangent space at
+the start, so that its clipped gradient is along that axis and no other canary's is. The
+final point, in coordinates at the start, votes on each coin.
 """
 
 from collections.abc import Callable, Iterator
@@ -16,7 +21,7 @@ from dataclasses import fields
 from functools import partial
 from itertools import count
 from math import exp, inf, sqrt
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from scipy import stats
@@ -36,53 +41,107 @@ from curvedp.geometry import (
 from curvedp.geometry.manifold import Manifold
 from curvedp.privacy import GDP, Guarantee
 
+if TYPE_CHECKING:
+    from curvedp.optim.problem import Problem
+    from curvedp.optim.result import OptimResult
+
 OPTIMIZERS = ("dp-rgd", "dp-rsgd", "dp-rsvrg")
+
+# One manifold of each family; `_large_enough` chooses the size that the canaries need.
 FAMILIES: tuple[Manifold, ...] = (
-    Euclidean(2), Sphere(2), Lorentz(2), PoincareBall(2), SPDAffineInvariant(2), Grassmann(4, 2), Rotations(3),
-)  # fmt: skip
+    Euclidean(2),
+    Sphere(2),
+    Lorentz(2),
+    PoincareBall(2),
+    SPDAffineInvariant(2),
+    Grassmann(4, 2),
+    Rotations(3),
+)
+
+# The largest ε that is tried, and the precision of the bisection for it.
+_LARGEST_EPSILON = 60.0
+_EPSILON_PRECISION = 1e-6
+
+# The share of the coins that an attacker guesses by default: those with the largest
+# scores.
+_GUESS_SHARE = 0.25
 
 
 def one_run_bound(
     canaries: int, guesses: int, right: int, delta: float, confidence: float
 ) -> float:
-    """The largest ε that `right` of `guesses` right guesses about `canaries` coins refute, at this δ and confidence."""
+    """Return the largest ε that a number of right guesses refutes.
+
+    Parameters
+    ----------
+    canaries : int
+        The number m of coins.
+    guesses : int
+        The number r of coins that were guessed.
+    right : int
+        The number v of right guesses.
+    delta : float
+        The δ at which ε is bounded.
+    confidence : float
+        The probability with which the bound is true.
+
+    Returns
+    -------
+    float
+        A lower bound on the ε of the run; 0 where nothing is refuted.
+
+    Raises
+    ------
+    ParameterError
+        Unless right ≤ guesses ≤ canaries and 0 ≤ δ ≤ 1 and 0 < confidence < 1.
+    """
     canaries = _validate.integer("canaries", canaries, 1)
-    guesses, right = (
-        _validate.integer("guesses", guesses, 1),
-        _validate.integer("right", right, 0),
-    )
+    guesses = _validate.integer("guesses", guesses, 1)
+    right = _validate.integer("right", right, 0)
     if not right <= guesses <= canaries:
         raise ParameterError(
-            f"right={right}, guesses={guesses}, canaries={canaries}: they must increase in this order"
+            f"right={right}, guesses={guesses}, canaries={canaries}: "
+            "they must increase in this order"
         )
     delta = _validate.within("delta", delta, 0, 1)
     confidence = _validate.within(
         "confidence", confidence, 0, 1, open_low=True, open_high=True
     )
-    low, high = 0.0, 60.0
-    if _surprise(canaries, guesses, right, 0.0, delta) > 1 - confidence:
+
+    def is_refuted(epsilon: float) -> bool:
+        probability = _probability_bound(canaries, guesses, right, epsilon, delta)
+        return probability <= 1 - confidence
+
+    if not is_refuted(0.0):
         return 0.0
-    while high - low > 1e-6:
-        eps = (low + high) / 2
-        low, high = (
-            (low, eps)
-            if _surprise(canaries, guesses, right, eps, delta) > 1 - confidence
-            else (eps, high)
-        )
-    return low  # refuted: the bound is from below
+    largest_refuted = 0.0
+    upper = _LARGEST_EPSILON
+    while upper - largest_refuted > _EPSILON_PRECISION:
+        middle = (largest_refuted + upper) / 2
+        if is_refuted(middle):
+            largest_refuted = middle
+        else:
+            upper = middle
+    return largest_refuted
 
 
-def _surprise(
-    canaries: int, guesses: int, right: int, eps: float, delta: float
+def _probability_bound(
+    canaries: int, guesses: int, right: int, epsilon: float, delta: float
 ) -> float:
-    """An upper bound on the probability of so many right guesses under (ε, δ)-DP."""
-    chance = stats.binom(guesses, 1 / (1 + exp(-eps)))
-    tail = float(chance.sf(right - 1))
+    """Bound the probability of at least `right` right guesses under (ε, δ)-DP.
+
+    This is the bound of the module's first paragraphs, with m = canaries, r = guesses
+    and v = right, cut off at 1.
+    """
+    binomial = stats.binom(guesses, 1 / (1 + exp(-epsilon)))
+    tail = float(binomial.sf(right - 1))
     if delta == 0 or right == 0:
         return min(tail, 1.0)
+
     i = np.arange(1, right + 1)
-    between = chance.cdf(right - 1) - chance.cdf(right - i - 1)  # P(v − i ≤ W < v)
-    return min(tail + float(np.max(2 * canaries * delta / i * between)), 1.0)
+    between = binomial.cdf(right - 1) - binomial.cdf(right - i - 1)
+    delta_term = float(np.max(2 * canaries * delta / i * between))
+    return min(tail + delta_term, 1.0)
 
 
 def audit_optimizer(
@@ -94,23 +153,36 @@ def audit_optimizer(
     guess_share: float | None = None,
     rng: np.random.Generator | None = None,
 ) -> AuditResult:
-    """Flip a coin for each canary, run once, guess the coins from the scores that the run returns.
+    """Toss a coin for each canary, run once, and guess the coins from the result.
 
     Parameters
     ----------
     run : callable
-        Given coins (±1) and a generator, trains on data in which record k is one of two values by coins[k]; returns a score
-        for each canary, positive where its coin seems to be +1, and the guarantee that the run claims.
+        run(coins, rng) trains on data in which record k has one of two values, chosen
+        by coins[k] = ±1. It returns a score for each canary, positive where the coin
+        seems to be +1, and the guarantee that the run claims.
     canaries : int
-        Records with a coin each.
+        The number of records with a coin, at least 8.
     delta : float
-        At which ε is bounded: far below (1 − confidence)/canaries, or the theorem proves nothing.
+        The δ at which ε is bounded: far below (1 − confidence)/canaries, or the theorem
+        proves nothing.
     confidence : float
-        Of the bound.
+        The probability with which the bound is true.
     guess_share : float, optional
-        Of the canaries that are guessed, the surest; a quarter by default.
+        The share of the coins that is guessed, those with the largest scores; a quarter
+        by default.
     rng : numpy.random.Generator, optional
-        For coins that must repeat.
+        The generator of the coins; give one for an audit that can be repeated.
+
+    Returns
+    -------
+    AuditResult
+        The claimed ε and its proved lower bound.
+
+    Raises
+    ------
+    ParameterError
+        If a parameter is out of its range.
 
     Examples
     --------
@@ -124,20 +196,31 @@ def audit_optimizer(
     rng = np.random.default_rng() if rng is None else rng
     coins = rng.choice([-1, 1], canaries)
     scores, claim = run(coins, rng)
-    share = (
-        0.25
-        if guess_share is None
-        else _validate.within("guess_share", guess_share, 0, 1, open_low=True)
-    )
-    surest = np.argsort(-np.abs(scores))[: max(1, int(share * canaries))]
-    right = int(np.count_nonzero(np.sign(scores[surest]) == coins[surest]))
-    audited = one_run_bound(canaries, len(surest), right, delta, confidence)
+
+    if guess_share is None:
+        guess_share = _GUESS_SHARE
+    guess_share = _validate.within("guess_share", guess_share, 0, 1, open_low=True)
+    guess_count = max(1, int(guess_share * canaries))
+    guessed = np.argsort(-np.abs(scores))[:guess_count]
+
+    is_right = np.sign(scores[guessed]) == coins[guessed]
+    right_count = int(np.count_nonzero(is_right))
+    audited = one_run_bound(canaries, guess_count, right_count, delta, confidence)
     claimed = float(claim.epsilon(delta)) if claim is not None else inf
     return AuditResult(claimed, audited, delta, canaries, confidence)
 
 
 class OptimizerCase(NamedTuple):
-    """An optimizer on a family of manifolds, audited from one run."""
+    """An optimizer on a family of manifolds, audited from one run.
+
+    Attributes
+    ----------
+    mechanism : str
+        The optimizer's name, one of `OPTIMIZERS`, or "PrivatePCA-dp-rgd".
+    manifold : Manifold
+        A small member of the family; the audit uses one with a dimension for each
+        canary.
+    """
 
     mechanism: str
     manifold: Manifold
@@ -145,20 +228,34 @@ class OptimizerCase(NamedTuple):
     def audit(
         self, canaries: int, confidence: float, rng: np.random.Generator
     ) -> AuditResult:
-        """One run with that many canaries; the manifold has as many dimensions, and δ is small enough to prove anything."""
-        train = (
-            _train_pca
-            if self.mechanism == "PrivatePCA-dp-rgd"
-            else partial(_train, *self)
-        )
+        """Audit one run with this many canaries.
+
+        Parameters
+        ----------
+        canaries : int
+            The number of records with a coin.
+        confidence : float
+            The probability with which the bound is true.
+        rng : numpy.random.Generator
+            The generator of coins and noise.
+
+        Returns
+        -------
+        AuditResult
+            The claimed ε and its lower bound, at a δ small enough for the theorem.
+        """
+        if self.mechanism == "PrivatePCA-dp-rgd":
+            run = _train_pca
+        else:
+            run = partial(_train_mean, self.mechanism, self.manifold)
         delta = (1 - confidence) / (100 * canaries)
         return audit_optimizer(
-            train, canaries, delta=delta, confidence=confidence, rng=rng
+            run, canaries, delta=delta, confidence=confidence, rng=rng
         )
 
 
 def optimizer_cases() -> Iterator[OptimizerCase]:
-    """The optimizers of `curvedp.optim` (extra: jax); the manifold's size is set by the number of canaries."""
+    """Yield a case for each optimizer of `curvedp.optim` (extra: jax) and family."""
     for name in OPTIMIZERS:
         for space in FAMILIES:
             yield OptimizerCase(name, space)
@@ -166,72 +263,158 @@ def optimizer_cases() -> Iterator[OptimizerCase]:
 
 
 def _large_enough(family: Manifold, dim: int) -> Manifold:
-    """The smallest manifold of the family (of matrices: half as wide as high) with at least so many dimensions."""
+    """Return the smallest manifold of a family with at least `dim` dimensions.
+
+    A family of matrices with two sizes (Grassmann) has matrices twice as high as wide.
+    """
     kind: Any = type(family)
-    sizes = (kind(2 * k, k) if len(fields(kind)) == 2 else kind(k) for k in count(2))
-    found: Manifold = next(M for M in sizes if M.dim >= dim)
-    return found
+    has_two_sizes = len(fields(kind)) == 2
+    for size in count(2):
+        manifold: Manifold = kind(2 * size, size) if has_two_sizes else kind(size)
+        if manifold.dim >= dim:
+            return manifold
+    raise AssertionError("count() has no end")
 
 
-def _train(
-    name: str, family: Manifold, coins: np.ndarray, rng: np.random.Generator
+def _train_mean(
+    optimizer: str, family: Manifold, coins: np.ndarray, rng: np.random.Generator
 ) -> tuple[np.ndarray, Guarantee]:
+    """Descend to a Fréchet mean of canaries, one at ± each axis around the origin.
+
+    Parameters
+    ----------
+    optimizer : str
+        One of `OPTIMIZERS`.
+    family : Manifold
+        A member of the family of manifolds.
+    coins : array of ±1
+        The side of each canary.
+    rng : numpy.random.Generator
+        The generator of noise and batches.
+
+    Returns
+    -------
+    scores : array
+        The final point's coordinate along the axis of each canary.
+    guarantee : Guarantee
+        The guarantee that the optimizer claims.
+    """
     from curvedp import optim
 
-    m = len(coins)
-    manifold = _large_enough(family, m)
+    canary_count = len(coins)
+    manifold = _large_enough(family, canary_count)
     start = np.asarray(manifold.origin)
-    data = np.asarray(
-        manifold.exp(
-            start,
-            manifold.from_coordinates(start, coins[:, None] * np.eye(m, manifold.dim)),
-        )
-    )
+    coordinates = coins[:, None] * np.eye(canary_count, manifold.dim)
+    tangents = manifold.from_coordinates(start, coordinates)
+    records = np.asarray(manifold.exp(start, tangents))
     problem = optim.FrechetMeanProblem(manifold)
-    steps, clip, mu = 4, 0.5, 2.0
-    noise = sqrt(steps) * 2 * clip / (m * mu)
-    options: dict[str, Any] = {
-        "learning_rate": 0.01,
-        "rng": rng,
-        "clip": clip,
-        "noise": noise,
-        "steps": steps,
-    }
-    if name == "dp-rsgd":
-        options |= {"batch_size": m // 2}
-    elif name == "dp-rsvrg":
-        options |= {
-            "batch_size": m // 2,
-            "clip": (clip, clip),
-            "noise": (noise, noise),
-            "epochs": 2,
-            "inner_steps": 2,
-        }
-        del options["steps"]
-    found = getattr(optim, name.replace("-", "_"))(problem, data, start, **options)
-    return np.asarray(manifold.normal_coordinates(start, found.point))[
-        :m
-    ], found.guarantee
+
+    result = _descend(optimizer, problem, records, start, rng)
+    final_coordinates = manifold.normal_coordinates(start, result.point)
+    return np.asarray(final_coordinates)[:canary_count], result.guarantee
+
+
+def _descend(
+    optimizer: str,
+    problem: "Problem",
+    records: np.ndarray,
+    start: np.ndarray,
+    rng: np.random.Generator,
+) -> "OptimResult":
+    """Run four steps of an optimizer whose noise is that of a 2-GDP full-batch run.
+
+    A mean of n gradients, clipped to length c, has sensitivity 2c/n; T steps with noise
+    of standard deviation √T·2c/(nμ) are μ-GDP together.
+    """
+    from curvedp import optim
+
+    steps = 4
+    clip = 0.5
+    mu = 2.0
+    record_count = len(records)
+    noise = sqrt(steps) * 2 * clip / (record_count * mu)
+    batch_size = record_count // 2
+
+    if optimizer == "dp-rgd":
+        return optim.dp_rgd(
+            problem,
+            records,
+            start,
+            learning_rate=0.01,
+            rng=rng,
+            clip=clip,
+            noise=noise,
+            steps=steps,
+        )
+    if optimizer == "dp-rsgd":
+        return optim.dp_rsgd(
+            problem,
+            records,
+            start,
+            learning_rate=0.01,
+            rng=rng,
+            clip=clip,
+            noise=noise,
+            steps=steps,
+            batch_size=batch_size,
+        )
+    # Two epochs of two steps; full and variance-reduced gradients are noised alike.
+    return optim.dp_rsvrg(
+        problem,
+        records,
+        start,
+        learning_rate=0.01,
+        rng=rng,
+        clip=(clip, clip),
+        noise=(noise, noise),
+        epochs=2,
+        inner_steps=2,
+        batch_size=batch_size,
+    )
 
 
 def _train_pca(
     coins: np.ndarray, rng: np.random.Generator
 ) -> tuple[np.ndarray, Guarantee]:
-    """Records (w ± uₖ)/√2 about the public start w of the descent: the slope of −(w·z)² there is ∓ along uₖ. Nine
-    times as many records are 0: they shrink steps and noise alike, so that the descent stays where it started."""
+    """Fit a leading principal component to canaries around the descent's public start.
+
+    Canary k is (w ± uₖ)/√2 with the start w and the k-th axis uₖ of its tangent space:
+    the gradient of −(w·z)² there is along ∓uₖ. Nine times as many records are 0. They
+    shrink the steps and the noise alike, so that the descent stays near its start.
+
+    Parameters
+    ----------
+    coins : array of ±1
+        The side of each canary.
+    rng : numpy.random.Generator
+        The generator of the noise.
+
+    Returns
+    -------
+    scores : array
+        The component along the axis of each canary.
+    guarantee : Guarantee
+        The guarantee that the estimator claims.
+    """
     from curvedp.entropy import GeneratorSource
     from curvedp.estimators import PrivatePCA
 
-    sphere, guarantee = Sphere(len(coins)), GDP(2.0)
-    w = np.asarray(
-        sphere.project(np.random.default_rng(0).standard_normal(len(coins) + 1))
-    )
-    axes = np.asarray(sphere.from_coordinates(w, np.eye(len(coins))))
+    canary_count = len(coins)
+    sphere = Sphere(canary_count)
+    guarantee = GDP(2.0)
+
+    # The estimator starts at this public point.
+    start_direction = np.random.default_rng(0).standard_normal(canary_count + 1)
+    start = np.asarray(sphere.project(start_direction))
+    axes = np.asarray(sphere.from_coordinates(start, np.eye(canary_count)))
+
+    canaries = (start + coins[:, None] * axes) / sqrt(2)
+    zeros = np.zeros((9 * canary_count, len(start)))
     model = PrivatePCA(
         1, radius=1.0, method="dp-rgd", guarantee=guarantee, source=GeneratorSource(rng)
     )
-    records = np.concatenate(
-        [(w + coins[:, None] * axes) / sqrt(2), np.zeros((9 * len(coins), len(w)))]
-    )
-    point = model.fit(records).components_[0]
-    return np.asarray(axes @ point) * np.sign(point @ w), guarantee
+    component = model.fit(np.concatenate([canaries, zeros])).components_[0]
+
+    # A component has no sign; take the one that is nearer to the start.
+    sign = np.sign(component @ start)
+    return np.asarray(axes @ component) * sign, guarantee

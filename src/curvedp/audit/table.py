@@ -1,25 +1,47 @@
-"""The audit of everything: claimed against audited, one row a mechanism and manifold, total failure at most 1e-6."""
+"""The audit of everything: a table of what each mechanism claims and what is proved.
+
+Each row is one mechanism on one manifold. The confidence of a row is chosen so that, if
+all claims are true, any row at all is called violated with probability at most 1e-6.
+"""
 
 import zlib
 from collections.abc import Collection, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from importlib.util import find_spec
-from itertools import chain
 from multiprocessing import get_context
 from time import process_time
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from curvedp.audit.cases import cases
+from curvedp.audit.cases import Case, cases
 from curvedp.audit.one_run import OptimizerCase, optimizer_cases
 from curvedp.geometry.names import manifold_name
 
-FAILURE = 1e-6  # that any true claim in the whole table is called violated
+# The probability that any true claim in the whole table is called violated.
+FAILURE = 1e-6
 
 
 class Row(NamedTuple):
-    """One line of the table: what `AuditResult` says of a case; μ is None for optimizers, which are audited from one run."""
+    """One row of the table: the result of the audit of one case.
+
+    Attributes
+    ----------
+    mechanism, manifold : str
+        The names of the mechanism and of the manifold.
+    delta : float
+        The δ at which ε is claimed and bounded.
+    claimed, audited : float
+        The claimed ε, and the lower bound that was proved.
+    claimed_mu, audited_mu : float or None
+        The same for μ; None for optimizers, which are audited from one run.
+    tightness : float
+        The larger ratio of a proved bound to its claim.
+    holds : bool
+        Whether no bound exceeds its claim.
+    seconds : float
+        The processor time that the audit took.
+    """
 
     mechanism: str
     manifold: str
@@ -33,14 +55,44 @@ class Row(NamedTuple):
     seconds: float
 
 
+class _Work(NamedTuple):
+    """The audit of one case, in a form that can be sent to another process.
+
+    The fields have the meaning of the arguments of `audit_all`.
+    """
+
+    mechanism: str
+    manifold: str
+    samples: int
+    canaries: int
+    delta: float
+    confidence: float
+    seed: int | None
+    shrunk: float
+
+
 def case_names(only: str = "") -> list[tuple[str, str]]:
-    """(mechanism, manifold) of every case whose mechanism's name holds `only`; optimizers where JAX is installed."""
-    every: list[Any] = [*cases(), *(optimizer_cases() if find_spec("jax") else ())]
-    return [
-        (case.mechanism, manifold_name(case.manifold))
-        for case in every
-        if only in case.mechanism
-    ]
+    """Return the names (mechanism, manifold) of the cases.
+
+    Parameters
+    ----------
+    only : str
+        List only the cases whose mechanism's name contains this.
+
+    Returns
+    -------
+    list of (str, str)
+        The names; optimizers are among them where JAX is installed.
+    """
+    all_cases: list[Case | OptimizerCase] = [*cases()]
+    if find_spec("jax"):
+        all_cases += optimizer_cases()
+    return [_case_name(case) for case in all_cases if only in case.mechanism]
+
+
+def _case_name(case: Case | OptimizerCase) -> tuple[str, str]:
+    """Return the names of a case's mechanism and manifold."""
+    return case.mechanism, manifold_name(case.manifold)
 
 
 def audit_all(
@@ -54,68 +106,87 @@ def audit_all(
     shrunk: float = 1.0,
     among: Collection[tuple[str, str]] | None = None,
 ) -> Iterator[Row]:
-    """Audit every case: rows of mechanism, manifold, δ, what is claimed and proved, tightness, whether it holds, seconds.
+    """Audit every case and yield a row for each.
 
     Parameters
     ----------
-    samples, canaries : int
-        Draws at each neighbor; for optimizers, which are audited from one run, records whose coins are guessed.
+    samples : int
+        The number of draws at each of two neighbors.
+    canaries : int
+        The number of records whose coins are guessed, for optimizers, which are audited
+        from one run.
     delta : float
-        At which ε is bounded.
+        The δ at which ε is bounded.
     only : str
-        Cases whose name contains this.
+        Audit only the cases whose mechanism's name contains this.
     jobs : int
-        Processes.
+        The number of processes.
     seed : int, optional
-        For studies that must repeat.
+        The seed of an audit that can be repeated.
     shrunk : float
-        Noise drawn over noise claimed, to see which cheats are caught; not for optimizers.
+        The factor by which the noise that is drawn is scaled, while the claim stays, to
+        see whether wrong mechanisms are detected; not for optimizers.
     among : collection of (str, str), optional
-        Some of the `case_names`.
+        Audit only these of the `case_names`.
+
+    Yields
+    ------
+    Row
+        The result for one case.
 
     Examples
     --------
-    >>> [(row.mechanism, row.holds) for row in audit_all(1000, among=case_names("laplace")[:1], seed=0)]
+    >>> names = case_names("laplace")[:1]
+    >>> [(row.mechanism, row.holds) for row in audit_all(1000, among=names, seed=0)]
     [('riemannian-laplace', True)]
     """
     names = [name for name in case_names(only) if among is None or name in among]
     confidence = 1 - FAILURE / max(len(case_names()), 1)
     work = [
-        (*name, samples, canaries, delta, confidence, seed, shrunk) for name in names
+        _Work(*name, samples, canaries, delta, confidence, seed, shrunk)
+        for name in names
     ]
     if jobs == 1:
-        yield from map(_row, work)
+        yield from map(_audit_case, work)
         return
     with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
-        yield from pool.map(_row, work)
+        yield from pool.map(_audit_case, work)
 
 
-def _row(work: tuple[str, str, int, int, float, float, int | None, float]) -> Row:
-    mechanism, manifold, samples, canaries, delta, confidence, seed, shrunk = work
-    key = zlib.crc32(
-        f"{mechanism} {manifold}".encode()
-    )  # a stream of its own for each case
-    rng = np.random.default_rng(None if seed is None else [seed, key])
+def _audit_case(work: _Work) -> Row:
+    """Audit one case; this may run in a process of its own."""
+    # Every case has its own random stream, whatever the order of the audits.
+    stream = zlib.crc32(f"{work.mechanism} {work.manifold}".encode())
+    rng = np.random.default_rng(None if work.seed is None else [work.seed, stream])
+
     started = process_time()
-    every: Any = chain(cases(shrunk), optimizer_cases())
-    case = next(
-        c
-        for c in every
-        if (c.mechanism, manifold_name(c.manifold)) == (mechanism, manifold)
+    case = _find_case(work.mechanism, work.manifold, work.shrunk)
+    is_one_run = isinstance(case, OptimizerCase)
+    if isinstance(case, OptimizerCase):
+        result = case.audit(work.canaries, work.confidence, rng)
+    else:
+        result = case.audit(work.samples, work.delta, work.confidence, rng)
+
+    return Row(
+        mechanism=work.mechanism,
+        manifold=work.manifold,
+        delta=result.delta,
+        claimed=result.claimed,
+        audited=result.audited,
+        claimed_mu=None if is_one_run else result.claimed_mu,
+        audited_mu=None if is_one_run else result.audited_mu,
+        tightness=result.tightness,
+        holds=result.holds,
+        seconds=process_time() - started,
     )
-    once = isinstance(case, OptimizerCase)
-    found = (
-        case.audit(canaries, confidence, rng)
-        if once
-        else case.audit(samples, delta, confidence, rng)
-    )
-    mu: Any = (None, None) if once else (found.claimed_mu, found.audited_mu)
-    numbers = (
-        found.delta,
-        found.claimed,
-        found.audited,
-        *mu,
-        found.tightness,
-        found.holds,
-    )
-    return Row._make((mechanism, manifold, *numbers, process_time() - started))
+
+
+def _find_case(mechanism: str, manifold: str, shrunk: float) -> Case | OptimizerCase:
+    """Return the case with these names; `shrunk` scales the noise that it draws."""
+    for case in cases(shrunk):
+        if _case_name(case) == (mechanism, manifold):
+            return case
+    for optimizer_case in optimizer_cases():
+        if _case_name(optimizer_case) == (mechanism, manifold):
+            return optimizer_case
+    raise LookupError(f"there is no case of {mechanism} on {manifold}")
