@@ -1,9 +1,29 @@
-"""A sum in Z_{2^64} of which nobody sees a summand, after Bonawitz et al. 2017; it knows no engine and no statistic.
+"""A sum in Z_{2^64} over sites of which nobody, the server included, sees a summand.
 
-Once per session the sites announce keys (signed) and send each other sealed shares of their secrets; then each round
-takes two messages: masked vectors, and shares of what takes the masks off. Beyond the paper keys and seeds are per round,
-pair masks depend on the roster and on what was asked, every secret is committed to, and each site keeps a chain of seeds,
-of which the one for the number of lost sites is given with the rest (`noise.py`). docs/federation.md has the proof.
+The protocol is that of Bonawitz et al. (2017), "Practical Secure Aggregation for
+Privacy-Preserving Machine Learning". This module knows no transport and no statistic. It
+is experimental: no outside cryptographer has reviewed it.
+
+Once per session:
+
+1. announce. Every site sends the server its signed public keys, and commitments to all
+   its later secrets. The server passes them on to all sites.
+2. share. Every site splits its secrets into shares (Shamir 1979), one for each other
+   site, and sends them sealed through the server, which cannot read them.
+
+In every round:
+
+3. mask. Every site sends its vector plus a mask of its own plus, for each other site, a
+   mask that the two have in common, with opposite signs. The server sees words that are
+   uniform to it.
+4. unmask. The surviving sites send shares: of the own mask of every survivor, and of the
+   pair key of every lost site. Never both for one site, so that no single vector is
+   unmasked. In the sum over the survivors all masks cancel or are removed.
+
+What is added to the paper: keys and seeds are fresh in every round, pair masks depend on
+the roster and on what was asked, every secret is committed to, and each site has a chain
+of seeds, of which the one for the number of lost sites is revealed in step 4, so that
+the server can remove surplus noise (`noise.py`). The proof is in `docs/federation.md`.
 """
 
 import hashlib
@@ -12,7 +32,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict
 from io import BytesIO
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from cryptography.exceptions import InvalidTag
@@ -20,19 +40,25 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 
 from curvedp.errors import CurvedpError, FederationRefused, ParameterError
-from curvedp.federated import session as p
 from curvedp.federated.session import (
+    COEFFICIENT_BYTES,
+    PRIME,
     PROTOCOL,
+    SHARE_BYTES,
     Session,
     agreed,
+    chain,
     derived,
+    join,
+    keystream,
     mask,
     public_half,
+    split,
 )
 from curvedp.signing import digest, is_signed, key_of, signature
 
-# What a site may tell the server of a refusal, and nothing else: a message could hold the
-# site's budget, the names of its files or its true number of records.
+# What a site may tell the server of a refusal, and nothing else: a message could contain
+# the site's budget, the names of its files or its true number of records.
 REFUSALS = {
     "plan": "the site agreed to another plan",
     "clock": "the plan is not open by the site's clock",
@@ -42,7 +68,22 @@ REFUSALS = {
     "unavailable": "the site cannot answer, for reasons of its own",
 }
 
-_ONCE = ("announce", "share")  # stages of a session; the others come every round
+# Stages that a site answers once per session; the others come in every round.
+_SESSION_STAGES = ("announce", "share")
+
+# A site's secrets in a round, by their place in `Party._secrets`: the private key of the
+# pair masks, the seed of the own mask, and from _CHAIN on the chain of noise seeds.
+_PAIR_KEY = 0
+_OWN_MASK = 1
+_CHAIN = 2
+
+# Keys, commitments and hashes have 32 bytes: 64 hexadecimal digits.
+_KEY_BYTES = 32
+_KEY_DIGITS = 64
+
+# ChaCha20-Poly1305 needs a nonce that is new for its key. Every sealing key is derived
+# for one sender, one receiver and one session and seals one message: zeros will do.
+_NONCE = bytes(12)
 
 Announcements = Mapping[int, Mapping[str, Any]]
 Request = Mapping[str, Any]
@@ -55,6 +96,11 @@ def refusal_code(error: Exception) -> str:
     ----------
     error : Exception
         Whatever answering a request has raised.
+
+    Returns
+    -------
+    str
+        A key of `REFUSALS`; it reveals nothing else about the error.
 
     Examples
     --------
@@ -71,12 +117,38 @@ def refusal_code(error: Exception) -> str:
 
 
 class Party:
-    """One site's half of a session. Each method is one answer to the server, and raises `FederationRefused` where it would
-    give away more than one sum a round.
+    """One site's side of a session of masked sums (experimental).
 
-    All it knows is in `state`, JSON values that stay at the site and from which the next `Party` goes on. In the folder
-    `journal` each stage leaves a file before it is answered: where requests start processes, this keeps two of them from
-    answering the same stage, since two vectors of a round would be two releases.
+    The protocol has not been reviewed by outside cryptographers. Each public method is
+    one answer to the server. It raises `FederationRefused` where the answer would reveal
+    more than one sum per round.
+
+    Parameters
+    ----------
+    session : Session
+        The public terms of the session.
+    identity : Ed25519PrivateKey
+        The site's signing key; its public half is among `session.sites`.
+    state : dict, optional
+        The state that an earlier `Party` of this site and session left; a new state,
+        with a fresh master secret, by default.
+    journal : Path, optional
+        A folder in which every stage leaves a file before it is answered. Where each
+        request starts a process, this keeps two processes from answering one stage: two
+        masked vectors of one round would be two releases.
+
+    Attributes
+    ----------
+    index : int
+        The site's place in `session.sites`.
+    state : dict
+        All that the site remembers, as JSON values. It holds the site's secrets and must
+        stay at the site.
+
+    Raises
+    ------
+    ParameterError
+        If the identity is not one of the session's, or the state is of another session.
     """
 
     def __init__(
@@ -88,29 +160,51 @@ class Party:
     ) -> None:
         if key_of(identity) not in session.sites:
             raise ParameterError("this site's key is not among the session's")
-        self.session, self.identity, self._journal = session, identity, journal
+        self.session = session
+        self.identity = identity
+        self._journal = journal
         self.index = session.sites.index(key_of(identity))
-        fresh = {
-            "session": asdict(session),
-            "master": secrets.token_hex(32),
-            "masked": {},
-            "answered": [],
-        }
-        self.state: dict[str, Any] = fresh if state is None else state
+
+        if state is None:
+            state = {
+                "session": asdict(session),
+                "master": secrets.token_hex(32),
+                "masked": {},
+                "answered": [],
+            }
+        self.state: dict[str, Any] = state
         if self.state["session"] != asdict(session):
             raise ParameterError("this state is of another session")
 
     def answer(self, request: Request) -> dict[str, Any]:
-        """The answer to one request of the server, JSON to JSON. It raises `FederationRefused`, `BudgetExceeded` or
-        `ParameterError` where the site will not answer; to the server it is then a lost one."""
+        """Answer one request of the server.
+
+        Parameters
+        ----------
+        request : mapping
+            JSON values: the "stage", in rounds the number of the "round", and what the
+            stage needs.
+
+        Returns
+        -------
+        dict
+            JSON values for the server.
+
+        Raises
+        ------
+        FederationRefused, BudgetExceeded, ParameterError
+            If the site does not answer; for the server it is then a lost site.
+        """
         try:
-            stage, round = request["stage"], int(request.get("round", 0))
-            answers = self._stages[stage]
+            stage = request["stage"]
+            round = int(request.get("round", 0))
+            answer_stage = self._stages[stage]
+            # A site may be asked again to sign the same certificate.
             if self._journal is not None and stage != "sign":
-                self._enter(
-                    self._journal, stage if stage in _ONCE else f"{stage}-{round}"
-                )
-            return answers(request)
+                is_session_stage = stage in _SESSION_STAGES
+                entry = stage if is_session_stage else f"{stage}-{round}"
+                self._enter(self._journal, entry)
+            return answer_stage(request)
         except ParameterError:
             raise
         except (
@@ -127,22 +221,28 @@ class Party:
 
     @property
     def _stages(self) -> dict[str, Callable[[Request], dict[str, Any]]]:
-        """What can be answered without records."""
-        return {
-            "share": lambda asked: {
-                "boxes": self.share(
-                    {int(j): a for j, a in asked["announcements"].items()}
-                )
-            },
-            "unmask": lambda asked: self.unmask(
-                int(asked["round"]), [int(i) for i in asked["survivors"]]
-            ),
+        """The method for each stage that is answered without records."""
+        return {"share": self._answer_share, "unmask": self._answer_unmask}
+
+    def _answer_share(self, request: Request) -> dict[str, Any]:
+        """Answer the JSON request of stage "share"."""
+        announcements = {
+            int(site): announcement
+            for site, announcement in request["announcements"].items()
         }
+        return {"boxes": self.share(announcements)}
+
+    def _answer_unmask(self, request: Request) -> dict[str, Any]:
+        """Answer the JSON request of stage "unmask"."""
+        survivors = [int(site) for site in request["survivors"]]
+        return self.unmask(int(request["round"]), survivors)
 
     def _enter(self, journal: Path, stage: str) -> None:
-        """Refuse a stage that another process of this site has answered, or is answering."""
+        """Refuse a stage that another process of this site answers or has answered."""
+        entry = journal / f"{self.session.id.hex()[:32]}-{stage}"
         try:
-            (journal / f"{self.session.id.hex()[:32]}-{stage}").touch(exist_ok=False)
+            # The file system lets only one process create the file.
+            entry.touch(exist_ok=False)
         except FileExistsError:
             raise FederationRefused(
                 "this site has answered this stage of this plan"
@@ -155,230 +255,452 @@ class Party:
     # ---- once per session ----
 
     def announce(self) -> dict[str, Any]:
-        """The channel's public key, and commitments to the secrets of every round, one after the other; signed."""
-        said = [public_half(self._secret(b"channel"))]
-        for r in range(self.session.rounds):
-            said += [_committed(k, secret) for k, secret in enumerate(self._secrets(r))]
+        """Return this site's signed announcement (step 1), for the server and all sites.
+
+        It holds the public key of the sealed channel and, for every round, commitments
+        to the site's secrets: the public half of its pair key and hashes of its seeds.
+        They reveal nothing about the secrets, but later nobody can pass off another
+        secret as the site's. The signature keeps the server from inserting keys of its
+        own, with which it could compute the pair masks.
+
+        Returns
+        -------
+        dict
+            The session's identifier, the site's index, all "keys" in one string of
+            hexadecimal digits, and the signature.
+        """
+        keys = [public_half(self._secret(b"channel"))]
+        for round in range(self.session.rounds):
+            for place, secret in enumerate(self._secrets(round)):
+                keys.append(_commitment(place, secret))
         body = {
             "session": self.session.id.hex(),
             "site": self.index,
-            "keys": "".join(said),
+            "keys": "".join(keys),
         }
         return {**body, "signature": signature(self.identity, body, PROTOCOL)}
 
     def share(self, announcements: Announcements) -> dict[str, str]:
-        """For every other site that announced its keys, shares of this one's secrets, sealed."""
-        self._once("announcements")
-        if (
-            not set(announcements) <= set(range(len(self.session.sites)))
-            or len(announcements) < self.session.threshold
-        ):
+        """Return sealed shares of this site's secrets for the other sites (step 2).
+
+        Any `session.threshold` shares determine a secret, fewer reveal nothing about it
+        (Shamir 1979). The server only carries the boxes: the key of each is agreed on by
+        sender and receiver (X25519) from signed public keys.
+
+        Parameters
+        ----------
+        announcements : mapping
+            The announcements of all sites that made one, by site.
+
+        Returns
+        -------
+        dict
+            For every other site, by its index as a string, a sealed box in hexadecimal.
+
+        Raises
+        ------
+        FederationRefused
+            If shares were given before, too few sites announced, an announcement is not
+            signed by its site, or this site's own was replaced.
+        """
+        self._refuse_if_answered("announcements")
+        self._check_announcements(announcements)
+        self.state["announcements"] = {
+            str(site): dict(announcement)
+            for site, announcement in announcements.items()
+        }
+        bundles = self._bundles(sorted(announcements))
+        own_bundle = bundles.pop(self.index)
+        self.state["bundles"] = {str(self.index): own_bundle.hex()}
+
+        boxes = {}
+        for receiver, bundle in bundles.items():
+            cipher = self._sealing_cipher(self.index, receiver)
+            boxes[str(receiver)] = cipher.encrypt(_NONCE, bundle, self.session.id).hex()
+        return boxes
+
+    def _check_announcements(self, announcements: Announcements) -> None:
+        """Refuse announcements that are too few, not signed, or not of this site."""
+        all_sites = set(range(len(self.session.sites)))
+        has_enough = len(announcements) >= self.session.threshold
+        if not (has_enough and set(announcements) <= all_sites):
             raise FederationRefused(
-                f"{len(announcements)} sites announced; {self.session.threshold} are needed"
+                f"{len(announcements)} sites announced; "
+                f"{self.session.threshold} are needed"
             )
-        for j, said in announcements.items():
-            if not is_announcement(self.session, j, said):
+        for site, announcement in announcements.items():
+            if not is_announcement(self.session, site, announcement):
                 raise FederationRefused(
-                    f"the announcement of site {j} is not signed by its key for this session"
+                    f"the announcement of site {site} is not signed by its key for "
+                    "this session"
                 )
         if announcements.get(self.index) != self.announce():
             raise FederationRefused(
                 "the announcements hold another one under this site's name"
             )
-        self.state["announcements"] = {
-            str(j): dict(said) for j, said in announcements.items()
-        }
-        bundles = self._bundles(sorted(announcements))
-        self.state["bundles"] = {str(self.index): bundles.pop(self.index).hex()}
-        boxes = {
-            j: self._box(self.index, j).encrypt(bytes(12), sealed, self.session.id)
-            for j, sealed in bundles.items()
-        }
-        return {
-            str(j): box.hex() for j, box in boxes.items()
-        }  # each key seals one message
 
     def open(self, sealed: Mapping[int, str]) -> None:
-        """Take the others' shares. Who sent them, and this site, are the roster of every round."""
-        self._once("roster")
+        """Open the boxes of the other sites and store their shares (end of step 2).
+
+        The senders and this site are the roster of all rounds. This site learns one
+        share of each secret, which alone reveals nothing.
+
+        Parameters
+        ----------
+        sealed : mapping
+            The box from each sender to this site, in hexadecimal.
+
+        Raises
+        ------
+        FederationRefused
+            If boxes were opened before, or too few sites sent one.
+        """
+        self._refuse_if_answered("roster")
         roster = sorted({*sealed, self.index})
-        if (
-            not {str(j) for j in roster} <= set(self.state["announcements"])
-            or len(roster) < self.session.threshold
-        ):
+        has_announced = {str(site) for site in roster} <= set(
+            self.state["announcements"]
+        )
+        if not has_announced or len(roster) < self.session.threshold:
             raise FederationRefused(
-                f"{len(roster)} sites shared their secrets; {self.session.threshold} are needed"
+                f"{len(roster)} sites shared their secrets; "
+                f"{self.session.threshold} are needed"
             )
-        opened = {
-            str(j): self._unsealed(j, box)
-            for j, box in sealed.items()
-            if j != self.index
-        }
-        self.state["bundles"].update(opened)
+        for sender, box in sealed.items():
+            if sender != self.index:
+                self.state["bundles"][str(sender)] = self._open_box(sender, box)
         self.state["roster"] = roster
 
     # ---- every round ----
 
     def seed(self, round: int) -> bytes:
-        """The first seed of this round's chain; `chain` gives the others."""
-        return self._secrets(round)[2] if self.session.dropouts else b""
+        """Return the first seed of the round's chain, for the layers of noise.
+
+        `chain` gives the others. It is empty where no site may be lost: then noise has
+        one layer, which needs no seed.
+        """
+        if not self.session.dropouts:
+            return b""
+        return self._secrets(round)[_CHAIN]
 
     def mask(self, round: int, asked: bytes, vector: np.ndarray) -> np.ndarray:
-        """The masked vector, once a round; `asked` is a hash of what all sites were asked for."""
+        """Return this site's masked vector of a round (step 3), once.
+
+        With the own mask PRG(bᵢ) and pair masks PRG(kᵢⱼ), where kᵢⱼ is agreed on by the
+        sites i and j, site i sends
+
+            yᵢ = xᵢ + PRG(bᵢ) + Σ_{j > i} PRG(kᵢⱼ) − Σ_{j < i} PRG(kᵢⱼ)   (mod 2^64).
+
+        To the server, without bᵢ or a kᵢⱼ with an honest j, yᵢ is uniform. The kᵢⱼ
+        depend on the roster and on `asked`: if the server tells two sites different
+        things, their masks do not cancel and the sum is noise.
+
+        Parameters
+        ----------
+        round : int
+            The number of the round.
+        asked : bytes
+            A hash of what all sites were asked for.
+        vector : array of int
+            The site's noisy vector xᵢ.
+
+        Returns
+        -------
+        array of uint64
+            The masked vector yᵢ.
+
+        Raises
+        ------
+        FederationRefused
+            If the round is not one of the session's, or was answered.
+        """
         self._check_round(round)
         if str(round) in self.state["masked"]:
             raise FederationRefused("this round has been answered")
         self.state["masked"][str(round)] = asked.hex()
-        pair, own, *_ = self._secrets(round)
-        masked = np.asarray(vector).astype(np.int64).view(np.uint64) + mask(
-            own, len(vector)
-        )
-        context = _context(self.session, round, self.state["roster"], asked)
-        for j in self.state["roster"]:
-            if j != self.index:
-                public = _said(
-                    self.session, self.state["announcements"][str(j)], round, 0
-                )
-                masked = masked + _pair_mask(
-                    pair, public, context, self.index, j, len(vector)
-                )
+
+        own_secrets = self._secrets(round)
+        length = len(vector)
+        words = np.asarray(vector).astype(np.int64).view(np.uint64)
+        masked = words + mask(own_secrets[_OWN_MASK], length)
+
+        roster = self.state["roster"]
+        context = _context(self.session, round, roster, asked)
+        for site in roster:
+            if site == self.index:
+                continue
+            announcement = self.state["announcements"][str(site)]
+            their_key = _announced(self.session, announcement, round, _PAIR_KEY)
+            masked = masked + _pair_mask(
+                own_secrets[_PAIR_KEY], their_key, context, self.index, site, length
+            )
         return np.asarray(masked)
 
     def unmask(self, round: int, survivors: Collection[int]) -> dict[str, Any]:
-        """Shares that take the masks off the sum over `survivors`, once a round."""
+        """Return the shares that unmask the sum over the survivors (step 4), once.
+
+        For a survivor that is a share of its own mask's seed and, of its chain, of the
+        seed for this number of lost sites. For a lost site it is a share of its pair
+        key. Never both kinds for one site: together they would unmask its single vector.
+        Since any two sets of `threshold` sites have an honest site in common, the server
+        cannot collect both kinds by naming different survivors to different sites.
+
+        Parameters
+        ----------
+        round : int
+            The number of the round.
+        survivors : collection of int
+            The sites whose masked vectors the server has.
+
+        Returns
+        -------
+        dict
+            What was "asked" in the round, the "survivors", and the "shares" by site.
+
+        Raises
+        ------
+        FederationRefused
+            If this site sent no masked vector in the round, gave shares before, or is
+            asked to unmask a sum over too few sites.
+        """
         self._check_round(round)
         alive = set(survivors)
-        if str(round) not in self.state["masked"] or round in self.state["answered"]:
+        has_masked = str(round) in self.state["masked"]
+        if not has_masked or round in self.state["answered"]:
             raise FederationRefused(
                 "shares are given once a round, and after the masked vector"
             )
-        if (
-            self.index not in alive
-            or not alive <= set(self.state["roster"])
-            or len(alive) < self.session.threshold
-        ):
+        is_in_sum = self.index in alive and alive <= set(self.state["roster"])
+        if not is_in_sum or len(alive) < self.session.threshold:
             raise FederationRefused(
-                f"a sum over {len(alive)} sites is not unmasked; {self.session.threshold} are needed"
+                f"a sum over {len(alive)} sites is not unmasked; "
+                f"{self.session.threshold} are needed"
             )
         self.state["answered"].append(round)
-        lost, given = len(self.session.sites) - len(alive), {}
-        for j in self.state["roster"]:
-            shares = self._shares_of(j, round)
-            given[str(j)] = (
-                [*shares[1:2], *shares[2 + lost : 3 + lost]]
-                if j in alive
-                else shares[:1]
-            )
+
+        lost_count = len(self.session.sites) - len(alive)
+        chain_place = _CHAIN + lost_count
+        shares_by_site = {}
+        for site in self.state["roster"]:
+            shares = self._shares_of(site, round)
+            if site in alive:
+                # Slices: there may be no such seed, and no shares of a faulty site.
+                own_mask_share = shares[_OWN_MASK : _OWN_MASK + 1]
+                chain_share = shares[chain_place : chain_place + 1]
+                shares_by_site[str(site)] = [*own_mask_share, *chain_share]
+            else:
+                shares_by_site[str(site)] = shares[_PAIR_KEY : _PAIR_KEY + 1]
         return {
             "asked": self.state["masked"][str(round)],
             "survivors": sorted(alive),
-            "shares": given,
+            "shares": shares_by_site,
         }
 
-    def _once(self, name: str) -> None:
+    def _refuse_if_answered(self, name: str) -> None:
+        """Refuse a stage whose result is in the state already."""
         if name in self.state:
             raise FederationRefused("this stage has been answered")
 
     def _check_round(self, round: int) -> None:
+        """Refuse a round outside the session, or before the secrets were shared."""
         if "roster" not in self.state or round not in range(self.session.rounds):
             raise FederationRefused(
                 "this round is not one of the session's, or its keys were never shared"
             )
 
     def _secret(self, *name: bytes | int) -> bytes:
+        """Derive the secret of this name from the site's master secret."""
         return derived(bytes.fromhex(self.state["master"]), self.session.id, *name)
 
     def _secrets(self, round: int) -> list[bytes]:
-        """Pair key, seed of the own mask, chain."""
-        rest = p.chain(self._secret(b"noise", round), self.session.dropouts)
-        return [self._secret(b"pair", round), self._secret(b"self", round), *rest]
+        """Return a round's secrets: pair key, seed of the own mask, chain of seeds.
+
+        The module's constants `_PAIR_KEY`, `_OWN_MASK` and `_CHAIN` are their places.
+        """
+        noise_seeds = chain(self._secret(b"noise", round), self.session.dropouts)
+        pair_key = self._secret(b"pair", round)
+        own_mask_seed = self._secret(b"self", round)
+        return [pair_key, own_mask_seed, *noise_seeds]
 
     def _bundles(self, peers: Sequence[int]) -> dict[int, bytes]:
-        """For each peer, its shares of the secrets of every round, one after the other."""
-        points, threshold, bundles = (
-            [j + 1 for j in peers],
-            self.session.threshold,
-            dict.fromkeys(peers, b""),
-        )
-        for r in range(self.session.rounds):
-            for k, secret in enumerate(self._secrets(r)):
-                chance = BytesIO(
-                    p.keystream(self._secret(b"polynomial", r, k), p.CHANCE * threshold)
+        """Return, for each peer, its shares of this site's secrets of all rounds.
+
+        A bundle is the shares one after the other, by round and by place in `_secrets`.
+        Site j has the shares at the point j + 1 of Shamir's polynomials. Their
+        coefficients are derived from the master secret, so that a restarted site gives
+        the same shares.
+        """
+        points = [peer + 1 for peer in peers]
+        threshold = self.session.threshold
+        bundles = dict.fromkeys(peers, b"")
+        for round in range(self.session.rounds):
+            for place, secret in enumerate(self._secrets(round)):
+                polynomial_key = self._secret(b"polynomial", round, place)
+                random_bytes = BytesIO(
+                    keystream(polynomial_key, COEFFICIENT_BYTES * threshold)
                 )
-                shares = p.split(
-                    int.from_bytes(secret, "little"), points, threshold, chance.read
-                )
-                for j in peers:
-                    bundles[j] += shares[j + 1].to_bytes(p.SHARE_BYTES, "little")
+                secret_number = int.from_bytes(secret, "little")
+                shares = split(secret_number, points, threshold, random_bytes.read)
+                for peer in peers:
+                    bundles[peer] += shares[peer + 1].to_bytes(SHARE_BYTES, "little")
         return bundles
 
-    def _shares_of(self, j: int, round: int) -> list[str]:
-        """This site's shares of site j's secrets in a round; none where j sent nonsense."""
-        bundle, each, count = (
-            self.state["bundles"].get(str(j), ""),
-            2 * p.SHARE_BYTES,
-            self.session.secrets,
-        )
-        if len(bundle) != each * count * self.session.rounds:
+    def _shares_of(self, site: int, round: int) -> list[str]:
+        """Return this site's shares of another's secrets in a round, in hexadecimal.
+
+        The list is empty where that site sent no bundle of the right length.
+        """
+        bundle = self.state["bundles"].get(str(site), "")
+        share_digits = 2 * SHARE_BYTES
+        count = self.session.secrets
+        if len(bundle) != share_digits * count * self.session.rounds:
             return []
-        return [
-            bundle[each * k : each * (k + 1)]
-            for k in range(count * round, count * (round + 1))
-        ]
+        starts = [share_digits * (count * round + place) for place in range(count)]
+        return [bundle[start : start + share_digits] for start in starts]
 
-    def _box(self, sender: int, receiver: int) -> ChaCha20Poly1305:
-        other = self.state["announcements"][
-            str(receiver if sender == self.index else sender)
-        ]
-        shared = agreed(self._secret(b"channel"), other["keys"][:64])
-        return ChaCha20Poly1305(
-            derived(shared, self.session.id, b"seal", sender, receiver)
-        )
+    def _sealing_cipher(self, sender: int, receiver: int) -> ChaCha20Poly1305:
+        """Return the authenticated cipher of the box from one site to another.
 
-    def _unsealed(self, j: int, box: str) -> str:
+        This site is one of the two. Both derive the same key, from the X25519 agreement
+        of the channel keys that they announced.
+        """
+        other = receiver if sender == self.index else sender
+        announcement = self.state["announcements"][str(other)]
+        channel_key = announcement["keys"][:_KEY_DIGITS]
+        shared_secret = agreed(self._secret(b"channel"), channel_key)
+        key = derived(shared_secret, self.session.id, b"seal", sender, receiver)
+        return ChaCha20Poly1305(key)
+
+    def _open_box(self, sender: int, box: str) -> str:
+        """Return the bundle in a box as hexadecimal digits; "" where it is damaged.
+
+        That is as if the sender had shared nothing with this site. Shares of the other
+        sites may still be enough.
+        """
         try:
-            return (
-                self._box(j, self.index)
-                .decrypt(bytes(12), bytes.fromhex(box), self.session.id)
-                .hex()
-            )
+            cipher = self._sealing_cipher(sender, self.index)
+            return cipher.decrypt(_NONCE, bytes.fromhex(box), self.session.id).hex()
         except (InvalidTag, TypeError, ValueError):
-            return ""  # as if j had shared nothing with this site; the others' shares may do
+            return ""
 
 
 # ---- the server ----
 
 
-def is_announcement(session: Session, j: int, said: Any) -> bool:
-    """Whether site j announced, for this session, all keys and commitments."""
-    if not isinstance(said, Mapping):
+def is_announcement(session: Session, site: int, announcement: Any) -> bool:
+    """Whether a value is a complete announcement, signed by a site for this session.
+
+    Parameters
+    ----------
+    session : Session
+        The public terms.
+    site : int
+        The site that is said to have made it.
+    announcement : object
+        What arrived under that site's name.
+
+    Returns
+    -------
+    bool
+        Whether it names session and site, holds all keys and commitments, is signed,
+        and all X25519 keys can be used.
+    """
+    if not isinstance(announcement, Mapping):
         return False
-    body = {name: value for name, value in said.items() if name != "signature"}
-    complete = _is_hex(body.get("keys"), 32 * (1 + session.rounds * session.secrets))
-    mine = (
-        complete and body.get("site") == j and body.get("session") == session.id.hex()
-    )
-    if not (
-        mine and is_signed(session.sites[j], body, said.get("signature"), PROTOCOL)
+    body = {name: value for name, value in announcement.items() if name != "signature"}
+    key_count = 1 + session.rounds * session.secrets
+    if not _is_hex(body.get("keys"), _KEY_BYTES * key_count):
+        return False
+    if body.get("site") != site or body.get("session") != session.id.hex():
+        return False
+    if not is_signed(
+        session.sites[site], body, announcement.get("signature"), PROTOCOL
     ):
         return False
-    return all(
-        map(
-            _is_key,
-            [
-                body["keys"][:64],
-                *(_said(session, said, r, 0) for r in range(session.rounds)),
-            ],
-        )
-    )
+
+    channel_key = body["keys"][:_KEY_DIGITS]
+    pair_keys = [
+        _announced(session, announcement, round, _PAIR_KEY)
+        for round in range(session.rounds)
+    ]
+    return all(_is_usable_key(key) for key in [channel_key, *pair_keys])
 
 
-def _is_key(public: str) -> bool:
-    """Whether others can agree on a secret with it. One of small order would fail them when they mask, and have paid."""
+def _is_usable_key(public: str) -> bool:
+    """Whether others can agree on a secret with an X25519 public key.
+
+    With a key of small order that fails, for every private key. It would fail the other
+    sites in the middle of a round, when they have paid.
+    """
+    any_private_key = bytes(32)
     try:
-        return bool(agreed(bytes(32), public))  # any secret tells
+        return bool(agreed(any_private_key, public))
     except ValueError:
         return False
+
+
+class UnmaskedSum(NamedTuple):
+    """What the server learns in a round.
+
+    Attributes
+    ----------
+    total : array of int64
+        The sum over the surviving sites, modulo 2^64.
+    seeds : dict
+        By surviving site, the seed of its chain for this number of lost sites, from
+        which the server computes the surplus noise; empty where there is none.
+    """
+
+    total: np.ndarray
+    seeds: dict[int, bytes]
+
+
+class _SharedSecrets(NamedTuple):
+    """The shares that the server has collected in a round."""
+
+    session: Session
+    round: int
+    announcements: Announcements
+    # By site that answered, the shares by the site whose secret they are of.
+    shares: Mapping[int, Mapping[str, Any]]
+
+    def reconstruct(self, site: int, secret_place: int, share_place: int) -> bytes:
+        """Return a site's secret from the shares of `threshold` others.
+
+        Parameters
+        ----------
+        site : int
+            The site whose secret it is.
+        secret_place : int
+            The secret's place in `Party._secrets`.
+        share_place : int
+            The place of its share in each list that sites sent for `site`.
+
+        Raises
+        ------
+        FederationRefused
+            If there are too few shares, or the result is not the secret that the site
+            committed to: then a share or the commitment is wrong.
+        """
+        threshold = self.session.threshold
+        points: dict[int, int] = {}
+        for sender in sorted(self.shares):
+            share = _read_share(self.shares[sender].get(str(site)), share_place)
+            if share is not None and len(points) < threshold:
+                points[sender + 1] = share
+
+        if len(points) == threshold:
+            number = join(points)
+            if number < 2**256:
+                secret = number.to_bytes(32, "little")
+                announcement = self.announcements[site]
+                expected = _announced(
+                    self.session, announcement, self.round, secret_place
+                )
+                if _commitment(secret_place, secret) == expected:
+                    return secret
+        raise FederationRefused(
+            "the shares of a site's secret do not give what it committed to"
+        )
 
 
 def recovered(
@@ -389,92 +711,147 @@ def recovered(
     roster: Sequence[int],
     masked: Mapping[int, np.ndarray],
     answers: Mapping[int, Any],
-) -> tuple[np.ndarray, dict[int, bytes]]:
-    """What the server learns: the sum over the sites in `masked` modulo 2^64, and of each the seed for this number of losses.
+) -> UnmaskedSum:
+    """Unmask the sum over the sites whose masked vectors arrived (end of step 4).
 
-    It raises `FederationRefused` where too few shares came or a secret they give is not the one committed to: the sum is
-    exact or there is none.
+    The sum of the masked vectors over the survivors S is
+
+        Σ_{i∈S} yᵢ = Σ_{i∈S} xᵢ + Σ_{i∈S} PRG(bᵢ) + Σ_{i∈S, j lost} ±PRG(kᵢⱼ):
+
+    pair masks within S cancel. The server reconstructs bᵢ of the survivors and the pair
+    keys of the lost sites, recomputes these masks, and subtracts them. It learns the sum
+    and nothing else about single vectors.
+
+    Parameters
+    ----------
+    session : Session
+        The public terms.
+    round : int
+        The number of the round.
+    asked : bytes
+        A hash of what the sites were asked for.
+    announcements : mapping
+        The announcement of each site.
+    roster : sequence of int
+        The sites that shared their secrets.
+    masked : mapping
+        The masked vector of each survivor.
+    answers : mapping
+        The answer of each site to stage "unmask".
+
+    Returns
+    -------
+    UnmaskedSum
+        The exact sum, and the seeds of surplus noise.
+
+    Raises
+    ------
+    FederationRefused
+        If too few shares came, or a secret is not the one committed to: the sum is exact
+        or there is none.
     """
-    alive, told = sorted(masked), asked.hex()
-    agreeing = {i: a["shares"] for i, a in answers.items() if _agrees(a, alive, told)}
-    if len(agreeing) < session.threshold:
+    survivors = sorted(masked)
+    shares = {
+        site: answer["shares"]
+        for site, answer in answers.items()
+        if _is_answer_for(answer, survivors, asked.hex())
+    }
+    if len(shares) < session.threshold:
         raise FederationRefused(
-            f"{len(agreeing)} sites answered to the end; {session.threshold} are needed"
+            f"{len(shares)} sites answered to the end; {session.threshold} are needed"
         )
     if len({len(vector) for vector in masked.values()}) != 1:
         raise FederationRefused("the masked vectors differ in length")
-    lost, size = len(session.sites) - len(alive), len(masked[alive[0]])
+
+    collected = _SharedSecrets(session, round, announcements, shares)
+    length = len(masked[survivors[0]])
+    total = _subtract_own_masks(collected, masked)
     context = _context(session, round, roster, asked)
-
-    def joined(j: int, k: int, place: int) -> bytes:
-        """Site j's k-th secret, from the shares that stand at `place`, if it is the one committed to."""
-        given = [
-            (i + 1, _share(agreeing[i].get(str(j)), place)) for i in sorted(agreeing)
-        ]
-        shares = dict(
-            [(x, share) for x, share in given if share is not None][: session.threshold]
-        )
-        value = p.join(shares) if len(shares) == session.threshold else -1
-        secret = value.to_bytes(32, "little") if 0 <= value < 2**256 else b""
-        if not secret or _committed(k, secret) != _said(
-            session, announcements[j], round, k
-        ):
-            raise FederationRefused(
-                "the shares of a site's secret do not give what it committed to"
+    for lost_site in set(roster) - set(survivors):
+        pair_key = collected.reconstruct(lost_site, _PAIR_KEY, 0)
+        for survivor in survivors:
+            survivor_key = _announced(
+                session, announcements[survivor], round, _PAIR_KEY
             )
-        return secret
-
-    total = np.sum(
-        [masked[j] - mask(joined(j, 1, 0), size) for j in alive],
-        axis=0,
-        dtype=np.uint64,
-    )
-    for j in set(roster) - set(alive):
-        secret = joined(j, 0, 0)
-        for i in alive:
             total = total - _pair_mask(
-                secret, _said(session, announcements[i], round, 0), context, i, j, size
+                pair_key, survivor_key, context, survivor, lost_site, length
             )
-    seeds = (
-        {j: joined(j, 2 + lost, 1) for j in alive} if lost < session.dropouts else {}
-    )
-    return np.asarray(total).view(np.int64), seeds
+
+    lost_count = len(session.sites) - len(survivors)
+    seeds = {}
+    if lost_count < session.dropouts:
+        seeds = {
+            site: collected.reconstruct(site, _CHAIN + lost_count, 1)
+            for site in survivors
+        }
+    return UnmaskedSum(np.asarray(total).view(np.int64), seeds)
 
 
-def _agrees(answer: Any, alive: list[int], asked: str) -> bool:
-    same = (
+def _subtract_own_masks(
+    collected: _SharedSecrets, masked: Mapping[int, np.ndarray]
+) -> np.ndarray:
+    """Return the sum of masked vectors without the own masks of their sites."""
+    vectors = []
+    for site in sorted(masked):
+        seed = collected.reconstruct(site, _OWN_MASK, 0)
+        vectors.append(masked[site] - mask(seed, len(masked[site])))
+    return np.asarray(np.sum(vectors, axis=0, dtype=np.uint64))
+
+
+def _is_answer_for(answer: Any, survivors: list[int], asked: str) -> bool:
+    """Whether an answer to "unmask" is for these survivors and this question."""
+    return (
         isinstance(answer, Mapping)
-        and answer.get("survivors") == alive
+        and answer.get("survivors") == survivors
         and answer.get("asked") == asked
+        and isinstance(answer.get("shares"), Mapping)
     )
-    return same and isinstance(answer.get("shares"), Mapping)
 
 
-def _share(given: Any, place: int) -> int | None:
-    """A share of a site's answer; None where there is none."""
-    if (
-        not isinstance(given, list)
-        or len(given) <= place
-        or not _is_hex(given[place], p.SHARE_BYTES)
-    ):
+def _read_share(shares: Any, place: int) -> int | None:
+    """Return the share at a place of the list in an answer; None where it is unusable."""
+    if not isinstance(shares, list) or len(shares) <= place:
         return None
-    return int.from_bytes(bytes.fromhex(given[place]), "little") % p.PRIME
+    if not _is_hex(shares[place], SHARE_BYTES):
+        return None
+    return int.from_bytes(bytes.fromhex(shares[place]), "little") % PRIME
 
 
-# ---- what both sides compute ----
+# ---- what sites and server compute alike ----
 
 
 def _pair_mask(
-    secret: bytes, public: str, context: bytes, i: int, j: int, length: int
+    secret: bytes, public: str, context: bytes, adder: int, other: int, length: int
 ) -> np.ndarray:
-    """What site i adds for site j: the same words with either sign."""
-    words = mask(derived(agreed(secret, public), context, min(i, j), max(i, j)), length)
-    return words if i < j else np.zeros_like(words) - words
+    """Return the mask that one site adds for another.
+
+    The mask that the other adds for the first has the opposite sign: the site with the
+    lower index adds the words, the other subtracts them.
+
+    Parameters
+    ----------
+    secret, public : bytes and str
+        The private pair key of one of the two sites and the public one of the other;
+        either combination gives the same words.
+    context : bytes
+        A hash of the round's circumstances, see `_context`.
+    adder, other : int
+        The site that adds the mask, and the other site.
+    length : int
+        The number of words.
+    """
+    shared_secret = agreed(secret, public)
+    lower, higher = sorted((adder, other))
+    words = mask(derived(shared_secret, context, lower, higher), length)
+    if adder < other:
+        return words
+    return np.asarray(np.zeros_like(words) - words)
 
 
 def _context(
     session: Session, round: int, roster: Sequence[int], asked: bytes
 ) -> bytes:
+    """Return a hash of all that two sites must agree on for their masks to cancel."""
     return digest(
         {
             "session": session.id.hex(),
@@ -485,27 +862,33 @@ def _context(
     )
 
 
-def _committed(k: int, secret: bytes) -> str:
-    """The public half of a pair key, the hash of a seed."""
-    return (
-        hashlib.sha256(b"curvedp-commitment/1" + secret).hexdigest()
-        if k
-        else public_half(secret)
-    )
+def _commitment(place: int, secret: bytes) -> str:
+    """Return the public commitment to the secret at a place of `Party._secrets`.
+
+    It is the public half of a pair key, which the other sites need, and the SHA-256 of
+    any other secret.
+    """
+    if place == _PAIR_KEY:
+        return public_half(secret)
+    return hashlib.sha256(b"curvedp-commitment/1" + secret).hexdigest()
 
 
-def _said(session: Session, announcement: Mapping[str, Any], round: int, k: int) -> str:
-    """A site's commitment to the k-th secret of a round."""
-    place = 64 * (1 + round * session.secrets + k)
-    return str(announcement["keys"][place : place + 64])
+def _announced(
+    session: Session, announcement: Mapping[str, Any], round: int, place: int
+) -> str:
+    """Return a site's commitment to the secret at a place of `Party._secrets`.
+
+    The channel key comes first in "keys", then the commitments round by round.
+    """
+    start = _KEY_DIGITS * (1 + round * session.secrets + place)
+    return str(announcement["keys"][start : start + _KEY_DIGITS])
 
 
 def _is_hex(text: Any, size: int) -> bool:
+    """Whether a value is a string of hexadecimal digits for `size` bytes."""
+    if not isinstance(text, str) or len(text) != 2 * size:
+        return False
     try:
-        return (
-            isinstance(text, str)
-            and len(text) == 2 * size
-            and len(bytes.fromhex(text)) == size
-        )
+        return len(bytes.fromhex(text)) == size
     except ValueError:
         return False

@@ -1,8 +1,12 @@
-"""Discrete Gaussian noise in shares: exact to draw, and what its sum is worth to the honest sites.
+"""Discrete Gaussian noise in shares of many sites: exact sampling and its privacy.
 
-A sum of shares of total variance V, each of variance ≥ 16, about a whole statistic that moves by at most Δ is Δ/√(V −
-8)-GDP, up to a total variation of about 2^-225 for each share and coordinate. A site's noise comes in layers, of which
-those above the number of lost sites are taken off again (Jiang et al. 2024). docs/federation.md has the proof.
+Theorem (docs/federation.md). Let a statistic with integer values move by at most Δ when
+a record is replaced. The statistic plus a sum of discrete Gaussian shares of total
+variance V, each of variance ≥ 16, is Δ/√(V − 8)-GDP, up to a total variation of about
+2^-225 for each share and coordinate.
+
+A site's noise comes in layers. The layers above the number of lost sites are surplus and
+are subtracted again (Jiang et al. 2024).
 """
 
 from collections.abc import Sequence
@@ -17,55 +21,120 @@ from curvedp.errors import ParameterError
 from curvedp.federated.session import chain, derived, keystream
 from curvedp.numerics.directed_rounding import round_up
 
-SMOOTHING = 8  # what discreteness costs of the variance: θ_8 < 2^-226
-LEAST_VARIANCE = 16  # of a share, so that two of them give ab/(a + b) ≥ 8
+# What discreteness costs of the total variance: θ_8 < 2^-226 (docs/federation.md).
+SMOOTHING = 8
+
+# The smallest variance of a share: two shares a, b ≥ 16 have ab/(a + b) ≥ 8.
+LEAST_VARIANCE = 16
+
+# Bytes of key stream that a `KeyedSource` makes at a time.
+_STREAM_BLOCK = 1 << 14
 
 
 def variance(sensitivity: float, mu: float) -> int:
-    """V: the total variance, a whole number, that makes a whole statistic of this ℓ₂ sensitivity μ-GDP."""
-    return ceil((Fraction(sensitivity) / Fraction(mu)) ** 2) + SMOOTHING
+    """Return the total variance V that makes an integer statistic μ-GDP.
+
+    By the module's theorem V = ⌈(Δ/μ)²⌉ + 8, in exact arithmetic.
+
+    Parameters
+    ----------
+    sensitivity : float
+        The ℓ₂ sensitivity Δ of the statistic.
+    mu : float
+        The guarantee μ.
+    """
+    ratio = Fraction(sensitivity) / Fraction(mu)
+    return ceil(ratio**2) + SMOOTHING
 
 
 def layers(total: int, sites: int, dropouts: int, collusion: int) -> list[Fraction]:
-    """The variances of a site's layers of noise."""
-    at = [Fraction(total, sites - lost - collusion) for lost in range(dropouts + 1)]
-    found = [at[0], *(after - before for before, after in pairwise(at))]
-    if min(found) < LEAST_VARIANCE:
+    """Return the variances of the layers of one site's noise.
+
+    If k sites are lost and c collude, the n − k − c honest sites that remain must have
+    the total variance V together: V/(n − k − c) each. Layers 0, …, k add up to that, so
+    layer k ≥ 1 has the difference between k and k − 1 losses.
+
+    Parameters
+    ----------
+    total : int
+        The total variance V of the honest sites' noise.
+    sites : int
+        The number n of sites.
+    dropouts : int
+        The largest number of lost sites.
+    collusion : int
+        The number c of colluding sites.
+
+    Raises
+    ------
+    ParameterError
+        If a layer has a variance below `LEAST_VARIANCE`.
+    """
+    needed = [Fraction(total, sites - lost - collusion) for lost in range(dropouts + 1)]
+    variances = [needed[0]]
+    for fewer_losses, more_losses in pairwise(needed):
+        variances.append(more_losses - fewer_losses)
+    if min(variances) < LEAST_VARIANCE:
         raise ParameterError(
-            f"a share of the noise has variance {float(min(found)):g}; a finer grid is needed"
+            f"a share of the noise has variance {float(min(variances)):g}; "
+            "a finer grid is needed"
         )
-    return found
+    return variances
 
 
 def noise_slack(shares: int, coordinates: int) -> float:
-    """Total variation between the noise and a post-processing of the real Gaussian, over all coordinates; rounded up: at most
-    2θ_8/(1 − θ_8) for each share, θ_8 < 2.1·e^{−16π²}."""
+    """Bound the total variation between the noise and an ideal Gaussian release.
+
+    The ideal is a post-processing of real Gaussian noise. Each share adds at most
+    2θ_8/(1 − θ_8) in each coordinate, with θ_8 < 2.1·e^{−16π²}; the bound is rounded up.
+
+    Parameters
+    ----------
+    shares : int
+        The number of discrete Gaussian shares in the sum.
+    coordinates : int
+        The number of coordinates of the statistic.
+    """
     theta = 2.1 * exp(-16 * pi**2)
-    return float(round_up(2 * theta * (1 + theta) ** 2 * shares * coordinates, 1e-12))
+    per_share = 2 * theta * (1 + theta) ** 2
+    return float(round_up(per_share * shares * coordinates, 1e-12))
 
 
 class KeyedSource(Source):
-    """Bits from a 32-byte key: a site draws a layer of noise from a seed, and the server draws the same to take it off."""
+    """A source of random bits that a key of 32 bytes determines (experimental).
+
+    A site draws a layer of its noise from it. The server, once it learns the seed, draws
+    the same layer in order to subtract it. The protocol has not been reviewed by outside
+    cryptographers.
+
+    Parameters
+    ----------
+    key : bytes
+        The key, 32 bytes, used for nothing else.
+    """
 
     name = "ChaCha20 under a key of its own"
     is_cryptographic = True
 
     def __init__(self, key: bytes) -> None:
-        self._key, self._block, self._buffer, self._used = key, 0, b"", 0
+        self._key = key
+        self._next_block = 0
+        self._buffer = b""
+        # How many bytes of the buffer have been returned.
+        self._used = 0
 
     def random_bytes(self, n: int) -> bytes:
+        """Return the next n bytes of the stream."""
         while len(self._buffer) - self._used < n:
-            fresh = keystream(
-                derived(self._key, b"source", self._block.to_bytes(8, "little")),
-                1 << 14,
-            )
-            self._buffer, self._used, self._block = (
-                self._buffer[self._used :] + fresh,
-                0,
-                self._block + 1,
-            )
+            block_number = self._next_block.to_bytes(8, "little")
+            block_key = derived(self._key, b"source", block_number)
+            unused = self._buffer[self._used :]
+            self._buffer = unused + keystream(block_key, _STREAM_BLOCK)
+            self._used = 0
+            self._next_block += 1
+        start = self._used
         self._used += n
-        return self._buffer[self._used - n : self._used]
+        return self._buffer[start : self._used]
 
 
 def site_noise(
@@ -74,81 +143,151 @@ def site_noise(
     length: int,
     source: Source | None = None,
 ) -> np.ndarray:
-    """All layers modulo 2^64: the first from bits nobody is told, the others from the chain that starts with `seed`."""
-    secret = discrete_gaussian(
-        variances[0], length, SecureSource() if source is None else source
-    )
-    return np.asarray(_wrapped(secret) + surplus(variances, 0, seed, length))
+    """Draw one site's noise, all layers together, modulo 2^64.
+
+    Parameters
+    ----------
+    variances : sequence of Fraction
+        The variances of the layers, see `layers`.
+    seed : bytes
+        The first seed of the chain that determines all layers but the first.
+    length : int
+        The number of coordinates.
+    source : Source, optional
+        The bits of the first layer, which nobody else ever learns; the system's
+        cryptographic source by default.
+
+    Returns
+    -------
+    array of int64
+        The noise in each coordinate.
+    """
+    secret_source = SecureSource() if source is None else source
+    first_layer = discrete_gaussian(variances[0], length, secret_source)
+    further_layers = surplus(variances, 0, seed, length)
+    return np.asarray(_modulo_word(first_layer) + further_layers)
 
 
 def surplus(
     variances: Sequence[Fraction], lost: int, seed: bytes, length: int
 ) -> np.ndarray:
-    """The layers above `lost` modulo 2^64, from the chain's seed for that number."""
-    above = variances[1 + lost :]
+    """Return the sum of a site's layers above the number of lost sites, modulo 2^64.
+
+    Parameters
+    ----------
+    variances : sequence of Fraction
+        The variances of all layers, see `layers`.
+    lost : int
+        The number of lost sites.
+    seed : bytes
+        The seed of the site's chain for that number. It determines the layers above, and
+        reveals nothing about those below.
+    length : int
+        The number of coordinates.
+
+    Returns
+    -------
+    array of int64
+        The surplus noise in each coordinate.
+    """
+    surplus_variances = variances[1 + lost :]
+    layer_seeds = chain(seed, len(surplus_variances))
     total = np.zeros(length, dtype=np.int64)
-    for v, key in zip(above, chain(seed, len(above)), strict=True):
-        total = total + _wrapped(
-            discrete_gaussian(v, length, KeyedSource(derived(key, b"layer")))
-        )
+    for layer_variance, layer_seed in zip(surplus_variances, layer_seeds, strict=True):
+        source = KeyedSource(derived(layer_seed, b"layer"))
+        layer = discrete_gaussian(layer_variance, length, source)
+        total = total + _modulo_word(layer)
     return total
 
 
-def _wrapped(values: Sequence[int]) -> np.ndarray:
-    return np.array([(v + 2**63) % 2**64 - 2**63 for v in values], dtype=np.int64)
+def _modulo_word(values: Sequence[int]) -> np.ndarray:
+    """Return integers modulo 2^64, as signed 64-bit numbers."""
+    half = 2**63
+    wrapped = [(value + half) % 2**64 - half for value in values]
+    return np.array(wrapped, dtype=np.int64)
 
 
-# ---- the sampler: Canonne, Kamath & Steinke 2020, Algorithms 1–3, in whole numbers ----
+# ---- the sampler: Canonne, Kamath & Steinke 2020, Algorithms 1–3, in integers ----
 
 
 def discrete_gaussian(v: Fraction, size: int, source: Source) -> list[int]:
-    """Independent exact draws of N_Z(v), by rejection from discrete Laplace noise."""
+    """Draw independent, exact discrete Gaussian integers.
+
+    The law N_Z(v) has mass ∝ e^{−y²/(2v)} at the integers y. Algorithm 3 of Canonne,
+    Kamath & Steinke (2020): with t = ⌊√v⌋ + 1, a draw y of the discrete Laplace law of
+    scale t is accepted with probability e^{−(|y| − v/t)²/(2v)}.
+
+    Parameters
+    ----------
+    v : Fraction
+        The variance parameter v > 0.
+    size : int
+        The number of draws.
+    source : Source
+        The random bits.
+
+    Raises
+    ------
+    ParameterError
+        If v is not positive.
+    """
     if not v > 0:
         raise ParameterError("a variance must be > 0")
-    (above, below), t, found = (
-        Fraction(v).as_integer_ratio(),
-        isqrt(floor(v)) + 1,
-        list[int](),
-    )
-    while len(found) < size:
-        y = _laplace(t, source)
-        # accepted with e^{−(|y| − v/t)²/2v}, the exponent as one fraction
-        if _bernoulli_exp(
-            (abs(y) * t * below - above) ** 2, 2 * above * below * t * t, source
-        ):
-            found.append(y)
-    return found
+    numerator, denominator = Fraction(v).as_integer_ratio()
+    t = isqrt(floor(v)) + 1
+
+    # (|y| − v/t)²/(2v) as one fraction of integers.
+    exponent_denominator = 2 * numerator * denominator * t * t
+    draws: list[int] = []
+    while len(draws) < size:
+        y = _discrete_laplace(t, source)
+        exponent_numerator = (abs(y) * t * denominator - numerator) ** 2
+        if _bernoulli_exp(exponent_numerator, exponent_denominator, source):
+            draws.append(y)
+    return draws
 
 
-def _laplace(t: int, source: Source) -> int:
-    """Mass ∝ e^{−|y|/t}."""
+def _discrete_laplace(t: int, source: Source) -> int:
+    """Draw an integer y with mass ∝ e^{−|y|/t} (Algorithm 2, same paper).
+
+    |y| = u + t·w, where u in 0, …, t − 1 has mass ∝ e^{−u/t} and w ≥ 0 has mass ∝ e^{−w}.
+    One of the two signs of 0 is rejected, so that 0 does not count twice.
+    """
     while True:
-        u = _below(t, source)
+        u = _uniform_below(t, source)
         if not _bernoulli_exp(u, t, source):
             continue
         w = 0
         while _bernoulli_exp(1, 1, source):
             w += 1
-        y, negative = u + t * w, source.bits(1)
-        if not (negative and y == 0):
-            return -y if negative else y
+        magnitude = u + t * w
+        is_negative = source.bits(1)
+        if is_negative and magnitude == 0:
+            continue
+        return -magnitude if is_negative else magnitude
 
 
-def _bernoulli_exp(above: int, below: int, source: Source) -> bool:
-    """True with probability e^{−above/below}."""
-    while above > below:
+def _bernoulli_exp(numerator: int, denominator: int, source: Source) -> bool:
+    """Return True with probability e^{−x}, x = numerator/denominator (Algorithm 1).
+
+    For x > 1 all of the factors e^{−1} and the remaining e^{−(x − ⌊x⌋)} must come true.
+    For x ≤ 1 let k be the first index at which a coin of probability x/k fails: k is odd
+    with probability 1 − x + x²/2! − … = e^{−x}.
+    """
+    while numerator > denominator:
         if not _bernoulli_exp(1, 1, source):
             return False
-        above -= below
+        numerator -= denominator
     k = 1
-    while _below(below * k, source) < above:  # true with probability above/(below·k)
+    while _uniform_below(denominator * k, source) < numerator:
         k += 1
     return k % 2 == 1
 
 
-def _below(n: int, source: Source) -> int:
-    """Uniform on 0 … n − 1."""
-    bits = (n - 1).bit_length()
-    while (x := source.bits(bits)) >= n:
-        continue
-    return x
+def _uniform_below(n: int, source: Source) -> int:
+    """Draw a uniform integer from 0, …, n − 1, by rejection."""
+    bit_count = (n - 1).bit_length()
+    while True:
+        candidate = source.bits(bit_count)
+        if candidate < n:
+            return candidate

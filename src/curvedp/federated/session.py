@@ -1,4 +1,9 @@
-"""What the parties of a masked sum agree on beforehand, and its cryptographic pieces: keys, streams, chains, shares."""
+"""The public terms of masked sums, and the cryptographic primitives that they use.
+
+`Session` is what the parties agree on beforehand. The functions are key agreement, key
+derivation, key streams, hash chains and Shamir's secret sharing; `masking.py` puts them
+together.
+"""
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
@@ -19,55 +24,83 @@ from curvedp import _validate
 from curvedp.errors import ParameterError
 from curvedp.signing import digest, public_key
 
-PROTOCOL = "curvedp-masked-sum/2"  # what the sites' signatures of messages are for
-PRIME = 2**521 - 1  # a Mersenne prime; secrets of 256 bits fit with room
+# The name of the protocol: part of every signature of a message and of every key.
+PROTOCOL = "curvedp-masked-sum/2"
+
+# The field of the secret sharing: a Mersenne prime. Secrets have 256 bits, so they fit.
+PRIME = 2**521 - 1
+
+# The bytes of an element of the field: 521 bits, rounded up.
 SHARE_BYTES = 66
-CHANCE = (
-    130  # bytes for a coefficient: 1040 bits modulo 521 are within 2^-518 of uniform
-)
+
+# Random bytes for a coefficient: 1040 bits modulo PRIME are within 2^-518 of uniform.
+COEFFICIENT_BYTES = 130
 
 
 @dataclass(frozen=True)
 class Session:
-    """The public terms of a few masked sums between the same sites.
+    """The public terms of a few masked sums between the same sites (experimental).
 
-    Two sites with one key are refused, and too few sites: `sites` > 2·`dropouts` + `collusion` makes two sets of honest
-    answers meet, so that no server can have two sums unmasked in one round, and at least two honest sites must stay.
+    The protocol has not been reviewed by outside cryptographers.
+
+    There must be more than 2·`dropouts` + `collusion` sites: then two sets of answers
+    have an honest site in common, so that no server can have two sums unmasked in one
+    round. And at least two honest sites must remain when `dropouts` sites are lost.
+
+    Parameters
+    ----------
+    sites : sequence of str
+        The Ed25519 public keys of the sites in hexadecimal, in an agreed order.
+    dropouts : int
+        How many sites may be lost, in any stage, before the run stops.
+    collusion : int
+        How many sites may tell the server everything that they know.
+    rounds : int
+        The number of sums that are formed.
+    terms : str
+        A hash of all else that the sites must agree on.
+
+    Raises
+    ------
+    ParameterError
+        If two sites have one key, or there are too few sites.
     """
 
-    sites: Sequence[str]  # their Ed25519 public keys in hexadecimal, in an agreed order
-    dropouts: int  # how many may be lost, in any stage, before the run stops
-    collusion: int  # how many may tell the server everything they know
-    rounds: int  # sums that are formed
-    terms: str = ""  # a hash of all else the sites must agree on
+    sites: Sequence[str]
+    dropouts: int
+    collusion: int
+    rounds: int
+    terms: str = ""
 
     def __post_init__(self) -> None:
+        """Check the terms; a list of sites makes sessions from JSON equal to others."""
         object.__setattr__(self, "sites", list(self.sites))
-        for name, least in (("dropouts", 0), ("collusion", 0), ("rounds", 1)):
-            _validate.integer(name, getattr(self, name), least)
-        if len({public_key(key).public_bytes_raw() for key in self.sites}) < len(
-            self.sites
-        ):
+        _validate.integer("dropouts", self.dropouts, 0)
+        _validate.integer("collusion", self.collusion, 0)
+        _validate.integer("rounds", self.rounds, 1)
+
+        distinct_keys = {public_key(key).public_bytes_raw() for key in self.sites}
+        if len(distinct_keys) < len(self.sites):
             raise ParameterError(
                 "two sites have the same key; each site needs an identity of its own"
             )
-        needed = max(
-            2 * self.dropouts + self.collusion + 1, self.dropouts + self.collusion + 2
-        )
+        for_one_sum_per_round = 2 * self.dropouts + self.collusion + 1
+        for_two_honest_sites = self.dropouts + self.collusion + 2
+        needed = max(for_one_sum_per_round, for_two_honest_sites)
         if len(self.sites) < needed:
             raise ParameterError(
-                f"{len(self.sites)} sites are too few for dropouts={self.dropouts} and collusion={self.collusion}; "
-                f"{needed} are needed"
+                f"{len(self.sites)} sites are too few for dropouts={self.dropouts} "
+                f"and collusion={self.collusion}; {needed} are needed"
             )
 
     @property
     def threshold(self) -> int:
-        """The sites that must answer to the end, and the shares that give a secret back."""
+        """How many sites must answer to the end, and how many shares give a secret."""
         return len(self.sites) - self.dropouts
 
     @property
     def secrets(self) -> int:
-        """Of a site in a round: its pair key, the seed of its own mask, and the chain."""
+        """How many secrets a site has in a round: pair key, own mask's seed, chain."""
         return 2 + self.dropouts
 
     @cached_property
@@ -77,50 +110,64 @@ class Session:
 
 
 def agreed(secret: bytes, public: str) -> bytes:
-    """X25519 (RFC 7748); a public key of small order is refused by the primitive."""
-    other = X25519PublicKey.from_public_bytes(bytes.fromhex(public))
-    return X25519PrivateKey.from_private_bytes(secret).exchange(other)
+    """Return the secret that two parties have in common (X25519, RFC 7748).
+
+    Parameters
+    ----------
+    secret : bytes
+        The private key of the one, 32 bytes.
+    public : str
+        The public key of the other, in hexadecimal.
+
+    Raises
+    ------
+    ValueError
+        If the public key is not 32 bytes, or of small order.
+    """
+    public_key_of_other = X25519PublicKey.from_public_bytes(bytes.fromhex(public))
+    return X25519PrivateKey.from_private_bytes(secret).exchange(public_key_of_other)
 
 
 def public_half(secret: bytes) -> str:
-    """The X25519 public key, in hexadecimal."""
-    return (
-        X25519PrivateKey.from_private_bytes(secret)
-        .public_key()
-        .public_bytes_raw()
-        .hex()
-    )
+    """Return the X25519 public key of a private key, in hexadecimal."""
+    private_key = X25519PrivateKey.from_private_bytes(secret)
+    return private_key.public_key().public_bytes_raw().hex()
 
 
 def derived(secret: bytes, *info: bytes | int) -> bytes:
-    """32 bytes by HKDF-SHA256 (RFC 5869), each part of `info` with its length, so that no two calls share a key."""
-    parts = [
-        PROTOCOL.encode(),
-        *(
-            part if isinstance(part, bytes) else part.to_bytes(8, "little")
-            for part in info
-        ),
-    ]
-    named = b"".join(len(part).to_bytes(4, "little") + part for part in parts)
-    return HKDF(hashes.SHA256(), 32, salt=None, info=named).derive(secret)
+    """Derive a key of 32 bytes from a secret (HKDF-SHA256, RFC 5869).
+
+    Parameters
+    ----------
+    secret : bytes
+        The secret.
+    *info : bytes or int
+        The purpose of the key. Each part enters with its length, so that different
+        purposes never give the same key.
+    """
+    parts = [PROTOCOL.encode()]
+    for part in info:
+        parts.append(part if isinstance(part, bytes) else part.to_bytes(8, "little"))
+    purpose = b"".join(len(part).to_bytes(4, "little") + part for part in parts)
+    return HKDF(hashes.SHA256(), 32, salt=None, info=purpose).derive(secret)
 
 
 def keystream(key: bytes, size: int) -> bytes:
-    """ChaCha20 (RFC 8439) under a key that serves once."""
-    return (
-        Cipher(algorithms.ChaCha20(key, bytes(16)), mode=None)
-        .encryptor()
-        .update(bytes(size))
-    )
+    """Return `size` bytes of ChaCha20 (RFC 8439) under a key that is used once."""
+    cipher = Cipher(algorithms.ChaCha20(key, bytes(16)), mode=None)
+    return cipher.encryptor().update(bytes(size))
 
 
 def mask(key: bytes, length: int) -> np.ndarray:
-    """`length` words of Z_{2^64}."""
+    """Return the mask PRG(key): `length` pseudorandom words of Z_{2^64}."""
     return np.frombuffer(keystream(key, 8 * length), dtype="<u8").astype(np.uint64)
 
 
 def chain(first: bytes, length: int) -> list[bytes]:
-    """Seeds of which each gives all later ones and none before: s, H(s), H(H(s)), …"""
+    """Return the seeds s, H(s), H(H(s)), … of a hash chain.
+
+    Each seed gives all later ones and reveals none before it.
+    """
     seeds = [first]
     while len(seeds) < length:
         seeds.append(hashlib.sha256(b"curvedp-chain/1" + seeds[-1]).digest())
@@ -133,37 +180,74 @@ def split(
     threshold: int,
     random_bytes: Callable[[int], bytes],
 ) -> dict[int, int]:
-    """Shares of `secret` at distinct non-zero points of the field: any `threshold` determine it, fewer say nothing about it
-    (Shamir 1979)."""
-    if (
-        not 0 <= secret < PRIME
-        or not 1 <= threshold <= len(set(points))
-        or 0 in (x % PRIME for x in points)
-    ):
+    """Split a secret into shares (Shamir 1979).
+
+    The shares are the values of a polynomial of degree threshold − 1 over the field of
+    PRIME elements, whose value at 0 is the secret and whose other coefficients are
+    random. Any `threshold` shares determine it; fewer reveal nothing about it.
+
+    Parameters
+    ----------
+    secret : int
+        The secret, an element of the field.
+    points : sequence of int
+        Where the polynomial is evaluated; distinct and not 0.
+    threshold : int
+        How many shares determine the secret.
+    random_bytes : callable
+        Returns so many random bytes.
+
+    Returns
+    -------
+    dict
+        The share at each point.
+
+    Raises
+    ------
+    ParameterError
+        If the secret or a point is not usable, or the points are too few.
+    """
+    is_in_field = 0 <= secret < PRIME
+    has_enough_points = 1 <= threshold <= len(set(points))
+    has_zero = 0 in (point % PRIME for point in points)
+    if not is_in_field or not has_enough_points or has_zero:
         raise ParameterError(
-            "a secret lies in the field; its points are distinct, not 0, and at least a threshold"
+            "a secret lies in the field; its points are distinct, not 0, and at least "
+            "a threshold"
         )
-    higher = [
-        int.from_bytes(random_bytes(CHANCE), "little") % PRIME
-        for _ in range(threshold - 1)
-    ]
-    return {
-        x: sum(c * pow(x, k, PRIME) for k, c in enumerate([secret, *higher])) % PRIME
-        for x in points
-    }
+    coefficients = [secret]
+    for _ in range(threshold - 1):
+        random_number = int.from_bytes(random_bytes(COEFFICIENT_BYTES), "little")
+        coefficients.append(random_number % PRIME)
+    return {point: _evaluate_polynomial(coefficients, point) for point in points}
+
+
+def _evaluate_polynomial(coefficients: Sequence[int], point: int) -> int:
+    """Return Σ_k coefficients[k]·point^k in the field of PRIME elements."""
+    terms = (
+        coefficient * pow(point, power, PRIME)
+        for power, coefficient in enumerate(coefficients)
+    )
+    return sum(terms) % PRIME
 
 
 def join(shares: Mapping[int, int]) -> int:
-    """The secret that shares at their points determine: Lagrange's interpolation at 0."""
-    return (
-        sum(weight * shares[x] for x, weight in weights(tuple(shares)).items()) % PRIME
-    )
+    """Return the secret that shares determine: Lagrange's interpolation at 0.
+
+    Parameters
+    ----------
+    shares : mapping
+        The share at each point, exactly as many as the threshold.
+    """
+    weight_at = weights(tuple(shares))
+    return sum(weight * shares[point] for point, weight in weight_at.items()) % PRIME
 
 
 def weights(points: Sequence[int]) -> dict[int, int]:
-    """Lagrange's weights at 0: ∏_{y≠x} y/(y − x)."""
-    others = {x: [y for y in points if y != x] for x in points}
-    return {
-        x: prod(ys) * pow(prod(y - x for y in ys), -1, PRIME) % PRIME
-        for x, ys in others.items()
-    }
+    """Return Lagrange's weights at 0 in the field: ∏_{y≠x} y/(y − x) for each point x."""
+    weight_at = {}
+    for x in points:
+        others = [y for y in points if y != x]
+        inverse_denominator = pow(prod(y - x for y in others), -1, PRIME)
+        weight_at[x] = prod(others) * inverse_denominator % PRIME
+    return weight_at
