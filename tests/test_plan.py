@@ -196,7 +196,9 @@ def test_variances_and_lines_in_a_private_ball_are_planned(manifold):
     z = study.spread / np.sqrt(manifold.dim) * rng.normal(size=(n, manifold.dim))
     X = np.asarray(manifold.from_normal_coordinates(manifold.origin, z))
     truth = np.mean(np.asarray(manifold.dist(frechet_mean(manifold, X), X)) ** 2)
-    assert truth == pytest.approx(study.useless_error, rel=0.3)  # 0 would miss it by that
+    assert truth == pytest.approx(
+        study.useless_error, rel=0.3
+    )  # 0 would miss it by that
     model = PrivateDispersion(manifold, radius="private")
     real = np.mean([abs(model.fit(X).deviation_ ** 2 - truth) for _ in range(10)])
     assert 1 / 3 < real / study.error < 3

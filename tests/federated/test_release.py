@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 
 from curvedp.core.certificate import Certificate
+from curvedp.core.codes import TrustModel
+from curvedp.core.wording import trust_sentence
 from curvedp.errors import CurvedpError, FederationRefused, ParameterError
 from curvedp.federated import (
     ClassMeansKernel,
@@ -246,7 +248,8 @@ def test_a_certificate_verifies_and_gives_its_value_back(released):
     )
     assert certificate.claims.gdp <= 1.0 + 1e-9
     assert certificate.release["stages"][0]["lost"] == [plan.sites[2]]
-    assert "no curator" in certificate.trust
+    assert certificate.trust is TrustModel.FEDERATED
+    assert "no curator" in trust_sentence(certificate)
 
 
 @pytest.mark.parametrize(

@@ -238,7 +238,9 @@ class NearDraw:
         scales = self._bound.scales(normals)
         trace = normals[:m].sum()
         deviations = self._layout.sign * (1 - identity) * root_half + identity
-        gaussian_part = normals[self._layout.normal_index] * deviations * scales.traceless
+        gaussian_part = (
+            normals[self._layout.normal_index] * deviations * scales.traceless
+        )
         trace_part = trace * (scales.trace - scales.traceless) / m
         return gaussian_part + identity * trace_part
 
