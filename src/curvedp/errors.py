@@ -13,6 +13,7 @@ __all__ = [
     "BudgetExceeded",
     "CurvedpError",
     "EnvelopeViolation",
+    "ExperimentalWarning",
     "FederationRefused",
     "LedgerCorrupted",
     "MissingExtra",
@@ -165,6 +166,17 @@ class MissingExtra(CurvedpError, ImportError):
 
 class VerificationFailed(CurvedpError):
     """A certificate claims something that could not be recomputed."""
+
+
+class ExperimentalWarning(FutureWarning):
+    """A part of curvedp is experimental: it has not been reviewed as the others have.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> warnings.simplefilter("ignore", ExperimentalWarning)  # the risk is known
+    >>> warnings.resetwarnings()
+    """
 
 
 class ReleaseWarning(UserWarning):

@@ -1,6 +1,8 @@
 """Private statistics over sites without a curator: masked sums with distributed noise.
 
-Each site keeps its records, its ledger and its veto. `coordinate` runs a `Plan` over any transport; `federated.flower` is
+Experimental: the masking protocol has not been reviewed by outside cryptographers, and the
+first use in a process gives an `ExperimentalWarning`. Each site keeps its records, its
+ledger and its veto. `coordinate` runs a `Plan` over any transport; `federated.flower` is
 one. `docs/federation.md` says who sees what.
 """
 

@@ -15,6 +15,7 @@ from threading import Event, Thread
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from curvedp.errors import CurvedpError, FederationRefused, ParameterError
+from curvedp.federated.experimental import warn_experimental
 from curvedp.federated.masking import (
     REFUSALS,
     Party,
@@ -59,6 +60,7 @@ def answer(message: Foreign, context: Foreign) -> Foreign:
     from flwr.app import ConfigRecord
     from flwr.app import Message as Reply
 
+    warn_experimental()
     kept = context.state.config_records.get("curvedp")
     reply, state = reply_to(
         message.content.config_records["curvedp"]["json"],
@@ -167,6 +169,7 @@ def main(grid: Foreign, context: Foreign) -> None:
     from curvedp.federated.plan import Plan
     from curvedp.federated.release import coordinate
 
+    warn_experimental()
     settings = context.run_config
     plan = Plan.from_dict(
         json.loads(Path(str(settings["plan"])).read_text(encoding="utf-8"))

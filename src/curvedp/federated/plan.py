@@ -56,7 +56,11 @@ class Round(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Plan(Statistic):
-    """Who adds up what, under which guarantee. Sites agree on it beforehand; one that has another refuses.
+    """Who adds up what, under which guarantee.
+
+    Sites agree on it beforehand; one that has another plan refuses.
+
+    Experimental: the masking protocol has not been reviewed by outside cryptographers.
 
     Parameters
     ----------

@@ -31,6 +31,7 @@ from curvedp.core.mechanism import (
 from curvedp.core.statistic import Statistic
 from curvedp.entropy import Source
 from curvedp.errors import CurvedpError, FederationRefused, ParameterError
+from curvedp.federated.experimental import warn_experimental
 from curvedp.federated.masking import Party, is_announcement, recovered
 from curvedp.federated.noise import surplus
 from curvedp.federated.plan import Plan, Round
@@ -189,6 +190,8 @@ class FederatedRelease(Release):
 def coordinate(plan: Plan, ask: Ask) -> FederatedRelease:
     """Run a plan over any transport.
 
+    Experimental: the masking protocol has not been reviewed by outside cryptographers.
+
     Parameters
     ----------
     plan : Plan
@@ -220,6 +223,7 @@ def coordinate(plan: Plan, ask: Ask) -> FederatedRelease:
     >>> release.value.shape, len(release.signatures)
     ((2,), 3)
     """
+    warn_experimental()
     run = _Run(plan, ask)
     release = _release(plan, run)
     return FederatedRelease(

@@ -14,6 +14,7 @@ from curvedp._silence import quiet_about_records
 from curvedp.core.certificate import Certificate, installed_software, sign_certificate
 from curvedp.entropy import Source
 from curvedp.errors import FederationRefused, ParameterError
+from curvedp.federated.experimental import warn_experimental
 from curvedp.federated.masking import Party, Request
 from curvedp.federated.noise import site_noise
 from curvedp.federated.plan import Plan, Round
@@ -28,6 +29,8 @@ _LAST_DIGITS = 1e-9  # by which the same number may differ between two machines
 
 class Site(Party):
     """One site's side of a plan.
+
+    Experimental: the masking protocol has not been reviewed by outside cryptographers.
 
     Parameters
     ----------
@@ -79,6 +82,7 @@ class Site(Party):
         journal: Path | None = None,
         source: Source | None = None,
     ) -> None:
+        warn_experimental()
         super().__init__(plan.session, identity, state, journal)
         self.plan, self._ledger, self._veto, self._source = plan, ledger, veto, source
         with quiet_about_records():
