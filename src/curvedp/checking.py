@@ -1,13 +1,17 @@
-"""What is wrong with records, for those who may see them: `check`. Nothing here is private, and no release reads it."""
+"""Find what is wrong with records, for people who may see them: `check`.
+
+Nothing here is private, and no release reads any of it.
+"""
 
 import html
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass, field, fields
+from functools import cached_property
 from math import ceil, floor, log10
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from curvedp import _validate
 from curvedp._silence import quiet_about_records
@@ -20,29 +24,48 @@ from curvedp.records.persons import person_codes
 
 __all__ = ["Checked", "check"]
 
-FIRST_LINE = "NOT PRIVATE: this page describes the records. Keep it where they are, never beside a release."
+FIRST_LINE = (
+    "NOT PRIVATE: this page describes the records. "
+    "Keep it where they are, never beside a release."
+)
 _LAST_LINE = (
     "Whatever you take from this page as the radius or the center is itself a release "
-    "of the data: choose both from what is "
-    "known of the field, or pay for them with a private radius."
+    "of the data: choose both from what is known of the field, or pay for them with a "
+    "private radius."
 )
-_DEGREES = "There are entries beyond 2π: degrees? Nothing is guessed; a form's name says degrees or radians."
-_MOST = 10**6  # records of a dask array that are looked at
-_MANY, _SOME = (
-    20_000,
-    256,
-)  # records that what takes long is measured on, and that a rough mean is taken of
-_SHARES = (0.5, 0.9, 0.99, 1.0)
+_DEGREES_ADVICE = (
+    "There are entries beyond 2π: degrees? Nothing is guessed; "
+    "a form's name says degrees or radians."
+)
+
+# The most records of a dask array that are read.
+_MAX_CHUNKED_RECORDS = 10**6
+# About the most records on which slow measurements are made: distances to their mean and
+# condition numbers.
+_MAX_MEASURED_RECORDS = 20_000
+# About the number of records of which the mean is taken.
+_MEAN_SAMPLE_SIZE = 256
+# The number of records on which cheap properties are tested, such as decimals.
+_TESTED_RECORDS = 1000
+# Shares of the records at which a measurement's quantiles are reported.
+_QUANTILE_SHARES = (0.5, 0.9, 0.99, 1.0)
+# Records fit a space if more than this share are off its equations by less than this.
+_FITTING_SHARE = 0.9
+_FITTING_TOLERANCE = 1e-3
 
 
 @dataclass(frozen=True)
 class Checked:
-    """What `check` found. It prints itself, in a notebook too. NOT private.
+    """The result of `check`. It prints itself, in a notebook too. It is NOT private.
 
     Attributes
     ----------
-    facts, advice : dict and list of str
-        What was counted and measured, by name; and what to do about it, one line each.
+    manifold : Manifold
+        Where the records are meant to live.
+    facts : dict
+        What was counted and measured, by name.
+    advice : list of str
+        What to do about it, one sentence per line.
     """
 
     manifold: Manifold
@@ -50,7 +73,7 @@ class Checked:
     advice: list[str] = field(default_factory=list)
 
     def to_dict(self) -> dict[str, Any]:
-        """The same as plain numbers, lists and texts."""
+        """Return facts and advice as plain numbers, lists and texts."""
         return {
             "warning": FIRST_LINE,
             "manifold": repr(self.manifold),
@@ -60,44 +83,45 @@ class Checked:
 
     @property
     def shown(self) -> dict[str, str]:
-        """The facts as texts."""
-        return {name: _shown(value) for name, value in self.facts.items()}
+        """The facts as texts, by name."""
+        return {name: _fact_text(value) for name, value in self.facts.items()}
 
     def __str__(self) -> str:
-        width = max(map(len, self.facts))
-        lines = [f"  {name:<{width}}  {text}" for name, text in self.shown.items()]
-        return "\n".join(
-            [
-                FIRST_LINE,
-                f"{self.manifold!r}",
-                *lines,
-                *(f"- {line}" for line in self.advice),
-            ]
-        )
+        """Return the warning, the facts and the advice as plain text."""
+        width = max(len(name) for name in self.facts)
+        facts = [f"  {name:<{width}}  {text}" for name, text in self.shown.items()]
+        advice = [f"- {line}" for line in self.advice]
+        return "\n".join([FIRST_LINE, repr(self.manifold), *facts, *advice])
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
+        """Return the warning, the facts and the advice for a notebook."""
         rows = "".join(
-            f"<tr><th>{html.escape(k)}<td>{html.escape(v)}"
-            for k, v in self.shown.items()
+            f"<tr><th>{html.escape(name)}<td>{html.escape(text)}"
+            for name, text in self.shown.items()
         )
         advice = "".join(f"<li>{html.escape(line)}" for line in self.advice)
-        return f"<p><b>{FIRST_LINE}</b><p>{html.escape(repr(self.manifold))}<table>{rows}</table><ul>{advice}</ul>"
+        manifold = html.escape(repr(self.manifold))
+        return (
+            f"<p><b>{FIRST_LINE}</b><p>{manifold}<table>{rows}</table><ul>{advice}</ul>"
+        )
 
 
 def check(
     manifold: Manifold,
     X: Any,
-    center: Any = None,
+    center: ArrayLike | None = None,
     radius: float | None = None,
-    groups: Any = None,
+    groups: ArrayLike | None = None,
     **reading: Any,
 ) -> Checked:
-    """Look at records before anything is spent: what is missing, off the manifold, in other units, outside the ball, copied.
+    """Look for problems in records before anything is spent on a release.
 
-    The result is NOT private: it is for the person who may see the records, and no part of it belongs in a report, a
-    certificate or a parameter. Distances to their mean and condition numbers are of at most 20,000 records.
+    It finds records that are missing, off the manifold, in other units, outside the
+    ball, or copied. The result is NOT private: it is for the person who may see the
+    records, and no part of it belongs in a report, a certificate or a parameter.
+    Distances to the mean and condition numbers are those of about 20,000 records at most.
 
     Parameters
     ----------
@@ -105,13 +129,15 @@ def check(
         Where the records are meant to live.
     X : array, frame, list or path
         Whatever `curvedp.records.read_records` reads.
-    center, radius : array and float, optional
-        The public ball's; the center is the manifold's origin otherwise, and without a radius nothing is said of the ball.
+    center : array, optional
+        The center of the public ball; the manifold's origin by default.
+    radius : float, optional
+        The radius of the public ball; without it nothing is said about the ball.
     groups : array, optional
-        Whose record each is, where a person has several.
+        The person of each record, where a person has several.
     **reading
-        How a file is read, as of `read_records`: `form`, `header`, `key`, `columns`, `mask`, `sep`, `decimal`, `skip`,
-        `encoding`.
+        How a file is read, as for `read_records`: `form`, `header`, `key`, `columns`,
+        `mask`, `sep`, `decimal`, `skip`, `encoding`.
 
     Returns
     -------
@@ -126,249 +152,397 @@ def check(
     Examples
     --------
     >>> from curvedp.geometry import SPDAffineInvariant
-    >>> found = check(SPDAffineInvariant(2), np.eye(2) * 1e-10 * np.ones((5, 1, 1)), radius=2.0)
-    >>> found.facts["outside the ball"]
+    >>> records = np.eye(2) * 1e-10 * np.ones((5, 1, 1))
+    >>> checked = check(SPDAffineInvariant(2), records, radius=2.0)
+    >>> checked.facts["outside the ball"]
     5
-    >>> print(found.advice[0])
-    The records are near 1e-10 times the center: change the units, pass center= near 1e-10 times it, or radius='private'.
+    >>> checked.advice[0].startswith("The records are near 1e-10 times the center")
+    True
     """
-    M = check_manifold(manifold)
-    middle = M.origin if center is None else _validate.array("center", center)
-    if (
-        middle.shape != M.point_shape
-        or not float(M.residual(middle)) <= OFF_MANIFOLD_TOLERANCE
-    ):
-        raise ParameterError(f"center is not a point of {M!r}")
-    reach = None if radius is None else _validate.length("radius", radius)
+    check_manifold(manifold)
+    ball_center = _check_center(manifold, center)
+    ball_radius = None if radius is None else _validate.length("radius", radius)
     with quiet_about_records():
-        found = read_records(X, M, **reading)
-        if is_chunked(found):
-            found = found[:_MOST].compute()
-        records = np.asarray(found, dtype=np.float64)
+        raw_records = read_records(X, manifold, **reading)
+        if is_chunked(raw_records):
+            raw_records = raw_records[:_MAX_CHUNKED_RECORDS].compute()
+        records = np.asarray(raw_records, dtype=np.float64)
     if not len(records):
         raise ParameterError("there are no records")
+
     with quiet_about_records():
-        looked = _Look(M, records, middle, reach, groups)
-        return Checked(M, dict(looked.facts()), [*looked.advice(), _LAST_LINE])
+        inspection = _Inspection(manifold, records, ball_center, ball_radius, groups)
+        facts = dict(inspection.facts())
+        advice = [*inspection.advice(), _LAST_LINE]
+        return Checked(manifold, facts, advice)
 
 
-class _Look:
-    """One look at the records: what several facts and pieces of advice need is found once."""
+def _check_center(manifold: Manifold, center: ArrayLike | None) -> np.ndarray:
+    """Return the center of the ball, the origin by default; refuse what is no point."""
+    if center is None:
+        return np.asarray(manifold.origin)
+    point = _validate.array("center", center)
+    has_shape = point.shape == manifold.point_shape
+    if not has_shape or not float(manifold.residual(point)) <= OFF_MANIFOLD_TOLERANCE:
+        raise ParameterError(f"center is not a point of {manifold!r}")
+    return point
+
+
+class _Inspection:
+    """Measurements of the records, and the facts and advice that follow from them.
+
+    Attributes
+    ----------
+    manifold : Manifold
+    records : array, shape (n, *point_shape)
+        The records as they were read.
+    center, radius : array, and float or None
+        The public ball.
+    is_finite, is_usable : arrays of bool, shape (n,)
+        Whether all numbers of a record are finite, and whether it also has a nearest
+        point on the manifold. Zero and singular records have none.
+    usable_records, points : arrays, shape (m, *point_shape)
+        The usable records, and the points of the manifold that are nearest to them.
+    residuals : array, shape (m,)
+        How far each usable record is off the manifold's equations.
+    sizes : array, shape (m,)
+        The norm of each usable record relative to the norm of the center; the norm
+        itself if the center is zero.
+    center_distances : array, shape (m,)
+        The distance of each point to the center.
+    records_per_person : array of int or None
+        The number of records of each person, where groups were given.
+    """
 
     def __init__(
         self,
-        M: Manifold,
-        X: np.ndarray,
+        manifold: Manifold,
+        records: np.ndarray,
         center: np.ndarray,
         radius: float | None,
-        groups: Any,
+        groups: ArrayLike | None,
     ) -> None:
-        self.M, self.X, self.center, self.radius = M, X, center, radius
-        axes = tuple(range(1, X.ndim))
-        self.finite = np.isfinite(X).all(axis=axes)
-        nearest = np.asarray(
-            M.from_record(
-                np.where(self.finite.reshape(-1, *(1,) * (X.ndim - 1)), X, center)
-            )
+        """Measure the records; the parameters are those of `check`, after validation."""
+        self.manifold = manifold
+        self.records = records
+        self.center = center
+        self.radius = radius
+
+        point_axes = tuple(range(1, records.ndim))
+        self.is_finite = np.isfinite(records).all(axis=point_axes)
+        is_finite_column = self.is_finite.reshape(-1, *(1,) * len(point_axes))
+        finite_records = np.where(is_finite_column, records, center)
+        nearest_points = np.asarray(manifold.from_record(finite_records))
+        has_nearest_point = np.isfinite(nearest_points).all(axis=point_axes)
+        self.is_usable = self.is_finite & has_nearest_point
+        self.usable_records = records[self.is_usable]
+        self.points = nearest_points[self.is_usable]
+
+        self.residuals = np.asarray(manifold.residual(self.usable_records))
+        norms = np.sqrt(np.sum(np.square(self.usable_records), axis=point_axes))
+        # A center at zero has no size to compare with.
+        center_norm = np.linalg.norm(center) or 1.0
+        self.sizes = norms / center_norm
+        self.center_distances = np.asarray(manifold.dist(center, self.points))
+        self.records_per_person = None
+        if groups is not None:
+            person_index = person_codes(groups, len(records), least=0)
+            self.records_per_person = np.bincount(person_index)
+
+    @cached_property
+    def n_copies(self) -> int:
+        """How many finite records are exact copies of an earlier one."""
+        record_size = self.records[0].size
+        rows = np.ascontiguousarray(
+            self.records[self.is_finite].reshape(-1, record_size)
         )
-        self.usable = self.finite & np.isfinite(nearest).all(axis=axes)
-        self.points = nearest[self.usable]
-        self.off = np.asarray(M.residual(X[self.usable]))
-        self.size = np.sqrt(np.sum(np.square(X[self.usable]), axis=axes))
-        self.size /= (
-            np.linalg.norm(center) or 1.0
-        )  # a center at 0 has no size to compare with
-        self.distance = np.asarray(M.dist(center, self.points))
-        rows = np.ascontiguousarray(X[self.finite].reshape(-1, X[0].size))
-        self.copies = len(rows) - len(
-            np.unique(rows.view(np.dtype((np.void, 8 * X[0].size))))
-        )
-        self.many = self.points[:: max(1, len(self.points) // _MANY)]
-        self.persons = (
-            None
-            if groups is None
-            else np.bincount(person_codes(groups, len(X), least=0))
-        )
-        self.mean, self.spread = None, np.empty(0)
-        with suppress(CurvedpError, ValueError):  # there may be none
-            self.mean = np.asarray(
-                frechet_mean(M, self.points[:: max(1, len(self.points) // _SOME)])
-            )
-            self.spread = np.asarray(M.dist(self.mean, self.many))
+        # Each row is compared as one block of bytes, 8 for each float.
+        row_bytes = rows.view(np.dtype((np.void, 8 * record_size)))
+        return len(rows) - len(np.unique(row_bytes))
+
+    @cached_property
+    def measured_points(self) -> np.ndarray:
+        """An even selection of the points, for slow measurements."""
+        return _thin_out(self.points, _MAX_MEASURED_RECORDS)
+
+    @cached_property
+    def mean(self) -> np.ndarray | None:
+        """The mean of an even selection of the points, or None if it is not found."""
+        try:
+            sample = _thin_out(self.points, _MEAN_SAMPLE_SIZE)
+            return np.asarray(frechet_mean(self.manifold, sample))
+        except (CurvedpError, ValueError):
+            return None
+
+    @cached_property
+    def mean_distances(self) -> np.ndarray:
+        """The distances of the measured points to `mean`; empty if there is no mean."""
+        if self.mean is None:
+            return np.empty(0)
+        return np.asarray(self.manifold.dist(self.mean, self.measured_points))
+
+    @cached_property
+    def is_scale_free(self) -> bool:
+        """Whether multiples of points are points: the space has no scale of its own."""
+        multiples = 1e3 * self.points[:100]
+        residuals = np.asarray(self.manifold.residual(multiples))
+        return bool(np.all(residuals <= OFF_MANIFOLD_TOLERANCE))
 
     def facts(self) -> Iterator[tuple[str, Any]]:
-        n = len(self.X)
+        """Yield what was counted and measured, as pairs (name, value)."""
+        n = len(self.records)
+        n_finite = int(self.is_finite.sum())
+        n_off_manifold = int((self.residuals > OFF_MANIFOLD_TOLERANCE).sum())
         yield "records", n
-        yield "not finite", int(n - self.finite.sum())
-        yield "zero or singular", int(self.finite.sum() - self.usable.sum())
-        yield "off the manifold", int((self.off > OFF_MANIFOLD_TOLERANCE).sum())
+        yield "not finite", n - n_finite
+        yield "zero or singular", n_finite - len(self.points)
+        yield "off the manifold", n_off_manifold
         if len(self.points):
-            yield from self._measures()
-        yield "copies of another record", self.copies
-        if self.persons is not None:
-            yield "persons", len(self.persons)
-            yield "most records of one person", int(self.persons.max())
-        some, those = self.X[self.finite][:1000], (self.M, *_of_shape(self.X.shape[1:]))
-        fitting = (
-            M.name
-            for M in those
-            if len(some) and np.mean(np.asarray(M.residual(some)) < 1e-3) > 0.9
-        )
-        yield (
-            "spaces they fit",
-            list(dict.fromkeys(fitting)),
-        )  # of whose equations nearly all are within rounding
+            yield from self._measurements()
+        yield "copies of another record", self.n_copies
+        if self.records_per_person is not None:
+            yield "persons", len(self.records_per_person)
+            yield "most records of one person", int(self.records_per_person.max())
+        yield "spaces they fit", self._fitting_spaces()
 
-    def _measures(self) -> Iterator[tuple[str, Any]]:
-        yield "off by (half, 90%, 99%, all)", _quantiles(self.off)
-        some = self.X[self.usable][:1000]
+    def _measurements(self) -> Iterator[tuple[str, Any]]:
+        """Yield the facts about lengths and distances, of at least one usable record."""
+        yield "off by (half, 90%, 99%, all)", _quantiles(self.residuals)
         yield (
             "decimals written",
-            next(
-                (k for k in range(10) if np.array_equal(np.round(some, k), some)), None
-            ),
+            _written_decimals(self.usable_records[:_TESTED_RECORDS]),
         )
-        yield (
-            ("size, times the center's" if self.center.any() else "size"),
-            _quantiles(self.size),
-        )
-        yield "distance to the center", _quantiles(self.distance)
+        size_name = "size, times the center's" if self.center.any() else "size"
+        yield size_name, _quantiles(self.sizes)
+        yield "distance to the center", _quantiles(self.center_distances)
         if self.radius is not None:
-            yield "outside the ball", int((self.distance > self.radius).sum())
+            yield "outside the ball", self._count_outside(self.radius)
         if self.mean is not None:
-            yield (
-                "their mean to the center",
-                _short(float(self.M.dist(self.center, self.mean))),
-            )
-            yield "distance to their mean", _quantiles(self.spread)
-        if self.X.ndim == 3 and self.X.shape[1] == self.X.shape[2]:
-            yield "condition numbers", _quantiles(np.linalg.cond(self.many))
+            mean_distance = float(self.manifold.dist(self.center, self.mean))
+            yield "their mean to the center", _three_digits(mean_distance)
+            yield "distance to their mean", _quantiles(self.mean_distances)
+        has_square_matrices = (
+            self.records.ndim == 3 and self.records.shape[1] == self.records.shape[2]
+        )
+        if has_square_matrices:
+            condition_numbers = np.linalg.cond(self.measured_points)
+            yield "condition numbers", _quantiles(condition_numbers)
+
+    def _count_outside(self, radius: float) -> int:
+        """Return how many points are farther than `radius` from the center."""
+        return int((self.center_distances > radius).sum())
+
+    def _fitting_spaces(self) -> list[str]:
+        """Name the spaces whose equations nearly all records satisfy within rounding."""
+        tested_records = self.records[self.is_finite][:_TESTED_RECORDS]
+        if not len(tested_records):
+            return []
+        names = []
+        for space in (self.manifold, *_spaces_of_shape(self.records.shape[1:])):
+            residuals = np.asarray(space.residual(tested_records))
+            fitting_share = np.mean(residuals < _FITTING_TOLERANCE)
+            if fitting_share > _FITTING_SHARE and space.name not in names:
+                names.append(space.name)
+        return names
 
     def advice(self) -> Iterator[str]:
-        n, good = len(self.X), len(self.points)
-        if good < n:
-            yield f"Not finite, zero or singular: {n - good} of {n} records, which become the ball's center."
-        if 2 * good < n:
-            ways = "header, columns, separator, decimal sign, encoding, form"
-            yield f"That is most of them: is the file read as it was written ({ways}), without thousands separators?"
-        if 2 * (self.finite.sum() - good) > n and self.X.ndim == 3:
-            yield "Covariances of fewer samples than channels are singular: take fewer channels, or regularize."
-        if good:
-            yield from self._units()
-            yield from self._ball()
-        if self.copies:
-            yield f"{self.copies} records are exact copies of others: is a person in the file more than once?"
-        if self.persons is not None and self.persons.max() > 1:
-            most = self.persons.max()
+        """Yield what to do about the records, one sentence at a time."""
+        n = len(self.records)
+        n_usable = len(self.points)
+        n_singular = int(self.is_finite.sum()) - n_usable
+        if n_usable < n:
             yield (
-                f"A person has up to {most} records: "
+                f"Not finite, zero or singular: {n - n_usable} of {n} records, "
+                "which become the ball's center."
+            )
+        if 2 * n_usable < n:
+            yield (
+                "That is most of them: is the file read as it was written (header, "
+                "columns, separator, decimal sign, encoding, form), without thousands "
+                "separators?"
+            )
+        if 2 * n_singular > n and self.records.ndim == 3:
+            yield (
+                "Covariances of fewer samples than channels are singular: "
+                "take fewer channels, or regularize."
+            )
+        if n_usable:
+            yield from self._unit_advice()
+            yield from self._ball_advice()
+        yield from self._copy_advice()
+        if n < 2:
+            yield (
+                "One record has no private mean: at least 2 are needed, "
+                "and some hundreds for a useful one."
+            )
+
+    def _copy_advice(self) -> Iterator[str]:
+        """Yield advice on records that are copies, or that belong to one person."""
+        if self.n_copies:
+            yield (
+                f"{self.n_copies} records are exact copies of others: "
+                "is a person in the file more than once?"
+            )
+        if self.records_per_person is not None and self.records_per_person.max() > 1:
+            yield (
+                f"A person has up to {self.records_per_person.max()} records: "
                 "release with groups, so that it is for persons."
             )
-        if n < 2:
-            yield "One record has no private mean: at least 2 are needed, and some hundreds for a useful one."
 
-    def _units(self) -> Iterator[str]:
-        low, scale, high = map(float, np.quantile(self.size, (0.05, 0.5, 0.95)))
-        beyond = float(np.abs(self.X[self.usable]).max()) > 2 * np.pi
-        # Points of many spaces differ in length, and are points.
-        off = (
-            not self._scale_free()
-            and float(np.median(self.off)) > OFF_MANIFOLD_TOLERANCE
+    def _unit_advice(self) -> Iterator[str]:
+        """Yield advice on records in other units, or in another form than points.
+
+        At most one of the explanations is given, the likeliest one.
+        """
+        small, median, large = (
+            float(size) for size in np.quantile(self.sizes, (0.05, 0.5, 0.95))
         )
-        if (
-            self._scale_free()
+        has_large_entries = float(np.abs(self.usable_records).max()) > 2 * np.pi
+        largest_residual = float(self.residuals.max())
+        # On a scale-free space records of any length are points.
+        are_off_manifold = (
+            not self.is_scale_free
+            and float(np.median(self.residuals)) > OFF_MANIFOLD_TOLERANCE
+        )
+        are_in_other_units = (
+            self.is_scale_free
             and self.center.any()
-            and scale > 0
-            and abs(log10(scale)) > 1
-        ):
-            near = f"near {_short(scale):g} times"
-            yield f"The records are {near} the center: change the units, choose a center {near} it, or a private radius."
-        elif off and high > 1.2 * low:
-            factor = high / low if low > 0 else np.inf
-            yield f"Lengths differ by a factor of {factor:.3g}: are these points? Latitudes, quaternions, … need a form."
-            if beyond:
-                yield _DEGREES
-        elif self._scale_free() and self.M.convexity_radius < np.inf and beyond:
-            yield _DEGREES
-        elif OFF_MANIFOLD_TOLERANCE < (most := float(self.off.max())) < 0.01:
-            yield f"The records are off by up to {most:.1g}, as rounded ones are, and are taken for the nearest points."
-        elif off and abs(scale - 1) > 1e-3:
-            yield f"The records are {_short(scale):g} times as long as points and are taken for the nearest: other units?"
-
-    def _ball(self) -> Iterator[str]:
-        furthest = float(self.distance.max())
-        if self.radius is not None and furthest > self.radius:
-            outside = int((self.distance > self.radius).sum())
-            yield f"Outside the ball: {outside} of {len(self.X)} records, which are moved to its edge and bias the mean."
-        elif self.radius is not None and furthest < self.radius / 4:
-            yield f"Every record is within {_up(furthest):g} of the center: the noise is for a wider ball than they need."
-        reach = _up(float(np.quantile(self.distance, 0.99)))
-        if reach > self.M.convexity_radius > 0:
-            limit = f"only balls below {self.M.convexity_radius:.3g} have one mean"
-            yield f"A ball about this center needs radius {reach:g}, and {limit}: choose another center."
-        if (
-            self.mean is not None
-        ):  # a ball about it: what a private choice would look for
-            reach = _up(float(np.quantile(self.spread, 0.99)))
-            fits = f"99% of them fit into {self.M.name} with radius {reach:g} about a center near their mean"
-            yield fits + (
-                ": more than a given ball may have."
-                if reach >= self.M.convexity_radius
-                else "."
-            )
-
-    def _scale_free(self) -> bool:
-        """Whether multiples of points are points: the space has no scale of its own."""
-        return bool(
-            np.all(
-                np.asarray(self.M.residual(1e3 * self.points[:100]))
-                <= OFF_MANIFOLD_TOLERANCE
-            )
+            and median > 0
+            and abs(log10(median)) > 1
         )
+        if are_in_other_units:
+            multiple = f"near {_three_digits(median):g} times"
+            yield (
+                f"The records are {multiple} the center: change the units, "
+                f"choose a center {multiple} it, or a private radius."
+            )
+        elif are_off_manifold and large > 1.2 * small:
+            ratio = large / small if small > 0 else np.inf
+            yield (
+                f"Lengths differ by a factor of {ratio:.3g}: are these points? "
+                "Latitudes, quaternions, … need a form."
+            )
+            if has_large_entries:
+                yield _DEGREES_ADVICE
+        elif (
+            self.is_scale_free
+            and self.manifold.convexity_radius < np.inf
+            and has_large_entries
+        ):
+            yield _DEGREES_ADVICE
+        elif OFF_MANIFOLD_TOLERANCE < largest_residual < 0.01:
+            yield (
+                f"The records are off by up to {largest_residual:.1g}, as rounded ones "
+                "are, and are taken for the nearest points."
+            )
+        elif are_off_manifold and abs(median - 1) > 1e-3:
+            yield (
+                f"The records are {_three_digits(median):g} times as long as points "
+                "and are taken for the nearest: other units?"
+            )
+
+    def _ball_advice(self) -> Iterator[str]:
+        """Yield advice on the public ball: which radius and center fit the records."""
+        largest_distance = float(self.center_distances.max())
+        if self.radius is not None and largest_distance > self.radius:
+            yield (
+                f"Outside the ball: {self._count_outside(self.radius)} of "
+                f"{len(self.records)} records, which are moved to its edge and bias "
+                "the mean."
+            )
+        elif self.radius is not None and largest_distance < self.radius / 4:
+            yield (
+                f"Every record is within {_round_up(largest_distance):g} of the "
+                "center: the noise is for a wider ball than they need."
+            )
+
+        limit = self.manifold.convexity_radius
+        needed_radius = _round_up(float(np.quantile(self.center_distances, 0.99)))
+        if needed_radius > limit > 0:
+            yield (
+                f"A ball about this center needs radius {needed_radius:g}, and "
+                f"only balls below {limit:.3g} have one mean: choose another center."
+            )
+        if self.mean is not None:
+            # This is about the ball that a private search would find.
+            radius_at_mean = _round_up(float(np.quantile(self.mean_distances, 0.99)))
+            ending = "."
+            if radius_at_mean >= limit:
+                ending = ": more than a given ball may have."
+            yield (
+                f"99% of them fit into {self.manifold.name} with radius "
+                f"{radius_at_mean:g} about a center near their mean{ending}"
+            )
 
 
-def _of_shape(shape: tuple[int, ...]) -> Iterator[Manifold]:
-    """Every named space whose points have this shape, but for those of which everything is a point."""
-    for cls in Manifold.kinds.values():
-        arity = len(fields(cls))  # type: ignore[arg-type]  # every manifold is a dataclass
-        for sizes in {shape[:arity], tuple(size - 1 for size in shape[:arity])}:
+def _thin_out(points: np.ndarray, count: int) -> np.ndarray:
+    """Return every k-th point, such that about `count` of them remain."""
+    step = max(1, len(points) // count)
+    return points[::step]
+
+
+def _written_decimals(records: np.ndarray) -> int | None:
+    """Return how many decimals, at most 9, all numbers have; None if they have more."""
+    for decimals in range(10):
+        if np.array_equal(np.round(records, decimals), records):
+            return decimals
+    return None
+
+
+def _spaces_of_shape(shape: tuple[int, ...]) -> Iterator[Manifold]:
+    """Yield every named space whose points are arrays of this shape.
+
+    Spaces of which every array is a point are omitted: all records fit them.
+    """
+    for kind in Manifold.kinds.values():
+        # Every manifold is a dataclass, and its fields are its sizes.
+        n_sizes = len(fields(kind))  # type: ignore[arg-type]
+        sizes_as_shape = shape[:n_sizes]
+        # On a sphere, for example, the dimension is one less than the shape.
+        sizes_one_less = tuple(size - 1 for size in sizes_as_shape)
+        for sizes in {sizes_as_shape, sizes_one_less}:
             try:
-                M = cls(*sizes)
-                if (
-                    M.point_shape == shape
-                    and not M.residual(np.full(shape, 57.3)) <= OFF_MANIFOLD_TOLERANCE
-                ):
-                    yield M
+                space = kind(*sizes)
+                if space.point_shape == shape and not _is_everywhere_a_point(space):
+                    yield space
             except (CurvedpError, TypeError):
                 continue
 
 
+def _is_everywhere_a_point(space: Manifold) -> bool:
+    """Whether an arbitrary array, here with all entries 57.3, is a point of the space."""
+    array = np.full(space.point_shape, 57.3)
+    return bool(space.residual(array) <= OFF_MANIFOLD_TOLERANCE)
+
+
 def _quantiles(values: np.ndarray) -> list[float]:
-    return [_short(float(q)) for q in np.quantile(values, _SHARES)]
+    """Return the median, the 90% and 99% quantiles and the maximum, to three digits."""
+    quantiles = np.quantile(values, _QUANTILE_SHARES)
+    return [_three_digits(float(quantile)) for quantile in quantiles]
 
 
-def _short(value: float) -> float:
+def _three_digits(value: float) -> float:
+    """Return a number rounded to three significant digits."""
     return float(f"{value:.3g}")
 
 
-def _up(value: float) -> float:
-    """Rounded up to two digits."""
+def _round_up(value: float) -> float:
+    """Return a positive number rounded up to two significant digits."""
     if not 0 < value < np.inf:
         return float(value)
     unit = 10.0 ** (floor(log10(value)) - 1)
-    return _short(ceil(value / unit) * unit)
+    return _three_digits(ceil(value / unit) * unit)
 
 
-def _shown(value: Any) -> str:
+def _fact_text(value: Any) -> str:
+    """Return the value of a fact as text; None stands for more than 9 decimals."""
     if isinstance(value, list):
-        return (
-            ", ".join(f"{v:g}" if isinstance(v, float) else str(v) for v in value)
-            or "none"
-        )
-    return (
-        "more than 9"
-        if value is None
-        else f"{value:g}"
-        if isinstance(value, float)
-        else str(value)
-    )
+        return ", ".join(_number_text(item) for item in value) or "none"
+    if value is None:
+        return "more than 9"
+    return _number_text(value)
+
+
+def _number_text(value: Any) -> str:
+    """Return a float in its shortest form, and anything else as Python prints it."""
+    return f"{value:g}" if isinstance(value, float) else str(value)
