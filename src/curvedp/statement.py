@@ -1,19 +1,23 @@
-"""What a release tells the public: an entry for the deployments registry, a one-page label, an SP 800-226 worksheet.
+"""Tell the public about a release: a registry entry, a one-page label and a worksheet.
 
-Three voices, never mixed: what is *recomputed* from the certificate before anything is written; what the software *recorded*
-in it, which holds if that software ran unchanged; and what the *curator* says in `study.toml`, which no software can check.
+The entry is for the OpenDP registry of deployments, and the worksheet follows NIST
+SP 800-226. They keep three voices apart. What is *recomputed* from the certificate is
+checked before anything is written. What the software *recorded* in the certificate holds
+if that software ran unchanged. What the *curator* says in `study.toml` no software can
+check.
 """
 
 import json
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import date
 from decimal import ROUND_CEILING, Context
+from enum import Enum
 from html import escape
 from math import ceil, exp
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 from curvedp.core.certificate import Certificate, record_space
 from curvedp.core.wording import (
@@ -26,46 +30,67 @@ from curvedp.core.wording import (
 )
 from curvedp.errors import ParameterError
 from curvedp.inference import region_of
-from curvedp.privacy import ZCDP, ApproxDP, PureDP, RenyiDP
+from curvedp.privacy import ZCDP, ApproxDP, Guarantee, PureDP, RenyiDP
 
-QUESTIONS: dict[str, tuple[str, Any]] = {
-    "slug": ("a short name for a web address", "my-study-2026"),
-    "name": ("name of what is published", ""),
-    "curators": ("who publishes it", [""]),
-    "description": ("what it is, in a sentence or two", ""),
-    "intended_use": ("what it is for", ""),
-    "region": ("where the data are from, and whose law applies", ""),
-    "publication_date": ("YYYY-MM-DD", ""),
-    "sector": (
+# ---- what the curator says ----
+
+
+class Question(NamedTuple):
+    """A question to the curator.
+
+    Attributes
+    ----------
+    description : str
+        What is asked.
+    example : str or list of str
+        An example answer; a list if the answer may be a list of texts.
+    """
+
+    description: str
+    example: str | list[str]
+
+
+# The questions of `study.toml`, by the name of the answer.
+QUESTIONS: dict[str, Question] = {
+    "slug": Question("a short name for a web address", "my-study-2026"),
+    "name": Question("name of what is published", ""),
+    "curators": Question("who publishes it", [""]),
+    "description": Question("what it is, in a sentence or two", ""),
+    "intended_use": Question("what it is for", ""),
+    "region": Question("where the data are from, and whose law applies", ""),
+    "publication_date": Question("YYYY-MM-DD", ""),
+    "sector": Question(
         "Technology, Healthcare, Education, Government, Energy or Finance",
         "Healthcare",
     ),
-    "data": (
+    "data": Question(
         "which records could have been in the data set, and how they were collected",
         "",
     ),
-    "preprocessing": (
-        "what was done to the data before, and how radius, center and guarantee were chosen",
+    "preprocessing": Question(
+        "what was done to the data before, and how radius, center and guarantee were "
+        "chosen",
         "",
     ),
-    "unprotected": (
-        "what else of these data is or will be published without privacy",
-        "",
+    "unprotected": Question(
+        "what else of these data is or will be published without privacy", ""
     ),
-    "actors": ("who sees the records, and why they are trusted", ""),
-    "security": ("how the records are stored, and who has access", ""),
-    "releases": ("'One release' or 'Many releases'", "One release"),
-    "plans": (
-        "further releases from the same data, and the budget for all of them",
-        "",
+    "actors": Question("who sees the records, and why they are trusted", ""),
+    "security": Question("how the records are stored, and who has access", ""),
+    "releases": Question("'One release' or 'Many releases'", "One release"),
+    "plans": Question(
+        "further releases from the same data, and the budget for all of them", ""
     ),
-    "source": ("'Static' or 'Dynamic' data", "Static"),
-    "bias": ("whom the data leave out, and what the noise does to small groups", ""),
-    "justification": ("why this guarantee is good enough", ""),
-    "links": ("where to read more", ""),
-    "authors": ("who filled in this form", [""]),
+    "source": Question("'Static' or 'Dynamic' data", "Static"),
+    "bias": Question(
+        "whom the data leave out, and what the noise does to small groups", ""
+    ),
+    "justification": Question("why this guarantee is good enough", ""),
+    "links": Question("where to read more", ""),
+    "authors": Question("who filled in this form", [""]),
 }
-_CHOICES = {
+# The answers that the registry's schema allows, where it does not allow any text.
+_ALLOWED_ANSWERS = {
     "sector": (
         "Technology",
         "Healthcare",
@@ -77,282 +102,513 @@ _CHOICES = {
     "releases": ("One release", "Many releases"),
     "source": ("Static", "Dynamic"),
 }
-_VARIANTS: dict[type, str] = {
+# The most bytes of a `study.toml` that are read.
+_MAX_STUDY_BYTES = 1 << 20
+
+
+def template() -> str:
+    """Return the questions as a TOML file for the curator to fill in."""
+    heading = (
+        "# What no certificate can know. Everything here is your word, and is shown as "
+        "such."
+    )
+    entries = [
+        f"# {question.description}\n{name} = {json.dumps(question.example)}"
+        for name, question in QUESTIONS.items()
+    ]
+    return "\n\n".join([heading, *entries]) + "\n"
+
+
+def read_study(path: str | Path) -> dict[str, Any]:
+    """Return the curator's answers, by name, from a file that `template` began.
+
+    Raises
+    ------
+    ParameterError
+        If the file is not TOML, or if a question is missing, unanswered, unknown, or
+        answered by something other than text.
+    """
+    try:
+        with Path(path).open("rb") as file:
+            answers = tomllib.loads(file.read(_MAX_STUDY_BYTES).decode("utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError):
+        raise ParameterError(f"{path} is not a TOML file") from None
+
+    missing_or_unknown = sorted(set(answers) ^ set(QUESTIONS))
+    if missing_or_unknown:
+        raise ParameterError(
+            f"{path} must answer exactly the questions of the template; "
+            f"see {', '.join(missing_or_unknown)[:200]}"
+        )
+    for name in QUESTIONS:
+        _check_answer(name, answers[name])
+    try:
+        date.fromisoformat(answers["publication_date"])
+    except ValueError:
+        raise ParameterError("publication_date must be a date, YYYY-MM-DD") from None
+    return answers
+
+
+def _check_answer(name: str, answer: Any) -> None:
+    """Refuse an answer that is empty, is not text, or is not one of the allowed ones."""
+    question = QUESTIONS[name]
+    texts = [answer]
+    if isinstance(question.example, list) and isinstance(answer, list):
+        texts = answer
+    is_answered = bool(texts) and all(
+        isinstance(text, str) and text.strip() for text in texts
+    )
+    if not is_answered:
+        raise ParameterError(f"{name} is not answered: {question.description}")
+    allowed = _ALLOWED_ANSWERS.get(name)
+    if allowed is not None and answer not in allowed:
+        raise ParameterError(f"{name} must be one of {', '.join(allowed)}")
+
+
+# ---- what the certificate says, in words ----
+
+# The registry's names of the definitions of privacy; it calls any other one "Custom".
+_VARIANT_NAMES: dict[type[Guarantee], str] = {
     PureDP: "Pure DP",
     ApproxDP: "Approximate DP",
     ZCDP: "Zero-concentrated DP",
     RenyiDP: "Renyi DP",
 }
+# The quoted point of the certified curve is the first with at most this δ.
+_QUOTED_DELTA = 1e-5
+# Beyond this ε, e^ε is near the largest float, and no δ below 1 is stated.
+_MAX_EXPONENT = 700
 
 
-def template() -> str:
-    """The questions as a TOML file to fill in."""
-    asked = (
-        f"# {about}\n{name} = {json.dumps(example)}"
-        for name, (about, example) in QUESTIONS.items()
+@dataclass(frozen=True)
+class _CertificateWords:
+    """What a certificate says, as texts for the public.
+
+    Attributes
+    ----------
+    variant : str
+        The registry's name of the definition of privacy.
+    parameters : dict
+        The parameters of that definition, by the registry's names.
+    strength : str
+        The guarantee, and one point (ε, δ) of it.
+    guarantee : str
+        The guarantee, and all certified points of it.
+    attacker : str
+        How often the best attacker guesses right.
+    unit : str
+        When two data sets are neighbors.
+    unprotected : str
+        Which numbers are public.
+    statistic : str
+        What was computed, and where the records live.
+    mechanism : str
+        How noise was added and sampled, and with which software.
+    payment : str
+        Which ledger paid, if any.
+    post_processing : str
+        What was done to the value after noise was added.
+    trust_model : str
+        Who is trusted, in one word.
+    """
+
+    variant: str
+    parameters: dict[str, float]
+    strength: str
+    guarantee: str
+    attacker: str
+    unit: str
+    unprotected: str
+    statistic: str
+    mechanism: str
+    payment: str
+    post_processing: str
+    trust_model: str
+
+
+def _certificate_words(certificate: Certificate) -> _CertificateWords:
+    """Put a certificate into words for the public."""
+    guarantee = certificate.guarantee
+    claims = certificate.claims
+    words = UNIT_WORDS[certificate.privacy_unit]
+    is_count_public = guarantee.adjacency == "replace-one"
+    quoted_eps, quoted_delta = _quoted_point(certificate)
+
+    slack_words = ""
+    if claims.slack:
+        slack_words = f", up to a total variation of {_rounded_up(claims.slack)}"
+    curve_words = "; ".join(
+        f"δ({eps:g}) = {_rounded_up(delta)}" for eps, delta in claims.curve
     )
-    head = "# What no certificate can know. Everything here is your word, and is shown as such."
-    return "\n\n".join([head, *asked]) + "\n"
-
-
-def read_study(path: str | Path) -> dict[str, Any]:
-    """The answers in a file; refused if it is not TOML, or a question is missing, unanswered, unknown, or answered by
-    something other than text."""
-    try:
-        with Path(path).open("rb") as file:
-            said = tomllib.loads(file.read(1 << 20).decode("utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError):
-        raise ParameterError(f"{path} is not a TOML file") from None
-    if unknown := sorted(set(said) ^ set(QUESTIONS)):
-        line = "must answer exactly the questions of the template"
-        raise ParameterError(f"{path} {line}; see {', '.join(unknown)[:200]}")
-    for name, (about, example) in QUESTIONS.items():
-        answer = said[name]
-        texts = (
-            answer
-            if isinstance(example, list) and isinstance(answer, list)
-            else [answer]
-        )
-        if not texts or not all(
-            isinstance(text, str) and text.strip() for text in texts
-        ):
-            raise ParameterError(f"{name} is not answered: {about}")
-        if name in _CHOICES and answer not in _CHOICES[name]:
-            raise ParameterError(f"{name} must be one of {', '.join(_CHOICES[name])}")
-    try:
-        date.fromisoformat(said["publication_date"])
-    except ValueError:
-        raise ParameterError("publication_date must be a date, YYYY-MM-DD") from None
-    return said
-
-
-# ---- what the certificate proves, in words ----
-
-
-def _up(value: float) -> str:
-    """Three digits, rounded up."""
-    return f"{float(Context(prec=3, rounding=ROUND_CEILING).create_decimal_from_float(value)):g}"
-
-
-def _proved(c: Certificate) -> SimpleNamespace:
-    asked, slack, curve, n, entry = (
-        c.guarantee,
-        c.claims.slack,
-        c.claims.curve,
-        c.statistic.get("n"),
-        c.ledger,
+    unprotected = "All public parameters."
+    if is_count_public:
+        unprotected = f"The number of {words.plural} and all public parameters."
+    return _CertificateWords(
+        variant=_variant_name(certificate),
+        parameters=_registry_parameters(certificate),
+        strength=(
+            f"{guarantee}; among other things "
+            f"(ε, δ) = ({quoted_eps:g}, {_rounded_up(quoted_delta)})"
+        ),
+        guarantee=f"{guarantee}{slack_words}; {curve_words}",
+        attacker=_attacker_sentence(certificate),
+        unit=_neighbors_sentence(certificate),
+        unprotected=unprotected,
+        statistic=f"{certificate.statistic.get('name')} on {record_space(certificate)}",
+        mechanism=_mechanism_words(certificate),
+        payment=_payment_sentence(certificate),
+        post_processing=post_processing_sentence(certificate),
+        trust_model=certificate.trust.value.capitalize(),
     )
-    eps, delta = next((pair for pair in curve if pair[1] <= 1e-5), curve[-1])
-    parameters = {"epsilon": eps, "delta": delta}
-    if isinstance(asked, ZCDP):
-        parameters = {"rho": asked.rho}
-    elif isinstance(asked, PureDP | ApproxDP):
-        spent = (
-            getattr(asked, "delta0", 0.0) + (1 + exp(asked.eps)) * slack
-            if asked.eps < 700
-            else 1.0
-        )
-        parameters = {"epsilon": asked.eps, **({"delta": spent} if spent else {})}
-    # Pure ε up to a slack is (ε, δ); what has no name in the registry is "Custom".
-    kind = ApproxDP if slack and type(asked) is PureDP else type(asked)
-    # δ(0) bounds the total variation; with equal odds the best guess is right with probability (1 + TV)/2.
-    right = (1 + curve[0][1]) / 2
-    counted = asked.adjacency == "replace-one"
-    words = UNIT_WORDS[c.privacy_unit]
+
+
+def _rounded_up(value: float) -> str:
+    """Return a number as text, rounded up to three significant digits."""
+    context = Context(prec=3, rounding=ROUND_CEILING)
+    return f"{float(context.create_decimal_from_float(value)):g}"
+
+
+def _quoted_point(certificate: Certificate) -> tuple[float, float]:
+    """Return the first certified (ε, δ) with a small δ, or the last one."""
+    for eps, delta in certificate.claims.curve:
+        if delta <= _QUOTED_DELTA:
+            return eps, delta
+    return certificate.claims.curve[-1]
+
+
+def _variant_name(certificate: Certificate) -> str:
+    """Return the registry's name of the definition that the release satisfies.
+
+    A pure ε that holds up to a slack in total variation is approximate DP.
+    """
+    kind = type(certificate.guarantee)
+    if kind is PureDP and certificate.claims.slack:
+        kind = ApproxDP
+    return _VARIANT_NAMES.get(kind, "Custom")
+
+
+def _registry_parameters(certificate: Certificate) -> dict[str, float]:
+    """Return the parameters of the guarantee, by the registry's names.
+
+    With a slack s in total variation, (ε, δ)-DP becomes (ε, δ + (1 + e^ε)·s)-DP. A
+    definition that the registry does not know is quoted at one point (ε, δ).
+    """
+    guarantee = certificate.guarantee
+    if isinstance(guarantee, ZCDP):
+        return {"rho": guarantee.rho}
+    if not isinstance(guarantee, PureDP | ApproxDP):
+        eps, delta = _quoted_point(certificate)
+        return {"epsilon": eps, "delta": delta}
+
+    delta = 1.0
+    if guarantee.eps < _MAX_EXPONENT:
+        ideal_delta = guarantee.delta0 if isinstance(guarantee, ApproxDP) else 0.0
+        delta = ideal_delta + (1 + exp(guarantee.eps)) * certificate.claims.slack
+    if delta == 0:
+        return {"epsilon": guarantee.eps}
+    return {"epsilon": guarantee.eps, "delta": delta}
+
+
+def _attacker_sentence(certificate: Certificate) -> str:
+    """Say how often the best attacker guesses right.
+
+    δ(0) bounds the total variation distance TV between the outcomes on neighboring data
+    sets. With equal odds the best guess is right with probability (1 + TV)/2.
+    """
+    _, delta_at_zero = certificate.claims.curve[0]
+    success = min((1 + delta_at_zero) / 2, 1.0)
+    success_percent = ceil(1000 * success) / 10
+    noun = UNIT_WORDS[certificate.privacy_unit].noun
+    return (
+        f"Who knows every other {noun} and must say "
+        f"{neighbor_words(certificate).guess} is right with probability "
+        f"at most {success_percent}% (50% is guessing)."
+    )
+
+
+def _neighbors_sentence(certificate: Certificate) -> str:
+    """Say when two data sets are neighbors, and whether their size is public."""
+    words = UNIT_WORDS[certificate.privacy_unit]
+    adjacency = certificate.guarantee.adjacency
+    n = certificate.statistic.get("n")
     count = f"the number of {words.plural}" if n is None else f"n = {n}"
-    size = f"{count} is {'public' if counted else 'private'}"
-    drawn = f"{sampling_sentence(c)}, slack {c.numerics['slack']}"
-    software = ", ".join(f"{name} {version}" for name, version in c.software.items())
-    payment = "No ledger is named: other releases from these data may add to the loss."
-    if entry is not None:
-        payment = f"Paid by entry {entry.get('entry')} of a ledger, whose hash there is {entry.get('head')}."
-    return SimpleNamespace(
-        variant=_VARIANTS.get(kind, "Custom"),
-        parameters=parameters,
-        strength=f"{asked}; among other things (ε, δ) = ({eps:g}, {_up(delta)})",
-        guarantee=f"{asked}{f', up to a total variation of {_up(slack)}' if slack else ''}; "
-        + "; ".join(f"δ({e:g}) = {_up(d)}" for e, d in curve),
-        attacker=f"Who knows every other {words.noun} and must say {neighbor_words(c).guess} is right with probability "
-        f"at most {ceil(1000 * min(right, 1.0)) / 10}% (50% is guessing).",
-        unit=f"two data sets are neighbors if they differ by {words.in_full} ({asked.adjacency}; {size})",
-        unprotected=f"The number of {words.plural} and all public parameters."
-        if counted
-        else "All public parameters.",
-        what=f"{c.statistic.get('name')} on {record_space(c)}",
-        mechanism=f"{c.mechanism}, sensitivity {c.sensitivity:.6g}; {drawn}; bits: {c.entropy['source']}; {software}",
-        payment=payment,
-        afterwards=post_processing_sentence(c),
-        model=c.trust.value.capitalize(),
+    visibility = "public" if adjacency == "replace-one" else "private"
+    return (
+        f"two data sets are neighbors if they differ by {words.in_full} "
+        f"({adjacency}; {count} is {visibility})"
     )
 
 
-def _utility(certificate: Certificate) -> str:
+def _mechanism_words(certificate: Certificate) -> str:
+    """Name the mechanism, how its noise was sampled, and the software."""
+    software = ", ".join(
+        f"{name} {version}" for name, version in certificate.software.items()
+    )
+    return (
+        f"{certificate.mechanism}, sensitivity {certificate.sensitivity:.6g}; "
+        f"{sampling_sentence(certificate)}, slack {certificate.numerics['slack']}; "
+        f"bits: {certificate.entropy['source']}; {software}"
+    )
+
+
+def _payment_sentence(certificate: Certificate) -> str:
+    """Say which entry of a ledger paid for the release, if any did."""
+    entry = certificate.ledger
+    if entry is None:
+        return "No ledger is named: other releases from these data may add to the loss."
+    return (
+        f"Paid by entry {entry.get('entry')} of a ledger, "
+        f"whose hash there is {entry.get('head')}."
+    )
+
+
+def _utility_sentence(certificate: Certificate) -> str:
+    """Say how near the release is to the truth, or why nothing is known about it."""
     try:
         region = region_of(certificate)
     except ParameterError as error:
         return str(error)
-    return f"within {_up(region.radius)} of {region.description}, with probability 95% ({region.theorem})"
+    return (
+        f"within {_rounded_up(region.radius)} of {region.description}, "
+        f"with probability 95% ({region.theorem})"
+    )
 
 
 # ---- the registry ----
 
 
 def registry(certificate: Certificate, study: Mapping[str, Any]) -> dict[str, Any]:
-    """An entry of tier 3 by the schema of the OpenDP deployments registry, as a draft for its reviewers."""
-    said, proved = study, _proved(certificate)
+    """Return an entry for the OpenDP registry of deployments, as a draft of tier 3.
+
+    Parameters
+    ----------
+    certificate : Certificate
+    study : mapping
+        The curator's answers, as `read_study` returns them.
+
+    Returns
+    -------
+    dict
+        The entry by the schema of the registry; `yaml` writes it.
+    """
+    words = _certificate_words(certificate)
     return {
-        "url_slug": said["slug"],
+        "url_slug": study["slug"],
         "status": "Draft",
         "tier": 3,
         "deployment": {
             "basic": {
-                "name": said["name"],
-                "data_curators": said["curators"],
-                "intended_use": said["intended_use"],
+                "name": study["name"],
+                "data_curators": study["curators"],
+                "intended_use": study["intended_use"],
                 "data_product_type": "Summary statistics",
-                "data_product_region": said["region"],
-                "description": said["description"],
-                "publication_date": said["publication_date"],
-                "data_product_sector": said["sector"],
+                "data_product_region": study["region"],
+                "description": study["description"],
+                "publication_date": study["publication_date"],
+                "data_product_sector": study["sector"],
             },
             "dp_variant": {
-                "variant_name": proved.variant,
-                "data_domain": said["data"],
-                "unprotected_quantities": f"{proved.unprotected} Curator: {said['unprotected']}",
+                "variant_name": words.variant,
+                "data_domain": study["data"],
+                "unprotected_quantities": (
+                    f"{words.unprotected} Curator: {study['unprotected']}"
+                ),
             },
             "privacy_loss": {
                 "privacy_unit": protected_unit_sentence(certificate),
-                "privacy_unit_details": proved.unit,
-                "privacy_parameters": proved.parameters,
-                "privacy_parameters_details": proved.guarantee,
+                "privacy_unit_details": words.unit,
+                "privacy_parameters": words.parameters,
+                "privacy_parameters_details": words.guarantee,
             },
             "deployment_model": {
-                "model_name": proved.model,
+                "model_name": words.trust_model,
                 "model_name_details": trust_sentence(certificate),
-                "actors": said["actors"],
-                "release_type": said["releases"],
-                "release_type_details": said["plans"],
-                "data_source_type": said["source"],
+                "actors": study["actors"],
+                "release_type": study["releases"],
+                "release_type_details": study["plans"],
+                "data_source_type": study["source"],
                 "access_type": "Non-interactive",
             },
             "accounting": {
-                "post_processing": proved.afterwards,
-                "composition": proved.payment,
+                "post_processing": words.post_processing,
+                "composition": words.payment,
             },
             "implementation": {
-                "preprocessing_and_hyperparameter_tuning": said["preprocessing"],
-                "mechanisms": f"{proved.mechanism}. Curator, on security: {said['security']}",
-                "justification": said["justification"],
+                "preprocessing_and_hyperparameter_tuning": study["preprocessing"],
+                "mechanisms": (
+                    f"{words.mechanism}. Curator, on security: {study['security']}"
+                ),
+                "justification": study["justification"],
             },
             "administrative": {
-                "sources": said["links"],
-                "notes": "privacy_loss and the sensitivity in implementation.mechanisms are recomputed from the certificate "
-                f"with SHA-256 {certificate.sha256} (curvedp verify); variant_name, model_name, accounting and the rest of "
-                "mechanisms are recorded in it by the software; all else is the curator's word.",
-                "registry_authors": said["authors"],
+                "sources": study["links"],
+                "notes": _registry_notes(certificate),
+                "registry_authors": study["authors"],
             },
         },
     }
 
 
+def _registry_notes(certificate: Certificate) -> str:
+    """Tell the registry's reviewers who vouches for which part of an entry."""
+    return (
+        "privacy_loss and the sensitivity in implementation.mechanisms are recomputed "
+        f"from the certificate with SHA-256 {certificate.sha256} (curvedp verify); "
+        "variant_name, model_name, accounting and the rest of "
+        "mechanisms are recorded in it by the software; "
+        "all else is the curator's word."
+    )
+
+
 def yaml(value: Any, indent: str = "") -> str:
-    """Block YAML of mappings, lists of texts, texts and numbers: each scalar as JSON writes it, which is YAML."""
+    """Return nested values as block YAML.
+
+    Parameters
+    ----------
+    value : mapping, list of texts, text or number
+        Mappings may be nested. Each text and number is written as JSON, which is YAML.
+    indent : str
+        The spaces before each line.
+    """
     if isinstance(value, Mapping):
-        parts = (
-            (name, part, "\n" if isinstance(part, Mapping | list) else " ")
-            for name, part in value.items()
-        )
-        return "".join(
-            f"{indent}{name}:{gap}{yaml(part, indent + '  ')}"
-            for name, part, gap in parts
-        )
+        text = ""
+        for name, item in value.items():
+            separator = "\n" if isinstance(item, Mapping | list) else " "
+            text += f"{indent}{name}:{separator}{yaml(item, indent + '  ')}"
+        return text
     if isinstance(value, list):
-        return "".join(f"{indent}- {yaml(part)}" for part in value)
+        return "".join(f"{indent}- {yaml(item)}" for item in value)
     return json.dumps(value, ensure_ascii=False) + "\n"
 
 
 # ---- pages ----
 
-Row = tuple[str, str, str]  # what, who says so, the words
-_PROVED, _KEPT, _SAID = "recomputed", "recorded", "curator"
-_VOICES = {
-    _PROVED: "recomputed from the certificate",
-    _KEPT: "recorded by the software",
-    _SAID: "said by the curator",
+
+class _Voice(Enum):
+    """Who vouches for a row of a page; the value is the row's CSS class."""
+
+    RECOMPUTED = "recomputed"
+    RECORDED = "recorded"
+    CURATOR = "curator"
+
+
+_VOICE_WORDS = {
+    _Voice.RECOMPUTED: "recomputed from the certificate",
+    _Voice.RECORDED: "recorded by the software",
+    _Voice.CURATOR: "said by the curator",
 }
+
+
+class _Row(NamedTuple):
+    """A row of a page: its heading, who vouches for it, and what is said."""
+
+    heading: str
+    voice: _Voice
+    text: str
 
 
 def label(
     certificate: Certificate, study: Mapping[str, Any], notes: tuple[str, ...] = ()
 ) -> str:
-    """One page for those whose data it is: HTML without any request, one side of paper when printed."""
-    proved = _proved(certificate)
+    """Return a one-page privacy label for the people whose data were used.
+
+    Parameters
+    ----------
+    certificate : Certificate
+    study : mapping
+        The curator's answers, as `read_study` returns them.
+    notes : tuple of str
+        Claims of the certificate that could not be confirmed.
+
+    Returns
+    -------
+    str
+        HTML that makes no request, and is one side of paper when printed.
+    """
+    words = _certificate_words(certificate)
+    protected_unit = protected_unit_sentence(certificate)
+    trust = trust_sentence(certificate)
     rows = [
-        ("What is published", _SAID, study["description"]),
-        ("What was computed", _KEPT, proved.what),
-        ("Whose data are protected", _KEPT, protected_unit_sentence(certificate)),
-        ("How well", _PROVED, proved.strength),
-        ("What an attacker can do", _PROVED, proved.attacker),
-        ("Who is trusted", _KEPT, trust_sentence(certificate)),
-        ("Who sees the records", _SAID, study["actors"]),
-        ("Other releases", _KEPT, proved.payment),
-        ("Plans", _SAID, study["plans"]),
-        ("Published without protection", _SAID, study["unprotected"]),
-        *(("Not confirmed", _PROVED, note) for note in notes),
+        _Row("What is published", _Voice.CURATOR, study["description"]),
+        _Row("What was computed", _Voice.RECORDED, words.statistic),
+        _Row("Whose data are protected", _Voice.RECORDED, protected_unit),
+        _Row("How well", _Voice.RECOMPUTED, words.strength),
+        _Row("What an attacker can do", _Voice.RECOMPUTED, words.attacker),
+        _Row("Who is trusted", _Voice.RECORDED, trust),
+        _Row("Who sees the records", _Voice.CURATOR, study["actors"]),
+        _Row("Other releases", _Voice.RECORDED, words.payment),
+        _Row("Plans", _Voice.CURATOR, study["plans"]),
+        _Row("Published without protection", _Voice.CURATOR, study["unprotected"]),
     ]
-    return _page(
-        f"Privacy label: {study['name']}",
-        ", ".join(study["curators"]),
-        certificate,
-        rows,
-    )
+    for note in notes:
+        rows.append(_Row("Not confirmed", _Voice.RECOMPUTED, note))
+    title = f"Privacy label: {study['name']}"
+    return _page(title, study["curators"], certificate, rows)
 
 
 def worksheet(
     certificate: Certificate, study: Mapping[str, Any], notes: tuple[str, ...] = ()
 ) -> str:
-    """The components of NIST SP 800-226's pyramid (its figure 1), from top to base, with who answers each."""
-    proved, moved = _proved(certificate), "records are moved into the public ball first"
-    rows = [
-        ("ε and other privacy parameters", _PROVED, proved.guarantee),
-        (
-            "Variant of differential privacy",
-            _KEPT,
-            f"{proved.variant}: {certificate.guarantee}",
-        ),
-        ("Why they are small enough", _SAID, study["justification"]),
-        ("Unit of privacy", _KEPT, proved.unit),
-        ("Mixing with other data releases", _SAID, study["unprotected"]),
-        ("Algorithms and correctness", _KEPT, proved.mechanism),
-        ("Not confirmed from the certificate", _PROVED, "; ".join(notes) or "nothing"),
-        ("Choices made from the data", _SAID, study["preprocessing"]),
-        ("Utility and accuracy", _PROVED, _utility(certificate)),
-        ("Statistical bias", _KEPT, f"post-processing: {proved.afterwards}; {moved}"),
-        ("Systemic and human bias", _SAID, study["bias"]),
-        ("Query model", _KEPT, f"not interactive: one release. {proved.payment}"),
-        ("Further releases", _SAID, study["plans"]),
-        (
-            "Threat model",
-            _KEPT,
-            f"{proved.model.lower()}: {trust_sentence(certificate)}",
-        ),
-        ("Actors", _SAID, study["actors"]),
-        (
-            "Side channels",
-            _KEPT,
-            "No certificate covers the time a release takes; do not let an adversary measure it.",
-        ),
-        ("Security and access control", _SAID, study["security"]),
-        ("Data collection exposure", _SAID, study["data"]),
-    ]
-    return _page(
-        f"SP 800-226 worksheet: {study['name']}",
-        ", ".join(study["curators"]),
-        certificate,
-        rows,
+    """Return a worksheet for an evaluation by NIST SP 800-226.
+
+    Its rows are the components of the pyramid in that document's Figure 1, from top to
+    base, each with who vouches for it.
+
+    Parameters
+    ----------
+    certificate : Certificate
+    study : mapping
+        The curator's answers, as `read_study` returns them.
+    notes : tuple of str
+        Claims of the certificate that could not be confirmed.
+
+    Returns
+    -------
+    str
+        HTML that makes no request.
+    """
+    words = _certificate_words(certificate)
+    variant = f"{words.variant}: {certificate.guarantee}"
+    unconfirmed = "; ".join(notes) or "nothing"
+    bias = (
+        f"post-processing: {words.post_processing}; "
+        "records are moved into the public ball first"
     )
+    query_model = f"not interactive: one release. {words.payment}"
+    threat_model = f"{words.trust_model.lower()}: {trust_sentence(certificate)}"
+    side_channels = (
+        "No certificate covers the time a release takes; "
+        "do not let an adversary measure it."
+    )
+    utility = _utility_sentence(certificate)
+    curator = _Voice.CURATOR
+    recorded = _Voice.RECORDED
+    recomputed = _Voice.RECOMPUTED
+    rows = [
+        _Row("ε and other privacy parameters", recomputed, words.guarantee),
+        _Row("Variant of differential privacy", recorded, variant),
+        _Row("Why they are small enough", curator, study["justification"]),
+        _Row("Unit of privacy", recorded, words.unit),
+        _Row("Mixing with other data releases", curator, study["unprotected"]),
+        _Row("Algorithms and correctness", recorded, words.mechanism),
+        _Row("Not confirmed from the certificate", recomputed, unconfirmed),
+        _Row("Choices made from the data", curator, study["preprocessing"]),
+        _Row("Utility and accuracy", recomputed, utility),
+        _Row("Statistical bias", recorded, bias),
+        _Row("Systemic and human bias", curator, study["bias"]),
+        _Row("Query model", recorded, query_model),
+        _Row("Further releases", curator, study["plans"]),
+        _Row("Threat model", recorded, threat_model),
+        _Row("Actors", curator, study["actors"]),
+        _Row("Side channels", recorded, side_channels),
+        _Row("Security and access control", curator, study["security"]),
+        _Row("Data collection exposure", curator, study["data"]),
+    ]
+    title = f"SP 800-226 worksheet: {study['name']}"
+    return _page(title, study["curators"], certificate, rows)
 
 
+# The style sheet of a page; it fits on one side of A4 when printed.
 _STYLE = (
     "@page{size:A4;margin:14mm}"
     "body{font:15px/1.4 system-ui,sans-serif;max-width:46rem;margin:1.5rem auto;padding:0 1rem;color:#111;background:#fff}"
@@ -363,16 +619,40 @@ _STYLE = (
 )
 
 
-def _page(title: str, by: str, certificate: Certificate, rows: list[Row]) -> str:
-    cells = "".join(
-        f'<tr><th>{escape(what)}<small class="{voice}">{_VOICES[voice]}</small></th><td>{escape(words)}</td></tr>'
-        for what, voice, words in rows
+def _page(
+    title: str,
+    curators: Sequence[str],
+    certificate: Certificate,
+    rows: Sequence[_Row],
+) -> str:
+    """Return a page of rows as HTML; all texts are escaped.
+
+    Parameters
+    ----------
+    title : str
+        The heading of the page.
+    curators : sequence of str
+        Who publishes the data.
+    certificate : Certificate
+        Named at the foot of the page, by its date and hash.
+    rows : sequence of _Row
+    """
+    table_rows = "".join(
+        f'<tr><th>{escape(row.heading)}<small class="{row.voice.value}">'
+        f"{_VOICE_WORDS[row.voice]}</small></th><td>{escape(row.text)}</td></tr>"
+        for row in rows
     )
     return (
-        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>'
-        f"<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">"
-        f"<style>{_STYLE}</style></head><body><h1>{escape(title)}</h1><p>{escape(by)}</p><table>{cells}</table>"
-        f"<p><small>Certificate of {escape(str(certificate.created))}, SHA-256 {escape(certificate.sha256)}. "
-        "Check it yourself: curvedp verify certificate.json. That the software ran unchanged on these records no certificate "
-        "can show; what the curator says was not checked by any software.</small></p></body></html>\n"
+        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
+        f"<title>{escape(title)}</title>"
+        '<meta http-equiv="Content-Security-Policy" '
+        "content=\"default-src 'none'; style-src 'unsafe-inline'\">"
+        f"<style>{_STYLE}</style></head><body><h1>{escape(title)}</h1>"
+        f"<p>{escape(', '.join(curators))}</p><table>{table_rows}</table>"
+        f"<p><small>Certificate of {escape(str(certificate.created))}, "
+        f"SHA-256 {escape(certificate.sha256)}. "
+        "Check it yourself: curvedp verify certificate.json. "
+        "That the software ran unchanged on these records no certificate "
+        "can show; what the curator says was not checked by any software."
+        "</small></p></body></html>\n"
     )
