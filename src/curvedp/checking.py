@@ -20,7 +20,7 @@ from curvedp.geometry import frechet_mean
 from curvedp.geometry.manifold import OFF_MANIFOLD_TOLERANCE, Manifold, check_manifold
 from curvedp.records import read_records
 from curvedp.records.base import is_chunked
-from curvedp.records.persons import person_codes
+from curvedp.records.persons import encode_persons
 
 __all__ = ["Checked", "check"]
 
@@ -246,7 +246,7 @@ class _Inspection:
         self.center_distances = np.asarray(manifold.dist(center, self.points))
         self.records_per_person = None
         if groups is not None:
-            person_index = person_codes(groups, len(records), least=0)
+            person_index = encode_persons(groups, len(records), min_persons=0)
             self.records_per_person = np.bincount(person_index)
 
     @cached_property

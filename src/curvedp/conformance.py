@@ -190,7 +190,7 @@ def _check_round_trip(statistic: Statistic) -> None:
 
 def _compute_quietly(statistic: Statistic, records: np.ndarray) -> np.ndarray:
     """Compute the value; refuse an exception, a warning, and a value out of its place."""
-    stored = open_records(records, records.shape[1:], least=0)
+    stored = open_records(records, records.shape[1:], min_records=0)
     try:
         with np.errstate(all="raise"), warnings.catch_warnings():
             warnings.simplefilter("error")

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from curvedp.core import registry
 from curvedp import estimators, geometry
 from curvedp.audit import audit_mechanism, audit_scores
 from curvedp.audit.cases import Case, cases
@@ -15,6 +14,7 @@ from curvedp.audit.empirical import neighbors
 from curvedp.audit.one_run import OptimizerCase, one_run_bound
 from curvedp.audit.table import case_names
 from curvedp.cli import app
+from curvedp.core import registry
 from curvedp.geometry import (
     Euclidean,
     KendallShapes,

@@ -76,7 +76,7 @@ def test_one_record_moves_the_mean_by_no_more_than_is_claimed(M, center, radius)
     claim = frechet_mean_sensitivity(M, radius, n) + 2 * solver_error(M, radius)
     means = []
     for rows in (X[:n], X[1:], np.concatenate([X[1:n], np.full_like(X[:1], np.nan)])):
-        records = open_records(rows, M.point_shape).carried(M, center)
+        records = open_records(rows, M.point_shape).to_canonical_frame(M, center)
         means.append(records.moments(domain)[0])
         assert float(M.dist(home, means[-1])) <= radius * (1 + 1e-9)
     for other in means[1:]:

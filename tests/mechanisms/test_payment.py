@@ -12,8 +12,8 @@ import itertools
 import numpy as np
 import pytest
 
-from curvedp.core import registry
 from curvedp import Ledger, PrivateFrechetMean, PrivateMDM
+from curvedp.core import registry
 from curvedp.core.statistic import Statistic
 from curvedp.errors import CurvedpError, ParameterError, UnattainableGuarantee
 from curvedp.geometry import Euclidean, Sphere

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 
-from curvedp.core import registry
 from curvedp import (
     GDP,
     ApproxDP,
@@ -24,6 +23,7 @@ from curvedp import (
     PrivateSoftmax,
     PureDP,
 )
+from curvedp.core import registry
 from curvedp.core.certificate import MAX_BYTES, hash_integers
 from curvedp.errors import CurvedpError
 from curvedp.geometry import (

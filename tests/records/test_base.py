@@ -45,7 +45,7 @@ def test_every_home_gives_the_same_moments(M, home):
         open_records(HOMES[home](X), M.point_shape),
         open_records(X, M.point_shape),
     )
-    assert (records.n, records.where) == (200, home)
+    assert (records.n, records.location) == (200, home)
     mean, square = records.moments(domain)
     other, same = here.moments(domain)
     assert float(M.dist(mean, other)) <= 2 * solver_error(M, 0.4)
@@ -128,9 +128,11 @@ def test_records_are_carried_wherever_they_lie(home):
     )
     domain = PublicBall(M, np.asarray(canonical_center(M, center)), 0.4)
     mean, square = (
-        open_records(HOMES[home](X), (3, 3)).carried(M, center).moments(domain)
+        open_records(HOMES[home](X), (3, 3))
+        .to_canonical_frame(M, center)
+        .moments(domain)
     )
-    other, same = open_records(X, (3, 3)).carried(M, center).moments(domain)
+    other, same = open_records(X, (3, 3)).to_canonical_frame(M, center).moments(domain)
     assert float(M.dist(mean, other)) <= 2 * solver_error(M, 0.4)
     assert square == pytest.approx(same, rel=1e-8)
 

@@ -207,14 +207,14 @@ def test_one_long_cell_takes_its_own_length_and_no_more(tmp_path):
 
 def test_labels_and_ids_in_lists_take_no_fixed_width():
     from curvedp.records.labels import Labels
-    from curvedp.records.persons import person_codes
+    from curvedp.records.persons import encode_persons
 
     texts = [f"p{i % 5}" for i in range(4000)]
     texts[7] = "p" * 400_000
     labels, peak = peak_memory(lambda: Labels(texts, 4000, ["p0", "p1"]))
     assert peak < 1e7
     assert labels.codes[7] == 0
-    codes, peak = peak_memory(lambda: person_codes(texts, 4000))
+    codes, peak = peak_memory(lambda: encode_persons(texts, 4000))
     assert peak < 1e7
     assert len(np.unique(codes)) == 6
 

@@ -10,7 +10,7 @@ import pytest
 
 from curvedp.errors import ParameterError
 from curvedp.records.labels import Labels
-from curvedp.records.persons import person_codes
+from curvedp.records.persons import encode_persons
 
 WHO = np.random.default_rng(0).permutation(np.arange(60) // 3)
 
@@ -49,7 +49,7 @@ KINDS = {
 
 @pytest.mark.parametrize("ids", list(KINDS.values()), ids=list(KINDS))
 def test_equal_ids_are_one_person_and_others_are_not(ids):
-    codes = person_codes(ids, 60)
+    codes = encode_persons(ids, 60)
     assert np.array_equal(codes[:, None] == codes, WHO[:, None] == WHO)
     assert sorted(set(codes.tolist())) == list(range(20))
 
@@ -66,7 +66,7 @@ def test_equal_ids_are_one_person_and_others_are_not(ids):
 )
 def test_ids_that_cannot_be_compared_are_refused(bad):
     with pytest.raises(ParameterError):
-        person_codes(kind(bad), 60)
+        encode_persons(kind(bad), 60)
 
 
 MISSING = {
@@ -86,7 +86,7 @@ MISSING = {
 def test_missing_ids_and_labels_are_refused(none, form):
     ids = [f"p{who}" for who in WHO]
     ids[7] = none
-    for read in (lambda: person_codes(form(ids), 60), lambda: Labels(form(ids), 60)):
+    for read in (lambda: encode_persons(form(ids), 60), lambda: Labels(form(ids), 60)):
         with pytest.raises(ParameterError, match="missing"):
             read()
 
@@ -94,12 +94,12 @@ def test_missing_ids_and_labels_are_refused(none, form):
 def test_what_is_no_list_of_ids_is_refused_in_words():
     for bad in ([[1, 2], [3]], [[1]] * 60, "p" * 60, 3, None, {}):
         with pytest.raises(ParameterError, match="groups"):
-            person_codes(bad, 60)
+            encode_persons(bad, 60)
 
 
 def test_masked_ids_and_labels_are_missing():
     hidden = np.ma.array(WHO, mask=np.arange(60) == 7)
-    for read in (lambda: person_codes(hidden, 60), lambda: Labels(hidden, 60)):
+    for read in (lambda: encode_persons(hidden, 60), lambda: Labels(hidden, 60)):
         with pytest.raises(ParameterError, match="missing"):
             read()
 

@@ -31,7 +31,7 @@ from curvedp.geometry.frechet_mean.error_bound import farthest_record, solver_er
 from curvedp.geometry.frechet_mean.public_ball import PublicBall, clip_records
 from curvedp.geometry.manifold import Manifold, check_manifold
 from curvedp.records.base import Records
-from curvedp.records.tables import entries
+from curvedp.records.tables import to_float_records
 
 # Where a certificate's statistic says whose contributions its n values are.
 UNIT_FIELD = "privacy_unit"
@@ -251,7 +251,9 @@ class ClippedToBall(PointStatistic):
 
     def mean_and_variance(self, records: Records) -> tuple[np.ndarray, float]:
         """Return the Fréchet mean (canonical frame) and variance. NOT private."""
-        return records.carried(self.manifold, self.center).moments(self.domain)
+        return records.to_canonical_frame(self.manifold, self.center).moments(
+            self.domain
+        )
 
     def clip_records(self, records: Any) -> np.ndarray:
         """Return the records as doubles, in the canonical frame, clipped into the ball.
@@ -262,7 +264,7 @@ class ClippedToBall(PointStatistic):
             For a wrong shape or type, never for what a record holds.
         """
         if not isinstance(records, np.ndarray) or records.dtype != np.float64:
-            records = entries("records", records, self.manifold.point_shape)
+            records = to_float_records("records", records, self.manifold.point_shape)
         expected_shape = (self.n, *self.manifold.point_shape)
         if records.shape != expected_shape:
             raise ParameterError(

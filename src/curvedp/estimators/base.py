@@ -37,7 +37,7 @@ from curvedp.mechanisms.noisy_sum import ADD_REMOVE, SumMechanism
 from curvedp.mechanisms.staged.ball_search import PrivateBallMechanism
 from curvedp.privacy import GDP, Guarantee
 from curvedp.records.base import Records, open_records
-from curvedp.records.persons import person_codes, person_means
+from curvedp.records.persons import encode_persons, person_means
 from curvedp.release.choose import ChosenMechanism, choose_mechanism
 from curvedp.release.pay import check_payer, pay
 from curvedp.release.rebuild import final_mechanism_of
@@ -174,7 +174,7 @@ class PrivateEstimator(BaseEstimator):
         with quiet_about_records():
             prepared = [each.mechanism.prepare_data(each.data) for each in pending]
             for data in prepared:
-                if isinstance(data, Records) and data.where == "chunks":
+                if isinstance(data, Records) and data.location == "chunks":
                     # A cluster or a file that fails does so before anything is paid.
                     data.sums(read_nothing)
         source = check_source(self.source)
@@ -302,15 +302,15 @@ class BallEstimator(PrivateEstimator):
         """
         min_records = 0 if self._n_is_private else 2
         point_shape = check_manifold(self.manifold).point_shape
-        records = open_records(X, point_shape, least=min_records)
+        records = open_records(X, point_shape, min_records=min_records)
         if groups is None:
             return records, ProtectedUnit.RECORD
-        person_index = person_codes(groups, records.n, least=min_records)
+        person_index = encode_persons(groups, records.n, min_persons=min_records)
         with quiet_about_records():
             means = person_means(
                 self.manifold, self._clipping_ball(), records.array(), person_index
             )
-        person_records = open_records(means, point_shape, least=0)
+        person_records = open_records(means, point_shape, min_records=0)
         return person_records, ProtectedUnit.PERSON
 
     def _clipping_ball(self) -> Ball:
@@ -355,7 +355,7 @@ class BallEstimator(PrivateEstimator):
         """
         if self._n_is_private:
             return self._choose_sum_mechanism(as_sum)
-        in_memory = records.where == "memory"
+        in_memory = records.location == "memory"
         if self._searches_ball:
             _validate.choice("mechanism", self.mechanism, ("auto", "private-ball"))
             searched = in_searched_ball(

@@ -23,7 +23,7 @@ from curvedp.geometry.manifold import Manifold, check_manifold
 from curvedp.ledger import Ledger
 from curvedp.privacy import Guarantee, PureDP
 from curvedp.records.base import open_records
-from curvedp.records.persons import person_codes
+from curvedp.records.persons import encode_persons
 from curvedp.regression.bounds import HALF
 from curvedp.release.choose import ChosenMechanism, choose_mechanism
 from curvedp.statistics.geodesic import GeodesicLine
@@ -114,7 +114,7 @@ class PrivateGeodesicRegression(PrivateEstimator):
         self._validate_params()
         M = check_manifold(self.manifold)
         x, Y = _records(M, x, Y, self.x_range)
-        codes = None if groups is None else person_codes(groups, len(Y))
+        codes = None if groups is None else encode_persons(groups, len(Y))
         _validate.choice(
             "method",
             self.method,
@@ -229,7 +229,7 @@ class PrivateGeodesicRegression(PrivateEstimator):
         """R² on the given data: 1 − mean squared residual / Fréchet variance. NOT private: it reads x and Y."""
         check_is_fitted(self)
         manifold = self.manifold_
-        responses = open_records(Y, manifold.point_shape, "Y", least=1).array()
+        responses = open_records(Y, manifold.point_shape, "Y", min_records=1).array()
         predictions = self.predict(x)
         with quiet_about_records():
             mean = frechet_mean(manifold, responses)
@@ -289,11 +289,11 @@ def _asked_predictors(x: Any, count: int) -> np.ndarray:
         try:
             return np.asarray(x, dtype=np.float64)
         except (TypeError, ValueError):  # rows of different lengths, or a text
-            return open_records(x, shape, "x", least=1).array()
+            return open_records(x, shape, "x", min_records=1).array()
     asked = _validate.public_shape("x", x)
     if len(asked) == 0 and not hasattr(x, "chunks"):
         return np.asarray(_validate.array("x", x))
-    return open_records(x, asked[1:], "x", least=1).array()
+    return open_records(x, asked[1:], "x", min_records=1).array()
 
 
 def _predictor_shape(x: Any, x_range: Any) -> tuple[int, ...]:
@@ -309,7 +309,7 @@ def _records(
     M: Manifold, x: Any, Y: Any, x_range: Any
 ) -> tuple[np.ndarray, np.ndarray]:
     """Predictors (n, k) and responses (n, *point_shape) as floats; only shape and type can be refused."""
-    Y = open_records(Y, M.point_shape, "Y", least=1).array()
+    Y = open_records(Y, M.point_shape, "Y", min_records=1).array()
     if not isinstance(x, list | tuple) and not _validate.public_shape("x", x):
         raise ParameterError(
             "x is one number; (n,) or (n, k), one row a response, is needed"
@@ -321,7 +321,7 @@ def _records(
         raise ParameterError(
             f"x has shape {shape}; (n,) or (n, k) with n = {len(Y)}, one row a response, is needed"
         )
-    x = open_records(x, one, "x", least=1).array().reshape(len(Y), -1)
+    x = open_records(x, one, "x", min_records=1).array().reshape(len(Y), -1)
     if len(Y) < 1 + x.shape[1]:
         needed = (
             f"at least {1 + x.shape[1]} are needed for a geodesic that can be private"

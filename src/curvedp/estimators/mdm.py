@@ -29,7 +29,7 @@ from curvedp.mechanisms.staged.ball_search import class_mean_statistic
 from curvedp.mechanisms.staged.reduced_classifier import ReducedMeans
 from curvedp.records.base import Records, open_records
 from curvedp.records.labels import ChunkedLabels, Labels
-from curvedp.records.persons import person_codes
+from curvedp.records.persons import encode_persons
 from curvedp.release.choose import ChosenMechanism
 from curvedp.statistics.frechet_mean import FrechetMean
 from curvedp.statistics.noisy_sums import ClippedSum
@@ -229,13 +229,13 @@ class PrivateMDM(PrivateTransformer, ScoringClassifier, BallEstimator):
             )
         if groups is not None:
             n_records = open_records(X, self.manifold.point_shape).n
-            y = _labels_of_persons(y, person_codes(groups, n_records))
+            y = _labels_of_persons(y, encode_persons(groups, n_records))
         records, _ = self._load_records(X, groups)
-        if records.where != "memory" and self._has_public_ball:
+        if records.location != "memory" and self._has_public_ball:
             # One pass over the records serves all classes.
             center = public_ball(self.manifold, self.center, self.radius).center
             with quiet_about_records():
-                records = records.carried(self.manifold, center)
+                records = records.to_canonical_frame(self.manifold, center)
         labels = records.labels(y, self.classes)
         chosen = self._choose_mechanisms(labels.sizes.tolist(), labels.classes, records)
         if self._n_is_private:
@@ -325,7 +325,7 @@ class PrivateMDM(PrivateTransformer, ScoringClassifier, BallEstimator):
         if isinstance(statistic, SearchedClassMean):
             return self._pending_shared_search(chosen, records, labels, titles)
 
-        is_one_pass = records.where != "memory" and self._has_public_ball
+        is_one_pass = records.location != "memory" and self._has_public_ball
         if is_one_pass:
             # The ball is the same for all classes, so that one pass gives their means.
             moments = records.class_moments(statistic.domain, labels)
@@ -336,7 +336,7 @@ class PrivateMDM(PrivateTransformer, ScoringClassifier, BallEstimator):
             ]
         return [
             self._pending_release(
-                chosen[code], records.of_class(labels, code), titles[code]
+                chosen[code], records.select_class(labels, code), titles[code]
             )
             for code in codes
         ]
@@ -360,7 +360,7 @@ class PrivateMDM(PrivateTransformer, ScoringClassifier, BallEstimator):
         everyone.sums(read_nothing)
         pending = []
         for code, (choice, title) in enumerate(zip(chosen, titles, strict=True)):
-            data = ClassData(everyone, everyone.of_class(labels, code), search)
+            data = ClassData(everyone, everyone.select_class(labels, code), search)
             pending.append(PendingRelease(choice.mechanism, data, choice.choice, title))
         return pending
 

@@ -22,8 +22,8 @@ from curvedp.mechanisms.noisy_sum import SumMechanism
 from curvedp.mechanisms.vector import needs_bounded_loss
 from curvedp.privacy import GDP, Guarantee
 from curvedp.records.base import Records, is_chunked, open_records
-from curvedp.records.chunked import by_chunks
-from curvedp.records.persons import person_codes, person_rows
+from curvedp.records.chunked import map_records
+from curvedp.records.persons import encode_persons, person_rows
 from curvedp.statistics.noisy_sums import GramSum
 from curvedp.statistics.second_moment import (
     SecondMoment,
@@ -118,7 +118,7 @@ class PrivatePCA(PrivateTransformer):
         _validate.choice("method", self.method, ("auto", "one-shot", "dp-rgd"))
         least = 0 if self._n_is_private else 2
         features = _width(X, self.features, least=least)
-        records = open_records(X, (features,), least=least)
+        records = open_records(X, (features,), min_records=least)
         count = _validate.integer("n_components", self.n_components, 1)
         if count > features:
             raise ParameterError(
@@ -176,7 +176,7 @@ class PrivatePCA(PrivateTransformer):
             return PendingRelease(mechanism, records, choice, _TITLE)
         n = records.n
         if groups is not None:
-            codes = person_codes(groups, n)
+            codes = encode_persons(groups, n)
             rows, n = (
                 person_rows(clip_rows(records.array(), radius), codes),
                 int(codes.max()) + 1,
@@ -252,7 +252,7 @@ class PrivatePCA(PrivateTransformer):
                     f"X has {width} features, but PrivatePCA {expected}"
                 )
         coordinates = partial(_coordinates, self.components_)
-        return by_chunks(
+        return map_records(
             coordinates, X, (self.n_features_in_,), (len(self.components_),)
         )
 

@@ -29,8 +29,8 @@ from curvedp.mechanisms.staged.reduced_classifier import (
 )
 from curvedp.privacy import GDP, Guarantee
 from curvedp.records.base import open_records
-from curvedp.records.chunked import by_chunks
-from curvedp.records.persons import person_codes
+from curvedp.records.chunked import map_records
+from curvedp.records.persons import encode_persons
 from curvedp.statistics.reduced_classes import (
     LinearClassifier,
     ReducedClasses,
@@ -103,7 +103,7 @@ class ScoringClassifier(ClassifierMixin, PrivateEstimator):
         """
         check_is_fitted(self)
         dtype = np.dtype(np.float64) if row_shape else self.classes_.dtype
-        return by_chunks(function, X, self.manifold_.point_shape, row_shape, dtype)
+        return map_records(function, X, self.manifold_.point_shape, row_shape, dtype)
 
 
 class ReducedClassifier(ScoringClassifier):
@@ -157,7 +157,7 @@ class ReducedClassifier(ScoringClassifier):
         person_index = None
         privacy_unit = ProtectedUnit.LABELED_RECORD
         if groups is not None:
-            person_index = person_codes(groups, records.n)
+            person_index = encode_persons(groups, records.n)
             n = int(person_index.max()) + 1
             privacy_unit = ProtectedUnit.LABELED_PERSON
         if max_feature_length is None:

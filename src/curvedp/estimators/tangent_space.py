@@ -9,7 +9,7 @@ from sklearn.utils.validation import check_is_fitted
 from curvedp.estimators.base import PrivateTransformer
 from curvedp.estimators.frechet_mean import PrivateFrechetMean
 from curvedp.mechanisms.staged.queries import logs_at
-from curvedp.records.chunked import by_chunks
+from curvedp.records.chunked import map_records
 
 
 class PrivateTangentSpace(PrivateTransformer, PrivateFrechetMean):
@@ -52,7 +52,7 @@ class PrivateTangentSpace(PrivateTransformer, PrivateFrechetMean):
         check_is_fitted(self)
         manifold = self.manifold_
         coordinates = partial(_coordinates, manifold, self.location_)
-        return by_chunks(coordinates, X, manifold.point_shape, (manifold.dim,))
+        return map_records(coordinates, X, manifold.point_shape, (manifold.dim,))
 
 
 def _coordinates(

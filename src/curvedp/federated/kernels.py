@@ -27,7 +27,7 @@ from curvedp.geometry.capabilities import EmbeddedMean
 from curvedp.geometry.manifold import Manifold
 from curvedp.geometry.names import manifold_name
 from curvedp.mechanisms.chart import shrink_points
-from curvedp.records.persons import MOST_ROWS, person_means, person_rows
+from curvedp.records.persons import MAX_ROWS_PER_PERSON, person_means, person_rows
 from curvedp.statistics.searched_ball import default_outer_radius
 from curvedp.statistics.second_moment import clip_rows, vector_to_symmetric
 
@@ -379,7 +379,7 @@ class MomentKernel(Kernel):
     """
 
     name = "second-moment"
-    rows_of_a_person = MOST_ROWS
+    rows_of_a_person = MAX_ROWS_PER_PERSON
 
     def __post_init__(self) -> None:
         super().__post_init__()

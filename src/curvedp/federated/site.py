@@ -20,8 +20,8 @@ from curvedp.federated.noise import site_noise
 from curvedp.federated.plan import Plan, Round
 from curvedp.federated.release import FederatedMechanism, asked, certificate_of
 from curvedp.ledger import Ledger
-from curvedp.records.persons import person_codes
-from curvedp.records.tables import entries
+from curvedp.records.persons import encode_persons
+from curvedp.records.tables import to_float_records
 from curvedp.release.pay import pay
 
 _LAST_DIGITS = 1e-9  # by which the same number may differ between two machines
@@ -87,7 +87,7 @@ class Site(Party):
         self.plan, self._ledger, self._veto, self._source = plan, ledger, veto, source
         with quiet_about_records():
             self._classes = self._by_class(
-                entries("records", records, plan.kernel.manifold.point_shape),
+                to_float_records("records", records, plan.kernel.manifold.point_shape),
                 labels,
                 groups,
             )
@@ -246,7 +246,9 @@ class Site(Party):
             )
         n = len(records)
         of = np.zeros(n, dtype=int) if labels is None else np.asarray(labels)
-        codes = np.arange(n) if groups is None else person_codes(groups, n, least=0)
+        codes = (
+            np.arange(n) if groups is None else encode_persons(groups, n, min_persons=0)
+        )
         if of.shape != (n,):
             raise ParameterError("labels does not match the records in length")
         classes = [

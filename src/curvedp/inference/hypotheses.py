@@ -18,8 +18,9 @@ from curvedp.inference.kernel import KernelStatistic, PairedDistance, SamplesDis
 from curvedp.inference.permutation import PermutationMechanism
 from curvedp.ledger import Ledger
 from curvedp.privacy import GDP, Guarantee
-from curvedp.records.persons import person_codes, person_means
-from curvedp.records.tables import entries, names
+from curvedp.records.identifiers import as_label_array
+from curvedp.records.persons import encode_persons, person_means
+from curvedp.records.tables import to_float_records
 from curvedp.release.pay import check_payer, pay
 
 
@@ -218,7 +219,7 @@ def _arrays(manifold: Any, samples: Any) -> list[np.ndarray]:
     if not isinstance(samples, list | tuple):
         raise ParameterError("samples must be a list of arrays, one a sample")
     for number, sample in enumerate(samples, 1):
-        array = entries(f"sample {number}", sample, shape)
+        array = to_float_records(f"sample {number}", sample, shape)
         if array.ndim != len(shape) + 1 or array.shape[1:] != shape:
             raise ParameterError(
                 f"sample {number} has shape {array.shape}, not (n, {', '.join(map(str, shape))})"
@@ -246,8 +247,8 @@ def _codes_of_persons(
         raise ParameterError(
             f"groups must be a list of {len(sizes)} arrays of ids, one for each sample"
         )
-    codes = [person_codes(ids, size) for ids, size in zip(groups, sizes, strict=True)]
-    ids_of_samples = [names(ids).tolist() for ids in groups]
+    codes = [encode_persons(ids, size) for ids, size in zip(groups, sizes, strict=True)]
+    ids_of_samples = [as_label_array(ids).tolist() for ids in groups]
     if is_paired:
         if any(ids != ids_of_samples[0] for ids in ids_of_samples[1:]):
             raise ParameterError("groups must name one person for each pair")

@@ -25,7 +25,7 @@ from curvedp.geometry import Euclidean
 from curvedp.geometry.ball import ball_coordinates, carry_records
 from curvedp.geometry.capabilities import canonical_center
 from curvedp.geometry.manifold import Manifold
-from curvedp.records.tables import entries
+from curvedp.records.tables import to_float_records
 
 _MOST = 10_000  # records: the kernel's matrix is held in memory
 _UNIT = 2.0**-53
@@ -114,7 +114,9 @@ class KernelStatistic(Statistic):
         """
         parts = []
         for number, (size, sample) in enumerate(zip(self.sizes, data, strict=True), 1):
-            array = entries(f"sample {number}", sample, self.manifold.point_shape)
+            array = to_float_records(
+                f"sample {number}", sample, self.manifold.point_shape
+            )
             if array.shape != (expected := (size, *self.manifold.point_shape)):
                 raise ParameterError(
                     f"sample {number} has shape {array.shape}, not {expected}"

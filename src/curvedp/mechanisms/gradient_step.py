@@ -154,10 +154,10 @@ class GradientMechanism(
 
         Records that are stored elsewhere are read when they are wanted.
         """
-        if isinstance(data, Records) and data.where != "memory":
+        if isinstance(data, Records) and data.location != "memory":
             if data.n != self.statistic.n:
                 raise ParameterError(f"{data.n} records, not {self.statistic.n}")
-            return data.carried(self.manifold, self.statistic.center)
+            return data.to_canonical_frame(self.manifold, self.statistic.center)
         points = data.array() if isinstance(data, Records) else data
         clipped = self.statistic.clip_records(points)
         logs = logs_at(self.manifold, self.center, clipped)
@@ -170,7 +170,7 @@ class GradientMechanism(
         order or the place of the records.
         """
         grid = FixedPoint(2 * self.clipping_radius)
-        if data.where == "memory":
+        if data.location == "memory":
             kernel = partial(sum_clipped, self.clipping_radius, grid)
         else:
             kernel = partial(

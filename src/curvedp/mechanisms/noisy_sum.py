@@ -75,7 +75,7 @@ class SumMechanism(VectorMechanism):
         records = data
         if not isinstance(data, Records):
             records = open_records(
-                data, self.statistic.record_shape, "records", least=0
+                data, self.statistic.record_shape, "records", min_records=0
             )
         return self.statistic.compute_sum(records)
 

@@ -35,8 +35,8 @@ from curvedp.privacy.optimizer_accounting import (
     WHOLE_BITS,
 )
 from curvedp.records.chunked import refuse_chunked
-from curvedp.records.persons import person_codes
-from curvedp.records.tables import entries
+from curvedp.records.persons import encode_persons
+from curvedp.records.tables import to_float_records
 
 # Problems whose compiled programs may be cached: not what a user derives from them.
 _LIBRARY_PROBLEMS = (FrechetMeanProblem, LeadingEigenvectorProblem, SubspaceProblem)
@@ -246,7 +246,7 @@ def _check_records(problem: Problem, data: Any, min_records: int) -> Any:
 
 def _by_person(records: Any, groups: Any, min_persons: int) -> Persons:
     """Return the records in the order of their persons."""
-    person_index = person_codes(groups, len(records), min_persons)
+    person_index = encode_persons(groups, len(records), min_persons)
     count = np.bincount(person_index)
     first = np.cumsum(count) - count
     ordered = jnp.asarray(records)[np.argsort(person_index, kind="stable")]
@@ -269,7 +269,7 @@ def _read_records(data: Any, record_shape: tuple[int, ...] | None) -> Any:
     if record_shape is None:
         # A loss of the user's own takes records of any shape.
         record_shape = _validate.public_shape("data", data)[1:]
-    return entries("data", data, record_shape)
+    return to_float_records("data", data, record_shape)
 
 
 def _to_array(name: str, values: Any) -> Any:

@@ -25,7 +25,7 @@ from curvedp.geometry.frechet_mean.public_ball import PublicBall
 from curvedp.geometry.manifold import Manifold
 from curvedp.numerics.arrays import to_host
 from curvedp.numerics.threads import blocks
-from curvedp.records.tables import entries
+from curvedp.records.tables import to_float_records
 
 if TYPE_CHECKING:
     from curvedp.records.labels import ChunkedLabels, Labels
@@ -54,12 +54,12 @@ class Records:
     ----------
     n : int
         How many records there are.
-    where : {"memory", "device", "chunks"}
+    location : {"memory", "device", "chunks"}
         Where they lie.
     """
 
     n: int
-    where: Literal["memory", "device", "chunks"] = "memory"
+    location: Literal["memory", "device", "chunks"] = "memory"
 
     def __init__(self, records: Any) -> None:
         self._records = records
@@ -129,11 +129,11 @@ class Records:
     ) -> list[Moments]:
         """Return the `moments` of each class, in the order of `labels.classes`."""
         return [
-            self.of_class(labels, code).moments(ball)
+            self.select_class(labels, code).moments(ball)
             for code in range(len(labels.classes))
         ]
 
-    def carried(self, manifold: Manifold, center: np.ndarray) -> "Records":
+    def to_canonical_frame(self, manifold: Manifold, center: np.ndarray) -> "Records":
         """Return the records in the canonical frame.
 
         They are moved by the isometry that takes a public center to its canonical place
@@ -141,7 +141,7 @@ class Records:
         """
         return Records(carry_records(manifold, center, self._records))
 
-    def of_class(self, labels: "Labels | ChunkedLabels", code: int) -> "Records":
+    def select_class(self, labels: "Labels | ChunkedLabels", code: int) -> "Records":
         """Return the records of one class, which is `labels.classes[code]`."""
         return Records(self._records[labels.codes == code])
 
@@ -152,7 +152,7 @@ class DeviceRecords(Records):
     Only sums come back to the host, unless `array` asks for all records.
     """
 
-    where = "device"
+    location = "device"
 
     def array(self) -> np.ndarray:
         """Return all records, copied to the host."""
@@ -162,11 +162,11 @@ class DeviceRecords(Records):
         """Return mean and mean square distance as `Records.moments`, computed on the device."""
         return mean_of_device_array(ball, self._records)
 
-    def carried(self, manifold: Manifold, center: np.ndarray) -> Records:
+    def to_canonical_frame(self, manifold: Manifold, center: np.ndarray) -> Records:
         """Return the records in the canonical frame, on the same device."""
         return DeviceRecords(carry_on_device(manifold, center, self._records))
 
-    def of_class(self, labels: "Labels | ChunkedLabels", code: int) -> Records:
+    def select_class(self, labels: "Labels | ChunkedLabels", code: int) -> Records:
         """Return the records of one class, on the same device."""
         xp = array_namespace(self._records)
         rows_on_host = np.flatnonzero(labels.codes == code)
@@ -175,7 +175,7 @@ class DeviceRecords(Records):
 
 
 def open_records(
-    X: Any, point_shape: tuple[int, ...], name: str = "X", least: int = 2
+    X: Any, point_shape: tuple[int, ...], name: str = "X", min_records: int = 2
 ) -> Records:
     """Return data as `Records`, which stay where they lie.
 
@@ -189,13 +189,13 @@ def open_records(
         The shape of one record.
     name : str
         What error messages call X.
-    least : int
+    min_records : int
         How many records are needed.
 
     Raises
     ------
     ParameterError
-        For a path, for a wrong shape or dtype, and for fewer records than `least`.
+        For a path, for a wrong shape or dtype, and for fewer records than `min_records`.
     """
     if isinstance(X, str | PathLike):
         raise ParameterError(
@@ -203,9 +203,9 @@ def open_records(
         )
     with quiet_about_records():
         records = _open_where_it_lies(X, point_shape, name)
-    if records.n < least:
+    if records.n < min_records:
         raise ParameterError(
-            f"{name} has {records.n} records; at least {least} are needed"
+            f"{name} has {records.n} records; at least {min_records} are needed"
         )
     return records
 
@@ -222,7 +222,7 @@ def _open_where_it_lies(X: Any, point_shape: tuple[int, ...], name: str) -> Reco
             raise ParameterError(f"{name} has dtype {X.dtype}; it must be real numbers")
         return DeviceRecords(check_record_shape(X, point_shape, name))
 
-    records = entries(name, X, point_shape)
+    records = to_float_records(name, X, point_shape)
     return Records(check_record_shape(records, point_shape, name))
 
 

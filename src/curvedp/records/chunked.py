@@ -70,7 +70,7 @@ def check_chunk_sizes(name: str, X: Any) -> None:
         )
 
 
-def by_chunks(
+def map_records(
     function: Kernel,
     X: Any,
     point_shape: tuple[int, ...],
@@ -98,7 +98,7 @@ def by_chunks(
         A dask array if X is one.
     """
     if not is_chunked(X):
-        records = open_records(X, point_shape, least=1).array()
+        records = open_records(X, point_shape, min_records=1).array()
         with quiet_about_records():
             return function(records)
 
@@ -146,7 +146,7 @@ class ChunkedRecords(Records):
         How many records each chunk has, as the array says.
     """
 
-    where = "chunks"
+    location = "chunks"
 
     def __init__(self, X: Any, point_shape: tuple[int, ...], name: str = "X") -> None:
         check_whole_records(X, point_shape, name)
@@ -203,7 +203,9 @@ class ChunkedRecords(Records):
         refuse_chunked(self._name, self._records)
         raise AssertionError("chunked records are always refused")
 
-    def carried(self, manifold: Manifold, center: np.ndarray) -> "ChunkedRecords":
+    def to_canonical_frame(
+        self, manifold: Manifold, center: np.ndarray
+    ) -> "ChunkedRecords":
         """Return the records in the canonical frame; chunks are moved when they are read."""
         if np.array_equal(canonical_center(manifold, center), center):
             return self
@@ -215,7 +217,7 @@ class ChunkedRecords(Records):
         )
         return ChunkedRecords(moved_records, self._point_shape, self._name)
 
-    def of_class(self, labels: "Labels | ChunkedLabels", code: int) -> Records:
+    def select_class(self, labels: "Labels | ChunkedLabels", code: int) -> Records:
         """Return the records of one class, which stay in their chunks."""
         from curvedp.records.labels import ClassRecords
 

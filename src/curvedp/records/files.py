@@ -18,13 +18,13 @@ from curvedp.errors import ParameterError
 from curvedp.geometry.manifold import Manifold, check_manifold
 from curvedp.records import volumes
 from curvedp.records.base import is_chunked
-from curvedp.records.chunked import by_chunks
+from curvedp.records.chunked import map_records
 from curvedp.records.conversion import to_floats
 from curvedp.records.excel import read_excel_column, read_excel_records
 from curvedp.records.forms import Form, find_form, suggest_forms
 from curvedp.records.frames import frame_column
 from curvedp.records.options import ReadOptions
-from curvedp.records.tables import entries
+from curvedp.records.tables import to_float_records
 from curvedp.records.text_tables import read_text_column, read_text_records
 
 # Reads records of a given shape from a table; the result has shape (n, prod(shape)).
@@ -163,7 +163,7 @@ def read_records(
         return record_form.points(records)
     if form is None:
         return records
-    return by_chunks(
+    return map_records(
         record_form.points, records, record_form.shape, manifold.point_shape
     )
 
@@ -374,7 +374,7 @@ def _to_doubles(where: str, X: Any, options: ReadOptions) -> Any:
     """Convert records in memory to doubles; a dask array stays as it is."""
     if is_chunked(X):
         return X
-    return entries(where, X, options.form.shape, options)
+    return to_float_records(where, X, options.form.shape, options)
 
 
 def _shape_records(where: str, X: Any, options: ReadOptions) -> Any:

@@ -8,7 +8,7 @@ from curvedp.numerics.arrays import to_host
 from curvedp.records.conversion import object_array
 
 
-def names(values: Any) -> np.ndarray:
+def as_label_array(values: Any) -> np.ndarray:
     """Return public labels or ids of any type as an array, one for each record.
 
     A list with a text keeps its objects. As an array of texts, 1 and 1.0 would differ,
@@ -28,7 +28,7 @@ def any_missing(ids: np.ndarray, values: Any) -> bool:
     Parameters
     ----------
     ids : array
-        The labels or ids, as `names` returns them.
+        The labels or ids, as `as_label_array` returns them.
     values : array, list or series
         The same, as the caller passed them: an array of NumPy may have a mask.
     """

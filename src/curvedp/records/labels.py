@@ -32,7 +32,7 @@ from curvedp.records.chunked import (
     compute,
 )
 from curvedp.records.conversion import object_array
-from curvedp.records.identifiers import any_missing, names
+from curvedp.records.identifiers import any_missing, as_label_array
 
 # From how many records the start of one class is found at least. With many classes, the
 # share of each in `SAMPLE_SIZE` would be too small to save passes.
@@ -91,7 +91,7 @@ def _encode_public_labels(y: Any, n: int) -> EncodedLabels:
     Missing labels, and labels of types that have no order, are refused.
     """
     try:
-        labels = names(y)
+        labels = as_label_array(y)
     except (TypeError, ValueError):
         raise ParameterError("y must be an array of labels") from None
     _check_shape(labels, n)
@@ -340,7 +340,7 @@ class ClassRecords(Records):
         The position of the class in `labels.classes`.
     """
 
-    where = "chunks"
+    location = "chunks"
 
     def __init__(
         self, labels: ChunkedLabels, records: ChunkedRecords, code: int
@@ -368,9 +368,11 @@ class ClassRecords(Records):
         """Refuse to load the records, as for all chunked records."""
         return np.asarray(self._records.array())
 
-    def carried(self, manifold: Manifold, center: np.ndarray) -> "ClassRecords":
+    def to_canonical_frame(
+        self, manifold: Manifold, center: np.ndarray
+    ) -> "ClassRecords":
         """Return the records in the canonical frame; chunks are moved when they are read."""
-        moved_records = self._records.carried(manifold, center)
+        moved_records = self._records.to_canonical_frame(manifold, center)
         return ClassRecords(self._labels, moved_records, self._code)
 
 

@@ -12,15 +12,15 @@ from curvedp._silence import numerical_silence, quiet_about_records
 from curvedp.errors import ParameterError
 from curvedp.geometry import frechet_mean, project_to_ball
 from curvedp.geometry.manifold import Manifold
-from curvedp.records.identifiers import any_missing, names
+from curvedp.records.identifiers import any_missing, as_label_array
 
 # How many rows of one person enter a sum of squares: the first ones. The rounding error
 # of a mean over a person's rows grows with their number, so the number needs a public
 # bound.
-MOST_ROWS = 1 << 16
+MAX_ROWS_PER_PERSON = 1 << 16
 
 
-def person_codes(groups: Any, n: int, least: int = 2) -> np.ndarray:
+def encode_persons(groups: Any, n: int, min_persons: int = 2) -> np.ndarray:
     """Return a number from 0 on for the person to whom each record belongs.
 
     Parameters
@@ -29,7 +29,7 @@ def person_codes(groups: Any, n: int, least: int = 2) -> np.ndarray:
         A public id of any kind for each record.
     n : int
         How many records there are.
-    least : int
+    min_persons : int
         How many persons are needed.
 
     Returns
@@ -41,10 +41,10 @@ def person_codes(groups: Any, n: int, least: int = 2) -> np.ndarray:
     ------
     ParameterError
         If there is not one id for each record, an id is missing, ids cannot be
-        compared, or there are fewer persons than `least`.
+        compared, or there are fewer persons than `min_persons`.
     """
     try:
-        ids = names(groups)
+        ids = as_label_array(groups)
     except (TypeError, ValueError):
         # Lists that differ in length, or an object that is not an array. The next check
         # refuses them.
@@ -62,9 +62,9 @@ def person_codes(groups: Any, n: int, least: int = 2) -> np.ndarray:
         codes = _codes_by_equality(ids)
     else:
         codes = np.unique(ids, return_inverse=True)[1]
-    if len(np.unique(codes)) < least:
+    if len(np.unique(codes)) < min_persons:
         raise ParameterError(
-            f"groups names one person only; at least {least} are needed"
+            f"groups names one person only; at least {min_persons} are needed"
         )
     return np.asarray(codes)
 
@@ -103,7 +103,7 @@ def person_means(
     X : array, shape (n, *point_shape)
         The records.
     codes : array of int, shape (n,)
-        The person to whom each record belongs, as `person_codes` returns it.
+        The person to whom each record belongs, as `encode_persons` returns it.
 
     Returns
     -------
@@ -148,16 +148,16 @@ def _mean_of_person(manifold: Manifold, records: np.ndarray) -> np.ndarray:
 def person_rows(rows: np.ndarray, codes: np.ndarray) -> np.ndarray:
     """Scale rows so that each person contributes the mean of xxᵀ over their rows.
 
-    Let person j have the rows x₁, …, x_k, of which the first min(k, `MOST_ROWS`) count.
-    The result holds x/√min(k, `MOST_ROWS`) for each of these, so that Σ xxᵀ over the
-    result is the sum over all persons of the mean of xxᵀ over their rows.
+    Let a person have k rows, of which the first m = min(k, `MAX_ROWS_PER_PERSON`)
+    count. The result holds x/√m for each of these rows x, so that Σ xxᵀ over the result
+    is the sum over all persons of the mean of xxᵀ over their rows.
 
     Parameters
     ----------
     rows : array, shape (n, features)
         The records.
     codes : array of int, shape (n,)
-        The person to whom each row belongs, as `person_codes` returns it.
+        The person to whom each row belongs, as `encode_persons` returns it.
 
     Returns
     -------
@@ -169,7 +169,7 @@ def person_rows(rows: np.ndarray, codes: np.ndarray) -> np.ndarray:
     first_rows = np.cumsum(row_counts) - row_counts
     rank_within_person = np.arange(len(codes)) - first_rows[codes[by_person]]
 
-    counted_rows = np.sort(by_person[rank_within_person < MOST_ROWS])
-    divisors = np.sqrt(np.minimum(row_counts, MOST_ROWS)[codes[counted_rows]])
+    counted_rows = np.sort(by_person[rank_within_person < MAX_ROWS_PER_PERSON])
+    divisors = np.sqrt(np.minimum(row_counts, MAX_ROWS_PER_PERSON)[codes[counted_rows]])
     with numerical_silence():  # A quotient may underflow.
         return np.asarray(rows[counted_rows] / divisors[:, None])

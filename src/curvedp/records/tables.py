@@ -24,10 +24,7 @@ from curvedp.records.conversion import (
     to_floats,
 )
 from curvedp.records.frames import Frame, frame_records
-from curvedp.records.identifiers import names
 from curvedp.records.options import ReadOptions
-
-__all__ = ["entries", "names"]
 
 
 @runtime_checkable
@@ -37,7 +34,7 @@ class ConvertibleToArray(Protocol):
     def __array__(self) -> Any: ...
 
 
-def entries(
+def to_float_records(
     where: str,
     X: Any,
     shape: tuple[int, ...],
@@ -75,7 +72,7 @@ def entries(
 def _convert(
     where: str, X: Any, shape: tuple[int, ...], options: ReadOptions
 ) -> np.ndarray:
-    """Convert records in memory to doubles by the rules for their type; see `entries`."""
+    """Convert records by the rules for their type; see `to_float_records`."""
     if isinstance(X, Frame):
         return frame_records(where, X, shape, options)
     if isinstance(X, list | tuple):

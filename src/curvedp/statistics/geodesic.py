@@ -22,7 +22,7 @@ from curvedp.geometry import project_to_ball
 from curvedp.geometry.ball import carry_records
 from curvedp.geometry.capabilities import canonical_center, move_from_origin
 from curvedp.geometry.manifold import Manifold
-from curvedp.records.tables import entries
+from curvedp.records.tables import to_float_records
 from curvedp.regression import bounds
 from curvedp.regression.bounds import HALF, Domain
 from curvedp.regression.jacobi import check_symmetric
@@ -164,8 +164,8 @@ class GeodesicLine(Statistic, BoundsSamplingError):
         """
         point_shape = self.manifold.point_shape
         n_predictors = len(self.x_range)
-        predictors = entries("x", data[0], (n_predictors,))
-        responses = entries("Y", data[1], point_shape)
+        predictors = to_float_records("x", data[0], (n_predictors,))
+        responses = to_float_records("Y", data[1], point_shape)
         if predictors.ndim == 1:
             predictors = predictors.reshape(len(predictors), -1)
         n_rows = len(predictors)

@@ -131,7 +131,7 @@ class SearchedBallStatistic(Statistic):
             records = open_records(data, self.manifold.point_shape, "records")
         if records.n != self.n:
             raise ParameterError(f"{records.n} records, not {self.n}")
-        if records.where != "memory":
+        if records.location != "memory":
             return records
         outer_domain = PublicBall(self.manifold, *self.outer_ball)
         clipped = clip_records(outer_domain, records.array())

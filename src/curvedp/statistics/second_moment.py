@@ -14,7 +14,7 @@ from curvedp.core.statistic import PointStatistic
 from curvedp.geometry import Euclidean
 from curvedp.numerics.fixed_point import gram_mean, gram_radius, gram_sums
 from curvedp.records.base import Records
-from curvedp.records.persons import MOST_ROWS
+from curvedp.records.persons import MAX_ROWS_PER_PERSON
 from curvedp.statistics.sampling import mean_vector_length
 
 
@@ -49,7 +49,7 @@ class SecondMoment(PointStatistic, BoundsSamplingError):
         most r², and ‖A − B‖² ≤ 2r⁴ because tr AB ≥ 0. Entries of records are rounded to
         40 bits; the sum is exact, and the mean is rounded at both ends.
         """
-        rounded_radius = gram_radius(self.radius, self.features, MOST_ROWS)
+        rounded_radius = gram_radius(self.radius, self.features, MAX_ROWS_PER_PERSON)
         rounding_of_mean = 2 * np.finfo(float).eps * self.radius**2 * self.features
         return sqrt(2) * rounded_radius**2 / self.n + rounding_of_mean
 

@@ -364,7 +364,7 @@ class PrivateBallMechanism(
         if (
             isinstance(final, GradientMechanism)
             and target is data.search_records
-            and data.search_records.where == "memory"
+            and data.search_records.location == "memory"
         ):
             # The search has computed the logarithms at the center already.
             return queries.logs(ball.center)
@@ -805,7 +805,7 @@ class PrivateBallMechanism(
         self, rng: np.random.Generator, records: np.ndarray
     ) -> tuple[Ball, Mechanism]:
         """Return a ball that such records lead to, and the final mechanism in it."""
-        stored = open_records(records, self.manifold.point_shape, least=1)
+        stored = open_records(records, self.manifold.point_shape, min_records=1)
         ball, budget = self.run(self.queries(stored), self.simulated_noise(rng))
         return ball, self.final_mechanism_in(ball, budget)
 

@@ -80,7 +80,7 @@ class Queries:
         self._records = records
         # Records in memory have been clipped into the outer ball before; others have
         # not.
-        is_clipped = records is None or records.where == "memory"
+        is_clipped = records is None or records.location == "memory"
         self._outer_ball: Ball | None = None if is_clipped else statistic.outer_ball
         self._cached_center: np.ndarray | None = None
         self._cached_logs: Records | None = None
@@ -175,7 +175,7 @@ class Queries:
         ):
             logs = logs_at(self._manifold, center, self._records.array())
             self._cached_center = center
-            self._cached_logs = open_records(logs, (self._manifold.dim,), least=0)
+            self._cached_logs = open_records(logs, (self._manifold.dim,), min_records=0)
         assert self._cached_logs is not None
         return self._cached_logs
 
