@@ -310,12 +310,17 @@ def _records(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Predictors (n, k) and responses (n, *point_shape) as floats; only shape and type can be refused."""
     Y = open_records(Y, M.point_shape, "Y", min_records=1).array()
-    if not isinstance(x, list | tuple) and not _validate.public_shape("x", x):
+    if isinstance(x, list | tuple):
+        x_shape: tuple[int, ...] = (len(x),)
+    else:
+        # The arrays of some libraries have no `len`.
+        x_shape = _validate.public_shape("x", x)
+    if not x_shape:
         raise ParameterError(
             "x is one number; (n,) or (n, k), one row a response, is needed"
         )
+    n = x_shape[0]
     one = _predictor_shape(x, x_range)
-    n = len(x)
     if len(one) > 1 or n != len(Y) or 0 in one:
         shape = (n, *one)
         raise ParameterError(
