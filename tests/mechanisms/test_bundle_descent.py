@@ -25,7 +25,7 @@ def test_the_worst_record_moves_the_direction_by_what_is_charged(M):
     def direction(x, z):
         Y = np.repeat(p[None], N, axis=0)
         Y[0] = M.from_normal_coordinates(p, z * np.eye(M.dim)[0])
-        x, Y, codes = line.prepare_data((np.r_[x, np.linspace(0, 1, N - 1)], Y))
+        x, Y, codes = line.prepare((np.r_[x, np.linspace(0, 1, N - 1)], Y))
         return clipped_direction(
             M, x / DEVIATION, DEVIATION, Y, CLIP, p, V, codes
         ).ravel()
@@ -49,7 +49,7 @@ def test_the_steps_and_the_last_release_add_up_to_what_was_asked(asked):
     moved = [line.sensitivity] * mechanism.steps + [
         SENSITIVITY_FACTOR * line.sensitivity
     ]
-    scales = [mechanism.scale] * mechanism.steps + [mechanism.last]
+    scales = [mechanism.scale] * mechanism.steps + [mechanism.final_scale]
     costs = [one / scale for one, scale in zip(moved, scales, strict=True)]
     if isinstance(asked, PureDP):
         assert 0.999 * asked.eps < sum(costs) <= asked.eps * (1 + 1e-12)

@@ -72,7 +72,7 @@ def test_the_law_of_releases_by_quadrature(M, sn, radius):
     more = law.sample(
         np.random.default_rng(8),
         mechanism.gradient_norm(X),
-        mechanism.lipschitz(X),
+        mechanism.lipschitz_constant(X),
         4000,
     )
     distances = np.concatenate([distances, M.dist(M.origin, more)])
@@ -163,7 +163,7 @@ def test_the_hessian_bound_is_a_lipschitz_constant():
         )
         y = M.exp(x, M.from_coordinates(x, 1e-4 * rng.standard_normal((2000, M.dim))))
         slope = np.abs(norm(x) - norm(y)) / M.dist(x, y)
-        assert slope.max() <= mechanism.lipschitz(X) * (1 + 1e-6)
+        assert slope.max() <= mechanism.lipschitz_constant(X) * (1 + 1e-6)
 
 
 @pytest.mark.parametrize(
@@ -187,7 +187,7 @@ def test_the_certificate_says_what_was_done():
     assert certificate.claims.gdp == pytest.approx(1.0)
     assert certificate.entropy["cryptographic"]
     assert "float64" in certificate.numerics["path"]
-    assert certificate.numerics["tau"] is None
+    assert certificate.numerics["slack"] is None
     assert Certificate.from_json(certificate.to_json()) == certificate
     stated = json.loads(certificate.to_json())
     assert stated["parameters"]["scale"] * stated["claims"]["pure"] >= 2 * stated[

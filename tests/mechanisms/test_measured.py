@@ -15,6 +15,7 @@ from curvedp.geometry import (
     Sphere,
 )
 from curvedp.mechanisms.staged.queries import (
+    Bins,
     Queries,
     clip_rows_to,
     half_bin_count,
@@ -88,7 +89,7 @@ def shares_of(law, t):
         for S, each in zip(of, (x, y), strict=True)
     ]
     alone, within = (
-        m.histogram(M.origin, place, 2.0, half, law)
+        m.scale_histogram(M.origin, place, Bins(2.0, half, law))
         for m, M, place in zip(read, (cone, both), (0, 1), strict=True)
     )
     np.testing.assert_array_equal(alone, within)
