@@ -10,14 +10,19 @@ import pytest
 
 from curvedp import GDP, Ledger, PrivateFrechetMean, PrivateFrechetMedian, PrivateMDM
 from curvedp.core.certificate_form import is_plain_text, read_time
+from curvedp.core.codes import ChoiceRule, ProtectedUnit
+from curvedp.core.mechanism import Choice, ReleaseTerms
 from curvedp.core.statistic import UNIT_FIELD
+from curvedp.core.wording import UNIT_WORDS, protected_unit_sentence
+from curvedp.entropy import SecureSource
 from curvedp.errors import CurvedpError, ParameterError
 from curvedp.federated import MeanKernel
 from curvedp.geometry import Euclidean, SpecialEuclidean, Sphere
-from curvedp.mechanisms import Certificate
+from curvedp.mechanisms import Certificate, LogGaussianMechanism
 from curvedp.release.rebuild import mechanism_of
 from curvedp.release.verify import remarks_on, verify_certificate
 from curvedp.signing import digest
+from curvedp.statistics.frechet_mean import FrechetMean
 from federated.runs import run as federated_run
 from federated.runs import study
 
@@ -76,6 +81,16 @@ HOSTILE: list[Any] = [
     ["checked", {"by": "an authority"}], {"\u202e": 1}, {}, [], None, True, False,
     0, -1, 1.5, 10**400, "2026-01-01\u202e10:00:00+00:00", "0" * 63, "A" * 64,
 ]  # fmt: skip
+
+
+class CountingSource(SecureSource):
+    """Counts how often random bits are read."""
+
+    n_reads = 0
+
+    def random_bytes(self, n):
+        self.n_reads += 1
+        return super().random_bytes(n)
 
 
 def leaves(value, path=()):
@@ -148,16 +163,17 @@ def test_a_genuine_certificate_is_confirmed(genuine):
     certificate = read(genuine)
     assert confirmed(certificate)
     claims = [check.claim for check in verify_certificate(certificate)]
-    assert f"unit: {certificate.unit}" in claims
+    assert f"protected: {protected_unit_sentence(certificate)}" in claims
     (described,) = [claim for claim in claims if claim.startswith("statistic: ")]
     assert certificate.statistic["name"] in described
     n = certificate.statistic.get("n")
-    assert n is None or f"n = {n} {certificate.whose}s" in described
+    plural = UNIT_WORDS[certificate.privacy_unit].plural
+    assert n is None or f"n = {n} {plural}" in described
 
 
 def may_be(path, value):
     """Whether a change makes another release's certificate, or one that claims less."""
-    if path == ("release", "reason"):
+    if path[:2] == ("release", "choice"):
         return True
     if value is None:
         return path[0] == "claims" or path in (("ledger",), ("release", "integers"))
@@ -197,11 +213,12 @@ RECORDED = {
     ("software",): HOSTILE,
     ("software", "curvedp"): HOSTILE,
     ("software", "python"): HOSTILE,
-    ("release", "reason"): [
-        value
-        for value in HOSTILE
-        if not (isinstance(value, str) and is_plain_text(value))
+    ("release", "choice"): HOSTILE,
+    ("release", "choice", "rule"): HOSTILE,
+    ("release", "choice", "predicted_errors"): [
+        value for value in HOSTILE if value != {}
     ],
+    ("release", "choice", "excluded"): [value for value in HOSTILE if value != []],
 }
 
 
@@ -249,17 +266,43 @@ def test_a_forged_unit_is_refuted_and_a_missing_one_not_known():
         model = PrivateFrechetMean(S2, radius=0.7).fit(X, groups=groups)
         record = json.loads(model.certificate_.to_json())
         statistic = mechanism_of(model.certificate_).statistic
-        for unit in (statistic.unit, *statistic.units):
-            certificate = read(resealed({**record, "unit": unit}))
-            assert confirmed(certificate) == (unit == record["unit"]), unit
+        assert len(statistic.privacy_units) > 1
+        for unit in ProtectedUnit:
+            certificate = read(resealed({**record, "privacy_unit": unit.value}))
+            assert confirmed(certificate) == (unit == record["privacy_unit"]), unit
         older = {k: v for k, v in record["statistic"].items() if k != UNIT_FIELD}
         certificate = read(resealed({**record, "statistic": older}))
         unknown = [c for c in verify_certificate(certificate) if c.holds is None]
-        assert [check.claim for check in unknown] == [f"unit: {record['unit']}"]
+        claim = f"protected: {protected_unit_sentence(certificate)}"
+        assert [check.claim for check in unknown] == [claim]
+
+
+def chart_mechanism():
+    """Return a mechanism that releases a value, here the mean of 60 records."""
+    return LogGaussianMechanism.calibrate(FrechetMean(S2, None, 0.7, 60), GDP(1.0))
 
 
 def test_a_release_refuses_texts_that_no_certificate_may_hold():
-    mechanism = mechanism_of(PrivateFrechetMean(S2, radius=0.7).fit(X).certificate_)
-    for options in ({"reason": "\x1b[8m"}, {"unit": "one nation"}):
+    mechanism = chart_mechanism()
+    hostile = "\x1b[8m"
+    for terms in (
+        ReleaseTerms(choice=Choice(predicted_errors={hostile: 1.0})),
+        ReleaseTerms(choice=Choice(excluded={hostile: "for a reason"})),
+        ReleaseTerms(privacy_unit="one nation"),
+        ReleaseTerms(privacy_unit=ProtectedUnit.PAIR),
+    ):
+        source = CountingSource()
         with pytest.raises(ParameterError):
-            mechanism.release(X[0], **options)
+            mechanism.release(X[0], source=source, terms=terms)
+        assert source.n_reads == 0  # it is refused before anything is drawn
+
+
+def test_an_error_that_doubles_do_not_hold_is_not_written_down():
+    """What is paid for is not lost over a prediction: JSON has no infinity."""
+    mechanism = chart_mechanism()
+    errors = {"one": np.inf, "two": np.float64(0.5), "three": np.nan}
+    choice = Choice(ChoiceRule.SMALLEST_PREDICTED_ERROR, errors)
+    certificate = mechanism.release(X[0], terms=ReleaseTerms(choice=choice)).certificate
+    again = read(json.loads(certificate.to_json()))
+    assert again.release["choice"]["predicted_errors"] == {"two": 0.5}
+    assert confirmed(again)

@@ -34,7 +34,7 @@ def spent(mechanism, one, two, script):
         seen.append((values.copy(), scales.copy(), released))
         return released
 
-    mechanism.walk(mechanism.numbers(mechanism.prepare_data(one)), lead)
+    mechanism.run(mechanism.queries(mechanism.prepare_data(one)), lead)
     path = iter(seen)
 
     def follow(values, scales):
@@ -43,7 +43,7 @@ def spent(mechanism, one, two, script):
         other.append(float(np.sum((values - first) ** 2) / noise[0] ** 2))
         return released
 
-    mechanism.walk(mechanism.numbers(mechanism.prepare_data(two)), follow)
+    mechanism.run(mechanism.queries(mechanism.prepare_data(two)), follow)
     return sum(other)
 
 
@@ -166,10 +166,10 @@ def test_without_noise_it_is_what_it_says():
     A = X / np.trace(X, axis1=1, axis2=2)[:, None, None]
     w, V = np.linalg.eigh(A.mean(axis=0))
     U = V[:, ::-1][:, :2]
-    assert np.linalg.norm(value.reduced.directions @ U) == pytest.approx(
+    assert np.linalg.norm(value.reduction.directions @ U) == pytest.approx(
         sqrt(2), abs=1e-3
     )
-    np.testing.assert_allclose(value.reduced.scales, w[::-1][:2], rtol=1e-2)
+    np.testing.assert_allclose(value.reduction.scales, w[::-1][:2], rtol=1e-2)
 
     def root(S):
         v, Q = np.linalg.eigh(S)

@@ -263,7 +263,7 @@ def test_means_of_far_spd_records_against_60_digits(radius, kind):
             [[1e200, 1e200 * (1 - 1e-15)]] * 2,
         )
     domain = PublicBall(M, np.eye(2), radius)
-    x, _ = open_records(X, (2, 2)).mean_and_variance(domain)
+    x, _ = open_records(X, (2, 2)).moments(domain)
     inside = project_to_ball(*domain, X)
     with mp.workdps(60):
         assert exact_residual(x, inside) <= solver_error(M, radius)
@@ -362,7 +362,7 @@ def test_where_floats_hold_less_than_the_ball_no_more_is_charged(manifold):
         FrechetVariance(manifold, None, 40.0, n),
     )
     gradient = GradientMechanism.calibrate(mean, GDP(1.0))
-    assert mean.reach < 0.6 * mean.radius
+    assert mean.clipping_radius < 0.6 * mean.radius
     z = rng.normal(size=(60, manifold.dim))
     z *= (
         np.minimum(manifold.float_set.max_distance, rng.uniform(0, 40, size=60))[
@@ -383,22 +383,22 @@ def test_where_floats_hold_less_than_the_ball_no_more_is_charged(manifold):
         np.concatenate([manifold.from_normal_coordinates(manifold.origin, z), ends]),
     )
     away = [true_distance(manifold, x) for x in inside]
-    assert 0.99999 * mean.reach <= max(away) <= mean.reach
+    assert 0.99999 * mean.clipping_radius <= max(away) <= mean.clipping_radius
     pair = [
         open_records(ends[list(order)], manifold.point_shape)
         for order in ([0, 0, 1, 1], [0, 1, 1, 1])
     ]
-    (one, spread), (other, narrower) = map(mean.moments, pair)
+    (one, spread), (other, narrower) = map(mean.mean_and_variance, pair)
     assert (
-        0.99 * frechet_mean_sensitivity(manifold, mean.reach, n)
+        0.99 * frechet_mean_sensitivity(manifold, mean.clipping_radius, n)
         <= manifold.dist(one, other)
         <= mean.sensitivity
     )
     assert 0.1 * variance.sensitivity < spread - narrower <= variance.sensitivity
     steps = [
         clip_rows_to(
-            logs_at(manifold, manifold.origin, mean.prepare_data(each.array())),
-            mean.reach,
+            logs_at(manifold, manifold.origin, mean.clip_records(each.array())),
+            mean.clipping_radius,
         ).mean(axis=0)
         for each in pair
     ]

@@ -21,7 +21,7 @@ from curvedp.cli import app
 from curvedp.core.certificate import Certificate
 from curvedp.errors import ParameterError
 from curvedp.geometry import Simplex, SPDBuresWasserstein, Sphere, Torus
-from curvedp.release.warnings import estimator_warnings
+from curvedp.release.warnings import certificate_warnings, estimator_warnings
 from curvedp.report import write_report
 from spaces import EDGES, SPACES
 
@@ -96,7 +96,9 @@ def test_every_compact_space_warns_of_wide_records_and_of_no_others(M, estimator
             certificates = getattr(fitted, "certificates_", None)
             first = certificates[0] if certificates else fitted.certificate_
             again = Certificate.from_json(first.to_json())
-            assert set(found) & set(again.alarms)
+            assert set(found) & {
+                warning.text for warning in certificate_warnings(again)
+            }
 
 
 def test_the_prediction_is_not_wrong_in_silence_on_a_torus():

@@ -246,11 +246,11 @@ MAKERS = {
     ),
     "stated": lambda: GaussianMechanism(S2, 0.1, 0.2).release(S2.origin).certificate,
 }
-# What says why, in words that no claim rests on; who and when have forms of their own.
-FREE = {("release", "reason")}
+# What says why a mechanism was taken: no claim rests on it. Who and when have forms of their own.
+FREE = {("release", "choice")}
 STRANGE: list[Any] = [
     None, True, False, 0, -1, 1, 1e-9, -1e-9, 1e300, 10**30, "", "x [/red] y", "\u001b[8m", [], {}, [1, 2], {"a": 1}, -0.0,
-    "Infinity", 0.5, "exact-then-round", "<img src=x>",
+    "Infinity", 0.5, "exact_then_round", "<img src=x>",
 ]  # fmt: skip
 
 
@@ -449,8 +449,8 @@ def test_integers_that_the_value_does_not_need_are_refused(name):
 def test_a_forged_slack_is_refused(name):
     """No exact draw is nearer to its ideal law than 2^-100, and δ is claimed with that: both changed, and in agreement."""
     record = copy.deepcopy(genuine(name))
-    if record["numerics"]["tau"] is not None:
-        record["numerics"]["tau"] = record["claims"]["slack"] = 2.0**-101
+    if record["numerics"]["slack"] is not None:
+        record["numerics"]["slack"] = record["claims"]["slack"] = 2.0**-101
         assert not accepted(resealed(record))
 
 
@@ -469,7 +469,7 @@ def test_forms_that_are_no_certificate():
     genuine = MAKERS["stated"]()
     text = genuine.to_json()
     for bad in (
-        text.replace('"unit"', '"units"'),
+        text.replace('"privacy_unit"', '"privacy_units"'),
         text.replace('"mechanism": ', '"mechanism": "a", "mechanism": ', 1),
         "[" * 5000,
         "{}",

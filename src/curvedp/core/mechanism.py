@@ -35,6 +35,7 @@ from curvedp.core.certificate import (
     exact_integers,
     hash_integers,
 )
+from curvedp.core.certificate_form import check_plain_text
 from curvedp.core.codes import (
     ChoiceRule,
     PostProcessing,
@@ -332,6 +333,7 @@ class Mechanism(ABC):
         if len(self.statistic.privacy_units) > 1:
             # The statistic says which of its units it is of.
             description["statistic"][UNIT_FIELD] = privacy_unit.value
+        choice = _choice_record(terms.choice)
         source.refresh()  # clones of a virtual machine must not share their noise
 
         draw = self.draw(prepared, source)
@@ -353,11 +355,7 @@ class Mechanism(ABC):
                 "sha256": hash_integers(draw.integers),
                 "stages": [dict(stage) for stage in draw.stages],
                 "post_processing": [code.value for code in self.post_processing],
-                "choice": {
-                    "rule": terms.choice.rule.value,
-                    "predicted_errors": dict(terms.choice.predicted_errors),
-                    "excluded": list(terms.choice.excluded),
-                },
+                "choice": choice,
             },
             ledger=None if terms.ledger_entry is None else dict(terms.ledger_entry),
         )
@@ -401,6 +399,25 @@ def _check_privacy_unit(
             value=privacy_unit,
         )
     return privacy_unit
+
+
+def _choice_record(choice: Choice) -> dict[str, Any]:
+    """Return why a mechanism was taken, as JSON values.
+
+    Names that no certificate may hold are refused. An infinite predicted error, which
+    JSON does not have, is left out.
+    """
+    for option in (*choice.predicted_errors, *choice.excluded):
+        check_plain_text("the option of a mechanism", option)
+    return {
+        "rule": choice.rule.value,
+        "predicted_errors": {
+            option: float(error)
+            for option, error in choice.predicted_errors.items()
+            if np.isfinite(error)
+        },
+        "excluded": list(choice.excluded),
+    }
 
 
 def strongest_guarantee(promise: Guarantee) -> Guarantee:
