@@ -21,7 +21,6 @@ from scipy.stats import beta, kstest, laplace, norm
 
 from benchmarks import arrays
 from curvedp import GDP, PureDP
-from curvedp.entropy import GeneratorSource
 from curvedp.errors import CurvedpError
 from curvedp.geometry import (
     Correlation,
@@ -53,6 +52,7 @@ from curvedp.inference.shapes import SHAPES, noise_quantiles
 from curvedp.mechanisms.chart import GRID
 from curvedp.mechanisms.isotropic.base import IsotropicMechanism
 from curvedp.mechanisms.knorm_gradient import pure_epsilon
+from curvedp.randomness import GeneratorSource
 from curvedp.records.base import open_records
 from curvedp.release.choose import choose_mechanism
 from curvedp.statistics.frechet_mean import FrechetMean

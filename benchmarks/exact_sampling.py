@@ -12,7 +12,6 @@ from collections.abc import Callable
 import numpy as np
 from scipy import stats
 
-from curvedp.entropy import SecureSource
 from curvedp.geometry import (
     Euclidean,
     Lorentz,
@@ -23,6 +22,7 @@ from curvedp.geometry import (
 )
 from curvedp.laws import RiemannianGaussian, RiemannianLaplace
 from curvedp.laws.exact import exact_gaussian, exact_laplace
+from curvedp.randomness import SecureSource
 
 CASES: list[
     tuple[str, Manifold, float, float | None]

@@ -20,7 +20,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from curvedp.entropy import SecureSource
 from curvedp.geometry import (
     Euclidean,
     SPDAffineInvariant,
@@ -31,6 +30,7 @@ from curvedp.geometry import (
 from curvedp.laws import RiemannianGaussian
 from curvedp.laws.exact import exact_gaussian
 from curvedp.privacy import gaussian_profile
+from curvedp.randomness import SecureSource
 from curvedp.regression import fit_geodesic
 
 

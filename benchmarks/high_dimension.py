@@ -17,8 +17,8 @@ import numpy as np
 
 from benchmarks import arrays
 from curvedp import GDP, PrivateMDM, PrivateSoftmax
-from curvedp.entropy import GeneratorSource
 from curvedp.geometry import SPDAffineInvariant, SPDLogEuclidean, frechet_mean
+from curvedp.randomness import GeneratorSource
 
 CHANNELS, SAMPLES, TRIALS, SPACE = 32, 200, 216, SPDAffineInvariant(32)
 MUS = (0.5, 1.0, 2.0, 4.0)

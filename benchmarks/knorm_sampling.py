@@ -13,8 +13,7 @@ import time
 import numpy as np
 
 from curvedp.geometry import Sphere
-from curvedp.laws.cells import CellSampler
-from curvedp.laws.domains import TangentBundleBall
+from curvedp.laws.knorm import LipschitzRejectionSampler, TangentBundleBall
 
 M = Sphere(2)
 
@@ -71,7 +70,7 @@ def main() -> None:
         scale = 2 * math.sqrt(2) * (2 * clip / n) / epsilon
         for label, constants in (("loose", (1.45, 0.8)), ("tight", (1.2, 0.3))):
             start = time.perf_counter()
-            sampler = CellSampler(
+            sampler = LipschitzRejectionSampler(
                 domain, scale, regression_gradient_norm(x, Y, clip), constants, rng
             )
             p, v = domain.points(sampler.draw(1))

@@ -48,13 +48,13 @@ GROUPS = {
     "ledger": "ledger/*.py",
     "accounting": "privacy/*.py",
     "laws": "laws/**/*.py",
-    "entropy": "entropy/*.py",
+    "randomness": "randomness/*.py",
 }
 TESTS = [
     "tests/ledger",
     "tests/privacy",
     "tests/laws",
-    "tests/entropy",
+    "tests/randomness",
     "tests/conformance/test_laws.py",
     "tests/golden",
 ]  # and the examples in the files themselves

@@ -54,9 +54,9 @@ def error(prediction: np.ndarray, Y: np.ndarray) -> float:
 def ours(x: np.ndarray, Y: np.ndarray, repeats: int) -> dict[str, list[float]]:
     """(2, 10⁻⁵)-DP by descent, for a record replaced and for one added or removed; pure ε = 2 as four K-norm lines."""
     from curvedp import GDP, ApproxDP, PrivateGeodesicRegression, PureDP
-    from curvedp.entropy import GeneratorSource
     from curvedp.geometry import Euclidean
     from curvedp.privacy import gaussian_profile, smallest_scale
+    from curvedp.randomness import GeneratorSource
 
     def fitted(responses: np.ndarray, seed: int, **more: object) -> np.ndarray:
         source = GeneratorSource(

@@ -30,10 +30,10 @@ from benchmarks.release_attacks import (
     symmetry_residual,
     welch_t,
 )
-from curvedp.entropy import SecureSource
 from curvedp.geometry import Lorentz, Rotations, SPDAffineInvariant, Sphere, Stiefel
 from curvedp.geometry.manifold import Manifold
 from curvedp.mechanisms import LaplaceMechanism, LogGaussianMechanism
+from curvedp.randomness import SecureSource
 
 DISTANCE, SCALE, DELTA = 0.03, 0.25, 1e-4  # the Laplace laws are pure 0.12-DP
 GRID = 2.0**30

@@ -26,7 +26,6 @@ from scipy.stats import ks_2samp
 from benchmarks.staged_walks import Balls, Medians, Pair, Walks, log_ratio
 from curvedp import GDP, PureDP
 from curvedp.audit import AuditResult, audit_scores
-from curvedp.entropy import GeneratorSource
 from curvedp.geometry import (
     Euclidean,
     Lorentz,
@@ -41,6 +40,7 @@ from curvedp.mechanisms.staged.ball_search import PrivateBallMechanism
 from curvedp.mechanisms.staged.budget import StagedMechanism
 from curvedp.mechanisms.staged.median import MedianMechanism
 from curvedp.mechanisms.staged.queries import scaling_direction
+from curvedp.randomness import GeneratorSource
 from curvedp.statistics.geometric_median import GeometricMedian
 from curvedp.statistics.searched_ball import SearchedMean
 

@@ -17,7 +17,7 @@ ROOMS = (
     "geometry",
     "records",
     "laws",
-    "entropy",
+    "randomness",
     "privacy",
     "mechanisms",
     "regression",

@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 
 import curvedp
-from curvedp import audit, entropy, geometry, laws, mechanisms, optim, privacy
+from curvedp import audit, geometry, laws, mechanisms, optim, privacy, randomness
 from curvedp.core import registry
 from curvedp.core.mechanism import Mechanism
 from curvedp.core.statistic import Statistic
 from curvedp.geometry import Euclidean, Lorentz, Sphere
-from curvedp.laws.domains import GeodesicBall
+from curvedp.laws.knorm import GeodesicBall
 from curvedp.mechanisms import selection
 from curvedp.privacy import GDP, ZCDP, ApproxDP, PureDP, RaoDP, RenyiDP
 from curvedp.privacy.calibration import meets
@@ -41,7 +41,7 @@ X = S2.project(np.random.default_rng(0).normal([3.0, 0.0, 0.0], 0.5, (12, 3)))
 MATRICES = np.eye(3) + 0.1 * np.einsum(
     "nij,nkj->nik", *2 * [np.random.default_rng(2).normal(size=(400, 3, 3))]
 )
-NOISE = entropy.GeneratorSource(
+NOISE = randomness.GeneratorSource(
     np.random.default_rng(1)
 )  # tests need no secret noise, and a fixed one repeats
 Call = tuple[Callable[..., Any], dict[str, Any]]

@@ -35,15 +35,15 @@ ARROWS: dict[str, set[str]] = {
     "_lazy": set(),
     "_silence": set(),
     "numerics": set(),
-    "entropy": {"numerics"},
+    "randomness": {"numerics"},
     "privacy": {"numerics"},
     "signing": set(),
     "geometry": {"numerics"},
     "records": {"geometry", "numerics"},
-    "laws": {"entropy", "geometry", "numerics", "privacy"},
+    "laws": {"randomness", "geometry", "numerics", "privacy"},
     "regression": {"geometry", "numerics"},
     "core": {
-        "entropy",
+        "randomness",
         "geometry",
         "laws",
         "mechanisms",
@@ -63,7 +63,7 @@ ARROWS: dict[str, set[str]] = {
     },
     "mechanisms": {
         "core",
-        "entropy",
+        "randomness",
         "geometry",
         "laws",
         "ledger",
@@ -77,7 +77,7 @@ ARROWS: dict[str, set[str]] = {
     "ledger": {"numerics", "privacy"},
     "release": {
         "core",
-        "entropy",
+        "randomness",
         "geometry",
         "laws",
         "ledger",
@@ -87,7 +87,7 @@ ARROWS: dict[str, set[str]] = {
     },
     "estimators": {
         "core",
-        "entropy",
+        "randomness",
         "geometry",
         "inference",
         "ledger",
@@ -101,7 +101,7 @@ ARROWS: dict[str, set[str]] = {
     },
     "optim": {
         "core",
-        "entropy",
+        "randomness",
         "geometry",
         "mechanisms",
         "numerics",
@@ -111,7 +111,7 @@ ARROWS: dict[str, set[str]] = {
     },
     "inference": {
         "core",
-        "entropy",
+        "randomness",
         "geometry",
         "laws",
         "ledger",
@@ -125,7 +125,7 @@ ARROWS: dict[str, set[str]] = {
     },  # `Region.plot`
     "federated": {
         "core",
-        "entropy",
+        "randomness",
         "geometry",
         "ledger",
         "mechanisms",
@@ -136,10 +136,10 @@ ARROWS: dict[str, set[str]] = {
         "signing",
         "statistics",
     },
-    "adapters": {"core", "entropy", "geometry", "ledger", "privacy"},
+    "adapters": {"core", "randomness", "geometry", "ledger", "privacy"},
     "audit": {
         "core",
-        "entropy",
+        "randomness",
         "estimators",
         "geometry",
         "laws",
@@ -154,7 +154,7 @@ ARROWS: dict[str, set[str]] = {
     "studio": {
         "checking",
         "core",
-        "entropy",
+        "randomness",
         "estimators",
         "geometry",
         "ledger",
@@ -174,7 +174,14 @@ ARROWS: dict[str, set[str]] = {
     "releasing": {"core", "estimators", "report"},
     "statement": {"core", "inference", "privacy"},
     "testing": {"conformance", "geometry"},
-    "conformance": {"core", "entropy", "geometry", "mechanisms", "records", "release"},
+    "conformance": {
+        "core",
+        "randomness",
+        "geometry",
+        "mechanisms",
+        "records",
+        "release",
+    },
 }
 # The doors: they may import everything.
 TOP = {

@@ -19,7 +19,6 @@ from curvedp import (
     plan,
 )
 from curvedp.cli import app
-from curvedp.entropy import GeneratorSource
 from curvedp.errors import ParameterError, UnattainableGuarantee
 from curvedp.geometry import (
     Euclidean,
@@ -31,6 +30,7 @@ from curvedp.geometry import (
     frechet_mean,
 )
 from curvedp.inference import two_sample_test
+from curvedp.randomness import GeneratorSource
 from curvedp.release.warnings import certificate_warnings, estimator_warnings
 from curvedp.statistics.searched_ball import SearchedMean
 from spaces import SPACES

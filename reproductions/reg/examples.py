@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from curvedp import ApproxDP, PrivateGeodesicRegression, PureDP
-from curvedp.entropy import GeneratorSource
 from curvedp.geometry import KendallShapes, Sphere
 from curvedp.geometry.manifold import Manifold
+from curvedp.randomness import GeneratorSource
 from curvedp.regression import fit_geodesic
 from examples.data_sets import find_file, load_dataset
 from examples.geodesics.pictures import plot_geodesic

@@ -20,8 +20,8 @@ from benchmarks.regression_peers import (
     ours,
 )
 from curvedp import ApproxDP, PrivateGeodesicRegression
-from curvedp.entropy import GeneratorSource
 from curvedp.geometry import Euclidean
+from curvedp.randomness import GeneratorSource
 from reproductions.reg.paper import VARIANCE, sequential_sampler
 from reproductions.runner import Setting
 from reproductions.style import (

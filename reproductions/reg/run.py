@@ -13,8 +13,8 @@ from matplotlib.figure import Figure
 
 from benchmarks.regression import attack
 from curvedp import PrivateGeodesicRegression, PureDP
-from curvedp.entropy import GeneratorSource
 from curvedp.geometry import Sphere
+from curvedp.randomness import GeneratorSource
 from curvedp.regression import fit_geodesic
 from curvedp.regression.bounds import gradient_sensitivities
 from curvedp.regression.gradient import clipped_gradient

@@ -17,10 +17,10 @@ import numpy as np
 from curvedp.core.capabilities import SimulatesRelease
 from curvedp.core.mechanism import Mechanism, describe_mechanism
 from curvedp.core.statistic import Ball, ClippedToBall, Statistic
-from curvedp.entropy import GeneratorSource
 from curvedp.errors import CurvedpError
 from curvedp.geometry.manifold import Manifold
 from curvedp.mechanisms.isotropic.base import IsotropicMechanism
+from curvedp.randomness import GeneratorSource
 from curvedp.records.base import open_records
 from curvedp.release.rebuild import rebuild_mechanism
 

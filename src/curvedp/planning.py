@@ -17,7 +17,6 @@ from numpy.typing import ArrayLike
 
 from curvedp import _validate
 from curvedp.core.mechanism import Mechanism, check_guarantee
-from curvedp.entropy import GeneratorSource
 from curvedp.errors import CurvedpError, ParameterError, UnattainableGuarantee
 from curvedp.geometry.manifold import Manifold, check_manifold
 from curvedp.geometry.spaces.spd_common import SPD
@@ -29,6 +28,7 @@ from curvedp.mechanisms.staged.reduced_classifier import candidate_classifiers
 from curvedp.mechanisms.vector import smallest_noise, std_per_scale
 from curvedp.numerics.threads import one_blas_thread
 from curvedp.privacy import GDP, Guarantee
+from curvedp.randomness import GeneratorSource
 from curvedp.release.choose import choose_mechanism, rank_mechanisms
 from curvedp.release.populations import (
     Population,

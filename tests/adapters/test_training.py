@@ -5,7 +5,6 @@ import pytest
 from scipy import stats
 
 from curvedp import GDP, ApproxDP, Ledger
-from curvedp.entropy import GeneratorSource
 from curvedp.errors import BudgetExceeded, ParameterError
 from curvedp.geometry import (
     Euclidean,
@@ -14,6 +13,7 @@ from curvedp.geometry import (
     SPDAffineInvariant,
     Sphere,
 )
+from curvedp.randomness import GeneratorSource
 
 geoopt = pytest.importorskip(
     "geoopt", reason="geoopt is not installed; the lane `adapters` has it"

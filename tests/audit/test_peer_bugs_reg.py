@@ -14,9 +14,7 @@ from curvedp import PureDP
 from curvedp.audit import audit_scores
 from curvedp.audit.empirical import rounded
 from curvedp.geometry import Euclidean, SPDAffineInvariant, Sphere, frechet_mean
-from curvedp.laws.cells import CellSampler
-from curvedp.laws.domains import GeodesicBall
-from curvedp.laws.knorm import KNormLaw
+from curvedp.laws.knorm import GeodesicBall, KNormLaw, LipschitzRejectionSampler
 from curvedp.mechanisms import KNGMechanism
 from curvedp.mechanisms.geodesic_knorm import KNGRegressionMechanism
 from curvedp.privacy import GDP
@@ -229,9 +227,9 @@ def test_e22_drawn_jointly_it_is_private():
     for x, Y in sets:
         bundle, scale, norm, constants, _ = plan.problem((x - 0.5)[:, None], Y)
         middle, v = bundle.points(
-            CellSampler(bundle, scale, norm, constants, np.random.default_rng(0)).draw(
-                4000
-            )
+            LipschitzRejectionSampler(
+                bundle, scale, norm, constants, np.random.default_rng(0)
+            ).draw(4000)
         )
         draws.append(M.exp(middle, -v / 2))  # the footpoint γ(0)
     assert audit_scores(PureDP(1.0), *nearer(M, sets, draws)).holds

@@ -15,10 +15,10 @@ from benchmarks.release_attacks import (
     norm_residual,
     symmetry_residual,
 )
-from curvedp.entropy import GeneratorSource
 from curvedp.errors import ParameterError
 from curvedp.geometry import Lorentz, SPDAffineInvariant, Sphere
 from curvedp.laws.exact import exact_gaussian, exact_laplace
+from curvedp.randomness import GeneratorSource
 
 EPS, DISTANCE = 2.0, 0.5
 SCALE = DISTANCE / EPS  # the Laplace law on a homogeneous space is pure Δ/σ-DP

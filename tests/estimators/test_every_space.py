@@ -12,10 +12,10 @@ from curvedp import (
     PrivateFrechetMedian,
     PrivateMDM,
 )
-from curvedp.entropy import GeneratorSource
 from curvedp.errors import CurvedpError, ReleaseWarning
 from curvedp.geometry import SPDBuresWasserstein, frechet_mean
 from curvedp.inference import two_sample_test
+from curvedp.randomness import GeneratorSource
 from spaces import SPACES
 
 N = 300

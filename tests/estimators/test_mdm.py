@@ -8,9 +8,9 @@ import pytest
 from curvedp import GDP, ApproxDP, Ledger, PrivateMDM, PrivateSoftmax
 from curvedp.core.codes import ProtectedUnit
 from curvedp.core.wording import protected_unit_sentence
-from curvedp.entropy import GeneratorSource
 from curvedp.errors import ParameterError, ReleaseWarning
 from curvedp.geometry import Euclidean, Lorentz, SPDAffineInvariant, Sphere
+from curvedp.randomness import GeneratorSource
 from curvedp.release.verify import verify_certificate
 from curvedp.statistics.noisy_sums import ClippedSum
 from transcript import pairs, spent

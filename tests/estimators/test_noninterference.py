@@ -12,7 +12,6 @@ import pytest
 
 import curvedp
 from curvedp import GDP, PureDP
-from curvedp.entropy import GeneratorSource
 from curvedp.geometry import (
     Lorentz,
     Rotations,
@@ -21,6 +20,7 @@ from curvedp.geometry import (
     Sphere,
 )
 from curvedp.laws.exact import ExactDraw
+from curvedp.randomness import GeneratorSource
 from transcript import replace_draws
 
 SPD3 = SPDAffineInvariant(3)
@@ -48,15 +48,15 @@ def led(monkeypatch):
         state = {"count": 0}
 
         def scripted(manifold, scale, center, *, source=None, grid=30):
-            from curvedp.laws.exact import drawn_shape
+            from curvedp.laws.exact import grid_shape
 
             state["count"] += 1
             rng = np.random.default_rng(state["count"])
             value = np.asarray(manifold.origin, dtype=float) + 0 * np.asarray(center)
             near = (
                 value
-                if drawn_shape(manifold) == value.shape
-                else np.zeros(drawn_shape(manifold))
+                if grid_shape(manifold) == value.shape
+                else np.zeros(grid_shape(manifold))
             )
             integers = (
                 np.round((near + 0.01 * rng.normal(size=near.shape)) * 2**grid)

@@ -21,7 +21,6 @@ from curvedp import (
 )
 from curvedp.core.codes import ChoiceRule, SamplingPath
 from curvedp.core.statistic import Ball
-from curvedp.entropy import GeneratorSource
 from curvedp.errors import (
     BudgetExceeded,
     ParameterError,
@@ -47,6 +46,7 @@ from curvedp.geometry import (
 )
 from curvedp.mechanisms.staged.budget import ReleasedCounts
 from curvedp.privacy import GDP, ApproxDP, PureDP
+from curvedp.randomness import GeneratorSource
 from curvedp.records.base import open_records
 from curvedp.release.verify import verify_certificate
 from curvedp.release.warnings import _says_many_outside

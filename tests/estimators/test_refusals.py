@@ -5,10 +5,10 @@ import pytest
 
 import curvedp
 from curvedp import GDP, Ledger, PureDP
-from curvedp.entropy import GeneratorSource
 from curvedp.errors import CurvedpError
 from curvedp.geometry import SPDAffineInvariant, Sphere
 from curvedp.privacy import ApproxDP
+from curvedp.randomness import GeneratorSource
 
 S2, RNG = Sphere(2), np.random.default_rng(0)
 X = Sphere(2).project(RNG.normal([3.0, 0, 0], 0.5, (60, 3)))

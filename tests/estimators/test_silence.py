@@ -18,7 +18,6 @@ import scipy.special
 import curvedp
 from curvedp import GDP, PureDP, ReleaseWarning, check
 from curvedp._silence import numerical_silence, quiet_about_records
-from curvedp.entropy import GeneratorSource
 from curvedp.federated import MeanKernel, Plan, Site, key_of, new_identity
 from curvedp.geometry import (
     Correlation,
@@ -41,6 +40,7 @@ from curvedp.geometry import (
 )
 from curvedp.inference import k_sample_test, paired_test, two_sample_test
 from curvedp.numerics.threads import in_threads
+from curvedp.randomness import GeneratorSource
 
 N = 24  # records
 LARGE = GDP(8.0)  # enough for a private ball of so few records

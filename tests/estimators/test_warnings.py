@@ -7,8 +7,8 @@ import pytest
 
 import curvedp.estimators
 from curvedp import GDP, Ledger, ReleaseWarning
-from curvedp.entropy import GeneratorSource
 from curvedp.geometry import SPDAffineInvariant, Sphere
+from curvedp.randomness import GeneratorSource
 from curvedp.release.warnings import estimator_warnings
 from curvedp.report import write_report
 

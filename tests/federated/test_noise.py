@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from scipy.stats import chi2
 
-from curvedp.entropy import GeneratorSource
 from curvedp.errors import ParameterError
 from curvedp.federated.noise import (
     LEAST_VARIANCE,
@@ -21,6 +20,7 @@ from curvedp.federated.noise import (
     surplus,
     variance,
 )
+from curvedp.randomness import GeneratorSource
 
 
 def masses(v, reach):

@@ -26,7 +26,6 @@ from curvedp import (
     PrivatePCA,
     PureDP,
 )
-from curvedp.entropy import GeneratorSource
 from curvedp.geometry import (
     Euclidean,
     HPDAffineInvariant,
@@ -41,6 +40,7 @@ from curvedp.geometry import (
     Stiefel,
 )
 from curvedp.geometry.manifold import Manifold
+from curvedp.randomness import GeneratorSource
 
 PATH = Path(__file__).with_name("releases.json")
 

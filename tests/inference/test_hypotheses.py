@@ -10,12 +10,12 @@ from scipy.stats import binomtest, norm
 
 from curvedp import GDP, ApproxDP, Ledger, PureDP
 from curvedp.core.codes import ProtectedUnit
-from curvedp.entropy import GeneratorSource
 from curvedp.errors import BudgetExceeded, ParameterError, VerificationFailed
 from curvedp.geometry import Euclidean, Lorentz, Rotations, SPDAffineInvariant, Sphere
 from curvedp.inference import k_sample_test, paired_test, two_sample_test
 from curvedp.inference.kernel import PairedDistance, SamplesDistance
 from curvedp.inference.permutation import NoisyStatistics, PermutationMechanism
+from curvedp.randomness import GeneratorSource
 from curvedp.records.persons import person_means
 from curvedp.release.verify import verify_certificate
 

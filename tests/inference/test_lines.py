@@ -10,7 +10,6 @@ from scipy.stats import binomtest
 
 from curvedp import GDP, PrivateGeodesicRegression, PureDP
 from curvedp.core.capabilities import NoisyDraw
-from curvedp.entropy import GeneratorSource
 from curvedp.errors import ParameterError
 from curvedp.geometry import Euclidean, Lorentz, Rotations, SPDAffineInvariant, Sphere
 from curvedp.inference import region_of
@@ -19,6 +18,7 @@ from curvedp.laws import RiemannianGaussian, RiemannianLaplace
 from curvedp.mechanisms import Certificate
 from curvedp.mechanisms.chart import grid_of
 from curvedp.mechanisms.geodesic_descent import BundleDescentMechanism
+from curvedp.randomness import GeneratorSource
 from curvedp.regression.bounds import DEVIATION
 from curvedp.regression.gradient import clip_rows, clipped_direction, contributions
 from curvedp.regression.linearity import Neighborhood

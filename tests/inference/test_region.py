@@ -14,7 +14,6 @@ from curvedp import (
     PrivateMDM,
 )
 from curvedp.core.capabilities import NoisyDraw
-from curvedp.entropy import GeneratorSource
 from curvedp.errors import ParameterError
 from curvedp.geometry import (
     Euclidean,
@@ -31,6 +30,7 @@ from curvedp.inference import Region, consistent, region_of
 from curvedp.inference.region import sampling_error
 from curvedp.inference.shapes import SHAPES
 from curvedp.laws import RiemannianGaussian
+from curvedp.randomness import GeneratorSource
 from curvedp.records.base import open_records
 from curvedp.release.choose import choose_mechanism
 from curvedp.report import write_report

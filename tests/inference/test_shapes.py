@@ -11,7 +11,6 @@ from curvedp import (
     GDP,
     PrivatePCA,
 )
-from curvedp.entropy import GeneratorSource
 from curvedp.geometry import (
     Euclidean,
     KendallShapes,
@@ -23,6 +22,7 @@ from curvedp.geometry import (
     project_to_ball,
 )
 from curvedp.inference.shapes import _distance_to_mean, hessian_bounds
+from curvedp.randomness import GeneratorSource
 
 RUNS, LEVEL, N = (
     160,

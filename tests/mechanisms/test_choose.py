@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from curvedp import PrivateFrechetMean, plan
-from curvedp.entropy import GeneratorSource
 from curvedp.errors import CurvedpError
 from curvedp.geometry import (
     Euclidean,
@@ -17,6 +16,7 @@ from curvedp.geometry import (
     frechet_mean,
 )
 from curvedp.privacy import GDP, PureDP
+from curvedp.randomness import GeneratorSource
 from curvedp.release import choose
 from curvedp.release.choose import mechanism_options
 from curvedp.statistics.frechet_mean import FrechetMean

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
-from curvedp.entropy import GeneratorSource
 from curvedp.errors import ParameterError, UnattainableGuarantee
 from curvedp.geometry import (
     Euclidean,
@@ -22,6 +21,7 @@ from curvedp.geometry import (
 from curvedp.laws.knorm import KNormLaw
 from curvedp.mechanisms import Certificate, KNGMechanism
 from curvedp.privacy import GDP, ZCDP, ApproxDP, PureDP
+from curvedp.randomness import GeneratorSource
 
 SPACES = [
     (Sphere(2), np.sin, 0.7),

@@ -11,7 +11,6 @@ import pytest
 from curvedp.core import certificate
 from curvedp.core.fields import Length, check_fields
 from curvedp.core.statistic import public_ball
-from curvedp.entropy import GeneratorSource, SecureSource
 from curvedp.errors import (
     NotIntegrable,
     ParameterError,
@@ -39,6 +38,7 @@ from curvedp.mechanisms import (
     LogLaplaceMechanism,
 )
 from curvedp.privacy import GDP, ZCDP, ApproxDP, PureDP, RenyiDP
+from curvedp.randomness import GeneratorSource, SecureSource
 from curvedp.release.verify import verify_certificate
 from curvedp.statistics.frechet_mean import FrechetMean
 from spaces import SPACES

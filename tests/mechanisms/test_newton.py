@@ -9,7 +9,6 @@ from scipy.stats import ks_2samp
 
 from curvedp import PrivateFrechetMean
 from curvedp.core.wording import post_processing_sentence
-from curvedp.entropy import GeneratorSource
 from curvedp.errors import ParameterError, VerificationFailed
 from curvedp.geometry import (
     Euclidean,
@@ -23,6 +22,7 @@ from curvedp.mechanisms import newton
 from curvedp.mechanisms.chart import shrink_points
 from curvedp.mechanisms.newton import NewtonMechanism
 from curvedp.privacy import GDP, ApproxDP, PureDP
+from curvedp.randomness import GeneratorSource
 from curvedp.release.choose import choose_mechanism
 from curvedp.release.predict import baseline_error, predicted_error
 from curvedp.release.verify import verify_certificate

@@ -20,7 +20,6 @@ from curvedp import (
     PureDP,
     plan,
 )
-from curvedp.entropy import GeneratorSource
 from curvedp.errors import BudgetExceeded, CurvedpError, ReleaseWarning
 from curvedp.geometry import (
     Euclidean,
@@ -41,6 +40,7 @@ from curvedp.mechanisms.vector import (
     smallest_gaussian_scale,
     std_per_scale,
 )
+from curvedp.randomness import GeneratorSource
 from curvedp.release.predict import predicted_error
 from curvedp.release.verify import verify_certificate
 from curvedp.signing import digest

@@ -9,7 +9,6 @@ import pytest
 from flint import arb
 from scipy import stats
 
-from curvedp.entropy import GeneratorSource
 from curvedp.errors import BudgetExceeded, ParameterError, VerificationFailed
 from curvedp.ledger import Ledger
 from curvedp.mechanisms.selection import (
@@ -19,6 +18,7 @@ from curvedp.mechanisms.selection import (
     private_selection,
 )
 from curvedp.privacy import GDP, ApproxDP, NegativeBinomialRuns, PureDP
+from curvedp.randomness import GeneratorSource
 from curvedp.release.verify import verify_certificate
 from goodness import generating
 

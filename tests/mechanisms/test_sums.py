@@ -16,7 +16,6 @@ from curvedp import (
     PureDP,
 )
 from curvedp.audit import audit_scores
-from curvedp.entropy import GeneratorSource
 from curvedp.errors import CurvedpError
 from curvedp.geometry import (
     Euclidean,
@@ -26,6 +25,7 @@ from curvedp.geometry import (
     frechet_mean,
 )
 from curvedp.mechanisms.noisy_sum import SumMechanism
+from curvedp.randomness import GeneratorSource
 from curvedp.release.verify import verify_certificate
 from curvedp.statistics.noisy_sums import ClippedSum, GramSum, SpreadSum
 from transcript import leaked, spent

@@ -9,9 +9,6 @@ import pytest
 from flint import arb, ctx
 from scipy import stats
 
-from curvedp.entropy import GeneratorSource
-from curvedp.entropy.bits import LazyNormals, LazyUniforms
-from curvedp.entropy.bits import accepts as coin_accepts
 from curvedp.errors import EnvelopeViolation
 from curvedp.numerics import enclosures as balls
 from curvedp.numerics.enclosures import (
@@ -23,6 +20,9 @@ from curvedp.numerics.enclosures import (
     precision,
     round_arb,
 )
+from curvedp.randomness import GeneratorSource
+from curvedp.randomness.lazy_reals import LazyNormals, LazyUniforms
+from curvedp.randomness.lazy_reals import accepts as coin_accepts
 from goodness import accepts, ks, rejects
 
 mp = mpmath.mp.clone()

@@ -9,10 +9,10 @@ from scipy.stats import kstest, norm
 
 import curvedp.optim._loop as loop
 import curvedp.optim._randomness as randomness
-from curvedp.entropy import GeneratorSource, SecureSource
 from curvedp.geometry import Sphere
 from curvedp.optim import LeadingEigenvectorProblem, dp_rsgd
 from curvedp.optim._device_noise import _normals, chacha_normals, chacha_words
+from curvedp.randomness import GeneratorSource, SecureSource
 
 
 @pytest.fixture(autouse=True)

@@ -3,9 +3,9 @@
 import numpy as np
 from scipy import stats
 
-from curvedp.entropy import GeneratorSource
 from curvedp.optim import _ziggurat
 from curvedp.optim._ziggurat import ziggurat_normals
+from curvedp.randomness import GeneratorSource
 
 COUNT = 1_000_000
 

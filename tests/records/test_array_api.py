@@ -16,7 +16,6 @@ from curvedp import (
     PrivateMDM,
     PrivatePCA,
 )
-from curvedp.entropy import GeneratorSource
 from curvedp.errors import ParameterError
 from curvedp.geometry import KendallShapes, Lorentz, SPDAffineInvariant, Sphere
 from curvedp.geometry.frechet_mean.backends.chunks import (
@@ -29,6 +28,7 @@ from curvedp.geometry.frechet_mean.error_bound import solver_error
 from curvedp.geometry.frechet_mean.public_ball import PublicBall
 from curvedp.numerics.arrays import to_host
 from curvedp.optim import FrechetMeanProblem, dp_rgd
+from curvedp.randomness import GeneratorSource
 from curvedp.records.base import open_records
 from curvedp.release.verify import verify_certificate
 from rough_records import cloud

@@ -15,10 +15,10 @@ from distributed import Client, LocalCluster, wait
 from distributed.utils import get_mp_context
 
 from curvedp import GDP, Ledger, PrivateDispersion, PrivateFrechetMean, PrivatePCA
-from curvedp.entropy import GeneratorSource
 from curvedp.errors import ParameterError
 from curvedp.geometry import KendallShapes, Lorentz, SPDAffineInvariant, Sphere
 from curvedp.optim import LeadingEigenvectorProblem, dp_rgd
+from curvedp.randomness import GeneratorSource
 from curvedp.records import from_parquet
 from curvedp.release.verify import verify_certificate
 from rough_records import cloud

@@ -16,12 +16,12 @@ from curvedp import (
     PrivatePCA,
     PureDP,
 )
-from curvedp.entropy import GeneratorSource
 from curvedp.errors import ParameterError
 from curvedp.geometry import SPDAffineInvariant, Sphere, frechet_mean, project_to_ball
 from curvedp.geometry.frechet_mean.error_bound import solver_error
 from curvedp.geometry.frechet_mean.public_ball import PublicBall
 from curvedp.optim import FrechetMeanProblem, dp_rsgd, dp_rsvrg
+from curvedp.randomness import GeneratorSource
 from curvedp.records.chunked import ChunkedRecords
 from curvedp.records.labels import ChunkedLabels
 from curvedp.release.verify import verify_certificate

@@ -7,7 +7,6 @@ import pytest
 from scipy.spatial.transform import Rotation
 
 from curvedp import GDP, PrivateFrechetMean
-from curvedp.entropy import GeneratorSource
 from curvedp.errors import ParameterError
 from curvedp.estimators import (
     PrivateGeodesicRegression,
@@ -16,6 +15,7 @@ from curvedp.estimators import (
     PrivateSoftmax,
 )
 from curvedp.geometry import Euclidean, Rotations, SPDAffineInvariant, Sphere
+from curvedp.randomness import GeneratorSource
 from curvedp.records import read_records
 from curvedp.records.labels import Labels
 

@@ -9,7 +9,6 @@ from scipy import stats
 from sklearn.exceptions import NotFittedError
 
 from curvedp import GDP, ZCDP, ApproxDP, Ledger, PrivateGeodesicRegression, PureDP
-from curvedp.entropy import GeneratorSource
 from curvedp.errors import (
     BudgetExceeded,
     ParameterError,
@@ -29,9 +28,10 @@ from curvedp.geometry import (
     SPDLogCholesky,
     Sphere,
 )
-from curvedp.laws.cells import CellSampler
+from curvedp.laws.knorm import LipschitzRejectionSampler
 from curvedp.mechanisms import Certificate
 from curvedp.mechanisms.geodesic_knorm import KNGRegressionMechanism
+from curvedp.randomness import GeneratorSource
 from curvedp.regression import fit_geodesic
 from curvedp.regression.bounds import (
     DEVIATION,
@@ -70,7 +70,9 @@ def test_records_far_from_the_ball_are_no_endless_work(M):
         noise = 0.05 * np.random.default_rng(1).standard_normal((200, M.dim))
         data = mechanism.prepare_data((x, M.exp(p, M.from_coordinates(p, noise))))
         bundle, scale, norm, constants, _ = mechanism.build_problem(*data[:2])
-        sampler = CellSampler(bundle, scale, norm, constants, np.random.default_rng(2))
+        sampler = LipschitzRejectionSampler(
+            bundle, scale, norm, constants, np.random.default_rng(2)
+        )
         sampler.draw(1)
         assert sampler.build_evaluations + sampler.trial_evaluations < 30_000, (
             away

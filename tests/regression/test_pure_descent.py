@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from curvedp import PrivateGeodesicRegression, PureDP
-from curvedp.entropy import GeneratorSource
 from curvedp.errors import CurvedpError, VerificationFailed
 from curvedp.geometry import Euclidean, Rotations, SPDAffineInvariant, Sphere
 from curvedp.mechanisms import Certificate, vector
+from curvedp.randomness import GeneratorSource
 from curvedp.release.verify import verify_certificate
 
 

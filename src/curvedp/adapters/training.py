@@ -14,12 +14,12 @@ from curvedp import _validate
 from curvedp._silence import numerical_silence, quiet_about_records
 from curvedp.adapters.geoopt import from_geoopt
 from curvedp.core.mechanism import check_guarantee
-from curvedp.entropy import SecureSource, Source
 from curvedp.errors import ParameterError
 from curvedp.geometry import Euclidean, Manifold
 from curvedp.ledger import Ledger
 from curvedp.privacy import Guarantee, PrivacyUnit
 from curvedp.privacy.optimizer_accounting import rounded_clip, rsgd_noise
+from curvedp.randomness import SecureSource, Source
 
 
 @dataclass(eq=False)

@@ -22,7 +22,6 @@ from curvedp.audit.empirical import (
     scores,
 )
 from curvedp.core.certificate import Certificate
-from curvedp.entropy import GeneratorSource
 from curvedp.errors import CurvedpError
 from curvedp.estimators import (
     PrivateDispersion,
@@ -33,8 +32,11 @@ from curvedp.estimators import (
 from curvedp.geometry import Euclidean, parse_manifold
 from curvedp.geometry.capabilities import UnitQuadric
 from curvedp.geometry.manifold import Manifold
-from curvedp.laws.cells import CellSampler, LocalConstants
-from curvedp.laws.domains import GeodesicBall
+from curvedp.laws.knorm import (
+    GeodesicBall,
+    LipschitzRejectionSampler,
+    LocalLipschitzBounds,
+)
 from curvedp.mechanisms import GaussianMechanism, KNGMechanism, LaplaceMechanism
 from curvedp.mechanisms.geodesic_descent import BundleDescentMechanism
 from curvedp.mechanisms.geodesic_knorm import KNGRegressionMechanism
@@ -51,6 +53,7 @@ from curvedp.mechanisms.staged.budget import StagedMechanism
 from curvedp.mechanisms.staged.median import MedianMechanism
 from curvedp.mechanisms.vector import AddNoise
 from curvedp.privacy import GDP, Guarantee, PureDP
+from curvedp.randomness import GeneratorSource
 from curvedp.records.base import open_records
 from curvedp.release.rebuild import rebuild_mechanism
 from curvedp.statistics.frechet_mean import FrechetMean
@@ -144,7 +147,7 @@ def k_norm_outputs(
     domain: GeodesicBall,
     scale: float,
     norms: Sequence[Callable[..., np.ndarray]],
-    constants: Sequence[tuple[float, ...] | LocalConstants],
+    constants: Sequence[tuple[float, ...] | LocalLipschitzBounds],
 ) -> Outputs:
     """Return exact draws of the density exp(−norm/scale) for either of two norms.
 
@@ -159,16 +162,18 @@ def k_norm_outputs(
         The scale of the density.
     norms : two callables
         The norm of the objective's gradient at each of the two data sets.
-    constants : two tuples or LocalConstants
+    constants : two tuples or LocalLipschitzBounds
         The Lipschitz constants of each norm.
     """
     # Cells that a sampler has refined are used again for the next block of the same
     # generator.
-    samplers: dict[int, tuple[np.random.Generator, CellSampler]] = {}
+    samplers: dict[int, tuple[np.random.Generator, LipschitzRejectionSampler]] = {}
 
     def outputs(rng: np.random.Generator, side: int, size: int) -> list[np.ndarray]:
         if side not in samplers or samplers[side][0] is not rng:
-            sampler = CellSampler(domain, scale, norms[side], constants[side], rng)
+            sampler = LipschitzRejectionSampler(
+                domain, scale, norms[side], constants[side], rng
+            )
             samplers[side] = (rng, sampler)
         points: tuple[Any, ...] = domain.points(samplers[side][1].draw(size))
         first_norm = np.asarray(norms[0](*points))

@@ -396,8 +396,8 @@ def _train_pca(
     guarantee : Guarantee
         The guarantee that the estimator claims.
     """
-    from curvedp.entropy import GeneratorSource
     from curvedp.estimators import PrivatePCA
+    from curvedp.randomness import GeneratorSource
 
     canary_count = len(coins)
     sphere = Sphere(canary_count)

@@ -47,10 +47,10 @@ from curvedp.core.codes import (
 from curvedp.core.fields import check_fields
 from curvedp.core.registry import mechanisms
 from curvedp.core.statistic import UNIT_FIELD, Statistic
-from curvedp.entropy import SecureSource, Source
 from curvedp.errors import ParameterError
 from curvedp.geometry.names import manifold_name
 from curvedp.privacy import GDP, Guarantee, PrivacyProfile, PureDP
+from curvedp.randomness import SecureSource, Source
 
 # A certificate lists the integers of a draw up to this many; of more it has the hash
 # alone.
@@ -513,7 +513,7 @@ def check_source(source: Any) -> Source:
         return SecureSource()
     if not isinstance(source, Source):
         raise ParameterError(
-            "must be a curvedp.entropy.Source, or None",
+            "must be a curvedp.randomness.Source, or None",
             parameter="source",
             value=source,
         )

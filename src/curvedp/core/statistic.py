@@ -300,10 +300,10 @@ class ExternalValue(PointStatistic):
         if self.radius is not None:
             assign(self, radius=_validate.length("radius", self.radius))
         if self.stated_chart_sensitivity is not None:
-            in_chart = _validate.length(
+            is_released_in_chart = _validate.length(
                 "chart_sensitivity", self.stated_chart_sensitivity
             )
-            assign(self, stated_chart_sensitivity=in_chart)
+            assign(self, stated_chart_sensitivity=is_released_in_chart)
 
     @property
     def value_space(self) -> Manifold:
@@ -354,10 +354,10 @@ def is_drawn_in_coordinates(manifold: Manifold, ball: Ball) -> bool:
     """Return whether noise on this space is drawn in flat coordinates at a ball's center."""
     # A process of a federated site, which draws no such noise, must not import the
     # laws.
-    from curvedp.laws.exact.draw import in_chart
+    from curvedp.laws.exact.draw import is_released_in_chart
 
     is_at_origin = np.array_equal(ball.center, np.asarray(manifold.origin))
-    return is_at_origin and in_chart(manifold)
+    return is_at_origin and is_released_in_chart(manifold)
 
 
 def check_point(name: str, manifold: Manifold, point: Any) -> np.ndarray:

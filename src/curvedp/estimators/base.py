@@ -27,7 +27,6 @@ from curvedp.core.mechanism import (
 )
 from curvedp.core.released import ReleasedValue
 from curvedp.core.statistic import Ball, public_ball
-from curvedp.entropy import Source
 from curvedp.errors import ParameterError, ReleaseWarning
 from curvedp.geometry.manifold import Manifold, check_manifold
 from curvedp.inference.region import region_of
@@ -36,6 +35,7 @@ from curvedp.ledger import Ledger
 from curvedp.mechanisms.noisy_sum import ADD_REMOVE, SumMechanism
 from curvedp.mechanisms.staged.ball_search import PrivateBallMechanism
 from curvedp.privacy import GDP, Guarantee
+from curvedp.randomness import Source
 from curvedp.records.base import Records, open_records
 from curvedp.records.persons import encode_persons, person_means
 from curvedp.release.choose import ChosenMechanism, choose_mechanism

@@ -11,7 +11,6 @@ from curvedp import _validate
 from curvedp._silence import quiet_about_records
 from curvedp.core.codes import ProtectedUnit
 from curvedp.core.released import ReleasedValue
-from curvedp.entropy import Source
 from curvedp.errors import ParameterError, ReleaseWarning
 from curvedp.estimators.base import (
     PendingRelease,
@@ -22,6 +21,7 @@ from curvedp.geometry import frechet_mean
 from curvedp.geometry.manifold import Manifold, check_manifold
 from curvedp.ledger import Ledger
 from curvedp.privacy import Guarantee, PureDP
+from curvedp.randomness import Source
 from curvedp.records.base import open_records
 from curvedp.records.persons import encode_persons
 from curvedp.regression.bounds import HALF

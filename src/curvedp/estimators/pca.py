@@ -12,7 +12,6 @@ from curvedp._silence import quiet_about_records
 from curvedp.core.codes import ChoiceRule, ProtectedUnit
 from curvedp.core.mechanism import Choice
 from curvedp.core.released import ReleasedValue
-from curvedp.entropy import Source
 from curvedp.errors import ParameterError
 from curvedp.estimators.base import PendingRelease, PrivateTransformer
 from curvedp.ledger import Ledger
@@ -21,6 +20,7 @@ from curvedp.mechanisms.isotropic.laplace import LaplaceMechanism
 from curvedp.mechanisms.noisy_sum import SumMechanism
 from curvedp.mechanisms.vector import needs_bounded_loss
 from curvedp.privacy import GDP, Guarantee
+from curvedp.randomness import Source
 from curvedp.records.base import Records, is_chunked, open_records
 from curvedp.records.chunked import map_records
 from curvedp.records.persons import encode_persons, person_rows

@@ -11,13 +11,13 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from curvedp import _validate
-from curvedp.entropy import Source
 from curvedp.estimators.base import PrivateTransformer
 from curvedp.estimators.softmax import ReducedClassifier
 from curvedp.geometry.manifold import Manifold
 from curvedp.ledger import Ledger
 from curvedp.mechanisms.staged.reduced_classifier import ReducedMeans
 from curvedp.privacy import GDP, Guarantee
+from curvedp.randomness import Source
 from curvedp.statistics.reduced_classes import FEATURES
 
 

@@ -18,7 +18,6 @@ from sklearn.utils.validation import check_is_fitted
 from curvedp.core.codes import ChoiceRule, ProtectedUnit
 from curvedp.core.mechanism import Choice
 from curvedp.core.released import ReleasedValue
-from curvedp.entropy import Source
 from curvedp.errors import ParameterError, ReleaseWarning
 from curvedp.estimators.base import PendingRelease, PrivateEstimator
 from curvedp.geometry.manifold import Manifold, check_manifold
@@ -28,6 +27,7 @@ from curvedp.mechanisms.staged.reduced_classifier import (
     ReducedSoftmax,
 )
 from curvedp.privacy import GDP, Guarantee
+from curvedp.randomness import Source
 from curvedp.records.base import open_records
 from curvedp.records.chunked import map_records
 from curvedp.records.persons import encode_persons

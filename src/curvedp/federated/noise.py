@@ -16,10 +16,10 @@ from math import ceil, exp, floor, isqrt, pi
 
 import numpy as np
 
-from curvedp.entropy import SecureSource, Source
 from curvedp.errors import ParameterError
 from curvedp.federated.session import chain, derived, keystream
 from curvedp.numerics.directed_rounding import round_up
+from curvedp.randomness import SecureSource, Source
 
 # What discreteness costs of the total variance: θ_8 < 2^-226 (docs/federation.md).
 SMOOTHING = 8

@@ -29,13 +29,13 @@ from curvedp.core.mechanism import (
     check_supported,
 )
 from curvedp.core.statistic import Statistic
-from curvedp.entropy import Source
 from curvedp.errors import CurvedpError, FederationRefused, ParameterError
 from curvedp.federated.experimental import warn_experimental
 from curvedp.federated.masking import Party, is_announcement, recovered
 from curvedp.federated.noise import surplus
 from curvedp.federated.plan import Plan, Round
 from curvedp.privacy import Guarantee
+from curvedp.randomness import Source
 from curvedp.signing import digest
 
 Answers = dict[int, dict[str, Any]]

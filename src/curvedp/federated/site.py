@@ -12,7 +12,6 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from curvedp._silence import quiet_about_records
 from curvedp.core.certificate import Certificate, installed_software, sign_certificate
-from curvedp.entropy import Source
 from curvedp.errors import FederationRefused, ParameterError
 from curvedp.federated.experimental import warn_experimental
 from curvedp.federated.masking import Party, Request
@@ -20,6 +19,7 @@ from curvedp.federated.noise import site_noise
 from curvedp.federated.plan import Plan, Round
 from curvedp.federated.release import FederatedMechanism, asked, certificate_of
 from curvedp.ledger import Ledger
+from curvedp.randomness import Source
 from curvedp.records.persons import encode_persons
 from curvedp.records.tables import to_float_records
 from curvedp.release.pay import pay

@@ -11,13 +11,13 @@ from curvedp.core.certificate import Certificate
 from curvedp.core.codes import ChoiceRule, ProtectedUnit
 from curvedp.core.mechanism import Choice, ReleaseTerms, check_source
 from curvedp.core.statistic import public_ball
-from curvedp.entropy import Source
 from curvedp.errors import ParameterError
 from curvedp.geometry.manifold import Manifold, check_manifold
 from curvedp.inference.kernel import KernelStatistic, PairedDistance, SamplesDistance
 from curvedp.inference.permutation import PermutationMechanism
 from curvedp.ledger import Ledger
 from curvedp.privacy import GDP, Guarantee
+from curvedp.randomness import Source
 from curvedp.records.identifiers import as_label_array
 from curvedp.records.persons import encode_persons, person_means
 from curvedp.records.tables import to_float_records

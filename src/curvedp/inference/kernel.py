@@ -19,12 +19,12 @@ from curvedp import _validate
 from curvedp.core.codes import ProtectedUnit
 from curvedp.core.fields import assign
 from curvedp.core.statistic import Statistic
-from curvedp.entropy import Source
 from curvedp.errors import ParameterError
 from curvedp.geometry import Euclidean
 from curvedp.geometry.ball import ball_coordinates, carry_records
 from curvedp.geometry.capabilities import canonical_center
 from curvedp.geometry.manifold import Manifold
+from curvedp.randomness import Source
 from curvedp.records.tables import to_float_records
 
 _MOST = 10_000  # records: the kernel's matrix is held in memory

@@ -26,7 +26,6 @@ from curvedp.core.mechanism import (
     replay_draws,
 )
 from curvedp.core.statistic import ExternalValue, Statistic
-from curvedp.entropy import GeneratorSource, Source
 from curvedp.errors import CurvedpError, ParameterError
 from curvedp.geometry import Euclidean
 from curvedp.inference.kernel import KernelStatistic
@@ -36,6 +35,7 @@ from curvedp.mechanisms.isotropic.base import IsotropicMechanism
 from curvedp.mechanisms.isotropic.gaussian import GaussianMechanism
 from curvedp.mechanisms.isotropic.laplace import LaplaceMechanism
 from curvedp.privacy import Guarantee
+from curvedp.randomness import GeneratorSource, Source
 
 _MAX_PERMUTATIONS = 100_000
 _NOISE_MECHANISMS: dict[str, type[IsotropicMechanism]] = {

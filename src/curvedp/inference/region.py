@@ -20,7 +20,6 @@ from curvedp.core.codes import SamplingPath
 from curvedp.core.mechanism import Mechanism
 from curvedp.core.statistic import PointStatistic, Statistic
 from curvedp.core.wording import UNIT_WORDS
-from curvedp.entropy import GeneratorSource
 from curvedp.errors import CurvedpError, ParameterError
 from curvedp.geometry.manifold import Manifold
 from curvedp.inference.lines import line_region
@@ -32,6 +31,7 @@ from curvedp.inference.shapes import (
     principal_subspaces,
 )
 from curvedp.privacy import Guarantee
+from curvedp.randomness import GeneratorSource
 from curvedp.release.choose import choose_mechanism
 from curvedp.release.rebuild import mechanism_of, noisy_draw_of
 from curvedp.statistics.frechet_mean import FrechetMean

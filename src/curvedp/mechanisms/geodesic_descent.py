@@ -24,7 +24,6 @@ from curvedp.core.mechanism import (
     replay_draws,
 )
 from curvedp.core.statistic import Statistic
-from curvedp.entropy import Source
 from curvedp.errors import ParameterError
 from curvedp.geometry.manifold import Manifold
 from curvedp.mechanisms.chart import grid_of
@@ -37,6 +36,7 @@ from curvedp.mechanisms.vector import (
 )
 from curvedp.numerics.directed_rounding import round_up
 from curvedp.privacy import Guarantee, PureDP, gaussian_profile, smallest_scale
+from curvedp.randomness import Source
 from curvedp.regression.bounds import DEVIATION, HALF, Domain, exp_differential_bounds
 from curvedp.regression.gradient import (
     clipped_direction,

@@ -13,13 +13,12 @@ from curvedp.core.certificate import Certificate
 from curvedp.core.codes import SamplingPath
 from curvedp.core.mechanism import Draw, Mechanism, MechanismInfo, replay_draws
 from curvedp.core.statistic import Statistic
-from curvedp.entropy import Source
 from curvedp.errors import ParameterError, UnattainableGuarantee
 from curvedp.geometry import Euclidean, Lorentz, Sphere
 from curvedp.geometry.manifold import Manifold
-from curvedp.laws.cells import LocalConstants
-from curvedp.laws.domains import TangentBundleBall
+from curvedp.laws.knorm import LocalLipschitzBounds, TangentBundleBall
 from curvedp.mechanisms.knorm_gradient import KNormMechanism, check_width, draw_knorm
+from curvedp.randomness import Source
 from curvedp.regression import bounds
 from curvedp.regression.bounds import DEVIATION, HALF, Domain
 from curvedp.regression.gradient import clipped_gradient, prediction_distances
@@ -75,7 +74,7 @@ class KNormProblem(NamedTuple):
     scale : float
         s of the density ∝ exp(−norm/s).
     norm : function of (point, velocity)
-    constants : LocalConstants
+    constants : LocalLipschitzBounds
         Lipschitz constants of the norm, in point and in velocity.
     unit : float
         √|κ|, by which lengths are multiplied in the model.
@@ -84,7 +83,7 @@ class KNormProblem(NamedTuple):
     bundle: TangentBundleBall
     scale: float
     norm: Callable[[np.ndarray, np.ndarray], np.ndarray]
-    constants: LocalConstants
+    constants: LocalLipschitzBounds
     unit: float
 
 

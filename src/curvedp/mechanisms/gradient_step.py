@@ -25,7 +25,6 @@ from curvedp.core.certificate import Certificate
 from curvedp.core.codes import PostProcessing
 from curvedp.core.mechanism import Draw, MechanismInfo, check_supported, replay_draws
 from curvedp.core.statistic import Statistic
-from curvedp.entropy import Source
 from curvedp.errors import ParameterError
 from curvedp.geometry import project_to_ball
 from curvedp.geometry.ball import ball_coordinates
@@ -41,6 +40,7 @@ from curvedp.mechanisms.vector import (
 )
 from curvedp.numerics.fixed_point import FixedPoint
 from curvedp.privacy import Guarantee
+from curvedp.randomness import Source
 from curvedp.records.base import Records, open_records
 from curvedp.statistics.frechet_mean import FrechetMean
 

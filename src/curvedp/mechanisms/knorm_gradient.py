@@ -29,14 +29,13 @@ from curvedp.core.mechanism import (
     replay_draws,
 )
 from curvedp.core.statistic import Statistic
-from curvedp.entropy import Source
 from curvedp.errors import ParameterError, UnattainableGuarantee
 from curvedp.geometry.manifold import Manifold
-from curvedp.laws.cells import CellSampler
-from curvedp.laws.domains import GeodesicBall
+from curvedp.laws.knorm import GeodesicBall, LipschitzRejectionSampler
 from curvedp.mechanisms.chart import CHART_ERROR, grid_of
 from curvedp.mechanisms.sensitivity import mean_gradient_sensitivity
 from curvedp.privacy import GDP, ApproxDP, Guarantee, PureDP
+from curvedp.randomness import Source
 from curvedp.records.base import Records
 from curvedp.statistics.frechet_mean import FrechetMean
 
@@ -243,7 +242,7 @@ class KNGMechanism(KNormMechanism, SimulatesRelease, SometimesExcluded):
     ) -> np.ndarray:
         """Draw points by the float sampler. They are NOT private."""
         check_width(self.domain, self.scale)
-        sampler = CellSampler(
+        sampler = LipschitzRejectionSampler(
             self.domain,
             self.scale,
             self.gradient_norm(data),
@@ -293,7 +292,7 @@ def draw_knorm(
             -np.log(source.uniform(size, full_precision=True))
         ),
     )
-    coordinates = CellSampler(domain, scale, norm, lipschitz, rng).draw(1)
+    coordinates = LipschitzRejectionSampler(domain, scale, norm, lipschitz, rng).draw(1)
     cell = 2.0 ** -grid_of(scale)
     multiples = np.round(coordinates / cell)
     points = tuple(np.asarray(part[0]) for part in domain.points(multiples * cell))

@@ -29,7 +29,6 @@ from curvedp.core.certificate import Certificate, Check
 from curvedp.core.fields import Positive, assign
 from curvedp.core.mechanism import Draw, MechanismInfo, check_supported, replay_draws
 from curvedp.core.statistic import Statistic
-from curvedp.entropy import Source
 from curvedp.errors import ParameterError
 from curvedp.geometry import project_to_ball
 from curvedp.mechanisms.chart import CHART_ERROR, grid_of, shrink_points
@@ -46,6 +45,7 @@ from curvedp.mechanisms.vector import (
 )
 from curvedp.numerics.threads import blocks, in_threads
 from curvedp.privacy import Guarantee
+from curvedp.randomness import Source
 from curvedp.records.base import Records
 from curvedp.statistics.frechet_mean import FrechetMean
 

@@ -15,7 +15,6 @@ from curvedp.core.mechanism import (
     replay_draws,
 )
 from curvedp.core.statistic import Statistic
-from curvedp.entropy import Source
 from curvedp.mechanisms.vector import (
     ExactNoise,
     VectorMechanism,
@@ -23,6 +22,7 @@ from curvedp.mechanisms.vector import (
     std_per_scale,
 )
 from curvedp.privacy import Guarantee
+from curvedp.randomness import Source
 from curvedp.records.base import Records, open_records
 from curvedp.statistics.noisy_sums import SumStatistic
 

@@ -19,10 +19,10 @@ from curvedp.core.codes import SamplingPath
 from curvedp.core.fields import Count, Length, check_length
 from curvedp.core.mechanism import Draw, Mechanism, MechanismInfo
 from curvedp.core.statistic import Statistic
-from curvedp.entropy import Source
 from curvedp.errors import ParameterError
 from curvedp.privacy import Guarantee, gaussian_profile
 from curvedp.privacy import optimizer_accounting as accounting
+from curvedp.randomness import Source
 from curvedp.statistics.clipped_gradient import ClippedGradient, ClippedGradientSum
 
 Sampling = Annotated[str, partial(_validate.choice, options=("poisson", "fixed-size"))]

@@ -32,8 +32,6 @@ from curvedp.core.mechanism import (
     replay_draws,
 )
 from curvedp.core.statistic import Statistic
-from curvedp.entropy import Source
-from curvedp.entropy.bits import LazyUniforms
 from curvedp.errors import ParameterError
 from curvedp.geometry import Euclidean
 from curvedp.geometry.manifold import Manifold
@@ -43,6 +41,8 @@ from curvedp.numerics.enclosures import decide
 from curvedp.privacy import Guarantee, NegativeBinomialRuns, PrivacyUnit
 from curvedp.privacy.guarantees.base import ADJACENCIES, guarantee_from_dict
 from curvedp.privacy.unit import check_unit
+from curvedp.randomness import Source
+from curvedp.randomness.lazy_reals import LazyUniforms
 
 # By default there are about this many runs for each candidate.
 _RUNS_PER_CANDIDATE = 3.0

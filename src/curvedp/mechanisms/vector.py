@@ -16,7 +16,6 @@ import numpy as np
 from curvedp import _validate
 from curvedp.core.fields import Length
 from curvedp.core.mechanism import Mechanism, check_guarantee
-from curvedp.entropy import Source
 from curvedp.errors import UnattainableGuarantee
 from curvedp.geometry import Euclidean
 from curvedp.geometry.manifold import Manifold
@@ -26,6 +25,7 @@ from curvedp.mechanisms.chart import grid_of
 from curvedp.numerics.directed_rounding import round_down, round_up
 from curvedp.privacy import Guarantee, PureDP, gaussian_profile, smallest_scale
 from curvedp.privacy.profiles.ricci_bound import PureProfile
+from curvedp.randomness import Source
 
 NoiseKind = Literal["gaussian", "laplace"]
 NOISE_KINDS: tuple[NoiseKind, ...] = ("gaussian", "laplace")

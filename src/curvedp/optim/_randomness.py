@@ -7,10 +7,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from curvedp.entropy import GeneratorSource, SecureSource, Source
 from curvedp.errors import ParameterError
 from curvedp.optim._device_noise import chacha_normals
 from curvedp.optim._ziggurat import ziggurat_normals
+from curvedp.randomness import GeneratorSource, SecureSource, Source
 
 # How many normals are worth compiling a program for an accelerator; fewer are drawn on the
 # host.

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from curvedp.entropy import Source
+from curvedp.randomness import Source
 
 _LAYERS = 256
 

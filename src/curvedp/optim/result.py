@@ -7,10 +7,10 @@ import numpy as np
 from curvedp.core.certificate import Certificate
 from curvedp.core.codes import ChoiceRule, ProtectedUnit
 from curvedp.core.mechanism import Choice, ReleaseTerms, describe_mechanism
-from curvedp.entropy import Source
 from curvedp.errors import ParameterError
 from curvedp.mechanisms.optimizer import OptimizerMechanism
 from curvedp.privacy import Guarantee
+from curvedp.randomness import Source
 
 
 class OptimResult(NamedTuple):

@@ -32,7 +32,6 @@ from curvedp.core.codes import SamplingPath
 from curvedp.core.mechanism import Mechanism, profile_kind
 from curvedp.core.statistic import UNIT_FIELD, ExternalValue, Statistic
 from curvedp.core.wording import UNIT_WORDS, protected_unit_sentence
-from curvedp.entropy.csprng import SECURE_SOURCE_NAME, Allowance
 from curvedp.errors import CurvedpError, ParameterError, VerificationFailed
 from curvedp.laws import RiemannianGaussian, RiemannianLaplace
 from curvedp.mechanisms.isotropic.base import NoiseDescription, ValueMechanism
@@ -49,6 +48,7 @@ from curvedp.privacy import (
 )
 from curvedp.privacy.calibration import meets
 from curvedp.privacy.profiles.ricci_bound import PureProfile
+from curvedp.randomness.csprng import SECURE_SOURCE_NAME, Allowance
 from curvedp.release.rebuild import rebuild_mechanism
 
 # Relative width of the certified enclosures.

@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from curvedp import _validate
-from curvedp.entropy import GeneratorSource
 from curvedp.errors import (
     CurvedpError,
     ParameterError,
@@ -26,6 +25,7 @@ from curvedp.geometry import Manifold
 from curvedp.mechanisms.vector import smallest_gaussian_scale
 from curvedp.planning import plan
 from curvedp.privacy import GDP, ZCDP, Guarantee, PureDP
+from curvedp.randomness import GeneratorSource
 from curvedp.release.rebuild import mechanism_of
 from curvedp.release.warnings import estimator_warnings
 from curvedp.releasing import Offer

@@ -7,7 +7,6 @@ import pytest
 from flint import ctx
 from scipy import integrate, stats
 
-from curvedp.entropy import GeneratorSource
 from curvedp.errors import NotIntegrable, ParameterError
 from curvedp.geometry import (
     Euclidean,
@@ -21,6 +20,7 @@ from curvedp.geometry import (
 from curvedp.laws import RiemannianGaussian, RiemannianLaplace
 from curvedp.laws.exact import exact_gaussian, exact_laplace
 from curvedp.laws.exact.radial import ExactRadialDensity, draw_radius
+from curvedp.randomness import GeneratorSource
 from goodness import accepts, form, ks, off_origin, rejects, uniform_directions
 
 SN = {0: lambda r: r, 1: np.sin, -1: np.sinh}

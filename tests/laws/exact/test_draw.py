@@ -6,8 +6,6 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from curvedp.entropy import GeneratorSource, SecureSource, bits
-from curvedp.entropy.csprng import Allowance
 from curvedp.errors import EnvelopeViolation, NotResolved, ParameterError
 from curvedp.geometry import (
     Euclidean,
@@ -33,6 +31,8 @@ from curvedp.laws.exact import spd_far as exact_spd_far
 from curvedp.laws.exact import spd_near as exact_spd_near
 from curvedp.laws.exact.draw import ExactDraw
 from curvedp.numerics import enclosures as balls
+from curvedp.randomness import GeneratorSource, SecureSource, lazy_reals
+from curvedp.randomness.csprng import Allowance
 from goodness import accepts, form, ks, off_origin
 
 
@@ -138,7 +138,7 @@ def test_refinement_of_spectral_envelopes(
 
     expected = sample()
     original = balls.decide
-    for module in (exact_spd, exact_spd_far, bits):
+    for module in (exact_spd, exact_spd_far, lazy_reals):
         monkeypatch.setattr(
             module, "decide", lambda evaluate, precision=64: original(evaluate, 24)
         )
@@ -298,7 +298,7 @@ def test_slack_is_a_public_number() -> None:
 
 
 def test_a_draw_outside_its_slack_is_not_released(monkeypatch) -> None:
-    monkeypatch.setattr("curvedp.entropy.csprng._EPOCHS", 2)
+    monkeypatch.setattr("curvedp.randomness.csprng._EPOCHS", 2)
     exact_gaussian(
         Euclidean(400), 1.0, np.zeros(400), source=Replay(1)
     )  # within an epoch

@@ -8,8 +8,6 @@ import numpy as np
 import pytest
 from flint import arb, ctx
 
-from curvedp.entropy import GeneratorSource
-from curvedp.entropy.bits import LazyNormals, LazyUniforms
 from curvedp.errors import NotIntegrable
 from curvedp.geometry import Euclidean, Lorentz, PoincareBall, Sphere
 from curvedp.laws.exact.charts import (
@@ -25,6 +23,8 @@ from curvedp.laws.isotropic.space import two_point_homogeneous_space
 from curvedp.laws.spd.envelopes import FarEnvelope, NearEnvelope
 from curvedp.laws.spd.normalizer import log_normalizer, log_pfaffian
 from curvedp.numerics.enclosures import FloatBall, arb_array
+from curvedp.randomness import GeneratorSource
+from curvedp.randomness.lazy_reals import LazyNormals, LazyUniforms
 from goodness import form
 
 LAWS = [

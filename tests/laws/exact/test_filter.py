@@ -6,8 +6,6 @@ import mpmath as mp
 import numpy as np
 import pytest
 
-from curvedp.entropy import GeneratorSource
-from curvedp.entropy.bits import LazyNormals
 from curvedp.geometry import (
     Euclidean,
     Lorentz,
@@ -22,6 +20,8 @@ from curvedp.laws.exact import spd as exact_spd
 from curvedp.laws.exact import spd_near as exact_spd_near
 from curvedp.laws.exact.spd_near import FloatExp
 from curvedp.numerics import enclosures as balls
+from curvedp.randomness import GeneratorSource
+from curvedp.randomness.lazy_reals import LazyNormals
 
 
 class Replay(GeneratorSource):

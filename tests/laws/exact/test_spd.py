@@ -5,7 +5,6 @@ import pytest
 from flint import arb, ctx, fmpz_mat
 from scipy import integrate, stats
 
-from curvedp.entropy import GeneratorSource
 from curvedp.errors import ParameterError
 from curvedp.geometry import HPDAffineInvariant, SPDAffineInvariant
 from curvedp.laws.exact import exact_gaussian
@@ -13,6 +12,7 @@ from curvedp.laws.exact.spd import cholesky
 from curvedp.laws.exact.spd_far import draw_far_gaussian
 from curvedp.laws.exact.spd_near import draw_near, tangent_bound
 from curvedp.laws.spd.envelopes import NearEnvelope, sample_log_eigenvalues
+from curvedp.randomness import GeneratorSource
 from goodness import accepts, ks, off_origin, rejects, uniform_directions
 
 

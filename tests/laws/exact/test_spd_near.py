@@ -8,13 +8,13 @@ import pytest
 from flint import arb, ctx
 from scipy import linalg
 
-from curvedp.entropy import GeneratorSource
-from curvedp.entropy.bits import LazyNormals
 from curvedp.errors import ParameterError
 from curvedp.laws.exact.spd import _congruence, _is_positive_definite, cholesky
 from curvedp.laws.exact.spd_near import FloatExp, NearDraw, TangentBound, tangent_bound
 from curvedp.laws.spd.envelopes import NearEnvelope
 from curvedp.numerics.enclosures import FILTER_SIZE, FloatBall, float_ball
+from curvedp.randomness import GeneratorSource
+from curvedp.randomness.lazy_reals import LazyNormals
 
 
 def source(seed: int = 1) -> GeneratorSource:

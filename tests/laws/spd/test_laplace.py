@@ -8,13 +8,13 @@ import pytest
 from scipy import integrate, interpolate, stats
 
 from curvedp import PrivateFrechetMean, PureDP
-from curvedp.entropy import GeneratorSource
 from curvedp.errors import NotIntegrable, ParameterError, UnattainableGuarantee
 from curvedp.geometry import HPDAffineInvariant, SPDAffineInvariant
 from curvedp.laws import RiemannianGaussian, RiemannianLaplace
 from curvedp.laws.exact import exact_laplace
 from curvedp.laws.spd.laplace import FarLaplaceEnvelope, NearLaplaceEnvelope, SPDLaplace
 from curvedp.mechanisms import LaplaceMechanism
+from curvedp.randomness import GeneratorSource
 from curvedp.release.verify import verify_certificate
 from goodness import accepts, off_origin, rejects
 

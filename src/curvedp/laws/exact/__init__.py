@@ -2,24 +2,24 @@
 
 from curvedp.laws.exact.draw import (
     ExactDraw,
-    drawn_point,
-    drawn_shape,
     exact_draw,
     exact_gaussian,
     exact_laplace,
+    grid_shape,
     has_exact_gaussian,
     has_exact_laplace,
-    in_chart,
+    is_released_in_chart,
+    point_from_grid,
 )
 
 __all__ = [
     "ExactDraw",
-    "drawn_point",
-    "drawn_shape",
     "exact_draw",
     "exact_gaussian",
     "exact_laplace",
+    "grid_shape",
     "has_exact_gaussian",
     "has_exact_laplace",
-    "in_chart",
+    "is_released_in_chart",
+    "point_from_grid",
 ]

@@ -15,8 +15,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from flint import arb
 
-from curvedp.entropy.bits import LazyNormals, LazyUniforms
-from curvedp.entropy.csprng import Source
 from curvedp.geometry import (
     Euclidean,
     Grassmann,
@@ -38,6 +36,8 @@ from curvedp.numerics.enclosures import (
     float_ball,
     round_arb,
 )
+from curvedp.randomness.csprng import Source
+from curvedp.randomness.lazy_reals import LazyNormals, LazyUniforms
 
 Enclosure = Any
 """A real vector or number in balls: an array of Arb balls, one Arb ball, or a FloatBall.

@@ -17,8 +17,6 @@ import numpy as np
 from flint import arb
 
 from curvedp import _validate
-from curvedp.entropy.bits import LazyNormals
-from curvedp.entropy.csprng import Allowance, Source, check_source
 from curvedp.errors import ParameterError
 from curvedp.geometry import Manifold
 from curvedp.geometry.capabilities import AffineInvariantCone, UnitQuadric
@@ -36,6 +34,8 @@ from curvedp.numerics.enclosures import (
     first_precision,
     round_arb,
 )
+from curvedp.randomness.csprng import Allowance, Source, check_source
+from curvedp.randomness.lazy_reals import LazyNormals
 
 # The finest grid is 2^-200.
 _MAX_GRID = 200
@@ -60,7 +60,7 @@ class ExactDraw:
     ----------
     integers : array of Python ints
         Ambient coordinates of a point, or coordinates of the tangent space at the
-        origin (`in_chart`), in units of 2^-grid.
+        origin (`is_released_in_chart`), in units of 2^-grid.
     grid : int
         The grid is 2^-grid.
     tau : float
@@ -86,45 +86,45 @@ class ExactDraw:
     @property
     def point(self) -> Any:
         """A point of the manifold near the grid point: post-processing, in floats."""
-        return drawn_point(self.manifold, self.value)
+        return point_from_grid(self.manifold, self.value)
 
 
 @lru_cache(maxsize=256)
-def drawn_shape(manifold: Manifold) -> tuple[int, ...]:
+def grid_shape(manifold: Manifold) -> tuple[int, ...]:
     """Return the shape of `ExactDraw.integers` on a manifold.
 
     On a product the integers of the factors are flattened and concatenated.
     """
     if len(manifold.factors) > 1:
-        return (sum(math.prod(drawn_shape(factor)) for factor in manifold.factors),)
-    return (manifold.dim,) if in_chart(manifold) else manifold.point_shape
+        return (sum(math.prod(grid_shape(factor)) for factor in manifold.factors),)
+    return (manifold.dim,) if is_released_in_chart(manifold) else manifold.point_shape
 
 
-def drawn_point(manifold: Manifold, value: np.ndarray) -> Any:
+def point_from_grid(manifold: Manifold, value: np.ndarray) -> Any:
     """Return the point of the manifold that belongs to grid coordinates.
 
     Parameters
     ----------
     manifold : Manifold
         The manifold of the draw.
-    value : array of shape drawn_shape(manifold)
+    value : array of shape grid_shape(manifold)
         `ExactDraw.value`.
     """
     if len(manifold.factors) > 1:
-        return _drawn_product_point(manifold, value)
-    if in_chart(manifold):
+        return _product_point_from_grid(manifold, value)
+    if is_released_in_chart(manifold):
         v = manifold.from_coordinates(manifold.origin, value)
         return manifold.exp(manifold.origin, v)
     return manifold.project(value)
 
 
-def _drawn_product_point(manifold: Manifold, value: np.ndarray) -> Any:
-    """Return `drawn_point` for a product, factor by factor."""
-    shapes = [drawn_shape(factor) for factor in manifold.factors]
+def _product_point_from_grid(manifold: Manifold, value: np.ndarray) -> Any:
+    """Return `point_from_grid` for a product, factor by factor."""
+    shapes = [grid_shape(factor) for factor in manifold.factors]
     ends = np.cumsum([math.prod(shape) for shape in shapes])[:-1]
     parts = np.split(value, ends)
     points = [
-        drawn_point(factor, part.reshape(shape))
+        point_from_grid(factor, part.reshape(shape))
         for factor, part, shape in zip(manifold.factors, parts, shapes, strict=True)
     ]
     return manifold.join(points)
@@ -148,13 +148,13 @@ def has_exact_gaussian(manifold: Manifold) -> bool:
     """
     if len(manifold.factors) > 1:
         return all(has_exact_gaussian(factor) for factor in manifold.factors)
-    if isinstance(manifold, Euclidean) or in_chart(manifold):
+    if isinstance(manifold, Euclidean) or is_released_in_chart(manifold):
         return True
     return has_exact_laplace(manifold)
 
 
 @lru_cache(maxsize=256)
-def in_chart(manifold: Manifold) -> bool:
+def is_released_in_chart(manifold: Manifold) -> bool:
     """Whether a draw is released in global flat coordinates.
 
     This holds for a flat space that is no product and whose points are not its vectors,
@@ -300,7 +300,7 @@ def _draw_integers(
     if isinstance(manifold, AffineInvariantCone):
         m, beta = manifold.cone_size
         return draw_spd(kind, m, beta, scale, center, source, grid)
-    if kind == "gaussian" and in_chart(manifold):
+    if kind == "gaussian" and is_released_in_chart(manifold):
         coordinates = manifold.normal_coordinates(manifold.origin, center)
         return _draw_flat_gaussian(np.asarray(coordinates), scale, source, grid)
     raise ParameterError(

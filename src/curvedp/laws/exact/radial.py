@@ -15,14 +15,14 @@ from functools import lru_cache
 
 from flint import arb
 
-from curvedp.entropy.bits import LazyUniforms, accepts
-from curvedp.entropy.csprng import Source
 from curvedp.errors import NotIntegrable
 from curvedp.laws.backend import Kind
 from curvedp.laws.isotropic.envelope import radial_mode
 from curvedp.laws.isotropic.space import TwoPointHomogeneousSpace
 from curvedp.numerics.enclosures import decide, float_up
 from curvedp.numerics.enclosures import precision as at_precision
+from curvedp.randomness.csprng import Source
+from curvedp.randomness.lazy_reals import LazyUniforms, accepts
 
 # Where tangents touch, in units of 1/√−h″ around the mode: about 95 % are accepted.
 _TOUCH_OFFSETS = (-2.1, -0.9, 0.0, 0.9, 2.1)

@@ -16,7 +16,6 @@ from typing import NamedTuple
 import numpy as np
 from flint import arb, arb_mat, ctx, fmpq, fmpq_mat
 
-from curvedp.entropy.csprng import Source
 from curvedp.errors import ParameterError
 from curvedp.laws.backend import Kind
 from curvedp.laws.exact.spd_far import (
@@ -42,6 +41,7 @@ from curvedp.numerics.enclosures import (
     float_ball,
     round_arb,
 )
+from curvedp.randomness.csprng import Source
 
 # Covers the roundings of a few float operations on an upper bound.
 _ROUND_UP = 1 + 2.0**-40

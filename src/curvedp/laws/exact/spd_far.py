@@ -11,9 +11,9 @@ import itertools
 import numpy as np
 from flint import arb, arb_mat
 
-from curvedp.entropy.bits import LazyNormals, LazyUniforms, accepts
-from curvedp.entropy.csprng import Source
 from curvedp.numerics.enclosures import arb_array, decide
+from curvedp.randomness.csprng import Source
+from curvedp.randomness.lazy_reals import LazyNormals, LazyUniforms, accepts
 
 
 def draw_far_gaussian(

@@ -15,11 +15,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from flint import acb, acb_mat, arb, arb_mat
 
-from curvedp.entropy.bits import LazyNormals, LazyUniforms, accepts
-from curvedp.entropy.csprng import Source
 from curvedp.laws.spd.normalizer import dimension
 from curvedp.numerics.enclosures import FILTER_SIZE, FloatBall, float_ball, float_up
 from curvedp.numerics.enclosures import precision as at_precision
+from curvedp.randomness.csprng import Source
+from curvedp.randomness.lazy_reals import LazyNormals, LazyUniforms, accepts
 
 # Covers the roundings of a few float operations on an upper bound.
 _ROUND_UP = 1 + 2.0**-40

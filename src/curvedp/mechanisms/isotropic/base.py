@@ -30,16 +30,16 @@ from curvedp.core.statistic import (
     is_drawn_in_coordinates,
     is_point,
 )
-from curvedp.entropy import Source
 from curvedp.errors import ParameterError
 from curvedp.geometry import Euclidean, project_to_ball
 from curvedp.geometry.ball import ball_coordinates
 from curvedp.geometry.manifold import Manifold
 from curvedp.laws import RiemannianGaussian, RiemannianLaplace
-from curvedp.laws.exact import drawn_point, exact_draw
+from curvedp.laws.exact import exact_draw, point_from_grid
 from curvedp.mechanisms.chart import grid_of
 from curvedp.mechanisms.vector import NoiseKind
 from curvedp.privacy import Guarantee, PrivacyProfile, smallest_scale
+from curvedp.randomness import Source
 
 # A value is clipped to this distance from the origin: every value of use is inside.
 _UNBOUNDED_RADIUS = 1e300
@@ -112,7 +112,7 @@ class ValueMechanism(Mechanism, SimulatesRelease, LeadsToRegion):
         return grid_of(self.noise.scale)
 
     @property
-    def drawn_shape(self) -> tuple[int, ...]:
+    def grid_shape(self) -> tuple[int, ...]:
         """The shape of what is drawn."""
         return self.manifold.point_shape
 
@@ -183,7 +183,7 @@ class ValueMechanism(Mechanism, SimulatesRelease, LeadsToRegion):
 
     def replay_coordinates(self, integers: Any) -> np.ndarray:
         """Return the drawn coordinates, from a certificate's grid integers."""
-        return replay_draws(integers)(np.empty(self.drawn_shape), [self.noise.scale])
+        return replay_draws(integers)(np.empty(self.grid_shape), [self.noise.scale])
 
     def reconstruct_value(self, certificate: Certificate) -> np.ndarray:
         coordinates = self.replay_coordinates(certificate.release["integers"])
@@ -326,7 +326,7 @@ class IsotropicMechanism(ValueMechanism):
         return Euclidean(self.noise_space.dim), coordinates
 
     def point_from_grid(self, coordinates: np.ndarray) -> np.ndarray:
-        return np.asarray(drawn_point(self.manifold, coordinates))
+        return np.asarray(point_from_grid(self.manifold, coordinates))
 
     def simulate(
         self, rng: np.random.Generator, data: np.ndarray, size: Any

@@ -10,19 +10,22 @@ import numpy as np
 from curvedp.core.capabilities import SometimesExcluded
 from curvedp.core.mechanism import Draw, MechanismInfo, check_guarantee, check_supported
 from curvedp.core.statistic import Statistic
-from curvedp.entropy import Source
 from curvedp.errors import ParameterError, UnattainableGuarantee
 from curvedp.geometry import project_to_ball
 from curvedp.geometry.capabilities import ricci_lower_bound
 from curvedp.geometry.manifold import Manifold
 from curvedp.laws import RiemannianGaussian
-from curvedp.laws.exact import drawn_shape, has_exact_gaussian, in_chart
-from curvedp.laws.spaceform import rays_of, space_form_factors
+from curvedp.laws.exact import grid_shape, has_exact_gaussian, is_released_in_chart
+from curvedp.laws.isotropic.space import (
+    constant_curvature_factors,
+    two_point_homogeneous_space,
+)
 from curvedp.mechanisms.chart import CHART_ERROR, MAX_CHART_LENGTH
 from curvedp.mechanisms.isotropic.base import IsotropicMechanism
 from curvedp.mechanisms.vector import NoiseKind
 from curvedp.privacy import Guarantee, PrivacyProfile, smallest_scale
 from curvedp.privacy.profiles.ricci_bound import HadamardProfile, hadamard_scale
+from curvedp.randomness import Source
 
 # Up to this |Ric|·σ² the bound by Ricci curvature is within 0.05 % of the exact
 # profile.
@@ -92,8 +95,8 @@ class GaussianMechanism(IsotropicMechanism, SometimesExcluded):
         return self.sigma
 
     @property
-    def drawn_shape(self) -> tuple[int, ...]:
-        return drawn_shape(self.manifold)
+    def grid_shape(self) -> tuple[int, ...]:
+        return grid_shape(self.manifold)
 
     @classmethod
     def charged_sensitivity(cls, statistic: Statistic) -> float:
@@ -135,7 +138,7 @@ class GaussianMechanism(IsotropicMechanism, SometimesExcluded):
         def profile_at(scale: float) -> PrivacyProfile:
             """Return the Ricci bound if it is tight here, else the exact profile."""
             law = RiemannianGaussian(space, scale)
-            if rays_of(space) is None:
+            if two_point_homogeneous_space(space) is None:
                 bound = law.ricci_bound(sensitivity, _TIGHT_RICCI)
                 if bound is not None:
                     return bound
@@ -167,9 +170,9 @@ def _scale_by_ricci(
     Theorem (docs/exact-profiles.md). On a Hadamard manifold with Ric ≥ −k the Gaussian
     of scale σ has at most the privacy loss of a flat Gaussian of scale σ·√(1 − kσ²).
     """
-    if rays_of(space) is not None:
+    if two_point_homogeneous_space(space) is not None:
         return None
-    has_exact_profile = space_form_factors(space) is not None
+    has_exact_profile = constant_curvature_factors(space) is not None
     is_hadamard = space.convexity_radius == inf
     if not is_hadamard and has_exact_profile:
         raise ParameterError(
@@ -205,7 +208,7 @@ def _clip_to_chart(manifold: Manifold, point: np.ndarray) -> np.ndarray:
             )
         ]
         return np.asarray(manifold.join(parts))
-    if not in_chart(manifold):
+    if not is_released_in_chart(manifold):
         return point
     clipped = project_to_ball(manifold, manifold.origin, MAX_CHART_LENGTH, point[None])
     return np.asarray(clipped[0])
@@ -215,4 +218,4 @@ def _count_charts(manifold: Manifold) -> int:
     """Return how many factors are released in flat coordinates."""
     if len(manifold.factors) > 1:
         return sum(_count_charts(factor) for factor in manifold.factors)
-    return int(in_chart(manifold))
+    return int(is_released_in_chart(manifold))

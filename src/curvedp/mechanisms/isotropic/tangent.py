@@ -125,7 +125,7 @@ class TangentMechanism(IsotropicMechanism, HasNoiseLength):
         return Euclidean(self.manifold.dim)
 
     @property
-    def drawn_shape(self) -> tuple[int, ...]:
+    def grid_shape(self) -> tuple[int, ...]:
         return (self.manifold.dim,)
 
     @property

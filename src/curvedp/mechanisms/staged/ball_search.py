@@ -33,7 +33,6 @@ from curvedp.core.fields import assign
 from curvedp.core.mechanism import Draw, Mechanism, MechanismInfo, check_supported
 from curvedp.core.registry import mechanisms
 from curvedp.core.statistic import Ball, Statistic
-from curvedp.entropy import Source
 from curvedp.geometry.capabilities import EmbeddedMean, ScalableCone
 from curvedp.laws.exact import ExactDraw
 from curvedp.mechanisms.chart import shrink_vector
@@ -62,6 +61,7 @@ from curvedp.mechanisms.vector import (
     std_per_scale,
 )
 from curvedp.privacy import Guarantee
+from curvedp.randomness import Source
 from curvedp.records.base import Records, open_records
 from curvedp.release.populations import population_of_spread
 from curvedp.statistics.searched_ball import (

@@ -16,7 +16,6 @@ from curvedp.core.certificate import Certificate, Check
 from curvedp.core.fields import Positive
 from curvedp.core.mechanism import Draw, check_guarantee, replay_draws
 from curvedp.core.statistic import Statistic
-from curvedp.entropy import Source
 from curvedp.mechanisms.vector import (
     AddNoise,
     ExactNoise,
@@ -28,6 +27,7 @@ from curvedp.mechanisms.vector import (
     std_per_scale,
 )
 from curvedp.privacy import GDP, ApproxDP, Guarantee, PureDP
+from curvedp.randomness import Source
 
 # Relative margin that covers the rounding of the shares when they are added up.
 _SHARE_ROUNDING = 1e-12

@@ -12,11 +12,11 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from scipy import stats
 from scipy.special import ndtri
 
-from curvedp.entropy import GeneratorSource, SecureSource, Source, csprng
-from curvedp.entropy.csprng import check_source
 from curvedp.errors import ParameterError
 from curvedp.geometry import Euclidean
 from curvedp.laws.exact import exact_gaussian
+from curvedp.randomness import GeneratorSource, SecureSource, Source, csprng
+from curvedp.randomness.csprng import check_source
 from goodness import accepts, ks, rejects
 
 
@@ -51,8 +51,8 @@ def test_secure_source_cannot_be_duplicated(duplicate) -> None:
 
 FORK = """
 import os
-from curvedp.entropy import SecureSource
-from curvedp.entropy import csprng
+from curvedp.randomness import SecureSource
+from curvedp.randomness import csprng
 {sabotage}
 source = SecureSource()
 source.random_bytes(5)
@@ -257,7 +257,7 @@ def test_a_new_process_number_is_a_new_key(monkeypatch):
     source = SecureSource()
     source.random_bytes(10)
     before = stream_of(source)
-    monkeypatch.setattr("curvedp.entropy.csprng.os.getpid", lambda: -1)
+    monkeypatch.setattr("curvedp.randomness.csprng.os.getpid", lambda: -1)
     source.random_bytes(10)
     after = stream_of(source)
     assert after.pid == -1
@@ -385,7 +385,7 @@ def test_refresh_keeps_what_the_old_key_had(monkeypatch) -> None:
     source.random_bytes(100)
     stream = stream_of(source)
     key = bytes(stream.key)
-    monkeypatch.setattr("curvedp.entropy.csprng.os.urandom", lambda n: b"\x0f" * n)
+    monkeypatch.setattr("curvedp.randomness.csprng.os.urandom", lambda n: b"\x0f" * n)
     source.refresh()
     assert stream_of(source) is stream
     assert bytes(stream.key) == bytes(k ^ 0x0F for k in key)

@@ -1,0 +1,463 @@
+"""The source of every random bit: the operating system's entropy, stretched by AES-256.
+
+`SecureSource` is what releases use; it has no seed. `GeneratorSource` wraps a NumPy
+generator for tests and simulation. Certificates record the `name` of the source, so that
+a simulated release cannot pass for a private one.
+"""
+
+import math
+import os
+import weakref
+from abc import ABC, abstractmethod
+from typing import Any, NoReturn
+
+import numpy as np
+import scipy
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+
+from curvedp import _validate
+from curvedp.errors import NotResolved, ParameterError
+
+# Bytes of a key and of a cipher block of AES-256.
+_KEY_BYTES = 32
+_BLOCK_BYTES = 16
+
+# Bytes made with one key, which is called an epoch.
+_KEYSTREAM_BYTES = 1 << 14
+_ZEROS = bytes(_KEYSTREAM_BYTES)
+
+# Bytes of an epoch that are given out: the first 32 are the next key.
+EPOCH_BYTES = _KEYSTREAM_BYTES - _KEY_BYTES
+
+# Total variation between the bytes of one epoch and uniform bytes. AES is a permutation,
+# so the q = 2^10 blocks of an epoch are distinct, and uniform blocks need not be: the
+# distance is at most q(q-1)/2^129 (PRP/PRF switching lemma, Bellare & Rogaway 2006,
+# Lemma 1).
+EPOCH_DISTANCE = math.ldexp((_KEYSTREAM_BYTES // _BLOCK_BYTES) ** 2, -129)
+
+# An exact draw of up to so many numbers may use so many epochs; see `Allowance`.
+_NUMBERS = 4096
+_EPOCHS = 512
+
+# Leading zero bits after which a full-precision uniform is not made smaller: 2^-1000 is
+# still a normal float64.
+_MAX_LEADING_ZEROS = 960
+
+# What certificates call the only source that is private.
+SECURE_SOURCE_NAME = "aes-256-ctr-from-os"
+
+
+class Source(ABC):
+    """Uniform random bits, and the float variates made from them.
+
+    Exact samplers use `bits` and `words` only. `uniform` and `normal` are the float
+    path: good enough for simulation and noisy optimization, never for a value whose last
+    bits are printed.
+
+    Attributes
+    ----------
+    name : str
+        What a certificate calls the source.
+    is_cryptographic : bool
+        Whether a release may draw from it: whoever has seen any number of outputs still
+        cannot predict the next.
+
+    Examples
+    --------
+    >>> from curvedp.randomness import SecureSource
+    >>> 0 <= SecureSource().bits(8) < 256
+    True
+    """
+
+    name: str
+    is_cryptographic: bool
+
+    @abstractmethod
+    def random_bytes(self, n: int) -> bytes:
+        """Return n uniform bytes."""
+
+    def refresh(self) -> None:  # noqa: B027  (a source without a key has nothing to mix into)
+        """Mix in fresh entropy; called once before every release.
+
+        Whatever is drawn afterwards shares nothing with an older image of this process.
+        """
+
+    def child(self) -> "Source":
+        """Return the source of the later bits of one real number.
+
+        A replayable source may give each real number a stream of its own.
+        """
+        return self
+
+    def bits(self, n: int) -> int:
+        """Return a uniform integer in [0, 2^n)."""
+        n = _validate.integer("n", n, 0)
+        size = (n + 7) // 8
+        surplus_bits = 8 * size - n
+        return int.from_bytes(self.random_bytes(size), "little") >> surplus_bits
+
+    def words(self, size: int | tuple[int, ...]) -> np.ndarray:
+        """Return uniform 64-bit words as an array of uint64 of the given shape."""
+        shape = size if isinstance(size, tuple) else (size,)
+        n_words = math.prod(shape)
+        words = np.frombuffer(self.random_bytes(8 * n_words), dtype="<u8")
+        return words.astype(np.uint64, copy=False).reshape(shape)
+
+    def uniform(
+        self, size: int | tuple[int, ...], *, full_precision: bool = False
+    ) -> np.ndarray:
+        """Return float64 uniforms in (0, 1), never 0 or 1.
+
+        Parameters
+        ----------
+        size : int or tuple of int
+            The shape.
+        full_precision : bool
+            By default the values are midpoints of 2^52 equal cells, so that u and 1 − u
+            have the same law. With full precision, a real uniform is rounded to 53
+            significant bits however small it is (down to 2^-1000): the left tail keeps
+            its digits.
+        """
+        cells = (self.words(size) >> np.uint64(12)).astype(np.float64)
+        if not full_precision:
+            return (cells + 0.5) * 2.0**-52
+        # A real uniform has k leading zero bits with probability 2^-(k+1); its next 52
+        # bits are uniform.
+        mantissa = 1.0 + (cells + 0.5) * 2.0**-52
+        values = np.ldexp(mantissa, -1 - self._leading_zeros(cells.shape))
+        return np.asarray(values.clip(max=1 - 2.0**-53))
+
+    def _leading_zeros(self, shape: tuple[int, ...]) -> np.ndarray:
+        """Return independent numbers of leading zero bits of uniform bit strings."""
+        zeros = np.zeros(shape, dtype=np.int64)
+        # Bit strings that have been zero so far.
+        is_open = np.ones(shape, dtype=bool)
+        while is_open.any() and zeros.max() < _MAX_LEADING_ZEROS:
+            word_zeros = _leading_zeros_of_words(self.words(int(is_open.sum())))
+            zeros[is_open] += word_zeros
+            is_open[is_open] = word_zeros == 64
+        return zeros
+
+    def normal(self, size: int | tuple[int, ...]) -> np.ndarray:
+        """Return float64 standard normals of the given shape.
+
+        They are a random sign times the inverse CDF of a full-precision left-tail
+        uniform, so that the tail keeps all its digits (a 52-bit uniform would stop at
+        8.1 standard deviations).
+        """
+        tail = self.uniform(size, full_precision=True)
+        first_bit = self.words(tail.shape) >> np.uint64(63)
+        sign = np.where(first_bit == 1, 1.0, -1.0)
+        return np.asarray(sign * scipy.special.ndtri(0.5 * tail))
+
+
+def _leading_zeros_of_words(words: np.ndarray) -> np.ndarray:
+    """Return the number of leading zero bits of each 64-bit word.
+
+    Each half is converted to float64 exactly. A conversion of the whole word could round
+    2^53 − 1 up, which would cost a bit.
+    """
+    high_half = (words >> np.uint64(32)).astype(np.float64)
+    low_half = (words & np.uint64(0xFFFFFFFF)).astype(np.float64)
+    zeros_from_high = 32 - np.frexp(high_half)[1]
+    zeros_from_low = np.where(low_half > 0, 64 - np.frexp(low_half)[1], 64)
+    return np.where(high_half > 0, zeros_from_high, zeros_from_low)
+
+
+class SecureSource(Source):
+    """Cryptographic bits: AES-256-CTR under a key from the operating system.
+
+    There is no seed and no way to set one.
+
+    *Guarantees*
+    - After a fork, parent and child share no future bit: the child draws a new key
+      before its first bit.
+    - A copy or an unpickled object would repeat bits: both raise.
+    - An image of this object tells nothing about bits already given out: each byte is
+      erased as it is used, and every 16 KiB the stream's first 32 bytes replace the key
+      (fast key erasure, Bernstein 2017).
+    - `refresh` adds 32 bytes of the operating system to the key, so that a copy of the
+      whole machine (a restored snapshot, a clone) repeats no noise of the releases that
+      follow.
+    - Threads and signal handlers, at whatever instruction they come, never get the same
+      bytes: each caller takes a stream out of a list in one atomic step, and makes a new
+      one where there is none.
+    - Where AES is an ideal cipher, each 16 KiB is within a total variation of 2^-109 of
+      uniform bytes.
+
+    Examples
+    --------
+    >>> SecureSource().uniform(3).shape
+    (3,)
+    """
+
+    name = SECURE_SOURCE_NAME
+    is_cryptographic = True
+
+    def __init__(self) -> None:
+        self._idle: list[_Stream] = []
+        _live_sources.add(self)
+
+    def _stream(self) -> "_Stream":
+        """Take a stream out of the list; the caller owns it until it is put back."""
+        try:
+            return self._idle.pop()
+        except IndexError:
+            # This is the first call, or a thread or a signal handler has the stream.
+            return _Stream()
+
+    def random_bytes(self, n: int) -> bytes:
+        """Return n uniform bytes."""
+        while True:
+            stream = self._stream()
+            chunk = stream.take(n)
+            # In a child of a fork that bypassed Python's hooks the stream is dropped,
+            # because the parent has the same one.
+            if stream.pid == os.getpid():
+                self._idle.append(stream)
+                return chunk
+
+    def refresh(self) -> None:
+        """Mix fresh bytes of the operating system into the key; see `Source.refresh`."""
+        stream = self._stream()
+        stream.rekey()
+        # The streams of other threads are dropped.
+        self._idle[:] = [stream]
+
+    def _refuse(self, *_: Any) -> NoReturn:
+        """Raise, because a copy would give the same bits again."""
+        raise TypeError(
+            "a SecureSource cannot be copied or pickled: copies would give the same "
+            "noise; make a new one"
+        )
+
+    __copy__ = __deepcopy__ = __reduce__ = __getstate__ = _refuse
+
+    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+        self._refuse()
+
+    def __repr__(self) -> str:
+        """Return a text that does not show the key."""
+        return "SecureSource()"
+
+
+class _Stream:
+    """A keystream, owned by one caller at a time.
+
+    Attributes
+    ----------
+    pid : int
+        The process that made it.
+    key : bytearray
+        The key of the next epoch.
+    buffer : bytearray
+        The bytes of this epoch; those that were given out are zero.
+    used : int
+        How many bytes of the buffer were given out.
+    """
+
+    __slots__ = ("buffer", "key", "pid", "used")
+
+    def __init__(self) -> None:
+        self.pid = os.getpid()
+        self.key = bytearray(_KEY_BYTES)
+        self.buffer = bytearray(_KEYSTREAM_BYTES)
+        self.rekey()
+
+    def rekey(self) -> None:
+        """Add a new key to the old one bit by bit, and erase the rest of the stream.
+
+        The sum is uniform if either key is.
+        """
+        old_key = int.from_bytes(self.key, "little")
+        new_key = int.from_bytes(os.urandom(_KEY_BYTES), "little")
+        self.key[:] = (old_key ^ new_key).to_bytes(_KEY_BYTES, "little")
+        self.buffer[:] = _ZEROS
+        self.used = _KEYSTREAM_BYTES
+
+    def take(self, n: int) -> bytes:
+        """Return the next n bytes and erase them here."""
+        if n <= _KEYSTREAM_BYTES - self.used:
+            return self._cut(n)
+        pieces = [self._cut(_KEYSTREAM_BYTES - self.used)]
+        missing = n - len(pieces[0])
+        while missing > 0:
+            self._start_epoch()
+            pieces.append(self._cut(min(missing, EPOCH_BYTES)))
+            missing -= len(pieces[-1])
+        return b"".join(pieces)
+
+    def _start_epoch(self) -> None:
+        """Fill the buffer with the key's stream; its first 32 bytes become the next key."""
+        counter_mode = modes.CTR(bytes(_BLOCK_BYTES))
+        cipher = Cipher(algorithms.AES(bytes(self.key)), counter_mode)
+        cipher.encryptor().update_into(_ZEROS, self.buffer)
+        self.key[:] = self.buffer[:_KEY_BYTES]
+        self.buffer[:_KEY_BYTES] = _ZEROS[:_KEY_BYTES]
+        self.used = _KEY_BYTES
+
+    def _cut(self, n: int) -> bytes:
+        """Return and erase the next n bytes of the buffer, which must have them."""
+        start = self.used
+        self.used = start + n
+        chunk = bytes(memoryview(self.buffer)[start : self.used])
+        self.buffer[start : self.used] = _ZEROS[:n]
+        return chunk
+
+
+# Bit generators whose raw output is 64 uniform bits.
+_64_BIT_GENERATORS = (
+    np.random.PCG64,
+    np.random.PCG64DXSM,
+    np.random.Philox,
+    np.random.SFC64,
+)
+
+
+class GeneratorSource(Source):
+    """The bits of a NumPy generator, for tests and simulation.
+
+    They are reproducible, hence not private.
+
+    Parameters
+    ----------
+    rng : numpy.random.Generator
+        Where the bits come from.
+
+    Examples
+    --------
+    >>> GeneratorSource(np.random.default_rng(1)).is_cryptographic
+    False
+    """
+
+    is_cryptographic = False
+
+    def __init__(self, rng: np.random.Generator) -> None:
+        if not isinstance(rng, np.random.Generator):
+            raise ParameterError(
+                "must be a numpy.random.Generator", parameter="rng", value=rng
+            )
+        self._rng = rng
+        self._has_64_bit_output = isinstance(rng.bit_generator, _64_BIT_GENERATORS)
+        generator_name = type(rng.bit_generator).__name__
+        self.name = f"numpy {generator_name}: for tests and simulation, NOT private"
+
+    def random_bytes(self, n: int) -> bytes:
+        """Return n bytes, the same as `rng.bytes` gives.
+
+        Whole words are taken from the bit generator, in a tenth of the time.
+        """
+        if self._has_64_bit_output and n and n % 8 == 0:
+            words = self._rng.bit_generator.random_raw(n // 8)
+            return bytes(words.astype("<u8", copy=False).tobytes())
+        return self._rng.bytes(n)
+
+    def __repr__(self) -> str:
+        return f"GeneratorSource({self._rng!r})"
+
+
+def check_source(source: Any) -> Source:
+    """Return the source to draw from; to be called before any budget is spent.
+
+    Parameters
+    ----------
+    source : Source or None
+        None means a new `SecureSource`. A seed or a NumPy generator is refused.
+    """
+    if source is None:
+        return SecureSource()
+    if not isinstance(source, Source):
+        kind = type(source).__name__
+        raise ParameterError(
+            f"source is a {kind}; it must be a SecureSource, or a GeneratorSource in "
+            "simulations"
+        )
+    return source
+
+
+class Allowance:
+    """A public limit of the random bytes of an exact draw, and the τ that follows from it.
+
+    How many bytes a draw uses depends on the footpoint (digits are asked for until the
+    cell is certain) and on luck (trials). A τ counted from them would tell about the
+    data, so τ is computed from a limit that depends on public numbers:
+
+    - A draw of up to 4096 numbers is allowed 512 epochs of the source, hence
+      τ = 512·2^-109 = 2^-100. More numbers, or fewer accepted trials, are allowed
+      proportionally more.
+    - Half of the epochs is for those that are open in other threads.
+    - The other half is 4 MiB. It has room for 4096 bits of each of 4096 numbers, more
+      than float64 footpoints and the finest grid need, or for 90 times the expected
+      number of trials at 64 bits.
+    - A draw that used more would be outside its τ and is not released. That is less
+      likely than 2^-100.
+
+    Parameters
+    ----------
+    numbers : int
+        How many numbers are drawn.
+    acceptance : float
+        The probability that a trial is accepted.
+    """
+
+    def __init__(self, numbers: int, acceptance: float = 1.0) -> None:
+        self._blocks = math.ceil(numbers / (_NUMBERS * acceptance))
+        self._meter = _ByteCounter()
+
+    def meter(self, source: Source) -> Source:
+        """Return the same source; what is drawn from it is counted here."""
+        return _MeteredSource(source, self._meter)
+
+    def tau(self) -> float:
+        """Return the public bound of the total variation.
+
+        Raises
+        ------
+        NotResolved
+            If the draw used more bytes than it is allowed.
+        """
+        max_bytes = self._blocks * (_EPOCHS // 2) * EPOCH_BYTES
+        if self._meter.n_bytes > max_bytes:
+            raise NotResolved(
+                "a draw used more random bytes than its public bound allows; nothing "
+                "is released"
+            )
+        return self._blocks * _EPOCHS * EPOCH_DISTANCE
+
+
+class _ByteCounter:
+    """The number of bytes drawn, shared by a metered source and its children."""
+
+    def __init__(self) -> None:
+        self.n_bytes = 0
+
+
+class _MeteredSource(Source):
+    """A source that counts the bytes drawn from it and from its children."""
+
+    def __init__(self, source: Source, counter: _ByteCounter) -> None:
+        self.name = source.name
+        self.is_cryptographic = source.is_cryptographic
+        self._source = source
+        self._counter = counter
+
+    def random_bytes(self, n: int) -> bytes:
+        self._counter.n_bytes += n
+        return self._source.random_bytes(n)
+
+    def child(self) -> Source:
+        return _MeteredSource(self._source.child(), self._counter)
+
+
+_live_sources: "weakref.WeakSet[SecureSource]" = weakref.WeakSet()
+
+
+def _drop_streams_after_fork() -> None:
+    """Drop all streams in the child of a fork, because the parent has the same ones."""
+    for source in list(_live_sources):
+        source._idle.clear()
+
+
+# Windows cannot fork and has no such hook.
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_drop_streams_after_fork)

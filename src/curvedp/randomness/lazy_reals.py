@@ -1,0 +1,256 @@
+"""Random reals known to as many bits as needed: uniforms, and normals as functions of them.
+
+A real is drawn once. Asking for it again with more precision appends bits to the same
+real, so that an undecided comparison or rounding is settled by the same random number and
+not by a fresh one. The exact samplers of `curvedp.laws.exact` are built on these.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+import numpy as np
+from flint import arb, ctx
+
+from curvedp.errors import EnvelopeViolation
+from curvedp.numerics.enclosures import FloatBall, decide
+from curvedp.randomness.csprng import Source
+
+# Bits that each uniform gets at a time: one word of the source.
+_WORD_BITS = 64
+
+
+class LazyUniforms:
+    """Independent uniforms on (0, 1), each to any number of bits.
+
+    Parameters
+    ----------
+    source : Source
+        The random bits. The later bits come from a child of it.
+    n : int
+        The number of uniforms.
+
+    Attributes
+    ----------
+    leading : array of uint64
+        The first 64 bits of each.
+    """
+
+    def __init__(self, source: Source, n: int) -> None:
+        self._source = source.child()
+        self.leading = source.words(n)
+        # The bits drawn so far, as one integer for each real.
+        self._integers: list[int] = []
+        self._bits = 0
+
+    def floats(self) -> FloatBall:
+        """Return the uniforms as float balls, from their first 52 bits.
+
+        The midpoint of a cell of 2^-52 is a float64 exactly.
+        """
+        cells = (self.leading >> np.uint64(12)).astype(np.float64)
+        return FloatBall((2 * cells + 1) * 2.0**-53, 2.0**-53)
+
+    def balls(self, bits: int, indices: Iterable[int] = (0,)) -> list[arb]:
+        """Return the chosen uniforms, each to at least the given number of bits.
+
+        Parameters
+        ----------
+        bits : int
+            The precision.
+        indices : iterable of int
+            Which uniforms; the first by default.
+        """
+        if self._bits == 0:
+            self._integers = self.leading.tolist()
+            self._bits = _WORD_BITS
+        # Every real gets one word at a time, so that the bits of a real do not depend
+        # on which reals were asked for.
+        while self._bits < bits:
+            words = self._source.words(len(self._integers)).tolist()
+            self._integers = [
+                (high << _WORD_BITS) | low
+                for high, low in zip(self._integers, words, strict=True)
+            ]
+            self._bits += _WORD_BITS
+
+        half_cell = arb((1, -self._bits - 1))
+        return [arb(2 * self._integers[i] + 1, 1) * half_cell for i in indices]
+
+
+class _DiscBatch(NamedTuple):
+    """Pairs of uniforms, and which of them lie in the unit disc and are used."""
+
+    uniforms: LazyUniforms
+    pairs: np.ndarray
+
+
+class _NormalPair(NamedTuple):
+    """Two normals from one point of the disc, with the precision they were computed at."""
+
+    key: tuple[int, int, int]
+    """Index of the pair, bits asked for, precision of Arb."""
+    values: tuple[arb, arb]
+
+
+class LazyNormals:
+    """Independent standard normals by the polar method, each to any precision.
+
+    For (x, y) uniform in the unit disc and s = x² + y², the numbers x·√(−2 log s/s) and
+    y·√(−2 log s/s) are independent standard normals (Marsaglia and Bray 1964). The method
+    takes one logarithm and no trigonometry, so that its float version can be proved.
+
+    Parameters
+    ----------
+    source : Source
+        The random bits.
+    n : int
+        The number of normals.
+    """
+
+    def __init__(self, source: Source, n: int) -> None:
+        self._n = n
+        self._batches: list[_DiscBatch] = []
+        self._last_pair: _NormalPair | None = None
+        missing = (n + 1) // 2
+        while missing > 0:
+            # About π/4 of the pairs lie in the disc.
+            uniforms = LazyUniforms(source, 2 * (missing + missing // 3 + 2))
+            pairs = np.flatnonzero(_are_in_disc(uniforms))[:missing]
+            self._batches.append(_DiscBatch(uniforms, pairs))
+            missing -= len(pairs)
+
+    def floats(self) -> FloatBall:
+        """Return all normals as float balls."""
+        points = [_disc_floats(batch.uniforms)[batch.pairs] for batch in self._batches]
+        midpoints = np.concatenate([point.mid for point in points])
+        radii = np.concatenate([point.rad for point in points])
+        xy = FloatBall(midpoints, radii)
+        squares = xy * xy
+        s = squares[:, 0] + squares[:, 1]
+        factor = (-2.0 * s.log() / s).sqrt().reshape(-1, 1)
+        return (xy * factor).reshape(-1)[: self._n]
+
+    def balls(self, bits: int) -> np.ndarray:
+        """Return all normals as an array of Arb balls, to about the given number of bits."""
+        n_pairs = (self._n + 1) // 2
+        values = [z for k in range(n_pairs) for z in self._pair(k, bits)]
+        normals = np.empty(self._n, dtype=object)
+        normals[:] = values[: self._n]
+        return normals
+
+    def ball(self, index: int, bits: int) -> arb:
+        """Return one normal as an Arb ball, to about the given number of bits."""
+        return self._pair(index // 2, bits)[index % 2]
+
+    def _pair(self, k: int, bits: int) -> tuple[arb, arb]:
+        """Return the normals 2k and 2k + 1.
+
+        The last pair is remembered, because its other half is usually asked for next.
+        """
+        key = (k, bits, ctx.prec)
+        if self._last_pair is not None and self._last_pair.key == key:
+            return self._last_pair.values
+
+        position = k
+        for batch in self._batches:
+            if position < len(batch.pairs):
+                point = _disc_balls(batch.uniforms, int(batch.pairs[position]), bits)
+                s = point.squared_norm
+                factor = (-2 * s.log() / s).sqrt()
+                values = (point.x * factor, point.y * factor)
+                self._last_pair = _NormalPair(key, values)
+                return values
+            position -= len(batch.pairs)
+        raise IndexError(k)
+
+
+def accepts(coin: LazyUniforms, log_ratio: Callable[[int], arb]) -> bool:
+    """Decide with certainty whether rejection sampling accepts a proposal.
+
+    Parameters
+    ----------
+    coin : LazyUniforms
+        One uniform real u.
+    log_ratio : callable
+        Maps a precision to a ball around log(target/envelope).
+
+    Returns
+    -------
+    bool
+        Whether log u is at most the log-ratio.
+
+    Raises
+    ------
+    EnvelopeViolation
+        If the ratio is certainly above 1, which means that the envelope is wrong.
+    """
+
+    def evaluate(precision: int) -> bool | None:
+        """Return the answer, or None if it is not certain at this precision."""
+        ratio = log_ratio(precision)
+        if ratio > 0:
+            raise EnvelopeViolation(
+                f"target/envelope = exp({ratio.str(6)}) > 1: "
+                "the draw would not follow its law"
+            )
+        excess = coin.balls(precision)[0].log() - ratio
+        if not excess.is_finite() or excess.contains(0):
+            return None
+        return bool(excess < 0)
+
+    return decide(evaluate)
+
+
+def _disc_floats(uniforms: LazyUniforms) -> FloatBall:
+    """Return the pairs (x, y) = 2(u, v) − 1 as float balls, shape (n, 2).
+
+    The first 64 bits are a signed integer over 2^63, rounded to float64 once.
+    """
+    return FloatBall(_disc_midpoints(uniforms), 2.0**-54 + 2.0**-62)
+
+
+def _disc_midpoints(uniforms: LazyUniforms) -> np.ndarray:
+    """Return the pairs (x, y) = 2(u, v) − 1 as floats, shape (n, 2)."""
+    signed = (uniforms.leading ^ np.uint64(1 << 63)).view(np.int64)
+    return np.asarray((signed.astype(np.float64) * 2.0**-63).reshape(-1, 2))
+
+
+class _DiscPoint(NamedTuple):
+    """A point of the square [−1, 1]², in balls."""
+
+    x: arb
+    y: arb
+    squared_norm: arb
+
+
+def _disc_balls(uniforms: LazyUniforms, pair: int, bits: int) -> _DiscPoint:
+    """Return one pair (x, y) = 2(u, v) − 1 to about the given number of bits."""
+    u, v = uniforms.balls(bits, (2 * pair, 2 * pair + 1))
+    x = 2 * u - 1
+    y = 2 * v - 1
+    return _DiscPoint(x, y, x * x + y * y)
+
+
+def _are_in_disc(uniforms: LazyUniforms) -> np.ndarray:
+    """Return which pairs have x² + y² < 1, decided with certainty.
+
+    In floats s = x² + y² errs by at most 2(|x|+|y|)·2^-53 + 2^-105 + 3u·s ≤ 2^-50 near
+    s = 1; pairs so near to the circle are decided in balls.
+    """
+    xy = _disc_midpoints(uniforms)
+    s = (xy * xy).sum(axis=1)
+    is_inside = s < 1
+    for pair in np.flatnonzero(np.abs(s - 1) <= 2.0**-50).tolist():
+        is_inside[pair] = _is_in_disc(uniforms, pair)
+    return np.asarray(is_inside)
+
+
+def _is_in_disc(uniforms: LazyUniforms, pair: int) -> bool:
+    """Decide in balls whether one pair has x² + y² < 1."""
+
+    def evaluate(bits: int) -> bool | None:
+        """Return the answer, or None if it is not certain at this precision."""
+        excess = _disc_balls(uniforms, pair, bits).squared_norm - 1
+        return None if excess.contains(0) else bool(excess < 0)
+
+    return decide(evaluate)
