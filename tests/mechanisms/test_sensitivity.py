@@ -67,7 +67,7 @@ def test_the_bound_is_nearly_attained_on_the_sphere(r):
     moved = float(Sphere(2).dist(*means))
     bound = frechet_mean_sensitivity(Sphere(2), r, n)
     assert 0.995 * bound < moved <= bound
-    is_released_in_chart = float(
+    in_chart = float(
         np.linalg.norm(
             np.subtract(
                 *(
@@ -78,7 +78,7 @@ def test_the_bound_is_nearly_attained_on_the_sphere(r):
         )
     )
     charged = mean_chart_sensitivity(Sphere(2), r, n)
-    assert (0.99 if r <= 0.6 else 0.97) * charged < is_released_in_chart <= charged
+    assert (0.99 if r <= 0.6 else 0.97) * charged < in_chart <= charged
 
 
 def test_the_published_bound_and_its_precondition():
@@ -388,9 +388,9 @@ def test_the_dispersion_bound_by_sign_of_curvature():
         dispersion_sensitivity(Sphere(2), 1.6, 10)
 
 
-@pytest.mark.parametrize("is_released_in_chart", [False, True])
+@pytest.mark.parametrize("in_chart", [False, True])
 @pytest.mark.parametrize("s", ["0.01", "0.3", "0.8", "1.2", "1.4", "1.499"])
-def test_the_supremum_is_at_the_center(s, is_released_in_chart):
+def test_the_supremum_is_at_the_center(s, in_chart):
     """R(a)/h(a), and in the chart times a/sin a, with 30 digits from the definitions."""
     with mpmath.workdps(30):
         s = mpmath.mpf(s)
@@ -398,12 +398,10 @@ def test_the_supremum_is_at_the_center(s, is_released_in_chart):
             a = s * mpmath.mpf(share)
             u = mpmath.acos(min(mpmath.cos(s) / mpmath.cos(a), mpmath.mpf(1)))
             h = u * mpmath.cot(u) if u > 0 else mpmath.mpf(1)
-            stretch = a / mpmath.sin(a) if is_released_in_chart else 1
+            stretch = a / mpmath.sin(a) if in_chart else 1
             ratio = _largest_spread(s, a) / h * stretch
             assert ratio < mpmath.tan(s)
-            assert (
-                ratio > (1 if is_released_in_chart else 0.5) * s
-            )  # it is not far below, either
+            assert ratio > (1 if in_chart else 0.5) * s  # it is not far below, either
 
 
 def _largest_spread(s, a):

@@ -300,10 +300,10 @@ class ExternalValue(PointStatistic):
         if self.radius is not None:
             assign(self, radius=_validate.length("radius", self.radius))
         if self.stated_chart_sensitivity is not None:
-            is_released_in_chart = _validate.length(
+            in_chart = _validate.length(
                 "chart_sensitivity", self.stated_chart_sensitivity
             )
-            assign(self, stated_chart_sensitivity=is_released_in_chart)
+            assign(self, stated_chart_sensitivity=in_chart)
 
     @property
     def value_space(self) -> Manifold:
