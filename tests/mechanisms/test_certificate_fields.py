@@ -14,11 +14,11 @@ from curvedp.core.codes import ChoiceRule, ProtectedUnit
 from curvedp.core.mechanism import Choice, ReleaseTerms
 from curvedp.core.statistic import UNIT_FIELD
 from curvedp.core.wording import UNIT_WORDS, protected_unit_sentence
-from curvedp.entropy import SecureSource
 from curvedp.errors import CurvedpError, ParameterError
 from curvedp.federated import MeanKernel
 from curvedp.geometry import Euclidean, SpecialEuclidean, Sphere
 from curvedp.mechanisms import Certificate, LogGaussianMechanism
+from curvedp.randomness import SecureSource
 from curvedp.release.rebuild import mechanism_of
 from curvedp.release.verify import remarks_on, verify_certificate
 from curvedp.signing import digest

@@ -17,7 +17,6 @@ from curvedp.geometry import Euclidean, Sphere
 from curvedp.mechanisms import Certificate
 from curvedp.mechanisms.chart import GRID, grid_of
 from curvedp.release.rebuild import mechanism_of
-from curvedp.release.rebuild import mechanism_of
 from curvedp.release.verify import verify_certificate
 
 M, N = Euclidean(2), 400
