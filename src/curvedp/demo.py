@@ -1,13 +1,15 @@
-"""The main job on real data that ships with scikit-learn: private mean covariance descriptors of handwritten digits.
+"""A demonstration: private mean covariance descriptors of handwritten digits.
 
-Each 8×8 image becomes the 5×5 covariance of five features of its pixels (intensity, its two derivatives, and intensity
-times position): a point of the positive definite matrices under the affine-invariant metric, as in texture and medical
-image analysis (Tuzel, Porikli & Meer 2006).
+The images ship with scikit-learn. Each 8×8 image becomes the 5×5 covariance of five
+features of its pixels (intensity, its two derivatives, and intensity times position): a
+point of the positive definite matrices under the affine-invariant metric, as in texture
+and medical image analysis (Tuzel, Porikli & Meer 2006).
 """
 
-import itertools
+from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from rich.console import Console
@@ -21,120 +23,255 @@ from curvedp.ledger import Ledger
 from curvedp.privacy import GDP
 from curvedp.report import write_report
 
-# Public choices, from the features' ranges and not from these images: intensities lie in [0, 1] with a variance of some
-# tenths, derivatives and intensity times position somewhat below.
+# The public ball. Center and radius are chosen from the ranges of the features and not
+# from these images: intensities lie in [0, 1] with a variance of some tenths, derivatives
+# and intensity times position somewhat below.
 CENTER = np.diag([0.15, 0.1, 0.05, 0.03, 0.1])
 RADIUS = 3.0
-UNPAID = "* read from the records without paying, which these public images allow: never publish such numbers of yours"
+UNPAID = (
+    "* read from the records without paying, which these public images allow: "
+    "never publish such numbers of yours"
+)
+
+# Gray levels of the images are integers from 0 to 16.
+_GRAY_LEVELS = 16
+_HEADER = (
+    "digit",
+    "records",
+    "mechanism",
+    "distance to the true mean*",
+    "spread of the records*",
+)
+
+
+class _LabeledMatrices(NamedTuple):
+    """Covariance descriptors, shape (n, 5, 5), and the digit of each, shape (n,)."""
+
+    matrices: np.ndarray
+    digits: np.ndarray
+
+
+class _DigitResult(NamedTuple):
+    """The private mean of one digit, compared with the true one.
+
+    Attributes
+    ----------
+    digit : int
+    n_records : int
+        The number of training images of this digit.
+    mechanism : str
+        The mechanism of the release.
+    true_mean : array, shape (5, 5)
+        The Fréchet mean without noise.
+    error : float
+        The distance of the private mean to the true one.
+    spread : float
+        The root mean square distance of the records to the true mean.
+    """
+
+    digit: int
+    n_records: int
+    mechanism: str
+    true_mean: np.ndarray
+    error: float
+    spread: float
+
+    def cells(self) -> tuple[str, ...]:
+        """Return the row of the table, in the order of `_HEADER`."""
+        return (
+            str(self.digit),
+            str(self.n_records),
+            self.mechanism,
+            f"{self.error:.3f}",
+            f"{self.spread:.3f}",
+        )
 
 
 def covariance_descriptors(images: np.ndarray) -> np.ndarray:
-    """5×5 covariance matrices of pixel features of images with entries in [0, 1], shape (n, height, width)."""
+    """Return the covariance matrices of five features of the pixels of images.
+
+    Parameters
+    ----------
+    images : array, shape (n, height, width)
+        Intensities in [0, 1].
+
+    Returns
+    -------
+    array, shape (n, 5, 5)
+        Positive definite matrices, one per image.
+    """
+    height, width = images.shape[1:]
     y, x = np.meshgrid(
-        *(np.linspace(-1, 1, size) for size in images.shape[1:]), indexing="ij"
+        np.linspace(-1, 1, height), np.linspace(-1, 1, width), indexing="ij"
     )
-    slopes = np.gradient(images, axis=2), np.gradient(images, axis=1)
-    flat = np.stack([images, *slopes, x * images, y * images], axis=1).reshape(
-        len(images), 5, -1
-    )
-    flat = flat - flat.mean(axis=2, keepdims=True)
-    # The gray levels are multiples of 1/16: rounding noise of that size keeps a blank image positive definite.
-    return np.asarray(
-        flat @ flat.transpose(0, 2, 1) / flat.shape[2] + np.eye(5) * (1 / 16) ** 2 / 12
-    )
+    x_slopes = np.gradient(images, axis=2)
+    y_slopes = np.gradient(images, axis=1)
+    features = np.stack([images, x_slopes, y_slopes, x * images, y * images], axis=1)
+    features = features.reshape(len(images), 5, -1)
+    centered = features - features.mean(axis=2, keepdims=True)
+    covariances = centered @ centered.transpose(0, 2, 1) / centered.shape[2]
+    # A number that was rounded to a multiple of h has an error of variance h²/12. This
+    # much noise keeps the matrix of a blank image positive definite.
+    rounding_variance = (1 / _GRAY_LEVELS) ** 2 / 12
+    return np.asarray(covariances + np.eye(5) * rounding_variance)
 
 
 def run_demo(output: Path, console: Console, mu: float = 1.0) -> dict[str, Any]:
-    """Private class means under GDP(mu) in total, compared with the true ones, with certificates, ledger and report.
+    """Release private class means of the digits and compare them with the true ones.
 
-    A ledger is never deleted: where `output` has one, this run goes to the first free of `output`-2, `output`-3, …
+    Parameters
+    ----------
+    output : path
+        The folder for certificates, ledger and report. A ledger is never deleted: if
+        the folder has one, this run goes to the first free of `output`-2, `output`-3, …
+    console : rich.console.Console
+        Where tables and progress are printed.
+    mu : float
+        The release is GDP(mu) for all ten means together.
+
+    Returns
+    -------
+    dict
+        The accuracies with private and with true means, the distances between these
+        means by digit, and the path of the report.
     """
-    manifold, digits = SPDAffineInvariant(5), load_digits()
-    names = itertools.chain(
-        [output], (output.with_name(f"{output.name}-{k}") for k in itertools.count(2))
-    )
-    output = next(folder for folder in names if not (folder / "digits.ledger").exists())
+    manifold = SPDAffineInvariant(5)
+    output = _free_folder(output)
     output.mkdir(parents=True, exist_ok=True)
-    X, y = covariance_descriptors(digits.images / 16), digits.target
-    train = np.arange(len(X)) % 4 != 3
-    images = f"{train.sum()} training images, {(~train).sum()} test images"
-    console.print(f"{images}, {manifold}, public ball of radius {RADIUS}")
+    training, test = _load_split_digits()
+    console.print(
+        f"{len(training.digits)} training images, {len(test.digits)} test images, "
+        f"{manifold}, public ball of radius {RADIUS}"
+    )
 
     ledger = Ledger(output / "digits.ledger", budget=GDP(mu))
     model = PrivateMDM(
         manifold, radius=RADIUS, center=CENTER, guarantee=GDP(mu), ledger=ledger
-    ).fit(X[train], y[train])
-    rows: list[tuple[str, ...]] = []
-    true_means: list[np.ndarray] = []
-    for digit in track(
-        model.classes_, "true means, not paid for", console=console, transient=True
-    ):
-        records = X[train][y[train] == digit]
-        true_means.append(mean := frechet_mean(manifold, records))
+    )
+    model.fit(training.matrices, training.digits)
+    for digit in model.classes_:
         model.certificates_[digit].save(output / f"certificate-{digit}.json")
-        error = float(manifold.dist(mean, model.means_[digit]))
-        spread = float(np.sqrt(np.mean(manifold.dist(mean, records) ** 2)))
-        numbers = f"{error:.3f}", f"{spread:.3f}"
-        rows.append(
-            (
-                str(digit),
-                str(len(records)),
-                model.certificates_[digit].mechanism,
-                *numbers,
-            )
-        )
-    header = (
-        "digit",
-        "records",
-        "mechanism",
-        "distance to the true mean*",
-        "spread of the records*",
+
+    digits = track(
+        model.classes_, "true means, not paid for", console=console, transient=True
     )
-    table = Table(
-        *header,
-        title=f"private means, {GDP(mu)} for all ten together (each image is in one class)",
-    )
-    for row in rows:
-        table.add_row(*row)
-    nearest = manifold.dist(np.stack(true_means)[None], X[~train][:, None]).argmin(
-        axis=1
-    )
-    accuracy = {
-        "private": float(model.score(X[~train], y[~train])),
-        "true*": float(np.mean(nearest == y[~train])),
-    }
-    shown: list[tuple[str, ...]] = [
-        (name, f"{100 * share:.1f}%") for name, share in accuracy.items()
-    ]
-    console.print(table)
+    results = [_compare_means(model, training, digit) for digit in digits]
+    accuracy = _accuracies(model, results, test)
+    _print_results(console, results, accuracy, ledger, mu)
+    _write_demo_report(output / "report.html", model, results, accuracy)
     console.print(
-        "accuracy on the test images*, by the nearest mean: "
-        + ", ".join(" ".join(pair) for pair in shown)
-    )
-    console.print(
-        f"ledger: spent {ledger.spent}, remaining {ledger.remaining or 'nothing'}\n{UNPAID}"
-    )
-    tables: list[tuple[str, tuple[str, ...], list[tuple[str, ...]]]] = [
-        ("All ten digits", header, rows),
-        (
-            "Classification by the nearest mean",
-            ("means", "accuracy on the test images*"),
-            shown,
-        ),
-        (UNPAID, (), []),
-    ]
-    write_report(
-        output / "report.html",
-        model.means_[0],
-        model.certificates_[0],
-        ledger,
-        tables=tables,
-    )
-    console.print(
-        f"report, certificates and ledger in {output}/ — try: curvedp verify {output}/certificate-0.json"
+        f"report, certificates and ledger in {output}/ — "
+        f"try: curvedp verify {output}/certificate-0.json"
     )
     return {
         "accuracy": {"private": accuracy["private"], "non-private": accuracy["true*"]},
-        "distances": {row[0]: float(row[3]) for row in rows},
+        "distances": {
+            str(result.digit): float(f"{result.error:.3f}") for result in results
+        },
         "report": str(output / "report.html"),
     }
+
+
+def _free_folder(output: Path) -> Path:
+    """Return the first of `output`, `output`-2, `output`-3, … without a ledger."""
+
+    def candidates() -> Iterator[Path]:
+        yield output
+        for number in count(2):
+            yield output.with_name(f"{output.name}-{number}")
+
+    return next(
+        folder for folder in candidates() if not (folder / "digits.ledger").exists()
+    )
+
+
+def _load_split_digits() -> tuple[_LabeledMatrices, _LabeledMatrices]:
+    """Return the training images, and every fourth image for the test."""
+    data = load_digits()
+    matrices = covariance_descriptors(data.images / _GRAY_LEVELS)
+    is_training = np.arange(len(matrices)) % 4 != 3
+    training = _LabeledMatrices(matrices[is_training], data.target[is_training])
+    test = _LabeledMatrices(matrices[~is_training], data.target[~is_training])
+    return training, test
+
+
+def _compare_means(
+    model: PrivateMDM, training: _LabeledMatrices, digit: int
+) -> _DigitResult:
+    """Compare the private mean of a digit with the true one. This is NOT private."""
+    records = training.matrices[training.digits == digit]
+    true_mean = frechet_mean(model.manifold, records)
+    distances = model.manifold.dist(true_mean, records)
+    return _DigitResult(
+        digit=digit,
+        n_records=len(records),
+        mechanism=model.certificates_[digit].mechanism,
+        true_mean=true_mean,
+        error=float(model.manifold.dist(true_mean, model.means_[digit])),
+        spread=float(np.sqrt(np.mean(distances**2))),
+    )
+
+
+def _accuracies(
+    model: PrivateMDM, results: list[_DigitResult], test: _LabeledMatrices
+) -> dict[str, float]:
+    """Return the share of test images whose nearest mean is that of their digit.
+
+    It is returned for the "private" means and for the "true*" ones.
+    """
+    true_means = np.stack([result.true_mean for result in results])
+    distances = model.manifold.dist(true_means[None], test.matrices[:, None])
+    nearest_digits = distances.argmin(axis=1)
+    return {
+        "private": float(model.score(test.matrices, test.digits)),
+        "true*": float(np.mean(nearest_digits == test.digits)),
+    }
+
+
+def _print_results(
+    console: Console,
+    results: list[_DigitResult],
+    accuracy: dict[str, float],
+    ledger: Ledger,
+    mu: float,
+) -> None:
+    """Print the table of the digits, the accuracies and what is left of the budget."""
+    table = Table(
+        *_HEADER,
+        title=(
+            f"private means, {GDP(mu)} for all ten together "
+            "(each image is in one class)"
+        ),
+    )
+    for result in results:
+        table.add_row(*result.cells())
+    console.print(table)
+    shares = ", ".join(f"{name} {100 * share:.1f}%" for name, share in accuracy.items())
+    console.print(f"accuracy on the test images*, by the nearest mean: {shares}")
+    console.print(
+        f"ledger: spent {ledger.spent}, remaining {ledger.remaining or 'nothing'}\n"
+        f"{UNPAID}"
+    )
+
+
+def _write_demo_report(
+    path: Path,
+    model: PrivateMDM,
+    results: list[_DigitResult],
+    accuracy: dict[str, float],
+) -> None:
+    """Write the report of the mean of digit 0, with the comparisons as tables."""
+    digit_rows = [result.cells() for result in results]
+    accuracy_rows = [(name, f"{100 * share:.1f}%") for name, share in accuracy.items()]
+    accuracy_header = ("means", "accuracy on the test images*")
+    write_report(
+        path,
+        model.means_[0],
+        model.certificates_[0],
+        model.ledger,
+        tables=[
+            ("All ten digits", _HEADER, digit_rows),
+            ("Classification by the nearest mean", accuracy_header, accuracy_rows),
+            (UNPAID, (), []),
+        ],
+    )
