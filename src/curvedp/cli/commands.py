@@ -10,7 +10,6 @@ from importlib import import_module
 from inspect import Parameter
 from math import inf
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Annotated, Any
 
 import typer
@@ -32,9 +31,10 @@ from curvedp.cli.release import (
     CENTER,
     PERSONS,
     READING,
-    column_of,
-    command_of,
-    reading_of,
+    TypedOptions,
+    file_command,
+    read_typed_column,
+    reading_options,
     release_app,
 )
 from curvedp.cli.sign import key, sign, statement
@@ -57,24 +57,33 @@ ManifoldOption = Annotated[
 ]
 
 
-def _check(given: SimpleNamespace) -> None:
-    from curvedp.checking import check as look
+def _check(options: TypedOptions) -> None:
+    """Run `curvedp check FILE`: print what is wrong with the records."""
+    from curvedp.checking import check
     from curvedp.geometry import parse_manifold
     from curvedp.records.files import load_point
 
-    space = parse_manifold(given.manifold)
-    middle = (
-        None if given.center is None else load_point(given.center, space, given.form)
-    )
-    persons = column_of(given, given.groups)
+    space = parse_manifold(options["manifold"])
+    center = options["center"]
+    if center is not None:
+        center = load_point(center, space, options["form"])
+    persons = read_typed_column(options, options["groups"])
     with waiting("looking at the records"):
-        found = look(
-            space, given.data, middle, given.radius, persons, **reading_of(given)
+        checked = check(
+            space,
+            options["data"],
+            center,
+            options["radius"],
+            persons,
+            **reading_options(options),
         )
-    print(json_module.dumps(found.to_dict(), default=str) if given.json else found)
+    if options["json"]:
+        print(json_module.dumps(checked.to_dict(), default=str))
+    else:
+        print(checked)
 
 
-_LOOK = {
+_CHECK_OPTIONS = {
     "manifold": (ManifoldOption, Parameter.empty),
     "radius": (
         Annotated[
@@ -87,10 +96,10 @@ _LOOK = {
     **READING,
     "json": (JsonOption, False),
 }
-_WORDS = (
+_CHECK_DESCRIPTION = (
     "NOT private: what is wrong with the records of a file, for those who may see them."
 )
-app.command("check")(command_of(_LOOK, _WORDS, _check))
+app.command("check")(file_command(_CHECK_OPTIONS, _CHECK_DESCRIPTION, _check))
 
 
 @app.command()

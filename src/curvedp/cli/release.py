@@ -1,14 +1,17 @@
-"""`curvedp release [mean | median | dispersion | pca | mdm | regression] FILE`: one command a statistic."""
+"""The commands `curvedp release [mean | median | dispersion | pca | mdm | regression]`.
+
+There is one command per statistic in the table `curvedp.releasing.OFFERS`. The options
+that say how a file is read are here too, for other commands that read one.
+"""
 
 import json as json_module
 import os
 import re
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from inspect import Parameter
 from pathlib import Path
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -27,17 +30,22 @@ from curvedp.cli.options import (
 )
 from curvedp.core.wording import choice_sentence
 from curvedp.errors import ParameterError, ReleaseWarning
-from curvedp.releasing import OFFERS, certificates_of, parse_column, write
+from curvedp.releasing import OFFERS, Offer, certificates_of, parse_column, write
 
 if TYPE_CHECKING:
     from curvedp.estimators.base import PrivateEstimator
     from curvedp.ledger import Ledger
 
 
+# The options of a command that were typed, or their defaults, by their names in Python.
+TypedOptions = Mapping[str, Any]
+
+
 class _MeanByDefault(TyperGroup):
-    """`curvedp release FILE` means the mean."""
+    """The group of commands in which `curvedp release FILE` releases the mean."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Insert the command "mean" if the first argument names no command."""
         if args and args[0] not in (*self.commands, "--help"):
             args = ["mean", *args]
         return super().parse_args(ctx, args)
@@ -46,16 +54,21 @@ class _MeanByDefault(TyperGroup):
 release_app = typer.Typer(
     cls=_MeanByDefault,
     no_args_is_help=True,
-    help="Release a statistic of the records in a file, with a certificate; without a name, their mean.",
+    help=(
+        "Release a statistic of the records in a file, with a certificate; "
+        "without a name, their mean."
+    ),
 )
 
 
+# The argument of every command here: the file with the records.
 _DATA = Annotated[
     Path,
     typer.Argument(
         help="csv, tsv, xlsx, parquet, npy, npz, mat, zarr or nii, one record a row"
     ),
 ]
+# How a file is read; each name is a parameter of `read_records`.
 READING: Options = {
     "key": option(
         str, "--key", help="array in an npz, mat or zarr file; cells of an xlsx file"
@@ -77,7 +90,8 @@ READING: Options = {
         str, "--encoding", help="of csv and tsv, such as utf-16", default="utf-8"
     ),
 }
-_COMMON: Options = {
+# The options of every release.
+_COMMON_OPTIONS: Options = {
     "manifold": option(
         str, "--manifold", "-m", help="such as sphere:2 or spd-affine:3"
     ),
@@ -105,7 +119,8 @@ CENTER = {
 PERSONS = {
     "groups": option(str, "--groups", help="column that says whose record each is")
 }
-_OWN: Options = {
+# The options that only some statistics have, by the name of the parameter.
+_SPECIAL_OPTIONS: Options = {
     **CENTER,
     "mechanism": option(
         str, "--mechanism", help="auto, or a name that `curvedp plan` lists"
@@ -128,59 +143,104 @@ _OWN: Options = {
 }
 
 
-def column_of(given: SimpleNamespace, name: str | None, decimal: str = ".") -> Any:
-    """A column of the file that the records are in, by its name or place."""
+def read_typed_column(
+    options: TypedOptions, column: str | None, decimal: str = "."
+) -> Any:
+    """Return a column of the file that the records are in, or None if none is named.
+
+    Parameters
+    ----------
+    options : mapping
+        The options of the command, with "data" and those that say how a file is read.
+    column : str or None
+        The column as it is typed: its name, or its place from 0.
+    decimal : str
+        The decimal sign of its numbers.
+    """
     from curvedp.records import read_column
 
-    if name is None:
+    if column is None:
         return None
-    how = {
-        name: getattr(given, name) for name in ("header", "sep", "skip", "encoding")
-    } | {"decimal": decimal}
-    return read_column(given.data, parse_column(name), **how)
+    return read_column(
+        options["data"],
+        parse_column(column),
+        header=options["header"],
+        sep=options["sep"],
+        skip=options["skip"],
+        encoding=options["encoding"],
+        decimal=decimal,
+    )
 
 
-def reading_of(given: SimpleNamespace) -> dict[str, Any]:
-    """How a file is read, as `read_records` takes it."""
-    reading = {name: getattr(given, name) for name in READING}
-    if given.columns is not None:
-        reading["columns"] = [parse_column(each) for each in given.columns.split(",")]
+def reading_options(options: TypedOptions) -> dict[str, Any]:
+    """Return the options that say how a file is read, as `read_records` takes them."""
+    reading = {name: options[name] for name in READING}
+    if options["columns"] is not None:
+        columns = options["columns"].split(",")
+        reading["columns"] = [parse_column(column) for column in columns]
     return reading
 
 
 def _check_targets(inputs: list[Path | None], **targets: Path | None) -> None:
-    """Refuse, before anything is spent, what could not be written and what would overwrite an input or another output."""
-    taken = [path for path in inputs if path is not None]
+    """Refuse, before anything is spent, outputs that cannot or must not be written.
+
+    Parameters
+    ----------
+    inputs : list of path or None
+        Files that must not be overwritten.
+    **targets
+        The outputs by the name of their option: `out`, `certificate`, `report`.
+
+    Raises
+    ------
+    ParameterError
+        If a target could not be written, or would overwrite an input or another target.
+    """
+    taken_paths = [path for path in inputs if path is not None]
     for name, target in targets.items():
         if target is None:
             continue
-        if not target.absolute().parent.is_dir():
-            raise ParameterError(f"the folder of {target} does not exist")
-        if target.is_dir() or not os.access(
-            target if target.exists() else target.absolute().parent, os.W_OK
-        ):
-            raise ParameterError(f"--{name} {target} cannot be written")
-        numbered = re.compile(
-            rf"{re.escape(target.stem)}-\d+{re.escape(target.suffix)}"
-        )  # as of several certificates
-        for path in taken:
-            same = target.resolve() == path.resolve() or (
-                target.exists() and path.exists() and target.samefile(path)
-            )
-            beside = (
-                path.absolute().parent.resolve() == target.absolute().parent.resolve()
-            )
-            if same or (
-                name == "certificate" and beside and numbered.fullmatch(path.name)
-            ):
-                what = "is an input, the ledger or another output"
+        _check_writable(name, target)
+        for path in taken_paths:
+            if _would_overwrite(name, target, path):
                 raise ParameterError(
-                    f"--{name} {target} {what}: it would be overwritten"
+                    f"--{name} {target} is an input, the ledger or another output: "
+                    "it would be overwritten"
                 )
-        taken.append(target)
+        taken_paths.append(target)
     out = targets.get("out")
     if out is not None and out.suffix not in (".npy", ".csv"):
         raise ParameterError(f"--out {out} must end in .npy or .csv")
+
+
+def _check_writable(name: str, target: Path) -> None:
+    """Refuse a file of the option --`name` that could not be written."""
+    folder = target.absolute().parent
+    if not folder.is_dir():
+        raise ParameterError(f"the folder of {target} does not exist")
+    written_path = target if target.exists() else folder
+    if target.is_dir() or not os.access(written_path, os.W_OK):
+        raise ParameterError(f"--{name} {target} cannot be written")
+
+
+def _would_overwrite(name: str, target: Path, path: Path) -> bool:
+    """Whether writing the option --`name` to `target` would overwrite `path`.
+
+    Several certificates are numbered: certificate.json stands for certificate-1.json,
+    certificate-2.json and so on, too.
+    """
+    if target.resolve() == path.resolve():
+        return True
+    if target.exists() and path.exists() and target.samefile(path):
+        return True
+    if name != "certificate":
+        return False
+    target_folder = target.absolute().parent.resolve()
+    is_beside = path.absolute().parent.resolve() == target_folder
+    numbered_name = re.compile(
+        rf"{re.escape(target.stem)}-\d+{re.escape(target.suffix)}"
+    )
+    return is_beside and numbered_name.fullmatch(path.name) is not None
 
 
 def _open_ledger(path: Path | None, budget_mu: float | None) -> "Ledger | None":
@@ -206,104 +266,170 @@ def _open_ledger(path: Path | None, budget_mu: float | None) -> "Ledger | None":
     return Ledger(path, GDP(budget_mu), lazy=True)
 
 
-def _run(statistic: str, given: SimpleNamespace) -> None:
+def _release(statistic: str, options: TypedOptions) -> None:
+    """Run `curvedp release STATISTIC FILE`: read, pay, release, write and print.
+
+    Everything that can be refused is refused before the ledger is charged.
+    """
     from curvedp.geometry import parse_manifold
     from curvedp.records import read_records
     from curvedp.records.files import load_point
 
-    if given.manifold is None:
-        raise ParameterError(
-            "--manifold is missing: where the records live, such as -m sphere:2 or -m spd-affine:3"
-        )
-    if given.radius is None:
-        how = "a public ball must hold the records; choose it from domain knowledge, not from the data"
-        raise ParameterError(f"--radius is missing: {how}")
-    space, guarantee = (
-        parse_manifold(given.manifold),
-        guarantee_from_options(given.mu, given.epsilon, given.delta, given.rho),
+    _check_required(options)
+    space = parse_manifold(options["manifold"])
+    guarantee = guarantee_from_options(
+        options["mu"], options["epsilon"], options["delta"], options["rho"]
     )
-    given.radius = number_or_word(given.radius)
-    inputs = [given.data, getattr(given, "center", None), given.mask, given.ledger]
-    _check_targets(
-        inputs, out=given.out, certificate=given.certificate, report=given.report
-    )
-    if given.report is not None:
-        import curvedp.report  # noqa: F401 - without its extra nothing is paid
-    if given.ledger is None and given.budget_mu is not None:
-        raise ParameterError("--budget-mu goes with --ledger")
-    if getattr(given, "center", None) is not None:
-        given.center = load_point(given.center, space, given.form)
-    records = read_records(given.data, space, **reading_of(given))
+    radius = number_or_word(options["radius"])
+    _check_outputs(options)
+    center = options.get("center")
+    if center is not None:
+        center = load_point(center, space, options["form"])
+
+    records = read_records(options["data"], space, **reading_options(options))
     offer = OFFERS[statistic]
-    columns = {"records": records, "groups": column_of(given, given.groups)}
-    if offer.column is not None:
-        decimal = given.decimal if offer.column == "x" else "."  # a label is no number
-        columns[offer.column] = column_of(given, getattr(given, offer.column), decimal)
-    title = f"{offer.title} of {given.data.name}"
-    label = "".join(c if c.isprintable() else "?" for c in title)[:200]
-    model = offer.build(
-        {**vars(given), "manifold": space},
+    columns = _read_columns(offer, options, records)
+    estimator = offer.build(
+        {**options, "manifold": space, "radius": radius, "center": center},
         guarantee=guarantee,
-        ledger=_open_ledger(given.ledger, given.budget_mu),
-        label=label,
+        ledger=_open_ledger(options["ledger"], options["budget_mu"]),
+        label=_ledger_label(f"{offer.title} of {options['data'].name}"),
     )
     with waiting("drawing exact noise"):
-        fitted = offer.fit(model, columns)
-    try:
-        write(fitted, given.out, given.certificate, given.report)
-    except OSError as error:  # it is paid for: what could not be kept is printed whole
-        print(json_module.dumps(_told(statistic, fitted), default=str))
-        why = "what was released, and may have been paid for, is above: keep it"
+        fitted = offer.fit(estimator, columns)
+    _write_or_print(statistic, fitted, options)
+    if options["json"]:
+        print(json_module.dumps(_released_dict(statistic, fitted), default=str))
+    else:
+        # Where a person is protected with all records, their number is private.
+        has_persons = options["groups"] is not None
+        subject = "persons" if has_persons else f"{len(records)} records"
+        _print_release(statistic, fitted, subject, options)
+
+
+def _check_required(options: TypedOptions) -> None:
+    """Refuse a command without a manifold or a radius, and say how to choose them."""
+    if options["manifold"] is None:
         raise ParameterError(
-            f"an output could not be written ({error.strerror or error}); {why}"
-        ) from None
-    _print(
-        statistic,
-        given,
-        fitted,
-        f"{len(records)} records" if given.groups is None else "persons",
+            "--manifold is missing: where the records live, "
+            "such as -m sphere:2 or -m spd-affine:3"
+        )
+    if options["radius"] is None:
+        raise ParameterError(
+            "--radius is missing: a public ball must hold the records; "
+            "choose it from domain knowledge, not from the data"
+        )
+
+
+def _check_outputs(options: TypedOptions) -> None:
+    """Refuse outputs that could not be written, and a budget without a ledger."""
+    inputs = [
+        options["data"],
+        options.get("center"),
+        options["mask"],
+        options["ledger"],
+    ]
+    _check_targets(
+        inputs,
+        out=options["out"],
+        certificate=options["certificate"],
+        report=options["report"],
     )
+    if options["report"] is not None:
+        # Without the extra that a report needs, nothing is paid.
+        import curvedp.report  # noqa: F401
+    if options["ledger"] is None and options["budget_mu"] is not None:
+        raise ParameterError("--budget-mu goes with --ledger")
 
 
-def _print(
-    statistic: str, given: SimpleNamespace, fitted: "PrivateEstimator", of: str
+def _read_columns(offer: Offer, options: TypedOptions, records: Any) -> dict[str, Any]:
+    """Return what `Offer.fit` takes: the records and the columns beside them."""
+    columns = {
+        "records": records,
+        "groups": read_typed_column(options, options["groups"]),
+    }
+    if offer.column is not None:
+        # The file's decimal sign is for the predictor; a label is no number.
+        decimal = options["decimal"] if offer.column == "x" else "."
+        column = options[offer.column]
+        columns[offer.column] = read_typed_column(options, column, decimal)
+    return columns
+
+
+def _ledger_label(title: str) -> str:
+    """Return a title as the label of a ledger's entry: printable and not too long."""
+    printable = "".join(
+        character if character.isprintable() else "?" for character in title
+    )
+    return printable[:200]
+
+
+def _write_or_print(
+    statistic: str, fitted: "PrivateEstimator", options: TypedOptions
 ) -> None:
-    """What was released; its alarms are warnings, which were printed. Where a person is the unit, how many records there are
-    is theirs too, and is not printed."""
+    """Write the files of a release; print all of it if one cannot be written.
+
+    The release is paid for by now, so nothing of it may be lost.
+    """
+    try:
+        write(fitted, options["out"], options["certificate"], options["report"])
+    except OSError as error:
+        print(json_module.dumps(_released_dict(statistic, fitted), default=str))
+        raise ParameterError(
+            f"an output could not be written ({error.strerror or error}); "
+            "what was released, and may have been paid for, is above: keep it"
+        ) from None
+
+
+def _print_release(
+    statistic: str, fitted: "PrivateEstimator", subject: str, options: TypedOptions
+) -> None:
+    """Print the released values, the mechanism, the error bars and the budget left.
+
+    Warnings were printed before, when they were raised.
+
+    Parameters
+    ----------
+    statistic : str
+        The name of the command, such as "mean".
+    fitted : PrivateEstimator
+        The estimator after `fit`.
+    subject : str
+        What the statistic is of, such as "300 records".
+    options : mapping
+        The options of the command.
+    """
     import numpy as np
 
-    if given.json:
-        print(json_module.dumps(_told(statistic, fitted), default=str))
-        return
     releases = fitted.releases
-    first = releases[0].certificate
+    certificate = releases[0].certificate
     console.print(
-        f"private {statistic} of {of} on {escape_markup(given.manifold)}, {escape_markup(first.guarantee)}:"
+        f"private {statistic} of {subject} on {escape_markup(options['manifold'])}, "
+        f"{escape_markup(certificate.guarantee)}:"
     )
-    for title, value, _ in releases:
-        lines = np.array2string(value, precision=8).splitlines()
+    for release in releases:
+        lines = np.array2string(release.value, precision=8).splitlines()
         if len(releases) > 1:
-            lines = [f"{title}:", *lines]
-        console.print(
-            "\n".join(map(escape_markup, lines)), soft_wrap=True, highlight=False
-        )
-    why = choice_sentence(first, with_excluded=False)
-    console.print(
-        escape_markup(f"{first.mechanism}, sensitivity {first.sensitivity:.6g}; {why}"),
-        soft_wrap=True,
+            lines = [f"{release.title}:", *lines]
+        text = "\n".join(escape_markup(line) for line in lines)
+        console.print(text, soft_wrap=True, highlight=False)
+
+    choice = choice_sentence(certificate, with_excluded=False)
+    mechanism = (
+        f"{certificate.mechanism}, sensitivity {certificate.sensitivity:.6g}; {choice}"
     )
+    console.print(escape_markup(mechanism), soft_wrap=True)
     console.print(escape_markup(_error_bars(fitted)), soft_wrap=True, highlight=False)
     if fitted.ledger is not None:
+        remaining = fitted.ledger.remaining or "nothing"
         console.print(
-            escape_markup(
-                f"remaining in {given.ledger}: {fitted.ledger.remaining or 'nothing'}"
-            ),
+            escape_markup(f"remaining in {options['ledger']}: {remaining}"),
             soft_wrap=True,
         )
 
 
-def _told(statistic: str, fitted: "PrivateEstimator") -> dict[str, Any]:
-    """All that was released, as plain values."""
+def _released_dict(statistic: str, fitted: "PrivateEstimator") -> dict[str, Any]:
+    """Return all that was released, with warnings and certificates, as plain values."""
     from curvedp.estimators.softmax import ReducedClassifier
     from curvedp.release.warnings import estimator_warnings
 
@@ -313,7 +439,7 @@ def _told(statistic: str, fitted: "PrivateEstimator") -> dict[str, Any]:
     }
     if isinstance(fitted, ReducedClassifier):
         released["classes"] = fitted.classes_.tolist()
-    certificates = [each.to_dict() for each in certificates_of(fitted)]
+    certificates = [certificate.to_dict() for certificate in certificates_of(fitted)]
     if len(certificates) > 1:
         released["certificates"] = certificates
     else:
@@ -322,42 +448,72 @@ def _told(statistic: str, fitted: "PrivateEstimator") -> dict[str, Any]:
 
 
 def _error_bars(fitted: Any) -> str:
-    """The regions of what was released, in a line, or why there are none."""
+    """Return the confidence regions of what was released in a line, or why it has none.
+
+    A region that contains the public center causes a `ReleaseWarning`: a file that was
+    misread would do the same.
+    """
     try:
-        found = fitted.confidence_region(0.95)
-    except ParameterError as why:
-        return f"no error bars: {describe(why)}"
-    regions = list(found.values()) if isinstance(found, dict) else [found]
-    if (
-        "Fréchet mean of" in regions[0].description
-    ):  # in a public ball; a median's region is all of it
+        result = fitted.confidence_region(0.95)
+    except ParameterError as error:
+        return f"no error bars: {describe(error)}"
+    regions = list(result.values()) if isinstance(result, dict) else [result]
+
+    # The region of a median is the whole ball, and says nothing.
+    is_mean_in_public_ball = "Fréchet mean of" in regions[0].description
+    if is_mean_in_public_ball:
         center = fitted.manifold.origin if fitted.center is None else fitted.center
-        if any(each.contains(center) for each in regions):
-            words = "the 95% region holds the public center, as it would if the file had been misread"
+        if any(region.contains(center) for region in regions):
             warnings.warn(
-                f"{words}: `curvedp check` tells", ReleaseWarning, stacklevel=2
+                "the 95% region holds the public center, as it would if the file had "
+                "been misread: `curvedp check` tells",
+                ReleaseWarning,
+                stacklevel=2,
             )
     together = "" if len(regions) == 1 else f", {len(regions)} regions together"
-    widest = max(each.radius for each in regions)
-    return f"95% region of {regions[0].description}: within {widest:.4g}{together}; {regions[0].theorem}"
+    largest_radius = max(region.radius for region in regions)
+    return (
+        f"95% region of {regions[0].description}: within {largest_radius:.4g}"
+        f"{together}; {regions[0].theorem}"
+    )
 
 
-def command_of(
-    options: Options, words: str, run: Callable[[SimpleNamespace], None]
-) -> Any:
-    """A command of a file with records, with these options."""
-    options = {"data": (_DATA, Parameter.empty), **options}
-    return with_options(lambda **given: run(SimpleNamespace(**given)), options, words)
+def file_command(
+    options: Options, description: str, run: Callable[[TypedOptions], None]
+) -> Callable[..., None]:
+    """Return a command that takes a file with records and these options.
+
+    Parameters
+    ----------
+    options : dict
+        The options by name, besides the file, which is called "data".
+    description : str
+        The help text.
+    run : callable
+        Called with all options that were typed, by name.
+    """
+
+    def run_with_options(**typed_options: Any) -> None:
+        run(typed_options)
+
+    all_options = {"data": (_DATA, Parameter.empty), **options}
+    command: Callable[..., None] = with_options(
+        run_with_options, all_options, description
+    )
+    return command
+
+
+def _add_release_command(name: str, offer: Offer) -> None:
+    """Add `curvedp release NAME`, with the options that this statistic has."""
+    special_options = {
+        option_name: _SPECIAL_OPTIONS[option_name]
+        for option_name in (*offer.parameters, *offer.fit_arguments)
+        if option_name in _SPECIAL_OPTIONS
+    }
+    options = {**_COMMON_OPTIONS, **special_options, **PERSONS}
+    command = file_command(options, offer.description, partial(_release, name))
+    release_app.command(name)(command)
 
 
 for _name, _offer in OFFERS.items():
-    _asked = {
-        name: _OWN[name]
-        for name in (*_offer.parameters, *_offer.fit_arguments)
-        if name in _OWN
-    }
-    release_app.command(_name)(
-        command_of(
-            {**_COMMON, **_asked, **PERSONS}, _offer.description, partial(_run, _name)
-        )
-    )
+    _add_release_command(_name, _offer)
