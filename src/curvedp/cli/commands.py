@@ -1,7 +1,8 @@
-"""The command line: `curvedp demo | check | plan | release | calibrate | verify | sign | region | ledger | studio | …`.
+"""The command line: `curvedp demo | check | plan | release | calibrate | verify | …`.
 
-Exit codes: 0 done; 1 a claim could not be confirmed or a bound was violated; 2 wrong usage or an unusable input, with one
-line that says what to do; 3 (`verify`) every claim holds, but for what no certificate can vouch for.
+Exit codes: 0, done; 1, a claim could not be confirmed or a bound was violated; 2, wrong
+usage or an unusable input, with one line that says what to do; 3 (`verify`), every claim
+holds, except for what no certificate can vouch for.
 """
 
 import json as json_module
@@ -10,7 +11,7 @@ from importlib import import_module
 from inspect import Parameter
 from math import inf
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -41,13 +42,22 @@ from curvedp.cli.sign import key, sign, statement
 from curvedp.cli.verify import verify
 from curvedp.errors import CurvedpError, ParameterError, VerificationFailed
 
+if TYPE_CHECKING:
+    from curvedp.audit.table import Row
+    from curvedp.geometry import Manifold
+    from curvedp.planning import Plan
+    from curvedp.privacy import Guarantee
+
 app = typer.Typer(
     no_args_is_help=True,
-    help="Differential privacy on curved spaces: release a statistic of manifold data with a certificate.",
+    help=(
+        "Differential privacy on curved spaces: "
+        "release a statistic of manifold data with a certificate."
+    ),
     pretty_exceptions_enable=False,
 )
-for _own in (verify, key, sign, statement, region):
-    app.command()(_own)
+for _command in (verify, key, sign, statement, region):
+    app.command()(_command)
 app.add_typer(release_app, name="release")
 app.add_typer(ledger_app, name="ledger")
 
@@ -135,64 +145,54 @@ def plan(
     plot: PictureOption = None,
     json: JsonOption = False,
 ) -> None:
-    """How good a private mean would be, for each mechanism; no data needed. Its picture: the error against records and μ."""
+    """How good a private mean would be, for each mechanism; no data needed.
+
+    Its picture: the error against records and μ.
+    """
     from curvedp.geometry import parse_manifold
     from curvedp.planning import plan as make_plan
 
     check_picture(plot)
     with waiting("predicting the error of each mechanism"):
-        space, ball = (
-            parse_manifold(manifold),
-            None if radius is None else number_or_word(radius),
-        )
         study = make_plan(
-            space,
+            parse_manifold(manifold),
             records,
-            ball,
+            None if radius is None else number_or_word(radius),
             guarantee,
             statistic=statistic,
             classes=classes,
             spread=spread,
         )
-        lines = [*study.advice(), *_answers(study, error, shift)]
+        lines = study.advice()
+        if error is not None:
+            lines.append(_wanted_error_line(study, error))
+        if shift is not None:
+            lines.append(
+                f"a two-sample test of {study.n} records each finds a shift of "
+                f"{shift:g} with power {study.power(shift):.2f}"
+            )
         if plot is not None:
             save_picture(study.plot(), plot)
     if json:
         print(json_module.dumps({**study.to_dict(), "advice": lines}))
         return
-    print_table(
-        ("mechanism", "predicted error"),
-        study.rows(),
-        study.title,
-    )
+    print_table(("mechanism", "predicted error"), study.rows(), study.title)
     for line in lines:
-        console.print(
-            escape_markup(line),
-            soft_wrap=True,
-            highlight=False,
-            style="yellow" if "too small" in line else None,
-        )
+        style = "yellow" if "too small" in line else None
+        console.print(escape_markup(line), soft_wrap=True, highlight=False, style=style)
 
 
-def _answers(study: Any, error: float | None, shift: float | None) -> list[str]:
-    """What was asked of a plan besides, one line each."""
-    lines = []
-    if error is not None:
-        radius = study.radius_for(error) if isinstance(study.radius, float) else None
-        other = (
-            ""
-            if radius is None
-            else ", or any radius"
-            if radius == inf
-            else f", or a radius of {radius:.3g}"
-        )
-        lines.append(
-            f"for an error of {error:g}: {study.records_needed(error)} records{other}"
-        )
-    if shift is not None:
-        found = f"finds a shift of {shift:g} with power {study.power(shift):.2f}"
-        lines.append(f"a two-sample test of {study.n} records each {found}")
-    return lines
+def _wanted_error_line(study: "Plan", error: float) -> str:
+    """Say how many records, or which radius of the public ball, a wanted error takes."""
+    alternative = ""
+    if isinstance(study.radius, float):
+        radius = study.radius_for(error)
+        if radius == inf:
+            alternative = ", or any radius"
+        else:
+            alternative = f", or a radius of {radius:.3g}"
+    records = study.records_needed(error)
+    return f"for an error of {error:g}: {records} records{alternative}"
 
 
 @app.command()
@@ -215,38 +215,75 @@ def calibrate(
     from curvedp.geometry import parse_manifold
 
     space = parse_manifold(manifold)
-    if (sensitivity is None) == (radius is None or records is None):
+    has_ball = radius is not None and records is not None
+    if (sensitivity is not None) == has_ball:
         raise ParameterError(
             "give --sensitivity, or --radius and --records for a Fréchet mean"
         )
     if sensitivity is None:
-        assert radius is not None  # checked above
-        assert records is not None
+        assert radius is not None, "checked above"
+        assert records is not None, "checked above"
         sensitivity = mechanisms.frechet_mean_sensitivity(space, radius, records)
     sensitivity = _validate.length("sensitivity", sensitivity)
-    rows: dict[str, Any] = {}
-    charted = (mechanisms.LogGaussianMechanism, mechanisms.LogLaplaceMechanism)
-    for kind in (mechanisms.GaussianMechanism, mechanisms.LaplaceMechanism, *charted):
-        extra = {"radius": radius} if kind in charted else {}
-        try:
-            found = kind.calibrated(space, sensitivity, guarantee, **extra)
-            rows[str(kind.info.option)] = {
-                "scale": found.parameters.get("sigma", found.parameters.get("scale"))
-            }
-        except CurvedpError as error:
-            rows[str(kind.info.option)] = {"refused": describe(error)}
+    results = _calibrate_each(space, sensitivity, guarantee, radius)
     if json:
-        print(json_module.dumps({"sensitivity": sensitivity, "mechanisms": rows}))
+        print(json_module.dumps({"sensitivity": sensitivity, "mechanisms": results}))
         return
-    shown = [
-        (name, f"{row['scale']:.8g}" if "scale" in row else row["refused"])
-        for name, row in rows.items()
-    ]
+    rows = []
+    for name, result in results.items():
+        is_refused = "refused" in result
+        text = result["refused"] if is_refused else f"{result['scale']:.8g}"
+        rows.append((name, text))
     print_table(
         ("mechanism", "scale"),
-        shown,
+        rows,
         f"{guarantee} on {manifold}, sensitivity {sensitivity:.6g}",
     )
+
+
+def _calibrate_each(
+    space: "Manifold", sensitivity: float, guarantee: "Guarantee", radius: float | None
+) -> dict[str, dict[str, Any]]:
+    """Calibrate each noise mechanism to a guarantee.
+
+    Parameters
+    ----------
+    space : Manifold
+    sensitivity : float
+        The sensitivity of the statistic, as a distance.
+    guarantee : Guarantee
+    radius : float or None
+        The radius of the public ball, which mechanisms in a chart need.
+
+    Returns
+    -------
+    dict
+        For each mechanism, by the name of its option, {"scale": its noise scale} or
+        {"refused": why it has none}.
+    """
+    from curvedp import mechanisms
+
+    results: dict[str, dict[str, Any]] = {}
+    kinds_in_chart = (mechanisms.LogGaussianMechanism, mechanisms.LogLaplaceMechanism)
+    kinds = (
+        mechanisms.GaussianMechanism,
+        mechanisms.LaplaceMechanism,
+        *kinds_in_chart,
+    )
+    for kind in kinds:
+        ball = {"radius": radius} if kind in kinds_in_chart else {}
+        name = str(kind.info.option)
+        try:
+            parameters = kind.calibrated(
+                space, sensitivity, guarantee, **ball
+            ).parameters
+        except CurvedpError as error:
+            results[name] = {"refused": describe(error)}
+        else:
+            # A Gaussian calls its noise scale sigma.
+            scale = parameters.get("sigma", parameters.get("scale"))
+            results[name] = {"scale": scale}
+    return results
 
 
 @app.command()
@@ -270,7 +307,10 @@ def audit(
     jobs: Annotated[int, typer.Option("--jobs", "-j", min=1, help="processes")] = 1,
     json: JsonOption = False,
 ) -> None:
-    """Attack every mechanism on every manifold: claims against what outputs prove; exit 1 on a violation."""
+    """Attack every mechanism on every manifold: claims against what outputs prove.
+
+    Exit code 1 on a violation.
+    """
     from rich.progress import track
 
     from curvedp import _validate
@@ -278,51 +318,58 @@ def audit(
 
     _validate.integer("samples", samples, 100)
     _validate.integer("canaries", canaries, 8)
-    names = case_names(only)
-    if not names:
-        there = ", ".join(sorted({name for name, _ in case_names()}))
-        raise ParameterError(f"no mechanism is called {only!r}; there are: {there}")
-    work = audit_all(samples, canaries, only=only, jobs=jobs)
+    cases = case_names(only)
+    if not cases:
+        mechanism_names = ", ".join(sorted({name for name, _ in case_names()}))
+        raise ParameterError(
+            f"no mechanism is called {only!r}; there are: {mechanism_names}"
+        )
+    audits = audit_all(samples, canaries, only=only, jobs=jobs)
     rows = list(
-        track(work, "attacking", total=len(names), console=errors, transient=True)
+        track(audits, "attacking", total=len(cases), console=errors, transient=True)
     )
     if json:
         print(json_module.dumps([row._asdict() for row in rows]))
     else:
-        shown = []
-        for row in rows:
-            mu = (
-                ("", "")
-                if row.claimed_mu is None
-                else (f"{row.claimed_mu:.4f}", f"{row.audited_mu:.4f}")
-            )
-            share = f"{100 * row.tightness:.0f}%" if row.holds else "[red]VIOLATED[/]"
-            numbers = (
-                f"{row.delta:g}",
-                f"{row.claimed:.4f}",
-                f"{row.audited:.4f}",
-                *mu,
-                share,
-            )
-            shown.append((row.mechanism, row.manifold, *numbers))
-        headers = [
-            "mechanism",
-            "manifold",
-            "δ",
-            "claimed ε",
-            "audited ε ≥",
-            "claimed μ",
-            "audited μ ≥",
-            "tightness",
-        ]
         print_table(
-            headers,
-            shown,
+            _AUDIT_HEADER,
+            [_audit_cells(row) for row in rows],
             "a true claim is called violated with probability below 1e-6",
         )
-    wrong = [f"{row.mechanism} on {row.manifold}" for row in rows if not row.holds]
-    if wrong:
-        raise VerificationFailed(f"the outputs refute the claim of {', '.join(wrong)}")
+    violated = [f"{row.mechanism} on {row.manifold}" for row in rows if not row.holds]
+    if violated:
+        raise VerificationFailed(
+            f"the outputs refute the claim of {', '.join(violated)}"
+        )
+
+
+_AUDIT_HEADER = (
+    "mechanism",
+    "manifold",
+    "δ",
+    "claimed ε",
+    "audited ε ≥",
+    "claimed μ",
+    "audited μ ≥",
+    "tightness",
+)
+
+
+def _audit_cells(row: "Row") -> tuple[str, ...]:
+    """Return the cells of one audit, in the order of `_AUDIT_HEADER`."""
+    claimed_mu = "" if row.claimed_mu is None else f"{row.claimed_mu:.4f}"
+    audited_mu = "" if row.audited_mu is None else f"{row.audited_mu:.4f}"
+    tightness = f"{100 * row.tightness:.0f}%" if row.holds else "[red]VIOLATED[/]"
+    return (
+        row.mechanism,
+        row.manifold,
+        f"{row.delta:g}",
+        f"{row.claimed:.4f}",
+        f"{row.audited:.4f}",
+        claimed_mu,
+        audited_mu,
+        tightness,
+    )
 
 
 @app.command()
@@ -333,7 +380,10 @@ def demo(
     ] = Path("demo-output"),
     json: JsonOption = False,
 ) -> None:
-    """Private class means of covariance descriptors of handwritten digits: table, classifier, ledger, report."""
+    """Private class means of covariance descriptors of handwritten digits.
+
+    It makes a table, a classifier, a ledger and a report.
+    """
     from curvedp.demo import run_demo
 
     summary = run_demo(output, console=errors if json else console)
@@ -360,14 +410,10 @@ def studio(
     """A page on this machine, and for nobody else, to look, choose, pay and release."""
     from curvedp.studio.server import serve
 
-    serve(
-        folder,
-        data,
-        port=port,
-        browser=browser,
-        key=key,
-        say=lambda line: print(line, flush=True),
-    )
+    def print_now(line: str) -> None:
+        print(line, flush=True)
+
+    serve(folder, data, port=port, browser=browser, key=key, say=print_now)
 
 
 @app.command()
@@ -394,7 +440,10 @@ def reproduce(
     ] = None,
     json: JsonOption = False,
 ) -> None:
-    """Make the papers' figures and tables, as printed and as corrected; exit 1 if a number is not what it should be."""
+    """Make the papers' figures and tables, as printed and as corrected.
+
+    Exit code 1 if a number is not what it should be.
+    """
     runner = _import_reproductions(source)
     runner.command(
         names or [], list_names, full, out, data_dir, None if json else console
