@@ -1,4 +1,4 @@
-"""How spread out the records are: the private Fréchet variance."""
+"""The private Fréchet variance: how spread out the records are."""
 
 from math import sqrt
 from typing import Any, Self
@@ -30,13 +30,16 @@ class PrivateDispersion(BallEstimator):
     Notes
     -----
     Guarantees
-    - `fit` meets `guarantee` for replace-one adjacency with n public, for any data; for add-remove adjacency with n private.
+
+    - `fit` meets `guarantee` for replace-one adjacency with n public, for any data; for
+      add-remove adjacency with n private.
 
     Examples
     --------
     >>> import numpy as np
     >>> from curvedp.geometry import Sphere
-    >>> X = Sphere(2).project(np.random.default_rng(0).normal([3.0, 0, 0], 0.5, (500, 3)))
+    >>> rng = np.random.default_rng(0)
+    >>> X = Sphere(2).project(rng.normal([3.0, 0, 0], 0.5, (500, 3)))
     >>> 0 <= PrivateDispersion(Sphere(2), radius=0.7).fit(X).deviation_ <= 0.7
     True
     """
@@ -45,7 +48,15 @@ class PrivateDispersion(BallEstimator):
     _name = "Fréchet variance"
 
     def fit(self, X: Any, y: Any = None, groups: Any = None) -> Self:
-        """Release the variance of X, shape (n, *point_shape); `groups` as in `PrivateFrechetMean.fit`. `y` is ignored."""
+        """Release the variance.
+
+        Parameters
+        ----------
+        X : array of shape (n, *point_shape)
+        y : ignored
+        groups : sequence of n ids, optional
+            As in `PrivateFrechetMean.fit`.
+        """
         self._validate_params()
         records, privacy_unit = self._load_records(X, groups)
         chosen = self._choose_mechanism(

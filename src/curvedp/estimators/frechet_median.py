@@ -1,4 +1,4 @@
-"""A private geometric median: what a few wild records cannot move."""
+"""The private geometric median: a center that a few wild records hardly move."""
 
 import warnings
 from typing import Any, Self
@@ -15,32 +15,40 @@ from curvedp.statistics.geometric_median import GeometricMedian
 class PrivateFrechetMedian(BallEstimator):
     """The geometric median of records on a manifold, released under a privacy guarantee.
 
-    Its noise does not depend on the radius of the public ball, and a tenth of the records, anywhere in it, move it little.
+    Its noise does not depend on the radius of the public ball, and a tenth of the records,
+    anywhere in it, move it little.
 
     Parameters
     ----------
     manifold : Manifold
         Where the records live.
     radius : float or "private"
-        Of the public ball that holds the records, as generous as one likes; if private, the outer ball is taken.
+        Of the public ball that holds the records, as generous as one likes; if private, the
+        outer ball is taken.
     center, guarantee, mechanism, ledger, label, source, outer_radius
         As in `PrivateFrechetMean`; there is one mechanism, "median".
 
     Attributes
     ----------
-    location_, certificate_, ball_ : ndarray, Certificate and Ball
-        The private median, why it may be published, and the public ball.
+    location_ : ndarray
+        The private median.
+    certificate_ : Certificate
+        Why it may be published.
+    ball_ : Ball
+        The public ball.
 
     Notes
     -----
     Guarantees
+
     - `fit` meets `guarantee` for replace-one adjacency with n public, for ANY data.
 
     Examples
     --------
     >>> import numpy as np
     >>> from curvedp.geometry import Sphere
-    >>> X = Sphere(2).project(np.random.default_rng(0).normal([3.0, 0, 0], 0.5, (500, 3)))
+    >>> rng = np.random.default_rng(0)
+    >>> X = Sphere(2).project(rng.normal([3.0, 0, 0], 0.5, (500, 3)))
     >>> PrivateFrechetMedian(Sphere(2), radius=1.5).fit(X).location_.shape
     (3,)
     """
@@ -48,7 +56,15 @@ class PrivateFrechetMedian(BallEstimator):
     _name = "geometric median"
 
     def fit(self, X: Any, y: Any = None, groups: Any = None) -> Self:
-        """Release the median of X, shape (n, *point_shape); `groups` as in `PrivateFrechetMean.fit`. `y` is ignored."""
+        """Release the median.
+
+        Parameters
+        ----------
+        X : array of shape (n, *point_shape)
+        y : ignored
+        groups : sequence of n ids, optional
+            As in `PrivateFrechetMean.fit`.
+        """
         self._validate_params()
         _validate.choice("mechanism", self.mechanism, ("auto", "median"))
         if self.radius is None:
@@ -61,8 +77,12 @@ class PrivateFrechetMedian(BallEstimator):
         statistic = GeometricMedian(self.manifold, self.center, radius, records.n)
         mechanism = MedianMechanism.calibrate(statistic, self.guarantee)
         if not mechanism.has_enough_records:
-            text = f"n = {records.n} at {self.guarantee} is small for a median: the noise exceeds the spread of the records"
-            warnings.warn(text, ReleaseWarning, stacklevel=2)
+            warnings.warn(
+                f"n = {records.n} at {self.guarantee} is small for a median: the noise "
+                "exceeds the spread of the records",
+                ReleaseWarning,
+                stacklevel=2,
+            )
         pending = PendingRelease(
             mechanism, records, Choice(ChoiceRule.ONLY_ONE), "location"
         )

@@ -1,4 +1,8 @@
-"""Private geodesic regression: a geodesic through manifold-valued responses, with a certificate."""
+"""Private geodesic regression: a geodesic through manifold-valued responses.
+
+The model is x ↦ Exp(p, x·v). The estimator checks and chooses; the mechanisms are in
+`mechanisms/geodesic_knorm.py` and `mechanisms/geodesic_descent.py`.
+"""
 
 import warnings
 from dataclasses import dataclass
@@ -29,39 +33,46 @@ from curvedp.release.choose import ChosenMechanism, choose_mechanism
 from curvedp.statistics.geodesic import GeodesicLine
 from curvedp.statistics.searched_ball import SearchedGeodesic
 
+# How far from the manifold (`Manifold.residual`) the lower end of a geodesic may be for
+# doubles to hold it.
+_MAX_RESIDUAL = 1e-6
+
 
 @dataclass(eq=False, repr=False)
 class PrivateGeodesicRegression(PrivateEstimator):
-    """The geodesic x ↦ Exp(p, x·v) that fits responses on a manifold, released under a privacy guarantee.
+    """The geodesic x ↦ Exp(p, x·v) that fits responses on a manifold, under a guarantee.
 
     Parameters
     ----------
     manifold : Manifold
         Where the responses live.
     radius, center : float and point
-        Public: they bound the middle of the geodesic. "private" finds a ball of the responses privately, and speed and clip
-        with it: the geodesic stays in the ball, and residuals are clipped to its radius.
+        Public: they bound the middle of the geodesic. "private" finds a ball of the
+        responses privately, and speed and clip with it: the geodesic stays in the ball, and
+        residuals are clipped to its radius.
     speed, clip : float
-        Public: they bound the geodesic's length ‖v‖ over the whole range of a predictor, and what one residual counts for.
+        Public: they bound the geodesic's length ‖v‖ over the whole range of a predictor,
+        and what one residual counts for.
     x_range : pair of numbers, or one pair for each predictor
         Required: the public range of the predictors, such as (20, 90) for ages, from
         domain knowledge. Predictors outside are moved to its ends, missing ones to its
         middle; responses that are not finite are moved to the center, far ones to the
         ball that predictions and clipped residuals can reach.
     method : {"auto", "kng", "dp-rgd"}
-        "kng": one exact draw of the K-norm gradient law on the tangent bundle, pure ε, for manifolds of dimension 1 and 2
-        and one predictor. "dp-rgd": gradient descent on the tangent bundle with exact noise, any symmetric space, any number
-        of predictors: Gaussian for GDP, (ε, δ) and the like, Laplace for pure ε. "auto" takes the one with the smaller
-        predicted noise.
+        "kng": one exact draw of the K-norm gradient law on the tangent bundle, pure ε, for
+        manifolds of dimension 1 and 2 and one predictor. "dp-rgd": gradient descent on the
+        tangent bundle with exact noise, any symmetric space, any number of predictors:
+        Gaussian for GDP, (ε, δ) and the like, Laplace for pure ε. "auto" takes the one
+        with the smaller predicted noise.
     guarantee, ledger, label, source, outer_radius
         As in `PrivateFrechetMean`.
 
     Attributes
     ----------
     footpoint_, velocity_ : ndarray
-        The geodesic at the lower end of the range; `velocity_` covers the whole range. With k > 1 predictors the model is
-        x ↦ Exp(p, Σ (x_j − middle of range j)·v_j): `footpoint_` belongs to the middle of the ranges and `velocity_` stacks
-        the v_j.
+        The geodesic at the lower end of the range; `velocity_` covers the whole range. With
+        k > 1 predictors the model is x ↦ Exp(p, Σ (x_j − middle of range j)·v_j):
+        `footpoint_` belongs to the middle of the ranges and `velocity_` stacks the v_j.
     manifold_, x_range_ : Manifold and ndarray
         The manifold and the range, one row for each predictor, that `fit` has used.
     certificate_, method_ : Certificate and str
@@ -69,11 +80,13 @@ class PrivateGeodesicRegression(PrivateEstimator):
 
     Notes
     -----
-    `predict` is post-processing; `score` reads the data it is given and is NOT private. On Euclidean(d) this is linear
-    regression.
+    `predict` is post-processing; `score` reads the data it is given and is NOT private. On
+    Euclidean(d) this is linear regression.
 
     Guarantees
-    - `fit` meets `guarantee` for replace-one adjacency (predictor and response of one record), n public, for ANY data;
+
+    - `fit` meets `guarantee` for replace-one adjacency (predictor and response of one
+      record), n public, for ANY data;
     - errors depend on shapes and parameters only, never on values;
     - how long "kng" takes depends on the data, and ε does not cover that.
 
@@ -83,7 +96,9 @@ class PrivateGeodesicRegression(PrivateEstimator):
     >>> from curvedp.geometry import Sphere
     >>> M, x = Sphere(2), np.linspace(0, 1, 400)
     >>> Y = M.exp(M.origin, x[:, None] * np.array([0.0, 0.8, 0.3]))
-    >>> model = PrivateGeodesicRegression(M, radius=0.8, speed=1.5, clip=0.3, x_range=(0, 1), guarantee=PureDP(2.0))
+    >>> model = PrivateGeodesicRegression(
+    ...     M, radius=0.8, speed=1.5, clip=0.3, x_range=(0, 1), guarantee=PureDP(2.0)
+    ... )
     >>> model.fit(x, Y).predict([0.0, 0.5, 1.0]).shape
     (3, 3)
     """
@@ -104,54 +119,69 @@ class PrivateGeodesicRegression(PrivateEstimator):
     outer_radius: float | None = None
 
     def fit(self, x: Any, Y: Any, groups: Any = None) -> Self:
-        """Release the geodesic of responses Y, shape (n, *point_shape), by predictors x, shape (n,) or (n, k).
+        """Release the geodesic of responses Y on predictors x.
 
-        Where x is a list, `x_range` says how many predictors there are: one, or one for each of its pairs.
-
-        With `groups`, n ids that say whose record each is, a person is the unit of privacy, however many records they have: a
-        step takes the mean of a person's own directions, so that changes within a person count, and n is how many they are.
+        Parameters
+        ----------
+        x : array of shape (n,) or (n, k)
+            Predictors. Where x is a list, `x_range` says how many predictors there are: one,
+            or one for each of its pairs.
+        Y : array of shape (n, *point_shape)
+            Responses.
+        groups : sequence of n ids, optional
+            Whose record each is. Then a person is the unit of privacy, however many records
+            they have: a step takes the mean of a person's own directions, so that changes
+            within a person count, and n is the number of persons.
         """
         self._validate_params()
-        M = check_manifold(self.manifold)
-        x, Y = _records(M, x, Y, self.x_range)
-        codes = None if groups is None else encode_persons(groups, len(Y))
-        _validate.choice(
-            "method",
-            self.method,
-            ("auto", "dp-rgd") if groups is not None else ("auto", "kng", "dp-rgd"),
-        )
-        choice = self._choice(
-            len(Y) if codes is None else int(codes.max()) + 1,
-            x.shape[1],
-            codes is not None,
-        )
-        data = (x, Y) if codes is None else (x, Y, codes)
-        line: Any = choice.mechanism.statistic
-        ranges = np.array(line.x_range)
-        method = "dp-rgd" if self._searches_ball else choice.mechanism.info.option
-        (release,) = self._pay_and_release(
-            [PendingRelease(choice.mechanism, data, choice.choice, "geodesic")],
-            None if codes is None else ProtectedUnit.PERSON,
-        )
-        p, V = release.value
-        line = (p, V) if len(V) > 1 else _from_lower_end(M, p, V[0])
-        ends: tuple[np.ndarray, np.ndarray] = line or (p, np.zeros_like(V[0]))
-        self.footpoint_, self.velocity_ = ends
+        manifold = check_manifold(self.manifold)
+        x, Y = _read_data(manifold, x, Y, self.x_range)
+        n = len(Y)
+        methods: tuple[str, ...] = ("auto", "kng", "dp-rgd")
+        data: tuple[np.ndarray, ...] = (x, Y)
+        privacy_unit = None
+        if groups is not None:
+            person_index = encode_persons(groups, len(Y))
+            n = int(person_index.max()) + 1
+            methods = ("auto", "dp-rgd")
+            data = (x, Y, person_index)
+            privacy_unit = ProtectedUnit.PERSON
+        _validate.choice("method", self.method, methods)
+        chosen = self._choose(n, x.shape[1], has_persons=groups is not None)
+
+        statistic: Any = chosen.mechanism.statistic
+        x_range = np.array(statistic.x_range)
+        is_private_ball = self._searches_ball
+        method = "dp-rgd" if is_private_ball else chosen.mechanism.info.option
+        pending = PendingRelease(chosen.mechanism, data, chosen.choice, "geodesic")
+        (release,) = self._pay_and_release([pending], privacy_unit)
+
+        middle, velocities = release.value
+        ends_are_lost = False
+        if len(velocities) > 1:
+            self.footpoint_ = middle
+            self.velocity_ = velocities
+        else:
+            lower_end = _geodesic_from_lower_end(manifold, middle, velocities[0])
+            ends_are_lost = lower_end is None
+            if lower_end is None:
+                lower_end = (middle, np.zeros_like(velocities[0]))
+            self.footpoint_, self.velocity_ = lower_end
         self.certificate_ = release.certificate
-        self.manifold_ = M
-        self.x_range_ = ranges
+        self.manifold_ = manifold
+        self.x_range_ = x_range
         self.method_ = method
-        if line is None:
+        if ends_are_lost:
             warnings.warn(
                 "doubles do not hold the ends of the geodesic: its middle alone is kept",
                 ReleaseWarning,
-                2,
+                stacklevel=2,
             )
         return self._warn_of_oddities()
 
     @property
     def releases(self) -> list[ReleasedValue]:
-        """The point and the velocity that the released geodesic is told by."""
+        """The point and the velocity that describe the released geodesic."""
         (published,) = super().releases
         certificate = published.certificate
         if self.n_features_in_ == 1:
@@ -165,9 +195,20 @@ class PrivateGeodesicRegression(PrivateEstimator):
             ReleasedValue(velocity, self.velocity_, certificate),
         ]
 
-    def _choice(self, n: int, predictors: int, persons: bool) -> ChosenMechanism:
-        """The mechanism for a geodesic of n records, or persons, in the given ball or in one that is found privately."""
-        ranges = np.stack(_range(self.x_range, predictors), axis=-1)
+    def _choose(
+        self, n: int, n_predictors: int, *, has_persons: bool
+    ) -> ChosenMechanism:
+        """Return the mechanism, in the given ball or in one that is found privately.
+
+        Parameters
+        ----------
+        n : int
+            How many records, or persons.
+        n_predictors : int
+        has_persons : bool
+            Whether a person is the unit of privacy, which only a descent knows.
+        """
+        x_range = _check_range(self.x_range, n_predictors)
         if self._searches_ball:
             _validate.choice("method", self.method, ("auto", "dp-rgd"))
             if self.speed is not None or self.clip is not None:
@@ -176,12 +217,14 @@ class PrivateGeodesicRegression(PrivateEstimator):
                     parameter="radius",
                     value="private",
                 )
-            statistic = SearchedGeodesic(
-                self.manifold, self.center, self.outer_radius, n, ranges
+            searched = SearchedGeodesic(
+                self.manifold, self.center, self.outer_radius, n, x_range
             )
-            return choose_private_ball(statistic, self.guarantee)
-        for name in ("radius", "speed", "clip"):
-            if getattr(self, name) is None:
+            return choose_private_ball(searched, self.guarantee)
+
+        bounds = {"radius": self.radius, "speed": self.speed, "clip": self.clip}
+        for name, value in bounds.items():
+            if value is None:
                 raise ParameterError(
                     "is missing: choose it from domain knowledge, "
                     "or find all with a private radius",
@@ -194,39 +237,57 @@ class PrivateGeodesicRegression(PrivateEstimator):
             self.speed,  # type: ignore[arg-type]  # not None
             self.clip,  # type: ignore[arg-type]  # not None
             n,
-            ranges,
+            x_range,
         )
-        return choose_mechanism(
-            "dp-rgd" if persons else self.method, line, self.guarantee
-        )
+        method = "dp-rgd" if has_persons else self.method
+        return choose_mechanism(method, line, self.guarantee)
 
     @property
     def n_features_in_(self) -> int:
-        """How many predictors."""
-        return (
-            1
-            if self.velocity_.ndim == len(self.manifold_.point_shape)
-            else len(self.velocity_)
-        )
+        """How many predictors there are."""
+        if self.velocity_.ndim == len(self.manifold_.point_shape):
+            return 1
+        return len(self.velocity_)
 
     def predict(self, x: Any) -> np.ndarray:
-        """Points of the private geodesic, one for each row of predictors; outside the range it goes on."""
+        """Return points of the private geodesic; outside the range it goes on.
+
+        Parameters
+        ----------
+        x : number, or array of shape (n,) or (n, k)
+            Predictors in their own units.
+
+        Returns
+        -------
+        array of shape (n, *point_shape)
+        """
         check_is_fitted(self)
-        M, k = self.manifold_, self.n_features_in_
-        x = _asked_predictors(x, k)
-        if k > 1 and x.shape[-1:] != (k,):
-            raise ParameterError(f"x has shape {x.shape}; the model has {k} predictors")
-        x, (low, high) = x.reshape(-1, k), self.x_range_.T
-        at, width = (
-            low if k == 1 else (low + high) / 2,
-            (high - low).reshape(-1, *[1] * len(M.point_shape)),
-        )
-        V = self.velocity_.reshape(k, *M.point_shape) / width
+        manifold = self.manifold_
+        n_predictors = self.n_features_in_
+        x = _read_predictors(x, n_predictors)
+        if n_predictors > 1 and x.shape[-1:] != (n_predictors,):
+            raise ParameterError(
+                f"x has shape {x.shape}; the model has {n_predictors} predictors"
+            )
+        rows = x.reshape(-1, n_predictors)
+        low, high = self.x_range_.T
+        # The foot point belongs to the lower end of one range, or the middle of several.
+        foot_predictor = low if n_predictors == 1 else (low + high) / 2
+        widths = (high - low).reshape(-1, *(1,) * len(manifold.point_shape))
+        velocities = self.velocity_.reshape(n_predictors, *manifold.point_shape)
+        velocity_per_unit = velocities / widths
         with quiet_about_records():
-            return np.asarray(M.exp(self.footpoint_, np.tensordot(x - at, V, axes=1)))
+            moves = np.tensordot(rows - foot_predictor, velocity_per_unit, axes=1)
+            return np.asarray(manifold.exp(self.footpoint_, moves))
 
     def score(self, x: Any, Y: Any) -> float:
-        """R² on the given data: 1 − mean squared residual / Fréchet variance. NOT private: it reads x and Y."""
+        """Return R² = 1 − mean squared residual / Fréchet variance. NOT private.
+
+        Parameters
+        ----------
+        x, Y : arrays
+            Predictors and responses, as in `fit`; both are read.
+        """
         check_is_fitted(self)
         manifold = self.manifold_
         responses = open_records(Y, manifold.point_shape, "Y", min_records=1).array()
@@ -238,78 +299,97 @@ class PrivateGeodesicRegression(PrivateEstimator):
             return float(1 - error / variance)
 
 
-def _from_lower_end(
-    M: Manifold, p: np.ndarray, v: np.ndarray
+def _geodesic_from_lower_end(
+    manifold: Manifold, middle: np.ndarray, velocity: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray] | None:
-    """A geodesic given by its middle; None where doubles do not hold its lower end."""
-    with quiet_about_records():  # what has been paid for must not raise
-        foot, velocity = map(np.asarray, M.geodesic(p, v, -HALF))
-        held = (
-            np.all(np.isfinite(foot))
-            and np.all(np.isfinite(velocity))
-            and bool(M.residual(foot) <= 1e-6)
-        )
-    return (foot, velocity) if held else None
+    """Return a geodesic by its lower end, from its middle and its velocity there.
+
+    It is None where doubles do not hold the lower end. Nothing is raised, because the
+    geodesic has been paid for.
+    """
+    with quiet_about_records():
+        foot, foot_velocity = manifold.geodesic(middle, velocity, -HALF)
+        foot = np.asarray(foot)
+        foot_velocity = np.asarray(foot_velocity)
+        is_finite = np.all(np.isfinite(foot)) and np.all(np.isfinite(foot_velocity))
+        if is_finite and manifold.residual(foot) <= _MAX_RESIDUAL:
+            return foot, foot_velocity
+    return None
 
 
-def _range(ends: Any, predictors: int) -> tuple[np.ndarray, np.ndarray]:
-    """Lower and upper ends, one for each predictor; one pair serves all."""
-    if ends is None:
+def _check_range(x_range: Any, n_predictors: int) -> np.ndarray:
+    """Return the public ranges of the predictors, shape (k, 2), or refuse them.
+
+    One pair serves all predictors.
+    """
+    if x_range is None:
         raise ParameterError(
-            "is missing: the public range of the predictors, such as (20, 90) for "
-            "ages; "
+            "is missing: the public range of the predictors, such as (20, 90) for ages; "
             "choose it from domain knowledge, not from the data",
             parameter="x_range",
         )
     try:
-        pairs = np.broadcast_to(_validate.array("x_range", ends), (predictors, 2))
+        pairs = np.broadcast_to(_validate.array("x_range", x_range), (n_predictors, 2))
     except ValueError:
-        what = "a pair of numbers (low, high)" + (
-            f", or {predictors} of them" if predictors > 1 else ""
-        )
+        form = "a pair of numbers (low, high)"
+        if n_predictors > 1:
+            form += f", or {n_predictors} of them"
         raise ParameterError(
-            f"must be {what}", parameter="x_range", value=ends
+            f"must be {form}", parameter="x_range", value=x_range
         ) from None
     low, high = pairs.T
-    if not (
+    is_usable = (
         np.all(np.isfinite(pairs))
         and np.all(low < high)
         and np.all(np.isfinite(high - low))
-    ):
+    )
+    if not is_usable:
         raise ParameterError(
-            "must be finite with low < high", parameter="x_range", value=ends
+            "must be finite with low < high", parameter="x_range", value=x_range
         )
-    return low, high
+    return np.stack([low, high], axis=-1)
 
 
-def _asked_predictors(x: Any, count: int) -> np.ndarray:
-    """Predictors at which a released geodesic is asked for, as floats: (), (n,) or (n, k)."""
-    shape = (count,) if count > 1 else ()
+def _read_predictors(x: Any, n_predictors: int) -> np.ndarray:
+    """Return the predictors of a prediction as floats, of shape (), (n,) or (n, k)."""
     if isinstance(x, list | tuple):
         try:
             return np.asarray(x, dtype=np.float64)
-        except (TypeError, ValueError):  # rows of different lengths, or a text
-            return open_records(x, shape, "x", min_records=1).array()
-    asked = _validate.public_shape("x", x)
-    if len(asked) == 0 and not hasattr(x, "chunks"):
+        except (TypeError, ValueError):
+            # The rows have different lengths, or an entry is a text.
+            row_shape = (n_predictors,) if n_predictors > 1 else ()
+            return open_records(x, row_shape, "x", min_records=1).array()
+    shape = _validate.public_shape("x", x)
+    if len(shape) == 0 and not hasattr(x, "chunks"):
         return np.asarray(_validate.array("x", x))
-    return open_records(x, asked[1:], "x", min_records=1).array()
+    return open_records(x, shape[1:], "x", min_records=1).array()
 
 
 def _predictor_shape(x: Any, x_range: Any) -> tuple[int, ...]:
-    """The shape of one record's predictors: an array's own, and for a list that of the public
-    `x_range`, one pair for each predictor. How long the rows of a list are is data."""
-    if isinstance(x, list | tuple):
-        pairs = _validate.array("x_range", x_range)
-        return () if pairs.ndim < 2 else (len(pairs),)
-    return _validate.public_shape("x", x)[1:]
+    """Return the shape of one record's predictors.
+
+    For an array it is the array's own. For a list it is that of the public `x_range`, one
+    pair for each predictor, because the lengths of a list's rows are data.
+    """
+    if not isinstance(x, list | tuple):
+        return _validate.public_shape("x", x)[1:]
+    ranges = _validate.array("x_range", x_range)
+    if ranges.ndim < 2:
+        return ()
+    return (len(ranges),)
 
 
-def _records(
-    M: Manifold, x: Any, Y: Any, x_range: Any
+def _read_data(
+    manifold: Manifold, x: Any, Y: Any, x_range: Any
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Predictors (n, k) and responses (n, *point_shape) as floats; only shape and type can be refused."""
-    Y = open_records(Y, M.point_shape, "Y", min_records=1).array()
+    """Return predictors and responses as floats; only shape and type are refused.
+
+    Returns
+    -------
+    x : array of shape (n, k)
+    Y : array of shape (n, *point_shape)
+    """
+    Y = open_records(Y, manifold.point_shape, "Y", min_records=1).array()
     if isinstance(x, list | tuple):
         x_shape: tuple[int, ...] = (len(x),)
     else:
@@ -319,17 +399,19 @@ def _records(
         raise ParameterError(
             "x is one number; (n,) or (n, k), one row a response, is needed"
         )
+    row_shape = _predictor_shape(x, x_range)
     n = x_shape[0]
-    one = _predictor_shape(x, x_range)
-    if len(one) > 1 or n != len(Y) or 0 in one:
-        shape = (n, *one)
+    if len(row_shape) > 1 or n != len(Y) or 0 in row_shape:
+        shape = (n, *row_shape)
         raise ParameterError(
-            f"x has shape {shape}; (n,) or (n, k) with n = {len(Y)}, one row a response, is needed"
+            f"x has shape {shape}; (n,) or (n, k) with n = {len(Y)}, one row a response, "
+            "is needed"
         )
-    x = open_records(x, one, "x", min_records=1).array().reshape(len(Y), -1)
-    if len(Y) < 1 + x.shape[1]:
-        needed = (
-            f"at least {1 + x.shape[1]} are needed for a geodesic that can be private"
+    x = open_records(x, row_shape, "x", min_records=1).array().reshape(len(Y), -1)
+    min_records = 1 + x.shape[1]
+    if len(Y) < min_records:
+        raise ParameterError(
+            f"{len(Y)} record(s); at least {min_records} are needed for a geodesic that "
+            "can be private"
         )
-        raise ParameterError(f"{len(Y)} record(s); {needed}")
     return x, Y

@@ -1,4 +1,7 @@
-"""Private principal directions: a point of the sphere (one component) or of the Grassmann manifold (a subspace)."""
+"""Private principal directions of records in R^d, for scikit-learn pipelines.
+
+One direction is a point of the sphere, several are a point of the Grassmann manifold.
+"""
 
 from dataclasses import dataclass
 from functools import partial
@@ -15,6 +18,7 @@ from curvedp.core.released import ReleasedValue
 from curvedp.errors import ParameterError
 from curvedp.estimators.base import PendingRelease, PrivateTransformer
 from curvedp.ledger import Ledger
+from curvedp.mechanisms.isotropic.base import IsotropicMechanism
 from curvedp.mechanisms.isotropic.gaussian import GaussianMechanism
 from curvedp.mechanisms.isotropic.laplace import LaplaceMechanism
 from curvedp.mechanisms.noisy_sum import SumMechanism
@@ -32,30 +36,39 @@ from curvedp.statistics.second_moment import (
 )
 
 _TITLE = "components"
-_STEPS = 60  # of descent
-_ONE_SHOT_FEATURES = 2000  # two million noisy entries: a minute of exact draws
+
+# How many steps a descent takes: it has converged by then where noise allows it.
+_DESCENT_STEPS = 60
+
+# Up to how many features "auto" adds noise to the whole matrix: two million noisy entries
+# take a minute of exact draws.
+_MAX_ONE_SHOT_FEATURES = 2000
 
 
 @dataclass(eq=False, repr=False)
 class PrivatePCA(PrivateTransformer):
-    """The leading eigenvectors of the second moment (1/n)Σ xᵢxᵢᵀ, under a privacy guarantee.
+    """The leading eigenvectors of the second moment (1/n)Σ xᵢxᵢᵀ, under a guarantee.
 
-    The data are not centered (the mean is private too); center by a public or separately released mean first.
+    The data are not centered (the mean is private too); center by a public or separately
+    released mean first.
 
     Parameters
     ----------
     n_components : int
         How many directions.
     radius : float
-        A public bound on the length of a record: longer ones are scaled onto it, those that are not finite become 0.
+        A public bound on the length of a record: longer ones are scaled onto it, those that
+        are not finite become 0.
     method : {"auto", "one-shot", "dp-rgd"}
-        "one-shot" adds noise once to the second moment, in orthonormal coordinates of the symmetric matrices, where
-        ‖xxᵀ - x'x'ᵀ‖ <= √2·r²; the eigenvectors are post-processing. The noise is Gaussian, or for pure ε of
-        density ∝ exp(−‖·‖/b), which has half the deviation of Laplace noise for each entry. "dp-rgd" descends on the sphere
-        or the Grassmann manifold with noisy gradients (extra: jax; drawn in floats, which its certificate says; not for pure
-        ε). "auto" takes the better by prediction: to first order the direction is off by the noise across it over the
-        spectral gap, r²√d/(nμ) for one shot and 2r²√d/(nμ) for descent, so one shot, as long as its d(d+1)/2 noisy entries
-        are affordable.
+        "one-shot" adds noise once to the second moment, in orthonormal coordinates of the
+        symmetric matrices, where ‖xxᵀ − x'x'ᵀ‖ ≤ √2·r²; the eigenvectors are
+        post-processing. The noise is Gaussian, or for pure ε of density ∝ exp(−‖·‖/b),
+        which has half the deviation of Laplace noise for each entry. "dp-rgd" descends on
+        the sphere or the Grassmann manifold with noisy gradients (extra: jax; drawn in
+        floats, which its certificate says; not for pure ε). "auto" takes the better by
+        prediction: to first order the direction is off by the noise across it over the
+        spectral gap, r²√d/(nμ) for one shot and 2r²√d/(nμ) for descent, so one shot, as
+        long as its d(d+1)/2 noisy entries are affordable.
     guarantee, ledger, label, source
         As in `PrivateFrechetMean`.
     features : int, optional
@@ -65,17 +78,21 @@ class PrivatePCA(PrivateTransformer):
 
     Attributes
     ----------
-    components_, certificate_ : ndarray and Certificate
-        (n_components, features), orthonormal rows, and why they may be published.
+    components_ : ndarray of shape (n_components, features)
+        Orthonormal rows.
+    certificate_ : Certificate
+        Why they may be published.
     method_ : str
-        Which was taken.
+        Which method was taken.
 
     Notes
     -----
     X may be a dask array, which is streamed; its components do not depend on the chunks.
 
     Guarantees
-    - `fit` meets `guarantee` for replace-one adjacency with n public, for any data; for add-remove adjacency with n private.
+
+    - `fit` meets `guarantee` for replace-one adjacency with n public, for any data; for
+      add-remove adjacency with n private.
 
     Examples
     --------
@@ -89,8 +106,6 @@ class PrivatePCA(PrivateTransformer):
     _adjacencies = ("replace-one", "add-remove")
     _name = "principal components"
     _column = "pca"
-    _components = _n_features_out = property(lambda self: len(self.components_))
-    n_features_in_ = property(lambda self: self.components_.shape[1])
 
     n_components: int = 1
     radius: float | None = None
@@ -101,36 +116,42 @@ class PrivatePCA(PrivateTransformer):
     source: Source | None = None
     features: int | None = None
 
-    def fit(self, X: Any, y: Any = None, groups: Any = None) -> Self:
-        """Release the leading subspace of X, shape (n, features). `y` is ignored.
+    @property
+    def _components(self) -> int:  # type: ignore[override]  # read only
+        """How many directions a confidence region is about."""
+        return len(self.components_)
 
-        With `groups`, n ids that say whose record each is, a person is the unit of privacy, however many records they have: a
-        person counts for the mean of xxᵀ over their own, and n is the number of persons. For "one-shot".
+    @property
+    def _n_features_out(self) -> int:  # type: ignore[override]  # read only
+        """How many columns `transform` makes."""
+        return len(self.components_)
+
+    @property
+    def n_features_in_(self) -> int:
+        """The numbers of a record, as scikit-learn counts them."""
+        return int(self.components_.shape[1])
+
+    def fit(self, X: Any, y: Any = None, groups: Any = None) -> Self:
+        """Release the leading subspace.
+
+        Parameters
+        ----------
+        X : array of shape (n, features)
+        y : ignored
+        groups : sequence of n ids, optional
+            Whose record each is. Then a person is the unit of privacy, however many records
+            they have: a person counts for the mean of xxᵀ over their own, and n is the
+            number of persons. For "one-shot".
         """
         self._validate_params()
-        if self.radius is None:
-            raise ParameterError(
-                "is missing: a public bound on the length of a record, not read off "
-                "the data",
-                parameter="radius",
-            )
-        radius = _validate.length("radius", self.radius)
+        radius = self._check_radius()
         _validate.choice("method", self.method, ("auto", "one-shot", "dp-rgd"))
-        least = 0 if self._n_is_private else 2
-        features = _width(X, self.features, least=least)
-        records = open_records(X, (features,), min_records=least)
-        count = _validate.integer("n_components", self.n_components, 1)
-        if count > features:
-            raise ParameterError(
-                f"is more than the {features} features of X",
-                parameter="n_components",
-                value=count,
-            )
-        few = features <= _ONE_SHOT_FEATURES or is_chunked(
-            X
-        )  # descents want records in memory
-        one_shot = self.method == "one-shot" or (self.method == "auto" and few)
-        if not one_shot and (self._n_is_private or groups is not None):
+        min_records = 0 if self._n_is_private else 2
+        features = _count_features(X, self.features, min_records=min_records)
+        records = open_records(X, (features,), min_records=min_records)
+        n_components = self._check_n_components(features)
+        is_one_shot = self._takes_one_shot(X, features)
+        if not is_one_shot and (self._n_is_private or groups is not None):
             raise ParameterError(
                 "is for replacing one record; one-shot knows persons and private n",
                 parameter="method",
@@ -139,117 +160,159 @@ class PrivatePCA(PrivateTransformer):
         privacy_unit = ProtectedUnit.RECORD
         if groups is not None:
             privacy_unit = ProtectedUnit.PERSON
+
         with quiet_about_records():
-            if one_shot:
+            if is_one_shot:
                 pending = self._pending_moment(records, radius, features, groups)
             else:
-                pending = self._pending_descent(records, radius, features, count)
+                pending = self._pending_descent(records, radius, features, n_components)
         n_is_private = self._n_is_private
         (release,) = self._pay_and_release([pending], privacy_unit)
-        self.method_ = "one-shot" if one_shot else "dp-rgd"
-        if one_shot:
-            moment = (
-                release.value
-                if n_is_private
-                else vector_to_symmetric(release.value, features)
-            )
-            self.components_ = np.ascontiguousarray(
-                np.linalg.eigh(moment)[1][:, ::-1][:, :count].T
-            )  # as pickles are
+
+        if is_one_shot:
+            moment = release.value
+            if not n_is_private:
+                moment = vector_to_symmetric(moment, features)
+            self.components_ = _leading_eigenvectors(moment, n_components)
+            self.method_ = "one-shot"
         else:
             self.components_ = np.atleast_2d(release.value.T)
+            self.method_ = "dp-rgd"
         self.certificate_ = release.certificate
         return self._warn_of_oddities()
+
+    def _check_radius(self) -> float:
+        """Return the public bound on the length of a record, or refuse its absence."""
+        if self.radius is None:
+            raise ParameterError(
+                "is missing: a public bound on the length of a record, not read off "
+                "the data",
+                parameter="radius",
+            )
+        return _validate.length("radius", self.radius)
+
+    def _check_n_components(self, features: int) -> int:
+        """Return how many directions are released, at most as many as features."""
+        n_components = _validate.integer("n_components", self.n_components, 1)
+        if n_components > features:
+            raise ParameterError(
+                f"is more than the {features} features of X",
+                parameter="n_components",
+                value=n_components,
+            )
+        return n_components
+
+    def _takes_one_shot(self, X: Any, features: int) -> bool:
+        """Return whether noise is added once to the second moment."""
+        if self.method != "auto":
+            return self.method == "one-shot"
+        # A descent needs its records in memory.
+        return features <= _MAX_ONE_SHOT_FEATURES or is_chunked(X)
 
     def _pending_moment(
         self, records: Records, radius: float, features: int, groups: Any
     ) -> PendingRelease:
-        """Return one noisy second moment of records or people; a noisy sum if n is private."""
+        """Return the pending release of one noisy second moment.
+
+        It is that of records or of persons, and a noisy sum if n is private.
+        """
         choice = Choice(ChoiceRule.ONLY_ONE)
         if self._n_is_private:
             if groups is not None:
                 raise ParameterError(
                     "is for the adjacency replace-one here", parameter="groups"
                 )
-            total = GramSum(features, radius)
-            mechanism = SumMechanism.calibrate(total, self.guarantee)
-            return PendingRelease(mechanism, records, choice, _TITLE)
+            sum_mechanism = SumMechanism.calibrate(
+                GramSum(features, radius), self.guarantee
+            )
+            return PendingRelease(sum_mechanism, records, choice, _TITLE)
+
         n = records.n
         if groups is not None:
-            codes = encode_persons(groups, n)
-            rows, n = (
-                person_rows(clip_rows(records.array(), radius), codes),
-                int(codes.max()) + 1,
-            )
-            records = open_records(rows, (features,))
+            person_index = encode_persons(groups, n)
+            n = int(person_index.max()) + 1
+            clipped = clip_rows(records.array(), radius)
+            records = open_records(person_rows(clipped, person_index), (features,))
         statistic = SecondMoment(features, radius, n)
-        kind = (
-            LaplaceMechanism
-            if needs_bounded_loss(self.guarantee)
-            else GaussianMechanism
-        )
-        return PendingRelease(
-            kind.calibrate(statistic, self.guarantee),
-            statistic.compute(records),
-            choice,
-            _TITLE,
-        )
+        mechanism_type: type[IsotropicMechanism] = GaussianMechanism
+        if needs_bounded_loss(self.guarantee):
+            mechanism_type = LaplaceMechanism
+        mechanism = mechanism_type.calibrate(statistic, self.guarantee)
+        return PendingRelease(mechanism, statistic.compute(records), choice, _TITLE)
 
     def _pending_descent(
-        self, records: Records, radius: float, features: int, count: int
+        self, records: Records, radius: float, features: int, n_components: int
     ) -> PendingRelease:
-        """Return a private descent to the leading subspace."""
-        from curvedp.optim import LeadingEigenvectorProblem, SubspaceProblem, dp_rgd
+        """Return the pending release of a private descent to the leading subspace.
+
+        The clip r² cuts nothing off: a record's gradient 2(I − wwᵀ)zzᵀw has length at most
+        2·sin·cos·r² ≤ r².
+        """
+        from curvedp.optim import (
+            LeadingEigenvectorProblem,
+            Problem,
+            SubspaceProblem,
+            dp_rgd,
+        )
         from curvedp.optim.plan import full_descent_mechanism
 
-        problem = (
-            LeadingEigenvectorProblem(features)
-            if count == 1
-            else SubspaceProblem(features, count)
-        )
-        # A record's gradient 2(I-wwᵀ)zzᵀw has length at most 2·sin·cos·r² <= r²: this clip cuts nothing off.
-        clip, public = radius**2, np.random.default_rng(0)
-        start = problem.manifold.project(
-            public.standard_normal(problem.manifold.point_shape)
-        )
-        rows = clip_rows(records.array(), radius)  # refuses a dask array
+        problem: Problem
+        if n_components == 1:
+            problem = LeadingEigenvectorProblem(features)
+        else:
+            problem = SubspaceProblem(features, n_components)
+        manifold = problem.manifold
+        public_rng = np.random.default_rng(0)
+        start = manifold.project(public_rng.standard_normal(manifold.point_shape))
+        clip = radius**2
+        learning_rate = 0.5 / radius**2
+        # A dask array is refused here, by `array`.
+        rows = clip_rows(records.array(), radius)
         mechanism = full_descent_mechanism(
-            problem, records.n, _STEPS, clip, self.guarantee
+            problem, records.n, _DESCENT_STEPS, clip, self.guarantee
         )
 
         def run(source: Source) -> np.ndarray:
-            rng = None if self.source is None else source
-            rate = 0.5 / radius**2
-            return np.asarray(
-                dp_rgd(
-                    problem,
-                    rows,
-                    start,
-                    _STEPS,
-                    clip,
-                    rate,
-                    noise=mechanism.noise,
-                    rng=rng,
-                ).point
+            result = dp_rgd(
+                problem,
+                rows,
+                start,
+                _DESCENT_STEPS,
+                clip,
+                learning_rate,
+                noise=mechanism.noise,
+                rng=None if self.source is None else source,
             )
+            return np.asarray(result.point)
 
         return PendingRelease(mechanism, run, Choice(ChoiceRule.ONLY_ONE), _TITLE)
 
     @property
     def releases(self) -> list[ReleasedValue]:
-        """The directions, which are what is left of the released matrix."""
+        """The directions; nothing else of the released matrix is kept."""
         (published,) = super().releases
         return [published._replace(value=self.components_)]
 
     def transform(self, X: Any) -> Any:
-        """Coordinates of the records in the private subspace; of a dask array a dask array."""
+        """Return the coordinates of the records in the private subspace.
+
+        Parameters
+        ----------
+        X : array of shape (n, features)
+
+        Returns
+        -------
+        array of shape (n, n_components)
+            A dask array for a dask array. These are the records themselves in other
+            coordinates: private data.
+        """
         check_is_fitted(self)
         if not is_chunked(X) and not isinstance(X, list | tuple):
-            width = _width(X)
+            width = _count_features(X)
             if width != self.n_features_in_:
-                expected = f"is expecting {self.n_features_in_} features as input"
                 raise ParameterError(
-                    f"X has {width} features, but PrivatePCA {expected}"
+                    f"X has {width} features, but PrivatePCA is expecting "
+                    f"{self.n_features_in_} features as input"
                 )
         coordinates = partial(_coordinates, self.components_)
         return map_records(
@@ -257,10 +320,27 @@ class PrivatePCA(PrivateTransformer):
         )
 
 
-def _width(X: Any, features: int | None = None, least: int = 1) -> int:
-    """How many features X has, by its shape or by what the caller says.
+def _leading_eigenvectors(moment: np.ndarray, count: int) -> np.ndarray:
+    """Return the eigenvectors of the largest eigenvalues, as rows of one block of memory.
 
-    Refuses by shape and type, in scikit-learn's words.
+    One block is what an array is after pickling, so that a fit and its copy agree.
+    """
+    _, eigenvectors = np.linalg.eigh(moment)
+    return np.ascontiguousarray(eigenvectors[:, ::-1][:, :count].T)
+
+
+def _count_features(X: Any, features: int | None = None, min_records: int = 1) -> int:
+    """Return how many features X has, by its shape or by what the caller says.
+
+    Refuses by shape and type alone, in scikit-learn's words.
+
+    Parameters
+    ----------
+    X : array, dask array, frame or list of rows
+    features : int, optional
+        What the caller says; needed for a list, whose rows are data.
+    min_records : int
+        With fewer records X is refused.
     """
     if getattr(getattr(X, "dtype", None), "kind", "") == "c":
         raise ParameterError("Complex data not supported: X must be real numbers")
@@ -271,20 +351,25 @@ def _width(X: Any, features: int | None = None, least: int = 1) -> int:
     shape = _validate.public_shape("X", X, "say features=")
     if len(shape) != 2:
         raise ParameterError(
-            f"Expected 2D array, X has {len(shape)} axes; Reshape your data to (n, features)"
+            f"Expected 2D array, X has {len(shape)} axes; Reshape your data to "
+            "(n, features)"
         )
-    if shape[1] < 1:
+    n_records, n_columns = shape
+    if n_columns < 1:
         raise ParameterError(
             f"X has 0 feature(s) (shape={shape}) while a minimum of 1 is required."
         )
-    if shape[0] < least:
-        raise ParameterError(f"X has {shape[0]} sample(s); at least {least} are needed")
-    if features is not None and features != shape[1]:
+    if n_records < min_records:
         raise ParameterError(
-            f"X has {shape[1]} features; features={features} says other"
+            f"X has {n_records} sample(s); at least {min_records} are needed"
         )
-    return int(shape[1])
+    if features is not None and features != n_columns:
+        raise ParameterError(
+            f"X has {n_columns} features; features={features} says other"
+        )
+    return int(n_columns)
 
 
 def _coordinates(components: np.ndarray, records: np.ndarray) -> np.ndarray:
+    """Return the coordinates of records along orthonormal rows."""
     return np.asarray(records @ components.T)

@@ -1,4 +1,7 @@
-"""Records as vectors: their coordinates in the tangent space at a private mean, for scikit-learn pipelines."""
+"""Records as vectors, for scikit-learn pipelines.
+
+A record becomes its coordinates in the tangent space at a private mean.
+"""
 
 from functools import partial
 from typing import Any
@@ -8,15 +11,16 @@ from sklearn.utils.validation import check_is_fitted
 
 from curvedp.estimators.base import PrivateTransformer
 from curvedp.estimators.frechet_mean import PrivateFrechetMean
+from curvedp.geometry.manifold import Manifold
 from curvedp.mechanisms.staged.queries import logs_at
 from curvedp.records.chunked import map_records
 
 
 class PrivateTangentSpace(PrivateTransformer, PrivateFrechetMean):
-    """Maps records to coordinates of their logarithms at a private Fréchet mean.
+    """A transformer of records to their logarithms at a private Fréchet mean.
 
-    Only the reference point is released. What `transform` returns are the records themselves in other coordinates: private
-    data, to be learned from by something private.
+    Only the reference point is released. What `transform` returns are the records
+    themselves in other coordinates: private data, to be learned from by something private.
 
     Parameters
     ----------
@@ -25,14 +29,17 @@ class PrivateTangentSpace(PrivateTransformer, PrivateFrechetMean):
 
     Attributes
     ----------
-    location_, certificate_ : ndarray and Certificate
-        The reference point, a private mean, and why it may be published.
+    location_ : ndarray
+        The reference point, a private mean.
+    certificate_ : Certificate
+        Why it may be published.
 
     Examples
     --------
     >>> import numpy as np
     >>> from curvedp.geometry import Sphere
-    >>> X = Sphere(2).project(np.random.default_rng(0).normal([3.0, 0, 0], 0.5, (500, 3)))
+    >>> rng = np.random.default_rng(0)
+    >>> X = Sphere(2).project(rng.normal([3.0, 0, 0], 0.5, (500, 3)))
     >>> PrivateTangentSpace(Sphere(2), radius=0.7).fit_transform(X).shape
     (500, 2)
     """
@@ -42,12 +49,21 @@ class PrivateTangentSpace(PrivateTransformer, PrivateFrechetMean):
 
     @property
     def _n_features_out(self) -> int:  # type: ignore[override]  # read only
+        """How many columns `transform` makes: one for each dimension."""
         return self.manifold_.dim
 
     def transform(self, X: Any) -> Any:
-        """Orthonormal coordinates at the reference point, shape (n, dim); of a dask array a dask array.
+        """Return the records in orthonormal coordinates at the reference point.
 
-        A record without a logarithm there is 0, the reference point itself.
+        Parameters
+        ----------
+        X : array of shape (n, *point_shape)
+
+        Returns
+        -------
+        array of shape (n, dim)
+            A dask array for a dask array. A record without a logarithm there becomes 0, the
+            reference point itself.
         """
         check_is_fitted(self)
         manifold = self.manifold_
@@ -56,7 +72,7 @@ class PrivateTangentSpace(PrivateTransformer, PrivateFrechetMean):
 
 
 def _coordinates(
-    manifold: Any, reference: np.ndarray, records: np.ndarray
+    manifold: Manifold, reference: np.ndarray, records: np.ndarray
 ) -> np.ndarray:
-    # As in `fit`, a record stands for the point nearest to it.
+    """Return the coordinates at the reference of the points nearest to the records."""
     return logs_at(manifold, reference, manifold.from_record(records))
