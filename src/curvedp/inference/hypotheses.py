@@ -1,4 +1,4 @@
-"""Are samples from one law? Private permutation tests, with a certificate."""
+"""Private permutation tests of whether samples come from one law, with a certificate."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -26,12 +26,26 @@ from curvedp.release.pay import check_payer, pay
 
 @dataclass(frozen=True)
 class PermutationTest:
-    """What a private test has released."""
+    """What a private test has released.
+
+    Attributes
+    ----------
+    pvalue : float
+        The attained level of the test where it rejects, else 1.
+    rejected : bool
+        Whether the hypothesis that the laws are the same is rejected.
+    level : float
+        The largest probability of a rejection where the hypothesis holds.
+    statistic : str
+        What was compared, in words.
+    certificate : Certificate
+        Why this may be published.
+    """
 
     pvalue: float
     rejected: bool
     level: float
-    statistic: str  # what was compared
+    statistic: str
     certificate: Certificate
 
 
@@ -49,23 +63,30 @@ def k_sample_test(
     of: type[KernelStatistic] = SamplesDistance,
     groups: Sequence[Any] | None = None,
 ) -> PermutationTest:
-    """Whether independent samples are from one law, by a private permutation test of level at most `level` at every n.
+    """Test whether independent samples are from one law.
+
+    It is a private permutation test of level at most `level` at every n.
 
     Parameters
     ----------
     manifold : Manifold
         Where the records live.
     samples : sequence of arrays
-        Two or more, of shapes (n, *point_shape), each with its own n; of independent records, unless `groups` says whose
-        they are.
+        Two or more, of shapes (n, *point_shape), each with its own n; of independent
+        records, unless `groups` says whose they are.
     radius, center : float and point, optional
-        The public ball; records are moved into it, so that the test is of their laws in the ball.
+        The public ball; records are clipped to it, so that the test is of their laws in the
+        ball.
     guarantee : Guarantee
-        What is asked for, for replacing one record of any sample; the sizes are public.
-    level, permutations : float, int
-        The largest probability of a rejection where the laws are the same; how many permutations, at least 1/level − 1.
-    ledger, label : Ledger, str, optional
-        The budget to spend from, of which nothing is spent on a refusal, and what its entry is called.
+        For replacing one record of any sample; the sizes are public.
+    level : float
+        The largest probability of a rejection where the laws are the same.
+    permutations : int
+        How many permutations, at least 1/level − 1.
+    ledger : Ledger, optional
+        The budget to spend from, of which nothing is spent on a refusal.
+    label : str
+        What the ledger's entry is called.
     source : Source, optional
         Replaces the cryptographic source in simulations, and is recorded.
     of : type of KernelStatistic
@@ -79,21 +100,23 @@ def k_sample_test(
     Returns
     -------
     PermutationTest
-        With `pvalue`, the test's attained level where it rejects, else 1 (privacy is proved for this one bit, not for a
-        rank), `rejected`, `level`, `statistic` (what was compared, in words) and `certificate`.
+        Its `pvalue` is the test's attained level where it rejects, else 1: privacy is
+        proved for this one bit, not for a rank.
 
     Raises
     ------
     ParameterError, UnattainableGuarantee, BudgetExceeded
-        Because of parameters, shapes and types, never because of a record's values; nothing is spent then.
+        Because of parameters, shapes and types, never because of a record's values; nothing
+        is spent then.
 
     Examples
     --------
     >>> import numpy as np
     >>> from curvedp.geometry import Sphere
     >>> rng = np.random.default_rng(0)
-    >>> north, south, south_again = (Sphere(2).project(rng.normal([3.0, y, 0], 0.5, (400, 3))) for y in (0, 2, 2))
-    >>> k_sample_test(Sphere(2), [north, south, south_again], radius=1.0).rejected
+    >>> centers = ([3.0, 0, 0], [3.0, 2, 0], [3.0, 2, 0])
+    >>> samples = [Sphere(2).project(rng.normal(c, 0.5, (400, 3))) for c in centers]
+    >>> k_sample_test(Sphere(2), samples, radius=1.0).rejected
     True
     """
     if not (isinstance(of, type) and issubclass(of, KernelStatistic)):
@@ -102,40 +125,37 @@ def k_sample_test(
             parameter="of",
             value=of,
         )
-    # Everything that can refuse has refused before anything is paid.
+    # Everything that can be refused is refused before anything is paid.
     check_payer(ledger, label)
     with quiet_about_records():
-        arrays = _arrays(manifold, samples)
-    unit: ProtectedUnit | None = None
+        arrays = _sample_arrays(manifold, samples)
+    privacy_unit: ProtectedUnit | None = None
     if groups is not None:
-        unit = _person_unit(of)
-        ball = public_ball(manifold, center, radius)
-        codes = _codes_of_persons(
-            groups, [len(array) for array in arrays], of.is_paired
-        )
-        with quiet_about_records():
-            arrays = [
-                person_means(manifold, ball, array, code)
-                for array, code in zip(arrays, codes, strict=True)
-            ]
+        privacy_unit = _person_unit(of)
+        arrays = _average_persons(manifold, arrays, groups, center, radius, of)
     sizes = [len(array) for array in arrays]
     statistic = of(manifold, center, radius, sizes)  # type: ignore[arg-type]  # None is refused there
-    mechanism = PermutationMechanism.calibrate(statistic, guarantee).at_level(
-        level, permutations
-    )
+    calibrated = PermutationMechanism.calibrate(statistic, guarantee)
+    mechanism = calibrated.at_level(level, permutations)
     source = check_source(source)
     with quiet_about_records():
         prepared = mechanism.prepare_data(arrays)
-    entry = pay(ledger, label, guarantee, [mechanism], unit)
+
+    entry = pay(ledger, label, guarantee, [mechanism], privacy_unit)
+    choice = Choice(ChoiceRule.ONLY_ONE)
     release = mechanism.release(
         prepared,
         source=source,
-        terms=ReleaseTerms(guarantee, unit, Choice(ChoiceRule.ONLY_ONE), entry),
+        terms=ReleaseTerms(guarantee, privacy_unit, choice, entry),
         is_prepared=True,
     )
     pvalue = float(release.value[0])
     return PermutationTest(
-        pvalue, pvalue < 1, mechanism.level, statistic.name, release.certificate
+        pvalue=pvalue,
+        rejected=pvalue < 1,
+        level=mechanism.level,
+        statistic=statistic.name,
+        certificate=release.certificate,
     )
 
 
@@ -147,15 +167,21 @@ def two_sample_test(
     center: Any = None,
     **options: Any,
 ) -> PermutationTest:
-    """`k_sample_test` of two samples.
+    """Test whether two independent samples are from one law.
 
     Parameters
     ----------
     X, Y : array
-        The samples, shapes (n, *point_shape) and (m, *point_shape).
-    manifold, radius, center, options
-        As in `k_sample_test`; `groups` is a pair of arrays, whose the records of X are and
-        whose those of Y.
+        The samples, of shapes (n, *point_shape) and (m, *point_shape).
+    manifold, radius, center
+        As in `k_sample_test`.
+    **options
+        Further arguments of `k_sample_test`; `groups` is a pair of arrays, which say whose
+        the records of X are and whose those of Y.
+
+    Returns
+    -------
+    PermutationTest
 
     Examples
     --------
@@ -167,9 +193,8 @@ def two_sample_test(
     >>> two_sample_test(Sphere(2), X, Y, radius=1.0).rejected
     True
     """
-    return k_sample_test(
-        manifold, (X, Y), radius, center, **{"label": "two-sample test", **options}
-    )
+    options = {"label": "two-sample test", **options}
+    return k_sample_test(manifold, (X, Y), radius, center, **options)
 
 
 def paired_test(
@@ -181,17 +206,25 @@ def paired_test(
     groups: Any = None,
     **options: Any,
 ) -> PermutationTest:
-    """Whether the members of pairs (X[i], Y[i]) can change places; the unit of privacy is a pair.
+    """Test whether the members of pairs (X[i], Y[i]) can change places.
+
+    The unit of privacy is a pair.
 
     Parameters
     ----------
     X, Y : array
-        As many records of each.
+        As many records of each, shape (n, *point_shape).
     groups : array, optional
         One public id for each pair, where a person has several: each person's records of X
         are averaged, and so are those of Y, and the unit of privacy is a person.
-    manifold, radius, center, options
+    manifold, radius, center
         As in `k_sample_test`.
+    **options
+        Further arguments of `k_sample_test`.
+
+    Returns
+    -------
+    PermutationTest
 
     Examples
     --------
@@ -201,31 +234,60 @@ def paired_test(
     >>> bool(0 < paired_test(Euclidean(2), X, X, radius=2.0).pvalue <= 1)
     True
     """
-    return k_sample_test(
-        manifold,
-        (X, Y),
-        radius,
-        center,
-        of=PairedDistance,
-        groups=None if groups is None else (groups, groups),
-        **{"label": "paired test", **options},
-    )
+    options = {"label": "paired test", **options}
+    if groups is not None:
+        # Both members of a pair belong to one person.
+        options["groups"] = (groups, groups)
+    return k_sample_test(manifold, (X, Y), radius, center, of=PairedDistance, **options)
 
 
-def _arrays(manifold: Any, samples: Any) -> list[np.ndarray]:
+def _sample_arrays(manifold: Any, samples: Any) -> list[np.ndarray]:
     """Return the samples as arrays of doubles; only shapes and types are refused."""
-    shape = check_manifold(manifold).point_shape
-    arrays = []
+    point_shape = check_manifold(manifold).point_shape
     if not isinstance(samples, list | tuple):
         raise ParameterError("samples must be a list of arrays, one a sample")
+    arrays = []
     for number, sample in enumerate(samples, 1):
-        array = to_float_records(f"sample {number}", sample, shape)
-        if array.ndim != len(shape) + 1 or array.shape[1:] != shape:
+        array = to_float_records(f"sample {number}", sample, point_shape)
+        if array.ndim != len(point_shape) + 1 or array.shape[1:] != point_shape:
+            needed = f"(n, {', '.join(map(str, point_shape))})"
             raise ParameterError(
-                f"sample {number} has shape {array.shape}, not (n, {', '.join(map(str, shape))})"
+                f"sample {number} has shape {array.shape}, not {needed}"
             )
         arrays.append(array)
     return arrays
+
+
+def _average_persons(
+    manifold: Manifold,
+    arrays: list[np.ndarray],
+    groups: Any,
+    center: Any,
+    radius: float | None,
+    statistic: type[KernelStatistic],
+) -> list[np.ndarray]:
+    """Return one record for each person of each sample: the mean of their own in the ball.
+
+    Parameters
+    ----------
+    manifold : Manifold
+    arrays : list of arrays of shape (n, *point_shape)
+        The samples.
+    groups : sequence of arrays
+        Whose record each is, for each sample.
+    center, radius
+        Of the public ball.
+    statistic : type of KernelStatistic
+        It says whether row i of every sample is one pair.
+    """
+    ball = public_ball(manifold, center, radius)
+    sizes = [len(array) for array in arrays]
+    person_indices = _index_persons(groups, sizes, statistic.is_paired)
+    with quiet_about_records():
+        return [
+            person_means(manifold, ball, array, person_index)
+            for array, person_index in zip(arrays, person_indices, strict=True)
+        ]
 
 
 def _person_unit(statistic: type[KernelStatistic]) -> ProtectedUnit:
@@ -235,32 +297,43 @@ def _person_unit(statistic: type[KernelStatistic]) -> ProtectedUnit:
     return ProtectedUnit.PERSON
 
 
-def _codes_of_persons(
-    groups: Any, sizes: list[int], is_paired: bool
-) -> list[np.ndarray]:
-    """Return whose record each is, from 0 on, in every sample.
+def _index_persons(groups: Any, sizes: list[int], is_paired: bool) -> list[np.ndarray]:
+    """Return whose record each is in every sample, as integers from 0 on.
 
     The sensitivity is that of one value in one sample. So nobody may be in two samples,
     and a pair belongs to one person.
+
+    Parameters
+    ----------
+    groups : sequence of arrays of ids
+        One for each sample.
+    sizes : list of int
+        The number of records of each sample.
+    is_paired : bool
+        Whether row i of every sample is one pair.
     """
     if not isinstance(groups, list | tuple) or len(groups) != len(sizes):
         raise ParameterError(
             f"groups must be a list of {len(sizes)} arrays of ids, one for each sample"
         )
-    codes = [encode_persons(ids, size) for ids, size in zip(groups, sizes, strict=True)]
+    person_indices = [
+        encode_persons(ids, size) for ids, size in zip(groups, sizes, strict=True)
+    ]
     ids_of_samples = [as_label_array(ids).tolist() for ids in groups]
     if is_paired:
         if any(ids != ids_of_samples[0] for ids in ids_of_samples[1:]):
             raise ParameterError("groups must name one person for each pair")
-        return codes
-    seen: set[Any] = set()
+        return person_indices
+
+    earlier_ids: set[Any] = set()
     for ids in ids_of_samples:
-        # Also as texts: one file may hold 7 and another "7" for the same person.
-        here = {*ids, *map(str, ids)}
-        if seen & here:
+        # Ids are compared as texts too: one file may have 7 and another "7" for the same
+        # person.
+        sample_ids = {*ids, *map(str, ids)}
+        if earlier_ids & sample_ids:
             raise ParameterError(
                 "groups has a person in two samples; paired_test is for persons who are "
                 "measured twice"
             )
-        seen |= here
-    return codes
+        earlier_ids |= sample_ids
+    return person_indices
