@@ -36,6 +36,7 @@ from curvedp.geometry import (
 )
 from curvedp.geometry.capabilities import EmbeddedMean, ScalableCone
 from curvedp.geometry.manifold import Manifold
+from curvedp.mechanisms.chart import GRID
 from curvedp.mechanisms.staged.ball_search import PrivateBallMechanism
 from curvedp.mechanisms.staged.budget import StagedMechanism
 from curvedp.mechanisms.staged.median import MedianMechanism
@@ -93,7 +94,9 @@ def attacks(mechanism: StagedMechanism) -> Iterator[tuple[str, Pair]]:
     )
     far = 0.9 * min(outer, M.injectivity_radius)
     rough = isinstance(M, EmbeddedMean) and isinstance(mechanism, PrivateBallMechanism)
-    near = outer * (1e-4 if rough else 1e-12 if mechanism.law == "gaussian" else 1e-13)
+    near = outer * (
+        1e-4 if rough else 1e-12 if mechanism.noise_kind == "gaussian" else 1e-13
+    )
     same, apart = np.zeros((2, n, M.dim))
     apart[-1] = far * axis
     yield "opposite", pair_of(mechanism, apart, -near * axis)
@@ -112,16 +115,19 @@ def asked(
 ) -> list[tuple[np.ndarray, float]]:
     """(numbers, their noise) of every stage, by the mechanism's own walk, led along what was drawn."""
     found: list[tuple[np.ndarray, float]] = []
-    path, measured = iter(drawn), mechanism.numbers(mechanism.prepare_data(X))
+    path, measured = iter(drawn), mechanism.queries(mechanism.prepare_data(X))
 
     def noisy(values: np.ndarray, scales: np.ndarray) -> np.ndarray:
         found.append((values, float(scales[0])))
         return next(path).reshape(values.shape)
 
-    end, stages = mechanism.walk(measured, noisy)
+    end, stages = mechanism.run(measured, noisy)
     if isinstance(mechanism, PrivateBallMechanism):
         found.append(
-            (measured.clipped(*end)[0][None], mechanism.last_in(end, stages).scale)
+            (
+                measured.mean_clipped_log(*end).values[None],
+                mechanism.final_mechanism_in(end, stages).scale,
+            )
         )
     return found
 
@@ -132,8 +138,7 @@ def released(
     """The numbers of one release, with exact noise on the grid, in the units of each stage."""
     draw = mechanism.draw(mechanism.prepare_data(X), source)
     drawn = [
-        np.asarray(each, dtype=float).ravel() * 2.0**-mechanism.grid
-        for each in draw.integers
+        np.asarray(each, dtype=float).ravel() * 2.0**-GRID for each in draw.integers
     ]
     if isinstance(
         mechanism, PrivateBallMechanism
@@ -153,7 +158,7 @@ def score_of(mechanism: Any, pair: Pair, drawn: list[np.ndarray]) -> float:
         total += float(
             np.sum(
                 log_ratio(
-                    mechanism.law,
+                    mechanism.noise_kind,
                     (one, two),
                     np.array(noise),
                     each.reshape(one.shape),
@@ -244,7 +249,7 @@ def audited(
         simulated(mechanism, pair, side, size, rng, cheat) for side in (0, 1)
     )
     rows = [[np.round(scores * 2.0**26) * 2.0**-26] for scores in (one, two)]
-    delta = 1e-6 if mechanism.law == "laplace" else 1e-2
+    delta = 1e-6 if mechanism.noise_kind == "laplace" else 1e-2
     found = audit_scores(
         mechanism.privacy_profile, *rows, delta=delta, confidence=1 - FAILURE / 100
     )  # fewer than 100 audits
@@ -271,12 +276,21 @@ def mechanisms() -> Iterator[tuple[str, Any]]:
     for M in SPACES:
         for guarantee, n in ((GDP(1.0), 100), (PureDP(1.0), 200)):
             of = SearchedMean(M, None, None, n)
-            noise = PrivateBallMechanism.least(guarantee, of)
-            mean = PrivateBallMechanism(statistic=of, **noise, last="gradient-step")
+            noise = PrivateBallMechanism.calibrate_noise(of, guarantee)
+            mean = PrivateBallMechanism(
+                statistic=of,
+                scale=noise.scale,
+                noise_kind=noise.kind,
+                final_name="gradient-step",
+            )
             yield f"mean, {guarantee}, {M}", mean
             yield (
                 f"median, {guarantee}, {M}",
-                MedianMechanism(statistic=GeometricMedian(M, None, None, n), **noise),
+                MedianMechanism(
+                    statistic=GeometricMedian(M, None, None, n),
+                    scale=noise.scale,
+                    noise_kind=noise.kind,
+                ),
             )
 
 

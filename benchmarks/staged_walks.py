@@ -11,8 +11,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.spatial.distance import cdist
 
+from curvedp.geometry import project_to_ball
 from curvedp.geometry.capabilities import EmbeddedMean, ScalableCone
-from curvedp.mechanisms import median, private_ball
+from curvedp.mechanisms.staged import ball_search, median
 from curvedp.mechanisms.staged.quantile_search import (
     MAX_MEDIAN_RATIO,
     BinarySearch,
@@ -21,12 +22,14 @@ from curvedp.mechanisms.staged.quantile_search import (
     distance_laws,
 )
 from curvedp.mechanisms.staged.queries import (
+    Bins,
     half_bin_count,
     likeliest_bin,
     mean_sensitivity,
     scaling_direction,
 )
 from curvedp.mechanisms.vector import simulate_noise, std_per_scale
+from curvedp.numerics.fixed_point import FixedPoint
 
 FEW = 256  # rows that are weighed together
 
@@ -70,7 +73,7 @@ class Walks:
         )
         self.M, self.law, self.n = (
             mechanism.manifold,
-            mechanism.law,
+            mechanism.noise_kind,
             mechanism.statistic.n,
         )
         self.c = np.broadcast_to(
@@ -150,9 +153,7 @@ class Walks:
 
     def moved(self, bounds: Any, size: int) -> np.ndarray:
         """`mean_sensitivity` without the rounding of sums, which is below 1e-12."""
-        return np.asarray(bounds) * mean_sensitivity(
-            1.0, median.FixedPoint(2.0), size, self.n
-        )
+        return np.asarray(bounds) * mean_sensitivity(1.0, FixedPoint(2.0), size, self.n)
 
     def quantile(
         self,
@@ -192,7 +193,7 @@ class Walks:
     ) -> tuple[np.ndarray, np.ndarray]:
         """As `ShellHistogram.read`: typical lengths, and the noisy counts."""
         lengths = np.broadcast_to(top, len(rows))[:, None] * shells.ratio ** -np.arange(
-            shells.number, dtype=float
+            shells.n_shells, dtype=float
         )
         counts = np.diff(
             self.beyond(s, lengths)[..., 1:], prepend=0.0, append=float(self.n)
@@ -222,12 +223,17 @@ class Medians(Walks):
 
     def run(self) -> "Medians":
         """All stages."""
-        plan, size = median._PLANS[self.law], np.zeros(len(self.all))
-        for _ in range(plan.searches):
+        plan, size = median._SCHEDULES[self.law], np.zeros(len(self.all))
+        for _ in range(plan.n_searches):
             size = self.size(size)
-            self.step(size, max(plan.search, self.mechanism._few(median._LATER)))
+            self.step(
+                size,
+                max(
+                    plan.step_share, self.mechanism._share_of_few(median._LATER_SHELLS)
+                ),
+            )
         size = self.size(size)
-        weights = [plan.growth**k for k in range(plan.steps)]
+        weights = [plan.growth**k for k in range(plan.n_final_steps)]
         for share in [self.left * weight / sum(weights) for weight in weights]:
             self.step(size, share)
         return self
@@ -237,23 +243,29 @@ class Medians(Walks):
         s, top, share = (
             self.logs(self.all)[1],
             self.mechanism.statistic.outer_radius,
-            median._PLANS[self.law].radius,
+            median._SCHEDULES[self.law].distance_share,
         )
         if not self.pure:
             return np.asarray(
                 self.quantile(self.all, s, top, self.n / 2, share, BinarySearch())
             )
         first = not before.any()
-        rule = median._FIRST if first else median._LATER
+        rule = median._FIRST_SHELLS if first else median._LATER_SHELLS
         top = top if first else np.minimum(top, MAX_MEDIAN_RATIO * before)
         return self.shells(
-            self.all, s, top, max(share, self.mechanism._few(rule)), rule[0]
+            self.all,
+            s,
+            top,
+            max(share, self.mechanism._share_of_few(rule)),
+            rule.shells,
         )[0]
 
     def step(self, size: np.ndarray, share: Any) -> None:
         """Along the mean direction."""
         z, s = self.logs(self.all)
-        mean = self.mean(z / np.maximum(s, median._SMOOTH * size[:, None])[..., None])
+        mean = self.mean(
+            z / np.maximum(s, median._SMOOTHING * size[:, None])[..., None]
+        )
         noisy, _ = self.ask(
             "direction", self.all, share, self.moved(1.0, self.M.dim), mean
         )
@@ -261,11 +273,11 @@ class Medians(Walks):
         move = (size * np.minimum(1.0, 1 / np.where(length > 0, length, 1.0)))[
             :, None
         ] * noisy
-        outer = self.mechanism.statistic.outer
+        outer = self.mechanism.statistic.outer_ball
         self.go(
             self.all,
             np.asarray(
-                median.project_to_ball(
+                project_to_ball(
                     self.M,
                     *outer,
                     np.asarray(self.M.from_normal_coordinates(self.c, move)),
@@ -281,11 +293,13 @@ class Balls(Walks):
         """All stages."""
         self.units()
         mechanism, off = self.mechanism, self.extrinsic()
-        hopeless = mechanism._roughness > (0.5 if mechanism._bent else 1.0)
+        hopeless = mechanism._step_noise_ratio > (
+            0.5 if mechanism._is_hyperbolic else 1.0
+        )
         self.r = np.zeros(len(self.all))
         self.r[:] = self.middle(self.all, off / 4)
-        wide = private_ball._OFF[self.law]
-        nearer = min(0.5, wide * mechanism._roughness) if self.pure else 0.5
+        wide = ball_search._NOISE_PER_RADIUS[self.law]
+        nearer = min(0.5, wide * mechanism._step_noise_ratio) if self.pure else 0.5
         going = (
             ~np.full(len(self.all), hopeless)
             & (self.r <= wide * off)
@@ -299,8 +313,8 @@ class Balls(Walks):
             length, before = self.step(rows), self.r[rows]
             self.r[rows] = self.widened(rows)
             more = self.r[rows] <= nearer * before
-            if mechanism._bent:
-                more |= length > private_ball._LONG * before
+            if mechanism._is_hyperbolic:
+                more |= length > ball_search._ONE_WAY_LENGTH * before
             rows = rows[more & self.affords(rows)]
         mean, moved = self.clipped(self.all)
         self.ask("last", self.all, self.left.copy(), moved, mean)
@@ -310,10 +324,10 @@ class Balls(Walks):
         """One more step, or one more search."""
         shares = self.mechanism._shares
         cost = (
-            shares.kept
-            + self.mechanism._located
-            + shares.bend
-            + self.mechanism._share(private_ball._FINE)
+            shares.final
+            + self.mechanism._step_share
+            + shares.hessian
+            + self.mechanism._search_share(ball_search._FINE_SEARCH)
         )
         return np.asarray(self.left[rows] >= cost)
 
@@ -322,23 +336,27 @@ class Balls(Walks):
         M, target = self.M, self.mechanism.statistic
         if not isinstance(M, ScalableCone):
             return
-        half = half_bin_count(M, target.outer_radius, private_ball._BIN)
+        half = half_bin_count(M, target.outer_radius, ball_search._BIN_WIDTH)
         real = [
-            self.mechanism.numbers(self.mechanism.prepare_data(X))
+            self.mechanism.queries(self.mechanism.prepare_data(X))
             for X in self.pair.data
         ]
         sums = [
-            each.histogram(target.center, 0, private_ball._BIN, half, self.law)
+            each.scale_histogram(
+                target.center, 0, Bins(ball_search._BIN_WIDTH, half, self.law)
+            )
             for each in real
         ]
         share = min(
-            self.mechanism._least(self.mechanism._shares.units, private_ball._FIRST),
-            private_ball._MOST,
+            self.mechanism._share_for_few(
+                self.mechanism._shares.units, ball_search._FEW_RECORDS_WIDE_SHARE
+            ),
+            ball_search._MAX_SHARE,
         )
         noisy, noise = self.ask(
             "units", self.all, share, sqrt(2), np.stack(sums)[:, None], summed=2.0
         )
-        t = private_ball._BIN * likeliest_bin(noisy, noise, self.n, self.law)
+        t = ball_search._BIN_WIDTH * likeliest_bin(noisy, noise, self.n, self.law)
         self.to(
             self.all,
             np.asarray(
@@ -356,15 +374,15 @@ class Balls(Walks):
         few = (
             0.0
             if self.pure
-            else (private_ball._EXTRINSIC * mechanism.scale / self.n) ** 2
+            else (ball_search._EMBEDDING_ROOT_SHARE * mechanism.scale / self.n) ** 2
         )
         real = [
-            mechanism.numbers(mechanism.prepare_data(X)).embedded(0)
+            mechanism.queries(mechanism.prepare_data(X)).mean_embedding(0)
             for X in self.pair.data
         ]
         values, share = (
             np.stack([each[0] for each in real])[:, None],
-            min(private_ball._MOST, max(mechanism._located, few)),
+            min(ball_search._MAX_SHARE, max(mechanism._step_share, few)),
         )
         noisy, noise = self.ask("extrinsic", self.all, share, real[0][1], values)
         self.to(self.all, np.asarray(self.M.from_embedding(noisy)))
@@ -374,17 +392,17 @@ class Balls(Walks):
         """About a median distance; for pure ε a radius."""
         top = self.mechanism.statistic.outer_radius
         if self.pure:
-            fine = private_ball._NARROW._replace(
-                number=private_ball._WIDE.number
-            ).down_to(least / top)
+            fine = ball_search._NARROW_SHELLS._replace(
+                n_shells=ball_search._WIDE_SHELLS.n_shells
+            ).reaching_to(least / top)
             return self.in_shells(
-                rows, top, fine if least < top else private_ball._WIDE
+                rows, top, fine if least < top else ball_search._WIDE_SHELLS
             )
-        return self.search(rows, top, private_ball._COARSE, self.n / 2)
+        return self.search(rows, top, ball_search._COARSE_SEARCH, self.n / 2)
 
     def widened(self, rows: np.ndarray) -> np.ndarray:
         """A radius that only as many records are beyond as noise hides."""
-        wider = private_ball._WIDER[self.law]
+        wider = ball_search._SEARCH_START[self.law]
         found = self.tight(rows, wider * self.r[rows])
         again = ~(found < wider * self.r[rows]) & self.affords(rows)
         if again.any():
@@ -396,14 +414,16 @@ class Balls(Walks):
     def tight(self, rows: np.ndarray, top: Any) -> np.ndarray:
         """By counts, or by a histogram."""
         if self.pure:
-            return self.in_shells(rows, top, private_ball._NARROW)
-        return self.search(rows, top, private_ball._FINE, self.mechanism._outside)
+            return self.in_shells(rows, top, ball_search._NARROW_SHELLS)
+        return self.search(
+            rows, top, ball_search._FINE_SEARCH, self.mechanism._allowed_outside
+        )
 
     def search(
         self, rows: np.ndarray, top: Any, search: BinarySearch, outside: float
     ) -> np.ndarray:
         """By counts."""
-        share = self.mechanism._share(search)
+        share = self.mechanism._search_share(search)
         return np.asarray(
             self.quantile(rows, self.logs(rows)[1], top, outside, share, search)
         )
@@ -413,17 +433,19 @@ class Balls(Walks):
     ) -> np.ndarray:
         """By a histogram."""
         mechanism, d, left = self.mechanism, self.M.dim, self.left[rows]
-        first = shells.ratio == private_ball._WIDE.ratio
+        first = shells.ratio == ball_search._WIDE_SHELLS.ratio
         share = (
-            mechanism._least(mechanism._shares.units, private_ball._FIRST)
+            mechanism._share_for_few(
+                mechanism._shares.units, ball_search._FEW_RECORDS_WIDE_SHARE
+            )
             if first
-            else mechanism._share(private_ball._FINE)
+            else mechanism._search_share(ball_search._FINE_SEARCH)
         )
         worth = 2 * sqrt(d) * std_per_scale(self.law, d) * mechanism.scale
-        worth = worth / np.maximum(left - share, mechanism._shares.kept)
+        worth = worth / np.maximum(left - share, mechanism._shares.final)
         noisy = self.shells(rows, self.logs(rows)[1], top, share, shells)[1]
         return np.asarray(
-            top * self.least_losses(noisy, self.told[-1].noise, worth, shells)
+            top * self.best_radius_shares(noisy, self.told[-1].noise, worth, shells)
         )
 
     def best_radius_shares(
@@ -460,7 +482,7 @@ class Balls(Walks):
         v, noise = self.ask(
             "location",
             rows,
-            self.mechanism._located,
+            self.mechanism._step_share,
             moved / unit,
             mean / unit[:, None],
         )
@@ -474,7 +496,7 @@ class Balls(Walks):
                 )[:, None]
             )
         length, r = np.linalg.norm(v, axis=1), self.r[rows]
-        if self.mechanism._bent:
+        if self.mechanism._is_hyperbolic:
             v = v / self.bend(rows, v)[:, None]
         v = v * np.minimum(1.0, r / np.maximum(np.linalg.norm(v, axis=1), r))[:, None]
         self.to(rows, np.asarray(self.M.from_normal_coordinates(self.c[rows], v)))
@@ -492,7 +514,7 @@ class Balls(Walks):
         cosine = np.einsum("kmd,kd->km", z, axis) / np.where(s > 0, s, 1.0)
         values = self.mean(np.stack([t, t * np.minimum(cosine**2, 1.0)], axis=-1))
         moved = sqrt(2) * self.moved(most / 2, 2)
-        noisy, _ = self.ask("bend", rows, self.mechanism._shares.bend, moved, values)
+        noisy, _ = self.ask("bend", rows, self.mechanism._shares.hessian, moved, values)
         return np.asarray(1 + np.clip(noisy[:, 0] - noisy[:, 1], 0.0, moved * self.n))
 
 
