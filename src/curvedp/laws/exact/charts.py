@@ -421,7 +421,11 @@ def _round_with_floats(
     normals: LazyNormals,
     grid: int,
 ) -> list[list[int]] | None:
-    """Return the rounded vectors if float balls settle every entry, else None."""
+    """Return the rounded vectors if float balls settle every entry, else None.
+
+    This is the fast first stage of `draw_in_chart`, which explains the arguments: the
+    exponential map is evaluated in float64 with proved error radii.
+    """
     with np.errstate(all="ignore"):
         footpoint = chart.footpoint(FloatBall(center))
         factors = decide(lambda p: _radial_factors(radius, chart, p))

@@ -80,7 +80,11 @@ class ExactRadialDensity:
         return unit * round(1 / ratio)
 
     def log_density(self, r: arb) -> arb:
-        """Return h(r), up to a constant."""
+        """Return h(r) = log weight(r) + Σ n·log sn_κ(r), up to a constant.
+
+        The weight is exp(−r²/2σ²) or exp(−r/σ), and sn_κ is the sine, the identity or
+        the hyperbolic sine of √|κ|·r for κ > 0, κ = 0, κ < 0.
+        """
         q = r * (1 / arb(self.scale))
         total = -q * q / 2 if self.kind == "gaussian" else -q
         for kappa, count in self.space.jacobi_spectrum:
@@ -96,7 +100,7 @@ class ExactRadialDensity:
         return total
 
     def slope(self, r: arb) -> arb:
-        """Return h′(r)."""
+        """Return h′(r), the derivative of `log_density`."""
         inverse = 1 / arb(self.scale)
         total = -r * inverse * inverse if self.kind == "gaussian" else -inverse
         for kappa, count in self.space.jacobi_spectrum:
@@ -111,7 +115,7 @@ class ExactRadialDensity:
         return total
 
     def curvature(self, r: arb) -> arb:
-        """Return −h″(r)."""
+        """Return −h″(r), minus the second derivative of `log_density`; it is positive."""
         inverse = 1 / arb(self.scale)
         total = inverse * inverse if self.kind == "gaussian" else arb(0)
         for kappa, count in self.space.jacobi_spectrum:

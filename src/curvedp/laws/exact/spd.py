@@ -131,7 +131,11 @@ def _round_with_floats(
 
 @lru_cache(maxsize=256)
 def acceptance_probability(kind: Kind, m: int, beta: int, scale: float) -> float:
-    """Return about which fraction of the proposals is accepted, from public numbers.
+    """Return a lower bound of the fraction of proposals that is accepted.
+
+    It is the exact fraction unless that needs many digits, and depends on public numbers
+    only: the law, the size m of the matrices, β (1 for symmetric, 2 for Hermitian) and
+    the scale.
 
     Raises
     ------

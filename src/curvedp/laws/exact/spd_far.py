@@ -44,7 +44,16 @@ def draw_far_laplace(
 ) -> "FarLaplaceDraw":
     """Return an exact draw of the Laplace law about the identity: rejection with no cap.
 
-    The parameters are those of `draw_far_gaussian`.
+    Parameters
+    ----------
+    m : int
+        The size of the matrix.
+    scale : float
+        The scale σ.
+    beta : {1, 2}
+        Symmetric or Hermitian.
+    source : Source
+        The random bits.
     """
     while True:
         proposal = FarLaplaceDraw(m, scale, LazyNormals(source, 2 * m + 1), beta)

@@ -372,6 +372,14 @@ def _matrix_layout(m: int, beta: int) -> MatrixLayout:
 
     The first m normals are the diagonal, the next m(m−1)/2 the real parts off the
     diagonal, then come the imaginary parts.
+
+    Parameters
+    ----------
+    m : int
+        The size of the matrix.
+    beta : {1, 2}
+        1 for a real symmetric matrix; 2 for a Hermitian one, which is written as a real
+        2m×2m matrix of blocks [[a, −b], [b, a]] for its entries a + ib.
     """
     i, j = np.triu_indices(m, 1)
     n_pairs = len(i)

@@ -333,7 +333,11 @@ class RadialDensity:
         return high
 
     def _density_rises_at(self, r: float) -> bool:
-        """Whether −weight'/weight < Σ n·sn'/sn at the radius r."""
+        """Whether the radial density weight(r)·∏ sn_κ(r)^n rises at the radius r.
+
+        Its logarithm has the derivative weight'/weight + Σ n·sn_κ'/sn_κ, so the density
+        rises where −weight'/weight is less than the sum.
+        """
         volume_slope = 0.0
         for kappa, count in self.space.jacobi_spectrum:
             x = math.sqrt(abs(kappa)) * r

@@ -134,7 +134,11 @@ class GeodesicBall:
         return (manifold.exp(self.center, v),)
 
     def log_volume(self, z: Floats) -> Floats:
-        """Return log J at coordinates z, J = ∏ (sn_κ(r)/r)^n the Jacobian of exp_c."""
+        """Return log J at coordinates z, J the Jacobian of the exponential map exp_c.
+
+        J = ∏ (sn_κ(r)/r)^n over the curvatures κ with multiplicities n, where r is the
+        length of the part of z that is orthogonal to the flat directions.
+        """
         r = self.curved_length(z)
         log_jacobian = np.zeros(len(z))
         for kappa, count in self.jacobi_spectrum:

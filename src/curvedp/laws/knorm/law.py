@@ -108,16 +108,15 @@ class KNormLaw:
     ) -> tuple[float, ...]:
         """Return one positive Lipschitz constant for each block of coordinates."""
         n_blocks = len(self.domain.radii)
-        if not isinstance(lipschitz, tuple):
-            lipschitz = (lipschitz,) * n_blocks  # type: ignore[assignment]
-        assert isinstance(lipschitz, tuple)
-        if len(lipschitz) != n_blocks:
+        stated: tuple[float, ...]
+        stated = lipschitz if isinstance(lipschitz, tuple) else (lipschitz,) * n_blocks
+        if len(stated) != n_blocks:
             raise ParameterError(
                 f"must be {n_blocks} constant(s) for this domain",
                 parameter="lipschitz",
                 value=lipschitz,
             )
-        constants = tuple(positive("lipschitz", constant) for constant in lipschitz)
+        constants = tuple(positive("lipschitz", constant) for constant in stated)
         for constant, radius in zip(constants, self.domain.radii, strict=True):
             if not constant * radius / self.scale <= _LARGEST_RATIO:
                 raise ParameterError(

@@ -295,7 +295,10 @@ class NearEnvelope:
         return log_target_mass - log_flat_mass - self._intercept * (dim - self.m)
 
     def propose(self, rng: np.random.Generator, n: int) -> Proposals:
-        """Return n proposals and their log-ratios; see `Envelope.propose`."""
+        """Return n proposals ρ and their log-ratios; see `Envelope.propose`.
+
+        With x = (ρᵢ−ρⱼ)/2 the log-ratio is β·Σ (log(sinh x/x) − a − b·x²).
+        """
         m = self.m
         rho = gaussian_eigenvalues(rng, n, m, self.beta) * self._scale
         # The mean is independent of the differences and does not enter sinh.
@@ -336,7 +339,7 @@ class FarEnvelope:
         return log_far_acceptance(self.m, self.sigma, self.beta)
 
     def propose(self, rng: np.random.Generator, n: int) -> Proposals:
-        """Return n proposals and their log-ratios; see `Envelope.propose`."""
+        """Return n proposals ρ ~ N(βσ²h, σ²I) and their log-ratios; see `Envelope.propose`."""
         sigma = self.sigma
         drift = self.beta * sigma * sigma * (self.m - 1 - 2 * np.arange(self.m)) / 2
         rho = drift + sigma * rng.standard_normal((n, self.m))

@@ -220,7 +220,11 @@ class NearLaplaceEnvelope:
         return self.law.log_normalizer - log_envelope_mass
 
     def propose(self, rng: np.random.Generator, n: int) -> Proposals:
-        """Return n proposals and their log-ratios; see `Envelope.propose`."""
+        """Return n proposals ρ = length·direction and their log-ratios.
+
+        The log-ratio is β·Σ log sinhc((ρᵢ−ρⱼ)/2) less its bound β|h||ρ|; see
+        `Envelope.propose`.
+        """
         m = self.law.m
         beta = self.law.beta
         rho = gaussian_eigenvalues(rng, n, m, beta)
@@ -247,7 +251,10 @@ class FarLaplaceEnvelope:
         return log_mass + shape * math.log(self.law.mixing_rate) - math.lgamma(shape)
 
     def propose(self, rng: np.random.Generator, n: int) -> Proposals:
-        """Return n proposals and their log-ratios; see `Envelope.propose`."""
+        """Return n proposals ρ ~ N(βτh, τI) of random variances τ, and their log-ratios.
+
+        The log-ratio is β·Σ log(1 − e^{−(ρᵢ−ρⱼ)}); see `Envelope.propose`.
+        """
         m = self.law.m
         beta = self.law.beta
         tau = rng.standard_gamma((m + 1) / 2, (n, 1)) / self.law.mixing_rate

@@ -85,6 +85,13 @@ def log_volume_constant(m: int, beta: int) -> float:
     The ρ₁ > … > ρ_m are log-eigenvalues and Q has total mass 1. C does not depend on
     σ. For σ → 0 the volume of the Gaussian is that of the flat space of such matrices,
     (2πσ²)^{dim/2}, while sinh x → x gives Mehta's integral; together they determine C.
+
+    Parameters
+    ----------
+    m : int
+        The size of the matrices.
+    beta : {1, 2}
+        1 for real symmetric, 2 for Hermitian matrices.
     """
     log_mehta = sum(
         math.lgamma(1 + beta / 2) - math.lgamma(1 + beta * j / 2)
@@ -100,6 +107,15 @@ def log_far_acceptance(m: int, sigma: float, beta: int = 1) -> float:
     The proposal is ρ ~ N(βσ²h, σ²I), accepted with probability ∏(1 − e^{−(ρᵢ−ρⱼ)})^β
     where ρ is decreasing. For β = 1 the probability is Pf[erf(σ(k−j)/2)], for β = 2 it
     is ∏ₖ (1 − e^{−σ²k})^{m−k}.
+
+    Parameters
+    ----------
+    m : int
+        The size of the matrices.
+    sigma : float
+        The scale σ.
+    beta : {1, 2}
+        1 for real symmetric, 2 for Hermitian matrices.
     """
     if beta == 1:
         return log_pfaffian(m, sigma)
