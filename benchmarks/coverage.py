@@ -317,7 +317,7 @@ def noise_agrees(asked: Any) -> float:
     mechanism = PermutationMechanism.calibrate(
         SamplesDistance(Euclidean(3), None, RADIUS, [10, 40]), asked
     )
-    drawn, _ = mechanism._noisy(
+    drawn, _ = mechanism._add_noise(
         np.zeros(2000), GeneratorSource(np.random.default_rng(4))
     )
     law = norm if mechanism.noise == "gaussian" else laplace
