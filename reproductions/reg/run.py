@@ -43,6 +43,7 @@ PUBLIC = {
     "radius": 0.2,
     "speed": math.pi / 4,
     "clip": 0.2,
+    "x_range": (0.0, 1.0),
 }  # geodesics within the ball of radius π/8
 EPSILON = 2.0
 
