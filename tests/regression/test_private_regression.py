@@ -528,16 +528,21 @@ def test_a_geodesic_of_noise_in_a_private_ball_is_one(M):
 
 def test_a_geodesic_whose_ends_doubles_do_not_hold_is_told(monkeypatch):
     """After all that was paid for is kept."""
-    M, where = Lorentz(2), "curvedp.estimators.geodesic_regression._from_lower_end"
+    M, where = (
+        Lorentz(2),
+        "curvedp.estimators.geodesic_regression._geodesic_from_lower_end",
+    )
     far = M.exp(M.origin, np.array([0.0, 24.0, 0.0]))
     assert (
-        geodesic_regression._from_lower_end(
+        geodesic_regression._geodesic_from_lower_end(
             M, far, M.transport(M.origin, far, np.array([0.0, 0.0, 2000.0]))
         )
         is None
     )
     assert (
-        geodesic_regression._from_lower_end(M, M.origin, np.array([0.0, 0.0, 1.0]))
+        geodesic_regression._geodesic_from_lower_end(
+            M, M.origin, np.array([0.0, 0.0, 1.0])
+        )
         is not None
     )
     monkeypatch.setattr(where, lambda *_: None)

@@ -61,9 +61,11 @@ class PrivateFrechetMedian(BallEstimator):
         Parameters
         ----------
         X : array of shape (n, *point_shape)
+            Records, one a row.
         y : ignored
         groups : sequence of n ids, optional
-            As in `PrivateFrechetMean.fit`.
+            Whose record each is. Then a person is the unit of privacy: each person's
+            records are averaged first, and n is the number of persons.
         """
         self._validate_params()
         _validate.choice("mechanism", self.mechanism, ("auto", "median"))

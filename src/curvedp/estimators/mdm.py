@@ -289,6 +289,7 @@ class PrivateMDM(PrivateTransformer, ScoringClassifier, BallEstimator):
         def searched_class_mean(
             manifold: Any, center: Any, outer_radius: Any, size: int
         ) -> SearchedMean:
+            """Return the mean of a class in a ball that is found privately."""
             everyone = SearchedMean(manifold, center, outer_radius, records.n)
             return class_mean_statistic(
                 everyone, size, smallest, self.guarantee, self.ball

@@ -273,6 +273,7 @@ class PrivatePCA(PrivateTransformer):
         )
 
         def run(source: Source) -> np.ndarray:
+            """Run the descent with random bits from the source."""
             result = dp_rgd(
                 problem,
                 rows,

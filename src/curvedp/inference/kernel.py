@@ -64,6 +64,7 @@ class KernelStatistic(Statistic):
     is_paired: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
+        """Refuse sizes that are not those of at least two samples, or too many records."""
         super().__post_init__()
         if not isinstance(self.sizes, list | tuple) or len(self.sizes) < 2:
             raise ParameterError("sizes must be those of two samples or more")
@@ -241,6 +242,7 @@ class PairedDistance(KernelStatistic):
     is_paired: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
+        """Refuse samples that do not form pairs."""
         super().__post_init__()
         if len(self.sizes) != 2 or self.sizes[0] != self.sizes[1]:
             sizes = " and ".join(map(str, self.sizes))

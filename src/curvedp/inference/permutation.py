@@ -100,6 +100,7 @@ class PermutationMechanism(Mechanism):
     info: ClassVar[MechanismInfo] = MechanismInfo("permutation-test", reads="array")
 
     def __post_init__(self) -> None:
+        """Refuse a number of permutations with which the test could never reject."""
         super().__post_init__()
         if self.permutations > _MAX_PERMUTATIONS or self.n_allowed < 1:
             raise ParameterError(
@@ -172,6 +173,17 @@ class PermutationMechanism(Mechanism):
         return np.asarray(self.statistic.coordinates(data))
 
     def draw(self, data: np.ndarray, source: Source) -> Draw:
+        """Draw the decision: one bit, 1 where the test rejects.
+
+        Every statistic has its own noise. The rank of the first among all is compared with
+        the number of ranks at which the level allows a rejection; it is not released.
+
+        Parameters
+        ----------
+        data : array of shape (total, dim)
+            What `prepare_data` returns.
+        source : Source
+        """
         values = self.statistic.permuted(data, self.permutations, source)
         noisy, slack = self._add_noise(values, source)
         rank = 1 + sum(other >= noisy[0] for other in noisy[1:])
@@ -216,6 +228,7 @@ class PermutationMechanism(Mechanism):
         return value
 
     def reconstruct_value(self, certificate: Certificate) -> np.ndarray:
+        """Return the p-value that follows from the released bit of a certificate."""
         drawn = replay_draws(certificate.release["integers"])(np.empty(1))
         bit = float(drawn[0]) * 2.0**GRID
         if bit not in (0.0, 1.0):

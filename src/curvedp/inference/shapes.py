@@ -246,8 +246,18 @@ def _shape_of_point(
     d(drawn, truth) has the law's radial distribution, and distance is symmetric, so that
     the ball of that law's quantile about the draw is exact.
 
-    The arguments are the same for all functions in `SHAPES`: where the value lives, the
-    statistic, what was drawn, how far noise reaches at the level, and what the sample adds.
+    Parameters
+    ----------
+    manifold : Manifold
+        Where the value lives.
+    statistic : Statistic
+        Not needed for this kind of draw.
+    draw : NoisyDraw
+        What was drawn.
+    quantile : float
+        How far noise reaches at the level of the region.
+    sampling_error : float
+        What the sample adds; 0 for a region of the records.
     """
     return Shape(draw.value, quantile + sampling_error, "exact: the law's own quantile")
 
@@ -264,26 +274,37 @@ def _shape_in_chart(
     The ball of coordinates is exact. Let z be the vector of length at most `reach` nearest
     to the draw: it is within the quantile of every vector of the region, and exp stretches
     the segment between them by at most sinh(s)/s, which bounds the geodesic radius.
-    The arguments are those of `_shape_of_point`.
+
+    Parameters
+    ----------
+    manifold : Manifold
+        Where the value lives.
+    statistic : PointStatistic
+        In whose canonical frame the chart is.
+    draw : NoisyDraw
+        The drawn coordinates, at `draw.base`.
+    quantile : float
+        How far noise reaches at the level of the region.
+    sampling_error : float
+        What the sample adds; 0 for a region of the records.
     """
     z = _shorten(draw.value, draw.reach)
     z_length = float(np.linalg.norm(z))
     longest = min(draw.reach, z_length + quantile)
     radius = min(exp_stretch(manifold, longest) * quantile, z_length + draw.reach)
     chart = ChartBall(statistic, _base_of(draw), draw.value, quantile, draw.reach)
+    theorem = "exact: the law's own quantile in the chart"
     if sampling_error:
         # The population's value may lie outside the chart ball of the records' value.
-        theorem = "exact: the law's own quantile in the chart"
         return Shape(chart.base, radius + sampling_error, theorem, None, z)
 
     distance_to_ball = float(np.linalg.norm(draw.value - z))
-    theorem = "exact: the law's own quantile in the chart"
     if distance_to_ball > quantile + draw.reach * CHART_ERROR:
         theorem = (
             "exact, and empty: the draw is farther from the ball than noise reaches at "
             "this level, which is a miss"
         )
-    return Shape(chart.base, radius + sampling_error, theorem, chart, z)
+    return Shape(chart.base, radius, theorem, chart, z)
 
 
 def _shape_after_gradient(
@@ -300,7 +321,20 @@ def _shape_after_gradient(
     and λ ≤ Hess ≤ H within D. The mean is within ρ of exp_w(t·G) for every ρ with
     ρ·λ(D + ρ) ≥ max(1 − tλ, tH − 1)·|G|, and exp_w(t·g) is within t·q·sinh(s)/s of that. On
     flat space the radius is q: exact. Where this gives more than the ball of the records,
-    that ball is the region. The arguments are those of `_shape_of_point`.
+    that ball is the region.
+
+    Parameters
+    ----------
+    manifold : Manifold
+        Where the records and their mean live.
+    statistic : Statistic
+        The mean; its `value_ball` is the ball of the records.
+    draw : NoisyDraw
+        The drawn gradient g, at w = `draw.base`.
+    quantile : float
+        q, how far noise reaches at the level of the region.
+    sampling_error : float
+        What the sample adds; 0 for a region of the records.
     """
     w = _base_of(draw)
     g = _shorten(draw.value, draw.reach)
@@ -386,8 +420,19 @@ def _shape_from_counts(
     Where a share p > ½ of the records is within R of w, every median is at most
     2pR/(2p − 1 − t) away, t what the sample adds (Lopuhaä & Rousseeuw 1991; Minsker 2015).
     The counts of records beyond each radius have fresh noises, which are bounded together
-    at the level. The arguments are those of `_shape_of_point`, with a level in place of a
-    quantile.
+    at the level.
+
+    Parameters
+    ----------
+    manifold : Manifold
+        Where the records live.
+    statistic : GeometricMedian
+    draw : NoisyDraw
+        How many records are farther from w = `draw.base` than each of `draw.radii`.
+    level : float
+        Of the region; all noises are bounded at once with this probability.
+    sampling_error : float
+        t, what the sample adds; 0 for a region of the records.
     """
     assert draw.radii is not None  # Counts are drawn at radii.
     n_counts = draw.value.size

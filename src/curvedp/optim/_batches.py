@@ -175,6 +175,7 @@ def batch_sum(batch: Batches, size: int, partial_sum: Callable[[Any, Any], Any])
     batch_size = batch["sizes"]
 
     def sum_portion(n_done: Any) -> Any:
+        """Sum over the next portion of the batch, after `n_done` records."""
         start = (batch["first"] + n_done,)
         numbers = jax.lax.dynamic_slice(batch["flat"], start, (width,))
         return partial_sum(numbers, jnp.arange(width) < batch_size - n_done)

@@ -153,6 +153,7 @@ def rows_of(data: Any, rows: Callable[[Any], Any]) -> Any:
         return rows(data)
 
     def add_record(number: Any, total: Any) -> Any:
+        """Add the row of every person's record of this number, where there is one."""
         place = data.first + jnp.minimum(number, data.count - 1)
         person_rows = rows(data.records[place])
         is_usable = (number < data.count) & jnp.isfinite(person_rows).all(axis=1)
@@ -420,6 +421,7 @@ def objective_if(is_recorded: Any, problem: Problem, w: Any, data: Any) -> Any:
         return None
 
     def objective() -> Any:
+        """Return the mean loss over records, or over persons of their mean loss."""
         if not isinstance(data, Persons):
             return problem.objective(w, data).astype(w.dtype)
         losses = rows_of(data, jax.vmap(lambda z: problem.loss(w, z)[None]))

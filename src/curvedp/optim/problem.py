@@ -48,6 +48,7 @@ class Problem:
     loss: Callable[[Any, Any], Any]
 
     def __post_init__(self) -> None:
+        """Refuse what is no manifold, and a loss that cannot be called."""
         check_manifold(self.manifold)
         if not callable(self.loss):
             raise ParameterError(
@@ -148,6 +149,7 @@ class FrechetMeanProblem(Problem):
     )  # type: ignore[assignment]  # set below
 
     def __post_init__(self) -> None:
+        """Set the loss ½·d²(w, z) on the manifold."""
         manifold = self.manifold
         assign(self, loss=lambda w, z: manifold.dist(w, z) ** 2 / 2)
         super().__post_init__()
@@ -183,6 +185,7 @@ class LeadingEigenvectorProblem(Problem):
     dim: int = 2
 
     def __init__(self, dim: int) -> None:
+        """Set the sphere of R^dim and the loss −(wᵀz)² on it."""
         dim = _validate.integer("dim", dim, 2)
         assign(
             self,
@@ -237,6 +240,7 @@ class SubspaceProblem(Problem):
     rank: int = 1
 
     def __init__(self, dim: int, rank: int) -> None:
+        """Set the Grassmann manifold and the loss −‖wᵀz‖² on it."""
         dim = _validate.integer("dim", dim, 2)
         rank = _validate.integer("rank", rank, 1)
         assign(

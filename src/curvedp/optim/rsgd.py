@@ -243,6 +243,7 @@ def run_steps(
     shared, per_step = split_batches(batches)
 
     def step(w: Any, inputs: tuple[Any, Any, Any, Any]) -> tuple[Any, Any]:
+        """Take one step from w; the second output is the objective after it."""
         own_batch, step_noise, rate, records_objective = inputs
         batch = None if own_batch is None else own_batch | shared
         gradient = loop.noisy_gradient(

@@ -517,9 +517,11 @@ def run_epoch(
     full_gradient = loop.clip_rows(full_gradient[None], clips[1])[0]
 
     def step(w: Any, inputs: tuple[Any, Any, Any, Any]) -> tuple[Any, Any]:
+        """Take one inner step from w; the outputs are w, where kept, and the objective."""
         own_batch, rate, step_noise, records_objective = inputs
 
         def differences(records: Any) -> Any:
+            """Return grad f(w) − PT grad f(anchor) of each record, in coordinates at w."""
             # Both points are in one batch. As two calls they would run side by side, and
             # two batched decompositions that share XLA's threads can wait for each other
             # for ever (seen on two cores).

@@ -67,6 +67,7 @@ def clipped_gradient(
     clips = np.broadcast_to(clip, x.shape)
 
     def gradient(p: np.ndarray, v: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return (−∇_p E, −∇_v E) at each of N pairs, block by block."""
         blocks = [
             kernel(manifold, x, Y, clips, p[i : i + n_rows], v[i : i + n_rows])
             for i in range(0, len(p), n_rows)
