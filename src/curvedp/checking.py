@@ -40,8 +40,8 @@ _DEGREES_ADVICE = (
 
 # The most records of a dask array that are read.
 _MAX_CHUNKED_RECORDS = 10**6
-# About the most records on which slow measurements are made: distances to their mean and
-# condition numbers.
+# About the most records on which slow measurements are made: distances to their mean
+# and condition numbers.
 _MAX_MEASURED_RECORDS = 20_000
 # About the number of records of which the mean is taken.
 _MEAN_SAMPLE_SIZE = 256
@@ -121,7 +121,8 @@ def check(
     It finds records that are missing, off the manifold, in other units, outside the
     ball, or copied. The result is NOT private: it is for the person who may see the
     records, and no part of it belongs in a report, a certificate or a parameter.
-    Distances to the mean and condition numbers are those of about 20,000 records at most.
+    Distances to the mean and condition numbers are those of about 20,000 records at
+    most.
 
     Parameters
     ----------
@@ -222,7 +223,7 @@ class _Inspection:
         radius: float | None,
         groups: ArrayLike | None,
     ) -> None:
-        """Measure the records; the parameters are those of `check`, after validation."""
+        """Measure the records; the parameters are those of `check`, validated."""
         self.manifold = manifold
         self.records = records
         self.center = center
@@ -306,7 +307,7 @@ class _Inspection:
         yield "spaces they fit", self._fitting_spaces()
 
     def _measurements(self) -> Iterator[tuple[str, Any]]:
-        """Yield the facts about lengths and distances, of at least one usable record."""
+        """Yield the facts about lengths and distances of the usable records."""
         yield "off by (half, 90%, 99%, all)", _quantiles(self.residuals)
         yield (
             "decimals written",
@@ -333,7 +334,7 @@ class _Inspection:
         return int((self.center_distances > radius).sum())
 
     def _fitting_spaces(self) -> list[str]:
-        """Name the spaces whose equations nearly all records satisfy within rounding."""
+        """Name the spaces whose equations nearly all records satisfy."""
         tested_records = self.records[self.is_finite][:_TESTED_RECORDS]
         if not len(tested_records):
             return []
@@ -510,7 +511,7 @@ def _spaces_of_shape(shape: tuple[int, ...]) -> Iterator[Manifold]:
 
 
 def _is_everywhere_a_point(space: Manifold) -> bool:
-    """Whether an arbitrary array, here with all entries 57.3, is a point of the space."""
+    """Whether an arbitrary array, with all entries 57.3, is a point of the space."""
     array = np.full(space.point_shape, 57.3)
     return bool(space.residual(array) <= OFF_MANIFOLD_TOLERANCE)
 

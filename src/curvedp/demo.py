@@ -24,8 +24,8 @@ from curvedp.privacy import GDP
 from curvedp.report import write_report
 
 # The public ball. Center and radius are chosen from the ranges of the features and not
-# from these images: intensities lie in [0, 1] with a variance of some tenths, derivatives
-# and intensity times position somewhat below.
+# from these images: intensities lie in [0, 1] with a variance of some tenths,
+# derivatives and intensity times position somewhat below.
 CENTER = np.diag([0.15, 0.1, 0.05, 0.03, 0.1])
 RADIUS = 3.0
 UNPAID = (

@@ -1,8 +1,9 @@
 """Predict how accurate a private release would be, before any data exist.
 
-`plan` compares the mechanisms that could release a statistic and returns a `Plan`, which
-answers further questions: how many records a wanted error takes, which radius, or how
-powerful a two-sample test would be. Everything here is computed from public numbers.
+`plan` compares the mechanisms that could release a statistic and returns a `Plan`,
+which answers further questions: how many records a wanted error takes, which radius, or
+how powerful a two-sample test would be. Everything here is computed from public
+numbers.
 """
 
 import html
@@ -109,7 +110,8 @@ class Plan:
     guarantee : Guarantee
         The guarantee that the release will meet.
     center : array or None
-        The center of the public ball, or of the ball in which a private ball is searched.
+        The center of the public ball, or of the ball in which a private ball is
+        searched.
     outer_radius : float or None
         With `radius="private"`, the radius of the ball in which the search takes place.
     spread : float
@@ -156,7 +158,7 @@ class Plan:
 
     @property
     def mechanism(self) -> str:
-        """The best mechanism, which "auto" takes; for a classifier, the call to make."""
+        """The best mechanism, which "auto" takes; of classifiers, the call to make."""
         return next(iter(self.errors))
 
     @property
@@ -439,7 +441,8 @@ class Plan:
         """Return the smaller error of the two best mechanisms with another parameter.
 
         A parameter that is None stays as it is in this plan. The error is infinite if
-        neither mechanism can be planned, for example in a ball too large for its sphere.
+        neither mechanism can be planned, for example in a ball too large for its
+        sphere.
         """
         smallest_error = inf
         for mechanism in list(self.errors)[:2]:
@@ -458,7 +461,7 @@ class Plan:
         guarantee: Guarantee | None = None,
         mechanism: str = "auto",
     ) -> "Plan":
-        """Return this plan with another parameter; those that are None stay the same."""
+        """Return this plan with another parameter; those that are None stay as is."""
         return plan(
             manifold=self.manifold,
             n=self.n if n is None else n,
@@ -497,8 +500,8 @@ class Plan:
     def _error_relative_to(self, length_name: str) -> str:
         """Say in a clause how large the error is as a share of `spread`.
 
-        `length_name` says what `spread` is: the "radius" or the "spread of the records".
-        The error of a dispersion is compared with the square of that length.
+        `length_name` says what `spread` is: the "radius" or the "spread of the
+        records". The error of a dispersion is compared with the square of that length.
         """
         if self.statistic == "dispersion":
             share = self.error / self.spread**2
@@ -530,8 +533,8 @@ class Plan:
             and self.found_radius >= largest_unique_radius
         ):
             lines.append(
-                f"records of this spread need a ball of radius {self.found_radius:.3g}, "
-                "and have only one mean for sure below "
+                "records of this spread need a ball of radius "
+                f"{self.found_radius:.3g}, and have only one mean for sure below "
                 f"{largest_unique_radius:.3g}: the error may be "
                 "many times as large; PrivateFrechetMedian is steadier"
             )
@@ -564,7 +567,7 @@ class Plan:
         return lines
 
     def _classifier_advice(self) -> list[str]:
-        """Name the best classifier and, if it errs often, how many records are enough."""
+        """Name the best classifier, and the records it needs if it errs often."""
         lines = [
             f"take {self.mechanism}: {1 - self.error:.0%} right "
             "where classes differ in the strongest components"
@@ -583,7 +586,7 @@ class Plan:
         return lines
 
     def _records_for_good_classifier(self) -> int | None:
-        """Return the smallest tried multiple of n that makes a classifier good, if any."""
+        """Return the smallest tried multiple of n that makes a classifier good."""
         for multiple in _RECORD_MULTIPLES:
             count = self.n * multiple
             if self._error_with(n=count) <= _GOOD_MISCLASSIFIED_SHARE:
@@ -685,8 +688,8 @@ def plan(
     statistic : {"mean", "dispersion", "regression", "classifier"}
         What will be released. A regression has one predictor and takes
         `radius="private"`. A classifier is for covariance matrices of many channels,
-        which are reduced privately: `PrivateMDM(reduce=)` or `PrivateSoftmax`, whichever
-        is better, with the better features.
+        which are reduced privately: `PrivateMDM(reduce=)` or `PrivateSoftmax`,
+        whichever is better, with the better features.
     classes : int
         The number of classes, with equally many records each. The mean is then that of
         one class, as `PrivateMDM` releases it.
@@ -728,18 +731,8 @@ def plan(
         return _plan_classifier(manifold, n, guarantee, mechanism, classes)
 
     has_private_ball = isinstance(radius, str)
-    if spread is not None:
-        if not has_private_ball:
-            raise ParameterError(
-                "is for a private radius", parameter="spread", value=spread
-            )
-        spread = _validate.positive("spread", spread)
-    if classes > 1 and (statistic != "mean" or n < 2 * classes):
-        raise ParameterError(
-            "is for means and classifiers, of at least 2 records a class",
-            parameter="classes",
-            value=classes,
-        )
+    spread = _check_spread(spread, has_private_ball)
+    _check_class_sizes(n, classes, statistic)
 
     # A private ball is searched with the records of all classes.
     class_size = n // classes
@@ -767,6 +760,27 @@ def _check_point_size(manifold: Manifold) -> None:
         raise ParameterError(
             f"a point of {manifold!r} has {numbers} numbers; "
             f"plans are for at most {_MAX_NUMBERS_PER_POINT}"
+        )
+
+
+def _check_spread(spread: float | None, has_private_ball: bool) -> float | None:
+    """Return a stated spread; refuse one that is not positive or has no use."""
+    if spread is None:
+        return None
+    if not has_private_ball:
+        raise ParameterError(
+            "is for a private radius", parameter="spread", value=spread
+        )
+    return _validate.positive("spread", spread)
+
+
+def _check_class_sizes(n: int, classes: int, statistic: str) -> None:
+    """Refuse classes of a statistic that has none, or of fewer than 2 records each."""
+    if classes > 1 and (statistic != "mean" or n < 2 * classes):
+        raise ParameterError(
+            "is for means and classifiers, of at least 2 records a class",
+            parameter="classes",
+            value=classes,
         )
 
 

@@ -74,8 +74,8 @@ class Offer(NamedTuple):
         Raises
         ------
         ParameterError
-            If the estimator needs the public range of a predictor (`x_range`), and it is
-            missing or is not two numbers with a comma between them.
+            If the estimator needs the public range of a predictor (`x_range`), and it
+            is missing or is not two numbers with a comma between them.
         """
         selected = {}
         for name in self.parameters:
@@ -101,7 +101,7 @@ class Offer(NamedTuple):
         return estimator.fit(*arguments, groups=columns.get("groups"))
 
     def check_columns(self, columns: Mapping[str, Any]) -> None:
-        """Refuse with a `ParameterError` if the column beside the records is missing."""
+        """Raise a `ParameterError` if the column beside the records is missing."""
         if self.column is not None and columns.get(self.column) is None:
             raise ParameterError(
                 f"is missing: {_COLUMN_DESCRIPTIONS[self.column]}",
@@ -198,7 +198,7 @@ OFFERS = {
 
 
 def find_offer(name: str) -> Offer:
-    """Return the offer of this name, or raise a `ParameterError` that lists them all."""
+    """Return the offer of this name, or raise an error that lists them all."""
     if name not in OFFERS:
         raise ParameterError(
             f"{str(name)[:40]!r} is not a statistic; choose one of {', '.join(OFFERS)}"

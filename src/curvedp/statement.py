@@ -1,10 +1,10 @@
 """Tell the public about a release: a registry entry, a one-page label and a worksheet.
 
-The entry is for the OpenDP registry of deployments, and the worksheet follows NIST
-SP 800-226. They keep three voices apart. What is *recomputed* from the certificate is
-checked before anything is written. What the software *recorded* in the certificate holds
-if that software ran unchanged. What the *curator* says in `study.toml` no software can
-check.
+The entry is for the OpenDP registry of deployments, and the worksheet follows NIST SP
+800-226. They keep three voices apart. What is *recomputed* from the certificate is
+checked before anything is written. What the software *recorded* in the certificate
+holds if that software ran unchanged. What the *curator* says in `study.toml` no
+software can check.
 """
 
 import json
@@ -150,7 +150,7 @@ def read_study(path: str | Path) -> dict[str, Any]:
 
 
 def _check_answer(name: str, answer: Any) -> None:
-    """Refuse an answer that is empty, is not text, or is not one of the allowed ones."""
+    """Refuse an answer that is empty, not text, or not one of the allowed ones."""
     question = QUESTIONS[name]
     texts = [answer]
     if isinstance(question.example, list) and isinstance(answer, list):

@@ -1,8 +1,8 @@
 """The command line: `curvedp demo | check | plan | release | calibrate | verify | …`.
 
 Exit codes: 0, done; 1, a claim could not be confirmed or a bound was violated; 2, wrong
-usage or an unusable input, with one line that says what to do; 3 (`verify`), every claim
-holds, except for what no certificate can vouch for.
+usage or an unusable input, with one line that says what to do; 3 (`verify`), every
+claim holds, except for what no certificate can vouch for.
 """
 
 import json as json_module
@@ -135,7 +135,8 @@ def plan(
     spread: Annotated[
         float | None,
         typer.Option(
-            help="with -r private: root mean square distance of the records to their mean"
+            help="with -r private: root mean square distance of the records "
+            "to their mean"
         ),
     ] = None,
     shift: Annotated[
@@ -183,7 +184,7 @@ def plan(
 
 
 def _wanted_error_line(study: "Plan", error: float) -> str:
-    """Say how many records, or which radius of the public ball, a wanted error takes."""
+    """Say how many records, or which public radius, a wanted error takes."""
     alternative = ""
     if isinstance(study.radius, float):
         radius = study.radius_for(error)
@@ -453,9 +454,9 @@ def reproduce(
 def _import_reproductions(checkout: Path | None) -> Any:
     """Import `reproductions/runner.py`, which is no part of the installed package.
 
-    It is looked for in the folder that the user named, or else in the checkout that this
-    package lies in, and nowhere else: the working folder and those above it may hold
-    somebody else's code.
+    It is looked for in the folder that the user named, or else in the checkout that
+    this package lies in, and nowhere else: the working folder and those above it may
+    hold somebody else's code.
     """
     if checkout is None:
         checkout = _own_checkout()
@@ -477,7 +478,7 @@ def _import_reproductions(checkout: Path | None) -> Any:
 
 
 def _own_checkout() -> Path | None:
-    """Return the checkout that this package is imported from; None where it is installed."""
+    """Return the checkout that this package lies in; None if it is installed."""
     source_folder = Path(__file__).resolve().parents[2]
     checkout = source_folder.parent
     is_checkout = (

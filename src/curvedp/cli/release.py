@@ -247,8 +247,8 @@ def _open_ledger(path: Path | None, budget_mu: float | None) -> "Ledger | None":
     """Return the ledger to pay from, if any.
 
     A new one is made together with its first entry (`lazy`), so that a release that is
-    refused leaves no file. A file that exists is never deleted: another process may have
-    spent from it since anybody looked.
+    refused leaves no file. A file that exists is never deleted: another process may
+    have spent from it since anybody looked.
     """
     from curvedp.ledger import Ledger
     from curvedp.privacy import GDP

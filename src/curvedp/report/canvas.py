@@ -1,7 +1,7 @@
 """Drawing tools shared by all figures on curved spaces, for matplotlib.
 
-They are the project's colors, an empty figure, the sphere seen from a point, the Poincaré
-disc, and positive definite matrices drawn as ellipses.
+They are the project's colors, an empty figure, the sphere seen from a point, the
+Poincaré disc, and positive definite matrices drawn as ellipses.
 """
 
 from typing import Any
@@ -120,8 +120,8 @@ def viewing_frame(axis: np.ndarray) -> np.ndarray:
     Returns
     -------
     array, shape (3, 3)
-        Its rows are the directions that are drawn to the right, drawn upward, and toward
-        the viewer. North is up, unless the viewer looks down on a pole.
+        Its rows are the directions that are drawn to the right, drawn upward, and
+        toward the viewer. North is up, unless the viewer looks down on a pole.
     """
     toward_viewer = axis / np.linalg.norm(axis)
     if abs(toward_viewer[2]) < _MAX_HEIGHT_WITH_NORTH_UP:

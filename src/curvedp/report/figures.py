@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 _LEVELS = (0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95, 0.98, 0.99, 0.995, 0.999)
 # Boundary points of a section by a plane, one per degree.
 _BOUNDARY_POINTS = 361
-# Random boundary tensors between which the envelope of ellipses is drawn, and their seed.
+# Random boundary tensors between which the envelope of ellipses is drawn, and their
+# seed.
 _BOUNDARY_TENSORS = 2000
 _TENSOR_SEED = 7
 
@@ -129,8 +130,8 @@ def _zoomed_half_width(boundary: np.ndarray) -> float:
     """Return half the width of a square in which a region is well visible.
 
     `boundary` has shape (count, 2) and is relative to the center of the square. A wide
-    region is shown with enough of the grid around it, and never more than the unit disc;
-    a tiny one, within 0.02 of the center, fills a quarter of the width.
+    region is shown with enough of the grid around it, and never more than the unit
+    disc; a tiny one, within 0.02 of the center, fills a quarter of the width.
     """
     reach = float(np.max(np.abs(boundary)))
     if reach > 0.02:
@@ -243,7 +244,8 @@ def tradeoff_figure(profile: Guarantee, mu: float) -> Figure:
     profile : Guarantee
         The exact guarantee of the release, with its trade-off function.
     mu : float
-        The trade-off of the Euclidean Gaussian mechanism with this μ is drawn to compare.
+        The trade-off of the Euclidean Gaussian mechanism with this μ is drawn to
+        compare.
     """
     figure, axes = canvas.new_figure(
         "Can an attacker tell one person's record?", "false alarms", "misses"
@@ -272,13 +274,14 @@ def budget_figure(
 ) -> Figure:
     """Draw how much of a ledger's budget is spent, as a bar.
 
-    The bar shows the share of the cost that adds up over releases: μ² under Gaussian DP,
-    θ² under Rao DP, ρ under zCDP, and ε otherwise.
+    The bar shows the share of the cost that adds up over releases: μ² under Gaussian
+    DP, θ² under Rao DP, ρ under zCDP, and ε otherwise.
 
     Parameters
     ----------
     spent : Guarantee or None
-        What the releases together cost, of the budget's own kind; None if there are none.
+        What the releases together cost, of the budget's own kind; None if there are
+        none.
     budget : Guarantee
     labels : list of str
         The labels of the releases.

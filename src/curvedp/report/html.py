@@ -124,7 +124,8 @@ class _Picture(NamedTuple):
     is_wide: bool = False
 
 
-# What `write_report` takes as a table: a `ReportTable`, or a plain tuple of the same parts.
+# What `write_report` takes as a table: a `ReportTable`, or a plain tuple of the same
+# parts.
 TableLike = tuple[str, Sequence[str], Sequence[Sequence[str]]]
 
 
