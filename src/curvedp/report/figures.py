@@ -4,7 +4,7 @@ They are drawn from the certificate and the released value only, never from the 
 """
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -15,9 +15,6 @@ from curvedp.inference import Region
 from curvedp.inference.region import region_radii
 from curvedp.privacy import GDP, Guarantee
 from curvedp.report import canvas
-
-if TYPE_CHECKING:
-    from curvedp.planning import Plan
 
 # Confidence levels at which the radius of a region is drawn.
 _LEVELS = (0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95, 0.98, 0.99, 0.995, 0.999)
@@ -305,8 +302,28 @@ def budget_figure(
     return figure
 
 
+class PlannedRelease(Protocol):
+    """What `plan_figure` reads of a `curvedp.planning.Plan`."""
+
+    @property
+    def n(self) -> int:
+        """The planned number of records."""
+
+    @property
+    def error(self) -> float:
+        """The predicted error with that many records."""
+
+    @property
+    def useless_error(self) -> float:
+        """The error at which the release is of little use."""
+
+    @property
+    def title(self) -> str:
+        """The planned release in one line."""
+
+
 def plan_figure(
-    study: "Plan",
+    study: PlannedRelease,
     errors_by_count: Sequence[tuple[float, float]],
     errors_by_mu: Sequence[tuple[float, float]],
 ) -> Figure:
@@ -316,7 +333,8 @@ def plan_figure(
 
     Parameters
     ----------
-    study : Plan
+    study : PlannedRelease
+        The plan; `curvedp.plan` makes one.
     errors_by_count : sequence of (number of records, predicted error)
     errors_by_mu : sequence of (μ, predicted error)
     """
