@@ -701,6 +701,7 @@ def _resolve_path(name: str, value: Any) -> Path:
         if "\0" in str(path):
             raise ValueError("it holds a null character")
         path = path.resolve()
+        # This raises for a path that the system cannot look up, such as one too long.
         path.exists()
     except (TypeError, ValueError, OSError, RuntimeError) as error:
         raise ParameterError(

@@ -205,7 +205,10 @@ class State:
 
     @property
     def spent(self) -> Guarantee | None:
-        """All entries together in the budget's definition, rounded up; None if none."""
+        """All entries together in the budget's definition, rounded up.
+
+        It is None if nothing is spent.
+        """
         spent = guarantee_of_cost(self.account, self.total, up=True)
         if not self.spent_before_conversion or spent is None:
             return spent

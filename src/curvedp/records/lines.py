@@ -122,7 +122,10 @@ def has_more_lines(path: Path, encoding: str, most: int) -> bool:
 
 
 def _known_encoding(encoding: str) -> str:
-    """Return the name Python has for an encoding that is read here."""
+    """Return Python's name for an encoding; refuse one that is not listed above.
+
+    In the listed encodings no content of a line can be mistaken for a line end.
+    """
     try:
         name = codecs.lookup(encoding).name
     except (LookupError, TypeError, ValueError):
