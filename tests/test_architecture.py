@@ -150,7 +150,16 @@ ARROWS: dict[str, set[str]] = {
         "release",
         "statistics",
     },
-    "report": {"core", "geometry", "inference", "ledger", "privacy", "release"},
+    # `planning` for the type of a plan that is drawn.
+    "report": {
+        "core",
+        "geometry",
+        "inference",
+        "ledger",
+        "planning",
+        "privacy",
+        "release",
+    },
     "studio": {
         "checking",
         "core",

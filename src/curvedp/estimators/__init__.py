@@ -6,7 +6,6 @@ from curvedp.estimators.frechet_median import PrivateFrechetMedian
 from curvedp.estimators.geodesic_regression import PrivateGeodesicRegression
 from curvedp.estimators.mdm import PrivateMDM
 from curvedp.estimators.pca import PrivatePCA
-from curvedp.estimators.reduced_mdm import PrivateReducedMDM as PrivateReducedMDM
 from curvedp.estimators.softmax import PrivateSoftmax
 from curvedp.estimators.tangent_space import PrivateTangentSpace
 
