@@ -284,5 +284,5 @@ def test_steps_reach_the_mean_without_noise():
         at = kernel.start()
         for k in range(rounds):
             total = 3 * plan.integers(k, at, X, 0) * 2.0 ** -plan.exponents[k]
-            at = kernel.moved(plan.questions[k], at, total, [150], 0.0, 1.0)
+            at = kernel.update(plan.questions[k], at, total, [150], 0.0, 1.0)
         assert M.dist(frechet_mean(M, X), kernel.places(at)[0].point) < 1e-3

@@ -163,7 +163,7 @@ class Kernel(ABC):
         """s, where H = s·coth s is the Hessian of ½d² half way out; steps are cut by 3/2H, so that they converge."""
         return sqrt(max(-self.manifold.curvature_bounds[0], 0.0)) * self.ball.radius / 2
 
-    def moved(
+    def update(
         self,
         question: Question,
         at: Array,
@@ -178,7 +178,7 @@ class Kernel(ABC):
         )
         return np.array(
             [
-                question.moved(where, sums, max(n, 1), noise, part)
+                question.update(where, sums, max(n, 1), noise, part)
                 for where, sums, n in parts
             ]
         )

@@ -1,4 +1,8 @@
-"""The public terms of one federated release, from which every number that is not data follows."""
+"""The public terms of one federated release, from which all but the data follows.
+
+Server and sites compute sensitivities, noise scales, grids and, from the released sums,
+the value itself from the same `Plan`.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -33,22 +37,41 @@ from curvedp.privacy import (
 from curvedp.privacy.guarantees.base import guarantee_from_dict
 from curvedp.signing import digest
 
+# The largest number of rounds of a plan.
 MOST_ROUNDS = 6
-_SKEW = timedelta(
-    minutes=5
-)  # between a site's clock and the plan's times, or the server's
-_LONGEST = 1e6  # hours, so that a plan's end is a date
-_LARGEST = 1024  # dimensions
-_FLOAT = (
-    2.0**-40
-)  # relative; a computed term's length is off by less: by 2·(dim + 8)·2^-53
-_PRECISE = 44  # bits of a term
-_ROOM = 61  # bits of a sum
-_BLOCK = 1 << 14  # records at once
+
+# By how much a site's clock may differ from the plan's times, or from the server's.
+_CLOCK_TOLERANCE = timedelta(minutes=5)
+
+# The longest time that a plan is open, in hours: its end must be a representable date.
+_MOST_HOURS = 1e6
+
+# The largest dimension of a manifold.
+_MOST_DIMENSIONS = 1024
+
+# A bound on the relative error of a computed term's length, 2·(dim + 8)·2^-53.
+_FLOAT_ERROR = 2.0**-40
+
+# How many bits of a record's term the grid resolves.
+_TERM_BITS = 44
+
+# A sum with its noise stays below 2 to this power, so that it fits in 64 bits.
+_SUM_BITS = 61
+
+# How many records a site reads at a time: it bounds memory.
+_BLOCK_SIZE = 1 << 14
 
 
 class Round(NamedTuple):
-    """What a round has released: the noisy sum in whole units, and the sites in it."""
+    """What a round has released.
+
+    Attributes
+    ----------
+    total : sequence of int
+        The noisy sum, in units of the round's grid.
+    alive : sequence of int
+        The indices of the sites in the sum.
+    """
 
     total: Sequence[int]
     alive: Sequence[int]
@@ -56,11 +79,10 @@ class Round(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Plan(Statistic):
-    """Who adds up what, under which guarantee.
+    """Which sites add up what, under which guarantee (experimental).
 
-    Sites agree on it beforehand; one that has another plan refuses.
-
-    Experimental: the masking protocol has not been reviewed by outside cryptographers.
+    Sites agree on a plan beforehand, and refuse another one. The masking protocol has
+    not been reviewed by outside cryptographers.
 
     Parameters
     ----------
@@ -69,22 +91,33 @@ class Plan(Statistic):
     sites : sequence of str
         The sites' Ed25519 public keys, in hexadecimal.
     counts : sequence
-        How many records (or persons) each site has: a whole number a site, or one for each class.
+        How many records (or persons) each site has: an integer for each site, or a list
+        of integers, one for each class.
     guarantee : Guarantee
-        Of the whole release, for replace-one adjacency, against the public and the server with `collusion` of the sites.
-    dropouts, collusion : int
-        How many sites may be lost (with one more the run stops and nothing is released), and tell the server all they know.
+        The guarantee of the whole release, for replace-one adjacency, against the public
+        and against the server together with `collusion` of the sites.
+    dropouts : int
+        How many sites may be lost. With one more the run stops and nothing is released.
+    collusion : int
+        How many sites may tell the server all that they know.
     rounds : int, optional
-        Sums formed, at most 6; the kernel's own number by default.
+        The number of sums, at most 6; the kernel's own number by default.
     protects : {"record", "person"}
-        Whose data may change: one record, or one person with all their records at one site.
-    created, hours : str and float, optional
-        When the plan was made (ISO 8601), now by default; how long sites answer.
+        The privacy unit: one record, or one person with all their records at one site.
+    created : str, optional
+        When the plan was made (ISO 8601); now by default.
+    hours : float, optional
+        How long sites answer.
+    software : str, optional
+        The version of curvedp that the sites run; the installed one by default.
+    exponents : sequence of int, optional
+        The grid of each round: terms are multiples of 2^-k. It follows from the other
+        terms; a plan that states another grid is refused.
 
     Raises
     ------
     ParameterError
-        Where a term is not usable: too few sites, duplicate keys, counts that do not fit.
+        If a term is not usable: too few sites, duplicate keys, counts that do not fit.
 
     Examples
     --------
@@ -92,7 +125,8 @@ class Plan(Statistic):
     >>> from curvedp.geometry import SPDAffineInvariant
     >>> from curvedp.privacy import GDP
     >>> keys = [key_of(new_identity()) for _ in range(3)]
-    >>> plan = Plan(MeanKernel(SPDAffineInvariant(3), 1.0), keys, [200, 150, 50], GDP(1.0), dropouts=1)
+    >>> kernel = MeanKernel(SPDAffineInvariant(3), 1.0)
+    >>> plan = Plan(kernel, keys, [200, 150, 50], GDP(1.0), dropouts=1)
     >>> Plan.from_dict(plan.to_dict()).id == plan.id
     True
     """
@@ -110,22 +144,29 @@ class Plan(Statistic):
     )
     hours: float = 24.0
     software: str = field(default_factory=lambda: version("curvedp"))
-    exponents: Sequence[int] = ()  # by round, k: terms are whole multiples of 2^-k
+    exponents: Sequence[int] = ()
 
     name: ClassVar[str] = "federated sum"
 
     def __post_init__(self) -> None:
+        """Check all terms; a value of the wrong type is refused like any other."""
         try:
-            self._settle()
+            self._read_objects()
+            self._check_terms()
+            self._normalize_numbers()
+            self._fix_grid()
         except (AttributeError, KeyError, TypeError):
             raise ParameterError("this is not a federated plan") from None
 
-    def _settle(self) -> None:
-        """Terms from JSON or from objects, made alike; refused here, not in a round."""
+    def _read_objects(self) -> None:
+        """Replace a kernel and a guarantee that came as JSON by objects."""
         if isinstance(self.kernel, Mapping):
             assign(self, kernel=kernel_from_dict(self.kernel))
         if isinstance(self.guarantee, Mapping):
             assign(self, guarantee=guarantee_from_dict(self.guarantee))
+
+    def _check_terms(self) -> None:
+        """Refuse terms that are unusable by themselves."""
         _validate.choice("protects", self.protects, ("record", "person"))
         if not is_version(self.software):
             raise ParameterError("software must be a version of curvedp")
@@ -135,78 +176,96 @@ class Plan(Statistic):
             raise ParameterError(
                 "kernel must be a kernel, such as MeanKernel(manifold, radius)"
             )
-        if (dim := self.kernel.manifold.dim) > _LARGEST:
+        dim = self.kernel.manifold.dim
+        if dim > _MOST_DIMENSIONS:
             raise ParameterError(
-                f"a space of {dim} dimensions is too large; {_LARGEST} is the most"
+                f"a space of {dim} dimensions is too large; "
+                f"{_MOST_DIMENSIONS} is the most"
             )
         if check_guarantee(self.guarantee).adjacency != "replace-one":
             raise ParameterError(
-                "the sites' counts are public: the guarantee is for replace-one adjacency"
+                "the sites' counts are public: the guarantee is for replace-one "
+                "adjacency"
             )
+
+    def _normalize_numbers(self) -> None:
+        """Check rounds, counts and hours, and store them in the form that JSON gives."""
         rounds = self.kernel.rounds if self.rounds is None else self.rounds
-        if (
-            rounds := _validate.integer("rounds", rounds, self.kernel.least_rounds)
-        ) > MOST_ROUNDS:
+        rounds = _validate.integer("rounds", rounds, self.kernel.least_rounds)
+        if rounds > MOST_ROUNDS:
             raise ParameterError(
                 f"is more than {MOST_ROUNDS}", parameter="rounds", value=rounds
             )
-        counts = [
-            list(count) if isinstance(count, list | tuple | np.ndarray) else [count]
-            for count in self.counts
-        ]
-        if any(len(each) != self.kernel.classes for each in counts):
-            raise ParameterError(
-                f"a site needs {self.kernel.classes} counts, one for each class"
-            )
-        counts = [[_validate.integer("counts", n, 0) for n in each] for each in counts]
-        lost = {
-            name: _validate.integer(name, getattr(self, name), 0)
-            for name in ("dropouts", "collusion")
-        }
-        hours = _validate.within("hours", self.hours, 0, _LONGEST, open_low=True)
         assign(
             self,
             sites=list(self.sites),
-            counts=counts,
+            counts=self._read_counts(),
             rounds=rounds,
-            hours=hours,
-            **lost,
+            dropouts=_validate.integer("dropouts", self.dropouts, 0),
+            collusion=_validate.integer("collusion", self.collusion, 0),
+            hours=_validate.within("hours", self.hours, 0, _MOST_HOURS, open_low=True),
         )
         if len(self.counts) != len(self.sites):
             raise ParameterError(
                 f"there are {len(self.sites)} sites and {len(self.counts)} counts"
             )
-        if self.exponents not in (
-            (),
-            exponents := [self._exponent(r) for r in range(rounds)],
-        ):
+
+    def _read_counts(self) -> list[list[int]]:
+        """Return the counts as a list for each site, with an integer for each class."""
+        counts = [
+            list(count) if isinstance(count, list | tuple | np.ndarray) else [count]
+            for count in self.counts
+        ]
+        if any(len(site_counts) != self.kernel.classes for site_counts in counts):
+            raise ParameterError(
+                f"a site needs {self.kernel.classes} counts, one for each class"
+            )
+        return [
+            [_validate.integer("counts", count, 0) for count in site_counts]
+            for site_counts in counts
+        ]
+
+    def _fix_grid(self) -> None:
+        """Compute the grid of every round, and refuse what would fail in a round."""
+        rounds = range(self.rounds or 0)
+        exponents = [self._exponent(round) for round in rounds]
+        if self.exponents not in ((), exponents):
             raise ParameterError("the plan was made for another grid")
         assign(self, exponents=exponents)
-        _ = self.session, self._created, [self.layers(r) for r in range(rounds)]
+
+        # These raise ParameterError where sites, time or noise are not usable.
+        _ = self.session
+        _ = self._created
+        for round in rounds:
+            self.layers(round)
 
     @property
     def privacy_units(self) -> tuple[ProtectedUnit, ...]:  # type: ignore[override]
-        """The unit that the plan names, and no other."""
+        """The privacy unit that the plan names, and no other."""
         return (ProtectedUnit(self.protects),)
 
     @property
     def public_count(self) -> int:
+        """The number of records, or persons, of all sites."""
         return sum(map(sum, self.counts))
 
     @property
     def value_space(self) -> Manifold:
+        """The manifold on which the released value, or each part of it, lives."""
         return self.kernel.space
 
     @property
     def sensitivity(self) -> float:
-        """Of the first round's sum, in whole units."""
+        """The sensitivity of the first round's sum, in units of its grid."""
         return self.sensitivity_of(0)
 
     @property
     def post_processing(self) -> tuple[PostProcessing, ...]:
+        """How the value is made from the noisy sums, as a code."""
         return (PostProcessing.FEDERATED_ESTIMATE,)
 
     def to_dict(self) -> dict[str, Any]:
+        """Return the plan as JSON values, for `from_dict`."""
         return {
             **super().to_dict(),
             "kernel": self.kernel.to_dict(),
@@ -215,31 +274,39 @@ class Plan(Statistic):
 
     @staticmethod
     def from_dict(record: Any) -> "Plan":
-        """The inverse of `to_dict`; raises `ParameterError` where the fields do not make a plan."""
+        """Return the plan of a dictionary that `to_dict` made.
+
+        Raises
+        ------
+        ParameterError
+            If the fields do not make a plan.
+        """
         plan = Statistic.from_dict(record)
         if not isinstance(plan, Plan):
             raise ParameterError("this is not a federated plan")
         return plan
 
     def differences(self, other: Mapping[str, Any]) -> list[str]:
-        """Names of the terms in which another plan's dictionary differs."""
-        mine = self.to_dict()
-        return sorted(key for key in {*mine, *other} if mine.get(key) != other.get(key))
+        """Return the names of the terms in which another plan's dictionary differs."""
+        own_terms = self.to_dict()
+        names = {*own_terms, *other}
+        return sorted(name for name in names if own_terms.get(name) != other.get(name))
 
     @cached_property
     def id(self) -> str:
-        """SHA-256 of all terms."""
+        """SHA-256 of all terms, in hexadecimal."""
         return digest(self.to_dict()).hex()
 
     @cached_property
     def session(self) -> Session:
-        """The terms of the masked sums."""
+        """The terms of the masked sums; they contain the plan's `id`."""
         return Session(
             self.sites, self.dropouts, self.collusion, self.rounds or 0, self.id
         )
 
     @cached_property
     def _created(self) -> datetime:
+        """The time at which the plan was made; refuses what is not a usable time."""
         created = read_time(self.created)
         if created is None:
             raise ParameterError(
@@ -253,140 +320,198 @@ class Plan(Statistic):
         return created
 
     def is_open(self, now: datetime, server: datetime) -> bool:
-        """Whether a site's clock is between the plan's making and its end, and close to the server's."""
-        end = self._created + timedelta(hours=self.hours)
-        return (
-            self._created - _SKEW <= now <= end + _SKEW and abs(server - now) <= _SKEW
-        )
+        """Whether a site may answer.
+
+        Parameters
+        ----------
+        now : datetime
+            The site's clock; it must be between the plan's making and its end.
+        server : datetime
+            The server's clock; it must be close to the site's.
+        """
+        start = self._created - _CLOCK_TOLERANCE
+        end = self._created + timedelta(hours=self.hours) + _CLOCK_TOLERANCE
+        return start <= now <= end and abs(server - now) <= _CLOCK_TOLERANCE
 
     def covers(self, time: str) -> bool:
-        """Whether a time lies within the plan's hours, and not in the future."""
+        """Whether a time (ISO 8601) is within the plan's hours and not in the future."""
         moment = read_time(time)
-        if moment is None or moment > datetime.now(UTC) + _SKEW:
+        if moment is None or moment > datetime.now(UTC) + _CLOCK_TOLERANCE:
             return False
         return self.is_open(moment, moment)
 
     @cached_property
     def scale(self) -> float:
-        """Noise for each unit of sensitivity over the whole release: 1/μ."""
-        return float(
-            smallest_scale(
-                lambda s: gaussian_profile(0.0, 1, s, 1.0), self.guarantee, 1.0
-            )
-        )
+        """The noise scale for sensitivity 1 that attains the whole guarantee: 1/μ."""
+
+        def profile_at(scale: float) -> PrivacyProfile:
+            return gaussian_profile(0.0, 1, scale, 1.0)
+
+        return float(smallest_scale(profile_at, self.guarantee, 1.0))
 
     @cached_property
     def profile(self) -> PrivacyProfile:
-        """That of one Gaussian release of sensitivity 1: the rounds' μ² add up to its."""
+        """The privacy profile of the whole release.
+
+        It is that of one Gaussian release with sensitivity 1 and noise `scale`: the
+        squares of the rounds' μ add up to its μ².
+        """
         return gaussian_profile(0.0, 1, self.scale, 1.0)
 
     @cached_property
     def questions(self) -> list[Question]:
-        """One a round."""
-        return self.kernel.questions(
-            self.rounds or 0, self.scale, min(self.present(range(len(self.sites))))
-        )
+        """What is asked of the sites in each round."""
+        smallest_class = min(self.present(range(len(self.sites))))
+        return self.kernel.questions(self.rounds or 0, self.scale, smallest_class)
 
     def mu(self, round: int) -> float:
-        """What a round may cost, rounded down so that the squares do not add up to more than the whole."""
+        """Return the μ of one round.
+
+        Weights w of the rounds add up to 1, and μ_round = √w/scale. It is rounded down,
+        so that the squares do not add up to more than the whole.
+        """
         return sqrt(self.questions[round].weight) / (self.scale * (1 + 1e-12))
 
     def _exponent(self, round: int) -> int:
-        """k, such that sums with 64 standard deviations of noise stay below 2^61."""
+        """Return k, so that the round's terms are multiples of 2^-k.
+
+        The grid resolves `_TERM_BITS` bits of a term, unless sums with 64 standard
+        deviations of noise would then reach 2^`_SUM_BITS`.
+        """
         diameter = self.questions[round].change
-        records = max(1, sum(map(sum, self.counts)))
-        most = 1.001 * records * diameter + 64 * len(self.sites) * diameter / self.mu(
-            round
-        )
-        return int(min(_PRECISE - frexp(diameter)[1], _ROOM - frexp(most)[1], 1000))
+        records = max(1, self.public_count)
+        largest_noise = 64 * len(self.sites) * diameter / self.mu(round)
+        largest_sum = 1.001 * records * diameter + largest_noise
+        fine_enough = _TERM_BITS - frexp(diameter)[1]
+        without_overflow = _SUM_BITS - frexp(largest_sum)[1]
+        return int(min(fine_enough, without_overflow, 1000))
 
     def length(self, round: int) -> int:
-        """Numbers in a round's sum."""
+        """Return how many numbers a round's sum has."""
         return self.questions[round].length * self.kernel.classes
 
     def unit_of(self, round: int) -> float:
-        """2^-k: what the whole numbers of a round count."""
+        """Return 2^-k, the unit of the round's integers."""
         return 2.0 ** -self.exponents[round]
 
     def sensitivity_of(self, round: int) -> float:
-        """Of a round's sum when one record or person is replaced: diameter, floats, and rounding (√dim/2 a row, twice)."""
-        size = self.questions[round].change * (1 + _FLOAT) / self.unit_of(round)
+        """Return the sensitivity of a round's sum, in units of its grid.
+
+        When a record or person is replaced, the exact sum moves by at most the diameter
+        of the rows. The bound adds floating-point errors and the rounding to the grid:
+        at most √length/2 for each row, of the old and of the new data.
+        """
+        diameter = self.questions[round].change * (1 + _FLOAT_ERROR)
         rows = self.kernel.rows_of_a_person if self.protects == "person" else 1
-        return nextafter((size + rows * sqrt(self.length(round))) * (1 + 1e-15), inf)
+        rounding = rows * sqrt(self.length(round))
+        bound = diameter / self.unit_of(round) + rounding
+        return nextafter(bound * (1 + 1e-15), inf)
 
     def variance(self, round: int) -> int:
-        """Of the noise that the honest sites keep, in whole units."""
+        """Return the variance of the honest sites' noise, in units of the grid."""
         return variance(self.sensitivity_of(round), self.mu(round))
 
     def layers(self, round: int) -> list[Fraction]:
-        """The variances of one site's layers of noise."""
+        """Return the variances of the layers of one site's noise."""
         return layers(
             self.variance(round), len(self.sites), self.dropouts, self.collusion
         )
 
     @property
     def tau(self) -> float:
-        """Total variation between the release and the ideal Gaussian one."""
+        """The total variation between the release and the ideal Gaussian one."""
         shares = len(self.sites) * (1 + self.dropouts)
         return sum(
-            noise_slack(shares, self.length(r)) for r in range(self.session.rounds)
+            noise_slack(shares, self.length(round))
+            for round in range(self.session.rounds)
         )
 
     def noise(self, round: int, alive: Sequence[int]) -> float:
-        """Standard deviation of the noise in a coordinate of the sum over these sites, as the public sees it."""
-        kept = float(self.variance(round)) * len(alive) / (len(alive) - self.collusion)
-        return sqrt(kept) * self.unit_of(round)
+        """Return the standard deviation of the noise in a coordinate of a sum.
+
+        That is the noise which the public sees: that of the honest sites, whose variance
+        the plan fixes, and that of `collusion` further sites.
+        """
+        honest_sites = len(alive) - self.collusion
+        total_variance = float(self.variance(round)) * len(alive) / honest_sites
+        return sqrt(total_variance) * self.unit_of(round)
 
     def integers(
         self, round: int, at: np.ndarray, records: np.ndarray, label: int
     ) -> np.ndarray:
-        """Σ round(2^k·row): what a site holds before noise and masks, and nobody is shown."""
-        total = np.zeros(
-            (self.kernel.classes, self.length(round) // self.kernel.classes),
-            dtype=np.int64,
-        )
-        for part in blocks(len(records), _BLOCK):
-            rows = self.kernel.terms(self.questions[round], at, records[part], label)
-            total[label] += (
-                np.round(rows / self.unit_of(round)).astype(np.int64).sum(axis=0)
-            )
+        """Return a site's exact sum of terms of one class, each rounded to the grid.
+
+        It is not private: nobody sees it without noise and masks.
+
+        Parameters
+        ----------
+        round : int
+            The number of the round.
+        at : array
+            The public numbers at which the round asks.
+        records : array of shape (records, *point_shape)
+            The site's records of the class.
+        label : int
+            The class; the sums of the other classes are 0.
+
+        Returns
+        -------
+        array of int64, of shape (length(round),)
+            The sums of all classes, one after the other.
+        """
+        classes = self.kernel.classes
+        total = np.zeros((classes, self.length(round) // classes), dtype=np.int64)
+        for block in blocks(len(records), _BLOCK_SIZE):
+            terms = self.kernel.terms(self.questions[round], at, records[block], label)
+            rounded_terms = np.round(terms / self.unit_of(round)).astype(np.int64)
+            total[label] += rounded_terms.sum(axis=0)
         return total.ravel()
 
     def points(self, rounds: Sequence[Round]) -> list[np.ndarray]:
-        """The public numbers before the first round and after each, from the sums that were released."""
-        seen = [self.kernel.start()]
-        for r, (total, alive) in enumerate(rounds):
-            sums = np.array([float(int(x)) for x in total]) * self.unit_of(r)
-            part = self.questions[r].weight / sum(
-                self.questions[k].weight for k in self._together(r)
-            )
-            rest = self.present(alive), self.noise(r, alive), part
-            seen.append(self.kernel.moved(self.questions[r], seen[-1], sums, *rest))
-        return seen
+        """Return the public numbers before the first round and after each round.
 
-    def _together(self, round: int) -> list[int]:
-        """The rounds up to this one that have asked the same in the same ball."""
-        before = [
-            k
-            for k in range(round)
-            if type(self.questions[k]) is not type(self.questions[round])
-        ]
-        return list(range(max(before, default=-1) + 1, round + 1))
+        They follow from the released sums: computing them is post-processing.
+        """
+        points = [self.kernel.start()]
+        for index, (total, alive) in enumerate(rounds):
+            question = self.questions[index]
+            sums = np.array([float(int(x)) for x in total]) * self.unit_of(index)
+            weights = [self.questions[k].weight for k in self._same_question(index)]
+            next_point = self.kernel.update(
+                question,
+                points[-1],
+                sums,
+                self.present(alive),
+                self.noise(index, alive),
+                question.weight / sum(weights),
+            )
+            points.append(next_point)
+        return points
+
+    def _same_question(self, round: int) -> list[int]:
+        """Return the unbroken run of rounds, up to this one, that ask the same kind."""
+        kind = type(self.questions[round])
+        first = round
+        while first > 0 and type(self.questions[first - 1]) is kind:
+            first -= 1
+        return list(range(first, round + 1))
 
     def value(self, rounds: Sequence[Round]) -> np.ndarray:
-        """What is released, from the sums of all rounds."""
-        last = self._together(len(rounds) - 1)
-        scales = [
-            self.noise(r, rounds[r].alive) / max(min(self.present(rounds[r].alive)), 1)
-            for r in last
-        ]
-        return self.kernel.finished(
-            self.points(rounds)[-1], sum(scale**-2.0 for scale in scales) ** -0.5
-        )
+        """Return the released value, from the sums of all rounds.
+
+        The noise that remains is that of the last rounds that ask the same kind of
+        question, averaged with weights inverse to their variances.
+        """
+        precisions = []
+        for index in self._same_question(len(rounds) - 1):
+            alive = rounds[index].alive
+            smallest_class = max(min(self.present(alive)), 1)
+            precisions.append((self.noise(index, alive) / smallest_class) ** -2.0)
+        return self.kernel.finished(self.points(rounds)[-1], sum(precisions) ** -0.5)
 
     def present(self, alive: Sequence[int]) -> list[int]:
-        """How many records, or persons, of each class the sites have together."""
+        """Return how many records, or persons, of each class the given sites have."""
         return [
-            sum(self.counts[i][label] for i in alive)
+            sum(self.counts[site][label] for site in alive)
             for label in range(self.kernel.classes)
         ]

@@ -1,9 +1,11 @@
-"""What a round asks of the sites: a bounded row for each record, and what their noisy sum tells (docs/federation.md).
+"""What a round asks of the sites: a bounded row for each record (docs/federation.md).
 
-A row depends on its own record and on public values only, and is bounded by construction, whatever the manifold, the record
-and the place the server asks about: no curvature, solver or convergence enters the sensitivity. Rows are in units of the
-radius, so that the bound, `change`, is a public number even where the radius is found on the way. What happens to the noisy
-sums is post-processing.
+A `Question` maps each record to a row of numbers, and says how the noisy sum of the rows
+updates what is public. A row depends on its own record and on public values only. It is
+bounded by construction, whatever the manifold, the record and the point at which the
+server asks: no curvature, solver or convergence enters the sensitivity. Rows are in
+units of the radius, so that their bound, `change`, is a public number even where the
+radius is found on the way. What happens to the noisy sums is post-processing.
 """
 
 from abc import ABC, abstractmethod
@@ -32,56 +34,89 @@ from curvedp.statistics.second_moment import clip_rows
 
 Array = np.ndarray
 
-_BIN = 2.0  # width of a bin of scales
-_LENGTHS = 1.17 ** -np.arange(175.0)  # of the outer radius: down to 10^-12 of it
-# Counts beyond the lengths are prefix sums of a histogram h. B, lower triangular, has B·B = all ones below the diagonal, so
-# that B·(Bh + noise) are those counts with noise 3.42σ each, where sums of noisy bins have σ times the root of their number
-# (Fichtenberger, Henzinger & Upadhyay 2023). The coefficients are those of (1 − x)^{-1/2}.
-_ROOT = np.cumprod([1.0, *(1 - 0.5 / np.arange(1, len(_LENGTHS)))])
-_B = np.array(
-    [
-        np.concatenate([_ROOT[k::-1], np.zeros(len(_ROOT) - 1 - k)])
-        for k in range(len(_ROOT))
-    ]
+# The width of a bin of log scales, for the first center of a cone of matrices.
+_BIN_WIDTH = 2.0
+
+# Distances at which records are counted, in units of the outer radius: down to 10^-12.
+_LENGTHS = 1.17 ** -np.arange(175.0)
+
+# Counts of records beyond the lengths are prefix sums of a histogram h. The lower
+# triangular Toeplitz matrix B with B·B = the matrix of ones on and below the diagonal has
+# the coefficients of (1 − x)^{-1/2} in its first column. Then B·(Bh + noise) are those
+# counts with noise 3.42σ each, where sums of noisy bins would have σ times the root of
+# their number (Fichtenberger, Henzinger & Upadhyay 2023).
+_ROOT_COEFFICIENTS = np.cumprod([1.0, *(1 - 0.5 / np.arange(1, len(_LENGTHS)))])
+
+
+def _toeplitz_root(coefficients: Array) -> Array:
+    """Return the lower triangular Toeplitz matrix with this first column."""
+    size = len(coefficients)
+    matrix = np.zeros((size, size))
+    for row in range(size):
+        matrix[row, : row + 1] = coefficients[row::-1]
+    return matrix
+
+
+_ROOT_MATRIX = _toeplitz_root(_ROOT_COEFFICIENTS)
+
+# The row of a record by its bin: a column of B. The last bin, of records nearer than
+# every length, has a row of zeros.
+_BIN_ROWS = np.concatenate([_ROOT_MATRIX.T, np.zeros((1, len(_ROOT_MATRIX)))])
+
+# The largest distance between two of these rows.
+_BIN_ROW_DIAMETER = float(
+    max(np.linalg.norm(_BIN_ROWS - row, axis=1).max() for row in _BIN_ROWS)
 )
-_ROWS = np.concatenate(
-    [_B.T, np.zeros((1, len(_B)))]
-)  # by bin; the last is nearer than every length
-_CHANGE = float(max(np.linalg.norm(_ROWS - row, axis=1).max() for row in _ROWS))
 
 
 class Where(NamedTuple):
-    """What is public of one class of records between rounds."""
+    """What is public of one class of records between rounds.
 
-    point: Array  # where the next question is asked
-    center: Array  # of the ball
-    near: float  # the distance within which half of the records are
-    radius: float  # of the ball
-    bend: float  # by what a step that is small beside the radius is too long: H − 1
+    Attributes
+    ----------
+    point : array
+        Where the next question is asked.
+    center : array
+        The center of the ball.
+    median_distance : float
+        The distance from the center within which half of the records are.
+    radius : float
+        The radius of the ball.
+    step_excess : float
+        H − 1, where H is the Hessian of half the squared distance: by this factor a step
+        that is small beside the radius would be too long.
+    """
+
+    point: Array
+    center: Array
+    median_distance: float
+    radius: float
+    step_excess: float
 
     def row(self) -> Array:
-        """As numbers, for messages."""
-        return np.concatenate(
-            [
-                self.point.ravel(),
-                self.center.ravel(),
-                [self.near, self.radius, self.bend],
-            ]
-        )
+        """Return all fields as one row of numbers, for messages."""
+        scalars = [self.median_distance, self.radius, self.step_excess]
+        return np.concatenate([self.point.ravel(), self.center.ravel(), scalars])
 
     @staticmethod
     def read(manifold: Manifold, row: Array) -> "Where":
-        """The inverse of `row`; raises `ParameterError` where the points are none, whatever the records."""
-        parts = np.split(row[:-3], 2)
-        points = [
+        """Return the fields of a row that `Where.row` made.
+
+        Raises
+        ------
+        ParameterError
+            If the point or the center is not on the manifold, whatever the records.
+        """
+        point, center = (
             check_point("at", manifold, part.reshape(manifold.point_shape))
-            for part in parts
-        ]
-        return Where(points[0], points[1], *(float(x) for x in row[-3:]))
+            for part in np.split(row[:-3], 2)
+        )
+        median_distance, radius, step_excess = (float(number) for number in row[-3:])
+        return Where(point, center, median_distance, radius, step_excess)
 
 
 class Outer(NamedTuple):
-    """The public ball that holds the records."""
+    """The public ball into which all records are clipped first."""
 
     manifold: Manifold
     center: Array
@@ -90,224 +125,350 @@ class Outer(NamedTuple):
 
 @dataclass(frozen=True)
 class Question(ABC):
-    """One of a round, for a weight of the budget."""
+    """What one round asks of every record (experimental).
+
+    The masking protocol has not been reviewed by outside cryptographers.
+
+    Parameters
+    ----------
+    ball : Outer
+        The public ball of the records.
+    weight : float
+        The round's share of the budget μ².
+    """
 
     ball: Outer
     weight: float
 
-    change: ClassVar[float]  # the largest distance between the rows of two records
+    # The largest distance between the rows of two records.
+    change: ClassVar[float]
 
     @property
     def length(self) -> int:
-        """Numbers in a row."""
+        """How many numbers a row has."""
         return int(self.ball.manifold.dim)
 
     @abstractmethod
     def rows(self, where: Where, points: Array) -> Array:
-        """One row a record, which has been moved into the outer ball."""
+        """Return the row of each record.
+
+        Parameters
+        ----------
+        where : Where
+            What is public before the round.
+        points : array of shape (records, *point_shape)
+            The records, clipped into the outer ball.
+
+        Returns
+        -------
+        array of shape (records, length)
+            Rows at most `change` apart.
+        """
 
     @abstractmethod
-    def moved(
+    def update(
         self, where: Where, total: Array, n: int, noise: float, part: float
     ) -> Array:
-        """The public numbers after a round, from the noisy sum over n records, the noise's standard deviation in a
-        coordinate, and the round's part of the budget that was spent in this ball so far."""
+        """Return the public numbers after the round, from its noisy sum.
+
+        Parameters
+        ----------
+        where : Where
+            What is public before the round.
+        total : array of shape (length,)
+            The noisy sum of the rows.
+        n : int
+            The number of records in the sum.
+        noise : float
+            The standard deviation of the noise in a coordinate of the sum.
+        part : float
+            The round's share of the budget that was spent on this kind of question in
+            this ball so far.
+        """
 
 
 @dataclass(frozen=True)
 class Place(Question):
-    """A first center: the scale of every cone, the mean of embedded points of every factor that has an embedding."""
+    """Ask for a first center, factor by factor.
+
+    For a cone of matrices that is its scale, for a factor with an embedding the mean of
+    the embedded points. Other factors keep the public center.
+    """
 
     @staticmethod
-    def parts(M: Manifold) -> list[int]:
-        """The factors of which there is something to know."""
+    def parts(manifold: Manifold) -> list[int]:
+        """Return the indices of the factors for which a center can be asked."""
         return [
-            k
-            for k, f in enumerate(M.factors)
-            if isinstance(f, ScalableCone | EmbeddedMean)
+            index
+            for index, factor in enumerate(manifold.factors)
+            if isinstance(factor, ScalableCone | EmbeddedMean)
         ]
 
     @property
-    def change(self) -> float:  # type: ignore[override]  # each part has changes of at most 1
+    def change(self) -> float:  # type: ignore[override]
+        """√(number of factors): the rows of each factor are at most 1 apart."""
         return sqrt(len(self.parts(self.ball.manifold)))
 
     @property
     def length(self) -> int:
-        return sum(map(self._length, self.parts(self.ball.manifold)))
+        """The numbers in the rows of all factors."""
+        return sum(map(self._factor_length, self.parts(self.ball.manifold)))
 
     def rows(self, where: Where, points: Array) -> Array:
-        return np.concatenate(
-            [self._rows(k, points) for k in self.parts(self.ball.manifold)], axis=1
-        )
+        """Return the rows of all factors side by side."""
+        factor_rows = [
+            self._factor_rows(index, points) for index in self.parts(self.ball.manifold)
+        ]
+        return np.concatenate(factor_rows, axis=1)
 
-    def moved(
+    def update(
         self, where: Where, total: Array, n: int, noise: float, part: float
     ) -> Array:
-        (M, c, _), parts = self.ball, self.parts(self.ball.manifold)
-        ends = np.cumsum([self._length(k) for k in parts])[:-1]
-        for k, sums in zip(parts, np.split(total, ends), strict=True):
-            factor, factors = M.factors[k], list(M.split(c))
-            if not isinstance(factor, EmbeddedMean):
-                place = likeliest_bin(sqrt(2) * sums, sqrt(2) * noise, n, "gaussian")
-                c = rescale_factor(M, c, k, _BIN * float(place))
-            else:
-                factors[k] = np.asarray(
-                    factor.from_embedding(factor.embedded_diameter * sums / n)
+        """Move point and center to the center that the noisy sums give."""
+        manifold = self.ball.manifold
+        center = self.ball.center
+        indices = self.parts(manifold)
+        ends = np.cumsum([self._factor_length(index) for index in indices])[:-1]
+        for index, sums in zip(indices, np.split(total, ends), strict=True):
+            factor = manifold.factors[index]
+            if isinstance(factor, EmbeddedMean):
+                embedded_mean = factor.embedded_diameter * sums / n
+                factors = list(manifold.split(center))
+                factors[index] = np.asarray(factor.from_embedding(embedded_mean))
+                center = point_or_fallback(
+                    manifold, partial(manifold.join, factors), center
                 )
-                c = point_or_fallback(M, partial(M.join, factors), c)
-        return Where(c, c, *where[2:]).row()
+            else:
+                # Rows were divided by √2 in `_factor_rows`.
+                counts = sqrt(2) * sums
+                bin_index = likeliest_bin(counts, sqrt(2) * noise, n, "gaussian")
+                log_scale = _BIN_WIDTH * float(bin_index)
+                center = rescale_factor(manifold, center, index, log_scale)
+        return where._replace(point=center, center=center).row()
 
-    def _length(self, k: int) -> int:
-        factor = self.ball.manifold.factors[k]
-        if not isinstance(factor, EmbeddedMean):
-            return 2 * half_bin_count(factor, self.ball.radius, _BIN) + 1
-        return int(np.asarray(factor.embed(factor.origin)).size)
+    def _factor_length(self, index: int) -> int:
+        """Return the length of a factor's row: embedded coordinates, or bins."""
+        factor = self.ball.manifold.factors[index]
+        if isinstance(factor, EmbeddedMean):
+            return int(np.asarray(factor.embed(factor.origin)).size)
+        return 2 * half_bin_count(factor, self.ball.radius, _BIN_WIDTH) + 1
 
-    def _rows(self, k: int, points: Array) -> Array:
-        M, size = self.ball.manifold, self._length(k)
-        factor = M.factors[k]
-        if not isinstance(factor, EmbeddedMean):
-            first, shares = edge_shares_of_factor(
-                M, self.ball.center, k, Bins(_BIN, size // 2, "gaussian"), points
+    def _factor_rows(self, index: int, points: Array) -> Array:
+        """Return one factor's rows, at most 1 apart.
+
+        Embedded points are scaled to diameter 1. A cone's record is shared between the
+        two bins of scales next to it, with nonnegative shares; the row is divided by √2,
+        the largest distance between two such rows.
+        """
+        manifold = self.ball.manifold
+        factor = manifold.factors[index]
+        size = self._factor_length(index)
+        if isinstance(factor, EmbeddedMean):
+            embedded = np.asarray(
+                factor.embed(np.asarray(manifold.split(points)[index]))
             )
-            each = shares[..., None] * np.eye(size)[[first, first + 1]]
-            return np.asarray((each[0] + each[1]) / sqrt(2))
-        embedded = np.asarray(factor.embed(np.asarray(M.split(points)[k])))
-        return clip_rows(
-            embedded.reshape(len(points), size) / factor.embedded_diameter, 0.5
+            vectors = embedded.reshape(len(points), size)
+            return clip_rows(vectors / factor.embedded_diameter, 0.5)
+
+        bins = Bins(_BIN_WIDTH, size // 2, "gaussian")
+        first_bin, shares = edge_shares_of_factor(
+            manifold, self.ball.center, index, bins, points
         )
+        indicators = np.eye(size)[[first_bin, first_bin + 1]]
+        weighted = shares[..., None] * indicators
+        return np.asarray((weighted[0] + weighted[1]) / sqrt(2))
 
 
 @dataclass(frozen=True)
 class Distances(Question):
-    """How far the records are from the center: all quantiles at once. `hidden` are so many as the last step's noise hides."""
+    """Ask how far the records are from the point: all quantiles at once.
+
+    Parameters
+    ----------
+    hidden : float
+        The number of records that the noise of the last step hides: so many may be
+        outside of the ball that is found.
+    """
 
     hidden: float
 
-    change = _CHANGE
+    change = _BIN_ROW_DIAMETER
     length = len(_LENGTHS)
 
     def rows(self, where: Where, points: Array) -> Array:
-        lengths = np.linalg.norm(
-            logs_at(self.ball.manifold, where.point, points), axis=-1
-        )
-        return np.asarray(
-            _ROWS[np.searchsorted(-self.ball.radius * _LENGTHS, -lengths, side="right")]
-        )
+        """Return the row of each record's bin of distances."""
+        logarithms = logs_at(self.ball.manifold, where.point, points)
+        distances = np.linalg.norm(logarithms, axis=-1)
+        bin_lengths = self.ball.radius * _LENGTHS
+        # The lengths fall; their negatives are in the order that searchsorted needs.
+        bins = np.searchsorted(-bin_lengths, -distances, side="right")
+        return np.asarray(_BIN_ROWS[bins])
 
-    def moved(
+    def update(
         self, where: Where, total: Array, n: int, noise: float, part: float
     ) -> Array:
-        beyond, lengths = _B @ total, self.ball.radius * _LENGTHS
-        beyond = (
-            np.maximum.accumulate(beyond) + np.minimum.accumulate(beyond[::-1])[::-1]
-        ) / 2
-        outside = min(n / 2, self.hidden + 2 * noise * float(np.linalg.norm(_ROOT)))
-        near, most = (
-            float(lengths[max(int(np.sum(beyond <= count)), 1) - 1])
-            for count in (n / 2, outside)
-        )
-        bend = self._bend(np.minimum(lengths, most), beyond / n)
-        return Where(where.point, where.point, near, most, bend).row()
+        """Center the ball at the point, with the radius that the noisy counts give."""
+        lengths = self.ball.radius * _LENGTHS
+        counts_beyond = _make_monotone(_ROOT_MATRIX @ total)
 
-    def _bend(self, lengths: Array, beyond: Array) -> float:
-        """The mean of s·coth s − 1 across a direction in hyperbolic space."""
-        M, masses = (
-            self.ball.manifold,
-            np.clip(np.diff(np.append(beyond, 1.0)), 0.0, None),
-        )
-        s = sqrt(max(-(M.constant_curvature or 0.0), 0.0)) * lengths
-        each = np.where(s > 1e-6, s / np.tanh(np.maximum(s, 1e-6)) - 1, 0.0)
-        return float(masses @ each / max(masses.sum(), 1e-300)) * (1 - 1 / M.dim)
+        count_noise = noise * float(np.linalg.norm(_ROOT_COEFFICIENTS))
+        allowed_outside = min(n / 2, self.hidden + 2 * count_noise)
+        median_distance = _length_with_at_most(counts_beyond, lengths, n / 2)
+        radius = _length_with_at_most(counts_beyond, lengths, allowed_outside)
+
+        step_excess = self._step_excess(np.minimum(lengths, radius), counts_beyond / n)
+        return Where(
+            where.point, where.point, median_distance, radius, step_excess
+        ).row()
+
+    def _step_excess(self, lengths: Array, shares_beyond: Array) -> float:
+        """Return the mean of s·coth s − 1 over the records, across a direction.
+
+        In hyperbolic space of curvature −κ, s = √κ·d for a record at distance d. The
+        factor 1 − 1/dim takes off the direction of the record itself.
+
+        Parameters
+        ----------
+        lengths : array
+            The falling distances of the bins.
+        shares_beyond : array
+            The share of the records beyond each of them.
+        """
+        manifold = self.ball.manifold
+        masses = np.clip(np.diff(np.append(shares_beyond, 1.0)), 0.0, None)
+        kappa = max(-(manifold.constant_curvature or 0.0), 0.0)
+        s = sqrt(kappa) * lengths
+        excesses = np.where(s > 1e-6, s / np.tanh(np.maximum(s, 1e-6)) - 1, 0.0)
+        mean_excess = float(masses @ excesses / max(masses.sum(), 1e-300))
+        return mean_excess * (1 - 1 / manifold.dim)
+
+
+def _make_monotone(counts: Array) -> Array:
+    """Return the mean of the smallest increasing majorant and largest minorant."""
+    majorant = np.maximum.accumulate(counts)
+    minorant = np.minimum.accumulate(counts[::-1])[::-1]
+    return np.asarray((majorant + minorant) / 2)
+
+
+def _length_with_at_most(counts_beyond: Array, lengths: Array, count: float) -> float:
+    """Return the smallest of the falling lengths with at most `count` records beyond."""
+    satisfied = int(np.sum(counts_beyond <= count))
+    return float(lengths[max(satisfied, 1) - 1])
 
 
 @dataclass(frozen=True)
 class Step(Question):
-    """A step towards the mean. With `coarse` it is clipped at half of the records' distance, and the ball moves with it."""
+    """Ask for a step toward the mean: the mean of clipped logarithms.
+
+    Parameters
+    ----------
+    coarse : bool
+        Whether to clip at the median distance of the records and to move the ball along,
+        as in the search of a ball.
+    """
 
     coarse: bool = False
 
     change = 2.0
 
-    def rows(self, where: Where, points: Array) -> Array:
-        M = self.ball.manifold
-        steps = logs_at(M, where.point, points) - logs_at(
-            M, where.point, where.center[None]
-        )
-        return _clipped(steps, where.near if self.coarse else where.radius)
+    def _clip_length(self, where: Where) -> float:
+        """Return the length to which logarithms are clipped."""
+        return where.median_distance if self.coarse else where.radius
 
-    def moved(
+    def rows(self, where: Where, points: Array) -> Array:
+        """Return log_w x − log_w c, clipped, for the point w and the ball's center c."""
+        manifold = self.ball.manifold
+        to_records = logs_at(manifold, where.point, points)
+        to_center = logs_at(manifold, where.point, where.center[None])
+        return _clip_to_unit(to_records - to_center, self._clip_length(where))
+
+    def update(
         self, where: Where, total: Array, n: int, noise: float, part: float
     ) -> Array:
-        # Earlier steps in the ball are averaged in by their budgets: in flat space the noise left is that of one release.
-        M, w, r = (
-            self.ball.manifold,
-            where.point,
-            where.near if self.coarse else where.radius,
-        )
-        v = r * total / n + logs_at(M, w, where.center[None])[0]
-        v = shrink_vector(v, r * noise / n) if self.coarse else v
-        v = clip_rows(v[None], (1 if self.coarse else 2) * r)[0]
-        length = min(float(np.linalg.norm(v)) / r, 1.0)
-        found = point_or_fallback(
-            M,
-            lambda: M.from_normal_coordinates(
-                w, part * v / (1 + where.bend * (1 - length**2))
-            ),
-            w,
-        )
+        """Make the step that the noisy mean gives, or move the ball by it if coarse.
+
+        The step is `part` of the mean logarithm: earlier steps in the ball are averaged
+        in by their budgets, so that in flat space the noise that remains is that of one
+        release. It is shortened where curvature would make it too long.
+        """
+        manifold = self.ball.manifold
+        clip_length = self._clip_length(where)
+        to_center = logs_at(manifold, where.point, where.center[None])[0]
+        mean_log = clip_length * total / n + to_center
         if self.coarse:
-            return Where(found, found, *where[2:]).row()
-        return where._replace(
-            point=np.asarray(
-                project_to_ball(M, where.center, where.radius, found[None])
-            )[0]
-        ).row()
+            mean_log = shrink_vector(mean_log, clip_length * noise / n)
+            mean_log = clip_rows(mean_log[None], clip_length)[0]
+        else:
+            mean_log = clip_rows(mean_log[None], 2 * clip_length)[0]
+
+        relative_length = min(float(np.linalg.norm(mean_log)) / clip_length, 1.0)
+        shortening = 1 + where.step_excess * (1 - relative_length**2)
+        step = partial(
+            manifold.from_normal_coordinates, where.point, part * mean_log / shortening
+        )
+        next_point = point_or_fallback(manifold, step, where.point)
+        if self.coarse:
+            return where._replace(point=next_point, center=next_point).row()
+
+        in_ball = project_to_ball(
+            manifold, where.center, where.radius, next_point[None]
+        )
+        return where._replace(point=np.asarray(in_ball)[0]).row()
 
 
 @dataclass(frozen=True)
 class Square(Question):
-    """The mean square distance to the point."""
+    """Ask for the mean square distance to the point."""
 
-    change, length = 1.0, 1
+    change = 1.0
+    length = 1
 
     def rows(self, where: Where, points: Array) -> Array:
-        steps = _clipped(logs_at(self.ball.manifold, where.point, points), where.radius)
-        return np.asarray(
-            np.minimum(np.sum(steps**2, axis=1, keepdims=True), 1.0) - 0.5
-        )
+        """Return d²/r² − 1/2, with distances d clipped to the ball's radius r."""
+        logarithms = logs_at(self.ball.manifold, where.point, points)
+        clipped = _clip_to_unit(logarithms, where.radius)
+        squares = np.sum(clipped**2, axis=1, keepdims=True)
+        return np.asarray(np.minimum(squares, 1.0) - 0.5)
 
-    def moved(
+    def update(
         self, where: Where, total: Array, n: int, noise: float, part: float
     ) -> Array:
+        """Return the mean square distance, in [0, r²]."""
         return np.asarray(np.clip(total / n + 0.5, 0.0, 1.0) * where.radius**2)
 
 
 @dataclass(frozen=True)
 class Moment(Question):
-    """The second moment, as coordinates of a symmetric matrix."""
+    """Ask for the second moment xxᵀ, as coordinates of a symmetric matrix."""
 
-    change = sqrt(2)  # ‖A − B‖² <= |A|² + |B|² − 2⟨A, B⟩, and ⟨A, B⟩ >= 0 for A, B >= 0
+    # ‖A − B‖² ≤ ‖A‖² + ‖B‖² − 2⟨A, B⟩, and ⟨A, B⟩ ≥ 0 for positive semidefinite A, B.
+    change = sqrt(2)
 
     @property
     def length(self) -> int:
-        return super().length * (super().length + 1) // 2
+        """The dimension of symmetric matrices, d(d + 1)/2."""
+        dim = super().length
+        return dim * (dim + 1) // 2
 
     def rows(self, where: Where, points: Array) -> Array:
-        x, upper = (
-            _clipped(points, where.radius),
-            np.triu_indices(self.ball.manifold.dim, 1),
-        )
-        return np.concatenate(
-            [x * x, sqrt(2) * x[:, upper[0]] * x[:, upper[1]]], axis=1
-        )
+        """Return squares and √2 times products of coordinates, in units of r²."""
+        x = _clip_to_unit(points, where.radius)
+        first, second = np.triu_indices(self.ball.manifold.dim, 1)
+        products = sqrt(2) * x[:, first] * x[:, second]
+        return np.concatenate([x * x, products], axis=1)
 
-    def moved(
+    def update(
         self, where: Where, total: Array, n: int, noise: float, part: float
     ) -> Array:
+        """Return the mean of the rows, in the unit of the records."""
         return np.asarray(total / n * where.radius**2)
 
 
-def _clipped(rows: Array, radius: float) -> Array:
-    """Rows over the radius, of length at most 1, whatever the radius."""
-    return clip_rows(rows / radius if 0 < radius < inf else np.zeros_like(rows), 1.0)
+def _clip_to_unit(rows: Array, radius: float) -> Array:
+    """Return rows divided by the radius and clipped to length 1.
+
+    Rows are 0 where the radius, which comes from the server, is not positive and finite.
+    """
+    if not 0 < radius < inf:
+        return clip_rows(np.zeros_like(rows), 1.0)
+    return clip_rows(rows / radius, 1.0)

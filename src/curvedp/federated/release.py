@@ -1,7 +1,8 @@
-"""The federated release as a mechanism of the house, and the server that runs it.
+"""The federated release as a mechanism, and the server that runs it (experimental).
 
-The certificate is built and verified like any other. The server carries messages, adds up what is masked and learns the noisy
-totals; no record is trusted to it.
+The certificate is built and verified like that of any other mechanism. The server
+carries messages, adds up masked vectors and learns the noisy totals; no record is
+entrusted to it.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -38,21 +39,28 @@ from curvedp.privacy import Guarantee
 from curvedp.randomness import Source
 from curvedp.signing import digest
 
+# The answer of each site that gave one, by the site's index.
 Answers = dict[int, dict[str, Any]]
-Ask = Callable[
-    [Mapping[int, Mapping[str, Any]]], Answers
-]  # requests by site -> answers of those that gave one
+
+# A transport: sends a request to each site and returns the answers that came in time.
+Ask = Callable[[Mapping[int, Mapping[str, Any]]], Answers]
 
 
 @dataclass(frozen=True, eq=False)
 class FederatedMechanism(Mechanism, ChecksItself):
-    """Sums of whole numbers over sites, masked, with discrete noise in shares. Its statistic is a `Plan`, whose terms are all
-    it has; its data are a run of it: the sites themselves.
+    """Masked sums of integers over sites, with discrete noise in shares (experimental).
 
-    Guarantees
-    - μ-GDP for replace-one adjacency against the public, the server, and the server with `collusion` of the sites, in the
-      computational sense, whoever is lost up to `dropouts`;
-    - within total variation τ of a post-processing of real Gaussian noise (docs/federation.md).
+    The masking protocol has not been reviewed by outside cryptographers. The mechanism's
+    statistic is a `Plan`, whose terms are all its parameters. Its data are a run of the
+    plan: the sites themselves.
+
+    Guarantees:
+
+    - μ-GDP for replace-one adjacency against the public, the server, and the server
+      together with `collusion` of the sites, in the computational sense, whichever sites
+      are lost, up to `dropouts`;
+    - within total variation τ of a post-processing of real Gaussian noise
+      (docs/federation.md).
     """
 
     if TYPE_CHECKING:
@@ -68,6 +76,7 @@ class FederatedMechanism(Mechanism, ChecksItself):
 
     @classmethod
     def supports(cls, statistic: Statistic) -> bool:
+        """Whether the statistic is a federated plan."""
         return isinstance(statistic, Plan)
 
     @classmethod
@@ -82,75 +91,83 @@ class FederatedMechanism(Mechanism, ChecksItself):
 
     @property
     def privacy_profile(self) -> Guarantee:
-        """That of one Gaussian release."""
+        """The privacy profile of all rounds: that of one Gaussian release."""
         return self.statistic.profile
 
     def prepare_data(self, data: Any) -> "_Run | _Finished":
+        """Return the run; records are refused, because they stay at the sites."""
         if not isinstance(data, _Run | _Finished):
             raise ParameterError(
-                "a federated release is drawn by the sites; see curvedp.federated.coordinate"
+                "a federated release is drawn by the sites; "
+                "see curvedp.federated.coordinate"
             )
         return data
 
     def draw(self, data: "_Run | _Finished", source: Source) -> Draw:
-        """The rounds; the sites draw the noise, each from its own cryptographic bits."""
+        """Run all rounds and return the value with what the certificate records.
+
+        `source` is not used: each site draws its noise from its own cryptographic bits.
+        """
+        plan = self.statistic
         rounds = data.finished()
-        stages = [stage_of(self.statistic, r, round) for r, round in enumerate(rounds)]
-        return Draw(
-            self.statistic.value(rounds),
-            [np.array(r.total, dtype=object) for r in rounds],
-            self.statistic.tau,
-            stages,
-        )
+        totals = [np.array(round.total, dtype=object) for round in rounds]
+        stages = [stage_of(plan, index, round) for index, round in enumerate(rounds)]
+        return Draw(plan.value(rounds), totals, plan.tau, stages)
 
     def post_process(self, value: np.ndarray) -> np.ndarray:
-        """Return the value as it is: the plan has made it of the noisy sums."""
+        """Return the value as it is: the plan has made it from the noisy sums."""
         return value
 
     def reconstruct_value(self, certificate: Certificate) -> np.ndarray:
+        """Recompute the value from the integers that a certificate records.
+
+        Raises
+        ------
+        ParameterError
+            If the integers do not have the form of this plan's sums.
+        """
         plan = self.statistic
-        integers, stages = (
-            certificate.release["integers"],
-            certificate.release["stages"],
-        )
-        lengths = [plan.length(r) for r in range(plan.session.rounds)]
+        integers = certificate.release["integers"]
+        stages = certificate.release["stages"]
+        lengths = [plan.length(round) for round in range(plan.session.rounds)]
         if (
             not isinstance(integers, list)
-            or [len(part) for part in integers] != lengths
+            or [len(total) for total in integers] != lengths
             or len(stages) != len(lengths)
         ):
             raise ParameterError("the released integers are not those of this plan")
-        if not all(
-            type(k) is int and abs(k) < 2**63 for part in integers for k in part
-        ):
-            raise ParameterError("the released integers are not 64-bit numbers")
+        for total in integers:
+            if not all(type(number) is int and abs(number) < 2**63 for number in total):
+                raise ParameterError("the released integers are not 64-bit numbers")
         return plan.value(
-            [Round(t, self._alive(s)) for t, s in zip(integers, stages, strict=True)]
+            [
+                Round(total, self._alive(stage))
+                for total, stage in zip(integers, stages, strict=True)
+            ]
         )
 
     def further_checks(self, certificate: Certificate) -> list[Check]:
-        """Check the rounds, the sites that were lost, and the slack."""
+        """Check what a certificate says of rounds, lost sites and slack."""
         plan = self.statistic
         stages = [
             stage if isinstance(stage, dict) else {}
             for stage in certificate.release["stages"]
         ]
-        same = [
-            stage == stage_of(plan, r, Round((), self._alive(stage)))
-            for r, stage in enumerate(stages)
+        is_right = [
+            stage == stage_of(plan, index, Round((), self._alive(stage)))
+            for index, stage in enumerate(stages)
         ]
-        lost = max(
-            (len(stage["lost"]) for stage in stages if "lost" in stage), default=0
-        )
+        lost_counts = [len(stage["lost"]) for stage in stages if "lost" in stage]
+        most_lost = max(lost_counts, default=0)
         return [
             Check(
                 "rounds",
-                len(same) == plan.rounds and all(same),
+                len(is_right) == plan.rounds and all(is_right),
                 "noise, sensitivity and grid recomputed",
             ),
             Check(
-                f"{lost} of {len(plan.sites)} sites lost",
-                lost <= plan.dropouts,
+                f"{most_lost} of {len(plan.sites)} sites lost",
+                most_lost <= plan.dropouts,
                 "no more than the plan allows",
             ),
             check_at_least(
@@ -159,20 +176,37 @@ class FederatedMechanism(Mechanism, ChecksItself):
         ]
 
     def _alive(self, stage: Mapping[str, Any]) -> list[int]:
+        """Return the sites that a certificate's stage does not list as lost."""
+        lost_keys = stage.get("lost", ())
         return [
-            i
-            for i, key in enumerate(self.statistic.sites)
-            if key not in stage.get("lost", ())
+            site
+            for site, key in enumerate(self.statistic.sites)
+            if key not in lost_keys
         ]
 
 
-def stage_of(plan: Plan, r: int, round: Round) -> dict[str, Any]:
-    """What a certificate says of a round."""
+def stage_of(plan: Plan, index: int, round: Round) -> dict[str, Any]:
+    """Return what a certificate records of a round.
+
+    Parameters
+    ----------
+    plan : Plan
+        The agreed terms.
+    index : int
+        The number of the round.
+    round : Round
+        What the round released; only its sites are used.
+
+    Returns
+    -------
+    dict
+        The keys of the lost sites, and the noise variance, sensitivity and grid.
+    """
     return {
-        "lost": [key for i, key in enumerate(plan.sites) if i not in round.alive],
-        "variance": str(plan.variance(r)),
-        "sensitivity": plan.sensitivity_of(r),
-        "exponent": plan.exponents[r],
+        "lost": [key for site, key in enumerate(plan.sites) if site not in round.alive],
+        "variance": str(plan.variance(index)),
+        "sensitivity": plan.sensitivity_of(index),
+        "exponent": plan.exponents[index],
     }
 
 
@@ -181,14 +215,29 @@ def stage_of(plan: Plan, r: int, round: Round) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class FederatedRelease(Release):
-    """What leaves a federated run: the value, the certificate, and who stands behind it."""
+    """What leaves a federated run (experimental).
 
-    signatures: Mapping[str, str]  # by site key
+    The masking protocol has not been reviewed by outside cryptographers.
+
+    Attributes
+    ----------
+    value : array
+        The released value.
+    certificate : Certificate
+        The certificate of the release.
+    signatures : mapping
+        By the site's key, the signatures of the certificate by the sites that were there
+        to the end.
+    rounds : list of Round
+        The noisy sums and the sites in them: all that the server learned.
+    """
+
+    signatures: Mapping[str, str]
     rounds: list[Round]
 
 
 def coordinate(plan: Plan, ask: Ask) -> FederatedRelease:
-    """Run a plan over any transport.
+    """Run a plan over any transport, as the server (experimental).
 
     Experimental: the masking protocol has not been reviewed by outside cryptographers.
 
@@ -197,18 +246,18 @@ def coordinate(plan: Plan, ask: Ask) -> FederatedRelease:
     plan : Plan
         The server's copy of the agreed terms.
     ask : callable
-        Sends requests (JSON values) to sites by number and returns the answers of those that gave one in time.
+        Sends requests (JSON values) to sites by their index and returns the answers of
+        those that gave one in time.
 
     Returns
     -------
     FederatedRelease
-        With `value`, `certificate`, `signatures` (by site key, of the certificate's canonical JSON: every site that was there
-        to the end) and `rounds` (the noisy sums and who was in them: all the server learned).
+        The value, the certificate, the sites' signatures of it, and the noisy sums.
 
     Raises
     ------
     FederationRefused
-        Where too few sites are left: nothing has been released beyond the rounds before.
+        If too few sites are left. Nothing but the earlier rounds has been released.
 
     Examples
     --------
@@ -216,9 +265,13 @@ def coordinate(plan: Plan, ask: Ask) -> FederatedRelease:
     >>> from curvedp.federated import MeanKernel, Site, key_of, new_identity
     >>> from curvedp.geometry import Euclidean
     >>> from curvedp.privacy import GDP
-    >>> people = [new_identity() for _ in range(3)]
-    >>> plan = Plan(MeanKernel(Euclidean(2), 1.0), [key_of(one) for one in people], [50, 50, 50], GDP(1.0))
-    >>> sites = {i: Site(plan, one, np.zeros((50, 2))) for i, one in enumerate(people)}
+    >>> identities = [new_identity() for _ in range(3)]
+    >>> keys = [key_of(identity) for identity in identities]
+    >>> plan = Plan(MeanKernel(Euclidean(2), 1.0), keys, [50, 50, 50], GDP(1.0))
+    >>> sites = {
+    ...     index: Site(plan, identity, np.zeros((50, 2)))
+    ...     for index, identity in enumerate(identities)
+    ... }
     >>> release = coordinate(plan, in_process(sites))
     >>> release.value.shape, len(release.signatures)
     ((2,), 3)
@@ -226,12 +279,8 @@ def coordinate(plan: Plan, ask: Ask) -> FederatedRelease:
     warn_experimental()
     run = _Run(plan, ask)
     release = _release(plan, run)
-    return FederatedRelease(
-        release.value,
-        release.certificate,
-        run.signatures(release.certificate),
-        run.rounds,
-    )
+    signatures = run.signatures(release.certificate)
+    return FederatedRelease(release.value, release.certificate, signatures, run.rounds)
 
 
 def certificate_of(plan: Plan, rounds: list[Round]) -> Certificate:
@@ -243,15 +292,19 @@ def certificate_of(plan: Plan, rounds: list[Round]) -> Certificate:
         The agreed terms.
     rounds : list of Round
         The noisy sums of all rounds. Nothing is drawn.
+
+    Returns
+    -------
+    Certificate
+        The certificate; but for its time it is the same for server and sites.
     """
     return _release(plan, _Finished(rounds)).certificate
 
 
 def _release(plan: Plan, run: "_Run | _Finished") -> Release:
-    """Make the release of a run, with no word in it that is not the plan's or the sums'."""
-    release = FederatedMechanism(statistic=plan).release(
-        run, terms=ReleaseTerms(plan.guarantee, choice=Choice(ChoiceRule.ONLY_ONE))
-    )
+    """Make the release of a run; its certificate follows from plan and sums alone."""
+    terms = ReleaseTerms(plan.guarantee, choice=Choice(ChoiceRule.ONLY_ONE))
+    release = FederatedMechanism(statistic=plan).release(run, terms=terms)
     # The sites vouch for the version they agreed on, not for packages of the server's.
     software = {"curvedp": plan.software}
     certificate = replace(release.certificate, software=software).sealed()
@@ -259,7 +312,15 @@ def _release(plan: Plan, run: "_Run | _Finished") -> Release:
 
 
 def asked(round: int, at: np.ndarray) -> bytes:
-    """A hash of what a round asks of the sites."""
+    """Return a hash of what a round asks of the sites.
+
+    Parameters
+    ----------
+    round : int
+        The number of the round.
+    at : array
+        The public numbers at which it asks.
+    """
     return digest({"round": round, "at": np.asarray(at).tolist()})
 
 
@@ -275,107 +336,168 @@ class _Finished:
 
 
 class _Run:
-    """The server's side of one run."""
+    """The server's side of one run.
+
+    Attributes
+    ----------
+    plan, session : Plan and Session
+        The agreed terms.
+    announcements : dict
+        The signed announcement of each site.
+    boxes : dict
+        The sealed shares of each sender, by receiver.
+    rounds : list of Round
+        The sums so far.
+    points : list of arrays
+        The public numbers at which each round asked.
+    """
 
     def __init__(self, plan: Plan, ask: Ask) -> None:
-        self.plan, self.session, self._carry = plan, plan.session, ask
+        self.plan = plan
+        self.session = plan.session
+        self._send_requests = ask
         self.announcements: Answers = {}
         self.boxes: dict[int, dict[str, str]] = {}
         self.rounds: list[Round] = []
         self.points: list[np.ndarray] = []
 
     def finished(self) -> list[Round]:
-        """Keys, then every round of the plan."""
-        alive = self._set_up()
-        for r in range(self.session.rounds):
+        """Exchange keys, run every round of the plan, and return the sums."""
+        alive = self._exchange_keys()
+        for index in range(self.session.rounds):
             self.points.append(self.plan.points(self.rounds)[-1])
-            alive = self._round(r, alive)
+            alive = self._run_round(index, alive)
         return self.rounds
 
     def _ask(self, requests: Mapping[int, Mapping[str, Any]]) -> Answers:
-        """Answers of the sites that were asked; another's is late, and of another stage."""
-        heard = self._carry(requests)
-        return {i: heard[i] for i in requests if i in heard}
+        """Return the answers of the sites that were asked.
 
-    def _set_up(self) -> Collection[int]:
-        request = {
+        The answer of another site is late and belongs to an earlier stage.
+        """
+        answers = self._send_requests(requests)
+        return {site: answers[site] for site in requests if site in answers}
+
+    def _exchange_keys(self) -> Collection[int]:
+        """Collect announcements and sealed shares; return the sites that gave both.
+
+        The server learns public keys, commitments, and boxes that it cannot open.
+        """
+        announce_request = {
             "stage": "announce",
             "plan": self.plan.to_dict(),
             "time": datetime.now(UTC).isoformat(),
         }
-        heard = self._ask(dict.fromkeys(range(len(self.session.sites)), request))
-        self.announcements = self._enough(
-            {i: a for i, a in heard.items() if is_announcement(self.session, i, a)}
+        all_sites = range(len(self.session.sites))
+        answers = self._ask(dict.fromkeys(all_sites, announce_request))
+        self.announcements = self._require_enough(
+            {
+                site: answer
+                for site, answer in answers.items()
+                if is_announcement(self.session, site, answer)
+            }
         )
-        said = {
+
+        share_request = {
             "stage": "share",
-            "announcements": {str(j): a for j, a in self.announcements.items()},
+            "announcements": {
+                str(site): announcement
+                for site, announcement in self.announcements.items()
+            },
         }
-        answers = self._ask(dict.fromkeys(self.announcements, said))
-        self.boxes = self._enough(
-            {i: a["boxes"] for i, a in answers.items() if self._are_boxes(i, a)}
+        answers = self._ask(dict.fromkeys(self.announcements, share_request))
+        self.boxes = self._require_enough(
+            {
+                site: answer["boxes"]
+                for site, answer in answers.items()
+                if self._has_boxes_for_all(site, answer)
+            }
         )
         return sorted(self.boxes)
 
-    def _are_boxes(self, i: int, answer: Any) -> bool:
+    def _has_boxes_for_all(self, sender: int, answer: Any) -> bool:
+        """Whether an answer has one box for each other site that announced its keys."""
         boxes = answer.get("boxes") if isinstance(answer, Mapping) else None
-        others = {str(j) for j in self.announcements if j != i}
+        receivers = {str(site) for site in self.announcements if site != sender}
         return (
             isinstance(boxes, Mapping)
-            and others == set(boxes)
-            and all(isinstance(b, str) for b in boxes.values())
+            and receivers == set(boxes)
+            and all(isinstance(box, str) for box in boxes.values())
         )
 
-    def _round(self, r: int, asking: Collection[int]) -> Collection[int]:
-        """Form a round's sum; the sites that answered to its end."""
-        masked, question = self._masked(r, asking), asked(r, self.points[-1])
+    def _run_round(self, index: int, sites: Collection[int]) -> Collection[int]:
+        """Form a round's sum and return the sites that answered to its end.
+
+        Parameters
+        ----------
+        index : int
+            The number of the round.
+        sites : collection of int
+            The sites that are asked.
+        """
+        masked = self._collect_masked(index, sites)
         alive = sorted(masked)
-        heard = self._ask(
-            {i: {"stage": "unmask", "round": r, "survivors": alive} for i in alive}
-        )
-        answers = self._enough(
-            {i: a for i, a in heard.items() if isinstance(a, Mapping) and "shares" in a}
+        unmask_request = {"stage": "unmask", "round": index, "survivors": alive}
+        heard = self._ask(dict.fromkeys(alive, unmask_request))
+        answers = self._require_enough(
+            {
+                site: answer
+                for site, answer in heard.items()
+                if isinstance(answer, Mapping) and "shares" in answer
+            }
         )
         total, seeds = recovered(
             self.session,
-            r,
-            question,
+            index,
+            asked(index, self.points[-1]),
             self.announcements,
             sorted(self.boxes),
             masked,
             answers,
         )
+
+        # Fewer sites were lost than the noise allows for: its surplus is subtracted.
+        lost_count = len(self.session.sites) - len(alive)
+        layers = self.plan.layers(index)
         for seed in seeds.values():
-            total = total - surplus(
-                self.plan.layers(r),
-                len(self.session.sites) - len(alive),
-                seed,
-                len(total),
-            )
+            total = total - surplus(layers, lost_count, seed, len(total))
         self.rounds.append(Round(total.tolist(), alive))
         return sorted(answers)
 
-    def _masked(self, r: int, asking: Collection[int]) -> dict[int, np.ndarray]:
-        common = {"stage": "mask", "round": r, "at": self.points[-1].tolist()}
-        sealed = {
-            i: {str(j): boxes[str(i)] for j, boxes in self.boxes.items() if j != i}
-            for i in asking
-        }
-        requests = {
-            i: {**common, "boxes": sealed[i]} if r == 0 else common for i in asking
-        }
-        words = {i: _words(answer) for i, answer in self._ask(requests).items()}
-        size = 8 * self.plan.length(r)
-        return self._enough(
-            {
-                i: np.frombuffer(w, dtype="<u8")
-                for i, w in words.items()
-                if len(w) == size
+    def _collect_masked(
+        self, index: int, sites: Collection[int]
+    ) -> dict[int, np.ndarray]:
+        """Ask sites for their masked vectors; return those of the right length.
+
+        The first round's requests also deliver the boxes with the others' shares.
+        """
+        request = {"stage": "mask", "round": index, "at": self.points[-1].tolist()}
+        requests: dict[int, Mapping[str, Any]] = dict.fromkeys(sites, request)
+        if index == 0:
+            requests = {
+                site: {**request, "boxes": self._boxes_for(site)} for site in sites
             }
-        )
+
+        byte_count = 8 * self.plan.length(index)
+        masked = {}
+        for site, answer in self._ask(requests).items():
+            words = _masked_bytes(answer)
+            if len(words) == byte_count:
+                masked[site] = np.frombuffer(words, dtype="<u8")
+        return self._require_enough(masked)
+
+    def _boxes_for(self, receiver: int) -> dict[str, str]:
+        """Return the box from each other site to one receiver, by sender."""
+        return {
+            str(sender): boxes[str(receiver)]
+            for sender, boxes in self.boxes.items()
+            if sender != receiver
+        }
 
     def signatures(self, certificate: Certificate) -> dict[str, str]:
-        """Of the sites that replay the run to the same value."""
+        """Ask the sites of the last round to sign; return the valid signatures.
+
+        A site signs if its own replay of the run gives the same certificate.
+        """
         request = {
             "stage": "sign",
             "certificate": certificate.to_dict(),
@@ -383,46 +505,56 @@ class _Run:
             "rounds": [list(round) for round in self.rounds],
         }
         answers = self._ask(dict.fromkeys(self.rounds[-1].alive, request))
-        signs = {
-            self.session.sites[i]: a.get("signature")
-            for i, a in answers.items()
-            if isinstance(a, Mapping)
-        }
-        return {
-            key: sign
-            for key, sign in signs.items()
-            if isinstance(sign, str) and is_certificate_signed(certificate, key, sign)
-        }
+        signatures = {}
+        for site, answer in answers.items():
+            key = self.session.sites[site]
+            signature = answer.get("signature") if isinstance(answer, Mapping) else None
+            if isinstance(signature, str) and is_certificate_signed(
+                certificate, key, signature
+            ):
+                signatures[key] = signature
+        return signatures
 
-    def _enough(self, answers: dict[int, Any]) -> dict[int, Any]:
+    def _require_enough(self, answers: dict[int, Any]) -> dict[int, Any]:
+        """Return the answers, or stop the run where fewer sites are left than needed."""
         if len(answers) < self.session.threshold:
             raise FederationRefused(
-                f"{len(answers)} of {len(self.session.sites)} sites answered; {self.session.threshold} are needed. "
-                "The run has stopped"
+                f"{len(answers)} of {len(self.session.sites)} sites answered; "
+                f"{self.session.threshold} are needed. The run has stopped"
             )
         return answers
 
 
-def _words(answer: Any) -> bytes:
-    """A masked vector's bytes; none where the answer is none."""
+def _masked_bytes(answer: Any) -> bytes:
+    """Return the bytes of the masked vector in an answer; none where it has none."""
     try:
         return bytes.fromhex(answer["masked"])
     except (KeyError, TypeError, ValueError):
         return b""
 
 
+def _never_lost(stage: str, site: int) -> bool:
+    """Lose no site in any stage."""
+    return False
+
+
 def in_process(
-    sites: Mapping[int, Party],
-    lost: Callable[[str, int], bool] = lambda stage, i: False,
+    sites: Mapping[int, Party], lost: Callable[[str, int], bool] = _never_lost
 ) -> Ask:
-    """An `Ask` for sites in this process, for tests and studies; a site that refuses, or that `lost` names, is lost.
+    """Return a transport for sites in this process, for tests and studies.
 
     Parameters
     ----------
     sites : mapping
-        Each site by its number.
+        Each site by its index.
     lost : callable, optional
-        (stage, number) to whether that site is lost there.
+        lost(stage, index) says whether a site is lost in a stage; none by default. A
+        site that refuses is lost too.
+
+    Returns
+    -------
+    callable
+        The `ask` of `coordinate`.
 
     Examples
     --------
@@ -432,12 +564,13 @@ def in_process(
 
     def ask(requests: Mapping[int, Mapping[str, Any]]) -> Answers:
         answers: Answers = {}
-        for i, request in requests.items():
-            if i in sites and not lost(request["stage"], i):
-                try:
-                    answers[i] = sites[i].answer(request)
-                except CurvedpError:
-                    continue
+        for site, request in requests.items():
+            if site not in sites or lost(request["stage"], site):
+                continue
+            try:
+                answers[site] = sites[site].answer(request)
+            except CurvedpError:
+                continue
         return answers
 
     return ask

@@ -1,4 +1,7 @@
-"""A site of a federated release: its records, its key, its ledger, its veto. It answers requests, and trusts no server."""
+"""A site of a federated release: its records, key, ledger and veto (experimental).
+
+The site answers requests of a server that it does not trust.
+"""
 
 import json
 from collections.abc import Callable, Mapping
@@ -24,11 +27,14 @@ from curvedp.records.persons import encode_persons
 from curvedp.records.tables import to_float_records
 from curvedp.release.pay import pay
 
-_LAST_DIGITS = 1e-9  # by which the same number may differ between two machines
+# The relative difference by which one number may differ between two machines.
+_LAST_DIGITS = 1e-9
 
 
 class Site(Party):
-    """One site's side of a plan.
+    """One site's side of a plan (experimental).
+
+    The masking protocol has not been reviewed by outside cryptographers.
 
     Experimental: the masking protocol has not been reviewed by outside cryptographers.
 
@@ -38,23 +44,31 @@ class Site(Party):
         The site's own copy of what was agreed; requests for another plan are refused.
     identity : Ed25519PrivateKey
         The site's key.
-    records : array
-        Shape (n, *point_shape), n as the plan says. Values are data: they raise nothing.
-    labels, groups : arrays of length n, optional
-        Each record's class, 0, 1, …, where the plan has classes; whose it is, where the plan is of persons, one class each.
+    records : array of shape (n, *point_shape)
+        The site's records, n as the plan says. Values are data: they raise nothing.
+    labels : array of length n, optional
+        The class 0, 1, … of each record, where the plan has classes.
+    groups : array of length n, optional
+        The person whose record it is, where the plan protects persons; all records of a
+        person are of one class.
     ledger : Ledger, optional
-        Charged for the whole release before the first vector leaves.
+        The ledger that is charged for the whole release before the first vector leaves.
     veto : callable, optional
-        Given the plan, returns why the site will not take part, or None.
+        veto(plan) returns why the site will not take part, or None.
     state : dict, optional
-        `state` of an earlier `Site` of the same plan, where every request starts a process.
+        The `state` of an earlier `Site` of the same plan, where every request starts a
+        process.
     journal : path, optional
-        A folder of the site's own that keeps two processes from answering the same stage; see `Party`.
+        A folder of the site's own that keeps two processes from answering the same
+        stage; see `Party`.
+    source : Source, optional
+        The bits of the noise that nobody else learns; the system's cryptographic source
+        by default.
 
     Raises
     ------
     ParameterError
-        Where the records are not those the plan speaks of, by number, shape, classes or persons.
+        If the records are not those of the plan, by number, shape, classes or persons.
 
     Examples
     --------
@@ -63,7 +77,8 @@ class Site(Party):
     >>> from curvedp.geometry import Euclidean
     >>> from curvedp.privacy import GDP
     >>> identity, other = new_identity(), new_identity()
-    >>> plan = Plan(MeanKernel(Euclidean(2), 1.0), [key_of(identity), key_of(other)], [50, 30], GDP(1.0))
+    >>> keys = [key_of(identity), key_of(other)]
+    >>> plan = Plan(MeanKernel(Euclidean(2), 1.0), keys, [50, 30], GDP(1.0))
     >>> Site(plan, identity, np.zeros((50, 2))).index
     0
     """
@@ -84,17 +99,19 @@ class Site(Party):
     ) -> None:
         warn_experimental()
         super().__init__(plan.session, identity, state, journal)
-        self.plan, self._ledger, self._veto, self._source = plan, ledger, veto, source
+        self.plan = plan
+        self._ledger = ledger
+        self._veto = veto
+        self._source = source
         with quiet_about_records():
-            self._classes = self._by_class(
-                to_float_records("records", records, plan.kernel.manifold.point_shape),
-                labels,
-                groups,
+            table = to_float_records(
+                "records", records, plan.kernel.manifold.point_shape
             )
+            self._classes = self._by_class(table, labels, groups)
 
     @property
     def _stages(self) -> dict[str, Callable[[Request], dict[str, Any]]]:
-        """All of them."""
+        """The method for each stage, those that need records included."""
         return {
             **super()._stages,
             "announce": self._announce,
@@ -103,41 +120,58 @@ class Site(Party):
         }
 
     def _announce(self, request: Request) -> dict[str, Any]:
-        if wrong := self.plan.differences(request["plan"]):
+        """Answer stage "announce": agree to the plan, or refuse, and send the keys."""
+        differing_terms = self.plan.differences(request["plan"])
+        if differing_terms:
             raise FederationRefused(
-                f"this site agreed to another plan; it differs in {', '.join(wrong)}",
+                "this site agreed to another plan; it differs in "
+                f"{', '.join(differing_terms)}",
                 "plan",
             )
-        if not self.plan.is_open(
-            datetime.now(UTC), datetime.fromisoformat(request["time"])
-        ):
+        server_time = datetime.fromisoformat(request["time"])
+        if not self.plan.is_open(datetime.now(UTC), server_time):
             raise FederationRefused(
-                "the plan is not open by this site's clock, or the server's clock is another",
+                "the plan is not open by this site's clock, or the server's clock is "
+                "another",
                 "clock",
             )
-        if self._veto is not None and (reason := self._veto(self.plan)):
+        reason = self._veto(self.plan) if self._veto is not None else None
+        if reason:
             raise FederationRefused(
                 f"this site will not take part: {reason}", "declined"
             )
         return self.announce()
 
     def _mask(self, request: Request) -> dict[str, Any]:
-        round, at = int(request["round"]), np.array(request["at"], dtype=np.float64)
+        """Answer stage "mask": send this site's noisy, masked sum of a round.
+
+        All that can be refused is refused before the ledger is charged, and the ledger
+        is charged before anything is drawn.
+        """
+        round = int(request["round"])
+        at = np.array(request["at"], dtype=np.float64)
         if "roster" not in self.state:
-            self.open({int(j): box for j, box in request["boxes"].items()})
-        # a run that a server drew out is over for this site too
-        if not self.plan.is_open(now := datetime.now(UTC), now):
+            self.open({int(sender): box for sender, box in request["boxes"].items()})
+
+        # A run that the server has drawn out is over for this site too.
+        now = datetime.now(UTC)
+        if not self.plan.is_open(now, now):
             raise FederationRefused(
                 "the plan is not open by this site's clock", "clock"
             )
-        self._check_round(
-            round
-        )  # refused before it is paid for, as places and what is no number are
+        self._check_round(round)
+        # This raises where the server's numbers are not points of the manifold.
         self.plan.kernel.places(at)
-        question = asked(round, at)
+        question_hash = asked(round, at)
         self._pay()
+
+        masked = self.mask(round, question_hash, self._noisy_sum(round, at))
+        return {"masked": masked.astype("<u8").tobytes().hex()}
+
+    def _noisy_sum(self, round: int, at: np.ndarray) -> np.ndarray:
+        """Return this site's sum of terms with its noise; it leaves the site masked."""
         with quiet_about_records():
-            parts = [
+            class_sums = [
                 self.plan.integers(round, at, records, label)
                 for label, records in enumerate(self._classes)
             ]
@@ -147,29 +181,25 @@ class Site(Party):
             self.plan.length(round),
             self._source,
         )
-        masked = self.mask(round, question, np.sum(parts, axis=0) + noise)
-        return {"masked": masked.astype("<u8").tobytes().hex()}
+        return np.asarray(np.sum(class_sums, axis=0) + noise)
 
     def _pay(self) -> None:
-        """Once, and before anything is drawn."""
+        """Charge the ledger for the whole release, once in a session."""
         if "paid" not in self.state:
             label = f"federated {self.plan.kernel.name} {self.plan.id[:16]}"
-            pay(
-                self._ledger,
-                label,
-                self.plan.guarantee,
-                [FederatedMechanism(statistic=self.plan)],
-            )
+            mechanism = FederatedMechanism(statistic=self.plan)
+            pay(self._ledger, label, self.plan.guarantee, [mechanism])
         self.state["paid"] = True
 
     def _sign(self, request: Request) -> dict[str, Any]:
-        """Sign the one certificate that follows from this plan and the sums of this run.
+        """Answer stage "sign": sign the one certificate that follows from this run.
 
-        Every word of it is the site's own: it is made here from the sums, and what the
-        server sends must be the same, but for the time, which lies within the plan's hours.
-        A site signs one certificate a session; the same one may be asked for again.
+        The site makes every word of it itself, from the plan and the sums. What the
+        server sends must be the same, but for the time, which must be within the plan's
+        hours. A site signs one certificate per session; it may be asked for the same one
+        again.
         """
-        # Half a second, of which other requests need nothing.
+        # The import takes half a second, which other requests need not wait for.
         from curvedp.release.verify import verify_certificate
 
         certificate = Certificate.from_json(json.dumps(request["certificate"]))
@@ -186,23 +216,40 @@ class Site(Party):
         return {"signature": sign_certificate(certificate, self.identity)}
 
     def _took_part_in(self, rounds: list[Round], points: Any) -> bool:
-        """Whether this site's answers are of these sums, asked for at these points."""
-        walked = zip(points, self.plan.points(rounds), strict=False)
-        question_at = {
-            str(r): asked(r, stated).hex()
-            for r, (stated, own) in enumerate(walked)
-            if self.plan.kernel.is_same(np.asarray(stated), own)
-        }
+        """Whether this site's answers are in these sums, asked for at these points.
+
+        Parameters
+        ----------
+        rounds : list of Round
+            The sums, as the server states them.
+        points : list
+            The public numbers of each round, as the server states them. They must be
+            those that follow from the sums, and those that this site was asked at.
+        """
+        own_points = self.plan.points(rounds)
+        question_hashes = {}
+        for index, (stated, own) in enumerate(zip(points, own_points, strict=False)):
+            if self.plan.kernel.is_same(np.asarray(stated), own):
+                question_hashes[str(index)] = asked(index, stated).hex()
+
         answered = self.state["masked"]
-        summed = {str(r) for r, round in enumerate(rounds) if self.index in round.alive}
+        summed = {
+            str(index)
+            for index, round in enumerate(rounds)
+            if self.index in round.alive
+        }
         if not summed or not summed <= set(answered):
             return False
-        return all(question_at.get(r) == question for r, question in answered.items())
+        return all(
+            question_hashes.get(index) == question_hash
+            for index, question_hash in answered.items()
+        )
 
     def _agrees_with(self, certificate: Certificate, rounds: list[Round]) -> bool:
-        """Whether a certificate is the one this site makes of the sums, but for its time."""
+        """Whether a certificate is the one this site makes of the sums, but for time."""
         if installed_software()["curvedp"] != self.plan.software:
-            return False  # this site cannot say what the plan's software would have written
+            # This site cannot say what the plan's software would have written.
+            return False
         own = certificate_of(self.plan, rounds).to_dict()
         stated = certificate.to_dict()
         for record in (own, stated):
@@ -210,7 +257,10 @@ class Site(Party):
         return _is_same_record(own, stated)
 
     def _sign_once(self, certificate: Certificate) -> None:
-        """Refuse a second certificate, of another process of this site too."""
+        """Refuse a second, different certificate, also of another process of this site.
+
+        The file in the journal holds the hash of the certificate that was signed.
+        """
         if self.state.setdefault("signed", certificate.sha256) != certificate.sha256:
             raise _unsigned("this site has signed another certificate of this session")
         if self._journal is None:
@@ -232,51 +282,76 @@ class Site(Party):
     def _by_class(
         self, records: np.ndarray, labels: Any, groups: Any
     ) -> list[np.ndarray]:
-        """What stands for the records, or the persons, of each class."""
+        """Return, for each class, the rows that stand for its records or persons.
+
+        Parameters
+        ----------
+        records : array of shape (n, *point_shape)
+            All records of the site.
+        labels, groups : arrays of length n, or None
+            The class of each record, and the person whose it is.
+
+        Raises
+        ------
+        ParameterError
+            If shapes, classes, persons or counts are not those of the plan.
+        """
         kernel = self.plan.kernel
-        if records.shape[1:] != kernel.manifold.point_shape:
-            raise ParameterError(
-                f"each record has shape {records.shape[1:]}; a point of {kernel.manifold!r} has {kernel.manifold.point_shape}"
-            )
-        if (labels is None) != (kernel.classes == 1) or (groups is None) != (
-            self.plan.protects == "record"
-        ):
-            raise ParameterError(
-                "labels go with a plan of classes, groups with a plan of persons, and only with one"
-            )
+        self._check_shapes(records, labels, groups)
         n = len(records)
-        of = np.zeros(n, dtype=int) if labels is None else np.asarray(labels)
-        codes = (
+        classes = np.zeros(n, dtype=int) if labels is None else np.asarray(labels)
+        persons = (
             np.arange(n) if groups is None else encode_persons(groups, n, min_persons=0)
         )
-        if of.shape != (n,):
+        if classes.shape != (n,):
             raise ParameterError("labels does not match the records in length")
-        classes = [
-            (records[of == label], codes[of == label])
-            for label in range(kernel.classes)
-        ]
-        counts = [len(np.unique(code)) for _, code in classes]
-        if (
-            counts != self.plan.counts[self.index]
-            or sum(len(part) for part, _ in classes) != n
-        ):
+
+        members = [classes == label for label in range(kernel.classes)]
+        unit_counts = [len(np.unique(persons[is_member])) for is_member in members]
+        record_count = sum(int(np.count_nonzero(is_member)) for is_member in members)
+        if unit_counts != self.plan.counts[self.index] or record_count != n:
             raise ParameterError(
                 "this site's numbers of records or persons are not those of the plan"
             )
-        if sum(counts) != len(np.unique(codes)):
+        if sum(unit_counts) != len(np.unique(persons)):
             raise ParameterError("groups has a person with records of several classes")
+
+        if self.plan.protects == "record":
+            return [records[is_member] for is_member in members]
         return [
-            kernel.by_person(*pair) if self.plan.protects == "person" else pair[0]
-            for pair in classes
+            kernel.by_person(records[is_member], persons[is_member])
+            for is_member in members
         ]
+
+    def _check_shapes(self, records: np.ndarray, labels: Any, groups: Any) -> None:
+        """Refuse records of another shape, and labels or groups the plan has no use for."""
+        manifold = self.plan.kernel.manifold
+        if records.shape[1:] != manifold.point_shape:
+            raise ParameterError(
+                f"each record has shape {records.shape[1:]}; "
+                f"a point of {manifold!r} has {manifold.point_shape}"
+            )
+        needs_labels = self.plan.kernel.classes != 1
+        needs_groups = self.plan.protects != "record"
+        has_labels = labels is not None
+        has_groups = groups is not None
+        if has_labels != needs_labels or has_groups != needs_groups:
+            raise ParameterError(
+                "labels go with a plan of classes, groups with a plan of persons, "
+                "and only with one"
+            )
 
 
 def _unsigned(message: str) -> FederationRefused:
+    """Return the refusal to sign a certificate, with the reason."""
     return FederationRefused(message, "certificate")
 
 
 def _is_same_record(own: Any, stated: Any) -> bool:
-    """Whether two JSON values are equal; other machines may differ in last digits."""
+    """Whether two JSON values are equal, but for the last digits of floats.
+
+    Other machines may compute floats that differ in their last digits.
+    """
     if isinstance(own, Mapping):
         return (
             isinstance(stated, Mapping)
