@@ -1,4 +1,8 @@
-"""What sites release together: the questions of the rounds, and what the last noisy sums are made into."""
+"""What sites release together: the questions of the rounds, and the final value.
+
+A `Kernel` says which statistic is released (a mean, class means, a dispersion, a second
+moment), which questions its rounds ask, and how the value is made from the noisy sums.
+"""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -33,37 +37,69 @@ from curvedp.statistics.second_moment import clip_rows, vector_to_symmetric
 
 Array = np.ndarray
 
-# Each step in a ball has so many times the budget of the one before: early ones only bring the point near, and averaging
-# keeps what they paid for. Chosen by simulation (benchmarks/federated.py).
-_RATIO = 8.0
-_PLACE, _COUNTS, _LOCATION = (
-    0.06,
-    0.08,
-    0.06,
-)  # shares of μ² of a private ball, as in `PrivateBallMechanism`
-_MOST = 0.2  # of a question where records are few
-_ENOUGH = 50.0  # nμ from which the questions of a private ball are of use
+# Each step in a ball has so many times the budget of the one before: early steps only
+# bring the point near, and averaging keeps what they paid for. Chosen by simulation
+# (benchmarks/federated.py).
+_BUDGET_RATIO = 8.0
+
+# Shares of μ² that the search of a private ball spends on a first center, on counts of
+# distances, and on a coarse step, as in `PrivateBallMechanism`.
+_PLACE_SHARE = 0.06
+_COUNTS_SHARE = 0.08
+_LOCATION_SHARE = 0.06
+
+# The largest share of a question of the search, where records are few.
+_MOST_SHARE = 0.2
+
+# The smallest n·μ at which the questions of a private ball are of use.
+_LEAST_RECORDS_TIMES_MU = 50.0
+
+# Two machines compute the same public numbers up to this relative difference.
+_MACHINE_TOLERANCE = 1e-6
 
 
-@dataclass(frozen=True, eq=False)  # a field is an array
+@dataclass(frozen=True, eq=False)  # Fields are arrays, which have no plain equality.
 class Kernel(ABC):
-    """What is released of records on `manifold`, mapped into the public ball B(`center`, `radius`) first."""
+    """A statistic of records on a manifold, released in rounds (experimental).
+
+    Records are clipped into the public ball first. The masking protocol has not been
+    reviewed by outside cryptographers.
+
+    Parameters
+    ----------
+    manifold : Manifold
+        Where the records live.
+    radius : float or "private"
+        The radius of the public ball; or the first rounds find a ball privately, inside
+        an outer one.
+    center : array, optional
+        The center of the public ball; the manifold's origin by default.
+    outer_radius : float, optional
+        With `radius="private"`, the radius of the public outer ball; a generous one by
+        default.
+    """
 
     manifold: Manifold
     radius: Any
     center: Any = None
     outer_radius: Any = None
 
+    # The name in plans and messages.
     name: ClassVar[str]
+    # The smallest number of rounds.
     least_rounds: ClassVar[int] = 1
-    rows_of_a_person: ClassVar[int] = 1  # at most, in `by_person`
+    # The largest number of rows of one person that `by_person` returns.
+    rows_of_a_person: ClassVar[int] = 1
+    # All kernels by name, for `kernel_from_dict`.
     registry: ClassVar[dict[str, type["Kernel"]]] = {}
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Enter the subclass into the registry under its name."""
         super().__init_subclass__(**kwargs)
         Kernel.registry[cls.name] = cls
 
     def __post_init__(self) -> None:
+        """Check the public ball and fill in its defaults."""
         if self.outer_radius is not None and not self.is_private:
             raise ParameterError(
                 "is for a private radius",
@@ -72,16 +108,15 @@ class Kernel(ABC):
             )
         if self.is_private:
             _validate.private_radius(self.radius)
-            assign(
-                self,
-                outer_radius=default_outer_radius(self.manifold, self.outer_radius),
-            )
-        ball = public_ball(self.manifold, *self.ball[1:])
-        assign(
-            self,
-            center=ball.center,
-            **{"outer_radius" if self.is_private else "radius": ball.radius},
-        )
+            outer_radius = default_outer_radius(self.manifold, self.outer_radius)
+            assign(self, outer_radius=outer_radius)
+
+        ball = public_ball(self.manifold, self.ball.center, self.ball.radius)
+        assign(self, center=ball.center)
+        if self.is_private:
+            assign(self, outer_radius=ball.radius)
+        else:
+            assign(self, radius=ball.radius)
 
     @property
     def is_private(self) -> bool:
@@ -90,12 +125,9 @@ class Kernel(ABC):
 
     @property
     def ball(self) -> Outer:
-        """The public ball that holds the records."""
-        return Outer(
-            self.manifold,
-            self.center,
-            self.outer_radius if self.is_private else self.radius,
-        )
+        """The public ball into which records are clipped."""
+        radius = self.outer_radius if self.is_private else self.radius
+        return Outer(self.manifold, self.center, radius)
 
     @property
     @abstractmethod
@@ -104,64 +136,113 @@ class Kernel(ABC):
 
     @property
     def classes(self) -> int:
-        """How many groups of records have sums of their own."""
+        """How many classes of records have sums of their own."""
         return 1
 
     @property
     def space(self) -> Manifold:
-        """Where the value, or each part of it, lives."""
+        """The manifold on which the value, or each part of it, lives."""
         return self.manifold
 
     @abstractmethod
     def asked(self, rounds: int, hidden: float, few: float) -> list[Question]:
-        """One question a round. `hidden` are so many records as the noise of the whole budget hides, `few` the share that
-        makes half of the records clear in a count."""
+        """Return the question of each round.
+
+        Parameters
+        ----------
+        rounds : int
+            The number of rounds.
+        hidden : float
+            The number of records that the noise of the whole budget hides.
+        few : float
+            The share of the budget at which half of the records are clear in a count.
+        """
 
     @abstractmethod
     def finished(self, at: Array, noise: float) -> Array:
-        """The value, from the last numbers and the noise left in a coordinate, in units of the radius."""
+        """Return the value, from the public numbers after the last round.
+
+        Parameters
+        ----------
+        at : array
+            The public numbers, a row for each class.
+        noise : float
+            The standard deviation of the noise that remains in a coordinate, in units of
+            the radius.
+        """
 
     def questions(self, rounds: int, scale: float, n: int) -> list[Question]:
-        """Those of the rounds; 1/`scale` is the whole budget and n the number of records. Raises `ParameterError` where
-        records are too few for a private ball, or the rounds are not its own."""
-        if self.is_private and (rounds != self.rounds or n < _ENOUGH * scale):
+        """Return the question of each round, and check that records are enough.
+
+        Parameters
+        ----------
+        rounds : int
+            The number of rounds.
+        scale : float
+            1/μ of the whole budget.
+        n : int
+            The number of records (of the smallest class).
+
+        Raises
+        ------
+        ParameterError
+            If records are too few for a private ball, or the rounds are not its own.
+        """
+        has_enough = n >= _LEAST_RECORDS_TIMES_MU * scale
+        if self.is_private and (rounds != self.rounds or not has_enough):
             raise ParameterError(
-                f"a private ball takes {self.rounds} rounds and n·μ >= {_ENOUGH:g}; there are {rounds} and {n / scale:.3g}: "
-                "agree on a radius"
+                f"a private ball takes {self.rounds} rounds and "
+                f"n·μ >= {_LEAST_RECORDS_TIMES_MU:g}; there are {rounds} and "
+                f"{n / scale:.3g}: agree on a radius"
             )
-        few = min(
-            _MOST, (17 * scale / max(n, 1)) ** 2
-        )  # 17 = 2·2.5 standard deviations · 3.3, a count's noise
-        return self.asked(rounds, 2 * sqrt(self.manifold.dim) * scale, few)
+        # 17 = 2 · 2.5 standard deviations · 3.3, the noise of a count.
+        few = min(_MOST_SHARE, (17 * scale / max(n, 1)) ** 2)
+        hidden = 2 * sqrt(self.manifold.dim) * scale
+        return self.asked(rounds, hidden, few)
 
     def search(self, hidden: float, few: float) -> list[Question]:
-        """The questions that find a ball: no step where embedded points give a center, two where nothing gives one."""
-        ball, embedded = (
-            self.ball,
-            all(isinstance(f, EmbeddedMean) for f in self.manifold.factors),
-        )
-        step = [
-            Distances(ball, max(_COUNTS / 4, few), hidden),
-            Step(ball, _LOCATION, coarse=True),
+        """Return the questions that find a private ball.
+
+        Where embedded points give a center, no coarse step is needed; where a first
+        center is asked for otherwise, one is; where nothing gives a center, two are. The
+        arguments are those of `asked`.
+        """
+        ball = self.ball
+        coarse_step: list[Question] = [
+            Distances(ball, max(_COUNTS_SHARE / 4, few), hidden),
+            Step(ball, _LOCATION_SHARE, coarse=True),
         ]
-        again = [] if embedded else step
-        first = [Place(ball, max(_PLACE, few))] if Place.parts(self.manifold) else again
-        return [*first, *again, Distances(ball, max(_COUNTS, few), hidden)]
+        has_embedding = all(
+            isinstance(factor, EmbeddedMean) for factor in self.manifold.factors
+        )
+        questions: list[Question] = []
+        if Place.parts(self.manifold):
+            questions.append(Place(ball, max(_PLACE_SHARE, few)))
+        elif not has_embedding:
+            questions += coarse_step
+        if not has_embedding:
+            questions += coarse_step
+        questions.append(Distances(ball, max(_COUNTS_SHARE, few), hidden))
+        return questions
 
     def start(self) -> Array:
-        """The first public numbers, a row a class."""
-        s, (_, center, radius) = self._half_way, self.ball
-        bend = max(1.0, s / (1.5 * tanh(s))) - 1 if s > 0 else 0.0
-        return np.repeat(
-            Where(center, center, radius, radius, bend).row()[None],
-            self.classes,
-            axis=0,
-        )
+        """Return the public numbers before the first round, a row for each class."""
+        s = self._half_way
+        step_excess = max(1.0, s / (1.5 * tanh(s))) - 1 if s > 0 else 0.0
+        center = self.ball.center
+        radius = self.ball.radius
+        row = Where(center, center, radius, radius, step_excess).row()
+        return np.repeat(row[None], self.classes, axis=0)
 
     @property
     def _half_way(self) -> float:
-        """s, where H = s·coth s is the Hessian of ½d² half way out; steps are cut by 3/2H, so that they converge."""
-        return sqrt(max(-self.manifold.curvature_bounds[0], 0.0)) * self.ball.radius / 2
+        """s = √κ·r/2, half way out in the ball of radius r, for curvature ≥ −κ.
+
+        There the Hessian of ½d² is at most H = s·coth s. Steps are shortened by 3/(2H),
+        so that they converge.
+        """
+        kappa = max(-self.manifold.curvature_bounds[0], 0.0)
+        return sqrt(kappa) * self.ball.radius / 2
 
     def update(
         self,
@@ -172,56 +253,86 @@ class Kernel(ABC):
         noise: float,
         part: float,
     ) -> Array:
-        """The public numbers after a round, from its noisy sums and the classes' public counts."""
-        parts = zip(
-            self.places(at), total.reshape(self.classes, -1), counts, strict=True
-        )
-        return np.array(
-            [
-                question.update(where, sums, max(n, 1), noise, part)
-                for where, sums, n in parts
-            ]
-        )
+        """Return the public numbers after a round, a row for each class.
+
+        Parameters
+        ----------
+        question : Question
+            What the round asked.
+        at : array
+            The public numbers before the round.
+        total : array
+            The noisy sums of all classes, one after the other.
+        counts : sequence of int
+            The public number of records of each class.
+        noise, part : float
+            See `Question.update`.
+        """
+        class_sums = total.reshape(self.classes, -1)
+        rows = [
+            question.update(where, sums, max(count, 1), noise, part)
+            for where, sums, count in zip(
+                self.places(at), class_sums, counts, strict=True
+            )
+        ]
+        return np.array(rows)
 
     def places(self, at: Array) -> list[Where]:
-        """The public numbers of each class; raises `ParameterError` where they are none, whatever the records."""
+        """Read the public numbers of each class.
+
+        Raises
+        ------
+        ParameterError
+            If they have another shape or are not points, whatever the records.
+        """
         if at.shape != self.start().shape:
             raise ParameterError("at= are not the numbers of these classes")
         return [Where.read(self.manifold, row) for row in at]
 
     def terms(self, question: Question, at: Array, records: Array, label: int) -> Array:
-        """One row a record of class `label`; rows lie within the question's largest change of each other."""
-        with np.errstate(all="ignore"):  # a data-dependent warning is a release
-            return np.asarray(
-                question.rows(self.places(at)[label], self.inside(records))
-            )
+        """Return the row of each record of class `label`.
+
+        Rows are at most the question's `change` apart. No warning is given: one that
+        depends on the data would be a release.
+        """
+        with np.errstate(all="ignore"):
+            where = self.places(at)[label]
+            return np.asarray(question.rows(where, self.inside(records)))
 
     def is_same(self, one: Array, other: Array) -> bool:
-        """Whether two sets of public numbers differ by no more than another machine's floats."""
-        points = np.abs(other[:, :-3]).max(axis=1, keepdims=True)
-        scale = np.concatenate(
-            [np.broadcast_to(points, other[:, :-3].shape), np.abs(other[:, -3:])],
-            axis=1,
-        )
-        return one.shape == other.shape and bool(
-            np.all(np.abs(one - other) <= 1e-6 * scale)
-        )
+        """Whether two sets of public numbers differ by no more than rounding errors.
+
+        Coordinates of points are compared relative to the largest coordinate of the row,
+        the three numbers at its end each to itself.
+        """
+        points = np.abs(other[:, :-3])
+        largest = np.broadcast_to(points.max(axis=1, keepdims=True), points.shape)
+        scale = np.concatenate([largest, np.abs(other[:, -3:])], axis=1)
+        if one.shape != other.shape:
+            return False
+        return bool(np.all(np.abs(one - other) <= _MACHINE_TOLERANCE * scale))
 
     def inside(self, records: Array) -> Array:
-        """Records in the public ball; none raises, none is dropped."""
+        """Return the records clipped into the public ball; none raises or is dropped."""
         return np.asarray(project_to_ball(*self.ball, records))
 
     def by_person(self, records: Array, codes: Array) -> Array:
-        """What stands for each person, of whom code 0, 1, … says which records are theirs: their own mean."""
+        """Return what stands for each person: the mean of their records.
+
+        Parameters
+        ----------
+        records : array of shape (records, *point_shape)
+            The records.
+        codes : array of int
+            The person 0, 1, … whose record it is.
+        """
         return person_means(self.manifold, self.ball[1:], records, codes)
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON values from which `kernel_from_dict` makes it again."""
-        stated = {
-            f.name: getattr(self, f.name)
-            for f in fields(self)
-            if getattr(self, f.name) is not None
-        }
+        """Return JSON values from which `kernel_from_dict` makes the kernel again."""
+        names = [declared.name for declared in fields(self)]
+        values = {name: vars(self)[name] for name in names}
+        stated = {name: value for name, value in values.items() if value is not None}
         return {
             **stated,
             "name": self.name,
@@ -231,36 +342,45 @@ class Kernel(ABC):
 
 
 def kernel_from_dict(stated: Mapping[str, Any]) -> Kernel:
-    """The inverse of `Kernel.to_dict`; raises `ParameterError` where a name is unknown, or a field missing or unusable."""
+    """Return the kernel of a dictionary that `Kernel.to_dict` made.
+
+    Raises
+    ------
+    ParameterError
+        If a name is unknown, or a field is missing or unusable.
+    """
     try:
-        rest = {
+        options = {
             key: value
             for key, value in stated.items()
             if key not in ("name", "manifold")
         }
-        return Kernel.registry[stated["name"]](
-            manifold=parse_manifold(stated["manifold"]), **rest
-        )
+        kernel_class = Kernel.registry[stated["name"]]
+        return kernel_class(manifold=parse_manifold(stated["manifold"]), **options)
     except (AttributeError, KeyError, TypeError):
         raise ParameterError("this is not a kernel of a federated sum") from None
 
 
 @dataclass(frozen=True, eq=False)
 class MeanKernel(Kernel):
-    """Steps to the Fréchet mean: log_w x − log_w center, clipped to the radius.
+    """The Fréchet mean, by steps of clipped logarithms (experimental).
 
-    Where curvature is <= 0 the logarithm does not stretch, so nothing is cut off at any w; elsewhere little is.
+    The rows are log_w x − log_w center, clipped to the radius. Where curvature is ≤ 0
+    the logarithm does not stretch, so nothing is cut off at any w; elsewhere little is.
+    The masking protocol has not been reviewed by outside cryptographers.
 
     Parameters
     ----------
     manifold : Manifold
         Where the records live.
     radius : float or "private"
-        Of the public ball; or the first rounds find a ball privately, inside an outer one.
+        The radius of the public ball; or the first rounds find a ball privately, inside
+        an outer one.
     center : array, optional
-        Of the public ball; the manifold's origin by default.
+        The center of the public ball; the manifold's origin by default.
     outer_radius : float, optional
-        With `radius="private"`, of the public outer ball, which only has to be large enough; a generous one by default.
+        With `radius="private"`, the radius of the public outer ball, which only has to
+        be large enough; a generous one by default.
 
     Examples
     --------
@@ -270,43 +390,62 @@ class MeanKernel(Kernel):
     """
 
     name = "mean"
-    last: ClassVar[type[Question]] = Step  # asked in the last round
+    # The question of the last round.
+    last: ClassVar[type[Question]] = Step
 
     @property
     def rounds(self) -> int:
-        """Enough to come near by simulation: where the ball is wide for its curvature, steps shorten the way less."""
+        """The number of rounds that come near to the mean, by simulation.
+
+        Where the ball is wide for its curvature, a step shortens the way less.
+        """
         if self.is_private:
-            return len(self.search(0.0, 0.0)) + (2 if Place.parts(self.manifold) else 1)
-        return (3 if 4 * self._half_way**2 <= 1.5 else 5) + (self.last is not Step)
+            search_rounds = len(self.search(0.0, 0.0))
+            return search_rounds + (2 if Place.parts(self.manifold) else 1)
+        steps = 3 if 4 * self._half_way**2 <= 1.5 else 5
+        return steps if self.last is Step else steps + 1
 
     def asked(self, rounds: int, hidden: float, few: float) -> list[Question]:
+        """Return the search of a private ball, steps, and the last question.
+
+        The budget that the search leaves is split in geometric progression.
+        """
         search = self.search(hidden, few) if self.is_private else []
-        weights = [_RATIO**k for k in range(rounds - len(search))]
-        left = (1 - sum(question.weight for question in search)) / sum(weights)
-        steps = [Step(self.ball, left * weight) for weight in weights[:-1]]
-        return [*search, *steps, self.last(self.ball, left * weights[-1])]
+        ratios = [_BUDGET_RATIO**k for k in range(rounds - len(search))]
+        search_share = sum(question.weight for question in search)
+        unit_share = (1 - search_share) / sum(ratios)
+        steps = [Step(self.ball, unit_share * ratio) for ratio in ratios[:-1]]
+        return [*search, *steps, self.last(self.ball, unit_share * ratios[-1])]
 
     def finished(self, at: Array, noise: float) -> Array:
-        places = [
-            (where.center, where.point[None], noise * where.radius)
-            for where in self.places(at)
-        ]
+        """Return the mean of each class, shrunk toward its center by the noise."""
         means = np.concatenate(
-            [shrink_points(self.manifold, *place) for place in places]
+            [
+                shrink_points(
+                    self.manifold,
+                    where.center,
+                    where.point[None],
+                    noise * where.radius,
+                )
+                for where in self.places(at)
+            ]
         )
         return means[0] if self.classes == 1 else means
 
 
 @dataclass(frozen=True, eq=False)
 class ClassMeansKernel(MeanKernel):
-    """The mean of each of `count` classes, for minimum distance to mean. A record's class is public.
+    """The mean of each class, for minimum distance to mean (experimental).
+
+    A record's class is public. The masking protocol has not been reviewed by outside
+    cryptographers.
 
     Parameters
     ----------
     manifold, radius, center, outer_radius
         As of a `MeanKernel`.
     count : int
-        Number of classes.
+        The number of classes.
 
     Examples
     --------
@@ -320,22 +459,27 @@ class ClassMeansKernel(MeanKernel):
     name = "class-means"
 
     def __post_init__(self) -> None:
+        """Check the ball and the number of classes."""
         super().__post_init__()
         assign(self, count=_validate.integer("count", self.count, 1))
 
     @property
     def classes(self) -> int:
+        """The number of classes."""
         return self.count
 
     def finished(self, at: Array, noise: float) -> Array:
-        return (
-            super().finished(at, noise).reshape(self.count, *self.manifold.point_shape)
-        )
+        """Return the means as an array of shape (count, *point_shape)."""
+        means = super().finished(at, noise)
+        return means.reshape(self.count, *self.manifold.point_shape)
 
 
 @dataclass(frozen=True, eq=False)
 class DispersionKernel(MeanKernel):
-    """The mean square distance to a private mean: rounds of a mean, then one of d² clipped to [0, r²].
+    """The mean square distance to a private mean (experimental).
+
+    After the rounds of a mean, one asks for d² clipped to [0, r²]. The masking protocol
+    has not been reviewed by outside cryptographers.
 
     Parameters
     ----------
@@ -355,16 +499,20 @@ class DispersionKernel(MeanKernel):
 
     @property
     def space(self) -> Manifold:
+        """The real line."""
         return Euclidean(1)
 
     def finished(self, at: Array, noise: float) -> Array:
+        """Return the mean square distance that the last round gave."""
         return np.asarray(at[0])
 
 
 @dataclass(frozen=True, eq=False)
 class MomentKernel(Kernel):
-    """The second moment xxᵀ of vectors of length at most the radius, for principal components; its value are all of them, the
-    leading one first, as rows.
+    """Principal components, from the second moment xxᵀ of vectors (experimental).
+
+    Vectors are clipped to the radius. The value has all components as rows, the leading
+    one first. The masking protocol has not been reviewed by outside cryptographers.
 
     Parameters
     ----------
@@ -382,48 +530,55 @@ class MomentKernel(Kernel):
     rows_of_a_person = MAX_ROWS_PER_PERSON
 
     def __post_init__(self) -> None:
+        """Check the ball, and that records are vectors around the origin."""
         super().__post_init__()
-        if manifold_name(self.manifold) != manifold_name(
-            Euclidean(self.manifold.dim)
-        ) or np.any(self.center):
+        euclidean_name = manifold_name(Euclidean(self.manifold.dim))
+        is_euclidean = manifold_name(self.manifold) == euclidean_name
+        if not is_euclidean or np.any(self.center):
             raise ParameterError(
                 "the second moment is of vectors: Euclidean(d), about the origin"
             )
 
     @property
     def rounds(self) -> int:
-        """One; before it, one that finds the radius."""
-        return 1 + self.is_private
+        """One round; before it, with a private radius, one that finds the radius."""
+        return 2 if self.is_private else 1
 
     def asked(self, rounds: int, hidden: float, few: float) -> list[Question]:
+        """Return the question for the moment, after that for a private radius."""
         if rounds != self.rounds:
             raise ParameterError(
                 f": the second moment takes {self.rounds}",
                 parameter="rounds",
                 value=rounds,
             )
-        spent = max(_COUNTS, few) * self.is_private
+        if not self.is_private:
+            return [Moment(self.ball, 1.0)]
+        search_share = max(_COUNTS_SHARE, few)
         return [
-            *[Distances(self.ball, spent, hidden)] * self.is_private,
-            Moment(self.ball, 1 - spent),
+            Distances(self.ball, search_share, hidden),
+            Moment(self.ball, 1 - search_share),
         ]
 
     def places(self, at: Array) -> list[Where]:
-        """With the radius that is agreed on, whatever a server says: rows cut to a smaller one would add up to more than a
-        person has."""
-        found = super().places(at)
-        return (
-            found
-            if self.is_private
-            else [where._replace(radius=self.radius) for where in found]
-        )
+        """Read the public numbers, with the agreed radius whatever the server says.
+
+        Rows clipped to a smaller radius would add up to more than one person may
+        contribute.
+        """
+        places = super().places(at)
+        if self.is_private:
+            return places
+        return [where._replace(radius=self.radius) for where in places]
 
     def by_person(self, records: Array, codes: Array) -> Array:
+        """Return the rows that stand for each person's clipped records."""
         if self.is_private:
             raise ParameterError("a person's moments need a radius that is agreed on")
         return person_rows(clip_rows(self.inside(records), self.radius), codes)
 
     def finished(self, at: Array, noise: float) -> Array:
-        return np.asarray(
-            np.linalg.eigh(vector_to_symmetric(at[0], self.manifold.dim))[1][:, ::-1].T
-        )
+        """Return the eigenvectors of the noisy moment as rows, the leading one first."""
+        moment = vector_to_symmetric(at[0], self.manifold.dim)
+        _, eigenvectors = np.linalg.eigh(moment)
+        return np.asarray(eigenvectors[:, ::-1].T)
