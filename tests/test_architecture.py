@@ -150,16 +150,7 @@ ARROWS: dict[str, set[str]] = {
         "release",
         "statistics",
     },
-    # `planning` for the type of a plan that is drawn.
-    "report": {
-        "core",
-        "geometry",
-        "inference",
-        "ledger",
-        "planning",
-        "privacy",
-        "release",
-    },
+    "report": {"core", "geometry", "inference", "ledger", "privacy", "release"},
     "studio": {
         "checking",
         "core",
