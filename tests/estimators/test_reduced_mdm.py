@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from curvedp.estimators import PrivateMDM, PrivateReducedMDM
+from curvedp.estimators import PrivateMDM
+from curvedp.estimators.reduced_mdm import PrivateReducedMDM
 from curvedp.geometry import SPDAffineInvariant
 from curvedp.randomness import GeneratorSource
 
