@@ -18,6 +18,7 @@ import scipy.special
 import curvedp
 from curvedp import GDP, PureDP, ReleaseWarning, check
 from curvedp._silence import numerical_silence, quiet_about_records
+from curvedp.errors import ExperimentalWarning
 from curvedp.federated import MeanKernel, Plan, Site, key_of, new_identity
 from curvedp.geometry import (
     Correlation,
@@ -164,6 +165,8 @@ def hypothesis(test, samples=2) -> Entry:
 
 
 def site(manifold, records):
+    # It is given once in a process, whatever the records are.
+    warnings.simplefilter("ignore", ExperimentalWarning)
     identity, other = new_identity(), new_identity()
     kernel = MeanKernel(manifold, 0.5)
     plan = Plan(kernel, [key_of(identity), key_of(other)], [N, N], GDP(1.0))

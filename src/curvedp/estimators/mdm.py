@@ -1,7 +1,7 @@
 """Minimum distance to private class means: classification of manifold-valued records."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Self
 
 import numpy as np
@@ -123,7 +123,9 @@ class PrivateMDM(PrivateTransformer, ScoringClassifier, BallEstimator):
     _column = "mdm"
     _adjacencies = ("replace-one", ADD_REMOVE)
     # The estimator to which the last call of `fit` delegated, with `reduce`.
-    _reduced_model: PrivateReducedMDM | None = None
+    _reduced_model: PrivateReducedMDM | None = field(
+        default=None, init=False, repr=False
+    )
 
     reduce: int | None = None
     features: str = "power"
