@@ -12,8 +12,8 @@ def main() -> None:
         print(f"curvedp {__version__}")
         return
 
-    # Processes that a command starts import nothing from the working folder: the records
-    # may lie there beside somebody else's code.
+    # Processes that a command starts import nothing from the working folder: the
+    # records may lie there beside somebody else's code.
     os.environ["PYTHONSAFEPATH"] = "1"
     from curvedp.cli import app
 

@@ -22,9 +22,9 @@ def exports(
         The package's `__name__`.
     names_by_module : mapping
         The names, by the module that defines them. Type checkers do not read it: the
-        package repeats it as imports in an `if TYPE_CHECKING:` block, and a test compares
-        the two. No name may be a module's of the package too: importing that module
-        would bind the name to it.
+        package repeats it as imports in an `if TYPE_CHECKING:` block, and a test
+        compares the two. No name may be a module's of the package too: importing that
+        module would bind the name to it.
     """
     home = {name: module for module, names in names_by_module.items() for name in names}
 
@@ -44,7 +44,8 @@ def exports(
 class Registry(UserDict[str, Kind]):
     """Classes by name, which they enter as they are defined, in the order of their modules.
 
-    The modules of the package and of its subpackages are imported when a name is missing, or all are asked for.
+    The modules of the package and of its subpackages are imported when a name is
+    missing, or all are asked for.
     """
 
     def __init__(self, package: str) -> None:

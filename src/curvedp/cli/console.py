@@ -56,7 +56,8 @@ def describe(error: Exception) -> str:
 def one_line_errors() -> Iterator[None]:
     """Turn a user's mistake into one line and an exit code.
 
-    A claim that is not confirmed exits with 1, everything else that curvedp refuses with
+    A claim that is not confirmed exits with 1, everything else that curvedp refuses
+    with
     2. A `ReleaseWarning` is printed as one line, once.
     """
     printed: set[str] = set()

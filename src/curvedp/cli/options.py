@@ -1,7 +1,7 @@
 """Options that commands share, and how a function becomes a command.
 
-`command` makes one of a function's own parameters. A parameter called `guarantee` is asked
-for by four options, of which the user gives one kind.
+`command` makes one of a function's own parameters. A parameter called `guarantee` is
+asked for by four options, of which the user gives one kind.
 """
 
 from collections.abc import Callable

@@ -1,7 +1,8 @@
 """`curvedp key | sign | statement`: who stands behind a certificate, as Ed25519 signatures beside it, and what it tells.
 
-Signed is the whole certificate in one spelling (RFC 8785): released integers or their SHA-256, every public number, and the
-ledger's entry with its hash, which is the head of the chain at that time.
+Signed is the whole certificate in one spelling (RFC 8785): released integers or their
+SHA-256, every public number, and the ledger's entry with its hash, which is the head of
+the chain at that time.
 """
 
 from pathlib import Path

@@ -101,18 +101,18 @@ class LeadsToRegion(ABC):
 class BoundsSamplingError(ABC):
     """A statistic that knows how far it is from the statistic of the population.
 
-    The records are independent draws of a population. A statistic without this ability has
-    no confidence region for its population.
+    The records are independent draws of a population. A statistic without this ability
+    has no confidence region for its population.
     """
 
     @abstractmethod
     def sampling_error(self, failure_probability: float) -> float:
         """Bound how far the statistic of n records is from that of their population.
 
-        The unit is that of the theorem which the region uses (docs/inference.md, "Of the
-        population"): a distance for means, variances and second moments; for medians and
-        geodesics the length of the mean direction of the records at the population's own
-        median or geodesic, which has expectation 0.
+        The unit is that of the theorem which the region uses (docs/inference.md, "Of
+        the population"): a distance for means, variances and second moments; for
+        medians and geodesics the length of the mean direction of the records at the
+        population's own median or geodesic, which has expectation 0.
 
         Parameters
         ----------

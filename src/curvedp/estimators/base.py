@@ -1,7 +1,7 @@
 """What every estimator does around its statistic: check, choose, compute, pay, release.
 
-Everything that can be refused is refused before the ledger is charged; everything is charged
-before anything is drawn.
+Everything that can be refused is refused before the ledger is charged; everything is
+charged before anything is drawn.
 """
 
 import logging
@@ -160,8 +160,9 @@ class PrivateEstimator(BaseEstimator):
     ) -> list[Release]:
         """Pay once for releases that serve disjoint groups of records, then draw each.
 
-        Everything that can be refused is refused first, also a title that cannot be shown.
-        Afterwards nothing is left of an earlier fit, and `releases` has what was drawn.
+        Everything that can be refused is refused first, also a title that cannot be
+        shown. Afterwards nothing is left of an earlier fit, and `releases` has what was
+        drawn.
 
         Parameters
         ----------
@@ -248,14 +249,14 @@ class PrivateEstimator(BaseEstimator):
         level : float
             The probability with which the region holds what it is about.
         of : {"records", "population"}
-            Whether it is about the statistic of the clipped records, or of the population
-            that they are independent draws of.
+            Whether it is about the statistic of the clipped records, or of the
+            population that they are independent draws of.
 
         Raises
         ------
         ParameterError
-            Before `fit`, for a level that is no probability, and where no theorem gives a
-            region.
+            Before `fit`, for a level that is no probability, and where no theorem gives
+            a region.
         """
         if not self.__sklearn_is_fitted__():
             raise ParameterError(
@@ -297,8 +298,8 @@ class BallEstimator(PrivateEstimator):
     def _load_records(self, X: Any, groups: Any) -> tuple[Records, ProtectedUnit]:
         """Return the records and whose data are protected.
 
-        With `groups`, there is one record a person: the mean of their own, so that any of
-        them may change.
+        With `groups`, there is one record a person: the mean of their own, so that any
+        of them may change.
         """
         min_records = 0 if self._n_is_private else 2
         point_shape = check_manifold(self.manifold).point_shape
@@ -376,7 +377,8 @@ class BallEstimator(PrivateEstimator):
     ) -> Any:
         """Return the released value, and keep manifold, certificate and ball.
 
-        The ball is the one that was found, or the given one, in the frame of the records.
+        The ball is the one that was found, or the given one, in the frame of the
+        records.
         """
         manifold = self.manifold
         pending = self._pending_release(chosen, records, title)

@@ -17,8 +17,9 @@ class PrivateDispersion(BallEstimator):
     manifold, center, guarantee, mechanism, ledger, label, source, outer_radius
         As in `PrivateFrechetMean`.
     radius : float or "private"
-        As in `PrivateFrechetMean`; if private, the variance is that of the records clipped
-        to the ball found, which is smaller than their own (docs/private-ball.md).
+        As in `PrivateFrechetMean`; if private, the variance is that of the records
+        clipped to the ball found, which is smaller than their own
+        (docs/private-ball.md).
 
     Attributes
     ----------

@@ -24,22 +24,22 @@ class PrivateFrechetMean(BallEstimator):
     manifold : Manifold
         Where the records live.
     radius : float or "private"
-        Of the public ball that holds the records; choose it from domain knowledge. Records
-        outside it are clipped to it, and records that are not finite become its center,
-        silently: telling would be a release. "private" finds a ball privately, inside the
-        public outer ball.
+        Of the public ball that holds the records; choose it from domain knowledge.
+        Records outside it are clipped to it, and records that are not finite become its
+        center, silently: telling would be a release. "private" finds a ball privately,
+        inside the public outer ball.
     center : point, optional
         Of the public ball; by default the manifold's origin.
     outer_radius : float, optional
-        With `radius="private"`: that of the public outer ball, as generous as one likes; by
-        default all of a compact space, any unit of measurement on matrices, distance 25 in
-        hyperbolic space and 1e6 in flat space.
+        With `radius="private"`: that of the public outer ball, as generous as one
+        likes; by default all of a compact space, any unit of measurement on matrices,
+        distance 25 in hyperbolic space and 1e6 in flat space.
     guarantee : Guarantee
         What the release must meet.
     mechanism : str
         "auto" takes the smallest predicted error. By name: "gaussian", "laplace",
-        "tangent-gaussian", "tangent-laplace", "newton" (on spheres and hyperbolic spaces),
-        "gradient" (any ball), "kng" (up to dimension 4, drawn in floats).
+        "tangent-gaussian", "tangent-laplace", "newton" (on spheres and hyperbolic
+        spaces), "gradient" (any ball), "kng" (up to dimension 4, drawn in floats).
     ledger : Ledger, optional
         The budget to spend from; nothing is spent on a refusal.
     label : str, optional
@@ -54,9 +54,9 @@ class PrivateFrechetMean(BallEstimator):
     certificate_ : Certificate
         Why it may be published.
     predicted_error_ : float
-        The mean distance that is expected, from public numbers alone, between `location_`
-        and the mean of the clipped records. What clipping does is not in it; where released
-        values make the ball doubtful, a `ReleaseWarning` says so.
+        The mean distance that is expected, from public numbers alone, between
+        `location_` and the mean of the clipped records. What clipping does is not in
+        it; where released values make the ball doubtful, a `ReleaseWarning` says so.
     ball_ : Ball
         The public ball, or the one that was found: noise may put it somewhat beyond the
         outer ball.
@@ -64,20 +64,20 @@ class PrivateFrechetMean(BallEstimator):
     Raises
     ------
     ParameterError, UnattainableGuarantee, BudgetExceeded
-        Because of parameters, shapes and types, never because of a record's values; nothing
-        is spent then.
+        Because of parameters, shapes and types, never because of a record's values;
+        nothing is spent then.
 
     Notes
     -----
-    X may be a dask array, whose chunks are streamed (`docs/distributed.md`), or an array of
-    JAX, torch or CuPy, which stays on its device; what is released is a NumPy array in any
-    case, as noise is added on the host.
+    X may be a dask array, whose chunks are streamed (`docs/distributed.md`), or an
+    array of JAX, torch or CuPy, which stays on its device; what is released is a NumPy
+    array in any case, as noise is added on the host.
 
     Guarantees
 
     - `fit` meets `guarantee` for replace-one adjacency with n public, for ANY data; for
-      add-remove adjacency with n private: noisy sums in the given ball, and nothing that
-      leaves tells n;
+      add-remove adjacency with n private: noisy sums in the given ball, and nothing
+      that leaves tells n;
     - errors depend on shapes and parameters only, never on values.
 
     Examples
@@ -104,9 +104,9 @@ class PrivateFrechetMean(BallEstimator):
             An array, dask array or array on a device.
         y : ignored
         groups : sequence of n ids, optional
-            Whose record each is. Then a person is the unit of privacy, however many records
-            they have: each person's records are averaged first, and n is the number of
-            persons.
+            Whose record each is. Then a person is the unit of privacy, however many
+            records they have: each person's records are averaged first, and n is the
+            number of persons.
         """
         self._validate_params()
         records, privacy_unit = self._load_records(X, groups)

@@ -15,16 +15,16 @@ from curvedp.statistics.geometric_median import GeometricMedian
 class PrivateFrechetMedian(BallEstimator):
     """The geometric median of records on a manifold, released under a privacy guarantee.
 
-    Its noise does not depend on the radius of the public ball, and a tenth of the records,
-    anywhere in it, move it little.
+    Its noise does not depend on the radius of the public ball, and a tenth of the
+    records, anywhere in it, move it little.
 
     Parameters
     ----------
     manifold : Manifold
         Where the records live.
     radius : float or "private"
-        Of the public ball that holds the records, as generous as one likes; if private, the
-        outer ball is taken.
+        Of the public ball that holds the records, as generous as one likes; if private,
+        the outer ball is taken.
     center, guarantee, mechanism, ledger, label, source, outer_radius
         As in `PrivateFrechetMean`; there is one mechanism, "median".
 

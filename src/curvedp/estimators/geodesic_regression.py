@@ -48,30 +48,30 @@ class PrivateGeodesicRegression(PrivateEstimator):
         Where the responses live.
     radius, center : float and point
         Public: they bound the middle of the geodesic. "private" finds a ball of the
-        responses privately, and speed and clip with it: the geodesic stays in the ball, and
-        residuals are clipped to its radius.
+        responses privately, and speed and clip with it: the geodesic stays in the ball,
+        and residuals are clipped to its radius.
     speed, clip : float
-        Public: they bound the geodesic's length ‖v‖ over the whole range of a predictor,
-        and what one residual counts for.
+        Public: they bound the geodesic's length ‖v‖ over the whole range of a
+        predictor, and what one residual counts for.
     x_range : pair of numbers, or one pair for each predictor
         Required: the public range of the predictors, such as (20, 90) for ages, from
         domain knowledge. Predictors outside are moved to its ends, missing ones to its
         middle; responses that are not finite are moved to the center, far ones to the
         ball that predictions and clipped residuals can reach.
     method : {"auto", "kng", "dp-rgd"}
-        "kng": one exact draw of the K-norm gradient law on the tangent bundle, pure ε, for
-        manifolds of dimension 1 and 2 and one predictor. "dp-rgd": gradient descent on the
-        tangent bundle with exact noise, any symmetric space, any number of predictors:
-        Gaussian for GDP, (ε, δ) and the like, Laplace for pure ε. "auto" takes the one
-        with the smaller predicted noise.
+        "kng": one exact draw of the K-norm gradient law on the tangent bundle, pure ε,
+        for manifolds of dimension 1 and 2 and one predictor. "dp-rgd": gradient descent
+        on the tangent bundle with exact noise, any symmetric space, any number of
+        predictors: Gaussian for GDP, (ε, δ) and the like, Laplace for pure ε. "auto"
+        takes the one with the smaller predicted noise.
     guarantee, ledger, label, source, outer_radius
         As in `PrivateFrechetMean`.
 
     Attributes
     ----------
     footpoint_, velocity_ : ndarray
-        The geodesic at the lower end of the range; `velocity_` covers the whole range. With
-        k > 1 predictors the model is x ↦ Exp(p, Σ (x_j − middle of range j)·v_j):
+        The geodesic at the lower end of the range; `velocity_` covers the whole range.
+        With k > 1 predictors the model is x ↦ Exp(p, Σ (x_j − middle of range j)·v_j):
         `footpoint_` belongs to the middle of the ranges and `velocity_` stacks the v_j.
     manifold_, x_range_ : Manifold and ndarray
         The manifold and the range, one row for each predictor, that `fit` has used.
@@ -80,8 +80,8 @@ class PrivateGeodesicRegression(PrivateEstimator):
 
     Notes
     -----
-    `predict` is post-processing; `score` reads the data it is given and is NOT private. On
-    Euclidean(d) this is linear regression.
+    `predict` is post-processing; `score` reads the data it is given and is NOT private.
+    On Euclidean(d) this is linear regression.
 
     Guarantees
 
@@ -124,14 +124,14 @@ class PrivateGeodesicRegression(PrivateEstimator):
         Parameters
         ----------
         x : array of shape (n,) or (n, k)
-            Predictors. Where x is a list, `x_range` says how many predictors there are: one,
-            or one for each of its pairs.
+            Predictors. Where x is a list, `x_range` says how many predictors there are:
+            one, or one for each of its pairs.
         Y : array of shape (n, *point_shape)
             Responses.
         groups : sequence of n ids, optional
-            Whose record each is. Then a person is the unit of privacy, however many records
-            they have: a step takes the mean of a person's own directions, so that changes
-            within a person count, and n is the number of persons.
+            Whose record each is. Then a person is the unit of privacy, however many
+            records they have: a step takes the mean of a person's own directions, so
+            that changes within a person count, and n is the number of persons.
         """
         self._validate_params()
         manifold = check_manifold(self.manifold)
@@ -271,7 +271,8 @@ class PrivateGeodesicRegression(PrivateEstimator):
             )
         rows = x.reshape(-1, n_predictors)
         low, high = self.x_range_.T
-        # The foot point belongs to the lower end of one range, or the middle of several.
+        # The foot point belongs to the lower end of one range, or the middle of
+        # several.
         foot_predictor = low if n_predictors == 1 else (low + high) / 2
         widths = (high - low).reshape(-1, *(1,) * len(manifold.point_shape))
         velocities = self.velocity_.reshape(n_predictors, *manifold.point_shape)
@@ -368,8 +369,8 @@ def _read_predictors(x: Any, n_predictors: int) -> np.ndarray:
 def _predictor_shape(x: Any, x_range: Any) -> tuple[int, ...]:
     """Return the shape of one record's predictors.
 
-    For an array it is the array's own. For a list it is that of the public `x_range`, one
-    pair for each predictor, because the lengths of a list's rows are data.
+    For an array it is the array's own. For a list it is that of the public `x_range`,
+    one pair for each predictor, because the lengths of a list's rows are data.
     """
     if not isinstance(x, list | tuple):
         return _validate.public_shape("x", x)[1:]

@@ -44,7 +44,8 @@ from curvedp.statistics.searched_ball import (
 # Distances are cut here before they are squared, so that squares stay finite.
 _MAX_DISTANCE = 1e150
 
-# The score of every class for a record that is not on the manifold: all are equally far.
+# The score of every class for a record that is not on the manifold: all are equally
+# far.
 _NO_POINT_SCORE = -1e300
 
 
@@ -52,10 +53,10 @@ _NO_POINT_SCORE = -1e300
 class PrivateMDM(PrivateTransformer, ScoringClassifier, BallEstimator):
     """A classifier that keeps one private Fréchet mean a class and predicts the nearest.
 
-    Labels and class sizes are public (a record may be replaced by any other of its class);
-    the classes are disjoint, so the guarantee of all means together is that of one.
-    Certificates say so. Where a record may be added or removed, labels are private as well,
-    since a record is in one class alone, whichever that is.
+    Labels and class sizes are public (a record may be replaced by any other of its
+    class); the classes are disjoint, so the guarantee of all means together is that of
+    one. Certificates say so. Where a record may be added or removed, labels are private
+    as well, since a record is in one class alone, whichever that is.
 
     Parameters
     ----------
@@ -63,20 +64,20 @@ class PrivateMDM(PrivateTransformer, ScoringClassifier, BallEstimator):
         As in `PrivateFrechetMean`.
     reduce : int, optional
         For covariance matrices of many channels: `PrivateReducedMDM` with so many
-        components does everything, and labels are private. No ball is needed; `radius` may
-        bound the features' length.
+        components does everything, and labels are private. No ball is needed; `radius`
+        may bound the features' length.
     features : {"power", "log"}
-        With `reduce`, what is taken of the reduced matrices: square roots or logarithms. A
-        public choice.
+        With `reduce`, what is taken of the reduced matrices: square roots or
+        logarithms. A public choice.
     ball : {"auto", "shared", "each"}
-        With `radius="private"`: one ball for the records of all classes, found once; or one
-        for each class, found from its own records alone. By default one for each where
-        every class is large enough for that (nμ >= 40, 50 for matrices): its means err less
-        then, while few records tell classes apart better in one ball.
+        With `radius="private"`: one ball for the records of all classes, found once; or
+        one for each class, found from its own records alone. By default one for each
+        where every class is large enough for that (nμ >= 40, 50 for matrices): its
+        means err less then, while few records tell classes apart better in one ball.
     classes : sequence of labels, optional
-        Where labels are private: the public set of classes; any other label is taken for
-        the first of them, in order. By default it is the set of `y`, which has to be public
-        then: it tells of a class that one record alone has.
+        Where labels are private: the public set of classes; any other label is taken
+        for the first of them, in order. By default it is the set of `y`, which has to
+        be public then: it tells of a class that one record alone has.
 
     Attributes
     ----------
@@ -91,10 +92,10 @@ class PrivateMDM(PrivateTransformer, ScoringClassifier, BallEstimator):
 
     Notes
     -----
-    X may be a dask array, which is streamed: every pass serves all classes, and the means do
-    not depend on the chunks. Then y may be one too, and `transform` and `predict` of a dask
-    array are dask arrays, computed by chunks when they are asked for. `reduce` and `groups`
-    need records in memory.
+    X may be a dask array, which is streamed: every pass serves all classes, and the
+    means do not depend on the chunks. Then y may be one too, and `transform` and
+    `predict` of a dask array are dask arrays, computed by chunks when they are asked
+    for. `reduce` and `groups` need records in memory.
 
     Guarantees
 
@@ -353,8 +354,8 @@ class PrivateMDM(PrivateTransformer, ScoringClassifier, BallEstimator):
     ) -> list[PendingRelease]:
         """Return pending releases that share one private search for a ball.
 
-        The search reads the records of all classes, the means those of their own class. The
-        arguments are those of `_pending_means`.
+        The search reads the records of all classes, the means those of their own class.
+        The arguments are those of `_pending_means`.
         """
         statistic: Any = chosen[0].mechanism.statistic
         search = SharedSearch()
@@ -424,7 +425,8 @@ class PrivateMDM(PrivateTransformer, ScoringClassifier, BallEstimator):
     def _scores(self, records: np.ndarray) -> np.ndarray:
         """Return minus the squared distances to the class means.
 
-        A record that is not on the manifold has none; all classes are equally far from it.
+        A record that is not on the manifold has none; all classes are equally far from
+        it.
         """
         if self._reduced_model is not None:
             return self._reduced_model._scores(records)

@@ -40,8 +40,8 @@ _TITLE = "components"
 # How many steps a descent takes: it has converged by then where noise allows it.
 _DESCENT_STEPS = 60
 
-# Up to how many features "auto" adds noise to the whole matrix: two million noisy entries
-# take a minute of exact draws.
+# Up to how many features "auto" adds noise to the whole matrix: two million noisy
+# entries take a minute of exact draws.
 _MAX_ONE_SHOT_FEATURES = 2000
 
 
@@ -49,32 +49,32 @@ _MAX_ONE_SHOT_FEATURES = 2000
 class PrivatePCA(PrivateTransformer):
     """The leading eigenvectors of the second moment (1/n)Σ xᵢxᵢᵀ, under a guarantee.
 
-    The data are not centered (the mean is private too); center by a public or separately
-    released mean first.
+    The data are not centered (the mean is private too); center by a public or
+    separately released mean first.
 
     Parameters
     ----------
     n_components : int
         How many directions.
     radius : float
-        A public bound on the length of a record: longer ones are scaled onto it, those that
-        are not finite become 0.
+        A public bound on the length of a record: longer ones are scaled onto it, those
+        that are not finite become 0.
     method : {"auto", "one-shot", "dp-rgd"}
-        "one-shot" adds noise once to the second moment, in orthonormal coordinates of the
-        symmetric matrices, where ‖xxᵀ − x'x'ᵀ‖ ≤ √2·r²; the eigenvectors are
+        "one-shot" adds noise once to the second moment, in orthonormal coordinates of
+        the symmetric matrices, where ‖xxᵀ − x'x'ᵀ‖ ≤ √2·r²; the eigenvectors are
         post-processing. The noise is Gaussian, or for pure ε of density ∝ exp(−‖·‖/b),
-        which has half the deviation of Laplace noise for each entry. "dp-rgd" descends on
-        the sphere or the Grassmann manifold with noisy gradients (extra: jax; drawn in
-        floats, which its certificate says; not for pure ε). "auto" takes the better by
-        prediction: to first order the direction is off by the noise across it over the
-        spectral gap, r²√d/(nμ) for one shot and 2r²√d/(nμ) for descent, so one shot, as
-        long as its d(d+1)/2 noisy entries are affordable.
+        which has half the deviation of Laplace noise for each entry. "dp-rgd" descends
+        on the sphere or the Grassmann manifold with noisy gradients (extra: jax; drawn
+        in floats, which its certificate says; not for pure ε). "auto" takes the better
+        by prediction: to first order the direction is off by the noise across it over
+        the spectral gap, r²√d/(nμ) for one shot and 2r²√d/(nμ) for descent, so one
+        shot, as long as its d(d+1)/2 noisy entries are affordable.
     guarantee, ledger, label, source
         As in `PrivateFrechetMean`.
     features : int, optional
-        How many numbers a record has. An array or a frame says it by its shape; for a list
-        of rows it must be given, because the length of a row is data. A row of another
-        length counts as 0.
+        How many numbers a record has. An array or a frame says it by its shape; for a
+        list of rows it must be given, because the length of a row is data. A row of
+        another length counts as 0.
 
     Attributes
     ----------
@@ -87,7 +87,8 @@ class PrivatePCA(PrivateTransformer):
 
     Notes
     -----
-    X may be a dask array, which is streamed; its components do not depend on the chunks.
+    X may be a dask array, which is streamed; its components do not depend on the
+    chunks.
 
     Guarantees
 
@@ -139,9 +140,9 @@ class PrivatePCA(PrivateTransformer):
         X : array of shape (n, features)
         y : ignored
         groups : sequence of n ids, optional
-            Whose record each is. Then a person is the unit of privacy, however many records
-            they have: a person counts for the mean of xxᵀ over their own, and n is the
-            number of persons. For "one-shot".
+            Whose record each is. Then a person is the unit of privacy, however many
+            records they have: a person counts for the mean of xxᵀ over their own, and n
+            is the number of persons. For "one-shot".
         """
         self._validate_params()
         radius = self._check_radius()
@@ -245,8 +246,8 @@ class PrivatePCA(PrivateTransformer):
     ) -> PendingRelease:
         """Return the pending release of a private descent to the leading subspace.
 
-        The clip r² cuts nothing off: a record's gradient 2(I − wwᵀ)zzᵀw has length at most
-        2·sin·cos·r² ≤ r².
+        The clip r² cuts nothing off: a record's gradient 2(I − wwᵀ)zzᵀw has length at
+        most 2·sin·cos·r² ≤ r².
         """
         from curvedp.optim import (
             LeadingEigenvectorProblem,

@@ -1,7 +1,7 @@
 """Minimum distance to private class means of reduced covariance matrices.
 
-One release serves all classes: a private reduction to few components, then the means of the
-classes in the reduced features. Labels are private.
+One release serves all classes: a private reduction to few components, then the means of
+the classes in the reduced features. Labels are private.
 """
 
 from dataclasses import dataclass
@@ -25,10 +25,10 @@ from curvedp.statistics.reduced_classes import FEATURES
 class PrivateReducedMDM(PrivateTransformer, ReducedClassifier):
     """A classifier of large covariance matrices by the nearest private class mean.
 
-    The records are reduced to `reduce` components by a private second moment, each record is
-    divided by its trace, and the class means are those of `features`. There is one
-    guarantee, one charge and one certificate. `PrivateMDM(reduce=…)` is the same estimator
-    under another name.
+    The records are reduced to `reduce` components by a private second moment, each
+    record is divided by its trace, and the class means are those of `features`. There
+    is one guarantee, one charge and one certificate. `PrivateMDM(reduce=…)` is the same
+    estimator under another name.
 
     Parameters
     ----------
@@ -37,15 +37,16 @@ class PrivateReducedMDM(PrivateTransformer, ReducedClassifier):
     reduce : int
         How many components are kept.
     features : {"power", "log"}
-        What is taken of the reduced matrices: square roots or logarithms. A public choice.
+        What is taken of the reduced matrices: square roots or logarithms. A public
+        choice.
     radius : float, optional
         A public bound on the length of the features; by default the largest possible.
     guarantee, ledger, label, source
         As in `PrivateFrechetMean`.
     classes : sequence of labels, optional
         The public set of classes; any other label is taken for the first of them. By
-        default it is the set of `y`, which has to be public then: it tells of a class that
-        one record alone has.
+        default it is the set of `y`, which has to be public then: it tells of a class
+        that one record alone has.
 
     Attributes
     ----------

@@ -1,8 +1,9 @@
 """Classifiers of large covariance matrices with private labels, in one release each.
 
-A private reduction to few components comes first, then a linear classifier of the reduced
-matrices. `ReducedClassifier` fits and predicts for all of them; `PrivateSoftmax` is logistic
-regression, and `PrivateReducedMDM` (in its own file) takes the nearest class mean.
+A private reduction to few components comes first, then a linear classifier of the
+reduced matrices. `ReducedClassifier` fits and predicts for all of them;
+`PrivateSoftmax` is logistic regression, and `PrivateReducedMDM` (in its own file) takes
+the nearest class mean.
 """
 
 import warnings
@@ -200,12 +201,12 @@ class ReducedClassifier(ScoringClassifier):
 class PrivateSoftmax(ReducedClassifier):
     """Multinomial logistic regression on privately reduced covariance matrices.
 
-    It is for many channels and few records (20 to 60 channels, some hundred trials), where
-    the coordinates of a mean are too many. The records are reduced to `reduce` components
-    by a private second moment before any logarithm is taken; ten noisy gradient steps
-    follow. There is one guarantee, one charge, and one certificate with its stages. Labels
-    are private. Neither a ball nor a unit of measurement is needed: every record is divided
-    by its trace.
+    It is for many channels and few records (20 to 60 channels, some hundred trials),
+    where the coordinates of a mean are too many. The records are reduced to `reduce`
+    components by a private second moment before any logarithm is taken; ten noisy
+    gradient steps follow. There is one guarantee, one charge, and one certificate with
+    its stages. Labels are private. Neither a ball nor a unit of measurement is needed:
+    every record is divided by its trace.
 
     Parameters
     ----------

@@ -20,7 +20,8 @@ class PrivateTangentSpace(PrivateTransformer, PrivateFrechetMean):
     """A transformer of records to their logarithms at a private Fréchet mean.
 
     Only the reference point is released. What `transform` returns are the records
-    themselves in other coordinates: private data, to be learned from by something private.
+    themselves in other coordinates: private data, to be learned from by something
+    private.
 
     Parameters
     ----------
@@ -62,8 +63,8 @@ class PrivateTangentSpace(PrivateTransformer, PrivateFrechetMean):
         Returns
         -------
         array of shape (n, dim)
-            A dask array for a dask array. A record without a logarithm there becomes 0, the
-            reference point itself.
+            A dask array for a dask array. A record without a logarithm there becomes 0,
+            the reference point itself.
         """
         check_is_fitted(self)
         manifold = self.manifold_

@@ -1,7 +1,7 @@
 """Bounds by curvature alone: what Rauch's and Karcher's comparison theorems give.
 
-The functions here take a manifold and a length, and bound how exp stretches and how convex
-squared distances are within that length.
+The functions here take a manifold and a length, and bound how exp stretches and how
+convex squared distances are within that length.
 """
 
 from math import exp, inf, isfinite, pi, sinh, sqrt, tan, tanh

@@ -75,8 +75,8 @@ def k_sample_test(
         Two or more, of shapes (n, *point_shape), each with its own n; of independent
         records, unless `groups` says whose they are.
     radius, center : float and point, optional
-        The public ball; records are clipped to it, so that the test is of their laws in the
-        ball.
+        The public ball; records are clipped to it, so that the test is of their laws in
+        the ball.
     guarantee : Guarantee
         For replacing one record of any sample; the sizes are public.
     level : float
@@ -92,10 +92,10 @@ def k_sample_test(
     of : type of KernelStatistic
         What is compared.
     groups : sequence of arrays, optional
-        For each sample, n public ids that say whose record each is. Then a person is the
-        unit of privacy and of the test, however many records they have: each person's
-        records are averaged in the ball first, as by the estimators, and the sizes are
-        numbers of persons. Nobody may be in two samples (see `paired_test`).
+        For each sample, n public ids that say whose record each is. Then a person is
+        the unit of privacy and of the test, however many records they have: each
+        person's records are averaged in the ball first, as by the estimators, and the
+        sizes are numbers of persons. Nobody may be in two samples (see `paired_test`).
 
     Returns
     -------
@@ -106,8 +106,8 @@ def k_sample_test(
     Raises
     ------
     ParameterError, UnattainableGuarantee, BudgetExceeded
-        Because of parameters, shapes and types, never because of a record's values; nothing
-        is spent then.
+        Because of parameters, shapes and types, never because of a record's values;
+        nothing is spent then.
 
     Examples
     --------
@@ -176,8 +176,8 @@ def two_sample_test(
     manifold, radius, center
         As in `k_sample_test`.
     **options
-        Further arguments of `k_sample_test`; `groups` is a pair of arrays, which say whose
-        the records of X are and whose those of Y.
+        Further arguments of `k_sample_test`; `groups` is a pair of arrays, which say
+        whose the records of X are and whose those of Y.
 
     Returns
     -------
@@ -215,8 +215,8 @@ def paired_test(
     X, Y : array
         As many records of each, shape (n, *point_shape).
     groups : array, optional
-        One public id for each pair, where a person has several: each person's records of X
-        are averaged, and so are those of Y, and the unit of privacy is a person.
+        One public id for each pair, where a person has several: each person's records
+        of X are averaged, and so are those of Y, and the unit of privacy is a person.
     manifold, radius, center
         As in `k_sample_test`.
     **options
@@ -327,8 +327,8 @@ def _index_persons(groups: Any, sizes: list[int], is_paired: bool) -> list[np.nd
 
     earlier_ids: set[Any] = set()
     for ids in ids_of_samples:
-        # Ids are compared as texts too: one file may have 7 and another "7" for the same
-        # person.
+        # Ids are compared as texts too: one file may have 7 and another "7" for the
+        # same person.
         sample_ids = {*ids, *map(str, ids)}
         if earlier_ids & sample_ids:
             raise ParameterError(

@@ -1,8 +1,8 @@
 """Kernel statistics of records on a manifold: how far apart samples are.
 
-The kernel is Gaussian in the chart of the public ball, k(x, y) = exp(−|z_x − z_y|²/2ℓ²), with
-ℓ two fifths of the radius. It is positive definite on every manifold, as the coordinates are
-Euclidean, and characteristic on the ball. Its features φ satisfy
+The kernel is Gaussian in the chart of the public ball, k(x, y) = exp(−|z_x −
+z_y|²/2ℓ²), with ℓ two fifths of the radius. It is positive definite on every manifold,
+as the coordinates are Euclidean, and characteristic on the ball. Its features φ satisfy
 ‖φ(x) − φ(x')‖² = 2 − 2k ≤ 2, which bounds what one record can change.
 """
 
@@ -94,8 +94,8 @@ class KernelStatistic(Statistic):
     ) -> Iterator[np.ndarray]:
         """Yield the weights of all records for each contrast.
 
-        Each is an array of shape (1 + permutations, total): its first row is for the data
-        as they are, the others for the permutations.
+        Each is an array of shape (1 + permutations, total): its first row is for the
+        data as they are, the others for the permutations.
         """
 
     @property
@@ -116,9 +116,9 @@ class KernelStatistic(Statistic):
         """How far one record moves the computed statistic.
 
         That is the sensitivity in real numbers and the float error at both ends. The
-        computed square is off by at most η = Σ|wᵢwⱼ|·(the relative error of k, 20(d+8)u, its
-        exponent being at most 12.5, and of sums of N terms, then of C contrasts,
-        2.1(N+C+8)u); its root is off by at most √η.
+        computed square is off by at most η = Σ|wᵢwⱼ|·(the relative error of k,
+        20(d+8)u, its exponent being at most 12.5, and of sums of N terms, then of C
+        contrasts, 2.1(N+C+8)u); its root is off by at most √η.
         """
         weight_mass = float(np.sum((np.abs(self.contrasts) @ self.sizes) ** 2))
         kernel_error = 20 * (self.manifold.dim + 8)
@@ -129,8 +129,8 @@ class KernelStatistic(Statistic):
     def coordinates(self, samples: Any) -> np.ndarray:
         """Return the coordinates of all samples in the ball, one after the other.
 
-        Coordinates are shortened to the radius, and a record that is not finite becomes the
-        center. Only shapes and types can be refused.
+        Coordinates are shortened to the radius, and a record that is not finite becomes
+        the center. Only shapes and types can be refused.
 
         Parameters
         ----------
@@ -185,11 +185,12 @@ class KernelStatistic(Statistic):
 class SamplesDistance(KernelStatistic):
     """How far the mean embeddings of k samples are from that of all: √Σ pⱼ‖μⱼ − μ‖².
 
-    μⱼ is the mean embedding of sample j and pⱼ its share. Of two samples the statistic is
-    √(p₁p₂) times their maximum mean discrepancy (Gretton et al. 2012, biased). With
-    mⱼ = √pⱼ·μⱼ it is the length of m across √p, so that any orthonormal basis of what is
-    across √p gives k − 1 contrasts. A record of sample j has the weight √((1 − pⱼ)/(N·nⱼ))
-    over all of them, whatever the permutation, and moves the statistic by √2 times that.
+    μⱼ is the mean embedding of sample j and pⱼ its share. Of two samples the statistic
+    is √(p₁p₂) times their maximum mean discrepancy (Gretton et al. 2012, biased). With
+    mⱼ = √pⱼ·μⱼ it is the length of m across √p, so that any orthonormal basis of what
+    is across √p gives k − 1 contrasts. A record of sample j has the weight √((1 −
+    pⱼ)/(N·nⱼ)) over all of them, whatever the permutation, and moves the statistic by
+    √2 times that.
     """
 
     name: ClassVar[str] = "kernel distance of samples"

@@ -1,11 +1,12 @@
 """Where the geodesic through the records is, from the last release of a private descent.
 
-That release is the linearization of the regression at a pair (p, V) (`Neighborhood`): the
-mean clipped direction g, Ñ = mean aaᵀ and the mean remainder ẽ, all with noise.
+That release is the linearization of the regression at a pair (p, V) (`Neighborhood`):
+the mean clipped direction g, Ñ = mean aaᵀ and the mean remainder ẽ, all with noise.
 
-Theorem (docs/inference.md, Geodesics). Let λ be the least eigenvalue of Ñ, and χ = ẽ plus
-what noise may hide of the remainder and of Ñ. Where λ > χ, the pair at which the direction
-vanishes is within r = (q + χ|ẑ|)/(λ − χ) of ẑ = Ñ⁻¹g. The population's pair is farther by
+Theorem (docs/inference.md, Geodesics). Let λ be the least eigenvalue of Ñ, and χ = ẽ
+plus what noise may hide of the remainder and of Ñ. Where λ > χ, the pair at which the
+direction vanishes is within r = (q + χ|ẑ|)/(λ − χ) of ẑ = Ñ⁻¹g. The population's pair
+is farther by
 |G|/(λ − χ) at most, for n large.
 """
 
@@ -28,8 +29,8 @@ from curvedp.regression.linearity import (
 )
 from curvedp.statistics.geodesic import GeodesicLine
 
-# The share of 1 − level that is spent twice: on the noise in the mean of aaᵀ, and on the
-# noise in the mean remainder.
+# The share of 1 − level that is spent twice: on the noise in the mean of aaᵀ, and on
+# the noise in the mean remainder.
 _LINEARIZATION_SHARE = 0.1
 
 _DESCRIPTION = (
@@ -48,15 +49,17 @@ _QUADRATURE_NODES = 40
 class LineRegion(Region):
     """Where the geodesic through the records is.
 
-    It is a `Region` of the geodesic's foot point, with its velocity and a band about it.
+    It is a `Region` of the geodesic's foot point, with its velocity and a band about
+    it.
 
     Attributes
     ----------
     velocity : ndarray
-        In the middle of the region, at `center`, as `PrivateGeodesicRegression.velocity_`.
+        In the middle of the region, at `center`, as
+        `PrivateGeodesicRegression.velocity_`.
     velocity_radius : float
-        How far the true velocity is from it, at most, after transport to `center`; for all
-        predictors together.
+        How far the true velocity is from it, at most, after transport to `center`; for
+        all predictors together.
     pairs : PairBall
         The pairs (p, V) that the region holds.
 
@@ -241,8 +244,8 @@ def _pairs_of_draw(
 ) -> PairBall:
     """Return the pairs (p, V) at which the direction may vanish.
 
-    The arguments are those of `line_region`; `failure_probability` is that of the noise, and
-    `sampling_error` is 0 for the records' own pair.
+    The arguments are those of `line_region`; `failure_probability` is that of the
+    noise, and `sampling_error` is 0 for the records' own pair.
     """
     manifold = statistic.manifold
     assert draw.base is not None  # Draws of lines have a pair as their base.
@@ -292,8 +295,9 @@ def _solve_linearization(
 ) -> _LinearSolution:
     """Return where the linearized direction vanishes, by the theorem at the top.
 
-    The noise of the three parts of the release is bounded part by part: 0.8 of the failure
-    probability goes to the direction, 0.1 to the mean of aaᵀ and 0.1 to the remainder.
+    The noise of the three parts of the release is bounded part by part: 0.8 of the
+    failure probability goes to the direction, 0.1 to the mean of aaᵀ and 0.1 to the
+    remainder.
     """
     direction, normal_matrix, remainder = neighborhood.unpack(draw.value)
     direction_size = neighborhood.direction_size

@@ -1,10 +1,11 @@
 """Private permutation tests: one noise law on the statistic and on every permuted one.
 
-Kim & Schrab (arXiv:2310.19043). Of T₀ and its B permuted values, each with independent noise of
-one law, the test rejects where T₀ is among the ⌊α(B+1)⌋ largest: its level is at most α at
-every n. The k-th largest of the others, q, moves by at most Δ where a record is replaced, and so
-does T₀: the decision is a function of one noisy number of sensitivity 2Δ. The rank of T₀ is not:
-what is released is the decision alone, at one level. docs/inference.md has the proofs.
+Kim & Schrab (arXiv:2310.19043). Of T₀ and its B permuted values, each with independent
+noise of one law, the test rejects where T₀ is among the ⌊α(B+1)⌋ largest: its level is
+at most α at every n. The k-th largest of the others, q, moves by at most Δ where a
+record is replaced, and so does T₀: the decision is a function of one noisy number of
+sensitivity 2Δ. The rank of T₀ is not: what is released is the decision alone, at one
+level. docs/inference.md has the proofs.
 """
 
 from dataclasses import dataclass, replace
@@ -175,8 +176,9 @@ class PermutationMechanism(Mechanism):
     def draw(self, data: np.ndarray, source: Source) -> Draw:
         """Draw the decision: one bit, 1 where the test rejects.
 
-        Every statistic has its own noise. The rank of the first among all is compared with
-        the number of ranks at which the level allows a rejection; it is not released.
+        Every statistic has its own noise. The rank of the first among all is compared
+        with the number of ranks at which the level allows a rejection; it is not
+        released.
 
         Parameters
         ----------

@@ -1,9 +1,10 @@
 """Confidence regions about what was released, from the certificate alone.
 
-A region of the records is the quantile of the noise law about the draw BEFORE shrinkage and
-projection, which the certificate keeps. A region of the population adds how far the
-statistic of n independent records is from the population's (`BoundsSamplingError`), with
-finite samples (for means as Brunel & Serres 2024). The proofs are in docs/inference.md.
+A region of the records is the quantile of the noise law about the draw BEFORE shrinkage
+and projection, which the certificate keeps. A region of the population adds how far the
+statistic of n independent records is from the population's (`BoundsSamplingError`),
+with finite samples (for means as Brunel & Serres 2024). The proofs are in
+docs/inference.md.
 """
 
 from collections.abc import Sequence
@@ -39,11 +40,12 @@ from curvedp.statistics.geodesic import GeodesicLine
 from curvedp.statistics.searched_ball import BallSearchStatistic, SearchedVariance
 from curvedp.statistics.second_moment import SecondMoment
 
-# The ball into which records were clipped, in words, for kinds of draws where it is not the
-# public ball.
+# The ball into which records were clipped, in words, for kinds of draws where it is not
+# the public ball.
 _BALL_WORDS = {"gradient": "the ball that was used", "counts": "the public outer ball"}
 
-# A region of a mean that is wider than this share of the ball's radius is of little use.
+# A region of a mean that is wider than this share of the ball's radius is of little
+# use.
 _WIDE_REGION = 0.5
 
 # Mechanisms whose regions of a mean are exact at any radius.
@@ -57,8 +59,8 @@ class _ReleasedDraw(NamedTuple):
     ----------
     mechanism : Mechanism
     statistic : Statistic
-        The statistic in whose canonical frame the draw is: the mechanism's own, or the one
-        in a ball that was found privately.
+        The statistic in whose canonical frame the draw is: the mechanism's own, or the
+        one in a ball that was found privately.
     noisy_draw : NoisyDraw
     """
 
@@ -83,10 +85,11 @@ def region_of(
         Between 0 and 1.
     of : {"records", "population"}
         "records": about the statistic of the records as they were clipped to the ball;
-        `Region.theorem` says whether it is exact. "population": about that of the law of
-        which the records are independent draws, clipped to the public ball: finite-sample
-        for means, dispersions, leading directions and medians, asymptotic for geodesics.
-        Half of 1 − level goes to the noise, the other half to the sample.
+        `Region.theorem` says whether it is exact. "population": about that of the law
+        of which the records are independent draws, clipped to the public ball:
+        finite-sample for means, dispersions, leading directions and medians, asymptotic
+        for geodesics. Half of 1 − level goes to the noise, the other half to the
+        sample.
     components : int, optional
         For a released second moment: the region of so many leading directions, by their
         angle.
@@ -94,8 +97,8 @@ def region_of(
     Raises
     ------
     ParameterError
-        If the level is no probability, the draw was in floats, its integers are not kept,
-        or no theorem applies.
+        If the level is no probability, the draw was in floats, its integers are not
+        kept, or no theorem applies.
 
     Examples
     --------
@@ -144,8 +147,8 @@ def region_radii(
 def count_components(statistic: Statistic, value: Any) -> int | None:
     """Return how many directions a released value has, for `region_of`.
 
-    It is None unless the value consists of fewer directions of a second moment than there
-    are features.
+    It is None unless the value consists of fewer directions of a second moment than
+    there are features.
     """
     if not isinstance(statistic, SecondMoment) or np.ndim(value) != 2:
         return None
@@ -267,8 +270,8 @@ def _build_region(
 ) -> Region:
     """Return the region of a draw.
 
-    The arguments are those of `region_of`; `unit_words` names the units of privacy, such as
-    "persons".
+    The arguments are those of `region_of`; `unit_words` names the units of privacy,
+    such as "persons".
     """
     mechanism, statistic, draw = released
     is_of_population = of == "population"

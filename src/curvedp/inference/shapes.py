@@ -1,8 +1,8 @@
 """From what a mechanism has drawn to a set that holds the truth, by one theorem for each kind.
 
-A `NoisyDraw` says about which unknown quantity a draw was made. The functions in `SHAPES`
-lead from it to a `Shape`; `curvedp.inference.region` makes a public `Region` of that. The
-proofs are in docs/inference.md.
+A `NoisyDraw` says about which unknown quantity a draw was made. The functions in
+`SHAPES` lead from it to a `Shape`; `curvedp.inference.region` makes a public `Region`
+of that. The proofs are in docs/inference.md.
 """
 
 from collections.abc import Callable, Sequence
@@ -24,17 +24,17 @@ from curvedp.laws import RiemannianGaussian
 from curvedp.mechanisms.chart import CHART_ERROR
 from curvedp.statistics.second_moment import vector_to_symmetric
 
-# The share of 1 − level that a region of subspaces spends on the event that eigenvalues have
-# not changed places. A choice: little is lost by it.
+# The share of 1 − level that a region of subspaces spends on the event that eigenvalues
+# have not changed places. A choice: little is lost by it.
 _SWAP_SHARE = 0.1
 
-# The radius of a region is found by so many rounds of a fixed point iteration, each of which
-# takes this much more, relative, so that the fixed point is reached.
+# The radius of a region is found by so many rounds of a fixed point iteration, each of
+# which takes this much more, relative, so that the fixed point is reached.
 _MAX_ROUNDS = 100
 _FIXED_POINT_EXCESS = 1e-6
 
-# A quantile is found by cutting an interval into so many sections again and again, until its
-# width is this small, relative.
+# A quantile is found by cutting an interval into so many sections again and again,
+# until its width is this small, relative.
 _SECTIONS = 64
 _QUANTILE_TOLERANCE = 1e-13
 
@@ -42,8 +42,8 @@ _QUANTILE_TOLERANCE = 1e-13
 class ChartBall(NamedTuple):
     """A ball in normal coordinates, cut to where the statistic can be.
 
-    It holds the points whose coordinates at `base` are within `quantile` of `drawn` and of
-    length at most `reach`.
+    It holds the points whose coordinates at `base` are within `quantile` of `drawn` and
+    of length at most `reach`.
 
     Attributes
     ----------
@@ -113,7 +113,8 @@ class NearlyInvariantSubspaces(NamedTuple):
 class Region:
     """A set that holds the truth with a stated probability.
 
-    The probability is over the noise, and where `of` is "population" also over the sample.
+    The probability is over the noise, and where `of` is "population" also over the
+    sample.
 
     Attributes
     ----------
@@ -243,8 +244,8 @@ def _shape_of_point(
 ) -> Shape:
     """Return a geodesic ball about a point that was drawn with isotropic noise.
 
-    d(drawn, truth) has the law's radial distribution, and distance is symmetric, so that
-    the ball of that law's quantile about the draw is exact.
+    d(drawn, truth) has the law's radial distribution, and distance is symmetric, so
+    that the ball of that law's quantile about the draw is exact.
 
     Parameters
     ----------
@@ -271,9 +272,10 @@ def _shape_in_chart(
 ) -> Shape:
     """Return a ball in a normal chart, cut to where the statistic can be.
 
-    The ball of coordinates is exact. Let z be the vector of length at most `reach` nearest
-    to the draw: it is within the quantile of every vector of the region, and exp stretches
-    the segment between them by at most sinh(s)/s, which bounds the geodesic radius.
+    The ball of coordinates is exact. Let z be the vector of length at most `reach`
+    nearest to the draw: it is within the quantile of every vector of the region, and
+    exp stretches the segment between them by at most sinh(s)/s, which bounds the
+    geodesic radius.
 
     Parameters
     ----------
@@ -316,12 +318,12 @@ def _shape_after_gradient(
 ) -> Shape:
     """Return a geodesic ball about exp_w(t·g), g the drawn mean logarithm at w.
 
-    Theorem (docs/inference.md, "After a gradient"). Let |G| ≤ min(reach, |g| + q) for the
-    true gradient G, D a bound on the distances from exp_w(u·G), 0 ≤ u ≤ t, to the records,
-    and λ ≤ Hess ≤ H within D. The mean is within ρ of exp_w(t·G) for every ρ with
-    ρ·λ(D + ρ) ≥ max(1 − tλ, tH − 1)·|G|, and exp_w(t·g) is within t·q·sinh(s)/s of that. On
-    flat space the radius is q: exact. Where this gives more than the ball of the records,
-    that ball is the region.
+    Theorem (docs/inference.md, "After a gradient"). Let |G| ≤ min(reach, |g| + q) for
+    the true gradient G, D a bound on the distances from exp_w(u·G), 0 ≤ u ≤ t, to the
+    records, and λ ≤ Hess ≤ H within D. The mean is within ρ of exp_w(t·G) for every ρ
+    with ρ·λ(D + ρ) ≥ max(1 − tλ, tH − 1)·|G|, and exp_w(t·g) is within t·q·sinh(s)/s of
+    that. On flat space the radius is q: exact. Where this gives more than the ball of
+    the records, that ball is the region.
 
     Parameters
     ----------
@@ -391,9 +393,10 @@ def _distance_to_mean(manifold: Manifold, farthest: float, gradient: float) -> f
     """Return how far the mean can be from a point with a gradient of this length.
 
     Records are within `farthest` of the point. The answer is a radius ρ with
-    ρ·λ(farthest + ρ) ≥ gradient, λ(D) the least eigenvalue of the Hessian within D: the flow
-    of −∇f shrinks the gradient at rate λ as long as it is within ρ, so that it is not longer
-    than gradient/λ ≤ ρ and ends at the mean. It is inf where no such radius is found.
+    ρ·λ(farthest + ρ) ≥ gradient, λ(D) the least eigenvalue of the Hessian within D: the
+    flow of −∇f shrinks the gradient at rate λ as long as it is within ρ, so that it is
+    not longer than gradient/λ ≤ ρ and ends at the mean. It is inf where no such radius
+    is found.
     """
     distance = 0.0
     for _ in range(_MAX_ROUNDS):
@@ -417,9 +420,9 @@ def _shape_from_counts(
 ) -> Shape:
     """Return a ball about w that holds every geometric median, from noisy counts.
 
-    Where a share p > ½ of the records is within R of w, every median is at most
-    2pR/(2p − 1 − t) away, t what the sample adds (Lopuhaä & Rousseeuw 1991; Minsker 2015).
-    The counts of records beyond each radius have fresh noises, which are bounded together
+    Where a share p > ½ of the records is within R of w, every median is at most 2pR/(2p
+    − 1 − t) away, t what the sample adds (Lopuhaä & Rousseeuw 1991; Minsker 2015). The
+    counts of records beyond each radius have fresh noises, which are bounded together
     at the level.
 
     Parameters
@@ -457,10 +460,10 @@ def _shape_from_counts(
 def joint_noise_bounds(law: Any, n_counts: int, level: float) -> np.ndarray:
     """Return what the noises of several counts all stay below, with probability `level`.
 
-    Gaussian noises are independent: none of k exceeds z with probability Φ(z)^k. Of Laplace
-    noises the j-th count has the sum of j: it exceeds t with probability at most
-    e^(−st)/(1 − s²b²)^j for every s < 1/b (Chernoff), and the bounds hold together by a
-    union bound.
+    Gaussian noises are independent: none of k exceeds z with probability Φ(z)^k. Of
+    Laplace noises the j-th count has the sum of j: it exceeds t with probability at
+    most e^(−st)/(1 − s²b²)^j for every s < 1/b (Chernoff), and the bounds hold together
+    by a union bound.
 
     Parameters
     ----------
@@ -483,8 +486,8 @@ def joint_noise_bounds(law: Any, n_counts: int, level: float) -> np.ndarray:
     return np.asarray(law.scale * np.min(bounds, axis=0))
 
 
-# One theorem for each kind of draw. Each function is given the quantile of the noise, but for
-# counts, which need the level itself.
+# One theorem for each kind of draw. Each function is given the quantile of the noise,
+# but for counts, which need the level itself.
 SHAPES: dict[str, Callable[..., Shape]] = {
     "point": _shape_of_point,
     "chart": _shape_in_chart,
@@ -502,14 +505,14 @@ def principal_subspaces(
 ) -> tuple[Manifold, Shape]:
     """Return where the leading subspace of the records' second moment S is.
 
-    What was drawn is S + N. With P the projection onto the subspace, ‖(I − P)(S + N)P‖ is
-    σ/√2 times a χ variable: its quantile q bounds it. ‖N‖ ≤ e = σ(√(2d) + z) but for twice
-    the tail of z (Davidson & Szarek 2001, Theorem 2.11; the mean is above the median,
-    Kwapień 1994). Where the drawn gap of eigenvalues is δ > 4e, the sin 2Θ theorem (Davis &
-    Kahan 1970), for these corners alone and the Frobenius norm, gives
-    √Σθ² ≤ ½·arcsin(2q/δ): the largest is one angle, as arcsin²√y is convex. S may be within
-    `sampling_error` of the population's second moment: that is noise too, whose corner is
-    at most √½ of it.
+    What was drawn is S + N. With P the projection onto the subspace, ‖(I − P)(S + N)P‖
+    is σ/√2 times a χ variable: its quantile q bounds it. ‖N‖ ≤ e = σ(√(2d) + z) but for
+    twice the tail of z (Davidson & Szarek 2001, Theorem 2.11; the mean is above the
+    median, Kwapień 1994). Where the drawn gap of eigenvalues is δ > 4e, the sin 2Θ
+    theorem (Davis & Kahan 1970), for these corners alone and the Frobenius norm, gives
+    √Σθ² ≤ ½·arcsin(2q/δ): the largest is one angle, as arcsin²√y is convex. S may be
+    within `sampling_error` of the population's second moment: that is noise too, whose
+    corner is at most √½ of it.
 
     Parameters
     ----------
@@ -578,8 +581,8 @@ def _as_gaussian(draw: NoisyDraw, failure_probability: float) -> _GaussianBound:
     """Bound the noise of a draw by Gaussian noise.
 
     Laplace noise in D dimensions is (|N|/|Z|)·Z for Z ~ N(0, I) and |N| ~ b·Gamma(D)
-    independent of Z/|Z|. But for a part of the failure probability, |N|/|Z| is at most σ,
-    so that the noise is at most σZ in every norm.
+    independent of Z/|Z|. But for a part of the failure probability, |N|/|Z| is at most
+    σ, so that the noise is at most σZ in every norm.
     """
     if isinstance(draw.law, RiemannianGaussian):
         return _GaussianBound(draw.law.scale, failure_probability)
@@ -595,8 +598,8 @@ def _as_gaussian(draw: NoisyDraw, failure_probability: float) -> _GaussianBound:
 def noise_quantiles(draw: NoisyDraw, levels: Sequence[float]) -> list[float]:
     """Return how far noise reaches at these levels.
 
-    That is the least radius with P(length of the noise ≤ radius) ≥ level, rounded up, and
-    half a cell of the grid for each coordinate.
+    That is the least radius with P(length of the noise ≤ radius) ≥ level, rounded up,
+    and half a cell of the grid for each coordinate.
     """
     law = draw.law
     level = np.asarray(levels, dtype=np.float64)[:, None]

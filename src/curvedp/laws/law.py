@@ -1,8 +1,8 @@
 """What a noise law is: a frozen pair (manifold, scale) that can be sampled and evaluated.
 
 `sample` and `radial_cdf` share no code, so that one goodness-of-fit test serves every
-law. Sampling here is for simulation and optimization, in float64 from a NumPy generator.
-A value that is released is drawn by `curvedp.laws.exact` instead.
+law. Sampling here is for simulation and optimization, in float64 from a NumPy
+generator. A value that is released is drawn by `curvedp.laws.exact` instead.
 """
 
 import math
@@ -21,7 +21,8 @@ from curvedp.laws.backend import Floats, LawBackend
 
 Size = int | Sequence[int] | None
 
-# Floats in one block of draws: a few temporaries of this size fit the second-level cache.
+# Floats in one block of draws: a few temporaries of this size fit the second-level
+# cache.
 _BLOCK_ENTRIES = 1 << 15
 
 

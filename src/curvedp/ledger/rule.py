@@ -249,8 +249,8 @@ class State:
         """Return the account into which an entry converts the rest of an (ε, δ) budget.
 
         It is None if the entry is counted in the present account: because that is not
-        (ε, δ), or because the entry has only guarantees of (ε, δ) and pure ε. Otherwise the
-        first guarantee of another definition decides.
+        (ε, δ), or because the entry has only guarantees of (ε, δ) and pure ε. Otherwise
+        the first guarantee of another definition decides.
         """
         if not isinstance(self.account, ApproxDP):
             return None

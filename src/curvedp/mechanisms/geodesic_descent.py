@@ -97,8 +97,8 @@ class BundleDescentMechanism(
     def calibrate(cls, statistic: Statistic, guarantee: Guarantee) -> Self:
         """Return the descent with the least noise that meets the guarantee.
 
-        Half of the budget is for all steps together, and half for the final release. Steps
-        are Gaussian unless the guarantee bounds the privacy loss itself (pure ε).
+        Half of the budget is for all steps together, and half for the final release.
+        Steps are Gaussian unless the guarantee bounds the privacy loss itself (pure ε).
         """
         check_supported(cls, statistic)
         check_guarantee(guarantee)
@@ -192,8 +192,8 @@ class BundleDescentMechanism(
     def draw(self, data: RegressionData, source: Source) -> Draw:
         """Descend by noisy steps, then release the final values once and refine.
 
-        The average of the last iterates and the final values are two estimates of one line;
-        `_newton_refine` weighs them by their precision.
+        The average of the last iterates and the final values are two estimates of one
+        line; `_newton_refine` weighs them by their precision.
         """
         noise = ExactNoise(self.noise_kind, source)
 

@@ -166,8 +166,8 @@ class GradientMechanism(
     def draw(self, data: Records, source: Source) -> Draw:
         """Draw one noisy mean of clipped logarithms, and step along it.
 
-        The mean is a sum of integers on a fixed-point grid, so that it does not depend on the
-        order or the place of the records.
+        The mean is a sum of integers on a fixed-point grid, so that it does not depend
+        on the order or the place of the records.
         """
         grid = FixedPoint(2 * self.clipping_radius)
         if data.location == "memory":

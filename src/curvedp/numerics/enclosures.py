@@ -1,11 +1,14 @@
 """Enclosures of real numbers: float64 midpoints with proven radii in front, Arb balls behind.
 
-`FloatBall` uses only + - * / and the square root, which IEEE 754 rounds correctly, so its radius is a theorem and not
-a trust in somebody's `exp`: |fl(a∘b) − a∘b| ≤ u·|fl(a∘b)|, u = 2^-53, plus 2^-1074 at underflow, and a sum of n
-products in any order errs by at most n·u/(1−n·u)·Σ|aᵢbᵢ| (Higham 2002, §3.1). Radii are computed in floats too; each
-radius expression has at most 8 roundings (n + 8 with an inner product), which `_grow` covers.
+`FloatBall` uses only + - * / and the square root, which IEEE 754 rounds correctly, so
+its radius is a theorem and not a trust in somebody's `exp`: |fl(a∘b) − a∘b| ≤
+u·|fl(a∘b)|, u = 2^-53, plus 2^-1074 at underflow, and a sum of n products in any order
+errs by at most n·u/(1−n·u)·Σ|aᵢbᵢ| (Higham 2002, §3.1). Radii are computed in floats
+too; each radius expression has at most 8 roundings (n + 8 with an inner product), which
+`_grow` covers.
 
-Formulas are written once for both kinds: an object array of Arb balls and a `FloatBall` share + - * / .dot .sqrt.
+Formulas are written once for both kinds: an object array of Arb balls and a `FloatBall`
+share + - * / .dot .sqrt.
 """
 
 import math

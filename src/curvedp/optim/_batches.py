@@ -1,7 +1,7 @@
 """Random batches of a descent: the host draws who is in them, JAX sums over them.
 
-A batch is drawn by `draw_batches`, before a chunk of steps is compiled, and summed over by
-`batch_sum`, inside the compiled steps.
+A batch is drawn by `draw_batches`, before a chunk of steps is compiled, and summed over
+by `batch_sum`, inside the compiled steps.
 """
 
 import math
@@ -16,10 +16,11 @@ from curvedp import _validate
 from curvedp.errors import ParameterError
 from curvedp.optim._randomness import Randomness, on_processor
 
-# The batches of a chunk of steps, as arrays of JAX. There are two forms:
-# - {"rows": (steps, width) record numbers}, and {"sizes": (steps,)} where a row is filled up
+# The batches of a chunk of steps, as arrays of JAX. There are two forms: - {"rows":
+# (steps, width) record numbers}, and {"sizes": (steps,)} where a row is filled up
 #   to its width with numbers that do not count;
-# - {"flat": record numbers of all steps, "first": (steps,), "sizes": (steps,)}, where step i
+# - {"flat": record numbers of all steps, "first": (steps,), "sizes": (steps,)}, where
+# step i
 #   has sizes[i] records from position first[i] on.
 Batches = dict[str, Any]
 
@@ -109,9 +110,9 @@ def draw_batches(
 def _padded_batches(drawn: PoissonBatches, size: int) -> Batches:
     """Return Poisson batches as rows of one width, for an accelerator.
 
-    There a loop whose length is data would wait for the host at every step. The width has
-    room for all but one draw in billions, so that chunks of the same number of steps share
-    one compiled program.
+    There a loop whose length is data would wait for the host at every step. The width
+    has room for all but one draw in billions, so that chunks of the same number of
+    steps share one compiled program.
     """
     width = max(size + 8 * math.isqrt(size) + 8, int(drawn.sizes.max()))
     padded = np.zeros(len(drawn.flat) + width, dtype=np.int32)
@@ -124,8 +125,8 @@ def _flat_batches(drawn: PoissonBatches, size: int, steps: int) -> Batches:
     """Return Poisson batches one after the other, for the processor.
 
     There is room for all but one draw in billions, so that chunks of the same number of
-    steps share one compiled program; and for a last portion that `batch_sum` reads beyond
-    the end.
+    steps share one compiled program; and for a last portion that `batch_sum` reads
+    beyond the end.
     """
     expected = steps * size
     room = max(expected + 7 * math.isqrt(expected) + 7, len(drawn.flat))
@@ -169,8 +170,8 @@ def batch_sum(batch: Batches, size: int, partial_sum: Callable[[Any, Any], Any])
             is_inside = jnp.arange(len(batch["rows"])) < batch["sizes"]
         return partial_sum(batch["rows"], is_inside)
 
-    # All portions have one size, since each size is compiled; few batches take more than
-    # two portions.
+    # All portions have one size, since each size is compiled; few batches take more
+    # than two portions.
     width = portion_size(size)
     batch_size = batch["sizes"]
 

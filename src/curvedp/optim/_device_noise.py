@@ -1,11 +1,11 @@
 """Standard normals drawn where JAX computes, by ChaCha20 (Bernstein 2008).
 
-The processor's own stream makes some 60 million normals a second, for which an accelerator
-would wait. Every call has a key of its own from the operating system, used once and not
-kept; block k has the counter k and the nonce 0. The 64 bytes of a block make eight normals:
-the last bit of a 64-bit word is the sign, the others are a left-tail probability
-(k + ½)/2^64. The tail ends at 9.2 standard deviations: a total variation of 2^-63 for each
-normal, and the error of the float path is larger.
+The processor's own stream makes some 60 million normals a second, for which an
+accelerator would wait. Every call has a key of its own from the operating system, used
+once and not kept; block k has the counter k and the nonce 0. The 64 bytes of a block
+make eight normals: the last bit of a 64-bit word is the sign, the others are a
+left-tail probability (k + ½)/2^64. The tail ends at 9.2 standard deviations: a total
+variation of 2^-63 for each normal, and the error of the float path is larger.
 """
 
 from functools import partial
@@ -18,8 +18,8 @@ import numpy as np
 # The first four words of ChaCha's state (RFC 8439, Section 2.3).
 _CONSTANTS = np.frombuffer(b"expand 32-byte k", dtype="<u4")
 
-# The words that each quarter round of a double round mixes: the columns of the state, then
-# its diagonals (RFC 8439, Section 2.3.1).
+# The words that each quarter round of a double round mixes: the columns of the state,
+# then its diagonals (RFC 8439, Section 2.3.1).
 _COLUMNS = [(0, 4, 8, 12), (1, 5, 9, 13), (2, 6, 10, 14), (3, 7, 11, 15)]
 _DIAGONALS = [(0, 5, 10, 15), (1, 6, 11, 12), (2, 7, 8, 13), (3, 4, 9, 14)]
 
@@ -58,7 +58,8 @@ def chacha_words(key: Any, blocks: int) -> Any:
 def _double_round(state: tuple[Any, ...]) -> tuple[Any, ...]:
     """Return ChaCha's state after a round of its columns and one of its diagonals.
 
-    A quarter round adds, xors and rotates four words four times (RFC 8439, Section 2.1).
+    A quarter round adds, xors and rotates four words four times (RFC 8439, Section
+    2.1).
     """
     x = list(state)
     for a, b, c, d in _COLUMNS + _DIAGONALS:

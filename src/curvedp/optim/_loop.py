@@ -1,7 +1,7 @@
 """What the private optimizers share: reading records, clipping, noise, and single steps.
 
-The flow of a run: `prepare` checks and converts the data, `noisy_gradient` is what one step
-releases, and `step_along` moves the iterate.
+The flow of a run: `prepare` checks and converts the data, `noisy_gradient` is what one
+step releases, and `step_along` moves the iterate.
 """
 
 import os
@@ -44,8 +44,8 @@ _LIBRARY_PROBLEMS = (FrechetMeanProblem, LeadingEigenvectorProblem, SubspaceProb
 # kDLCPU of the DLPack standard: the device type of arrays in the host's memory.
 _DLPACK_CPU = 1
 
-# How many bytes of noise the host draws at a time, while the device works through the chunk
-# before.
+# How many bytes of noise the host draws at a time, while the device works through the
+# chunk before.
 _CHUNK_BYTES = 1 << 23
 
 # How far a start may be from the manifold (`Manifold.residual`) to be projected to it.
@@ -70,10 +70,10 @@ def full_precision() -> Iterator[None]:
 def compiled_once(problem: Problem) -> Iterator[None]:
     """Keep what JAX compiles in the block for the next process.
 
-    That saves most of a minute. It is done only for problems of this library: the program
-    of a user's loss contains what the loss closes over, which may be records. The folder
-    must be the user's own, since what is in it is run. A folder that the user has named to
-    JAX is left alone.
+    That saves most of a minute. It is done only for problems of this library: the
+    program of a user's loss contains what the loss closes over, which may be records.
+    The folder must be the user's own, since what is in it is run. A folder that the
+    user has named to JAX is left alone.
     """
     folder = None
     is_cacheable = type(problem) in _LIBRARY_PROBLEMS
@@ -138,10 +138,10 @@ class Persons:
 def rows_of(data: Any, rows: Callable[[Any], Any]) -> Any:
     """Return one row of numbers for each record, or for each person.
 
-    A person's row is the mean of the rows of their records, where rows that are not finite
-    count as zero. One record of every person is read at a time: a person's mean is computed
-    from their own records, in the same place of the same program, whatever the others have
-    and however many they are.
+    A person's row is the mean of the rows of their records, where rows that are not
+    finite count as zero. One record of every person is read at a time: a person's mean
+    is computed from their own records, in the same place of the same program, whatever
+    the others have and however many they are.
 
     Parameters
     ----------
@@ -170,8 +170,8 @@ def prepare(
 ) -> tuple[Any, Any]:
     """Return the start and the records as JAX arrays of the start's precision.
 
-    Records of a Fréchet mean are mapped to their nearest points. Data that is already on an
-    accelerator, as an array of JAX, torch or CuPy, stays there.
+    Records of a Fréchet mean are mapped to their nearest points. Data that is already
+    on an accelerator, as an array of JAX, torch or CuPy, stays there.
 
     Parameters
     ----------
@@ -257,8 +257,8 @@ def _by_person(records: Any, groups: Any, min_persons: int) -> Persons:
 def _read_records(data: Any, record_shape: tuple[int, ...] | None) -> Any:
     """Return records as an array.
 
-    What lists, tables, object arrays and masked arrays hold is data: an entry that is not a
-    number becomes NaN and raises nothing.
+    What lists, tables, object arrays and masked arrays hold is data: an entry that is
+    not a number becomes NaN and raises nothing.
     """
     is_plain_array = (
         is_array_api_obj(data)
@@ -446,9 +446,9 @@ def chunks(steps: int, numbers_per_step: int) -> Iterator[slice]:
 def _clip_factors(rows: Any, clip: Any) -> tuple[Any, Any]:
     """Return rows/C and the factors min(1, C/‖row‖) that shorten rows to length C.
 
-    The factor of a row is 0 where its squared length over C² is not finite. An entry that
-    is not finite becomes the largest number: its square is infinite, and the entry times
-    the factor 0 is 0.
+    The factor of a row is 0 where its squared length over C² is not finite. An entry
+    that is not finite becomes the largest number: its square is infinite, and the entry
+    times the factor 0 is 0.
     """
     # The rows are divided by C first: a length that underflows is then far below C,
     # whatever C is.
@@ -475,8 +475,8 @@ def clipped_total(rows: Any, clip: Any, is_inside: Any = True) -> Any:
     """Return the sum of the clipped rows that are inside the batch.
 
     It is one matrix product on the processor, and one kernel on an accelerator. It is
-    computed in double precision whatever the precision of the rows is: the round-off of a
-    sum grows with n, and is charged as sensitivity.
+    computed in double precision whatever the precision of the rows is: the round-off of
+    a sum grows with n, and is charged as sensitivity.
     """
     scaled, factors = _clip_factors(rows, clip)
     factors = jnp.where(is_inside, factors, 0).astype(jnp.float64)
@@ -489,8 +489,8 @@ def clipped_total(rows: Any, clip: Any, is_inside: Any = True) -> Any:
 def exact_total(rows: Any, clip: Any, is_inside: Any = True) -> Any:
     """Return the sum of the clipped rows in whole multiples of C/2^20, as integers.
 
-    Integers are added exactly in any order: no round-off grows with n, so that nothing that
-    is charged or written down depends on a private n.
+    Integers are added exactly in any order: no round-off grows with n, so that nothing
+    that is charged or written down depends on a private n.
     """
     in_clip_units = clip_rows(rows / clip, 1.0).astype(jnp.float64)
     integers = jnp.rint(in_clip_units * 2.0**WHOLE_BITS).astype(jnp.int64)
@@ -552,15 +552,16 @@ def noisy_mean(
     clip : float
         C, to which each row is clipped.
     mean_scale : float or None
-        None where n is public. Where n is private, C over a noisy batch size: the sum is
-        then in units of C (`exact_total`), so is the noise, and both are multiplied by this
-        instead of being divided by the size.
+        None where n is public. Where n is private, C over a noisy batch size: the sum
+        is then in units of C (`exact_total`), so is the noise, and both are multiplied
+        by this instead of being divided by the size.
     noise : array of shape (dim,)
         The noise of this step.
     rows : callable
         rows(records) returns what is clipped, one row for each record.
     to_coordinates : callable, optional
-        A linear map of the sum to coordinates, which lengthens nothing. Where n is public.
+        A linear map of the sum to coordinates, which lengthens nothing. Where n is
+        public.
     """
     n_is_private = mean_scale is not None
     total_of = exact_total if n_is_private else clipped_total

@@ -12,8 +12,8 @@ from curvedp.optim._device_noise import chacha_normals
 from curvedp.optim._ziggurat import ziggurat_normals
 from curvedp.randomness import GeneratorSource, SecureSource, Source
 
-# How many normals are worth compiling a program for an accelerator; fewer are drawn on the
-# host.
+# How many normals are worth compiling a program for an accelerator; fewer are drawn on
+# the host.
 _MIN_DEVICE_NORMALS = 1 << 12
 
 
@@ -37,11 +37,12 @@ class Randomness:
     Parameters
     ----------
     rng : None, Source, numpy.random.Generator or JAX key
-        None for the operating system's stream, the only one that is private in production;
-        the others are for simulation. Normals of the system's stream are drawn on the host,
-        or many at a time on an accelerator, by ChaCha20 under a key of the stream. Normals
-        of a JAX key are drawn where JAX computes, row by row from the key folded with the
-        row's number; its batches are drawn by a NumPy generator seeded from it.
+        None for the operating system's stream, the only one that is private in
+        production; the others are for simulation. Normals of the system's stream are
+        drawn on the host, or many at a time on an accelerator, by ChaCha20 under a key
+        of the stream. Normals of a JAX key are drawn where JAX computes, row by row
+        from the key folded with the row's number; its batches are drawn by a NumPy
+        generator seeded from it.
     """
 
     def __init__(self, rng: Any) -> None:

@@ -1,12 +1,12 @@
 """Standard normals from a stream of random words, fast: the ziggurat on whole arrays.
 
-The method (Marsaglia & Tsang 2000). The half-density is covered by 256 layers of equal area.
-A word chooses a layer and a point x of its width; below the next layer's width x lies under
-the curve and is accepted (98.8% of the words). Otherwise it may lie in the layer's wedge,
-where a second uniform decides; a point above the curve is drawn again from the start. The
-surplus of the bottom layer is the tail, drawn from its own law. Layer and point come from
-different bits (Doornik 2005). Points have 55 bits with their sign: the float path, like
-`Source.normal`.
+The method (Marsaglia & Tsang 2000). The half-density is covered by 256 layers of equal
+area. A word chooses a layer and a point x of its width; below the next layer's width x
+lies under the curve and is accepted (98.8% of the words). Otherwise it may lie in the
+layer's wedge, where a second uniform decides; a point above the curve is drawn again
+from the start. The surplus of the bottom layer is the tail, drawn from its own law.
+Layer and point come from different bits (Doornik 2005). Points have 55 bits with their
+sign: the float path, like `Source.normal`.
 """
 
 from typing import Any, NamedTuple
@@ -27,8 +27,8 @@ def _curve(x: Any) -> Any:
     return np.exp(-0.5 * np.square(x))
 
 
-# Where the tail begins so that 256 equal areas close at height 1 (Marsaglia & Tsang 2000);
-# they do to 1e-12. The area of a layer follows.
+# Where the tail begins so that 256 equal areas close at height 1 (Marsaglia & Tsang
+# 2000); they do to 1e-12. The area of a layer follows.
 _TAIL_START = 3.6541528853610088
 _LAYER_AREA = _TAIL_START * _curve(_TAIL_START) + np.sqrt(2 * np.pi) * ndtr(
     -_TAIL_START
@@ -84,7 +84,8 @@ def ziggurat_normals(source: Source, shape: tuple[int, ...]) -> np.ndarray:
 def _fill(source: Source, out: np.ndarray, offset: int) -> _Undecided:
     """Put a point of a random layer in every place of `out`.
 
-    Returns the places, counted from `offset` on, of points that may lie above the curve.
+    Returns the places, counted from `offset` on, of points that may lie above the
+    curve.
     """
     words = source.words(out.shape).view(np.int64)
     layers = (words & (_LAYERS - 1)).astype(np.intp)

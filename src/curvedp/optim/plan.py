@@ -1,8 +1,8 @@
 """The public plan of a private descent: what it releases, how it is noised, what it costs.
 
-A `DescentPlan` is fixed before a record is used, apart from the noisy count of records where
-their number is private. `plan_replace_one` makes plans for a public number of records,
-`plan_add_remove` for a private one; `dp_rgd` and `dp_rsgd` carry them out.
+A `DescentPlan` is fixed before a record is used, apart from the noisy count of records
+where their number is private. `plan_replace_one` makes plans for a public number of
+records, `plan_add_remove` for a private one; `dp_rgd` and `dp_rsgd` carry them out.
 """
 
 from dataclasses import dataclass
@@ -38,8 +38,8 @@ class DescentPlan:
     guarantee : Guarantee
         What the run costs.
     noise_std : float
-        The standard deviation that the result reports: on the averaged gradient, or on the
-        sum where n is private.
+        The standard deviation that the result reports: on the averaged gradient, or on
+        the sum where n is private.
     noise_unit : float
         What standard normals are multiplied by in a step: `noise_std`, or where n is
         private `noise_std`/C, because sums are then in units of the clip C.
@@ -147,8 +147,8 @@ def plan_add_remove(
 ) -> DescentPlan:
     """Plan a descent where n is private, because a record may be added or removed.
 
-    A noisy count of the records is drawn here. It is part of what the run releases and pays
-    for; steps go along the quotient of noisy sums and this count.
+    A noisy count of the records is drawn here. It is part of what the run releases and
+    pays for; steps go along the quotient of noisy sums and this count.
 
     Parameters
     ----------
@@ -196,8 +196,8 @@ def full_descent_mechanism(
 ) -> DescentMechanism:
     """Return the calibrated mechanism of `dp_rgd` in double precision.
 
-    An estimator that runs `dp_rgd` later calls this first, so that what cannot be met is
-    refused before anything is spent.
+    An estimator that runs `dp_rgd` later calls this first, so that what cannot be met
+    is refused before anything is spent.
 
     Parameters
     ----------

@@ -1,9 +1,9 @@
 """What an optimizer minimizes: the mean over records z of loss(w, z), w on a manifold.
 
-Everything private happens in coordinates: `gradients` gives the Riemannian gradient of each
-record in an orthonormal frame at w (`from_coordinates`), where its Riemannian length is the
-Euclidean one. Clipping, averaging and noise are then the Euclidean ones, and one isometry
-in each step maps the result back to the tangent space.
+Everything private happens in coordinates: `gradients` gives the Riemannian gradient of
+each record in an orthonormal frame at w (`from_coordinates`), where its Riemannian
+length is the Euclidean one. Clipping, averaging and noise are then the Euclidean ones,
+and one isometry in each step maps the result back to the tangent space.
 """
 
 from collections.abc import Callable
@@ -93,9 +93,9 @@ class Problem:
     def slopes(self, w: Any, records: Any) -> Any:
         """Return each record's gradient as the row of numbers that is clipped.
 
-        The Euclidean length of a row is the Riemannian length of the gradient. By default
-        the rows are the coordinates; a problem may choose rows that are cheaper to compute,
-        of which `total` makes coordinates.
+        The Euclidean length of a row is the Riemannian length of the gradient. By
+        default the rows are the coordinates; a problem may choose rows that are cheaper
+        to compute, of which `total` makes coordinates.
         """
         return self.gradients(w, records)
 

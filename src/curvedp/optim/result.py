@@ -26,8 +26,8 @@ class OptimResult(NamedTuple):
         The standard deviation of the tangent noise on the averaged gradient; on the sum
         where the number of records is private.
     history : array or None
-        The objective on the data after each recorded step, where it was asked for. It is
-        computed without noise, so it is NOT private.
+        The objective on the data after each recorded step, where it was asked for. It
+        is computed without noise, so it is NOT private.
     certificate : Certificate or None
         Why the point may be published; None where the manifold has no name by which
         another machine could rebuild it.

@@ -24,8 +24,8 @@ def dp_rgd(
 ) -> OptimResult:
     """Minimize a mean loss by gradient descent with noisy clipped gradients.
 
-    One step is w ← exp_w(−rate·(mean of clipped gradients + ξ)), with ξ a tangent Gaussian
-    of standard deviation `noise` (Han et al. 2022; E5, E13).
+    One step is w ← exp_w(−rate·(mean of clipped gradients + ξ)), with ξ a tangent
+    Gaussian of standard deviation `noise` (Han et al. 2022; E5, E13).
 
     Parameters
     ----------
@@ -42,13 +42,13 @@ def dp_rgd(
     learning_rate : float or callable
         A number, or a function of the step.
     guarantee, noise : Guarantee or float
-        Exactly one of them: the noise is derived from a guarantee, or the guarantee from a
-        standard deviation.
+        Exactly one of them: the noise is derived from a guarantee, or the guarantee
+        from a standard deviation.
     rng : None, numpy.random.Generator or JAX key
         None for the operating system's entropy; the others are for simulation.
     record_history : bool or int
-        True to record the objective after every step, a number k after every k-th. It is
-        NOT private.
+        True to record the objective after every step, a number k after every k-th. It
+        is NOT private.
     groups : sequence of n ids, optional
         Whose record each is. Then a person's gradient is the mean of their records',
         clipped once; n is the number of persons, and a person with all their records is

@@ -44,8 +44,8 @@ def dp_rsgd(
 ) -> OptimResult:
     """Minimize a mean loss by noisy gradient steps over random batches.
 
-    One step is w ← exp_w(−rate·(Σ clipped gradients of a batch/batch_size + ξ)), with ξ a
-    tangent Gaussian of standard deviation `noise` (Han et al. 2022; E5, E13).
+    One step is w ← exp_w(−rate·(Σ clipped gradients of a batch/batch_size + ξ)), with ξ
+    a tangent Gaussian of standard deviation `noise` (Han et al. 2022; E5, E13).
 
     Parameters
     ----------
@@ -53,11 +53,12 @@ def dp_rsgd(
         As in `dp_rgd`.
     batch_size : int, or float where n is private, or None
         The expected size of a Poisson batch, which has every record with probability
-        batch_size/n; the sum is divided by it. Where n is private it is the public share
-        of the records that a batch has on average, such as 0.01. None takes every record
-        in every step, as `dp_rgd` does.
+        batch_size/n; the sum is divided by it. Where n is private it is the public
+        share of the records that a batch has on average, such as 0.01. None takes every
+        record in every step, as `dp_rgd` does.
     noise : float, optional
-        The standard deviation of ξ, on the average; on the sum it is batch_size times that.
+        The standard deviation of ξ, on the average; on the sum it is batch_size times
+        that.
     sampling : {"poisson", "fixed-size"}
         A fixed-size batch is drawn without replacement.
     groups : sequence of n ids, optional
@@ -72,8 +73,8 @@ def dp_rsgd(
     Guarantees
 
     - `result.guarantee` bounds the composition of all steps for replace-one adjacency (a
-      record moves the sum by 2·clip), exactly accounted (`privacy.subsampling`), for any
-      data.
+      record moves the sum by 2·clip), exactly accounted (`privacy.subsampling`), for
+      any data.
     - For any guarantee but (ε, δ) the noise is that of known batches: nothing is gained
       from their being random.
     - For a guarantee with adjacency="add-remove", n is private, as in `dp_rgd`.

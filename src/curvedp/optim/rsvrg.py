@@ -42,8 +42,8 @@ from curvedp.privacy import Guarantee
 from curvedp.privacy import optimizer_accounting as accounting
 from curvedp.statistics.clipped_gradient import ClippedGradient, ClippedGradientSum
 
-# Two numbers: the first for the full gradient at the anchor, the second for the differences
-# of inner steps.
+# Two numbers: the first for the full gradient at the anchor, the second for the
+# differences of inner steps.
 Pair = tuple[float, float]
 
 
@@ -67,9 +67,9 @@ def dp_rsvrg(
 ) -> OptimResult:
     """Minimize a mean loss by variance-reduced steps with noise.
 
-    There are `epochs` anchors with `inner_steps` steps each. The released anchor gradient is
-    shortened to C1, which is free because it is post-processing: differences that are
-    clipped to C1 cannot balance a longer one.
+    There are `epochs` anchors with `inner_steps` steps each. The released anchor
+    gradient is shortened to C1, which is free because it is post-processing:
+    differences that are clipped to C1 cannot balance a longer one.
 
     Parameters
     ----------
@@ -80,19 +80,20 @@ def dp_rsvrg(
     clip : (C0, C1)
         The largest length of a record's gradient at the anchor, and of its difference.
     guarantee : Guarantee, optional
-        The budget is split for the smallest error at the end (`accounting.rsvrg_noise`).
+        The budget is split for the smallest error at the end
+        (`accounting.rsvrg_noise`).
     noise : (σ₁, σ₂) or float, optional
-        The standard deviations on the mean full gradient and on the averaged difference;
-        one number stands for both.
+        The standard deviations on the mean full gradient and on the averaged
+        difference; one number stands for both.
     batch_size : int, or float where n is private, optional
-        Of the differences. By default ⌈√n⌉: then √n inner steps cost as much as the pass
-        at the anchor. Where n is private (adjacency="add-remove"), the share of the
-        records.
+        Of the differences. By default ⌈√n⌉: then √n inner steps cost as much as the
+        pass at the anchor. Where n is private (adjacency="add-remove"), the share of
+        the records.
     output : {"last", "random"}
         The paper's option I, or its option II, a uniformly drawn iterate.
     restarts : int
-        How often all this is run, each time from the output of the run before (the paper's
-        Algorithm 12). All runs are charged.
+        How often all this is run, each time from the output of the run before (the
+        paper's Algorithm 12). All runs are charged.
 
     Returns
     -------
@@ -103,8 +104,8 @@ def dp_rsvrg(
     Guarantees
 
     - `result.guarantee` bounds the composition of all epochs and steps of all restarts for
-      replace-one adjacency; with adjacency="add-remove", of these and a noisy count, and
-      the number of records is private.
+      replace-one adjacency; with adjacency="add-remove", of these and a noisy count,
+      and the number of records is private.
 
     Examples
     --------
@@ -211,8 +212,8 @@ class VarianceReducedPlan:
         What standard normals are multiplied by: `noise_std`, or where n is private
         `noise_std`/C, because sums are then in units of the clip C.
     mean_scale : pair of floats, or pair of None
-        Where n is private: C over the noisy number of records in a sum. None divides sums
-        by public sizes.
+        Where n is private: C over the noisy number of records in a sum. None divides
+        sums by public sizes.
     batch_size : int
         How many records a batch of an inner step has, or has on average.
     uses_all_records : bool
@@ -244,8 +245,8 @@ def _plan_replace_one(
 ) -> VarianceReducedPlan:
     """Plan a run where the number of records is public and one may be replaced.
 
-    The guarantee is derived from the noise, or the noise from the guarantee. The arguments
-    are those of `dp_rsvrg`, checked.
+    The guarantee is derived from the noise, or the noise from the guarantee. The
+    arguments are those of `dp_rsvrg`, checked.
     """
     if batch_size is None:
         batch_size = math.isqrt(n - 1) + 1
@@ -306,8 +307,8 @@ def _plan_add_remove(
 ) -> VarianceReducedPlan:
     """Plan a run where n is private, because a record may be added or removed.
 
-    A noisy count of the records is drawn here; the run pays for it. The arguments are those
-    of `dp_rsvrg`, checked.
+    A noisy count of the records is drawn here; the run pays for it. The arguments are
+    those of `dp_rsvrg`, checked.
     """
     charged_clips = (
         accounting.add_remove_clip(clips[0], manifold.dim, dtype),
@@ -511,9 +512,9 @@ def run_epoch(
         mean_scales[0],
         full_noise,
     )
-    # Differences of length at most C1 cannot balance a longer anchor gradient: the iterate
-    # would run away with it for the rest of the epoch. What has been released may be
-    # shortened at no cost.
+    # Differences of length at most C1 cannot balance a longer anchor gradient: the
+    # iterate would run away with it for the rest of the epoch. What has been released
+    # may be shortened at no cost.
     full_gradient = loop.clip_rows(full_gradient[None], clips[1])[0]
 
     def step(w: Any, inputs: tuple[Any, Any, Any, Any]) -> tuple[Any, Any]:
@@ -522,9 +523,9 @@ def run_epoch(
 
         def differences(records: Any) -> Any:
             """Return grad f(w) − PT grad f(anchor) of each record, in coordinates at w."""
-            # Both points are in one batch. As two calls they would run side by side, and
-            # two batched decompositions that share XLA's threads can wait for each other
-            # for ever (seen on two cores).
+            # Both points are in one batch. As two calls they would run side by side,
+            # and two batched decompositions that share XLA's threads can wait for each
+            # other for ever (seen on two cores).
             points = jnp.stack([w, anchor])
             at_w, at_anchor = jax.vmap(problem.gradients, (0, None))(points, records)
             return at_w - problem.carry(anchor, w, at_anchor)

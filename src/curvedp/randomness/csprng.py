@@ -1,8 +1,8 @@
 """The source of every random bit: the operating system's entropy, stretched by AES-256.
 
 `SecureSource` is what releases use; it has no seed. `GeneratorSource` wraps a NumPy
-generator for tests and simulation. Certificates record the `name` of the source, so that
-a simulated release cannot pass for a private one.
+generator for tests and simulation. Certificates record the `name` of the source, so
+that a simulated release cannot pass for a private one.
 """
 
 import math
@@ -29,10 +29,10 @@ _ZEROS = bytes(_KEYSTREAM_BYTES)
 # Bytes of an epoch that are given out: the first 32 are the next key.
 EPOCH_BYTES = _KEYSTREAM_BYTES - _KEY_BYTES
 
-# Total variation between the bytes of one epoch and uniform bytes. AES is a permutation,
-# so the q = 2^10 blocks of an epoch are distinct, and uniform blocks need not be: the
-# distance is at most q(q-1)/2^129 (PRP/PRF switching lemma, Bellare & Rogaway 2006,
-# Lemma 1).
+# Total variation between the bytes of one epoch and uniform bytes. AES is a
+# permutation, so the q = 2^10 blocks of an epoch are distinct, and uniform blocks need
+# not be: the distance is at most q(q-1)/2^129 (PRP/PRF switching lemma, Bellare &
+# Rogaway 2006, Lemma 1).
 EPOCH_DISTANCE = math.ldexp((_KEYSTREAM_BYTES // _BLOCK_BYTES) ** 2, -129)
 
 # An exact draw of up to so many numbers may use so many epochs; see `Allowance`.
@@ -51,8 +51,8 @@ class Source(ABC):
     """Uniform random bits, and the float variates made from them.
 
     Exact samplers use `bits` and `words` only. `uniform` and `normal` are the float
-    path: good enough for simulation and noisy optimization, never for a value whose last
-    bits are printed.
+    path: good enough for simulation and noisy optimization, never for a value whose
+    last bits are printed.
 
     Attributes
     ----------
@@ -154,8 +154,8 @@ class Source(ABC):
 def _leading_zeros_of_words(words: np.ndarray) -> np.ndarray:
     """Return the number of leading zero bits of each 64-bit word.
 
-    Each half is converted to float64 exactly. A conversion of the whole word could round
-    2^53 − 1 up, which would cost a bit.
+    Each half is converted to float64 exactly. A conversion of the whole word could
+    round 2^53 − 1 up, which would cost a bit.
     """
     high_half = (words >> np.uint64(32)).astype(np.float64)
     low_half = (words & np.uint64(0xFFFFFFFF)).astype(np.float64)
@@ -180,8 +180,8 @@ class SecureSource(Source):
       whole machine (a restored snapshot, a clone) repeats no noise of the releases that
       follow.
     - Threads and signal handlers, at whatever instruction they come, never get the same
-      bytes: each caller takes a stream out of a list in one atomic step, and makes a new
-      one where there is none.
+      bytes: each caller takes a stream out of a list in one atomic step, and makes a
+      new one where there is none.
     - Where AES is an ideal cipher, each 16 KiB is within a total variation of 2^-109 of
       uniform bytes.
 

@@ -1,8 +1,8 @@
 """Random reals known to as many bits as needed: uniforms, and normals as functions of them.
 
 A real is drawn once. Asking for it again with more precision appends bits to the same
-real, so that an undecided comparison or rounding is settled by the same random number and
-not by a fresh one. The exact samplers of `curvedp.laws.exact` are built on these.
+real, so that an undecided comparison or rounding is settled by the same random number
+and not by a fresh one. The exact samplers of `curvedp.laws.exact` are built on these.
 """
 
 from collections.abc import Callable, Iterable
@@ -96,8 +96,9 @@ class LazyNormals:
     """Independent standard normals by the polar method, each to any precision.
 
     For (x, y) uniform in the unit disc and s = x² + y², the numbers x·√(−2 log s/s) and
-    y·√(−2 log s/s) are independent standard normals (Marsaglia and Bray 1964). The method
-    takes one logarithm and no trigonometry, so that its float version can be proved.
+    y·√(−2 log s/s) are independent standard normals (Marsaglia and Bray 1964). The
+    method takes one logarithm and no trigonometry, so that its float version can be
+    proved.
 
     Parameters
     ----------

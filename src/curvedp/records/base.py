@@ -195,7 +195,8 @@ def open_records(
     Raises
     ------
     ParameterError
-        For a path, for a wrong shape or dtype, and for fewer records than `min_records`.
+        For a path, for a wrong shape or dtype, and for fewer records than
+        `min_records`.
     """
     if isinstance(X, str | PathLike):
         raise ParameterError(

@@ -230,8 +230,8 @@ def _has_finite_entries(rows: np.ndarray) -> np.ndarray:
 def _points_from_latlon(radians_per_unit: float, records: np.ndarray) -> np.ndarray:
     """Map (latitude, longitude) to the unit sphere in R³.
 
-    (1, 0, 0) is 0°N 0°E and (0, 0, 1) is the north pole. A latitude beyond a pole does not
-    exist and becomes NaN.
+    (1, 0, 0) is 0°N 0°E and (0, 0, 1) is the north pole. A latitude beyond a pole does
+    not exist and becomes NaN.
     """
     latitude = records[:, 0]
     is_latitude = np.abs(latitude) * radians_per_unit <= np.pi / 2

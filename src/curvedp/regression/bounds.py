@@ -1,13 +1,14 @@
 """Sensitivity and Lipschitz constants of the gradient of geodesic regression.
 
-The first say how much one record moves the gradient, which noise must hide; the second how
-fast the gradient changes with the geodesic, which a sampler must know. Proofs:
+The first say how much one record moves the gradient, which noise must hide; the second
+how fast the gradient changes with the geodesic, which a sampler must know. Proofs:
 docs/regression.md.
 
-Notation. A record has a predictor x, centered so that |x| ≤ X, and a response; the geodesic
-has the middle p and the velocity v with ‖v‖ ≤ V; residuals are clipped to the length τ. Only
-the LOWER curvature bound enters a sensitivity: negative curvature spreads geodesics, so that
-d Exp grows like cosh; where curvature is ≥ 0 it never exceeds 1 (E19, E20).
+Notation. A record has a predictor x, centered so that |x| ≤ X, and a response; the
+geodesic has the middle p and the velocity v with ‖v‖ ≤ V; residuals are clipped to the
+length τ. Only the LOWER curvature bound enters a sensitivity: negative curvature
+spreads geodesics, so that d Exp grows like cosh; where curvature is ≥ 0 it never
+exceeds 1 (E19, E20).
 """
 
 from math import cos, cosh, inf, nextafter, pi, sinh, sqrt
@@ -22,17 +23,17 @@ from curvedp.geometry.manifold import Manifold
 # X: predictors lie in [0, 1] and are centered at ½.
 HALF = 0.5
 
-# The standard deviation of a predictor that is spread evenly over its range: the unit in
-# which velocities are measured beside points.
+# The standard deviation of a predictor that is spread evenly over its range: the unit
+# in which velocities are measured beside points.
 DEVIATION = 12**-0.5
 
-# Angles below which a quotient is replaced by a bound on it, because the quotient of floats
-# would cancel: sinh(a)/a by 1 + a², and quotients that are O(a) by a itself.
+# Angles below which a quotient is replaced by a bound on it, because the quotient of
+# floats would cancel: sinh(a)/a by 1 + a², and quotients that are O(a) by a itself.
 _TINY_SINHC_ANGLE = 1e-6
 _TINY_QUOTIENT_ANGLE = 1e-4
 
-# The Lipschitz constant along v is at least this share of that along p, so that a sampler's
-# cells never degenerate.
+# The Lipschitz constant along v is at least this share of that along p, so that a
+# sampler's cells never degenerate.
 _MIN_LIPSCHITZ_RATIO = 1e-12
 
 
@@ -65,7 +66,8 @@ class Domain(NamedTuple):
     def checked(self) -> Self:
         """Return the domain, or refuse one that describes no regression.
 
-        The domain of a certificate was written by a stranger, so that it must be checked.
+        The domain of a certificate was written by a stranger, so that it must be
+        checked.
         """
         for name in ("radius", "speed", "clip", "data_radius"):
             _validate.length(name, getattr(self, name))
@@ -107,8 +109,8 @@ class ExpDifferentialBounds(NamedTuple):
 def exp_differential_bounds(manifold: Manifold, length: float) -> ExpDifferentialBounds:
     """Bound ‖d_p Exp(p, w)‖ and ‖d_v Exp(p, w)‖ for all w with ‖w‖ ≤ length.
 
-    With a = √−κ_min·length they are cosh a and sinh(a)/a; both are 1 where curvature is not
-    negative (Rauch).
+    With a = √−κ_min·length they are cosh a and sinh(a)/a; both are 1 where curvature is
+    not negative (Rauch).
     """
     lowest_curvature = manifold.curvature_bounds[0]
     if lowest_curvature >= 0:
@@ -123,8 +125,8 @@ def gradient_sensitivities(
 ) -> GradientSensitivities:
     """Return how far ∇_p E and ∇_v E move when one record is replaced.
 
-    Theorem 1 (docs/regression.md): Δ_p = 2τc/n and Δ_v = 2τsX/n, with the bounds c and s of
-    `exp_differential_bounds` at the length V·X. It holds anywhere in the domain.
+    Theorem 1 (docs/regression.md): Δ_p = 2τc/n and Δ_v = 2τsX/n, with the bounds c and
+    s of `exp_differential_bounds` at the length V·X. It holds anywhere in the domain.
 
     Parameters
     ----------
@@ -177,8 +179,8 @@ def endpoint_norm(
 def endpoint_clips(clip: float, x: np.ndarray) -> np.ndarray:
     """Return the length to which each record's residual is clipped.
 
-    It is τ for a predictor within one unit of the middle, and beyond it τ over the distance
-    in units, so that no record counts for more than another.
+    It is τ for a predictor within one unit of the middle, and beyond it τ over the
+    distance in units, so that no record counts for more than another.
     """
     return np.asarray(clip / np.maximum(1.0, np.abs(x) / DEVIATION))
 
@@ -186,10 +188,10 @@ def endpoint_clips(clip: float, x: np.ndarray) -> np.ndarray:
 def endpoint_sensitivity(manifold: Manifold, domain: Domain) -> float:
     """Return the sensitivity of `endpoint_norm` with `endpoint_clips`.
 
-    Theorem 2 (docs/regression.md), for a space of constant curvature κ: 2τF/n, where F = 1
-    in flat space. For κ ≤ 0 the supremum is attained at a predictor of one unit or at the
-    end of the range; for κ > 0 the term (1 − cos a)/t is bounded by its value at the end
-    of the range, and sinc a by its value at one unit.
+    Theorem 2 (docs/regression.md), for a space of constant curvature κ: 2τF/n, where F
+    = 1 in flat space. For κ ≤ 0 the supremum is attained at a predictor of one unit or
+    at the end of the range; for κ > 0 the term (1 − cos a)/t is bounded by its value at
+    the end of the range, and sinc a by its value at one unit.
     """
     curvature = _constant_curvature(manifold)
     speed = domain.checked().speed
@@ -210,10 +212,10 @@ def endpoint_sensitivity(manifold: Manifold, domain: Domain) -> float:
 class LipschitzBounds(NamedTuple):
     """How fast the `endpoint_norm` of the clipped gradient changes, in parts of a domain.
 
-    The constants depend on the records. That steers the work of a sampler, not the law of
-    what it draws (docs/knorm.md). A residual that is clipped all over a part only turns
-    there, by τ·|ct(d)| at distance d, which is far less than 1 where the records are far
-    away.
+    The constants depend on the records. That steers the work of a sampler, not the law
+    of what it draws (docs/knorm.md). A residual that is clipped all over a part only
+    turns there, by τ·|ct(d)| at distance d, which is far less than 1 where the records
+    are far away.
 
     Attributes
     ----------
@@ -283,9 +285,10 @@ def gradient_lipschitz_bounds(
 ) -> LipschitzBounds:
     """Return what bounds how fast the clipped gradient of these records changes.
 
-    Lemma 3 (docs/regression.md). With a = √|κ|·V·|x| and t = |x|/unit, the Jacobi fields C
-    and S of a record are 1 along v and cos a, sinc a across it (cosh, sinhc for κ < 0).
-    The lemma's constants consist of their norms, their distance from 1 and their slopes.
+    Lemma 3 (docs/regression.md). With a = √|κ|·V·|x| and t = |x|/unit, the Jacobi
+    fields C and S of a record are 1 along v and cos a, sinc a across it (cosh, sinhc
+    for κ < 0). The lemma's constants consist of their norms, their distance from 1 and
+    their slopes.
 
     Parameters
     ----------
@@ -369,9 +372,9 @@ def _quotient_by_angle(numerator: np.ndarray, a: np.ndarray) -> np.ndarray:
 def _record_effect(curvature: float, speed: float, x: np.ndarray) -> np.ndarray:
     """Return what one record's residual of length 1 adds to `endpoint_norm`, at most.
 
-    This is the supremum over speeds up to V of ½(‖C + tS‖ + ‖C − tS‖), t = x/unit, with the
-    Jacobi fields C and S that are 1 along v and cos a, sinc a (cosh, sinhc) across it. Every
-    term grows with the speed, so that the supremum is at V.
+    This is the supremum over speeds up to V of ½(‖C + tS‖ + ‖C − tS‖), t = x/unit, with
+    the Jacobi fields C and S that are 1 along v and cos a, sinc a (cosh, sinhc) across
+    it. Every term grows with the speed, so that the supremum is at V.
 
     Parameters
     ----------

@@ -1,8 +1,8 @@
 """Geodesic regression WITHOUT privacy: the least-squares geodesic of Fletcher (2011).
 
-It stands beside the private estimator as `frechet_mean` stands beside the private mean: for
-comparison, for public data, and for tests. The fit is by Levenberg-Marquardt, with the
-Jacobi fields of `jacobi.py`.
+It stands beside the private estimator as `frechet_mean` stands beside the private mean:
+for comparison, for public data, and for tests. The fit is by Levenberg-Marquardt, with
+the Jacobi fields of `jacobi.py`.
 """
 
 from dataclasses import dataclass
@@ -121,8 +121,8 @@ def fit_geodesic(manifold: Manifold, x: Any, Y: Any, *, at: Any = None) -> Geode
     Raises
     ------
     ParameterError
-        If the shapes do not fit, an entry is not finite, there are too few records, or the
-        space is not symmetric.
+        If the shapes do not fit, an entry is not finite, there are too few records, or
+        the space is not symmetric.
 
     Examples
     --------
@@ -329,8 +329,8 @@ def _quadratic_model_on_one_geodesic(
 ) -> _QuadraticModel:
     """Return `_quadratic_model` for one predictor.
 
-    All moves share a direction, so that one frame serves all records: R_v is quadratic in
-    x.
+    All moves share a direction, so that one frame serves all records: R_v is quadratic
+    in x.
     """
     residuals = residuals_at(manifold, p, _moves(x, velocity[None]), Y)
     eigenvalues, frame = jacobi_frame(manifold, p, velocity)

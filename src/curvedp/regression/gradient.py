@@ -1,13 +1,13 @@
 """The clipped gradient of geodesic regression, at many geodesics at once.
 
-The energy is E(p, v) = (1/2n) Σ d²(Exp(p, xᵢv), yᵢ). With hᵢ the residual
-log(Exp(p, xᵢv), yᵢ), clipped to the length τ and transported back to p (Fletcher 2011, with
-the Jacobi fields of `jacobi.py`),
+The energy is E(p, v) = (1/2n) Σ d²(Exp(p, xᵢv), yᵢ). With hᵢ the residual log(Exp(p,
+xᵢv), yᵢ), clipped to the length τ and transported back to p (Fletcher 2011, with the
+Jacobi fields of `jacobi.py`),
 
     ∇_p E = −(1/n) Σ cos(xᵢ√R_v)·hᵢ      and      ∇_v E = −(1/n) Σ xᵢ·sinc(xᵢ√R_v)·hᵢ.
 
-`clipped_gradient` clips residuals in this way; `clipped_direction` clips each record's whole
-contribution instead, which is what a Gaussian release needs.
+`clipped_gradient` clips residuals in this way; `clipped_direction` clips each record's
+whole contribution instead, which is what a Gaussian release needs.
 """
 
 from collections.abc import Callable
@@ -20,12 +20,12 @@ from curvedp.geometry.manifold import Manifold
 from curvedp.geometry.spaces.euclidean import Euclidean
 from curvedp.regression.jacobi import cos_and_sinc, jacobi_frame
 
-# A function from N pairs (p, v), of shapes (N, *point_shape), to the mean clipped descent
-# directions (−∇_p E, −∇_v E), in coordinates of shapes (N, dim).
+# A function from N pairs (p, v), of shapes (N, *point_shape), to the mean clipped
+# descent directions (−∇_p E, −∇_v E), in coordinates of shapes (N, dim).
 Gradient = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
 
-# One implementation of `Gradient`: its further arguments are the manifold, the predictors,
-# the responses and the clips.
+# One implementation of `Gradient`: its further arguments are the manifold, the
+# predictors, the responses and the clips.
 _Kernel = Callable[
     [Manifold, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray],
     tuple[np.ndarray, np.ndarray],
@@ -59,8 +59,8 @@ def clipped_gradient(
     clip : float or array of shape (n,)
         The length to which residuals are clipped: one for all, or one for each.
     reach : float
-        How far records and predictions are from the manifold's origin, at most. It decides
-        whether a faster formula on the hyperboloid is accurate enough.
+        How far records and predictions are from the manifold's origin, at most. It
+        decides whether a faster formula on the hyperboloid is accurate enough.
     """
     kernel = _choose_kernel(manifold, reach)
     n_rows = max(1, _BLOCK_SIZE // len(x))
@@ -128,11 +128,11 @@ def clipped_direction(
 ) -> np.ndarray:
     """Return the mean of the records' contributions, each clipped as ONE vector.
 
-    The contribution of a record is (C·h, t₁S·h, …, t_kS·h), with C = cos√R and S = sinc√R
-    of its move Σ tⱼ·unit·vⱼ and its residual h. The mean is the descent direction in the
-    parameters (p, v₁·unit, …, v_k·unit). Replacing one record, or one person with all
-    theirs, moves it by at most 2τ/n, whatever the curvature and the number of predictors
-    (docs/regression.md, Theorem 4).
+    The contribution of a record is (C·h, t₁S·h, …, t_kS·h), with C = cos√R and S =
+    sinc√R of its move Σ tⱼ·unit·vⱼ and its residual h. The mean is the descent
+    direction in the parameters (p, v₁·unit, …, v_k·unit). Replacing one record, or one
+    person with all theirs, moves it by at most 2τ/n, whatever the curvature and the
+    number of predictors (docs/regression.md, Theorem 4).
 
     Parameters
     ----------
@@ -321,11 +321,11 @@ def _quadric_gradient(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Compute the mean clipped descent directions on a sphere or hyperboloid.
 
-    Only ⟨p, y⟩ and ⟨e, y⟩ with e = v/|v| are needed, and matrix products do the rest. At
-    q = cos·p + sin·e with velocity t = cos·e ∓ sin·p, the residual is f·(the part of y
-    along t, the part of y across both), f = min(d, τ)/sin d (sinh d on the hyperboloid).
-    Transport back to p leaves the part across as it is. The arguments are those of
-    `clipped_gradient` and of the function that it returns.
+    Only ⟨p, y⟩ and ⟨e, y⟩ with e = v/|v| are needed, and matrix products do the rest.
+    At q = cos·p + sin·e with velocity t = cos·e ∓ sin·p, the residual is f·(the part of
+    y along t, the part of y across both), f = min(d, τ)/sin d (sinh d on the
+    hyperboloid). Transport back to p leaves the part across as it is. The arguments are
+    those of `clipped_gradient` and of the function that it returns.
     """
     assert isinstance(manifold, UnitQuadric)  # `_choose_kernel` has asked.
     n = len(x)

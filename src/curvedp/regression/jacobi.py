@@ -1,13 +1,14 @@
 """Derivatives of the exponential map by Jacobi fields, in closed form on symmetric spaces.
 
 On a symmetric space the curvature tensor is parallel. So along γ(t) = Exp(p, tv), in a
-parallel frame, a Jacobi field satisfies J'' + R_v J = 0 with a constant R_v = R(·, v)v at p.
-With Γ the parallel transport from p to γ(t),
+parallel frame, a Jacobi field satisfies J'' + R_v J = 0 with a constant R_v = R(·, v)v
+at p. With Γ the parallel transport from p to γ(t),
 
     d_p Exp(p, tv) = Γ·cos(t√R_v)      and      d_v Exp(p, tv) = t·Γ·sinc(t√R_v).
 
-The adjoints are the same functions after the transport back to p, and negative eigenvalues
-turn cos into cosh. Everything here is in the orthonormal coordinates of `from_coordinates`.
+The adjoints are the same functions after the transport back to p, and negative
+eigenvalues turn cos into cosh. Everything here is in the orthonormal coordinates of
+`from_coordinates`.
 """
 
 from typing import Any

@@ -1,11 +1,12 @@
 """Bounds on how far the clipped direction of a geodesic regression is from linear.
 
-A private descent ends by releasing the linearization of its problem at a pair (p, V), with
-bounds on its error. The confidence region of a geodesic (`curvedp.inference.lines`) follows
-from that release.
+A private descent ends by releasing the linearization of its problem at a pair (p, V),
+with bounds on its error. The confidence region of a geodesic
+(`curvedp.inference.lines`) follows from that release.
 
-The statement (docs/inference.md, "Of the records", Geodesics). Pairs near (p, V) are written
-as z = (z_p, unit·z_v): p moves along exp, and V + z_v by parallel transport. Let
+The statement (docs/inference.md, "Of the records", Geodesics). Pairs near (p, V) are
+written as z = (z_p, unit·z_v): p moves along exp, and V + z_v by parallel transport.
+Let
 
     t    the centered predictors of one record, in the unit 1/√12; a = (1, t);
     w    a bound on the length of the record's move Σ tⱼ·unit·vⱼ along the ray to z;
@@ -34,16 +35,16 @@ from curvedp.geometry.manifold import Manifold
 from curvedp.regression.bounds import DEVIATION, HALF, Domain
 from curvedp.regression.gradient import Contributions
 
-# η: the length that aaᵀ/A and remainder/b have in a released row, relative to the clip τ of a
-# direction. Larger values give these two less noise, and the direction more.
+# η: the length that aaᵀ/A and remainder/b have in a released row, relative to the clip
+# τ of a direction. Larger values give these two less noise, and the direction more.
 _LINEARIZATION_SHARE = 0.5
 
-# The remainder of a record whose residual may cross the cut locus, where no bound exists. It
-# is finite, so that its share of itself is 1.
+# The remainder of a record whose residual may cross the cut locus, where no bound
+# exists. It is finite, so that its share of itself is 1.
 _UNBOUNDED_REMAINDER = 1e300
 
-# How much longer one record's contribution is with aaᵀ and the remainder than without: the
-# direction moves by at most 2τ/n, all three together by τ√(4 + 3η²)/n.
+# How much longer one record's contribution is with aaᵀ and the remainder than without:
+# the direction moves by at most 2τ/n, all three together by τ√(4 + 3η²)/n.
 SENSITIVITY_FACTOR = sqrt(1 + 0.75 * _LINEARIZATION_SHARE**2)
 
 
@@ -98,11 +99,11 @@ class JacobiBounds(NamedTuple):
 class Neighborhood:
     """The pairs within `reach` of a released pair, and what is released to linearize there.
 
-    The last release of a descent has the mean clipped direction and, times ητ, the means of
-    aaᵀ/A and of remainder/b. A is the largest possible |a|², b the largest possible
-    remainder. Replacing one of n records moves the mean direction by at most 2τ/n, the mean
-    of aaᵀ/A by √2/n (products of such matrices are not negative), and the mean of
-    remainder/b by 1/n: together by at most τ√(4 + 3η²)/n.
+    The last release of a descent has the mean clipped direction and, times ητ, the
+    means of aaᵀ/A and of remainder/b. A is the largest possible |a|², b the largest
+    possible remainder. Replacing one of n records moves the mean direction by at most
+    2τ/n, the mean of aaᵀ/A by √2/n (products of such matrices are not negative), and
+    the mean of remainder/b by 1/n: together by at most τ√(4 + 3η²)/n.
 
     Parameters
     ----------
@@ -122,8 +123,8 @@ class Neighborhood:
     max_leverage : float
         A = 1 + |t|² at the ends of all ranges.
     reach : float
-        ρ: a few times the noise of a direction, and at most so much that contributions of
-        length τ/2 are not clipped.
+        ρ: a few times the noise of a direction, and at most so much that contributions
+        of length τ/2 are not clipped.
     max_row_length : float
         The largest length of a row of `linearization_rows`.
     """
@@ -225,8 +226,8 @@ class Neighborhood:
     def linearization_rows(self, t: np.ndarray, terms: Contributions) -> np.ndarray:
         """Return ητ·(aaᵀ/A, remainder/b) of each record, to be averaged and released.
 
-        A record that may be clipped somewhere in the neighborhood is off from linear by up
-        to |a|² more.
+        A record that may be clipped somewhere in the neighborhood is off from linear by
+        up to |a|² more.
 
         Parameters
         ----------

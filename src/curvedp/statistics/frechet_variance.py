@@ -58,8 +58,8 @@ class FrechetVariance(ClippedToBall, BoundsSamplingError):
     def sampling_error(self, failure_probability: float) -> float:
         """Bound the distance of this variance from that of the population.
 
-        It moves by at most its sensitivity c where one record is replaced (McDiarmid), and
-        its expectation is at most r²/(nλ) below the population's variance
+        It moves by at most its sensitivity c where one record is replaced (McDiarmid),
+        and its expectation is at most r²/(nλ) below the population's variance
         (docs/inference.md, "Of the population").
         """
         radius = self.clipping_radius

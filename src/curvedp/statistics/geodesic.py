@@ -144,8 +144,8 @@ class GeodesicLine(Statistic, BoundsSamplingError):
     def sampling_error(self, failure_probability: float) -> float:
         """Bound the mean clipped direction of the records at the population's geodesic.
 
-        Clipped directions have length at most τ and expectation 0 there (docs/inference.md,
-        "Of the population").
+        Clipped directions have length at most τ and expectation 0 there
+        (docs/inference.md, "Of the population").
         """
         return self.domain.clip * mean_vector_length(self.n, failure_probability)
 

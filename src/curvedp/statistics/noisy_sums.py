@@ -142,8 +142,8 @@ class ClippedSum(SumStatistic):
     def to_vectors(self, records: np.ndarray) -> np.ndarray:
         """Return one row per record: its clipped logarithm at the center, and a 1.
 
-        Logarithms are in units of the clipping radius; the 1, times `count_weight`, counts
-        the records.
+        Logarithms are in units of the clipping radius; the 1, times `count_weight`,
+        counts the records.
         """
         inside = np.asarray(
             project_to_ball(self.manifold, self.center, self.radius, records)

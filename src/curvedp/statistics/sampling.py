@@ -1,8 +1,8 @@
 """How far the statistic of a sample is from that of its population, with finite samples.
 
-McDiarmid's inequality (1989): a function of n independent records that moves by at most c
-where one record is replaced exceeds its expectation by more than c·√(n·log(1/a)/2) with
-probability at most a. The proofs are in docs/inference.md, "Of the population".
+McDiarmid's inequality (1989): a function of n independent records that moves by at most
+c where one record is replaced exceeds its expectation by more than c·√(n·log(1/a)/2)
+with probability at most a. The proofs are in docs/inference.md, "Of the population".
 """
 
 from math import log, sqrt
@@ -33,9 +33,9 @@ def mean_vector_length(
 ) -> float:
     """Bound the length of the mean of n independent vectors with expectation 0.
 
-    The vectors have length at most 1, so that the expected length of the mean is at most
-    1/√n; a record moves the mean by at most 2·stretch/n. The bound
-    (1 + stretch·√(2·log(1/a)))/√n fails with probability at most a (McDiarmid).
+    The vectors have length at most 1, so that the expected length of the mean is at
+    most 1/√n; a record moves the mean by at most 2·stretch/n. The bound (1 +
+    stretch·√(2·log(1/a)))/√n fails with probability at most a (McDiarmid).
     """
     return (1 + stretch * sqrt(2 * log(1 / failure_probability))) / sqrt(n)
 

@@ -1,11 +1,11 @@
 """Exact-then-round sampling: a release is the ideal continuous draw, rounded to a grid.
 
-The float64 entries of the footpoint are taken as the exact numbers they are. The noise is
-a real number known to as many bits as it takes. Their sum, or the exponential map, is
-enclosed in a ball, and an integer is returned only when the whole ball lies in one cell of
-the public grid. No float rounding touches the law, so no last bit can tell two footpoints
-apart, as it can with floats (Mironov 2012). docs/release-path.md has the proof and the
-threat model.
+The float64 entries of the footpoint are taken as the exact numbers they are. The noise
+is a real number known to as many bits as it takes. Their sum, or the exponential map,
+is enclosed in a ball, and an integer is returned only when the whole ball lies in one
+cell of the public grid. No float rounding touches the law, so no last bit can tell two
+footpoints apart, as it can with floats (Mironov 2012). docs/release-path.md has the
+proof and the threat model.
 """
 
 import math
@@ -40,8 +40,8 @@ from curvedp.randomness.lazy_reals import LazyNormals
 # The finest grid is 2^-200.
 _MAX_GRID = 200
 
-# Beyond these scales the slopes of envelopes leave float64. A hyperbolic radius is of the
-# order of σ²d, and e^r has a limited range too.
+# Beyond these scales the slopes of envelopes leave float64. A hyperbolic radius is of
+# the order of σ²d, and e^r has a limited range too.
 _SMALLEST_SCALE = 1e-290
 _LARGEST_SCALE = 1e290
 _LARGEST_HYPERBOLIC_SCALE = 1e12
@@ -183,11 +183,11 @@ def exact_draw(
 
     Ambient coordinates are rounded. The sign of a line and the rotation of a shape are
     drawn uniformly. The flat SPD metrics are released in their flat coordinates at the
-    identity. The law of `integers` is within `tau` of the exact rounded law at the exact
-    footpoint: center/|center| on the sphere, the lift of the spatial part on Lorentz,
-    the symmetric or Hermitian part of a matrix. `tau` is 2^-100 for up to 4096 numbers,
-    and grows with their number and with the trials that a draw of matrices is expected
-    to take.
+    identity. The law of `integers` is within `tau` of the exact rounded law at the
+    exact footpoint: center/|center| on the sphere, the lift of the spatial part on
+    Lorentz, the symmetric or Hermitian part of a matrix. `tau` is 2^-100 for up to 4096
+    numbers, and grows with their number and with the trials that a draw of matrices is
+    expected to take.
 
     Parameters
     ----------

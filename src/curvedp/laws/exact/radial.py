@@ -2,10 +2,10 @@
 
 The radial density is e^h with h(r) = −r²/2σ² (or −r/σ) + Σ n·log sn_κ(r), as in
 `laws.isotropic.density`. h is concave, so each of its tangents lies above it: a few
-tangents make an envelope of exponential pieces that is inverted in closed form (Gilks and
-Wild 1992, with public points chosen once). All constants of the envelope are float64
-numbers rounded to the safe side in ball arithmetic, so the envelope is one fixed public
-function of (law, space, σ).
+tangents make an envelope of exponential pieces that is inverted in closed form (Gilks
+and Wild 1992, with public points chosen once). All constants of the envelope are
+float64 numbers rounded to the safe side in ball arithmetic, so the envelope is one
+fixed public function of (law, space, σ).
 """
 
 import itertools

@@ -1,11 +1,12 @@
 """Exact draws of the affine-invariant Gaussian and Laplace laws on SPD and HPD matrices.
 
 A draw is X = LYL*, where LL* is the footpoint and Y = e^V is a draw about the identity
-(Helgason 1978: the Jacobian of exp). Y is drawn by the near or the far envelope, whichever
-accepts more; `laws.spd.envelopes` proves them and knows their acceptance from public
-numbers alone. Here they are drawn without rounding. β = 1 means real symmetric and β = 2
-Hermitian matrices; a complex entry a + ib is the real block [[a, −b], [b, a]], whose sums,
-products, Cholesky factors and exponentials are those of the complex numbers.
+(Helgason 1978: the Jacobian of exp). Y is drawn by the near or the far envelope,
+whichever accepts more; `laws.spd.envelopes` proves them and knows their acceptance from
+public numbers alone. Here they are drawn without rounding. β = 1 means real symmetric
+and β = 2 Hermitian matrices; a complex entry a + ib is the real block [[a, −b], [b,
+a]], whose sums, products, Cholesky factors and exponentials are those of the complex
+numbers.
 """
 
 import math
@@ -133,9 +134,9 @@ def _round_with_floats(
 def acceptance_probability(kind: Kind, m: int, beta: int, scale: float) -> float:
     """Return a lower bound of the fraction of proposals that is accepted.
 
-    It is the exact fraction unless that needs many digits, and depends on public numbers
-    only: the law, the size m of the matrices, β (1 for symmetric, 2 for Hermitian) and
-    the scale.
+    It is the exact fraction unless that needs many digits, and depends on public
+    numbers only: the law, the size m of the matrices, β (1 for symmetric, 2 for
+    Hermitian) and the scale.
 
     Raises
     ------

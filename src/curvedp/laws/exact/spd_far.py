@@ -1,9 +1,9 @@
 """The far envelope of the laws on positive definite matrices, drawn exactly.
 
 Log-eigenvalues ρ ~ N(βσ²h, σ²I) with hᵢ = (m+1−2i)/2 are accepted, if decreasing, with
-probability ∏_{i<j}(1 − e^{−(ρᵢ−ρⱼ)})^β; a Haar rotation turns diag(e^ρ). Every constant is
-an exact real number, evaluated in balls as far as a decision needs. β = 1 means symmetric
-and β = 2 means Hermitian matrices, with complex numbers as real 2×2 blocks.
+probability ∏_{i<j}(1 − e^{−(ρᵢ−ρⱼ)})^β; a Haar rotation turns diag(e^ρ). Every constant
+is an exact real number, evaluated in balls as far as a decision needs. β = 1 means
+symmetric and β = 2 means Hermitian matrices, with complex numbers as real 2×2 blocks.
 """
 
 import itertools
@@ -168,8 +168,9 @@ class FarGaussianDraw:
 class FarLaplaceDraw(FarGaussianDraw):
     """One proposal of the Laplace law: a Gaussian proposal of a random variance.
 
-    The variance is Gamma((m+1)/2, c), that is a χ² with m + 1 degrees of freedom divided
-    by 2c = 1/scale² − β²|h|² (`laws.spd.laplace`). It is made of m + 1 further normals.
+    The variance is Gamma((m+1)/2, c), that is a χ² with m + 1 degrees of freedom
+    divided by 2c = 1/scale² − β²|h|² (`laws.spd.laplace`). It is made of m + 1 further
+    normals.
     """
 
     def _standard_deviation(self, normals: np.ndarray) -> arb:

@@ -1,9 +1,9 @@
 """The near envelope of the laws on positive definite matrices, drawn exactly.
 
 A draw is Y = e^V, where V has the density exp(−|V|²/2σ²)·∏_{i<j} sinhc(x_ij)^β on
-symmetric (β = 1) or Hermitian (β = 2) matrices, x_ij half the difference of two eigenvalues
-of V and sinhc x = sinh x/x. The envelope is a Gaussian matrix. Complex numbers a + ib are
-real blocks [[a, −b], [b, a]].
+symmetric (β = 1) or Hermitian (β = 2) matrices, x_ij half the difference of two
+eigenvalues of V and sinhc x = sinh x/x. The envelope is a Gaussian matrix. Complex
+numbers a + ib are real blocks [[a, −b], [b, a]].
 """
 
 import math
@@ -67,8 +67,9 @@ class TangentBound(NearBound):
     """The bound log sinhc x ≤ a + b·x² of the Gaussian law, with constants rounded up.
 
     The function φ(y) = log sinhc √y is concave, so each tangent bounds it. Since
-    Σ_{i<j} x_ij² = (m/4)·|V₀|² with V₀ the traceless part of V, the envelope is a Gaussian
-    matrix whose traceless part has variance s² = 1/(1/σ² − βmb/2) in place of σ².
+    Σ_{i<j} x_ij² = (m/4)·|V₀|² with V₀ the traceless part of V, the envelope is a
+    Gaussian matrix whose traceless part has variance s² = 1/(1/σ² − βmb/2) in place of
+    σ².
 
     Parameters
     ----------
@@ -112,8 +113,8 @@ class TangentBound(NearBound):
 class LaplaceBound(NearBound):
     """The bound ∏ sinhc ≤ e^{|h||V|} of the Laplace law, from sinhc x ≤ eˣ.
 
-    V has a uniform direction and a length from Gamma(dim, 1/scale − β|h|), which is half
-    a χ² with 2·dim degrees of freedom divided by the rate: all is made of normals.
+    V has a uniform direction and a length from Gamma(dim, 1/scale − β|h|), which is
+    half a χ² with 2·dim degrees of freedom divided by the rate: all is made of normals.
 
     Parameters
     ----------

@@ -6,8 +6,8 @@ the curvatures κ across a geodesic and their multiplicities n, and
 sn_κ(r) = sin(√κ r)/√κ, r, or sinh(√−κ r)/√−κ (Helgason 1978, Ch. X).
 
 This module gives normalizer, distribution function and moments. The samplers
-(`isotropic.envelope`) share no code with it, so that a goodness-of-fit test compares two
-derivations.
+(`isotropic.envelope`) share no code with it, so that a goodness-of-fit test compares
+two derivations.
 """
 
 import math
@@ -155,7 +155,8 @@ class TabulatedDensity:
         Returns
         -------
         array
-            A radius for each drop, on its far side; `end` where the drop is not reached.
+            A radius for each drop, on its far side; `end` where the drop is not
+            reached.
         """
         direction = math.copysign(1.0, end - self._peak)
         step = self._scale

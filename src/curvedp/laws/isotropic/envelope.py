@@ -1,7 +1,7 @@
 """Exact draws from a log-concave density on an interval, under an envelope of tangents.
 
-Any tangent of a concave function lies above it, so the exponential of a piecewise choice
-of tangents of log f is an envelope of f: points drawn under it and accepted with
+Any tangent of a concave function lies above it, so the exponential of a piecewise
+choice of tangents of log f is an envelope of f: points drawn under it and accepted with
 probability f/envelope follow f exactly (Gilks and Wild 1992; Devroye 1986, VII.2). The
 envelope is fixed and fine, and rejects a few points in a thousand. Every proposal is
 checked against it.
@@ -29,9 +29,9 @@ _MAX_LOG_DROP = 12.0
 # Touch points on each side of the mode.
 _KNOTS = 24
 
-# The log-envelope is raised by this much: far above the rounding error of
-# log f − log envelope (about d·2^-52) and far too little to cost a rejection. A positive
-# log-ratio is therefore a mathematical error, never one of rounding.
+# The log-envelope is raised by this much: far above the rounding error of log f − log
+# envelope (about d·2^-52) and far too little to cost a rejection. A positive log-ratio
+# is therefore a mathematical error, never one of rounding.
 _RAISE = 2.0**-30
 
 

@@ -1,9 +1,9 @@
 """Exact rejection sampling from exp(−g/s)·J on a public domain, under refined cells.
 
-g is known only through evaluations and a Lipschitz constant, which give a cone under the
-graph of g over each cell; J is the volume of the coordinates. Accepted points follow the
-target whatever the cells are, so the cells may be refined where the data ask for it
-(docs/knorm.md).
+g is known only through evaluations and a Lipschitz constant, which give a cone under
+the graph of g over each cell; J is the volume of the coordinates. Accepted points
+follow the target whatever the cells are, so the cells may be refined where the data ask
+for it (docs/knorm.md).
 """
 
 import math
@@ -455,9 +455,9 @@ def _cube_corners(k: int) -> Floats:
 class _ThinningEstimate:
     """Estimate of the fraction of a cell's proposals that thinning leaves.
 
-    It is E exp(−(D − Σ_b G_b·|w_b|/√k)₊) for w uniform on the cubes of the cell: the cone
-    drops by G_b toward the corners of block b, and by D down to the bound of the cell.
-    The expectation is taken over fixed points, which is enough to steer the work.
+    It is E exp(−(D − Σ_b G_b·|w_b|/√k)₊) for w uniform on the cubes of the cell: the
+    cone drops by G_b toward the corners of block b, and by D down to the bound of the
+    cell. The expectation is taken over fixed points, which is enough to steer the work.
 
     Parameters
     ----------

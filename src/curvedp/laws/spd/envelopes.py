@@ -1,8 +1,8 @@
 """Rejection samplers for the log-eigenvalues of random SPD and HPD matrices.
 
-Under the Gaussian law the log-eigenvalues ρ of W^{−½}XW^{−½} have the density
-∝ exp(−|ρ|²/2σ²)·∏_{i<j} sinh(|ρᵢ−ρⱼ|/2)^β (Said et al. 2017; β = 1 on real symmetric,
-β = 2 on Hermitian matrices). They are drawn by rejection under a near or a far envelope,
+Under the Gaussian law the log-eigenvalues ρ of W^{−½}XW^{−½} have the density ∝
+exp(−|ρ|²/2σ²)·∏_{i<j} sinh(|ρᵢ−ρⱼ|/2)^β (Said et al. 2017; β = 1 on real symmetric, β =
+2 on Hermitian matrices). They are drawn by rejection under a near or a far envelope,
 each proved by a concavity (docs/spd-gaussian.md). The acceptance probability of each is
 a ratio of two normalizers, known from (m, σ) alone: the number of trials tells nothing
 about the footpoint.
@@ -272,7 +272,8 @@ class NearEnvelope:
     def log_acceptance_bound(self) -> float:
         """A lower bound of `log_acceptance` that needs no normalizer.
 
-        Since sinh x/x ≥ 1, the mass of the target is at least that of the flat Gaussian.
+        Since sinh x/x ≥ 1, the mass of the target is at least that of the flat
+        Gaussian.
         """
         dim = dimension(self.m, self.beta)
         log_scale_ratio = (dim - 1) * math.log(self.sigma / self._scale)

@@ -1,8 +1,8 @@
 """Random matrices from which draws of SPD and HPD matrices are assembled.
 
-A draw about W = LL* is X = L·Q·diag(e^ρ)·Q*·L*: the log-eigenvalues ρ depend on the law,
-and Q is a uniform orthogonal or unitary matrix. Throughout, β = 1 means real symmetric
-and β = 2 means Hermitian matrices.
+A draw about W = LL* is X = L·Q·diag(e^ρ)·Q*·L*: the log-eigenvalues ρ depend on the
+law, and Q is a uniform orthogonal or unitary matrix. Throughout, β = 1 means real
+symmetric and β = 2 means Hermitian matrices.
 """
 
 import math
