@@ -15,6 +15,7 @@ from curvedp import (
     PrivateFrechetMean,
     PrivateGeodesicRegression,
 )
+from curvedp.core.codes import ProtectedUnit
 from curvedp.errors import ParameterError, ReleaseWarning, VerificationFailed
 from curvedp.geometry import (
     Euclidean,
@@ -193,7 +194,7 @@ def test_one_search_that_noise_has_misled_is_made_again():
         asked.append(values)
         return np.zeros_like(values) if len(asked) == 1 else values
 
-    (_, radius), _ = mechanism.walk(
+    (_, radius), _ = mechanism.run(
         Queries(mechanism.statistic, open_records(X, M.point_shape)), noisy
     )
     assert 0.3 < radius < 3.0
@@ -241,15 +242,13 @@ def test_sums_do_not_depend_on_order():
     one, two = (
         Queries(statistic, open_records(Y, M.point_shape)) for Y in (X, X[::-1].copy())
     )
-    for name, arguments in {
-        "clipped": (M.origin, 1.0),
-        "beyond": (M.origin, np.array([1.0, 0.3])),
-    }.items():
-        a, b = (getattr(side, name)(*arguments) for side in (one, two))
-        assert np.array_equal(
-            a[0] if name == "clipped" else a, b[0] if name == "clipped" else b
-        )
-    assert Queries(statistic).clipped(M.origin, 1.0)[1] == one.clipped(M.origin, 1.0)[1]
+    radii = np.array([1.0, 0.3])
+    counts = [side.count_beyond(M.origin, radii) for side in (one, two)]
+    assert np.array_equal(*counts)
+    a, b = (side.mean_clipped_log(M.origin, 1.0) for side in (one, two))
+    assert np.array_equal(a.values, b.values)
+    without_records = Queries(statistic).mean_clipped_log(M.origin, 1.0)
+    assert without_records.sensitivity == a.sensitivity == b.sensitivity
 
 
 @pytest.mark.parametrize(
@@ -314,7 +313,7 @@ def test_persons_of_a_geodesic_are_the_unit():
         )  # as three records they cost more
         certificate = model.fit(x, X, groups=ids).certificate_
         assert certificate.statistic["n"] == 20
-        assert "person" in certificate.unit
+        assert certificate.privacy_unit is ProtectedUnit.PERSON
         assert all(check.holds for check in verify_certificate(certificate))
 
 
@@ -339,7 +338,7 @@ def test_a_variance_wants_more_records_than_a_mean(M):
         for _ in range(20)
     ]
     assert 0.7 < np.mean(found) / truth < 1.1
-    assert made(SearchedVariance, 200, ApproxDP(1.0, 1e-5)).law == "laplace"
+    assert made(SearchedVariance, 200, ApproxDP(1.0, 1e-5)).noise_kind == "laplace"
 
 
 @pytest.mark.filterwarnings("ignore::curvedp.ReleaseWarning")

@@ -98,7 +98,7 @@ def test_epsilon_and_delta_take_the_law_that_errs_less(M, guarantee, law):
     """Both walks meet it; the one that is taken errs less, in simulated releases of public records."""
     statistic = SearchedMean(M, None, None, 1000)
     taken = PrivateBallMechanism.calibrate(statistic, guarantee)
-    assert taken.law == law
+    assert taken.noise_kind == law
     assert taken.guarantee.delta(getattr(guarantee, "eps", 1.0)) <= guarantee.delta(
         getattr(guarantee, "eps", 1.0)
     )
@@ -146,12 +146,13 @@ def test_four_fifths_of_the_noise_of_a_median_are_seen():
 
 def test_a_histogram_that_is_charged_for_one_count_is_seen(monkeypatch):
     """A replaced record moves two counts: noise for a sensitivity of 1 is half of what is paid for."""
-    ask = StageBudget.ask
+    release = StageBudget.release
 
-    def cheap(self, kind, share, moved, values, summed=None):
-        return ask(self, kind, share, moved, values, None if summed is None else 1.0)
+    def cheap(self, kind, share, sensitivity, values, l1_sensitivity=None):
+        charged = None if l1_sensitivity is None else 1.0
+        return release(self, kind, share, sensitivity, values, charged)
 
-    monkeypatch.setattr(StageBudget, "ask", cheap)
+    monkeypatch.setattr(StageBudget, "release", cheap)
     assert (
         attacked(released("mean", Euclidean(3), guarantee=PureDP), Euclidean(3), 0)[0]
         > 1.0
@@ -290,9 +291,9 @@ def test_they_verify_and_no_better_claim_does(name):
         assert not accepted(resealed(forged))
     for law in ("gaussian", "cauchy", None):
         forged = copy.deepcopy(record)
-        forged["parameters"].pop("law", None)
+        forged["parameters"].pop("noise_kind", None)
         if law is not None:
-            forged["parameters"]["law"] = law
+            forged["parameters"]["noise_kind"] = law
         assert name == "components" or not accepted(resealed(forged))
     for place in range(len(record["release"]["stages"])):
         for field in ("share", "noise", "sensitivity", "scale", "gradient_scale"):
@@ -417,7 +418,7 @@ def test_shells_find_a_length_on_every_scale():
             "laplace",
         )
         beyond = partial(_beyond, lengths)
-        typical, radius = ShellHistogram(63, 1.6).read(
+        typical, radius = ShellHistogram(63, 1.6).estimate(
             stages, beyond, 400, 1e6, 20.0, 0.2, np.zeros(1)
         )
         assert 0.5 * size < typical < 5 * size
@@ -436,7 +437,7 @@ def test_the_radius_is_that_of_least_loss():
     for power, order in ((2.0, 2.0), (4.0, 1.0), (4.0, 16.0)):
         drawn = rng.gamma(power / order, size=n) ** (1 / order)
         lengths = drawn / np.median(drawn)
-        edges = 6.0 * shells.ratio ** -np.arange(shells.number, dtype=float)
+        edges = 6.0 * shells.ratio ** -np.arange(shells.n_shells, dtype=float)
         counts = np.diff(_beyond(lengths, edges)[1:], prepend=0.0, append=n) / 1000
         radii = 6.0 * 1.4 ** -np.arange(0, 12, 1 / 6)
         loss = [
@@ -463,4 +464,7 @@ def test_a_step_of_gaussian_noise_is_as_it_was():
     assert dict(GradientMechanism.calibrate(mean, GDP(1.0)).parameters).keys() == {
         "scale"
     }
-    assert GradientMechanism.calibrate(mean, PureDP(1.0)).parameters["law"] == "laplace"
+    assert (
+        GradientMechanism.calibrate(mean, PureDP(1.0)).parameters["noise_kind"]
+        == "laplace"
+    )

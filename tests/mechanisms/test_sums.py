@@ -16,6 +16,8 @@ from curvedp import (
     PureDP,
 )
 from curvedp.audit import audit_scores
+from curvedp.core.codes import ProtectedUnit
+from curvedp.core.wording import protected_unit_sentence
 from curvedp.errors import CurvedpError
 from curvedp.geometry import (
     Euclidean,
@@ -106,7 +108,7 @@ def test_n_is_nowhere_told(kind, monkeypatch):
     """Data sets of different n that are led to the same numbers publish the same bytes; no message quotes n."""
     M, seen = Sphere(2), set()
     for n in (0, 1, 2, 17, 400):
-        monkeypatch.setattr("curvedp.mechanisms.noise.exact_gaussian", _led)
+        monkeypatch.setattr("curvedp.mechanisms.vector.exact_gaussian", _led)
         X = cloud(M, n, np.random.default_rng(3)) if n else np.empty((0, 3))
         maker = MAKERS.get(kind, lambda M: PrivatePCA(radius=1.0, guarantee=ADDED))(M)
         model = maker.set_params(source=GeneratorSource(np.random.default_rng(0))).fit(
@@ -114,7 +116,8 @@ def test_n_is_nowhere_told(kind, monkeypatch):
         )
         certificate = {**model.certificate_.to_dict(), "created": ""}
         assert "n" not in certificate["statistic"]
-        assert "private" in certificate["unit"]
+        sentence = protected_unit_sentence(model.certificate_)
+        assert "the number of records is private" in sentence
         told = {
             k: np.asarray(v).tolist()
             for k, v in vars(model).items()
@@ -209,7 +212,7 @@ def test_persons_are_added_or_removed_too():
         model.fit(*data[:1], groups=data[1])
 
     assert spent(fit, (X, ids), (X[:-3], ids[:-3])) <= 1.0
-    assert "person" in model.certificate_.unit
+    assert model.certificate_.privacy_unit is ProtectedUnit.PERSON
     assert all(
         check.holds
         for check in verify_certificate(model.fit(X, groups=ids).certificate_)
@@ -236,6 +239,6 @@ def test_persons_of_a_second_moment_count_once():
     from curvedp.statistics.second_moment import SecondMoment, vector_to_symmetric
 
     found = vector_to_symmetric(
-        SecondMoment(3, 10.0, 20).of(open_records(person_rows(X, ids), (3,))), 3
+        SecondMoment(3, 10.0, 20).compute(open_records(person_rows(X, ids), (3,))), 3
     )
     np.testing.assert_allclose(found, mean, rtol=1e-9)
