@@ -5,8 +5,7 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from curvedp import cli
-from curvedp.cli import app
+from curvedp.cli import app, commands
 from reproductions import runner as runner_module
 from reproductions.runner import (
     Reproduction,
@@ -129,13 +128,12 @@ def test_missing_data_names_the_set_its_source_and_the_option(toys):
 
 
 def test_outside_a_checkout(tmp_path, monkeypatch):
-    monkeypatch.setattr(
-        cli, "__file__", str(tmp_path / "site-packages" / "curvedp" / "cli.py")
-    )
+    installed = tmp_path / "site-packages" / "curvedp" / "cli" / "commands.py"
+    monkeypatch.setattr(commands, "__file__", str(installed))
     monkeypatch.chdir(tmp_path)
     result = run("--list")
     assert result.exit_code == 2
-    assert "inside a checkout" in result.stderr
+    assert "name a checkout of curvedp with --from" in result.stderr
     assert len(result.stderr.strip().split("\n")) == 1
 
 
