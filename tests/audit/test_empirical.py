@@ -88,7 +88,7 @@ def test_every_honest_claim_holds(case: Case):
 
 
 @pytest.mark.parametrize(
-    "name", ["log-laplace Rotations(n=3)", "riemannian-laplace Euclidean(d=3)", "PrivateFrechetMean Lorentz(d=2)",
+    "name", ["tangent-laplace Rotations(n=3)", "riemannian-laplace Euclidean(d=3)", "PrivateFrechetMean Lorentz(d=2)",
              "tangent-bundle-descent Sphere(d=2)"]
 )  # fmt: skip
 def test_noise_understated_by_a_tenth_is_caught_in_the_table_too(name):
@@ -168,10 +168,10 @@ def test_the_command(monkeypatch):
     rows = json.loads(result.stdout)
     assert len(rows) == len(case_names("riemannian-laplace")) > 8
     assert all(row["holds"] for row in rows)
-    real = LaplaceMechanism.simulate
+    real = LaplaceMechanism.simulate_draws
     monkeypatch.setattr(
         LaplaceMechanism,
-        "simulate",
+        "simulate_draws",
         lambda self, rng, value, size: real(
             dataclasses.replace(self, scale=0.1), rng, value, size
         ),

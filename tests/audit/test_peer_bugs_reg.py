@@ -152,7 +152,7 @@ def test_e21_the_largest_residual_as_tau():
     public = KNGMechanism(M, None, 0.7, n, PureDP(eps))
     norms, constant = (
         [public.gradient_norm(records) for records in sets],
-        max(map(public.lipschitz, sets)),
+        max(map(public.lipschitz_constant, sets)),
     )
     sides = []
     for records, norm in zip(sets, norms, strict=True):
@@ -225,7 +225,7 @@ def test_e22_drawn_jointly_it_is_private():
     )
     draws = []
     for x, Y in sets:
-        bundle, scale, norm, constants, _ = plan.problem((x - 0.5)[:, None], Y)
+        bundle, scale, norm, constants, _ = plan.build_problem((x - 0.5)[:, None], Y)
         middle, v = bundle.points(
             LipschitzRejectionSampler(
                 bundle, scale, norm, constants, np.random.default_rng(0)
@@ -261,7 +261,7 @@ def test_a_markov_chain_taken_for_exact(exact, monkeypatch):
     sets = [np.stack([near] * 3 + [last]) for last in (near, far)]
     norms = [mechanism.gradient_norm(records) for records in sets]
     if exact:
-        constant = max(map(mechanism.lipschitz, sets))
+        constant = max(map(mechanism.lipschitz_constant, sets))
         sides = drawn(
             KNormLaw(mechanism.domain, mechanism.scale), norms, constant, 20_000
         )
