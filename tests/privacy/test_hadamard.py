@@ -140,14 +140,14 @@ def test_calibrated_in_no_time(M, target):
     mechanism = GaussianMechanism.calibrated(M, 0.005, target)
     assert meets(mechanism.privacy_profile, target)
     assert not meets(
-        GaussianMechanism(M, 0.005, 0.999 * mechanism.sigma).profile, target
+        GaussianMechanism(M, 0.005, 0.999 * mechanism.sigma).privacy_profile, target
     )
 
 
 def test_mixed_products_and_what_is_out_of_reach():
     mixed = Product(SPDAffineInvariant(3), Lorentz(2), Euclidean(4))
     assert ricci_lower_bound(mixed) == -1.0
-    assert GaussianMechanism.calibrated(mixed, 0.01, GDP(0.5)).profile.mu <= 0.5
+    assert GaussianMechanism.calibrated(mixed, 0.01, GDP(0.5)).privacy_profile.mu <= 0.5
     for target, chart in (
         (GDP(0.1), "tangent-gaussian"),
         (PureDP(1.0), "tangent-laplace"),
