@@ -132,7 +132,9 @@ def test_a_ledger_without_a_unit_says_that_it_is_unknown(path):
     assert "--unit" in wrong.output
 
 
-def test_entries_are_shown_with_what_they_are_about(path):
+def test_entries_are_shown_with_what_they_are_about(path, monkeypatch):
+    # A narrow table wraps its cells.
+    monkeypatch.setattr("curvedp.cli.console.console.width", 200)
     Ledger(path, GDP(1.0)).spend(
         GDP(0.25),
         "mean",
