@@ -166,11 +166,13 @@ def test_a_site_pays_once_for_all_rounds(tmp_path):
 
 def test_the_root_of_prefix_sums():
     """B·B are all prefix sums; no two bins differ by more than is charged; counts are off by what the search allows for."""
-    size = len(asked._B)
-    assert np.allclose(asked._B @ asked._B, np.tril(np.ones((size, size))))
-    gaps = [np.linalg.norm(a - b) for a in asked._ROWS for b in asked._ROWS]
-    assert max(gaps) == pytest.approx(asked._CHANGE, rel=1e-12)
-    assert asked._CHANGE * np.linalg.norm(asked._ROOT) < 3.42
+    size = len(asked._ROOT_MATRIX)
+    assert np.allclose(
+        asked._ROOT_MATRIX @ asked._ROOT_MATRIX, np.tril(np.ones((size, size)))
+    )
+    gaps = [np.linalg.norm(a - b) for a in asked._BIN_ROWS for b in asked._BIN_ROWS]
+    assert max(gaps) == pytest.approx(asked._BIN_ROW_DIAMETER, rel=1e-12)
+    assert asked._BIN_ROW_DIAMETER * np.linalg.norm(asked._ROOT_COEFFICIENTS) < 3.42
     assert max(gaps) > 1.4 * np.linalg.norm([1.0, 0.0]), (
         "charging a histogram's √2 would be too little"
     )
