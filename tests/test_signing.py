@@ -11,6 +11,7 @@ from cryptography.hazmat.primitives.serialization import (
     PrivateFormat,
 )
 
+from curvedp import verification
 from curvedp.errors import ParameterError
 from curvedp.signing import (
     canonical,
@@ -255,3 +256,14 @@ def test_ordinary_keys_are_read():
     for _ in range(50):
         key = key_of(new_identity())
         assert public_key(key).public_bytes_raw().hex() == key
+
+
+def test_no_file_stands_for_a_key_that_is_given_in_digits(tmp_path, monkeypatch):
+    """A stranger's folder may hold a file whose name is the key that we trust."""
+    trusted, other = (key_of(new_identity()) for _ in range(2))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / trusted).write_text(other)
+    (tmp_path / "friend.pub").write_text(other)
+    assert verification._public_key_digits(trusted) == trusted
+    assert verification._public_key_digits(trusted.upper()) == trusted
+    assert verification._public_key_digits("friend.pub") == other

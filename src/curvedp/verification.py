@@ -185,9 +185,16 @@ def signature_path(path: Path) -> Path:
 
 
 def _public_key_digits(key: str) -> str:
-    """Return a public key, given as text or as a file's name, in lower-case digits."""
+    """Return a public key, given as text or as a file's name, in lower-case digits.
+
+    64 hexadecimal digits are the key itself, never a file's name: a file of that name
+    in a stranger's folder must not decide whom we trust.
+    """
+    from curvedp.core.certificate_form import is_lower_hex
     from curvedp.signing import public_key
 
+    if is_lower_hex(key.strip().lower()):
+        return public_key(key.strip()).public_bytes_raw().hex()
     try:
         with Path(key).open("rb") as file:
             key = file.read(200).decode("ascii").strip()

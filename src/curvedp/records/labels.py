@@ -38,6 +38,9 @@ from curvedp.records.identifiers import any_missing, as_label_array
 # share of each in `SAMPLE_SIZE` would be too small to save passes.
 _MIN_SAMPLE_SIZE = 1 << 8
 
+# From here on a double does not tell an integer from the next one.
+_LARGEST_EXACT_INTEGER = 2**53
+
 
 class Labels:
     """Labels in memory, one for each of n records.
@@ -148,12 +151,35 @@ def _check_shape(labels: Any, n: int) -> None:
         )
 
 
+def _refuse_lossy_classes(classes: np.ndarray) -> None:
+    """Refuse public classes that could match other labels in a column of another type.
+
+    One missing label turns a column of integers into floats, in which 2⁵³ and 2⁵³ + 1
+    are the same; one text turns a column of dates into objects. Then a single record
+    would decide which class all others are in. Numbers below 2⁵³ and texts are the same
+    in every type of column.
+    """
+    for label in classes.tolist():
+        is_text = isinstance(label, str | bytes)
+        is_small_number = isinstance(label, bool | int | float) and (
+            abs(label) < _LARGEST_EXACT_INTEGER
+        )
+        if not (is_text or is_small_number):
+            raise ParameterError(
+                "must hold texts, or numbers below 2^53: other labels depend on the type "
+                "of their column; give them as texts, in y too",
+                parameter="classes",
+            )
+
+
 def _distinct_classes(classes: Any) -> np.ndarray:
     """Return the distinct classes in a caller's public list, in order; refuse an empty list."""
+    distinct = np.empty(0)
     with suppress(TypeError, ParameterError):
         distinct = Labels(classes, len(classes)).classes
-        if len(distinct):
-            return distinct
+    if len(distinct):
+        _refuse_lossy_classes(distinct)
+        return distinct
     raise ParameterError(
         "must be a list of distinct labels, numbers or texts: at least one, none missing",
         parameter="classes",
