@@ -75,7 +75,8 @@ MISTAKES = {
 
 @pytest.mark.parametrize("line", MISTAKES)
 def test_a_mistake_is_told_in_the_words_of_the_shell(folder, monkeypatch, line) -> None:
-    monkeypatch.setenv("COLUMNS", "300")
+    monkeypatch.setattr("curvedp.cli.console.console.width", 300)
+    monkeypatch.setattr("curvedp.cli.console.errors.width", 300)
     words = line.split()
     own = [
         word
