@@ -12,12 +12,12 @@ import numpy as np
 
 from curvedp.checking import Checked, check
 from curvedp.errors import ParameterError
-from curvedp.geometry import parse_manifold
+from curvedp.geometry import Manifold, parse_manifold
 from curvedp.ledger import Ledger
 from curvedp.privacy import GDP, ZCDP, ApproxDP, Guarantee, PureDP
 from curvedp.records import read_column, read_records
 from curvedp.records.files import written_point
-from curvedp.releasing import find_offer, parse_column
+from curvedp.releasing import Offer, find_offer, parse_column
 
 KINDS: dict[str, Any] = {
     "gdp": (GDP, "mu"),
@@ -96,7 +96,10 @@ class Study:
             given["guarantee"] = guarantee_of(given["guarantee"])
         return cls(**given)
 
-    offer = property(lambda self: find_offer(self.statistic))  # what is released
+    @property
+    def offer(self) -> Offer:
+        """What is released."""
+        return find_offer(self.statistic)
 
     @property
     def options(self) -> dict[str, Any]:
@@ -113,12 +116,15 @@ class Study:
             else None
         )
 
-    space = property(
-        lambda self: parse_manifold(self.manifold)
-    )  # where the records live
-    unit = property(
-        lambda self: "person" if self.groups else "record"
-    )  # whose data are protected
+    @property
+    def space(self) -> Manifold:
+        """Where the records live."""
+        return parse_manifold(self.manifold)
+
+    @property
+    def unit(self) -> str:
+        """Whose data are protected."""
+        return "person" if self.groups else "record"
 
     @property
     def reading(self) -> dict[str, Any]:
@@ -235,7 +241,7 @@ _SCRIPT = """\
 from pathlib import Path
 
 from curvedp import {kind}, Ledger, {estimator}, check
-from curvedp.geometry import parse_manifold
+from curvedp.geometry import Manifold, parse_manifold
 from curvedp.records import read_column, read_records
 from curvedp.releasing import write
 
