@@ -31,8 +31,8 @@ from curvedp.laws import RiemannianGaussian, RiemannianLaplace
 from curvedp.laws.law import Law
 from reproductions.opt.tangent import TangentGaussian
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
-import goodness
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests"))
+from support import goodness
 
 DRAWS = 200_000
 # Scales at which 2·10⁵ draws can tell the volume factor from that of flat space.

@@ -23,10 +23,10 @@ from scipy import stats
 from curvedp import GDP, PrivateFrechetMean
 from curvedp.audit import audit_scores
 from curvedp.federated import MeanKernel, Plan, key_of, new_identity
-from curvedp.federated.masking import Party, recovered
+from curvedp.federated.masking import Party, unmask_sum
 from curvedp.federated.noise import layers, site_noise, surplus, variance
 from curvedp.federated.plan import Round
-from curvedp.federated.session import Session, mask
+from curvedp.federated.session import Session, mask_words
 from curvedp.geometry import (
     Euclidean,
     Lorentz,
@@ -223,7 +223,7 @@ def costs() -> None:
             i: parties[i].mask(r, b"cost", vectors[i]) for i in roster if i not in gone
         }
         answers = {i: parties[i].unmask(r, masked) for i in masked}
-        total, _ = recovered(
+        total, _ = unmask_sum(
             session, r, b"cost", announcements, roster, masked, answers
         )
         took.append(time.process_time() - begin)
@@ -254,7 +254,7 @@ def set_up(parties: list[Party]) -> tuple[dict[int, dict[str, Any]], list[int]]:
 
 
 def faults(count: int = 10_000) -> None:
-    sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+    sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
     from federated.test_masking import fault_pattern
 
     rng = np.random.default_rng(2026)
@@ -296,7 +296,7 @@ def one_view(v: list[Any], record: np.ndarray, lost: int) -> dict[str, np.ndarra
     vectors = [noise[0] + record, *noise[1:]]
     masked = {i: parties[i].mask(0, b"view", vectors[i]) for i in range(3 - lost)}
     answers = {i: parties[i].unmask(0, masked) for i in masked}
-    total, seeds = recovered(
+    total, seeds = unmask_sum(
         session, 0, b"view", announcements, roster, masked, answers
     )
     off = sum(
@@ -304,7 +304,7 @@ def one_view(v: list[Any], record: np.ndarray, lost: int) -> dict[str, np.ndarra
         np.zeros(size, dtype=np.int64),
     )
     bare = {
-        i: masked[i] - mask(parties[i]._secrets(0)[1], size) for i in masked
+        i: masked[i] - mask_words(parties[i]._secrets(0)[1], size) for i in masked
     }  # own masks are known by now
     return {
         "the total, surplus noise taken off": (total - off).astype(float),

@@ -315,7 +315,7 @@ def main() -> None:
         print(
             f"| {c.job} | {c.variable} | {sizes} | {spread} | {c.exponent:.2f} | {c.theory:g} | {limits} | {c.why} |"
         )
-    out = Path(__file__).resolve().parents[1] / "out"
+    out = Path(__file__).resolve().parents[2] / "out"
     out.mkdir(exist_ok=True)
     plot(found, out / "growth.png")
     print(f"\nplot: {out.name}/growth.png")

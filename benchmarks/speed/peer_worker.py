@@ -1,6 +1,6 @@
 """The peers' half of `benchmarks.peers`: runs in their environments, imports nothing of curvedp, answers in JSON.
 
-.peers/<name>/bin/python benchmarks/peer_worker.py geometry|accounting FOLDER     (FOLDER/in.npz -> FOLDER/out.json)
+.peers/<name>/bin/python benchmarks/speed/peer_worker.py geometry|accounting FOLDER     (FOLDER/in.npz -> FOLDER/out.json)
 """
 
 # ruff: noqa: B023, B905 - the timed lambdas run at once, inside their loop; lengths differ on purpose

@@ -18,7 +18,7 @@ from curvedp.geometry import (
     SPDAffineInvariant,
     Sphere,
 )
-from curvedp.mechanisms.sensitivity import frechet_mean_sensitivity
+from curvedp.statistics.sensitivity import frechet_mean_sensitivity
 
 CASES = [
     (Sphere(2), pi / 8),

@@ -21,6 +21,7 @@ from scipy.stats import beta, kstest, laplace, norm
 
 from benchmarks import arrays
 from curvedp import GDP, PureDP
+from curvedp.core.chart import GRID
 from curvedp.errors import CurvedpError
 from curvedp.geometry import (
     Correlation,
@@ -49,7 +50,6 @@ from curvedp.inference import region_of
 from curvedp.inference.kernel import SamplesDistance
 from curvedp.inference.permutation import PermutationMechanism
 from curvedp.inference.shapes import SHAPES, noise_quantiles
-from curvedp.mechanisms.chart import GRID
 from curvedp.mechanisms.isotropic.base import IsotropicMechanism
 from curvedp.mechanisms.knorm_gradient import pure_epsilon
 from curvedp.randomness import GeneratorSource

@@ -38,7 +38,9 @@ def main(samples: int = 1_000_000, jobs: int = 2) -> int:
     )
     caught = missed = 0
     tried = [name for name, share in tight.items() if share > TRIED]
-    for row in audit_all(samples // 4, jobs=jobs, seed=1, shrunk=0.9, among=tried):
+    for row in audit_all(
+        samples // 4, jobs=jobs, seed=1, noise_factor=0.9, among=tried
+    ):
         certain = tight[row.mechanism, row.manifold] > CERTAIN
         caught, missed = caught + (not row.holds), missed + (certain and row.holds)
         verdict = "caught" if not row.holds else "MISSED" if certain else "not caught"

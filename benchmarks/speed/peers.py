@@ -26,7 +26,7 @@ from benchmarks.growth import best as best_by
 
 best = functools.partial(best_by, clock=time.perf_counter)
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / ".peers"
 ENVIRONMENTS = {
     "geometry": (
@@ -111,7 +111,7 @@ def ask(name: str, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
             str(environment(name)),
             "-W",
             "ignore",
-            str(ROOT / "benchmarks" / "peer_worker.py"),
+            str(ROOT / "benchmarks" / "speed" / "peer_worker.py"),
             name,
             folder,
         ]

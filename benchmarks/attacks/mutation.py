@@ -42,7 +42,7 @@ from scipy import stats
 
 from curvedp.privacy.guarantees.base import Guarantee
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src/curvedp"
 GROUPS = {
     "ledger": "ledger/*.py",

@@ -261,8 +261,8 @@ def random_case(
 
 def brute(count: int, seed: int) -> None:
     """Agreement with two-dimensional quadrature."""
-    sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
-    from profile_oracle import brute_delta
+    sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests"))
+    from support.profile_oracle import brute_delta
 
     rng, errors = np.random.default_rng(seed), []
     for _ in range(count):

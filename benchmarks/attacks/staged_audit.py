@@ -26,6 +26,7 @@ from scipy.stats import ks_2samp
 from benchmarks.staged_walks import Balls, Medians, Pair, Walks, log_ratio
 from curvedp import GDP, PureDP
 from curvedp.audit import AuditResult, audit_scores
+from curvedp.core.chart import GRID
 from curvedp.geometry import (
     Euclidean,
     Lorentz,
@@ -36,7 +37,6 @@ from curvedp.geometry import (
 )
 from curvedp.geometry.capabilities import EmbeddedMean, ScalableCone
 from curvedp.geometry.manifold import Manifold
-from curvedp.mechanisms.chart import GRID
 from curvedp.mechanisms.staged.ball_search import PrivateBallMechanism
 from curvedp.mechanisms.staged.budget import StagedMechanism
 from curvedp.mechanisms.staged.median import MedianMechanism

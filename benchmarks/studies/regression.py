@@ -4,7 +4,7 @@
 
 The attack looks for adjacent pairs and places (p, v) of the domain at which one record moves the gradient most, by random
 search, then gradient ascent; a ratio bound/found below 1 refutes the bound. The paper's constants are beside ours. Wine
-Quality, with the peers, is benchmarks/regression_peers.py.
+Quality, with the peers, is benchmarks/speed/regression_peers.py.
 """
 
 import argparse
@@ -18,7 +18,7 @@ from curvedp.geometry import Euclidean, Lorentz, SPDAffineInvariant, Sphere
 from curvedp.geometry.manifold import Manifold
 from curvedp.regression import fit_geodesic
 from curvedp.regression.bounds import (
-    DEVIATION,
+    PREDICTOR_UNIT,
     Domain,
     endpoint_clips,
     endpoint_norm,
@@ -69,7 +69,7 @@ def change(
         if (
             which == "joint"
         ):  # the whole contribution is clipped, in the units of descent
-            shoot = shoot / DEVIATION
+            shoot = shoot / PREDICTOR_UNIT
             length = np.hypot(
                 np.linalg.norm(foot, axis=1), np.linalg.norm(shoot, axis=1)
             )
