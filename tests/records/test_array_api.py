@@ -31,7 +31,7 @@ from curvedp.optim import FrechetMeanProblem, dp_rgd
 from curvedp.randomness import GeneratorSource
 from curvedp.records.base import open_records
 from curvedp.release.verify import verify_certificate
-from rough_records import cloud
+from support.rough_records import cloud
 
 
 def as_jax(X):

@@ -14,7 +14,7 @@ from curvedp.geometry.frechet_mean.backends.chunks import block_sums
 from curvedp.geometry.frechet_mean.error_bound import solver_error
 from curvedp.geometry.frechet_mean.public_ball import PublicBall
 from curvedp.records.base import open_records
-from rough_records import cloud
+from support.rough_records import cloud
 
 HOMES = {
     "memory": np.asarray,

@@ -21,7 +21,7 @@ from curvedp.optim import LeadingEigenvectorProblem, dp_rgd
 from curvedp.randomness import GeneratorSource
 from curvedp.records import from_parquet
 from curvedp.release.verify import verify_certificate
-from rough_records import cloud
+from support.rough_records import cloud
 
 TENSORS = SPDAffineInvariant(3)
 CHUNKINGS = ((500,), (1, 499), (100, 100, 300), (7,) * 71 + (3,))

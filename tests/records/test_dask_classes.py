@@ -25,7 +25,7 @@ from curvedp.randomness import GeneratorSource
 from curvedp.records.chunked import ChunkedRecords
 from curvedp.records.labels import ChunkedLabels
 from curvedp.release.verify import verify_certificate
-from rough_records import cloud
+from support.rough_records import cloud
 
 TENSORS = SPDAffineInvariant(3)
 X = cloud(TENSORS, 0.4, 500)

@@ -27,7 +27,7 @@ from curvedp.geometry.frechet_mean.backends.chunks import (
 from curvedp.geometry.frechet_mean.error_bound import solver_error
 from curvedp.geometry.frechet_mean.public_ball import PublicBall
 from curvedp.numerics.spd3 import Factor, lower_entries, whitened_logs
-from rough_records import cloud
+from support.rough_records import cloud
 
 SPACES = [
     (Euclidean(3), 1.0),

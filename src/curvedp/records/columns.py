@@ -1,4 +1,4 @@
-"""Which columns of a table hold a record, decided from public names and positions alone."""
+"""Finding the columns of a table that hold a record, by public names and positions alone."""
 
 import re
 from collections.abc import Sequence

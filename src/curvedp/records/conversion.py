@@ -1,7 +1,8 @@
-"""Converting cells, columns and rows of any type to doubles; what is not a number is NaN.
+"""Conversion of cells, columns and rows of any type to doubles.
 
-The type of an array is public and may be refused. What a cell holds is data: converting
-it never raises, never warns, and the result depends on that cell alone.
+What is not a number becomes NaN. The type of an array is public and may be refused.
+What a cell holds is data: converting it never raises, never warns, and the result
+depends on that cell alone.
 """
 
 import sys
@@ -29,63 +30,122 @@ LONGEST_CELL = 1 << 12
 def to_float(cell: Any) -> float:
     """Return the number in a cell, NaN if there is none. Never raises and never warns.
 
-    An array with several entries, a masked cell and a text of more than `LONGEST_CELL`
-    characters are not numbers.
+    A complex number is a number if its imaginary part is 0. An array with several
+    entries, a masked cell and a text of more than `LONGEST_CELL` characters are not
+    numbers.
     """
     try:
-        is_array = isinstance(cell, np.ndarray) and cell.ndim > 0
-        is_masked = cell is np.ma.masked
+        if isinstance(cell, np.ndarray):
+            # An array without axes holds one value; any other array is not a number.
+            cell = cell[()] if cell.ndim == 0 else None
+        if isinstance(cell, complex | np.complexfloating):
+            return float(cell.real) if cell.imag == 0 else float("nan")
+
         is_too_long = isinstance(cell, str | bytes) and len(cell) > LONGEST_CELL
-        if is_array or is_masked or is_too_long:
+        if cell is np.ma.masked or is_too_long:
             return float("nan")
+        if isinstance(cell, bytes):
+            # The same characters are the same number as in a text.
+            return float(cell.decode())
         return float(cell)
     except Exception:  # A cell may be any object, whose __float__ may raise anything.
         return float("nan")
 
 
 def to_floats(where: str, values: Any) -> np.ndarray:
-    """Convert an array to doubles, entry by entry; masked entries become NaN.
+    """Convert an array of numbers or texts to doubles, and refuse any other array.
 
     Parameters
     ----------
     where : str
         What the error message calls the array.
     values : array
-        Of any shape.
+        Of any shape. Its type has to be public: this is so for an array of NumPy, but
+        not for a column of a frame, whose type a single cell can change.
+
+    Returns
+    -------
+    array of doubles, of the same shape
+        See `cells_to_floats`.
 
     Raises
     ------
     ParameterError
         For the type of the array alone: complex numbers, dates and named fields.
     """
+    kind = np.asanyarray(values).dtype.kind
+    if kind not in _REAL_KINDS + _OBJECT_AND_TEXT_KINDS:
+        dtype = np.asanyarray(values).dtype
+        raise ParameterError(
+            f"{where} holds values of type {dtype}; real numbers are needed"
+        )
+    return cells_to_floats(values)
+
+
+def cells_to_floats(values: Any) -> np.ndarray:
+    """Convert an array of any type to doubles, cell by cell, without ever refusing it.
+
+    Parameters
+    ----------
+    values : array
+        Of any shape and type, such as a column of a frame.
+
+    Returns
+    -------
+    array of doubles, of the same shape
+        Each is what `to_float` returns for its cell; masked cells are NaN. Dates,
+        durations and values with named fields are not numbers, hence NaN.
+    """
     if isinstance(values, np.ma.MaskedArray):
         is_masked = np.ma.getmaskarray(values)
-        return np.where(is_masked, np.nan, to_floats(where, values.data))
+        return np.where(is_masked, np.nan, cells_to_floats(values.data))
 
     cells: np.ndarray = np.asarray(values)
-    if cells.dtype.kind in _REAL_KINDS:
-        # A long double that is larger than every double becomes an infinity.
-        with np.errstate(all="ignore"):
+    kind = cells.dtype.kind
+    with np.errstate(all="ignore"):
+        if kind in _REAL_KINDS:
+            # A long double that is larger than every double becomes an infinity.
             return cells.astype(np.float64, copy=False)
-    if cells.dtype.kind not in _OBJECT_AND_TEXT_KINDS:
-        raise ParameterError(
-            f"{where} holds values of type {cells.dtype}; real numbers are needed"
-        )
+        if kind == "c":
+            real_numbers = np.where(cells.imag == 0, cells.real, np.nan)
+            return real_numbers.astype(np.float64)
+    if kind not in _OBJECT_AND_TEXT_KINDS:
+        return np.full(cells.shape, np.nan)
+
     floats = np.fromiter(map(to_float, cells.ravel()), np.float64, cells.size)
     return floats.reshape(cells.shape)
 
 
-def column_to_floats(where: str, values: Any) -> np.ndarray:
-    """Convert a column of a frame, or a series, to doubles.
+def complex_to_pairs(values: np.ndarray) -> np.ndarray:
+    """Return the real and imaginary parts of numbers as pairs.
 
-    The type of an array is public, but that of a column is not: one complex cell makes
-    a column of complex numbers. So a complex cell is a number if its imaginary part is
-    0, and NaN otherwise.
+    Parameters
+    ----------
+    values : array
+        Of any shape and type. A real number has the imaginary part 0.
+
+    Returns
+    -------
+    array of doubles, shape (*values.shape, 2)
+        Both entries are NaN where `values` has no number.
     """
-    column = np.asarray(values)
-    if column.dtype.kind == "c":
-        return np.where(column.imag == 0, column.real, np.nan).astype(np.float64)
-    return to_floats(where, values)
+    if values.dtype.kind == "c":
+        pairs = np.stack([values.real, values.imag], axis=-1).astype(np.float64)
+    elif values.dtype.kind == "O":
+        pairs = np.array([_to_pair(cell) for cell in values.ravel()], dtype=np.float64)
+        pairs = pairs.reshape(*values.shape, 2)
+    else:
+        real_parts = cells_to_floats(values)
+        pairs = np.stack([real_parts, np.zeros_like(real_parts)], axis=-1)
+    pairs[np.isnan(pairs).any(axis=-1)] = np.nan
+    return pairs
+
+
+def _to_pair(cell: Any) -> tuple[float, float]:
+    """Return the real and the imaginary part of the number in a cell, NaN if there is none."""
+    if isinstance(cell, complex | np.complexfloating):
+        return float(cell.real), float(cell.imag)
+    return to_float(cell), 0.0
 
 
 def stack_records(
@@ -122,8 +182,8 @@ def _record_to_floats(
 ) -> np.ndarray:
     """Convert one record of any type to doubles of the given shape, NaN if it is not one."""
     try:
-        floats = to_floats("a record", _as_array(record, columns))
-    except Exception:  # The record is ragged or complex, or an object without an array.
+        floats = cells_to_floats(_as_array(record, columns))
+    except Exception:  # The record is ragged, or an object that is not an array.
         return np.full(shape, np.nan)
 
     width = prod(shape)

@@ -106,7 +106,8 @@ def read_excel_cells(
         warnings.simplefilter("ignore")
         workbook = openpyxl.load_workbook(path, read_only=True, data_only=True)
         with closing(workbook):
-            return _copy_cells(_find_sheet(path, workbook, cell_range), cell_range)
+            sheet = _find_sheet(path, workbook, cell_range)
+            return _copy_cells(workbook, sheet, cell_range)
 
 
 def _parse_range(path: Path, where: str | None) -> CellRange:
@@ -144,19 +145,82 @@ def _find_sheet(path: Path, workbook: Any, cell_range: CellRange) -> Any:
     return workbook[sheets[0]]
 
 
-def _copy_cells(sheet: Any, cell_range: CellRange) -> np.ndarray:
-    """Copy the values of a range; rows that the file does not have stay None."""
+def _copy_cells(workbook: Any, sheet: Any, cell_range: CellRange) -> np.ndarray:
+    """Return what the cells of a range hold, as an array of objects.
+
+    Parameters
+    ----------
+    workbook : openpyxl.Workbook
+        The open file.
+    sheet : openpyxl worksheet
+        The sheet that holds the range.
+    cell_range : CellRange
+        The range; its first row and column have the position 0 in the result.
+
+    Returns
+    -------
+    array of objects, shape cell_range.shape
+        None for cells that the file does not have and for cells that cannot be read.
+    """
     cells = np.full(cell_range.shape, None, dtype=object)
-    stored_rows = sheet.iter_rows(
-        min_row=cell_range.top,
-        max_row=cell_range.bottom,
-        min_col=cell_range.left,
-        max_col=cell_range.right,
-        values_only=True,
-    )
-    for row, values in zip(cells, stored_rows, strict=False):
-        row[: len(values)] = values
+    with sheet._get_source() as source:
+        parser = _cell_by_cell_parser()(
+            source,
+            sheet._shared_strings,
+            data_only=True,
+            epoch=workbook.epoch,
+            date_formats=workbook._date_formats,
+            timedelta_formats=workbook._timedelta_formats,
+        )
+        next_row = cell_range.top
+        for row_number, row in parser.parse():
+            if row_number > cell_range.bottom:
+                break
+            if row_number < next_row:  # above the range, or a row that was read before
+                continue
+            next_row = row_number + 1
+            for cell in row:
+                if cell_range.left <= cell["column"] <= cell_range.right:
+                    position = (
+                        row_number - cell_range.top,
+                        cell["column"] - cell_range.left,
+                    )
+                    cells[position] = cell["value"]
     return cells
+
+
+def _cell_by_cell_parser() -> Any:
+    """Return openpyxl's parser of sheets, changed to survive cells that it cannot read.
+
+    openpyxl raises for a cell such as <v>NaN</v> or <v>1,5</v>, for an index of a text,
+    a style or a date that does not exist, and so on. Then one cell would refuse the
+    sheet. The class is built here because openpyxl may not be installed.
+    """
+    from openpyxl.worksheet._reader import WorkSheetParser
+
+    class CellByCellParser(WorkSheetParser):
+        col_counter: int
+
+        def parse_cell(self, element: Any) -> Any:
+            """Return a cell as openpyxl does; one that cannot be read has no value."""
+            column_before = self.col_counter
+            try:
+                return super().parse_cell(element)
+            except Exception:
+                self.col_counter = column_before
+            # Only the place of the cell is left, by which openpyxl counts columns.
+            place = element.get("r")
+            element.clear()
+            if place is not None:
+                element.set("r", place)
+            try:
+                return super().parse_cell(element)
+            except Exception:
+                # The place cannot be read either. The next column is meant.
+                element.clear()
+                return super().parse_cell(element)
+
+    return CellByCellParser
 
 
 def _size_of_largest_part(path: Path) -> int:

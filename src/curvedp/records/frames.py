@@ -1,14 +1,19 @@
-"""Reading records from frames in memory: pandas, polars and tables of pyarrow."""
+"""Reading records from frames and columns in memory: those of pandas, polars and pyarrow.
 
+The type of a column is data, because one cell can change it: a single complex number or
+date makes a column of them. So no column is refused for its type, and a cell that
+cannot be read affects its own record alone.
+"""
+
+from collections.abc import Callable
 from math import prod
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from curvedp._validate import shown
 from curvedp.errors import ParameterError
 from curvedp.records.columns import is_range, select_columns
-from curvedp.records.conversion import column_to_floats, object_array, stack_records
+from curvedp.records.conversion import cells_to_floats, object_array, stack_records
 from curvedp.records.options import ReadOptions
 
 
@@ -17,6 +22,13 @@ class PandasFrame(Protocol):
     """What is used of a frame of pandas."""
 
     columns: Any
+    iloc: Any
+
+
+@runtime_checkable
+class PandasSeries(Protocol):
+    """What is used of a series of pandas."""
+
     iloc: Any
 
 
@@ -69,11 +81,7 @@ def frame_records(
     if len(positions) < prod(shape):
         return stack_records(_column_at(table, positions[0]), shape)
 
-    names = column_names(table)
-    columns = []
-    for position in positions:
-        column_in_words = f"{where}, column {shown(names[position])},"
-        columns.append(column_to_floats(column_in_words, _column_at(table, position)))
+    columns = [cells_to_floats(_column_at(table, position)) for position in positions]
     return np.stack(columns, axis=1)
 
 
@@ -116,16 +124,100 @@ def column_names(table: Frame) -> list[str]:
 
 
 def _column_at(table: Frame, position: int) -> np.ndarray:
-    """Return one column of a frame as an array, by its position from 0."""
+    """Return the cells of one column of a frame, by its position from 0."""
     if isinstance(table, PandasFrame):
-        return np.asarray(table.iloc[:, position])
+        return column_cells(table.iloc[:, position])
     if isinstance(table, ArrowTable):
-        return _arrow_column(table.column(position))
-    return np.asarray(table.to_series(position))
+        return column_cells(table.column(position))
+    return column_cells(table.to_series(position))
 
 
-def _arrow_column(column: Any) -> np.ndarray:
-    """Return a column of pyarrow (a `ChunkedArray`) as an array.
+# ---- the cells of a column -----------------------------------------------------------
+
+
+def is_column(X: Any) -> bool:
+    """Return whether X is a series or an array of pandas, polars or pyarrow.
+
+    The type is recognized by its package, so that none of these has to be imported.
+    """
+    return _package_of(X) is not None and not isinstance(X, Frame)
+
+
+def _package_of(X: Any) -> str | None:
+    """Return which of pandas, polars and pyarrow the type of X comes from; None if none."""
+    for base in type(X).__mro__:
+        package = base.__module__.partition(".")[0]
+        if package in ("pandas", "polars", "pyarrow"):
+            return package
+    return None
+
+
+def column_cells(column: Any) -> np.ndarray:
+    """Return the cells of a column as an array. Never raises for what a cell holds.
+
+    Libraries convert a column as a whole, and one cell can make that fail: a text that
+    is not UTF-8, a time of more than 24 hours, a date beyond Python's. Then the cells
+    are converted one by one, and those that cannot be converted are None.
+
+    Parameters
+    ----------
+    column : series or array of pandas, polars or pyarrow
+        The column.
+
+    Returns
+    -------
+    array, shape (n,)
+        Of objects, or of a type that holds all cells.
+    """
+    converters: dict[str | None, Callable[[Any], np.ndarray]] = {
+        "pyarrow": _arrow_cells,
+        "polars": _polars_cells,
+    }
+    convert = converters.get(_package_of(column), np.asarray)
+    try:
+        cells = convert(column)
+    except BaseException as error:
+        if not _is_conversion_error(error):
+            raise
+        cells = _cells_one_by_one(column)
+    # A column of arrays of one length becomes a matrix, of which each row is a cell.
+    return cells if cells.ndim == 1 else object_array(cells)
+
+
+def _cells_one_by_one(column: Any) -> np.ndarray:
+    """Return the cells of a column as objects, None where a cell cannot be converted."""
+    cells = np.full(len(column), None, dtype=object)
+    for position in range(len(column)):
+        try:
+            cells[position] = _cell_at(column, position)
+        except BaseException as error:
+            if not _is_conversion_error(error):
+                raise
+    return cells
+
+
+def _cell_at(column: Any, position: int) -> Any:
+    """Return one cell of a column as an object of Python; may raise anything."""
+    if _package_of(column) == "pyarrow":
+        return column[position].as_py()
+    if isinstance(column, PandasSeries):
+        return column.iloc[position]
+    cell = column[position]
+    # A list in a series of polars is a series again.
+    return cell.to_list() if _package_of(cell) == "polars" else cell
+
+
+def _is_conversion_error(error: BaseException) -> bool:
+    """Return whether an exception says that a conversion failed.
+
+    A panic of polars is not an `Exception`, and neither are the exceptions by which
+    users and Python end a program.
+    """
+    return isinstance(error, Exception) or type(error).__name__ == "PanicException"
+
+
+def _arrow_cells(column: Any) -> np.ndarray:
+    """Return the cells of an array or a chunked array of pyarrow; may raise anything.
 
     In a dictionary-encoded column every distinct value is built once and shared by its
     rows. NumPy's own conversion would take a missing value for the first entry of the
@@ -135,10 +227,78 @@ def _arrow_column(column: Any) -> np.ndarray:
 
     if not pyarrow.types.is_dictionary(column.type):
         return np.asarray(column)
+
+    is_chunked = isinstance(column, pyarrow.ChunkedArray)
+    chunks = column.chunks if is_chunked else [column]
     parts = [np.empty(0, dtype=object)]
-    for chunk in column.chunks:
+    for chunk in chunks:
         # The last entry stands for missing values.
-        values = object_array([*chunk.dictionary.to_pylist(), None])
-        indices = chunk.indices.fill_null(len(values) - 1).to_numpy()
-        parts.append(values[indices])
+        values = object_array([*_cells_one_by_one(chunk.dictionary), None])
+        # A small type of integers might not hold the position of the last entry.
+        indices = chunk.indices.cast(pyarrow.int64())
+        parts.append(values[indices.fill_null(len(values) - 1).to_numpy()])
     return np.concatenate(parts)
+
+
+def _polars_cells(series: Any) -> np.ndarray:
+    """Return the cells of a series of polars; may raise anything.
+
+    Texts are read as bytes and decoded here: for a text that is not UTF-8, polars would
+    write to the terminal before it raises.
+    """
+    import polars
+
+    is_text = series.dtype in (polars.String, polars.Categorical, polars.Enum)
+    for replaced_types, new_type in (
+        ((polars.Categorical, polars.Enum), polars.String),
+        ((polars.String,), polars.Binary),
+    ):
+        dtype = _replace_type(series.dtype, replaced_types, new_type)
+        if dtype != series.dtype:
+            series = series.cast(dtype)
+    cells = np.asarray(series)
+    return object_array(map(_decode, cells)) if is_text else cells
+
+
+def _replace_type(dtype: Any, replaced_types: tuple[Any, ...], new_type: Any) -> Any:
+    """Return a type of polars with some types replaced by another, also inside of lists.
+
+    Parameters
+    ----------
+    dtype : polars data type
+        The type of a series.
+    replaced_types : tuple of polars data types
+        The types that are replaced, at every depth of lists, arrays and structures.
+    new_type : polars data type
+        What takes their place.
+    """
+    import polars
+
+    if dtype in replaced_types:
+        return new_type
+    if isinstance(dtype, polars.List):
+        return polars.List(_replace_type(dtype.inner, replaced_types, new_type))
+    if isinstance(dtype, polars.Array):
+        # `inner` of an array with several axes is the type of its numbers.
+        inner = dtype.inner
+        while isinstance(inner, polars.Array):
+            inner = inner.inner
+        return polars.Array(
+            _replace_type(inner, replaced_types, new_type), shape=dtype.shape
+        )
+    if isinstance(dtype, polars.Struct):
+        return polars.Struct(
+            {
+                field.name: _replace_type(field.dtype, replaced_types, new_type)
+                for field in dtype.fields
+            }
+        )
+    return dtype
+
+
+def _decode(text: bytes | None) -> str | None:
+    """Return a text that was read as bytes, None if it is missing or not UTF-8."""
+    try:
+        return None if text is None else text.decode()
+    except UnicodeDecodeError:
+        return None

@@ -1,4 +1,4 @@
-"""Labels of classes and ids of persons as arrays, and which of them are missing."""
+"""Converting labels of classes and ids of persons to arrays, and finding missing ones."""
 
 from typing import Any
 
@@ -6,6 +6,7 @@ import numpy as np
 
 from curvedp.numerics.arrays import to_host
 from curvedp.records.conversion import object_array
+from curvedp.records.frames import column_cells, is_column
 
 
 def as_label_array(values: Any) -> np.ndarray:
@@ -19,7 +20,14 @@ def as_label_array(values: Any) -> np.ndarray:
         has_text = any(isinstance(value, str | bytes) for value in values)
         if has_text:
             return object_array(values)
-    return np.asarray(to_host(values))
+    try:
+        return np.asarray(to_host(values))
+    except Exception:
+        # The error of a library may quote a label; a label that cannot be converted
+        # is missing.
+        if is_column(values):
+            return column_cells(values)
+        raise
 
 
 def any_missing(ids: np.ndarray, values: Any) -> bool:

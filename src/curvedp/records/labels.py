@@ -32,6 +32,7 @@ from curvedp.records.chunked import (
     compute,
 )
 from curvedp.records.conversion import object_array
+from curvedp.records.frames import column_cells, is_column
 from curvedp.records.identifiers import any_missing, as_label_array
 
 # From how many records the start of one class is found at least. With many classes, the
@@ -126,6 +127,8 @@ def _private_labels(y: Any) -> np.ndarray:
     """
     if isinstance(y, list | tuple):
         return object_array(y)
+    if is_column(y):
+        return column_cells(y)
     if isinstance(y, np.ma.MaskedArray) and y.ndim == 1:
         return object_array(y.tolist())  # A masked label becomes None.
     try:
@@ -189,19 +192,23 @@ def _distinct_classes(classes: Any) -> np.ndarray:
 def _find_codes(classes: np.ndarray, labels: np.ndarray) -> np.ndarray:
     """Return the position of each label among the classes, 0 if it is none of them.
 
-    Each position is a function of that label alone. Texts are not compared with
-    numbers, and which of the two y holds is decided by the type of an array, which no
-    single label changes.
+    Each position is a function of that label alone. The type of the array is never
+    refused: where labels come from a column of a table, one label can change it. Texts
+    and numbers are never equal, and neither are dates and numbers. Bytes are equal to
+    the text that they spell, because one label of bytes makes bytes of a column of
+    texts.
     """
-    kinds = (classes.dtype.kind, labels.dtype.kind)
-    if "O" not in kinds and (kinds[0] in "US") != (kinds[1] in "US"):
-        raise ParameterError("y and classes must both be texts, or both numbers")
+    if labels.dtype.kind in "mM":
+        # NumPy would make integers of some dates and durations.
+        return np.zeros(len(labels), dtype=np.intp)
     code_of_class = {label: code for code, label in enumerate(classes.tolist())}
 
     def find_code(label: Any) -> int:
         try:
             if isinstance(label, np.ndarray) and label.ndim == 0:
                 label = label.item()
+            if label not in code_of_class and isinstance(label, bytes):
+                label = label.decode()
             return code_of_class.get(label, 0)
         except Exception:
             # A label may be any object, and hashing or comparing it may raise anything.

@@ -1,10 +1,8 @@
-"""The lines of a text file, one at a time, unpacked and decoded as they are read.
+"""Reading a text file line by line, so that no line can change the number of lines.
 
-One line is one record, so nothing that a line holds may change how many lines there
-are. In UTF-16 and UTF-32 what a line holds is whole units, as every program writes
-them. Bytes are therefore cut into lines first, at line ends alone, and each line is
-decoded by itself. This is right in the encodings listed here, and other encodings are
-refused.
+One line is one record. The bytes of a file are therefore cut into lines first, at line
+ends alone, and then each line is decoded by itself. This is right in the encodings
+listed here, in which a line end is always a line end; other encodings are refused.
 """
 
 import codecs
@@ -240,16 +238,35 @@ def _byte_order(path: Path, name: str, start: bytes) -> tuple[str, bytes]:
 def _raw_lines(
     file: BinaryFile, start: bytes, name: str
 ) -> Iterator[tuple[bytes, bytes | None]]:
-    """Yield each line's bytes, or the bytes at both ends of a line that is too long."""
+    """Yield the bytes of each line of a file, before they are decoded.
+
+    Parameters
+    ----------
+    file : binary file
+        The file, of which the first bytes have been read already.
+    start : bytes
+        These first bytes, without a byte order mark.
+    name : str
+        The encoding, with its byte order.
+
+    Yields
+    ------
+    line : bytes
+        The line without its line feed; of a line of more than `LONGEST_LINE` bytes only
+        the start.
+    end : bytes or None
+        The end of a line that is too long; None if `line` is the whole line.
+    """
     unit = UNIT_ENCODINGS.get(name, np.dtype("u1"))
     line = _Pieces()
     for block in _whole_units(file, start, unit.itemsize):
-        place = 0
-        for feed in np.flatnonzero(np.frombuffer(block, unit) == _LINE_FEED).tolist():
-            line.add(block[place : feed * unit.itemsize])
+        is_line_feed = np.frombuffer(block, unit) == _LINE_FEED
+        line_start = 0
+        for line_feed in np.flatnonzero(is_line_feed).tolist():
+            line.add(block[line_start : line_feed * unit.itemsize])
             yield line.take()
-            place = (feed + 1) * unit.itemsize
-        line.add(block[place:])
+            line_start = (line_feed + 1) * unit.itemsize
+        line.add(block[line_start:])
     if line.length:
         yield line.take()
 
@@ -285,12 +302,15 @@ class _Pieces:
         self.length += len(piece)
         room = LONGEST_LINE - len(self._start)
         self._start += piece[:room]
-        if beyond := piece[room:]:
-            self._end = (self._end + beyond)[-LONGEST_LINE:]
+        remainder = piece[room:]
+        if remainder:
+            self._end = (self._end + remainder)[-LONGEST_LINE:]
 
     def take(self) -> tuple[bytes, bytes | None]:
-        """Return the line, or its two ends, and begin the next."""
-        is_whole = self.length <= LONGEST_LINE
-        start, end = self._start, self._end
-        self.length, self._start, self._end = 0, b"", b""
-        return start, None if is_whole else end
+        """Return the line and None, or the two ends of a long line; begin the next line."""
+        start = self._start
+        end = self._end if self.length > LONGEST_LINE else None
+        self.length = 0
+        self._start = b""
+        self._end = b""
+        return start, end

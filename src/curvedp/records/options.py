@@ -1,4 +1,7 @@
-"""What a caller says about a file or a table so that it can be read: all of it is public."""
+"""The options with which a caller describes a file or a table, so that it can be read.
+
+All of them are public: they are never guessed from the records.
+"""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple

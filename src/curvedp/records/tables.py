@@ -18,12 +18,13 @@ from curvedp.errors import ParameterError
 from curvedp.numerics.arrays import to_host
 from curvedp.records.columns import expand_ranges, select_columns
 from curvedp.records.conversion import (
-    column_to_floats,
+    cells_to_floats,
+    complex_to_pairs,
     is_scipy_rotation,
     stack_records,
     to_floats,
 )
-from curvedp.records.frames import Frame, frame_records
+from curvedp.records.frames import Frame, column_cells, frame_records, is_column
 from curvedp.records.options import ReadOptions
 
 
@@ -63,8 +64,7 @@ def to_float_records(
     doubles = _convert(where, X, shape, options)
     width = prod(shape)
     is_flat = doubles.ndim == 2 and doubles.shape[1] == width
-    is_series_of_numbers = doubles.ndim == 1 and width == 1 and _is_series(X)
-    if is_flat or is_series_of_numbers:
+    if is_flat:
         return doubles.reshape(len(doubles), *shape)
     return doubles
 
@@ -77,6 +77,8 @@ def _convert(
         return frame_records(where, X, shape, options)
     if isinstance(X, list | tuple):
         return stack_records(X, shape, _record_keys(shape, options.columns))
+    if is_column(X):
+        return _column_records(X, shape, options)
     if is_scipy_rotation(X):
         X = X.as_matrix()
 
@@ -84,13 +86,47 @@ def _convert(
     if values.dtype.kind == "O" and values.ndim == 1:
         return stack_records(values, shape, _record_keys(shape, options.columns))
     if values.dtype.kind == "c" and (*values.shape[1:], 2) == shape:
-        values = np.stack([values.real, values.imag], axis=-1)
+        return complex_to_pairs(values)
     if options.columns is not None and values.ndim == 2:
         all_positions = list(range(values.shape[1]))
         values = values[:, select_columns(where, all_positions, options, prod(shape))]
-    if _is_series(X):
-        return column_to_floats(where, values)
     return to_floats(where, values)
+
+
+def _column_records(
+    column: Any, shape: tuple[int, ...], options: ReadOptions
+) -> np.ndarray:
+    """Convert a series of pandas, polars or pyarrow to doubles, one cell for each record.
+
+    Nothing is refused, because the type of a series is data: one cell can change it.
+    For the same reason a real number is a pair with imaginary part 0 where complex
+    numbers are pairs: one complex cell makes complex numbers of all.
+
+    Parameters
+    ----------
+    column : series or array of such a library
+        The records: numbers, or arrays, lists and dictionaries.
+    shape : tuple of int
+        The shape of one record.
+    options : ReadOptions
+        Its `columns` says which keys of each dictionary hold the record.
+
+    Returns
+    -------
+    array, shape (n, *shape)
+        NaN for each record that is not of this shape.
+    """
+    cells = column_cells(column)
+    keys = _record_keys(shape, options.columns)
+    if prod(shape) == 1 and cells.dtype.kind != "O":
+        return cells_to_floats(cells).reshape(-1, *shape)
+
+    records = stack_records(cells, shape, keys)
+    if shape == (2,) and keys is None:
+        pairs = complex_to_pairs(cells)
+        is_pair = ~np.isnan(pairs).any(axis=1)
+        records[is_pair] = pairs[is_pair]
+    return records
 
 
 def _record_keys(
@@ -127,10 +163,3 @@ def _to_numpy(where: str, X: Any) -> np.ndarray:
             "list"
         )
     return to_host(X)
-
-
-def _is_series(X: Any) -> bool:
-    """Return whether X is a series of pandas or polars, whose type one value can change."""
-    kind = type(X)
-    is_named_series = kind.__name__ == "Series"
-    return is_named_series and kind.__module__.startswith(("pandas", "polars"))

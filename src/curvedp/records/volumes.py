@@ -19,6 +19,7 @@ import numpy as np
 from curvedp._validate import shown
 from curvedp.errors import ParameterError
 from curvedp.geometry.manifold import Manifold
+from curvedp.records.conversion import cells_to_floats, complex_to_pairs
 from curvedp.records.frames import find_record_columns, frame_column, frame_records
 from curvedp.records.limits import check_unpacked, unpacked_limit
 from curvedp.records.lines import BinaryFile, open_unpacked
@@ -122,6 +123,33 @@ _BYTES_PER_COMPLEX = 16  # the largest number in a MATLAB file
 
 
 def read_mat(path: Path, options: ReadOptions) -> np.ndarray:
+    """Read the records in the array of a MATLAB file that `options.key` names.
+
+    One complex number makes all numbers of an array complex in MATLAB, so whether an
+    array is complex is data and is never refused. A complex number is a pair of numbers
+    if the array's shape without them is that of the records, and then a real number is
+    a pair with imaginary part 0. Otherwise it is a number if its imaginary part is 0,
+    and NaN if not.
+
+    Returns
+    -------
+    array
+        Doubles, or texts where the array holds texts.
+    """
+    array = _read_mat_array(path, options)
+    if array.dtype.kind != "U" and (*array.shape[1:], 2) == options.form.shape:
+        return complex_to_pairs(array)
+    return _real_numbers(array)
+
+
+def _real_numbers(array: np.ndarray) -> np.ndarray:
+    """Return complex numbers as doubles, NaN if not real; any other array as it is."""
+    if array.dtype.kind == "c":
+        return cells_to_floats(array)
+    return array
+
+
+def _read_mat_array(path: Path, options: ReadOptions) -> np.ndarray:
     """Read the array of a MATLAB file that `options.key` names, or its only array.
 
     Files up to version 7 are read. Those of version 7.3 are HDF5 and are refused.
@@ -150,7 +178,8 @@ def read_mat(path: Path, options: ReadOptions) -> np.ndarray:
 
 def read_mat_column(path: Path, column: str | int, options: ReadOptions) -> np.ndarray:
     """Read the array of a given name from a MATLAB file, one value for each record."""
-    return read_mat(path, options._replace(key=str(column))).ravel()
+    array = _read_mat_array(path, options._replace(key=str(column)))
+    return _real_numbers(array).ravel()
 
 
 def _check_mat_elements(path: Path, limit: int) -> None:
@@ -264,6 +293,41 @@ _NIFTI_1_VOXEL_OFFSET = 108
 _NIFTI_2_VOXEL_OFFSET = 168
 
 
+class _NiftiLayout(NamedTuple):
+    """Where the parts of a NIfTI file begin.
+
+    Attributes
+    ----------
+    byte_order : str
+        "<" or ">", as in the formats of `struct`.
+    first_extension : int
+        The offset of the first extension in bytes, if there is one.
+    first_voxel : int
+        The offset of the first voxel in bytes.
+    """
+
+    byte_order: str
+    first_extension: int
+    first_voxel: int
+
+
+def _parse_nifti_layout(header: bytes) -> _NiftiLayout:
+    """Return where the parts of a NIfTI file begin, from the file's first 540 bytes."""
+    sizes = (_NIFTI_1_HEADER_BYTES, _NIFTI_2_HEADER_BYTES)
+    is_little_endian = int.from_bytes(header[:4], "little") in sizes
+    order = "<" if is_little_endian else ">"
+
+    is_nifti_2 = header[4:6] == b"n+"
+    if is_nifti_2:
+        header_bytes = _NIFTI_2_HEADER_BYTES
+        offset = struct.unpack_from(f"{order}q", header, _NIFTI_2_VOXEL_OFFSET)[0]
+    else:
+        header_bytes = _NIFTI_1_HEADER_BYTES
+        offset = struct.unpack_from(f"{order}f", header, _NIFTI_1_VOXEL_OFFSET)[0]
+    # Four bytes after the header say whether there are extensions.
+    return _NiftiLayout(order, header_bytes + 4, int(offset))
+
+
 def _check_nifti_header(path: Path, limit: int) -> None:
     """Refuse a NIfTI file whose extensions fill more than `limit` bytes.
 
@@ -271,26 +335,15 @@ def _check_nifti_header(path: Path, limit: int) -> None:
     nibabel reads all of them and believes their sizes.
     """
     with open_unpacked(path) as file:
-        header = file.read(_NIFTI_2_HEADER_BYTES)
-        sizes = (_NIFTI_1_HEADER_BYTES, _NIFTI_2_HEADER_BYTES)
-        is_little_endian = int.from_bytes(header[:4], "little") in sizes
-        order = "<" if is_little_endian else ">"
-        if header[4:6] == b"n+":
-            header_bytes = _NIFTI_2_HEADER_BYTES
-            offset = struct.unpack_from(f"{order}q", header, _NIFTI_2_VOXEL_OFFSET)[0]
-        else:
-            header_bytes = _NIFTI_1_HEADER_BYTES
-            offset = struct.unpack_from(f"{order}f", header, _NIFTI_1_VOXEL_OFFSET)[0]
-        first_voxel = int(offset)
-        check_unpacked(path, first_voxel, limit)
-
-        # Four bytes between the header and the first extension say whether there is
-        # one.
-        first_extension = header_bytes + 4
-        size_format = f"{order}i"
-        largest_size = min(limit, first_voxel)
+        layout = _parse_nifti_layout(file.read(_NIFTI_2_HEADER_BYTES))
+        check_unpacked(path, layout.first_voxel, limit)
         _check_extensions(
-            path, file, size_format, first_extension, first_voxel, largest_size
+            path,
+            file,
+            size_format=f"{layout.byte_order}i",
+            start=layout.first_extension,
+            end=layout.first_voxel,
+            largest_size=min(limit, layout.first_voxel),
         )
 
 
@@ -382,9 +435,8 @@ def _read_mask(path: Path, max_unpacked: int | None) -> np.ndarray:
         raise ParameterError(
             "reading a mask needs nibabel: pip install 'curvedp[io]'"
         ) from None
-    except (
-        Exception
-    ):  # nibabel and the formats that it builds on have errors of their own.
+    except Exception:
+        # nibabel and the formats that it builds on have errors of their own.
         raise ParameterError(f"mask: {path} is not a NIfTI or npy file") from None
 
 
@@ -441,10 +493,14 @@ class ParquetColumns(NamedTuple):
         The names of the columns, in the wanted order.
     text_names : list of str
         Those of them that hold texts, sorted.
+    nested_text_names : list of str
+        Those of them that hold lists of texts, or other values made of texts, sorted.
+        They are not read.
     """
 
     names: list[str]
     text_names: list[str]
+    nested_text_names: list[str]
 
 
 def from_parquet(paths: str | Path | Sequence[str | Path], manifold: Manifold) -> Any:
@@ -560,17 +616,33 @@ def _read_parquet_table(
     max_unpacked : int or None
         How many bytes of memory the columns may fill.
 
-    Notes
-    -----
-    Texts are read as dictionaries, so that a long text which many rows share is
-    unpacked only once.
+    Returns
+    -------
+    pyarrow.Table
+        The columns in the wanted order. Texts are read as dictionaries, so that a long
+        text which many rows share is unpacked only once. Columns of lists of texts are
+        not read; they hold missing values.
     """
+    import pyarrow
+
     columns = _check_parquet_columns(path, positions, max_unpacked)
+    read_names = [
+        name for name in columns.names if name not in columns.nested_text_names
+    ]
     with _open_parquet(path, columns.text_names) as file:
         if row_group is None:
-            table = file.read(columns=columns.names)
+            row_count = file.metadata.num_rows
+            table = file.read(columns=read_names)
         else:
-            table = file.read_row_group(row_group, columns=columns.names)
+            row_count = file.metadata.row_group(row_group).num_rows
+            table = file.read_row_group(row_group, columns=read_names)
+
+    for name in columns.nested_text_names:
+        no_values = pyarrow.nulls(row_count)
+        if table.num_columns == 0:
+            table = pyarrow.table({name: no_values})
+        else:
+            table = table.append_column(name, no_values)
     return table.select(columns.names)
 
 
@@ -579,8 +651,19 @@ def _check_parquet_columns(
 ) -> ParquetColumns:
     """Find columns by their positions, and refuse what the footer says is too large.
 
-    Lists of texts are refused too, by the type of their column, which is public: they
-    could not be read as dictionaries.
+    Parameters
+    ----------
+    path : Path
+        The file.
+    positions : list of int
+        The positions of the wanted columns, in the wanted order.
+    max_unpacked : int or None
+        How many bytes of memory the columns may fill.
+
+    Raises
+    ------
+    ParameterError
+        If the columns would fill more memory, or if two columns have the same name.
     """
     with _open_parquet(path) as file:
         all_names = file.schema_arrow.names
@@ -589,7 +672,8 @@ def _check_parquet_columns(
         raise ParameterError(f"{path.name} has two columns of one name; rename one")
 
     names = [all_names[position] for position in positions]
-    text_names = set()
+    text_names: set[str] = set()
+    nested_text_names: set[str] = set()
     needed_bytes = 0
     for row_group in range(metadata.num_row_groups):
         for leaf in range(metadata.num_columns):
@@ -598,22 +682,37 @@ def _check_parquet_columns(
             if name is None:
                 continue
             if chunk.physical_type == "BYTE_ARRAY":
-                text_names.add(name)
-                is_list = chunk.path_in_schema != name
-                if is_list:
-                    raise ParameterError(
-                        f"{path.name}, column {shown(name)}, holds lists of texts, not of "
-                        "numbers"
-                    )
-            bytes_per_value = _BYTES_BY_PARQUET_TYPE.get(chunk.physical_type)
-            if (
-                bytes_per_value is None
-            ):  # A type of fixed length, which the schema tells.
-                bytes_per_value = metadata.schema.column(leaf).length
-            needed_bytes += chunk.num_values * bytes_per_value
+                # Texts inside of lists cannot be read as dictionaries, so they could
+                # unpack without limit. They are not refused, because in a column
+                # without values one record would decide about it.
+                is_nested = chunk.path_in_schema != name
+                if is_nested:
+                    nested_text_names.add(name)
+                else:
+                    text_names.add(name)
+            needed_bytes += chunk.num_values * _bytes_per_value(metadata, chunk, leaf)
             needed_bytes += chunk.total_uncompressed_size
     check_unpacked(path, needed_bytes, unpacked_limit(path, max_unpacked))
-    return ParquetColumns(names, sorted(text_names))
+    return ParquetColumns(names, sorted(text_names), sorted(nested_text_names))
+
+
+def _bytes_per_value(metadata: Any, chunk: Any, leaf: int) -> int:
+    """Return how many bytes of memory one value of a parquet column fills.
+
+    Parameters
+    ----------
+    metadata : pyarrow.parquet.FileMetaData
+        The footer of the file.
+    chunk : pyarrow.parquet.ColumnChunkMetaData
+        What the footer says about the column in one row group.
+    leaf : int
+        The position of the column in the schema.
+    """
+    bytes_per_value = _BYTES_BY_PARQUET_TYPE.get(chunk.physical_type)
+    if bytes_per_value is None:
+        # A type of fixed length, which the schema tells.
+        return int(metadata.schema.column(leaf).length)
+    return bytes_per_value
 
 
 def _column_of_leaf(leaf: str, names: list[str]) -> str | None:

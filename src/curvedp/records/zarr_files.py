@@ -1,10 +1,8 @@
-"""Zarr arrays, whose metadata are read before the library that could run them.
+"""Opening zarr arrays safely: their metadata are checked before the zarr library runs.
 
 A zarr file names the functions that decode it. Some of these run code that the file
-brings
-(pickle), and some unpack without end. So the metadata are parsed here first: arrays of
-numbers are read, through the codecs in a short list, whose chunks declare what they
-unpack to. Everything else is refused, before zarr sees the file.
+brings (pickle), and some unpack without end. So only arrays of numbers are opened, with
+codecs from a short list, after checking how much memory each chunk unpacks to.
 """
 
 import bz2
@@ -38,45 +36,112 @@ NUMBER_TYPES = frozenset(
     | {f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}
 )
 
-_METADATA = {"zarr.json", ".zarray", ".zgroup", ".zattrs", ".zmetadata"}
-_ABSENT = 2**64 - 1  # offset and size of an inner chunk that a shard does not hold
-_WIDEST_NUMBER = 8  # bytes that a filter may widen a number to
+# Names of the files that describe an array; every other file holds chunks.
+_METADATA_FILES = {"zarr.json", ".zarray", ".zgroup", ".zattrs", ".zmetadata"}
+
+# Offset and size in a shard's index, for an inner chunk that the shard does not hold.
+_ABSENT = 2**64 - 1
+
+# Bytes of one entry in a shard's index: an offset and a size, of 8 bytes each.
+_INDEX_ENTRY_BYTES = 16
+
+# Bytes of the checksum that the codec crc32c appends.
+_CHECKSUM_BYTES = 4
+
+# Bytes that a filter may widen a number to.
+_WIDEST_NUMBER = 8
+
+_BLOCK = 1 << 20  # bytes that are unpacked at once
+
+# A codec's name, and its options as the metadata give them.
+Codec = tuple[str, dict[str, Any]]
 
 
-class _Array(NamedTuple):
-    """What the metadata of an array say."""
+class _CodecChain(NamedTuple):
+    """What happens to the bytes of a chunk when it is stored.
 
-    folder: Path
-    zarr_format: int
-    shape: tuple[int, ...]
-    dtype: np.dtype
-    chunk_shape: tuple[int, ...]
-    codecs: "_Chain"
-    shard: "_Shard | None" = None
-
-    def chunk_bytes(self) -> int:
-        """Memory that one chunk, or one inner chunk of a shard, fills."""
-        itemsize = max(self.dtype.itemsize, _WIDEST_NUMBER)
-        return prod(self.chunk_shape) * itemsize
-
-
-class _Chain(NamedTuple):
-    """The codecs of a chunk: what it is packed with, and whether a checksum follows."""
+    Attributes
+    ----------
+    compressor : str or None
+        The codec that packs the bytes, one of `COMPRESSORS`; None if they are stored
+        as they are.
+    has_checksum : bool
+        Whether a checksum of 4 bytes follows.
+    """
 
     compressor: str | None
     has_checksum: bool
 
 
 class _Shard(NamedTuple):
-    """Where the index of a file with many chunks lies."""
+    """A file that holds many chunks, and an index of where they are.
+
+    Attributes
+    ----------
+    chunks : int
+        How many inner chunks the index describes.
+    index_bytes : int
+        How long the index is, with its checksum.
+    index_at_end : bool
+        Whether the index is at the end of the file, not at its start.
+    """
 
     chunks: int
     index_bytes: int
-    at_end: bool
+    index_at_end: bool
+
+
+class _ArrayMetadata(NamedTuple):
+    """What the metadata say about an array.
+
+    Attributes
+    ----------
+    zarr_format : int
+        2 or 3.
+    shape : tuple of int
+        The shape of the whole array.
+    dtype : data type
+        Of its numbers.
+    chunk_shape : tuple of int
+        The shape of a chunk, or of an inner chunk if chunks are stored in shards.
+    codecs : _CodecChain
+        How such a chunk is stored.
+    shard : _Shard or None
+        How chunks share a file; None if each has a file of its own.
+    """
+
+    zarr_format: int
+    shape: tuple[int, ...]
+    dtype: np.dtype
+    chunk_shape: tuple[int, ...]
+    codecs: _CodecChain
+    shard: _Shard | None = None
+
+    def array_bytes(self) -> int:
+        """Return how many bytes of memory the whole array fills."""
+        return prod(self.shape) * max(self.dtype.itemsize, _WIDEST_NUMBER)
+
+    def chunk_bytes(self) -> int:
+        """Return how many bytes of memory one chunk, or one inner chunk, fills."""
+        return prod(self.chunk_shape) * max(self.dtype.itemsize, _WIDEST_NUMBER)
 
 
 def open_zarr(path: Path, key: str | None, max_unpacked: int | None) -> Any:
-    """Open the array in a folder, or the array called `key` in a group, after its checks.
+    """Open a zarr array for reading, after checking that it is safe to decode.
+
+    Parameters
+    ----------
+    path : Path
+        The folder of the array, or of a group of arrays.
+    key : str or None
+        The name of the array in a group; it may be missing if the group has only one.
+    max_unpacked : int or None
+        How many bytes of memory the array may fill; None means the limit of `limits`.
+
+    Returns
+    -------
+    zarr.Array
+        The array, whose chunks are not loaded yet.
 
     Raises
     ------
@@ -89,18 +154,25 @@ def open_zarr(path: Path, key: str | None, max_unpacked: int | None) -> Any:
     folder = _find_array(path, key)
     array = _read_metadata(path, folder)
     limit = unpacked_limit(path, max_unpacked)
-    check_unpacked(path, prod(array.shape) * max(array.dtype.itemsize, 8), limit)
+    check_unpacked(path, array.array_bytes(), limit)
     check_unpacked(path, array.chunk_bytes(), limit)
     for file in _chunk_files(folder):
         _check_chunk_file(path, array, file)
-    with warnings.catch_warnings(
-        action="ignore"
-    ):  # such as: a codec has no standard yet
+
+    # zarr warns of codecs that are not part of its standard yet.
+    with warnings.catch_warnings(action="ignore"):
         return zarr.open_array(str(folder), mode="r", zarr_format=array.zarr_format)
 
 
+# ---- metadata ------------------------------------------------------------------------
+
+
 def _find_array(path: Path, key: str | None) -> Path:
-    """The folder of the array that is meant. Metadata of several nodes are never used."""
+    """Return the folder of the array in `path` that is meant, or refuse.
+
+    It is `path` itself, or the array called `key` in it, or the only one in it. The
+    consolidated metadata of a group, which describe several arrays, are never used.
+    """
     if not path.is_dir():
         raise ParameterError(f"{path} is one file; a zarr array is a folder")
     if _is_array(path):
@@ -108,7 +180,7 @@ def _find_array(path: Path, key: str | None) -> Path:
     names = sorted(child.name for child in path.iterdir() if _is_array(child))
     if key is None and len(names) == 1:
         return path / names[0]
-    if key not in names:
+    if key is None or key not in names:
         raise ParameterError(
             f"is missing: {path.name} holds the arrays {shown(names)}; say which",
             parameter="key",
@@ -117,150 +189,243 @@ def _find_array(path: Path, key: str | None) -> Path:
 
 
 def _is_array(folder: Path) -> bool:
-    """Whether a folder holds an array of either format; format 3 wins, as it does in zarr."""
+    """Return whether a folder holds an array, of format 3 or 2.
+
+    If it has metadata of both formats, those of format 3 count, as they do in zarr.
+    """
     if (folder / "zarr.json").is_file():
-        return bool(_json(folder / "zarr.json").get("node_type") == "array")
+        node_type = _read_json(folder / "zarr.json").get("node_type")
+        return bool(node_type == "array")
     return (folder / ".zarray").is_file()
 
 
-def _json(path: Path) -> dict[str, Any]:
-    found = json.loads(path.read_bytes())
-    if not isinstance(found, dict):
+def _read_json(path: Path) -> dict[str, Any]:
+    """Return the JSON object in a file; anything else raises `ValueError`."""
+    content = json.loads(path.read_bytes())
+    if not isinstance(content, dict):
         raise ValueError("metadata are an object")
-    return found
+    return content
 
 
-def _read_metadata(path: Path, folder: Path) -> _Array:
-    """Parse an array's metadata and refuse what is not in the lists above."""
+def _read_metadata(path: Path, folder: Path) -> _ArrayMetadata:
+    """Return what the metadata in a folder say, and refuse what is not safe to decode.
+
+    `path` is the file that error messages name.
+    """
     if (folder / "zarr.json").is_file():
-        return _format_3(path, folder, _json(folder / "zarr.json"))
-    return _format_2(path, folder, _json(folder / ".zarray"))
+        return _parse_format_3(path, _read_json(folder / "zarr.json"))
+    return _parse_format_2(path, _read_json(folder / ".zarray"))
 
 
-def _format_2(path: Path, folder: Path, metadata: dict[str, Any]) -> _Array:
-    written = metadata["dtype"]
-    if not isinstance(written, str) or np.dtype(written).kind not in "biufc":
+def _parse_format_2(path: Path, metadata: dict[str, Any]) -> _ArrayMetadata:
+    """Return what the metadata of zarr's format 2 (.zarray) say about an array."""
+    type_name = metadata["dtype"]
+    if not isinstance(type_name, str) or np.dtype(type_name).kind not in "biufc":
         _refuse_type(path)
-    steps = [*(metadata.get("filters") or ()), metadata.get("compressor")]
+    filters = metadata.get("filters") or []
+    steps = [*filters, metadata.get("compressor")]
     codecs = [(step["id"], step) for step in steps if step is not None]
-    return _Array(
-        folder,
-        2,
-        _sizes(metadata["shape"]),
-        np.dtype(written),
-        _sizes(metadata["chunks"]),
-        _chain(path, codecs),
+    return _ArrayMetadata(
+        zarr_format=2,
+        shape=_parse_shape(metadata["shape"]),
+        dtype=np.dtype(type_name),
+        chunk_shape=_parse_shape(metadata["chunks"]),
+        codecs=_check_codecs(path, codecs),
     )
 
 
-def _format_3(path: Path, folder: Path, metadata: dict[str, Any]) -> _Array:
-    written = metadata["data_type"]
-    if not isinstance(written, str) or written not in NUMBER_TYPES:
+def _parse_format_3(path: Path, metadata: dict[str, Any]) -> _ArrayMetadata:
+    """Return what the metadata of zarr's format 3 (zarr.json) say about an array."""
+    type_name = metadata["data_type"]
+    if not isinstance(type_name, str) or type_name not in NUMBER_TYPES:
         _refuse_type(path)
     if metadata.get("storage_transformers"):
         raise ParameterError(
             f"{path.name} has storage transformers, which are not read"
         )
-    shape, dtype = _sizes(metadata["shape"]), np.dtype(written)
-    chunk_shape = _sizes(metadata["chunk_grid"]["configuration"]["chunk_shape"])
+    shape = _parse_shape(metadata["shape"])
+    dtype = np.dtype(type_name)
+    chunk_shape = _parse_shape(metadata["chunk_grid"]["configuration"]["chunk_shape"])
 
-    codecs = [_named_codec(step) for step in metadata["codecs"]]
-    if "sharding_indexed" not in [name for name, _ in codecs]:
-        chain = _chain(path, codecs)
-        return _Array(folder, 3, shape, dtype, chunk_shape, chain)
+    codecs = _parse_codecs(metadata["codecs"])
+    is_sharded = any(name == "sharding_indexed" for name, _ in codecs)
+    if not is_sharded:
+        chain = _check_codecs(path, codecs)
+        return _ArrayMetadata(3, shape, dtype, chunk_shape, chain)
+
     if len(codecs) != 1:
         raise ParameterError(f"{path.name} packs its shards, which is not read")
-    (_, options) = codecs[0]
-    inner_shape = _sizes(options["chunk_shape"])
-    count = prod(
-        outer // inner for outer, inner in zip(chunk_shape, inner_shape, strict=True)
-    )
-    index = _chain(path, [_named_codec(step) for step in options["index_codecs"]])
-    if index.compressor is not None:
+    _, options = codecs[0]
+    inner_shape = _parse_shape(options["chunk_shape"])
+    chain = _check_codecs(path, _parse_codecs(options["codecs"]))
+    shard = _parse_shard(path, options, chunk_shape, inner_shape)
+    return _ArrayMetadata(3, shape, dtype, inner_shape, chain, shard)
+
+
+def _parse_shard(
+    path: Path,
+    options: dict[str, Any],
+    shard_shape: tuple[int, ...],
+    inner_shape: tuple[int, ...],
+) -> _Shard:
+    """Return where the index of a shard is and how many chunks it describes.
+
+    Parameters
+    ----------
+    path : Path
+        The file, for error messages.
+    options : dict
+        The options of the codec "sharding_indexed".
+    shard_shape, inner_shape : tuples of int
+        The shapes of a shard and of the chunks in it.
+    """
+    index_codecs = _check_codecs(path, _parse_codecs(options["index_codecs"]))
+    if index_codecs.compressor is not None:
         raise ParameterError(f"{path.name} packs the index of its shards: not read")
-    chain = _chain(path, [_named_codec(step) for step in options["codecs"]])
-    index_bytes = 16 * count + 4 * index.has_checksum
-    shard = _Shard(count, index_bytes, options.get("index_location", "end") == "end")
-    return _Array(folder, 3, shape, dtype, inner_shape, chain, shard)
+
+    chunks_per_axis = [
+        outer // inner for outer, inner in zip(shard_shape, inner_shape, strict=True)
+    ]
+    chunks = prod(chunks_per_axis)
+    index_bytes = _INDEX_ENTRY_BYTES * chunks
+    if index_codecs.has_checksum:
+        index_bytes += _CHECKSUM_BYTES
+    index_at_end = options.get("index_location", "end") == "end"
+    return _Shard(chunks, index_bytes, index_at_end)
 
 
-def _named_codec(step: Any) -> tuple[str, dict[str, Any]]:
-    """The name of a codec of format 3, without the prefix of those of numcodecs."""
-    if isinstance(step, str):
-        return step.removeprefix("numcodecs."), {}
-    return step["name"].removeprefix("numcodecs."), step.get("configuration") or {}
+def _parse_codecs(steps: list[Any]) -> list[Codec]:
+    """Return the names and options of codecs of format 3, in the order of encoding.
+
+    A name loses the prefix "numcodecs." that zarr gives to codecs of that package.
+    """
+    codecs: list[Codec] = []
+    for step in steps:
+        if isinstance(step, str):  # a codec without options
+            step = {"name": step}
+        name = step["name"].removeprefix("numcodecs.")
+        options = step.get("configuration") or {}
+        codecs.append((name, options))
+    return codecs
 
 
-def _chain(path: Path, codecs: list[tuple[str, dict[str, Any]]]) -> _Chain:
-    """The codecs of a chunk, in the order of encoding; refused unless all are listed, and
-    nothing but a checksum follows the one that packs."""
+def _check_codecs(path: Path, codecs: list[Codec]) -> _CodecChain:
+    """Return how a chunk is stored, and refuse codecs that are not safe to decode.
+
+    Parameters
+    ----------
+    path : Path
+        The file, for error messages.
+    codecs : list of (name, options)
+        The codecs in the order of encoding.
+
+    Raises
+    ------
+    ParameterError
+        If a codec is not in `COMPRESSORS` or `FILTERS`, if it works on anything but
+        numbers, or if a codec other than a checksum follows the one that packs.
+    """
     names = [name for name, _ in codecs]
     for name, options in codecs:
         if name not in COMPRESSORS | FILTERS:
-            known = ", ".join(sorted(COMPRESSORS | FILTERS))
+            known_names = ", ".join(sorted(COMPRESSORS | FILTERS))
             raise ParameterError(
-                f"{path.name} needs the codec {shown(name)}; these are read: {known}"
+                f"{path.name} needs the codec {shown(name)}; these are read: {known_names}"
             )
         for option in ("dtype", "astype"):
-            if np.dtype(options.get(option) or "f8").kind not in "biuf":
+            type_name = options.get(option) or "f8"
+            if np.dtype(type_name).kind not in "biuf":
                 _refuse_type(path)
-    packing = [name for name in names if name in COMPRESSORS]
-    after = names[names.index(packing[0]) + 1 :] if packing else []
-    if len(packing) > 1 or set(after) - {"crc32c"}:
+
+    has_checksum = names[-1:] == ["crc32c"]
+    compressors = [name for name in names if name in COMPRESSORS]
+    if not compressors:
+        return _CodecChain(None, has_checksum)
+
+    names_after_packing = names[names.index(compressors[0]) + 1 :]
+    if len(compressors) > 1 or set(names_after_packing) - {"crc32c"}:
         raise ParameterError(f"{path.name} packs its chunks twice, which is not read")
-    return _Chain(packing[0] if packing else None, names[-1:] == ["crc32c"])
+    return _CodecChain(compressors[0], has_checksum)
 
 
 def _refuse_type(path: Path) -> NoReturn:
+    """Raise the error for an array that does not hold numbers."""
     raise ParameterError(
         f"{path.name} holds objects, texts or records, not numbers: save it as x.astype(float)"
     )
 
 
-def _sizes(values: Any) -> tuple[int, ...]:
-    """A shape of the metadata: whole numbers >= 0."""
+def _parse_shape(values: Any) -> tuple[int, ...]:
+    """Return a shape from the metadata; anything but integers >= 0 raises `ValueError`."""
     sizes = tuple(values)
     if any(type(size) is not int or size < 0 for size in sizes):
         raise ValueError("a shape is whole numbers")
     return sizes
 
 
+# ---- chunks --------------------------------------------------------------------------
+
+
 def _chunk_files(folder: Path) -> Iterator[Path]:
-    """Every file of an array that is not metadata, through links too, as zarr reads them."""
-    seen = set()
+    """Yield every file of an array that is not metadata.
+
+    Links to folders are followed, because zarr follows them too; a folder that links
+    lead to twice is visited once.
+    """
+    visited_folders = set()
     for place, folders, files in os.walk(folder, followlinks=True):
-        here = os.path.realpath(place)
-        if here in seen:
+        real_place = os.path.realpath(place)
+        if real_place in visited_folders:
             folders.clear()
             continue
-        seen.add(here)
+        visited_folders.add(real_place)
         for name in files:
-            if name not in _METADATA:
+            if name not in _METADATA_FILES:
                 yield Path(place, name)
 
 
-def _check_chunk_file(path: Path, array: _Array, file: Path) -> None:
-    """Refuse a file with a chunk that unpacks to more than the shape of a chunk says."""
-    if array.codecs.compressor is None:
+def _check_chunk_file(path: Path, array: _ArrayMetadata, file: Path) -> None:
+    """Refuse a file with a chunk that unpacks to more than the shape of a chunk says.
+
+    Parameters
+    ----------
+    path : Path
+        The zarr folder, which error messages name.
+    array : _ArrayMetadata
+        What the metadata say about the array.
+    file : Path
+        A file with one chunk, or a shard with many.
+    """
+    compressor = array.codecs.compressor
+    if compressor is None:
         return
     limit = array.chunk_bytes()
     with file.open("rb") as stream:
-        for offset, size in _pieces(array, stream):
-            if not _fits(array.codecs, stream, offset, size, limit):
+        for offset, size in _chunk_places(array, stream):
+            if array.codecs.has_checksum:
+                size -= _CHECKSUM_BYTES
+            stream.seek(offset)
+            packed = stream.read(max(size, 0))
+            if not _unpacks_within(compressor, packed, limit):
                 raise ParameterError(
                     f"{path.name} has a chunk that unpacks to more than its shape says"
                 )
 
 
-def _pieces(array: _Array, stream: IO[bytes]) -> Iterator[tuple[int, int]]:
-    """Where the packed chunks of a file are: offset and size."""
+def _chunk_places(
+    array: _ArrayMetadata, stream: IO[bytes]
+) -> Iterator[tuple[int, int]]:
+    """Yield the offset and the size of each packed chunk in a file, in bytes."""
     file_size = stream.seek(0, os.SEEK_END)
-    if array.shard is None:
+    shard = array.shard
+    if shard is None:
         yield 0, file_size
         return
-    stream.seek(file_size - array.shard.index_bytes if array.shard.at_end else 0)
-    index = np.frombuffer(stream.read(16 * array.shard.chunks), "<u8").reshape(-1, 2)
-    for offset, size in index.tolist():
+
+    index_start = file_size - shard.index_bytes if shard.index_at_end else 0
+    stream.seek(index_start)
+    index = np.frombuffer(stream.read(_INDEX_ENTRY_BYTES * shard.chunks), "<u8")
+    for offset, size in index.reshape(-1, 2).tolist():
         if offset == size == _ABSENT:
             continue
         if offset + size > file_size:
@@ -268,53 +433,151 @@ def _pieces(array: _Array, stream: IO[bytes]) -> Iterator[tuple[int, int]]:
         yield offset, size
 
 
-def _fits(
-    codecs: _Chain, stream: IO[bytes], offset: int, size: int, limit: int
-) -> bool:
-    """Whether a packed chunk unpacks to at most `limit` bytes."""
-    size -= 4 * codecs.has_checksum
-    stream.seek(offset)
-    if codecs.compressor in ("blosc", "lz4", "zstd"):
-        declared = _declared_size(codecs.compressor, stream.read(min(size, 32)))
-        return declared is not None and declared <= limit
-    return _unpacked_within(codecs.compressor, stream.read(size), limit)
+def _unpacks_within(compressor: str, packed: bytes, limit: int) -> bool:
+    """Return whether a packed chunk unpacks to at most `limit` bytes.
 
-
-def _declared_size(compressor: str, head: bytes) -> int | None:
-    """The size that a packed chunk declares, beyond which these codecs never unpack."""
+    The sizes that Blosc, LZ4 and Zstandard declare are limits which their decoders keep
+    to. The other formats declare no size, so they are unpacked in blocks.
+    """
     if compressor == "blosc":
-        return int(struct.unpack_from("<I", head, 4)[0])
+        declared_size = int(struct.unpack_from("<I", packed, 4)[0])
+        return declared_size <= limit
     if compressor == "lz4":
-        return int(struct.unpack_from("<I", head, 0)[0])
-    return _zstd_size(head)
-
-
-def _zstd_size(head: bytes) -> int | None:
-    """The content size of a Zstandard frame (RFC 8878, 3.1.1.1); None where it has none."""
-    if head[:4] != b"\x28\xb5\x2f\xfd":
-        return None
-    descriptor = head[4]
-    is_single_segment = bool(descriptor & 0x20)
-    dictionary_bytes = (0, 1, 2, 4)[descriptor & 0x03]
-    start = 5 + (not is_single_segment) + dictionary_bytes
-    flag = descriptor >> 6
-    if flag == 0:
-        return head[start] if is_single_segment else None
-    if flag == 1:
-        return int(struct.unpack_from("<H", head, start)[0]) + 256
-    return int(struct.unpack_from("<I" if flag == 2 else "<Q", head, start)[0])
-
-
-def _unpacked_within(compressor: str | None, packed: bytes, limit: int) -> bool:
-    """Whether gzip, zlib or bz2 unpack to at most `limit` bytes, tried in small blocks."""
+        declared_size = int(struct.unpack_from("<I", packed, 0)[0])
+        return declared_size <= limit
+    if compressor == "zstd":
+        content_size = _zstd_content_size(packed)
+        return content_size is not None and content_size <= limit
     if compressor == "zlib":
         return len(zlib.decompressobj().decompress(packed, limit + 1)) <= limit
+
     if compressor == "gzip":
-        stream: Any = gzip.GzipFile(fileobj=BytesIO(packed))
+        unpacked: Any = gzip.GzipFile(fileobj=BytesIO(packed))
     else:
-        stream = bz2.BZ2File(BytesIO(packed))
-    unpacked = 0
-    with stream:
-        while unpacked <= limit and (block := stream.read(1 << 20)):
-            unpacked += len(block)
-    return unpacked <= limit
+        unpacked = bz2.BZ2File(BytesIO(packed))
+    unpacked_size = 0
+    with unpacked:
+        while unpacked_size <= limit and (block := unpacked.read(_BLOCK)):
+            unpacked_size += len(block)
+    return unpacked_size <= limit
+
+
+# ---- Zstandard (RFC 8878) ------------------------------------------------------------
+
+# The first bytes of a frame with data, as a little-endian number; and those of a
+# skippable frame, whose last 4 bits may be anything.
+_ZSTD_FRAME = 0xFD2FB528
+_ZSTD_SKIPPABLE = 0x184D2A50
+
+# The type of a block that repeats one byte; the reserved type, which nobody may use.
+_ZSTD_REPEATED_BYTE = 1
+_ZSTD_RESERVED = 3
+
+
+class _ZstdFrameHeader(NamedTuple):
+    """The header of a Zstandard frame (RFC 8878, section 3.1.1.1).
+
+    Attributes
+    ----------
+    size : int
+        How many bytes the header has.
+    content_size : int or None
+        How many bytes the frame says it unpacks to; None if it does not say.
+    has_checksum : bool
+        Whether a checksum of 4 bytes follows the frame's blocks.
+    """
+
+    size: int
+    content_size: int | None
+    has_checksum: bool
+
+
+def _zstd_content_size(packed: bytes) -> int | None:
+    """Return how many bytes a chunk of one or several Zstandard frames unpacks to.
+
+    A decoder unpacks all frames of a chunk, one after the other, so the sizes that they
+    declare are added up.
+
+    Returns
+    -------
+    int or None
+        None if a frame does not declare its size, or if the bytes are not frames.
+    """
+    total = 0
+    position = 0
+    try:
+        while position < len(packed):
+            (magic,) = struct.unpack_from("<I", packed, position)
+            if magic & ~0xF == _ZSTD_SKIPPABLE:
+                (skipped_bytes,) = struct.unpack_from("<I", packed, position + 4)
+                position += 8 + skipped_bytes
+                continue
+            if magic != _ZSTD_FRAME:
+                return None
+
+            header = _parse_zstd_header(packed, position)
+            if header.content_size is None:
+                return None
+            total += header.content_size
+            position = _end_of_zstd_frame(packed, position, header)
+    except (struct.error, IndexError):  # The chunk ends inside of a frame.
+        return None
+    return total if position == len(packed) else None
+
+
+def _parse_zstd_header(packed: bytes, start: int) -> _ZstdFrameHeader:
+    """Parse the header of the Zstandard frame that begins at `start`.
+
+    Its fields are the magic number (4 bytes), a descriptor (1 byte), the window's size
+    (1 byte, but none in a frame of a single segment), the id of a dictionary (0 to 4
+    bytes), and the content size (0 to 8 bytes).
+    """
+    descriptor = packed[start + 4]
+    size_flag = descriptor >> 6
+    is_single_segment = bool(descriptor & 0x20)
+    has_checksum = bool(descriptor & 0x04)
+    window_bytes = 0 if is_single_segment else 1
+    dictionary_bytes = (0, 1, 2, 4)[descriptor & 0x03]
+    position = start + 5 + window_bytes + dictionary_bytes
+
+    content_size: int | None
+    if size_flag == 0 and not is_single_segment:
+        size_bytes = 0
+        content_size = None
+    elif size_flag == 0:
+        size_bytes = 1
+        content_size = packed[position]
+    elif size_flag == 1:
+        size_bytes = 2
+        # RFC 8878: 256 is added to a size of 2 bytes.
+        content_size = struct.unpack_from("<H", packed, position)[0] + 256
+    elif size_flag == 2:
+        size_bytes = 4
+        content_size = struct.unpack_from("<I", packed, position)[0]
+    else:
+        size_bytes = 8
+        content_size = struct.unpack_from("<Q", packed, position)[0]
+    header_bytes = position + size_bytes - start
+    return _ZstdFrameHeader(header_bytes, content_size, has_checksum)
+
+
+def _end_of_zstd_frame(packed: bytes, start: int, header: _ZstdFrameHeader) -> int:
+    """Return the position after the Zstandard frame that begins at `start`.
+
+    Each block begins with 3 bytes (RFC 8878, section 3.1.1.2): one bit for the last
+    block, two bits for its type, and its size. An invalid block raises `IndexError`.
+    """
+    position = start + header.size
+    is_last_block = False
+    while not is_last_block:
+        if position + 3 > len(packed):
+            raise IndexError("the chunk ends inside of a frame")
+        block_header = int.from_bytes(packed[position : position + 3], "little")
+        is_last_block = bool(block_header & 1)
+        block_type = (block_header >> 1) & 3
+        block_size = block_header >> 3
+        if block_type == _ZSTD_RESERVED:
+            raise IndexError("no block has the reserved type")
+        # A repeated byte is stored once, and the size says how often it is repeated.
+        position += 3 + (1 if block_type == _ZSTD_REPEATED_BYTE else block_size)
+    return position + (_CHECKSUM_BYTES if header.has_checksum else 0)
