@@ -31,15 +31,15 @@ from curvedp.numerics.threads import one_blas_thread
 from curvedp.privacy import GDP, Guarantee
 from curvedp.randomness import GeneratorSource
 from curvedp.release.choose import choose_mechanism, rank_mechanisms
-from curvedp.release.populations import (
-    Population,
-    population_of_spread,
-    reference_populations,
-)
 from curvedp.release.predict import baseline_error, predicted_error, reference_ball
 from curvedp.release.warnings import USELESS_SHARE
 from curvedp.statistics.frechet_mean import FrechetMean
 from curvedp.statistics.frechet_variance import FrechetVariance
+from curvedp.statistics.populations import (
+    Population,
+    population_of_spread,
+    reference_populations,
+)
 from curvedp.statistics.searched_ball import (
     BallSearchStatistic,
     SearchedGeodesic,

@@ -1,58 +1,246 @@
-"""The table of statistics that can be released by name, and the files of a release.
+"""The table of the statistics that can be released by name, and the files of a release.
 
-`curvedp release` and the studio both read this one table, so that they offer the same
-statistics with the same parameters, and write the same files.
+Each statistic declares its options once, in `OFFERS`. The command line, the page of the
+studio, their messages and the generated scripts all read that declaration. A new
+statistic is an estimator in its own file, an `Offer` here, and a line in `OFFERS`.
 """
 
 import io
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from math import pi
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from pkgutil import resolve_name
+from typing import TYPE_CHECKING, Any, Literal
 
 from curvedp._files import write_atomically
 from curvedp.errors import ParameterError
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from curvedp.core.certificate import Certificate
     from curvedp.estimators.base import PrivateEstimator
+    from curvedp.geometry import Manifold
 
-# What a column beside the records contains, for the message that it is missing.
-_COLUMN_DESCRIPTIONS = {
-    "labels": "the column with the class of each record, which is public",
-    "x": "the column with the predictor",
-}
+# Reads a public point that somebody typed, such as the center of a ball. The command
+# line also accepts the name of a file here; the studio does not.
+PointReader = Callable[[str], Any]
+
+# Turns what somebody typed for an option into the value that the estimator takes.
+OptionParser = Callable[[Any, PointReader], Any]
 
 
-class Offer(NamedTuple):
-    """An estimator, as it is offered to people who write no Python.
+@dataclass(frozen=True)
+class Option:
+    """One public parameter of an estimator, as people set it who write no Python.
+
+    Attributes
+    ----------
+    name : str
+        The parameter of the estimator, such as "n_components".
+    flags : tuple of str
+        What is typed for it on the command line, such as ("--radius", "-r").
+    kind : {str, int, float}
+        The type of the value. With a `parse`, the command line takes it as text.
+    help : str
+        The help text on the command line.
+    label : str
+        What the page of the studio calls it. Without a label it is not on the page.
+    note : str
+        What the page says after the label.
+    placeholder : str
+        What the page shows in the empty field: the default in words, or an example.
+    hint : str
+        What the page shows when the pointer rests on the field.
+    suggestion : str
+        What the field on the page contains at first.
+    default : object
+        The value if nothing is typed; None leaves the choice to the estimator.
+    parse : callable, optional
+        Turns the typed value into the estimator's; takes the value and a `PointReader`.
+    why_required : str
+        Why a value must be given, for the message that it is missing. An option without
+        such a reason may be left out.
+    used_with : {"any ball", "public ball", "private ball"}
+        Whether the option has a meaning only if the ball is public or is private.
+    """
+
+    name: str
+    flags: tuple[str, ...]
+    kind: type[str] | type[int] | type[float]
+    help: str
+    label: str = ""
+    note: str = ""
+    placeholder: str = ""
+    hint: str = ""
+    suggestion: str = ""
+    default: Any = None
+    parse: OptionParser | None = None
+    why_required: str = ""
+    used_with: Literal["any ball", "public ball", "private ball"] = "any ball"
+
+    @property
+    def command_line_type(self) -> type[str] | type[int] | type[float]:
+        """The type that the command line reads: text, if a parser follows."""
+        return self.kind if self.parse is None else str
+
+    def accepts_type(self, value: Any) -> bool:
+        """Whether a value from the page has the right type, before it is parsed."""
+        if isinstance(value, str):
+            return self.kind is str or self.parse is not None
+        if isinstance(value, bool):
+            return False
+        if self.kind is float:
+            return isinstance(value, float | int)
+        return isinstance(value, self.kind)
+
+    def parse_value(self, value: Any, read_point: PointReader) -> Any:
+        """Return the value that the estimator takes; None if it is to use its default.
+
+        Raises
+        ------
+        ParameterError
+            If the option is required and `value` is None, or if it cannot be parsed.
+        """
+        if value is None:
+            value = self.default
+        if value is None:
+            if self.why_required:
+                raise ParameterError(
+                    f"is missing: {self.why_required}", parameter=self.name
+                )
+            return None
+        if self.parse is None:
+            return value
+        return self.parse(value, read_point)
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of the file that a statistic needs beside the records.
+
+    Attributes
+    ----------
+    name : str
+        The argument of `fit`, such as "labels".
+    flags : tuple of str
+        What is typed for it on the command line.
+    help : str
+        The help text on the command line.
+    label, note : str
+        What the page of the studio calls it, and what the page says after that.
+    description : str
+        What the column contains, for the message that it is missing.
+    holds_numbers : bool
+        Whether its cells are numbers, so that the decimal sign of the file matters.
+    """
+
+    name: str
+    flags: tuple[str, ...]
+    help: str
+    label: str
+    description: str
+    note: str = ""
+    holds_numbers: bool = False
+
+
+@dataclass(frozen=True)
+class Rehearsal:
+    """How the error of a statistic is predicted: by releases of simulated records.
+
+    Attributes
+    ----------
+    max_records : int
+        The most records to simulate. Of a larger study, fewer records are simulated
+        with a guarantee that is weaker in proportion.
+    error : callable
+        Takes the manifold, the fitted estimator and the simulated records in normal
+        coordinates (shape (n, d)), and returns the error of the release.
+    error_description : str
+        What the error is, such as "distance to the median".
+    baseline : callable
+        Takes the radius of the ball, and returns the error of knowing nothing.
+    """
+
+    max_records: int
+    error: Callable[["Manifold", "PrivateEstimator", "np.ndarray"], float]
+    error_description: str
+    baseline: Callable[[float], float]
+
+
+@dataclass(frozen=True)
+class Offer:
+    """A statistic, as it is offered to people who write no Python.
 
     Attributes
     ----------
     estimator : str
-        The name of its class in `curvedp`.
+        Where its estimator is imported from, such as "curvedp:PrivateFrechetMean".
     title : str
         What is released, in a word or two.
     description : str
         What is released, in a sentence.
-    parameters : tuple of str
-        Its public parameters, besides those that every estimator has.
+    options : tuple of Option
+        The public parameters of the estimator, besides those that every estimator has.
+    column : Column, optional
+        The column that `fit` takes beside the records.
     fit_arguments : tuple of str
-        What `fit` takes, in this order: "records", and possibly a column beside them.
+        What `fit` takes, in this order: "records", and possibly the column's name.
+    takes_manifold : bool
+        Whether the estimator has a parameter `manifold`.
+    takes_vectors : bool
+        Whether records must be vectors.
+    prediction : "mean", Rehearsal or None
+        How the error is predicted before the release: as `curvedp.plan` does for the
+        mean, by a rehearsal, or not at all.
     """
 
     estimator: str
     title: str
     description: str
-    parameters: tuple[str, ...]
+    options: tuple[Option, ...]
+    column: Column | None = None
     fit_arguments: tuple[str, ...] = ("records",)
+    takes_manifold: bool = True
+    takes_vectors: bool = False
+    prediction: Literal["mean"] | Rehearsal | None = None
 
     @property
-    def column(self) -> str | None:
-        """The column that `fit` takes beside the records: "labels", "x" or None."""
-        for name in self.fit_arguments:
-            if name != "records":
-                return name
-        return None
+    def parameters(self) -> tuple[str, ...]:
+        """The names of the estimator's parameters that are chosen for it."""
+        names = tuple(option.name for option in self.options)
+        return ("manifold", *names) if self.takes_manifold else names
+
+    @property
+    def import_names(self) -> tuple[str, str]:
+        """The module and the name of the estimator's class."""
+        module, _, class_name = self.estimator.partition(":")
+        return module, class_name
+
+    def parse_options(
+        self, typed: Mapping[str, Any], read_point: PointReader
+    ) -> dict[str, Any]:
+        """Return the values of the options by name, without those that are left out.
+
+        Parameters
+        ----------
+        typed : mapping
+            What was typed by the name of the option. Other names are ignored.
+        read_point : callable
+            Reads a public point that was typed as text.
+
+        Raises
+        ------
+        ParameterError
+            If a required option is missing, or a value cannot be parsed.
+        """
+        values = {}
+        for option in self.options:
+            value = option.parse_value(typed.get(option.name), read_point)
+            if value is not None:
+                values[option.name] = value
+        return values
 
     def build(self, options: Mapping[str, Any], **payment: Any) -> "PrivateEstimator":
         """Return the estimator with these options, before it is fitted.
@@ -60,32 +248,26 @@ class Offer(NamedTuple):
         Parameters
         ----------
         options : mapping
-            Options by name. Those that the estimator does not have, and those that are
-            None, are ignored.
+            Parsed options by name, and the manifold as "manifold". Those that the
+            estimator does not have, and those that are None, are ignored.
         **payment
-            What every estimator takes: `guarantee`, `ledger`, `label`.
+            What every estimator takes: `guarantee`, `ledger`, `label`, `source`.
         """
-        estimator_class = _estimator_classes()[self.estimator]
-        return estimator_class(**self.select_options(options), **payment)
+        estimator_class = resolve_name(self.estimator)
+        estimator: PrivateEstimator = estimator_class(
+            **self.select_options(options), **payment
+        )
+        return estimator
 
     def select_options(self, options: Mapping[str, Any]) -> dict[str, Any]:
-        """Return those options that the estimator has and that are not None.
-
-        Raises
-        ------
-        ParameterError
-            If the estimator needs the public range of a predictor (`x_range`), and it
-            is missing or is not two numbers with a comma between them.
-        """
+        """Return those options that the estimator has and that are not None."""
         selected = {}
         for name in self.parameters:
             if options.get(name) is not None:
                 selected[name] = options[name]
-        if "x_range" in self.parameters:
-            selected["x_range"] = _parse_range(selected.get("x_range"))
         return selected
 
-    def fit(self, estimator: Any, columns: Mapping[str, Any]) -> Any:
+    def fit(self, estimator: Any, columns: Mapping[str, Any]) -> "PrivateEstimator":
         """Fit the estimator, which spends the budget, and return it.
 
         Parameters
@@ -98,24 +280,35 @@ class Offer(NamedTuple):
         """
         self.check_columns(columns)
         arguments = [columns[name] for name in self.fit_arguments]
-        return estimator.fit(*arguments, groups=columns.get("groups"))
+        # Each estimator has a `fit` of its own signature, which `fit_arguments` says.
+        fitted: PrivateEstimator = estimator.fit(
+            *arguments, groups=columns.get("groups")
+        )
+        return fitted
 
     def check_columns(self, columns: Mapping[str, Any]) -> None:
         """Raise a `ParameterError` if the column beside the records is missing."""
-        if self.column is not None and columns.get(self.column) is None:
+        if self.column is not None and columns.get(self.column.name) is None:
             raise ParameterError(
-                f"is missing: {_COLUMN_DESCRIPTIONS[self.column]}",
-                parameter=self.column,
+                f"is missing: {self.column.description}", parameter=self.column.name
             )
 
 
-def _parse_range(text: Any) -> tuple[float, float]:
+def parse_radius(value: Any, read_point: PointReader | None = None) -> float | str:
+    """Return a radius as it is typed: a number, or a word such as "private"."""
+    try:
+        return float(value)
+    except ValueError:
+        return str(value)
+
+
+def _parse_point(text: str, read_point: PointReader) -> Any:
+    """Return the public point that the text stands for; None if the text is empty."""
+    return read_point(text) if text else None
+
+
+def _parse_range(text: Any, read_point: PointReader) -> tuple[float, float]:
     """Return the two numbers of a public range, such as "20,90"."""
-    if text is None:
-        raise ParameterError(
-            "is missing: choose it from domain knowledge, not from the data",
-            parameter="x_range",
-        )
     low, _, high = str(text).partition(",")
     try:
         return float(low), float(high)
@@ -127,73 +320,267 @@ def _parse_range(text: Any) -> tuple[float, float]:
         ) from None
 
 
-def _estimator_classes() -> "dict[str, Callable[..., PrivateEstimator]]":
-    """Return the classes of the estimators in the table, by name."""
-    # This import is slow, and the command line needs the table before it.
-    from curvedp import estimators
-
-    return {
-        "PrivateFrechetMean": estimators.PrivateFrechetMean,
-        "PrivateFrechetMedian": estimators.PrivateFrechetMedian,
-        "PrivateDispersion": estimators.PrivateDispersion,
-        "PrivatePCA": estimators.PrivatePCA,
-        "PrivateMDM": estimators.PrivateMDM,
-        "PrivateGeodesicRegression": estimators.PrivateGeodesicRegression,
-    }
+def _distance_from_origin(
+    manifold: "Manifold", fitted: "PrivateEstimator", coordinates: "np.ndarray"
+) -> float:
+    """Return how far a released point is from the origin, where the records center."""
+    return float(manifold.dist(manifold.origin, fitted.releases[0].value))
 
 
-# The public parameters of a statistic of records in a ball.
-_BALL_PARAMETERS = ("manifold", "radius", "center", "mechanism", "outer_radius")
+def _variance_error(
+    manifold: "Manifold", fitted: "PrivateEstimator", coordinates: "np.ndarray"
+) -> float:
+    """Return how far a released variance is from that of the simulated records."""
+    released_variance = float(fitted.releases[0].value[0])
+    true_variance = float((coordinates**2).sum(axis=1).mean())
+    return abs(released_variance - true_variance)
+
+
+def _largest_principal_angle(
+    manifold: "Manifold", fitted: "PrivateEstimator", coordinates: "np.ndarray"
+) -> float:
+    """Return the largest angle between released and true principal directions.
+
+    The angle is in radians, between the spaces that the directions span.
+    """
+    import numpy as np
+
+    released_directions = np.asarray(fitted.releases[0].value)
+    # `eigh` sorts eigenvalues upward; the principal directions come last.
+    eigenvectors = np.linalg.eigh(coordinates.T @ coordinates)[1]
+    true_directions = eigenvectors[:, ::-1][:, : len(released_directions)]
+    cosines = np.linalg.svd(released_directions @ true_directions, compute_uv=False)
+    return float(np.arccos(min(1.0, cosines[-1])))
+
+
+def _same_radius(radius: float) -> float:
+    """Return the radius: the error of a point about which nothing is known."""
+    return radius
+
+
+def _squared_radius(radius: float) -> float:
+    """Return the squared radius: the error of an unknown variance."""
+    return radius**2
+
+
+def _right_angle(radius: float) -> float:
+    """Return π/2, the largest angle between two directions."""
+    return pi / 2
+
+
+RADIUS = Option(
+    name="radius",
+    flags=("--radius", "-r"),
+    kind=float,
+    help="of the public ball that holds the records",
+    label="radius",
+    note="of a public ball that holds the records",
+    suggestion="1",
+    parse=parse_radius,
+    why_required=(
+        "a public ball must hold the records; "
+        "choose it from domain knowledge, not from the data"
+    ),
+    used_with="public ball",
+)
+CENTER = Option(
+    name="center",
+    flags=("--center",),
+    kind=str,
+    help="a file, numbers like a record's, or one times the origin",
+    label="its center",
+    placeholder="the space's origin",
+    hint=(
+        "written like a record; one number multiplies the origin, as a unit does: 0.001"
+    ),
+    parse=_parse_point,
+)
+_MECHANISM = Option(
+    name="mechanism",
+    flags=("--mechanism",),
+    kind=str,
+    help="auto, or a name that `curvedp plan` lists",
+)
+_OUTER_RADIUS = Option(
+    name="outer_radius",
+    flags=("--outer-radius",),
+    kind=float,
+    help="with -r private: as wide as you like",
+    label="outer radius",
+    note="as generous as you like",
+    placeholder="by the space",
+    used_with="private ball",
+)
+_METHOD = Option(
+    name="method",
+    flags=("--method",),
+    kind=str,
+    help="auto, or one of its methods",
+)
+
+# The options of a statistic of records in a ball.
+_BALL_OPTIONS = (RADIUS, CENTER, _MECHANISM, _OUTER_RADIUS)
+
+_MEAN = Offer(
+    estimator="curvedp:PrivateFrechetMean",
+    title="Fréchet mean",
+    description="The private Fréchet mean; with -r private no radius is needed.",
+    options=_BALL_OPTIONS,
+    prediction="mean",
+)
+
+_MEDIAN = Offer(
+    estimator="curvedp:PrivateFrechetMedian",
+    title="median",
+    description="The private geometric median.",
+    options=_BALL_OPTIONS,
+    prediction=Rehearsal(
+        max_records=300,
+        error=_distance_from_origin,
+        error_description="distance to the median",
+        baseline=_same_radius,
+    ),
+)
+
+_DISPERSION = Offer(
+    estimator="curvedp:PrivateDispersion",
+    title="dispersion",
+    description="The private Fréchet variance.",
+    options=_BALL_OPTIONS,
+    prediction=Rehearsal(
+        max_records=20_000,
+        error=_variance_error,
+        error_description="of the variance, a squared distance",
+        baseline=_squared_radius,
+    ),
+)
+
+_PCA = Offer(
+    estimator="curvedp:PrivatePCA",
+    title="principal directions",
+    description="Private principal directions of vectors.",
+    options=(
+        Option(
+            name="n_components",
+            flags=("--components",),
+            kind=int,
+            help="how many directions; one otherwise",
+            label="how many directions",
+            placeholder="1",
+        ),
+        Option(
+            name="radius",
+            flags=("--radius", "-r"),
+            kind=float,
+            help="of the public ball that holds the records",
+            label="longest record",
+            note="a public bound",
+            suggestion="1",
+            parse=parse_radius,
+            why_required=RADIUS.why_required,
+        ),
+        _METHOD,
+    ),
+    takes_manifold=False,
+    takes_vectors=True,
+    prediction=Rehearsal(
+        max_records=20_000,
+        error=_largest_principal_angle,
+        error_description=(
+            "angle to the directions in radians, where one is twice as long as others"
+        ),
+        baseline=_right_angle,
+    ),
+)
+
+_MDM = Offer(
+    estimator="curvedp:PrivateMDM",
+    title="class means",
+    description="Private class means, to classify by the nearest.",
+    options=(
+        *_BALL_OPTIONS,
+        Option(
+            name="ball",
+            flags=("--ball",),
+            kind=str,
+            help="with -r private: shared by all classes, or each",
+        ),
+    ),
+    column=Column(
+        name="labels",
+        flags=("--labels",),
+        help="column with the public classes",
+        label="column with the classes",
+        note="which are public",
+        description="the column with the class of each record, which is public",
+    ),
+    fit_arguments=("records", "labels"),
+    prediction="mean",
+)
+
+_REGRESSION = Offer(
+    estimator="curvedp:PrivateGeodesicRegression",
+    title="geodesic",
+    description="A private geodesic through the records, by a predictor.",
+    options=(
+        Option(
+            name="x_range",
+            flags=("--x-range",),
+            kind=str,
+            help="its public range, such as 20,90",
+            label="its public range",
+            placeholder="20, 90",
+            parse=_parse_range,
+            why_required="choose it from domain knowledge, not from the data",
+        ),
+        RADIUS,
+        Option(
+            name="speed",
+            flags=("--speed",),
+            kind=float,
+            help="public bound on the geodesic's length",
+            label="longest geodesic",
+            note="a public bound",
+            used_with="public ball",
+        ),
+        Option(
+            name="clip",
+            flags=("--clip",),
+            kind=float,
+            help="public bound on one residual",
+            label="longest residual",
+            note="a public bound",
+            used_with="public ball",
+        ),
+        _METHOD,
+        CENTER,
+        _OUTER_RADIUS,
+    ),
+    column=Column(
+        name="x",
+        flags=("--x",),
+        help="column with the predictor",
+        label="column with the predictor",
+        description="the column with the predictor",
+        holds_numbers=True,
+    ),
+    fit_arguments=("x", "records"),
+    prediction=Rehearsal(
+        max_records=100,
+        error=_distance_from_origin,
+        error_description="distance to the start of the geodesic",
+        baseline=_same_radius,
+    ),
+)
 
 # The statistics that can be released, by the name that is typed.
 OFFERS = {
-    "mean": Offer(
-        estimator="PrivateFrechetMean",
-        title="Fréchet mean",
-        description=("The private Fréchet mean; with -r private no radius is needed."),
-        parameters=_BALL_PARAMETERS,
-    ),
-    "median": Offer(
-        estimator="PrivateFrechetMedian",
-        title="median",
-        description="The private geometric median.",
-        parameters=_BALL_PARAMETERS,
-    ),
-    "dispersion": Offer(
-        estimator="PrivateDispersion",
-        title="dispersion",
-        description="The private Fréchet variance.",
-        parameters=_BALL_PARAMETERS,
-    ),
-    "pca": Offer(
-        estimator="PrivatePCA",
-        title="principal directions",
-        description="Private principal directions of vectors.",
-        parameters=("n_components", "radius", "method"),
-    ),
-    "mdm": Offer(
-        estimator="PrivateMDM",
-        title="class means",
-        description="Private class means, to classify by the nearest.",
-        parameters=(*_BALL_PARAMETERS, "ball"),
-        fit_arguments=("records", "labels"),
-    ),
-    "regression": Offer(
-        estimator="PrivateGeodesicRegression",
-        title="geodesic",
-        description="A private geodesic through the records, by a predictor.",
-        parameters=(
-            "manifold",
-            "radius",
-            "speed",
-            "clip",
-            "x_range",
-            "method",
-            "center",
-            "outer_radius",
-        ),
-        fit_arguments=("x", "records"),
-    ),
+    "mean": _MEAN,
+    "median": _MEDIAN,
+    "dispersion": _DISPERSION,
+    "pca": _PCA,
+    "mdm": _MDM,
+    "regression": _REGRESSION,
 }
 
 

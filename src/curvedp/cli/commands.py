@@ -26,10 +26,9 @@ from curvedp.cli.console import (
     waiting,
 )
 from curvedp.cli.ledger import ledger_app
-from curvedp.cli.options import JsonOption, PictureOption, command, number_or_word
+from curvedp.cli.options import JsonOption, PictureOption, command
 from curvedp.cli.region import region
 from curvedp.cli.release import (
-    CENTER,
     PERSONS,
     READING,
     TypedOptions,
@@ -37,10 +36,12 @@ from curvedp.cli.release import (
     read_typed_column,
     reading_options,
     release_app,
+    statistic_option,
 )
 from curvedp.cli.sign import key, sign, statement
 from curvedp.cli.verify import verify
 from curvedp.errors import CurvedpError, ParameterError, VerificationFailed
+from curvedp.releasing import CENTER, parse_radius
 
 if TYPE_CHECKING:
     from curvedp.audit.table import Row
@@ -101,7 +102,7 @@ _CHECK_OPTIONS = {
         ],
         None,
     ),
-    **CENTER,
+    CENTER.name: statistic_option(CENTER),
     **PERSONS,
     **READING,
     "json": (JsonOption, False),
@@ -158,7 +159,7 @@ def plan(
         study = make_plan(
             parse_manifold(manifold),
             records,
-            None if radius is None else number_or_word(radius),
+            None if radius is None else parse_radius(radius),
             guarantee,
             statistic=statistic,
             classes=classes,

@@ -154,11 +154,3 @@ def guarantee_from_options(
         return ZCDP(rho)
     assert epsilon is not None  # exactly one of the three is given
     return PureDP(epsilon) if delta is None else ApproxDP(epsilon, delta)
-
-
-def number_or_word(text: str) -> float | str:
-    """Return a radius as it is typed: a number, or a word such as "private"."""
-    try:
-        return float(text)
-    except ValueError:
-        return text

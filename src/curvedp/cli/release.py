@@ -24,13 +24,21 @@ from curvedp.cli.options import (
     JsonOption,
     Options,
     guarantee_from_options,
-    number_or_word,
     option,
     with_options,
 )
 from curvedp.core.wording import choice_sentence
 from curvedp.errors import ParameterError, ReleaseWarning
-from curvedp.releasing import OFFERS, Offer, certificates_of, parse_column, write
+from curvedp.releasing import (
+    OFFERS,
+    Column,
+    Offer,
+    Option,
+    certificates_of,
+    find_offer,
+    parse_column,
+    write,
+)
 
 if TYPE_CHECKING:
     from curvedp.estimators.base import PrivateEstimator
@@ -49,16 +57,6 @@ class _MeanByDefault(TyperGroup):
         if args and args[0] not in (*self.commands, "--help"):
             args = ["mean", *args]
         return super().parse_args(ctx, args)
-
-
-release_app = typer.Typer(
-    cls=_MeanByDefault,
-    no_args_is_help=True,
-    help=(
-        "Release a statistic of the records in a file, with a certificate; "
-        "without a name, their mean."
-    ),
-)
 
 
 # The argument of every command here: the file with the records.
@@ -95,9 +93,6 @@ _COMMON_OPTIONS: Options = {
     "manifold": option(
         str, "--manifold", "-m", help="such as sphere:2 or spd-affine:3"
     ),
-    "radius": option(
-        str, "--radius", "-r", help="of the public ball that holds the records"
-    ),
     **GUARANTEE,
     **READING,
     "ledger": option(Path, "--ledger", help="budget to spend from"),
@@ -109,38 +104,27 @@ _COMMON_OPTIONS: Options = {
     "report": option(Path, "--report", help="write a page about the release (html)"),
     "json": (JsonOption, False),
 }
-CENTER = {
-    "center": option(
-        Path,
-        "--center",
-        help="a file, numbers like a record's, or one times the origin",
-    )
-}
 PERSONS = {
     "groups": option(str, "--groups", help="column that says whose record each is")
 }
-# The options that only some statistics have, by the name of the parameter.
-_SPECIAL_OPTIONS: Options = {
-    **CENTER,
-    "mechanism": option(
-        str, "--mechanism", help="auto, or a name that `curvedp plan` lists"
-    ),
-    "outer_radius": option(
-        float, "--outer-radius", help="with -r private: as wide as you like"
-    ),
-    "n_components": option(
-        int, "--components", help="how many directions; one otherwise"
-    ),
-    "method": option(str, "--method", help="auto, or one of its methods"),
-    "ball": option(
-        str, "--ball", help="with -r private: shared by all classes, or each"
-    ),
-    "labels": option(str, "--labels", help="column with the public classes"),
-    "x": option(str, "--x", help="column with the predictor"),
-    "x_range": option(str, "--x-range", help="its public range, such as 20,90"),
-    "speed": option(float, "--speed", help="public bound on the geodesic's length"),
-    "clip": option(float, "--clip", help="public bound on one residual"),
-}
+
+
+def statistic_option(declaration: Option | Column) -> tuple[Any, Any]:
+    """Return the command-line option of a declared option or column of a statistic.
+
+    Returns
+    -------
+    annotation, default
+        What typer reads, as in `Options`.
+    """
+    if isinstance(declaration, Column):
+        return option(str, *declaration.flags, help=declaration.help)
+    return option(
+        declaration.command_line_type,
+        *declaration.flags,
+        help=declaration.help,
+        default=declaration.default,
+    )
 
 
 def read_typed_column(
@@ -275,22 +259,26 @@ def _release(statistic: str, options: TypedOptions) -> None:
     from curvedp.records import read_records
     from curvedp.records.files import load_point
 
-    _check_required(options)
+    offer = find_offer(statistic)
+    if options["manifold"] is None:
+        raise ParameterError(
+            "--manifold is missing: where the records live, "
+            "such as -m sphere:2 or -m spd-affine:3"
+        )
     space = parse_manifold(options["manifold"])
     guarantee = guarantee_from_options(
         options["mu"], options["epsilon"], options["delta"], options["rho"]
     )
-    radius = number_or_word(options["radius"])
     _check_outputs(options)
-    center = options.get("center")
-    if center is not None:
-        center = load_point(center, space, options["form"])
 
+    def read_point(text: str) -> Any:
+        return load_point(text, space, options["form"])
+
+    estimator_options = offer.parse_options(options, read_point)
     records = read_records(options["data"], space, **reading_options(options))
-    offer = OFFERS[statistic]
     columns = _read_columns(offer, options, records)
     estimator = offer.build(
-        {**options, "manifold": space, "radius": radius, "center": center},
+        {**estimator_options, "manifold": space},
         guarantee=guarantee,
         ledger=_open_ledger(options["ledger"], options["budget_mu"]),
         label=_ledger_label(f"{offer.title} of {options['data'].name}"),
@@ -307,28 +295,12 @@ def _release(statistic: str, options: TypedOptions) -> None:
         _print_release(statistic, fitted, subject, options)
 
 
-def _check_required(options: TypedOptions) -> None:
-    """Refuse a command without a manifold or a radius, and say how to choose them."""
-    if options["manifold"] is None:
-        raise ParameterError(
-            "--manifold is missing: where the records live, "
-            "such as -m sphere:2 or -m spd-affine:3"
-        )
-    if options["radius"] is None:
-        raise ParameterError(
-            "--radius is missing: a public ball must hold the records; "
-            "choose it from domain knowledge, not from the data"
-        )
-
-
 def _check_outputs(options: TypedOptions) -> None:
     """Refuse outputs that could not be written, and a budget without a ledger."""
-    inputs = [
-        options["data"],
-        options.get("center"),
-        options["mask"],
-        options["ledger"],
-    ]
+    inputs = [options["data"], options["mask"], options["ledger"]]
+    if options.get("center") is not None:
+        # The center may be the name of a file; other text does no harm here.
+        inputs.append(Path(options["center"]))
     _check_targets(
         inputs,
         out=options["out"],
@@ -349,10 +321,10 @@ def _read_columns(offer: Offer, options: TypedOptions, records: Any) -> dict[str
         "groups": read_typed_column(options, options["groups"]),
     }
     if offer.column is not None:
-        # The file's decimal sign is for the predictor; a label is no number.
-        decimal = options["decimal"] if offer.column == "x" else "."
-        column = options[offer.column]
-        columns[offer.column] = read_typed_column(options, column, decimal)
+        # The file's decimal sign is for numbers; a label is no number.
+        decimal = options["decimal"] if offer.column.holds_numbers else "."
+        typed_column = options[offer.column.name]
+        columns[offer.column.name] = read_typed_column(options, typed_column, decimal)
     return columns
 
 
@@ -503,17 +475,30 @@ def file_command(
     return command
 
 
-def _add_release_command(name: str, offer: Offer) -> None:
-    """Add `curvedp release NAME`, with the options that this statistic has."""
-    special_options = {
-        option_name: _SPECIAL_OPTIONS[option_name]
-        for option_name in (*offer.parameters, *offer.fit_arguments)
-        if option_name in _SPECIAL_OPTIONS
+def _release_command(name: str, offer: Offer) -> Callable[..., None]:
+    """Return `curvedp release NAME`, with the options that the statistic declares."""
+    own_options = {
+        declaration.name: statistic_option(declaration) for declaration in offer.options
     }
-    options = {**_COMMON_OPTIONS, **special_options, **PERSONS}
-    command = file_command(options, offer.description, partial(_release, name))
-    release_app.command(name)(command)
+    if offer.column is not None:
+        own_options[offer.column.name] = statistic_option(offer.column)
+    options = {**_COMMON_OPTIONS, **own_options, **PERSONS}
+    return file_command(options, offer.description, partial(_release, name))
 
 
-for _name, _offer in OFFERS.items():
-    _add_release_command(_name, _offer)
+def build_release_app() -> typer.Typer:
+    """Return the group `curvedp release`, with one command per statistic in the table."""
+    group = typer.Typer(
+        cls=_MeanByDefault,
+        no_args_is_help=True,
+        help=(
+            "Release a statistic of the records in a file, with a certificate; "
+            "without a name, their mean."
+        ),
+    )
+    for name, offer in OFFERS.items():
+        group.command(name)(_release_command(name, offer))
+    return group
+
+
+release_app = build_release_app()

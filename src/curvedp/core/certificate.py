@@ -31,7 +31,12 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from curvedp._files import write_atomically
-from curvedp.core.certificate_form import NOT_INSTALLED, PACKAGES, check_form_of
+from curvedp.core.certificate_form import (
+    NOT_INSTALLED,
+    PACKAGES,
+    check_form_of,
+    public_version,
+)
 from curvedp.core.codes import ProtectedUnit, TrustModel
 from curvedp.errors import CurvedpError, ParameterError
 from curvedp.numerics.directed_rounding import round_up
@@ -217,13 +222,13 @@ def hash_integers(integers: Sequence[Any]) -> str:
 def installed_software() -> Mapping[str, str]:
     """Return the versions that a certificate made here records, by package."""
     versions = {package: _installed_version(package) for package in PACKAGES}
-    return {"python": platform.python_version(), **versions}
+    return {"python": public_version(platform.python_version()), **versions}
 
 
 def _installed_version(package: str) -> str:
     """Return a package's version; a release that was paid for is not lost over it."""
     try:
-        return version(package)
+        return public_version(version(package))
     except PackageNotFoundError:  # the package runs from its sources
         return NOT_INSTALLED
 

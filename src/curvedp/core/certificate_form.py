@@ -34,7 +34,12 @@ _DEEPEST = 12  # objects and lists inside one another
 _CLOCK_SKEW = timedelta(minutes=5)  # between the clocks of two machines
 
 _64_DIGITS = re.compile(r"[0-9a-f]{64}")
-_VERSION = re.compile(r"[0-9][0-9A-Za-z.+!_-]{0,59}")
+# A public version by PEP 440: numbers and the words "a", "b", "rc", "post" and "dev". The
+# local part ("+" and any letters) is not recorded, because it could say anything.
+_VERSION = re.compile(
+    r"[0-9]{1,8}(\.[0-9]{1,8}){0,5}((a|b|rc)[0-9]{1,8})?"
+    r"(\.post[0-9]{1,8})?(\.dev[0-9]{1,8})?"
+)
 _TIME = re.compile(
     r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?"
     r"(Z|[+-][0-9]{2}:[0-9]{2})"
@@ -99,10 +104,30 @@ def is_lower_hex(value: Any) -> bool:
 
 
 def is_version(value: Any) -> bool:
-    """Whether a value is the version of a package."""
+    """Whether a value is the public version of a package, or says that there is none.
+
+    Examples
+    --------
+    >>> is_version("2.1.0rc1"), is_version("2.1.0+audited"), is_version("2audited")
+    (True, False, False)
+    """
     if value == NOT_INSTALLED:
         return True
     return isinstance(value, str) and _VERSION.fullmatch(value) is not None
+
+
+def public_version(version: str) -> str:
+    """Return the public part of a version, as certificates record it.
+
+    A version that does not begin with one is recorded as `NOT_INSTALLED`.
+
+    Examples
+    --------
+    >>> public_version("2.1.0.dev3+g1a2b3c"), public_version("unknown")
+    ('2.1.0.dev3', 'not installed')
+    """
+    match = _VERSION.match(version)
+    return NOT_INSTALLED if match is None else match.group()
 
 
 def read_time(value: Any) -> datetime | None:

@@ -25,10 +25,28 @@ class ProtectedUnit(StrEnum):
 
     @property
     def privacy_unit(self) -> PrivacyUnit:
-        """Whether a ledger counts it for records or for people."""
+        """Whether it is about records or about persons, whatever is public about them."""
         if self in _UNITS_OF_PEOPLE:
             return PrivacyUnit.PERSON
         return PrivacyUnit.RECORD
+
+    @property
+    def ledger_unit(self) -> PrivacyUnit | None:
+        """The strongest unit for which a ledger may count a release that protects this.
+
+        A ledger's record is a whole row of the data set: what protects a record with
+        its label, or predictors and response together, protects a record. So does what
+        protects a pair, since replacing one of two records is one way to change the
+        pair. A record that may change within its class only is no such record: it is
+        counted by a ledger for records within their classes.
+
+        It is None where the releases that were chosen from protect different units.
+        """
+        if self is ProtectedUnit.AS_IN_EACH_RUN:
+            return None
+        if self in _UNITS_IN_A_CLASS:
+            return self.privacy_unit.in_class
+        return self.privacy_unit
 
 
 _UNITS_OF_PEOPLE = frozenset(
@@ -37,6 +55,9 @@ _UNITS_OF_PEOPLE = frozenset(
         ProtectedUnit.PERSON_IN_CLASS,
         ProtectedUnit.LABELED_PERSON,
     )
+)
+_UNITS_IN_A_CLASS = frozenset(
+    (ProtectedUnit.RECORD_IN_CLASS, ProtectedUnit.PERSON_IN_CLASS)
 )
 
 

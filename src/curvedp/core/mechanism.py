@@ -36,6 +36,7 @@ from curvedp.core.certificate import (
     hash_integers,
 )
 from curvedp.core.certificate_form import check_plain_text
+from curvedp.core.chart import grid_of
 from curvedp.core.codes import (
     ChoiceRule,
     PostProcessing,
@@ -444,8 +445,6 @@ def replay_draws(integers: Any) -> Callable[..., np.ndarray]:
         shape. Rows of `values` have the noise scales `scales`, from which their grids
         follow.
     """
-    from curvedp.mechanisms.chart import grid_of
-
     is_list_of_lists = isinstance(integers, list) and all(
         isinstance(part, list) for part in integers
     )

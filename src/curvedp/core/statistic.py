@@ -20,6 +20,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from curvedp import _validate
+from curvedp.core.chart import chart_stretch
 from curvedp.core.codes import PostProcessing, ProtectedUnit
 from curvedp.core.fields import AtLeastTwo, assign, check_fields
 from curvedp.core.registry import statistics
@@ -320,8 +321,6 @@ class ExternalValue(PointStatistic):
     @property
     def chart_sensitivity(self) -> float:
         """What the caller states, or the sensitivity times the stretch of the chart."""
-        from curvedp.mechanisms.chart import chart_stretch
-
         if self.stated_chart_sensitivity is not None:
             return self.stated_chart_sensitivity
         stretch = chart_stretch(self.manifold, self.radius)

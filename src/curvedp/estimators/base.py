@@ -1,7 +1,8 @@
-"""What every estimator does around its statistic: check, choose, compute, pay, release.
+"""The base classes of all estimators: they check the parameters, choose a mechanism, compute
+the statistic, charge the ledger, release, and warn.
 
-Everything that can be refused is refused before the ledger is charged; everything is
-charged before anything is drawn.
+Everything that can be refused is refused before the ledger is charged. Everything is
+charged before any noise is drawn.
 """
 
 import logging
@@ -76,16 +77,21 @@ class PendingRelease(NamedTuple):
 
 
 class PrivateEstimator(BaseEstimator):
-    """Paying and releasing, for every estimator with a guarantee and a ledger."""
+    """The base of every estimator that releases something under a guarantee.
+
+    It validates the public parameters, charges the ledger, draws the releases and issues
+    warnings. A subclass chooses the mechanism and sets the fitted attributes.
+    """
 
     # What the ledger's entry is called unless `label` says otherwise.
     _name: ClassVar[str]
+    # The neighboring relations for which the estimator can be private.
     _adjacencies: ClassVar[tuple[str, ...]] = ("replace-one",)
-    # How many directions a region is about, where directions are released.
+    # How many principal directions were released; None for every other statistic.
     _components: int | None = None
     certificate_: Certificate
     manifold_: Manifold
-    # What the last call of `fit` has released, and of what it warned before it paid.
+    # What the last call of `fit` released, and the warnings it issued before it paid.
     _published: list[ReleasedValue]
     _texts_before_paying: list[str]
 
@@ -98,37 +104,56 @@ class PrivateEstimator(BaseEstimator):
 
     @property
     def n_features_in_(self) -> int:
-        """The numbers of a record, as scikit-learn counts them."""
+        """Return how many numbers one record consists of, under scikit-learn's name for it."""
         check_is_fitted(self)
         # An estimator without a manifold overrides this.
         return int(np.prod(self.manifold_.point_shape))
 
     @property
     def releases(self) -> list[ReleasedValue]:
-        """Everything that `fit` has released: title, value and certificate of each.
+        """Return everything that `fit` released: the title, value and certificate of each.
 
-        By default these are the values that the mechanisms have released. An estimator
-        that makes something else of them (principal directions of a matrix, say)
-        overrides this property and lists that instead.
+        By default these are the values drawn by the mechanisms. An estimator that derives
+        something else from them (such as principal directions from a noisy matrix) overrides
+        this property and lists the derived value instead.
+
+        Raises
+        ------
+        ParameterError
+            Before `fit`.
         """
         if not self.__sklearn_is_fitted__():
             raise ParameterError(f"{type(self).__name__} is not fitted: call fit first")
         return list(self._published)
 
     def released_array(self) -> np.ndarray:
-        """Return all released values as one array: the only one, or one after the other."""
+        """Return all released values as one array.
+
+        Returns
+        -------
+        array
+            The value itself if there is one release. Several values are concatenated along
+            the first axis, in the order of `releases`.
+        """
         values = [np.asarray(release.value) for release in self.releases]
         if len(values) == 1:
             return values[0]
-        shape = values[0].shape
-        return np.concatenate([value.reshape(-1, *shape) for value in values])
+        value_shape = values[0].shape
+        return np.concatenate([value.reshape(-1, *value_shape) for value in values])
 
     def __sklearn_is_fitted__(self) -> bool:
-        """Whether `fit` has released anything: scikit-learn asks by this name."""
+        """Return whether `fit` has released anything; scikit-learn calls this method."""
         return "_published" in vars(self)
 
     def _validate_params(self) -> None:
-        """Refuse wrong public arguments that have nothing to do with the records."""
+        """Check the public parameters that every estimator has.
+
+        Raises
+        ------
+        ParameterError
+            If the guarantee, its adjacency, the source, the ledger, the label or
+            `outer_radius` cannot be used. The records are not looked at.
+        """
         check_guarantee(self.guarantee, *self._adjacencies)
         if self.source is not None:
             check_source(self.source)
@@ -142,7 +167,13 @@ class PrivateEstimator(BaseEstimator):
 
     @property
     def _searches_ball(self) -> bool:
-        """Whether a ball is to be found privately."""
+        """Return whether the ball is to be found privately (`radius="private"`).
+
+        Raises
+        ------
+        ParameterError
+            If `radius` is any other text.
+        """
         if isinstance(self.radius, str):
             _validate.private_radius(self.radius)
             return True
@@ -150,7 +181,7 @@ class PrivateEstimator(BaseEstimator):
 
     @property
     def _n_is_private(self) -> bool:
-        """Whether a record may be added or removed, so that n is private."""
+        """Return whether the number of records n is private (add-remove adjacency)."""
         return self.guarantee.adjacency == ADD_REMOVE
 
     def _pay_and_release(
@@ -158,50 +189,54 @@ class PrivateEstimator(BaseEstimator):
         pending: Sequence[PendingRelease],
         privacy_unit: ProtectedUnit | None = None,
     ) -> list[Release]:
-        """Pay once for releases that serve disjoint groups of records, then draw each.
+        """Charge the ledger once for all pending releases, then draw them.
 
-        Everything that can be refused is refused first, also a title that cannot be
-        shown. Afterwards nothing is left of an earlier fit, and `releases` has what was
+        The releases must read disjoint sets of records, so that together they cost as much
+        as one. Everything that can be refused is refused before the charge. Afterwards the
+        fitted attributes of an earlier `fit` are deleted, and `releases` lists what was
         drawn.
 
         Parameters
         ----------
         pending : sequence of PendingRelease
+            What is to be released.
         privacy_unit : ProtectedUnit, optional
-            Whose data are protected; by default what the statistics say.
+            Whose data are protected. By default each statistic says it.
+
+        Returns
+        -------
+        list of Release
+            One for each pending release, in the same order.
         """
-        titles = [each.title or self._name for each in pending]
+        titles = [item.title or self._name for item in pending]
+        mechanisms = [item.mechanism for item in pending]
         _check_titles(titles)
-        with quiet_about_records():
-            prepared = [each.mechanism.prepare_data(each.data) for each in pending]
-            for data in prepared:
-                if isinstance(data, Records) and data.location == "chunks":
-                    # A cluster or a file that fails does so before anything is paid.
-                    data.sums(read_nothing)
+        prepared = _prepare_data(pending)
         source = check_source(self.source)
-        self._warn_before_paying([each.mechanism for each in pending])
+        self._warn_before_paying(mechanisms)
+
         ledger_entry = pay(
             self.ledger,
             self.label or self._name,
             self.guarantee,
-            [each.mechanism for each in pending],
+            mechanisms,
             privacy_unit,
         )
-        for each in pending:
-            _log.info("drawing exact noise: %s", each.mechanism.info.name)
+
+        for mechanism in mechanisms:
+            _log.info("drawing exact noise: %s", mechanism.info.name)
         releases = []
-        for each, data in zip(pending, prepared, strict=True):
+        for item, data in zip(pending, prepared, strict=True):
             terms = ReleaseTerms(
-                self.guarantee, privacy_unit, each.choice, ledger_entry
+                self.guarantee, privacy_unit, item.choice, ledger_entry
             )
-            releases.append(
-                each.mechanism.release(
-                    data, source=source, terms=terms, is_prepared=True
-                )
+            release = item.mechanism.release(
+                data, source=source, terms=terms, is_prepared=True
             )
-        # An earlier fit may have had other attributes.
-        for name in [name for name in vars(self) if name.endswith("_")]:
-            delattr(self, name)
+            releases.append(release)
+
+        # An earlier fit may have set attributes that this one does not set.
+        delete_fitted_attributes(self)
         self._published = [
             ReleasedValue(title, release.value, release.certificate)
             for title, release in zip(titles, releases, strict=True)
@@ -209,7 +244,12 @@ class PrivateEstimator(BaseEstimator):
         return releases
 
     def _warn_before_paying(self, mechanisms: Sequence[Mechanism]) -> None:
-        """Warn of releases of little use, by public numbers: nothing is spent yet."""
+        """Issue a `ReleaseWarning` for each release that is predicted to be of little use.
+
+        The predictions are computed from public numbers alone, and nothing has been spent
+        yet. The texts are stored in `_texts_before_paying`, so that they are not repeated
+        after the release.
+        """
         texts = [
             warning.text
             for mechanism in mechanisms
@@ -220,11 +260,12 @@ class PrivateEstimator(BaseEstimator):
             warnings.warn(text, ReleaseWarning, stacklevel=5)
 
     def _warn_of_oddities(self) -> Self:
-        """Return the fitted estimator, after a `ReleaseWarning` for each oddity.
+        """Issue a `ReleaseWarning` for each oddity of the releases, and return the estimator.
 
-        This comes last of all, so that what was paid for is kept where warnings are
-        errors. It never raises by itself: an estimator whose `releases` do not work
-        has been paid for like any other. Few records were warned of before paying.
+        Every `fit` calls this last, when all fitted attributes are set: even if warnings are
+        turned into errors, the user keeps what was paid for. The check itself never raises.
+        If `releases` of a third-party estimator fails, a warning says so instead. Warnings
+        that were already issued before paying are not repeated.
         """
         with quiet_about_records():
             try:
@@ -234,7 +275,7 @@ class PrivateEstimator(BaseEstimator):
                     if warning.kind is not WarningKind.FEW_RECORDS
                     and warning.text not in self._texts_before_paying
                 ]
-            except Exception as error:  # whatever a stranger's `releases` may raise
+            except Exception as error:  # `releases` of a third party may raise anything
                 reason = f"{type(error).__name__} in its `releases`"
                 texts = [f"the release could not be checked for oddities: {reason}"]
         for text in texts:
@@ -242,21 +283,21 @@ class PrivateEstimator(BaseEstimator):
         return self
 
     def confidence_region(self, level: float = 0.95, of: str = "records") -> Region:
-        """Return the region that `certificate_` implies; it costs no budget.
+        """Return the confidence region that `certificate_` implies; it costs no budget.
 
         Parameters
         ----------
         level : float
-            The probability with which the region holds what it is about.
+            The coverage: the probability that the region contains its target.
         of : {"records", "population"}
-            Whether it is about the statistic of the clipped records, or of the
-            population that they are independent draws of.
+            The target of the region: the statistic of the clipped records, or that of the
+            population from which they were drawn independently.
 
         Raises
         ------
         ParameterError
-            Before `fit`, for a level that is no probability, and where no theorem gives
-            a region.
+            Before `fit`, if `level` is not a probability, or if no theorem gives a region
+            for this release.
         """
         if not self.__sklearn_is_fitted__():
             raise ParameterError(
@@ -266,13 +307,22 @@ class PrivateEstimator(BaseEstimator):
 
 
 class PrivateTransformer(TransformerMixin, PrivateEstimator):
-    """Names for the columns that `transform` makes, with which `set_output` gives frames."""
+    """The base of estimators with `transform`: it names the columns of the output.
+
+    With these names scikit-learn's `set_output` can return data frames.
+    """
 
     _column: ClassVar[str]
     _n_features_out: int
 
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
-        """Return pca0, pca1, …, or tangent0, …: the input's names say nothing of these."""
+        """Return the names of the output columns, such as pca0, pca1, …
+
+        Parameters
+        ----------
+        input_features : ignored
+            scikit-learn passes the names of the input columns.
+        """
         check_is_fitted(self)
         names = [f"{self._column}{k}" for k in range(self._n_features_out)]
         return np.asarray(names, dtype=object)
@@ -280,9 +330,9 @@ class PrivateTransformer(TransformerMixin, PrivateEstimator):
 
 @dataclass(eq=False, repr=False)
 class BallEstimator(PrivateEstimator):
-    """The public parameters of every estimator of records in a ball.
+    """The base of estimators whose records are clipped into a ball.
 
-    `PrivateFrechetMean` says what each means.
+    It declares their public parameters, which `PrivateFrechetMean` documents.
     """
 
     manifold: Manifold
@@ -296,16 +346,29 @@ class BallEstimator(PrivateEstimator):
     outer_radius: float | None = None
 
     def _load_records(self, X: Any, groups: Any) -> tuple[Records, ProtectedUnit]:
-        """Return the records and whose data are protected.
+        """Return the records and the unit of privacy.
 
-        With `groups`, there is one record a person: the mean of their own, so that any
-        of them may change.
+        Parameters
+        ----------
+        X : array of shape (n, *point_shape)
+            The records.
+        groups : sequence of n ids, or None
+            The person to whom each record belongs.
+
+        Returns
+        -------
+        records : Records
+            The records of X. With `groups` there is one record for each person instead: the
+            Fréchet mean of the person's own clipped records.
+        privacy_unit : ProtectedUnit
+            A record, or with `groups` a person.
         """
         min_records = 0 if self._n_is_private else 2
         point_shape = check_manifold(self.manifold).point_shape
         records = open_records(X, point_shape, min_records=min_records)
         if groups is None:
             return records, ProtectedUnit.RECORD
+
         person_index = encode_persons(groups, records.n, min_persons=min_records)
         with quiet_about_records():
             means = person_means(
@@ -315,14 +378,28 @@ class BallEstimator(PrivateEstimator):
         return person_records, ProtectedUnit.PERSON
 
     def _clipping_ball(self) -> Ball:
-        """Return the public ball into which a person's records are clipped."""
+        """Return the public ball into which a person's records are clipped before averaging.
+
+        It is the given ball, or the public outer ball if the ball is found privately.
+        """
         radius = self.radius
         if self._searches_ball:
             radius = default_outer_radius(self.manifold, self.outer_radius)
         return public_ball(self.manifold, self.center, radius)
 
     def _choose_sum_mechanism(self, statistic: type[ClippedSum]) -> ChosenMechanism:
-        """Return noisy sums in the given ball: the number of records is private."""
+        """Return a calibrated mechanism of noisy sums, for a private number of records.
+
+        Parameters
+        ----------
+        statistic : type of ClippedSum
+            Which sum over the records in the given public ball is released.
+
+        Raises
+        ------
+        ParameterError
+            If the ball is to be found privately, or `mechanism` names another mechanism.
+        """
         if self._searches_ball:
             raise ParameterError(
                 "counts records: ask for the adjacency replace-one, or give a radius",
@@ -344,18 +421,26 @@ class BallEstimator(PrivateEstimator):
         records: Records,
         n: int,
     ) -> ChosenMechanism:
-        """Return the mechanism for a statistic of n records.
+        """Return the calibrated mechanism for a statistic, and why it was chosen.
+
+        Which form of the statistic is used depends on the public parameters.
 
         Parameters
         ----------
-        in_given_ball, in_searched_ball, as_sum : types of Statistic
-            The statistic in the given ball, in one that is found privately, and with n
-            private.
+        in_given_ball : type of Statistic
+            The statistic of records in the public ball of the given radius.
+        in_searched_ball : type of Statistic, or function that returns one
+            The statistic of records in a ball that is found privately.
+        as_sum : type of ClippedSum
+            The statistic as a sum, for a private number of records.
         records : Records
+            Only their location (in memory or in chunks) is used.
         n : int
+            The number of records of which the statistic is computed.
         """
         if self._n_is_private:
             return self._choose_sum_mechanism(as_sum)
+
         in_memory = records.location == "memory"
         if self._searches_ball:
             _validate.choice("mechanism", self.mechanism, ("auto", "private-ball"))
@@ -363,6 +448,7 @@ class BallEstimator(PrivateEstimator):
                 self.manifold, self.center, self.outer_radius, n
             )
             return choose_private_ball(searched, self.guarantee, in_memory=in_memory)
+
         statistic = in_given_ball(self.manifold, self.center, self.radius, n)
         return choose_mechanism(
             self.mechanism, statistic, self.guarantee, in_memory=in_memory
@@ -375,10 +461,21 @@ class BallEstimator(PrivateEstimator):
         title: str,
         privacy_unit: ProtectedUnit,
     ) -> Any:
-        """Return the released value, and keep manifold, certificate and ball.
+        """Charge the ledger, release one statistic, and return its released value.
 
-        The ball is the one that was found, or the given one, in the frame of the
-        records.
+        Sets `manifold_`, `certificate_` and `ball_`. The ball is the given one, or the one
+        that was found privately, in the coordinates of the records.
+
+        Parameters
+        ----------
+        chosen : ChosenMechanism
+            The calibrated mechanism, and why it was chosen.
+        records : Records
+            What the statistic is computed from.
+        title : str
+            What is released, in words.
+        privacy_unit : ProtectedUnit
+            Whose data are protected.
         """
         manifold = self.manifold
         pending = self._pending_release(chosen, records, title)
@@ -393,7 +490,20 @@ class BallEstimator(PrivateEstimator):
     def _pending_release(
         chosen: ChosenMechanism, records: Records, title: str
     ) -> PendingRelease:
-        """Give the mechanism what it reads: the statistic's value, or the records."""
+        """Return a pending release with the data that its mechanism reads.
+
+        A mechanism declares (`info.reads`) whether it reads the value of the statistic, the
+        records as a `Records` object, or the records as one array.
+
+        Parameters
+        ----------
+        chosen : ChosenMechanism
+            The calibrated mechanism, and why it was chosen.
+        records : Records
+            What the statistic is computed from.
+        title : str
+            What is released, in words.
+        """
         mechanism, choice = chosen
         with quiet_about_records():
             if mechanism.info.reads == "value":
@@ -406,7 +516,7 @@ class BallEstimator(PrivateEstimator):
 
 
 def _check_titles(titles: list[str]) -> None:
-    """Refuse titles that cannot be shown."""
+    """Raise `ParameterError` if a title is not a nonempty printable text."""
     for title in titles:
         if not (isinstance(title, str) and title and title.isprintable()):
             raise ParameterError(
@@ -416,17 +526,48 @@ def _check_titles(titles: list[str]) -> None:
             )
 
 
+def _prepare_data(pending: Sequence[PendingRelease]) -> list[Any]:
+    """Return the data of each pending release in the form in which it is drawn.
+
+    Chunked records are read once, so that a failing cluster or file raises here, before
+    anything is paid.
+    """
+    with quiet_about_records():
+        prepared = [item.mechanism.prepare_data(item.data) for item in pending]
+        for data in prepared:
+            if isinstance(data, Records) and data.location == "chunks":
+                data.sums(read_nothing)
+    return prepared
+
+
+def delete_fitted_attributes(estimator: PrivateEstimator) -> None:
+    """Delete the attributes that an earlier `fit` has set: their names end with "_"."""
+    fitted_names = [name for name in vars(estimator) if name.endswith("_")]
+    for name in fitted_names:
+        delattr(estimator, name)
+
+
 def read_nothing(block: np.ndarray) -> np.ndarray:
-    """Return zero: a pass that asks nothing of the records but that they are there."""
+    """Return a zero for a block of records; summing it checks that every block can be read."""
     return np.zeros(1, dtype=np.int64)
 
 
 def choose_private_ball(
     statistic: BallSearchStatistic, guarantee: Guarantee, *, in_memory: bool = True
 ) -> ChosenMechanism:
-    """Return the stages that find a ball and release the statistic in it.
+    """Return the staged mechanism that finds a ball and releases the statistic in it.
 
-    Warns, before anything is spent, of too few records.
+    Issues a `ReleaseWarning` if there are too few records for a reliable ball. Nothing
+    has been spent then.
+
+    Parameters
+    ----------
+    statistic : BallSearchStatistic
+        The statistic, together with the public outer ball of the search.
+    guarantee : Guarantee
+        What search and release must meet together.
+    in_memory : bool
+        Whether the records are in memory; chunked records are streamed.
     """
     mechanism = PrivateBallMechanism.calibrate(
         statistic, guarantee, in_memory=in_memory

@@ -10,23 +10,26 @@ from curvedp.statistics.searched_ball import SearchedVariance
 
 
 class PrivateDispersion(BallEstimator):
-    """The Fréchet variance, min over x of mean d²(x, xᵢ), of records in a public ball.
+    """The Fréchet variance, min over x of mean d²(x, xᵢ), of records x₁, …, xₙ in a ball.
 
     Parameters
     ----------
     manifold, center, guarantee, mechanism, ledger, label, source, outer_radius
         As in `PrivateFrechetMean`.
     radius : float or "private"
-        As in `PrivateFrechetMean`; if private, the variance is that of the records
-        clipped to the ball found, which is smaller than their own
-        (docs/private-ball.md).
+        As in `PrivateFrechetMean`. If it is private, the released variance is that of
+        the records clipped to the ball that was found. It is smaller than the variance
+        of the records themselves (docs/private-ball.md).
 
     Attributes
     ----------
     variance_, deviation_ : float
-        The private variance, in [0, r²], and its square root.
-    certificate_, ball_ : Certificate and Ball
-        Why it may be published; and the public ball, or the one that was found.
+        The private variance, between 0 and the square of the ball's radius, and its
+        square root.
+    certificate_ : Certificate
+        Why it may be published.
+    ball_ : Ball
+        The public ball, or the one that was found.
 
     Notes
     -----
@@ -49,16 +52,21 @@ class PrivateDispersion(BallEstimator):
     _name = "Fréchet variance"
 
     def fit(self, X: Any, y: Any = None, groups: Any = None) -> Self:
-        """Release the variance.
+        """Release the Fréchet variance, and charge it to the ledger.
 
         Parameters
         ----------
         X : array of shape (n, *point_shape)
-            Records, one a row.
+            One record in each row.
         y : ignored
         groups : sequence of n ids, optional
-            Whose record each is. Then a person is the unit of privacy: each person's
-            records are averaged first, and n is the number of persons.
+            The person to whom each record belongs. Then a person is the unit of privacy:
+            each person's records are averaged first, and n is the number of persons.
+
+        Returns
+        -------
+        self
+            With `variance_`, `deviation_`, `certificate_`, `ball_` and `manifold_` set.
         """
         self._validate_params()
         records, privacy_unit = self._load_records(X, groups)

@@ -1,4 +1,4 @@
-"""The private Fréchet mean, with a certificate: the estimator that most users want."""
+"""The estimator of a private Fréchet mean, with a certificate; most users start here."""
 
 import warnings
 from typing import Any, Self
@@ -24,16 +24,17 @@ class PrivateFrechetMean(BallEstimator):
     manifold : Manifold
         Where the records live.
     radius : float or "private"
-        Of the public ball that holds the records; choose it from domain knowledge.
-        Records outside it are clipped to it, and records that are not finite become its
-        center, silently: telling would be a release. "private" finds a ball privately,
+        The radius of the public ball that should contain the records; choose it from
+        domain knowledge. Records outside the ball are clipped to it, and records that
+        are not finite are replaced by its center. No message says so, because a message
+        would reveal something about the records. "private" finds a ball privately,
         inside the public outer ball.
     center : point, optional
-        Of the public ball; by default the manifold's origin.
+        The center of the public ball; by default the manifold's origin.
     outer_radius : float, optional
-        With `radius="private"`: that of the public outer ball, as generous as one
-        likes; by default all of a compact space, any unit of measurement on matrices,
-        distance 25 in hyperbolic space and 1e6 in flat space.
+        With `radius="private"`: the radius of the public outer ball, which may be
+        generous. By default it covers a compact space entirely and matrices in any unit
+        of measurement; it is 25 in hyperbolic space and 1e6 in flat space.
     guarantee : Guarantee
         What the release must meet.
     mechanism : str
@@ -41,11 +42,12 @@ class PrivateFrechetMean(BallEstimator):
         "tangent-gaussian", "tangent-laplace", "newton" (on spheres and hyperbolic
         spaces), "gradient" (any ball), "kng" (up to dimension 4, drawn in floats).
     ledger : Ledger, optional
-        The budget to spend from; nothing is spent on a refusal.
+        The ledger that is charged. Nothing is charged if `fit` raises an error.
     label : str, optional
-        What the ledger's entry is called.
+        The name of the ledger's entry.
     source : Source, optional
-        Replaces the cryptographic source in simulations, which is recorded.
+        A source of random bits that replaces the cryptographic one in simulations. The
+        certificate records the replacement.
 
     Attributes
     ----------
@@ -54,12 +56,12 @@ class PrivateFrechetMean(BallEstimator):
     certificate_ : Certificate
         Why it may be published.
     predicted_error_ : float
-        The mean distance that is expected, from public numbers alone, between
-        `location_` and the mean of the clipped records. What clipping does is not in
-        it; where released values make the ball doubtful, a `ReleaseWarning` says so.
+        The expected distance between `location_` and the mean of the clipped records,
+        from public numbers alone. It does not include the effect of clipping; a
+        `ReleaseWarning` is issued if the released values make the ball doubtful.
     ball_ : Ball
-        The public ball, or the one that was found: noise may put it somewhat beyond the
-        outer ball.
+        The public ball, or the one that was found. Noise may move the latter somewhat
+        beyond the outer ball.
 
     Raises
     ------
@@ -96,17 +98,22 @@ class PrivateFrechetMean(BallEstimator):
     _name = "Fréchet mean"
 
     def fit(self, X: Any, y: Any = None, groups: Any = None) -> Self:
-        """Release the mean.
+        """Release the private Fréchet mean, and charge it to the ledger.
 
         Parameters
         ----------
         X : array of shape (n, *point_shape)
-            An array, dask array or array on a device.
+            The records: an array, a dask array, or an array on a device.
         y : ignored
         groups : sequence of n ids, optional
-            Whose record each is. Then a person is the unit of privacy, however many
-            records they have: each person's records are averaged first, and n is the
-            number of persons.
+            The person to whom each record belongs. Then a person is the unit of privacy,
+            however many records they have: each person's records are averaged first, and n
+            is the number of persons.
+
+        Returns
+        -------
+        self
+            With `location_`, `certificate_`, `ball_` and `manifold_` set.
         """
         self._validate_params()
         records, privacy_unit = self._load_records(X, groups)
@@ -118,14 +125,24 @@ class PrivateFrechetMean(BallEstimator):
 
     @property
     def predicted_error_(self) -> float:
-        """The expected distance between `location_` and the mean of the clipped records.
+        """Return the expected distance between `location_` and the mean of the clipped records.
 
-        It follows from public numbers alone; a `ReleaseWarning` says where the ball is
-        doubtful.
+        It is computed from public numbers alone.
+
+        Raises
+        ------
+        AttributeError
+            If the number of records is private, because the error depends on it.
+
+        Warns
+        -----
+        ReleaseWarning
+            If the released values suggest that the ball cuts off many records: the error
+            does not include the effect of clipping.
         """
         check_is_fitted(self)
         if self.certificate_.guarantee.adjacency == ADD_REMOVE:
-            # This is an `AttributeError`, so that `hasattr` says no.
+            # With an `AttributeError`, `hasattr` returns False.
             raise AttributeError(
                 "the predicted error depends on the number of records, which is private"
             )

@@ -15,16 +15,16 @@ from curvedp.statistics.geometric_median import GeometricMedian
 class PrivateFrechetMedian(BallEstimator):
     """The geometric median of records on a manifold, released under a privacy guarantee.
 
-    Its noise does not depend on the radius of the public ball, and a tenth of the
-    records, anywhere in it, move it little.
+    The noise does not depend on the radius of the public ball, and outliers that make up
+    a tenth of the records move the median little.
 
     Parameters
     ----------
     manifold : Manifold
         Where the records live.
     radius : float or "private"
-        Of the public ball that holds the records, as generous as one likes; if private,
-        the outer ball is taken.
+        The radius of the public ball that should contain the records; it may be
+        generous. With "private" the ball is the public outer ball.
     center, guarantee, mechanism, ledger, label, source, outer_radius
         As in `PrivateFrechetMean`; there is one mechanism, "median".
 
@@ -56,16 +56,26 @@ class PrivateFrechetMedian(BallEstimator):
     _name = "geometric median"
 
     def fit(self, X: Any, y: Any = None, groups: Any = None) -> Self:
-        """Release the median.
+        """Release the private geometric median, and charge it to the ledger.
 
         Parameters
         ----------
         X : array of shape (n, *point_shape)
-            Records, one a row.
+            One record in each row.
         y : ignored
         groups : sequence of n ids, optional
-            Whose record each is. Then a person is the unit of privacy: each person's
-            records are averaged first, and n is the number of persons.
+            The person to whom each record belongs. Then a person is the unit of privacy:
+            each person's records are averaged first, and n is the number of persons.
+
+        Returns
+        -------
+        self
+            With `location_`, `certificate_`, `ball_` and `manifold_` set.
+
+        Warns
+        -----
+        ReleaseWarning
+            Before anything is paid, if there are too few records for a useful median.
         """
         self._validate_params()
         _validate.choice("mechanism", self.mechanism, ("auto", "median"))

@@ -1,6 +1,7 @@
-"""Private geodesic regression: a geodesic through manifold-valued responses.
+"""Private geodesic regression: fit a geodesic to manifold-valued responses.
 
-The model is x ↦ Exp(p, x·v). The estimator checks and chooses; the mechanisms are in
+The model is x ↦ Exp(p, x·v), with a footpoint p and a velocity v. The estimator checks
+the parameters and chooses a mechanism; the mechanisms are in
 `mechanisms/geodesic_knorm.py` and `mechanisms/geodesic_descent.py`.
 """
 
@@ -28,13 +29,14 @@ from curvedp.privacy import Guarantee, PureDP
 from curvedp.randomness import Source
 from curvedp.records.base import open_records
 from curvedp.records.persons import encode_persons
-from curvedp.regression.bounds import HALF
+from curvedp.regression.bounds import MAX_PREDICTOR
 from curvedp.release.choose import ChosenMechanism, choose_mechanism
 from curvedp.statistics.geodesic import GeodesicLine
 from curvedp.statistics.searched_ball import SearchedGeodesic
 
-# How far from the manifold (`Manifold.residual`) the lower end of a geodesic may be for
-# doubles to hold it.
+# The largest distance from the manifold (`Manifold.residual`) at which the computed lower
+# end of a geodesic still counts as a point of it. Beyond this, doubles cannot represent
+# the end.
 _MAX_RESIDUAL = 1e-6
 
 
@@ -47,32 +49,35 @@ class PrivateGeodesicRegression(PrivateEstimator):
     manifold : Manifold
         Where the responses live.
     radius, center : float and point
-        Public: they bound the middle of the geodesic. "private" finds a ball of the
-        responses privately, and speed and clip with it: the geodesic stays in the ball,
-        and residuals are clipped to its radius.
-    speed, clip : float
-        Public: they bound the geodesic's length ‖v‖ over the whole range of a
-        predictor, and what one residual counts for.
+        The public ball that contains the middle of the geodesic. "private" finds a ball
+        of the responses privately and derives speed and clip from it: the geodesic stays
+        in the ball, and residuals are clipped to its radius.
+    speed : float
+        A public bound on the geodesic's length ‖v‖ over the whole range of a predictor.
+    clip : float
+        A public bound to which the length of each residual is clipped.
     x_range : pair of numbers, or one pair for each predictor
         Required: the public range of the predictors, such as (20, 90) for ages, from
-        domain knowledge. Predictors outside are moved to its ends, missing ones to its
-        middle; responses that are not finite are moved to the center, far ones to the
-        ball that predictions and clipped residuals can reach.
+        domain knowledge. Predictors outside the range are moved to its ends, missing
+        predictors to its middle. Responses that are not finite are replaced by the
+        center; distant ones are clipped to the ball that predictions and clipped
+        residuals can reach.
     method : {"auto", "kng", "dp-rgd"}
-        "kng": one exact draw of the K-norm gradient law on the tangent bundle, pure ε,
-        for manifolds of dimension 1 and 2 and one predictor. "dp-rgd": gradient descent
-        on the tangent bundle with exact noise, any symmetric space, any number of
-        predictors: Gaussian for GDP, (ε, δ) and the like, Laplace for pure ε. "auto"
-        takes the one with the smaller predicted noise.
+        "kng" is one exact draw from the K-norm gradient mechanism on the tangent
+        bundle. It is for pure ε, one predictor, and manifolds of dimension 1 and 2.
+        "dp-rgd" is gradient descent on the tangent bundle with exact noise: Laplace for
+        pure ε, Gaussian for all other guarantees. It is for any symmetric space and any
+        number of predictors. "auto" takes the method with the smaller predicted noise.
     guarantee, ledger, label, source, outer_radius
         As in `PrivateFrechetMean`.
 
     Attributes
     ----------
     footpoint_, velocity_ : ndarray
-        The geodesic at the lower end of the range; `velocity_` covers the whole range.
-        With k > 1 predictors the model is x ↦ Exp(p, Σ (x_j − middle of range j)·v_j):
-        `footpoint_` belongs to the middle of the ranges and `velocity_` stacks the v_j.
+        The geodesic's point at the lower end of the range, and its velocity there: the
+        geodesic covers the whole range in unit time. With k > 1 predictors the model is
+        x ↦ Exp(p, Σ_j (x_j − m_j)/w_j · v_j), with m_j the middle and w_j the width of
+        range j. Then `footpoint_` is p and `velocity_` stacks the v_j.
     manifold_, x_range_ : Manifold and ndarray
         The manifold and the range, one row for each predictor, that `fit` has used.
     certificate_, method_ : Certificate and str
@@ -119,19 +124,25 @@ class PrivateGeodesicRegression(PrivateEstimator):
     outer_radius: float | None = None
 
     def fit(self, x: Any, Y: Any, groups: Any = None) -> Self:
-        """Release the geodesic of responses Y on predictors x.
+        """Release the geodesic that fits responses Y to predictors x, and charge for it.
 
         Parameters
         ----------
         x : array of shape (n,) or (n, k)
-            Predictors. Where x is a list, `x_range` says how many predictors there are:
-            one, or one for each of its pairs.
+            Predictors. If x is a list, `x_range` says how many predictors there are: one
+            for each of its pairs.
         Y : array of shape (n, *point_shape)
             Responses.
         groups : sequence of n ids, optional
-            Whose record each is. Then a person is the unit of privacy, however many
-            records they have: a step takes the mean of a person's own directions, so
-            that changes within a person count, and n is the number of persons.
+            The person to whom each record belongs. Then a person is the unit of privacy,
+            however many records they have: each step averages a person's own gradients
+            first, and n is the number of persons.
+
+        Returns
+        -------
+        self
+            With `footpoint_`, `velocity_`, `certificate_`, `manifold_`, `x_range_` and
+            `method_` set.
         """
         self._validate_params()
         manifold = check_manifold(self.manifold)
@@ -151,26 +162,15 @@ class PrivateGeodesicRegression(PrivateEstimator):
 
         statistic: Any = chosen.mechanism.statistic
         x_range = np.array(statistic.x_range)
-        is_private_ball = self._searches_ball
-        method = "dp-rgd" if is_private_ball else chosen.mechanism.info.option
+        method = "dp-rgd" if self._searches_ball else chosen.mechanism.info.option
         pending = PendingRelease(chosen.mechanism, data, chosen.choice, "geodesic")
         (release,) = self._pay_and_release([pending], privacy_unit)
 
-        middle, velocities = release.value
-        ends_are_lost = False
-        if len(velocities) > 1:
-            self.footpoint_ = middle
-            self.velocity_ = velocities
-        else:
-            lower_end = _geodesic_from_lower_end(manifold, middle, velocities[0])
-            ends_are_lost = lower_end is None
-            if lower_end is None:
-                lower_end = (middle, np.zeros_like(velocities[0]))
-            self.footpoint_, self.velocity_ = lower_end
-        self.certificate_ = release.certificate
         self.manifold_ = manifold
         self.x_range_ = x_range
         self.method_ = method
+        self.certificate_ = release.certificate
+        ends_are_lost = self._set_geodesic(*release.value)
         if ends_are_lost:
             warnings.warn(
                 "doubles do not hold the ends of the geodesic: its middle alone is kept",
@@ -179,9 +179,38 @@ class PrivateGeodesicRegression(PrivateEstimator):
             )
         return self._warn_of_oddities()
 
+    def _set_geodesic(self, middle: np.ndarray, velocities: np.ndarray) -> bool:
+        """Set `footpoint_` and `velocity_` from the released geodesic.
+
+        Parameters
+        ----------
+        middle : array of shape point_shape
+            The point of the geodesic at the middle of the ranges.
+        velocities : array of shape (k, *point_shape)
+            One velocity at this point for each predictor.
+
+        Returns
+        -------
+        bool
+            Whether doubles cannot represent the ends of the geodesic. Then its middle is
+            kept, with velocity 0.
+        """
+        if len(velocities) > 1:
+            self.footpoint_ = middle
+            self.velocity_ = velocities
+            return False
+
+        lower_end = _geodesic_from_lower_end(self.manifold_, middle, velocities[0])
+        if lower_end is None:
+            self.footpoint_ = middle
+            self.velocity_ = np.zeros_like(velocities[0])
+            return True
+        self.footpoint_, self.velocity_ = lower_end
+        return False
+
     @property
     def releases(self) -> list[ReleasedValue]:
-        """The point and the velocity that describe the released geodesic."""
+        """Return the released footpoint and velocity, with titles that describe them."""
         (published,) = super().releases
         certificate = published.certificate
         if self.n_features_in_ == 1:
@@ -198,15 +227,21 @@ class PrivateGeodesicRegression(PrivateEstimator):
     def _choose(
         self, n: int, n_predictors: int, *, has_persons: bool
     ) -> ChosenMechanism:
-        """Return the mechanism, in the given ball or in one that is found privately.
+        """Return the calibrated mechanism, and why it was chosen.
 
         Parameters
         ----------
         n : int
-            How many records, or persons.
+            The number of records, or of persons.
         n_predictors : int
+            The number of predictors.
         has_persons : bool
-            Whether a person is the unit of privacy, which only a descent knows.
+            Whether a person is the unit of privacy; only "dp-rgd" supports that.
+
+        Raises
+        ------
+        ParameterError
+            If a bound is missing, or is given although the ball is found privately.
         """
         x_range = _check_range(self.x_range, n_predictors)
         if self._searches_ball:
@@ -244,13 +279,15 @@ class PrivateGeodesicRegression(PrivateEstimator):
 
     @property
     def n_features_in_(self) -> int:
-        """How many predictors there are."""
+        """Return the number of predictors of the fitted model."""
         if self.velocity_.ndim == len(self.manifold_.point_shape):
             return 1
         return len(self.velocity_)
 
     def predict(self, x: Any) -> np.ndarray:
-        """Return points of the private geodesic; outside the range it goes on.
+        """Return the points of the private geodesic at the given predictors.
+
+        Outside the range of the predictors the geodesic is continued.
 
         Parameters
         ----------
@@ -270,24 +307,30 @@ class PrivateGeodesicRegression(PrivateEstimator):
                 f"x has shape {x.shape}; the model has {n_predictors} predictors"
             )
         rows = x.reshape(-1, n_predictors)
+
+        # The footpoint belongs to the lower end of one range, or to the middle of several.
         low, high = self.x_range_.T
-        # The foot point belongs to the lower end of one range, or the middle of
-        # several.
-        foot_predictor = low if n_predictors == 1 else (low + high) / 2
+        predictor_at_footpoint = low
+        if n_predictors > 1:
+            predictor_at_footpoint = (low + high) / 2
+
         widths = (high - low).reshape(-1, *(1,) * len(manifold.point_shape))
         velocities = self.velocity_.reshape(n_predictors, *manifold.point_shape)
         velocity_per_unit = velocities / widths
         with quiet_about_records():
-            moves = np.tensordot(rows - foot_predictor, velocity_per_unit, axes=1)
-            return np.asarray(manifold.exp(self.footpoint_, moves))
+            tangents = np.tensordot(
+                rows - predictor_at_footpoint, velocity_per_unit, axes=1
+            )
+            return np.asarray(manifold.exp(self.footpoint_, tangents))
 
     def score(self, x: Any, Y: Any) -> float:
-        """Return R² = 1 − mean squared residual / Fréchet variance. NOT private.
+        """Return R² = 1 − (mean squared residual) / (Fréchet variance of Y). NOT private.
 
         Parameters
         ----------
         x, Y : arrays
-            Predictors and responses, as in `fit`; both are read.
+            Predictors and responses, as in `fit`. The result depends on both without any
+            noise, so it must not be published.
         """
         check_is_fitted(self)
         manifold = self.manifold_
@@ -303,13 +346,24 @@ class PrivateGeodesicRegression(PrivateEstimator):
 def _geodesic_from_lower_end(
     manifold: Manifold, middle: np.ndarray, velocity: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray] | None:
-    """Return a geodesic by its lower end, from its middle and its velocity there.
+    """Convert a geodesic that is given at the middle of the range to its lower end.
 
-    It is None where doubles do not hold the lower end. Nothing is raised, because the
-    geodesic has been paid for.
+    Parameters
+    ----------
+    manifold : Manifold
+    middle : array of shape point_shape
+        The geodesic's point at the middle of the range.
+    velocity : array of shape point_shape
+        The velocity at the middle; the whole range takes unit time.
+
+    Returns
+    -------
+    (point, velocity) at the lower end, or None
+        None if doubles cannot represent them. Nothing is raised, because the geodesic
+        has already been paid for.
     """
     with quiet_about_records():
-        foot, foot_velocity = manifold.geodesic(middle, velocity, -HALF)
+        foot, foot_velocity = manifold.geodesic(middle, velocity, -MAX_PREDICTOR)
         foot = np.asarray(foot)
         foot_velocity = np.asarray(foot_velocity)
         is_finite = np.all(np.isfinite(foot)) and np.all(np.isfinite(foot_velocity))
@@ -319,9 +373,19 @@ def _geodesic_from_lower_end(
 
 
 def _check_range(x_range: Any, n_predictors: int) -> np.ndarray:
-    """Return the public ranges of the predictors, shape (k, 2), or refuse them.
+    """Return the public ranges of k predictors as an array of shape (k, 2).
 
-    One pair serves all predictors.
+    Parameters
+    ----------
+    x_range : pair of numbers, or k pairs
+        One pair (low, high) serves all predictors.
+    n_predictors : int
+        The number k of predictors.
+
+    Raises
+    ------
+    ParameterError
+        If the range is missing, has another shape, is not finite, or low >= high.
     """
     if x_range is None:
         raise ParameterError(
@@ -352,7 +416,20 @@ def _check_range(x_range: Any, n_predictors: int) -> np.ndarray:
 
 
 def _read_predictors(x: Any, n_predictors: int) -> np.ndarray:
-    """Return the predictors of a prediction as floats, of shape (), (n,) or (n, k)."""
+    """Return the predictors that `predict` was given as an array of floats.
+
+    Parameters
+    ----------
+    x : number, list or array
+        Predictors.
+    n_predictors : int
+        How many predictors the model has.
+
+    Returns
+    -------
+    array of shape (), (n,) or (n, k)
+        Entries that are not numbers become NaN.
+    """
     if isinstance(x, list | tuple):
         try:
             return np.asarray(x, dtype=np.float64)
@@ -361,16 +438,17 @@ def _read_predictors(x: Any, n_predictors: int) -> np.ndarray:
             row_shape = (n_predictors,) if n_predictors > 1 else ()
             return open_records(x, row_shape, "x", min_records=1).array()
     shape = _validate.public_shape("x", x)
-    if len(shape) == 0 and not hasattr(x, "chunks"):
+    is_dask_array = hasattr(x, "chunks")
+    if len(shape) == 0 and not is_dask_array:
         return np.asarray(_validate.array("x", x))
     return open_records(x, shape[1:], "x", min_records=1).array()
 
 
 def _predictor_shape(x: Any, x_range: Any) -> tuple[int, ...]:
-    """Return the shape of one record's predictors.
+    """Return the shape of one record's predictors: () for one, (k,) for several.
 
-    For an array it is the array's own. For a list it is that of the public `x_range`,
-    one pair for each predictor, because the lengths of a list's rows are data.
+    An array says it by its own shape. For a list, the public `x_range` says it (one
+    pair for each predictor), because the lengths of a list's rows are private data.
     """
     if not isinstance(x, list | tuple):
         return _validate.public_shape("x", x)[1:]
@@ -383,12 +461,27 @@ def _predictor_shape(x: Any, x_range: Any) -> tuple[int, ...]:
 def _read_data(
     manifold: Manifold, x: Any, Y: Any, x_range: Any
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return predictors and responses as floats; only shape and type are refused.
+    """Return the predictors and responses that `fit` was given as arrays of floats.
+
+    Parameters
+    ----------
+    manifold : Manifold
+        Where the responses live.
+    x, Y : arrays or lists
+        Predictors and responses.
+    x_range : pairs of numbers
+        The public ranges; they count the predictors if x is a list.
 
     Returns
     -------
     x : array of shape (n, k)
     Y : array of shape (n, *point_shape)
+
+    Raises
+    ------
+    ParameterError
+        If shapes or types do not fit, or there are fewer than k + 1 records. Values are
+        never a reason.
     """
     Y = open_records(Y, manifold.point_shape, "Y", min_records=1).array()
     if isinstance(x, list | tuple):
@@ -400,6 +493,7 @@ def _read_data(
         raise ParameterError(
             "x is one number; (n,) or (n, k), one row a response, is needed"
         )
+
     row_shape = _predictor_shape(x, x_range)
     n = x_shape[0]
     if len(row_shape) > 1 or n != len(Y) or 0 in row_shape:
@@ -408,6 +502,7 @@ def _read_data(
             f"x has shape {shape}; (n,) or (n, k) with n = {len(Y)}, one row a response, "
             "is needed"
         )
+
     x = open_records(x, row_shape, "x", min_records=1).array().reshape(len(Y), -1)
     min_records = 1 + x.shape[1]
     if len(Y) < min_records:

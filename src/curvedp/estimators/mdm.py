@@ -18,6 +18,7 @@ from curvedp.estimators.base import (
     BallEstimator,
     PendingRelease,
     PrivateTransformer,
+    delete_fitted_attributes,
     read_nothing,
 )
 from curvedp.estimators.reduced_mdm import PrivateReducedMDM
@@ -51,51 +52,58 @@ _NO_POINT_SCORE = -1e300
 
 @dataclass(eq=False, repr=False)
 class PrivateMDM(PrivateTransformer, ScoringClassifier, BallEstimator):
-    """A classifier that keeps one private Fréchet mean a class and predicts the nearest.
+    """A classifier that releases a private Fréchet mean per class and predicts the nearest.
 
-    Labels and class sizes are public (a record may be replaced by any other of its
-    class); the classes are disjoint, so the guarantee of all means together is that of
-    one. Certificates say so. Where a record may be added or removed, labels are private
-    as well, since a record is in one class alone, whichever that is.
+    Labels and class sizes are public: neighboring data sets differ in one record, which
+    is replaced by another of the same class. Each record is read for one class only, so
+    all means together cost as much as one, and the certificates say so. With add-remove
+    adjacency the labels are private as well.
+
+    The same argument needs persons who are in one class only. With `groups=`, a person
+    whose records belong to several classes would be read once for each of these classes,
+    and the guarantee would not hold. `fit` refuses such data with a `ParameterError`
+    before anything is paid. `reduce=` and `PrivateSoftmax` accept them: there a person
+    contributes once to one release for all classes.
 
     Parameters
     ----------
     manifold, radius, center, guarantee, mechanism, ledger, label, source, outer_radius
         As in `PrivateFrechetMean`.
     reduce : int, optional
-        For covariance matrices of many channels: `PrivateReducedMDM` with so many
-        components does everything, and labels are private. No ball is needed; `radius`
-        may bound the features' length.
+        For covariance matrices of many channels: the number of components to which
+        `PrivateReducedMDM`, which then does all the work, reduces them. Labels are
+        private then. No ball is needed; `radius` may bound the length of the features.
     features : {"power", "log"}
-        With `reduce`, what is taken of the reduced matrices: square roots or
-        logarithms. A public choice.
+        With `reduce`: whether the features are the square roots or the logarithms of
+        the reduced matrices. A public choice.
     ball : {"auto", "shared", "each"}
-        With `radius="private"`: one ball for the records of all classes, found once; or
-        one for each class, found from its own records alone. By default one for each
-        where every class is large enough for that (nμ >= 40, 50 for matrices): its
-        means err less then, while few records tell classes apart better in one ball.
+        With `radius="private"`: "shared" finds one ball from the records of all
+        classes, "each" finds one ball per class from the records of that class. "auto"
+        takes one per class if every class is large enough (nμ >= 40, or 50 for
+        matrices, with n the size of the class and μ the GDP parameter): the means are
+        more accurate then. With fewer records one shared ball separates classes better.
     classes : sequence of labels, optional
-        Where labels are private: the public set of classes; any other label is taken
-        for the first of them, in order. By default it is the set of `y`, which has to
-        be public then: it tells of a class that one record alone has.
+        If labels are private: the public set of classes. Any other label is replaced by
+        the first class, in sorted order. By default it is the set of labels in `y`,
+        which must be public then: it would reveal a class that has only one record.
 
     Attributes
     ----------
     classes_ : ndarray
-        The labels, in order.
+        The labels, in sorted order.
     means_ : ndarray
-        One private mean a class; with `reduce`, of the features.
+        One private mean per class; with `reduce`, the mean of the features.
     certificates_ : list of Certificate
-        One a class; with `reduce` one for all.
+        One certificate per class; with `reduce`, one for all classes.
     classifier_ : LinearClassifier
         With `reduce`: the released reduction and means.
 
     Notes
     -----
     X may be a dask array, which is streamed: every pass serves all classes, and the
-    means do not depend on the chunks. Then y may be one too, and `transform` and
-    `predict` of a dask array are dask arrays, computed by chunks when they are asked
-    for. `reduce` and `groups` need records in memory.
+    means do not depend on the chunks. Then y may be a dask array too. For a dask array
+    `transform` and `predict` return lazy dask arrays. `reduce` and `groups` need records
+    in memory.
 
     Guarantees
 
@@ -106,7 +114,9 @@ class PrivateMDM(PrivateTransformer, ScoringClassifier, BallEstimator):
       public;
     - with adjacency="add-remove", for adding or removing one record with its label; n is
       private, the set of classes public;
-    - with `groups`, the same for one person with all their records.
+    - with `groups`, for replacing one person with all their records, within the class
+      that all records of the person must share; with `reduce`, for replacing one person
+      with all their records and labels, which may be of several classes.
 
     Examples
     --------
@@ -135,23 +145,49 @@ class PrivateMDM(PrivateTransformer, ScoringClassifier, BallEstimator):
 
     @property
     def _n_features_out(self) -> int:  # type: ignore[override]  # read only
-        """How many columns `transform` makes: one for each class."""
+        """Return how many columns `transform` makes: one for each class."""
         return len(self.classes_)
 
     def fit(self, X: Any, y: Any, groups: Any = None) -> Self:
-        """Release the class means.
+        """Release the class means, and charge them to the ledger.
 
         Parameters
         ----------
         X : array of shape (n, *point_shape)
-            Records, as of `PrivateFrechetMean.fit`.
+            Records, as in `PrivateFrechetMean.fit`.
         y : sequence of n labels
-            Public; with `reduce` private, but for the set of them.
+            Public labels. With `reduce` or add-remove adjacency they are private, except
+            for the set of classes.
         groups : sequence of n ids, optional
-            Whose record each is. Then a person with all their records is the unit of
-            privacy. Without `reduce` each person must be of one class.
+            The person to whom each record belongs. Then a person with all their records is
+            the unit of privacy. Without `reduce`, all records of a person must be of one
+            class.
+
+        Returns
+        -------
+        self
+            With `classes_`, `means_`, `certificates_` and `manifold_` set.
+
+        Raises
+        ------
+        ParameterError
+            Before anything is paid, for wrong parameters, and if a person has records in
+            several classes without `reduce`.
         """
         self._validate_params()
+        self._validate_mdm_params()
+        if self.reduce is None:
+            self._fit_means(X, y, groups)
+            self._reduced_model = None
+            return self._warn_of_oddities()
+
+        model = self._make_reduced_model(self.reduce)
+        model._fit_reduced(ReducedMeans, X, y, groups, model.radius)
+        self._copy_fit(model)
+        return self._warn_of_oddities()
+
+    def _validate_mdm_params(self) -> None:
+        """Raise `ParameterError` for a `ball` or `features` that does not fit the others."""
         _validate.choice("ball", self.ball, ("auto", "shared", "each"))
         _validate.choice("features", self.features, FEATURES)
         if self.reduce is None and self.features != FEATURES[0]:
@@ -166,20 +202,15 @@ class PrivateMDM(PrivateTransformer, ScoringClassifier, BallEstimator):
                 parameter="ball",
                 value=self.ball,
             )
-        if self.reduce is None:
-            self._fit_means(X, y, groups)
-            self._reduced_model = None
-            return self._warn_of_oddities()
-
-        model = self._make_reduced_model(self.reduce)
-        model._fit_reduced(ReducedMeans, X, y, groups, model.radius)
-        self._copy_fit(model)
-        return self._warn_of_oddities()
 
     def _make_reduced_model(self, reduce: int) -> PrivateReducedMDM:
-        """Return the estimator that does everything where matrices are reduced.
+        """Return the unfitted estimator to which `fit` delegates if `reduce` is given.
 
-        Refuses parameters that it does not have.
+        Raises
+        ------
+        ParameterError
+            For parameters that the reduced estimator does not have: center, outer_radius
+            and mechanism.
         """
         check_guarantee(self.guarantee)
         has_ball_parameters = (
@@ -206,9 +237,8 @@ class PrivateMDM(PrivateTransformer, ScoringClassifier, BallEstimator):
         )
 
     def _copy_fit(self, model: PrivateReducedMDM) -> None:
-        """Take over what a reduced model has released, in place of an earlier fit."""
-        for name in [name for name in vars(self) if name.endswith("_")]:
-            delattr(self, name)
+        """Replace the fitted attributes of this estimator by those of a reduced model."""
+        delete_fitted_attributes(self)
         self._reduced_model = model
         self._published = model._published
         self._texts_before_paying = model._texts_before_paying
@@ -220,19 +250,13 @@ class PrivateMDM(PrivateTransformer, ScoringClassifier, BallEstimator):
         self.certificates_ = model.certificates_
 
     def _fit_means(self, X: Any, y: Any, groups: Any) -> None:
-        """Release one mean for each class, and set the fitted attributes.
+        """Charge the ledger, release one mean per class, and set the fitted attributes.
 
-        The arguments are those of `fit`.
+        The arguments are those of `fit`. Everything that can be refused is refused before
+        the charge, also a person with records in several classes.
         """
-        if groups is not None and self._n_is_private:
-            raise ParameterError(
-                "is for the adjacency replace-one here: persons may be of several "
-                "classes",
-                parameter="groups",
-            )
         if groups is not None:
-            n_records = open_records(X, self.manifold.point_shape).n
-            y = _labels_of_persons(y, encode_persons(groups, n_records))
+            y = self._check_labels_of_persons(X, y, groups)
         records, _ = self._load_records(X, groups)
         if records.location != "memory" and self._has_public_ball:
             # One pass over the records serves all classes.
@@ -241,6 +265,7 @@ class PrivateMDM(PrivateTransformer, ScoringClassifier, BallEstimator):
                 records = records.to_canonical_frame(self.manifold, center)
         labels = records.labels(y, self.classes)
         chosen = self._choose_mechanisms(labels.sizes.tolist(), labels.classes, records)
+
         if self._n_is_private:
             privacy_unit = ProtectedUnit.LABELED_RECORD
         elif groups is None:
@@ -251,20 +276,37 @@ class PrivateMDM(PrivateTransformer, ScoringClassifier, BallEstimator):
             pending = self._pending_means(chosen, records, labels)
         manifold = self.manifold
         releases = self._pay_and_release(pending, privacy_unit)
+
         self.manifold_ = manifold
         self.classes_ = labels.classes
         self.means_ = np.stack([release.value for release in releases])
         self.certificates_ = [release.certificate for release in releases]
 
+    def _check_labels_of_persons(self, X: Any, y: Any, groups: Any) -> np.ndarray:
+        """Return one label for each person; the arguments are those of `fit`.
+
+        Raises
+        ------
+        ParameterError
+            If the number of records is private, or a person has records in several classes.
+        """
+        if self._n_is_private:
+            raise ParameterError(
+                "is for the adjacency replace-one here: persons may be of several classes",
+                parameter="groups",
+            )
+        n_records = open_records(X, self.manifold.point_shape).n
+        return _labels_of_persons(y, encode_persons(groups, n_records))
+
     @property
     def _has_public_ball(self) -> bool:
-        """Whether the ball is given and n is public, so that one pass gives all means."""
+        """Return whether ball and n are public, so that one pass computes all means."""
         return not (self._searches_ball or self._n_is_private)
 
     def _choose_mechanisms(
         self, sizes: list[int], classes: np.ndarray, records: Records
     ) -> list[ChosenMechanism]:
-        """Return a mechanism for each class, all chosen before anything is spent.
+        """Return one calibrated mechanism for each class; nothing is spent yet.
 
         Parameters
         ----------
@@ -273,7 +315,12 @@ class PrivateMDM(PrivateTransformer, ScoringClassifier, BallEstimator):
         classes : array
             The labels of the classes, for messages.
         records : Records
-            Of all classes.
+            The records of all classes.
+
+        Raises
+        ------
+        ParameterError
+            If there is no class, or a class has fewer than 2 records.
         """
         if not sizes:
             raise ParameterError(
@@ -281,10 +328,11 @@ class PrivateMDM(PrivateTransformer, ScoringClassifier, BallEstimator):
             )
         if self._n_is_private:
             return [self._choose_sum_mechanism(ClippedSum)] * len(sizes)
-        smallest = min(sizes)
-        if smallest < 2:
-            small_class = classes[sizes.index(smallest)]
-            count = "one record" if smallest else "no records"
+
+        smallest_size = min(sizes)
+        if smallest_size < 2:
+            small_class = classes[sizes.index(smallest_size)]
+            count = "one record" if smallest_size else "no records"
             raise ParameterError(
                 f"class {small_class} has {count}; each class needs at least 2"
             )
@@ -292,13 +340,13 @@ class PrivateMDM(PrivateTransformer, ScoringClassifier, BallEstimator):
         def searched_class_mean(
             manifold: Any, center: Any, outer_radius: Any, size: int
         ) -> SearchedMean:
-            """Return the mean of a class in a ball that is found privately."""
+            """Return the mean of a class of this size in a ball that is found privately."""
             everyone = SearchedMean(manifold, center, outer_radius, records.n)
             return class_mean_statistic(
-                everyone, size, smallest, self.guarantee, self.ball
+                everyone, size, smallest_size, self.guarantee, self.ball
             )
 
-        # Classes of one size share a mechanism, which is chosen once.
+        # Classes of the same size share one mechanism.
         chosen_for_size = {
             size: self._choose_mechanism(
                 FrechetMean, searched_class_mean, ClippedSum, records, size
@@ -313,24 +361,24 @@ class PrivateMDM(PrivateTransformer, ScoringClassifier, BallEstimator):
         records: Records,
         labels: Labels | ChunkedLabels,
     ) -> list[PendingRelease]:
-        """Return one pending release for each class, with what its mechanism reads.
+        """Return one pending release per class, with the data that its mechanism reads.
 
         Parameters
         ----------
         chosen : sequence of ChosenMechanism
             One for each class.
         records : Records
-            Of all classes.
-        labels : Labels
+            The records of all classes.
+        labels : Labels or ChunkedLabels
+            The class of each record.
         """
-        codes = range(len(chosen))
         titles = [f"mean of class {_printable(label)}" for label in labels.classes]
         statistic: Any = chosen[0].mechanism.statistic
         if isinstance(statistic, SearchedClassMean):
             return self._pending_shared_search(chosen, records, labels, titles)
 
-        is_one_pass = records.location != "memory" and self._has_public_ball
-        if is_one_pass:
+        needs_one_pass = records.location != "memory" and self._has_public_ball
+        if needs_one_pass:
             # The ball is the same for all classes, so that one pass gives their means.
             moments = records.class_moments(statistic.domain, labels)
             means = [mean for mean, _ in moments]
@@ -338,12 +386,12 @@ class PrivateMDM(PrivateTransformer, ScoringClassifier, BallEstimator):
                 PendingRelease(choice.mechanism, mean, choice.choice, title)
                 for choice, mean, title in zip(chosen, means, titles, strict=True)
             ]
-        return [
-            self._pending_release(
-                chosen[code], records.select_class(labels, code), titles[code]
-            )
-            for code in codes
-        ]
+
+        pending = []
+        for class_code, (choice, title) in enumerate(zip(chosen, titles, strict=True)):
+            class_records = records.select_class(labels, class_code)
+            pending.append(self._pending_release(choice, class_records, title))
+        return pending
 
     @staticmethod
     def _pending_shared_search(
@@ -352,10 +400,21 @@ class PrivateMDM(PrivateTransformer, ScoringClassifier, BallEstimator):
         labels: Labels | ChunkedLabels,
         titles: Sequence[str],
     ) -> list[PendingRelease]:
-        """Return pending releases that share one private search for a ball.
+        """Return one pending release per class; all share one private search for a ball.
 
-        The search reads the records of all classes, the means those of their own class.
-        The arguments are those of `_pending_means`.
+        The search reads the records of all classes. Each mean reads the records of its own
+        class only.
+
+        Parameters
+        ----------
+        chosen : sequence of ChosenMechanism
+            One for each class.
+        records : Records
+            The records of all classes.
+        labels : Labels or ChunkedLabels
+            The class of each record.
+        titles : sequence of str
+            What is released for each class, in words.
         """
         statistic: Any = chosen[0].mechanism.statistic
         search = SharedSearch()
@@ -370,13 +429,13 @@ class PrivateMDM(PrivateTransformer, ScoringClassifier, BallEstimator):
 
     @property
     def releases(self) -> list[ReleasedValue]:
-        """One mean a class; with `reduce`, the weights of all classes."""
+        """Return one mean per class; with `reduce`, the weights of all classes."""
         if self._reduced_model is not None:
             return self._reduced_model.releases
         return super().releases
 
     def released_array(self) -> np.ndarray:
-        """Return the means, one after the other, also where there is one class."""
+        """Return the class means, stacked along the first axis, even if there is one class."""
         if self._reduced_model is not None:
             return self._reduced_model.released_array()
         return np.stack([np.asarray(release.value) for release in self.releases])
@@ -384,12 +443,19 @@ class PrivateMDM(PrivateTransformer, ScoringClassifier, BallEstimator):
     def confidence_region(  # type: ignore[override]  # one for each class
         self, level: float = 0.95, of: str = "records"
     ) -> dict[Any, Region]:
-        """Return a region for each class; ALL hold their means with probability `level`.
+        """Return a region for each class, with simultaneous coverage.
+
+        With probability `level`, all regions contain the mean of their class.
 
         Parameters
         ----------
         level, of
             As in `PrivateFrechetMean.confidence_region`.
+
+        Returns
+        -------
+        dict
+            From the label of a class to its region.
         """
         if not self.__sklearn_is_fitted__():
             raise ParameterError(
@@ -404,10 +470,12 @@ class PrivateMDM(PrivateTransformer, ScoringClassifier, BallEstimator):
         Parameters
         ----------
         X : array of shape (n, *point_shape)
+            The records.
 
         Returns
         -------
-        array of shape (n, classes)
+        array of shape (n, number of classes)
+            With `reduce`, the distances of the records' features to the means.
         """
         check_is_fitted(self)
         if self._reduced_model is not None:
@@ -415,18 +483,18 @@ class PrivateMDM(PrivateTransformer, ScoringClassifier, BallEstimator):
         return self._apply(self._distances, X, (len(self.means_),))
 
     def _distances(self, records: np.ndarray) -> np.ndarray:
-        """Return the distance of each record to each class mean.
+        """Return the distance of each record to each class mean, shape (n, classes).
 
-        As in `fit`, a record stands for the point nearest to it.
+        As in `fit`, a record is replaced by the nearest point of the manifold.
         """
         points = self.manifold_.from_record(records)
         return np.asarray(self.manifold_.dist(self.means_[None], points[:, None]))
 
     def _scores(self, records: np.ndarray) -> np.ndarray:
-        """Return minus the squared distances to the class means.
+        """Return the score of each class for each record, shape (n, classes).
 
-        A record that is not on the manifold has none; all classes are equally far from
-        it.
+        The score is minus the squared distance to the class mean. A record that is not a
+        point of the manifold has no distance, and all its scores are equal.
         """
         if self._reduced_model is not None:
             return self._reduced_model._scores(records)
@@ -436,27 +504,37 @@ class PrivateMDM(PrivateTransformer, ScoringClassifier, BallEstimator):
 
 
 def _labels_of_persons(y: Any, person_index: np.ndarray) -> np.ndarray:
-    """Return one public label for each person, or refuse a person of several classes.
+    """Return the public label of each person, which all their records must share.
 
     Parameters
     ----------
     y : sequence of labels
-        One for each record.
+        One label for each record.
     person_index : array of integers
-        Whose record each is, from 0 on.
+        The number of the person to whom each record belongs, counted from 0.
+
+    Returns
+    -------
+    array of shape (number of persons,)
+
+    Raises
+    ------
+    ParameterError
+        If a person has records in several classes. Such a person would be read for the
+        mean of each of these classes, and the guarantee holds for one of them only.
     """
     labels = Labels(y, len(person_index))
     _, first_record = np.unique(person_index, return_index=True)
     class_of_person = labels.codes[first_record]
     if (class_of_person[person_index] != labels.codes).any():
         raise ParameterError(
-            "groups has a person with records of several classes; reduce= or "
-            "PrivateSoftmax take them"
+            "groups has a person with records of several classes, whom the guarantee "
+            "would not protect; reduce= or PrivateSoftmax take them"
         )
     return np.asarray(labels.classes[class_of_person])
 
 
 def _printable(label: Any) -> str:
-    """Return a label as a text that can be shown in one line."""
+    """Return a label as one line of text; characters that cannot be printed become "?"."""
     letters = (letter if letter.isprintable() else "?" for letter in str(label))
     return "".join(letters)

@@ -1,6 +1,7 @@
 """Private principal directions of records in R^d, for scikit-learn pipelines.
 
-One direction is a point of the sphere, several are a point of the Grassmann manifold.
+One direction is a point of the sphere; several directions are a point of the Grassmann
+manifold.
 """
 
 from dataclasses import dataclass
@@ -37,11 +38,11 @@ from curvedp.statistics.second_moment import (
 
 _TITLE = "components"
 
-# How many steps a descent takes: it has converged by then where noise allows it.
+# The number of steps of a descent. By then it has converged as far as the noise allows.
 _DESCENT_STEPS = 60
 
-# Up to how many features "auto" adds noise to the whole matrix: two million noisy
-# entries take a minute of exact draws.
+# The largest number of features for which method "auto" adds noise to the whole matrix.
+# Its two million noisy entries take a minute of exact draws.
 _MAX_ONE_SHOT_FEATURES = 2000
 
 
@@ -49,32 +50,37 @@ _MAX_ONE_SHOT_FEATURES = 2000
 class PrivatePCA(PrivateTransformer):
     """The leading eigenvectors of the second moment (1/n)Σ xᵢxᵢᵀ, under a guarantee.
 
-    The data are not centered (the mean is private too); center by a public or
-    separately released mean first.
+    The records xᵢ are not centered, because their mean is private too. Center them first
+    by a public mean, or by one that was released separately.
 
     Parameters
     ----------
     n_components : int
-        How many directions.
+        How many directions are released.
     radius : float
-        A public bound on the length of a record: longer ones are scaled onto it, those
-        that are not finite become 0.
+        A public bound r on the length of a record. Longer records are scaled to length
+        r; records that are not finite are replaced by 0.
     method : {"auto", "one-shot", "dp-rgd"}
         "one-shot" adds noise once to the second moment, in orthonormal coordinates of
-        the symmetric matrices, where ‖xxᵀ − x'x'ᵀ‖ ≤ √2·r²; the eigenvectors are
-        post-processing. The noise is Gaussian, or for pure ε of density ∝ exp(−‖·‖/b),
-        which has half the deviation of Laplace noise for each entry. "dp-rgd" descends
-        on the sphere or the Grassmann manifold with noisy gradients (extra: jax; drawn
-        in floats, which its certificate says; not for pure ε). "auto" takes the better
-        by prediction: to first order the direction is off by the noise across it over
-        the spectral gap, r²√d/(nμ) for one shot and 2r²√d/(nμ) for descent, so one
-        shot, as long as its d(d+1)/2 noisy entries are affordable.
+        the symmetric matrices, where ‖xxᵀ − x'x'ᵀ‖ ≤ √2·r². The eigenvectors are
+        post-processing. The noise is Gaussian; for pure ε its density is proportional
+        to exp(−‖·‖/b), which has half the deviation of Laplace noise for each entry.
+
+        "dp-rgd" descends on the sphere or the Grassmann manifold with noisy gradients.
+        It needs the extra `jax`, draws its noise in floats (which the certificate
+        says), and does not support pure ε.
+
+        "auto" takes the method with the smaller predicted error. To first order, the
+        error of a direction is the noise across it divided by the spectral gap. For d
+        features, n records and GDP parameter μ, that noise is r²√d/(nμ) for one shot
+        and 2r²√d/(nμ) for descent. So "auto" takes one shot, as long as its d(d+1)/2
+        noisy entries are affordable.
     guarantee, ledger, label, source
         As in `PrivateFrechetMean`.
     features : int, optional
-        How many numbers a record has. An array or a frame says it by its shape; for a
-        list of rows it must be given, because the length of a row is data. A row of
-        another length counts as 0.
+        How many numbers a record has. An array or a frame says it by its shape. For a
+        list of rows it must be given, because the length of a row is private data; a
+        row of another length is replaced by 0.
 
     Attributes
     ----------
@@ -119,30 +125,36 @@ class PrivatePCA(PrivateTransformer):
 
     @property
     def _components(self) -> int:  # type: ignore[override]  # read only
-        """How many directions a confidence region is about."""
+        """Return how many directions the confidence region covers."""
         return len(self.components_)
 
     @property
     def _n_features_out(self) -> int:  # type: ignore[override]  # read only
-        """How many columns `transform` makes."""
+        """Return how many columns `transform` makes: one for each direction."""
         return len(self.components_)
 
     @property
     def n_features_in_(self) -> int:
-        """The numbers of a record, as scikit-learn counts them."""
+        """Return how many numbers one record consists of, under scikit-learn's name for it."""
         return int(self.components_.shape[1])
 
     def fit(self, X: Any, y: Any = None, groups: Any = None) -> Self:
-        """Release the leading subspace.
+        """Release the leading principal directions, and charge them to the ledger.
 
         Parameters
         ----------
         X : array of shape (n, features)
+            One record in each row.
         y : ignored
         groups : sequence of n ids, optional
-            Whose record each is. Then a person is the unit of privacy, however many
-            records they have: a person counts for the mean of xxᵀ over their own, and n
-            is the number of persons. For "one-shot".
+            The person to whom each record belongs. Then a person is the unit of privacy,
+            however many records they have: a person contributes the mean of xxᵀ over their
+            own records x, and n is the number of persons. Only "one-shot" supports this.
+
+        Returns
+        -------
+        self
+            With `components_`, `method_` and `certificate_` set.
         """
         self._validate_params()
         radius = self._check_radius()
@@ -173,6 +185,7 @@ class PrivatePCA(PrivateTransformer):
         if is_one_shot:
             moment = release.value
             if not n_is_private:
+                # The mechanism released the coordinates of a symmetric matrix.
                 moment = vector_to_symmetric(moment, features)
             self.components_ = _leading_eigenvectors(moment, n_components)
             self.method_ = "one-shot"
@@ -183,7 +196,13 @@ class PrivatePCA(PrivateTransformer):
         return self._warn_of_oddities()
 
     def _check_radius(self) -> float:
-        """Return the public bound on the length of a record, or refuse its absence."""
+        """Return the public bound on the length of a record.
+
+        Raises
+        ------
+        ParameterError
+            If it is missing or is not a positive number.
+        """
         if self.radius is None:
             raise ParameterError(
                 "is missing: a public bound on the length of a record, not read off "
@@ -193,7 +212,13 @@ class PrivatePCA(PrivateTransformer):
         return _validate.length("radius", self.radius)
 
     def _check_n_components(self, features: int) -> int:
-        """Return how many directions are released, at most as many as features."""
+        """Return the number of directions to release.
+
+        Raises
+        ------
+        ParameterError
+            If it is not an integer between 1 and the number of features.
+        """
         n_components = _validate.integer("n_components", self.n_components, 1)
         if n_components > features:
             raise ParameterError(
@@ -204,7 +229,7 @@ class PrivatePCA(PrivateTransformer):
         return n_components
 
     def _takes_one_shot(self, X: Any, features: int) -> bool:
-        """Return whether noise is added once to the second moment."""
+        """Return whether the method is "one-shot", by the user's choice or automatically."""
         if self.method != "auto":
             return self.method == "one-shot"
         # A descent needs its records in memory.
@@ -213,9 +238,19 @@ class PrivatePCA(PrivateTransformer):
     def _pending_moment(
         self, records: Records, radius: float, features: int, groups: Any
     ) -> PendingRelease:
-        """Return the pending release of one noisy second moment.
+        """Return the pending release of one noisy second moment (method "one-shot").
 
-        It is that of records or of persons, and a noisy sum if n is private.
+        Parameters
+        ----------
+        records : Records
+            Rows with `features` numbers each.
+        radius : float
+            The public bound on the length of a record.
+        features : int
+            The number of features.
+        groups : sequence of ids, or None
+            The person to whom each record belongs. It is refused if the number of records
+            is private.
         """
         choice = Choice(ChoiceRule.ONLY_ONE)
         if self._n_is_private:
@@ -234,6 +269,7 @@ class PrivatePCA(PrivateTransformer):
             n = int(person_index.max()) + 1
             clipped = clip_rows(records.array(), radius)
             records = open_records(person_rows(clipped, person_index), (features,))
+
         statistic = SecondMoment(features, radius, n)
         mechanism_type: type[IsotropicMechanism] = GaussianMechanism
         if needs_bounded_loss(self.guarantee):
@@ -246,8 +282,18 @@ class PrivatePCA(PrivateTransformer):
     ) -> PendingRelease:
         """Return the pending release of a private descent to the leading subspace.
 
-        The clip r² cuts nothing off: a record's gradient 2(I − wwᵀ)zzᵀw has length at
-        most 2·sin·cos·r² ≤ r².
+        For a record z of length at most r and a unit vector w, the gradient is
+        2(I − wwᵀ)zzᵀw. Its length is 2·‖z‖²·sin·cos of the angle between z and w, hence at
+        most r². So clipping gradients at r² changes none of them.
+
+        Parameters
+        ----------
+        records : Records
+            Rows with `features` numbers each, in memory.
+        radius : float
+            The public bound r on the length of a record.
+        features, n_components : int
+            The number of features and of directions.
         """
         from curvedp.optim import (
             LeadingEigenvectorProblem,
@@ -267,14 +313,14 @@ class PrivatePCA(PrivateTransformer):
         start = manifold.project(public_rng.standard_normal(manifold.point_shape))
         clip = radius**2
         learning_rate = 0.5 / radius**2
-        # A dask array is refused here, by `array`.
+        # `array` refuses a dask array.
         rows = clip_rows(records.array(), radius)
         mechanism = full_descent_mechanism(
             problem, records.n, _DESCENT_STEPS, clip, self.guarantee
         )
 
         def run(source: Source) -> np.ndarray:
-            """Run the descent with random bits from the source."""
+            """Run the descent with random bits from the source, and return its last point."""
             result = dp_rgd(
                 problem,
                 rows,
@@ -291,7 +337,7 @@ class PrivatePCA(PrivateTransformer):
 
     @property
     def releases(self) -> list[ReleasedValue]:
-        """The directions; nothing else of the released matrix is kept."""
+        """Return the private directions; the noisy matrix itself is not kept."""
         (published,) = super().releases
         return [published._replace(value=self.components_)]
 
@@ -301,12 +347,13 @@ class PrivatePCA(PrivateTransformer):
         Parameters
         ----------
         X : array of shape (n, features)
+            The records.
 
         Returns
         -------
         array of shape (n, n_components)
-            A dask array for a dask array. These are the records themselves in other
-            coordinates: private data.
+            A lazy dask array if X is a dask array. The coordinates are computed from the
+            records without noise, so they are still private data.
         """
         check_is_fitted(self)
         if not is_chunked(X) and not isinstance(X, list | tuple):
@@ -323,26 +370,42 @@ class PrivatePCA(PrivateTransformer):
 
 
 def _leading_eigenvectors(moment: np.ndarray, count: int) -> np.ndarray:
-    """Return the eigenvectors of the largest eigenvalues, as rows of one block of memory.
+    """Return the eigenvectors of the `count` largest eigenvalues, as rows.
 
-    One block is what an array is after pickling, so that a fit and its copy agree.
+    Parameters
+    ----------
+    moment : array of shape (d, d)
+        A symmetric matrix.
+    count : int
+        How many eigenvectors are needed.
+
+    Returns
+    -------
+    array of shape (count, d)
+        Contiguous in memory, as an array is after pickling, so that products with a fit
+        and with its pickled copy agree to the last bit.
     """
     _, eigenvectors = np.linalg.eigh(moment)
     return np.ascontiguousarray(eigenvectors[:, ::-1][:, :count].T)
 
 
 def _count_features(X: Any, features: int | None = None, min_records: int = 1) -> int:
-    """Return how many features X has, by its shape or by what the caller says.
-
-    Refuses by shape and type alone, in scikit-learn's words.
+    """Return the number of features of X, from its shape or from `features`.
 
     Parameters
     ----------
     X : array, dask array, frame or list of rows
     features : int, optional
-        What the caller says; needed for a list, whose rows are data.
+        The public number of features. A list needs it, because the lengths of its rows
+        are private data.
     min_records : int
-        With fewer records X is refused.
+        The smallest number of records that is accepted.
+
+    Raises
+    ------
+    ParameterError
+        In the words of scikit-learn, if shape or type of X do not fit. Values are never
+        a reason.
     """
     if getattr(getattr(X, "dtype", None), "kind", "") == "c":
         raise ParameterError("Complex data not supported: X must be real numbers")
@@ -373,5 +436,16 @@ def _count_features(X: Any, features: int | None = None, min_records: int = 1) -
 
 
 def _coordinates(components: np.ndarray, records: np.ndarray) -> np.ndarray:
-    """Return the coordinates of records along orthonormal rows."""
+    """Return the coordinates of records along orthonormal directions.
+
+    Parameters
+    ----------
+    components : array of shape (k, features)
+        One direction in each row.
+    records : array of shape (n, features)
+
+    Returns
+    -------
+    array of shape (n, k)
+    """
     return np.asarray(records @ components.T)

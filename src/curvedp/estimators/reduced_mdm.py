@@ -25,10 +25,10 @@ from curvedp.statistics.reduced_classes import FEATURES
 class PrivateReducedMDM(PrivateTransformer, ReducedClassifier):
     """A classifier of large covariance matrices by the nearest private class mean.
 
-    The records are reduced to `reduce` components by a private second moment, each
-    record is divided by its trace, and the class means are those of `features`. There
-    is one guarantee, one charge and one certificate. `PrivateMDM(reduce=…)` is the same
-    estimator under another name.
+    The records are reduced to `reduce` components by a private second moment, and each
+    reduced record is divided by its trace. The released class means are means of the
+    records' `features`. There is one guarantee, one charge and one certificate.
+    `PrivateMDM(reduce=…)` is the same estimator under another name.
 
     Parameters
     ----------
@@ -37,16 +37,16 @@ class PrivateReducedMDM(PrivateTransformer, ReducedClassifier):
     reduce : int
         How many components are kept.
     features : {"power", "log"}
-        What is taken of the reduced matrices: square roots or logarithms. A public
-        choice.
+        Whether the features are the square roots or the logarithms of the reduced
+        matrices. A public choice.
     radius : float, optional
         A public bound on the length of the features; by default the largest possible.
     guarantee, ledger, label, source
         As in `PrivateFrechetMean`.
     classes : sequence of labels, optional
-        The public set of classes; any other label is taken for the first of them. By
-        default it is the set of `y`, which has to be public then: it tells of a class
-        that one record alone has.
+        The public set of classes. Any other label is replaced by the first class. By
+        default it is the set of labels in `y`, which must be public then: it would
+        reveal a class that has only one record.
 
     Attributes
     ----------
@@ -96,30 +96,36 @@ class PrivateReducedMDM(PrivateTransformer, ReducedClassifier):
 
     @property
     def _n_features_out(self) -> int:  # type: ignore[override]  # read only
-        """How many columns `transform` makes: one for each class."""
+        """Return how many columns `transform` makes: one for each class."""
         return len(self.classes_)
 
     @property
     def means_(self) -> np.ndarray:
-        """The private mean of the features of each class, shape (classes, features).
+        """Return the private mean of the features of each class, shape (classes, features).
 
-        The score of a class is linear in the features, with twice its mean as weights.
+        The released score of a class is linear in the features, and its weights are twice
+        the class mean. Half the weights are therefore the mean.
         """
         check_is_fitted(self)
         return np.asarray(self.classifier_.weights / 2)
 
     def fit(self, X: Any, y: Any, groups: Any = None) -> Self:
-        """Release the reduction and the class means.
+        """Release the reduction and the class means, and charge them to the ledger.
 
         Parameters
         ----------
         X : array of shape (n, m, m)
             Covariance matrices, in any unit.
         y : sequence of n labels
-            Private, but for the set of them.
+            Private labels; only the set of classes is public.
         groups : sequence of n ids, optional
-            Whose record each is. Then a person with all their records and labels is the
-            unit of privacy.
+            The person to whom each record belongs. Then a person with all their records and
+            labels is the unit of privacy.
+
+        Returns
+        -------
+        self
+            With `classes_`, `classifier_`, `certificate_` and `manifold_` set.
         """
         self._validate_params()
         _validate.choice("features", self.features, FEATURES)
@@ -132,6 +138,7 @@ class PrivateReducedMDM(PrivateTransformer, ReducedClassifier):
         Parameters
         ----------
         X : array of shape (n, m, m)
+            Covariance matrices.
 
         Returns
         -------

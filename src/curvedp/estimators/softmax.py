@@ -1,8 +1,8 @@
 """Classifiers of large covariance matrices with private labels, in one release each.
 
 A private reduction to few components comes first, then a linear classifier of the
-reduced matrices. `ReducedClassifier` fits and predicts for all of them;
-`PrivateSoftmax` is logistic regression, and `PrivateReducedMDM` (in its own file) takes
+reduced matrices. `ReducedClassifier` fits and predicts for all of them.
+`PrivateSoftmax` is logistic regression; `PrivateReducedMDM`, in its own file, predicts
 the nearest class mean.
 """
 
@@ -40,7 +40,10 @@ from curvedp.statistics.reduced_classes import (
 
 
 class ScoringClassifier(ClassifierMixin, PrivateEstimator):
-    """Predictions for every classifier that scores each class; the largest score wins."""
+    """The base of classifiers that compute a score for each class.
+
+    `predict` returns the class with the largest score.
+    """
 
     manifold_: Manifold
     classes_: np.ndarray
@@ -51,11 +54,12 @@ class ScoringClassifier(ClassifierMixin, PrivateEstimator):
         Parameters
         ----------
         X : array of shape (n, *point_shape)
+            The records.
 
         Returns
         -------
         array of shape (n,)
-            Labels; a dask array for a dask array.
+            The predicted labels; a lazy dask array if X is a dask array.
         """
 
         def best_class(records: np.ndarray) -> np.ndarray:
@@ -65,15 +69,17 @@ class ScoringClassifier(ClassifierMixin, PrivateEstimator):
         return self._apply(best_class, X, ())
 
     def predict_proba(self, X: Any) -> Any:
-        """Return the softmax of the scores.
+        """Return the probability of each class for each record: the softmax of its scores.
 
         Parameters
         ----------
         X : array of shape (n, *point_shape)
+            The records.
 
         Returns
         -------
         array of shape (n, classes)
+            A lazy dask array if X is a dask array.
         """
         check_is_fitted(self)
 
@@ -92,15 +98,21 @@ class ScoringClassifier(ClassifierMixin, PrivateEstimator):
         X: Any,
         row_shape: tuple[int, ...],
     ) -> Any:
-        """Apply a function of records; to a dask array chunk by chunk.
+        """Apply a function to all records of X; to a dask array lazily, chunk by chunk.
 
         Parameters
         ----------
         function : callable
-            From records, shape (n, *point_shape), to an array of shape (n, *row_shape).
+            Maps records of shape (n, *point_shape) to an array of shape (n, *row_shape).
         X : array or dask array
-        row_shape : tuple
-            Empty where the function returns labels.
+            The records.
+        row_shape : tuple of int
+            The shape of the result for one record. It is empty if and only if the function
+            returns labels.
+
+        Returns
+        -------
+        array or dask array of shape (n, *row_shape)
         """
         check_is_fitted(self)
         dtype = np.dtype(np.float64) if row_shape else self.classes_.dtype
@@ -108,7 +120,7 @@ class ScoringClassifier(ClassifierMixin, PrivateEstimator):
 
 
 class ReducedClassifier(ScoringClassifier):
-    """Fitting for every estimator whose release is a `LinearClassifier` of reduced matrices.
+    """The base of estimators that release a `LinearClassifier` of reduced matrices.
 
     Attributes
     ----------
@@ -116,7 +128,7 @@ class ReducedClassifier(ScoringClassifier):
     classifier_ : LinearClassifier
     certificate_ : Certificate
     certificates_ : list of Certificate
-        The one certificate, as other classifiers have several.
+        A list with the one certificate, because other classifiers have several.
     """
 
     manifold: Manifold
@@ -133,27 +145,31 @@ class ReducedClassifier(ScoringClassifier):
         groups: Any,
         max_feature_length: float | None = None,
     ) -> None:
-        """Release a reduction and a linear classifier, and set the fitted attributes.
+        """Charge the ledger, release a reduction with a linear classifier, and keep both.
+
+        Sets `manifold_`, `classes_`, `classifier_`, `certificate_` and `certificates_`.
+        Issues a `ReleaseWarning` before paying if there are too few records.
 
         Parameters
         ----------
-        mechanism_type : type
+        mechanism_type : type of ReducedMechanism
             Which classifier is released.
         X : array of shape (n, m, m)
             Covariance matrices.
         y : sequence of n labels
-            Private, but for the set of them.
+            Private labels; only the set of classes is public.
         groups : sequence of n ids, or None
-            Whose record each is.
+            The person to whom each record belongs.
         max_feature_length : float, optional
             A public bound on the length of a record's features; by default the largest
-            that is possible.
+            possible length.
         """
         records = open_records(X, check_manifold(self.manifold).point_shape)
         labels = records.labels(y, self.classes)
         n_classes = len(labels.classes)
         if n_classes < 2:
             raise ParameterError("there is one class; at least 2 are needed")
+
         n = records.n
         person_index = None
         privacy_unit = ProtectedUnit.LABELED_RECORD
@@ -161,9 +177,9 @@ class ReducedClassifier(ScoringClassifier):
             person_index = encode_persons(groups, records.n)
             n = int(person_index.max()) + 1
             privacy_unit = ProtectedUnit.LABELED_PERSON
+
         if max_feature_length is None:
             max_feature_length = longest_features(self.features, self.reduce)
-
         statistic = ReducedClasses(
             self.manifold, self.reduce, self.features, max_feature_length, n_classes, n
         )
@@ -175,11 +191,13 @@ class ReducedClassifier(ScoringClassifier):
                 ReleaseWarning,
                 stacklevel=3,
             )
-        # A dask array is refused here, by `array`.
+
+        # `array` refuses a dask array.
         data = (records.array(), labels.codes, person_index)
         choice = Choice(ChoiceRule.ONLY_ONE)
         pending = PendingRelease(mechanism, data, choice, "weights of the classes")
         (release,) = self._pay_and_release([pending], privacy_unit)
+
         self.manifold_ = statistic.manifold
         self.classes_ = labels.classes
         self.classifier_ = release.value
@@ -188,7 +206,7 @@ class ReducedClassifier(ScoringClassifier):
 
     @property
     def releases(self) -> list[ReleasedValue]:
-        """The weights of the classes, which belong to the released reduction."""
+        """Return the released weights of the classes, as the only release."""
         (published,) = super().releases
         return [published._replace(value=self.classifier_.weights)]
 
@@ -201,12 +219,12 @@ class ReducedClassifier(ScoringClassifier):
 class PrivateSoftmax(ReducedClassifier):
     """Multinomial logistic regression on privately reduced covariance matrices.
 
-    It is for many channels and few records (20 to 60 channels, some hundred trials),
-    where the coordinates of a mean are too many. The records are reduced to `reduce`
-    components by a private second moment before any logarithm is taken; ten noisy
-    gradient steps follow. There is one guarantee, one charge, and one certificate with
-    its stages. Labels are private. Neither a ball nor a unit of measurement is needed:
-    every record is divided by its trace.
+    Use it for many channels and few records (20 to 60 channels, a few hundred trials),
+    where a mean matrix would have too many coordinates. A private second moment first
+    reduces the records to `reduce` components. Ten noisy gradient steps then fit the
+    weights. There is one guarantee, one charge, and one certificate that lists the
+    stages. Labels are private. Neither a ball nor a unit of measurement is needed,
+    because every record is divided by its trace.
 
     Parameters
     ----------
@@ -230,8 +248,9 @@ class PrivateSoftmax(ReducedClassifier):
 
     Notes
     -----
-    Accuracy is nearly a function of nμ (docs/high-dimension.md). Below nμ = 100 a
-    `ReleaseWarning` says so before anything is spent.
+    Accuracy depends mainly on nμ, the number of records times the GDP parameter
+    (docs/high-dimension.md). Below nμ = 100 a `ReleaseWarning` is issued before anything
+    is spent.
 
     Guarantees
 
@@ -265,17 +284,22 @@ class PrivateSoftmax(ReducedClassifier):
     classes: Any = None
 
     def fit(self, X: Any, y: Any, groups: Any = None) -> Self:
-        """Release the classifier.
+        """Release the classifier, and charge it to the ledger.
 
         Parameters
         ----------
         X : array of shape (n, m, m)
             Covariance matrices, in any unit.
         y : sequence of n labels
-            Private, but for the set of them.
+            Private labels; only the set of classes is public.
         groups : sequence of n ids, optional
-            Whose record each is. Then a person with all their records and labels is the
-            unit of privacy.
+            The person to whom each record belongs. Then a person with all their records and
+            labels is the unit of privacy.
+
+        Returns
+        -------
+        self
+            With `classes_`, `classifier_`, `certificate_` and `manifold_` set.
         """
         self._validate_params()
         self._fit_reduced(ReducedSoftmax, X, y, groups)

@@ -1,4 +1,4 @@
-"""Records as vectors, for scikit-learn pipelines.
+"""A private transformer of manifold-valued records to vectors, for scikit-learn pipelines.
 
 A record becomes its coordinates in the tangent space at a private mean.
 """
@@ -12,16 +12,16 @@ from sklearn.utils.validation import check_is_fitted
 from curvedp.estimators.base import PrivateTransformer
 from curvedp.estimators.frechet_mean import PrivateFrechetMean
 from curvedp.geometry.manifold import Manifold
-from curvedp.mechanisms.staged.queries import logs_at
 from curvedp.records.chunked import map_records
+from curvedp.statistics.tangent_vectors import logs_at
 
 
 class PrivateTangentSpace(PrivateTransformer, PrivateFrechetMean):
     """A transformer of records to their logarithms at a private Fréchet mean.
 
-    Only the reference point is released. What `transform` returns are the records
-    themselves in other coordinates: private data, to be learned from by something
-    private.
+    Only the reference point is released. `transform` returns the records themselves in
+    other coordinates. They are still private data: anything that is learned from them
+    needs a guarantee of its own.
 
     Parameters
     ----------
@@ -50,21 +50,22 @@ class PrivateTangentSpace(PrivateTransformer, PrivateFrechetMean):
 
     @property
     def _n_features_out(self) -> int:  # type: ignore[override]  # read only
-        """How many columns `transform` makes: one for each dimension."""
+        """Return how many columns `transform` makes: one for each dimension of the manifold."""
         return self.manifold_.dim
 
     def transform(self, X: Any) -> Any:
-        """Return the records in orthonormal coordinates at the reference point.
+        """Return the records in orthonormal tangent coordinates at the reference point.
 
         Parameters
         ----------
         X : array of shape (n, *point_shape)
+            The records.
 
         Returns
         -------
         array of shape (n, dim)
-            A dask array for a dask array. A record without a logarithm there becomes 0,
-            the reference point itself.
+            A lazy dask array if X is a dask array. A record that has no logarithm at the
+            reference point is mapped to 0, the coordinates of that point.
         """
         check_is_fitted(self)
         manifold = self.manifold_
@@ -75,5 +76,8 @@ class PrivateTangentSpace(PrivateTransformer, PrivateFrechetMean):
 def _coordinates(
     manifold: Manifold, reference: np.ndarray, records: np.ndarray
 ) -> np.ndarray:
-    """Return the coordinates at the reference of the points nearest to the records."""
+    """Return tangent coordinates at the reference point, shape (n, dim).
+
+    A record that is not on the manifold is replaced by the nearest point.
+    """
     return logs_at(manifold, reference, manifold.from_record(records))

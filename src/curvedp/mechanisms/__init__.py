@@ -15,8 +15,7 @@ if TYPE_CHECKING:
         LogLaplaceMechanism,
     )
     from curvedp.mechanisms.knorm_gradient import KNGMechanism
-    from curvedp.mechanisms.selection import private_selection
-    from curvedp.mechanisms.sensitivity import frechet_mean_sensitivity
+    from curvedp.statistics.sensitivity import frechet_mean_sensitivity
 
 __all__ = [
     "Certificate",
@@ -29,7 +28,6 @@ __all__ = [
     "Release",
     "Statistic",
     "frechet_mean_sensitivity",
-    "private_selection",
 ]
 
 __getattr__, __dir__ = _lazy.exports(
@@ -45,7 +43,6 @@ __getattr__, __dir__ = _lazy.exports(
             "LogLaplaceMechanism",
         ],
         "curvedp.mechanisms.knorm_gradient": ["KNGMechanism"],
-        "curvedp.mechanisms.selection": ["private_selection"],
-        "curvedp.mechanisms.sensitivity": ["frechet_mean_sensitivity"],
+        "curvedp.statistics.sensitivity": ["frechet_mean_sensitivity"],
     },
 )

@@ -15,6 +15,7 @@ import numpy as np
 
 from curvedp.core.capabilities import LeadsToRegion, NoisyDraw, PredictsError
 from curvedp.core.certificate import Certificate
+from curvedp.core.chart import grid_of
 from curvedp.core.fields import Count
 from curvedp.core.mechanism import (
     Draw,
@@ -26,7 +27,6 @@ from curvedp.core.mechanism import (
 from curvedp.core.statistic import Statistic
 from curvedp.errors import ParameterError
 from curvedp.geometry.manifold import Manifold
-from curvedp.mechanisms.chart import grid_of
 from curvedp.mechanisms.geodesic_knorm import GeodesicMechanism
 from curvedp.mechanisms.vector import (
     ExactNoise,
@@ -37,7 +37,12 @@ from curvedp.mechanisms.vector import (
 from curvedp.numerics.directed_rounding import round_up
 from curvedp.privacy import Guarantee, PureDP, gaussian_profile, smallest_scale
 from curvedp.randomness import Source
-from curvedp.regression.bounds import DEVIATION, HALF, Domain, exp_differential_bounds
+from curvedp.regression.bounds import (
+    MAX_PREDICTOR,
+    PREDICTOR_UNIT,
+    Domain,
+    exp_differential_bounds,
+)
 from curvedp.regression.gradient import (
     clipped_direction,
     contributions,
@@ -163,7 +168,7 @@ class BundleDescentMechanism(
             "steps": self.steps,
             "noise_kind": self.noise_kind,
             "norm": "euclidean",
-            "unit": DEVIATION,
+            "unit": PREDICTOR_UNIT,
         }
 
     @cached_property
@@ -213,8 +218,8 @@ class BundleDescentMechanism(
         """Return the mean clipped descent direction at a pair. NOT private."""
         return clipped_direction(
             self.manifold,
-            data.predictors / DEVIATION,
-            DEVIATION,
+            data.predictors / PREDICTOR_UNIT,
+            PREDICTOR_UNIT,
             data.responses,
             self.domain.clip,
             point,
@@ -226,9 +231,9 @@ class BundleDescentMechanism(
         self, data: RegressionData, point: np.ndarray, velocities: np.ndarray
     ) -> np.ndarray:
         """Return what is released at the end, before its noise. NOT private."""
-        t = data.predictors / DEVIATION
+        t = data.predictors / PREDICTOR_UNIT
         terms = contributions(
-            self.manifold, t, DEVIATION, data.responses, point, velocities
+            self.manifold, t, PREDICTOR_UNIT, data.responses, point, velocities
         )
         rows = self.neighborhood.linearization_rows(t, terms)
         direction = self._direction(data, point, velocities).ravel()
@@ -292,7 +297,7 @@ class BundleDescentMechanism(
         weight = variances.average / (variances.average + variances.final)
         scaled_vectors = eigenvectors / np.maximum(eigenvalues, floor)
         step = weight * scaled_vectors @ eigenvectors.T @ direction
-        return self._apply_step(*average, step[0], step[1:] / DEVIATION)
+        return self._apply_step(*average, step[0], step[1:] / PREDICTOR_UNIT)
 
     def _descend(
         self, noisy_direction: Callable[[np.ndarray, np.ndarray], np.ndarray]
@@ -315,7 +320,7 @@ class BundleDescentMechanism(
             direction = noisy_direction(point, velocities)
             move = direction.reshape(1 + domain.predictors, manifold.dim)
             point_move = rate * move[0]
-            velocity_move = rate / (2 * domain.predictors) * move[1:] / DEVIATION
+            velocity_move = rate / (2 * domain.predictors) * move[1:] / PREDICTOR_UNIT
             point, velocities = self._apply_step(
                 point, velocities, point_move, velocity_move
             )
@@ -369,14 +374,14 @@ def _warm_up_steps(manifold: Manifold, domain: Domain) -> int:
     """Return how many steps lead from the center to anywhere in the domain."""
     k = domain.predictors
     rate = _step_rate(manifold, domain)
-    farthest = domain.radius + k * domain.speed * HALF
+    farthest = domain.radius + k * domain.speed * MAX_PREDICTOR
     needed = ceil(1.5 * farthest / (rate * domain.clip)) + 6 * k
     return min(needed, _MAX_WARM_UP_STEPS)
 
 
 def _step_rate(manifold: Manifold, domain: Domain) -> float:
     """Return one over a bound of the curvature of E: 1 where curvature is at least 0."""
-    max_move = domain.predictors * domain.speed * HALF
+    max_move = domain.predictors * domain.speed * MAX_PREDICTOR
     stretch = exp_differential_bounds(manifold, max_move).point
     s = sqrt(max(0.0, -manifold.curvature_bounds[0])) * domain.clip
     hessian_bound = s / tanh(s) if s > 1e-6 else 1.0

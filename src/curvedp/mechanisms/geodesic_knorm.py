@@ -20,7 +20,7 @@ from curvedp.laws.knorm import LocalLipschitzBounds, TangentBundleBall
 from curvedp.mechanisms.knorm_gradient import KNormMechanism, check_width, draw_knorm
 from curvedp.randomness import Source
 from curvedp.regression import bounds
-from curvedp.regression.bounds import DEVIATION, HALF, Domain
+from curvedp.regression.bounds import MAX_PREDICTOR, PREDICTOR_UNIT, Domain
 from curvedp.regression.gradient import clipped_gradient, prediction_distances
 from curvedp.statistics.geodesic import (
     GeodesicLine,
@@ -127,7 +127,7 @@ class KNGRegressionMechanism(KNormMechanism, GeodesicMechanism, PredictsError):
                 "possible; use the method dp-rgd"
             )
         lower_curvature = self.manifold.curvature_bounds[0]
-        width = domain.radius + domain.speed * HALF
+        width = domain.radius + domain.speed * MAX_PREDICTOR
         if sqrt(max(0.0, -lower_curvature)) * width > _WIDEST_BUNDLE:
             widest = _WIDEST_BUNDLE / sqrt(-lower_curvature)
             raise UnattainableGuarantee(
@@ -149,7 +149,7 @@ class KNGRegressionMechanism(KNormMechanism, GeodesicMechanism, PredictsError):
 
     @property
     def parameters(self) -> dict[str, Any]:
-        return {**super().parameters, "norm": "endpoint", "unit": DEVIATION}
+        return {**super().parameters, "norm": "endpoint", "unit": PREDICTOR_UNIT}
 
     def predict_error(self) -> float:
         """Return the root mean square noise on (∇_p, ∇_v/unit).

@@ -22,6 +22,7 @@ from curvedp.core.capabilities import (
     SometimesExcluded,
 )
 from curvedp.core.certificate import Certificate
+from curvedp.core.chart import grid_of, shrink_points
 from curvedp.core.codes import PostProcessing
 from curvedp.core.mechanism import Draw, MechanismInfo, check_supported, replay_draws
 from curvedp.core.statistic import Statistic
@@ -29,8 +30,7 @@ from curvedp.errors import ParameterError
 from curvedp.geometry import project_to_ball
 from curvedp.geometry.ball import ball_coordinates
 from curvedp.geometry.manifold import Manifold
-from curvedp.mechanisms.chart import grid_of, shrink_points
-from curvedp.mechanisms.staged.queries import logs_at, mean_sensitivity, sum_clipped
+from curvedp.mechanisms.staged.queries import mean_sensitivity, sum_clipped
 from curvedp.mechanisms.vector import (
     ExactNoise,
     VectorMechanism,
@@ -43,6 +43,7 @@ from curvedp.privacy import Guarantee
 from curvedp.randomness import Source
 from curvedp.records.base import Records, open_records
 from curvedp.statistics.frechet_mean import FrechetMean
+from curvedp.statistics.tangent_vectors import logs_at
 
 
 class MeanMechanism(VectorMechanism):

@@ -18,6 +18,7 @@ from scipy.special import log_ndtr
 
 from curvedp.core.capabilities import SimulatesRelease, SometimesExcluded
 from curvedp.core.certificate import Certificate
+from curvedp.core.chart import CHART_ERROR, grid_of
 from curvedp.core.codes import SamplingPath
 from curvedp.core.fields import assign
 from curvedp.core.mechanism import (
@@ -32,12 +33,11 @@ from curvedp.core.statistic import Statistic
 from curvedp.errors import ParameterError, UnattainableGuarantee
 from curvedp.geometry.manifold import Manifold
 from curvedp.laws.knorm import GeodesicBall, LipschitzRejectionSampler
-from curvedp.mechanisms.chart import CHART_ERROR, grid_of
-from curvedp.mechanisms.sensitivity import mean_gradient_sensitivity
 from curvedp.privacy import GDP, ApproxDP, Guarantee, PureDP
 from curvedp.randomness import Source
 from curvedp.records.base import Records
 from curvedp.statistics.frechet_mean import FrechetMean
+from curvedp.statistics.sensitivity import mean_gradient_sensitivity
 
 # The widest domain, in noise scales, that float64 draws resolve.
 _WIDEST_DOMAIN = 1e8

@@ -1,12 +1,15 @@
-"""Noisy Newton steps: a private Fréchet mean on spheres and hyperbolic spaces.
+"""A private Fréchet mean by noisy Newton steps, on spheres and in hyperbolic spaces.
 
-Each step releases the noisy gradient at the current point, which is already public, and
-two numbers about H, the mean Hessian of ½d²; the noise is divided by H. For a record at
-distance s in direction u let t = |1 − s·ct s| (ct = cot on spheres, coth in hyperbolic
-space). Then H = 1 ± mean t·(1 − uuᵀ), so mean t and mean t·⟨u, a⟩² fix H along an axis
-a and, on average, across it (docs/utility.md). Everything else is post-processing.
-Gaussian releases add their μ² (Dong, Roth & Su 2022, Corollary 2, which allows each to
-depend on those before), Laplace releases their ε.
+Each step releases the noisy gradient of ½·mean d² at the current point, which is already
+public, and two noisy numbers from which the mean Hessian H is estimated. The step is the
+gradient divided by H.
+
+For a record at distance s (in radii of curvature) in the direction u let
+t = |1 − s·ct s|, where ct is cot on spheres and coth in hyperbolic space. Then
+H = 1 ± mean t·(1 − uuᵀ), with + in hyperbolic space. So mean t and mean t·⟨u, a⟩²
+determine H along an axis a and, on average, across it (docs/utility.md). Everything
+else is post-processing. Gaussian releases add their μ² (Dong, Roth & Su 2022, Corollary
+2, which allows each to depend on those before), Laplace releases their ε.
 """
 
 from dataclasses import dataclass
@@ -26,14 +29,13 @@ from curvedp.core.capabilities import (
     SometimesExcluded,
 )
 from curvedp.core.certificate import Certificate, Check
+from curvedp.core.chart import CHART_ERROR, grid_of, shrink_points
 from curvedp.core.fields import Positive, assign
 from curvedp.core.mechanism import Draw, MechanismInfo, check_supported, replay_draws
 from curvedp.core.statistic import Statistic
 from curvedp.errors import ParameterError
 from curvedp.geometry import project_to_ball
-from curvedp.mechanisms.chart import CHART_ERROR, grid_of, shrink_points
 from curvedp.mechanisms.gradient_step import MeanMechanism
-from curvedp.mechanisms.sensitivity import mean_gradient_sensitivity
 from curvedp.mechanisms.staged.budget import check_transcript
 from curvedp.mechanisms.vector import (
     AddNoise,
@@ -48,28 +50,34 @@ from curvedp.privacy import Guarantee
 from curvedp.randomness import Source
 from curvedp.records.base import Records
 from curvedp.statistics.frechet_mean import FrechetMean
+from curvedp.statistics.sensitivity import mean_gradient_sensitivity
 
-# Coordinates that are held in memory at once while logarithms are computed.
+# The number of coordinates that are held in memory while logarithms are computed.
 _MAX_COORDINATES = 1 << 21
-# Steps are no longer than this many radii of curvature, over which H changes.
+# The length of the longest step in radii of curvature, over which H changes.
 _MAX_STEP = 1.0
-# Below this eigenvalue of H no step is trusted; the sensitivity theorem stops there,
-# too.
+# Eigenvalues of H below this are raised to it; the sensitivity theorem stops there, too.
 _SMALLEST_HESSIAN = 0.1
+# A distance of 1e-4 radii of curvature has t < 1e-8; below it, t is computed as there.
+_SMALLEST_DISTANCE = 1e-4
+# Relative margins for rounding.
+_ROUNDING_OF_HESSIAN = 1e-9
+_ROUNDING_OF_SHARES = 1e-12
 
 
 class StepSchedule(NamedTuple):
-    """How the budget is spent. The numbers were chosen by simulation.
+    """How many steps there are, and how they divide the privacy budget.
 
     Attributes
     ----------
     n_steps : int
+        The number of steps.
     hessian_share : float
-        Of the budget, for the numbers about H.
+        The fraction of the budget for the numbers about the Hessian, in all steps.
     growth : float
         Each step's gradient has this many times the budget of the one before.
     is_averaged : bool
-        Whether a step is weighted against those before it, by precision.
+        Whether the result is an average over the steps, weighted by precision.
     """
 
     n_steps: int
@@ -80,7 +88,8 @@ class StepSchedule(NamedTuple):
 
 # On a sphere H is nearly 1: steps converge at once, and what the first one paid for can
 # be averaged in. In hyperbolic space H is large and differs between directions: more
-# has to be known about it, and early steps are still far from the mean.
+# has to be known about it, and early steps are still far from the mean. The numbers were
+# chosen by simulation.
 _SCHEDULES_ON_SPHERES: dict[NoiseKind, StepSchedule] = {
     "gaussian": StepSchedule(2, 0.01, 8.0, True),
     "laplace": StepSchedule(2, 0.03, 8.0, True),
@@ -100,10 +109,12 @@ class StepNoise(NamedTuple):
     Attributes
     ----------
     distance : float
-        How far the step's point is from the center.
+        The distance from the public center to the point where the step begins.
     gradient_scale : float
+        The noise scale of the gradient.
     hessian_scale : float or None
-        None where the step takes H from the one before.
+        The noise scale of the two numbers about the Hessian. None if the step uses the
+        Hessian of the step before.
     """
 
     distance: float
@@ -112,37 +123,57 @@ class StepNoise(NamedTuple):
 
 
 class BudgetShares(NamedTuple):
-    """Shares of the budget by step, for gradients and for the numbers about H."""
+    """The fractions of the privacy budget that the steps take.
+
+    Attributes
+    ----------
+    gradients : list of float
+        For the gradient of each step.
+    hessians : list of float
+        For the numbers about the Hessian; 0 if a step releases none.
+    """
 
     gradients: list[float]
     hessians: list[float]
 
 
+class LastGradient(NamedTuple):
+    """The last noisy gradient of a run.
+
+    Attributes
+    ----------
+    point : array
+        Where the gradient was taken.
+    gradient : array, shape (dim,)
+        Its coordinates at the point.
+    noise_scale : float
+        The noise scale of its coordinates.
+    """
+
+    point: np.ndarray
+    gradient: np.ndarray
+    noise_scale: float
+
+
 class NewtonRun(NamedTuple):
-    """What runs from the center lead to.
+    """The results of one or several runs, each of several steps from the center.
 
     Attributes
     ----------
     points : array, shape (runs, *point_shape)
+        Where the runs end.
     step_noises : list of StepNoise
-        Of the first run.
+        The noise of each step of the first run.
     noise_std : array, shape (runs, 1)
-        About the noise that is left in each coordinate, from the private H.
+        About the standard deviation of the noise in each coordinate of the end point.
     last_gradient : LastGradient
+        The last gradient of the first run.
     """
 
     points: np.ndarray
     step_noises: list[StepNoise]
     noise_std: np.ndarray
-    last_gradient: "LastGradient"
-
-
-class LastGradient(NamedTuple):
-    """The last noisy gradient of the first run: where, what, and its noise scale."""
-
-    point: np.ndarray
-    gradient: np.ndarray
-    noise_scale: float
+    last_gradient: LastGradient
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -164,7 +195,8 @@ class NewtonMechanism(
     scale : float
         1/μ, or 1/ε, of the whole release.
     steps : int, optional
-        By default as many as suit the curvature.
+        The number of steps. The default is the one measured to be best: 2 on spheres
+        and for pure ε, 4 in hyperbolic space with Gaussian noise.
 
     Notes
     -----
@@ -186,15 +218,24 @@ class NewtonMechanism(
     )
 
     def __post_init__(self) -> None:
+        """Check the space, the number of steps and the radius.
+
+        Raises
+        ------
+        ParameterError
+            If the space has no constant curvature, or the ball is too large.
+        """
         super().__post_init__()
         reason = self.reason_excluded(self.statistic)
         if reason is not None:
             raise ParameterError(f"NewtonMechanism: {reason}")
+
         if self.steps is None:
             assign(self, steps=self._schedule.n_steps)
         else:
             assign(self, steps=_validate.integer("steps", self.steps, 1))
-        # A ball that is too large is refused here.
+
+        # This raises if the ball is too large.
         self.gradient_sensitivity(self.radius)
 
     @classmethod
@@ -207,7 +248,10 @@ class NewtonMechanism(
 
     @classmethod
     def reason_excluded(cls, statistic: Statistic) -> str | None:
-        """Return why it cannot be used: it is for spheres and hyperbolic spaces only."""
+        """Return why the mechanism cannot be used for a statistic, or None if it can.
+
+        It is for spheres and hyperbolic spaces of dimension at least 2.
+        """
         space = statistic.value_space
         if space.constant_curvature in (None, 0.0) or space.dim < 2:
             return f"it is for spheres and hyperbolic spaces, not {space!r}"
@@ -215,28 +259,36 @@ class NewtonMechanism(
 
     @property
     def total_sensitivity(self) -> float:
-        """Every step scales its own noise; the whole is one release of sensitivity 1."""
+        """1: every step scales its own noise, so the whole counts as one such release."""
         return 1.0
 
     @property
     def sensitivity(self) -> float:
-        """How far the gradient at the center can move."""
+        """How far the gradient at the center can move if one record is replaced."""
         return float(self.gradient_sensitivity(0.0))
 
     @property
     def noise_length(self) -> float:
-        """At most the root mean square length of the last step's noise."""
+        """An upper bound on the root mean square length of the last step's noise.
+
+        The noise of the gradient is divided by the smallest eigenvalue that H can have.
+        """
         dim = self.manifold.dim
         smallest_hessian = 1.0
         if self.curvature > 0:
             smallest_hessian = max(1 - self._largest_excess, _SMALLEST_HESSIAN)
+
         last_step = self.step_noise(self.steps - 1, self.radius)
-        std = last_step.gradient_scale * std_per_scale(self.noise_kind, dim)
-        return std * sqrt(dim) / smallest_hessian
+        noise_std = last_step.gradient_scale * std_per_scale(self.noise_kind, dim)
+        return noise_std * sqrt(dim) / smallest_hessian
 
     @property
     def max_simulated_draws(self) -> int:  # type: ignore[override]  # usually a constant
-        """Each draw is a run of several steps; lengths vary less in many dimensions."""
+        """How many releases to simulate for a prediction, 32 to 128.
+
+        A draw is a run of several steps. In high dimensions each takes longer, and
+        fewer are enough because the length of the noise varies less.
+        """
         return min(128, max(32, 384 // self.manifold.dim))
 
     @property
@@ -249,54 +301,81 @@ class NewtonMechanism(
     # ---- sensitivities and shares of the budget ----
 
     def gradient_sensitivity(self, distance: Any) -> Any:
-        """Return the largest change of the computed mean log_w xᵢ.
+        """Return how far the computed gradient moves if one record is replaced.
+
+        The gradient at a point w is the mean of log_w xᵢ over the records xᵢ. The bound
+        is that of the theorem (`mean_gradient_sensitivity`) plus the rounding of
+        logarithms, which grows with the distance in hyperbolic space.
 
         Parameters
         ----------
         distance : float or array
-            Of w from the center of the ball.
+            The distance of w from the center of the ball.
+
+        Returns
+        -------
+        float or array
+            Of the shape of `distance`.
         """
         exact = mean_gradient_sensitivity(
             self.manifold, self.clipping_radius, self.statistic.n, distance
         )
         root_curvature = sqrt(max(-self.curvature, 0.0))
-        with np.errstate(over="ignore"):  # infinite where doubles hold no such point
+        with np.errstate(over="ignore"):  # infinite if doubles hold no such point
             growth = np.exp(root_curvature * distance)
         relative_error = CHART_ERROR + 2.0**-48 * self.manifold.dim * growth
         return exact + 4 * self.radius * relative_error
 
     @property
     def hessian_sensitivity(self) -> float:
-        """The sensitivity of (mean t, mean t·⟨u, a⟩²).
+        """How far the pair (mean t, mean t·⟨u, a⟩²) moves if one record is replaced.
 
-        A record's pair lies in the triangle 0 ≤ q ≤ t ≤ t(r), of diameter √2·t(r); a
-        mean of n such pairs moves by that over n.
+        Here t and u are those of the module docstring, and a is the axis. A record's
+        pair (t, q) lies in the triangle 0 ≤ q ≤ t ≤ t(r), where r is the radius of the
+        ball. The triangle has the diameter √2·t(r), so a mean of n pairs moves by at
+        most √2·t(r)/n.
         """
         n = self.statistic.n
-        return (sqrt(2) * self._largest_excess / n) * (1 + 1e-9) + 1e-9 / n
+        exact = sqrt(2) * self._largest_excess / n
+        return exact * (1 + _ROUNDING_OF_HESSIAN) + _ROUNDING_OF_HESSIAN / n
 
     @property
     def _largest_excess(self) -> float:
-        """t(r), the largest value of t in the ball."""
+        """t at the radius of the ball: the largest |H − 1| that a record contributes."""
         return float(self._hessian_excess(np.asarray(self.radius)))
 
     def _hessian_excess(self, distance: np.ndarray) -> np.ndarray:
-        """Return t = |1 − s·ct s|, which increases from 0, with s cut at the radius."""
-        in_curvature = np.minimum(distance, self.radius) * sqrt(abs(self.curvature))
-        s = np.maximum(in_curvature, 1e-4)  # below that t < 1e-8
+        """Return by how much the Hessian of ½d² across a geodesic differs from 1.
+
+        It is t = |1 − s·cot s| on a sphere and |1 − s·coth s| in hyperbolic space, where
+        s is the distance in radii of curvature. It increases from 0.
+
+        Parameters
+        ----------
+        distance : array
+            Distances to records; they are cut at the radius of the ball.
+        """
+        s = np.minimum(distance, self.radius) * sqrt(abs(self.curvature))
+        s = np.maximum(s, _SMALLEST_DISTANCE)
         if self.curvature < 0:
             return np.asarray(np.abs(1 - s / np.tanh(s)))
         return np.asarray(np.abs(1 - s / np.tan(s)))
 
     @property
     def _schedule(self) -> StepSchedule:
+        """The schedule for the sign of the curvature and the kind of noise."""
         if self.curvature < 0:
             return _SCHEDULES_IN_HYPERBOLIC_SPACE[self.noise_kind]
         return _SCHEDULES_ON_SPHERES[self.noise_kind]
 
     @cached_property
     def shares(self) -> BudgetShares:
-        """The shares of all steps; the last step takes H from the one before."""
+        """The fractions of the privacy budget that the steps take; they add up to 1.
+
+        The budget for gradients grows from step to step. All steps but the last release
+        numbers about the Hessian, for equal fractions; the last step uses those of the
+        step before. A single step releases its own.
+        """
         schedule = self._schedule
         growth = schedule.growth
         if self.steps == 3 < schedule.n_steps:
@@ -311,22 +390,28 @@ class NewtonMechanism(
         return BudgetShares(gradients, hessians)
 
     def step_noise(self, step: int, distance: float) -> StepNoise:
-        """Return the noise of a step that is taken at a distance from the center."""
+        """Return the noise of one step.
+
+        Parameters
+        ----------
+        step : int
+            The number of the step, from 0.
+        distance : float
+            The distance from the center to the point where the step begins.
+        """
         gradient_share = self.shares.gradients[step]
         hessian_share = self.shares.hessians[step]
-        # The margin covers the rounding of the shares.
-        scale = nextafter(self.scale * (1 + 1e-12), inf)
         if self.noise_kind == "gaussian":
             gradient_share = sqrt(gradient_share)
             hessian_share = sqrt(hessian_share)
 
+        scale = nextafter(self.scale * (1 + _ROUNDING_OF_SHARES), inf)
         sensitivity = float(self.gradient_sensitivity(distance))
+        gradient_scale = sensitivity * scale / gradient_share
         hessian_scale = None
         if hessian_share > 0:
             hessian_scale = self.hessian_sensitivity * scale / hessian_share
-        return StepNoise(
-            float(distance), sensitivity * scale / gradient_share, hessian_scale
-        )
+        return StepNoise(float(distance), gradient_scale, hessian_scale)
 
     # ---- release, replay and simulation ----
 
@@ -336,7 +421,15 @@ class NewtonMechanism(
         return self.statistic.clip_records(points)
 
     def draw(self, data: np.ndarray, source: Source) -> Draw:
-        """Run the Newton steps on the records, with exact noise."""
+        """Run the Newton steps on the records, with exact noise.
+
+        Parameters
+        ----------
+        data : array, shape (n, *point_shape)
+            What `prepare_data` has returned.
+        source : Source
+            Where random bits come from.
+        """
         noise = ExactNoise(self.noise_kind, source)
         run = self._run(data[None], 1, noise)
         transcript = self._transcript(run)
@@ -347,13 +440,21 @@ class NewtonMechanism(
         return np.asarray(self.post_process(run.points[0]))
 
     def further_checks(self, certificate: Certificate) -> list[Check]:
-        """Check that every step is where the integers before it lead, with its noise."""
+        """Check that the stated steps and their noise follow from the integers."""
         run = self._replay(certificate.release["integers"])
         stages = certificate.release["stages"]
         return check_transcript(self._transcript(run), stages)[:1]
 
     def noisy_draw(self, integers: Any) -> NoisyDraw:
-        """Return the last noisy gradient: given the steps before, its noise is fresh."""
+        """Return the last noisy gradient, for a confidence region.
+
+        Given the steps before, its noise is independent of everything released so far.
+
+        Parameters
+        ----------
+        integers : list of lists of int
+            The integers of a certificate.
+        """
         point, gradient, noise_scale = self._replay(integers).last_gradient
         return NoisyDraw(
             "gradient",
@@ -367,9 +468,20 @@ class NewtonMechanism(
     def simulate(
         self, rng: np.random.Generator, data: np.ndarray, size: int
     ) -> np.ndarray:
-        """Simulate releases of one population of records, or of several at once.
+        """Simulate releases in floats. NOT for release.
 
-        A run takes its time by its steps, hardly by how many runs are made together.
+        Parameters
+        ----------
+        rng : numpy.random.Generator
+        data : array, shape (k, *point_shape) or (populations, k, *point_shape)
+            Public records of one population, or of several. Simulating many runs at
+            once takes hardly longer than one.
+        size : int
+            How many releases to simulate for each population.
+
+        Returns
+        -------
+        array, shape (size, *point_shape) or (populations, size, *point_shape)
         """
         points = self.simulate_draws(rng, data, size)
         flat = points.reshape(-1, *self.manifold.point_shape)
@@ -378,33 +490,51 @@ class NewtonMechanism(
     def simulate_draws(
         self, rng: np.random.Generator, data: np.ndarray, size: int
     ) -> np.ndarray:
-        """Draw points in floats, before they are projected. NOT private."""
+        """Simulate releases before their post-processing, as `simulate` does. NOT private."""
         point_shape = self.manifold.point_shape
-        populations = np.asarray(data)
-        populations = populations.reshape(
-            -1, *populations.shape[-1 - len(point_shape) :]
-        )
-        add_noise = self._simulated_steps(rng, len(populations), size)
-        points = self._run(populations, len(populations) * size, add_noise).points
-        if populations.ndim > np.ndim(data):
+        records = np.asarray(data)
+        populations = records.reshape(-1, *records.shape[-1 - len(point_shape) :])
+        n_populations = len(populations)
+
+        add_noise = self._simulated_steps(rng, n_populations, size)
+        points = self._run(populations, n_populations * size, add_noise).points
+        has_one_population = populations.ndim > records.ndim
+        if has_one_population:
             return points
         return points.reshape(-1, size, *point_shape)
 
     def _simulated_steps(
         self, rng: np.random.Generator, n_populations: int, size: int
     ) -> AddNoise:
-        """Return float noise for runs of several populations.
+        """Return a function that adds float noise to the steps of several populations.
 
-        All noise is drawn beforehand, one population after the other, so that
-        simulating several at once gives the same numbers as simulating each by itself.
+        All noise is drawn here, one population after the other, so that simulating
+        several at once gives the same numbers as simulating each by itself.
+
+        Parameters
+        ----------
+        rng : numpy.random.Generator
+        n_populations : int
+        size : int
+            The number of runs for each population.
+
+        Returns
+        -------
+        function of (values, scales)
+            Must be called in the order in which `_run` asks for noise.
         """
-        sizes: list[int] = []
+        # A step adds noise to its gradient, and maybe to two numbers about H.
+        columns_of_stages: list[int] = []
         for hessian_share in self.shares.hessians:
-            sizes.append(self.manifold.dim)
+            columns_of_stages.append(self.manifold.dim)
             if hessian_share > 0:
-                sizes.append(2)
+                columns_of_stages.append(2)
+
         by_population = [
-            [simulate_noise(rng, self.noise_kind, (size, columns)) for columns in sizes]
+            [
+                simulate_noise(rng, self.noise_kind, (size, columns))
+                for columns in columns_of_stages
+            ]
             for _ in range(n_populations)
         ]
         by_stage = (np.concatenate(stage) for stage in zip(*by_population, strict=True))
@@ -415,7 +545,7 @@ class NewtonMechanism(
         return add_noise
 
     def _transcript(self, run: NewtonRun) -> list[dict[str, Any]]:
-        """Return the steps of the first run, for the certificate."""
+        """Return the noise of each step of the first run, for the certificate."""
         noise_left = float(run.noise_std[0, 0])
         return [
             {**step._asdict(), "noise_left": noise_left} for step in run.step_noises
@@ -428,18 +558,19 @@ class NewtonMechanism(
     def _run(
         self, populations: np.ndarray | None, n_runs: int, add_noise: AddNoise
     ) -> NewtonRun:
-        """Make `n_runs` independent runs from the center.
+        """Make independent runs, each of `steps` noisy Newton steps from the center.
 
         Parameters
         ----------
         populations : array, shape (k, n, *point_shape), or None
-            Records, for as many runs each. Without records the runs are replayed from
-            what `add_noise` returns.
+            The records of k populations, each for n_runs/k runs. None in a replay.
         n_runs : int
+            The number of runs; 1 for a release and its replay.
         add_noise : function of (values, scales)
+            Draws noise. In a replay it ignores the values and returns the recorded
+            draws.
         """
         manifold = self.manifold
-        weights = self._precision_weights
         points = np.broadcast_to(self.center, (n_runs, *manifold.point_shape))
         excess = np.zeros((n_runs, 2))
         step_noises: list[StepNoise] = []
@@ -453,22 +584,18 @@ class NewtonMechanism(
             noise = self.step_noise(step, float(distance[0]))
             step_noises.append(noise)
 
+            # The noise of the first run, scaled to the sensitivity at each run's point.
             sensitivities = self.gradient_sensitivity(distance)
             first_sensitivity = self.gradient_sensitivity(distance[0])
             gradient_scales = noise.gradient_scale * sensitivities / first_sensitivity
             mean_log = self._mean_log(distinct_points, populations, logs)
             repeated = np.repeat(mean_log, n_runs // len(mean_log), axis=0)
             gradient = add_noise(repeated, gradient_scales)
-            last = LastGradient(points[0], gradient[0], float(gradient_scales[0]))
+            last_gradient = LastGradient(
+                points[0], gradient[0], float(gradient_scales[0])
+            )
 
-            if step == 0:
-                axis = _unit_rows(gradient)
-            else:
-                to_center = manifold.log(points, self.center)
-                axis = _unit_rows(
-                    np.asarray(manifold.to_coordinates(points, to_center))
-                )
-
+            axis = self._hessian_axis(step, points, gradient)
             if noise.hessian_scale is not None:
                 mean_excess = self._mean_excess(
                     distinct_points, populations, axis, logs
@@ -477,11 +604,11 @@ class NewtonMechanism(
                 std = noise.hessian_scale * std_per_scale(self.noise_kind, 2)
                 excess = self._estimate_excess(noisy, std)
 
+            # Divide the gradient by H, along the axis and across it.
             along, across = self._hessian(excess)
             component = np.sum(gradient * axis, axis=1, keepdims=True) * axis
             move = component / along + (gradient - component) / across
-            if self._schedule.is_averaged:
-                move *= weights[step] / sum(weights[: step + 1])
+            move *= self._averaging_weight(step)
             points = self._take_step(points, move)
 
         gradient_std = gradient_scales * std_per_scale(self.noise_kind, manifold.dim)
@@ -489,10 +616,38 @@ class NewtonMechanism(
             along**-2 + (manifold.dim - 1) * across**-2
         ) / manifold.dim
         noise_std = gradient_std[:, None] * np.sqrt(mean_inverse_square)
-        if self._schedule.is_averaged:
-            noise_std *= sqrt(weights[-1] / sum(weights))
+        noise_std *= sqrt(self._averaging_weight(self.steps - 1))
         shrunk = shrink_points(manifold, self.center, np.asarray(points), noise_std)
-        return NewtonRun(shrunk, step_noises, noise_std, last)
+        return NewtonRun(shrunk, step_noises, noise_std, last_gradient)
+
+    def _hessian_axis(
+        self, step: int, points: np.ndarray, gradient: np.ndarray
+    ) -> np.ndarray:
+        """Return the axis along which each run measures the Hessian.
+
+        In the first step it is the direction of the noisy gradient, later that to the
+        center of the ball.
+
+        Returns
+        -------
+        array, shape (runs, dim)
+            Unit vectors in coordinates at the points.
+        """
+        if step == 0:
+            return _unit_rows(gradient)
+        to_center = self.manifold.log(points, self.center)
+        return _unit_rows(np.asarray(self.manifold.to_coordinates(points, to_center)))
+
+    def _averaging_weight(self, step: int) -> float:
+        """Return the weight of a step against the average of the steps before it.
+
+        It is the precision of the step's gradient over that of all gradients so far, or
+        1 if the schedule does not average steps.
+        """
+        if not self._schedule.is_averaged:
+            return 1.0
+        precisions = self._precision_weights[: step + 1]
+        return precisions[-1] / sum(precisions)
 
     @property
     def _precision_weights(self) -> list[float]:
@@ -502,7 +657,15 @@ class NewtonMechanism(
         return [share**2 for share in self.shares.gradients]
 
     def _take_step(self, points: np.ndarray, move: np.ndarray) -> np.ndarray:
-        """Move points along vectors of bounded length, and project them into the ball."""
+        """Move points along tangent vectors, and project them into the ball.
+
+        Parameters
+        ----------
+        points : array, shape (runs, *point_shape)
+        move : array, shape (runs, dim)
+            In coordinates at the points. Vectors longer than one radius of curvature
+            are shortened to that length.
+        """
         manifold = self.manifold
         length = np.linalg.norm(move, axis=1, keepdims=True)
         in_curvature = length * sqrt(abs(self.curvature))
@@ -515,7 +678,21 @@ class NewtonMechanism(
     def _mean_log(
         self, points: np.ndarray, populations: np.ndarray | None, logs: "_LogCache"
     ) -> np.ndarray:
-        """Return the mean of log_w xᵢ, in coordinates, at each point w."""
+        """Return the mean logarithm of the records at each point.
+
+        Parameters
+        ----------
+        points : array, shape (1 or runs, *point_shape)
+        populations : array, shape (k, n, *point_shape), or None
+            None in a replay, where the mean is zero.
+        logs : _LogCache
+            Keeps the logarithms for the next question at the same points.
+
+        Returns
+        -------
+        array, shape (runs, dim)
+            In coordinates at the points; one row in a replay.
+        """
         if populations is None:
             return np.zeros((1, self.manifold.dim))
         n_runs = max(len(points), len(populations))
@@ -534,7 +711,26 @@ class NewtonMechanism(
         axis: np.ndarray,
         logs: "_LogCache",
     ) -> np.ndarray:
-        """Return (mean t, mean t·⟨u, a⟩²) of the records, for each run's axis a."""
+        """Return (mean t, mean t·⟨u, a⟩²) over the records, for each run's axis a.
+
+        Here u is the direction of a record, and t the excess of its Hessian
+        (`_hessian_excess`).
+
+        Parameters
+        ----------
+        points : array, shape (1 or runs, *point_shape)
+        populations : array, shape (k, n, *point_shape), or None
+            None in a replay, where the answer is zero.
+        axis : array, shape (runs, dim)
+            Unit vectors in coordinates at the points.
+        logs : _LogCache
+            Keeps the logarithms for the next question at the same points.
+
+        Returns
+        -------
+        array, shape (runs, 2)
+            One row in a replay.
+        """
         if populations is None:
             return np.zeros((1, 2))
 
@@ -575,6 +771,10 @@ class NewtonMechanism(
             Adds up the terms of logarithms, shape (runs, records, dim).
         logs : _LogCache
             Keeps the logarithms for the next question at the same points.
+
+        Returns
+        -------
+        array, shape (n_runs, size)
         """
         dim = self.manifold.dim
         n_populations, n = populations.shape[:2]
@@ -598,25 +798,54 @@ class NewtonMechanism(
     # ---- what the two numbers say about H ----
 
     def _estimate_excess(self, noisy: np.ndarray, noise_std: float) -> np.ndarray:
-        """Return (t, q) from their noisy values by linear Bayes.
+        """Estimate (mean t, mean t·⟨u, a⟩²) from noisy values by linear Bayes.
 
-        The prior has t about uniform on [0, t(r)], and q = t·cos² about t/dim.
+        The prior takes the first number, T, as uniform on [0, t(r)], where t(r) is its
+        largest value, and the second one, Q, as T/dim with standard deviation t(r)/dim.
+
+        Parameters
+        ----------
+        noisy : array, shape (runs, 2)
+        noise_std : float
+            The standard deviation of the noise in each number.
+
+        Returns
+        -------
+        array, shape (runs, 2)
+            Estimates with 0 ≤ Q ≤ T ≤ t(r).
         """
         largest = self._largest_excess
         dim = self.manifold.dim
 
-        def towards_prior(value: np.ndarray, prior: Any, variance: float) -> np.ndarray:
-            weighted = variance * value + noise_std**2 * prior
-            return np.asarray(weighted / (variance + noise_std**2))
+        def posterior_mean(
+            value: np.ndarray, prior_mean: Any, prior_variance: float
+        ) -> np.ndarray:
+            weighted = prior_variance * value + noise_std**2 * prior_mean
+            return np.asarray(weighted / (prior_variance + noise_std**2))
 
-        t = towards_prior(noisy[:, 0], largest / 2, largest**2 / 12)
+        # largest²/12 is the variance of the uniform law on [0, largest].
+        t = posterior_mean(noisy[:, 0], largest / 2, largest**2 / 12)
         t = np.clip(t, 0.0, largest)
-        q = towards_prior(noisy[:, 1], t / dim, (largest / dim) ** 2)
+        q = posterior_mean(noisy[:, 1], t / dim, (largest / dim) ** 2)
         return np.stack([t, np.clip(q, 0.0, t)], axis=-1)
 
     def _hessian(self, excess: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return H along the axis and, on average, across it."""
-        t, q = excess[:, :1], excess[:, 1:]
+        """Return the mean Hessian along the axis and, on average, across it.
+
+        Parameters
+        ----------
+        excess : array, shape (runs, 2)
+            (T, Q) = (mean t, mean t·⟨u, a⟩²) for the axis a.
+
+        Returns
+        -------
+        along : array, shape (runs, 1)
+            1 ± (T − Q), with + in hyperbolic space; at least 0.1.
+        across : array, shape (runs, 1)
+            1 ± (T − (T − Q)/(dim − 1)); at least 0.1.
+        """
+        t = excess[:, :1]
+        q = excess[:, 1:]
         sign = 1.0 if self.curvature < 0 else -1.0
         along = 1 + sign * (t - q)
         across = 1 + sign * (t - (t - q) / (self.manifold.dim - 1))
@@ -627,7 +856,7 @@ class NewtonMechanism(
 
 
 class _LogCache:
-    """Logarithms of blocks of records at the points of one step."""
+    """The logarithms of blocks of records at the points of one step, computed once."""
 
     def __init__(self) -> None:
         self._blocks: dict[Any, np.ndarray] = {}
@@ -641,25 +870,44 @@ class _LogCache:
         part: slice,
         population_of_run: np.ndarray,
     ) -> np.ndarray:
-        """Return logarithms, shape (runs, records, dim), computed at most once."""
-        has_one_point = len(points) == 1
-        key = (len(points), 0 if has_one_point else runs.start, part.start)
-        if key not in self._blocks and has_one_point:
+        """Return the logarithms of a block of records for a block of runs.
+
+        Parameters
+        ----------
+        manifold : Manifold
+        points : array, shape (1 or n_runs, *point_shape)
+            The point of each run, or one point that all runs share.
+        populations : array, shape (k, n, *point_shape)
+        runs : slice
+            The block of runs.
+        part : slice
+            The block of records.
+        population_of_run : array of int, shape (n_runs,)
+            Which population each run reads.
+
+        Returns
+        -------
+        array, shape (runs in the block, records in the block, dim)
+        """
+        if len(points) > 1:
+            key = (len(points), runs.start, part.start)
+            if key not in self._blocks:
+                records = populations[population_of_run[runs], part]
+                logs = manifold.normal_coordinates(points[runs, None], records)
+                self._blocks[key] = np.asarray(logs)
+            return self._blocks[key]
+
+        # All runs are at one point, so each population has one set of logarithms.
+        key = (1, 0, part.start)
+        if key not in self._blocks:
             records = populations[:, part].reshape(-1, *manifold.point_shape)
             logs = np.asarray(manifold.normal_coordinates(points[0], records))
             self._blocks[key] = logs.reshape(len(populations), -1, manifold.dim)
-        elif key not in self._blocks:
-            records = populations[population_of_run[runs], part]
-            self._blocks[key] = np.asarray(
-                manifold.normal_coordinates(points[runs, None], records)
-            )
-        logs = self._blocks[key]
-        if not has_one_point:
-            return logs
+        logs_of_populations = self._blocks[key]
         populations_of_block = population_of_run[runs]
-        if np.array_equal(populations_of_block, np.arange(len(logs))):
-            return logs  # one run for each population: no copy is needed
-        return np.asarray(logs[populations_of_block])
+        if np.array_equal(populations_of_block, np.arange(len(logs_of_populations))):
+            return logs_of_populations  # one run per population: no copy is needed
+        return np.asarray(logs_of_populations[populations_of_block])
 
 
 def _unit_rows(vectors: np.ndarray) -> np.ndarray:

@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 import numpy as np
 
 from curvedp import _validate
+from curvedp.core.chart import grid_of
 from curvedp.core.fields import Length
 from curvedp.core.mechanism import Mechanism, check_guarantee
 from curvedp.errors import UnattainableGuarantee
@@ -21,7 +22,6 @@ from curvedp.geometry import Euclidean
 from curvedp.geometry.manifold import Manifold
 from curvedp.laws import RiemannianGaussian, RiemannianLaplace
 from curvedp.laws.exact import ExactDraw, exact_gaussian, exact_laplace
-from curvedp.mechanisms.chart import grid_of
 from curvedp.numerics.directed_rounding import round_down, round_up
 from curvedp.privacy import Guarantee, PureDP, gaussian_profile, smallest_scale
 from curvedp.privacy.profiles.ricci_bound import PureProfile

@@ -105,17 +105,24 @@ def _ledger_unit(
     mechanisms: Sequence[Mechanism],
     privacy_unit: ProtectedUnit | PrivacyUnit | None,
 ) -> PrivacyUnit | None:
-    """Return whether the ledger counts for records or people; None if not stated."""
+    """Return the unit that a ledger is told: None if no single one is stated.
+
+    Parameters
+    ----------
+    mechanisms : sequence of Mechanism
+        What is paid for; the default units of their statistics are taken if
+        `privacy_unit` is None.
+    privacy_unit : ProtectedUnit, PrivacyUnit or None
+        Whose data are protected, as the caller of `pay` says.
+    """
     if isinstance(privacy_unit, PrivacyUnit):
         return privacy_unit
     if isinstance(privacy_unit, ProtectedUnit):
-        units = {privacy_unit}
-    else:
-        units = {mechanism.statistic.privacy_units[0] for mechanism in mechanisms}
-    if ProtectedUnit.AS_IN_EACH_RUN in units:
-        return None
-    counted = {unit.privacy_unit for unit in units}
-    return counted.pop() if len(counted) == 1 else None
+        return privacy_unit.ledger_unit
+    default_units = {
+        mechanism.statistic.privacy_units[0].ledger_unit for mechanism in mechanisms
+    }
+    return default_units.pop() if len(default_units) == 1 else None
 
 
 def _public_count(mechanisms: Sequence[Mechanism], requested: Guarantee) -> int | None:

@@ -11,7 +11,7 @@ from curvedp.core.statistic import Ball, Statistic
 from curvedp.errors import CurvedpError, ParameterError
 from curvedp.mechanisms.isotropic.base import ValueMechanism
 from curvedp.mechanisms.newton import NewtonMechanism
-from curvedp.release.populations import reference_populations
+from curvedp.statistics.populations import reference_populations
 
 _SEED = 20230615
 # Draws for each of three populations, times the dimension: the length of isotropic

@@ -50,6 +50,7 @@ from curvedp.privacy.calibration import meets
 from curvedp.privacy.profiles.ricci_bound import PureProfile
 from curvedp.randomness.csprng import SECURE_SOURCE_NAME, Allowance
 from curvedp.release.rebuild import rebuild_mechanism
+from curvedp.release.verify_choice import check_choice
 
 # Relative width of the certified enclosures.
 _ENCLOSURE_WIDTH = 1e-6
@@ -385,7 +386,7 @@ def _check_numerics(certificate: Certificate, mechanism: Mechanism) -> list[Chec
 
 
 def _check_release(certificate: Certificate, mechanism: Mechanism) -> list[Check]:
-    """Check the integers, trust model, post-processing and stages."""
+    """Check the integers, trust model, post-processing, stages and choice."""
     release = certificate.release
     integers = release["integers"]
     is_hash_right = integers is None or hash_integers(integers) == release["sha256"]
@@ -409,6 +410,7 @@ def _check_release(certificate: Certificate, mechanism: Mechanism) -> list[Check
         Check(
             "trust and post-processing", is_as_mechanism_says, "as the mechanism says"
         ),
+        check_choice(certificate, mechanism),
     ]
 
 

@@ -8,16 +8,16 @@ from typing import ClassVar
 import numpy as np
 
 from curvedp.core.capabilities import BoundsSamplingError
+from curvedp.core.chart import CHART_ERROR, chart_stretch
 from curvedp.core.codes import ProtectedUnit
 from curvedp.core.statistic import Ball, ClippedToBall, is_drawn_in_coordinates
 from curvedp.geometry.capabilities import move_from_origin, move_to_origin
-from curvedp.mechanisms.chart import CHART_ERROR, chart_stretch
-from curvedp.mechanisms.sensitivity import (
+from curvedp.records.base import Records
+from curvedp.statistics.sampling import ball_convexity, mean_vector_length
+from curvedp.statistics.sensitivity import (
     frechet_mean_sensitivity,
     mean_chart_sensitivity,
 )
-from curvedp.records.base import Records
-from curvedp.statistics.sampling import ball_convexity, mean_vector_length
 
 
 @dataclass(frozen=True, eq=False)

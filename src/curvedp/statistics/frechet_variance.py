@@ -8,13 +8,13 @@ from typing import ClassVar
 import numpy as np
 
 from curvedp.core.capabilities import BoundsSamplingError
+from curvedp.core.chart import CHART_ERROR
 from curvedp.core.codes import PostProcessing
 from curvedp.core.statistic import Ball, ClippedToBall
 from curvedp.geometry import Euclidean
-from curvedp.mechanisms.chart import CHART_ERROR
-from curvedp.mechanisms.sensitivity import dispersion_sensitivity
 from curvedp.records.base import Records
 from curvedp.statistics.sampling import ball_convexity
+from curvedp.statistics.sensitivity import dispersion_sensitivity
 
 _REAL_LINE = Euclidean(1)
 

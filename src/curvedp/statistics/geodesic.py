@@ -24,7 +24,7 @@ from curvedp.geometry.capabilities import canonical_center, move_from_origin
 from curvedp.geometry.manifold import Manifold
 from curvedp.records.tables import to_float_records
 from curvedp.regression import bounds
-from curvedp.regression.bounds import HALF, Domain
+from curvedp.regression.bounds import MAX_PREDICTOR, Domain
 from curvedp.regression.jacobi import check_symmetric
 from curvedp.statistics.sampling import mean_vector_length
 
@@ -185,8 +185,8 @@ class GeodesicLine(Statistic, BoundsSamplingError):
         low, high = self.x_range.T
         with np.errstate(all="ignore"):  # a data-dependent warning is a release
             unit = (predictors - low) / (high - low)
-            unit = np.where(np.isfinite(predictors), unit, HALF)
-            centered = np.clip(unit, 0.0, 1.0) - HALF
+            unit = np.where(np.isfinite(predictors), unit, MAX_PREDICTOR)
+            centered = np.clip(unit, 0.0, 1.0) - MAX_PREDICTOR
         canonical = carry_records(self.manifold, self.center, responses)
         clipped = project_to_ball(
             self.manifold, self.ball.center, self.domain.data_radius, canonical
@@ -249,7 +249,9 @@ def public_domain(
     so the domain widens only while it is small against the curvature.
     """
     check_symmetric(manifold)
-    arm = n_predictors * speed * HALF  # from the middle to the farthest prediction
+    arm = (
+        n_predictors * speed * MAX_PREDICTOR
+    )  # from the middle to the farthest prediction
     room = _INJECTIVITY_SHARE * manifold.injectivity_radius - arm
     if not room >= 2 * radius:
         arm_text = "speed/2" if n_predictors == 1 else f"{n_predictors}·speed/2"

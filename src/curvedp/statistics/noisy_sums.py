@@ -14,16 +14,16 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from curvedp.core.chart import shrink_vector
 from curvedp.core.codes import PostProcessing, ProtectedUnit
 from curvedp.core.fields import Count, Length
 from curvedp.core.statistic import Ball, Statistic, is_point
 from curvedp.geometry import Euclidean, project_to_ball
 from curvedp.geometry.frechet_mean.error_bound import farthest_record
 from curvedp.geometry.manifold import Manifold
-from curvedp.mechanisms.chart import shrink_vector
-from curvedp.mechanisms.staged.queries import clip_rows_to, logs_at
 from curvedp.records.base import Records
 from curvedp.statistics.second_moment import clip_rows, vector_to_symmetric
+from curvedp.statistics.tangent_vectors import clip_rows_to, logs_at
 
 # Entries of a record's vector, of length about 1, are multiples of 2^-20.
 _ENTRY_BITS = 20

@@ -15,6 +15,7 @@ import numpy as np
 from curvedp import _validate
 from curvedp.core.capabilities import LeadsToRegion, NoisyDraw, SimulatesRelease
 from curvedp.core.certificate import Certificate
+from curvedp.core.chart import grid_of
 from curvedp.core.fields import assign, check_length
 from curvedp.core.mechanism import (
     Draw,
@@ -36,7 +37,6 @@ from curvedp.geometry.ball import ball_coordinates
 from curvedp.geometry.manifold import Manifold
 from curvedp.laws import RiemannianGaussian, RiemannianLaplace
 from curvedp.laws.exact import exact_draw, point_from_grid
-from curvedp.mechanisms.chart import grid_of
 from curvedp.mechanisms.vector import NoiseKind
 from curvedp.privacy import Guarantee, PrivacyProfile, smallest_scale
 from curvedp.randomness import Source

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from curvedp.core.capabilities import SometimesExcluded
+from curvedp.core.chart import CHART_ERROR, MAX_CHART_LENGTH
 from curvedp.core.mechanism import Draw, MechanismInfo, check_guarantee, check_supported
 from curvedp.core.statistic import Statistic
 from curvedp.errors import ParameterError, UnattainableGuarantee
@@ -20,7 +21,6 @@ from curvedp.laws.isotropic.space import (
     constant_curvature_factors,
     two_point_homogeneous_space,
 )
-from curvedp.mechanisms.chart import CHART_ERROR, MAX_CHART_LENGTH
 from curvedp.mechanisms.isotropic.base import IsotropicMechanism
 from curvedp.mechanisms.vector import NoiseKind
 from curvedp.privacy import Guarantee, PrivacyProfile, smallest_scale

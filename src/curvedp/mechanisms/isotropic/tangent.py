@@ -16,18 +16,18 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 
 from curvedp.core.capabilities import HasNoiseLength, NoisyDraw
+from curvedp.core.chart import (
+    CHART_ERROR,
+    MAX_CHART_LENGTH,
+    chart_stretch,
+    shrink_points,
+)
 from curvedp.core.codes import PostProcessing
 from curvedp.core.mechanism import MechanismInfo
 from curvedp.core.statistic import ExternalValue, PointStatistic, Statistic
 from curvedp.geometry import Euclidean
 from curvedp.geometry.ball import ball_coordinates
 from curvedp.geometry.manifold import Manifold
-from curvedp.mechanisms.chart import (
-    CHART_ERROR,
-    MAX_CHART_LENGTH,
-    chart_stretch,
-    shrink_points,
-)
 from curvedp.mechanisms.isotropic.base import IsotropicMechanism
 from curvedp.mechanisms.vector import NoiseKind, std_per_scale
 from curvedp.privacy import Guarantee, PrivacyProfile

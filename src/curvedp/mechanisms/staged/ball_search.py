@@ -1,13 +1,16 @@
-"""A ball for which nobody has to know a radius, and any statistic of the records in it.
+"""Find a ball that holds most records privately, then release a statistic of them in it.
 
-The user gives a public *outer* ball as generous as they like. Unit of measurement,
-location and radius are found in stages, each a release at points that are already
-released; everything that is left of the budget goes to one final mechanism, for the
-statistic of the records in the ball that was found (docs/private-ball.md).
+The user gives a public *outer* ball, as generous as they like. A search in stages finds
+the unit of measurement, the location and the radius of a much smaller ball. One final
+mechanism then releases the statistic of the records in that ball.
 
-All tuned numbers are one set for every space, chosen by measurement, and another for
-pure ε: there a share s of the budget costs 1/s in noise and not 1/√s, so fewer
-questions are asked.
+Each stage is a private release at points that are already public, and takes a fraction
+of the privacy budget; the final mechanism has everything that is left
+(docs/private-ball.md).
+
+The tuned numbers below were chosen by measurement, one set for all spaces. Pure ε has a
+set of its own: there a stage with the fraction s of the budget has 1/s times the noise
+instead of 1/√s, so fewer questions are asked.
 """
 
 from dataclasses import dataclass, replace
@@ -28,6 +31,7 @@ from curvedp.core.capabilities import (
     SimulatesRelease,
 )
 from curvedp.core.certificate import Certificate, Check
+from curvedp.core.chart import shrink_vector
 from curvedp.core.codes import PostProcessing
 from curvedp.core.fields import assign
 from curvedp.core.mechanism import Draw, Mechanism, MechanismInfo, check_supported
@@ -35,7 +39,6 @@ from curvedp.core.registry import mechanisms
 from curvedp.core.statistic import Ball, Statistic
 from curvedp.geometry.capabilities import EmbeddedMean, ScalableCone
 from curvedp.laws.exact import ExactDraw
-from curvedp.mechanisms.chart import shrink_vector
 from curvedp.mechanisms.gradient_step import GradientMechanism
 from curvedp.mechanisms.newton import NewtonMechanism
 from curvedp.mechanisms.staged.budget import (
@@ -63,7 +66,7 @@ from curvedp.mechanisms.vector import (
 from curvedp.privacy import Guarantee
 from curvedp.randomness import Source
 from curvedp.records.base import Records, open_records
-from curvedp.release.populations import population_of_spread
+from curvedp.statistics.populations import population_of_spread
 from curvedp.statistics.searched_ball import (
     BallSearchStatistic,
     SearchData,
@@ -75,20 +78,20 @@ from curvedp.statistics.searched_ball import (
 
 
 class SearchShares(NamedTuple):
-    """Shares of the budget by stage.
+    """Fractions of the privacy budget that the kinds of stages take.
 
     Attributes
     ----------
     units : float
-        For the unit of measurement of a cone.
+        The fraction for finding the unit of measurement of a cone of matrices.
     counts : float
-        For a search of a radius.
+        The fraction for one search for a radius.
     location : float
-        For a step.
+        The fraction for one step of the center.
     hessian : float
-        For the two numbers about the Hessian, in hyperbolic space.
+        The fraction for the two numbers about the Hessian, in hyperbolic space.
     final : float
-        Kept for the final mechanism: steps end before it is touched.
+        The fraction reserved for the final mechanism: steps end before it is touched.
     """
 
     units: float
@@ -99,58 +102,78 @@ class SearchShares(NamedTuple):
 
 
 _SHARES: dict[NoiseKind, SearchShares] = {
-    "gaussian": SearchShares(0.04, 0.08, 0.06, 0.01, 0.35),
-    "laplace": SearchShares(0.04, 0.12, 0.1, 0.03, 0.4),
+    "gaussian": SearchShares(
+        units=0.04, counts=0.08, location=0.06, hessian=0.01, final=0.35
+    ),
+    "laplace": SearchShares(
+        units=0.04, counts=0.12, location=0.1, hessian=0.03, final=0.4
+    ),
 }
-# The largest share of a search where records are few, of all units and of all
-# embeddings.
+# With few records a stage takes a larger fraction of the budget, but at most this one.
+# All units of measurement together, and all embedded means, take at most this, too.
 _MAX_SHARE = 0.25
-# The square root of an embedded mean's share where records are few, times nμ.
+# With few records and Gaussian noise an embedded mean takes the fraction (12/(nμ))².
 _EMBEDDING_ROOT_SHARE = 12.0
 
-# A radius of this many times the noise of a mean is hardly widened by that noise.
+# The noise of a mean hardly widens a ball whose radius is this many times that noise.
 _NOISE_PER_RADIUS: dict[NoiseKind, float] = {"gaussian": 8.0, "laplace": 2.0}
-# Where the next search begins, times a median distance or a radius.
+# A search for a radius begins at this many times the last median distance or radius.
 _SEARCH_START: dict[NoiseKind, float] = {"gaussian": 4.0, "laplace": 2.0}
 
-# Searches for Gaussian noise.
+# Searches for a radius by one noisy count after the other, for Gaussian noise.
 _COARSE_SEARCH = BinarySearch(queries=6, ratio=1.6)
 _FINE_SEARCH = BinarySearch(queries=5, ratio=1.15, patience=0.25)
-# Histograms for pure ε.
+# Histograms of distances, for pure ε.
 _WIDE_SHELLS = ShellHistogram(n_shells=63, ratio=1.6)
 _NARROW_SHELLS = ShellHistogram(n_shells=8, ratio=1.4)
 
-# Where records are few, a stage of pure ε has the share 20/(nε), a wide histogram
-# 40/(nε).
+# With few records and pure ε a stage takes the fraction 20/(nε) of the budget, and a
+# wide histogram 40/(nε).
 _FEW_RECORDS_SHARE = 20.0
 _FEW_RECORDS_WIDE_SHARE = 40.0
 
-# Of the radius: a mean logarithm this long says that all records lie one way.
+# If the mean logarithm is longer than this fraction of the radius, all records lie in
+# one direction from the center.
 _ONE_WAY_LENGTH = 0.6
-# Another step pays where the radius has fallen to this share of the one before.
+# Another step pays off if the radius has fallen to this fraction of the previous one.
 _WORTHWHILE_SHRINKAGE = 0.5
-# r²·|κ| up to which one step of pure ε is as good as Newton's, and has all of ε.
+# A step is hopeless if its noise is longer than this fraction of the radius. The bound
+# is lower in hyperbolic space, where noise across the step counts for more.
+_HOPELESS_NOISE_RATIO = 1.0
+_HOPELESS_NOISE_RATIO_IN_HYPERBOLIC_SPACE = 0.5
+# Up to this r²·|κ|, one gradient step for pure ε is as good as Newton's steps.
 _NEARLY_FLAT = 1.0
-# Newton's steps that are enough where the ball is so small that H is the same all over
-# it.
+# This many Newton steps are enough in a ball so small that the Hessian hardly varies.
 _STEPS_IN_SMALL_BALL = 3
-# The width of a bin of units of measurement.
+# The width of a bin of units of measurement, as a geodesic length.
 _BIN_WIDTH = 2.0
-# Radii whose noise doubles hold too: what is paid for is not refused.
+# Doubles can hold the noise of a mean in balls of radii between these two, so nothing
+# can fail after the release was paid for.
 _SMALLEST_RADIUS = 1e-80
 _LARGEST_RADIUS = 1e90
-# The radius of a private ball, in spreads of the records, and the share of the budget
-# that the search usually leaves (benchmarks/predictions.py).
+
+# Typical outcomes of a search (benchmarks/studies/predictions.py): the radius of the
+# ball over the spread of the records, and the fraction of the budget that is left.
 _TYPICAL_RADIUS = 1.5
 _TYPICAL_SHARE_LEFT = 0.6
-# Simulated releases of a prediction, and their seed, which is public.
+# An error is predicted from this many simulated releases, with a public seed.
 _MIN_SIMULATED_RUNS = 3
 _MAX_SIMULATED_RUNS = 16
 _SEED = 20230615
 
 
 class BallSearchResult(NamedTuple):
-    """A replayed release: the final mechanism, its integers, and the stages before it."""
+    """A release that was replayed from its integers.
+
+    Attributes
+    ----------
+    final : Mechanism
+        The final mechanism, in the ball to which the integers lead.
+    final_integers : list of lists of int
+        The integers that the final mechanism has drawn.
+    transcript : list of dict
+        The stages of the search, and the choice of the final mechanism.
+    """
 
     final: Mechanism
     final_integers: Any
@@ -158,14 +181,14 @@ class BallSearchResult(NamedTuple):
 
 
 class Rehearsal(NamedTuple):
-    """What simulated releases of public records say.
+    """What simulated releases of public records show.
 
     Attributes
     ----------
     error : float
-        The root mean square error of the statistic.
+        The root mean square error of the released statistic.
     radius : float
-        The median radius of the balls that were found.
+        The median radius of the balls that the searches found.
     """
 
     error: float
@@ -173,9 +196,15 @@ class Rehearsal(NamedTuple):
 
 
 class EmbeddedStart(NamedTuple):
-    """A starting point by embedded means, and how far noise may have led it.
+    """A starting point from the noisy means of embedded records.
 
-    The noise is infinite where a factor has no embedding.
+    Attributes
+    ----------
+    point : array
+        The starting point.
+    noise_length : float
+        About how far noise has moved it; infinite if a factor of the manifold has no
+        embedding, so that its part of the point says nothing about the records.
     """
 
     point: np.ndarray
@@ -183,7 +212,15 @@ class EmbeddedStart(NamedTuple):
 
 
 class Step(NamedTuple):
-    """A noisy step: where it leads, and the length of the noisy mean logarithm."""
+    """One noisy step of the center.
+
+    Attributes
+    ----------
+    point : array
+        The new center.
+    log_length : float
+        The length of the noisy mean logarithm at the old center.
+    """
 
     point: np.ndarray
     log_length: float
@@ -199,12 +236,13 @@ class PrivateBallMechanism(
     NeedsManyRecords,
     ChecksItself,
 ):
-    """A ball found in stages, then a final mechanism for the records in it.
+    """A mechanism that finds a ball in stages, and releases a statistic of the records in it.
 
     Attributes
     ----------
     final_name : str, optional
-        The name of the final mechanism; by default the statistic's first choice.
+        The registered name of the final mechanism. The default is the statistic's first
+        choice.
 
     Notes
     -----
@@ -228,12 +266,13 @@ class PrivateBallMechanism(
     max_simulated_draws = 32
 
     def __post_init__(self) -> None:
+        """Check the name of the final mechanism, or fill in the default."""
         super().__post_init__()
-        names = tuple(self.statistic.final_mechanisms(self.noise_kind))
+        allowed_names = tuple(self.statistic.final_mechanisms(self.noise_kind))
         if self.final_name is None:
-            assign(self, final_name=names[0])
+            assign(self, final_name=allowed_names[0])
         else:
-            _validate.choice("final_name", self.final_name, names)
+            _validate.choice("final_name", self.final_name, allowed_names)
 
     @classmethod
     def supports(cls, statistic: Statistic) -> bool:
@@ -243,24 +282,37 @@ class PrivateBallMechanism(
     def calibrate(
         cls, statistic: Statistic, guarantee: Guarantee, *, in_memory: bool = True
     ) -> Self:
-        """Return the least noise that meets the guarantee.
+        """Return the mechanism with the least noise that meets the guarantee.
 
         Parameters
         ----------
         statistic : BallSearchStatistic
+            The statistic to release.
         guarantee : Guarantee
+            The guarantee of the search and the final mechanism together.
         in_memory : bool
-            Records that are not in memory are not read by several steps in a row.
+            Whether the records are in memory. If not, the final mechanism is one that
+            reads them only once.
+
+        Returns
+        -------
+        PrivateBallMechanism
+
+        Raises
+        ------
+        ParameterError
+            If the statistic is not a `BallSearchStatistic`.
         """
         check_supported(cls, statistic)
         assert isinstance(statistic, BallSearchStatistic)
+
         level = cls.calibrate_noise(statistic, guarantee)
-        names = statistic.final_mechanisms(level.kind, in_memory=in_memory)
+        final_names = statistic.final_mechanisms(level.kind, in_memory=in_memory)
         return cls(
             statistic=statistic,
             scale=level.scale,
             noise_kind=level.kind,
-            final_name=names[0],
+            final_name=final_names[0],
         )
 
     @classmethod
@@ -275,8 +327,9 @@ class PrivateBallMechanism(
     def has_enough_records(self) -> bool:
         """Whether there are enough records for the stages to be of use.
 
-        A mean needs nμ ≥ 40, and 50 where the unit of measurement is unknown; a
-        variance 2.5 times that. Pure ε needs nε ≥ 200, and 400.
+        The thresholds were measured. With Gaussian noise a mean needs nμ ≥ 40, or 50 if
+        the unit of measurement is unknown, and a variance 2.5 times as much
+        (`min_records_factor`). With pure ε every statistic needs nε ≥ 200, or 400.
         """
         has_unknown_unit = any(
             isinstance(factor, ScalableCone) for factor in self.manifold.factors
@@ -286,31 +339,38 @@ class PrivateBallMechanism(
         else:
             needed = 50.0 if has_unknown_unit else 40.0
             needed *= self.statistic.min_records_factor
+
         # The scale is rounded up, so 1/scale is a little below μ.
-        return bool(self.statistic.n * (1 + 1e-9) / self.scale >= needed)
+        records_times_mu = self.statistic.n * (1 + 1e-9) / self.scale
+        return bool(records_times_mu >= needed)
 
     @property
     def noise_share(self) -> float:
-        """About the length of the final noise over the spread of the records.
+        """About the length of the final noise, divided by the spread of the records.
 
-        It is a public number: noise of length 2r√d/(nμ), or 2r√(d(d + 1))/(nε), in a
-        ball of 1.5 spreads with 0.6 of the budget. `plan` simulates what this
-        estimates.
+        This is a public estimate, without simulation. In a ball of radius r the noise
+        of a mean in dimension d has length 2r√d/(nμ), or 2r√(d(d + 1))/(nε) for pure ε.
+        The estimate takes a ball of 1.5 spreads, and 0.6 of the budget for the final
+        mechanism. `plan` simulates the same quantity.
         """
         dim = self.manifold.dim
-        # 2/n, of one class where there are several.
+        if self._is_pure:
+            noise_reduction = _TYPICAL_SHARE_LEFT
+        else:
+            noise_reduction = sqrt(_TYPICAL_SHARE_LEFT)
+
+        # 2/n, where n counts one class if there are several.
         sensitivity = float(self.statistic.sensitivity)
-        worth = _TYPICAL_SHARE_LEFT if self._is_pure else sqrt(_TYPICAL_SHARE_LEFT)
-        std = std_per_scale(self.noise_kind, dim) * self.scale
-        length = sqrt(dim) * std / worth
-        return float(_TYPICAL_RADIUS * sensitivity * length)
+        noise_std = std_per_scale(self.noise_kind, dim) * self.scale
+        noise_length = sqrt(dim) * noise_std / noise_reduction
+        return float(_TYPICAL_RADIUS * sensitivity * noise_length)
 
     @property
     def clipped_share(self) -> float | None:
-        """About the share of the records that the search leaves outside the ball.
+        """About the fraction of the records that the search leaves outside the ball.
 
-        It is a public number where the noise is Gaussian. For pure ε the radius is read
-        off noisy counts, and the share is not known before.
+        This is a public number for Gaussian noise. For pure ε it is None: the radius is
+        read off noisy counts, so the fraction is not known beforehand.
         """
         if self._is_pure:
             return None
@@ -325,7 +385,20 @@ class PrivateBallMechanism(
         return Queries(self.statistic, data)
 
     def draw(self, data: Any, source: Source) -> Draw:
-        """Find a ball with part of the budget, then release the statistic in it."""
+        """Find a ball with part of the budget, then release the statistic in it.
+
+        Parameters
+        ----------
+        data : Any
+            What `prepare_data` has returned.
+        source : Source
+            Where random bits come from.
+
+        Returns
+        -------
+        Draw
+            The released value, the integers of all stages, and the transcript.
+        """
         search_data = self.statistic.split_data(data)
         queries = self.queries(search_data.search_records)
         draws = self._search_draws(search_data, queries, source)
@@ -333,6 +406,7 @@ class PrivateBallMechanism(
         # The ball is a function of the released integers, and hence public.
         integers = [draw.integers for draw in draws]
         ball, budget = self.replay([part.ravel().tolist() for part in integers])
+
         final = self.final_mechanism_in(ball, budget)
         final_data = self._final_data(final, search_data, queries, ball)
         final_draw = final.draw(final_data, source)
@@ -346,28 +420,46 @@ class PrivateBallMechanism(
     def _search_draws(
         self, data: SearchData, queries: Queries, source: Source
     ) -> list[ExactDraw]:
-        """Return the draws of the search; of a shared search those made before."""
-        shared = data.shared_search
-        if shared is not None and shared.draws is not None:
-            return shared.draws
+        """Run the search and return its draws.
+
+        Several releases can share one search. The first of them runs it and stores the
+        draws in `data.shared_search`; the others return the stored draws.
+        """
+        shared_search = data.shared_search
+        if shared_search is not None and shared_search.draws is not None:
+            return shared_search.draws
+
         noise = ExactNoise(self.noise_kind, source)
         self.run(queries, noise)
-        if shared is not None:
-            shared.draws = noise.draws
+        if shared_search is not None:
+            shared_search.draws = noise.draws
         return noise.draws
 
     def _final_data(
         self, final: Mechanism, data: SearchData, queries: Queries, ball: Ball
     ) -> Any:
-        """Return what the final mechanism draws from."""
+        """Return the data in the form that the final mechanism's `draw` takes.
+
+        Parameters
+        ----------
+        final : Mechanism
+            The final mechanism.
+        data : SearchData
+            The records of the search, and the target of the final mechanism.
+        queries : Queries
+            The queries of the search, which hold the logarithms at the ball's center.
+        ball : Ball
+            The ball that the search has found.
+        """
         target = data.target
-        if (
+        can_reuse_logs = (
             isinstance(final, GradientMechanism)
             and target is data.search_records
             and data.search_records.location == "memory"
-        ):
-            # The search has computed the logarithms at the center already.
+        )
+        if can_reuse_logs:
             return queries.logs(ball.center)
+
         if final.info.reads == "value":
             return final.prepare_data(final.statistic.compute(target))
         if final.info.reads == "array" and isinstance(target, Records):
@@ -375,25 +467,39 @@ class PrivateBallMechanism(
         return final.prepare_data(target)
 
     def final_mechanism_in(self, ball: Ball, budget: StageBudget) -> Mechanism:
-        """Return the final mechanism in a ball, for everything that is left."""
-        share = budget.share_left
+        """Return the final mechanism in a ball, calibrated to all of the budget left.
+
+        Spends the rest of `budget`, and adds the ball and the mechanism to its
+        transcript.
+
+        Parameters
+        ----------
+        ball : Ball
+            The ball that the search has found.
+        budget : StageBudget
+            The budget after the search.
+        """
+        share_left = budget.share_left
         guarantee = budget.spend_rest()
         radius = min(max(ball.radius, _SMALLEST_RADIUS), _LARGEST_RADIUS)
         ball = ball._replace(radius=radius)
         negative_curvature = -self.manifold.curvature_bounds[0]
 
         name = self.final_name
-        if self._is_pure and radius**2 * negative_curvature <= _NEARLY_FLAT:
+        is_nearly_flat = radius**2 * negative_curvature <= _NEARLY_FLAT
+        if self._is_pure and is_nearly_flat:
+            # The last choice is one step, which has all of ε.
             name = self.statistic.final_mechanisms(self.noise_kind)[-1]
         final = mechanisms.find(name).calibrate(self.statistic.in_ball(ball), guarantee)
-        step_length = self._step_noise_ratio * radius
-        if isinstance(final, NewtonMechanism) and (
-            step_length**2 * negative_curvature <= 1
-        ):
-            final = replace(final, steps=min(final.steps, _STEPS_IN_SMALL_BALL))
+
+        if isinstance(final, NewtonMechanism):
+            noise_length = self._step_noise_ratio * radius
+            if noise_length**2 * negative_curvature <= 1:
+                final = replace(final, steps=min(final.steps, _STEPS_IN_SMALL_BALL))
+
         budget.transcript += [
             {"kind": "ball", "center": ball.center.tolist(), "radius": radius},
-            {"kind": name, "share": share, **final.parameters},
+            {"kind": name, "share": share_left, **final.parameters},
         ]
         return final
 
@@ -403,7 +509,15 @@ class PrivateBallMechanism(
         return result.final.reconstruct_value(final_certificate)
 
     def noisy_draw(self, integers: Any) -> NoisyDraw:
-        """Return what the final mechanism has drawn: given the ball, its noise is fresh."""
+        """Return the final mechanism's noisy draw, for a confidence region.
+
+        Given the ball, the noise of the final mechanism is independent of the search.
+
+        Parameters
+        ----------
+        integers : list of lists of int
+            The integers of a certificate.
+        """
         result = self._replay_all(integers)
         if not isinstance(result.final, LeadsToRegion):
             raise NotImplementedError("every final mechanism leads to a region")
@@ -414,82 +528,164 @@ class PrivateBallMechanism(
         return self._replay_all(certificate.release["integers"]).final
 
     def further_checks(self, certificate: Certificate) -> list[Check]:
-        """Check the stages, the final mechanism's own claims, and that nothing is added."""
+        """Check the stages of the search and the claims of the final mechanism.
+
+        Returns
+        -------
+        list of Check
+            Whether the stated stages follow from the integers, the final mechanism's
+            own checks, and whether its stages are listed if and only if it has some.
+        """
         result = self._replay_all(certificate.release["integers"])
+        n_search_stages = len(result.transcript)
+        stated_stages = certificate.release["stages"][:n_search_stages]
+        checks = check_transcript(result.transcript, stated_stages)
+
         final_certificate = self._final_certificate(certificate, result)
-        n_stages = len(result.transcript)
-        stated = certificate.release["stages"][:n_stages]
-        checks = check_transcript(result.transcript, stated)
         if isinstance(result.final, ChecksItself):
             checks += result.final.further_checks(final_certificate)
-        has_stages = bool(final_certificate.release["stages"])
+
+        has_final_stages = bool(final_certificate.release["stages"])
         checks.append(
             Check(
                 "stages of the final mechanism",
-                has_stages == result.final.info.is_staged,
+                has_final_stages == result.final.info.is_staged,
                 "as the mechanism lists them",
             )
         )
         return checks
 
     def _replay_all(self, integers: Any) -> BallSearchResult:
-        """Return the final mechanism that a certificate's integers lead to."""
+        """Replay the search, and return the final mechanism that it leads to.
+
+        Parameters
+        ----------
+        integers : list of lists of int
+            The integers of a certificate: those of the search, then those of the final
+            mechanism.
+        """
         ball, budget = self.replay(integers)
-        n_draws = len(budget.transcript)
+        # So far there is one stage in the transcript for each draw.
+        n_search_draws = len(budget.transcript)
         final = self.final_mechanism_in(ball, budget)
-        return BallSearchResult(final, integers[n_draws:], budget.transcript)
+        return BallSearchResult(final, integers[n_search_draws:], budget.transcript)
 
     @staticmethod
     def _final_certificate(
         certificate: Certificate, result: BallSearchResult
     ) -> Certificate:
-        """Return the certificate with what belongs to the final mechanism alone."""
+        """Return a copy of a certificate with the final mechanism's integers and stages only.
+
+        Parameters
+        ----------
+        certificate : Certificate
+            The certificate of the whole release.
+        result : BallSearchResult
+            The replay of its integers.
+        """
+        n_search_stages = len(result.transcript)
         release = {
             **certificate.release,
             "integers": result.final_integers,
-            "stages": certificate.release["stages"][len(result.transcript) :],
+            "stages": certificate.release["stages"][n_search_stages:],
         }
         return replace(certificate, release=release)
 
     # ---- the search ----
 
     def run(self, queries: Queries, add_noise: AddNoise) -> StagedResult:
-        """Find units of measurement and a starting point, then step and shrink the ball."""
+        """Search for a ball that holds most records.
+
+        1. Find the unit of measurement of every factor that is a cone of matrices.
+        2. Start at the mean of embedded records, if the manifold has an embedding.
+        3. Find a median distance from there.
+        4. Move the center by noisy steps and shrink the ball, or only widen it so that
+           few records are outside.
+
+        Parameters
+        ----------
+        queries : Queries
+            Answers questions about the records. In a replay it knows no records.
+        add_noise : function of (values, scales)
+            Draws noise. In a replay it returns the recorded draws.
+
+        Returns
+        -------
+        StagedResult
+            Its value is the `Ball`; its budget is what is left for the final mechanism.
+        """
         budget = StageBudget(self.scale, add_noise, self.noise_kind)
         center = self._find_units(queries, budget, self.statistic.center)
-        center, start_noise = self._embedded_start(queries, budget, center)
-        radius = self._median_radius(queries, budget, center, start_noise / 4)
+        start = self._embedded_start(queries, budget, center)
+        radius = self._median_radius(
+            queries, budget, start.point, smallest=start.noise_length / 4
+        )
+        ball = Ball(start.point, radius)
 
-        noise_ratio = self._step_noise_ratio
-        # Noise across the step counts for more where geodesics part.
-        is_hopeless = noise_ratio > (0.5 if self._is_hyperbolic else 1.0)
+        if not self._can_afford_step(budget):
+            return StagedResult(ball, budget)
+        if self._is_worth_moving(radius, start.noise_length):
+            ball = self._move_and_shrink(queries, budget, ball)
+            return StagedResult(ball, budget)
+
+        # For pure ε and a good start the median radius has few records beyond it already.
+        is_wide_enough = self._is_pure and start.noise_length < inf
+        if not is_wide_enough:
+            radius = self._enclosing_radius(queries, budget, ball.center, ball.radius)
+            ball = ball._replace(radius=radius)
+        return StagedResult(ball, budget)
+
+    def _is_worth_moving(self, radius: float, start_noise: float) -> bool:
+        """Return whether steps of the center are likely to lead to a smaller ball.
+
+        They are not if the noise of a step is about as long as the radius, or if the
+        noise of the starting point is short beside the radius.
+
+        Parameters
+        ----------
+        radius : float
+            The radius of the ball about the starting point.
+        start_noise : float
+            The length of the noise of the starting point, which may be infinite.
+        """
+        hopeless_ratio = _HOPELESS_NOISE_RATIO
+        if self._is_hyperbolic:
+            hopeless_ratio = _HOPELESS_NOISE_RATIO_IN_HYPERBOLIC_SPACE
+        if self._step_noise_ratio > hopeless_ratio:
+            return False
+        return bool(radius <= _NOISE_PER_RADIUS[self.noise_kind] * start_noise)
+
+    def _move_and_shrink(
+        self, queries: Queries, budget: StageBudget, ball: Ball
+    ) -> Ball:
+        """Move the center of a ball and shrink its radius, as long as this pays off.
+
+        Each round takes one noisy step and searches for a radius about the new center.
+        There is another round if the radius has shrunk enough, or if all records lie in
+        one direction in hyperbolic space, and if the budget allows it. Charges `budget`.
+        """
         needed_shrinkage = _WORTHWHILE_SHRINKAGE
         if self._is_pure:
-            noise_limit = _NOISE_PER_RADIUS[self.noise_kind] * noise_ratio
+            # The radius cannot be expected to fall below this by another step.
+            noise_limit = _NOISE_PER_RADIUS[self.noise_kind] * self._step_noise_ratio
             needed_shrinkage = min(needed_shrinkage, noise_limit)
 
-        is_stepping = (
-            not is_hopeless
-            and radius <= _NOISE_PER_RADIUS[self.noise_kind] * start_noise
-            and self._can_afford_step(budget)
-        )
-        if not is_stepping and self._can_afford_step(budget):
-            has_shells_about_start = self._is_pure and start_noise < inf
-            if not has_shells_about_start:
-                radius = self._enclosing_radius(queries, budget, center, radius)
-        while is_stepping:
+        center, radius = ball
+        is_worthwhile = True
+        while is_worthwhile and self._can_afford_step(budget):
             center, log_length = self._step(queries, budget, center, radius)
             previous_radius = radius
             radius = self._enclosing_radius(queries, budget, center, radius)
+
             has_shrunk = radius <= needed_shrinkage * previous_radius
             lies_one_way = (
                 self._is_hyperbolic and log_length > _ONE_WAY_LENGTH * previous_radius
             )
-            is_stepping = (has_shrunk or lies_one_way) and self._can_afford_step(budget)
-        return StagedResult(Ball(center, radius), budget)
+            is_worthwhile = has_shrunk or lies_one_way
+        return Ball(center, radius)
 
     def _can_afford_step(self, budget: StageBudget) -> bool:
-        """Return whether one more step, or one more search, leaves the final share."""
+        """Return whether a step and a search leave the final mechanism its fraction."""
         needed = (
             self._shares.final
             + self._step_share
@@ -500,11 +696,12 @@ class PrivateBallMechanism(
 
     @property
     def _is_pure(self) -> bool:
-        """Whether stages have Laplace noise, for pure ε."""
+        """Whether the noise of all stages is Laplace noise, for pure ε."""
         return self.noise_kind == "laplace"
 
     @property
     def _shares(self) -> SearchShares:
+        """The fractions of the budget by kind of stage, for this kind of noise."""
         return _SHARES[self.noise_kind]
 
     @property
@@ -514,29 +711,38 @@ class PrivateBallMechanism(
 
     @property
     def _step_share(self) -> float:
-        """The share of a step."""
+        """The fraction of the budget that one step of the center takes."""
         return self._share_for_few(self._shares.location)
 
     def _share_for_few(
         self, share: float, few_records_share: float = _FEW_RECORDS_SHARE
     ) -> float:
-        """Return a share, raised for pure ε where records are few.
+        """Return the fraction of the budget for a stage, raised if records are few.
 
-        It is so large that the records are few_records_share/2 times the noise of a
-        count.
+        For pure ε it is raised to few_records_share/(nε), at most 0.25. The number of
+        records is then few_records_share/2 times the noise scale of a count. For
+        Gaussian noise the fraction is returned as it is.
+
+        Parameters
+        ----------
+        share : float
+            The fraction that the stage takes with many records.
+        few_records_share : float
+            The numerator above; a histogram of many bins needs a larger one.
         """
         if not self._is_pure:
             return share
-        raised = few_records_share * self.scale / self.statistic.n
-        return min(_MAX_SHARE, max(share, raised))
+        raised_share = few_records_share * self.scale / self.statistic.n
+        return min(_MAX_SHARE, max(share, raised_share))
 
     @property
     def _step_noise_ratio(self) -> float:
-        """The length of the noise of a step, over the radius."""
+        """The length of the noise of a step, divided by the radius of the ball."""
         dim = self.manifold.dim
-        worth = self._step_share if self._is_pure else sqrt(self._step_share)
-        noise = 2 * sqrt(dim) * std_per_scale(self.noise_kind, dim) * self.scale
-        return float(noise / (self.statistic.n * worth))
+        noise_std = std_per_scale(self.noise_kind, dim) * self.scale
+        noise_reduction = self._step_share if self._is_pure else sqrt(self._step_share)
+        noise_length = 2 * sqrt(dim) * noise_std
+        return float(noise_length / (self.statistic.n * noise_reduction))
 
     # ---- radii ----
 
@@ -547,10 +753,23 @@ class PrivateBallMechanism(
         center: np.ndarray,
         smallest: float = inf,
     ) -> float:
-        """Return about the distance within which half of the records are.
+        """Find a first radius about a center, from the outer radius downward.
 
-        For pure ε it is a distance that few are beyond; shells then reach down to
-        `smallest`.
+        Parameters
+        ----------
+        queries : Queries
+        budget : StageBudget
+            Is charged for the search.
+        center : array
+        smallest : float
+            Only for pure ε: the smallest radius of interest. Where it is below the
+            outer radius, the shells are narrow and end there.
+
+        Returns
+        -------
+        float
+            With Gaussian noise, about the distance within which half of the records
+            lie; for pure ε, about a distance that few records are beyond.
         """
         largest = self.statistic.outer_radius
         if not self._is_pure:
@@ -558,58 +777,84 @@ class PrivateBallMechanism(
                 budget,
                 partial(queries.count_beyond, center),
                 largest,
-                self.statistic.n / 2,
-                self._search_share(_COARSE_SEARCH),
-                center,
+                allowed_outside=self.statistic.n / 2,
+                share=self._search_share(_COARSE_SEARCH),
+                center=center,
             )
-        shells = _WIDE_SHELLS
-        if smallest < largest:
-            many_narrow = _NARROW_SHELLS._replace(n_shells=_WIDE_SHELLS.n_shells)
-            shells = many_narrow.reaching_to(smallest / largest)
-        return self._radius_by_shells(queries, budget, center, largest, shells)
+        if smallest >= largest:
+            wide_share = self._share_for_few(
+                self._shares.units, _FEW_RECORDS_WIDE_SHARE
+            )
+            return self._radius_by_shells(
+                queries, budget, center, largest, _WIDE_SHELLS, wide_share
+            )
+
+        many_narrow_shells = _NARROW_SHELLS._replace(n_shells=_WIDE_SHELLS.n_shells)
+        shells = many_narrow_shells.reaching_to(smallest / largest)
+        return self._radius_by_shells(
+            queries, budget, center, largest, shells, self._search_share(_FINE_SEARCH)
+        )
 
     def _enclosing_radius(
         self, queries: Queries, budget: StageBudget, center: np.ndarray, radius: float
     ) -> float:
-        """Return a radius that only as many records are beyond as noise hides.
+        """Find a radius about a center that few records are beyond.
 
-        `radius` is a median distance, or the radius before a step. Where every answer
-        says that it must be wider still, noise has misled the search for `radius`,
-        which is made again.
+        The search begins at a multiple of a given radius. If it ends where it began,
+        noise may have misled the search for the given radius; if the budget allows it,
+        both searches are then made again.
+
+        Parameters
+        ----------
+        queries : Queries
+        budget : StageBudget
+            Is charged for one to three searches.
+        center : array
+        radius : float
+            A median distance from the center, or the radius before a step.
         """
         start = _SEARCH_START[self.noise_kind] * radius
-        enclosing = self._radius_within(queries, budget, center, start)
-        if enclosing < start or not self._can_afford_step(budget):
-            return enclosing
-        radius = self._median_radius(queries, budget, center)
+        enclosing_radius = self._radius_within(queries, budget, center, start)
+        if enclosing_radius < start or not self._can_afford_step(budget):
+            return enclosing_radius
+
+        median_radius = self._median_radius(queries, budget, center)
         if self._is_pure:
-            return radius
-        start = _SEARCH_START[self.noise_kind] * radius
+            return median_radius
+        start = _SEARCH_START[self.noise_kind] * median_radius
         return self._radius_within(queries, budget, center, start)
 
     def _radius_within(
         self, queries: Queries, budget: StageBudget, center: np.ndarray, largest: float
     ) -> float:
-        """Return the least radius, at most `largest`, that few records are beyond."""
+        """Find the smallest radius, at most `largest`, that few records are beyond.
+
+        Charges `budget` for one search.
+        """
+        search_share = self._search_share(_FINE_SEARCH)
         if self._is_pure:
             return self._radius_by_shells(
-                queries, budget, center, largest, _NARROW_SHELLS
+                queries, budget, center, largest, _NARROW_SHELLS, search_share
             )
         return _FINE_SEARCH.find(
             budget,
             partial(queries.count_beyond, center),
             largest,
-            self._allowed_outside,
-            self._search_share(_FINE_SEARCH),
-            center,
+            allowed_outside=self._allowed_outside,
+            share=search_share,
+            center=center,
         )
 
     @property
     def _allowed_outside(self) -> float:
-        """How many records may stay outside the ball: about as many as noise hides."""
+        """How many records may stay outside the ball, for Gaussian noise.
+
+        It is about the number that noise hides: two standard deviations of the final
+        noise, 2√d/μ in dimension d, and two of a noisy count; at most n/2.
+        """
         count_std = _FINE_SEARCH.count_std(self.scale, self._search_share(_FINE_SEARCH))
-        hidden = 2 * sqrt(self.manifold.dim) * self.scale + 2 * count_std
-        return float(min(self.statistic.n / 2, hidden))
+        hidden_by_noise = 2 * sqrt(self.manifold.dim) * self.scale + 2 * count_std
+        return float(min(self.statistic.n / 2, hidden_by_noise))
 
     def _radius_by_shells(
         self,
@@ -618,62 +863,93 @@ class PrivateBallMechanism(
         center: np.ndarray,
         largest: float,
         shells: ShellHistogram,
+        share: float,
     ) -> float:
-        """Return the radius of least expected loss, from one histogram of shells."""
-        share = self._search_share(_FINE_SEARCH)
-        if shells.ratio == _WIDE_SHELLS.ratio:
-            share = self._share_for_few(self._shares.units, _FEW_RECORDS_WIDE_SHARE)
+        """Find the radius in which a mean is expected to err least, for pure ε.
+
+        Parameters
+        ----------
+        queries : Queries
+        budget : StageBudget
+            Is charged for one histogram of distances.
+        center : array
+            The point from which distances are measured.
+        largest : float
+            The radius of the outermost shell.
+        shells : ShellHistogram
+        share : float
+            The fraction of the budget for the histogram.
+        """
         dim = self.manifold.dim
-        share_of_final = max(budget.share_left - share, self._shares.final)
-        noise = 2 * sqrt(dim) * std_per_scale(self.noise_kind, dim) * self.scale
+        # The final mechanism may have all that is left, and has at least its own part.
+        final_share = max(budget.share_left - share, self._shares.final)
+        noise_std = std_per_scale(self.noise_kind, dim) * self.scale
+        noise_per_radius = 2 * sqrt(dim) * noise_std / final_share
         estimate = shells.estimate(
             budget,
             partial(queries.count_beyond, center),
-            self.statistic.n,
-            largest,
-            noise / share_of_final,
-            share,
-            center,
+            n=self.statistic.n,
+            largest=largest,
+            noise_per_radius=noise_per_radius,
+            share=share,
+            center=center,
         )
         return estimate.best_radius
 
     def _search_share(self, search: BinarySearch) -> float:
-        """Return the share of a search.
+        """Return the fraction of the budget that a search for a radius takes.
 
-        Where records are few it is so large that half of them are 2.5 standard
-        deviations of a count.
+        With many records it is `_shares.counts`, and an eighth of that for a coarse
+        search with Gaussian noise. With few records it is so large that n/2 is 2.5
+        standard deviations of a noisy count, but at most 0.25.
         """
         share = self._shares.counts
         if self._is_pure:
             return self._share_for_few(share)
         if search is not _FINE_SEARCH:
             share = share / 8
-        share_of_few = search.queries * (5 * self.scale / self.statistic.n) ** 2
-        return float(min(_MAX_SHARE, max(share, share_of_few)))
+
+        # A count has the deviation scale·√(queries/share); solved for the share.
+        few_records_share = search.queries * (5 * self.scale / self.statistic.n) ** 2
+        return float(min(_MAX_SHARE, max(share, few_records_share)))
 
     # ---- locations ----
 
     def _find_units(
         self, queries: Queries, budget: StageBudget, center: np.ndarray
     ) -> np.ndarray:
-        """Scale every factor that is a cone to where most records are."""
-        cones = [
+        """Rescale the center to the records' unit of measurement.
+
+        A factor of the manifold that is a cone of matrices can be multiplied by any
+        positive number. For each such factor a noisy histogram of log scales shows where
+        most records are. Charges `budget` once for each cone.
+
+        Returns
+        -------
+        array
+            The center, with its cones rescaled.
+        """
+        cone_indices = [
             index
             for index, factor in enumerate(self.manifold.factors)
             if isinstance(factor, ScalableCone)
         ]
-        for index in cones:
+        for index in cone_indices:
             cone = self.manifold.factors[index]
             half_count = half_bin_count(cone, self.statistic.outer_radius, _BIN_WIDTH)
             bins = Bins(_BIN_WIDTH, half_count, self.noise_kind)
-            share = self._share_for_few(self._shares.units, _FEW_RECORDS_WIDE_SHARE)
-            share = min(share, _MAX_SHARE / len(cones))
-            shares = queries.scale_histogram(center, index, bins)
-            noisy_shares, noise_std = budget.release(
-                "units", share, sqrt(2), shares, l1_sensitivity=2.0
+
+            budget_share = self._share_for_few(
+                self._shares.units, _FEW_RECORDS_WIDE_SHARE
             )
+            budget_share = min(budget_share, _MAX_SHARE / len(cone_indices))
+            edge_weights = queries.scale_histogram(center, index, bins)
+            noisy_weights, noise_std = budget.release(
+                "units", budget_share, sqrt(2), edge_weights, l1_sensitivity=2.0
+            )
+
             bin_offset = likeliest_bin(
-                noisy_shares, noise_std, self.statistic.n, self.noise_kind
+                noisy_weights, noise_std, self.statistic.n, self.noise_kind
             )
             center = rescale_factor(
                 self.manifold, center, index, _BIN_WIDTH * float(bin_offset)
@@ -683,41 +959,53 @@ class PrivateBallMechanism(
     def _embedded_start(
         self, queries: Queries, budget: StageBudget, center: np.ndarray
     ) -> EmbeddedStart:
-        """Start at the projected mean of embedded points, in every factor that has them."""
+        """Find a starting point by means of embedded records.
+
+        Some factors of the manifold, such as spheres, are embedded in a bounded part of
+        a vector space. There the noisy mean of the embedded records is projected back;
+        other factors stay at the center. Charges `budget` once for each embedded factor.
+        """
         factors = self.manifold.factors
-        parts = list(self.manifold.split(center))
-        embedded = [
+        embedded_indices = [
             index
             for index, factor in enumerate(factors)
             if isinstance(factor, EmbeddedMean)
         ]
-        share = self._step_share
+        budget_share = self._step_share
         if not self._is_pure:
             few = (_EMBEDDING_ROOT_SHARE * self.scale / self.statistic.n) ** 2
-            share = max(share, few)
+            budget_share = max(budget_share, few)
 
-        noise_length = 0.0 if len(embedded) == len(factors) else inf
-        for index in embedded:
+        parts = list(self.manifold.split(center))
+        is_fully_embedded = len(embedded_indices) == len(factors)
+        noise_length = 0.0 if is_fully_embedded else inf
+        for index in embedded_indices:
             answer = queries.mean_embedding(index)
-            mean, noise_std = budget.release(
+            noisy_mean, noise_std = budget.release(
                 "extrinsic",
-                min(_MAX_SHARE / len(embedded), share),
+                min(_MAX_SHARE / len(embedded_indices), budget_share),
                 answer.sensitivity,
                 answer.values,
             )
             factor = factors[index]
-            assert isinstance(factor, EmbeddedMean)  # `embedded` has no others
-            parts[index] = np.asarray(factor.from_embedding(mean))
+            assert isinstance(factor, EmbeddedMean)  # `embedded_indices` has no others
+            parts[index] = np.asarray(factor.from_embedding(noisy_mean))
             noise_length += noise_std * sqrt(factor.dim)
+
         point = point_or_fallback(
-            self.manifold, partial(self.manifold.join, parts), center
+            self.manifold, partial(self.manifold.join, parts), fallback=center
         )
         return EmbeddedStart(point, noise_length)
 
     def _step(
         self, queries: Queries, budget: StageBudget, center: np.ndarray, radius: float
     ) -> Step:
-        """Take one noisy clipped gradient step from the center."""
+        """Take one noisy clipped gradient step from the center.
+
+        The step is the noisy mean of the records' logarithms at the center, each clipped
+        to the radius. It is shrunk by the rule of James and Stein, divided by the mean
+        Hessian in hyperbolic space, and at most as long as the radius. Charges `budget`.
+        """
         answer = queries.mean_clipped_log(center, radius)
         # A public power of two, so that the grid is fine in any unit of the records.
         unit = 2.0 ** ceil(log2(radius))
@@ -729,13 +1017,15 @@ class PrivateBallMechanism(
         )
         step = shrink_vector(unit * noisy_mean, unit * noise_std)
         log_length = float(np.linalg.norm(step))
+
         if self._is_hyperbolic:
             step = self._divide_by_hessian(queries, budget, center, radius, step)
-        step = step * min(1.0, radius / max(float(np.linalg.norm(step)), radius))
+        step_length = float(np.linalg.norm(step))
+        step = step * min(1.0, radius / max(step_length, radius))
         point = point_or_fallback(
             self.manifold,
             lambda: self.manifold.from_normal_coordinates(center, step),
-            center,
+            fallback=center,
         )
         return Step(point, log_length)
 
@@ -747,17 +1037,30 @@ class PrivateBallMechanism(
         radius: float,
         step: np.ndarray,
     ) -> np.ndarray:
-        """Divide a step by the private mean Hessian along it.
+        """Divide a step by the private mean Hessian of ½d² along it.
 
-        It is 1 where the records lie in the direction of the step, and about the radius
-        where they lie all around.
+        In hyperbolic space that Hessian is 1 if all records lie in the direction of the
+        step, and about as large as the radius if they lie in all directions. Charges
+        `budget` for two numbers (`Queries.hessian_excess`).
+
+        Parameters
+        ----------
+        queries : Queries
+        budget : StageBudget
+        center : array
+            The point from which the step is taken.
+        radius : float
+            Distances are clipped to it.
+        step : array, shape (dim,)
+            The step in coordinates at the center, already released.
         """
         answer = queries.hessian_excess(center, radius, step)
         noisy = budget.release(
             "bend", self._shares.hessian, answer.sensitivity, answer.values
-        ).values
-        largest = answer.sensitivity * self.statistic.n
-        excess = float(np.clip(noisy[0] - noisy[1], 0.0, largest))
+        )
+        total_excess, excess_along_step = noisy.values
+        largest_excess = answer.sensitivity * self.statistic.n
+        excess = float(np.clip(total_excess - excess_along_step, 0.0, largest_excess))
         return step / (1 + excess)
 
     # ---- predicted errors ----
@@ -765,20 +1068,33 @@ class PrivateBallMechanism(
     def simulate(
         self, rng: np.random.Generator, data: np.ndarray, size: int
     ) -> np.ndarray:
-        """Simulate releases of a mean, for records that stand for n of their kind."""
+        """Simulate releases of a mean in floats. NOT for release.
+
+        Parameters
+        ----------
+        rng : numpy.random.Generator
+        data : array, shape (k, *point_shape)
+            Public records, which stand for n of their kind.
+        size : int
+            How many releases to simulate.
+
+        Returns
+        -------
+        array, shape (size, *point_shape)
+        """
         records = np.asarray(data)
-        released = []
+        released_points = []
         for _ in range(size):
             _, final = self.simulate_search(rng, records)
-            released.append(simulate_mean(final, rng, records))
-        return np.stack(released)
+            released_points.append(simulate_mean(final, rng, records))
+        return np.stack(released_points)
 
     def predict_error(self) -> float:
-        """Predict the error for records as spread out as `plan` takes them by default."""
+        """Predict the error for records as spread out as `plan` assumes by default."""
         return self.rehearse(self.statistic.reference_spread).error
 
     def rehearse(self, spread: float) -> Rehearsal:
-        """Simulate releases of public records of a spread. NOT for release.
+        """Simulate 3 to 16 releases of public records of a given spread. NOT for release.
 
         Parameters
         ----------
@@ -790,8 +1106,10 @@ class PrivateBallMechanism(
         population = population_of_spread(
             self.manifold, statistic.center, spread, statistic.n
         )
+        # A release takes longer in high dimensions, and its error varies less.
         n_runs = min(_MAX_SIMULATED_RUNS, 1024 // self.manifold.dim)
         n_runs = max(_MIN_SIMULATED_RUNS, n_runs)
+
         errors = []
         radii = []
         for _ in range(n_runs):
@@ -804,9 +1122,23 @@ class PrivateBallMechanism(
     def simulate_search(
         self, rng: np.random.Generator, records: np.ndarray
     ) -> tuple[Ball, Mechanism]:
-        """Return a ball that such records lead to, and the final mechanism in it."""
-        stored = open_records(records, self.manifold.point_shape, min_records=1)
-        ball, budget = self.run(self.queries(stored), self.simulated_noise(rng))
+        """Simulate one search. NOT for release.
+
+        Parameters
+        ----------
+        rng : numpy.random.Generator
+        records : array, shape (k, *point_shape)
+            Public records, which stand for n of their kind.
+
+        Returns
+        -------
+        ball : Ball
+            The ball that was found.
+        final : Mechanism
+            The final mechanism in it.
+        """
+        opened = open_records(records, self.manifold.point_shape, min_records=1)
+        ball, budget = self.run(self.queries(opened), self.simulated_noise(rng))
         return ball, self.final_mechanism_in(ball, budget)
 
 
@@ -817,21 +1149,31 @@ def class_mean_statistic(
     guarantee: Guarantee,
     ball: str = "auto",
 ) -> SearchedMean:
-    """Return the statistic of one class's mean.
+    """Return the statistic that releases the mean of one class of records.
 
     Parameters
     ----------
     everyone : SearchedMean
         The mean of the records of all classes.
-    class_size, smallest_size : int
-        The number of records of this class, and of the smallest one.
+    class_size : int
+        The number of records of this class.
+    smallest_size : int
+        The number of records of the smallest class.
     guarantee : Guarantee
+        The guarantee of the release.
     ball : {"auto", "each", "shared"}
-        Whether each class has a ball of its own: by default where all are large enough.
+        Whether each class has a ball of its own, or all classes share one. With "auto"
+        each has its own if even the smallest class has enough records for a search.
+
+    Returns
+    -------
+    SearchedMean
+        The mean of this class in its own ball, or a `SearchedClassMean` in a shared one.
     """
-    smallest = replace(everyone, n=smallest_size)
-    is_large = PrivateBallMechanism.calibrate(smallest, guarantee).has_enough_records
-    if ball == "each" or (ball == "auto" and is_large):
+    mean_of_smallest = replace(everyone, n=smallest_size)
+    mechanism = PrivateBallMechanism.calibrate(mean_of_smallest, guarantee)
+    has_own_ball = ball == "each" or (ball == "auto" and mechanism.has_enough_records)
+    if has_own_ball:
         return replace(everyone, n=class_size)
     return SearchedClassMean(
         everyone.manifold,

@@ -1,6 +1,8 @@
-"""The budget of a release in stages, and the base class of mechanisms that spend it.
+"""The privacy budget of a release in stages, and the base class of mechanisms that spend it.
 
-The package docstring of `curvedp.mechanisms.staged` explains run and replay.
+`StageBudget` adds noise to each answer according to the fraction of the budget that the
+stage takes. The package docstring of `curvedp.mechanisms.staged` explains how the same
+code runs a release and replays it.
 """
 
 from abc import abstractmethod
@@ -29,12 +31,14 @@ from curvedp.mechanisms.vector import (
 from curvedp.privacy import GDP, ApproxDP, Guarantee, PureDP
 from curvedp.randomness import Source
 
-# Relative margin that covers the rounding of the shares when they are added up.
+# Relative margin that covers the rounding when fractions of the budget are added up.
 _SHARE_ROUNDING = 1e-12
 
 
 class ReleasedCounts(NamedTuple):
-    """Noisy counts of records beyond distances from a point, for warnings and regions.
+    """Noisy counts of the records beyond distances from a point.
+
+    They were released on the way; warnings and confidence regions use them again.
 
     Attributes
     ----------
@@ -43,9 +47,10 @@ class ReleasedCounts(NamedTuple):
     radii : float or array
         The distances.
     counts : float or array
-        The noisy number of records beyond each.
+        The noisy number of records beyond each distance.
     noise_scale : float
-        Of one count; later counts of a histogram are sums of several such.
+        The noise scale of one count. In a histogram the k-th count is the sum of k
+        noisy numbers, each with this scale.
     """
 
     center: Any
@@ -55,31 +60,42 @@ class ReleasedCounts(NamedTuple):
 
 
 class NoisyAnswer(NamedTuple):
-    """A released answer and the standard deviation of the noise in each of its numbers."""
+    """A released answer.
+
+    Attributes
+    ----------
+    values : array
+        The noisy numbers.
+    std : float
+        The standard deviation of the noise in each number.
+    """
 
     values: np.ndarray
     std: float
 
 
 class StageBudget:
-    """What is left of the budget, and the transcript of what was released from it.
+    """The privacy budget of a release in stages, with a transcript of what it was spent on.
 
     Parameters
     ----------
     scale : float
-        1/μ, or 1/ε, of the whole release: the noise that a sensitivity of 1 would need
-        if it had all of the budget.
+        1/μ, or 1/ε, of the whole release. This is the noise scale that a sensitivity of
+        1 would need with all of the budget.
     add_noise : function of (values, scales)
-        Draws noise, or returns what was drawn before.
+        Draws noise; in a replay it returns what was drawn in the release.
     noise_kind : {"gaussian", "laplace"}
 
     Attributes
     ----------
     share_left : float
-        Of a total of 1.
+        The fraction of the budget that is not yet spent, from 1 down to 0. Fractions
+        are of μ² for Gaussian noise, and of ε for Laplace noise.
     transcript : list of dict
-        Kind, share, sensitivity, noise and size of each stage, for the certificate.
+        One entry for each stage, for the certificate: its kind, fraction of the budget,
+        sensitivity, noise scale and number of values.
     counts : list of ReleasedCounts
+        The noisy counts of records beyond distances.
     """
 
     def __init__(
@@ -100,22 +116,26 @@ class StageBudget:
         values: np.ndarray,
         l1_sensitivity: float | None = None,
     ) -> NoisyAnswer:
-        """Release values for a share of the budget.
+        """Add noise to an answer, and charge a fraction of the budget for it.
+
+        Lowers `share_left` and appends the stage to `transcript`.
 
         Parameters
         ----------
         kind : str
             What the transcript calls the stage.
         share : float
-            Of the total of 1; less is spent where less is left.
+            The fraction of the whole budget for this stage. If less is left, all that
+            is left is spent.
         sensitivity : float
-            How far the vector of values can move, in the Euclidean norm.
+            How far the vector of values can move if one record changes, in the
+            Euclidean norm.
         values : array, shape (size,)
             The answer to a query. NOT private.
         l1_sensitivity : float, optional
-            How far the values can move in sum. Where it is given, Laplace noise is
-            drawn for each value by itself (Dwork et al. 2006), which is less noise than
-            the law of the norm for many values that move little.
+            The same in the ℓ₁ norm. If it is given and the noise is Laplace, each value
+            has independent noise (Dwork et al. 2006). For many values of which few
+            move, this is less noise than the Laplace law of the Euclidean norm.
 
         Returns
         -------
@@ -131,8 +151,8 @@ class StageBudget:
         else:
             rows = values[None]
             charged_sensitivity = sensitivity
-        share_of_scale = share if is_laplace else sqrt(share)
-        noise_scale = charged_sensitivity * self._scale / share_of_scale
+        noise_reduction = share if is_laplace else sqrt(share)
+        noise_scale = charged_sensitivity * self._scale / noise_reduction
 
         self.transcript.append(
             {
@@ -143,12 +163,12 @@ class StageBudget:
                 "size": values.size,
             }
         )
-        noisy = self._add_noise(rows, np.full(len(rows), noise_scale))
+        noisy_rows = self._add_noise(rows, np.full(len(rows), noise_scale))
         std = noise_scale * std_per_scale(self.noise_kind, rows.shape[1])
-        return NoisyAnswer(noisy.reshape(values.shape), std)
+        return NoisyAnswer(noisy_rows.reshape(values.shape), std)
 
     def spend_rest(self) -> Guarantee:
-        """Return everything that is left, as the guarantee of one final release."""
+        """Spend everything that is left, and return it as a guarantee for one release."""
         share = self.share_left
         self.share_left = 0.0
         if self.noise_kind == "laplace":
@@ -157,7 +177,15 @@ class StageBudget:
 
 
 class StagedResult(NamedTuple):
-    """What a run ends with: the value, and the budget with its transcript."""
+    """The result of running all stages.
+
+    Attributes
+    ----------
+    value : Any
+        What the stages have led to: a point, a ball or a classifier.
+    budget : StageBudget
+        The budget after the last stage, with the transcript.
+    """
 
     value: Any
     budget: StageBudget
@@ -165,7 +193,7 @@ class StagedResult(NamedTuple):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class StagedMechanism(VectorMechanism, ChecksItself):
-    """A release in stages. Subclasses implement `queries` and `run`.
+    """The base class of mechanisms in stages. Subclasses implement `queries` and `run`.
 
     Attributes
     ----------
@@ -188,11 +216,19 @@ class StagedMechanism(VectorMechanism, ChecksItself):
 
     @abstractmethod
     def queries(self, data: Any = None) -> Any:
-        """Return what `run` may ask of the data; without data, answers are zeros."""
+        """Return what `run` may ask of the data; without data, all answers are zero."""
 
     @abstractmethod
     def run(self, queries: Any, add_noise: AddNoise) -> StagedResult:
-        """Run all stages: the same code for a release and for its replay."""
+        """Run all stages, either for a release or for its replay.
+
+        Parameters
+        ----------
+        queries : Any
+            What `queries` has returned.
+        add_noise : function of (values, scales)
+            Draws noise; in a replay it returns what was drawn in the release.
+        """
 
     @classmethod
     def calibrate(cls, statistic: Statistic, guarantee: Guarantee) -> Self:
@@ -201,29 +237,41 @@ class StagedMechanism(VectorMechanism, ChecksItself):
 
     @classmethod
     def calibrate_noise(cls, statistic: Statistic, guarantee: Guarantee) -> NoiseLevel:
-        """Return the least noise that meets the guarantee.
+        """Return the kind and the scale of the least noise that meets the guarantee.
 
-        (ε, δ) may be met by Gaussian stages or by Laplace stages of pure ε. The latter
-        are taken where `laplace_cost_ratio` of the statistic says that they err less.
+        An (ε, δ) guarantee is met by Gaussian noise, and also by Laplace noise for pure
+        ε. Laplace noise is chosen if its expected error, √(d + 1)·r/ε in dimension d
+        with the measured factor r of `laplace_cost_ratio`, is below the Gaussian σ.
+
+        Parameters
+        ----------
+        statistic : Statistic
+            The statistic to release.
+        guarantee : Guarantee
+            The guarantee of all stages together.
         """
         check_guarantee(guarantee)
         if "laplace" not in cls.noise_kinds:
             return NoiseLevel("gaussian", smallest_gaussian_scale(guarantee))
+
         level = smallest_noise(guarantee)
         if isinstance(guarantee, ApproxDP):
-            laplace_cost = cls.laplace_cost_ratio(statistic) * std_per_scale(
-                "laplace", statistic.value_space.dim
-            )
+            laplace_std = std_per_scale("laplace", statistic.value_space.dim)
+            laplace_cost = cls.laplace_cost_ratio(statistic) * laplace_std
             if laplace_cost < level.scale * guarantee.eps:
                 return smallest_noise(PureDP(guarantee.eps))
         return level
 
     @classmethod
     def laplace_cost_ratio(cls, statistic: Statistic) -> float:
-        """How much more Laplace stages cost than Gaussian ones; infinite if never tried."""
+        """How much more Laplace stages err than Gaussian ones of the same noise.
+
+        Infinite, as here, if Laplace stages are not an alternative to Gaussian ones.
+        """
         return inf
 
     def draw(self, data: Any, source: Source) -> Draw:
+        """Run all stages on the data with exact noise."""
         noise = ExactNoise(self.noise_kind, source)
         value, budget = self.run(self.queries(data), noise)
         return Draw(value, noise.integers, noise.slack, budget.transcript)
@@ -233,7 +281,7 @@ class StagedMechanism(VectorMechanism, ChecksItself):
         return self.run(self.queries(), replay_draws(integers))
 
     def post_process(self, value: Any) -> Any:
-        """Return the value as it is: the run has moved it to where it can be."""
+        """Return the value as it is: `run` has already projected it."""
         return value
 
     def reconstruct_value(self, certificate: Certificate) -> Any:
@@ -254,8 +302,13 @@ def check_transcript(recomputed: list[dict[str, Any]], stated: Any) -> list[Chec
         The transcript of a replay.
     stated : Any
         The stages of a certificate, which may hold anything.
+
+    Returns
+    -------
+    list of two Check
+        Whether the stages agree, and whether their fractions of the budget add up to at
+        most 1.
     """
-    total_share = sum(stage.get("share", 0.0) for stage in recomputed)
     is_same = (
         isinstance(stated, list)
         and len(stated) == len(recomputed)
@@ -264,6 +317,7 @@ def check_transcript(recomputed: list[dict[str, Any]], stated: Any) -> list[Chec
             for own, other in zip(recomputed, stated, strict=True)
         )
     )
+    total_share = sum(stage.get("share", 0.0) for stage in recomputed)
     return [
         Check(
             f"{len(recomputed)} stages",
@@ -286,9 +340,14 @@ def _is_same_stage(recomputed: dict[str, Any], stated: Any) -> bool:
 
 
 def _is_equal(recomputed: Any, stated: Any) -> bool:
-    """Compare texts exactly, and numbers up to the last digits of recomputation."""
+    """Return whether two entries of a stage are equal.
+
+    Texts must be the same. Numbers may differ by 1e-9, relative, or 1e-12: recomputing
+    them on another machine changes their last digits.
+    """
     if isinstance(recomputed, str) or recomputed is None:
         return bool(recomputed == stated)
+
     numbers = np.asarray(recomputed)
     others = np.asarray(stated)
     if others.dtype.kind not in "if" or numbers.shape != others.shape:

@@ -15,11 +15,11 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from curvedp.core.capabilities import LeadsToRegion, NeedsManyRecords, NoisyDraw
+from curvedp.core.chart import grid_of
 from curvedp.core.codes import PostProcessing
 from curvedp.core.mechanism import MechanismInfo
 from curvedp.core.statistic import Statistic
 from curvedp.geometry import project_to_ball
-from curvedp.mechanisms.chart import grid_of
 from curvedp.mechanisms.staged.budget import (
     StageBudget,
     StagedMechanism,

@@ -1,10 +1,12 @@
-"""Private quantiles of distances: how far from a point most records are.
+"""Find privately how far from a point most records are.
 
-There are two ways. `BinarySearch` asks for one noisy count at a time, which suits
-Gaussian noise: k questions cost √k in noise. For pure ε they would cost k times the
-noise, so `ShellHistogram` asks once for the counts in all of many public shells: a
-replaced record leaves one shell and enters another, so all counts together move by 2,
-however many there are.
+`BinarySearch` asks for one noisy count of far records at a time. It is for Gaussian
+noise, where k questions have √k times the noise of one. `ShellHistogram` is for pure ε,
+where they would have k times the noise.
+
+A histogram asks one question: how many records lie in each of many public shells? A
+replaced record leaves one shell and enters another, so the counts change by at most 2
+in total, however many shells there are.
 """
 
 from collections.abc import Callable
@@ -17,7 +19,7 @@ from scipy.special import gammainc, gammaincc, gammaincinv, poch
 
 from curvedp.mechanisms.staged.budget import ReleasedCounts, StageBudget
 
-# Decreasing lengths -> how many records exceed each of them.
+# A function of decreasing lengths that returns how many records exceed each of them.
 CountBeyond = Callable[[np.ndarray], np.ndarray]
 
 # A search over 2^7 − 1 lengths, each 1.25 times the next, reaches down to 1e-12 of the
@@ -25,19 +27,20 @@ CountBeyond = Callable[[np.ndarray], np.ndarray]
 DEFAULT_QUERIES = 7
 DEFAULT_RATIO = 1.25
 
-# Beyond this many times the likeliest median, nothing is looked for.
+# Laws of the distance whose median is more than this many times larger or smaller than
+# the likeliest median are left out.
 MAX_MEDIAN_RATIO = 4.0
 
-# Candidate medians and radii that are weighed for each shell.
+# Each shell is divided into this many candidates for a median or a radius.
 _CANDIDATES_PER_SHELL = 3
 
-# How much of what a ball cuts off adds up to a bias: 1 if all records outside lie one
-# way. Measured on real data sets.
+# The bias of a mean by clipping to a ball, over the mean length that is cut off. It
+# would be 1 if all records outside lay in one direction. Measured on real data sets.
 _BIAS_SHARE = 0.7
 
-# Laws of a distance x for which x^order is Gamma(power/order): exponential tails (order
-# 1), normal ones (2) and sharp edges (16), each from many records near 0 to all in one
-# shell.
+# The family of laws of a distance x: x^order is Gamma(power/order). The order makes
+# exponential tails (1), normal tails (2) or a sharp edge (16). The power goes from many
+# records near 0 (1/2) to all records in one shell (64).
 _LAW_POWERS, _LAW_ORDERS = np.stack(
     [(power, order) for order in (1.0, 2.0, 16.0) for power in 2.0 ** np.arange(-1, 7)],
     axis=1,
@@ -47,9 +50,20 @@ _LAW_POWERS, _LAW_ORDERS = np.stack(
 class BinarySearch(NamedTuple):
     """A binary search over 2^queries − 1 public lengths, each `ratio` times the next.
 
-    An early question that noise answers wrongly leads far too high; one that is passed
-    too easily ends at the length it was asked about, where a few more records are cut
-    off. So each question allows `patience` standard deviations more than the next one.
+    A wrong answer to an early question is worse if it says "too short" than if it says
+    "long enough": the first leads to a length that is far too large, the second to one
+    beyond which lie a few more records than allowed. So the earlier a question is asked,
+    the more records it allows.
+
+    Attributes
+    ----------
+    queries : int
+        The number of noisy counts.
+    ratio : float
+        The ratio of neighboring lengths, above 1.
+    patience : float
+        Each question allows this many standard deviations of a count more than the
+        next question does.
     """
 
     queries: int = DEFAULT_QUERIES
@@ -57,14 +71,14 @@ class BinarySearch(NamedTuple):
     patience: float = 0.0
 
     def count_std(self, scale: float, share: float) -> float:
-        """Return the standard deviation of each noisy count.
+        """Return the standard deviation of each noisy count, for Gaussian noise.
 
         Parameters
         ----------
         scale : float
             1/μ of the whole release.
         share : float
-            Of the budget, for the whole search.
+            The fraction of the privacy budget that the whole search takes.
         """
         return scale * sqrt(self.queries / share)
 
@@ -77,41 +91,53 @@ class BinarySearch(NamedTuple):
         share: float,
         center: np.ndarray | None = None,
     ) -> float:
-        """Return the smallest public length that about `allowed_outside` records exceed.
+        """Find the smallest public length that about `allowed_outside` records exceed.
 
         Parameters
         ----------
         budget : StageBudget
+            Is charged `share`, and keeps the noisy counts.
         count_beyond : function
-            Counts the records beyond each of a decreasing array of lengths.
+            Counts the records beyond each of a decreasing array of lengths. Its answers
+            are NOT private.
         largest : float
-            The first of the public lengths.
+            The largest of the public lengths.
         allowed_outside : float
             How many records may exceed the answer.
         share : float
-            Of the budget, for the whole search.
+            The fraction of the privacy budget for the whole search.
         center : array, optional
-            The point from which the lengths are distances, for the transcript.
+            The point from which the lengths are distances; kept with the counts.
+
+        Returns
+        -------
+        float
+            One of the public lengths. The largest one is returned if no noisy count
+            says that a shorter one will do.
         """
         n_lengths = 2**self.queries - 1
         lengths = largest * self.ratio ** -np.arange(n_lengths, dtype=np.float64)
         counts = count_beyond(lengths)
 
-        low, high = 0, n_lengths - 1
+        # The answer is among lengths[low], …, lengths[high].
+        low = 0
+        high = n_lengths - 1
         for questions_left in reversed(range(self.queries)):
             middle = (low + high + 1) // 2
             count = counts[middle : middle + 1]
-            answer = budget.release("radius", share / self.queries, 1.0, count)
+            answer = budget.release(
+                "radius", share / self.queries, sensitivity=1.0, values=count
+            )
             noisy_count = float(answer.values[0])
             budget.counts.append(
                 ReleasedCounts(center, float(lengths[middle]), noisy_count, answer.std)
             )
-            threshold = allowed_outside + questions_left * self.patience * answer.std
-            if noisy_count <= threshold:
+
+            extra_patience = questions_left * self.patience * answer.std
+            if noisy_count <= allowed_outside + extra_patience:
                 low = middle
             else:
-                high = middle - 1
-            high = max(low, high)
+                high = max(low, middle - 1)
         return float(lengths[low])
 
 
@@ -131,19 +157,34 @@ class ShellEstimate(NamedTuple):
 
 
 class ShellHistogram(NamedTuple):
-    """A histogram over `n_shells` public shells whose radii are `ratio` times the next.
+    """A histogram of distances over public shells.
 
-    The outermost shell holds everything that is farther out, the innermost everything
-    that is nearer.
+    The radii of the shells fall by a constant ratio. The outermost shell also holds all
+    records that are farther away, and the innermost all that are nearer.
+
+    Attributes
+    ----------
+    n_shells : int
+        The number of shells.
+    ratio : float
+        The ratio of neighboring radii, above 1.
     """
 
     n_shells: int
     ratio: float
 
     def reaching_to(self, smallest_share: float) -> "ShellHistogram":
-        """Return a histogram with no more shells than reach that share of the first radius."""
+        """Return a histogram without the shells below a smallest radius of interest.
+
+        Parameters
+        ----------
+        smallest_share : float
+            The smallest radius over the outermost one. Outside (0, 1) the histogram is
+            returned as it is.
+        """
         if not 0 < smallest_share < 1:
             return self
+        # One shell more than reach there, and one for what is nearer still.
         needed = 2 + ceil(-log(smallest_share) / log(self.ratio))
         return self._replace(n_shells=min(self.n_shells, needed))
 
@@ -162,38 +203,64 @@ class ShellHistogram(NamedTuple):
         Parameters
         ----------
         budget : StageBudget
+            Is charged `share`, and keeps the noisy counts.
         count_beyond : function
-            Counts the records beyond each of a decreasing array of lengths.
+            Counts the records beyond each of a decreasing array of lengths. Its answers
+            are NOT private.
         n : int
             The number of records.
         largest : float
             The radius of the outermost shell.
         noise_per_radius : float
-            The noise to come in a ball of radius r has the length r·noise_per_radius/n.
+            States the noise of the mean to be released later: in a ball of radius r it
+            has the length r·noise_per_radius/n.
         share : float
-            Of the budget.
+            The fraction of the privacy budget for the histogram.
         center : array
             The point from which distances are measured.
         """
         radii = largest * self.ratio ** -np.arange(self.n_shells, dtype=np.float64)
-        counts = np.diff(count_beyond(radii)[1:], prepend=0.0, append=float(n))
-        answer = budget.release("shells", share, sqrt(2), counts, l1_sensitivity=2.0)
-        noisy = answer.values
+        shell_counts = np.diff(count_beyond(radii)[1:], prepend=0.0, append=float(n))
+        answer = budget.release(
+            "shells", share, sqrt(2), shell_counts, l1_sensitivity=2.0
+        )
+        noisy_counts = answer.values
         noise_scale = budget.transcript[-1]["noise"]
+        noisy_counts_beyond = np.cumsum(noisy_counts)[:-1]
         budget.counts.append(
-            ReleasedCounts(center, radii[1:], np.cumsum(noisy)[:-1], noise_scale)
+            ReleasedCounts(center, radii[1:], noisy_counts_beyond, noise_scale)
         )
 
-        fullest = int(np.argmax(noisy[:-1] + noisy[1:]))
-        sum_of_two = noisy[fullest] + noisy[fullest + 1]
-        difference = noisy[fullest] - noisy[fullest + 1]
-        position = 0.0
-        if sum_of_two > 0:
-            position = float(np.clip(difference / sum_of_two, -1, 1)) / 2
-        typical_distance = radii[fullest + 1] * self.ratio**position
+        best_share = best_radius_share(
+            noisy_counts, noise_scale, n, noise_per_radius, self
+        )
+        return ShellEstimate(
+            typical_distance=self._typical_distance(radii, noisy_counts),
+            best_radius=largest * best_share,
+        )
 
-        best_share = best_radius_share(noisy, noise_scale, n, noise_per_radius, self)
-        return ShellEstimate(float(typical_distance), largest * best_share)
+    def _typical_distance(self, radii: np.ndarray, noisy_counts: np.ndarray) -> float:
+        """Return about the middle of the two neighboring shells with the most records.
+
+        It is the radius between the two shells, moved by up to half a shell toward the
+        fuller one.
+
+        Parameters
+        ----------
+        radii : array, shape (n_shells,)
+            The decreasing radii of the shells.
+        noisy_counts : array, shape (n_shells,)
+            The released number of records in each shell.
+        """
+        outer = int(np.argmax(noisy_counts[:-1] + noisy_counts[1:]))
+        inner = outer + 1
+        sum_of_counts = noisy_counts[outer] + noisy_counts[inner]
+        difference = noisy_counts[outer] - noisy_counts[inner]
+
+        shift = 0.0
+        if sum_of_counts > 0:
+            shift = float(np.clip(difference / sum_of_counts, -1, 1)) / 2
+        return float(radii[inner] * self.ratio**shift)
 
 
 def best_radius_share(
@@ -203,11 +270,24 @@ def best_radius_share(
     noise_per_radius: float,
     shells: ShellHistogram,
 ) -> float:
-    """Return the radius of least expected loss, over the first radius of the histogram.
+    """Return the radius of least expected loss, as a fraction of the outermost radius.
 
-    The loss of a radius is the noise to come, in proportion to it, and the bias by what
-    it cuts off. The latter is averaged over laws of the distance (`distance_laws`),
-    weighted by how likely they make the noisy counts.
+    The loss of a radius r is the length of the noise of a mean in that ball, plus the
+    bias by what the ball cuts off. The bias is averaged over laws of the distance
+    (`distance_laws`), each weighted by how likely it makes the noisy counts.
+
+    Parameters
+    ----------
+    noisy_counts : array, shape (n_shells,)
+        The released number of records in each shell.
+    noise_scale : float
+        The Laplace scale of the noise of each count.
+    n : int
+        The number of records.
+    noise_per_radius : float
+        In a ball of radius r the noise has the length r·noise_per_radius/n.
+    shells : ShellHistogram
+        The public shells.
     """
     expected_counts = n * distance_laws(shells).shell_shares
     misfits = np.sum(np.abs(noisy_counts - expected_counts), axis=-1) / noise_scale
@@ -223,42 +303,61 @@ def best_radius_shares(
     Parameters
     ----------
     misfits : array, shape (histograms, laws, medians)
-        The distance of the noisy counts from those of every law, in noise scales; the
-        log likelihood up to a constant and its sign.
+        The sum over shells of |noisy count − expected count| in noise scales, for every
+        law of the distance and every candidate median. This is minus the log likelihood
+        of Laplace noise, up to a constant.
     n : int
+        The number of records.
     noise_per_radius : array, shape (histograms,)
+        In a ball of radius r the noise has the length r·noise_per_radius/n.
     shells : ShellHistogram
+        The public shells of all histograms.
+
+    Returns
+    -------
+    array, shape (histograms,)
+        The best radius of each histogram, as a fraction of the outermost radius.
     """
     laws = distance_laws(shells)
     n_candidates = misfits.shape[2]
     radii = shells.ratio ** -(np.arange(n_candidates) / _CANDIDATES_PER_SHELL)
-    likeliest_median = np.argmin(misfits.min(axis=1), axis=-1)
-    # A law whose median is farther than MAX_MEDIAN_RATIO from the likeliest one would
-    # count for its length alone: it is left out.
+    likeliest_medians = np.argmin(misfits.min(axis=1), axis=-1)
+    # How many candidates lie between a median and MAX_MEDIAN_RATIO times that median.
+    # A law beyond this window would count only because its distances are so long.
     window = int(_CANDIDATES_PER_SHELL * log(MAX_MEDIAN_RATIO) / log(shells.ratio))
 
     shares = np.empty(len(misfits))
-    for median in np.unique(likeliest_median):
-        rows = likeliest_median == median
+    # Histograms with the same likeliest median use the same laws.
+    for median in np.unique(likeliest_medians):
+        rows = likeliest_medians == median
         medians = slice(max(median - window, 0), median + window + 1)
-        log_losses = misfits[rows, :, medians].reshape(int(rows.sum()), -1)
-        weights = np.exp(log_losses.min(axis=1, keepdims=True) - log_losses)
-        excess = laws.mean_excess[:, medians].reshape(-1, n_candidates)
-        mean_excess = weights @ excess / weights.sum(axis=1, keepdims=True)
+
+        misfits_in_window = misfits[rows, :, medians].reshape(int(rows.sum()), -1)
+        smallest_misfits = misfits_in_window.min(axis=1, keepdims=True)
+        likelihoods = np.exp(smallest_misfits - misfits_in_window)
+
+        excess_by_law = laws.mean_excess[:, medians].reshape(-1, n_candidates)
+        total_likelihood = likelihoods.sum(axis=1, keepdims=True)
+        mean_excess = likelihoods @ excess_by_law / total_likelihood
+
+        # n times the loss: noise, then bias.
         loss = noise_per_radius[rows, None] * radii + _BIAS_SHARE * n * mean_excess
         shares[rows] = radii[np.argmin(loss, axis=1)]
     return shares
 
 
 class DistanceLaws(NamedTuple):
-    """Laws of the distance, each with its median at each candidate radius.
+    """A table of laws of the distance x from a point to a record.
+
+    Every law appears once for each candidate median. Lengths are in units of the
+    outermost radius of a histogram.
 
     Attributes
     ----------
     shell_shares : array, shape (laws, medians, shells)
-        The share of records in each shell.
+        The probability of each shell.
     mean_excess : array, shape (laws, medians, radii)
-        The mean of (x − r)₊ at each radius r, in units of the first radius.
+        E(x − r)₊, the mean length beyond the radius r, for each candidate radius r.
     """
 
     shell_shares: np.ndarray
@@ -268,33 +367,46 @@ class DistanceLaws(NamedTuple):
 @lru_cache(maxsize=32)
 @np.errstate(over="ignore")
 def distance_laws(shells: ShellHistogram) -> DistanceLaws:
-    """Tabulate the laws for which x^order is Gamma(power/order), for one histogram.
+    """Tabulate a family of laws of the distance x, for the shells of one histogram.
 
-    With a = power/order and s = m·(x/median)^order, m the median of Gamma(a), the share
-    of records within x is the regularized incomplete gamma function P(a, s), and E(x −
-    r)₊ = E[x; x > r] − r·P(x > r) with E[x; x > r] = median·Γ(a + 1/order)/Γ(a) ·
-    m^{−1/order} · Q(a + 1/order, s).
+    The family consists of the laws for which x^k is a multiple of a Gamma(a) variable,
+    for several orders k and shapes a = power/k. Let m be the median of Gamma(a), M that
+    of x, and s(r) = m·(r/M)^k. With the regularized incomplete gamma functions P and
+    Q = 1 − P,
+
+        P(x ≤ r)    = P(a, s(r)),
+        E[x; x > r] = M·m^(−1/k)·Γ(a + 1/k)/Γ(a)·Q(a + 1/k, s(r)),
+        E(x − r)₊   = E[x; x > r] − r·Q(a, s(r)).
+
+    All radii and medians are powers of ratio^(1/3), where `ratio` is that of the shells,
+    so the functions are computed once for each quotient r/M.
     """
     shape = (_LAW_POWERS / _LAW_ORDERS)[:, None]
     order = _LAW_ORDERS[:, None]
     n_candidates = _CANDIDATES_PER_SHELL * shells.n_shells
-    steps = np.arange(-n_candidates, n_candidates)
-    over_median = shells.ratio ** (steps / _CANDIDATES_PER_SHELL)
-    gamma_median = gammaincinv(shape, 0.5)
-    s = gamma_median * over_median**order
     candidates = np.arange(n_candidates)
 
+    # Step j + n_candidates of these arrays is for the quotient r/M = ratio^(j/3).
+    steps = np.arange(-n_candidates, n_candidates)
+    radius_over_median = shells.ratio ** (steps / _CANDIDATES_PER_SHELL)
+    gamma_median = gammaincinv(shape, 0.5)
+    s = gamma_median * radius_over_median**order
+
+    # The probability of a shell is a difference of P(x ≤ r) at its two edges.
     shell_edges = _CANDIDATES_PER_SHELL * np.arange(1, shells.n_shells)
     edge_steps = candidates[:, None] - shell_edges + n_candidates
     below_edges = gammainc(shape, s)[:, edge_steps]
     shell_shares = -np.diff(below_edges, prepend=1.0, append=0.0, axis=-1)
 
+    # E(x − r)₊ in units of the median.
     mean_beyond = (
         poch(shape, 1 / order)
         * gamma_median ** (-1 / order)
         * gammaincc(shape + 1 / order, s)
     )
-    excess = mean_beyond - over_median * gammaincc(shape, s)
+    excess = mean_beyond - radius_over_median * gammaincc(shape, s)
+
+    # Multiplying by the median gives it in units of the outermost radius.
     radius_steps = candidates[:, None] - candidates + n_candidates
     medians = shells.ratio ** -(candidates[:, None] / _CANDIDATES_PER_SHELL)
     return DistanceLaws(shell_shares, excess[:, radius_steps] * medians)

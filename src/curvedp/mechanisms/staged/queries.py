@@ -1,19 +1,23 @@
-"""What the stages of a release may ask of the records, with the sensitivity of each answer.
+"""The questions that a release in stages may ask about the records.
 
-Answers are exact sums of whole numbers, so that they do not depend on the order or
-grouping of the records. All sensitivities hold for the *computed* numbers on any
-manifold and for any records: clipping comes last, and no rounding of one record depends
-on another.
+Every answer comes with its sensitivity: how far it can move if one record is replaced.
+The sensitivities hold for the *computed* numbers, on any manifold and for any records.
 
-Sensitivities (replace-one): a count of records with a property moves by 1; shares of
-records at edges of bins by √2 in the Euclidean norm (2 in sum), because a record has
-two nonnegative shares of length 1 (of sum 1); a mean of n vectors of length at most B
-by 2B/n. docs/private-ball.md has the proofs.
+Answers are exact sums of whole numbers, so they do not depend on the order or grouping
+of the records. Clipping comes last, and no rounding of one record depends on another.
+
+Sensitivities (replace-one), with proofs in docs/private-ball.md:
+
+- a count of records with a property moves by 1;
+- a mean of n vectors of length at most B moves by 2B/n;
+- a histogram in which each record has weights at two neighboring edges moves by √2 in
+  the Euclidean norm if the two weights are nonnegative and of length 1, and by 2 in the
+  ℓ₁ norm if they are of sum 1.
 """
 
 from collections.abc import Callable
 from functools import partial
-from math import ceil, frexp, inf, log, nextafter, pi, sqrt
+from math import ceil, inf, log, nextafter, pi, sqrt
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -21,31 +25,44 @@ import numpy as np
 from curvedp.core.statistic import Ball, check_point
 from curvedp.errors import CurvedpError
 from curvedp.geometry import project_to_ball
-from curvedp.geometry.capabilities import EmbeddedMean, fast_normal_coordinates
+from curvedp.geometry.capabilities import EmbeddedMean
 from curvedp.geometry.manifold import Manifold
 from curvedp.numerics.fixed_point import FixedPoint
 from curvedp.records.base import Records, open_records
 from curvedp.statistics.searched_ball import SearchedBallStatistic
+from curvedp.statistics.tangent_vectors import clip_rows_to, logs_at
 
 if TYPE_CHECKING:
     # It imports the laws, which a process of a federated site must not.
     from curvedp.mechanisms.vector import NoiseKind
 
-# Shares of a record at the edges of bins are whole multiples of 2^-20, rounded down,
-# which makes no pair of shares longer.
-_SHARE_RESOLUTION = 2.0**20
+# The weights of a record at the edges of its bin are whole multiples of 2^-20. They are
+# rounded down, so that no pair of weights becomes longer.
+_WEIGHT_RESOLUTION = 2.0**20
+
+# A relative margin for the rounding of a few operations; it costs next to no privacy.
+_ROUNDING_MARGIN = 1e-9
+
+# Any unit of measurement that doubles hold is within this distance of 1, times √m, on a
+# cone of m × m matrices.
+_FARTHEST_UNIT = 100
+
+# Keeps a quotient of two numbers finite if both are 0.
+_TINY = 1e-300
 
 
 class Bins(NamedTuple):
-    """Bins of a cone's scale about a public center.
+    """Bins of the log scale of a cone of matrices, on both sides of a public center.
 
     Attributes
     ----------
     width : float
+        The width of a bin, as a geodesic length.
     half_count : int
-        How many on either side of the center.
+        The number of bins on each side of the center.
     noise_kind : {"gaussian", "laplace"}
-        Of the noise to come, by which a record's two shares are chosen.
+        The noise that will be added. Each record's weights at the two edges of its bin
+        depend on it (`_edge_weights`).
     """
 
     width: float
@@ -54,22 +71,31 @@ class Bins(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """An answer about the records, NOT private, and how far it moves between neighbors."""
+    """An exact answer about the records. NOT private.
+
+    Attributes
+    ----------
+    values : array
+        The numbers.
+    sensitivity : float
+        How far they can move if one record is replaced, in the Euclidean norm.
+    """
 
     values: np.ndarray
     sensitivity: float
 
 
 class Queries:
-    """Questions about n records in a public outer ball.
+    """Questions about n records in a public outer ball. The answers are NOT private.
 
     Parameters
     ----------
     statistic : SearchedBallStatistic
-        Its manifold, outer ball and n are public.
+        States the manifold, the outer ball and n, which are public.
     records : Records, optional
-        Without records every answer is zero, of the right shape and with the right
-        sensitivity: for replaying a transcript.
+        The records. Without them every answer is zero, of the right shape and with the
+        right sensitivity, which is what a replay needs. Simulations may give k records
+        that stand for n of their kind; counts are then multiplied by n/k.
     """
 
     def __init__(
@@ -88,37 +114,80 @@ class Queries:
     def scale_histogram(
         self, center: np.ndarray, factor_index: int, bins: Bins
     ) -> np.ndarray:
-        """Return, at each edge of bins, the summed shares of the records beside it.
+        """Return a histogram of the records' scales in one factor of the manifold.
 
-        A bin holds records by the scale of one factor of the manifold, which is a cone
-        of matrices: its unit of measurement.
+        The factor is a cone of matrices, and its scale is its unit of measurement. Each
+        record has weights at the two edges of its bin (`_edge_weights`). The sensitivity
+        is √2 in the Euclidean norm for Gaussian bins, and 2 in the ℓ₁ norm for Laplace.
+
+        Parameters
+        ----------
+        center : array
+            The public point from which scales are measured.
+        factor_index : int
+            Which factor of the manifold.
+        bins : Bins
+
+        Returns
+        -------
+        array, shape (2·half_count + 1,)
+            The sum of the records' weights at each edge, from small to large scales.
         """
         n_edges = 2 * bins.half_count + 1
         if len(self._manifold.factors) == 1:
             # The logarithms at the center may serve the next question, too.
             axis = scaling_direction(self._manifold, center)
-            kernel: Any = partial(_sum_edge_shares_of_logs, axis, bins)
-            return self._count(kernel, n_edges, center) / _SHARE_RESOLUTION
-        kernel = partial(_sum_edge_shares_of_factor, center, factor_index, bins)
-        return self._count(kernel, n_edges) / _SHARE_RESOLUTION
+            kernel: Any = partial(_sum_edge_weights_of_logs, axis, bins)
+            return self._count(kernel, n_edges, center) / _WEIGHT_RESOLUTION
+
+        kernel = partial(_sum_edge_weights_of_factor, center, factor_index, bins)
+        return self._count(kernel, n_edges) / _WEIGHT_RESOLUTION
 
     def mean_embedding(self, factor_index: int) -> Answer:
-        """Return the mean of the records' points in the embedding of one factor."""
+        """Return the mean of the records' embedded points in one factor of the manifold.
+
+        Parameters
+        ----------
+        factor_index : int
+            Which factor. It must be embedded in a vector space (`EmbeddedMean`).
+        """
         factor = self._manifold.factors[factor_index]
-        assert isinstance(factor, EmbeddedMean)  # asked for only where it is one
-        diameter = factor.embedded_diameter
+        assert isinstance(factor, EmbeddedMean)
         grid = FixedPoint(2.0)
         size = np.asarray(factor.embed(factor.origin)).size
         mean = self.mean(partial(_sum_embedded, factor_index, grid), grid, size)
-        return Answer(mean, mean_sensitivity(diameter / 2, grid, size, self._n))
+
+        # Points of a set of this diameter move as vectors of half that length do.
+        longest = factor.embedded_diameter / 2
+        return Answer(mean, mean_sensitivity(longest, grid, size, self._n))
 
     def count_beyond(self, center: np.ndarray, radii: np.ndarray) -> np.ndarray:
-        """Return how many records are farther from the center than each decreasing radius."""
+        """Return how many records are farther from a center than each of several radii.
+
+        Each count has sensitivity 1.
+
+        Parameters
+        ----------
+        center : array
+        radii : array
+        """
         counts = self._count(partial(_count_longer, radii), len(radii), center)
         return counts.astype(np.float64)
 
     def mean_clipped_log(self, center: np.ndarray, radius: float) -> Answer:
-        """Return the mean of the logarithms at the center, each clipped to the radius."""
+        """Return the mean of the records' logarithms at a center, each clipped to a radius.
+
+        Parameters
+        ----------
+        center : array
+        radius : float
+            Logarithms that are longer are shortened to this length.
+
+        Returns
+        -------
+        Answer
+            The mean in coordinates at the center, shape (dim,).
+        """
         dim = self._manifold.dim
         grid = FixedPoint(2 * radius)
         mean = self.mean(partial(sum_clipped, radius, grid), grid, dim, center)
@@ -127,21 +196,38 @@ class Queries:
     def hessian_excess(
         self, center: np.ndarray, radius: float, direction: np.ndarray
     ) -> Answer:
-        """Return (mean t, mean t·cos²) with t = s·coth s − 1 for the distance s ≤ radius.
+        """Return two means that give the mean Hessian of ½d² along a direction.
 
-        In hyperbolic space the Hessian of ½d² at distance s is 1 along the geodesic and
-        s·coth s across it; cos is that of the angle to `direction`. So the mean Hessian
-        along the direction is 1 + mean t − mean t·cos².
+        In hyperbolic space of curvature −1 the Hessian of ½d² at distance s from a
+        record is 1 along the geodesic to the record, and s·coth s across it. Let
+        t = s·coth s − 1, with s clipped to the radius, and φ the angle between the
+        direction and the geodesic. Then the mean Hessian along the direction is
+        1 + mean(t) − mean(t·cos²φ).
+
+        Parameters
+        ----------
+        center : array
+            Where the Hessian is taken.
+        radius : float
+        direction : array, shape (dim,)
+            In coordinates at the center, of any length.
+
+        Returns
+        -------
+        Answer
+            (mean(t), mean(t·cos²φ)). Each mean moves by at most t(radius)/n, so both
+            together by √2 times that.
         """
         root_curvature = sqrt(abs(self._manifold.constant_curvature or 0.0))
         largest = float(_hessian_excess_at(np.asarray(radius), radius, root_curvature))
         grid = FixedPoint(2 * largest)
         length = float(np.linalg.norm(direction))
         axis = direction / length if length > 0 else direction
+
         kernel = partial(_sum_hessian_excess, radius, root_curvature, axis, grid)
         mean = self.mean(kernel, grid, 2, center)
         sensitivity = mean_sensitivity(largest / 2, grid, 2, self._n)
-        return Answer(mean, sqrt(2) * sensitivity * (1 + 1e-9))
+        return Answer(mean, sqrt(2) * sensitivity * (1 + _ROUNDING_MARGIN))
 
     def mean(
         self,
@@ -150,29 +236,46 @@ class Queries:
         size: int,
         center: np.ndarray | None = None,
     ) -> np.ndarray:
-        """Return the mean of what a kernel makes of the records.
+        """Return the mean over all records of vectors that a kernel sums up.
 
         Parameters
         ----------
         kernel : function
-            Returns exact sums, in `grid`, over a block of records; of their logarithms
-            at `center` where that is given.
+            Takes a block of records and returns exact sums of their vectors, in `grid`.
+            With `center` it takes the logarithms of the records instead.
         grid : FixedPoint
+            The grid to which the entries of the vectors are rounded.
         size : int
-            How many numbers the mean has.
+            The number of entries of a vector.
         center : array, optional
+            Where logarithms are taken.
+
+        Returns
+        -------
+        array, shape (size,)
+            The mean, or zeros without records.
         """
         if self._records is None:
             return np.zeros(size)
+        # Exact sums have a high and a low part.
         sums = self._sum(self._records, kernel, center).reshape(2, size)
         return grid.mean(sums, self._records.n)
 
     def logs(self, center: np.ndarray) -> Records:
-        """Return the logarithms at the center of records in memory, kept for the next question."""
+        """Return the logarithms of the records, which are in memory, at a center.
+
+        The last result is cached, so that another question at the same center is fast.
+
+        Returns
+        -------
+        Records
+            Vectors of shape (dim,), one for each record.
+        """
         assert self._records is not None  # a replay reads nothing
-        if self._cached_center is None or not np.array_equal(
+        is_cached = self._cached_center is not None and np.array_equal(
             self._cached_center, center
-        ):
+        )
+        if not is_cached:
             logs = logs_at(self._manifold, center, self._records.array())
             self._cached_center = center
             self._cached_logs = open_records(logs, (self._manifold.dim,), min_records=0)
@@ -182,7 +285,19 @@ class Queries:
     def _count(
         self, kernel: Any, size: int, center: np.ndarray | None = None
     ) -> np.ndarray:
-        """Return a kernel's sums over all records, scaled to n where fewer stand for n."""
+        """Return counts over all records, or zeros without records.
+
+        If there are k records that stand for n, counts are multiplied by n/k.
+
+        Parameters
+        ----------
+        kernel : function
+            Takes a block of records, or of their logarithms at `center`, and returns
+            its counts.
+        size : int
+            The number of counts.
+        center : array, optional
+        """
         if self._records is None:
             return np.zeros(size, dtype=np.int64)
         total = self._sum(self._records, kernel, center)
@@ -193,10 +308,22 @@ class Queries:
     def _sum(
         self, records: Records, kernel: Any, center: np.ndarray | None
     ) -> np.ndarray:
-        """Return a kernel's exact sums over the records, or over their logarithms."""
-        if center is not None and self._outer_ball is None:
+        """Return the sum of what a kernel returns for each block of records.
+
+        Parameters
+        ----------
+        records : Records
+        kernel : function
+            Takes a block of records, or of their logarithms if `center` is given, and
+            returns whole numbers.
+        center : array or None
+            Where logarithms are taken.
+        """
+        are_clipped = self._outer_ball is None
+        if center is not None and are_clipped:
             with np.errstate(all="ignore"):  # a data-dependent warning is a release
                 return self.logs(center).sums(kernel)
+
         if center is not None:
             kernel = partial(_apply_to_logs, center, kernel)
         return records.sums(
@@ -205,17 +332,18 @@ class Queries:
 
 
 def mean_sensitivity(bound: float, grid: FixedPoint, size: int, n: int) -> float:
-    """Return how far a computed mean of n vectors moves when one of them is replaced.
+    """Return how far a computed mean of n vectors moves if one of them is replaced.
 
     Parameters
     ----------
     bound : float
-        The vectors' largest length.
+        The largest length of a vector.
     grid : FixedPoint
-        To which their entries are rounded.
+        The grid to which the entries of the vectors are rounded.
     size : int
-        The number of entries.
+        The number of entries of a vector.
     n : int
+        The number of vectors.
 
     Returns
     -------
@@ -223,120 +351,186 @@ def mean_sensitivity(bound: float, grid: FixedPoint, size: int, n: int) -> float
         2·bound/n, enlarged by the rounding of entries, of lengths (a few units in the
         last place for each coordinate) and of the mean itself.
     """
-    rounded_length = (
-        bound * (1 + 1e-9 + 4 * (size + 8) * 2.0**-52)
-        + sqrt(size) * grid.resolution / 2
-    )
+    rounding_of_length = _ROUNDING_MARGIN + 4 * (size + 8) * 2.0**-52
+    longest = bound * (1 + rounding_of_length) + sqrt(size) * grid.resolution / 2
     rounding_of_mean = sqrt(size) * bound * 2.0**-51
-    return nextafter(2 * rounded_length / n + rounding_of_mean, inf)
+    return nextafter(2 * longest / n + rounding_of_mean, inf)
 
 
 # ---- the unit of measurement of a cone ----
 
 
 def scaling_direction(cone: Manifold, center: np.ndarray) -> np.ndarray:
-    """Return the unit vector, in coordinates at the center, along which a cone is scaled."""
+    """Return the direction in which a cone of matrices is scaled.
+
+    Returns
+    -------
+    array, shape (dim,)
+        The unit vector, in coordinates at the center, that points to multiples of it.
+    """
     coordinates = np.asarray(cone.normal_coordinates(center, np.e * center))
     return np.asarray(coordinates / np.linalg.norm(coordinates))
 
 
 def half_bin_count(cone: Manifold, outer_radius: float, width: float) -> int:
-    """Return how many bins of a cone's scale there are on either side of the center.
+    """Return how many bins of a cone's log scale there are on each side of the center.
 
-    They reach to the outer radius, or as far as doubles hold any unit of measurement.
+    They reach to the outer radius, or to the largest unit of measurement that doubles
+    hold, if that is nearer.
+
+    Parameters
+    ----------
+    cone : Manifold
+        A cone of matrices.
+    outer_radius : float
+        The radius of the public outer ball.
+    width : float
+        The width of a bin.
     """
-    farthest = min(outer_radius, 100 * sqrt(cone.point_shape[0]))
+    farthest = min(outer_radius, _FARTHEST_UNIT * sqrt(cone.point_shape[0]))
     return ceil(farthest / width)
 
 
 def likeliest_bin(
-    noisy_shares: np.ndarray, noise_std: Any, n: int, noise_kind: "NoiseKind"
+    noisy_weights: np.ndarray, noise_std: Any, n: int, noise_kind: "NoiseKind"
 ) -> np.ndarray:
-    """Return where most records are, in bins from the center, by their noisy edge shares.
+    """Return where most records are, by a noisy histogram of edge weights.
 
-    The answer lies between the two neighboring edges that are likeliest if all n
-    records were there, or it is the center itself. A pair of edges must be likelier
-    than the center by more than the square of the number of pairs that are as near (or
-    of all pairs, where records are too few to be seen among them): a wrong unit of
-    measurement is of no use.
+    A wrong unit of measurement is of no use, so the answer is the center unless there
+    is evidence against it. Two neighboring edges are chosen if the log likelihood that
+    all n records lie between them exceeds that of the center by more than 2·log(k). Here
+    k is the number of pairs of edges that are as near to the center; it is the number
+    of all pairs if there are too few records to tell pairs apart.
 
-    For Gaussian noise of deviation σ and shares (s₁, s₂) of length 1 the log-likelihood
-    of a pair is n·√(y₁² + y₂²)/σ², up to what all pairs have in common; for Laplace
-    noise of deviation √2·b it is Σ (|y| − |y − n·s|)/b.
+    Let y₁ and y₂ be the noisy weights at the two edges. For Gaussian noise of standard
+    deviation σ the log likelihood is n·√(y₁² + y₂²)/σ², up to what all pairs have in
+    common. For Laplace noise of scale b it is Σ (|yᵢ| − |yᵢ − n·sᵢ|)/b, where s₁ and s₂
+    are the weights of a record at the likeliest place between the edges.
 
     Parameters
     ----------
-    noisy_shares : array, shape (…, edges)
+    noisy_weights : array, shape (…, edges)
+        The released histogram, or several of them.
     noise_std : float or array, shape (…)
+        The standard deviation of the noise in each weight.
     n : int
+        The number of records.
     noise_kind : {"gaussian", "laplace"}
 
     Returns
     -------
     array, shape (…)
+        The distance from the center, in bins; not a whole number in general.
     """
-    lower_edge = noisy_shares[..., :-1]
-    upper_edge = noisy_shares[..., 1:]
-    n_pairs = lower_edge.shape[-1]
-    center = noisy_shares.shape[-1] // 2
-    at_center = noisy_shares[..., [center]]
-    lower = np.maximum(lower_edge, 0.0)
-    upper = np.maximum(upper_edge, 0.0)
+    y_lower = noisy_weights[..., :-1]
+    y_upper = noisy_weights[..., 1:]
+    n_pairs = y_lower.shape[-1]
+    center = noisy_weights.shape[-1] // 2
+    y_center = noisy_weights[..., [center]]
+    lower = np.maximum(y_lower, 0.0)
+    upper = np.maximum(y_upper, 0.0)
     std = np.asarray(noise_std)[..., None]
 
     if noise_kind == "laplace":
-        upper_share = upper / np.maximum(lower + upper, 1e-300)
-        per_scale = sqrt(2) / std
-        log_likelihood = per_scale * (
-            _laplace_gain(lower_edge, n * (1 - upper_share))
-            + _laplace_gain(upper_edge, n * upper_share)
+        upper_weight = upper / np.maximum(lower + upper, _TINY)
+        inverse_scale = sqrt(2) / std
+        log_likelihood = inverse_scale * (
+            _laplace_gain(y_lower, n * (1 - upper_weight))
+            + _laplace_gain(y_upper, n * upper_weight)
         )
-        log_likelihood_at_center = per_scale * _laplace_gain(at_center, n)
-        largest_gain = per_scale * n
+        log_likelihood_at_center = inverse_scale * _laplace_gain(y_center, n)
+        largest_gain = inverse_scale * n
     else:
         log_likelihood = n / std**2 * np.sqrt(upper**2 + lower**2)
-        log_likelihood_at_center = n / std**2 * at_center
+        log_likelihood_at_center = n / std**2 * y_center
         largest_gain = (n / std) ** 2 / 2
 
     offset = np.arange(n_pairs) - center
     pairs_as_near = 2 * np.where(offset < 0, -offset, offset + 1)
-    competitors = np.where(largest_gain > 2 * log(n_pairs), pairs_as_near, n_pairs)
+    can_tell_apart = largest_gain > 2 * log(n_pairs)
+    competitors = np.where(can_tell_apart, pairs_as_near, n_pairs)
     gain = log_likelihood - log_likelihood_at_center - 2 * np.log(competitors)
 
     best = np.argmax(gain, axis=-1)[..., None]
     best_gain = np.take_along_axis(gain, best, -1)[..., 0]
     best_upper = np.take_along_axis(upper, best, -1)[..., 0]
     best_lower = np.take_along_axis(lower, best, -1)[..., 0]
-    if noise_kind == "laplace":
-        position = best_upper / np.maximum(best_lower + best_upper, 1e-300)
-    else:
-        position = np.arctan2(best_upper, best_lower) / (pi / 2)
+    position = _position_between_edges(best_lower, best_upper, noise_kind)
     return np.where(best_gain > 0, best[..., 0] - center + position, 0.0)
 
 
 def _laplace_gain(noisy: np.ndarray, expected: Any) -> np.ndarray:
-    """Return |y| − |y − expected|: the log-likelihood gain over 0, in units of 1/b."""
+    """Return how much likelier Laplace noise about `expected` is than about 0.
+
+    Returns
+    -------
+    array
+        The log likelihood ratio |y| − |y − expected| for y = `noisy`, in units of 1/b,
+        where b is the scale of the noise.
+    """
     return np.asarray(np.abs(noisy) - np.abs(noisy - expected))
+
+
+def _position_between_edges(
+    lower: np.ndarray, upper: np.ndarray, noise_kind: "NoiseKind"
+) -> np.ndarray:
+    """Return where in its bin a record is that has these weights at the two edges.
+
+    This inverts `_edge_weights`, up to a common factor of the weights.
+
+    Returns
+    -------
+    array
+        Between 0 (at the lower edge) and 1 (at the upper edge).
+    """
+    if noise_kind == "laplace":
+        return np.asarray(upper / np.maximum(lower + upper, _TINY))
+    return np.asarray(np.arctan2(upper, lower) / (pi / 2))
 
 
 def rescale_factor(
     manifold: Manifold, center: np.ndarray, factor_index: int, length: float
 ) -> np.ndarray:
-    """Return the center with one of its factors, a cone, scaled by a geodesic length."""
+    """Return a point with one of its factors, a cone of matrices, rescaled.
+
+    Parameters
+    ----------
+    manifold : Manifold
+    center : array
+        The point.
+    factor_index : int
+        Which factor of the manifold is rescaled.
+    length : float
+        How far, as a signed geodesic length in the direction of larger multiples.
+
+    Returns
+    -------
+    array
+        The new point, or the old one if doubles cannot hold the new one.
+    """
     cone = manifold.factors[factor_index]
     parts = list(manifold.split(center))
-    part = parts[factor_index]
-    step = length * scaling_direction(cone, part)
-    parts[factor_index] = np.asarray(cone.from_normal_coordinates(part, step))
+    old_part = parts[factor_index]
+    step = length * scaling_direction(cone, old_part)
+    parts[factor_index] = np.asarray(cone.from_normal_coordinates(old_part, step))
     return point_or_fallback(manifold, lambda: manifold.join(parts), center)
 
 
 def point_or_fallback(
     manifold: Manifold, compute_point: Callable[[], Any], fallback: np.ndarray
 ) -> np.ndarray:
-    """Return the point that released numbers lead to, or a fallback.
+    """Compute a point from released numbers, or return a fallback if that fails.
 
-    The fallback is taken where doubles cannot hold the point. This is post-processing.
+    It fails if doubles cannot hold the point. Since it depends on released numbers only,
+    this is post-processing.
+
+    Parameters
+    ----------
+    manifold : Manifold
+    compute_point : function without arguments
+        Returns the point, or raises.
+    fallback : array
+        A point of the manifold.
     """
     try:
         with np.errstate(all="ignore"):
@@ -348,32 +542,23 @@ def point_or_fallback(
 # ---- kernels: exact sums over a block of records ----
 
 
-def logs_at(manifold: Manifold, center: np.ndarray, points: np.ndarray) -> np.ndarray:
-    """Return the coordinates of log_center(x) of each point; zero where not finite."""
-    if len(points) == 0:
-        return np.zeros((0, manifold.dim))
-    with np.errstate(all="ignore"):  # a data-dependent warning is a release
-        logs = np.asarray(fast_normal_coordinates(manifold, center, points))
-        # Column-major: rows are short, and later steps run along coordinates.
-        logs = np.asfortranarray(logs)
-        is_finite = np.isfinite(logs).all(axis=-1, keepdims=True)
-        return np.where(is_finite, logs, 0.0)
-
-
-def clip_rows_to(vectors: np.ndarray, radius: float) -> np.ndarray:
-    """Shorten rows to at most the radius; a row that is not finite becomes zero."""
-    # Squares of tiny numbers are 0. Scaling by a power of two changes no other bit.
-    unit = 2.0 ** min(-frexp(radius)[1], 1000)
-    lengths = np.linalg.norm(vectors * unit, axis=-1, keepdims=True)
-    is_long = lengths > radius * unit
-    safe_lengths = np.where(lengths > 0, lengths, 1.0)
-    clipped = vectors * np.where(is_long, radius * unit / safe_lengths, 1.0)
-    is_finite = np.isfinite(clipped).all(axis=-1, keepdims=True)
-    return np.where(is_finite, clipped, 0.0)
-
-
 def sum_clipped(radius: float, grid: FixedPoint, logs: np.ndarray) -> np.ndarray:
-    """Return exact sums of rows that are clipped to the radius."""
+    """Return the exact sum of vectors that are clipped to a radius.
+
+    Parameters
+    ----------
+    radius : float
+        Longer vectors are shortened to this length.
+    grid : FixedPoint
+        The grid to which entries are rounded.
+    logs : array, shape (k, dim)
+        The vectors.
+
+    Returns
+    -------
+    array of int, shape (2·dim,)
+        The high parts of the sums, then the low parts.
+    """
     with np.errstate(all="ignore"):  # a data-dependent warning is a release
         return np.asarray(grid.sums(clip_rows_to(logs, radius)).ravel())
 
@@ -381,7 +566,17 @@ def sum_clipped(radius: float, grid: FixedPoint, logs: np.ndarray) -> np.ndarray
 def _apply_to_clipped(
     manifold: Manifold, outer_ball: Ball | None, kernel: Any, block: Any
 ) -> np.ndarray:
-    """Apply a kernel to a block of records, clipped into the outer ball where given."""
+    """Apply a kernel to a block of records, after clipping them into the outer ball.
+
+    Parameters
+    ----------
+    manifold : Manifold
+    outer_ball : Ball or None
+        None if the records are clipped already.
+    kernel : function of (manifold, points)
+        Returns whole numbers.
+    block : array, shape (k, *point_shape)
+    """
     with np.errstate(all="ignore"):  # a data-dependent warning is a release
         points = np.asarray(block, dtype=np.float64)
         if outer_ball is not None:
@@ -392,97 +587,185 @@ def _apply_to_clipped(
 def _apply_to_logs(
     center: np.ndarray, kernel: Any, manifold: Manifold, points: np.ndarray
 ) -> np.ndarray:
-    """Apply a kernel to the logarithms of points."""
+    """Apply a kernel to the logarithms of points at a center."""
     return np.asarray(kernel(logs_at(manifold, center, points)))
 
 
 def _count_longer(radii: np.ndarray, logs: np.ndarray) -> np.ndarray:
-    """Return how many rows are longer than each of the radii."""
+    """Return how many rows of `logs` are longer than each of the radii."""
     lengths = np.sort(np.linalg.norm(logs, axis=-1))
     return len(lengths) - np.searchsorted(lengths, radii, side="right")
 
 
-def _sum_edge_shares_of_factor(
+def _sum_edge_weights_of_factor(
     center: np.ndarray,
     factor_index: int,
     bins: Bins,
     manifold: Manifold,
     points: np.ndarray,
 ) -> np.ndarray:
-    """Return the summed edge shares of points, by the scale of one of their factors."""
-    shares = edge_shares_of_factor(manifold, center, factor_index, bins, points)
-    return _sum_edge_shares(bins, *shares)
+    """Return a histogram of the scales of points in one factor of the manifold.
+
+    Returns
+    -------
+    array of int, shape (2·half_count + 1,)
+        The sum of the points' weights at each edge, in units of 2^-20.
+    """
+    lower_edges, weights = edge_weights_of_factor(
+        manifold, center, factor_index, bins, points
+    )
+    return _sum_edge_weights(bins, lower_edges, weights)
 
 
-def _sum_edge_shares_of_logs(
+def _sum_edge_weights_of_logs(
     axis: np.ndarray, bins: Bins, logs: np.ndarray
 ) -> np.ndarray:
-    """Return the summed edge shares of logarithms, by their component along an axis."""
-    return _sum_edge_shares(bins, *_edge_shares(axis, bins, logs))
+    """Return a histogram of the components of vectors along an axis.
+
+    Returns
+    -------
+    array of int, shape (2·half_count + 1,)
+        The sum of the vectors' weights at each edge, in units of 2^-20.
+    """
+    lower_edges, weights = _edge_weights(axis, bins, logs)
+    return _sum_edge_weights(bins, lower_edges, weights)
 
 
-def _sum_edge_shares(
-    bins: Bins, lower_edges: np.ndarray, shares: np.ndarray
+def _sum_edge_weights(
+    bins: Bins, lower_edges: np.ndarray, weights: np.ndarray
 ) -> np.ndarray:
-    """Add up each record's two shares at its lower and upper edge: sums of whole numbers."""
+    """Sum up the weights of all records at each edge of the bins.
+
+    Parameters
+    ----------
+    bins : Bins
+    lower_edges : array of int, shape (k,)
+        The index of the lower edge of each record's bin.
+    weights : array, shape (2, k)
+        Each record's weight at its lower and at its upper edge, multiples of 2^-20.
+
+    Returns
+    -------
+    array of int, shape (2·half_count + 1,)
+        The sums, in units of 2^-20.
+    """
     n_edges = 2 * bins.half_count + 1
-    whole_shares = _SHARE_RESOLUTION * shares
-    at_lower = np.bincount(lower_edges, whole_shares[0], n_edges)
-    at_upper = np.bincount(lower_edges + 1, whole_shares[1], n_edges)
-    return np.asarray(at_lower + at_upper).astype(np.int64)
+    whole_weights = _WEIGHT_RESOLUTION * weights
+    at_lower_edges = np.bincount(lower_edges, whole_weights[0], n_edges)
+    at_upper_edges = np.bincount(lower_edges + 1, whole_weights[1], n_edges)
+    return np.asarray(at_lower_edges + at_upper_edges).astype(np.int64)
 
 
-def edge_shares_of_factor(
+def edge_weights_of_factor(
     manifold: Manifold,
     center: np.ndarray,
     factor_index: int,
     bins: Bins,
     points: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return each point's lower edge (0 to 2·half_count − 1) and its two shares."""
+    """Return the bin of each point's scale in one factor, and its weights at the edges.
+
+    Parameters
+    ----------
+    manifold : Manifold
+    center : array
+        The point from which scales are measured.
+    factor_index : int
+        Which factor of the manifold, a cone of matrices.
+    bins : Bins
+    points : array, shape (k, *point_shape)
+
+    Returns
+    -------
+    lower_edges : array of int, shape (k,)
+        The index of the lower edge of each point's bin, from 0 to 2·half_count − 1.
+    weights : array, shape (2, k)
+        Each point's weight at its lower and at its upper edge.
+    """
     factor = manifold.factors[factor_index]
     factor_center = np.asarray(manifold.split(center)[factor_index])
     factor_points = np.asarray(manifold.split(points)[factor_index])
     logs = logs_at(factor, factor_center, factor_points)
-    return _edge_shares(scaling_direction(factor, factor_center), bins, logs)
+    return _edge_weights(scaling_direction(factor, factor_center), bins, logs)
 
 
-def _edge_shares(
+def _edge_weights(
     axis: np.ndarray, bins: Bins, logs: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Split each record between the two edges of its bin.
+    """Return the bin of each vector's component along an axis, and weights at its edges.
 
-    The two shares have length 1 (for Laplace noise: sum 1), so they tell where between
-    the edges a record is and cost no more than one count: the shares of two records
-    have no negative product, so they differ by at most √2 (for Laplace noise: 2 in
-    sum).
+    A record at the fraction f of its bin has the weights (cos(πf/2), sin(πf/2)), of
+    length 1, or (1 − f, f), of sum 1, if the noise is Laplace. They tell where in the
+    bin the record is, and cost no more privacy than a count does: weights are
+    nonnegative, so those of two records differ by at most √2, or by 2 in the ℓ₁ norm.
+
+    Parameters
+    ----------
+    axis : array, shape (dim,)
+        A unit vector.
+    bins : Bins
+        Components outside all bins count in the outermost ones.
+    logs : array, shape (k, dim)
+
+    Returns
+    -------
+    lower_edges : array of int, shape (k,)
+        The index of the lower edge of each record's bin, from 0 to 2·half_count − 1.
+    weights : array, shape (2, k)
+        The weight at the lower and at the upper edge, rounded down to 2^-20.
     """
     position = np.clip((logs @ axis) / bins.width, -bins.half_count, bins.half_count)
     lower = np.minimum(np.floor(position), bins.half_count - 1)
     fraction = position - lower
     if bins.noise_kind == "laplace":
-        shares = np.stack((1 - fraction, fraction))
+        weights = np.stack((1 - fraction, fraction))
     else:
-        shares = np.stack((np.cos(pi / 2 * fraction), np.sin(pi / 2 * fraction)))
-    rounded_down = np.floor(_SHARE_RESOLUTION * shares) / _SHARE_RESOLUTION
+        weights = np.stack((np.cos(pi / 2 * fraction), np.sin(pi / 2 * fraction)))
+    rounded_down = np.floor(_WEIGHT_RESOLUTION * weights) / _WEIGHT_RESOLUTION
     return lower.astype(np.int64) + bins.half_count, rounded_down
 
 
 def _sum_embedded(
     factor_index: int, grid: FixedPoint, manifold: Manifold, points: np.ndarray
 ) -> np.ndarray:
-    """Return exact sums of one factor's embedded points; zero where not finite."""
+    """Return the exact sum of points, embedded by one factor of the manifold.
+
+    Parameters
+    ----------
+    factor_index : int
+        Which factor, an `EmbeddedMean`.
+    grid : FixedPoint
+        The grid to which entries are rounded.
+    manifold : Manifold
+    points : array, shape (k, *point_shape)
+        An entry of an embedded point that is not finite counts as zero.
+
+    Returns
+    -------
+    array of int, shape (2·size,)
+        The high parts of the sums, then the low parts.
+    """
     factor = manifold.factors[factor_index]
-    assert isinstance(factor, EmbeddedMean)  # asked for only where it is one
+    assert isinstance(factor, EmbeddedMean)
     factor_points = np.asarray(manifold.split(points)[factor_index])
     embedded = np.asarray(factor.embed(factor_points))
-    return np.asarray(grid.sums(np.where(np.isfinite(embedded), embedded, 0.0)).ravel())
+    finite = np.where(np.isfinite(embedded), embedded, 0.0)
+    return np.asarray(grid.sums(finite).ravel())
 
 
 def _hessian_excess_at(
     distance: np.ndarray, radius: float, root_curvature: float
 ) -> np.ndarray:
-    """Return s·coth s − 1 at the distance s, cut at the radius, in units of curvature."""
+    """Return s·coth s − 1, where s = √|κ|·distance and the distance is cut at a radius.
+
+    Parameters
+    ----------
+    distance : array
+    radius : float
+    root_curvature : float
+        √|κ| of a hyperbolic space.
+    """
+    # Below 1e-4 the value is less than 1e-8, and it would be 0/0 at 0.
     s = np.maximum(np.minimum(distance, radius) * root_curvature, 1e-4)
     return np.asarray(s / np.tanh(s) - 1)
 
@@ -494,10 +777,33 @@ def _sum_hessian_excess(
     grid: FixedPoint,
     logs: np.ndarray,
 ) -> np.ndarray:
-    """Return exact sums of t and t·cos² (see `Queries.hessian_excess`)."""
+    """Return the exact sums of t and t·cos²φ over records in hyperbolic space.
+
+    Here t = s·coth s − 1 for a record at distance s in units of curvature, and φ is the
+    angle between the axis and the record (`Queries.hessian_excess`).
+
+    Parameters
+    ----------
+    radius : float
+        Distances are cut at it.
+    root_curvature : float
+        √|κ|.
+    axis : array, shape (dim,)
+        A unit vector.
+    grid : FixedPoint
+        The grid to which terms are rounded.
+    logs : array, shape (k, dim)
+        The logarithms of the records.
+
+    Returns
+    -------
+    array of int, shape (4,)
+        The high parts of the two sums, then the low parts.
+    """
     clipped = clip_rows_to(logs, radius)
     distances = np.linalg.norm(clipped, axis=-1)
     cosines = (clipped @ axis) / np.maximum(distances, np.finfo(float).tiny)
     t = _hessian_excess_at(distances, radius, root_curvature)
-    terms = np.stack([t, t * np.minimum(cosines**2, 1.0)], axis=-1)
+    t_along_axis = t * np.minimum(cosines**2, 1.0)
+    terms = np.stack([t, t_along_axis], axis=-1)
     return np.asarray(grid.sums(terms).ravel())

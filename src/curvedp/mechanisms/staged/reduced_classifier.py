@@ -1,10 +1,13 @@
-"""Private classifiers of large covariance matrices: reduce first, then learn few numbers.
+"""Private classifiers of large covariance matrices.
 
-All of it is one release in stages: a quantile of norms, a noisy second moment whose
-leading eigenvectors are the reduction, a quantile of feature lengths, and a linear
-classifier of the features. Labels are private. docs/high-dimension.md says what each
-stage releases, how far it moves and why, for records and for people. Shares, steps and
-rate are those of a measured prototype.
+The matrices are first reduced to a few components, which are released; then a linear
+classifier learns from features of the reduced matrices. Labels are private, too.
+
+All of it is one release in stages: a quantile of matrix norms, a noisy second moment
+whose leading eigenvectors are the reduction, a quantile of feature lengths, and the
+classifier. docs/high-dimension.md says what each stage releases, what its sensitivity
+is and why, for records and for people. The fractions of the budget, the number of steps
+and their rate are those of a measured prototype.
 """
 
 from abc import abstractmethod
@@ -43,60 +46,77 @@ from curvedp.statistics.reduced_classes import (
 )
 from curvedp.statistics.second_moment import clip_rows
 
-# Shares of the budget.
+# Fractions of the privacy budget, by stage. The classifier has what is left.
 _NORM_SHARE = 0.04
 _MOMENT_SHARE = 0.30
 _RADIUS_SHARE = 0.06
 _COUNT_SHARE = 0.03
 
-# Of the softmax: gradient steps, their rate, and the constant feature beside those of
-# length at most 1.
+# The number of gradient steps of the softmax, and their rate.
 _SOFTMAX_STEPS = 10
 _SOFTMAX_RATE = 8.0
+# The constant feature that makes room for a bias; the others have length at most 1.
 _INTERCEPT = 0.3
 
-# nμ from which on the measured prototype is of use.
+# The smallest nμ for which the measured prototype was of use.
 _ENOUGH_N_MU = 100
 
-# Numbers of components that `plan` compares where nobody has chosen.
+# The numbers of components that `plan` compares if the user has chosen none.
 _COMPARED_COMPONENTS = (6, 8, 12)
 
-# Of a simulated study: records at most, new records it is tried on, and releases.
+# A simulated study has at most this many records, is tried on this many new records,
+# and is released this many times, with a public seed.
 _SIMULATED_RECORDS = 1000
 _NEW_RECORDS = 200
 _SIMULATED_RELEASES = 4
+_SIMULATION_SEED = 20231116
 
 
 class WeightsAndBias(NamedTuple):
-    """A linear classifier: weights, shape (classes, features), and bias, shape (classes,)."""
+    """The numbers of a linear classifier, whose scores are weights @ features + bias.
+
+    Attributes
+    ----------
+    weights : array, shape (classes, features)
+    bias : array, shape (classes,)
+    """
 
     weights: np.ndarray
     bias: np.ndarray
 
 
 class ClassifierQueries(NamedTuple):
-    """Questions about n labeled matrices; without data every answer is zero.
+    """Questions about labeled matrices. The answers are NOT private.
 
     Attributes
     ----------
     n : int
-        The number of records, or of people.
+        The public number of records, or of people if records belong to people.
     data : LabeledMatrices, optional
+        The records. Without them all answers are zero, which is what a replay needs.
     """
 
     n: int
     data: LabeledMatrices | None = None
 
     def mean(self, terms: Callable[..., np.ndarray], bound: float, size: int) -> Answer:
-        """Return the mean of rows of length at most `bound`, and its sensitivity.
+        """Return the mean over all records, or people, of vectors made of them.
+
+        A person's vector is the average over their records.
 
         Parameters
         ----------
         terms : function of (matrices, class_index)
-            Makes the rows.
+            Returns one row for each record, of length at most `bound`.
         bound : float
+            The largest length of a row.
         size : int
-            The length of a row.
+            The number of entries of a row.
+
+        Returns
+        -------
+        Answer
+            The mean, shape (size,), and its sensitivity.
         """
         grid = FixedPoint(2 * bound)
         mean = np.zeros(size)
@@ -110,7 +130,17 @@ class ClassifierQueries(NamedTuple):
     def count_beyond(
         self, length_of: Callable[[np.ndarray], np.ndarray], radii: np.ndarray
     ) -> np.ndarray:
-        """Return how many records (people: their means) are longer than each radius."""
+        """Return how many records, or people, have a length above each of several radii.
+
+        Each count has sensitivity 1.
+
+        Parameters
+        ----------
+        length_of : function of matrices
+            Returns the length of each matrix. A person's length is the average over
+            their records.
+        radii : array
+        """
         if self.data is None:
             return np.zeros(len(radii))
         with np.errstate(all="ignore"):  # a data-dependent warning is a release
@@ -122,17 +152,31 @@ class ClassifierQueries(NamedTuple):
 
 
 def _average_by_person(rows: np.ndarray, person_index: np.ndarray | None) -> np.ndarray:
-    """Return one row for each person: the average of their own, in the order of indices."""
+    """Return the average of each person's rows.
+
+    Parameters
+    ----------
+    rows : array, shape (records, size)
+    person_index : array of int, shape (records,), or None
+        Which person each row belongs to, from 0. None if each row is a person's own;
+        the rows are then returned as they are.
+
+    Returns
+    -------
+    array, shape (people, size)
+        In the order of the persons' indices.
+    """
     if person_index is None:
         return rows
     order = np.argsort(person_index, kind="stable")
+    # After sorting, a person's rows begin where the index changes.
     starts = np.flatnonzero(np.diff(person_index[order], prepend=-1))
-    counts = np.diff([*starts, len(rows)])[:, None]
-    return np.asarray(np.add.reduceat(rows[order], starts) / counts)
+    rows_per_person = np.diff([*starts, len(rows)])[:, None]
+    return np.asarray(np.add.reduceat(rows[order], starts) / rows_per_person)
 
 
 class ReducedMechanism(StagedMechanism, PredictsError, NeedsManyRecords):
-    """A private reduction, then what a subclass learns of the features.
+    """The base class: a private reduction, then a classifier that a subclass learns.
 
     The guarantee is μ-GDP with μ = 1/`scale` for replacing a record together with its
     label, for ANY records.
@@ -150,11 +194,12 @@ class ReducedMechanism(StagedMechanism, PredictsError, NeedsManyRecords):
         return bool(self.statistic.n / self.scale >= _ENOUGH_N_MU)
 
     def prepare_data(self, data: Any) -> LabeledMatrices:
-        """Return normalized matrices with their classes and people.
+        """Return the records as matrices of trace 1, with their classes and people.
 
         Parameters
         ----------
         data : (records, class_index) or (records, class_index, person_index)
+            The records have shape (k, channels, channels); the indices have shape (k,).
         """
         records, class_index, *person_index = data
         matrices = normalize_matrices(np.asarray(records, dtype=np.float64))
@@ -164,7 +209,20 @@ class ReducedMechanism(StagedMechanism, PredictsError, NeedsManyRecords):
         return ClassifierQueries(self.statistic.n, data)
 
     def run(self, queries: ClassifierQueries, add_noise: AddNoise) -> StagedResult:
-        """Find the reduction and the features' length, then learn the classifier."""
+        """Release the reduction, a bound on the length of features, and the classifier.
+
+        Parameters
+        ----------
+        queries : ClassifierQueries
+            Answers questions about the records. In a replay it knows no records.
+        add_noise : function of (values, scales)
+            Draws noise. In a replay it returns the recorded draws.
+
+        Returns
+        -------
+        StagedResult
+            Its value is a `LinearClassifier`.
+        """
         budget = StageBudget(self.scale, add_noise)
         reduction = self._reduce(queries, budget)
 
@@ -179,7 +237,16 @@ class ReducedMechanism(StagedMechanism, PredictsError, NeedsManyRecords):
         return StagedResult(classifier, budget)
 
     def _reduce(self, queries: ClassifierQueries, budget: StageBudget) -> Reduction:
-        """Return the leading eigenvectors of a noisy mean matrix, and their eigenvalues."""
+        """Release the leading eigenvectors of the noisy mean matrix.
+
+        Matrices are first clipped to a norm that few of them exceed, which is released,
+        too. Charges `budget` for both.
+
+        Returns
+        -------
+        Reduction
+            The eigenvectors, and their eigenvalues, raised to at least the noise.
+        """
         statistic = self.statistic
         channels = statistic.manifold.point_shape[0]
 
@@ -193,13 +260,16 @@ class ReducedMechanism(StagedMechanism, PredictsError, NeedsManyRecords):
         def clipped_entries(matrices: np.ndarray, _: np.ndarray) -> np.ndarray:
             return clip_rows(np.asarray(pack(matrices)), largest_norm)
 
-        size = channels * (channels + 1) // 2
-        answer = queries.mean(clipped_entries, largest_norm, size)
-        # Matrices have nonnegative products, so two of length L differ by at most √2·L.
+        n_entries = channels * (channels + 1) // 2
+        answer = queries.mean(clipped_entries, largest_norm, n_entries)
+        # Positive semidefinite matrices have nonnegative inner products, so two of norm
+        # L differ by at most √2·L instead of 2L.
         sensitivity = answer.sensitivity / sqrt(2)
         moment, noise_std = budget.release(
             "moment", _MOMENT_SHARE, sensitivity, answer.values
         )
+
+        # eigh sorts eigenvalues in ascending order.
         eigenvalues, eigenvectors = np.linalg.eigh(np.asarray(unpack(moment, channels)))
         leading = slice(None, -statistic.components - 1, -1)
         scales = np.maximum(eigenvalues[leading], noise_std)
@@ -213,9 +283,24 @@ class ReducedMechanism(StagedMechanism, PredictsError, NeedsManyRecords):
         largest: float,
         share: float,
     ) -> float:
-        """Return a length that few records exceed: twice the noise of their count."""
-        count_noise = self.scale * sqrt(DEFAULT_QUERIES / share)
-        allowed_outside = min(queries.n / 2, 2 * count_noise)
+        """Find a length that few records exceed, by a private binary search.
+
+        "Few" means two standard deviations of a noisy count, and at most half of them.
+
+        Parameters
+        ----------
+        queries : ClassifierQueries
+        budget : StageBudget
+            Is charged `share`.
+        length_of : function of matrices
+            Returns the length of each matrix.
+        largest : float
+            The largest length that can be returned.
+        share : float
+            The fraction of the privacy budget for the search.
+        """
+        count_std = self.scale * sqrt(DEFAULT_QUERIES / share)
+        allowed_outside = min(queries.n / 2, 2 * count_std)
 
         def count_beyond(radii: np.ndarray) -> np.ndarray:
             return queries.count_beyond(length_of, radii)
@@ -232,17 +317,27 @@ class ReducedMechanism(StagedMechanism, PredictsError, NeedsManyRecords):
         reduction: Reduction,
         radius: float,
     ) -> WeightsAndBias:
-        """Learn a linear classifier of the features with everything that is left."""
+        """Learn a linear classifier of the features. Spends the rest of `budget`.
+
+        Parameters
+        ----------
+        budget : StageBudget
+        queries : ClassifierQueries
+        reduction : Reduction
+            The released reduction, which makes features of matrices.
+        radius : float
+            The released length to which features are clipped.
+        """
 
     def predict_error(self) -> float:
-        """Return the share of new records that simulated releases misclassify.
+        """Predict the fraction of new records that the classifier gets wrong.
 
-        What is learned depends on nμ, so a smaller study with less noise stands for a
-        large one.
+        It is the average over simulated releases of public records. The error depends on
+        the product nμ, so a smaller study with less noise can stand for a large one.
         """
         statistic = self.statistic
         n = min(statistic.n, _SIMULATED_RECORDS)
-        small = type(self)(
+        small_study = type(self)(
             statistic=replace(statistic, n=n), scale=self.scale * n / statistic.n
         )
         channels = statistic.manifold.point_shape[0]
@@ -253,10 +348,11 @@ class ReducedMechanism(StagedMechanism, PredictsError, NeedsManyRecords):
         new_matrices = matrices[n:]
         new_labels = labels[n:]
 
-        rng = np.random.default_rng(20231116)
+        rng = np.random.default_rng(_SIMULATION_SEED)
         error_rates = []
         for _ in range(_SIMULATED_RELEASES):
-            classifier = small.run(queries, small.simulated_noise(rng)).value
+            add_noise = small_study.simulated_noise(rng)
+            classifier = small_study.run(queries, add_noise).value
             features = classifier.reduction.features_of(new_matrices)
             clipped = clip_rows(features, classifier.radius)
             scores = clipped @ classifier.weights.T + classifier.bias
@@ -265,9 +361,10 @@ class ReducedMechanism(StagedMechanism, PredictsError, NeedsManyRecords):
 
 
 class ReducedMeans(ReducedMechanism):
-    """The nearest class mean of the features.
+    """A classifier that takes the class whose mean features are nearest.
 
-    |f − m|² is linear in f up to |f|², which is the same for all classes.
+    For features f and a class mean m, |f − m|² = |f|² − 2⟨m, f⟩ + |m|². The first term
+    is the same for all classes, so the rule is linear in f.
     """
 
     info: ClassVar[MechanismInfo] = MechanismInfo(
@@ -281,7 +378,15 @@ class ReducedMeans(ReducedMechanism):
         reduction: Reduction,
         radius: float,
     ) -> WeightsAndBias:
-        """Release noisy sums of features by class, and return the nearest-mean rule."""
+        """Release the sums of features of each class, and return the nearest-mean rule.
+
+        Spends the rest of `budget`.
+
+        Returns
+        -------
+        WeightsAndBias
+            2m and −|m|² for each class mean m.
+        """
         n_classes = self.statistic.classes
         n_features = self.statistic.feature_size
         class_shares = self._release_class_shares(budget, queries)
@@ -303,7 +408,7 @@ class ReducedMeans(ReducedMechanism):
             "sums", 1.0, answer.sensitivity / unit, answer.values / unit
         )
         means = unit * sums.reshape(n_classes, n_features) / class_shares[:, None]
-        # The noise has a known share in |m|².
+        # The noise adds this to |m|² on average.
         noise_square = n_features * (unit * noise_std / class_shares) ** 2
         squared_lengths = (means**2).sum(axis=1) - noise_square
         return WeightsAndBias(2 * means, -squared_lengths)
@@ -311,18 +416,26 @@ class ReducedMeans(ReducedMechanism):
     def _release_class_shares(
         self, budget: StageBudget, queries: ClassifierQueries
     ) -> np.ndarray:
-        """Release the share of records in each class; none is next to nothing."""
+        """Release the fraction of records in each class.
+
+        Charges `budget`.
+
+        Returns
+        -------
+        array, shape (classes,)
+            Each at least 1/(4·classes), since noise may have nearly removed a class.
+        """
         n_classes = self.statistic.classes
 
         def one_hot(_: np.ndarray, class_index: np.ndarray) -> np.ndarray:
             return np.asarray(np.eye(n_classes)[class_index])
 
         answer = queries.mean(one_hot, 1.0, n_classes)
+        # Two unit vectors with nonnegative entries differ by at most √2 instead of 2.
         sensitivity = answer.sensitivity / sqrt(2)
         shares = budget.release(
             "counts", _COUNT_SHARE, sensitivity, answer.values
         ).values
-        # Noise may have nearly removed a class.
         return np.asarray(np.maximum(shares, 1 / (4 * n_classes)))
 
 
@@ -340,11 +453,15 @@ class ReducedSoftmax(ReducedMechanism):
         reduction: Reduction,
         radius: float,
     ) -> WeightsAndBias:
-        """Return the coefficients after noisy gradient steps from zero."""
+        """Learn the coefficients by ten noisy gradient steps from zero.
+
+        All steps have equal parts of what is left of `budget`.
+        """
         n_classes = self.statistic.classes
         coefficients = np.zeros((n_classes, self.statistic.feature_size + 1))
         step_share = budget.share_left / _SOFTMAX_STEPS
         for step in range(_SOFTMAX_STEPS):
+            # The last step takes what rounding has left.
             is_last = step == _SOFTMAX_STEPS - 1
             share = budget.share_left if is_last else step_share
             gradients = _softmax_gradients(reduction, radius, coefficients)
@@ -362,9 +479,22 @@ class ReducedSoftmax(ReducedMechanism):
 def _softmax_gradients(
     reduction: Reduction, radius: float, coefficients: np.ndarray
 ) -> Callable[..., np.ndarray]:
-    """Return the function that makes each record's gradient of the softmax loss.
+    """Return a function that computes each record's gradient of the softmax loss.
 
-    Rows are clipped to length 1.
+    Parameters
+    ----------
+    reduction : Reduction
+        Makes features of matrices.
+    radius : float
+        Features are clipped to this length, and divided by it.
+    coefficients : array, shape (classes, features + 1)
+        Where the gradient is taken; the last column is that of the constant feature.
+
+    Returns
+    -------
+    function of (matrices, class_index)
+        Returns one row for each record, clipped to length 1, for
+        `ClassifierQueries.mean`.
     """
 
     def gradients(matrices: np.ndarray, class_index: np.ndarray) -> np.ndarray:
@@ -372,6 +502,7 @@ def _softmax_gradients(
         features = clip_rows(reduction.features_of(matrices), radius) / radius
         intercepts = np.full((len(features), 1), _INTERCEPT)
         rows = np.concatenate([features, intercepts], axis=1)
+
         scores = rows @ coefficients.T
         exponentials = np.exp(scores - scores.max(axis=1, keepdims=True))
         probabilities = exponentials / exponentials.sum(axis=1, keepdims=True)
@@ -385,7 +516,25 @@ def _softmax_gradients(
 def candidate_classifiers(
     manifold: Manifold, n: int, classes: int, guarantee: Guarantee
 ) -> dict[str, ReducedMechanism]:
-    """Return the classifiers that `plan` compares, by the call that makes them."""
+    """Return the classifiers that `plan` compares.
+
+    Parameters
+    ----------
+    manifold : Manifold
+        The space of covariance matrices.
+    n : int
+        The number of records, or of people.
+    classes : int
+        The number of classes.
+    guarantee : Guarantee
+        The guarantee to which every classifier is calibrated.
+
+    Returns
+    -------
+    dict
+        From the call that makes a classifier, such as "PrivateMDM(reduce=6,
+        features='power')", to its mechanism.
+    """
     mechanism_of_call: dict[str, type[ReducedMechanism]] = {
         "PrivateMDM": ReducedMeans,
         "PrivateSoftmax": ReducedSoftmax,
@@ -407,11 +556,26 @@ def candidate_classifiers(
 def _simulated_trials(
     channels: int, classes: int, n: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return public matrices of trace 1 and their classes, for predicted errors.
+    """Simulate public records of several classes, for predicted errors.
 
-    A record is the covariance of 200 samples of a background, whose components fall by
-    a fifth each and vary between records, and of a source that depends on the class,
-    twice as strong, in the span of the six leading components.
+    A record is the covariance of 200 samples, which are the sum of a background and of a
+    source. Components of the background fall by a fifth each, and vary between records.
+    The source depends on the class, is twice as strong, and lies in the span of the
+    leading components (six, or as many as there are classes).
+
+    Parameters
+    ----------
+    channels : int
+        The number of rows of a matrix.
+    classes : int
+    n : int
+        The number of records.
+
+    Returns
+    -------
+    matrices : array, shape (n, channels, channels)
+        Of trace 1.
+    labels : array of int, shape (n,)
     """
     rng = np.random.default_rng(7)
     n_leading = min(channels, max(6, classes))
@@ -420,12 +584,13 @@ def _simulated_trials(
     rotation = np.linalg.qr(rng.normal(size=(n_leading, n_leading)))[0]
     sources = mixing[:, :n_leading] @ rotation
     labels = rng.integers(classes, size=n)
-    strength = (
-        2 * np.exp(0.25 * rng.normal(size=(n, 1, 1))) * rng.normal(size=(n, 1, 200))
-    )
-    background = np.exp(0.5 * rng.normal(size=(n, channels, 1))) * rng.normal(
-        size=(n, channels, 200)
-    )
+
+    # The order of these draws is fixed: predictions are reproducible.
+    source_strength = 2 * np.exp(0.25 * rng.normal(size=(n, 1, 1)))
+    source_signal = source_strength * rng.normal(size=(n, 1, 200))
+    background_strength = np.exp(0.5 * rng.normal(size=(n, channels, 1)))
+    background = background_strength * rng.normal(size=(n, channels, 200))
+
     source_of_record = sources.T[labels % n_leading][:, :, None]
-    signals = mixing @ background + source_of_record * strength
-    return normalize_matrices(signals @ signals.mT), labels
+    samples = mixing @ background + source_of_record * source_signal
+    return normalize_matrices(samples @ samples.mT), labels

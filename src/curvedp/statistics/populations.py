@@ -71,7 +71,7 @@ def population_of_spread(
     orthonormal basis at a point that is `spread` away from the center, coordinate k is
     a Gamma variable of shape 9, centered and of variance proportional to 1/k: skewed,
     with tails, and long in few directions, as the data sets of
-    `benchmarks/predictions.py` are.
+    `benchmarks/studies/predictions.py` are.
 
     Parameters
     ----------

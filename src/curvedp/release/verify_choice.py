@@ -1,0 +1,114 @@
+"""Check why a certificate says that its mechanism was chosen.
+
+The reason is a code, names of mechanisms, and predicted errors. Names come from the
+registry of mechanisms, and errors are predicted again from the public numbers, so that
+a certificate cannot carry words or numbers of somebody's own invention.
+"""
+
+from collections.abc import Mapping
+from math import isclose, isfinite
+from typing import Any
+
+from curvedp.core.capabilities import EndsInAnother
+from curvedp.core.certificate import Certificate, Check
+from curvedp.core.codes import ChoiceRule
+from curvedp.core.mechanism import Mechanism
+from curvedp.core.wording import CHOICE_WORDS
+from curvedp.errors import ParameterError
+from curvedp.release.choose import mechanism_kinds, rank_mechanisms
+
+# How far, relative, a stated prediction may be from the one that is computed again.
+# Predictions are simulated: another version of NumPy may draw other random numbers, and
+# their standard error is about one percent.
+_PREDICTION_TOLERANCE = 0.05
+
+
+def check_choice(certificate: Certificate, mechanism: Mechanism) -> Check:
+    """Check the reason for which a certificate's mechanism was chosen.
+
+    Parameters
+    ----------
+    certificate : Certificate
+        A certificate whose fields have their form.
+    mechanism : Mechanism
+        The mechanism that was rebuilt from it.
+
+    Returns
+    -------
+    Check
+        Confirmed if the rule can lead to this mechanism, every mechanism that is named
+        can release this statistic, and every predicted error is predicted again.
+
+    Raises
+    ------
+    ParameterError
+        If a text is not the name of a mechanism for this statistic. The text is not
+        repeated in the message.
+    """
+    choice = certificate.release["choice"]
+    rule = ChoiceRule(choice["rule"])
+    _refuse_unknown_names(choice, mechanism)
+
+    if rule is ChoiceRule.SMALLEST_PREDICTED_ERROR:
+        holds = _is_smallest_prediction(certificate, mechanism)
+        detail = "the errors were predicted again"
+    else:
+        has_comparison = bool(choice["predicted_errors"] or choice["excluded"])
+        holds = not has_comparison and _can_lead_to(rule, certificate, mechanism)
+        detail = "a rule that can lead to this mechanism; no errors were compared"
+    return Check(f"choice: {CHOICE_WORDS[rule]}", holds, detail)
+
+
+def _refuse_unknown_names(choice: Mapping[str, Any], mechanism: Mechanism) -> None:
+    """Raise `ParameterError` for a name that is no mechanism for this statistic.
+
+    No name may occur twice, neither among those that were left out nor in both lists.
+    """
+    names = [*choice["predicted_errors"], *choice["excluded"]]
+    known_names = mechanism_kinds(mechanism.statistic)
+    if not set(names) <= set(known_names):
+        raise ParameterError(
+            "the choice names something that is no mechanism for this statistic"
+        )
+    if len(set(names)) != len(names):
+        raise ParameterError("the choice names a mechanism twice")
+
+
+def _is_smallest_prediction(certificate: Certificate, mechanism: Mechanism) -> bool:
+    """Return whether the stated errors are right and the mechanism's own is the smallest.
+
+    A mechanism that the certificate leaves out must be left out again. Mechanisms that
+    the certificate does not name at all are not looked at: they may be newer than it.
+    """
+    choice = certificate.release["choice"]
+    own_option = mechanism.info.option
+    ranking = rank_mechanisms(mechanism.statistic, certificate.guarantee)
+    if own_option not in ranking.candidates:
+        return False
+    if not set(choice["excluded"]) <= set(ranking.excluded):
+        return False
+
+    stated_errors = choice["predicted_errors"]
+    if not stated_errors:
+        # Infinite errors are not written down, so the smallest one must be infinite.
+        return not isfinite(ranking.candidates[own_option].error)
+    if stated_errors.get(own_option) != min(stated_errors.values()):
+        return False
+    for name, stated_error in stated_errors.items():
+        if name not in ranking.candidates:
+            return False
+        predicted_error = ranking.candidates[name].error
+        if not isclose(stated_error, predicted_error, rel_tol=_PREDICTION_TOLERANCE):
+            return False
+    return True
+
+
+def _can_lead_to(
+    rule: ChoiceRule, certificate: Certificate, mechanism: Mechanism
+) -> bool:
+    """Return whether a rule that compares no errors can lead to this mechanism."""
+    if rule is ChoiceRule.PRIVATE_BALL:
+        return isinstance(mechanism, EndsInAnother)
+    if rule is ChoiceRule.PRIVATE_COUNT:
+        return certificate.guarantee.adjacency == "add-remove"
+    return True
