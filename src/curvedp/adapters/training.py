@@ -31,7 +31,7 @@ class PrivateOptimizer:
     Parameters
     ----------
     optimizer : torch.optim.Optimizer
-        The optimizer that makes the steps, such as `geoopt.optim.RiemannianSGD`, with
+        The optimizer that makes the steps, such as geoopt's `RiemannianSGD`, with
         one or several parameter groups.
     n : int
         The public number of records.

@@ -1,10 +1,11 @@
-"""The attack on every mechanism, on every manifold that it supports, and on estimators.
+"""The attack on every mechanism, on every manifold that it supports, and on the estimators.
 
-Each `Case` holds the claim of one mechanism on one manifold and draws scores of its
+Each `Case` holds the claim of one mechanism on one manifold, and draws scores of its
 outputs at two neighboring data sets. For a mechanism that adds noise to a value, the
-sensitivity is taken as stated. A mechanism that reads records, and the mechanism that
-the certificate of a real fit describes (`rebuild_mechanism`), is attacked with two data
-sets that differ in one record, so that a sensitivity that is too small is detected.
+sensitivity is taken as stated. Mechanisms that read records, and estimators, are attacked
+with two data sets that differ in one record, so that a sensitivity that is too small is
+detected. An estimator's mechanism is rebuilt from the certificate of a real fit
+(`rebuild_mechanism`).
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -62,7 +63,7 @@ from curvedp.statistics.geometric_median import GeometricMedian
 from curvedp.statistics.noisy_sums import ClippedSum
 from curvedp.statistics.searched_ball import SearchedMean
 
-# Outputs that are drawn at once: it bounds the memory of an audit.
+# How many outputs are drawn at once; this bounds the memory of an audit.
 _BLOCK_SIZE = 100_000
 
 # outputs(rng, side, size) draws `size` outputs at the first (side 0) or second (side 1)
@@ -134,7 +135,22 @@ class Case(NamedTuple):
     def _draw_in_blocks(
         self, rng: np.random.Generator, side: int, samples: int
     ) -> list[np.ndarray]:
-        """Return the scores of `samples` outputs, drawn a block at a time."""
+        """Return the scores of many outputs, which are drawn a block at a time.
+
+        Parameters
+        ----------
+        rng : numpy.random.Generator
+            The generator of the outputs.
+        side : {0, 1}
+            Whether outputs are drawn at the first or at the second data set.
+        samples : int
+            The number of outputs.
+
+        Returns
+        -------
+        list of arrays of shape (samples,)
+            One array for each score.
+        """
         block_sizes = [
             min(_BLOCK_SIZE, samples - start)
             for start in range(0, samples, _BLOCK_SIZE)
@@ -149,10 +165,11 @@ def k_norm_outputs(
     norms: Sequence[Callable[..., np.ndarray]],
     constants: Sequence[tuple[float, ...] | LocalLipschitzBounds],
 ) -> Outputs:
-    """Return exact draws of the density exp(−norm/scale) for either of two norms.
+    """Return a function that draws from K-norm densities at two data sets and scores them.
 
-    The scores are the difference of the norms, which is the log likelihood ratio up to
-    scale and normalizers, and the two norms.
+    At each data set the density is proportional to exp(−norm/scale), with the norm of that
+    data set, and is drawn exactly. The scores are the difference of the two norms, which is
+    the log likelihood ratio up to scale and normalizers, and the two norms themselves.
 
     Parameters
     ----------
@@ -164,12 +181,18 @@ def k_norm_outputs(
         The norm of the objective's gradient at each of the two data sets.
     constants : two tuples or LocalLipschitzBounds
         The Lipschitz constants of each norm.
+
+    Returns
+    -------
+    callable
+        outputs(rng, side, size), see `Outputs`.
     """
     # Cells that a sampler has refined are used again for the next block of the same
     # generator.
     samplers: dict[int, tuple[np.random.Generator, LipschitzRejectionSampler]] = {}
 
     def outputs(rng: np.random.Generator, side: int, size: int) -> list[np.ndarray]:
+        """Draw `size` outputs at one data set, and return their three scores."""
         if side not in samplers or samplers[side][0] is not rng:
             sampler = LipschitzRejectionSampler(
                 domain, scale, norms[side], constants[side], rng
@@ -231,12 +254,12 @@ _CLIP = 0.25
 _STAGED_RUNS = 20_000
 
 
-def cases(shrunk: float = 1.0) -> Iterator[Case]:
+def cases(noise_factor: float = 1.0) -> Iterator[Case]:
     """Yield the cases of all mechanisms and estimators, but not of the optimizers.
 
     Parameters
     ----------
-    shrunk : float
+    noise_factor : float
         The factor by which the noise that is drawn is scaled, while the claim stays. A
         factor below 1 is a wrong mechanism that the audit should detect.
     """
@@ -247,19 +270,25 @@ def cases(shrunk: float = 1.0) -> Iterator[Case]:
             except CurvedpError:
                 # The mechanism does not support this manifold.
                 continue
-            yield attack(mechanism, shrunk)
-    yield from _estimator_cases(shrunk)
+            yield attack(mechanism, noise_factor)
+    yield from _estimator_cases(noise_factor)
 
 
-def _estimator_cases(shrunk: float) -> Iterator[Case]:
-    """Yield the cases of the estimators; `shrunk` is that of `cases`."""
+def _estimator_cases(noise_factor: float) -> Iterator[Case]:
+    """Yield the cases of the estimators.
+
+    Parameters
+    ----------
+    noise_factor : float
+        The factor by which the noise that is drawn is scaled, while the claim stays.
+    """
     for space in MEANS:
         is_quadric = isinstance(space, UnitQuadric)
         yield _attack_estimator(
             PrivateFrechetMean,
             space,
             data_sets(space, _RADIUS, 4),
-            shrunk,
+            noise_factor,
             manifold=space,
             mechanism="gaussian" if is_quadric else "tangent-gaussian",
         )
@@ -269,7 +298,7 @@ def _estimator_cases(shrunk: float) -> Iterator[Case]:
             PrivateDispersion,
             space,
             data_sets(space, _RADIUS, 10),
-            shrunk,
+            noise_factor,
             manifold=space,
             mechanism="tangent-gaussian",
         )
@@ -279,7 +308,7 @@ def _estimator_cases(shrunk: float) -> Iterator[Case]:
             PrivateMDM,
             space,
             data_sets(space, _RADIUS, 4),
-            shrunk,
+            noise_factor,
             manifold=space,
             mechanism="tangent-gaussian",
         )
@@ -291,23 +320,33 @@ def _estimator_cases(shrunk: float) -> Iterator[Case]:
         PrivatePCA,
         Euclidean(2),
         (axes[[0, 0]], axes),
-        shrunk,
+        noise_factor,
         n_components=1,
         method="one-shot",
     )
 
 
-def _attack_value_noise(mechanism: ValueMechanism, shrunk: float) -> Case:
-    """Attack noise around a value, drawn at the worst known pair of values."""
+def _attack_value_noise(mechanism: ValueMechanism, noise_factor: float) -> Case:
+    """Return the attack on noise around a value, at the worst known pair of values.
+
+    Parameters
+    ----------
+    mechanism : ValueMechanism
+        The mechanism whose claim is attacked.
+    noise_factor : float
+        The factor by which the noise that is drawn is scaled, while the claim stays.
+    """
 
     # The pair is searched when it is first needed, so that listing cases is cheap.
     @cache
     def pair() -> tuple[np.ndarray, np.ndarray]:
+        """Return two values that are at most one sensitivity apart."""
         return neighbors(mechanism)
 
-    sampler = mechanism.with_scaled_noise(shrunk)
+    sampler = mechanism.with_scaled_noise(noise_factor)
 
     def outputs(rng: np.random.Generator, side: int, size: int) -> list[np.ndarray]:
+        """Draw `size` outputs at one value of the pair, and return their scores."""
         draws = sampler.simulate_draws(rng, pair()[side], size)
         return scores(mechanism, pair(), draws)
 
@@ -320,21 +359,29 @@ def _attack_value_noise(mechanism: ValueMechanism, shrunk: float) -> Case:
 
 
 def _attack_mean_of_records(
-    mechanism: NewtonMechanism | GradientMechanism, shrunk: float
+    mechanism: NewtonMechanism | GradientMechanism, noise_factor: float
 ) -> Case:
-    """Attack releases of a Fréchet mean of records at two neighboring data sets.
+    """Return the attack on a mechanism that releases a Fréchet mean of records.
 
-    The typical release of a data set is the projected median of a few draws. Outputs
-    are scored by how much nearer they are to the typical release of the one data set
-    than to that of the other.
+    Outputs are drawn at two data sets that differ in one record. The typical release of a
+    data set is the projected median of a few draws. The scores say how much nearer an
+    output is to the typical release of the first data set than to that of the second.
+
+    Parameters
+    ----------
+    mechanism : NewtonMechanism or GradientMechanism
+        The mechanism whose claim is attacked.
+    noise_factor : float
+        The factor by which the noise that is drawn is scaled, while the claim stays.
     """
     manifold = mechanism.manifold
     neighboring_data = data_sets(manifold, _RADIUS, mechanism.statistic.n)
-    parameters = {**mechanism.parameters, "scale": shrunk * mechanism.scale}
+    parameters = {**mechanism.parameters, "scale": noise_factor * mechanism.scale}
     sampler = type(mechanism).from_parameters(mechanism.statistic, parameters)
 
     @cache
     def typical_releases() -> list[np.ndarray]:
+        """Return the projected median of 999 releases of each data set."""
         draws = [
             mechanism.simulate_draws(np.random.default_rng(0), records, 999)
             for records in neighboring_data
@@ -343,6 +390,7 @@ def _attack_mean_of_records(
         return [np.asarray(manifold.project(median)) for median in medians]
 
     def outputs(rng: np.random.Generator, side: int, size: int) -> list[np.ndarray]:
+        """Draw `size` outputs at one data set, and return their two scores."""
         draws = sampler.simulate_draws(rng, neighboring_data[side], size)
         points = np.asarray(draws)
         first_distances, second_distances = (
@@ -370,24 +418,24 @@ class _StageOutput(NamedTuple):
 
 
 def _attack_transcript(
-    mechanism: StagedMechanism, shrunk: float, ends: tuple[float, float]
+    mechanism: StagedMechanism, noise_factor: float, ends: tuple[float, float]
 ) -> Case:
-    """Attack whole transcripts of a staged mechanism by their log likelihood ratio.
+    """Return the attack on all outputs of a staged mechanism, by log likelihood ratio.
 
-    No other score distinguishes the data sets better (Neyman & Pearson). The mechanism
-    is run with noise on one data set. It is then replayed on the other one along the
-    released numbers, so that all stages put the same queries to both.
+    No other score distinguishes the data sets better (Neyman & Pearson). The mechanism is
+    run with noise on one data set. It is then replayed on the other one, with the released
+    numbers of the first run, so that all stages put the same queries to both.
 
     Parameters
     ----------
     mechanism : StagedMechanism
-        The mechanism that is attacked.
-    shrunk : float
-        The factor by which the noise that is drawn is scaled.
+        The mechanism whose claim is attacked.
+    noise_factor : float
+        The factor by which the noise that is drawn is scaled, while the claim stays.
     ends : two floats
-        Where the last record of each data set is on a diameter of the outer ball: 1 and
-        −1 are its ends, 0 is the center. All other records are at the center, which is
-        an edge of bins.
+        The position of the last record in each data set, on a diameter of the outer ball:
+        1 and −1 are the ends, 0 is the center. All other records are at the center, which
+        is an edge of bins.
     """
     manifold = mechanism.manifold
     neighboring_data = [
@@ -395,12 +443,15 @@ def _attack_transcript(
     ]
 
     def log_likelihood_ratio(rng: np.random.Generator, side: int) -> float:
-        """Run on one data set; return log p(transcript | first) − log p(… | second)."""
-        transcript = _run_with_noise(mechanism, neighboring_data[side], shrunk, rng)
+        """Run on one data set, and return log p(transcript | first) − log p(… | second)."""
+        transcript = _run_with_noise(
+            mechanism, neighboring_data[side], noise_factor, rng
+        )
         ratio = _log_ratio_to_other(mechanism, neighboring_data[1 - side], transcript)
         return ratio if side == 0 else -ratio
 
     def outputs(rng: np.random.Generator, side: int, size: int) -> list[np.ndarray]:
+        """Run the mechanism `size` times on one data set, and return the ratios as scores."""
         ratios = [log_likelihood_ratio(rng, side) for _ in range(size)]
         return [rounded(np.array(ratios))]
 
@@ -415,7 +466,10 @@ def _attack_transcript(
 
 
 def _records_with_one_at(mechanism: StagedMechanism, end: float) -> np.ndarray:
-    """Return records at the center, but the last at `end` times the outer radius."""
+    """Return records at the center, except for the last one.
+
+    The last record is on a fixed axis, at `end` times the outer radius from the center.
+    """
     manifold = mechanism.manifold
     statistic: Any = mechanism.statistic
     coordinates = np.zeros((statistic.n, manifold.dim))
@@ -424,10 +478,19 @@ def _records_with_one_at(mechanism: StagedMechanism, end: float) -> np.ndarray:
 
 
 def _run_all_stages(mechanism: StagedMechanism, data: Any, add_noise: AddNoise) -> None:
-    """Run the mechanism on prepared data; `add_noise` answers every stage.
+    """Run a staged mechanism on prepared data, with a given way to add noise.
 
-    The final release of a ball search consists of the same kind of numbers as the
-    search and is appended as one more stage.
+    The final release of a ball search consists of the same kind of numbers as the search,
+    so it is appended as one more stage.
+
+    Parameters
+    ----------
+    mechanism : StagedMechanism
+        The mechanism.
+    data : Any
+        What its `prepare_data` returned.
+    add_noise : callable
+        add_noise(values, scales) is called in every stage and returns the noisy answer.
     """
     queries = mechanism.queries(data)
     ball, budget = mechanism.run(queries, add_noise)
@@ -437,13 +500,31 @@ def _run_all_stages(mechanism: StagedMechanism, data: Any, add_noise: AddNoise) 
 
 
 def _run_with_noise(
-    mechanism: StagedMechanism, data: Any, shrunk: float, rng: np.random.Generator
+    mechanism: StagedMechanism, data: Any, noise_factor: float, rng: np.random.Generator
 ) -> list[_StageOutput]:
-    """Run on prepared data with Gaussian noise, scaled by `shrunk`; return all stages."""
+    """Run a staged mechanism on prepared data, and return its transcript.
+
+    Parameters
+    ----------
+    mechanism : StagedMechanism
+        The mechanism.
+    data : Any
+        What its `prepare_data` returned.
+    noise_factor : float
+        The factor by which the Gaussian noise is scaled.
+    rng : numpy.random.Generator
+        The generator of the noise.
+
+    Returns
+    -------
+    list of _StageOutput
+        The exact and the noisy answer of each stage.
+    """
     transcript: list[_StageOutput] = []
 
     def add_noise(values: np.ndarray, scales: np.ndarray) -> np.ndarray:
-        noise = shrunk * scales[0] * rng.standard_normal(values.shape)
+        """Add Gaussian noise to exact answers, and record both in the transcript."""
+        noise = noise_factor * scales[0] * rng.standard_normal(values.shape)
         released = np.asarray(values + noise)
         transcript.append(_StageOutput(values, scales[0], released))
         return released
@@ -455,15 +536,25 @@ def _run_with_noise(
 def _log_ratio_to_other(
     mechanism: StagedMechanism, other_data: Any, transcript: list[_StageOutput]
 ) -> float:
-    """Return the log of a transcript's density at its own data over that at others.
+    """Return the log ratio of a transcript's densities at its own and at other data.
 
-    For Gaussian noise of standard deviation s a stage with output y and exact answers
-    a (own data) and b (other data) adds (|y − b|² − |y − a|²)/(2s²).
+    For Gaussian noise of standard deviation s, a stage with output y and exact answers a
+    (at its own data) and b (at the other data) adds (|y − b|² − |y − a|²)/(2s²).
+
+    Parameters
+    ----------
+    mechanism : StagedMechanism
+        The mechanism that made the transcript.
+    other_data : Any
+        The other data set, as `prepare_data` returned it.
+    transcript : list of _StageOutput
+        The run on its own data.
     """
     stages = iter(transcript)
     terms: list[float] = []
 
     def replay(values: np.ndarray, scales: np.ndarray) -> np.ndarray:
+        """Return the recorded output of the next stage, and note its log ratio."""
         stage = next(stages)
         other_squares = (stage.released - values) ** 2
         own_squares = (stage.released - stage.values) ** 2
@@ -474,18 +565,26 @@ def _log_ratio_to_other(
     return sum(terms)
 
 
-def _attack_sum(mechanism: SumMechanism, shrunk: float) -> Case:
-    """Attack noisy sums over some records, and over the same records and one more.
+def _attack_sum(mechanism: SumMechanism, noise_factor: float) -> Case:
+    """Return the attack on noisy sums over records, when one record is added.
 
-    Outputs are projected on the difference of the two exact sums.
+    Outputs are scored by their projection on the difference of the two exact sums.
+
+    Parameters
+    ----------
+    mechanism : SumMechanism
+        The mechanism whose claim is attacked.
+    noise_factor : float
+        The factor by which the noise that is drawn is scaled, while the claim stays.
     """
     statistic: Any = mechanism.statistic
     records = data_sets(statistic.manifold, _RADIUS, 4)[1]
     totals = [mechanism.prepare_data(part) for part in (records[:-1], records)]
 
     def outputs(rng: np.random.Generator, side: int, size: int) -> list[np.ndarray]:
+        """Draw `size` noisy sums at one data set, and return their projections as scores."""
         normal_draws = rng.standard_normal((size, totals[side].size))
-        noise = shrunk * mechanism.scale * normal_draws
+        noise = noise_factor * mechanism.scale * normal_draws
         return [rounded((totals[side] + noise) @ (totals[1] - totals[0]))]
 
     return Case(
@@ -496,8 +595,16 @@ def _attack_sum(mechanism: SumMechanism, shrunk: float) -> Case:
     )
 
 
-def _attack_k_norm(mechanism: KNGMechanism, shrunk: float) -> Case:
-    """Attack the K-norm gradient mechanism at two neighboring data sets."""
+def _attack_k_norm(mechanism: KNGMechanism, noise_factor: float) -> Case:
+    """Return the attack on the K-norm gradient mechanism at two neighboring data sets.
+
+    Parameters
+    ----------
+    mechanism : KNGMechanism
+        The mechanism whose claim is attacked.
+    noise_factor : float
+        The factor by which the scale of the density is changed, while the claim stays.
+    """
     statistic = mechanism.statistic
     neighboring_data = data_sets(mechanism.manifold, statistic.radius, statistic.n)
     norms = [mechanism.gradient_norm(records) for records in neighboring_data]
@@ -505,7 +612,7 @@ def _attack_k_norm(mechanism: KNGMechanism, shrunk: float) -> Case:
         (mechanism.lipschitz_constant(records),) for records in neighboring_data
     ]
     outputs = k_norm_outputs(
-        mechanism.domain, shrunk * mechanism.scale, norms, constants
+        mechanism.domain, noise_factor * mechanism.scale, norms, constants
     )
     return Case(
         mechanism.info.name,
@@ -545,20 +652,33 @@ def _regression_data_sets(space: Manifold) -> list[tuple[np.ndarray, np.ndarray]
     return neighboring_data
 
 
-def _attack_k_norm_regression(mechanism: KNGRegressionMechanism, shrunk: float) -> Case:
-    """Attack the K-norm draw of a geodesic (p, v) on the tangent bundle."""
+def _attack_k_norm_regression(
+    mechanism: KNGRegressionMechanism, noise_factor: float
+) -> Case:
+    """Return the attack on the K-norm mechanism for a geodesic (p, v).
+
+    The mechanism draws a point p and a velocity v on the tangent bundle.
+
+    Parameters
+    ----------
+    mechanism : KNGRegressionMechanism
+        The mechanism whose claim is attacked.
+    noise_factor : float
+        The factor by which the scale of the density is changed, while the claim stays.
+    """
     space = mechanism.manifold
 
     # The problems are built when they are first needed: listing cases stays cheap.
     @cache
     def bundle_outputs() -> Outputs:
+        """Return the function that draws and scores geodesics at either data set."""
         first, second = (
             mechanism.build_problem(*mechanism.prepare_data(data)[:2])
             for data in _regression_data_sets(space)
         )
         return k_norm_outputs(
             first.bundle,
-            shrunk * first.scale,
+            noise_factor * first.scale,
             (first.norm, second.norm),
             (first.constants, second.constants),
         )
@@ -569,11 +689,19 @@ def _attack_k_norm_regression(mechanism: KNGRegressionMechanism, shrunk: float) 
     return Case(mechanism.info.name, space, lambda: mechanism.privacy_profile, outputs)
 
 
-def _attack_descent(mechanism: BundleDescentMechanism, shrunk: float) -> Case:
-    """Attack all noisy directions of a private descent together with its last release.
+def _attack_descent(mechanism: BundleDescentMechanism, noise_factor: float) -> Case:
+    """Return the attack on all noisy outputs of a private descent for a geodesic.
 
-    The descent is made to stand still at the center. The guarantee covers all its
-    outputs together; the log likelihood ratio weights each by its precision.
+    The descent stays at the center, so every step has the same exact direction. The
+    guarantee covers all steps and the last release together. The score is the log
+    likelihood ratio, which weights each output by its precision.
+
+    Parameters
+    ----------
+    mechanism : BundleDescentMechanism
+        The mechanism whose claim is attacked.
+    noise_factor : float
+        The factor by which the noise that is drawn is scaled, while the claim stays.
     """
     space = mechanism.manifold
 
@@ -591,12 +719,13 @@ def _attack_descent(mechanism: BundleDescentMechanism, shrunk: float) -> Case:
         return values
 
     def outputs(rng: np.random.Generator, side: int, size: int) -> list[np.ndarray]:
+        """Draw all releases of `size` descents at one data set, and return their scores."""
         score = np.zeros(size)
 
         def add_scores(values: list[np.ndarray], scale: float) -> None:
             """Draw one noisy release for each output; add its log likelihood ratio."""
             normal_draws = rng.standard_normal((size, values[0].size))
-            noisy_values = values[side] + shrunk * scale * normal_draws
+            noisy_values = values[side] + noise_factor * scale * normal_draws
             score[:] += noisy_values @ (values[0] - values[1]) / scale**2
 
         # The direction of a step is the first part of the last release's values.
@@ -611,7 +740,10 @@ def _attack_descent(mechanism: BundleDescentMechanism, shrunk: float) -> Case:
 
 
 def _chart_radius(space: Manifold) -> float | None:
-    """Return the radius of the ball of a chart mechanism, None where none is needed."""
+    """Return the radius of the ball for noise in a chart, or None if none is needed.
+
+    A ball is needed if logarithms are not defined everywhere.
+    """
     if not np.isfinite(space.injectivity_radius):
         return None
     return 0.75 * min(space.convexity_radius, 1.5)
@@ -678,7 +810,7 @@ def _regression_descent(space: Manifold) -> BundleDescentMechanism:
 
 
 class _AttackedMechanism(NamedTuple):
-    """A mechanism with the attack on it and the manifolds on which it is tried."""
+    """A mechanism, the attack on it, and the manifolds on which it is attacked."""
 
     build: Callable[[Manifold], Any]
     attack: Attack
@@ -711,10 +843,10 @@ def _attack_estimator(
     kind: type,
     space: Manifold,
     neighboring_data: tuple[np.ndarray, np.ndarray],
-    shrunk: float,
+    noise_factor: float,
     **options: Any,
 ) -> Case:
-    """Attack the mechanism that the certificate of a real fit describes.
+    """Return the attack on the mechanism of an estimator, rebuilt from a real certificate.
 
     Its noise is drawn around the statistics of two neighboring data sets.
 
@@ -726,8 +858,8 @@ def _attack_estimator(
         The manifold of the records.
     neighboring_data : two arrays
         Data sets that differ in one record.
-    shrunk : float
-        The factor by which the noise that is drawn is scaled.
+    noise_factor : float
+        The factor by which the noise that is drawn is scaled, while the claim stays.
     **options
         Further arguments of the estimator.
     """
@@ -735,6 +867,7 @@ def _attack_estimator(
     # The fit is made when it is first needed, so that listing cases is cheap.
     @cache
     def mechanism_and_values() -> tuple[Any, tuple[np.ndarray, np.ndarray]]:
+        """Fit the estimator; return its mechanism and the two exact values of its statistic."""
         source = GeneratorSource(np.random.default_rng(0))
         model = kind(radius=_RADIUS, guarantee=_CLAIM, source=source, **options)
         mechanism: Any = rebuild_mechanism(_fit_certificate(model, neighboring_data[0]))
@@ -745,18 +878,19 @@ def _attack_estimator(
         return mechanism, (first_value, second_value)
 
     def outputs(rng: np.random.Generator, side: int, size: int) -> list[np.ndarray]:
+        """Draw `size` outputs around one of the two values, and return their scores."""
         mechanism, pair = mechanism_and_values()
-        sampler = mechanism.with_scaled_noise(shrunk)
+        sampler = mechanism.with_scaled_noise(noise_factor)
         return scores(mechanism, pair, sampler.simulate_draws(rng, pair[side], size))
 
     return Case(kind.__name__, space, lambda: _CLAIM, outputs)
 
 
 def _fit_certificate(model: Any, records: np.ndarray) -> Certificate:
-    """Fit an estimator and return its certificate; of a classifier, class 0's.
+    """Fit an estimator to records, and return the certificate of the release.
 
-    For a classifier the records are class 0, and twice as many records are another
-    class, which is the same in both data sets.
+    For a classifier the records are those of class 0, and the certificate is that of class
+    0. A second class has twice as many records, which are not attacked.
     """
     if not isinstance(model, PrivateMDM):
         return cast(Certificate, model.fit(records).certificate_)

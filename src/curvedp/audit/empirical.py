@@ -1,4 +1,4 @@
-"""Lower bounds on the ε and μ of a mechanism, proved from its outputs by an attack.
+"""Lower bounds on the privacy parameters ε and μ of a mechanism, proved by an attack.
 
 The attack draws many outputs at two neighboring data sets D and D′ and looks at a few
 real-valued scores of each output, such as how much farther the output is from one
@@ -92,15 +92,15 @@ class AuditResult(NamedTuple):
 
     @property
     def holds(self) -> bool:
-        """Whether neither lower bound exceeds what is claimed."""
+        """Return whether neither lower bound exceeds what is claimed."""
         return self.audited <= self.claimed and self.audited_mu <= self.claimed_mu
 
     @property
     def tightness(self) -> float:
-        """The larger of the ratios audited ε / claimed ε and audited μ / claimed μ.
+        """Return the larger of the ratios audited ε / claimed ε and audited μ / claimed μ.
 
-        A claim with tightness 1 cannot be improved. A claim that is zero or infinite
-        counts as ratio 0.
+        A claim with tightness 1 cannot be improved. A claim that is zero or infinite counts as
+        ratio 0.
         """
         epsilon_ratio = _ratio_of_finite_claim(self.audited, self.claimed)
         mu_ratio = _ratio_of_finite_claim(self.audited_mu, self.claimed_mu)
@@ -115,7 +115,7 @@ def _ratio_of_finite_claim(audited: float, claimed: float) -> float:
 
 
 def claimed_mu(claim: Guarantee) -> float:
-    """Return the μ of the μ-GDP that a claim implies, or ∞ where it implies none."""
+    """Return the μ of the μ-GDP that a claim implies, or ∞ if it implies none."""
     if isinstance(claim, PureDP):
         return float(convert(claim, to=GDP).mu)
     if isinstance(claim, GDP | PrivacyProfile):
@@ -195,7 +195,12 @@ def audit_scores(
 
 
 def _check_score_shapes(first: np.ndarray, second: np.ndarray) -> None:
-    """Refuse scores (rows, outputs) with unequal rows or fewer than 4 outputs."""
+    """Raise `ParameterError` unless both arrays have as many scores, and 4 outputs or more.
+
+    Parameters
+    ----------
+    first, second : arrays of shape (scores, outputs)
+    """
     has_equal_rows = first.shape[0] == second.shape[0]
     if has_equal_rows and min(first.shape[1], second.shape[1]) >= 4:
         return
@@ -284,16 +289,26 @@ _Statement = Callable[[np.ndarray, np.ndarray, float], np.ndarray]
 
 
 def _epsilon_bound(p: np.ndarray, p_prime: np.ndarray, delta: float) -> np.ndarray:
-    """Return log((p − δ)/p′), a lower bound on ε, or −∞ where p ≤ δ."""
+    """Return log((p − δ)/p′), a lower bound on ε; −∞ if p ≤ δ.
+
+    Parameters
+    ----------
+    p : array
+        Lower bounds on the probabilities of events at the first data set.
+    p_prime : array
+        Upper bounds on their probabilities at the second data set.
+    delta : float
+        The δ at which ε is bounded.
+    """
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.where(p > delta, np.log((p - delta) / p_prime), -np.inf)
 
 
 def _mu_bound(p: np.ndarray, p_prime: np.ndarray, delta: float) -> np.ndarray:
-    """Return Φ⁻¹(p) − Φ⁻¹(p′), a lower bound on μ, or −∞ where it says nothing.
+    """Return Φ⁻¹(p) − Φ⁻¹(p′), a lower bound on μ of μ-GDP; −∞ if it says nothing.
 
-    The bound holds for every δ: `delta` is there so that both statements have one
-    signature.
+    The arguments are those of `_epsilon_bound`. The bound holds for every δ; `delta` only
+    gives both functions the same signature.
     """
     with np.errstate(invalid="ignore"):
         return np.where((p > 0) & (p_prime < 1), ndtri(p) - ndtri(p_prime), -np.inf)
@@ -349,7 +364,17 @@ def _prove_bound(
     failure: float,
     delta: float,
 ) -> float:
-    """Return what one statement proves; the arguments are those of `_prove_bounds`."""
+    """Return the lower bound that one statement proves, with a chosen event.
+
+    Half of the outputs choose the event, and the other half bound its probabilities.
+
+    Parameters
+    ----------
+    statement : callable
+        `_epsilon_bound` or `_mu_bound`.
+    first, second, failure, delta
+        As in `_prove_bounds`.
+    """
     training = first[:, ::2], second[:, ::2]
     test = first[:, 1::2], second[:, 1::2]
     event = _choose_event(statement, *training, failure, delta)
@@ -369,10 +394,19 @@ def _choose_event(
     failure: float,
     delta: float,
 ) -> _Event:
-    """Return the event for which the statement proves most on the training outputs.
+    """Return the event with which a statement proves most on the training outputs.
 
-    All scores are tried, each with upper and lower events at `_THRESHOLD_COUNT`
-    quantiles of the pooled training outputs. Of equally good events the first is taken.
+    All scores are tried, each with upper and lower events at `_THRESHOLD_COUNT` quantiles
+    of the pooled training outputs. Of equally good events the first is taken.
+
+    Parameters
+    ----------
+    statement : callable
+        `_epsilon_bound` or `_mu_bound`.
+    first, second : arrays of shape (scores, outputs)
+        Scores of the training outputs at the two data sets.
+    failure, delta : float
+        As in `_prove_bounds`.
     """
     best_bound = -np.inf
     best_event = _Event(score_index=0, is_upper=True, threshold=0.0)
@@ -403,7 +437,10 @@ def _choose_event(
 def _count_hits(
     sorted_scores: np.ndarray, thresholds: np.ndarray, is_upper: bool
 ) -> np.ndarray:
-    """Return, for each threshold, how many scores are ≥ it (or ≤ it, if not upper)."""
+    """Return how many scores are in the event of each threshold.
+
+    The event is {score ≥ threshold} if `is_upper`, otherwise {score ≤ threshold}.
+    """
     if is_upper:
         return sorted_scores.size - np.searchsorted(sorted_scores, thresholds, "left")
     return np.searchsorted(sorted_scores, thresholds, "right")
@@ -439,10 +476,11 @@ def _probability_bounds(
 
 
 def neighbors(mechanism: Mechanism) -> Pair:
-    """Return two values at most one sensitivity apart, the worst pair that is known.
+    """Return the worst known pair of values that are at most one sensitivity apart.
 
-    See the module's first paragraphs for which pair that is: it depends on whether the
-    noise is isotropic on the manifold or drawn in a chart.
+    For isotropic noise on a manifold, these are the origin and a point one sensitivity
+    away, in the direction along which noise protects least. For noise in a chart, they are
+    two values that the chart moves farthest apart.
     """
     manifold = mechanism.statistic.value_space
     sensitivity = mechanism.sensitivity
@@ -468,10 +506,21 @@ def _worst_chart_pair(
     sensitivity: float,
     ball_radius: float | None,
 ) -> Pair:
-    """Return normal coordinates of the pair that is farthest apart in the chart.
+    """Return normal coordinates of the pair of values that is farthest apart in a chart.
 
-    Candidates are the pair from the chart's center outward and, where a ball of radius
-    `ball_radius` around `base` bounds the values, pairs across the radius at its edge.
+    One candidate is the pair from the center of the chart outward. If values are bounded by
+    a ball, further candidates are pairs across the radius at its edge.
+
+    Parameters
+    ----------
+    manifold : Manifold
+        Where the values live.
+    base : array
+        The base point of the chart.
+    sensitivity : float
+        The largest distance of the two values on the manifold.
+    ball_radius : float or None
+        The radius of the ball around `base` that bounds the values, if there is one.
     """
     if ball_radius is None:
         return np.zeros(manifold.dim), sensitivity * _unit_vector(manifold.dim, 0)
@@ -504,10 +553,10 @@ def scores(mechanism: Mechanism, pair: Pair, outputs: np.ndarray) -> list[np.nda
     """Score outputs by how much farther they are from the second value of a pair.
 
     With distances d₁ and d₂ to the first and second value, the scores are d₂ − d₁ and
-    d₂² − d₁². Up to factors they are the log likelihood ratios of a Laplace and of a
-    Gaussian law, which no other score beats (Neyman & Pearson). Distances for noise in
-    a chart are those in the chart; where a logarithm is slow, as on Stiefel manifolds,
-    distances are those of the ambient space.
+    d₂² − d₁². Up to factors they are the log likelihood ratios of Laplace and of Gaussian
+    noise, which no other score beats (Neyman & Pearson). For noise in a chart, distances
+    are measured in the chart. On manifolds with slow logarithms, such as Stiefel manifolds,
+    they are measured in the ambient space.
 
     Parameters
     ----------
@@ -547,10 +596,23 @@ def scores(mechanism: Mechanism, pair: Pair, outputs: np.ndarray) -> list[np.nda
 
 
 def data_sets(manifold: Manifold, radius: float, n: int) -> Pair:
-    """Return two data sets of n records that differ in the last record.
+    """Return two neighboring data sets of n records, which differ in the last record.
 
-    In the first, all records are at one end of a diameter of the ball of this radius
-    around the origin. In the second, the last record is at the other end.
+    In the first, all records are at one end of a diameter of a ball around the origin. In
+    the second, the last record is at the other end.
+
+    Parameters
+    ----------
+    manifold : Manifold
+        Where the records live.
+    radius : float
+        The radius of the ball.
+    n : int
+        The number of records.
+
+    Returns
+    -------
+    two arrays of shape (n, *point_shape)
     """
     step = radius * _unit_vector(manifold.dim, manifold.dim - 1)
     origin = np.asarray(manifold.origin)
@@ -563,10 +625,10 @@ def data_sets(manifold: Manifold, radius: float, n: int) -> Pair:
 
 
 def rounded(score: np.ndarray) -> np.ndarray:
-    """Round scores to the grid 2^-26.
+    """Return scores rounded to multiples of 2^-26.
 
-    The audit is of the mechanism's law. An event must not depend on the last bits of
-    the fast floating-point simulation, which no release shows.
+    The audit is about the exact distribution of a mechanism. Its events must not depend on
+    the last bits of the fast floating-point simulation, which no release shows.
     """
     return np.asarray(np.round(score / _SCORE_GRID) * _SCORE_GRID)
 
@@ -606,6 +668,7 @@ def _pairs_across_radius(
     """
 
     def pairs(half_width: np.ndarray) -> Pair:
+        """Return the two points of each plane for these half-widths, in coordinates."""
         height = np.sqrt(np.maximum(edge_radius**2 - half_width**2, 0.0))
         across = half_width * lateral
         return height * radial - across, height * radial + across

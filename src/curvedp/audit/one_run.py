@@ -1,4 +1,4 @@
-"""The audit of an optimizer from one run, in which many records are chosen by coins.
+"""The audit of a private optimizer from a single run, in which coins choose many records.
 
 A fair coin for each of many records, the canaries, chooses between two values of the
 record; the attacker guesses the coins from the result. Theorem 5.2 of Steinke, Nasr &
@@ -62,7 +62,7 @@ FAMILIES: tuple[Manifold, ...] = (
 _LARGEST_EPSILON = 60.0
 _EPSILON_PRECISION = 1e-6
 
-# The share of the coins that an attacker guesses by default: those with the largest
+# The fraction of the coins that an attacker guesses by default: those with the largest
 # scores.
 _GUESS_SHARE = 0.25
 
@@ -109,6 +109,7 @@ def one_run_bound(
     )
 
     def is_refuted(epsilon: float) -> bool:
+        """Return whether so many right guesses are too unlikely under (ε, δ)-DP."""
         probability = _probability_bound(canaries, guesses, right, epsilon, delta)
         return probability <= 1 - confidence
 
@@ -130,8 +131,19 @@ def _probability_bound(
 ) -> float:
     """Bound the probability of at least `right` right guesses under (ε, δ)-DP.
 
-    This is the bound of the module's first paragraphs, with m = canaries, r = guesses
-    and v = right, cut off at 1.
+    Theorem 5.2 of Steinke, Nasr & Jagielski (2023), for replace-one adjacency. With
+    m = canaries, r = guesses, v = right and W ~ Bin(r, e^ε/(1 + e^ε)), the bound is
+
+        P(W ≥ v) + max over i of 2mδ/i · P(v − i ≤ W < v),
+
+    or 1 if that is larger.
+
+    Parameters
+    ----------
+    canaries, guesses, right : int
+        The number of coins, of guessed coins, and of right guesses.
+    epsilon, delta : float
+        The guarantee that is assumed.
     """
     binomial = stats.binom(guesses, 1 / (1 + exp(-epsilon)))
     tail = float(binomial.sf(right - 1))
@@ -169,8 +181,8 @@ def audit_optimizer(
     confidence : float
         The probability with which the bound is true.
     guess_share : float, optional
-        The share of the coins that is guessed, those with the largest scores; a quarter
-        by default.
+        The fraction of the coins that is guessed, those with the largest scores; a
+        quarter by default.
     rng : numpy.random.Generator, optional
         The generator of the coins; give one for an audit that can be repeated.
 
@@ -265,7 +277,14 @@ def optimizer_cases() -> Iterator[OptimizerCase]:
 def _large_enough(family: Manifold, dim: int) -> Manifold:
     """Return the smallest manifold of a family with at least `dim` dimensions.
 
-    A family of matrices with two sizes (Grassmann) has matrices twice as high as wide.
+    Families with two sizes (Grassmann) get matrices that are twice as high as wide.
+
+    Parameters
+    ----------
+    family : Manifold
+        Any member of the family.
+    dim : int
+        The number of dimensions that is needed.
     """
     kind: Any = type(family)
     has_two_sizes = len(fields(kind)) == 2
@@ -321,10 +340,23 @@ def _descend(
     start: np.ndarray,
     rng: np.random.Generator,
 ) -> "OptimResult":
-    """Run four steps of an optimizer whose noise is that of a 2-GDP full-batch run.
+    """Run four steps of an optimizer, with the noise of a 2-GDP run on full batches.
 
-    A mean of n gradients, clipped to length c, has sensitivity 2c/n; T steps with noise
-    of standard deviation √T·2c/(nμ) are μ-GDP together.
+    A mean of n gradients, clipped to length c, has sensitivity 2c/n. T steps with noise of
+    standard deviation √T·2c/(nμ) are μ-GDP together.
+
+    Parameters
+    ----------
+    optimizer : str
+        One of `OPTIMIZERS`.
+    problem : Problem
+        What is minimized.
+    records : array
+        The records.
+    start : array
+        The point at which the descent starts.
+    rng : numpy.random.Generator
+        The generator of noise and batches.
     """
     from curvedp import optim
 

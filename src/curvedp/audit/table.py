@@ -1,4 +1,4 @@
-"""The audit of everything: a table of what each mechanism claims and what is proved.
+"""The audit of all mechanisms: a table of what each one claims and what an attack proves.
 
 Each row is one mechanism on one manifold. The confidence of a row is chosen so that, if
 all claims are true, any row at all is called violated with probability at most 1e-6.
@@ -68,7 +68,7 @@ class _Work(NamedTuple):
     delta: float
     confidence: float
     seed: int | None
-    shrunk: float
+    noise_factor: float
 
 
 def case_names(only: str = "") -> list[tuple[str, str]]:
@@ -103,7 +103,7 @@ def audit_all(
     only: str = "",
     jobs: int = 1,
     seed: int | None = None,
-    shrunk: float = 1.0,
+    noise_factor: float = 1.0,
     among: Collection[tuple[str, str]] | None = None,
 ) -> Iterator[Row]:
     """Audit every case and yield a row for each.
@@ -123,7 +123,7 @@ def audit_all(
         The number of processes.
     seed : int, optional
         The seed of an audit that can be repeated.
-    shrunk : float
+    noise_factor : float
         The factor by which the noise that is drawn is scaled, while the claim stays, to
         see whether wrong mechanisms are detected; not for optimizers.
     among : collection of (str, str), optional
@@ -143,7 +143,7 @@ def audit_all(
     names = [name for name in case_names(only) if among is None or name in among]
     confidence = 1 - FAILURE / max(len(case_names()), 1)
     work = [
-        _Work(*name, samples, canaries, delta, confidence, seed, shrunk)
+        _Work(*name, samples, canaries, delta, confidence, seed, noise_factor)
         for name in names
     ]
     if jobs == 1:
@@ -154,13 +154,17 @@ def audit_all(
 
 
 def _audit_case(work: _Work) -> Row:
-    """Audit one case; this may run in a process of its own."""
-    # Every case has its own random stream, whatever the order of the audits.
+    """Audit one case, and return its row; this may run in another process.
+
+    The random numbers of a case depend on the seed and its names only, not on the order of
+    the audits.
+    """
+    # Every case has its own random stream.
     stream = zlib.crc32(f"{work.mechanism} {work.manifold}".encode())
     rng = np.random.default_rng(None if work.seed is None else [work.seed, stream])
 
     started = process_time()
-    case = _find_case(work.mechanism, work.manifold, work.shrunk)
+    case = _find_case(work.mechanism, work.manifold, work.noise_factor)
     is_one_run = isinstance(case, OptimizerCase)
     if isinstance(case, OptimizerCase):
         result = case.audit(work.canaries, work.confidence, rng)
@@ -181,9 +185,19 @@ def _audit_case(work: _Work) -> Row:
     )
 
 
-def _find_case(mechanism: str, manifold: str, shrunk: float) -> Case | OptimizerCase:
-    """Return the case with these names; `shrunk` scales the noise that it draws."""
-    for case in cases(shrunk):
+def _find_case(
+    mechanism: str, manifold: str, noise_factor: float
+) -> Case | OptimizerCase:
+    """Return the case with these names.
+
+    Parameters
+    ----------
+    mechanism, manifold : str
+        The names, as `case_names` lists them.
+    noise_factor : float
+        The factor by which the noise that the case draws is scaled.
+    """
+    for case in cases(noise_factor):
         if _case_name(case) == (mechanism, manifold):
             return case
     for optimizer_case in optimizer_cases():

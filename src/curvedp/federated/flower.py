@@ -1,15 +1,19 @@
-"""Flower as transport, identity and deployment (extra: federated): a ServerApp and a ClientApp that carry our messages.
+"""The Flower framework as a transport for federated releases (extra: federated).
 
-The masked sum is ours: the engine's own secure aggregation is not private as shipped (docs/federation.md). An app folder
-needs three lines: `from curvedp.federated import flower`, `client = flower.client`, `server = flower.server`. The server's
-run configuration names the plan and where the release goes; a site's node configuration names its settings, all of them
-files that stay at the site.
+Flower carries our messages between the server and the sites and identifies the nodes.
+The masked sum is our own, because Flower's secure aggregation is not private as shipped
+(docs/federation.md).
+
+An app folder needs three lines: `from curvedp.federated import flower`,
+`client = flower.client` and `server = flower.server`. The server's run configuration
+names the plan and the output file. A site's node configuration names its settings file;
+all files that the settings name stay at the site.
 """
 
 import json
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -27,19 +31,29 @@ from curvedp.signing import read_key
 
 if TYPE_CHECKING:
     from curvedp.federated.plan import Plan
-    from curvedp.federated.release import Answers
+    from curvedp.federated.release import Answers, FederatedRelease
 
 _log = logging.getLogger("curvedp.federated")
-_POLL = 0.6  # seconds between looks for an answer
-_GRACE = 6.0  # seconds, or as long again, for the rest once enough sites have answered
 
-Foreign: TypeAlias = (
-    Any  # Flower's own types: it is an extra, and imported where it is used
-)
+# How many seconds pass between two looks for an answer.
+_POLL = 0.6
+
+# Once enough sites have answered, the others get at least this many seconds more, or as
+# much time again as the first ones took.
+_GRACE = 6.0
+
+# How many seconds pass between two looks at the waiting threads.
+_THREAD_POLL = 0.05
+
+# The stages that a site answers with its keys alone, without reading its records.
+_STAGES_WITHOUT_RECORDS = ("share", "unmask")
+
+# A type of Flower's. Flower is an extra, so it is imported only where it is used.
+FlowerObject: TypeAlias = Any
 
 
 def __getattr__(name: str) -> Any:
-    """`client` and `server`, Flower's apps, made when they are asked for."""
+    """Return Flower's app `client` or `server`, which is made on first access."""
     if name == "client":
         from flwr.clientapp import ClientApp
 
@@ -55,21 +69,38 @@ def __getattr__(name: str) -> Any:
     return app
 
 
-def answer(message: Foreign, context: Foreign) -> Foreign:
-    """One request; what the site remembers is kept by its own SuperNode."""
+# ---- a site ----
+
+
+def answer(message: FlowerObject, context: FlowerObject) -> FlowerObject:
+    """Answer one message of the server; Flower calls this at a site.
+
+    Parameters
+    ----------
+    message : flwr Message
+        The server's request, as JSON.
+    context : flwr Context
+        Names the site's settings file and holds what the site remembers. Flower keeps it
+        at the site's own SuperNode; it is updated here.
+
+    Returns
+    -------
+    flwr Message
+        The site's reply.
+    """
     from flwr.app import ConfigRecord
     from flwr.app import Message as Reply
 
     warn_experimental()
-    kept = context.state.config_records.get("curvedp")
-    reply, state = reply_to(
-        message.content.config_records["curvedp"]["json"],
-        str(context.node_config["site"]),
-        None if kept is None else str(kept["state"]),
-    )
-    if state is not None:
-        context.state.config_records["curvedp"] = ConfigRecord({"state": state})
-    return Reply(_packed(reply), reply_to=message)
+    state_record = context.state.config_records.get("curvedp")
+    old_state = None if state_record is None else str(state_record["state"])
+    request_text = message.content.config_records["curvedp"]["json"]
+    settings_path = str(context.node_config["site"])
+
+    reply, new_state = reply_to(request_text, settings_path, old_state)
+    if new_state is not None:
+        context.state.config_records["curvedp"] = ConfigRecord({"state": new_state})
+    return Reply(_pack_json(reply), reply_to=message)
 
 
 def reply_to(
@@ -82,24 +113,26 @@ def reply_to(
     text : str
         The request as JSON.
     settings : str
-        The path of the site's settings.
+        The path of the site's settings file.
     state_text : str or None
-        What the site remembers of this session, as JSON.
+        What the site remembers of this session, as JSON; None at first.
 
     Returns
     -------
     reply : dict
-        The answer; or {"refused": code} with one of `masking.REFUSALS`. The reason itself
-        may name the site's budget or its files: it is logged at the site.
+        The answer, or {"refused": code} with one of `masking.REFUSALS`. The full reason
+        may name the site's budget or its files, so it is only logged at the site.
     state_text : str or None
-        What the site remembers now; None after a refusal, where nothing has changed.
+        What the site remembers now; None after a refusal, which changes nothing.
     """
     try:
         request = json.loads(str(text))
         state = None if state_text is None else json.loads(state_text)
         # Each message starts a process, and importing what reads records takes a second.
-        by_keys = state is not None and request["stage"] in ("share", "unmask")
-        party = party_from_settings(settings, state, with_records=not by_keys)
+        can_skip_records = (
+            state is not None and request["stage"] in _STAGES_WITHOUT_RECORDS
+        )
+        party = party_from_settings(settings, state, with_records=not can_skip_records)
         reply = party.answer(request)
     except (
         CurvedpError,
@@ -117,22 +150,45 @@ def reply_to(
 def party_from_settings(
     path: str, state: dict[str, Any] | None = None, *, with_records: bool = True
 ) -> Party:
-    """The `Site` of a JSON file that names, beside it, `plan`, `key` (Ed25519, PEM), `records` and, where wanted, `ledger`,
-    and columns of the records' file, `labels` and `groups`; without records, the part that answers by its keys. Raises
-    `ParameterError` where a file is missing or is not what it should be."""
-    home = Path(path).parent
+    """Return a site's side of the protocol, as its settings file describes it.
+
+    Creates the folder "answered" beside the settings file, for the site's journal.
+
+    Parameters
+    ----------
+    path : str
+        A JSON file that names other files in its folder: "plan", "key" (Ed25519, PEM),
+        "records" and optionally "ledger". Optional "labels" and "groups" name columns
+        of the records' file.
+    state : dict, optional
+        What the site remembers of this session.
+    with_records : bool
+        Whether to read plan and records. Without them, which needs a state, the result
+        is a plain `Party` that answers with its keys alone; otherwise it is a `Site`.
+
+    Raises
+    ------
+    ParameterError
+        If a file is missing or is not what it should be.
+    """
+    folder = Path(path).parent
     try:
         settings = json.loads(Path(path).read_text(encoding="utf-8"))
-        identity, journal = read_key(home / settings["key"]), home / "answered"
+        identity = read_key(folder / settings["key"])
+        journal = folder / "answered"
         journal.mkdir(exist_ok=True)
         if state is not None and not with_records:
             return Party(Session(**state["session"]), identity, state, journal)
-        plan, records = (
-            json.loads((home / settings["plan"]).read_text(encoding="utf-8")),
-            home / settings["records"],
-        )
-        return _site(
-            plan, records, settings, identity=identity, state=state, journal=journal
+
+        plan = json.loads((folder / settings["plan"]).read_text(encoding="utf-8"))
+        records_path = folder / settings["records"]
+        return _site_with_records(
+            plan,
+            records_path,
+            settings,
+            identity=identity,
+            state=state,
+            journal=journal,
         )
     except ParameterError:
         raise
@@ -142,164 +198,281 @@ def party_from_settings(
         ) from None
 
 
-def _site(plan: Any, records: Path, settings: Mapping[str, str], **rest: Any) -> Party:
+def _site_with_records(
+    plan: Any, records_path: Path, settings: Mapping[str, str], **site_options: Any
+) -> Party:
+    """Return a `Site` after reading its records, its columns and its ledger.
+
+    Parameters
+    ----------
+    plan : dict
+        The plan, as JSON values.
+    records_path : Path
+        The file of the records; a ledger is in the same folder.
+    settings : mapping
+        The site's settings, see `party_from_settings`.
+    **site_options
+        Further arguments of `Site`.
+    """
     from curvedp.federated.plan import Plan
     from curvedp.federated.site import Site
     from curvedp.ledger import Ledger
     from curvedp.records import read_column, read_records
 
-    agreed = Plan.from_dict(plan)
-    for name in ("labels", "groups"):
-        rest[name] = read_column(records, settings[name]) if name in settings else None
-    if rest["labels"] is not None:
-        rest["labels"] = rest["labels"].astype(int)
-    ledger = (
-        Ledger(records.parent / settings["ledger"]) if "ledger" in settings else None
-    )
+    agreed_plan = Plan.from_dict(plan)
+    labels = None
+    if "labels" in settings:
+        labels = read_column(records_path, settings["labels"])
+    groups = None
+    if "groups" in settings:
+        groups = read_column(records_path, settings["groups"])
+    if labels is not None:
+        labels = labels.astype(int)
+    ledger = None
+    if "ledger" in settings:
+        ledger = Ledger(records_path.parent / settings["ledger"])
     return Site(
-        agreed,
-        records=read_records(records, agreed.kernel.manifold),
+        agreed_plan,
+        records=read_records(records_path, agreed_plan.kernel.manifold),
         ledger=ledger,
-        **rest,
+        labels=labels,
+        groups=groups,
+        **site_options,
     )
 
 
-def main(grid: Foreign, context: Foreign) -> None:
-    """Run the plan and write the release as JSON; a run that stops writes why, and nothing else."""
+# ---- the server ----
+
+
+def main(grid: FlowerObject, context: FlowerObject) -> None:
+    """Run a plan as the server, and write the release to a file; Flower calls this.
+
+    Parameters
+    ----------
+    grid : flwr Grid
+        Flower's access to the nodes.
+    context : flwr Context
+        Its run configuration has "plan" and "output", paths of JSON files, and
+        "timeout", the seconds that each stage may take. If the run stops, the output
+        says why and contains no release.
+    """
     from curvedp.federated.plan import Plan
     from curvedp.federated.release import coordinate
 
     warn_experimental()
     settings = context.run_config
-    plan = Plan.from_dict(
-        json.loads(Path(str(settings["plan"])).read_text(encoding="utf-8"))
-    )
+    plan_text = Path(str(settings["plan"])).read_text(encoding="utf-8")
+    plan = Plan.from_dict(json.loads(plan_text))
     carrier = _Carrier(grid, plan, float(settings["timeout"]))
     try:
-        release = coordinate(plan, carrier.ask)
-        written: dict[str, Any] = {
-            "value": release.value.tolist(),
-            "certificate": release.certificate.to_dict(),
-            "signatures": dict(release.signatures),
-            "rounds": [
-                {"total": list(r.total), "alive": list(r.alive)} for r in release.rounds
-            ],
-        }
+        output = _release_to_dict(coordinate(plan, carrier.ask))
     except FederationRefused as error:
-        written = {"stopped": str(error)}
-    written["transport"] = {
+        output = {"stopped": str(error)}
+    output["transport"] = {
         "seconds": carrier.seconds,
         "bytes": carrier.bytes,
         "refused": carrier.refused,
     }
-    partial = Path(str(settings["output"])).with_suffix(".partial")
-    partial.write_text(json.dumps(written), encoding="utf-8")
-    partial.rename(Path(str(settings["output"])))
+
+    # Others never see a file that is only partly written.
+    output_path = Path(str(settings["output"]))
+    partial = output_path.with_suffix(".partial")
+    partial.write_text(json.dumps(output), encoding="utf-8")
+    partial.rename(output_path)
+
+
+def _release_to_dict(release: "FederatedRelease") -> dict[str, Any]:
+    """Return a federated release as JSON values."""
+    return {
+        "value": release.value.tolist(),
+        "certificate": release.certificate.to_dict(),
+        "signatures": dict(release.signatures),
+        "rounds": [
+            {"total": list(round.total), "alive": list(round.alive)}
+            for round in release.rounds
+        ],
+    }
 
 
 class _Carrier:
-    """Requests by site number over Flower's grid, by short polls; `send_and_receive` sleeps three seconds at a time."""
+    """Carries the server's requests to the sites over Flower's grid.
 
-    def __init__(self, grid: Foreign, plan: "Plan", timeout: float) -> None:
-        self._grid, self._plan, self._timeout = grid, plan, timeout
-        self._nodes: dict[int, int] = {}  # by site
+    It polls often: Flower's own `send_and_receive` sleeps three seconds at a time.
+
+    Parameters
+    ----------
+    grid : flwr Grid
+        Flower's access to the nodes.
+    plan : Plan
+        The agreed terms.
+    timeout : float
+        How many seconds to wait for the answers of a stage.
+
+    Attributes
+    ----------
+    seconds : list of dict
+        The duration of each stage.
+    bytes : int
+        How many characters of JSON have arrived.
+    refused : list of str
+        The codes of all refusals.
+    """
+
+    def __init__(self, grid: FlowerObject, plan: "Plan", timeout: float) -> None:
+        """Start without any known node; no message is sent yet."""
+        self._grid = grid
+        self._plan = plan
+        self._timeout = timeout
+        # Flower's node of each site, by the site's index; empty before the first stage.
+        self._nodes: dict[int, int] = {}
         self.seconds: list[dict[str, Any]] = []
         self.bytes = 0
         self.refused: list[str] = []
 
     def ask(self, requests: Mapping[int, Mapping[str, Any]]) -> "Answers":
-        """Answers of the sites that gave one in time."""
-        begin, one = time.monotonic(), next(iter(requests.values()))
+        """Send requests to sites, and return the answers that came in time.
+
+        Parameters
+        ----------
+        requests : mapping
+            The request to each site, by the site's index; all are of one stage.
+
+        Returns
+        -------
+        dict
+            The answers, by the site's index.
+        """
+        begin = time.monotonic()
+        first_request = next(iter(requests.values()))
         if not self._nodes:
-            answers = self._first(one)
+            answers = self._ask_unknown_nodes(first_request)
         else:
-            found = self._collect(
-                {
-                    self._nodes[i]: request
-                    for i, request in requests.items()
-                    if i in self._nodes
-                }
-            )
-            answers = {
-                i: found[node] for i, node in self._nodes.items() if node in found
+            node_requests = {
+                self._nodes[site]: request
+                for site, request in requests.items()
+                if site in self._nodes
             }
-        self.seconds.append(
-            {"stage": one["stage"], "seconds": round(time.monotonic() - begin, 3)}
-        )
+            node_answers = self._ask_nodes(node_requests)
+            answers = {
+                site: node_answers[node]
+                for site, node in self._nodes.items()
+                if node in node_answers
+            }
+        duration = round(time.monotonic() - begin, 3)
+        self.seconds.append({"stage": first_request["stage"], "seconds": duration})
         return answers
 
-    def _first(self, request: Mapping[str, Any]) -> "Answers":
-        """Wait for the sites, ask all nodes, and learn which site each is from its signed announcement."""
-        end = time.monotonic() + self._timeout
-        while (
-            len(nodes := list(self._grid.get_node_ids())) < len(self._plan.sites)
-            and time.monotonic() < end
-        ):
-            time.sleep(_POLL)
+    def _ask_unknown_nodes(self, request: Mapping[str, Any]) -> "Answers":
+        """Send the first request to all nodes, and find out which site each node is.
+
+        A node proves which site it is by its signed announcement. This waits until there
+        are as many nodes as sites, or the time is over. Sets `_nodes`.
+        """
+        nodes = self._wait_for_nodes()
         answers = {}
-        for node, reply in self._collect(dict.fromkeys(nodes, request)).items():
+        replies = self._ask_nodes(dict.fromkeys(nodes, request))
+        for node, reply in replies.items():
             site: Any = reply.get("site")
-            if site in range(len(self._plan.sites)) and is_announcement(
-                self._plan.session, site, reply
-            ):
-                answers[site], self._nodes[site] = reply, node
+            is_site = site in range(len(self._plan.sites))
+            if is_site and is_announcement(self._plan.session, site, reply):
+                answers[site] = reply
+                self._nodes[site] = node
         return answers
 
-    def _collect(self, requests: Mapping[int, Mapping[str, Any]]) -> "Answers":
+    def _wait_for_nodes(self) -> list[int]:
+        """Return Flower's nodes, once there is one for each site or time is over."""
+        end = time.monotonic() + self._timeout
+        nodes = list(self._grid.get_node_ids())
+        while len(nodes) < len(self._plan.sites) and time.monotonic() < end:
+            time.sleep(_POLL)
+            nodes = list(self._grid.get_node_ids())
+        return nodes
+
+    def _ask_nodes(self, requests: Mapping[int, Mapping[str, Any]]) -> "Answers":
+        """Send a request to each node, and return the answers by node.
+
+        Each answer is awaited by its own thread: if a site is lost while it sends,
+        Flower's pull of its answer blocks for three minutes.
+        """
         from flwr.app import Message as Request
 
         messages = [
-            Request(_packed(r), dst_node_id=node, message_type="query.curvedp")
-            for node, r in requests.items()
+            Request(_pack_json(request), dst_node_id=node, message_type="query.curvedp")
+            for node, request in requests.items()
         ]
         answers: dict[int, dict[str, Any]] = {}
-        over = Event()
+        is_over = Event()
 
-        def wait_for(message: str) -> None:
-            while not over.wait(_POLL):
-                for reply in self._grid.pull_messages([message]):
-                    if reply.has_content() and (read := self._read(reply)) is not None:
-                        answers[reply.metadata.src_node_id] = read
+        def wait_for_reply(message_id: str) -> None:
+            """Store the reply to one message in `answers`, unless time is over first."""
+            while not is_over.wait(_POLL):
+                for reply in self._grid.pull_messages([message_id]):
+                    content = self._read_reply(reply) if reply.has_content() else None
+                    if content is not None:
+                        answers[reply.metadata.src_node_id] = content
                     return
 
-        # A thread each: the engine's pull waits three minutes for the rest of an answer whose site was lost while it sent it.
-        waiting = [
-            Thread(target=wait_for, args=(str(i),), daemon=True)
-            for i in self._grid.push_messages(messages)
-            if i
+        # Flower returns an empty id for a message that it could not send.
+        message_ids = [str(id) for id in self._grid.push_messages(messages) if id]
+        threads = [
+            Thread(target=wait_for_reply, args=(message_id,), daemon=True)
+            for message_id in message_ids
         ]
-        for thread in waiting:
+        for thread in threads:
             thread.start()
-        begin, patience = time.monotonic(), self._timeout
-        while (
-            any(thread.is_alive() for thread in waiting)
-            and (passed := time.monotonic() - begin) < patience
-        ):
-            if len(answers) >= self._plan.session.threshold:
-                patience = min(patience, max(passed, _GRACE) + passed)
-            time.sleep(0.05)
-        over.set()
+        self._wait_for_threads(threads, answers)
+        is_over.set()
         return dict(answers)
 
-    def _read(self, reply: Foreign) -> Any:
+    def _wait_for_threads(
+        self, threads: Sequence[Thread], answers: Mapping[int, Any]
+    ) -> None:
+        """Wait until all threads have ended or time is over.
+
+        Parameters
+        ----------
+        threads : sequence of Thread
+            One for each awaited answer.
+        answers : mapping
+            What the threads have received. Once enough sites have answered, the others
+            get a grace period (`_GRACE`) instead of the full time.
+        """
+        begin = time.monotonic()
+        time_allowed = self._timeout
+        while any(thread.is_alive() for thread in threads):
+            time_passed = time.monotonic() - begin
+            if time_passed >= time_allowed:
+                return
+            if len(answers) >= self._plan.session.threshold:
+                grace = max(time_passed, _GRACE)
+                time_allowed = min(time_allowed, grace + time_passed)
+            time.sleep(_THREAD_POLL)
+
+    def _read_reply(self, reply: FlowerObject) -> dict[str, Any] | None:
+        """Return the JSON object in a site's reply, or None if the site refused.
+
+        A reply that is not a JSON object is treated like a missing one. Counts the
+        characters in `bytes` and notes refusals in `refused`.
+        """
         try:
             text = str(reply.content.config_records["curvedp"]["json"])
-            read = json.loads(text)
+            content = json.loads(text)
         except (KeyError, ValueError, RecursionError):
-            return None  # as if it had not answered
+            return None
         self.bytes += len(text)
-        if not isinstance(read, dict):
+        if not isinstance(content, dict):
             self.refused.append("no object")
             return None
-        if "refused" in read:
-            code = read["refused"]
+        if "refused" in content:
+            code = content["refused"]
             is_known = isinstance(code, str) and code in REFUSALS
             self.refused.append(code if is_known else "unknown")
             return None
-        return read
+        return content
 
 
-def _packed(value: Mapping[str, Any]) -> Any:
+def _pack_json(value: Mapping[str, Any]) -> FlowerObject:
+    """Return JSON values as the content of a Flower message."""
     from flwr.app import ConfigRecord, RecordDict
 
     return RecordDict({"curvedp": ConfigRecord({"json": json.dumps(value)})})

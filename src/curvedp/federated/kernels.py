@@ -1,7 +1,7 @@
-"""What sites release together: the questions of the rounds, and the final value.
+"""The statistics that sites can release together: means, class means, dispersion, moments.
 
-A `Kernel` says which statistic is released (a mean, class means, a dispersion, a second
-moment), which questions its rounds ask, and how the value is made from the noisy sums.
+A `Kernel` says which statistic is released, which questions the rounds ask, and how the
+released value is computed from the noisy sums.
 """
 
 from abc import ABC, abstractmethod
@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from curvedp import _validate
+from curvedp.core.chart import shrink_points
 from curvedp.core.fields import assign
 from curvedp.core.statistic import public_ball
 from curvedp.errors import ParameterError
@@ -30,28 +31,27 @@ from curvedp.geometry import Euclidean, parse_manifold, project_to_ball
 from curvedp.geometry.capabilities import EmbeddedMean
 from curvedp.geometry.manifold import Manifold
 from curvedp.geometry.names import manifold_name
-from curvedp.mechanisms.chart import shrink_points
 from curvedp.records.persons import MAX_ROWS_PER_PERSON, person_means, person_rows
 from curvedp.statistics.searched_ball import default_outer_radius
 from curvedp.statistics.second_moment import clip_rows, vector_to_symmetric
 
 Array = np.ndarray
 
-# Each step in a ball has so many times the budget of the one before: early steps only
-# bring the point near, and averaging keeps what they paid for. Chosen by simulation
-# (benchmarks/federated.py).
+# Each step in a ball has this many times the budget of the step before. Early steps only
+# bring the point near, and later steps average them in. Chosen by simulation
+# (benchmarks/studies/federated.py).
 _BUDGET_RATIO = 8.0
 
-# Shares of μ² that the search of a private ball spends on a first center, on counts of
-# distances, and on a coarse step, as in `PrivateBallMechanism`.
+# The fractions of the budget μ² that the search for a private ball spends on a first
+# center, on counts of distances, and on a coarse step, as in `PrivateBallMechanism`.
 _PLACE_SHARE = 0.06
 _COUNTS_SHARE = 0.08
 _LOCATION_SHARE = 0.06
 
-# The largest share of a question of the search, where records are few.
+# The largest fraction of μ² that a question of the search may take if there are few records.
 _MOST_SHARE = 0.2
 
-# The smallest n·μ at which the questions of a private ball are of use.
+# The smallest n·μ at which the search for a private ball is useful.
 _LEAST_RECORDS_TIMES_MU = 50.0
 
 # Two machines compute the same public numbers up to this relative difference.
@@ -99,7 +99,14 @@ class Kernel(ABC):
         Kernel.registry[cls.name] = cls
 
     def __post_init__(self) -> None:
-        """Check the public ball and fill in its defaults."""
+        """Check the public ball and fill in its defaults.
+
+        Raises
+        ------
+        ParameterError
+            If the ball is not one of the manifold, or `outer_radius` is given for a public
+            radius.
+        """
         if self.outer_radius is not None and not self.is_private:
             raise ParameterError(
                 "is for a private radius",
@@ -120,59 +127,63 @@ class Kernel(ABC):
 
     @property
     def is_private(self) -> bool:
-        """Whether the ball is found in the first rounds."""
+        """Return whether the first rounds find the ball privately."""
         return isinstance(self.radius, str)
 
     @property
     def ball(self) -> Outer:
-        """The public ball into which records are clipped."""
+        """Return the public ball into which records are clipped."""
         radius = self.outer_radius if self.is_private else self.radius
         return Outer(self.manifold, self.center, radius)
 
     @property
     @abstractmethod
     def rounds(self) -> int:
-        """How many rounds there are by default."""
+        """Return the default number of rounds."""
 
     @property
     def classes(self) -> int:
-        """How many classes of records have sums of their own."""
+        """Return the number of classes of records that have sums of their own."""
         return 1
 
     @property
     def space(self) -> Manifold:
-        """The manifold on which the value, or each part of it, lives."""
+        """Return the manifold on which the value, or each part of it, lives."""
         return self.manifold
 
     @abstractmethod
-    def asked(self, rounds: int, hidden: float, few: float) -> list[Question]:
-        """Return the question of each round.
+    def choose_questions(
+        self, rounds: int, hidden: float, count_share: float
+    ) -> list[Question]:
+        """Return the question of each round, with its fraction of the budget.
 
         Parameters
         ----------
         rounds : int
             The number of rounds.
         hidden : float
-            The number of records that the noise of the whole budget hides.
-        few : float
-            The share of the budget at which half of the records are clear in a count.
+            The number of records whose effect on the mean is smaller than the noise of the
+            whole budget.
+        count_share : float
+            The fraction of the budget with which a noisy count reliably shows half of the
+            records.
         """
 
     @abstractmethod
-    def finished(self, at: Array, noise: float) -> Array:
-        """Return the value, from the public numbers after the last round.
+    def final_value(self, at: Array, noise: float) -> Array:
+        """Return the released value, computed from the public numbers after the last round.
 
         Parameters
         ----------
         at : array
-            The public numbers, a row for each class.
+            The public numbers, one row for each class.
         noise : float
-            The standard deviation of the noise that remains in a coordinate, in units of
-            the radius.
+            The standard deviation of the noise that remains in a coordinate, in units of the
+            radius.
         """
 
     def questions(self, rounds: int, scale: float, n: int) -> list[Question]:
-        """Return the question of each round, and check that records are enough.
+        """Return the question of each round, after checking that there are enough records.
 
         Parameters
         ----------
@@ -181,12 +192,13 @@ class Kernel(ABC):
         scale : float
             1/μ of the whole budget.
         n : int
-            The number of records (of the smallest class).
+            The number of records of the smallest class.
 
         Raises
         ------
         ParameterError
-            If records are too few for a private ball, or the rounds are not its own.
+            If there are too few records for a private ball, or another number of rounds than
+            its search needs.
         """
         has_enough = n >= _LEAST_RECORDS_TIMES_MU * scale
         if self.is_private and (rounds != self.rounds or not has_enough):
@@ -195,21 +207,23 @@ class Kernel(ABC):
                 f"n·μ >= {_LEAST_RECORDS_TIMES_MU:g}; there are {rounds} and "
                 f"{n / scale:.3g}: agree on a radius"
             )
-        # 17 = 2 · 2.5 standard deviations · 3.3, the noise of a count.
-        few = min(_MOST_SHARE, (17 * scale / max(n, 1)) ** 2)
+        # Half of the records are clear in a count if n/2 is at least 2.5 standard
+        # deviations of its noise, which is 3.4·scale/√share: 17 = 2 · 2.5 · 3.4.
+        count_share = min(_MOST_SHARE, (17 * scale / max(n, 1)) ** 2)
         hidden = 2 * sqrt(self.manifold.dim) * scale
-        return self.asked(rounds, hidden, few)
+        return self.choose_questions(rounds, hidden, count_share)
 
-    def search(self, hidden: float, few: float) -> list[Question]:
+    def search(self, hidden: float, count_share: float) -> list[Question]:
         """Return the questions that find a private ball.
 
-        Where embedded points give a center, no coarse step is needed; where a first
-        center is asked for otherwise, one is; where nothing gives a center, two are. The
-        arguments are those of `asked`.
+        The search asks for a first center if the manifold allows that, then for coarse steps
+        toward the records, then for their distances. Embedded points give a center without a
+        coarse step. Any other first center needs one coarse step, and the public center
+        needs two. The arguments are those of `choose_questions`.
         """
         ball = self.ball
         coarse_step: list[Question] = [
-            Distances(ball, max(_COUNTS_SHARE / 4, few), hidden),
+            Distances(ball, max(_COUNTS_SHARE / 4, count_share), hidden),
             Step(ball, _LOCATION_SHARE, coarse=True),
         ]
         has_embedding = all(
@@ -217,29 +231,36 @@ class Kernel(ABC):
         )
         questions: list[Question] = []
         if Place.parts(self.manifold):
-            questions.append(Place(ball, max(_PLACE_SHARE, few)))
+            questions.append(Place(ball, max(_PLACE_SHARE, count_share)))
         elif not has_embedding:
             questions += coarse_step
         if not has_embedding:
             questions += coarse_step
-        questions.append(Distances(ball, max(_COUNTS_SHARE, few), hidden))
+        questions.append(Distances(ball, max(_COUNTS_SHARE, count_share), hidden))
         return questions
 
     def start(self) -> Array:
-        """Return the public numbers before the first round, a row for each class."""
-        s = self._half_way
-        step_excess = max(1.0, s / (1.5 * tanh(s))) - 1 if s > 0 else 0.0
+        """Return the public numbers before the first round, one row for each class.
+
+        Point and center are the center of the public ball. Steps are shortened by 1 plus the
+        step excess max(1, 2H/3) − 1, where H = s·coth s bounds the Hessian of half the
+        squared distance half way out in the ball (see `_half_radius_angle` for s).
+        """
+        s = self._half_radius_angle
+        step_excess = 0.0
+        if s > 0:
+            step_excess = max(1.0, s / (1.5 * tanh(s))) - 1
         center = self.ball.center
         radius = self.ball.radius
         row = Where(center, center, radius, radius, step_excess).row()
         return np.repeat(row[None], self.classes, axis=0)
 
     @property
-    def _half_way(self) -> float:
-        """s = √κ·r/2, half way out in the ball of radius r, for curvature ≥ −κ.
+    def _half_radius_angle(self) -> float:
+        """Return s = √κ·r/2 for a ball of radius r and curvature at least −κ.
 
-        There the Hessian of ½d² is at most H = s·coth s. Steps are shortened by 3/(2H),
-        so that they converge.
+        At the distance r/2 the Hessian of ½d² is at most H = s·coth s. Steps are divided by
+        2H/3, which makes them converge.
         """
         kappa = max(-self.manifold.curvature_bounds[0], 0.0)
         return sqrt(kappa) * self.ball.radius / 2
@@ -253,7 +274,7 @@ class Kernel(ABC):
         noise: float,
         part: float,
     ) -> Array:
-        """Return the public numbers after a round, a row for each class.
+        """Return the public numbers after a round, one row for each class.
 
         Parameters
         ----------
@@ -278,32 +299,49 @@ class Kernel(ABC):
         return np.array(rows)
 
     def places(self, at: Array) -> list[Where]:
-        """Read the public numbers of each class.
+        """Return the public numbers of each class, with names.
+
+        Parameters
+        ----------
+        at : array
+            The public numbers, one row for each class.
 
         Raises
         ------
         ParameterError
-            If they have another shape or are not points, whatever the records.
+            If the array has another shape, or a point is not on the manifold. This never
+            depends on records.
         """
         if at.shape != self.start().shape:
             raise ParameterError("at= are not the numbers of these classes")
         return [Where.read(self.manifold, row) for row in at]
 
     def terms(self, question: Question, at: Array, records: Array, label: int) -> Array:
-        """Return the row of each record of class `label`.
+        """Return the bounded row of numbers that each record adds to a round's sum.
 
-        Rows are at most the question's `change` apart. No warning is given: one that
-        depends on the data would be a release.
+        The rows of two records are at most `question.change` apart. No warning is issued,
+        because a warning that depends on the data would be a release.
+
+        Parameters
+        ----------
+        question : Question
+            What the round asks.
+        at : array
+            The public numbers at which it asks.
+        records : array of shape (n, *point_shape)
+            Records of one class.
+        label : int
+            The index of this class.
         """
         with np.errstate(all="ignore"):
             where = self.places(at)[label]
             return np.asarray(question.rows(where, self.inside(records)))
 
     def is_same(self, one: Array, other: Array) -> bool:
-        """Whether two sets of public numbers differ by no more than rounding errors.
+        """Return whether two sets of public numbers differ by rounding errors only.
 
-        Coordinates of points are compared relative to the largest coordinate of the row,
-        the three numbers at its end each to itself.
+        Coordinates of points are compared relative to the largest coordinate of their row.
+        The three numbers at the end of a row are compared relative to themselves.
         """
         points = np.abs(other[:, :-3])
         largest = np.broadcast_to(points.max(axis=1, keepdims=True), points.shape)
@@ -313,23 +351,23 @@ class Kernel(ABC):
         return bool(np.all(np.abs(one - other) <= _MACHINE_TOLERANCE * scale))
 
     def inside(self, records: Array) -> Array:
-        """Return the records clipped into the public ball; none raises or is dropped."""
+        """Return the records, clipped into the public ball; no record raises or is dropped."""
         return np.asarray(project_to_ball(*self.ball, records))
 
     def by_person(self, records: Array, codes: Array) -> Array:
-        """Return what stands for each person: the mean of their records.
+        """Return one record for each person: the Fréchet mean of their clipped records.
 
         Parameters
         ----------
         records : array of shape (records, *point_shape)
             The records.
         codes : array of int
-            The person 0, 1, … whose record it is.
+            The number of the person to whom each record belongs, from 0 on.
         """
         return person_means(self.manifold, self.ball[1:], records, codes)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return JSON values from which `kernel_from_dict` makes the kernel again."""
+        """Return the kernel as JSON values, from which `kernel_from_dict` rebuilds it."""
         names = [declared.name for declared in fields(self)]
         values = {name: vars(self)[name] for name in names}
         stated = {name: value for name, value in values.items() if value is not None}
@@ -342,7 +380,7 @@ class Kernel(ABC):
 
 
 def kernel_from_dict(stated: Mapping[str, Any]) -> Kernel:
-    """Return the kernel of a dictionary that `Kernel.to_dict` made.
+    """Rebuild a kernel from the JSON values that `Kernel.to_dict` returns.
 
     Raises
     ------
@@ -395,41 +433,49 @@ class MeanKernel(Kernel):
 
     @property
     def rounds(self) -> int:
-        """The number of rounds that come near to the mean, by simulation.
+        """Return the number of rounds that come near to the mean, found by simulation.
 
-        Where the ball is wide for its curvature, a step shortens the way less.
+        A ball that is wide for its curvature needs more steps.
         """
         if self.is_private:
             search_rounds = len(self.search(0.0, 0.0))
             return search_rounds + (2 if Place.parts(self.manifold) else 1)
-        steps = 3 if 4 * self._half_way**2 <= 1.5 else 5
-        return steps if self.last is Step else steps + 1
 
-    def asked(self, rounds: int, hidden: float, few: float) -> list[Question]:
-        """Return the search of a private ball, steps, and the last question.
+        is_nearly_flat = 4 * self._half_radius_angle**2 <= 1.5
+        step_rounds = 3 if is_nearly_flat else 5
+        if self.last is Step:
+            return step_rounds
+        return step_rounds + 1
 
-        The budget that the search leaves is split in geometric progression.
+    def choose_questions(
+        self, rounds: int, hidden: float, count_share: float
+    ) -> list[Question]:
+        """Return the search for a private ball, then steps, then the last question.
+
+        The budget that the search leaves is divided among the later rounds in geometric
+        progression. The arguments are those of `Kernel.choose_questions`.
         """
-        search = self.search(hidden, few) if self.is_private else []
+        search = self.search(hidden, count_share) if self.is_private else []
         ratios = [_BUDGET_RATIO**k for k in range(rounds - len(search))]
         search_share = sum(question.weight for question in search)
         unit_share = (1 - search_share) / sum(ratios)
         steps = [Step(self.ball, unit_share * ratio) for ratio in ratios[:-1]]
-        return [*search, *steps, self.last(self.ball, unit_share * ratios[-1])]
+        last_question = self.last(self.ball, unit_share * ratios[-1])
+        return [*search, *steps, last_question]
 
-    def finished(self, at: Array, noise: float) -> Array:
-        """Return the mean of each class, shrunk toward its center by the noise."""
-        means = np.concatenate(
-            [
-                shrink_points(
-                    self.manifold,
-                    where.center,
-                    where.point[None],
-                    noise * where.radius,
-                )
-                for where in self.places(at)
-            ]
-        )
+    def final_value(self, at: Array, noise: float) -> Array:
+        """Return the mean of each class, shrunk toward the center of its ball.
+
+        How far it is shrunk depends on the noise that remains. The arguments are those of
+        `Kernel.final_value`. If there is one class, the result is one point.
+        """
+        class_means = []
+        for where in self.places(at):
+            class_mean = shrink_points(
+                self.manifold, where.center, where.point[None], noise * where.radius
+            )
+            class_means.append(class_mean)
+        means = np.concatenate(class_means)
         return means[0] if self.classes == 1 else means
 
 
@@ -468,9 +514,9 @@ class ClassMeansKernel(MeanKernel):
         """The number of classes."""
         return self.count
 
-    def finished(self, at: Array, noise: float) -> Array:
+    def final_value(self, at: Array, noise: float) -> Array:
         """Return the means as an array of shape (count, *point_shape)."""
-        means = super().finished(at, noise)
+        means = super().final_value(at, noise)
         return means.reshape(self.count, *self.manifold.point_shape)
 
 
@@ -502,7 +548,7 @@ class DispersionKernel(MeanKernel):
         """The real line."""
         return Euclidean(1)
 
-    def finished(self, at: Array, noise: float) -> Array:
+    def final_value(self, at: Array, noise: float) -> Array:
         """Return the mean square distance that the last round gave."""
         return np.asarray(at[0])
 
@@ -530,7 +576,13 @@ class MomentKernel(Kernel):
     rows_of_a_person = MAX_ROWS_PER_PERSON
 
     def __post_init__(self) -> None:
-        """Check the ball, and that records are vectors around the origin."""
+        """Check the ball, and that records are vectors around the origin.
+
+        Raises
+        ------
+        ParameterError
+            If the manifold is not Euclidean(d), or the center is not the origin.
+        """
         super().__post_init__()
         euclidean_name = manifold_name(Euclidean(self.manifold.dim))
         is_euclidean = manifold_name(self.manifold) == euclidean_name
@@ -544,8 +596,13 @@ class MomentKernel(Kernel):
         """One round; before it, with a private radius, one that finds the radius."""
         return 2 if self.is_private else 1
 
-    def asked(self, rounds: int, hidden: float, few: float) -> list[Question]:
-        """Return the question for the moment, after that for a private radius."""
+    def choose_questions(
+        self, rounds: int, hidden: float, count_share: float
+    ) -> list[Question]:
+        """Return the question for the second moment, after one that finds a private radius.
+
+        The arguments are those of `Kernel.choose_questions`.
+        """
         if rounds != self.rounds:
             raise ParameterError(
                 f": the second moment takes {self.rounds}",
@@ -554,17 +611,17 @@ class MomentKernel(Kernel):
             )
         if not self.is_private:
             return [Moment(self.ball, 1.0)]
-        search_share = max(_COUNTS_SHARE, few)
+        search_share = max(_COUNTS_SHARE, count_share)
         return [
             Distances(self.ball, search_share, hidden),
             Moment(self.ball, 1 - search_share),
         ]
 
     def places(self, at: Array) -> list[Where]:
-        """Read the public numbers, with the agreed radius whatever the server says.
+        """Return the public numbers of the one class, with names.
 
-        Rows clipped to a smaller radius would add up to more than one person may
-        contribute.
+        A radius that was agreed on replaces the one that the server states: with rows clipped
+        to a smaller radius, a person would contribute more than the sensitivity allows.
         """
         places = super().places(at)
         if self.is_private:
@@ -572,12 +629,15 @@ class MomentKernel(Kernel):
         return [where._replace(radius=self.radius) for where in places]
 
     def by_person(self, records: Array, codes: Array) -> Array:
-        """Return the rows that stand for each person's clipped records."""
+        """Return scaled rows such that each person contributes the mean of xxᵀ of their rows.
+
+        The arguments are those of `Kernel.by_person`.
+        """
         if self.is_private:
             raise ParameterError("a person's moments need a radius that is agreed on")
         return person_rows(clip_rows(self.inside(records), self.radius), codes)
 
-    def finished(self, at: Array, noise: float) -> Array:
+    def final_value(self, at: Array, noise: float) -> Array:
         """Return the eigenvectors of the noisy moment as rows, the leading one first."""
         moment = vector_to_symmetric(at[0], self.manifold.dim)
         _, eigenvectors = np.linalg.eigh(moment)

@@ -1,6 +1,6 @@
-"""A sum in Z_{2^64} over sites of which nobody, the server included, sees a summand.
+"""Secure sums of integer vectors over sites: nobody, not even the server, sees a summand.
 
-The protocol is that of Bonawitz et al. (2017), "Practical Secure Aggregation for
+The sums are modulo 2^64. The protocol is that of Bonawitz et al. (2017), "Practical Secure Aggregation for
 Privacy-Preserving Machine Learning". This module knows no transport and no statistic. It
 is experimental: no outside cryptographer has reviewed it.
 
@@ -21,7 +21,7 @@ In every round:
    unmasked. In the sum over the survivors all masks cancel or are removed.
 
 What is added to the paper: keys and seeds are fresh in every round, pair masks depend on
-the roster and on what was asked, every secret is committed to, and each site has a chain
+the roster and on the question asked, every secret is committed to, and each site has a chain
 of seeds, of which the one for the number of lost sites is revealed in step 4, so that
 the server can remove surplus noise (`noise.py`). The proof is in `docs/federation.md`.
 """
@@ -46,14 +46,14 @@ from curvedp.federated.session import (
     PROTOCOL,
     SHARE_BYTES,
     Session,
-    agreed,
+    agree_on_secret,
     chain,
-    derived,
-    join,
+    derive_key,
+    join_shares,
     keystream,
-    mask,
+    mask_words,
     public_half,
-    split,
+    split_secret,
 )
 from curvedp.signing import digest, is_signed, key_of, signature
 
@@ -90,12 +90,12 @@ Request = Mapping[str, Any]
 
 
 def refusal_code(error: Exception) -> str:
-    """Return what the server is told of an error at a site: one of `REFUSALS`.
+    """Return the code with which a site tells the server that it refuses.
 
     Parameters
     ----------
     error : Exception
-        Whatever answering a request has raised.
+        The exception that was raised while a request was answered.
 
     Returns
     -------
@@ -158,6 +158,7 @@ class Party:
         state: dict[str, Any] | None = None,
         journal: Path | None = None,
     ) -> None:
+        """Check the identity and the state; a new state gets a fresh master secret."""
         if key_of(identity) not in session.sites:
             raise ParameterError("this site's key is not among the session's")
         self.session = session
@@ -177,7 +178,7 @@ class Party:
             raise ParameterError("this state is of another session")
 
     def answer(self, request: Request) -> dict[str, Any]:
-        """Answer one request of the server.
+        """Answer one request of the server, and note it in the journal first.
 
         Parameters
         ----------
@@ -193,7 +194,7 @@ class Party:
         Raises
         ------
         FederationRefused, BudgetExceeded, ParameterError
-            If the site does not answer; for the server it is then a lost site.
+            If the site does not answer. The server then treats the site as lost.
         """
         try:
             stage = request["stage"]
@@ -215,17 +216,18 @@ class Party:
             TypeError,
             ValueError,
         ) as error:
+            # A malformed request must not crash the site or reveal anything.
             raise FederationRefused(
                 f"the request is not one of this protocol's ({type(error).__name__})"
             ) from None
 
     @property
     def _stages(self) -> dict[str, Callable[[Request], dict[str, Any]]]:
-        """The method for each stage that is answered without records."""
+        """Return the method that answers each stage for which no records are needed."""
         return {"share": self._answer_share, "unmask": self._answer_unmask}
 
     def _answer_share(self, request: Request) -> dict[str, Any]:
-        """Answer the JSON request of stage "share"."""
+        """Answer the JSON request of stage "share": return this site's sealed shares."""
         announcements = {
             int(site): announcement
             for site, announcement in request["announcements"].items()
@@ -233,12 +235,26 @@ class Party:
         return {"boxes": self.share(announcements)}
 
     def _answer_unmask(self, request: Request) -> dict[str, Any]:
-        """Answer the JSON request of stage "unmask"."""
+        """Answer the JSON request of stage "unmask": return this site's shares of a round."""
         survivors = [int(site) for site in request["survivors"]]
         return self.unmask(int(request["round"]), survivors)
 
     def _enter(self, journal: Path, stage: str) -> None:
-        """Refuse a stage that another process of this site answers or has answered."""
+        """Write a stage into the journal, once over all processes of this site.
+
+        Parameters
+        ----------
+        journal : Path
+            The folder of the journal.
+        stage : str
+            The name of the stage, with the number of its round.
+
+        Raises
+        ------
+        FederationRefused
+            If a process of this site has entered the stage before, or the journal cannot be
+            written.
+        """
         entry = journal / f"{self.session.id.hex()[:32]}-{stage}"
         try:
             # The file system lets only one process create the file.
@@ -320,7 +336,14 @@ class Party:
         return boxes
 
     def _check_announcements(self, announcements: Announcements) -> None:
-        """Refuse announcements that are too few, not signed, or not of this site."""
+        """Check the announcements that the server passed on.
+
+        Raises
+        ------
+        FederationRefused
+            If there are too few, one is not signed by its site, or this site's own was
+            replaced.
+        """
         all_sites = set(range(len(self.session.sites)))
         has_enough = len(announcements) >= self.session.threshold
         if not (has_enough and set(announcements) <= all_sites):
@@ -373,33 +396,33 @@ class Party:
     # ---- every round ----
 
     def seed(self, round: int) -> bytes:
-        """Return the first seed of the round's chain, for the layers of noise.
+        """Return the first seed of a round's chain, for the layers of noise.
 
-        `chain` gives the others. It is empty where no site may be lost: then noise has
-        one layer, which needs no seed.
+        The other seeds follow from it (`session.chain`). It is empty if no site may be lost:
+        then noise has only one layer, which needs no seed.
         """
         if not self.session.dropouts:
             return b""
         return self._secrets(round)[_CHAIN]
 
-    def mask(self, round: int, asked: bytes, vector: np.ndarray) -> np.ndarray:
-        """Return this site's masked vector of a round (step 3), once.
+    def mask(self, round: int, question_hash: bytes, vector: np.ndarray) -> np.ndarray:
+        """Return this site's masked vector of a round (step 3); only once per round.
 
-        With the own mask PRG(bᵢ) and pair masks PRG(kᵢⱼ), where kᵢⱼ is agreed on by the
-        sites i and j, site i sends
+        Site i has the vector xᵢ, a secret seed bᵢ, and with each other site j a common secret
+        kᵢⱼ. PRG expands a seed to uniform words. Site i sends
 
             yᵢ = xᵢ + PRG(bᵢ) + Σ_{j > i} PRG(kᵢⱼ) − Σ_{j < i} PRG(kᵢⱼ)   (mod 2^64).
 
-        To the server, without bᵢ or a kᵢⱼ with an honest j, yᵢ is uniform. The kᵢⱼ
-        depend on the roster and on `asked`: if the server tells two sites different
-        things, their masks do not cancel and the sum is noise.
+        Without bᵢ and a kᵢⱼ with an honest j, yᵢ is uniform to the server. The kᵢⱼ depend on
+        the roster and on `question_hash`: if the server tells two sites different things,
+        their masks do not cancel and the sum is noise.
 
         Parameters
         ----------
         round : int
             The number of the round.
-        asked : bytes
-            A hash of what all sites were asked for.
+        question_hash : bytes
+            A hash of the question that all sites were asked.
         vector : array of int
             The site's noisy vector xᵢ.
 
@@ -411,38 +434,41 @@ class Party:
         Raises
         ------
         FederationRefused
-            If the round is not one of the session's, or was answered.
+            If the round is not one of the session's, or was answered before.
         """
         self._check_round(round)
         if str(round) in self.state["masked"]:
             raise FederationRefused("this round has been answered")
-        self.state["masked"][str(round)] = asked.hex()
+        self.state["masked"][str(round)] = question_hash.hex()
 
         own_secrets = self._secrets(round)
         length = len(vector)
         words = np.asarray(vector).astype(np.int64).view(np.uint64)
-        masked = words + mask(own_secrets[_OWN_MASK], length)
+        masked = words + mask_words(own_secrets[_OWN_MASK], length)
 
         roster = self.state["roster"]
-        context = _context(self.session, round, roster, asked)
+        context = _context(self.session, round, roster, question_hash)
         for site in roster:
             if site == self.index:
                 continue
             announcement = self.state["announcements"][str(site)]
-            their_key = _announced(self.session, announcement, round, _PAIR_KEY)
+            their_key = _announced_commitment(
+                self.session, announcement, round, _PAIR_KEY
+            )
             masked = masked + _pair_mask(
                 own_secrets[_PAIR_KEY], their_key, context, self.index, site, length
             )
         return np.asarray(masked)
 
     def unmask(self, round: int, survivors: Collection[int]) -> dict[str, Any]:
-        """Return the shares that unmask the sum over the survivors (step 4), once.
+        """Return the shares that unmask the sum over the survivors (step 4); only once.
 
-        For a survivor that is a share of its own mask's seed and, of its chain, of the
-        seed for this number of lost sites. For a lost site it is a share of its pair
-        key. Never both kinds for one site: together they would unmask its single vector.
-        Since any two sets of `threshold` sites have an honest site in common, the server
-        cannot collect both kinds by naming different survivors to different sites.
+        For a survivor these are shares of the seed of its own mask and of one seed of its
+        chain, the one for this number of lost sites. For a lost site it is a share of its
+        pair key. A site never gives both kinds for one site, because together they would
+        unmask that site's single vector. Any two sets of `threshold` sites have an honest
+        site in common, so the server cannot collect both kinds by naming different survivors
+        to different sites.
 
         Parameters
         ----------
@@ -454,13 +480,14 @@ class Party:
         Returns
         -------
         dict
-            What was "asked" in the round, the "survivors", and the "shares" by site.
+            The hash of the question that was "asked" in the round, the "survivors", and the
+            "shares" by site.
 
         Raises
         ------
         FederationRefused
-            If this site sent no masked vector in the round, gave shares before, or is
-            asked to unmask a sum over too few sites.
+            If this site sent no masked vector in the round, gave shares before, or is asked
+            to unmask a sum over too few sites.
         """
         self._check_round(round)
         alive = set(survivors)
@@ -496,25 +523,26 @@ class Party:
         }
 
     def _refuse_if_answered(self, name: str) -> None:
-        """Refuse a stage whose result is in the state already."""
+        """Raise `FederationRefused` if the result of a stage is in the state already."""
         if name in self.state:
             raise FederationRefused("this stage has been answered")
 
     def _check_round(self, round: int) -> None:
-        """Refuse a round outside the session, or before the secrets were shared."""
+        """Raise `FederationRefused` for a round outside the session or before keys were shared."""
         if "roster" not in self.state or round not in range(self.session.rounds):
             raise FederationRefused(
                 "this round is not one of the session's, or its keys were never shared"
             )
 
     def _secret(self, *name: bytes | int) -> bytes:
-        """Derive the secret of this name from the site's master secret."""
-        return derived(bytes.fromhex(self.state["master"]), self.session.id, *name)
+        """Derive a secret from the site's master secret, by its name."""
+        return derive_key(bytes.fromhex(self.state["master"]), self.session.id, *name)
 
     def _secrets(self, round: int) -> list[bytes]:
-        """Return a round's secrets: pair key, seed of the own mask, chain of seeds.
+        """Return this site's secrets of a round.
 
-        The module's constants `_PAIR_KEY`, `_OWN_MASK` and `_CHAIN` are their places.
+        They are the private pair key, the seed of the own mask, and the chain of noise seeds,
+        at the places `_PAIR_KEY` (0), `_OWN_MASK` (1) and from `_CHAIN` (2) on.
         """
         noise_seeds = chain(self._secret(b"noise", round), self.session.dropouts)
         pair_key = self._secret(b"pair", round)
@@ -522,12 +550,22 @@ class Party:
         return [pair_key, own_mask_seed, *noise_seeds]
 
     def _bundles(self, peers: Sequence[int]) -> dict[int, bytes]:
-        """Return, for each peer, its shares of this site's secrets of all rounds.
+        """Return, for each peer, a bundle of shares of this site's secrets of all rounds.
 
-        A bundle is the shares one after the other, by round and by place in `_secrets`.
-        Site j has the shares at the point j + 1 of Shamir's polynomials. Their
-        coefficients are derived from the master secret, so that a restarted site gives
-        the same shares.
+        A bundle holds the shares one after the other, by round and by the secret's place in
+        `_secrets`. Site j gets the values of Shamir's polynomials at the point j + 1. The
+        coefficients are derived from the master secret, so a restarted site gives the same
+        shares.
+
+        Parameters
+        ----------
+        peers : sequence of int
+            The sites that get shares, this site included.
+
+        Returns
+        -------
+        dict
+            The bundle of each peer.
         """
         points = [peer + 1 for peer in peers]
         threshold = self.session.threshold
@@ -539,15 +577,21 @@ class Party:
                     keystream(polynomial_key, COEFFICIENT_BYTES * threshold)
                 )
                 secret_number = int.from_bytes(secret, "little")
-                shares = split(secret_number, points, threshold, random_bytes.read)
+                shares = split_secret(
+                    secret_number, points, threshold, random_bytes.read
+                )
                 for peer in peers:
                     bundles[peer] += shares[peer + 1].to_bytes(SHARE_BYTES, "little")
         return bundles
 
     def _shares_of(self, site: int, round: int) -> list[str]:
-        """Return this site's shares of another's secrets in a round, in hexadecimal.
+        """Return the shares of another site's secrets in a round that this site holds.
 
-        The list is empty where that site sent no bundle of the right length.
+        Returns
+        -------
+        list of str
+            One share in hexadecimal for each secret, by its place in `_secrets`. The list is
+            empty if that site sent no bundle of the right length.
         """
         bundle = self.state["bundles"].get(str(site), "")
         share_digits = 2 * SHARE_BYTES
@@ -560,21 +604,21 @@ class Party:
     def _sealing_cipher(self, sender: int, receiver: int) -> ChaCha20Poly1305:
         """Return the authenticated cipher of the box from one site to another.
 
-        This site is one of the two. Both derive the same key, from the X25519 agreement
-        of the channel keys that they announced.
+        This site is the sender or the receiver. Both derive the same key, by X25519 agreement
+        from the channel keys that they announced.
         """
         other = receiver if sender == self.index else sender
         announcement = self.state["announcements"][str(other)]
         channel_key = announcement["keys"][:_KEY_DIGITS]
-        shared_secret = agreed(self._secret(b"channel"), channel_key)
-        key = derived(shared_secret, self.session.id, b"seal", sender, receiver)
+        shared_secret = agree_on_secret(self._secret(b"channel"), channel_key)
+        key = derive_key(shared_secret, self.session.id, b"seal", sender, receiver)
         return ChaCha20Poly1305(key)
 
     def _open_box(self, sender: int, box: str) -> str:
-        """Return the bundle in a box as hexadecimal digits; "" where it is damaged.
+        """Return the bundle in a sealed box as hexadecimal digits.
 
-        That is as if the sender had shared nothing with this site. Shares of the other
-        sites may still be enough.
+        A damaged box gives an empty string, as if the sender had shared nothing with this
+        site: the shares that other sites hold may still be enough.
         """
         try:
             cipher = self._sealing_cipher(sender, self.index)
@@ -587,22 +631,22 @@ class Party:
 
 
 def is_announcement(session: Session, site: int, announcement: Any) -> bool:
-    """Whether a value is a complete announcement, signed by a site for this session.
+    """Return whether a value is a complete announcement, signed by a site for this session.
 
     Parameters
     ----------
     session : Session
         The public terms.
     site : int
-        The site that is said to have made it.
+        The index of the site under whose name it arrived.
     announcement : object
-        What arrived under that site's name.
+        What arrived.
 
     Returns
     -------
     bool
-        Whether it names session and site, holds all keys and commitments, is signed,
-        and all X25519 keys can be used.
+        Whether it names session and site, holds all keys and commitments, is signed, and
+        all X25519 keys can be used.
     """
     if not isinstance(announcement, Mapping):
         return False
@@ -619,21 +663,26 @@ def is_announcement(session: Session, site: int, announcement: Any) -> bool:
 
     channel_key = body["keys"][:_KEY_DIGITS]
     pair_keys = [
-        _announced(session, announcement, round, _PAIR_KEY)
+        _announced_commitment(session, announcement, round, _PAIR_KEY)
         for round in range(session.rounds)
     ]
     return all(_is_usable_key(key) for key in [channel_key, *pair_keys])
 
 
 def _is_usable_key(public: str) -> bool:
-    """Whether others can agree on a secret with an X25519 public key.
+    """Return whether others can agree on a secret with an X25519 public key.
 
-    With a key of small order that fails, for every private key. It would fail the other
-    sites in the middle of a round, when they have paid.
+    With a key of small order the agreement fails for every private key. It would fail at
+    the other sites in the middle of a round, after they have paid.
+
+    Parameters
+    ----------
+    public : str
+        The public key in hexadecimal.
     """
     any_private_key = bytes(32)
     try:
-        return bool(agreed(any_private_key, public))
+        return bool(agree_on_secret(any_private_key, public))
     except ValueError:
         return False
 
@@ -655,7 +704,7 @@ class UnmaskedSum(NamedTuple):
 
 
 class _SharedSecrets(NamedTuple):
-    """The shares that the server has collected in a round."""
+    """The shares of secrets that the server has collected in a round."""
 
     session: Session
     round: int
@@ -664,7 +713,7 @@ class _SharedSecrets(NamedTuple):
     shares: Mapping[int, Mapping[str, Any]]
 
     def reconstruct(self, site: int, secret_place: int, share_place: int) -> bytes:
-        """Return a site's secret from the shares of `threshold` others.
+        """Return a site's secret from the shares that `threshold` sites hold of it.
 
         Parameters
         ----------
@@ -673,15 +722,16 @@ class _SharedSecrets(NamedTuple):
         secret_place : int
             The secret's place in `Party._secrets`.
         share_place : int
-            The place of its share in each list that sites sent for `site`.
+            The place of its share in the lists that the sites sent for `site`.
 
         Raises
         ------
         FederationRefused
-            If there are too few shares, or the result is not the secret that the site
-            committed to: then a share or the commitment is wrong.
+            If there are too few shares, or the result is not the secret to which the site
+            committed. Then a share or the commitment is wrong.
         """
         threshold = self.session.threshold
+        # Shamir's polynomial at the points where its value is known.
         points: dict[int, int] = {}
         for sender in sorted(self.shares):
             share = _read_share(self.shares[sender].get(str(site)), share_place)
@@ -689,12 +739,11 @@ class _SharedSecrets(NamedTuple):
                 points[sender + 1] = share
 
         if len(points) == threshold:
-            number = join(points)
+            number = join_shares(points)
             if number < 2**256:
                 secret = number.to_bytes(32, "little")
-                announcement = self.announcements[site]
-                expected = _announced(
-                    self.session, announcement, self.round, secret_place
+                expected = _announced_commitment(
+                    self.session, self.announcements[site], self.round, secret_place
                 )
                 if _commitment(secret_place, secret) == expected:
                     return secret
@@ -703,24 +752,25 @@ class _SharedSecrets(NamedTuple):
         )
 
 
-def recovered(
+def unmask_sum(
     session: Session,
     round: int,
-    asked: bytes,
+    question_hash: bytes,
     announcements: Announcements,
     roster: Sequence[int],
     masked: Mapping[int, np.ndarray],
     answers: Mapping[int, Any],
 ) -> UnmaskedSum:
-    """Unmask the sum over the sites whose masked vectors arrived (end of step 4).
+    """Return the sum of the vectors of all surviving sites (the server's end of step 4).
 
-    The sum of the masked vectors over the survivors S is
+    Survivors S are the sites whose masked vectors yᵢ arrived. With the vectors xᵢ, the
+    own seeds bᵢ and the common secrets kᵢⱼ of `Party.mask`,
 
-        Σ_{i∈S} yᵢ = Σ_{i∈S} xᵢ + Σ_{i∈S} PRG(bᵢ) + Σ_{i∈S, j lost} ±PRG(kᵢⱼ):
+        Σ_{i∈S} yᵢ = Σ_{i∈S} xᵢ + Σ_{i∈S} PRG(bᵢ) + Σ_{i∈S, j lost} ±PRG(kᵢⱼ),
 
-    pair masks within S cancel. The server reconstructs bᵢ of the survivors and the pair
-    keys of the lost sites, recomputes these masks, and subtracts them. It learns the sum
-    and nothing else about single vectors.
+    because pair masks within S cancel. The server reconstructs bᵢ of the survivors and
+    the pair keys of the lost sites, recomputes these masks, and subtracts them. It learns
+    the sum and nothing else about single vectors.
 
     Parameters
     ----------
@@ -728,8 +778,8 @@ def recovered(
         The public terms.
     round : int
         The number of the round.
-    asked : bytes
-        A hash of what the sites were asked for.
+    question_hash : bytes
+        A hash of the question that the sites were asked.
     announcements : mapping
         The announcement of each site.
     roster : sequence of int
@@ -754,7 +804,7 @@ def recovered(
     shares = {
         site: answer["shares"]
         for site, answer in answers.items()
-        if _is_answer_for(answer, survivors, asked.hex())
+        if _is_answer_for(answer, survivors, question_hash.hex())
     }
     if len(shares) < session.threshold:
         raise FederationRefused(
@@ -763,20 +813,22 @@ def recovered(
     if len({len(vector) for vector in masked.values()}) != 1:
         raise FederationRefused("the masked vectors differ in length")
 
+    # Remove the own masks, then the masks that survivors share with lost sites.
     collected = _SharedSecrets(session, round, announcements, shares)
-    length = len(masked[survivors[0]])
-    total = _subtract_own_masks(collected, masked)
-    context = _context(session, round, roster, asked)
+    total = _sum_without_own_masks(collected, masked)
+    length = len(total)
+    context = _context(session, round, roster, question_hash)
     for lost_site in set(roster) - set(survivors):
         pair_key = collected.reconstruct(lost_site, _PAIR_KEY, 0)
         for survivor in survivors:
-            survivor_key = _announced(
+            survivor_key = _announced_commitment(
                 session, announcements[survivor], round, _PAIR_KEY
             )
             total = total - _pair_mask(
                 pair_key, survivor_key, context, survivor, lost_site, length
             )
 
+    # Fewer sites were lost than allowed: the seeds of the surplus noise are revealed.
     lost_count = len(session.sites) - len(survivors)
     seeds = {}
     if lost_count < session.dropouts:
@@ -787,29 +839,52 @@ def recovered(
     return UnmaskedSum(np.asarray(total).view(np.int64), seeds)
 
 
-def _subtract_own_masks(
+def _sum_without_own_masks(
     collected: _SharedSecrets, masked: Mapping[int, np.ndarray]
 ) -> np.ndarray:
-    """Return the sum of masked vectors without the own masks of their sites."""
+    """Return the sum of the masked vectors after removing each site's own mask.
+
+    Parameters
+    ----------
+    collected : _SharedSecrets
+        The shares from which the seeds of the own masks are reconstructed.
+    masked : mapping
+        The masked vector of each survivor.
+
+    Returns
+    -------
+    array of uint64
+        Modulo 2^64; pair masks with lost sites are still in it.
+    """
     vectors = []
     for site in sorted(masked):
         seed = collected.reconstruct(site, _OWN_MASK, 0)
-        vectors.append(masked[site] - mask(seed, len(masked[site])))
+        vectors.append(masked[site] - mask_words(seed, len(masked[site])))
     return np.asarray(np.sum(vectors, axis=0, dtype=np.uint64))
 
 
-def _is_answer_for(answer: Any, survivors: list[int], asked: str) -> bool:
-    """Whether an answer to "unmask" is for these survivors and this question."""
+def _is_answer_for(answer: Any, survivors: list[int], question_hash: str) -> bool:
+    """Return whether a site's answer to "unmask" is for these survivors and this question.
+
+    Parameters
+    ----------
+    answer : object
+        What arrived; anything may arrive.
+    survivors : list of int
+        The surviving sites, in ascending order.
+    question_hash : str
+        The hash of the round's question, in hexadecimal.
+    """
     return (
         isinstance(answer, Mapping)
         and answer.get("survivors") == survivors
-        and answer.get("asked") == asked
+        and answer.get("asked") == question_hash
         and isinstance(answer.get("shares"), Mapping)
     )
 
 
 def _read_share(shares: Any, place: int) -> int | None:
-    """Return the share at a place of the list in an answer; None where it is unusable."""
+    """Return the share at a place of the list in an answer, or None if it is unusable."""
     if not isinstance(shares, list) or len(shares) <= place:
         return None
     if not _is_hex(shares[place], SHARE_BYTES):
@@ -823,10 +898,10 @@ def _read_share(shares: Any, place: int) -> int | None:
 def _pair_mask(
     secret: bytes, public: str, context: bytes, adder: int, other: int, length: int
 ) -> np.ndarray:
-    """Return the mask that one site adds for another.
+    """Return the mask that one site adds because of another site.
 
-    The mask that the other adds for the first has the opposite sign: the site with the
-    lower index adds the words, the other subtracts them.
+    The two masks of a pair of sites cancel: the site with the lower index adds the words,
+    the other subtracts them.
 
     Parameters
     ----------
@@ -834,58 +909,92 @@ def _pair_mask(
         The private pair key of one of the two sites and the public one of the other;
         either combination gives the same words.
     context : bytes
-        A hash of the round's circumstances, see `_context`.
+        A hash of the circumstances of the round, see `_context`.
     adder, other : int
         The site that adds the mask, and the other site.
     length : int
         The number of words.
+
+    Returns
+    -------
+    array of uint64, shape (length,)
     """
-    shared_secret = agreed(secret, public)
+    shared_secret = agree_on_secret(secret, public)
     lower, higher = sorted((adder, other))
-    words = mask(derived(shared_secret, context, lower, higher), length)
+    words = mask_words(derive_key(shared_secret, context, lower, higher), length)
     if adder < other:
         return words
     return np.asarray(np.zeros_like(words) - words)
 
 
 def _context(
-    session: Session, round: int, roster: Sequence[int], asked: bytes
+    session: Session, round: int, roster: Sequence[int], question_hash: bytes
 ) -> bytes:
-    """Return a hash of all that two sites must agree on for their masks to cancel."""
+    """Return a hash of everything on which two sites must agree for their masks to cancel.
+
+    Parameters
+    ----------
+    session : Session
+        The public terms.
+    round : int
+        The number of the round.
+    roster : sequence of int
+        The sites that shared their secrets.
+    question_hash : bytes
+        A hash of the question that the sites were asked.
+    """
     return digest(
         {
             "session": session.id.hex(),
             "round": round,
             "roster": sorted(roster),
-            "asked": asked.hex(),
+            "asked": question_hash.hex(),
         }
     )
 
 
 def _commitment(place: int, secret: bytes) -> str:
-    """Return the public commitment to the secret at a place of `Party._secrets`.
+    """Return the public commitment to a secret, in hexadecimal.
 
-    It is the public half of a pair key, which the other sites need, and the SHA-256 of
-    any other secret.
+    For a pair key it is the public half, which the other sites need. For any other secret
+    it is a SHA-256 hash.
+
+    Parameters
+    ----------
+    place : int
+        The secret's place in `Party._secrets`.
+    secret : bytes
+        The secret.
     """
     if place == _PAIR_KEY:
         return public_half(secret)
     return hashlib.sha256(b"curvedp-commitment/1" + secret).hexdigest()
 
 
-def _announced(
+def _announced_commitment(
     session: Session, announcement: Mapping[str, Any], round: int, place: int
 ) -> str:
-    """Return a site's commitment to the secret at a place of `Party._secrets`.
+    """Return a site's commitment to one of its secrets, from its announcement.
 
-    The channel key comes first in "keys", then the commitments round by round.
+    The channel key comes first in "keys", then the commitments, round by round.
+
+    Parameters
+    ----------
+    session : Session
+        The public terms.
+    announcement : mapping
+        The site's announcement.
+    round : int
+        The number of the round.
+    place : int
+        The secret's place in `Party._secrets`.
     """
     start = _KEY_DIGITS * (1 + round * session.secrets + place)
     return str(announcement["keys"][start : start + _KEY_DIGITS])
 
 
 def _is_hex(text: Any, size: int) -> bool:
-    """Whether a value is a string of hexadecimal digits for `size` bytes."""
+    """Return whether a value is a string of hexadecimal digits for `size` bytes."""
     if not isinstance(text, str) or len(text) != 2 * size:
         return False
     try:

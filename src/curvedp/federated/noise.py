@@ -1,12 +1,12 @@
-"""Discrete Gaussian noise in shares of many sites: exact sampling and its privacy.
+"""Discrete Gaussian noise that many sites add together: exact sampling and its privacy.
 
-Theorem (docs/federation.md). Let a statistic with integer values move by at most Δ when
-a record is replaced. The statistic plus a sum of discrete Gaussian shares of total
-variance V, each of variance ≥ 16, is Δ/√(V − 8)-GDP, up to a total variation of about
-2^-225 for each share and coordinate.
+Each site draws a part of the noise, called a share. Theorem (docs/federation.md). Let a
+statistic with integer values move by at most Δ when a record is replaced. The statistic
+plus a sum of discrete Gaussian shares of total variance V, each of variance ≥ 16, is
+Δ/√(V − 8)-GDP, up to a total variation of about 2^-225 for each share and coordinate.
 
-A site's noise comes in layers. The layers above the number of lost sites are surplus and
-are subtracted again (Jiang et al. 2024).
+A site's noise consists of layers. The layers above the number of lost sites are surplus,
+and the server subtracts them again (Jiang et al. 2024).
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ from math import ceil, exp, floor, isqrt, pi
 import numpy as np
 
 from curvedp.errors import ParameterError
-from curvedp.federated.session import chain, derived, keystream
+from curvedp.federated.session import chain, derive_key, keystream
 from curvedp.numerics.directed_rounding import round_up
 from curvedp.randomness import SecureSource, Source
 
@@ -32,16 +32,16 @@ _STREAM_BLOCK = 1 << 14
 
 
 def variance(sensitivity: float, mu: float) -> int:
-    """Return the total variance V that makes an integer statistic μ-GDP.
+    """Return the total noise variance V that makes an integer statistic μ-GDP.
 
-    By the module's theorem V = ⌈(Δ/μ)²⌉ + 8, in exact arithmetic.
+    By the theorem in the module's docstring it is V = ⌈(Δ/μ)²⌉ + 8, in exact arithmetic.
 
     Parameters
     ----------
     sensitivity : float
         The ℓ₂ sensitivity Δ of the statistic.
     mu : float
-        The guarantee μ.
+        The GDP parameter μ.
     """
     ratio = Fraction(sensitivity) / Fraction(mu)
     return ceil(ratio**2) + SMOOTHING
@@ -117,6 +117,7 @@ class KeyedSource(Source):
     is_cryptographic = True
 
     def __init__(self, key: bytes) -> None:
+        """Start the stream of a key at its beginning; nothing is computed yet."""
         self._key = key
         self._next_block = 0
         self._buffer = b""
@@ -124,10 +125,10 @@ class KeyedSource(Source):
         self._used = 0
 
     def random_bytes(self, n: int) -> bytes:
-        """Return the next n bytes of the stream."""
+        """Return the next n bytes of the stream, which is extended by blocks as needed."""
         while len(self._buffer) - self._used < n:
             block_number = self._next_block.to_bytes(8, "little")
-            block_key = derived(self._key, b"source", block_number)
+            block_key = derive_key(self._key, b"source", block_number)
             unused = self._buffer[self._used :]
             self._buffer = unused + keystream(block_key, _STREAM_BLOCK)
             self._used = 0
@@ -194,7 +195,7 @@ def surplus(
     layer_seeds = chain(seed, len(surplus_variances))
     total = np.zeros(length, dtype=np.int64)
     for layer_variance, layer_seed in zip(surplus_variances, layer_seeds, strict=True):
-        source = KeyedSource(derived(layer_seed, b"layer"))
+        source = KeyedSource(derive_key(layer_seed, b"layer"))
         layer = discrete_gaussian(layer_variance, length, source)
         total = total + _modulo_word(layer)
     return total
@@ -248,10 +249,11 @@ def discrete_gaussian(v: Fraction, size: int, source: Source) -> list[int]:
 
 
 def _discrete_laplace(t: int, source: Source) -> int:
-    """Draw an integer y with mass ∝ e^{−|y|/t} (Algorithm 2, same paper).
+    """Draw an integer y with probability proportional to e^{−|y|/t}.
 
-    |y| = u + t·w, where u in 0, …, t − 1 has mass ∝ e^{−u/t} and w ≥ 0 has mass ∝ e^{−w}.
-    One of the two signs of 0 is rejected, so that 0 does not count twice.
+    Algorithm 2 of Canonne, Kamath & Steinke (2020): |y| = u + t·w, where u in 0, …, t − 1
+    has probability ∝ e^{−u/t} and w ≥ 0 has probability ∝ e^{−w}. A negative zero is
+    rejected, so that 0 does not count twice.
     """
     while True:
         u = _uniform_below(t, source)
@@ -268,11 +270,12 @@ def _discrete_laplace(t: int, source: Source) -> int:
 
 
 def _bernoulli_exp(numerator: int, denominator: int, source: Source) -> bool:
-    """Return True with probability e^{−x}, x = numerator/denominator (Algorithm 1).
+    """Return True with probability e^{−x}, for x = numerator/denominator.
 
-    For x > 1 all of the factors e^{−1} and the remaining e^{−(x − ⌊x⌋)} must come true.
-    For x ≤ 1 let k be the first index at which a coin of probability x/k fails: k is odd
-    with probability 1 − x + x²/2! − … = e^{−x}.
+    Algorithm 1 of Canonne, Kamath & Steinke (2020). For x > 1, independent events with the
+    probabilities e^{−1} (⌊x⌋ times) and e^{−(x − ⌊x⌋)} must all happen. For x ≤ 1, toss
+    coins of probability x/1, x/2, …, and let k be the first that fails: k is odd with
+    probability 1 − x + x²/2! − … = e^{−x}.
     """
     while numerator > denominator:
         if not _bernoulli_exp(1, 1, source):

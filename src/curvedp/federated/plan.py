@@ -16,7 +16,12 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from curvedp import _validate
-from curvedp.core.certificate_form import is_lower_hex, is_version, read_time
+from curvedp.core.certificate_form import (
+    is_lower_hex,
+    is_version,
+    public_version,
+    read_time,
+)
 from curvedp.core.codes import PostProcessing, ProtectedUnit
 from curvedp.core.fields import assign
 from curvedp.core.mechanism import check_guarantee
@@ -143,13 +148,19 @@ class Plan(Statistic):
         default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds")
     )
     hours: float = 24.0
-    software: str = field(default_factory=lambda: version("curvedp"))
+    software: str = field(default_factory=lambda: public_version(version("curvedp")))
     exponents: Sequence[int] = ()
 
     name: ClassVar[str] = "federated sum"
 
     def __post_init__(self) -> None:
-        """Check all terms; a value of the wrong type is refused like any other."""
+        """Check all terms and bring them to their standard form.
+
+        Raises
+        ------
+        ParameterError
+            If a term is unusable, also because of its type.
+        """
         try:
             self._read_objects()
             self._check_terms()
@@ -159,14 +170,14 @@ class Plan(Statistic):
             raise ParameterError("this is not a federated plan") from None
 
     def _read_objects(self) -> None:
-        """Replace a kernel and a guarantee that came as JSON by objects."""
+        """Convert a kernel and a guarantee that are given as JSON values to objects."""
         if isinstance(self.kernel, Mapping):
             assign(self, kernel=kernel_from_dict(self.kernel))
         if isinstance(self.guarantee, Mapping):
             assign(self, guarantee=guarantee_from_dict(self.guarantee))
 
     def _check_terms(self) -> None:
-        """Refuse terms that are unusable by themselves."""
+        """Raise `ParameterError` for a term that is unusable whatever the other terms are."""
         _validate.choice("protects", self.protects, ("record", "person"))
         if not is_version(self.software):
             raise ParameterError("software must be a version of curvedp")
@@ -189,7 +200,13 @@ class Plan(Statistic):
             )
 
     def _normalize_numbers(self) -> None:
-        """Check rounds, counts and hours, and store them in the form that JSON gives."""
+        """Check rounds, counts and hours, and store them in the form that JSON gives.
+
+        Raises
+        ------
+        ParameterError
+            If a number is out of range, or sites and counts differ in number.
+        """
         rounds = self.kernel.rounds if self.rounds is None else self.rounds
         rounds = _validate.integer("rounds", rounds, self.kernel.least_rounds)
         if rounds > MOST_ROUNDS:
@@ -211,11 +228,18 @@ class Plan(Statistic):
             )
 
     def _read_counts(self) -> list[list[int]]:
-        """Return the counts as a list for each site, with an integer for each class."""
-        counts = [
-            list(count) if isinstance(count, list | tuple | np.ndarray) else [count]
-            for count in self.counts
-        ]
+        """Return the counts as one list for each site, with an integer for each class.
+
+        Raises
+        ------
+        ParameterError
+            If a site does not have one count for each class, or a count is not a
+            nonnegative integer.
+        """
+        counts = []
+        for count in self.counts:
+            has_classes = isinstance(count, list | tuple | np.ndarray)
+            counts.append(list(count) if has_classes else [count])
         if any(len(site_counts) != self.kernel.classes for site_counts in counts):
             raise ParameterError(
                 f"a site needs {self.kernel.classes} counts, one for each class"
@@ -226,14 +250,21 @@ class Plan(Statistic):
         ]
 
     def _fix_grid(self) -> None:
-        """Compute the grid of every round, and refuse what would fail in a round."""
+        """Compute and store the grid of every round.
+
+        Raises
+        ------
+        ParameterError
+            If the plan states another grid, or sites, time or noise are not usable, so that a
+            round would fail.
+        """
         rounds = range(self.rounds or 0)
         exponents = [self._exponent(round) for round in rounds]
         if self.exponents not in ((), exponents):
             raise ParameterError("the plan was made for another grid")
         assign(self, exponents=exponents)
 
-        # These raise ParameterError where sites, time or noise are not usable.
+        # These raise ParameterError if sites, time or noise are not usable.
         _ = self.session
         _ = self._created
         for round in rounds:
@@ -241,7 +272,7 @@ class Plan(Statistic):
 
     @property
     def privacy_units(self) -> tuple[ProtectedUnit, ...]:  # type: ignore[override]
-        """The privacy unit that the plan names, and no other."""
+        """Return the privacy unit that the plan names, and no other."""
         return (ProtectedUnit(self.protects),)
 
     @property
@@ -274,7 +305,7 @@ class Plan(Statistic):
 
     @staticmethod
     def from_dict(record: Any) -> "Plan":
-        """Return the plan of a dictionary that `to_dict` made.
+        """Rebuild a plan from the JSON values that `to_dict` returns.
 
         Raises
         ------
@@ -287,7 +318,7 @@ class Plan(Statistic):
         return plan
 
     def differences(self, other: Mapping[str, Any]) -> list[str]:
-        """Return the names of the terms in which another plan's dictionary differs."""
+        """Return the names of the terms in which the JSON values of another plan differ."""
         own_terms = self.to_dict()
         names = {*own_terms, *other}
         return sorted(name for name in names if own_terms.get(name) != other.get(name))
@@ -306,7 +337,14 @@ class Plan(Statistic):
 
     @cached_property
     def _created(self) -> datetime:
-        """The time at which the plan was made; refuses what is not a usable time."""
+        """Return the time at which the plan was made.
+
+        Raises
+        ------
+        ParameterError
+            If `created` is not a time in ISO 8601 with a time zone, or its year is out of
+            range.
+        """
         created = read_time(self.created)
         if created is None:
             raise ParameterError(
@@ -320,21 +358,21 @@ class Plan(Statistic):
         return created
 
     def is_open(self, now: datetime, server: datetime) -> bool:
-        """Whether a site may answer.
+        """Return whether a site may answer now.
 
         Parameters
         ----------
         now : datetime
-            The site's clock; it must be between the plan's making and its end.
+            The site's clock. It must be between the plan's creation and its end.
         server : datetime
-            The server's clock; it must be close to the site's.
+            The server's clock. It must agree with the site's up to a tolerance.
         """
         start = self._created - _CLOCK_TOLERANCE
         end = self._created + timedelta(hours=self.hours) + _CLOCK_TOLERANCE
         return start <= now <= end and abs(server - now) <= _CLOCK_TOLERANCE
 
     def covers(self, time: str) -> bool:
-        """Whether a time (ISO 8601) is within the plan's hours and not in the future."""
+        """Return whether a time (ISO 8601) is within the plan's hours and not in the future."""
         moment = read_time(time)
         if moment is None or moment > datetime.now(UTC) + _CLOCK_TOLERANCE:
             return False
@@ -342,7 +380,7 @@ class Plan(Statistic):
 
     @cached_property
     def scale(self) -> float:
-        """The noise scale for sensitivity 1 that attains the whole guarantee: 1/μ."""
+        """Return the noise scale at which sensitivity 1 attains the whole guarantee: 1/μ."""
 
         def profile_at(scale: float) -> PrivacyProfile:
             return gaussian_profile(0.0, 1, scale, 1.0)
@@ -351,32 +389,33 @@ class Plan(Statistic):
 
     @cached_property
     def profile(self) -> PrivacyProfile:
-        """The privacy profile of the whole release.
+        """Return the privacy profile of the whole release.
 
-        It is that of one Gaussian release with sensitivity 1 and noise `scale`: the
+        It is that of one Gaussian release with sensitivity 1 and noise `scale`, because the
         squares of the rounds' μ add up to its μ².
         """
         return gaussian_profile(0.0, 1, self.scale, 1.0)
 
     @cached_property
     def questions(self) -> list[Question]:
-        """What is asked of the sites in each round."""
+        """Return what is asked of the sites in each round."""
         smallest_class = min(self.present(range(len(self.sites))))
         return self.kernel.questions(self.rounds or 0, self.scale, smallest_class)
 
     def mu(self, round: int) -> float:
-        """Return the μ of one round.
+        """Return the GDP parameter μ of one round.
 
-        Weights w of the rounds add up to 1, and μ_round = √w/scale. It is rounded down,
-        so that the squares do not add up to more than the whole.
+        The round's question has a weight w, its fraction of the budget, and the weights of all
+        rounds add up to 1. The parameter is √w/scale, rounded down, so that the squares of all
+        rounds do not add up to more than the whole.
         """
         return sqrt(self.questions[round].weight) / (self.scale * (1 + 1e-12))
 
     def _exponent(self, round: int) -> int:
-        """Return k, so that the round's terms are multiples of 2^-k.
+        """Return the exponent k of a round's grid: its terms are multiples of 2^-k.
 
-        The grid resolves `_TERM_BITS` bits of a term, unless sums with 64 standard
-        deviations of noise would then reach 2^`_SUM_BITS`.
+        The grid resolves `_TERM_BITS` bits of a term, unless sums with 64 standard deviations
+        of noise could then reach 2^`_SUM_BITS`. Then it is coarser.
         """
         diameter = self.questions[round].change
         records = max(1, self.public_count)
@@ -387,11 +426,11 @@ class Plan(Statistic):
         return int(min(fine_enough, without_overflow, 1000))
 
     def length(self, round: int) -> int:
-        """Return how many numbers a round's sum has."""
+        """Return how many numbers the sum of a round has, over all classes."""
         return self.questions[round].length * self.kernel.classes
 
     def unit_of(self, round: int) -> float:
-        """Return 2^-k, the unit of the round's integers."""
+        """Return 2^-k, the unit of a round's integers."""
         return 2.0 ** -self.exponents[round]
 
     def sensitivity_of(self, round: int) -> float:
@@ -412,25 +451,32 @@ class Plan(Statistic):
         return variance(self.sensitivity_of(round), self.mu(round))
 
     def layers(self, round: int) -> list[Fraction]:
-        """Return the variances of the layers of one site's noise."""
+        """Return the variances of the layers of one site's noise in a round."""
         return layers(
             self.variance(round), len(self.sites), self.dropouts, self.collusion
         )
 
     @property
     def tau(self) -> float:
-        """The total variation between the release and the ideal Gaussian one."""
-        shares = len(self.sites) * (1 + self.dropouts)
+        """Return a bound on the total variation between the release and an ideal Gaussian one."""
+        n_shares = len(self.sites) * (1 + self.dropouts)
         return sum(
-            noise_slack(shares, self.length(round))
+            noise_slack(n_shares, self.length(round))
             for round in range(self.session.rounds)
         )
 
     def noise(self, round: int, alive: Sequence[int]) -> float:
-        """Return the standard deviation of the noise in a coordinate of a sum.
+        """Return the standard deviation of the noise in a coordinate of a round's sum.
 
-        That is the noise which the public sees: that of the honest sites, whose variance
-        the plan fixes, and that of `collusion` further sites.
+        This is the noise that the public sees. The plan fixes the variance of the honest
+        sites' noise; `collusion` further sites add theirs.
+
+        Parameters
+        ----------
+        round : int
+            The number of the round.
+        alive : sequence of int
+            The sites in the sum.
         """
         honest_sites = len(alive) - self.collusion
         total_variance = float(self.variance(round)) * len(alive) / honest_sites
@@ -470,7 +516,17 @@ class Plan(Statistic):
     def points(self, rounds: Sequence[Round]) -> list[np.ndarray]:
         """Return the public numbers before the first round and after each round.
 
-        They follow from the released sums: computing them is post-processing.
+        They follow from the released sums alone, so computing them is post-processing.
+
+        Parameters
+        ----------
+        rounds : sequence of Round
+            What the rounds so far have released.
+
+        Returns
+        -------
+        list of arrays
+            One more than there are rounds; each has a row for each class.
         """
         points = [self.kernel.start()]
         for index, (total, alive) in enumerate(rounds):
@@ -489,7 +545,10 @@ class Plan(Statistic):
         return points
 
     def _same_question(self, round: int) -> list[int]:
-        """Return the unbroken run of rounds, up to this one, that ask the same kind."""
+        """Return the latest rounds, up to the given one, that ask the same kind of question.
+
+        They are the unbroken run of such rounds that ends with the given one.
+        """
         kind = type(self.questions[round])
         first = round
         while first > 0 and type(self.questions[first - 1]) is kind:
@@ -497,20 +556,21 @@ class Plan(Statistic):
         return list(range(first, round + 1))
 
     def value(self, rounds: Sequence[Round]) -> np.ndarray:
-        """Return the released value, from the sums of all rounds.
+        """Return the released value, computed from the sums of all rounds.
 
-        The noise that remains is that of the last rounds that ask the same kind of
-        question, averaged with weights inverse to their variances.
+        The last rounds that ask the same kind of question are averaged with weights inverse to
+        their variances. The noise that remains in the average determines how far the value is
+        shrunk.
         """
         precisions = []
         for index in self._same_question(len(rounds) - 1):
             alive = rounds[index].alive
             smallest_class = max(min(self.present(alive)), 1)
             precisions.append((self.noise(index, alive) / smallest_class) ** -2.0)
-        return self.kernel.finished(self.points(rounds)[-1], sum(precisions) ** -0.5)
+        return self.kernel.final_value(self.points(rounds)[-1], sum(precisions) ** -0.5)
 
     def present(self, alive: Sequence[int]) -> list[int]:
-        """Return how many records, or persons, of each class the given sites have."""
+        """Return how many records, or persons, of each class the given sites have together."""
         return [
             sum(self.counts[site][label] for site in alive)
             for label in range(self.kernel.classes)

@@ -16,21 +16,21 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
+from curvedp.core.chart import shrink_vector
 from curvedp.core.statistic import check_point
 from curvedp.geometry import project_to_ball
 from curvedp.geometry.capabilities import EmbeddedMean, ScalableCone
 from curvedp.geometry.manifold import Manifold
-from curvedp.mechanisms.chart import shrink_vector
 from curvedp.mechanisms.staged.queries import (
     Bins,
-    edge_shares_of_factor,
+    edge_weights_of_factor,
     half_bin_count,
     likeliest_bin,
-    logs_at,
     point_or_fallback,
     rescale_factor,
 )
 from curvedp.statistics.second_moment import clip_rows
+from curvedp.statistics.tangent_vectors import logs_at
 
 Array = np.ndarray
 
@@ -75,16 +75,17 @@ class Where(NamedTuple):
     Attributes
     ----------
     point : array
-        Where the next question is asked.
+        The point at which the next question is asked.
     center : array
-        The center of the ball.
+        The center of the current ball.
     median_distance : float
         The distance from the center within which half of the records are.
     radius : float
-        The radius of the ball.
+        The radius of the current ball.
     step_excess : float
-        H − 1, where H is the Hessian of half the squared distance: by this factor a step
-        that is small beside the radius would be too long.
+        A step that is small compared to the radius is divided by 1 + step_excess,
+        because negative curvature makes the Hessian of half the squared distance larger
+        than 1.
     """
 
     point: Array
@@ -94,7 +95,7 @@ class Where(NamedTuple):
     step_excess: float
 
     def row(self) -> Array:
-        """Return all fields as one row of numbers, for messages."""
+        """Return all fields as one row of numbers, in the form in which messages carry them."""
         scalars = [self.median_distance, self.radius, self.step_excess]
         return np.concatenate([self.point.ravel(), self.center.ravel(), scalars])
 
@@ -105,12 +106,12 @@ class Where(NamedTuple):
         Raises
         ------
         ParameterError
-            If the point or the center is not on the manifold, whatever the records.
+            If the point or the center is not on the manifold. This never depends on records.
         """
-        point, center = (
-            check_point("at", manifold, part.reshape(manifold.point_shape))
-            for part in np.split(row[:-3], 2)
-        )
+        point_numbers, center_numbers = np.split(row[:-3], 2)
+        point_shape = manifold.point_shape
+        point = check_point("at", manifold, point_numbers.reshape(point_shape))
+        center = check_point("at", manifold, center_numbers.reshape(point_shape))
         median_distance, radius, step_excess = (float(number) for number in row[-3:])
         return Where(point, center, median_distance, radius, step_excess)
 
@@ -206,16 +207,16 @@ class Place(Question):
 
     @property
     def change(self) -> float:  # type: ignore[override]
-        """√(number of factors): the rows of each factor are at most 1 apart."""
+        """Return √(number of factors): the rows of each factor are at most 1 apart."""
         return sqrt(len(self.parts(self.ball.manifold)))
 
     @property
     def length(self) -> int:
-        """The numbers in the rows of all factors."""
+        """Return how many numbers the rows of all factors have together."""
         return sum(map(self._factor_length, self.parts(self.ball.manifold)))
 
     def rows(self, where: Where, points: Array) -> Array:
-        """Return the rows of all factors side by side."""
+        """Return the rows of all factors, side by side; the arguments are `Question.rows`'s."""
         factor_rows = [
             self._factor_rows(index, points) for index in self.parts(self.ball.manifold)
         ]
@@ -224,7 +225,11 @@ class Place(Question):
     def update(
         self, where: Where, total: Array, n: int, noise: float, part: float
     ) -> Array:
-        """Move point and center to the center that the noisy sums give."""
+        """Move point and center to the center that the noisy sums suggest.
+
+        The arguments are those of `Question.update`. A factor with an embedding gets the mean
+        of the embedded points. A cone of matrices is rescaled to the likeliest bin of scales.
+        """
         manifold = self.ball.manifold
         center = self.ball.center
         indices = self.parts(manifold)
@@ -247,18 +252,25 @@ class Place(Question):
         return where._replace(point=center, center=center).row()
 
     def _factor_length(self, index: int) -> int:
-        """Return the length of a factor's row: embedded coordinates, or bins."""
+        """Return the length of a factor's row: its embedded coordinates, or its bins."""
         factor = self.ball.manifold.factors[index]
         if isinstance(factor, EmbeddedMean):
             return int(np.asarray(factor.embed(factor.origin)).size)
         return 2 * half_bin_count(factor, self.ball.radius, _BIN_WIDTH) + 1
 
     def _factor_rows(self, index: int, points: Array) -> Array:
-        """Return one factor's rows, at most 1 apart.
+        """Return the rows of all records for one factor; they are at most 1 apart.
 
-        Embedded points are scaled to diameter 1. A cone's record is shared between the
-        two bins of scales next to it, with nonnegative shares; the row is divided by √2,
-        the largest distance between two such rows.
+        Embedded points are scaled to diameter 1. For a cone of matrices, a record divides a
+        weight of 1 between the two bins of scales next to it. Two such rows are at most √2
+        apart, so they are divided by √2.
+
+        Parameters
+        ----------
+        index : int
+            The index of the factor.
+        points : array of shape (records, *point_shape)
+            The records.
         """
         manifold = self.ball.manifold
         factor = manifold.factors[index]
@@ -271,7 +283,7 @@ class Place(Question):
             return clip_rows(vectors / factor.embedded_diameter, 0.5)
 
         bins = Bins(_BIN_WIDTH, size // 2, "gaussian")
-        first_bin, shares = edge_shares_of_factor(
+        first_bin, shares = edge_weights_of_factor(
             manifold, self.ball.center, index, bins, points
         )
         indicators = np.eye(size)[[first_bin, first_bin + 1]]
@@ -286,8 +298,8 @@ class Distances(Question):
     Parameters
     ----------
     hidden : float
-        The number of records that the noise of the last step hides: so many may be
-        outside of the ball that is found.
+        The number of records whose effect is smaller than the noise of the last step;
+        this many may be outside the ball that is found.
     """
 
     hidden: float
@@ -296,7 +308,10 @@ class Distances(Question):
     length = len(_LENGTHS)
 
     def rows(self, where: Where, points: Array) -> Array:
-        """Return the row of each record's bin of distances."""
+        """Return the row of each record: the one of the bin that contains its distance.
+
+        Distances are measured from the point `where.point`.
+        """
         logarithms = logs_at(self.ball.manifold, where.point, points)
         distances = np.linalg.norm(logarithms, axis=-1)
         bin_lengths = self.ball.radius * _LENGTHS
@@ -307,7 +322,12 @@ class Distances(Question):
     def update(
         self, where: Where, total: Array, n: int, noise: float, part: float
     ) -> Array:
-        """Center the ball at the point, with the radius that the noisy counts give."""
+        """Center the ball at the point, with the radius that the noisy counts give.
+
+        At most n/2 records may be outside; otherwise as many as the noise of the last step
+        hides, plus two standard deviations of a count. The arguments are those of
+        `Question.update`.
+        """
         lengths = self.ball.radius * _LENGTHS
         counts_beyond = _make_monotone(_ROOT_MATRIX @ total)
 
@@ -321,21 +341,22 @@ class Distances(Question):
             where.point, where.point, median_distance, radius, step_excess
         ).row()
 
-    def _step_excess(self, lengths: Array, shares_beyond: Array) -> float:
-        """Return the mean of s·coth s − 1 over the records, across a direction.
+    def _step_excess(self, lengths: Array, fractions_beyond: Array) -> float:
+        """Return the mean of s·coth s − 1 over the records, across their directions.
 
-        In hyperbolic space of curvature −κ, s = √κ·d for a record at distance d. The
-        factor 1 − 1/dim takes off the direction of the record itself.
+        In hyperbolic space of curvature −κ, a record at distance d has s = √κ·d, and
+        s·coth s is the Hessian of half the squared distance across its direction. The factor
+        1 − 1/dim accounts for the direction of the record itself, where the Hessian is 1.
 
         Parameters
         ----------
         lengths : array
-            The falling distances of the bins.
-        shares_beyond : array
-            The share of the records beyond each of them.
+            The decreasing distances of the bins.
+        fractions_beyond : array
+            The fraction of the records beyond each of them.
         """
         manifold = self.ball.manifold
-        masses = np.clip(np.diff(np.append(shares_beyond, 1.0)), 0.0, None)
+        masses = np.clip(np.diff(np.append(fractions_beyond, 1.0)), 0.0, None)
         kappa = max(-(manifold.constant_curvature or 0.0), 0.0)
         s = sqrt(kappa) * lengths
         excesses = np.where(s > 1e-6, s / np.tanh(np.maximum(s, 1e-6)) - 1, 0.0)
@@ -344,14 +365,28 @@ class Distances(Question):
 
 
 def _make_monotone(counts: Array) -> Array:
-    """Return the mean of the smallest increasing majorant and largest minorant."""
+    """Return an increasing sequence near noisy counts.
+
+    It is the mean of the smallest increasing majorant and the largest increasing minorant.
+    """
     majorant = np.maximum.accumulate(counts)
     minorant = np.minimum.accumulate(counts[::-1])[::-1]
     return np.asarray((majorant + minorant) / 2)
 
 
 def _length_with_at_most(counts_beyond: Array, lengths: Array, count: float) -> float:
-    """Return the smallest of the falling lengths with at most `count` records beyond."""
+    """Return the smallest length beyond which there are at most `count` records.
+
+    Parameters
+    ----------
+    counts_beyond : array
+        The increasing number of records beyond each length.
+    lengths : array
+        The decreasing lengths.
+    count : float
+        The number of records that may be beyond. If there are more beyond every length,
+        the largest length is returned.
+    """
     satisfied = int(np.sum(counts_beyond <= count))
     return float(lengths[max(satisfied, 1) - 1])
 
@@ -363,8 +398,8 @@ class Step(Question):
     Parameters
     ----------
     coarse : bool
-        Whether to clip at the median distance of the records and to move the ball along,
-        as in the search of a ball.
+        Whether logarithms are clipped at the median distance of the records and the ball
+        moves along with the point, as in the search for a ball.
     """
 
     coarse: bool = False
@@ -385,11 +420,12 @@ class Step(Question):
     def update(
         self, where: Where, total: Array, n: int, noise: float, part: float
     ) -> Array:
-        """Make the step that the noisy mean gives, or move the ball by it if coarse.
+        """Move the point by the noisy mean of logarithms; a coarse step moves the ball as well.
 
-        The step is `part` of the mean logarithm: earlier steps in the ball are averaged
-        in by their budgets, so that in flat space the noise that remains is that of one
-        release. It is shortened where curvature would make it too long.
+        A step goes the fraction `part` of the mean logarithm: earlier steps in the ball are
+        averaged in by their budgets, so that in flat space the remaining noise is that of one
+        release. The step is shortened if curvature would make it too long. The arguments are
+        those of `Question.update`.
         """
         manifold = self.ball.manifold
         clip_length = self._clip_length(where)
@@ -467,7 +503,7 @@ class Moment(Question):
 def _clip_to_unit(rows: Array, radius: float) -> Array:
     """Return rows divided by the radius and clipped to length 1.
 
-    Rows are 0 where the radius, which comes from the server, is not positive and finite.
+    The radius comes from the server. If it is not positive and finite, all rows are 0.
     """
     if not 0 < radius < inf:
         return clip_rows(np.zeros_like(rows), 1.0)

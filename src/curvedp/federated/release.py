@@ -1,8 +1,8 @@
-"""The federated release as a mechanism, and the server that runs it (experimental).
+"""The mechanism of a federated release, and the server that runs it (experimental).
 
-The certificate is built and verified like that of any other mechanism. The server
-carries messages, adds up masked vectors and learns the noisy totals; no record is
-entrusted to it.
+The server carries messages, adds up masked vectors and learns only the noisy totals. No
+record is entrusted to it. The certificate is built and verified like that of any other
+mechanism.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -32,7 +32,7 @@ from curvedp.core.mechanism import (
 from curvedp.core.statistic import Statistic
 from curvedp.errors import CurvedpError, FederationRefused, ParameterError
 from curvedp.federated.experimental import warn_experimental
-from curvedp.federated.masking import Party, is_announcement, recovered
+from curvedp.federated.masking import Party, is_announcement, unmask_sum
 from curvedp.federated.noise import surplus
 from curvedp.federated.plan import Plan, Round
 from curvedp.privacy import Guarantee
@@ -81,7 +81,13 @@ class FederatedMechanism(Mechanism, ChecksItself):
 
     @classmethod
     def calibrate(cls, statistic: Any, guarantee: Guarantee) -> Self:
-        """Return the mechanism of a plan, whose guarantee must be the one asked for."""
+        """Return the mechanism of a plan.
+
+        Raises
+        ------
+        ParameterError
+            If the guarantee is not the one of the plan.
+        """
         check_supported(cls, statistic)
         if guarantee != statistic.guarantee:
             raise ParameterError(
@@ -94,28 +100,39 @@ class FederatedMechanism(Mechanism, ChecksItself):
         """The privacy profile of all rounds: that of one Gaussian release."""
         return self.statistic.profile
 
-    def prepare_data(self, data: Any) -> "_Run | _Finished":
-        """Return the run; records are refused, because they stay at the sites."""
-        if not isinstance(data, _Run | _Finished):
+    def prepare_data(self, data: Any) -> "_Run | _FinishedRun":
+        """Return the run unchanged.
+
+        Raises
+        ------
+        ParameterError
+            If the data are records: those stay at the sites.
+        """
+        if not isinstance(data, _Run | _FinishedRun):
             raise ParameterError(
                 "a federated release is drawn by the sites; "
                 "see curvedp.federated.coordinate"
             )
         return data
 
-    def draw(self, data: "_Run | _Finished", source: Source) -> Draw:
-        """Run all rounds and return the value with what the certificate records.
+    def draw(self, data: "_Run | _FinishedRun", source: Source) -> Draw:
+        """Run all rounds, and return the value together with what the certificate records.
 
-        `source` is not used: each site draws its noise from its own cryptographic bits.
+        Parameters
+        ----------
+        data : _Run or _FinishedRun
+            The run. A `_Run` sends its requests to the sites now.
+        source : Source
+            Not used: each site draws its noise from its own cryptographic bits.
         """
         plan = self.statistic
-        rounds = data.finished()
+        rounds = data.collect_rounds()
         totals = [np.array(round.total, dtype=object) for round in rounds]
         stages = [stage_of(plan, index, round) for index, round in enumerate(rounds)]
         return Draw(plan.value(rounds), totals, plan.tau, stages)
 
     def post_process(self, value: np.ndarray) -> np.ndarray:
-        """Return the value as it is: the plan has made it from the noisy sums."""
+        """Return the value unchanged: the plan has computed it from the noisy sums."""
         return value
 
     def reconstruct_value(self, certificate: Certificate) -> np.ndarray:
@@ -139,15 +156,21 @@ class FederatedMechanism(Mechanism, ChecksItself):
         for total in integers:
             if not all(type(number) is int and abs(number) < 2**63 for number in total):
                 raise ParameterError("the released integers are not 64-bit numbers")
-        return plan.value(
-            [
-                Round(total, self._alive(stage))
-                for total, stage in zip(integers, stages, strict=True)
-            ]
-        )
+
+        rounds = [
+            Round(total, self._alive(stage))
+            for total, stage in zip(integers, stages, strict=True)
+        ]
+        return plan.value(rounds)
 
     def further_checks(self, certificate: Certificate) -> list[Check]:
-        """Check what a certificate says of rounds, lost sites and slack."""
+        """Check what a certificate states about rounds, lost sites and slack.
+
+        Returns
+        -------
+        list of Check
+            Whether each statement agrees with what follows from the plan.
+        """
         plan = self.statistic
         stages = [
             stage if isinstance(stage, dict) else {}
@@ -176,7 +199,7 @@ class FederatedMechanism(Mechanism, ChecksItself):
         ]
 
     def _alive(self, stage: Mapping[str, Any]) -> list[int]:
-        """Return the sites that a certificate's stage does not list as lost."""
+        """Return the indices of the sites that a certificate's stage does not list as lost."""
         lost_keys = stage.get("lost", ())
         return [
             site
@@ -284,54 +307,64 @@ def coordinate(plan: Plan, ask: Ask) -> FederatedRelease:
 
 
 def certificate_of(plan: Plan, rounds: list[Round]) -> Certificate:
-    """Return the certificate that follows from a plan and the sums that were released.
+    """Return the certificate that follows from a plan and its released sums.
+
+    Nothing is drawn.
 
     Parameters
     ----------
     plan : Plan
         The agreed terms.
     rounds : list of Round
-        The noisy sums of all rounds. Nothing is drawn.
+        The noisy sums of all rounds.
 
     Returns
     -------
     Certificate
-        The certificate; but for its time it is the same for server and sites.
+        Server and sites compute the same certificate, except for its time.
     """
-    return _release(plan, _Finished(rounds)).certificate
+    return _release(plan, _FinishedRun(rounds)).certificate
 
 
-def _release(plan: Plan, run: "_Run | _Finished") -> Release:
-    """Make the release of a run; its certificate follows from plan and sums alone."""
+def _release(plan: Plan, run: "_Run | _FinishedRun") -> Release:
+    """Return the value and the certificate of a run.
+
+    Parameters
+    ----------
+    plan : Plan
+        The agreed terms.
+    run : _Run or _FinishedRun
+        A `_Run` asks the sites now.
+    """
     terms = ReleaseTerms(plan.guarantee, choice=Choice(ChoiceRule.ONLY_ONE))
     release = FederatedMechanism(statistic=plan).release(run, terms=terms)
-    # The sites vouch for the version they agreed on, not for packages of the server's.
+    # The sites vouch for the version they agreed on, not for the server's packages.
     software = {"curvedp": plan.software}
     certificate = replace(release.certificate, software=software).sealed()
     return Release(release.value, certificate)
 
 
-def asked(round: int, at: np.ndarray) -> bytes:
-    """Return a hash of what a round asks of the sites.
+def hash_question(round: int, at: np.ndarray) -> bytes:
+    """Return a hash of the question that a round asks of the sites.
 
     Parameters
     ----------
     round : int
         The number of the round.
     at : array
-        The public numbers at which it asks.
+        The public numbers at which the question is asked.
     """
     return digest({"round": round, "at": np.asarray(at).tolist()})
 
 
-class _Finished:
-    """A run whose sums are known: what a site has when it is asked to sign."""
+class _FinishedRun:
+    """A run whose sums are known already, as when a site is asked to sign."""
 
     def __init__(self, rounds: list[Round]) -> None:
         self._rounds = rounds
 
-    def finished(self) -> list[Round]:
-        """Return the sums of every round."""
+    def collect_rounds(self) -> list[Round]:
+        """Return the sums of all rounds."""
         return self._rounds
 
 
@@ -353,6 +386,15 @@ class _Run:
     """
 
     def __init__(self, plan: Plan, ask: Ask) -> None:
+        """Start a run; no message is sent yet.
+
+        Parameters
+        ----------
+        plan : Plan
+            The agreed terms.
+        ask : callable
+            The transport, see `coordinate`.
+        """
         self.plan = plan
         self.session = plan.session
         self._send_requests = ask
@@ -361,8 +403,11 @@ class _Run:
         self.rounds: list[Round] = []
         self.points: list[np.ndarray] = []
 
-    def finished(self) -> list[Round]:
-        """Exchange keys, run every round of the plan, and return the sums."""
+    def collect_rounds(self) -> list[Round]:
+        """Exchange keys, run all rounds of the plan over the sites, and return the sums.
+
+        Sets `points` and `rounds`.
+        """
         alive = self._exchange_keys()
         for index in range(self.session.rounds):
             self.points.append(self.plan.points(self.rounds)[-1])
@@ -370,17 +415,23 @@ class _Run:
         return self.rounds
 
     def _ask(self, requests: Mapping[int, Mapping[str, Any]]) -> Answers:
-        """Return the answers of the sites that were asked.
+        """Send requests to sites, and return the answers of these sites that came in time.
 
-        The answer of another site is late and belongs to an earlier stage.
+        An answer of any other site is late and belongs to an earlier stage, so it is ignored.
         """
         answers = self._send_requests(requests)
         return {site: answers[site] for site in requests if site in answers}
 
     def _exchange_keys(self) -> Collection[int]:
-        """Collect announcements and sealed shares; return the sites that gave both.
+        """Collect announcements and sealed shares, and return the sites that sent both.
 
-        The server learns public keys, commitments, and boxes that it cannot open.
+        The server learns public keys, commitments, and boxes that it cannot open. Sets
+        `announcements` and `boxes`.
+
+        Raises
+        ------
+        FederationRefused
+            If too few sites answer.
         """
         announce_request = {
             "stage": "announce",
@@ -415,7 +466,7 @@ class _Run:
         return sorted(self.boxes)
 
     def _has_boxes_for_all(self, sender: int, answer: Any) -> bool:
-        """Whether an answer has one box for each other site that announced its keys."""
+        """Return whether an answer has one box for each other site that announced its keys."""
         boxes = answer.get("boxes") if isinstance(answer, Mapping) else None
         receivers = {str(site) for site in self.announcements if site != sender}
         return (
@@ -425,7 +476,9 @@ class _Run:
         )
 
     def _run_round(self, index: int, sites: Collection[int]) -> Collection[int]:
-        """Form a round's sum and return the sites that answered to its end.
+        """Form the noisy sum of a round, and return the sites that answered to its end.
+
+        Appends the sum to `rounds`.
 
         Parameters
         ----------
@@ -433,22 +486,27 @@ class _Run:
             The number of the round.
         sites : collection of int
             The sites that are asked.
+
+        Raises
+        ------
+        FederationRefused
+            If too few sites answer.
         """
         masked = self._collect_masked(index, sites)
         alive = sorted(masked)
         unmask_request = {"stage": "unmask", "round": index, "survivors": alive}
-        heard = self._ask(dict.fromkeys(alive, unmask_request))
+        unmask_answers = self._ask(dict.fromkeys(alive, unmask_request))
         answers = self._require_enough(
             {
                 site: answer
-                for site, answer in heard.items()
+                for site, answer in unmask_answers.items()
                 if isinstance(answer, Mapping) and "shares" in answer
             }
         )
-        total, seeds = recovered(
+        total, seeds = unmask_sum(
             self.session,
             index,
-            asked(index, self.points[-1]),
+            hash_question(index, self.points[-1]),
             self.announcements,
             sorted(self.boxes),
             masked,
@@ -466,9 +524,9 @@ class _Run:
     def _collect_masked(
         self, index: int, sites: Collection[int]
     ) -> dict[int, np.ndarray]:
-        """Ask sites for their masked vectors; return those of the right length.
+        """Ask sites for their masked vectors, and return those of the right length, by site.
 
-        The first round's requests also deliver the boxes with the others' shares.
+        The requests of the first round also deliver the sealed shares of the other sites.
         """
         request = {"stage": "mask", "round": index, "at": self.points[-1].tolist()}
         requests: dict[int, Mapping[str, Any]] = dict.fromkeys(sites, request)
@@ -486,7 +544,7 @@ class _Run:
         return self._require_enough(masked)
 
     def _boxes_for(self, receiver: int) -> dict[str, str]:
-        """Return the box from each other site to one receiver, by sender."""
+        """Return the sealed boxes for one receiver, by sender."""
         return {
             str(sender): boxes[str(receiver)]
             for sender, boxes in self.boxes.items()
@@ -494,7 +552,7 @@ class _Run:
         }
 
     def signatures(self, certificate: Certificate) -> dict[str, str]:
-        """Ask the sites of the last round to sign; return the valid signatures.
+        """Ask the sites of the last round to sign, and return the valid signatures by key.
 
         A site signs if its own replay of the run gives the same certificate.
         """
@@ -516,7 +574,13 @@ class _Run:
         return signatures
 
     def _require_enough(self, answers: dict[int, Any]) -> dict[int, Any]:
-        """Return the answers, or stop the run where fewer sites are left than needed."""
+        """Return the answers if enough sites gave one.
+
+        Raises
+        ------
+        FederationRefused
+            If there are fewer than the threshold. The run stops.
+        """
         if len(answers) < self.session.threshold:
             raise FederationRefused(
                 f"{len(answers)} of {len(self.session.sites)} sites answered; "
@@ -526,7 +590,7 @@ class _Run:
 
 
 def _masked_bytes(answer: Any) -> bytes:
-    """Return the bytes of the masked vector in an answer; none where it has none."""
+    """Return the bytes of the masked vector in an answer; empty if there is none."""
     try:
         return bytes.fromhex(answer["masked"])
     except (KeyError, TypeError, ValueError):
@@ -534,7 +598,7 @@ def _masked_bytes(answer: Any) -> bytes:
 
 
 def _never_lost(stage: str, site: int) -> bool:
-    """Lose no site in any stage."""
+    """Return False: no site is lost in any stage."""
     return False
 
 
@@ -563,6 +627,7 @@ def in_process(
     """
 
     def ask(requests: Mapping[int, Mapping[str, Any]]) -> Answers:
+        """Return the answers of the sites that are not lost and do not refuse."""
         answers: Answers = {}
         for site, request in requests.items():
             if site not in sites or lost(request["stage"], site):

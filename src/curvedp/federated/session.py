@@ -73,7 +73,14 @@ class Session:
     terms: str = ""
 
     def __post_init__(self) -> None:
-        """Check the terms; a list of sites makes sessions from JSON equal to others."""
+        """Check the terms, and store the sites as a list, as JSON would.
+
+        Raises
+        ------
+        ParameterError
+            If a number is out of range, two sites have the same key, or there are too few
+            sites for the dropouts and the collusion that are allowed.
+        """
         object.__setattr__(self, "sites", list(self.sites))
         _validate.integer("dropouts", self.dropouts, 0)
         _validate.integer("collusion", self.collusion, 0)
@@ -95,12 +102,12 @@ class Session:
 
     @property
     def threshold(self) -> int:
-        """How many sites must answer to the end, and how many shares give a secret."""
+        """Return how many sites must answer to the end; as many shares determine a secret."""
         return len(self.sites) - self.dropouts
 
     @property
     def secrets(self) -> int:
-        """How many secrets a site has in a round: pair key, own mask's seed, chain."""
+        """Return how many secrets a site has per round: a pair key, a mask seed, and a chain."""
         return 2 + self.dropouts
 
     @cached_property
@@ -109,20 +116,20 @@ class Session:
         return digest(asdict(self))
 
 
-def agreed(secret: bytes, public: str) -> bytes:
-    """Return the secret that two parties have in common (X25519, RFC 7748).
+def agree_on_secret(secret: bytes, public: str) -> bytes:
+    """Return the secret that two parties share after a key exchange (X25519, RFC 7748).
 
     Parameters
     ----------
     secret : bytes
-        The private key of the one, 32 bytes.
+        The private key of one party, 32 bytes.
     public : str
-        The public key of the other, in hexadecimal.
+        The public key of the other party, in hexadecimal.
 
     Raises
     ------
     ValueError
-        If the public key is not 32 bytes, or of small order.
+        If the public key does not have 32 bytes, or is of small order.
     """
     public_key_of_other = X25519PublicKey.from_public_bytes(bytes.fromhex(public))
     return X25519PrivateKey.from_private_bytes(secret).exchange(public_key_of_other)
@@ -134,7 +141,7 @@ def public_half(secret: bytes) -> str:
     return private_key.public_key().public_bytes_raw().hex()
 
 
-def derived(secret: bytes, *info: bytes | int) -> bytes:
+def derive_key(secret: bytes, *info: bytes | int) -> bytes:
     """Derive a key of 32 bytes from a secret (HKDF-SHA256, RFC 5869).
 
     Parameters
@@ -158,15 +165,22 @@ def keystream(key: bytes, size: int) -> bytes:
     return cipher.encryptor().update(bytes(size))
 
 
-def mask(key: bytes, length: int) -> np.ndarray:
+def mask_words(key: bytes, length: int) -> np.ndarray:
     """Return the mask PRG(key): `length` pseudorandom words of Z_{2^64}."""
     return np.frombuffer(keystream(key, 8 * length), dtype="<u8").astype(np.uint64)
 
 
 def chain(first: bytes, length: int) -> list[bytes]:
-    """Return the seeds s, H(s), H(H(s)), … of a hash chain.
+    """Return the seeds s, H(s), H(H(s)), … of a hash chain, with H from SHA-256.
 
-    Each seed gives all later ones and reveals none before it.
+    Each seed determines all later ones, and reveals nothing about the earlier ones.
+
+    Parameters
+    ----------
+    first : bytes
+        The first seed s.
+    length : int
+        The number of seeds.
     """
     seeds = [first]
     while len(seeds) < length:
@@ -174,7 +188,7 @@ def chain(first: bytes, length: int) -> list[bytes]:
     return seeds[:length]
 
 
-def split(
+def split_secret(
     secret: int,
     points: Sequence[int],
     threshold: int,
@@ -182,20 +196,20 @@ def split(
 ) -> dict[int, int]:
     """Split a secret into shares (Shamir 1979).
 
-    The shares are the values of a polynomial of degree threshold − 1 over the field of
-    PRIME elements, whose value at 0 is the secret and whose other coefficients are
-    random. Any `threshold` shares determine it; fewer reveal nothing about it.
+    The shares are the values of a random polynomial over the field of PRIME elements. Its
+    degree is threshold − 1 and its value at 0 is the secret. Any `threshold` shares
+    determine the secret; fewer reveal nothing about it.
 
     Parameters
     ----------
     secret : int
         The secret, an element of the field.
     points : sequence of int
-        Where the polynomial is evaluated; distinct and not 0.
+        The points at which the polynomial is evaluated; distinct and not 0.
     threshold : int
         How many shares determine the secret.
     random_bytes : callable
-        Returns so many random bytes.
+        random_bytes(size) returns that many random bytes.
 
     Returns
     -------
@@ -205,7 +219,7 @@ def split(
     Raises
     ------
     ParameterError
-        If the secret or a point is not usable, or the points are too few.
+        If the secret or a point is not usable, or there are too few points.
     """
     is_in_field = 0 <= secret < PRIME
     has_enough_points = 1 <= threshold <= len(set(points))
@@ -231,20 +245,23 @@ def _evaluate_polynomial(coefficients: Sequence[int], point: int) -> int:
     return sum(terms) % PRIME
 
 
-def join(shares: Mapping[int, int]) -> int:
-    """Return the secret that shares determine: Lagrange's interpolation at 0.
+def join_shares(shares: Mapping[int, int]) -> int:
+    """Return the secret that shares determine, by Lagrange interpolation at 0.
 
     Parameters
     ----------
     shares : mapping
         The share at each point, exactly as many as the threshold.
     """
-    weight_at = weights(tuple(shares))
+    weight_at = lagrange_weights(tuple(shares))
     return sum(weight * shares[point] for point, weight in weight_at.items()) % PRIME
 
 
-def weights(points: Sequence[int]) -> dict[int, int]:
-    """Return Lagrange's weights at 0 in the field: ∏_{y≠x} y/(y − x) for each point x."""
+def lagrange_weights(points: Sequence[int]) -> dict[int, int]:
+    """Return the weights of Lagrange interpolation at 0, in the field of PRIME elements.
+
+    The weight of a point x is ∏ y/(y − x) over all other points y.
+    """
     weight_at = {}
     for x in points:
         others = [y for y in points if y != x]

@@ -20,7 +20,7 @@ from curvedp.federated.experimental import warn_experimental
 from curvedp.federated.masking import Party, Request
 from curvedp.federated.noise import site_noise
 from curvedp.federated.plan import Plan, Round
-from curvedp.federated.release import FederatedMechanism, asked, certificate_of
+from curvedp.federated.release import FederatedMechanism, certificate_of, hash_question
 from curvedp.ledger import Ledger
 from curvedp.randomness import Source
 from curvedp.records.persons import encode_persons
@@ -41,22 +41,22 @@ class Site(Party):
     Parameters
     ----------
     plan : Plan
-        The site's own copy of what was agreed; requests for another plan are refused.
+        The site's own copy of the agreed plan; requests for another plan are refused.
     identity : Ed25519PrivateKey
         The site's key.
     records : array of shape (n, *point_shape)
-        The site's records, n as the plan says. Values are data: they raise nothing.
+        The site's records, as many as the plan says. Their values never raise an error.
     labels : array of length n, optional
-        The class 0, 1, … of each record, where the plan has classes.
+        The class 0, 1, … of each record, if the plan has classes.
     groups : array of length n, optional
-        The person whose record it is, where the plan protects persons; all records of a
-        person are of one class.
+        The person to whom each record belongs, if the plan protects persons. All
+        records of a person must be of one class.
     ledger : Ledger, optional
         The ledger that is charged for the whole release before the first vector leaves.
     veto : callable, optional
         veto(plan) returns why the site will not take part, or None.
     state : dict, optional
-        The `state` of an earlier `Site` of the same plan, where every request starts a
+        The `state` of an earlier `Site` of the same plan, if every request starts a new
         process.
     journal : path, optional
         A folder of the site's own that keeps two processes from answering the same
@@ -97,6 +97,10 @@ class Site(Party):
         journal: Path | None = None,
         source: Source | None = None,
     ) -> None:
+        """Check the records against the plan, and sort them by class.
+
+        Issues an `ExperimentalWarning` on first use in a process.
+        """
         warn_experimental()
         super().__init__(plan.session, identity, state, journal)
         self.plan = plan
@@ -111,7 +115,7 @@ class Site(Party):
 
     @property
     def _stages(self) -> dict[str, Callable[[Request], dict[str, Any]]]:
-        """The method for each stage, those that need records included."""
+        """Return the method that answers each stage, including those that need records."""
         return {
             **super()._stages,
             "announce": self._announce,
@@ -120,7 +124,14 @@ class Site(Party):
         }
 
     def _announce(self, request: Request) -> dict[str, Any]:
-        """Answer stage "announce": agree to the plan, or refuse, and send the keys."""
+        """Answer stage "announce": agree to the plan and return the site's keys.
+
+        Raises
+        ------
+        FederationRefused
+            If the plan differs from the one this site agreed to, is not open now, or the site
+            vetoes it.
+        """
         differing_terms = self.plan.differences(request["plan"])
         if differing_terms:
             raise FederationRefused(
@@ -143,33 +154,41 @@ class Site(Party):
         return self.announce()
 
     def _mask(self, request: Request) -> dict[str, Any]:
-        """Answer stage "mask": send this site's noisy, masked sum of a round.
+        """Answer stage "mask": return this site's noisy, masked sum of a round.
 
-        All that can be refused is refused before the ledger is charged, and the ledger
-        is charged before anything is drawn.
+        Charges the ledger in the first round. Everything that can be refused is refused before
+        the charge, and nothing is drawn before it.
         """
         round = int(request["round"])
         at = np.array(request["at"], dtype=np.float64)
         if "roster" not in self.state:
             self.open({int(sender): box for sender, box in request["boxes"].items()})
 
-        # A run that the server has drawn out is over for this site too.
+        # The server may have delayed the run until after the plan's end.
         now = datetime.now(UTC)
         if not self.plan.is_open(now, now):
             raise FederationRefused(
                 "the plan is not open by this site's clock", "clock"
             )
         self._check_round(round)
-        # This raises where the server's numbers are not points of the manifold.
+        # This raises if the server's numbers are not points of the manifold.
         self.plan.kernel.places(at)
-        question_hash = asked(round, at)
+        question_hash = hash_question(round, at)
         self._pay()
 
         masked = self.mask(round, question_hash, self._noisy_sum(round, at))
         return {"masked": masked.astype("<u8").tobytes().hex()}
 
     def _noisy_sum(self, round: int, at: np.ndarray) -> np.ndarray:
-        """Return this site's sum of terms with its noise; it leaves the site masked."""
+        """Return this site's sum of terms in a round plus its noise; it is not masked yet.
+
+        Parameters
+        ----------
+        round : int
+            The number of the round.
+        at : array
+            The public numbers at which the round asks.
+        """
         with quiet_about_records():
             class_sums = [
                 self.plan.integers(round, at, records, label)
@@ -184,7 +203,7 @@ class Site(Party):
         return np.asarray(np.sum(class_sums, axis=0) + noise)
 
     def _pay(self) -> None:
-        """Charge the ledger for the whole release, once in a session."""
+        """Charge the ledger for the whole release, unless this session has paid already."""
         if "paid" not in self.state:
             label = f"federated {self.plan.kernel.name} {self.plan.id[:16]}"
             mechanism = FederatedMechanism(statistic=self.plan)
@@ -192,12 +211,16 @@ class Site(Party):
         self.state["paid"] = True
 
     def _sign(self, request: Request) -> dict[str, Any]:
-        """Answer stage "sign": sign the one certificate that follows from this run.
+        """Answer stage "sign": sign the certificate of this run.
 
-        The site makes every word of it itself, from the plan and the sums. What the
-        server sends must be the same, but for the time, which must be within the plan's
-        hours. A site signs one certificate per session; it may be asked for the same one
-        again.
+        The site computes the certificate itself, from the plan and the sums. The server's copy
+        must agree with it, except for the time, which must be within the plan's hours. A site
+        signs only one certificate per session, but it may be asked to sign it again.
+
+        Raises
+        ------
+        FederationRefused
+            If the certificate is not the one that follows from this run.
         """
         # The import takes half a second, which other requests need not wait for.
         from curvedp.release.verify import verify_certificate
@@ -216,21 +239,21 @@ class Site(Party):
         return {"signature": sign_certificate(certificate, self.identity)}
 
     def _took_part_in(self, rounds: list[Round], points: Any) -> bool:
-        """Whether this site's answers are in these sums, asked for at these points.
+        """Return whether the server's sums are those to which this site contributed.
 
         Parameters
         ----------
         rounds : list of Round
             The sums, as the server states them.
         points : list
-            The public numbers of each round, as the server states them. They must be
-            those that follow from the sums, and those that this site was asked at.
+            The public numbers of each round, as the server states them. They must follow from
+            the sums, and must be those at which this site was asked.
         """
         own_points = self.plan.points(rounds)
         question_hashes = {}
         for index, (stated, own) in enumerate(zip(points, own_points, strict=False)):
             if self.plan.kernel.is_same(np.asarray(stated), own):
-                question_hashes[str(index)] = asked(index, stated).hex()
+                question_hashes[str(index)] = hash_question(index, stated).hex()
 
         answered = self.state["masked"]
         summed = {
@@ -246,7 +269,7 @@ class Site(Party):
         )
 
     def _agrees_with(self, certificate: Certificate, rounds: list[Round]) -> bool:
-        """Whether a certificate is the one this site makes of the sums, but for time."""
+        """Return whether a certificate follows from the sums, except for its time."""
         if installed_software()["curvedp"] != self.plan.software:
             # This site cannot say what the plan's software would have written.
             return False
@@ -257,9 +280,16 @@ class Site(Party):
         return _is_same_record(own, stated)
 
     def _sign_once(self, certificate: Certificate) -> None:
-        """Refuse a second, different certificate, also of another process of this site.
+        """Remember the certificate that this site signs, in its state and in its journal.
 
-        The file in the journal holds the hash of the certificate that was signed.
+        The file in the journal holds the certificate's hash; it is shared by all processes of
+        this site.
+
+        Raises
+        ------
+        FederationRefused
+            If this site has signed a different certificate of this session, or the journal
+            cannot be written.
         """
         if self.state.setdefault("signed", certificate.sha256) != certificate.sha256:
             raise _unsigned("this site has signed another certificate of this session")
@@ -282,19 +312,20 @@ class Site(Party):
     def _by_class(
         self, records: np.ndarray, labels: Any, groups: Any
     ) -> list[np.ndarray]:
-        """Return, for each class, the rows that stand for its records or persons.
+        """Return the rows of each class that enter the sums: its records, or its persons.
 
         Parameters
         ----------
         records : array of shape (n, *point_shape)
             All records of the site.
         labels, groups : arrays of length n, or None
-            The class of each record, and the person whose it is.
+            The class of each record, and the person to whom it belongs.
 
         Raises
         ------
         ParameterError
-            If shapes, classes, persons or counts are not those of the plan.
+            If shapes, classes, persons or counts are not those of the plan, or a person has
+            records in several classes.
         """
         kernel = self.plan.kernel
         self._check_shapes(records, labels, groups)
@@ -324,7 +355,7 @@ class Site(Party):
         ]
 
     def _check_shapes(self, records: np.ndarray, labels: Any, groups: Any) -> None:
-        """Refuse records of another shape, and labels or groups the plan has no use for."""
+        """Raise `ParameterError` for records of another shape, or labels or groups not needed."""
         manifold = self.plan.kernel.manifold
         if records.shape[1:] != manifold.point_shape:
             raise ParameterError(
@@ -348,9 +379,9 @@ def _unsigned(message: str) -> FederationRefused:
 
 
 def _is_same_record(own: Any, stated: Any) -> bool:
-    """Whether two JSON values are equal, but for the last digits of floats.
+    """Return whether two JSON values are equal, except for the last digits of floats.
 
-    Other machines may compute floats that differ in their last digits.
+    Different machines may compute floats that differ in their last digits.
     """
     if isinstance(own, Mapping):
         return (

@@ -1,7 +1,7 @@
-"""Error bars and tests on what is released.
+"""Confidence regions for released values, and private hypothesis tests.
 
-Confidence regions follow from certificates alone, without data and budget; permutation
-tests are private releases of their own.
+Confidence regions follow from certificates alone, without data and without budget.
+Permutation tests are private releases of their own.
 """
 
 from curvedp.inference.hypotheses import k_sample_test, paired_test, two_sample_test

@@ -1,4 +1,9 @@
-"""Private permutation tests of whether samples come from one law, with a certificate."""
+"""Private permutation tests of whether samples have the same distribution.
+
+Each test is a private release of one bit, with a certificate. `k_sample_test` does the
+work for all of them; the statistics are in `kernel.py` and the mechanism is in
+`permutation.py`.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -26,16 +31,16 @@ from curvedp.release.pay import check_payer, pay
 
 @dataclass(frozen=True)
 class PermutationTest:
-    """What a private test has released.
+    """The result of a private permutation test.
 
     Attributes
     ----------
     pvalue : float
-        The attained level of the test where it rejects, else 1.
+        The attained level of the test if it rejects, otherwise 1.
     rejected : bool
-        Whether the hypothesis that the laws are the same is rejected.
+        Whether the hypothesis that the distributions are the same is rejected.
     level : float
-        The largest probability of a rejection where the hypothesis holds.
+        The largest probability of a rejection if the hypothesis is true.
     statistic : str
         What was compared, in words.
     certificate : Certificate
@@ -63,51 +68,54 @@ def k_sample_test(
     of: type[KernelStatistic] = SamplesDistance,
     groups: Sequence[Any] | None = None,
 ) -> PermutationTest:
-    """Test whether independent samples are from one law.
+    """Test whether independent samples come from the same distribution.
 
-    It is a private permutation test of level at most `level` at every n.
+    This is a private permutation test. Its probability of a false rejection is at most
+    `level`, for samples of any size.
 
     Parameters
     ----------
     manifold : Manifold
         Where the records live.
     samples : sequence of arrays
-        Two or more, of shapes (n, *point_shape), each with its own n; of independent
-        records, unless `groups` says whose they are.
+        Two or more samples of shape (n, *point_shape), each with its own n. The records
+        must be independent, unless `groups` says to whom they belong.
     radius, center : float and point, optional
-        The public ball; records are clipped to it, so that the test is of their laws in
-        the ball.
+        The public ball. Records are clipped to it, so the test compares the
+        distributions of clipped records.
     guarantee : Guarantee
-        For replacing one record of any sample; the sizes are public.
+        The guarantee for replacing one record of any sample. The sizes are public.
     level : float
-        The largest probability of a rejection where the laws are the same.
+        The largest probability of a rejection if the distributions are the same.
     permutations : int
-        How many permutations, at least 1/level − 1.
+        The number of permutations, at least 1/level − 1.
     ledger : Ledger, optional
-        The budget to spend from, of which nothing is spent on a refusal.
+        The ledger that is charged. Nothing is charged if an error is raised.
     label : str
-        What the ledger's entry is called.
+        The name of the ledger's entry.
     source : Source, optional
-        Replaces the cryptographic source in simulations, and is recorded.
+        A source of random bits that replaces the cryptographic one in simulations. The
+        certificate records the replacement.
     of : type of KernelStatistic
-        What is compared.
+        The statistic that is compared with its permuted values.
     groups : sequence of arrays, optional
-        For each sample, n public ids that say whose record each is. Then a person is
-        the unit of privacy and of the test, however many records they have: each
-        person's records are averaged in the ball first, as by the estimators, and the
-        sizes are numbers of persons. Nobody may be in two samples (see `paired_test`).
+        For each sample, n public ids of the persons to whom the records belong. Then a
+        person is the unit of privacy and of the test, however many records they have:
+        each person's records are averaged in the ball first, as by the estimators, and
+        the sizes are numbers of persons. Nobody may be in two samples (see
+        `paired_test`).
 
     Returns
     -------
     PermutationTest
-        Its `pvalue` is the test's attained level where it rejects, else 1: privacy is
-        proved for this one bit, not for a rank.
+        Its `pvalue` is the attained level if the test rejects, otherwise 1. Privacy is
+        proved for this one bit only, not for the rank of the statistic.
 
     Raises
     ------
     ParameterError, UnattainableGuarantee, BudgetExceeded
-        Because of parameters, shapes and types, never because of a record's values;
-        nothing is spent then.
+        Because of parameters, shapes and types, never because of a record's values.
+        Nothing is charged then.
 
     Examples
     --------
@@ -153,7 +161,7 @@ def k_sample_test(
     return PermutationTest(
         pvalue=pvalue,
         rejected=pvalue < 1,
-        level=mechanism.level,
+        level=float(level),
         statistic=statistic.name,
         certificate=release.certificate,
     )
@@ -167,7 +175,7 @@ def two_sample_test(
     center: Any = None,
     **options: Any,
 ) -> PermutationTest:
-    """Test whether two independent samples are from one law.
+    """Test whether two independent samples come from the same distribution.
 
     Parameters
     ----------
@@ -176,8 +184,8 @@ def two_sample_test(
     manifold, radius, center
         As in `k_sample_test`.
     **options
-        Further arguments of `k_sample_test`; `groups` is a pair of arrays, which say
-        whose the records of X are and whose those of Y.
+        Further arguments of `k_sample_test`. There `groups` is a pair of arrays: the
+        ids of the persons for the records of X, and for those of Y.
 
     Returns
     -------
@@ -206,17 +214,19 @@ def paired_test(
     groups: Any = None,
     **options: Any,
 ) -> PermutationTest:
-    """Test whether the members of pairs (X[i], Y[i]) can change places.
+    """Test whether pairs (X[i], Y[i]) and (Y[i], X[i]) have the same distribution.
 
+    Use it for records that are measured twice, such as before and after a treatment.
     The unit of privacy is a pair.
 
     Parameters
     ----------
     X, Y : array
-        As many records of each, shape (n, *point_shape).
+        The first and the second members of n pairs, each of shape (n, *point_shape).
     groups : array, optional
-        One public id for each pair, where a person has several: each person's records
-        of X are averaged, and so are those of Y, and the unit of privacy is a person.
+        One public id of a person for each pair, if a person may have several pairs.
+        Then each person's records of X are averaged, and so are those of Y, and the
+        unit of privacy is a person.
     manifold, radius, center
         As in `k_sample_test`.
     **options
@@ -242,7 +252,13 @@ def paired_test(
 
 
 def _sample_arrays(manifold: Any, samples: Any) -> list[np.ndarray]:
-    """Return the samples as arrays of doubles; only shapes and types are refused."""
+    """Return the samples as arrays of doubles, each of shape (n, *point_shape).
+
+    Raises
+    ------
+    ParameterError
+        If shapes or types do not fit. Values are never a reason.
+    """
     point_shape = check_manifold(manifold).point_shape
     if not isinstance(samples, list | tuple):
         raise ParameterError("samples must be a list of arrays, one a sample")
@@ -266,19 +282,25 @@ def _average_persons(
     radius: float | None,
     statistic: type[KernelStatistic],
 ) -> list[np.ndarray]:
-    """Return one record for each person of each sample: the mean of their own in the ball.
+    """Return one record for each person of each sample: the Fréchet mean of their records.
 
     Parameters
     ----------
     manifold : Manifold
+        Where the records live.
     arrays : list of arrays of shape (n, *point_shape)
         The samples.
     groups : sequence of arrays
-        Whose record each is, for each sample.
+        For each sample, the ids of the persons to whom its records belong.
     center, radius
-        Of the public ball.
+        The public ball into which records are clipped first.
     statistic : type of KernelStatistic
-        It says whether row i of every sample is one pair.
+        It says whether row i of every sample belongs to the same pair.
+
+    Returns
+    -------
+    list of arrays of shape (number of persons, *point_shape)
+        One array for each sample.
     """
     ball = public_ball(manifold, center, radius)
     sizes = [len(array) for array in arrays]
@@ -291,26 +313,43 @@ def _average_persons(
 
 
 def _person_unit(statistic: type[KernelStatistic]) -> ProtectedUnit:
-    """Return the unit of people, of a statistic that knows them."""
+    """Return the unit of privacy "person", if the statistic supports it.
+
+    Raises
+    ------
+    ParameterError
+        If the statistic protects records only.
+    """
     if ProtectedUnit.PERSON not in statistic.privacy_units:
         raise ParameterError(f"is not for {statistic.__name__}", parameter="groups")
     return ProtectedUnit.PERSON
 
 
 def _index_persons(groups: Any, sizes: list[int], is_paired: bool) -> list[np.ndarray]:
-    """Return whose record each is in every sample, as integers from 0 on.
+    """Return, for every sample, the number of the person to whom each record belongs.
 
-    The sensitivity is that of one value in one sample. So nobody may be in two samples,
-    and a pair belongs to one person.
+    The sensitivity assumes that a person contributes one value to one sample. So nobody
+    may be in two samples; of paired samples, both members of a pair must belong to one
+    person.
 
     Parameters
     ----------
     groups : sequence of arrays of ids
-        One for each sample.
+        One array for each sample.
     sizes : list of int
         The number of records of each sample.
     is_paired : bool
-        Whether row i of every sample is one pair.
+        Whether row i of every sample belongs to the same pair.
+
+    Returns
+    -------
+    list of arrays of int
+        One array for each sample; the persons of a sample are numbered from 0.
+
+    Raises
+    ------
+    ParameterError
+        If the ids do not fit the samples, or a person is in two samples.
     """
     if not isinstance(groups, list | tuple) or len(groups) != len(sizes):
         raise ParameterError(

@@ -1,9 +1,10 @@
-"""Kernel statistics of records on a manifold: how far apart samples are.
+"""Kernel statistics that measure how far apart samples on a manifold are.
 
-The kernel is Gaussian in the chart of the public ball, k(x, y) = exp(−|z_x −
-z_y|²/2ℓ²), with ℓ two fifths of the radius. It is positive definite on every manifold,
-as the coordinates are Euclidean, and characteristic on the ball. Its features φ satisfy
-‖φ(x) − φ(x')‖² = 2 − 2k ≤ 2, which bounds what one record can change.
+The kernel is Gaussian in the normal coordinates z of the public ball:
+k(x, y) = exp(−|z_x − z_y|²/2ℓ²), with a bandwidth ℓ of two fifths of the radius. It is
+positive definite on every manifold, because the coordinates are Euclidean, and
+characteristic on the ball. Its feature map φ satisfies ‖φ(x) − φ(x')‖² = 2 − 2k ≤ 2,
+which bounds how much one record can change a statistic.
 """
 
 from abc import abstractmethod
@@ -41,13 +42,16 @@ _KERNEL_RATE = 3.125
 
 @dataclass(frozen=True, eq=False)
 class KernelStatistic(Statistic):
-    """A distance of samples: √Σ‖Σ wᵢ φ(xᵢ)‖², summed over contrasts w of the samples.
+    """The base of statistics that measure how far apart samples are.
 
-    Subclasses say what the contrasts are and how they are permuted.
+    The statistic is √Σ_w ‖Σᵢ wᵢ φ(xᵢ)‖². The outer sum is over contrasts w, which give
+    every record xᵢ a weight wᵢ; φ is the feature map of the kernel. Subclasses say what
+    the contrasts are and how they are permuted.
 
     Parameters
     ----------
     manifold : Manifold
+        Where the records live.
     center, radius : point and float
         The public ball.
     sizes : list of int
@@ -64,7 +68,14 @@ class KernelStatistic(Statistic):
     is_paired: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        """Refuse sizes that are not those of at least two samples, or too many records."""
+        """Check the sizes of the samples.
+
+        Raises
+        ------
+        ParameterError
+            If there are fewer than two samples, a sample has fewer than 2 records, or the
+            kernel matrix of all records would not fit into memory.
+        """
         super().__post_init__()
         if not isinstance(self.sizes, list | tuple) or len(self.sizes) < 2:
             raise ParameterError("sizes must be those of two samples or more")
@@ -81,26 +92,27 @@ class KernelStatistic(Statistic):
     @property
     @abstractmethod
     def exact_sensitivity(self) -> float:
-        """How far one record moves the statistic, in real numbers."""
+        """Return the largest change of the statistic by one record, in exact arithmetic."""
 
     @property
     @abstractmethod
     def contrasts(self) -> np.ndarray:
-        """The weight of a record of each sample, shape (contrasts, samples)."""
+        """Return the weight of a record of each sample, shape (contrasts, samples)."""
 
     @abstractmethod
     def permuted_weights(
         self, permutations: int, source: Source
     ) -> Iterator[np.ndarray]:
-        """Yield the weights of all records for each contrast.
+        """Yield the weights of all records, once for each contrast.
 
-        Each is an array of shape (1 + permutations, total): its first row is for the
-        data as they are, the others for the permutations.
+        Each item is an array of shape (1 + permutations, total). Its first row has the
+        weights for the data as they are; the other rows are for the permutations, which are
+        drawn from `source`.
         """
 
     @property
     def total(self) -> int:
-        """How many records there are in all."""
+        """Return the number of records of all samples together."""
         return sum(self.sizes)
 
     @property
@@ -113,12 +125,17 @@ class KernelStatistic(Statistic):
 
     @cached_property
     def sensitivity(self) -> float:
-        """How far one record moves the computed statistic.
+        """Return the largest change of the computed statistic by one record.
 
-        That is the sensitivity in real numbers and the float error at both ends. The
-        computed square is off by at most η = Σ|wᵢwⱼ|·(the relative error of k,
-        20(d+8)u, its exponent being at most 12.5, and of sums of N terms, then of C
-        contrasts, 2.1(N+C+8)u); its root is off by at most √η.
+        It is the sensitivity in exact arithmetic plus the float error of both values. The
+        computed square of the statistic is off by at most
+
+            η = Σ|wᵢwⱼ| · u · (20(d + 8) + 2.1(N + C + 8)),
+
+        with wᵢ the weights of the records and u = 2⁻⁵³. The first term is the relative
+        error of the kernel in d dimensions, whose exponent is at most 12.5. The second is
+        that of sums over N records and C contrasts. The root of the square is off by at most
+        √η.
         """
         weight_mass = float(np.sum((np.abs(self.contrasts) @ self.sizes) ** 2))
         kernel_error = 20 * (self.manifold.dim + 8)
@@ -127,18 +144,20 @@ class KernelStatistic(Statistic):
         return nextafter(self.exact_sensitivity + 2 * sqrt(eta), inf)
 
     def coordinates(self, samples: Any) -> np.ndarray:
-        """Return the coordinates of all samples in the ball, one after the other.
+        """Return the normal coordinates of the records of all samples, clipped to the ball.
 
-        Coordinates are shortened to the radius, and a record that is not finite becomes
-        the center. Only shapes and types can be refused.
+        Longer coordinates are shortened to the radius, and a record that is not finite
+        becomes the center. Only shapes and types can be refused.
 
         Parameters
         ----------
         samples : sequence of arrays of shape (size, *point_shape)
+            The samples.
 
         Returns
         -------
         array of shape (total, dim)
+            The samples one after the other.
         """
         point_shape = self.manifold.point_shape
         origin = canonical_center(self.manifold, self.center)
@@ -151,26 +170,39 @@ class KernelStatistic(Statistic):
                 raise ParameterError(
                     f"sample {number} has shape {array.shape}, not {expected}"
                 )
-            moved = carry_records(self.manifold, self.center, array)
-            parts.append(ball_coordinates(self.manifold, origin, self.radius, moved))
+            canonical = carry_records(self.manifold, self.center, array)
+            parts.append(
+                ball_coordinates(self.manifold, origin, self.radius, canonical)
+            )
         return np.concatenate(parts)
 
     def kernel(self, z: np.ndarray) -> np.ndarray:
-        """Return k of all pairs of the coordinates z, shape (n, n)."""
+        """Return the kernel of all pairs of n records as a matrix of shape (n, n).
+
+        Parameters
+        ----------
+        z : array of shape (n, dim)
+            The coordinates of the records in the ball.
+        """
         in_radii = z / self.radius
         squared_distances = cdist(in_radii, in_radii, "sqeuclidean")
         return np.asarray(np.exp(-_KERNEL_RATE * squared_distances))
 
     def permuted(self, z: np.ndarray, permutations: int, source: Source) -> np.ndarray:
-        """Return the statistic, then its permuted values. NOT private.
+        """Return the statistic, followed by its permuted values. NOT private.
 
         Parameters
         ----------
         z : array of shape (total, dim)
-            What `coordinates` returns.
+            The coordinates of all records, as `coordinates` returns them.
         permutations : int
+            The number of permutations.
         source : Source
-            Where the permutations come from.
+            The source of random bits for the permutations.
+
+        Returns
+        -------
+        array of shape (1 + permutations,)
         """
         kernel = self.kernel(z)
         squares = [
@@ -183,14 +215,18 @@ class KernelStatistic(Statistic):
 
 @dataclass(frozen=True, eq=False)
 class SamplesDistance(KernelStatistic):
-    """How far the mean embeddings of k samples are from that of all: √Σ pⱼ‖μⱼ − μ‖².
+    """The distance √Σⱼ pⱼ‖μⱼ − μ‖² of the mean embeddings of k samples from their mean.
 
-    μⱼ is the mean embedding of sample j and pⱼ its share. Of two samples the statistic
-    is √(p₁p₂) times their maximum mean discrepancy (Gretton et al. 2012, biased). With
-    mⱼ = √pⱼ·μⱼ it is the length of m across √p, so that any orthonormal basis of what
-    is across √p gives k − 1 contrasts. A record of sample j has the weight √((1 −
-    pⱼ)/(N·nⱼ)) over all of them, whatever the permutation, and moves the statistic by
-    √2 times that.
+    Here nⱼ is the size of sample j, N the number of all records, pⱼ = nⱼ/N, μⱼ the mean
+    of the features of sample j, and μ that of all records. For two samples the
+    statistic is √(p₁p₂) times their maximum mean discrepancy (Gretton et al. 2012,
+    biased).
+
+    Let m be the vector of the mⱼ = √pⱼ·μⱼ, and √p that of the √pⱼ. The statistic is the
+    length of the part of m that is orthogonal to √p. So any orthonormal basis of the
+    complement of √p gives k − 1 contrasts. The weights of one record of sample j in all
+    contrasts have length √((1 − pⱼ)/(N·nⱼ)), whatever the permutation. Replacing the
+    record moves the statistic by at most √2 times that length.
     """
 
     name: ClassVar[str] = "kernel distance of samples"
@@ -201,25 +237,30 @@ class SamplesDistance(KernelStatistic):
 
     @property
     def exact_sensitivity(self) -> float:
-        """How far one record moves the statistic: most, one of the smallest sample."""
+        """Return the largest change by one record: that of a record of the smallest sample."""
         smallest = min(self.sizes)
         return sqrt(2 * (1 - smallest / self.total) / (self.total * smallest))
 
     @cached_property
     def contrasts(self) -> np.ndarray:
-        """The contrasts: an orthonormal basis across √p, times √pⱼ/nⱼ."""
+        """Return the contrasts: an orthonormal basis of the complement of √p, times √pⱼ/nⱼ.
+
+        Here nⱼ is the size of sample j and pⱼ its fraction of all records. The result has
+        shape (samples − 1, samples).
+        """
         sizes = np.array(self.sizes)
-        root_shares = np.sqrt(sizes / self.total)
-        basis = null_space(root_shares[None]).T
-        return np.asarray(basis * root_shares / sizes)
+        root_fractions = np.sqrt(sizes / self.total)
+        basis = null_space(root_fractions[None]).T
+        return np.asarray(basis * root_fractions / sizes)
 
     def permuted_weights(
         self, permutations: int, source: Source
     ) -> Iterator[np.ndarray]:
-        """Yield the weights of records in random orders.
+        """Yield the weights of all records for random orders of the records.
 
-        An order is that of random words of 64 bits, which tie with probability below
-        N²·2^-65.
+        There is one array of shape (1 + permutations, total) for each contrast; its first
+        row is for the original order. An order is found by sorting random words of 64 bits,
+        which have ties with probability below N²·2⁻⁶⁵ for N records.
         """
         words = source.words((permutations, self.total))
         orders = np.argsort(words, axis=1, kind="stable")
@@ -230,9 +271,10 @@ class SamplesDistance(KernelStatistic):
 
 @dataclass(frozen=True, eq=False)
 class PairedDistance(KernelStatistic):
-    """‖μ₁ − μ₂‖ of the members of n pairs, which a permutation lets change places.
+    """The distance ‖μ₁ − μ₂‖ of the mean features of first and second members of n pairs.
 
-    Replacing a pair moves it by at most 2√2/n.
+    A permutation swaps the members of some pairs. Replacing one pair moves the statistic
+    by at most 2√2/n.
     """
 
     name: ClassVar[str] = "kernel distance of pairs"
@@ -243,7 +285,7 @@ class PairedDistance(KernelStatistic):
     is_paired: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        """Refuse samples that do not form pairs."""
+        """Raise `ParameterError` unless there are two samples of the same size."""
         super().__post_init__()
         if len(self.sizes) != 2 or self.sizes[0] != self.sizes[1]:
             sizes = " and ".join(map(str, self.sizes))
@@ -260,7 +302,11 @@ class PairedDistance(KernelStatistic):
     def permuted_weights(
         self, permutations: int, source: Source
     ) -> Iterator[np.ndarray]:
-        """Yield weights in which some pairs have changed places: a random sign for each."""
+        """Yield the weights of all records after swapping the members of random pairs.
+
+        There is one array of shape (1 + permutations, 2n) for n pairs. A random sign for
+        each pair says whether its members are swapped; the first row swaps none.
+        """
         n_pairs = self.sizes[0]
         random_bits = source.words((permutations, n_pairs)) & np.uint64(1)
         signs = 1 - 2.0 * random_bits

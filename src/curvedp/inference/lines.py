@@ -1,13 +1,14 @@
-"""Where the geodesic through the records is, from the last release of a private descent.
+"""Confidence regions of a geodesic that was fitted by a private descent.
 
-That release is the linearization of the regression at a pair (p, V) (`Neighborhood`):
-the mean clipped direction g, Ñ = mean aaᵀ and the mean remainder ẽ, all with noise.
+The last release of the descent is a linearization of the regression at a pair (p, V) of
+a point and velocities (`Neighborhood`): the mean clipped direction g, the normal matrix
+Ñ = mean aaᵀ, and the mean remainder ẽ, all with noise.
 
-Theorem (docs/inference.md, Geodesics). Let λ be the least eigenvalue of Ñ, and χ = ẽ
-plus what noise may hide of the remainder and of Ñ. Where λ > χ, the pair at which the
-direction vanishes is within r = (q + χ|ẑ|)/(λ − χ) of ẑ = Ñ⁻¹g. The population's pair
-is farther by
-|G|/(λ − χ) at most, for n large.
+Theorem (docs/inference.md, Geodesics). Let λ be the least eigenvalue of Ñ, q a bound on
+the noise in g, and χ the remainder ẽ plus bounds on the noise in ẽ and in Ñ. If λ > χ,
+then the pair at which the mean direction vanishes is within r = (q + χ|ẑ|)/(λ − χ) of
+ẑ = Ñ⁻¹g. For the population, with a bound |G| on the mean direction of the records at
+the population's pair, the distance is larger by at most |G|/(λ − χ), for large n.
 """
 
 from dataclasses import dataclass
@@ -21,7 +22,7 @@ from curvedp import _validate
 from curvedp.core.capabilities import NoisyDraw
 from curvedp.errors import ParameterError
 from curvedp.inference.shapes import Region, noise_quantiles
-from curvedp.regression.bounds import DEVIATION, HALF
+from curvedp.regression.bounds import MAX_PREDICTOR, PREDICTOR_UNIT
 from curvedp.regression.linearity import (
     Neighborhood,
     prediction_stretch,
@@ -29,8 +30,8 @@ from curvedp.regression.linearity import (
 )
 from curvedp.statistics.geodesic import GeodesicLine
 
-# The share of 1 − level that is spent twice: on the noise in the mean of aaᵀ, and on
-# the noise in the mean remainder.
+# The fraction of the failure probability that is spent on the noise in the normal matrix.
+# The same fraction is spent on the noise in the mean remainder. The value is a choice.
 _LINEARIZATION_SHARE = 0.1
 
 _DESCRIPTION = (
@@ -41,27 +42,27 @@ _ASYMPTOTIC = (
     "asymptotic (delta method, directions being at most the clip); of the noise: "
 )
 
-# Nodes of the quadrature of the law of a part of the noise.
+# The number of quadrature nodes for the distribution of the length of a part of the noise.
 _QUADRATURE_NODES = 40
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class LineRegion(Region):
-    """Where the geodesic through the records is.
+    """A confidence region of a geodesic.
 
-    It is a `Region` of the geodesic's foot point, with its velocity and a band about
-    it.
+    It is a `Region` of the geodesic's footpoint, together with a region of its velocity
+    and a band around the geodesic.
 
     Attributes
     ----------
     velocity : ndarray
-        In the middle of the region, at `center`, as
-        `PrivateGeodesicRegression.velocity_`.
+        The velocity in the middle of the region, a tangent vector at `center`, in the
+        form of `PrivateGeodesicRegression.velocity_`.
     velocity_radius : float
-        How far the true velocity is from it, at most, after transport to `center`; for
-        all predictors together.
+        A bound on the distance of the true velocity from it, after transport to
+        `center`, for all predictors together.
     pairs : PairBall
-        The pairs (p, V) that the region holds.
+        The pairs (p, V) of a point and velocities that the region contains.
 
     Examples
     --------
@@ -83,14 +84,19 @@ class LineRegion(Region):
     pairs: "PairBall"
 
     def band(self, x: Any) -> list[Region]:
-        """Return the regions of the predictions at x.
+        """Return one region for the prediction at each x, with simultaneous coverage.
 
-        They hold all at once, and together with the regions of foot point and velocity.
+        With probability `level`, all of them contain their predictions, and the regions of
+        footpoint and velocity contain theirs.
 
         Parameters
         ----------
         x : array of shape (m,) or (m, k)
-            Predictors in their own units; outside their range the band widens.
+            Predictors in their own units. Outside their range the band widens.
+
+        Returns
+        -------
+        list of m regions
         """
         low, high = self.pairs.line.x_range.T
         n_predictors = len(low)
@@ -100,46 +106,51 @@ class LineRegion(Region):
             raise ParameterError(
                 f"x has shape {x.shape}; the model has {n_predictors} predictor(s)"
             )
+
         description = f"a prediction of {self.description}"
         regions = []
-        # A predictor that is not finite has a region that holds nothing.
+        # The region of a predictor that is not finite is empty.
         with np.errstate(all="ignore"):
-            centered = (x.reshape(-1, n_predictors) - low) / (high - low) - HALF
-            for row in centered:
-                ball = self.pairs.predictions_at(row)
-                regions.append(
-                    Region(
-                        self.manifold,
-                        ball.center,
-                        ball.radius,
-                        self.level,
-                        self.of,
-                        description,
-                        self.theorem,
-                    )
+            fractions = (x.reshape(-1, n_predictors) - low) / (high - low)
+            for centered_predictors in fractions - MAX_PREDICTOR:
+                ball = self.pairs.predictions_at(centered_predictors)
+                region = Region(
+                    self.manifold,
+                    ball.center,
+                    ball.radius,
+                    self.level,
+                    self.of,
+                    description,
+                    self.theorem,
                 )
+                regions.append(region)
         return regions
 
 
 class PredictionBall(NamedTuple):
-    """A geodesic ball that holds the predictions of all pairs of a `PairBall`."""
+    """A geodesic ball that contains the predictions of all pairs of a `PairBall`."""
 
     center: np.ndarray
     radius: float
 
 
 class PairBall(NamedTuple):
-    """The pairs (p, V) within some distance of one, in the coordinates (p, unit·v).
+    """The pairs (p, V) of a point and velocities within some distance of one pair.
+
+    The distance combines that of the points with PREDICTOR_UNIT times that of the
+    velocities.
 
     Attributes
     ----------
     line : GeodesicLine
+        The statistic, with the public domain of pairs.
     pair : (array, array)
-        The middle: p and V, in the frame of the records.
+        The middle of the ball: p and V, in the coordinates of the records.
     radius : float
-        inf where noise leaves nothing but the public domain.
+        The radius of the ball; inf if the noise allows the whole public domain.
     reach : float
-        All pairs are within this of the pair where the linearization was released.
+        A bound on the distance of all pairs from the pair at which the linearization was
+        released.
     """
 
     line: GeodesicLine
@@ -149,26 +160,40 @@ class PairBall(NamedTuple):
 
     @property
     def is_bounded(self) -> bool:
-        """Whether the ball is less than the public domain."""
+        """Return whether the ball is smaller than the public domain."""
         return isfinite(self.radius)
 
     def predictions_at(self, x: np.ndarray) -> PredictionBall:
-        """Return a ball that holds the predictions at centered predictors x, shape (k,).
+        """Return a ball that contains the predictions of all pairs at one predictor.
 
-        Where the radius is inf it holds those of all geodesics of the public domain.
+        Parameters
+        ----------
+        x : array of shape (k,)
+            The centered predictors: each is between −½ and ½ inside its range.
+
+        Returns
+        -------
+        PredictionBall
+            If `radius` is inf, it contains the predictions of all geodesics of the public
+            domain.
         """
         manifold = self.line.manifold
         domain = self.line.domain
         p, velocities = self.pair
-        move = np.tensordot(x, velocities, axes=1)
-        prediction = np.asarray(manifold.exp(p, move))
+        tangent = np.tensordot(x, velocities, axes=1)
+        prediction = np.asarray(manifold.exp(p, tangent))
         if not self.is_bounded:
             radius = domain.radius + float(np.sum(np.abs(x))) * domain.speed
             return PredictionBall(prediction, radius)
-        t = float(np.linalg.norm(x)) / DEVIATION
-        move_length = float(manifold.norm(p, move))
-        stretch = prediction_stretch(manifold, move_length, t, self.reach)
-        return PredictionBall(prediction, stretch * sqrt(1 + t * t) * self.radius)
+
+        scaled_predictor = float(np.linalg.norm(x)) / PREDICTOR_UNIT
+        tangent_length = float(manifold.norm(p, tangent))
+        stretch = prediction_stretch(
+            manifold, tangent_length, scaled_predictor, self.reach
+        )
+        # Cauchy-Schwarz for the changes of the point and of the scaled velocities.
+        pair_factor = sqrt(1 + scaled_predictor * scaled_predictor)
+        return PredictionBall(prediction, stretch * pair_factor * self.radius)
 
 
 def line_region(
@@ -177,19 +202,22 @@ def line_region(
     level: float,
     sampling_error: float | None = None,
 ) -> LineRegion:
-    """Return the region of the geodesic through the records, or of the population's.
+    """Return the confidence region of a privately fitted geodesic.
 
-    It is the public domain where noise leaves no smaller region.
+    If the noise is too large for a smaller region, it is the public domain.
 
     Parameters
     ----------
     statistic : GeodesicLine
+        The regression, with its public domain.
     draw : NoisyDraw
-        Of the kind "line".
+        The released linearization (a draw of the kind "line").
     level : float
+        The coverage of the region.
     sampling_error : float, optional
-        For the population: a bound on the mean direction of the records at the
-        population's geodesic. Half of 1 − level is spent on it.
+        If given, the region is about the population's geodesic instead of the records'.
+        It bounds the mean direction of the records at the population's geodesic; half of
+        1 − level is spent on this bound.
     """
     manifold = statistic.manifold
     n_predictors = len(statistic.x_range)
@@ -204,8 +232,8 @@ def line_region(
 
     p, velocities = pairs.pair
     if n_predictors == 1:
-        # The foot point belongs to the lower end of the range, as the estimator's does.
-        foot = pairs.predictions_at(np.full(1, -HALF))
+        # As in the estimator, the footpoint belongs to the lower end of the range.
+        foot = pairs.predictions_at(np.full(1, -MAX_PREDICTOR))
         velocity = np.asarray(manifold.transport(p, foot.center, velocities[0]))
     else:
         foot = pairs.predictions_at(np.full(n_predictors, 0.0))
@@ -214,7 +242,7 @@ def line_region(
     if pairs.is_bounded:
         speed = float(np.linalg.norm(manifold.norm(p, velocities)))
         factor = transport_factor(manifold, speed, pairs.reach)
-        velocity_radius = factor * pairs.radius / DEVIATION
+        velocity_radius = factor * pairs.radius / PREDICTOR_UNIT
         theorem = "conservative: directions change nearly linearly (Jacobi fields)"
     else:
         velocity_radius = sqrt(n_predictors) * statistic.domain.speed
@@ -242,10 +270,20 @@ def _pairs_of_draw(
     failure_probability: float,
     sampling_error: float,
 ) -> PairBall:
-    """Return the pairs (p, V) at which the direction may vanish.
+    """Return a ball of pairs (p, V) that contains the pair of the true geodesic.
 
-    The arguments are those of `line_region`; `failure_probability` is that of the
-    noise, and `sampling_error` is 0 for the records' own pair.
+    Parameters
+    ----------
+    statistic : GeodesicLine
+        The regression, with its public domain.
+    neighborhood : Neighborhood
+        Describes the release: its parts, and how far the linearization is valid.
+    draw : NoisyDraw
+        The released linearization; `draw.base` is the pair at which it was computed.
+    failure_probability : float
+        The probability that the bounds on the noise may fail.
+    sampling_error : float
+        A bound on the mean direction at the population's pair; 0 for the records' own.
     """
     manifold = statistic.manifold
     assert draw.base is not None  # Draws of lines have a pair as their base.
@@ -253,13 +291,15 @@ def _pairs_of_draw(
     velocities = draw.base[1:]
     solution = _solve_linearization(neighborhood, draw, failure_probability)
     z = solution.z
-    if not float(np.linalg.norm(z)) + solution.radius <= neighborhood.reach:
-        still = np.zeros_like(velocities)
-        center = statistic.pair_to_data_frame(statistic.ball.center, still)
+    largest_distance = float(np.linalg.norm(z)) + solution.radius
+    if not largest_distance <= neighborhood.reach:
+        # The theorem does not apply: all pairs of the public domain are possible.
+        no_velocities = np.zeros_like(velocities)
+        center = statistic.pair_to_data_frame(statistic.ball.center, no_velocities)
         return PairBall(statistic, center, inf, neighborhood.reach)
 
     point = np.asarray(manifold.exp(p, manifold.from_coordinates(p, z[0])))
-    velocity_changes = np.asarray(manifold.from_coordinates(p, z[1:] / DEVIATION))
+    velocity_changes = np.asarray(manifold.from_coordinates(p, z[1:] / PREDICTOR_UNIT))
     transported = np.asarray(
         manifold.transport(p, point, velocities + velocity_changes)
     )
@@ -273,16 +313,17 @@ def _pairs_of_draw(
 
 
 class _LinearSolution(NamedTuple):
-    """Where the linearized direction vanishes.
+    """Where the mean direction vanishes, by the theorem in the module's docstring.
 
     Attributes
     ----------
     z : array of shape (1 + k, dim)
-        ẑ = Ñ⁻¹g.
+        ẑ = Ñ⁻¹g, the zero of the linearization.
     radius : float
-        r = (q + χ|ẑ|)/(λ − χ); inf where λ ≤ χ.
+        r = (q + χ|ẑ|)/(λ − χ), a bound on the distance of the true zero from ẑ; inf if
+        λ ≤ χ.
     slope : float
-        λ − χ.
+        λ − χ; 0 if λ ≤ χ.
     """
 
     z: np.ndarray
@@ -293,27 +334,41 @@ class _LinearSolution(NamedTuple):
 def _solve_linearization(
     neighborhood: Neighborhood, draw: NoisyDraw, failure_probability: float
 ) -> _LinearSolution:
-    """Return where the linearized direction vanishes, by the theorem at the top.
+    """Return where the mean direction vanishes, and how accurate that is.
 
-    The noise of the three parts of the release is bounded part by part: 0.8 of the
-    failure probability goes to the direction, 0.1 to the mean of aaᵀ and 0.1 to the
-    remainder.
+    Theorem (docs/inference.md, Geodesics). Let g be the released mean direction, Ñ the
+    released normal matrix with least eigenvalue λ, and ẽ the released mean remainder.
+    Let q bound the noise in g, and χ be ẽ plus bounds on the noise in ẽ and in Ñ. If
+    λ > χ, the direction vanishes within r = (q + χ|ẑ|)/(λ − χ) of ẑ = Ñ⁻¹g.
+
+    The noise of the three parts is bounded separately: 0.8 of the failure probability
+    goes to g, 0.1 to Ñ, and 0.1 to ẽ.
+
+    Parameters
+    ----------
+    neighborhood : Neighborhood
+        Says how the release is composed of its three parts, and in which units.
+    draw : NoisyDraw
+        The release.
+    failure_probability : float
+        The probability that one of the three bounds may fail.
     """
     direction, normal_matrix, remainder = neighborhood.unpack(draw.value)
     direction_size = neighborhood.direction_size
     matrix_size = neighborhood.release_size - direction_size - 1
-    small_share = failure_probability * _LINEARIZATION_SHARE
-    direction_share = failure_probability * (1 - 2 * _LINEARIZATION_SHARE)
+    small_probability = failure_probability * _LINEARIZATION_SHARE
+    direction_probability = failure_probability * (1 - 2 * _LINEARIZATION_SHARE)
 
-    q = _part_quantile(draw, direction_size, 1 - direction_share)
-    matrix_noise = _part_quantile(draw, matrix_size, 1 - small_share)
-    remainder_noise = _part_quantile(draw, 1, 1 - small_share)
+    q = _part_quantile(draw, direction_size, 1 - direction_probability)
+    matrix_noise = _part_quantile(draw, matrix_size, 1 - small_probability)
+    remainder_noise = _part_quantile(draw, 1, 1 - small_probability)
     units = neighborhood.units
     chi = (
         max(remainder, 0.0)
         + units.normal_matrix * matrix_noise
         + units.remainder * remainder_noise
     )
+
     least_eigenvalue = float(np.linalg.eigvalsh(normal_matrix)[0])
     if not least_eigenvalue > chi:
         return _LinearSolution(np.zeros_like(direction), inf, 0.0)
@@ -324,27 +379,42 @@ def _solve_linearization(
 
 
 def _part_quantile(draw: NoisyDraw, size: int, level: float) -> float:
-    """Return how far the noise of `size` of the drawn numbers reaches at a level."""
+    """Return the quantile of the length of the noise in some of the drawn numbers.
+
+    Parameters
+    ----------
+    draw : NoisyDraw
+        The whole draw, with its noise law.
+    size : int
+        How many of its numbers the part has.
+    level : float
+        The probability with which the noise of the part is not longer.
+    """
     part_law = PartLengthLaw(draw.law, draw.value.size, size)
     part_draw = draw._replace(law=part_law, value=np.empty(size))
     return noise_quantiles(part_draw, [level])[0]
 
 
 class PartLengthLaw:
-    """The law of the length of m of the D coordinates of an isotropic random vector.
+    """The distribution of the length of m coordinates of an isotropic vector in R^D.
 
-    The length is √B times that of the whole vector, with B independent of it and from
-    Beta(m/2, (D − m)/2).
+    The length is √B times that of the whole vector, where B has the distribution
+    Beta(m/2, (D − m)/2) and is independent of the vector's length.
 
     Parameters
     ----------
     law
         The law of the whole vector, with `scale` and `radial_cdf`.
     full_size, part_size : int
-        D and m.
+        The numbers D and m of coordinates.
     """
 
     def __init__(self, law: Any, full_size: int, part_size: int) -> None:
+        """Compute the nodes and weights of a quadrature over B = (part/whole length)².
+
+        Gauss-Jacobi quadrature with the nodes t in (−1, 1) integrates against the density
+        of 2B − 1.
+        """
         self.law = law
         self.scale = law.scale
         nodes, weights = roots_jacobi(
@@ -354,6 +424,10 @@ class PartLengthLaw:
         self._weights = weights / np.sum(weights)
 
     def radial_cdf(self, radius: Any) -> np.ndarray:
-        """Return P(length ≤ radius), by Gauss-Jacobi quadrature over B."""
+        """Return the probability that the length is at most `radius`, for each radius.
+
+        It is the mean over √B of the whole vector's distribution function at radius/√B, by
+        quadrature.
+        """
         full_lengths = np.asarray(radius)[..., None] / self._length_ratios
         return np.asarray(self.law.radial_cdf(full_lengths) @ self._weights)

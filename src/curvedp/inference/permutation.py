@@ -1,11 +1,13 @@
-"""Private permutation tests: one noise law on the statistic and on every permuted one.
+"""Private permutation tests: the mechanism that releases whether a test rejects.
 
-Kim & Schrab (arXiv:2310.19043). Of T₀ and its B permuted values, each with independent
-noise of one law, the test rejects where T₀ is among the ⌊α(B+1)⌋ largest: its level is
-at most α at every n. The k-th largest of the others, q, moves by at most Δ where a
-record is replaced, and so does T₀: the decision is a function of one noisy number of
-sensitivity 2Δ. The rank of T₀ is not: what is released is the decision alone, at one
-level. docs/inference.md has the proofs.
+The test (Kim & Schrab, arXiv:2310.19043) adds independent noise of one law to a
+statistic T₀ and to its B permuted values. It rejects if the noisy T₀ is among the
+⌊α(B + 1)⌋ largest of all, so its level is at most α for samples of any size.
+
+Let Δ be the sensitivity of the statistic. Replacing a record moves T₀ by at most Δ, and
+it moves the k-th largest of the permuted values, q, by at most Δ. So the decision is a
+function of one noisy number of sensitivity 2Δ. This does not hold for the rank of T₀,
+so only the decision at one level is released. The proofs are in docs/inference.md.
 """
 
 from dataclasses import dataclass, replace
@@ -17,6 +19,7 @@ import numpy as np
 
 from curvedp import _validate
 from curvedp.core.certificate import Certificate
+from curvedp.core.chart import GRID
 from curvedp.core.fields import Count, Length
 from curvedp.core.mechanism import (
     Draw,
@@ -31,7 +34,6 @@ from curvedp.errors import CurvedpError, ParameterError
 from curvedp.geometry import Euclidean
 from curvedp.inference.kernel import KernelStatistic
 from curvedp.laws.exact import exact_gaussian, exact_laplace
-from curvedp.mechanisms.chart import GRID
 from curvedp.mechanisms.isotropic.base import IsotropicMechanism
 from curvedp.mechanisms.isotropic.gaussian import GaussianMechanism
 from curvedp.mechanisms.isotropic.laplace import LaplaceMechanism
@@ -39,11 +41,14 @@ from curvedp.privacy import Guarantee
 from curvedp.randomness import GeneratorSource, Source
 
 _MAX_PERMUTATIONS = 100_000
+# The test that `calibrate` returns; `at_level` turns it into any other.
+_DEFAULT_LEVEL = 0.05
+_DEFAULT_PERMUTATIONS = 498
 _NOISE_MECHANISMS: dict[str, type[IsotropicMechanism]] = {
     "gaussian": GaussianMechanism,
     "laplace": LaplaceMechanism,
 }
-# The standard deviation of one number's noise, over its scale.
+# The standard deviation of the noise on one number, divided by its scale.
 _STD_PER_SCALE = {"gaussian": 1.0, "laplace": sqrt(2)}
 
 Noise = Annotated[str, partial(_validate.choice, options=tuple(_NOISE_MECHANISMS))]
@@ -52,8 +57,34 @@ Level = Annotated[
 ]
 
 
+def _refuse_permutations(level: float, permutations: int) -> ParameterError:
+    """Return the refusal of too few permutations to ever reject, or of too many."""
+    return ParameterError(
+        f"must be between 1/level - 1 = {1 / level - 1:.6g} and {_MAX_PERMUTATIONS}",
+        parameter="permutations",
+        value=permutations,
+    )
+
+
+def _attained_level(level: float, permutations: int) -> float:
+    """Return the largest level k/(permutations + 1), k an integer, not above `level`."""
+    n_allowed = floor(level * (permutations + 1))
+    if n_allowed < 1 or permutations > _MAX_PERMUTATIONS:
+        raise _refuse_permutations(level, permutations)
+    return n_allowed / (permutations + 1)
+
+
 class CalibratedNoise(NamedTuple):
-    """A kind of noise, its standard deviation and its scale."""
+    """A kind of noise that meets a guarantee; the first field orders candidates.
+
+    Attributes
+    ----------
+    std : float
+        The standard deviation of the noise on one number.
+    kind : {"gaussian", "laplace"}
+    scale : float
+        The scale parameter of the noise law.
+    """
 
     std: float
     kind: str
@@ -61,7 +92,15 @@ class CalibratedNoise(NamedTuple):
 
 
 class NoisyStatistics(NamedTuple):
-    """Noisy statistics as grid integers, and the slack of their draws."""
+    """Statistics with noise.
+
+    Attributes
+    ----------
+    integers : list of int
+        The noisy statistics, in units of the grid.
+    slack : float
+        A bound on the distance in total variation from the ideal noise.
+    """
 
     integers: list[int]
     slack: float
@@ -69,25 +108,29 @@ class NoisyStatistics(NamedTuple):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class PermutationMechanism(Mechanism):
-    """Whether a permutation test rejects: the one bit that is released.
+    """The mechanism that releases one bit: whether a permutation test rejects.
 
     Attributes
     ----------
     noise : {"gaussian", "laplace"}
-        On each of the B + 1 statistics.
+        The kind of noise that is added to each of the B + 1 statistics.
     scale : float
-        Of the noise.
+        The scale of this noise.
     level : float
-        α, the largest probability of a rejection where the hypothesis holds.
+        α, the largest probability of a rejection if the hypothesis is true. It is one of
+        the levels k/(B + 1) that a test with B permutations attains; `at_level` rounds
+        any other level down to one of them. Neither α nor B can therefore be changed
+        alone in a certificate, not even by a little.
     permutations : int
-        B.
+        B, the number of permutations.
 
     Notes
     -----
     Guarantees
-    - the profile of one number of sensitivity 2Δ + 2^-30 (the grid) under this noise, for
-      ANY records;
-    - level at most α at every n, whatever the law of the records.
+
+    - the privacy profile is that of one number of sensitivity 2Δ + 2^-30 under this
+      noise, for ANY records, with Δ the sensitivity of the statistic and 2^-30 the grid;
+    - the level is at most α for samples of any size, whatever their distribution.
     """
 
     if TYPE_CHECKING:
@@ -101,14 +144,22 @@ class PermutationMechanism(Mechanism):
     info: ClassVar[MechanismInfo] = MechanismInfo("permutation-test", reads="array")
 
     def __post_init__(self) -> None:
-        """Refuse a number of permutations with which the test could never reject."""
+        """Check that level and number of permutations fit together.
+
+        Raises
+        ------
+        ParameterError
+            If there are too many permutations, too few to ever reject, or the level is not
+            a multiple of 1/(permutations + 1).
+        """
         super().__post_init__()
-        if self.permutations > _MAX_PERMUTATIONS or self.n_allowed < 1:
+        if self.n_allowed < 1 or self.permutations > _MAX_PERMUTATIONS:
+            raise _refuse_permutations(self.level, self.permutations)
+        if self.level != self.n_allowed / (self.permutations + 1):
             raise ParameterError(
-                f"must be between 1/level - 1 = {1 / self.level - 1:.6g} and "
-                f"{_MAX_PERMUTATIONS}",
-                parameter="permutations",
-                value=self.permutations,
+                "must be a multiple of 1/(permutations + 1); see at_level",
+                parameter="level",
+                value=self.level,
             )
 
     @classmethod
@@ -117,7 +168,16 @@ class PermutationMechanism(Mechanism):
 
     @classmethod
     def calibrate(cls, statistic: Statistic, guarantee: Guarantee) -> Self:
-        """Return the noise of the smallest standard deviation that meets the guarantee."""
+        """Return the mechanism whose noise has the smallest deviation for a guarantee.
+
+        Gaussian and Laplace noise are compared. Level and number of permutations are
+        the defaults; `at_level` changes both.
+
+        Raises
+        ------
+        CurvedpError
+            If no kind of noise meets the guarantee.
+        """
         check_supported(cls, statistic)
         check_guarantee(guarantee)
         assert isinstance(statistic, KernelStatistic)  # it is supported
@@ -125,15 +185,16 @@ class PermutationMechanism(Mechanism):
             statistic=statistic,
             noise="laplace",
             scale=1.0,
-            level=0.05,
-            permutations=498,
+            level=_attained_level(_DEFAULT_LEVEL, _DEFAULT_PERMUTATIONS),
+            permutations=_DEFAULT_PERMUTATIONS,
         )
-        number = ExternalValue(Euclidean(1), trial.sensitivity)
+        one_number = ExternalValue(Euclidean(1), trial.sensitivity)
+
         candidates: list[CalibratedNoise] = []
         refusal: CurvedpError | None = None
         for kind, mechanism in _NOISE_MECHANISMS.items():
             try:
-                scale = mechanism.calibrate(number, guarantee).scale
+                scale = mechanism.calibrate(one_number, guarantee).scale
             except CurvedpError as error:
                 refusal = error
                 continue
@@ -142,26 +203,48 @@ class PermutationMechanism(Mechanism):
         if not candidates:
             assert refusal is not None  # every candidate was refused
             raise refusal
+
         best = min(candidates)
         return replace(trial, noise=best.kind, scale=best.scale)
 
     def at_level(self, level: float, permutations: int) -> Self:
-        """Return the same noise at another level, with so many permutations."""
-        return replace(self, level=level, permutations=permutations)
+        """Return a mechanism with the same noise, another level and number of permutations.
+
+        Parameters
+        ----------
+        level : float
+            Between 0 and 1. It is rounded down to the nearest level k/(permutations + 1)
+            that a test with so many permutations attains.
+        permutations : int
+            At least 1/level − 1.
+        """
+        level = _validate.within(
+            "level", level, low=0.0, high=1.0, open_low=True, open_high=True
+        )
+        permutations = _validate.integer("permutations", permutations, minimum=1)
+        attained = _attained_level(level, permutations)
+        return replace(self, level=attained, permutations=permutations)
 
     @property
     def n_allowed(self) -> int:
-        """The k for which the test rejects where T₀ is among the k largest."""
-        return floor(self.level * (self.permutations + 1))
+        """Return the k such that the test rejects if T₀ is among the k largest values.
+
+        T₀ is the noisy statistic of the data; the other values are the permuted ones.
+        """
+        return round(self.level * (self.permutations + 1))
 
     @cached_property
     def sensitivity(self) -> float:
-        """Of T₀ − q, rounded to the grid: rounding q to it may cost a cell."""
+        """Return the sensitivity of the number T₀ − q on which the decision depends.
+
+        T₀ is the statistic and q the k-th largest permuted value. Each moves by at most the
+        sensitivity of the statistic; rounding q to the grid may add one cell.
+        """
         return nextafter(2 * self.statistic.sensitivity + 2.0**-GRID, inf)
 
     @cached_property
     def _noise_on_one_number(self) -> IsotropicMechanism:
-        """This noise on one number of the same sensitivity."""
+        """Return the mechanism that adds the same noise to one number of this sensitivity."""
         kind = _NOISE_MECHANISMS[self.noise]
         return kind(Euclidean(1), self.sensitivity, self.scale)
 
@@ -170,21 +253,21 @@ class PermutationMechanism(Mechanism):
         return self._noise_on_one_number.privacy_profile
 
     def prepare_data(self, data: Any) -> np.ndarray:
-        """Return the coordinates of all samples in the ball."""
+        """Return the coordinates of all samples in the ball, shape (total, dim)."""
         return np.asarray(self.statistic.coordinates(data))
 
     def draw(self, data: np.ndarray, source: Source) -> Draw:
-        """Draw the decision: one bit, 1 where the test rejects.
+        """Draw the decision: one bit, which is 1 if the test rejects.
 
-        Every statistic has its own noise. The rank of the first among all is compared
-        with the number of ranks at which the level allows a rejection; it is not
-        released.
+        Every statistic gets its own noise. The test rejects if the rank of the first
+        statistic among all is at most `n_allowed`. The rank itself is not released.
 
         Parameters
         ----------
         data : array of shape (total, dim)
             What `prepare_data` returns.
         source : Source
+            The source of random bits for permutations and noise.
         """
         values = self.statistic.permuted(data, self.permutations, source)
         noisy, slack = self._add_noise(values, source)
@@ -195,7 +278,15 @@ class PermutationMechanism(Mechanism):
     def simulate_decision(
         self, rng: np.random.Generator, coordinates: np.ndarray
     ) -> bool:
-        """Return a decision by floats: for power, NOT for release."""
+        """Return a decision computed with floats: for studies of power, NOT for release.
+
+        Parameters
+        ----------
+        rng : numpy Generator
+            The source of permutations and noise.
+        coordinates : array of shape (total, dim)
+            What `prepare_data` returns.
+        """
         source = GeneratorSource(rng)
         values = self.statistic.permuted(coordinates, self.permutations, source)
         draw_noise = rng.normal if self.noise == "gaussian" else rng.laplace
@@ -204,12 +295,14 @@ class PermutationMechanism(Mechanism):
         return bool(rank <= self.n_allowed)
 
     def _add_noise(self, values: np.ndarray, source: Source) -> NoisyStatistics:
-        """Draw each statistic with its own exact noise, on the grid."""
+        """Add exact noise to each statistic, and return the results on the grid."""
         if self.noise == "gaussian":
             drawn = exact_gaussian(
                 Euclidean(len(values)), self.scale, values, source=source, grid=GRID
             )
-            return NoisyStatistics([int(k) for k in drawn.integers], drawn.tau)
+            integers = [int(integer) for integer in drawn.integers]
+            return NoisyStatistics(integers, drawn.tau)
+
         draws = [
             exact_laplace(Euclidean(1), self.scale, values[i : i + 1], source=source)
             for i in range(len(values))
@@ -218,9 +311,10 @@ class PermutationMechanism(Mechanism):
         return NoisyStatistics(integers, sum(draw.tau for draw in draws))
 
     def _pvalue(self, is_rejected: int) -> np.ndarray:
-        """Return the test's attained level where it rejects, else 1.
+        """Return the attained level of the test if it rejects, otherwise 1.
 
-        This is a p-value: it is at most u with probability at most u.
+        This is a p-value: if the hypothesis is true, it is at most u with probability at
+        most u, for every u.
         """
         if not is_rejected:
             return np.array([1.0])
@@ -230,7 +324,13 @@ class PermutationMechanism(Mechanism):
         return value
 
     def reconstruct_value(self, certificate: Certificate) -> np.ndarray:
-        """Return the p-value that follows from the released bit of a certificate."""
+        """Return the p-value that follows from the bit recorded in a certificate.
+
+        Raises
+        ------
+        ParameterError
+            If the certificate records anything else than one bit.
+        """
         drawn = replay_draws(certificate.release["integers"])(np.empty(1))
         bit = float(drawn[0]) * 2.0**GRID
         if bit not in (0.0, 1.0):

@@ -1,10 +1,10 @@
-"""Confidence regions about what was released, from the certificate alone.
+"""Confidence regions for released statistics, computed from certificates alone.
 
-A region of the records is the quantile of the noise law about the draw BEFORE shrinkage
-and projection, which the certificate keeps. A region of the population adds how far the
-statistic of n independent records is from the population's (`BoundsSamplingError`),
-with finite samples (for means as Brunel & Serres 2024). The proofs are in
-docs/inference.md.
+A region for the records' statistic is a quantile of the noise law around the draw
+BEFORE shrinkage and projection, which the certificate keeps. A region for the population
+adds a finite-sample bound on the distance of the statistic of n independent records from
+that of the population (`BoundsSamplingError`; for means as Brunel & Serres 2024). The
+proofs are in docs/inference.md.
 """
 
 from collections.abc import Sequence
@@ -40,28 +40,29 @@ from curvedp.statistics.geodesic import GeodesicLine
 from curvedp.statistics.searched_ball import BallSearchStatistic, SearchedVariance
 from curvedp.statistics.second_moment import SecondMoment
 
-# The ball into which records were clipped, in words, for kinds of draws where it is not
-# the public ball.
+# The ball into which records were clipped, in words, for those kinds of draws for which
+# it is not the public ball.
 _BALL_WORDS = {"gradient": "the ball that was used", "counts": "the public outer ball"}
 
-# A region of a mean that is wider than this share of the ball's radius is of little
-# use.
+# A region for a mean is of little use if its radius exceeds this fraction of the ball's.
 _WIDE_REGION = 0.5
 
-# Mechanisms whose regions of a mean are exact at any radius.
+# Mechanisms whose regions for a mean are exact at any radius.
 _CHART_MECHANISMS = ("tangent-gaussian", "tangent-laplace")
 
 
 class _ReleasedDraw(NamedTuple):
-    """What a certificate says was drawn.
+    """What a mechanism has drawn, rebuilt from a certificate.
 
     Attributes
     ----------
     mechanism : Mechanism
+        The mechanism that the certificate describes.
     statistic : Statistic
         The statistic in whose canonical frame the draw is: the mechanism's own, or the
         one in a ball that was found privately.
     noisy_draw : NoisyDraw
+        The drawn numbers, with the noise law.
     """
 
     mechanism: Mechanism
@@ -80,25 +81,25 @@ def region_of(
     Parameters
     ----------
     certificate : Certificate
-        Of a release that was drawn exactly, with its integers.
+        The certificate of a release that was drawn exactly and lists its integers.
     level : float
-        Between 0 and 1.
+        The coverage, between 0 and 1.
     of : {"records", "population"}
-        "records": about the statistic of the records as they were clipped to the ball;
-        `Region.theorem` says whether it is exact. "population": about that of the law
-        of which the records are independent draws, clipped to the public ball:
-        finite-sample for means, dispersions, leading directions and medians, asymptotic
-        for geodesics. Half of 1 − level goes to the noise, the other half to the
-        sample.
+        "records": the region is about the statistic of the records after clipping;
+        `Region.theorem` says whether it is exact. "population": the region is about the
+        statistic of the distribution from which the records were drawn independently,
+        after clipping to the public ball. It is a finite-sample region for means,
+        dispersions, leading directions and medians, and asymptotic for geodesics. Half
+        of 1 − level is spent on the noise, the other half on the sample.
     components : int, optional
-        For a released second moment: the region of so many leading directions, by their
-        angle.
+        For a released second moment: how many leading directions the region is about.
+        Its radius is then an angle.
 
     Raises
     ------
     ParameterError
-        If the level is no probability, the draw was in floats, its integers are not
-        kept, or no theorem applies.
+        If the level is not a probability, the release was drawn in floats, the
+        certificate does not list its integers, or no theorem applies.
 
     Examples
     --------
@@ -123,7 +124,11 @@ def region_of(
 def _cached_region(
     certificate: Certificate, level: float, of: str, components: int | None
 ) -> Region:
-    """Return the region of a certificate; reports and warnings ask for the same ones."""
+    """Return the region of a certificate.
+
+    The arguments are those of `region_of`. The result is cached, because reports and
+    warnings need the same regions.
+    """
     unit_words = UNIT_WORDS[certificate.privacy_unit].plural
     released = _released_draw(certificate)
     return _build_region(released, level, of, components, unit_words)
@@ -132,7 +137,22 @@ def _cached_region(
 def region_radii(
     certificate: Certificate, levels: Sequence[float], components: int | None = None
 ) -> list[float]:
-    """Return the radius of `region_of` of the records at each of these levels."""
+    """Return the radius of the region for the records' statistic at several levels.
+
+    Parameters
+    ----------
+    certificate : Certificate
+        The certificate of the release.
+    levels : sequence of float
+        Probabilities.
+    components : int, optional
+        As in `region_of`.
+
+    Returns
+    -------
+    list of float
+        One radius for each level.
+    """
     released = _released_draw(certificate)
     statistic = released.statistic
     if isinstance(statistic, GeodesicLine):
@@ -145,10 +165,20 @@ def region_radii(
 
 
 def count_components(statistic: Statistic, value: Any) -> int | None:
-    """Return how many directions a released value has, for `region_of`.
+    """Return how many principal directions a released value consists of.
 
-    It is None unless the value consists of fewer directions of a second moment than
-    there are features.
+    Parameters
+    ----------
+    statistic : Statistic
+        What was released.
+    value : array
+        The released value, with one direction in each row.
+
+    Returns
+    -------
+    int or None
+        None if the statistic is not a second moment, or the value is not a list of
+        directions that is shorter than the number of features.
     """
     if not isinstance(statistic, SecondMoment) or np.ndim(value) != 2:
         return None
@@ -161,10 +191,11 @@ def count_components(statistic: Statistic, value: Any) -> int | None:
 def simultaneous(
     certificates: Sequence[Certificate], level: float = 0.95, of: str = "records"
 ) -> list[Region]:
-    """Return regions that ALL hold their truths with probability `level`.
+    """Return one region for each certificate, with simultaneous coverage.
 
-    The releases are separate, so that their noises are independent: each region is at
-    level^(1/k). With of="population" their records must be separate too.
+    With probability `level`, all regions contain their targets. The noises of separate
+    releases are independent, so each of k regions has the level level^(1/k). With
+    of="population" the releases must come from separate records, too.
     """
     level = _validate.within("level", level, 0.0, 1.0, open_low=True, open_high=True)
     single_level = level ** (1 / len(certificates))
@@ -174,18 +205,23 @@ def simultaneous(
 def consistent(
     first: Certificate, second: Certificate, level: float = 0.95, of: str = "records"
 ) -> bool:
-    """Return whether two releases can be about the same truth.
+    """Return whether two releases may be about the same true value.
 
-    Where they are, the answer is False with probability at most 1 − level.
+    If they are, the answer is False with probability at most 1 − level.
 
     Parameters
     ----------
     first, second : Certificate
-        Of two releases on one manifold, such as a published one and its repetition.
-        of="records" compares statistics of the same records in the same ball;
-        of="population" those of two samples of one population.
+        The certificates of two releases on one manifold, such as a published one and
+        its repetition. of="records" compares statistics of the same records in the same
+        ball; of="population" compares statistics of two samples of one population.
     level, of
         As in `region_of`.
+
+    Raises
+    ------
+    ParameterError
+        If the releases are on different manifolds, or have no regions.
 
     Examples
     --------
@@ -206,7 +242,13 @@ def consistent(
 
 
 def _released_draw(certificate: Certificate) -> _ReleasedDraw:
-    """Return what was drawn, or refuse a certificate that does not say."""
+    """Rebuild from a certificate what its mechanism has drawn.
+
+    Raises
+    ------
+    ParameterError
+        If the mechanism draws in floats, or the certificate does not list its integers.
+    """
     mechanism = mechanism_of(certificate)
     if mechanism.info.sampling is SamplingPath.FLOAT64:
         raise ParameterError(
@@ -233,12 +275,14 @@ def _shapes(
     Parameters
     ----------
     released : _ReleasedDraw
+        What was drawn.
     levels : sequence of float
-        Of the noise.
+        The probabilities with which the bounds on the noise must hold.
     sampling_error : float
-        What the sample adds; 0 for a region of the records.
+        A bound on the distance of the population's value from that of the records; 0
+        for a region of the records' value.
     components : int, optional
-        For a second moment: of how many leading directions.
+        For a second moment: the number of leading directions that the region is about.
     """
     statistic = released.statistic
     draw = released.noisy_draw
@@ -251,13 +295,16 @@ def _shapes(
             principal_subspaces(statistic, draw, level, components, sampling_error)
             for level in levels
         ]
-    # The value may not live where the records do, as a variance does not.
+
+    # The value may live elsewhere than the records: a variance is a number.
     space = statistic.value_space
     build_shape = SHAPES[draw.kind]
-    bounds = levels if draw.kind == "counts" else noise_quantiles(draw, levels)
+    noise_bounds = list(levels)
+    if draw.kind != "counts":
+        noise_bounds = noise_quantiles(draw, levels)
     return [
-        (space, build_shape(space, statistic, draw, bound, sampling_error))
-        for bound in bounds
+        (space, build_shape(space, statistic, draw, noise_bound, sampling_error))
+        for noise_bound in noise_bounds
     ]
 
 
@@ -268,16 +315,23 @@ def _build_region(
     components: int | None,
     unit_words: str,
 ) -> Region:
-    """Return the region of a draw.
+    """Return the confidence region that follows from a draw.
 
-    The arguments are those of `region_of`; `unit_words` names the units of privacy,
-    such as "persons".
+    Parameters
+    ----------
+    released : _ReleasedDraw
+        What was drawn.
+    level, of, components
+        As in `region_of`.
+    unit_words : str
+        The unit of privacy in the plural, such as "persons", for descriptions.
     """
     mechanism, statistic, draw = released
     is_of_population = of == "population"
     error = 0.0
     noise_level = level
     if is_of_population:
+        # Half of the failure probability is spent on the noise, half on the sample.
         noise_level = 1 - (1 - level) / 2
         error = sampling_error(mechanism.statistic, 1 - noise_level)
     if isinstance(statistic, GeodesicLine):
@@ -287,6 +341,7 @@ def _build_region(
     center = shape.center(manifold)
     if isinstance(statistic, PointStatistic):
         center = statistic.to_data_frame(center[None])[0]
+
     theorem = shape.theorem
     if is_of_population:
         theorem = f"finite-sample (McDiarmid); of the noise: {theorem}"
@@ -301,9 +356,18 @@ def _build_region(
 
 
 def _clipped_variance(search: Any) -> str:
-    """Say what the region of a variance in a private ball covers, and what it does not."""
-    share = search.clipped_share
-    outside = "some" if share is None else f"about {share:.0%}"
+    """Return a sentence on what the region of a variance in a private ball covers.
+
+    Parameters
+    ----------
+    search : PrivateBallMechanism
+        The mechanism that found the ball; it says which fraction of the records its
+        search leaves outside, or None.
+    """
+    clipped_fraction = search.clipped_share
+    outside = "some"
+    if clipped_fraction is not None:
+        outside = f"about {clipped_fraction:.0%}"
     return (
         "it covers the noise, not the clipping: the search for the ball leaves "
         f"{outside} of the records outside, and the variance of the records themselves "
@@ -312,10 +376,19 @@ def _clipped_variance(search: Any) -> str:
 
 
 def _narrower_region(mechanism: Any, level: float, radius: float) -> str:
-    """Name a mechanism with a far narrower region in the same public ball, if any.
+    """Return a hint at a mechanism whose region is far narrower, or an empty text.
 
-    The radii are those of simulated releases at the center of the ball, with the
-    guarantee that the mechanism has: public numbers.
+    The radii are those of simulated releases at the center of the same public ball, with
+    the mechanism's own guarantee, so they are public numbers.
+
+    Parameters
+    ----------
+    mechanism : Mechanism
+        The mechanism that released a Fréchet mean.
+    level : float
+        The level of its region.
+    radius : float
+        The radius of its region.
     """
     is_narrow = radius < _WIDE_REGION * mechanism.statistic.radius
     if is_narrow or mechanism.info.name in _CHART_MECHANISMS:
@@ -332,16 +405,24 @@ def _narrower_region(mechanism: Any, level: float, radius: float) -> str:
 def regions_in_chart(
     statistic: FrechetMean, guarantee: Guarantee, level: float = 0.95
 ) -> dict[str, float]:
-    """Return about the radius of the region by each mechanism whose regions are exact.
+    """Return the approximate radius of the region for each mechanism with exact regions.
+
+    Each mechanism is simulated once at the center of the ball.
 
     Parameters
     ----------
     statistic : FrechetMean
         The mean of n records in a public ball.
     guarantee : Guarantee
-        What the mechanisms are calibrated to.
+        The guarantee to which the mechanisms are calibrated.
     level : float
         The level of the regions.
+
+    Returns
+    -------
+    dict
+        From the name of a mechanism to a radius. Mechanisms that cannot meet the
+        guarantee are left out.
     """
     radii = {}
     for name in _CHART_MECHANISMS:
@@ -355,14 +436,19 @@ def regions_in_chart(
 
 
 def sampling_error(statistic: Statistic, failure_probability: float) -> float:
-    """Return how far a statistic of n records may be from that of the population.
+    """Return a bound on the distance of a statistic of n records from the population's.
 
     Parameters
     ----------
     statistic : Statistic
-        Refused, with the reason, unless it is a `BoundsSamplingError`.
+        The statistic of n independent records.
     failure_probability : float
         The probability with which the bound may fail.
+
+    Raises
+    ------
+    ParameterError
+        If the statistic has no such bound (it is not a `BoundsSamplingError`).
     """
     if isinstance(statistic, BoundsSamplingError):
         return statistic.sampling_error(failure_probability)
@@ -384,19 +470,28 @@ def _describe(
     components: int | None,
     unit_words: str,
 ) -> str:
-    """Return what a region holds, in words.
+    """Return what a region is about, in words.
 
-    The arguments are those of `_build_region`.
+    Parameters
+    ----------
+    statistic : Statistic
+        What was released.
+    draw : NoisyDraw
+        What was drawn; its kind says into which ball records were clipped.
+    of, components
+        As in `region_of`.
+    unit_words : str
+        The unit of privacy in the plural, such as "persons".
     """
-    whose = unit_words
+    owners = unit_words
     if of == "population":
-        whose = f"population of which the {unit_words} are independent draws"
+        owners = f"population of which the {unit_words} are independent draws"
     if components is not None:
         return (
-            f"the leading directions of the second moment of the {whose}, shortened to "
+            f"the leading directions of the second moment of the {owners}, shortened to "
             "the radius"
         )
     # A draw in another frame was made in a ball that was found privately.
     kind = draw.kind if draw.frame is None else "gradient"
     ball = _BALL_WORDS.get(kind, "the public ball")
-    return f"the {statistic.name} of the {whose}, moved into {ball}"
+    return f"the {statistic.name} of the {owners}, moved into {ball}"

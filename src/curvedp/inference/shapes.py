@@ -1,8 +1,8 @@
-"""From what a mechanism has drawn to a set that holds the truth, by one theorem for each kind.
+"""Confidence sets for what a mechanism has drawn, by one theorem for each kind of draw.
 
-A `NoisyDraw` says about which unknown quantity a draw was made. The functions in
-`SHAPES` lead from it to a `Shape`; `curvedp.inference.region` makes a public `Region`
-of that. The proofs are in docs/inference.md.
+A `NoisyDraw` says which unknown quantity a draw was made about. The functions in `SHAPES`
+turn it into a `Shape`, and `curvedp.inference.region` turns that into a public `Region`.
+The proofs are in docs/inference.md.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,35 +15,35 @@ from scipy.special import gammainccinv, gammaincinv, ndtri
 
 from curvedp import _validate
 from curvedp.core.capabilities import NoisyDraw
+from curvedp.core.chart import CHART_ERROR
 from curvedp.core.statistic import Ball, PointStatistic, Statistic
 from curvedp.errors import ParameterError
 from curvedp.geometry import Grassmann
 from curvedp.geometry.comparison import curvature_roots, exp_stretch, hessian_bounds
 from curvedp.geometry.manifold import Manifold
 from curvedp.laws import RiemannianGaussian
-from curvedp.mechanisms.chart import CHART_ERROR
 from curvedp.statistics.second_moment import vector_to_symmetric
 
-# The share of 1 − level that a region of subspaces spends on the event that eigenvalues
-# have not changed places. A choice: little is lost by it.
+# The fraction of 1 − level that a region of subspaces spends on the event that the noise
+# swaps eigenvalues. The value is a choice; it costs little.
 _SWAP_SHARE = 0.1
 
-# The radius of a region is found by so many rounds of a fixed point iteration, each of
-# which takes this much more, relative, so that the fixed point is reached.
+# The radius of a region is found by at most this many rounds of a fixed-point iteration.
+# Each round adds this relative excess, so that the fixed point is reached from above.
 _MAX_ROUNDS = 100
 _FIXED_POINT_EXCESS = 1e-6
 
-# A quantile is found by cutting an interval into so many sections again and again,
-# until its width is this small, relative.
+# A quantile is found by repeatedly cutting an interval into this many sections, until its
+# relative width is below the tolerance.
 _SECTIONS = 64
 _QUANTILE_TOLERANCE = 1e-13
 
 
 class ChartBall(NamedTuple):
-    """A ball in normal coordinates, cut to where the statistic can be.
+    """A ball in normal coordinates, intersected with where the statistic can be.
 
-    It holds the points whose coordinates at `base` are within `quantile` of `drawn` and
-    of length at most `reach`.
+    It contains the points whose coordinates at `base` are within `quantile` of `drawn`
+    and have length at most `reach`.
 
     Attributes
     ----------
@@ -63,9 +63,16 @@ class ChartBall(NamedTuple):
     reach: float
 
     def contains(self, manifold: Manifold, points: np.ndarray) -> np.ndarray:
-        """Return whether each point, in the frame of the records, lies in the set.
+        """Return whether each point lies in the set.
 
-        Both bounds are widened by as much as the floats of a chart are accurate.
+        Both bounds are widened by the accuracy of normal coordinates in floats.
+
+        Parameters
+        ----------
+        manifold : Manifold
+            Where the points live.
+        points : array of shape (n, *point_shape)
+            Points in the coordinates of the records.
         """
         canonical_points = self.statistic.to_canonical_frame(points)
         z = np.asarray(manifold.normal_coordinates(self.base, canonical_points))
@@ -76,13 +83,19 @@ class ChartBall(NamedTuple):
         return np.asarray(is_possible & is_near_draw)
 
     def edge(self, manifold: Manifold, directions: np.ndarray) -> np.ndarray:
-        """Return points of the boundary in these directions, in the frame of the records.
+        """Return points of the boundary in the given directions from the drawn point.
 
         Parameters
         ----------
         manifold : Manifold
+            Where the set lies.
         directions : array of shape (count, dim)
             Unit vectors.
+
+        Returns
+        -------
+        array of shape (count, *point_shape)
+            In the coordinates of the records.
         """
         coordinates = [
             _shorten(self.drawn + self.quantile * direction, self.reach)
@@ -93,9 +106,10 @@ class ChartBall(NamedTuple):
 
 
 class NearlyInvariantSubspaces(NamedTuple):
-    """Subspaces that the drawn matrix leaves nearly invariant: ‖(I − P)·drawn·P‖ ≤ quantile.
+    """The subspaces that the drawn matrix leaves nearly invariant.
 
-    P is the projection onto the subspace.
+    With P the projection onto a subspace, these are the subspaces that satisfy
+    ‖(I − P)·drawn·P‖ ≤ quantile.
     """
 
     drawn: np.ndarray
@@ -111,10 +125,9 @@ class NearlyInvariantSubspaces(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Region:
-    """A set that holds the truth with a stated probability.
+    """A confidence region: a set that contains the true value with a stated probability.
 
-    The probability is over the noise, and where `of` is "population" also over the
-    sample.
+    The probability is over the noise, and over the sample too if `of` is "population".
 
     Attributes
     ----------
@@ -123,17 +136,18 @@ class Region:
     center : ndarray
         Its middle, in the frame of the records.
     radius : float
-        The radius of a geodesic ball about the center that holds the region.
+        The radius of a geodesic ball around the center that contains the region.
     level : float
-        The probability, at least.
+        A lower bound on the probability.
     of : {"records", "population"}
-        Whose statistic the region is about.
+        Whether the region is about the statistic of the records or of the population.
     description : str
-        What the region holds, in words.
+        What the region is about, in words.
     theorem : str
         Whether it is exact or conservative, and why.
     within : ChartBall, NearlyInvariantSubspaces or None
-        What the region is inside that geodesic ball; None for all of the ball.
+        A smaller set: the region is its intersection with the geodesic ball. If it is
+        None, the region is the whole ball.
 
     Examples
     --------
@@ -159,19 +173,20 @@ class Region:
 
     @property
     def about(self) -> str:
-        """The description, under its earlier name."""
+        """Return the description, under its earlier name."""
         return self.description
 
     def contains(self, points: Any) -> np.ndarray:
-        """Return whether each point lies in the region; one that is not finite does not.
+        """Return whether each point lies in the region; a point that is not finite does not.
 
         Parameters
         ----------
         points : array of shape (..., *point_shape)
+            Points of the manifold.
 
         Returns
         -------
-        array of shape (...)
+        array of bool, shape (...)
         """
         points = _validate.array("points", points)
         point_shape = self.manifold.point_shape
@@ -187,12 +202,16 @@ class Region:
             return np.asarray(is_inside)
 
     def edge(self, directions: np.ndarray) -> np.ndarray:
-        """Return points of the boundary in these directions, as seen from the middle.
+        """Return points of the boundary in the given directions from the center.
 
         Parameters
         ----------
         directions : array of shape (count, dim)
             Unit vectors.
+
+        Returns
+        -------
+        array of shape (count, *point_shape)
         """
         if isinstance(self.within, ChartBall):
             return self.within.edge(self.manifold, directions)
@@ -200,26 +219,28 @@ class Region:
         return np.asarray(self.manifold.from_normal_coordinates(self.center, steps))
 
     def plot(self) -> Any:
-        """Return a matplotlib figure of the region, where it lies (extra: report)."""
+        """Return a matplotlib figure that shows the region on its manifold (extra: report)."""
         from curvedp.report.figures import region_figure
 
         return region_figure(self)
 
 
 class Shape(NamedTuple):
-    """A geodesic ball that holds a region, in the frame of the draw.
+    """A geodesic ball that contains a region, in the coordinates of the draw.
 
     Attributes
     ----------
     base : array
-        The middle of the ball, or where the chart of `step` is.
+        The center of the ball, or the point of the manifold from which `step` leads to
+        it.
     radius : float
+        The radius of the ball.
     theorem : str
-        Why the ball holds the truth.
+        Why the ball contains the true value.
     within : ChartBall, NearlyInvariantSubspaces or None
-        What the region is, where that is less than the ball.
+        A smaller set: the region is its intersection with the ball.
     step : array of shape (dim,), optional
-        Coordinates at `base` that lead to the middle.
+        The normal coordinates of the center at `base`.
     """
 
     base: np.ndarray
@@ -229,7 +250,7 @@ class Shape(NamedTuple):
     step: np.ndarray | None = None
 
     def center(self, manifold: Manifold) -> np.ndarray:
-        """Return the middle of the ball."""
+        """Return the center of the ball as a point of the manifold."""
         if self.step is None:
             return self.base
         return np.asarray(manifold.from_normal_coordinates(self.base, self.step))
@@ -242,23 +263,25 @@ def _shape_of_point(
     quantile: float,
     sampling_error: float,
 ) -> Shape:
-    """Return a geodesic ball about a point that was drawn with isotropic noise.
+    """Return the confidence ball around a point that was drawn with isotropic noise.
 
-    d(drawn, truth) has the law's radial distribution, and distance is symmetric, so
-    that the ball of that law's quantile about the draw is exact.
+    The distance of the draw from the true value has the radial distribution of the noise
+    law. Distance is symmetric, so the ball around the draw whose radius is a quantile of
+    that distribution has exactly this coverage.
 
     Parameters
     ----------
     manifold : Manifold
-        Where the value lives.
+        Where the value lives. Not needed for this kind of draw.
     statistic : Statistic
         Not needed for this kind of draw.
     draw : NoisyDraw
-        What was drawn.
+        The drawn point.
     quantile : float
-        How far noise reaches at the level of the region.
+        The quantile of the distance, at the level of the region.
     sampling_error : float
-        What the sample adds; 0 for a region of the records.
+        A bound on the distance of the population's value from that of the records; 0 for
+        a region of the records' value.
     """
     return Shape(draw.value, quantile + sampling_error, "exact: the law's own quantile")
 
@@ -270,25 +293,26 @@ def _shape_in_chart(
     quantile: float,
     sampling_error: float,
 ) -> Shape:
-    """Return a ball in a normal chart, cut to where the statistic can be.
+    """Return a ball in normal coordinates, cut to where the statistic can be.
 
-    The ball of coordinates is exact. Let z be the vector of length at most `reach`
-    nearest to the draw: it is within the quantile of every vector of the region, and
-    exp stretches the segment between them by at most sinh(s)/s, which bounds the
-    geodesic radius.
+    The ball of coordinates has exact coverage. To bound its geodesic radius, let z be the
+    vector nearest to the draw among those of length at most `draw.reach`. It is within
+    the quantile of every vector of the region, and exp stretches the segment between them
+    by at most sinh(s)/s, with s the length of the longest vector in units of curvature.
 
     Parameters
     ----------
     manifold : Manifold
         Where the value lives.
     statistic : PointStatistic
-        In whose canonical frame the chart is.
+        The statistic in whose canonical frame the coordinates are.
     draw : NoisyDraw
-        The drawn coordinates, at `draw.base`.
+        The drawn coordinates at `draw.base`.
     quantile : float
-        How far noise reaches at the level of the region.
+        The quantile of the length of the noise, at the level of the region.
     sampling_error : float
-        What the sample adds; 0 for a region of the records.
+        A bound on the distance of the population's value from that of the records; 0 for
+        a region of the records' value.
     """
     z = _shorten(draw.value, draw.reach)
     z_length = float(np.linalg.norm(z))
@@ -316,14 +340,19 @@ def _shape_after_gradient(
     quantile: float,
     sampling_error: float,
 ) -> Shape:
-    """Return a geodesic ball about exp_w(t·g), g the drawn mean logarithm at w.
+    """Return the confidence ball of a mean, from a noisy gradient.
 
-    Theorem (docs/inference.md, "After a gradient"). Let |G| ≤ min(reach, |g| + q) for
-    the true gradient G, D a bound on the distances from exp_w(u·G), 0 ≤ u ≤ t, to the
-    records, and λ ≤ Hess ≤ H within D. The mean is within ρ of exp_w(t·G) for every ρ
-    with ρ·λ(D + ρ) ≥ max(1 − tλ, tH − 1)·|G|, and exp_w(t·g) is within t·q·sinh(s)/s of
-    that. On flat space the radius is q: exact. Where this gives more than the ball of
-    the records, that ball is the region.
+    Let w be the base point of the draw, g the drawn mean logarithm at w, G the true one,
+    and q the quantile of the noise. Then |G| ≤ min(reach, |g| + q).
+
+    Theorem (docs/inference.md, "After a gradient"). Let D bound the distances from
+    exp_w(u·G), 0 ≤ u ≤ t, to the records, and let λ ≤ Hess ≤ H within D. The mean is
+    within ρ of exp_w(t·G) for every ρ with ρ·λ(D + ρ) ≥ max(1 − tλ, tH − 1)·|G|. The
+    point exp_w(t·g) is within t·q·sinh(s)/s of exp_w(t·G), with s the length of the step
+    in units of curvature. On flat space the radius is q, which is exact.
+
+    The center of the ball is exp_w(t·g). If the theorem gives no smaller ball than that
+    of the records, the latter is the region.
 
     Parameters
     ----------
@@ -332,11 +361,12 @@ def _shape_after_gradient(
     statistic : Statistic
         The mean; its `value_ball` is the ball of the records.
     draw : NoisyDraw
-        The drawn gradient g, at w = `draw.base`.
+        The drawn gradient g at w = `draw.base`.
     quantile : float
-        q, how far noise reaches at the level of the region.
+        q, the quantile of the length of the noise at the level of the region.
     sampling_error : float
-        What the sample adds; 0 for a region of the records.
+        A bound on the distance of the population's mean from that of the records; 0 for
+        a region of the records' mean.
     """
     w = _base_of(draw)
     g = _shorten(draw.value, draw.reach)
@@ -375,7 +405,7 @@ def _shape_after_gradient(
 
 
 def _check_unique_mean(manifold: Manifold, ball: Ball) -> None:
-    """Refuse a ball in which records may have several means."""
+    """Raise `ParameterError` if records in a ball of this radius may have several means."""
     if ball.radius < manifold.convexity_radius:
         return
     raise ParameterError(
@@ -390,13 +420,26 @@ def _check_unique_mean(manifold: Manifold, ball: Ball) -> None:
 
 
 def _distance_to_mean(manifold: Manifold, farthest: float, gradient: float) -> float:
-    """Return how far the mean can be from a point with a gradient of this length.
+    """Return a bound on the distance of the mean from a point, given the gradient there.
 
-    Records are within `farthest` of the point. The answer is a radius ρ with
-    ρ·λ(farthest + ρ) ≥ gradient, λ(D) the least eigenvalue of the Hessian within D: the
-    flow of −∇f shrinks the gradient at rate λ as long as it is within ρ, so that it is
-    not longer than gradient/λ ≤ ρ and ends at the mean. It is inf where no such radius
-    is found.
+    Let λ(D) be the least eigenvalue of the Hessian at points within D of all records. The
+    bound is a radius ρ with ρ·λ(farthest + ρ) ≥ gradient. The flow of −∇f shrinks the
+    gradient at the rate λ while it stays within ρ, so its length is at most
+    gradient/λ ≤ ρ, and it ends at the mean.
+
+    Parameters
+    ----------
+    manifold : Manifold
+        Where the records live.
+    farthest : float
+        A bound on the distance of the records from the point.
+    gradient : float
+        The length of the gradient at the point.
+
+    Returns
+    -------
+    float
+        inf if no such radius is found.
     """
     distance = 0.0
     for _ in range(_MAX_ROUNDS):
@@ -418,24 +461,25 @@ def _shape_from_counts(
     level: float,
     sampling_error: float,
 ) -> Shape:
-    """Return a ball about w that holds every geometric median, from noisy counts.
+    """Return a ball that contains every geometric median, from noisy counts of records.
 
-    Where a share p > ½ of the records is within R of w, every median is at most 2pR/(2p
-    − 1 − t) away, t what the sample adds (Lopuhaä & Rousseeuw 1991; Minsker 2015). The
-    counts of records beyond each radius have fresh noises, which are bounded together
-    at the level.
+    Theorem (Lopuhaä & Rousseeuw 1991; Minsker 2015). If a fraction p > ½ of the records
+    is within R of w, every median is within 2pR/(2p − 1 − t) of w, where t is the
+    sampling error. The noises of the counts are fresh and are bounded together.
 
     Parameters
     ----------
     manifold : Manifold
         Where the records live.
     statistic : GeometricMedian
+        The statistic, with the number of records and the public outer ball.
     draw : NoisyDraw
-        How many records are farther from w = `draw.base` than each of `draw.radii`.
+        The noisy numbers of records farther from w = `draw.base` than each of
+        `draw.radii`.
     level : float
-        Of the region; all noises are bounded at once with this probability.
+        The level of the region; all noises are bounded at once with this probability.
     sampling_error : float
-        t, what the sample adds; 0 for a region of the records.
+        t; 0 for a region of the records' median.
     """
     assert draw.radii is not None  # Counts are drawn at radii.
     n_counts = draw.value.size
@@ -458,20 +502,21 @@ def _shape_from_counts(
 
 
 def joint_noise_bounds(law: Any, n_counts: int, level: float) -> np.ndarray:
-    """Return what the noises of several counts all stay below, with probability `level`.
+    """Return bounds that the noises of several counts respect all at once.
 
-    Gaussian noises are independent: none of k exceeds z with probability Φ(z)^k. Of
-    Laplace noises the j-th count has the sum of j: it exceeds t with probability at
-    most e^(−st)/(1 − s²b²)^j for every s < 1/b (Chernoff), and the bounds hold together
-    by a union bound.
+    Gaussian noises are independent: all k of them are at most z (in units of the scale)
+    with probability Φ(z)^k. With Laplace noise of scale b, the j-th count has the sum of
+    j noises. It exceeds x with probability at most e^(−sx)/(1 − s²b²)^j for every
+    s < 1/b (Chernoff), and a union bound makes the bounds hold together.
 
     Parameters
     ----------
     law
-        The noise law, with its scale.
+        The noise law, with its scale b.
     n_counts : int
-        k.
+        The number k of counts.
     level : float
+        The probability with which all bounds hold.
 
     Returns
     -------
@@ -503,32 +548,42 @@ def principal_subspaces(
     components: int,
     sampling_error: float,
 ) -> tuple[Manifold, Shape]:
-    """Return where the leading subspace of the records' second moment S is.
+    """Return the confidence region of the leading subspace of a second moment S.
 
-    What was drawn is S + N. With P the projection onto the subspace, ‖(I − P)(S + N)P‖
-    is σ/√2 times a χ variable: its quantile q bounds it. ‖N‖ ≤ e = σ(√(2d) + z) but for
-    twice the tail of z (Davidson & Szarek 2001, Theorem 2.11; the mean is above the
-    median, Kwapień 1994). Where the drawn gap of eigenvalues is δ > 4e, the sin 2Θ
-    theorem (Davis & Kahan 1970), for these corners alone and the Frobenius norm, gives
-    √Σθ² ≤ ½·arcsin(2q/δ): the largest is one angle, as arcsin²√y is convex. S may be
-    within `sampling_error` of the population's second moment: that is noise too, whose
-    corner is at most √½ of it.
+    S + N was drawn, with symmetric Gaussian noise N of deviation σ in d dimensions. Let P
+    be the projection onto the leading subspace of S, and δ the gap between the drawn
+    eigenvalues of the subspace and the others.
+
+    1. The corner ‖(I − P)(S + N)P‖ is σ/√2 times a χ variable; q is its quantile.
+    2. ‖N‖ ≤ e = σ(√(2d) + z), except with twice the tail probability of z (Davidson &
+       Szarek 2001, Theorem 2.11; the mean is above the median, Kwapień 1994).
+    3. If δ > 4e, the sin 2Θ theorem (Davis & Kahan 1970), for these corners alone and the
+       Frobenius norm, bounds the principal angles θ: √Σθ² ≤ ½·arcsin(2q/δ). The largest
+       case is a single angle, because arcsin²√y is convex.
+    4. The population's second moment is within `sampling_error` of S. This acts as
+       further noise, whose corner is at most √½ of it.
+
+    The proof is in docs/inference.md.
 
     Parameters
     ----------
     statistic : SecondMoment
+        The second moment of records with d features.
     draw : NoisyDraw
         S + N, in orthonormal coordinates of the symmetric matrices.
     level : float
+        The level of the region.
     components : int
         The dimension of the subspace.
     sampling_error : float
+        0 for a region of the records' own subspace.
 
     Returns
     -------
     manifold : Manifold
-        The Grassmann manifold.
+        The Grassmann manifold of these subspaces.
     shape : Shape
+        The region; it is the whole manifold if the noise hides the gap.
     """
     d = statistic.features
     if not 0 < components < d:
@@ -564,13 +619,15 @@ def principal_subspaces(
 
 
 class _GaussianBound(NamedTuple):
-    """Gaussian noise of deviation sigma that is longer than the noise in every norm.
+    """Gaussian noise that is at least as long as the actual noise, in every norm.
 
     Attributes
     ----------
     sigma : float
+        The deviation of the Gaussian noise.
     failure_probability : float
-        What is left of it, after the part for which the comparison may fail.
+        What remains of the failure probability after the part that is spent on the
+        comparison of the two noises.
     """
 
     sigma: float
@@ -578,11 +635,19 @@ class _GaussianBound(NamedTuple):
 
 
 def _as_gaussian(draw: NoisyDraw, failure_probability: float) -> _GaussianBound:
-    """Bound the noise of a draw by Gaussian noise.
+    """Bound the noise of a draw by Gaussian noise of some deviation σ.
 
-    Laplace noise in D dimensions is (|N|/|Z|)·Z for Z ~ N(0, I) and |N| ~ b·Gamma(D)
-    independent of Z/|Z|. But for a part of the failure probability, |N|/|Z| is at most
-    σ, so that the noise is at most σZ in every norm.
+    Laplace noise N in D dimensions is (|N|/|Z|)·Z for Z ~ N(0, I), where |N| has the
+    distribution b·Gamma(D) and is independent of the direction of Z. Except for a small
+    part of the failure probability, |N|/|Z| is at most σ. Then N is at most σZ in every
+    norm.
+
+    Parameters
+    ----------
+    draw : NoisyDraw
+        A draw with Gaussian or Laplace noise of scale b.
+    failure_probability : float
+        The failure probability that may be spent in total.
     """
     if isinstance(draw.law, RiemannianGaussian):
         return _GaussianBound(draw.law.scale, failure_probability)
@@ -596,10 +661,15 @@ def _as_gaussian(draw: NoisyDraw, failure_probability: float) -> _GaussianBound:
 
 
 def noise_quantiles(draw: NoisyDraw, levels: Sequence[float]) -> list[float]:
-    """Return how far noise reaches at these levels.
+    """Return the quantiles of the length of the noise of a draw, rounded up.
 
-    That is the least radius with P(length of the noise ≤ radius) ≥ level, rounded up,
-    and half a cell of the grid for each coordinate.
+    For each level this is the least radius with P(length of the noise ≤ radius) ≥ level,
+    plus the largest rounding error: half a cell of the grid for each coordinate.
+
+    Raises
+    ------
+    ParameterError
+        If a level is too close to 1 for the law's distribution function in floats.
     """
     law = draw.law
     level = np.asarray(levels, dtype=np.float64)[:, None]

@@ -94,10 +94,23 @@ class RiemannianLaplace(IsotropicLaw):
 
 @lru_cache(maxsize=256)
 def _laplace_backend(manifold: Manifold, scale: float) -> LawBackend:
-    """Choose sampler and integrals of the Laplace law for a manifold.
+    """Return the sampler and the integrals of the Laplace law on a manifold.
 
     The law exists if scale·h < 1, where the volume of a ball of radius r grows as
     e^{hr}: h = (d−1)·√−κ on hyperbolic space, √(m(m²−1)/12) on SPD(m).
+
+    Parameters
+    ----------
+    manifold : Manifold
+    scale : float
+        σ > 0.
+
+    Raises
+    ------
+    NotIntegrable
+        If the law has infinite mass at this scale.
+    ParameterError
+        If no exact sampler is known on the manifold.
     """
     law = two_point_homogeneous_law("laplace", manifold, scale)
     growth_rate = 0.0

@@ -68,7 +68,17 @@ class ProductGaussian(LawBackend):
             factor.check_representable()
 
     def draw(self, rng: np.random.Generator, center: Floats, count: int) -> Floats:
-        """Draw on each factor and join the parts; see `LawBackend.draw`."""
+        """Draw on each factor and join the parts; see `LawBackend.draw`.
+
+        Parameters
+        ----------
+        rng : numpy.random.Generator
+            The source of randomness.
+        center : array
+            One footpoint, or one for each draw.
+        count : int
+            The number of draws.
+        """
         centers = self.manifold.split(center)
         parts = [
             factor.draw(rng, factor_center, count)
@@ -151,7 +161,15 @@ def _hypotenuse_cdf(cdf_a: RadialCDF, cdf_b: RadialCDF, scale: float) -> RadialC
 def _integration_domain(
     radius: float, support_a: Support, support_b: Support
 ) -> Support:
-    """Return the values of a for which √(radius² − a²) lies in the support of b."""
+    """Return the values of a for which √(radius² − a²) lies in the support of b.
+
+    Parameters
+    ----------
+    radius : float
+        The length r of the hypotenuse.
+    support_a, support_b : Support
+        Where a and b lie.
+    """
     low = math.sqrt(max(radius**2 - support_b.high**2, 0.0))
     high = math.sqrt(max(radius**2 - support_b.low**2, 0.0))
     low = min(max(low, support_a.low), support_a.high)

@@ -49,7 +49,17 @@ def radial_support(cdf: RadialCDF, scale: float) -> Support:
 
 
 def _quantile_bracket(cdf: RadialCDF, probability: float, upper: float) -> Support:
-    """Bracket the quantile of a probability within [0, upper] by 24 bisections."""
+    """Bracket the quantile of a probability within [0, upper] by 24 bisections.
+
+    Parameters
+    ----------
+    cdf : callable
+        Distribution function of a distance.
+    probability : float
+        The level of the quantile.
+    upper : float
+        A radius above the quantile.
+    """
     below = 0.0
     above = upper
     for _ in range(24):

@@ -7,6 +7,7 @@
 import os
 import secrets
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from html import escape
 from pathlib import Path
@@ -106,8 +107,10 @@ class Ledger:
       chosen after the releases before it were seen (docs/ledger.md says by whose
       theorem); the sums are exact, in rational arithmetic;
     - the budget is the file's: no copy, pickle or old object has one of its own;
-    - one ledger counts for one privacy unit: what protects records and what protects persons
-      is never added up;
+    - one ledger counts for one privacy unit: a release is charged only if what it protects
+      implies that unit (`PrivacyUnit.implies`). Records and persons are never added up. A
+      ledger for records takes no release that protects a record within its class only; a
+      ledger for records within their classes takes both;
     - damage raises `LedgerCorrupted` before anything is spent.
 
     Parameters
@@ -123,9 +126,10 @@ class Ledger:
         makes one). Entries are then chained by HMAC-SHA-256: nobody without the key can
         change the ledger and not be noticed.
     unit : PrivacyUnit or str, optional
-        Whose data the budget protects, "record" or "person". Without it a new ledger
-        takes the unit of its first charge that states one. For an existing file it must
-        be the file's.
+        Whose data the budget protects: "record" or "person", or, if classes are public
+        and fixed, "record_in_class" or "person_in_class". Without it a new ledger takes
+        the unit of its first charge that states one. For an existing file it must be
+        the file's.
     lazy : bool
         Make a new file only together with its first entry, so that a release that is
         refused leaves none behind.
@@ -168,8 +172,8 @@ class Ledger:
         self._seen: State | None = None
         # The number and the hash of the last entry that this object knows.
         self._witness: tuple[int, str] | None = None
-        # What the first line will say, if the file is not yet made.
-        self._planned: _FirstLine | None = None
+        # The file that will be made with the first entry, if it is not yet made.
+        self._planned: _PlannedFile | None = None
 
         unit = check_unit("unit", unit)
         if budget is None and not self.path.exists():
@@ -209,9 +213,10 @@ class Ledger:
             public and fixed, so that replacing a record keeps it in its group. If
             persons are protected, all records of a person must be in one group.
         unit : PrivacyUnit or str, optional
-            Whose data the guarantee protects, "record" or "person". A ledger that
-            counts for the other one refuses. Without it you vouch that the unit is the
-            ledger's.
+            Whose data the guarantee protects, as for `Ledger`. A ledger that counts for
+            a unit which this one does not imply refuses. With a partition, what is
+            protected is a record or person within its group, and it is charged so.
+            Without a unit you vouch that it is the ledger's.
         n : int, optional
             How many records or persons it is about. It is refused if it is private
             (adjacency 'add-remove').
@@ -259,7 +264,8 @@ class Ledger:
             group must be public and fixed, and if persons are protected, all records of
             a person must be in one group.
         label, unit, space, statistic
-            As for `spend`.
+            As for `spend`. Of several groups, what is protected is a record or person
+            within its group, and it is charged so.
         n : int, optional
             How many records or persons all groups have together.
 
@@ -295,6 +301,11 @@ class Ledger:
                 )
         _check_text("label", label)
         checked_facts = _check_facts(facts, guarantees)
+        has_groups = partition is not None or len(guarantees) > 1
+        if has_groups and checked_facts.unit is not None:
+            # Parallel composition is about neighboring data sets in which the record
+            # that differs stays in its group.
+            checked_facts = checked_facts._replace(unit=checked_facts.unit.in_class)
 
         def body_after(state: State) -> dict[str, Any]:
             """Return the line of the entry after this state; raise if it does not fit."""
@@ -314,7 +325,7 @@ class Ledger:
                 **checked_facts._asdict(),
             }
 
-        if self._planned is not None and not self.path.exists():
+        if self._planned is not None and self._is_not_made:
             # An entry that is refused here leaves no file behind.
             body_after(self._planned.state())
             self._create(self._planned)
@@ -450,25 +461,45 @@ class Ledger:
         )
         return f"{title}<table><tr>{header}</tr>{rows}</table>{earlier}"
 
+    def __copy__(self) -> "Ledger":
+        """Return a copy; it shares the plan of a file that is not yet made."""
+        copied = object.__new__(type(self))
+        copied.__dict__.update(self.__dict__)
+        return copied
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "Ledger":
+        """Return a copy, as `copy.copy` does: the file is the same."""
+        return self.__copy__()
+
     def __getstate__(self) -> dict[str, Any]:
         """Return what a pickle holds: where the file is, and which entry must be in it.
 
         Totals are not pickled; they are read from the file again.
+
+        Raises
+        ------
+        ParameterError
+            If the file is not yet made. A pickle of it could not tell a file that was
+            never made from one that was made, spent and deleted: it would start the
+            budget anew.
         """
-        return {
-            "path": self.path,
-            "key": self.key,
-            "witness": self._witness,
-            "planned": self._planned,
-        }
+        if self._is_not_made:
+            raise ParameterError(
+                f"{self.path} is made with its first entry, and a ledger without a file "
+                "cannot be pickled: open it without lazy=True, or pickle it after a charge"
+            )
+        if self._planned is not None:
+            # Another process made the file: the pickle must know its last entry.
+            self._state()
+        return {"path": self.path, "key": self.key, "witness": self._witness}
 
     def __setstate__(self, fields: dict[str, Any]) -> None:
         """Restore a ledger from a pickle, also from one of version 0.2."""
         self.path = fields["path"]
         self.key = fields["key"]
-        # Pickles of version 0.2 have neither of these.
+        # Pickles of version 0.2 have no witness.
         self._witness = fields.get("witness")
-        self._planned = fields.get("planned")
+        self._planned = None
         self._seen = None
 
     def _start(self, budget: Guarantee, unit: PrivacyUnit | None, lazy: bool) -> None:
@@ -492,18 +523,18 @@ class Ledger:
         if self.path.exists():
             return
         check_place(self.path)
-        first_line = _FirstLine(budget, unit)
+        planned = _PlannedFile(budget, unit)
         if lazy:
-            self._planned = first_line
+            self._planned = planned
         else:
-            self._create(first_line)
+            self._create(planned)
 
-    def _create(self, first_line: "_FirstLine") -> None:
+    def _create(self, planned: "_PlannedFile") -> None:
         """Make the file; if another process makes it first, that file is the ledger."""
         key = read_key(self.key)
         body = {
-            "budget": first_line.budget.to_dict(),
-            "unit": first_line.unit,
+            "budget": planned.budget.to_dict(),
+            "unit": planned.unit,
             "format": _FORMAT,
             "id": secrets.token_hex(16),
             "keyed": key is not None,
@@ -513,7 +544,9 @@ class Ledger:
     @property
     def _is_not_made(self) -> bool:
         """Whether the file will be made later, with its first entry."""
-        return self._planned is not None and not self.path.exists()
+        if self._planned is None or self._planned.witness is not None:
+            return False
+        return not self.path.exists()
 
     def _state(self) -> State:
         """Return the state of the file, or of the ledger that will be made."""
@@ -537,7 +570,9 @@ class Ledger:
         state = replay(known_state, rows)
         if self._planned is not None:
             _check_same(self.path, state, self._planned.budget, self._planned.unit)
-            # From now on, a file that is gone is not made anew.
+            # From now on, a file that is gone is not made anew: neither by this object
+            # nor by its copies, which share the plan.
+            self._planned.witness = (state.number, state.head)
             self._planned = None
         self._remember(state)
         return state
@@ -549,10 +584,13 @@ class Ledger:
             self._witness = (state.number, state.head)
 
     def _check_continues(self, connection: Connection) -> None:
-        """Refuse a file without the last entry that this object knows."""
-        if self._witness is None:
+        """Refuse a file without the last entry that this object, or a copy, knows."""
+        witness = self._witness
+        if witness is None and self._planned is not None:
+            witness = self._planned.witness
+        if witness is None:
             return
-        number, head = self._witness
+        number, head = witness
         if read_hash(connection, number) != head:
             raise LedgerCorrupted(
                 f"{self.path} does not continue the ledger that was opened: entries were "
@@ -560,11 +598,23 @@ class Ledger:
             )
 
 
-class _FirstLine(NamedTuple):
-    """What the first line of a ledger that is not yet made will say."""
+@dataclass
+class _PlannedFile:
+    """The file of a lazy ledger, before it is made; all copies of the ledger share it.
+
+    Attributes
+    ----------
+    budget, unit : Guarantee, and PrivacyUnit or None
+        What the first line of the file will say.
+    witness : (int, str) or None
+        Number and hash of an entry that must be in the file, once one of the copies
+        has seen the file; None before. A copy that finds no file then knows that it
+        was deleted, and does not make it anew.
+    """
 
     budget: Guarantee
     unit: PrivacyUnit | None
+    witness: tuple[int, str] | None = None
 
     def state(self) -> State:
         """Return the state of the ledger before its first entry."""
@@ -598,7 +648,7 @@ def entry_row(entry: Entry) -> tuple[str, ...]:
         str(entry.number),
         entry.label,
         str(entry.guarantee),
-        "not stated" if entry.unit is None else f"one {entry.unit}",
+        "not stated" if entry.unit is None else f"one {entry.unit.words}",
         _facts_in_words(entry),
     )
 
@@ -627,7 +677,7 @@ def unit_in_words(unit: PrivacyUnit | None) -> str:
         return "whom it protects is unknown until a charge states it"
     if unit is PrivacyUnit.PERSON:
         return "it protects one person with all their records"
-    return "it protects one record"
+    return f"it protects one {unit.words}"
 
 
 def _check_same(
@@ -647,9 +697,10 @@ def _check_same(
             f"{path} does not say whom it protects until a charge states it; open it "
             "without a unit"
         )
-    if unit is not None and unit is not state.unit:
+    if unit is not None and state.unit is not None and unit is not state.unit:
         raise ParameterError(
-            f"{path} counts what is told about one {state.unit}, not one {unit}"
+            f"{path} counts what is told about one {state.unit.words}, not one "
+            f"{unit.words}"
         )
 
 

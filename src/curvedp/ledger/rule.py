@@ -180,16 +180,35 @@ class State:
         return Charge(largest, account, totals.total, totals.group_total)
 
     def check_unit(self, unit: PrivacyUnit | None) -> None:
-        """Refuse a release that protects another privacy unit than the ledger."""
-        if unit is None or self.unit is None or unit is self.unit:
+        """Refuse a release that does not protect the privacy unit of the ledger.
+
+        A release for a stronger unit is counted, such as one for records in a ledger
+        for records within their classes (`PrivacyUnit.implies`).
+
+        Parameters
+        ----------
+        unit : PrivacyUnit or None
+            Whose data the release protects; None if the caller vouches for it.
+
+        Raises
+        ------
+        ParameterError
+            If a guarantee for `unit` implies none for the unit of the ledger.
+        """
+        if unit is None or self.unit is None or unit.implies(self.unit):
             return
-        if self.unit is PrivacyUnit.PERSON:
+        if self.unit.implies(unit):
+            remedy = (
+                f"if classes are public, start a ledger with unit={unit.value!r}, which "
+                "counts both"
+            )
+        elif self.unit in (PrivacyUnit.PERSON, PrivacyUnit.PERSON_IN_CLASS):
             remedy = "say whose record each is (groups), or pay from another ledger"
         else:
             remedy = "pay from a ledger for persons"
         raise ParameterError(
-            f"the ledger counts what is told about one {self.unit}; this release protects "
-            f"one {unit}, and the two do not add up: {remedy}"
+            f"the ledger counts what is told about one {self.unit.words}; this release "
+            f"protects one {unit.words}, and the two do not add up: {remedy}"
         )
 
     def converted_to(self, account: Guarantee) -> "State":
@@ -392,16 +411,25 @@ def unit_in(body: dict[str, Any]) -> PrivacyUnit | None:
 
 
 def _with_unit_of_entry(state: State, body: dict[str, Any]) -> State:
-    """Return the state with the unit of an entry, which is the ledger's from then on."""
+    """Return the state with the unit of an entry, if the ledger had none before.
+
+    Raises
+    ------
+    LedgerCorrupted
+        If the entry does not protect the unit of the ledger: `State.check_unit` would
+        have refused it.
+    """
     unit = unit_in(body)
-    if unit is None or unit is state.unit:
+    if unit is None:
         return state
-    if state.unit is not None:
+    if state.unit is None:
+        return dataclasses.replace(state, unit=unit)
+    if not unit.implies(state.unit):
         raise LedgerCorrupted(
-            f"the ledger counts for one {state.unit} and has an entry for one {unit}; "
-            "what was spent is unknown"
+            f"the ledger counts for one {state.unit.words} and has an entry for one "
+            f"{unit.words}; what was spent is unknown"
         )
-    return dataclasses.replace(state, unit=unit)
+    return state
 
 
 def _totals_after(state: State, body: dict[str, Any], exactly: bool) -> Totals:

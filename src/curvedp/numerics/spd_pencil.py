@@ -111,7 +111,10 @@ def _stack(parts: list[_Pair], axis: int) -> _Pair:
 
 
 def _cholesky(A: Array) -> _Pair:
-    """Return the lower triangular L with LLᵀ = A, in pairs."""
+    """Return the lower triangular L with LLᵀ = A, in twice the working precision.
+
+    NaN where A is not positive definite.
+    """
     index = namespace(A).arange(A.shape[-1], device=device(A))
     remainder = _Pair.exactly(A)
     columns = []
@@ -124,10 +127,20 @@ def _cholesky(A: Array) -> _Pair:
 
 
 def log_cholesky_change(p: Array, q: Array) -> Array:
-    """Return K − L below the diagonal and log(Kⱼⱼ/Lⱼⱼ) on it, q = KKᵀ and p = LLᵀ.
+    """Return the change from the Cholesky factor L of p to the factor K of q.
 
-    In pairs: the floats of q say more of K than a factor of one precision does, whose
-    relative error is u·cond(q).
+    The factors are computed in twice the working precision, because a factor in one
+    precision has a relative error of u·cond(q), u the unit round-off.
+
+    Parameters
+    ----------
+    p, q : array, shape (..., m, m)
+        SPD matrices, p = LLᵀ and q = KKᵀ.
+
+    Returns
+    -------
+    array, shape (..., m, m)
+        K − L below the diagonal, and log(Kⱼⱼ/Lⱼⱼ) on it.
     """
     xp = namespace(p, q)
     L, K = _cholesky(p), _cholesky(q)
@@ -156,9 +169,20 @@ def _congruence(L: _Pair, S: Array) -> _Pair:
 
 
 def _pivoted_cholesky(A: _Pair) -> Array:
-    """Return G, rounded, with GGᵀ = A and columns of falling size.
+    """Return G with GGᵀ = A, whose columns fall in size.
 
-    The pivot is the largest diagonal entry left.
+    The next pivot is always the largest diagonal entry that is left. The arithmetic is
+    in pairs; G is rounded to the working precision.
+
+    Parameters
+    ----------
+    A : _Pair, shape (..., m, m)
+        SPD matrices in twice the working precision.
+
+    Returns
+    -------
+    array, shape (..., m, m)
+        G, a triangular matrix with its rows permuted.
     """
     xp = namespace(A.high)
     m = A.high.shape[-1]
@@ -184,13 +208,27 @@ def _pivoted_cholesky(A: _Pair) -> Array:
 
 
 def _jacobi(xp: Any, G: Array) -> tuple[Array, Array]:
-    """Return log σ² and U of G = UσVᵀ, by one-sided Jacobi rotations.
+    """Return log σ² and U of G = U·diag(σ)·Vᵀ, by one-sided Jacobi rotations.
 
-    Columns are made orthogonal pair by pair, all pairs in m − 1 rounds (round robin).
-    An odd number of columns is padded with zeros. A matrix is swept until none of its
-    pairs turns by more than the tolerance, or the cap (convergence is quadratic); one
-    that is done is left alone, so that its result does not depend on those it is
-    computed beside.
+    A sweep makes the columns orthogonal pair by pair, all pairs once (round robin). An
+    odd number of columns is padded with a zero column. A matrix is swept until the
+    cosines between its columns are at most the tolerance, or `_SWEEPS` times. A matrix
+    that has converged is left alone, so its result does not depend on the rest of the
+    batch.
+
+    Parameters
+    ----------
+    xp : namespace
+        The array library.
+    G : array, shape (..., m, m)
+        Matrices whose columns may differ widely in scale.
+
+    Returns
+    -------
+    log_squares : array, shape (..., m)
+        The logarithms of the squared singular values.
+    U : array, shape (..., m, m)
+        The left singular vectors.
     """
     m = G.shape[-1]
     if m == 1:
@@ -229,16 +267,23 @@ def _jacobi(xp: Any, G: Array) -> tuple[Array, Array]:
 
 
 def _jacobi_round(xp: Any, G: Array) -> tuple[Array, Array]:
-    """Rotate disjoint pairs of columns until orthogonal, and move on to the next pairs.
+    """Make pairs of columns orthogonal, and rearrange the columns for the next round.
 
-    Column i is paired with column 2k − 1 − i; afterwards all but the first move on by
-    one place.
+    There are 2k columns. Column i is paired with column 2k − 1 − i. Afterwards all
+    columns but the first move on by one place, so other pairs meet in the next round.
+
+    Parameters
+    ----------
+    xp : namespace
+        The array library.
+    G : array, shape (..., m, 2k)
+        The columns.
 
     Returns
     -------
-    G : array
+    G : array, shape (..., m, 2k)
         The rotated columns in their new places.
-    largest_cosine : array
+    largest_cosine : array, shape (...)
         The largest cosine of an angle between paired columns before the rotation.
     """
     k = G.shape[-1] // 2
@@ -265,9 +310,9 @@ def _jacobi_round(xp: Any, G: Array) -> tuple[Array, Array]:
 
 
 def condition(L: Array) -> Array:
-    """Return an upper bound of cond(LLᵀ) that is 1 at multiples of I.
+    """Return an upper bound of cond(LLᵀ) for lower triangular L; 1 at multiples of I.
 
-    ‖L‖² ≤ ‖L‖₁‖L‖_∞, and the same for L⁻¹.
+    It is ‖L‖₁‖L‖_∞‖L⁻¹‖₁‖L⁻¹‖_∞, because ‖L‖² ≤ ‖L‖₁‖L‖_∞ and the same holds for L⁻¹.
     """
     xp = namespace(L)
     inverse = lower_solve(L, like(L, np.eye(L.shape[-1])))
@@ -336,7 +381,17 @@ def _refine(
 
 @compiled
 def whitened(p: Array, v: Array) -> tuple[Array, Array]:
-    """Return (L, L⁻¹vL⁻ᵀ) with p = LLᵀ, for a symmetric v."""
+    """Return the Cholesky factor L of p, and the whitened matrix L⁻¹vL⁻ᵀ.
+
+    Matrices p with a large condition number are handled in twice the precision.
+
+    Parameters
+    ----------
+    p : array, shape (..., m, m)
+        SPD matrices.
+    v : array, shape (..., m, m)
+        Symmetric matrices.
+    """
 
     def in_pairs(p: Array, v: Array) -> tuple[Array, Array]:
         factor = _cholesky(p)
@@ -352,10 +407,24 @@ def whitened(p: Array, v: Array) -> tuple[Array, Array]:
 
 
 def log_spectrum(p: Array, q: Array) -> tuple[Array, Array, Array]:
-    """Return (L, logs, U) with p = LLᵀ and L⁻¹qL⁻ᵀ = U·exp(diag(logs))·Uᵀ.
+    """Return the logarithms of the eigenvalues of the pencil (p, q), with eigenvectors.
 
-    The path is the same for one 3×3 NumPy matrix as for many: a result must not depend
-    on how many are beside it.
+    A 3×3 NumPy matrix takes the same path alone as in a batch: its result must not
+    depend on how many others are beside it.
+
+    Parameters
+    ----------
+    p, q : array, shape (..., m, m)
+        SPD matrices.
+
+    Returns
+    -------
+    L : array, shape (..., m, m)
+        The Cholesky factor of p.
+    logs : array, shape (..., m)
+        The log-eigenvalues of L⁻¹qL⁻ᵀ = U·exp(diag(logs))·Uᵀ.
+    U : array, shape (..., m, m)
+        Its eigenvectors.
     """
     are_tensors = all(
         is_numpy_array(a) and a.dtype == np.float64 and a.shape[-1] == 3 for a in (p, q)
@@ -368,7 +437,21 @@ def log_spectrum(p: Array, q: Array) -> tuple[Array, Array, Array]:
 def _log_spectrum_of_tensors(
     p: np.ndarray, q: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return `log_spectrum` of 3×3 matrices in closed form, with care where needed."""
+    """Return `log_spectrum` of 3×3 NumPy matrices, by closed forms where they suffice.
+
+    The matrices for which the closed form is not accurate are computed in pairs of
+    doubles.
+
+    Parameters
+    ----------
+    p, q : array, shape (..., 3, 3)
+        SPD matrices, float64.
+
+    Returns
+    -------
+    L, logs, U : array
+        As `log_spectrum` returns them.
+    """
     batch = np.broadcast_shapes(p.shape[:-2], q.shape[:-2])
     # one point stays one
     flat = [
@@ -387,7 +470,22 @@ def _log_spectrum_of_tensors(
 
 @compiled
 def _log_spectrum(p: Array, q: Array) -> tuple[Array, Array, Array]:
-    """Return `log_spectrum` from q − p, which has the digits of near points."""
+    """Return `log_spectrum` of matrices of any size on any array library.
+
+    The plain path takes log1p of the eigenvalues of L⁻¹(q − p)L⁻ᵀ, where p = LLᵀ: the
+    difference q − p holds the digits of near points. Matrices for which the product of
+    condition numbers is above `_DOUBTFUL` are computed again in pairs of doubles.
+
+    Parameters
+    ----------
+    p, q : array, shape (..., m, m)
+        SPD matrices.
+
+    Returns
+    -------
+    L, logs, U : array
+        As `log_spectrum` returns them.
+    """
     xp = namespace(p, q)
     L, (q, back) = cholesky(p), match_scale(p, q)
     mu, U = eigh(whiten(L, q - p))
@@ -404,9 +502,21 @@ def _log_spectrum(p: Array, q: Array) -> tuple[Array, Array, Array]:
 
 
 def match_scale(p: Array, q: Array) -> tuple[Array, Array]:
-    """Return q in units in which it has the size of p, as (q/2^k, k·log 2).
+    """Divide q by the power of two that brings its trace closest to that of p.
 
-    Beside a q in other units, p − q would lose the digits of one of them.
+    If p and q were in different units, q − p would lose the digits of one of them.
+
+    Parameters
+    ----------
+    p, q : array, shape (..., m, m)
+        SPD matrices. A trace that is not positive and finite leaves q as it is.
+
+    Returns
+    -------
+    scaled : array, shape (..., m, m)
+        q/2^k.
+    log_scale : array, shape (...)
+        k·log 2, which belongs to the log-eigenvalues of q.
     """
     xp = namespace(p, q)
     tops, bottoms = xp.linalg.trace(q), xp.linalg.trace(p)
@@ -421,9 +531,21 @@ def match_scale(p: Array, q: Array) -> tuple[Array, Array]:
 
 
 def _log_spectrum_in_pairs(p: Array, q: Array) -> tuple[Array, Array, Array]:
-    """Return `log_spectrum` in pairs of doubles: the careful path.
+    """Return `log_spectrum` computed in pairs of doubles: the careful path.
 
-    Near pairs by log1p of the eigenvalues of L⁻¹(q−p)L⁻ᵀ, others by one-sided Jacobi.
+    Where every eigenvalue of L⁻¹qL⁻ᵀ is within ¼ of 1, the logarithms are log1p of the
+    eigenvalues of L⁻¹(q − p)L⁻ᵀ. Elsewhere they come from one-sided Jacobi rotations of
+    a pivoted Cholesky factor.
+
+    Parameters
+    ----------
+    p, q : array, shape (..., m, m)
+        SPD matrices of about the same scale.
+
+    Returns
+    -------
+    L, logs, U : array
+        As `log_spectrum` returns them.
     """
     xp = namespace(p, q)
     factor = _cholesky(p)

@@ -16,12 +16,11 @@ from curvedp import _validate
 from curvedp.errors import ParameterError
 from curvedp.optim._randomness import Randomness, on_processor
 
-# The batches of a chunk of steps, as arrays of JAX. There are two forms: - {"rows":
-# (steps, width) record numbers}, and {"sizes": (steps,)} where a row is filled up
-#   to its width with numbers that do not count;
-# - {"flat": record numbers of all steps, "first": (steps,), "sizes": (steps,)}, where
-# step i
-#   has sizes[i] records from position first[i] on.
+# The batches of a chunk of steps, as arrays of JAX, in one of two forms.
+# "rows" of shape (steps, width) has the record numbers of each step. Where "sizes" of
+#   shape (steps,) is there too, only so many numbers of each row count.
+# "flat" has the record numbers of all steps. Step i has "sizes"[i] of them, from the
+#   position "first"[i] on.
 Batches = dict[str, Any]
 
 
@@ -44,9 +43,22 @@ class PoissonBatches(NamedTuple):
 
 
 def check_sampling_rate(batch_size: float | None, sampling: str) -> float:
-    """Return the public probability that a record is in a batch, where n is private.
+    """Return the public probability that a record is in a batch, for a private n.
 
-    A number of records would tell n, so that a share is needed, and Poisson sampling.
+    A batch size in records would reveal n, so a fraction of the records and Poisson
+    sampling are required.
+
+    Parameters
+    ----------
+    batch_size : float
+        The fraction of the records that a batch has on average, in (0, 1].
+    sampling : str
+        Must be "poisson".
+
+    Raises
+    ------
+    ParameterError
+        If `batch_size` is missing or an integer, or `sampling` is another.
     """
     is_number_of_records = isinstance(batch_size, int | np.integer)
     if sampling != "poisson" or batch_size is None or is_number_of_records:
@@ -58,7 +70,17 @@ def check_sampling_rate(batch_size: float | None, sampling: str) -> float:
 
 
 def check_batch(batch_size: float | None, n: int, sampling: str) -> int:
-    """Return a batch size between 1 and n, for a known sampling scheme, or refuse."""
+    """Return a batch size between 1 and n, for a known sampling scheme, or refuse.
+
+    Parameters
+    ----------
+    batch_size : int
+        The requested size.
+    n : int
+        The number of records, or of persons.
+    sampling : str
+        "poisson" or "fixed-size".
+    """
     _validate.choice("sampling", sampling, ("poisson", "fixed-size"))
     size = _validate.integer("batch_size", batch_size, 1)
     if size > n:
@@ -110,9 +132,15 @@ def draw_batches(
 def _padded_batches(drawn: PoissonBatches, size: int) -> Batches:
     """Return Poisson batches as rows of one width, for an accelerator.
 
-    There a loop whose length is data would wait for the host at every step. The width
-    has room for all but one draw in billions, so that chunks of the same number of
-    steps share one compiled program.
+    On an accelerator a loop whose length depends on the data would wait for the host at
+    every step. The width has room for all but one draw in billions, so chunks of the
+    same number of steps share one compiled program.
+
+    Parameters
+    ----------
+    drawn : PoissonBatches
+    size : int
+        The expected size of a batch.
     """
     width = max(size + 8 * math.isqrt(size) + 8, int(drawn.sizes.max()))
     padded = np.zeros(len(drawn.flat) + width, dtype=np.int32)
@@ -122,11 +150,19 @@ def _padded_batches(drawn: PoissonBatches, size: int) -> Batches:
 
 
 def _flat_batches(drawn: PoissonBatches, size: int, steps: int) -> Batches:
-    """Return Poisson batches one after the other, for the processor.
+    """Return Poisson batches one after the other in one array, for the processor.
 
-    There is room for all but one draw in billions, so that chunks of the same number of
-    steps share one compiled program; and for a last portion that `batch_sum` reads
-    beyond the end.
+    The array has room for all but one draw in billions, so chunks of the same number of
+    steps share one compiled program. It also has room for the last portion, which
+    `batch_sum` reads beyond the end.
+
+    Parameters
+    ----------
+    drawn : PoissonBatches
+    size : int
+        The expected size of a batch.
+    steps : int
+        How many batches were drawn.
     """
     expected = steps * size
     room = max(expected + 7 * math.isqrt(expected) + 7, len(drawn.flat))
@@ -205,8 +241,22 @@ def poisson_batches(
 ) -> PoissonBatches:
     """Draw Poisson batches: every record is in every batch with probability `rate`.
 
-    The steps·n coins are one row of independent coins, and the gaps between heads are
-    geometric, so that the work grows with the number of heads only.
+    The memberships are steps·n independent coins in one row. The gaps between heads are
+    geometric, so only the heads are drawn.
+
+    Parameters
+    ----------
+    randomness : Randomness
+    n : int
+        The number of records, or of persons.
+    rate : float
+        The probability of heads, in (0, 1].
+    steps : int
+        The number of batches.
+
+    Returns
+    -------
+    PoissonBatches
     """
     n_coins = steps * n
     heads: list[np.ndarray] = []
@@ -232,12 +282,18 @@ def poisson_batches(
 
 
 def fixed_batches(randomness: Randomness, n: int, size: int, steps: int) -> np.ndarray:
-    """Draw `steps` uniform subsets of exactly `size` of n records.
+    """Draw `steps` independent uniform subsets of exactly `size` of n records.
+
+    Parameters
+    ----------
+    randomness : Randomness
+    n, size, steps : int
+        The numbers of records, of records in a batch, and of batches.
 
     Returns
     -------
-    array of shape (steps, size)
-        Record numbers.
+    array of integers, shape (steps, size)
+        Record numbers; each row has no repeats.
     """
     if size * size > n:
         # Repeats would be likely: take the places of the `size` smallest of n uniforms.

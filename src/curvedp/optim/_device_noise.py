@@ -74,7 +74,15 @@ def _double_round(state: tuple[Any, ...]) -> tuple[Any, ...]:
 
 @partial(jax.jit, static_argnames=("rows", "dim"))
 def chacha_normals(key: Any, rows: int, dim: int) -> Any:
-    """Draw standard normals of shape (rows, dim), in double precision, from a key."""
+    """Draw standard normals of shape (rows, dim), in double precision, from a key.
+
+    Parameters
+    ----------
+    key : array of 8 words of 32 bits
+        Used for this call only.
+    rows, dim : int
+        The shape of the result.
+    """
     count = rows * dim
     n_blocks = -(-count // 8)
     halves = chacha_words(key, n_blocks).reshape(-1, 2).astype(jnp.uint64)

@@ -57,10 +57,10 @@ _MAX_EXACT_INTEGER = 2**53
 
 @contextmanager
 def full_precision() -> Iterator[None]:
-    """Compute in double precision where it is asked for.
+    """Let JAX compute in double precision, and products in full precision, in the block.
 
-    JAX does not have doubles by default, and some accelerators round the products of
-    float32 to fewer bits.
+    By default JAX has no doubles, and some accelerators round the products of float32
+    numbers to fewer bits. The settings are restored when the block ends.
     """
     with jax.enable_x64(True), jax.default_matmul_precision("highest"):
         yield
@@ -68,12 +68,17 @@ def full_precision() -> Iterator[None]:
 
 @contextmanager
 def compiled_once(problem: Problem) -> Iterator[None]:
-    """Keep what JAX compiles in the block for the next process.
+    """Cache what JAX compiles inside the block on disk, for the next process.
 
-    That saves most of a minute. It is done only for problems of this library: the
-    program of a user's loss contains what the loss closes over, which may be records.
-    The folder must be the user's own, since what is in it is run. A folder that the
-    user has named to JAX is left alone.
+    This saves most of a minute. It is done only for problems of this library: the
+    compiled program of a user's loss contains what the loss closes over, which may be
+    records. The folder must belong to the user alone, because the programs in it are
+    executed. If the user has given JAX a cache folder, nothing is changed.
+
+    Parameters
+    ----------
+    problem : Problem
+        The problem that is minimized inside the block.
     """
     folder = None
     is_cacheable = type(problem) in _LIBRARY_PROBLEMS
@@ -136,18 +141,24 @@ class Persons:
 
 
 def rows_of(data: Any, rows: Callable[[Any], Any]) -> Any:
-    """Return one row of numbers for each record, or for each person.
+    """Return one row of numbers for each record, or the mean row of each person.
 
-    A person's row is the mean of the rows of their records, where rows that are not
-    finite count as zero. One record of every person is read at a time: a person's mean
-    is computed from their own records, in the same place of the same program, whatever
-    the others have and however many they are.
+    In a person's mean, rows that are not finite count as zero. The loop reads one
+    record of every person at a time. So a person's mean is computed from their own
+    records by the same operations, whatever the others' records are and however many
+    there are.
 
     Parameters
     ----------
     data : array or Persons
+        The records, with or without their persons.
     rows : callable
         rows(records) returns one row for each record.
+
+    Returns
+    -------
+    array of shape (n, …)
+        n is the number of records, or of persons.
     """
     if not isinstance(data, Persons):
         return rows(data)
@@ -204,7 +215,14 @@ def prepare(
 
 
 def _check_start(manifold: Manifold, init: Any) -> np.ndarray:
-    """Return the public start as a point of the manifold, in its own precision."""
+    """Return the public start as a point of the manifold, in its own precision.
+
+    Parameters
+    ----------
+    manifold : Manifold
+    init : array of shape point_shape
+        The start that the user gave.
+    """
     start = np.asarray(_to_array("init", init))
     if start.dtype not in (np.float32, np.float64):
         start = _validate.array("init", start)
@@ -221,7 +239,22 @@ def _check_start(manifold: Manifold, init: Any) -> np.ndarray:
 
 
 def _check_records(problem: Problem, data: Any, min_records: int) -> Any:
-    """Return the records as an array of numbers; only shape and type are refused."""
+    """Return the records as an array of numbers, without looking at their values.
+
+    Parameters
+    ----------
+    problem : Problem
+        States the shape of one record, if it has one.
+    data : array, table or list
+        What the user gave.
+    min_records : int
+        With fewer records the data is refused.
+
+    Raises
+    ------
+    ParameterError
+        If the shape, the type or the number of records does not fit.
+    """
     refuse_chunked("data", data)
     records = _read_records(data, problem.record_shape)
     if records.ndim < 1 or len(records) < min_records:
@@ -246,7 +279,16 @@ def _check_records(problem: Problem, data: Any, min_records: int) -> Any:
 
 
 def _by_person(records: Any, groups: Any, min_persons: int) -> Persons:
-    """Return the records in the order of their persons."""
+    """Return the records sorted by person.
+
+    Parameters
+    ----------
+    records : array of shape (n, …)
+    groups : sequence of n ids
+        The person of each record.
+    min_persons : int
+        With fewer persons the data is refused.
+    """
     person_index = encode_persons(groups, len(records), min_persons)
     count = np.bincount(person_index)
     first = np.cumsum(count) - count
@@ -259,6 +301,13 @@ def _read_records(data: Any, record_shape: tuple[int, ...] | None) -> Any:
 
     What lists, tables, object arrays and masked arrays hold is data: an entry that is
     not a number becomes NaN and raises nothing.
+
+    Parameters
+    ----------
+    data : array, table or list
+        What the user gave.
+    record_shape : tuple of int, or None
+        The shape of one record; None if the loss takes any shape.
     """
     is_plain_array = (
         is_array_api_obj(data)
@@ -278,6 +327,13 @@ def _to_array(name: str, values: Any) -> Any:
 
     An array of JAX is returned as it is; an array of another library on an accelerator
     becomes a JAX array there; anything else becomes a NumPy array.
+
+    Parameters
+    ----------
+    name : str
+        The name of the argument, for the error message.
+    values : array-like
+        What the user gave.
     """
     if isinstance(values, jax.Array):
         return values
@@ -300,7 +356,17 @@ def _to_array(name: str, values: Any) -> Any:
 
 
 def _on_manifold(manifold: Manifold, start: np.ndarray, records: Any) -> Any:
-    """Map each record to its nearest point, or to the public start if it has none."""
+    """Map each record to its nearest point of the manifold.
+
+    A record without a nearest point is replaced by the public start.
+
+    Parameters
+    ----------
+    manifold : Manifold
+    start : array of shape point_shape
+    records : array of shape (n, *point_shape)
+        A NumPy array is mapped by NumPy, a JAX array by JAX where it is.
+    """
     if isinstance(records, np.ndarray):
         blocks = [
             _nearest_points(manifold, start, records[i : i + BLOCK])
@@ -321,6 +387,14 @@ def _nearest_points(manifold: Manifold, start: np.ndarray, block: Any) -> Any:
     """Map a block of records to their nearest points, in NumPy or JAX.
 
     A record that is not finite, or has no nearest point, becomes the public start.
+
+    Parameters
+    ----------
+    manifold : Manifold
+    start : array of shape point_shape
+        The public start.
+    block : array of shape (k, *point_shape)
+        Records.
     """
     xp: Any = np if isinstance(block, np.ndarray) else jnp
     mask_shape = (len(block),) + (1,) * start.ndim
@@ -336,7 +410,17 @@ _nearest_points_jit = jax.jit(_nearest_points, static_argnums=0)
 
 
 def _check_loss(problem: Problem, start: np.ndarray, records: Any) -> None:
-    """Refuse a loss that does not return a real number, by shapes alone."""
+    """Refuse a loss that does not return one real number; only shapes are evaluated.
+
+    Parameters
+    ----------
+    problem : Problem
+        Its `loss(w, z)` is checked.
+    start : array
+        A point w, for its shape and precision.
+    records : array of shape (n, …)
+        For the shape of one record z; no value is read.
+    """
     record_shape = records.shape[1:]
     record = jax.ShapeDtypeStruct(record_shape, records.dtype)
     try:
@@ -369,7 +453,21 @@ def _check_loss(problem: Problem, start: np.ndarray, records: Any) -> None:
 def learning_rates(
     learning_rate: float | Callable[[int], float], steps: int
 ) -> np.ndarray:
-    """Return the learning rate of each step, from a number or a schedule step -> rate."""
+    """Return the learning rate of each step as an array of shape (steps,).
+
+    Parameters
+    ----------
+    learning_rate : float or callable
+        One rate for all steps, or a schedule that maps the number of a step to its
+        rate.
+    steps : int
+        How many steps the descent takes.
+
+    Raises
+    ------
+    ParameterError
+        If a rate is not a positive finite number.
+    """
     if callable(learning_rate):
         values = [learning_rate(step) for step in range(steps)]
     else:
@@ -382,13 +480,18 @@ def learning_rates(
 
 
 def recorded_steps(record_history: int, steps: int) -> np.ndarray:
-    """Return after which steps the objective is recorded, as booleans.
+    """Return for each step whether the objective is recorded after it.
 
     Parameters
     ----------
     record_history : bool or int
-        False for none, True for every step, a number k for every k-th.
+        False records nothing, True every step, and a number k every k-th step.
     steps : int
+        How many steps the descent takes.
+
+    Returns
+    -------
+    array of booleans, shape (steps,)
     """
     if isinstance(record_history, bool):
         record_history = int(record_history)
@@ -413,9 +516,18 @@ def join_history(objectives: list[Any], is_recorded: np.ndarray) -> np.ndarray:
 
 
 def objective_if(is_recorded: Any, problem: Problem, w: Any, data: Any) -> Any:
-    """Return the objective at w where it is to be recorded, else NaN. NOT private.
+    """Return the mean loss at w if it is to be recorded, else NaN. It is NOT private.
 
-    It is None where no history is recorded at all, so that nothing is compiled for it.
+    Parameters
+    ----------
+    is_recorded : traced boolean, or None
+        Whether this step is recorded. None means that no step is: then None is returned
+        and nothing is compiled.
+    problem : Problem
+    w : array of shape point_shape
+        The iterate.
+    data : array or Persons
+        With persons, the mean is over persons of their mean loss.
     """
     if is_recorded is None:
         return None
@@ -444,11 +556,21 @@ def chunks(steps: int, numbers_per_step: int) -> Iterator[slice]:
 
 
 def _clip_factors(rows: Any, clip: Any) -> tuple[Any, Any]:
-    """Return rows/C and the factors min(1, C/‖row‖) that shorten rows to length C.
+    """Return the rows divided by C, and the factors min(1, C/‖row‖) that clip them.
 
-    The factor of a row is 0 where its squared length over C² is not finite. An entry
-    that is not finite becomes the largest number: its square is infinite, and the entry
-    times the factor 0 is 0.
+    Parameters
+    ----------
+    rows : array of shape (n, dim)
+    clip : float
+        C, the length to which rows are clipped.
+
+    Returns
+    -------
+    scaled : array of shape (n, dim)
+        rows/C. An entry that is not finite becomes the largest number: its square is
+        infinite, so the factor of its row is 0.
+    factors : array of shape (n,)
+        0 where the squared length of the scaled row is not finite.
     """
     # The rows are divided by C first: a length that underflows is then far below C,
     # whatever C is.
@@ -466,17 +588,36 @@ def _clip_factors(rows: Any, clip: Any) -> tuple[Any, Any]:
 
 
 def clip_rows(rows: Any, clip: Any) -> Any:
-    """Return each row g as min(1, C/‖g‖)·g; a row that is not finite becomes 0."""
+    """Clip each row g to the length C: return min(1, C/‖g‖)·g, or 0 if g is not finite.
+
+    Parameters
+    ----------
+    rows : array of shape (n, dim)
+    clip : float
+        C.
+    """
     scaled, factors = _clip_factors(rows, clip)
     return clip * (factors[..., None] * scaled)
 
 
 def clipped_total(rows: Any, clip: Any, is_inside: Any = True) -> Any:
-    """Return the sum of the clipped rows that are inside the batch.
+    """Return the sum of the rows that are inside the batch, each clipped to the length C.
 
-    It is one matrix product on the processor, and one kernel on an accelerator. It is
-    computed in double precision whatever the precision of the rows is: the round-off of
-    a sum grows with n, and is charged as sensitivity.
+    The sum is computed in double precision whatever the precision of the rows is: its
+    round-off grows with n and is charged as sensitivity. It is one matrix product on
+    the processor and one kernel on an accelerator.
+
+    Parameters
+    ----------
+    rows : array of shape (n, dim)
+    clip : float
+        C.
+    is_inside : array of n booleans, or True
+        Which rows count.
+
+    Returns
+    -------
+    array of shape (dim,)
     """
     scaled, factors = _clip_factors(rows, clip)
     factors = jnp.where(is_inside, factors, 0).astype(jnp.float64)
@@ -487,10 +628,22 @@ def clipped_total(rows: Any, clip: Any, is_inside: Any = True) -> Any:
 
 
 def exact_total(rows: Any, clip: Any, is_inside: Any = True) -> Any:
-    """Return the sum of the clipped rows in whole multiples of C/2^20, as integers.
+    """Return the sum of the clipped rows as integers, in units of C/2^WHOLE_BITS.
 
-    Integers are added exactly in any order: no round-off grows with n, so that nothing
-    that is charged or written down depends on a private n.
+    Integers are added exactly in any order, so no round-off grows with n. That matters
+    where n is private: nothing that is charged or written down may depend on it.
+
+    Parameters
+    ----------
+    rows : array of shape (n, dim)
+    clip : float
+        C, the length to which each row is clipped before it is rounded.
+    is_inside : array of n booleans, or True
+        Which rows count.
+
+    Returns
+    -------
+    array of int64, shape (dim,)
     """
     in_clip_units = clip_rows(rows / clip, 1.0).astype(jnp.float64)
     integers = jnp.rint(in_clip_units * 2.0**WHOLE_BITS).astype(jnp.int64)
@@ -593,9 +746,28 @@ def noisy_gradient(
     mean_scale: Any = None,
     noise: Any = 0.0,
 ) -> Any:
-    """Return `noisy_mean` of the gradients of the loss at w, in coordinates there.
+    """Return the noisy mean of the clipped gradients of the loss, in coordinates at w.
 
-    The other arguments are those of `noisy_mean`.
+    Parameters
+    ----------
+    problem : Problem
+    w : array of shape point_shape
+        The iterate.
+    data : array or Persons
+    batch : Batches or None
+        The batch of one step; None for all records.
+    size : int
+        The public batch size, by which the sum is divided.
+    clip : float
+        C, to which the gradient of each record is clipped.
+    mean_scale : float or None
+        None where n is public; else C over a noisy batch size (see `noisy_mean`).
+    noise : array of shape (dim,)
+        The noise of this step.
+
+    Returns
+    -------
+    array of shape (dim,)
     """
     if mean_scale is not None:
         gradients = partial(problem.gradients, w)
@@ -606,9 +778,17 @@ def noisy_gradient(
 
 
 def step_along(problem: Problem, w: Any, rate: Any, gradient: Any) -> Any:
-    """Return exp_w(−rate·gradient), or w where that is not finite.
+    """Take one descent step: return exp_w(−rate·gradient), or w if that is not finite.
 
-    The noisy gradient is in coordinates and in double precision.
+    Parameters
+    ----------
+    problem : Problem
+    w : array of shape point_shape
+        The iterate.
+    rate : float
+        The learning rate.
+    gradient : array of shape (dim,)
+        The noisy gradient in coordinates at w, in double precision.
     """
     end = problem.move(w, (-rate * gradient).astype(w.dtype))
     return jnp.where(jnp.isfinite(end).all(), end, w)

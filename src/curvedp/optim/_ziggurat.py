@@ -82,10 +82,21 @@ def ziggurat_normals(source: Source, shape: tuple[int, ...]) -> np.ndarray:
 
 
 def _fill(source: Source, out: np.ndarray, offset: int) -> _Undecided:
-    """Put a point of a random layer in every place of `out`.
+    """Fill `out` with proposals, each a point of a random layer.
 
-    Returns the places, counted from `offset` on, of points that may lie above the
-    curve.
+    Parameters
+    ----------
+    source : Source
+        The random bits.
+    out : array
+        A part of the output; it is overwritten.
+    offset : int
+        Where `out` begins in the whole output.
+
+    Returns
+    -------
+    _Undecided
+        The proposals that may lie above the curve.
     """
     words = source.words(out.shape).view(np.int64)
     layers = (words & (_LAYERS - 1)).astype(np.intp)
@@ -95,9 +106,19 @@ def _fill(source: Source, out: np.ndarray, offset: int) -> _Undecided:
 
 
 def _decide(source: Source, normals: np.ndarray, undecided: _Undecided) -> None:
-    """Accept the undecided points that lie under the curve, and draw the others again.
+    """Settle the undecided proposals in place: accept them or replace them.
 
-    Points of the bottom layer's surplus are replaced by draws from the tail.
+    A point of a wedge that lies under the curve is accepted; one above it is drawn
+    again. A point of the bottom layer beyond its width is replaced by a draw from the
+    tail.
+
+    Parameters
+    ----------
+    source : Source
+        The random bits.
+    normals : array
+        The whole output; it is overwritten at the undecided places.
+    undecided : _Undecided
     """
     places, layers = undecided
     if not len(places):

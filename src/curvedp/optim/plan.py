@@ -215,9 +215,12 @@ def full_descent_mechanism(
 
 
 def adds_or_removes(guarantee: Any, noise: Any) -> bool:
-    """Return whether n is private, which only a guarantee can say.
+    """Return whether n is private, that is whether the guarantee is for add-remove.
 
-    Refuses a request without guarantee and noise, or with both.
+    Raises
+    ------
+    ParameterError
+        If neither a guarantee nor noise is given, or both are.
     """
     accounting.check_request(guarantee, noise, "replace-one", ADD_REMOVE)
     return guarantee is not None and guarantee.adjacency == ADD_REMOVE

@@ -62,9 +62,11 @@ def dp_rgd(
     -----
     Guarantees
 
-    - exactly √steps·2·clip/(n·noise)-GDP for replace-one adjacency, all iterates included,
+    - exactly √steps·2·clip/(n·noise)-GDP for replace-one adjacency, all iterates
+      included,
       for any data: a record whose gradient is not finite contributes zero.
-    - For a guarantee with adjacency="add-remove", n is private: a noisy count is released
+    - For a guarantee with adjacency="add-remove", n is private: a noisy count is
+      released
       first, steps go along the quotient of noisy sums and it, and `result.noise` is the
       standard deviation on a sum.
 

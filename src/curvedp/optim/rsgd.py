@@ -72,7 +72,8 @@ def dp_rsgd(
     -----
     Guarantees
 
-    - `result.guarantee` bounds the composition of all steps for replace-one adjacency (a
+    - `result.guarantee` bounds the composition of all steps for replace-one adjacency
+      (a
       record moves the sum by 2·clip), exactly accounted (`privacy.subsampling`), for
       any data.
     - For any guarantee but (ε, δ) the noise is that of known batches: nothing is gained

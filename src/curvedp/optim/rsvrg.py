@@ -1,9 +1,10 @@
 """DP-RSVRG: private variance-reduced descent, with one full gradient in each epoch.
 
-At the anchor w̃ of an epoch the noisy full gradient g̃ is released once and then only
-post-processed. Each inner step releases a noisy clipped sum of DIFFERENCES
-grad f(w) − PT grad f(w̃), which are small near the anchor and so can be clipped hard
-(Utpala et al. 2023, with E11 and E12 corrected).
+Each epoch starts at an anchor w̃, where a noisy full gradient is released once. Each
+inner step at w then releases a noisy mean of clipped DIFFERENCES grad f(w) − PT grad
+f(w̃), where PT is parallel transport from w̃ to w. Differences are small near the
+anchor, so they can be clipped to a short length (Utpala et al. 2023, with E11 and E12
+of docs/errata.md corrected).
 """
 
 import math
@@ -103,7 +104,8 @@ def dp_rsvrg(
     -----
     Guarantees
 
-    - `result.guarantee` bounds the composition of all epochs and steps of all restarts for
+    - `result.guarantee` bounds the composition of all epochs and steps of all restarts
+      for
       replace-one adjacency; with adjacency="add-remove", of these and a noisy count,
       and the number of records is private.
 
@@ -243,10 +245,32 @@ def _plan_replace_one(
     batch_size: float | None,
     sampling: str,
 ) -> VarianceReducedPlan:
-    """Plan a run where the number of records is public and one may be replaced.
+    """Plan a run where the number of records is public and one record may be replaced.
 
-    The guarantee is derived from the noise, or the noise from the guarantee. The
-    arguments are those of `dp_rsvrg`, checked.
+    If a guarantee is given, the noise follows from it; otherwise the guarantee follows
+    from the noise. Pairs are for full gradients and for inner steps.
+
+    Parameters
+    ----------
+    manifold : Manifold
+    n : int
+        The number of records, or of persons.
+    schedule : _Schedule
+        Numbers of epochs and inner steps, and the mean learning rate.
+    clips : pair of floats
+        The lengths to which gradients and differences are clipped.
+    dtype : dtype
+        The precision of the iterates: its round-off is charged as sensitivity.
+    guarantee : Guarantee or None
+    noise : pair of floats, float, or None
+        Standard deviations; used if there is no guarantee.
+    batch_size : int or None
+        The batch size of inner steps; ⌈√n⌉ by default.
+    sampling : {"poisson", "fixed-size"}
+
+    Returns
+    -------
+    VarianceReducedPlan
     """
     if batch_size is None:
         batch_size = math.isqrt(n - 1) + 1
@@ -307,8 +331,29 @@ def _plan_add_remove(
 ) -> VarianceReducedPlan:
     """Plan a run where n is private, because a record may be added or removed.
 
-    A noisy count of the records is drawn here; the run pays for it. The arguments are
-    those of `dp_rsvrg`, checked.
+    Draws a noisy count of the records from `randomness`; the guarantee pays for it.
+    Pairs are for full gradients and for inner steps.
+
+    Parameters
+    ----------
+    manifold : Manifold
+    n : int
+        The number of records, or of persons: private.
+    schedule : _Schedule
+        Numbers of epochs and inner steps, and the mean learning rate.
+    clips : pair of floats
+        The lengths to which gradients and differences are clipped.
+    dtype : dtype
+        The precision of the iterates: its round-off is charged as sensitivity.
+    guarantee : Guarantee
+        For the adjacency add-remove.
+    sampling_rate : float
+        The public probability that a record is in a batch.
+    randomness : Randomness
+
+    Returns
+    -------
+    VarianceReducedPlan
     """
     charged_clips = (
         accounting.add_remove_clip(clips[0], manifold.dim, dtype),
@@ -419,9 +464,23 @@ class _Run(NamedTuple):
         *,
         keeps_path: bool,
     ) -> tuple[Any, Any, Any]:
-        """Draw the batches and the noise of one epoch, and run it.
+        """Draw the batches and the noise of one epoch, and run the epoch.
 
-        Returns what `run_epoch` returns.
+        Parameters
+        ----------
+        anchor : array of shape point_shape
+            The iterate at which the epoch begins.
+        learning_rates : array of shape (inner_steps,)
+        is_recorded : array of shape (inner_steps,), or None
+            After which steps the objective is recorded; None for no history at all.
+        keeps_path : bool
+            Whether all iterates are returned.
+
+        Returns
+        -------
+        point, path, objectives
+            The last iterate, all iterates or None, and the objectives or None, as
+            `run_epoch` returns them.
         """
         plan = self.plan
         dim = self.problem.manifold.dim
@@ -545,7 +604,20 @@ def run_epoch(
 
 
 def _check_pair(name: str, values: Any) -> Pair:
-    """Return two positive numbers, or refuse what is not a pair of them."""
+    """Return a pair of positive finite numbers as floats.
+
+    Parameters
+    ----------
+    name : str
+        The argument's name, for the error message.
+    values : object
+        What the user gave.
+
+    Raises
+    ------
+    ParameterError
+        If it is not such a pair.
+    """
     try:
         first, second = values
     except (TypeError, ValueError):

@@ -1,12 +1,15 @@
-"""The smallest noise that provably meets a target, in any definition of privacy.
+"""Calibration: the smallest noise scale that provably meets a guarantee.
 
-The scale is searched on a fixed lattice: multiples of 2^-40 of a power of two (2^-30
-for zCDP, 2^-22 on products). What is returned is a lattice point at which the profile,
-rounded to the private side, was *seen* to meet the target, and whose predecessor was
-seen to miss it. So the answer does not depend on how the search went, and a stricter
+`smallest_scale` searches for it, in any definition of privacy, and `meets` checks one
+scale.
+
+The answer is a point of a fixed lattice: the multiples of 2^-40 of a power of two
+(2^-30 for zCDP, 2^-22 on products). At this lattice point the profile, rounded to the
+private side, was evaluated and meets the target; at its predecessor it was evaluated and
+does not. So the answer does not depend on the course of the search, and a stricter
 target never gets less noise.
 
-The search itself evaluates what is cheap: a lower bound on what a profile spends
+The search itself evaluates cheap functions first: a lower bound on what a profile spends
 (`_spent_lower_bound`), or an estimate of it by one quadrature (`_spent_estimate`).
 """
 
@@ -25,24 +28,37 @@ from curvedp.privacy.guarantees.definitions import GDP, ZCDP, ApproxDP, PureDP
 from curvedp.privacy.guarantees.gaussian import gdp_mu_below
 from curvedp.privacy.profiles.base import RELATIVE_ERROR, PrivacyProfile
 
+# The profile of the noise at a given scale.
 ProfileAt = Callable[[float], PrivacyProfile]
-# From a scale to log(spent/allowed): <= 0 exactly where the target is met.
+# log(spent/allowed) at a given scale: <= 0 exactly where the target is met.
 Excess = Callable[[float], float]
 
+# The fineness of the lattice of scales, in bits.
 _LATTICE_BITS = 40
-_LATTICE_BITS_OF_ZCDP = 30  # ρ is a supremum over orders, found to 1e-10
-_LATTICE_BITS_OF_PRODUCTS = 22  # a supremum over splits, found to 1e-7
-# Orders at which a lower bound on ρ is taken; the largest D_α/α is mostly at order 1.
+_LATTICE_BITS_OF_ZCDP = 30  # ρ is a supremum over orders, computed to 1e-10
+_LATTICE_BITS_OF_PRODUCTS = 22  # a supremum over splits, computed to 1e-7
+# Orders α at which D_α/α gives a lower bound on ρ. It is mostly largest at order 1.
 _RHO_ORDERS = (1.0, 2.0, 8.0, 64.0)
-# The excess that stands for "spends nothing at all".
+# The excess of a profile that spends nothing at all, and the excess below which a
+# profile counts as such.
 _NOTHING_SPENT = -700.0
+_NEARLY_NOTHING_SPENT = -600
 _LARGEST_STEP = 3.0  # of the secant method, in log scale
+_MAX_SECANT_STEPS = 40
 _SMALLEST_SCALE = 1e-290
 _LARGEST_SCALE = 1e100
 
 
 def meets(profile: PrivacyProfile, target: Guarantee) -> bool:
-    """Say whether every release with this profile satisfies the target."""
+    """Say whether every release with this profile satisfies the target.
+
+    A profile for another adjacency does not.
+
+    Raises
+    ------
+    ParameterError
+        If the arguments are not a profile and a guarantee.
+    """
     if not isinstance(profile, PrivacyProfile) or not isinstance(target, Guarantee):
         raise ParameterError(
             f"{_validate.shown(profile)} must be a profile and "
@@ -56,25 +72,30 @@ def meets(profile: PrivacyProfile, target: Guarantee) -> bool:
 def smallest_scale(
     profile_at: ProfileAt, target: Guarantee, sensitivity: float
 ) -> float:
-    """Return the smallest scale at which a noise law meets a target.
+    """Return the smallest noise scale at which a profile meets a target.
 
-    `meets(profile_at(scale), target)` was true as evaluated. The scale is found to one
-    part in 10¹² (10⁹ for zCDP, 10⁶ on products), and grows with the strictness of the
-    target.
+    `meets(profile_at(scale), target)` was evaluated and is true. The scale exceeds the
+    smallest one by at most one part in 10¹² (10⁹ for zCDP, 10⁶ on products), and a
+    stricter target never gets a smaller one.
 
     Parameters
     ----------
     profile_at : callable
-        From a scale to a profile, which falls as the scale grows.
+        The profile as a function of the noise scale; it decreases as the scale grows.
     target : Guarantee
-        What is to be met.
+        The guarantee that must be met.
     sensitivity : float
-        From which the search starts.
+        The largest distance between two centers of the noise. The search starts there.
+
+    Returns
+    -------
+    float
+        The scale, in the units of `sensitivity`.
 
     Raises
     ------
     UnattainableGuarantee
-        Where no scale meets the target, with the floor.
+        If no scale meets the target. The message names the floor.
 
     Examples
     --------
@@ -95,18 +116,26 @@ def smallest_scale(
 
 
 class _Search:
-    """The search of `smallest_scale`, in three stages: guess, lattice, decide.
+    """The search of `smallest_scale`, in three stages: guess, refine, decide.
+
+    In what follows, the *excess* at a scale is log(spent/allowed): <= 0 where the
+    target is met. A *lattice point* is an integer index times the step of the lattice.
 
     Parameters
     ----------
     profile_at, target, sensitivity
-        As of `smallest_scale`; profiles are cached.
+        The arguments of `smallest_scale`; `profile_at` caches its profiles.
+
+    Raises
+    ------
+    UnattainableGuarantee
+        If it is clear from the start that no scale meets the target.
     """
 
     def __init__(
         self, profile_at: ProfileAt, target: Guarantee, sensitivity: float
     ) -> None:
-        """Find where to start, and what no scale goes below."""
+        """Find a scale at which the noise exists, and what no scale can go below."""
         self.profile_at = profile_at
         self.target = target
         self.start = _scale_where_law_exists(profile_at, target, sensitivity)
@@ -116,11 +145,11 @@ class _Search:
             isinstance(target, ApproxDP) and self.profile.delta_vanishes_at_finite_scale
         )
 
-    # ---- what is evaluated
+    # ---- the functions of the scale
 
     @cached_property
     def bits(self) -> int:
-        """The fineness of the lattice."""
+        """The fineness of the lattice: neighboring points differ by about 2^−bits."""
         if len(self.profile.extreme_splits) > 1:
             return _LATTICE_BITS_OF_PRODUCTS
         if type(self.target) is ZCDP:
@@ -130,9 +159,19 @@ class _Search:
     def _excess_of(
         self, spent_by: Callable[[PrivacyProfile, Guarantee], float]
     ) -> Excess:
-        """Return the excess as a function of the scale, by one measure of spending.
+        """Return the excess as a cached function of the scale.
 
-        It is +inf where the law does not exist any more.
+        Parameters
+        ----------
+        spent_by : callable
+            What a profile spends, in the parameter of a target: exact, a lower bound, or
+            an estimate.
+
+        Returns
+        -------
+        callable
+            log(spent/allowed) at a scale; infinity at scales at which the noise has no
+            finite mass.
         """
 
         @cache
@@ -148,24 +187,24 @@ class _Search:
 
     @cached_property
     def exact_excess(self) -> Excess:
-        """The excess that decides."""
+        """The excess that decides whether a scale meets the target."""
         return self._excess_of(_spent)
 
     @cached_property
     def cheap_excess(self) -> Excess:
-        """A lower bound on the excess, where there is a cheaper one."""
+        """A lower bound on the excess, if there is a cheaper one; else the exact excess."""
         if self.bits < _LATTICE_BITS or isinstance(self.target, GDP):
             return self._excess_of(_spent_lower_bound)
         return self.exact_excess
 
     @property
     def has_estimate(self) -> bool:
-        """Whether one quadrature says nearly what is spent."""
+        """Whether one quadrature gives a good estimate of what a profile spends."""
         is_estimated = isinstance(self.target, GDP | ApproxDP)
         return is_estimated and self.profile.quadrature_law is not None
 
     def is_met(self, index: int, step: float) -> bool:
-        """Say whether the lattice point index·step meets the target, as evaluated."""
+        """Say whether the scale index·step meets the target, as evaluated."""
         scale = index * step
         return self.cheap_excess(scale) <= 0 and self.exact_excess(scale) <= 0
 
@@ -179,7 +218,7 @@ class _Search:
         return self._first_index_that_meets(index, step) * step
 
     def _guess(self) -> float:
-        """Return about the scale, from the cheapest measure that leads anywhere."""
+        """Return an approximation of the scale, from the cheapest excess that works."""
         excess = self.cheap_excess
         if self.has_estimate:
             excess = self._excess_of(_spent_estimate)
@@ -190,10 +229,17 @@ class _Search:
         return guess or self._bisect(self.cheap_excess)
 
     def _refined_index(self, guess: float, step: float) -> int:
-        """Return the lattice index of the guess, corrected where it is off.
+        """Return the lattice index next to a guess, corrected where the guess is off.
 
-        First by the lower bound, if the estimate misled; then by the whole cost, if it
-        exceeds the lower bound.
+        It is corrected first by the lower bound on the excess, if the estimate misled the
+        search, and then by the exact excess, if that differs from the lower bound.
+
+        Parameters
+        ----------
+        guess : float
+            An approximation of the scale.
+        step : float
+            The step of the lattice.
         """
         cheap, exact = self.cheap_excess, self.exact_excess
         index = math.ceil(guess / step)
@@ -210,14 +256,21 @@ class _Search:
     def _first_index_that_meets(self, index: int, step: float) -> int:
         """Return the smallest lattice index that meets the target.
 
-        This is the only step that decides: its predecessor was seen to miss the target.
-        It goes away by doubling jumps and comes back by halving.
+        This is the only stage that decides: its answer was evaluated and meets the target,
+        and the index before it was evaluated and does not. From the given index the search
+        goes up and down in steps that double, and then bisects.
+
+        Raises
+        ------
+        UnattainableGuarantee
+            If the noise ceases to exist before the target is met.
         """
         low = index
         high = index
         jump = 1
         while not self.is_met(high, step):
-            if math.isinf(self.cheap_excess(high * step)):  # the law has ended
+            noise_exists = math.isfinite(self.cheap_excess(high * step))
+            if not noise_exists:
                 raise _unattainable(self.profile, self.target)
             low, high = high, high + jump
             jump *= 2
@@ -238,9 +291,10 @@ class _Search:
     # ---- root searches
 
     def _secant(self, excess: Excess, start: float) -> float | None:
-        """Return the root of the excess by the secant method; None if it wanders off.
+        """Return the scale at which an excess is 0, by the secant method.
 
-        The excess is nearly linear in log scale, with the slope −scale_exponent.
+        The excess is nearly linear in log scale, with the slope −`scale_exponent` of the
+        target. None is returned if the method does not converge.
         """
         x = secant_root(
             lambda x: excess(math.exp(x)),
@@ -251,10 +305,12 @@ class _Search:
         return None if x is None else math.exp(x)
 
     def _secant_before_cap(self, excess: Excess) -> float | None:
-        """Return the root for Laplace noise, whose δ(ε) is 0 from the scale Δ/ε on.
+        """Return the scale at which an excess is 0, for Laplace noise and (ε, δ).
 
-        The variable is x = −log(Δ/(ε·scale) − 1): towards the cap δ falls like the
-        power (d+1)/2 of what is left of the loss, ε·e^{−x}.
+        With the sensitivity Δ, δ(ε) is 0 from the scale Δ/ε (the cap) on. The variable of
+        the secant method is x = −log(Δ/(ε·scale) − 1). Towards the cap, δ falls like the
+        power (d+1)/2 of the remaining loss ε·e^{−x}, so that log δ is nearly linear in x.
+        None is returned if the method does not converge.
         """
         profile, target = self.profile, self.target
         assert isinstance(target, ApproxDP)
@@ -262,6 +318,7 @@ class _Search:
         cap = profile.sensitivity / target.eps  # type: ignore[attr-defined]
 
         def scale_at(x: float) -> float:
+            """Return the scale that belongs to the variable x."""
             return float(cap / (1 + math.exp(-x)))
 
         start = math.log(target.eps) - math.log(target.delta0) / power
@@ -269,7 +326,18 @@ class _Search:
         return None if x is None else scale_at(x)
 
     def _bisect(self, excess: Excess) -> float:
-        """Return the root by bisection, for costs that jump or laws that end."""
+        """Return the scale at which an excess changes its sign, by bisection.
+
+        It serves where the secant method fails: where the excess jumps, or where the noise
+        ceases to exist beyond some scale.
+
+        Raises
+        ------
+        ParameterError
+            If every scale meets the target.
+        UnattainableGuarantee
+            If no scale does.
+        """
         low = self.start
         high = self.start
         while excess(low) <= 0:
@@ -281,11 +349,12 @@ class _Search:
         while 0 < excess(high) < math.inf and high < _LARGEST_SCALE:
             low, high = high, high * 2
 
-        # +inf at `high`: the law has ended, or the target is out of reach.
+        # At `high` the target is met, or the excess is infinite.
         while high > low * (1 + 2.0**-38):
             middle = math.sqrt(low) * math.sqrt(high)
             value = excess(middle)
-            # +inf below the start is a cost; +inf above it is the end of the law.
+            # Below the start an infinite excess means that too much is spent. Above it, it
+            # means that the noise no longer exists.
             is_missed = value > 0 and (value < math.inf or middle < self.start)
             if is_missed:
                 low = middle
@@ -297,26 +366,29 @@ class _Search:
 
 
 def secant_root(function: Excess, x: float, slope: float, bits: int) -> float | None:
-    """Return a root of a decreasing function by the secant method; None if not found.
+    """Return a root of a decreasing function by the secant method; None if it fails.
 
     Parameters
     ----------
     function : callable
-        Values of −600 or less say that δ is 0, beyond the cap of the loss: the search
-        comes back and stays below. +inf ends it.
-    x, slope : float
-        Where it starts, and the slope of the first step.
+        A value of −600 or less says that δ is 0 at this point, which is beyond the cap
+        of the loss. The search then returns to smaller points. An infinite value ends
+        the search without a result.
+    x : float
+        The point at which the search starts.
+    slope : float
+        The slope of the first step.
     bits : int
-        It ends where the error of the next point would be below 2^-bits.
+        The search ends where the error of the next point would be below 2^−bits.
     """
     value = function(x)
     previous_step = 1.0
     last_good = math.nan
     beyond_cap = math.inf
-    for _ in range(40):
+    for _ in range(_MAX_SECANT_STEPS):
         if math.isinf(value):
             return None
-        if value <= -600:
+        if value <= _NEARLY_NOTHING_SPENT:
             beyond_cap = min(x, beyond_cap)
             x = (x + last_good) / 2 if math.isfinite(last_good) else x - 0.7
             value = function(x)
@@ -329,8 +401,9 @@ def secant_root(function: Excess, x: float, slope: float, bits: int) -> float | 
             return x + step
 
         next_value = function(x + step)
-        is_usable = -600 < next_value < math.inf
-        if is_usable and (next_value - value) * step < 0:
+        is_usable = _NEARLY_NOTHING_SPENT < next_value < math.inf
+        is_decreasing = (next_value - value) * step < 0
+        if is_usable and is_decreasing:
             slope = (next_value - value) / step
         last_good = x
         previous_step = step
@@ -339,19 +412,24 @@ def secant_root(function: Excess, x: float, slope: float, bits: int) -> float | 
     return None
 
 
-# ---- what a profile spends, in the target's own definition
+# ---- what a profile spends, in the definition of the target (μ, ρ, δ at its ε, …)
 
 
 def _spent(profile: PrivacyProfile, target: Guarantee) -> float:
-    """Return what the profile spends, rounded up: the number that decides."""
+    """Return what a profile spends, in the parameter of the target; rounded up.
+
+    This is the number that decides: the target is met if it is at most the target's own
+    parameter.
+    """
     return target.parameter_of(profile)
 
 
 def _spent_lower_bound(profile: PrivacyProfile, target: Guarantee) -> float:
-    """Return at most what `_spent` says, quickly.
+    """Return a lower bound on `_spent`, quickly.
 
-    On products over the extreme splits only; for zCDP at a few orders, for GDP over the
-    table of the loss without its tail. The rounding is that of `_spent`.
+    On a product only the extreme splits are evaluated; for zCDP only a few orders; for
+    GDP only the table of the loss, without the proof about its tail. The result is
+    rounded up in the same way as `_spent`.
     """
     splits = profile.extreme_splits
     if len(splits) > 1:
@@ -365,10 +443,11 @@ def _spent_lower_bound(profile: PrivacyProfile, target: Guarantee) -> float:
 
 
 def _spent_estimate(profile: PrivacyProfile, target: Guarantee) -> float:
-    """Return mostly what `_spent_lower_bound` says, by one integral instead of a table.
+    """Return an estimate of `_spent` for GDP or ApproxDP, by one integral.
 
-    The largest μ_ε is mostly the one at ε = 0, where P₁(L <= 0) = Φ(−μ/2), since an
-    isometry swaps the pair.
+    For GDP it is the μ with P₁(L <= 0) = Φ(−μ/2), L being the privacy loss: the μ that
+    belongs to ε = 0, where the supremum over ε mostly is. The estimate may be off where
+    it is not.
     """
     law = profile.quadrature_law
     assert law is not None
@@ -381,7 +460,10 @@ def _spent_estimate(profile: PrivacyProfile, target: Guarantee) -> float:
 
 
 def _spent_at_floor(profile: PrivacyProfile, target: Guarantee) -> float:
-    """Return what no scale goes below: 0 unless the profile has a floor."""
+    """Return what a profile spends at every scale, in the parameter of the target.
+
+    It is 0 unless the profile has a floor, as on hyperbolic spaces.
+    """
     if profile.floor is None:
         return 0.0
     return _spent(profile.floor, target)
@@ -390,10 +472,25 @@ def _spent_at_floor(profile: PrivacyProfile, target: Guarantee) -> float:
 def log_excess(
     target: Guarantee, spent: float, floor: float, by_delta: bool = False
 ) -> float:
-    """Return log((spent − floor)/(allowed − floor)), nearly linear in log scale.
+    """Return log((spent − floor)/(allowed − floor)), which is nearly linear in log scale.
 
-    It has the sign of spent − allowed, whatever the rounding. For (ε, δ) the three
-    numbers are first turned into about the μ of equal δ(ε), unless `by_delta`.
+    It is <= 0 exactly where spent <= allowed, whatever the rounding.
+
+    Parameters
+    ----------
+    target : Guarantee
+        Its own parameter is what is allowed.
+    spent, floor : float
+        What a profile spends, and what is spent at every scale, in that parameter.
+    by_delta : bool
+        For (ε, δ): whether the three δ's are compared. Otherwise each of them is first
+        replaced by about the μ with δ_μ(ε) = δ.
+
+    Raises
+    ------
+    ParameterError
+        If `spent` is negative or not a number: the target is beyond what doubles can
+        resolve.
     """
     allowed = target.parameter_of(target)
     if not spent >= 0:
@@ -403,33 +500,38 @@ def log_excess(
         )
     is_met = spent <= allowed
     if isinstance(target, ApproxDP) and not by_delta:
-        logs = [
+        log_deltas = [
             math.log(min(delta, 1 - 2.0**-53)) if delta > 0 else -1e300
             for delta in (spent, allowed, floor)
         ]
-        spent, allowed, floor = gdp_mu_below(target.eps, np.array(logs)).tolist()
+        spent, allowed, floor = gdp_mu_below(target.eps, np.array(log_deltas)).tolist()
 
     if math.isinf(spent):
         return math.inf
     if spent <= floor < allowed:
         return _NOTHING_SPENT
     if allowed > floor:
-        value = math.log((spent - floor) / (allowed - floor))
+        excess = math.log((spent - floor) / (allowed - floor))
     else:
-        value = math.log(spent / allowed)
-    return min(value, 0.0) if is_met else max(value, 1e-16)
+        excess = math.log(spent / allowed)
+    return min(excess, 0.0) if is_met else max(excess, 1e-16)
 
 
-# ---- where a search can start, and what is said where none can succeed
+# ---- where a search can start, and the error if no search can succeed
 
 
 def _scale_where_law_exists(
     profile_at: ProfileAt, target: Guarantee, scale: float
 ) -> float:
-    """Return a scale at which the law exists, by halving.
+    """Return a scale at which the noise exists: the given one, or half of it, and so on.
 
-    Raises `UnattainableGuarantee` here already if no scale can meet the target: the
-    loss is unbounded and the target pure, or the floor is above it.
+    A Laplace law on a hyperbolic space has a finite mass only at small scales.
+
+    Raises
+    ------
+    UnattainableGuarantee
+        If no scale can meet the target: because the loss is unbounded and the target
+        pure, or because the floor of the profile is above the target.
     """
     while True:
         try:
@@ -446,7 +548,7 @@ def _scale_where_law_exists(
 
 
 def _unattainable(profile: PrivacyProfile, target: Guarantee) -> UnattainableGuarantee:
-    """Return the error that says why no scale meets the target, and what would."""
+    """Return the error that says why no scale meets the target, and what to use instead."""
     noise = f"the Riemannian {profile.noise_name} on {profile.space}"
     numbers = [f"{v:g}" for v in target.to_dict().values() if isinstance(v, float)]
     name = f"{type(target).__name__}({', '.join(numbers)})"

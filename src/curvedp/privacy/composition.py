@@ -1,9 +1,10 @@
-"""What several releases cost together, for guarantees that were fixed beforehand.
+"""The guarantee of several releases together, if all guarantees were fixed beforehand.
 
-Guarantees of one definition have a closed form: the fields that add up say it. So have
-divergences (zCDP, Rényi) with anything that has one (pure, GDP), and Hellinger angles:
-cos(θ/2) = ∏cos(θᵢ/2). Every other mixture becomes a `Composition`, which convolves
-privacy loss distributions. docs/accounting.md says what is not fixed beforehand.
+`compose` uses a closed form where there is one: within one definition of privacy the
+additive fields say it, zCDP and Rényi DP combine with pure DP and GDP, and Hellinger
+angles satisfy cos(θ/2) = ∏cos(θᵢ/2). Every other mixture becomes a `Composition`, which
+convolves privacy loss distributions. docs/accounting.md treats guarantees that are not
+fixed beforehand.
 """
 
 import functools
@@ -30,10 +31,11 @@ from curvedp.privacy.guarantees.rao import hellinger_compose
 from curvedp.privacy.pld.composed import ComposedPLD
 from curvedp.privacy.pld.discretize import PairProfile
 
-# The δ of each part that goes to an infinite loss: no claim smaller than about 1e-43
-# comes out of a Composition.
+# The tail of each part is truncated where its δ falls below this. So a Composition never
+# returns a δ below about 1e-43.
 _TRUNCATION_DELTA = 1e-44
-_COARSE_FINENESS = 0.1  # of the grid for `cheap_delta_bound`
+# The number of grid points for `cheap_delta_bound`, relative to that for `delta`.
+_COARSE_FINENESS = 0.1
 
 
 @dataclass(frozen=True, repr=False)
@@ -41,19 +43,21 @@ class Composition(Guarantee):
     """Several guarantees together, each used some number of times.
 
     They are accounted through their privacy loss distributions. `delta` is an upper
-    bound for parts fixed beforehand, mechanisms that adapt included (Zhu, Dong and Wang
-    2022). It is not a filter: parts chosen after seeing outputs need `compose` within
-    one definition, or a ledger. It exceeds the exact composition of the parts' profiles
-    by a relative amount that falls with the square of the grid's width (below 1e-3 down
-    to δ = 1e-30, where no part's losses are 10⁴ times another's). There is no round-off
-    floor, only the cut of each part's tail at δ = 1e-44.
+    bound if all parts were fixed beforehand; the mechanisms themselves may be adaptive
+    (Zhu, Dong and Wang 2022). It is not a privacy filter: parts that are chosen after
+    seeing outputs need `compose` within one definition, or a ledger.
+
+    The bound exceeds the exact composition of the parts' profiles by a relative amount
+    that falls with the square of the grid's width: below 1e-3 down to δ = 1e-30, if no
+    part's losses are 10⁴ times those of another. Round-off sets no floor; only each
+    part's tail is truncated at δ = 1e-44.
 
     Parameters
     ----------
     parts : tuple of Guarantee
-        What is composed.
+        The guarantees, all with the same adjacency.
     counts : tuple of int
-        How often each.
+        How often each of them is used.
 
     Examples
     --------
@@ -80,10 +84,10 @@ class Composition(Guarantee):
         common_adjacency((self, *self.parts))
 
     def _directions(self, fineness: float) -> list[ComposedPLD]:
-        """Return the composed distribution for each direction of the adjacency.
+        """Return the composed loss distribution for each direction of the adjacency.
 
-        Where adding a record is not like removing it there are two, and the larger δ
-        counts.
+        There is one if adding a record costs the same as removing it. Otherwise there are
+        two, and δ is the larger of theirs. `fineness` is a factor of the grid points.
         """
         remove = _composed_pld(self.parts, self.counts, fineness, reverse=False)
         if all(part.delta_add is None for part in self.parts):
@@ -92,11 +96,13 @@ class Composition(Guarantee):
         return [remove, add]
 
     def _delta(self, eps: Array) -> Any:
+        """Return δ(ε), the larger one of the two directions."""
         return np.max([pld.delta(eps) for pld in self._directions(1.0)], axis=0)
 
     def _epsilon(self, delta: Array) -> Any:
-        one_direction = [_pld_epsilon(pld, delta) for pld in self._directions(1.0)]
-        return np.max(one_direction, axis=0)
+        """Return ε(δ), the larger one of the two directions."""
+        eps_by_direction = [_pld_epsilon(pld, delta) for pld in self._directions(1.0)]
+        return np.max(eps_by_direction, axis=0)
 
     def cheap_delta_bound(self, eps: float) -> float:
         """Return an upper bound on δ(ε) from a grid with a tenth of the points."""
@@ -122,7 +128,10 @@ class Composition(Guarantee):
         return self._sum_over_parts([part.implied_renyi(order) for part in self.parts])
 
     def _sum_over_parts(self, bounds: list[float], power: int = 1) -> float:
-        """Return (Σ countᵢ·boundᵢ^power)^(1/power), rounded up; inf if one is."""
+        """Return (Σ countᵢ·boundᵢ^power)^(1/power), rounded up; infinity if a bound is.
+
+        `bounds` has one number for each part.
+        """
         if math.inf in bounds:
             return math.inf
         total = Fraction(0)
@@ -152,7 +161,18 @@ def compose(*guarantees: Guarantee | Iterable[Guarantee]) -> Guarantee:
     Parameters
     ----------
     *guarantees : Guarantee
-        Or one iterable of them. Mixed adjacency raises.
+        The guarantees of the releases, or one iterable of them.
+
+    Returns
+    -------
+    Guarantee
+        Of the same definition if there is a closed form, else a `Composition`.
+
+    Raises
+    ------
+    ParameterError
+        If the adjacencies differ, if an argument is not a guarantee, or if the sum is too
+        large to promise anything.
 
     Examples
     --------
@@ -191,9 +211,9 @@ def compose(*guarantees: Guarantee | Iterable[Guarantee]) -> Guarantee:
 
 
 def _as_divergences(parts: tuple[Guarantee, ...]) -> tuple[Guarantee, ...]:
-    """Convert all parts to Rényi DP at the smallest order among them, or to zCDP.
+    """Convert all parts to Rényi DP at the smallest order among them, or else to zCDP.
 
-    What pure DP and GDP have of these divergences is exact.
+    For pure DP and GDP these divergences are exact.
     """
     orders = [part.order for part in parts if isinstance(part, RenyiDP)]
     if not orders:
@@ -202,10 +222,10 @@ def _as_divergences(parts: tuple[Guarantee, ...]) -> tuple[Guarantee, ...]:
 
 
 def _sum_of_costs(parts: tuple[Guarantee, ...]) -> Guarantee | None:
-    """Return the guarantee of the summed cost, rounded up once.
+    """Return the guarantee of one definition whose cost is the sum of all costs.
 
-    None where the sum leaves the range of the definition, as (ε, ½) twice does: then
-    only the profiles say something.
+    The sum is exact and rounded up once. None is returned if it leaves the range of the
+    definition, as (ε, ½) twice does. Then only the profiles give a bound.
     """
     costs = []
     for part, count in _count_parts(parts).items():
@@ -218,16 +238,16 @@ def _sum_of_costs(parts: tuple[Guarantee, ...]) -> Guarantee | None:
 
 
 def compose_profiles(guarantees: Iterable[Guarantee]) -> Guarantee:
-    """Compose through loss distributions even where a closed form exists.
+    """Compose through privacy loss distributions even where a closed form exists.
 
     The result is never weaker than the profiles of the parts allow. Parts of one
-    `composition_family` (GDP; divergences; angles) are merged first, because their
-    closed form knows more than their profiles do.
+    `composition_family` (GDP; divergences; angles) are still combined in closed form
+    first, because it is sharper than their profiles.
 
     Parameters
     ----------
     guarantees : iterable of Guarantee
-        What is composed.
+        The guarantees of the releases.
 
     Examples
     --------
@@ -261,7 +281,7 @@ def compose_profiles(guarantees: Iterable[Guarantee]) -> Guarantee:
 def _count_parts(parts: tuple[Guarantee, ...]) -> Counter[Guarantee]:
     """Return how often each part occurs; a composition counts as its own parts.
 
-    Parts are first counted by identity, because comparing many profiles is slow.
+    Parts are counted by identity first, because comparing many profiles is slow.
     """
     part_of_id = {id(part): part for part in parts}
     counted: Counter[Guarantee] = Counter()
@@ -283,10 +303,16 @@ def _composed_pld(
     *,
     reverse: bool,
 ) -> ComposedPLD:
-    """Return the composed loss distribution of parts, for removing a record.
+    """Return the composed privacy loss distribution of parts, cached.
 
-    With `reverse` it is the one for adding a record. It is cached, with what it
-    computed.
+    Parameters
+    ----------
+    parts, counts
+        The fields of a `Composition`.
+    fineness : float
+        A factor of the number of grid points.
+    reverse : bool
+        Whether it is for adding a record instead of removing one.
     """
     pairs = []
     for part in parts:
@@ -301,7 +327,7 @@ def _composed_pld(
 
 
 def _pld_epsilon(pld: ComposedPLD, delta: Array) -> Array:
-    """Return the smallest ε with pld.delta(ε) <= delta, elementwise; inf if none."""
+    """Return the smallest ε with pld.delta(ε) <= delta, elementwise; infinity if none."""
     brackets = np.array([pld.bracket_epsilon(float(d)) for d in delta.ravel()])
     low = brackets[:, 0].reshape(delta.shape)
     high = brackets[:, 1].reshape(delta.shape)
@@ -316,7 +342,13 @@ def _pld_epsilon(pld: ComposedPLD, delta: Array) -> Array:
 def _checked_parts(
     guarantees: tuple[Guarantee | Iterable[Guarantee], ...],
 ) -> tuple[Guarantee, ...]:
-    """Return the arguments of `compose` as a tuple of guarantees, or raise."""
+    """Return the arguments of `compose` as a tuple of guarantees.
+
+    Raises
+    ------
+    ParameterError
+        If there are none, or if one of them is not a guarantee.
+    """
     if len(guarantees) == 1 and not isinstance(guarantees[0], Guarantee):
         try:
             guarantees = tuple(guarantees[0])

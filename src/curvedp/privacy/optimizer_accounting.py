@@ -1,13 +1,13 @@
-"""What private optimizers cost, and the noise that meets a guarantee.
+"""Privacy accounting of the private optimizers: from a guarantee to noise, and back.
 
-Replacing a record moves a sum of gradients clipped to C by 2C; adding or removing one
-moves it by C. In the second case the number n of records is private: a noisy count is
-released once, with 1/20 of μ², and steps go along the quotient of noisy sum and noisy
-count.
-
-Three algorithms are accounted: full-batch gradient descent (RGD), stochastic gradient
-descent on random batches (RSGD), and variance-reduced descent (RSVRG), which takes a
+Three algorithms are covered: full-batch gradient descent (RGD), stochastic gradient
+descent on random batches (RSGD), and variance-reduced descent (RSVRG), which computes a
 full gradient in each epoch and differences of gradients in between.
+
+Every gradient is clipped to a norm C. Replacing a record changes a sum of gradients by at
+most 2C; adding or removing one changes it by at most C. In the second case the number n
+of records is private. Then a noisy count is released once, with 1/20 of μ², and steps
+follow the quotient of a noisy sum and the noisy count.
 """
 
 import math
@@ -34,19 +34,20 @@ from curvedp.privacy.subsampling import (
     subsampled_noise_multiplier,
 )
 
-# For RSVRG: a number for full gradients, and one for differences of gradients.
+# For RSVRG: (a number for full gradients, a number for differences of gradients).
 Pair = tuple[float, float]
 
-# Records whose gradients are held and summed at once in a full pass.
+# How many records' gradients are summed at once in a full pass, on a CPU and on an
+# accelerator.
 BLOCK = 4096
 ACCELERATOR_BLOCK = 32768
-# Where n is private, entries of clipped gradients are rounded to multiples of C/2^20,
+# If n is private, the entries of clipped gradients are rounded to multiples of C/2^20,
 # so that their sums are exact.
 WHOLE_BITS = 20
 
-_COUNT_SHARE = 1 / 20  # the noisy count's share of μ²
+_COUNT_SHARE = 1 / 20  # the part of μ² that is spent on the noisy count
 _DOUBLE_EPS = float(np.finfo(np.float64).eps)
-_SMALLEST_WEIGHT = 1e-300
+_SMALLEST_WEIGHT = 1e-300  # keeps the weights of `error_weights` above 0
 
 
 # ---- full batches
@@ -55,20 +56,26 @@ _SMALLEST_WEIGHT = 1e-300
 def rounded_clip(
     clip: float, dim: int, dtype: Any, n: int, batch_size: int | None = None
 ) -> float:
-    """Return the clipping norm that is charged: C enlarged by all round-off.
+    """Return the clipping norm C, enlarged by all round-off, for accounting.
 
-    A clipped length is off by a few units of its own precision for each coordinate. A
-    sum of N doubles with k additions in a row, in any order, is off by at most k·u·N·C
-    (Higham 2002, §4.2). The round-off of *all* terms may change with one record, so
-    that it is charged N times over. A Poisson batch has more than 2·batch_size + 2000
-    terms with a chance below e^-500 (Chernoff).
+    The length of a clipped gradient is off by a few units of its own precision for each
+    coordinate. A sum of N doubles with k additions in a row, in any order, is off by at
+    most k·u·N·C, u being the unit roundoff (Higham 2002, §4.2). One record may change
+    the round-off of all N terms, so that the full amount is charged. A Poisson batch has
+    more than 2·batch_size + 2000 terms with a probability below e^-500 (Chernoff).
 
     Parameters
     ----------
-    clip, dim, dtype : float, int, dtype
-        C, the dimension, and the type of the gradients' entries.
-    n, batch_size : int
-        The number of records, and of those in a batch; None for full batches.
+    clip : float
+        The norm C to which gradients are clipped.
+    dim : int
+        The number of entries of a gradient.
+    dtype : dtype
+        The floating-point type of these entries.
+    n : int
+        The number of records.
+    batch_size : int, optional
+        The expected number of records in a batch; None for full batches.
     """
     if batch_size is None:
         n_terms = n
@@ -82,18 +89,39 @@ def rounded_clip(
 
 
 def rgd_guarantee(n: int, steps: int, clip: float, noise: float) -> GDP:
-    """Return the GDP of T noisy mean gradients: μ = √T·2C/(nσ).
+    """Return the guarantee of T noisy mean gradients: GDP with μ = √T·2C/(nσ).
 
-    Dong, Roth and Su (2022), Corollary 3.3. σ is the noise on the mean.
+    Dong, Roth and Su (2022), Corollary 3.3; for replacing one record.
+
+    Parameters
+    ----------
+    n : int
+        The number of records.
+    steps : int
+        The number T of gradient steps.
+    clip : float
+        The norm C to which gradients are clipped.
+    noise : float
+        The standard deviation σ of the noise on a mean gradient.
     """
     return GDP(round_up(math.sqrt(steps) * 2 * clip / (n * noise), 1e-15))
 
 
 def rgd_noise(n: int, steps: int, clip: float, guarantee: Guarantee) -> float:
-    """Return the smallest noise on the mean at which `rgd_guarantee` meets a guarantee.
+    """Return the smallest noise on the mean gradient that meets a guarantee.
 
-    T Gaussian steps are one Gaussian step of √T times the sensitivity, whatever the
-    definition of privacy.
+    It inverts `rgd_guarantee`, whose parameters it shares, for any definition of privacy:
+    T Gaussian steps are equivalent to one Gaussian step of √T times the sensitivity.
+
+    Returns
+    -------
+    float
+        The standard deviation σ of the noise on a mean gradient, rounded up.
+
+    Raises
+    ------
+    UnattainableGuarantee
+        For pure DP, which no Gaussian noise satisfies.
     """
     if isinstance(guarantee, PureDP):
         raise UnattainableGuarantee(
@@ -119,9 +147,21 @@ def rgd_noise(n: int, steps: int, clip: float, guarantee: Guarantee) -> float:
 def rsgd_guarantee(
     n: int, steps: int, batch_size: int, clip: float, noise: float, sampling: str
 ) -> Guarantee:
-    """Return the guarantee of T noisy sums over random batches.
+    """Return the guarantee of T noisy gradients of random batches.
 
-    The noise on the sum is batch_size times the noise on the average.
+    Parameters
+    ----------
+    n, batch_size : int
+        The number of records, and the expected number in a batch.
+    steps : int
+        The number T of gradient steps.
+    clip : float
+        The norm C to which gradients are clipped.
+    noise : float
+        The standard deviation of the noise on the average gradient of a batch. The noise
+        on the sum is `batch_size` times as large.
+    sampling : str
+        'poisson' or 'fixed-size', see `subsampled_gaussian`.
     """
     return subsampled_gaussian(
         noise * batch_size / clip, batch_size / n, steps, sampling=sampling
@@ -136,13 +176,14 @@ def rsgd_noise(
     guarantee: Guarantee,
     sampling: str,
 ) -> float:
-    """Return the smallest noise at which `rsgd_guarantee` meets a guarantee.
+    """Return the smallest noise on the average gradient of a batch that meets a guarantee.
 
-    What (ε, δ) gains from a batch being random, μ and ρ lose again: they must hold for
-    the tail of the loss as well (docs/errata.md, E4), and there +C against −C among
-    zeros is as far apart as N(0, 1) and N(√T·C/σ, 1), whatever the chance. So for them
-    the batch is taken as known, and a sum over it moves by 2C: at most twice the μ that
-    a finer account could find.
+    It inverts `rsgd_guarantee`, whose parameters it shares. Only (ε, δ) gains from the
+    random choice of the batch. μ and ρ must also hold in the tail of the loss
+    (docs/errata.md, E4). In the tail, C against −C among zeros is as distinguishable as
+    N(0, 1) and N(√T·C/σ, 1), however rarely a record is drawn. For these definitions the
+    batch is therefore treated as known, where replacing a record changes its sum by 2C.
+    The resulting μ is at most twice what a finer analysis could give.
     """
     if batch_size == n or not isinstance(guarantee, ApproxDP):
         return rgd_noise(batch_size, steps, clip, guarantee)
@@ -167,20 +208,25 @@ def rsvrg_guarantee(
 ) -> Guarantee:
     """Return the guarantee of a run of RSVRG.
 
-    One noisy full gradient an epoch is charged once and is post-processing afterwards;
-    the inner steps release differences of gradients over random batches.
+    The noisy full gradient of an epoch is charged once; using it again is
+    post-processing. The inner steps release differences of gradients over random batches.
 
     Parameters
     ----------
-    n, epochs, inner_steps, batch_size : int
-        Records, epochs, inner steps of an epoch, and records in a batch.
-    clip, noise : pair of float
-        For full gradients and for differences: clipping norms, and noise on the
-        averages.
+    n, batch_size : int
+        The number of records, and the expected number in a batch.
+    epochs, inner_steps : int
+        The number of epochs, and of inner steps in each of them.
+    clip : pair of float
+        The norms to which full gradients and differences are clipped.
+    noise : pair of float
+        The standard deviations of the noise on the average of full gradients, and on that
+        of differences.
     sampling : str
-        As of `subsampled_gaussian`.
+        'poisson' or 'fixed-size', see `subsampled_gaussian`.
     known : bool
-        Whether the batches are taken as known: nothing is gained from their chance.
+        Whether the batches are treated as known, so that nothing is gained from their
+        randomness.
     """
     full_gradients = rgd_guarantee(n, epochs, clip[0], noise[0])
     steps = epochs * inner_steps
@@ -203,43 +249,73 @@ def rsvrg_noise(
 ) -> Pair:
     """Return the two noises at which a run of RSVRG meets a guarantee.
 
-    They are split for the smallest error that noise leaves at the end, by the central
-    limit for a quadratic objective of curvature 1 (docs/optimization.md). The common
-    factor is then found exactly, on the private side. Guarantees that gain nothing from
-    random batches (see `rsgd_noise`) have batch_size for n in the second term, and
-    there the central limit is exact. `rate` is the step size.
+    Their ratio minimizes the error that the noise leaves at the end, by the central
+    limit theorem for a quadratic objective of curvature 1 (docs/optimization.md). Their
+    common factor is then the smallest one, rounded up, that meets the guarantee. A
+    guarantee that gains nothing from random batches (see `rsgd_noise`) is computed with
+    `batch_size` in place of n for the differences; then the central limit is exact.
+
+    Parameters
+    ----------
+    n, epochs, inner_steps, batch_size, clip, sampling
+        The parameters of `rsvrg_guarantee`.
+    guarantee : Guarantee
+        The guarantee that must be met.
+    rate : float
+        The step size.
+
+    Returns
+    -------
+    noise : pair of float
+        The standard deviations of the noise on the average of full gradients, and on
+        that of differences.
     """
     is_approx = isinstance(guarantee, ApproxDP)
     full_shift = clip[0] / n
     difference_shift = clip[1] / (n if is_approx else batch_size)
+
+    # The noises up to their common factor.
     full_weight, difference_weight = _positive_error_weights(inner_steps, rate)
-    first = math.sqrt(full_shift / math.sqrt(full_weight))
-    second = math.sqrt(difference_shift * math.sqrt(inner_steps / difference_weight))
-    squared = (full_shift / first) ** 2 + inner_steps * (difference_shift / second) ** 2
-    limit = math.sqrt(epochs) * math.sqrt(squared)
+    full_noise = math.sqrt(full_shift / math.sqrt(full_weight))
+    difference_noise = math.sqrt(
+        difference_shift * math.sqrt(inner_steps / difference_weight)
+    )
+
+    # Half of the μ of the whole run with these noises, in the central limit.
+    full_term = (full_shift / full_noise) ** 2
+    difference_term = inner_steps * (difference_shift / difference_noise) ** 2
+    half_mu = math.sqrt(epochs) * math.sqrt(full_term + difference_term)
 
     if not isinstance(guarantee, ApproxDP):
-        factor = round_up(rgd_noise(1, 1, limit, guarantee), 1e-14)
-        return factor * first, factor * second
+        factor = round_up(rgd_noise(1, 1, half_mu, guarantee), 1e-14)
+        return factor * full_noise, factor * difference_noise
 
     def guarantee_at(factor: float) -> Guarantee:
         """Return the guarantee with both noises multiplied by a factor."""
-        noise = (factor * first, factor * second)
+        noise = (factor * full_noise, factor * difference_noise)
         return rsvrg_guarantee(
             n, epochs, inner_steps, batch_size, clip, noise, sampling
         )
 
-    start = 2 * limit / gdp_mu(guarantee.eps, guarantee.delta0)
+    start = 2 * half_mu / gdp_mu(guarantee.eps, guarantee.delta0)
     factor = smallest_scale_meeting(guarantee_at, guarantee, start, 1e-3)
-    return factor * first, factor * second
+    return factor * full_noise, factor * difference_noise
 
 
 def error_weights(inner_steps: int, rate: float) -> Pair:
-    """Return (a, b): aσ₁² + bσ₂² is the variance that the noises of an epoch leave.
+    """Return the weights (a, b) of the two noises of RSVRG in the error after an epoch.
 
-    For a quadratic objective of curvature 1, step size r and m inner steps:
-    a = (1 − (1−r)^m)² and b = r·(1 − (1−r)^{2m})/(2 − r). A rate above 1 counts as 1:
-    there an error changes its sign at every step, and no such step size is of use.
+    With the noises σ₁ on a full gradient and σ₂ on differences, a·σ₁² + b·σ₂² is the
+    variance that they leave. For a quadratic objective of curvature 1, step size r and m
+    inner steps, a = (1 − (1−r)^m)² and b = r·(1 − (1−r)^{2m})/(2 − r).
+
+    Parameters
+    ----------
+    inner_steps : int
+        The number m of inner steps.
+    rate : float
+        The step size r. A rate above 1 counts as 1: beyond it the error changes its sign
+        at every step, and no such step size is useful.
     """
     rate = min(rate, 1.0)
     if rate < 1:
@@ -252,7 +328,10 @@ def error_weights(inner_steps: int, rate: float) -> Pair:
 
 
 def _positive_error_weights(inner_steps: int, rate: float) -> Pair:
-    """Return `error_weights`, kept above 0; only their ratio matters."""
+    """Return `error_weights`, each raised to at least 1e-300.
+
+    Callers divide by them, and only their ratio matters.
+    """
     full_weight, difference_weight = error_weights(inner_steps, rate)
     return max(full_weight, _SMALLEST_WEIGHT), max(difference_weight, _SMALLEST_WEIGHT)
 
@@ -261,10 +340,19 @@ def _positive_error_weights(inner_steps: int, rate: float) -> Pair:
 
 
 def add_remove_clip(clip: float, dim: int, dtype: Any) -> float:
-    """Return the clipping norm that is charged where n is private.
+    """Return the clipping norm C, enlarged by all rounding, for accounting with a private n.
 
-    C is enlarged by the round-off of a gradient's length and by the rounding of its
-    entries to multiples of C/2^20, whose sums are exact. It must not depend on n.
+    The length of a gradient has a round-off error, and its entries are rounded to
+    multiples of C/2^20, so that their sums are exact. The result must not depend on n.
+
+    Parameters
+    ----------
+    clip : float
+        The norm C to which gradients are clipped.
+    dim : int
+        The number of entries of a gradient.
+    dtype : dtype
+        The floating-point type of these entries.
     """
     length_error = 2 * (dim + 8) * float(np.finfo(dtype).eps)
     rounding = math.sqrt(dim) * 2.0 ** -(WHOLE_BITS + 1)
@@ -274,9 +362,18 @@ def add_remove_clip(clip: float, dim: int, dtype: Any) -> float:
 def add_remove_guarantee(
     steps: int, rate: float, clip: float, noise: float, count_noise: float
 ) -> Guarantee:
-    """Return the guarantee of T noisy sums and a noisy count, for add-remove.
+    """Return the add-remove guarantee of T noisy sums of gradients and one noisy count.
 
-    Each record is in a sum with chance `rate`; `noise` is that on a sum.
+    Parameters
+    ----------
+    steps : int
+        The number T of noisy sums.
+    rate : float
+        The probability that a record is in the batch of a sum.
+    clip : float
+        The norm to which gradients are clipped.
+    noise, count_noise : float
+        The standard deviations of the noise on a sum and on the count.
     """
     sums = subsampled_gaussian(
         round_down(noise / clip, 1e-15), rate, steps, adjacency="add-remove"
@@ -290,8 +387,13 @@ def add_remove_noise(
 ) -> Pair:
     """Return the noises at which `add_remove_guarantee` meets a guarantee.
 
-    The first is the noise on a sum, the second that on the count. For other guarantees
-    than (ε, δ) nothing is gained from chance, as in `rsgd_noise`.
+    Only (ε, δ) gains from random batches, see `rsgd_noise`. The parameters are those of
+    `add_remove_guarantee`.
+
+    Returns
+    -------
+    sum_noise, count_noise : float
+        The standard deviations of the noise on a sum and on the count.
     """
     if rate == 1 or not isinstance(guarantee, ApproxDP):
         unit_noise, count_noise = _known_batch_noises(guarantee)
@@ -306,17 +408,27 @@ def add_remove_noise(
 
 
 def _known_batch_noises(guarantee: Guarantee) -> Pair:
-    """Return the noise of one Gaussian release that moves by 1, and that on the count.
+    """Return the noises for known batches of a quantity with sensitivity 1.
 
-    They are for guarantees that gain nothing from chance.
+    They are for guarantees that gain nothing from random batches.
+
+    Returns
+    -------
+    unit_noise : float
+        The standard deviation at which one Gaussian release of sensitivity 1 meets the
+        guarantee.
+    count_noise : float
+        The standard deviation at which the noisy count spends its part of μ².
     """
+    # Replacing one record changes the mean of two numbers in [−1, 1] by at most 1.
     replace_one = replace(guarantee, adjacency="replace-one")
     unit_noise = rgd_noise(2, 1, 1.0, replace_one)
-    return unit_noise, round_up(unit_noise / math.sqrt(_COUNT_SHARE), 1e-14)
+    count_noise = round_up(unit_noise / math.sqrt(_COUNT_SHARE), 1e-14)
+    return unit_noise, count_noise
 
 
 def _count_noise(guarantee: ApproxDP) -> float:
-    """Return the noise on the count that takes its share of the μ of (ε, δ)."""
+    """Return the noise at which the count spends its part of the μ² that (ε, δ) allows."""
     mu = gdp_mu(guarantee.eps, guarantee.delta0)
     return float(round_up(1 / (math.sqrt(_COUNT_SHARE) * mu), 1e-14))
 
@@ -329,10 +441,24 @@ def add_remove_rsvrg_guarantee(
     noise: Pair,
     count_noise: float,
 ) -> Guarantee:
-    """Return the guarantee of a run of RSVRG where n is private.
+    """Return the add-remove guarantee of a run of RSVRG and one noisy count.
 
-    There is a noisy sum of gradients in each epoch, noisy sums of differences over
-    random batches, in which each record is with chance `rate`, and one noisy count.
+    There is a noisy sum of all gradients in each epoch, and a noisy sum of differences of
+    gradients over a random batch in each inner step.
+
+    Parameters
+    ----------
+    epochs, inner_steps : int
+        The number of epochs, and of inner steps in each of them.
+    rate : float
+        The probability that a record is in a batch.
+    clip : pair of float
+        The norms to which gradients and differences are clipped.
+    noise : pair of float
+        The standard deviations of the noise on a sum of gradients and on a sum of
+        differences.
+    count_noise : float
+        The standard deviation of the noise on the count.
     """
     full_gradients = subsampled_gaussian(
         round_down(noise[0] / clip[0], 1e-15), 1.0, epochs, adjacency="add-remove"
@@ -354,54 +480,79 @@ def add_remove_rsvrg_noise(
 ) -> tuple[Pair, float]:
     """Return the noises at which `add_remove_rsvrg_guarantee` meets a guarantee.
 
-    They are split as in `rsvrg_noise`: what the noises leave is
-    aσ₁²/n² + bσ₂²/(rate·n)².
+    As in `rsvrg_noise`, their ratio minimizes the variance that they leave at the end,
+    here a·σ₁²/n² + b·σ₂²/(rate·n)² with the weights a and b of `error_weights`.
+
+    Parameters
+    ----------
+    epochs, inner_steps, rate, clip
+        The parameters of `add_remove_rsvrg_guarantee`.
+    guarantee : Guarantee
+        The guarantee that must be met.
+    step : float
+        The step size.
 
     Returns
     -------
     noise : pair of float
-        On a sum of gradients, and on a sum of differences.
+        The standard deviations of the noise on a sum of gradients and on a sum of
+        differences.
     count_noise : float
-        On the count.
+        The standard deviation of the noise on the count.
     """
-    gained = rate if isinstance(guarantee, ApproxDP) else 1.0
+    # Only (ε, δ) gains from random batches, see `rsgd_noise`.
+    effective_rate = rate if isinstance(guarantee, ApproxDP) else 1.0
     full_weight, difference_weight = _positive_error_weights(inner_steps, step)
-    first = math.sqrt(clip[0] / math.sqrt(full_weight))
-    second = math.sqrt(
-        gained * clip[1] * math.sqrt(inner_steps / difference_weight) * rate
+    full_noise = math.sqrt(clip[0] / math.sqrt(full_weight))
+    difference_noise = math.sqrt(
+        effective_rate * clip[1] * math.sqrt(inner_steps / difference_weight) * rate
     )
 
-    if gained == 1 or not isinstance(guarantee, ApproxDP):
+    if effective_rate == 1 or not isinstance(guarantee, ApproxDP):
         unit_noise, count_noise = _known_batch_noises(guarantee)
-        squared = (clip[0] / first) ** 2 + inner_steps * (clip[1] / second) ** 2
-        limit = math.sqrt(epochs * squared / (1 - _COUNT_SHARE))
-        factor = round_up(unit_noise * limit, 1e-14)
-        return (factor * first, factor * second), count_noise
+        full_term = (clip[0] / full_noise) ** 2
+        difference_term = inner_steps * (clip[1] / difference_noise) ** 2
+        squared_mu = epochs * (full_term + difference_term)
+        factor = round_up(
+            unit_noise * math.sqrt(squared_mu / (1 - _COUNT_SHARE)), 1e-14
+        )
+        return (factor * full_noise, factor * difference_noise), count_noise
 
     count_noise = _count_noise(guarantee)
 
     def guarantee_at(factor: float) -> Guarantee:
         """Return the guarantee with both noises multiplied by a factor."""
-        noise = (factor * first, factor * second)
+        noise = (factor * full_noise, factor * difference_noise)
         return add_remove_rsvrg_guarantee(
             epochs, inner_steps, rate, clip, noise, count_noise
         )
 
-    start = clip[0] * math.sqrt(epochs) / first
+    start = clip[0] * math.sqrt(epochs) / full_noise
     factor = smallest_scale_meeting(guarantee_at, guarantee, start, 1e-3)
-    return (factor * first, factor * second), count_noise
+    return (factor * full_noise, factor * difference_noise), count_noise
 
 
-# ---- what an optimizer is asked for
+# ---- the arguments guarantee= and noise= of an optimizer
 
 
 def check_request(
     guarantee: Guarantee | None, noise: object, *adjacencies: str
 ) -> None:
-    """Check that exactly one of guarantee and noise is given.
+    """Check that an optimizer was given exactly one of `guarantee` and `noise`.
 
-    The guarantee must have one of the given adjacencies; 'replace-one' if none is
-    given.
+    Parameters
+    ----------
+    guarantee : Guarantee or None
+        The guarantee that must be met.
+    noise : object or None
+        The noise that must be used.
+    *adjacencies : str
+        The adjacencies that the guarantee may have; only 'replace-one' by default.
+
+    Raises
+    ------
+    ParameterError
+        If both or none are given, or if the guarantee has another adjacency.
     """
     if (guarantee is None) == (noise is None):
         raise ParameterError(
@@ -430,10 +581,30 @@ def derive(
     to_noise: Callable[[Guarantee], float],
     to_guarantee: Callable[[float], Guarantee],
 ) -> tuple[float, Guarantee]:
-    """Return noise and guarantee from whichever of the two was given.
+    """Return the noise and the guarantee of an optimizer that was given one of them.
 
-    `to_noise` and `to_guarantee` lead from one to the other; the guarantee returned is
-    always the one of the noise returned.
+    Parameters
+    ----------
+    guarantee : Guarantee or None
+        The guarantee that must be met, if it was given.
+    noise : float or None
+        The standard deviation of the noise, if it was given.
+    to_noise : callable
+        The noise that meets a guarantee.
+    to_guarantee : callable
+        The guarantee of a noise.
+
+    Returns
+    -------
+    noise : float
+        The noise that is used.
+    guarantee : Guarantee
+        The guarantee of that noise, which may be slightly stronger than the one given.
+
+    Raises
+    ------
+    ParameterError
+        If both or none are given.
     """
     check_request(guarantee, noise)
     if guarantee is not None:

@@ -1,9 +1,11 @@
-"""The price of choosing: a release is repeated, and only the best run is published.
+"""The cost of choosing: a release is repeated, and only the best run is published.
+
+`NegativeBinomialRuns` is the random number of runs, and computes what the best run costs.
 
 Theorem (Liu and Talwar 2019; Papernot and Steinke 2022; docs/accounting.md, Theorem
-C5). If the number K of runs is random and never published, the best of them costs about
-two or three runs, however many there are. "Best" is by a score that is part of each
-run's private output, ties by the order of the outputs. Here K is truncated negative
+C5). If the number K of runs is random and never published, the best run costs about two
+or three runs, however many there are. "Best" is by a score that is part of each run's
+private output, with ties broken by the order of the outputs. Here K is truncated negative
 binomial: P(K = k) ∝ (1−γ)^k·∏_{l<k}(l+η)/(l+1), k >= 1.
 """
 
@@ -26,10 +28,10 @@ from curvedp.privacy.guarantees.base import Guarantee
 from curvedp.privacy.guarantees.definitions import GDP, ApproxDP, PureDP, RenyiDP
 from curvedp.privacy.guarantees.gaussian import gdp_mu
 
-# Orders λ̂ of the second term of the theorem: each gives a bound, and the best is
-# taken.
+# Orders λ̂ of the second term in `NegativeBinomialRuns.best`. Each of them gives a bound,
+# and the smallest bound is used.
 _SECOND_ORDERS = np.concatenate([[1.0], 1 + np.geomspace(1e-3, 1e6, 400)])
-# Orders λ among which a calibration to (ε, δ) chooses.
+# Orders λ from which a calibration to (ε, δ) chooses.
 _CALIBRATION_ORDERS = 1 + np.geomspace(0.05, 5e3, 60)
 
 
@@ -68,7 +70,10 @@ class NegativeBinomialRuns:
 
     @property
     def mean(self) -> float:
-        """E[K] = η(1−γ)/(γ(1 − γ^η)), and (1−γ)/(γ·log(1/γ)) for η = 0; rounded up."""
+        """The expected number of runs E[K], rounded up.
+
+        It is η(1−γ)/(γ(1 − γ^η)), and (1−γ)/(γ·log(1/γ)) for η = 0.
+        """
         log_stop = math.log(self.stop)
         if self.shape == 0:
             return float(round_up((1 - self.stop) / self.stop / -log_stop, 1e-14))
@@ -77,7 +82,7 @@ class NegativeBinomialRuns:
 
     @classmethod
     def of_mean(cls, mean: float) -> "NegativeBinomialRuns":
-        """Return the logarithmic law (η = 0) with about the given mean, above 1."""
+        """Return the logarithmic law (η = 0) whose expected number of runs is about `mean` > 1."""
         _validate.within("mean", mean, 1, 1e12, open_low=True)
         low = 1e-15
         high = 1 - 1e-9
@@ -90,20 +95,24 @@ class NegativeBinomialRuns:
         return cls(high)
 
     def one_of(self, target: Guarantee) -> tuple[Guarantee, float | None]:
-        """Return what one run must meet so that the best run meets `target`.
+        """Return the guarantee that one run must meet so that the best run meets `target`.
 
         Parameters
         ----------
         target : PureDP or ApproxDP
-            What the best run must satisfy; other targets are refused.
+            The guarantee that the best run must satisfy.
 
         Returns
         -------
         run : PureDP or GDP
             The largest pure ε, or the largest μ of GDP, that one run may spend.
         order : float or None
-            The Rényi order at which the best run is seen to meet (ε, δ); None for pure
-            ε.
+            The Rényi order at which the best run is proved to meet (ε, δ); None for pure ε.
+
+        Raises
+        ------
+        ParameterError
+            For other targets.
         """
         if isinstance(target, PureDP):
             share = Fraction(target.eps) / (2 + Fraction(self.shape))
@@ -126,10 +135,11 @@ class NegativeBinomialRuns:
         return GDP(1 / scale, adjacency=target.adjacency), order
 
     def _delta_of_best(self, mu: float, target: ApproxDP) -> tuple[float, float]:
-        """Return δ(ε) of the best of μ-GDP runs at the target's ε, and the order used.
+        """Return δ(ε) of the best of many μ-GDP runs, and the Rényi order that proves it.
 
-        The order is chosen by the bound log δ <= (λ−1)(D_λ − ε + log(1 − 1/λ)) − log λ
-        (Canonne, Kamath and Steinke 2020); δ is then the exact one at that order.
+        ε is that of the target. The order λ is chosen by the bound
+        log δ <= (λ−1)(D_λ − ε + log(1 − 1/λ)) − log λ on the divergence D_λ of the best run
+        (Canonne, Kamath and Steinke 2020). δ is then the exact one at that order.
         """
         run = GDP(mu, adjacency=target.adjacency)
         orders = _CALIBRATION_ORDERS
@@ -185,7 +195,15 @@ class NegativeBinomialRuns:
 
 @functools.lru_cache(maxsize=64)
 def _smallest_second_term(run: Guarantee, log_stop: float) -> float:
-    """Return the smallest (1 − 1/λ̂)·ε(λ̂) + log(1/γ)/λ̂ over the orders λ̂ >= 1."""
+    """Return the smallest (1 − 1/λ̂)·ε(λ̂) + log(1/γ)/λ̂ over orders λ̂ >= 1; cached.
+
+    Parameters
+    ----------
+    run : Guarantee
+        ε(λ̂) is its Rényi divergence.
+    log_stop : float
+        log γ, the parameter of the number of runs.
+    """
     orders = _SECOND_ORDERS
     divergences = np.array(
         [run.implied_renyi(order) if order > 1 else 0.0 for order in orders.tolist()]

@@ -1,11 +1,14 @@
-"""The Gaussian mechanism on random batches: exact steps, exact composition.
+"""The Gaussian mechanism on random batches: exact profiles of a step, and many steps.
 
-Each step releases Σ_{i in batch} xᵢ + N(0, σ²C²) with ‖xᵢ‖ <= C. Write q for the
-sampling rate and δ_μ for the profile of N(0, 1) against N(μ, 1).
+`subsampled_gaussian` returns the guarantee of a given noise, and
+`subsampled_noise_multiplier` the noise for a given guarantee.
 
-Poisson batches. When a record is replaced, the worst pair is (1−q)·N(0) + q·N(C)
-against (1−q)·N(0) + q·N(−C). When one is removed, it is the first of these against
-N(0); when one is added, the other way round (docs/accounting.md, Theorem C4).
+Each step releases Σ_{i in batch} xᵢ + N(0, σ²C²), with records clipped to ‖xᵢ‖ <= C.
+Write q for the sampling rate and δ_μ for the profile of N(0, 1) against N(μ, 1).
+
+Poisson batches. When a record is replaced, the worst pair of output distributions is
+(1−q)·N(0) + q·N(C) against (1−q)·N(0) + q·N(−C). When one is removed, it is the first of
+these against N(0); when one is added, the reverse (docs/accounting.md, Theorem C4).
 
 Batches of fixed size, without replacement. Another record takes the place of the
 missing one: δ(ε) = q·δ_{2/σ}(log(1 + (e^ε−1)/q)) (Balle, Barthe and Gaboardi 2018).
@@ -34,25 +37,25 @@ from curvedp.privacy.guarantees.base import Guarantee
 from curvedp.privacy.guarantees.definitions import GDP, ApproxDP
 from curvedp.privacy.guarantees.gaussian import gdp_delta
 
-# More noise needs none of this accounting, and its squares overflow.
+# A larger noise multiplier is refused: its square would overflow.
 _LARGEST_MULTIPLIER = 1e100
-# With less noise than this only chance protects: a step's δ(ε) is q up to ε = 10¹¹, and
-# is taken as q for every ε.
+# With a smaller one, only the random choice of the batch protects a record. Then δ(ε) of
+# a step is the sampling rate q up to ε = 10¹¹, and q is returned for every ε.
 _SMALLEST_MULTIPLIER = 1e-6
-# The relative error of the ε's below, which are moved down by it.
+# The relative rounding error of intermediate ε's, which are lowered by it.
 _ROUNDING = 1e-15
 
 
 @dataclass(frozen=True, repr=False)
 class _Step(Guarantee):
-    """One noisy sum of a random batch.
+    """One noisy sum over a random batch of records.
 
     Parameters
     ----------
     noise_multiplier : float
-        σ, the deviation of the noise in units of the clipping norm C.
+        σ, the standard deviation of the noise in units of the clipping norm C.
     sampling_rate : float
-        q, the chance that a record is in the batch.
+        q, the probability that a record is in the batch.
     """
 
     noise_multiplier: float
@@ -75,28 +78,29 @@ class _Step(Guarantee):
         object.__setattr__(self, "sampling_rate", rate)
 
     def _delta(self, eps: Array) -> Any:
-        """Return δ(ε); the sampling rate q where there is next to no noise."""
-        # The two outputs agree unless the record is drawn: δ <= q, whatever the noise.
+        """Return δ(ε); it is the sampling rate q if there is next to no noise."""
+        # The two output distributions agree unless the record is drawn, so that δ <= q.
         if self.noise_multiplier < _SMALLEST_MULTIPLIER:
             return np.full_like(eps, self.sampling_rate)
         return self._noisy_delta(eps)
 
     def _noisy_delta(self, eps: Array) -> Any:
-        """Return δ(ε) where the noise is not negligible. Subclasses give it."""
+        """Return δ(ε) if the noise is not negligible. Subclasses define it."""
         raise NotImplementedError
 
     def mu_of_shift(self, clips: int) -> float:
-        """Return the μ of means that are `clips` clipping norms apart, rounded up.
+        """Return the μ of two Gaussians whose means are `clips` clipping norms apart.
 
-        Every δ below grows with it.
+        It is clips/σ, rounded up: every δ in this module increases with it.
         """
         return round_fraction(clips / Fraction(self.noise_multiplier), up=True)
 
     def _amplified_delta(self, mu: float, eps: Array) -> Any:
-        """Return q·δ_μ(ε_inner), ε_inner = log(1 + (e^ε−1)/q); rounded up.
+        """Return q·δ_μ(ε′) with ε′ = log(1 + (e^ε−1)/q), rounded up.
 
-        From ε = 30 on, (e^ε − 1 + q)/q >= e^ε·(1 − e^−30)/q serves. ε_inner is rounded
-        down, because δ_μ falls with it.
+        q is the sampling rate, and δ_μ the profile of N(0, 1) against N(μ, 1). From ε = 30
+        on, the lower bound e^ε·(1 − e^−30)/q <= (e^ε − 1 + q)/q replaces the argument of
+        the logarithm. ε′ is rounded down, because δ_μ decreases with it.
         """
         q = self.sampling_rate
         if q == 1:
@@ -106,45 +110,50 @@ class _Step(Guarantee):
             for_small = np.log1p(np.expm1(np.minimum(eps, 30.0)) / q)
             for_large = eps - math.log(q)
             for_large = for_large + math.log1p(-math.exp(-30))
-            inner = np.where(eps < 30, for_small, for_large)
-        rounding = _ROUNDING * (np.minimum(np.abs(inner), 1e300) + 1) * (eps > 0)
-        inner = np.where(eps == np.inf, np.inf, inner - rounding)
-        delta = q * gdp_delta(mu, np.maximum(inner, 0.0))
+            inner_eps = np.where(eps < 30, for_small, for_large)
+        rounding = _ROUNDING * (np.minimum(np.abs(inner_eps), 1e300) + 1) * (eps > 0)
+        inner_eps = np.where(eps == np.inf, np.inf, inner_eps - rounding)
+        delta = q * gdp_delta(mu, np.maximum(inner_eps, 0.0))
         return np.minimum(round_up(delta, 1e-15), 1.0)
 
 
 @dataclass(frozen=True, repr=False)
 class PoissonGaussianStep(_Step):
-    """One noisy sum of a Poisson batch: every record is in it with chance q.
+    """One noisy sum over a Poisson batch, which contains every record with probability q.
 
-    Exact for the worst pair of neighboring data sets, in any dimension, for either
-    adjacency. The parameters are `noise_multiplier` σ and `sampling_rate` q.
+    The profile is exact for the worst pair of neighboring data sets, in any dimension,
+    for either adjacency. The parameters are `noise_multiplier` σ and `sampling_rate` q.
     """
 
     @property
     def delta_add(self) -> Callable[[Array], Array] | None:
-        """δ(ε) for adding a record, where `delta` is for removing one."""
+        """δ(ε) for adding a record, if that differs from `delta`; else None."""
         is_symmetric = self.adjacency == "replace-one"
         if is_symmetric or self.noise_multiplier < _SMALLEST_MULTIPLIER:
             return None
         return self._delta_when_adding
 
     def _delta_when_adding(self, eps: Array) -> Array:
-        """Return s·δ_μ(ε_inner), s = q − (e^ε − 1)(1 − q), ε_inner = ε + log(q/s).
+        """Return δ(ε) for adding a record, rounded up.
 
-        δ(ε) is 0 where s <= 0. It grows with s and falls with ε_inner; both are rounded
-        accordingly (docs/accounting.md, Theorem C4).
+        With the sampling rate q and μ = 1/σ (docs/accounting.md, Theorem C4),
+
+            δ(ε) = s·δ_μ(ε′),    s = q − (e^ε − 1)(1 − q),    ε′ = ε + log(q/s),
+
+        and δ(ε) = 0 where s <= 0. It increases with s and decreases with ε′, so that s is
+        rounded up and ε′ down.
         """
         q = self.sampling_rate
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
             raised_q = q * (1 + 8 * _ROUNDING)
-            lowered_loss = np.expm1(eps) * (1 - q) * (1 - 4 * _ROUNDING)
-            s = raised_q - lowered_loss
+            lowered_term = np.expm1(eps) * (1 - q) * (1 - 4 * _ROUNDING)
+            s = raised_q - lowered_term
+
             log_q = np.log(q * (1 - 4 * _ROUNDING))
-            inner = eps + log_q - np.log(np.maximum(s, 0.0))
-            inner = inner * (1 - _ROUNDING) - 4 * _ROUNDING * (1 - math.log(q))
-            inner = np.where(s > 0, np.maximum(inner, 0.0), 0.0)
-            delta = round_up(s * gdp_delta(self.mu_of_shift(1), inner), 4e-15)
+            inner_eps = eps + log_q - np.log(np.maximum(s, 0.0))
+            inner_eps = inner_eps * (1 - _ROUNDING) - 4 * _ROUNDING * (1 - math.log(q))
+            inner_eps = np.where(s > 0, np.maximum(inner_eps, 0.0), 0.0)
+            delta = round_up(s * gdp_delta(self.mu_of_shift(1), inner_eps), 4e-15)
         return np.where(s > 0, np.minimum(delta, 1.0), 0.0)
 
     def _noisy_delta(self, eps: Array) -> Any:
@@ -154,15 +163,15 @@ class PoissonGaussianStep(_Step):
         return self._delta_when_replacing(eps)
 
     def _delta_when_replacing(self, eps: Array) -> Any:
-        """Return δ(ε) for replacing a record.
+        """Return δ(ε) for replacing a record, rounded up.
 
-        The loss exceeds ε where the noise exceeds z/μ, with z = ε/2 + asinh(e^x) and
-        e^x = ((1−q)/q)·e^{μ²/2}·sinh(ε/2), so that
+        With the sampling rate q and μ = 1/σ, the loss exceeds ε where the noise exceeds z/μ,
+        with z = ε/2 + asinh(e^x) and e^x = ((1−q)/q)·e^{μ²/2}·sinh(ε/2). So
 
             δ(ε) = q·(δ_μ(z − μ²/2) + e^{ε/2 − asinh(e^x) − μ²/2}·δ_μ(z + μ²/2)).
 
-        Beyond x = 20, asinh(e^x) is x + log 2 to all digits, and ε/2 − asinh(e^x) is
-        known without the ε that would cancel.
+        Beyond x = 20, asinh(e^x) equals x + log 2 in floats. There the difference
+        ε/2 − asinh(e^x), called `lag` below, is written out without the ε that cancels.
         """
         q = self.sampling_rate
         mu = self.mu_of_shift(1)
@@ -191,14 +200,15 @@ class PoissonGaussianStep(_Step):
 
 @dataclass(frozen=True, repr=False)
 class FixedSizeGaussianStep(_Step):
-    """One noisy sum of a batch of fixed size without replacement, q = batch size/n.
+    """One noisy sum over a batch of fixed size, drawn without replacement.
 
-    An upper bound for every pair of neighboring data sets, in any dimension. Only for
-    replace-one: the rate tells the number of records.
+    The sampling rate is q = batch size/n. The profile is an upper bound for every pair of
+    neighboring data sets, in any dimension. Only replace-one is supported, because the
+    rate reveals the number n of records.
     """
 
     def __post_init__(self) -> None:
-        """Refuse add-remove: the rate tells the number of records."""
+        """Validate the fields; refuse add-remove, because the rate reveals n."""
         super().__post_init__()
         if self.adjacency != "replace-one":
             raise ParameterError(
@@ -207,7 +217,7 @@ class FixedSizeGaussianStep(_Step):
             )
 
     def _noisy_delta(self, eps: Array) -> Any:
-        """Return the amplified δ of means two clipping norms apart."""
+        """Return the amplified δ of two means that are two clipping norms apart."""
         return self._amplified_delta(self.mu_of_shift(2), eps)
 
 
@@ -219,22 +229,22 @@ def subsampled_gaussian(
     sampling: str = "poisson",
     adjacency: str = "replace-one",
 ) -> Guarantee:
-    """Return the guarantee of many noisy sums of random batches.
+    """Return the guarantee of many noisy sums over random batches.
 
-    `delta` is an upper bound at every ε, for steps that adapt to earlier ones while
-    noise, rate and number are fixed beforehand. At rate 1 the answer is GDP in closed
-    form, with the sensitivity 2C of replacing a record or C of adding one.
+    `delta` is an upper bound at every ε. The steps may adapt to earlier outputs, while
+    noise, rate and number of steps are fixed beforehand. At rate 1 the answer is GDP in
+    closed form, with the sensitivity 2C for replacing a record or C for adding one.
 
     Parameters
     ----------
     noise_multiplier : float
-        σ/C: the noise in units of the norm to which records are clipped.
+        σ/C: the standard deviation of the noise in units of the clipping norm.
     sampling_rate : float
-        The chance that a record is in a batch.
+        The probability that a record is in a batch.
     steps : int
         The number of noisy sums.
     sampling : str
-        'poisson' (every record with that chance) or 'fixed-size' (without replacement).
+        'poisson' (every record independently) or 'fixed-size' (without replacement).
     adjacency : str
         'replace-one' or 'add-remove'.
 
@@ -262,21 +272,26 @@ def subsampled_gaussian(
 def subsampled_noise_multiplier(
     target: ApproxDP, sampling_rate: float, steps: int, *, sampling: str = "poisson"
 ) -> float:
-    """Return the smallest σ/C at which `subsampled_gaussian` meets (ε, δ).
+    """Return the smallest noise multiplier at which `subsampled_gaussian` meets (ε, δ).
 
-    It is found to 1e-4, on the private side: the answer was seen to meet the target.
+    It exceeds the smallest one by at most 1e-4 of it, and was evaluated to meet the target.
 
     Parameters
     ----------
     target : ApproxDP
-        What is to be met.
+        The guarantee that must be met.
     sampling_rate, steps, sampling
-        As of `subsampled_gaussian`.
+        The parameters of `subsampled_gaussian`.
+
+    Returns
+    -------
+    float
+        σ/C: the standard deviation of the noise in units of the clipping norm.
 
     Raises
     ------
     ParameterError
-        For another target, or one that chance alone would meet.
+        If the target is not an ApproxDP, or if it would be met without any noise.
 
     Examples
     --------
@@ -308,18 +323,18 @@ def smallest_scale_meeting(
     start: float = 1.0,
     relative: float = 1e-4,
 ) -> float:
-    """Return the smallest scale at which a guarantee was seen to meet (ε, δ).
+    """Return the smallest noise scale at which a guarantee meets (ε, δ), rounded up.
 
     Parameters
     ----------
     guarantee_at : callable
-        From a noise scale to a guarantee, whose δ(ε) falls as the scale grows.
+        The guarantee as a function of the noise scale; its δ(ε) decreases with it.
     target : ApproxDP
-        What is to be met.
+        The guarantee that must be met.
     start : float
-        Where the search begins.
+        The scale at which the search starts.
     relative : float
-        How far the answer may be above the smallest scale, relative to it.
+        How far the answer may exceed the smallest scale, relative to it.
     """
 
     def log_excess(scale: float) -> float:
@@ -333,12 +348,14 @@ def smallest_scale_meeting(
 def smallest_noise_multiplier(
     guarantee_at: Callable[[float], Guarantee], target: ApproxDP
 ) -> float:
-    """Return `smallest_scale_meeting` for a noise multiplier.
+    """Return the smallest noise multiplier at which a guarantee meets (ε, δ), rounded up.
+
+    The parameters are those of `smallest_scale_meeting`.
 
     Raises
     ------
     ParameterError
-        Where next to no noise meets (ε, δ): a record that is drawn would be published
+        If next to no noise meets (ε, δ). Then a record that is drawn would be published
         in full, which no δ is meant to allow.
     """
     without_noise = guarantee_at(_SMALLEST_MULTIPLIER / 2)

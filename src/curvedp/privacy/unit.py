@@ -2,9 +2,9 @@
 
 A guarantee bounds what a change between two neighboring data sets can tell. The
 adjacency says what is done (replace, or add and remove); the privacy unit says to what.
-A bound for one record says little about a person with twenty: bounds for different
-units do not add up, so a ledger counts for one unit only (docs/ledger.md, "One unit of
-privacy").
+A bound for one record says little about a person with twenty, and a bound for changes
+within a public class says nothing about a change of class. A ledger therefore counts
+for one unit only (docs/ledger.md, "One unit of privacy").
 """
 
 from enum import StrEnum
@@ -19,20 +19,57 @@ class PrivacyUnit(StrEnum):
     Attributes
     ----------
     RECORD
-        One record. A person with k records is protected k times less.
+        One record with everything that belongs to it, such as its label. A person with
+        k records is protected k times less.
     PERSON
         One person with all their records, however many.
+    RECORD_IN_CLASS, PERSON_IN_CLASS
+        The same, but the class of the record or person is public and never differs.
 
     Examples
     --------
     >>> PrivacyUnit("person") is PrivacyUnit.PERSON
     True
-    >>> f"{PrivacyUnit.RECORD}s are counted"
-    'records are counted'
+    >>> PrivacyUnit.RECORD.implies(PrivacyUnit.RECORD_IN_CLASS)
+    True
+    >>> PrivacyUnit.RECORD_IN_CLASS.implies(PrivacyUnit.RECORD)
+    False
     """
 
     RECORD = "record"
     PERSON = "person"
+    RECORD_IN_CLASS = "record_in_class"
+    PERSON_IN_CLASS = "person_in_class"
+
+    @property
+    def in_class(self) -> "PrivacyUnit":
+        """The same unit where its class is public and never differs."""
+        if self in (PrivacyUnit.RECORD, PrivacyUnit.RECORD_IN_CLASS):
+            return PrivacyUnit.RECORD_IN_CLASS
+        return PrivacyUnit.PERSON_IN_CLASS
+
+    @property
+    def words(self) -> str:
+        """The unit in words that follow "one", such as "record within its class"."""
+        return _WORDS[self]
+
+    def implies(self, other: "PrivacyUnit") -> bool:
+        """Return whether a guarantee for this unit is a guarantee for the other one too.
+
+        Data sets that differ in one record within its class differ in one record. So
+        what bounds every change of a record bounds the changes within a class. The
+        converse is false: a record that changes its class changes two classes and
+        their sizes. Records and persons are kept apart both ways.
+        """
+        return other in (self, self.in_class)
+
+
+_WORDS = {
+    PrivacyUnit.RECORD: "record",
+    PrivacyUnit.PERSON: "person",
+    PrivacyUnit.RECORD_IN_CLASS: "record within its public class",
+    PrivacyUnit.PERSON_IN_CLASS: "person within their public class",
+}
 
 
 def check_unit(name: str, value: Any) -> PrivacyUnit | None:
@@ -60,5 +97,7 @@ def check_unit(name: str, value: Any) -> PrivacyUnit | None:
     if isinstance(value, str) and value in list(PrivacyUnit):
         return PrivacyUnit(value)
     raise ParameterError(
-        "must be 'record', 'person' or None", parameter=name, value=value
+        f"must be {', '.join(repr(unit.value) for unit in PrivacyUnit)} or None",
+        parameter=name,
+        value=value,
     )

@@ -128,7 +128,13 @@ class Source(ABC):
         return np.asarray(values.clip(max=1 - 2.0**-53))
 
     def _leading_zeros(self, shape: tuple[int, ...]) -> np.ndarray:
-        """Return independent numbers of leading zero bits of uniform bit strings."""
+        """Return how many leading zero bits independent uniform bit strings have.
+
+        Parameters
+        ----------
+        shape : tuple of int
+            The shape of the result. Strings are followed to about 960 zero bits.
+        """
         zeros = np.zeros(shape, dtype=np.int64)
         # Bit strings that have been zero so far.
         is_open = np.ones(shape, dtype=bool)
@@ -207,7 +213,7 @@ class SecureSource(Source):
             return _Stream()
 
     def random_bytes(self, n: int) -> bytes:
-        """Return n uniform bytes."""
+        """Return n uniform bytes, taken from an idle stream of this process."""
         while True:
             stream = self._stream()
             chunk = stream.take(n)
@@ -276,7 +282,10 @@ class _Stream:
         self.used = _KEYSTREAM_BYTES
 
     def take(self, n: int) -> bytes:
-        """Return the next n bytes and erase them here."""
+        """Return the next n bytes of the stream, and erase them here.
+
+        Starts new epochs, each with a new key, as often as the bytes need.
+        """
         if n <= _KEYSTREAM_BYTES - self.used:
             return self._cut(n)
         pieces = [self._cut(_KEYSTREAM_BYTES - self.used)]
@@ -288,7 +297,10 @@ class _Stream:
         return b"".join(pieces)
 
     def _start_epoch(self) -> None:
-        """Fill the buffer with the key's stream; its first 32 bytes become the next key."""
+        """Fill the buffer with the keystream of the current key; its first 32 bytes are the next key.
+
+        The old key is overwritten, so that earlier bytes cannot be computed again.
+        """
         counter_mode = modes.CTR(bytes(_BLOCK_BYTES))
         cipher = Cipher(algorithms.AES(bytes(self.key)), counter_mode)
         cipher.encryptor().update_into(_ZEROS, self.buffer)

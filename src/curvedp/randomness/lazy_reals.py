@@ -144,9 +144,16 @@ class LazyNormals:
         return self._pair(index // 2, bits)[index % 2]
 
     def _pair(self, k: int, bits: int) -> tuple[arb, arb]:
-        """Return the normals 2k and 2k + 1.
+        """Return the normals number 2k and 2k + 1, to about the given number of bits.
 
-        The last pair is remembered, because its other half is usually asked for next.
+        The last pair is cached, because its other half is usually needed next.
+
+        Parameters
+        ----------
+        k : int
+            The number of the pair.
+        bits : int
+            The precision of the uniforms.
         """
         key = (k, bits, ctx.prec)
         if self._last_pair is not None and self._last_pair.key == key:

@@ -1,14 +1,15 @@
 """Sensitivity and Lipschitz constants of the gradient of geodesic regression.
 
-The first say how much one record moves the gradient, which noise must hide; the second
-how fast the gradient changes with the geodesic, which a sampler must know. Proofs:
-docs/regression.md.
+A sensitivity says how much one record can move the gradient, which the noise must hide.
+A Lipschitz constant says how fast the gradient changes with the geodesic, which a
+rejection sampler must know. The proofs are in docs/regression.md, "The mathematics".
 
-Notation. A record has a predictor x, centered so that |x| ≤ X, and a response; the
-geodesic has the middle p and the velocity v with ‖v‖ ≤ V; residuals are clipped to the
-length τ. Only the LOWER curvature bound enters a sensitivity: negative curvature
-spreads geodesics, so that d Exp grows like cosh; where curvature is ≥ 0 it never
-exceeds 1 (E19, E20).
+Notation. The model is y ≈ Exp(p, x·v). A record has a predictor x, centered so that
+|x| ≤ X = ½, and a response y. The geodesic has the middle p and the velocity v with
+‖v‖ ≤ V. Residuals are clipped to the length τ. E is the mean of half the squared
+residuals. Only the LOWER curvature bound enters a sensitivity: negative curvature
+spreads geodesics, so the differential of Exp grows like cosh. Where curvature is ≥ 0
+that differential never exceeds 1 (E19, E20 in docs/errata.md).
 """
 
 from math import cos, cosh, inf, nextafter, pi, sinh, sqrt
@@ -20,20 +21,22 @@ from curvedp import _validate
 from curvedp.errors import ParameterError
 from curvedp.geometry.manifold import Manifold
 
-# X: predictors lie in [0, 1] and are centered at ½.
-HALF = 0.5
+# X, the largest length of a centered predictor: predictors lie in [0, 1] and are
+# centered at ½.
+MAX_PREDICTOR = 0.5
 
-# The standard deviation of a predictor that is spread evenly over its range: the unit
-# in which velocities are measured beside points.
-DEVIATION = 12**-0.5
+# u = 1/√12, the standard deviation of a predictor that is spread evenly over [0, 1]. In
+# this unit a velocity and a point matter about equally (docs/regression.md, "The unit
+# of v").
+PREDICTOR_UNIT = 12**-0.5
 
-# Angles below which a quotient is replaced by a bound on it, because the quotient of
-# floats would cancel: sinh(a)/a by 1 + a², and quotients that are O(a) by a itself.
+# Angles a below which a quotient of floats would lose its digits and is replaced by an
+# upper bound: sinh(a)/a by 1 + a², and quotients that are O(a) by a itself.
 _TINY_SINHC_ANGLE = 1e-6
 _TINY_QUOTIENT_ANGLE = 1e-4
 
-# The Lipschitz constant along v is at least this share of that along p, so that a
-# sampler's cells never degenerate.
+# The Lipschitz constant in v is raised to at least this fraction of the one in p: a
+# sampler divides by it, and in a flat direction it could be 0.
 _MIN_LIPSCHITZ_RATIO = 1e-12
 
 
@@ -64,10 +67,13 @@ class Domain(NamedTuple):
     predictors: int = 1
 
     def checked(self) -> Self:
-        """Return the domain, or refuse one that describes no regression.
+        """Return this domain after checking it; a certificate's domain comes from a stranger.
 
-        The domain of a certificate was written by a stranger, so that it must be
-        checked.
+        Raises
+        ------
+        ParameterError
+            If a length is not positive and finite, or a count is not a positive
+            integer.
         """
         for name in ("radius", "speed", "clip", "data_radius"):
             _validate.length(name, getattr(self, name))
@@ -77,14 +83,14 @@ class Domain(NamedTuple):
 
 
 class GradientSensitivities(NamedTuple):
-    """How far the two halves of the gradient move when one record is replaced.
+    """How far the two parts of the gradient can move when one record is replaced.
 
     Attributes
     ----------
     point : float
-        Δ_p, of ∇_p E.
+        Δ_p, a bound on the change of ∇_p E.
     velocity : float
-        Δ_v, of ∇_v E.
+        Δ_v, a bound on the change of ∇_v E.
     """
 
     point: float
@@ -92,61 +98,118 @@ class GradientSensitivities(NamedTuple):
 
 
 class ExpDifferentialBounds(NamedTuple):
-    """Bounds on the differential of Exp(p, w) for ‖w‖ up to some length.
+    """Bounds on the differential of Exp(p, w) for all w up to some length.
 
     Attributes
     ----------
     point : float
-        Of ‖d_p Exp(p, w)‖.
+        c, a bound on ‖d_p Exp(p, w)‖.
     velocity : float
-        Of ‖d_v Exp(p, w)‖.
+        s, a bound on ‖d_w Exp(p, w)‖.
     """
 
     point: float
     velocity: float
 
 
-def exp_differential_bounds(manifold: Manifold, length: float) -> ExpDifferentialBounds:
-    """Bound ‖d_p Exp(p, w)‖ and ‖d_v Exp(p, w)‖ for all w with ‖w‖ ≤ length.
+def exp_differential_bounds(
+    manifold: Manifold, max_length: float
+) -> ExpDifferentialBounds:
+    """Bound the differential of the exponential map for vectors up to a length.
 
-    With a = √−κ_min·length they are cosh a and sinh(a)/a; both are 1 where curvature is
-    not negative (Rauch).
-    """
-    lowest_curvature = manifold.curvature_bounds[0]
-    if lowest_curvature >= 0:
-        return ExpDifferentialBounds(1.0, 1.0)
-    a = sqrt(-lowest_curvature) * length
-    sinhc = sinh(a) / a if a > _TINY_SINHC_ANGLE else 1.0 + a * a
-    return ExpDifferentialBounds(cosh(a), sinhc)
+    By Rauch's comparison theorem, with κ_min the lower curvature bound, ℓ =
+    `max_length` and a = ℓ·√−κ_min,
 
+        ‖d_p Exp(p, w)‖ ≤ c = cosh a  and  ‖d_w Exp(p, w)‖ ≤ s = sinh(a)/a
 
-def gradient_sensitivities(
-    manifold: Manifold, speed: float, clip: float, n: int, reach: float = HALF
-) -> GradientSensitivities:
-    """Return how far ∇_p E and ∇_v E move when one record is replaced.
-
-    Theorem 1 (docs/regression.md): Δ_p = 2τc/n and Δ_v = 2τsX/n, with the bounds c and
-    s of `exp_differential_bounds` at the length V·X. It holds anywhere in the domain.
+    for all w with ‖w‖ ≤ ℓ. Where no curvature is negative, c = s = 1.
 
     Parameters
     ----------
     manifold : Manifold
-    speed, clip : float
-        V and τ.
-    n : int
-    reach : float
-        X, the largest |x|.
+        Where p lives.
+    max_length : float
+        ℓ ≥ 0, the largest length of w.
+
+    Returns
+    -------
+    ExpDifferentialBounds
+        The pair (c, s).
     """
-    c, s = exp_differential_bounds(manifold, speed * reach)
+    lowest_curvature = manifold.curvature_bounds[0]
+    if lowest_curvature >= 0:
+        return ExpDifferentialBounds(1.0, 1.0)
+
+    a = sqrt(-lowest_curvature) * max_length
+    if a > _TINY_SINHC_ANGLE:
+        sinhc_a = sinh(a) / a
+    else:
+        sinhc_a = 1.0 + a * a  # an upper bound of sinh(a)/a
+    return ExpDifferentialBounds(cosh(a), sinhc_a)
+
+
+def gradient_sensitivities(
+    manifold: Manifold,
+    speed: float,
+    clip: float,
+    n: int,
+    max_predictor: float = MAX_PREDICTOR,
+) -> GradientSensitivities:
+    """Return how far ∇_p E and ∇_v E can move when one record is replaced.
+
+    Theorem 1 (docs/regression.md). Let c and s bound the differential of Exp at lengths
+    up to V·X (`exp_differential_bounds`). Replacing one of n records moves the
+    gradients by at most
+
+        Δ_p = 2τc/n  and  Δ_v = 2τsX/n
+
+    at every geodesic of speed at most V.
+
+    Parameters
+    ----------
+    manifold : Manifold
+        Where the responses live.
+    speed : float
+        V, the largest length of the velocity.
+    clip : float
+        τ, the length to which residuals are clipped.
+    n : int
+        The number of records.
+    max_predictor : float
+        X, the largest |x| of a centered predictor.
+
+    Returns
+    -------
+    GradientSensitivities
+        Δ_p and Δ_v, rounded up.
+    """
+    point_bound, velocity_bound = exp_differential_bounds(
+        manifold, speed * max_predictor
+    )
+    point_sensitivity = 2 * clip * point_bound / n
+    velocity_sensitivity = 2 * clip * velocity_bound * max_predictor / n
     return GradientSensitivities(
-        nextafter(2 * clip * c / n, inf), nextafter(2 * clip * s * reach / n, inf)
+        point=nextafter(point_sensitivity, inf),
+        velocity=nextafter(velocity_sensitivity, inf),
     )
 
 
 def joint_sensitivity(domain: Domain) -> float:
-    """Return 2τ/n, the sensitivity of `clipped_direction`.
+    """Return 2τ/n, the sensitivity of the mean of contributions clipped as one vector.
 
-    There one record's contribution is a single vector of length at most τ.
+    `curvedp.regression.gradient.clipped_direction` clips each record's contribution to
+    (∇_p E, ∇_v E) to the length τ as one vector. Replacing one of n records replaces
+    one such vector by another (docs/regression.md, Theorem 4).
+
+    Parameters
+    ----------
+    domain : Domain
+        τ is `domain.clip`, n is `domain.n`.
+
+    Returns
+    -------
+    float
+        2τ/n, rounded up.
     """
     domain = domain.checked()
     return nextafter(2 * domain.clip / domain.n, inf)
@@ -157,80 +220,128 @@ def endpoint_norm(
 ) -> np.ndarray:
     """Return the endpoint norm ½(|P + Q| + |P − Q|) of a gradient.
 
-    P = ∇_p E and Q = ∇_v E/unit. The unit ball of this norm is the convex hull of
-    {(e, ξe): |e| ≤ 1, |ξ| ≤ 1}: what one record with a predictor within one unit of the
-    middle can do to (P, Q) in flat space. It serves as the norm of a K-norm mechanism.
+    Here P = ∇_p E and Q = ∇_v E/u, with u = 1/√12 the unit of predictors. The unit ball
+    of this norm is the convex hull of {(e, ξe): |e| ≤ 1, |ξ| ≤ 1}: in flat space that
+    is what one record with |x| ≤ u and a residual of length 1 can add to (P, Q). It
+    serves as the norm of a K-norm mechanism (docs/regression.md, Theorem 2).
 
     Parameters
     ----------
     point_gradient, velocity_gradient : arrays of shape (..., dim)
-        ∇_p E and ∇_v E in coordinates.
+        ∇_p E and ∇_v E in orthonormal coordinates.
 
     Returns
     -------
     array of shape (...)
     """
-    scaled = velocity_gradient / DEVIATION
-    sum_norm = np.linalg.norm(point_gradient + scaled, axis=-1)
-    difference_norm = np.linalg.norm(point_gradient - scaled, axis=-1)
+    P = point_gradient
+    Q = velocity_gradient / PREDICTOR_UNIT
+    sum_norm = np.linalg.norm(P + Q, axis=-1)
+    difference_norm = np.linalg.norm(P - Q, axis=-1)
     return np.asarray((sum_norm + difference_norm) / 2)
 
 
 def endpoint_clips(clip: float, x: np.ndarray) -> np.ndarray:
-    """Return the length to which each record's residual is clipped.
+    """Return τ/max(1, |x|/u), the length to which each record's residual is clipped.
 
-    It is τ for a predictor within one unit of the middle, and beyond it τ over the
-    distance in units, so that no record counts for more than another.
+    A record farther than the unit u = 1/√12 from the middle has more leverage on the
+    velocity. It is clipped to a shorter length, so in flat space no record can move the
+    gradient more than another, in the endpoint norm (docs/regression.md, Theorem 2).
+
+    Parameters
+    ----------
+    clip : float
+        τ.
+    x : array of shape (n,)
+        Centered predictors.
+
+    Returns
+    -------
+    array of shape (n,)
     """
-    return np.asarray(clip / np.maximum(1.0, np.abs(x) / DEVIATION))
+    distance_in_units = np.abs(x) / PREDICTOR_UNIT
+    return np.asarray(clip / np.maximum(1.0, distance_in_units))
 
 
 def endpoint_sensitivity(manifold: Manifold, domain: Domain) -> float:
-    """Return the sensitivity of `endpoint_norm` with `endpoint_clips`.
+    """Return the sensitivity of the gradient in the endpoint norm, in constant curvature.
 
-    Theorem 2 (docs/regression.md), for a space of constant curvature κ: 2τF/n, where F
-    = 1 in flat space. For κ ≤ 0 the supremum is attained at a predictor of one unit or
-    at the end of the range; for κ > 0 the term (1 − cos a)/t is bounded by its value at
-    the end of the range, and sinc a by its value at one unit.
+    Theorem 2 (docs/regression.md). Let the residual of record i be clipped as in
+    `endpoint_clips`. Replacing one of n records moves the gradient by at most 2τk/n in
+    the `endpoint_norm`. With κ the curvature, V the speed, u = 1/√12 the unit, X = ½
+    the largest predictor, e(x) the record effect of `_record_effect`, a₁ = √|κ|·V·u and
+    A = √|κ|·V·X,
+
+        k = max(e(u), e(X)·u/X)                          for κ ≤ 0 (1 for κ = 0),
+        k = max(1, ½(1 + (1 − cos A)·u/X + sinc a₁))     for κ > 0 and A ≤ π/2.
+
+    Parameters
+    ----------
+    manifold : Manifold
+        A space of constant curvature κ.
+    domain : Domain
+        Speed V, clip τ and number of records n.
+
+    Returns
+    -------
+    float
+        2τk/n, rounded up.
+
+    Raises
+    ------
+    ParameterError
+        If the curvature is not constant, or a geodesic may span more than half a great
+        circle.
     """
     curvature = _constant_curvature(manifold)
     speed = domain.checked().speed
-    predictors = np.array([DEVIATION, HALF])
-    # This also refuses a geodesic that spans more than half a great circle.
+    # The two predictors at which the supremum over all predictors can lie.
+    predictors = np.array([PREDICTOR_UNIT, MAX_PREDICTOR])
+    # This call also refuses a speed that is too large for a positive curvature.
     effects = _record_effect(curvature, speed, predictors)
 
     if curvature <= 0:
-        factor = float(np.max(effects / np.maximum(1.0, predictors / DEVIATION)))
+        clip_divisors = np.maximum(1.0, predictors / PREDICTOR_UNIT)
+        factor = float(np.max(effects / clip_divisors))
     else:
         unit_angle, end_angle = sqrt(curvature) * speed * predictors
-        cos_term = (1 - cos(end_angle)) * DEVIATION / HALF
+        cos_term = (1 - cos(end_angle)) * PREDICTOR_UNIT / MAX_PREDICTOR
         sinc_term = float(np.sinc(unit_angle / pi))
         factor = (1 + cos_term + sinc_term) / 2
     return nextafter(2 * domain.clip * max(1.0, factor) / domain.n, inf)
 
 
 class LipschitzBounds(NamedTuple):
-    """How fast the `endpoint_norm` of the clipped gradient changes, in parts of a domain.
+    """What bounds how fast the `endpoint_norm` of the clipped gradient of n records changes.
 
-    The constants depend on the records. That steers the work of a sampler, not the law
-    of what it draws (docs/knorm.md). A residual that is clipped all over a part only
-    turns there, by τ·|ct(d)| at distance d, which is far less than 1 where the records
-    are far away.
+    `within` turns it into Lipschitz constants that hold in a part of the domain, such
+    as a cell of a rejection sampler. The constants depend on the records. That affects
+    how long the sampler works, but not the distribution that it draws from
+    (docs/knorm.md).
+
+    Lemma 3 (docs/regression.md). If bᵢ is a Lipschitz constant of the clipped residual
+    of record i in its prediction, then the endpoint norm has the Lipschitz constants
+
+        L_p = Σ weights[0, i]·bᵢ + curvature_terms[0]    in p,
+        L_v = Σ weights[1, i]·bᵢ + curvature_terms[1]    in v.
 
     Attributes
     ----------
     clip : array of shape (n,)
-        The clip of each record.
+        The length τᵢ to which each residual is clipped.
     max_residual : array of shape (n,)
-        No residual is longer.
+        An upper bound on the length of each residual in the whole domain.
     prediction_moves : array of shape (2, n)
-        How far each prediction moves with p, and with v.
+        How far each prediction moves, at most, per unit by which p moves (first row)
+        and v moves (second row).
     weights : array of shape (2, n)
-        What the Lipschitz constant of each residual counts for along p, and along v.
+        The weights of the constants bᵢ in L_p and L_v.
     curvature_terms : array of shape (2,)
-        What curvature adds along p, and along v.
+        The parts of L_p and L_v that come from curvature alone.
     curvature : float
+        κ, the constant curvature of the space.
     dim : int
+        The dimension of the space.
     """
 
     clip: np.ndarray
@@ -244,70 +355,143 @@ class LipschitzBounds(NamedTuple):
     def within(
         self, distances: np.ndarray, radii: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return the Lipschitz constants along p and along v in parts of the domain.
+        """Return the Lipschitz constants L_p and L_v in each of m parts of the domain.
+
+        A residual that is clipped everywhere in a part keeps its length τ there and
+        only turns, at a rate of at most τ·|ct(d)| at distance d (`_turning_rate`). This
+        is much less than the general bound where the records are far away.
 
         Parameters
         ----------
         distances : array of shape (m, n)
-            The lengths of the n residuals at the middle of each of m parts.
+            The lengths of the n residuals at the middle of each part.
         radii : array of shape (m, 2)
-            By how much p, and v, differ from the middle in each part, at most.
+            How far p and v can be from the middle in each part.
 
         Returns
         -------
         along_point, along_velocity : arrays of shape (m,)
+            L_p and L_v.
         """
+        # The range of lengths that each residual takes in each part.
         max_change = radii @ self.prediction_moves
         shortest = distances - max_change
         longest = np.minimum(distances + max_change, self.max_residual)
 
-        unclipped_bound = _residual_lipschitz(
+        general_bound = _residual_lipschitz(
             self.curvature, self.clip, self.max_residual
         )
         is_always_clipped = shortest > self.clip
         if self.dim == 1:
-            turning_rate = np.zeros_like(shortest)
+            turning_rate = np.zeros_like(shortest)  # A line has no room to turn.
         else:
             safe_shortest = np.where(is_always_clipped, shortest, self.clip)
             turning_rate = _turning_rate(self.curvature, safe_shortest, longest)
-        clipped_bound = np.minimum(self.clip * turning_rate, unclipped_bound)
-        residual_bounds = np.where(is_always_clipped, clipped_bound, unclipped_bound)
+        clipped_bound = np.minimum(self.clip * turning_rate, general_bound)
+        residual_bounds = np.where(is_always_clipped, clipped_bound, general_bound)
 
         along_point = residual_bounds @ self.weights[0] + self.curvature_terms[0]
         along_velocity = residual_bounds @ self.weights[1] + self.curvature_terms[1]
-        return along_point, np.maximum(
-            along_velocity, _MIN_LIPSCHITZ_RATIO * along_point
-        )
+        smallest_along_velocity = _MIN_LIPSCHITZ_RATIO * along_point
+        return along_point, np.maximum(along_velocity, smallest_along_velocity)
 
 
 def gradient_lipschitz_bounds(
     manifold: Manifold, domain: Domain, x: np.ndarray, distance: np.ndarray
 ) -> LipschitzBounds:
-    """Return what bounds how fast the clipped gradient of these records changes.
+    """Return the terms that bound how fast the clipped gradient of these records changes.
 
-    Lemma 3 (docs/regression.md). With a = √|κ|·V·|x| and t = |x|/unit, the Jacobi
-    fields C and S of a record are 1 along v and cos a, sinc a across it (cosh, sinhc
-    for κ < 0). The lemma's constants consist of their norms, their distance from 1 and
-    their slopes.
+    Lemma 3 (docs/regression.md). For a record with predictor x let a = √|κ|·V·|x|,
+    t = |x|/u with the unit u = 1/√12, C and S its Jacobi factors, e its record effect
+    (`_record_effect`), and b a Lipschitz constant of its clipped residual. Then
+
+        L_p = mean of e·(b·‖C‖ + τ√|κ|·sin a),
+        L_v = mean of |x|·(e·b·‖S‖ + e·τ√|κ|·(1 − cos a)/a + τ√|κ|·(C' + t·S')),
+
+    where C' and S' bound how fast C and S change with v (`_jacobi_factor_bounds`). For
+    κ < 0, sin and cos become sinh and cosh, and 1 − cos a becomes cosh a − 1.
 
     Parameters
     ----------
     manifold : Manifold
-        Of constant curvature κ.
+        A space of constant curvature κ.
     domain : Domain
+        Speed V, clip τ, and the radius in which p lies.
     x : array of shape (n,)
         Centered predictors.
     distance : array of shape (n,)
-        Of each response from the public center.
+        The distance of each response from the public center.
+
+    Returns
+    -------
+    LipschitzBounds
     """
     curvature = _constant_curvature(manifold)
     speed = domain.speed
     clip = endpoint_clips(domain.clip, x)
     root = sqrt(abs(curvature))
     x = np.abs(x)
-    a = root * speed * x
-    t = x / DEVIATION
+    t = x / PREDICTOR_UNIT
 
+    effect = _record_effect(curvature, speed, x)
+    jacobi = _jacobi_factor_bounds(curvature, root * speed * x)
+    point_term = effect * clip * root * jacobi.sine
+    velocity_term = x * (
+        effect * clip * root * jacobi.cos_defect_rate
+        + clip * root * (jacobi.cos_change + t * jacobi.sinc_change)
+    )
+    weights = np.stack([effect * jacobi.cos_norm, x * effect * jacobi.sinc_norm])
+    return LipschitzBounds(
+        clip=clip,
+        max_residual=domain.radius + speed * x + distance,
+        prediction_moves=np.stack([jacobi.cos_norm, x * jacobi.sinc_norm]),
+        weights=weights / len(x),
+        curvature_terms=np.array([np.mean(point_term), np.mean(velocity_term)]),
+        curvature=curvature,
+        dim=manifold.dim,
+    )
+
+
+class _JacobiFactorBounds(NamedTuple):
+    """Bounds on the Jacobi factors C and S of a record at the angle a, and on their change.
+
+    C = d_p Exp and S = d_v Exp/x, after transport back to p. They are 1 along v; across
+    it they are cos a and sinc a = sin(a)/a for κ > 0, cosh a and sinh(a)/a for κ < 0.
+
+    Attributes
+    ----------
+    cos_norm, sinc_norm : arrays
+        ‖C‖ and ‖S‖.
+    sine : array
+        sin a or sinh a: how much transport turns when p moves.
+    cos_defect_rate : array
+        |1 − C|/a across v: how much transport turns when v moves.
+    cos_change, sinc_change : arrays
+        Bounds on the derivatives of C and S in v, divided by √|κ|·|x|.
+    """
+
+    cos_norm: np.ndarray
+    sinc_norm: np.ndarray
+    sine: np.ndarray
+    cos_defect_rate: np.ndarray
+    cos_change: np.ndarray
+    sinc_change: np.ndarray
+
+
+def _jacobi_factor_bounds(curvature: float, a: np.ndarray) -> _JacobiFactorBounds:
+    """Bound the Jacobi factors C and S and their derivatives at the angles a.
+
+    Part (iii) of Lemma 3 (docs/regression.md): the derivative of C in v, over √|κ|·|x|,
+    has norm at most max(sin a, √2·(1 − cos a)/a), and that of S at most
+    max(|sinc' a|, √2·(1 − sinc a)/a). For κ < 0 the functions are hyperbolic.
+
+    Parameters
+    ----------
+    curvature : float
+        κ.
+    a : array
+        √|κ|·V·|x| of each record; at most π/2 for κ > 0.
+    """
     if curvature > 0:
         # Neither cos nor sinc exceeds 1.
         cos_norm = np.ones_like(a)
@@ -315,41 +499,37 @@ def gradient_lipschitz_bounds(
         sine = np.sin(a)
         sinc = np.sinc(a / pi)
         cos_defect = 2 * np.sin(a / 2) ** 2
-        sinc_slope = np.cos(a) - sinc
+        sinc_slope = np.cos(a) - sinc  # This is a·sinc'(a).
         sinc_defect = 1 - sinc
     else:
         cos_norm = np.cosh(a)
         sine = np.sinh(a)
         sinc_norm = _sinhc(a)
         cos_defect = 2 * np.sinh(a / 2) ** 2
-        sinc_slope = cos_norm - sinc_norm
+        sinc_slope = cos_norm - sinc_norm  # This is a·sinhc'(a).
         sinc_defect = sinc_norm - 1
+
     cos_defect_rate = _quotient_by_angle(cos_defect, a)
     sinc_slope_rate = _quotient_by_angle(sinc_slope, a)
     sinc_defect_rate = _quotient_by_angle(sinc_defect, a)
-
-    effect = _record_effect(curvature, speed, x)
-    cos_change = np.maximum(sine, sqrt(2) * cos_defect_rate)
-    sinc_change = np.maximum(sinc_slope_rate, sqrt(2) * sinc_defect_rate)
-    point_term = effect * clip * root * sine
-    velocity_term = x * (
-        effect * clip * root * cos_defect_rate
-        + clip * root * (cos_change + t * sinc_change)
-    )
-    weights = np.stack([effect * cos_norm, x * effect * sinc_norm]) / len(x)
-    return LipschitzBounds(
-        clip=clip,
-        max_residual=domain.radius + speed * x + distance,
-        prediction_moves=np.stack([cos_norm, x * sinc_norm]),
-        weights=weights,
-        curvature_terms=np.array([np.mean(point_term), np.mean(velocity_term)]),
-        curvature=curvature,
-        dim=manifold.dim,
+    return _JacobiFactorBounds(
+        cos_norm=cos_norm,
+        sinc_norm=sinc_norm,
+        sine=sine,
+        cos_defect_rate=cos_defect_rate,
+        cos_change=np.maximum(sine, sqrt(2) * cos_defect_rate),
+        sinc_change=np.maximum(sinc_slope_rate, sqrt(2) * sinc_defect_rate),
     )
 
 
 def _constant_curvature(manifold: Manifold) -> float:
-    """Return the curvature of a space that has the same everywhere, or refuse."""
+    """Return the curvature of a space that has the same curvature everywhere.
+
+    Raises
+    ------
+    ParameterError
+        If the curvature is not constant.
+    """
     curvature = manifold.constant_curvature
     if curvature is None:
         raise ParameterError(f"{manifold!r} has no constant curvature")
@@ -357,67 +537,109 @@ def _constant_curvature(manifold: Manifold) -> float:
 
 
 def _sinhc(a: np.ndarray) -> np.ndarray:
-    """Return sinh(a)/a, or its bound 1 + a² where a is tiny."""
+    """Return an upper bound on sinh(a)/a for a ≥ 0: the quotient, or 1 + a² where a is tiny."""
     is_large = a > _TINY_SINHC_ANGLE
     quotient = np.sinh(a) / np.where(is_large, a, 1.0)
     return np.asarray(np.where(is_large, quotient, 1 + a * a))
 
 
 def _quotient_by_angle(numerator: np.ndarray, a: np.ndarray) -> np.ndarray:
-    """Return |numerator|/a where the quotient is O(a), or its bound a where a is tiny."""
-    is_large = a > _TINY_QUOTIENT_ANGLE
-    return np.where(is_large, np.abs(numerator) / np.where(is_large, a, 1.0), a)
-
-
-def _record_effect(curvature: float, speed: float, x: np.ndarray) -> np.ndarray:
-    """Return what one record's residual of length 1 adds to `endpoint_norm`, at most.
-
-    This is the supremum over speeds up to V of ½(‖C + tS‖ + ‖C − tS‖), t = x/unit, with
-    the Jacobi fields C and S that are 1 along v and cos a, sinc a (cosh, sinhc) across
-    it. Every term grows with the speed, so that the supremum is at V.
+    """Return |numerator|/a for a numerator of order a², or the bound a where a is tiny.
 
     Parameters
     ----------
-    curvature, speed : float
-        κ and V. Refused where a geodesic may span more than half a great circle.
+    numerator : array
+        A function of a of size at most a² near 0, such as 1 − cos a.
+    a : array
+        Angles, not negative.
+    """
+    is_large = a > _TINY_QUOTIENT_ANGLE
+    safe_a = np.where(is_large, a, 1.0)
+    return np.where(is_large, np.abs(numerator) / safe_a, a)
+
+
+def _record_effect(curvature: float, speed: float, x: np.ndarray) -> np.ndarray:
+    """Return the most that a residual of length 1 can add to the `endpoint_norm`.
+
+    The record effect is e = sup ½(‖C + tS‖ + ‖C − tS‖) over speeds up to V, with t =
+    x/u, u = 1/√12 and a = √|κ|·V·x. The Jacobi factors C and S are 1 along v; across it
+    they are cos a and sinc a for κ > 0, cosh a and sinhc a for κ < 0. All terms grow
+    with the speed, so the supremum is at V (docs/regression.md, proof of Theorem 2):
+
+        e = ½(1 + t + max(|1 − t|, t·sinc a − cos a))                        for κ > 0,
+        e = max(cosh a, t·sinhc a, ½(cosh a + t·sinhc a + t − 1))            for κ ≤ 0.
+
+    Parameters
+    ----------
+    curvature : float
+        κ.
+    speed : float
+        V.
     x : array
-        Predictors, not negative.
+        Lengths of centered predictors, not negative.
+
+    Returns
+    -------
+    array
+        e for each predictor.
+
+    Raises
+    ------
+    ParameterError
+        If a geodesic of speed V may span more than half a great circle.
     """
     a = sqrt(abs(curvature)) * speed * x
-    t = x / DEVIATION
+    t = x / PREDICTOR_UNIT
     if curvature > 0:
-        if not sqrt(curvature) * speed * HALF <= pi / 2:
+        if not sqrt(curvature) * speed * MAX_PREDICTOR <= pi / 2:
             raise ParameterError(
                 f"must be at most {pi / sqrt(curvature):.6g} in curvature "
                 f"{curvature:g}: the geodesic may span half a great circle",
                 parameter="speed",
                 value=speed,
             )
-        across = t * np.sinc(a / pi) - np.cos(a)
-        return np.asarray((1 + t + np.maximum(np.abs(1 - t), across)) / 2)
+        difference_across = t * np.sinc(a / pi) - np.cos(a)
+        difference_norm = np.maximum(np.abs(1 - t), difference_across)
+        return np.asarray((1 + t + difference_norm) / 2)
 
     cosh_a = np.cosh(a)
     sinhc_a = _sinhc(a)
-    mixed = (cosh_a + t * sinhc_a + t - 1) / 2
-    return np.asarray(np.maximum(np.maximum(cosh_a, t * sinhc_a), mixed))
+    mixed_term = (cosh_a + t * sinhc_a + t - 1) / 2
+    return np.asarray(np.maximum(np.maximum(cosh_a, t * sinhc_a), mixed_term))
 
 
 def _residual_lipschitz(
     curvature: float, clip: np.ndarray, max_residual: np.ndarray
 ) -> np.ndarray:
-    """Return the Lipschitz constant of a clipped residual in the prediction.
+    """Return the Lipschitz constant of each clipped residual as its prediction moves.
 
-    It is max(1, min(d, τ)·|ct(d)|) over all lengths d up to `max_residual`, where ct is
-    √κ·cot(√κ·d), its hyperbolic form, or 1/d (Karcher 1977).
+    It is the supremum of max(1, min(d, τ)·|ct(d)|) over all lengths d that the residual
+    can have, where ct(d) is √κ·cot(√κ·d) for κ > 0, √−κ·coth(√−κ·d) for κ < 0, and 1/d
+    for κ = 0 (Karcher 1977; docs/regression.md, Lemma 3 (i)).
+
+    Parameters
+    ----------
+    curvature : float
+        κ.
+    clip : array of shape (n,)
+        τ, the length to which each residual is clipped.
+    max_residual : array of shape (n,)
+        The largest d of each record.
+
+    Returns
+    -------
+    array of shape (n,)
     """
     root = sqrt(abs(curvature))
     if curvature < 0:
+        # The supremum is τ√−κ·coth(τ√−κ), which is at most 1 + s for a tiny s = τ√−κ.
         s = root * clip
-        tiny = _TINY_SINHC_ANGLE
-        return np.asarray(np.where(s > tiny, s / np.tanh(np.maximum(s, tiny)), 1 + s))
+        safe_s = np.maximum(s, _TINY_SINHC_ANGLE)
+        closed_form = s / np.tanh(safe_s)
+        return np.asarray(np.where(s > _TINY_SINHC_ANGLE, closed_form, 1 + s))
     if curvature == 0:
         return np.asarray(np.ones_like(max_residual))
-    # Up to a quarter turn the constant is at most 1.
+    # Up to a quarter turn the constant is at most 1; beyond it |cot| grows with d.
     angle = np.maximum(root * max_residual, pi / 2)
     return np.asarray(np.maximum(1.0, -root * clip / np.tan(angle)))
 
@@ -425,9 +647,22 @@ def _residual_lipschitz(
 def _turning_rate(
     curvature: float, shortest: np.ndarray, longest: np.ndarray
 ) -> np.ndarray:
-    """Return how fast the direction to a point turns as one moves: sup |ct(d)|.
+    """Return how fast the direction to a response can turn as the prediction moves.
 
-    The supremum is over distances d between `shortest` and `longest` (Karcher 1977).
+    It is the supremum of |ct(d)| over shortest ≤ d ≤ longest, with ct(d) = √κ·cot(√κ·d)
+    for κ > 0, √−κ·coth(√−κ·d) for κ < 0, and 1/d for κ = 0 (Karcher 1977).
+
+    Parameters
+    ----------
+    curvature : float
+        κ.
+    shortest, longest : arrays of shape (m, n)
+        The range of the distance d between prediction and response; shortest > 0.
+
+    Returns
+    -------
+    array of shape (m, n)
+        Radians per unit of length.
     """
     root = sqrt(abs(curvature))
     if curvature < 0:

@@ -167,7 +167,22 @@ def fit_geodesic(manifold: Manifold, x: Any, Y: Any, *, at: Any = None) -> Geode
 
 
 def _check_data(manifold: Manifold, x: Any, Y: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Return predictors and responses as arrays, or refuse what cannot be fitted."""
+    """Return predictors and responses as arrays, after checking that they can be fitted.
+
+    Parameters
+    ----------
+    manifold : Manifold
+        A symmetric space.
+    x : array-like of shape (n,) or (n, k)
+        Predictors.
+    Y : array-like of shape (n, *point_shape)
+        Responses.
+
+    Raises
+    ------
+    ParameterError
+        If shapes do not fit, values are not finite, or there are too few records.
+    """
     check_symmetric(check_manifold(manifold))
     x = _validate.array("x", x)
     Y = _validate.array("Y", Y)
@@ -294,11 +309,21 @@ def _quadratic_model(
     x: np.ndarray,
     Y: np.ndarray,
 ) -> _QuadraticModel:
-    """Return energy, descent direction and Gauss-Newton matrix at (p, v₁ … v_k).
+    """Return energy, descent direction and Gauss-Newton matrix at the pair (p, v₁ … v_k).
 
-    The residual's derivative in the prediction is minus the identity up to
-    O(curvature·residual²). Gauss-Newton takes it for minus the identity; the descent
-    direction is exact.
+    Gauss-Newton takes the derivative of a residual in its prediction to be minus the
+    identity, which is true up to O(curvature·residual²). The descent direction is
+    exact.
+
+    Parameters
+    ----------
+    manifold : Manifold
+        A symmetric space.
+    p, velocities : arrays of shapes (*point_shape) and (k, *point_shape)
+    x : array of shape (n, k)
+        Centered predictors.
+    Y : array of shape (n, *point_shape)
+        Responses.
     """
     if x.shape[1] == 1:
         return _quadratic_model_on_one_geodesic(manifold, p, velocities[0], x, Y)
@@ -327,10 +352,20 @@ def _quadratic_model_on_one_geodesic(
     x: np.ndarray,
     Y: np.ndarray,
 ) -> _QuadraticModel:
-    """Return `_quadratic_model` for one predictor.
+    """Return `_quadratic_model` for a single predictor, k = 1.
 
-    All moves share a direction, so that one frame serves all records: R_v is quadratic
-    in x.
+    All moves x·v have the same direction, and R_{xv} = x²R_v. So one eigenbasis of R_v,
+    the Jacobi frame, serves all records.
+
+    Parameters
+    ----------
+    manifold : Manifold
+        A symmetric space.
+    p, velocity : arrays of shape point_shape
+    x : array of shape (n, 1)
+        Centered predictors.
+    Y : array of shape (n, *point_shape)
+        Responses.
     """
     residuals = residuals_at(manifold, p, _moves(x, velocity[None]), Y)
     eigenvalues, frame = jacobi_frame(manifold, p, velocity)

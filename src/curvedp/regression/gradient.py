@@ -46,7 +46,10 @@ def clipped_gradient(
     clip: float | np.ndarray,
     reach: float,
 ) -> Gradient:
-    """Return the mean clipped descent direction of the records, as a function of (p, v).
+    """Return a function that computes the mean clipped descent direction at many geodesics.
+
+    For N pairs (p, v) the function returns (−∇_p E, −∇_v E), where E is the mean of
+    half the squared residuals log(Exp(p, xᵢv), yᵢ), each clipped to a length τᵢ.
 
     Parameters
     ----------
@@ -57,10 +60,15 @@ def clipped_gradient(
     Y : array of shape (n, *point_shape)
         Responses.
     clip : float or array of shape (n,)
-        The length to which residuals are clipped: one for all, or one for each.
+        τ, one length for all residuals, or one for each.
     reach : float
-        How far records and predictions are from the manifold's origin, at most. It
+        The largest distance of a record or prediction from the manifold's origin. It
         decides whether a faster formula on the hyperboloid is accurate enough.
+
+    Returns
+    -------
+    Gradient
+        Maps arrays p, v of shape (N, *point_shape) to two arrays of shape (N, dim).
     """
     kernel = _choose_kernel(manifold, reach)
     n_rows = max(1, _BLOCK_SIZE // len(x))
@@ -79,7 +87,15 @@ def clipped_gradient(
 
 
 def _choose_kernel(manifold: Manifold, reach: float) -> _Kernel:
-    """Return the fastest implementation of the gradient that is accurate up to `reach`."""
+    """Return the fastest implementation of the gradient that is accurate enough.
+
+    Parameters
+    ----------
+    manifold : Manifold
+        A symmetric space.
+    reach : float
+        The largest distance of a record or prediction from the manifold's origin.
+    """
     curvature = manifold.constant_curvature or 0.0
     if isinstance(manifold, UnitQuadric):
         is_near_hyperboloid = curvature < 0 and reach <= _MAX_HYPERBOLOID_REACH
@@ -184,9 +200,29 @@ def contributions(
     p: np.ndarray,
     V: np.ndarray,
 ) -> Contributions:
-    """Return what `clipped_direction` clips, and the lengths that bound how it changes.
+    """Return each record's contribution to the descent direction, before it is clipped.
 
-    The arguments are those of `clipped_direction`.
+    The move of a record is w = Σ tⱼ·unit·vⱼ, its prediction Exp(p, w), and its residual
+    h = log(Exp(p, w), y), transported back to p. Its contribution is (C·h, t₁S·h, …,
+    t_kS·h) with the Jacobi factors C = cos√R and S = sinc√R of w (`jacobi.py`).
+
+    Parameters
+    ----------
+    manifold : Manifold
+        A symmetric space.
+    t : array of shape (n, k)
+        Centered predictors, in a public unit.
+    unit : float
+        That unit.
+    Y : array of shape (n, *point_shape)
+        Responses.
+    p, V : arrays of shapes (*point_shape) and (k, *point_shape)
+        The point and the k velocities.
+
+    Returns
+    -------
+    Contributions
+        The contributions in coordinates at p, and the lengths of w and h.
     """
     moves = np.tensordot(unit * t, V, axes=1)
     residuals = residuals_at(manifold, p, moves, Y)
@@ -239,7 +275,22 @@ def mean_over_persons(
 def residuals_at(
     manifold: Manifold, p: np.ndarray, moves: np.ndarray, Y: np.ndarray
 ) -> np.ndarray:
-    """Return log(Exp(p, move), y) transported back to p, in coordinates there."""
+    """Return the residuals log(Exp(p, w), y), transported back to p, in coordinates there.
+
+    Parameters
+    ----------
+    manifold : Manifold
+    p : array of shape (..., *point_shape)
+        Where the geodesics start.
+    moves : array of shape (..., *point_shape)
+        w, tangent vectors at p that lead to the predictions.
+    Y : array of shape (n, *point_shape)
+        The responses y.
+
+    Returns
+    -------
+    array of shape (..., dim)
+    """
     predictions = manifold.exp(p, moves)
     residuals = manifold.log(predictions, Y)
     return np.asarray(
@@ -248,9 +299,13 @@ def residuals_at(
 
 
 def clip_rows(rows: np.ndarray, clip: float | np.ndarray) -> np.ndarray:
-    """Return the rows shortened to length at most `clip`.
+    """Shorten rows to a length of at most `clip`; a row that is not finite becomes 0.
 
-    A row that is not finite is data as well, and becomes 0.
+    Parameters
+    ----------
+    rows : array of shape (..., n, m)
+    clip : float or array that broadcasts to (..., n, 1)
+        The largest length of a row, or of each row.
     """
     length = np.sqrt(np.sum(rows * rows, axis=-1, keepdims=True))
     is_finite = np.isfinite(length)
@@ -274,7 +329,21 @@ def _symmetric_space_gradient(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Compute the mean clipped descent directions on any symmetric space.
 
-    The arguments are those of `clipped_gradient` and of the function that it returns.
+    With R_v the curvature operator at p, diagonalized by `jacobi_frame`, and hᵢ the
+    clipped residuals, they are the means of cos(xᵢ√R_v)·hᵢ and of xᵢ·sinc(xᵢ√R_v)·hᵢ.
+
+    Parameters
+    ----------
+    manifold : Manifold
+    x, Y, clip : arrays of shapes (n,), (n, *point_shape) and (n,)
+        Centered predictors, responses, and the lengths to which residuals are clipped.
+    p, v : arrays of shape (N, *point_shape)
+        The geodesics.
+
+    Returns
+    -------
+    point_part, velocity_part : arrays of shape (N, dim)
+        −∇_p E and −∇_v E in coordinates at p.
     """
     moves = _as_column(x, manifold) * v[:, None]
     residuals = residuals_at(manifold, p[:, None], moves, Y)
@@ -299,10 +368,23 @@ def _flat_gradient(
     p: np.ndarray,
     v: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Compute the mean clipped descent directions of linear regression.
+    """Compute the mean clipped descent directions of linear regression in Euclidean space.
 
-    In flat space the Jacobi fields are 1 and x. The arguments are those of
-    `clipped_gradient` and of the function that it returns.
+    The residuals are yᵢ − p − xᵢv, and the Jacobi factors are 1.
+
+    Parameters
+    ----------
+    manifold : Manifold
+        Euclidean space.
+    x, Y, clip : arrays of shapes (n,), (n, dim) and (n,)
+        Centered predictors, responses, and the lengths to which residuals are clipped.
+    p, v : arrays of shape (N, dim)
+        The lines.
+
+    Returns
+    -------
+    point_part, velocity_part : arrays of shape (N, dim)
+        −∇_p E and −∇_v E.
     """
     residuals = Y - p[:, None] - x[:, None] * v[:, None]
     clipped_residuals = clip_rows(residuals, clip[:, None])
@@ -321,11 +403,28 @@ def _quadric_gradient(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Compute the mean clipped descent directions on a sphere or hyperboloid.
 
-    Only ⟨p, y⟩ and ⟨e, y⟩ with e = v/|v| are needed, and matrix products do the rest.
-    At q = cos·p + sin·e with velocity t = cos·e ∓ sin·p, the residual is f·(the part of
-    y along t, the part of y across both), f = min(d, τ)/sin d (sinh d on the
-    hyperboloid). Transport back to p leaves the part across as it is. The arguments are
-    those of `clipped_gradient` and of the function that it returns.
+    Let e = v/|v| and α = |v|·x. A record's prediction is q = cos α·p + sin α·e, where
+    the geodesic has the unit tangent cos α·e − sin α·p (cosh, sinh and + on the
+    hyperboloid). The clipped residual at q is f times the part of y orthogonal to q,
+    with d = d(q, y) and f = min(d, τ)/sin d (sinh d on the hyperboloid). Its part along
+    the tangent becomes a multiple of e after transport back to p; its part across the
+    geodesic stays as it is. So only ⟨p, y⟩ and ⟨e, y⟩ of each record are needed, and
+    the sums over records are matrix products.
+
+    Parameters
+    ----------
+    manifold : Manifold
+        A `UnitQuadric`.
+    x, Y, clip : arrays of shapes (n,), (n, *point_shape) and (n,)
+        Centered predictors, responses, and the lengths τ to which residuals are
+        clipped.
+    p, v : arrays of shape (N, *point_shape)
+        The geodesics.
+
+    Returns
+    -------
+    point_part, velocity_part : arrays of shape (N, dim)
+        −∇_p E and −∇_v E in coordinates at p.
     """
     assert isinstance(manifold, UnitQuadric)  # `_choose_kernel` has asked.
     n = len(x)

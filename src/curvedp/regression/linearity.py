@@ -1,28 +1,28 @@
-"""Bounds on how far the clipped direction of a geodesic regression is from linear.
+"""How far the clipped descent direction of a geodesic regression is from linear.
 
 A private descent ends by releasing the linearization of its problem at a pair (p, V),
-with bounds on its error. The confidence region of a geodesic
-(`curvedp.inference.lines`) follows from that release.
+together with a bound on its error. `curvedp.inference.lines` derives a confidence
+region of the geodesic from that release.
 
 The statement (docs/inference.md, "Of the records", Geodesics). Pairs near (p, V) are
-written as z = (z_p, unit·z_v): p moves along exp, and V + z_v by parallel transport.
-Let
+written as z = (z_p, u·z_v) with the unit u = 1/√12: p moves along exp by z_p, and
+V + z_v follows by parallel transport. For one record let
 
-    t    the centered predictors of one record, in the unit 1/√12; a = (1, t);
-    w    a bound on the length of the record's move Σ tⱼ·unit·vⱼ along the ray to z;
-    h    a bound on the length of its residual along the ray;
-    K    a bound on |curvature|, and k = Kw²;
-    c    = cosh(w√−κ_min), a bound on the Jacobi fields cos√R and sinc√R;
-    g    a bound on the distance of (cos√R, t·sinc√R) from (I, tI);
+    t    be its centered predictors in the unit u, and a = (1, t);
+    w    bound the length of its move Σ tⱼ·u·vⱼ along the ray to z;
+    h    bound the length of its residual along the ray;
+    K    bound |curvature|, and k = Kw²;
+    c    = cosh(w√−κ_min), a bound on the Jacobi factors cos√R and sinc√R;
+    g    bound the distance of (cos√R, t·sinc√R) from (I, tI);
     b    = ‖Hess ½d² − I‖ at distances up to h (Karcher 1977).
 
-Lemma. On a symmetric space the record's contribution u = (cos√R·h, t·sinc√R·h) changes
+Lemma. On a symmetric space the record's contribution (cos√R·h, t·sinc√R·h) changes
 along the ray as −(aaᵀ + X)z, where
 
     ‖X‖ ≤ (|a| + g)²(1 + b) − |a|² + hβ,
     β = c³Kw·‖(1 + 5k/6, (1 + k/4)t; (3/2 + k/6)t, 5t²/6)‖.
 
-The bound on ‖X‖ is called the record's remainder.
+This bound on ‖X‖ is called the record's remainder.
 """
 
 from functools import cached_property
@@ -32,15 +32,16 @@ from typing import NamedTuple
 import numpy as np
 
 from curvedp.geometry.manifold import Manifold
-from curvedp.regression.bounds import DEVIATION, HALF, Domain
+from curvedp.regression.bounds import MAX_PREDICTOR, PREDICTOR_UNIT, Domain
 from curvedp.regression.gradient import Contributions
 
-# η: the length that aaᵀ/A and remainder/b have in a released row, relative to the clip
-# τ of a direction. Larger values give these two less noise, and the direction more.
+# η: the length of aaᵀ/A and of remainder/max_remainder in a released row, relative to
+# the clip τ of a direction. A larger η gives these two less noise, and the direction
+# more.
 _LINEARIZATION_SHARE = 0.5
 
 # The remainder of a record whose residual may cross the cut locus, where no bound
-# exists. It is finite, so that its share of itself is 1.
+# exists. It is finite, so that remainder/max_remainder is 1 and not NaN.
 _UNBOUNDED_REMAINDER = 1e300
 
 # How much longer one record's contribution is with aaᵀ and the remainder than without:
@@ -49,14 +50,14 @@ SENSITIVITY_FACTOR = sqrt(1 + 0.75 * _LINEARIZATION_SHARE**2)
 
 
 class LinearizationUnits(NamedTuple):
-    """What one unit of the released numbers stands for.
+    """The factors that turn released numbers into the quantities they stand for.
 
     Attributes
     ----------
     normal_matrix : float
-        In the entries of the mean of aaᵀ.
+        A released entry times this is an entry of the mean of aaᵀ.
     remainder : float
-        In the mean remainder.
+        The last released number times this is the mean remainder.
     """
 
     normal_matrix: float
@@ -82,14 +83,14 @@ class Linearization(NamedTuple):
 
 
 class JacobiBounds(NamedTuple):
-    """Bounds on the Jacobi fields of moves up to some length.
+    """Bounds on the Jacobi factors cos√R and sinc√R of moves up to some length.
 
     Attributes
     ----------
     norm : array
-        c: neither cos√R nor sinc√R is longer.
+        c, a bound on the norms of cos√R and sinc√R.
     deviation : array
-        g: the distance of (cos√R, t·sinc√R) from (I, tI).
+        g, a bound on the distance of (cos√R, t·sinc√R) from (I, tI).
     """
 
     norm: np.ndarray
@@ -97,13 +98,14 @@ class JacobiBounds(NamedTuple):
 
 
 class Neighborhood:
-    """The pairs within `reach` of a released pair, and what is released to linearize there.
+    """The pairs within `reach` of a released pair, and the rows released to linearize there.
 
-    The last release of a descent has the mean clipped direction and, times ητ, the
-    means of aaᵀ/A and of remainder/b. A is the largest possible |a|², b the largest
-    possible remainder. Replacing one of n records moves the mean direction by at most
-    2τ/n, the mean of aaᵀ/A by √2/n (products of such matrices are not negative), and
-    the mean of remainder/b by 1/n: together by at most τ√(4 + 3η²)/n.
+    A record's row consists of its clipped direction, of length at most τ, and of ητ
+    times aaᵀ/A and remainder/B. Here a = (1, t) are its predictors, A is the largest
+    possible |a|², and B the largest possible remainder (`max_remainder`). Replacing one
+    of n records moves the mean direction by at most 2τ/n, the mean of aaᵀ/A by √2/n
+    (because inner products of such matrices are not negative), and the mean of
+    remainder/B by 1/n: together by at most τ√(4 + 3η²)/n.
 
     Parameters
     ----------
@@ -117,14 +119,14 @@ class Neighborhood:
     Attributes
     ----------
     direction_size : int
-        How many numbers a direction has.
+        How many numbers a direction has: (1 + k)·dim for k predictors.
     release_size : int
         How many numbers the last release has: direction, aaᵀ and remainder.
     max_leverage : float
         A = 1 + |t|² at the ends of all ranges.
     reach : float
-        ρ: a few times the noise of a direction, and at most so much that contributions
-        of length τ/2 are not clipped.
+        ρ, the radius of the neighborhood: a few times the noise of a direction, but so
+        small that contributions of length τ/2 are not clipped anywhere in it.
     max_row_length : float
         The largest length of a row of `linearization_rows`.
     """
@@ -137,21 +139,22 @@ class Neighborhood:
         self.domain = domain
         self.direction_size = (1 + k) * manifold.dim
         self.release_size = self.direction_size + n_products + 1
-        self.max_leverage = 1 + k * (HALF / DEVIATION) ** 2
-        self.reach = min(
-            domain.clip / (2 * self.max_leverage),
-            8 * sqrt(self.direction_size) * scale,
-        )
+        self.max_leverage = 1 + k * (MAX_PREDICTOR / PREDICTOR_UNIT) ** 2
+        largest_reach = domain.clip / (2 * self.max_leverage)
+        # Eight times the typical length of the noise of a direction.
+        noise_reach = 8 * sqrt(self.direction_size) * scale
+        self.reach = min(largest_reach, noise_reach)
         self.max_row_length = sqrt(2) * _LINEARIZATION_SHARE * domain.clip
 
     @cached_property
     def max_remainder(self) -> float:
-        """The remainder b of a record that may be clipped, whatever the record is.
+        """The largest remainder B that a record can have, whatever the record is.
 
-        Clipping multiplies a derivative by something between 0 and min(1, τ/|u|), and
-        |u| ≥ cos(w)·h for a residual of length h. With s the slope of ‖Hess ½d² − I‖ in h,
+        Clipping multiplies the derivative of a contribution y by a number between 0 and
+        min(1, τ/|y|), and |y| ≥ h·cos(w√κ_max) for a residual of length h and a move of
+        length w. With s = ‖Hess ½d² − I‖/h, and a, g and β as in the module's lemma,
 
-            b = (|a| + g)² + τ·((|a| + g)²·s + β)/cos w.
+            B = (|a| + g)² + τ·((|a| + g)²·s + β)/cos(w√κ_max).
 
         It is `_UNBOUNDED_REMAINDER` where a residual may cross the cut locus.
         """
@@ -160,12 +163,13 @@ class Neighborhood:
         negative_root, positive_root = curvature_roots(manifold)
         max_predictor = sqrt(self.max_leverage - 1)
 
-        max_move = domain.predictors * domain.speed * HALF + max_predictor * self.reach
+        max_half_length = domain.predictors * domain.speed * MAX_PREDICTOR
+        max_move = max_half_length + max_predictor * self.reach
         jacobi = _jacobi_bounds(manifold, max_predictor, max_move)
         jacobi_norm = float(jacobi.norm)
         max_residual = (
             domain.radius
-            + domain.predictors * domain.speed * HALF
+            + max_half_length
             + domain.data_radius
             + jacobi_norm * sqrt(self.max_leverage) * self.reach
         )
@@ -177,29 +181,36 @@ class Neighborhood:
         if not has_bound:
             return _UNBOUNDED_REMAINDER
 
-        hessian_slope = max(
-            negative_root,
-            float(_hessian_defect(positive_root * max_residual)) / max_residual,
-        )
+        hessian_defect = float(_hessian_defect(positive_root * max_residual))
+        hessian_slope = max(negative_root, hessian_defect / max_residual)
         leverage = (sqrt(self.max_leverage) + float(jacobi.deviation)) ** 2
         jacobi_rate = float(
             _jacobi_rate(manifold, jacobi_norm, max_predictor, max_move)
         )
-        return leverage + domain.clip * (
-            leverage * hessian_slope + jacobi_rate
-        ) / float(np.cos(positive_root * max_move))
+        smallest_cos = float(np.cos(positive_root * max_move))
+        return (
+            leverage
+            + domain.clip * (leverage * hessian_slope + jacobi_rate) / smallest_cos
+        )
 
     def remainders(self, t: np.ndarray, terms: Contributions) -> np.ndarray:
-        """Return each record's remainder, which holds anywhere in the neighborhood.
+        """Return each record's remainder, a bound that holds anywhere in the neighborhood.
 
-        It is the bound (|a| + g)²(1 + b) − |a|² + hβ of the lemma above.
+        It is (|a| + g)²(1 + b) − |a|² + hβ, with |a| = √(1 + t²), the Jacobi bounds g
+        and c (`_jacobi_bounds`), the deviation b = ‖Hess ½d² − I‖ of the Hessian, the
+        longest residual h, and β of `_jacobi_rate`. The lemma is in this module's
+        docstring.
 
         Parameters
         ----------
         t : array of shape (n,)
-            The length of each record's centered predictors.
+            The length of each record's centered predictors, in the unit 1/√12.
         terms : Contributions
             The records' moves and residuals at the pair itself.
+
+        Returns
+        -------
+        array of shape (n,)
         """
         manifold = self.manifold
         negative_root, positive_root = curvature_roots(manifold)
@@ -209,6 +220,8 @@ class Neighborhood:
         jacobi = _jacobi_bounds(manifold, t, max_moves)
         max_residuals = terms.residuals + jacobi.norm * a * self.reach
 
+        # The Hessian exceeds the identity where curvature is negative, and falls below
+        # it where curvature is positive.
         hessian_excess: np.ndarray | float = 0.0
         if negative_root > 0:
             angle = negative_root * max_residuals
@@ -216,6 +229,7 @@ class Neighborhood:
         hessian_deviation = np.maximum(
             _hessian_defect(positive_root * max_residuals), hessian_excess
         )
+
         jacobi_rate = _jacobi_rate(manifold, jacobi.norm, t, max_moves)
         return np.asarray(
             (a + jacobi.deviation) ** 2 * (1 + hessian_deviation)
@@ -224,10 +238,12 @@ class Neighborhood:
         )
 
     def linearization_rows(self, t: np.ndarray, terms: Contributions) -> np.ndarray:
-        """Return ητ·(aaᵀ/A, remainder/b) of each record, to be averaged and released.
+        """Return ητ·(aaᵀ/A, remainder/B) of each record, to be averaged and released.
 
-        A record that may be clipped somewhere in the neighborhood is off from linear by
-        up to |a|² more.
+        Here a = (1, t), τ is the clip, η = `_LINEARIZATION_SHARE`, A the largest |a|²
+        and B the largest remainder. A record whose contribution may be clipped
+        somewhere in the neighborhood gets |a|² added to its remainder, because clipping
+        may take away all of its derivative.
 
         Parameters
         ----------
@@ -235,6 +251,11 @@ class Neighborhood:
             Centered predictors in the unit 1/√12.
         terms : Contributions
             What `contributions` has computed at the pair.
+
+        Returns
+        -------
+        array of shape (n, (1 + k)(2 + k)/2 + 1)
+            No row is longer than `max_row_length`.
         """
         tau = self.domain.clip
         a = np.concatenate([np.ones((len(t), 1)), t], axis=1)
@@ -242,13 +263,13 @@ class Neighborhood:
 
         with np.errstate(all="ignore"):  # Values of records may overflow.
             remainder = self.remainders(np.linalg.norm(t, axis=1), terms)
-            largest_length = (
-                np.linalg.norm(terms.rows, axis=1) + (leverage + remainder) * self.reach
-            )
+            contribution_length = np.linalg.norm(terms.rows, axis=1)
+            largest_length = contribution_length + (leverage + remainder) * self.reach
             is_never_clipped = largest_length <= tau
             remainder = remainder + np.where(is_never_clipped, 0.0, leverage)
             # `fmin` takes the bound where the remainder is not a number.
             remainder = np.fmin(remainder, self.max_remainder)
+
         columns = [
             _pack_outer_products(a) / self.max_leverage,
             remainder / self.max_remainder,
@@ -257,79 +278,110 @@ class Neighborhood:
 
     @property
     def units(self) -> LinearizationUnits:
-        """What one unit of the released rows stands for."""
+        """The factors that turn released rows ητ·(aaᵀ/A, remainder/B) back into aaᵀ and remainder."""
         unit = 1 / (_LINEARIZATION_SHARE * self.domain.clip)
         return LinearizationUnits(self.max_leverage * unit, self.max_remainder * unit)
 
     def unpack(self, release: np.ndarray) -> Linearization:
-        """Return the parts of a release: direction, mean aaᵀ, and mean remainder.
+        """Split a release into mean direction, mean aaᵀ and mean remainder, in their units.
 
         Parameters
         ----------
         release : array of shape (release_size,)
+            The noisy mean of the rows: the direction, then the entries of aaᵀ as
+            `_pack_outer_products` orders them, then the remainder.
+
+        Returns
+        -------
+        Linearization
         """
         size = 1 + self.domain.predictors
         direction = release[: self.direction_size]
-        products = self.units.normal_matrix * release[self.direction_size : -1]
+        packed_products = self.units.normal_matrix * release[self.direction_size : -1]
 
-        above_diagonal = np.zeros((size, size))
+        diagonal = packed_products[:size]
+        off_diagonal = packed_products[size:] / sqrt(2)
+        normal_matrix = np.zeros((size, size))
         i, j = np.triu_indices(size, 1)
-        above_diagonal[i, j] = above_diagonal[j, i] = products[size:] / sqrt(2)
+        normal_matrix[i, j] = off_diagonal
+        normal_matrix[j, i] = off_diagonal
         return Linearization(
-            direction.reshape(size, self.manifold.dim),
-            above_diagonal + np.diag(products[:size]),
-            self.units.remainder * float(release[-1]),
+            direction=direction.reshape(size, self.manifold.dim),
+            normal_matrix=normal_matrix + np.diag(diagonal),
+            remainder=self.units.remainder * float(release[-1]),
         )
 
 
 def prediction_stretch(
     manifold: Manifold, move: float, t: float, reach: float
 ) -> float:
-    """Return how far a prediction moves, at most, for each |a| by which z moves.
+    """Return how far a prediction can move, divided by |a|·(how far the pair moves).
 
-    This is c·(sinh s/s)·(1 + Kwρ/2), anywhere within ρ (docs/inference.md, after the
-    theorem on geodesics).
+    For a pair z within ρ of (p, V) and a = (1, t), the prediction moves by at most
+    |a|·|z| times
+
+        c·(sinh s/s)·(1 + Kwρ/2),
+
+    where w bounds the length of the move that leads to the prediction, c the Jacobi
+    factors (`_jacobi_bounds`), K the |curvature|, and s = ρ√−κ_min (docs/inference.md,
+    "Of the records", after the theorem on geodesics).
 
     Parameters
     ----------
     manifold : Manifold
+        A symmetric space.
     move : float
-        The length of the move that leads to the prediction.
+        The length of the move that leads to the prediction, at the pair itself.
     t : float
         The length of the centered predictors, in the unit 1/√12.
     reach : float
         ρ, the radius of the neighborhood.
+
+    Returns
+    -------
+    float
+        At least 1.
     """
     max_move = move + t * reach
-    curvature = max(curvature_roots(manifold)) ** 2
+    max_curvature = max(curvature_roots(manifold)) ** 2
     return (
         float(_jacobi_bounds(manifold, t, max_move).norm)
         * _exp_stretch(manifold, reach)
-        * (1 + curvature * max_move * reach / 2)
+        * (1 + max_curvature * max_move * reach / 2)
     )
 
 
 def transport_factor(manifold: Manifold, speed: float, reach: float) -> float:
-    """Return by which factor transported velocities may differ more than they do in z.
+    """Return how much more two transported velocities can differ than their coordinates.
 
-    Transport along two sides of a triangle and along the third differ by at most the
-    curvature times the area of the triangle.
+    Transport along two sides of a triangle differs from transport along the third by at
+    most the |curvature| times the triangle's area.
 
     Parameters
     ----------
     manifold : Manifold
+        Where the geodesics live.
     speed : float
         The length of all velocities together.
     reach : float
         The radius of the neighborhood.
+
+    Returns
+    -------
+    float
+        A factor of at least 1.
     """
-    area = 2 * reach * _exp_stretch(manifold, reach) ** 2
-    curvature = max(curvature_roots(manifold)) ** 2
-    return 1 + curvature * area * (speed * DEVIATION + reach)
+    area_per_length = 2 * reach * _exp_stretch(manifold, reach) ** 2
+    max_curvature = max(curvature_roots(manifold)) ** 2
+    max_velocity = speed * PREDICTOR_UNIT + reach
+    return 1 + max_curvature * area_per_length * max_velocity
 
 
 def curvature_roots(manifold: Manifold) -> tuple[float, float]:
-    """Return (√−κ_min, √κ_max), each 0 where curvature does not have that sign."""
+    """Return (√−κ_min, √κ_max), where a root is 0 if no curvature has its sign.
+
+    κ_min and κ_max are the curvature bounds. A space of dimension 1 has no curvature.
+    """
     if manifold.dim == 1:
         return 0.0, 0.0
     lowest, highest = manifold.curvature_bounds
@@ -337,7 +389,10 @@ def curvature_roots(manifold: Manifold) -> tuple[float, float]:
 
 
 def _exp_stretch(manifold: Manifold, length: float) -> float:
-    """Return sinh(s)/s: how much exp stretches vectors of up to this length (Rauch)."""
+    """Return sinh(s)/s, by which exp can stretch distances between vectors up to a length.
+
+    Here s = length·√−κ_min (Rauch); the factor is 1 where no curvature is negative.
+    """
     s = curvature_roots(manifold)[0] * length
     if s == 0:
         return 1.0
@@ -347,30 +402,47 @@ def _exp_stretch(manifold: Manifold, length: float) -> float:
 def _jacobi_bounds(
     manifold: Manifold, t: np.ndarray | float, max_move: np.ndarray | float
 ) -> JacobiBounds:
-    """Bound the Jacobi fields cos√R and sinc√R of moves of length up to `max_move`.
+    """Bound the Jacobi factors cos√R and sinc√R of moves of length up to `max_move`.
 
-    Where curvature is negative they are cosh and sinhc, which exceed 1; where it is
-    positive they are cos and sinc, which fall below 1, at most down to the value at π.
+    Where curvature is negative they are cosh and sinhc, which exceed 1. Where it is
+    positive they are cos and sinc, which fall below 1, at most to their value at π.
+
+    Parameters
+    ----------
+    manifold : Manifold
+        A symmetric space.
+    t : array or float
+        The length of a record's centered predictors, in the unit 1/√12.
+    max_move : array or float
+        w, the largest length of the record's move.
+
+    Returns
+    -------
+    JacobiBounds
+        The norm c = cosh(w√−κ_min), and the deviation g, a bound on the distance of
+        (cos√R, t·sinc√R) from (I, tI).
     """
     negative_root, positive_root = curvature_roots(manifold)
     w = np.asarray(max_move)
 
     cosh = np.cosh(negative_root * w)
     if negative_root > 0:
-        sinhc = np.sinh(negative_root * w) / np.where(w > 0, negative_root * w, 1.0)
+        safe_angle = np.where(w > 0, negative_root * w, 1.0)
+        sinhc = np.sinh(negative_root * w) / safe_angle
     else:
         sinhc = np.ones_like(cosh)
-    angle = np.minimum(positive_root * w, pi)
+    positive_angle = np.minimum(positive_root * w, pi)
 
-    cos_deviation = np.maximum(cosh - 1, 1 - np.cos(angle))
-    sinc_deviation = np.maximum(sinhc - 1, 1 - np.sinc(angle / pi))
+    cos_deviation = np.maximum(cosh - 1, 1 - np.cos(positive_angle))
+    sinc_deviation = np.maximum(sinhc - 1, 1 - np.sinc(positive_angle / pi))
     return JacobiBounds(cosh, np.hypot(cos_deviation, t * sinc_deviation))
 
 
 def _hessian_defect(angle: np.ndarray | float) -> np.ndarray:
-    """Return 1 − x·cot x: how far Hess ½d² falls below the identity; inf from π on.
+    """Return 1 − x·cot x, by which Hess ½d² can fall below the identity at the angle x.
 
-    The angle x is the distance times the root of the largest curvature.
+    The angle is the distance d times √κ_max. The defect is 0 at x = 0 and infinite from
+    x = π on, where the cut locus may lie.
     """
     x = np.asarray(angle)
     safe_x = np.where((x > 0) & (x < pi), x, 1.0)
@@ -384,10 +456,25 @@ def _jacobi_rate(
     t: np.ndarray | float,
     max_move: np.ndarray | float,
 ) -> np.ndarray:
-    """Return β: how fast Jacobi fields change along the ray, relative to the residual.
+    """Return β, which bounds how fast a record's Jacobi factors change along the ray to z.
 
-    β = c³Kw·‖(1 + 5k/6, (1 + k/4)t; (3/2 + k/6)t, 5t²/6)‖ with k = Kw², the norm of the
-    matrix of a bilinear form of (z_p, z_v) and (p, v).
+    With k = Kw² and K a bound on |curvature|,
+
+        β = c³Kw·‖(1 + 5k/6, (1 + k/4)t; (3/2 + k/6)t, 5t²/6)‖,
+
+    relative to the length of the residual. The 2×2 matrix is that of a bilinear form of
+    (z_p, z_v) and (p, v); its norm is bounded by the Frobenius norm.
+
+    Parameters
+    ----------
+    manifold : Manifold
+        A symmetric space.
+    jacobi_norm : array or float
+        c, a bound on the Jacobi factors.
+    t : array or float
+        The length of the record's centered predictors, in the unit 1/√12.
+    max_move : array or float
+        w, the largest length of the record's move.
     """
     curvature = max(curvature_roots(manifold)) ** 2
     t = np.asarray(t)
@@ -399,9 +486,17 @@ def _jacobi_rate(
 
 
 def _pack_outer_products(a: np.ndarray) -> np.ndarray:
-    """Return aaᵀ of each row: its diagonal, then √2 times the entries above it.
+    """Return the entries of aaᵀ for each row a: the diagonal, then √2 times those above it.
 
-    The factor keeps lengths: the packed row is as long as the matrix (Frobenius).
+    With the factor √2 the packed row is as long as the matrix (Frobenius norm).
+
+    Parameters
+    ----------
+    a : array of shape (n, d)
+
+    Returns
+    -------
+    array of shape (n, d(d + 1)/2)
     """
     i, j = np.triu_indices(a.shape[1], 1)
     return np.concatenate([a * a, sqrt(2) * a[:, i] * a[:, j]], axis=1)

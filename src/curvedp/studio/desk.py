@@ -20,11 +20,17 @@ from curvedp.errors import ParameterError
 from curvedp.ledger import Entry, Ledger
 from curvedp.records import FORMS
 from curvedp.release.warnings import estimator_warnings
-from curvedp.releasing import OFFERS, certificate_contents, value_content
+from curvedp.releasing import (
+    OFFERS,
+    Offer,
+    Option,
+    certificate_contents,
+    value_content,
+)
 from curvedp.signing import key_of, read_key
-from curvedp.studio.pictures import attacked, size_picture
-from curvedp.studio.rehearsal import rehearsed
-from curvedp.studio.study import Study, guarantee_of, notebook
+from curvedp.studio.pictures import attack_picture, attack_power, size_picture
+from curvedp.studio.rehearsal import predict_release
+from curvedp.studio.study import Study, notebook, parse_guarantee
 from curvedp.verification import sign_file
 
 
@@ -152,20 +158,12 @@ class Desk:
 
     def state(self, _: Any = None) -> dict[str, Any]:
         """Return what a page that is loaded (again) must know."""
-        offers = {
-            name: {
-                "title": offer.title,
-                "asks": offer.parameters,
-                "column": offer.column,
-            }
-            for name, offer in OFFERS.items()
-        }
         return {
             "file": None if self.data is None else self.data.name,
             "ledger": self._ledger_state(),
             "releases": [release.shown() for release in self.releases.values()],
             "forms": list(FORMS),
-            "offers": offers,
+            "offers": {name: _page_offer(offer) for name, offer in OFFERS.items()},
             "most": self.most,
             "signs": self.key is not None,
         }
@@ -190,13 +188,13 @@ class Desk:
         """Make a ledger with the chosen budget; one that exists is never touched."""
         if not self.ledger_path.exists():
             self.folder.mkdir(parents=True, exist_ok=True)
-            Ledger(self.ledger_path, guarantee_of(chosen))
+            Ledger(self.ledger_path, parse_guarantee(chosen))
         return self.state()
 
     def _study(self, chosen: Any) -> tuple[Study, Path]:
         if self.data is None:
             raise ParameterError("there is no file yet: drop one on the page")
-        return Study.of(chosen), self.data
+        return Study.from_page(chosen), self.data
 
     def check(self, chosen: Any) -> dict[str, Any]:
         """Return what is wrong with the records. NOT private: it stays on the page."""
@@ -207,25 +205,46 @@ class Desk:
             "advice": found.advice,
         }
 
-    def plan(self, asked: Any) -> dict[str, Any]:
-        """Return predictions, pictures and, where a release could follow, its key."""
-        study, data = self._study(asked["study"])
-        sizes, guarantee = study.sizes(data), study.guarantee
-        found = rehearsed(
-            study.offer, study.options, guarantee, sizes, asked.get("mechanism", "auto")
-        )
+    def plan(self, request: Any) -> dict[str, Any]:
+        """Predict the release of a study, for the page to show.
+
+        Parameters
+        ----------
+        request : dict
+            What the page sent: the study as "study", and possibly the "mechanism" to
+            predict, which is faster than all of them.
+
+        Returns
+        -------
+        dict
+            The prediction, what an attacker could do, two pictures as SVG, and the key
+            with which this release can be requested; the key is None without a ledger.
+        """
+        study, data = self._study(request["study"])
+        mechanism = request.get("mechanism", "auto")
+        guarantee = study.guarantee
+        sizes = study.sizes(data)
+        options = {**study.options(), "spread": study.spread}
+        prediction = predict_release(study.offer, options, guarantee, sizes, mechanism)
+
+        # While a slider moves, one mechanism is predicted, and this may be left out.
+        guess_percent = None
+        if mechanism == "auto":
+            guess_percent = 50 * (1 + float(guarantee.delta(0.0)))
         ledger = self._ledger()
-        power, curve = attacked(guarantee)
-        settled = asked.get("mechanism", "auto") == "auto"
+        has_classes = study.statistic == "mdm"
         return {
-            **found._asdict(),
+            **prediction._asdict(),
             "n": sum(sizes),
-            "classes": len(sizes) if study.statistic == "mdm" else 0,
+            "classes": len(sizes) if has_classes else 0,
             "unit": study.unit,
-            "guess": 50 * (1 + float(guarantee.delta(0.0))) if settled else None,
-            "power": 100 * power,
+            "guess": guess_percent,
+            "power": 100 * attack_power(guarantee),
             "guarantee": str(guarantee),
-            "pictures": [size_picture(found.ball, found.error, found.region), curve],
+            "pictures": [
+                size_picture(prediction.ball, prediction.error, prediction.region),
+                attack_picture(guarantee),
+            ],
             "key": None if ledger is None else study.key_at(data, ledger.head),
         }
 
@@ -344,10 +363,41 @@ class Desk:
         return self.private / bare
 
 
+def _page_offer(offer: Offer) -> dict[str, Any]:
+    """Return what the page must know about a statistic to ask for its options."""
+    column_label = ""
+    if offer.column is not None:
+        column_label = _field_words(offer.column.label, offer.column.note)
+    return {
+        "title": offer.title,
+        "column": column_label,
+        "options": [_page_option(option) for option in offer.options if option.label],
+    }
+
+
+def _page_option(option: Option) -> dict[str, Any]:
+    """Return the field of the page in which an option is typed."""
+    keyboards = {int: "numeric", float: "decimal", str: "text"}
+    return {
+        "name": option.name,
+        "label": _field_words(option.label, option.note),
+        "placeholder": option.placeholder,
+        "hint": option.hint,
+        "suggestion": option.suggestion,
+        "keyboard": keyboards[option.kind],
+        "used_with": option.used_with,
+    }
+
+
+def _field_words(label: str, note: str) -> str:
+    """Return the words above a field of the page, such as "radius: …"."""
+    return f"{label}: {note}" if note else label
+
+
 def _entry_line(entry: Entry) -> str:
     """Return an entry of the ledger, with whom it protects where that was stated."""
     line = f"{entry.number}. {entry.label}: {entry.guarantee}"
-    return line if entry.unit is None else f"{line}, for one {entry.unit}"
+    return line if entry.unit is None else f"{line}, for one {entry.unit.words}"
 
 
 def _summary(study: Study, fitted: Any) -> dict[str, Any]:

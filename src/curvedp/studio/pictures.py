@@ -1,55 +1,117 @@
-"""Two pictures that move with the sliders, as SVG: drawn at once, from public numbers alone."""
+"""Two pictures for the page of the studio, as SVG, computed from public numbers alone.
+
+They are redrawn while a slider moves, so they are written by hand and drawn at once.
+"""
+
+from collections.abc import Iterable
 
 import numpy as np
 
 from curvedp.privacy import Guarantee
 
-LEVEL = 0.05  # false alarms of the attacker who is described in words
-_SIDE, _EDGE = 200, 24
+# The rate of false alarms of the attacker whom the page describes in words.
+_FALSE_ALARM_RATE = 0.05
+
+# The side of a picture and the margin around its axes, in pixels.
+_SIDE = 200
+_MARGIN = 24
+
+# The space between the ball and the edge of its picture, and the smallest circle that
+# can be seen; in pixels.
+_BALL_MARGIN = 4
+_SMALLEST_RADIUS = 1.5
 
 
-def attacked(guarantee: Guarantee) -> tuple[float, str]:
-    """The power of the best possible attacker at `LEVEL`, and their errors beside those of a coin."""
-    alpha = np.linspace(0, 1, 101)
-    least = np.clip(np.asarray(guarantee.tradeoff(alpha)), 0, 1)
-    curve, at = _path(alpha, least), float(np.interp(LEVEL, alpha, least))
-    return 1 - at, _svg(
-        "What an attacker can do: misses against false alarms",
-        f'<path class="area" d="{curve}L{_x(0)},{_y(1)}Z"/><path class="guess" d="{_path([0, 1], [1, 0])}"/>'
-        f'<path class="curve" d="{curve}"/><circle class="error" cx="{_x(LEVEL):.1f}" cy="{_y(at):.1f}" r="4"/>'
-        f'<path class="axis" d="{_path([0, 0, 1], [1, 0, 0])}"/>'
-        f'<text x="{_SIDE / 2}" y="{_SIDE - 7}" text-anchor="middle">false alarms</text>'
-        f'<text x="{-_SIDE / 2}" y="15" text-anchor="middle" transform="rotate(-90)">misses</text>',
-    )
+def attack_power(guarantee: Guarantee) -> float:
+    """Return the power of the best attacker who raises 5% false alarms.
+
+    It is the probability with which the attacker finds out whether a person takes part,
+    between 0.05 (a guess) and 1.
+    """
+    false_alarms, misses = _tradeoff_curve(guarantee)
+    return 1 - float(np.interp(_FALSE_ALARM_RATE, false_alarms, misses))
+
+
+def attack_picture(guarantee: Guarantee) -> str:
+    """Draw the misses of the best attacker against false alarms, beside those of a coin."""
+    false_alarms, misses = _tradeoff_curve(guarantee)
+    curve = _path(false_alarms, misses)
+    coin = _path([0, 1], [1, 0])
+    axes = _path([0, 0, 1], [1, 0, 0])
+
+    dot_x = _pixel_x(_FALSE_ALARM_RATE)
+    dot_y = _pixel_y(1 - attack_power(guarantee))
+    middle = _SIDE / 2
+    shapes = [
+        f'<path class="area" d="{curve}L{_pixel_x(0)},{_pixel_y(1)}Z"/>',
+        f'<path class="guess" d="{coin}"/>',
+        f'<path class="curve" d="{curve}"/>',
+        f'<circle class="error" cx="{dot_x:.1f}" cy="{dot_y:.1f}" r="4"/>',
+        f'<path class="axis" d="{axes}"/>',
+        f'<text x="{middle}" y="{_SIDE - 7}" text-anchor="middle">false alarms</text>',
+        f'<text x="{-middle}" y="15" text-anchor="middle" '
+        'transform="rotate(-90)">misses</text>',
+    ]
+    return _svg("What an attacker can do: misses against false alarms", shapes)
+
+
+def _tradeoff_curve(guarantee: Guarantee) -> tuple[np.ndarray, np.ndarray]:
+    """Return rates of false alarms from 0 to 1, and the least rate of misses at each."""
+    false_alarms = np.linspace(0, 1, 101)
+    misses = np.clip(np.asarray(guarantee.tradeoff(false_alarms)), 0, 1)
+    return false_alarms, misses
 
 
 def size_picture(ball: float, error: float, region: float | None) -> str:
-    """The ball, the 95% region and the predicted error, to scale."""
-    parts = [
-        ("ball", ball),
-        *([] if region is None else [("region", min(region, ball))]),
-        ("error", min(error, ball)),
+    """Draw the ball, the 95% region and the predicted error as circles, to scale.
+
+    Parameters
+    ----------
+    ball, error : float
+        The radius of the ball, and the predicted error; in the same unit.
+    region : float or None
+        The radius of the 95% region; None if there is none.
+    """
+    radii = {"ball": ball}
+    if region is not None:
+        radii["region"] = min(region, ball)
+    radii["error"] = min(error, ball)
+
+    middle = _SIDE / 2
+    pixels_per_unit = (middle - _BALL_MARGIN) / ball
+    circles = []
+    for css_class, radius in radii.items():
+        pixels = max(_SMALLEST_RADIUS, pixels_per_unit * radius)
+        circles.append(
+            f'<circle class="{css_class}" cx="{middle}" cy="{middle}" '
+            f'r="{pixels:.2f}"/>'
+        )
+    return _svg("How large the error is, to scale: in the public ball", circles)
+
+
+def _svg(title: str, shapes: list[str]) -> str:
+    """Return a square SVG picture with these shapes; screen readers read its title."""
+    content = "".join(shapes)
+    return (
+        f'<svg viewBox="0 0 {_SIDE} {_SIDE}" role="img">'
+        f"<title>{title}</title>{content}</svg>"
+    )
+
+
+def _pixel_x(rate: float) -> float:
+    """Return the horizontal position of a rate between 0 and 1, in pixels."""
+    return _MARGIN + rate * (_SIDE - 2 * _MARGIN)
+
+
+def _pixel_y(rate: float) -> float:
+    """Return the vertical position of a rate between 0 and 1, in pixels from above."""
+    return _SIDE - _pixel_x(rate)
+
+
+def _path(x_rates: Iterable[float], y_rates: Iterable[float]) -> str:
+    """Return a line through points of the unit square, as the data of an SVG path."""
+    positions = [
+        f"{_pixel_x(x):.1f},{_pixel_y(y):.1f}"
+        for x, y in zip(x_rates, y_rates, strict=True)
     ]
-    circles = (
-        f'<circle class="{name}" cx="{_SIDE / 2}" cy="{_SIDE / 2}" r="{max(1.5, (_SIDE / 2 - 4) * length / ball):.2f}"/>'
-        for name, length in parts
-    )
-    return _svg(
-        "How large the error is, to scale: in the public ball", "".join(circles)
-    )
-
-
-def _svg(title: str, inside: str) -> str:
-    return f'<svg viewBox="0 0 {_SIDE} {_SIDE}" role="img"><title>{title}</title>{inside}</svg>'
-
-
-def _x(share: float) -> float:
-    return _EDGE + share * (_SIDE - 2 * _EDGE)
-
-
-def _y(share: float) -> float:
-    return _SIDE - _x(share)
-
-
-def _path(x: object, y: object) -> str:
-    return "M" + "L".join(f"{_x(a):.1f},{_y(b):.1f}" for a, b in zip(x, y, strict=True))  # type: ignore[call-overload]  # arrays of one length
+    return "M" + "L".join(positions)

@@ -1,13 +1,13 @@
-"""How good a release would be: it is made a few times of made-up records, with noise from a public seed.
+"""Predict how accurate a release would be, for the page of the studio.
 
-Only the number of records is the user's. A mean is predicted by `curvedp.plan`. Of what has no prediction so many records are
-made up, or a few hundred where each costs time, with a guarantee that is as much weaker: the noise of a median or a geodesic
-depends on the number of records times μ alone.
+The mean is predicted by `curvedp.plan`. Other statistics are rehearsed: released a few
+times from simulated records, with noise from a public seed. Of the user's data, a
+prediction depends on the number of records only, which is public.
 """
 
 import warnings
 from collections.abc import Mapping
-from math import pi, sqrt
+from math import sqrt
 from threading import Lock
 from typing import Any, NamedTuple
 
@@ -20,7 +20,7 @@ from curvedp.errors import (
     ReleaseWarning,
     UnattainableGuarantee,
 )
-from curvedp.estimators import PrivateDispersion, PrivatePCA
+from curvedp.estimators.base import PrivateEstimator
 from curvedp.geometry import Manifold
 from curvedp.mechanisms.vector import smallest_gaussian_scale
 from curvedp.planning import plan
@@ -28,197 +28,342 @@ from curvedp.privacy import GDP, ZCDP, Guarantee, PureDP
 from curvedp.randomness import GeneratorSource
 from curvedp.release.rebuild import mechanism_of
 from curvedp.release.warnings import estimator_warnings
-from curvedp.releasing import Offer
+from curvedp.releasing import Offer, Rehearsal
 from curvedp.statistics.searched_ball import SearchedMean
 from curvedp.studio.wording import describe
 
-_RUNS = 4
-_MOST = {
-    "median": 300,
-    "geodesic": 100,
-    "dispersion": 20_000,
-    "principal directions": 20_000,
-}  # records made up
-_LOCK = Lock()  # `warnings.catch_warnings` is for one thread at a time
+# How often a statistic is released from simulated records.
+_REPETITIONS = 4
+
+# The public seed of the simulated records.
+_RECORDS_SEED = 20231019
+
+# A study is too small if the error is at least this share of the error of knowing
+# nothing.
+_TOO_SMALL_SHARE = 1 / 3
+
+# A plan's advice for Python users is long; the page shows the lines with these words.
+_ADVICE_ON_PAGE = ("too small", "only one mean", "taken as")
+
+# `warnings.catch_warnings` may be used by one thread at a time.
+_WARNINGS_LOCK = Lock()
 
 
-class Rehearsed(NamedTuple):
-    """What is to be expected, from public numbers alone."""
+class Prediction(NamedTuple):
+    """What is to be expected of a release, from public numbers alone.
+
+    Attributes
+    ----------
+    mechanism : str
+        The mechanism that would make the release.
+    error : float
+        The predicted error.
+    region : float or None
+        About the radius of the 95% confidence region; None if there is none.
+    why : str
+        Why there is no region.
+    ball : float
+        What `error` and `region` are compared with.
+    of : str
+        What the error is, such as "distance to the median".
+    notes : list of str
+        Warnings and advice.
+    compared : str
+        What `ball` is, in words.
+    """
 
     mechanism: str
     error: float
-    region: (
-        float | None
-    )  # about the radius of the 95% region; None where there is none, and `why`
+    region: float | None
     why: str
-    ball: float  # what both are compared with
-    of: str  # what they are distances of
+    ball: float
+    of: str
     notes: list[str]
-    compared: str = "the error of knowing nothing"  # what `ball` is, in words
+    compared: str = "the error of knowing nothing"
 
 
-def rehearsed(
+def predict_release(
     offer: Offer,
     options: Mapping[str, Any],
     guarantee: Guarantee,
     sizes: list[int],
     mechanism: str = "auto",
-) -> Rehearsed:
-    """The statistic of so many records, in each class where there are classes; with one mechanism by name it is sooner."""
-    if offer.title not in _MOST:
-        return _mean(options, guarantee, min(sizes, default=0), mechanism)
-    options = {
-        **options,
-        "mechanism": mechanism,
-        "center": None,
-    }  # made-up records lie about the origin
-    few = min(sizes[0], _MOST[offer.title])
+) -> Prediction:
+    """Predict the error of a release.
+
+    Parameters
+    ----------
+    offer : Offer
+        The statistic.
+    options : mapping
+        Its parsed options by name, the manifold as "manifold", and possibly the public
+        "spread" of the records.
+    guarantee : Guarantee
+        What the release would pay.
+    sizes : list of int
+        The number of records or persons; one number for each class if there are
+        classes.
+    mechanism : str
+        One mechanism by name, which is faster than choosing among all with "auto".
+
+    Raises
+    ------
+    ParameterError
+        If the table does not say how the error of this statistic is predicted.
+    UnattainableGuarantee
+        If no mechanism meets the guarantee.
+    """
+    if offer.prediction == "mean":
+        smallest_class = min(sizes, default=0)
+        return _predict_mean(options, guarantee, smallest_class, mechanism)
+    if not isinstance(offer.prediction, Rehearsal):
+        raise ParameterError(
+            f"there is no prediction of the error of the {offer.title}, which the "
+            "studio shows before a release; `curvedp release` makes it without one"
+        )
+
+    # Simulated records lie around the origin.
+    options = {**options, "mechanism": mechanism, "center": None}
+    n = sizes[0]
+    n_simulated = min(n, offer.prediction.max_records)
+    repetitions = _REPETITIONS if mechanism == "auto" else 1
     try:
-        return _made_up(
-            offer,
-            options,
-            _weakened(guarantee, sizes[0] / few),
-            few,
-            _RUNS if mechanism == "auto" else 1,
+        weaker_guarantee = _weaken(guarantee, n / n_simulated)
+        return _rehearse(
+            offer, offer.prediction, options, weaker_guarantee, n_simulated, repetitions
         )
     except UnattainableGuarantee:
-        return _made_up(
-            offer, options, guarantee, few, 1
-        )  # which says it of the guarantee that was asked for
+        # The message must name the guarantee that the user chose.
+        return _rehearse(offer, offer.prediction, options, guarantee, n_simulated, 1)
 
 
-def _mean(
+def _predict_mean(
     options: Mapping[str, Any], guarantee: Guarantee, n: int, mechanism: str
-) -> Rehearsed:
-    where = {"center": options["center"], "outer_radius": options["outer_radius"]}
-    found = plan(
+) -> Prediction:
+    """Predict the error of a mean of `n` records, by `curvedp.plan`."""
+    study = plan(
         options["manifold"],
         n,
         options["radius"],
         guarantee,
-        **where,
+        center=options.get("center"),
+        outer_radius=options.get("outer_radius"),
         mechanism=mechanism,
         spread=options.get("spread"),
     )
+    region = None
+    why_no_region = ""
     try:
-        region, why = found.region(), ""
+        region = study.region()
     except CurvedpError as error:
-        region, why = None, describe(error)
-    words = ("too small", "only one mean", "taken as")
-    notes = [line for line in found.advice() if any(word in line for word in words)]
+        why_no_region = describe(error)
+
+    notes = [
+        line
+        for line in study.advice()
+        if any(words in line for words in _ADVICE_ON_PAGE)
+    ]
     compared = "the error of knowing nothing"
-    if isinstance(found.radius, str):
-        compared = f"the spread of the records, taken as {found.spread:.3g}"
-    return Rehearsed(
-        found.mechanism,
-        found.error,
-        region,
-        why,
-        found.spread,
-        "distance to the mean",
-        notes,
-        compared,
+    if isinstance(study.radius, str):
+        compared = f"the spread of the records, taken as {study.spread:.3g}"
+    return Prediction(
+        mechanism=study.mechanism,
+        error=study.error,
+        region=region,
+        why=why_no_region,
+        ball=study.spread,
+        of="distance to the mean",
+        notes=notes,
+        compared=compared,
     )
 
 
-def _made_up(
-    offer: Offer, options: Mapping[str, Any], guarantee: Guarantee, n: int, runs: int
-) -> Rehearsed:
-    M = options["manifold"]
-    if options["radius"] == "private":
-        # Records that fill a ball of half this radius are as spread out as `plan` takes
-        # them, or as was stated.
-        spread = options.get("spread")
-        if spread is None:
-            spread = SearchedMean(M, None, options["outer_radius"], 2).reference_spread
-        radius = 2 * _validate.positive("spread", spread) * sqrt((M.dim + 2) / M.dim)
-    else:
-        radius = _validate.length("radius", options["radius"])
-    rows, points = _records(M, radius, n, vectors="n_components" in offer.parameters)
+def _rehearse(
+    offer: Offer,
+    rehearsal: Rehearsal,
+    options: Mapping[str, Any],
+    guarantee: Guarantee,
+    n: int,
+    repetitions: int,
+) -> Prediction:
+    """Predict the error of a statistic by releases from `n` simulated records.
+
+    Parameters
+    ----------
+    offer, rehearsal
+        The statistic, and how it is rehearsed.
+    options : mapping
+        As for `predict_release`.
+    guarantee : Guarantee
+        What each release of the rehearsal pays.
+    n : int
+        The number of simulated records.
+    repetitions : int
+        The number of releases; their errors are averaged.
+    """
+    manifold = options["manifold"]
+    radius = _simulated_radius(options)
+    coordinates, points = _simulate_records(
+        manifold, radius, n, as_vectors=offer.takes_vectors
+    )
     columns = {"records": points}
-    if offer.column == "x":
-        low, high = offer.select_options(options)["x_range"]
-        columns["x"] = np.resize(np.linspace(low, high, n // 2), n)
-    made, notes = [], []
-    for seed in range(runs):
-        model = offer.build(
-            options,
-            guarantee=guarantee,
-            source=GeneratorSource(np.random.default_rng(seed)),
-        )
-        with _LOCK, warnings.catch_warnings(record=True) as told:
-            warnings.simplefilter("always")
-            made.append(offer.fit(model, columns))
-        odd = [
-            warning.text for warning in estimator_warnings(made[-1])
-        ]  # of made-up records
-        texts = [
-            str(each.message)
-            for each in told
-            if issubclass(each.category, ReleaseWarning)
-        ]
-        notes += [text for text in texts if text not in odd]
-    error = float(np.mean([_missed(M, fitted, rows) for fitted in made]))
-    ball, of = _WHAT[offer.title](radius)
-    if error >= ball / 3:
+    if offer.column is not None:
+        columns[offer.column.name] = _simulate_predictor(offer, options, n)
+
+    fitted_estimators = []
+    notes = []
+    for seed in range(repetitions):
+        source = GeneratorSource(np.random.default_rng(seed))
+        estimator = offer.build(options, guarantee=guarantee, source=source)
+        fitted, warning_texts = _fit_and_catch_warnings(offer, estimator, columns)
+        fitted_estimators.append(fitted)
+        notes += warning_texts
+
+    errors = [
+        rehearsal.error(manifold, fitted, coordinates) for fitted in fitted_estimators
+    ]
+    mean_error = float(np.mean(errors))
+    baseline = rehearsal.baseline(radius)
+    if mean_error >= _TOO_SMALL_SHARE * baseline:
         notes.append("this study is too small: the answer is mostly noise")
-    try:
-        region, why = float(made[0].confidence_region(0.95).radius), ""
-    except ParameterError as refusal:
-        region, why = None, describe(refusal)
-    option = str(mechanism_of(made[0].certificate_).info.option)
-    return Rehearsed(option, error, region, why, ball, of, list(dict.fromkeys(notes)))
 
-
-_ANGLE = "angle to the directions in radians, where one is twice as long as others"
-_WHAT: dict[str, Any] = {
-    "median": lambda radius: (radius, "distance to the median"),
-    "geodesic": lambda radius: (radius, "distance to the start of the geodesic"),
-    "dispersion": lambda radius: (radius**2, "of the variance, a squared distance"),
-    "principal directions": lambda _: (pi / 2, _ANGLE),
-}
-
-
-def _records(
-    M: Manifold, radius: float, n: int, *, vectors: bool
-) -> tuple[np.ndarray, np.ndarray]:
-    """Coordinates and points that fill half the ball, each with its reflection: median and geodesic are at the center."""
-    if vectors and len(M.point_shape) > 1:
-        raise ParameterError(
-            "principal directions are of vectors: choose euclidean:d for them"
-        )
-    rng, dim = np.random.default_rng(20231019), M.point_shape[0] if vectors else M.dim
-    z = rng.standard_normal((n // 2, dim))
-    z *= (
-        radius
-        / 2
-        * rng.uniform(size=(n // 2, 1)) ** (1 / dim)
-        / np.linalg.norm(z, axis=1, keepdims=True)
+    first = fitted_estimators[0]
+    region, why_no_region = _region_radius(first)
+    certificate = first.releases[0].certificate
+    return Prediction(
+        mechanism=str(mechanism_of(certificate).info.option),
+        error=mean_error,
+        region=region,
+        why=why_no_region,
+        ball=baseline,
+        of=rehearsal.error_description,
+        notes=list(dict.fromkeys(notes)),  # each once, in their order
     )
-    if vectors:
-        z[:, 1:] /= 2
-    z = np.concatenate([z, -z, np.zeros((n % 2, dim))])
-    return z, z if vectors else np.asarray(M.from_normal_coordinates(M.origin, z))
 
 
-def _missed(M: Manifold, fitted: Any, rows: np.ndarray) -> float:
-    """Return how far a release is from the truth about made-up records."""
-    released = np.asarray(fitted.releases[0].value)
-    if isinstance(fitted, PrivateDispersion):
-        return abs(float(released[0]) - float(np.mean(np.sum(rows**2, axis=1))))
-    if isinstance(fitted, PrivatePCA):
-        truth = np.linalg.eigh(rows.T @ rows)[1][:, ::-1][:, : len(released)]
-        least_cosine = np.linalg.svd(released @ truth, compute_uv=False)[-1]
-        return float(np.arccos(min(1.0, least_cosine)))
-    return float(M.dist(M.origin, released))
+def _simulate_predictor(offer: Offer, options: Mapping[str, Any], n: int) -> np.ndarray:
+    """Return a predictor for `n` simulated records, evenly spread over its range.
+
+    A record and its reflection have the same predictor, so that the geodesic through
+    the records stays at the origin.
+    """
+    if "x_range" not in options:
+        raise ParameterError(
+            f"there is no prediction of the error of the {offer.title}: "
+            "only a predictor with a public range can be simulated"
+        )
+    low, high = options["x_range"]
+    return np.resize(np.linspace(low, high, n // 2), n)
 
 
-def _weakened(guarantee: Guarantee, times: float) -> Guarantee:
-    """For so many times fewer records: the same noise."""
-    if times == 1:
+def _simulated_radius(options: Mapping[str, Any]) -> float:
+    """Return the radius of the ball, of which simulated records fill the inner half.
+
+    In a private ball it is the radius for which these records have the stated spread,
+    or the spread that `plan` assumes. Records that are uniform in a ball of radius r/2
+    in d dimensions have a root mean square distance of r/2·√(d/(d + 2)).
+    """
+    if options["radius"] != "private":
+        return float(_validate.length("radius", options["radius"]))
+    manifold = options["manifold"]
+    spread = options.get("spread")
+    if spread is None:
+        outer_radius = options.get("outer_radius")
+        spread = SearchedMean(manifold, None, outer_radius, 2).reference_spread
+    dim = manifold.dim
+    return float(2 * _validate.positive("spread", spread) * sqrt((dim + 2) / dim))
+
+
+def _fit_and_catch_warnings(
+    offer: Offer, estimator: PrivateEstimator, columns: Mapping[str, Any]
+) -> tuple[PrivateEstimator, list[str]]:
+    """Fit an estimator to simulated records.
+
+    Returns
+    -------
+    fitted : PrivateEstimator
+    warning_texts : list of str
+        The warnings of the release, without those about the released value: that one
+        is about simulated records and tells the user nothing.
+    """
+    with _WARNINGS_LOCK, warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        fitted = offer.fit(estimator, columns)
+    texts_about_value = [warning.text for warning in estimator_warnings(fitted)]
+    warning_texts = [
+        str(warning.message)
+        for warning in caught
+        if issubclass(warning.category, ReleaseWarning)
+        and str(warning.message) not in texts_about_value
+    ]
+    return fitted, warning_texts
+
+
+def _region_radius(fitted: Any) -> tuple[float | None, str]:
+    """Return the radius of the 95% region and "", or None and why there is no region."""
+    try:
+        return float(fitted.confidence_region(0.95).radius), ""
+    except ParameterError as refusal:
+        return None, describe(refusal)
+
+
+def _simulate_records(
+    manifold: Manifold, radius: float, n: int, *, as_vectors: bool
+) -> tuple[np.ndarray, np.ndarray]:
+    """Draw records that are uniform in a ball of half the radius around the origin.
+
+    Each record comes with its reflection at the origin, so that the median and the
+    geodesic of the records are at the origin exactly. Vectors are halved in all
+    coordinates but the first, so that they have one principal direction.
+
+    Parameters
+    ----------
+    manifold : Manifold
+    radius : float
+        The radius of the public ball.
+    n : int
+        The number of records. If it is odd, one record is the origin.
+    as_vectors : bool
+        Whether the records are vectors, for principal directions.
+
+    Returns
+    -------
+    coordinates : array, shape (n, d)
+        The records in normal coordinates at the origin.
+    points : array, shape (n, *point_shape)
+        The records; for vectors the same as the coordinates.
+    """
+    dim = manifold.dim
+    if as_vectors:
+        if len(manifold.point_shape) > 1:
+            raise ParameterError(
+                "principal directions are of vectors: choose euclidean:d for them"
+            )
+        dim = manifold.point_shape[0]
+
+    rng = np.random.default_rng(_RECORDS_SEED)
+    half = rng.standard_normal((n // 2, dim))
+    # The length of a uniform point in a ball is distributed as U^(1/d).
+    lengths = radius / 2 * rng.uniform(size=(n // 2, 1)) ** (1 / dim)
+    half *= lengths / np.linalg.norm(half, axis=1, keepdims=True)
+    if as_vectors:
+        half[:, 1:] /= 2
+    coordinates = np.concatenate([half, -half, np.zeros((n % 2, dim))])
+    if as_vectors:
+        return coordinates, coordinates
+    points = manifold.from_normal_coordinates(manifold.origin, coordinates)
+    return coordinates, np.asarray(points)
+
+
+def _weaken(guarantee: Guarantee, factor: float) -> Guarantee:
+    """Return the guarantee with which `factor` times fewer records need the same noise.
+
+    The noise of a median or of a geodesic depends on the number of records times μ only.
+    """
+    if factor == 1:
         return guarantee
     if isinstance(guarantee, PureDP):
-        return PureDP(guarantee.eps * times)
+        return PureDP(guarantee.eps * factor)
     if isinstance(guarantee, ZCDP):
-        return ZCDP(guarantee.rho * times**2)
-    return GDP(times / smallest_gaussian_scale(guarantee))
+        return ZCDP(guarantee.rho * factor**2)
+    return GDP(factor / smallest_gaussian_scale(guarantee))

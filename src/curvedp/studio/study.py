@@ -1,9 +1,12 @@
-"""What is chosen on the page, and the calls of curvedp that it stands for: the ones that its script makes."""
+"""A study: what the user chose on the page of the studio, and the release it describes.
+
+A `Study` reads the file, checks the records, makes the release, and writes a script that
+makes the same release without the studio.
+"""
 
 import json
-from collections import Counter
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -12,50 +15,84 @@ import numpy as np
 
 from curvedp.checking import Checked, check
 from curvedp.errors import ParameterError
+from curvedp.estimators.base import PrivateEstimator
 from curvedp.geometry import Manifold, parse_manifold
 from curvedp.ledger import Ledger
 from curvedp.privacy import GDP, ZCDP, ApproxDP, Guarantee, PureDP
 from curvedp.records import read_column, read_records
 from curvedp.records.files import written_point
-from curvedp.releasing import Offer, find_offer, parse_column
+from curvedp.releasing import OFFERS, Offer, Option, find_offer, parse_column
 
-KINDS: dict[str, Any] = {
-    "gdp": (GDP, "mu"),
-    "approx": (ApproxDP, "eps", "delta"),
-    "pure": (PureDP, "eps"),
-    "zcdp": (ZCDP, "rho"),
+# The guarantees on the page by name: the class, and the names of its numbers.
+_GUARANTEES: dict[str, tuple[type[Guarantee], tuple[str, ...]]] = {
+    "gdp": (GDP, ("mu",)),
+    "approx": (ApproxDP, ("eps", "delta")),
+    "pure": (PureDP, ("eps",)),
+    "zcdp": (ZCDP, ("rho",)),
+}
+
+# The types of those fields of a study that are not text.
+_FIELD_TYPES: dict[str, Any] = {
+    "guarantee": Mapping,
+    "header": bool,
+    "spread": (float, int),
 }
 
 
-def guarantee_of(chosen: Any) -> Guarantee:
-    """The guarantee of a page's {"kind": "approx", "eps": 1.0, "delta": 1e-6}."""
+def parse_guarantee(chosen: Any) -> Guarantee:
+    """Return the guarantee that the page sent.
+
+    Parameters
+    ----------
+    chosen : mapping
+        The kind and its numbers, such as {"kind": "approx", "eps": 1.0, "delta": 1e-6}.
+
+    Raises
+    ------
+    ParameterError
+        If the kind is unknown, or a number is missing or not allowed.
+    """
     try:
-        kind, *names = KINDS[chosen["kind"]]
-        guarantee: Guarantee = kind(*(float(chosen[name]) for name in names))
+        guarantee_class, number_names = _GUARANTEES[chosen["kind"]]
+        numbers = [float(chosen[name]) for name in number_names]
     except (KeyError, TypeError):
         raise ParameterError(
-            f"a guarantee has a kind, one of {', '.join(KINDS)}, and its numbers"
+            f"a guarantee has a kind, one of {', '.join(_GUARANTEES)}, and its numbers"
         ) from None
-    return guarantee
+    return guarantee_class(*numbers)
 
 
 @dataclass(frozen=True)
 class Study:
-    """One release as it is asked for: parameters of the estimator, of `read_records`, and of what is told below."""
+    """One release, as it was chosen on the page.
 
-    manifold: str  # its name, such as "spd-affine:3"
-    statistic: str = "mean"  # one of `curvedp.releasing.OFFERS`
-    radius: float | str | None = None
+    Attributes
+    ----------
+    manifold : str
+        The name of the space, such as "spd-affine:3".
+    statistic : str
+        A name in the table `curvedp.releasing.OFFERS`.
+    typed_options : dict
+        What was typed for the options of the statistic, by name, before it is parsed.
+    guarantee : Guarantee
+        What the release pays.
+    groups : str
+        The column that says whose record each is; empty if the unit is a record.
+    column : str
+        The column that the statistic needs beside the records, if it needs one.
+    spread : float, optional
+        The spread of the records, for predictions in a private ball. It is public.
+    form, header, columns, key, sep, decimal
+        How the file is read; see `read_records`. `columns` has commas between them.
+    """
+
+    manifold: str
+    statistic: str = "mean"
+    typed_options: dict[str, Any] = field(default_factory=dict)
     guarantee: Guarantee = GDP(1.0)  # noqa: RUF009 - a frozen value, safe as a default
-    groups: str = ""  # the column that says whose record each is; empty where the unit is a record
-    column: str = ""  # the one that the statistic takes beside the records: classes or a predictor
-    center: str = ""  # of the ball, written like a record, or one number that multiplies the origin: a unit of matrices
-    outer_radius: float | None = None
-    spread: float | None = None  # for predictions of a private ball; not released
-    n_components: int | None = None
-    speed: float | None = None
-    clip: float | None = None
-    x_range: str | None = None
+    groups: str = ""
+    column: str = ""
+    spread: float | None = None
     form: str | None = None
     header: bool | None = None
     columns: str = ""
@@ -64,57 +101,56 @@ class Study:
     decimal: str = "."
 
     @classmethod
-    def of(cls, chosen: Any) -> "Study":
-        """From what the page sends; refused for a field that is missing, unknown or of another kind."""
-        kinds: dict[str, Any] = dict.fromkeys(
-            (field.name for field in fields(cls)), str
-        )
-        kinds |= dict.fromkeys(
-            ("outer_radius", "spread", "speed", "clip"), (float, int)
-        ) | {"n_components": int}
-        kinds |= {"radius": (str, float, int), "guarantee": Mapping, "header": bool}
-        if not isinstance(chosen, Mapping) or not {"manifold"} <= set(chosen) <= set(
-            kinds
-        ):
-            raise ParameterError(
-                "the page sent other fields than a study has: load it again"
-            )
-        given: dict[str, Any] = {
+    def from_page(cls, chosen: Any) -> "Study":
+        """Return the study that the page sent.
+
+        Parameters
+        ----------
+        chosen : mapping
+            Fields of a study and options of its statistic, all by name. Empty texts and
+            None stand for what was left out.
+
+        Raises
+        ------
+        ParameterError
+            If a name is unknown, a value has the wrong type, or there is no manifold.
+        """
+        if not isinstance(chosen, Mapping) or "manifold" not in chosen:
+            raise ParameterError(_UNKNOWN_FIELDS)
+        given = {
             name: value for name, value in chosen.items() if value not in ("", None)
         }
         if "manifold" not in given:
             raise ParameterError(
                 "say what a record is: choose a space, such as spd-affine:3"
             )
-        for name in (
-            name for name, value in given.items() if not isinstance(value, kinds[name])
-        ):
-            raise ParameterError(
-                f"{name} is not of the kind it should be: {str(given[name])[:40]!r}"
-            )
-        if "guarantee" in given:
-            given["guarantee"] = guarantee_of(given["guarantee"])
-        return cls(**given)
+
+        options = _options_on_page(given.get("statistic", "mean"))
+        field_names = {each.name for each in fields(cls)} - {"typed_options"}
+        if not set(chosen) <= field_names | set(options):
+            raise ParameterError(_UNKNOWN_FIELDS)
+
+        typed_options = {}
+        study_fields = {}
+        for name, value in given.items():
+            if name in options:
+                has_right_type = options[name].accepts_type(value)
+                typed_options[name] = value
+            else:
+                has_right_type = isinstance(value, _FIELD_TYPES.get(name, str))
+                study_fields[name] = value
+            if not has_right_type:
+                raise ParameterError(
+                    f"{name} is not of the kind it should be: {str(value)[:40]!r}"
+                )
+        if "guarantee" in study_fields:
+            study_fields["guarantee"] = parse_guarantee(study_fields["guarantee"])
+        return cls(typed_options=typed_options, **study_fields)
 
     @property
     def offer(self) -> Offer:
-        """What is released."""
+        """The statistic in the table."""
         return find_offer(self.statistic)
-
-    @property
-    def options(self) -> dict[str, Any]:
-        """What the estimator is given."""
-        given = {field.name: getattr(self, field.name) for field in fields(self)}
-        return {**given, "manifold": self.space, "center": self.middle}
-
-    @property
-    def middle(self) -> list[Any] | None:
-        """The ball's center as a point's entries; None for the origin."""
-        return (
-            written_point(self.center, self.space, self.form).tolist()
-            if self.center
-            else None
-        )
 
     @property
     def space(self) -> Manifold:
@@ -123,130 +159,233 @@ class Study:
 
     @property
     def unit(self) -> str:
-        """Whose data are protected."""
+        """Whose data are protected: "person" or "record"."""
         return "person" if self.groups else "record"
 
-    @property
+    def options(self) -> dict[str, Any]:
+        """Return the manifold and the parsed options of the statistic, by name.
+
+        Raises
+        ------
+        ParameterError
+            If a required option is missing, or one cannot be parsed.
+        """
+        parsed_options = self.offer.parse_options(self.typed_options, self._read_point)
+        return {**parsed_options, "manifold": self.space}
+
+    def center(self) -> list[Any] | None:
+        """Return the center of the ball as nested lists; None for the origin."""
+        text = self.typed_options.get("center")
+        return None if text is None else self._read_point(text)
+
+    def _read_point(self, text: str) -> list[Any]:
+        """Return a point that was typed like a record, as nested lists of numbers."""
+        point: list[Any] = written_point(text, self.space, self.form).tolist()
+        return point
+
     def reading(self) -> dict[str, Any]:
-        """How the file is read, as `read_records` takes it; what is not chosen is left out."""
-        chosen = {
-            name: getattr(self, name) for name in ("form", "header", "key", "sep")
-        }
-        chosen["decimal"] = self.decimal if self.decimal != "." else None
-        chosen["columns"] = (
-            [parse_column(each.strip()) for each in self.columns.split(",")]
-            if self.columns
-            else None
-        )
-        return {name: value for name, value in chosen.items() if value is not None}
+        """Return how the file is read, as arguments of `read_records`.
 
-    @property
-    def beside(self) -> dict[str, str]:
-        """The columns that are read with the records, by what they are."""
-        return {
-            "groups": self.groups,
-            **({self.offer.column: self.column} if self.offer.column else {}),
+        Arguments that have their default are left out.
+        """
+        arguments: dict[str, Any] = {
+            "form": self.form,
+            "header": self.header,
+            "key": self.key,
+            "sep": self.sep,
         }
+        if self.decimal != ".":
+            arguments["decimal"] = self.decimal
+        if self.columns:
+            column_names = self.columns.split(",")
+            arguments["columns"] = [parse_column(name.strip()) for name in column_names]
+        return {name: value for name, value in arguments.items() if value is not None}
 
-    def columns_of(self, data: Path) -> dict[str, Any]:
-        """The records, and what is read beside them."""
-        changed, kept = data.stat().st_mtime_ns, self._kept
-        found = {
-            name: _column(json.dumps(kept(name)), each, data, changed)
-            for name, each in self.beside.items()
-        }
-        self.offer.check_columns(found)
-        return {
-            "records": _records(self.manifold, json.dumps(self.reading), data, changed),
-            **found,
-        }
+    def _column_reading(self, column_name: str) -> dict[str, Any]:
+        """Return how a column beside the records is read, for `read_column`.
 
-    def _kept(self, name: str) -> dict[str, Any]:
-        """How a column beside the records is read; a decimal sign is for numbers alone."""
-        known = ("header", "sep", "decimal") if name == "x" else ("header", "sep")
-        return {each: value for each, value in self.reading.items() if each in known}
+        Parameters
+        ----------
+        column_name : str
+            What the column is for: "groups", or the name of the statistic's column.
+        """
+        names = ["header", "sep"]
+        column = self.offer.column
+        if column is not None and column.name == column_name and column.holds_numbers:
+            names.append("decimal")
+        return {name: value for name, value in self.reading().items() if name in names}
+
+    def _chosen_columns(self) -> dict[str, str]:
+        """Return the columns beside the records as they were typed, by their purpose.
+
+        A column that was not chosen is an empty text.
+        """
+        chosen_columns = {"groups": self.groups}
+        if self.offer.column is not None:
+            chosen_columns[self.offer.column.name] = self.column
+        return chosen_columns
+
+    def read_columns(self, data: Path) -> dict[str, Any]:
+        """Read the file: the records, and the columns beside them.
+
+        Returns
+        -------
+        dict
+            The records as "records", the persons as "groups" (None if the unit is a
+            record), and the statistic's own column by its name.
+
+        Raises
+        ------
+        ParameterError
+            If the statistic needs a column that was not chosen, or the file cannot be
+            read in this way.
+        """
+        modified = data.stat().st_mtime_ns
+        columns = {}
+        for name, typed_column in self._chosen_columns().items():
+            reading = json.dumps(self._column_reading(name))
+            columns[name] = _read_column_once(reading, typed_column, data, modified)
+        self.offer.check_columns(columns)
+
+        reading = json.dumps(self.reading())
+        records = _read_records_once(self.manifold, reading, data, modified)
+        return {"records": records, **columns}
 
     def sizes(self, data: Path) -> list[int]:
-        """How many records, or persons, there are; of a classifier in each class. Public numbers."""
-        held = self.columns_of(data)
-        persons, labels = held["groups"], held.get("labels")
+        """Count the records, or the persons if they are the unit; of each class if any.
+
+        Returns
+        -------
+        list of int
+            One number, or one for each class. These numbers are public.
+        """
+        columns = self.read_columns(data)
+        labels = columns.get("labels")
+        units = columns["groups"]
+        if units is None:
+            # Each record is a unit of its own.
+            units = np.arange(len(columns["records"]))
         if labels is None:
-            return [
-                len(held["records"]) if persons is None else len(np.unique(persons))
-            ]
-        rows = range(len(labels)) if persons is None else persons.tolist()
-        return list(
-            Counter(
-                label for label, _ in set(zip(labels.tolist(), rows, strict=True))
-            ).values()
-        )
+            return [len(np.unique(units))]
+
+        units_by_label: dict[Any, set[Any]] = {}
+        for label, unit in zip(labels.tolist(), units.tolist(), strict=True):
+            units_by_label.setdefault(label, set()).add(unit)
+        return [len(units_of_label) for units_of_label in units_by_label.values()]
 
     def check(self, data: Path) -> Checked:
-        """`curvedp.check`: NOT private."""
-        held = self.columns_of(data)
-        radius = None if isinstance(self.radius, str) else self.radius
+        """Return what is wrong with the records. NOT private: see `curvedp.check`."""
+        columns = self.read_columns(data)
+        radius = self.typed_options.get("radius")
         return check(
             self.space,
-            held["records"],
-            center=self.middle,
-            radius=radius,
-            groups=held["groups"],
+            columns["records"],
+            center=self.center(),
+            radius=None if isinstance(radius, str) else radius,
+            groups=columns["groups"],
         )
 
-    def fit(self, data: Path, ledger: Ledger, label: str) -> Any:
-        """The release: what `script` does."""
-        model = self.offer.build(
-            self.options, guarantee=self.guarantee, ledger=ledger, label=label
+    def fit(self, data: Path, ledger: Ledger, label: str) -> PrivateEstimator:
+        """Make the release, as the script does. Charges `ledger`.
+
+        Parameters
+        ----------
+        data : path
+            The file with the records.
+        ledger : Ledger
+            What the release is paid from.
+        label : str
+            What the ledger calls the release.
+        """
+        estimator = self.offer.build(
+            self.options(), guarantee=self.guarantee, ledger=ledger, label=label
         )
-        return self.offer.fit(model, self.columns_of(data))
+        return self.offer.fit(estimator, self.read_columns(data))
 
     def script(self, data: str, ledger: str, label: str) -> str:
-        """Python that makes this release, in cells."""
-        read = {
-            name: f"read_column(data, {_named({'': parse_column(each), **self._kept(name)})})"
-            if each
-            else "None"
-            for name, each in self.beside.items()
-        }
-        options = {
-            **self.offer.select_options(self.options),
-            "guarantee": self.guarantee,
-        }
+        """Return Python source that makes this release, in cells.
+
+        Parameters
+        ----------
+        data, ledger : str
+            The names of the file with the records and of the ledger's file.
+        label : str
+            What the ledger calls the release.
+        """
+        column_lines = []
+        for name, typed_column in self._chosen_columns().items():
+            source = "None"
+            if typed_column:
+                reading = _keyword_source(self._column_reading(name))
+                source = f"read_column(data, {parse_column(typed_column)!r}{reading})"
+            column_lines.append(f"{name} = {source}")
+
+        options = self.offer.select_options(self.options())
+        arguments = _keyword_source({**options, "guarantee": self.guarantee})
+        # The script has a variable for the manifold.
+        arguments = arguments.replace(repr(self.space), "manifold", 1)
+        module, estimator = self.offer.import_names
         return _SCRIPT.format(
             data=data,
             ledger=ledger,
             label=label,
-            given=self,
-            reading="".join(
-                f", {name}={value!r}" for name, value in self.reading.items()
-            ),
-            columns="\n".join(f"{name} = {how}" for name, how in read.items()),
-            kind=type(self.guarantee).__name__,
-            estimator=self.offer.estimator,
-            options=_named(options).replace(repr(self.space), "manifold", 1),
-            takes=", ".join(self.offer.fit_arguments),
+            manifold=self.manifold,
+            reading=_keyword_source(self.reading()),
+            columns="\n".join(column_lines),
+            guarantee_class=type(self.guarantee).__name__,
+            module=module,
+            estimator=estimator,
+            arguments=arguments.removeprefix(", "),
+            fit_arguments=", ".join(self.offer.fit_arguments),
         )
 
     def key_at(self, data: Path, head: str) -> str:
-        """What makes a release this one: the choices, the file as it is, and the ledger's last entry before it."""
-        return json.dumps(
-            [asdict(self), str(data), data.stat().st_mtime_ns, head],
-            default=str,
-            sort_keys=True,
-        )
+        """Return the key of this release: two requests with one key are one release.
+
+        Parameters
+        ----------
+        data : path
+            The file with the records. The key changes if the file is modified.
+        head : str
+            The hash of the ledger's last entry before the release.
+        """
+        parts = [asdict(self), str(data), data.stat().st_mtime_ns, head]
+        return json.dumps(parts, default=str, sort_keys=True)
+
+
+_UNKNOWN_FIELDS = "the page sent other fields than a study has: load it again"
+
+
+def _options_on_page(statistic: Any) -> dict[str, Option]:
+    """Return the options that the page may send, by name.
+
+    The page may send options of other statistics too, which are ignored. Where several
+    statistics have an option of one name, that of `statistic` counts.
+    """
+    offers = [*OFFERS.values()]
+    if isinstance(statistic, str) and statistic in OFFERS:
+        offers.append(OFFERS[statistic])
+    return {
+        option.name: option
+        for offer in offers
+        for option in offer.options
+        if option.label
+    }
 
 
 _SCRIPT = """\
-# What curvedp studio did. Running it AGAIN is another release, with new noise, and spends from the ledger again.
+# What curvedp studio did. Running it AGAIN is another release, with new noise, and
+# spends from the ledger again.
 from pathlib import Path
 
-from curvedp import {kind}, Ledger, {estimator}, check
+from curvedp import {guarantee_class}, Ledger, check
 from curvedp.geometry import Manifold, parse_manifold
 from curvedp.records import read_column, read_records
 from curvedp.releasing import write
+from {module} import {estimator}
 
 data = {data!r}
-manifold = parse_manifold({given.manifold!r})
+manifold = parse_manifold({manifold!r})
 records = read_records(data, manifold{reading})
 {columns}
 
@@ -255,55 +394,76 @@ print(check(manifold, records, groups=groups))
 
 # %% Paid for: may be published
 ledger = Ledger({ledger!r})
-model = {estimator}({options}, ledger=ledger, label={label!r})
-model.fit({takes}, groups=groups)
+model = {estimator}({arguments}, ledger=ledger, label={label!r})
+model.fit({fit_arguments}, groups=groups)
 write(model, Path("value.csv"), Path("certificate.json"), Path("report.html"))
 """
 
+# What separates the cells of a script; the rest of the line says what a cell does.
+_CELL_SEPARATOR = "\n\n# %% "
+
 
 def notebook(script: str) -> str:
-    """The script as a Jupyter notebook, a cell for each of its parts."""
+    """Return a script as a Jupyter notebook (JSON), with a cell for each of its parts."""
+    first_part, *other_parts = script.strip().split(_CELL_SEPARATOR)
+    sources = [first_part, *(f"# {part}" for part in other_parts)]
     cells: list[dict[str, Any]] = [
         {
             "cell_type": "code",
-            "id": f"cell-{i}",
+            "id": f"cell-{number}",
             "metadata": {},
             "execution_count": None,
             "outputs": [],
-            "source": part,
+            "source": source,
         }
-        for i, part in enumerate(script.strip().split("\n\n# %% "))
+        for number, source in enumerate(sources)
     ]
-    for cell in cells[1:]:
-        cell["source"] = f"# {cell['source']}"
-    kernel = {
-        "kernelspec": {
-            "display_name": "Python 3",
-            "language": "python",
-            "name": "python3",
-        }
+    kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
+    content = {
+        "cells": cells,
+        "metadata": {"kernelspec": kernel},
+        "nbformat": 4,
+        "nbformat_minor": 5,
     }
-    return json.dumps(
-        {"cells": cells, "metadata": kernel, "nbformat": 4, "nbformat_minor": 5},
-        indent=1,
-    )
+    return json.dumps(content, indent=1)
 
 
-def _named(options: Mapping[str, Any]) -> str:
-    return ", ".join(
-        f"{name}={value!r}" if name else repr(value) for name, value in options.items()
-    )
+def _keyword_source(arguments: Mapping[str, Any]) -> str:
+    """Return keyword arguments as Python source, each with a comma before it."""
+    return "".join(f", {name}={value!r}" for name, value in arguments.items())
 
 
-@lru_cache(maxsize=2)  # a file is read once, not at every move of a slider
-def _records(manifold: str, reading: str, data: Path, changed: int) -> Any:
+@lru_cache(maxsize=2)
+def _read_records_once(manifold: str, reading: str, data: Path, modified: int) -> Any:
+    """Read the records of a file, once and not at every move of a slider.
+
+    Parameters
+    ----------
+    manifold : str
+        The name of the space.
+    reading : str
+        The arguments of `read_records` as JSON, which can be the key of a cache.
+    data : path
+        The file.
+    modified : int
+        When the file was modified; a file that changed is read again.
+    """
     return read_records(data, parse_manifold(manifold), **json.loads(reading))
 
 
 @lru_cache(maxsize=4)
-def _column(reading: str, column: str, data: Path, changed: int) -> Any:
-    return (
-        read_column(data, parse_column(column), **json.loads(reading))
-        if column
-        else None
-    )
+def _read_column_once(reading: str, column: str, data: Path, modified: int) -> Any:
+    """Read a column beside the records, once; None if none was chosen.
+
+    Parameters
+    ----------
+    reading : str
+        The arguments of `read_column` as JSON, which can be the key of a cache.
+    column : str
+        The column as it was typed: its name, or its place from 0; or an empty text.
+    data, modified
+        As for `_read_records_once`.
+    """
+    if not column:
+        return None
+    return read_column(data, parse_column(column), **json.loads(reading))

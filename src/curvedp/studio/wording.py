@@ -1,8 +1,10 @@
-"""Errors in the words of the studio's page."""
+"""Error messages of the studio, with parameters named as they are on its page."""
 
 from curvedp.errors import ParameterError
+from curvedp.releasing import OFFERS
 
-PAGE_NAMES = {
+# What the page calls the parameters that are not options of a statistic.
+_COMMON_NAMES = {
     "manifold": "space",
     "form": "written as",
     "header": "first line names the columns",
@@ -11,27 +13,32 @@ PAGE_NAMES = {
     "decimal": "decimal sign",
     "key": "array in an npz or mat file, cells of an xlsx file",
     "groups": "column that says whose record it is",
-    "labels": "column with the classes",
-    "x": "column with the predictor",
-    "n_components": "how many directions",
-    "x_range": "its public range",
-    "center": "its center",
-    "radius": "radius",
-    "outer_radius": "outer radius",
     "eps": "ε",
     "delta0": "δ",
     "mu": "μ",
     "rho": "ρ",
 }
-"""What parameters of Python are called on the page."""
 
-_QUOTED_NAMES = {name: f"“{words}”" for name, words in PAGE_NAMES.items()}
+
+def page_names() -> dict[str, str]:
+    """Return what the page calls each parameter of Python, in quotation marks.
+
+    If several statistics have an option of one name, the first in the table names it.
+    """
+    names = dict(_COMMON_NAMES)
+    for offer in OFFERS.values():
+        for option in offer.options:
+            if option.label:
+                names.setdefault(option.name, option.label)
+        if offer.column is not None:
+            names.setdefault(offer.column.name, offer.column.label)
+    return {name: f"“{label}”" for name, label in names.items()}
 
 
 def describe(error: Exception) -> str:
     """Return the message of an error on one line, with the parameter as on the page."""
     if isinstance(error, ParameterError):
-        text = error.render(_QUOTED_NAMES)
+        text = error.render(page_names())
     else:
         text = str(error)
     return " ".join(text.split())

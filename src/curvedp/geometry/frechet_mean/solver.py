@@ -182,10 +182,29 @@ def _line_search(
     newton_step: NewtonStep,
     passes_left: Iterator[int],
 ) -> Search[tuple[Iterate, PassResult]]:
-    """Try the steps 1, ½, ¼, … along Newton's direction, or the gradient's.
+    """Search along one direction with the steps 1, ½, ¼, … for a point to accept.
 
-    The gradient is taken where Newton's direction leads uphill. Returns the first
-    accepted iterate with its pass, or x where there is none.
+    The direction is Newton's, or minus the gradient where Newton's leads uphill.
+
+    Parameters
+    ----------
+    backend : MeanBackend
+        Moves iterates and supplies Newton's method.
+    x : Iterate
+        Where the search begins.
+    best : PassResult
+        The pass made at x.
+    newton_step : callable
+        Newton's method in use, in case the backend has no other for x.
+    passes_left : iterator
+        One item for each pass that may still be made; items are consumed.
+
+    Returns
+    -------
+    iterate : Iterate
+        The first accepted iterate; x itself if there is none.
+    result : PassResult
+        The pass made there.
     """
     if isnan(best.square):  # the last pass was a quick one
         best = yield PassRequest(x, True)
@@ -209,10 +228,17 @@ def _line_search(
 def _is_accepted(
     result: PassResult, best: PassResult, predicted_decrease: float
 ) -> bool:
-    """Return whether a step is taken.
+    """Return whether the search moves to the point where `result` was computed.
 
-    It is where the gradient is halved at no higher cost, or by Armijo's rule; where the
-    predicted change of cost is below its round-off, any smaller gradient will do.
+    It does if the gradient is halved at no higher cost, or by Armijo's rule. If the
+    predicted change of the cost is below its round-off, any smaller gradient suffices.
+
+    Parameters
+    ----------
+    result, best : PassResult
+        The passes at the new point and at the current one.
+    predicted_decrease : float
+        Decrease of ½·mean d² along the step, to first order.
     """
     halves_gradient = result.residual < 0.5 * best.residual
     raises_cost = result.square > (1 + _VISIBLE_CHANGE) * best.square  # False for NaN

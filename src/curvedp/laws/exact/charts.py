@@ -89,7 +89,18 @@ class ExactChart(ABC):
 
     @abstractmethod
     def footpoint(self, center: Enclosure) -> Vectors:
-        """Return the footpoint as vectors of the coordinates that count."""
+        """Return the footpoint as a list of vectors.
+
+        Parameters
+        ----------
+        center : enclosure of shape point_shape
+            The footpoint as the user gave it.
+
+        Returns
+        -------
+        list of vectors
+            Only the coordinates that determine the point; they need not be normalized.
+        """
 
     def direction(self, normals: Enclosure) -> Vectors:
         """Return the standard normals as vectors; by default one vector of all."""
@@ -146,6 +157,7 @@ class ExactEuclidean(ExactChart):
     def point(
         self, footpoint: Vectors, direction: Vectors, cs: Enclosure, sn: Enclosure
     ) -> Vectors:
+        """Return p + r·u, with sn = r and u the normalized direction."""
         return [footpoint[0] + _normalize(direction[0]) * sn]
 
 
@@ -165,6 +177,17 @@ class ExactSphere(ExactChart):
     def point(
         self, footpoint: Vectors, direction: Vectors, cs: Enclosure, sn: Enclosure
     ) -> Vectors:
+        """Return cos r·p + sin r·w, with p and w normalized and w orthogonal to p.
+
+        Here cs = cos r and sn = sin r; w is the part of the normals g orthogonal to p.
+
+        Parameters
+        ----------
+        footpoint, direction : lists of vectors
+            From the methods of these names.
+        cs, sn : enclosures
+            From `radial_factors`.
+        """
         p = _normalize(footpoint[0])
         g = direction[0]
         w = _normalize(g - p * g.dot(p))
@@ -202,6 +225,18 @@ class ExactLorentz(ExactChart):
     def point(
         self, footpoint: Vectors, direction: Vectors, cs: Enclosure, sn: Enclosure
     ) -> Vectors:
+        """Return the time and space coordinates of cosh r·p + sinh r·w.
+
+        Here cs = cosh r and sn = sinh r. The footpoint p is given by its space
+        coordinates.
+
+        Parameters
+        ----------
+        footpoint, direction : lists of vectors
+            From the methods of these names.
+        cs, sn : enclosures
+            From `radial_factors`.
+        """
         space = footpoint[0]
         time = (1 + space.dot(space)).sqrt()
         point = _hyperboloid_point(space, time, direction[0], cs, sn)
@@ -224,6 +259,19 @@ class ExactPoincareBall(ExactChart):
     def point(
         self, footpoint: Vectors, direction: Vectors, cs: Enclosure, sn: Enclosure
     ) -> Vectors:
+        """Return exp(p, r·u) in the ball, computed on the hyperboloid.
+
+        Here cs = cosh r and sn = sinh r. The ball's p is lifted to the hyperboloid by
+        space = 2p/(1 − |p|²) and time = (1 + |p|²)/(1 − |p|²), and the result is mapped
+        back by x = space/(1 + time).
+
+        Parameters
+        ----------
+        footpoint, direction : lists of vectors
+            From the methods of these names.
+        cs, sn : enclosures
+            From `radial_factors`.
+        """
         p = footpoint[0]
         squared_norm = p.dot(p)
         space = p * (2 / (1 - squared_norm))
@@ -265,6 +313,18 @@ class ExactKendallShapes(ExactChart):
     def point(
         self, footpoint: Vectors, direction: Vectors, cs: Enclosure, sn: Enclosure
     ) -> Vectors:
+        """Return real and imaginary parts of e^{iψ}(cos r·p + sin r·w).
+
+        Here p = x + iy is the normalized footpoint, w = a + ib the direction, cs = cos
+        r, sn = sin r, and ψ the angle of the third vector of `direction`.
+
+        Parameters
+        ----------
+        footpoint, direction : lists of vectors
+            From the methods of these names.
+        cs, sn : enclosures
+            From `radial_factors`.
+        """
         x, y = footpoint
         length = (x.dot(x) + y.dot(y)).sqrt()
         x = x / length
@@ -318,7 +378,19 @@ class ExactRotations(ExactChart):
     def point(
         self, footpoint: Vectors, direction: Vectors, cs: Enclosure, sn: Enclosure
     ) -> Vectors:
-        """Return the frame times the rotation about the axis (Rodrigues)."""
+        """Return the columns of F·Rot(axis, r), where F is the footpoint's frame.
+
+        In three-space, column j of Rot is cos r·e_j + (1 − cos r)·axis_j·axis + sin
+        r·(axis × e_j) by Rodrigues' formula. In the plane the axis is a sign, the sense
+        of the turn. Here cs = cos r and sn = sin r.
+
+        Parameters
+        ----------
+        footpoint, direction : lists of vectors
+            From the methods of these names.
+        cs, sn : enclosures
+            From `radial_factors`.
+        """
         length = sum(z * z for z in direction).sqrt()
         axis = [z / length for z in direction]
         if len(footpoint) == 2:
@@ -421,10 +493,28 @@ def _round_with_floats(
     normals: LazyNormals,
     grid: int,
 ) -> list[list[int]] | None:
-    """Return the rounded vectors if float balls settle every entry, else None.
+    """Return the rounded vectors of a draw if float balls settle every entry, else None.
 
-    This is the fast first stage of `draw_in_chart`, which explains the arguments: the
-    exponential map is evaluated in float64 with proved error radii.
+    This is the fast first stage of `draw_in_chart`: the exponential map is evaluated in
+    float64 with proved error radii.
+
+    Parameters
+    ----------
+    chart : ExactChart
+        How points of the manifold are computed.
+    center : array
+        The footpoint.
+    radius : LazyRadius
+        The drawn radius.
+    normals : LazyNormals
+        The normals of the direction.
+    grid : int
+        The grid is 2^-grid.
+
+    Returns
+    -------
+    list of lists of int, or None
+        The integers of each vector of the point.
     """
     with np.errstate(all="ignore"):
         footpoint = chart.footpoint(FloatBall(center))
@@ -448,10 +538,16 @@ def _random_sign(source: Source) -> int:
 def _join_columns(
     manifold: Manifold, columns: Sequence[Sequence[int | None]], sign: int
 ) -> np.ndarray:
-    """Return the integers of a point from its vectors, times the sign.
+    """Return the integers of a point, assembled from its vectors and multiplied by a sign.
 
-    If a point is a vector, its parts are concatenated; if it is a matrix, they are its
-    columns.
+    Parameters
+    ----------
+    manifold : Manifold
+        If its points are vectors, the parts are concatenated; if matrices, the parts
+        are their columns.
+    columns : sequence of sequences of int
+        The rounded vectors.
+    sign : {-1, 1}
     """
     arrays = [np.array(column, dtype=object) * sign for column in columns]
     if len(manifold.point_shape) == 1:
@@ -504,10 +600,22 @@ def _hyperboloid_point(
     cosh: Enclosure,
     sinh: Enclosure,
 ) -> _HyperboloidPoint:
-    """Return cosh r·p + sinh r·w for p = (time, space).
+    """Return cosh r·p + sinh r·w on the hyperboloid, for p = (time, space).
 
-    The tangent vector w at p is the direction u = normals/|normals| at the origin,
-    carried to p by the boost that takes the origin to p.
+    The tangent vector w is u = normals/|normals| at the origin, carried to p by the
+    boost B that takes the origin to p. So the result is B(cosh r, sinh r·u), whose
+    space part is
+
+        space·(cosh r + sinh r·(u·space)/(1 + time)) + sinh r·u.
+
+    Parameters
+    ----------
+    space, time : enclosures
+        The coordinates of p.
+    normals : enclosure
+        Standard normals, not normalized.
+    cosh, sinh : enclosures
+        cosh r and sinh r of the radius r.
     """
     u = _normalize(normals)
     x = space * (cosh + sinh * u.dot(space) / (1 + time)) + u * sinh

@@ -119,7 +119,15 @@ def point_from_grid(manifold: Manifold, value: np.ndarray) -> Any:
 
 
 def _product_point_from_grid(manifold: Manifold, value: np.ndarray) -> Any:
-    """Return `point_from_grid` for a product, factor by factor."""
+    """Return `point_from_grid` for a product, factor by factor.
+
+    Parameters
+    ----------
+    manifold : Manifold
+        A product.
+    value : array of shape grid_shape(manifold)
+        The coordinates of all factors, one after the other.
+    """
     shapes = [grid_shape(factor) for factor in manifold.factors]
     ends = np.cumsum([math.prod(shape) for shape in shapes])[:-1]
     parts = np.split(value, ends)
@@ -131,10 +139,7 @@ def _product_point_from_grid(manifold: Manifold, value: np.ndarray) -> Any:
 
 
 def has_exact_laplace(manifold: Manifold) -> bool:
-    """Whether `exact_laplace` can draw on this manifold.
-
-    To be asked before any budget is spent.
-    """
+    """Whether `exact_laplace` can draw on this manifold; ask before any budget is spent."""
     space = two_point_homogeneous_space(manifold)
     if space is not None and exact_chart(manifold) is not None:
         return True
@@ -142,9 +147,9 @@ def has_exact_laplace(manifold: Manifold) -> bool:
 
 
 def has_exact_gaussian(manifold: Manifold) -> bool:
-    """Whether `exact_gaussian` can draw on this manifold.
+    """Whether `exact_gaussian` can draw on this manifold; ask before any budget is spent.
 
-    To be asked before any budget is spent.
+    On a product, every factor must have an exact Gaussian sampler.
     """
     if len(manifold.factors) > 1:
         return all(has_exact_gaussian(factor) for factor in manifold.factors)
@@ -261,7 +266,21 @@ def _draw(
     source: Source,
     grid: int,
 ) -> ExactDraw:
-    """Return `exact_draw` for checked arguments; a product is drawn factor by factor."""
+    """Return `exact_draw` for checked arguments; a Gaussian on a product is drawn by factors.
+
+    Parameters
+    ----------
+    kind : {"gaussian", "laplace"}
+    manifold : Manifold
+    scale : float
+        σ.
+    center : array of shape point_shape
+        The footpoint.
+    source : Source
+        The random bits; a draw that uses more than a public limit of them raises.
+    grid : int
+        The grid is 2^-grid.
+    """
     if len(manifold.factors) > 1 and kind == "gaussian":
         centers = manifold.split(center)
         draws = [
@@ -289,7 +308,30 @@ def _draw_integers(
     source: Source,
     grid: int,
 ) -> np.ndarray:
-    """Return the integers of an exact draw by the sampler for this kind of manifold."""
+    """Return the integers of an exact draw, by the sampler for this kind of manifold.
+
+    Parameters
+    ----------
+    kind : {"gaussian", "laplace"}
+    manifold : Manifold
+    scale : float
+        σ.
+    center : array of shape point_shape
+        The footpoint.
+    source : Source
+        The random bits.
+    grid : int
+        The grid is 2^-grid.
+
+    Returns
+    -------
+    array of Python ints, shape grid_shape(manifold)
+
+    Raises
+    ------
+    ParameterError
+        If the manifold has no exact sampler of this kind.
+    """
     space = two_point_homogeneous_space(manifold)
     chart = exact_chart(manifold)
     if kind == "gaussian" and isinstance(manifold, Euclidean):
@@ -346,7 +388,21 @@ def _draw_flat_gaussian(
 def _round_coordinate(
     normals: LazyNormals, i: int, sigma: float, mean: float, grid: int
 ) -> int:
-    """Return mean + sigma·(normal i), rounded to the grid with certainty."""
+    """Return mean + sigma·(normal i), rounded to the grid 2^-grid, with certainty.
+
+    More bits of the normal are drawn until the rounded value is certain.
+
+    Parameters
+    ----------
+    normals : LazyNormals
+        The standard normals of all coordinates.
+    i : int
+        Which of them is used.
+    sigma, mean : float
+        Exact numbers.
+    grid : int
+        The grid is 2^-grid.
+    """
 
     def round_at(precision: int) -> int | None:
         noise = arb(sigma) * normals.ball(i, precision)
@@ -365,7 +421,14 @@ def _check_grid(grid: int) -> None:
 
 
 def _check_center(manifold: Manifold, center: Any) -> np.ndarray:
-    """Return the footpoint as a float64 array; raise if it is not one of the manifold."""
+    """Return the footpoint as a float64 array; raise if it is not one of the manifold.
+
+    Parameters
+    ----------
+    manifold : Manifold
+    center : array-like of shape point_shape
+        What the user gave.
+    """
     if not isinstance(manifold, Manifold):
         raise ParameterError("must be a manifold", parameter="manifold", value=manifold)
     footpoint = _validate.array("center", center)

@@ -228,6 +228,17 @@ def _tangent_piece(
     With slope ≥ h′(touch) the line through (touch, h(touch)) is above the tangent to
     the right of the touch point. To its left it is below by at most
     (slope − h′(touch))·(touch − start), which is added to the height.
+
+    Parameters
+    ----------
+    density : ExactRadialDensity
+        The density e^h.
+    level : float
+        Subtracted from h.
+    touch : float
+        Where the tangent touches h.
+    start, stop : float
+        The ends of the piece; stop=None means the end of the support.
     """
     t = arb(touch)
     true_slope = density.slope(t)
@@ -242,6 +253,13 @@ def _tangent_crossing(density: ExactRadialDensity, a: float, b: float) -> float:
 
     Any point between a and b gives a valid envelope, since both tangents bound h
     everywhere.
+
+    Parameters
+    ----------
+    density : ExactRadialDensity
+        The density e^h.
+    a, b : float
+        Where the two tangents touch h.
     """
     slope_a = density.slope(arb(a))
     slope_b = density.slope(arb(b))
@@ -302,7 +320,15 @@ class LazyRadius:
 
 
 def draw_radius(density: ExactRadialDensity, source: Source) -> LazyRadius:
-    """Return an exact draw of the radius: rejection until acceptance, with no cap."""
+    """Return an exact draw of the radius: rejection until acceptance, with no cap.
+
+    Parameters
+    ----------
+    density : ExactRadialDensity
+        The law of the radius.
+    source : Source
+        The random bits.
+    """
     envelope = radial_envelope(density)
     while True:
         radius = LazyRadius(envelope, LazyUniforms(source, 1))

@@ -118,7 +118,19 @@ def draw_spd(
 def _round_with_floats(
     center: np.ndarray, draw: NearDraw, entries: "MatrixEntries", grid: int
 ) -> list[int] | None:
-    """Return the rounded free entries if float balls settle all of them, else None."""
+    """Return the rounded free entries of L·Y·L* if float balls settle all of them, else None.
+
+    Parameters
+    ----------
+    center : array
+        The footpoint LL*, for β = 2 as a matrix of 2×2 blocks.
+    draw : NearDraw
+        The draw Y about the identity.
+    entries : MatrixEntries
+        Where the independent entries stand.
+    grid : int
+        The grid is 2^-grid.
+    """
     with np.errstate(all="ignore"):
         exact_factor = decide(lambda precision: cholesky(center), _FILTER_PRECISION)
         factor = float_ball(exact_factor)
@@ -161,7 +173,19 @@ def acceptance_probability(kind: Kind, m: int, beta: int, scale: float) -> float
 def _identity_sampler(
     kind: Kind, m: int, beta: int, scale: float
 ) -> Callable[[Source], NearDraw | FarGaussianDraw]:
-    """Return the function that draws Y about the identity from a source of bits."""
+    """Return the function that draws Y about the identity from a source of bits.
+
+    Parameters
+    ----------
+    kind : {"gaussian", "laplace"}
+        The law.
+    m : int
+        The size of the matrices.
+    beta : {1, 2}
+        1 for real symmetric, 2 for Hermitian matrices.
+    scale : float
+        σ > 0.
+    """
     if kind == "laplace":
         if m == 1 or _prefers_near_laplace(m, beta, scale):
             return partial(draw_near, LaplaceBound(m, scale, beta))
@@ -188,9 +212,17 @@ def _blocks_from_complex(center: np.ndarray) -> np.ndarray:
 
 
 def _congruence(factor: FloatBall, inner: FloatExp) -> FloatBall:
-    """Return a ball around L·Y·Lᵀ for every Y within the spectral error of `inner`.
+    """Return balls around the entries of L·Y·Lᵀ, for every Y that `inner` allows.
 
-    Entry ij moves by at most error·|Lᵢ|·|Lⱼ|, where Lᵢ are the rows of L.
+    If Y differs from the middle by at most `spectral_error` in the spectral norm, entry
+    ij differs by at most spectral_error·|Lᵢ|·|Lⱼ|, where Lᵢ are the rows of L.
+
+    Parameters
+    ----------
+    factor : FloatBall
+        L.
+    inner : FloatExp
+        Y, with its error.
     """
     point = factor.sharp_dot(inner.matrix).sharp_dot(factor.T)
     largest_entries = np.abs(factor.mid) + factor.rad
@@ -211,6 +243,13 @@ def _free_entries(m: int, beta: int) -> MatrixEntries:
 
     First come the real parts of the lower triangle, then for β = 2 the imaginary parts
     below the diagonal.
+
+    Parameters
+    ----------
+    m : int
+        The size of the matrices.
+    beta : {1, 2}
+        1 for real symmetric, 2 for Hermitian matrices.
     """
     i, j = np.tril_indices(m)
     if beta == 1:
@@ -226,6 +265,15 @@ def _fill_hermitian(m: int, beta: int, free_integers: list[int]) -> np.ndarray:
 
     The order of the entries is that of `_free_entries`; a Hermitian matrix has real and
     imaginary parts along its last axis.
+
+    Parameters
+    ----------
+    m : int
+        The size of the matrices.
+    beta : {1, 2}
+        1 for real symmetric, 2 for Hermitian matrices.
+    free_integers : list of int
+        The independent entries.
     """
     matrix = np.zeros((m, m, 2), dtype=object)
     i, j = np.tril_indices(m)

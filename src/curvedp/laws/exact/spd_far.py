@@ -91,7 +91,17 @@ class FarGaussianDraw:
         return arb(self._scale)
 
     def log_eigenvalues(self, precision: int) -> list[arb]:
-        """Return ρᵢ = βσ²hᵢ + σzᵢ, each to about the given number of bits."""
+        """Return ρᵢ = βσ²hᵢ + σzᵢ with hᵢ = (m+1−2i)/2 and standard normals zᵢ.
+
+        Parameters
+        ----------
+        precision : int
+            Each ρᵢ is known to about so many bits.
+
+        Returns
+        -------
+        list of m balls
+        """
         normals = self._normals.balls(precision)
         sigma = self._standard_deviation(normals)
         return [
@@ -146,9 +156,15 @@ class FarGaussianDraw:
         return matrix
 
     def _reflection_matrix(self, g: np.ndarray) -> arb_mat:
-        """Return I − 2uu*/|u|² with u = g + (g₁/|g₁|)·|g|·e₁, which takes g to e₁.
+        """Return the reflection I − 2uu*/|u|² with u = g + (g₁/|g₁|)·|g|·e₁, which takes g to e₁.
 
-        The vector g fills the last coordinates; complex numbers are 2×2 blocks.
+        Changes `g` in place.
+
+        Parameters
+        ----------
+        g : array of balls
+            A vector that fills the last coordinates; complex entries are two reals
+            each.
         """
         beta = self.beta
         size = beta * self.m

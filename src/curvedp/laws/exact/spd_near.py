@@ -140,7 +140,13 @@ class LaplaceBound(NearBound):
         return (arb(self.m * (self.m**2 - 1)) / 12).sqrt()
 
     def _length(self, normals: Any) -> Any:
-        """Return |V|."""
+        """Return |V|, half a χ² with 2·dim degrees of freedom divided by 1/σ − β|h|.
+
+        Parameters
+        ----------
+        normals : array of balls or FloatBall
+            All normals of the matrix; those after the first dim are used.
+        """
         length_normals = normals[dimension(self.m, self.beta) :]
         twice_rate = 2 * (1 / arb(self.scale) - self.beta * self._half_root_norm())
         if isinstance(normals, FloatBall):
@@ -148,7 +154,11 @@ class LaplaceBound(NearBound):
         return length_normals.dot(length_normals) / twice_rate
 
     def scales(self, normals: Any) -> MatrixScales:
-        """Return |V|/|G| for both parts, G the Gaussian matrix."""
+        """Return the same factor |V|/|G| for both parts, where G is the Gaussian matrix.
+
+        The matrix V has the direction of G and the length of `_length`. The first
+        `dimension` normals are the entries of G.
+        """
         direction = normals[: dimension(self.m, self.beta)]
         ratio = self._length(normals) / direction.dot(direction).sqrt()
         return MatrixScales(ratio, ratio)
@@ -159,7 +169,22 @@ class LaplaceBound(NearBound):
 
 @lru_cache(maxsize=256)
 def tangent_bound(m: int, sigma: float, tangent: float, beta: int = 1) -> TangentBound:
-    """Return the bound whose tangent touches at x = `tangent`; every x > 0 is valid."""
+    """Return the `TangentBound` whose tangent to log sinhc touches at one point x.
+
+    The tangent in x² is a + b·x² with b = (coth x − 1/x)/(2x) and a = log sinhc x −
+    b·x². It lies above log sinhc everywhere, whatever x > 0 is.
+
+    Parameters
+    ----------
+    m : int
+        The size of the matrices.
+    sigma : float
+        σ, the scale of the law.
+    tangent : float
+        x > 0, where the tangent touches.
+    beta : {1, 2}
+        Symmetric or Hermitian.
+    """
     if m == 1:
         # In one dimension there is no curvature.
         return TangentBound(1, sigma, sigma, 0.0, beta)
@@ -274,9 +299,15 @@ class NearDraw:
         return self._float_eigen
 
     def _eigenvalues(self, precision: int) -> list[arb] | None:
-        """Return balls around the eigenvalues of V, or None if they cannot be separated yet.
+        """Return balls around the eigenvalues of V, or None if Arb cannot separate them yet.
 
-        For large matrices floats are tried at the first precision.
+        For large matrices, float64 eigenvalues with proved errors are used at the first
+        precision of 64 bits.
+
+        Parameters
+        ----------
+        precision : int
+            Bits.
         """
         m = self._bound.m
         beta = self._bound.beta
@@ -300,7 +331,18 @@ class NearDraw:
             return None
 
     def log_ratio(self, precision: int) -> arb:
-        """Return log(target/envelope) = β·(Σ_{i<j} log sinhc x_ij − its bound)."""
+        """Return a ball around log(target/envelope), which is at most 0.
+
+        It is β·(Σ_{i<j} log sinhc x_ij − bound), where x_ij is half the difference of
+        two eigenvalues of V, sinhc x = sinh x/x, and the bound is that of
+        `NearBound.log_bound`.
+
+        Parameters
+        ----------
+        precision : int
+            Bits. The ball is NaN if the eigenvalues are not separated at this
+            precision.
+        """
         eigenvalues = self._eigenvalues(precision)
         if eigenvalues is None:
             return arb.nan()

@@ -187,6 +187,13 @@ class TabulatedDensity:
         """Integrate density/peak·(r/end)^order over each interval [start, stop].
 
         `end` is the end of the table: with this unit no power over- or underflows.
+
+        Parameters
+        ----------
+        starts, stops : arrays of shape (n,)
+            The intervals.
+        order : float
+            The power of r/end in the integrand; 0 integrates the density.
         """
         half_widths = (stops - starts)[:, None] / 2
         r = starts[:, None] + half_widths * (1.0 + _NODES)

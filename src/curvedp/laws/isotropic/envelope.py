@@ -142,10 +142,19 @@ def _check_below_envelope(log_ratios: Floats, proposals: Floats) -> None:
 
 
 def _touch_points(log_density: Function, end: float, width: float) -> Floats:
-    """Return points between 0 and `end` where g = −12·(j/24)², j = 1 … 24.
+    """Return 24 points between 0 and `end` where the tangents touch: g = −12·(j/24)².
 
-    Under a Gaussian they are evenly spaced. If g does not fall to −12 before `end`, its
-    value there takes the place of −12.
+    Here j = 1, …, 24. Under a Gaussian the points are evenly spaced. If g does not fall
+    to −12 before `end`, its value there takes the place of −12.
+
+    Parameters
+    ----------
+    log_density : callable
+        g, concave with g(0) = 0 at or near its maximum.
+    end : float
+        The end of the support on this side of 0; it may be infinite.
+    width : float
+        Any positive length; the search starts with it.
     """
     with np.errstate(divide="ignore"):
         while (
@@ -170,8 +179,17 @@ def _touch_points(log_density: Function, end: float, width: float) -> Floats:
 def _tangent_crossings(knots: Floats, heights: Floats, slopes: Floats) -> Floats:
     """Return where the tangents at neighboring knots cross.
 
-    Where two tangents are too parallel to tell, the middle of the two knots is
-    returned: every cut between them gives a valid envelope.
+    If two tangents are too parallel for the crossing to be found, the middle of the two
+    knots is returned: every cut between them gives a valid envelope.
+
+    Parameters
+    ----------
+    knots, heights, slopes : arrays of shape (n,)
+        Where the tangents touch, and the values and slopes of the function there.
+
+    Returns
+    -------
+    array of shape (n − 1,)
     """
     gaps = np.diff(knots)
     bends = -np.diff(slopes)
@@ -187,8 +205,17 @@ def _tangent_crossings(knots: Floats, heights: Floats, slopes: Floats) -> Floats
 def radial_mode(kind: Kind, space: TwoPointHomogeneousSpace, scale: float) -> float:
     """Return approximately where the radial density weight(r)·∏ sn_κ(r)^n is largest.
 
-    Envelopes are centered there. Their validity does not rest on this number: an error
-    costs acceptance only.
+    The product is over the curvatures κ of the space and their multiplicities n.
+    Envelopes are centered at the mode. Their validity does not depend on it: an error
+    only lowers the acceptance.
+
+    Parameters
+    ----------
+    kind : {"gaussian", "laplace"}
+        The weight exp(−r²/2σ²) or exp(−r/σ).
+    space : TwoPointHomogeneousSpace
+    scale : float
+        σ > 0.
     """
     if not space.jacobi_spectrum:
         return 0.0
@@ -252,6 +279,15 @@ def radius_sampler(
         Laplace:   g(t) = −t/σ           + Σ n·log(sn_κ(m + t)/sn_κ(m)).
 
     Both are concave, because every log sn_κ is.
+
+    Parameters
+    ----------
+    kind : {"gaussian", "laplace"}
+        The law.
+    space : TwoPointHomogeneousSpace
+        The curvatures κ with multiplicities n, and the diameter.
+    scale : float
+        σ > 0.
     """
     sigma = scale
     mode = radial_mode(kind, space, scale)
@@ -283,7 +319,7 @@ def radius_sampler(
 
 
 def _log_sn_slope(kappa: float, count: float, r: Floats) -> Floats:
-    """Return count·sn_κ'(r)/sn_κ(r)."""
+    """Return count·sn_κ'(r)/sn_κ(r): count·√κ·cot(√κ r), count/r, or the hyperbolic form."""
     root = math.sqrt(abs(kappa))
     if kappa == 0:
         return count / r
@@ -296,6 +332,15 @@ def _log_sn_ratio(kappa: float, mode: float, t: Floats) -> Floats:
     """Return log(sn_κ(m + t)/sn_κ(m)), m the mode.
 
     Absolute values are taken, since m + t can pass an end of the interval by an ulp.
+
+    Parameters
+    ----------
+    kappa : float
+        The curvature κ.
+    mode : float
+        m > 0.
+    t : array
+        Deviations from the mode.
     """
     root = math.sqrt(abs(kappa))
     if kappa == 0:

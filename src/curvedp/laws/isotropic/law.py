@@ -36,7 +36,16 @@ _LARGEST_BALL_TIME = 2.0**50
 def two_point_homogeneous_law(
     kind: Kind, manifold: Manifold, scale: float
 ) -> "TwoPointHomogeneousLaw | None":
-    """Return the law on a two-point homogeneous manifold; None on other manifolds."""
+    """Return the law on a two-point homogeneous manifold; None on other manifolds.
+
+    Parameters
+    ----------
+    kind : {"gaussian", "laplace"}
+        The law.
+    manifold : Manifold
+    scale : float
+        σ > 0.
+    """
     space = two_point_homogeneous_space(manifold)
     if space is None:
         return None
@@ -116,7 +125,17 @@ class TwoPointHomogeneousLaw(RadialDensity, LawBackend):
             )
 
     def draw(self, rng: np.random.Generator, center: Floats, count: int) -> Floats:
-        """Return `count` points exp(center, r·u); see `LawBackend.draw`."""
+        """Return `count` points exp(center, r·u); see `LawBackend.draw`.
+
+        Parameters
+        ----------
+        rng : numpy.random.Generator
+            The source of randomness.
+        center : array
+            One footpoint, or one for each draw.
+        count : int
+            The number of draws.
+        """
         if self.space.curvature == 0:
             z = self._draw_flat(rng, count)
             return np.asarray(self.manifold.from_normal_coordinates(center, z))
@@ -130,6 +149,13 @@ class TwoPointHomogeneousLaw(RadialDensity, LawBackend):
 
         The Gaussian has independent coordinates. The length of the Laplace law has the
         density ∝ r^{d−1}e^{−r/σ}, the Gamma law of shape d.
+
+        Parameters
+        ----------
+        rng : numpy.random.Generator
+            The source of randomness.
+        count : int
+            The number of draws.
         """
         dim = self.manifold.dim
         if self.kind == "gaussian":
@@ -217,10 +243,23 @@ def _(manifold: PoincareBall, center: Floats, u: Floats, r: Floats) -> Floats | 
 
 
 def _polar_point_on_sphere(p: Floats, u: Floats, r: Floats) -> Floats:
-    """Return the image of (cos r, sin r·u) under an isometry that takes e₁ to p.
+    """Return the image of (cos r, sin r·u) under an isometry of the sphere that takes e₁ to p.
 
     The reflection along w = e₁ ± p takes e₁ to ∓p; the sign is chosen such that
     |w|² = 2(1 + |p₁|) stays away from 0.
+
+    Parameters
+    ----------
+    p : array of shape (d + 1,) or (n, d + 1)
+        One footpoint, or one for each row.
+    u : array of shape (n, d)
+        Unit directions at e₁.
+    r : array of shape (n,)
+        Distances.
+
+    Returns
+    -------
+    array of shape (n, d + 1)
     """
     y = np.empty((len(u), u.shape[1] + 1))
     np.cos(r, out=y[:, 0])
@@ -240,6 +279,19 @@ def _polar_point_on_hyperboloid(p: Floats, u: Floats, r: Floats) -> Floats:
 
     The time coordinate is computed from the space coordinates, so that the result lies
     on the hyperboloid.
+
+    Parameters
+    ----------
+    p : array of shape (d + 1,) or (n, d + 1)
+        One footpoint, or one for each row; the first coordinate is time.
+    u : array of shape (n, d)
+        Unit directions at the origin.
+    r : array of shape (n,)
+        Distances.
+
+    Returns
+    -------
+    array of shape (n, d + 1)
     """
     p_space = p[..., 1:]
     y = np.empty((len(u), u.shape[1] + 1))

@@ -126,7 +126,11 @@ def constant_curvature_factors(
 
 
 def _joined_factors(manifold: Manifold) -> tuple[tuple[float, int], ...] | None:
-    """Collect the constant-curvature factors of a product; None if they exceed two."""
+    """Return the constant-curvature factors of a product, or None if there are more than two.
+
+    All flat factors count as one. The result lists (curvature, dimension) of each
+    factor.
+    """
     factors: list[tuple[float, int]] = []
     for part in manifold.factors:
         part_factors = constant_curvature_factors(part)

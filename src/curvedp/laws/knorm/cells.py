@@ -179,9 +179,11 @@ class LipschitzRejectionSampler:
         return min(max(float(target_mass / total_cost), 1e-300), 1.0)
 
     def _refine(self) -> bool:
-        """Split the cells with the most excess mass; False if no cell has any.
+        """Split the cells with the most excess mass; return False if no cell has any.
 
-        A cell is split across the block of coordinates that loosens its bound most.
+        Replaces `self._cells`. A cell is split across the block of coordinates whose
+        Lipschitz constant times half edge is largest, because that block loosens its
+        bound most.
         """
         cells = self._cells
         chosen = self._cells_to_split()
@@ -216,7 +218,11 @@ class LipschitzRejectionSampler:
         return True
 
     def _cells_to_split(self) -> NDArray[np.intp]:
-        """Return the indices of the cells with the most mass above the target."""
+        """Return the indices of the cells whose envelope has the most mass above the target.
+
+        So many cells are returned that evaluating g in their children adds about a quarter to
+        the evaluations spent on cells so far, within fixed limits.
+        """
         cells = self._cells
         relative_cost = np.exp(cells.log_cost - cells.log_cost.max())
         excess = relative_cost * -np.expm1(-cells.log_variation)
@@ -228,7 +234,16 @@ class LipschitzRejectionSampler:
     def _measure_cells(
         self, center: Floats, half: Floats, parents: ParentBounds | None
     ) -> Cells:
-        """Evaluate g once in every cell that meets the domain and bound the target.
+        """Evaluate g once in every cell that meets the domain, and bound the target there.
+
+        For a cell with half edges half_b, g is evaluated at the point `at` of the
+        domain nearest to its center. With Lipschitz constants L_b and k coordinates in
+        each block b,
+
+            g ≥ g(at) − Σ_b L_b·half_b·√k    in the cell,
+
+        which gives the upper bound `log_top` of log(exp(−g/s)·J). Counts the
+        evaluations in `build_evaluations`.
 
         Parameters
         ----------
@@ -238,6 +253,11 @@ class LipschitzRejectionSampler:
             Half the edge of each block's cube.
         parents : ParentBounds, optional
             Bounds of the cells that these were split from.
+
+        Returns
+        -------
+        Cells
+            The cells that meet the domain.
 
         Raises
         ------
@@ -415,7 +435,21 @@ class LipschitzRejectionSampler:
         return z[is_under_cone], lower_bound[is_under_cone]
 
     def _evaluate(self, z: Floats) -> Floats:
-        """Return g at coordinates z, in batches; raise if a value is negative or NaN."""
+        """Return g at coordinates z, evaluated in batches.
+
+        Parameters
+        ----------
+        z : array of shape (N, n_blocks, k)
+
+        Returns
+        -------
+        array of shape (N,)
+
+        Raises
+        ------
+        EnvelopeViolation
+            If g returns another shape, a negative number, or NaN.
+        """
         value = np.empty(len(z))
         for start in range(0, len(z), _BATCH):
             batch = slice(start, start + _BATCH)
@@ -430,9 +464,16 @@ class LipschitzRejectionSampler:
         return value
 
     def _check_bound(self, smaller: Floats, larger: Floats, value: Floats) -> None:
-        """Raise unless `smaller` ≤ `larger` up to rounding; NaN fails.
+        """Raise `EnvelopeViolation` unless smaller ≤ larger everywhere, up to rounding.
 
         Every evaluation of g is checked against its Lipschitz constant in this way.
+
+        Parameters
+        ----------
+        smaller, larger : arrays of shape (N,)
+            The quantity and its bound; NaN fails.
+        value : array of shape (N,)
+            g, from which the tolerance is computed.
         """
         tolerance = _ROUNDING * (self._scale + np.abs(value))
         if not np.all(smaller <= larger + tolerance):

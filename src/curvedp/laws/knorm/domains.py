@@ -261,6 +261,13 @@ def _log_sn_ratio(kappa: float, r: Floats) -> Floats:
     """Return log(sn_κ(r)/r): sn is a sine for κ > 0, a hyperbolic sine for κ < 0.
 
     Inside the injectivity radius it is finite.
+
+    Parameters
+    ----------
+    kappa : float
+        The curvature κ.
+    r : array
+        Radii, not negative.
     """
     x = math.sqrt(abs(kappa)) * np.asarray(r, dtype=np.float64)
     is_small = x < 1e-2
@@ -278,6 +285,13 @@ def _mean_sn(kappa: float, r: Floats) -> Floats:
     """Return (1/r)·∫₀^r sn_κ = (1 − cos √κ r)/(κ r), and its hyperbolic form for κ < 0.
 
     Near r = 0 it is r/2.
+
+    Parameters
+    ----------
+    kappa : float
+        The curvature κ.
+    r : array
+        Radii, not negative.
     """
     x = math.sqrt(abs(kappa)) * r
     half_sine = np.sin(x / 2) if kappa > 0 else np.sinh(x / 2)

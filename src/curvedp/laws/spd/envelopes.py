@@ -100,10 +100,20 @@ def sample_log_eigenvalues(
 def _sample_log_eigenvalues_2x2(
     rng: np.random.Generator, sigma: float, n: int, beta: int
 ) -> Floats:
-    """Return `sample_log_eigenvalues` for m = 2.
+    """Return n draws of the two log-eigenvalues of a Gaussian 2×2 matrix, shape (n, 2).
 
-    The space is ℝ × H^{1+β} with curvature −½: the center (ρ₁+ρ₂)/2 is normal, and half
-    the gap is a hyperbolic radius divided by √2.
+    The positive definite 2×2 matrices are ℝ × H^{1+β} with curvature −½: the center
+    (ρ₁+ρ₂)/2 is normal, and half the gap is a hyperbolic radius divided by √2.
+
+    Parameters
+    ----------
+    rng : numpy.random.Generator
+    sigma : float
+        The scale σ > 0.
+    n : int
+        The number of draws.
+    beta : {1, 2}
+        Symmetric or Hermitian.
     """
     hyperbolic_space = TwoPointHomogeneousSpace(((-0.5, beta),))
     sampler = radius_sampler("gaussian", hyperbolic_space, sigma)
@@ -115,7 +125,18 @@ def _sample_log_eigenvalues_2x2(
 def rejection_sample(
     rng: np.random.Generator, envelope: Envelope, m: int, n: int
 ) -> Floats:
-    """Return n accepted proposals of an envelope, shape (n, m), rows decreasing.
+    """Return n accepted proposals of an envelope, shape (n, m), each row decreasing.
+
+    Parameters
+    ----------
+    rng : numpy.random.Generator
+        The source of proposals and of acceptance.
+    envelope : Envelope
+        Proposes log-eigenvalues with their log(target/envelope).
+    m : int
+        The size of the matrices.
+    n : int
+        The number of draws.
 
     Raises
     ------
@@ -144,9 +165,18 @@ def rejection_sample(
 
 
 def acceptance(m: int, sigma: float, beta: int = 1) -> dict[str, float]:
-    """Return the exact acceptance probability of each envelope, by its name.
+    """Return the exact acceptance probability of each envelope, by the envelope's name.
 
-    It depends on public numbers only: the size m ≥ 2, the scale σ and β.
+    It depends on public numbers only.
+
+    Parameters
+    ----------
+    m : int
+        The size of the matrices, at least 2.
+    sigma : float
+        The scale σ > 0.
+    beta : {1, 2}
+        Symmetric or Hermitian.
     """
     m = integer("m", m, 2)
     sigma = positive("sigma", sigma)
@@ -161,7 +191,16 @@ def _envelopes(m: int, sigma: float, beta: int) -> tuple[Envelope, ...]:
 
 
 def best_envelope(m: int, sigma: float, beta: int = 1) -> Envelope:
-    """Return the envelope of the Gaussian that accepts most, for m ≥ 2.
+    """Return the envelope of the Gaussian that accepts most proposals.
+
+    Parameters
+    ----------
+    m : int
+        The size of the matrices, at least 2.
+    sigma : float
+        The scale σ > 0.
+    beta : {1, 2}
+        Symmetric or Hermitian.
 
     Raises
     ------
@@ -238,6 +277,15 @@ class NearEnvelope:
         Its touch point x is the root mean square under the envelope itself:
         s²(½ + βm/4) = x², that is 1/2x² + βm·coth(x)/4x = 1/σ². The left side decreases
         from ∞ to 0.
+
+        Parameters
+        ----------
+        m : int
+            The size of the matrices.
+        sigma : float
+            The scale σ > 0.
+        beta : {1, 2}
+            1 for real symmetric, 2 for Hermitian matrices.
         """
 
         def log_excess(log_x: float) -> float:
@@ -273,7 +321,8 @@ class NearEnvelope:
         """A lower bound of `log_acceptance` that needs no normalizer.
 
         Since sinh x/x ≥ 1, the mass of the target is at least that of the flat
-        Gaussian.
+        Gaussian. With d the dimension, s the scale of the traceless part and a the
+        intercept of the tangent, the bound is (d − 1)·log(σ/s) − a·(d − m).
         """
         dim = dimension(self.m, self.beta)
         log_scale_ratio = (dim - 1) * math.log(self.sigma / self._scale)
@@ -281,10 +330,11 @@ class NearEnvelope:
 
     @property
     def log_acceptance(self) -> float:
-        """log(Z(target)/Z(envelope)).
+        """The log-probability log(Z(target)/Z(envelope)) that a proposal is accepted.
 
-        The mass of a flat Gaussian of scale s in dimension d is (2πs²)^{d/2}; here one
-        of the d directions, the trace, has the scale σ.
+        A flat Gaussian of scale s in dimension d has the mass (2πs²)^{d/2}; here one of
+        the d directions, the trace, has the scale σ. The envelope is e^{a·(d − m)}
+        times that mass, with a the intercept of the tangent.
         """
         dim = dimension(self.m, self.beta)
         log_flat_mass = (
@@ -299,6 +349,13 @@ class NearEnvelope:
         """Return n proposals ρ and their log-ratios; see `Envelope.propose`.
 
         With x = (ρᵢ−ρⱼ)/2 the log-ratio is β·Σ (log(sinh x/x) − a − b·x²).
+
+        Parameters
+        ----------
+        rng : numpy.random.Generator
+            The source of randomness.
+        n : int
+            The number of proposals.
         """
         m = self.m
         rho = gaussian_eigenvalues(rng, n, m, self.beta) * self._scale
@@ -340,7 +397,14 @@ class FarEnvelope:
         return log_far_acceptance(self.m, self.sigma, self.beta)
 
     def propose(self, rng: np.random.Generator, n: int) -> Proposals:
-        """Return n proposals ρ ~ N(βσ²h, σ²I) and their log-ratios; see `Envelope.propose`."""
+        """Return n proposals ρ ~ N(βσ²h, σ²I), hᵢ = (m+1−2i)/2, and their log-ratios.
+
+        Parameters
+        ----------
+        rng : numpy.random.Generator
+        n : int
+            The number of proposals.
+        """
         sigma = self.sigma
         drift = self.beta * sigma * sigma * (self.m - 1 - 2 * np.arange(self.m)) / 2
         rho = drift + sigma * rng.standard_normal((n, self.m))
@@ -348,7 +412,20 @@ class FarEnvelope:
 
 
 def far_log_ratio(rho: Floats, beta: int) -> Floats:
-    """Return β·Σ_{i<j} log(1 − e^{−(ρᵢ−ρⱼ)}) for each row; −∞ where ρ is not decreasing."""
+    """Return β·Σ_{i<j} log(1 − e^{−(ρᵢ−ρⱼ)}), the far envelope's log(target/envelope).
+
+    Parameters
+    ----------
+    rho : array of shape (n, m)
+        Proposed log-eigenvalues.
+    beta : {1, 2}
+        Symmetric or Hermitian.
+
+    Returns
+    -------
+    array of shape (n,)
+        −∞ where a row is not decreasing.
+    """
     i, j = np.triu_indices(rho.shape[1], 1)
     gaps = rho[:, i] - rho[:, j]
     is_decreasing = np.all(gaps > 0, axis=1)

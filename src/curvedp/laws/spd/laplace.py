@@ -95,6 +95,7 @@ class SPDLaplace(LawBackend):
 
     @property
     def log_normalizer(self) -> float:
+        """log ∫ exp(−d(X, W)/σ) dvol(X), from the mass of the mixture of Gaussians."""
         log_mixing = (self.m - 1) / 2 * math.log(2 * math.pi) - math.log(self.scale)
         log_mass = _gaussian_mixture(self).log_mass
         return log_volume_constant(self.m, self.beta) + log_mixing + log_mass
@@ -133,7 +134,17 @@ class SPDLaplace(LawBackend):
             )
 
     def draw(self, rng: np.random.Generator, center: Floats, count: int) -> Floats:
-        """Return `count` matrices about the center; see `LawBackend.draw`."""
+        """Return `count` matrices about the center; see `LawBackend.draw`.
+
+        Parameters
+        ----------
+        rng : numpy.random.Generator
+            The source of randomness.
+        center : array
+            One footpoint, or one for each draw.
+        count : int
+            The number of draws.
+        """
         if self.m == 1:
             rho = rng.laplace(0.0, self.scale, (count, 1))
         else:
@@ -213,6 +224,11 @@ class NearLaplaceEnvelope:
 
     @property
     def log_acceptance(self) -> float:
+        """The log-probability that a proposal is accepted: log(Z(target)/Z(envelope)).
+
+        The envelope has the density e^{−(a − β|h|)r} in dimension d, with a = 1/σ,
+        hence the mass (area of the unit sphere)·Γ(d)/(a − β|h|)^d.
+        """
         dim = dimension(self.law.m, self.law.beta)
         log_envelope_mass = (
             log_sphere_area(dim) + math.lgamma(dim) - dim * math.log(self.law.tail_rate)
@@ -224,6 +240,13 @@ class NearLaplaceEnvelope:
 
         The log-ratio is β·Σ log sinhc((ρᵢ−ρⱼ)/2) less its bound β|h||ρ|; see
         `Envelope.propose`.
+
+        Parameters
+        ----------
+        rng : numpy.random.Generator
+            The source of randomness.
+        n : int
+            The number of proposals.
         """
         m = self.law.m
         beta = self.law.beta
@@ -246,6 +269,12 @@ class FarLaplaceEnvelope:
 
     @property
     def log_acceptance(self) -> float:
+        """The log-probability that a proposal is accepted, averaged over the variance τ.
+
+        τ has the Gamma law of shape (m+1)/2 and rate c; `_gaussian_mixture` has
+        integrated the acceptance against its density without the constant
+        c^{(m+1)/2}/Γ((m+1)/2).
+        """
         shape = (self.law.m + 1) / 2
         log_mass = _gaussian_mixture(self.law).log_mass
         return log_mass + shape * math.log(self.law.mixing_rate) - math.lgamma(shape)
@@ -254,6 +283,13 @@ class FarLaplaceEnvelope:
         """Return n proposals ρ ~ N(βτh, τI) of random variances τ, and their log-ratios.
 
         The log-ratio is β·Σ log(1 − e^{−(ρᵢ−ρⱼ)}); see `Envelope.propose`.
+
+        Parameters
+        ----------
+        rng : numpy.random.Generator
+            The source of randomness.
+        n : int
+            The number of proposals.
         """
         m = self.law.m
         beta = self.law.beta

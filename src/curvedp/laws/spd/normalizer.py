@@ -131,7 +131,20 @@ def log_pfaffian(m: int, sigma: float) -> float:
 
 @lru_cache(maxsize=256)
 def mean_square_radius(m: int, sigma: float, beta: int = 1) -> float:
-    """Return E d(X, footpoint)² = −∂ log Z/∂(1/2σ²); it is dim·σ² to first order."""
+    """Return E[d²] = −∂ log Z/∂(1/2σ²), d the distance of a draw from its footpoint.
+
+    To first order it is dim·σ². For β = 2 the derivative is in closed form; for β = 1
+    it is that of a Pfaffian, evaluated in ball arithmetic.
+
+    Parameters
+    ----------
+    m : int
+        The size of the matrices.
+    sigma : float
+        The scale σ > 0.
+    beta : {1, 2}
+        1 for real symmetric, 2 for Hermitian matrices.
+    """
     m = integer("m", m, 1)
     sigma = positive("sigma", sigma)
     if beta == 2:
@@ -208,6 +221,17 @@ def _invert_laplace_transform(
 
     One contour serves the radii within about one standard deviation: a factor of
     e^{1/4} below 4σ, a length of σ above.
+
+    Parameters
+    ----------
+    m : int
+        The size of the matrices.
+    sigma : float
+        The scale σ > 0.
+    relative_radius : array
+        Radii divided by σ.
+    beta : {1, 2}
+        1 for real symmetric, 2 for Hermitian matrices.
     """
     log_bins = 4 * np.log(relative_radius / 4)
     linear_bins = relative_radius - 4
@@ -243,6 +267,17 @@ def _contour(m: int, sigma: float, b: int, beta: int) -> Contour:
     The path is the vertical line Re w = p through the saddle point, where the integrand
     is e^{−qx·s²} wide with 2 ≤ q ≤ 4. The only pole is w₀ = 1/(√2·σ); left of it the
     integral is F − 1.
+
+    Parameters
+    ----------
+    m : int
+        The size of the matrices.
+    sigma : float
+        The scale σ > 0.
+    b : int
+        The number of the bin.
+    beta : {1, 2}
+        1 for real symmetric, 2 for Hermitian matrices.
     """
     central_radius = 4 * math.exp((b + 0.5) / 4) if b < 0 else b + 4.5
     x = (sigma * central_radius) ** 2
@@ -271,7 +306,19 @@ def _contour(m: int, sigma: float, b: int, beta: int) -> Contour:
 
 
 def _scale_with_mean_square(m: int, sigma: float, x: float, beta: int) -> float:
-    """Return the scale s at which E d² = x, to three digits; the search starts at σ."""
+    """Return the scale s at which E d² = x, to three digits; the search starts at σ.
+
+    Parameters
+    ----------
+    m : int
+        The size of the matrices.
+    sigma : float
+        The scale σ > 0.
+    x : float
+        The mean square distance to be reached.
+    beta : {1, 2}
+        1 for real symmetric, 2 for Hermitian matrices.
+    """
     low = high = sigma
     while mean_square_radius(m, low, beta) > x:
         low /= 2
@@ -287,7 +334,20 @@ def _scale_with_mean_square(m: int, sigma: float, x: float, beta: int) -> float:
 
 
 def _complex_log_integral(m: int, w: complex, beta: int) -> complex:
-    """Return log Z at the complex scale 1/(√2·w), up to a constant that does not depend on w."""
+    """Return log Z at the complex scale s = 1/(√2·w), up to a constant independent of w.
+
+    For β = 1 it is log(sᵐ·e^{s²m(m²−1)/24}·Pf[erf(s(k−j)/2)]), for β = 2 it is
+    log(sᵐ·e^{s²m(m²−1)/6}·∏ₖ (1 − e^{−s²k})^{m−k}).
+
+    Parameters
+    ----------
+    m : int
+        The size of the matrices.
+    w : complex
+        With a positive real part.
+    beta : {1, 2}
+        1 for real symmetric, 2 for Hermitian matrices.
+    """
     if beta == 2:
         square = 1 / (2 * w * w)
         k = np.arange(1, m)

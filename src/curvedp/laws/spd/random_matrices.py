@@ -68,11 +68,26 @@ def random_congruence(
 def _random_congruence_2x2(
     rng: np.random.Generator, lower: NDArray[Any], rho: Floats, beta: int
 ) -> Floats:
-    """Return `random_congruence` for m = 2, entry by entry.
+    """Return X = L·Q·diag(e^ρ)·Q*·L* of 2×2 matrices, entry by entry, with Q uniform.
 
-    Up to phases of its columns Q = [[c, −s·z*], [s·z, c]]. For β = 1 c and s are cosine
-    and sine of a uniform angle and z = 1. For β = 2 c² is uniform (Archimedes: a
-    coordinate of a uniform point of the sphere) and z is a uniform phase.
+    Up to phases of its columns Q = [[c, −s·z*], [s·z, c]]. For β = 1, c and s are
+    cosine and sine of a uniform angle and z = 1. For β = 2, c² is uniform (Archimedes:
+    a coordinate of a uniform point of the sphere) and z is a uniform phase.
+
+    Parameters
+    ----------
+    rng : numpy.random.Generator
+        The source of Q.
+    lower : array of shape (..., 2, 2)
+        The Cholesky factor L, one or one for each row of `rho`.
+    rho : array of shape (n, 2)
+        Log-eigenvalues.
+    beta : {1, 2}
+        Symmetric or Hermitian.
+
+    Returns
+    -------
+    array of shape (n, 2, 2), or (n, 2, 2, 2) with real and imaginary parts
     """
     l11 = lower[..., 0, 0].real
     l21 = lower[..., 1, 0]
@@ -138,10 +153,10 @@ def gaussian_eigenvalues(
 
 
 def _gaussian_eigenvalues_2x2(rng: np.random.Generator, n: int, beta: int) -> Floats:
-    """Return `gaussian_eigenvalues` for m = 2 as center ± half the gap.
+    """Return the eigenvalues of n Gaussian 2×2 matrices, as center ± half the gap.
 
-    The squared half gap ((S₁₁−S₂₂)/2)² + |S₁₂|² is half a χ² with 1 + β degrees of
-    freedom.
+    The density of a matrix S is ∝ exp(−tr S²/2). Its squared half gap
+    ((S₁₁−S₂₂)/2)² + |S₁₂|² is half a χ² with 1 + β degrees of freedom.
     """
     center = rng.standard_normal(n) / math.sqrt(2)
     half_gap = np.sqrt(rng.standard_gamma((1 + beta) / 2, n))
@@ -155,6 +170,15 @@ def _gaussian_eigenvalues_3x3(rng: np.random.Generator, n: int, beta: int) -> Fl
     ∏(λᵢ−λⱼ) = q³·sin 3θ/√2. The length q is χ with 2 + 3β degrees of freedom. For β = 1
     cos 3θ is uniform; for β = 2 it is distributed like a coordinate of a uniform point
     of the disc. The form 2·arcsin √u = arccos(1 − 2u) keeps its digits at both ends.
+
+    Parameters
+    ----------
+    rng : numpy.random.Generator
+        The source of randomness.
+    n : int
+        The number of draws.
+    beta : {1, 2}
+        1 for real symmetric, 2 for Hermitian matrices.
     """
     u = rng.random(n) if beta == 1 else rng.beta(1.5, 1.5, n)
     length = 2 * np.sqrt(rng.standard_gamma(1 + 1.5 * beta, n))
@@ -176,6 +200,17 @@ def uniform_orthogonal(
     """Return n matrices Q, uniform on O(m) or U(m) up to signs or phases of the columns.
 
     The product Q·diag·Q*, for which Q is used, does not depend on those signs.
+
+    Parameters
+    ----------
+    rng : numpy.random.Generator
+        The source of randomness.
+    n : int
+        The number of draws.
+    m : int
+        The size of the matrices.
+    beta : {1, 2}
+        1 for real symmetric, 2 for Hermitian matrices.
     """
     if m == 3 and beta == 1:
         return _uniform_rotations(rng, n)

@@ -1,16 +1,20 @@
-"""Rigorous enclosures of δ(ε) on spaces of constant curvature, in ball arithmetic.
+"""Rigorous lower and upper bounds on δ(ε) on spaces of constant curvature.
 
-Symbols as in `loss.space_form`; J_m(c) = ∫_{arccos c}^π sin^m with m = d−2, and c_t(r)
-is the cosine of the angle at which the level L = t is met at radius r. Then
-(docs/exact-profiles.md, "Certified")
+All arithmetic is done with Arb's balls (python-flint), which enclose every rounding
+error. The float path only suggests where to integrate and how accurately: a bad
+suggestion costs time, never validity.
+
+Definitions. The centers of the noise are η₁ and η₂, a distance D apart; s is the scale
+of the noise, d the dimension. In polar coordinates (r, φ) about η₁, with η₂ in the
+direction φ = 0, ρ(r) is the density of r, and L is the privacy loss. At the radius r
+the level L = t is met at one angle; c_t(r) is its cosine. With m = d − 2 and
+J_m(c) = ∫_{arccos c}^π sin^m (docs/exact-profiles.md, "Certified"),
 
     δ(ε) = P₁(L >= ε) − e^ε·P₁(L <= −ε),
     P₁(L >= t) = ∫ρ(r)·J_m(c_t(r)) dr / (J_m(1)·∫ρ).
 
-On a real projective space, such as the rotations of space, L >= t where both lifts of
-the other center are farther away than the level. Everything is computed with Arb's
-balls (python-flint). The float path suggests windows and tolerances: a bad suggestion
-costs time, never validity.
+On a real projective space, such as the rotations of space, a point has two lifts to the
+sphere. There L >= t where both lifts of η₂ are farther away than the level.
 """
 
 import math
@@ -35,15 +39,20 @@ from curvedp.privacy.profiles.projective import ProjectiveProfile
 # An integrand for Arb: a function of r and of whether it must be analytic there.
 Integrand = Callable[[acb, bool], acb]
 
-# Enclosures are widened by it, a little more than the float path's own margin.
+# The relative amount by which bounds are widened: a little more than the margin of the
+# float path, so that its results lie inside.
 OUTWARD_MARGIN = 3e-9
-_GOOD_RADIUS = 2e-8  # the relative radius of an acceptable ball
-# At an ε so many times the last one that floats resolve, no integral is tried.
+_GOOD_RADIUS = 2e-8  # the largest relative radius of an acceptable ball
+# No integral is tried at an ε that exceeds the last one that floats resolve this much.
 _FAR_FACTOR = 1e6
+# The precision of the arithmetic, in bits: the first one, and the largest that is tried
+# for integrals and for closed forms, which are cheap.
 _FIRST_BITS = 96
 _MOST_BITS = 6144
-_MOST_BITS_OF_CLOSED_FORMS = 200_000  # they are cheap
-_FIRST_TOLERANCE = 1e-12
+_MOST_BITS_OF_CLOSED_FORMS = 200_000
+_FIRST_TOLERANCE = 1e-12  # the relative error of integrals at the first precision
+# A window of integration ends where the density is e^-60 of its peak, or less.
+_WINDOW_DEPTH = 60.0
 
 
 def certified_delta(
@@ -51,20 +60,32 @@ def certified_delta(
 ) -> tuple[float, float]:
     """Return rigorous bounds (lower, upper) on δ(ε), at most 1e-6 apart relative to δ.
 
-    The true δ(ε) lies in between, for the worst pair of centers at distance at most
-    `sensitivity`: the pair at exactly that distance (docs/exact-profiles.md, Theorem
-    P1).
+    The true δ(ε) lies between them, for the worst pair of noise centers at distance at
+    most `sensitivity`. That is the pair at exactly this distance
+    (docs/exact-profiles.md, Theorem P1).
 
     Parameters
     ----------
     kind : str
-        'gaussian' or 'laplace'.
+        The noise: 'gaussian' (density ∝ exp(−d²/2s²)) or 'laplace' (∝ exp(−d/s)).
     curvature, dim : float, int
-        Of the space.
-    scale, sensitivity : float
-        Of the noise, and the largest distance of two centers.
+        The curvature and the dimension of the space.
+    scale : float
+        The scale s of the noise.
+    sensitivity : float
+        The largest distance between two centers.
     eps : float
-        Where δ is wanted.
+        The ε >= 0 at which δ is wanted.
+
+    Returns
+    -------
+    lower, upper : float
+        Bounds with 0 <= lower <= δ(ε) <= upper <= 1.
+
+    Raises
+    ------
+    NotResolved
+        If δ could not be enclosed so tightly.
 
     Examples
     --------
@@ -81,38 +102,43 @@ def certified_projective_delta(
 ) -> tuple[float, float]:
     """Return `certified_delta` on the real projective space of this dimension.
 
-    `curvature` is that of the space; Rotations(3) has the dimension 3 and curvature ¼.
+    The parameters are those of `certified_delta`. For example, Rotations(3) has the
+    dimension 3 and the curvature ¼.
     """
     profile = ProjectiveProfile(kind, "real", dim, curvature, scale, sensitivity)
     return _float_bounds(profile, eps)
 
 
 def _float_bounds(profile: RadialProfile, eps: float) -> tuple[float, float]:
-    """Return floats around δ(ε) of a profile."""
+    """Return rigorous floats (lower, upper) around δ(ε) of a profile."""
     ball = DeltaEnclosure(profile).delta(_validate.nonnegative("eps", eps))
     lower, upper = outward_floats(ball)
     return lower, min(upper, 1.0)
 
 
 def outward_floats(ball: arb) -> tuple[float, float]:
-    """Return floats around a ball of numbers >= 0, widened by `OUTWARD_MARGIN`."""
-    low = float_beyond(ball.lower(), -1) * (1 - OUTWARD_MARGIN)
-    high = float_beyond(ball.upper(), 1) * (1 + OUTWARD_MARGIN)
-    low = math.nextafter(low, -math.inf)
-    above_high = math.nextafter(high, math.inf)
-    return max(low, 0.0), min(above_high, max(1.0, high))
+    """Return floats (lower, upper) around a ball of numbers >= 0.
+
+    Both are moved outward by `OUTWARD_MARGIN`. The upper one is not moved beyond 1 if
+    the ball ends there.
+    """
+    lower = float_beyond(ball.lower(), -1) * (1 - OUTWARD_MARGIN)
+    upper = float_beyond(ball.upper(), 1) * (1 + OUTWARD_MARGIN)
+    lower = math.nextafter(lower, -math.inf)
+    next_above = math.nextafter(upper, math.inf)
+    return max(lower, 0.0), min(next_above, max(1.0, upper))
 
 
 def float_beyond(x: arb, direction: int) -> float:
-    """Return an exact ball as a float, rounded in the given direction, ±1."""
+    """Return a float beyond an exact ball: above it for direction 1, below it for −1."""
     return math.nextafter(float(x), direction * math.inf)
 
 
 class _Parameters(NamedTuple):
-    """The noise in units in which the curvature is ±1, as balls."""
+    """The noise in units in which the curvature is −1, 0 or 1, as balls."""
 
-    s: arb  # scale
-    distance: arb  # D
+    s: arb  # the scale of the noise
+    distance: arb  # D, the distance between the two centers
 
 
 class _LevelRadii(NamedTuple):
@@ -120,49 +146,63 @@ class _LevelRadii(NamedTuple):
 
     low: arb
     high: arb
-    center_exceeds: bool  # whether L >= t in all directions below `low`
+    center_exceeds: bool  # whether L >= t in all directions at radii below `low`
 
 
 class DeltaEnclosure:
-    """Enclosures of δ of one profile; what was computed at an ε is kept.
+    """Rigorous enclosures of δ(ε) for one profile, cached by ε.
 
     Parameters
     ----------
     profile : RadialProfile
-        An isotropic law on a space of constant curvature or on a real projective space.
+        The profile of an isotropic law on a space of constant curvature or on a real
+        projective space.
     """
 
-    # Logarithm of δ below which only an upper bound is wanted.
+    # Where log δ is smaller, an upper bound on δ is enough.
     smallest_log = math.log(1e-300)
 
     def __init__(self, profile: Any) -> None:
-        """Read the parameters of the law off its profile."""
+        """Read the parameters of the noise from its profile."""
         self.profile = profile
         self.kind = profile.kind
         self.d = profile.dim
-        # How many points of the sphere lie over one point of the space.
+        # The number of points of the sphere above one point of the space.
         self.n_lifts = 2 if isinstance(profile, ProjectiveProfile) else 1
         sign = (profile.curvature > 0) - (profile.curvature < 0)
-        self.k = sign if profile.dim > 1 else max(sign, 0)  # a line has no curvature
-        self.known: dict[float, arb] = {}
+        # The curvature −1, 0 or 1 in the units of `_parameters`. A line is flat.
+        self.k = sign if profile.dim > 1 else max(sign, 0)
+        self._ball_at: dict[float, arb] = {}
 
     def delta(self, eps: float) -> arb:
-        """Return a ball around δ(ε) of relative radius below 2e-8, or 0 where δ is 0.
+        """Return a ball that contains δ(ε), computed once for each ε.
 
-        A δ below what floats resolve is only bounded from above. The precision is
-        doubled until the ball is small enough.
+        The precision is doubled until the ball is small enough.
+
+        Returns
+        -------
+        arb
+            A ball of relative radius below 2e-8, or an exact 0. If δ(ε) is too small for
+            floats, a ball from 0 to an upper bound.
+
+        Raises
+        ------
+        NotResolved
+            If no precision suffices.
         """
-        if eps in self.known:
-            return self.known[eps]
+        if eps in self._ball_at:
+            return self._ball_at[eps]
         if self._is_beyond_max_loss(eps):
             return arb(0)
+
         log_guess = self._log_guess(eps)
         is_tiny = log_guess <= self.smallest_log
-        if is_tiny and not (self.profile.is_closed_form or self.d == 1):
-            nearer = self._nearer_resolved_eps(eps)
-            if eps > _FAR_FACTOR * nearer:
-                # δ falls with ε: a bound there is one here.
-                return arb(0).union(self.delta(nearer).upper())
+        has_closed_form = self.profile.is_closed_form or self.d == 1
+        if is_tiny and not has_closed_form:
+            resolved_eps = self._smaller_resolved_eps(eps)
+            if eps > _FAR_FACTOR * resolved_eps:
+                # δ decreases in ε: an upper bound there is also one here.
+                return arb(0).union(self.delta(resolved_eps).upper())
 
         bits = _FIRST_BITS
         most_bits = _MOST_BITS if self.d > 1 else _MOST_BITS_OF_CLOSED_FORMS
@@ -171,33 +211,36 @@ class DeltaEnclosure:
                 tolerance = _FIRST_TOLERANCE * _FIRST_BITS / bits
                 ball = self._delta_ball(arb(eps), log_guess, tolerance)
                 if self._is_good(ball):
-                    self.known[eps] = ball
+                    self._ball_at[eps] = ball
                     return ball
                 if is_tiny and ball.is_finite():
-                    self.known[eps] = arb(0).union(ball.upper())
-                    return self.known[eps]
+                    self._ball_at[eps] = arb(0).union(ball.upper())
+                    return self._ball_at[eps]
             bits *= 2
         raise NotResolved("δ could not be enclosed")
 
     @staticmethod
     def _is_good(ball: arb) -> bool:
-        """Say whether a ball is small beside its value, or exactly 0."""
+        """Say whether a ball is small relative to its value, or exactly 0."""
         if ball.is_exact() and ball == 0:
             return True
         return bool(ball.lower() > 0 and ball.rad() < _GOOD_RADIUS * ball.lower())
 
-    def _nearer_resolved_eps(self, eps: float) -> float:
-        """Return an ε at which floats resolve δ, by halving; 0 if there is none."""
-        nearer = eps
-        while nearer > 0 and self._log_guess(nearer) <= self.smallest_log:
-            nearer /= 2
-        return nearer
+    def _smaller_resolved_eps(self, eps: float) -> float:
+        """Return an ε′ <= ε at which δ is not too small for floats, by halving ε.
+
+        0 is returned if there is none.
+        """
+        smaller_eps = eps
+        while smaller_eps > 0 and self._log_guess(smaller_eps) <= self.smallest_log:
+            smaller_eps /= 2
+        return smaller_eps
 
     def _log_guess(self, eps: float) -> float:
-        """Return log δ(ε) by the float path, or `smallest_log` where that is larger.
+        """Return log δ(ε) as computed in floats, but at least `smallest_log`.
 
-        It tells how small the integrals are, so that Arb is asked for enough digits. At
-        an ε beyond all bounds the float may be no number; then δ is taken for tiny.
+        It tells how small the integrals are, and hence how many digits they need. At an
+        extreme ε the float may be NaN; then `smallest_log` is returned.
         """
         with np.errstate(all="ignore"):
             if self.profile.is_closed_form:
@@ -207,21 +250,25 @@ class DeltaEnclosure:
         return guess if guess > self.smallest_log else self.smallest_log
 
     def _is_beyond_max_loss(self, eps: float) -> bool:
-        """Say whether ε is certainly at or above the largest loss."""
+        """Say whether ε is certainly at or above the largest loss, so that δ(ε) = 0.
+
+        With scale s, distance D and diameter c of the space, the largest loss is D/s for
+        the Laplace law and D(2c − D)/2s² for the Gaussian on a compact space.
+        """
         s, distance = self._parameters()
         if self.kind == "laplace":
             return bool(arb(eps) >= distance / s)
         if self.k != 1:
             return False
-        largest = distance * (2 * self._diameter() - distance) / (2 * s * s)
-        return bool(arb(eps) >= largest)
+        largest_loss = distance * (2 * self._diameter() - distance) / (2 * s * s)
+        return bool(arb(eps) >= largest_loss)
 
     # ---- parameters as balls
 
     def _parameters(self) -> _Parameters:
-        """Return scale and distance in units of curvature ±1.
+        """Return scale and distance in units in which the curvature is −1, 0 or 1.
 
-        A distance that is a float next to π becomes the diameter.
+        A distance that cannot be told apart from the diameter becomes the diameter.
         """
         root = arb(1)
         if self.profile.curvature and self.k:
@@ -232,12 +279,12 @@ class DeltaEnclosure:
         return _Parameters(arb(self.profile.scale) * root, distance)
 
     def _diameter(self) -> arb:
-        """Return the diameter of a compact space."""
+        """Return the diameter of a compact space of curvature 1: π, or π/2 if projective."""
         return arb.pi() / self.n_lifts
 
     @property
     def _law(self) -> SpaceFormLoss:
-        """The float path's law, which suggests windows."""
+        """The privacy loss in floats, which suggests where to integrate."""
         law = self.profile.loss_law
         assert isinstance(law, SpaceFormLoss)
         return law
@@ -247,113 +294,134 @@ class DeltaEnclosure:
     def _delta_ball(self, eps: arb, log_guess: float, tolerance: float) -> arb:
         """Return a ball around δ(ε) at the present precision.
 
+        It is δ(ε) = P₁(L >= ε) − e^ε·P₁(L <= −ε), by a closed form if there is one.
+
         Parameters
         ----------
         eps : arb
             ε.
         log_guess : float
-            About log δ(ε).
+            An approximation of log δ(ε).
         tolerance : float
             The relative error that integrals may have.
         """
-        if self.profile.is_closed_form:
+        if self.profile.is_closed_form:  # a flat Gaussian
             mu = arb(self.profile.sensitivity) / arb(self.profile.scale)
-            return normal_cdf(mu / 2 - eps / mu) - scaled_normal_tail(
-                eps, mu / 2 + eps / mu
-            )
+            first_term = normal_cdf(mu / 2 - eps / mu)
+            second_term = scaled_normal_tail(eps, mu / 2 + eps / mu)
+            return first_term - second_term
         if self.d == 1:
             s, distance = self._parameters()
             return self._one_dimensional_delta(s, distance, eps)
-        upper = _TailIntegral(self, eps, log_guess, tolerance, is_upper=True)
-        lower = _TailIntegral(
+
+        upper_tail = _TailIntegral(self, eps, log_guess, tolerance, is_upper=True)
+        lower_tail = _TailIntegral(
             self, -eps, log_guess - float(eps), tolerance, is_upper=False
         )
-        return upper.probability() - eps.exp() * lower.probability()
+        return upper_tail.probability() - eps.exp() * lower_tail.probability()
 
     def _one_dimensional_delta(self, s: arb, D: arb, eps: arb) -> arb:
-        """Return δ(ε) on the line or circle by its closed form.
+        """Return δ(ε) on the line or on the circle, by its closed form.
 
-        The loss exceeds ε on −r_b < y < y_a, and is below −ε on the mirror image of
-        that arc. Every e^ε is multiplied out: beside e^ε of some thousands no
-        difference of probabilities keeps its digits.
+        With y the signed angle from η₁ and η₂ at y = D, the loss exceeds ε on the arc
+        −r_b < y < y_a and is below −ε on its mirror image. Every factor e^ε is multiplied
+        out, because a difference of probabilities times e^ε would lose all digits.
+
+        Parameters
+        ----------
+        s, D, eps : arb
+            The scale of the noise, the distance of the centers, and ε.
         """
+        pi = arb.pi()
         if self.kind == "laplace" and self.k == 0:
             return 1 - ((eps - D / s) / 2).exp()
-        pi = arb.pi()
         if self.kind == "laplace":
-            y_a = (D / s - eps) / 2  # in units of s
+            y_a = (D / s - eps) / 2  # in units of s, like r_b
             r_b = pi / s - (D / s + eps) / 2
             return (1 - (-y_a).exp()) * (1 - (-r_b).exp()) / (1 - (-pi / s).exp())
 
-        far_distance = 2 * pi - D
+        far_distance = 2 * pi - D  # from η₁ to η₂ the long way round
         y_a = (D * D - 2 * s * s * eps) / (2 * D)
         r_b = (far_distance * far_distance - 2 * s * s * eps) / (2 * far_distance)
         mass = normal_cdf(pi / s) - normal_cdf(-pi / s)
-        first = normal_cdf(y_a / s) - normal_cdf(-r_b / s)
-        # Seen from η₂ the arc is −(r_b + D) < y < y_a − D, of which the part beyond −π
-        # is met from the other side.
-        second = (
+        first_term = normal_cdf(y_a / s) - normal_cdf(-r_b / s)
+        # Seen from η₂ the arc is −(r_b + D) < y < y_a − D. Its part beyond −π is reached
+        # from the other side.
+        second_term = (
             scaled_normal_tail(eps, (D - y_a) / s)
             + scaled_normal_tail(eps, (far_distance - r_b) / s)
             - 2 * scaled_normal_tail(eps, pi / s)
         )
-        return (first - second) / mass
+        return (first_term - second_term) / mass
 
     # ---- windows and levels
 
     def _window(self, depth: float) -> tuple[float, float]:
-        """Return floats around the radii where ρ is above e^−depth of its peak.
+        """Return radii (start, end) between which ρ is above e^−depth of its peak.
 
-        A suggestion only: what lies outside is bounded separately.
+        They are only a suggestion, found in floats: the mass of ρ outside of them is
+        bounded rigorously by `_TailIntegral`.
         """
         law = self._law
         mode = law.mode
+
+        def is_above_depth(offset: float) -> bool:
+            """Say whether ρ(mode + offset) is above e^−depth of its peak."""
+            return float(law.log_rho(np.array([offset]))[0]) > -depth
+
         left = law.width
-        while mode - left > 0 and float(law.log_rho(np.array([-left]))[0]) > -depth:
+        while mode - left > 0 and is_above_depth(-left):
             left *= 1.25
         start = mode - left if mode - left > 1e-3 * mode else 0.0
 
         diameter = math.pi / self.n_lifts if self.k == 1 else math.inf
         right = law.width
-        while (
-            right < diameter - mode
-            and float(law.log_rho(np.array([right]))[0]) > -depth
-        ):
+        while right < diameter - mode and is_above_depth(right):
             right *= 1.25
         end = mode + right if right < diameter - mode else diameter
         return start, end
 
     def _level_radii(self, t: arb) -> _LevelRadii:
-        """Return the radii between which |c_t(r)| < 1."""
+        """Return the radii between which the level L = t is met in some direction.
+
+        With scale s, distance D and D′ = 2·diameter − D, they are
+
+            (D − st)/2          and  (D′ − st)/2             for the Laplace law,
+            |D² − 2s²t|/2D      and  (D′² − 2s²t)/2D′        for the Gaussian.
+
+        On a space that is not compact the second one is infinite.
+        """
         s, distance = self._parameters()
         diameter = self._diameter()
+        high = arb.pos_inf()
         if self.kind == "laplace":
-            high = arb.pos_inf()
             if self.k == 1:
                 high = diameter - (distance + s * t) / 2
-            return _LevelRadii((distance - s * t) / 2, high, True)
+            return _LevelRadii((distance - s * t) / 2, high, center_exceeds=True)
 
-        low = (distance * distance - 2 * s * s * t) / (2 * distance)
-        high = arb.pos_inf()
+        signed_low = (distance * distance - 2 * s * s * t) / (2 * distance)
         if self.k == 1:
             far_distance = 2 * diameter - distance
             high = (far_distance * far_distance - 2 * s * s * t) / (2 * far_distance)
-        if low > 0:
-            return _LevelRadii(low, high, True)
-        return _LevelRadii(abs(low), high, False)
+        if signed_low > 0:
+            return _LevelRadii(signed_low, high, center_exceeds=True)
+        return _LevelRadii(abs(signed_low), high, center_exceeds=False)
 
 
 class _TailIntegral:
-    """One probability P₁(L >= t) or P₁(L <= t), as a radial integral in balls.
+    """One tail probability P₁(L >= t) or P₁(L <= t), as a radial integral in balls.
+
+    The probability is ∫ρ(r)·F(r) dr / ∫ρ, where ρ is the density of the radius r and
+    F(r) is the fraction of directions at the radius r in which the loss is in the tail.
 
     Parameters
     ----------
     enclosure : DeltaEnclosure
-        The law.
+        The noise and the space.
     t : arb
-        The level.
+        The level of the loss.
     log_guess : float
-        About the logarithm of the probability that matters.
+        An approximation of the logarithm of the probability, for absolute tolerances.
     relative : float
         The relative error that the integrals may have.
     is_upper : bool
@@ -369,7 +437,7 @@ class _TailIntegral:
         *,
         is_upper: bool,
     ) -> None:
-        """Choose the window, and compute what no radius changes."""
+        """Choose the window of integration and precompute what no radius changes."""
         self.enclosure = enclosure
         self.t = t
         self.is_upper = is_upper
@@ -380,27 +448,30 @@ class _TailIntegral:
 
         law = enclosure._law
         self.mode = arb(law.mode)
-        start, end = enclosure._window(60.0 - log_guess)
+        start, end = enclosure._window(_WINDOW_DEPTH - log_guess)
         self.start = start
         self.end = end
         self.reaches_diameter = self.k == 1 and end >= math.pi / self.n_lifts
-        top = enclosure._diameter() if self.reaches_diameter else arb(end)
-        self.window = (arb(start), top)
+        end_ball = enclosure._diameter() if self.reaches_diameter else arb(end)
+        self.window = (arb(start), end_ball)
         peak_width = float(law.width)
         self.tolerance = arb(log_guess).exp() * peak_width * relative
         self.mass_tolerance = arb(peak_width * relative)
 
-        # What no radius changes is computed once: each integral asks hundreds of them.
+        # Each integral evaluates its integrand at hundreds of radii, so that everything
+        # that does not depend on the radius is computed once. On the level L = t the
+        # distance b from η₂ is r + st (Laplace) or √(r² + 2s²t) (Gaussian).
         self.sn_mode = sn(self.k, acb(self.mode))
         self.sn_distance = sn(self.k, acb(self.distance))
         self.two_s_square = 2 * self.s * self.s
-        self.level = self.s * t
-        self.square_level = self.two_s_square * t
-        self.half_less = acb(self.distance - self.level) / 2
-        self.half_more = acb(self.distance + self.level) / 2
+        self.scaled_level = self.s * t
+        self.scaled_square_level = self.two_s_square * t
+        self.half_difference = acb(self.distance - self.scaled_level) / 2
+        self.half_sum = acb(self.distance + self.scaled_level) / 2
         if self.is_laplace:
-            self.sn_less = sn(self.k, self.half_less) / self.sn_distance
-            self.sn_more = sn(self.k, self.half_more) / self.sn_distance
+            sn_half_difference = sn(self.k, self.half_difference)
+            self.sn_ratio_of_difference = sn_half_difference / self.sn_distance
+            self.sn_ratio_of_sum = sn(self.k, self.half_sum) / self.sn_distance
         self.full_sine_integral = sine_integral(
             enclosure.d - 2, acb(1), acb(0), False
         ).real
@@ -408,7 +479,11 @@ class _TailIntegral:
     # ---- the radial density
 
     def _rho(self, r: acb, sn_r: acb | None = None) -> acb:
-        """Return ρ(r)/ρ-scale = weight(r)/weight(m)·(sn r/sn m)^{d−1}."""
+        """Return ρ(r)/ρ(m), the density of the radius relative to its mode m.
+
+        It is weight(r)/weight(m)·(sn r/sn m)^{d−1}, with the weight e^{−r/s} (Laplace) or
+        e^{−r²/2s²} (Gaussian). `sn_r` is sn(r), if it is known already.
+        """
         if self.is_laplace:
             log_weight = (self.mode - r) / self.s
         else:
@@ -417,19 +492,19 @@ class _TailIntegral:
         return log_weight.exp() * (sn_r / self.sn_mode) ** (self.enclosure.d - 1)
 
     def _rho_integrand(self, r: acb, analytic: bool) -> acb:
-        """Return ρ(r), which is analytic everywhere."""
+        """Return ρ(r)/ρ(mode) as an integrand for Arb; it is analytic everywhere."""
         return self._rho(r)
 
     def _log_slope(self, r: arb) -> arb:
-        """Return (log ρ)′(r)."""
-        pull = 1 / self.s if self.is_laplace else r / (self.s * self.s)
-        return (self.enclosure.d - 1) * ct(self.k, r) - pull
+        """Return the derivative of log ρ at r: (d−1)·sn′(r)/sn(r) − r/s² (or 1/s)."""
+        weight_slope = 1 / self.s if self.is_laplace else r / (self.s * self.s)
+        return (self.enclosure.d - 1) * ct(self.k, r) - weight_slope
 
     def _mass_outside(self) -> arb:
-        """Return an upper bound on ∫ρ outside the window.
+        """Return an upper bound on ∫ρ/ρ(mode) outside the window.
 
-        log ρ is concave, so beyond an end with the slope a the integral is at most
-        ρ/|a|.
+        log ρ is concave. So beyond an end of the window at which log ρ has the slope a,
+        the integral is at most ρ/|a|. The bound is infinite if ρ does not fall there.
         """
         outside = arb(0)
         if self.start > 0:
@@ -442,58 +517,90 @@ class _TailIntegral:
             outside += (density / -slope).upper() if slope < 0 else arb.pos_inf()
         return outside
 
-    # ---- the share of directions
+    # ---- the fraction of directions in which the loss is in the tail
 
     def _half_angle_squares(
         self, r: acb, sn_r: acb, analytic: bool, is_far: bool
     ) -> tuple[acb, acb]:
-        """Return (1 + c_t)/2 and (1 − c_t)/2 by half angles: nothing cancels.
+        """Return cos²(φ/2) and sin²(φ/2) of the angle φ where the level L = t is met.
 
-        With balls, too, this keeps their digits. A far lift is π − b away.
+        With D the distance of the centers and b the distance of the level from η₂, the
+        law of cosines in half angles loses no digits to cancellation:
+
+            cos²(φ/2) = sn((r+D−b)/2)·sn((r+D+b)/2) / (sn r·sn D),
+            sin²(φ/2) = sn((b−r+D)/2)·sn((b+r−D)/2) / (sn r·sn D).
+
+        Parameters
+        ----------
+        r, sn_r : acb
+            The radius and sn(r).
+        analytic : bool
+            Whether Arb must be told where the result is not analytic.
+        is_far : bool
+            Whether the angle is that of the far lift of η₂, from which the level is at
+            the distance π − b.
         """
         k = self.k
         if self.is_laplace and not is_far:
-            x = self.sn_less * sn(k, r + self.half_more) / sn_r
-            y = self.sn_more * sn(k, r - self.half_less) / sn_r
-            return x, y
+            cos_square = self.sn_ratio_of_difference * sn(k, r + self.half_sum) / sn_r
+            sin_square = self.sn_ratio_of_sum * sn(k, r - self.half_difference) / sn_r
+            return cos_square, sin_square
 
         if self.is_laplace:
-            b = r + self.level
+            b = r + self.scaled_level
         else:
-            b = (r * r + self.square_level).sqrt(analytic=analytic)
+            b = (r * r + self.scaled_square_level).sqrt(analytic=analytic)
         if is_far:
             b = arb.pi() - b
             b_minus_r = b - r
         else:
-            b_minus_r = self.square_level / (b + r)
+            b_minus_r = self.scaled_square_level / (b + r)
+
         D = self.distance
         denominator = sn_r * self.sn_distance
-        x = sn(k, (D - b_minus_r) / 2) * sn(k, (r + D + b) / 2) / denominator
-        y = sn(k, (D + b_minus_r) / 2) * sn(k, (b + r - D) / 2) / denominator
-        return x, y
+        cos_square = sn(k, (D - b_minus_r) / 2) * sn(k, (r + D + b) / 2) / denominator
+        sin_square = sn(k, (D + b_minus_r) / 2) * sn(k, (b + r - D) / 2) / denominator
+        return cos_square, sin_square
 
-    def _share_integrand(self, r: acb, analytic: bool, is_far: bool = False) -> acb:
-        """Return ρ(r) times the share of directions on the wanted side of the level.
+    def _fraction_integrand(self, r: acb, analytic: bool, is_far: bool = False) -> acb:
+        """Return ρ(r)/ρ(mode) times the fraction of directions in the tail.
 
-        A real ball that reaches over the end of the range has a share in [0, 1].
+        That fraction is J_m(cos φ)/J_m(1), φ being the angle where the level is met, with
+        J_m as in `sine_integral`. If a ball of radii reaches beyond the radii of the
+        level, the fraction is only known to lie in [0, 1].
+
+        Parameters
+        ----------
+        r : acb
+            The radius, or a ball of radii.
+        analytic : bool
+            Whether Arb must be told where the result is not analytic.
+        is_far : bool
+            Whether the directions are those of the far lift on a projective space.
         """
         sn_r = sn(self.k, r)
         x, y = self._half_angle_squares(r, sn_r, analytic, is_far)
         if not (self.is_upper or is_far):
             x, y = y, x
-        if not analytic and not (x.real > 0 and y.real > 0):
+        is_within_level = x.real > 0 and y.real > 0
+        if not analytic and not is_within_level:
             return self._rho(r, sn_r) * acb(arb(0.5, 0.5))
-        share = sine_integral(self.enclosure.d - 2, x, y, analytic)
-        return self._rho(r, sn_r) * share / self.full_sine_integral
+        angle_integral = sine_integral(self.enclosure.d - 2, x, y, analytic)
+        return self._rho(r, sn_r) * angle_integral / self.full_sine_integral
 
     def _far_integrand(self, r: acb, analytic: bool) -> acb:
-        """Return the integrand of the far lift on a projective space."""
-        return self._share_integrand(r, analytic, is_far=True)
+        """Return `_fraction_integrand` of the far lift on a projective space."""
+        return self._fraction_integrand(r, analytic, is_far=True)
 
     # ---- the probability
 
     def probability(self) -> arb:
-        """Return a ball around the probability."""
+        """Return a ball around P₁(L >= t), or around P₁(L <= t).
+
+        The integral of ρ·F is split at the radii of the level L = t. Below the first radius
+        the fraction F of directions in the tail is 0 or 1, between the radii it varies, and
+        beyond the last one it is 0 or 1 again.
+        """
         outside = self._mass_outside()
         mass = enclose_integral(
             self._rho_integrand, *self.window, tolerance=self.mass_tolerance
@@ -502,45 +609,53 @@ class _TailIntegral:
 
         low, high, center_exceeds = self.enclosure._level_radii(self.t)
         total = arb(0)
-        if self.n_lifts == 2:  # the far lift counts from `high` on
+        if self.n_lifts == 2:
+            # On a projective space the far lift matters from the radius `high` on.
             last = self._last_radius()
-            far = self._between(self._far_integrand, high, last)
+            far = self._integrate(self._far_integrand, high, last)
             total = -far if self.is_upper else far
             high = last
-        # Below `low` every direction is on the wanted side or none; on the sphere
-        # likewise above `high`, the other way round.
+
+        # Below `low` the loss is in the tail in every direction or in none.
         if center_exceeds == self.is_upper:
-            total += self._between(self._rho_integrand, self.window[0], low)
+            total += self._integrate(self._rho_integrand, self.window[0], low)
+        # On a sphere the loss is in the lower tail in every direction above `high`.
         if self.k == 1 and not self.is_upper and self.n_lifts == 1:
-            total += self._between(self._rho_integrand, high, self.window[1])
-        total += self._between(self._share_integrand, low, high)
+            total += self._integrate(self._rho_integrand, high, self.window[1])
+        total += self._integrate(self._fraction_integrand, low, high)
         return (total + arb(0).union(outside)) / mass
 
     def _last_radius(self) -> arb:
-        """Return the radius beyond which nothing is on the wanted side (two lifts)."""
+        """Return the radius beyond which no direction is in the tail (projective spaces).
+
+        For the upper tail it is where the level is a diameter away from η₂.
+        """
         if not self.is_upper:
             return self.window[1]
-        half = self.enclosure._diameter()
+        diameter = self.enclosure._diameter()
         if self.is_laplace:
-            return half - self.s * self.t
-        return (half * half - 2 * self.s * self.s * self.t).sqrt()
+            return diameter - self.s * self.t
+        return (diameter * diameter - 2 * self.s * self.s * self.t).sqrt()
 
-    def _between(self, integrand: Integrand, a: arb, b: arb) -> arb:
-        """Return a ball around ∫ from a to b within the window.
+    def _integrate(self, integrand: Integrand, a: arb, b: arb) -> arb:
+        """Return a ball around the integral over the part of [a, b] inside the window.
 
-        What two ends that overlap as balls leave open is enclosed.
+        Ends that overlap as balls cannot be ordered. What this leaves undecided is
+        bounded by (length of the overlap)·(largest value there), and added to the ball.
         """
         low = a if a > self.window[0] else self.window[0]
         high = b if b < self.window[1] else self.window[1]
-        slack = arb(0)
+
+        undecided = arb(0)
         for x, y in ((a, self.window[0]), (b, self.window[1]), (low, high)):
             if x.overlaps(y):
-                largest = integrand(acb(x.union(y)), False).abs_upper()
-                slack = slack + (x - y).abs_upper() * largest
-        total = arb(0)
+                largest_value = integrand(acb(x.union(y)), False).abs_upper()
+                undecided = undecided + (x - y).abs_upper() * largest_value
+
+        integral = arb(0)
         if low < high:
-            total = enclose_integral(integrand, low, high, self.tolerance)
-        return total + arb(0, slack.abs_upper())
+            integral = enclose_integral(integrand, low, high, self.tolerance)
+        return integral + arb(0, undecided.abs_upper())
 
 
 # ---- the functions that enclosures are made of
@@ -552,19 +667,29 @@ def normal_cdf(x: arb) -> arb:
 
 
 def scaled_normal_tail(eps: arb, z: arb) -> arb:
-    """Return e^ε·Φ(−z), z > 0, without forming e^ε.
+    """Return e^ε·Φ(−z) for z > 0, without computing the large number e^ε.
 
-    It is e^{ε − z²/2} times e^{z²/2}·Φ(−z); far out the second factor lies between
-    z/(1+z²) and 1/z, over √2π.
+    It is the product of e^{ε − z²/2} and e^{z²/2}·Φ(−z). For z >= 10⁶ the second factor
+    is enclosed by z/(1+z²) and 1/z, divided by √(2π).
     """
-    factor = (eps - z * z / 2).exp()
+    exponential = (eps - z * z / 2).exp()
     if z < 1e6:
-        return factor * (z * z / 2).exp() * normal_cdf(-z)
-    return factor * (z / (1 + z * z)).union(1 / z) / (2 * arb.pi()).sqrt()
+        return exponential * (z * z / 2).exp() * normal_cdf(-z)
+    return exponential * (z / (1 + z * z)).union(1 / z) / (2 * arb.pi()).sqrt()
 
 
 def enclose_integral(integrand: Integrand, a: arb, b: arb, tolerance: arb) -> arb:
-    """Return a ball around ∫ from a to b, by Arb's adaptive quadrature."""
+    """Return a ball around ∫ from a to b, by Arb's adaptive quadrature.
+
+    Parameters
+    ----------
+    integrand : callable
+        A function of r and of whether it must be analytic there.
+    a, b : arb
+        The ends of the interval.
+    tolerance : arb
+        The absolute error that is aimed at.
+    """
     relative_goal = arb(2) ** (-(3 * ctx.prec) // 5)
     return acb.integral(
         integrand,
@@ -594,46 +719,60 @@ def ct(k: int, r: arb) -> arb:
 def sine_integral(m: int, x: acb, y: acb, analytic: bool) -> acb:
     """Return J_m = ∫_φ^π sin^m, given x = cos²(φ/2) and y = sin²(φ/2).
 
-    With c = cos φ, J_m = c·(1−c²)^{(m−1)/2}/m + (m−1)/m·J_{m−2}, from J₀ = π − φ or J₁
-    = 1 + c: a multiple of J₀ or J₁, and c times a polynomial in 1 − c² = 4xy
+    With c = cos φ, integration by parts gives
+
+        J_m = c·(1−c²)^{(m−1)/2}/m + (m−1)/m·J_{m−2},    J₀ = π − φ,    J₁ = 1 + c.
+
+    So J_m is a multiple of J₀ or J₁ plus c times a polynomial in 1 − c² = 4xy
     (`sine_recurrence`). It is analytic while 4xy stays off (−∞, 0], which the square
-    root verifies: the cut of arctan√(x/y) is y in (−∞, 0], where x = 1 − y makes 4xy
-    negative too.
+    root verifies: the branch cut of arctan√(x/y) is y in (−∞, 0], where x = 1 − y makes
+    4xy negative too.
 
     Parameters
     ----------
     m : int
         The power, m >= 0.
     x, y : acb
-        Complementary to 1, each with its own digits.
+        Two numbers with x + y = 1, each with its own digits.
     analytic : bool
         Whether Arb must be told where the function is not analytic.
     """
     if m == 1:
         return 2 * x
     c = x - y
-    square = 4 * x * y
+    sin_square = 4 * x * y  # sin²φ = 1 − c²
     polynomial, factor = sine_recurrence(m, ctx.prec)
     if m % 2:
-        return factor * 2 * x + c * square * polynomial(square)
+        return factor * 2 * x + c * sin_square * polynomial(sin_square)
 
-    # π − φ = 2·arctan√(x/y), by whichever of √(x/y) and √(y/x) stays away from the
-    # pole.
-    root = square.sqrt(analytic=analytic)
+    # π − φ = 2·arctan√(x/y), or π − 2·arctan√(y/x) if that is farther from the pole.
+    sine = sin_square.sqrt(analytic=analytic)
     if abs(x) > abs(y):
-        angle = acb(arb.pi()) - 2 * (root / (2 * x)).atan()
+        angle = acb(arb.pi()) - 2 * (sine / (2 * x)).atan()
     else:
-        angle = 2 * (root / (2 * y)).atan()
+        angle = 2 * (sine / (2 * y)).atan()
     if m == 0:
         return angle
-    return factor * angle + c * root * polynomial(square)
+    return factor * angle + c * sine * polynomial(sin_square)
 
 
 @lru_cache(maxsize=16)
 def sine_recurrence(m: int, precision: int) -> tuple[acb_poly, arb]:
-    """Return the recurrence of J_m, summed up: (Σ a_i·(4xy)^i, ∏(j−1)/j).
+    """Return the coefficients of the closed form of J_m = ∫_φ^π sin^m in `sine_integral`.
 
-    The result is cached for each precision at which it was computed.
+    Parameters
+    ----------
+    m : int
+        The power.
+    precision : int
+        The present precision in bits. The result is cached for each precision.
+
+    Returns
+    -------
+    polynomial : acb_poly
+        The polynomial in sin²φ that is multiplied by cos φ.
+    factor : arb
+        ∏(j−1)/j over j = m, m−2, …: the factor of J₀ or J₁.
     """
     factor = arb(1)
     coefficients = []

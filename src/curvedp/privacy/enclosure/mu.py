@@ -1,16 +1,18 @@
-"""Rigorous enclosures of the smallest μ of Gaussian DP.
+"""Rigorous lower and upper bounds on the smallest μ of Gaussian DP.
 
-Lower bound: the μ with δ_μ(ε) = δ(ε) at one ε, from a certified δ. Upper bound: δ <=
-δ_μ is proved on all of [0, ∞). δ is convex in u = e^ε, so that between two certified
-values it lies below their chord; intervals are halved until the chord lies below δ_μ.
-On hyperbolic spaces the tail is closed by a theorem (docs/exact-profiles.md, Theorem
-P2).
+`certified_mu` returns them. All arithmetic is done with Arb's balls (python-flint).
+
+Write δ_μ for the profile of N(0, 1) against N(μ, 1). Lower bound: the μ with
+δ_μ(ε) = δ(ε) at one ε, from a certified δ. Upper bound: a proof of δ <= δ_μ on all of
+[0, ∞). Both are convex in u = e^ε, so that between two certified values δ lies below
+their chord; intervals are halved until the chord lies below δ_μ. On hyperbolic spaces
+the tail is covered by a theorem (docs/exact-profiles.md, Theorem P2).
 """
 
 import math
 from functools import cached_property
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from flint import acb, arb
@@ -29,12 +31,13 @@ from curvedp.privacy.enclosure.delta import (
 from curvedp.privacy.guarantees.gaussian import gdp_log_delta
 from curvedp.privacy.profiles.constant_curvature import constant_curvature_profile
 
-# Relative widths of the enclosure of μ: the first that is not too much work is taken.
+# Relative widths of the enclosure of μ. The first one that is not too much work is used.
 _WIDTHS = (9e-7, 3e-6, 1e-5, 3e-5, 1e-4, 3e-4, 1e-3, 1e-2)
-_MOST_INTERVALS = 2500
-_MOST_PROOFS = 20000
+_MOST_INTERVALS = 2500  # at the start of a proof
+_MOST_PROOFS = 20000  # intervals of one proof, after halving
 _TANGENTS = 24  # pieces of an interval on which δ_μ is bounded by its tangents
-_PROOF_BITS = 160
+_PROOF_BITS = 160  # the precision of these bounds
+_SAFETY = 0.6  # the part of the room between δ and δ_μ that a chord may use
 
 
 def certified_mu(
@@ -42,17 +45,24 @@ def certified_mu(
 ) -> tuple[float, float]:
     """Return rigorous bounds (lower, upper) on the smallest μ of GDP.
 
-    They are at most 1e-6 apart relative to μ. It takes minutes where δ is nearly
-    Gaussian.
+    They are at most 1e-6 apart relative to μ where that is not too much work, else up to
+    1e-2. It takes minutes where δ is nearly Gaussian.
 
     Parameters
     ----------
     kind : str
-        'gaussian' or 'laplace'.
+        The noise: 'gaussian' or 'laplace'.
     curvature, dim : float, int
-        Of the space.
-    scale, sensitivity : float
-        Of the noise, and the largest distance of two centers.
+        The curvature and the dimension of the space.
+    scale : float
+        The scale of the noise.
+    sensitivity : float
+        The largest distance between two centers.
+
+    Raises
+    ------
+    NotResolved
+        If no width of `_WIDTHS` could be proved.
 
     Examples
     --------
@@ -67,12 +77,22 @@ def certified_mu(
 
 
 class MuEnclosure(DeltaEnclosure):
-    """An enclosure of the smallest μ of one profile, as of `DeltaEnclosure`."""
+    """Rigorous bounds on the smallest μ of one profile.
+
+    Parameters
+    ----------
+    profile : RadialProfile
+        The profile of an isotropic law on a space of constant curvature.
+    """
 
     smallest_log = -1e5  # tiny δ are compared with those of a Gaussian
 
     def mu(self) -> tuple[float, float]:
-        """Return rigorous bounds on μ; see `certified_mu`."""
+        """Return rigorous bounds (lower, upper) on the smallest μ of GDP.
+
+        The lower bound comes from δ at ε = 0 and at the ε that is worst in floats. The upper
+        bound is proved by `_prove_below`.
+        """
         grid = self.profile.loss_table.grid()
         worst_eps = float(grid[int(self.profile._mu_at(grid).argmax())])
         candidate, knots = self._candidate_and_knots()
@@ -82,9 +102,21 @@ class MuEnclosure(DeltaEnclosure):
         return max(lower * (1 - OUTWARD_MARGIN), 0.0), upper
 
     def _candidate_and_knots(self) -> tuple[arb, list[float]]:
-        """Return a μ slightly above the float path's, and the intervals of its proof.
+        """Return a μ slightly above that of the float path, and intervals for its proof.
 
-        The smallest of `_WIDTHS` is taken that needs no more than 2500 intervals.
+        The smallest of `_WIDTHS` is used that needs at most `_MOST_INTERVALS` intervals.
+
+        Returns
+        -------
+        candidate : arb
+            The upper bound on μ that is to be proved.
+        knots : list of float
+            Increasing ε's from 0 on, between which the proof is tried.
+
+        Raises
+        ------
+        NotResolved
+            If every width needs too many intervals.
         """
         estimate = self.profile.mu
         is_unbounded = math.isinf(self.profile.loss_table.max_loss)
@@ -101,7 +133,13 @@ class MuEnclosure(DeltaEnclosure):
         )
 
     def _prove_below(self, mu: arb, knots: list[float]) -> None:
-        """Prove δ <= δ_μ between the knots, halving intervals where a proof fails."""
+        """Prove δ <= δ_μ between the knots, halving an interval if its proof fails.
+
+        Raises
+        ------
+        NotResolved
+            If too many intervals are needed, or one becomes too short.
+        """
         pending = list(pairwise(knots))
         n_proved = 0
         while pending:
@@ -115,11 +153,18 @@ class MuEnclosure(DeltaEnclosure):
             pending += [(a, middle), (middle, b)]
 
     def _knots(self, mu: float, end: float) -> list[float]:
-        """Return ends of intervals on which the chord of δ should lie below δ_μ.
+        """Return ε's from 0 to `end` between which chords of δ should lie below δ_μ.
 
-        They are suggested by floats and decided by `_chord_is_below`. Over a step h of
-        ε the chord in u = e^ε exceeds δ by the fraction h²/8·u²δ″/δ, and there is room
-        for log δ_μ − log δ.
+        They are suggested in floats, and `_chord_is_below` decides. Over a step h of ε the
+        chord in u = e^ε exceeds δ by the fraction h²/8·u²δ″/δ, and it may exceed it by
+        log δ_μ − log δ.
+
+        Parameters
+        ----------
+        mu : float
+            The candidate μ.
+        end : float
+            The ε beyond which nothing has to be proved.
         """
         table = self.profile.loss_table
         last = min(end, table.end)
@@ -129,22 +174,23 @@ class MuEnclosure(DeltaEnclosure):
         grid = np.unique(np.minimum(candidates, last))
         log_delta = table.log_delta(grid)
         log_gdp = gdp_log_delta(mu, grid)
-        # From the first of these on, δ(ε) is below δ_μ(end): one interval is enough.
+
+        # Once δ(ε) is below δ_μ(end), one last interval is enough.
         log_gdp_at_end = float(gdp_log_delta(mu, np.array([end]))[0])
         below_end = np.nonzero(log_delta + 1e-3 < log_gdp_at_end)[0]
         if len(below_end):
             n_used = below_end[0] + 1
-            grid, log_delta, log_gdp = (
-                grid[:n_used],
-                log_delta[:n_used],
-                log_gdp[:n_used],
-            )
+            grid = grid[:n_used]
+            log_delta = log_delta[:n_used]
+            log_gdp = log_gdp[:n_used]
         if len(grid) < 3:
             return [0.0, *grid[1:].tolist(), end]
 
         count = _interval_count(grid, log_delta, log_gdp)
         if count[-1] > 10 * _MOST_INTERVALS:
-            return [0.0] * (10 * _MOST_INTERVALS)
+            return [0.0] * (
+                10 * _MOST_INTERVALS
+            )  # too many: the caller only counts them
         n_intervals = math.ceil(count[-1])
         positions = np.linspace(0.0, count[-1], n_intervals + 1)
         knots = np.interp(positions, count, grid).tolist()
@@ -153,9 +199,15 @@ class MuEnclosure(DeltaEnclosure):
     # ---- the tail on a hyperbolic space
 
     def _closing_eps(self, mu: arb) -> float:
-        """Return an ε beyond which δ <= δ_μ is a theorem, for a hyperbolic space.
+        """Return an ε beyond which δ <= δ_μ is a theorem, on a hyperbolic space.
 
-        ε = (2rD + D²)/2s² with the first radius r, growing geometrically, that closes.
+        With scale s and distance D of the centers it is (2rD + D²)/2s², where r is the first
+        radius of a geometric sequence for which `_radius_closes` holds.
+
+        Raises
+        ------
+        NotResolved
+            If no radius up to 10⁶ will do.
         """
         s, distance = self._parameters()
         r = float(s) / 4
@@ -169,20 +221,24 @@ class MuEnclosure(DeltaEnclosure):
     def _radius_closes(self, mu: arb, r: arb) -> bool:
         """Say whether δ <= δ_μ is proved for every ε >= (2rD + D²)/2s².
 
-        docs/exact-profiles.md, Theorem P2, the tail with the angle. With n = d − 1,
-        a = n/2, q = D/s² and the slope −(log ρ)′ = r/s² − n·coth r, two conditions:
+        This is for Gaussian noise of scale s on a hyperbolic space of dimension d, with
+        centers a distance D apart (docs/exact-profiles.md, Theorem P2, the tail with the
+        angle). ρ is the density of the radius. With n = d − 1, a = n/2, q = D/s² and
+        slope = r/s² − n·coth r, which is −(log ρ)′, there are two conditions:
 
-        - the bound falls faster than δ_μ from r on:
-          n(coth r − 1/r)/r + aD/(r²(r + D)) <= (1 − (D/sμ)²)/s²;
-        - at r it is below δ_μ(ε) >= φ(x)·μ/(y + √2)², x, y = ε/μ ∓ μ/2.
+        - The bound on δ falls faster than δ_μ from r on:
+          n(coth r − 1/r)/r + aD/(r²(r + D)) <= (1 − (D/sμ)²)/s².
+        - At r it is below δ_μ(ε) >= φ(x)·μ/(y + √2)², where x = ε/μ − μ/2 and y = ε/μ + μ/2.
 
-        False also where a slope <= 0 makes the bound no number.
+        The answer is also False where slope <= 0, so that the bound is not a number.
         """
         s, D = self._parameters()
         n = self.d - 1
         a = arb(n) / 2
-        room = (1 - (D / s / mu) ** 2) / (s * s)
-        falls = n * (r.coth() - 1 / r) / r + a * D / (r * r * (r + D)) <= room
+        decay_margin = (1 - (D / s / mu) ** 2) / (s * s)
+        falls_faster = (
+            n * (r.coth() - 1 / r) / r + a * D / (r * r * (r + D)) <= decay_margin
+        )
 
         q = D / (s * s)
         eps = q * (r + D / 2)
@@ -195,22 +251,25 @@ class MuEnclosure(DeltaEnclosure):
             + a * ((D.cosh() + D.sinh() * r.coth()) / (2 * (r + D))).log()
             + (a + 1).lgamma()
         )
-        log_tail = (
+        log_delta_bound = (
             self._log_density(r)
             + log_angle
             - (a + 1) * slope.log()
             - (1 + slope / q).log()
         )
-        log_gdp = (
+        log_gdp_bound = (
             mu.log()
             - x * x / 2
             - (2 * arb.pi()).log() / 2
             - 2 * (y + arb(2).sqrt()).log()
         )
-        return bool(x > 0 and falls and log_tail <= log_gdp)
+        return bool(x > 0 and falls_faster and log_delta_bound <= log_gdp_bound)
 
     def _log_density(self, r: arb) -> arb:
-        """Return log(ρ(r)/∫ρ) or more: the integral is over a window only."""
+        """Return an upper bound on log(ρ(r)/∫ρ), the log density of the radius r.
+
+        ∫ρ is bounded from below by its integral over a window.
+        """
         return self._log_rho(acb(r)).real - self._smallest_mass.log()
 
     def _log_rho(self, r: acb) -> acb:
@@ -222,7 +281,7 @@ class MuEnclosure(DeltaEnclosure):
 
     @cached_property
     def _smallest_mass(self) -> arb:
-        """A lower bound on ∫ρ, in units of ρ(m)."""
+        """A lower bound on ∫ρ/ρ(m), where ρ is the density of the radius and m its mode."""
         law = self._law
         start, end = self._window(60.0)
         start = max(start, 1e-3 * law.mode)  # keeps the logarithm away from 0
@@ -237,11 +296,11 @@ class MuEnclosure(DeltaEnclosure):
     # ---- one interval
 
     def _chord_is_below(self, a: float, b: float, mu: arb) -> bool:
-        """Say whether the chord of δ over [e^a, e^b] is proved to lie below δ_μ.
+        """Say whether δ <= δ_μ is proved on the interval a <= ε <= b.
 
-        δ(a) < δ_μ(b) is enough, since both fall. Else the gap δ_μ − chord, convex in u,
-        is bounded from below by its tangents on 24 pieces: on each, a tangent at one
-        end rises inwards, or the two tangents meet above 0.
+        As a function of u = e^ε, δ is convex and lies below its chord. The proof succeeds
+        at once if δ(a) < δ_μ(b), because both decrease. Otherwise it bounds the gap
+        δ_μ − chord, which is convex in u too, from below by its tangents on 24 pieces.
         """
         delta_a = self.delta(a)
         delta_b = self.delta(b) if b < self.profile.pure_epsilon else arb(0)
@@ -249,39 +308,70 @@ class MuEnclosure(DeltaEnclosure):
             if delta_a.upper() < gdp_delta_and_slope(mu, arb(b))[0]:
                 return True
 
-            u_a, u_b = arb(a).exp(), arb(b).exp()
+            u_a = arb(a).exp()
+            u_b = arb(b).exp()
             chord_slope = (delta_b.upper() - delta_a.upper()) / (u_b - u_a)
             ends = [u_a + (u_b - u_a) * i / _TANGENTS for i in range(_TANGENTS + 1)]
             gaps = []
             for u in ends:
                 value, slope = gdp_delta_and_slope(mu, u.log())
                 chord = delta_a.upper() + chord_slope * (u - u_a)
-                gaps.append((value - chord, slope - chord_slope))
+                gaps.append(_Gap(value - chord, slope - chord_slope))
 
-            for i in range(_TANGENTS):
-                (left, left_slope), (right, right_slope) = gaps[i], gaps[i + 1]
-                if not (left > 0 and right > 0):
-                    return False
-                rises_inwards = left_slope >= 0 or right_slope <= 0
-                if rises_inwards:
-                    continue
-                width = ends[i + 1] - ends[i]
-                meeting = (right - right_slope * width - left) / (
-                    left_slope - right_slope
-                )
-                if not left + left_slope * meeting > 0:
-                    return False
-            return True
+            return all(
+                _is_positive_between(gaps[i], gaps[i + 1], ends[i + 1] - ends[i])
+                for i in range(_TANGENTS)
+            )
 
 
 def _interval_count(grid: Array, log_delta: Array, log_gdp: Array) -> Array:
-    """Return how many intervals are needed from 0 up to each ε of a grid."""
+    """Return how many intervals a proof needs from ε = 0 up to each ε of a grid.
+
+    Parameters
+    ----------
+    grid : array
+        Increasing ε's from 0 on.
+    log_delta, log_gdp : array
+        log δ and log δ_μ there. The step of the intervals follows from the room between
+        them and from the curvature of δ in e^ε (see `MuEnclosure._knots`).
+    """
     slope = np.gradient(log_delta, grid)
     curvature = np.maximum(slope**2 + np.gradient(slope, grid) - slope, 1e-12)
     room = np.clip(log_gdp - log_delta, 1e-9, 2.0)
-    steps = np.sqrt(8 * 0.6 * room / curvature)
+    steps = np.sqrt(8 * _SAFETY * room / curvature)
     intervals = np.diff(grid) * (1 / steps[1:] + 1 / steps[:-1]) / 2
     return np.concatenate([[0.0], np.cumsum(intervals)])
+
+
+class _Gap(NamedTuple):
+    """The gap δ_μ − chord at one u = e^ε, and its derivative in u."""
+
+    value: arb
+    slope: arb
+
+
+def _is_positive_between(left: _Gap, right: _Gap, width: arb) -> bool:
+    """Say whether a convex function is proved to be positive on an interval.
+
+    It is, if it is positive at both ends and either a tangent at one end rises inward,
+    or the two tangents meet above 0.
+
+    Parameters
+    ----------
+    left, right : _Gap
+        The values and slopes at the two ends.
+    width : arb
+        The length of the interval.
+    """
+    if not (left.value > 0 and right.value > 0):
+        return False
+    rises_inward = left.slope >= 0 or right.slope <= 0
+    if rises_inward:
+        return True
+    meeting_point = (right.value - right.slope * width - left.value) / (
+        left.slope - right.slope
+    )
+    return bool(left.value + left.slope * meeting_point > 0)
 
 
 def gdp_delta_and_slope(mu: arb, eps: arb) -> tuple[arb, arb]:
@@ -291,7 +381,15 @@ def gdp_delta_and_slope(mu: arb, eps: arb) -> tuple[arb, arb]:
 
 
 def mu_lower(delta: arb, eps: float) -> float:
-    """Return a float below the μ at which δ_μ(ε) = δ, by bisection in balls."""
+    """Return a float that is at most the μ with δ_μ(ε) = δ, by bisection in balls.
+
+    Parameters
+    ----------
+    delta : arb
+        A ball around δ(ε).
+    eps : float
+        ε >= 0.
+    """
     low = 0.0
     high = 1.0
     with precision(256):

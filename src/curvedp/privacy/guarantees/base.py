@@ -1,9 +1,12 @@
-"""What every definition of privacy can be asked, and the register of definitions.
+"""The interface of every definition of privacy, and the registry of definitions.
 
-A definition is one frozen dataclass derived from `Guarantee`. It gives `_delta` (or
-`_epsilon`, see `renyi.EpsilonFirst`), the fields that add up over releases, the bounds
-it implies in other definitions, and how it follows from another guarantee. Conversion,
-composition, calibration and ledgers ask the class; none of them keeps a list.
+A definition is a frozen dataclass derived from `Guarantee`. It answers `delta`, `epsilon`
+and `tradeoff`, and knows what it implies in other definitions. Conversion, composition,
+calibration and ledgers only use this interface.
+
+A subclass defines `_delta` (or `_epsilon`, see `renyi.EpsilonFirst`), the fields that add
+up over releases, the bounds it implies in other definitions, and how it follows from
+another guarantee.
 """
 
 import dataclasses
@@ -26,19 +29,20 @@ from curvedp.numerics.directed_rounding import (
 
 ADJACENCIES = ("replace-one", "add-remove")
 
-# The largest privacy loss that a composition follows: e^-10000 underflows everything.
+# The largest privacy loss that a composition considers: e^-10000 is 0 in floats.
 _LARGEST_LOSS = 1e4
 _LARGEST_FLOAT = float(np.finfo(np.float64).max)
 
 
 @dataclass(frozen=True)
 class Guarantee:
-    """A bound on what one record can change, with the adjacency it is meant for.
+    """A bound on what a change between neighboring data sets can reveal.
 
     Parameters
     ----------
     adjacency : str
-        'replace-one', or 'add-remove' where the number of records is private.
+        What neighboring data sets differ in: 'replace-one', or 'add-remove' if the number
+        of records is private.
 
     Examples
     --------
@@ -74,7 +78,7 @@ class Guarantee:
     )
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Enter a new definition in the register."""
+        """Add a new definition to the registry, under its class name."""
         super().__init_subclass__(**kwargs)
         Guarantee._registry[cls.__name__] = cls
 
@@ -98,7 +102,7 @@ class Guarantee:
             object.__setattr__(self, name, value)
 
     def __repr__(self) -> str:
-        """Return the call that makes it, without options that have their default."""
+        """Return the constructor call, without options that have their default value."""
         positional = []
         options = []
         for entry in dataclasses.fields(self):
@@ -109,7 +113,7 @@ class Guarantee:
                 options.append(f"{entry.name}={value!r}")
         return f"{type(self).__name__}({', '.join([*positional, *options])})"
 
-    # ---- the questions that every guarantee answers
+    # ---- δ(ε), ε(δ) and the trade-off curve
 
     def delta(self, eps: Any) -> Any:
         """Return an upper bound on δ at the given ε.
@@ -127,12 +131,17 @@ class Guarantee:
         return _evaluate_checked("eps", eps, lambda x: x >= 0, "be >= 0", self._delta)
 
     def epsilon(self, delta: Any) -> Any:
-        """Return the smallest ε >= 0 with delta(ε) <= delta; inf where there is none.
+        """Return the smallest ε >= 0 with δ(ε) <= delta; infinity if there is none.
 
         Parameters
         ----------
         delta : float or array
-            In (0, 1).
+            δ in (0, 1).
+
+        Returns
+        -------
+        float or array
+            A float for a number, an array for an array.
         """
         return _evaluate_checked(
             "delta", delta, lambda x: (x > 0) & (x < 1), "lie in (0, 1)", self._epsilon
@@ -145,6 +154,11 @@ class Guarantee:
         ----------
         alpha : float or array
             The type I error of the test, in [0, 1].
+
+        Returns
+        -------
+        float or array
+            The smallest type II error β, in [0, 1 − α].
         """
         return _evaluate_checked(
             "alpha",
@@ -155,11 +169,11 @@ class Guarantee:
         )
 
     def _delta(self, eps: Array) -> Any:
-        """Return `delta` for a checked array. Definitions override it."""
+        """Return `delta` for a validated array. Definitions override it."""
         raise NotImplementedError
 
     def _epsilon(self, delta: Array) -> Any:
-        """Return `epsilon` for a checked array, by a search on `_delta`."""
+        """Return `epsilon` for a validated array, by a search over `_delta`."""
         flat = delta.ravel()
         is_reachable = self._delta(np.full(flat.shape, _LARGEST_FLOAT)) <= flat
         holds_at_zero = self._delta(np.zeros(flat.shape)) <= flat
@@ -171,10 +185,11 @@ class Guarantee:
         return eps.reshape(delta.shape)
 
     def _tradeoff(self, alpha: Array) -> Any:
-        """Return `tradeoff` for a checked array, from points of the profile.
+        """Return `tradeoff` for a validated array, from points (ε, δ) of the profile.
 
-        Every (ε, δ) is a pair of lines below the curve (Wasserman and Zhou 2010):
-        β >= 1 − δ − e^ε·α and β >= e^−ε·(1 − δ − α). The largest of many is taken.
+        Every point gives two lines below the trade-off curve (Wasserman and Zhou 2010):
+        β >= 1 − δ − e^ε·α and β >= e^−ε·(1 − δ − α). The maximum over many points is
+        returned.
         """
         eps, delta = self._tradeoff_support_points()
         alpha = alpha[..., None]
@@ -183,28 +198,29 @@ class Guarantee:
         return np.max(np.maximum(steep_lines, shallow_lines), axis=-1)
 
     def _tradeoff_support_points(self) -> tuple[Array, Array]:
-        """Return points (ε, δ(ε)) whose lines bound the trade-off curve."""
+        """Return arrays (ε, δ(ε)) of points whose lines bound the trade-off curve."""
         eps = np.concatenate([[0.0], np.geomspace(1e-4, 50.0, 400)])
         return eps, np.asarray(self._delta(eps))
 
-    # ---- what compositions and searches ask
+    # ---- for compositions and searches
 
     def delta_upper_bound(self, eps: Array) -> Array:
-        """Return `delta` at many increasing ε's, or a cheaper upper bound on it.
+        """Return `delta` at an increasing array of ε's, or an upper bound that is cheaper.
 
-        Where removing a record differs from adding one, this is for removing it.
+        If removing a record differs from adding one, this is for removing one.
         """
         return np.asarray(self.delta(eps))
 
     @property
     def delta_add(self) -> Callable[[Array], Array] | None:
-        """`delta_upper_bound` for adding a record; None where both directions agree."""
+        """`delta_upper_bound` for adding a record; None if it is the same as for removing."""
         return None
 
     def truncation_loss(self, delta: float) -> float:
-        """Return about the loss at which δ(ε) falls to `delta`, or to its infimum.
+        """Return about the smallest ε with δ(ε) <= delta, to truncate the privacy loss.
 
-        A composition looks no farther. Two grids find it to within a factor of 1.004.
+        If δ(ε) never falls that low, it is where δ(ε) reaches its infimum. Two successive
+        grids find it to within a factor of 1.004.
         """
         low = 1e-12
         high = _LARGEST_LOSS
@@ -217,35 +233,38 @@ class Guarantee:
         return float(high)
 
     def cheap_delta_bound(self, eps: float) -> float:
-        """Return an upper bound on `delta`, cheaper where that is slow."""
+        """Return an upper bound on δ at one ε, cheaper than `delta` if that is slow."""
         return float(self.delta(eps))
 
-    # ---- the parameters that it implies in other definitions
+    # ---- the parameters that this guarantee implies in other definitions
 
     def implied_pure_epsilon(self) -> float:
-        """Return the ε of pure DP that it implies; inf if none."""
+        """Return the ε of pure DP that this guarantee implies; infinity if none."""
         return math.inf
 
     def implied_mu(self) -> float:
-        """Return the μ of Gaussian DP that it implies; inf if none."""
+        """Return the μ of Gaussian DP that this guarantee implies; infinity if none."""
         return math.inf
 
     def implied_rho(self) -> float:
-        """Return the ρ of zero-concentrated DP that it implies; inf if none."""
+        """Return the ρ of zero-concentrated DP that this guarantee implies, or infinity."""
         return math.inf
 
     def implied_hellinger_angle(self) -> float:
-        """Return the Hellinger angle 2·arccos∫√(pq) that it implies; inf if none."""
+        """Return the Hellinger angle 2·arccos∫√(pq) that this implies; infinity if none.
+
+        p and q are the output densities on two neighboring data sets.
+        """
         return math.inf
 
     def implied_rao_distance(self) -> float:
-        """Return the parametric Rao distance that it implies; inf if none."""
+        """Return the parametric Rao distance that this implies; infinity if none."""
         return math.inf
 
     def implied_renyi(self, order: float) -> float:
-        """Return the Rényi divergence of an order >= 1 that it implies; inf if none.
+        """Return the Rényi divergence of an order >= 1 that this implies, or infinity.
 
-        Of order 1 it is the Kullback–Leibler divergence.
+        Order 1 is the Kullback–Leibler divergence.
         """
         return math.inf
 
@@ -253,9 +272,9 @@ class Guarantee:
 
     @classmethod
     def implied_parameter(cls, other: "Guarantee") -> float | None:
-        """Return the parameter of this definition that `other` implies.
+        """Return the parameter of this definition that another guarantee implies.
 
-        inf says that `other` implies none, None that no rule is known.
+        Infinity says that `other` implies none, None that no rule is known.
         """
         return None
 
@@ -267,10 +286,21 @@ class Guarantee:
         delta: float | None,
         order: float | None,
     ) -> Self:
-        """Return the guarantee of this definition that `other` implies.
+        """Return the guarantee of this definition that another guarantee implies.
 
-        The options are those of `conversions.convert`. This default serves definitions
-        with one parameter.
+        This default serves definitions with one parameter.
+
+        Parameters
+        ----------
+        other : Guarantee
+            What is known.
+        eps, delta, order : float or None
+            The options of `conversions.convert`, which only some definitions use.
+
+        Raises
+        ------
+        UnattainableGuarantee
+            If `other` implies nothing in this definition.
         """
         value = cls.implied_parameter(other)
         if value is None or not value < math.inf:
@@ -278,10 +308,15 @@ class Guarantee:
         return cls(value, adjacency=other.adjacency)  # type: ignore[arg-type, misc]
 
     def parameter_of(self, other: "Guarantee") -> float:
-        """Return the parameter of this definition that `other` satisfies.
+        """Return the parameter of this definition that another guarantee satisfies.
 
-        It is taken at this guarantee's own ε or order. `other` meets this guarantee if
-        self.parameter_of(other) <= self.parameter_of(self).
+        It is taken at this guarantee's own ε or order. `other` meets this guarantee exactly
+        if self.parameter_of(other) <= self.parameter_of(self).
+
+        Raises
+        ------
+        ParameterError
+            If no rule is known, so that nothing can be calibrated to this guarantee.
         """
         value = self.implied_parameter(other)
         if value is None:
@@ -293,9 +328,10 @@ class Guarantee:
     # ---- additive cost and serialization
 
     def cost(self) -> tuple[Fraction, ...]:
-        """Return what adds up, exactly, over releases that are chosen adaptively.
+        """Return the numbers that add up, exactly, over adaptively chosen releases.
 
-        There is one number for each of `additive_fields` (docs/accounting.md).
+        There is one for each of `additive_fields`: a power of that field
+        (docs/accounting.md).
 
         Raises
         ------
@@ -316,21 +352,21 @@ class Guarantee:
     def from_cost(
         cls, cost: tuple[Fraction, ...], *, up: bool, like: Self
     ) -> Self | None:
-        """Return the guarantee that has a given cost: the inverse of `cost`.
+        """Return the guarantee with a given cost: the inverse of `cost`.
 
         Parameters
         ----------
         cost : tuple of Fraction
-            One number for each additive field.
+            One number for each of `additive_fields`.
         up : bool
-            Whether to round each field up or down.
+            Whether each field is rounded up or down.
         like : Guarantee
-            Where the other fields are taken from.
+            The guarantee that supplies the other fields.
 
         Returns
         -------
         Guarantee or None
-            None where a field is 0 or rounds to 0: nothing is spent, or nothing left.
+            None if a field is 0 or rounds to 0: nothing is spent, or nothing is left.
         """
         fields: dict[str, Any] = {}
         for (name, power), number in zip(
@@ -388,7 +424,7 @@ def guarantee_from_dict(serialized: Mapping[str, Any]) -> Guarantee:
 
 
 def additive_kinds() -> list[str]:
-    """Return the names of the definitions that a budget can be in."""
+    """Return the names of the definitions in which a budget can be stated, sorted."""
     registry = Guarantee._registry.items()
     return sorted(name for name, kind in registry if kind.additive_fields)
 
@@ -396,8 +432,11 @@ def additive_kinds() -> list[str]:
 def common_adjacency(guarantees: tuple[Guarantee, ...]) -> str:
     """Return the adjacency that all guarantees share.
 
-    Bounds for different adjacencies are about different pairs of data sets; mixing them
-    raises `ParameterError`.
+    Raises
+    ------
+    ParameterError
+        If they differ. Bounds for different adjacencies concern different pairs of data
+        sets, and cannot be combined.
     """
     adjacencies = sorted({guarantee.adjacency for guarantee in guarantees})
     if len(adjacencies) != 1:
@@ -411,7 +450,17 @@ def common_adjacency(guarantees: tuple[Guarantee, ...]) -> str:
 def conversion_impossible(
     source: Guarantee, definition: Any, reason: str
 ) -> UnattainableGuarantee:
-    """Return the error that says that `source` implies nothing in a definition."""
+    """Return the error that says that a guarantee implies nothing in a definition.
+
+    Parameters
+    ----------
+    source : Guarantee
+        The guarantee.
+    definition : type or object
+        The definition of privacy.
+    reason : str
+        Why, in words that follow a colon.
+    """
     name = definition.__name__ if isinstance(definition, type) else definition
     return UnattainableGuarantee(
         f"{type(source).__name__} implies no {name}: {reason}. "
@@ -422,27 +471,35 @@ def conversion_impossible(
 def _search_epsilon(profile: Callable[[Array], Any], delta: Array) -> Array:
     """Return the smallest ε > 0 with profile(ε) <= delta, elementwise.
 
-    It is known that 0 is not such an ε and that the largest float is.
+    The caller knows that ε = 0 does not satisfy this, and that the largest float does.
+
+    Parameters
+    ----------
+    profile : callable
+        A decreasing function from an array of ε's to δ's.
+    delta : array
+        δ in (0, 1).
     """
 
     def log_excess(eps: Array) -> Array:
-        """Return log(δ(ε)/delta), with exactly the sign of the comparison.
+        """Return log(δ(ε)/delta), <= 0 exactly where δ(ε) <= delta.
 
-        A value that is not a number counts as above.
+        Where δ(ε) is not a number the result is positive.
         """
         value = profile(eps)
         with np.errstate(divide="ignore", invalid="ignore"):
             gap = np.log(value) - np.log(delta)
-        met = np.fmin(gap, 0.0)
-        missed = np.fmax(gap, 5e-324)
-        return np.asarray(np.where(value <= delta, met, missed), np.float64)
+        nonpositive_gap = np.fmin(gap, 0.0)
+        positive_gap = np.fmax(gap, 5e-324)
+        excess = np.where(value <= delta, nonpositive_gap, positive_gap)
+        return np.asarray(excess, np.float64)
 
     low = np.zeros(delta.shape)
     high = np.ones(delta.shape)
-    while np.any(too_small := log_excess(high) > 0):
+    while np.any(is_too_small := log_excess(high) > 0):
         larger = 16 * np.minimum(high, _LARGEST_FLOAT / 16)
-        low = np.where(too_small, high, low)
-        high = np.where(too_small, larger, high)
+        low = np.where(is_too_small, high, low)
+        high = np.where(is_too_small, larger, high)
 
     low, high = bracket_sign_change(log_excess, low, high)
     return bisect_floats(lambda eps: log_excess(eps) <= 0, low, high)
@@ -455,21 +512,30 @@ def _evaluate_checked(
     rule: str,
     function: Callable[[Array], Any],
 ) -> Any:
-    """Evaluate a function at a number or an array, after checking every number.
+    """Evaluate a function at a number or an array, after validating every number.
 
     Parameters
     ----------
-    name, value : str, object
-        The argument and its name, for messages.
-    is_allowed, rule : callable, str
-        The condition on the numbers, elementwise, and how a message says it.
+    name : str
+        The name of the argument, for messages.
+    value : object
+        The argument.
+    is_allowed : callable
+        The condition on the numbers, elementwise.
+    rule : str
+        The condition in words that follow "must".
     function : callable
-        From arrays to arrays.
+        The function, from arrays to arrays.
 
     Returns
     -------
     float or array
         A float for a number, an array for an array.
+
+    Raises
+    ------
+    ParameterError
+        If the argument is not numeric, not a number, or not allowed.
     """
     try:
         values = np.asarray(value)

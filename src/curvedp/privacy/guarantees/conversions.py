@@ -31,27 +31,27 @@ def convert(
 ) -> G:
     """Convert a guarantee to another definition of privacy.
 
-    Everything that satisfies the argument satisfies the result, under the same
-    adjacency. The result is never stronger, and tight wherever that is known
-    (docs/accounting.md).
+    Every mechanism that satisfies the argument satisfies the result, under the same
+    adjacency. The result is never stronger, and it is tight wherever that is known
+    (docs/accounting.md, "Conversions").
 
     Parameters
     ----------
     guarantee : Guarantee
-        What is known.
+        The guarantee that is known.
     to : type
         A definition, such as `ZCDP`.
     eps, delta : float, optional
-        One of them, for ApproxDP.
+        For ApproxDP: exactly one of them.
     order : float, optional
-        For RenyiDP.
+        For RenyiDP: the order.
 
     Raises
     ------
     UnattainableGuarantee
-        Where no parameter of the target definition is implied.
+        If no parameter of the target definition is implied.
     ParameterError
-        Where an option is missing.
+        If an option is missing.
 
     Examples
     --------

@@ -1,8 +1,9 @@
-"""The definitions of privacy: frozen values, one class for each.
+"""The definitions of differential privacy, one frozen class for each.
 
-Each answers `delta`, `epsilon` and `tradeoff`, every number rounded to the private
-side. A parameter of 0 is refused everywhere: perfect privacy needs no mechanism, and as
-a target it is a typing mistake.
+They are `PureDP`, `ApproxDP`, `ZCDP`, `RenyiDP`, `GDP` and `RaoDP`. Each answers `delta`,
+`epsilon` and `tradeoff`, and every number is rounded to the private side. A parameter of
+0 is refused everywhere: perfect privacy needs no mechanism, and as a target it is almost
+certainly a typing mistake.
 """
 
 import math
@@ -82,6 +83,7 @@ class PureDP(Guarantee):
         return randomized_response_delta(self.eps, eps)
 
     def _epsilon(self, delta: Array) -> Any:
+        """Return ε(δ) of randomized response."""
         return randomized_response_epsilon(self.eps, delta)
 
     def _tradeoff(self, alpha: Array) -> Any:
@@ -97,7 +99,7 @@ class PureDP(Guarantee):
         return randomized_response_mu(self.eps)
 
     def implied_rho(self) -> float:
-        """Return the divergence of order 1: D_α/α is largest there."""
+        """Return the divergence of order 1, where D_α/α is largest."""
         return self.implied_renyi(1.0)
 
     def implied_hellinger_angle(self) -> float:
@@ -168,19 +170,19 @@ class ApproxDP(Guarantee):
         return np.where(extra > 0, total, self.delta0)
 
     def _epsilon(self, delta: Array) -> Any:
-        """Return ε₀'s randomized-response ε at (δ − δ₀)/(1 − δ₀), rounded down."""
+        """Return the ε of ε₀-randomized response at (δ − δ₀)/(1 − δ₀); infinity below δ₀."""
         conditional = np.maximum(delta - self.delta0, 0.0) / (1 - self.delta0)
         eps = randomized_response_epsilon(self.eps, conditional * (1 - 1e-15))
         return np.where(delta >= self.delta0, eps, np.inf)
 
     def _tradeoff(self, alpha: Array) -> Any:
-        """Return max(1 − δ₀ − e^ε₀·α, e^−ε₀·(1 − δ₀ − α))."""
+        """Return the curve of (ε₀, δ₀): max(1 − δ₀ − e^ε₀·α, e^−ε₀·(1 − δ₀ − α))."""
         steep_line = 1 - self.delta0 - exp_times(self.eps, alpha)
         shallow_line = np.exp(-self.eps) * (1 - self.delta0 - alpha)
         return np.maximum(steep_line, shallow_line)
 
     def truncation_loss(self, delta: float) -> float:
-        """Return ε₀: beyond it δ is constant, and a grid should meet the atom at it."""
+        """Return ε₀: beyond it δ is constant, and the loss has an atom there."""
         return self.eps
 
     def implied_hellinger_angle(self) -> float:
@@ -195,7 +197,24 @@ class ApproxDP(Guarantee):
         delta: float | None,
         order: float | None,
     ) -> "ApproxDP":
-        """Return the point of the profile of `other` at the given ε or δ."""
+        """Return the point of another guarantee's profile at a given ε or δ.
+
+        Parameters
+        ----------
+        other : Guarantee
+            What is known.
+        eps, delta : float or None
+            Exactly one of them must be given.
+        order : None
+            Not used.
+
+        Raises
+        ------
+        ParameterError
+            If both or none of ε and δ are given.
+        UnattainableGuarantee
+            If the δ of `other` never falls to the given one.
+        """
         if (eps is None) == (delta is None):
             raise ParameterError(
                 f"converting to ApproxDP needs one of eps={eps!r} and delta={delta!r}"
@@ -315,7 +334,24 @@ class RenyiDP(EpsilonFirst, Guarantee):
         delta: float | None,
         order: float | None,
     ) -> "RenyiDP":
-        """Return the divergence of `other` at the given order."""
+        """Return the Rényi divergence that another guarantee implies at a given order.
+
+        Parameters
+        ----------
+        other : Guarantee
+            What is known.
+        eps, delta : None
+            Not used.
+        order : float
+            The order α > 1; required.
+
+        Raises
+        ------
+        ParameterError
+            If no order is given.
+        UnattainableGuarantee
+            If the divergence can be infinite.
+        """
         if order is None:
             raise ParameterError("converting to RenyiDP needs order=…")
         checked_order = RenyiDP(order, 1.0).order
@@ -416,7 +452,7 @@ class RaoDP(Guarantee):
     composition_family: ClassVar[str] = "angle"
 
     def __post_init__(self) -> None:
-        """Check the kind of angle; a Hellinger angle is at most π."""
+        """Validate θ and the kind of angle. A Hellinger angle is at most π."""
         super().__post_init__()
         _validate.choice("angle", self.angle, ("parametric", "hellinger"))
         if self.angle == "hellinger":
@@ -453,7 +489,15 @@ class RaoDP(Guarantee):
         delta: float | None,
         order: float | None,
     ) -> "RaoDP":
-        """Return the Hellinger angle that `other` implies."""
+        """Return the Hellinger angle that another guarantee implies.
+
+        The options `eps`, `delta` and `order` are not used.
+
+        Raises
+        ------
+        UnattainableGuarantee
+            If `other` bounds no angle.
+        """
         theta = other.implied_hellinger_angle()
         if not theta < math.inf:
             raise conversion_impossible(
@@ -465,14 +509,27 @@ class RaoDP(Guarantee):
         return cls(theta, angle="hellinger", adjacency=other.adjacency)
 
     def parameter_of(self, other: Guarantee) -> float:
-        """Return the distance of `other` of this kind, parametric or Hellinger."""
+        """Return the Rao distance of another guarantee, parametric or Hellinger like this."""
         if self.angle == "parametric":
             return other.implied_rao_distance()
         return other.implied_hellinger_angle()
 
 
 def _one_of(name: str, value: Any, stored_name: str, stored_value: Any) -> Any:
-    """Return an argument that may be given under its own or under its stored name."""
+    """Return an argument that may be given under either of two names.
+
+    Parameters
+    ----------
+    name, value : str, object
+        The name in the signature, and its value or `_MISSING`.
+    stored_name, stored_value : str, object
+        The name of the field, and its value or `_MISSING`.
+
+    Raises
+    ------
+    TypeError
+        If both or none are given.
+    """
     if (value is _MISSING) == (stored_value is _MISSING):
         raise TypeError(f"give {name} once (certificates store it as {stored_name})")
     return stored_value if value is _MISSING else value

@@ -34,15 +34,23 @@ _HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
 _LEGENDRE_NODES, _LEGENDRE_WEIGHTS = np.polynomial.legendre.leggauss(64)
 _NODES = 0.5 * (_LEGENDRE_NODES + 1)  # on (0, 1)
 _WEIGHTS = 0.5 * _LEGENDRE_WEIGHTS
-_BLOCK = 256  # integrals at a time: the block stays in the cache
-_HUGE = 1e140  # beyond it the square of a number leaves the range of `two_prod`
+_BLOCK = 256  # integrals are computed so many at a time, so that a block stays in cache
+_HUGE = 1e140  # the square of a larger number is beyond the range of `two_prod`
 
 
 def gdp_delta(mu: Any, eps: Any) -> Any:
-    """Return δ_μ(ε), rounded up.
+    """Return δ_μ(ε), the profile of N(0, 1) against N(μ, 1); rounded up.
 
-    Arrays of μ > 0 and ε >= 0 broadcast. It underflows to the smallest float, never to
-    0.
+    Parameters
+    ----------
+    mu, eps : float or array
+        μ > 0 and ε >= 0; they broadcast.
+
+    Returns
+    -------
+    float or array
+        δ in (0, 1], and 0 for an infinite ε. It underflows to the smallest float, never
+        to 0.
     """
     mu, eps = np.broadcast_arrays(
         np.asarray(mu, np.float64), np.asarray(eps, np.float64)
@@ -60,7 +68,10 @@ def gdp_delta(mu: Any, eps: Any) -> Any:
 def gdp_log_delta(mu: Any, eps: Any) -> Any:
     """Return log δ_μ(ε), rounded up, also for δ far below the smallest float.
 
-    Arrays of μ > 0 and ε >= 0 broadcast.
+    Parameters
+    ----------
+    mu, eps : float or array
+        μ > 0 and ε >= 0; they broadcast.
     """
     mu, eps = np.broadcast_arrays(
         np.asarray(mu, np.float64), np.asarray(eps, np.float64)
@@ -74,10 +85,11 @@ def gdp_log_delta(mu: Any, eps: Any) -> Any:
 
 
 def _exponent_and_factor(mu: Array, eps: Array) -> tuple[Array, Array, Array]:
-    """Return (e, e', f) with δ_μ(ε) = exp(e + e')·f.
+    """Return (e, e′, f) with δ_μ(ε) = exp(e + e′)·f.
 
-    e + e' is log φ(a) to twice the precision of a double, and f the difference or the
-    integral of the module's docstring. Where δ is near 1, e = e' = 0 and f = δ.
+    e + e′ is log φ(a) to twice the precision of a double, with a = ε/μ − μ/2. The factor f
+    is the difference of Mills' ratios R(a) − R(a + μ) where it has enough digits, and else
+    the integral of the module's docstring. Where δ is near 1, e = e′ = 0 and f = δ.
     """
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         a, log_phi, log_phi_low = _log_normal_density(mu, eps)
@@ -106,10 +118,15 @@ def _exponent_and_factor(mu: Array, eps: Array) -> tuple[Array, Array, Array]:
 
 
 def _log_normal_density(mu: Array, eps: Array) -> tuple[Array, Array, Array]:
-    """Return a = (2ε − μ²)/2μ and log φ(a) as an unevaluated sum of two doubles.
+    """Return a = (2ε − μ²)/2μ and log φ(a), the latter as the sum of two doubles.
 
-    a² is the exponent, so that an error in a is multiplied by a: both are computed with
-    error-free transformations. Where their squares would overflow, plain floats serve.
+    a² is the exponent, so that an error in a is multiplied by a. Both are therefore
+    computed with error-free transformations, or in plain floats where squares overflow.
+
+    Returns
+    -------
+    a, log_phi, log_phi_low : array
+        log φ(a) is log_phi + log_phi_low.
     """
     mu_square, mu_square_low = two_prod(mu, mu)
     numerator, numerator_low = two_sum(2 * eps, -mu_square)
@@ -140,7 +157,15 @@ def _mills_ratio(x: Array) -> Array:
 def _mills_integral(mu: Array, a: Array, reach: Array) -> Array:
     """Return R(a) − R(a + μ) = ∫₀^reach (1 − e^{−μs})·e^{−as − s²/2} ds.
 
-    It is taken in blocks that stay in the cache: ten times as fast for long arrays.
+    R is Mills' ratio. The integrals are computed in blocks that fit into the cache, which
+    is ten times as fast for long arrays.
+
+    Parameters
+    ----------
+    mu, a : array
+        μ > 0 and a, in one dimension.
+    reach : array
+        The s beyond which the integrand is negligible.
     """
     total = np.empty_like(reach)
     for start in range(0, len(reach), _BLOCK):
@@ -156,7 +181,12 @@ def gdp_tradeoff(mu: Any, alpha: Any) -> Any:
     """Return G_μ(α) = Φ(Φ⁻¹(1−α) − μ), the smallest type II error; rounded down.
 
     Dong, Roth and Su (2022), Definition 2.6. Φ⁻¹ and Φ err by a few units in the last
-    place, of which those of the argument are multiplied by its size.
+    place; an error of the argument of Φ counts in proportion to its size.
+
+    Parameters
+    ----------
+    mu, alpha : float or array
+        μ > 0 and the type I error α in [0, 1].
     """
     z = scipy.special.ndtri(alpha)
     with np.errstate(invalid="ignore"):
@@ -167,10 +197,16 @@ def gdp_tradeoff(mu: Any, alpha: Any) -> Any:
 
 
 def gdp_mu_below(eps: Any, log_delta: Any) -> Any:
-    """Return a cheap lower bound on the μ at which δ_μ(ε) = δ, for searches.
+    """Return a cheap lower bound on the μ at which δ_μ(ε) = δ, to start searches.
 
-    It is close to that μ, not above it but for rounding, and grows with δ. It solves
-    Φ(−a) = δ for μ, because δ_μ(ε) <= Φ(−a), and also uses δ_μ(ε) <= μ·φ(0).
+    It is close to that μ, at most a rounding error above it, and increases with δ. With
+    a = ε/μ − μ/2 it solves Φ(−a) = δ for μ, because δ_μ(ε) <= Φ(−a), and also uses
+    δ_μ(ε) <= μ·φ(0).
+
+    Parameters
+    ----------
+    eps, log_delta : float or array
+        ε >= 0 and log δ < 0; they broadcast.
     """
     z = scipy.special.ndtri_exp(log_delta)
     root = np.sqrt(z * z + 2 * eps)

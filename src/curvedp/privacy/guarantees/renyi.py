@@ -1,5 +1,7 @@
 """From a bound on a Rényi divergence to (ε, δ): the best that the divergence implies.
 
+`renyi_epsilon` takes a bound at one order, `zcdp_epsilon` one at all orders.
+
 Theorem (docs/accounting.md, Theorem C1; Asoodeh et al. 2021 as a dual bound). Let
 x = dP/dQ, D_α(P‖Q) <= ε_R and u in [0, 1). The function
 
@@ -8,33 +10,51 @@ x = dP/dQ, D_α(P‖Q) <= ε_R and u in [0, 1). The function
 is convex, touches 0 at x = u, and E_Q h_u(x) <= C(u) = h_u(1) + e^{(α−1)ε_R} − 1. So
 with λ = δ/C(u) and γ = max_x (x − λ·h_u(x)),
 
-    (x − γ)₊ <= λ·h_u(x)      and      E_Q (x − γ)₊ <= δ:
+    (x − γ)₊ <= λ·h_u(x)      and      E_Q (x − γ)₊ <= δ,
 
-P and Q are (log γ, δ)-close. Every u gives a sound γ, so that a search may stop early;
-u = 0 is Canonne, Kamath and Steinke (2020). zCDP takes the best order as well.
+which says that P and Q are (log γ, δ)-close. Every u gives a valid γ, so that a search
+for the best u may stop early. u = 0 is the bound of Canonne, Kamath and Steinke (2020).
+Under zCDP the search includes the order α.
 """
 
 import math
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from curvedp.numerics.directed_rounding import Array, bracket_sign_change, round_up
 
-# The search for the best order and u: rounds of a grid with this many points an axis.
-# Each round shrinks the grid fourfold, two cells to each side of the best point,
-# because optima may lie on a slanted ridge.
+# The search for the best order and u lays a grid with this many points along each axis,
+# in this many rounds. Each round shrinks the grid fourfold, to two cells on each side of
+# the best point, because the optimum may lie on a slanted ridge.
 _N_ROUNDS = 8
 _N_POINTS = 17
 
-# The powers n = 17, …, 2 of the series of h_u(1): the terms beyond are below 2^-60 of
-# it.
+# n − 1 for the powers n = 17, …, 2 in the series of `_log_h_at_one`. Higher powers
+# contribute less than 2^-60 of its value.
 _SERIES_POWERS = range(16, 0, -1)
 _INVERSE_FACTORIALS = [1 / math.factorial(n + 1) for n in _SERIES_POWERS]
 
-_LARGEST_SURPRISE = 745.0  # −log of the smallest float, rounded up
+_LARGEST_MINUS_LOG = 745.0  # −log of the smallest float, rounded up
+
+
+class _Range(NamedTuple):
+    """The interval that a grid covers along one axis, for each δ."""
+
+    low: Array
+    high: Array
+
+    def points(self, n: int) -> Array:
+        """Return n equidistant points, along a new last axis of length n."""
+        return self.low + (self.high - self.low) * np.linspace(0.0, 1.0, _N_POINTS)[:n]
+
+    def around(self, index: Array) -> "_Range":
+        """Return the range of two cells on each side of a grid point."""
+        step = (self.high - self.low) / (_N_POINTS - 1)
+        center = self.low + (self.high - self.low) * index / (_N_POINTS - 1)
+        return _Range(center - 2 * step, center + 2 * step)
 
 
 def renyi_epsilon(order: float, eps_renyi: float, delta: Any) -> Any:
@@ -42,10 +62,17 @@ def renyi_epsilon(order: float, eps_renyi: float, delta: Any) -> Any:
 
     Parameters
     ----------
-    order, eps_renyi : float
-        α > 1 and the bound ε_R.
+    order : float
+        The order α > 1.
+    eps_renyi : float
+        The bound ε_R > 0 on the Rényi divergence of that order.
     delta : float or array
         δ in (0, 1).
+
+    Returns
+    -------
+    float or array
+        ε >= 0, of the shape of `delta`.
     """
     delta = np.asarray(delta, np.float64)
     eps = _best_epsilon(
@@ -59,27 +86,39 @@ def renyi_epsilon(order: float, eps_renyi: float, delta: Any) -> Any:
 def zcdp_epsilon(rho: float, delta: Any) -> Any:
     """Return the smallest ε such that ρ-zCDP implies (ε, δ)-DP; rounded up.
 
-    ρ-zCDP says D_α <= ρα at all orders α > 1. `delta` is a float or an array in (0, 1).
+    ρ-zCDP says that D_α <= ρα at all orders α > 1.
+
+    Parameters
+    ----------
+    rho : float
+        ρ > 0.
+    delta : float or array
+        δ in (0, 1).
     """
     return all_orders_epsilon(rho, lambda alpha: rho * alpha, delta)
 
 
 def all_orders_epsilon(rho: float, divergence: Callable[[Any], Any], delta: Any) -> Any:
-    """Return the smallest ε such that D_α <= divergence(α) at all α implies (ε, δ)-DP.
+    """Return an ε such that bounds on D_α at all orders α imply (ε, δ)-DP; rounded up.
 
     Parameters
     ----------
     rho : float
         The growth of the bound: divergence(α) is about ρα for large α.
     divergence : callable
-        A bound on D_α at every order α > 1, elementwise.
+        The bound on D_α at an array of orders α > 1, elementwise.
     delta : float or array
         δ in (0, 1).
+
+    Returns
+    -------
+    float or array
+        The smallest ε >= 0 that a search over the orders finds.
     """
     delta = np.asarray(delta, np.float64)
 
-    # The best order is near 1 + √(log(1/δ)/ρ) (Bun and Steinke 2016). The search covers
-    # two decades around it and goes down to 1.
+    # The best order is near 1 + √(log(1/δ)/ρ) (Bun and Steinke 2016). The search starts
+    # closer to 1 and ends at e³ times that distance.
     log_guess = 0.5 * (np.log(np.maximum(-np.log(delta), 1e-3)) - np.log(rho))
     smallest = np.exp(np.minimum(log_guess, 0.0) - 7.0)
     largest = np.exp(log_guess + 3.0)
@@ -93,96 +132,118 @@ def all_orders_epsilon(rho: float, divergence: Callable[[Any], Any], delta: Any)
 def _corner_epsilon(divergence: Any, delta: Array) -> Array:
     """Return ε = ε_R + log(1 − δ), the best bound at an order α >= 1/δ; rounded up.
 
-    There the touching point u is pressed against x = 0, and the best function of the
-    form d·x + λ·x^α has d = (αδ − 1)/(α − 1) >= 0, which gives this closed form.
+    At such an order the best touching point of the module's theorem is u = 0. The best
+    majorant of (x − γ)₊ among the functions c·x + λ·x^α then has
+    c = (αδ − 1)/(α − 1) >= 0, which gives this closed form.
+
+    Parameters
+    ----------
+    divergence : float or array
+        The bound ε_R on D_α.
+    delta : array
+        δ in (0, 1).
     """
-    log_rest = np.log1p(-delta)
-    rounding = 2.0**-51 * (divergence - log_rest + 1)
-    eps = round_up(divergence + log_rest, 1e-15) + rounding
+    log_complement = np.log1p(-delta)
+    rounding = 2.0**-51 * (divergence - log_complement + 1)
+    eps = round_up(divergence + log_complement, 1e-15) + rounding
     return np.asarray(np.maximum(eps, 0.0))
 
 
 def _best_epsilon(low: Any, high: Any, divergence: Any, delta: Array) -> Array:
-    """Minimize log γ over the order and over u, by a grid that zooms onto its minimum.
+    """Return the smallest ε = log γ over a range of orders α and over u in [0, 1).
+
+    γ is that of the module's theorem, computed by `_log_gamma`. A grid in log(α − 1) and
+    log(1 − u) is shrunk around its best point, `_N_ROUNDS` times.
 
     Parameters
     ----------
     low, high : float or array
-        The range of α − 1; one order only where they are equal.
+        The range of α − 1. If they are equal, only that order is used.
     divergence : callable
-        The bound ε_R at orders α.
+        The bound ε_R on D_α at an array of orders α.
     delta : array
         δ in (0, 1).
 
     Returns
     -------
     array
-        ε = max(min log γ, 0), one for each δ.
+        ε >= 0, one for each δ.
     """
-    # The last two axes are the grid: rows are orders, columns are values of w = 1 − u.
+    # The last two axes are the grid: rows are orders, columns are values of 1 − u.
     delta = delta[..., None, None]
     has_one_order = bool(np.all(low == high))
-    # The order as it was given: nothing is known of an order next to it.
+    # log and exp would not return the order exactly, and no bound is known next to it.
     only_order = 1 + low
 
-    lowest_a = np.broadcast_to(np.log(low)[..., None, None], delta.shape)
-    highest_a = np.broadcast_to(np.log(high)[..., None, None], delta.shape)
-    a_low, a_high = lowest_a, highest_a
-    w_low, w_high = np.full(delta.shape, -1.0), np.zeros(delta.shape)
-    fractions = np.linspace(0.0, 1.0, _N_POINTS)
+    lowest = np.broadcast_to(np.log(low)[..., None, None], delta.shape)
+    highest = np.broadcast_to(np.log(high)[..., None, None], delta.shape)
+    order_range = _Range(lowest, highest)  # of log(α − 1)
+    w_range = _Range(np.full(delta.shape, -1.0), np.zeros(delta.shape))  # of log(1 − u)
     smallest = np.full(delta.shape, np.inf)
 
     for round_number in range(_N_ROUNDS):
         if has_one_order:
-            log_a = a_low + (a_high - a_low) * fractions[:1, None]
+            log_a = _as_rows(order_range.points(1))
             alpha = np.full_like(log_a, only_order)
         else:
-            log_a = a_low + (a_high - a_low) * fractions[:, None]
+            log_a = _as_rows(order_range.points(_N_POINTS))
             alpha = 1 + np.exp(log_a)
         renyi_bound = divergence(alpha)
 
         if round_number == 0:
-            # For small divergences the best w = 1 − u is near √(ε_R/α): start below it.
+            # If the divergence is small, the best 1 − u is near √(ε_R/α). The first grid
+            # starts at a hundredth of that.
             ratio = np.min(renyi_bound / alpha, axis=(-2, -1), keepdims=True)
-            w_low = np.log(np.clip(1e-2 * np.sqrt(ratio), 1e-150, 1e-2))
-        log_w = w_low + (w_high - w_low) * fractions[None, :]
+            first_log_w = np.log(np.clip(1e-2 * np.sqrt(ratio), 1e-150, 1e-2))
+            w_range = _Range(first_log_w, w_range.high)
+        log_w = w_range.points(_N_POINTS)
 
         log_gamma = _log_gamma(alpha, renyi_bound, log_w, delta)
         smallest = np.minimum(smallest, np.min(log_gamma, axis=(-2, -1), keepdims=True))
 
         flat = log_gamma.reshape(*log_gamma.shape[:-2], -1)
         best = np.argmin(flat, axis=-1)[..., None, None]
-        row = best // _N_POINTS
-        column = best % _N_POINTS
-
-        step = (a_high - a_low) / (_N_POINTS - 1)
-        center = a_low + (a_high - a_low) * row / (_N_POINTS - 1)
-        a_low = np.maximum(center - 2 * step, lowest_a)
-        a_high = np.minimum(center + 2 * step, highest_a)
-
-        step = (w_high - w_low) / (_N_POINTS - 1)
-        center = w_low + (w_high - w_low) * column / (_N_POINTS - 1)
-        w_low = center - 2 * step
-        w_high = np.minimum(center + 2 * step, 0.0)
+        next_orders = order_range.around(best // _N_POINTS)
+        order_range = _Range(
+            np.maximum(next_orders.low, lowest), np.minimum(next_orders.high, highest)
+        )
+        next_w = w_range.around(best % _N_POINTS)
+        w_range = _Range(next_w.low, np.minimum(next_w.high, 0.0))
 
     return np.asarray(np.maximum(smallest[..., 0, 0], 0.0))
 
 
-def _log_gamma(alpha: Any, renyi_bound: Any, log_w: Any, delta: Any) -> Any:
-    """Return log γ = log max_x (x − λ·h_u(x)) for u = 1 − e^{log_w}; rounded up.
+def _as_rows(columns: Array) -> Array:
+    """Exchange the last two axes, so that a row of points becomes a column of rows."""
+    return np.swapaxes(columns, -1, -2)
 
-    λ = δ/C(u), see the module's docstring. All is computed in logarithms, because
-    e^{(α−1)ε_R} may overflow. The maximum is at x* with x*^{α−1} = u^{α−1} + 1/(λα),
-    and there, with t = u/x*,
+
+def _log_gamma(alpha: Any, renyi_bound: Any, log_w: Any, delta: Any) -> Any:
+    """Return log γ = log max_x (x − λ·h_u(x)) of the module's theorem; rounded up.
+
+    Here h_u(x) = x^α − α·u^{α−1}·x + (α−1)·u^α, λ = δ/C(u) and
+    C(u) = h_u(1) + e^{(α−1)ε_R} − 1. The maximum is at x* with
+    x*^{α−1} = u^{α−1} + 1/(λα), and there, with t = u/x*,
 
         λ·h_u(x*)/x* = (1 − (α−1)·t^{α−1}·(1 − t)/(1 − t^{α−1}))/α.
 
+    Everything is computed in logarithms, because e^{(α−1)ε_R} may overflow.
+
     Parameters
     ----------
-    alpha, renyi_bound : array
-        The order α and the bound ε_R on D_α.
-    log_w, delta : array
-        log(1 − u) and δ.
+    alpha : array
+        The order α > 1.
+    renyi_bound : array
+        The bound ε_R on D_α.
+    log_w : array
+        log(1 − u) <= 0.
+    delta : array
+        δ in (0, 1).
+
+    Returns
+    -------
+    array
+        log γ, infinite where it could not be computed. The arguments broadcast.
     """
     a = alpha - 1  # exact: α is a float
     with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
@@ -192,16 +253,16 @@ def _log_gamma(alpha: Any, renyi_bound: Any, log_w: Any, delta: Any) -> Any:
         log_c = np.logaddexp(_log_h_at_one(alpha, log_u), _log_expm1(a * renyi_bound))
         # λ is rounded down, which makes γ larger: the safe side.
         log_inverse_lambda_alpha = log_c - np.log(delta) - np.log(alpha) + 1e-13
-        log_x = _log_touching_point(a, log_u, log_inverse_lambda_alpha)
+        log_x = _log_maximizer(a, log_u, log_inverse_lambda_alpha)
 
         log_t = np.where(np.isinf(log_u), -np.inf, log_u - log_x)
-        t_power = np.exp(a * log_t)
+        t_power = np.exp(a * log_t)  # t^{α−1}
         one_minus_t_power = -np.expm1(a * log_t)
         one_minus_t = -np.expm1(log_t)
         penalty = (1 - a * t_power * one_minus_t / one_minus_t_power) / alpha
         log_gamma = log_x + np.log1p(-penalty)
 
-    # log x* carries a relative error, which |log x*| multiplies.
+    # log x* has a relative rounding error, hence an absolute one in proportion to it.
     log_gamma = log_gamma + 4e-15 * (np.abs(log_x) + 1)
     return np.where(np.isnan(log_gamma), np.inf, log_gamma)
 
@@ -213,10 +274,18 @@ def _log_expm1(x: Any) -> Any:
     return np.where(x > 1, for_large, for_small)
 
 
-def _log_touching_point(a: Any, log_u: Any, log_inverse_lambda_alpha: Any) -> Any:
-    """Return log x* with x*^a = u^a + 1/(λα), a = α − 1.
+def _log_maximizer(a: Any, log_u: Any, log_inverse_lambda_alpha: Any) -> Any:
+    """Return log x*, where x*^a = u^a + 1/(λα) and a = α − 1 > 0.
 
-    Near order 1 the sum is 1 but for terms of size a, which are kept.
+    Where the sum is 1 plus terms of size a, as for orders near 1, these terms are
+    computed separately, so that the division by a does not magnify a rounding error.
+
+    Parameters
+    ----------
+    a, log_u : array
+        α − 1 and log u.
+    log_inverse_lambda_alpha : array
+        log(1/(λα)).
     """
     log_u_power = a * log_u
     is_near_one = (log_u_power > -0.5) & (log_inverse_lambda_alpha < -0.5)
@@ -227,73 +296,93 @@ def _log_touching_point(a: Any, log_u: Any, log_inverse_lambda_alpha: Any) -> An
 
 
 def _log_h_at_one(alpha: Any, log_u: Any) -> Any:
-    """Return log h_u(1), h_u(1) = 1 − α·u^{α−1} + (α−1)·u^α.
+    """Return log h_u(1), where h_u(1) = 1 − α·u^{α−1} + (α−1)·u^α.
 
-    Near u = 1 the terms cancel: h_u(1) is about α(α−1)(1−u)²/2. With y = −log u it is
-    e^{−αy}·Σ_{n>=2} (αy)ⁿ·(1 − α^{1−n})/n!, whose terms are positive.
+    Near u = 1 these terms cancel: h_u(1) is about α(α−1)(1−u)²/2. There, with
+    y = −log u, it is computed from a series of positive terms,
+
+        h_u(1) = e^{−αy}·Σ_{n>=2} (αy)ⁿ·(1 − α^{1−n})/n!.
+
+    Parameters
+    ----------
+    alpha, log_u : array
+        The order α > 1 and log u <= 0.
     """
     a = alpha - 1
     y = -log_u
     direct = -np.expm1(-a * y) - a * np.exp(-a * y) * -np.expm1(-y)
 
     is_small = alpha * y < 0.5
-    small = np.where(is_small, alpha * y, 0.0)
-    minus_shares = np.expm1(-np.multiply.outer(_SERIES_POWERS, np.log1p(a)))
-    series = np.zeros_like(small)
-    for minus_share, coefficient in zip(minus_shares, _INVERSE_FACTORIALS, strict=True):
-        series *= small
-        series -= coefficient * minus_share
+    z = np.where(is_small, alpha * y, 0.0)
+    # α^{1−n} − 1 for each power n; Horner's rule then sums from the highest power down.
+    negative_factors = np.expm1(-np.multiply.outer(_SERIES_POWERS, np.log1p(a)))
+    series = np.zeros_like(z)
+    for negative_factor, inverse_factorial in zip(
+        negative_factors, _INVERSE_FACTORIALS, strict=True
+    ):
+        series *= z
+        series -= inverse_factorial * negative_factor
 
-    by_series = np.exp(-small) * small * small * series
+    by_series = np.exp(-z) * z * z * series
     return np.log(np.where(is_small, by_series, direct))
 
 
 class EpsilonFirst:
     """A definition of privacy that computes ε(δ) directly, and δ(ε) by inverting it.
 
-    A class derived from this one and from `Guarantee` gives `_epsilon`.
+    A class derives from this one and from `Guarantee`, and defines `_epsilon`.
     """
 
     _epsilon: Callable[[Array], Any]
 
     def _delta(self, eps: Array) -> Any:
-        """Return the smallest δ with ε(δ) <= eps, as evaluated.
+        """Return the smallest δ with ε(δ) <= eps, by a search over −log δ.
 
-        It is exact up to 2^-48 of log δ. `eps` may contain 0 and inf.
+        −log δ is found to a relative precision of 2^-48.
+
+        Parameters
+        ----------
+        eps : array
+            ε >= 0, which may contain infinity (where δ is 0).
         """
 
         @np.errstate(over="ignore", invalid="ignore")
-        def slack(surprise: Array) -> Any:
-            """Return a number above 0 where ε(δ) <= eps, δ = e^{−surprise}."""
-            delta = np.clip(np.exp(-surprise), 5e-324, 1 - 2.0**-53)
+        def slack(minus_log_delta: Array) -> Any:
+            """Return a number that is positive where ε(δ) <= eps."""
+            delta = np.clip(np.exp(-minus_log_delta), 5e-324, 1 - 2.0**-53)
             return np.nextafter(eps, np.inf) - self._epsilon(delta)
 
-        largest = np.full_like(eps, _LARGEST_SURPRISE)
-        surprise, _ = bracket_sign_change(slack, np.zeros_like(eps), largest)
-        delta = np.where(slack(largest) > 0, 5e-324, np.exp(-surprise))
+        largest = np.full_like(eps, _LARGEST_MINUS_LOG)
+        minus_log_delta, _ = bracket_sign_change(slack, np.zeros_like(eps), largest)
+        delta = np.where(slack(largest) > 0, 5e-324, np.exp(-minus_log_delta))
         return np.where(eps == np.inf, 0.0, delta)
 
     def delta_upper_bound(self, eps: Array) -> Array:
-        """Return an upper bound on δ(ε): chords, in e^ε, between points (ε(δ), δ).
+        """Return an upper bound on δ(ε) at many ε's, quickly.
 
-        δ is convex in e^ε, so that chords between points above it lie above it.
+        δ is convex as a function of e^ε. So a chord between two points (ε(δ), δ) lies
+        above it, and the chords between about 1900 such points are evaluated.
         """
         known_eps, known_delta = _chord_points(self)
         right = np.searchsorted(known_eps, eps, side="left")
         right = np.clip(right, 1, len(known_eps) - 1)
         left = right - 1
 
+        # The position between the two points, on the scale of e^ε.
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            rise = np.expm1(np.minimum(eps - known_eps[left], 700.0))
-            run = np.expm1(known_eps[right] - known_eps[left])
-            weight = rise / run  # NaN where two known values coincide
+            numerator = np.expm1(np.minimum(eps - known_eps[left], 700.0))
+            denominator = np.expm1(known_eps[right] - known_eps[left])
+            weight = numerator / denominator  # NaN where two points coincide
         weight = np.clip(np.where(np.isnan(weight), 0.0, weight), 0.0, 1.0)
 
         chord = known_delta[left] * (1 - weight) + known_delta[right] * weight
         return np.asarray(np.minimum(round_up(chord, 1e-15), 1.0))
 
     def _tradeoff_support_points(self) -> tuple[Array, Array]:
-        """Return points (ε(δ), δ) with ε small enough for e^ε, and (0, 1)."""
+        """Return arrays of points (ε(δ), δ) whose lines bound the trade-off curve.
+
+        Points at which e^ε would overflow are left out, and (0, 1) is added.
+        """
         delta = np.concatenate(
             [np.geomspace(1e-12, 0.05, 100), np.linspace(0.05, 0.999, 200)]
         )
@@ -304,11 +393,14 @@ class EpsilonFirst:
 
 @lru_cache(maxsize=32)
 def _chord_points(guarantee: EpsilonFirst) -> tuple[Array, Array]:
-    """Return points (ε(δ), δ) with increasing ε, from ε = 0 on."""
+    """Return arrays (ε(δ), δ) of points on a guarantee's profile, with increasing ε.
+
+    The first point has ε = 0. The result is cached.
+    """
     delta = np.concatenate(
         [np.geomspace(1e-45, 1e-3, 700), np.linspace(1e-3, 1 - 1e-6, 1200)[1:], [1.0]]
     )
-    # ε falls as δ grows; at the end many values may be 0, of which one is enough.
+    # ε(δ) decreases, and may be 0 at many of the last points. Only one of them is kept.
     eps = np.append(guarantee._epsilon(delta[:-1]), 0.0)
     first_zero = len(eps) - int(np.searchsorted(eps[::-1], 0.0, side="right"))
     return eps[: first_zero + 1][::-1], delta[: first_zero + 1][::-1]

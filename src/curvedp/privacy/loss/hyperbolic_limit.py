@@ -16,17 +16,25 @@ from curvedp.numerics.directed_rounding import Array
 from curvedp.numerics.log_space import log_symmetric_beta
 from curvedp.privacy.loss.law import PrivacyLossLaw
 
-# log y from which on the second term of the beta function's series, of relative size
-# a·y, is nothing beside a rounding.
+# Below this logarithm of y, the second term of the series of I_y(a, a), of relative size
+# a·y, is negligible beside a rounding error.
 _TINY_LOG = -600.0
 
 
 @dataclass(frozen=True)
 class LimitingLoss(PrivacyLossLaw):
-    """The limiting loss on H^d, curvature −1, for centers a distance D apart.
+    """The limiting privacy loss on H^d, curvature −1, for centers a distance D apart.
 
+    L = (d−1)·log(cosh D − sinh D·cos φ), where φ is the angle of a uniform direction. So
     cos²(φ/2) ~ Beta(a, a) with a = (d−1)/2, and
     cosh D − sinh D·cos φ = e^D − 2·sinh D·cos²(φ/2).
+
+    Attributes
+    ----------
+    d : int
+        The dimension, d >= 2.
+    distance : float
+        The distance D between the centers.
     """
 
     d: int
@@ -43,9 +51,10 @@ class LimitingLoss(PrivacyLossLaw):
         return (self.d - 1) * self.distance / math.sqrt(self.d)
 
     def log_tails(self, t: Array) -> tuple[Array, Array]:
-        """Return the tails.
+        """Return log P₁(L > t) and log P₁(L <= t) at losses t >= 0.
 
-        L > t iff cos²(φ/2) < x = (e^D − e^{t/(d−1)})/(2·sinh D).
+        L > t exactly if cos²(φ/2) < x = (e^D − e^{t/(d−1)})/(2·sinh D). So the tails are
+        I_x(a, a) and I_{1−x}(a, a), with the regularized incomplete beta function I.
         """
         D = self.distance
         level = t / (self.d - 1)

@@ -13,24 +13,24 @@ from curvedp.numerics.directed_rounding import Array
 from curvedp.numerics.log_space import log_sum_exp
 from curvedp.numerics.piecewise_chebyshev import RESOLUTION
 
-# A rule on (0, 1) whose nodes are dense at both ends: Gauss–Legendre in the angle θ of
-# x = sin²(θ/2).
+# A quadrature rule on (0, 1) with nodes that are dense at both ends: Gauss–Legendre in
+# the angle θ with x = sin²(θ/2).
 _LEGENDRE_NODES, _LEGENDRE_WEIGHTS = np.polynomial.legendre.leggauss(40)
 _THETA = np.pi / 2 * (_LEGENDRE_NODES + 1)
 UNIT_NODES = np.sin(_THETA / 2) ** 2
 UNIT_LOG_WEIGHTS = np.log(_LEGENDRE_WEIGHTS * np.pi / 4 * np.sin(_THETA))
 
-# e^-44 is below half an ulp: an integrand that has fallen by it has ended.
+# An integrand that has fallen by the factor e^-44 is negligible beside a rounding error.
 NEGLIGIBLE = 44.0
 
 
 class PrivacyLossLaw:
-    """What a law must say about its privacy loss.
+    """The distribution of a privacy loss L between two neighboring data sets.
 
     Attributes
     ----------
     resolution : float
-        The relative error of the tails, below which their series need not go.
+        The relative error of the tails. A series need not be more accurate.
     breakpoints : tuple of float
         Losses > 0 at which the tails are not analytic.
     table_end : float or None
@@ -44,7 +44,7 @@ class PrivacyLossLaw:
 
     @property
     def max_loss(self) -> float:
-        """The supremum of L, perhaps infinite."""
+        """The supremum of L; possibly infinite."""
         raise NotImplementedError
 
     @property
@@ -67,10 +67,10 @@ class PrivacyLossLaw:
         raise NotImplementedError
 
     def delta(self, eps: float) -> float:
-        """Return δ(ε) = ∫_ε^∞ e^{ε−t}·P₁(L > t) dt by one quadrature, not rounded.
+        """Return an estimate of δ(ε) = ∫_ε^∞ e^{ε−t}·P₁(L > t) dt, by one quadrature.
 
-        The rule covers the losses that count if L is nearly normal, or soon at its
-        largest value: that is enough to start a search.
+        It is not rounded up. The rule covers the losses that matter if L is nearly normal or
+        close to its largest value, which is enough to start a search.
         """
         distance_past_mean = eps - self.loss_scale**2 / 2
         root = math.sqrt(

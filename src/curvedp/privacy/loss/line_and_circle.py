@@ -38,12 +38,12 @@ class CircleGaussianLoss(PrivacyLossLaw):
 
     @property
     def max_loss(self) -> float:
-        """D(2π − D)/2s², at the point opposite to η₂."""
+        """D(2π − D)/2s², attained at the point opposite to η₂."""
         return self.distance * (2 * math.pi - self.distance) / (2 * self.s**2)
 
     @property
     def root_fisher_information(self) -> float:
-        """√E[y²]/s², y a normal variable of deviation s truncated to ±π."""
+        """√(Fisher information): √E[y²]/s², y being normal with scale s, truncated to ±π."""
         y = min(math.pi, 12 * self.s) * ((_NODES + 1) / 2)
         weight = _WEIGHTS / 2 * np.exp(-y * y / (2 * self.s**2))
         mean_square = float(np.sum(weight * y * y) / np.sum(weight))
@@ -51,11 +51,15 @@ class CircleGaussianLoss(PrivacyLossLaw):
 
     @property
     def loss_scale(self) -> float:
-        """D·√(Fisher information), the deviation of L for small D."""
+        """D·√(Fisher information): the standard deviation of L for small D."""
         return self.distance * self.root_fisher_information
 
     def log_tails(self, t: Array) -> tuple[Array, Array]:
-        """Return the probabilities of the arc −r_b < y < y_a and of the rest."""
+        """Return log P₁(L > t) and log P₁(L <= t), at losses t >= 0.
+
+        With y the signed angle from η₁, L > t exactly on the arc −r_b < y < y_a, where
+        y_a = (D² − 2s²t)/(2D) and r_b = ((2π−D)² − 2s²t)/(2(2π−D)).
+        """
         s, D = self.s, self.distance
         far_distance = 2 * math.pi - D
         y_a = (D * D - 2 * s * s * t) / (2 * D)
@@ -110,7 +114,11 @@ class CircleLaplaceLoss(_LaplaceLoss):
     """The loss of the density ∝ exp(−d/s) on the circle, centers D apart."""
 
     def log_tails(self, t: Array) -> tuple[Array, Array]:
-        """Return the tails: L > t on −(π − (D+st)/2) < y < (D−st)/2."""
+        """Return log P₁(L > t) and log P₁(L <= t), at losses t >= 0.
+
+        With y the signed angle from η₁, L > t exactly on the arc
+        −(π − (D+st)/2) < y < (D−st)/2.
+        """
         s, D = self.s, self.distance
         right_end = (D - s * t) / (2 * s)  # in units of s, like the next two
         left_end = (math.pi - (D + s * t) / 2) / s
@@ -129,16 +137,19 @@ class LineLaplaceLoss(_LaplaceLoss):
     """The loss of the density exp(−|y|/s)/2s on the line, centers D apart."""
 
     def log_tails(self, t: Array) -> tuple[Array, Array]:
-        """Return the tails: L > t on y < (D − st)/2."""
+        """Return log P₁(L > t) and log P₁(L <= t), at losses t >= 0.
+
+        With y the signed distance from η₁, L > t exactly where y < (D − st)/2.
+        """
         log_lower = -(self.distance / self.s - t) / 2 - math.log(2)
         return np.log1p(-np.exp(log_lower)), log_lower
 
 
 def _log_normal_between(a: Array, b: Array) -> Array:
-    """Return log(Φ(b) − Φ(a)) for a <= b, to relative precision.
+    """Return log(Φ(b) − Φ(a)) for a <= b, to full relative precision.
 
-    Ends in the right tail are reflected to the left. Close ends are integrated by
-    quadrature; for others the difference of two logarithms keeps its digits.
+    Intervals in the right tail are reflected to the left. If a and b are close, the normal
+    density is integrated by quadrature; otherwise the difference of Φ loses no digits.
     """
     is_right = a + b > 0
     a, b = np.where(is_right, -b, a), np.where(is_right, -a, b)

@@ -1,22 +1,26 @@
-"""The privacy loss of an isotropic law on a space of constant curvature.
+"""The privacy loss of isotropic noise on a space of constant curvature.
 
-Symbols. Units in which the curvature is k = −1, 0 or 1; dimension d >= 2; scale s;
-centers η₁, η₂ at distance D. In polar coordinates (r, φ) about η₁, with η₂ in the
-direction φ = 0, the radial density is ρ(r) ∝ weight(r)·sn(r)^{d−1} with sn = sinh, the
-identity or sin, and weight e^{−r²/2s²} or e^{−r/s}; and cos²(φ/2) ~ Beta(a, a) with
-a = (d−1)/2.
+`SpaceFormLoss` computes the two tails of the loss of a Gaussian or Laplace law by one
+radial integral. Spheres, hyperbolic spaces and flat spaces are covered.
+
+Definitions. Units are such that the curvature is k = −1, 0 or 1. The dimension is
+d >= 2, the scale of the noise s, and its centers η₁, η₂ are a distance D apart. In polar
+coordinates (r, φ) about η₁, with η₂ in the direction φ = 0, the density of the radius is
+ρ(r) ∝ weight(r)·sn(r)^{d−1}, where sn is sinh, the identity or sin, and the weight is
+e^{−r²/2s²} (Gaussian) or e^{−r/s} (Laplace). The angle satisfies cos²(φ/2) ~ Beta(a, a)
+with a = (d−1)/2.
 
 Theorem (docs/exact-profiles.md, "The integral"). With d₂ the distance from η₂, the loss
 
     L = (d₂² − r²)/2s²  (Gaussian)      L = (d₂ − r)/s  (Laplace)
 
-grows with d₂, which grows with φ. So L > t is φ > φ_t(r), and
+increases with d₂, which increases with φ. So L > t means φ > φ_t(r) for some angle, and
 
     P₁(L > t) = ∫ ρ(r)·I_x(a, a) dr / ∫ρ,      x = cos²(φ_t(r)/2),
 
-I_x(a, a) being the regularized incomplete beta function. With b = √(r² + 2s²t) or r +
-st, the value of d₂ on the level L = t, the law of cosines by half angles keeps every
-digit:
+where I_x(a, a) is the regularized incomplete beta function. Let b = √(r² + 2s²t)
+(Gaussian) or r + st (Laplace) be the value of d₂ on the level L = t. Then the law of
+cosines in half angles gives, without any cancellation,
 
     x     = sn((r+D−b)/2)·sn((r+D+b)/2) / (sn r·sn D),
     1 − x = sn((b−r+D)/2)·sn((b+r−D)/2) / (sn r·sn D).
@@ -43,35 +47,43 @@ Kind = Literal["gaussian", "laplace"]
 
 # The window of a radial integral ends where the integrand is e^-42 of its peak.
 _DEPTH = 42.0
+# Offsets from the mode, in units of `SpaceFormLoss.width`, where the search for that
+# window starts.
 _LADDER = 4.0 ** np.arange(-5.0, 7.0)
-_MAX_NODES = 4096
-# Beyond this radius sinh r is e^r/2 in floats, and sinh² would overflow before 350.
+_MAX_NODES = 4096  # of the quadrature rule for a radial integral
+# Beyond this radius sinh r equals e^r/2 in floats.
 _SINH_IS_EXPONENTIAL = 20.0
+# Beyond this radius sinh² r would overflow.
 _SINH_SQUARE_OVERFLOWS = 350
 
 
 class Direction(Enum):
-    """Which directions φ a radial integral takes at each radius."""
+    """Which directions φ contribute to a radial integral at each radius."""
 
-    ALL = "all"  # the factor is 1
-    ABOVE = "above"  # those with L > t: the factor is I_x(a, a)
-    BELOW = "below"  # those with L <= t: the factor is 1 − I_x(a, a)
+    ALL = "all"  # all of them: ρ is multiplied by 1
+    ABOVE = "above"  # those with L > t: ρ is multiplied by their probability
+    BELOW = "below"  # those with L <= t: ρ is multiplied by their probability
 
 
 class LevelSet(NamedTuple):
-    """Where the level L = t lies.
+    """The radii at which the level L = t of the loss is met.
 
-    The angle φ_t(r) is strictly between 0 and π for r between the first and the last of
-    the radii, one array of radii for each t.
+    Attributes
+    ----------
+    radii : list of array
+        Increasing radii, each an array with one entry for each t. Between the first
+        and the last of them the level is met at some angle strictly between 0 and π.
+    center_exceeds : array of bool
+        Whether L > t in all directions at radii below the first one.
     """
 
     radii: list[Array]
-    center_exceeds: NDArray[np.bool_]  # whether L > t in all directions below the first
+    center_exceeds: NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
 class SpaceFormLoss(PrivacyLossLaw):
-    """The loss of an isotropic law of scale s on a space form, centers D apart.
+    """The privacy loss L of isotropic noise on a space of curvature −1, 0 or 1.
 
     Attributes
     ----------
@@ -79,8 +91,10 @@ class SpaceFormLoss(PrivacyLossLaw):
         'gaussian' (weight e^{−r²/2s²}) or 'laplace' (weight e^{−r/s}).
     k, d : int
         The curvature −1, 0 or 1, and the dimension d >= 2.
-    s, distance : float
-        The scale s and the distance D of the centers.
+    s : float
+        The scale of the noise.
+    distance : float
+        The distance D between the two centers of the noise.
     order : int
         The number of quadrature nodes of a radial integral.
     """
@@ -92,15 +106,21 @@ class SpaceFormLoss(PrivacyLossLaw):
     distance: float
     order: int = 64
 
-    # log P₁(L > t) below which the upper tail is the one that is integrated.
+    # Where log P₁(L > t) is smaller, the upper tail is integrated; elsewhere the lower
+    # one. The other tail is the complement.
     _upper_is_small: ClassVar[float] = -0.7
 
     def resolved(self) -> "SpaceFormLoss":
-        """Return the law with as many nodes as its integrals need.
+        """Return the same loss with as many quadrature nodes as its integrals need.
 
-        They are enough where doubling them changes nothing: not the mass of ρ, and not
-        the tail at a few losses; near a largest loss the tail varies on the scale of
-        what is left.
+        The number of nodes is doubled until doubling changes neither the mass of ρ nor
+        the upper tail at a few losses. If there is a largest loss T, some of these are
+        close to T, where the tail varies on the scale of T − t.
+
+        Raises
+        ------
+        NotResolved
+            If `_MAX_NODES` nodes are not enough.
         """
         law = self
         while law.order < _MAX_NODES:
@@ -109,20 +129,26 @@ class SpaceFormLoss(PrivacyLossLaw):
             if law.max_loss < math.inf:
                 near_max = law.max_loss * np.array([0.9, 0.97, 0.995])
                 t = np.append(t[t < 0.9 * law.max_loss], near_max)
+
             coarse_tail = law.log_tails(t)[0]
             finer_tail = finer.log_tails(t)[0]
-            masses_agree = abs(law.log_mass - finer.log_mass) < 1e-12
             allowed = 1e-11 + 1e-13 * np.abs(coarse_tail)
-            if masses_agree and np.all(np.abs(coarse_tail - finer_tail) <= allowed):
+            masses_agree = abs(law.log_mass - finer.log_mass) < 1e-12
+            tails_agree = np.all(np.abs(coarse_tail - finer_tail) <= allowed)
+            if masses_agree and tails_agree:
                 return law
             law = finer
         raise NotResolved(f"the radial integral of {self} could not be resolved")
 
-    # ---- the radial density ρ, written about its mode so that nothing large cancels
+    # ---- the density ρ of the radius, relative to its mode so that nothing cancels
 
     @cached_property
     def mode(self) -> float:
-        """The mode m of ρ: (d−1)·sn′(m)/sn(m) = m/s² (Gaussian) or 1/s (Laplace)."""
+        """The mode m of the density ρ of the radius.
+
+        It solves (d−1)·sn′(m)/sn(m) = m/s² (Gaussian) or 1/s (Laplace), where sn is sinh,
+        the identity or sin for the curvature −1, 0 or 1.
+        """
         n = self.d - 1
         if self.kind == "laplace":
             return self._laplace_mode(n * self.s)
@@ -134,7 +160,10 @@ class SpaceFormLoss(PrivacyLossLaw):
         return _solve_m_tanh_m(target)
 
     def _laplace_mode(self, target: float) -> float:
-        """Return the m with sn(m)/sn′(m) = target = (d−1)·s; inf if there is none."""
+        """Return the m with sn(m)/sn′(m) = target; infinity if there is none.
+
+        The target is (d−1)·s, and sn/sn′ is tanh, the identity or tan.
+        """
         if self.k == 0:
             return target
         if self.k == 1:
@@ -142,50 +171,57 @@ class SpaceFormLoss(PrivacyLossLaw):
         return math.atanh(target) if target < 1 else math.inf
 
     def log_rho(self, u: Array) -> Array:
-        """Return log ρ(m + u) − log ρ(m); −inf outside the space."""
+        """Return log ρ(m + u) − log ρ(m): the log density of the radius about its mode m.
+
+        Parameters
+        ----------
+        u : array
+            r − m, the radius relative to the mode. Outside the space the result is −inf.
+        """
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             if self.k == -1:
                 return self._log_rho_hyperbolic(u)
 
             m, s, n = self.mode, self.s, self.d - 1
             if self.k == 0:
-                log_growth = n * np.log1p(np.maximum(u / m, -1.0))
+                relative_growth = u / m
             else:
                 # sin(m+u)/sin m = 1 + 2·sin(u/2)·(cot m·cos(u/2) − sin(u/2))
-                half = np.sin(u / 2)
-                ratio = 2 * half * (np.cos(u / 2) / math.tan(m) - half)
-                log_growth = n * np.log1p(np.maximum(ratio, -1.0))
+                half_sine = np.sin(u / 2)
+                relative_growth = (
+                    2 * half_sine * (np.cos(u / 2) / math.tan(m) - half_sine)
+                )
+            log_growth = n * np.log1p(np.maximum(relative_growth, -1.0))
             if self.kind == "gaussian":
                 return np.asarray(-u * (2 * m + u) / (2 * s * s) + log_growth)
             return np.asarray(-u / s + log_growth)
 
     def _log_rho_hyperbolic(self, u: Array) -> Array:
-        """Return `log_rho` on a hyperbolic space.
+        """Return log ρ(m + u) − log ρ(m) on a hyperbolic space, m being the mode of ρ.
 
-        log(sinh(m+u)/sinh m) = u + log(1 + (1 − e^{−2u})/(e^{2m} − 1)). The linear
-        terms of weight and growth cancel at the mode, up to a remainder.
+        It uses log(sinh(m+u)/sinh m) = u + log(1 + (1 − e^{−2u})/(e^{2m} − 1)). At the
+        mode, the linear term of the weight nearly cancels that of this growth; the small
+        remainder is written out.
         """
         m, s, n = self.mode, self.s, self.d - 1
         if m < _SINH_SQUARE_OVERFLOWS:
             e_2m_minus_1 = math.expm1(2 * m)
-            log_growth = n * np.log1p(
-                np.maximum(-np.expm1(-2 * u) / e_2m_minus_1, -1.0)
-            )
+            relative_growth = np.maximum(-np.expm1(-2 * u) / e_2m_minus_1, -1.0)
+            log_growth = n * np.log1p(relative_growth)
         else:
             e_2m_minus_1 = math.inf
             log_growth = n * np.log(-np.expm1(-2 * np.maximum(m + u, 0.0)))
         if self.kind == "gaussian":
-            return np.asarray(
-                -u * u / (2 * s * s) - 2 * n * u / e_2m_minus_1 + log_growth
-            )
+            quadratic_term = -u * u / (2 * s * s)
+            return np.asarray(quadratic_term - 2 * n * u / e_2m_minus_1 + log_growth)
         return np.asarray(-(1 / s - n) * u + log_growth)
 
     @cached_property
     def width(self) -> float:
-        """(−(log ρ)″)^{−1/2} at the mode: the scale on which ρ varies.
+        """The length scale on which ρ varies: (−(log ρ)″)^{−1/2} at its mode.
 
-        Towards its limit of integrability the Laplace law on a hyperbolic space is
-        nearly exponential, which bounds the width.
+        A Laplace law on a hyperbolic space that is barely integrable is nearly
+        exponential. There the rate of its decay bounds the width.
         """
         m, n = self.mode, self.d - 1
         if self.k == 0:
@@ -195,16 +231,16 @@ class SpaceFormLoss(PrivacyLossLaw):
         else:
             sn = math.sinh(m) if m < _SINH_SQUARE_OVERFLOWS else math.inf
 
-        if self.kind == "gaussian":
-            return 1 / math.sqrt(n / (sn * sn) + 1 / self.s**2)
         curvature = n / (sn * sn)
+        if self.kind == "gaussian":
+            return 1 / math.sqrt(curvature + 1 / self.s**2)
         if self.k == -1:
             return min(1 / math.sqrt(curvature), 1 / (1 / self.s - n))
         return 1 / math.sqrt(curvature)
 
     @cached_property
     def log_mass(self) -> float:
-        """log ∫ρ, in the units of `log_rho`."""
+        """log(∫ρ(r) dr / ρ(m)), m being the mode of ρ."""
         integral = self._radial_integral(
             np.array([0.0]),
             np.array([-self.mode]),
@@ -215,7 +251,7 @@ class SpaceFormLoss(PrivacyLossLaw):
 
     @cached_property
     def mean_square(self) -> float:
-        """E[r²]."""
+        """The mean square distance E[r²] of the noise from its center."""
         low, high = self._window(
             np.array([0.0]),
             np.array([-self.mode]),
@@ -228,9 +264,10 @@ class SpaceFormLoss(PrivacyLossLaw):
 
     @cached_property
     def root_fisher_information(self) -> float:
-        """√(Fisher information) of the location family in any unit direction.
+        """The square root of the Fisher information about the center, per unit of length.
 
-        √(E[r²]/d)/s² for the Gaussian, 1/(s√d) for the Laplace.
+        It is √(E[r²]/d)/s² for the Gaussian and 1/(s√d) for the Laplace law, the same in
+        every direction.
         """
         if self.kind == "laplace":
             return 1 / (self.s * math.sqrt(self.d))
@@ -238,44 +275,58 @@ class SpaceFormLoss(PrivacyLossLaw):
 
     @property
     def loss_scale(self) -> float:
-        """D·√(Fisher information), the deviation of L for small D."""
+        """D·√(Fisher information): the standard deviation of L for a small distance D."""
         return self.distance * self.root_fisher_information
 
     @property
     def _diameter(self) -> float:
-        """The largest distance of two points."""
+        """The largest distance between two points of the space."""
         return math.pi if self.k == 1 else math.inf
 
     @property
     def _right_end(self) -> float:
-        """The largest u = r − m."""
+        """The largest value of u = r − m, m being the mode of ρ."""
         return self._diameter - self.mode
 
     # ---- the level sets of the loss
 
     @property
     def max_loss(self) -> float:
-        """sup L: D/s for Laplace, D(2·diameter − D)/2s² for the Gaussian.
+        """The supremum T of the loss.
 
-        The latter is attained on the cut locus of η₂.
+        With the distance D of the centers, it is D/s for the Laplace law, and
+        D(2·diameter − D)/2s² for the Gaussian, attained on the cut locus of η₂.
         """
         if self.kind == "laplace":
             return self.distance / self.s
         return self.distance * (2 * self._diameter - self.distance) / (2 * self.s**2)
 
     def _level_distance(self, r: Array, t: Array) -> Array:
-        """Return b, the distance d₂ from η₂ on the level L = t at radius r."""
+        """Return b, the distance from η₂ on the level L = t at the radius r from η₁."""
         if self.kind == "gaussian":
             return np.sqrt(r * r + 2 * self.s**2 * t)
         return r + self.s * t
 
     def _squared_cosine_of_level(self, r: Array, t: Array) -> tuple[Array, Array]:
-        """Return x = cos²(φ_t(r)/2) and 1 − x, each with its own digits.
+        """Return x = cos²(φ/2) and 1 − x for the angle φ at which the level L = t is met.
 
-        They are the two quotients of the module's docstring, with b − r computed
-        without cancellation. On a hyperbolic space sinh z = e^z(1 − e^{−2z})/2, and the
-        exponentials cancel: nothing overflows at any radius. Outside the range of the
-        level both are clipped to [0, 1]; where they are no numbers, to 0.
+        With D the distance of the centers and b the distance of the level from η₂,
+
+            x     = sn((r+D−b)/2)·sn((r+D+b)/2) / (sn r·sn D),
+            1 − x = sn((b−r+D)/2)·sn((b+r−D)/2) / (sn r·sn D),
+
+        with b − r computed without cancellation. On a hyperbolic space
+        sinh z = e^z(1 − e^{−2z})/2, and the factors e^z cancel, so that nothing overflows.
+
+        Parameters
+        ----------
+        r, t : array
+            The radius (distance from η₁) and the level of the loss; they broadcast.
+
+        Returns
+        -------
+        x, one_minus_x : array
+            Each with its own digits, clipped to [0, 1]; 0 where undefined.
         """
         D, s = self.distance, self.s
         b = self._level_distance(r, t)
@@ -285,33 +336,35 @@ class SpaceFormLoss(PrivacyLossLaw):
         else:
             b_minus_r = s * t + 0.0 * r
 
-        # x = sn(x_first)·sn(x_second)/(sn r·sn D), and likewise 1 − x.
+        # The arguments of sn in the numerator of x, then in that of 1 − x.
         x_first, x_second = (D - b_minus_r) / 2, (r + D + b) / 2
         y_first, y_second = (D + b_minus_r) / 2, (b + r - D) / 2
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             if self.k == 0:
                 x = x_first * x_second / (r * D)
-                y = y_first * y_second / (r * D)
+                one_minus_x = y_first * y_second / (r * D)
             elif self.k == 1:
                 denominator = np.sin(r) * math.sin(D)
                 x = np.sin(x_first) * np.sin(x_second) / denominator
-                y = np.sin(y_first) * np.sin(y_second) / denominator
+                one_minus_x = np.sin(y_first) * np.sin(y_second) / denominator
             else:
                 denominator = np.expm1(-2 * r) * math.expm1(-2 * D)
                 x = np.expm1(-2 * x_first) * np.expm1(-2 * x_second) / denominator
-                y = (
+                one_minus_x = (
                     np.exp(-2 * x_first)
                     * np.expm1(-2 * y_first)
                     * np.expm1(-2 * y_second)
                     / denominator
                 )
-        return np.fmin(np.fmax(x, 0.0), 1.0), np.fmin(np.fmax(y, 0.0), 1.0)
+        return np.fmin(np.fmax(x, 0.0), 1.0), np.fmin(np.fmax(one_minus_x, 0.0), 1.0)
 
     def _level_set(self, t: Array) -> LevelSet:
         """Return the radii r_a and r_b between which the level L = t is met.
 
-        For the Gaussian r_a = |D² − 2s²t|/2D and, with D′ = 2·diameter − D,
-        r_b = (D′² − 2s²t)/2D′; for the Laplace (D − st)/2 and (D′ − st)/2.
+        With the distance D of the centers and D′ = 2·diameter − D,
+
+            r_a = |D² − 2s²t|/2D,    r_b = (D′² − 2s²t)/2D′     for the Gaussian,
+            r_a = (D − st)/2,        r_b = (D′ − st)/2          for the Laplace law.
         """
         D = self.distance
         far_distance = 2 * self._diameter - D
@@ -320,29 +373,40 @@ class SpaceFormLoss(PrivacyLossLaw):
             r_b = np.maximum((far_distance - self.s * t) / 2, r_a)
             return LevelSet([r_a, r_b], np.ones_like(t, dtype=bool))
 
-        level = 2 * self.s**2 * t
-        r_a = np.abs(D * D - level) / (2 * D)
+        square_difference = 2 * self.s**2 * t  # d₂² − r² on the level
+        r_a = np.abs(D * D - square_difference) / (2 * D)
         if math.isfinite(far_distance):
-            r_b = (far_distance * far_distance - level) / (2 * far_distance)
+            r_b = (far_distance * far_distance - square_difference) / (2 * far_distance)
         else:
             r_b = np.full_like(t, math.inf)
-        return LevelSet([r_a, np.maximum(r_b, r_a)], level < D * D)
+        center_exceeds = square_difference < D * D
+        return LevelSet([r_a, np.maximum(r_b, r_a)], center_exceeds)
 
     # ---- the tails, as integrals over r: one row for each t
 
     def log_tails(self, t: Array) -> tuple[Array, Array]:
-        """Return the log tails at losses t; the smaller tail is the one integrated.
+        """Return log P₁(L > t) and log P₁(L <= t) at losses t >= 0.
 
-        Below r_a all directions count or none, between the radii of the level a share
-        of them, beyond the last radius none. The other tail is the complement.
+        Each tail is a sum of radial integrals between the radii of the level L = t. Below
+        the first radius, L > t in all directions or in none; between the radii, in some
+        directions; beyond the last radius, in none. The smaller tail is integrated, and
+        the other one is its complement.
+
+        Parameters
+        ----------
+        t : array
+            Losses in [0, max_loss), in one dimension.
         """
         t = np.asarray(t, np.float64)
         level_set = self._level_set(t)
         radii = [np.zeros_like(t), *level_set.radii, np.full_like(t, self._diameter)]
-        ends = np.stack(radii) - self.mode
+        ends = np.stack(radii) - self.mode  # one row for each radius
 
         log_center = self._radial_integral(t, ends[0], ends[1], Direction.ALL)
-        pieces = [np.where(level_set.center_exceeds, log_center, -math.inf)]
+        log_center_above = np.where(level_set.center_exceeds, log_center, -math.inf)
+        log_center_below = np.where(level_set.center_exceeds, -math.inf, log_center)
+
+        pieces = [log_center_above]
         for low, high in pairwise(ends[1:-1]):
             pieces.append(self._radial_integral(t, low, high, Direction.ABOVE))
         log_upper = log_sum_exp(np.stack(pieces), axis=0) - self.log_mass
@@ -358,24 +422,23 @@ class SpaceFormLoss(PrivacyLossLaw):
             log_lower[lower_is_small] = self._log_lower_tail(
                 t[lower_is_small],
                 ends[:, lower_is_small],
-                np.where(level_set.center_exceeds, -math.inf, log_center)[
-                    lower_is_small
-                ],
+                log_center_below[lower_is_small],
             )
             log_upper[lower_is_small] = np.log1p(-np.exp(log_lower[lower_is_small]))
         return log_upper, log_lower
 
     def _log_lower_tail(self, t: Array, ends: Array, log_center: Array) -> Array:
-        """Return log P₁(L <= t), integrated.
+        """Return log P₁(L <= t) as a sum of radial integrals.
 
         Parameters
         ----------
         t : array
-            Losses at which it is the smaller tail.
+            Losses at which the lower tail is the smaller one.
         ends : array
-            The radii that bound the pieces, minus the mode, one row for each radius.
+            The radii between which the pieces of the integral lie, minus the mode of ρ.
+            There is one row for each radius and one column for each t.
         log_center : array
-            The piece below the first radius.
+            The logarithm of the piece below the first radius of the level.
         """
         pieces = [log_center]
         for low, high in pairwise(ends[1:-1]):
@@ -386,33 +449,60 @@ class SpaceFormLoss(PrivacyLossLaw):
     def _log_integrand(
         self, u: Array, t: Array, direction: Direction, is_rough: bool = False
     ) -> Array:
-        """Return log(ρ(m+u)·share of the directions at that radius).
+        """Return log(ρ(m+u)/ρ(m)·F), F being the probability of some directions.
 
-        With `is_rough` the share is known up to a slowly varying factor only: enough to
-        find where the integrand lives.
+        Parameters
+        ----------
+        u : array
+            r − m, the radius relative to the mode m of ρ.
+        t : array
+            The level of the loss, broadcast with `u`.
+        direction : Direction
+            The directions whose probability F at that radius counts: all of them, those
+            with L > t, or those with L <= t.
+        is_rough : bool
+            Whether F is wanted only up to a slowly varying factor, which is enough to
+            find where the integrand is not negligible.
         """
         log_rho = self.log_rho(u)
         if direction is Direction.ALL:
             return log_rho
-        x, y = self._squared_cosine_of_level(self.mode + u, t)
+
+        x, one_minus_x = self._squared_cosine_of_level(self.mode + u, t)
         if direction is Direction.BELOW:
-            x, y = y, x
+            x, one_minus_x = one_minus_x, x
         a = (self.d - 1) / 2
         with np.errstate(divide="ignore"):
             if is_rough:
-                return log_rho + np.where(x < 0.5, a * np.log(4 * x * y), 0.0)
-            return log_rho + log_symmetric_beta(a, x, y)
+                log_power = a * np.log(4 * x * one_minus_x)
+                return log_rho + np.where(x < 0.5, log_power, 0.0)
+            return log_rho + log_symmetric_beta(a, x, one_minus_x)
 
     def _window(
         self, t: Array, low: Array, high: Array, direction: Direction
     ) -> tuple[Array, Array]:
-        """Return the part of (low, high) that carries the integral, for each t.
+        """Return the part of [low, high] on which a radial integrand is not negligible.
 
-        The integrand is unimodal, so that three grids close in on it. On a noncompact
-        space the first one goes out until ρ alone is below the peak.
+        The integrand is unimodal, so that three successive grids close in on it. On a
+        space that is not compact, the first grid is extended until the integrand has
+        fallen to e^-42 of its peak.
+
+        Parameters
+        ----------
+        t : array
+            Levels of the loss, in one dimension.
+        low, high : array
+            The interval of u = r − m for each t, m being the mode of ρ.
+        direction : Direction
+            The directions that count, see `_log_integrand`.
+
+        Returns
+        -------
+        left, right : array
+            The smaller interval for each t.
         """
         t = t[:, None]
-        anchor = np.clip(0.0, low, high)[:, None]
+        anchor = np.clip(0.0, low, high)[:, None]  # the point nearest to the mode
         low, high = low[:, None], high[:, None]
 
         offsets = self.width * np.concatenate([-_LADDER[::-1], [0.0], _LADDER])
@@ -440,58 +530,80 @@ class SpaceFormLoss(PrivacyLossLaw):
     def _nodes_in(
         self, low: Array, high: Array, is_logarithmic: bool = False
     ) -> tuple[Array, Array]:
-        """Return the nodes and the logarithms of the weights of a rule on (low, high).
+        """Return the nodes and the log weights of a quadrature rule on each [low, high].
 
         The rule is dense at both ends (`endpoint_quadrature`), where an integrand may
-        end like a half-integer power. With `is_logarithmic` it is laid in log r, for an
-        integrand that varies on the scale of its lower end and on that of ρ.
+        behave like a half-integer power.
+
+        Parameters
+        ----------
+        low, high : array
+            Intervals of u = r − m, m being the mode of ρ.
+        is_logarithmic : bool
+            Whether the rule is laid in log r. This is for integrands that vary both on
+            the scale of their smallest radius and on that of ρ.
+
+        Returns
+        -------
+        nodes, log_weights : array
+            One row for each interval.
         """
         offset, weight = endpoint_quadrature(self.order)
         with np.errstate(divide="ignore"):
             if is_logarithmic:
-                # Any positive number would do for a radius of 0.
+                # A radius of 0 has no logarithm; any small positive number will do.
                 r_low = np.maximum(low + self.mode, 1e-9 * self.width)[:, None]
-                half = np.log1p((high - low)[:, None] / r_low) / 2
-                step = r_low * np.expm1(half * offset)
-                log_weight = np.log((r_low + step) * half * weight)
+                half_length = np.log1p((high - low)[:, None] / r_low) / 2
+                step = r_low * np.expm1(half_length * offset)
+                log_weight = np.log((r_low + step) * half_length * weight)
             else:
-                half = ((high - low) / 2)[:, None]
-                step = half * offset
-                log_weight = np.log(half * weight)
+                half_length = ((high - low) / 2)[:, None]
+                step = half_length * offset
+                log_weight = np.log(half_length * weight)
         return np.minimum(low[:, None] + step, high[:, None]), log_weight
 
     def _radial_integral(
         self, t: Array, low: Array, high: Array, direction: Direction
     ) -> Array:
-        """Return log ∫ρ·(share of directions) over u from low to high, for each t.
+        """Return log ∫ρ(m+u)/ρ(m)·F du from low to high, for each level t.
 
-        −inf where the interval is empty.
+        Here m is the mode of the density ρ of the radius, and F the probability, at that
+        radius, of the directions in question.
+
+        Parameters
+        ----------
+        t : array
+            Levels of the loss, in one dimension.
+        low, high : array
+            The interval of u = r − m for each t. The result is −inf if it is empty.
+        direction : Direction
+            The directions that count, see `_log_integrand`.
         """
-        out = np.full(t.shape, -math.inf)
+        log_integrals = np.full(t.shape, -math.inf)
         is_nonempty = high > low
         if not np.any(is_nonempty):
-            return out
+            return log_integrals
         t, low, high = t[is_nonempty], low[is_nonempty], high[is_nonempty]
 
         if self._has_two_scales(low, high, direction):
             knee = _SINH_IS_EXPONENTIAL - self.mode
             near = self._radial_integral(t, low, np.minimum(high, knee), direction)
             far = self._radial_integral(t, np.maximum(low, knee), high, direction)
-            out[is_nonempty] = np.logaddexp(near, far)
-            return out
+            log_integrals[is_nonempty] = np.logaddexp(near, far)
+            return log_integrals
 
         left, right = self._window(t, low, high, direction)
         is_logarithmic = self.kind == "laplace" and direction is not Direction.ALL
         u, log_weight = self._nodes_in(left, right, is_logarithmic)
         log_integrand = self._log_integrand(u, t[:, None], direction)
-        out[is_nonempty] = log_sum_exp(log_integrand + log_weight, axis=1)
-        return out
+        log_integrals[is_nonempty] = log_sum_exp(log_integrand + log_weight, axis=1)
+        return log_integrals
 
     def _has_two_scales(self, low: Array, high: Array, direction: Direction) -> bool:
-        """Say whether an integral must be cut where sinh becomes an exponential.
+        """Say whether an integral must be cut at the radius where sinh becomes exponential.
 
-        A Laplace law on a hyperbolic space that barely exists has one scale near the
-        center and another one far out.
+        A Laplace law on a hyperbolic space that is barely integrable varies on one scale
+        near its center and on another one far out. `low` and `high` are intervals of r − m.
         """
         if direction is not Direction.ALL or self.kind != "laplace" or self.k != -1:
             return False
@@ -500,14 +612,15 @@ class SpaceFormLoss(PrivacyLossLaw):
 
 
 def _solve_m_tan_m(target: float) -> float:
-    """Return the root m in (0, π/2) of m·tan m = target.
+    """Return the root m in (0, π/2) of m·tan m = target, for target > 0.
 
-    In the form m·sin m − target·cos m it has no pole; m² <= m·tan m bounds it.
+    The equation is solved in the form m·sin m − target·cos m = 0, which has no pole.
+    Because m² <= m·tan m, the root is at most √target.
     """
     scale = max(target, 1.0)
     upper = min(math.sqrt(target), math.pi / 2)
     if upper * math.sin(upper) <= target * math.cos(upper):
-        return upper  # to the last bit, as for a law that is all but uniform
+        return upper  # correct to the last bit: the noise is nearly uniform
 
     def difference(m: float) -> float:
         return (m * math.sin(m) - target * math.cos(m)) / scale
@@ -516,9 +629,9 @@ def _solve_m_tan_m(target: float) -> float:
 
 
 def _solve_m_tanh_m(target: float) -> float:
-    """Return the root m > 0 of m·tanh m = target.
+    """Return the root m > 0 of m·tanh m = target, for target > 0.
 
-    m·tanh m >= m²/(1+m), whose root is below target + √target.
+    Because m·tanh m >= m²/(1+m), the root is at most target + √target.
     """
     upper = target + math.sqrt(target) + 1e-300
 
@@ -529,7 +642,21 @@ def _solve_m_tanh_m(target: float) -> float:
 
 
 def _hull(u: Array, log_values: Array) -> tuple[Array, Array]:
-    """Return grid points around where a function is above e^-42 of its maximum."""
+    """Return the grid points just outside of where a function is not negligible.
+
+    The function is negligible below e^-42 of its maximum.
+
+    Parameters
+    ----------
+    u, log_values : array
+        Increasing grid points and the logarithm of the function there, one row for each
+        function.
+
+    Returns
+    -------
+    left, right : array
+        Two columns: the grid points next to the region, or the ends of the grid.
+    """
     is_inside = log_values >= log_values.max(axis=1, keepdims=True) - _DEPTH
     n_points = is_inside.shape[1]
     first = np.maximum(np.argmax(is_inside, axis=1) - 1, 0)

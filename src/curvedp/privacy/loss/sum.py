@@ -1,11 +1,15 @@
-"""The privacy loss of two independent releases: the sum of their losses.
+"""The privacy loss of two independent releases: the sum of their privacy losses.
+
+`SumOfLosses` computes the tails of A + B by a convolution integral,
 
     P₁(A + B > t) = ∫ f_B(b)·P₁(A > t − b) db,
 
-each factor by its table. Where A is bounded, |A| <= T, P₁(A > t − b) is 0 below b = t −
-T and 1 above b = t + T: the integral runs between, where the integrand is analytic, and
-what lies above is a tail of B. As a function of t the sum is then analytic except where
-an end of A meets an end of B, such as t = |T_A − T_B|; there panels of its table end.
+where f_B is the density of B, and both factors come from tables.
+
+If A is bounded, |A| <= T, then P₁(A > t − b) is 0 below b = t − T and 1 above b = t + T.
+The integral runs between these points, where the integrand is analytic; what lies above
+is a tail of B. As a function of t the sum is then analytic except where an end of A meets
+an end of B, such as t = |T_A − T_B|. Panels of its table end there.
 """
 
 import math
@@ -20,27 +24,28 @@ from curvedp.numerics.log_space import log_sum_exp
 from curvedp.numerics.quadrature import endpoint_quadrature
 from curvedp.privacy.loss.law import PrivacyLossLaw
 
-# The relative error of the tails (measured: 1e-10): a density that is the derivative of
-# a table loses digits.
+# A bound on the relative error of the tails. The density of B is the derivative of a
+# table, which loses digits; the largest error that was measured is 1e-10.
 MARGIN = 4e-9
-# Offsets from the mean of B, in its deviations, at which the search for the integrand's
-# support starts.
+# Offsets from the mean of B, in standard deviations, at which the search for the support
+# of the integrand starts.
 _POWERS_OF_4 = 4.0 ** np.arange(8.0, -3.0, -1.0)
 _LADDER = np.concatenate([-_POWERS_OF_4, [0.0], _POWERS_OF_4[::-1]])
 _FRACTIONS = np.linspace(0.0, 1.0, 25)
-_DEPTH = 42  # the integrand has ended where its logarithm is so far below its maximum
+_DEPTH = 42  # an integrand below e^-42 of its maximum is negligible
+# The number of quadrature nodes, at least and at most.
 _FEWEST_NODES = 64
 _MOST_NODES = 1024
 
 
 class LossOnLine(Protocol):
-    """What a summand must say about its loss, at any real t."""
+    """The interface of a summand: tails and density of its loss at any real t."""
 
     max_loss: float
     breakpoints: tuple[float, ...]
 
     def cover(self, t: float) -> None:
-        """Make sure that losses up to t can be asked for."""
+        """Prepare for losses up to t; tables may be extended in place."""
 
     def log_upper_on_line(self, t: Array) -> Array:
         """Return log P₁(L > t)."""
@@ -53,9 +58,10 @@ class LossOnLine(Protocol):
 
 
 class GaussianLoss:
-    """The loss of a flat Gaussian factor, N(μ²/2, μ²), in closed form."""
+    """The privacy loss N(μ²/2, μ²) of a flat Gaussian, in closed form."""
 
     def __init__(self, mu: float) -> None:
+        """Store μ > 0, the distance of the centers divided by the noise scale."""
         self.mu = mu
         self.max_loss = math.inf
         self.breakpoints: tuple[float, ...] = ()
@@ -78,14 +84,14 @@ class GaussianLoss:
 
 
 class SumOfLosses(PrivacyLossLaw):
-    """The law of A + B, two independent losses.
+    """The distribution of A + B, the sum of two independent privacy losses.
 
     Parameters
     ----------
     a, b : LossOnLine
-        The summands; b, over which is integrated, is the narrower one.
+        The summands. The convolution integral runs over b, the narrower one.
     a_scale, b_scale : float
-        Their loss scales.
+        Their loss scales, which are about their standard deviations.
     """
 
     max_loss: float = math.inf
@@ -94,7 +100,7 @@ class SumOfLosses(PrivacyLossLaw):
     def __init__(
         self, a: LossOnLine, b: LossOnLine, a_scale: float, b_scale: float
     ) -> None:
-        """Derive scale, range and breakpoints of the sum from its summands."""
+        """Derive scale, range, breakpoints and number of nodes of the sum."""
         self.a = a
         self.b = b
         self.b_scale = b_scale
@@ -105,7 +111,11 @@ class SumOfLosses(PrivacyLossLaw):
         self.order = self._resolving_order()
 
     def _find_breakpoints(self) -> tuple[float, ...]:
-        """Return the losses where ends or breakpoints of the summands meet."""
+        """Return the losses at which the tails of the sum are not analytic.
+
+        They are the sums and differences of the ends and breakpoints of A and of B. There are
+        none if A or B is unbounded.
+        """
         if math.isinf(self.a.max_loss) or math.isinf(self.b.max_loss):
             return ()
         points = set()
@@ -115,10 +125,10 @@ class SumOfLosses(PrivacyLossLaw):
         return tuple({t for t in points if 0 < t < self.max_loss})
 
     def _resolving_order(self) -> int:
-        """Return as many quadrature nodes as the integrals need.
+        """Return the number of quadrature nodes that the convolution integrals need.
 
-        On large hyperbolic distances a density has two steep flanks, so nodes are
-        doubled until the tails agree.
+        It is doubled until the tails no longer change. On large hyperbolic distances a
+        density has two steep flanks, which need many nodes.
         """
         t = self.loss_scale * np.array([0.0, 0.3, 1.0, 2.0, 4.0, 8.0])
         t = t[t < 0.9 * self.max_loss]
@@ -141,7 +151,18 @@ class SumOfLosses(PrivacyLossLaw):
         return self._log_tails(t, self.order)
 
     def _log_tails(self, t: Array, order: int) -> tuple[Array, Array]:
-        """Return the log tails at losses t >= 0, with the given number of nodes."""
+        """Return log P₁(A + B > t) and log P₁(A + B <= t) at losses t >= 0.
+
+        Both are normalized to the total mass 1. The tables of A and B may be extended in
+        place.
+
+        Parameters
+        ----------
+        t : array
+            Losses, in one dimension.
+        order : int
+            The number of quadrature nodes.
+        """
         a, b = self.a, self.b
         for part in (a, b):
             part.cover(2 * float(t.max()) + 20 * self.loss_scale)
@@ -177,7 +198,16 @@ class SumOfLosses(PrivacyLossLaw):
     ) -> Array:
         """Return log ∫ f_B(b)·tail(t − b) db from low to high, one for each t.
 
-        The integrand is unimodal: three grids close in on where it lives.
+        The integrand is unimodal, so that three successive grids close in on its support.
+
+        Parameters
+        ----------
+        t, low, high : array
+            Losses of the sum, and the interval of b for each of them.
+        log_tail : callable
+            The logarithm of the tail of A.
+        order : int
+            The number of quadrature nodes.
         """
         t, low, high = t[:, None], low[:, None], high[:, None]
 
@@ -203,9 +233,20 @@ class SumOfLosses(PrivacyLossLaw):
 
 
 def _support(b: Array, log_values: Array) -> tuple[Array, Array]:
-    """Return the ends of where a function is above e^-42 of its maximum, row by row.
+    """Return the interval on which a function is not negligible, row by row.
 
-    Each end is one grid point farther out: the nearest one with a different b.
+    A value is negligible below e^-42 of the maximum of its row.
+
+    Parameters
+    ----------
+    b, log_values : array
+        Increasing grid points and the logarithm of the function there, one row for each
+        function.
+
+    Returns
+    -------
+    left, right : array
+        Two columns: the nearest different grid points outside of the interval.
     """
     is_inside = log_values >= log_values.max(axis=1, keepdims=True) - _DEPTH
     first = np.argmax(is_inside, axis=1)[:, None]

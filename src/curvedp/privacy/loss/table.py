@@ -1,20 +1,25 @@
-"""A privacy loss law as piecewise Chebyshev series of the logarithms of its tails.
+"""A table of the two tails of a privacy loss, and the integrals over it that give δ(ε).
 
-Theorem (docs/exact-profiles.md, "The integral"). For a pair that an isometry swaps,
+The table stores the logarithms of P₁(L > t) and P₁(L <= t) as piecewise Chebyshev
+series, so that δ(ε), moments and trade-off curves are quick integrals over it.
+
+Theorem (docs/exact-profiles.md, "The integral"). P₁ and P₂ are the output distributions
+on two neighboring data sets that an isometry swaps, and L is the privacy loss. Then
 
     δ(ε)      = ∫_ε^∞ e^{ε−t}·P₁(L > t) dt,
     1 − δ(ε)  = ∫_ε^∞ e^{ε−t}·P₁(L <= t) dt,
-    P₂(L > t) = P₁(L < −t) = e^{−t}·(P₁(L > t) − δ(t)):
+    P₂(L > t) = P₁(L < −t) = e^{−t}·(P₁(L > t) − δ(t)).
 
-integrals of positive functions, in which nothing cancels.
+The integrands are positive, so that nothing cancels.
 
-Coordinate. A bounded loss, L <= T, has tails like (T − t)^k. In w = −log(1 − t/T) their
-logarithm is nearly linear, so the panels of the series are laid in w; for an unbounded
-loss w = t.
+Coordinate. A loss that is bounded by T has tails like (T − t)^k. In the coordinate
+w = −log(1 − t/T) their logarithm is nearly linear, so that the panels of the series are
+laid in w. For an unbounded loss w = t.
 """
 
 import math
 from collections.abc import Callable
+from enum import IntEnum
 from functools import cached_property
 from typing import NamedTuple
 
@@ -31,57 +36,87 @@ from curvedp.privacy.loss.law import (
     PrivacyLossLaw,
 )
 
-# Which of the two series: log P₁(L > t) or log P₁(L <= t).
-_UPPER = 0
-_LOWER = 1
 
-_LOWEST_LOG = -760.0  # log of less than the smallest float
+class Tail(IntEnum):
+    """The two functions in the table, by their index in the series."""
+
+    UPPER = 0  # log P₁(L > t)
+    LOWER = 1  # log P₁(L <= t)
+
+
+_LOWEST_LOG = -760.0  # less than the logarithm of the smallest float
+# A Gauss–Legendre rule with 16 nodes on (0, 1), for integrals over one panel.
 _LEGENDRE_NODES, _LEGENDRE_WEIGHTS = np.polynomial.legendre.leggauss(16)
 _PANEL_NODES = (_LEGENDRE_NODES + 1) / 2
 _PANEL_WEIGHTS = _LEGENDRE_WEIGHTS / 2
-# How close to a largest loss T rounding lets a table go, as w; less if tails are noisy.
+# The end of the table of a bounded loss, in the coordinate w. Rounding allows no more,
+# and less if the tails are noisy.
 _LAST_W = 16.0
 _LAST_W_OF_NOISY_TAILS = 12.0
-# Where integrals over a bounded loss end: 1 − t/T is e^-36 there, below an ulp.
+# Edges, in w, of the cells between the end of the table and the largest loss T. At the
+# last of them 1 − t/T is e^-36, which is below the rounding of a double.
 _CONTINUED_W = (20.0, 26.0, 36.0)
-_MAX_BATCH = (
-    2048  # arguments at a time: the pieces of their integrals stay in the cache
-)
+# The number of ε's that are integrated at a time, so that the arrays stay in the cache.
+_MAX_BATCH = 2048
+# Terms that are smaller than the largest one by these factors do not count. They are
+# logarithms: e^-40 is 4e-18, e^-60 is 9e-27.
+_NEGLIGIBLE_PIECE = 46
+_NEGLIGIBLE_TERM = 40
+_NEGLIGIBLE_LAST_TERM = 45
+_NEGLIGIBLE_CELL = 50
+_NEGLIGIBLE_END = 60
+# A fixed rule resolves a log integrand that changes by less between its nodes; a cell
+# of an adaptive rule is halved if the log integrand changes by more across it.
+_RESOLVED_CHANGE = 3
+_STEEP_CHANGE = 8
 
 
 class _MomentNodes(NamedTuple):
-    """A fixed rule over the table, with the values that every moment needs."""
+    """A fixed quadrature rule over the table, with the values that every moment needs."""
 
-    t: Array
-    log_weight: Array
-    log_upper_tail: Array
-    log_delta: Array
+    t: Array  # the nodes: losses
+    log_weight: Array  # the logarithms of the weights of the rule
+    log_upper_tail: Array  # log P₁(L > t)
+    log_delta: Array  # log δ(t)
+
+
+class _Pieces(NamedTuple):
+    """Intervals of losses into which the integrals for many ε's are decomposed."""
+
+    begin: Array  # first one piece for each ε, then one for each panel
+    end: Array
+    log_tail: Array  # at the begin of each piece
+    slope: Array  # of the log tail in w, at the begin of each piece
 
 
 class TabulatedLossLaw:
-    """The tails of a privacy loss, tabulated; an unbounded loss is extended on demand.
+    """The tabulated tails of a privacy loss L.
+
+    The table of an unbounded loss is extended in place when larger losses are needed.
 
     Parameters
     ----------
     law : PrivacyLossLaw
-        Where the tails come from.
+        The privacy loss, whose `log_tails` are tabulated.
 
     Attributes
     ----------
     max_loss : float
-        T, the supremum of the loss, perhaps infinite.
+        T, the supremum of the loss; possibly infinite.
     breakpoints : tuple of float
         Losses at which the tails are not analytic.
     series : PiecewiseChebyshev
-        log P₁(L > t) and log P₁(L <= t), as functions of w.
+        log P₁(L > t) and log P₁(L <= t), as functions of the coordinate w, which is
+        −log(1 − t/T) for a bounded loss and t otherwise.
     """
 
     def __init__(self, law: PrivacyLossLaw) -> None:
-        """Lay the panels, up to the largest loss or until the tail underflows."""
+        """Build the table, up to the largest loss or until the upper tail underflows."""
         self.max_loss = law.max_loss
         self.breakpoints = law.breakpoints
         self._has_atom_at_max = law.table_end is not None
-        self._end_curvatures: dict[int, tuple[float, float]] = {}
+        # By tail: the end of the table and the curvature there, see `_end_curvature`.
+        self._end_curvatures: dict[Tail, tuple[float, float]] = {}
         self.series = PiecewiseChebyshev(
             lambda w: law.log_tails(self.loss_at(w)),
             self._coordinate_rounding,
@@ -96,10 +131,12 @@ class TabulatedLossLaw:
                 self.extend()
 
     def _bounded_panel_edges(self, law: PrivacyLossLaw) -> Array:
-        """Return the first edges of the panels, in w, for a bounded loss.
+        """Return the first edges of the panels for a loss with the maximum T, in w.
 
-        They are those of a normal loss up to 0.6·T, then double up to 0.45·T, then go
-        on towards T; a panel also ends at every breakpoint.
+        Up to 0.6·T they are those of a normal loss. If those end before 0.45·T, further
+        edges double up to there, and a
+        few more approach T. A panel also ends at every breakpoint. The series refines
+        these panels where it must.
         """
         max_loss = self.max_loss
         edges = _normal_panel_edges(law.loss_scale)
@@ -127,22 +164,31 @@ class TabulatedLossLaw:
 
     @property
     def _is_bounded(self) -> bool:
+        """Whether the loss has a finite maximum T."""
         return math.isfinite(self.max_loss)
 
     @property
     def end(self) -> float:
-        """The largest loss in the table."""
+        """The largest loss t in the table."""
         last_w = self.series.edges[-1]
         if self._is_bounded:
             return -self.max_loss * math.expm1(-last_w)
         return float(last_w)
 
     def loss_at(self, w: Array) -> Array:
-        """Return the loss t at the coordinate w."""
+        """Return the loss t at the coordinate w: T·(1 − e^{−w}), or w if unbounded."""
         return -self.max_loss * np.expm1(-w) if self._is_bounded else w
 
     def _coordinate(self, t: Array, distance_to_max: Array) -> Array:
-        """Return the coordinate w of the loss t, given T − t with its own digits."""
+        """Return the coordinate w = −log(1 − t/T) of the loss t; t itself if unbounded.
+
+        Parameters
+        ----------
+        t : array
+            Losses in [0, T].
+        distance_to_max : array
+            T − t, which the caller may know to more digits than t.
+        """
         if not self._is_bounded:
             return t
         with np.errstate(divide="ignore"):
@@ -151,21 +197,21 @@ class TabulatedLossLaw:
         return np.where(2 * t < self.max_loss, near_zero, near_max)
 
     def _coordinate_rounding(self, w: Array) -> Array:
-        """Return what one rounding of t is worth in w, relative to 2^-50."""
+        """Return by how much one rounding of the loss t changes w, in units of 2^-50."""
         return np.exp(w) if self._is_bounded else w
 
     def extend(self, times: int = 1) -> None:
-        """Double the range of an unbounded loss, `times` times."""
+        """Double the range of the table of an unbounded loss, `times` times, in place."""
         end = self.series.end
         self.series.add(np.array([end * 2.0**n for n in range(times + 1)]))
 
     def cover(self, t: float) -> None:
-        """Extend an unbounded loss until the table contains t."""
+        """Extend the table of an unbounded loss, in place, until it contains t."""
         while not self._is_bounded and self.end < t:
             self.extend()
 
     def grid(self) -> Array:
-        """Return twelve losses for each panel, from 0 to the end of the table."""
+        """Return increasing losses from 0 to the end of the table, twelve for each panel."""
         edges = self.series.edges
         fractions = np.linspace(0.0, 1.0, 13)[:-1]
         w = (edges[:-1, None] + np.diff(edges)[:, None] * fractions).ravel()
@@ -175,136 +221,183 @@ class TabulatedLossLaw:
 
     def log_upper_tail(self, t: Array) -> Array:
         """Return log P₁(L > t) for t >= 0."""
-        return self._tail(self._coordinate(t, self.max_loss - t), _UPPER)
+        return self._tail(self._coordinate(t, self.max_loss - t), Tail.UPPER)
 
     def log_lower_tail(self, t: Array) -> Array:
         """Return log P₁(L <= t) for t >= 0."""
-        return self._tail(self._coordinate(t, self.max_loss - t), _LOWER)
+        return self._tail(self._coordinate(t, self.max_loss - t), Tail.LOWER)
 
     def log_second_tail(self, t: Array) -> Array:
-        """Return log P₂(L > t) = log(P₁(L > t) − δ(t)) − t.
+        """Return log P₂(L > t) = log(P₁(L > t) − δ(t)) − t, for t >= 0.
 
-        The same difference is (1 − δ(t)) − P₁(L <= t); whichever keeps its digits is
-        taken.
+        The difference also equals (1 − δ(t)) − P₁(L <= t). Of these two forms, the one
+        with the smaller tail loses fewer digits and is used.
         """
-        upper = self.log_upper_tail(t)
-        lower = self.log_lower_tail(t)
+        log_upper = self.log_upper_tail(t)
+        log_lower = self.log_lower_tail(t)
         log_delta = self.log_delta(t)
-        log_rest = self.log_one_minus_delta(t)
-        use_upper = upper < lower
-        minuend = np.where(use_upper, upper, log_rest)
-        subtrahend = np.where(use_upper, log_delta, lower)
+        log_complement_of_delta = self.log_one_minus_delta(t)
+
+        use_upper = log_upper < log_lower
+        minuend = np.where(use_upper, log_upper, log_complement_of_delta)
+        subtrahend = np.where(use_upper, log_delta, log_lower)
         with np.errstate(divide="ignore", invalid="ignore"):
-            ratio = np.minimum(subtrahend - minuend, 0.0)
-            log_difference = minuend + np.log(-np.expm1(ratio))
+            log_ratio = np.minimum(subtrahend - minuend, 0.0)
+            log_difference = minuend + np.log(-np.expm1(log_ratio))
         log_difference = np.where(np.isnan(log_difference), -math.inf, log_difference)
         return log_difference - t
 
-    def _tail(self, w: Array, which: int) -> Array:
+    def _tail(self, w: Array, tail: Tail) -> Array:
         """Return one log tail at the coordinate w, continued beyond the last panel."""
-        value = self.series.value(w, which)
+        value = self.series.value(w, tail)
         is_beyond = w > self.series.end
         if np.any(is_beyond):
-            value[is_beyond] = self._tail_and_slope(w[is_beyond], which)[0]
+            value[is_beyond] = self._tail_and_slope(w[is_beyond], tail)[0]
         return value
 
-    def _tail_and_slope(self, w: Array, which: int) -> tuple[Array, Array]:
-        """Return one log tail and its derivative in w.
+    def _tail_and_slope(self, w: Array, tail: Tail) -> tuple[Array, Array]:
+        """Return one log tail and its derivative in w, at the coordinate w.
 
-        Beyond the last panel the tail is continued by a power law in T − t: linearly in
-        w, corrected by `_end_curvature` if there is an atom at T.
+        Beyond the last panel the tail is continued by a power of T − t, which is linear
+        in w. If the loss has an atom at T, that continuation is corrected by the constant
+        of `_end_curvature`.
         """
-        value, slope, distance = self.series.value_and_slope(w, which)
+        value, slope, distance = self.series.value_and_slope(w, tail)
         if self._has_atom_at_max and np.any(distance > 0):
-            curvature = self._end_curvature(which)
+            curvature = self._end_curvature(tail)
             value = value - curvature * (distance + np.expm1(-distance))
             slope = slope + curvature * np.expm1(-distance)
         return value, slope
 
-    def _end_curvature(self, which: int) -> float:
-        """Return C in the slope −k + C·e^{end − w} of a log tail beyond the last panel.
+    def _end_curvature(self, tail: Tail) -> float:
+        """Return the constant C of a log tail near the end w₀ of the table.
 
-        It comes from two slopes within that panel. Without an atom at T, the slope at
-        the end, −k + C, is continued, since C is mostly rounding; with an atom C is
-        taken off.
+        Its slope in w is modeled as −k + C·e^{w₀ − w}, and C is computed from two slopes
+        within the last panel. If the loss has an atom at its maximum, the term is
+        subtracted from the continuation beyond w₀. Otherwise C is mostly rounding, and the
+        slope −k + C is continued. The result is cached until the table is extended.
         """
         end = self.series.edges[-1]
-        known = self._end_curvatures.get(which)
-        if known is None or known[0] != end:
-            step = min(1.0, end - self.series.edges[-2])
-            _, slopes = self._tail_and_slope(np.array([end - step, end]), which)
-            curvature = float(slopes[0] - slopes[1]) / math.expm1(step)
-            self._end_curvatures[which] = (end, curvature)
-        return self._end_curvatures[which][1]
+        cached = self._end_curvatures.get(tail)
+        if cached is not None and cached[0] == end:
+            return cached[1]
+
+        step = min(1.0, end - self.series.edges[-2])
+        _, slopes = self._tail_and_slope(np.array([end - step, end]), tail)
+        curvature = float(slopes[0] - slopes[1]) / math.expm1(step)
+        self._end_curvatures[tail] = (end, curvature)
+        return curvature
 
     # ---- δ and 1 − δ
 
     def log_delta(self, eps: Array) -> Array:
-        """Return log δ(ε) for ε in [0, end]."""
-        return self._discounted_integral(eps, _UPPER)
+        """Return log δ(ε) = log ∫_ε^∞ e^{ε−t}·P₁(L > t) dt, for ε in [0, end]."""
+        return self._discounted_integral(eps, Tail.UPPER)
 
     def log_one_minus_delta(self, eps: Array) -> Array:
-        """Return log(1 − δ(ε)) for ε in [0, end]."""
-        return self._discounted_integral(eps, _LOWER)
+        """Return log(1 − δ(ε)) = log ∫_ε^∞ e^{ε−t}·P₁(L <= t) dt, for ε in [0, end]."""
+        return self._discounted_integral(eps, Tail.LOWER)
 
-    def _discounted_integral(self, eps: Array, which: int) -> Array:
-        """Return log ∫_ε^∞ e^{ε−t}·P(t) dt, P being the upper or the lower tail.
+    def _discounted_integral(self, eps: Array, tail: Tail) -> Array:
+        """Return log ∫_ε^∞ e^{ε−t}·P(t) dt, where P is the upper or the lower tail.
 
-        The integral is a sum of pieces, one for each panel to the right of ε. A piece
-        begins at ε or at an edge beyond it, so that there are only as many integrals as
-        there are arguments and edges.
+        For a bounded loss the result is on the private side: see
+        `_round_to_private_side`.
+
+        Parameters
+        ----------
+        eps : array
+            ε in [0, end], of any shape. Long arrays are integrated in batches.
+        tail : Tail
+            Which tail P is.
         """
         eps = np.asarray(eps, np.float64)
         if eps.size > _MAX_BATCH:
             batches = np.array_split(eps.ravel(), eps.size // (_MAX_BATCH // 2))
-            results = [self._discounted_integral(batch, which) for batch in batches]
+            results = [self._discounted_integral(batch, tail) for batch in batches]
             return np.concatenate(results).reshape(eps.shape)
 
-        flat = eps.ravel()
+        flat_eps = eps.ravel()
+        log_total = self._sum_over_panels(flat_eps, tail)
+        if self._is_bounded:
+            log_total = self._round_to_private_side(log_total, flat_eps, tail)
+        return log_total.reshape(eps.shape)
+
+    def _sum_over_panels(self, eps: Array, tail: Tail) -> Array:
+        """Return log ∫_ε^∞ e^{ε−t}·P(t) dt as a sum over the panels to the right of ε.
+
+        In the panel that contains ε the integral begins at ε; in all later panels it
+        begins at their left edge. So there are only as many different pieces as there are
+        ε's and panels. Pieces that are negligible beside the largest one are skipped.
+        """
         edges = np.array(self.loss_at(self.series.edges))
         edges[-1] = self.max_loss
         lower_edges = edges[:-1]
         upper_edges = edges[1:]
+        pieces = self._lay_pieces(eps, lower_edges, upper_edges, tail)
 
-        # Pieces: first one that begins at each ε, then one that begins at each edge.
-        own_panel = np.searchsorted(lower_edges, flat, side="right") - 1
-        begin = np.concatenate([flat, lower_edges])
+        # One row for each ε and one column for each panel: the number of the piece.
+        is_later_panel = eps[:, None] < lower_edges
+        piece_of_panel = len(eps) + np.arange(len(lower_edges))
+        piece_of_eps = np.arange(len(eps))[:, None]
+        piece = np.where(is_later_panel, piece_of_panel, piece_of_eps)
+
+        log_integrand = pieces.log_tail[piece] + (eps[:, None] - pieces.begin[piece])
+        largest = log_integrand.max(axis=1, keepdims=True)
+        is_right_of_eps = pieces.begin[piece] < upper_edges
+        matters = is_right_of_eps & (log_integrand > largest - _NEGLIGIBLE_PIECE)
+
+        row = np.nonzero(matters)[0]
+        used_piece = piece[matters]
+        log_discount = eps[row] - pieces.begin[used_piece]
+        log_pieces = self._integrate_pieces(pieces, used_piece, log_discount, tail)
+        log_total = np.full(eps.shape, -math.inf)
+        np.logaddexp.at(log_total, row, log_pieces)
+        return log_total
+
+    def _lay_pieces(
+        self, eps: Array, lower_edges: Array, upper_edges: Array, tail: Tail
+    ) -> _Pieces:
+        """Return the pieces of the integrals from each ε to infinity.
+
+        The first ones run from an ε to the end of its panel, the others over one whole
+        panel each.
+
+        Parameters
+        ----------
+        eps : array
+            The left ends of the integrals.
+        lower_edges, upper_edges : array
+            The losses between which the panels lie.
+        tail : Tail
+            The tail that is integrated.
+        """
+        own_panel = np.searchsorted(lower_edges, eps, side="right") - 1
+        begin = np.concatenate([eps, lower_edges])
         end = np.concatenate([upper_edges[own_panel], upper_edges])
         begin_w = self._coordinate(begin, self.max_loss - begin)
-        log_tail, slope = self._tail_and_slope(begin_w, which)
+        log_tail, slope = self._tail_and_slope(begin_w, tail)
+        return _Pieces(begin, end, log_tail, slope)
 
-        # For every (argument, panel): which piece it is, and its integrand where it
-        # begins.
-        is_later_panel = flat[:, None] < lower_edges
-        piece_of_panel = len(flat) + np.arange(len(lower_edges))
-        piece_of_argument = np.arange(len(flat))[:, None]
-        piece = np.where(is_later_panel, piece_of_panel, piece_of_argument)
-        log_start = log_tail[piece] + (flat[:, None] - begin[piece])
-        matters = (begin[piece] < upper_edges) & (
-            log_start > log_start.max(axis=1, keepdims=True) - 46
-        )
+    def _round_to_private_side(self, log_total: Array, eps: Array, tail: Tail) -> Array:
+        """Correct a discounted integral for the error of the continuation towards T.
 
-        argument = np.nonzero(matters)[0]
-        used = piece[matters]
-        log_pieces = self._integrate_pieces(
-            begin, end, slope, flat[argument] - begin[used], used, which
-        )
-        log_total = np.full(flat.shape, -math.inf)
-        np.logaddexp.at(log_total, argument, log_pieces)
-        if self._is_bounded:
-            log_total = self._with_continuation_error(log_total, flat, which)
-        return log_total.reshape(eps.shape)
+        The table is only continued between its end and the largest loss T. The integral
+        of the upper tail, δ, is raised by what this can miss; that of the lower tail,
+        1 − δ, is lowered. The latter also gains the losses beyond T, where the lower tail
+        is 1.
 
-    def _with_continuation_error(
-        self, log_total: Array, eps: Array, which: int
-    ) -> Array:
-        """Move a discounted integral to the private side.
-
-        The integral of the upper tail is raised by what the continuation can miss, that
-        of the lower tail is lowered. Beyond T the lower tail is 1.
+        Parameters
+        ----------
+        log_total : array
+            The logarithm of the integral over the table and its continuation.
+        eps : array
+            ε.
+        tail : Tail
+            The tail that was integrated.
         """
-        log_error = self._log_continuation_error(eps, which)
-        if which == _UPPER:
+        log_error = self._log_continuation_error(eps, tail)
+        if tail is Tail.UPPER:
             return np.asarray(np.logaddexp(log_total, log_error))
         log_total = np.logaddexp(log_total, np.minimum(eps - self.max_loss, 0.0))
         relative_error = np.exp(np.minimum(log_error - log_total, 0.0))
@@ -312,84 +405,95 @@ class TabulatedLossLaw:
 
     def _integrate_pieces(
         self,
-        begin: Array,
-        end: Array,
-        slope: Array,
+        pieces: _Pieces,
+        used_piece: NDArray[np.int64],
         log_discount: Array,
-        used: NDArray[np.int64],
-        which: int,
+        tail: Tail,
     ) -> Array:
         """Return log ∫ e^{log_discount + begin − t}·P(t) dt over pieces [begin, end].
 
         Parameters
         ----------
-        begin, end, slope : array
-            The ends of all pieces, and the slope of log P in w where each begins.
-        log_discount, used : array
-            The exponent at the begin of each piece that is wanted, and its number. A
-            piece may be wanted several times, with different discounts.
-        which : int
+        pieces : _Pieces
+            All pieces.
+        used_piece : array of int
+            The numbers of the wanted pieces. A piece may be wanted several times, with
+            different discounts.
+        log_discount : array
+            ε − begin, for each wanted piece.
+        tail : Tail
             The tail P.
+
+        Returns
+        -------
+        array
+            One logarithm for each entry of `used_piece`.
         """
-        pieces, back = np.unique(used, return_inverse=True)
-        begin = begin[pieces]
-        end = end[pieces]
-        slope = slope[pieces]
+        numbers, back = np.unique(used_piece, return_inverse=True)
+        begin = pieces.begin[numbers]
+        end = pieces.end[numbers]
+        slope = pieces.slope[numbers]
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             distance_to_max = self.max_loss - begin
             dw_dt = 1 / distance_to_max if self._is_bounded else np.ones_like(begin)
-            # e^{−t}·P(t) falls at least so fast, where log P is concave.
+            # Where log P is concave, e^{−t}·P(t) falls at least at this rate. So the
+            # integrand has ended after `reach`.
             decay_rate = 1.0 - np.minimum(slope * dw_dt, 0.0)
             reach = np.minimum(NEGLIGIBLE / decay_rate, end - begin)
+
             offset = reach[:, None] * UNIT_NODES
             w = self._coordinate(
                 begin[:, None] + offset, distance_to_max[:, None] - offset
             )
-            log_tail = self._tail(w, which)
+            log_tail = self._tail(w, tail)
             log_terms = (
                 log_tail[back] + log_discount[:, None] - offset[back] + UNIT_LOG_WEIGHTS
             )
             return np.asarray(np.log(reach)[back] + log_sum_exp(log_terms, axis=1))
 
-    def _log_continuation_error(self, eps: Array, which: int) -> Array:
-        """Return log of what the continuation beyond the last panel can miss, doubled.
+    def _log_continuation_error(self, eps: Array, tail: Tail) -> Array:
+        """Return the logarithm of twice what the continuation towards T can miss.
 
-        Without the curvature C the error of log P is at most |C|; with it, of second
-        order.
+        It is the error of the integral ∫_ε^T e^{ε−t}·P(t) dt beyond the last panel. With
+        the constant C of `_end_curvature`, the error of log P is at most |C| if C is
+        ignored, and of second order in C if it is used (for a loss with an atom at T).
         """
-        curvature = abs(self._end_curvature(which))
+        curvature = abs(self._end_curvature(tail))
         if self._has_atom_at_max:
             error = 4 * curvature * curvature + 1e-9
         else:
             error = 2 * curvature
+
         t = np.clip(eps, self.end, self.max_loss)
         distance_to_max = self.max_loss - t
         with np.errstate(divide="ignore"):
             w = np.minimum(self._coordinate(t, distance_to_max), _CONTINUED_W[-1])
-            log_tail, _ = self._tail_and_slope(w, which)
+            log_tail, _ = self._tail_and_slope(w, tail)
             return np.asarray(
                 np.log(error) + log_tail + np.log(distance_to_max) + (eps - t)
             )
 
     def noise_near_max_loss(self, eps: Array) -> Array:
-        """Return the relative error of δ(ε) close to a largest loss T.
+        """Return a bound on the relative error of δ(ε) close to the largest loss T.
 
-        It comes from rounding ε and from the continuation beyond the last panel.
+        It comes from rounding ε, and from the continuation beyond the last panel. It is 0
+        for an unbounded loss and for ε far from T (w <= 2).
         """
         if not self._is_bounded:
             return np.zeros_like(eps)
         w = self._coordinate(eps, self.max_loss - eps)
-        steepness = np.abs(self._tail_and_slope(w, _UPPER)[1]) + 1
+        steepness = np.abs(self._tail_and_slope(w, Tail.UPPER)[1]) + 1
         with np.errstate(over="ignore", invalid="ignore"):
             rounding = np.exp(np.minimum(w, _CONTINUED_W[-1])) * 2.0**-50
-            noise = rounding + np.where(w > self.series.edges[-1], 1e-6, 0.0)
-            return steepness * np.where(w > 2, np.minimum(noise, 1.0), 0.0)
+            continuation_error = np.where(w > self.series.edges[-1], 1e-6, 0.0)
+            noise = np.minimum(rounding + continuation_error, 1.0)
+            return steepness * np.where(w > 2, noise, 0.0)
 
     # ---- the loss on the whole line, for sums of independent losses
 
     @cached_property
     def _second_tail_series(self) -> PiecewiseChebyshev:
-        """t + log P₂(L > t) on the panels as first built."""
+        """A series of t + log P₂(L > t) in w, on the panels as they were first built."""
 
         def shifted_log_tail(w: Array) -> Array:
             t = self.loss_at(w)
@@ -398,24 +502,28 @@ class TabulatedLossLaw:
         return self.series.with_function(shifted_log_tail)
 
     def _fast_log_second_tail(self, t: Array) -> Array:
-        """Return log P₂(L > t) for t >= 0 by a series of its own."""
+        """Return log P₂(L > t) for t >= 0, from a series of its own instead of integrals."""
         last = np.nextafter(self._second_tail_series.end, 0.0)
         w = np.minimum(self._coordinate(t, self.max_loss - t), last)
         return self._second_tail_series.value(w, 0) - t
 
     @property
     def _largest_usable(self) -> float:
-        """The largest |t| at which the functions on the line are evaluated."""
+        """The largest |t| at which tails and density on the whole line are evaluated."""
         return self.max_loss * (1 - 1e-12) if self._is_bounded else self.end
 
     def _usable_size(self, t: Array) -> Array:
-        """Return |t|, cut next to a largest loss."""
+        """Return |t|, cut off just below the largest loss if there is one."""
         if self._is_bounded:
             return np.minimum(np.abs(t), self._largest_usable)
         return np.abs(t)
 
     def log_upper_on_line(self, t: Array) -> Array:
-        """Return log P₁(L > t) for any real t; P₁(L > −t) = 1 − P₂(L > t)."""
+        """Return log P₁(L > t) for any real t.
+
+        For negative arguments P₁(L > −t) = 1 − P₂(L > t), because an isometry swaps the
+        pair.
+        """
         size = self._usable_size(t)
         with np.errstate(divide="ignore"):
             log_second = np.minimum(self._fast_log_second_tail(size), -1e-17)
@@ -426,7 +534,10 @@ class TabulatedLossLaw:
         return np.where(t < 0, for_negative, for_positive)
 
     def log_lower_on_line(self, t: Array) -> Array:
-        """Return log P₁(L <= t) for any real t; P₁(L <= −t) = P₂(L > t)."""
+        """Return log P₁(L <= t) for any real t.
+
+        For negative arguments P₁(L <= −t) = P₂(L > t), because an isometry swaps the pair.
+        """
         size = self._usable_size(t)
         log_second = self._fast_log_second_tail(size)
         for_negative = np.where(t <= -self.max_loss, -math.inf, log_second)
@@ -434,15 +545,18 @@ class TabulatedLossLaw:
         return np.where(t < 0, for_negative, for_positive)
 
     def log_density_on_line(self, t: Array) -> Array:
-        """Return the log density f of L under p₁; f(−t) = e^{−t}·f(t) by symmetry."""
+        """Return the log density of L under P₁, for any real t.
+
+        The density f satisfies f(−t) = e^{−t}·f(t), because an isometry swaps the pair.
+        For t > 0 it is −d/dt P₁(L > t), from the slope of the series.
+        """
         size = np.minimum(np.abs(t), self._largest_usable)
         distance_to_max = self.max_loss - size
-        value, slope = self._tail_and_slope(
-            self._coordinate(size, distance_to_max), _UPPER
-        )
+        w = self._coordinate(size, distance_to_max)
+        log_tail, slope = self._tail_and_slope(w, Tail.UPPER)
         dw_dt = 1 / distance_to_max if self._is_bounded else 1.0
         with np.errstate(divide="ignore"):
-            log_density = value + np.log(np.maximum(-slope * dw_dt, 0.0))
+            log_density = log_tail + np.log(np.maximum(-slope * dw_dt, 0.0))
         log_density = log_density + np.where(t < 0, t, 0.0)
         return np.where(np.abs(t) > self._largest_usable, -math.inf, log_density)
 
@@ -450,52 +564,62 @@ class TabulatedLossLaw:
 
     @property
     def _continued_edges(self) -> list[float]:
-        """Edges, in w, between the table and the end of a bounded loss."""
+        """Edges of cells, in w, between the end of the table and a largest loss."""
         if not self._is_bounded:
             return []
         return [w for w in _CONTINUED_W if w > self.series.edges[-1]]
 
     @cached_property
     def _moment_nodes(self) -> _MomentNodes:
-        """A fixed rule over the table: four cells of 16 nodes a panel."""
+        """A fixed quadrature rule over the table: 16 nodes in each quarter of a panel."""
         edges = np.append(self.series.edges, self._continued_edges)
-        quarters = (
-            edges[:-1, None] + np.diff(edges)[:, None] * np.arange(4) / 4
-        ).ravel()
-        cells = np.append(quarters, edges[-1])
-        width = np.diff(cells)[:, None]
-        w = (cells[:-1, None] + width * _PANEL_NODES).ravel()
+        panel_width = np.diff(edges)[:, None]
+        cell_starts = (edges[:-1, None] + panel_width * np.arange(4) / 4).ravel()
+        cell_edges = np.append(cell_starts, edges[-1])
+        cell_width = np.diff(cell_edges)[:, None]
+
+        w = (cell_edges[:-1, None] + cell_width * _PANEL_NODES).ravel()
         t = self.loss_at(w)
-        # A cell narrower than a rounding weighs nothing.
+        # A cell that is narrower than a rounding has the weight 0.
         with np.errstate(divide="ignore"):
-            log_weight = np.log((width * _PANEL_WEIGHTS).ravel()) + self._log_dt_dw(w)
+            log_weight = np.log((cell_width * _PANEL_WEIGHTS).ravel())
+            log_weight = log_weight + self._log_dt_dw(w)
         return _MomentNodes(t, log_weight, self.log_upper_tail(t), self.log_delta(t))
 
     def _log_dt_dw(self, w: Array) -> Array | float:
-        """Return log dt/dw: dt/dw = T − t = T·e^{−w} for a bounded loss, else 1."""
+        """Return log dt/dw at w: dt/dw is T·e^{−w} for a loss bounded by T, else 1."""
         return math.log(self.max_loss) - w if self._is_bounded else 0.0
 
     def log_moment_integral(self, s: float) -> float:
-        """Return log ∫₀^∞ (S(t)·(e^{st} − e^{−(s+1)t}) + e^{−(s+1)t}·δ(t)) dt, s > −1.
+        """Return the logarithm of the integral that gives the moment E₁[e^{sL}].
 
-        S(t) = P₁(L > t). s times it is E₁[e^{sL}] − 1 (docs/exact-profiles.md). The
-        fixed rule serves where it resolves this moment; else an adaptive one.
+        With S(t) = P₁(L > t), for s > −1 (docs/exact-profiles.md),
+
+            (E₁[e^{sL}] − 1)/s
+                = ∫₀^∞ (S(t)·(e^{st} − e^{−(s+1)t}) + e^{−(s+1)t}·δ(t)) dt.
+
+        A fixed rule is used if its nodes resolve this integrand, and an adaptive one
+        otherwise. The latter may extend the table of an unbounded loss in place.
         """
 
         def log_integrand(t: Array, log_upper: Array, log_delta: Array) -> Array:
+            """Return the log integrand, given log S(t) and log δ(t)."""
             with np.errstate(divide="ignore"):
-                first = log_upper + s * t + np.log(-np.expm1(-(2 * s + 1) * t))
-            return np.logaddexp(first, log_delta - (s + 1) * t)
+                first_term = log_upper + s * t + np.log(-np.expm1(-(2 * s + 1) * t))
+            second_term = log_delta - (s + 1) * t
+            return np.logaddexp(first_term, second_term)
 
         nodes = self._moment_nodes
         values = log_integrand(nodes.t, nodes.log_upper_tail, nodes.log_delta)
         log_terms = values + nodes.log_weight
         largest = log_terms.max()
-        matters = log_terms[1:] > largest - 40
-        is_resolved = np.max(np.abs(np.diff(values))[matters], initial=0.0) < 3
-        has_ended = self._is_bounded or log_terms[-1] < largest - 45
+        matters = log_terms[1:] > largest - _NEGLIGIBLE_TERM
+        changes = np.abs(np.diff(values))[matters]
+        is_resolved = np.max(changes, initial=0.0) < _RESOLVED_CHANGE
+        has_ended = self._is_bounded or log_terms[-1] < largest - _NEGLIGIBLE_LAST_TERM
         if is_resolved and has_ended:
             return float(log_sum_exp(log_terms, axis=0))
+
         return self.log_integral(
             lambda t: log_integrand(t, self.log_upper_tail(t), self.log_delta(t)), s
         )
@@ -503,86 +627,102 @@ class TabulatedLossLaw:
     def log_integral(
         self, log_integrand: Callable[[Array], Array], growth: float
     ) -> float:
-        """Return log ∫₀^T of a positive function, given its logarithm.
+        """Return log ∫₀^T f(t) dt of a positive function f, by an adaptive rule.
 
         Parameters
         ----------
         log_integrand : callable
-            The logarithm of the function of the loss.
+            log f, a function of an array of losses.
         growth : float
-            The function is about as large as e^{growth·t}·P₁(L > t): an unbounded loss
-            is extended until that has ended.
+            The function is about as large as e^{growth·t}·P₁(L > t). The table of an
+            unbounded loss (T = ∞) is extended in place until that is negligible.
         """
         if not self._is_bounded:
             self._extend_until_ended(growth)
 
         grid = self.grid()
-        w = np.unique(
-            np.concatenate(
-                [self.series.edges, self._coordinate(grid, self.max_loss - grid)]
-            )
-        )
-        # Next to a huge T the grid's last loss rounds to T, where w is infinite.
+        grid_w = self._coordinate(grid, self.max_loss - grid)
+        w = np.unique(np.concatenate([self.series.edges, grid_w]))
+        # Next to a huge T the last loss of the grid is rounded to T, where w is infinite.
         w = np.append(w[w <= self.series.edges[-1]], self._continued_edges)
         low, high = self._refine_cells(log_integrand, w[:-1], w[1:])
 
-        nodes = low[:, None] + (high - low)[:, None] * _PANEL_NODES
+        cell_width = (high - low)[:, None]
+        nodes = low[:, None] + cell_width * _PANEL_NODES
         with np.errstate(divide="ignore"):
-            log_weight = np.log((high - low)[:, None] * _PANEL_WEIGHTS)
+            log_weight = np.log(cell_width * _PANEL_WEIGHTS)
         log_terms = self._log_integrand_in_w(log_integrand, nodes) + log_weight
         return float(log_sum_exp(log_terms.ravel(), axis=0))
 
     def _extend_until_ended(self, growth: float) -> None:
-        """Extend the table until e^{growth·t}·P₁(L > t) is e^-60 of its maximum."""
+        """Extend the table in place until e^{growth·t}·P₁(L > t) has ended.
+
+        It has ended where it is e^-60 of its maximum.
+        """
         while True:
             grid = self.grid()
             largest = (growth * grid + self.log_upper_tail(grid)).max()
             at_end = growth * self.end + self.log_upper_tail(np.array([self.end]))[0]
-            if not at_end > largest - 60:
+            if not at_end > largest - _NEGLIGIBLE_END:
                 return
             self.extend()
 
     def _refine_cells(
         self, log_integrand: Callable[[Array], Array], low: Array, high: Array
     ) -> tuple[Array, Array]:
-        """Halve cells until the integrand varies by less than e^8 on each that matters.
+        """Halve cells until a positive function varies by less than e^8 on each of them.
 
-        Cells on which it is below e^-50 of its largest value are dropped.
+        Cells on which the function is below e^-50 of its largest value are dropped.
+
+        Parameters
+        ----------
+        log_integrand : callable
+            The logarithm of the function of the loss.
+        low, high : array
+            The ends of the cells, in w.
+
+        Returns
+        -------
+        low, high : array
+            The ends of the remaining cells.
         """
         for _ in range(60):
             ends = np.concatenate([low, high])
             values = self._log_integrand_in_w(log_integrand, ends)
             at_low = values[: len(low)]
             at_high = values[len(low) :]
-            largest = np.maximum(at_low, at_high)
-            matters = (largest > largest.max() - 50) & (high > low)
+            larger = np.maximum(at_low, at_high)
+            matters = (larger > larger.max() - _NEGLIGIBLE_CELL) & (high > low)
             low, high = low[matters], high[matters]
             at_low, at_high = at_low[matters], at_high[matters]
 
-            is_steep = np.abs(at_low - at_high) > 8
-            too_few = len(low) < 8
-            if not too_few and not np.any(is_steep & (high - low > 1e-12 * high)):
+            is_steep = np.abs(at_low - at_high) > _STEEP_CHANGE
+            has_too_few_cells = len(low) < 8
+            can_be_halved = high - low > 1e-12 * high
+            if not has_too_few_cells and not np.any(is_steep & can_be_halved):
                 break
+
             middle = (low + high) / 2
-            is_split = is_steep | too_few
-            low_parts = np.concatenate([low, middle[is_split]])
-            high_parts = np.concatenate(
+            is_split = is_steep | has_too_few_cells
+            left_ends = np.concatenate([low, middle[is_split]])
+            right_ends = np.concatenate(
                 [np.where(is_split, middle, high), high[is_split]]
             )
-            low, high = low_parts, high_parts
+            low, high = left_ends, right_ends
         return low, high
 
     def _log_integrand_in_w(
         self, log_integrand: Callable[[Array], Array], w: Array
     ) -> Array:
-        """Return the log integrand as a density in w."""
+        """Return the logarithm of f(t)·dt/dw at w, given log f as a function of t."""
         return np.asarray(log_integrand(self.loss_at(w)) + self._log_dt_dw(w))
 
 
 def _normal_panel_edges(loss_scale: float) -> Array:
-    """Return edges of panels for a loss that is nearly N(s²/2, s²), s = `loss_scale`.
+    """Return edges of panels for a loss that is nearly normal.
 
-    They are at 0, at the mean, and 4, 8, … 64 deviations to its sides.
+    Its distribution is N(s²/2, s²) with s = `loss_scale`. The edges are 0, the mean, and
+    the points 4, 8, …, 64 standard deviations to either side of it.
     """
     mean = loss_scale * loss_scale / 2
     steps = 4 * loss_scale * 2.0 ** np.arange(0.0, 5.0)

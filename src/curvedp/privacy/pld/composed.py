@@ -1,8 +1,11 @@
-"""δ(ε) of many independent privacy losses together, sharp at every ε.
+"""δ(ε) of a composition of mechanisms, from their privacy loss distributions (PLDs).
 
-A few exponential tilts (see `convolve`) serve every ε: each is best at one level of δ,
-from 1 down to 1e-44, and serves the losses up to halfway to the mean of the next one.
-For each tilt a grid and a window are chosen from a coarse picture of the losses, which
+`ComposedPLD` convolves the discretized PLDs with the fast Fourier transform. A few
+exponential tilts (see `convolve`) keep the result accurate for every δ from 1 down to
+1e-44: each tilt is best at one level of δ, and serves the losses up to halfway to the
+mean of the next one.
+
+For each tilt, a grid and a window are chosen from a coarse discretization. This choice
 decides how tight the bounds are, not whether they hold. What lies beyond the window is
 bounded by Chernoff's inequality.
 """
@@ -31,21 +34,23 @@ from curvedp.privacy.pld.discretize import (
     connect_the_dots,
 )
 
+# The number of grid points of a window, at most and at least, and per deviation.
 _MIN_WINDOW_POINTS = 1 << 15
 _MAX_WINDOW_POINTS = 1 << 20
+_POINTS_PER_DEVIATION = 1100
+# The grid of the coarse discretization, see `loss_grid`.
 _COARSE_GROWTH = 0.03
 _COARSE_MIN_POINTS = 200
-# −log δ at which the tilts are best, down to e^-101 = 1e-44.
+# The values of −log δ at which the tilts are best. δ = 1e-44 is e^-101.
 _LEVELS = (6.0, 18.0, 36.0, 60.0, 90.0)
 # A window leaves out e^-26 of a tilted distribution on each side.
 _WINDOW_LEVEL = 26.0
-# The log of how much rounding errors may be magnified before another tilt is asked as
-# well: e^20·u is 5e-8.
+# Rounding errors may be magnified by e^20 (to 5e-8) before an earlier tilt is used too.
 _MAX_MAGNIFICATION = 20.0
 
 
 class TiltCenter(NamedTuple):
-    """A tilt and where it is best."""
+    """An exponential tilt, and the loss at which it is best."""
 
     rate: float  # λ
     mean_loss: float  # of the tilted distribution
@@ -71,17 +76,17 @@ class Curve(NamedTuple):
 
 
 class ComposedPLD:
-    """The profile of independent privacy losses together; every number is rounded up.
+    """The privacy profile of a composition of mechanisms; every number is rounded up.
 
     Parameters
     ----------
     pairs : tuple of PairProfile
-        Upper bounds on the profile of each mechanism, in both directions.
+        Pessimistic profiles of the mechanisms, in both directions of the adjacency.
     counts : tuple of int
-        How often each is used. Rounding is charged in proportion: beyond 10⁹ uses
-        nothing is left to say.
+        How often each mechanism is used. The error bounds grow in proportion: beyond
+        10⁹ uses they leave nothing to say.
     fineness : float
-        Multiplies the number of grid points; less is faster and looser.
+        A factor of the number of grid points. Less is faster and looser.
     """
 
     def __init__(
@@ -114,55 +119,71 @@ class ComposedPLD:
     # ---- δ and ε
 
     def delta(self, eps: Array) -> Array:
-        """Return δ(ε) of the discrete pair: linear in e^ε between grid points."""
-        out = np.ones(eps.shape)
+        """Return δ(ε) of the composition, rounded up; linear in e^ε between grid points."""
+        delta = np.ones(eps.shape)
         tilt_of_eps = np.searchsorted(self.ends[:-1], eps)
         for k in np.unique(tilt_of_eps):
             is_served = tilt_of_eps == k
-            out[is_served] = self._delta_by_tilt(int(k), eps[is_served])
+            delta[is_served] = self._delta_by_tilt(int(k), eps[is_served])
         if self._has_many_steps:
-            return np.minimum(out, self._interpolate(0, eps))
-        return out
+            return np.minimum(delta, self._interpolate(0, eps))
+        return delta
 
     def bracket_epsilon(self, delta: float) -> tuple[float, float]:
-        """Return losses around the smallest ε >= 0 with δ(ε) <= delta.
+        """Return losses (low, high) around the smallest ε >= 0 with δ(ε) <= delta.
 
         As few tilts as possible are computed. (inf, inf) says that there is no such ε.
         """
-        ends = self.ends
+        k = self._tilt_around_epsilon(delta)
+        if k is None:
+            return math.inf, math.inf
+        begin = self._begin_of_tilt(k)
+
+        curve = self._curve(k)
+        start = max(math.ceil(begin / curve.width) - curve.first_index, 0)
+        small_enough = np.nonzero(curve.delta[start:] <= delta)[0]
+        if not len(small_enough):
+            return begin, self.ends[k]
+        next_index = curve.first_index + start + small_enough[0] + 1
+        return begin, min(float(next_index * curve.width), self.ends[k])
+
+    def _begin_of_tilt(self, k: int) -> float:
+        """Return the smallest ε that tilt k serves."""
+        return math.nextafter(self.ends[k - 1], math.inf) if k else 0.0
+
+    def _tilt_around_epsilon(self, delta: float) -> int | None:
+        """Return the tilt that serves the smallest ε with δ(ε) <= delta; None if none does.
+
+        The search starts at the tilt that is best at this level of δ, and moves to its
+        neighbors until δ crosses `delta` within the losses that a tilt serves.
+        """
+        n_tilts = len(self.ends)
         visited: set[int] = set()
         k = 0
         if not self._has_many_steps:
             best_level = int(np.searchsorted(_LEVELS, -math.log(delta)))
-            k = min(best_level, len(ends) - 1)
+            k = min(best_level, n_tilts - 1)
 
         while True:
-            begin = math.nextafter(ends[k - 1], math.inf) if k else 0.0
-            end = min(ends[k], 1e300)
+            begin = self._begin_of_tilt(k)
+            end = min(self.ends[k], 1e300)
             delta_at_begin, delta_at_end = self.delta(np.array([begin, end]))
             visited.add(k)
             if delta_at_begin <= delta and k and k - 1 not in visited:
                 k -= 1
-            elif delta_at_end > delta and k + 1 < len(ends):
+            elif delta_at_end > delta and k + 1 < n_tilts:
                 k += 1
             elif delta_at_end > delta:
-                return math.inf, math.inf
+                return None
             else:
-                break
-
-        curve = self._curve(k)
-        start = max(math.ceil(begin / curve.width) - curve.first_index, 0)
-        meeting = np.nonzero(curve.delta[start:] <= delta)[0]
-        if not len(meeting):
-            return begin, ends[k]
-        next_index = curve.first_index + start + meeting[0] + 1
-        return begin, min(float(next_index * curve.width), ends[k])
+                return k
 
     def _delta_by_tilt(self, k: int, eps: Array) -> Array:
-        """Return δ(ε) by tilt k, and far below its own losses by earlier tilts as well.
+        """Return δ(ε) by tilt k and, far below the mean loss of tilt k, by earlier tilts too.
 
-        Rounding counts e^{λ(loss − ε)}-fold there. Such ε occur where losses lie in
-        heaps apart, as when a bounded loss is composed with a small Gaussian one.
+        There a rounding error is magnified by e^{λ·(mean loss − ε)}, λ being the rate of the
+        tilt. Such ε occur where the losses form separate clusters, as when a bounded loss is
+        composed with a small Gaussian one. The smallest of the bounds is returned.
         """
         value = self._interpolate(k, eps)
         center = self.centers[k]
@@ -174,10 +195,10 @@ class ComposedPLD:
         return value
 
     def _interpolate(self, k: int, eps: Array) -> Array:
-        """Return δ(ε) by the curve of tilt k, linear in e^ε between its grid points.
+        """Return δ(ε) from the curve of tilt k, linear in e^ε between its grid points.
 
-        Below the window it is the chord to e^ε = 0, where every profile is 1: the
-        profile is convex there.
+        Below the first grid point it is the chord to e^ε = 0, where every profile is 1. The
+        profile is convex in e^ε, so that these lines lie above it.
         """
         width, first, delta = self._curve(k)
         last_loss = (first + len(delta) - 1) * width
@@ -197,13 +218,13 @@ class ComposedPLD:
     # ---- one tilt
 
     def _curve(self, k: int) -> Curve:
-        """Return the curve of tilt k, computed once."""
+        """Return δ at the grid points of tilt k, cached."""
         if k not in self._curves:
             self._curves[k] = self._compute_curve(self.window(k))
         return self._curves[k]
 
     def _factors(self, width: float) -> list[Factor]:
-        """Return the distributions on the grid of a given width, with their counts."""
+        """Return the mechanisms discretized with a given width, with their counts; cached."""
         if width not in self._discretized:
             self._discretized[width] = [
                 connect_the_dots(pair, width) for pair in self._pairs
@@ -211,7 +232,10 @@ class ComposedPLD:
         return list(zip(self._discretized[width], self._counts, strict=True))
 
     def _compute_curve(self, window: Window) -> Curve:
-        """Convolve the losses with one tilt and return δ at the grid points >= 0."""
+        """Convolve the privacy losses with one tilt, and return δ at the grid points >= 0.
+
+        The mass at infinity and that beyond the window are added to every δ.
+        """
         rate, width = window.rate, window.width
         factors = self._factors(width)
         last = sum(count * int(pld.index[-1]) for pld, count in factors)
@@ -249,7 +273,7 @@ class ComposedPLD:
 
     @cached_property
     def centers(self) -> list[TiltCenter]:
-        """The tilts and the mean losses there, as far as the losses go."""
+        """The tilts that are used, with the mean loss under each of them, increasing."""
         _, mean_loss = self._log_moment(0.0)
         candidates = [TiltCenter(0.0, mean_loss)]
         candidates += [self._saddle_point(0.0, level, 1.0) for level in _LEVELS]
@@ -257,7 +281,7 @@ class ComposedPLD:
 
     @cached_property
     def ends(self) -> list[float]:
-        """Where the losses end that each tilt serves: halfway to the next mean."""
+        """The largest loss that each tilt serves: halfway to the mean of the next one."""
         means = [center.mean_loss for center in self.centers]
         halfway = [(a + b) / 2 for a, b in pairwise(means)]
         return [*halfway, math.inf]
@@ -265,15 +289,16 @@ class ComposedPLD:
     def window(self, k: int) -> Window:
         """Return the grid and the window of tilt k.
 
-        A grid of width w adds at most (w/deviation)²/6 to the tilted variance, relative
-        to it.
+        A grid of width w increases the tilted variance by at most the fraction
+        (w/deviation)²/6.
         """
         rate = self.centers[k].rate
         beyond = self._saddle_point(rate, _WINDOW_LEVEL, 1.0)
         below = self._saddle_point(rate, _WINDOW_LEVEL, -1.0)
         length = beyond.mean_loss - below.mean_loss
 
-        n_points = length / max(self._deviation(rate), 1e-300) * 1100
+        deviation = max(self._deviation(rate), 1e-300)
+        n_points = length / deviation * _POINTS_PER_DEVIATION
         n_points = min(max(n_points, _MIN_WINDOW_POINTS), _MAX_WINDOW_POINTS)
         size = 2.0 ** round(math.log2(n_points * self._fineness))
         width = self._fit_width(max(length / (size - 8), self._smallest_width))
@@ -282,11 +307,12 @@ class ComposedPLD:
         )
 
     def _fit_width(self, width: float) -> float:
-        """Return a little more than `width`, so that an atom lies on the grid.
+        """Return a grid width, a little more than `width`, that puts an atom on the grid.
 
-        A bounded loss has an atom at its largest value, half of which would count a
-        grid step higher. So that value, for the mechanism used most, becomes a multiple
-        of the width. A width of 28 bits makes multiples below 2^25 exact.
+        A bounded loss has an atom at its largest value. Between two grid points, half of it
+        would be moved up to the next one. So the largest loss of the mechanism that is used
+        most becomes a multiple of the width. The width has 28 bits, which makes its multiples
+        below 2^25 exact.
         """
         largest = self._largest_loss_of_most_used
         fitted = max(largest / max(largest // width, 1.0), width)
@@ -294,18 +320,32 @@ class ComposedPLD:
         return math.ldexp(math.ceil(mantissa * 2**28), exponent - 28)
 
     def _log_moment(self, tilt: float) -> tuple[float, float]:
-        """Return κ(λ) and κ′(λ) of the total loss, on the coarse grid."""
+        """Return κ(λ) = log E[e^{λL}] and κ′(λ) of the total loss L, on the coarse grid.
+
+        λ is `tilt`; κ′(λ) is the mean loss under the tilt.
+        """
         moments = [pld.log_moment(tilt) for pld in self._coarse]
-        pairs = list(zip(self._counts, moments, strict=True))
-        kappa = math.fsum(count * own for count, (own, _) in pairs)
-        slope = math.fsum(count * own for count, (_, own) in pairs)
+        counted_moments = list(zip(self._counts, moments, strict=True))
+        kappa = math.fsum(count * value for count, (value, _) in counted_moments)
+        slope = math.fsum(count * slope for count, (_, slope) in counted_moments)
         return kappa, slope
 
     def _saddle_point(self, rate: float, level: float, sign: float) -> TiltCenter:
-        """Return the tilt at relative entropy `level` from the tilt `rate`.
+        """Return the tilt at the relative entropy `level` from the tilt with a given rate.
 
-        It lies to the right for sign = 1, to the left for sign = −1. Where no tilt is
-        so far away, the rate is infinite and the loss is the largest there is.
+        Parameters
+        ----------
+        rate : float
+            The rate λ of the tilt from which the relative entropy is measured.
+        level : float
+            The relative entropy, > 0.
+        sign : float
+            1 for the tilt to the right (with larger losses), −1 for the one to the left.
+
+        Returns
+        -------
+        TiltCenter
+            If no tilt is that far away, one with an infinite rate and the largest loss.
         """
         kappa_at_rate, _ = self._log_moment(rate)
 
@@ -332,10 +372,10 @@ class ComposedPLD:
         return TiltCenter(rate + sign * high, entropy_and_mean(high)[1])
 
     def _deviation(self, rate: float) -> float:
-        """Return a typical deviation of one tilted loss.
+        """Return a typical deviation of a single tilted loss.
 
-        It is the mean absolute deviation times √(π/2): the standard deviation of a
-        normal law, and less where jumps are rare.
+        It is the root mean square, over all uses, of √(π/2)·(mean absolute deviation). This
+        equals the standard deviation of a normal law, and is less if jumps are rare.
         """
         total = 0.0
         for pld, count in zip(self._coarse, self._counts, strict=True):

@@ -1,14 +1,17 @@
-"""Convolutions of many tilted loss distributions, with a bound on all rounding errors.
+"""Convolution of exponentially tilted privacy loss distributions, with error bounds.
+
+`convolve_tilted` composes many mechanisms with the fast Fourier transform;
+`hockey_stick_divergence` reads δ from the result.
 
 Definition. The *exponential tilt* of a distribution with rate λ has the masses
-pᵢ·e^{λLᵢ − κ(λ)}, κ(λ) = log Σ pᵢ·e^{λLᵢ}. Convolutions of tilted masses are tilted
-convolutions. A Fourier transform errs by about 1e-16 of the largest mass, which would
-hide small δ; with the λ of large deviations, the losses that decide δ(ε) are the likely
-ones, and their masses keep their digits.
+pᵢ·e^{λLᵢ − κ(λ)}, where κ(λ) = log Σ pᵢ·e^{λLᵢ}. Convolutions of tilted masses are
+tilted convolutions. A Fourier transform errs by about 1e-16 of the largest mass, which
+would hide a small δ. With the λ of large deviations, the losses that decide δ(ε) are the
+likely ones, and their masses keep their digits.
 
 Errors (docs/accounting.md, Theorem C2). A transform of length 2^k errs by at most 16k·u
-of the 2-norm of its result. A power of very many steps is taken about 1, of losses
-summed by parts twice, so that its errors do not add up.
+of the 2-norm of its result, u being the unit roundoff. For very many steps, a power of
+the transform F is computed as a power of 1 + (F − 1), so that errors do not add up.
 """
 
 import math
@@ -24,9 +27,9 @@ from curvedp.privacy.pld.discretize import DiscretePLD, U
 ComplexArray = NDArray[np.complex128]
 Factor = tuple[DiscretePLD, int]  # a distribution and how often it is convolved
 
-# From this many steps on, powers of transforms are taken about 1.
+# From this many steps on, a power of a transform F is computed from F − 1.
 MANY_STEPS = 1 << 14
-_NEAR_CELLS = 1 << 12  # cells about loss 0 that are summed by parts
+_NEAR_CELLS = 1 << 12  # grid cells on each side of loss 0 that are summed by parts
 _ERROR_SAFETY = 1.01  # covers the rounding of the error bounds themselves
 
 
@@ -34,8 +37,8 @@ class TiltedConvolution(NamedTuple):
     """The convolution of tilted masses, modulo the length of the transform."""
 
     masses: Array
-    kappa: float  # Σ nκ(λ), by which the tilt is undone
-    error: float  # a bound on the 2-norm of the error of the masses
+    kappa: float  # Σ count·κ(λ) over the factors, by which the tilt is undone
+    error: float  # a bound on the 2-norm of the errors of the masses
 
 
 class _TransformPower(NamedTuple):
@@ -49,7 +52,8 @@ class _TransformPower(NamedTuple):
 def exponential_tilt(pld: DiscretePLD, rate: float) -> tuple[float, Array]:
     """Return κ and the tilted masses p·e^{rate·L − κ}, the masses rounded up.
 
-    κ is any number close to the logarithm of the moment: it is undone with the same κ.
+    κ is close to log Σ p·e^{rate·L}. It need not be exact, because the tilt is undone with
+    the same κ.
     """
     kappa, _ = pld.log_moment(rate)
     exponent = rate * pld.losses
@@ -64,11 +68,17 @@ def convolve_tilted(factors: list[Factor], rate: float, size: int) -> TiltedConv
     Parameters
     ----------
     factors : list of (DiscretePLD, int)
-        Distributions on one grid, and how often each is used.
+        Privacy loss distributions on one grid, and how often each is used.
     rate : float
         The rate λ of the tilt.
     size : int
-        The length of the transform, a power of 2. Indices wrap around modulo it.
+        The length of the transform, a power of 2. Grid indices wrap around modulo it.
+
+    Returns
+    -------
+    TiltedConvolution
+        The masses at the grid indices 0, …, size − 1 (modulo `size`), with a bound on
+        their errors.
     """
     bits = size.bit_length() - 1
     product: ComplexArray | None = None
@@ -113,8 +123,8 @@ def convolve_tilted(factors: list[Factor], rate: float, size: int) -> TiltedConv
 def _integer_power(values: ComplexArray, count: int) -> ComplexArray:
     """Return values^count by repeated squaring.
 
-    The relative error is at most 3·count·u; one more bit in the error of the transform
-    pays for it.
+    The relative error is at most 3·count·u, u being the unit roundoff. The caller covers
+    it by one more bit in the error of the transform.
     """
     result = values.copy()
     for bit in bin(count)[3:]:
@@ -193,8 +203,20 @@ def _raise_to_power(
 ) -> _TransformPower:
     """Return (1 + z)^count through its logarithm, with bounds on the errors.
 
-    |1 + z|² = 1 + y with y = a(2 + a) + b² known to 17u|z|, z = a + ib, |z| < 2.1. So
-    the length is known to 9nu|z|·|F|^{n−2}, the angle to 13nu|z|, and exp to 12u.
+    With z = a + ib and |z| < 2.1, |1 + z|² = 1 + y where y = a(2 + a) + b² is known to
+    17u|z|, u being the unit roundoff. So with F = 1 + z and n = count, the length |F|ⁿ is
+    known to 9nu|z|·|F|^{n−2}, the angle to 13nu|z|, and exp to 12u.
+
+    Parameters
+    ----------
+    z : array of complex
+        F − 1, at the frequencies of a real transform.
+    z_error : array
+        Bounds on the errors of z.
+    count : int
+        The power n.
+    size : int
+        The length of the transform.
     """
     y = z.real * (2 + z.real) + z.imag * z.imag
     log_length = np.log1p(np.maximum(y, -0.75)) / 2  # below it 2^-count is 0
@@ -211,9 +233,21 @@ def _raise_to_power(
 def _double_sums(
     index: NDArray[np.int64], masses: Array, reach: int
 ) -> tuple[float, Array]:
-    """Return Σ i·pᵢ and the double tail sums a_0 … a_{reach−2} of the losses i > 0.
+    """Return the first moment and the double tail sums of the positive grid indices.
 
-    With the tails P(I >= i), a_j is the sum of the tails from i = j + 2 on.
+    Parameters
+    ----------
+    index, masses : array
+        Grid indices i and their masses pᵢ. Only i > 0 counts.
+    reach : int
+        The largest index.
+
+    Returns
+    -------
+    first_moment : float
+        Σ i·pᵢ.
+    double_sums : array
+        a_0, …, a_{reach−2}, where a_j = Σ_{i >= j+2} P(I >= i).
     """
     is_positive = index > 0
     first_moment = math.fsum(index[is_positive] * masses[is_positive])
@@ -268,10 +302,11 @@ def hockey_stick_divergence(
 
 
 def mass_at_infinity(factors: list[Factor]) -> float:
-    """Return the mass at an infinite total loss, rounded up.
+    """Return the mass of an infinite total loss, rounded up.
 
-    The total is infinite if any one loss is: Π(m + x)ⁿ − Πmⁿ with the finite masses m
-    and the infinite ones x; totals above 1 count in full.
+    The total is infinite if any single loss is. With finite masses m, infinite masses x
+    and counts n this is Π(m + x)ⁿ − Πmⁿ. Total masses above 1, which come from rounding
+    up, count in full.
     """
     log_totals = []
     log_ratios = []
@@ -288,9 +323,17 @@ def mass_at_infinity(factors: list[Factor]) -> float:
 
 
 def log_tail_mass(factors: list[Factor], rate: float, end: float) -> float:
-    """Return a bound on log P(total loss > end), by Chernoff's inequality.
+    """Return an upper bound on log P(total loss > end), by Chernoff's inequality.
 
-    An infinite rate says that no total loss is larger: the answer is −inf.
+    Parameters
+    ----------
+    factors : list of (DiscretePLD, int)
+        Privacy loss distributions, and how often each is used.
+    rate : float
+        The rate λ of Chernoff's bound. If it is infinite, no total loss exceeds `end`, and
+        the answer is −inf.
+    end : float
+        The loss beyond which the mass is wanted.
     """
     if math.isinf(rate):
         return -math.inf

@@ -25,10 +25,10 @@ from curvedp.numerics.directed_rounding import Array, round_up
 Profile = Callable[[Array], Array]
 
 U = 2.0**-53  # the unit roundoff of doubles
-# Grid points may lie this much of their loss apart, which adds at most 2^-20/6 of its
-# variance …
+# The distance of neighboring grid points, relative to their loss. It increases the
+# variance by at most the fraction 2^-20/6.
 GROWTH = 2.0**-10
-# … but no farther apart than this fraction of the whole range.
+# No two grid points are farther apart than 1/MIN_POINTS of the whole range.
 MIN_POINTS = 16384
 _MAX_ENVELOPE_ROUNDS = 200
 
@@ -102,13 +102,13 @@ class DiscretePLD:
 
 
 class _Side(NamedTuple):
-    """The part of a discrete pair that one direction of the profile determines."""
+    """The part of a discrete PLD that one direction of the profile determines."""
 
     losses: Array  # the losses > 0
     masses: Array  # their masses
-    taken_from_zero: float  # what the first step takes from the mass at loss 0
-    delta_at_zero: float
-    delta_at_end: float
+    taken_from_zero: float  # what the first step subtracts from the mass at loss 0
+    delta_at_zero: float  # δ at ε = 0
+    delta_at_end: float  # δ at the truncation, which becomes the mass at infinity
 
 
 def connect_the_dots(
@@ -117,17 +117,21 @@ def connect_the_dots(
     growth: float = GROWTH,
     min_points: int = MIN_POINTS,
 ) -> DiscretePLD:
-    """Return a discrete distribution whose profile is at least that of a mechanism.
+    """Return a discrete PLD whose profile is at least that of a mechanism at every ε.
+
+    It is a pessimistic estimate: the profile is connected by straight lines in e^ε
+    between the grid points.
 
     Parameters
     ----------
     pair : PairProfile
         Upper bounds on the mechanism's profile in both directions. Beyond
-        `pair.truncation` they are kept constant: that much mass goes to infinity.
+        `pair.truncation` they count as constant: that much mass goes to infinity.
     width : float
-        The losses are multiples of it.
+        The width of the grid: all losses are multiples of it.
     growth, min_points : float, int
-        How far apart grid points may lie, see `loss_grid`.
+        How far apart the points may lie at which the profile is evaluated, see
+        `loss_grid`.
     """
     last_index = max(math.ceil(pair.truncation / width), 1)
     grid = loss_grid(last_index, growth, min_points)
@@ -163,10 +167,10 @@ def connect_the_dots(
 
 
 def loss_grid(last_index: int, growth: float, min_points: int) -> NDArray[np.int64]:
-    """Return the indices 0 … last_index at which a profile is evaluated.
+    """Return the increasing indices, from 0 to last_index, at which a profile is evaluated.
 
-    All of them as far as 1/growth, then in steps that are about `growth` times the
-    index, up to steps of last_index/min_points.
+    All indices up to 1/growth are included. Then the steps are about `growth` times the
+    index, until they reach last_index/min_points.
     """
     largest_step = max(last_index / min_points, 1.0)
     end_of_all = min(1 / growth, last_index)
@@ -189,10 +193,15 @@ def loss_grid(last_index: int, growth: float, min_points: int) -> NDArray[np.int
 
 
 def masses_from_profile(eps: Array, delta: Array) -> _Side:
-    """Return the masses at losses > 0 of the pair whose profile connects the points.
+    """Return the masses at positive losses of the PLD whose profile connects given points.
 
-    Mass i is dᵢ/(1 − e^{−hᵢ}) − dᵢ₊₁/(e^{hᵢ₊₁} − 1), rounded up by what a difference,
-    two quotients and their difference can lose.
+    With dᵢ = δᵢ₋₁ − δᵢ and hᵢ = εᵢ − εᵢ₋₁, mass i is dᵢ/(1 − e^{−hᵢ}) − dᵢ₊₁/(e^{hᵢ₊₁} − 1).
+    It is rounded up by the rounding errors of this formula.
+
+    Parameters
+    ----------
+    eps, delta : array
+        Points (ε, δ) of a convex profile, ε increasing from 0.
     """
     given_to_right, taken_from_left = _step_weights(eps, delta)
     taken_from_left = np.append(taken_from_left, 0.0)
@@ -209,10 +218,10 @@ def masses_from_profile(eps: Array, delta: Array) -> _Side:
 
 
 def _step_weights(eps: Array, delta: Array) -> tuple[Array, Array]:
-    """Return d/(1 − e^{−h}) and d/(e^h − 1) of each step.
+    """Return d/(1 − e^{−h}) and d/(e^h − 1) for each step between two points.
 
-    A step with the drop d of δ and the width h gives the first to the mass at its right
-    end and takes the second from the mass at its left end.
+    Over a step of width h in ε, δ drops by d. The step adds the first number to the mass
+    at its right end, and subtracts the second one from the mass at its left end.
     """
     width = np.diff(eps)
     drop = -np.diff(delta)
@@ -223,19 +232,19 @@ def _step_weights(eps: Array, delta: Array) -> tuple[Array, Array]:
 def convex_envelope(
     eps: Array, delta: Array, is_symmetric: bool = True
 ) -> tuple[Array, Array]:
-    """Return the points (ε, δ) that are corners of the lower convex envelope in e^ε.
+    """Return the corners (ε, δ) of the lower convex envelope of points, convex in e^ε.
 
-    A point above the chord of its neighbors is no corner, so that all such points can
-    go at once. Which points are left decides how tight the bound is, not whether it
-    holds: chords between any of them lie above the convex truth.
+    A point above the chord of its neighbors is not a corner, and all such points are
+    removed at once, repeatedly. Which points remain decides how tight the bound is, not
+    whether it holds: chords between any points lie above the true convex profile.
 
     Parameters
     ----------
     eps, delta : array
         The points, ε increasing from 0.
     is_symmetric : bool
-        Whether the profile continues to ε < 0 as its own mirror image, which makes the
-        point at ε = 0 a candidate for removal too: it is lowered to the chord over it.
+        Whether the profile continues to ε < 0 as its own mirror image. Then the point at
+        ε = 0 may lie above a chord too, and is lowered to it.
     """
     delta = np.minimum.accumulate(delta)
     for _ in range(_MAX_ENVELOPE_ROUNDS):

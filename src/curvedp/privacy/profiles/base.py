@@ -1,13 +1,17 @@
-"""The privacy profile of a release: δ(ε), ε(δ), μ, trade-off curve, Rényi orders.
+"""The privacy profile of a release: δ(ε), ε(δ), μ, trade-off curve, Rényi divergences.
 
-A `PrivacyProfile` holds the law of the privacy loss L = log p₁/p₂ under p₁, for the
-worst pair of neighboring data sets. Every number below is an integral of the two tails
-of that law, which `loss.table` tabulates:
+`PrivacyProfile` computes all of them from the distribution of the privacy loss between
+the worst pair of neighboring data sets. Subclasses supply that distribution.
+
+Definitions. p₁ and p₂ are the output densities on the two data sets, and P₁ and P₂ the
+probabilities under them. The privacy loss is L = log p₁(Y)/p₂(Y) at an output Y. Every
+number below is an integral of the tails of L, which `loss.table` tabulates:
 
     δ(ε)      = E₁(1 − e^{ε−L})₊ = ∫_ε^∞ e^{ε−t}·P₁(L > t) dt,
-    P₂(L > t) = e^{−t}·(P₁(L > t) − δ(t)),
+    P₂(L > t) = e^{−t}·(P₁(L > t) − δ(t)).
 
-the second because an isometry swaps the pair. The theory is in docs/exact-profiles.md.
+The second formula holds because an isometry swaps the pair. The theory is in
+docs/exact-profiles.md.
 """
 
 import math
@@ -29,26 +33,36 @@ from curvedp.privacy.guarantees.gaussian import gdp_log_delta, gdp_mu_below
 from curvedp.privacy.loss.law import PrivacyLossLaw
 from curvedp.privacy.loss.table import TabulatedLossLaw
 
-# Of δ, μ and the Rényi divergences, which are rounded up by it; measured: below 1e-11.
+# The relative error that is allowed for δ, μ and the Rényi divergences. Each of them is
+# rounded up by it. The largest error that was measured is below 1e-11.
 RELATIVE_ERROR = 1e-9
 _LOG_2 = math.log(2.0)
+# Rényi divergences of larger orders are replaced by their limit, the largest loss.
 _LARGEST_ORDER = 1e150
-# order·loss beyond which the logarithm of a moment has too few digits to find where its
-# integral ends.
+# Where order·(loss scale) is larger, the logarithm of a moment has too few digits to
+# locate the end of its integral.
 _HUGE_MOMENT = 1e6
-# A largest loss beyond which an integral keeps less than `RELATIVE_ERROR`.
+# Where the largest loss is larger, integrals are less accurate than `RELATIVE_ERROR`.
 _HUGE_LOSS = 1e10
-# The supremum of μ_ε is sought up to this fraction of the table of an unbounded loss:
-# δ next to its end is an integral over what the table is only continued by.
+# The part of the table of an unbounded loss that is used in the search for μ. Close to
+# the end of the table, δ is an integral over losses that the table only extrapolates.
 _TRUSTED_PART_OF_TABLE = 0.75
-_MAX_DOUBLINGS = 200
-_LOG_ROUNDING = 4e-16  # logarithms are rounded by up to half of this, relatively
+_MAX_DOUBLINGS = 200  # of the table of an unbounded loss
+_LOG_ROUNDING = 4e-16  # twice the relative rounding error of a logarithm
+# The search for μ refines every peak of the grid that is at least this much of the
+# highest one, in at most so many rounds.
+_NEARLY_HIGHEST = 0.98
+_REFINEMENT_ROUNDS = 8
 
 
 class SubgaussianTail(NamedTuple):
-    """A bound log E₁[e^{λL}] <= log_k + λ·(drift + v/2) + λ²·v/2 on an unbounded loss.
+    """A bound on the moments of an unbounded loss L: constants log K and drift.
 
-    v is the square of `PrivacyProfile._tail_mu`, and log_k >= 0.
+    They satisfy, for every λ >= 0,
+
+        log E₁[e^{λL}] <= log K + λ·(drift + v/2) + λ²·v/2,
+
+    where v is the square of `PrivacyProfile._tail_mu`, and log K >= 0.
     """
 
     log_k: float
@@ -57,16 +71,16 @@ class SubgaussianTail(NamedTuple):
 
 @dataclass(frozen=True)
 class PrivacyProfile(Guarantee):
-    """Everything a release promises, from the exact law of its privacy loss.
+    """Everything that a release promises, computed from its exact privacy loss.
 
-    `delta`, `mu`, `renyi`, `rao` and `hellinger_angle` are never below the truth by
-    more than a float's rounding, and above it by at most 3e-9 of it. `epsilon` is on
-    the private side; `tradeoff` is never above the truth.
+    `delta`, `mu`, `renyi`, `rao` and `hellinger_angle` are pessimistic estimates: they
+    are never below the truth by more than the rounding of a float, and exceed it by at
+    most 3e-9 of its value. `epsilon` is rounded up. `tradeoff` is never above the truth.
 
     Parameters
     ----------
     adjacency : str
-        As of every `Guarantee`.
+        The kind of neighboring data sets: 'replace-one' or 'add-remove'.
 
     Examples
     --------
@@ -81,7 +95,13 @@ class PrivacyProfile(Guarantee):
 
     @property
     def loss_law(self) -> PrivacyLossLaw:
-        """The law of the loss, where one pair of neighbors is the worst at every ε."""
+        """The distribution of the privacy loss between the worst pair of neighbors.
+
+        Raises
+        ------
+        NotImplementedError
+            If no single pair of neighbors is the worst one at every ε.
+        """
         raise NotImplementedError(
             f"{type(self).__name__} has no one law of the loss; "
             "ask for delta, epsilon or tradeoff"
@@ -89,7 +109,7 @@ class PrivacyProfile(Guarantee):
 
     @cached_property
     def loss_table(self) -> TabulatedLossLaw:
-        """The tabulated law of the loss, built when it is first asked for."""
+        """The tabulated tails of the privacy loss, built on first access."""
         return TabulatedLossLaw(self.loss_law)
 
     @property
@@ -99,7 +119,7 @@ class PrivacyProfile(Guarantee):
 
     @property
     def pure_epsilon(self) -> float:
-        """The largest loss, rounded up: the smallest ε with δ(ε) = 0, or inf."""
+        """The smallest ε with δ(ε) = 0: the largest loss, rounded up, or infinity."""
         largest_loss = self.loss_law.max_loss
         if math.isinf(largest_loss):
             return math.inf
@@ -107,88 +127,130 @@ class PrivacyProfile(Guarantee):
 
     @property
     def _zero_from(self) -> float:
-        """The ε from which on δ is 0, if the loss is bounded."""
+        """The smallest ε at which `delta` returns 0, if the loss is bounded."""
         return self.pure_epsilon
 
     # ---- δ(ε)
 
     def _delta(self, eps: Array) -> Array:
-        """Return δ(ε) from the table, rounded up.
+        """Return δ(ε) from the table of the loss, rounded up.
 
-        Beyond the end of an unbounded loss δ underflows to 0; next to a largest loss it
-        is held at its value just below. Above ½ it is rounded up in terms of 1 − δ,
-        which has the digits there.
+        Parameters
+        ----------
+        eps : array
+            ε >= 0. Beyond the table of an unbounded loss, δ(ε) underflows to 0. At or
+            next to a largest loss T, δ is that of the largest float below T.
+
+        Returns
+        -------
+        array
+            δ(ε) in [0, 1]. Above ½ the error bound is applied to 1 − δ, which has more
+            correct digits there.
         """
         table = self.loss_table
         is_bounded = math.isfinite(table.max_loss)
-        last = math.nextafter(table.max_loss, 0.0) if is_bounded else table.end
-        inside = np.minimum(eps, last)
+        last_eps = math.nextafter(table.max_loss, 0.0) if is_bounded else table.end
+        eps_in_table = np.minimum(eps, last_eps)
 
         with np.errstate(under="ignore"):
-            delta = np.asarray(np.exp(table.log_delta(inside)))
-        margin = 1 + RELATIVE_ERROR + table.noise_near_max_loss(inside)
+            delta = np.asarray(np.exp(table.log_delta(eps_in_table)))
+        margin = 1 + RELATIVE_ERROR + table.noise_near_max_loss(eps_in_table)
         delta = np.array(np.minimum(delta * margin, 1.0))
 
         is_large = delta > 0.5
         if np.any(is_large):
-            log_rest = table.log_one_minus_delta(np.asarray(inside)[is_large])
-            lowered_rest = np.exp(log_rest) * (1 - RELATIVE_ERROR)
-            delta[is_large] = np.minimum(np.nextafter(1 - lowered_rest, 2.0), 1.0)
+            log_complement_of_delta = table.log_one_minus_delta(
+                np.asarray(eps_in_table)[is_large]
+            )
+            complement = np.exp(log_complement_of_delta) * (1 - RELATIVE_ERROR)
+            delta[is_large] = np.minimum(np.nextafter(1 - complement, 2.0), 1.0)
 
-        is_zero = eps >= self._zero_from if is_bounded else eps > last
+        is_zero = eps >= self._zero_from if is_bounded else eps > last_eps
         return np.where(is_zero, 0.0, np.asarray(delta))
 
     # ---- μ
 
     @cached_property
     def mu(self) -> float:
-        """The smallest μ of GDP: the supremum over ε of the μ with δ_μ(ε) = δ(ε).
+        """The smallest μ such that the release is μ-GDP, rounded up.
 
-        The search covers [0, T) if the loss is bounded by T. Otherwise the table is
-        doubled until the tail is closed by a theorem (`_tail_is_closed`): beyond the
-        table, δ(ε) <= δ_μ(ε) is then proved, not observed.
+        It is the supremum over ε of μ_ε, where μ_ε solves δ_μ(ε) = δ(ε) and δ_μ is the
+        profile of N(0, 1) against N(μ, 1).
+
+        If the loss is bounded by T, the search covers ε in [0, T). Otherwise the table of
+        the loss is doubled until `_tail_is_closed` proves δ(ε) <= δ_μ(ε) for every ε
+        beyond it. This extends `loss_table` in place.
         """
         table = self.loss_table
         mu = self._mu_in_table
         n_doublings = 0
         while math.isinf(table.max_loss):
-            stop = _TRUSTED_PART_OF_TABLE * table.end
+            end_of_search = _TRUSTED_PART_OF_TABLE * table.end
             candidate = max(mu, self._tail_mu * (1 + 1e-10))
-            needed = self._doublings_to_close(
-                candidate, stop, _MAX_DOUBLINGS - n_doublings
+            n_needed = self._doublings_to_close(
+                candidate, end_of_search, _MAX_DOUBLINGS - n_doublings
             )
-            if needed == 0:
+            if n_needed == 0:
                 return float(round_up(candidate, 2 * RELATIVE_ERROR))
-            table.extend(needed)
-            mu = max(mu, self._largest_mu_on(self._trusted_losses(stop / 2)))
-            n_doublings += needed
-        # Twice the error of δ, so that δ_μ stays above the rounded-up δ: ∂log δ/∂log μ
-        # > ½.
+
+            table.extend(n_needed)
+            new_losses = self._trusted_losses(end_of_search / 2)
+            mu = max(mu, self._largest_mu_on(new_losses))
+            n_doublings += n_needed
+
+        # An error of δ changes μ by less than twice as much, because ∂log δ/∂log μ > ½.
+        # With twice the margin, δ_μ therefore stays above the rounded-up δ.
         return float(round_up(mu, 2 * RELATIVE_ERROR))
 
-    def _doublings_to_close(self, mu: float, stop: float, limit: int) -> int:
-        """Return how often the table must be doubled until μ closes its tail."""
-        for n in range(limit):
-            if self._tail_is_closed(mu, stop * 2.0**n):
-                return n
+    def _doublings_to_close(self, mu: float, end_of_search: float, limit: int) -> int:
+        """Return how often the table must be doubled until μ is proved for its tail.
+
+        Parameters
+        ----------
+        mu : float
+            The candidate for the smallest μ of GDP.
+        end_of_search : float
+            The ε up to which δ(ε) <= δ_μ(ε) was checked in the present table.
+        limit : int
+            The largest number of doublings that is tried.
+
+        Raises
+        ------
+        NotResolved
+            If the proof fails even after `limit` doublings.
+        """
+        for n_doublings in range(limit):
+            if self._tail_is_closed(mu, end_of_search * 2.0**n_doublings):
+                return n_doublings
         raise NotResolved("the tail of the privacy loss could not be closed")
 
     @cached_property
     def _mu_in_table(self) -> float:
-        """The largest μ_ε over the losses in the table as it was first built."""
+        """The largest μ_ε over the losses in the table as it was first built.
+
+        μ_ε is the μ with δ_μ(ε) = δ(ε). For an unbounded loss the proof about larger ε is
+        still missing, so that this is a lower bound on `mu`.
+        """
         return self._largest_mu_on(self._trusted_losses(0.0))
 
     def _trusted_losses(self, start: float) -> Array:
-        """Return losses in the table, from `start` on if the loss is unbounded."""
+        """Return an increasing grid of losses at which the table gives an accurate δ.
+
+        For a bounded loss this is the grid of the whole table. For an unbounded one it
+        runs from `start` to `_TRUSTED_PART_OF_TABLE` of the table's end.
+        """
         grid = self.loss_table.grid()
         if math.isfinite(self.loss_table.max_loss):
             return grid
-        stop = _TRUSTED_PART_OF_TABLE * self.loss_table.end
-        return np.append(grid[(grid >= start) & (grid < stop)], stop)
+        end = _TRUSTED_PART_OF_TABLE * self.loss_table.end
+        return np.append(grid[(grid >= start) & (grid < end)], end)
 
     @property
     def _tail_mu(self) -> float:
-        """The limit of μ_ε as ε grows, where the loss is unbounded."""
+        """The limit of μ_ε as ε tends to infinity, for an unbounded loss.
+
+        μ_ε is the μ with δ_μ(ε) = δ(ε).
+        """
         return 0.0
 
     def _subgaussian_tail(self) -> SubgaussianTail:
@@ -196,194 +258,271 @@ class PrivacyProfile(Guarantee):
         raise NotImplementedError
 
     def _tail_is_closed(self, mu: float, eps: float) -> bool:
-        """Say whether δ(ε′) <= δ_μ(ε′) is proved for every ε′ >= ε (unbounded losses).
+        """Say whether δ(ε′) <= δ_μ(ε′) is proved for every ε′ >= ε.
 
-        docs/exact-profiles.md, Theorem P2. By Chernoff δ(ε) <= K·e^{−z²/2} with
-        z = (ε − drift − v/2)/√v, and δ_μ(ε) >= φ(x)·μ/(y + √2)² with x = ε/μ − μ/2 and
-        y = ε/μ + μ/2. The quotient of the two must be at most 1, and fall from ε on.
+        This is for unbounded losses (docs/exact-profiles.md, Theorem P2). With √v =
+        `_tail_mu` and the constants K and drift of `SubgaussianTail`, Chernoff's bound
+        and a bound on Mills' ratio give
+
+            δ(ε)   <= K·e^{−z²/2},            z = (ε − drift − v/2)/√v,
+            δ_μ(ε) >= φ(x)·μ/(y + √2)²,       x = ε/μ − μ/2,  y = ε/μ + μ/2,
+
+        where φ is the standard normal density. The proof succeeds if the quotient of the
+        first bound by the second is at most 1 at ε and decreases from there on.
         """
         tail = self._subgaussian_tail()
         root_v = self._tail_mu
         z = (eps - tail.drift) / root_v - root_v / 2
         x = eps / mu - mu / 2
         y = eps / mu + mu / 2
-        if not (z > 0 and x > 0 and mu > root_v):
+        bounds_apply = z > 0 and x > 0 and mu > root_v
+        if not bounds_apply:
             return False
 
         log_quotient = tail.log_k + 0.5 * math.log(2 * math.pi) - (z - x) * (z + x) / 2
         log_quotient += 2 * math.log(y + math.sqrt(2)) - math.log(mu)
-        falls = z / root_v >= x / mu + 2 / (mu * (y + math.sqrt(2)))
-        return log_quotient <= 0 and falls
+        is_decreasing = z / root_v >= x / mu + 2 / (mu * (y + math.sqrt(2)))
+        return log_quotient <= 0 and is_decreasing
 
     def _largest_mu_on(self, grid: Array) -> float:
-        """Return the largest μ_ε over the span of a grid of ε's.
+        """Return the maximum of μ_ε over an interval of ε, where δ_{μ_ε}(ε) = δ(ε).
 
-        Every local maximum on the grid that is nearly the largest is refined: nine
-        points across its two cells, then across the two best cells of those, and so on.
+        Every local maximum on the grid that is nearly the highest is refined: nine points
+        are laid across its two cells, then across the two best cells of those, and so on.
+
+        Parameters
+        ----------
+        grid : array
+            Increasing values of ε that span the interval.
         """
         mu = self._mu_at(grid)
         largest = float(mu.max())
-        not_below_left = np.concatenate([[True], mu[1:] >= mu[:-1]])
-        not_below_right = np.concatenate([mu[:-1] >= mu[1:], [True]])
-        is_peak = not_below_left & not_below_right & (mu >= 0.98 * largest)
-        peaks = np.nonzero(is_peak)[0]
+        left_is_not_higher = np.concatenate([[True], mu[1:] >= mu[:-1]])
+        right_is_not_higher = np.concatenate([mu[:-1] >= mu[1:], [True]])
+        is_high = mu >= _NEARLY_HIGHEST * largest
+        peaks = np.nonzero(left_is_not_higher & right_is_not_higher & is_high)[0]
 
+        # One row for each peak: the interval (low, high) that contains it.
         low = grid[np.maximum(peaks - 1, 0)]
         high = grid[np.minimum(peaks + 1, len(grid) - 1)]
-        row = np.arange(len(peaks))
-        for _ in range(8):
+        rows = np.arange(len(peaks))
+        for _ in range(_REFINEMENT_ROUNDS):
             points = low[:, None] + (high - low)[:, None] * np.linspace(0.0, 1.0, 9)
             values = self._mu_at(points, start=largest)
             previous = largest
             largest = max(largest, float(values.max()))
-            best = np.argmax(values, axis=1)
-            low = points[row, np.maximum(best - 1, 0)]
-            high = points[row, np.minimum(best + 1, 8)]
-            if largest <= previous * (1 + 1e-11):  # the next round gains a sixteenth
+            # The next round would gain a sixteenth of what this one gained.
+            if largest <= previous * (1 + 1e-11):
                 break
+
+            best = np.argmax(values, axis=1)
+            low = points[rows, np.maximum(best - 1, 0)]
+            high = points[rows, np.minimum(best + 1, 8)]
         return largest
 
     def mu_at(self, eps: Array) -> Array:
-        """Return the μ with δ_μ(ε) = δ(ε), at every ε; 0 where δ is 0.
+        """Return μ_ε, the μ with δ_μ(ε) = δ(ε), at every ε; 0 where δ(ε) is 0.
 
-        Beyond the table of an unbounded loss it is the μ at the table's end.
+        δ_μ is the profile of N(0, 1) against N(μ, 1). Beyond the table of an unbounded
+        loss, the value at the table's end is returned.
         """
         table = self.loss_table
         is_bounded = math.isfinite(table.max_loss)
-        last = table.max_loss if is_bounded else table.end
-        return np.where(eps < table.max_loss, self._mu_at(np.minimum(eps, last)), 0.0)
+        last_eps = table.max_loss if is_bounded else table.end
+        mu = self._mu_at(np.minimum(eps, last_eps))
+        return np.where(eps < table.max_loss, mu, 0.0)
 
     def _mu_at(self, eps: Array, start: float | None = None) -> Array:
-        """Return μ_ε inside the table, from log δ or log(1 − δ).
+        """Return μ_ε, the μ with δ_μ(ε) = δ(ε), at values of ε inside the table.
 
-        `start` is where Newton's method begins, if a good value is known.
+        It is found from log δ, or from log(1 − δ) where δ > ½.
+
+        Parameters
+        ----------
+        eps : array
+            ε in [0, end of the table].
+        start : float, optional
+            The first iterate of Newton's method, if a good one is known.
         """
         log_delta = self.loss_table.log_delta(eps)
-        is_near_one = log_delta > -_LOG_2
-        is_usable = ~is_near_one & (log_delta > -math.inf)
+        is_above_half = log_delta > -_LOG_2
+        is_usable = ~is_above_half & (log_delta > -math.inf)
 
         mu = np.zeros_like(eps)
         mu[is_usable] = _mu_from_log_delta(eps[is_usable], log_delta[is_usable], start)
-        if np.any(is_near_one):
-            log_rest = self.loss_table.log_one_minus_delta(eps[is_near_one])
-            mu[is_near_one] = _mu_from_log_complement(eps[is_near_one], log_rest, start)
+        if np.any(is_above_half):
+            large_delta_eps = eps[is_above_half]
+            log_complement_of_delta = self.loss_table.log_one_minus_delta(
+                large_delta_eps
+            )
+            mu[is_above_half] = _mu_from_log_complement(
+                large_delta_eps, log_complement_of_delta, start
+            )
         return mu
 
     # ---- the trade-off curve
 
     def _tradeoff(self, alpha: Array) -> Array:
-        """Return β(α) from log β or log(1 − β), whichever has the digits."""
-        flat = np.asarray(alpha, np.float64).ravel()
-        log_beta, log_complement_of_beta = self._log_tradeoff(flat)
+        """Return the smallest type II error β(α) of a test at level α, rounded down.
+
+        β is taken from log β where β < ½ and from log(1 − β) elsewhere, so that it always
+        has its full precision.
+        """
+        flat_alpha = np.asarray(alpha, np.float64).ravel()
+        log_beta, log_complement_of_beta = self._log_tradeoff(flat_alpha)
         with np.errstate(under="ignore"):
             from_log = np.exp(log_beta)
             from_complement = np.nextafter(-np.expm1(log_complement_of_beta), 0.0)
+
         beta = np.where(log_beta < -_LOG_2, from_log, from_complement)
-        beta = np.minimum(beta, 1 - flat)
-        beta = np.where(flat == 1.0, 0.0, beta)
-        beta = np.where(flat == 0.0, 1.0, beta)
+        beta = np.minimum(beta, 1 - flat_alpha)
+        beta = np.where(flat_alpha == 1.0, 0.0, beta)
+        beta = np.where(flat_alpha == 0.0, 1.0, beta)
         return beta.reshape(np.shape(alpha))
 
     def mu_of_tradeoff(self, alpha: Array) -> Array:
-        """Return the μ whose trade-off curve passes through (α, β(α)), rounded up.
+        """Return the μ whose Gaussian trade-off curve passes through (α, β(α)).
 
-        That is μ = −Φ⁻¹(α) − Φ⁻¹(β), for 0 < α < 1.
+        That is μ = −Φ⁻¹(α) − Φ⁻¹(β), with β(α) rounded down, so that μ is rounded up.
+
+        Parameters
+        ----------
+        alpha : array
+            Type I errors, 0 < α < 1.
         """
         log_beta, log_complement_of_beta = self._log_tradeoff(alpha)
         from_log = scipy.special.ndtri_exp(log_beta)
         from_complement = -scipy.special.ndtri_exp(log_complement_of_beta)
-        z_beta = np.where(log_beta < -_LOG_2, from_log, from_complement)
-        return np.asarray(np.maximum(-scipy.special.ndtri(alpha) - z_beta, 0.0))
+        quantile_of_beta = np.where(log_beta < -_LOG_2, from_log, from_complement)
+        mu = -scipy.special.ndtri(alpha) - quantile_of_beta
+        return np.asarray(np.maximum(mu, 0.0))
 
     def _log_tradeoff(self, alpha: Array) -> tuple[Array, Array]:
-        """Return (log β, log(1 − β)), each with its own digits, β rounded down.
+        """Return log β(α) and log(1 − β(α)), with β rounded down.
 
-        Neyman–Pearson: the test L > t has type I error P₂(L > t) and type II error P₁(L
-        <= t). The curve is its own inverse, since an isometry swaps the pair: left of
-        its fixed point P₂(L > 0) the threshold t is found from α = P₂(L > t), right of
-        it from α = P₁(L <= t). So t is taken where the answer is smaller.
+        Neyman–Pearson: the test L > t has type I error P₂(L > t) and type II error
+        P₁(L <= t). The trade-off curve is its own inverse, because an isometry swaps the
+        pair. Left of its fixed point P₂(L > 0) the threshold t therefore solves
+        α = P₂(L > t); right of it, α = P₁(L <= t) with β = P₂(L > t).
+
+        Parameters
+        ----------
+        alpha : array
+            Type I errors in [0, 1].
+
+        Returns
+        -------
+        log_beta, log_complement_of_beta : array
+            Both logarithms, because either can be the one that keeps its digits.
         """
         table = self.loss_table
         with np.errstate(divide="ignore"):
             log_alpha = np.log(alpha)
-            log_rest_of_alpha = np.log1p(-alpha)
-        fixed_point = table.log_second_tail(np.zeros(1))[0]
-        is_left = log_alpha <= fixed_point
+            log_complement_of_alpha = np.log1p(-alpha)
+        log_fixed_point = table.log_second_tail(np.zeros(1))[0]
+        is_left = log_alpha <= log_fixed_point
 
+        # Both functions below decrease as the threshold grows, and are searched in the
+        # coordinate w of the table.
         def lower_tail_deficit(w: Array) -> Array:
-            """Return log(α/P₁(L <= t)) or the like: <= 0 once P₁(L <= t) reaches α."""
+            """Return a number that is <= 0 once P₁(L <= t) has reached α."""
             t = table.loss_at(w)
-            from_lower = log_alpha - table.log_lower_tail(t)
-            from_upper = table.log_upper_tail(t) - log_rest_of_alpha
-            return np.where(alpha < 0.5, from_lower, from_upper)
+            from_lower_tail = log_alpha - table.log_lower_tail(t)
+            from_upper_tail = table.log_upper_tail(t) - log_complement_of_alpha
+            return np.where(alpha < 0.5, from_lower_tail, from_upper_tail)
 
-        def before_threshold(w: Array) -> Array:
-            """Decrease through 0 at the threshold: left P₂(L > t) falls to α, right
-            P₁(L <= t) grows to α."""
-            from_second = table.log_second_tail(table.loss_at(w)) - log_alpha
-            return np.where(is_left, from_second, lower_tail_deficit(w))
+        def excess(w: Array) -> Array:
+            """Return a number that changes its sign from + to − at the threshold."""
+            second_tail_excess = table.log_second_tail(table.loss_at(w)) - log_alpha
+            return np.where(is_left, second_tail_excess, lower_tail_deficit(w))
 
         low, high = bracket_sign_change(
-            before_threshold,
-            np.zeros_like(alpha),
-            np.full_like(alpha, table.series.end),
+            excess, np.zeros_like(alpha), np.full_like(alpha, table.series.end)
         )
         threshold = table.loss_at(np.where(is_left, low, high))
+
         log_beta = np.where(
             is_left, table.log_lower_tail(threshold), table.log_second_tail(threshold)
         )
         log_beta = log_beta + math.log1p(-RELATIVE_ERROR)
-        # An atom of the loss at its maximum can keep P₁(L <= t) below α up to the end:
-        # no test L > t has an error that small.
+        # If the loss has an atom at its maximum, P₁(L <= t) may stay below α up to the
+        # end of the table. Then no test of the form L > t has an error that small.
         is_reached = is_left | (lower_tail_deficit(high) <= 0)
         log_beta = np.where(is_reached, log_beta, -math.inf)
-        log_rest = np.where(
+
+        log_complement_of_beta = np.where(
             is_left,
             table.log_upper_tail(threshold) + math.log1p(RELATIVE_ERROR),
             log_complement(log_beta),
         )
         if math.isfinite(table.max_loss):
-            log_beta, log_rest = self._above_pure_lines(
-                log_beta, log_rest, log_alpha, log_rest_of_alpha
+            log_beta, log_complement_of_beta = self._raise_to_pure_lines(
+                log_beta, log_complement_of_beta, log_alpha, log_complement_of_alpha
             )
-        return log_beta, np.minimum(log_rest, 0.0)
+        return log_beta, np.minimum(log_complement_of_beta, 0.0)
 
-    def _above_pure_lines(
+    def _raise_to_pure_lines(
         self,
         log_beta: Array,
-        log_rest: Array,
+        log_complement_of_beta: Array,
         log_alpha: Array,
-        log_rest_of_alpha: Array,
+        log_complement_of_alpha: Array,
     ) -> tuple[Array, Array]:
-        """Raise the curve to the lines 1 − e^T·α and e^−T·(1 − α) of (T, 0)-DP.
+        """Raise a trade-off curve to the two lines that a bounded loss guarantees.
 
-        Tests that randomize at atoms of the loss at ±T attain them; T = `pure_epsilon`.
+        A loss of at most T = `pure_epsilon` is T-DP, whose curve is the larger of
+        1 − e^T·α (the steep line) and e^−T·(1 − α) (the shallow line). Tests that
+        randomize at the atoms of the loss at ±T attain these lines.
+
+        Parameters
+        ----------
+        log_beta, log_complement_of_beta : array
+            log β and log(1 − β) of the curve.
+        log_alpha, log_complement_of_alpha : array
+            log α and log(1 − α).
+
+        Returns
+        -------
+        log_beta, log_complement_of_beta : array
+            The same for the raised curve.
         """
         largest_loss = self.pure_epsilon * (1 + _LOG_ROUNDING) + _LOG_ROUNDING
-        log_rest_of_steep = np.minimum(
+        log_complement_of_steep = np.minimum(
             log_alpha * (1 - _LOG_ROUNDING) + largest_loss, 0.0
         )
-        log_shallow = log_rest_of_alpha * (1 + _LOG_ROUNDING) - largest_loss
-        highest_line = np.maximum(log_complement(log_rest_of_steep), log_shallow)
-        smallest_rest = np.minimum(log_rest_of_steep, log_complement(log_shallow))
-        return np.maximum(log_beta, highest_line), np.minimum(log_rest, smallest_rest)
+        log_steep = log_complement(log_complement_of_steep)
+        log_shallow = log_complement_of_alpha * (1 + _LOG_ROUNDING) - largest_loss
+        log_complement_of_shallow = log_complement(log_shallow)
+
+        log_line = np.maximum(log_steep, log_shallow)
+        log_complement_of_line = np.minimum(
+            log_complement_of_steep, log_complement_of_shallow
+        )
+        return (
+            np.maximum(log_beta, log_line),
+            np.minimum(log_complement_of_beta, log_complement_of_line),
+        )
 
     # ---- Rényi divergences, ρ and the Hellinger angle
 
     def renyi(self, order: Any) -> Any:
         """Return the Rényi divergence of the given order, rounded up.
 
-        D_α = log E₁[e^{sL}]/s with s = α − 1, where
+        With S(t) = P₁(L > t) and s = α − 1 it is D_α = log E₁[e^{sL}]/s, where
 
-            E₁[e^{sL}] = 1 + s·∫₀^∞ (S(t)(e^{st} − e^{−(s+1)t}) + e^{−(s+1)t}·δ(t)) dt
-
-        and S(t) = P₁(L > t). For an unbounded loss at order·θ > 10⁶ it is order·μ²/2,
-        an upper bound.
+            E₁[e^{sL}] = 1 + s·∫₀^∞ (S(t)(e^{st} − e^{−(s+1)t}) + e^{−(s+1)t}·δ(t)) dt.
 
         Parameters
         ----------
         order : float or array
-            α >= 1; 1 is the Kullback–Leibler divergence, inf the largest loss.
+            The order α >= 1. Order 1 is the Kullback–Leibler divergence, order infinity the
+            largest loss.
+
+        Returns
+        -------
+        float or array
+            D_α >= 0, of the shape of `order`. For an unbounded loss and an order above
+            10⁶/(standard deviation of L) it is the upper bound α·μ²/2.
         """
         orders = _validate.array("order", order)
         if not np.all(orders >= 1):
@@ -393,70 +532,85 @@ class PrivacyProfile(Guarantee):
         return divergences if divergences.ndim else float(divergences)
 
     def implied_renyi(self, order: float) -> float:
-        """Return the Rényi divergence of one order >= 1, as `renyi` does."""
+        """Return the Rényi divergence D_α of one order α >= 1, rounded up.
+
+        The formula is in `renyi`. Where the integral cannot be resolved in doubles, a
+        simple upper bound is returned: the largest loss, or α·μ²/2 (which μ-GDP implies;
+        Dong, Roth and Su 2022).
+        """
         largest_loss = self.pure_epsilon
-        # The loss is all but constant at a huge largest loss.
-        is_degenerate = (
+        is_bounded = math.isfinite(largest_loss)
+        loss_is_nearly_constant = (
             _HUGE_LOSS < largest_loss < math.inf
             and self.loss_law.loss_scale > math.sqrt(largest_loss)
         )
-        if order > _LARGEST_ORDER or is_degenerate:
-            return largest_loss  # the divergence grows with the order, up to this
-        if math.isinf(largest_loss) and order * self.loss_law.loss_scale > _HUGE_MOMENT:
-            # What μ-GDP implies (Dong, Roth and Su 2022).
+        if order > _LARGEST_ORDER or loss_is_nearly_constant:
+            return largest_loss
+        if not is_bounded and order * self.loss_law.loss_scale > _HUGE_MOMENT:
             return float(round_up(order * self.mu * self.mu / 2, RELATIVE_ERROR))
 
         s = order - 1.0
         log_integral = self.loss_table.log_moment_integral(s)
         if s == 0:
             return float(round_up(math.exp(log_integral), RELATIVE_ERROR))
-        log_scaled = log_integral + math.log(s)
-        if log_scaled < 30:
-            log_moment = math.log1p(math.exp(log_scaled))
+
+        # log E₁[e^{sL}] = log(1 + s·integral), without overflow.
+        log_increase = log_integral + math.log(s)
+        if log_increase < 30:
+            log_moment = math.log1p(math.exp(log_increase))
         else:
-            log_moment = log_scaled + math.log1p(math.exp(-log_scaled))
+            log_moment = log_increase + math.log1p(math.exp(-log_increase))
         return min(float(round_up(log_moment / s, RELATIVE_ERROR)), self.pure_epsilon)
 
     @cached_property
     def rho(self) -> float:
-        """The smallest ρ of zCDP: the supremum of D_α/α over all orders α > 1.
+        """The smallest ρ such that the release is ρ-zCDP, rounded up.
 
-        Orders α = 1 + 2^x are tried with growing x until no larger one can exceed what
-        was seen (`_orders_are_closed`); the best is then refined.
+        It is the supremum of D_α/α over all orders α > 1. Orders α = 1 + 2^x are tried
+        with increasing x until `_orders_are_closed` proves that no larger order matters;
+        then the best x is refined.
         """
         largest = self.implied_renyi(1.0)
         x = -6.0
-        ratios: dict[float, float] = {}
+        ratio_at: dict[float, float] = {}  # D_α/α, by x
         while True:
             order = 1 + 2.0**x
-            ratios[x] = self.implied_renyi(order) / order
-            largest = max(largest, ratios[x])
+            ratio_at[x] = self.implied_renyi(order) / order
+            largest = max(largest, ratio_at[x])
             if self._orders_are_closed(order, largest):
                 break
             if x == 12:
-                # μ-GDP implies μ²/2-zCDP: where the loss is all but Gaussian that is as
-                # good, and no larger order need be tried.
+                # μ-GDP implies μ²/2-zCDP. For a nearly Gaussian loss this is as good as
+                # what any larger order could give.
                 rho_of_mu = self.mu * self.mu / 2
                 if rho_of_mu <= largest * (1 + 1e-6):
                     return float(round_up(rho_of_mu, RELATIVE_ERROR))
             x += 0.5
 
-        best_x = max(ratios, key=ratios.__getitem__)
+        def negative_ratio(x: float) -> float:
+            """Return −D_α/α at the order α = 1 + 2^x."""
+            order = float(1 + 2.0**x)
+            return -self.implied_renyi(order) / order
+
+        best_x = max(ratio_at, key=ratio_at.__getitem__)
         refined = scipy.optimize.minimize_scalar(
-            lambda x: -self.implied_renyi(1 + 2.0**x) / (1 + 2.0**x),
-            bounds=(best_x - 0.5, best_x + 0.5),
-            method="bounded",
+            negative_ratio, bounds=(best_x - 0.5, best_x + 0.5), method="bounded"
         )
         return float(round_up(max(largest, -float(refined.fun)), RELATIVE_ERROR))
 
     def _orders_are_closed(self, order: float, rho: float) -> bool:
-        """Say whether D_α/α <= ρ is proved for every order above the given one.
+        """Say whether D_α/α <= ρ is proved for every order α above the given one.
 
-        For a bounded loss because D_α is at most the largest loss; else by the bound
-        D_α/α <= v/2 + (log K/(α−1) + drift)/α, which falls as α grows.
+        A bounded loss has D_α <= (largest loss). For an unbounded one, with v =
+        `_tail_mu`² and the constants K and drift of `SubgaussianTail`,
+
+            D_α/α <= v/2 + (log K/(α − 1) + drift)/α,
+
+        which decreases in α. A ρ that is smaller than the limit v/2 counts as v/2.
         """
         if math.isfinite(self.pure_epsilon):
             return self.pure_epsilon <= rho * order
+
         tail = self._subgaussian_tail()
         limit = self._tail_mu**2 / 2
         bound = limit + (tail.log_k / (order - 1) + tail.drift) / order
@@ -464,13 +618,21 @@ class PrivacyProfile(Guarantee):
 
     @cached_property
     def hellinger_angle(self) -> float:
-        """2·arccos∫√(p₁p₂), rounded up; 1 − ∫√(p₁p₂) = ½·∫₀^∞ e^{−t/2}·δ(t) dt."""
+        """The Hellinger angle 2·arccos∫√(p₁p₂) of the worst pair, rounded up.
+
+        It is computed from the squared Hellinger distance
+
+            1 − ∫√(p₁p₂) = ½·∫₀^∞ e^{−t/2}·δ(t) dt.
+        """
         table = self.loss_table
-        log_integral = table.log_integral(
-            lambda t: table.log_delta(t) - t / 2, growth=-0.5
-        )
-        distance_squared = min(math.exp(log_integral - _LOG_2), 1.0)
-        angle = 4 * math.asin(math.sqrt(distance_squared / 2))
+
+        def log_integrand(t: Array) -> Array:
+            """Return log(e^{−t/2}·δ(t))."""
+            return table.log_delta(t) - t / 2
+
+        log_integral = table.log_integral(log_integrand, growth=-0.5)
+        squared_distance = min(math.exp(log_integral - _LOG_2), 1.0)
+        angle = 4 * math.asin(math.sqrt(squared_distance / 2))
         return min(float(round_up(angle, RELATIVE_ERROR)), math.pi)
 
     # ---- what it implies in other definitions
@@ -494,30 +656,34 @@ class PrivacyProfile(Guarantee):
 
     @property
     def floor(self) -> "PrivacyProfile | None":
-        """The profile that no scale of this noise goes below; None if δ falls to 0."""
+        """The profile that remains for arbitrarily much noise; None if δ falls to 0."""
         return None
 
     @property
     def extreme_splits(self) -> "list[PrivacyProfile]":
-        """Profiles of pairs among which the worst pair often is.
+        """Profiles of pairs of neighbors among which the worst pair often is.
 
-        A calibration starts its search with them.
+        A calibration starts its search with them. On a product space these are the pairs
+        that differ in one factor only.
         """
         return [self]
 
     @property
     def quadrature_law(self) -> PrivacyLossLaw | None:
-        """The law of the loss by a fixed quadrature: δ(ε) without a table."""
+        """The privacy loss with a fixed number of quadrature nodes, for a quick δ(ε).
+
+        None if the profile has a closed form or no single privacy loss.
+        """
         return None
 
     @property
     def tabulated_mu(self) -> float | None:
-        """A lower bound on `mu` without the proof about the tail, or None."""
+        """A lower bound on `mu` that needs no proof about the tail; None if there is none."""
         return None
 
     @property
     def delta_vanishes_at_finite_scale(self) -> bool:
-        """Whether δ(ε) falls to 0 at a finite scale, Δ/ε: under Laplace noise."""
+        """Whether δ(ε) is 0 from the noise scale Δ/ε on, as for Laplace noise."""
         return False
 
     @property
@@ -527,7 +693,7 @@ class PrivacyProfile(Guarantee):
 
     @property
     def space(self) -> str:
-        """The space where the noise lives, in words."""
+        """The name of the space on which the noise lives, for messages."""
         return "this space"
 
 
@@ -537,10 +703,17 @@ class PrivacyProfile(Guarantee):
 def _newton_mu(
     eps: Array, mu: Array, step: Callable[[Array, Array, Array], Array]
 ) -> Array:
-    """Improve μ by Newton steps until they are below 1e-13 of it.
+    """Improve approximate solutions μ of δ_μ(ε) = δ by Newton's method.
 
-    `step` takes μ, a = ε/μ − μ/2 and b = ε/μ + μ/2. A step never more than halves or
-    doubles μ.
+    The iteration ends when all steps are below 1e-13·μ. No step more than doubles μ or
+    removes more than half of it.
+
+    Parameters
+    ----------
+    eps, mu : array
+        ε >= 0, and the first iterates μ > 0.
+    step : callable
+        The Newton step, as a function of μ, a = ε/μ − μ/2 and b = ε/μ + μ/2.
     """
     for _ in range(60):
         a = eps / mu - mu / 2
@@ -553,10 +726,18 @@ def _newton_mu(
 
 
 def _mu_from_log_delta(eps: Array, log_delta: Array, start: float | None) -> Array:
-    """Return the μ with log δ_μ(ε) = log δ.
+    """Return the μ with log δ_μ(ε) = `log_delta`, elementwise.
 
-    log δ_μ(ε) is increasing and concave in μ, so that Newton's method from below
-    converges; ∂δ_μ/∂μ = φ(a), and δ_μ/φ(a) is a difference of Mills' ratios.
+    δ_μ(ε) is the profile of N(0, 1) against N(μ, 1). Its logarithm is increasing and
+    concave in μ, so that Newton's method converges from below. With a = ε/μ − μ/2 and
+    b = ε/μ + μ/2, ∂δ_μ/∂μ = φ(a), and δ_μ/φ(a) is a difference of Mills' ratios.
+
+    Parameters
+    ----------
+    eps, log_delta : array
+        ε >= 0, and log δ with δ <= ½.
+    start : float or None
+        The first iterate; by default a lower bound on each μ.
     """
     if start is None:
         mu = np.maximum(gdp_mu_below(eps, log_delta), 1e-305)
@@ -564,20 +745,32 @@ def _mu_from_log_delta(eps: Array, log_delta: Array, start: float | None) -> Arr
         mu = np.full_like(eps, start)
 
     def step(mu: Array, a: Array, b: Array) -> Array:
-        """Return the Newton step in μ."""
+        """Return the Newton step in μ for log δ_μ(ε) = log δ."""
         gap = log_delta - gdp_log_delta(mu, eps)
         return np.asarray(gap * _mills_difference(a, b))
 
     return _newton_mu(eps, mu, step)
 
 
-def _mu_from_log_complement(eps: Array, log_rest: Array, start: float | None) -> Array:
-    """Return the μ with log(1 − δ_μ(ε)) = `log_rest`, for δ near 1.
+def _mu_from_log_complement(
+    eps: Array, log_complement_of_delta: Array, start: float | None
+) -> Array:
+    """Return the μ with log(1 − δ_μ(ε)) = `log_complement_of_delta`, elementwise.
 
-    1 − δ = Φ(a) + e^ε·Φ(−b) = φ(a)·(R(−a) + R(b)), R being Mills' ratio.
+    δ_μ(ε) is the profile of N(0, 1) against N(μ, 1). With a = ε/μ − μ/2, b = ε/μ + μ/2
+    and Mills' ratio R,
+
+        1 − δ_μ(ε) = Φ(a) + e^ε·Φ(−b) = φ(a)·(R(−a) + R(b)).
+
+    Parameters
+    ----------
+    eps, log_complement_of_delta : array
+        ε >= 0, and log(1 − δ) with δ > ½.
+    start : float or None
+        The first iterate; by default the solution of Φ(a) = 1 − δ.
     """
     if start is None:
-        z = scipy.special.ndtri_exp(np.minimum(log_rest, -1e-300))
+        z = scipy.special.ndtri_exp(np.minimum(log_complement_of_delta, -1e-300))
         root = np.sqrt(z * z + 2 * eps)
         mu = np.where(z < 0, -z + root, 2 * eps / (np.abs(z) + root))
         mu = np.maximum(mu, 1e-305)
@@ -585,32 +778,35 @@ def _mu_from_log_complement(eps: Array, log_rest: Array, start: float | None) ->
         mu = np.full_like(eps, start)
 
     def step(mu: Array, a: Array, b: Array) -> Array:
-        """Return the Newton step in μ."""
-        value = np.logaddexp(
-            scipy.special.log_ndtr(a), eps + scipy.special.log_ndtr(-b)
-        )
-        return np.asarray((value - log_rest) * (_mills(-a) + _mills(b)))
+        """Return the Newton step in μ for log(1 − δ_μ(ε)) = log(1 − δ)."""
+        log_first_term = scipy.special.log_ndtr(a)
+        log_second_term = eps + scipy.special.log_ndtr(-b)
+        log_value = np.logaddexp(log_first_term, log_second_term)
+        gap = log_value - log_complement_of_delta
+        return np.asarray(gap * (_mills(-a) + _mills(b)))
 
     return _newton_mu(eps, mu, step)
 
 
 def _mills(x: Array) -> Array:
-    """Return Mills' ratio Φ(−x)/φ(x).
+    """Return Mills' ratio R(x) = Φ(−x)/φ(x).
 
-    Left of −35 it is held at its value there: only the sign of a Newton step matters.
+    Left of −35, where it would overflow, the value at −35 is returned: a Newton step
+    is clipped there anyway, so that only its sign matters.
     """
     argument = np.maximum(x, -35.0) / math.sqrt(2)
     return np.asarray(math.sqrt(math.pi / 2) * scipy.special.erfcx(argument))
 
 
 def _mills_difference(a: Array, b: Array) -> Array:
-    """Return R(a) − R(b) = δ_μ/φ(a), accurately enough for a Newton step.
+    """Return R(a) − R(b) for a <= b, where R(x) = Φ(−x)/φ(x) is Mills' ratio.
 
-    Where the ends are close it is ∫(1 − z·R(z)) dz by the midpoint rule.
+    It is accurate enough for a Newton step. Where the difference would cancel it is
+    (b − a)·(1 − z·R(z)) with z = (a + b)/2: the midpoint rule for ∫ −R′.
     """
     z = (a + b) / 2
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        slope = np.where(z > 100, 1 / (z * z), 1 - z * _mills(z))
+        negative_slope = np.where(z > 100, 1 / (z * z), 1 - z * _mills(z))
         difference = _mills(a) - _mills(b)
-        is_clear = difference > 1e-3 * _mills(a)
-        return np.where(is_clear, difference, (b - a) * slope)
+        has_enough_digits = difference > 1e-3 * _mills(a)
+        return np.where(has_enough_digits, difference, (b - a) * negative_slope)

@@ -1,11 +1,14 @@
-"""Exact profiles of the Riemannian Gaussian and Laplace on constant curvature.
+"""Exact privacy profiles of Riemannian Gaussian and Laplace noise on constant curvature.
 
-Theorem P1 (docs/exact-profiles.md). The worst pair of neighbors is any pair of centers
-exactly the sensitivity apart: moving η₂ away from η₁ raises δ(ε) at every ε. So no
-search over distances is needed.
+`gaussian_profile` and `laplace_profile` return them, and `gaussian_floor` the smallest μ
+that any scale of Gaussian noise can reach.
 
-Theorem P3 (the same page). On a hyperbolic space the profile does not fall to 0 as the
-scale grows; its limit is `FloorProfile`, and no isotropic law does better.
+Theorem P1 (docs/exact-profiles.md). The worst pair of neighbors is any pair whose noise
+centers are exactly the sensitivity apart: moving the second center away from the first
+raises δ(ε) at every ε. So no search over distances is needed.
+
+Theorem P3 (docs/exact-profiles.md). On a hyperbolic space the profile does not fall to 0
+as the scale grows. Its limit is `FloorProfile`, and no isotropic noise does better.
 """
 
 import math
@@ -37,24 +40,24 @@ from curvedp.privacy.profiles.base import (
     SubgaussianTail,
 )
 
-# Integrals are taken in units of the curvature radius; there doubles resolve these
-# ranges of the scale, of sensitivity/scale, and of the sensitivity on a hyperbolic
+# The ranges in which integrals can be computed in doubles, in units of the curvature
+# radius: of the scale, of sensitivity/scale, and of the sensitivity on a hyperbolic
 # space.
 _SCALE_RANGE = (1e-20, 1e6)
 _RATIO_RANGE = (1e-15, 1e7)
 _LARGEST_HYPERBOLIC_SENSITIVITY = 300.0
-# On a circle there are closed forms, in which squares must stay numbers.
+# On a circle there are closed forms, in which no square may overflow or underflow.
 _CIRCLE_RANGE = (1e-140, 1e140)
-_QUADRATURE_NODES_FOR_SEARCH = 128
+_QUADRATURE_NODES_FOR_SEARCH = 128  # for quick estimates during a calibration
 _MAX_QUADRATURE_NODES = 2048
-_SINH_SQUARE_OVERFLOWS = 350
+_SINH_SQUARE_OVERFLOWS = 350  # the radius beyond which sinh² would overflow
 
 
 def _check_range(name: str, value: float, low: float, high: float) -> None:
     """Raise `ParameterError` unless low <= value <= high.
 
-    A search makes many profiles, so that the slower validator is called on failure
-    only.
+    `_validate.within` builds the message. It is slow, and is called only on failure,
+    because a calibration makes many profiles.
     """
     if not low <= value <= high:
         _validate.within(name, value, low, high)
@@ -62,12 +65,13 @@ def _check_range(name: str, value: float, low: float, high: float) -> None:
 
 @dataclass(frozen=True)
 class RadialProfile(PrivacyProfile):
-    """The profile of an isotropic law, from a radial integral or a closed form.
+    """The profile of isotropic noise, from a radial integral or a closed form.
 
     Parameters
     ----------
     kind : str
-        'gaussian' or 'laplace'.
+        'gaussian' (density ∝ exp(−d²/2s²), with the distance d from the center and the
+        scale s) or 'laplace' (density ∝ exp(−d/s)).
     """
 
     kind: Kind
@@ -78,35 +82,41 @@ class RadialProfile(PrivacyProfile):
     @property
     @abstractmethod
     def unresolved_loss_law(self) -> PrivacyLossLaw:
-        """The law of the loss, with as many quadrature nodes as mostly suffice."""
+        """The privacy loss with a default number of quadrature nodes."""
 
     @cached_property
     def loss_law(self) -> PrivacyLossLaw:
-        """The law of the loss, with as many quadrature nodes as it needs."""
+        """The privacy loss with as many quadrature nodes as its integrals need."""
         return self.unresolved_loss_law.resolved()
 
     @cached_property
     def loss_table(self) -> TabulatedLossLaw:
-        """The tabulated law, with more nodes where errors of the quadrature show."""
+        """The tabulated privacy loss.
+
+        If errors of the quadrature prevent a table, the number of nodes is doubled.
+        """
         law = self.loss_law
         while True:
             try:
                 return TabulatedLossLaw(law)
             except ArithmeticError:
-                if not isinstance(law, SpaceFormLoss):
+                can_be_refined = (
+                    isinstance(law, SpaceFormLoss)
+                    and law.order <= _MAX_QUADRATURE_NODES
+                )
+                if not can_be_refined:
                     raise
-                if law.order > _MAX_QUADRATURE_NODES:
-                    raise
+                assert isinstance(law, SpaceFormLoss)
                 law = replace(law, order=2 * law.order)
 
     @cached_property
     def rao(self) -> float:
-        """The Rao distance Δ·√(Fisher information), which is the loss scale."""
+        """The Rao distance Δ·√(Fisher information), which is the scale of the loss."""
         return float(round_up(self.loss_law.loss_scale, RELATIVE_ERROR))
 
     @property
     def quadrature_law(self) -> PrivacyLossLaw | None:
-        """The law with a fixed number of nodes; None for closed forms."""
+        """The privacy loss with a fixed number of nodes; None if there is a closed form."""
         law = None if self.is_closed_form else self.unresolved_loss_law
         if not isinstance(law, SpaceFormLoss):
             return None
@@ -114,7 +124,10 @@ class RadialProfile(PrivacyProfile):
 
     @property
     def tabulated_mu(self) -> float | None:
-        """The largest μ_ε within the table of the loss; None for closed forms."""
+        """The largest μ_ε within the table of the loss; None if there is a closed form.
+
+        μ_ε is the μ with δ_μ(ε) = δ(ε).
+        """
         return None if self.is_closed_form else self._mu_in_table
 
     @property
@@ -128,20 +141,29 @@ class RadialProfile(PrivacyProfile):
 
 @dataclass(frozen=True)
 class ConstantCurvatureProfile(RadialProfile):
-    """The exact profile of an isotropic law on a space of constant curvature.
+    """The exact profile of isotropic noise on a space of constant curvature.
 
-    It holds for every pair of centers at distance at most `sensitivity`. Flat Gaussians
-    and one-dimensional spaces have closed forms; elsewhere it is one radial integral of
-    an incomplete beta function (`loss.space_form`).
+    It holds for every pair of noise centers at distance at most `sensitivity`. Flat
+    Gaussians and one-dimensional spaces have closed forms. Elsewhere it is one radial
+    integral of an incomplete beta function (`loss.space_form`).
 
     Parameters
     ----------
     kind : str
         'gaussian' or 'laplace'.
     curvature, dim : float, int
-        Of the space.
-    scale, sensitivity : float
-        Of the noise, and the largest distance of two centers.
+        The curvature and the dimension of the space.
+    scale : float
+        The scale of the noise.
+    sensitivity : float
+        The largest distance between two centers.
+
+    Raises
+    ------
+    ParameterError
+        If a parameter is out of range, or beyond what doubles can resolve.
+    NotIntegrable
+        If the Laplace density has infinite mass at this scale.
     """
 
     curvature: float
@@ -152,7 +174,7 @@ class ConstantCurvatureProfile(RadialProfile):
     length_fields: ClassVar[tuple[str, ...]] = ("scale", "sensitivity")
 
     def __post_init__(self) -> None:
-        """Validate the space, the sensitivity and what doubles resolve."""
+        """Validate the space, the sensitivity and the range that doubles can resolve."""
         super().__post_init__()
         if self.kind not in ("gaussian", "laplace"):
             raise ParameterError(
@@ -165,7 +187,7 @@ class ConstantCurvatureProfile(RadialProfile):
         self._validate_integrability(root)
 
     def _validate_space(self) -> None:
-        """Check curvature and dimension; store them as a float and an int."""
+        """Check the curvature and the dimension, and store them as a float and an int."""
         dim_is_plain = type(self.dim) is int and 1 <= self.dim < 2**53
         curvature_is_plain = (
             type(self.curvature) is float and abs(self.curvature) <= 1e300
@@ -177,7 +199,10 @@ class ConstantCurvatureProfile(RadialProfile):
         object.__setattr__(self, "dim", _validate.integer("dim", self.dim, 1))
 
     def _validate_sensitivity(self, root: float) -> None:
-        """Check that the sensitivity does not exceed the diameter of a sphere."""
+        """Check that the sensitivity does not exceed the diameter of a sphere.
+
+        `root` is √|curvature|.
+        """
         if self.curvature <= 0:
             return
         diameter = math.pi / root
@@ -189,7 +214,10 @@ class ConstantCurvatureProfile(RadialProfile):
             )
 
     def _validate_resolved_range(self, root: float) -> None:
-        """Check that doubles resolve the integrals for these parameters."""
+        """Check that the integrals can be computed in doubles for these parameters.
+
+        `root` is √|curvature|, the inverse of the curvature radius.
+        """
         if self.dim > 1 and not self.is_closed_form:
             _check_range("scale·√|curvature|", self.scale * root or 1.0, *_SCALE_RANGE)
             ratio = self.sensitivity / self.scale
@@ -208,7 +236,11 @@ class ConstantCurvatureProfile(RadialProfile):
             )
 
     def _validate_integrability(self, root: float) -> None:
-        """Check that the Laplace density on a hyperbolic space has a finite mass."""
+        """Raise `NotIntegrable` if the Laplace density has infinite mass.
+
+        On a hyperbolic space its scale must be below 1/(√|curvature|·(d−1)). `root` is
+        √|curvature|.
+        """
         may_diverge = self.kind == "laplace" and self.curvature < 0 and self.dim > 1
         if may_diverge and self.scale * root * (self.dim - 1) >= 1:
             largest = 1 / (root * (self.dim - 1))
@@ -222,7 +254,7 @@ class ConstantCurvatureProfile(RadialProfile):
 
     @property
     def unresolved_loss_law(self) -> PrivacyLossLaw:
-        """The law of the loss, in units in which the curvature is −1, 0 or 1."""
+        """The privacy loss, in units in which the curvature is −1, 0 or 1."""
         root = math.sqrt(abs(self.curvature)) or 1.0
         k = (self.curvature > 0) - (self.curvature < 0)
         s = self.scale * root
@@ -243,7 +275,7 @@ class ConstantCurvatureProfile(RadialProfile):
 
     @property
     def _zero_from(self) -> float:
-        """The ε from which on δ is 0: Δ/s for Laplace, whatever the curvature."""
+        """The smallest ε at which `delta` returns 0: Δ/s, rounded up, for Laplace noise."""
         if self.kind == "gaussian":
             return self.pure_epsilon
         ratio = Fraction(self.sensitivity) / Fraction(self.scale)
@@ -251,7 +283,7 @@ class ConstantCurvatureProfile(RadialProfile):
 
     @cached_property
     def floor(self) -> PrivacyProfile | None:
-        """The limit for growing scales on a hyperbolic space; None elsewhere."""
+        """The limit of the profile for growing scales on a hyperbolic space; else None."""
         if self.curvature < 0 and self.dim > 1:
             return FloorProfile(
                 self.curvature, self.dim, self.sensitivity, adjacency=self.adjacency
@@ -271,14 +303,19 @@ class ConstantCurvatureProfile(RadialProfile):
 
     @property
     def _tail_mu(self) -> float:
-        """Δ/σ: far out the loss is that of a flat Gaussian."""
+        """Δ/σ: for large losses the loss behaves like that of a flat Gaussian."""
         return self.sensitivity / self.scale
 
     def _subgaussian_tail(self) -> SubgaussianTail:
-        """Return the bound on the moments of the Gaussian's loss on a hyperbolic space.
+        """Return a bound on the moments of the loss of a Gaussian on a hyperbolic space.
 
-        docs/exact-profiles.md, Theorem P2: L <= (2rD + D²)/2s², and
-        ρ(m+u) <= (1 + 1/(e^{2m} − 1))^{d−1}·e^{−u²/2s²}, m the mode of ρ.
+        In units of curvature −1, with the scale s, the distance D of the centers, the radius
+        r, its density ρ and the mode m of ρ (docs/exact-profiles.md, Theorem P2),
+
+            L <= (2rD + D²)/2s²,
+            ρ(m+u)/ρ(m) <= (1 + 1/(e^{2m} − 1))^{d−1}·e^{−u²/2s²}.
+
+        So drift = mD/s², and K is the integral of the second bound divided by ∫ρ/ρ(m).
         """
         law = self.loss_law
         assert isinstance(law, SpaceFormLoss)
@@ -297,7 +334,7 @@ class ConstantCurvatureProfile(RadialProfile):
 
 @dataclass(frozen=True)
 class GaussianProfile(ConstantCurvatureProfile):
-    """The profile of a flat Gaussian, in closed form: it is exactly Δ/σ-GDP.
+    """The profile of a Gaussian on a flat space, in closed form: exactly Δ/σ-GDP.
 
     Dong, Roth and Su (2022). The parameters are those of `ConstantCurvatureProfile`.
     """
@@ -360,7 +397,7 @@ class LineLaplaceProfile(ConstantCurvatureProfile):
     """The profile of the Laplace law on the line: δ(ε) = 1 − e^{(ε − Δ/s)/2}."""
 
     def delta_upper_bound(self, eps: Array) -> Array:
-        """Return δ(ε) by the closed form, rounded up."""
+        """Return δ(ε) = 1 − e^{(ε − Δ/s)/2}, or 0 from ε = Δ/s on; rounded up."""
         gap = np.minimum(eps - self._zero_from, 0.0)
         delta = -np.expm1(gap / 2) * (1 + 1e-15)
         delta = np.minimum(np.nextafter(delta, 1.0), 1.0)
@@ -369,19 +406,19 @@ class LineLaplaceProfile(ConstantCurvatureProfile):
 
 @dataclass(frozen=True)
 class FloorProfile(PrivacyProfile):
-    """The limit of the Gaussian's profile on a hyperbolic space as its scale grows.
+    """The limit of the profile of a Gaussian on a hyperbolic space as its scale grows.
 
-    The loss tends to (d−1)·log(cosh Δ − sinh Δ·cos φ), φ the angle of a uniform
-    direction: the loss between the harmonic measures on the boundary seen from the two
-    centers, into which Brownian motion turns *any* isotropic law
-    (docs/exact-profiles.md, Theorem P3).
+    The privacy loss tends to (d−1)·log(cosh Δ − sinh Δ·cos φ), where φ is the angle of a
+    uniform direction. This is the loss between the harmonic measures on the boundary
+    seen from the two centers. Brownian motion turns *any* isotropic noise into these
+    measures, so that none does better (docs/exact-profiles.md, Theorem P3).
 
     Parameters
     ----------
     curvature, dim : float, int
-        Of the space: curvature < 0, dimension >= 2.
+        The curvature < 0 and the dimension d >= 2 of the space.
     sensitivity : float
-        The largest distance Δ of two centers.
+        The largest distance Δ between two centers.
     """
 
     curvature: float
@@ -392,6 +429,7 @@ class FloorProfile(PrivacyProfile):
     open_ranges: ClassVar[dict[str, tuple[float, float]]] = {"curvature": (-1e300, 0.0)}
 
     def __post_init__(self) -> None:
+        """Validate curvature, sensitivity and dimension."""
         super().__post_init__()
         _validate.integer("dim", self.dim, 2)
 
@@ -401,12 +439,12 @@ class FloorProfile(PrivacyProfile):
 
     @property
     def rao(self) -> float:
-        """Δ·√(Fisher information) = Δ(d−1)/√d in units of the curvature radius."""
+        """The Rao distance: Δ(d−1)/√d with Δ in units of the curvature radius."""
         return float(round_up(self.loss_law.loss_scale, 1e-15))
 
 
 def _is_flat_gaussian(kind: str, curvature: float, dim: int) -> bool:
-    """Say whether the law is a Gaussian on a flat space; a line has no curvature."""
+    """Say whether the noise is a Gaussian on a flat space. A line is always flat."""
     return kind == "gaussian" and (curvature == 0 or (dim == 1 and curvature < 0))
 
 
@@ -419,10 +457,10 @@ def constant_curvature_profile(
     *,
     adjacency: str = "replace-one",
 ) -> ConstantCurvatureProfile:
-    """Return the profile of an isotropic law, by a closed form where there is one.
+    """Return the profile of isotropic noise, by a closed form if there is one.
 
-    The same parameters give the same object, which keeps what it has computed. The
-    parameters are those of `ConstantCurvatureProfile`.
+    The same parameters give the same object within a thread, so that what it has computed
+    is used again. The parameters are those of `ConstantCurvatureProfile`.
     """
     numbers = (curvature, dim, scale, sensitivity)
     are_numbers = all(isinstance(number, int | float) for number in numbers)
@@ -446,9 +484,9 @@ def _cached_profile(
     sensitivity: float,
     adjacency: str,
 ) -> ConstantCurvatureProfile:
-    """Return one profile for each thread and set of parameters.
+    """Return one profile for each thread and each set of parameters.
 
-    Threads do not share profiles, because a table of the loss grows as it is asked.
+    Threads do not share profiles, because the table of a loss is extended in place.
     """
     profile_class = ConstantCurvatureProfile
     if _is_flat_gaussian(kind, curvature, dim):
@@ -463,16 +501,16 @@ def gaussian_profile(
 ) -> ConstantCurvatureProfile:
     """Return the exact profile of the Riemannian Gaussian on constant curvature.
 
-    The density of the noise is ∝ exp(−d²/2σ²).
+    The density of the noise is ∝ exp(−d²/2σ²), with the distance d from its center.
 
     Parameters
     ----------
     curvature, dim : float, int
-        Of the space.
+        The curvature and the dimension of the space.
     sigma : float
         The scale σ of the noise.
     sensitivity : float
-        The largest distance of two centers.
+        The largest distance between two centers.
 
     Examples
     --------
@@ -485,18 +523,19 @@ def gaussian_profile(
 def laplace_profile(
     curvature: float, dim: int, scale: float, sensitivity: float
 ) -> ConstantCurvatureProfile:
-    """Return the exact profile of the Riemannian Laplace on constant curvature.
+    """Return the exact profile of the Riemannian Laplace law on constant curvature.
 
-    The density of the noise is ∝ exp(−d/scale); δ(ε) = 0 from ε = sensitivity/scale on.
+    The density of the noise is ∝ exp(−d/scale), with the distance d from its center.
+    δ(ε) is 0 from ε = sensitivity/scale on.
 
     Parameters
     ----------
     curvature, dim : float, int
-        Of the space.
+        The curvature and the dimension of the space.
     scale : float
         The scale of the noise.
     sensitivity : float
-        The largest distance of two centers.
+        The largest distance between two centers.
 
     Examples
     --------
@@ -507,14 +546,16 @@ def laplace_profile(
 
 
 def gaussian_floor(curvature: float, dim: int, sensitivity: float) -> float:
-    """Return the infimum over σ of the Gaussian's μ: 0 unless the space is hyperbolic.
+    """Return the infimum over all scales of the μ of Gaussian noise.
+
+    It is 0 unless the space is hyperbolic.
 
     Parameters
     ----------
     curvature, dim : float, int
-        Of the space.
+        The curvature and the dimension of the space.
     sensitivity : float
-        The largest distance of two centers.
+        The largest distance between two centers.
 
     Examples
     --------

@@ -1,10 +1,14 @@
-"""Profiles of the Riemannian Gaussian on products of space forms.
+"""Privacy profiles of the Riemannian Gaussian on products of spaces of constant curvature.
 
-An example are the 2×2 SPD matrices, ℝ × H² of curvature −½. The loss is the sum of the
-factors' independent losses. A change of length Δ may be split over the factors in any
-way with ΣΔᵢ² = Δ², and δ(ε) grows with each Δᵢ (docs/exact-profiles.md, Theorem P1,
-applied to a slice). So δ(ε) is the supremum over that sphere of splits
-(`largest_over_splits`). Flat factors count as one; there may be two parts in all.
+For example, the 2×2 SPD matrices are the product of a line and a hyperbolic plane of
+curvature −½.
+
+The privacy loss is the sum of the independent losses of the factors. A change of length
+Δ between neighboring data sets may be split over the factors in any way with ΣΔᵢ² = Δ².
+Such a division (Δ₁, Δ₂, …) is called a split here. δ(ε) increases with each Δᵢ
+(docs/exact-profiles.md, Theorem P1, applied to a slice), so that δ(ε) of the product is
+the supremum over the splits (`largest_over_splits`). All flat factors count as one part.
+Products with more than two parts are not supported.
 """
 
 import math
@@ -37,21 +41,26 @@ from curvedp.privacy.profiles.constant_curvature import (
 )
 
 Factors = tuple[tuple[float, int], ...]  # (curvature, dimension) of each factor
-# A pair of lengths -> a row of positive numbers, each increasing in either length.
+# A function of a split (a pair of lengths) that returns a row of positive numbers, each
+# of which increases with either length: what a split costs, in several definitions.
 CostOfSplit = Callable[[Array], Array]
 
-_GOOD_ERROR = 1e-7  # a relative error of the fit that needs no finer lattice
-_POOR_ERROR = 1e-5  # one beyond which the arc is narrowed first
-_LATTICE_SIZES = (5, 9, 17, 33, 65)  # splits between two factors
-_FINE_LATTICE_SIZE = 2049
-_MOST_UNRESOLVED = 1e-6  # noise of a table beyond which it is refused
-_SMALLEST_SQUARE = 1e-300
+_GOOD_ERROR = 1e-7  # a relative error of the fit over the splits that is good enough
+_POOR_ERROR = 1e-5  # a larger relative error makes the search narrow the arc of splits
+_LATTICE_SIZES = (5, 9, 17, 33, 65)  # numbers of splits to which polynomials are fitted
+_FINE_LATTICE_SIZE = 2049  # points at which a fit is searched for its maximum
+_MOST_UNRESOLVED = 1e-6  # a table of the loss with more relative noise is refused
+_SMALLEST_SQUARE = 1e-300  # a lower bound on μ², so that its fit stays positive
 _SMALLEST_FLOAT = 5e-324
+# The relative errors that are charged to δ and to μ, in units of the relative noise of
+# the table of the loss.
+_NOISE_FACTOR_OF_DELTA = 20
+_NOISE_FACTOR_OF_MU = 40
 
 
 @dataclass(frozen=True)
 class _SplitProfile(PrivacyProfile):
-    """The profile at one split of the sensitivity over the factors.
+    """The profile for one split of the sensitivity over the factors.
 
     Attributes
     ----------
@@ -60,9 +69,9 @@ class _SplitProfile(PrivacyProfile):
     scale : float
         The scale σ of the noise.
     flat_distance : float
-        The part of the change in the flat factors, which are merged.
+        The length of the change in the flat factors, which count as one.
     distances : tuple of float
-        The part of the change in each curved factor.
+        The length of the change in each curved factor.
     """
 
     factors: Factors
@@ -71,12 +80,15 @@ class _SplitProfile(PrivacyProfile):
     distances: tuple[float, ...]
 
     def _delta(self, eps: Array) -> Array:
-        """Return δ(ε) from the table, raised by the error of the sum."""
-        return np.minimum(super()._delta(eps) * (1 + self._margin), 1.0)
+        """Return δ(ε) from the table of the loss, raised by its relative error."""
+        return np.minimum(super()._delta(eps) * (1 + self._relative_error), 1.0)
 
     @property
-    def _unresolved(self) -> float:
-        """The noise of the table of this split; refused where it is large."""
+    def _table_noise(self) -> float:
+        """The relative noise of the table of the loss.
+
+        Raises `NotResolved` if it exceeds `_MOST_UNRESOLVED`.
+        """
         noise = self.loss_table.series.unresolved
         if noise > _MOST_UNRESOLVED:
             raise NotResolved(
@@ -85,32 +97,38 @@ class _SplitProfile(PrivacyProfile):
         return noise
 
     @property
-    def _margin(self) -> float:
-        """The relative error of δ at this split, by which it is rounded up."""
+    def _relative_error(self) -> float:
+        """A bound on the relative error of δ for this split."""
         error_of_sum = MARGIN if len(self.curved_profiles) > 1 else 0.0
-        return error_of_sum + 20 * self._unresolved
+        return error_of_sum + _NOISE_FACTOR_OF_DELTA * self._table_noise
 
     @cached_property
     def curved_profiles(self) -> tuple[ConstantCurvatureProfile, ...]:
-        """The profiles of the curved factors in which there is a change."""
-        return tuple(
-            constant_curvature_profile("gaussian", curvature, dim, self.scale, distance)
-            for (curvature, dim), distance in zip(
-                self.factors, self.distances, strict=True
-            )
-            if distance > 0
-        )
+        """The profiles of the curved factors in which the two data sets differ."""
+        profiles = []
+        for (curvature, dim), distance in zip(
+            self.factors, self.distances, strict=True
+        ):
+            if distance > 0:
+                profile = constant_curvature_profile(
+                    "gaussian", curvature, dim, self.scale, distance
+                )
+                profiles.append(profile)
+        return tuple(profiles)
 
     @cached_property
     def loss_law(self) -> PrivacyLossLaw:
-        """The law of the sum of the two losses; the narrower one is integrated over."""
-        summands: list[tuple[float, LossOnLine]] = [
-            (profile.loss_law.loss_scale, profile.loss_table)
-            for profile in self.curved_profiles
-        ]
+        """The sum of the privacy losses of the two parts that change.
+
+        The sum is a convolution integral over the narrower of the two losses.
+        """
+        summands: list[tuple[float, LossOnLine]] = []  # (loss scale, loss)
+        for profile in self.curved_profiles:
+            summands.append((profile.loss_law.loss_scale, profile.loss_table))
         if self.flat_distance > 0:
             mu = self.flat_distance / self.scale
             summands.append((mu, GaussianLoss(mu)))
+
         summands.sort(key=lambda summand: summand[0])
         (narrow_scale, narrow), (wide_scale, wide) = summands
         return SumOfLosses(wide, narrow, wide_scale, narrow_scale)
@@ -118,39 +136,49 @@ class _SplitProfile(PrivacyProfile):
     @cached_property
     def mu(self) -> float:
         """The smallest μ of GDP, raised by the noise of the table."""
-        exact_mu = super().mu
-        return float(round_up(exact_mu, 40 * self.loss_table.series.unresolved))
+        noiseless_mu = super().mu  # may extend the table, and so comes first
+        noise = _NOISE_FACTOR_OF_MU * self.loss_table.series.unresolved
+        return float(round_up(noiseless_mu, noise))
 
     def mu_at(self, eps: Array) -> Array:
-        """Return μ_ε, raised by the noise of the table."""
-        return super().mu_at(eps) * (1 + 40 * self.loss_table.series.unresolved)
+        """Return the μ with δ_μ(ε) = δ(ε), raised by the noise of the table."""
+        noiseless_mu = super().mu_at(eps)
+        noise = _NOISE_FACTOR_OF_MU * self.loss_table.series.unresolved
+        return noiseless_mu * (1 + noise)
 
     def mu_of_tradeoff(self, alpha: Array) -> Array:
-        """Return the μ of (α, β(α)), raised by the noise of the table."""
-        noise = self.loss_table.series.unresolved
-        return super().mu_of_tradeoff(alpha) * (1 + 40 * noise)
+        """Return the μ of the point (α, β(α)), raised by the noise of the table."""
+        noise = _NOISE_FACTOR_OF_MU * self.loss_table.series.unresolved
+        return super().mu_of_tradeoff(alpha) * (1 + noise)
 
     @property
     def rao(self) -> float:
-        """√(Σ θᵢ²): the Fisher metric of a product is block diagonal."""
+        """The Rao distance √(Σ θᵢ²) of the factors' distances θᵢ.
+
+        The squares add up because the Fisher metric of a product is block diagonal.
+        """
         squares = [profile.rao**2 for profile in self.curved_profiles]
         squares.append((self.flat_distance / self.scale) ** 2)
         return float(round_up(math.sqrt(sum(squares)), 1e-15))
 
     @property
     def _tail_mu(self) -> float:
-        """The μ of the part of the change that falls on factors with unbounded loss."""
-        hyperbolic = [
-            distance
-            for (curvature, _), distance in zip(
-                self.factors, self.distances, strict=True
-            )
-            if curvature < 0
-        ]
-        return math.hypot(self.flat_distance, *hyperbolic) / self.scale
+        """The limit of μ_ε for large ε: the μ of the parts whose loss is unbounded.
+
+        μ_ε is the μ with δ_μ(ε) = δ(ε). The loss is unbounded in the flat part and in
+        hyperbolic factors.
+        """
+        hyperbolic_distances = []
+        for (curvature, _), distance in zip(self.factors, self.distances, strict=True):
+            if curvature < 0:
+                hyperbolic_distances.append(distance)
+        return math.hypot(self.flat_distance, *hyperbolic_distances) / self.scale
 
     def _subgaussian_tail(self) -> SubgaussianTail:
-        """Return the sum of the factors' bounds; a sphere's loss is bounded."""
+        """Return a bound on the moments of the loss: the sum of the factors' bounds.
+
+        The loss of a sphere is bounded by its `pure_epsilon`, which counts as drift.
+        """
         tails = []
         for profile in self.curved_profiles:
             if profile.curvature < 0:
@@ -169,13 +197,18 @@ def _split_profile(
     flat_distance: float,
     distances: tuple[float, ...],
 ) -> PrivacyProfile:
-    """Return the profile at a split; where only one part changes, that part's own."""
+    """Return the profile for one split, cached.
+
+    If only one part changes it is the profile of that part. The parameters are those
+    of `_SplitProfile`.
+    """
     changed = [
         (curvature, dim, distance)
         for (curvature, dim), distance in zip(factors, distances, strict=True)
         if distance > 0
     ]
     if not changed:
+        # Flat Gaussians have the same profile in every dimension.
         return constant_curvature_profile("gaussian", 0.0, 2, scale, flat_distance)
     if flat_distance == 0 and len(changed) == 1:
         curvature, dim, distance = changed[0]
@@ -185,18 +218,20 @@ def _split_profile(
 
 @dataclass(frozen=True)
 class ProductProfile(PrivacyProfile):
-    """The profile of the Gaussian on a product of space forms.
+    """The profile of the Gaussian on a product of spaces of constant curvature.
 
-    At every ε it is that of the worst split of the sensitivity, at most 1e-8 above the
-    truth: the supremum over splits is that of a polynomial fit, raised by the fit's
-    measured error (`largest_over_splits`).
+    At every ε it is that of the worst split of the sensitivity over the factors, and
+    exceeds the truth by at most 1e-8 of it. The supremum over the splits is that of a
+    polynomial fit, raised by the measured error of the fit (`largest_over_splits`).
 
     Parameters
     ----------
     factors : tuple of (float, int)
-        Curvature and dimension of each factor.
-    scale, sensitivity : float
-        Of the noise, and the largest distance of two centers.
+        The curvature and the dimension of each factor.
+    scale : float
+        The scale σ of the noise.
+    sensitivity : float
+        The largest distance Δ between two centers of the noise.
     """
 
     factors: Factors
@@ -206,27 +241,37 @@ class ProductProfile(PrivacyProfile):
     length_fields: ClassVar[tuple[str, ...]] = ("scale", "sensitivity")
 
     def __post_init__(self) -> None:
-        """Validate factors and sensitivity; refuse more than two parts."""
+        """Validate factors and sensitivity; refuse products with more than two parts."""
         super().__post_init__()
         object.__setattr__(self, "factors", self._validated_factors())
-        if all(curvature > 0 for curvature, _ in self.factors):
-            diameters = [
-                math.pi / math.sqrt(curvature) for curvature, _ in self.factors
-            ]
-            diameter = math.hypot(*diameters)
-            if self.sensitivity > diameter * (1 + 4e-16):
-                raise ParameterError(
-                    f"must not exceed the diameter {diameter:g}",
-                    parameter="sensitivity",
-                    value=self.sensitivity,
-                )
-        if len(self._caps) > 2:
+        self._validate_sensitivity()
+        if len(self._part_diameters) > 2:
             raise ParameterError(
                 f"{self.space} has more than two parts, the flat ones counted as one"
             )
 
+    def _validate_sensitivity(self) -> None:
+        """Check that the sensitivity does not exceed the diameter of a compact product."""
+        is_compact = all(curvature > 0 for curvature, _ in self.factors)
+        if not is_compact:
+            return
+        diameters = [math.pi / math.sqrt(curvature) for curvature, _ in self.factors]
+        diameter = math.hypot(*diameters)
+        if self.sensitivity > diameter * (1 + 4e-16):
+            raise ParameterError(
+                f"must not exceed the diameter {diameter:g}",
+                parameter="sensitivity",
+                value=self.sensitivity,
+            )
+
     def _validated_factors(self) -> Factors:
-        """Return the factors as a tuple of (float, int); refuse anything else."""
+        """Return the factors as a tuple of (float, int).
+
+        Raises
+        ------
+        ParameterError
+            If they are not pairs of a curvature and a dimension, or if there are none.
+        """
         try:
             pairs = tuple((curvature, dim) for curvature, dim in self.factors)
         except (TypeError, ValueError):
@@ -249,7 +294,7 @@ class ProductProfile(PrivacyProfile):
 
     @property
     def _curved(self) -> Factors:
-        """The factors that are not flat; a line has no curvature."""
+        """The factors that are not flat. A line is flat whatever its curvature."""
         return tuple(
             (curvature, dim)
             for curvature, dim in self.factors
@@ -258,107 +303,142 @@ class ProductProfile(PrivacyProfile):
 
     @property
     def _has_flat(self) -> bool:
+        """Whether there is a flat part."""
         return len(self._curved) < len(self.factors)
 
     @property
-    def _caps(self) -> list[float]:
-        """How far each part can be moved: the flat one, if any, then the others."""
-        caps = [
+    def _part_diameters(self) -> list[float]:
+        """The diameter of each part: first the flat one, if any, then the curved ones.
+
+        It is the largest distance that a change can have within that part.
+        """
+        diameters = [
             math.pi / math.sqrt(curvature) if curvature > 0 else math.inf
             for curvature, _ in self._curved
         ]
-        return [math.inf, *caps] if self._has_flat else caps
+        return [math.inf, *diameters] if self._has_flat else diameters
 
     def _at_split(self, lengths: Sequence[float]) -> PrivacyProfile:
-        """Return the profile with these lengths on the parts, ordered as `_caps`."""
-        capped = [min(x, cap) for x, cap in zip(lengths, self._caps, strict=True)]
-        flat_distance = capped.pop(0) if self._has_flat else 0.0
+        """Return the profile for one split of the sensitivity.
+
+        Parameters
+        ----------
+        lengths : sequence of float
+            The length of the change in each part, in the order of `_part_diameters`. A
+            length beyond the diameter of its part is cut.
+        """
+        distances = [
+            min(length, diameter)
+            for length, diameter in zip(lengths, self._part_diameters, strict=True)
+        ]
+        flat_distance = distances.pop(0) if self._has_flat else 0.0
         # Equal factors are interchangeable: sorting lets one table serve every order.
-        pairs = sorted(zip(self._curved, capped, strict=True))
-        factors = tuple(factor for factor, _ in pairs)
-        distances = tuple(distance for _, distance in pairs)
-        return _split_profile(factors, self.scale, flat_distance, distances)
+        pairs = sorted(zip(self._curved, distances, strict=True))
+        sorted_factors = tuple(factor for factor, _ in pairs)
+        sorted_distances = tuple(distance for _, distance in pairs)
+        return _split_profile(
+            sorted_factors, self.scale, flat_distance, sorted_distances
+        )
 
     @property
     def extreme_splits(self) -> list[PrivacyProfile]:
-        """The profiles with all of the change in one part."""
+        """The profiles of the splits that put all of the change into one part."""
         return [
             self._at_split((self.sensitivity * direction).tolist())
-            for direction in np.eye(len(self._caps))
+            for direction in np.eye(len(self._part_diameters))
         ]
 
     def _largest_over_splits(self, cost: Callable[[PrivacyProfile], Array]) -> Array:
-        """Return the supremum of each entry of a cost over the splits."""
-        caps = self._caps
+        """Return the supremum over the splits of each entry of a cost.
+
+        Parameters
+        ----------
+        cost : callable
+            A function of the profile of a split that returns an array of positive
+            numbers, each increasing with the lengths of the split.
+
+        Returns
+        -------
+        array
+            The suprema, raised by their errors.
+        """
+        diameters = self._part_diameters
         length = self.sensitivity
-        if len(caps) == 1:
+        if len(diameters) == 1:
             return cost(self._at_split([length]))
-        start = math.acos(min(caps[0] / length, 1.0))
-        stop = math.asin(min(caps[1] / length, 1.0))
+
+        # A split is length·(cos θ, sin θ). The diameters of the parts bound the angle θ.
+        start = math.acos(min(diameters[0] / length, 1.0))
+        stop = math.asin(min(diameters[1] / length, 1.0))
         if len(self._curved) == 2 and self._curved[0] == self._curved[1]:
             stop = min(stop, math.pi / 4)  # the other half is its mirror image
-        return largest_over_splits(
-            lambda direction: cost(self._at_split((length * direction).tolist())),
-            start,
-            max(start, stop),
-        )
 
-    # ---- what a profile is asked
+        def cost_of_direction(direction: Array) -> Array:
+            """Return the cost of the split length·direction."""
+            return cost(self._at_split((length * direction).tolist()))
+
+        return largest_over_splits(cost_of_direction, start, max(start, stop))
+
+    # ---- the methods of a profile
 
     def _delta(self, eps: Array) -> Array:
-        """Return δ(ε) through the supremum of μ_ε².
+        """Return δ(ε) from the supremum of μ_ε² over the splits, rounded up.
 
-        μ_ε, with δ_{μ_ε}(ε) = δ(ε), has a square that is nearly linear in the squared
-        lengths, which makes the fit over the splits accurate.
+        μ_ε is the μ with δ_μ(ε) = δ(ε) for one split. Its square is nearly linear in the
+        squared lengths of the split, which makes the polynomial fit accurate.
         """
-        if len(self._caps) == 1:
+        if len(self._part_diameters) == 1:
             return self._at_split([self.sensitivity])._delta(eps)
-        flat = np.asarray(eps, np.float64).ravel()
-        is_inside = (flat < self.pure_epsilon) & (flat < 1e300)
-        delta = np.zeros_like(flat)
-        is_tiny = is_inside & self._is_below_all_floats(flat)
+        flat_eps = np.asarray(eps, np.float64).ravel()
+        is_inside = (flat_eps < self.pure_epsilon) & (flat_eps < 1e300)
+        delta = np.zeros_like(flat_eps)
+        is_tiny = is_inside & self._is_below_all_floats(flat_eps)
         delta[is_tiny] = _SMALLEST_FLOAT
+
         is_searched = is_inside & ~is_tiny
         if np.any(is_searched):
-            searched = flat[is_searched]
+            searched_eps = flat_eps[is_searched]
             mu_squared = self._largest_over_splits(
-                lambda split: np.maximum(split.mu_at(searched) ** 2, _SMALLEST_SQUARE)
+                lambda split: np.maximum(
+                    split.mu_at(searched_eps) ** 2, _SMALLEST_SQUARE
+                )
             )
             mu = np.sqrt(mu_squared) * (1 + 2 * (MARGIN + RELATIVE_ERROR))
-            delta[is_searched] = gdp_delta(mu, searched)
+            delta[is_searched] = gdp_delta(mu, searched_eps)
         return delta.reshape(np.shape(eps))
 
     def _is_below_all_floats(self, eps: Array) -> NDArray[np.bool_]:
-        """Say at which ε every split has a δ below the smallest float.
+        """Say at which ε the δ of every split is below the smallest float.
 
-        δ grows with each length, so that (Δ, Δ) bounds every split, and one table
-        spares a search that needs dozens.
+        δ increases with each length. So the pair of lengths (Δ, Δ) bounds every split, and
+        its one table replaces a search that needs dozens of them.
         """
-        both = self._at_split([self.sensitivity, self.sensitivity])
-        mu = both.mu_at(eps) * (1 + 2 * (MARGIN + RELATIVE_ERROR))
+        bounding_profile = self._at_split([self.sensitivity, self.sensitivity])
+        mu = bounding_profile.mu_at(eps) * (1 + 2 * (MARGIN + RELATIVE_ERROR))
         bound = gdp_delta(np.maximum(mu, math.sqrt(_SMALLEST_SQUARE)), eps)
         return np.asarray(bound <= _SMALLEST_FLOAT)
 
     def _epsilon(self, delta: Array) -> Array:
-        """Return ε(δ) for every δ of an array."""
+        """Return ε(δ) for every entry of an array, one after the other."""
         eps = [self._epsilon_at(value) for value in delta.ravel().tolist()]
         return np.array(eps).reshape(delta.shape)
 
     def _epsilon_at(self, delta: float) -> float:
-        """Return ε(δ) by Brent's method, since each δ(ε) is a search over the splits.
+        """Return the smallest ε with δ(ε) <= delta, rounded up.
 
-        It starts from the largest ε of the extreme splits, which is nearly always the
-        answer up to rounding.
+        Brent's method is used, because each δ(ε) is a search over the splits. The search
+        starts at the largest ε of the extreme splits, which is nearly always the answer up
+        to rounding.
         """
 
         def relative_excess(eps: float) -> float:
+            """Return (δ(ε) − delta), relative to the larger of the two."""
             value = float(self.delta(eps))
             return (value - delta) / max(value, delta)
 
         low = 0.0
-        high = max(
-            1e-3, *(float(split.epsilon(delta)) for split in self.extreme_splits)
-        )
+        eps_of_extremes = [float(split.epsilon(delta)) for split in self.extreme_splits]
+        high = max(1e-3, *eps_of_extremes)
         step = 1e-6
         while relative_excess(high) > 0:
             low = high
@@ -367,27 +447,31 @@ class ProductProfile(PrivacyProfile):
         return root_rounded_up(relative_excess, low, high, relative=1e-15)
 
     def _tradeoff(self, alpha: Array) -> Array:
-        """Return β = Φ(−Φ⁻¹(α) − μ_α), μ_α² being the supremum over the splits."""
-        if len(self._caps) == 1:
+        """Return the smallest type II error β(α) over all splits, rounded down.
+
+        It is β = Φ(−Φ⁻¹(α) − μ_α), where μ_α² is the supremum over the splits of the
+        squared μ whose Gaussian trade-off curve passes through the split's (α, β(α)).
+        """
+        if len(self._part_diameters) == 1:
             return self._at_split([self.sensitivity])._tradeoff(alpha)
-        flat = np.asarray(alpha, np.float64).ravel()
-        is_inside = (flat > 0) & (flat < 1)
-        beta = np.where(flat > 0, 0.0, 1.0)
+        flat_alpha = np.asarray(alpha, np.float64).ravel()
+        is_inside = (flat_alpha > 0) & (flat_alpha < 1)
+        beta = np.where(flat_alpha > 0, 0.0, 1.0)
         if np.any(is_inside):
-            inside = flat[is_inside]
+            alpha_inside = flat_alpha[is_inside]
             mu_squared = self._largest_over_splits(
                 lambda split: np.maximum(
-                    split.mu_of_tradeoff(inside) ** 2, _SMALLEST_SQUARE
+                    split.mu_of_tradeoff(alpha_inside) ** 2, _SMALLEST_SQUARE
                 )
             )
             mu = np.sqrt(mu_squared) * (1 + 2 * (MARGIN + RELATIVE_ERROR))
-            beta[is_inside] = ndtr(-ndtri(inside) - mu)
+            beta[is_inside] = ndtr(-ndtri(alpha_inside) - mu)
         return beta.reshape(np.shape(alpha))
 
     @cached_property
     def mu(self) -> float:
         """The smallest μ of GDP: the largest μ of a split, rounded up."""
-        if len(self._caps) == 1:
+        if len(self._part_diameters) == 1:
             return self._at_split([self.sensitivity]).mu
         mu_squared = self._largest_over_splits(lambda split: np.array([split.mu**2]))[0]
         return float(round_up(math.sqrt(mu_squared), 2 * MARGIN))
@@ -408,14 +492,15 @@ class ProductProfile(PrivacyProfile):
 
     @cached_property
     def pure_epsilon(self) -> float:
-        """The largest loss, if all factors are spheres.
+        """The largest loss if all factors are spheres, rounded up; else infinity.
 
-        ΣDᵢ(2cᵢ − Dᵢ)/2σ² over ΣDᵢ² = Δ² is largest at D ∝ c, the factors' diameters:
+        With the diameters cᵢ of the factors, the loss ΣΔᵢ(2cᵢ − Δᵢ)/2σ² of a split with
+        ΣΔᵢ² = Δ² is largest where the Δᵢ are proportional to the cᵢ. There it is
         Δ(2|c| − Δ)/2σ².
         """
         if self._has_flat or any(curvature < 0 for curvature, _ in self._curved):
             return math.inf
-        diameter = math.hypot(*self._caps)
+        diameter = math.hypot(*self._part_diameters)
         length = self.sensitivity
         numerator = length * (2 * diameter - min(length, diameter))
         return float(round_up(numerator / (2 * self.scale**2), 1e-15))
@@ -431,20 +516,23 @@ class ProductProfile(PrivacyProfile):
 
     @cached_property
     def rao(self) -> float:
-        """Δ times the largest √(Fisher information) of a part.
+        """The Rao distance: Δ times the largest √(Fisher information) of a part.
 
-        The Fisher metric of a product is block diagonal.
+        The Fisher metric of a product is block diagonal, so that the worst direction lies
+        within one part.
         """
-        per_length = [1 / self.scale] if self._has_flat else []
+        root_informations = [1 / self.scale] if self._has_flat else []
         for curvature, dim in self._curved:
-            reach = self.sensitivity
+            distance = self.sensitivity
             if curvature > 0:
-                reach = min(reach, math.pi / math.sqrt(curvature))
+                distance = min(distance, math.pi / math.sqrt(curvature))
             profile = constant_curvature_profile(
-                "gaussian", curvature, dim, self.scale, reach
+                "gaussian", curvature, dim, self.scale, distance
             )
-            per_length.append(profile.rao / reach)
-        return float(round_up(self.sensitivity * max(per_length), RELATIVE_ERROR))
+            root_informations.append(profile.rao / distance)
+        return float(
+            round_up(self.sensitivity * max(root_informations), RELATIVE_ERROR)
+        )
 
     @property
     def space(self) -> str:
@@ -456,9 +544,10 @@ class ProductProfile(PrivacyProfile):
 
     @cached_property
     def floor(self) -> PrivacyProfile | None:
-        """With one hyperbolic factor, its own floor.
+        """The profile that remains for arbitrarily much noise, or None.
 
-        The other factors' losses vanish as the scale grows.
+        With one hyperbolic factor it is the floor of that factor: the losses of the other
+        factors vanish as the scale grows.
         """
         hyperbolic = [factor for factor in self._curved if factor[0] < 0]
         if len(hyperbolic) != 1:
@@ -472,7 +561,14 @@ def product_profile(
 ) -> ProductProfile:
     """Return the profile of the Gaussian of scale σ on a product of space forms.
 
-    Each factor is given as (curvature, dimension); see `ProductProfile`.
+    Parameters
+    ----------
+    factors : sequence of (float, int)
+        The curvature and the dimension of each factor.
+    sigma : float
+        The scale σ of the noise.
+    sensitivity : float
+        The largest distance between two centers of the noise.
     """
     return ProductProfile(factors, sigma, sensitivity)  # type: ignore[arg-type]
 
@@ -481,33 +577,42 @@ def product_profile(
 
 
 class _Supremum(NamedTuple):
-    """The largest value of each entry over an arc of splits, with its error."""
+    """The largest value of each entry of a cost over an arc of splits."""
 
     value: Array
-    error: Array
+    error: Array  # an estimate of how far the value may be below the supremum
 
 
 def largest_over_splits(
     cost: CostOfSplit, start: float = 0.0, stop: float = math.pi / 2
 ) -> Array:
-    """Return the supremum of each entry of a cost over splits, raised by its error.
+    """Return the supremum over splits of each entry of a cost, raised by its error.
 
-    A split is (cos θ, sin θ) with θ from `start` to `stop`. What a product spends is a
-    smooth function of the split. It is fitted by polynomials of growing degree in the
-    share of one part; the difference of two successive fits is added as the error
-    (docs/exact-profiles.md, "Products and SPD matrices"). Where that error is poor, as
-    for ε near the largest loss, the arc is narrowed first.
+    A split is a direction (cos θ, sin θ). The cost is a smooth function of it, to which
+    polynomials of increasing degree are fitted. The difference between the last two
+    fits is added as the error (docs/exact-profiles.md, "Products and SPD matrices").
+    Where that error is poor, as for ε near the largest loss, the arc of splits is
+    narrowed first.
+
+    Parameters
+    ----------
+    cost : callable
+        A function of the direction (cos θ, sin θ) that returns a row of positive
+        numbers, each increasing in both coordinates.
+    start, stop : float
+        The range of θ, within [0, π/2].
     """
     value, error = _fit_over_arc(cost, start, stop)
-    for column in np.nonzero(error > _POOR_ERROR * value)[0]:
+    poorly_fitted = np.nonzero(error > _POOR_ERROR * value)[0]
+    for column in poorly_fitted:
         narrowed = _fit_over_narrowed_arc(_entry(cost, int(column)), start, stop)
         value[column] = narrowed.value[0]
         error[column] = narrowed.error[0]
-    return (value + error) * (1 + 1e-12)  # covers the fit's own arithmetic
+    return (value + error) * (1 + 1e-12)  # covers the arithmetic of the fit
 
 
 def _entry(cost: CostOfSplit, column: int) -> CostOfSplit:
-    """Return the cost with one entry only."""
+    """Return the cost function that has only the given entry of `cost`."""
 
     def one_entry(split: Array) -> Array:
         return cost(split)[column : column + 1]
@@ -516,25 +621,34 @@ def _entry(cost: CostOfSplit, column: int) -> CostOfSplit:
 
 
 def _fit_over_narrowed_arc(cost: CostOfSplit, start: float, stop: float) -> _Supremum:
-    """Return the supremum of a cost with one entry, over arcs that shrink around it.
+    """Return the supremum over splits of a cost with one entry, by narrowing the arc.
 
-    A cost grows with each length, so that on an arc from θ to θ′ it is at most its
-    value at (cos θ, sin θ′). Arcs on which that is below a value already seen cannot
-    hold the worst split.
+    The cost increases with each length. On an arc from θ to θ′ it is therefore at most
+    its value at (cos θ, sin θ′). Arcs on which this bound is below a value that was
+    found elsewhere cannot contain the worst split, and are dropped.
+
+    Parameters
+    ----------
+    cost : callable
+        The cost as a function of the split (cos θ, sin θ).
+    start, stop : float
+        The range of θ.
     """
     supremum = _Supremum(np.array([math.nan]), np.array([math.inf]))
     for _ in range(12):
         theta = np.linspace(start, stop, 13)
-        largest_seen = max(float(cost(_direction(angle))[0]) for angle in theta)
+        largest_value = max(float(cost(_direction(angle))[0]) for angle in theta)
         upper_bounds = [
-            float(cost(np.array([math.cos(a), math.sin(b)]))[0])
-            for a, b in pairwise(theta)
+            float(cost(np.array([math.cos(left), math.sin(right)]))[0])
+            for left, right in pairwise(theta)
         ]
-        possible = np.nonzero(np.array(upper_bounds) >= largest_seen)[0]
-        new_start = float(theta[possible[0]])
-        new_stop = float(theta[possible[-1] + 1])
-        if math.isfinite(supremum.error[0]) and (new_start, new_stop) == (start, stop):
-            break  # the arc does not shrink any more
+        possible_arcs = np.nonzero(np.array(upper_bounds) >= largest_value)[0]
+        new_start = float(theta[possible_arcs[0]])
+        new_stop = float(theta[possible_arcs[-1] + 1])
+
+        has_fit = math.isfinite(supremum.error[0])
+        if has_fit and (new_start, new_stop) == (start, stop):
+            break  # the arc no longer shrinks
         start, stop = new_start, new_stop
         supremum = _fit_over_arc(cost, start, stop)
         if supremum.error[0] <= _POOR_ERROR * supremum.value[0]:
@@ -543,50 +657,65 @@ def _fit_over_narrowed_arc(cost: CostOfSplit, start: float, stop: float) -> _Sup
 
 
 def _fit_over_arc(cost: CostOfSplit, start: float, stop: float) -> _Supremum:
-    """Return the supremum of each entry over an arc, by Chebyshev series.
+    """Return the supremum of each entry of a cost over an arc, by Chebyshev series.
 
-    The variable is the share sin²θ of the second part. A loss does not depend on the
-    sign of its length, so that a cost is smooth in the squared lengths, and nearly
-    linear: half the degree that a series in the angle would need.
+    The variable is sin²θ, the squared length in the second part of the split
+    (cos θ, sin θ). A loss does not depend on the sign of a length, so that the cost is
+    smooth in the squared lengths, and nearly linear. The degree is half of what a series
+    in θ would need.
+
+    Parameters
+    ----------
+    cost : callable
+        The cost as a function of the split (cos θ, sin θ).
+    start, stop : float
+        The range of θ.
     """
-    low_share = math.sin(start) ** 2
-    high_share = math.sin(stop) ** 2
+    low = math.sin(start) ** 2
+    high = math.sin(stop) ** 2
     fine_points = _chebyshev_points(_FINE_LATTICE_SIZE)
-    known: dict[float, Array] = {}
+    cost_at: dict[float, Array] = {}  # by Chebyshev point z in [−1, 1]
     previous_fit: Array | None = None
 
     for size in _LATTICE_SIZES:
         points = _chebyshev_points(size)
         for z in points.tolist():
-            if z not in known:
-                share = low_share + (high_share - low_share) * (1 + z) / 2
-                known[z] = cost(np.sqrt([max(1 - share, 0.0), share]))
-        values = np.array([known[z] for z in points.tolist()])
+            if z not in cost_at:
+                sin_square = low + (high - low) * (1 + z) / 2
+                split = np.sqrt([max(1 - sin_square, 0.0), sin_square])
+                cost_at[z] = cost(split)
+        values = np.array([cost_at[z] for z in points.tolist()])
 
         degree = size - 1
         basis = chebvander(points, degree)
         coefficients = np.linalg.lstsq(basis, values, rcond=1e-13)[0]
         fit = chebvander(fine_points, degree) @ coefficients
         largest = np.maximum(fit.max(axis=0), values.max(axis=0))
+
+        # The residual of the fit, plus how much it differs from the previous one where
+        # it is close to its maximum.
         error = np.abs(basis @ coefficients - values).max(axis=0)
         if previous_fit is None:
             error += largest
         else:
-            near_top = fit > 0.99 * largest
-            error += (np.abs(fit - previous_fit) * near_top).max(axis=0)
+            is_near_top = fit > 0.99 * largest
+            error += (np.abs(fit - previous_fit) * is_near_top).max(axis=0)
         if np.all(error <= _GOOD_ERROR * largest):
             break
         previous_fit = fit
 
-    climbed = [
+    maxima = [
         _climb(column, fine_points[best])
         for column, best in zip(coefficients.T, fit.argmax(axis=0), strict=True)
     ]
-    return _Supremum(np.maximum(largest, climbed), error)
+    return _Supremum(np.maximum(largest, maxima), error)
 
 
 def _chebyshev_points(size: int) -> Array:
-    """Return −cos(πj/(size − 1)): the extrema of a Chebyshev polynomial, increasing."""
+    """Return −cos(πj/(size − 1)), j = 0, …, size − 1: increasing from −1 to 1.
+
+    They are the extrema of a Chebyshev polynomial.
+    """
     return -np.cos(np.pi * np.arange(size) / (size - 1))
 
 
@@ -598,7 +727,15 @@ def _direction(theta: float) -> Array:
 
 
 def _climb(coefficients: Array, z: float) -> float:
-    """Return the largest value of a Chebyshev series near z, by a pattern search."""
+    """Return a local maximum of a Chebyshev series near z, by a pattern search.
+
+    Parameters
+    ----------
+    coefficients : array
+        The coefficients of the series on [−1, 1].
+    z : float
+        The point at which the search starts.
+    """
     degree = len(coefficients) - 1
     largest = float((chebvander(np.array([z]), degree) @ coefficients)[0])
     step = 1e-3

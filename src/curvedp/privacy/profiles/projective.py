@@ -1,7 +1,7 @@
-"""Exact profiles of the Riemannian Gaussian and Laplace on projective spaces.
+"""Exact privacy profiles of Riemannian Gaussian and Laplace noise on projective spaces.
 
-The law of the loss is in `loss.projective`; this module validates the parameters and
-brings them to units in which the diameter is π/2.
+The privacy loss is computed in `loss.projective`. This module validates the parameters
+and converts them to units in which the diameter is π/2.
 """
 
 import math
@@ -20,9 +20,9 @@ _RATIO_RANGE = (1e-12, 1e6)
 
 @dataclass(frozen=True)
 class ProjectiveProfile(RadialProfile):
-    """The exact profile of an isotropic law on a real or complex projective space.
+    """The exact profile of isotropic noise on a real or complex projective space.
 
-    It holds for every pair of centers at distance at most `sensitivity`
+    It holds for every pair of noise centers at distance at most `sensitivity`
     (docs/exact-profiles.md, Theorem P1).
 
     Parameters
@@ -32,11 +32,14 @@ class ProjectiveProfile(RadialProfile):
     field : str
         'real' or 'complex'.
     dim : int
-        The real dimension, from 2 on; even and from 4 on if complex (ℂP¹ is a sphere).
+        The real dimension: at least 2 if real, even and at least 4 if complex (ℂP¹ is a
+        sphere).
     curvature : float
         The smallest sectional curvature κ > 0; the diameter is π/(2√κ).
-    scale, sensitivity : float
-        Of the noise, and the largest distance of two centers.
+    scale : float
+        The scale of the noise.
+    sensitivity : float
+        The largest distance between two centers.
     """
 
     field: str
@@ -48,7 +51,7 @@ class ProjectiveProfile(RadialProfile):
     length_fields: ClassVar[tuple[str, ...]] = ("scale", "sensitivity")
 
     def __post_init__(self) -> None:
-        """Validate the space, the sensitivity and what doubles resolve."""
+        """Validate the space, the sensitivity and the range that doubles can resolve."""
         super().__post_init__()
         known_kind = self.kind in ("gaussian", "laplace")
         known_field = self.field in ("real", "complex")
@@ -78,7 +81,7 @@ class ProjectiveProfile(RadialProfile):
 
     @property
     def unresolved_loss_law(self) -> ProjectiveLoss:
-        """The law of the loss, in units in which the diameter is π/2."""
+        """The privacy loss, in units in which the diameter is π/2."""
         root = math.sqrt(self.curvature)
         return ProjectiveLoss(
             self.kind,

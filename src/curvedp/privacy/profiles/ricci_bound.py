@@ -1,10 +1,13 @@
-"""Bounds on whole profiles, in closed form, where the exact one is not known.
+"""Privacy profiles in closed form that bound the exact ones where those are not known.
+
+`HadamardProfile` bounds Gaussian noise on spaces without positive curvature, and
+`PureProfile` any noise with a bounded privacy loss.
 
 Theorem P4 (docs/exact-profiles.md). On a complete, simply connected manifold with
 sectional curvatures <= 0 and Ric >= −k, kσ² < 1, the Gaussians of scale σ about two
-points Δ apart are at least as hard to tell apart as flat Gaussians of scale s = σ√(1 −
-kσ²): the release is Δ/s-GDP, and every f-divergence is at most that of the flat
-Gaussians.
+points Δ apart are at least as hard to tell apart as flat Gaussians of scale
+s = σ√(1 − kσ²): the release is Δ/s-GDP, and every f-divergence is at most that of the
+flat Gaussians.
 """
 
 import math
@@ -22,9 +25,10 @@ from curvedp.privacy.profiles.constant_curvature import GaussianProfile
 
 @dataclass(frozen=True)
 class HadamardProfile(GaussianProfile):
-    """The profile of a flat Gaussian that gives away at least as much as a curved one.
+    """The profile of a flat Gaussian that reveals at least as much as a curved one.
 
-    Its `scale` is that of the flat Gaussian, σ√(1 − kσ²) (Theorem P4).
+    Its `scale` is that of the flat Gaussian, σ√(1 − kσ²), where −k bounds the Ricci
+    curvature from below (docs/exact-profiles.md, Theorem P4).
     """
 
     label: ClassVar[str] = Guarantee.label
@@ -33,10 +37,23 @@ class HadamardProfile(GaussianProfile):
     def of(
         cls, dim: int, sigma: float, sensitivity: float, ricci: float
     ) -> "HadamardProfile":
-        """Return the bound for the Gaussian of scale σ where Ric >= `ricci`.
+        """Return the bound for a Gaussian of scale σ on a space with Ric >= `ricci`.
 
-        Raises `ParameterError` for ricci·σ² < −½: beyond it, more noise would bound no
-        better.
+        Parameters
+        ----------
+        dim : int
+            The dimension of the space.
+        sigma : float
+            The scale σ of the noise.
+        sensitivity : float
+            The largest distance between two centers.
+        ricci : float
+            A lower bound on the Ricci curvature, <= 0.
+
+        Raises
+        ------
+        ParameterError
+            If ricci·σ² < −½: beyond that, more noise would not improve the bound.
         """
         scale = _flat_scale(_validate.length("sigma", sigma), -ricci)
         return cls("gaussian", 0.0, dim, scale, sensitivity)
@@ -48,11 +65,11 @@ class HadamardProfile(GaussianProfile):
 
 @dataclass(frozen=True)
 class PureProfile(PrivacyProfile):
-    """The profile that a bound |L| <= ε on the loss alone implies.
+    """The profile that follows from a bound |L| <= ε on the privacy loss alone.
 
-    Randomized response is the worst case (Kairouz, Oh and Viswanath 2015). It serves
-    the Laplace law exp(−d/σ) with a constant normalizer: |L| <= Δ/σ, and |∂L| <= 1/σ
-    along a geodesic, so that the Rao distance is at most ε too.
+    Randomized response is the worst case (Kairouz, Oh and Viswanath 2015). An example is
+    the Laplace law exp(−d/σ) with a constant normalizer: |L| <= Δ/σ, and |∂L| <= 1/σ along
+    a geodesic, so that the Rao distance is at most ε too.
 
     Parameters
     ----------
@@ -67,7 +84,7 @@ class PureProfile(PrivacyProfile):
 
     @property
     def _pure(self) -> PureDP:
-        """The pure guarantee, which answers all questions but the Rao distance."""
+        """The pure guarantee, which implies everything but the Rao distance."""
         return PureDP(self.eps, adjacency=self.adjacency)
 
     @property
@@ -105,7 +122,13 @@ class PureProfile(PrivacyProfile):
 
 
 def _flat_scale(sigma: float, k: float) -> float:
-    """Return s = σ√(1 − kσ²), rounded down; refused for kσ² > ½."""
+    """Return s = σ√(1 − kσ²), rounded down.
+
+    Raises
+    ------
+    ParameterError
+        If kσ² > ½, where s would decrease with σ.
+    """
     if not k * sigma * sigma <= 0.5:
         largest = math.sqrt(0.5 / k)
         raise ParameterError(
@@ -122,14 +145,14 @@ def hadamard_scale(flat: float, ricci: float) -> float:
     Parameters
     ----------
     flat : float
-        The scale s that a flat Gaussian needs.
+        The scale that a flat Gaussian needs.
     ricci : float
         A lower bound on the Ricci curvature, <= 0.
 
     Raises
     ------
     UnattainableGuarantee
-        Beyond flat² = −1/(4·ricci), where the bound of Theorem P4 ends.
+        If flat² > −1/(4·ricci): no σ is large enough for the bound of Theorem P4.
     """
     flat = _validate.length("flat", flat)
     k = -ricci

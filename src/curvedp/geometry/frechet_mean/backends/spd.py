@@ -8,6 +8,7 @@ spectrum, since moving from G to H shifts log-eigenvalues by at most twice the e
 log σ(H⁻¹G) (Ostrowski 1959). docs/frechet-mean.md has the measurements.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -30,26 +31,39 @@ from curvedp.numerics.spd3 import log_polynomial, squared
 from curvedp.numerics.spd_pencil import log_spectrum
 from curvedp.numerics.threads import blocks, in_threads
 
-_CHUNK_BYTES = 1 << 17  # of matrices that are worked on together
-_SMALL_ROWS = 1 << 13  # of 2×2 and 3×3 matrices, whose entries are vectors
+# Bytes of the matrices in one block, which is worked on together.
+_CHUNK_BYTES = 1 << 17
+
+# Records in one block of 2×2 or 3×3 matrices, which are stored by coordinate.
+_SMALL_ROWS = 1 << 13
 
 FEW_NUMBERS = 1 << 12
-"""Numbers in the data up to which fixed costs rule."""
+"""Size of the data, in numbers, up to which fixed costs outweigh the arithmetic."""
 
-# Numbers in eigenvectors that are stored of a careful pass.
+# Most numbers in the eigenvectors that a careful pass stores (64 MiB).
 _STORED_NUMBERS = 1 << 23
 
-# Least ratio of eigenvalues that plain double precision resolves, and its error then.
+# Least ratio of eigenvalues that plain double precision resolves, and the error of a
+# logarithm at that ratio.
 _LEAST_RATIO = 1e-5
 _PLAIN_ERROR = 1e-11
 
-_LARGEST_INVERTED = 3  # rows up to which the Hessian is inverted
-_CG_ROUNDS = 1000  # of conjugate gradients, which need a few; the search checks them
-_REFINEMENTS = 2  # rounds with all matrices, each worth two digits
+# Most rows of a matrix for which the Hessian, with rows², is inverted.
+_LARGEST_INVERTED = 3
+
+# Cap on the rounds of conjugate gradients. They need a few, and the search checks the
+# step that they give.
+_CG_ROUNDS = 1000
+
+# Refinements of a Newton step with the Hessian of all records, each worth two digits.
+_REFINEMENTS = 2
 
 # Series of more terms cost more than `eigh`: 160 terms at m = 11, 100 at 50, 50 at 100.
 _MOST_TERMS = 160
 _MOST_TERMS_TIMES_ROWS = 5000
+
+# The degree of a series that does not converge: above every cap.
+_NO_DEGREE = 10**9
 
 # ---- Newton's method -----------------------------------------------------------------
 
@@ -63,14 +77,19 @@ class WhitenedEigen(NamedTuple):
 
 
 def subsample(n: int, m: int) -> Matrix | None:
-    """Return which of n records, evenly spaced, make a Hessian; None for all.
+    """Return the indices of evenly spaced records that suffice for a Hessian.
 
     Parameters
     ----------
     n : int
         The number of records.
     m : int
-        The number of rows of a matrix.
+        The number of rows of each matrix.
+
+    Returns
+    -------
+    array of int, or None
+        At most 1024 indices; None where all n records are to be used.
     """
     if m <= _LARGEST_INVERTED:
         size = 1024
@@ -82,23 +101,26 @@ def subsample(n: int, m: int) -> Matrix | None:
 
 
 class SPDNewton:
-    """The map E ↦ H⁻¹E, H the Hessian of the cost at the whitened iterate I.
+    """Newton's method: the map from a gradient E to the step H⁻¹E at the iterate.
 
-    H is the mean of E ↦ U(K ⊙ UᵀEU)Uᵀ over whitened matrices A = UwUᵀ, with K =
-    (s/2)coth(s/2) at s = log wᵣ − log wₛ (a symmetric space). It is at least 1 and
-    varies little from matrix to matrix, so that a few hundred give it to a percent; all
-    of them, applied a few times to what those leave, cost a tenth of a pass and give
-    three to six digits a step. H is inverted where it is small, else solved by
-    conjugate gradients with a few matrices, refined with all.
+    The iterate G is whitened, so it is the identity I, and every record is a matrix
+    A = U·diag(w)·Uᵀ. H is the Hessian of the cost ½·mean d² at I, the mean over the
+    records of E ↦ U(K ⊙ UᵀEU)Uᵀ with K_rs = (s/2)·coth(s/2), s = log w_r − log w_s.
+
+    H is at least 1 and varies little from record to record, so a few hundred records
+    give it to a percent. For small matrices (`_LARGEST_INVERTED`) that H is inverted.
+    For larger ones Hx = E is solved by conjugate gradients with the few, and the
+    solution is then refined with the Hessian of all records. The refinement costs a
+    tenth of a pass and gains three to six digits in each Newton step.
 
     Parameters
     ----------
     parts : sequence of WhitenedEigen
-        The matrices, in blocks.
+        The whitened matrices, in blocks.
     """
 
     def __init__(self, parts: Sequence[WhitenedEigen]) -> None:
-        """Form the Hessian of a sample, and that of all matrices if it refines."""
+        """Form the Hessian of a sample, and that of all records for refinement."""
         self._total_weight = sum(float(part.weights.sum()) for part in parts)
         combined = parts[0]
         if len(parts) > 1:
@@ -126,11 +148,23 @@ class SPDNewton:
             self._full_hessian = [_Hessian(part) for part in parts]
 
     def __call__(self, gradient: Matrix) -> Matrix:
-        """Return H⁻¹ of the symmetric part of the gradient.
+        """Return the Newton step H⁻¹E for the symmetric part E of the gradient.
 
-        It is symmetric to the last bit, as the values of H are: otherwise what
-        round-off leaves of the residual would never fall, and where the gradient is all
-        round-off (the start was the mean) the rounds would grow without end.
+        The step is symmetric to the last bit, like the values of H. Otherwise the
+        residual
+        would keep a skew part that never falls; where the gradient is all round-off
+        (the
+        start was the mean already) the conjugate gradients would then diverge.
+
+        Parameters
+        ----------
+        gradient : array, shape (m, m)
+            The mean logarithm of the records at the whitened iterate.
+
+        Returns
+        -------
+        array, shape (m, m)
+            The step.
         """
         right_side = sym(gradient)
         if self.inverse is not None:
@@ -145,18 +179,24 @@ class SPDNewton:
         return x
 
     def _conjugate_gradients(self, right_side: Matrix) -> Matrix:
-        """Solve Hx = right_side with the Hessian of the sample."""
+        """Solve Hx = right_side by conjugate gradients; H is that of the sample.
+
+        The residual is reduced to 1e-4 of its length, or to 1e-3 where the solution
+        will be
+        refined with the Hessian of all records.
+        """
         x = np.zeros_like(right_side)
         residual = right_side
         direction = residual
         square = float(np.sum(residual * residual))
-        goal = 1e-6 * square if self._full_hessian else 1e-8 * square
+        is_refined = bool(self._full_hessian)
+        goal = 1e-6 * square if is_refined else 1e-8 * square
         for _ in range(_CG_ROUNDS):
             if not square > goal:
                 break
             image = self._sample_hessian.times(direction)
             curvature = float(np.sum(direction * image))
-            if not curvature > 0:  # underflow
+            if not curvature > 0:  # the direction is so small that products vanish
                 break
             length = square / curvature
             x = x + length * direction
@@ -168,10 +208,14 @@ class SPDNewton:
 
 
 class _Hessian:
-    """The Hessian Σ w·U(K ⊙ UᵀEU)Uᵀ of the cost, for some whitened matrices."""
+    """The Hessian E ↦ Σ w·U(K ⊙ UᵀEU)Uᵀ of the cost, summed over some records.
+
+    Every record is a whitened matrix with eigenvectors U, log-eigenvalues l, weight w
+    and K_rs = (s/2)·coth(s/2) at s = l_r − l_s.
+    """
 
     def __init__(self, eigen: WhitenedEigen) -> None:
-        """Compute the weights K = (s/2)coth(s/2) of the matrices."""
+        """Compute the matrices w·K of the records."""
         # The round-off of a far matrix may be negative; H need not be exact.
         largest = eigen.eigenvalues[:, -1:]
         logs = np.log(np.maximum(eigen.eigenvalues, 1e-16 * largest))
@@ -184,16 +228,19 @@ class _Hessian:
         self._columns = self._U.mT.reshape(-1, logs.shape[1])
 
     def times(self, E: Matrix) -> Matrix:
-        """Return H applied to a symmetric matrix E."""
+        """Return H applied to a symmetric m×m matrix E, as a symmetric matrix.
+
+        Products with E are made for all records at once, as one tall matrix product.
+        """
         n, m, _ = self._U.shape
         rotated = self._U.mT @ (self._columns @ E).reshape(n, m, m).mT
         weighted = self._K * rotated
         return sym((weighted @ self._U.mT).reshape(n * m, m).T @ self._columns)
 
     def matrix(self) -> Matrix:
-        """Return H as a matrix on the m² entries of E.
+        """Return H as an m²×m² matrix that acts on the entries of E, row by row.
 
-        Its columns are U⊗U, weighted by K; the records run along the last axis.
+        It is the sum over the records of (U⊗U)·diag(w·K)·(U⊗U)ᵀ, as one matrix product.
         """
         U = np.ascontiguousarray(self._U.transpose(1, 2, 0))
         K = np.ascontiguousarray(self._K.transpose(1, 2, 0))
@@ -235,13 +282,23 @@ class SeriesTolerance:
         return max(self.least, expected)
 
     def record(self, residual: float, is_new_iterate: bool) -> None:
-        """Remember the residual of a pass, for the accuracy of the next."""
+        """Store the residual of a pass, and how much smaller it is than the last one.
+
+        Parameters
+        ----------
+        residual : float
+            The residual of the pass.
+        is_new_iterate : bool
+            Whether the pass was made at a new iterate. If not, the ratio of residuals
+            says
+            nothing about convergence and the default rate is used.
+        """
         self.rate = residual / self.residual if is_new_iterate else 1e-3
         self.residual = residual
 
 
 class SPDBackend(MeanBackend):
-    """Passes over SPD matrices in memory.
+    """Makes the passes of the search for the mean of SPD matrices in memory.
 
     Parameters
     ----------
@@ -274,14 +331,18 @@ class SPDBackend(MeanBackend):
         self._groups: list[Matrix] = []
 
         # Eigen-systems of every k-th block are stored, so that they fit into memory.
-        stride = -(-X.size // _STORED_NUMBERS)
+        stride = math.ceil(X.size / _STORED_NUMBERS)
         self._stored_blocks = {part.start for part in self._parts[::stride]}
 
     @cached_property
     def start(self) -> Matrix:
-        """A factor of the geometric mean of the arithmetic and the harmonic mean.
+        """A factor of the point where the search starts, close to the mean.
 
-        NaN where the data are not positive definite to working precision.
+        The point is the geometric mean of the arithmetic mean LLᵀ and the harmonic
+        mean. It
+        is the arithmetic mean where the harmonic mean is lost to round-off, and NaN
+        where
+        even the arithmetic mean is not positive definite.
         """
         sums = in_threads(self._sum_with_inverses, self._parts)
         arithmetic = sym(np.sum([part[0] for part in sums], axis=0))
@@ -304,9 +365,20 @@ class SPDBackend(MeanBackend):
         return G @ ((U * np.exp(0.5 * eigenvalues)) @ U.T)
 
     def newton(self, G: Matrix, convergence: float) -> SPDNewton | None:
-        """Return Newton's method at G where the last step was slow.
+        """Return Newton's method at G, or None to go on with the one in use.
 
-        From the matrices of the last careful pass if that was at G, else from a few.
+        It is computed from the eigen-systems of the last careful pass if that pass was
+        made
+        at G, and otherwise from a subsample of the records, whitened here.
+
+        Parameters
+        ----------
+        G : array, shape (m, m)
+            The factor of the iterate GGᵀ.
+        convergence : float
+            Fraction of the residual that the last step left. A new Hessian pays only
+            above
+            `SLOW_CONVERGENCE`.
         """
         if not convergence > SLOW_CONVERGENCE:
             return None
@@ -350,7 +422,22 @@ class SPDBackend(MeanBackend):
         return sym(G @ G.T)
 
     def careful_pass(self, G: Matrix) -> PassResult:
-        """Make a pass in which every spectrum is found."""
+        """Make a pass that computes the spectrum of every whitened matrix.
+
+        It stores what later quick passes and Hessians need: the factor G, the ends of
+        every
+        spectrum, some eigen-systems, and groups of records with similar spans.
+
+        Parameters
+        ----------
+        G : array, shape (m, m)
+            The factor of the iterate GGᵀ.
+
+        Returns
+        -------
+        PassResult
+            The mean logarithm, the mean squared distance and an error bound.
+        """
         inverse = np.linalg.inv(G)
         self._careful_factor = G
         if self._tolerance.least < _PLAIN_ERROR:
@@ -359,32 +446,59 @@ class SPDBackend(MeanBackend):
             condition = float(np.linalg.cond(G)) ** 2
             self._roundoff_unit = 16 * len(G) * 2.0**-53 * condition
 
-        packed = self._packed
-        if packed is not None:
-            # S ↦ G⁻¹SG⁻ᵀ in packed coordinates: one small matrix times the data
-            images = inverse @ unpack(np.eye(len(packed)), len(G)) @ inverse.T
-            congruence = pack(images).T
+        if self._packed is not None:
+            return self._careful_pass_in_closed_form(G, inverse, self._packed)
 
-            def closed_form_pass(part: slice) -> PassResult:
-                """Make the careful pass over one block of small matrices."""
-                return _pass_in_closed_form(
-                    self._roundoff_unit,
-                    G,
-                    congruence @ packed[:, part],
-                    self._X[part],
-                    self._weights[part],
-                )
+        def pass_over(part: slice) -> PassResult:
+            return self._pass_by_eigh(G, inverse, part)
 
-            return _add_up(closed_form_pass, self._parts)
-
-        result = _add_up(lambda part: self._pass_by_eigh(G, inverse, part), self._parts)
+        result = _sum_over_blocks(pass_over, self._parts)
         if self._log_ends is not None:
-            order = np.argsort(self._log_ends[:, 1] - self._log_ends[:, 0])
+            spans = self._log_ends[:, 1] - self._log_ends[:, 0]
+            order = np.argsort(spans)
             self._groups = [order[part] for part in self._parts]
         return result
 
+    def _careful_pass_in_closed_form(
+        self, G: Matrix, inverse: Matrix, packed: Matrix
+    ) -> PassResult:
+        """Make a careful pass over 2×2 or 3×3 matrices.
+
+        Parameters
+        ----------
+        G, inverse : array, shape (m, m)
+            The factor of the iterate GGᵀ and its inverse.
+        packed : array, shape (m(m + 1)/2, n)
+            All records, packed by `_pack_rows`.
+        """
+        # S ↦ G⁻¹SG⁻ᵀ is linear: in packed coordinates one small matrix whitens all.
+        packed_basis = unpack(np.eye(len(packed)), len(G))
+        images = inverse @ packed_basis @ inverse.T
+        congruence = pack(images).T
+
+        def pass_over(part: slice) -> PassResult:
+            return _pass_in_closed_form(
+                self._roundoff_unit,
+                G,
+                congruence @ packed[:, part],
+                self._X[part],
+                self._weights[part],
+            )
+
+        return _sum_over_blocks(pass_over, self._parts)
+
     def _pass_by_eigh(self, G: Matrix, inverse: Matrix, part: slice) -> PassResult:
-        """Make a careful pass over a block, storing its spectra."""
+        """Make a careful pass over one block of records with LAPACK's eigensolver.
+
+        It stores the ends of the spectra and, for some blocks, the eigen-systems.
+
+        Parameters
+        ----------
+        G, inverse : array, shape (m, m)
+            The factor of the iterate and its inverse.
+        part : slice
+            The block of records.
+        """
         eigenvalues, U = np.linalg.eigh(_whiten(inverse, self._X[part]))
         if part.start in self._stored_blocks:
             self._eigen[part.start] = WhitenedEigen(eigenvalues, U, self._weights[part])
@@ -398,16 +512,31 @@ class SPDBackend(MeanBackend):
         return result
 
     def quick_pass(self, G: Matrix, error: float) -> PassResult:
-        """Make a pass at any place by series, its gradient good to `error`.
+        """Make a pass by Chebyshev series, for which no spectrum is computed.
 
-        The mean square distance is not computed (NaN).
+        The log-eigenvalues at G lie in the intervals of the last careful pass, at the
+        factor
+        F, moved by at most twice the extreme values of log σ(G⁻¹F) (Ostrowski 1959). A
+        group
+        of records whose series would need too many terms is passed to `eigh`.
+
+        Parameters
+        ----------
+        G : array, shape (m, m)
+            The factor of the iterate GGᵀ.
+        error : float
+            Largest error of the mean logarithm.
+
+        Returns
+        -------
+        PassResult
+            The mean logarithm and its error bound; the mean squared distance is NaN.
         """
-        shift = np.linalg.svd(
-            np.linalg.solve(G, self._careful_factor), compute_uv=False
-        )
-        ends = 2 * np.log(shift)
-        low = self._log_ends[:, 0] + ends[-1]
-        high = self._log_ends[:, 1] + ends[0]
+        change = np.linalg.solve(G, self._careful_factor)
+        singular_values = np.linalg.svd(change, compute_uv=False)  # descending
+        shifts = 2 * np.log(singular_values)
+        low = self._log_ends[:, 0] + shifts[-1]
+        high = self._log_ends[:, 1] + shifts[0]
         inverse = np.linalg.inv(G)
         most_terms = min(_MOST_TERMS, _MOST_TERMS_TIMES_ROWS // len(G))
 
@@ -415,20 +544,25 @@ class SPDBackend(MeanBackend):
             """Make the quick pass over one group of records."""
             A = _whiten(inverse, self._X[rows])
             weights = self._weights[rows]
-            widest = rows[-1]
-            degree = _series_degree(float(high[widest] - low[widest]) / 2, error)
+            widest = rows[-1]  # groups are sorted by their span
+            half_width = float(high[widest] - low[widest]) / 2
+            degree = _series_degree(half_width, error)
             if degree > most_terms:
                 eigenvalues, U = np.linalg.eigh(A)
-                return _pass_by_spectrum(
+                _, _, result = _pass_by_spectrum(
                     self._roundoff_unit, G, eigenvalues, U, self._X[rows], weights
-                )[2]
+                )
+                return result
             velocity = _log_sum_by_series(A, weights, low[rows], high[rows], degree)
             return PassResult(velocity, np.nan, error * float(weights.sum()))
 
-        return _add_up(pass_over, self._groups)
+        return _sum_over_blocks(pass_over, self._groups)
 
     def _sum_with_inverses(self, part: slice) -> tuple[Matrix, Matrix]:
-        """Return Σ wX and Σ wX⁻¹ over a block; NaN where a matrix has no inverse."""
+        """Return Σ wX and Σ wX⁻¹ over one block of records X with weights w.
+
+        The second sum is NaN where a matrix has no inverse.
+        """
         weights = self._weights[part]
         m = self._X.shape[-1]
         if self._packed is not None and m == 3:
@@ -442,8 +576,18 @@ class SPDBackend(MeanBackend):
         return np.tensordot(weights, X, axes=1), np.tensordot(weights, inverse, axes=1)
 
 
-def _add_up(kernel: Callable[[Any], PassResult], parts: Sequence[Any]) -> PassResult:
-    """Return the sum of a kernel's results over the parts of the records."""
+def _sum_over_blocks(
+    kernel: Callable[[Any], PassResult], parts: Sequence[Any]
+) -> PassResult:
+    """Return the sum of the results of a pass over all blocks of records.
+
+    Parameters
+    ----------
+    kernel : callable
+        Makes the pass over one block. It runs in several threads.
+    parts : sequence
+        The blocks: slices, or arrays of indices.
+    """
     if len(parts) == 1:
         return kernel(parts[0])
     results = in_threads(kernel, parts)
@@ -462,36 +606,45 @@ def _pass_by_spectrum(
     X: Matrix,
     weights: Matrix,
 ) -> tuple[Matrix, Matrix, PassResult]:
-    """Make a pass over whitened matrices with known spectra.
+    """Make a pass over whitened matrices whose eigen-systems are known.
 
-    Matrices whose eigenvalues plain double precision does not resolve are done again
-    with care.
+    Where the ratio of extreme eigenvalues is too small for plain double precision, the
+    spectrum is computed again to high relative accuracy (`_add_unresolved_matrices`).
+
+    Parameters
+    ----------
+    roundoff_unit : float
+        Error of a logarithm at the identity.
+    G : array, shape (m, m)
+        The factor of the iterate GGᵀ.
+    eigenvalues, U : array, shapes (n, m) and (n, m, m)
+        The eigen-systems of the whitened matrices G⁻¹XG⁻ᵀ.
+    X, weights : array, shapes (n, m, m) and (n,)
+        The records and their weights.
 
     Returns
     -------
     logs : array, shape (n, m)
-        The log-eigenvalues.
-    is_resolved : array, shape (n,)
+        The log-eigenvalues; 0 for matrices that are not resolved.
+    is_resolved : array of bool, shape (n,)
         Which matrices plain double precision resolves.
     result : PassResult
+        The sums over all matrices.
     """
     ratio = eigenvalues[:, 0] / eigenvalues[:, -1]
     is_resolved = ratio > _LEAST_RATIO
-    all_resolved = is_resolved.all()
-    if all_resolved:
+    if is_resolved.all():
         logs = np.log(eigenvalues)
-        result = _weighted_sum(logs, U, weights)
+        resolved_sum = _weighted_sum(logs, U, weights)
     else:
         logs = np.log(np.where(is_resolved[:, None], eigenvalues, 1.0))
-        result = _weighted_sum(logs, U, np.where(is_resolved, weights, 0.0))
-    return (
-        logs,
-        is_resolved,
-        _with_unresolved(result, roundoff_unit, G, X, weights, ratio),
-    )
+        resolved_sum = _weighted_sum(logs, U, np.where(is_resolved, weights, 0.0))
+
+    result = _add_unresolved_matrices(resolved_sum, roundoff_unit, G, X, weights, ratio)
+    return logs, is_resolved, result
 
 
-def _with_unresolved(
+def _add_unresolved_matrices(
     result: PassResult,
     roundoff_unit: float,
     G: Matrix,
@@ -499,7 +652,9 @@ def _with_unresolved(
     weights: Matrix,
     ratio: Matrix,
 ) -> PassResult:
-    """Return a pass over resolved matrices completed by the others, with its error.
+    """Add the matrices that double precision does not resolve to the sums of a pass.
+
+    Their eigenvalues are computed to high relative accuracy (`log_spectrum`).
 
     Parameters
     ----------
@@ -507,11 +662,17 @@ def _with_unresolved(
         The sums over the matrices with ratio > `_LEAST_RATIO`.
     roundoff_unit : float
         Error of a logarithm at the identity.
-    G, X, weights
-        The iterate, all matrices and their weights.
-    ratio : array
-        The ratio of the least to the largest eigenvalue of each whitened matrix. Those
-        that are not resolved get eigenvalues of high relative accuracy.
+    G : array, shape (m, m)
+        The factor of the iterate GGᵀ.
+    X, weights : array, shapes (n, m, m) and (n,)
+        All matrices and their weights.
+    ratio : array, shape (n,)
+        The least divided by the largest eigenvalue of each whitened matrix.
+
+    Returns
+    -------
+    PassResult
+        The sums over all matrices, with a bound on their error.
     """
     is_resolved = ratio > _LEAST_RATIO
     error = _PLAIN_ERROR
@@ -548,22 +709,29 @@ def _whiten(inverse: Matrix, X: Matrix) -> Matrix:
 
 
 def _series_degree(half_width: float, error: float) -> int:
-    """Return the degree at which `_log_sum_by_series` is within `error`.
+    """Return the degree at which the series of `_log_sum_by_series` has a small tail.
 
-    The tail beyond degree d is below 2q^{d+1}/(1−q), q = tanh(σ/2).
+    With σ half the span of the log-eigenvalues and q = tanh(σ/2), the tail beyond
+    degree
+    d is below 2q^{d+1}/(1−q).
 
     Parameters
     ----------
     half_width : float
-        Half the span σ of the log-eigenvalues.
+        The number σ.
     error : float
-        The bound on the error of a logarithm.
+        The bound that the tail must meet.
+
+    Returns
+    -------
+    int
+        The degree, at least 2; a huge number where no series converges.
     """
     q = np.tanh(half_width / 2)
     if q == 0:
         return 2
-    if not q < 1:
-        return 10**9
+    if not q < 1:  # an infinite or NaN width
+        return _NO_DEGREE
     degree = np.log(max(error, 1e-15) * (1 - q) / 2) / np.log(q)
     return max(2, int(np.ceil(degree)))
 
@@ -571,15 +739,20 @@ def _series_degree(half_width: float, error: float) -> int:
 def _log_sum_by_series(
     A: Matrix, weights: Matrix, low: Matrix, high: Matrix, degree: int
 ) -> Matrix:
-    """Return Σ w·log A by a Chebyshev series.
+    """Return Σ w·log A over matrices A with weights w, by a Chebyshev series.
 
-    A/c, with c the geometric middle of its interval, has its spectrum in [e^−σ, e^σ].
-    There, with y = (A/c − cosh σ)/sinh σ and q = tanh(σ/2),
+    Let c be the geometric middle of the interval that contains the spectrum of A. Then
+    A/c has its spectrum in [e^−σ, e^σ], and with y = (A/c − cosh σ)/sinh σ and
+    q = tanh(σ/2),
 
         log(cosh σ + y·sinh σ) = −log(1−q²) + 2Σ_k (−1)^{k+1} q^k/k · T_k(y).
 
-    Only the sum over the matrices is needed, so with giant steps T_{bs} the last
-    product of each block is one long matrix product (after Paterson & Stockmeyer 1973).
+    The terms are grouped into blocks of s: T_k for k < s are computed one by one (baby
+    steps), T_{bs} for each block b by the recurrence with T_s (giant steps). Because
+    only
+    the sum over the matrices is needed, the last product of each block is one long
+    matrix
+    product (after Paterson & Stockmeyer 1973).
 
     Parameters
     ----------
@@ -591,11 +764,16 @@ def _log_sum_by_series(
         Ends of intervals that contain their log-eigenvalues.
     degree : int
         Degree of the series.
+
+    Returns
+    -------
+    array, shape (m, m)
+        The weighted sum of the logarithms, symmetric.
     """
     n, m, _ = A.shape
     middle = 0.5 * (low + high)
     sigma = float(np.max(high - low)) / 2
-    stride = max(2, round((2 * degree) ** 0.5))
+    stride = max(2, round((2 * degree) ** 0.5))  # makes the products fewest
     n_blocks = degree // stride
     coefficients = _block_coefficients(sigma, stride, n_blocks)
 
@@ -627,14 +805,26 @@ def _log_sum_by_series(
 
 
 def _block_coefficients(sigma: float, stride: int, n_blocks: int) -> Matrix:
-    """Return Q with Σ_k c_k T_k = Σ_b T_{bs} Σ_j Q_bj T_j, s the stride.
+    """Return the series of `_log_sum_by_series` regrouped into blocks of s terms.
 
-    The c_k are the coefficients of `_log_sum_by_series`; they are regrouped from the
-    top by 2·T_{bs}·T_j = T_{bs+j} + T_{bs−j}.
+    With c_k the coefficients of that series, the result is the matrix Q with
+
+        Σ_k c_k T_k = Σ_b T_{bs} Σ_{j<s} Q_bj T_j.
+
+    The regrouping starts at the highest block and uses 2·T_{bs}·T_j = T_{bs+j} +
+    T_{bs−j}.
+
+    Parameters
+    ----------
+    sigma : float
+        Half the span σ of the log-eigenvalues.
+    stride, n_blocks : int
+        The number s of terms in a block, and the number of blocks after the first.
 
     Returns
     -------
     array, shape (n_blocks + 1, stride)
+        The matrix Q.
     """
     q = np.tanh(sigma / 2)
     k = np.arange(1, (n_blocks + 1) * stride)
@@ -660,7 +850,21 @@ _PACKED_IDENTITY3 = np.array([1.0, 0.0, 1.0, 0.0, 0.0, 1.0])
 
 
 def _pack_rows(X: Matrix) -> Matrix:
-    """Return `pack(X)` with a coordinate a row, each a run of memory."""
+    """Return the lower triangles of symmetric matrices with one coordinate in each row.
+
+    Off-diagonal entries are multiplied by √2, as in `pack`. A row is contiguous in
+    memory, so sums over the records are fast.
+
+    Parameters
+    ----------
+    X : array, shape (n, m, m)
+        Symmetric matrices.
+
+    Returns
+    -------
+    array, shape (m(m + 1)/2, n)
+        The packed matrices.
+    """
     m = X.shape[-1]
     pairs = [(i, j) for i in range(m) for j in range(i + 1)]
     packed = np.empty((len(pairs), len(X)))
@@ -670,7 +874,10 @@ def _pack_rows(X: Matrix) -> Matrix:
 
 
 def _packed_inverse3(A: Matrix) -> Matrix:
-    """Return packed inverses of packed 3×3 matrices, by cofactors."""
+    """Return the inverses of packed 3×3 matrices, packed, by their cofactors.
+
+    Both arrays have shape (6, n); `_pack_rows` says what a packed matrix is.
+    """
     a, b, d, c, e, f = _unscaled_entries3(A)
     cofactors = [
         d * f - e * e,
@@ -685,7 +892,10 @@ def _packed_inverse3(A: Matrix) -> Matrix:
 
 
 def _unscaled_entries3(A: Matrix) -> list[Matrix]:
-    """Return the entries of the lower triangle of packed 3×3 matrices."""
+    """Return the six entries of the lower triangle of packed 3×3 matrices.
+
+    The factor √2 of the off-diagonal entries in `_pack_rows` is removed.
+    """
     entries = []
     for row, scale in zip(A, _PACKED_SCALE3, strict=True):
         entries.append(row if scale == 1 else row * _INVERSE_ROOT2)
@@ -695,10 +905,22 @@ def _unscaled_entries3(A: Matrix) -> list[Matrix]:
 def _pass_in_closed_form(
     roundoff_unit: float, G: Matrix, A: Matrix, X: Matrix, weights: Matrix
 ) -> PassResult:
-    """Make a pass over packed, whitened 2×2 or 3×3 matrices A.
+    """Make a pass over 2×2 or 3×3 matrices with logarithms in closed form.
 
-    A matrix too far out shows as NaN or through its ratio of eigenvalues, and is done
-    again with care.
+    A matrix that double precision does not resolve gives NaN or a small ratio of
+    eigenvalues. Such matrices are left out and then added by
+    `_add_unresolved_matrices`.
+
+    Parameters
+    ----------
+    roundoff_unit : float
+        Error of a logarithm at the identity.
+    G : array, shape (m, m)
+        The factor of the iterate GGᵀ.
+    A : array, shape (m(m + 1)/2, n)
+        The whitened matrices, packed.
+    X, weights : array, shapes (n, m, m) and (n,)
+        The same records before whitening, and their weights.
     """
     kernel = _log_sum2 if len(G) == 2 else _log_sum3
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -706,13 +928,21 @@ def _pass_in_closed_form(
         is_resolved = ratio > _LEAST_RATIO
         if not is_resolved.all():
             result, _ = kernel(A[:, is_resolved], weights[is_resolved])
-        return _with_unresolved(result, roundoff_unit, G, X, weights, ratio)
+        return _add_unresolved_matrices(result, roundoff_unit, G, X, weights, ratio)
 
 
 def _log_sum2(A: Matrix, weights: Matrix) -> tuple[PassResult, Matrix]:
-    """Return Σ w·log A, Σ w‖log A‖² and each λ₁/λ₂ for packed 2×2 matrices.
+    """Sum the logarithms of packed 2×2 matrices A with weights w.
 
-    log A = log λ₁ + log[λ₁, λ₂]·(A − λ₁) with the divided difference of log.
+    With eigenvalues λ₁ ≤ λ₂, log A = log λ₁ + log[λ₁, λ₂]·(A − λ₁), where
+    log[λ₁, λ₂] = (log λ₂ − log λ₁)/(λ₂ − λ₁) is the divided difference.
+
+    Returns
+    -------
+    result : PassResult
+        Σ w·log A and Σ w‖log A‖².
+    ratio : array, shape (n,)
+        λ₁/λ₂ of each matrix.
     """
     a, b, d = A[0], A[1] * _INVERSE_ROOT2, A[2]
     root = np.sqrt((0.5 * (a - d)) ** 2 + b * b)
@@ -731,9 +961,16 @@ def _log_sum2(A: Matrix, weights: Matrix) -> tuple[PassResult, Matrix]:
 
 
 def _log_sum3(A: Matrix, weights: Matrix) -> tuple[PassResult, Matrix]:
-    """Return Σ w·log A, Σ w‖log A‖² and each λ₁/λ₃ for packed 3×3 matrices.
+    """Sum the logarithms of packed 3×3 matrices A with weights w.
 
-    log A is the polynomial of degree 2 of `log_polynomial`.
+    log A = c₀I + c₁A + c₂A² with the coefficients of `log_polynomial`.
+
+    Returns
+    -------
+    result : PassResult
+        Σ w·log A and Σ w‖log A‖².
+    ratio : array, shape (n,)
+        λ₁/λ₃ of each matrix, its least eigenvalue divided by its largest.
     """
     entries = tuple(_unscaled_entries3(A))
     log = log_polynomial(entries)
