@@ -17,8 +17,8 @@ from curvedp.geometry import (
     Sphere,
     Torus,
 )
-from rough_records import cloud
-from spaces import SPACES
+from support.rough_records import cloud
+from support.spaces import SPACES
 
 RNG = np.random.default_rng(0)
 S2, SPD3 = Sphere(2), SPDAffineInvariant(3)

@@ -1,4 +1,4 @@
-"""The baseline of `benchmarks/utility_private.py`: as accurate as its paper says, and as private."""
+"""The baseline of `benchmarks/studies/utility_private.py`: as accurate as its paper says, and as private."""
 
 from math import sqrt
 

@@ -33,7 +33,7 @@ from curvedp.inference import two_sample_test
 from curvedp.randomness import GeneratorSource
 from curvedp.release.warnings import certificate_warnings, estimator_warnings
 from curvedp.statistics.searched_ball import SearchedMean
-from spaces import SPACES
+from support.spaces import SPACES
 
 
 def warning_texts(estimator):

@@ -97,7 +97,7 @@ def test_the_wheel_installs_and_its_core_works(dist, tmp_path):
         capture_output=True,
     )
     run = subprocess.run(
-        [sys.executable, "-W", "error", str(ROOT / "tests/core_only.py")],
+        [sys.executable, "-W", "error", str(ROOT / "tests/support/core_only.py")],
         env={**os.environ, "PYTHONPATH": str(tmp_path)},
         cwd=tmp_path,
         capture_output=True,

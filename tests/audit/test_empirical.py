@@ -39,9 +39,13 @@ CASES = [
     LogGaussianMechanism(SPDAffineInvariant(3), 0.5, 0.5, np.eye(3)),
     LogGaussianMechanism(KendallShapes(4), 0.2, 0.2, KendallShapes(4).origin, 0.5),
 ]
-# Attacked elsewhere: a decision, in tests/inference; transcripts of sites, in benchmarks/federated.py; every number that
-# classifiers of reduced matrices release, at two data sets, in tests/mechanisms/test_reduction.py; descents with private n,
-# of 10 against 11 records, in tests/optim/test_added.py; the best of several releases in tests/mechanisms/test_selection.py.
+# These are attacked elsewhere:
+# - a decision, in tests/inference;
+# - transcripts of sites, in benchmarks/studies/federated.py;
+# - every number that classifiers of reduced matrices release, at two data sets, in
+#   tests/mechanisms/test_reduction.py;
+# - descents with private n, of 10 against 11 records, in tests/optim/test_added.py;
+# - the best of several releases, in tests/mechanisms/test_selection.py.
 ELSEWHERE = {
     "permutation-test", "federated-sum", "reduced-means", "reduced-softmax", "dp-rsgd-sum",
     "dp-rsvrg-sum", "private-selection",

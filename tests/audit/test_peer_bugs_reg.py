@@ -75,7 +75,12 @@ def test_e19_an_upper_curvature_bound_understates_the_jacobi_field():
     assert not wrong.holds
     assert wrong.audited_mu == pytest.approx(math.cosh(math.sqrt(2)), rel=0.07)
     right = audited(
-        M, sets, tau, p, v, gradient_sensitivities(M, speed, tau, n, reach=1.0)[0]
+        M,
+        sets,
+        tau,
+        p,
+        v,
+        gradient_sensitivities(M, speed, tau, n, max_predictor=1.0)[0],
     )
     assert right.holds
     assert right.audited_mu > 0.9
@@ -98,7 +103,7 @@ def test_e20_the_printed_jacobi_norms_of_the_sphere(which, x, printed):
         tau,
         p,
         v,
-        gradient_sensitivities(M, speed, tau, n, reach=1.0)[which],
+        gradient_sensitivities(M, speed, tau, n, max_predictor=1.0)[which],
         which,
     )
     assert right.holds
@@ -123,7 +128,7 @@ def test_e24_a_bound_at_the_optimum_is_none_elsewhere():
     assert not wrong.holds
     assert wrong.audited_mu > 5
     right = audited(
-        M, sets, tau, p, v, gradient_sensitivities(M, 1.0, tau, n, reach=1.0)[0]
+        M, sets, tau, p, v, gradient_sensitivities(M, 1.0, tau, n, max_predictor=1.0)[0]
     )
     assert right.holds
     assert right.audited_mu > 0.9
@@ -200,7 +205,7 @@ def test_e22_the_fitted_velocity_held_fixed():
     M, sets = leverage(n)
     law = KNormLaw(
         GeodesicBall(M, None, 0.6),
-        2 * gradient_sensitivities(M, 1.0, tau, n, reach=1.0)[0] / eps,
+        2 * gradient_sensitivities(M, 1.0, tau, n, max_predictor=1.0)[0] / eps,
     )
     draws = []
     for x, Y in sets:

@@ -12,7 +12,7 @@ import pytest
 from curvedp.geometry import Sphere
 from curvedp.release.choose import mechanism_options
 from curvedp.statistics.frechet_mean import FrechetMean
-from shell import run
+from support.shell import run
 
 
 @pytest.mark.parametrize("name", ["x.npy", "x.csv", "x.npz", "x.parquet"])

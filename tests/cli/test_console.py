@@ -17,7 +17,7 @@ from curvedp import PrivateFrechetMean
 from curvedp.cli import app
 from curvedp.cli.console import waiting
 from curvedp.geometry import Euclidean
-from shell import run
+from support.shell import run
 
 
 def commands(group, path: tuple[str, ...] = ()):

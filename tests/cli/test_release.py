@@ -9,7 +9,7 @@ import pytest
 from curvedp import PrivateFrechetMean
 from curvedp.ledger import Ledger
 from curvedp.privacy import GDP
-from shell import run
+from support.shell import run
 
 
 def test_what_is_paid_for_is_not_lost_with_a_full_disk(tmp_path, monkeypatch):

@@ -9,7 +9,7 @@ import pytest
 from curvedp import GDP, Ledger, PrivateFrechetMean, verification
 from curvedp.core.certificate import Certificate, is_certificate_signed
 from curvedp.geometry import Euclidean
-from shell import run
+from support.shell import run
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from curvedp.errors import ParameterError, VerificationFailed
 from curvedp.geometry import Sphere
 from curvedp.mechanisms import GaussianMechanism
 from curvedp.signing import digest
-from shell import run
+from support.shell import run
 
 
 def test_float_draws_are_never_plainly_verified(sphere_file):

@@ -15,7 +15,7 @@ from curvedp.geometry import (
     Sphere,
 )
 from curvedp.testing import KERNELS
-from spaces import EDGES, SPACES, sample
+from support.spaces import EDGES, SPACES, sample
 
 every = pytest.mark.parametrize("M", SPACES + EDGES, ids=repr)
 # Compiling is what takes time: a product of spaces that are compiled already tells no more than a small one.

@@ -6,15 +6,17 @@ import numpy as np
 import pytest
 
 from curvedp.geometry import (
+    CorrelationOffLog,
     Grassmann,
     KendallShapes,
     Rotations,
     Simplex,
     SPDAffineInvariant,
+    SPDLogEuclidean,
     Sphere,
 )
 from curvedp.testing import sectional_curvatures
-from spaces import EDGES, SPACES, reach, sample
+from support.spaces import EDGES, SPACES, reach, sample
 
 every = pytest.mark.parametrize("M", SPACES + EDGES, ids=repr)
 
@@ -27,43 +29,115 @@ def rng():
 # ---- Taylor slopes and curvature ---------------------------------------------------------------------------------------
 
 
+DIFFERENCE_STEP = 1e-2
+"""Step h of the difference quotients of the Hessian; the smaller one of two."""
+
+KERNEL_ROUNDOFF = 32 * 2.0**-53
+"""Rounding error of a value computed here: at most eight calls of kernels, on points
+and vectors of lengths up to 1, each good to m·2^−53 with at most m = 4 rows."""
+
+
 def slope(t, error):
     """Order of decay, by least squares in log-log."""
     return np.polyfit(np.log(t), np.log(error), 1)[0]
 
 
-@every
-def test_slopes_of_the_squared_distance(M, rng):
-    """½d² has gradient -log (slope 2) and a Hessian made of Jacobi fields (slope 3)."""
+def points_of_the_slope_test(M, rng):
+    """Return a point p, a point q as far from p as from the origin, a velocity at p."""
     s = sample(M, rng, 1)
     p, v = s["p"][0], s["v"][0]
-    q = M.from_normal_coordinates(
-        p, M.normal_coordinates(M.origin, s["q"][0])
-    )  # as far from p as from the origin
-    v = v * (reach(M) / 2 / M.norm(p, v))
+    q = M.from_normal_coordinates(p, M.normal_coordinates(M.origin, s["q"][0]))
+    return p, q, v * (reach(M) / 2 / M.norm(p, v))
+
+
+def hessian_of_the_squared_distance(M, p, q, v):
+    """Return <∇_v(−log q), v> at p by differences along the geodesic of v.
+
+    Richardson's extrapolation from the steps h and 2h leaves a truncation error of
+    order h⁴. On a flat space there is none.
+    """
+
+    def slope_at(time):
+        """Return the derivative of ½d²(·, q) along the geodesic at a time."""
+        end = M.exp(p, time * v)
+        velocity = M.log(end, M.exp(p, 2 * time * v)) / time  # it is parallel
+        return -M.inner(end, velocity, M.log(end, q))
+
+    def central_difference(h):
+        return (slope_at(h) - slope_at(-h)) / (2 * h)
+
+    h = DIFFERENCE_STEP
+    return (4 * central_difference(h) - central_difference(2 * h)) / 3
+
+
+def second_order_rounding(t):
+    """Return the rounding error of the second-order remainder at the times t.
+
+    The velocity is a difference over h, and the Hessian is a difference of such values
+    over 2h: an error ε of a kernel becomes ε/h², and (4 + 1/4)/3 = 17/12 times that
+    after extrapolation. The remainder multiplies it by t²/2, so this error has slope 2,
+    as a wrong Hessian has. It must therefore be bounded, not recognized by its slope.
+    """
+    hessian_rounding = 17 / 12 * KERNEL_ROUNDOFF / DIFFERENCE_STEP**2
+    return KERNEL_ROUNDOFF + t**2 / 2 * hessian_rounding
+
+
+@every
+def test_slopes_of_the_squared_distance(M, rng):
+    """½d² has gradient -log (slope 2) and a Hessian made of Jacobi fields (slope 3).
+
+    A remainder that is no more than rounding has no slope; it is bounded instead.
+    """
+    p, q, v = points_of_the_slope_test(M, rng)
 
     def f(t):
-        return (
-            M.dist(M.exp(p, np.reshape(t, np.shape(t) + (1,) * p.ndim) * v), q) ** 2 / 2
-        )
+        velocity = np.reshape(t, np.shape(t) + (1,) * p.ndim) * v
+        return M.dist(M.exp(p, velocity), q) ** 2 / 2
 
     t = np.geomspace(0.02, 0.2, 8)
     first = f(t) - f(0.0) + t * M.inner(p, v, M.log(p, q))
     assert slope(t, np.abs(first)) > 1.9
 
-    def hessian(
-        h,
-    ):  # <∇_v(-log q), v>, along the geodesic itself, whose velocity is parallel
-        ends = [(M.exp(p, x * v), x) for x in (h, -h)]
-        values = []
-        for end, x in ends:
-            velocity = M.log(end, M.exp(p, 2 * x * v)) / x
-            values.append(-M.inner(end, velocity, M.log(end, q)))
-        return (values[0] - values[1]) / (2 * h)
+    hessian = hessian_of_the_squared_distance(M, p, q, v)
+    second = np.abs(first - t**2 / 2 * hessian)
+    assert np.all(second < second_order_rounding(t)) or slope(t, second) > 2.8
 
-    second = (4 * hessian(1e-3) - hessian(2e-3)) / 3
-    error = np.abs(first - t**2 / 2 * second)
-    assert np.all(error < 1e-11) or slope(t, error) > 2.8
+
+def with_distances_of_curvature(M, kappa, rng):
+    """Return the flat space M with distances that belong to curvature kappa.
+
+    In normal coordinates x, y at the point p of the slope test they are
+
+        d²(x, y) = |x − y|² − κ/3·(|x|²|y|² − ⟨x, y⟩²),
+
+    the expansion to fourth order. The gradient of ½d²(·, q) at p is still −log q; only
+    its Hessian is wrong, by κ/3·(|v|²|q|² − ⟨v, q⟩²).
+    """
+    p, _, _ = points_of_the_slope_test(M, rng)
+
+    class WrongDistances(type(M)):
+        kind = None
+
+        def dist(self, x, y):
+            x = self.normal_coordinates(p, x)
+            y = self.normal_coordinates(p, y)
+            square = np.sum((x - y) ** 2, axis=-1)
+            inner = np.sum(x * y, axis=-1)
+            area = np.sum(x * x, axis=-1) * np.sum(y * y, axis=-1) - inner**2
+            return np.sqrt(square - kappa / 3 * area)
+
+    return WrongDistances(M.m)
+
+
+@pytest.mark.parametrize("M", [CorrelationOffLog(4), SPDLogEuclidean(3)], ids=repr)
+@pytest.mark.parametrize("kappa", [1.0, -1e-2, 1e-6])
+def test_a_wrong_curvature_fails_the_slopes(M, kappa):
+    flat = with_distances_of_curvature(M, 0.0, np.random.default_rng(2026))
+    test_slopes_of_the_squared_distance(flat, np.random.default_rng(2026))
+
+    wrong = with_distances_of_curvature(M, kappa, np.random.default_rng(2026))
+    with pytest.raises(AssertionError):
+        test_slopes_of_the_squared_distance(wrong, np.random.default_rng(2026))
 
 
 def curvature_of(M, p, pair):

@@ -11,7 +11,6 @@ from functools import cache
 import numpy as np
 import pytest
 
-import goodness
 from curvedp.errors import ParameterError
 from curvedp.geometry import (
     Euclidean,
@@ -30,6 +29,7 @@ from curvedp.geometry import (
 )
 from curvedp.laws import RiemannianGaussian, RiemannianLaplace
 from reproductions.opt.tangent import TangentGaussian
+from support import goodness
 
 
 def size(law):

@@ -28,7 +28,7 @@ from curvedp.geometry import (
     Torus,
 )
 from curvedp.testing import CHECKS, check_manifold
-from spaces import EDGES, SPACES, reach, sample
+from support.spaces import EDGES, SPACES, reach, sample
 
 every = pytest.mark.parametrize("M", SPACES + EDGES, ids=repr)
 main = pytest.mark.parametrize("M", SPACES, ids=repr)
@@ -70,7 +70,7 @@ def test_every_manifold_is_named_tested_and_documented(cls):
     assert cls is Product or Manifold.kinds.get(cls.kind) is cls, (
         "set `kind`, the name for certificates"
     )
-    assert any(type(M) is cls for M in SPACES), "add it to tests/spaces.py"
+    assert any(type(M) is cls for M in SPACES), "add it to tests/support/spaces.py"
     page = (Path(__file__).parents[2] / "docs" / "geometry.md").read_text(
         encoding="utf-8"
     )

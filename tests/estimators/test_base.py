@@ -7,7 +7,7 @@ import pytest
 from sklearn.pipeline import make_pipeline
 
 from curvedp import estimators
-from estimator_cases import MADE, N, X, made, y
+from support.estimator_cases import MADE, N, X, made, y
 
 pytestmark = pytest.mark.filterwarnings("ignore::curvedp.ReleaseWarning")
 

@@ -16,7 +16,7 @@ from curvedp.errors import CurvedpError, ReleaseWarning
 from curvedp.geometry import SPDBuresWasserstein, frechet_mean
 from curvedp.inference import two_sample_test
 from curvedp.randomness import GeneratorSource
-from spaces import SPACES
+from support.spaces import SPACES
 
 N = 300
 

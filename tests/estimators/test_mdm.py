@@ -13,7 +13,7 @@ from curvedp.geometry import Euclidean, Lorentz, SPDAffineInvariant, Sphere
 from curvedp.randomness import GeneratorSource
 from curvedp.release.verify import verify_certificate
 from curvedp.statistics.noisy_sums import ClippedSum
-from transcript import pairs, spent
+from support.transcript import pairs, spent
 
 KINDS = {
     "means": lambda **o: PrivateMDM(**{"reduce": 6, **o}),
@@ -257,6 +257,18 @@ def test_persons_of_one_class_each():
     assert all(map(verified, model.certificates_))
     with pytest.raises(ParameterError, match="several classes"):
         PrivateMDM(Sphere(2), radius=0.8).fit(X, y, groups=np.arange(400) % 100)
+
+
+@pytest.mark.parametrize("radius", [0.8, "private"])
+def test_a_person_in_several_classes_is_refused_before_paying(tmp_path, radius):
+    """Such a person would be read once per class, so one charge would not cover it."""
+    X, y = directions()
+    ledger = Ledger(tmp_path / "a.ledger", GDP(5.0))
+    model = PrivateMDM(Sphere(2), radius=radius, ledger=ledger)
+    with pytest.raises(ParameterError, match="several classes"):
+        model.fit(X, y, groups=np.arange(400) % 100)
+    assert len(ledger.entries) == 0
+    assert not hasattr(model, "means_")
 
 
 # ---- a record is added or removed ----

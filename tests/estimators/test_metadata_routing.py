@@ -16,7 +16,7 @@ from curvedp import GDP, Ledger
 from curvedp.errors import CurvedpError
 from curvedp.privacy.unit import PrivacyUnit
 from curvedp.releasing import certificates_of
-from estimator_cases import MADE, N, made
+from support.estimator_cases import MADE, N, made
 
 pytestmark = pytest.mark.filterwarnings("ignore::curvedp.ReleaseWarning")
 

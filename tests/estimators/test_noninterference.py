@@ -21,7 +21,7 @@ from curvedp.geometry import (
 )
 from curvedp.laws.exact import ExactDraw
 from curvedp.randomness import GeneratorSource
-from transcript import replace_draws
+from support.transcript import replace_draws
 
 SPD3 = SPDAffineInvariant(3)
 DATA = {

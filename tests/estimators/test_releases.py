@@ -19,7 +19,7 @@ from curvedp.records.base import open_records
 from curvedp.release.warnings import estimator_warnings
 from curvedp.releasing import certificates_of, write
 from curvedp.statistics.second_moment import SecondMoment
-from estimator_cases import MADE, made
+from support.estimator_cases import MADE, made
 
 pytestmark = pytest.mark.filterwarnings("ignore::curvedp.ReleaseWarning")
 

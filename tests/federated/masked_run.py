@@ -3,7 +3,7 @@
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from curvedp.errors import FederationRefused
-from curvedp.federated.masking import Party, recovered
+from curvedp.federated.masking import Party, unmask_sum
 from curvedp.federated.session import Session
 
 ASKED = b"what was asked"
@@ -66,6 +66,6 @@ def round_of(
                 answers[i] = sites[i].unmask(number, masked)
             except FederationRefused:
                 continue
-    return sorted(masked), *recovered(
+    return sorted(masked), *unmask_sum(
         session, number, asked, announcements, roster, masked, answers
     )

@@ -9,8 +9,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from curvedp.errors import FederationRefused, ParameterError
 from curvedp.federated import session as shamir
-from curvedp.federated.masking import Party, is_announcement, recovered
-from curvedp.federated.session import PROTOCOL, Session, chain, mask
+from curvedp.federated.masking import Party, is_announcement, unmask_sum
+from curvedp.federated.session import PROTOCOL, Session, chain, mask_words
 from curvedp.signing import signature
 from federated.masked_run import ASKED, identities, keys, parties, round_of, set_up
 
@@ -64,7 +64,7 @@ def fault_pattern(rng):
 
 
 def test_random_faults_leave_the_sum_exact_or_refused():
-    """Ten thousand patterns are in `benchmarks/federated.py`."""
+    """Ten thousand patterns are in `benchmarks/studies/federated.py`."""
     rng = np.random.default_rng(22)
     outcomes = [outcome for _ in range(80) for outcome in fault_pattern(rng)]
     assert False not in outcomes
@@ -126,12 +126,12 @@ def test_a_second_list_of_survivors_gets_no_second_sum():
     answers = {i: sites[i].unmask(0, six) for i in range(5)} | {
         6: sites[6].unmask(0, masked)
     }
-    _, seeds = recovered(
+    _, seeds = unmask_sum(
         session, 0, ASKED, announcements, roster, six, {i: answers[i] for i in range(5)}
     )
     assert len(seeds) == 6
     with pytest.raises(FederationRefused, match="are needed"):
-        recovered(session, 0, ASKED, announcements, roster, masked, answers)
+        unmask_sum(session, 0, ASKED, announcements, roster, masked, answers)
     for i in range(5):
         with pytest.raises(FederationRefused, match="once a round"):
             sites[i].unmask(0, masked)
@@ -147,7 +147,9 @@ def test_sites_told_different_rosters_cancel_nothing():
         p.open({j: boxes[j][str(p.index)] for j in groups[p.index] if j != p.index})
     V = vectors(np.random.default_rng(3), 7)
     # reads private seeds: even with every self mask off, no set of sites may add up to what its members hold
-    bare = [p.mask(0, ASKED, V[p.index]) - mask(p._secrets(0)[1], 5) for p in sites]
+    bare = [
+        p.mask(0, ASKED, V[p.index]) - mask_words(p._secrets(0)[1], 5) for p in sites
+    ]
     for subset in (s for k in range(1, 8) for s in combinations(range(7), k)):
         assert not exact(sum(bare[i] for i in subset).view(np.int64), V, list(subset))
 
@@ -158,7 +160,7 @@ def test_sites_asked_different_things_cancel_nothing():
     masked = {i: sites[i].mask(0, b"one" if i < 2 else b"two", V[i]) for i in roster}
     answers = {i: sites[i].unmask(0, masked) for i in roster}
     with pytest.raises(FederationRefused):
-        recovered(session, 0, b"two", announcements, roster, masked, answers)
+        unmask_sum(session, 0, b"two", announcements, roster, masked, answers)
 
 
 def test_a_server_cannot_put_its_own_keys_in_a_sites_name():
@@ -258,18 +260,18 @@ def test_a_site_lost_late_gives_away_no_earlier_vector():
 
 def test_fewer_than_a_threshold_of_shares_say_nothing():
     """Shamir's shares below the threshold fit every secret equally well: shown by finding the polynomial for each."""
-    shares = shamir.split(5, (1, 2, 3, 4, 5), 3, lambda n: bytes(range(n)))
+    shares = shamir.split_secret(5, (1, 2, 3, 4, 5), 3, lambda n: bytes(range(n)))
     two = {x: shares[x] for x in (2, 4)}
     for secret in (0, 5, 123456):
         third = 3
-        weight = shamir.weights((2, 4, third))
+        weight = shamir.lagrange_weights((2, 4, third))
         fitting = (
             (secret - sum(weight[x] * two[x] for x in two))
             * pow(weight[third], -1, shamir.PRIME)
             % shamir.PRIME
         )
-        assert shamir.join({**two, third: fitting}) == secret
-    assert shamir.join({x: shares[x] for x in (1, 3, 5)}) == 5
+        assert shamir.join_shares({**two, third: fitting}) == secret
+    assert shamir.join_shares({x: shares[x] for x in (1, 3, 5)}) == 5
 
 
 def test_masked_vectors_look_uniform_whatever_they_hide():
@@ -296,7 +298,7 @@ def test_a_wrong_share_is_noticed():
         wrong = copy.deepcopy(answers)
         wrong[0]["shares"]["3"][0] = spoil
         with pytest.raises(FederationRefused, match="committed"):
-            recovered(session, 0, ASKED, announcements, roster, masked, wrong)
+            unmask_sum(session, 0, ASKED, announcements, roster, masked, wrong)
 
 
 def test_a_box_of_nonsense_counts_as_no_shares():

@@ -34,7 +34,7 @@ from curvedp.geometry import (
 )
 from curvedp.mechanisms import Mechanism
 from curvedp.privacy import Guarantee, PrivacyProfile
-from fuzz_targets import TARGETS, X
+from support.fuzz_targets import TARGETS, X
 
 PER_GROUP = {"guarantees": 450, "accounting": 160, "laws": 250, "geometry": 400, "mechanisms": 250, "estimators": 350,
              "optim": 150}  # fmt: skip

@@ -5,7 +5,6 @@ import math
 import numpy as np
 import pytest
 
-import spaces
 from curvedp.errors import ParameterError
 from curvedp.geometry import (
     Correlation,
@@ -25,6 +24,7 @@ from curvedp.geometry import (
 from curvedp.geometry.ball import ball_coordinates
 from curvedp.mechanisms import LogGaussianMechanism
 from curvedp.privacy import GDP
+from support import spaces
 
 SPACES = [
     M for M in spaces.SPACES if not isinstance(M, SPDBuresWasserstein)

@@ -26,9 +26,9 @@ from curvedp.geometry.capabilities import (
 from curvedp.geometry.frechet_mean.error_bound import solver_error
 from curvedp.geometry.frechet_mean.public_ball import PublicBall
 from curvedp.geometry.spaces.euclidean import FlatVectorManifold
-from curvedp.mechanisms.sensitivity import frechet_mean_sensitivity
 from curvedp.records.base import open_records
-from spaces import EDGES, SPACES, sample
+from curvedp.statistics.sensitivity import frechet_mean_sensitivity
+from support.spaces import EDGES, SPACES, sample
 
 
 def turned(logs):

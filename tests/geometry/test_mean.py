@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import scipy.linalg
 
-import spaces
 from curvedp.errors import ParameterError
 from curvedp.geometry import (
     Euclidean,
@@ -31,6 +30,7 @@ from curvedp.geometry.frechet_mean.ball_mean import project_to_safe_ball
 from curvedp.geometry.frechet_mean.error_bound import contraction, mean_iterations
 from curvedp.geometry.frechet_mean.public_ball import PublicBall
 from curvedp.geometry.spaces.spd_common import pack
+from support import spaces
 
 RNG = np.random.default_rng(5)
 SPACES = [

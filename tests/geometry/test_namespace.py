@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from curvedp.numerics.arrays import to_host
-from spaces import EDGES, SPACES, sample
+from support.spaces import EDGES, SPACES, sample
 
 DATA = np.arange(6.0).reshape(2, 3)
 

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-import spaces
 from curvedp.geometry import (
     Grassmann,
     KendallShapes,
@@ -18,6 +17,7 @@ from curvedp.geometry import (
     project_to_ball,
 )
 from curvedp.geometry.spaces.spd_common import SPD
+from support import spaces
 
 SPACES = spaces.SPACES + spaces.EDGES
 SCALE_FREE = [

@@ -6,7 +6,6 @@ import sys
 import numpy as np
 import pytest
 
-import spaces
 from curvedp.geometry import (
     Euclidean,
     Product,
@@ -18,6 +17,7 @@ from curvedp.geometry import (
 )
 from curvedp.geometry.ball import ball_coordinates
 from curvedp.numerics.constant_work import in_public_time, public_time
+from support import spaces
 
 SPACES = [
     M for M in spaces.SPACES if not isinstance(M, Euclidean | SPDBuresWasserstein)

@@ -40,13 +40,39 @@ def exact_change(p, v):
         )
 
 
+def exp_rounding_bound(m, r, length):
+    """Bound the rounding error of an entry of exp(p, v) − p for |v| = length.
+
+    With s = min(2r, m) columns in the frame [p Q] and v = pA + QB, three sources add
+    up:
+
+    - p + change and its difference from p are rounded: eps for entries up to 1.
+    - The eigen-system that LAPACK returns for a skew W of size s is exact for a matrix
+      within s·eps·‖W‖ of it, and exp is 1-Lipschitz on skew matrices. Here W is first
+      [2A −Bᵀ; B 0] and then A, whose norms are at most √3·length and length/√2,
+      together less than 2.5·length.
+    - Four products of matrices of norm 1 with the change, which has norm at most
+      min(length, 2), err by s·eps/2 of it each.
+
+    The largest error of 216 random trials on one machine was 0.42 of the bound.
+    """
+    eps = np.finfo(float).eps
+    s = min(2 * r, m)
+    return eps * (1 + s * (2.5 * length + 2 * min(length, 2.0)))
+
+
 @pytest.mark.parametrize(("m", "r"), [*SIZES, (3, 1), (3, 3)])
 @pytest.mark.parametrize("length", [1e-8, 0.5, 3.0])
 def test_exp_against_50_digits(m, r, length):
     M = Stiefel(m, r)
     p = M.project(RNG.standard_normal((m, r)))
     v = length * unit_tangents(M, p, 1)[0]
-    np.testing.assert_allclose(M.exp(p, v) - p, exact_change(p, v), rtol=0, atol=3e-15)
+    np.testing.assert_allclose(
+        M.exp(p, v) - p,
+        exact_change(p, v),
+        rtol=0,
+        atol=exp_rounding_bound(m, r, length),
+    )
 
 
 @pytest.mark.parametrize(("m", "r"), SIZES)

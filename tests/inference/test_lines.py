@@ -10,16 +10,16 @@ from scipy.stats import binomtest
 
 from curvedp import GDP, PrivateGeodesicRegression, PureDP
 from curvedp.core.capabilities import NoisyDraw
+from curvedp.core.chart import grid_of
 from curvedp.errors import ParameterError
 from curvedp.geometry import Euclidean, Lorentz, Rotations, SPDAffineInvariant, Sphere
 from curvedp.inference import region_of
 from curvedp.inference.lines import PartLengthLaw, line_region
 from curvedp.laws import RiemannianGaussian, RiemannianLaplace
 from curvedp.mechanisms import Certificate
-from curvedp.mechanisms.chart import grid_of
 from curvedp.mechanisms.geodesic_descent import BundleDescentMechanism
 from curvedp.randomness import GeneratorSource
-from curvedp.regression.bounds import DEVIATION
+from curvedp.regression.bounds import PREDICTOR_UNIT
 from curvedp.regression.gradient import clip_rows, clipped_direction, contributions
 from curvedp.regression.linearity import Neighborhood
 from curvedp.statistics.geodesic import GeodesicLine
@@ -42,7 +42,7 @@ def data(M, n, sd=0.05, length=0.6, k=1, seed=0):
 def moved(M, p, V, z):
     q = np.asarray(M.exp(p, M.from_coordinates(p, z[0])))
     return q, np.asarray(
-        M.transport(p, q, V + np.asarray(M.from_coordinates(p, z[1:] / DEVIATION)))
+        M.transport(p, q, V + np.asarray(M.from_coordinates(p, z[1:] / PREDICTOR_UNIT)))
     )
 
 
@@ -64,7 +64,10 @@ def test_contributions_change_as_bounded_and_a_third_of_the_bound_is_refuted(M, 
             M.from_coordinates(p, 0.4 / math.sqrt(M.dim) * rng.normal(size=(k, M.dim)))
         )
         x = rng.choice([-0.5, -0.1, 0.0, 0.3, 0.5], size=(n, k))
-        t, a = x / DEVIATION, np.concatenate([np.ones((n, 1)), x / DEVIATION], axis=1)
+        t, a = (
+            x / PREDICTOR_UNIT,
+            np.concatenate([np.ones((n, 1)), x / PREDICTOR_UNIT], axis=1),
+        )
         q = np.asarray(M.exp(p, np.tensordot(x, V, axes=1)))
         sd = rng.choice([0.02, 0.1, 0.4], size=(n, 1))
         Y = np.asarray(
@@ -72,8 +75,10 @@ def test_contributions_change_as_bounded_and_a_third_of_the_bound_is_refuted(M, 
         )
         z = rng.normal(size=(1 + k, M.dim))
         z *= near.reach * rng.choice([0.3, 1.0]) / np.linalg.norm(z)
-        here, (r, W) = contributions(M, t, DEVIATION, Y, p, V), moved(M, p, V, z)
-        there = contributions(M, t, DEVIATION, Y, r, W).rows.reshape(n, 1 + k, M.dim)
+        here, (r, W) = contributions(M, t, PREDICTOR_UNIT, Y, p, V), moved(M, p, V, z)
+        there = contributions(M, t, PREDICTOR_UNIT, Y, r, W).rows.reshape(
+            n, 1 + k, M.dim
+        )
         back = np.asarray(
             M.to_coordinates(p, M.transport(r, p, M.from_coordinates(r, there)))
         ).reshape(n, -1)
@@ -102,7 +107,7 @@ def pair_of(mechanism, accepted):
     p, V = np.asarray(M.origin), np.zeros((x.shape[1], *M.point_shape))
     for _ in range(300):
         z = clipped_direction(
-            M, x / DEVIATION, DEVIATION, Y, mechanism.domain.clip, p, V, codes
+            M, x / PREDICTOR_UNIT, PREDICTOR_UNIT, Y, mechanism.domain.clip, p, V, codes
         )
         if np.linalg.norm(z) < 1e-13:
             break
@@ -123,7 +128,7 @@ def holds(region, p, V):
     apart = np.linalg.norm(
         M.norm(middle[0], np.asarray(M.transport(p, middle[0], V)) - middle[1])
     )
-    joint = math.hypot(float(M.dist(p, middle[0])), DEVIATION * apart)
+    joint = math.hypot(float(M.dist(p, middle[0])), PREDICTOR_UNIT * apart)
     return (
         all(inside)
         and apart <= region.velocity_radius

@@ -9,7 +9,6 @@ import pytest
 from scipy import stats
 from scipy.special import erf
 
-import goodness
 from curvedp.errors import EnvelopeViolation, ParameterError
 from curvedp.geometry import (
     Euclidean,
@@ -29,6 +28,7 @@ from curvedp.laws.isotropic.envelope import TangentEnvelope
 from curvedp.laws.isotropic.law import two_point_homogeneous_law
 from curvedp.laws.product import ProductGaussian
 from reproductions.opt.tangent import TangentGaussian
+from support import goodness
 
 SPACES = {
     Euclidean: (mpmath.mpf, mpmath.inf),

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from scipy import stats
 
-import goodness
 from curvedp.errors import NotIntegrable, ParameterError
 from curvedp.geometry import (
     Euclidean,
@@ -23,6 +22,7 @@ from curvedp.geometry import (
     Stiefel,
 )
 from curvedp.laws import RiemannianLaplace
+from support import goodness
 
 SPACES = {
     Euclidean: (mpmath.mpf, mpmath.inf),

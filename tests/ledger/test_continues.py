@@ -166,7 +166,7 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("copied", ["itself", "copy", "deep copy", "pickle"])
+@pytest.mark.parametrize("copied", ["itself", "copy", "deep copy", "clone"])
 @pytest.mark.parametrize("what", REFUSED)
 def test_what_is_refused_leaves_no_file(path, what, copied):
     ledger = COPIES[copied](Ledger(path, GDP(1.0), lazy=True, unit="person"))
@@ -214,7 +214,7 @@ def test_a_lazy_ledger_that_is_gone_is_not_made_anew(path):
     assert not path.exists()
 
 
-@pytest.mark.parametrize("copied", ["copy", "deep copy", "pickle"])
+@pytest.mark.parametrize("copied", ["copy", "deep copy", "clone"])
 def test_copies_of_a_lazy_ledger_make_one_file(path, copied):
     ledger = Ledger(path, GDP(1.0), lazy=True)
     other = COPIES[copied](ledger)
@@ -223,3 +223,72 @@ def test_copies_of_a_lazy_ledger_make_one_file(path, copied):
     with pytest.raises(BudgetExceeded):
         other.spend(GDP(0.6), "too much")
     assert Ledger(path).verify() == 2
+
+
+# ---- copies of a ledger whose file is not yet made
+
+
+def _delete(path, older):
+    path.unlink()
+
+
+def _set_back(path, older):
+    path.write_bytes(older)
+
+
+def _replace(path, older):
+    path.unlink()
+    Ledger(path, GDP(1.0))
+
+
+# What may happen to the file after it was made and spent from.
+ROLLBACKS = {"deleted": _delete, "replaced": _replace}
+
+
+@pytest.mark.parametrize("rollback", ROLLBACKS)
+@pytest.mark.parametrize("use", USES)
+@pytest.mark.parametrize("copied", ["copy", "deep copy", "clone"])
+def test_a_copy_of_a_lazy_ledger_notices_a_rollback(path, copied, use, rollback):
+    """It was copied before there was a file, and another copy has spent since."""
+    ledger = Ledger(path, GDP(1.0), lazy=True)
+    other = COPIES[copied](COPIES[copied](ledger))
+    ledger.spend(GDP(0.9), "first")
+    ROLLBACKS[rollback](path, b"")
+    existed = path.exists()
+    with pytest.raises(CurvedpError):
+        USES[use](other)
+    assert path.exists() == existed
+
+
+@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
+@pytest.mark.parametrize("copied", ["itself", "copy", "deep copy", "clone"])
+def test_a_ledger_without_a_file_is_not_pickled(path, copied, protocol):
+    """Its pickle would make the file anew after it was spent from and deleted."""
+    ledger = COPIES[copied](Ledger(path, GDP(1.0), lazy=True))
+    for pickled in (ledger, PrivateFrechetMean(Sphere(2), ledger=ledger)):
+        with pytest.raises(ParameterError, match="cannot be pickled"):
+            pickle.dumps(pickled, protocol)
+    assert not path.exists()
+
+
+@pytest.mark.parametrize("made_by", ["itself", "a copy", "another process"])
+def test_a_lazy_ledger_is_pickled_with_its_protection_once_there_is_a_file(
+    path, made_by
+):
+    ledger = Ledger(path, GDP(1.0), lazy=True)
+    maker = ledger
+    if made_by == "a copy":
+        maker = copy.copy(ledger)
+    if made_by == "another process":
+        maker = Ledger(path, GDP(1.0))
+    maker.spend(GDP(0.1), "first")
+    older = path.read_bytes()
+    maker.spend(GDP(0.9), "second")
+    pickled = pickle.dumps(ledger)
+    _set_back(path, older)
+    with pytest.raises(LedgerCorrupted, match="does not continue"):
+        pickle.loads(pickled).spend(GDP(0.9), "again")
+    path.unlink()
+    with pytest.raises(CurvedpError, match="cannot open"):
+        pickle.loads(pickled).spend(GDP(0.9), "again")
+    assert not path.exists()

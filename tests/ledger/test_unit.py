@@ -1,6 +1,7 @@
 """One ledger, one unit of privacy: what protects records and persons is never added up."""
 
 import hashlib
+import itertools
 import json
 import sqlite3
 
@@ -17,19 +18,22 @@ from curvedp import (
     PrivateSoftmax,
     PrivateTangentSpace,
 )
+from curvedp.core.codes import ProtectedUnit
 from curvedp.errors import CurvedpError, LedgerCorrupted, ParameterError
 from curvedp.geometry import Euclidean, SPDLogEuclidean
 from curvedp.inference import two_sample_test
 from curvedp.ledger import Ledger
-from curvedp.mechanisms.selection import private_selection
 from curvedp.privacy import GDP, PrivacyUnit, PureDP
+from curvedp.release.selection import private_selection
 
 RECORD, PERSON = PrivacyUnit.RECORD, PrivacyUnit.PERSON
 UNITS = (RECORD, PERSON)
+UNITS_IN_CLASS = (PrivacyUnit.RECORD_IN_CLASS, PrivacyUnit.PERSON_IN_CLASS)
 
 
 def other_than(unit):
-    return PERSON if unit is RECORD else RECORD
+    """Return the unit of persons for one of records, and the other way round."""
+    return RECORD if unit in (PERSON, PrivacyUnit.PERSON_IN_CLASS) else PERSON
 
 
 @pytest.fixture
@@ -54,7 +58,7 @@ SPENDS = (spend_with, spend_on_groups_with, spend_in_a_partition_with)
 
 @pytest.mark.parametrize("second", SPENDS)
 @pytest.mark.parametrize("first", [None, *SPENDS])
-@pytest.mark.parametrize("unit", UNITS)
+@pytest.mark.parametrize("unit", UNITS_IN_CLASS)
 def test_the_other_unit_is_refused_before_anything_is_paid(path, unit, first, second):
     """Whether the ledger was created with its unit, or has it of its first charge."""
     if first is None:
@@ -130,6 +134,95 @@ def test_a_private_number_is_refused(path):
     assert ledger.entries[0].n is None
 
 
+# ---- classes that are public
+
+
+# A small world: two records, each with a label and a value. A unit is the set of pairs
+# of data sets that differ in it.
+WORLD = [
+    tuple(zip(labels, values, strict=True))
+    for labels in itertools.product("ab", repeat=2)
+    for values in itertools.product((0, 1), repeat=2)
+]
+
+
+def differing(first, second):
+    """Return the positions at which two data sets differ."""
+    rows = zip(first, second, strict=True)
+    return [position for position, (row, other) in enumerate(rows) if row != other]
+
+
+def neighbors(unit):
+    """Return all pairs of data sets of the small world that differ in one unit.
+
+    Both records are of one person where persons are protected.
+    """
+    is_person = unit in (PERSON, PrivacyUnit.PERSON_IN_CLASS)
+    pairs = set()
+    for first, second in itertools.product(WORLD, repeat=2):
+        changed = differing(first, second)
+        keeps_class = all(first[k][0] == second[k][0] for k in changed)
+        if (is_person or len(changed) <= 1) and (
+            keeps_class or unit in (RECORD, PERSON)
+        ):
+            pairs.add((first, second))
+    return pairs
+
+
+@pytest.mark.parametrize("charged", PrivacyUnit)
+@pytest.mark.parametrize("counted", PrivacyUnit)
+def test_a_ledger_takes_only_what_covers_all_its_neighbors(path, counted, charged):
+    """A charge for one unit counts for another only if it bounds all of its pairs."""
+    ledger = Ledger(path, GDP(2.0), unit=counted)
+    content = path.read_bytes()
+    if charged.implies(counted):
+        assert neighbors(counted) <= neighbors(charged)
+        ledger.spend(GDP(0.1), "x", unit=charged)
+    else:
+        with pytest.raises(ParameterError, match="do not add up"):
+            ledger.spend(GDP(0.1), "x", unit=charged)
+        assert path.read_bytes() == content
+    assert ledger.unit is Ledger(path).unit is counted
+
+
+@pytest.mark.parametrize("unit", ProtectedUnit)
+def test_every_protected_unit_is_counted_for_what_it_implies(unit):
+    """A release within public classes is never counted for a record or a person."""
+    if unit is ProtectedUnit.AS_IN_EACH_RUN:
+        assert unit.ledger_unit is None
+        return
+    assert unit.ledger_unit in PrivacyUnit
+    assert (unit.ledger_unit in UNITS_IN_CLASS) == unit.value.endswith("_in_class")
+    assert unit.privacy_unit.in_class is unit.ledger_unit.in_class
+
+
+@pytest.mark.parametrize("spend", [spend_on_groups_with, spend_in_a_partition_with])
+@pytest.mark.parametrize("unit", UNITS)
+def test_disjoint_groups_protect_a_unit_within_its_group(path, unit, spend):
+    """Parallel composition says nothing about a record that changes its group."""
+    ledger = Ledger(path, GDP(2.0), unit=unit)
+    with pytest.raises(ParameterError, match="do not add up"):
+        spend(ledger, unit)
+    assert ledger.entries == []
+    in_class = Ledger(path.with_name("other.ledger"), GDP(2.0), unit=unit.in_class)
+    spend(in_class, unit)
+    spend_with(in_class, unit)
+    assert [entry.unit for entry in in_class.entries] == [unit.in_class, unit]
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_classes_and_records_share_a_ledger_for_classes_only(path):
+    in_class = Ledger(path, GDP(9.0), unit="record_in_class")
+    for name in ("mean", "classes", "mean"):
+        ESTIMATORS[name](in_class, None)
+    assert len(in_class.entries) == 3
+    for_records = Ledger(path.with_name("other.ledger"), GDP(9.0), unit="record")
+    ESTIMATORS["mean"](for_records, None)
+    with pytest.raises(ParameterError, match="unit='record_in_class'"):
+        ESTIMATORS["classes"](for_records, None)
+    assert len(for_records.entries) == 1
+
+
 # ---- every way to a release
 
 
@@ -192,7 +285,8 @@ def test_every_estimator_states_its_unit(path, name, unit):
     ledger = Ledger(path, GDP(9.0))
     ESTIMATORS[name](ledger, groups)
     (entry,) = ledger.entries
-    assert entry.unit is unit is ledger.unit
+    protected = unit.in_class if name == "classes" else unit
+    assert entry.unit is protected is ledger.unit
     assert entry.n == (N // 2 if unit is PERSON else N)
     assert entry.space
     assert entry.statistic

@@ -6,7 +6,7 @@ import pytest
 from curvedp.geometry import Euclidean, SPDAffineInvariant, Sphere
 from curvedp.mechanisms.geodesic_descent import BundleDescentMechanism
 from curvedp.privacy import GDP, PureDP
-from curvedp.regression.bounds import DEVIATION
+from curvedp.regression.bounds import PREDICTOR_UNIT
 from curvedp.regression.gradient import clipped_direction
 from curvedp.regression.linearity import SENSITIVITY_FACTOR
 from curvedp.statistics.geodesic import GeodesicLine
@@ -27,7 +27,7 @@ def test_the_worst_record_moves_the_direction_by_what_is_charged(M):
         Y[0] = M.from_normal_coordinates(p, z * np.eye(M.dim)[0])
         x, Y, codes = line.prepare((np.r_[x, np.linspace(0, 1, N - 1)], Y))
         return clipped_direction(
-            M, x / DEVIATION, DEVIATION, Y, CLIP, p, V, codes
+            M, x / PREDICTOR_UNIT, PREDICTOR_UNIT, Y, CLIP, p, V, codes
         ).ravel()
 
     ends = [direction(x, z) for x in (0.0, 0.3, 1.0) for z in (-0.45, -0.1, 0.0, 0.45)]

@@ -13,9 +13,9 @@ from curvedp import (
     PrivatePCA,
     PureDP,
 )
+from curvedp.core.chart import GRID, grid_of
 from curvedp.geometry import Euclidean, Sphere
 from curvedp.mechanisms import Certificate
-from curvedp.mechanisms.chart import GRID, grid_of
 from curvedp.release.rebuild import mechanism_of
 from curvedp.release.verify import verify_certificate
 

@@ -14,7 +14,7 @@ from curvedp.geometry import (
 from curvedp.laws.exact import exact_gaussian, has_exact_gaussian
 from curvedp.mechanisms import GaussianMechanism
 from curvedp.privacy import GDP
-from spaces import EDGES, SPACES
+from support.spaces import EDGES, SPACES
 
 
 @pytest.mark.parametrize("M", SPACES + EDGES, ids=repr)

@@ -17,10 +17,8 @@ from curvedp.geometry import (
 from curvedp.mechanisms.staged.queries import (
     Bins,
     Queries,
-    clip_rows_to,
     half_bin_count,
     likeliest_bin,
-    logs_at,
     mean_sensitivity,
     scaling_direction,
 )
@@ -28,7 +26,8 @@ from curvedp.mechanisms.vector import NOISE_KINDS
 from curvedp.numerics.fixed_point import FixedPoint
 from curvedp.records.base import open_records
 from curvedp.statistics.searched_ball import SearchedMean, default_outer_radius
-from spaces import EDGES, SPACES
+from curvedp.statistics.tangent_vectors import clip_rows_to, logs_at
+from support.spaces import EDGES, SPACES
 
 
 @pytest.mark.parametrize("r", [1e-300, 1e-3, 1.0, 1e150])

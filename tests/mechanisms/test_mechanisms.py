@@ -41,7 +41,7 @@ from curvedp.privacy import GDP, ZCDP, ApproxDP, PureDP, RenyiDP
 from curvedp.randomness import GeneratorSource, SecureSource
 from curvedp.release.verify import verify_certificate
 from curvedp.statistics.frechet_mean import FrechetMean
-from spaces import SPACES
+from support.spaces import SPACES
 
 CURVED = [Sphere(2), Sphere(20), Lorentz(2), Euclidean(4)]
 EVERYWHERE = [

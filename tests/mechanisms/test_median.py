@@ -19,7 +19,7 @@ from curvedp.geometry import Euclidean, Lorentz, Rotations, SPDAffineInvariant, 
 from curvedp.mechanisms.staged.median import MedianMechanism
 from curvedp.release.verify import verify_certificate
 from curvedp.statistics.geometric_median import GeometricMedian
-from transcript import spent
+from support.transcript import spent
 
 SPACES = [
     (Euclidean(3), 20.0),

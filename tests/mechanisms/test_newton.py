@@ -8,6 +8,7 @@ import pytest
 from scipy.stats import ks_2samp
 
 from curvedp import PrivateFrechetMean
+from curvedp.core.chart import shrink_points
 from curvedp.core.wording import post_processing_sentence
 from curvedp.errors import ParameterError, VerificationFailed
 from curvedp.geometry import (
@@ -19,7 +20,6 @@ from curvedp.geometry import (
     frechet_mean,
 )
 from curvedp.mechanisms import newton
-from curvedp.mechanisms.chart import shrink_points
 from curvedp.mechanisms.newton import NewtonMechanism
 from curvedp.privacy import GDP, ApproxDP, PureDP
 from curvedp.randomness import GeneratorSource

@@ -213,15 +213,15 @@ def test_entries_say_whom_they_protect_and_what_they_are_about(tmp_path):
     X = Sphere(2).exp(
         np.array([0.0, 0.0, 1.0]), np.c_[rng.normal(size=(40, 2)) * 0.1, np.zeros(40)]
     )
-    ledger = Ledger(tmp_path / "records.ledger", GDP(9.0))
-    assert ledger.unit is None
+    in_class = PrivacyUnit.RECORD_IN_CLASS
+    ledger = Ledger(tmp_path / "records.ledger", GDP(9.0), unit=in_class)
     PrivateFrechetMean(Sphere(2), radius=0.7, ledger=ledger).fit(X)
     PrivateMDM(Sphere(2), radius=0.7, ledger=ledger).fit(X, np.repeat([0, 1], 20))
-    assert ledger.unit is PrivacyUnit.RECORD
+    assert ledger.unit is in_class
     mean, classes = ledger.entries
     assert (mean.unit, mean.n) == (PrivacyUnit.RECORD, 40)
     assert (mean.space, mean.statistic) == ("sphere:2", "Fréchet mean")
-    assert (classes.unit, classes.n) == (PrivacyUnit.RECORD, 40)
+    assert (classes.unit, classes.n) == (in_class, 40)
     assert classes.statistic == "Fréchet mean, of each of 2 public classes"
 
 

@@ -35,7 +35,7 @@ from curvedp.release.rebuild import mechanism_of
 from curvedp.release.verify import verify_certificate
 from curvedp.statistics.frechet_mean import FrechetMean
 from curvedp.statistics.searched_ball import SearchedMean, SearchedVariance
-from transcript import SPACES, STATISTICS, cloud, pairs, released, served, spent
+from support.transcript import SPACES, STATISTICS, cloud, pairs, released, served, spent
 
 
 @pytest.mark.parametrize("kind", STATISTICS)

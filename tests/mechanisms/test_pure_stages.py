@@ -46,7 +46,7 @@ from curvedp.release.verify import verify_certificate
 from curvedp.signing import digest
 from curvedp.statistics.frechet_mean import FrechetMean
 from curvedp.statistics.searched_ball import SearchedMean
-from transcript import (
+from support.transcript import (
     SPACES,
     STATISTICS,
     cloud,

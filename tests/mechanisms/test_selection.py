@@ -15,12 +15,12 @@ from curvedp.mechanisms.selection import (
     BestRelease,
     SelectionMechanism,
     draw_run_count,
-    private_selection,
 )
 from curvedp.privacy import GDP, ApproxDP, NegativeBinomialRuns, PureDP
 from curvedp.randomness import GeneratorSource
+from curvedp.release.selection import private_selection
 from curvedp.release.verify import verify_certificate
-from goodness import generating
+from support.goodness import generating
 
 LAWS = [
     NegativeBinomialRuns(0.1),

@@ -28,7 +28,7 @@ from curvedp.geometry import (
     frechet_mean,
 )
 from curvedp.mechanisms import frechet_mean_sensitivity
-from curvedp.mechanisms.sensitivity import (
+from curvedp.statistics.sensitivity import (
     dispersion_sensitivity,
     mean_chart_sensitivity,
     mean_gradient_sensitivity,

@@ -22,17 +22,17 @@ from curvedp.geometry import (
 from curvedp.geometry.frechet_mean.error_bound import contraction, solver_error
 from curvedp.geometry.frechet_mean.public_ball import PublicBall
 from curvedp.mechanisms.gradient_step import GradientMechanism
-from curvedp.mechanisms.sensitivity import (
-    dispersion_sensitivity,
-    frechet_mean_sensitivity,
-    mean_chart_sensitivity,
-)
-from curvedp.mechanisms.staged.queries import clip_rows_to, logs_at
 from curvedp.privacy import GDP
 from curvedp.records.base import open_records
 from curvedp.statistics.frechet_mean import FrechetMean
 from curvedp.statistics.frechet_variance import FrechetVariance
-from spaces import EDGES, SPACES
+from curvedp.statistics.sensitivity import (
+    dispersion_sensitivity,
+    frechet_mean_sensitivity,
+    mean_chart_sensitivity,
+)
+from curvedp.statistics.tangent_vectors import clip_rows_to, logs_at
+from support.spaces import EDGES, SPACES
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ from curvedp.mechanisms.noisy_sum import SumMechanism
 from curvedp.randomness import GeneratorSource
 from curvedp.release.verify import verify_certificate
 from curvedp.statistics.noisy_sums import ClippedSum, GramSum, SpreadSum
-from transcript import leaked, spent
+from support.transcript import leaked, spent
 
 ADDED = GDP(1.0, adjacency="add-remove")
 SPACES = [Euclidean(3), Sphere(2), Lorentz(3), SPDAffineInvariant(2)]

@@ -23,7 +23,7 @@ from curvedp.errors import ParameterError
 from curvedp.geometry import Simplex, SPDBuresWasserstein, Sphere, Torus
 from curvedp.release.warnings import certificate_warnings, estimator_warnings
 from curvedp.report import write_report
-from spaces import EDGES, SPACES
+from support.spaces import EDGES, SPACES
 
 N = 600
 WARNING = "known to have only one mean in balls of radius below"

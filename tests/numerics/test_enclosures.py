@@ -23,7 +23,7 @@ from curvedp.numerics.enclosures import (
 from curvedp.randomness import GeneratorSource
 from curvedp.randomness.lazy_reals import LazyNormals, LazyUniforms
 from curvedp.randomness.lazy_reals import accepts as coin_accepts
-from goodness import accepts, ks, rejects
+from support.goodness import accepts, ks, rejects
 
 mp = mpmath.mp.clone()
 mp.prec = 200

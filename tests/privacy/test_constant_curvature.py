@@ -28,7 +28,7 @@ from curvedp.privacy.profiles.constant_curvature import (
     ConstantCurvatureProfile,
     FloorProfile,
 )
-from profile_oracle import brute_delta
+from support.profile_oracle import brute_delta
 
 
 @pytest.mark.parametrize("make", [gaussian_profile, laplace_profile])

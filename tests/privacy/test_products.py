@@ -200,7 +200,7 @@ def test_products_know_their_ends():
     profile = product_profile([(1.0, 2), (0.0, 3), (-2.0, 1)], 1.0, 0.5)
     assert profile._has_flat
     assert profile._curved == ((1.0, 2),)
-    assert profile._caps == [math.inf, math.pi]
+    assert profile._part_diameters == [math.inf, math.pi]
     assert len(profile.extreme_splits) == 2
     assert profile.pure_epsilon == math.inf == profile.renyi(math.inf)
     spheres = product_profile([(1.0, 2), (4.0, 2)], 2.0, 1.0)
@@ -241,18 +241,18 @@ def test_products_know_their_ends():
 def test_sums_of_losses_are_raised_by_their_margin_and_single_ones_are_not():
     spheres = ((1.0, 2), (1.0, 2))
     two = _split_profile(spheres, 1.0, 0.0, (0.5, 0.6))
-    assert two._margin == pytest.approx(
+    assert two._relative_error == pytest.approx(
         MARGIN + 20 * two.loss_table.series.unresolved, rel=1e-9
     )
     one = _split_profile(spheres, 1.0, 0.3, (0.0, 0.6))
-    assert one._margin == pytest.approx(
+    assert one._relative_error == pytest.approx(
         20 * one.loss_table.series.unresolved, abs=1e-15
     )
     assert len(one.curved_profiles) == 1
     eps = np.array([0.2])
     raw = np.exp(two.loss_table.log_delta(eps)) * (1 + 1e-9)
     assert float(two.delta(0.2)) == pytest.approx(
-        float(raw[0]) * (1 + two._margin), rel=1e-12
+        float(raw[0]) * (1 + two._relative_error), rel=1e-12
     )
     assert type(_split_profile(spheres, 1.0, 0.0, (0.0, 0.6))) is type(
         gaussian_profile(1.0, 2, 1.0, 0.6)
@@ -350,7 +350,7 @@ def test_factors_of_which_some_end():
     capped = product_profile(
         [(1.0, 1), (4.0, 1)], 1.0, 3.0
     )  # the second circle ends at π/2
-    assert capped._caps == pytest.approx([math.pi, math.pi / 2])
+    assert capped._part_diameters == pytest.approx([math.pi, math.pi / 2])
     assert capped._largest_over_splits(squares)[0] >= gaussian_profile(
         1.0, 1, 1.0, 3.0
     ).rao ** 2 * (1 - 1e-9)

@@ -23,8 +23,8 @@ from curvedp.privacy.profiles.base import (
     _mu_from_log_complement,
     _mu_from_log_delta,
 )
-from profile_oracle import brute_delta, loss
 from reproductions.gdp.algorithms import algorithm2_estimate
+from support.profile_oracle import brute_delta, loss
 
 
 def random_case(rng):

@@ -8,7 +8,7 @@ import pytest
 from curvedp.errors import ParameterError, UnattainableGuarantee
 from curvedp.privacy import GDP, ZCDP, ApproxDP, PureDP, RenyiDP
 from curvedp.privacy.selection import NegativeBinomialRuns
-from goodness import generating
+from support.goodness import generating
 
 RUNS = [
     NegativeBinomialRuns(g, e)

@@ -1,4 +1,4 @@
-"""The privacy unit: two names, and nothing else passes for one."""
+"""The privacy unit: four names, and nothing else passes for one."""
 
 import json
 import pickle
@@ -11,7 +11,12 @@ from curvedp.privacy.unit import check_unit
 
 
 def test_a_unit_is_its_name():
-    assert [str(unit) for unit in PrivacyUnit] == ["record", "person"]
+    assert [str(unit) for unit in PrivacyUnit] == [
+        "record",
+        "person",
+        "record_in_class",
+        "person_in_class",
+    ]
     assert json.dumps({"unit": PrivacyUnit.PERSON}) == '{"unit": "person"}'
     assert pickle.loads(pickle.dumps(PrivacyUnit.RECORD)) is PrivacyUnit.RECORD
 

@@ -17,7 +17,7 @@ from curvedp.geometry import Euclidean
 from curvedp.laws.exact import exact_gaussian
 from curvedp.randomness import GeneratorSource, SecureSource, Source, csprng
 from curvedp.randomness.csprng import check_source
-from goodness import accepts, ks, rejects
+from support.goodness import accepts, ks, rejects
 
 
 def stream_of(source: SecureSource) -> csprng._Stream:

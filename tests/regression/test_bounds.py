@@ -64,7 +64,7 @@ def test_erratum_e20_the_printed_constants_of_the_sphere_are_violated():
         math.cos(1), abs=0.01
     )  # understated 1.85 times
     assert 2 * clip * math.sin(1) / shoot == pytest.approx(math.sin(1), abs=0.01)
-    ours = gradient_sensitivities(Sphere(2), 1.0, clip, 1, reach=1.0)
+    ours = gradient_sensitivities(Sphere(2), 1.0, clip, 1, max_predictor=1.0)
     assert foot <= ours[0] * (1 + 1e-9)
     assert shoot <= ours[1] * (1 + 1e-9)
 
@@ -77,7 +77,9 @@ def test_erratum_e19_an_upper_curvature_bound_bounds_nothing():
     )[0].values()
     assert 2 * clip / foot < 0.7
     assert 2 * clip / shoot < 0.9
-    ours = gradient_sensitivities(SPDAffineInvariant(2), 2.0, clip, 1, reach=1.0)
+    ours = gradient_sensitivities(
+        SPDAffineInvariant(2), 2.0, clip, 1, max_predictor=1.0
+    )
     assert foot <= ours[0] * (1 + 1e-9)
     assert shoot <= ours[1] * (1 + 1e-9)
 

@@ -34,7 +34,7 @@ from curvedp.mechanisms.geodesic_knorm import KNGRegressionMechanism
 from curvedp.randomness import GeneratorSource
 from curvedp.regression import fit_geodesic
 from curvedp.regression.bounds import (
-    DEVIATION,
+    PREDICTOR_UNIT,
 )
 from curvedp.regression.gradient import clipped_direction
 from curvedp.statistics.geodesic import GeodesicLine
@@ -285,7 +285,7 @@ def test_several_predictors_one_record_moves_the_released_direction_by_at_most_i
             ),
         )
         sides = [
-            clipped_direction(M, a, DEVIATION, b, clip, M.origin, V)
+            clipped_direction(M, a, PREDICTOR_UNIT, b, clip, M.origin, V)
             for a, b in ((t, Y), (other_t, other_Y))
         ]
         worst = max(worst, float(np.linalg.norm(sides[0] - sides[1])))

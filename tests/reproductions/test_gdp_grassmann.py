@@ -11,10 +11,10 @@ from curvedp.errors import EnvelopeViolation, ParameterError
 from curvedp.geometry import Grassmann, Sphere
 from curvedp.laws import RiemannianGaussian
 from curvedp.mechanisms import GaussianMechanism
-from goodness import accepts, off_origin, rejects
 from reproductions.gdp import grassmann
 from reproductions.gdp.grassmann import GrassmannGaussian
 from reproductions.opt.tangent import TangentGaussian
+from support.goodness import accepts, off_origin, rejects
 
 
 def log_volume_of_rotations(n):

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
-import goodness
 from curvedp.errors import ParameterError
 from reproductions.rao.laws import (
     GeneralizedGaussian,
@@ -16,6 +15,7 @@ from reproductions.rao.laws import (
     MultivariateLaplace,
     SphericalGeneralizedGaussian,
 )
+from support import goodness
 
 N = 200_000
 SPHERICAL = [

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from scipy import stats
 
-import goodness
 from curvedp.geometry import (
     Euclidean,
     PoincareBall,
@@ -13,6 +12,7 @@ from curvedp.geometry import (
     Stiefel,
 )
 from reproductions.opt.tangent import TangentGaussian
+from support import goodness
 
 N = 100_000
 

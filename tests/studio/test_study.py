@@ -12,7 +12,7 @@ from curvedp.geometry import SPDAffineInvariant, frechet_mean
 from curvedp.release.verify import verify_certificate
 from curvedp.releasing import OFFERS
 from curvedp.studio.desk import Desk
-from curvedp.studio.study import Study, guarantee_of, notebook
+from curvedp.studio.study import Study, notebook, parse_guarantee
 from studio.desks import STUDY, Browser, directions, paid
 
 pytestmark = pytest.mark.usefixtures("plain_pictures")
@@ -74,10 +74,13 @@ def test_decimal_commas(table):
     )
     (table.data.parent / "comma.csv").write_text(text)
     asked = chosen("regression", groups="who")
-    plain, comma = Study.of(asked), Study.of({**asked, "sep": ";", "decimal": ","})
+    plain, comma = (
+        Study.from_page(asked),
+        Study.from_page({**asked, "sep": ";", "decimal": ","}),
+    )
     expected, found = (
-        plain.columns_of(table.data),
-        comma.columns_of(table.data.parent / "comma.csv"),
+        plain.read_columns(table.data),
+        comma.read_columns(table.data.parent / "comma.csv"),
     )
     np.testing.assert_array_equal(found["records"], expected["records"])
     assert found["x"].astype(float).tolist() == expected["x"].astype(float).tolist()
@@ -243,7 +246,9 @@ def test_what_a_statistic_lacks_is_said_in_its_words(table):
     ):
         study = chosen(statistic, **{without: None})
         for ask in (table.plan, table.release):
-            key = Study.of(study).key_at(table.data, Ledger(table.ledger_path).head)
+            key = Study.from_page(study).key_at(
+                table.data, Ledger(table.ledger_path).head
+            )
             with pytest.raises(ParameterError, match=words):
                 ask({"study": study, "key": key})
     assert paid(table) == 0
@@ -253,7 +258,7 @@ def test_rehearsals_predict_what_releases_do(tmp_path):
     """Against errors of real releases of other records, at the real number of them: within a factor of two."""
     from curvedp import PrivateDispersion, PrivateFrechetMedian
     from curvedp.geometry import Euclidean
-    from curvedp.studio.rehearsal import rehearsed
+    from curvedp.studio.rehearsal import predict_release
 
     M, rng = Euclidean(3), np.random.default_rng(5)
     z = rng.normal(size=(1500, 3))
@@ -268,11 +273,12 @@ def test_rehearsals_predict_what_releases_do(tmp_path):
         )
         for _ in range(40)
     ]
-    predicted = rehearsed(OFFERS["median"], options, GDP(0.5), [3000])
+    predicted = predict_release(OFFERS["median"], options, GDP(0.5), [3000])
     assert 0.5 < predicted.error / np.mean(off) < 2
     assert (
         not 0.5
-        < rehearsed(OFFERS["median"], options, GDP(0.5), [600]).error / np.mean(off)
+        < predict_release(OFFERS["median"], options, GDP(0.5), [600]).error
+        / np.mean(off)
         < 2
     )  # it would be seen
     truth = np.mean(np.sum(X**2, axis=1))
@@ -282,15 +288,15 @@ def test_rehearsals_predict_what_releases_do(tmp_path):
     ]
     assert (
         0.3
-        < rehearsed(OFFERS["dispersion"], options, GDP(0.5), [3000]).error
+        < predict_release(OFFERS["dispersion"], options, GDP(0.5), [3000]).error
         / np.mean(off)
         < 3
     )
 
 
 def test_guarantees_and_notebooks():
-    assert guarantee_of({"kind": "gdp", "mu": 1}) == GDP(1.0)
-    script = Study.of(STUDY).script("x.npy", "study.ledger", "label")
+    assert parse_guarantee({"kind": "gdp", "mu": 1}) == GDP(1.0)
+    script = Study.from_page(STUDY).script("x.npy", "study.ledger", "label")
     cells = json.loads(notebook(script))["cells"]
     assert len(cells) == 3
     compile(script, "release.py", "exec")

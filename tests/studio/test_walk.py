@@ -200,6 +200,53 @@ def test_by_keyboard(page, tmp_path):
     assert len(Ledger(tmp_path / "studio/study.ledger").entries) == 1
 
 
+def test_only_the_answer_to_the_last_choice_can_be_released(page, tmp_path):
+    """A prediction of an earlier choice that arrives late must not offer a release.
+
+    Its key belongs to the earlier choice, so the studio would refuse the release. A slow
+    machine showed this: the prediction of the first of several moves of a slider was
+    still under way when the ledger was started.
+    """
+    checked(page, tmp_path)
+    held_routes = []
+    is_holding = True
+
+    def hold(route):
+        if is_holding:
+            held_routes.append(route)
+        else:
+            route.continue_()
+
+    def is_settled_prediction(request):
+        return "/plan" in request.url and request.post_data_json["mechanism"] == "auto"
+
+    page.route("**/plan", hold)
+    page.focus("#sliders input")
+    with page.expect_request(is_settled_prediction):
+        page.keyboard.press("ArrowLeft")
+    page.keyboard.press("ArrowLeft")
+    page.focus("#start")
+    page.keyboard.press("Enter")
+    expect(page.locator("#book")).to_be_visible(timeout=LONG)
+
+    # The next question is sent as soon as the answer to the first one was shown.
+    (early,) = [route for route in held_routes if is_settled_prediction(route.request)]
+    with page.expect_request(is_settled_prediction, timeout=LONG):
+        early.continue_()
+    assert page.locator("#release").is_disabled()
+
+    is_holding = False
+    for route in held_routes:
+        if route is not early:
+            route.continue_()
+    expect(page.locator("#release")).to_be_enabled(timeout=LONG)
+    page.focus("#release")
+    page.keyboard.press("Enter")
+    expect(page.locator("#r-1")).to_be_visible(timeout=LONG)
+    expect(page.locator("#e-release")).to_be_empty()
+    assert len(Ledger(tmp_path / "studio/study.ledger").entries) == 1
+
+
 def test_another_statistic_guarantee_and_ball(page, tmp_path):
     """By keyboard, but for the fields: a median, a classifier and a geodesic, of concentrated DP, no radius given."""
     checked(page, tmp_path)

@@ -21,7 +21,7 @@ from curvedp.laws import RiemannianGaussian, RiemannianLaplace
 from curvedp.laws.exact import exact_gaussian, exact_laplace
 from curvedp.laws.exact.radial import ExactRadialDensity, draw_radius
 from curvedp.randomness import GeneratorSource
-from goodness import accepts, form, ks, off_origin, rejects, uniform_directions
+from support.goodness import accepts, form, ks, off_origin, rejects, uniform_directions
 
 SN = {0: lambda r: r, 1: np.sin, -1: np.sinh}
 

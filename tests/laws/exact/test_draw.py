@@ -33,7 +33,7 @@ from curvedp.laws.exact.draw import ExactDraw
 from curvedp.numerics import enclosures as balls
 from curvedp.randomness import GeneratorSource, SecureSource, lazy_reals
 from curvedp.randomness.csprng import Allowance
-from goodness import accepts, form, ks, off_origin
+from support.goodness import accepts, form, ks, off_origin
 
 
 class Replay(GeneratorSource):

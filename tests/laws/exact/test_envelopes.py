@@ -25,7 +25,7 @@ from curvedp.laws.spd.normalizer import log_normalizer, log_pfaffian
 from curvedp.numerics.enclosures import FloatBall, arb_array
 from curvedp.randomness import GeneratorSource
 from curvedp.randomness.lazy_reals import LazyNormals, LazyUniforms
-from goodness import form
+from support.goodness import form
 
 LAWS = [
     ExactRadialDensity("gaussian", form(0, 1), 0.7),

@@ -13,7 +13,7 @@ from curvedp.laws.exact.spd_far import draw_far_gaussian
 from curvedp.laws.exact.spd_near import draw_near, tangent_bound
 from curvedp.laws.spd.envelopes import NearEnvelope, sample_log_eigenvalues
 from curvedp.randomness import GeneratorSource
-from goodness import accepts, ks, off_origin, rejects, uniform_directions
+from support.goodness import accepts, ks, off_origin, rejects, uniform_directions
 
 
 def spread_cdf(m: int, sigma: float, factor=np.sinh):

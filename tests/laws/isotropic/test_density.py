@@ -13,7 +13,7 @@ from curvedp.laws.isotropic.density import (
     log_sphere_area,
 )
 from curvedp.laws.isotropic.space import TwoPointHomogeneousSpace
-from goodness import form
+from support.goodness import form
 
 SN = {-1: np.sinh, 0: lambda r: r, 1: np.sin}
 

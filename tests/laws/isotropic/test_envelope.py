@@ -14,7 +14,7 @@ from curvedp.laws.isotropic.envelope import (
     radial_mode,
     radius_sampler,
 )
-from goodness import form
+from support.goodness import form
 
 
 @pytest.mark.parametrize(

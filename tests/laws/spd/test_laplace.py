@@ -16,7 +16,7 @@ from curvedp.laws.spd.laplace import FarLaplaceEnvelope, NearLaplaceEnvelope, SP
 from curvedp.mechanisms import LaplaceMechanism
 from curvedp.randomness import GeneratorSource
 from curvedp.release.verify import verify_certificate
-from goodness import accepts, off_origin, rejects
+from support.goodness import accepts, off_origin, rejects
 
 NEAR_AND_FAR = [
     (SPDAffineInvariant(2), 0.2),

@@ -6,7 +6,7 @@ that the mechanism says of its own sensitivities is used. The log-likelihood rat
 Σ (difference/noise)², which must be at most μ² for every pair and every path; that of two Laplace transcripts is at most
 Σ |difference|/scale, which must be at most ε.
 
-    make transcripts          (or PYTHONPATH=tests python tests/transcript.py [PAIRS] [SPACE ...])
+    make transcripts          (or PYTHONPATH=tests python tests/support/transcript.py [PAIRS] [SPACE ...])
 
 prints the most that was found on each space, of means and medians in stages; exit code 1 if it is more than μ² = 1 or ε = 1.
 """

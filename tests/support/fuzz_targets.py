@@ -34,7 +34,7 @@ from curvedp.statistics.noisy_sums import ClippedSum
 from curvedp.statistics.reduced_classes import ReducedClasses
 from curvedp.statistics.searched_ball import SearchedMean
 from reproductions.rao.mean_loss import KLDP, MeanConcentratedDP
-from spaces import SPACES
+from support.spaces import SPACES
 
 S2 = Sphere(2)
 X = S2.project(np.random.default_rng(0).normal([3.0, 0.0, 0.0], 0.5, (12, 3)))

@@ -1,0 +1,328 @@
+"""Everything that docstrings and comments in src/curvedp refer to exists.
+
+Checked are pages of docs/ and their sections, theorems and errata by number, paths of
+files, and the names of modules and of what they define. A reference that dangles sends a
+reader on a search that cannot succeed.
+"""
+
+import ast
+import functools
+import importlib
+import io
+import re
+import tokenize
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+import curvedp
+
+SOURCE = Path(curvedp.__file__).parent
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+FILES = sorted(SOURCE.rglob("*.py"))
+
+# Folders at the root of the repository that prose refers to.
+FOLDERS = "tests|docs|benchmarks|examples|reproductions|src"
+
+every_file = pytest.mark.parametrize(
+    "path", FILES, ids=lambda path: str(path.relative_to(SOURCE))
+)
+
+
+# ---- the prose of a file
+
+
+def docstrings(source: str) -> list[str]:
+    """Return the docstrings of a module, of its classes and of its functions."""
+    documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    nodes = [
+        node for node in ast.walk(ast.parse(source)) if isinstance(node, documented)
+    ]
+    return [ast.get_docstring(node) or "" for node in nodes]
+
+
+def comments(source: str) -> list[str]:
+    """Return the comments; comments on consecutive lines are one."""
+    joined: list[str] = []
+    last_line = -1  # of a comment that has its line to itself
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type != tokenize.COMMENT:
+            continue
+        text = token.string.lstrip("#: ")
+        line = token.start[0]
+        has_own_line = token.line.lstrip().startswith("#")
+        if has_own_line and line == last_line + 1:
+            joined[-1] += " " + text
+        else:
+            joined.append(text)
+        last_line = line if has_own_line else -1
+    return joined
+
+
+@functools.cache
+def prose(path: Path) -> tuple[str, ...]:
+    """Return the docstrings and comments of a file, each on one line."""
+    source = path.read_text()
+    texts = [*docstrings(source), *comments(source)]
+    return tuple(re.sub(r"\s+", " ", text) for text in texts)
+
+
+# ---- what prose refers to
+
+
+def cited_sections(text: str) -> list[tuple[str, str]]:
+    """Return (page, section) for every `docs/page.md, "Section"`, or `…, Section)`."""
+    page = r"docs/([\w/-]+\.md)`?"
+    quoted = re.findall(rf'{page}, "([^"]+)"', text)
+    plain = re.findall(rf"{page}, ([A-Z][a-z][\w ]*)[).]", text)
+    statement = ("Theorem", "Lemma", "Corollary", "Proposition")
+    return quoted + [cited for cited in plain if not cited[1].startswith(statement)]
+
+
+def cited_statements(text: str) -> list[tuple[str, str]]:
+    """Return (page, statement), such as ("rao.md", "Theorem R1").
+
+    Both orders are read: `docs/rao.md, Theorem R1` and `Theorem R1 (docs/rao.md`.
+    """
+    statement = r"(?:Theorem|Lemma|Corollary|Proposition) [A-Z]?\d+"
+    page = r"docs/([\w/-]+\.md)"
+    page_first = re.findall(rf"{page}`?, (?:proof of )?({statement})\b", text)
+    page_last = re.findall(rf"({statement}) \({page}", text)
+    return page_first + [(cited_page, cited) for cited, cited_page in page_last]
+
+
+def numbered_statements(text: str) -> list[str]:
+    """Return the statements of this project's own numbering, such as "Theorem P1"."""
+    return re.findall(r"\b(?:Theorem|Lemma) [A-Z]\d+\b", text)
+
+
+def cited_errata(text: str) -> list[str]:
+    """Return the errata, such as "E4"; they have at most two digits."""
+    return re.findall(r"(?<![\w.+−-])E\d{1,2}\b(?!\[)", text)
+
+
+def cited_paths(text: str) -> list[str]:
+    """Return paths of pages and Python files, and paths below the root's folders."""
+    files = re.findall(r"[\w/.-]+\.(?:md|py)\b", text)
+    folders = re.findall(rf"(?<![\w/.])(?:{FOLDERS})/[\w/.-]*\w", text)
+    return files + folders
+
+
+def dotted_names(text: str) -> list[str]:
+    """Return names with a dot in backquotes, such as `privacy.pld`, without a call."""
+    return re.findall(r"`([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+)(?:\([^`]*\))?`", text)
+
+
+def private_names(text: str) -> list[str]:
+    """Return names in backquotes that begin with an underscore."""
+    return re.findall(r"`(?:\w+\.)*(_[A-Za-z]\w*)(?:\([^`]*\))?`", text)
+
+
+# ---- what exists
+
+
+@functools.cache
+def page_text(page: str) -> str:
+    """Return the text of a page of docs/."""
+    return (DOCS / page).read_text()
+
+
+def has_section(page: str, section: str) -> bool:
+    """Say whether a page has a heading, or a paragraph with a title, of this name."""
+    name = re.escape(section)
+    pattern = rf"^#+ {name}$|^(?:- )?\*{{1,2}}{name}\b"
+    return re.search(pattern, page_text(page), flags=re.MULTILINE) is not None
+
+
+def states(page: str, statement: str) -> bool:
+    """Say whether a page states a theorem, in a heading or in bold."""
+    pattern = rf"(^#+ |\*\*){statement}\b"
+    return re.search(pattern, page_text(page), flags=re.MULTILINE) is not None
+
+
+@functools.cache
+def module_name(path: Path) -> str:
+    """Return the dotted name of a source file."""
+    parts = path.relative_to(SOURCE.parent).with_suffix("").parts
+    if parts[-1] == "__init__":
+        parts = parts[:-1]
+    return ".".join(parts)
+
+
+MODULES = {module_name(path): path for path in FILES}
+
+
+@functools.cache
+def defined_names(path: Path) -> frozenset[str]:
+    """Return all names that occur in the code of a file, comments and strings apart."""
+    tokens = tokenize.generate_tokens(io.StringIO(path.read_text()).readline)
+    return frozenset(token.string for token in tokens if token.type == tokenize.NAME)
+
+
+def resolve(name: str) -> bool:
+    """Say whether an absolute dotted name is a module, or a name that one defines."""
+    parts = name.split(".")
+    for length in range(len(parts), 0, -1):
+        module = ".".join(parts[:length])
+        if module in MODULES:
+            rest = parts[length:]
+            # Names are read from the code, so that no optional dependency is imported.
+            is_defined = set(rest) <= defined_names(MODULES[module])
+            return is_defined or exports(importlib.import_module(module), rest)
+    return False
+
+
+def exports(module: ModuleType, names: list[str]) -> bool:
+    """Say whether a module has an attribute, which has the next one, and so on."""
+    value: object = module
+    for name in names:
+        if not hasattr(value, name):
+            return False
+        value = getattr(value, name)
+    return True
+
+
+def absolute_name(name: str, path: Path) -> str | None:
+    """Return what a dotted name means in a file; None if it names no module.
+
+    `loss.table` in curvedp.privacy.profiles.base is curvedp.privacy.loss.table: its
+    first part is looked up in the package of the file, then in the packages above. A
+    first part that the file's own code uses as a variable is not a module.
+    """
+    first = name.split(".")[0]
+    if first == "curvedp":
+        return name
+    if first in variables(path) or first in dependencies():
+        return None
+    package = module_name(path).split(".")
+    for length in range(len(package), 0, -1):
+        candidate = ".".join([*package[:length], first])
+        if candidate in MODULES:
+            return ".".join([*package[:length], name])
+    return None
+
+
+@functools.cache
+def dependencies() -> frozenset[str]:
+    """Return the top-level packages, other than curvedp, that the source imports."""
+    names = set()
+    for path in FILES:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Import):
+                names |= {alias.name.split(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.module:
+                names.add(node.module.split(".")[0])
+    return frozenset(names - {"curvedp"})
+
+
+@functools.cache
+def variables(path: Path) -> frozenset[str]:
+    """Return the parameters and the assigned names of a file."""
+    names = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.arg):
+            names.add(node.arg)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            names.add(node.id)
+    return frozenset(names)
+
+
+# ---- the checks
+
+
+@every_file
+def test_cited_sections_and_statements_exist(path):
+    for text in prose(path):
+        for page, section in cited_sections(text):
+            assert has_section(page, section), f"docs/{page} has no {section!r}"
+        for page, statement in cited_statements(text):
+            assert states(page, statement), f"docs/{page} does not state {statement}"
+
+
+@every_file
+def test_numbered_theorems_and_errata_exist(path):
+    pages = sorted(page.relative_to(DOCS).as_posix() for page in DOCS.rglob("*.md"))
+    for text in prose(path):
+        for statement in numbered_statements(text):
+            assert any(states(page, statement) for page in pages), statement
+        for erratum in cited_errata(text):
+            is_listed = re.search(rf"^\| ?\**{erratum}\b", page_text("errata.md"), re.M)
+            assert is_listed, f"docs/errata.md has no {erratum}"
+
+
+@every_file
+def test_cited_paths_exist(path):
+    for text in prose(path):
+        for cited in cited_paths(text):
+            places = (ROOT, SOURCE.parent, SOURCE, path.parent)
+            assert any((place / cited).exists() for place in places), cited
+
+
+@every_file
+def test_cited_modules_and_names_exist(path):
+    for text in prose(path):
+        for name in dotted_names(text):
+            if name.endswith((".py", ".md", ".csv", ".json", ".toml")):
+                continue
+            absolute = absolute_name(name, path)
+            assert absolute is None or resolve(absolute), name
+
+
+@every_file
+def test_cited_private_names_exist(path):
+    names = defined_names(path)
+    for text in prose(path):
+        for name in private_names(text):
+            elsewhere = any(name in defined_names(other) for other in FILES)
+            assert name in names or elsewhere, name
+
+
+# ---- the checks see what they must
+
+
+def test_the_readers_see_references():
+    text = (
+        'as docs/exact-profiles.md, Theorem P1, docs/accounting.md, "Composition", '
+        "Lemma 3 (docs/regression.md) and docs/errata.md, E4 say; see `privacy.pld`, "
+        "`curvedp.plan()`, `_window` and tests/privacy"
+    )
+    assert cited_sections(text) == [("accounting.md", "Composition")]
+    assert cited_sections("(docs/laws.md, Cost)") == [("laws.md", "Cost")]
+    assert cited_statements(text) == [
+        ("exact-profiles.md", "Theorem P1"),
+        ("regression.md", "Lemma 3"),
+    ]
+    assert numbered_statements(text) == ["Theorem P1"]
+    assert cited_errata(text) == ["E4"]
+    assert "tests/privacy" in cited_paths(text)
+    assert "docs/errata.md" in cited_paths(text)
+    assert dotted_names(text) == ["privacy.pld", "curvedp.plan"]
+    assert private_names(text) == ["_window"]
+
+
+def test_comments_and_docstrings_are_read():
+    source = (
+        '"""See docs/a.md."""\n\n# One comment\n# on two lines.\nx = 1  # another\n'
+    )
+    assert docstrings(source) == ["See docs/a.md."]
+    assert comments(source) == ["One comment on two lines.", "another"]
+
+
+def test_dangling_references_are_found():
+    assert not has_section("accounting.md", "No such section")
+    assert not states("rao.md", "Theorem R99")
+    assert not resolve("curvedp.privacy.no_such_name")
+    assert not resolve("curvedp.privacy.loss.no_such_module")
+    base = SOURCE / "privacy" / "profiles" / "base.py"
+    assert absolute_name("loss.table", base) == "curvedp.privacy.loss.table"
+    assert absolute_name("table.end", base) is None
+
+
+def test_there_is_something_to_check():
+    texts = [text for path in FILES for text in prose(path)]
+    assert sum(len(cited_sections(text)) for text in texts) > 15
+    assert sum(len(cited_statements(text)) for text in texts) > 15
+    assert sum(len(cited_errata(text)) for text in texts) > 5
+    assert sum(len(dotted_names(text)) for text in texts) > 50
