@@ -87,7 +87,7 @@ staged-audit: $(STAMP)  ## 10⁶ transcripts a side of private balls and medians
 	$(BIN)/python -m benchmarks.staged_audit
 
 transcripts: $(STAMP)  ## what 10⁴ adversarial pairs a space are told apart by in the stages of a private ball; hours
-	PYTHONPATH=tests $(BIN)/python tests/transcript.py
+	PYTHONPATH=tests $(BIN)/python tests/support/transcript.py
 
 mutation: $(STAMP)  ## which seeded faults of samplers, accounting and ledger the tests catch
 	$(BIN)/python -m benchmarks.mutation

@@ -5,9 +5,9 @@
 | lane | what is installed | what is run |
 |---|---|---|
 | newest | everything, at the versions of constraints.txt | `make check`'s tests |
-| oldest | the core at the lowest versions that pyproject.toml allows | tests/core_only.py, tests of ledger and accounting |
-| core | the core alone, from a wheel | tests/core_only.py |
-| hashed | everything, each archive checked against constraints.hashed.txt | tests/core_only.py |
+| oldest | the core at the lowest allowed versions | tests/support/core_only.py, tests of ledger and accounting |
+| core | the core alone, from a wheel | tests/support/core_only.py |
+| hashed | everything, each archive checked against constraints.hashed.txt | tests/support/core_only.py |
 | torch | everything and PyTorch | the tests on PyTorch's arrays |
 | adapters | pyRiemann, MNE, MOABB, DIPY, nilearn, geoopt, OpenDP and what they bring | tests/adapters |
 | geomstats | geomstats, which does not import beside NumPy 2.4 | its spaces against ours |
@@ -27,7 +27,7 @@ HOME = ROOT / ".matrix"
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")
 CHECK = ["-m", "pytest", "-p", "no:cacheprovider", "-m", "not slow"]
 ALL = ["-m", "pytest", "-p", "no:cacheprovider"]  # every case of every test
-CORE = ["-W", "error", "tests/core_only.py"]
+CORE = ["-W", "error", "tests/support/core_only.py"]
 PEERS = ["pyriemann", "mne", "moabb", "dipy", "nilearn", "geoopt", "opendp"]
 TESTERS = ["pytest", "pytest-xdist", "hypothesis", "mpmath", "dp-accounting"]
 LANES = {

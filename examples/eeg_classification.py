@@ -44,7 +44,8 @@ except MissingData as missing:
     windows, epochs = np.split(factors @ factors.transpose(0, 2, 1), [119])
     kind = "synthetic covariances"
 
-# every window gives one record, to one class: a person who is in one window is in one class
+# Every window gives one record to one class. The unit of privacy is the window, because all
+# windows come from one recording; with several people, people would be the unit.
 train = np.concatenate([rows(windows[::2], LEFT), rows(windows[1::2], RIGHT)])
 train_side = np.repeat(["left", "right"], [len(windows[::2]), len(windows[1::2])])
 test = np.concatenate([rows(epochs, LEFT), rows(epochs, RIGHT)])
@@ -66,7 +67,7 @@ model = PrivateMDM(manifold, center=center, radius=4.0, guarantee=GDP(1.0)).fit(
 print("accuracy on the epochs, GDP(1):", model.score(test, test_side))
 
 # %% [markdown]
-# Each person is in one class, so both means together cost what one costs. Had every window given a record to both
+# Each window is in one class, so both means together cost what one costs. Had every window given a record to both
 # classes, it would not be so, and the guarantee would be √2 times as large.
 #
 # ## Accuracy against the budget

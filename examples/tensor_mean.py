@@ -2,8 +2,9 @@
 # # The mean of diffusion tensors
 #
 # A diffusion tensor says how water moves in one small block of the brain: a symmetric positive definite 3×3 matrix. A
-# study wants to publish the mean tensor of a region. Each tensor comes from a person, so the mean is released
-# privately.
+# study wants to publish the mean tensor of a region. The mean is released privately. Here the
+# unit of privacy is one tensor, because the example data are voxels of one volume. In a study of people, pass
+# `groups=person_ids`, so that the guarantee covers all tensors of a person.
 #
 # The right mean is not the arithmetic one: averaging tensors entry by entry swells them. The *Fréchet mean* is the
 # point with the least mean squared distance, and the affine-invariant distance does not care about units or axes.
