@@ -3,6 +3,7 @@
 import importlib
 import inspect
 import pkgutil
+import re
 from typing import Any
 
 import pytest
@@ -93,7 +94,9 @@ def test_promised_names_document_arguments_and_show_an_example(room, name):
     text = "\n".join(parts(value))
     assert "Parameters\n----------\n" in text
     assert "Examples\n--------\n>>> " in text
-    documented = text.split("Parameters\n----------\n")[1].split("\n\n")[0]
+    after_title = text.split("Parameters\n----------\n")[1]
+    # The section ends at the next title, which is underlined.
+    documented = re.split(r"\n\n[A-Z]\w+( \w+)?\n-{3,}\n", after_title)[0]
     heads = ", ".join(
         line.split(" : ")[0]
         for line in documented.splitlines()

@@ -2,6 +2,7 @@
 
 import ast
 import copy
+import json
 import pickle
 import re
 from pathlib import Path
@@ -128,11 +129,17 @@ def test_no_message_spells_a_parameter_as_python_does():
 
 def test_the_page_has_every_word_that_its_refusals_use():
     studio = pytest.importorskip("curvedp.studio", reason="the studio is an extra")
-    from curvedp.studio.wording import PAGE_NAMES, describe
+    from curvedp.releasing import OFFERS
+    from curvedp.studio.desk import page_offer
+    from curvedp.studio.wording import describe, page_names
 
     page = Path(studio.__file__).with_name("page.html").read_text(encoding="utf-8")
-    for name, words in PAGE_NAMES.items():
+    options_sent_to_the_page = json.dumps(
+        [page_offer(offer) for offer in OFFERS.values()], ensure_ascii=False
+    )
+    for name, quoted_words in page_names().items():
+        words = quoted_words.strip("“”")
         pattern = rf'>[^<]*{re.escape(words)}|"[^"]*{re.escape(words)}'
-        assert re.search(pattern, page), name
+        assert re.search(pattern, page + options_sent_to_the_page), name
     error = ParameterError("must be one\ncharacter", parameter="sep", value=";;")
     assert describe(error) == "“separator” ';;' must be one character"

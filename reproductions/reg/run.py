@@ -231,7 +231,9 @@ def reg_fig5(setting: Setting) -> tuple[dict[str, Any], Figure]:
     mine = [
         bound / f
         for bound, f in zip(
-            gradient_sensitivities(M, 1.0, clip, 1, reach=1.0), found, strict=True
+            gradient_sensitivities(M, 1.0, clip, 1, max_predictor=1.0),
+            found,
+            strict=True,
         )
     ]
     figures: dict[str, Any] = {"pairs": pairs, "searched": tried}
@@ -395,7 +397,7 @@ def _neighbors(n: int, rng: np.random.Generator) -> list[list[float]]:
     ]
     found = [float(np.linalg.norm(a - b)) for a, b in zip(*sides, strict=True)]
     printed = [2 * clip * norm / n for norm in jacobi_norms(M)]
-    ours = gradient_sensitivities(M, PUBLIC["speed"], clip, n, reach=1.0)
+    ours = gradient_sensitivities(M, PUBLIC["speed"], clip, n, max_predictor=1.0)
     return [
         [bound / f for bound, f in zip(bounds, found, strict=True)]
         for bounds in (printed, ours)

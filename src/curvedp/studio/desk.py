@@ -163,7 +163,7 @@ class Desk:
             "ledger": self._ledger_state(),
             "releases": [release.shown() for release in self.releases.values()],
             "forms": list(FORMS),
-            "offers": {name: _page_offer(offer) for name, offer in OFFERS.items()},
+            "offers": {name: page_offer(offer) for name, offer in OFFERS.items()},
             "most": self.most,
             "signs": self.key is not None,
         }
@@ -363,7 +363,7 @@ class Desk:
         return self.private / bare
 
 
-def _page_offer(offer: Offer) -> dict[str, Any]:
+def page_offer(offer: Offer) -> dict[str, Any]:
     """Return what the page must know about a statistic to ask for its options."""
     column_label = ""
     if offer.column is not None:
