@@ -91,7 +91,7 @@ print(
 )
 
 # %% [markdown]
-# The paper that proposed private geodesic regression prints an algorithm that is not private in six ways; the
+# The paper that proposed private geodesic regression prints an algorithm that is not private in five ways; the
 # [errata](../errata.md) (E19 to E24) name them, and the [page on regression](../regression.md) has the proofs for
 # this one.
 

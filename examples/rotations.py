@@ -1,5 +1,5 @@
 # %% [markdown]
-# # Rotations of a joint
+# # Wrist rotations
 #
 # How people hold a drill; rows with a missing quaternion are left out. The detour adds noise to nine entries and takes the
 # nearest rotation.

@@ -38,7 +38,8 @@ print(kind, tensors.shape)
 # Two numbers must come from what everybody knows, not from these tensors: a center and a radius. Water at body
 # temperature diffuses at about 3·10⁻³ mm²/s when nothing stops it, and in tissue at a third of that. So the center is
 # the isotropic tensor of 10⁻³ mm²/s, which is the identity in our units. A radius of 2.5 allows every axis to be 4
-# times longer or shorter (√3·log 4 = 2.4). Tensors outside are moved onto the ball, without a word.
+# times longer or shorter (√3·log 4 = 2.4). Tensors outside the ball are clipped to its boundary; the release does not
+# report how many.
 
 # %%
 mean = PrivateFrechetMean(
@@ -67,9 +68,9 @@ for eps, delta in certificate.claims.curve:
 #
 # Half the μ, twice the noise. With n records the noise falls like 1/n, so a large study pays almost nothing. The
 # dashed line is the sampling error that the mean of n tensors has anyway. Where the dots are below it, privacy is
-# cheaper than having measured other people. What is left at large μ is not noise: 43 of the 972 tensors lie outside
-# the public ball and are moved onto it, which shifts the mean by 0.028. A wider ball has less of this bias and more
-# noise.
+# cheaper than having measured other voxels. What is left at large μ is not noise but clipping bias: tensors outside the
+# public ball are clipped to its boundary, which shifts the mean. (On the 972 voxels that the picture shows, 43 are
+# outside, and the shift is 0.028; the simulated stand-in has hardly any.) A wider ball has less bias and more noise.
 
 # %%
 spread = np.sqrt(np.mean(manifold.dist(true, tensors) ** 2))

@@ -160,7 +160,8 @@ class Rehearsal:
     error_description : str
         What the error is, such as "distance to the median".
     baseline : callable
-        Takes the radius of the ball, and returns the error of knowing nothing.
+        Takes the radius of the ball, and returns the largest error that the
+        public center can have.
     """
 
     max_records: int

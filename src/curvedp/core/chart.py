@@ -79,7 +79,7 @@ def chart_stretch(manifold: Manifold, radius: float | None) -> float:
 def shrink_points(
     manifold: Manifold, center: np.ndarray, points: np.ndarray, noise_std: Any
 ) -> np.ndarray:
-    """Shrink noisy points towards a public center by the rule of James and Stein.
+    """Shrink noisy points toward a public center by the rule of James and Stein.
 
     For z ~ N(m, σ²I) in dimension d ≥ 3, (1 − (d−2)σ²/|z|²)₊·z has a smaller mean
     square error than z for EVERY m (James & Stein 1961; Baranchik 1964). The gain is
@@ -115,7 +115,7 @@ def shrink_points(
 
 
 def shrink_vector(vector: np.ndarray, noise_std: float) -> np.ndarray:
-    """Shrink one noisy vector towards 0 by the rule of James and Stein.
+    """Shrink one noisy vector toward 0 by the rule of James and Stein.
 
     >>> shrink_vector(np.array([2.0, 0, 0]), 1.0)
     array([1.5, 0. , 0. ])

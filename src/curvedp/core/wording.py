@@ -81,7 +81,7 @@ TRUST_WORDS: dict[TrustModel, str] = {
 
 POST_PROCESSING_WORDS: dict[PostProcessing, str] = {
     PostProcessing.PROJECT_TO_BALL: "projection onto the public ball",
-    PostProcessing.SHRINK_TO_CENTER: "James-Stein shrinkage towards the center",
+    PostProcessing.SHRINK_TO_CENTER: "James-Stein shrinkage toward the center",
     PostProcessing.SHRINK_IN_EVERY_STEP: "James-Stein shrinkage in every step",
     PostProcessing.CLIP_TO_VARIANCE_RANGE: "clipping to [0, radius²]",
     PostProcessing.LEADING_EIGENVECTORS: "leading eigenvectors of the noisy moment",

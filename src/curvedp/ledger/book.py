@@ -98,7 +98,7 @@ class Entry(NamedTuple):
 
 
 class Ledger:
-    """A budget that cannot be overspent: a valid filter for adaptively chosen guarantees.
+    """A privacy budget in a file: a valid filter for adaptively chosen guarantees.
 
     Guarantees
     - `spend` either commits the whole entry to disk before it returns, or raises and spends

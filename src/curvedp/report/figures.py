@@ -213,7 +213,7 @@ def profile_figure(profile: Guarantee, mu: float) -> Figure:
         The profile of the Euclidean Gaussian mechanism with this μ is drawn to compare.
     """
     figure, axes = canvas.new_figure(
-        "How likely is a loss above ε?", "privacy loss ε", "probability δ(ε)"
+        "Privacy profile: the smallest δ for each ε", "ε", "δ(ε)"
     )
     epsilons = np.linspace(0, max(1.0, 6 * mu + mu * mu / 2), 160)
     deltas = np.asarray(profile.delta(epsilons))

@@ -291,7 +291,8 @@ def _release_pictures(
         pictures += [
             _Picture(
                 figures.profile_figure(profile, mu),
-                "The probability δ that the privacy loss is above ε; lower is better.",
+                "For each ε, the smallest δ for which the release is (ε, δ)-differentially "
+                "private; lower is better.",
             ),
             _Picture(
                 figures.tradeoff_figure(profile, mu),
@@ -373,7 +374,7 @@ def _explanation(certificate: Certificate, error: float | None) -> str:
     _, delta_at_zero = certificate.claims.curve[0]
     success_percent = 50 * (1 + delta_at_zero)
     eps, delta = _quoted_point(certificate)
-    exception = f", except for events of probability {delta:.2g}" if delta > 0 else ""
+    additive_term = f", plus {delta:.2g}" if delta > 0 else ""
     return (
         f"This is a statistic of {subject} with random noise added, so that it says "
         "little about any one of them. How little: "
@@ -383,7 +384,7 @@ def _explanation(certificate: Certificate, error: float | None) -> str:
         f"<b>{success_percent:.1f}%</b>. That is, "
         f"{change} changes the probability of every outcome by a factor of at most "
         f"e<sup>{eps:g}</sup>"
-        f"{exception}.{_error_sentences(certificate, error)}"
+        f"{additive_term}.{_error_sentences(certificate, error)}"
     )
 
 

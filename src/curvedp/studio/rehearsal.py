@@ -38,8 +38,8 @@ _REPETITIONS = 4
 # The public seed of the simulated records.
 _RECORDS_SEED = 20231019
 
-# A study is too small if the error is at least this share of the error of knowing
-# nothing.
+# A study is too small if the error is at least this share of the largest error that
+# the public center can have.
 _TOO_SMALL_SHARE = 1 / 3
 
 # A plan's advice for Python users is long; the page shows the lines with these words.
@@ -79,7 +79,7 @@ class Prediction(NamedTuple):
     ball: float
     of: str
     notes: list[str]
-    compared: str = "the error of knowing nothing"
+    compared: str = "the largest error that the public center can have"
 
 
 def predict_release(
@@ -163,7 +163,7 @@ def _predict_mean(
         for line in study.advice()
         if any(words in line for words in _ADVICE_ON_PAGE)
     ]
-    compared = "the error of knowing nothing"
+    compared = "the radius of the ball"
     if isinstance(study.radius, str):
         compared = f"the spread of the records, taken as {study.spread:.3g}"
     return Prediction(

@@ -217,7 +217,7 @@ class LogGaussianMechanism(TangentMechanism):
     noise_kind: ClassVar[NoiseKind] = "gaussian"
 
     def post_process_points(self, points: np.ndarray) -> np.ndarray:
-        """Shrink points towards the center of the ball where that helps, then project."""
+        """Shrink points toward the center of the ball where that helps, then project."""
         if self._is_shrunk:
             points = shrink_points(self.manifold, self.base, points, self.scale)
         return super().post_process_points(points)

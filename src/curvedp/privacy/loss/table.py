@@ -380,7 +380,7 @@ class TabulatedLossLaw:
         return _Pieces(begin, end, log_tail, slope)
 
     def _round_to_private_side(self, log_total: Array, eps: Array, tail: Tail) -> Array:
-        """Correct a discounted integral for the error of the continuation towards T.
+        """Correct a discounted integral for the error of the continuation toward T.
 
         The table is only continued between its end and the largest loss T. The integral
         of the upper tail, δ, is raised by what this can miss; that of the lower tail,
@@ -452,7 +452,7 @@ class TabulatedLossLaw:
             return np.asarray(np.log(reach)[back] + log_sum_exp(log_terms, axis=1))
 
     def _log_continuation_error(self, eps: Array, tail: Tail) -> Array:
-        """Return the logarithm of twice what the continuation towards T can miss.
+        """Return the logarithm of twice what the continuation toward T can miss.
 
         It is the error of the integral ∫_ε^T e^{ε−t}·P(t) dt beyond the last panel. With
         the constant C of `_end_curvature`, the error of log P is at most |C| if C is

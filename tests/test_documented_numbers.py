@@ -1,0 +1,131 @@
+"""Numbers that several pages state agree with each other, and with the software.
+
+`docs/numbers.toml` lists them. Values that the software can compute are recomputed here;
+the others are measurements, and the test compares their places.
+"""
+
+import inspect
+import math
+import re
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import curvedp.geometry
+from curvedp import GDP, PrivateFrechetMean, plan
+from curvedp.errors import ParameterError
+from curvedp.geometry import Manifold, SPDAffineInvariant, Sphere
+from curvedp.laws.exact import exact_gaussian
+
+ROOT = Path(__file__).parents[1]
+NUMBERS = tomllib.loads((ROOT / "docs" / "numbers.toml").read_text())["number"]
+README = (ROOT / "README.md").read_text()
+
+
+# ---- what the software says
+
+
+def count_manifolds() -> str:
+    """Count the manifolds that `curvedp.geometry` exports."""
+    exported = [getattr(curvedp.geometry, name) for name in curvedp.geometry.__all__]
+    classes = [value for value in exported if inspect.isclass(value)]
+    return str(sum(issubclass(c, Manifold) and c is not Manifold for c in classes))
+
+
+def epsilon_of(mu: float) -> str:
+    """Return ε of GDP(μ) at δ = 10⁻⁶ as the pages write it."""
+    return f"{GDP(mu).epsilon(1e-6):.1f}"
+
+
+def largest_mean_angle() -> str:
+    """Return the largest radius on the unit sphere, in steps of 0.05, for tangent noise."""
+    largest = 0.0
+    for step in range(1, 32):
+        radius = 0.05 * step
+        estimator = PrivateFrechetMean(
+            Sphere(2), radius=radius, mechanism="tangent-gaussian"
+        )
+        try:
+            estimator.fit([[0.0, 0.0, 1.0]] * 20)
+        except ParameterError:
+            break
+        largest = radius
+    return f"{largest:.2f}"
+
+
+def searched_stiefel_sizes() -> str:
+    """Return the sizes m that the search over planes of Stiefel(m, m−1) tries."""
+    source = (ROOT / "tests" / "mechanisms" / "test_sensitivity.py").read_text()
+    sizes = re.search(
+        r"\"m\", \[([\d, ]+)\]\)\ndef test_stiefel_of_codimension_one", source
+    )
+    assert sizes is not None
+    *most, last = sizes[1].split(", ")
+    return f"{', '.join(most)} and {last}"
+
+
+def slack_of_one_draw() -> str:
+    """Return the total-variation slack of one exact draw as a power of two."""
+    slack = exact_gaussian(Sphere(2), 0.1, [0.0, 0.0, 1.0]).tau
+    superscripts = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+    return "2" + str(round(math.log2(slack))).translate(superscripts)
+
+
+COMPUTED: dict[str, Callable[[], str]] = {
+    "count_manifolds": count_manifolds,
+    "epsilon_of_gdp_1": lambda: epsilon_of(1.0),
+    "epsilon_of_gdp_half": lambda: epsilon_of(0.5),
+    "epsilon_of_gdp_quarter": lambda: epsilon_of(0.25),
+    "largest_mean_angle": largest_mean_angle,
+    "searched_stiefel_sizes": searched_stiefel_sizes,
+    "slack_of_one_draw": slack_of_one_draw,
+}
+
+
+# ---- the checks
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("number", NUMBERS, ids=lambda number: number["name"])
+def test_pages_state_the_recorded_value(number):
+    for page, words in number["places"]:
+        assert number["value"].rstrip("×") in words, "the words contain the value"
+        assert words in (ROOT / page).read_text(), f"{page} should say {words!r}"
+    if "computed" in number:
+        assert COMPUTED[number["computed"]]() == number["value"]
+
+
+@pytest.mark.parametrize(
+    ("row", "manifold", "radius"),
+    [
+        ("directions", Sphere(2), 0.7),
+        ("3×3 tensors", SPDAffineInvariant(3), 3.0),
+        ("22-channel", SPDAffineInvariant(22), 3.0),
+    ],
+)
+@pytest.mark.parametrize(("column", "n"), [(0, 200), (1, 1000), (2, 10_000)])
+def test_the_readme_states_what_plan_predicts(row, manifold, radius, column, n):
+    line = re.search(rf"^\| {row}.*$", README, flags=re.M)
+    assert line is not None
+    stated = line[0].split("|")[2 + column].strip()
+    predicted = 100 * plan(manifold, n, radius, GDP(1.0)).error / radius
+    assert stated == f"{predicted:.2g}%"
+
+
+def test_no_other_count_of_manifolds_is_stated():
+    """A count next to the word must be the recorded one, on every page for readers."""
+    recorded = count_manifolds()
+    for page in ("README.md", "docs/index.md", "docs/geometry.md"):
+        counts = re.findall(
+            r"\b(\d+) (?:manifolds|spaces)\b", (ROOT / page).read_text()
+        )
+        assert set(counts) <= {recorded}, page
+
+
+def test_a_wrong_number_is_caught():
+    wrong = {"value": "20", "places": [["README.md", "**20 manifolds**"]]}
+    page, words = wrong["places"][0]
+    assert words not in (ROOT / page).read_text()
+    assert count_manifolds() != wrong["value"]
