@@ -9,6 +9,7 @@ import pytest
 from curvedp import check
 from curvedp.errors import ParameterError
 from curvedp.geometry import (
+    Correlation,
     Euclidean,
     KendallShapes,
     Lorentz,
@@ -248,3 +249,39 @@ def test_a_hundred_thousand_tensors_take_seconds():
     assert (
         min(used) < 4.0
     )  # 2 s on a machine that does nothing else; twice that among other tests
+
+
+def test_entries_that_are_computed_from_all_records_are_named():
+    """As pyRiemann's ERPCovariances makes them: one block is the same in all records."""
+    with_template = TENSORS + np.eye(3)
+    with_template[:, :2, :2] = 4 * np.eye(2)
+    found = check(SPD3, with_template)
+    assert found.facts["entries that never vary"] == 4
+    assert "4 of 9 entries are the same number in all records" in said(found)
+    assert "ERPCovariances" in said(found)
+    assert "never vary" not in said(check(SPD3, TENSORS))
+    # The diagonal of a correlation matrix is 1 by nature, and copies are named as such.
+    correlations = Correlation(3).from_record(TENSORS)
+    assert check(Correlation(3), correlations).facts["entries that never vary"] == 0
+    copies = np.repeat(TENSORS[:1], 50, axis=0)
+    assert check(SPD3, copies).facts["entries that never vary"] == 0
+
+
+def test_fisher_z_and_rounded_correlations_are_named():
+    correlations = np.asarray(Correlation(3).from_record(TENSORS))
+    zero_diagonal = correlations - np.eye(3)
+    assert "Fisher's z" in said(check(Correlation(3), zero_diagonal))
+    nearly = np.array([[1.0, 0.9, 0.3], [0.9, 1.0, 0.7], [0.3, 0.7, 1.0]])
+    assert np.linalg.eigvalsh(nearly)[0] < 0
+    found = check(Correlation(3), np.concatenate([correlations, nearly[None]]))
+    assert found.facts["indefinite, repaired"] == 1
+    assert "1 of 201 records, whose small eigenvalues are raised" in said(found)
+    wrong = np.array([[1.0, 3.0, 0], [3.0, 1.0, 0], [0, 0, 1.0]])
+    found = check(Correlation(3), np.concatenate([correlations, wrong[None]]))
+    assert "Clearly indefinite" in said(found)
+
+
+def test_options_can_be_carried_from_check_to_release():
+    assert check(S2, DIRECTIONS, radius="private").facts["records"] == 200
+    with pytest.raises(ParameterError, match="private"):
+        check(S2, DIRECTIONS, radius="publc")

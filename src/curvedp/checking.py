@@ -18,6 +18,9 @@ from curvedp._silence import quiet_about_records
 from curvedp.errors import CurvedpError, ParameterError
 from curvedp.geometry import frechet_mean
 from curvedp.geometry.manifold import OFF_MANIFOLD_TOLERANCE, Manifold, check_manifold
+from curvedp.geometry.spaces.correlation import CorrelationMatrices
+from curvedp.geometry.spaces.spd_common import SPD
+from curvedp.numerics.threads import one_blas_thread
 from curvedp.records import read_records
 from curvedp.records.base import is_chunked
 from curvedp.records.persons import encode_persons
@@ -112,7 +115,7 @@ def check(
     manifold: Manifold,
     X: Any,
     center: ArrayLike | None = None,
-    radius: float | None = None,
+    radius: float | str | None = None,
     groups: ArrayLike | None = None,
     **reading: Any,
 ) -> Checked:
@@ -132,8 +135,9 @@ def check(
         Whatever `curvedp.records.read_records` reads.
     center : array, optional
         The center of the public ball; the manifold's origin by default.
-    radius : float, optional
-        The radius of the public ball; without it nothing is said about the ball.
+    radius : float or "private", optional
+        The radius of the public ball. Without it, or for a ball that is to be found
+        privately, nothing is said about the ball.
     groups : array, optional
         The person of each record, where a person has several.
     **reading
@@ -162,7 +166,11 @@ def check(
     """
     check_manifold(manifold)
     ball_center = _check_center(manifold, center)
-    ball_radius = None if radius is None else _validate.length("radius", radius)
+    ball_radius = None
+    if isinstance(radius, str):
+        _validate.private_radius(radius)
+    elif radius is not None:
+        ball_radius = _validate.length("radius", radius)
     with quiet_about_records():
         raw_records = read_records(X, manifold, **reading)
         if is_chunked(raw_records):
@@ -171,9 +179,13 @@ def check(
     if not len(records):
         raise ParameterError("there are no records")
 
-    with quiet_about_records():
+    # Two threads of the BLAS take three times the CPU time on matrices of 32 channels.
+    with quiet_about_records(), one_blas_thread():
         inspection = _Inspection(manifold, records, ball_center, ball_radius, groups)
         facts = dict(inspection.facts())
+        if reading.get("form") is not None:
+            # Points are computed from what was written, and have all decimals.
+            facts.pop("decimals written", None)
         advice = [*inspection.advice(), _LAST_LINE]
         return Checked(manifold, facts, advice)
 
@@ -262,6 +274,43 @@ class _Inspection:
         return len(rows) - len(np.unique(row_bytes))
 
     @cached_property
+    def n_constant_entries(self) -> int:
+        """How many entries are the same number in all usable records, and need not be.
+
+        Entries that are the same at all points of the manifold, such as the diagonal of
+        a correlation matrix, are not counted, and neither are those of records that are
+        all copies of one.
+        """
+        if len(self.usable_records) < 3 or self.n_copies >= len(self.records) - 1:
+            return 0
+        never_varies = (self.usable_records == self.usable_records[0]).all(axis=0)
+        random_points = self.manifold.random_point(np.random.default_rng(0), 3)
+        varies_by_nature = (random_points != random_points[0]).any(axis=0)
+        return int((never_varies & varies_by_nature).sum())
+
+    @cached_property
+    def least_eigenvalues(self) -> np.ndarray | None:
+        """The least eigenvalue of each finite record over its largest one.
+
+        None if the manifold does not consist of positive definite matrices.
+        """
+        if not isinstance(self.manifold, SPD | CorrelationMatrices):
+            return None
+        finite_records = _thin_out(self.records[self.is_finite], _MAX_MEASURED_RECORDS)
+        symmetric_parts = (finite_records + finite_records.swapaxes(1, 2)) / 2
+        eigenvalues = np.linalg.eigvalsh(symmetric_parts)
+        largest = np.abs(eigenvalues).max(axis=1)
+        return np.asarray(eigenvalues[:, 0] / np.where(largest > 0, largest, 1.0))
+
+    @cached_property
+    def n_repaired(self) -> int:
+        """How many usable records are not positive definite as they are written."""
+        symmetric_parts = (self.usable_records + self.usable_records.swapaxes(1, 2)) / 2
+        if not len(symmetric_parts):
+            return 0
+        return int((np.linalg.eigvalsh(symmetric_parts)[:, 0] < 0).sum())
+
+    @cached_property
     def measured_points(self) -> np.ndarray:
         """An even selection of the points, for slow measurements."""
         return _thin_out(self.points, _MAX_MEASURED_RECORDS)
@@ -297,10 +346,13 @@ class _Inspection:
         yield "records", n
         yield "not finite", n - n_finite
         yield "zero or singular", n_finite - len(self.points)
+        if self.least_eigenvalues is not None:
+            yield "indefinite, repaired", self.n_repaired
         yield "off the manifold", n_off_manifold
         if len(self.points):
             yield from self._measurements()
         yield "copies of another record", self.n_copies
+        yield "entries that never vary", self.n_constant_entries
         if self.records_per_person is not None:
             yield "persons", len(self.records_per_person)
             yield "most records of one person", int(self.records_per_person.max())
@@ -362,20 +414,74 @@ class _Inspection:
                 "columns, separator, decimal sign, encoding, form), without thousands "
                 "separators?"
             )
-        if 2 * n_singular > n and self.records.ndim == 3:
-            yield (
-                "Covariances of fewer samples than channels are singular: "
-                "take fewer channels, or regularize."
-            )
+        if self.least_eigenvalues is not None:
+            yield from self._definiteness_advice(n_singular)
         if n_usable:
             yield from self._unit_advice()
             yield from self._ball_advice()
+        yield from self._preprocessing_advice()
         yield from self._copy_advice()
         if n < 2:
             yield (
                 "One record has no private mean: at least 2 are needed, "
                 "and some hundreds for a useful one."
             )
+
+    def _definiteness_advice(self, n_singular: int) -> Iterator[str]:
+        """Yield advice on matrices that are not positive definite.
+
+        Parameters
+        ----------
+        n_singular : int
+            How many finite records have no nearest point.
+        """
+        n = len(self.records)
+        finite_records = self.records[self.is_finite]
+        diagonals = np.diagonal(finite_records, axis1=1, axis2=2)
+        if n_singular and not diagonals.any():
+            yield (
+                "All diagonals are 0: are these Fisher's z values? Take tanh of the "
+                "entries and set the diagonal to 1; that is a function of each record."
+            )
+            return
+        is_correlation = isinstance(self.manifold, CorrelationMatrices)
+        if is_correlation and (np.abs(finite_records) > 1.5).any():
+            yield (
+                "There are entries beyond 1.5: a covariance is scaled to a correlation, "
+                "Fisher's z values are not correlations; take tanh of them."
+            )
+        least = self.least_eigenvalues
+        assert least is not None, "the caller has checked"
+        if self.n_repaired:
+            yield (
+                "Not positive definite, by at most a tenth of the largest eigenvalue, as "
+                f"rounded matrices are: {self.n_repaired} of {n} records, whose small "
+                "eigenvalues are raised."
+            )
+        if 2 * n_singular > n and float(np.median(least)) > -1e-9:
+            yield (
+                "Covariances of fewer samples than channels are singular: "
+                "take fewer channels, or regularize."
+            )
+        elif n_singular and float(least.min()) < -0.1:
+            yield (
+                f"Clearly indefinite: the least eigenvalue is {float(least.min()):.2g} of "
+                "the largest. No covariance or correlation matrix is; is the file read as "
+                "it was written?"
+            )
+
+    def _preprocessing_advice(self) -> Iterator[str]:
+        """Yield advice on entries that are the same in all records."""
+        count = self.n_constant_entries
+        if not count:
+            return
+        yield (
+            f"{count} of {self.records[0].size} entries are the same number in all "
+            "records. If they were computed from all of them (a template, an average of "
+            "trials as in pyRiemann's ERPCovariances, a filter such as Xdawn fitted to "
+            "these trials), one person's data are in every record, and no release of "
+            "these records is private: fit such steps on public data, or drop them."
+        )
 
     def _copy_advice(self) -> Iterator[str]:
         """Yield advice on records that are copies, or that belong to one person."""

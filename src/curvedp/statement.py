@@ -68,7 +68,9 @@ QUESTIONS: dict[str, Question] = {
         "",
     ),
     "preprocessing": Question(
-        "what was done to the data before, and how radius, center and guarantee were "
+        "what was done to the data before, and on which data each such step was fitted "
+        "(a filter or a template that is fitted on all trials puts every person into "
+        "every record, and voids the guarantee); how radius, center and guarantee were "
         "chosen",
         "",
     ),

@@ -4,6 +4,8 @@ Without metadata routing `cross_validate(..., groups=person)` gives the ids to t
 alone, and what is released protects records. docs/adapters.md tells users so.
 """
 
+import warnings
+
 import numpy as np
 import pytest
 import sklearn
@@ -91,3 +93,42 @@ def test_a_ledger_of_persons_refuses_what_protects_records(tmp_path):
     ):
         validate(model, MADE["PrivateMDM"][1], groups=PERSONS)
     assert ledger.spent is None
+
+
+def lost_groups_warnings(caught):
+    """Return the warnings that say that persons never arrived at `fit`."""
+    return [item for item in caught if "gave them to the splitter" in str(item.message)]
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_persons_that_never_arrive_are_noticed(name):
+    model, data = made(name), MADE[name][1]
+    with sklearn.config_context(enable_metadata_routing=False):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            validate(model, data, groups=PERSONS)
+        assert len(lost_groups_warnings(caught)) == 3  # one a fold
+
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            cross_validate(model, *data, cv=3, scoring=lambda *_: 0.0)
+        assert not lost_groups_warnings(caught)
+
+
+def test_a_search_without_routing_is_noticed_and_one_with_routing_is_not():
+    name = next(iter(MADE))
+    model, data = made(name), MADE[name][1]
+    grid = {"guarantee": [GDP(1.0)]}
+    with (
+        sklearn.config_context(enable_metadata_routing=False),
+        warnings.catch_warnings(record=True) as caught,
+    ):
+        warnings.simplefilter("always")
+        search = GridSearchCV(model, grid, cv=FOLDS, scoring=lambda *_: 0.0)
+        search.fit(*data, groups=PERSONS)
+    assert lost_groups_warnings(caught)
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        validate(model.set_fit_request(groups=True), data, params={"groups": PERSONS})
+    assert not lost_groups_warnings(caught)

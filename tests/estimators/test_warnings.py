@@ -160,3 +160,18 @@ def test_a_good_release_says_nothing_and_every_one_has_a_page(
         assert "<html" in page or "<style" in page
     write_report(tmp_path / "page.html", fitted)
     assert "What is promised" in (tmp_path / "page.html").read_text()
+
+
+@pytest.mark.parametrize("M", [S, SPDAffineInvariant(3)], ids=repr)
+def test_a_private_ball_of_unreadable_records_says_so(M):
+    """A file that is misread gives nothing but NaN; public balls are the CLI's business."""
+    text = "as it would if no record could be read"
+    unreadable = np.full((300, *M.point_shape), np.nan)
+    mean = curvedp.estimators.PrivateFrechetMean(M, radius="private")
+    with pytest.warns(ReleaseWarning, match=text):
+        mean.fit(unreadable)
+    readable = X if M is S else 20 * MATRICES[0][:, :3, :3]
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", message=f".*{text}")
+        warnings.filterwarnings("ignore", category=ReleaseWarning)
+        mean.fit(readable)

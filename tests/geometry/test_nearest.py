@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from curvedp.geometry import (
+    Correlation,
     Grassmann,
     KendallShapes,
     PoincareBall,
@@ -120,7 +121,7 @@ def test_what_has_no_nearest_point_becomes_the_center():
     cases = [
         (Sphere(2), np.zeros(3)),
         (SPDAffineInvariant(3), rank_one),
-        (SPDAffineInvariant(3), np.diag([1.0, 1.0, -1e-3])),
+        (SPDAffineInvariant(3), np.diag([1.0, 1.0, -0.2])),
         (SPDAffineInvariant(3), np.zeros((3, 3))),
         (Rotations(3), rank_one),
         (
@@ -190,3 +191,38 @@ def test_each_record_alone_decides(M):
         order = rng.permutation(30)
         np.testing.assert_array_equal(M.from_record(X[order]), whole[order])
         np.testing.assert_array_equal(M.from_record(X[:7]), whole[:7])
+
+
+def test_a_matrix_that_rounding_made_indefinite_goes_near_to_what_it_was():
+    """In every unit, and nearer than the identity, which stood for such records before."""
+    rng = np.random.default_rng(5)
+    A = rng.normal(size=(200, 12, 1)) + 0.3 * rng.normal(size=(200, 12, 40))
+    true = Correlation(12).from_record(A @ A.swapaxes(1, 2))
+    rounded = np.round(true, 1)
+    is_indefinite = np.linalg.eigvalsh(rounded)[:, 0] < -1e-6
+    assert is_indefinite.sum() > 20
+
+    M = Correlation(12)
+    repaired = M.from_record(rounded[is_indefinite])
+    errors = M.dist(repaired, true[is_indefinite])
+    errors_of_identity = M.dist(np.eye(12), true[is_indefinite])
+    assert np.median(errors) < 0.6 * np.median(errors_of_identity)
+
+    S = SPDAffineInvariant(12)
+    in_units = S.from_record(1e-9 * rounded[is_indefinite])
+    np.testing.assert_allclose(
+        1e9 * in_units, S.from_record(rounded[is_indefinite]), rtol=1e-9, atol=1e-12
+    )
+    assert np.linalg.eigvalsh(in_units)[:, 0].min() > 0
+
+
+def test_singular_and_clearly_indefinite_matrices_have_no_nearest_point():
+    M = SPDAffineInvariant(3)
+    v = np.array([1.0, 2.0, 3.0])
+    for matrix in (
+        np.outer(v, v),
+        np.diag([1.0, 0.0, 2.0]),
+        np.diag([1.0, 1.0, -0.11]),
+    ):
+        assert np.isnan(M.from_record(matrix)).all()
+    assert np.isfinite(M.from_record(np.diag([1.0, 1.0, -0.09]))).all()

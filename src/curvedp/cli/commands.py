@@ -84,7 +84,7 @@ def _check(options: TypedOptions) -> None:
             space,
             options["data"],
             center,
-            options["radius"],
+            None if options["radius"] is None else parse_radius(options["radius"]),
             persons,
             **reading_options(options),
         )
@@ -98,7 +98,8 @@ _CHECK_OPTIONS = {
     "manifold": (ManifoldOption, Parameter.empty),
     "radius": (
         Annotated[
-            float | None, typer.Option("--radius", "-r", help="of the public ball")
+            str | None,
+            typer.Option("--radius", "-r", help="of the public ball, or private"),
         ],
         None,
     ),

@@ -29,6 +29,7 @@ from curvedp.core.mechanism import (
 from curvedp.core.released import ReleasedValue
 from curvedp.core.statistic import Ball, public_ball
 from curvedp.errors import ParameterError, ReleaseWarning
+from curvedp.estimators.lost_groups import LOST_GROUPS_TEXT, splitter_has_groups
 from curvedp.geometry.manifold import Manifold, check_manifold
 from curvedp.inference.region import region_of
 from curvedp.inference.shapes import Region
@@ -36,6 +37,7 @@ from curvedp.ledger import Ledger
 from curvedp.mechanisms.noisy_sum import ADD_REMOVE, SumMechanism
 from curvedp.mechanisms.staged.ball_search import PrivateBallMechanism
 from curvedp.privacy import GDP, Guarantee
+from curvedp.privacy.unit import PrivacyUnit
 from curvedp.randomness import Source
 from curvedp.records.base import Records, open_records
 from curvedp.records.persons import encode_persons, person_means
@@ -214,6 +216,15 @@ class PrivateEstimator(BaseEstimator):
         prepared = _prepare_data(pending)
         source = check_source(self.source)
         self._warn_before_paying(mechanisms)
+        protected = [
+            privacy_unit or mechanism.statistic.privacy_units[0]
+            for mechanism in mechanisms
+        ]
+        protects_records = any(
+            unit.privacy_unit is PrivacyUnit.RECORD for unit in protected
+        )
+        if protects_records and splitter_has_groups():
+            warnings.warn(LOST_GROUPS_TEXT, ReleaseWarning, stacklevel=4)
 
         ledger_entry = pay(
             self.ledger,

@@ -42,6 +42,9 @@ from curvedp.statistics.second_moment import SecondMoment
 _EDGE_SHARE = 0.1
 # Of the radius: a release within this of the center was shrunk onto it.
 _CENTER_SHARE = 1e-9
+# Of the radius of records as they usually are (`reference_ball`): a private ball that
+# is smaller, and as near to the public center, is called tiny.
+_TINY_SHARE = 0.05
 # Of releases of noise alone, this share is shorter.
 _NOISE_QUANTILE = 0.95
 # Standard deviations (scales, of Laplace noise) by which a noisy count must exceed a
@@ -64,6 +67,7 @@ class WarningKind(StrEnum):
     ON_OUTER_EDGE = "on_outer_edge"
     RECORDS_OUTSIDE = "records_outside"
     SEVERAL_MEANS = "several_means"
+    AS_IF_MISREAD = "as_if_misread"
     ON_EDGE = "on_edge"
     SHRUNK_TO_CENTER = "shrunk_to_center"
     ERROR_TOO_LARGE = "error_too_large"
@@ -80,6 +84,7 @@ DOUBTS_ABOUT_BALL = frozenset(
         WarningKind.ON_OUTER_EDGE,
         WarningKind.ON_EDGE,
         WarningKind.SEVERAL_MEANS,
+        WarningKind.AS_IF_MISREAD,
     )
 )
 
@@ -94,6 +99,11 @@ _FIXED_TEXTS = {
     ),
     WarningKind.ON_OUTER_EDGE: (
         "the release lies on the edge of the outer ball: records may be outside it"
+    ),
+    WarningKind.AS_IF_MISREAD: (
+        "the private ball is tiny and lies about the public center, as it would if no "
+        "record could be read: `check` tells whether the data were read as they were "
+        "written"
     ),
     WarningKind.ON_EDGE: (
         "the release lies on the edge of the ball: the ball is too small or misplaced, or "
@@ -220,11 +230,24 @@ def _search_warnings(
     warnings = []
     if distance >= outer.outer_radius * (1 - _EDGE_SHARE):
         warnings.append(_fixed_warning(WarningKind.ON_OUTER_EDGE))
+    if is_ball and _is_as_if_misread(outer, result):
+        warnings.append(_fixed_warning(WarningKind.AS_IF_MISREAD))
     if is_ball and any(
         _says_many_outside(result, outer.n, counts) for counts in budget.counts
     ):
         warnings.append(_fixed_warning(WarningKind.RECORDS_OUTSIDE))
     return warnings
+
+
+def _is_as_if_misread(outer: SearchedBallStatistic, ball: Ball) -> bool:
+    """Return whether a private ball is where it would be if no record could be read.
+
+    A record that cannot be read is replaced by the public center. If all are, the
+    search ends in a ball about that center that is as small as the search can find.
+    """
+    distance = float(outer.manifold.dist(outer.center, ball.center))
+    is_tiny = ball.radius <= _TINY_SHARE * outer.reference_ball.radius
+    return is_tiny and distance <= _TINY_SHARE * outer.reference_ball.radius
 
 
 def _says_many_outside(ball: Ball, n: int, released: ReleasedCounts) -> bool:

@@ -27,6 +27,13 @@ _SAFE_LOG_CONDITION = 14.0
 # Bisection steps that exhaust the digits of a double.
 _BISECTION_STEPS = 64
 
+# A record is repaired if its least eigenvalue is below 0 by a share of the largest one
+# between these two. The smaller share is far above what rounding in doubles makes of a
+# singular matrix. The larger one was measured: correlation matrices of 20 stocks that
+# are rounded to one decimal are below 0 by up to 0.01; noisy tensor fits by more.
+_LEAST_INDEFINITE = 1e-9
+_MOST_INDEFINITE = 0.1
+
 
 def pack(S: Array) -> Array:
     """Return orthonormal coordinates of symmetric S under the Frobenius product.
@@ -175,22 +182,43 @@ class SPD(FrozenManifold):
         return _unless_clearly_positive(S, S, raise_eigenvalues)
 
     def from_record(self, x: Array) -> Array:
-        """Return the symmetric part of x at any scale, or NaN where it is not definite.
+        """Return the symmetric part of x at any scale, as a positive definite matrix.
 
-        Its least eigenvalue must be above ε times the largest, as for the matrices that
-        `project` leaves alone.
+        Let λ_min and λ_max be the extreme eigenvalues, and ε the machine precision.
+
+        - A matrix with λ_min > ε·λ_max is returned as it is.
+        - Rounding its entries, or a noisy fit, makes a matrix indefinite by a little:
+          if 1e-9·λ_max ≤ −λ_min ≤ 0.1·λ_max, every eigenvalue below −λ_min is raised to
+          −λ_min, which is about how well the matrix is known. This depends on the
+          record alone.
+        - Anything else (a matrix of zeros, a singular or a clearly indefinite one) is
+          NaN.
         """
         xp = namespace(x)
 
-        def require_definite(S: Array) -> Array:
-            """Return S where it is definite, else NaN."""
-            eigenvalues = eigh(well_scaled(S))[0]
+        def repair_or_refuse(S: Array) -> Array:
+            """Return S where it is definite, repaired where it is nearly so, else NaN."""
+            scaled = well_scaled(S)
+            eigenvalues, U = eigh(scaled)
             eps = float(xp.finfo(eigenvalues.dtype).eps)
-            is_definite = eigenvalues[..., 0] > eps * eigenvalues[..., -1]
-            return xp.where(is_definite[..., None, None], S, xp.nan)
+            least = eigenvalues[..., :1]
+            largest = eigenvalues[..., -1:]
+            is_definite = least > eps * largest
+            is_nearly_definite = (-least >= _LEAST_INDEFINITE * largest) & (
+                -least <= _MOST_INDEFINITE * largest
+            )
+            is_nearly_definite = is_nearly_definite & (largest > 0)
+            # What is added to each eigenvalue, in the units of `scaled`.
+            raises = xp.where(eigenvalues < -least, -least - eigenvalues, 0.0)
+            raises = xp.where(is_nearly_definite, raises, 0.0)
+            repaired = sym(scaled + (U * raises[..., None, :]) @ U.mT)
+            largest_entry = xp.max(xp.abs(S), axis=(-2, -1), keepdims=True)
+            point = xp.where(is_nearly_definite[..., None], repaired * largest_entry, S)
+            has_point = (is_definite | is_nearly_definite)[..., None]
+            return xp.where(has_point, point, xp.nan)
 
         S = sym(x)
-        return _unless_clearly_positive(S, S, require_definite)
+        return _unless_clearly_positive(S, S, repair_or_refuse)
 
     def norm(self, p: Array, v: Array) -> Array:
         """Return the length of the coordinates of v, at any scale."""
