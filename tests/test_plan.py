@@ -282,7 +282,9 @@ def test_warnings_of_releases():
             tensors
         )
     )
-    assert any("the center of the ball is as good" in line for line in found)
+    assert any(
+        "center of the ball is an equally good estimate" in line for line in found
+    )
     for quiet in (
         PrivateMDM(Sphere(2), radius=0.7, guarantee=rare).fit(X, np.arange(300) % 2),
         PrivatePCA(1, 1.2).fit(X),

@@ -264,6 +264,6 @@ def test_no_file_stands_for_a_key_that_is_given_in_digits(tmp_path, monkeypatch)
     monkeypatch.chdir(tmp_path)
     (tmp_path / trusted).write_text(other)
     (tmp_path / "friend.pub").write_text(other)
-    assert verification._public_key_digits(trusted) == trusted
-    assert verification._public_key_digits(trusted.upper()) == trusted
-    assert verification._public_key_digits("friend.pub") == other
+    assert verification._parse_public_key(trusted) == trusted
+    assert verification._parse_public_key(trusted.upper()) == trusted
+    assert verification._parse_public_key("friend.pub") == other

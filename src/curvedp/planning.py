@@ -32,7 +32,7 @@ from curvedp.privacy import GDP, Guarantee
 from curvedp.randomness import GeneratorSource
 from curvedp.release.choose import choose_mechanism, rank_mechanisms
 from curvedp.release.predict import baseline_error, predicted_error, reference_ball
-from curvedp.release.warnings import USELESS_SHARE
+from curvedp.release.warnings import USELESS_FRACTION
 from curvedp.statistics.frechet_mean import FrechetMean
 from curvedp.statistics.frechet_variance import FrechetVariance
 from curvedp.statistics.populations import (
@@ -91,7 +91,10 @@ _USELESS_SHARE_OF_GUESSING = 0.8
 
 # In a private ball, a mean or a geodesic is of little use if its error is at least this
 # share of the spread of the records.
-_USELESS_SHARE_OF_SPREAD = {"mean": USELESS_SHARE, "regression": 2 * USELESS_SHARE}
+_USELESS_SHARE_OF_SPREAD = {
+    "mean": USELESS_FRACTION,
+    "regression": 2 * USELESS_FRACTION,
+}
 
 
 @dataclass(frozen=True)

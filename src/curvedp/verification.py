@@ -1,8 +1,8 @@
-"""Certificates in files: verified in a limited process, and signed.
+"""Verify and sign the certificates in files.
 
-The command line and the studio call these functions. A certificate's file is read once;
-its text goes to a process of its own (`curvedp.verify_worker`), and whatever happens
-next happens to the same text, so that nobody can put another file in its place.
+The command line and the studio call these functions. A file is read only once. Its text
+is sent to a separate process with limited time and memory (`curvedp.verify_worker`),
+and all later steps use the same text, so that nobody can swap the file in between.
 """
 
 import json
@@ -26,23 +26,37 @@ if TYPE_CHECKING:
 
 SIGNATURE_SCHEMA = "curvedp-signature/1"
 
-# Seconds of computing that a certificate may take; ten with the start of the program.
+# How many seconds of CPU time the verification of a certificate may take by default.
+# With the start of the worker process, a user waits for about ten seconds.
 DEFAULT_SECONDS = 7.0
 
-# Seconds until the worker is ended, for each second of computing, on a busy machine;
-# and seconds for its start.
+# On a busy machine a process may wait for the CPU. The worker is stopped after this many
+# seconds of waiting for each second of CPU time that it is allowed ...
 _WAIT_PER_SECOND = 10
+
+# ... plus this many seconds for its start.
 _START_SECONDS = 60
 
-# Bytes of a certificate's file, as `Certificate.from_json` allows, and of a
-# signature's.
+# The largest certificate, in bytes; `Certificate.from_json` has the same limit.
 _MAX_CERTIFICATE_BYTES = 1 << 25
+
+# The largest file of signatures, in bytes.
 _MAX_SIGNATURE_BYTES = 1 << 20
 
 
 class ClaimCheck(NamedTuple):
-    """One claim of a certificate: confirmed, refuted, or (None) of a kind that nobody can
-    confirm from the certificate."""
+    """The result of checking one claim of a certificate.
+
+    Attributes
+    ----------
+    claim : str
+        The claim, in words.
+    holds : bool or None
+        True if it was confirmed, False if it was refuted, None if nobody can confirm it
+        from the certificate alone.
+    detail : str
+        The numbers behind the result.
+    """
 
     claim: str
     holds: bool | None
@@ -51,19 +65,34 @@ class ClaimCheck(NamedTuple):
 
 @dataclass(frozen=True)
 class Verification:
-    """What a limited process found out about one certificate."""
+    """The result of verifying one certificate.
+
+    Attributes
+    ----------
+    text : str
+        The text of the certificate that was verified.
+    checks : list of ClaimCheck
+        The result for each claim.
+    notes : list of str
+        Remarks for the reader that are neither confirmations nor refutations.
+    """
 
     text: str
     checks: list[ClaimCheck]
     notes: list[str]
 
     def certificate(self, refusal: str = "") -> "Certificate":
-        """Return the certificate; `VerificationFailed` where a claim was refuted.
+        """Return the certificate if no claim was refuted.
 
         Parameters
         ----------
         refusal : str
-            Words before the claims that failed, such as "not signed: ".
+            How the error message begins, such as "not signed: ".
+
+        Raises
+        ------
+        VerificationFailed
+            If a claim was refuted.
         """
         from curvedp.core.certificate import Certificate
 
@@ -81,42 +110,63 @@ def verify_file(
     path : Path
         The certificate.
     public_key : str, optional
-        The public key in hexadecimal digits, or the name of its file, of somebody who
-        must have signed the certificate.
+        The Ed25519 key of somebody who must have signed the certificate: 64 hexadecimal
+        digits, or the name of a file that contains them.
     seconds : float
-        How long the computation may take.
+        How many seconds of CPU time the verification may take.
+
+    Returns
+    -------
+    Verification
+        The result for each claim. Refuted claims do not raise here.
 
     Raises
     ------
     ParameterError
-        It is no certificate, or recomputing it takes more time or memory than allowed.
+        If the file is not a certificate, or if its verification takes more time or
+        memory than allowed.
     VerificationFailed
-        A signature is asked for and there is none.
+        If `public_key` is given and the certificate has no signatures.
     """
     text = read_certificate_text(path)
-    question: dict[str, Any] = {"certificate": text}
+    request: dict[str, Any] = {"certificate": text}
     if public_key is not None:
-        key = _public_key_digits(public_key)
-        question["public_key"] = key
-        question["signature"] = read_signatures(path).get(key)
-    found = ask_worker("verify", question, seconds)
-    checks = [ClaimCheck(*check) for check in found["checks"]]
-    return Verification(text, checks, found["notes"])
+        key = _parse_public_key(public_key)
+        request["public_key"] = key
+        request["signature"] = read_signatures(path).get(key)
+    reply = run_in_worker("verify", request, seconds)
+    checks = [ClaimCheck(*check) for check in reply["checks"]]
+    return Verification(text, checks, reply["notes"])
 
 
 def sign_file(
     path: Path, identity: "Ed25519PrivateKey", seconds: float = DEFAULT_SECONDS
 ) -> Path:
-    """Verify the certificate in a file and sign it; return the file of the signatures.
+    """Verify the certificate in a file, then sign it.
 
-    Signed is the whole certificate in one spelling (RFC 8785): the released integers or
-    their SHA-256, every public number, and the ledger's entry with its hash. Signatures
-    of others that still hold are kept; those of an earlier certificate are not.
+    The signature covers the whole certificate in its canonical JSON form (RFC 8785):
+    the released integers or their SHA-256, every public number, and the ledger entry
+    with its hash. The signature is added to the file of signatures beside the
+    certificate. Signatures by other people are kept if they are still valid.
+
+    Parameters
+    ----------
+    path : Path
+        The certificate.
+    identity : Ed25519PrivateKey
+        The key to sign with.
+    seconds : float
+        How many seconds of CPU time the verification may take.
+
+    Returns
+    -------
+    Path
+        The file of signatures.
 
     Raises
     ------
     VerificationFailed
-        A claim is refuted. Nothing was signed.
+        If a claim is refuted. Nothing is signed then.
     """
     from curvedp.core.certificate import is_certificate_signed, sign_certificate
     from curvedp.signing import key_of
@@ -136,14 +186,26 @@ def sign_file(
 
 
 def raise_if_refuted(checks: Iterable[ClaimCheck], refusal: str = "") -> None:
-    """Raise `VerificationFailed` with the claims that were refuted, if any were."""
+    """Raise `VerificationFailed` if a claim was refuted; the message lists all of them.
+
+    The message begins with `refusal`.
+    """
     refuted = [check.claim for check in checks if check.holds is False]
     if refuted:
         raise VerificationFailed(refusal + ", ".join(refuted))
 
 
 def read_certificate_text(path: Path) -> str:
-    """Read the text of a certificate, which is not looked at yet."""
+    """Return the text of a certificate's file, without parsing it.
+
+    At most one byte more than the size limit is read, so that the parser can refuse a
+    file that is too long.
+
+    Raises
+    ------
+    ParameterError
+        If the file cannot be read or is not UTF-8 text.
+    """
     try:
         with path.open("rb") as file:
             return file.read(_MAX_CERTIFICATE_BYTES + 1).decode("utf-8")
@@ -156,12 +218,17 @@ def read_certificate_text(path: Path) -> str:
 
 
 def read_signatures(path: Path) -> dict[str, Any]:
-    """Return the signatures beside a certificate, by public key.
+    """Read the file of signatures beside a certificate.
+
+    Returns
+    -------
+    dict
+        The signatures, by the public key of the signer.
 
     Raises
     ------
     VerificationFailed
-        There is no file of signatures, or what is in it is something else.
+        If there is no file of signatures, or if it has another format.
     """
     source = signature_path(path)
     try:
@@ -175,59 +242,81 @@ def read_signatures(path: Path) -> dict[str, Any]:
             f"there is no signature: {source} does not exist"
         ) from None
     except (ValueError, KeyError, TypeError, RecursionError):
-        raise VerificationFailed(f"{source} holds no signatures") from None
+        raise VerificationFailed(f"{source} is not a file of signatures") from None
     return signatures
 
 
 def signature_path(path: Path) -> Path:
-    """Return where the signatures of a certificate lie: beside it, with .sig."""
+    """Return the path of a certificate's signatures: its own path with .sig added."""
     return path.with_name(path.name + ".sig")
 
 
-def _public_key_digits(key: str) -> str:
-    """Return a public key, given as text or as a file's name, in lower-case digits.
+def _parse_public_key(key_or_path: str) -> str:
+    """Return a public key as 64 lower-case hexadecimal digits.
 
-    64 hexadecimal digits are the key itself, never a file's name: a file of that name
-    in a stranger's folder must not decide whom we trust.
+    Parameters
+    ----------
+    key_or_path : str
+        The key itself, or the name of a file that contains it. 64 hexadecimal digits
+        are always taken as the key: a file with that name, planted in the working
+        folder, must not decide whom we trust.
     """
-    from curvedp.core.certificate_form import is_lower_hex
+    from curvedp.core.certificate_form import is_64_hex_digits
     from curvedp.signing import public_key
 
-    if is_lower_hex(key.strip().lower()):
-        return public_key(key.strip()).public_bytes_raw().hex()
-    try:
-        with Path(key).open("rb") as file:
-            key = file.read(200).decode("ascii").strip()
-    except (OSError, ValueError):
-        pass  # It is no file: it is the key itself.
+    key = key_or_path.strip()
+    if not is_64_hex_digits(key.lower()):
+        try:
+            with Path(key_or_path).open("rb") as file:
+                key = file.read(200).decode("ascii").strip()
+        except (OSError, ValueError):
+            pass  # There is no such file, so `public_key` reports what is wrong.
     return public_key(key).public_bytes_raw().hex()
 
 
-def ask_worker(
+def run_in_worker(
     operation: str,
-    question: dict[str, Any],
+    request: dict[str, Any],
     seconds: float,
     module: str = "curvedp.verify_worker",
 ) -> Any:
-    """Answer a question in a process of its own that is limited in time and memory.
+    """Run an operation in a separate process with limited time and memory.
 
-    The process is started with `-P`, so that no module of the working folder is
-    imported.
+    The process is started with `python -P`, so that it imports no module from the
+    working folder. Requests and replies are JSON.
+
+    Parameters
+    ----------
+    operation : str
+        The name of the operation, such as "verify".
+    request : dict
+        The arguments of the operation, as JSON values.
+    seconds : float
+        How many seconds of CPU time the process may use.
+    module : str
+        The module that the process runs.
+
+    Returns
+    -------
+    JSON value
+        The result of the operation.
 
     Raises
     ------
     ParameterError
-        The process took more computing time than `seconds`, or more than 2 GB.
+        If the process needs more CPU time than `seconds`, or more than 2 GB of memory.
     CurvedpError, OSError
-        What the worker itself refused.
+        If the operation itself raised one of these in the worker.
     """
     if not 0 < seconds < 1e6:
-        raise ParameterError(f"--seconds {seconds} must be finite and > 0")
-    question = {**question, "operation": operation, "seconds": seconds}
+        raise ParameterError(
+            "must be finite and > 0", parameter="seconds", value=seconds
+        )
+    request = {**request, "operation": operation, "seconds": seconds}
     try:
         process = subprocess.run(
             [sys.executable, "-P", "-m", module],
-            input=json.dumps(question),
+            input=json.dumps(request),
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             text=True,
@@ -237,13 +326,16 @@ def ask_worker(
             check=False,
         )
     except subprocess.TimeoutExpired:
-        raise _too_slow(seconds) from None
-    ended_by_signal = process.returncode < 0
-    if ended_by_signal and signal.Signals(-process.returncode).name == "SIGXCPU":
-        raise _too_slow(seconds)
+        raise _time_limit_error(seconds) from None
+
+    was_killed = process.returncode < 0
+    if was_killed and signal.Signals(-process.returncode).name == "SIGXCPU":
+        raise _time_limit_error(seconds)
     try:
         reply = json.loads(process.stdout)
-    except ValueError:  # It was ended before it had answered.
+    except ValueError:
+        # The process died before it could reply. It catches all exceptions, so the
+        # operating system must have stopped it for its memory.
         reply = {"error": {"kind": "MemoryError"}}
     if "error" in reply:
         raise _to_exception(**reply["error"])
@@ -251,7 +343,7 @@ def ask_worker(
 
 
 def _worker_environment() -> dict[str, str]:
-    """Return the environment, in which the worker finds the same curvedp first."""
+    """Return environment variables with which the worker imports this same curvedp."""
     package_folder = str(Path(__file__).resolve().parents[1])
     search_path = [package_folder]
     if os.environ.get("PYTHONPATH"):
@@ -263,7 +355,8 @@ def _worker_environment() -> dict[str, str]:
     }
 
 
-def _too_slow(seconds: float) -> ParameterError:
+def _time_limit_error(seconds: float) -> ParameterError:
+    """Return the error for a verification that exceeded its limit on CPU time."""
     return ParameterError(
         f"the certificate was not recomputed within {seconds:g} s; "
         "--seconds gives it longer"
@@ -271,7 +364,7 @@ def _too_slow(seconds: float) -> ParameterError:
 
 
 def _to_exception(kind: str, message: str = "") -> Exception:
-    """Return the exception that a worker named."""
+    """Return the exception that a worker reported by name, to be raised here."""
     if kind == "MemoryError":
         text = "the certificate cannot be recomputed within 2 GB of memory"
         return ParameterError(text)

@@ -60,14 +60,14 @@ def test_what_is_signed_is_what_was_verified(signed, monkeypatch):
     """Not what somebody puts in its place in between, unseen."""
     path, honest = signed / "c.json", Certificate.load(signed / "c.json")
     swapped = replace(honest, created="2020-01-01T00:00:00+00:00").sealed()
-    ask_worker = verification.ask_worker
+    run_in_worker = verification.run_in_worker
 
     def ask_then_swap(*question):
-        answer = ask_worker(*question)
+        answer = run_in_worker(*question)
         swapped.save(path)
         return answer
 
-    monkeypatch.setattr(verification, "ask_worker", ask_then_swap)
+    monkeypatch.setattr(verification, "run_in_worker", ask_then_swap)
     (signed / "c.json.sig").unlink()
     assert run("sign", path, "--key", signed / "me.pem").exit_code == 0
     ((key, sign),) = verification.read_signatures(path).items()

@@ -180,4 +180,4 @@ def test_a_worker_is_limited_in_memory_and_its_errors_are_told():
 
 def ask_tiring_worker(operation, seconds, **question):
     """Ask `tiring_worker`, which has the operations that no certificate should have."""
-    return verification.ask_worker(operation, question, seconds, "tiring_worker")
+    return verification.run_in_worker(operation, question, seconds, "tiring_worker")

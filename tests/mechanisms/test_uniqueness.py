@@ -26,7 +26,7 @@ from curvedp.report import write_report
 from support.spaces import EDGES, SPACES
 
 N = 600
-WARNING = "known to have only one mean in balls of radius below"
+WARNING = "is known to be unique only for records in a ball of radius below"
 # O(3), Stiefel(3, 3) here, has two components: the first stage may end in the one
 # without records, which is on the edge of the outer ball.
 WORDS = (WARNING, "on the edge of the outer ball")

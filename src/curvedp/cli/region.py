@@ -9,7 +9,7 @@ import typer
 from curvedp.cli.console import check_picture, console, escape_markup, save_picture
 from curvedp.cli.options import JsonOption, PictureOption, command
 from curvedp.errors import VerificationFailed
-from curvedp.verification import DEFAULT_SECONDS, ask_worker, read_certificate_text
+from curvedp.verification import DEFAULT_SECONDS, read_certificate_text, run_in_worker
 
 
 @command
@@ -41,7 +41,7 @@ def region(
         "against": other,
         "against_path": str(against),
     }
-    found = ask_worker("region", question, DEFAULT_SECONDS)
+    found = run_in_worker("region", question, DEFAULT_SECONDS)
     components, consistent = found.pop("components"), found.pop("consistent")
     if plot is not None:
         _save_region_picture(text, level, of, components, plot)

@@ -1,9 +1,8 @@
-"""What each field of a certificate may hold: types, forms and closed lists.
+"""Check the format of a certificate: the type and the allowed values of every field.
 
 A certificate may come from a stranger, and its texts are printed in terminals and on
-pages. Every field therefore has a form that is checked when a certificate is read,
-whether or not a claim rests on it. `curvedp.release.verify` then compares what can be
-recomputed.
+web pages. Every field is therefore checked when a certificate is read, whether or not a
+privacy claim depends on it. Afterwards `curvedp.release.verify` recomputes the claims.
 """
 
 import re
@@ -26,26 +25,35 @@ from curvedp.errors import ParameterError
 
 # The packages whose versions a certificate records, besides Python.
 PACKAGES = ("curvedp", "numpy", "scipy", "python-flint", "cryptography")
-NOT_INSTALLED = "not installed"  # the version of a package that runs from its sources
 
-# Characters of one text. The reason of a choice names every mechanism it left out.
-_LONGEST_TEXT = 4000
-_DEEPEST = 12  # objects and lists inside one another
-_CLOCK_SKEW = timedelta(minutes=5)  # between the clocks of two machines
+# The recorded version of a package that is not installed but runs from its sources.
+NOT_INSTALLED = "not installed"
 
-_64_DIGITS = re.compile(r"[0-9a-f]{64}")
+# The longest text in a certificate, in characters. A list of excluded mechanisms can
+# take some hundred; no text needs as many as this.
+_MAX_TEXT_LENGTH = 4000
+
+# How deeply objects and lists may be nested in a certificate.
+_MAX_NESTING_DEPTH = 12
+
+# How far the clocks of two machines may differ.
+_CLOCK_SKEW = timedelta(minutes=5)
+
+_64_HEX_DIGITS = re.compile(r"[0-9a-f]{64}")
 # A public version by PEP 440: numbers and the words "a", "b", "rc", "post" and "dev". The
 # local part ("+" and any letters) is not recorded, because it could say anything.
 _VERSION = re.compile(
     r"[0-9]{1,8}(\.[0-9]{1,8}){0,5}((a|b|rc)[0-9]{1,8})?"
     r"(\.post[0-9]{1,8})?(\.dev[0-9]{1,8})?"
 )
+# A date and time in ISO 8601 with its offset from UTC.
 _TIME = re.compile(
     r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?"
     r"(Z|[+-][0-9]{2}:[0-9]{2})"
 )
 
-_OBJECTS = (
+# The fields of a certificate that are JSON objects.
+_OBJECT_FIELDS = (
     "parameters",
     "statistic",
     "claims",
@@ -55,7 +63,8 @@ _OBJECTS = (
     "release",
     "software",
 )
-_TEXTS = (
+# The fields of a certificate that are texts.
+_TEXT_FIELDS = (
     "mechanism",
     "manifold",
     "privacy_unit",
@@ -64,47 +73,54 @@ _TEXTS = (
     "schema",
     "sha256",
 )
-_NUMERICS = {"path", "slack", "profile"}
-_ENTROPY = {"source", "cryptographic"}
-_RELEASE = {"integers", "sha256", "stages", "post_processing", "choice"}
-_CHOICE = {"rule", "predicted_errors", "excluded"}
-_LEDGER = {"entry", "head"}
+# The keys of the nested objects.
+_NUMERICS_KEYS = {"path", "slack", "profile"}
+_ENTROPY_KEYS = {"source", "cryptographic"}
+_RELEASE_KEYS = {"integers", "sha256", "stages", "post_processing", "choice"}
+_CHOICE_KEYS = {"rule", "predicted_errors", "excluded"}
+_LEDGER_KEYS = {"entry", "head"}
 
 
 def is_plain_text(value: Any) -> bool:
-    """Whether a value is a short text that looks the same wherever it is printed.
+    """Return whether a value is a short text that looks the same wherever it is printed.
 
-    It has no control, formatting or private characters (which hold escapes and marks
-    that reverse the direction of writing), no line ends, no spaces but ordinary ones,
-    and no marks that are drawn over other characters.
+    Such a text has no control, formatting or private-use characters (they could hide
+    terminal escapes or reverse the direction of writing), no line breaks, no unusual
+    spaces, and no combining marks.
 
     Examples
     --------
     >>> is_plain_text("δ(1) ≤ 0.1"), is_plain_text("\\u202e"), is_plain_text("\\x1b[8m")
     (True, False, False)
     """
-    if not isinstance(value, str) or len(value) > _LONGEST_TEXT:
+    if not isinstance(value, str) or len(value) > _MAX_TEXT_LENGTH:
         return False
     has_marks = any(unicodedata.category(letter).startswith("M") for letter in value)
     return value.isprintable() and not has_marks
 
 
 def check_plain_text(name: str, value: Any) -> str:
-    """Return a text that may be written into a certificate, or refuse it."""
+    """Return `value` if it may be written into a certificate as a text.
+
+    Raises
+    ------
+    ParameterError
+        If it is not a plain text; the message calls the value `name`.
+    """
     if not is_plain_text(value):
         raise ParameterError(
-            f"{name} must be a text of at most {_LONGEST_TEXT} printable characters"
+            f"{name} must be a text of at most {_MAX_TEXT_LENGTH} printable characters"
         )
     return str(value)
 
 
-def is_lower_hex(value: Any) -> bool:
-    """Whether a value is a text of 64 hexadecimal digits in lower case: a hash, a key."""
-    return isinstance(value, str) and _64_DIGITS.fullmatch(value) is not None
+def is_64_hex_digits(value: Any) -> bool:
+    """Return whether a value is 64 lower-case hexadecimal digits: a SHA-256 or a key."""
+    return isinstance(value, str) and _64_HEX_DIGITS.fullmatch(value) is not None
 
 
 def is_version(value: Any) -> bool:
-    """Whether a value is the public version of a package, or says that there is none.
+    """Return whether a value is a public version by PEP 440, or `NOT_INSTALLED`.
 
     Examples
     --------
@@ -117,9 +133,9 @@ def is_version(value: Any) -> bool:
 
 
 def public_version(version: str) -> str:
-    """Return the public part of a version, as certificates record it.
+    """Return the public part of a package's version, as certificates record it.
 
-    A version that does not begin with one is recorded as `NOT_INSTALLED`.
+    A version that does not follow PEP 440 is recorded as `NOT_INSTALLED`.
 
     Examples
     --------
@@ -131,7 +147,9 @@ def public_version(version: str) -> str:
 
 
 def read_time(value: Any) -> datetime | None:
-    """Return a time in ISO 8601 with its offset from UTC; None where it is no such time.
+    """Parse a date and time in ISO 8601 with its offset from UTC.
+
+    Returns None if the value is anything else.
 
     Examples
     --------
@@ -147,13 +165,16 @@ def read_time(value: Any) -> datetime | None:
 
 
 def lies_in_future(created: str) -> bool:
-    """Whether a certificate's time is later than this machine's clock says."""
+    """Return whether a certificate claims to be made after now, by this machine's clock.
+
+    Differences of up to five minutes between two clocks are tolerated.
+    """
     time = read_time(created)
     return time is not None and time > datetime.now(UTC) + _CLOCK_SKEW
 
 
 def check_form_of(record: Mapping[str, Any], names: set[str]) -> None:
-    """Refuse a record that does not have the form of a certificate.
+    """Refuse a record that does not have the format of a certificate.
 
     Parameters
     ----------
@@ -165,20 +186,20 @@ def check_form_of(record: Mapping[str, Any], names: set[str]) -> None:
     Raises
     ------
     ParameterError
-        Names the field that is missing, too many or not of its form. No value of the
-        record is quoted.
+        If a field is missing, unknown or malformed. The message names the field, but
+        quotes no value of the record.
     """
     if set(record) != names:
-        wanted = ", ".join(sorted(names))
-        raise ParameterError(f"it must have exactly the fields {wanted}")
+        expected_names = ", ".join(sorted(names))
+        raise ParameterError(f"it must have exactly the fields {expected_names}")
     for name in names:
-        _check_leaves(name, record[name], may_be_boolean=name == "entropy")
-    for name in _OBJECTS:
+        _check_nested_values(name, record[name], may_be_boolean=name == "entropy")
+    for name in _OBJECT_FIELDS:
         _require(name, isinstance(record[name], dict))
-    for name in _TEXTS:
+    for name in _TEXT_FIELDS:
         _require(name, isinstance(record[name], str))
     _require("sensitivity", isinstance(record["sensitivity"], int | float))
-    _require("sha256", is_lower_hex(record["sha256"]))
+    _require("sha256", is_64_hex_digits(record["sha256"]))
     _require("created", read_time(record["created"]) is not None)
     _require("privacy_unit", _are_codes([record["privacy_unit"]], ProtectedUnit))
     _require("trust", _are_codes([record["trust"]], TrustModel))
@@ -188,74 +209,110 @@ def check_form_of(record: Mapping[str, Any], names: set[str]) -> None:
     _check_draw(record["numerics"], record["entropy"])
 
 
-def _require(name: str, holds: bool) -> None:
-    if not holds:
-        raise ParameterError(f"the field {name} does not have its form")
+def _require(field: str, is_well_formed: bool) -> None:
+    """Raise `ParameterError` that names a field unless the field is well formed."""
+    if not is_well_formed:
+        raise ParameterError(f"the field {field} does not have the expected format")
 
 
-def _check_leaves(
-    name: str, value: Any, *, may_be_boolean: bool, depth: int = 0
+def _check_nested_values(
+    field: str, value: Any, *, may_be_boolean: bool, depth: int = 0
 ) -> None:
-    """Refuse what no field may hold: odd texts, numbers that are not finite, booleans.
+    """Refuse values that no field of a certificate may contain, at any depth.
 
-    Python takes True for 1, so that a boolean would pass for a number; only `entropy`
-    says yes or no.
+    These are texts that are not plain, numbers that are not finite, and booleans: in
+    Python True equals 1, so a boolean would pass as a number. Lists and objects are
+    checked recursively.
+
+    Parameters
+    ----------
+    field : str
+        The name of the field, for the error message.
+    value : JSON value
+        The value of the field, or a part of it.
+    may_be_boolean : bool
+        Whether booleans are allowed; only the field `entropy` has one.
+    depth : int
+        How deeply `value` is nested in the field.
     """
-    _require(name, depth <= _DEEPEST)
+    _require(field, depth <= _MAX_NESTING_DEPTH)
     if isinstance(value, dict):
         for key in value:
-            _require(name, is_plain_text(key))
+            _require(field, is_plain_text(key))
     if isinstance(value, dict | list):
         parts = value.values() if isinstance(value, dict) else value
         for part in parts:
-            if type(part) is not int:  # a certificate may list millions of integers
-                _check_leaves(
-                    name, part, may_be_boolean=may_be_boolean, depth=depth + 1
+            # Integers need no check. A certificate may list millions of them.
+            if type(part) is not int:
+                _check_nested_values(
+                    field, part, may_be_boolean=may_be_boolean, depth=depth + 1
                 )
     elif isinstance(value, bool):
-        _require(name, may_be_boolean)
+        _require(field, may_be_boolean)
     elif isinstance(value, float):
-        _require(name, isfinite(value))
+        _require(field, isfinite(value))
     else:
-        _require(name, value is None or type(value) is int or is_plain_text(value))
+        _require(field, value is None or type(value) is int or is_plain_text(value))
 
 
 def _check_software(software: Mapping[str, Any]) -> None:
-    """Known packages and their versions; curvedp is always among them."""
+    """Refuse software records other than known packages, curvedp among them.
+
+    Parameters
+    ----------
+    software : mapping
+        The version of each package, by its name.
+    """
     known = {"python", *PACKAGES}
     _require("software", {"curvedp"} <= set(software) <= known)
     _require("software", all(is_version(version) for version in software.values()))
 
 
 def _check_ledger(ledger: Any) -> None:
-    """The number of an entry, from 1 on, and the hash of the ledger after it; or none."""
+    """Refuse a ledger reference that is malformed.
+
+    It is None, or it has the number of the ledger entry, counted from 1, and the hash of
+    the ledger after that entry.
+    """
     if ledger is None:
         return
-    _require("ledger", isinstance(ledger, dict) and set(ledger) == _LEDGER)
+    _require("ledger", isinstance(ledger, dict) and set(ledger) == _LEDGER_KEYS)
     _require("ledger", type(ledger["entry"]) is int and ledger["entry"] >= 1)
-    _require("ledger", is_lower_hex(ledger["head"]))
+    _require("ledger", is_64_hex_digits(ledger["head"]))
 
 
 def _check_release(release: Mapping[str, Any]) -> None:
-    """Refuse a release whose integers, hash, stages or codes have another form."""
-    _require("release", set(release) == _RELEASE)
+    """Refuse a record of the draw that is malformed.
+
+    It has the released integers (None, or one list of integers for each draw), their
+    hash, a list of stages, the codes of the post-processing, and why the mechanism was
+    chosen.
+    """
+    _require("release", set(release) == _RELEASE_KEYS)
+
     integers = release["integers"]
     if integers is not None:
         _require("release", isinstance(integers, list))
-        _require("release", all(isinstance(part, list) for part in integers))
-        all_whole = all(type(k) is int for part in integers for k in part)
-        _require("release", all_whole)
+        _require("release", all(isinstance(draw, list) for draw in integers))
+        are_integers = all(type(k) is int for draw in integers for k in draw)
+        _require("release", are_integers)
+    _require("release", is_64_hex_digits(release["sha256"]))
+
     stages = release["stages"]
-    _require("release", is_lower_hex(release["sha256"]))
     _require("release", isinstance(stages, list))
     _require("release", all(isinstance(stage, dict) for stage in stages))
+
     _require("release", _are_codes(release["post_processing"], PostProcessing))
     _check_choice(release["choice"])
 
 
 def _check_choice(choice: Any) -> None:
-    """Refuse a choice that is not a rule, predicted errors and names left out."""
-    _require("release", isinstance(choice, dict) and set(choice) == _CHOICE)
+    """Refuse a malformed record of why the mechanism was chosen.
+
+    It has the code of a rule, the predicted error of each candidate by its name, and the
+    list of the mechanisms that were excluded.
+    """
+    _require("release", isinstance(choice, dict) and set(choice) == _CHOICE_KEYS)
     _require("release", _are_codes([choice["rule"]], ChoiceRule))
     errors = choice["predicted_errors"]
     _require("release", isinstance(errors, dict))
@@ -265,7 +322,7 @@ def _check_choice(choice: Any) -> None:
 
 
 def _are_codes(values: Any, codes: type[StrEnum]) -> bool:
-    """Return whether a value is a list of codes of one kind."""
+    """Return whether `values` is a list of texts that are all codes of one enumeration."""
     known = {code.value for code in codes}
     return isinstance(values, list) and all(
         isinstance(value, str) and value in known for value in values
@@ -273,12 +330,21 @@ def _are_codes(values: Any, codes: type[StrEnum]) -> bool:
 
 
 def _check_draw(numerics: Mapping[str, Any], entropy: Mapping[str, Any]) -> None:
-    """Refuse numerics or a random source that have another form."""
-    _require("numerics", set(numerics) == _NUMERICS)
+    """Refuse malformed records of how the noise was drawn and from which random source.
+
+    Parameters
+    ----------
+    numerics : mapping
+        How the noise was sampled, the bound on the sampling error (`slack`: None if no
+        bound is known), and what is known of the privacy profile.
+    entropy : mapping
+        The name of the random source, and whether it is cryptographic.
+    """
+    _require("numerics", set(numerics) == _NUMERICS_KEYS)
     _require("numerics", _are_codes([numerics["path"]], SamplingPath))
     _require("numerics", _are_codes([numerics["profile"]], ProfileKind))
     slack = numerics["slack"]
     _require("numerics", slack is None or isinstance(slack, float))
-    _require("entropy", set(entropy) == _ENTROPY)
+    _require("entropy", set(entropy) == _ENTROPY_KEYS)
     _require("entropy", isinstance(entropy["source"], str))
     _require("entropy", type(entropy["cryptographic"]) is bool)

@@ -17,7 +17,7 @@ import numpy as np
 
 from curvedp import _validate
 from curvedp.core.certificate_form import (
-    is_lower_hex,
+    is_64_hex_digits,
     is_version,
     public_version,
     read_time,
@@ -181,7 +181,7 @@ class Plan(Statistic):
         _validate.choice("protects", self.protects, ("record", "person"))
         if not is_version(self.software):
             raise ParameterError("software must be a version of curvedp")
-        if not all(is_lower_hex(key) for key in self.sites):
+        if not all(is_64_hex_digits(key) for key in self.sites):
             raise ParameterError("a site's key has 64 hexadecimal digits in lower case")
         if not isinstance(self.kernel, Kernel):
             raise ParameterError(

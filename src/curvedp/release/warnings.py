@@ -1,9 +1,9 @@
-"""What should make the reader of a release think again.
+"""Warnings about a release: signs that its value may be useless or misleading.
 
-Everything here follows from the released value and public parameters, so it costs no
-privacy. Nothing of it is stated in a certificate, so that nothing can be stated
-wrongly: it is computed anew wherever the certificate is read. That there is no warning
-proves nothing: what clipping has done to the records is not seen.
+Every warning is computed from the released value and public parameters, so it costs no
+privacy. Certificates do not contain warnings; they are recomputed whenever a
+certificate is read. The absence of a warning proves nothing, because nobody can see
+from the outside how many records were clipped.
 """
 
 from enum import StrEnum
@@ -37,31 +37,42 @@ from curvedp.statistics.searched_ball import (
 )
 from curvedp.statistics.second_moment import SecondMoment
 
-# Of the radius: a release within this of the edge lies on it. Records that were all
-# clipped onto the ball have their mean a little inside.
-_EDGE_SHARE = 0.1
-# Of the radius: a release within this of the center was shrunk onto it.
-_CENTER_SHARE = 1e-9
-# Of the radius of records as they usually are (`reference_ball`): a private ball that
-# is smaller, and as near to the public center, is called tiny.
-_TINY_SHARE = 0.05
-# Of releases of noise alone, this share is shorter.
+# A released point counts as lying on the edge of its ball if its distance to the edge
+# is below this fraction of the radius. The mean of records that were all clipped onto
+# the edge lies slightly inside the ball.
+_EDGE_FRACTION = 0.1
+
+# A released point counts as shrunk onto the center of its ball if its distance to the
+# center is below this fraction of the radius.
+_CENTER_FRACTION = 1e-9
+
+# A private ball counts as tiny if its radius is below this fraction of the radius that
+# typical records would have (`reference_ball`).
+_TINY_FRACTION = 0.05
+
+# Released directions count as noise if their contrast is below this quantile of the
+# contrast that noise alone produces.
 _NOISE_QUANTILE = 0.95
-# Standard deviations (scales, of Laplace noise) by which a noisy count must exceed a
-# number.
+
+# A noisy count counts as surely above a threshold if it exceeds the threshold by this
+# many standard deviations (for Laplace noise: this many scale parameters).
 _SURE_DEVIATIONS = 6.0
-# A variance below this many predicted errors (2.4 deviations of Gaussian noise) may be
-# noise.
+
+# A released variance may be noise alone if it is below this many predicted errors. For
+# Gaussian noise that is 2.4 standard deviations.
 _NOISE_ERRORS = 3.0
-# Of the radius: a predicted error below this needs no warning.
-_SMALL_ERROR_SHARE = 0.1
-# Of the spread, or of all records: a mean with so much noise, and a variance of which
-# so many records are clipped, is of little use.
-USELESS_SHARE = 0.25
+
+# A predicted error below this fraction of the radius needs no warning.
+_SMALL_ERROR_FRACTION = 0.1
+
+# A mean is of little use if its noise exceeds this fraction of the spread of the
+# records; a variance is of little use if more than this fraction of the records is
+# clipped.
+USELESS_FRACTION = 0.25
 
 
 class WarningKind(StrEnum):
-    """What is odd about a release."""
+    """The reasons for a warning about a release."""
 
     FEW_RECORDS = "few_records"
     ON_OUTER_EDGE = "on_outer_edge"
@@ -76,7 +87,8 @@ class WarningKind(StrEnum):
     OF_LITTLE_USE = "of_little_use"
 
 
-# Warnings that doubt the ball itself: a predicted error may be far too small then.
+# Warnings that cast doubt on the ball itself. After one of these, the true error may be
+# far larger than the predicted error.
 DOUBTS_ABOUT_BALL = frozenset(
     (
         WarningKind.FEW_RECORDS,
@@ -90,12 +102,12 @@ DOUBTS_ABOUT_BALL = frozenset(
 
 _FIXED_TEXTS = {
     WarningKind.FEW_RECORDS: (
-        "there are few records for this release: it may be far off, which no error bar "
-        "here covers"
+        "this release has too few records: it may be far off, and no error bar here "
+        "accounts for that"
     ),
     WarningKind.RECORDS_OUTSIDE: (
-        "released counts say that more than a quarter of the records are outside the "
-        "private ball"
+        "the released counts show that more than a quarter of the records lie outside "
+        "the private ball"
     ),
     WarningKind.ON_OUTER_EDGE: (
         "the release lies on the edge of the outer ball: records may be outside it"
@@ -113,31 +125,37 @@ _FIXED_TEXTS = {
         "the release was shrunk to the center of the ball: noise hides the statistic"
     ),
     WarningKind.DIRECTIONS_ARE_NOISE: (
-        "the directions differ no more than noise alone would make them: noise dominates"
+        "the directions differ no more than they would by noise alone: noise dominates"
     ),
 }
 
 
 class Warning(NamedTuple):
-    """One reason to doubt a release: its kind, and what a reader is told."""
+    """One reason to doubt a release: its kind, and the text that people read."""
 
     kind: WarningKind
     text: str
 
 
 def _fixed_warning(kind: WarningKind) -> Warning:
-    """Return a warning whose text has no numbers."""
+    """Return the warning of a kind whose text is the same for every release."""
     return Warning(kind, _FIXED_TEXTS[kind])
 
 
 def release_warnings(value: Any, certificate: Certificate) -> list[Warning]:
-    """Return what is odd about a released value.
+    """Return all warnings about a released value.
 
     Parameters
     ----------
     value : array
-        The released value, in the frame of the records.
+        The released value, in the coordinates of the records.
     certificate : Certificate
+        The certificate of the release.
+
+    Returns
+    -------
+    list of Warning
+        Empty if nothing casts doubt on the release.
     """
     mechanism = mechanism_of(certificate)
     final = final_mechanism_of(certificate)
@@ -156,7 +174,11 @@ def release_warnings(value: Any, certificate: Certificate) -> list[Warning]:
 
 
 def certificate_warnings(certificate: Certificate) -> list[Warning]:
-    """Return what is odd about a release, from its certificate alone."""
+    """Return all warnings about a release, given its certificate alone.
+
+    The released value is reconstructed from the integers in the certificate. If the
+    certificate does not list them, no warning can be computed, and the list is empty.
+    """
     if certificate.release["integers"] is None:
         return []
     value = mechanism_of(certificate).reconstruct_value(certificate)
@@ -164,19 +186,34 @@ def certificate_warnings(certificate: Certificate) -> list[Warning]:
 
 
 def doubts_about_ball(value: Any, certificate: Certificate) -> list[Warning]:
-    """Return the warnings after which a predicted error may be far too small."""
+    """Return the warnings that cast doubt on the ball, and so on the predicted error.
+
+    The parameters are a released value and its certificate.
+    """
     warnings = release_warnings(value, certificate)
     return [warning for warning in warnings if warning.kind in DOUBTS_ABOUT_BALL]
 
 
 def several_means_warnings(certificate: Certificate) -> list[Warning]:
-    """Warn that the records need not have one Fréchet mean.
+    """Warn if the ball is so wide that the records may have several Fréchet means.
 
-    Theorem (Afsari 2011). Records in a ball of radius r < min(i/2, π/(2√κ)), the
-    convexity radius, have exactly one Fréchet mean, and it lies in the ball. In wider
-    balls two clusters may have two means, and a step toward one of them says little
-    about the other; no prediction and no region follows. The radius is public, or
-    released with the certificate.
+    Theorem (Afsari 2011). Let i be the injectivity radius of the manifold and κ its
+    upper curvature bound. Records in a ball of radius r < min(i/2, π/(2√κ)), the
+    convexity radius, have exactly one Fréchet mean, and it lies in the ball.
+
+    In a wider ball, two clusters of records can have two means. The released point may
+    then be close to one of them, and predicted errors and confidence regions do not
+    apply. The warning uses the radius only, which is public or was released.
+
+    Parameters
+    ----------
+    certificate : Certificate
+        The certificate of the release.
+
+    Returns
+    -------
+    list of Warning
+        One warning, or none.
     """
     ball = _ball_of_records(certificate)
     if ball is None:
@@ -189,35 +226,50 @@ def several_means_warnings(certificate: Certificate) -> list[Warning]:
     if not isfinite(space.curvature_bounds[1]) or ball.radius < limit:
         return []
     text = (
-        f"the ball has radius {ball.radius:.3g}, and on {space!r} records are known to "
-        f"have only one mean in balls of radius below {limit:.3g}: the records may form "
-        "several clusters, and the release may be far from their mean, farther than its "
-        "predicted error; PrivateFrechetMedian is steadier, and a public radius below "
-        f"{limit:.3g} about a public center gives the mean of the records clipped to it"
+        f"the ball has radius {ball.radius:.3g}. On {space!r} the Fréchet mean is known "
+        f"to be unique only for records in a ball of radius below {limit:.3g}. The "
+        "records may form several clusters, and the released mean may be farther from "
+        "theirs than the predicted error says. PrivateFrechetMedian is more stable; or "
+        f"choose a public center and a public radius below {limit:.3g}, and records "
+        "outside that ball are clipped to it"
     )
     return [Warning(WarningKind.SEVERAL_MEANS, text)]
 
 
 def _ball_of_records(certificate: Certificate) -> Ball | None:
-    """Return the public or released ball in which a mean of records was taken."""
+    """Return the ball into which the records of a Fréchet mean were clipped.
+
+    The ball is public (`FrechetMean`), or it was found by a private search and is
+    replayed from the released integers (`BallSearchStatistic`).
+
+    Returns
+    -------
+    Ball or None
+        None if the release is not a Fréchet mean of records in a ball, or if the
+        certificate does not list the integers from which the ball follows.
+    """
     mechanism = mechanism_of(certificate)
     statistic = mechanism.statistic
-    integers = certificate.release["integers"]
-    if isinstance(statistic, BallSearchStatistic):
-        # A variance or a geodesic cuts this ball: what was found says more.
-        if integers is None or not isinstance(mechanism, StagedMechanism):
-            return None
-        ball: Ball = mechanism.replay(integers).value
-        return ball
     if isinstance(statistic, FrechetMean):
         return Ball(statistic.center, statistic.radius)
+
+    integers = certificate.release["integers"]
+    is_searched = isinstance(statistic, BallSearchStatistic)
+    if is_searched and isinstance(mechanism, StagedMechanism) and integers is not None:
+        ball: Ball = mechanism.replay(integers).value
+        return ball
     return None
 
 
 def _search_warnings(
     value: Any, mechanism: Mechanism, certificate: Certificate
 ) -> list[Warning]:
-    """Warn of a search that ended on the outer edge, or left many records outside."""
+    """Warn about a private search for a ball that ended badly.
+
+    The search ended badly if its center lies on the edge of the public outer ball, or if
+    the released counts show that many records lie outside the ball that was found. The
+    list is empty if the release did not search for a ball.
+    """
     outer = mechanism.statistic
     if not isinstance(outer, SearchedBallStatistic) or not isinstance(
         mechanism, StagedMechanism
@@ -228,12 +280,12 @@ def _search_warnings(
     center = result.center if is_ball else value
     distance = float(outer.manifold.dist(outer.center, center))
     warnings = []
-    if distance >= outer.outer_radius * (1 - _EDGE_SHARE):
+    if distance >= outer.outer_radius * (1 - _EDGE_FRACTION):
         warnings.append(_fixed_warning(WarningKind.ON_OUTER_EDGE))
     if is_ball and _is_as_if_misread(outer, result):
         warnings.append(_fixed_warning(WarningKind.AS_IF_MISREAD))
     if is_ball and any(
-        _says_many_outside(result, outer.n, counts) for counts in budget.counts
+        _shows_many_outside(result, outer.n, counts) for counts in budget.counts
     ):
         warnings.append(_fixed_warning(WarningKind.RECORDS_OUTSIDE))
     return warnings
@@ -242,33 +294,54 @@ def _search_warnings(
 def _is_as_if_misread(outer: SearchedBallStatistic, ball: Ball) -> bool:
     """Return whether a private ball is where it would be if no record could be read.
 
-    A record that cannot be read is replaced by the public center. If all are, the
-    search ends in a ball about that center that is as small as the search can find.
+    A record that cannot be read is replaced by the public center. If that happens to
+    all records, the search ends in a tiny ball about the public center.
+
+    Parameters
+    ----------
+    outer : SearchedBallStatistic
+        It knows the public center and the radius that typical records would have.
+    ball : Ball
+        The ball that the search found.
     """
+    tiny_length = _TINY_FRACTION * outer.reference_ball.radius
     distance = float(outer.manifold.dist(outer.center, ball.center))
-    is_tiny = ball.radius <= _TINY_SHARE * outer.reference_ball.radius
-    return is_tiny and distance <= _TINY_SHARE * outer.reference_ball.radius
+    return ball.radius <= tiny_length and distance <= tiny_length
 
 
-def _says_many_outside(ball: Ball, n: int, released: ReleasedCounts) -> bool:
-    """Return whether counts about a ball's center say that a quarter is outside.
+def _shows_many_outside(ball: Ball, n: int, released: ReleasedCounts) -> bool:
+    """Return whether released counts show that over n/4 records lie outside a ball.
 
-    They must say so beyond their noise; later counts of a histogram are sums.
+    Parameters
+    ----------
+    ball : Ball
+        The ball that the search found.
+    n : int
+        The number of records.
+    released : ReleasedCounts
+        Noisy counts of the records beyond several radii about a center. If the center
+        is not that of the ball, the counts say nothing about the ball. The k-th count
+        is a sum of k noisy numbers, so its standard deviation is √k times as large.
     """
     if released.center is not ball.center:
         return False
     counts = np.atleast_1d(released.counts)
     radii = np.atleast_1d(released.radii)
     deviations = released.noise_scale * np.sqrt(np.arange(1, counts.size + 1))
-    certain_counts = counts - _SURE_DEVIATIONS * deviations
-    return bool((certain_counts[radii >= ball.radius] > n / 4).any())
+    lower_bounds = counts - _SURE_DEVIATIONS * deviations
+    is_outside_ball = radii >= ball.radius
+    return bool((lower_bounds[is_outside_ball] > n / 4).any())
 
 
 # ---- values in a public ball ----
 
 
 def _value_warnings(value: Any, mechanism: Mechanism) -> list[Warning]:
-    """Warn of a value on the edge or at the center of its ball, and of too much noise."""
+    """Return the warnings about a value that lies in a public ball.
+
+    A point on the edge or exactly at the center of its ball is suspicious, and so is
+    noise that is as large as the ball. The list is empty if the value has no ball.
+    """
     statistic = mechanism.statistic
     ball = statistic.value_ball
     space = statistic.value_space
@@ -280,21 +353,21 @@ def _value_warnings(value: Any, mechanism: Mechanism) -> list[Warning]:
     center = statistic.to_data_frame(np.asarray(ball.center)[None])[0]
     distance = float(space.dist(center, np.asarray(value)))
     return [
-        *_place_warnings(distance, ball.radius, mechanism),
+        *_position_warnings(distance, ball.radius, mechanism),
         *_noise_warnings(distance, ball.radius, mechanism),
     ]
 
 
 def _variance_warnings(
-    variance: float, largest: float, mechanism: Mechanism
+    variance: float, largest_variance: float, mechanism: Mechanism
 ) -> list[Warning]:
-    """Warn of a variance that is as large as it can be, or that may be noise alone.
+    """Warn about a variance that is as large as possible, or that may be noise alone.
 
-    Records outside the ball are alike once they are on its edge: their variance is next
-    to nothing.
+    A tiny variance is suspicious too: if the ball is misplaced, all records are clipped
+    to nearly the same point of its edge.
     """
     warnings = _useless_variance_warnings(mechanism)
-    if variance >= largest * (1 - _CENTER_SHARE):
+    if variance >= largest_variance * (1 - _CENTER_FRACTION):
         return [*warnings, _fixed_warning(WarningKind.ON_EDGE)]
     error = predicted_error_or_none(mechanism)
     if error is None or variance > _NOISE_ERRORS * error:
@@ -306,14 +379,24 @@ def _variance_warnings(
     return [*warnings, Warning(WarningKind.NOISE_DOMINATES, text)]
 
 
-def _place_warnings(
+def _position_warnings(
     distance: float, radius: float, mechanism: Mechanism
 ) -> list[Warning]:
-    """Warn of a release on the edge of its ball, or shrunk onto its center."""
-    if distance >= radius * (1 - _EDGE_SHARE):
+    """Warn if a released point lies on the edge of its ball or was shrunk to its center.
+
+    Parameters
+    ----------
+    distance : float
+        The distance of the released point from the center of the ball.
+    radius : float
+        The radius of the ball.
+    mechanism : Mechanism
+        Its post-processing codes say whether it shrinks points toward the center.
+    """
+    if distance >= radius * (1 - _EDGE_FRACTION):
         return [_fixed_warning(WarningKind.ON_EDGE)]
-    is_shrunk = PostProcessing.SHRINK_TO_CENTER in mechanism.post_processing
-    if is_shrunk and distance <= radius * _CENTER_SHARE:
+    can_shrink = PostProcessing.SHRINK_TO_CENTER in mechanism.post_processing
+    if can_shrink and distance <= radius * _CENTER_FRACTION:
         return [_fixed_warning(WarningKind.SHRUNK_TO_CENTER)]
     return []
 
@@ -321,39 +404,56 @@ def _place_warnings(
 def _noise_warnings(
     distance: float, radius: float, mechanism: Mechanism
 ) -> list[Warning]:
-    """Warn of noise that is as large as the distance to the center, or as the ball."""
+    """Warn if the noise is as large as the ball, or larger than the released distance.
+
+    Parameters
+    ----------
+    distance : float
+        The distance of the released point from the center of the ball.
+    radius : float
+        The radius of the ball.
+    mechanism : Mechanism
+        It says how large the noise is.
+    """
     warnings = _useless_mean_warnings(mechanism, radius)
     if warnings:
         return warnings
     error = _noticeable_error(mechanism, radius)
-    if error is None or error < max(distance, _SMALL_ERROR_SHARE * radius):
+    if error is None or error < max(distance, _SMALL_ERROR_FRACTION * radius):
         return []
     text = (
-        "the release is nearer to the center of the ball than its predicted error "
+        "the release is closer to the center of the ball than its predicted error "
         f"{error:.3g}: noise dominates"
     )
     return [Warning(WarningKind.NOISE_DOMINATES, text)]
 
 
 def _noticeable_error(mechanism: Mechanism, radius: float) -> float | None:
-    """Return the predicted error, or None where it is not predicted or surely small."""
+    """Return the predicted error, or None if it is unknown or certainly small.
+
+    The predicted error may come from a slow simulation, so clear cases are decided
+    first: if the noise, stretched as much as the curvature allows, is below 5 % of the
+    radius, no warning can follow, and the error is not computed.
+    """
     if isinstance(mechanism, HasNoiseLength):
         space = mechanism.statistic.value_space
-        longest = mechanism.noise_length * _outward_stretch(space, radius)
-        if longest < radius * _SMALL_ERROR_SHARE / 2:
-            return None  # far too little noise to simulate it
+        longest_noise = mechanism.noise_length * _outward_stretch(space, radius)
+        if longest_noise < radius * _SMALL_ERROR_FRACTION / 2:
+            return None
     return predicted_error_or_none(mechanism)
 
 
 def _outward_stretch(space: Manifold, radius: float) -> float:
-    """Return how much longer a step may be at the radius than in the chart at the center.
+    """Bound how much longer a step is on the manifold than in the normal chart.
 
-    It is sinh(s)/s with s = radius·√−κ, κ the lower curvature bound.
+    In the normal chart at the center of a ball of this radius, a step at distance at
+    most `radius` from the center is stretched by at most sinh(s)/s, where
+    s = radius·√(−κ) and κ is the lower curvature bound (Rauch's comparison theorem).
     """
     s = sqrt(max(-space.curvature_bounds[0], 0.0)) * radius
     if s == 0:
         return 1.0
-    if s >= 9:
+    if s >= 9:  # The factor exceeds 400, so the bound is of no use.
         return inf
     return sinh(s) / s
 
@@ -362,10 +462,10 @@ def _outward_stretch(space: Manifold, radius: float) -> float:
 
 
 def warnings_before_paying(mechanism: Mechanism) -> list[Warning]:
-    """Warn that a release would be of little use.
+    """Return warnings about a release that is going to be of little use.
 
-    This is a function of public numbers (n, dimension, budget, radius), so it can be
-    said before anything is spent.
+    They are computed from public numbers alone (the number of records, the dimension,
+    the budget and the radius), so users can see them before they spend anything.
     """
     statistic = mechanism.statistic
     if isinstance(mechanism, PrivateBallMechanism):
@@ -378,89 +478,106 @@ def warnings_before_paying(mechanism: Mechanism) -> list[Warning]:
 
 
 def _useless_search_warnings(search: PrivateBallMechanism) -> list[Warning]:
-    """Compare the noise of a mean with the spread, and what a variance leaves outside."""
+    """Warn if a release in a private ball is going to be of little use.
+
+    A mean is of little use if its noise is large compared to the spread of the records.
+    A variance is of little use if the search leaves many records outside the ball.
+    """
     statistic = search.statistic
     space = statistic.manifold
     if isinstance(statistic, SearchedMean):
-        share = search.noise_share
+        fraction = search.noise_share
         finding = (
-            f"the noise is about {share:.2g} of the records' own spread, so the mean is of "
-            "little use"
+            f"the noise is about {fraction:.2g} times the spread of the records, so the "
+            "mean is of little use"
         )
-    elif isinstance(statistic, SearchedVariance):
-        clipped_share = search.clipped_share
-        if clipped_share is None:
-            return []
-        share = clipped_share
+    elif isinstance(statistic, SearchedVariance) and search.clipped_share is not None:
+        fraction = search.clipped_share
         finding = (
-            f"the search for a ball leaves about {share:.0%} of them outside, so the "
+            f"the search for a ball leaves about {fraction:.0%} of them outside, so the "
             "variance is far too small"
         )
     else:
         return []
-    if share < USELESS_SHARE:
+    if fraction < USELESS_FRACTION:
         return []
-    needed = ceil(2 * statistic.n * share / USELESS_SHARE)
+
+    needed = ceil(2 * statistic.n * fraction / USELESS_FRACTION)
     text = (
         f"{statistic.n} records in {space.dim} dimensions: {finding}; "
-        f"{_cures(space, needed)}"
+        f"{_suggested_remedies(space, needed)}"
     )
     return [Warning(WarningKind.OF_LITTLE_USE, text)]
 
 
 def _useless_mean_warnings(mechanism: Mechanism, radius: float) -> list[Warning]:
-    """Compare the noise with the radius, and the predicted error with the center's own.
+    """Warn if a mean is going to say little more than the center of its ball does.
 
-    Shrinkage keeps the error of long noise near that of the center: the error alone
-    does not tell that nothing of the records is left.
+    Two comparisons are made: the predicted error with the error of releasing the center
+    itself, and the length of the noise with the radius. The second is needed because
+    shrinkage keeps the predicted error below that of the center even if the noise hides
+    the records completely.
     """
-    cures = f"{_cures(mechanism.statistic.value_space)}, as would a smaller ball"
+    remedies = _suggested_remedies(mechanism.statistic.value_space)
+    cures = f"{remedies}, as would a smaller ball"
     error = _noticeable_error(mechanism, radius)
     if error is not None and error >= baseline_error(mechanism.statistic):
         text = (
             f"the predicted error {error:.3g} is so large (radius {radius:g}) that the "
-            f"center of the ball is as good; {cures}"
+            f"center of the ball is an equally good estimate; {cures}"
         )
         return [Warning(WarningKind.ERROR_TOO_LARGE, text)]
     if isinstance(mechanism, HasNoiseLength) and mechanism.noise_length >= radius / 3:
         text = (
-            f"the noise is about {mechanism.noise_length:.3g} long in a ball of radius "
-            f"{radius:g}: the release says little more than the center of the ball does; "
-            f"{cures}"
+            f"the noise has a typical length of {mechanism.noise_length:.3g} in a ball of "
+            f"radius {radius:g}, so the release says little more than the center of the "
+            f"ball does; {cures}"
         )
         return [Warning(WarningKind.OF_LITTLE_USE, text)]
     return []
 
 
 def _useless_variance_warnings(mechanism: Mechanism) -> list[Warning]:
-    """Compare the predicted error with the variance of records in half the ball."""
+    """Warn if the predicted error of a variance is as large as a typical variance.
+
+    The typical variance is that of records spread evenly over a ball of half the
+    radius r: (r/2)²·d/(d + 2) in dimension d.
+    """
     statistic = mechanism.statistic
     assert isinstance(statistic, FrechetVariance)
     dim = statistic.manifold.dim
     radius = statistic.radius
-    typical_variance = radius**2 / 4 * dim / (dim + 2)
+    typical_variance = (radius / 2) ** 2 * dim / (dim + 2)
     error = predicted_error_or_none(mechanism)
     if error is None or error < typical_variance:
         return []
     text = (
         f"the predicted error {error:.3g} of the variance is as large as the variance of "
         f"records in half the ball (radius {radius:g}); more records, a larger budget or a "
-        "smaller ball would do"
+        "smaller ball would help"
     )
     return [Warning(WarningKind.ERROR_TOO_LARGE, text)]
 
 
-def _cures(space: Manifold, n_records: int | None = None) -> str:
-    """Say what helps against noise."""
+def _suggested_remedies(space: Manifold, n_records: int | None = None) -> str:
+    """Return a clause that suggests how to get a release with less noise.
+
+    Parameters
+    ----------
+    space : Manifold
+        The manifold of the records.
+    n_records : int, optional
+        The number of records that would be enough, if it is known.
+    """
     number = "more records" if n_records is None else f"about {n_records} records"
-    cures = (
-        f"{number}, fewer dimensions (channels, regions) or a larger budget would do"
+    remedies = (
+        f"{number}, fewer dimensions (channels, regions) or a larger budget would help"
     )
     if not isinstance(space, SPD):
-        return cures
+        return remedies
     return (
-        f"{cures}; to tell classes apart, PrivateMDM(reduce=6) and PrivateSoftmax reduce "
-        "the matrices first"
+        f"{remedies}; for classification, use PrivateMDM(reduce=6) or PrivateSoftmax, "
+        "which reduce the matrices first"
     )
 
 
@@ -470,7 +587,11 @@ def _cures(space: Manifold, n_records: int | None = None) -> str:
 def _unpredicted_warnings(
     mechanism: Mechanism, certificate: Certificate
 ) -> list[Warning]:
-    """Warn of directions that may be noise, and of a point on the edge of its ball."""
+    """Return the warnings about a release whose error cannot be predicted.
+
+    Principal directions get a warning if noise alone could have produced them; a sum or
+    a geodesic gets one if its point lies on the edge of its ball.
+    """
     statistic = mechanism.statistic
     if certificate.release["integers"] is None:
         return []
@@ -491,7 +612,7 @@ def _unpredicted_warnings(
     point = value[0] if isinstance(value, tuple) else value
     space: Any = statistic
     distance = float(space.manifold.dist(ball.center, point))
-    if distance >= ball.radius * (1 - _EDGE_SHARE):
+    if distance >= ball.radius * (1 - _EDGE_FRACTION):
         return [_fixed_warning(WarningKind.ON_EDGE)]
     return []
 
@@ -500,7 +621,12 @@ def _unpredicted_warnings(
 
 
 def estimator_warnings(estimator: Releasing) -> list[Warning]:
-    """Return what should make the user of a fitted estimator think again.
+    """Return all distinct warnings about the releases of a fitted estimator.
+
+    Parameters
+    ----------
+    estimator : Releasing
+        A fitted estimator, such as `PrivateFrechetMean`.
 
     Examples
     --------
