@@ -1,16 +1,16 @@
-"""What a release says about itself, as data from which anyone can recompute its guarantee.
+"""Certificates: a record of a release from which anyone can recompute its guarantee.
 
-A certificate holds no data and no hash of data: everything in it is a function of
-public parameters and of the released grid integers. It holds codes and numbers, no
-sentences (`curvedp.core.wording` has those). `curvedp verify` builds statistic and
-mechanism again and recomputes each claim.
+A certificate contains no data and no hash of data. Everything in it follows from public
+parameters and from the released integers. It contains codes and numbers but no
+sentences; `curvedp.core.wording` turns the codes into sentences. `curvedp verify`
+rebuilds the statistic and the mechanism and recomputes each claim.
 
-Its last field is the SHA-256 of all others, so that no field can be changed alone. It
-is not a signature: a forger can take it anew, and has a true certificate of another
-release then. `curvedp sign` is against that.
+The last field is the SHA-256 of all others, so that no single field can be changed
+unnoticed. It is not a signature: anyone can compute a new hash. `curvedp sign` protects
+against that.
 
-Compatibility: the meaning of a field never changes within a schema, and no field is
-removed from one. A reader knows the schema in `SCHEMA` and refuses all others.
+Compatibility: within a schema, no field changes its meaning and no field is removed.
+This version reads the schema in `SCHEMA` and refuses all others.
 """
 
 import hashlib
@@ -46,25 +46,29 @@ from curvedp.signing import digest, is_signed, signature
 
 SCHEMA = "curvedp-certificate/3"
 
-# The ε at which a certificate lists δ(ε).
+# The values of ε at which a certificate lists δ(ε).
 CURVE_EPSILONS = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 
-# A longer text is not read. Stages list millions of integers at most.
+# The longest certificate that is read, in bytes: room for some million integers.
 MAX_BYTES = 1 << 25
 
-# By how much, relative, the last digits of a recomputed sensitivity may differ.
+# A sensitivity that is recomputed on another machine may differ from the stated one by
+# this relative error, because of rounding.
 RECOMPUTATION_ERROR = 1e-12
 
 
 class Check(NamedTuple):
-    """One claim of a certificate, checked.
+    """The result of checking one claim of a certificate.
 
     Attributes
     ----------
     claim : str
+        The claim, in words.
     holds : bool or None
-        Confirmed, refuted, or (None) of a kind that no certificate can confirm.
+        True if it was confirmed, False if it was refuted, None if no certificate can
+        confirm such a claim.
     detail : str
+        The recomputed number, or the reason.
     """
 
     claim: str
@@ -73,9 +77,20 @@ class Check(NamedTuple):
 
 
 def check_at_least(claim: str, stated: Any, smallest: float) -> Check:
-    """Check that a stated noise or sensitivity is no less than the recomputed one.
+    """Check that a stated noise scale or sensitivity is at least the recomputed one.
 
-    A value that is not a number is refuted.
+    Parameters
+    ----------
+    claim : str
+        What the number is, such as "sensitivity".
+    stated : JSON value
+        The number in the certificate. Anything but a finite number is refuted.
+    smallest : float
+        The recomputed number. The stated one may be smaller by a rounding error.
+
+    Returns
+    -------
+    Check
     """
     is_number = isinstance(stated, int | float) and not isinstance(stated, bool)
     number = stated if is_number else float("nan")
@@ -85,20 +100,27 @@ def check_at_least(claim: str, stated: Any, smallest: float) -> Check:
 
 @dataclass(frozen=True)
 class Claims:
-    """The guarantee in every definition.
+    """The privacy guarantee of a release, in every definition of privacy.
 
-    μ, ε, ρ and θ are those of the ideal law, None where the mechanism does not have
-    them. The released law is within total variation distance `slack` of the ideal one
-    for each data set, so each of the four holds up to it, and δ(ε) grows by (1 +
-    e^ε)·slack.
+    The parameters μ, ε, ρ and θ describe the ideal noise. The noise that is actually
+    drawn is within total variation distance `slack` of the ideal noise for every data
+    set. Hence the four parameters hold up to the slack, and δ(ε) is larger than that of
+    the ideal noise by at most (1 + e^ε)·slack.
 
     Attributes
     ----------
-    gdp, pure, zcdp, rao : float or None
-        μ of Gaussian DP, pure ε, ρ of zero-concentrated DP, and θ of Rao DP.
+    gdp : float or None
+        μ of Gaussian DP; None if the mechanism is not μ-GDP for any μ.
+    pure : float or None
+        ε of pure DP, or None.
+    zcdp : float or None
+        ρ of zero-concentrated DP, or None.
+    rao : float or None
+        θ of Rao DP, or None.
     slack : float
+        The total variation distance between the drawn and the ideal noise.
     curve : tuple of (ε, δ)
-        With the slack already added to δ.
+        Points of the privacy profile. δ includes the slack.
     """
 
     gdp: float | None
@@ -111,9 +133,16 @@ class Claims:
     @classmethod
     @lru_cache(maxsize=64)  # the same for every release of a mechanism, and costly
     def from_profile(cls, promise: Guarantee, slack: float) -> "Claims":
-        """Return what a profile, or one guarantee such as pure ε, gives in every definition.
+        """Return what a privacy profile or a guarantee implies in every definition.
 
         μ-GDP implies μ²/2-zCDP (Dong, Roth & Su 2022, Corollary B.6).
+
+        Parameters
+        ----------
+        promise : Guarantee
+            A privacy profile, or one guarantee such as pure ε.
+        slack : float
+            The total variation distance between the drawn and the ideal noise.
         """
         if isinstance(promise, PrivacyProfile):
             mu = promise.mu
@@ -145,12 +174,12 @@ class Claims:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON values."""
+        """Return the claims as JSON values."""
         return {**vars(self), "curve": [list(pair) for pair in self.curve]}
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> "Claims":
-        """Build the claims of a certificate; whatever is not a number raises."""
+        """Build the claims from JSON values; raise `TypeError` if one is not a number."""
         parameters: dict[str, Any] = {}
         for name, value in record.items():
             if name != "curve":
@@ -162,30 +191,48 @@ class Claims:
 
 
 def _as_float(value: Any) -> float:
-    """Return a number as a float; a text of digits is not a number."""
+    """Return an int or float as a float; raise `TypeError` for anything else.
+
+    `float` itself would also accept a text of digits, in any script.
+    """
     if not isinstance(value, int | float):
-        raise TypeError("a text of digits, of any script, is not a number")
+        raise TypeError("expected a number")
     return float(value)
 
 
 def _finite_or_none(value: float) -> float | None:
-    """Return a parameter, or None where the mechanism does not have it."""
+    """Return a finite parameter as a float, and None for an infinite one."""
     return float(value) if value < inf else None
 
 
 def _implied_parameter(promise: Guarantee, definition: Any, name: str) -> float:
-    """Return a parameter that a guarantee implies in another definition, or infinity."""
+    """Return the parameter that a guarantee implies in another definition.
+
+    Parameters
+    ----------
+    promise : Guarantee
+        The guarantee to convert.
+    definition : type of Guarantee
+        The other definition, such as `GDP`.
+    name : str
+        The name of its parameter, such as "mu".
+
+    Returns
+    -------
+    float
+        Infinity if the guarantee implies nothing in that definition.
+    """
     try:
         return float(getattr(convert(promise, to=definition), name))
-    except CurvedpError:  # it implies none
+    except CurvedpError:
         return inf
 
 
 def exact_integers(part: Any) -> list[int]:
-    """Return the integers of one draw as Python integers, whatever their size.
+    """Return the integers of one draw as a list of Python integers of any size.
 
-    NumPy is never asked for a common type of Python integers: it takes doubles where
-    some are negative and others are 2^63 or more, and different integers become equal.
+    Python integers are not converted by NumPy: if some are negative and others are 2^63
+    or more, NumPy converts all of them to doubles, and different integers become equal.
 
     Parameters
     ----------
@@ -195,7 +242,7 @@ def exact_integers(part: Any) -> list[int]:
     Raises
     ------
     ParameterError
-        Where an entry is not an integer, such as a float with an integer value.
+        If an entry is not an integer, such as 2.0 or True.
     """
     entries = part.ravel().tolist() if isinstance(part, np.ndarray) else part
     try:
@@ -208,11 +255,16 @@ def exact_integers(part: Any) -> list[int]:
 
 
 def hash_integers(integers: Sequence[Any]) -> str:
-    """Return the SHA-256 of released grid integers, in the order of the draws.
+    """Return the SHA-256 of the released integers, in hexadecimal digits.
 
-    What is hashed are the decimal digits of each integer, with commas between the
-    integers of one draw and semicolons between draws: different integers never have
+    The hashed text has the decimal digits of each integer, with commas between the
+    integers of one draw and semicolons between draws, so different integers never have
     the same text.
+
+    Parameters
+    ----------
+    integers : sequence of arrays
+        The integers of each draw, in the order of the draws.
     """
     draws = [",".join(map(str, exact_integers(part))) for part in integers]
     return hashlib.sha256(";".join(draws).encode()).hexdigest()
@@ -220,53 +272,67 @@ def hash_integers(integers: Sequence[Any]) -> str:
 
 @cache  # reading the packages' metadata takes longer than most draws
 def installed_software() -> Mapping[str, str]:
-    """Return the versions that a certificate made here records, by package."""
+    """Return the versions of Python and of the packages that a certificate records."""
     versions = {package: _installed_version(package) for package in PACKAGES}
     return {"python": public_version(platform.python_version()), **versions}
 
 
 def _installed_version(package: str) -> str:
-    """Return a package's version; a release that was paid for is not lost over it."""
+    """Return the version of a package, or `NOT_INSTALLED`.
+
+    A package that runs from its sources has no metadata. That must not raise, because
+    the release has been paid for when the certificate is written.
+    """
     try:
         return public_version(version(package))
-    except PackageNotFoundError:  # the package runs from its sources
+    except PackageNotFoundError:
         return NOT_INSTALLED
 
 
 @dataclass(frozen=True)
 class Certificate:
-    """Mechanism, statistic, claims, numerics and entropy of one release, as JSON.
+    """The public record of one release, from which its guarantee can be recomputed.
 
     Attributes
     ----------
-    mechanism, manifold : str
-        The registered name, and where the released value lives.
+    mechanism : str
+        The registered name of the mechanism.
+    manifold : str
+        The name of the manifold on which the released value lies.
     parameters : mapping
-        The mechanism's own public numbers.
+        The public parameters of the mechanism, such as its noise scale.
     statistic : mapping
-        `Statistic.to_dict()`: what was released, of how many records, in which public
-        ball.
+        The statistic as a dictionary (`Statistic.to_dict`): its name, the number of
+        records, the public ball.
     sensitivity : float
-        How far the statistic (or each gradient of it) can move.
+        The largest distance between the statistics (or gradients) of neighboring data
+        sets.
     guarantee : Guarantee
-        What was asked for.
+        The guarantee that the user requested.
     claims : Claims
-        What is given in every definition.
+        The guarantee that the release meets, in every definition.
     privacy_unit : ProtectedUnit
-        Whose data are protected.
+        Whose data are protected: a record or a person.
     trust : TrustModel
         Who sees the records before noise is added.
-    numerics, entropy : mapping
-        How the noise was drawn, and from which random bits.
+    numerics : mapping
+        How the noise was drawn.
+    entropy : mapping
+        Where the random bits came from.
     release : mapping
-        The released grid integers (none of one draw of many), their SHA-256, the stages
-        of a release in several draws, post-processing, and why this mechanism was
-        taken.
+        The released integers (None if they are too many to list), their SHA-256, the
+        stages of a staged release, the post-processing, and why this mechanism was
+        chosen.
     ledger : mapping or None
-        Number and hash of the entry that paid for the release.
-    created, software, schema : str, mapping and str
+        The number and the hash of the ledger entry that paid for the release.
+    created : str
+        The time of the release, in ISO 8601.
+    software : mapping
+        The versions of Python and of the packages that the release used.
+    schema : str
+        The version of the format.
     sha256 : str
-        The fingerprint with which the certificate was sealed.
+        The hash of all other fields.
 
     Examples
     --------
@@ -302,23 +368,23 @@ class Certificate:
     sha256: str = ""
 
     def __hash__(self) -> int:
-        # Equal certificates have equal fingerprints; most fields cannot be hashed.
+        # Most fields cannot be hashed, but equal certificates have equal SHA-256.
         return hash(self.sha256)
 
     @property
     def fingerprint(self) -> str:
-        """The SHA-256 of the canonical JSON of every field but `sha256`."""
+        """Compute the SHA-256 of the canonical JSON of every field except `sha256`."""
         record = self.to_dict()
         del record["sha256"]
         return digest(record).hex()
 
     def sealed(self) -> "Certificate":
-        """Return the same with its own fingerprint: the last thing that is done to it."""
+        """Return a copy whose field `sha256` is the hash of all other fields."""
         return replace(self, sha256=self.fingerprint)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON values only."""
-        record = {each.name: getattr(self, each.name) for each in fields(self)}
+        """Return the certificate as JSON values."""
+        record = {entry.name: getattr(self, entry.name) for entry in fields(self)}
         record["guarantee"] = self.guarantee.to_dict()
         record["claims"] = self.claims.to_dict()
         record["privacy_unit"] = self.privacy_unit.value
@@ -326,22 +392,22 @@ class Certificate:
         return record
 
     def to_json(self) -> str:
-        """Return the certificate as text; floats are written so that they read back exactly."""
+        """Return the certificate as JSON text, from which floats are read back exactly."""
         return json.dumps(self.to_dict(), indent=2, allow_nan=False)
 
     def save(self, path: str | Path) -> None:
-        """Write the certificate to a file, whole or not at all."""
+        """Write the certificate to a file. If that fails, the old file is unchanged."""
         write_atomically(path, self.to_json() + "\n")
 
     @classmethod
     def from_json(cls, text: str) -> "Certificate":
-        """Read a certificate.
+        """Parse a certificate.
 
         Raises
         ------
         ParameterError
-            For what is not one of this schema: too long, a key twice, a field missing,
-            of the wrong form, or one too many.
+            If the text is not a certificate of this schema: if it is too long, has a
+            duplicate key, or a field is missing, unknown or malformed.
         """
         try:
             if len(text) > MAX_BYTES:
@@ -379,7 +445,7 @@ class Certificate:
 
     @classmethod
     def load(cls, path: str | Path) -> "Certificate":
-        """Read a certificate from a file."""
+        """Read a certificate from a file; raise `ParameterError` if it is not one."""
         try:
             with Path(path).open("rb") as file:
                 return cls.from_json(file.read(MAX_BYTES + 1).decode("utf-8"))
@@ -393,8 +459,8 @@ class Certificate:
             ) from None
 
     def _repr_html_(self) -> str:
-        """Return a small table for notebooks, with what is odd about the release."""
-        # Words and warnings are about certificates: they can be imported only here.
+        """Return a small HTML table for notebooks, with the warnings about the release."""
+        # Both modules import this one, so they cannot be imported at the top.
         from curvedp.core.wording import protected_unit_sentence
         from curvedp.release.warnings import certificate_warnings
 
@@ -416,31 +482,45 @@ class Certificate:
 
 def _field_names() -> set[str]:
     """Return the names of a certificate's fields."""
-    return {each.name for each in fields(Certificate)}
+    return {entry.name for entry in fields(Certificate)}
 
 
 def check_form(certificate: Certificate) -> None:
-    """Refuse a certificate with a field that does not have its form."""
+    """Raise `ParameterError` if a field of a certificate is malformed."""
     check_form_of(certificate.to_dict(), _field_names())
 
 
 def sign_certificate(certificate: Certificate, identity: Ed25519PrivateKey) -> str:
-    """Return the holder's signature of the whole certificate, in hexadecimal."""
+    """Return an Ed25519 signature of the whole certificate, in hexadecimal digits."""
     return signature(identity, certificate.to_dict(), SCHEMA)
 
 
 def is_certificate_signed(certificate: Certificate, key: str, signed: Any) -> bool:
-    """Return whether the holder of a public key signed this certificate as it stands."""
+    """Return whether a signature of this certificate by a public key is valid.
+
+    Parameters
+    ----------
+    certificate : Certificate
+        The certificate in its present state.
+    key : str
+        The public key, in hexadecimal digits.
+    signed : JSON value
+        The signature. Anything that is not a valid signature is refused.
+    """
     return is_signed(key, certificate.to_dict(), signed, SCHEMA)
 
 
 def record_space(certificate: Certificate) -> str:
-    """Return the name of the records' space, in which sums and variances do not live."""
+    """Return the name of the manifold of the records.
+
+    It differs from the manifold of the released value if a variance or a sum was
+    released.
+    """
     return str(certificate.statistic.get("manifold", certificate.manifold))
 
 
 def _refuse_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return a JSON object; refuse one in which a key occurs twice."""
+    """Return a JSON object as a dict; raise `ParameterError` for a duplicate key."""
     record = dict(pairs)
     if len(record) != len(pairs):
         raise ParameterError("a key occurs twice")
@@ -448,20 +528,20 @@ def _refuse_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _refuse_nan(name: str) -> Any:
-    """Refuse NaN and Infinity, which Python's parser would take."""
+    """Raise `ParameterError` for NaN or Infinity, which Python's parser would accept."""
     raise ParameterError("NaN and Infinity are not JSON numbers")
 
 
 @dataclass(frozen=True)
 class Release:
-    """A value that may leave the machine, and the certificate that says why.
+    """A released value, which may be published, with its certificate.
 
     Attributes
     ----------
     value : Any
-        What was released.
+        The released value: a point, a number, or an array.
     certificate : Certificate
-        What it costs and how it was drawn.
+        The record of the privacy guarantee and of how the value was drawn.
 
     Examples
     --------

@@ -8,28 +8,30 @@ import numpy as np
 from curvedp.errors import ParameterError
 from curvedp.geometry.manifold import Manifold
 
-# Releases are whole multiples of 2^-30, or finer where their noise is small
-# (`grid_of`).
+# Released coordinates are integer multiples of 2^-30, or of a smaller power of two if
+# the noise is small (`grid_of`).
 GRID = 30
-# Bits of the grid below a noise scale: rounding is then below a thousandth of the
-# noise.
+
+# The grid is finer than the noise scale by this many bits, so that rounding moves a
+# release by less than a thousandth of its noise.
 _BITS_BELOW_SCALE = 10
-# The finest grid that exact draws know.
+
+# The finest grid that exact draws support is 2^-200.
 _FINEST_GRID = 200
 
-# log_o and to_coordinates are accurate to 1e-12, relative, on every space
-# (tests/geometry); ten times that is allowed for.
+# The relative error of logarithms and coordinates in float64. Tests show 1e-12 on every
+# manifold (tests/geometry); ten times as much is assumed.
 CHART_ERROR = 1e-11
 
-# Where no ball is given, a value is clipped to this distance from the base, so that the
-# float error of its coordinates has a bound.
+# If no ball is given, a value is clipped to this distance from the base point, so that
+# the float error of its coordinates is bounded.
 MAX_CHART_LENGTH = 100.0
 
 
 def grid_of(scale: float) -> int:
-    """Return the k for which a draw of this public scale is a whole multiple of 2^-k.
+    """Return the k such that noise of this scale is rounded to multiples of 2^-k.
 
-    In small units of measurement 2^-30 would be coarser than the noise.
+    It is 30, or more if 2^-30 would be too coarse for the noise scale.
 
     >>> grid_of(0.01), grid_of(1e-12)
     (30, 50)
@@ -39,15 +41,22 @@ def grid_of(scale: float) -> int:
 
 
 def chart_stretch(manifold: Manifold, radius: float | None) -> float:
-    """Return the Lipschitz constant of log_o on the ball of a radius about o.
+    """Return the Lipschitz constant of the logarithm log_o on a ball about o.
 
-    It is 1 on Hadamard manifolds, where no ball is needed. Where curvature is at most
-    κ > 0 it is s/sin s with s = radius·√κ (Rauch).
+    It is 1 on Hadamard manifolds (complete, simply connected, curvature ≤ 0), where no
+    ball is needed. If the curvature is at most κ > 0, it is s/sin(s) with s = radius·√κ,
+    by Rauch's comparison theorem.
+
+    Parameters
+    ----------
+    manifold : Manifold
+    radius : float or None
+        The radius of the ball about the base point o; None means the whole manifold.
 
     Raises
     ------
     ParameterError
-        Where there is no such constant, or the ball is missing or too large.
+        If no such constant is known, or if the ball is missing or too large.
     """
     upper_curvature = 0.0 if manifold.dim == 1 else manifold.curvature_bounds[1]
     if not isfinite(upper_curvature):
@@ -81,10 +90,11 @@ def shrink_points(
 ) -> np.ndarray:
     """Shrink noisy points toward a public center by the rule of James and Stein.
 
-    For z ~ N(m, σ²I) in dimension d ≥ 3, (1 − (d−2)σ²/|z|²)₊·z has a smaller mean
-    square error than z for EVERY m (James & Stein 1961; Baranchik 1964). The gain is
-    all of the noise but 2σ² where m is near the center, and vanishes where |m| is
-    large. Shrinkage is post-processing: it costs no privacy.
+    For z ~ N(m, σ²I) in dimension d ≥ 3, the estimator (1 − (d−2)σ²/|z|²)₊·z of m has a
+    smaller mean squared error than z, whatever m is (James & Stein 1961; Baranchik
+    1964). If m is near 0, only an error of about 2σ² is left; if |m| is large, the gain
+    vanishes. Here z are the normal coordinates of a point at the center. Shrinkage is
+    post-processing: it costs no privacy.
 
     Parameters
     ----------
@@ -92,8 +102,14 @@ def shrink_points(
     center : point
         The public center, where the normal chart is taken.
     points : array, shape (k, *point_shape)
+        The noisy points.
     noise_std : float or array, shape (k, 1)
-        σ of each coordinate of the noise.
+        σ, the standard deviation of each coordinate of the noise.
+
+    Returns
+    -------
+    array, shape (k, *point_shape)
+        The points themselves if the dimension is below 3.
 
     Examples
     --------
@@ -115,7 +131,10 @@ def shrink_points(
 
 
 def shrink_vector(vector: np.ndarray, noise_std: float) -> np.ndarray:
-    """Shrink one noisy vector toward 0 by the rule of James and Stein.
+    """Shrink a noisy vector z toward 0 by the rule of James and Stein.
+
+    In dimension d ≥ 3, z is multiplied by (1 − (d−2)σ²/|z|²)₊, where σ is `noise_std`,
+    the standard deviation of each coordinate of the noise.
 
     >>> shrink_vector(np.array([2.0, 0, 0]), 1.0)
     array([1.5, 0. , 0. ])
