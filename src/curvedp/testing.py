@@ -37,8 +37,8 @@ __all__ = [
 ]
 
 Points = dict[str, np.ndarray]
-"""Random arguments by letter: points p, q, tangent vectors u, v at p, coordinates z of
-v.
+"""Random arguments by letter: points p and q, tangent vectors u and v at p, and the
+coordinates z of v.
 """
 
 KERNELS: dict[str, str] = {
@@ -168,10 +168,8 @@ def sample(
 # ---- the laws -------------------------------------------------------------------------
 
 
-def check_value(M: Manifold, s: Points) -> None:
-    """A manifold is a frozen dataclass, equal to its copies, hashable, and picklable
-    where its class can be imported.
-    """
+def check_value(M: Manifold, points: Points) -> None:
+    """A manifold is a frozen, hashable dataclass that equals its copies and its pickle."""
     duplicate = copy.deepcopy(M)
     _require(duplicate == M, "a deep copy is not equal to the original")
     _require(hash(duplicate) == hash(M), "a deep copy has another hash")
@@ -190,7 +188,7 @@ def check_value(M: Manifold, s: Points) -> None:
     raise AssertionError(f"its field {first_field!r} can be set: write frozen=True")
 
 
-def check_name(M: Manifold, s: Points) -> None:
+def check_name(M: Manifold, points: Points) -> None:
     """A manifold with a name is what `parse_manifold` makes of that name."""
     has_own_kind = type(M).__dict__.get("kind") is not None
     if has_own_kind or len(M.factors) > 1:
@@ -198,9 +196,11 @@ def check_name(M: Manifold, s: Points) -> None:
         _require(parsed == M, f"the name {M.name!r} is read back as {parsed!r}")
 
 
-def check_constants(M: Manifold, s: Points) -> None:
-    """Constants are consistent: bounds in order, convexity within injectivity and
-    π/(2√κ), the origin a point.
+def check_constants(M: Manifold, points: Points) -> None:
+    """The constants of a manifold do not contradict each other.
+
+    The curvature bounds are in order, the convexity radius is at most the injectivity
+    radius and at most π/(2√κ), and the origin is a point of the manifold.
     """
     low, high = M.curvature_bounds
     _require(low <= high, f"curvature_bounds {(low, high)} are not in order")
@@ -238,11 +238,9 @@ def check_constants(M: Manifold, s: Points) -> None:
     _require_small(M.residual(M.origin), 1e-15, "`residual` of the origin")
 
 
-def check_dimension(M: Manifold, s: Points) -> None:
-    """`dim` is the rank of the frame, and of the tangent vectors that `to_tangent`
-    makes.
-    """
-    p = s["p"][0]
+def check_dimension(M: Manifold, points: Points) -> None:
+    """`dim` is the rank of the frame and of the vectors that `to_tangent` returns."""
+    p = points["p"][0]
     frame = np.asarray(M.from_coordinates(p, np.eye(M.dim))).reshape(M.dim, -1)
     frame_rank = np.linalg.matrix_rank(frame)
     _require(
@@ -260,9 +258,9 @@ def check_dimension(M: Manifold, s: Points) -> None:
     )
 
 
-def check_exp_and_log(M: Manifold, s: Points) -> None:
+def check_exp_and_log(M: Manifold, points: Points) -> None:
     """exp and log are inverse to each other, and exp stays on the manifold."""
-    p, q, v = s["p"], s["q"], s["v"]
+    p, q, v = points["p"], points["q"], points["v"]
     moved = M.exp(p, v)
     _require_small(_length(M, p, M.log(p, moved) - v), 1e-12, "log(p, exp(p, v)) − v")
     _require_small(
@@ -275,9 +273,9 @@ def check_exp_and_log(M: Manifold, s: Points) -> None:
     _require_small(_length(M, p, M.log(p, p)), 1e-14, "log(p, p)")
 
 
-def check_metric(M: Manifold, s: Points) -> None:
+def check_metric(M: Manifold, points: Points) -> None:
     """dist is a metric, and the norm of log."""
-    p, q, v = s["p"], s["q"], s["v"]
+    p, q, v = points["p"], points["q"], points["v"]
     r = M.exp(p, v)
     p_to_q = np.asarray(M.dist(p, q))
     _require_equal(p_to_q, M.norm(p, M.log(p, q)), "dist(p, q) and |log(p, q)|")
@@ -293,9 +291,9 @@ def check_metric(M: Manifold, s: Points) -> None:
     )
 
 
-def check_coordinates(M: Manifold, s: Points) -> None:
+def check_coordinates(M: Manifold, points: Points) -> None:
     """Coordinates are a linear isometry, `normal_coordinates` those of log."""
-    p, q, u, v, z = s["p"], s["q"], s["u"], s["v"], s["z"]
+    p, q, u, v, z = points["p"], points["q"], points["u"], points["v"], points["z"]
     y = np.asarray(M.to_coordinates(p, u))
     _require(
         y.shape == (len(p), M.dim),
@@ -350,9 +348,9 @@ def check_coordinates(M: Manifold, s: Points) -> None:
     )
 
 
-def check_small_distances(M: Manifold, s: Points) -> None:
-    """Small distances keep their digits, down to 1e-15: lost, a sensitivity reads 0."""
-    directions = s["z"] / np.linalg.norm(s["z"], axis=-1, keepdims=True)
+def check_small_distances(M: Manifold, points: Points) -> None:
+    """Distances down to 1e-15 are accurate; otherwise a sensitivity could become 0."""
+    directions = points["z"] / np.linalg.norm(points["z"], axis=-1, keepdims=True)
     point_rounding = 4e-16 * math.sqrt(math.prod(M.point_shape))
     for scale in (1e-15, 1e-12, 1e-8, 1e-4):
         allowed = 1e-12 * scale + point_rounding
@@ -369,11 +367,13 @@ def check_small_distances(M: Manifold, s: Points) -> None:
         )
 
 
-def check_tangent_vectors(M: Manifold, s: Points) -> None:
-    """Tangent vectors are tangent: `to_tangent` leaves them, and steps along them leave
-    the manifold to second order only.
+def check_tangent_vectors(M: Manifold, points: Points) -> None:
+    """Tangent vectors are tangent to the manifold.
+
+    `to_tangent` does not change them, and a short step along one leaves the manifold to
+    second order only.
     """
-    p, q, v = s["p"], s["q"], s["v"]
+    p, q, v = points["p"], points["q"], points["v"]
     ambient = np.random.default_rng(2).normal(size=p.shape)
     tangent_vectors = {
         "from_coordinates(p, z)": (p, v),
@@ -399,11 +399,12 @@ def check_tangent_vectors(M: Manifold, s: Points) -> None:
         )
 
 
-def check_projection(M: Manifold, s: Points) -> None:
-    """`project` leaves points alone and makes one of anything; `from_record` agrees near
-    the manifold.
+def check_projection(M: Manifold, points: Points) -> None:
+    """`project` maps every array to the manifold and does not move points of it.
+
+    `from_record` does the same near the manifold.
     """
-    p = s["p"]
+    p = points["p"]
     rng = np.random.default_rng(3)
     _require_small(M.dist(M.project(p), p), 1e-14, "the distance of project(p) to p")
     _require_small(
@@ -424,18 +425,19 @@ def check_projection(M: Manifold, s: Points) -> None:
         )
 
 
-def check_intake(M: Manifold, s: Points) -> None:
-    """Whatever a record is, `project_to_ball` takes it into the ball, silently, and by
-    itself alone.
+def check_intake(M: Manifold, points: Points) -> None:
+    """`project_to_ball` maps every record into the ball, without warnings.
+
+    The result for a record does not depend on the other records.
     """
     rng = np.random.default_rng(4)
     radius = 0.4 * default_reach(M)
-    center = s["p"][0]
+    center = points["p"][0]
     constants = (np.nan, np.inf, 1e308, -1e308, 0.0, 1e-320, -1.0)
     strange_records = [np.full(M.point_shape, constant) for constant in constants]
     for exponent in (-300, -10, 3, 100, 300):
         strange_records.append(rng.normal(size=M.point_shape) * 10.0**exponent)
-    records = np.concatenate([np.stack(strange_records), s["q"]])
+    records = np.concatenate([np.stack(strange_records), points["q"]])
 
     with np.errstate(all="raise"):
         inside = np.asarray(project_to_ball(M, center, radius, records))
@@ -466,31 +468,27 @@ def check_intake(M: Manifold, s: Points) -> None:
     )
 
 
-def check_residual(M: Manifold, s: Points) -> None:
-    """What `project` moves has a residual; NaN is not a point, its residual passes no
-    comparison.
-    """
+def check_residual(M: Manifold, points: Points) -> None:
+    """`residual` is positive off the manifold, and is not small for NaN."""
     with np.errstate(all="ignore"):
         residual_of_nan = M.residual(np.full(M.point_shape, np.nan))
     _require(not residual_of_nan <= 1, f"`residual` of NaN is {residual_of_nan}")
 
-    disturbance = 0.01 * np.random.default_rng(6).normal(size=s["p"].shape)
-    x = s["p"] + disturbance
+    disturbance = 0.01 * np.random.default_rng(6).normal(size=points["p"].shape)
+    x = points["p"] + disturbance
     point_axes = tuple(range(1, x.ndim))
     is_off = np.max(np.abs(M.project(x) - x), axis=point_axes) > 1e-4
     residuals = np.asarray(M.residual(x))[is_off]
     _require(bool(np.all(residuals > 1e-9)), "points off the manifold have no residual")
 
 
-def check_missing_values(M: Manifold, s: Points) -> None:
-    """Kernels take NaN without raising or warning, answer it with NaN, and leave the
-    other rows alone.
-    """
+def check_missing_values(M: Manifold, points: Points) -> None:
+    """Kernels return NaN for rows of NaN, without warnings or effects on other rows."""
     may_repair = ("project", "from_record")  # these may make a point of anything
     for name, letters in KERNELS.items():
         kernel = getattr(M, name)
-        complete = [np.array(s[letter]) for letter in letters]
-        with_gap = [np.array(s[letter]) for letter in letters]
+        complete = [np.array(points[letter]) for letter in letters]
+        with_gap = [np.array(points[letter]) for letter in letters]
         for array in with_gap:
             array[0] = np.nan
 
@@ -510,11 +508,12 @@ def check_missing_values(M: Manifold, s: Points) -> None:
         )
 
 
-def check_transport(M: Manifold, s: Points) -> None:
-    """`transport` is a linear isometry, the identity from a point to itself, and
-    carries velocities along geodesics.
+def check_transport(M: Manifold, points: Points) -> None:
+    """`transport` is a linear isometry that maps log(p, q) to −log(q, p).
+
+    The transport from a point to itself is the identity.
     """
-    p, q, u, v = s["p"], s["q"], s["u"], s["v"]
+    p, q, u, v = points["p"], points["q"], points["u"], points["v"]
     u_at_q = M.transport(p, q, u)
     v_at_q = M.transport(p, q, v)
     _require_equal(
@@ -543,13 +542,14 @@ def check_transport(M: Manifold, s: Points) -> None:
     )
 
 
-def check_parallel_transport(M: Manifold, s: Points) -> None:
-    """On a symmetric space `transport` is parallel: one rung of the pole ladder is
-    exact there (Pennec 2018).
+def check_parallel_transport(M: Manifold, points: Points) -> None:
+    """On a symmetric space, `transport` agrees with one rung of the pole ladder.
+
+    There the pole ladder is exactly parallel transport (Pennec 2018).
     """
     if not M.is_symmetric:
         return
-    p, q, v = s["p"], s["q"], s["v"] / 2
+    p, q, v = points["p"], points["q"], points["v"] / 2
     middle = M.exp(p, M.log(p, q) / 2)
     reflected = M.exp(middle, -M.log(middle, M.exp(p, v)))
     ladder = -M.log(q, reflected)
@@ -560,12 +560,16 @@ def check_parallel_transport(M: Manifold, s: Points) -> None:
     )
 
 
-def check_shortest_geodesics(M: Manifold, s: Points) -> None:
-    """Geodesics from the origin are shortest up to the `injectivity_radius`, along the
-    frame and along random directions.
+def check_shortest_geodesics(M: Manifold, points: Points) -> None:
+    """Geodesics from the origin are shortest up to the `injectivity_radius`.
+
+    This is tried along the vectors of the frame and along random directions.
     """
-    random_directions = s["z"] / np.linalg.norm(s["z"], axis=-1, keepdims=True)
+    random_directions = points["z"] / np.linalg.norm(
+        points["z"], axis=-1, keepdims=True
+    )
     directions = np.concatenate([np.eye(M.dim), random_directions])
+    # Beyond length 7, hyperbolic distances lose their digits in float64.
     longest = min(M.injectivity_radius, 0.9 * boundary_distance(M), 7.0)
     for fraction in (0.5, 0.7, 0.98):
         length = fraction * longest
@@ -577,19 +581,20 @@ def check_shortest_geodesics(M: Manifold, s: Points) -> None:
         )
 
 
-def check_broadcasting(M: Manifold, s: Points) -> None:
-    """Kernels broadcast over leading axes, empty ones included, and a record gets what
-    it gets alone.
+def check_broadcasting(M: Manifold, points: Points) -> None:
+    """Kernels broadcast over leading axes, and each row is computed by itself.
+
+    Arguments without rows are allowed.
     """
     # Every argument comes as one, as a row and as a column of them, so tangent vectors
     # must all belong to one point.
-    footpoint = s["p"][0]
+    footpoint = points["p"][0]
     arguments = {
-        "p": np.broadcast_to(footpoint, s["p"].shape),
-        "q": s["q"],
-        "u": M.from_coordinates(footpoint, M.to_coordinates(s["p"], s["u"])),
-        "v": M.from_coordinates(footpoint, s["z"]),
-        "z": s["z"],
+        "p": np.broadcast_to(footpoint, points["p"].shape),
+        "q": points["q"],
+        "u": M.from_coordinates(footpoint, M.to_coordinates(points["p"], points["u"])),
+        "v": M.from_coordinates(footpoint, points["z"]),
+        "z": points["z"],
     }
     for name, letters in KERNELS.items():
         kernel = getattr(M, name)
@@ -608,23 +613,28 @@ def _check_one_broadcast(
     batches: tuple[tuple[int, ...], ...],
     result_alone: Callable[..., np.ndarray],
 ) -> None:
-    """Compare a kernel on arguments with these leading shapes with its results for
-    single rows.
+    """Check that one batched call of a kernel equals calls with single rows.
 
     Parameters
     ----------
-    name, kernel
-        The kernel and its name, for messages.
+    name : str
+        The name of the kernel, for messages.
+    kernel : callable
+        A method of the manifold, such as `exp`.
     rows : list of arrays
-        For every argument an array of rows to choose from.
+        For each argument of the kernel, an array of rows to choose from.
     batches : tuple of shapes
-        The leading shape that each argument is given.
+        For each argument, the leading shape that it gets in the batched call.
     result_alone : callable
-        Takes one row number per argument and returns the kernel's result for those
-        rows.
+        Takes the number of one row for each argument, and returns the result of the
+        kernel for these rows alone.
     """
-    indices = [np.arange(math.prod(batch)).reshape(batch) for batch in batches]
-    inputs = [np.asarray(row[index]) for row, index in zip(rows, indices, strict=True)]
+    # Number the rows that each argument uses, in the shape of its batch.
+    row_numbers = [np.arange(math.prod(batch)).reshape(batch) for batch in batches]
+    inputs = [
+        np.asarray(argument_rows[numbers])
+        for argument_rows, numbers in zip(rows, row_numbers, strict=True)
+    ]
     result = np.asarray(kernel(*inputs))
 
     batch_shape = np.broadcast_shapes(*batches)
@@ -634,7 +644,7 @@ def _check_one_broadcast(
     )
     single_results = [
         result_alone(*(int(index) for index in combination))
-        for combination in np.broadcast(*indices)
+        for combination in np.broadcast(*row_numbers)
     ]
     expected = np.reshape(single_results, (*batch_shape, *single_results[0].shape))
     _require_equal(
@@ -649,9 +659,7 @@ def _check_one_broadcast(
 def _evaluate_alone(
     kernel: Callable[..., Any], rows: list[np.ndarray], *indices: int
 ) -> np.ndarray:
-    """Return what a kernel gives for one row of each argument, without any others
-    beside it.
-    """
+    """Return the result of a kernel for one row of each argument."""
     arguments = [
         np.array(row[index], order="C")
         for row, index in zip(rows, indices, strict=True)
@@ -659,13 +667,16 @@ def _evaluate_alone(
     return np.asarray(kernel(*arguments))
 
 
-def check_curvature(M: Manifold, s: Points) -> None:
-    """Sectional curvatures of random planes and a frame's are within
-    `curvature_bounds`, as `jacobi_operator` has them.
+def check_curvature(M: Manifold, points: Points) -> None:
+    """Sectional curvatures lie within `curvature_bounds`.
+
+    They are estimated from distances, for random planes and for the planes of a frame.
+    On a symmetric space they must agree with `jacobi_operator`; on a homogeneous space
+    their sum over a frame must be the same at two points.
     """
     if M.dim == 1:
         return
-    p = s["p"][0]
+    p = points["p"][0]
     low, high = M.curvature_bounds
     coordinate_pairs = itertools.combinations(range(M.dim), 2)
     frame_planes = np.stack([np.eye(M.dim)[list(pair)].T for pair in coordinate_pairs])
@@ -673,7 +684,7 @@ def check_curvature(M: Manifold, s: Points) -> None:
     gaussians = np.random.default_rng(5).normal(size=(n_random, M.dim, 2))
     planes = np.concatenate([np.linalg.qr(gaussians)[0], frame_planes])
 
-    step = 0.04 * float(np.max(np.linalg.norm(s["z"], axis=-1)))
+    step = 0.04 * float(np.max(np.linalg.norm(points["z"], axis=-1)))
     curvatures = sectional_curvatures(M, p, planes, step)
     _require(
         low - 1e-4 <= np.min(curvatures) and np.max(curvatures) <= high + 1e-4,
@@ -766,9 +777,7 @@ CHECKS: tuple[Callable[[Manifold, Points], None], ...] = (
 
 
 def _require(condition: bool, message: str) -> None:
-    """Raise an AssertionError with this message unless the condition holds, also under
-    ``python -O``.
-    """
+    """Raise `AssertionError` unless the condition holds, even under ``python -O``."""
     if not condition:
         raise AssertionError(message)
 
@@ -782,8 +791,9 @@ def _require_small(errors: Any, bound: float, what: str) -> None:
 def _require_equal(
     actual: Any, expected: Any, what: str, rtol: float = 1e-12, atol: float = 0.0
 ) -> None:
-    """Require |actual − expected| <= atol + rtol·|expected| in every entry; NaN agrees
-    with NaN alone.
+    """Require |actual − expected| ≤ atol + rtol·|expected| in every entry.
+
+    NaN agrees with NaN only. `what` names the two sides in the error message.
     """
     actual = np.asarray(actual)
     expected = np.asarray(expected)
@@ -799,7 +809,8 @@ def _require_equal(
 
 
 def _length(M: Manifold, p: Any, v: Any) -> np.ndarray:
-    """Return the length of v through its coordinates, so that a wrong `norm` does not
-    hide a wrong vector.
+    """Return the length of the coordinates of v.
+
+    The laws use it instead of `norm`, so that a wrong `norm` cannot hide a wrong vector.
     """
     return np.asarray(np.linalg.norm(np.asarray(M.to_coordinates(p, v)), axis=-1))

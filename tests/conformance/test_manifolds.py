@@ -261,22 +261,22 @@ WRONG = [
     (_Alike, "not homogeneous"),
     (
         _ArccosDistance,
-        "exp and log are inverse|dist is a metric|Small distances keep their digits",
+        "exp and log are inverse|dist is a metric|down to 1e-15 are accurate",
     ),
     (_Retraction, "exp and log are inverse"),
     (_ProjectedTransport, "linear isometry"),
-    (_TwistedTransport, "carries velocities"),
+    (_TwistedTransport, "maps log"),
     (
         _PrintedFrame,
         "norm of log|exp and log are inverse|Coordinates are a linear isometry|rank",
     ),
     (
         _HalfNoise,
-        "norm of log|exp and log are inverse|Coordinates are a linear isometry|digits",
+        "norm of log|exp and log are inverse|Coordinates are a linear isometry|1e-15",
     ),
     (_Hunched, "Sectional curvatures"),
-    (_Absolute, "silently|leaves points alone"),
-    (_Shared, "leaves points alone|by itself alone"),
+    (_Absolute, "without warnings|does not move points"),
+    (_Shared, "does not move points|depend on the other records"),
 ]
 
 

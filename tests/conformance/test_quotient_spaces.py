@@ -279,7 +279,7 @@ class MissingIsNear(ComplexProjective):
     [
         (ComplexPoints, "dtype complex128, but points are arrays of float64"),
         (FrameTwiceAsLong, "Coordinates are a linear isometry|dist is a metric"),
-        (WarnsOfMissingValues, "without raising or warning"),
+        (WarnsOfMissingValues, "without warnings"),
         (MissingIsNear, "`dist` of NaN is finite"),
     ],
     ids=lambda x: x.__name__ if isinstance(x, type) else "",
