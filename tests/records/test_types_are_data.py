@@ -496,3 +496,37 @@ def test_frames_of_every_size_are_measured():
                 packed = zstd(content, checksum=checksum)
                 assert _zstd_content_size(packed) == size
                 assert _zstd_content_size(packed * 3) == 3 * size
+
+
+# ---- texts of NumPy with characters that do not exist ----------------------------------
+
+
+def text_with_bad_character(values, byte_order):
+    """An array of texts; the first character of the second one is beyond Unicode."""
+    texts = np.array(values, dtype=f"{byte_order}U6")
+    width = texts.dtype.itemsize // 4
+    texts.view(f"{byte_order}u4")[width] = 0x110005
+    return texts
+
+
+@pytest.mark.parametrize("byte_order", "<>")
+@pytest.mark.parametrize("values", [["1", "2", "3"], ["1.5", "é", "2.25"]], ids=repr)
+def test_a_character_that_does_not_exist_is_data(tmp_path, values, byte_order):
+    texts = text_with_bad_character(values, byte_order)
+    expected = [float(values[0]), np.nan, float(values[2])]
+
+    records = read_records(texts.reshape(-1, 1), Euclidean(1))
+    assert np.array_equal(records.ravel(), expected, equal_nan=True)
+
+    np.save(tmp_path / "x.npy", texts.reshape(-1, 1))
+    records = read_records(tmp_path / "x.npy", Euclidean(1))
+    assert np.array_equal(records.ravel(), expected, equal_nan=True)
+
+    every_second = np.repeat(texts, 2)[::2]
+    codes = Labels(every_second, 3, [values[0], values[2]]).codes
+    assert (
+        codes.tolist()
+        == Labels(
+            [values[0], None, values[2]], 3, [values[0], values[2]]
+        ).codes.tolist()
+    )

@@ -112,8 +112,27 @@ def cells_to_floats(values: Any) -> np.ndarray:
     if kind not in _OBJECT_AND_TEXT_KINDS:
         return np.full(cells.shape, np.nan)
 
-    floats = np.fromiter(map(to_float, cells.ravel()), np.float64, cells.size)
+    texts = valid_texts(cells)
+    floats = np.fromiter(map(to_float, texts.ravel()), np.float64, cells.size)
     return floats.reshape(cells.shape)
+
+
+def valid_texts(cells: np.ndarray) -> np.ndarray:
+    """Return an array of texts whose characters all exist; any other array as it is.
+
+    NumPy stores each character of a text as a number of 4 bytes, and raises when a
+    number that is no character becomes a text of Python. Such a character becomes
+    U+FFFD, the replacement character, in its own cell alone.
+    """
+    if cells.dtype.kind != "U" or cells.dtype.itemsize == 0:
+        return cells
+    order = cells.dtype.byteorder
+    characters = np.ascontiguousarray(cells).reshape(-1).view(f"{order}u4")
+    is_invalid = characters > sys.maxunicode
+    if not is_invalid.any():
+        return cells
+    repaired = np.where(is_invalid, 0xFFFD, characters).astype(f"{order}u4")
+    return repaired.view(cells.dtype).reshape(cells.shape)
 
 
 def complex_to_pairs(values: np.ndarray) -> np.ndarray:

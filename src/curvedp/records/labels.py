@@ -31,7 +31,7 @@ from curvedp.records.chunked import (
     check_chunk_sizes,
     compute,
 )
-from curvedp.records.conversion import object_array
+from curvedp.records.conversion import object_array, to_float, valid_texts
 from curvedp.records.frames import column_cells, is_column
 from curvedp.records.identifiers import any_missing, as_label_array
 
@@ -41,6 +41,9 @@ _MIN_SAMPLE_SIZE = 1 << 8
 
 # From here on a double does not tell an integer from the next one.
 _LARGEST_EXACT_INTEGER = 2**53
+
+# Truth values as texts, in lower case, and the numbers that Python takes them for.
+_TRUTH_VALUES = {"true": 1.0, "false": 0.0}
 
 
 class Labels:
@@ -176,45 +179,79 @@ def _refuse_lossy_classes(classes: np.ndarray) -> None:
 
 
 def _distinct_classes(classes: Any) -> np.ndarray:
-    """Return the distinct classes in a caller's public list, in order; refuse an empty list."""
+    """Return the distinct classes in a caller's public list, in order.
+
+    Raises
+    ------
+    ParameterError
+        If the list is empty, or if labels could belong to two of its classes: the texts
+        "1" and "01" are the same number in a column of numbers.
+    """
     distinct = np.empty(0)
     with suppress(TypeError, ParameterError):
         distinct = Labels(classes, len(classes)).classes
-    if len(distinct):
-        _refuse_lossy_classes(distinct)
-        return distinct
-    raise ParameterError(
-        "must be a list of distinct labels, numbers or texts: at least one, none missing",
-        parameter="classes",
-    )
+    if not len(distinct):
+        raise ParameterError(
+            "must be a list of distinct labels, numbers or texts: at least one, none "
+            "missing",
+            parameter="classes",
+        )
+    _refuse_lossy_classes(distinct)
+    keys = [_label_key(label) for label in distinct.tolist()]
+    if None in keys or len(set(keys)) < len(keys):
+        raise ParameterError(
+            "must differ whether their column is read as texts or as numbers: '1', '01' "
+            "and 1 are one class, 'true' and 1 too, and 'nan' is none",
+            parameter="classes",
+        )
+    return distinct
 
 
 def _find_codes(classes: np.ndarray, labels: np.ndarray) -> np.ndarray:
     """Return the position of each label among the classes, 0 if it is none of them.
 
-    Each position is a function of that label alone. The type of the array is never
-    refused: where labels come from a column of a table, one label can change it. Texts
-    and numbers are never equal, and neither are dates and numbers. Bytes are equal to
-    the text that they spell, because one label of bytes makes bytes of a column of
-    texts.
+    Each position is a function of that label alone, whatever type its column has
+    (`_label_key`). The type of the array is never refused: where labels come from a
+    column of a table, one label can change it.
     """
     if labels.dtype.kind in "mM":
         # NumPy would make integers of some dates and durations.
         return np.zeros(len(labels), dtype=np.intp)
-    code_of_class = {label: code for code, label in enumerate(classes.tolist())}
+    code_of_key = {
+        _label_key(label): code for code, label in enumerate(classes.tolist())
+    }
+    cells = valid_texts(labels).tolist()
+    codes = (code_of_key.get(_label_key(label), 0) for label in cells)
+    return np.fromiter(codes, np.intp, len(labels))
 
-    def find_code(label: Any) -> int:
-        try:
-            if isinstance(label, np.ndarray) and label.ndim == 0:
-                label = label.item()
-            if label not in code_of_class and isinstance(label, bytes):
-                label = label.decode()
-            return code_of_class.get(label, 0)
-        except Exception:
-            # A label may be any object, and hashing or comparing it may raise anything.
-            return 0
 
-    return np.fromiter(map(find_code, labels.tolist()), np.intp, len(labels))
+def _label_key(label: Any) -> float | str | None:
+    """Return what a label is compared by: a number, a text, or None. Never raises.
+
+    One odd label changes the type of a column: 1 becomes 1.0 beside a missing value,
+    and "1" beside a text, as where pandas or polars read a csv file; truth values
+    become texts likewise. So a text that spells a number is that number, and True is 1.
+    Numbers that are not whole are compared by 12 digits, because libraries may read the
+    last digits of a text differently.
+    """
+    try:
+        if isinstance(label, np.ndarray) and label.ndim == 0:
+            label = label.item()
+        if isinstance(label, bytes):
+            label = label.decode()
+        if isinstance(label, str):
+            label = label.strip()
+            if label.lower() in _TRUTH_VALUES:
+                return _TRUTH_VALUES[label.lower()]
+        number = to_float(label)
+        if number == number:
+            is_whole = number == np.rint(number)
+            return number if is_whole else float(f"{number:.12g}")
+        is_text = isinstance(label, str) and label.lstrip("+-").lower() != "nan"
+        return label if is_text else None
+    except Exception:
+        # A label may be any object, and looking at it may raise anything.
+        return None
 
 
 def _encode_distinct(labels: np.ndarray) -> EncodedLabels:
