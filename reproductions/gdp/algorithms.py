@@ -188,8 +188,11 @@ def loss_sampler(
         sigma * root,
         sensitivity * root,
     )
-    left, right = law._window(
-        np.zeros(1), np.array([-law.mode]), np.array([law._right_end]), Direction.ALL
+    left, right = law._find_support_in(
+        np.zeros(1),
+        np.array([-law.mode]),
+        np.array([law._largest_offset]),
+        Direction.ALL,
     )
     u = np.linspace(left[0], right[0], 2**16)
     density = np.exp(law.log_rho(u))

@@ -88,7 +88,7 @@ def test_a_mu_that_is_too_small_is_not_certified():
     assert not certifier._chord_is_below(0.0, 0.01, arb(mu * (1 - 1e-6)))
     # nor does the tail close for a μ at or below its limit Δ/σ, at any radius
     assert not any(
-        certifier._radius_closes(arb(1.0 - 1e-9), arb(r))
+        certifier._tail_is_below(arb(1.0 - 1e-9), arb(r))
         for r in (0.1, 1.0, 10.0, 1000.0)
     )
 
@@ -106,7 +106,7 @@ def test_where_the_tail_is_closed_it_stays_so(case):
     """The table, far beyond the ε at which the theorem takes over."""
     profile = gaussian_profile(*case)
     mu = profile.mu * (1 + 1e-6)
-    start = MuEnclosure(profile)._closing_eps(arb(mu))
+    start = MuEnclosure(profile)._find_tail_eps(arb(mu))
     eps = np.geomspace(start, 20 * start, 200)
     profile.loss_table.cover(eps[-1])
     assert np.all(profile.loss_table.log_delta(eps) < gdp_log_delta(mu, eps))
@@ -124,7 +124,7 @@ def test_coarse_intervals_are_halved_until_each_is_proved(profile, monkeypatch):
     end = profile.pure_epsilon
     for knots in ([0.0, end], [0.0, 0.3 * end, end]):
         monkeypatch.setattr(
-            MuEnclosure, "_knots", lambda self, mu, end, knots=knots: knots
+            MuEnclosure, "_suggest_knots", lambda self, mu, end, knots=knots: knots
         )
         assert MuEnclosure(profile).mu() == pytest.approx(enclosure, rel=1e-12)
 
@@ -154,7 +154,7 @@ def test_intervals_without_room_are_not_proved(monkeypatch):
         if above:
             assert not certifier._chord_is_below(a, b, arb(mu * (1 + 1e-6)))
     monkeypatch.setattr(
-        certify_mu, "_WIDTHS", (-1e-3,)
+        certify_mu, "_RELATIVE_WIDTHS", (-1e-3,)
     )  # below the truth: no interval at 0 can be proved
     with pytest.raises(NotResolved, match="could not be certified"):
         MuEnclosure(profile).mu()
@@ -189,11 +189,11 @@ def test_knots_run_from_zero_to_the_end():
     profile = gaussian_profile(1.0, 2, 1.0, 1.0)
     certifier = MuEnclosure(profile)
     end = profile.pure_epsilon
-    knots = certifier._knots(profile.mu * (1 + 1e-6), end)
+    knots = certifier._suggest_knots(profile.mu * (1 + 1e-6), end)
     assert knots[0] == 0.0
     assert knots[-1] == end
     assert all(a < b for a, b in itertools.pairwise(knots))
-    wide = certifier._knots(profile.mu * (1 + 1e-2), end)
+    wide = certifier._suggest_knots(profile.mu * (1 + 1e-2), end)
     assert len(wide) < len(knots) < 2500
     for a, b in itertools.pairwise(
         wide
@@ -206,16 +206,16 @@ def test_a_closed_tail_is_below_the_gaussian():
     profile = gaussian_profile(-1.0, 3, 1.0, 0.5)
     certifier = MuEnclosure(profile)
     mu = profile.mu * 1.001
-    end = certifier._closing_eps(arb(mu))
+    end = certifier._find_tail_eps(arb(mu))
     s, D = 1.0, 0.5
     r = (2 * s * s * end - D * D) / (2 * D)
-    assert certifier._radius_closes(arb(mu), arb(r * (1 + 1e-12)))
+    assert certifier._tail_is_below(arb(mu), arb(r * (1 + 1e-12)))
     assert math.log(4 * r, 1.125) == pytest.approx(
         round(math.log(4 * r, 1.125)), abs=1e-6
     )  # a rung of the search
-    assert not certifier._radius_closes(arb(mu), arb(r / 1.13))
-    assert not certifier._radius_closes(arb(0.5), arb(1e3))
-    assert not certifier._radius_closes(arb(0.499), arb(1e3))
+    assert not certifier._tail_is_below(arb(mu), arb(r / 1.13))
+    assert not certifier._tail_is_below(arb(0.5), arb(1e3))
+    assert not certifier._tail_is_below(arb(0.499), arb(1e3))
     for eps in (end, 1.3 * end):
         assert certifier.delta(eps).upper() < gdp_delta_and_slope(arb(mu), arb(eps))[0]
     law = profile.loss_law

@@ -406,10 +406,10 @@ def test_the_theorem_that_closes_a_tail_term_by_term(d, s, D):
                 for f in (1 - 1e-7, 1 + 1e-7)
             }
             if len(answers) == 1:
-                assert certifier._radius_closes(arb(mu), arb(float(r))) == answers.pop()
-                seen.add(bool(certifier._radius_closes(arb(mu), arb(float(r)))))
+                assert certifier._tail_is_below(arb(mu), arb(float(r))) == answers.pop()
+                seen.add(bool(certifier._tail_is_below(arb(mu), arb(float(r)))))
         # the first rung at which it does
-        end = certifier._closing_eps(arb(mu))
+        end = certifier._find_tail_eps(arb(mu))
         rungs = [s / 4 * 1.125**k for k in range(200)]
         first = next(
             r for r in rungs

@@ -36,23 +36,30 @@ from curvedp.privacy.profiles.constant_curvature import (
 )
 from curvedp.privacy.profiles.projective import ProjectiveProfile
 
-# An integrand for Arb: a function of r and of whether it must be analytic there.
+# An integrand for Arb's quadrature: a function of a ball r of complex radii and of a
+# flag. If the flag is set, the function must return a ball that is not finite unless it
+# is analytic on all of r.
 Integrand = Callable[[acb, bool], acb]
 
 # The relative amount by which bounds are widened: a little more than the margin of the
 # float path, so that its results lie inside.
 OUTWARD_MARGIN = 3e-9
-_GOOD_RADIUS = 2e-8  # the largest relative radius of an acceptable ball
-# No integral is tried at an ε that exceeds the last one that floats resolve this much.
+# The largest relative radius of an acceptable ball.
+_GOOD_RADIUS = 2e-8
+# Beyond this multiple of the last ε at which floats resolve δ, no integral is tried.
 _FAR_FACTOR = 1e6
 # The precision of the arithmetic, in bits: the first one, and the largest that is tried
 # for integrals and for closed forms, which are cheap.
 _FIRST_BITS = 96
 _MOST_BITS = 6144
 _MOST_BITS_OF_CLOSED_FORMS = 200_000
-_FIRST_TOLERANCE = 1e-12  # the relative error of integrals at the first precision
-# A window of integration ends where the density is e^-60 of its peak, or less.
-_WINDOW_DEPTH = 60.0
+# The relative error of integrals at the first precision.
+_FIRST_TOLERANCE = 1e-12
+# A logarithm: an interval of integration ends where the density of the radius is e^-60
+# of its peak, or less.
+_DENSITY_DEPTH = 60.0
+# From this z on, Mills' ratio e^{z²/2}·Φ(−z) is enclosed by elementary bounds.
+_LARGE_Z = 1e6
 
 
 def certified_delta(
@@ -67,7 +74,8 @@ def certified_delta(
     Parameters
     ----------
     kind : str
-        The noise: 'gaussian' (density ∝ exp(−d²/2s²)) or 'laplace' (∝ exp(−d/s)).
+        The noise: 'gaussian' (density ∝ exp(−r²/2s²)) or 'laplace' (∝ exp(−r/s)), with
+        r the distance from its center.
     curvature, dim : float, int
         The curvature and the dimension of the space.
     scale : float
@@ -100,10 +108,33 @@ def certified_delta(
 def certified_projective_delta(
     kind: Any, curvature: float, dim: int, scale: float, sensitivity: float, eps: float
 ) -> tuple[float, float]:
-    """Return `certified_delta` on the real projective space of this dimension.
+    """Return rigorous bounds (lower, upper) on δ(ε) on a real projective space.
 
-    The parameters are those of `certified_delta`. For example, Rotations(3) has the
-    dimension 3 and the curvature ¼.
+    For example, Rotations(3) has the dimension 3 and the curvature ¼.
+
+    Parameters
+    ----------
+    kind : str
+        The noise: 'gaussian' (density ∝ exp(−r²/2s²)) or 'laplace' (∝ exp(−r/s)), with
+        r the distance from its center.
+    curvature, dim : float, int
+        The curvature and the dimension of the space.
+    scale : float
+        The scale s of the noise.
+    sensitivity : float
+        The largest distance between two centers.
+    eps : float
+        The ε >= 0 at which δ is wanted.
+
+    Returns
+    -------
+    lower, upper : float
+        Bounds with 0 <= lower <= δ(ε) <= upper <= 1.
+
+    Raises
+    ------
+    NotResolved
+        If δ could not be enclosed to within 1e-6, relative.
     """
     profile = ProjectiveProfile(kind, "real", dim, curvature, scale, sensitivity)
     return _float_bounds(profile, eps)
@@ -119,8 +150,8 @@ def _float_bounds(profile: RadialProfile, eps: float) -> tuple[float, float]:
 def outward_floats(ball: arb) -> tuple[float, float]:
     """Return floats (lower, upper) around a ball of numbers >= 0.
 
-    Both are moved outward by `OUTWARD_MARGIN`. The upper one is not moved beyond 1 if
-    the ball ends there.
+    Both are moved outward by the relative margin 3e-9, so that results of the float
+    path lie between them. The upper one is not moved beyond 1 if the ball ends there.
     """
     lower = float_beyond(ball.lower(), -1) * (1 - OUTWARD_MARGIN)
     upper = float_beyond(ball.upper(), 1) * (1 + OUTWARD_MARGIN)
@@ -130,7 +161,7 @@ def outward_floats(ball: arb) -> tuple[float, float]:
 
 
 def float_beyond(x: arb, direction: int) -> float:
-    """Return a float beyond an exact ball: above it for direction 1, below it for −1."""
+    """Return a float beyond an exact number: above it for direction 1, below for −1."""
     return math.nextafter(float(x), direction * math.inf)
 
 
@@ -142,7 +173,10 @@ class _Parameters(NamedTuple):
 
 
 class _LevelRadii(NamedTuple):
-    """The radii between which the level L = t is met in some direction."""
+    """The radii between which the level L = t of the loss is met in some direction.
+
+    A radius is the distance from the first center of the noise.
+    """
 
     low: arb
     high: arb
@@ -150,7 +184,7 @@ class _LevelRadii(NamedTuple):
 
 
 class DeltaEnclosure:
-    """Rigorous enclosures of δ(ε) for one profile, cached by ε.
+    """Rigorous enclosures of δ(ε) for one privacy profile, cached for each ε.
 
     Parameters
     ----------
@@ -159,7 +193,7 @@ class DeltaEnclosure:
         projective space.
     """
 
-    # Where log δ is smaller, an upper bound on δ is enough.
+    # If log δ is smaller than this, an upper bound on δ is enough.
     smallest_log = math.log(1e-300)
 
     def __init__(self, profile: Any) -> None:
@@ -179,11 +213,16 @@ class DeltaEnclosure:
 
         The precision is doubled until the ball is small enough.
 
+        Parameters
+        ----------
+        eps : float
+            ε >= 0.
+
         Returns
         -------
         arb
-            A ball of relative radius below 2e-8, or an exact 0. If δ(ε) is too small for
-            floats, a ball from 0 to an upper bound.
+            A ball of relative radius below 2e-8, or an exact 0. If δ(ε) is too small
+            for floats, a ball from 0 to an upper bound.
 
         Raises
         ------
@@ -195,13 +234,13 @@ class DeltaEnclosure:
         if self._is_beyond_max_loss(eps):
             return arb(0)
 
-        log_guess = self._log_guess(eps)
+        log_guess = self._guess_log_delta(eps)
         is_tiny = log_guess <= self.smallest_log
         has_closed_form = self.profile.is_closed_form or self.d == 1
         if is_tiny and not has_closed_form:
-            resolved_eps = self._smaller_resolved_eps(eps)
+            resolved_eps = self._find_smaller_resolved_eps(eps)
             if eps > _FAR_FACTOR * resolved_eps:
-                # δ decreases in ε: an upper bound there is also one here.
+                # δ decreases in ε, so an upper bound there is one here too.
                 return arb(0).union(self.delta(resolved_eps).upper())
 
         bits = _FIRST_BITS
@@ -210,33 +249,37 @@ class DeltaEnclosure:
             with precision(bits):
                 tolerance = _FIRST_TOLERANCE * _FIRST_BITS / bits
                 ball = self._delta_ball(arb(eps), log_guess, tolerance)
-                if self._is_good(ball):
+                if self._is_tight(ball):
                     self._ball_at[eps] = ball
                     return ball
                 if is_tiny and ball.is_finite():
                     self._ball_at[eps] = arb(0).union(ball.upper())
                     return self._ball_at[eps]
             bits *= 2
-        raise NotResolved("δ could not be enclosed")
+        raise NotResolved(
+            f"δ at ε = {eps:g} could not be enclosed with {most_bits} bits of precision"
+        )
 
     @staticmethod
-    def _is_good(ball: arb) -> bool:
-        """Say whether a ball is small relative to its value, or exactly 0."""
+    def _is_tight(ball: arb) -> bool:
+        """Return whether a ball is small relative to its value, or exactly 0."""
         if ball.is_exact() and ball == 0:
             return True
         return bool(ball.lower() > 0 and ball.rad() < _GOOD_RADIUS * ball.lower())
 
-    def _smaller_resolved_eps(self, eps: float) -> float:
+    def _find_smaller_resolved_eps(self, eps: float) -> float:
         """Return an ε′ <= ε at which δ is not too small for floats, by halving ε.
 
-        0 is returned if there is none.
+        The result is 0 if there is none.
         """
         smaller_eps = eps
-        while smaller_eps > 0 and self._log_guess(smaller_eps) <= self.smallest_log:
+        while (
+            smaller_eps > 0 and self._guess_log_delta(smaller_eps) <= self.smallest_log
+        ):
             smaller_eps /= 2
         return smaller_eps
 
-    def _log_guess(self, eps: float) -> float:
+    def _guess_log_delta(self, eps: float) -> float:
         """Return log δ(ε) as computed in floats, but at least `smallest_log`.
 
         It tells how small the integrals are, and hence how many digits they need. At an
@@ -250,10 +293,11 @@ class DeltaEnclosure:
         return guess if guess > self.smallest_log else self.smallest_log
 
     def _is_beyond_max_loss(self, eps: float) -> bool:
-        """Say whether ε is certainly at or above the largest loss, so that δ(ε) = 0.
+        """Return whether ε is certainly at or above the largest loss, so that δ(ε) = 0.
 
-        With scale s, distance D and diameter c of the space, the largest loss is D/s for
-        the Laplace law and D(2c − D)/2s² for the Gaussian on a compact space.
+        With scale s, distance D of the centers and diameter c of the space, the largest
+        loss is D/s for the Laplace law and D(2c − D)/2s² for the Gaussian on a compact
+        space.
         """
         s, distance = self._parameters()
         if self.kind == "laplace":
@@ -268,7 +312,8 @@ class DeltaEnclosure:
     def _parameters(self) -> _Parameters:
         """Return scale and distance in units in which the curvature is −1, 0 or 1.
 
-        A distance that cannot be told apart from the diameter becomes the diameter.
+        If the ball of the distance overlaps the diameter of the space, it is replaced
+        by the diameter.
         """
         root = arb(1)
         if self.profile.curvature and self.k:
@@ -279,7 +324,10 @@ class DeltaEnclosure:
         return _Parameters(arb(self.profile.scale) * root, distance)
 
     def _diameter(self) -> arb:
-        """Return the diameter of a compact space of curvature 1: π, or π/2 if projective."""
+        """Return the diameter of a compact space of curvature 1.
+
+        It is π for a sphere and π/2 for a projective space.
+        """
         return arb.pi() / self.n_lifts
 
     @property
@@ -292,9 +340,12 @@ class DeltaEnclosure:
     # ---- δ
 
     def _delta_ball(self, eps: arb, log_guess: float, tolerance: float) -> arb:
-        """Return a ball around δ(ε) at the present precision.
+        """Return a ball around δ(ε) at the current precision.
 
-        It is δ(ε) = P₁(L >= ε) − e^ε·P₁(L <= −ε), by a closed form if there is one.
+        δ(ε) = P₁(L >= ε) − e^ε·P₁(L <= −ε), where L is the privacy loss and P₁ the law
+        of the noise about the first center. A closed form is used if there is one; for
+        a flat Gaussian with μ = sensitivity/scale it is Φ(μ/2 − ε/μ) − e^ε·Φ(−μ/2 −
+        ε/μ).
 
         Parameters
         ----------
@@ -321,11 +372,12 @@ class DeltaEnclosure:
         return upper_tail.probability() - eps.exp() * lower_tail.probability()
 
     def _one_dimensional_delta(self, s: arb, D: arb, eps: arb) -> arb:
-        """Return δ(ε) on the line or on the circle, by its closed form.
+        """Return δ(ε) on the line or on the circle of circumference 2π, in closed form.
 
-        With y the signed angle from η₁ and η₂ at y = D, the loss exceeds ε on the arc
-        −r_b < y < y_a and is below −ε on its mirror image. Every factor e^ε is multiplied
-        out, because a difference of probabilities times e^ε would lose all digits.
+        With y the signed distance from the first center η₁ and η₂ at y = D, the loss
+        exceeds ε on the arc −r_b < y < y_a and is below −ε on its mirror image. Every
+        factor e^ε is multiplied out, because a difference of probabilities times e^ε
+        would lose all digits.
 
         Parameters
         ----------
@@ -336,7 +388,8 @@ class DeltaEnclosure:
         if self.kind == "laplace" and self.k == 0:
             return 1 - ((eps - D / s) / 2).exp()
         if self.kind == "laplace":
-            y_a = (D / s - eps) / 2  # in units of s, like r_b
+            # Here y_a and r_b are in units of s.
+            y_a = (D / s - eps) / 2
             r_b = pi / s - (D / s + eps) / 2
             return (1 - (-y_a).exp()) * (1 - (-r_b).exp()) / (1 - (-pi / s).exp())
 
@@ -345,8 +398,8 @@ class DeltaEnclosure:
         r_b = (far_distance * far_distance - 2 * s * s * eps) / (2 * far_distance)
         mass = normal_cdf(pi / s) - normal_cdf(-pi / s)
         first_term = normal_cdf(y_a / s) - normal_cdf(-r_b / s)
-        # Seen from η₂ the arc is −(r_b + D) < y < y_a − D. Its part beyond −π is reached
-        # from the other side.
+        # Seen from η₂ the arc is −(r_b + D) < y < y_a − D. Points of it beyond −π are
+        # nearer to η₂ on the other side of the circle.
         second_term = (
             scaled_normal_tail(eps, (D - y_a) / s)
             + scaled_normal_tail(eps, (far_distance - r_b) / s)
@@ -354,19 +407,19 @@ class DeltaEnclosure:
         )
         return (first_term - second_term) / mass
 
-    # ---- windows and levels
+    # ---- where to integrate
 
-    def _window(self, depth: float) -> tuple[float, float]:
+    def _find_density_support(self, depth: float) -> tuple[float, float]:
         """Return radii (start, end) between which ρ is above e^−depth of its peak.
 
-        They are only a suggestion, found in floats: the mass of ρ outside of them is
-        bounded rigorously by `_TailIntegral`.
+        ρ is the density of the radius. The interval is only a suggestion, found in
+        floats: `_TailIntegral` bounds the mass of ρ outside of it rigorously.
         """
         law = self._law
         mode = law.mode
 
         def is_above_depth(offset: float) -> bool:
-            """Say whether ρ(mode + offset) is above e^−depth of its peak."""
+            """Return whether ρ(mode + offset) is above e^−depth of its peak."""
             return float(law.log_rho(np.array([offset]))[0]) > -depth
 
         left = law.width
@@ -382,14 +435,17 @@ class DeltaEnclosure:
         return start, end
 
     def _level_radii(self, t: arb) -> _LevelRadii:
-        """Return the radii between which the level L = t is met in some direction.
+        """Return the radii between which the level L = t of the loss is met.
 
-        With scale s, distance D and D′ = 2·diameter − D, they are
+        A radius is the distance from the first center. With scale s, distance D of the
+        centers and D′ = 2·diameter − D, the two radii are
 
             (D − st)/2          and  (D′ − st)/2             for the Laplace law,
             |D² − 2s²t|/2D      and  (D′² − 2s²t)/2D′        for the Gaussian.
 
-        On a space that is not compact the second one is infinite.
+        On a space that is not compact the second one is infinite. Below the first one
+        the loss is at least t in all directions if D² > 2s²t (always for the Laplace
+        law), else in none.
         """
         s, distance = self._parameters()
         diameter = self._diameter()
@@ -411,8 +467,10 @@ class DeltaEnclosure:
 class _TailIntegral:
     """One tail probability P₁(L >= t) or P₁(L <= t), as a radial integral in balls.
 
-    The probability is ∫ρ(r)·F(r) dr / ∫ρ, where ρ is the density of the radius r and
-    F(r) is the fraction of directions at the radius r in which the loss is in the tail.
+    L is the privacy loss and P₁ the law of the noise about the first center η₁. The
+    probability is ∫ρ(r)·F(r) dr / ∫ρ, where ρ is the density of the radius r (the
+    distance from η₁) and F(r) is the fraction of directions at the radius r in which
+    the loss is in the tail.
 
     Parameters
     ----------
@@ -422,7 +480,7 @@ class _TailIntegral:
         The level of the loss.
     log_guess : float
         An approximation of the logarithm of the probability, for absolute tolerances.
-    relative : float
+    relative_tolerance : float
         The relative error that the integrals may have.
     is_upper : bool
         Whether P₁(L >= t) is wanted, or P₁(L <= t).
@@ -433,11 +491,11 @@ class _TailIntegral:
         enclosure: DeltaEnclosure,
         t: arb,
         log_guess: float,
-        relative: float,
+        relative_tolerance: float,
         *,
         is_upper: bool,
     ) -> None:
-        """Choose the window of integration and precompute what no radius changes."""
+        """Choose the interval of integration and precompute what no radius changes."""
         self.enclosure = enclosure
         self.t = t
         self.is_upper = is_upper
@@ -448,15 +506,15 @@ class _TailIntegral:
 
         law = enclosure._law
         self.mode = arb(law.mode)
-        start, end = enclosure._window(_WINDOW_DEPTH - log_guess)
+        start, end = enclosure._find_density_support(_DENSITY_DEPTH - log_guess)
         self.start = start
         self.end = end
         self.reaches_diameter = self.k == 1 and end >= math.pi / self.n_lifts
         end_ball = enclosure._diameter() if self.reaches_diameter else arb(end)
         self.window = (arb(start), end_ball)
         peak_width = float(law.width)
-        self.tolerance = arb(log_guess).exp() * peak_width * relative
-        self.mass_tolerance = arb(peak_width * relative)
+        self.tolerance = arb(log_guess).exp() * peak_width * relative_tolerance
+        self.mass_tolerance = arb(peak_width * relative_tolerance)
 
         # Each integral evaluates its integrand at hundreds of radii, so that everything
         # that does not depend on the radius is computed once. On the level L = t the
@@ -481,8 +539,16 @@ class _TailIntegral:
     def _rho(self, r: acb, sn_r: acb | None = None) -> acb:
         """Return ρ(r)/ρ(m), the density of the radius relative to its mode m.
 
-        It is weight(r)/weight(m)·(sn r/sn m)^{d−1}, with the weight e^{−r/s} (Laplace) or
-        e^{−r²/2s²} (Gaussian). `sn_r` is sn(r), if it is known already.
+        It is weight(r)/weight(m)·(sn r/sn m)^{d−1}, with the weight e^{−r/s} (Laplace)
+        or e^{−r²/2s²} (Gaussian), the scale s and the dimension d; sn is sinh, the
+        identity or sin for the curvature −1, 0 or 1.
+
+        Parameters
+        ----------
+        r : acb
+            A ball of radii.
+        sn_r : acb, optional
+            sn(r), if the caller knows it already.
         """
         if self.is_laplace:
             log_weight = (self.mode - r) / self.s
@@ -492,19 +558,28 @@ class _TailIntegral:
         return log_weight.exp() * (sn_r / self.sn_mode) ** (self.enclosure.d - 1)
 
     def _rho_integrand(self, r: acb, analytic: bool) -> acb:
-        """Return ρ(r)/ρ(mode) as an integrand for Arb; it is analytic everywhere."""
+        """Return ρ(r)/ρ(mode) as an integrand for Arb; it is analytic everywhere.
+
+        ρ is the density of the radius r.
+        """
         return self._rho(r)
 
     def _log_slope(self, r: arb) -> arb:
-        """Return the derivative of log ρ at r: (d−1)·sn′(r)/sn(r) − r/s² (or 1/s)."""
+        """Return (log ρ)′(r), with ρ the density of the radius r.
+
+        It is (d−1)·sn′(r)/sn(r) minus r/s² (Gaussian) or 1/s (Laplace), with the scale
+        s and the dimension d; sn is sinh, the identity or sin for the curvature −1, 0
+        or 1.
+        """
         weight_slope = 1 / self.s if self.is_laplace else r / (self.s * self.s)
-        return (self.enclosure.d - 1) * ct(self.k, r) - weight_slope
+        return (self.enclosure.d - 1) * log_derivative_of_sn(self.k, r) - weight_slope
 
     def _mass_outside(self) -> arb:
-        """Return an upper bound on ∫ρ/ρ(mode) outside the window.
+        """Return an upper bound on ∫ρ/ρ(mode) outside the interval of integration.
 
-        log ρ is concave. So beyond an end of the window at which log ρ has the slope a,
-        the integral is at most ρ/|a|. The bound is infinite if ρ does not fall there.
+        ρ is the density of the radius. Because log ρ is concave, the integral beyond an
+        end at which log ρ has the slope a is at most ρ/|a|. The bound is infinite if ρ
+        does not decrease outward there.
         """
         outside = arb(0)
         if self.start > 0:
@@ -522,23 +597,27 @@ class _TailIntegral:
     def _half_angle_squares(
         self, r: acb, sn_r: acb, analytic: bool, is_far: bool
     ) -> tuple[acb, acb]:
-        """Return cos²(φ/2) and sin²(φ/2) of the angle φ where the level L = t is met.
+        """Return cos²(φ/2) and sin²(φ/2) of the angle φ at which the loss L equals t.
 
-        With D the distance of the centers and b the distance of the level from η₂, the
-        law of cosines in half angles loses no digits to cancellation:
+        φ is measured at the first center, between a point at the radius r and the
+        second center η₂. With D the distance of the centers and b the distance from η₂
+        at which L = t, which is r + st (Laplace) or √(r² + 2s²t) (Gaussian), the law of
+        cosines in half angles loses no digits to cancellation:
 
             cos²(φ/2) = sn((r+D−b)/2)·sn((r+D+b)/2) / (sn r·sn D),
-            sin²(φ/2) = sn((b−r+D)/2)·sn((b+r−D)/2) / (sn r·sn D).
+            sin²(φ/2) = sn((b−r+D)/2)·sn((b+r−D)/2) / (sn r·sn D),
+
+        where sn is sinh, the identity or sin for the curvature −1, 0 or 1.
 
         Parameters
         ----------
         r, sn_r : acb
             The radius and sn(r).
         analytic : bool
-            Whether Arb must be told where the result is not analytic.
+            Whether the result must not be finite unless it is analytic on all of r.
         is_far : bool
-            Whether the angle is that of the far lift of η₂, from which the level is at
-            the distance π − b.
+            Whether the angle is that of the far lift of η₂ on a projective space. Its
+            distance from the level is π − b.
         """
         k = self.k
         if self.is_laplace and not is_far:
@@ -565,41 +644,52 @@ class _TailIntegral:
     def _fraction_integrand(self, r: acb, analytic: bool, is_far: bool = False) -> acb:
         """Return ρ(r)/ρ(mode) times the fraction of directions in the tail.
 
-        That fraction is J_m(cos φ)/J_m(1), φ being the angle where the level is met, with
-        J_m as in `sine_integral`. If a ball of radii reaches beyond the radii of the
-        level, the fraction is only known to lie in [0, 1].
+        ρ is the density of the radius r. The fraction is J_m(cos φ)/J_m(1) with m = d −
+        2 and J_m(cos φ) = ∫_φ^π sin^m (`sine_integral`), where φ is the angle at which
+        the loss is t. If a ball of radii extends beyond the radii at which such an
+        angle exists, the fraction is only known to lie in [0, 1], and that interval is
+        used.
 
         Parameters
         ----------
         r : acb
             The radius, or a ball of radii.
         analytic : bool
-            Whether Arb must be told where the result is not analytic.
+            Whether the result must not be finite unless it is analytic on all of r.
         is_far : bool
             Whether the directions are those of the far lift on a projective space.
         """
         sn_r = sn(self.k, r)
-        x, y = self._half_angle_squares(r, sn_r, analytic, is_far)
+        cos_square, sin_square = self._half_angle_squares(r, sn_r, analytic, is_far)
         if not (self.is_upper or is_far):
-            x, y = y, x
-        is_within_level = x.real > 0 and y.real > 0
+            cos_square, sin_square = sin_square, cos_square
+        is_within_level = cos_square.real > 0 and sin_square.real > 0
         if not analytic and not is_within_level:
-            return self._rho(r, sn_r) * acb(arb(0.5, 0.5))
-        angle_integral = sine_integral(self.enclosure.d - 2, x, y, analytic)
+            zero_to_one = arb(0.5, 0.5)
+            return self._rho(r, sn_r) * acb(zero_to_one)
+        angle_integral = sine_integral(
+            self.enclosure.d - 2, cos_square, sin_square, analytic
+        )
         return self._rho(r, sn_r) * angle_integral / self.full_sine_integral
 
     def _far_integrand(self, r: acb, analytic: bool) -> acb:
-        """Return `_fraction_integrand` of the far lift on a projective space."""
+        """Return ρ(r)/ρ(mode) times the fraction of directions nearer to the far lift.
+
+        These are the directions at the radius r, on a projective space, in which the
+        far lift of the second center is at most as far as the level of the loss.
+        """
         return self._fraction_integrand(r, analytic, is_far=True)
 
     # ---- the probability
 
     def probability(self) -> arb:
-        """Return a ball around P₁(L >= t), or around P₁(L <= t).
+        """Return a ball around P₁(L >= t), or around P₁(L <= t) for a lower tail.
 
-        The integral of ρ·F is split at the radii of the level L = t. Below the first radius
-        the fraction F of directions in the tail is 0 or 1, between the radii it varies, and
-        beyond the last one it is 0 or 1 again.
+        The integral of ρ·F is split at the radii of the level L = t, where ρ is the
+        density of the radius and F the fraction of directions in the tail. Below the
+        first radius F is 0 or 1, between the radii it varies, and beyond the last one
+        it is 0 or 1 again. The mass of ρ outside the interval of integration is added
+        as a ball from 0 to its upper bound.
         """
         outside = self._mass_outside()
         mass = enclose_integral(
@@ -626,9 +716,11 @@ class _TailIntegral:
         return (total + arb(0).union(outside)) / mass
 
     def _last_radius(self) -> arb:
-        """Return the radius beyond which no direction is in the tail (projective spaces).
+        """Return the last radius with a direction in the tail, on a projective space.
 
-        For the upper tail it is where the level is a diameter away from η₂.
+        For the upper tail it is the radius at which the level of the loss is a diameter
+        away from the second center. For the lower tail it is the end of the interval of
+        integration.
         """
         if not self.is_upper:
             return self.window[1]
@@ -640,8 +732,16 @@ class _TailIntegral:
     def _integrate(self, integrand: Integrand, a: arb, b: arb) -> arb:
         """Return a ball around the integral over the part of [a, b] inside the window.
 
-        Ends that overlap as balls cannot be ordered. What this leaves undecided is
-        bounded by (length of the overlap)·(largest value there), and added to the ball.
+        The window is the interval of integration. Two ends whose balls overlap cannot
+        be ordered. The error that this can cause is at most (length of the
+        overlap)·(largest value there), and the ball is widened by it.
+
+        Parameters
+        ----------
+        integrand : callable
+            A function of a ball of radii and a flag for analyticity.
+        a, b : arb
+            The ends.
         """
         low = a if a > self.window[0] else self.window[0]
         high = b if b < self.window[1] else self.window[1]
@@ -662,18 +762,19 @@ class _TailIntegral:
 
 
 def normal_cdf(x: arb) -> arb:
-    """Return Φ(x) = erfc(−x/√2)/2."""
+    """Return the normal distribution function Φ(x) = erfc(−x/√2)/2."""
     return (-x / arb(2).sqrt()).erfc() / 2
 
 
 def scaled_normal_tail(eps: arb, z: arb) -> arb:
     """Return e^ε·Φ(−z) for z > 0, without computing the large number e^ε.
 
-    It is the product of e^{ε − z²/2} and e^{z²/2}·Φ(−z). For z >= 10⁶ the second factor
-    is enclosed by z/(1+z²) and 1/z, divided by √(2π).
+    Φ is the normal distribution function. The result is the product of e^{ε − z²/2} and
+    e^{z²/2}·Φ(−z). For z >= 10⁶ the second factor is enclosed by z/(1+z²) and 1/z,
+    divided by √(2π).
     """
     exponential = (eps - z * z / 2).exp()
-    if z < 1e6:
+    if z < _LARGE_Z:
         return exponential * (z * z / 2).exp() * normal_cdf(-z)
     return exponential * (z / (1 + z * z)).union(1 / z) / (2 * arb.pi()).sqrt()
 
@@ -684,11 +785,12 @@ def enclose_integral(integrand: Integrand, a: arb, b: arb, tolerance: arb) -> ar
     Parameters
     ----------
     integrand : callable
-        A function of r and of whether it must be analytic there.
+        A function of a ball r and a flag. If the flag is set, the result must not be
+        finite unless the function is analytic on r.
     a, b : arb
         The ends of the interval.
     tolerance : arb
-        The absolute error that is aimed at.
+        The absolute error to aim for. The ball is valid even if it is not reached.
     """
     relative_goal = arb(2) ** (-(3 * ctx.prec) // 5)
     return acb.integral(
@@ -709,7 +811,7 @@ def sn(k: int, r: acb) -> acb:
     return r.sin() if k == 1 else r.sinh()
 
 
-def ct(k: int, r: arb) -> arb:
+def log_derivative_of_sn(k: int, r: arb) -> arb:
     """Return sn_k′(r)/sn_k(r): 1/r, cot r or coth r for k = 0, 1 or −1."""
     if k == 0:
         return 1 / r
@@ -724,18 +826,18 @@ def sine_integral(m: int, x: acb, y: acb, analytic: bool) -> acb:
         J_m = c·(1−c²)^{(m−1)/2}/m + (m−1)/m·J_{m−2},    J₀ = π − φ,    J₁ = 1 + c.
 
     So J_m is a multiple of J₀ or J₁ plus c times a polynomial in 1 − c² = 4xy
-    (`sine_recurrence`). It is analytic while 4xy stays off (−∞, 0], which the square
-    root verifies: the branch cut of arctan√(x/y) is y in (−∞, 0], where x = 1 − y makes
-    4xy negative too.
+    (`sine_recurrence`). It is analytic if 4xy stays off (−∞, 0], which the square root
+    verifies: the branch cut of arctan√(x/y) is y in (−∞, 0], where x = 1 − y makes 4xy
+    negative too.
 
     Parameters
     ----------
     m : int
         The power, m >= 0.
     x, y : acb
-        Two numbers with x + y = 1, each with its own digits.
+        Two numbers with x + y = 1, both to full relative precision.
     analytic : bool
-        Whether Arb must be told where the function is not analytic.
+        Whether the result must not be finite unless it is analytic on the given balls.
     """
     if m == 1:
         return 2 * x
@@ -758,21 +860,24 @@ def sine_integral(m: int, x: acb, y: acb, analytic: bool) -> acb:
 
 @lru_cache(maxsize=16)
 def sine_recurrence(m: int, precision: int) -> tuple[acb_poly, arb]:
-    """Return the coefficients of the closed form of J_m = ∫_φ^π sin^m in `sine_integral`.
+    """Return the coefficients of the closed form of J_m = ∫_φ^π sin^m.
+
+    J_m is factor·J₀ (even m) or factor·J₁ (odd m), plus cos φ·sin φ·polynomial(sin²φ)
+    (even m) or cos φ·sin²φ·polynomial(sin²φ) (odd m).
 
     Parameters
     ----------
     m : int
         The power.
     precision : int
-        The present precision in bits. The result is cached for each precision.
+        The current precision in bits. The result is cached for each precision.
 
     Returns
     -------
     polynomial : acb_poly
-        The polynomial in sin²φ that is multiplied by cos φ.
+        The polynomial in sin²φ.
     factor : arb
-        ∏(j−1)/j over j = m, m−2, …: the factor of J₀ or J₁.
+        ∏(j−1)/j over j = m, m−2, …
     """
     factor = arb(1)
     coefficients = []

@@ -2,11 +2,12 @@
 
 `certified_mu` returns them. All arithmetic is done with Arb's balls (python-flint).
 
-Write δ_μ for the profile of N(0, 1) against N(μ, 1). Lower bound: the μ with
-δ_μ(ε) = δ(ε) at one ε, from a certified δ. Upper bound: a proof of δ <= δ_μ on all of
-[0, ∞). Both are convex in u = e^ε, so that between two certified values δ lies below
-their chord; intervals are halved until the chord lies below δ_μ. On hyperbolic spaces
-the tail is covered by a theorem (docs/exact-profiles.md, Theorem P2).
+Write δ for the profile of the noise and δ_μ for that of N(0, 1) against N(μ, 1). The
+lower bound is the μ with δ_μ(ε) = δ(ε) at one ε, from a certified δ. The upper bound
+comes with a proof of δ <= δ_μ on all of [0, ∞). Both profiles are convex in u = e^ε, so
+that between two certified values δ lies below their chord; intervals are halved until
+the chord lies below δ_μ. On hyperbolic spaces the tail is covered by a theorem
+(docs/exact-profiles.md, Theorem P2).
 """
 
 import math
@@ -31,22 +32,31 @@ from curvedp.privacy.enclosure.delta import (
 from curvedp.privacy.guarantees.gaussian import gdp_log_delta
 from curvedp.privacy.profiles.constant_curvature import constant_curvature_profile
 
-# Relative widths of the enclosure of μ. The first one that is not too much work is used.
-_WIDTHS = (9e-7, 3e-6, 1e-5, 3e-5, 1e-4, 3e-4, 1e-3, 1e-2)
-_MOST_INTERVALS = 2500  # at the start of a proof
-_MOST_PROOFS = 20000  # intervals of one proof, after halving
-_TANGENTS = 24  # pieces of an interval on which δ_μ is bounded by its tangents
-_PROOF_BITS = 160  # the precision of these bounds
-_SAFETY = 0.6  # the part of the room between δ and δ_μ that a chord may use
+# Relative widths of the enclosure of μ. The first one that needs at most
+# `_MOST_INTERVALS` intervals is used.
+_RELATIVE_WIDTHS = (9e-7, 3e-6, 1e-5, 3e-5, 1e-4, 3e-4, 1e-3, 1e-2)
+# The largest number of intervals of a proof, at its start and after halving.
+_MOST_INTERVALS = 2500
+_MOST_PROOFS = 20000
+# The number of pieces of an interval on which δ_μ is bounded by its tangents.
+_TANGENTS = 24
+# The precision of these bounds, in bits.
+_PROOF_BITS = 160
+# The fraction of log δ_μ − log δ that the error of a chord may use. It only suggests
+# how long the intervals are.
+_USED_FRACTION = 0.6
+# Multiplied by this factor until the tail beyond a radius is covered by the theorem.
+_RADIUS_FACTOR = 1.125
+_LARGEST_RADIUS = 1e6
 
 
 def certified_mu(
     kind: Any, curvature: float, dim: int, scale: float, sensitivity: float
 ) -> tuple[float, float]:
-    """Return rigorous bounds (lower, upper) on the smallest μ of GDP.
+    """Return rigorous bounds (lower, upper) on the smallest μ of Gaussian DP.
 
-    They are at most 1e-6 apart relative to μ where that is not too much work, else up to
-    1e-2. It takes minutes where δ is nearly Gaussian.
+    They are at most 1e-6 apart relative to μ unless that is too much work, in which
+    case they are up to 1e-2 apart. If δ is nearly Gaussian, this takes minutes.
 
     Parameters
     ----------
@@ -59,10 +69,15 @@ def certified_mu(
     sensitivity : float
         The largest distance between two centers.
 
+    Returns
+    -------
+    lower, upper : float
+        0 <= lower <= μ <= upper.
+
     Raises
     ------
     NotResolved
-        If no width of `_WIDTHS` could be proved.
+        If not even a width of 1e-2 could be proved.
 
     Examples
     --------
@@ -85,33 +100,36 @@ class MuEnclosure(DeltaEnclosure):
         The profile of an isotropic law on a space of constant curvature.
     """
 
-    smallest_log = -1e5  # tiny δ are compared with those of a Gaussian
+    # Very small values of δ count too: they are compared with those of a Gaussian.
+    smallest_log = -1e5
 
     def mu(self) -> tuple[float, float]:
-        """Return rigorous bounds (lower, upper) on the smallest μ of GDP.
+        """Return rigorous bounds (lower, upper) on the smallest μ of Gaussian DP.
 
-        The lower bound comes from δ at ε = 0 and at the ε that is worst in floats. The upper
-        bound is proved by `_prove_below`.
+        The lower bound comes from δ at ε = 0 and at the ε that needs the largest μ in
+        floats. The upper bound is a μ slightly above the one in floats, for which δ <=
+        δ_μ is proved on all of [0, ∞); δ_μ is the profile of N(0, 1) against N(μ, 1).
         """
         grid = self.profile.loss_table.grid()
         worst_eps = float(grid[int(self.profile._mu_at(grid).argmax())])
-        candidate, knots = self._candidate_and_knots()
+        candidate, knots = self._choose_candidate()
         lower = max(mu_lower(self.delta(eps), eps) for eps in {0.0, worst_eps})
         self._prove_below(candidate, knots)
         upper = float_beyond(candidate.upper(), 1) * (1 + OUTWARD_MARGIN)
         return max(lower * (1 - OUTWARD_MARGIN), 0.0), upper
 
-    def _candidate_and_knots(self) -> tuple[arb, list[float]]:
-        """Return a μ slightly above that of the float path, and intervals for its proof.
+    def _choose_candidate(self) -> tuple[arb, list[float]]:
+        """Return a μ slightly above that of the float path, and knots for its proof.
 
-        The smallest of `_WIDTHS` is used that needs at most `_MOST_INTERVALS` intervals.
+        The candidate is (1 + width) times the float, with the smallest width for which
+        the proof needs at most 2500 intervals.
 
         Returns
         -------
         candidate : arb
             The upper bound on μ that is to be proved.
         knots : list of float
-            Increasing ε's from 0 on, between which the proof is tried.
+            Increasing ε's, starting at 0, that end the intervals of the proof.
 
         Raises
         ------
@@ -120,20 +138,31 @@ class MuEnclosure(DeltaEnclosure):
         """
         estimate = self.profile.mu
         is_unbounded = math.isinf(self.profile.loss_table.max_loss)
-        for width in _WIDTHS:
+        for width in _RELATIVE_WIDTHS:
             candidate = arb(estimate) * (1 + arb(width))
             end = self.profile.pure_epsilon
             if is_unbounded:
-                end = self._closing_eps(candidate)
-            knots = self._knots(float(candidate), end)
+                end = self._find_tail_eps(candidate)
+            knots = self._suggest_knots(float(candidate), end)
             if len(knots) <= _MOST_INTERVALS:
                 return candidate, knots
         raise NotResolved(
-            "μ could not be certified: δ is too close to a Gaussian's for too long"
+            "μ could not be certified, because δ is close to the profile of a Gaussian "
+            "over a long range of ε"
         )
 
     def _prove_below(self, mu: arb, knots: list[float]) -> None:
         """Prove δ <= δ_μ between the knots, halving an interval if its proof fails.
+
+        δ_μ is the profile of N(0, 1) against N(μ, 1). The method returns nothing; it
+        raises if there is no proof.
+
+        Parameters
+        ----------
+        mu : arb
+            μ.
+        knots : list of float
+            Increasing ε's.
 
         Raises
         ------
@@ -148,16 +177,18 @@ class MuEnclosure(DeltaEnclosure):
                 n_proved += 1
                 continue
             if n_proved + len(pending) > _MOST_PROOFS or b - a < 1e-12 * b:
-                raise NotResolved("μ could not be certified")
+                raise NotResolved(
+                    f"μ could not be certified: no proof between ε = {a:g} and {b:g}"
+                )
             middle = (a + b) / 2
             pending += [(a, middle), (middle, b)]
 
-    def _knots(self, mu: float, end: float) -> list[float]:
+    def _suggest_knots(self, mu: float, end: float) -> list[float]:
         """Return ε's from 0 to `end` between which chords of δ should lie below δ_μ.
 
-        They are suggested in floats, and `_chord_is_below` decides. Over a step h of ε the
-        chord in u = e^ε exceeds δ by the fraction h²/8·u²δ″/δ, and it may exceed it by
-        log δ_μ − log δ.
+        δ_μ is the profile of N(0, 1) against N(μ, 1). The ε's are suggested in floats;
+        `_chord_is_below` proves the inequality. Over a step h of ε the chord in u = e^ε
+        exceeds δ by the fraction h²/8·u²δ″/δ, and it may exceed it by log δ_μ − log δ.
 
         Parameters
         ----------
@@ -165,6 +196,12 @@ class MuEnclosure(DeltaEnclosure):
             The candidate μ.
         end : float
             The ε beyond which nothing has to be proved.
+
+        Returns
+        -------
+        list of float
+            Increasing ε's; or a list of more than 2500 zeros if far too many are
+            needed.
         """
         table = self.profile.loss_table
         last = min(end, table.end)
@@ -186,11 +223,10 @@ class MuEnclosure(DeltaEnclosure):
         if len(grid) < 3:
             return [0.0, *grid[1:].tolist(), end]
 
-        count = _interval_count(grid, log_delta, log_gdp)
+        count = _count_intervals(grid, log_delta, log_gdp)
         if count[-1] > 10 * _MOST_INTERVALS:
-            return [0.0] * (
-                10 * _MOST_INTERVALS
-            )  # too many: the caller only counts them
+            # These are too many; the caller looks at their number only.
+            return [0.0] * (10 * _MOST_INTERVALS)
         n_intervals = math.ceil(count[-1])
         positions = np.linspace(0.0, count[-1], n_intervals + 1)
         knots = np.interp(positions, count, grid).tolist()
@@ -198,39 +234,44 @@ class MuEnclosure(DeltaEnclosure):
 
     # ---- the tail on a hyperbolic space
 
-    def _closing_eps(self, mu: arb) -> float:
+    def _find_tail_eps(self, mu: arb) -> float:
         """Return an ε beyond which δ <= δ_μ is a theorem, on a hyperbolic space.
 
-        With scale s and distance D of the centers it is (2rD + D²)/2s², where r is the first
-        radius of a geometric sequence for which `_radius_closes` holds.
+        δ_μ is the profile of N(0, 1) against N(μ, 1). With scale s and distance D of
+        the centers, ε is (2rD + D²)/2s², where r is the first radius of a geometric
+        sequence for which `_tail_is_below` holds.
 
         Raises
         ------
         NotResolved
-            If no radius up to 10⁶ will do.
+            If no radius up to 10⁶ suffices.
         """
         s, distance = self._parameters()
         r = float(s) / 4
-        while not self._radius_closes(mu, arb(r)):
-            r *= 1.125
-            if r > 1e6:
-                raise NotResolved("the tail of the privacy loss could not be closed")
+        while not self._tail_is_below(mu, arb(r)):
+            r *= _RADIUS_FACTOR
+            if r > _LARGEST_RADIUS:
+                raise NotResolved(
+                    "the theorem on the tail of the privacy loss could not be applied"
+                )
         eps = (2 * r * distance + distance * distance) / (2 * s * s)
         return math.nextafter(float(eps.upper()), math.inf)
 
-    def _radius_closes(self, mu: arb, r: arb) -> bool:
-        """Say whether δ <= δ_μ is proved for every ε >= (2rD + D²)/2s².
+    def _tail_is_below(self, mu: arb, r: arb) -> bool:
+        """Return whether δ <= δ_μ is proved for every ε >= (2rD + D²)/2s².
 
         This is for Gaussian noise of scale s on a hyperbolic space of dimension d, with
-        centers a distance D apart (docs/exact-profiles.md, Theorem P2, the tail with the
-        angle). ρ is the density of the radius. With n = d − 1, a = n/2, q = D/s² and
-        slope = r/s² − n·coth r, which is −(log ρ)′, there are two conditions:
+        centers a distance D apart; δ_μ is the profile of N(0, 1) against N(μ, 1), φ the
+        normal density, and ρ the density of the radius (docs/exact-profiles.md, Theorem
+        P2, the tail with the angle). With n = d − 1, a = n/2, q = D/s² and slope = r/s²
+        − n·coth r, which is −(log ρ)′(r), there are two conditions:
 
-        - The bound on δ falls faster than δ_μ from r on:
+        - `falls_faster`: from r on the bound on δ falls faster than δ_μ, because
           n(coth r − 1/r)/r + aD/(r²(r + D)) <= (1 − (D/sμ)²)/s².
-        - At r it is below δ_μ(ε) >= φ(x)·μ/(y + √2)², where x = ε/μ − μ/2 and y = ε/μ + μ/2.
+        - At r the bound on δ (`log_delta_bound`) is at most the lower bound φ(x)·μ/(y +
+          √2)² on δ_μ(ε) (`log_gdp_bound`), where x = ε/μ − μ/2 and y = ε/μ + μ/2.
 
-        The answer is also False where slope <= 0, so that the bound is not a number.
+        The result is also False if slope <= 0, because then the bound is not a number.
         """
         s, D = self._parameters()
         n = self.d - 1
@@ -268,12 +309,16 @@ class MuEnclosure(DeltaEnclosure):
     def _log_density(self, r: arb) -> arb:
         """Return an upper bound on log(ρ(r)/∫ρ), the log density of the radius r.
 
-        ∫ρ is bounded from below by its integral over a window.
+        ∫ρ is bounded from below by its integral over a finite interval.
         """
         return self._log_rho(acb(r)).real - self._smallest_mass.log()
 
     def _log_rho(self, r: acb) -> acb:
-        """Return log(ρ(r)/ρ(m)) of the Gaussian on a hyperbolic space, m its mode."""
+        """Return log(ρ(r)/ρ(m)) of a Gaussian on a hyperbolic space; m is the mode of ρ.
+
+        ρ(r) ∝ e^{−r²/2s²}·sinh(r)^{d−1} is the density of the radius r, s the scale and
+        d the dimension.
+        """
         s, _ = self._parameters()
         mode = arb(self._law.mode)
         log_weight = (mode - r) * (mode + r) / (2 * s * s)
@@ -281,10 +326,10 @@ class MuEnclosure(DeltaEnclosure):
 
     @cached_property
     def _smallest_mass(self) -> arb:
-        """A lower bound on ∫ρ/ρ(m), where ρ is the density of the radius and m its mode."""
+        """A lower bound on ∫ρ/ρ(m), with ρ the density of the radius and m its mode."""
         law = self._law
-        start, end = self._window(60.0)
-        start = max(start, 1e-3 * law.mode)  # keeps the logarithm away from 0
+        start, end = self._find_density_support(60.0)
+        start = max(start, 1e-3 * law.mode)  # log sinh(r) is infinite at r = 0
         mass = enclose_integral(
             lambda r, _: self._log_rho(r).exp(),
             arb(start),
@@ -296,11 +341,19 @@ class MuEnclosure(DeltaEnclosure):
     # ---- one interval
 
     def _chord_is_below(self, a: float, b: float, mu: arb) -> bool:
-        """Say whether δ <= δ_μ is proved on the interval a <= ε <= b.
+        """Return whether δ <= δ_μ is proved on the interval a <= ε <= b.
 
-        As a function of u = e^ε, δ is convex and lies below its chord. The proof succeeds
-        at once if δ(a) < δ_μ(b), because both decrease. Otherwise it bounds the gap
-        δ_μ − chord, which is convex in u too, from below by its tangents on 24 pieces.
+        δ_μ is the profile of N(0, 1) against N(μ, 1). As a function of u = e^ε, δ is
+        convex and lies below its chord. The proof succeeds at once if δ(a) < δ_μ(b),
+        because both decrease. Otherwise the gap δ_μ − chord, which is convex in u too,
+        is bounded from below by its tangents on 24 pieces of the interval.
+
+        Parameters
+        ----------
+        a, b : float
+            The ends of the interval of ε.
+        mu : arb
+            μ.
         """
         delta_a = self.delta(a)
         delta_b = self.delta(b) if b < self.profile.pure_epsilon else arb(0)
@@ -324,21 +377,29 @@ class MuEnclosure(DeltaEnclosure):
             )
 
 
-def _interval_count(grid: Array, log_delta: Array, log_gdp: Array) -> Array:
+def _count_intervals(grid: Array, log_delta: Array, log_gdp: Array) -> Array:
     """Return how many intervals a proof needs from ε = 0 up to each ε of a grid.
+
+    Over a step h of ε, the chord of δ in u = e^ε exceeds δ by the fraction h²/8·u²δ″/δ.
+    The step is chosen such that this is 60 % of the room log δ_μ − log δ, where δ_μ is
+    the profile that δ is to be compared with.
 
     Parameters
     ----------
     grid : array
         Increasing ε's from 0 on.
     log_delta, log_gdp : array
-        log δ and log δ_μ there. The step of the intervals follows from the room between
-        them and from the curvature of δ in e^ε (see `MuEnclosure._knots`).
+        log δ and log δ_μ there.
+
+    Returns
+    -------
+    array
+        The counts, as increasing floats.
     """
     slope = np.gradient(log_delta, grid)
     curvature = np.maximum(slope**2 + np.gradient(slope, grid) - slope, 1e-12)
     room = np.clip(log_gdp - log_delta, 1e-9, 2.0)
-    steps = np.sqrt(8 * _SAFETY * room / curvature)
+    steps = np.sqrt(8 * _USED_FRACTION * room / curvature)
     intervals = np.diff(grid) * (1 / steps[1:] + 1 / steps[:-1]) / 2
     return np.concatenate([[0.0], np.cumsum(intervals)])
 
@@ -351,10 +412,10 @@ class _Gap(NamedTuple):
 
 
 def _is_positive_between(left: _Gap, right: _Gap, width: arb) -> bool:
-    """Say whether a convex function is proved to be positive on an interval.
+    """Return whether a convex function is proved to be positive on an interval.
 
-    It is, if it is positive at both ends and either a tangent at one end rises inward,
-    or the two tangents meet above 0.
+    This is so if it is positive at both ends and either the tangent at one end rises
+    inward, or the two tangents meet above 0.
 
     Parameters
     ----------
@@ -375,13 +436,19 @@ def _is_positive_between(left: _Gap, right: _Gap, width: arb) -> bool:
 
 
 def gdp_delta_and_slope(mu: arb, eps: arb) -> tuple[arb, arb]:
-    """Return δ_μ(ε) and its derivative in u = e^ε, which is −Φ(−ε/μ − μ/2)."""
-    second = normal_cdf(-eps / mu - mu / 2)
-    return normal_cdf(-eps / mu + mu / 2) - eps.exp() * second, -second
+    """Return δ_μ(ε) and its derivative in u = e^ε, which is −Φ(−ε/μ − μ/2).
+
+    δ_μ(ε) = Φ(−ε/μ + μ/2) − e^ε·Φ(−ε/μ − μ/2) is the profile of N(0, 1) against N(μ,
+    1), with Φ the normal distribution function.
+    """
+    tail = normal_cdf(-eps / mu - mu / 2)
+    return normal_cdf(-eps / mu + mu / 2) - eps.exp() * tail, -tail
 
 
 def mu_lower(delta: arb, eps: float) -> float:
     """Return a float that is at most the μ with δ_μ(ε) = δ, by bisection in balls.
+
+    δ_μ is the profile of N(0, 1) against N(μ, 1), and it increases with μ.
 
     Parameters
     ----------

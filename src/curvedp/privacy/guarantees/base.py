@@ -1,12 +1,12 @@
 """The interface of every definition of privacy, and the registry of definitions.
 
-A definition is a frozen dataclass derived from `Guarantee`. It answers `delta`, `epsilon`
-and `tradeoff`, and knows what it implies in other definitions. Conversion, composition,
-calibration and ledgers only use this interface.
+A definition is a frozen dataclass derived from `Guarantee`. It answers `delta`,
+`epsilon` and `tradeoff`, and knows what it implies in other definitions. Conversion,
+composition, calibration and ledgers only use this interface.
 
-A subclass defines `_delta` (or `_epsilon`, see `renyi.EpsilonFirst`), the fields that add
-up over releases, the bounds it implies in other definitions, and how it follows from
-another guarantee.
+A subclass defines `_delta` (or `_epsilon`, see `renyi.EpsilonFirst`), the fields that
+add up over releases, the bounds it implies in other definitions, and how it follows
+from another guarantee.
 """
 
 import dataclasses
@@ -29,8 +29,10 @@ from curvedp.numerics.directed_rounding import (
 
 ADJACENCIES = ("replace-one", "add-remove")
 
-# The largest privacy loss that a composition considers: e^-10000 is 0 in floats.
+# The largest privacy loss that a composition considers; e^-10000 is 0 in floats.
 _LARGEST_LOSS = 1e4
+# The widest range of parameters that need no closer check than their type.
+_ORDINARY_RANGE = (1e-100, 1e100)
 _LARGEST_FLOAT = float(np.finfo(np.float64).max)
 
 
@@ -41,8 +43,8 @@ class Guarantee:
     Parameters
     ----------
     adjacency : str
-        What neighboring data sets differ in: 'replace-one', or 'add-remove' if the number
-        of records is private.
+        What neighboring data sets differ in: 'replace-one', or 'add-remove' if the
+        number of records is private.
 
     Examples
     --------
@@ -53,18 +55,18 @@ class Guarantee:
 
     adjacency: str = field(default="replace-one", kw_only=True)
 
-    # The fields of which a power adds up over releases, and that power: 1 or 2.
+    # The fields whose powers add up over releases, and the power of each: 1 or 2.
     additive_fields: ClassVar[dict[str, int]] = {}
     # The fields that are lengths: noise scales or sensitivities.
     length_fields: ClassVar[tuple[str, ...]] = ()
-    # The open intervals in which other fields lie.
+    # The open interval in which each of the remaining fields must lie.
     open_ranges: ClassVar[dict[str, tuple[float, float]]] = {}
     # The letter of the parameter that `parameter_of` returns, for messages.
     symbol: ClassVar[str] = "δ"
-    # That parameter falls about like this power of 1/(noise scale).
+    # That parameter is roughly proportional to this power of 1/(noise scale).
     scale_exponent: ClassVar[float] = 1.0
-    # Guarantees of one family compose in closed form, which knows more than profiles
-    # do.
+    # Guarantees of one family compose in closed form, which is tighter than composing
+    # their profiles.
     composition_family: ClassVar[str] = ""
     # Whether only mechanisms with a bounded privacy loss satisfy it.
     requires_bounded_loss: ClassVar[bool] = False
@@ -83,14 +85,22 @@ class Guarantee:
         Guarantee._registry[cls.__name__] = cls
 
     def __post_init__(self) -> None:
-        """Validate the fields and store them as floats."""
+        """Validate the fields and store them as floats.
+
+        Raises
+        ------
+        ParameterError
+            If the adjacency is unknown, or a field is not a number in its range.
+        """
         if type(self.adjacency) is not str or self.adjacency not in ADJACENCIES:
             _validate.choice("adjacency", self.adjacency, ADJACENCIES)
 
         for name in (*self.additive_fields, *self.length_fields):
             value = getattr(self, name)
-            if type(value) is float and 1e-100 <= value <= 1e100:
-                continue  # a search makes many guarantees: most pass without a call
+            # Searches construct many guarantees, so the common case is decided quickly.
+            smallest, largest = _ORDINARY_RANGE
+            if type(value) is float and smallest <= value <= largest:
+                continue
             is_length = name in self.length_fields
             check = _validate.length if is_length else _validate.positive
             object.__setattr__(self, name, check(name, value))
@@ -173,7 +183,11 @@ class Guarantee:
         raise NotImplementedError
 
     def _epsilon(self, delta: Array) -> Any:
-        """Return `epsilon` for a validated array, by a search over `_delta`."""
+        """Return `epsilon` for a validated array of δ's, by a search over `_delta`.
+
+        The result is infinite if δ(ε) never falls that low, and 0 if δ(0) is already
+        low enough.
+        """
         flat = delta.ravel()
         is_reachable = self._delta(np.full(flat.shape, _LARGEST_FLOAT)) <= flat
         holds_at_zero = self._delta(np.zeros(flat.shape)) <= flat
@@ -187,9 +201,9 @@ class Guarantee:
     def _tradeoff(self, alpha: Array) -> Any:
         """Return `tradeoff` for a validated array, from points (ε, δ) of the profile.
 
-        Every point gives two lines below the trade-off curve (Wasserman and Zhou 2010):
-        β >= 1 − δ − e^ε·α and β >= e^−ε·(1 − δ − α). The maximum over many points is
-        returned.
+        Every point gives two lines below the trade-off curve of type II errors β
+        against type I errors α (Wasserman and Zhou 2010): β >= 1 − δ − e^ε·α and β >=
+        e^−ε·(1 − δ − α). The maximum over many points is returned.
         """
         eps, delta = self._tradeoff_support_points()
         alpha = alpha[..., None]
@@ -205,22 +219,26 @@ class Guarantee:
     # ---- for compositions and searches
 
     def delta_upper_bound(self, eps: Array) -> Array:
-        """Return `delta` at an increasing array of ε's, or an upper bound that is cheaper.
+        """Return `delta`, or a cheaper upper bound on it, at increasing ε's.
 
-        If removing a record differs from adding one, this is for removing one.
+        If removing a record has another profile than adding one, this is for removing
+        one.
         """
         return np.asarray(self.delta(eps))
 
     @property
     def delta_add(self) -> Callable[[Array], Array] | None:
-        """`delta_upper_bound` for adding a record; None if it is the same as for removing."""
+        """The function `delta_upper_bound` for adding a record; None if it is the same.
+
+        None says that adding a record has the same profile as removing one.
+        """
         return None
 
     def truncation_loss(self, delta: float) -> float:
         """Return about the smallest ε with δ(ε) <= delta, to truncate the privacy loss.
 
-        If δ(ε) never falls that low, it is where δ(ε) reaches its infimum. Two successive
-        grids find it to within a factor of 1.004.
+        If δ(ε) never falls that low, the result is the ε from which on δ(ε) is at its
+        infimum. Two successive grids find it to within a factor of 1.004.
         """
         low = 1e-12
         high = _LARGEST_LOSS
@@ -247,18 +265,23 @@ class Guarantee:
         return math.inf
 
     def implied_rho(self) -> float:
-        """Return the ρ of zero-concentrated DP that this guarantee implies, or infinity."""
+        """Return the ρ of zero-concentrated DP that this implies; infinity if none."""
         return math.inf
 
     def implied_hellinger_angle(self) -> float:
-        """Return the Hellinger angle 2·arccos∫√(pq) that this implies; infinity if none.
+        """Return the Hellinger angle that this guarantee implies; infinity if none.
 
-        p and q are the output densities on two neighboring data sets.
+        It is 2·arccos∫√(pq), with p and q the output densities on two neighboring data
+        sets.
         """
         return math.inf
 
     def implied_rao_distance(self) -> float:
-        """Return the parametric Rao distance that this implies; infinity if none."""
+        """Return the parametric Rao distance that this guarantee implies, or infinity.
+
+        It is the length of a geodesic between two neighbors' output distributions
+        within a parametric family.
+        """
         return math.inf
 
     def implied_renyi(self, order: float) -> float:
@@ -274,7 +297,8 @@ class Guarantee:
     def implied_parameter(cls, other: "Guarantee") -> float | None:
         """Return the parameter of this definition that another guarantee implies.
 
-        Infinity says that `other` implies none, None that no rule is known.
+        Infinity means that `other` implies no parameter; None means that no rule is
+        known.
         """
         return None
 
@@ -288,14 +312,14 @@ class Guarantee:
     ) -> Self:
         """Return the guarantee of this definition that another guarantee implies.
 
-        This default serves definitions with one parameter.
+        `convert` calls it. This default is for definitions with one parameter.
 
         Parameters
         ----------
         other : Guarantee
-            What is known.
+            The guarantee that is known.
         eps, delta, order : float or None
-            The options of `conversions.convert`, which only some definitions use.
+            The options of `convert`, which only some definitions use.
 
         Raises
         ------
@@ -310,8 +334,9 @@ class Guarantee:
     def parameter_of(self, other: "Guarantee") -> float:
         """Return the parameter of this definition that another guarantee satisfies.
 
-        It is taken at this guarantee's own ε or order. `other` meets this guarantee exactly
-        if self.parameter_of(other) <= self.parameter_of(self).
+        For a definition with several parameters, the others are those of this
+        guarantee: δ at its ε, or a divergence at its order. `other` satisfies this
+        guarantee exactly if self.parameter_of(other) <= self.parameter_of(self).
 
         Raises
         ------
@@ -321,27 +346,29 @@ class Guarantee:
         value = self.implied_parameter(other)
         if value is None:
             raise ParameterError(
-                f"{self!r} is not a target a scale can be calibrated to"
+                f"a noise scale cannot be calibrated to {self!r}; use a guarantee "
+                "such as GDP, ZCDP or ApproxDP as the target"
             )
         return value
 
     # ---- additive cost and serialization
 
     def cost(self) -> tuple[Fraction, ...]:
-        """Return the numbers that add up, exactly, over adaptively chosen releases.
+        """Return the exact numbers that add up over adaptively chosen releases.
 
-        There is one for each of `additive_fields`: a power of that field
-        (docs/accounting.md).
+        There is one number for each of `additive_fields`: a power of that field
+        (docs/accounting.md). Ledgers add them.
 
         Raises
         ------
         ParameterError
-            If the definition has none: a profile, a composition, a Hellinger angle.
+            If the definition has no such field: a profile, a composition, a Hellinger
+            angle.
         """
         if not self.additive_fields:
             raise ParameterError(
-                f"{self!r} has no cost that adds up; one of "
-                f"{', '.join(additive_kinds())} has"
+                f"the cost of {self!r} does not add up over releases; use one of "
+                f"{', '.join(additive_kinds())}"
             )
         return tuple(
             Fraction(getattr(self, name)) ** power
@@ -361,7 +388,7 @@ class Guarantee:
         up : bool
             Whether each field is rounded up or down.
         like : Guarantee
-            The guarantee that supplies the other fields.
+            The guarantee from which the other fields are copied.
 
         Returns
         -------
@@ -378,7 +405,7 @@ class Guarantee:
         return dataclasses.replace(like, **fields)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the fields and the class name, for JSON.
+        """Return the class name (under 'type') and the fields, for JSON.
 
         Python writes floats so that they read back bit for bit.
         """
@@ -396,7 +423,12 @@ class Guarantee:
 
 
 def guarantee_from_dict(serialized: Mapping[str, Any]) -> Guarantee:
-    """Return the guarantee that `to_dict` wrote, validated anew.
+    """Return the guarantee that `Guarantee.to_dict` wrote, validated anew.
+
+    Parameters
+    ----------
+    serialized : mapping
+        The name of the definition under 'type', and the fields.
 
     Raises
     ------
@@ -405,7 +437,8 @@ def guarantee_from_dict(serialized: Mapping[str, Any]) -> Guarantee:
     """
     if not isinstance(serialized, Mapping):
         raise ParameterError(
-            f"{_validate.shown(serialized)} is not a guarantee's fields with their type"
+            "a guarantee is read from a mapping with a 'type' key and its fields, not "
+            f"from {_validate.shown(serialized)}"
         )
     fields = dict(serialized)
     name = fields.pop("type", None)
@@ -413,7 +446,7 @@ def guarantee_from_dict(serialized: Mapping[str, Any]) -> Guarantee:
     if kind is None:
         known = ", ".join(sorted(Guarantee._registry))
         raise ParameterError(
-            f"is not a known guarantee; known: {known}", parameter="type", value=name
+            f"must name a guarantee, one of {known}", parameter="type", value=name
         )
     try:
         return kind.from_fields(fields)
@@ -424,7 +457,10 @@ def guarantee_from_dict(serialized: Mapping[str, Any]) -> Guarantee:
 
 
 def additive_kinds() -> list[str]:
-    """Return the names of the definitions in which a budget can be stated, sorted."""
+    """Return the names of the definitions whose costs add up, sorted.
+
+    These are the definitions in which a budget can be stated.
+    """
     registry = Guarantee._registry.items()
     return sorted(name for name, kind in registry if kind.additive_fields)
 
@@ -450,16 +486,16 @@ def common_adjacency(guarantees: tuple[Guarantee, ...]) -> str:
 def conversion_impossible(
     source: Guarantee, definition: Any, reason: str
 ) -> UnattainableGuarantee:
-    """Return the error that says that a guarantee implies nothing in a definition.
+    """Return the error which says that a guarantee implies nothing in a definition.
 
     Parameters
     ----------
     source : Guarantee
         The guarantee.
     definition : type or object
-        The definition of privacy.
+        The definition of privacy to which it should be converted.
     reason : str
-        Why, in words that follow a colon.
+        Why this is impossible: a clause that follows a colon.
     """
     name = definition.__name__ if isinstance(definition, type) else definition
     return UnattainableGuarantee(
@@ -471,7 +507,9 @@ def conversion_impossible(
 def _search_epsilon(profile: Callable[[Array], Any], delta: Array) -> Array:
     """Return the smallest ε > 0 with profile(ε) <= delta, elementwise.
 
-    The caller knows that ε = 0 does not satisfy this, and that the largest float does.
+    The caller has checked that ε = 0 does not satisfy this, and that the largest float
+    does. An upper bound is found by factors of 16; then the root is bracketed, and
+    bisected to the last float.
 
     Parameters
     ----------
@@ -482,16 +520,16 @@ def _search_epsilon(profile: Callable[[Array], Any], delta: Array) -> Array:
     """
 
     def log_excess(eps: Array) -> Array:
-        """Return log(δ(ε)/delta), <= 0 exactly where δ(ε) <= delta.
+        """Return log(δ(ε)/delta), which is <= 0 exactly if δ(ε) <= delta.
 
-        Where δ(ε) is not a number the result is positive.
+        It is positive if δ(ε) is NaN.
         """
         value = profile(eps)
         with np.errstate(divide="ignore", invalid="ignore"):
-            gap = np.log(value) - np.log(delta)
-        nonpositive_gap = np.fmin(gap, 0.0)
-        positive_gap = np.fmax(gap, 5e-324)
-        excess = np.where(value <= delta, nonpositive_gap, positive_gap)
+            log_ratio = np.log(value) - np.log(delta)
+        at_most_zero = np.fmin(log_ratio, 0.0)
+        above_zero = np.fmax(log_ratio, 5e-324)
+        excess = np.where(value <= delta, at_most_zero, above_zero)
         return np.asarray(excess, np.float64)
 
     low = np.zeros(delta.shape)
@@ -512,14 +550,14 @@ def _evaluate_checked(
     rule: str,
     function: Callable[[Array], Any],
 ) -> Any:
-    """Evaluate a function at a number or an array, after validating every number.
+    """Check every number of an argument, then evaluate a function at it.
 
     Parameters
     ----------
     name : str
         The name of the argument, for messages.
     value : object
-        The argument.
+        The argument: a number or an array of numbers.
     is_allowed : callable
         The condition on the numbers, elementwise.
     rule : str
@@ -535,7 +573,7 @@ def _evaluate_checked(
     Raises
     ------
     ParameterError
-        If the argument is not numeric, not a number, or not allowed.
+        If the argument is not numeric, is NaN, or violates the condition.
     """
     try:
         values = np.asarray(value)

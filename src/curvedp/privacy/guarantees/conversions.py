@@ -31,9 +31,9 @@ def convert(
 ) -> G:
     """Convert a guarantee to another definition of privacy.
 
-    Every mechanism that satisfies the argument satisfies the result, under the same
-    adjacency. The result is never stronger, and it is tight wherever that is known
-    (docs/accounting.md, "Conversions").
+    Every mechanism that satisfies the given guarantee satisfies the result, under the
+    same adjacency. The result is never stronger, and it is tight in all cases in which
+    a tight conversion is known (docs/accounting.md, "Conversions").
 
     Parameters
     ----------
@@ -46,10 +46,15 @@ def convert(
     order : float, optional
         For RenyiDP: the order.
 
+    Returns
+    -------
+    Guarantee
+        An instance of `to`.
+
     Raises
     ------
     UnattainableGuarantee
-        If no parameter of the target definition is implied.
+        If the guarantee implies nothing in the target definition.
     ParameterError
         If an option is missing.
 
@@ -67,31 +72,47 @@ def convert(
 
 
 def randomized_response_delta(eps0: float, eps: Array) -> Any:
-    """Return δ(ε) of ε₀-randomized response: (e^ε₀ − e^ε)₊/(1 + e^ε₀), rounded up."""
+    """Return δ(ε) of ε₀-randomized response: (e^ε₀ − e^ε)₊/(1 + e^ε₀), rounded up.
+
+    Parameters
+    ----------
+    eps0 : float
+        ε₀ > 0, the parameter of randomized response.
+    eps : array
+        ε >= 0.
+    """
     gap = np.minimum(eps - eps0, 0.0)
     delta = -np.expm1(gap) * scipy.special.expit(eps0)
     return np.where(delta > 0, np.minimum(round_up(delta, 1e-15), 1.0), 0.0)
 
 
 def randomized_response_epsilon(eps0: float, delta: Array) -> Any:
-    """Return the ε at which `randomized_response_delta` falls to `delta`, rounded up.
+    """Return the ε at which δ(ε) of ε₀-randomized response falls to δ; rounded up.
 
-    That is ε = log(e^ε₀·(1 − δ) − δ), at most ε₀, and 0 from δ = tanh(ε₀/2) on. The
-    difference is at least half of its first term, so nothing cancels, and 1 − δ is
-    exact where it is small.
+    It is ε = log(e^ε₀·(1 − δ) − δ), at most ε₀, and 0 for δ >= tanh(ε₀/2). The
+    difference is at least half of its first term, so nothing cancels; and 1 − δ is
+    exact if it is small.
+
+    Parameters
+    ----------
+    eps0 : float
+        ε₀ > 0, the parameter of randomized response.
+    delta : array
+        δ in [0, 1).
     """
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         eps = eps0 + np.log((1 - delta) - delta * math.exp(-eps0))
-        raised = eps + 2.0**-49 * (1 + eps0 + np.abs(eps))
+        rounded_up = eps + 2.0**-49 * (1 + eps0 + np.abs(eps))
     delta_at_zero = round_up(math.tanh(eps0 / 2), 1e-15)
-    return np.where(delta >= delta_at_zero, 0.0, np.clip(raised, 0.0, eps0))
+    return np.where(delta >= delta_at_zero, 0.0, np.clip(rounded_up, 0.0, eps0))
 
 
 def randomized_response_mu(eps: float) -> float:
     """Return the μ of GDP that ε-DP implies: −2Φ⁻¹(1/(1 + e^ε)), rounded up.
 
-    Below ε = 1 it is computed as 2√2·erf⁻¹(tanh(ε/2)), which keeps the digits of tiny
-    ε; above it from the logarithm of the tail, which keeps those of huge ε.
+    Φ is the normal distribution function. Below ε = 1 it is computed as
+    2√2·erf⁻¹(tanh(ε/2)), which is accurate for tiny ε; above, from the logarithm of the
+    tail, which is accurate for huge ε.
     """
     if eps < 1:
         mu = 2 * math.sqrt(2) * scipy.special.erfinv(math.tanh(eps / 2))
@@ -104,14 +125,18 @@ def randomized_response_mu(eps: float) -> float:
 def randomized_response_renyi(eps: Any, order: Any) -> Any:
     """Return D_α of ε-randomized response, the largest of all ε-DP mechanisms.
 
-    D_α = log(cosh A / cosh B)/(α − 1) with A = (α − ½)ε and B = ε/2 (Bun and Steinke
-    2016). With x = A − B = (α − 1)ε it is computed in one of two forms that keep their
-    digits, also at orders next to 1:
+    D_α is the Rényi divergence of order α. It is log(cosh A / cosh B)/(α − 1) with A =
+    (α − ½)ε and B = ε/2 (Bun and Steinke 2016). With x = A − B = (α − 1)ε, the
+    logarithm is computed in one of two forms that are accurate to relative precision,
+    also at orders close to 1:
 
-        x + log(1 − (1 − e^{−2x})/(1 + e^ε))            where αε > 2,
-        log(1 + 2·sinh(αε/2)·sinh(x/2)/cosh(ε/2))       elsewhere.
+        x + log(1 − (1 − e^{−2x})/(1 + e^ε))            if αε > 2,
+        log(1 + 2·sinh(αε/2)·sinh(x/2)/cosh(ε/2))       otherwise.
 
-    Arrays of ε > 0 and α > 1 broadcast.
+    Parameters
+    ----------
+    eps, order : float or array
+        ε > 0 and α > 1; they broadcast.
     """
     eps = np.asarray(eps, np.float64)
     order = np.asarray(order, np.float64)
@@ -126,8 +151,11 @@ def randomized_response_renyi(eps: Any, order: Any) -> Any:
     return divergence if np.ndim(divergence) else float(divergence)
 
 
-def exp_times(eps: float, alpha: Array) -> Any:
-    """Return e^ε·α; where e^ε overflows, a number >= 1 for every α > 0."""
+def scaled_by_exp(eps: float, alpha: Array) -> Any:
+    """Return e^ε·α, or a number >= 1 for every α > 0 if e^ε would overflow.
+
+    Trade-off curves use it as 1 − e^ε·α, which is then clipped at 0.
+    """
     if eps < 700:
         return np.exp(eps) * alpha
     return np.where(alpha > 0, 1.0, 0.0)
@@ -136,7 +164,8 @@ def exp_times(eps: float, alpha: Array) -> Any:
 def log_cosh(x: float) -> float:
     """Return log cosh x for x >= 0.
 
-    Near 0 it is log(1 + 2·sinh²(x/2)), which keeps the digits.
+    Near 0 it is computed as log(1 + 2·sinh²(x/2)), which is accurate to relative
+    precision.
     """
     if x < 1:
         return math.log1p(2 * math.sinh(x / 2) ** 2)
@@ -149,5 +178,9 @@ def half_square(mu: float) -> float:
 
 
 def hellinger_angle(minus_log_affinity: float) -> float:
-    """Return the angle θ = 2·arccos e^{−x} of an affinity e^{−x}, rounded up."""
+    """Return the Hellinger angle θ = 2·arccos e^{−x}, rounded up.
+
+    x = −log∫√(pq), where p and q are the output densities. Because x may itself be
+    rounded, it is raised first.
+    """
     return float(hellinger_from_affinity(round_up(minus_log_affinity, 1e-14)))

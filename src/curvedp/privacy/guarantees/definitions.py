@@ -1,9 +1,9 @@
 """The definitions of differential privacy, one frozen class for each.
 
-They are `PureDP`, `ApproxDP`, `ZCDP`, `RenyiDP`, `GDP` and `RaoDP`. Each answers `delta`,
-`epsilon` and `tradeoff`, and every number is rounded to the private side. A parameter of
-0 is refused everywhere: perfect privacy needs no mechanism, and as a target it is almost
-certainly a typing mistake.
+They are `PureDP`, `ApproxDP`, `ZCDP`, `RenyiDP`, `GDP` and `RaoDP`. Each answers
+`delta`, `epsilon` and `tradeoff`, and every number is rounded to the private side. A
+parameter of 0 is refused everywhere: perfect privacy needs no mechanism, and as a
+target it is almost certainly a typing mistake.
 """
 
 import math
@@ -18,7 +18,6 @@ from curvedp.errors import ParameterError, UnattainableGuarantee
 from curvedp.numerics.directed_rounding import Array, round_up
 from curvedp.privacy.guarantees.base import Guarantee, conversion_impossible
 from curvedp.privacy.guarantees.conversions import (
-    exp_times,
     half_square,
     hellinger_angle,
     log_cosh,
@@ -26,30 +25,32 @@ from curvedp.privacy.guarantees.conversions import (
     randomized_response_epsilon,
     randomized_response_mu,
     randomized_response_renyi,
+    scaled_by_exp,
 )
 from curvedp.privacy.guarantees.gaussian import gdp_delta, gdp_tradeoff
 from curvedp.privacy.guarantees.rao import rao_delta, rao_epsilon, rao_tradeoff
 from curvedp.privacy.guarantees.renyi import EpsilonFirst, renyi_epsilon, zcdp_epsilon
 
 _SMALLEST_FLOAT = 5e-324
-_MISSING: Any = object()  # stands for an argument that was not given
+# The default of an argument that may be given under another name.
+_MISSING: Any = object()
 
 
 @dataclass(frozen=True, repr=False, init=False)
 class PureDP(Guarantee):
-    """ε-DP: no event's odds change by more than e^ε (Dwork et al. 2006).
+    """ε-DP: the probability of no event changes by more than a factor e^ε.
 
-    `delta` is the exact worst case over all ε₀-DP mechanisms, that of randomized
-    response: δ(ε) = (e^ε₀ − e^ε)₊/(1 + e^ε₀).
+    Dwork et al. (2006). `delta` is the exact worst case over all ε₀-DP mechanisms, that
+    of randomized response: δ(ε) = (e^ε₀ − e^ε)₊/(1 + e^ε₀).
 
     Parameters
     ----------
     epsilon : float
         The bound ε > 0.
     eps : float
-        The same, under the name by which it is stored. Give one of them.
+        The same number, under the name of the field. Give one of the two.
     adjacency : str
-        What neighboring data sets differ in.
+        What neighboring data sets differ in: 'replace-one' or 'add-remove'.
 
     Examples
     --------
@@ -74,46 +75,55 @@ class PureDP(Guarantee):
         adjacency: str = "replace-one",
     ) -> None:
         """Store ε, given under either of its names, and validate it."""
-        object.__setattr__(self, "eps", _one_of("epsilon", epsilon, "eps", eps))
+        object.__setattr__(self, "eps", _resolve_alias("epsilon", epsilon, "eps", eps))
         object.__setattr__(self, "adjacency", adjacency)
         self.__post_init__()
 
     def _delta(self, eps: Array) -> Any:
-        """Return δ(ε) of randomized response."""
+        """Return δ(ε) of randomized response, the worst of all ε₀-DP mechanisms."""
         return randomized_response_delta(self.eps, eps)
 
     def _epsilon(self, delta: Array) -> Any:
-        """Return ε(δ) of randomized response."""
+        """Return ε(δ) of randomized response, the worst of all ε₀-DP mechanisms."""
         return randomized_response_epsilon(self.eps, delta)
 
     def _tradeoff(self, alpha: Array) -> Any:
-        """Return max(1 − e^ε·α, e^−ε·(1 − α)), the curve of randomized response."""
-        steep_line = 1 - exp_times(self.eps, alpha)
+        """Return max(1 − e^ε·α, e^−ε·(1 − α)), as for randomized response.
+
+        α is the type I error.
+        """
+        steep_line = 1 - scaled_by_exp(self.eps, alpha)
         shallow_line = np.exp(-self.eps) * (1 - alpha)
         return np.maximum(steep_line, shallow_line)
 
     def implied_pure_epsilon(self) -> float:
+        """Return ε itself."""
         return self.eps
 
     def implied_mu(self) -> float:
+        """Return the μ of Gaussian DP that randomized response satisfies."""
         return randomized_response_mu(self.eps)
 
     def implied_rho(self) -> float:
-        """Return the divergence of order 1, where D_α/α is largest."""
+        """Return the ρ of zCDP: the Rényi divergence D_α of order 1.
+
+        D_α/α of randomized response is largest there.
+        """
         return self.implied_renyi(1.0)
 
     def implied_hellinger_angle(self) -> float:
-        """Return the angle of randomized response: ∫√(pq) = 1/cosh(ε/2)."""
+        """Return the Hellinger angle of randomized response: ∫√(pq) = 1/cosh(ε/2)."""
         return hellinger_angle(log_cosh(self.eps / 2))
 
     def implied_renyi(self, order: float) -> float:
-        """Return D_α of randomized response; of order 1 it is ε·tanh(ε/2)."""
+        """Return the Rényi divergence of randomized response; at order 1, ε·tanh(ε/2)."""
         if order > 1:
             return float(randomized_response_renyi(self.eps, order))
         return float(round_up(self.eps * math.tanh(self.eps / 2), 1e-15))
 
     @classmethod
     def implied_parameter(cls, other: Guarantee) -> float:
+        """Return the ε that another guarantee implies; infinity if none."""
         return other.implied_pure_epsilon()
 
 
@@ -122,17 +132,17 @@ class ApproxDP(Guarantee):
     """(ε, δ)-DP at one point (Dwork et al. 2006).
 
     `delta` is the exact worst case, that of the four-point pair of Kairouz, Oh and
-    Viswanath (2015): δ(ε) = δ₀ + (1 − δ₀)·(e^ε₀ − e^ε)₊/(1 + e^ε₀). Below δ₀ nothing is
-    known: `epsilon` is infinite there.
+    Viswanath (2015): δ(ε) = δ₀ + (1 − δ₀)·(e^ε₀ − e^ε)₊/(1 + e^ε₀). For δ < δ₀ the
+    guarantee says nothing, and `epsilon` is infinite.
 
     Parameters
     ----------
     epsilon, delta : float
         The point (ε₀, δ₀), ε₀ > 0 and 0 < δ₀ < 1.
     eps, delta0 : float
-        The same, under the names by which they are stored. Give each number once.
+        The same numbers, under the names of the fields. Give each number once.
     adjacency : str
-        What neighboring data sets differ in.
+        What neighboring data sets differ in: 'replace-one' or 'add-remove'.
 
     Examples
     --------
@@ -158,31 +168,38 @@ class ApproxDP(Guarantee):
         adjacency: str = "replace-one",
     ) -> None:
         """Store ε₀ and δ₀, given under either of their names, and validate them."""
-        object.__setattr__(self, "eps", _one_of("epsilon", epsilon, "eps", eps))
-        object.__setattr__(self, "delta0", _one_of("delta", delta, "delta0", delta0))
+        object.__setattr__(self, "eps", _resolve_alias("epsilon", epsilon, "eps", eps))
+        object.__setattr__(
+            self, "delta0", _resolve_alias("delta", delta, "delta0", delta0)
+        )
         object.__setattr__(self, "adjacency", adjacency)
         self.__post_init__()
 
     def _delta(self, eps: Array) -> Any:
-        """Return δ₀ + (1 − δ₀)·(δ of randomized response), rounded up."""
+        """Return δ₀ + (1 − δ₀)·(δ of ε₀-randomized response), rounded up."""
         extra = (1 - self.delta0) * randomized_response_delta(self.eps, eps)
         total = np.minimum(round_up(self.delta0 + extra, 4e-16), 1.0)
         return np.where(extra > 0, total, self.delta0)
 
     def _epsilon(self, delta: Array) -> Any:
-        """Return the ε of ε₀-randomized response at (δ − δ₀)/(1 − δ₀); infinity below δ₀."""
-        conditional = np.maximum(delta - self.delta0, 0.0) / (1 - self.delta0)
-        eps = randomized_response_epsilon(self.eps, conditional * (1 - 1e-15))
+        """Return the ε of ε₀-randomized response at (δ − δ₀)/(1 − δ₀); infinity for δ <
+        δ₀.
+        """
+        conditional_delta = np.maximum(delta - self.delta0, 0.0) / (1 - self.delta0)
+        eps = randomized_response_epsilon(self.eps, conditional_delta * (1 - 1e-15))
         return np.where(delta >= self.delta0, eps, np.inf)
 
     def _tradeoff(self, alpha: Array) -> Any:
-        """Return the curve of (ε₀, δ₀): max(1 − δ₀ − e^ε₀·α, e^−ε₀·(1 − δ₀ − α))."""
-        steep_line = 1 - self.delta0 - exp_times(self.eps, alpha)
+        """Return the trade-off curve max(1 − δ₀ − e^ε₀·α, e^−ε₀·(1 − δ₀ − α)).
+
+        α is the type I error.
+        """
+        steep_line = 1 - self.delta0 - scaled_by_exp(self.eps, alpha)
         shallow_line = np.exp(-self.eps) * (1 - self.delta0 - alpha)
         return np.maximum(steep_line, shallow_line)
 
     def truncation_loss(self, delta: float) -> float:
-        """Return ε₀: beyond it δ is constant, and the loss has an atom there."""
+        """Return ε₀: for larger ε, δ(ε) is constant, and the loss has an atom at ε₀."""
         return self.eps
 
     def implied_hellinger_angle(self) -> float:
@@ -202,7 +219,7 @@ class ApproxDP(Guarantee):
         Parameters
         ----------
         other : Guarantee
-            What is known.
+            The guarantee that is known.
         eps, delta : float or None
             Exactly one of them must be given.
         order : None
@@ -217,26 +234,28 @@ class ApproxDP(Guarantee):
         """
         if (eps is None) == (delta is None):
             raise ParameterError(
-                f"converting to ApproxDP needs one of eps={eps!r} and delta={delta!r}"
+                "a conversion to ApproxDP needs exactly one of eps and delta, not "
+                f"eps={eps!r} and delta={delta!r}"
             )
         if eps is not None:
             eps = _validate.nonnegative("eps", eps)
-            delta_there = max(other.delta(eps), _SMALLEST_FLOAT)
-            return cls(eps, delta_there, adjacency=other.adjacency)
+            delta_at_eps = max(other.delta(eps), _SMALLEST_FLOAT)
+            return cls(eps, delta_at_eps, adjacency=other.adjacency)
 
         delta = _validate.nonnegative("delta", delta)
-        eps_there = other.epsilon(delta)
-        if not eps_there < math.inf:
+        eps_at_delta = other.epsilon(delta)
+        if not eps_at_delta < math.inf:
             infimum = other.delta(math.inf)
             raise UnattainableGuarantee(
-                f"{other!r} implies no (ε, {delta:g}): its δ stays at {infimum:g} or "
-                "above"
+                f"{other!r} implies no (ε, {delta:g})-DP, because its δ never falls "
+                f"below {infimum:g}"
             )
-        # (0, δ) implies (ε, δ) for every ε > 0, and 0 is no parameter of this class.
-        return cls(max(eps_there, _SMALLEST_FLOAT), delta, adjacency=other.adjacency)
+        # ε = 0 is not a parameter of this class, but (0, δ) implies (ε, δ) for any ε >
+        # 0.
+        return cls(max(eps_at_delta, _SMALLEST_FLOAT), delta, adjacency=other.adjacency)
 
     def parameter_of(self, other: Guarantee) -> float:
-        """Return δ of `other` at ε₀."""
+        """Return the δ of another guarantee at ε₀."""
         return float(other.delta(self.eps))
 
 
@@ -244,15 +263,15 @@ class ApproxDP(Guarantee):
 class ZCDP(EpsilonFirst, Guarantee):
     """ρ-zero-concentrated DP: D_α <= ρα for all α > 1 (Bun and Steinke 2016).
 
-    `delta` is the best over all orders of the exact bound that each order implies; see
-    `guarantees.renyi`.
+    D_α is the Rényi divergence of order α. `delta` is the best over all orders of the
+    exact bound that each order implies; see `guarantees.renyi`.
 
     Parameters
     ----------
     rho : float
         The bound ρ > 0.
     adjacency : str
-        What neighboring data sets differ in.
+        What neighboring data sets differ in: 'replace-one' or 'add-remove'.
 
     Examples
     --------
@@ -269,20 +288,24 @@ class ZCDP(EpsilonFirst, Guarantee):
     reason_for_no_bound: ClassVar[str] = "a Rényi divergence of it can be infinite"
 
     def _epsilon(self, delta: Array) -> Any:
+        """Return the smallest ε that ρ-zCDP implies at δ."""
         return zcdp_epsilon(self.rho, delta)
 
     def implied_rho(self) -> float:
+        """Return ρ itself."""
         return self.rho
 
     def implied_hellinger_angle(self) -> float:
-        """Return the angle from −2·log∫√(pq) = D_½ <= D_1 <= ρ."""
+        """Return the Hellinger angle, from −2·log∫√(pq) = D_½ <= D_1 <= ρ."""
         return hellinger_angle(self.rho / 2)
 
     def implied_renyi(self, order: float) -> float:
+        """Return ρα, rounded up, at the order α."""
         return float(round_up(order * self.rho))
 
     @classmethod
     def implied_parameter(cls, other: Guarantee) -> float:
+        """Return the ρ that another guarantee implies; infinity if none."""
         return other.implied_rho()
 
 
@@ -290,15 +313,15 @@ class ZCDP(EpsilonFirst, Guarantee):
 class RenyiDP(EpsilonFirst, Guarantee):
     """(α, ε)-Rényi DP: D_α <= ε at one order α > 1 (Mironov 2017).
 
-    `delta` is the exact largest δ that the divergence bound allows (Asoodeh et al.
-    2021).
+    D_α is the Rényi divergence of order α. `delta` is the exact largest δ that the
+    divergence bound allows (Asoodeh et al. 2021).
 
     Parameters
     ----------
     order, eps : float
         The order α > 1 and the bound ε > 0.
     adjacency : str
-        What neighboring data sets differ in.
+        What neighboring data sets differ in: 'replace-one' or 'add-remove'.
 
     Examples
     --------
@@ -316,14 +339,15 @@ class RenyiDP(EpsilonFirst, Guarantee):
     open_ranges: ClassVar[dict[str, tuple[float, float]]] = {"order": (1, math.inf)}
 
     def _epsilon(self, delta: Array) -> Any:
+        """Return the smallest (ε, δ)-DP parameter ε that the divergence bound implies."""
         return renyi_epsilon(self.order, self.eps, delta)
 
     def implied_renyi(self, order: float) -> float:
-        """Return ε at orders up to its own: divergences grow with the order."""
+        """Return ε at orders up to its own (divergences increase with the order)."""
         return self.eps if order <= self.order else math.inf
 
     def implied_hellinger_angle(self) -> float:
-        """Return the angle from −2·log∫√(pq) = D_½ <= D_α <= ε."""
+        """Return the Hellinger angle, from −2·log∫√(pq) = D_½ <= D_α <= ε."""
         return hellinger_angle(self.eps / 2)
 
     @classmethod
@@ -339,7 +363,7 @@ class RenyiDP(EpsilonFirst, Guarantee):
         Parameters
         ----------
         other : Guarantee
-            What is known.
+            The guarantee that is known.
         eps, delta : None
             Not used.
         order : float
@@ -353,8 +377,8 @@ class RenyiDP(EpsilonFirst, Guarantee):
             If the divergence can be infinite.
         """
         if order is None:
-            raise ParameterError("converting to RenyiDP needs order=…")
-        checked_order = RenyiDP(order, 1.0).order
+            raise ParameterError("a conversion to RenyiDP needs the argument order")
+        checked_order = RenyiDP(order, 1.0).order  # the constructor validates it
         divergence = other.implied_renyi(checked_order)
         if not divergence < math.inf:
             raise conversion_impossible(
@@ -363,7 +387,7 @@ class RenyiDP(EpsilonFirst, Guarantee):
         return cls(checked_order, divergence, adjacency=other.adjacency)
 
     def parameter_of(self, other: Guarantee) -> float:
-        """Return the divergence of `other` at this order."""
+        """Return the Rényi divergence of another guarantee at this order."""
         return other.implied_renyi(self.order)
 
 
@@ -379,7 +403,7 @@ class GDP(Guarantee):
     mu : float
         The bound μ > 0.
     adjacency : str
-        What neighboring data sets differ in.
+        What neighboring data sets differ in: 'replace-one' or 'add-remove'.
 
     Examples
     --------
@@ -395,27 +419,32 @@ class GDP(Guarantee):
     reason_for_no_bound: ClassVar[str] = "its tail can be heavier than every Gaussian's"
 
     def _delta(self, eps: Array) -> Any:
+        """Return δ(ε) of N(0, 1) against N(μ, 1)."""
         return gdp_delta(self.mu, eps)
 
     def _tradeoff(self, alpha: Array) -> Any:
+        """Return the smallest type II error of N(0, 1) against N(μ, 1)."""
         return gdp_tradeoff(self.mu, alpha)
 
     def implied_mu(self) -> float:
+        """Return μ itself."""
         return self.mu
 
     def implied_rho(self) -> float:
+        """Return μ²/2, rounded up."""
         return half_square(self.mu)
 
     def implied_hellinger_angle(self) -> float:
-        """Return the angle of N(0, 1) and N(μ, 1): ∫√(pq) = e^{−μ²/8}."""
+        """Return the Hellinger angle of N(0, 1) and N(μ, 1): ∫√(pq) = e^{−μ²/8}."""
         return hellinger_angle(self.mu * self.mu / 8)
 
     def implied_renyi(self, order: float) -> float:
-        """Return αμ²/2, the divergence of N(0, 1) and N(μ, 1)."""
+        """Return αμ²/2, the Rényi divergence of order α of N(0, 1) and N(μ, 1)."""
         return float(round_up(order * half_square(self.mu)))
 
     @classmethod
     def implied_parameter(cls, other: Guarantee) -> float:
+        """Return the μ that another guarantee implies; infinity if none."""
         return other.implied_mu()
 
 
@@ -459,26 +488,38 @@ class RaoDP(Guarantee):
             _validate.within("theta", self.theta, 0, math.pi)
 
     def cost(self) -> tuple[Fraction, ...]:
-        """Return (θ²,) of a parametric distance; Hellinger angles do not add up."""
+        """Return (θ²,) for a parametric distance. Hellinger angles do not add up.
+
+        Raises
+        ------
+        ParameterError
+            If θ is a Hellinger angle.
+        """
         if self.angle != "parametric":
             raise ParameterError(
-                f"{self!r} has no cost that adds up: a Rao budget is parametric"
+                f"the cost of {self!r} does not add up over releases; use "
+                "RaoDP(theta, angle='parametric') for a budget"
             )
         return super().cost()
 
     def _delta(self, eps: Array) -> Any:
+        """Return the largest δ(ε) of two distributions at Hellinger angle θ."""
         return rao_delta(self.theta, eps)
 
     def _epsilon(self, delta: Array) -> Any:
+        """Return the smallest ε with δ(ε) <= δ, for a Hellinger angle θ."""
         return rao_epsilon(self.theta, delta)
 
     def _tradeoff(self, alpha: Array) -> Any:
+        """Return the smallest type II error of two distributions at Hellinger angle θ."""
         return rao_tradeoff(self.theta, alpha)
 
     def implied_hellinger_angle(self) -> float:
+        """Return θ, at most π: a parametric distance bounds the Hellinger angle."""
         return min(self.theta, math.pi)
 
     def implied_rao_distance(self) -> float:
+        """Return θ if it is a parametric distance, else infinity."""
         return self.theta if self.angle == "parametric" else math.inf
 
     @classmethod
@@ -491,31 +532,34 @@ class RaoDP(Guarantee):
     ) -> "RaoDP":
         """Return the Hellinger angle that another guarantee implies.
 
-        The options `eps`, `delta` and `order` are not used.
+        `convert` calls it. The options `eps`, `delta` and `order` are not used.
 
         Raises
         ------
         UnattainableGuarantee
-            If `other` bounds no angle.
+            If `other` implies no bound on the angle.
         """
         theta = other.implied_hellinger_angle()
         if not theta < math.inf:
             raise conversion_impossible(
                 other,
                 cls,
-                "its profile alone bounds the Hellinger angle only loosely; "
-                "convert its parts",
+                "its profile alone bounds the Hellinger angle only loosely, so convert "
+                "its components instead",
             )
         return cls(theta, angle="hellinger", adjacency=other.adjacency)
 
     def parameter_of(self, other: Guarantee) -> float:
-        """Return the Rao distance of another guarantee, parametric or Hellinger like this."""
+        """Return the Rao distance of another guarantee, of the same kind as this one.
+
+        The kind is parametric or Hellinger.
+        """
         if self.angle == "parametric":
             return other.implied_rao_distance()
         return other.implied_hellinger_angle()
 
 
-def _one_of(name: str, value: Any, stored_name: str, stored_value: Any) -> Any:
+def _resolve_alias(name: str, value: Any, stored_name: str, stored_value: Any) -> Any:
     """Return an argument that may be given under either of two names.
 
     Parameters
@@ -531,5 +575,7 @@ def _one_of(name: str, value: Any, stored_name: str, stored_value: Any) -> Any:
         If both or none are given.
     """
     if (value is _MISSING) == (stored_value is _MISSING):
-        raise TypeError(f"give {name} once (certificates store it as {stored_name})")
+        raise TypeError(
+            f"give the argument {name} once, either as {name} or as {stored_name}"
+        )
     return stored_value if value is _MISSING else value

@@ -1,16 +1,16 @@
 """The privacy profile of N(0, 1) against N(μ, 1), from δ = 1 down to any log δ.
 
 Theorem (Balle and Wang 2018; Dong, Roth and Su 2022). With a = ε/μ − μ/2 and
-b = ε/μ + μ/2,
+b = ε/μ + μ/2, Φ the normal distribution function and φ its density,
 
     δ_μ(ε) = Φ(−a) − e^ε·Φ(−b).
 
-The two terms agree to all digits in the tail. Since e^ε·φ(b) = φ(a), the same number is
+In the tail the two terms agree to all digits. Since e^ε·φ(b) = φ(a), the same number is
 
     δ_μ(ε) = φ(a)·(R(a) − R(b)) = φ(a)·∫₀^∞ (1 − e^{−μs})·e^{−as − s²/2} ds
 
-with Mills' ratio R(x) = Φ(−x)/φ(x). The integral serves where the difference would
-cancel. Both factors are computed in extended precision where they need it, so that the
+with Mills' ratio R(x) = Φ(−x)/φ(x). The integral is used if the difference would
+cancel. Both factors are computed in extended precision if they need it, so that the
 relative error is below `RELATIVE_ERROR`, by which every result is rounded up.
 """
 
@@ -28,18 +28,23 @@ from curvedp.numerics.directed_rounding import (
 )
 from curvedp.numerics.error_free import two_prod, two_sum
 
-# 1.4e-14; the largest error seen against 60-digit arithmetic is 4e-15 (tests/privacy).
+# A bound on the relative error of δ: 1.4e-14. The largest error seen against 60-digit
+# arithmetic is 4e-15 (tests/privacy).
 RELATIVE_ERROR = 2.0**-46
 _HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
+# A Gauss–Legendre rule on (0, 1).
 _LEGENDRE_NODES, _LEGENDRE_WEIGHTS = np.polynomial.legendre.leggauss(64)
-_NODES = 0.5 * (_LEGENDRE_NODES + 1)  # on (0, 1)
+_NODES = 0.5 * (_LEGENDRE_NODES + 1)
 _WEIGHTS = 0.5 * _LEGENDRE_WEIGHTS
-_BLOCK = 256  # integrals are computed so many at a time, so that a block stays in cache
-_HUGE = 1e140  # the square of a larger number is beyond the range of `two_prod`
+# The number of integrals that are computed at a time, so that a block stays in the
+# cache.
+_BLOCK = 256
+# The square of a larger number is beyond the range of `two_prod`.
+_HUGE = 1e140
 
 
 def gdp_delta(mu: Any, eps: Any) -> Any:
-    """Return δ_μ(ε), the profile of N(0, 1) against N(μ, 1); rounded up.
+    """Return δ_μ(ε), the privacy profile of N(0, 1) against N(μ, 1); rounded up.
 
     Parameters
     ----------
@@ -57,7 +62,7 @@ def gdp_delta(mu: Any, eps: Any) -> Any:
     )
     exponent, exponent_low, factor = _exponent_and_factor(mu, eps)
     with np.errstate(under="ignore"):
-        # |exponent_low| exceeds 1 only where exp(exponent) is 0.
+        # |exponent_low| exceeds 1 only if exp(exponent) is 0.
         correction = np.exp(np.clip(exponent_low, -1.0, 1.0))
         delta = np.exp(exponent) * correction * factor
     delta = np.minimum(round_up(delta, RELATIVE_ERROR), 1.0)
@@ -66,7 +71,9 @@ def gdp_delta(mu: Any, eps: Any) -> Any:
 
 
 def gdp_log_delta(mu: Any, eps: Any) -> Any:
-    """Return log δ_μ(ε), rounded up, also for δ far below the smallest float.
+    """Return log δ_μ(ε), rounded up, even if δ is far below the smallest float.
+
+    δ_μ(ε) is the privacy profile of N(0, 1) against N(μ, 1).
 
     Parameters
     ----------
@@ -87,21 +94,37 @@ def gdp_log_delta(mu: Any, eps: Any) -> Any:
 def _exponent_and_factor(mu: Array, eps: Array) -> tuple[Array, Array, Array]:
     """Return (e, e′, f) with δ_μ(ε) = exp(e + e′)·f.
 
-    e + e′ is log φ(a) to twice the precision of a double, with a = ε/μ − μ/2. The factor f
-    is the difference of Mills' ratios R(a) − R(a + μ) where it has enough digits, and else
-    the integral of the module's docstring. Where δ is near 1, e = e′ = 0 and f = δ.
+    δ_μ(ε) = φ(a)·(R(a) − R(a + μ)) is the profile of N(0, 1) against N(μ, 1), where
+    a = ε/μ − μ/2, φ is the normal density, Φ its distribution function and
+    R(x) = Φ(−x)/φ(x) is Mills' ratio. There are three cases:
+
+    - e + e′ is log φ(a) to twice the precision of a double, and f = R(a) − R(a + μ).
+    - If that difference would lose digits, f is ∫₀^∞ (1 − e^{−μs})·e^{−as − s²/2} ds
+      (`use_integral`).
+    - If δ is near 1, e = e′ = 0 and f = Φ(−a) − φ(a)·R(a + μ) (`is_near_one`).
+
+    Parameters
+    ----------
+    mu, eps : array
+        μ > 0 and ε >= 0, of the same shape.
+
+    Returns
+    -------
+    exponent, exponent_low, factor : array
+        e, e′ and f.
     """
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         a, log_phi, log_phi_low = _log_normal_density(mu, eps)
         b = a + mu
 
-        # as + s²/2 = 44 at s = reach: the tail beyond is below 2^-60 of the integral.
+        # as + s²/2 = 44 at s = upper_limit. The tail beyond is below 2^-60 of the
+        # integral.
         root = np.sqrt(a * a + 88.0)
-        reach = np.where(a < 0, -a + root, 88.0 / (a + root))
-        use_integral = mu * reach <= 20.0
-        integral = np.zeros_like(reach)
+        upper_limit = np.where(a < 0, -a + root, 88.0 / (a + root))
+        use_integral = mu * upper_limit <= 20.0
+        integral = np.zeros_like(upper_limit)
         integral[use_integral] = _mills_integral(
-            mu[use_integral], a[use_integral], reach[use_integral]
+            mu[use_integral], a[use_integral], upper_limit[use_integral]
         )
 
         mills_a = _mills_ratio(np.maximum(a, 0.0))
@@ -120,18 +143,22 @@ def _exponent_and_factor(mu: Array, eps: Array) -> tuple[Array, Array, Array]:
 def _log_normal_density(mu: Array, eps: Array) -> tuple[Array, Array, Array]:
     """Return a = (2ε − μ²)/2μ and log φ(a), the latter as the sum of two doubles.
 
-    a² is the exponent, so that an error in a is multiplied by a. Both are therefore
-    computed with error-free transformations, or in plain floats where squares overflow.
+    φ is the normal density. Since log φ(a) contains a²/2, an error in a is multiplied
+    by a. Therefore both are computed with error-free transformations: a variable x and
+    its `x_low` stand for the unrounded sum x + x_low. If squares would overflow, plain
+    floats are used.
 
     Returns
     -------
     a, log_phi, log_phi_low : array
         log φ(a) is log_phi + log_phi_low.
     """
+    # 2ε − μ².
     mu_square, mu_square_low = two_prod(mu, mu)
     numerator, numerator_low = two_sum(2 * eps, -mu_square)
     numerator_low = numerator_low - mu_square_low
 
+    # The quotient by 2μ, corrected by its remainder, and its square.
     a = numerator / (2 * mu)
     product, product_low = two_prod(a, 2 * mu)
     a_low = ((numerator - product) - product_low + numerator_low) / (2 * mu)
@@ -142,6 +169,7 @@ def _log_normal_density(mu: Array, eps: Array) -> tuple[Array, Array, Array]:
     a = np.where(is_huge, np.minimum(eps / mu - mu / 2, 1e300), a)
     a_low = np.where(is_huge, 0.0, a_low)
 
+    # log φ(a) = −a²/2 − log(2π)/2.
     log_phi, log_phi_low = two_sum(-a_square / 2, -_HALF_LOG_2PI)
     log_phi, log_phi_low = two_sum(log_phi, log_phi_low - a_square_low / 2 - a * a_low)
     log_phi = np.where(is_huge, -a * a / 2 - _HALF_LOG_2PI, log_phi)
@@ -150,38 +178,40 @@ def _log_normal_density(mu: Array, eps: Array) -> tuple[Array, Array, Array]:
 
 
 def _mills_ratio(x: Array) -> Array:
-    """Return Mills' ratio R(x) = Φ(−x)/φ(x)."""
+    """Return Mills' ratio R(x) = Φ(−x)/φ(x) of the normal distribution."""
     return np.asarray(math.sqrt(math.pi / 2) * scipy.special.erfcx(x / math.sqrt(2)))
 
 
-def _mills_integral(mu: Array, a: Array, reach: Array) -> Array:
-    """Return R(a) − R(a + μ) = ∫₀^reach (1 − e^{−μs})·e^{−as − s²/2} ds.
+def _mills_integral(mu: Array, a: Array, upper_limit: Array) -> Array:
+    """Return R(a) − R(a + μ) = ∫₀^∞ (1 − e^{−μs})·e^{−as − s²/2} ds.
 
-    R is Mills' ratio. The integrals are computed in blocks that fit into the cache, which
-    is ten times as fast for long arrays.
+    R is Mills' ratio of the normal distribution. The integrals are computed in blocks
+    that fit into the cache, which is ten times as fast for long arrays.
 
     Parameters
     ----------
     mu, a : array
         μ > 0 and a, in one dimension.
-    reach : array
+    upper_limit : array
         The s beyond which the integrand is negligible.
     """
-    total = np.empty_like(reach)
-    for start in range(0, len(reach), _BLOCK):
+    total = np.empty_like(upper_limit)
+    for start in range(0, len(upper_limit), _BLOCK):
         block = slice(start, start + _BLOCK)
-        s = reach[block, None] * _NODES
+        s = upper_limit[block, None] * _NODES
         integrand = _WEIGHTS * -np.expm1(-mu[block, None] * s)
         integrand *= np.exp(-s * (a[block, None] + s / 2))
         total[block] = np.sum(integrand, axis=-1)
-    return reach * total
+    return upper_limit * total
 
 
 def gdp_tradeoff(mu: Any, alpha: Any) -> Any:
     """Return G_μ(α) = Φ(Φ⁻¹(1−α) − μ), the smallest type II error; rounded down.
 
-    Dong, Roth and Su (2022), Definition 2.6. Φ⁻¹ and Φ err by a few units in the last
-    place; an error of the argument of Φ counts in proportion to its size.
+    It is that of a test of N(0, 1) against N(μ, 1) with the type I error α (Dong, Roth
+    and Su 2022, Definition 2.6); Φ is the normal distribution function. Φ⁻¹ and Φ err
+    by a few units in the last place. So the argument of Φ is lowered in proportion to
+    its size, and the result by a relative 4e-15.
 
     Parameters
     ----------
@@ -199,9 +229,10 @@ def gdp_tradeoff(mu: Any, alpha: Any) -> Any:
 def gdp_mu_below(eps: Any, log_delta: Any) -> Any:
     """Return a cheap lower bound on the μ at which δ_μ(ε) = δ, to start searches.
 
-    It is close to that μ, at most a rounding error above it, and increases with δ. With
-    a = ε/μ − μ/2 it solves Φ(−a) = δ for μ, because δ_μ(ε) <= Φ(−a), and also uses
-    δ_μ(ε) <= μ·φ(0).
+    δ_μ(ε) is the profile of N(0, 1) against N(μ, 1). The bound is close to that μ, at
+    most a rounding error above it, and increases with δ. It is the larger one of two
+    bounds: with a = ε/μ − μ/2, the root of Φ(−a) = δ, because δ_μ(ε) <= Φ(−a); and
+    δ/φ(0), because δ_μ(ε) <= μ·φ(0).
 
     Parameters
     ----------
@@ -219,7 +250,8 @@ def gdp_mu_below(eps: Any, log_delta: Any) -> Any:
 def gdp_mu(eps: Any, delta: Any) -> Any:
     """Return the μ at which δ_μ(ε) = δ, rounded up.
 
-    No mechanism whose profile passes through (ε, δ) has a smaller μ.
+    δ_μ(ε) is the profile of N(0, 1) against N(μ, 1). No mechanism whose profile passes
+    through (ε, δ) has a smaller μ.
 
     Parameters
     ----------
@@ -229,23 +261,25 @@ def gdp_mu(eps: Any, delta: Any) -> Any:
     Returns
     -------
     float or array
-        0 for δ = 0; inf for a δ so close to 1 that no float tells them apart.
+        0 for δ = 0; infinity if δ is so close to 1 that no float μ reaches it.
     """
     eps, delta = np.broadcast_arrays(
         np.asarray(eps, np.float64), np.asarray(delta, np.float64)
     )
     is_positive = delta > 0
     target = np.where(is_positive, delta, 0.5)
-    # gdp_log_delta is rounded up, so it has to pass the target by its own error: then
-    # the true δ_μ(ε) has reached it.
+    # gdp_log_delta is rounded up. If it exceeds the target by more than its error, the
+    # true δ_μ(ε) has reached the target.
     log_target = np.log(target) + 4 * RELATIVE_ERROR
 
-    # δ_μ grows with μ and is at most Φ(−a): the root is not below the one of Φ(−a) = δ.
+    # δ_μ increases with μ and is at most Φ(−a), a = ε/μ − μ/2. So the root of Φ(−a) = δ
+    # is a lower bound.
     z = scipy.special.ndtri(target)
     root = np.sqrt(z * z + 2 * eps)
     for_negative_z = 2 * eps / np.where(z < 0, root - z, 1.0)
     low = np.where(z < 0, for_negative_z, z + root) * (1 - 1e-12)
 
+    # An upper bound is found by doubling.
     high = np.maximum(2 * low, 1e-300) + 4 * target
     for _ in range(1100):
         is_too_small = (gdp_log_delta(high, eps) < log_target) & (high < 1e300)

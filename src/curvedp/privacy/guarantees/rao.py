@@ -15,7 +15,8 @@ import numpy as np
 
 from curvedp.numerics.directed_rounding import round_down, round_up
 
-_LARGEST_MINUS_LOG = 1e3  # −log of an affinity from which on θ = π in floats
+# The affinity is ∫√(pq); if −log of it exceeds this number, θ is π in floats.
+_LARGEST_MINUS_LOG_AFFINITY = 1e3
 
 
 def hellinger_from_affinity(minus_log_affinity: Any) -> Any:
@@ -27,27 +28,35 @@ def hellinger_from_affinity(minus_log_affinity: Any) -> Any:
     Parameters
     ----------
     minus_log_affinity : float or array
-        x = −log∫√(pq) >= 0.
+        x = −log∫√(pq) >= 0, where p and q are the output densities.
+
+    Returns
+    -------
+    float or array
+        θ in [0, π].
     """
-    x = np.minimum(np.asarray(minus_log_affinity, np.float64), _LARGEST_MINUS_LOG)
+    x = np.minimum(
+        np.asarray(minus_log_affinity, np.float64), _LARGEST_MINUS_LOG_AFFINITY
+    )
     theta = 2 * np.arctan2(np.sqrt(-np.expm1(-2 * x)), np.exp(-x))
     theta = np.minimum(round_up(theta, 1e-15), np.pi)
     return theta if theta.ndim else float(theta)
 
 
 def hellinger_compose(thetas: Any, counts: Any = 1) -> float:
-    """Return the Hellinger angle of a composition, adaptive or not.
+    """Return the Hellinger angle of a composition, adaptive or not; rounded up.
 
-    cos(θ/2) = ∏ cos(θᵢ/2)^countsᵢ (docs/rao.md, Theorem R1). It is computed through
-    −log cos x = −½·log(1 − sin² x), which keeps the digits of small angles; an angle of
-    π makes the composition π.
+    cos(θ/2) = ∏ cos(θᵢ/2)^countᵢ, where θᵢ are the angles of the releases (docs/rao.md,
+    Theorem R1). It is computed through −log cos x = −½·log(1 − sin² x), which is
+    accurate to relative precision for small angles. If one angle is π, so is that of
+    the composition.
 
     Parameters
     ----------
     thetas : sequence of float
-        The angles θᵢ; beyond π they count as π.
+        The angles θᵢ. An angle beyond π counts as π.
     counts : int or sequence of int
-        How often each occurs.
+        How often each release occurs.
     """
     half_angles = np.minimum(np.asarray(thetas, np.float64), np.pi) / 2
     squared_sines = np.minimum(np.sin(half_angles), 1.0) ** 2
@@ -62,18 +71,26 @@ def hellinger_compose(thetas: Any, counts: Any = 1) -> float:
 def rao_delta(theta: Any, eps: Any) -> Any:
     """Return the largest δ(ε) of two distributions at Hellinger angle <= θ; rounded up.
 
-    With s = sin(θ/2) and γ = e^ε this is Helstrom's value in the form δ = 2γs²/((γ−1) +
-    √((γ−1)² + 4γs²)), in which nothing cancels, divided by γ throughout so that ε may
-    be infinite. Arrays of θ > 0 and ε >= 0 broadcast.
+    Theorem (Helstrom; docs/rao.md, Theorem R2). With s = sin(θ/2) and γ = e^ε,
+
+        δ = 2γs²/((γ−1) + √((γ−1)² + 4γs²)).
+
+    Nothing cancels in this form. It is computed with all terms divided by γ, so that ε
+    may be infinite.
+
+    Parameters
+    ----------
+    theta, eps : float or array
+        The angle θ > 0 and ε >= 0; they broadcast.
     """
     theta = np.asarray(theta, np.float64)
     eps = np.asarray(eps, np.float64)
 
     sine = np.maximum(np.sin(np.minimum(theta, np.pi) / 2), 5e-324)
     sine = np.where(theta >= np.pi, 1.0, sine)
-    gap = -np.expm1(-eps)
-    root = np.hypot(gap, 2 * np.exp(-eps / 2) * sine)
-    delta = sine * (2 * sine / (gap + root))
+    one_minus_inverse_gamma = -np.expm1(-eps)
+    root = np.hypot(one_minus_inverse_gamma, 2 * np.exp(-eps / 2) * sine)
+    delta = sine * (2 * sine / (one_minus_inverse_gamma + root))
 
     delta = np.minimum(round_up(delta, 2e-15), 1.0)
     return delta if delta.ndim else float(delta)
@@ -82,9 +99,14 @@ def rao_delta(theta: Any, eps: Any) -> Any:
 def rao_epsilon(theta: Any, delta: Any) -> Any:
     """Return the smallest ε with rao_delta(θ, ε) <= δ; rounded up.
 
-    With s = sin(θ/2), δ solves δ² − (1−γ)δ − γs² = 0, γ = e^ε; solved for γ this gives
-    γ − 1 = (s² − δ²)/(δ − s²). It is infinite for δ <= s², and 0 for δ >= s. Arrays of
-    θ > 0 and δ in (0, 1) broadcast.
+    With s = sin(θ/2) and γ = e^ε, the δ of `rao_delta` solves δ² − (1−γ)δ − γs² = 0.
+    Solved for γ, this gives γ − 1 = (s² − δ²)/(δ − s²). ε is infinite for δ <= s², and
+    0 for δ >= s.
+
+    Parameters
+    ----------
+    theta, delta : float or array
+        The Hellinger angle θ > 0 and δ in (0, 1); they broadcast.
     """
     theta = np.asarray(theta, np.float64)
     delta = np.asarray(delta, np.float64)
@@ -101,10 +123,16 @@ def rao_epsilon(theta: Any, delta: Any) -> Any:
 
 
 def rao_tradeoff(theta: Any, alpha: Any) -> Any:
-    """Return the smallest type II error at type I error α; rounded down.
+    """Return the smallest type II error at type I error α, rounded down.
 
-    It is cos²(arcsin√α + θ/2), and 0 once that angle passes π/2. arcsin√α is taken as
-    an arctangent, which keeps the digits near α = 1.
+    For two distributions at Hellinger angle θ it is cos²(arcsin√α + θ/2), and 0 if that
+    angle exceeds π/2. arcsin√α is computed as an arctangent, which is accurate near α =
+    1.
+
+    Parameters
+    ----------
+    theta, alpha : float or array
+        θ > 0 and α in [0, 1]; they broadcast.
     """
     theta = np.asarray(theta, np.float64)
     alpha = np.asarray(alpha, np.float64)

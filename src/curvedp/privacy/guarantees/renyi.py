@@ -26,9 +26,9 @@ import numpy as np
 
 from curvedp.numerics.directed_rounding import Array, bracket_sign_change, round_up
 
-# The search for the best order and u lays a grid with this many points along each axis,
-# in this many rounds. Each round shrinks the grid fourfold, to two cells on each side of
-# the best point, because the optimum may lie on a slanted ridge.
+# The search for the best order and touching point u uses a grid with this many points
+# along each axis, in this many rounds. Each round shrinks the grid fourfold, to two
+# cells on each side of the best point, because the optimum may lie on a slanted ridge.
 _N_ROUNDS = 8
 _N_POINTS = 17
 
@@ -37,28 +37,31 @@ _N_POINTS = 17
 _SERIES_POWERS = range(16, 0, -1)
 _INVERSE_FACTORIALS = [1 / math.factorial(n + 1) for n in _SERIES_POWERS]
 
-_LARGEST_MINUS_LOG = 745.0  # −log of the smallest float, rounded up
+# −log of the smallest positive float, 5e-324, rounded up.
+_LARGEST_MINUS_LOG_DELTA = 745.0
 
 
-class _Range(NamedTuple):
-    """The interval that a grid covers along one axis, for each δ."""
+class _GridRange(NamedTuple):
+    """The interval that a search grid covers along one axis, one for each δ."""
 
     low: Array
     high: Array
 
     def points(self, n: int) -> Array:
-        """Return n equidistant points, along a new last axis of length n."""
+        """Return the first n of 17 equidistant points, along a new last axis."""
         return self.low + (self.high - self.low) * np.linspace(0.0, 1.0, _N_POINTS)[:n]
 
-    def around(self, index: Array) -> "_Range":
-        """Return the range of two cells on each side of a grid point."""
+    def around(self, index: Array) -> "_GridRange":
+        """Return the interval of two cells on each side of the grid point `index`."""
         step = (self.high - self.low) / (_N_POINTS - 1)
         center = self.low + (self.high - self.low) * index / (_N_POINTS - 1)
-        return _Range(center - 2 * step, center + 2 * step)
+        return _GridRange(center - 2 * step, center + 2 * step)
 
 
 def renyi_epsilon(order: float, eps_renyi: float, delta: Any) -> Any:
     """Return the smallest ε such that D_α <= ε_R implies (ε, δ)-DP; rounded up.
+
+    D_α is the Rényi divergence of order α between the outputs on neighboring data sets.
 
     Parameters
     ----------
@@ -72,21 +75,22 @@ def renyi_epsilon(order: float, eps_renyi: float, delta: Any) -> Any:
     Returns
     -------
     float or array
-        ε >= 0, of the shape of `delta`.
+        ε >= 0, with the shape of `delta`.
     """
     delta = np.asarray(delta, np.float64)
-    eps = _best_epsilon(
+    eps = _search_best_epsilon(
         order - 1, order - 1, lambda alpha: np.full_like(alpha, eps_renyi), delta
     )
-    corner = np.minimum(eps, _corner_epsilon(eps_renyi, delta))
-    eps = np.where(delta * order >= 1, corner, eps)
+    # If α >= 1/δ, a closed form may be better than the search.
+    better_eps = np.minimum(eps, _large_order_epsilon(eps_renyi, delta))
+    eps = np.where(delta * order >= 1, better_eps, eps)
     return eps if eps.ndim else float(eps)
 
 
 def zcdp_epsilon(rho: float, delta: Any) -> Any:
     """Return the smallest ε such that ρ-zCDP implies (ε, δ)-DP; rounded up.
 
-    ρ-zCDP says that D_α <= ρα at all orders α > 1.
+    ρ-zCDP says that the Rényi divergence D_α is at most ρα at all orders α > 1.
 
     Parameters
     ----------
@@ -94,6 +98,11 @@ def zcdp_epsilon(rho: float, delta: Any) -> Any:
         ρ > 0.
     delta : float or array
         δ in (0, 1).
+
+    Returns
+    -------
+    float or array
+        ε >= 0, with the shape of `delta`.
     """
     return all_orders_epsilon(rho, lambda alpha: rho * alpha, delta)
 
@@ -101,10 +110,13 @@ def zcdp_epsilon(rho: float, delta: Any) -> Any:
 def all_orders_epsilon(rho: float, divergence: Callable[[Any], Any], delta: Any) -> Any:
     """Return an ε such that bounds on D_α at all orders α imply (ε, δ)-DP; rounded up.
 
+    D_α is the Rényi divergence of order α between the outputs on neighboring data sets.
+
     Parameters
     ----------
     rho : float
-        The growth of the bound: divergence(α) is about ρα for large α.
+        The growth of the bound: divergence(α) is about ρα for large α. It only
+        determines where the search starts.
     divergence : callable
         The bound on D_α at an array of orders α > 1, elementwise.
     delta : float or array
@@ -117,24 +129,27 @@ def all_orders_epsilon(rho: float, divergence: Callable[[Any], Any], delta: Any)
     """
     delta = np.asarray(delta, np.float64)
 
-    # The best order is near 1 + √(log(1/δ)/ρ) (Bun and Steinke 2016). The search starts
-    # closer to 1 and ends at e³ times that distance.
+    # The best order is near 1 + √(log(1/δ)/ρ) (Bun and Steinke 2016). `log_guess` is
+    # the logarithm of its distance from 1; the search covers distances from e^-7 times
+    # that (or less) to e^3 times that.
     log_guess = 0.5 * (np.log(np.maximum(-np.log(delta), 1e-3)) - np.log(rho))
-    smallest = np.exp(np.minimum(log_guess, 0.0) - 7.0)
-    largest = np.exp(log_guess + 3.0)
-    eps = _best_epsilon(smallest, largest, divergence, delta)
+    smallest_distance = np.exp(np.minimum(log_guess, 0.0) - 7.0)
+    largest_distance = np.exp(log_guess + 3.0)
+    eps = _search_best_epsilon(smallest_distance, largest_distance, divergence, delta)
 
-    corner_order = 1 / np.maximum(delta, 1e-300 * max(rho, 1.0))
-    eps = np.minimum(eps, _corner_epsilon(divergence(corner_order), delta))
+    # At the order 1/δ a closed form may be better than the search.
+    large_order = 1 / np.maximum(delta, 1e-300 * max(rho, 1.0))
+    eps = np.minimum(eps, _large_order_epsilon(divergence(large_order), delta))
     return eps if eps.ndim else float(eps)
 
 
-def _corner_epsilon(divergence: Any, delta: Array) -> Array:
+def _large_order_epsilon(divergence: Any, delta: Array) -> Array:
     """Return ε = ε_R + log(1 − δ), the best bound at an order α >= 1/δ; rounded up.
 
-    At such an order the best touching point of the module's theorem is u = 0. The best
-    majorant of (x − γ)₊ among the functions c·x + λ·x^α then has
-    c = (αδ − 1)/(α − 1) >= 0, which gives this closed form.
+    P and Q are the output distributions, x = dP/dQ, and D_α(P‖Q) <= ε_R. They are
+    (log γ, δ)-close if E_Q (x − γ)₊ <= δ. Among the functions c·x + λ·x^α that bound
+    (x − γ)₊ from above, the best one has c = (αδ − 1)/(α − 1), which is >= 0 at such an
+    order. This gives the closed form.
 
     Parameters
     ----------
@@ -149,18 +164,19 @@ def _corner_epsilon(divergence: Any, delta: Array) -> Array:
     return np.asarray(np.maximum(eps, 0.0))
 
 
-def _best_epsilon(low: Any, high: Any, divergence: Any, delta: Array) -> Array:
+def _search_best_epsilon(low: Any, high: Any, divergence: Any, delta: Array) -> Array:
     """Return the smallest ε = log γ over a range of orders α and over u in [0, 1).
 
-    γ is that of the module's theorem, computed by `_log_gamma`. A grid in log(α − 1) and
-    log(1 − u) is shrunk around its best point, `_N_ROUNDS` times.
+    Every order α and every u give a valid γ (`_log_gamma`): the outputs are (log γ,
+    δ)-close. A grid in log(α − 1) and log(1 − u) is shrunk around its best point, eight
+    times. Since every point is valid, the search may miss the optimum without harm.
 
     Parameters
     ----------
     low, high : float or array
         The range of α − 1. If they are equal, only that order is used.
     divergence : callable
-        The bound ε_R on D_α at an array of orders α.
+        The bound ε_R on the Rényi divergence D_α at an array of orders α.
     delta : array
         δ in (0, 1).
 
@@ -172,58 +188,67 @@ def _best_epsilon(low: Any, high: Any, divergence: Any, delta: Array) -> Array:
     # The last two axes are the grid: rows are orders, columns are values of 1 − u.
     delta = delta[..., None, None]
     has_one_order = bool(np.all(low == high))
-    # log and exp would not return the order exactly, and no bound is known next to it.
+    # exp(log(low)) is not exactly `low`, and no bound is known at a different order.
     only_order = 1 + low
 
     lowest = np.broadcast_to(np.log(low)[..., None, None], delta.shape)
     highest = np.broadcast_to(np.log(high)[..., None, None], delta.shape)
-    order_range = _Range(lowest, highest)  # of log(α − 1)
-    w_range = _Range(np.full(delta.shape, -1.0), np.zeros(delta.shape))  # of log(1 − u)
-    smallest = np.full(delta.shape, np.inf)
+    order_range = _GridRange(lowest, highest)  # of log(α − 1)
+    # The range of log w, with w = 1 − u. Its lower end is set in the first round.
+    w_range = _GridRange(np.full(delta.shape, -1.0), np.zeros(delta.shape))
+    smallest_log_gamma = np.full(delta.shape, np.inf)
 
     for round_number in range(_N_ROUNDS):
+        # The grid of this round: orders …
         if has_one_order:
-            log_a = _as_rows(order_range.points(1))
+            log_a = _swap_grid_axes(order_range.points(1))
             alpha = np.full_like(log_a, only_order)
         else:
-            log_a = _as_rows(order_range.points(_N_POINTS))
+            log_a = _swap_grid_axes(order_range.points(_N_POINTS))
             alpha = 1 + np.exp(log_a)
         renyi_bound = divergence(alpha)
 
+        # … and values of w = 1 − u.
         if round_number == 0:
-            # If the divergence is small, the best 1 − u is near √(ε_R/α). The first grid
-            # starts at a hundredth of that.
+            # If the divergence is small, the best 1 − u is near √(ε_R/α). The first
+            # grid starts at a hundredth of that.
             ratio = np.min(renyi_bound / alpha, axis=(-2, -1), keepdims=True)
             first_log_w = np.log(np.clip(1e-2 * np.sqrt(ratio), 1e-150, 1e-2))
-            w_range = _Range(first_log_w, w_range.high)
+            w_range = _GridRange(first_log_w, w_range.high)
         log_w = w_range.points(_N_POINTS)
 
         log_gamma = _log_gamma(alpha, renyi_bound, log_w, delta)
-        smallest = np.minimum(smallest, np.min(log_gamma, axis=(-2, -1), keepdims=True))
+        smallest_of_grid = np.min(log_gamma, axis=(-2, -1), keepdims=True)
+        smallest_log_gamma = np.minimum(smallest_log_gamma, smallest_of_grid)
 
-        flat = log_gamma.reshape(*log_gamma.shape[:-2], -1)
-        best = np.argmin(flat, axis=-1)[..., None, None]
+        # Shrink the ranges around the best point, but stay within the original ones.
+        flat_log_gamma = log_gamma.reshape(*log_gamma.shape[:-2], -1)
+        best = np.argmin(flat_log_gamma, axis=-1)[..., None, None]
         next_orders = order_range.around(best // _N_POINTS)
-        order_range = _Range(
+        order_range = _GridRange(
             np.maximum(next_orders.low, lowest), np.minimum(next_orders.high, highest)
         )
         next_w = w_range.around(best % _N_POINTS)
-        w_range = _Range(next_w.low, np.minimum(next_w.high, 0.0))
+        w_range = _GridRange(next_w.low, np.minimum(next_w.high, 0.0))
 
-    return np.asarray(np.maximum(smallest[..., 0, 0], 0.0))
+    return np.asarray(np.maximum(smallest_log_gamma[..., 0, 0], 0.0))
 
 
-def _as_rows(columns: Array) -> Array:
-    """Exchange the last two axes, so that a row of points becomes a column of rows."""
-    return np.swapaxes(columns, -1, -2)
+def _swap_grid_axes(points: Array) -> Array:
+    """Exchange the last two axes, so that grid points run along the rows axis."""
+    return np.swapaxes(points, -1, -2)
 
 
 def _log_gamma(alpha: Any, renyi_bound: Any, log_w: Any, delta: Any) -> Any:
-    """Return log γ = log max_x (x − λ·h_u(x)) of the module's theorem; rounded up.
+    """Return log γ, such that D_α <= ε_R implies (log γ, δ)-DP; rounded up.
 
-    Here h_u(x) = x^α − α·u^{α−1}·x + (α−1)·u^α, λ = δ/C(u) and
-    C(u) = h_u(1) + e^{(α−1)ε_R} − 1. The maximum is at x* with
-    x*^{α−1} = u^{α−1} + 1/(λα), and there, with t = u/x*,
+    Theorem (docs/accounting.md, Theorem C1). D_α is the Rényi divergence of order α.
+    For any u in [0, 1) let
+
+        h_u(x) = x^α − α·u^{α−1}·x + (α−1)·u^α,
+        C(u) = h_u(1) + e^{(α−1)ε_R} − 1,    λ = δ/C(u),    γ = max_x (x − λ·h_u(x)).
+
+    The maximum is at x* with x*^{α−1} = u^{α−1} + 1/(λα), and there, with t = u/x*,
 
         λ·h_u(x*)/x* = (1 − (α−1)·t^{α−1}·(1 − t)/(1 − t^{α−1}))/α.
 
@@ -236,14 +261,14 @@ def _log_gamma(alpha: Any, renyi_bound: Any, log_w: Any, delta: Any) -> Any:
     renyi_bound : array
         The bound ε_R on D_α.
     log_w : array
-        log(1 − u) <= 0.
+        log w <= 0, with w = 1 − u.
     delta : array
         δ in (0, 1).
 
     Returns
     -------
     array
-        log γ, infinite where it could not be computed. The arguments broadcast.
+        log γ, or infinity if it could not be computed. The arguments broadcast.
     """
     a = alpha - 1  # exact: α is a float
     with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
@@ -253,12 +278,13 @@ def _log_gamma(alpha: Any, renyi_bound: Any, log_w: Any, delta: Any) -> Any:
         log_c = np.logaddexp(_log_h_at_one(alpha, log_u), _log_expm1(a * renyi_bound))
         # λ is rounded down, which makes γ larger: the safe side.
         log_inverse_lambda_alpha = log_c - np.log(delta) - np.log(alpha) + 1e-13
-        log_x = _log_maximizer(a, log_u, log_inverse_lambda_alpha)
+        log_x = _compute_log_maximizer(a, log_u, log_inverse_lambda_alpha)
 
         log_t = np.where(np.isinf(log_u), -np.inf, log_u - log_x)
         t_power = np.exp(a * log_t)  # t^{α−1}
         one_minus_t_power = -np.expm1(a * log_t)
         one_minus_t = -np.expm1(log_t)
+        # λ·h_u(x*)/x*, by the formula above.
         penalty = (1 - a * t_power * one_minus_t / one_minus_t_power) / alpha
         log_gamma = log_x + np.log1p(-penalty)
 
@@ -268,17 +294,19 @@ def _log_gamma(alpha: Any, renyi_bound: Any, log_w: Any, delta: Any) -> Any:
 
 
 def _log_expm1(x: Any) -> Any:
-    """Return log(e^x − 1) for x >= 0, also where e^x overflows."""
+    """Return log(e^x − 1) for x >= 0, even if e^x overflows."""
     for_large = x + np.log1p(-np.exp(-np.maximum(x, 1.0)))
     for_small = np.log(np.expm1(np.minimum(x, 1.0)))
     return np.where(x > 1, for_large, for_small)
 
 
-def _log_maximizer(a: Any, log_u: Any, log_inverse_lambda_alpha: Any) -> Any:
+def _compute_log_maximizer(a: Any, log_u: Any, log_inverse_lambda_alpha: Any) -> Any:
     """Return log x*, where x*^a = u^a + 1/(λα) and a = α − 1 > 0.
 
-    Where the sum is 1 plus terms of size a, as for orders near 1, these terms are
-    computed separately, so that the division by a does not magnify a rounding error.
+    x* maximizes x − λ·h_u(x) in the bound of `_log_gamma`; α is the order of a Rényi
+    divergence and u in [0, 1) a free parameter. If the sum is 1 plus terms of size a,
+    as for orders near 1, these terms are computed separately, so that the division by a
+    does not magnify a rounding error.
 
     Parameters
     ----------
@@ -298,15 +326,15 @@ def _log_maximizer(a: Any, log_u: Any, log_inverse_lambda_alpha: Any) -> Any:
 def _log_h_at_one(alpha: Any, log_u: Any) -> Any:
     """Return log h_u(1), where h_u(1) = 1 − α·u^{α−1} + (α−1)·u^α.
 
-    Near u = 1 these terms cancel: h_u(1) is about α(α−1)(1−u)²/2. There, with
-    y = −log u, it is computed from a series of positive terms,
+    Near u = 1 these terms cancel: h_u(1) is about α(α−1)(1−u)²/2. There, with y = −log
+    u and z = αy, it is computed from a series of positive terms, by Horner's rule,
 
-        h_u(1) = e^{−αy}·Σ_{n>=2} (αy)ⁿ·(1 − α^{1−n})/n!.
+        h_u(1) = e^{−z}·Σ_{n>=2} zⁿ·(1 − α^{1−n})/n!.
 
     Parameters
     ----------
     alpha, log_u : array
-        The order α > 1 and log u <= 0.
+        The order α > 1 of a Rényi divergence, and log u <= 0.
     """
     a = alpha - 1
     y = -log_u
@@ -330,7 +358,8 @@ def _log_h_at_one(alpha: Any, log_u: Any) -> Any:
 class EpsilonFirst:
     """A definition of privacy that computes ε(δ) directly, and δ(ε) by inverting it.
 
-    A class derives from this one and from `Guarantee`, and defines `_epsilon`.
+    A class derives from this one and from `Guarantee`, and defines `_epsilon`, the
+    smallest ε for an array of δ's.
     """
 
     _epsilon: Callable[[Array], Any]
@@ -338,12 +367,13 @@ class EpsilonFirst:
     def _delta(self, eps: Array) -> Any:
         """Return the smallest δ with ε(δ) <= eps, by a search over −log δ.
 
-        −log δ is found to a relative precision of 2^-48.
+        −log δ is found to a relative precision of 2^-48. If even the smallest float
+        satisfies the condition, it is returned.
 
         Parameters
         ----------
         eps : array
-            ε >= 0, which may contain infinity (where δ is 0).
+            ε >= 0. It may contain infinity, for which δ is 0.
         """
 
         @np.errstate(over="ignore", invalid="ignore")
@@ -352,7 +382,7 @@ class EpsilonFirst:
             delta = np.clip(np.exp(-minus_log_delta), 5e-324, 1 - 2.0**-53)
             return np.nextafter(eps, np.inf) - self._epsilon(delta)
 
-        largest = np.full_like(eps, _LARGEST_MINUS_LOG)
+        largest = np.full_like(eps, _LARGEST_MINUS_LOG_DELTA)
         minus_log_delta, _ = bracket_sign_change(slack, np.zeros_like(eps), largest)
         delta = np.where(slack(largest) > 0, 5e-324, np.exp(-minus_log_delta))
         return np.where(eps == np.inf, 0.0, delta)
@@ -362,6 +392,11 @@ class EpsilonFirst:
 
         δ is convex as a function of e^ε. So a chord between two points (ε(δ), δ) lies
         above it, and the chords between about 1900 such points are evaluated.
+
+        Parameters
+        ----------
+        eps : array
+            ε >= 0.
         """
         known_eps, known_delta = _chord_points(self)
         right = np.searchsorted(known_eps, eps, side="left")
@@ -379,9 +414,10 @@ class EpsilonFirst:
         return np.asarray(np.minimum(round_up(chord, 1e-15), 1.0))
 
     def _tradeoff_support_points(self) -> tuple[Array, Array]:
-        """Return arrays of points (ε(δ), δ) whose lines bound the trade-off curve.
+        """Return points (ε(δ), δ) of the profile, as an array of ε's and one of δ's.
 
-        Points at which e^ε would overflow are left out, and (0, 1) is added.
+        Each point gives two lines below the trade-off curve. Points at which e^ε would
+        overflow are left out, and (0, 1) is added.
         """
         delta = np.concatenate(
             [np.geomspace(1e-12, 0.05, 100), np.linspace(0.05, 0.999, 200)]
@@ -393,9 +429,9 @@ class EpsilonFirst:
 
 @lru_cache(maxsize=32)
 def _chord_points(guarantee: EpsilonFirst) -> tuple[Array, Array]:
-    """Return arrays (ε(δ), δ) of points on a guarantee's profile, with increasing ε.
+    """Return points (ε(δ), δ) of a guarantee's profile, with increasing ε.
 
-    The first point has ε = 0. The result is cached.
+    The first point has ε = 0. The result, an array of ε's and one of δ's, is cached.
     """
     delta = np.concatenate(
         [np.geomspace(1e-45, 1e-3, 700), np.linspace(1e-3, 1 - 1e-6, 1200)[1:], [1.0]]

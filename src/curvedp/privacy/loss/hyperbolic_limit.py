@@ -16,18 +16,19 @@ from curvedp.numerics.directed_rounding import Array
 from curvedp.numerics.log_space import log_symmetric_beta
 from curvedp.privacy.loss.law import PrivacyLossLaw
 
-# Below this logarithm of y, the second term of the series of I_y(a, a), of relative size
-# a·y, is negligible beside a rounding error.
-_TINY_LOG = -600.0
+# The regularized incomplete beta function I_y(a, a) is a power series in y whose second
+# term is smaller than the first by the factor a·y. Below this value of log y only the
+# first term counts.
+_LOG_OF_TINY_Y = -600.0
 
 
 @dataclass(frozen=True)
 class LimitingLoss(PrivacyLossLaw):
     """The limiting privacy loss on H^d, curvature −1, for centers a distance D apart.
 
-    L = (d−1)·log(cosh D − sinh D·cos φ), where φ is the angle of a uniform direction. So
-    cos²(φ/2) ~ Beta(a, a) with a = (d−1)/2, and
-    cosh D − sinh D·cos φ = e^D − 2·sinh D·cos²(φ/2).
+    L = (d−1)·log(cosh D − sinh D·cos φ), where φ is the angle between a uniformly
+    random direction and the direction of the second center. So cos²(φ/2) ~ Beta(a, a)
+    with a = (d−1)/2, and cosh D − sinh D·cos φ = e^D − 2·sinh D·cos²(φ/2).
 
     Attributes
     ----------
@@ -42,19 +43,32 @@ class LimitingLoss(PrivacyLossLaw):
 
     @property
     def max_loss(self) -> float:
-        """(d−1)·D, in the direction φ = π."""
+        """The largest loss (d−1)·D, which is attained in the direction φ = π."""
         return (self.d - 1) * self.distance
 
     @property
     def loss_scale(self) -> float:
-        """(d−1)·D/√d: to first order L = (d−1)·D·cos φ, and E[cos² φ] = 1/d."""
+        """The standard deviation of L for a small distance D: (d−1)·D/√d.
+
+        To first order L = −(d−1)·D·cos φ, where φ is the angle of a uniformly random
+        direction, and E[cos² φ] = 1/d.
+        """
         return (self.d - 1) * self.distance / math.sqrt(self.d)
 
     def log_tails(self, t: Array) -> tuple[Array, Array]:
-        """Return log P₁(L > t) and log P₁(L <= t) at losses t >= 0.
+        """Return log P₁(L > t) and log P₁(L <= t) at losses 0 <= t < max_loss.
 
-        L > t exactly if cos²(φ/2) < x = (e^D − e^{t/(d−1)})/(2·sinh D). So the tails are
-        I_x(a, a) and I_{1−x}(a, a), with the regularized incomplete beta function I.
+        L = (d−1)·log(e^D − 2·sinh D·cos²(φ/2)) is the loss, D the distance of the
+        centers, and cos²(φ/2) ~ Beta(a, a) with a = (d−1)/2. So L > t exactly if
+        cos²(φ/2) < x, where
+
+            x     = (e^D − e^λ)/(2·sinh D) = (e^{λ−D} − 1)/(e^{−2D} − 1),    λ =
+            t/(d−1), 1 − x = e^{λ−D}·(e^{−λ−D} − 1)/(e^{−2D} − 1).
+
+        The tails are I_x(a, a) and I_{1−x}(a, a), with I the regularized incomplete
+        beta function. If 1 − x is too small for a float, I_{1−x}(a, a) is the first
+        term of its power series, (1−x)^a/(a·B(a, a)), computed from the logarithm of 1
+        − x.
         """
         D = self.distance
         level = t / (self.d - 1)
@@ -65,8 +79,9 @@ class LimitingLoss(PrivacyLossLaw):
         a = (self.d - 1) / 2
         log_upper = log_symmetric_beta(a, x, one_minus_x)
         log_lower = log_symmetric_beta(a, one_minus_x, x)
-        # Where 1 − x is below every float, I_{1−x}(a, a) is its first term.
+
         log_one_minus_x = level - D + np.log(np.expm1(-level - D) / denominator)
         log_beta_function = float(scipy.special.betaln(a, a))
         first_term = a * log_one_minus_x - math.log(a) - log_beta_function
-        return log_upper, np.where(log_one_minus_x < _TINY_LOG, first_term, log_lower)
+        is_tiny = log_one_minus_x < _LOG_OF_TINY_Y
+        return log_upper, np.where(is_tiny, first_term, log_lower)

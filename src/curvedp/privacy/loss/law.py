@@ -20,22 +20,28 @@ _THETA = np.pi / 2 * (_LEGENDRE_NODES + 1)
 UNIT_NODES = np.sin(_THETA / 2) ** 2
 UNIT_LOG_WEIGHTS = np.log(_LEGENDRE_WEIGHTS * np.pi / 4 * np.sin(_THETA))
 
-# An integrand that has fallen by the factor e^-44 is negligible beside a rounding error.
+# A logarithm: an integrand that has fallen by the factor e^-44 = 8e-20 is negligible
+# beside a rounding error of a double (1e-16).
 NEGLIGIBLE = 44.0
 
 
 class PrivacyLossLaw:
     """The distribution of a privacy loss L between two neighboring data sets.
 
+    L = log p₁(Y)/p₂(Y), where p₁ and p₂ are the output densities on the two data sets
+    and Y is drawn from p₁. A subclass implements `max_loss`, `loss_scale` and
+    `log_tails`.
+
     Attributes
     ----------
     resolution : float
-        The relative error of the tails. A series need not be more accurate.
+        The relative error of the tails. A series that approximates them need not be
+        more accurate.
     breakpoints : tuple of float
         Losses > 0 at which the tails are not analytic.
     table_end : float or None
-        For a loss with an atom at its maximum T: how close to T a table must go, as
-        −log(1 − t/T). None without an atom.
+        If L has an atom at its maximum T: how close to T a table must go, expressed as
+        −log(1 − t/T). None if L has no atom.
     """
 
     resolution: float = RESOLUTION
@@ -53,34 +59,55 @@ class PrivacyLossLaw:
         raise NotImplementedError
 
     def resolved(self) -> "PrivacyLossLaw":
-        """Return the same law with as many quadrature nodes as its tails need."""
+        """Return the same law with as many quadrature nodes as its tails need.
+
+        A law whose tails have a closed form returns itself.
+        """
         return self
 
     def log_tails(self, t: Array) -> tuple[Array, Array]:
-        """Return (log P₁(L > t), log P₁(L <= t)), each with its own digits.
+        """Return log P₁(L > t) and log P₁(L <= t), both to full relative precision.
+
+        L is the privacy loss and P₁ the output distribution on the first data set.
 
         Parameters
         ----------
         t : array
-            Losses with 0 <= t < max_loss.
+            Losses with 0 <= t < max_loss, in one dimension.
+
+        Returns
+        -------
+        log_upper, log_lower : array
+            One logarithm for each t. Neither is computed as one minus the other when
+            that would lose digits.
         """
         raise NotImplementedError
 
     def delta(self, eps: float) -> float:
         """Return an estimate of δ(ε) = ∫_ε^∞ e^{ε−t}·P₁(L > t) dt, by one quadrature.
 
-        It is not rounded up. The rule covers the losses that matter if L is nearly normal or
-        close to its largest value, which is enough to start a search.
+        δ(ε) is the smallest δ for which the pair of output distributions is (ε,
+        δ)-private; L is the privacy loss and P₁ the output distribution on the first
+        data set. The estimate is not rounded up: use it to start a search, not to claim
+        privacy.
+
+        The integral is cut off where its integrand is negligible. With s the standard
+        deviation of L, a normal loss N(s²/2, s²) has fallen by the factor e^-44 at the
+        distance h past ε with (h + ε − s²/2)² − (ε − s²/2)² = 88·s².
         """
+        # The integrand ends at the largest loss, or where e^{ε−t} is negligible, or
+        # where the tail of a normal loss is.
         distance_past_mean = eps - self.loss_scale**2 / 2
         root = math.sqrt(
             distance_past_mean * distance_past_mean
             + 2 * NEGLIGIBLE * self.loss_scale**2
         )
-        normal_reach = root - distance_past_mean
-        reach = min(self.max_loss - eps, NEGLIGIBLE, normal_reach)
-        if reach <= 0:
+        normal_length = root - distance_past_mean
+        length = min(self.max_loss - eps, NEGLIGIBLE, normal_length)
+        if length <= 0:
             return 0.0
-        t = eps + reach * UNIT_NODES
-        log_terms = self.log_tails(t)[0] + eps - t + UNIT_LOG_WEIGHTS
-        return reach * math.exp(log_sum_exp(log_terms, axis=0))
+
+        t = eps + length * UNIT_NODES
+        log_upper, _ = self.log_tails(t)
+        log_terms = log_upper + eps - t + UNIT_LOG_WEIGHTS
+        return length * math.exp(log_sum_exp(log_terms, axis=0))

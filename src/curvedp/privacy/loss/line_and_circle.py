@@ -1,9 +1,10 @@
 """Privacy losses in one dimension, in closed form: the circle and the line.
 
-With y the signed angle from the first center η₁ and the second center η₂ at y = D, the
-loss exceeds t on one interval −r_b < y < y_a. Jiang et al. (2023), Corollary 3.2.1,
-prints another set for the Gaussian on the circle, and a δ that is too small
-(docs/errata.md, E1).
+Noise on a circle of circumference 2π or on the line is centered at η₁ or at η₂, a
+distance D apart; s is its scale. y is the signed distance from η₁, and η₂ is at y = D.
+The privacy loss exceeds t on one interval −r_b < y < y_a. Jiang et al. (2023),
+Corollary 3.2.1, prints another set for the Gaussian on the circle, and a δ that is too
+small (docs/errata.md, E1).
 """
 
 import math
@@ -16,14 +17,20 @@ from curvedp.numerics.directed_rounding import Array
 from curvedp.numerics.log_space import log_sum_exp
 from curvedp.privacy.loss.law import PrivacyLossLaw
 
+# A Gauss–Legendre rule on (−1, 1).
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(32)
+# The integrals of `_log_normal_between` are taken by quadrature if the log density of
+# the normal law changes by less than this across the interval.
+_QUADRATURE_MAX_CHANGE = 4.0
 
 
 @dataclass(frozen=True)
 class CircleGaussianLoss(PrivacyLossLaw):
-    """The loss of the density ∝ exp(−d²/2s²) on the circle, centers D apart.
+    """The privacy loss of the density ∝ exp(−d²/2s²) on the circle of circumference 2π.
 
-    L > t exactly on −r_b < y < y_a, where
+    d is the distance from the center of the noise. The two centers η₁ and η₂ are a
+    distance D apart, and y is the signed distance from η₁, with η₂ at y = D. The loss L
+    exceeds t exactly on −r_b < y < y_a, where
 
         y_a = (D² − 2s²t)/(2D)      and      r_b = ((2π−D)² − 2s²t)/(2(2π−D)).
 
@@ -38,12 +45,19 @@ class CircleGaussianLoss(PrivacyLossLaw):
 
     @property
     def max_loss(self) -> float:
-        """D(2π − D)/2s², attained at the point opposite to η₂."""
+        """The largest loss D(2π − D)/2s², attained at the point opposite to η₂.
+
+        D is the distance of the centers η₁ and η₂ of the noise, and s is its scale.
+        """
         return self.distance * (2 * math.pi - self.distance) / (2 * self.s**2)
 
     @property
     def root_fisher_information(self) -> float:
-        """√(Fisher information): √E[y²]/s², y being normal with scale s, truncated to ±π."""
+        """√(Fisher information about the center): √E[y²]/s².
+
+        y is the signed distance from the center: normal with the scale s, truncated to
+        [−π, π]. Its mean square is a ratio of two integrals over [0, min(π, 12s)].
+        """
         y = min(math.pi, 12 * self.s) * ((_NODES + 1) / 2)
         weight = _WEIGHTS / 2 * np.exp(-y * y / (2 * self.s**2))
         mean_square = float(np.sum(weight * y * y) / np.sum(weight))
@@ -51,32 +65,43 @@ class CircleGaussianLoss(PrivacyLossLaw):
 
     @property
     def loss_scale(self) -> float:
-        """D·√(Fisher information): the standard deviation of L for small D."""
+        """D·√(Fisher information): the standard deviation of the loss for small D.
+
+        D is the distance of the two centers of the noise.
+        """
         return self.distance * self.root_fisher_information
 
     def log_tails(self, t: Array) -> tuple[Array, Array]:
-        """Return log P₁(L > t) and log P₁(L <= t), at losses t >= 0.
+        """Return log P₁(L > t) and log P₁(L <= t) at losses 0 <= t < max_loss.
 
-        With y the signed angle from η₁, L > t exactly on the arc −r_b < y < y_a, where
-        y_a = (D² − 2s²t)/(2D) and r_b = ((2π−D)² − 2s²t)/(2(2π−D)).
+        L is the privacy loss and P₁ the law of the noise about the first center η₁.
+        With y the signed distance from η₁, D the distance of the centers and s the
+        scale, L > t exactly on the arc −r_b < y < y_a, where
+
+            y_a = (D² − 2s²t)/(2D)      and      r_b = ((2π−D)² − 2s²t)/(2(2π−D)).
+
+        Under P₁, y is normal with the scale s, truncated to [−π, π]. Each tail is the
+        normal probability of its arcs, divided by that of [−π, π].
         """
         s, D = self.s, self.distance
         far_distance = 2 * math.pi - D
         y_a = (D * D - 2 * s * s * t) / (2 * D)
         r_b = (far_distance * far_distance - 2 * s * s * t) / (2 * far_distance)
-        cut = np.full_like(t, math.pi)
+        antipode = np.full_like(t, math.pi)  # of η₁, where the circle is cut open
 
-        log_mass = _log_normal_between(-cut[:1] / s, cut[:1] / s)[0]
+        log_mass = _log_normal_between(-antipode[:1] / s, antipode[:1] / s)[0]
         log_upper = _log_normal_between(-r_b / s, y_a / s) - log_mass
-        log_right = _log_normal_between(y_a / s, cut / s)
-        log_left = _log_normal_between(-cut / s, -r_b / s)
+        log_right = _log_normal_between(y_a / s, antipode / s)
+        log_left = _log_normal_between(-antipode / s, -r_b / s)
         log_lower = log_sum_exp(np.stack([log_right, log_left]), axis=0) - log_mass
         return np.minimum(log_upper, 0.0), np.minimum(log_lower, 0.0)
 
 
 @dataclass(frozen=True)
 class _LaplaceLoss(PrivacyLossLaw):
-    """A loss with atoms at ±D/s, of a density ∝ exp(−d/s) in one dimension.
+    """The privacy loss of a density ∝ exp(−d/s) in one dimension; it has atoms at ±D/s.
+
+    d is the distance from the center of the noise, and the two centers are D apart.
 
     Attributes
     ----------
@@ -89,12 +114,12 @@ class _LaplaceLoss(PrivacyLossLaw):
 
     @property
     def max_loss(self) -> float:
-        """D/s: the density changes by at most e^{D/s}."""
+        """The largest loss D/s, with D the distance of the centers and s the scale."""
         return self.distance / self.s
 
     @property
     def root_fisher_information(self) -> float:
-        """1/s: |d/dη log p| = 1/s almost everywhere."""
+        """√(Fisher information about the center): 1/s, because |d/dη log p| = 1/s a.e."""
         return 1 / self.s
 
     @property
@@ -104,42 +129,51 @@ class _LaplaceLoss(PrivacyLossLaw):
 
     @property
     def table_end(self) -> float:  # type: ignore[override]  # a class attribute there
-        """How close to T a table must go: to T − t < 1e-4, for next to the atom the
-        tails vary with T − t itself."""
+        """How close to the largest loss T a table must go, as −log(1 − t/T).
+
+        Next to the atom at T the tails vary with T − t itself, so the table ends at a
+        loss t with T − t < 1e-4.
+        """
         return max(16.0, math.log(self.max_loss) + 9.5)
 
 
 @dataclass(frozen=True)
 class CircleLaplaceLoss(_LaplaceLoss):
-    """The loss of the density ∝ exp(−d/s) on the circle, centers D apart."""
+    """The privacy loss of the density ∝ exp(−d/s) on the circle, with centers D apart."""
 
     def log_tails(self, t: Array) -> tuple[Array, Array]:
-        """Return log P₁(L > t) and log P₁(L <= t), at losses t >= 0.
+        """Return log P₁(L > t) and log P₁(L <= t) at losses 0 <= t < max_loss.
 
-        With y the signed angle from η₁, L > t exactly on the arc
-        −(π − (D+st)/2) < y < (D−st)/2.
+        L is the privacy loss and P₁ the law of the noise about the first center η₁.
+        With y the signed distance from η₁, D the distance of the centers and s the
+        scale, L > t exactly on the arc −(π − (D+st)/2) < y < (D−st)/2. The density of y
+        is e^{−|y|/s}/(s·mass) with mass = 2·(1 − e^{−π/s}), so that every arc has a
+        probability in closed form.
         """
         s, D = self.s, self.distance
-        right_end = (D - s * t) / (2 * s)  # in units of s, like the next two
+        # The ends of the arc and the antipode of η₁, as distances from η₁ divided by s.
+        right_end = (D - s * t) / (2 * s)
         left_end = (math.pi - (D + s * t) / 2) / s
-        cut = math.pi / s
-        mass = -2 * math.expm1(-cut)
+        antipode = math.pi / s
+        mass = -2 * math.expm1(-antipode)
         with np.errstate(divide="ignore"):
             log_upper = np.log(-(np.expm1(-right_end) + np.expm1(-left_end)) / mass)
-            log_beyond_right = np.log(-np.expm1(right_end - cut)) - right_end
-            log_beyond_left = np.log(-np.expm1(left_end - cut)) - left_end
+            log_beyond_right = np.log(-np.expm1(right_end - antipode)) - right_end
+            log_beyond_left = np.log(-np.expm1(left_end - antipode)) - left_end
             log_lower = np.logaddexp(log_beyond_right, log_beyond_left) - math.log(mass)
         return np.minimum(log_upper, 0.0), np.minimum(log_lower, 0.0)
 
 
 @dataclass(frozen=True)
 class LineLaplaceLoss(_LaplaceLoss):
-    """The loss of the density exp(−|y|/s)/2s on the line, centers D apart."""
+    """The privacy loss of the density exp(−|y|/s)/2s on the line, with centers D apart."""
 
     def log_tails(self, t: Array) -> tuple[Array, Array]:
-        """Return log P₁(L > t) and log P₁(L <= t), at losses t >= 0.
+        """Return log P₁(L > t) and log P₁(L <= t) at losses 0 <= t < max_loss.
 
-        With y the signed distance from η₁, L > t exactly where y < (D − st)/2.
+        L is the privacy loss and P₁ the law of the noise about the first center. With y
+        the signed distance from that center, D the distance of the centers and s the
+        scale, L > t exactly if y < (D − st)/2. So P₁(L <= t) = e^{−(D/s − t)/2}/2.
         """
         log_lower = -(self.distance / self.s - t) / 2 - math.log(2)
         return np.log1p(-np.exp(log_lower)), log_lower
@@ -148,14 +182,16 @@ class LineLaplaceLoss(_LaplaceLoss):
 def _log_normal_between(a: Array, b: Array) -> Array:
     """Return log(Φ(b) − Φ(a)) for a <= b, to full relative precision.
 
-    Intervals in the right tail are reflected to the left. If a and b are close, the normal
-    density is integrated by quadrature; otherwise the difference of Φ loses no digits.
+    Φ is the normal distribution function. Intervals in the right tail are reflected to
+    the left. If the normal density changes little between a and b, it is integrated by
+    quadrature; otherwise the difference of two values of Φ loses no digits.
     """
     is_right = a + b > 0
     a, b = np.where(is_right, -b, a), np.where(is_right, -a, b)
     width = np.maximum(b - a, 0.0)
     with np.errstate(divide="ignore", invalid="ignore"):
-        is_close = width * np.maximum(np.abs(a), 1.0) < 4.0
+        log_density_change = width * np.maximum(np.abs(a), 1.0)
+        is_close = log_density_change < _QUADRATURE_MAX_CHANGE
         start = np.where(is_close, a, 0.0)[..., None]
         length = np.where(is_close, width, 0.0)[..., None]
         y = start + length * (_NODES + 1) / 2

@@ -1,14 +1,16 @@
 """The privacy loss of isotropic noise on a real or complex projective space.
 
-`ProjectiveLoss` computes its tails by one radial integral, as on spheres.
+`ProjectiveLoss` computes its tails by one radial integral, as `SpaceFormLoss` does on
+spheres.
 
-Definitions. Units are such that the cut locus is at the distance π/2. The centers of the
-noise are η₁ and η₂, a distance D apart; an output is at the distance r from η₁ and d₂
-from η₂. b is the value of d₂ on the level L = t of the loss. The remaining symbols are
-those of `space_form`.
+Definitions. Units are such that the cut locus is at the distance π/2. The centers of
+the noise are η₁ and η₂, a distance D apart; an output is at the distance r from η₁ and
+d₂ from η₂. L is the privacy loss, and b is the value of d₂ on its level L = t. d is the
+real dimension of the space, a = (d−1)/2, s the scale of the noise, and ρ the density of
+r.
 
 Theorem (docs/exact-profiles.md, Theorem P1). cos d₂ = |cos r·cos D + sin r·sin D·w|,
-where w is real or complex with |w| <= 1. So the loss exceeds t, that is d₂ > b, where
+where w is real or complex with |w| <= 1. So the loss exceeds t, that is d₂ > b, if
 |w + c| < R with
 
     c = cot r·cot D      and      R = cos b/(sin r·sin D).
@@ -34,18 +36,30 @@ from curvedp.numerics.log_space import log_sum_exp, log_symmetric_beta
 from curvedp.privacy.loss.space_form import Direction, LevelSet, SpaceFormLoss
 
 HALF_PI = math.pi / 2
+# A Gauss–Legendre rule on (−1, 1), for integrals over an angle.
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(64)
-# A rule on the unit disc: radii evenly spaced in area, and angles.
+# A rule on the unit disc: 12 Gauss–Legendre nodes in the area, and 48 angles.
 _DISC_NODES, _DISC_WEIGHTS = np.polynomial.legendre.leggauss(12)
 _DISC_RADII = np.sqrt((_DISC_NODES + 1) / 2)
 _DISC_AREAS = _DISC_WEIGHTS / 2
 _DISC_COSINES = np.cos(2 * math.pi * (np.arange(48) + 0.5) / 48)
-_DEEP_LOG = -500.0  # a power with a smaller logarithm is close to underflow
-_LARGEST_DECAY = 45  # an integrand below e^-45 of its maximum is negligible
+# A power with a smaller logarithm is close to underflow (the smallest float is e^-745).
+_LOG_NEAR_UNDERFLOW = -500.0
+# A logarithm: an integrand below e^-45 of its maximum is negligible.
+_LARGEST_DECAY = 45
+# Where I_x(a, a) and I_{x₂}(a, a) agree to within this difference of logarithms, their
+# difference would lose digits.
+_CANCELING_LOG_RATIO = -0.1
 
 
-class _Lift(NamedTuple):
-    """x = cos²(φ/2) and 1 − x, for the angle φ at which one lift of η₂ is at distance b."""
+class _LiftAngle(NamedTuple):
+    """The angle φ at which one lift of η₂ is at distance b, as cos²(φ/2) and sin²(φ/2).
+
+    η₂ is the second center of the noise, and b the distance from it at which the
+    privacy loss has the value in question. On the sphere above the projective space, η₂
+    has two lifts; φ is measured at the first center. The far lift can have x < 0, that
+    is, no such angle.
+    """
 
     x: Array
     one_minus_x: Array
@@ -61,8 +75,8 @@ class ProjectiveLoss(SpaceFormLoss):
     Attributes
     ----------
     is_complex : bool
-        Whether the space is ℂPⁿ (n >= 2) or real. The other attributes are those of
-        `SpaceFormLoss`.
+        Whether the space is ℂPⁿ (n >= 2) or real. The other attributes (kind, d, s,
+        distance, order) have the same meaning as those of `SpaceFormLoss`.
     """
 
     is_complex: bool = False
@@ -73,6 +87,7 @@ class ProjectiveLoss(SpaceFormLoss):
 
     @property
     def _diameter(self) -> float:
+        """The largest distance between two points of the space, π/2."""
         return HALF_PI
 
     @cached_property
@@ -80,7 +95,8 @@ class ProjectiveLoss(SpaceFormLoss):
         """The mode m of the density ρ of the radius.
 
         On a real space it is that of the sphere, which is below π/2. On ℂPⁿ it solves
-        (log ρ)′ = (d−1)·cot m − tan m − m/s² = 0, with 1/s in place of m/s² for Laplace.
+        (log ρ)′(m) = (d−1)·cot m − tan m − m/s² = 0, with 1/s in place of m/s² for the
+        Laplace law; d is the real dimension and s the scale.
         """
         if not self.is_complex:
             return super().mode
@@ -94,22 +110,33 @@ class ProjectiveLoss(SpaceFormLoss):
         return float(scipy.optimize.brentq(log_slope, 1e-30, upper, xtol=1e-300))
 
     def log_rho(self, u: Array) -> Array:
-        """Return log ρ(m + u) − log ρ(m), the log density of the radius about its mode m.
+        """Return log ρ(m + u) − log ρ(m), for the density ρ of the radius with mode m.
 
         It is that of the sphere plus, on ℂPⁿ, the logarithm of
         cos(m+u)/cos m = 1 − 2·sin(u/2)·(tan m·cos(u/2) + sin(u/2)).
+
+        Parameters
+        ----------
+        u : array
+            r − m, the radius relative to the mode.
         """
         log_rho_of_sphere = super().log_rho(u)
         if not self.is_complex:
             return log_rho_of_sphere
-        half = np.sin(u / 2)
+        half_sine = np.sin(u / 2)
         with np.errstate(divide="ignore", invalid="ignore"):
-            ratio = -2 * half * (math.tan(self.mode) * np.cos(u / 2) + half)
-            return log_rho_of_sphere + np.log1p(np.maximum(ratio, -1.0))
+            relative_change = (
+                -2 * half_sine * (math.tan(self.mode) * np.cos(u / 2) + half_sine)
+            )
+            return log_rho_of_sphere + np.log1p(np.maximum(relative_change, -1.0))
 
     @cached_property
     def width(self) -> float:
-        """The length scale on which ρ varies: (−(log ρ)″)^{−1/2} at its mode."""
+        """The length scale on which the density ρ of the radius varies near its mode m.
+
+        It is (−(log ρ)″(m))^{−1/2}, where −(log ρ)″ is (d−1)/sin² m, plus 1/s² for the
+        Gaussian, plus 1/cos² m on ℂPⁿ.
+        """
         curvature = (self.d - 1) / math.sin(self.mode) ** 2
         if self.kind == "gaussian":
             curvature = curvature + 1 / self.s**2
@@ -120,11 +147,17 @@ class ProjectiveLoss(SpaceFormLoss):
     # ---- the level sets of the loss
 
     def _level_set(self, t: Array) -> LevelSet:
-        """Return the radii r_a, r_c and r_e of the level L = t.
+        """Return the radii r_a, r_c and r_e at which the set {L > t} changes its shape.
 
-        Below r_a the loss exceeds t in all directions or in none. From r_c on both lifts of η₂
-        matter. Beyond r_e, where the level is at the distance π/2 from η₂, the loss exceeds t
-        in no direction.
+        L is the privacy loss and a radius is a distance from the first center η₁. Below
+        r_a the loss exceeds t in all directions or in none. Beyond r_c both lifts of
+        the second center η₂ to the sphere matter. Beyond r_e the level L = t would be
+        farther than π/2 from η₂, so the loss exceeds t in no direction.
+
+        Parameters
+        ----------
+        t : array
+            Levels of the loss, in one dimension.
         """
         on_sphere = super()._level_set(t)
         r_a, r_c = on_sphere.radii
@@ -134,16 +167,22 @@ class ProjectiveLoss(SpaceFormLoss):
             r_e = HALF_PI - self.s * t
         return LevelSet([r_a, r_c, np.maximum(r_e, r_c)], on_sphere.center_exceeds)
 
-    def _far_lift(self, r: Array, t: Array) -> _Lift:
-        """Return x₂ = (1 − R − c)/2 and 1 − x₂ of the far lift, in half angles.
+    def _far_lift(self, r: Array, t: Array) -> _LiftAngle:
+        """Return x₂ = (1 − R − c)/2 and 1 − x₂ for the far lift of the second center.
 
-        c = cot r·cot D and R = cos b/(sin r·sin D), see the module's theorem. The results are
-        not clipped: x₂ < 0 where the far lift is never the nearer one.
+        c = cot r·cot D and R = cos b/(sin r·sin D), where D is the distance of the
+        centers and b the distance from η₂ at which the loss is t. In half angles,
+
+            x₂     = sin((r+D+b−π)/2)·sin((r+D+π−b)/2) / (sin r·sin D),
+            1 − x₂ = sin((π−b−r+D)/2)·sin((π−b+r−D)/2) / (sin r·sin D).
+
+        The results are not clipped: x₂ < 0 if the far lift is never the nearer one.
 
         Parameters
         ----------
         r, t : array
-            The distance from η₁ and the level of the loss; they broadcast.
+            The distance from the first center η₁ and the level of the loss; they
+            broadcast.
         """
         D = self.distance
         b = self._level_distance(r, t)
@@ -159,78 +198,112 @@ class ProjectiveLoss(SpaceFormLoss):
                 * np.sin((math.pi - b + r - D) / 2)
                 / denominator
             )
-        return _Lift(np.nan_to_num(x, nan=0.0), np.nan_to_num(one_minus_x, nan=1.0))
+        return _LiftAngle(
+            np.nan_to_num(x, nan=0.0), np.nan_to_num(one_minus_x, nan=1.0)
+        )
 
     # ---- the integrand over r
 
     def _log_integrand(
         self, u: Array, t: Array, direction: Direction, is_rough: bool = False
     ) -> Array:
-        """Return log(ρ(m+u)/ρ(m)·F), F being the probability of some directions.
+        """Return log(ρ(m+u)/ρ(m)·F), with F the probability of some directions.
 
-        The parameters are those of `SpaceFormLoss._log_integrand`: u = r − m relative to the
-        mode m of ρ, the level t, the directions that count, and whether F is wanted only
-        roughly.
+        ρ is the density of the radius r = m + u and m its mode; L is the privacy loss.
+        F is 1, or the probability of the directions with L > t or with L <= t at this
+        radius. Those with L > t are |w + c| < R, where w is the (real or complex)
+        coordinate of the direction, c = cot r·cot D, R = cos b/(sin r·sin D), D is the
+        distance of the centers and b the distance from the second center at which the
+        loss is t.
+
+        Parameters
+        ----------
+        u : array
+            r − m, the radius relative to the mode.
+        t : array
+            The level of the loss, broadcast with `u`.
+        direction : Direction
+            The directions whose probability is F.
+        is_rough : bool
+            Whether F is wanted only up to a slowly varying factor, which is enough to
+            find where the integrand is not negligible.
         """
         log_rho = self.log_rho(u)
         if direction is Direction.ALL:
             return log_rho
         r = self.mode + u
-        near = _Lift(*self._squared_cosine_of_level(r, t))
-        far = self._far_lift(r, t)
+        near_lift = _LiftAngle(*self._squared_cosine_of_level(r, t))
+        far_lift = self._far_lift(r, t)
         with np.errstate(divide="ignore", invalid="ignore"):
             cos_b = np.maximum(np.cos(self._level_distance(r, t)), 0.0)
-            radius = cos_b / (np.sin(r) * math.sin(self.distance))
+            radius = cos_b / (np.sin(r) * math.sin(self.distance))  # R
             if is_rough:
-                log_probability = self._rough_log_probability(
-                    near, far, radius, direction
-                )
+                compute_log_probability = self._rough_log_probability
             elif self.is_complex:
-                log_probability = self._log_disc_probability(
-                    near, far, radius, direction
-                )
+                compute_log_probability = self._log_disc_probability
             else:
-                log_probability = self._log_interval_probability(
-                    near, far, radius, direction
-                )
+                compute_log_probability = self._log_interval_probability
+            log_probability = compute_log_probability(
+                near_lift, far_lift, radius, direction
+            )
         return log_rho + log_probability
 
     def _rough_log_probability(
-        self, near: _Lift, far: _Lift, radius: Array, direction: Direction
+        self,
+        near_lift: _LiftAngle,
+        far_lift: _LiftAngle,
+        radius: Array,
+        direction: Direction,
     ) -> Array:
-        """Return log F up to a slowly varying factor, F being the probability of directions.
+        """Return log F up to a slowly varying term; F is a probability of directions.
+
+        With x and x₂ the values of cos²(φ/2) for the near and the far lift of
+        the second center, a = (d−1)/2 and R the radius of the set of directions, F is
+        about
+
+            (4x(1−x))^a   if x < 1/2, and 1 otherwise,
+
+        times min(R, 1) for the directions above the level, and at least x₂^a. For the
+        directions below the level, x and 1 − x are swapped.
 
         Parameters
         ----------
-        near, far : _Lift
-            cos² and sin² of half the angles at which the lifts are at the distance b.
+        near_lift, far_lift : _LiftAngle
+            (x, 1 − x) and (x₂, 1 − x₂).
         radius : array
-            R of the module's theorem.
+            R.
         direction : Direction
-            Which directions count: those with L > t or with L <= t.
+            ABOVE for the directions with a loss > t, BELOW for the others.
         """
         a = (self.d - 1) / 2
-        x, y = near
+        x, one_minus_x = near_lift
         if direction is Direction.BELOW:
-            x, y = y, x
-        log_probability = np.where(x < 0.5, a * np.log(4 * x * y), 0.0)
+            x, one_minus_x = one_minus_x, x
+        log_probability = np.where(x < 0.5, a * np.log(4 * x * one_minus_x), 0.0)
         if direction is Direction.ABOVE:
             log_probability = log_probability + np.log(np.minimum(radius, 1.0))
-        return np.maximum(log_probability, a * np.log(np.maximum(far.x, 0.0)))
+        return np.maximum(log_probability, a * np.log(np.maximum(far_lift.x, 0.0)))
 
     def _log_interval_probability(
-        self, near: _Lift, far: _Lift, radius: Array, direction: Direction
+        self,
+        near_lift: _LiftAngle,
+        far_lift: _LiftAngle,
+        radius: Array,
+        direction: Direction,
     ) -> Array:
         """Return log P(|w + c| < R) for a real w, or that of the complement.
 
-        (1+w)/2 ~ Beta(a, a) with a = (d−1)/2. So P = I_x − I_{x₂}, where I is the regularized
-        incomplete beta function, x belongs to the near lift and x₂ to the far one. Where the
-        two nearly cancel, sin^{d−2} is integrated over the angles between them; the half
-        width of that interval is arcsin(R/sin(middle)).
+        w is the coordinate of a random direction, with (1+w)/2 ~ Beta(a, a) and a =
+        (d−1)/2. So P = I_x − I_{x₂}, where I is the regularized incomplete beta
+        function, x = (1 + R − c)/2 belongs to the near lift of the second center
+        and x₂ = (1 − R − c)/2 to the far one. The complement is I_{1−x} + I_{x₂}.
+
+        If I_x and I_{x₂} nearly cancel, sin^{d−2} is integrated instead over the angles
+        between the two lifts; the half width of that interval is arcsin(R/sin(middle)).
 
         Parameters
         ----------
-        near, far : _Lift
+        near_lift, far_lift : _LiftAngle
             (x, 1 − x) and (x₂, 1 − x₂).
         radius : array
             R.
@@ -238,25 +311,26 @@ class ProjectiveLoss(SpaceFormLoss):
             ABOVE for the probability, BELOW for that of the complement.
         """
         a = (self.d - 1) / 2
-        x, y = near
-        x2 = np.clip(far.x, 0.0, 1.0)
-        y2 = np.clip(far.one_minus_x, 0.0, 1.0)
-        log_far = log_symmetric_beta(a, x2, y2)
+        x, one_minus_x = near_lift
+        x2 = np.clip(far_lift.x, 0.0, 1.0)
+        one_minus_x2 = np.clip(far_lift.one_minus_x, 0.0, 1.0)
+        log_far = log_symmetric_beta(a, x2, one_minus_x2)
         if direction is Direction.BELOW:
-            return np.logaddexp(log_symmetric_beta(a, y, x), log_far)
+            return np.logaddexp(log_symmetric_beta(a, one_minus_x, x), log_far)
 
-        log_near = log_symmetric_beta(a, x, y)
+        log_near = log_symmetric_beta(a, x, one_minus_x)
         if a == 1.0:  # w is uniform
             return np.where(x2 > 0, np.log(radius), log_near)
 
-        ratio = np.minimum(log_far - log_near, 0.0)
-        log_difference = log_near + np.log(-np.expm1(ratio))
-        cancels = (x2 > 0) & (log_far - log_near > -0.1)
+        log_ratio = np.minimum(log_far - log_near, 0.0)
+        log_difference = log_near + np.log(-np.expm1(log_ratio))
+        cancels = (x2 > 0) & (log_far - log_near > _CANCELING_LOG_RATIO)
         if not np.any(cancels):
             return log_difference
 
-        near_half_angle = np.arctan2(np.sqrt(y), np.sqrt(x))
-        far_half_angle = np.arctan2(np.sqrt(y2), np.sqrt(x2))
+        # Integrate the density of the angle φ, sin^{d−2} φ / total, between the lifts.
+        near_half_angle = np.arctan2(np.sqrt(one_minus_x), np.sqrt(x))
+        far_half_angle = np.arctan2(np.sqrt(one_minus_x2), np.sqrt(x2))
         middle = near_half_angle + far_half_angle
         half_width = np.arcsin(np.minimum(radius / np.sin(middle), 1.0))
         phi = middle[cancels][:, None] + half_width[cancels][:, None] * _NODES
@@ -268,69 +342,95 @@ class ProjectiveLoss(SpaceFormLoss):
         return log_difference
 
     def _log_disc_probability(
-        self, near: _Lift, far: _Lift, radius: Array, direction: Direction
+        self,
+        near_lift: _LiftAngle,
+        far_lift: _LiftAngle,
+        radius: Array,
+        direction: Direction,
     ) -> Array:
         """Return log P(|w + c| < R) for a complex w, or that of the complement.
 
-        The parameters are those of `_log_interval_probability`.
+        w is the coordinate of a random direction on ℂPⁿ, with the density
+        (n−1)/π·(1−|w|²)^{n−2} on the unit disc. The work is done by
+        `log_disc_probabilities`, which takes arrays in one dimension.
+
+        Parameters
+        ----------
+        near_lift, far_lift : _LiftAngle
+            (x, 1 − x) for x = (1 + R − c)/2, and (x₂, 1 − x₂) for x₂ = (1 − R − c)/2.
+        radius : array
+            R. It broadcasts with the fields of the lifts.
+        direction : Direction
+            ABOVE for the probability, BELOW for that of the complement.
         """
         n = self.d // 2
-        shape = np.broadcast_shapes(near.x.shape, far.x.shape, radius.shape)
-        x, y, x2, radius = (
+        shape = np.broadcast_shapes(near_lift.x.shape, far_lift.x.shape, radius.shape)
+        x, one_minus_x, x2, flat_radius = (
             np.broadcast_to(values, shape).ravel()
-            for values in (near.x, near.one_minus_x, far.x, radius)
+            for values in (near_lift.x, near_lift.one_minus_x, far_lift.x, radius)
         )
-        log_inside, log_outside = log_disc_probabilities(n, x, y, x2, radius)
-        chosen = log_outside if direction is Direction.BELOW else log_inside
-        return chosen.reshape(shape)
+        log_inside, log_outside = log_disc_probabilities(
+            n, x, one_minus_x, x2, flat_radius
+        )
+        log_probability = log_outside if direction is Direction.BELOW else log_inside
+        return log_probability.reshape(shape)
 
 
 def log_disc_probabilities(
     n: int, x: Array, y: Array, x2: Array, radius: Array
 ) -> tuple[Array, Array]:
-    """Return log P and log(1 − P), P being the probability of a disc |w + c| < R.
+    """Return log P and log(1 − P), with P the probability of a disc |w + c| < R.
 
-    w has the density (n−1)/π·(1−|w|²)^{n−2} on the unit disc (ℂPⁿ). That density is the
-    divergence of the field −(1−|w|²)^{n−1}/(2π|w|²)·w, which vanishes on the unit circle.
-    So P, or 1 − P if the disc contains 0, is the flux of that field through the arc
-    w = −c + R·e^{iψ} within the unit disc. Three cases keep the digits:
+    w has the density (n−1)/π·(1−|w|²)^{n−2} on the unit disc. (It is the coordinate of
+    a random direction on ℂPⁿ.) That density is the divergence of the field
+    −(1−|w|²)^{n−1}/(2π|w|²)·w, which vanishes on the unit circle. So P, or 1 − P if the
+    disc contains 0, is the flux of that field through the arc w = −c + R·e^{iψ} within
+    the unit disc. Three special cases preserve precision:
 
-    - Where the arc comes near 0 ("central" below), the pole is subtracted. The field is
-      then (1 − (1−|w|²)^{n−1})/(2π|w|²)·w, whose flux through the unit circle is the
+    - If the arc comes near 0 (`is_central`), the pole is subtracted. The field is then
+      (1 − (1−|w|²)^{n−1})/(2π|w|²)·w, whose flux through the unit circle is the
       fraction of that circle inside the disc.
-    - For a small disc inside the unit disc the density itself is integrated.
-    - Where the power n−1 would underflow, that of the largest 1−|w|² on the arc, 4xy,
-      is factored out. The arc is then far from the pole.
+    - For a small disc inside the unit disc (`is_small`) the density itself is
+      integrated.
+    - If the power n−1 would underflow, that of the largest 1−|w|² on the arc, 4xy, is
+      factored out (`log_unit`). The arc is then far from the pole.
 
     Parameters
     ----------
     n : int
         The complex dimension, n >= 2.
     x, y, x2 : array
-        (1 + R − c)/2, its complement to 1, and (1 − R − c)/2.
+        x = (1 + R − c)/2, y = 1 − x and x2 = (1 − R − c)/2, in one dimension.
     radius : array
         R, the radius of the disc about −c.
+
+    Returns
+    -------
+    log_inside, log_outside : array
+        log P and log(1 − P).
     """
     c = np.maximum(radius - (x - y), 0.0)
     is_central = (x - y) ** 2 * (n - 1) < 0.5
     is_small = _is_small_disc(n, x, y, x2, radius, c)
-    holds_zero = x >= y
+    contains_zero = x >= y
 
     with np.errstate(divide="ignore", invalid="ignore"):
-        # The flux is in units of exp(log_unit).
+        # The flux through the arc, in units of exp(log_unit).
         flux, log_unit = _flux_through_arc(n, x, y, c, radius, is_central)
         scaled_flux = flux * np.exp(log_unit)
         circle_fraction = _circle_fraction(x, x2, c)
 
-        inside = np.where(holds_zero, 1 - scaled_flux, -flux)
+        # P and 1 − P. The one that equals ± the flux stays in units of exp(log_unit).
+        inside = np.where(contains_zero, 1 - scaled_flux, -flux)
         inside = np.where(is_central, flux + circle_fraction, inside)
-        outside = np.where(holds_zero, flux, 1 + scaled_flux)
+        outside = np.where(contains_zero, flux, 1 + scaled_flux)
         outside = np.where(is_central, 1 - inside, outside)
 
         log_inside = np.log(np.maximum(inside, 0.0))
-        log_inside = log_inside + np.where(holds_zero, 0.0, log_unit)
+        log_inside = log_inside + np.where(contains_zero, 0.0, log_unit)
         log_outside = np.log(np.maximum(outside, 0.0))
-        log_outside = log_outside + np.where(holds_zero, log_unit, 0.0)
+        log_outside = log_outside + np.where(contains_zero, log_unit, 0.0)
+
         if np.any(is_small):
             log_small = _log_small_disc(n, c[is_small], radius[is_small])
             log_inside[is_small] = log_small
@@ -341,42 +441,53 @@ def log_disc_probabilities(
 def _flux_through_arc(
     n: int, x: Array, y: Array, c: Array, radius: Array, is_central: NDArray[np.bool_]
 ) -> tuple[Array, Array]:
-    """Return the flux of `log_disc_probabilities` through the arc w = −c + R·e^{iψ}.
+    """Return the flux of a radial field through the arc w = −c + R·e^{iψ} in the unit
+    disc.
 
-    On the arc |w|² = (x−y)² + 4Rc·sin²(ψ/2), and w·(outward normal) is
-    (x−y) + 2c·sin²(ψ/2).
+    The field is (1−|w|²)^{n−1}/(2π|w|²)·w, or (1 − (1−|w|²)^{n−1})/(2π|w|²)·w if
+    `is_central`: then the pole at w = 0 is subtracted. With x = (1 + R − c)/2 and y = 1
+    − x, on the arc
+
+        |w|² = (x−y)² + 4Rc·sin²(ψ/2),      w·(outward normal) = (x−y) + 2c·sin²(ψ/2),
+
+    and 1 − |w|² = 4xy − 4Rc·sin²(ψ/2). By symmetry the integral over ψ > 0 is doubled.
 
     Parameters
     ----------
-    n, x, y, radius
-        The parameters of `log_disc_probabilities`.
-    c : array
-        The disc has the center −c.
+    n : int
+        The complex dimension, n >= 2.
+    x, y, c, radius : array
+        x and y as above; the disc has the center −c and the radius R.
     is_central : array of bool
-        Whether the pole at w = 0 is subtracted from the field.
+        Whether the pole is subtracted.
 
     Returns
     -------
     flux, log_unit : array
-        The flux is flux·exp(log_unit).
+        The flux is flux·exp(log_unit); the sign is that of the outward normal.
     """
     smallest_square = (x - y) ** 2
     rc = np.maximum(radius * c, 1e-300)
 
     # The arc ends where (1−|w|²)^{n−1} is e^-45 of its largest value.
-    used_part = np.where(is_central, 1.0, -math.expm1(-_LARGEST_DECAY / (n - 1)))
-    psi_end = 2 * np.arcsin(np.sqrt(np.minimum(x * y / rc * used_part, 1.0)))
+    used_fraction = np.where(is_central, 1.0, -math.expm1(-_LARGEST_DECAY / (n - 1)))
+    psi_end = 2 * np.arcsin(np.sqrt(np.minimum(x * y / rc * used_fraction, 1.0)))
     psi = psi_end[:, None] * (_NODES + 1) / 2
     sin_square = np.sin(psi / 2) ** 2
     square = smallest_square[:, None] + 4 * rc[:, None] * sin_square
+
+    # (1−|w|²)^{n−1}, divided by exp(log_unit) so that it does not underflow.
     base, log_unit = _scaled_base(4 * x * y, n - 1)
     one_minus_square = 4 * (x * y)[:, None] - 4 * rc[:, None] * sin_square
     power = np.maximum(one_minus_square / base[:, None], 0.0) ** (n - 1)
-    normal_part = (x - y)[:, None] + 2 * c[:, None] * sin_square
+    normal_component = (x - y)[:, None] + 2 * c[:, None] * sin_square
 
-    potential = np.where(is_central[:, None], 1 - power, power) / square
-    potential = np.where(square > 0, potential, n - 1.0)
-    integral = np.sum(potential * normal_part * _WEIGHTS, axis=1) * psi_end / 2
+    # At w = 0 the field with the pole subtracted has the limit n − 1.
+    field_strength = np.where(is_central[:, None], 1 - power, power) / square
+    field_strength = np.where(square > 0, field_strength, n - 1.0)
+    integral = (
+        np.sum(field_strength * normal_component * _WEIGHTS, axis=1) * psi_end / 2
+    )
     return integral * radius / math.pi, log_unit
 
 
@@ -385,6 +496,11 @@ def _circle_fraction(x: Array, x2: Array, c: Array) -> Array:
 
     With x = (1 + R − c)/2 and x₂ = (1 − R − c)/2 it is 2/π·arcsin√(−x·x₂/c), and 0 if
     the disc lies inside the unit disc (x₂ >= 0).
+
+    Parameters
+    ----------
+    x, x2, c : array
+        x, x₂ and c.
     """
     squared_sine = np.where(x2 < 0, -x * x2 / np.maximum(c, 1e-300), 0.0)
     half_angle = np.arcsin(np.sqrt(np.clip(squared_sine, 0.0, 1.0)))
@@ -394,11 +510,20 @@ def _circle_fraction(x: Array, x2: Array, c: Array) -> Array:
 def _is_small_disc(
     n: int, x: Array, y: Array, x2: Array, radius: Array, c: Array
 ) -> NDArray[np.bool_]:
-    """Say for which discs the density itself is integrated, instead of a flux.
+    """Return for which discs |w + c| < R the density itself is integrated, not a flux.
 
     These are the discs inside the unit disc that are small relative to their distance
-    from its boundary, and across which the density does not vary much. Where it varies
-    more, the flux does not cancel. The parameters are those of `log_disc_probabilities`.
+    from its boundary, and across which the density (1−|w|²)^{n−2} does not vary much.
+    If it varies more, the flux does not cancel.
+
+    Parameters
+    ----------
+    n : int
+        The complex dimension, n >= 2.
+    x, y, x2 : array
+        x = (1 + R − c)/2, y = 1 − x and x2 = (1 − R − c)/2.
+    radius, c : array
+        R and c.
     """
     is_inside = x2 > 0
     is_far_from_circle = radius < 0.3 * (radius + 2 * np.maximum(x2, 0.0))
@@ -407,7 +532,9 @@ def _is_small_disc(
 
 
 def _scaled_base(largest: Array, power: int) -> tuple[Array, Array]:
-    """Return a factor by which some bases are divided before a power is taken.
+    """Return a factor by which to divide some bases before a power of them is taken.
+
+    This keeps the power from underflowing.
 
     Parameters
     ----------
@@ -421,25 +548,26 @@ def _scaled_base(largest: Array, power: int) -> tuple[Array, Array]:
     factor : array
         The largest base if its power is close to underflow, else 1.
     log_factor_power : array
-        log(factor^power), which undoes the division.
+        log(factor^power), which the caller adds to undo the division.
     """
     with np.errstate(divide="ignore"):
-        is_deep = power * np.log(largest) < _DEEP_LOG
-    factor = np.where(is_deep & (largest > 0), largest, 1.0)
+        is_near_underflow = power * np.log(largest) < _LOG_NEAR_UNDERFLOW
+    factor = np.where(is_near_underflow & (largest > 0), largest, 1.0)
     return factor, power * np.log(factor)
 
 
 def _log_small_disc(n: int, c: Array, radius: Array) -> Array:
-    """Return log((n−1)/π·∫(1−|w|²)^{n−2}) over a small disc inside the unit disc.
+    """Return log((n−1)/π·∫(1−|w|²)^{n−2} dw) over a small disc inside the unit disc.
 
-    The integral is taken in polar coordinates about the center of the disc.
+    The integral is taken in polar coordinates (q, angle) about the center −c of the
+    disc, where |w|² = c² + q² − 2cq·cos(angle).
 
     Parameters
     ----------
     n : int
         The complex dimension, n >= 2.
     c, radius : array
-        The disc has the center −c and this radius.
+        The disc has the center −c and this radius; in one dimension.
     """
     c_column = c[:, None, None]
     q = radius[:, None, None] * _DISC_RADII[:, None]

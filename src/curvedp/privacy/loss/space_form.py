@@ -3,12 +3,12 @@
 `SpaceFormLoss` computes the two tails of the loss of a Gaussian or Laplace law by one
 radial integral. Spheres, hyperbolic spaces and flat spaces are covered.
 
-Definitions. Units are such that the curvature is k = −1, 0 or 1. The dimension is
-d >= 2, the scale of the noise s, and its centers η₁, η₂ are a distance D apart. In polar
-coordinates (r, φ) about η₁, with η₂ in the direction φ = 0, the density of the radius is
-ρ(r) ∝ weight(r)·sn(r)^{d−1}, where sn is sinh, the identity or sin, and the weight is
-e^{−r²/2s²} (Gaussian) or e^{−r/s} (Laplace). The angle satisfies cos²(φ/2) ~ Beta(a, a)
-with a = (d−1)/2.
+Definitions. Units are such that the curvature is k = −1, 0 or 1. The dimension is d >=
+2, the scale of the noise s, and its centers η₁, η₂ are a distance D apart. In polar
+coordinates (r, φ) about η₁, with η₂ in the direction φ = 0, the density of the radius
+is ρ(r) ∝ weight(r)·sn(r)^{d−1}, where sn is sinh, the identity or sin, and the weight
+is e^{−r²/2s²} (Gaussian) or e^{−r/s} (Laplace). The angle satisfies cos²(φ/2) ~ Beta(a,
+a) with a = (d−1)/2.
 
 Theorem (docs/exact-profiles.md, "The integral"). With d₂ the distance from η₂, the loss
 
@@ -45,20 +45,27 @@ from curvedp.privacy.loss.law import PrivacyLossLaw
 
 Kind = Literal["gaussian", "laplace"]
 
-# The window of a radial integral ends where the integrand is e^-42 of its peak.
-_DEPTH = 42.0
-# Offsets from the mode, in units of `SpaceFormLoss.width`, where the search for that
-# window starts.
-_LADDER = 4.0 ** np.arange(-5.0, 7.0)
-_MAX_NODES = 4096  # of the quadrature rule for a radial integral
-# Beyond this radius sinh r equals e^r/2 in floats.
+# A logarithm: a radial integral is cut off where its integrand is e^-42 of its peak.
+_NEGLIGIBLE_DEPTH = 42.0
+# Offsets from the mode, in units of `SpaceFormLoss.width`, of the grid on which the
+# search for the support of a radial integrand starts.
+_POSITIVE_OFFSETS = 4.0 ** np.arange(-5.0, 7.0)
+_FIRST_GRID_OFFSETS = np.concatenate(
+    [-_POSITIVE_OFFSETS[::-1], [0.0], _POSITIVE_OFFSETS]
+)
+# The largest number of nodes of the quadrature rule for a radial integral.
+_MAX_NODES = 4096
+# Beyond this radius r, sinh r equals e^r/2 in floats: e^{−2r} < 5e-18.
 _SINH_IS_EXPONENTIAL = 20.0
-# Beyond this radius sinh² r would overflow.
+# Beyond this radius r, sinh² r would come close to the largest float, e^709.
 _SINH_SQUARE_OVERFLOWS = 350
 
 
 class Direction(Enum):
-    """Which directions φ contribute to a radial integral at each radius."""
+    """Which directions contribute to a radial integral at each radius.
+
+    L is the privacy loss, t a level of it, and ρ the density of the radius.
+    """
 
     ALL = "all"  # all of them: ρ is multiplied by 1
     ABOVE = "above"  # those with L > t: ρ is multiplied by their probability
@@ -66,13 +73,16 @@ class Direction(Enum):
 
 
 class LevelSet(NamedTuple):
-    """The radii at which the level L = t of the loss is met.
+    """The radii at which the level L = t of the privacy loss L is met.
+
+    A radius is the distance from the first center of the noise. The direction of a
+    point is its angle φ to the second center, seen from the first one.
 
     Attributes
     ----------
     radii : list of array
-        Increasing radii, each an array with one entry for each t. Between the first
-        and the last of them the level is met at some angle strictly between 0 and π.
+        Increasing radii, each an array with one entry for each t. Between the first and
+        the last of them the level is met at some angle φ strictly between 0 and π.
     center_exceeds : array of bool
         Whether L > t in all directions at radii below the first one.
     """
@@ -88,7 +98,8 @@ class SpaceFormLoss(PrivacyLossLaw):
     Attributes
     ----------
     kind : str
-        'gaussian' (weight e^{−r²/2s²}) or 'laplace' (weight e^{−r/s}).
+        'gaussian' (density ∝ e^{−r²/2s²}) or 'laplace' (density ∝ e^{−r/s}), with r the
+        distance from the center.
     k, d : int
         The curvature −1, 0 or 1, and the dimension d >= 2.
     s : float
@@ -106,21 +117,22 @@ class SpaceFormLoss(PrivacyLossLaw):
     distance: float
     order: int = 64
 
-    # Where log P₁(L > t) is smaller, the upper tail is integrated; elsewhere the lower
-    # one. The other tail is the complement.
+    # If log P₁(L > t) is below this number, the upper tail is the smaller one and is
+    # integrated; otherwise the lower one is. The other tail is the complement.
     _upper_is_small: ClassVar[float] = -0.7
 
     def resolved(self) -> "SpaceFormLoss":
         """Return the same loss with as many quadrature nodes as its integrals need.
 
-        The number of nodes is doubled until doubling changes neither the mass of ρ nor
-        the upper tail at a few losses. If there is a largest loss T, some of these are
-        close to T, where the tail varies on the scale of T − t.
+        The number of nodes is doubled until doubling changes neither the mass ∫ρ of the
+        radial density ρ nor the upper tail P₁(L > t) at a few losses t. If the loss has
+        a maximum T, some of these are close to T, where the tail varies on the scale of
+        T − t.
 
         Raises
         ------
         NotResolved
-            If `_MAX_NODES` nodes are not enough.
+            If 4096 nodes are not enough.
         """
         law = self
         while law.order < _MAX_NODES:
@@ -132,13 +144,15 @@ class SpaceFormLoss(PrivacyLossLaw):
 
             coarse_tail = law.log_tails(t)[0]
             finer_tail = finer.log_tails(t)[0]
-            allowed = 1e-11 + 1e-13 * np.abs(coarse_tail)
+            tolerance = 1e-11 + 1e-13 * np.abs(coarse_tail)
             masses_agree = abs(law.log_mass - finer.log_mass) < 1e-12
-            tails_agree = np.all(np.abs(coarse_tail - finer_tail) <= allowed)
+            tails_agree = np.all(np.abs(coarse_tail - finer_tail) <= tolerance)
             if masses_agree and tails_agree:
                 return law
             law = finer
-        raise NotResolved(f"the radial integral of {self} could not be resolved")
+        raise NotResolved(
+            f"the radial integrals of {self} need more than {_MAX_NODES} nodes"
+        )
 
     # ---- the density ρ of the radius, relative to its mode so that nothing cancels
 
@@ -146,8 +160,9 @@ class SpaceFormLoss(PrivacyLossLaw):
     def mode(self) -> float:
         """The mode m of the density ρ of the radius.
 
-        It solves (d−1)·sn′(m)/sn(m) = m/s² (Gaussian) or 1/s (Laplace), where sn is sinh,
-        the identity or sin for the curvature −1, 0 or 1.
+        It solves (d−1)·sn′(m)/sn(m) = m/s² (Gaussian) or 1/s (Laplace), where s is the
+        scale, d the dimension, and sn is sinh, the identity or sin for the curvature
+        −1, 0 or 1.
         """
         n = self.d - 1
         if self.kind == "laplace":
@@ -160,9 +175,11 @@ class SpaceFormLoss(PrivacyLossLaw):
         return _solve_m_tanh_m(target)
 
     def _laplace_mode(self, target: float) -> float:
-        """Return the m with sn(m)/sn′(m) = target; infinity if there is none.
+        """Return the m with sn(m)/sn′(m) = target, or infinity if there is none.
 
-        The target is (d−1)·s, and sn/sn′ is tanh, the identity or tan.
+        It is the mode of the radius of a Laplace law of scale s if the target is
+        (d−1)·s. The function sn/sn′ is tanh, the identity or tan for the curvature −1,
+        0 or 1.
         """
         if self.k == 0:
             return target
@@ -171,12 +188,22 @@ class SpaceFormLoss(PrivacyLossLaw):
         return math.atanh(target) if target < 1 else math.inf
 
     def log_rho(self, u: Array) -> Array:
-        """Return log ρ(m + u) − log ρ(m): the log density of the radius about its mode m.
+        """Return log ρ(m + u) − log ρ(m), for the density ρ of the radius with mode m.
+
+        ρ(r) ∝ weight(r)·sn(r)^{d−1}, where the weight is e^{−r²/2s²} (Gaussian) or
+        e^{−r/s} (Laplace), and sn is sinh, the identity or sin for the curvature −1, 0
+        or 1. Ratios sn(m+u)/sn(m) are written as 1 + (a small term), so that nothing
+        cancels for small u.
 
         Parameters
         ----------
         u : array
-            r − m, the radius relative to the mode. Outside the space the result is −inf.
+            r − m, the radius relative to the mode.
+
+        Returns
+        -------
+        array
+            Numbers <= 0 with the shape of `u`; −inf if m + u is outside the space.
         """
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             if self.k == -1:
@@ -197,11 +224,16 @@ class SpaceFormLoss(PrivacyLossLaw):
             return np.asarray(-u / s + log_growth)
 
     def _log_rho_hyperbolic(self, u: Array) -> Array:
-        """Return log ρ(m + u) − log ρ(m) on a hyperbolic space, m being the mode of ρ.
+        """Return log ρ(m + u) − log ρ(m) on a hyperbolic space; u as in r = m + u.
 
-        It uses log(sinh(m+u)/sinh m) = u + log(1 + (1 − e^{−2u})/(e^{2m} − 1)). At the
-        mode, the linear term of the weight nearly cancels that of this growth; the small
-        remainder is written out.
+        ρ(r) ∝ weight(r)·sinh(r)^n is the density of the radius r, n = d − 1, and m is
+        its mode. With log(sinh(m+u)/sinh m) = u + log(1 + (1 − e^{−2u})/(e^{2m} − 1)),
+
+            Gaussian: −u²/2s² + (n − m/s²)·u + n·log(1 + …),  n − m/s² = −2n/(e^{2m} −
+            1), Laplace:  −(1/s − n)·u + n·log(1 + …).
+
+        The Gaussian's identity for n − m/s² holds because m is the mode (n·coth m =
+        m/s²); it avoids the cancellation of two large numbers.
         """
         m, s, n = self.mode, self.s, self.d - 1
         if m < _SINH_SQUARE_OVERFLOWS:
@@ -218,10 +250,12 @@ class SpaceFormLoss(PrivacyLossLaw):
 
     @cached_property
     def width(self) -> float:
-        """The length scale on which ρ varies: (−(log ρ)″)^{−1/2} at its mode.
+        """The length scale on which the density ρ of the radius varies near its mode m.
 
-        A Laplace law on a hyperbolic space that is barely integrable is nearly
-        exponential. There the rate of its decay bounds the width.
+        It is (−(log ρ)″(m))^{−1/2}, where −(log ρ)″ = (d−1)/sn(m)², plus 1/s² for the
+        Gaussian; sn is sinh, the identity or sin for the curvature −1, 0 or 1. A
+        Laplace law on a hyperbolic space that is barely integrable is nearly
+        exponential. There the length 1/(1/s − (d−1)) of its decay is an upper bound.
         """
         m, n = self.mode, self.d - 1
         if self.k == 0:
@@ -240,34 +274,39 @@ class SpaceFormLoss(PrivacyLossLaw):
 
     @cached_property
     def log_mass(self) -> float:
-        """log(∫ρ(r) dr / ρ(m)), m being the mode of ρ."""
+        """log(∫ρ(r) dr / ρ(m)), with ρ the density of the radius and m its mode."""
         integral = self._radial_integral(
             np.array([0.0]),
             np.array([-self.mode]),
-            np.array([self._right_end]),
+            np.array([self._largest_offset]),
             Direction.ALL,
         )
         return float(integral[0])
 
     @cached_property
     def mean_square(self) -> float:
-        """The mean square distance E[r²] of the noise from its center."""
-        low, high = self._window(
+        """The mean square distance E[r²] of the noise from its center.
+
+        It is the integral of r²·ρ(r) divided by that of ρ, with ρ the density of the
+        radius r.
+        """
+        low, high = self._find_support_in(
             np.array([0.0]),
             np.array([-self.mode]),
-            np.array([self._right_end]),
+            np.array([self._largest_offset]),
             Direction.ALL,
         )
-        u, log_weight = self._nodes_in(low, high)
+        u, log_weight = self._quadrature_in(low, high)
         probability = np.exp(self.log_rho(u) + log_weight - self.log_mass)
         return float(np.sum(probability * (self.mode + u) ** 2))
 
     @cached_property
     def root_fisher_information(self) -> float:
-        """The square root of the Fisher information about the center, per unit of length.
+        """The square root of the Fisher information about the center of the noise.
 
-        It is √(E[r²]/d)/s² for the Gaussian and 1/(s√d) for the Laplace law, the same in
-        every direction.
+        It is √(E[r²]/d)/s² for the Gaussian and 1/(s√d) for the Laplace law, where r is
+        the distance from the center, d the dimension and s the scale. It is the same in
+        every direction and has the unit 1/length.
         """
         if self.kind == "laplace":
             return 1 / (self.s * math.sqrt(self.d))
@@ -284,8 +323,8 @@ class SpaceFormLoss(PrivacyLossLaw):
         return math.pi if self.k == 1 else math.inf
 
     @property
-    def _right_end(self) -> float:
-        """The largest value of u = r − m, m being the mode of ρ."""
+    def _largest_offset(self) -> float:
+        """The largest value of u = r − m, for a radius r whose density has the mode m."""
         return self._diameter - self.mode
 
     # ---- the level sets of the loss
@@ -294,39 +333,51 @@ class SpaceFormLoss(PrivacyLossLaw):
     def max_loss(self) -> float:
         """The supremum T of the loss.
 
-        With the distance D of the centers, it is D/s for the Laplace law, and
-        D(2·diameter − D)/2s² for the Gaussian, attained on the cut locus of η₂.
+        With D the distance of the centers and s the scale, it is D/s for the Laplace
+        law, and D(2·diameter − D)/2s² for the Gaussian, attained at the points farthest
+        from the second center.
         """
         if self.kind == "laplace":
             return self.distance / self.s
         return self.distance * (2 * self._diameter - self.distance) / (2 * self.s**2)
 
     def _level_distance(self, r: Array, t: Array) -> Array:
-        """Return b, the distance from η₂ on the level L = t at the radius r from η₁."""
+        """Return b, the distance from the second center η₂ at which the loss L is t.
+
+        For a point at the distance r from the first center and d₂ from the second one,
+        L is (d₂² − r²)/2s² (Gaussian) or (d₂ − r)/s (Laplace). So L = t means that d₂
+        is b = √(r² + 2s²t) or b = r + st.
+        """
         if self.kind == "gaussian":
             return np.sqrt(r * r + 2 * self.s**2 * t)
         return r + self.s * t
 
     def _squared_cosine_of_level(self, r: Array, t: Array) -> tuple[Array, Array]:
-        """Return x = cos²(φ/2) and 1 − x for the angle φ at which the level L = t is met.
+        """Return x = cos²(φ/2) and 1 − x for the angle φ at which the loss L is t.
 
-        With D the distance of the centers and b the distance of the level from η₂,
+        A point at the radius r (its distance from the first center η₁) and at the angle
+        φ to the direction of η₂ has the loss L = t if its distance from η₂ is b =
+        `_level_distance(r, t)`. With D the distance of the centers, the law of cosines
+        in half angles reads
 
             x     = sn((r+D−b)/2)·sn((r+D+b)/2) / (sn r·sn D),
             1 − x = sn((b−r+D)/2)·sn((b+r−D)/2) / (sn r·sn D),
 
-        with b − r computed without cancellation. On a hyperbolic space
-        sinh z = e^z(1 − e^{−2z})/2, and the factors e^z cancel, so that nothing overflows.
+        where sn is sinh, the identity or sin for the curvature −1, 0 or 1. To lose no
+        digits, b − r is computed as 2s²t/(b + r) (Gaussian) or st (Laplace). On a
+        hyperbolic space sinh z = e^z(1 − e^{−2z})/2, and the factors e^z cancel, so
+        that nothing overflows.
 
         Parameters
         ----------
         r, t : array
-            The radius (distance from η₁) and the level of the loss; they broadcast.
+            The radius and the level of the loss; they broadcast.
 
         Returns
         -------
         x, one_minus_x : array
-            Each with its own digits, clipped to [0, 1]; 0 where undefined.
+            Both to full relative precision, clipped to [0, 1]. They are 0 if undefined
+            (0/0).
         """
         D, s = self.distance, self.s
         b = self._level_distance(r, t)
@@ -336,9 +387,12 @@ class SpaceFormLoss(PrivacyLossLaw):
         else:
             b_minus_r = s * t + 0.0 * r
 
-        # The arguments of sn in the numerator of x, then in that of 1 − x.
-        x_first, x_second = (D - b_minus_r) / 2, (r + D + b) / 2
-        y_first, y_second = (D + b_minus_r) / 2, (b + r - D) / 2
+        # The two arguments of sn in the numerator of x, then those in that of y = 1 −
+        # x.
+        x_first = (D - b_minus_r) / 2
+        x_second = (r + D + b) / 2
+        y_first = (D + b_minus_r) / 2
+        y_second = (b + r - D) / 2
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             if self.k == 0:
                 x = x_first * x_second / (r * D)
@@ -359,12 +413,22 @@ class SpaceFormLoss(PrivacyLossLaw):
         return np.fmin(np.fmax(x, 0.0), 1.0), np.fmin(np.fmax(one_minus_x, 0.0), 1.0)
 
     def _level_set(self, t: Array) -> LevelSet:
-        """Return the radii r_a and r_b between which the level L = t is met.
+        """Return the radii r_a and r_b between which the loss L takes the value t.
 
-        With the distance D of the centers and D′ = 2·diameter − D,
+        A radius is the distance from the first center. With D the distance of the
+        centers, s the scale and D′ = 2·diameter − D,
 
             r_a = |D² − 2s²t|/2D,    r_b = (D′² − 2s²t)/2D′     for the Gaussian,
             r_a = (D − st)/2,        r_b = (D′ − st)/2          for the Laplace law.
+
+        Below r_a the loss exceeds t in all directions if 2s²t < D² (always for the
+        Laplace law), and in no direction otherwise. Beyond r_b it exceeds t in no
+        direction.
+
+        Parameters
+        ----------
+        t : array
+            Levels of the loss, in one dimension.
         """
         D = self.distance
         far_distance = 2 * self._diameter - D
@@ -373,7 +437,8 @@ class SpaceFormLoss(PrivacyLossLaw):
             r_b = np.maximum((far_distance - self.s * t) / 2, r_a)
             return LevelSet([r_a, r_b], np.ones_like(t, dtype=bool))
 
-        square_difference = 2 * self.s**2 * t  # d₂² − r² on the level
+        # d₂² − r² on the level, with d₂ and r the distances from the two centers.
+        square_difference = 2 * self.s**2 * t
         r_a = np.abs(D * D - square_difference) / (2 * D)
         if math.isfinite(far_distance):
             r_b = (far_distance * far_distance - square_difference) / (2 * far_distance)
@@ -387,7 +452,8 @@ class SpaceFormLoss(PrivacyLossLaw):
     def log_tails(self, t: Array) -> tuple[Array, Array]:
         """Return log P₁(L > t) and log P₁(L <= t) at losses t >= 0.
 
-        Each tail is a sum of radial integrals between the radii of the level L = t. Below
+        L is the privacy loss and P₁ the law of the noise about the first center. Each
+        tail is a sum of radial integrals between the radii of the level L = t. Below
         the first radius, L > t in all directions or in none; between the radii, in some
         directions; beyond the last radius, in none. The smaller tail is integrated, and
         the other one is its complement.
@@ -396,27 +462,36 @@ class SpaceFormLoss(PrivacyLossLaw):
         ----------
         t : array
             Losses in [0, max_loss), in one dimension.
+
+        Returns
+        -------
+        log_upper, log_lower : array
+            One logarithm for each t.
         """
         t = np.asarray(t, np.float64)
         level_set = self._level_set(t)
         radii = [np.zeros_like(t), *level_set.radii, np.full_like(t, self._diameter)]
         ends = np.stack(radii) - self.mode  # one row for each radius
 
+        # The piece below the first radius belongs to one of the two tails.
         log_center = self._radial_integral(t, ends[0], ends[1], Direction.ALL)
         log_center_above = np.where(level_set.center_exceeds, log_center, -math.inf)
         log_center_below = np.where(level_set.center_exceeds, -math.inf, log_center)
 
+        # The upper tail: this piece, and those between the radii of the level.
         pieces = [log_center_above]
         for low, high in pairwise(ends[1:-1]):
             pieces.append(self._radial_integral(t, low, high, Direction.ABOVE))
         log_upper = log_sum_exp(np.stack(pieces), axis=0) - self.log_mass
         log_upper = np.minimum(log_upper, 0.0)
 
+        # If the upper tail is small, the lower one is its complement …
         log_lower = np.full_like(t, -math.inf)
         upper_is_small = log_upper < self._upper_is_small
         with np.errstate(divide="ignore"):
             log_lower[upper_is_small] = np.log1p(-np.exp(log_upper[upper_is_small]))
 
+        # … and otherwise the lower tail is integrated, and the upper one replaced.
         lower_is_small = ~upper_is_small
         if np.any(lower_is_small):
             log_lower[lower_is_small] = self._log_lower_tail(
@@ -428,15 +503,20 @@ class SpaceFormLoss(PrivacyLossLaw):
         return log_upper, log_lower
 
     def _log_lower_tail(self, t: Array, ends: Array, log_center: Array) -> Array:
-        """Return log P₁(L <= t) as a sum of radial integrals.
+        """Return log P₁(L <= t) as a sum of radial integrals, at most −0.5.
+
+        L is the privacy loss, P₁ the law of the noise about the first center, and m the
+        mode of the density of the radius. The pieces are: the radii below the level L =
+        t (computed by the caller), the radii at which the level is met in some
+        direction, and those beyond.
 
         Parameters
         ----------
         t : array
             Losses at which the lower tail is the smaller one.
         ends : array
-            The radii between which the pieces of the integral lie, minus the mode of ρ.
-            There is one row for each radius and one column for each t.
+            The radii between which the pieces lie, minus m. There is one row for each
+            radius and one column for each t.
         log_center : array
             The logarithm of the piece below the first radius of the level.
         """
@@ -449,20 +529,28 @@ class SpaceFormLoss(PrivacyLossLaw):
     def _log_integrand(
         self, u: Array, t: Array, direction: Direction, is_rough: bool = False
     ) -> Array:
-        """Return log(ρ(m+u)/ρ(m)·F), F being the probability of some directions.
+        """Return log(ρ(m+u)/ρ(m)·F), with F the probability of some directions.
+
+        ρ is the density of the radius r = m + u and m its mode; L is the privacy loss.
+        With x = cos²(φ/2) for the angle φ at which L = t at this radius, and a =
+        (d−1)/2,
+
+            F = 1 (all directions),  I_x(a, a) (those with L > t)  or  I_{1−x}(a, a) (L
+            <= t),
+
+        where I is the regularized incomplete beta function.
 
         Parameters
         ----------
         u : array
-            r − m, the radius relative to the mode m of ρ.
+            r − m, the radius relative to the mode.
         t : array
             The level of the loss, broadcast with `u`.
         direction : Direction
-            The directions whose probability F at that radius counts: all of them, those
-            with L > t, or those with L <= t.
+            The directions that count.
         is_rough : bool
-            Whether F is wanted only up to a slowly varying factor, which is enough to
-            find where the integrand is not negligible.
+            Whether F may be replaced by (4x(1−x))^a for x < 1/2 and by 1 otherwise.
+            This is cheaper, and enough to find where the integrand is not negligible.
         """
         log_rho = self.log_rho(u)
         if direction is Direction.ALL:
@@ -478,75 +566,81 @@ class SpaceFormLoss(PrivacyLossLaw):
                 return log_rho + np.where(x < 0.5, log_power, 0.0)
             return log_rho + log_symmetric_beta(a, x, one_minus_x)
 
-    def _window(
+    def _find_support_in(
         self, t: Array, low: Array, high: Array, direction: Direction
     ) -> tuple[Array, Array]:
         """Return the part of [low, high] on which a radial integrand is not negligible.
 
-        The integrand is unimodal, so that three successive grids close in on it. On a
-        space that is not compact, the first grid is extended until the integrand has
-        fallen to e^-42 of its peak.
+        The integrand ρ(m+u)·F is a function of u = r − m, with ρ the density of the
+        radius r, m its mode, and F the probability of some directions. It is unimodal,
+        so that three successive grids close in on it. On a space that is not compact,
+        the first grid is extended until the integrand has fallen to e^-42 of its peak.
 
         Parameters
         ----------
         t : array
             Levels of the loss, in one dimension.
         low, high : array
-            The interval of u = r − m for each t, m being the mode of ρ.
+            The interval of u for each t.
         direction : Direction
-            The directions that count, see `_log_integrand`.
+            The directions whose probability is F: all, those with a loss > t, or <= t.
 
         Returns
         -------
         left, right : array
             The smaller interval for each t.
         """
-        t = t[:, None]
-        anchor = np.clip(0.0, low, high)[:, None]  # the point nearest to the mode
-        low, high = low[:, None], high[:, None]
+        nearest_to_mode = np.clip(0.0, low, high)[:, None]
+        t = t[:, None]  # rows: the values of t; columns: the values of u
+        low = low[:, None]
+        high = high[:, None]
 
-        offsets = self.width * np.concatenate([-_LADDER[::-1], [0.0], _LADDER])
-        u = np.clip(anchor + offsets, low, high)
+        # The first grid is spaced geometrically about the mode.
+        u = np.clip(nearest_to_mode + self.width * _FIRST_GRID_OFFSETS, low, high)
         values = self._log_integrand(u, t, direction, is_rough=True)
+
+        # It is extended to the right, by doubling, until the integrand has ended.
         while True:
             last = u[:, -1:]
-            is_above = values[:, -1:] > values.max(axis=1, keepdims=True) - _DEPTH
-            is_open = (last < high) & is_above
+            negligible = values.max(axis=1, keepdims=True) - _NEGLIGIBLE_DEPTH
+            is_open = (last < high) & (values[:, -1:] > negligible)
             if not np.any(is_open):
                 break
-            farther = np.minimum(anchor + 2 * (last - anchor), high)
+            farther = np.minimum(nearest_to_mode + 2 * (last - nearest_to_mode), high)
             last = np.where(is_open, farther, last)
             last_value = self._log_integrand(last, t, direction, is_rough=True)
             u = np.concatenate([u, last], axis=1)
             values = np.concatenate([values, last_value], axis=1)
 
-        left, right = _hull(u, values)
+        # Two finer grids close in on the support.
+        left, right = _enclose_support(u, values)
         for _ in range(2):
             u = left + (right - left) * np.linspace(0.0, 1.0, 17)
             values = self._log_integrand(u, t, direction, is_rough=True)
-            left, right = _hull(u, values)
+            left, right = _enclose_support(u, values)
         return left[:, 0], right[:, 0]
 
-    def _nodes_in(
+    def _quadrature_in(
         self, low: Array, high: Array, is_logarithmic: bool = False
     ) -> tuple[Array, Array]:
-        """Return the nodes and the log weights of a quadrature rule on each [low, high].
+        """Return nodes and log weights of a quadrature rule on each [low, high].
 
-        The rule is dense at both ends (`endpoint_quadrature`), where an integrand may
-        behave like a half-integer power.
+        The rule is dense at both ends, where an integrand may behave like a
+        half-integer power. The variable is u = r − m, with r the radius and m the mode
+        of its density ρ.
 
         Parameters
         ----------
         low, high : array
-            Intervals of u = r − m, m being the mode of ρ.
+            Intervals of u, in one dimension.
         is_logarithmic : bool
-            Whether the rule is laid in log r. This is for integrands that vary both on
-            the scale of their smallest radius and on that of ρ.
+            Whether the nodes are laid out in log r. This is for integrands that vary
+            both on the scale of their smallest radius and on that of ρ.
 
         Returns
         -------
         nodes, log_weights : array
-            One row for each interval.
+            The values of u and the logarithms of the weights. Each row is one interval.
         """
         offset, weight = endpoint_quadrature(self.order)
         with np.errstate(divide="ignore"):
@@ -567,8 +661,8 @@ class SpaceFormLoss(PrivacyLossLaw):
     ) -> Array:
         """Return log ∫ρ(m+u)/ρ(m)·F du from low to high, for each level t.
 
-        Here m is the mode of the density ρ of the radius, and F the probability, at that
-        radius, of the directions in question.
+        ρ is the density of the radius r = m + u and m its mode. F is the probability,
+        at that radius, of the directions that count.
 
         Parameters
         ----------
@@ -577,7 +671,12 @@ class SpaceFormLoss(PrivacyLossLaw):
         low, high : array
             The interval of u = r − m for each t. The result is −inf if it is empty.
         direction : Direction
-            The directions that count, see `_log_integrand`.
+            The directions whose probability is F: all, those with a loss > t, or <= t.
+
+        Returns
+        -------
+        array
+            One logarithm for each t.
         """
         log_integrals = np.full(t.shape, -math.inf)
         is_nonempty = high > low
@@ -586,41 +685,51 @@ class SpaceFormLoss(PrivacyLossLaw):
         t, low, high = t[is_nonempty], low[is_nonempty], high[is_nonempty]
 
         if self._has_two_scales(low, high, direction):
-            knee = _SINH_IS_EXPONENTIAL - self.mode
-            near = self._radial_integral(t, low, np.minimum(high, knee), direction)
-            far = self._radial_integral(t, np.maximum(low, knee), high, direction)
-            log_integrals[is_nonempty] = np.logaddexp(near, far)
+            cut = _SINH_IS_EXPONENTIAL - self.mode
+            log_below = self._radial_integral(t, low, np.minimum(high, cut), direction)
+            log_above = self._radial_integral(t, np.maximum(low, cut), high, direction)
+            log_integrals[is_nonempty] = np.logaddexp(log_below, log_above)
             return log_integrals
 
-        left, right = self._window(t, low, high, direction)
+        left, right = self._find_support_in(t, low, high, direction)
         is_logarithmic = self.kind == "laplace" and direction is not Direction.ALL
-        u, log_weight = self._nodes_in(left, right, is_logarithmic)
+        u, log_weight = self._quadrature_in(left, right, is_logarithmic)
         log_integrand = self._log_integrand(u, t[:, None], direction)
         log_integrals[is_nonempty] = log_sum_exp(log_integrand + log_weight, axis=1)
         return log_integrals
 
     def _has_two_scales(self, low: Array, high: Array, direction: Direction) -> bool:
-        """Say whether an integral must be cut at the radius where sinh becomes exponential.
+        """Return whether an integral must be cut at the radius where sinh becomes
+        exponential.
 
-        A Laplace law on a hyperbolic space that is barely integrable varies on one scale
-        near its center and on another one far out. `low` and `high` are intervals of r − m.
+        A Laplace law on a hyperbolic space that is barely integrable varies on one
+        scale near its center and on another one far out. One quadrature rule does not
+        resolve both.
+
+        Parameters
+        ----------
+        low, high : array
+            Intervals of u = r − m, with r the radius and m the mode of its density.
+        direction : Direction
+            The directions that count. Only integrals over all of them extend that far.
         """
         if direction is not Direction.ALL or self.kind != "laplace" or self.k != -1:
             return False
-        knee = _SINH_IS_EXPONENTIAL - self.mode
-        return bool(np.any(high > knee) and np.any(low < knee))
+        cut = _SINH_IS_EXPONENTIAL - self.mode
+        return bool(np.any(high > cut) and np.any(low < cut))
 
 
 def _solve_m_tan_m(target: float) -> float:
     """Return the root m in (0, π/2) of m·tan m = target, for target > 0.
 
-    The equation is solved in the form m·sin m − target·cos m = 0, which has no pole.
-    Because m² <= m·tan m, the root is at most √target.
+    It is the mode of the radius of a Gaussian on a sphere. The equation is solved in
+    the form m·sin m − target·cos m = 0, which has no pole. Because m² <= m·tan m, the
+    root is at most √target; if rounding hides any difference, that bound is returned.
     """
     scale = max(target, 1.0)
     upper = min(math.sqrt(target), math.pi / 2)
     if upper * math.sin(upper) <= target * math.cos(upper):
-        return upper  # correct to the last bit: the noise is nearly uniform
+        return upper  # the bound is the root, up to rounding
 
     def difference(m: float) -> float:
         return (m * math.sin(m) - target * math.cos(m)) / scale
@@ -631,7 +740,8 @@ def _solve_m_tan_m(target: float) -> float:
 def _solve_m_tanh_m(target: float) -> float:
     """Return the root m > 0 of m·tanh m = target, for target > 0.
 
-    Because m·tanh m >= m²/(1+m), the root is at most target + √target.
+    It is the mode of the radius of a Gaussian on a hyperbolic space. Because
+    m·tanh m >= m²/(1+m), the root is at most target + √target.
     """
     upper = target + math.sqrt(target) + 1e-300
 
@@ -641,23 +751,24 @@ def _solve_m_tanh_m(target: float) -> float:
     return float(scipy.optimize.brentq(difference, 0.0, 2 * upper, xtol=1e-300))
 
 
-def _hull(u: Array, log_values: Array) -> tuple[Array, Array]:
-    """Return the grid points just outside of where a function is not negligible.
+def _enclose_support(u: Array, log_values: Array) -> tuple[Array, Array]:
+    """Return the grid points around the region where a function is not negligible.
 
-    The function is negligible below e^-42 of its maximum.
+    A value is negligible if it is below e^-42 of the maximum of its row.
 
     Parameters
     ----------
     u, log_values : array
-        Increasing grid points and the logarithm of the function there, one row for each
+        Increasing grid points and the logarithm of the function there. Each row is one
         function.
 
     Returns
     -------
     left, right : array
-        Two columns: the grid points next to the region, or the ends of the grid.
+        Two columns: for each function, the grid points next to the region, or the ends
+        of the grid.
     """
-    is_inside = log_values >= log_values.max(axis=1, keepdims=True) - _DEPTH
+    is_inside = log_values >= log_values.max(axis=1, keepdims=True) - _NEGLIGIBLE_DEPTH
     n_points = is_inside.shape[1]
     first = np.maximum(np.argmax(is_inside, axis=1) - 1, 0)
     last = np.minimum(n_points - np.argmax(is_inside[:, ::-1], axis=1), n_points - 1)

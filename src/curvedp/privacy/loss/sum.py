@@ -6,10 +6,10 @@
 
 where f_B is the density of B, and both factors come from tables.
 
-If A is bounded, |A| <= T, then P₁(A > t − b) is 0 below b = t − T and 1 above b = t + T.
-The integral runs between these points, where the integrand is analytic; what lies above
-is a tail of B. As a function of t the sum is then analytic except where an end of A meets
-an end of B, such as t = |T_A − T_B|. Panels of its table end there.
+If A is bounded, |A| <= T, then P₁(A > t − b) is 0 below b = t − T and 1 above b = t +
+T. The integral runs between these points, where the integrand is analytic; what lies
+above is a tail of B. As a function of t the sum is then analytic except where an end of
+A meets an end of B, such as t = |T_A − T_B|. Panels of its table end there.
 """
 
 import math
@@ -27,41 +27,58 @@ from curvedp.privacy.loss.law import PrivacyLossLaw
 # A bound on the relative error of the tails. The density of B is the derivative of a
 # table, which loses digits; the largest error that was measured is 1e-10.
 MARGIN = 4e-9
-# Offsets from the mean of B, in standard deviations, at which the search for the support
-# of the integrand starts.
+# The relative error of the tails if B has a closed form, so that no digits are lost.
+_RESOLUTION_WITH_CLOSED_FORM = 2e-10
+# Offsets from the mean of B, in standard deviations of B, of the grid on which the
+# search for the support of the integrand starts: ±4^8, ±4^7, …, ±4^-2 and 0.
 _POWERS_OF_4 = 4.0 ** np.arange(8.0, -3.0, -1.0)
-_LADDER = np.concatenate([-_POWERS_OF_4, [0.0], _POWERS_OF_4[::-1]])
-_FRACTIONS = np.linspace(0.0, 1.0, 25)
-_DEPTH = 42  # an integrand below e^-42 of its maximum is negligible
-# The number of quadrature nodes, at least and at most.
+_FIRST_GRID_OFFSETS = np.concatenate([-_POWERS_OF_4, [0.0], _POWERS_OF_4[::-1]])
+# Points of a refined grid, as fractions of the interval that it covers.
+_GRID_FRACTIONS = np.linspace(0.0, 1.0, 25)
+# A logarithm: an integrand below e^-42 of its maximum is negligible.
+_NEGLIGIBLE_DEPTH = 42
+# The number of quadrature nodes of a convolution integral, at least and at most.
 _FEWEST_NODES = 64
 _MOST_NODES = 1024
+# Losses at which `_find_resolving_order` compares two rules, in standard deviations of
+# A + B.
+_TEST_LOSSES = np.array([0.0, 0.3, 1.0, 2.0, 4.0, 8.0])
 
 
 class LossOnLine(Protocol):
-    """The interface of a summand: tails and density of its loss at any real t."""
+    """The interface of a summand: tails and density of its privacy loss L on the line.
+
+    P₁ is the output distribution on the first of two neighboring data sets.
+
+    Attributes
+    ----------
+    max_loss : float
+        The supremum of L; possibly infinite.
+    breakpoints : tuple of float
+        Losses > 0 at which the tails are not analytic.
+    """
 
     max_loss: float
     breakpoints: tuple[float, ...]
 
     def cover(self, t: float) -> None:
-        """Prepare for losses up to t; tables may be extended in place."""
+        """Prepare for losses up to t. A table may be extended in place."""
 
     def log_upper_on_line(self, t: Array) -> Array:
-        """Return log P₁(L > t)."""
+        """Return log P₁(L > t) for any real t."""
 
     def log_lower_on_line(self, t: Array) -> Array:
-        """Return log P₁(L <= t)."""
+        """Return log P₁(L <= t) for any real t."""
 
     def log_density_on_line(self, t: Array) -> Array:
-        """Return the log density of L under p₁."""
+        """Return the logarithm of the density of L under P₁ at any real t."""
 
 
 class GaussianLoss:
-    """The privacy loss N(μ²/2, μ²) of a flat Gaussian, in closed form."""
+    """The privacy loss N(μ²/2, μ²) of Gaussian noise on a flat space, in closed form."""
 
     def __init__(self, mu: float) -> None:
-        """Store μ > 0, the distance of the centers divided by the noise scale."""
+        """Store μ > 0, the distance of the two centers divided by the noise scale."""
         self.mu = mu
         self.max_loss = math.inf
         self.breakpoints: tuple[float, ...] = ()
@@ -70,15 +87,15 @@ class GaussianLoss:
         """Do nothing: the closed form holds everywhere."""
 
     def log_upper_on_line(self, t: Array) -> Array:
-        """Return log P₁(L > t)."""
+        """Return log P(L > t) for L ~ N(μ²/2, μ²)."""
         return np.asarray(log_ndtr(self.mu / 2 - t / self.mu))
 
     def log_lower_on_line(self, t: Array) -> Array:
-        """Return log P₁(L <= t)."""
+        """Return log P(L <= t) for L ~ N(μ²/2, μ²)."""
         return np.asarray(log_ndtr(t / self.mu - self.mu / 2))
 
     def log_density_on_line(self, t: Array) -> Array:
-        """Return the log density of N(μ²/2, μ²)."""
+        """Return the logarithm of the density of N(μ²/2, μ²) at t."""
         z = t / self.mu - self.mu / 2
         return -z * z / 2 - math.log(self.mu * math.sqrt(2 * math.pi))
 
@@ -89,9 +106,17 @@ class SumOfLosses(PrivacyLossLaw):
     Parameters
     ----------
     a, b : LossOnLine
-        The summands. The convolution integral runs over b, the narrower one.
+        The summands A and B. The convolution integral runs over the values of B, so B
+        should be the narrower one.
     a_scale, b_scale : float
         Their loss scales, which are about their standard deviations.
+
+    Attributes
+    ----------
+    order : int
+        The number of quadrature nodes of a convolution integral.
+    max_loss, loss_scale, resolution, breakpoints
+        The properties of A + B that a `PrivacyLossLaw` has.
     """
 
     max_loss: float = math.inf
@@ -106,55 +131,72 @@ class SumOfLosses(PrivacyLossLaw):
         self.b_scale = b_scale
         self.loss_scale = math.hypot(a_scale, b_scale)
         self.max_loss = a.max_loss + b.max_loss
-        self.resolution = 2e-10 if isinstance(b, GaussianLoss) else MARGIN / 4
+        if isinstance(b, GaussianLoss):
+            self.resolution = _RESOLUTION_WITH_CLOSED_FORM
+        else:
+            self.resolution = MARGIN / 4
         self.breakpoints = self._find_breakpoints()
-        self.order = self._resolving_order()
+        self.order = self._find_resolving_order()
 
     def _find_breakpoints(self) -> tuple[float, ...]:
-        """Return the losses at which the tails of the sum are not analytic.
+        """Return the losses t > 0 at which the tails of A + B are not analytic.
 
-        They are the sums and differences of the ends and breakpoints of A and of B. There are
-        none if A or B is unbounded.
+        They are the sums and differences of the largest losses and breakpoints of A and
+        of B. There are none if A or B is unbounded.
         """
         if math.isinf(self.a.max_loss) or math.isinf(self.b.max_loss):
             return ()
         points = set()
-        for p in [*self.a.breakpoints, self.a.max_loss]:
-            for q in [*self.b.breakpoints, self.b.max_loss]:
-                points |= {p + q, abs(p - q)}
+        for point_of_a in [*self.a.breakpoints, self.a.max_loss]:
+            for point_of_b in [*self.b.breakpoints, self.b.max_loss]:
+                points |= {point_of_a + point_of_b, abs(point_of_a - point_of_b)}
         return tuple({t for t in points if 0 < t < self.max_loss})
 
-    def _resolving_order(self) -> int:
+    def _find_resolving_order(self) -> int:
         """Return the number of quadrature nodes that the convolution integrals need.
 
-        It is doubled until the tails no longer change. On large hyperbolic distances a
-        density has two steep flanks, which need many nodes.
+        The number is doubled until doubling changes both log tails of A + B, at six
+        test losses, by at most 1e-10 + 1e-12·|log tail|. On hyperbolic spaces with a
+        large distance of the centers, the density of a loss has two steep flanks, which
+        need many nodes.
         """
-        t = self.loss_scale * np.array([0.0, 0.3, 1.0, 2.0, 4.0, 8.0])
+        t = self.loss_scale * _TEST_LOSSES
         t = t[t < 0.9 * self.max_loss]
         order = _FEWEST_NODES
-        tails = self._log_tails(t, order)
+        coarse_tails = self._log_tails(t, order)
         while order < _MOST_NODES:
             finer_tails = self._log_tails(t, 2 * order)
-            agree = [
-                np.all(np.abs(x - y) <= 1e-10 + 1e-12 * np.abs(x))
-                for x, y in zip(tails, finer_tails, strict=True)
+            agreements = [
+                np.all(np.abs(coarse - finer) <= 1e-10 + 1e-12 * np.abs(coarse))
+                for coarse, finer in zip(coarse_tails, finer_tails, strict=True)
             ]
-            if all(agree):
+            if all(agreements):
                 break
             order = 2 * order
-            tails = finer_tails
+            coarse_tails = finer_tails
         return order
 
     def log_tails(self, t: Array) -> tuple[Array, Array]:
-        """Return log P₁(A + B > t) and log P₁(A + B <= t)."""
+        """Return log P₁(A + B > t) and log P₁(A + B <= t) at losses t >= 0.
+
+        P₁ is the output distribution on the first data set. The tables of A and B may
+        be extended in place.
+        """
         return self._log_tails(t, self.order)
 
     def _log_tails(self, t: Array, order: int) -> tuple[Array, Array]:
         """Return log P₁(A + B > t) and log P₁(A + B <= t) at losses t >= 0.
 
-        Both are normalized to the total mass 1. The tables of A and B may be extended in
-        place.
+        With f_B the density of B and T_A, T_B the largest values of |A| and |B|,
+
+            P₁(A + B > t) = ∫_low^high f_B(b)·P₁(A > t − b) db + P₁(B > high),
+
+        where low = max(t − T_A, −T_B) and high = min(t + T_A, T_B); the last term is 0
+        unless high < T_B. The lower tail is the same with P₁(A <= t − b) and P₁(B <=
+        low). Finally both tails are divided by their sum, which is 1 up to the error of
+        f_B.
+
+        The tables of A and B may be extended in place.
 
         Parameters
         ----------
@@ -162,16 +204,23 @@ class SumOfLosses(PrivacyLossLaw):
             Losses, in one dimension.
         order : int
             The number of quadrature nodes.
+
+        Returns
+        -------
+        log_upper, log_lower : array
+            The logarithms of the two tails, at most 0, with the shape of `t`.
         """
         a, b = self.a, self.b
-        for part in (a, b):
-            part.cover(2 * float(t.max()) + 20 * self.loss_scale)
+        for summand in (a, b):
+            summand.cover(2 * float(t.max()) + 20 * self.loss_scale)
+
         low = np.maximum(t - a.max_loss, -b.max_loss)
         high = np.minimum(t + a.max_loss, b.max_loss)
         log_upper = self._log_convolution(t, low, high, a.log_upper_on_line, order)
         log_lower = self._log_convolution(t, low, high, a.log_lower_on_line, order)
 
-        if math.isfinite(a.max_loss):  # outside [low, high] B alone decides
+        # If b is outside [low, high], b alone decides whether A + B exceeds t.
+        if math.isfinite(a.max_loss):
             upper_of_b = np.where(
                 high < b.max_loss, b.log_upper_on_line(high), -math.inf
             )
@@ -198,31 +247,48 @@ class SumOfLosses(PrivacyLossLaw):
     ) -> Array:
         """Return log ∫ f_B(b)·tail(t − b) db from low to high, one for each t.
 
-        The integrand is unimodal, so that three successive grids close in on its support.
+        f_B is the density of B, and `tail` is the upper or lower tail of A. The steps
+        are:
+
+        1. Lay a coarse grid over [low, high] for each t. If A or B is bounded, an even
+           grid is added to the one about the mean of B.
+        2. Three times, shrink the interval to where the integrand is not negligible,
+           and lay a finer grid there. This finds the support, because the integrand is
+           unimodal.
+        3. Integrate over that interval by a rule that is dense at both ends.
 
         Parameters
         ----------
         t, low, high : array
-            Losses of the sum, and the interval of b for each of them.
+            Losses of the sum, and the interval of b for each of them; in one dimension.
         log_tail : callable
-            The logarithm of the tail of A.
+            The logarithm of the tail of A, for an array of real losses.
         order : int
             The number of quadrature nodes.
+
+        Returns
+        -------
+        array
+            One logarithm for each t.
         """
-        t, low, high = t[:, None], low[:, None], high[:, None]
+        t = t[:, None]  # rows: the values of t; columns: the values of b
+        low = low[:, None]
+        high = high[:, None]
 
         def log_integrand(b: Array) -> Array:
+            """Return log(f_B(b)·tail(t − b))."""
             return np.asarray(self.b.log_density_on_line(b) + log_tail(t - b))
 
-        b = np.clip(self.b_scale**2 / 2 + self.b_scale * _LADDER, low, high)
+        b = np.clip(self.b_scale**2 / 2 + self.b_scale * _FIRST_GRID_OFFSETS, low, high)
         if math.isfinite(self.b.max_loss) or math.isfinite(self.a.max_loss):
-            even_grid = low + (high - low) * _FRACTIONS
+            even_grid = low + (high - low) * _GRID_FRACTIONS
             b = np.sort(np.concatenate([b, even_grid], axis=1), axis=1)
         for _ in range(3):
-            left, right = _support(b, log_integrand(b))
-            b = left + (right - left) * _FRACTIONS
+            left, right = _find_support(b, log_integrand(b))
+            b = left + (right - left) * _GRID_FRACTIONS
 
-        nodes, weights = (part / 2 for part in endpoint_quadrature(order))
+        # The rule is one for (0, 2); halved, it is one for (0, 1).
+        nodes, weights = (values / 2 for values in endpoint_quadrature(order))
         with np.errstate(divide="ignore"):
             log_terms = (
                 log_integrand(left + (right - left) * nodes)
@@ -232,23 +298,25 @@ class SumOfLosses(PrivacyLossLaw):
             return log_sum_exp(log_terms, axis=1)
 
 
-def _support(b: Array, log_values: Array) -> tuple[Array, Array]:
+def _find_support(b: Array, log_values: Array) -> tuple[Array, Array]:
     """Return the interval on which a function is not negligible, row by row.
 
-    A value is negligible below e^-42 of the maximum of its row.
+    A value is negligible if it is below e^-42 of the maximum of its row. The grid may
+    contain a point several times; the interval reaches to the next different point.
 
     Parameters
     ----------
     b, log_values : array
-        Increasing grid points and the logarithm of the function there, one row for each
+        Increasing grid points and the logarithm of the function there. Each row is one
         function.
 
     Returns
     -------
     left, right : array
-        Two columns: the nearest different grid points outside of the interval.
+        Two columns: for each function, the last grid point before the values that are
+        not negligible and the first one after them, or the ends of the grid.
     """
-    is_inside = log_values >= log_values.max(axis=1, keepdims=True) - _DEPTH
+    is_inside = log_values >= log_values.max(axis=1, keepdims=True) - _NEGLIGIBLE_DEPTH
     first = np.argmax(is_inside, axis=1)[:, None]
     last = is_inside.shape[1] - 1 - np.argmax(is_inside[:, ::-1], axis=1)[:, None]
     first_b = np.take_along_axis(b, first, 1)

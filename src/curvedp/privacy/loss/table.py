@@ -44,7 +44,8 @@ class Tail(IntEnum):
     LOWER = 1  # log P₁(L <= t)
 
 
-_LOWEST_LOG = -760.0  # less than the logarithm of the smallest float
+# A log tail below this is not tabulated: the smallest positive float is e^-745.
+_LOWEST_LOG = -760.0
 # A Gauss–Legendre rule with 16 nodes on (0, 1), for integrals over one panel.
 _LEGENDRE_NODES, _LEGENDRE_WEIGHTS = np.polynomial.legendre.leggauss(16)
 _PANEL_NODES = (_LEGENDRE_NODES + 1) / 2
@@ -58,21 +59,25 @@ _LAST_W_OF_NOISY_TAILS = 12.0
 _CONTINUED_W = (20.0, 26.0, 36.0)
 # The number of ε's that are integrated at a time, so that the arrays stay in the cache.
 _MAX_BATCH = 2048
-# Terms that are smaller than the largest one by these factors do not count. They are
-# logarithms: e^-40 is 4e-18, e^-60 is 9e-27.
-_NEGLIGIBLE_PIECE = 46
-_NEGLIGIBLE_TERM = 40
-_NEGLIGIBLE_LAST_TERM = 45
-_NEGLIGIBLE_CELL = 50
-_NEGLIGIBLE_END = 60
-# A fixed rule resolves a log integrand that changes by less between its nodes; a cell
-# of an adaptive rule is halved if the log integrand changes by more across it.
+# Terms that are smaller than the largest one by these factors are negligible. The
+# numbers are logarithms: e^-40 is 4e-18, e^-60 is 9e-27.
+_NEGLIGIBLE_PIECE = 46  # of an integral from ε to infinity
+_NEGLIGIBLE_TERM = 40  # of the fixed rule for a moment
+_NEGLIGIBLE_LAST_TERM = 45  # of that rule, if the table could be extended
+_NEGLIGIBLE_CELL = 50  # of the adaptive rule
+_NEGLIGIBLE_END = 60  # of the table, before an adaptive rule is applied
+# A fixed rule resolves a log integrand that changes by less than this between nodes.
 _RESOLVED_CHANGE = 3
+# A cell of an adaptive rule is halved if the log integrand changes by more across it.
 _STEEP_CHANGE = 8
 
 
 class _MomentNodes(NamedTuple):
-    """A fixed quadrature rule over the table, with the values that every moment needs."""
+    """A fixed quadrature rule over the table, with the values that every moment needs.
+
+    L is the privacy loss, P₁ the output distribution on the first data set, and δ(t)
+    the privacy profile.
+    """
 
     t: Array  # the nodes: losses
     log_weight: Array  # the logarithms of the weights of the rule
@@ -81,12 +86,17 @@ class _MomentNodes(NamedTuple):
 
 
 class _Pieces(NamedTuple):
-    """Intervals of losses into which the integrals for many ε's are decomposed."""
+    """Intervals of losses that together cover the integrals from many values of ε to
+    infinity.
 
-    begin: Array  # first one piece for each ε, then one for each panel
-    end: Array
-    log_tail: Array  # at the begin of each piece
-    slope: Array  # of the log tail in w, at the begin of each piece
+    First comes one piece for each ε, from ε to the end of its panel, and then one for
+    each panel. All fields are arrays with one entry for each piece.
+    """
+
+    begin: Array  # the smallest loss
+    end: Array  # the largest loss
+    log_tail: Array  # the logarithm of the tail at `begin`
+    slope: Array  # the derivative of the log tail in the coordinate w, at `begin`
 
 
 class TabulatedLossLaw:
@@ -131,12 +141,19 @@ class TabulatedLossLaw:
                 self.extend()
 
     def _bounded_panel_edges(self, law: PrivacyLossLaw) -> Array:
-        """Return the first edges of the panels for a loss with the maximum T, in w.
+        """Return the first edges of the panels for a loss with the maximum T.
 
-        Up to 0.6·T they are those of a normal loss. If those end before 0.45·T, further
-        edges double up to there, and a
-        few more approach T. A panel also ends at every breakpoint. The series refines
-        these panels where it must.
+        1. Up to 0.6·T the edges are those of a normal loss. If these end before 0.45·T,
+           further edges double up to there.
+        2. A panel ends at every breakpoint of the law.
+        3. A few edges approach T: those at w = 1.5, 4, 9 and the end of the table.
+
+        The series refines these panels as needed.
+
+        Returns
+        -------
+        array
+            Increasing values of the coordinate w = −log(1 − t/T).
         """
         max_loss = self.max_loss
         edges = _normal_panel_edges(law.loss_scale)
@@ -176,11 +193,14 @@ class TabulatedLossLaw:
         return float(last_w)
 
     def loss_at(self, w: Array) -> Array:
-        """Return the loss t at the coordinate w: T·(1 − e^{−w}), or w if unbounded."""
+        """Return the loss t at the coordinate w: T·(1 − e^{−w}), or w if T is infinite."""
         return -self.max_loss * np.expm1(-w) if self._is_bounded else w
 
     def _coordinate(self, t: Array, distance_to_max: Array) -> Array:
-        """Return the coordinate w = −log(1 − t/T) of the loss t; t itself if unbounded.
+        """Return the coordinate w = −log(1 − t/T) of the loss t, or t if T is infinite.
+
+        T is the largest loss. Below T/2 the logarithm is taken of 1 − t/T, above it of
+        (T − t)/T, so that no digits are lost.
 
         Parameters
         ----------
@@ -197,7 +217,11 @@ class TabulatedLossLaw:
         return np.where(2 * t < self.max_loss, near_zero, near_max)
 
     def _coordinate_rounding(self, w: Array) -> Array:
-        """Return by how much one rounding of the loss t changes w, in units of 2^-50."""
+        """Return by how much one rounding of the loss changes w, in units of 2^-50.
+
+        For a loss bounded by T, w = −log(1 − t/T) changes by about e^w; for an
+        unbounded loss w = t.
+        """
         return np.exp(w) if self._is_bounded else w
 
     def extend(self, times: int = 1) -> None:
@@ -211,7 +235,10 @@ class TabulatedLossLaw:
             self.extend()
 
     def grid(self) -> Array:
-        """Return increasing losses from 0 to the end of the table, twelve for each panel."""
+        """Return increasing losses from 0 to the end of the table, 12 for each panel.
+
+        Only the last panel has a thirteenth, its end.
+        """
         edges = self.series.edges
         fractions = np.linspace(0.0, 1.0, 13)[:-1]
         w = (edges[:-1, None] + np.diff(edges)[:, None] * fractions).ravel()
@@ -220,18 +247,20 @@ class TabulatedLossLaw:
     # ---- the tails
 
     def log_upper_tail(self, t: Array) -> Array:
-        """Return log P₁(L > t) for t >= 0."""
+        """Return log P₁(L > t) for losses t >= 0, from the table."""
         return self._tail(self._coordinate(t, self.max_loss - t), Tail.UPPER)
 
     def log_lower_tail(self, t: Array) -> Array:
-        """Return log P₁(L <= t) for t >= 0."""
+        """Return log P₁(L <= t) for losses t >= 0, from the table."""
         return self._tail(self._coordinate(t, self.max_loss - t), Tail.LOWER)
 
     def log_second_tail(self, t: Array) -> Array:
         """Return log P₂(L > t) = log(P₁(L > t) − δ(t)) − t, for t >= 0.
 
-        The difference also equals (1 − δ(t)) − P₁(L <= t). Of these two forms, the one
-        with the smaller tail loses fewer digits and is used.
+        L is the privacy loss, P₁ and P₂ the output distributions on the two data sets,
+        and δ(t) the privacy profile. The difference P₁(L > t) − δ(t) also equals (1 −
+        δ(t)) − P₁(L <= t). The form with the smaller tail loses fewer digits and is
+        used.
         """
         log_upper = self.log_upper_tail(t)
         log_lower = self.log_lower_tail(t)
@@ -248,7 +277,15 @@ class TabulatedLossLaw:
         return log_difference - t
 
     def _tail(self, w: Array, tail: Tail) -> Array:
-        """Return one log tail at the coordinate w, continued beyond the last panel."""
+        """Return one log tail at the coordinate w, continued beyond the last panel.
+
+        Parameters
+        ----------
+        w : array
+            −log(1 − t/T) for losses t with the maximum T, or t if T is infinite.
+        tail : Tail
+            UPPER for log P₁(L > t), LOWER for log P₁(L <= t).
+        """
         value = self.series.value(w, tail)
         is_beyond = w > self.series.end
         if np.any(is_beyond):
@@ -258,24 +295,41 @@ class TabulatedLossLaw:
     def _tail_and_slope(self, w: Array, tail: Tail) -> tuple[Array, Array]:
         """Return one log tail and its derivative in w, at the coordinate w.
 
-        Beyond the last panel the tail is continued by a power of T − t, which is linear
-        in w. If the loss has an atom at T, that continuation is corrected by the constant
-        of `_end_curvature`.
+        w is −log(1 − t/T) for a loss with the maximum T. Beyond the last panel, which
+        ends at w₀, the log tail is continued linearly in w, that is, the tail is a
+        power of T − t. If the loss has an atom at T, the slope −k + C at w₀ becomes −k
+        + C·e^{w₀ − w}, with C the constant of `_end_curvature`.
+
+        Parameters
+        ----------
+        w : array
+            Coordinates.
+        tail : Tail
+            UPPER for log P₁(L > t), LOWER for log P₁(L <= t).
+
+        Returns
+        -------
+        value, slope : array
+            The log tail and its derivative in w.
         """
-        value, slope, distance = self.series.value_and_slope(w, tail)
-        if self._has_atom_at_max and np.any(distance > 0):
+        # `distance_beyond` is w − w₀ beyond the last panel, and 0 within the table.
+        value, slope, distance_beyond = self.series.value_and_slope(w, tail)
+        if self._has_atom_at_max and np.any(distance_beyond > 0):
             curvature = self._end_curvature(tail)
-            value = value - curvature * (distance + np.expm1(-distance))
-            slope = slope + curvature * np.expm1(-distance)
+            value = value - curvature * (distance_beyond + np.expm1(-distance_beyond))
+            slope = slope + curvature * np.expm1(-distance_beyond)
         return value, slope
 
     def _end_curvature(self, tail: Tail) -> float:
-        """Return the constant C of a log tail near the end w₀ of the table.
+        """Return how fast the slope of a log tail changes at the end of the table.
 
-        Its slope in w is modeled as −k + C·e^{w₀ − w}, and C is computed from two slopes
-        within the last panel. If the loss has an atom at its maximum, the term is
-        subtracted from the continuation beyond w₀. Otherwise C is mostly rounding, and the
-        slope −k + C is continued. The result is cached until the table is extended.
+        Near the end w₀ of the table, the slope in w is modeled as −k + C·e^{w₀ − w}.
+        The result is C, computed from two slopes within the last panel. It is cached
+        until the table is extended.
+
+        If the loss has an atom at its maximum, `_tail_and_slope` uses this model beyond
+        w₀. Otherwise C is mostly a rounding error, and the tail is continued with the
+        slope −k + C.
         """
         end = self.series.edges[-1]
         cached = self._end_curvatures.get(tail)
@@ -291,18 +345,26 @@ class TabulatedLossLaw:
     # ---- δ and 1 − δ
 
     def log_delta(self, eps: Array) -> Array:
-        """Return log δ(ε) = log ∫_ε^∞ e^{ε−t}·P₁(L > t) dt, for ε in [0, end]."""
+        """Return log δ(ε) = log ∫_ε^∞ e^{ε−t}·P₁(L > t) dt, for ε in [0, end].
+
+        δ is the privacy profile, L the privacy loss and P₁ the output distribution on
+        the first data set. For a bounded loss the result is rounded up.
+        """
         return self._discounted_integral(eps, Tail.UPPER)
 
     def log_one_minus_delta(self, eps: Array) -> Array:
-        """Return log(1 − δ(ε)) = log ∫_ε^∞ e^{ε−t}·P₁(L <= t) dt, for ε in [0, end]."""
+        """Return log(1 − δ(ε)) = log ∫_ε^∞ e^{ε−t}·P₁(L <= t) dt, for ε in [0, end].
+
+        δ is the privacy profile, L the privacy loss and P₁ the output distribution on
+        the first data set. For a bounded loss the result is rounded down.
+        """
         return self._discounted_integral(eps, Tail.LOWER)
 
     def _discounted_integral(self, eps: Array, tail: Tail) -> Array:
-        """Return log ∫_ε^∞ e^{ε−t}·P(t) dt, where P is the upper or the lower tail.
+        """Return log ∫_ε^∞ e^{ε−t}·P(t) dt, where P is one tail of the loss.
 
-        For a bounded loss the result is on the private side: see
-        `_round_to_private_side`.
+        With the upper tail, this is log δ(ε), with δ the privacy profile; with the
+        lower tail, log(1 − δ(ε)). For a bounded loss, δ is rounded up and 1 − δ down.
 
         Parameters
         ----------
@@ -310,6 +372,11 @@ class TabulatedLossLaw:
             ε in [0, end], of any shape. Long arrays are integrated in batches.
         tail : Tail
             Which tail P is.
+
+        Returns
+        -------
+        array
+            One logarithm for each ε.
         """
         eps = np.asarray(eps, np.float64)
         if eps.size > _MAX_BATCH:
@@ -324,43 +391,55 @@ class TabulatedLossLaw:
         return log_total.reshape(eps.shape)
 
     def _sum_over_panels(self, eps: Array, tail: Tail) -> Array:
-        """Return log ∫_ε^∞ e^{ε−t}·P(t) dt as a sum over the panels to the right of ε.
+        """Return log ∫_ε^∞ e^{ε−t}·P(t) dt as a sum over the panels right of each ε.
 
-        In the panel that contains ε the integral begins at ε; in all later panels it
-        begins at their left edge. So there are only as many different pieces as there are
-        ε's and panels. Pieces that are negligible beside the largest one are skipped.
+        P is one tail of the loss. In the panel that contains ε the integral begins at
+        ε; in all later panels it begins at their left edge. So only as many different
+        pieces need to be integrated as there are ε's and panels. The steps are:
+
+        1. Lay out the pieces.
+        2. For each ε and each panel, look up the piece, and estimate the integrand at
+           its beginning. Skip pieces that are negligible beside the largest one.
+        3. Integrate the remaining pieces, and add them up for each ε.
+
+        Parameters
+        ----------
+        eps : array
+            The left ends of the integrals, in one dimension.
+        tail : Tail
+            Which tail P is.
         """
         edges = np.array(self.loss_at(self.series.edges))
         edges[-1] = self.max_loss
         lower_edges = edges[:-1]
         upper_edges = edges[1:]
-        pieces = self._lay_pieces(eps, lower_edges, upper_edges, tail)
+        pieces = self._lay_out_pieces(eps, lower_edges, upper_edges, tail)
 
-        # One row for each ε and one column for each panel: the number of the piece.
+        # Rows are ε's and columns are panels; an entry is the index of the piece.
         is_later_panel = eps[:, None] < lower_edges
-        piece_of_panel = len(eps) + np.arange(len(lower_edges))
-        piece_of_eps = np.arange(len(eps))[:, None]
-        piece = np.where(is_later_panel, piece_of_panel, piece_of_eps)
+        index_of_panel = len(eps) + np.arange(len(lower_edges))
+        index_of_eps = np.arange(len(eps))[:, None]
+        piece = np.where(is_later_panel, index_of_panel, index_of_eps)
 
         log_integrand = pieces.log_tail[piece] + (eps[:, None] - pieces.begin[piece])
         largest = log_integrand.max(axis=1, keepdims=True)
         is_right_of_eps = pieces.begin[piece] < upper_edges
         matters = is_right_of_eps & (log_integrand > largest - _NEGLIGIBLE_PIECE)
 
-        row = np.nonzero(matters)[0]
+        eps_index = np.nonzero(matters)[0]
         used_piece = piece[matters]
-        log_discount = eps[row] - pieces.begin[used_piece]
-        log_pieces = self._integrate_pieces(pieces, used_piece, log_discount, tail)
+        log_discount = eps[eps_index] - pieces.begin[used_piece]
+        log_integrals = self._integrate_pieces(pieces, used_piece, log_discount, tail)
         log_total = np.full(eps.shape, -math.inf)
-        np.logaddexp.at(log_total, row, log_pieces)
+        np.logaddexp.at(log_total, eps_index, log_integrals)
         return log_total
 
-    def _lay_pieces(
+    def _lay_out_pieces(
         self, eps: Array, lower_edges: Array, upper_edges: Array, tail: Tail
     ) -> _Pieces:
-        """Return the pieces of the integrals from each ε to infinity.
+        """Return the pieces of the integrals of a tail from each ε to infinity.
 
-        The first ones run from an ε to the end of its panel, the others over one whole
+        The first pieces run from an ε to the end of its panel, the others cover one
         panel each.
 
         Parameters
@@ -370,7 +449,7 @@ class TabulatedLossLaw:
         lower_edges, upper_edges : array
             The losses between which the panels lie.
         tail : Tail
-            The tail that is integrated.
+            The tail that is integrated: P₁(L > t) or P₁(L <= t).
         """
         own_panel = np.searchsorted(lower_edges, eps, side="right") - 1
         begin = np.concatenate([eps, lower_edges])
@@ -380,12 +459,13 @@ class TabulatedLossLaw:
         return _Pieces(begin, end, log_tail, slope)
 
     def _round_to_private_side(self, log_total: Array, eps: Array, tail: Tail) -> Array:
-        """Correct a discounted integral for the error of the continuation toward T.
+        """Correct log ∫_ε^∞ e^{ε−t}·P(t) dt for the error of the extrapolated tail.
 
-        The table is only continued between its end and the largest loss T. The integral
-        of the upper tail, δ, is raised by what this can miss; that of the lower tail,
-        1 − δ, is lowered. The latter also gains the losses beyond T, where the lower tail
-        is 1.
+        Between the end of the table and the largest loss T, the tail P is only
+        extrapolated. If P is the upper tail, the integral is δ, and it is raised by the
+        error that this can cause. If P is the lower tail, the integral is 1 − δ, and it
+        is lowered, after the part e^{ε−T} of the losses beyond T, for which P = 1, has
+        been added.
 
         Parameters
         ----------
@@ -394,7 +474,7 @@ class TabulatedLossLaw:
         eps : array
             ε.
         tail : Tail
-            The tail that was integrated.
+            The tail P.
         """
         log_error = self._log_continuation_error(eps, tail)
         if tail is Tail.UPPER:
@@ -412,15 +492,19 @@ class TabulatedLossLaw:
     ) -> Array:
         """Return log ∫ e^{log_discount + begin − t}·P(t) dt over pieces [begin, end].
 
+        P is one tail of the loss. The integrand falls at least like e^{−(decay rate)·(t
+        − begin)} if log P is concave, so the quadrature stops where it is negligible.
+        Each different piece is evaluated once.
+
         Parameters
         ----------
         pieces : _Pieces
             All pieces.
         used_piece : array of int
-            The numbers of the wanted pieces. A piece may be wanted several times, with
-            different discounts.
+            The indices of the pieces to integrate. An index may occur several times,
+            with different discounts.
         log_discount : array
-            ε − begin, for each wanted piece.
+            ε − begin, for each entry of `used_piece`.
         tail : Tail
             The tail P.
 
@@ -429,34 +513,41 @@ class TabulatedLossLaw:
         array
             One logarithm for each entry of `used_piece`.
         """
-        numbers, back = np.unique(used_piece, return_inverse=True)
-        begin = pieces.begin[numbers]
-        end = pieces.end[numbers]
-        slope = pieces.slope[numbers]
+        # `place[i]` is the position of `used_piece[i]` among the different indices.
+        different_pieces, place = np.unique(used_piece, return_inverse=True)
+        begin = pieces.begin[different_pieces]
+        end = pieces.end[different_pieces]
+        slope = pieces.slope[different_pieces]
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             distance_to_max = self.max_loss - begin
             dw_dt = 1 / distance_to_max if self._is_bounded else np.ones_like(begin)
-            # Where log P is concave, e^{−t}·P(t) falls at least at this rate. So the
-            # integrand has ended after `reach`.
             decay_rate = 1.0 - np.minimum(slope * dw_dt, 0.0)
-            reach = np.minimum(NEGLIGIBLE / decay_rate, end - begin)
+            length = np.minimum(NEGLIGIBLE / decay_rate, end - begin)
 
-            offset = reach[:, None] * UNIT_NODES
+            offset = length[:, None] * UNIT_NODES  # t − begin at the nodes
             w = self._coordinate(
                 begin[:, None] + offset, distance_to_max[:, None] - offset
             )
             log_tail = self._tail(w, tail)
-            log_terms = (
-                log_tail[back] + log_discount[:, None] - offset[back] + UNIT_LOG_WEIGHTS
-            )
-            return np.asarray(np.log(reach)[back] + log_sum_exp(log_terms, axis=1))
+            log_values = log_tail[place] + log_discount[:, None] - offset[place]
+            log_means = log_sum_exp(log_values + UNIT_LOG_WEIGHTS, axis=1)
+            return np.asarray(np.log(length)[place] + log_means)
 
     def _log_continuation_error(self, eps: Array, tail: Tail) -> Array:
-        """Return the logarithm of twice what the continuation toward T can miss.
+        """Return the log of a bound on the error that the extrapolated tail causes.
 
-        It is the error of the integral ∫_ε^T e^{ε−t}·P(t) dt beyond the last panel. With
-        the constant C of `_end_curvature`, the error of log P is at most |C| if C is
-        ignored, and of second order in C if it is used (for a loss with an atom at T).
+        It bounds, as a logarithm and with a factor of 2 to spare, the error of ∫_ε^T
+        e^{ε−t}·P(t) dt beyond the last panel, with P one tail and T the largest loss.
+        With the constant C of `_end_curvature`, the error of log P is at most |C| if C
+        is ignored, and of second order in C if it is used (for a loss with an atom at
+        T).
+
+        Parameters
+        ----------
+        eps : array
+            ε.
+        tail : Tail
+            The tail P.
         """
         curvature = abs(self._end_curvature(tail))
         if self._has_atom_at_max:
@@ -476,8 +567,9 @@ class TabulatedLossLaw:
     def noise_near_max_loss(self, eps: Array) -> Array:
         """Return a bound on the relative error of δ(ε) close to the largest loss T.
 
-        It comes from rounding ε, and from the continuation beyond the last panel. It is 0
-        for an unbounded loss and for ε far from T (w <= 2).
+        δ is the privacy profile. The error comes from rounding ε, and from the
+        continuation of the table beyond its last panel. The bound is 0 for an unbounded
+        loss and for ε far from T (w = −log(1 − ε/T) <= 2).
         """
         if not self._is_bounded:
             return np.zeros_like(eps)
@@ -493,16 +585,25 @@ class TabulatedLossLaw:
 
     @cached_property
     def _second_tail_series(self) -> PiecewiseChebyshev:
-        """A series of t + log P₂(L > t) in w, on the panels as they were first built."""
+        """A series of t + log P₂(L > t) in w, on the panels as they were first built.
+
+        P₂ is the output distribution on the second data set; w is the coordinate of the
+        table.
+        """
 
         def shifted_log_tail(w: Array) -> Array:
+            """Return t + log P₂(L > t) at the coordinate w of the loss t."""
             t = self.loss_at(w)
             return self.log_second_tail(t) + t
 
         return self.series.with_function(shifted_log_tail)
 
     def _fast_log_second_tail(self, t: Array) -> Array:
-        """Return log P₂(L > t) for t >= 0, from a series of its own instead of integrals."""
+        """Return log P₂(L > t) for t >= 0, from a series instead of integrals.
+
+        P₂ is the output distribution on the second data set. `log_second_tail` returns
+        the same quantity more accurately.
+        """
         last = np.nextafter(self._second_tail_series.end, 0.0)
         w = np.minimum(self._coordinate(t, self.max_loss - t), last)
         return self._second_tail_series.value(w, 0) - t
@@ -513,7 +614,7 @@ class TabulatedLossLaw:
         return self.max_loss * (1 - 1e-12) if self._is_bounded else self.end
 
     def _usable_size(self, t: Array) -> Array:
-        """Return |t|, cut off just below the largest loss if there is one."""
+        """Return |t|, cut off just below the largest loss if that is finite."""
         if self._is_bounded:
             return np.minimum(np.abs(t), self._largest_usable)
         return np.abs(t)
@@ -521,8 +622,9 @@ class TabulatedLossLaw:
     def log_upper_on_line(self, t: Array) -> Array:
         """Return log P₁(L > t) for any real t.
 
-        For negative arguments P₁(L > −t) = 1 − P₂(L > t), because an isometry swaps the
-        pair.
+        L is the privacy loss, and P₁ and P₂ are the output distributions on the two
+        data sets. For negative arguments P₁(L > −t) = 1 − P₂(L > t), because an
+        isometry swaps P₁ and P₂.
         """
         size = self._usable_size(t)
         with np.errstate(divide="ignore"):
@@ -536,7 +638,9 @@ class TabulatedLossLaw:
     def log_lower_on_line(self, t: Array) -> Array:
         """Return log P₁(L <= t) for any real t.
 
-        For negative arguments P₁(L <= −t) = P₂(L > t), because an isometry swaps the pair.
+        L is the privacy loss, and P₁ and P₂ are the output distributions on the two
+        data sets. For negative arguments P₁(L <= −t) = P₂(L > t), because an isometry
+        swaps P₁ and P₂.
         """
         size = self._usable_size(t)
         log_second = self._fast_log_second_tail(size)
@@ -545,10 +649,11 @@ class TabulatedLossLaw:
         return np.where(t < 0, for_negative, for_positive)
 
     def log_density_on_line(self, t: Array) -> Array:
-        """Return the log density of L under P₁, for any real t.
+        """Return the logarithm of the density f of the loss L under P₁, for any real t.
 
-        The density f satisfies f(−t) = e^{−t}·f(t), because an isometry swaps the pair.
-        For t > 0 it is −d/dt P₁(L > t), from the slope of the series.
+        P₁ is the output distribution on the first data set. For t > 0, f(t) = −d/dt
+        P₁(L > t), from the slope of the series. For negative arguments f(−t) =
+        e^{−t}·f(t), because an isometry swaps the two output distributions.
         """
         size = np.minimum(np.abs(t), self._largest_usable)
         distance_to_max = self.max_loss - size
@@ -564,14 +669,18 @@ class TabulatedLossLaw:
 
     @property
     def _continued_edges(self) -> list[float]:
-        """Edges of cells, in w, between the end of the table and a largest loss."""
+        """The edges, in w, of the cells between the end of the table and the maximum."""
         if not self._is_bounded:
             return []
         return [w for w in _CONTINUED_W if w > self.series.edges[-1]]
 
     @cached_property
     def _moment_nodes(self) -> _MomentNodes:
-        """A fixed quadrature rule over the table: 16 nodes in each quarter of a panel."""
+        """A fixed quadrature rule over the table: 16 nodes in each quarter of a panel.
+
+        A quarter of a panel is called a cell. The nodes are laid out in the coordinate
+        w, and their weights include the factor dt/dw of the substitution.
+        """
         edges = np.append(self.series.edges, self._continued_edges)
         panel_width = np.diff(edges)[:, None]
         cell_starts = (edges[:-1, None] + panel_width * np.arange(4) / 4).ravel()
@@ -591,9 +700,11 @@ class TabulatedLossLaw:
         return math.log(self.max_loss) - w if self._is_bounded else 0.0
 
     def log_moment_integral(self, s: float) -> float:
-        """Return the logarithm of the integral that gives the moment E₁[e^{sL}].
+        """Return log((E₁[e^{sL}] − 1)/s), an integral that gives the moment E₁[e^{sL}].
 
-        With S(t) = P₁(L > t), for s > −1 (docs/exact-profiles.md),
+        L is the privacy loss and E₁ the mean under the output distribution P₁ on the
+        first data set. With S(t) = P₁(L > t) and the privacy profile δ(t), for s > −1
+        (docs/exact-profiles.md),
 
             (E₁[e^{sL}] − 1)/s
                 = ∫₀^∞ (S(t)·(e^{st} − e^{−(s+1)t}) + e^{−(s+1)t}·δ(t)) dt.
@@ -612,6 +723,9 @@ class TabulatedLossLaw:
         nodes = self._moment_nodes
         values = log_integrand(nodes.t, nodes.log_upper_tail, nodes.log_delta)
         log_terms = values + nodes.log_weight
+
+        # The rule is good if the integrand varies slowly between all nodes that matter
+        # and is negligible at the end of a table that could be longer.
         largest = log_terms.max()
         matters = log_terms[1:] > largest - _NEGLIGIBLE_TERM
         changes = np.abs(np.diff(values))[matters]
@@ -627,15 +741,20 @@ class TabulatedLossLaw:
     def log_integral(
         self, log_integrand: Callable[[Array], Array], growth: float
     ) -> float:
-        """Return log ∫₀^T f(t) dt of a positive function f, by an adaptive rule.
+        """Return log ∫₀^T f(t) dt of a positive function f of the loss, by an adaptive
+        rule.
+
+        T is the largest loss. If T is infinite, the table is first extended in place
+        until e^{growth·t}·P₁(L > t) is negligible. Then cells between the points of a
+        grid are refined until f varies little on each, and each cell is integrated with
+        16 nodes.
 
         Parameters
         ----------
         log_integrand : callable
             log f, a function of an array of losses.
         growth : float
-            The function is about as large as e^{growth·t}·P₁(L > t). The table of an
-            unbounded loss (T = ∞) is extended in place until that is negligible.
+            f(t) is about as large as e^{growth·t}·P₁(L > t).
         """
         if not self._is_bounded:
             self._extend_until_ended(growth)
@@ -643,7 +762,7 @@ class TabulatedLossLaw:
         grid = self.grid()
         grid_w = self._coordinate(grid, self.max_loss - grid)
         w = np.unique(np.concatenate([self.series.edges, grid_w]))
-        # Next to a huge T the last loss of the grid is rounded to T, where w is infinite.
+        # If T is huge, the last loss of the grid is rounded to T, where w is infinite.
         w = np.append(w[w <= self.series.edges[-1]], self._continued_edges)
         low, high = self._refine_cells(log_integrand, w[:-1], w[1:])
 
@@ -655,9 +774,9 @@ class TabulatedLossLaw:
         return float(log_sum_exp(log_terms.ravel(), axis=0))
 
     def _extend_until_ended(self, growth: float) -> None:
-        """Extend the table in place until e^{growth·t}·P₁(L > t) has ended.
+        """Extend the table in place until e^{growth·t}·P₁(L > t) is negligible.
 
-        It has ended where it is e^-60 of its maximum.
+        Negligible means below e^-60 of the maximum. The loss must be unbounded.
         """
         while True:
             grid = self.grid()
@@ -670,16 +789,18 @@ class TabulatedLossLaw:
     def _refine_cells(
         self, log_integrand: Callable[[Array], Array], low: Array, high: Array
     ) -> tuple[Array, Array]:
-        """Halve cells until a positive function varies by less than e^8 on each of them.
+        """Halve cells until a positive function f varies by less than e^8 on each.
 
-        Cells on which the function is below e^-50 of its largest value are dropped.
+        Cells on which f is below e^-50 of its largest value at a cell's end are
+        dropped. There are at least 8 cells in the end, and at most 60 rounds of
+        halving.
 
         Parameters
         ----------
         log_integrand : callable
-            The logarithm of the function of the loss.
+            log f, a function of an array of losses.
         low, high : array
-            The ends of the cells, in w.
+            The ends of the cells, in the coordinate w.
 
         Returns
         -------
@@ -692,16 +813,20 @@ class TabulatedLossLaw:
             at_low = values[: len(low)]
             at_high = values[len(low) :]
             larger = np.maximum(at_low, at_high)
+
+            # Drop the negligible cells.
             matters = (larger > larger.max() - _NEGLIGIBLE_CELL) & (high > low)
             low, high = low[matters], high[matters]
             at_low, at_high = at_low[matters], at_high[matters]
 
+            # Stop if no cell needs to be halved.
             is_steep = np.abs(at_low - at_high) > _STEEP_CHANGE
             has_too_few_cells = len(low) < 8
             can_be_halved = high - low > 1e-12 * high
             if not has_too_few_cells and not np.any(is_steep & can_be_halved):
                 break
 
+            # Halve the steep cells, or all of them if there are too few.
             middle = (low + high) / 2
             is_split = is_steep | has_too_few_cells
             left_ends = np.concatenate([low, middle[is_split]])
@@ -714,15 +839,16 @@ class TabulatedLossLaw:
     def _log_integrand_in_w(
         self, log_integrand: Callable[[Array], Array], w: Array
     ) -> Array:
-        """Return the logarithm of f(t)·dt/dw at w, given log f as a function of t."""
+        """Return log(f(t)·dt/dw) at the coordinate w, given log f as a function of t."""
         return np.asarray(log_integrand(self.loss_at(w)) + self._log_dt_dw(w))
 
 
 def _normal_panel_edges(loss_scale: float) -> Array:
     """Return edges of panels for a loss that is nearly normal.
 
-    Its distribution is N(s²/2, s²) with s = `loss_scale`. The edges are 0, the mean, and
-    the points 4, 8, …, 64 standard deviations to either side of it.
+    Its distribution is about N(s²/2, s²) with s = `loss_scale`. The edges are 0, the
+    mean, and the points 4, 8, …, 64 standard deviations to either side of it, if they
+    exceed s/4.
     """
     mean = loss_scale * loss_scale / 2
     steps = 4 * loss_scale * 2.0 ** np.arange(0.0, 5.0)
