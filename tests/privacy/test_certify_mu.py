@@ -159,7 +159,7 @@ def test_intervals_without_room_are_not_proved(monkeypatch):
     with pytest.raises(NotResolved, match="could not be certified"):
         MuEnclosure(profile).mu()
     monkeypatch.setattr(certify_mu, "_MOST_INTERVALS", 1)
-    with pytest.raises(NotResolved, match="too close"):
+    with pytest.raises(NotResolved, match="over a long range"):
         MuEnclosure(profile).mu()
 
 
