@@ -52,7 +52,7 @@ print(kind, quakes.shape)
 # On a sphere the mean of points in a ball of radius r can move by more than 2r/n when one point is replaced: the
 # sphere bends the wrong way. How much more is the *sensitivity*, and all noise is proportional to it. The published
 # bound explodes near r = π/4 and does not exist beyond. The bound used here is sharp as n grows (within 2.2 %
-# of the truth at n = 10 up to there), and goes on to r = 1 and more ([proof](../sensitivity.md)).
+# of the truth at n = 10 up to there), and goes on to r = 1 and more ([proof](../theory/sensitivity.md)).
 
 # %%
 for radius in (0.2, 0.4, 0.6, 0.75, 1.0):

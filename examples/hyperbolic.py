@@ -56,7 +56,7 @@ print(
 #
 # In flat space more noise is always more privacy. Not here. The volume of a hyperbolic ball grows so fast that wide
 # noise runs to the rim, and seen from the rim two centers stay apart. [No rotation-invariant noise of any
-# scale](../hyperbolic-floor.md) gets below a floor that depends on dimension and sensitivity.
+# scale](../theory/hyperbolic-floor.md) gets below a floor that depends on dimension and sensitivity.
 
 # %%
 for dimension in (2, 5, 10, 50):

@@ -92,7 +92,7 @@ print(
 
 # %% [markdown]
 # The paper that proposed private geodesic regression prints an algorithm that is not private in five ways; the
-# [errata](../errata.md) (E19 to E24) name them, and the [page on regression](../regression.md) has the proofs for
+# [errata](../errata.md) (E19 to E24) name them, and the [page on regression](../theory/regression.md) has the proofs for
 # this one.
 
 # %%

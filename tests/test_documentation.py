@@ -27,7 +27,9 @@ def test_code_blocks_run(page, tmp_path, monkeypatch):
     exec(compile("\n".join(blocks), str(page), "exec"), {"__name__": "__main__"})
 
 
-@pytest.mark.parametrize("name", ["README.md", "docs/quickstart.md", "docs/studio.md"])
+@pytest.mark.parametrize(
+    "name", ["README.md", "docs/quickstart.md", "docs/howto/studio.md"]
+)
 def test_commands_come_after_what_installs_them(name):
     """Who copies the page from the top has the command line by the first command."""
     fenced = re.findall(

@@ -82,9 +82,9 @@ def cited_sections(text: str) -> list[tuple[str, str]]:
 
 
 def cited_statements(text: str) -> list[tuple[str, str]]:
-    """Return (page, statement), such as ("rao.md", "Theorem R1").
+    """Return (page, statement), such as ("theory/rao.md", "Theorem R1").
 
-    Both orders are read: `docs/rao.md, Theorem R1` and `Theorem R1 (docs/rao.md`.
+    Both orders are read: `docs/theory/rao.md, Theorem R1` and `Theorem R1 (docs/theory/rao.md`.
     """
     statement = r"(?:Theorem|Lemma|Corollary|Proposition) [A-Z]?\d+"
     page = r"docs/([\w/-]+\.md)"
@@ -284,15 +284,15 @@ def test_cited_private_names_exist(path):
 
 def test_the_readers_see_references():
     text = (
-        'as docs/exact-profiles.md, Theorem P1, docs/accounting.md, "Composition", '
-        "Lemma 3 (docs/regression.md) and docs/errata.md, E4 say; see `privacy.pld`, "
+        'as docs/theory/exact-profiles.md, Theorem P1, docs/theory/accounting.md, "Composition", '
+        "Lemma 3 (docs/theory/regression.md) and docs/errata.md, E4 say; see `privacy.pld`, "
         "`curvedp.plan()`, `_window` and tests/privacy"
     )
-    assert cited_sections(text) == [("accounting.md", "Composition")]
-    assert cited_sections("(docs/laws.md, Cost)") == [("laws.md", "Cost")]
+    assert cited_sections(text) == [("theory/accounting.md", "Composition")]
+    assert cited_sections("(docs/theory/laws.md, Cost)") == [("theory/laws.md", "Cost")]
     assert cited_statements(text) == [
-        ("exact-profiles.md", "Theorem P1"),
-        ("regression.md", "Lemma 3"),
+        ("theory/exact-profiles.md", "Theorem P1"),
+        ("theory/regression.md", "Lemma 3"),
     ]
     assert numbered_statements(text) == ["Theorem P1"]
     assert cited_errata(text) == ["E4"]
@@ -311,8 +311,8 @@ def test_comments_and_docstrings_are_read():
 
 
 def test_dangling_references_are_found():
-    assert not has_section("accounting.md", "No such section")
-    assert not states("rao.md", "Theorem R99")
+    assert not has_section("theory/accounting.md", "No such section")
+    assert not states("theory/rao.md", "Theorem R99")
     assert not resolve("curvedp.privacy.no_such_name")
     assert not resolve("curvedp.privacy.loss.no_such_module")
     base = SOURCE / "privacy" / "profiles" / "base.py"

@@ -3,7 +3,7 @@
     python -m benchmarks.sensitivity
 
 The last column is the largest ratio (distance between the means) / (bound) that was found; above 1 it would refute the
-theorem of `docs/sensitivity.md`.
+theorem of `docs/theory/sensitivity.md`.
 """
 
 import sys

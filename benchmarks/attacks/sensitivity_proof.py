@@ -2,7 +2,7 @@
 
     python -m benchmarks.sensitivity_proof
 
-The inequality of docs/sensitivity.md, "In the chart at the center": on the unit sphere, for a and
+The inequality of docs/theory/sensitivity.md, "In the chart at the center": on the unit sphere, for a and
 u in [0, 1.5] and every d in [0, π],
 
     T = q(u)²·tan²a − (p − 1)·u² − p·a² − p·D ≥ 0,    p = a²/sin²a,    q(u) = u/sin u,

@@ -1,4 +1,4 @@
-"""Six awkward real files, as a newcomer takes them and as the readers do: the table of docs/first-data.md.
+"""Six awkward real files, as a newcomer takes them and as the readers do: the table of docs/howto/load-data.md.
 
     python -m benchmarks.first_data --data-dir DATA [--before SRC]
 

@@ -4,7 +4,8 @@
 
 A trial is 200 samples of a Gaussian background whose covariance is that of a random real 2-second window (32 channels), and
 one of four sources, by its class, in the span of the background's components `first` to `first + 6`. Four-fold, new noise in
-every fold; labels are private but in the rows that say otherwise. `docs/high-dimension.md` shows the output.
+every fold; labels are private but in the rows that say otherwise. docs/howto/high-dimensional-covariances.md shows
+the output.
 """
 
 import argparse

@@ -8,7 +8,7 @@ records to their Fréchet mean (spread), what
 `plan(manifold, n, "private", guarantee, spread=spread)` predicts, the root mean square
 error of releases with `radius="private"`, and measured/planned. Errors are distances to
 the Fréchet mean of all records, clipped or not. The last column says what `plan` and the
-releases warned of. `docs/choosing.md` shows the output.
+releases warned of. `docs/howto/choose-ball-and-guarantee.md` shows the output.
 """
 
 import argparse

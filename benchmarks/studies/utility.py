@@ -2,8 +2,8 @@
 
     python -m benchmarks.utility --data-dir DATA          (or CURVEDP_DATA=DATA python -m benchmarks.utility)
 
-`docs/utility.md` says what each row is, proves the sensitivities of the ambient rows and shows the output. Distances are
-to the Fréchet mean of the records after they are moved into the public ball, which every mechanism does first. The column
+docs/evidence/utility.md says what each row is, proves the sensitivities of the ambient rows and shows
+the output. Distances are to the Fréchet mean of the records after they are moved into the public ball, which every mechanism does first. The column
 "in the ball" projects the release onto that ball, as `PrivateFrechetMean` does; the last table compares `auto` with it.
 """
 
@@ -70,7 +70,7 @@ class Row(NamedTuple):
 Sampler = Callable[[np.random.Generator, np.ndarray, int], np.ndarray]
 
 
-# --- the data, and balls chosen without them (docs/utility.md) ---
+# --- the data, and balls chosen without them (docs/evidence/utility.md) ---
 
 
 def studies(folder: Path) -> Iterator[Study]:
@@ -194,7 +194,7 @@ def _on_sphere(degrees: object) -> np.ndarray:
     )
 
 
-# --- ambient noise: the sensitivity of the embedded statistic (docs/utility.md, "Ambient sensitivity") ---
+# --- ambient noise: the sensitivity of the embedded statistic (docs/evidence/utility.md, "Ambient sensitivity") ---
 
 
 def embedded_sensitivity(manifold: Manifold, ball: Ball, sensitivity: float) -> float:
@@ -389,7 +389,8 @@ def peers(
         lambda: lambda rng, p, runs: ambient(M, p, sigma, rng, runs),
     )
     if isinstance(M, SPDAffineInvariant):
-        # No profile is known here. σ ≥ Δ/μ on every Hadamard manifold (docs/utility.md), so these rows flatter the peers.
+        # No profile is known here. σ ≥ Δ/μ on every Hadamard manifold
+        # (docs/evidence/utility.md), so these rows flatter the peers.
         return [
             (
                 "Riemannian Gaussian, at best",

@@ -5,7 +5,7 @@ define their mechanism on every Riemannian manifold; this is the law on subspace
 profile of it is known, so the library releases nothing by it, and it is kept here.
 
 Tangent normals are accepted by their volume, under the envelope of a tangent of
-u ↦ log(sin √u/√u). The normalizer is a Pfaffian (docs/laws.md, Subspaces).
+u ↦ log(sin √u/√u). The normalizer is a Pfaffian (docs/theory/laws.md, Subspaces).
 """
 
 import math

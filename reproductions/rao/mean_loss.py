@@ -2,7 +2,7 @@
 
 Both bound the mean of the privacy loss L = log dP/dQ(Y), Y ~ P. They are here to compare
 Rao privacy with them, and as a worked example of a definition of one's own
-(docs/extending.md, "A guarantee").
+(docs/project/extending.md, "A guarantee").
 
 Theorem (from KL to (ε, δ)). If KL(P‖Q) <= α, every u in (0, 1] gives a sound
 γ = λu(e^{1/λ} − 1) with λ = δ/(α − log u − 1 + u), and ε = log γ; the best u is exact.

@@ -5,7 +5,7 @@ starts at the statistic x. Where Ric ≥ ρ it is μ-GDP with
 
     μ = Δ·√(ρ/(e^{ρt} − 1))
 
-for statistics at most Δ apart (docs/laws.md, "The heat kernel"). This file compares it with
+for statistics at most Δ apart (docs/theory/laws.md, "The heat kernel"). This file compares it with
 the Riemannian Gaussian on S² at the same μ; the root mean square errors agree to 0.3 %.
 `python -m reproductions.referee.heat_kernel` prints the table.
 """

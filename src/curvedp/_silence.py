@@ -7,7 +7,7 @@ of a federation, `check`) therefore runs inside `quiet_about_records`, from the 
 where its public parameters have been checked until its release is complete. Code that
 runs in other threads or processes enters `numerical_silence` or `quiet_about_records`
 there once more, because floating-point settings belong to one thread.
-docs/threat-model.md says what this protects, and what it does not.
+docs/theory/threat-model.md says what this protects, and what it does not.
 """
 
 import re

@@ -3,7 +3,7 @@
 A law is a function of this module whose docstring states it. No law knows a formula of
 a particular space: distances, frames and curvatures are compared with each other. The
 bounds that a privacy guarantee rests on (curvature, injectivity radius) are tried at
-random points and planes; their proof remains the author's. Read docs/extending.md next.
+random points and planes; their proof remains the author's. Read docs/project/extending.md next.
 """
 
 import copy

@@ -1,11 +1,11 @@
-"""Every recipe of docs/adapters.md against the real package; `make matrix LANES=adapters-3.12` has them all."""
+"""Every recipe of docs/howto/integrations.md against the real package; `make matrix LANES=adapters-3.12` has them all."""
 
 import re
 from pathlib import Path
 
 import pytest
 
-PAGE = Path(__file__).parents[2] / "docs" / "adapters.md"
+PAGE = Path(__file__).parents[2] / "docs" / "howto" / "integrations.md"
 RECIPES = re.findall(
     r"^```py\n# needs: ([^\n]*)\n(.*?)^```",
     PAGE.read_text(encoding="utf-8"),

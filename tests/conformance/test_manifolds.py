@@ -71,10 +71,12 @@ def test_every_manifold_is_named_tested_and_documented(cls):
         "set `kind`, the name for certificates"
     )
     assert any(type(M) is cls for M in SPACES), "add it to tests/support/spaces.py"
-    page = (Path(__file__).parents[2] / "docs" / "geometry.md").read_text(
+    page = (Path(__file__).parents[2] / "docs" / "theory" / "geometry.md").read_text(
         encoding="utf-8"
     )
-    assert f"| `{cls.__name__}(" in page, "add a row to the table of docs/geometry.md"
+    assert f"| `{cls.__name__}(" in page, (
+        "add a row to the table of docs/theory/geometry.md"
+    )
 
 
 def test_no_manifold_of_ours_is_hidden():

@@ -1,4 +1,7 @@
-"""Manifolds as strangers write them, from docs/extending.md alone: a globe, lines, a half plane, the hours of a day."""
+"""Manifolds as strangers write them, from docs/project/extending.md alone.
+
+A globe, lines, a half plane, the hours of a day.
+"""
 
 import math
 from dataclasses import dataclass

@@ -1,7 +1,7 @@
 """Persons reach `fit` through scikit-learn's tools, or the tools refuse.
 
 Without metadata routing `cross_validate(..., groups=person)` gives the ids to the splitter
-alone, and what is released protects records. docs/adapters.md tells users so.
+alone, and what is released protects records. docs/howto/integrations.md tells users so.
 """
 
 import warnings

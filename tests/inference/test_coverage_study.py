@@ -1,4 +1,4 @@
-"""The coverage study of docs/inference.md still runs, and its shares are near their level."""
+"""The coverage study of docs/theory/inference.md still runs, and its shares are near their level."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The sensitivity theorem of docs/sensitivity.md: attacked, compared with print, and shown to be nearly attained."""
+"""The sensitivity theorem of docs/theory/sensitivity.md: attacked, compared with print, and shown to be nearly attained."""
 
 import math
 

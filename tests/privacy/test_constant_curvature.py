@@ -124,7 +124,7 @@ def test_the_sphere_has_a_pure_epsilon():
 @pytest.mark.parametrize("k", [-1, 0, 1])
 @pytest.mark.parametrize("d", [2, 7])
 def test_delta_grows_with_the_distance(kind, k, d):
-    """Theorem P1 of docs/exact-profiles.md, tried on brute force: no shorter distance is worse."""
+    """Theorem P1 of docs/theory/exact-profiles.md, tried on brute force: no shorter distance is worse."""
     scale = 0.1 if kind == "laplace" else 0.7
     distances = [0.05, 0.7, 2.4]
     for eps in (0.0, 1.5):
@@ -359,7 +359,7 @@ def test_more_nodes_where_the_table_asks_for_them(monkeypatch):
 
 
 def closes(d, s, D, mu, r, log_density):
-    """docs/exact-profiles.md, Theorem P2, in floats: δ <= δ_μ from ε = (2rD + D²)/2s² on."""
+    """docs/theory/exact-profiles.md, Theorem P2, in floats: δ <= δ_μ from ε = (2rD + D²)/2s² on."""
     n, a = d - 1, (d - 1) / 2
     coth = 1 / math.tanh(r)
     room = (1 - (D / (s * mu)) ** 2) / s**2

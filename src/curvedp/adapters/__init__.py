@@ -1,6 +1,6 @@
 """Adapters to and from other packages; each module needs that package alone.
 
-`docs/adapters.md` has the recipes.
+`docs/howto/integrations.md` has the recipes.
 
 - `curvedp.adapters.spaces`: manifolds of geomstats
 - `curvedp.adapters.geoopt`: manifolds of geoopt

@@ -18,5 +18,5 @@ Read these files first, in this order:
 `wording`
     Every sentence that a person reads about a release, by code.
 
-docs/architecture.md follows one release through the code.
+docs/project/architecture.md follows one release through the code.
 """

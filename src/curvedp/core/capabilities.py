@@ -55,7 +55,7 @@ class NoisyDraw(NamedTuple):
     """A draw before shrinkage and projection, with the law of its noise.
 
     It says about which unknown quantity the draw was made, so that a theorem leads from
-    it to a confidence region (docs/inference.md). `kind` names the quantity:
+    it to a confidence region (docs/theory/inference.md). `kind` names the quantity:
 
     - "point": the statistic itself;
     - "chart": the coordinates of the statistic in the normal chart at `base`, clipped to
@@ -109,7 +109,7 @@ class BoundsSamplingError(ABC):
     def sampling_error(self, failure_probability: float) -> float:
         """Bound how far the statistic of n records is from that of their population.
 
-        The unit is that of the theorem which the region uses (docs/inference.md, "Of
+        The unit is that of the theorem which the region uses (docs/theory/inference.md, "Of
         the population"): a distance for means, variances and second moments; for
         medians and geodesics the length of the mean direction of the records at the
         population's own median or geodesic, which has expectation 0.

@@ -7,7 +7,7 @@ which `verify` builds it again.
 
 To write one, derive from `ClippedToBall` (a statistic of records in a public ball),
 implement `sensitivity`, `value_ball` and `compute`, and let
-`curvedp.testing.check_statistic` look for mistakes. docs/extending.md has a worked
+`curvedp.testing.check_statistic` look for mistakes. docs/project/extending.md has a worked
 example.
 """
 

@@ -19,7 +19,7 @@ class PrivateDispersion(BallEstimator):
     radius : float or "private"
         As in `PrivateFrechetMean`. If it is private, the released variance is that of
         the records clipped to the ball that was found. It is smaller than the variance
-        of the records themselves (docs/private-ball.md).
+        of the records themselves (docs/theory/private-ball.md).
 
     Attributes
     ----------

@@ -71,7 +71,7 @@ class PrivateFrechetMean(BallEstimator):
 
     Notes
     -----
-    X may be a dask array, whose chunks are streamed (`docs/distributed.md`), or an
+    X may be a dask array, whose chunks are streamed (`docs/howto/large-data.md`), or an
     array of JAX, torch or CuPy, which stays on its device; what is released is a NumPy
     array in any case, as noise is added on the host.
 

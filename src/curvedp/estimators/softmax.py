@@ -249,7 +249,7 @@ class PrivateSoftmax(ReducedClassifier):
     Notes
     -----
     Accuracy depends mainly on nμ, the number of records times the GDP parameter
-    (docs/high-dimension.md). Below nμ = 100 a `ReleaseWarning` is issued before anything
+    (docs/howto/high-dimensional-covariances.md). Below nμ = 100 a `ReleaseWarning` is issued before anything
     is spent.
 
     Guarantees

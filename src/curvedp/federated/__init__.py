@@ -3,7 +3,7 @@
 Experimental: the masking protocol has not been reviewed by outside cryptographers, and the
 first use in a process gives an `ExperimentalWarning`. Each site keeps its records, its
 ledger and its veto. `coordinate` runs a `Plan` over any transport; `federated.flower` is
-one. `docs/federation.md` says who sees what.
+one. `docs/theory/federation.md` says who sees what.
 """
 
 from typing import TYPE_CHECKING

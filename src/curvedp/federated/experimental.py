@@ -6,7 +6,7 @@ from curvedp.errors import ExperimentalWarning
 
 _TEXT = (
     "curvedp.federated is experimental: its masking protocol has not been reviewed by "
-    "outside cryptographers (docs/federation.md)"
+    "outside cryptographers (docs/theory/federation.md)"
 )
 
 # Whether this process was warned.

@@ -2,7 +2,7 @@
 
 Flower carries our messages between the server and the sites and identifies the nodes.
 The masked sum is our own, because Flower's secure aggregation is not private as shipped
-(docs/federation.md).
+(docs/theory/federation.md).
 
 An app folder needs three lines: `from curvedp.federated import flower`,
 `client = flower.client` and `server = flower.server`. The server's run configuration

@@ -23,7 +23,7 @@ In every round:
 What is added to the paper: keys and seeds are fresh in every round, pair masks depend on
 the roster and on the question asked, every secret is committed to, and each site has a chain
 of seeds, of which the one for the number of lost sites is revealed in step 4, so that
-the server can remove surplus noise (`noise.py`). The proof is in `docs/federation.md`.
+the server can remove surplus noise (`noise.py`). The proof is in `docs/theory/federation.md`.
 """
 
 import hashlib

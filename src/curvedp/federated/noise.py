@@ -1,6 +1,6 @@
 """Discrete Gaussian noise that many sites add together: exact sampling and its privacy.
 
-Each site draws a part of the noise, called a share. Theorem (docs/federation.md). Let a
+Each site draws a part of the noise, called a share. Theorem (docs/theory/federation.md). Let a
 statistic with integer values move by at most Δ when a record is replaced. The statistic
 plus a sum of discrete Gaussian shares of total variance V, each of variance ≥ 16, is
 Δ/√(V − 8)-GDP, up to a total variation of about 2^-225 for each share and coordinate.
@@ -21,7 +21,7 @@ from curvedp.federated.session import chain, derive_key, keystream
 from curvedp.numerics.directed_rounding import round_up
 from curvedp.randomness import SecureSource, Source
 
-# What discreteness costs of the total variance: θ_8 < 2^-226 (docs/federation.md).
+# What discreteness costs of the total variance: θ_8 < 2^-226 (docs/theory/federation.md).
 SMOOTHING = 8
 
 # The smallest variance of a share: two shares a, b ≥ 16 have ab/(a + b) ≥ 8.

@@ -1,4 +1,4 @@
-"""What a round asks of the sites: a bounded row for each record (docs/federation.md).
+"""What a round asks of the sites: a bounded row for each record (docs/theory/federation.md).
 
 A `Question` maps each record to a row of numbers, and says how the noisy sum of the rows
 updates what is public. A row depends on its own record and on public values only. It is

@@ -60,7 +60,7 @@ class FederatedMechanism(Mechanism, ChecksItself):
       together with `collusion` of the sites, in the computational sense, whichever sites
       are lost, up to `dropouts`;
     - within total variation τ of a post-processing of real Gaussian noise
-      (docs/federation.md).
+      (docs/theory/federation.md).
     """
 
     if TYPE_CHECKING:

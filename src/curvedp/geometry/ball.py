@@ -135,7 +135,7 @@ def ball_coordinates(
 
     A record at distance d in direction u has coordinates φ(d)·u with φ(d) = d inside
     the ball and `_clipped_length` outside, so that nothing is stretched more than in
-    the ball (docs/geometry.md, "The public ball").
+    the ball (docs/theory/geometry.md, "The public ball").
 
     *Guarantees.* Lengths are at most radius·(1 + 4u). Each result depends on its own
     record alone, none raises or warns, and the work is the same for every record.
@@ -167,7 +167,7 @@ def ball_coordinates(
 def _clipped_length(M: Manifold, radius: float, distance: np.ndarray) -> np.ndarray:
     """Return the length φ(d) given to a logarithm of length d > ρ.
 
-    Theorem (docs/geometry.md, "The public ball"). With κ the upper curvature bound, i
+    Theorem (docs/theory/geometry.md, "The public ball"). With κ the upper curvature bound, i
     the injectivity radius, sn(d) = sin(√κ·d)/√κ (d for κ <= 0) and L = ρ/sn(ρ), the map
     that replaces a logarithm of length d > ρ by one of length
 

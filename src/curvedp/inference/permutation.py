@@ -7,7 +7,7 @@ statistic T₀ and to its B permuted values. It rejects if the noisy T₀ is amo
 Let Δ be the sensitivity of the statistic. Replacing a record moves T₀ by at most Δ, and
 it moves the k-th largest of the permuted values, q, by at most Δ. So the decision is a
 function of one noisy number of sensitivity 2Δ. This does not hold for the rank of T₀,
-so only the decision at one level is released. The proofs are in docs/inference.md.
+so only the decision at one level is released. The proofs are in docs/theory/inference.md.
 """
 
 from dataclasses import dataclass, replace

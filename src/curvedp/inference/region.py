@@ -4,7 +4,7 @@ A region for the records' statistic is a quantile of the noise law around the dr
 BEFORE shrinkage and projection, which the certificate keeps. A region for the population
 adds a finite-sample bound on the distance of the statistic of n independent records from
 that of the population (`BoundsSamplingError`; for means as Brunel & Serres 2024). The
-proofs are in docs/inference.md.
+proofs are in docs/theory/inference.md.
 """
 
 from collections.abc import Sequence

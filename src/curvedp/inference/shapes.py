@@ -2,7 +2,7 @@
 
 A `NoisyDraw` says which unknown quantity a draw was made about. The functions in `SHAPES`
 turn it into a `Shape`, and `curvedp.inference.region` turns that into a public `Region`.
-The proofs are in docs/inference.md.
+The proofs are in docs/theory/inference.md.
 """
 
 from collections.abc import Callable, Sequence
@@ -345,7 +345,7 @@ def _shape_after_gradient(
     Let w be the base point of the draw, g the drawn mean logarithm at w, G the true one,
     and q the quantile of the noise. Then |G| ≤ min(reach, |g| + q).
 
-    Theorem (docs/inference.md, "After a gradient"). Let D bound the distances from
+    Theorem (docs/theory/inference.md, "After a gradient"). Let D bound the distances from
     exp_w(u·G), 0 ≤ u ≤ t, to the records, and let λ ≤ Hess ≤ H within D. The mean is
     within ρ of exp_w(t·G) for every ρ with ρ·λ(D + ρ) ≥ max(1 − tλ, tH − 1)·|G|. The
     point exp_w(t·g) is within t·q·sinh(s)/s of exp_w(t·G), with s the length of the step
@@ -563,7 +563,7 @@ def principal_subspaces(
     4. The population's second moment is within `sampling_error` of S. This acts as
        further noise, whose corner is at most √½ of it.
 
-    The proof is in docs/inference.md.
+    The proof is in docs/theory/inference.md.
 
     Parameters
     ----------

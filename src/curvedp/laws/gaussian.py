@@ -26,7 +26,7 @@ from curvedp.privacy.profiles.products import product_profile
 from curvedp.privacy.profiles.ricci_bound import HadamardProfile
 
 # `RiemannianGaussian.profile` uses the Ricci bound up to −Ric·σ² = 1/2, where it is at
-# most √2 times the truth (docs/exact-profiles.md).
+# most √2 times the truth (docs/theory/exact-profiles.md).
 _LARGEST_RICCI_TERM = 0.5
 
 
@@ -122,7 +122,7 @@ class RiemannianGaussian(IsotropicLaw):
     ) -> HadamardProfile | None:
         """Return an upper bound of the profile in closed form, from the Ricci curvature.
 
-        It holds where no curvature is positive (docs/exact-profiles.md).
+        It holds where no curvature is positive (docs/theory/exact-profiles.md).
 
         Parameters
         ----------

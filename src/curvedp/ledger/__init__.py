@@ -3,7 +3,7 @@
 All copies, pickles, threads and processes spend from the same file. It is a valid
 filter: whatever is released within the budget satisfies the budget, even if each
 guarantee, and the moment to stop, is chosen after the earlier releases were seen.
-Entries are chained by hashes. docs/ledger.md has the theorems, and says who can still
+Entries are chained by hashes. docs/howto/budget.md has the theorems, and says who can still
 cheat.
 """
 

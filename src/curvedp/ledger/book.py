@@ -1,7 +1,7 @@
 """The ledger as its users see it: a budget on disk from which releases are paid.
 
 `Ledger` opens the file, charges entries and reports what is left. The arithmetic is in
-`ledger.rule`, the file in `ledger.store`, and the theorems are in docs/ledger.md.
+`ledger.rule`, the file in `ledger.store`, and the theorems are in docs/howto/budget.md.
 """
 
 import os
@@ -104,7 +104,7 @@ class Ledger:
     - `spend` either commits the whole entry to disk before it returns, or raises and spends
       nothing;
     - what was released within the budget satisfies the budget, also if each guarantee was
-      chosen after the releases before it were seen (docs/ledger.md says by whose
+      chosen after the releases before it were seen (docs/howto/budget.md says by whose
       theorem); the sums are exact, in rational arithmetic;
     - the budget is the file's: no copy, pickle or old object has one of its own;
     - one ledger counts for one privacy unit: a release is charged only if what it protects
@@ -120,7 +120,7 @@ class Ledger:
         there is no file.
     budget : Guarantee, optional
         What may be spent in all, in any definition whose cost adds up (the table of
-        docs/ledger.md). For an existing file it must be the file's.
+        docs/howto/budget.md). For an existing file it must be the file's.
     key : path, optional
         A file with at least 32 random bytes that only its owner may read (`write_key`
         makes one). Entries are then chained by HMAC-SHA-256: nobody without the key can

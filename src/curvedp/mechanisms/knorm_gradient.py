@@ -222,7 +222,7 @@ class KNGMechanism(KNormMechanism, SimulatesRelease, SometimesExcluded):
 
         It is the mean bound of the Hessians of ½d²(·, xᵢ). It depends on the records
         and steers the work of the sampler only; the law of the draw does not depend on
-        it (docs/knorm.md).
+        it (docs/theory/knorm.md).
         """
         radius = self.statistic.radius
         center = self.statistic.ball.center

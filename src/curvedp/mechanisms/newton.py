@@ -7,7 +7,7 @@ gradient divided by H.
 For a record at distance s (in radii of curvature) in the direction u let
 t = |1 − s·ct s|, where ct is cot on spheres and coth in hyperbolic space. Then
 H = 1 ± mean t·(1 − uuᵀ), with + in hyperbolic space. So mean t and mean t·⟨u, a⟩²
-determine H along an axis a and, on average, across it (docs/utility.md). Everything
+determine H along an axis a and, on average, across it (docs/evidence/utility.md). Everything
 else is post-processing. Gaussian releases add their μ² (Dong, Roth & Su 2022, Corollary
 2, which allows each to depend on those before), Laplace releases their ε.
 """

@@ -3,7 +3,7 @@
 `compose` uses a closed form where there is one: within one definition of privacy the
 additive fields say it, zCDP and Rényi DP combine with pure DP and GDP, and Hellinger
 angles satisfy cos(θ/2) = ∏cos(θᵢ/2). Every other mixture becomes a `Composition`, which
-convolves privacy loss distributions. docs/accounting.md treats guarantees that are not
+convolves privacy loss distributions. docs/theory/accounting.md treats guarantees that are not
 fixed beforehand.
 """
 

@@ -250,7 +250,7 @@ def rsvrg_noise(
     """Return the two noises at which a run of RSVRG meets a guarantee.
 
     Their ratio minimizes the error that the noise leaves at the end, by the central
-    limit theorem for a quadratic objective of curvature 1 (docs/optimization.md). Their
+    limit theorem for a quadratic objective of curvature 1 (docs/theory/optimization.md). Their
     common factor is then the smallest one, rounded up, that meets the guarantee. A
     guarantee that gains nothing from random batches (see `rsgd_noise`) is computed with
     `batch_size` in place of n for the differences; then the central limit is exact.

@@ -2,7 +2,7 @@
 
 `NegativeBinomialRuns` is the random number of runs, and computes what the best run costs.
 
-Theorem (Liu and Talwar 2019; Papernot and Steinke 2022; docs/accounting.md, Theorem
+Theorem (Liu and Talwar 2019; Papernot and Steinke 2022; docs/theory/accounting.md, Theorem
 C5). If the number K of runs is random and never published, the best run costs about two
 or three runs, however many there are. "Best" is by a score that is part of each run's
 private output, with ties broken by the order of the outputs. Here K is truncated negative

@@ -8,7 +8,7 @@ Write q for the sampling rate and δ_μ for the profile of N(0, 1) against N(μ,
 
 Poisson batches. When a record is replaced, the worst pair of output distributions is
 (1−q)·N(0) + q·N(C) against (1−q)·N(0) + q·N(−C). When one is removed, it is the first of
-these against N(0); when one is added, the reverse (docs/accounting.md, Theorem C4).
+these against N(0); when one is added, the reverse (docs/theory/accounting.md, Theorem C4).
 
 Batches of fixed size, without replacement. Another record takes the place of the
 missing one: δ(ε) = q·δ_{2/σ}(log(1 + (e^ε−1)/q)) (Balle, Barthe and Gaboardi 2018).
@@ -136,7 +136,7 @@ class PoissonGaussianStep(_Step):
     def _delta_when_adding(self, eps: Array) -> Array:
         """Return δ(ε) for adding a record, rounded up.
 
-        With the sampling rate q and μ = 1/σ (docs/accounting.md, Theorem C4),
+        With the sampling rate q and μ = 1/σ (docs/theory/accounting.md, Theorem C4),
 
             δ(ε) = s·δ_μ(ε′),    s = q − (e^ε − 1)(1 − q),    ε′ = ε + log(q/s),
 

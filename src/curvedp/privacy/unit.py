@@ -4,7 +4,7 @@ A guarantee bounds what a change between two neighboring data sets can tell. The
 adjacency says what is done (replace, or add and remove); the privacy unit says to what.
 A bound for one record says little about a person with twenty, and a bound for changes
 within a public class says nothing about a change of class. A ledger therefore counts
-for one unit only (docs/ledger.md, "One unit of privacy").
+for one unit only (docs/howto/budget.md, "One unit of privacy").
 """
 
 from enum import StrEnum

@@ -1,6 +1,6 @@
 """How far the Fréchet mean can move when one record of n is replaced, all records in a public ball.
 
-`docs/sensitivity.md` has the theorem and its proof; the names below follow it.
+`docs/theory/sensitivity.md` has the theorem and its proof; the names below follow it.
 Everything is public: the bound depends on the manifold, the ball's radius and n, never
 on the data.
 """
@@ -63,7 +63,7 @@ def frechet_mean_sensitivity(
 def mean_chart_sensitivity(manifold: Manifold, radius: float, n: int) -> float:
     """Largest distance between the two means' coordinates in the normal chart at the ball's center.
 
-    Theorem (docs/sensitivity.md, "In the chart at the center"). It is the bound on the
+    Theorem (docs/theory/sensitivity.md, "In the chart at the center"). It is the bound on the
     means themselves: the logarithm stretches by at most a/sin a at distance a from the
     center, and R(a)/h(a)·a/sin a is at most tan(r√κ), the value at a = 0, for r√κ ≤
     1.5. Where curvature is at most 0 the logarithm does not stretch at all.
@@ -90,7 +90,7 @@ def mean_gradient_sensitivity(
 ) -> Any:
     """Largest change of the gradient of ½·mean d²(x, xᵢ) when one record is replaced, at `distance` from the center.
 
-    At distance a it is at most 2R(a)/n (`docs/sensitivity.md`), and R increases with a:
+    At distance a it is at most 2R(a)/n (`docs/theory/sensitivity.md`), and R increases with a:
     by default the whole ball's.
     """
     s, upper = _normalized_radius(manifold, radius)
@@ -106,7 +106,7 @@ def mean_gradient_sensitivity(
 def dispersion_sensitivity(manifold: Manifold, radius: float, n: int) -> float:
     """Largest change of the Fréchet variance V = min_x mean d²(x, xᵢ) when one of n records in a ball is replaced.
 
-    Theorem (docs/sensitivity.md, "Dispersion"). It is at most 4r²(n−1)/n² where
+    Theorem (docs/theory/sensitivity.md, "Dispersion"). It is at most 4r²(n−1)/n² where
     curvatures have one sign, and on products of factors of one sign each where r√κ <
     π/4; it is at most 4r²/n everywhere. The first is attained in flat space.
 
@@ -169,7 +169,7 @@ def _reimherr_factor(s: float) -> float:
 def _tight_factor(s: float) -> float:
     """Return tan(s)/s, by which curvature at most 1 enlarges 2s/n in a ball of radius s.
 
-    Theorem (docs/sensitivity.md, "The supremum is at the center"). Let the mean be at
+    Theorem (docs/theory/sensitivity.md, "The supremum is at the center"). Let the mean be at
     distance a from the center of the ball, h(a) the least eigenvalue of the Hessian
     there and R(a) the largest ‖log_x y − log_x m₀‖. Then R(a)/h(a) ≤ tan(s) for 0 ≤ a ≤
     s < π/2, with equality at a = 0.
@@ -191,7 +191,7 @@ def _spread(s: float, a: np.ndarray) -> np.ndarray:
 
     As a function of d the right side rises up to the place where (cos u − cos d)/ρ(d) =
     (1 − A)/A, ρ(d) = d·sin²d/(sin d − d·cos d), and falls after it
-    (docs/sensitivity.md): the left side of that equation rises on (u, π), so that
+    (docs/theory/sensitivity.md): the left side of that equation rises on (u, π), so that
     halving finds the place.
     """
     A = _cot_times(a)

@@ -2,5 +2,5 @@
 
 `solver` searches for the mean and asks a backend for passes over the records; `mean` is
 the public function; `ball_mean` computes the mean of records in a public ball with the
-a-priori error of `error_bound`. docs/frechet-mean.md has the proofs.
+a-priori error of `error_bound`. docs/theory/frechet-mean.md has the proofs.
 """

@@ -35,7 +35,7 @@ def mean_in_ball(
     The search's answer x is taken where its residual is within `residual_tolerance`
     and, under positive curvature, x is in the ball and the mean square distance to it
     is at most r². From such an x the gradient flow ends at the mean after a length of
-    at most ‖∇f(x)‖/μ (docs/frechet-mean.md). Otherwise the fixed number of gradient
+    at most ‖∇f(x)‖/μ (docs/theory/frechet-mean.md). Otherwise the fixed number of gradient
     steps is made from the center. Either way the value is within `solver_error`; only
     the time depends on which, and so on the records. Residuals are believed, and steps
     begun, only where floats represent the point well.

@@ -4,7 +4,7 @@ A pass at x gives the mean of log_x xᵢ, minus the gradient of the cost ½·mea
 orthonormal coordinates at x, and the mean of d²(x, xᵢ). Memory, devices and clusters
 supply passes (`backends`); nothing here sees a record. Steps are Newton's with the
 Hessian of some of the records, improved by Anderson acceleration; a step is accepted by
-Armijo's rule and shortened otherwise (docs/frechet-mean.md).
+Armijo's rule and shortened otherwise (docs/theory/frechet-mean.md).
 """
 
 from abc import ABC, abstractmethod

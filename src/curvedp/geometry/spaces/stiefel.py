@@ -107,7 +107,7 @@ class Stiefel(OrthonormalFrames):
 
         The sphere for r = 1; half of the curvature of ½tr(uᵀv) on O(m) for r = m. For
         r = m − 1 at most 4/7, and ½ on Stiefel(3, 2): proved in
-        docs/matrix-manifolds.md.
+        docs/theory/matrix-manifolds.md.
         """
         if self.dim == 1:
             return (0.0, 0.0)

@@ -3,7 +3,7 @@
 A draw is a radius, a uniform direction, and the exponential map, all evaluated in ball
 arithmetic. An `ExactChart` says how the points of one manifold are written as vectors;
 `exact_chart` finds it for a manifold, and `exact_chart.register` adds one for a
-manifold of your own (docs/extending.md, Exact draws).
+manifold of your own (docs/project/extending.md, Exact draws).
 """
 
 from abc import ABC, abstractmethod

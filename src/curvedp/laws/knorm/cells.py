@@ -3,7 +3,7 @@
 g is known only through evaluations and a Lipschitz constant, which give a cone under
 the graph of g over each cell; J is the volume of the coordinates. Accepted points
 follow the target whatever the cells are, so the cells may be refined where the data ask
-for it (docs/knorm.md).
+for it (docs/theory/knorm.md).
 """
 
 import math

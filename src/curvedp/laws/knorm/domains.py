@@ -3,7 +3,7 @@
 A geodesic ball B_R(c) is described by normal coordinates, x = exp_c(z) with |z| ≤ R. A
 ball of the tangent bundle adds coordinates w of a tangent vector, transported from c to
 x along the radial geodesic. Bounds of the volume, the stretch (Rauch) and the turn
-(holonomy) of these coordinates are proved in docs/knorm.md.
+(holonomy) of these coordinates are proved in docs/theory/knorm.md.
 """
 
 import math

@@ -3,7 +3,7 @@
 It is a mixture of the Gaussians of `spd.gaussian` over their variance τ, whose
 integrals have closed forms. With a = 1/σ, hᵢ = (m+1−2i)/2 and β = 1 (symmetric) or 2
 (Hermitian) it exists for a > β|h|. The log-eigenvalues are drawn by rejection from a
-near or a far envelope (docs/laws.md, Laplace on matrices).
+near or a far envelope (docs/theory/laws.md, Laplace on matrices).
 """
 
 import math

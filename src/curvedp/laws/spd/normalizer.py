@@ -2,7 +2,7 @@
 
 By formulas of Weyl and de Bruijn the integral over the log-eigenvalues is a Pfaffian of
 error functions on real matrices (β = 1; Heuveline, Said and Mostajeran 2021) and a
-product on Hermitian ones (β = 2): docs/spd-gaussian.md, docs/laws.md. This module has
+product on Hermitian ones (β = 2): docs/theory/spd-gaussian.md, docs/theory/laws.md. This module has
 the normalizer, the second moment and the distribution function of the distance.
 
 The Pfaffian cancels like σ^{m(m−1)/2}. It is evaluated in ball arithmetic, and the
@@ -177,7 +177,7 @@ def radial_cdf(
 
     The normalizer is analytic in σ, which gives the Laplace transform of |ρ|² as a
     ratio of two normalizers, the scale of one of them complex. The distribution
-    function follows by inverting it on a contour (docs/spd-gaussian.md).
+    function follows by inverting it on a contour (docs/theory/spd-gaussian.md).
 
     Parameters
     ----------
@@ -260,7 +260,7 @@ class Contour(NamedTuple):
 def _contour(m: int, sigma: float, b: int, beta: int) -> Contour:
     """Return the contour for the radii of bin b (see `_invert_laplace_transform`).
 
-    With R = |ρ|² and t + 1/2σ² = w² (docs/spd-gaussian.md),
+    With R = |ρ|² and t + 1/2σ² = w² (docs/theory/spd-gaussian.md),
 
         F(x) = (1/2πi) ∫ e^{tx} E[e^{−tR}]/t dt.
 

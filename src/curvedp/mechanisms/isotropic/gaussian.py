@@ -167,7 +167,7 @@ def _scale_by_ricci(
 ) -> float | None:
     """Return σ by the Ricci bound, or None where the exact profile is to decide.
 
-    Theorem (docs/exact-profiles.md). On a Hadamard manifold with Ric ≥ −k the Gaussian
+    Theorem (docs/theory/exact-profiles.md). On a Hadamard manifold with Ric ≥ −k the Gaussian
     of scale σ has at most the privacy loss of a flat Gaussian of scale σ·√(1 − kσ²).
     """
     if two_point_homogeneous_space(space) is not None:

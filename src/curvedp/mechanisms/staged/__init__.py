@@ -18,7 +18,7 @@ the integers do not lead to.
 **The budget.** Each stage takes a share of a public total of 1 (`StageBudget`). For
 Gaussian noise shares of μ² add up (Smith & Thakurta 2022, "Fully adaptive composition
 for Gaussian differential privacy"), for Laplace noise shares of ε (Rogers, Roth, Ullman
-& Vadhan 2016); a stage that would exceed the total does not exist. docs/private-ball.md
+& Vadhan 2016); a stage that would exceed the total does not exist. docs/theory/private-ball.md
 has the proofs.
 
 Modules: `budget` (the budget and the base class), `queries` (what may be asked of

@@ -6,7 +6,7 @@ mechanism then releases the statistic of the records in that ball.
 
 Each stage is a private release at points that are already public, and takes a fraction
 of the privacy budget; the final mechanism has everything that is left
-(docs/private-ball.md).
+(docs/theory/private-ball.md).
 
 The tuned numbers below were chosen by measurement, one set for all spaces. Pure ε has a
 set of its own: there a stage with the fraction s of the budget has 1/s times the noise

@@ -6,7 +6,7 @@ The sensitivities hold for the *computed* numbers, on any manifold and for any r
 Answers are exact sums of whole numbers, so they do not depend on the order or grouping
 of the records. Clipping comes last, and no rounding of one record depends on another.
 
-Sensitivities (replace-one), with proofs in docs/private-ball.md:
+Sensitivities (replace-one), with proofs in docs/theory/private-ball.md:
 
 - a count of records with a property moves by 1;
 - a mean of n vectors of length at most B moves by 2B/n;

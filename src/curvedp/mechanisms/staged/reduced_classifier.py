@@ -5,7 +5,7 @@ classifier learns from features of the reduced matrices. Labels are private, too
 
 All of it is one release in stages: a quantile of matrix norms, a noisy second moment
 whose leading eigenvectors are the reduction, a quantile of feature lengths, and the
-classifier. docs/high-dimension.md says what each stage releases, what its sensitivity
+classifier. docs/howto/high-dimensional-covariances.md says what each stage releases, what its sensitivity
 is and why, for records and for people. The fractions of the budget, the number of steps
 and their rate are those of a measured prototype.
 """

@@ -8,7 +8,7 @@ Definitions. The centers of the noise are η₁ and η₂, a distance D apart; s
 of the noise, d the dimension. In polar coordinates (r, φ) about η₁, with η₂ in the
 direction φ = 0, ρ(r) is the density of r, and L is the privacy loss. At the radius r
 the level L = t is met at one angle; c_t(r) is its cosine. With m = d − 2 and
-J_m(c) = ∫_{arccos c}^π sin^m (docs/exact-profiles.md, "Certified"),
+J_m(c) = ∫_{arccos c}^π sin^m (docs/theory/exact-profiles.md, "Certified"),
 
     δ(ε) = P₁(L >= ε) − e^ε·P₁(L <= −ε),
     P₁(L >= t) = ∫ρ(r)·J_m(c_t(r)) dr / (J_m(1)·∫ρ).
@@ -69,7 +69,7 @@ def certified_delta(
 
     The true δ(ε) lies between them, for the worst pair of noise centers at distance at
     most `sensitivity`. That is the pair at exactly this distance
-    (docs/exact-profiles.md, Theorem P1).
+    (docs/theory/exact-profiles.md, Theorem P1).
 
     Parameters
     ----------

@@ -7,7 +7,7 @@ lower bound is the μ with δ_μ(ε) = δ(ε) at one ε, from a certified δ. Th
 comes with a proof of δ <= δ_μ on all of [0, ∞). Both profiles are convex in u = e^ε, so
 that between two certified values δ lies below their chord; intervals are halved until
 the chord lies below δ_μ. On hyperbolic spaces the tail is covered by a theorem
-(docs/exact-profiles.md, Theorem P2).
+(docs/theory/exact-profiles.md, Theorem P2).
 """
 
 import math
@@ -262,7 +262,7 @@ class MuEnclosure(DeltaEnclosure):
 
         This is for Gaussian noise of scale s on a hyperbolic space of dimension d, with
         centers a distance D apart; δ_μ is the profile of N(0, 1) against N(μ, 1), φ the
-        normal density, and ρ the density of the radius (docs/exact-profiles.md, Theorem
+        normal density, and ρ the density of the radius (docs/theory/exact-profiles.md, Theorem
         P2, the tail with the angle). With n = d − 1, a = n/2, q = D/s² and slope = r/s²
         − n·coth r, which is −(log ρ)′(r), there are two conditions:
 

@@ -357,7 +357,7 @@ class Guarantee:
         """Return the exact numbers that add up over adaptively chosen releases.
 
         There is one number for each of `additive_fields`: a power of that field
-        (docs/accounting.md). Ledgers add them.
+        (docs/theory/accounting.md). Ledgers add them.
 
         Raises
         ------

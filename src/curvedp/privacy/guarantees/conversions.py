@@ -2,7 +2,7 @@
 
 Randomized response is the worst of all ε-DP mechanisms: its δ, trade-off curve and
 divergences bound those of every other one (Kairouz, Oh and Viswanath 2015). The table
-of all conversions, with proofs, is in docs/accounting.md, "Conversions".
+of all conversions, with proofs, is in docs/theory/accounting.md, "Conversions".
 """
 
 import math
@@ -33,7 +33,7 @@ def convert(
 
     Every mechanism that satisfies the given guarantee satisfies the result, under the
     same adjacency. The result is never stronger, and it is tight in all cases in which
-    a tight conversion is known (docs/accounting.md, "Conversions").
+    a tight conversion is known (docs/theory/accounting.md, "Conversions").
 
     Parameters
     ----------

@@ -453,7 +453,7 @@ class RaoDP(Guarantee):
     """θ-Rao DP: the Rao distance between neighbors' output distributions is at most θ.
 
     `delta` is the exact largest δ at a Hellinger angle θ; it stays above sin²(θ/2) at
-    every ε (docs/rao.md).
+    every ε (docs/theory/rao.md).
 
     Parameters
     ----------

@@ -2,7 +2,7 @@
 
 `renyi_epsilon` takes a bound at one order, `zcdp_epsilon` one at all orders.
 
-Theorem (docs/accounting.md, Theorem C1; Asoodeh et al. 2021 as a dual bound). Let
+Theorem (docs/theory/accounting.md, Theorem C1; Asoodeh et al. 2021 as a dual bound). Let
 x = dP/dQ, D_α(P‖Q) <= ε_R and u in [0, 1). The function
 
     h_u(x) = x^α − α·u^{α−1}·x + (α−1)·u^α >= 0
@@ -242,7 +242,7 @@ def _swap_grid_axes(points: Array) -> Array:
 def _log_gamma(alpha: Any, renyi_bound: Any, log_w: Any, delta: Any) -> Any:
     """Return log γ, such that D_α <= ε_R implies (log γ, δ)-DP; rounded up.
 
-    Theorem (docs/accounting.md, Theorem C1). D_α is the Rényi divergence of order α.
+    Theorem (docs/theory/accounting.md, Theorem C1). D_α is the Rényi divergence of order α.
     For any u in [0, 1) let
 
         h_u(x) = x^α − α·u^{α−1}·x + (α−1)·u^α,

@@ -3,7 +3,7 @@
 The table stores the logarithms of P₁(L > t) and P₁(L <= t) as piecewise Chebyshev
 series, so that δ(ε), moments and trade-off curves are quick integrals over it.
 
-Theorem (docs/exact-profiles.md, "The integral"). P₁ and P₂ are the output distributions
+Theorem (docs/theory/exact-profiles.md, "The integral"). P₁ and P₂ are the output distributions
 on two neighboring data sets that an isometry swaps, and L is the privacy loss. Then
 
     δ(ε)      = ∫_ε^∞ e^{ε−t}·P₁(L > t) dt,
@@ -704,7 +704,7 @@ class TabulatedLossLaw:
 
         L is the privacy loss and E₁ the mean under the output distribution P₁ on the
         first data set. With S(t) = P₁(L > t) and the privacy profile δ(t), for s > −1
-        (docs/exact-profiles.md),
+        (docs/theory/exact-profiles.md),
 
             (E₁[e^{sL}] − 1)/s
                 = ∫₀^∞ (S(t)·(e^{st} − e^{−(s+1)t}) + e^{−(s+1)t}·δ(t)) dt.

@@ -9,7 +9,7 @@ tilted convolutions. A Fourier transform errs by about 1e-16 of the largest mass
 would hide a small δ. With the λ of large deviations, the losses that decide δ(ε) are the
 likely ones, and their masses keep their digits.
 
-Errors (docs/accounting.md, Theorem C2). A transform of length 2^k errs by at most 16k·u
+Errors (docs/theory/accounting.md, Theorem C2). A transform of length 2^k errs by at most 16k·u
 of the 2-norm of its result, u being the unit roundoff. For very many steps, a power of
 the transform F is computed as a power of 1 + (F − 1), so that errors do not add up.
 """

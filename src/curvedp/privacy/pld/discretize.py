@@ -1,6 +1,6 @@
 """A discrete privacy loss distribution that dominates a given privacy profile.
 
-Theorem (connect the dots: Doroshenko et al. 2022; docs/accounting.md, Theorem C2). Let
+Theorem (connect the dots: Doroshenko et al. 2022; docs/theory/accounting.md, Theorem C2). Let
 δ(ε) be known at losses 0 = ε₀ < ε₁ < … < ε_n, multiples of a width w. The piecewise
 linear function of e^ε through those values, and the convex envelope of it, lie above
 the convex truth. The envelope is the profile of a discrete pair: with dᵢ = δᵢ₋₁ − δᵢ

@@ -11,7 +11,7 @@ number below is an integral of the tails of L, which `loss.table` tabulates:
     P₂(L > t) = e^{−t}·(P₁(L > t) − δ(t)).
 
 The second formula holds because an isometry swaps the pair. The theory is in
-docs/exact-profiles.md.
+docs/theory/exact-profiles.md.
 """
 
 import math
@@ -260,7 +260,7 @@ class PrivacyProfile(Guarantee):
     def _tail_is_closed(self, mu: float, eps: float) -> bool:
         """Say whether δ(ε′) <= δ_μ(ε′) is proved for every ε′ >= ε.
 
-        This is for unbounded losses (docs/exact-profiles.md, Theorem P2). With √v =
+        This is for unbounded losses (docs/theory/exact-profiles.md, Theorem P2). With √v =
         `_tail_mu` and the constants K and drift of `SubgaussianTail`, Chernoff's bound
         and a bound on Mills' ratio give
 

@@ -3,11 +3,11 @@
 `gaussian_profile` and `laplace_profile` return them, and `gaussian_floor` the smallest μ
 that any scale of Gaussian noise can reach.
 
-Theorem P1 (docs/exact-profiles.md). The worst pair of neighbors is any pair whose noise
+Theorem P1 (docs/theory/exact-profiles.md). The worst pair of neighbors is any pair whose noise
 centers are exactly the sensitivity apart: moving the second center away from the first
 raises δ(ε) at every ε. So no search over distances is needed.
 
-Theorem P3 (docs/exact-profiles.md). On a hyperbolic space the profile does not fall to 0
+Theorem P3 (docs/theory/exact-profiles.md). On a hyperbolic space the profile does not fall to 0
 as the scale grows. Its limit is `FloorProfile`, and no isotropic noise does better.
 """
 
@@ -310,7 +310,7 @@ class ConstantCurvatureProfile(RadialProfile):
         """Return a bound on the moments of the loss of a Gaussian on a hyperbolic space.
 
         In units of curvature −1, with the scale s, the distance D of the centers, the radius
-        r, its density ρ and the mode m of ρ (docs/exact-profiles.md, Theorem P2),
+        r, its density ρ and the mode m of ρ (docs/theory/exact-profiles.md, Theorem P2),
 
             L <= (2rD + D²)/2s²,
             ρ(m+u)/ρ(m) <= (1 + 1/(e^{2m} − 1))^{d−1}·e^{−u²/2s²}.
@@ -411,7 +411,7 @@ class FloorProfile(PrivacyProfile):
     The privacy loss tends to (d−1)·log(cosh Δ − sinh Δ·cos φ), where φ is the angle of a
     uniform direction. This is the loss between the harmonic measures on the boundary
     seen from the two centers. Brownian motion turns *any* isotropic noise into these
-    measures, so that none does better (docs/exact-profiles.md, Theorem P3).
+    measures, so that none does better (docs/theory/exact-profiles.md, Theorem P3).
 
     Parameters
     ----------

@@ -6,7 +6,7 @@ curvature −½.
 The privacy loss is the sum of the independent losses of the factors. A change of length
 Δ between neighboring data sets may be split over the factors in any way with ΣΔᵢ² = Δ².
 Such a division (Δ₁, Δ₂, …) is called a split here. δ(ε) increases with each Δᵢ
-(docs/exact-profiles.md, Theorem P1, applied to a slice), so that δ(ε) of the product is
+(docs/theory/exact-profiles.md, Theorem P1, applied to a slice), so that δ(ε) of the product is
 the supremum over the splits (`largest_over_splits`). All flat factors count as one part.
 Products with more than two parts are not supported.
 """
@@ -590,7 +590,7 @@ def largest_over_splits(
 
     A split is a direction (cos θ, sin θ). The cost is a smooth function of it, to which
     polynomials of increasing degree are fitted. The difference between the last two
-    fits is added as the error (docs/exact-profiles.md, "Products and SPD matrices").
+    fits is added as the error (docs/theory/exact-profiles.md, "Products and SPD matrices").
     Where that error is poor, as for ε near the largest loss, the arc of splits is
     narrowed first.
 

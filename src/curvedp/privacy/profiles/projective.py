@@ -23,7 +23,7 @@ class ProjectiveProfile(RadialProfile):
     """The exact profile of isotropic noise on a real or complex projective space.
 
     It holds for every pair of noise centers at distance at most `sensitivity`
-    (docs/exact-profiles.md, Theorem P1).
+    (docs/theory/exact-profiles.md, Theorem P1).
 
     Parameters
     ----------

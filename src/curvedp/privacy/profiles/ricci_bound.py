@@ -3,7 +3,7 @@
 `HadamardProfile` bounds Gaussian noise on spaces without positive curvature, and
 `PureProfile` any noise with a bounded privacy loss.
 
-Theorem P4 (docs/exact-profiles.md). On a complete, simply connected manifold with
+Theorem P4 (docs/theory/exact-profiles.md). On a complete, simply connected manifold with
 sectional curvatures <= 0 and Ric >= −k, kσ² < 1, the Gaussians of scale σ about two
 points Δ apart are at least as hard to tell apart as flat Gaussians of scale
 s = σ√(1 − kσ²): the release is Δ/s-GDP, and every f-divergence is at most that of the
@@ -28,7 +28,7 @@ class HadamardProfile(GaussianProfile):
     """The profile of a flat Gaussian that reveals at least as much as a curved one.
 
     Its `scale` is that of the flat Gaussian, σ√(1 − kσ²), where −k bounds the Ricci
-    curvature from below (docs/exact-profiles.md, Theorem P4).
+    curvature from below (docs/theory/exact-profiles.md, Theorem P4).
     """
 
     label: ClassVar[str] = Guarantee.label

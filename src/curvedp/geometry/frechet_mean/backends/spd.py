@@ -5,7 +5,7 @@ whitens every matrix, Aᵢ = G⁻¹XᵢG⁻ᵀ, and sums wᵢ·log Aᵢ. For 2×
 logarithm is a polynomial. Above, a careful pass finds every spectrum by `eigh`; a quick
 pass uses the Chebyshev series of `_log_sum_by_series` on intervals that contain each
 spectrum, since moving from G to H shifts log-eigenvalues by at most twice the ends of
-log σ(H⁻¹G) (Ostrowski 1959). docs/frechet-mean.md has the measurements.
+log σ(H⁻¹G) (Ostrowski 1959). docs/theory/frechet-mean.md has the measurements.
 """
 
 import math
