@@ -464,7 +464,9 @@ def test_class_means_are_planned_as_they_are_released():
 def test_the_classifier_of_many_channels_is_chosen():
     """By simulation of public records, square roots come before logarithms.
 
-    This is as measured on others (docs/howto/high-dimensional-covariances.md). Where records are too few, how many would do."""
+    This is as measured on others (docs/howto/high-dimensional-covariances.md). Where
+    records are too few, the plan says how many would do.
+    """
     M = SPDAffineInvariant(16)
     study = plan(M, 160, statistic="classifier", classes=4, guarantee=GDP(1.0))
     assert "power" in study.mechanism

@@ -3,7 +3,9 @@
     python -m benchmarks.utility --data-dir DATA          (or CURVEDP_DATA=DATA python -m benchmarks.utility)
 
 docs/evidence/utility.md says what each row is, proves the sensitivities of the ambient rows and shows
-the output. Distances are to the Fréchet mean of the records after they are moved into the public ball, which every mechanism does first. The column
+the output.
+Distances are to the Fréchet mean of the records after they are moved into the public ball, which every mechanism
+does first. The column
 "in the ball" projects the release onto that ball, as `PrivateFrechetMean` does; the last table compares `auto` with it.
 """
 

@@ -3,7 +3,8 @@
     python -m benchmarks.utility_private --data-dir DATA        (or CURVEDP_DATA=DATA python -m benchmarks.utility_private)
 
 docs/evidence/utility-private.md says what each table is and shows the output. Distances are to the
-Fréchet mean of the records as they are, outside every ball or not: what a ball cuts off counts as error, for all columns alike.
+Fréchet mean of the records as they are, outside every ball or not:
+what a ball cuts off counts as error, for all columns alike.
 """
 
 import argparse
