@@ -9,15 +9,17 @@ numbers.
 import html
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from enum import StrEnum
 from math import ceil, inf, isfinite, log, nextafter, prod, sqrt
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from curvedp import _validate
 from curvedp.core.mechanism import Mechanism, check_guarantee
+from curvedp.core.statistic import ClippedToBall, Statistic
 from curvedp.errors import CurvedpError, ParameterError, UnattainableGuarantee
 from curvedp.geometry.manifold import Manifold, check_manifold
 from curvedp.geometry.spaces.spd_common import SPD
@@ -52,8 +54,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Plan", "plan"]
 
-# What a plan can be made for.
-_STATISTICS = ("mean", "dispersion", "regression", "classifier")
+# What a plan can be made for by name.
+_STATISTIC_NAMES = ("mean", "dispersion", "regression", "classifier")
 
 # The most records of a release that `Plan.region` simulates.
 _MAX_SIMULATED_RECORDS = 10**5
@@ -62,6 +64,9 @@ _MAX_RECORDS = 10**12
 # The most numbers in one point. A prediction simulates about a hundred points, which
 # takes minutes beyond this size.
 _MAX_NUMBERS_PER_POINT = 10**5
+
+# The fields of a statistic of n records in a public ball.
+_BALL_FIELDS = {"manifold", "center", "radius", "n"}
 
 # A mechanism is dominated if its error is at least this many times the best error.
 # Predictions are accurate to about a percent.
@@ -95,6 +100,25 @@ _USELESS_SHARE_OF_SPREAD = {
     "mean": USELESS_FRACTION,
     "regression": 2 * USELESS_FRACTION,
 }
+
+
+class AdviceKind(StrEnum):
+    """What a line of a plan's advice is about."""
+
+    MECHANISM = "mechanism"
+    ERROR_SHARE = "error share"
+    ASSUMED_SPREAD = "assumed spread"
+    SAMPLING_ERROR = "sampling error"
+    TOO_SMALL = "too small"
+    SEVERAL_MEANS = "several means"
+    REMEDY = "remedy"
+
+
+class Advice(NamedTuple):
+    """One line of a plan's advice: what it is about, and the text that people read."""
+
+    kind: AdviceKind
+    text: str
 
 
 @dataclass(frozen=True)
@@ -137,7 +161,7 @@ class Plan:
         components.
     left_out : dict
         Why each of the other mechanisms was not considered, by mechanism.
-    statistic : {"mean", "dispersion", "regression", "classifier"}
+    statistic : {"mean", "dispersion", "regression", "classifier"} or type of Statistic
         What is released.
     classes : int
         The number of classes, which have equally many records each.
@@ -155,7 +179,7 @@ class Plan:
     useless_error: float
     errors: dict[str, float]
     left_out: dict[str, str]
-    statistic: str = "mean"
+    statistic: str | type[Statistic] = "mean"
     classes: int = 1
     found_radius: float | None = None
 
@@ -179,6 +203,13 @@ class Plan:
     def too_small(self) -> bool:
         """Whether the release would be of little use: its error is `useless_error`."""
         return self.error >= self.useless_error
+
+    @property
+    def statistic_name(self) -> str:
+        """What is released, in words."""
+        if isinstance(self.statistic, str):
+            return self.statistic
+        return self.statistic.name
 
     @property
     def _has_private_ball(self) -> bool:
@@ -277,7 +308,7 @@ class Plan:
         if has_too_many_records:
             subject = f"{self.n} records"
         else:
-            subject = f"a {self.statistic}"
+            subject = f"a {self.statistic_name}"
         raise ParameterError(
             f"the region of {subject} is known after the release; its noise is `error`"
         )
@@ -480,24 +511,32 @@ class Plan:
 
     def advice(self) -> list[str]:
         """Return what follows from the predictions, one sentence per line."""
+        return [line.text for line in self.advice_by_kind()]
+
+    def advice_by_kind(self) -> list[Advice]:
+        """Return the lines of `advice` with what each is about."""
         if self.statistic == "classifier":
             return self._classifier_advice()
-        lines = [f"take {self.mechanism}, as 'auto' does: error {self.error:.3g}"]
+        take_best = f"take {self.mechanism}, as 'auto' does: error {self.error:.3g}"
+        lines = [Advice(AdviceKind.MECHANISM, take_best)]
         if self.dominated:
-            lines.append(f"dominated: {', '.join(self.dominated)}")
+            text = f"dominated: {', '.join(self.dominated)}"
+            lines.append(Advice(AdviceKind.MECHANISM, text))
 
         if self._has_private_ball:
             lines += self._private_ball_advice()
         elif self.too_small:
-            lines.append(
+            text = (
                 "this study is too small: the public center is as good "
                 f"({self._error_relative_to('radius')})"
             )
+            lines.append(Advice(AdviceKind.TOO_SMALL, text))
         else:
-            lines.append(self._error_relative_to("radius"))
+            text = self._error_relative_to("radius")
+            lines.append(Advice(AdviceKind.ERROR_SHARE, text))
 
         if self.too_small and self.statistic == "mean":
-            lines += self._remedies()
+            lines += [Advice(AdviceKind.REMEDY, text) for text in self._remedies()]
         return lines
 
     def _error_relative_to(self, length_name: str) -> str:
@@ -511,22 +550,23 @@ class Plan:
             return f"the error is {share:.2g} of the square of the {length_name}"
         return f"the error is {self.error / self.spread:.2g} of the {length_name}"
 
-    def _private_ball_advice(self) -> list[str]:
+    def _private_ball_advice(self) -> list[Advice]:
         """Compare the error with the spread, for a ball that is found privately."""
         error_as_share = self._error_relative_to("spread of the records")
-        lines = [
+        assumed_spread = (
             f"{error_as_share}, the root mean square distance "
             f"to their mean, taken as {self.spread:.3g}: state yours (spread)"
-        ]
+        )
+        lines = [Advice(AdviceKind.ASSUMED_SPREAD, assumed_spread)]
         if self.statistic == "mean":
             class_size = self.n // self.classes
             sampling_error = self.spread / sqrt(class_size)
             ratio = self.error / sampling_error
-            lines.append(
-                f"the error is {ratio:.2g} times the sampling error of the mean"
-            )
+            text = f"the error is {ratio:.2g} times the sampling error of the mean"
+            lines.append(Advice(AdviceKind.SAMPLING_ERROR, text))
         if self.too_small:
-            lines.append(f"this study is too small: {error_as_share}")
+            text = f"this study is too small: {error_as_share}"
+            lines.append(Advice(AdviceKind.TOO_SMALL, text))
 
         largest_unique_radius = self.manifold.convexity_radius
         has_bounded_curvature = isfinite(self.manifold.curvature_bounds[1])
@@ -535,12 +575,13 @@ class Plan:
             and self.found_radius is not None
             and self.found_radius >= largest_unique_radius
         ):
-            lines.append(
+            text = (
                 "records of this spread need a ball of radius "
                 f"{self.found_radius:.3g}, and have only one mean for sure below "
                 f"{largest_unique_radius:.3g}: the error may be "
                 "many times as large; PrivateFrechetMedian is steadier"
             )
+            lines.append(Advice(AdviceKind.SEVERAL_MEANS, text))
         return lines
 
     def _remedies(self) -> list[str]:
@@ -569,14 +610,16 @@ class Plan:
             )
         return lines
 
-    def _classifier_advice(self) -> list[str]:
+    def _classifier_advice(self) -> list[Advice]:
         """Name the best classifier, and the records it needs if it errs often."""
-        lines = [
+        take_best = (
             f"take {self.mechanism}: {1 - self.error:.0%} right "
             "where classes differ in the strongest components"
-        ]
+        )
+        lines = [Advice(AdviceKind.MECHANISM, take_best)]
         if self.too_small:
-            lines.append("this study is too small: guessing is about as good")
+            text = "this study is too small: guessing is about as good"
+            lines.append(Advice(AdviceKind.TOO_SMALL, text))
         if self.error <= _GOOD_MISCLASSIFIED_SHARE:
             return lines
 
@@ -585,7 +628,8 @@ class Plan:
             remedy = f"not even {_RECORD_MULTIPLES[-1]} times as many records"
         else:
             remedy = f"about {enough_records} records"
-        lines.append(f"for {1 - _GOOD_MISCLASSIFIED_SHARE:.0%}: {remedy} would do")
+        text = f"for {1 - _GOOD_MISCLASSIFIED_SHARE:.0%}: {remedy} would do"
+        lines.append(Advice(AdviceKind.REMEDY, text))
         return lines
 
     def _records_for_good_classifier(self) -> int | None:
@@ -600,7 +644,7 @@ class Plan:
         """Return the predictions and the advice as values that JSON can hold."""
         return {
             "manifold": self.manifold.name,
-            "statistic": self.statistic,
+            "statistic": self.statistic_name,
             "classes": self.classes,
             "n": self.n,
             "radius": self.radius,
@@ -624,7 +668,7 @@ class Plan:
             records += f" in {self.classes} classes"
         ball = "" if self.radius is None else f"radius {self.radius}, "
         return (
-            f"private {self.statistic} of {records} on {self.manifold.name}, "
+            f"private {self.statistic_name} of {records} on {self.manifold.name}, "
             f"{ball}{self.guarantee}"
         )
 
@@ -666,7 +710,7 @@ def plan(
     center: ArrayLike | None = None,
     outer_radius: float | None = None,
     mechanism: str = "auto",
-    statistic: str = "mean",
+    statistic: str | type[Statistic] = "mean",
     classes: int = 1,
     spread: float | None = None,
 ) -> Plan:
@@ -688,11 +732,12 @@ def plan(
     mechanism : str
         The name of one mechanism, which is predicted faster than all of them; all of
         them by default.
-    statistic : {"mean", "dispersion", "regression", "classifier"}
+    statistic : {"mean", "dispersion", "regression", "classifier"} or type of Statistic
         What will be released. A regression has one predictor and takes
         `radius="private"`. A classifier is for covariance matrices of many channels,
         which are reduced privately: `PrivateMDM(reduce=)` or `PrivateSoftmax`,
-        whichever is better, with the better features.
+        whichever is better, with the better features. A class of your own derives from
+        `ClippedToBall` and has its four fields, and takes a public ball.
     classes : int
         The number of classes, with equally many records each. The mean is then that of
         one class, as `PrivateMDM` releases it.
@@ -725,7 +770,8 @@ def plan(
     _check_point_size(manifold)
     n = _validate.integer("n", n, 2)
     classes = _validate.integer("classes", classes, 1)
-    _validate.choice("statistic", statistic, _STATISTICS)
+    if isinstance(statistic, str):
+        _validate.choice("statistic", statistic, _STATISTIC_NAMES)
     if statistic == "classifier":
         if not (radius is None and center is None and outer_radius is None):
             raise ParameterError(
@@ -736,6 +782,11 @@ def plan(
     has_private_ball = isinstance(radius, str)
     spread = _check_spread(spread, has_private_ball)
     _check_class_sizes(n, classes, statistic)
+    if not isinstance(statistic, str):
+        own_statistic = _own_statistic(statistic, manifold, center, radius, n)
+        return _plan_public_ball(
+            own_statistic, n, guarantee, mechanism, statistic, classes
+        )
 
     # A private ball is searched with the records of all classes.
     class_size = n // classes
@@ -777,7 +828,7 @@ def _check_spread(spread: float | None, has_private_ball: bool) -> float | None:
     return _validate.positive("spread", spread)
 
 
-def _check_class_sizes(n: int, classes: int, statistic: str) -> None:
+def _check_class_sizes(n: int, classes: int, statistic: object) -> None:
     """Refuse classes of a statistic that has none, or of fewer than 2 records each."""
     if classes > 1 and (statistic != "mean" or n < 2 * classes):
         raise ParameterError(
@@ -820,18 +871,18 @@ def _plan_classifier(
 
 
 def _plan_public_ball(
-    planned: FrechetMean | FrechetVariance,
+    planned: ClippedToBall,
     n: int,
     guarantee: Guarantee,
     mechanism: str,
-    statistic: str,
+    statistic: str | type[Statistic],
     classes: int,
 ) -> Plan:
-    """Plan a mean or a dispersion of records that are clipped to a public ball.
+    """Plan a statistic of records that are clipped to a public ball.
 
     Parameters
     ----------
-    planned : FrechetMean or FrechetVariance
+    planned : ClippedToBall
         The statistic, with its ball; of the records of one class.
     n : int
         The number of records of all classes together.
@@ -866,7 +917,7 @@ def _plan_public_ball(
 
 
 def _predict_errors(
-    planned: FrechetMean | FrechetVariance, guarantee: Guarantee, mechanism: str
+    planned: ClippedToBall, guarantee: Guarantee, mechanism: str
 ) -> tuple[dict[str, float], dict[str, str]]:
     """Predict the error of the named mechanism, or of all of them with "auto".
 
@@ -951,7 +1002,7 @@ def _plan_private_ball(
     )
 
 
-_PlannedStatistic = FrechetMean | FrechetVariance | BallSearchStatistic
+_PlannedStatistic = ClippedToBall | BallSearchStatistic
 
 
 def _planned_statistic(
@@ -993,6 +1044,31 @@ def _planned_statistic(
     if statistic == "dispersion":
         return FrechetVariance(manifold, center, radius, n)
     return FrechetMean(manifold, center, radius, n)
+
+
+def _own_statistic(
+    statistic: Any, manifold: Manifold, center: ArrayLike | None, radius: Any, n: int
+) -> ClippedToBall:
+    """Return a statistic of the caller's own class, in a public ball."""
+    is_of_records_in_ball = (
+        isinstance(statistic, type)
+        and issubclass(statistic, ClippedToBall)
+        and {field.name for field in fields(statistic)} == _BALL_FIELDS
+    )
+    if not is_of_records_in_ball:
+        raise ParameterError(
+            f"must be one of {', '.join(_STATISTIC_NAMES)}, or a class that derives "
+            "from ClippedToBall and has its fields only",
+            parameter="statistic",
+        )
+    if isinstance(radius, str):
+        raise ParameterError(
+            f"must be a number: the {statistic.name} is planned in a public ball only",
+            parameter="radius",
+            value=radius,
+        )
+    own_statistic: ClippedToBall = statistic(manifold, center, radius, n)
+    return own_statistic
 
 
 def _two_shifted_samples(

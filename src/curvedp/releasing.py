@@ -1,13 +1,23 @@
 """The table of the statistics that can be released by name, and the files of a release.
 
-Each statistic declares its options once, in `OFFERS`. The command line, the page of the
-studio, their messages and the generated scripts all read that declaration. A new
-statistic is an estimator in its own file, an `Offer` here, and a line in `OFFERS`.
+Each statistic declares its options once, in an `Offer`. The command line, the page of
+the studio, `curvedp plan`, their messages and the generated scripts all read that
+declaration. A new statistic is an estimator in its own file, an `Offer` here, and a
+line in `OFFERS`.
+
+Another package adds statistics of its own by entry points in its `pyproject.toml`:
+
+    [project.entry-points."curvedp.offers"]
+    mean-distance = "my_package.mean_distance:OFFER"
+
+docs/extending.md, "From Python to the command line", follows one to the end.
 """
 
 import io
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import entry_points
 from math import pi
 from pathlib import Path
 from pkgutil import resolve_name
@@ -20,6 +30,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from curvedp.core.certificate import Certificate
+    from curvedp.core.statistic import Statistic
     from curvedp.estimators.base import PrivateEstimator
     from curvedp.geometry import Manifold
 
@@ -146,6 +157,31 @@ class Column:
 
 
 @dataclass(frozen=True)
+class PlannedError:
+    """How the error of a statistic is predicted: by `curvedp.plan`.
+
+    Attributes
+    ----------
+    statistic : str
+        What `plan` calls the statistic, such as "mean"; or where the class of the
+        statistic in a public ball is imported from, such as
+        "my_package.mean_distance:MeanDistance".
+    error_description : str
+        What the error is, such as "distance to the mean".
+    """
+
+    statistic: str
+    error_description: str
+
+    def load_statistic(self) -> "str | type[Statistic]":
+        """Return what `plan(statistic=)` takes: a name, or the class."""
+        if ":" not in self.statistic:
+            return self.statistic
+        statistic: type[Statistic] = resolve_name(self.statistic)
+        return statistic
+
+
+@dataclass(frozen=True)
 class Rehearsal:
     """How the error of a statistic is predicted: by releases of simulated records.
 
@@ -192,9 +228,9 @@ class Offer:
         Whether the estimator has a parameter `manifold`.
     takes_vectors : bool
         Whether records must be vectors.
-    prediction : "mean", Rehearsal or None
-        How the error is predicted before the release: as `curvedp.plan` does for the
-        mean, by a rehearsal, or not at all.
+    prediction : PlannedError, Rehearsal or None
+        How the error is predicted before the release: by `curvedp.plan`, by a
+        rehearsal, or not at all.
     """
 
     estimator: str
@@ -205,7 +241,7 @@ class Offer:
     fit_arguments: tuple[str, ...] = ("records",)
     takes_manifold: bool = True
     takes_vectors: bool = False
-    prediction: Literal["mean"] | Rehearsal | None = None
+    prediction: PlannedError | Rehearsal | None = None
 
     @property
     def parameters(self) -> tuple[str, ...]:
@@ -396,13 +432,13 @@ CENTER = Option(
     ),
     parse=_parse_point,
 )
-_MECHANISM = Option(
+MECHANISM = Option(
     name="mechanism",
     flags=("--mechanism",),
     kind=str,
     help="auto, or a name that `curvedp plan` lists",
 )
-_OUTER_RADIUS = Option(
+OUTER_RADIUS = Option(
     name="outer_radius",
     flags=("--outer-radius",),
     kind=float,
@@ -419,15 +455,17 @@ _METHOD = Option(
     help="auto, or one of its methods",
 )
 
-# The options of a statistic of records in a ball.
-_BALL_OPTIONS = (RADIUS, CENTER, _MECHANISM, _OUTER_RADIUS)
+# The options of a statistic of records in a public or private ball.
+_BALL_OPTIONS = (RADIUS, CENTER, MECHANISM, OUTER_RADIUS)
+
+_ERROR_OF_MEAN = PlannedError("mean", "distance to the mean")
 
 _MEAN = Offer(
     estimator="curvedp:PrivateFrechetMean",
     title="Fréchet mean",
     description="The private Fréchet mean; with -r private no radius is needed.",
     options=_BALL_OPTIONS,
-    prediction="mean",
+    prediction=_ERROR_OF_MEAN,
 )
 
 _MEDIAN = Offer(
@@ -516,7 +554,7 @@ _MDM = Offer(
         description="the column with the class of each record, which is public",
     ),
     fit_arguments=("records", "labels"),
-    prediction="mean",
+    prediction=_ERROR_OF_MEAN,
 )
 
 _REGRESSION = Offer(
@@ -555,7 +593,7 @@ _REGRESSION = Offer(
         ),
         _METHOD,
         CENTER,
-        _OUTER_RADIUS,
+        OUTER_RADIUS,
     ),
     column=Column(
         name="x",
@@ -574,7 +612,7 @@ _REGRESSION = Offer(
     ),
 )
 
-# The statistics that can be released, by the name that is typed.
+# The statistics of this package that can be released, by the name that is typed.
 OFFERS = {
     "mean": _MEAN,
     "median": _MEDIAN,
@@ -584,14 +622,74 @@ OFFERS = {
     "regression": _REGRESSION,
 }
 
+# Where other packages list offers of theirs.
+_ENTRY_POINT_GROUP = "curvedp.offers"
+
+
+def all_offers() -> dict[str, Offer]:
+    """Return the offers of this package and of others, by the name that is typed.
+
+    Raises
+    ------
+    ParameterError
+        If another package takes a name that is in the table, or lists something that
+        is not an `Offer`.
+    """
+    return OFFERS | _offers_of_other_packages()
+
+
+@cache  # what is installed does not change while the program runs
+def _offers_of_other_packages() -> dict[str, Offer]:
+    """Return the offers that other packages list as entry points, by name."""
+    offers: dict[str, Offer] = {}
+    for entry_point in entry_points(group=_ENTRY_POINT_GROUP):
+        name = entry_point.name
+        if name in OFFERS or name in offers:
+            raise ParameterError(
+                f"the entry point {entry_point.value} offers a statistic under the "
+                f"name {name!r}, which is taken: remove that package"
+            )
+        offer = entry_point.load()
+        if not isinstance(offer, Offer):
+            raise ParameterError(
+                f"the entry point {name} = {entry_point.value} is no Offer: "
+                "see docs/extending.md"
+            )
+        offers[name] = offer
+    return offers
+
 
 def find_offer(name: str) -> Offer:
     """Return the offer of this name, or raise an error that lists them all."""
-    if name not in OFFERS:
+    offers = all_offers()
+    if name not in offers:
         raise ParameterError(
-            f"{str(name)[:40]!r} is not a statistic; choose one of {', '.join(OFFERS)}"
+            f"{str(name)[:40]!r} is not a statistic; choose one of {', '.join(offers)}"
         )
-    return OFFERS[name]
+    return offers[name]
+
+
+def statistic_to_plan(name: str) -> "str | type[Statistic]":
+    """Return what `plan(statistic=)` takes for a name that is typed.
+
+    A name that is not in the table is returned as it is: `plan` has names of its own
+    ("classifier"), and refuses what it does not know.
+
+    Raises
+    ------
+    ParameterError
+        If the error of the statistic is not predicted by `plan`.
+    """
+    offer = _offers_of_other_packages().get(name)
+    if offer is None:
+        return name
+    if not isinstance(offer.prediction, PlannedError):
+        raise ParameterError(
+            f"the error of the {offer.title} is not predicted before its release",
+            parameter="statistic",
+            value=name,
+        )
+    return offer.prediction.load_statistic()
 
 
 def parse_column(text: str) -> str | int:

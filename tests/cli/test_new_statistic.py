@@ -1,4 +1,14 @@
-"""A statistic that is added to the table appears everywhere: one declaration, and no other file changes."""
+"""A statistic of another package appears everywhere: in Python, shell, studio, report, verification and plan.
+
+The package is the code of docs/extending.md, word for word, with the entry points of that page.
+"""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -7,10 +17,148 @@ from typer.testing import CliRunner
 from curvedp import GDP, PrivateFrechetMean
 from curvedp.cli.release import build_release_app
 from curvedp.errors import ParameterError
+from curvedp.geometry import Sphere
 from curvedp.releasing import OFFERS, RADIUS, Offer, Option
 from curvedp.studio.desk import Desk
 from curvedp.studio.rehearsal import predict_release
 from curvedp.studio.study import Study
+
+PAGE = Path(__file__).parents[2] / "docs" / "extending.md"
+
+
+def code_blocks(page: str, title: str, language: str) -> list[str]:
+    """Return the code blocks of one section of a page."""
+    section = page.split(f"\n## {title}\n")[1].split("\n## ")[0]
+    return re.findall(rf"```{language}\n(.*?)```", section, re.DOTALL)
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    """Install the page's package into a folder, as pip would, and return the folder."""
+    page = PAGE.read_text()
+    folder = tmp_path_factory.mktemp("site")
+    package = folder / "my_package"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    source = [
+        code_blocks(page, "A statistic", "python")[0],
+        code_blocks(page, "An estimator", "python")[0].split("\n\nfitted = ")[0],
+        code_blocks(page, "From Python to the command line", "python")[0],
+    ]
+    (package / "mean_distance.py").write_text("\n\n".join(source))
+
+    metadata = folder / "my_package-1.0.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text(
+        "Metadata-Version: 2.1\nName: my_package\nVersion: 1.0\n"
+    )
+    (toml,) = code_blocks(page, "From Python to the command line", "toml")
+    entry_points = toml.replace('[project.entry-points."', "[").replace('"]', "]")
+    entry_points = re.sub(r'= "(.*?)".*', r"= \1", entry_points)
+    (metadata / "entry_points.txt").write_text(entry_points)
+
+    records = np.random.default_rng(0).normal([3.0, 0, 0], 0.5, (400, 3))
+    records /= np.linalg.norm(records, axis=1, keepdims=True)
+    np.save(folder / "x.npy", records)
+    return folder
+
+
+def run(site: Path, *arguments: str, program: str = "-m curvedp"):
+    """Run a program in a process that has the package installed."""
+    environment = {**os.environ, "PYTHONPATH": str(site), "COLUMNS": "200"}
+    return subprocess.run(
+        [sys.executable, *program.split(), *arguments],
+        cwd=site,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+RELEASE = ["release", "mean-distance", "x.npy", "-m", "sphere:2", "-r", "0.7"]
+
+
+def test_the_command_line_releases_reports_and_verifies_it(site):
+    outputs = ["--certificate", "c.json", "--report", "r.html", "--json"]
+    released = run(site, *RELEASE, "--mu", "1", *outputs)
+    assert released.returncode == 0, released.stderr
+    (value,) = json.loads(released.stdout)["mean-distance"]
+    distances = Sphere(2).dist(Sphere(2).origin, np.load(site / "x.npy"))
+    assert value == pytest.approx(np.minimum(distances, 0.7).mean(), abs=0.02)
+    assert "mean distance to the center" in (site / "r.html").read_text()
+
+    verified = run(site, "verify", "c.json")
+    assert verified.returncode == 0, verified.stdout + verified.stderr
+    forged = (site / "c.json").read_text().replace('"radius": 0.7', '"radius": 0.6')
+    (site / "forged.json").write_text(forged)
+    assert run(site, "verify", "forged.json").returncode == 1
+
+    missing_radius = run(site, *RELEASE[:-2], "--mu", "1")
+    assert missing_radius.returncode == 2
+    assert "--radius" in missing_radius.stderr
+
+
+def test_the_command_line_plans_it(site):
+    arguments = ["plan", "-m", "sphere:2", "-n", "400", "--mu", "1"]
+    named = ["--statistic", "mean-distance", "--error", "0.001", "--json"]
+    planned = run(site, *arguments, "-r", "0.7", *named)
+    assert planned.returncode == 0, planned.stderr
+    prediction = json.loads(planned.stdout)
+    assert prediction["statistic"] == "mean distance to the center"
+    # Noise of standard deviation r/(nμ) has the mean absolute value √(2/π) of that.
+    assert prediction["error"] == pytest.approx(0.7 / 400 * 0.8, rel=0.05)
+    assert "for an error of 0.001: " in prediction["advice"][-1]
+
+    assert run(site, *arguments, "-r", "private", *named).returncode == 2
+    unknown = run(site, *arguments, "-r", "0.7", "--statistic", "mean-distanse")
+    assert unknown.returncode == 2
+    assert "--statistic" in unknown.stderr
+
+
+STUDIO = """
+from pathlib import Path
+from curvedp.studio.desk import Desk
+
+desk = Desk(Path("studio"), Path("x.npy"))
+fields = desk.state()["offers"]["mean-distance"]["options"]
+assert [field["name"] for field in fields] == ["radius", "center"], fields
+desk.start_ledger({"kind": "gdp", "mu": 3.0})
+study = {"manifold": "sphere:2", "statistic": "mean-distance", "radius": 0.7}
+prediction = desk.plan({"study": study})
+assert prediction["of"] == "of the mean distance", prediction
+assert prediction["error"] < 0.01
+release = desk.release({"key": prediction["key"], "study": study})
+assert "report.html" in release["files"], release
+print((Path("studio") / "release-1" / "release.py").read_text())
+desk.close()
+"""
+
+
+def test_the_studio_releases_it_and_its_script_runs(site):
+    studio = run(site, STUDIO, program="-c")
+    assert studio.returncode == 0, studio.stderr
+    assert "from my_package.mean_distance import PrivateMeanDistance" in studio.stdout
+    script = run(site, "studio/release-1/release.py", program="")
+    assert script.returncode == 0, script.stderr
+
+
+def test_a_name_that_is_taken_is_refused(site, tmp_path):
+    metadata = tmp_path / "other-1.0.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Name: other\nVersion: 1.0\n")
+    entry = "[curvedp.offers]\nmean = my_package.mean_distance:OFFER\n"
+    (metadata / "entry_points.txt").write_text(entry)
+    both = Path(os.pathsep.join([str(site), str(tmp_path)]))
+    environment = {**os.environ, "PYTHONPATH": str(both)}
+    program = [sys.executable, "-c", "from curvedp.releasing import *; find_offer('x')"]
+    refused = subprocess.run(
+        program, env=environment, capture_output=True, text=True, check=False
+    )
+    assert "which is taken" in refused.stderr
+
+
+# ---- an option of its own, in this process ----
 
 
 class ToyMean(PrivateFrechetMean):
@@ -39,12 +187,12 @@ TOY = Offer(
 )
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def toy_in_table(monkeypatch):
     monkeypatch.setitem(OFFERS, "toy", TOY)
 
 
-def test_its_option_is_on_the_command_line(tmp_path):
+def test_its_option_is_on_the_command_line(tmp_path, toy_in_table):
     app = build_release_app()
     wide = {"COLUMNS": "200", "TERM": "dumb"}
     help_text = CliRunner().invoke(app, ["toy", "--help"], env=wide).output
@@ -60,7 +208,7 @@ def test_its_option_is_on_the_command_line(tmp_path):
     assert result.exit_code == 2
 
 
-def test_its_option_is_on_the_page_and_in_the_script(tmp_path):
+def test_its_option_is_on_the_page_and_in_the_script(tmp_path, toy_in_table):
     desk = Desk(tmp_path)
     fields = desk.state()["offers"]["toy"]["options"]
     desk.close()
@@ -76,7 +224,7 @@ def test_its_option_is_on_the_page_and_in_the_script(tmp_path):
         Study.from_page({**chosen, "trim": "much"})
 
 
-def test_a_statistic_without_a_prediction_is_not_predicted_as_a_mean():
+def test_a_statistic_without_a_prediction_is_not_predicted_as_a_mean(toy_in_table):
     options = Study.from_page(
         {"manifold": "sphere:2", "statistic": "toy", "radius": 0.7}
     ).options()

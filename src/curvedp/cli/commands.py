@@ -41,7 +41,7 @@ from curvedp.cli.release import (
 from curvedp.cli.sign import key, sign, statement
 from curvedp.cli.verify import verify
 from curvedp.errors import CurvedpError, ParameterError, VerificationFailed
-from curvedp.releasing import CENTER, parse_radius
+from curvedp.releasing import CENTER, parse_radius, statistic_to_plan
 
 if TYPE_CHECKING:
     from curvedp.audit.table import Row
@@ -131,7 +131,11 @@ def plan(
         typer.Option(help="wanted: how many records it takes, and which radius"),
     ] = None,
     statistic: Annotated[
-        str, typer.Option(help="mean, dispersion, regression or classifier")
+        str,
+        typer.Option(
+            help="mean, dispersion, regression or classifier, "
+            "or one that another package offers"
+        ),
     ] = "mean",
     classes: Annotated[int, typer.Option(help="of equally many records each")] = 1,
     spread: Annotated[
@@ -153,6 +157,7 @@ def plan(
     Its picture: the error against records and μ.
     """
     from curvedp.geometry import parse_manifold
+    from curvedp.planning import AdviceKind
     from curvedp.planning import plan as make_plan
 
     check_picture(plot)
@@ -162,27 +167,35 @@ def plan(
             records,
             None if radius is None else parse_radius(radius),
             guarantee,
-            statistic=statistic,
+            statistic=statistic_to_plan(statistic),
             classes=classes,
             spread=spread,
         )
-        lines = study.advice()
+        answers = []
         if error is not None:
-            lines.append(_wanted_error_line(study, error))
+            answers.append(_wanted_error_line(study, error))
         if shift is not None:
-            lines.append(
+            answers.append(
                 f"a two-sample test of {study.n} records each finds a shift of "
                 f"{shift:g} with power {study.power(shift):.2f}"
             )
         if plot is not None:
             save_picture(study.plot(), plot)
     if json:
-        print(json_module.dumps({**study.to_dict(), "advice": lines}))
+        all_lines = [*study.advice(), *answers]
+        print(json_module.dumps({**study.to_dict(), "advice": all_lines}))
         return
     print_table(("mechanism", "predicted error"), study.rows(), study.title)
-    for line in lines:
-        style = "yellow" if "too small" in line else None
-        console.print(escape_markup(line), soft_wrap=True, highlight=False, style=style)
+    for line in study.advice_by_kind():
+        style = "yellow" if line.kind is AdviceKind.TOO_SMALL else None
+        _print_line(line.text, style)
+    for answer in answers:
+        _print_line(answer)
+
+
+def _print_line(text: str, style: str | None = None) -> None:
+    """Print a line of advice, which the terminal wraps and does not interpret."""
+    console.print(escape_markup(text), soft_wrap=True, highlight=False, style=style)
 
 
 def _wanted_error_line(study: "Plan", error: float) -> str:

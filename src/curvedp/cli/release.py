@@ -1,6 +1,6 @@
 """The commands `curvedp release [mean | median | dispersion | pca | mdm | regression]`.
 
-There is one command per statistic in the table `curvedp.releasing.OFFERS`. The options
+There is one command per statistic in the table of `curvedp.releasing`. The options
 that say how a file is read are here too, for other commands that read one.
 """
 
@@ -30,10 +30,10 @@ from curvedp.cli.options import (
 from curvedp.core.wording import choice_sentence
 from curvedp.errors import ParameterError, ReleaseWarning
 from curvedp.releasing import (
-    OFFERS,
     Column,
     Offer,
     Option,
+    all_offers,
     certificates_of,
     find_offer,
     parse_column,
@@ -496,7 +496,7 @@ def build_release_app() -> typer.Typer:
             "without a name, their mean."
         ),
     )
-    for name, offer in OFFERS.items():
+    for name, offer in all_offers().items():
         group.command(name)(_release_command(name, offer))
     return group
 

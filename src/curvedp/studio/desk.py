@@ -21,9 +21,9 @@ from curvedp.ledger import Entry, Ledger
 from curvedp.records import FORMS
 from curvedp.release.warnings import estimator_warnings
 from curvedp.releasing import (
-    OFFERS,
     Offer,
     Option,
+    all_offers,
     certificate_contents,
     value_content,
 )
@@ -163,7 +163,7 @@ class Desk:
             "ledger": self._ledger_state(),
             "releases": [release.shown() for release in self.releases.values()],
             "forms": list(FORMS),
-            "offers": {name: page_offer(offer) for name, offer in OFFERS.items()},
+            "offers": {name: page_offer(offer) for name, offer in all_offers().items()},
             "most": self.most,
             "signs": self.key is not None,
         }

@@ -1,8 +1,9 @@
 """Predict how accurate a release would be, for the page of the studio.
 
-The mean is predicted by `curvedp.plan`. Other statistics are rehearsed: released a few
-times from simulated records, with noise from a public seed. Of the user's data, a
-prediction depends on the number of records only, which is public.
+The table of `curvedp.releasing` says how each statistic is predicted: by `curvedp.plan`,
+or by a rehearsal, in which it is released a few times from simulated records, with
+noise from a public seed. Of the user's data, a prediction depends on the number of
+records only, which is public.
 """
 
 import warnings
@@ -23,12 +24,12 @@ from curvedp.errors import (
 from curvedp.estimators.base import PrivateEstimator
 from curvedp.geometry import Manifold
 from curvedp.mechanisms.vector import smallest_gaussian_scale
-from curvedp.planning import plan
+from curvedp.planning import AdviceKind, plan
 from curvedp.privacy import GDP, ZCDP, Guarantee, PureDP
 from curvedp.randomness import GeneratorSource
 from curvedp.release.rebuild import mechanism_of
 from curvedp.release.warnings import estimator_warnings
-from curvedp.releasing import Offer, Rehearsal
+from curvedp.releasing import Offer, PlannedError, Rehearsal
 from curvedp.statistics.searched_ball import SearchedMean
 from curvedp.studio.wording import describe
 
@@ -42,8 +43,12 @@ _RECORDS_SEED = 20231019
 # the public center can have.
 _TOO_SMALL_SHARE = 1 / 3
 
-# A plan's advice for Python users is long; the page shows the lines with these words.
-_ADVICE_ON_PAGE = ("too small", "only one mean", "taken as")
+# A plan's advice for Python users is long; the page shows the lines about these.
+_ADVICE_ON_PAGE = (
+    AdviceKind.TOO_SMALL,
+    AdviceKind.SEVERAL_MEANS,
+    AdviceKind.ASSUMED_SPREAD,
+)
 
 # `warnings.catch_warnings` may be used by one thread at a time.
 _WARNINGS_LOCK = Lock()
@@ -79,7 +84,7 @@ class Prediction(NamedTuple):
     ball: float
     of: str
     notes: list[str]
-    compared: str = "the largest error that the public center can have"
+    compared: str
 
 
 def predict_release(
@@ -113,9 +118,11 @@ def predict_release(
     UnattainableGuarantee
         If no mechanism meets the guarantee.
     """
-    if offer.prediction == "mean":
+    if isinstance(offer.prediction, PlannedError):
         smallest_class = min(sizes, default=0)
-        return _predict_mean(options, guarantee, smallest_class, mechanism)
+        return _predict_by_plan(
+            offer.prediction, options, guarantee, smallest_class, mechanism
+        )
     if not isinstance(offer.prediction, Rehearsal):
         raise ParameterError(
             f"there is no prediction of the error of the {offer.title}, which the "
@@ -137,10 +144,25 @@ def predict_release(
         return _rehearse(offer, offer.prediction, options, guarantee, n_simulated, 1)
 
 
-def _predict_mean(
-    options: Mapping[str, Any], guarantee: Guarantee, n: int, mechanism: str
+def _predict_by_plan(
+    planned: PlannedError,
+    options: Mapping[str, Any],
+    guarantee: Guarantee,
+    n: int,
+    mechanism: str,
 ) -> Prediction:
-    """Predict the error of a mean of `n` records, by `curvedp.plan`."""
+    """Predict the error of a statistic of `n` records, by `curvedp.plan`.
+
+    Parameters
+    ----------
+    planned : PlannedError
+        Which statistic it is, and what its error is.
+    options, guarantee, mechanism
+        As for `predict_release`.
+    n : int
+        The number of records, or of persons; with classes, those of the smallest.
+    """
+    statistic = planned.load_statistic()
     study = plan(
         options["manifold"],
         n,
@@ -149,6 +171,7 @@ def _predict_mean(
         center=options.get("center"),
         outer_radius=options.get("outer_radius"),
         mechanism=mechanism,
+        statistic=statistic,
         spread=options.get("spread"),
     )
     region = None
@@ -159,20 +182,21 @@ def _predict_mean(
         why_no_region = describe(error)
 
     notes = [
-        line
-        for line in study.advice()
-        if any(words in line for words in _ADVICE_ON_PAGE)
+        line.text for line in study.advice_by_kind() if line.kind in _ADVICE_ON_PAGE
     ]
-    compared = "the radius of the ball"
     if isinstance(study.radius, str):
         compared = f"the spread of the records, taken as {study.spread:.3g}"
+    elif statistic == "mean":
+        compared = "the radius of the ball"
+    else:
+        compared = "the largest error that the public center can have"
     return Prediction(
         mechanism=study.mechanism,
         error=study.error,
         region=region,
         why=why_no_region,
         ball=study.spread,
-        of="distance to the mean",
+        of=planned.error_description,
         notes=notes,
         compared=compared,
     )
@@ -238,6 +262,7 @@ def _rehearse(
         ball=baseline,
         of=rehearsal.error_description,
         notes=list(dict.fromkeys(notes)),  # each once, in their order
+        compared="the largest error that the public center can have",
     )
 
 

@@ -21,7 +21,7 @@ from curvedp.ledger import Ledger
 from curvedp.privacy import GDP, ZCDP, ApproxDP, Guarantee, PureDP
 from curvedp.records import read_column, read_records
 from curvedp.records.files import written_point
-from curvedp.releasing import OFFERS, Offer, Option, find_offer, parse_column
+from curvedp.releasing import Offer, Option, all_offers, find_offer, parse_column
 
 # The guarantees on the page by name: the class, and the names of its numbers.
 _GUARANTEES: dict[str, tuple[type[Guarantee], tuple[str, ...]]] = {
@@ -71,7 +71,7 @@ class Study:
     manifold : str
         The name of the space, such as "spd-affine:3".
     statistic : str
-        A name in the table `curvedp.releasing.OFFERS`.
+        A name in the table of `curvedp.releasing`.
     typed_options : dict
         What was typed for the options of the statistic, by name, before it is parsed.
     guarantee : Guarantee
@@ -362,9 +362,10 @@ def _options_on_page(statistic: Any) -> dict[str, Option]:
     The page may send options of other statistics too, which are ignored. Where several
     statistics have an option of one name, that of `statistic` counts.
     """
-    offers = [*OFFERS.values()]
-    if isinstance(statistic, str) and statistic in OFFERS:
-        offers.append(OFFERS[statistic])
+    offer_by_name = all_offers()
+    offers = [*offer_by_name.values()]
+    if isinstance(statistic, str) and statistic in offer_by_name:
+        offers.append(offer_by_name[statistic])
     return {
         option.name: option
         for offer in offers

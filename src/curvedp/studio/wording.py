@@ -1,7 +1,7 @@
 """Error messages of the studio, with parameters named as they are on its page."""
 
 from curvedp.errors import ParameterError
-from curvedp.releasing import OFFERS
+from curvedp.releasing import all_offers
 
 # What the page calls the parameters that are not options of a statistic.
 _COMMON_NAMES = {
@@ -26,7 +26,7 @@ def page_names() -> dict[str, str]:
     If several statistics have an option of one name, the first in the table names it.
     """
     names = dict(_COMMON_NAMES)
-    for offer in OFFERS.values():
+    for offer in all_offers().values():
         for option in offer.options:
             if option.label:
                 names.setdefault(option.name, option.label)
