@@ -470,3 +470,61 @@ def test_archives_are_closed():
                 assert id(node) in closed or ".npy" in given or given == "file", (
                     f"{name}:{node.lineno}"
                 )
+
+
+# Where an attribute is asked for by a name that the type checker does not see: the function, and why.
+PROBES = {
+    (
+        "_lazy.py",
+        "get_attribute",
+    ): "PEP 562: a package's names are imported on first use",
+    ("_validate.py", "dense"): "SciPy's sparse arrays, without importing SciPy",
+    ("_validate.py", "field_values"): "the declared fields of a dataclass",
+    ("errors.py", "_may_be_records"): "arrays of any library",
+    ("numerics/arrays.py", "_type_code"): "types of PyTorch have no code of NumPy",
+    ("numerics/arrays.py", "detach"): "tensors of PyTorch",
+    ("numerics/arrays.py", "is_on_accelerator"): "the DLPack protocol",
+    ("numerics/arrays.py", "to_host"): "arrays of PyTorch and CuPy",
+    ("records/base.py", "is_chunked"): "dask, without importing it",
+    ("testing.py", "kernels_of"): "the kernels of a table, by the names in messages",
+}
+
+
+def probing_functions(path: Path) -> set[tuple[str, str]]:
+    """The functions of a file that call hasattr, getattr, or property on a lambda."""
+    found = set()
+    tree = ast.parse(path.read_text())
+    for function in ast.walk(tree):
+        if not isinstance(
+            function, ast.FunctionDef | ast.AsyncFunctionDef | ast.Module
+        ):
+            continue
+        for call in own_calls(function):
+            name = call.func.id if isinstance(call.func, ast.Name) else ""
+            is_lambda = bool(call.args) and isinstance(call.args[0], ast.Lambda)
+            if name in ("hasattr", "getattr") or (name == "property" and is_lambda):
+                where = function.name if not isinstance(function, ast.Module) else ""
+                found.add((str(path.relative_to(ROOT)), where))
+    return found
+
+
+def own_calls(function: ast.AST):
+    """Yield the calls in a function, without those in functions inside it."""
+    for child in ast.iter_child_nodes(function):
+        if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
+            continue
+        if isinstance(child, ast.Call):
+            yield child
+        yield from own_calls(child)
+
+
+def test_attributes_are_declared_and_not_probed():
+    found = set().union(*(probing_functions(path) for path in FILES))
+    assert found == set(PROBES)
+
+
+def test_a_probe_is_seen(tmp_path, monkeypatch):
+    monkeypatch.setitem(globals(), "ROOT", tmp_path)
+    for line in ("hasattr(x, 'of')", "getattr(x, name)", "property(lambda self: 1)"):
+        (tmp_path / "wrong.py").write_text(f"def f(x, name):\n    return {line}\n")
+        assert probing_functions(tmp_path / "wrong.py") == {("wrong.py", "f")}

@@ -7,6 +7,7 @@ the parameter, shows its value and states the rule.
 import math
 import operator
 import warnings
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -200,6 +201,11 @@ def dense(name: str, value: Any) -> Any:
             "them"
         )
     return value
+
+
+def field_values(instance: Any) -> dict[str, Any]:
+    """Return the values of a dataclass instance by the name of the field, not copied."""
+    return {entry.name: getattr(instance, entry.name) for entry in fields(instance)}
 
 
 def _number(name: str, value: Any) -> float:

@@ -108,17 +108,23 @@ def shown(value: Any) -> str:
 
     What may be records, an array or a long list, is not quoted.
     """
-    is_list_of_numbers = (
-        isinstance(value, list | tuple)
-        and len(value) > 4
-        and not isinstance(value[0], str)
-    )
-    if is_list_of_numbers or (hasattr(value, "ndim") and value.ndim > 0):
+    if _may_be_records(value):
         return f"<{type(value).__name__}>"
     try:
         return reprlib.repr(value)
     except ValueError:  # A whole number of more than 4300 digits has no repr.
         return f"<{type(value).__name__}>"
+
+
+def _may_be_records(value: Any) -> bool:
+    """Whether a value may be records: a list of more than 4 numbers, or any array.
+
+    Arrays of any library are recognized by their attribute `ndim`, so that none of these
+    libraries need be imported.
+    """
+    if isinstance(value, list | tuple):
+        return len(value) > 4 and not isinstance(value[0], str)
+    return hasattr(value, "ndim") and value.ndim > 0
 
 
 class NotIntegrable(ParameterError):

@@ -60,6 +60,11 @@ KERNELS: dict[str, str] = {
 """The kernels of a manifold and the letters of their arguments, as in `Points`."""
 
 
+def kernels_of(M: Manifold) -> list[tuple[str, str, Callable[..., Any]]]:
+    """Return each kernel of a manifold: its name, the letters of its arguments, the method."""
+    return [(name, letters, getattr(M, name)) for name, letters in KERNELS.items()]
+
+
 def check_manifold(
     manifold: Manifold, *, reach: float | None = None, seed: int = 0
 ) -> None:
@@ -175,8 +180,8 @@ def check_value(M: Manifold, points: Points) -> None:
     _require(hash(duplicate) == hash(M), "a deep copy has another hash")
 
     module = sys.modules.get(type(M).__module__)
-    importable = getattr(module, type(M).__qualname__, None) is type(M)
-    if importable:
+    is_importable = vars(module).get(type(M).__qualname__) is type(M)
+    if is_importable:
         unpickled = pickle.loads(pickle.dumps(M))
         _require(unpickled == M, "pickling and unpickling changes it")
 
@@ -485,8 +490,7 @@ def check_residual(M: Manifold, points: Points) -> None:
 def check_missing_values(M: Manifold, points: Points) -> None:
     """Kernels return NaN for rows of NaN, without warnings or effects on other rows."""
     may_repair = ("project", "from_record")  # these may make a point of anything
-    for name, letters in KERNELS.items():
-        kernel = getattr(M, name)
+    for name, letters, kernel in kernels_of(M):
         complete = [np.array(points[letter]) for letter in letters]
         with_gap = [np.array(points[letter]) for letter in letters]
         for array in with_gap:
@@ -596,8 +600,7 @@ def check_broadcasting(M: Manifold, points: Points) -> None:
         "v": M.from_coordinates(footpoint, points["z"]),
         "z": points["z"],
     }
-    for name, letters in KERNELS.items():
-        kernel = getattr(M, name)
+    for name, letters, kernel in kernels_of(M):
         rows = [arguments[letter] for letter in letters]
         empty = kernel(*(row[:0] for row in rows))
         _require(empty.shape[0] == 0, f"`{name}` of no rows has shape {empty.shape}")

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from curvedp.cli.console import one_line_errors, typed_names
+from curvedp.core.fields import annotations_of
 from curvedp.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -74,16 +75,16 @@ def with_options(
         name: annotation for name, (annotation, _) in options.items()
     }
     run.__doc__ = description
-    run.__name__ = getattr(function, "__name__", "run")
+    run.__name__ = function.__name__
     return run
 
 
 def _typed_names(options: Options) -> dict[str, str]:
     """Return what is typed for each of Python's parameters."""
-    names = {}
+    names: dict[str, str] = {}
     for name, (annotation, _) in options.items():
-        # What typer is told about an option is the annotation's metadata.
-        for info in getattr(annotation, "__metadata__", ()):
+        # What typer is told about an option follows the type.
+        for info in annotations_of(annotation):
             if isinstance(info, typer.models.OptionInfo):
                 names[name] = _long_name(name, info)
     for alias, name in _ALIASES.items():

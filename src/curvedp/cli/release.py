@@ -425,6 +425,9 @@ def _error_bars(fitted: Any) -> str:
     A region that contains the public center causes a `ReleaseWarning`: a file that was
     misread would do the same.
     """
+    from curvedp.release.rebuild import mechanism_of
+    from curvedp.statistics.frechet_mean import FrechetMean
+
     try:
         result = fitted.confidence_region(0.95)
     except ParameterError as error:
@@ -432,8 +435,8 @@ def _error_bars(fitted: Any) -> str:
     regions = list(result.values()) if isinstance(result, dict) else [result]
 
     # The region of a median is the whole ball, and says nothing.
-    is_mean_in_public_ball = "Fréchet mean of" in regions[0].description
-    if is_mean_in_public_ball:
+    statistic = mechanism_of(fitted.releases[0].certificate).statistic
+    if isinstance(statistic, FrechetMean):
         center = fitted.manifold.origin if fitted.center is None else fitted.center
         if any(region.contains(center) for region in regions):
             warnings.warn(

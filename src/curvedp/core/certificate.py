@@ -25,11 +25,12 @@ from importlib.metadata import PackageNotFoundError, version
 from math import exp, inf
 from operator import index
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from curvedp import _validate
 from curvedp._files import write_atomically
 from curvedp.core.certificate_form import (
     NOT_INSTALLED,
@@ -130,6 +131,15 @@ class Claims:
     slack: float
     curve: tuple[tuple[float, float], ...]
 
+    def parameters(self) -> dict[str, float | None]:
+        """Return the parameter of each definition by its name in a certificate."""
+        return {
+            "gdp": self.gdp,
+            "pure": self.pure,
+            "zcdp": self.zcdp,
+            "rao": self.rao,
+        }
+
     @classmethod
     @lru_cache(maxsize=64)  # the same for every release of a mechanism, and costly
     def from_profile(cls, promise: Guarantee, slack: float) -> "Claims":
@@ -155,9 +165,11 @@ class Claims:
             rho = convert(promise, to=ZCDP).rho
             theta = convert(promise, to=RaoDP).theta
         else:
-            mu = _implied_parameter(promise, GDP, "mu")
+            gaussian = _implied_guarantee(promise, GDP)
+            concentrated = _implied_guarantee(promise, ZCDP)
+            mu = inf if gaussian is None else gaussian.mu
             pure = inf
-            rho = _implied_parameter(promise, ZCDP, "rho")
+            rho = inf if concentrated is None else concentrated.rho
             theta = inf
 
         curve = []
@@ -205,27 +217,17 @@ def _finite_or_none(value: float) -> float | None:
     return float(value) if value < inf else None
 
 
-def _implied_parameter(promise: Guarantee, definition: Any, name: str) -> float:
-    """Return the parameter that a guarantee implies in another definition.
+Definition = TypeVar("Definition", bound=Guarantee)
 
-    Parameters
-    ----------
-    promise : Guarantee
-        The guarantee to convert.
-    definition : type of Guarantee
-        The other definition, such as `GDP`.
-    name : str
-        The name of its parameter, such as "mu".
 
-    Returns
-    -------
-    float
-        Infinity if the guarantee implies nothing in that definition.
-    """
+def _implied_guarantee(
+    promise: Guarantee, definition: type[Definition]
+) -> Definition | None:
+    """Return the guarantee that another implies in a definition; None if there is none."""
     try:
-        return float(getattr(convert(promise, to=definition), name))
+        return convert(promise, to=definition)
     except CurvedpError:
-        return inf
+        return None
 
 
 def exact_integers(part: Any) -> list[int]:
@@ -384,7 +386,7 @@ class Certificate:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the certificate as JSON values."""
-        record = {entry.name: getattr(self, entry.name) for entry in fields(self)}
+        record = _validate.field_values(self)
         record["guarantee"] = self.guarantee.to_dict()
         record["claims"] = self.claims.to_dict()
         record["privacy_unit"] = self.privacy_unit.value

@@ -16,7 +16,7 @@ calibration, a certificate) passes the same checks:
 from dataclasses import dataclass as dataclass
 from dataclasses import fields
 from functools import partial
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 from curvedp import _validate
 
@@ -57,7 +57,15 @@ def check_fields(instance: Any) -> None:
         # The class was defined under `from __future__ import annotations`.
         types = get_type_hints(type(instance), include_extras=True)
 
-    for field in declared:
-        for check in getattr(types[field.name], "__metadata__", ()):
-            checked_value = check(field.name, getattr(instance, field.name))
-            assign(instance, **{field.name: checked_value})
+    for name, value in _validate.field_values(instance).items():
+        checked_value = value
+        for check in annotations_of(types[name]):
+            checked_value = check(name, checked_value)
+            assign(instance, **{name: checked_value})
+
+
+def annotations_of(declared_type: Any) -> tuple[Any, ...]:
+    """Return what `Annotated[T, ...]` lists after T; nothing for any other type."""
+    if get_origin(declared_type) is not Annotated:
+        return ()
+    return get_args(declared_type)[1:]

@@ -27,6 +27,7 @@ from typing import Any, ClassVar, Literal, NamedTuple, Self, final
 
 import numpy as np
 
+from curvedp import _validate
 from curvedp._silence import quiet_about_records
 from curvedp.core.certificate import (
     Certificate,
@@ -250,12 +251,11 @@ class Mechanism(ABC):
     @property
     def parameters(self) -> dict[str, Any]:
         """The mechanism's own public numbers as JSON values, without defaults."""
-        own = [each for each in fields(self) if each.name != "statistic"]
-        values = {each.name: getattr(self, each.name) for each in own}
+        values = _validate.field_values(self)
         return {
-            each.name: values[each.name]
-            for each in own
-            if values[each.name] != each.default
+            entry.name: values[entry.name]
+            for entry in fields(self)
+            if entry.name != "statistic" and values[entry.name] != entry.default
         }
 
     @classmethod

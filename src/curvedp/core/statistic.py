@@ -78,7 +78,7 @@ class Statistic(ABC):
 
     def __post_init__(self) -> None:
         """Check the manifold, the public ball, and every field by its type."""
-        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        values = _validate.field_values(self)
         if "center" in values and "radius" in values:
             ball = public_ball(values["manifold"], values["center"], values["radius"])
             assign(self, center=ball.center, radius=ball.radius)
@@ -133,13 +133,13 @@ class Statistic(ABC):
     def to_dict(self) -> dict[str, Any]:
         """Return the name and the public fields as JSON values."""
         record: dict[str, Any] = {"name": self.name}
-        for field in fields(self):
-            value = getattr(self, field.name)
+        for name, value in _validate.field_values(self).items():
             if isinstance(value, Manifold):
-                value = manifold_name(value)
+                record[name] = manifold_name(value)
             elif isinstance(value, np.ndarray):
-                value = value.tolist()
-            record[field.name] = value
+                record[name] = value.tolist()
+            else:
+                record[name] = value
         return record
 
     @staticmethod

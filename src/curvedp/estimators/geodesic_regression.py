@@ -27,7 +27,7 @@ from curvedp.geometry.manifold import Manifold, check_manifold
 from curvedp.ledger import Ledger
 from curvedp.privacy import Guarantee, PureDP
 from curvedp.randomness import Source
-from curvedp.records.base import open_records
+from curvedp.records.base import is_chunked, open_records
 from curvedp.records.persons import encode_persons
 from curvedp.regression.bounds import MAX_PREDICTOR
 from curvedp.release.choose import ChosenMechanism, choose_mechanism
@@ -438,8 +438,7 @@ def _read_predictors(x: Any, n_predictors: int) -> np.ndarray:
             row_shape = (n_predictors,) if n_predictors > 1 else ()
             return open_records(x, row_shape, "x", min_records=1).array()
     shape = _validate.public_shape("x", x)
-    is_dask_array = hasattr(x, "chunks")
-    if len(shape) == 0 and not is_dask_array:
+    if len(shape) == 0 and not is_chunked(x):
         return np.asarray(_validate.array("x", x))
     return open_records(x, shape[1:], "x", min_records=1).array()
 

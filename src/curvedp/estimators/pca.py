@@ -26,7 +26,7 @@ from curvedp.mechanisms.noisy_sum import SumMechanism
 from curvedp.mechanisms.vector import needs_bounded_loss
 from curvedp.privacy import GDP, Guarantee
 from curvedp.randomness import Source
-from curvedp.records.base import Records, is_chunked, open_records
+from curvedp.records.base import Records, is_chunked, is_complex_array, open_records
 from curvedp.records.chunked import map_records
 from curvedp.records.persons import encode_persons, person_rows
 from curvedp.statistics.noisy_sums import GramSum
@@ -407,7 +407,7 @@ def _count_features(X: Any, features: int | None = None, min_records: int = 1) -
         In the words of scikit-learn, if shape or type of X do not fit. Values are never
         a reason.
     """
-    if getattr(getattr(X, "dtype", None), "kind", "") == "c":
+    if is_complex_array(X):
         raise ParameterError("Complex data not supported: X must be real numbers")
     if features is not None:
         features = _validate.integer("features", features, 1)

@@ -9,7 +9,7 @@ shows how to write a manifold.
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import FrozenInstanceError, fields
+from dataclasses import FrozenInstanceError
 from functools import cached_property
 from math import inf, pi, sqrt
 from typing import Any, ClassVar
@@ -64,8 +64,9 @@ class NamedSpace:
 
     def __post_init__(self) -> None:
         """Refuse sizes that are not whole numbers or too small."""
+        values = _validate.field_values(self)
         for name, minimum in self.sizes:
-            size = getattr(self, name)
+            size = values[name]
             is_valid = type(size) is int and minimum <= size <= _LARGEST_SIZE
             if not is_valid:
                 validated = _validate.integer(name, size, minimum)
@@ -86,8 +87,8 @@ class NamedSpace:
                 f"{type(self).__name__} has no name: "
                 "set its class attribute `kind`, its own word"
             )
-        sizes = [getattr(self, field.name) for field in fields(self)]  # type: ignore[arg-type]  # every manifold is a dataclass
-        return f"{kind}:{','.join(str(size) for size in sizes)}"
+        sizes = [str(size) for size in _validate.field_values(self).values()]
+        return f"{kind}:{','.join(sizes)}"
 
 
 class Manifold(NamedSpace, ABC):

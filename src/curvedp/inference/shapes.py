@@ -171,11 +171,6 @@ class Region:
     theorem: str
     within: ChartBall | NearlyInvariantSubspaces | None = None
 
-    @property
-    def about(self) -> str:
-        """Return the description, under its earlier name."""
-        return self.description
-
     def contains(self, points: Any) -> np.ndarray:
         """Return whether each point lies in the region; a point that is not finite does not.
 

@@ -564,7 +564,7 @@ def _largest_of_each_parameter(
     if isinstance(account, ApproxDP):
         return _largest_approximate(guarantees)
     largest: dict[str, Any] = {
-        name: max(getattr(guarantee, name) for guarantee in guarantees)
+        name: max(_validate.field_values(guarantee)[name] for guarantee in guarantees)
         for name in account.additive_fields
     }
     return dataclasses.replace(first, **largest)

@@ -10,7 +10,12 @@ from functools import wraps
 from typing import Any
 
 import numpy as np
-from array_api_compat import array_namespace, device, is_numpy_array
+from array_api_compat import (
+    array_namespace,
+    device,
+    is_array_api_obj,
+    is_numpy_array,
+)
 
 Array = Any
 """An array of any Array-API library; there is no common static type."""
@@ -84,6 +89,10 @@ def wrap_kernels(manifold: type) -> None:
         setattr(manifold, name, accepts_array_like(vars(manifold)[name]))
 
 
+# kDLCPU of the DLPack standard: the device type of arrays in the host's memory.
+_DLPACK_CPU = 1
+
+
 def _as_floats(array: Any) -> Any:
     """Return the argument as an array of floats that linear algebra accepts.
 
@@ -92,17 +101,44 @@ def _as_floats(array: Any) -> Any:
     """
     if _is_float64(array):
         return array
-    converted = array if hasattr(array, "dtype") else np.asarray(array)
-    type_code = getattr(converted.dtype, "str", "<f8")[1:]
+    converted = array if is_array_api_obj(array) else np.asarray(array)
+    type_code = _type_code(converted)
     if type_code[0] in "biuO" or type_code in _UNSUPPORTED_FLOATS:
         return converted.astype(float)
     return converted
 
 
+def _type_code(array: Any) -> str:
+    """Return the type of an array's entries in NumPy's code, such as "f8".
+
+    PyTorch's types have no such code, and its tensors come with floats here.
+    """
+    return getattr(array.dtype, "str", "<f8")[1:]
+
+
+def detach(X: Any) -> Any:
+    """Return a tensor of PyTorch without its gradient, and any other value as it is.
+
+    Nothing here is differentiated by PyTorch, and a tensor with a gradient gives no
+    array. Tensors are recognized by their method, so that torch need not be imported.
+    """
+    return X.detach() if hasattr(X, "detach") else X
+
+
+def is_on_accelerator(X: Any) -> bool:
+    """Whether an array says by the DLPack protocol that it is not in host memory."""
+    if not hasattr(X, "__dlpack_device__"):
+        return False
+    device_type, _ = X.__dlpack_device__()
+    return bool(device_type != _DLPACK_CPU)
+
+
 def to_host(X: Any) -> np.ndarray:
-    """Return the NumPy array of an array that may lie on another device."""
-    if hasattr(X, "detach"):  # PyTorch: nothing that comes here is differentiated
-        X = X.detach()
+    """Return the NumPy array of an array that may lie on another device.
+
+    Libraries are recognized by what their arrays have, so that none need be imported.
+    """
+    X = detach(X)
     if hasattr(X, "is_cuda"):
         return np.asarray(X.cpu())
 

@@ -13,6 +13,7 @@ share + - * / .dot .sqrt.
 
 import math
 import os
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -207,7 +208,7 @@ def _unlock_in_child() -> None:
     )  # a thread of the parent that is not here may have held it
 
 
-if hasattr(os, "register_at_fork"):  # not on Windows, which cannot fork
+if sys.platform != "win32":  # Windows cannot fork.
     os.register_at_fork(after_in_child=_unlock_in_child)
 
 

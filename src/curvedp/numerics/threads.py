@@ -6,6 +6,7 @@ and beside another busy process that takes fifty times as long.
 """
 
 import os
+import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -20,8 +21,15 @@ from curvedp._silence import numerical_silence
 Result = TypeVar("Result")
 Part = TypeVar("Part")
 
+
+class _ThreadState(threading.local):
+    """What each thread knows of itself: whether it is one of `in_threads`."""
+
+    is_worker = False
+
+
 _lock = threading.Lock()
-_this_thread = threading.local()
+_this_thread = _ThreadState()
 _controller = cache(ThreadpoolController)
 
 # One entry for each caller inside `one_blas_thread`; the first is the limiter.
@@ -46,8 +54,7 @@ def in_threads(work: Callable[[Part], Result], parts: Sequence[Part]) -> list[Re
             return work(part)
 
     n_cores = _available_cores()
-    is_inside_a_thread = getattr(_this_thread, "is_worker", False)
-    if min(n_cores, len(parts)) <= 1 or is_inside_a_thread:
+    if min(n_cores, len(parts)) <= 1 or _this_thread.is_worker:
         return [silent_work(part) for part in parts]
     with one_blas_thread():
         return list(_pool(os.getpid(), n_cores).map(silent_work, parts))
@@ -55,9 +62,10 @@ def in_threads(work: Callable[[Part], Result], parts: Sequence[Part]) -> list[Re
 
 def _available_cores() -> int:
     """Return how many cores this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    n_cores = os.cpu_count() or 1
+    if sys.platform == "linux":
+        n_cores = len(os.sched_getaffinity(0))
+    return n_cores
 
 
 @contextmanager

@@ -21,6 +21,7 @@ from jax.experimental.compilation_cache import compilation_cache
 from curvedp import _validate
 from curvedp.errors import ParameterError
 from curvedp.geometry.manifold import Manifold
+from curvedp.numerics.arrays import detach, is_on_accelerator
 from curvedp.optim._batches import batch_sum
 from curvedp.optim._randomness import on_processor
 from curvedp.optim.problem import (
@@ -40,9 +41,6 @@ from curvedp.records.tables import to_float_records
 
 # Problems whose compiled programs may be cached: not what a user derives from them.
 _LIBRARY_PROBLEMS = (FrechetMeanProblem, LeadingEigenvectorProblem, SubspaceProblem)
-
-# kDLCPU of the DLPack standard: the device type of arrays in the host's memory.
-_DLPACK_CPU = 1
 
 # How many bytes of noise the host draws at a time, while the device works through the
 # chunk before.
@@ -337,14 +335,9 @@ def _to_array(name: str, values: Any) -> Any:
     """
     if isinstance(values, jax.Array):
         return values
-    if hasattr(values, "detach"):
-        # A torch tensor that has a gradient gives no array before it is detached.
-        values = values.detach()
+    values = detach(values)
     try:
-        if (
-            hasattr(values, "__dlpack_device__")
-            and values.__dlpack_device__()[0] != _DLPACK_CPU
-        ):
+        if is_on_accelerator(values):
             return jax.dlpack.from_dlpack(values)
         return np.asarray(values)
     except (TypeError, ValueError):

@@ -7,6 +7,7 @@ that a simulated release cannot pass for a private one.
 
 import math
 import os
+import sys
 import weakref
 from abc import ABC, abstractmethod
 from typing import Any, NoReturn
@@ -471,5 +472,5 @@ def _drop_streams_after_fork() -> None:
 
 
 # Windows cannot fork and has no such hook.
-if hasattr(os, "register_at_fork"):
+if sys.platform != "win32":  # Windows cannot fork.
     os.register_at_fork(after_in_child=_drop_streams_after_fork)

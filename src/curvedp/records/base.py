@@ -233,6 +233,13 @@ def is_chunked(X: Any) -> bool:
     return package == "dask" and hasattr(X, "chunks")
 
 
+def is_complex_array(X: Any) -> bool:
+    """Whether X is an array of complex numbers, by its type alone, of any library."""
+    if not is_array_api_obj(X):
+        return False
+    return bool(array_namespace(X).isdtype(X.dtype, "complex floating"))
+
+
 def check_record_shape(X: Any, point_shape: tuple[int, ...], name: str) -> Any:
     """Return X if its shape is (n, *point_shape), and refuse it otherwise.
 

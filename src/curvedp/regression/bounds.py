@@ -75,10 +75,12 @@ class Domain(NamedTuple):
             If a length is not positive and finite, or a count is not a positive
             integer.
         """
-        for name in ("radius", "speed", "clip", "data_radius"):
-            _validate.length(name, getattr(self, name))
-        for name in ("n", "predictors"):
-            _validate.integer(name, getattr(self, name), 1)
+        _validate.length("radius", self.radius)
+        _validate.length("speed", self.speed)
+        _validate.length("clip", self.clip)
+        _validate.length("data_radius", self.data_radius)
+        _validate.integer("n", self.n, 1)
+        _validate.integer("predictors", self.predictors, 1)
         return self
 
 

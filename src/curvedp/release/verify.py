@@ -204,11 +204,11 @@ def _check_claims(certificate: Certificate, mechanism: Mechanism) -> list[Check]
             "that of the numerics",
         )
     ]
-    for name in ("gdp", "pure", "zcdp", "rao"):
-        stated = getattr(claims, name)
+    smallest_by_name = recomputed.parameters()
+    for name, stated in claims.parameters().items():
         if stated is None:
             continue
-        smallest = getattr(recomputed, name)
+        smallest = smallest_by_name[name]
         if name == "gdp":
             smallest = _certified_mu_of(mechanism, smallest)
         checks.append(_check_parameter(name, stated, smallest))

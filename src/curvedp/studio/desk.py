@@ -156,7 +156,7 @@ class Desk:
                 lines.append(json.dumps(texts))
         return lines
 
-    def state(self, _: Any = None) -> dict[str, Any]:
+    def state(self) -> dict[str, Any]:
         """Return what a page that is loaded (again) must know."""
         return {
             "file": None if self.data is None else self.data.name,

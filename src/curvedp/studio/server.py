@@ -46,8 +46,16 @@ _HEADERS = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
 }
-# Methods of the desk that the page calls by name.
-_CALLS = ("state", "start_ledger", "check", "plan", "release", "save", "sign")
+# What the page asks for by name, as JSON in and JSON out.
+_ANSWERS: dict[str, Callable[["Desk", Any], dict[str, Any]]] = {
+    "state": lambda desk, request: desk.state(),
+    "start_ledger": lambda desk, request: desk.start_ledger(request),
+    "check": lambda desk, request: desk.check(request),
+    "plan": lambda desk, request: desk.plan(request),
+    "release": lambda desk, request: desk.release(request),
+    "save": lambda desk, request: desk.save(request),
+    "sign": lambda desk, request: desk.sign(request),
+}
 
 
 def guarded_application(desk: Callable[[], "Desk"], port: int) -> tuple[Any, Guard]:
@@ -83,8 +91,8 @@ def application(desk: Callable[[], "Desk"]) -> Starlette:
             Route("/file", partial(_upload, desk), methods=["POST"]),
             Route("/release/{number:int}/{name}", partial(_download, desk)),
             *(
-                Route(f"/{name}", partial(_call, desk, name), methods=["POST"])
-                for name in _CALLS
+                Route(f"/{name}", partial(_answer, desk, answer), methods=["POST"])
+                for name, answer in _ANSWERS.items()
             ),
         ]
     )
@@ -98,12 +106,16 @@ async def _page(request: Request) -> Response:
     return HTMLResponse(text, headers={"Content-Security-Policy": policy})
 
 
-async def _call(desk: Callable[[], "Desk"], name: str, request: Request) -> Response:
-    """Call a method of the desk: JSON in, JSON out. A user's mistake is one line."""
+async def _answer(
+    open_desk: Callable[[], "Desk"],
+    answer: Callable[["Desk", Any], dict[str, Any]],
+    request: Request,
+) -> Response:
+    """Answer what the page asks for: JSON in, JSON out. A user's mistake is one line."""
     try:
-        given = await request.json()
-        result = await run_in_threadpool(lambda: getattr(desk(), name)(given))
-        return JSONResponse(result)
+        asked = await request.json()
+        desk = await run_in_threadpool(open_desk)
+        return JSONResponse(await run_in_threadpool(answer, desk, asked))
     except (CurvedpError, OSError) as error:
         return _refusal(describe(error))
     except (ValueError, KeyError, TypeError, RecursionError):

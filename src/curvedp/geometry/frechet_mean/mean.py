@@ -25,7 +25,7 @@ from curvedp.geometry.spaces.pullback import PullbackManifold
 from curvedp.geometry.spaces.spd_affine import SPDAffineInvariant
 from curvedp.geometry.spaces.spd_bures import SPDBuresWasserstein
 from curvedp.geometry.spaces.spd_common import SPD
-from curvedp.numerics.arrays import namespace, to_host
+from curvedp.numerics.arrays import detach, namespace, to_host
 from curvedp.numerics.threads import one_blas_thread
 
 # Passes in all; a handful are needed where double precision resolves the data.
@@ -87,8 +87,7 @@ def _check_points(M: Manifold, X: Array) -> Array:
     """Return X as an array of real points of M, at least one; otherwise raise."""
     if not is_array_api_obj(X):
         X = _validate.array("X", X)
-    if hasattr(X, "detach"):  # PyTorch: nothing here is differentiated
-        X = X.detach()
+    X = detach(X)
     if namespace(X).isdtype(X.dtype, "complex floating"):
         raise ParameterError(f"X has dtype {X.dtype}; it must be real numbers")
     shape = M.point_shape

@@ -1,9 +1,10 @@
 """Riemannian products of manifolds, with flat vectors as points."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
+from operator import add
 from typing import Any
 
 import numpy as np
@@ -144,13 +145,9 @@ class Product(OriginIsometry):
             start += factor.dim
         return parts
 
-    def _call_factors(self, method: str, *arrays: Array) -> list[Any]:
-        """Call a method of every factor with its parts of the arrays."""
-        split_arrays = zip(*(self.split(array) for array in arrays), strict=True)
-        results = []
-        for factor, parts in zip(self.factors, split_arrays, strict=True):
-            results.append(getattr(factor, method)(*parts))
-        return results
+    def _by_factor(self, *arrays: Array) -> Iterator[tuple[Any, ...]]:
+        """Yield each factor with its parts of the arrays."""
+        return zip(self.factors, *map(self.split, arrays), strict=True)
 
     # ---- isometries to the origin ----------------------------------------------------
 
@@ -179,46 +176,70 @@ class Product(OriginIsometry):
 
     def exp(self, p: Array, v: Array) -> Array:
         """Return the exponentials of the factors, joined."""
-        return self.join(self._call_factors("exp", p, v))
+        return self.join(
+            [factor.exp(*parts) for factor, *parts in self._by_factor(p, v)]
+        )
 
     def log(self, p: Array, q: Array) -> Array:
         """Return the logarithms of the factors, joined."""
-        return self.join(self._call_factors("log", p, q))
+        return self.join(
+            [factor.log(*parts) for factor, *parts in self._by_factor(p, q)]
+        )
 
     def dist(self, p: Array, q: Array) -> Array:
         """Return the square root of the sum of the factors' squared distances."""
-        return _length(namespace(p, q), self._call_factors("dist", p, q))
+        return _length(
+            namespace(p, q),
+            [factor.dist(*parts) for factor, *parts in self._by_factor(p, q)],
+        )
 
     def inner(self, p: Array, u: Array, v: Array) -> Array:
         """Return the sum of the factors' inner products."""
         return reduce(
-            lambda total, part: total + part, self._call_factors("inner", p, u, v)
+            add, [factor.inner(*parts) for factor, *parts in self._by_factor(p, u, v)]
         )
 
     def norm(self, p: Array, v: Array) -> Array:
         """Return the square root of the sum of the factors' squared lengths."""
-        return _length(namespace(p, v), self._call_factors("norm", p, v))
+        return _length(
+            namespace(p, v),
+            [factor.norm(*parts) for factor, *parts in self._by_factor(p, v)],
+        )
 
     def transport(self, p: Array, q: Array, v: Array) -> Array:
         """Return the transports of the factors, joined."""
-        return self.join(self._call_factors("transport", p, q, v))
+        return self.join(
+            [factor.transport(*parts) for factor, *parts in self._by_factor(p, q, v)]
+        )
 
     def project(self, x: Array) -> Array:
         """Return the projections of the factors, joined."""
-        return self.join(self._call_factors("project", x))
+        return self.join(
+            [factor.project(*parts) for factor, *parts in self._by_factor(x)]
+        )
 
     def from_record(self, x: Array) -> Array:
         """Return the points of the factors, joined; NaN in one part is no point."""
-        return self.join(self._call_factors("from_record", x))
+        return self.join(
+            [factor.from_record(*parts) for factor, *parts in self._by_factor(x)]
+        )
 
     def to_tangent(self, p: Array, x: Array) -> Array:
         """Return the tangent parts of the factors, joined."""
-        return self.join(self._call_factors("to_tangent", p, x))
+        return self.join(
+            [factor.to_tangent(*parts) for factor, *parts in self._by_factor(p, x)]
+        )
 
     def residual(self, p: Array) -> Array:
         """Return the largest residual of the factors."""
         xp = namespace(p)
-        return xp.max(xp.stack(self._call_factors("residual", p), axis=-1), axis=-1)
+        return xp.max(
+            xp.stack(
+                [factor.residual(*parts) for factor, *parts in self._by_factor(p)],
+                axis=-1,
+            ),
+            axis=-1,
+        )
 
     def from_coordinates(self, p: Array, z: Array) -> Array:
         """Return the vectors of the factors with their coordinates, joined."""
@@ -231,13 +252,18 @@ class Product(OriginIsometry):
 
     def to_coordinates(self, p: Array, v: Array) -> Array:
         """Return the coordinates of the factors, concatenated."""
-        return _concat(namespace(p, v), self._call_factors("to_coordinates", p, v))
+        return _concat(
+            namespace(p, v),
+            [factor.to_coordinates(*parts) for factor, *parts in self._by_factor(p, v)],
+        )
 
     def jacobi_operator(self, p: Array, v: Array) -> np.ndarray:
         """Return the factors' operators as blocks: mixed planes are flat."""
         if self.constant_curvature is not None:
             return super().jacobi_operator(p, v)
-        blocks = self._call_factors("jacobi_operator", p, v)
+        blocks = [
+            factor.jacobi_operator(*parts) for factor, *parts in self._by_factor(p, v)
+        ]
         operator = np.zeros((*blocks[0].shape[:-2], self.dim, self.dim))
         start = 0
         for block in blocks:

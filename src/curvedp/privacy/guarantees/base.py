@@ -95,8 +95,9 @@ class Guarantee:
         if type(self.adjacency) is not str or self.adjacency not in ADJACENCIES:
             _validate.choice("adjacency", self.adjacency, ADJACENCIES)
 
+        values = _validate.field_values(self)
         for name in (*self.additive_fields, *self.length_fields):
-            value = getattr(self, name)
+            value = values[name]
             # Searches construct many guarantees, so the common case is decided quickly.
             smallest, largest = _ORDINARY_RANGE
             if type(value) is float and smallest <= value <= largest:
@@ -107,7 +108,7 @@ class Guarantee:
 
         for name, (low, high) in self.open_ranges.items():
             value = _validate.within(
-                name, getattr(self, name), low, high, open_low=True, open_high=True
+                name, values[name], low, high, open_low=True, open_high=True
             )
             object.__setattr__(self, name, value)
 
@@ -115,8 +116,9 @@ class Guarantee:
         """Return the constructor call, without options that have their default value."""
         positional = []
         options = []
+        values = _validate.field_values(self)
         for entry in dataclasses.fields(self):
-            value = getattr(self, entry.name)
+            value = values[entry.name]
             if not entry.kw_only:
                 positional.append(repr(value))
             elif value != entry.default:
@@ -370,8 +372,9 @@ class Guarantee:
                 f"the cost of {self!r} does not add up over releases; use one of "
                 f"{', '.join(additive_kinds())}"
             )
+        values = _validate.field_values(self)
         return tuple(
-            Fraction(getattr(self, name)) ** power
+            Fraction(values[name]) ** power
             for name, power in self.additive_fields.items()
         )
 
@@ -409,8 +412,9 @@ class Guarantee:
 
         Python writes floats so that they read back bit for bit.
         """
+        values = _validate.field_values(self)
         fields = {
-            entry.name: getattr(self, entry.name)
+            entry.name: values[entry.name]
             for entry in dataclasses.fields(self)
             if entry.init
         }

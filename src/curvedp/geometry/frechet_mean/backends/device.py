@@ -32,7 +32,7 @@ from curvedp.geometry.frechet_mean.public_ball import (
 from curvedp.geometry.manifold import Array, Manifold
 from curvedp.geometry.spaces.spd_affine import SPDAffineInvariant
 from curvedp.geometry.spaces.spd_common import unpack
-from curvedp.numerics.arrays import namespace, to_host
+from curvedp.numerics.arrays import detach, namespace, to_host
 from curvedp.numerics.autodiff import jitted
 from curvedp.numerics.eigen import eigh
 from curvedp.numerics.fixed_point import FixedPoint
@@ -70,8 +70,7 @@ def device_mean(ball: PublicBall, X: Array) -> tuple[np.ndarray, float]:
     """
     with _double_precision(X), np.errstate(all="ignore"):
         xp = namespace(X)
-        if hasattr(X, "detach"):  # PyTorch: nothing here is differentiated
-            X = X.detach()
+        X = detach(X)
         n = X.shape[0]
         passes: list[Pass] = []
         if _has_accurate_tensor_kernels(ball):
