@@ -60,9 +60,9 @@ def simulated(
     alive, rounds = list(range(lost, len(records))), []
     together = np.concatenate([records[i] for i in alive])
     for r in range(plan.rounds or 0):
-        exact = plan.integers(r, plan.points(rounds)[-1], together, 0)
+        exact = plan.rounded_sum(r, plan.replay(rounds)[-1], together, 0)
         scale = (
-            float(plan.variance(r)) ** 0.5
+            float(plan.noise_variance(r)) ** 0.5
             * (len(alive) / (len(alive) - plan.collusion)) ** 0.5
         )
         rounds.append(
@@ -300,7 +300,7 @@ def one_view(v: list[Any], record: np.ndarray, lost: int) -> dict[str, np.ndarra
         session, 0, b"view", announcements, roster, masked, answers
     )
     off = sum(
-        (surplus(v, lost, seed, size) for seed in seeds.values()),
+        (surplus_noise(v, lost, seed, size) for seed in seeds.values()),
         np.zeros(size, dtype=np.int64),
     )
     bare = {

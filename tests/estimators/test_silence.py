@@ -171,9 +171,9 @@ def site(manifold, records):
     kernel = MeanKernel(manifold, 0.5)
     plan = Plan(kernel, [key_of(identity), key_of(other)], [N, N], GDP(1.0))
     member = Site(plan, identity, records)
-    at = np.asarray(kernel.start())
+    at = np.asarray(kernel.initial_state_rows())
     for label, part in enumerate(member._classes):
-        plan.integers(0, at, part, label)
+        plan.rounded_sum(0, at, part, label)
 
 
 def optimizer(name) -> Entry:

@@ -68,7 +68,7 @@ def answered_until_mask(plan, people, records, **options):
         i: site.answer({"stage": "share", "announcements": said})["boxes"]
         for i, site in sites.items()
     }
-    at = plan.kernel.start().tolist()
+    at = plan.kernel.initial_state_rows().tolist()
     received = {str(j): boxes[j]["0"] for j in boxes if j != 0}
     return sites, sites[0].answer(
         {"stage": "mask", "round": 0, "at": at, "boxes": received}

@@ -17,7 +17,7 @@ from curvedp.federated.noise import (
     layers,
     noise_slack,
     site_noise,
-    surplus,
+    surplus_noise,
     variance,
 )
 from curvedp.randomness import GeneratorSource
@@ -165,10 +165,10 @@ def test_surplus_comes_off_to_the_last_unit():
     source = GeneratorSource(np.random.default_rng(3))
     base = np.array(discrete_gaussian(variances[0], 20, source))
     for lost in range(3):
-        kept = whole - surplus(variances, lost, chain(seed, 3)[lost], 20)
+        kept = whole - surplus_noise(variances, lost, chain(seed, 3)[lost], 20)
         again = sum(
             (
-                surplus(variances[: lost + 1], k, chain(seed, 3)[k], 20)
+                surplus_noise(variances[: lost + 1], k, chain(seed, 3)[k], 20)
                 for k in range(lost)[:1]
             ),
             np.zeros(20),

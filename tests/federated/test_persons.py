@@ -39,7 +39,7 @@ KERNELS = [
 
 def person_study(kernel, persons=20, **options):
     nobody = [np.zeros((0, *kernel.manifold.point_shape))] * 3
-    return study(3, kernel=kernel, counts=[[persons] * kernel.classes] * 3, records=nobody, protects="person", dropouts=0,
+    return study(3, kernel=kernel, counts=[[persons] * kernel.n_classes] * 3, records=nobody, protects="person", dropouts=0,
                  **options)  # fmt: skip
 
 
@@ -61,7 +61,7 @@ def test_no_person_moves_a_sum_by_more_than_the_sensitivity(kernel):
         others[:0:-1][:1],
         1e3 * others[:30],
     ]
-    sums, balls = [], [plan.kernel.start() for _ in range(7)]
+    sums, balls = [], [plan.kernel.initial_state_rows() for _ in range(7)]
     for at, radius in zip(
         balls[1:], (1e-300, 1e-9, 0.1, 1e9, np.nan, -1.0), strict=True
     ):
@@ -74,7 +74,7 @@ def test_no_person_moves_a_sum_by_more_than_the_sensitivity(kernel):
         )._classes  # what the site adds up
         sums.append(
             [
-                plan.integers(r, at, classes[0], 0)
+                plan.rounded_sum(r, at, classes[0], 0)
                 for r in range(plan.rounds)
                 for at in balls
             ]
@@ -95,8 +95,13 @@ def test_without_persons_the_same_records_move_it_by_more():
     """What the rule above would let through if records were counted: five hundred records of one person."""
     kernel = MeanKernel(SPDAffineInvariant(2), 1.0)
     plan, _, _ = study(3, kernel=kernel, dropouts=0)
-    at, far = plan.kernel.start(), np.repeat(np.diag([50.0, 50.0])[None], 500, axis=0)
-    gap = plan.integers(0, at, far, 0) - plan.integers(0, at, np.linalg.inv(far), 0)
+    at, far = (
+        plan.kernel.initial_state_rows(),
+        np.repeat(np.diag([50.0, 50.0])[None], 500, axis=0),
+    )
+    gap = plan.rounded_sum(0, at, far, 0) - plan.rounded_sum(
+        0, at, np.linalg.inv(far), 0
+    )
     assert np.linalg.norm(gap.astype(float)) > 100 * plan.sensitivity_of(0)
 
 
@@ -137,7 +142,9 @@ def test_moments_of_persons_are_means_of_their_own():
         0
     ]  # what the site adds up
     total = (
-        plan.integers(0, plan.kernel.start(), part, 0) * plan.unit_of(0) * 2.0**2
+        plan.rounded_sum(0, plan.kernel.initial_state_rows(), part, 0)
+        * plan.grid_unit(0)
+        * 2.0**2
     )  # rows are in units of r²
     second = (
         sum(np.outer(v, v) for v in x[:2]) / 2

@@ -73,10 +73,10 @@ def test_no_record_moves_a_sum_by_more_than_the_sensitivity(kernel):
     """Whole numbers, compared exactly, at the points a run visits and at points a hostile server would choose."""
     rng = np.random.default_rng(11)
     plan, _, _ = study(3, kernel=kernel, dropouts=0, records=[np.zeros((0, *kernel.manifold.point_shape))] * 3,
-                       counts=[[100] * kernel.classes] * 3)  # fmt: skip
+                       counts=[[100] * kernel.n_classes] * 3)  # fmt: skip
     X, most = hostile(kernel.manifold, rng), []
     for r, question in enumerate(plan.questions):
-        start = kernel.start()
+        start = kernel.initial_state_rows()
         places = [start]
         for radius in (1e-3, 1.0, 50.0):
             elsewhere = np.asarray(
@@ -86,20 +86,20 @@ def test_no_record_moves_a_sum_by_more_than_the_sensitivity(kernel):
             ).ravel()
             places.append(
                 np.tile(
-                    [*elsewhere, *elsewhere, radius, radius, 1.0], (kernel.classes, 1)
+                    [*elsewhere, *elsewhere, radius, radius, 1.0], (kernel.n_classes, 1)
                 )
             )
         changes = []
         for at in places:
-            labels = range(kernel.classes)
-            terms = [kernel.terms(question, at, X, label) for label in labels]
+            labels = range(kernel.n_classes)
+            terms = [kernel.bounded_rows(question, at, X, label) for label in labels]
             rows = np.round(np.concatenate(terms) * 2.0 ** plan.exponents[r])
             exact = [
                 np.round(part * 2.0 ** plan.exponents[r]).sum(axis=0) for part in terms
             ]
             assert (
                 np.concatenate(exact)
-                == sum(plan.integers(r, at, X, label) for label in labels)
+                == sum(plan.rounded_sum(r, at, X, label) for label in labels)
             ).all()
             # floats see distances to 2^-50 of them; the bound allows 2^-40 for the terms' own
             changes.append(
@@ -113,9 +113,9 @@ def test_no_record_moves_a_sum_by_more_than_the_sensitivity(kernel):
 @pytest.mark.parametrize("kernel", KERNELS, ids=lambda k: f"{k.name}-{k.manifold!r}")
 def test_rounds_add_up_to_the_guarantee(kernel):
     plan, _, _ = study(5, kernel=kernel, dropouts=2, records=[np.zeros((0, *kernel.manifold.point_shape))] * 5,
-                       counts=[[100] * kernel.classes] * 5, guarantee=GDP(0.8))  # fmt: skip
+                       counts=[[100] * kernel.n_classes] * 5, guarantee=GDP(0.8))  # fmt: skip
     spent = sum(
-        Fraction(plan.sensitivity_of(r)) ** 2 / (plan.variance(r) - SMOOTHING)
+        Fraction(plan.sensitivity_of(r)) ** 2 / (plan.noise_variance(r) - SMOOTHING)
         for r in range(plan.rounds)
     )
     assert spent <= Fraction(0.8) ** 2
@@ -142,7 +142,7 @@ def test_sums_with_their_noise_stay_in_the_ring():
         )
         for r in range(plan.rounds):
             largest = 4 * n * 2.0 ** plan.exponents[r] + 40 * sqrt(
-                4 * sum(plan.layers(r))
+                4 * sum(plan.noise_layers(r))
             )
             assert largest < 2.0**63
 
@@ -281,8 +281,8 @@ def test_steps_reach_the_mean_without_noise():
             rounds=rounds,
             guarantee=GDP(1e4),
         )
-        at = kernel.start()
+        at = kernel.initial_state_rows()
         for k in range(rounds):
-            total = 3 * plan.integers(k, at, X, 0) * 2.0 ** -plan.exponents[k]
+            total = 3 * plan.rounded_sum(k, at, X, 0) * 2.0 ** -plan.exponents[k]
             at = kernel.update(plan.questions[k], at, total, [150], 0.0, 1.0)
-        assert M.dist(frechet_mean(M, X), kernel.places(at)[0].point) < 1e-3
+        assert M.dist(frechet_mean(M, X), kernel.read_states(at)[0].point) < 1e-3

@@ -135,7 +135,7 @@ def test_words_of_the_server_are_not_signed(run):
         forged = resealed({**certificate, **changes})
         assert not is_signed(run, {**request, "certificate": forged}), changes
     now = datetime.now(UTC).isoformat(timespec="seconds")
-    assert plan.covers(now)
+    assert plan.is_within_hours(now)
     other_time = resealed({**certificate, "created": now})
     assert is_signed(run, {**request, "certificate": other_time})
 
@@ -260,7 +260,7 @@ def test_no_refusal_tells_the_budget_or_the_plan(folder, caplog):
     shared, state = reply_to(json.dumps(shares), where, state)
     assert "boxes" in shared
     boxes = {str(j): sites[j].answer(shares)["boxes"]["1"] for j in (0, 2)}
-    at_start = plan.kernel.start().tolist()
+    at_start = plan.kernel.initial_state_rows().tolist()
     mask = {"stage": "mask", "round": 0, "at": at_start, "boxes": boxes}
     with caplog.at_level("WARNING"):
         reply, _ = reply_to(json.dumps(mask), where, state)

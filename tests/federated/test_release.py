@@ -52,7 +52,9 @@ def test_the_noise_left_is_what_the_plan_says_whoever_is_lost():
     plan, people, records = study(
         4, 5, dropouts=1, rounds=1, kernel=MeanKernel(Euclidean(40), 1.0)
     )
-    exact = [plan.integers(0, plan.kernel.start(), x, 0) for x in records]
+    exact = [
+        plan.rounded_sum(0, plan.kernel.initial_state_rows(), x, 0) for x in records
+    ]
     for lost in (0, 1):
         gaps = []
         for _ in range(6):
@@ -63,7 +65,7 @@ def test_the_noise_left_is_what_the_plan_says_whoever_is_lost():
                 lambda stage, i, lost=lost: stage == "mask" and i < lost,
             )
             gaps.append(np.array(release.rounds[0].total) - sum(exact[lost:]))
-        z = np.concatenate(gaps) / float(plan.variance(0)) ** 0.5
+        z = np.concatenate(gaps) / float(plan.noise_variance(0)) ** 0.5
         # 240 draws: the mean square is 1 within 4.4·√(2/240); layers that were left on would make it 4/3 with none lost
         assert abs(np.mean(z**2) - 1) < 0.4
         assert abs(np.mean(z)) < 0.3
@@ -72,9 +74,9 @@ def test_the_noise_left_is_what_the_plan_says_whoever_is_lost():
 def test_colluding_sites_are_paid_for():
     plan, _, _ = study(6, dropouts=1, collusion=2)
     for lost in (0, 1):
-        honest = (6 - lost - 2) * sum(plan.layers(0)[: lost + 1])
-        assert honest == plan.variance(0)
-    assert plan.noise(0, range(6)) > study(6, dropouts=1)[0].noise(0, range(6))
+        honest = (6 - lost - 2) * sum(plan.noise_layers(0)[: lost + 1])
+        assert honest == plan.noise_variance(0)
+    assert plan.noise_std(0, range(6)) > study(6, dropouts=1)[0].noise(0, range(6))
 
 
 @pytest.mark.parametrize("stage", STAGES[:4])

@@ -400,7 +400,7 @@ def test_no_leaf_of_a_strangers_plan_raises_anything_else():
 
 def test_a_server_that_chooses_the_point_gets_bounded_terms():
     plan, _, records = study(3, dropouts=0)
-    start, question = plan.kernel.start(), plan.questions[0]
+    start, question = plan.kernel.initial_state_rows(), plan.questions[0]
     for place in (
         np.nan,
         1e308,
@@ -410,7 +410,7 @@ def test_a_server_that_chooses_the_point_gets_bounded_terms():
         at[:, :8] = place
         for data in (records[0], np.full_like(records[0], np.nan), records[0][:0]):
             with pytest.raises(ParameterError):
-                plan.kernel.terms(question, at, data, 0)
+                plan.kernel.bounded_rows(question, at, data, 0)
     for point in (
         np.eye(2),
         np.diag([1e12, 1e-12]),
@@ -420,7 +420,7 @@ def test_a_server_that_chooses_the_point_gets_bounded_terms():
             at = np.concatenate(
                 [point.ravel(), np.eye(2).ravel(), [radius, radius, np.nan]]
             )[None]
-            rows = plan.kernel.terms(question, at, records[0], 0)
+            rows = plan.kernel.bounded_rows(question, at, records[0], 0)
             assert (np.linalg.norm(rows, axis=1) <= 1 + 1e-12).all()
 
 
@@ -432,7 +432,11 @@ def test_a_place_that_is_none_is_refused_before_it_is_paid_for(tmp_path):
         plan, people[1], records[1], ledger=book, state=copy.deepcopy(sites[1].state)
     )
     boxes = {str(j): sites[j].state["bundles"].get("1", "") for j in (0, 2)}
-    for at in (np.full(plan.kernel.start().shape, np.nan), np.zeros((2, 11)), 3.0):
+    for at in (
+        np.full(plan.kernel.initial_state_rows().shape, np.nan),
+        np.zeros((2, 11)),
+        3.0,
+    ):
         with pytest.raises((FederationRefused, ParameterError)):
             site.answer(
                 {
@@ -467,12 +471,14 @@ def test_two_processes_of_a_site_do_not_both_answer(tmp_path):
     request = {
         "stage": "mask",
         "round": 0,
-        "at": plan.kernel.start().tolist(),
+        "at": plan.kernel.initial_state_rows().tolist(),
         "boxes": boxes | {"0": "", "2": ""},
     }
     assert "masked" in twins[0].answer(request)
     with pytest.raises(FederationRefused, match="has answered"):
-        twins[1].answer({**request, "at": (2 * plan.kernel.start()).tolist()})
+        twins[1].answer(
+            {**request, "at": (2 * plan.kernel.initial_state_rows()).tolist()}
+        )
     with pytest.raises(FederationRefused, match="journal"):
         Site(plan, people[1], records[1], journal=tmp_path / "none").answer(
             {"stage": "announce"}

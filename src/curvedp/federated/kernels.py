@@ -18,14 +18,14 @@ from curvedp.core.fields import assign
 from curvedp.core.statistic import public_ball
 from curvedp.errors import ParameterError
 from curvedp.federated.questions import (
-    Distances,
-    Moment,
-    Outer,
-    Place,
+    CountDistances,
+    FirstCenter,
+    PublicBall,
+    PublicState,
     Question,
-    Square,
-    Step,
-    Where,
+    SecondMomentRows,
+    SquaredDistance,
+    StepToMean,
 )
 from curvedp.geometry import Euclidean, parse_manifold, project_to_ball
 from curvedp.geometry.capabilities import EmbeddedMean
@@ -44,17 +44,17 @@ _BUDGET_RATIO = 8.0
 
 # The fractions of the budget μ² that the search for a private ball spends on a first
 # center, on counts of distances, and on a coarse step, as in `PrivateBallMechanism`.
-_PLACE_SHARE = 0.06
+_FIRST_CENTER_SHARE = 0.06
 _COUNTS_SHARE = 0.08
-_LOCATION_SHARE = 0.06
+_COARSE_STEP_SHARE = 0.06
 
 # The largest fraction of μ² that a question of the search may take if there are few records.
-_MOST_SHARE = 0.2
+_MAX_SHARE = 0.2
 
 # The smallest n·μ at which the search for a private ball is useful.
-_LEAST_RECORDS_TIMES_MU = 50.0
+_MIN_RECORDS_TIMES_MU = 50.0
 
-# Two machines compute the same public numbers up to this relative difference.
+# Two machines compute the same public state up to this relative difference.
 _MACHINE_TOLERANCE = 1e-6
 
 
@@ -68,7 +68,7 @@ class Kernel(ABC):
     Parameters
     ----------
     manifold : Manifold
-        Where the records live.
+        PublicState the records live.
     radius : float or "private"
         The radius of the public ball; or the first rounds find a ball privately, inside
         an outer one.
@@ -87,9 +87,9 @@ class Kernel(ABC):
     # The name in plans and messages.
     name: ClassVar[str]
     # The smallest number of rounds.
-    least_rounds: ClassVar[int] = 1
-    # The largest number of rows of one person that `by_person` returns.
-    rows_of_a_person: ClassVar[int] = 1
+    min_rounds: ClassVar[int] = 1
+    # The largest number of rows of one person that `combine_by_person` returns.
+    max_rows_per_person: ClassVar[int] = 1
     # All kernels by name, for `kernel_from_dict`.
     registry: ClassVar[dict[str, type["Kernel"]]] = {}
 
@@ -131,29 +131,29 @@ class Kernel(ABC):
         return isinstance(self.radius, str)
 
     @property
-    def ball(self) -> Outer:
+    def ball(self) -> PublicBall:
         """Return the public ball into which records are clipped."""
         radius = self.outer_radius if self.is_private else self.radius
-        return Outer(self.manifold, self.center, radius)
+        return PublicBall(self.manifold, self.center, radius)
 
     @property
     @abstractmethod
-    def rounds(self) -> int:
+    def default_rounds(self) -> int:
         """Return the default number of rounds."""
 
     @property
-    def classes(self) -> int:
+    def n_classes(self) -> int:
         """Return the number of classes of records that have sums of their own."""
         return 1
 
     @property
-    def space(self) -> Manifold:
+    def value_space(self) -> Manifold:
         """Return the manifold on which the value, or each part of it, lives."""
         return self.manifold
 
     @abstractmethod
     def choose_questions(
-        self, rounds: int, hidden: float, count_share: float
+        self, rounds: int, hidden_records: float, count_share: float
     ) -> list[Question]:
         """Return the question of each round, with its fraction of the budget.
 
@@ -161,7 +161,7 @@ class Kernel(ABC):
         ----------
         rounds : int
             The number of rounds.
-        hidden : float
+        hidden_records : float
             The number of records whose effect on the mean is smaller than the noise of the
             whole budget.
         count_share : float
@@ -170,13 +170,13 @@ class Kernel(ABC):
         """
 
     @abstractmethod
-    def final_value(self, at: Array, noise: float) -> Array:
-        """Return the released value, computed from the public numbers after the last round.
+    def final_value(self, state_rows: Array, noise: float) -> Array:
+        """Return the released value, computed from the public state after the last round.
 
         Parameters
         ----------
-        at : array
-            The public numbers, one row for each class.
+        state_rows : array
+            The public state (`PublicState.to_row`), one row for each class.
         noise : float
             The standard deviation of the noise that remains in a coordinate, in units of the
             radius.
@@ -200,20 +200,22 @@ class Kernel(ABC):
             If there are too few records for a private ball, or another number of rounds than
             its search needs.
         """
-        has_enough = n >= _LEAST_RECORDS_TIMES_MU * scale
-        if self.is_private and (rounds != self.rounds or not has_enough):
+        has_enough = n >= _MIN_RECORDS_TIMES_MU * scale
+        if self.is_private and (rounds != self.default_rounds or not has_enough):
             raise ParameterError(
-                f"a private ball takes {self.rounds} rounds and "
-                f"n·μ >= {_LEAST_RECORDS_TIMES_MU:g}; there are {rounds} and "
+                f"a private ball takes {self.default_rounds} rounds and "
+                f"n·μ >= {_MIN_RECORDS_TIMES_MU:g}; there are {rounds} and "
                 f"{n / scale:.3g}: agree on a radius"
             )
         # Half of the records are clear in a count if n/2 is at least 2.5 standard
         # deviations of its noise, which is 3.4·scale/√share: 17 = 2 · 2.5 · 3.4.
-        count_share = min(_MOST_SHARE, (17 * scale / max(n, 1)) ** 2)
-        hidden = 2 * sqrt(self.manifold.dim) * scale
-        return self.choose_questions(rounds, hidden, count_share)
+        count_share = min(_MAX_SHARE, (17 * scale / max(n, 1)) ** 2)
+        hidden_records = 2 * sqrt(self.manifold.dim) * scale
+        return self.choose_questions(rounds, hidden_records, count_share)
 
-    def search(self, hidden: float, count_share: float) -> list[Question]:
+    def search_questions(
+        self, hidden_records: float, count_share: float
+    ) -> list[Question]:
         """Return the questions that find a private ball.
 
         The search asks for a first center if the manifold allows that, then for coarse steps
@@ -223,24 +225,26 @@ class Kernel(ABC):
         """
         ball = self.ball
         coarse_step: list[Question] = [
-            Distances(ball, max(_COUNTS_SHARE / 4, count_share), hidden),
-            Step(ball, _LOCATION_SHARE, coarse=True),
+            CountDistances(ball, max(_COUNTS_SHARE / 4, count_share), hidden_records),
+            StepToMean(ball, _COARSE_STEP_SHARE, coarse=True),
         ]
         has_embedding = all(
             isinstance(factor, EmbeddedMean) for factor in self.manifold.factors
         )
         questions: list[Question] = []
-        if Place.parts(self.manifold):
-            questions.append(Place(ball, max(_PLACE_SHARE, count_share)))
+        if FirstCenter.factor_indices(self.manifold):
+            questions.append(FirstCenter(ball, max(_FIRST_CENTER_SHARE, count_share)))
         elif not has_embedding:
             questions += coarse_step
         if not has_embedding:
             questions += coarse_step
-        questions.append(Distances(ball, max(_COUNTS_SHARE, count_share), hidden))
+        questions.append(
+            CountDistances(ball, max(_COUNTS_SHARE, count_share), hidden_records)
+        )
         return questions
 
-    def start(self) -> Array:
-        """Return the public numbers before the first round, one row for each class.
+    def initial_state_rows(self) -> Array:
+        """Return the public state before the first round, one row for each class.
 
         Point and center are the center of the public ball. Steps are shortened by 1 plus the
         step excess max(1, 2H/3) − 1, where H = s·coth s bounds the Hessian of half the
@@ -252,8 +256,8 @@ class Kernel(ABC):
             step_excess = max(1.0, s / (1.5 * tanh(s))) - 1
         center = self.ball.center
         radius = self.ball.radius
-        row = Where(center, center, radius, radius, step_excess).row()
-        return np.repeat(row[None], self.classes, axis=0)
+        row = PublicState(center, center, radius, radius, step_excess).to_row()
+        return np.repeat(row[None], self.n_classes, axis=0)
 
     @property
     def _half_radius_angle(self) -> float:
@@ -268,43 +272,43 @@ class Kernel(ABC):
     def update(
         self,
         question: Question,
-        at: Array,
-        total: Array,
+        state_rows: Array,
+        noisy_sum: Array,
         counts: Sequence[int],
         noise: float,
-        part: float,
+        averaging_weight: float,
     ) -> Array:
-        """Return the public numbers after a round, one row for each class.
+        """Return the public state after a round, one row for each class.
 
         Parameters
         ----------
         question : Question
             What the round asked.
-        at : array
-            The public numbers before the round.
-        total : array
+        state_rows : array
+            The public state before the round, one row for each class.
+        noisy_sum : array
             The noisy sums of all classes, one after the other.
         counts : sequence of int
             The public number of records of each class.
-        noise, part : float
+        noise, averaging_weight : float
             See `Question.update`.
         """
-        class_sums = total.reshape(self.classes, -1)
+        class_sums = noisy_sum.reshape(self.n_classes, -1)
         rows = [
-            question.update(where, sums, max(count, 1), noise, part)
-            for where, sums, count in zip(
-                self.places(at), class_sums, counts, strict=True
+            question.update(state, sums, max(count, 1), noise, averaging_weight)
+            for state, sums, count in zip(
+                self.read_states(state_rows), class_sums, counts, strict=True
             )
         ]
         return np.array(rows)
 
-    def places(self, at: Array) -> list[Where]:
-        """Return the public numbers of each class, with names.
+    def read_states(self, state_rows: Array) -> list[PublicState]:
+        """Return the public state of each class, read from its row.
 
         Parameters
         ----------
-        at : array
-            The public numbers, one row for each class.
+        state_rows : array
+            The public state (`PublicState.to_row`), one row for each class.
 
         Raises
         ------
@@ -312,33 +316,35 @@ class Kernel(ABC):
             If the array has another shape, or a point is not on the manifold. This never
             depends on records.
         """
-        if at.shape != self.start().shape:
-            raise ParameterError("at= are not the numbers of these classes")
-        return [Where.read(self.manifold, row) for row in at]
+        if state_rows.shape != self.initial_state_rows().shape:
+            raise ParameterError("at= is not the public state of these classes")
+        return [PublicState.from_row(self.manifold, row) for row in state_rows]
 
-    def terms(self, question: Question, at: Array, records: Array, label: int) -> Array:
+    def bounded_rows(
+        self, question: Question, state_rows: Array, records: Array, label: int
+    ) -> Array:
         """Return the bounded row of numbers that each record adds to a round's sum.
 
-        The rows of two records are at most `question.change` apart. No warning is issued,
+        The rows of two records are at most `question.row_diameter` apart. No warning is issued,
         because a warning that depends on the data would be a release.
 
         Parameters
         ----------
         question : Question
             What the round asks.
-        at : array
-            The public numbers at which it asks.
+        state_rows : array
+            The public state at which it asks, one row for each class.
         records : array of shape (n, *point_shape)
             Records of one class.
         label : int
             The index of this class.
         """
         with np.errstate(all="ignore"):
-            where = self.places(at)[label]
-            return np.asarray(question.rows(where, self.inside(records)))
+            state = self.read_states(state_rows)[label]
+            return np.asarray(question.rows(state, self.clip_to_ball(records)))
 
-    def is_same(self, one: Array, other: Array) -> bool:
-        """Return whether two sets of public numbers differ by rounding errors only.
+    def agrees_up_to_rounding(self, one: Array, other: Array) -> bool:
+        """Return whether two computations of the public state differ by rounding errors only.
 
         Coordinates of points are compared relative to the largest coordinate of their row.
         The three numbers at the end of a row are compared relative to themselves.
@@ -350,11 +356,11 @@ class Kernel(ABC):
             return False
         return bool(np.all(np.abs(one - other) <= _MACHINE_TOLERANCE * scale))
 
-    def inside(self, records: Array) -> Array:
+    def clip_to_ball(self, records: Array) -> Array:
         """Return the records, clipped into the public ball; no record raises or is dropped."""
         return np.asarray(project_to_ball(*self.ball, records))
 
-    def by_person(self, records: Array, codes: Array) -> Array:
+    def combine_by_person(self, records: Array, codes: Array) -> Array:
         """Return one record for each person: the Fréchet mean of their clipped records.
 
         Parameters
@@ -403,14 +409,14 @@ def kernel_from_dict(stated: Mapping[str, Any]) -> Kernel:
 class MeanKernel(Kernel):
     """The Fréchet mean, by steps of clipped logarithms (experimental).
 
-    The rows are log_w x − log_w center, clipped to the radius. Where curvature is ≤ 0
+    The rows are log_w x − log_w center, clipped to the radius. PublicState curvature is ≤ 0
     the logarithm does not stretch, so nothing is cut off at any w; elsewhere little is.
     The masking protocol has not been reviewed by outside cryptographers.
 
     Parameters
     ----------
     manifold : Manifold
-        Where the records live.
+        PublicState the records live.
     radius : float or "private"
         The radius of the public ball; or the first rounds find a ball privately, inside
         an outer one.
@@ -429,54 +435,64 @@ class MeanKernel(Kernel):
 
     name = "mean"
     # The question of the last round.
-    last: ClassVar[type[Question]] = Step
+    last_question_class: ClassVar[type[Question]] = StepToMean
 
     @property
-    def rounds(self) -> int:
-        """Return the number of rounds that come near to the mean, found by simulation.
+    def default_rounds(self) -> int:
+        """Return the number of rounds after which further steps gain little.
 
-        A ball that is wide for its curvature needs more steps.
+        Let s² = κ·r² for a ball of radius r and curvature at least −κ. Three steps
+        toward the mean are enough while s² <= 1.5, and five in wider balls. A final
+        question other than a step takes a round of its own. With a private radius, the
+        rounds of the search come first, and one or two steps refine their result. The
+        numbers were found by simulation (benchmarks/studies/federated.py).
         """
         if self.is_private:
-            search_rounds = len(self.search(0.0, 0.0))
-            return search_rounds + (2 if Place.parts(self.manifold) else 1)
+            search_rounds = len(self.search_questions(0.0, 0.0))
+            return search_rounds + (
+                2 if FirstCenter.factor_indices(self.manifold) else 1
+            )
 
         is_nearly_flat = 4 * self._half_radius_angle**2 <= 1.5
         step_rounds = 3 if is_nearly_flat else 5
-        if self.last is Step:
+        if self.last_question_class is StepToMean:
             return step_rounds
         return step_rounds + 1
 
     def choose_questions(
-        self, rounds: int, hidden: float, count_share: float
+        self, rounds: int, hidden_records: float, count_share: float
     ) -> list[Question]:
         """Return the search for a private ball, then steps, then the last question.
 
         The budget that the search leaves is divided among the later rounds in geometric
         progression. The arguments are those of `Kernel.choose_questions`.
         """
-        search = self.search(hidden, count_share) if self.is_private else []
+        search = (
+            self.search_questions(hidden_records, count_share)
+            if self.is_private
+            else []
+        )
         ratios = [_BUDGET_RATIO**k for k in range(rounds - len(search))]
-        search_share = sum(question.weight for question in search)
+        search_share = sum(question.budget_share for question in search)
         unit_share = (1 - search_share) / sum(ratios)
-        steps = [Step(self.ball, unit_share * ratio) for ratio in ratios[:-1]]
-        last_question = self.last(self.ball, unit_share * ratios[-1])
+        steps = [StepToMean(self.ball, unit_share * ratio) for ratio in ratios[:-1]]
+        last_question = self.last_question_class(self.ball, unit_share * ratios[-1])
         return [*search, *steps, last_question]
 
-    def final_value(self, at: Array, noise: float) -> Array:
+    def final_value(self, state_rows: Array, noise: float) -> Array:
         """Return the mean of each class, shrunk toward the center of its ball.
 
         How far it is shrunk depends on the noise that remains. The arguments are those of
         `Kernel.final_value`. If there is one class, the result is one point.
         """
         class_means = []
-        for where in self.places(at):
+        for state in self.read_states(state_rows):
             class_mean = shrink_points(
-                self.manifold, where.center, where.point[None], noise * where.radius
+                self.manifold, state.center, state.point[None], noise * state.radius
             )
             class_means.append(class_mean)
         means = np.concatenate(class_means)
-        return means[0] if self.classes == 1 else means
+        return means[0] if self.n_classes == 1 else means
 
 
 @dataclass(frozen=True, eq=False)
@@ -510,13 +526,13 @@ class ClassMeansKernel(MeanKernel):
         assign(self, count=_validate.integer("count", self.count, 1))
 
     @property
-    def classes(self) -> int:
+    def n_classes(self) -> int:
         """The number of classes."""
         return self.count
 
-    def final_value(self, at: Array, noise: float) -> Array:
+    def final_value(self, state_rows: Array, noise: float) -> Array:
         """Return the means as an array of shape (count, *point_shape)."""
-        means = super().final_value(at, noise)
+        means = super().final_value(state_rows, noise)
         return means.reshape(self.count, *self.manifold.point_shape)
 
 
@@ -540,17 +556,17 @@ class DispersionKernel(MeanKernel):
     """
 
     name = "dispersion"
-    least_rounds = 2
-    last = Square
+    min_rounds = 2
+    last_question_class = SquaredDistance
 
     @property
-    def space(self) -> Manifold:
+    def value_space(self) -> Manifold:
         """The real line."""
         return Euclidean(1)
 
-    def final_value(self, at: Array, noise: float) -> Array:
+    def final_value(self, state_rows: Array, noise: float) -> Array:
         """Return the mean square distance that the last round gave."""
-        return np.asarray(at[0])
+        return np.asarray(state_rows[0])
 
 
 @dataclass(frozen=True, eq=False)
@@ -573,7 +589,7 @@ class MomentKernel(Kernel):
     """
 
     name = "second-moment"
-    rows_of_a_person = MAX_ROWS_PER_PERSON
+    max_rows_per_person = MAX_ROWS_PER_PERSON
 
     def __post_init__(self) -> None:
         """Check the ball, and that records are vectors around the origin.
@@ -592,53 +608,53 @@ class MomentKernel(Kernel):
             )
 
     @property
-    def rounds(self) -> int:
+    def default_rounds(self) -> int:
         """One round; before it, with a private radius, one that finds the radius."""
         return 2 if self.is_private else 1
 
     def choose_questions(
-        self, rounds: int, hidden: float, count_share: float
+        self, rounds: int, hidden_records: float, count_share: float
     ) -> list[Question]:
         """Return the question for the second moment, after one that finds a private radius.
 
         The arguments are those of `Kernel.choose_questions`.
         """
-        if rounds != self.rounds:
+        if rounds != self.default_rounds:
             raise ParameterError(
-                f": the second moment takes {self.rounds}",
+                f": the second moment takes {self.default_rounds}",
                 parameter="rounds",
                 value=rounds,
             )
         if not self.is_private:
-            return [Moment(self.ball, 1.0)]
+            return [SecondMomentRows(self.ball, 1.0)]
         search_share = max(_COUNTS_SHARE, count_share)
         return [
-            Distances(self.ball, search_share, hidden),
-            Moment(self.ball, 1 - search_share),
+            CountDistances(self.ball, search_share, hidden_records),
+            SecondMomentRows(self.ball, 1 - search_share),
         ]
 
-    def places(self, at: Array) -> list[Where]:
-        """Return the public numbers of the one class, with names.
+    def read_states(self, state_rows: Array) -> list[PublicState]:
+        """Return the public state of the one class, read from its row.
 
         A radius that was agreed on replaces the one that the server states: with rows clipped
         to a smaller radius, a person would contribute more than the sensitivity allows.
         """
-        places = super().places(at)
+        states = super().read_states(state_rows)
         if self.is_private:
-            return places
-        return [where._replace(radius=self.radius) for where in places]
+            return states
+        return [state._replace(radius=self.radius) for state in states]
 
-    def by_person(self, records: Array, codes: Array) -> Array:
+    def combine_by_person(self, records: Array, codes: Array) -> Array:
         """Return scaled rows such that each person contributes the mean of xxᵀ of their rows.
 
-        The arguments are those of `Kernel.by_person`.
+        The arguments are those of `Kernel.combine_by_person`.
         """
         if self.is_private:
             raise ParameterError("a person's moments need a radius that is agreed on")
-        return person_rows(clip_rows(self.inside(records), self.radius), codes)
+        return person_rows(clip_rows(self.clip_to_ball(records), self.radius), codes)
 
-    def final_value(self, at: Array, noise: float) -> Array:
+    def final_value(self, state_rows: Array, noise: float) -> Array:
         """Return the eigenvectors of the noisy moment as rows, the leading one first."""
-        moment = vector_to_symmetric(at[0], self.manifold.dim)
+        moment = vector_to_symmetric(state_rows[0], self.manifold.dim)
         _, eigenvectors = np.linalg.eigh(moment)
         return np.asarray(eigenvectors[:, ::-1].T)

@@ -133,7 +133,7 @@ class Party:
         The state that an earlier `Party` of this site and session left; a new state,
         with a fresh master secret, by default.
     journal : Path, optional
-        A folder in which every stage leaves a file before it is answered. Where each
+        A folder in which every stage leaves a file before it is answered. PublicState each
         request starts a process, this keeps two processes from answering one stage: two
         masked vectors of one round would be two releases.
 

@@ -165,11 +165,11 @@ def site_noise(
     """
     secret_source = SecureSource() if source is None else source
     first_layer = discrete_gaussian(variances[0], length, secret_source)
-    further_layers = surplus(variances, 0, seed, length)
+    further_layers = surplus_noise(variances, 0, seed, length)
     return np.asarray(_modulo_word(first_layer) + further_layers)
 
 
-def surplus(
+def surplus_noise(
     variances: Sequence[Fraction], lost: int, seed: bytes, length: int
 ) -> np.ndarray:
     """Return the sum of a site's layers above the number of lost sites, modulo 2^64.

@@ -43,16 +43,16 @@ from curvedp.privacy.guarantees.base import guarantee_from_dict
 from curvedp.signing import digest
 
 # The largest number of rounds of a plan.
-MOST_ROUNDS = 6
+MAX_ROUNDS = 6
 
 # By how much a site's clock may differ from the plan's times, or from the server's.
 _CLOCK_TOLERANCE = timedelta(minutes=5)
 
 # The longest time that a plan is open, in hours: its end must be a representable date.
-_MOST_HOURS = 1e6
+_MAX_HOURS = 1e6
 
 # The largest dimension of a manifold.
-_MOST_DIMENSIONS = 1024
+_MAX_DIMENSIONS = 1024
 
 # A bound on the relative error of a computed term's length, 2·(dim + 8)·2^-53.
 _FLOAT_ERROR = 2.0**-40
@@ -188,10 +188,10 @@ class Plan(Statistic):
                 "kernel must be a kernel, such as MeanKernel(manifold, radius)"
             )
         dim = self.kernel.manifold.dim
-        if dim > _MOST_DIMENSIONS:
+        if dim > _MAX_DIMENSIONS:
             raise ParameterError(
                 f"a space of {dim} dimensions is too large; "
-                f"{_MOST_DIMENSIONS} is the most"
+                f"{_MAX_DIMENSIONS} is the most"
             )
         if check_guarantee(self.guarantee).adjacency != "replace-one":
             raise ParameterError(
@@ -207,11 +207,11 @@ class Plan(Statistic):
         ParameterError
             If a number is out of range, or sites and counts differ in number.
         """
-        rounds = self.kernel.rounds if self.rounds is None else self.rounds
-        rounds = _validate.integer("rounds", rounds, self.kernel.least_rounds)
-        if rounds > MOST_ROUNDS:
+        rounds = self.kernel.default_rounds if self.rounds is None else self.rounds
+        rounds = _validate.integer("rounds", rounds, self.kernel.min_rounds)
+        if rounds > MAX_ROUNDS:
             raise ParameterError(
-                f"is more than {MOST_ROUNDS}", parameter="rounds", value=rounds
+                f"is more than {MAX_ROUNDS}", parameter="rounds", value=rounds
             )
         assign(
             self,
@@ -220,7 +220,7 @@ class Plan(Statistic):
             rounds=rounds,
             dropouts=_validate.integer("dropouts", self.dropouts, 0),
             collusion=_validate.integer("collusion", self.collusion, 0),
-            hours=_validate.within("hours", self.hours, 0, _MOST_HOURS, open_low=True),
+            hours=_validate.within("hours", self.hours, 0, _MAX_HOURS, open_low=True),
         )
         if len(self.counts) != len(self.sites):
             raise ParameterError(
@@ -240,9 +240,9 @@ class Plan(Statistic):
         for count in self.counts:
             has_classes = isinstance(count, list | tuple | np.ndarray)
             counts.append(list(count) if has_classes else [count])
-        if any(len(site_counts) != self.kernel.classes for site_counts in counts):
+        if any(len(site_counts) != self.kernel.n_classes for site_counts in counts):
             raise ParameterError(
-                f"a site needs {self.kernel.classes} counts, one for each class"
+                f"a site needs {self.kernel.n_classes} counts, one for each class"
             )
         return [
             [_validate.integer("counts", count, 0) for count in site_counts]
@@ -268,7 +268,7 @@ class Plan(Statistic):
         _ = self.session
         _ = self._created
         for round in rounds:
-            self.layers(round)
+            self.noise_layers(round)
 
     @property
     def privacy_units(self) -> tuple[ProtectedUnit, ...]:  # type: ignore[override]
@@ -283,7 +283,7 @@ class Plan(Statistic):
     @property
     def value_space(self) -> Manifold:
         """The manifold on which the released value, or each part of it, lives."""
-        return self.kernel.space
+        return self.kernel.value_space
 
     @property
     def sensitivity(self) -> float:
@@ -371,7 +371,7 @@ class Plan(Statistic):
         end = self._created + timedelta(hours=self.hours) + _CLOCK_TOLERANCE
         return start <= now <= end and abs(server - now) <= _CLOCK_TOLERANCE
 
-    def covers(self, time: str) -> bool:
+    def is_within_hours(self, time: str) -> bool:
         """Return whether a time (ISO 8601) is within the plan's hours and not in the future."""
         moment = read_time(time)
         if moment is None or moment > datetime.now(UTC) + _CLOCK_TOLERANCE:
@@ -399,17 +399,17 @@ class Plan(Statistic):
     @cached_property
     def questions(self) -> list[Question]:
         """Return what is asked of the sites in each round."""
-        smallest_class = min(self.present(range(len(self.sites))))
+        smallest_class = min(self.class_counts(range(len(self.sites))))
         return self.kernel.questions(self.rounds or 0, self.scale, smallest_class)
 
-    def mu(self, round: int) -> float:
+    def round_mu(self, round: int) -> float:
         """Return the GDP parameter μ of one round.
 
         The round's question has a weight w, its fraction of the budget, and the weights of all
         rounds add up to 1. The parameter is √w/scale, rounded down, so that the squares of all
         rounds do not add up to more than the whole.
         """
-        return sqrt(self.questions[round].weight) / (self.scale * (1 + 1e-12))
+        return sqrt(self.questions[round].budget_share) / (self.scale * (1 + 1e-12))
 
     def _exponent(self, round: int) -> int:
         """Return the exponent k of a round's grid: its terms are multiples of 2^-k.
@@ -417,19 +417,19 @@ class Plan(Statistic):
         The grid resolves `_TERM_BITS` bits of a term, unless sums with 64 standard deviations
         of noise could then reach 2^`_SUM_BITS`. Then it is coarser.
         """
-        diameter = self.questions[round].change
+        diameter = self.questions[round].row_diameter
         records = max(1, self.public_count)
-        largest_noise = 64 * len(self.sites) * diameter / self.mu(round)
+        largest_noise = 64 * len(self.sites) * diameter / self.round_mu(round)
         largest_sum = 1.001 * records * diameter + largest_noise
         fine_enough = _TERM_BITS - frexp(diameter)[1]
         without_overflow = _SUM_BITS - frexp(largest_sum)[1]
         return int(min(fine_enough, without_overflow, 1000))
 
-    def length(self, round: int) -> int:
+    def sum_length(self, round: int) -> int:
         """Return how many numbers the sum of a round has, over all classes."""
-        return self.questions[round].length * self.kernel.classes
+        return self.questions[round].length * self.kernel.n_classes
 
-    def unit_of(self, round: int) -> float:
+    def grid_unit(self, round: int) -> float:
         """Return 2^-k, the unit of a round's integers."""
         return 2.0 ** -self.exponents[round]
 
@@ -440,20 +440,20 @@ class Plan(Statistic):
         of the rows. The bound adds floating-point errors and the rounding to the grid:
         at most √length/2 for each row, of the old and of the new data.
         """
-        diameter = self.questions[round].change * (1 + _FLOAT_ERROR)
-        rows = self.kernel.rows_of_a_person if self.protects == "person" else 1
-        rounding = rows * sqrt(self.length(round))
-        bound = diameter / self.unit_of(round) + rounding
+        diameter = self.questions[round].row_diameter * (1 + _FLOAT_ERROR)
+        rows = self.kernel.max_rows_per_person if self.protects == "person" else 1
+        rounding = rows * sqrt(self.sum_length(round))
+        bound = diameter / self.grid_unit(round) + rounding
         return nextafter(bound * (1 + 1e-15), inf)
 
-    def variance(self, round: int) -> int:
+    def noise_variance(self, round: int) -> int:
         """Return the variance of the honest sites' noise, in units of the grid."""
-        return variance(self.sensitivity_of(round), self.mu(round))
+        return variance(self.sensitivity_of(round), self.round_mu(round))
 
-    def layers(self, round: int) -> list[Fraction]:
+    def noise_layers(self, round: int) -> list[Fraction]:
         """Return the variances of the layers of one site's noise in a round."""
         return layers(
-            self.variance(round), len(self.sites), self.dropouts, self.collusion
+            self.noise_variance(round), len(self.sites), self.dropouts, self.collusion
         )
 
     @property
@@ -461,11 +461,11 @@ class Plan(Statistic):
         """Return a bound on the total variation between the release and an ideal Gaussian one."""
         n_shares = len(self.sites) * (1 + self.dropouts)
         return sum(
-            noise_slack(n_shares, self.length(round))
+            noise_slack(n_shares, self.sum_length(round))
             for round in range(self.session.rounds)
         )
 
-    def noise(self, round: int, alive: Sequence[int]) -> float:
+    def noise_std(self, round: int, alive: Sequence[int]) -> float:
         """Return the standard deviation of the noise in a coordinate of a round's sum.
 
         This is the noise that the public sees. The plan fixes the variance of the honest
@@ -479,11 +479,11 @@ class Plan(Statistic):
             The sites in the sum.
         """
         honest_sites = len(alive) - self.collusion
-        total_variance = float(self.variance(round)) * len(alive) / honest_sites
-        return sqrt(total_variance) * self.unit_of(round)
+        total_variance = float(self.noise_variance(round)) * len(alive) / honest_sites
+        return sqrt(total_variance) * self.grid_unit(round)
 
-    def integers(
-        self, round: int, at: np.ndarray, records: np.ndarray, label: int
+    def rounded_sum(
+        self, round: int, state_rows: np.ndarray, records: np.ndarray, label: int
     ) -> np.ndarray:
         """Return a site's exact sum of terms of one class, each rounded to the grid.
 
@@ -493,8 +493,8 @@ class Plan(Statistic):
         ----------
         round : int
             The number of the round.
-        at : array
-            The public numbers at which the round asks.
+        state_rows : array
+            The public state at which the round asks, one row for each class.
         records : array of shape (records, *point_shape)
             The site's records of the class.
         label : int
@@ -505,16 +505,18 @@ class Plan(Statistic):
         array of int64, of shape (length(round),)
             The sums of all classes, one after the other.
         """
-        classes = self.kernel.classes
-        total = np.zeros((classes, self.length(round) // classes), dtype=np.int64)
+        classes = self.kernel.n_classes
+        total = np.zeros((classes, self.sum_length(round) // classes), dtype=np.int64)
         for block in blocks(len(records), _BLOCK_SIZE):
-            terms = self.kernel.terms(self.questions[round], at, records[block], label)
-            rounded_terms = np.round(terms / self.unit_of(round)).astype(np.int64)
+            terms = self.kernel.bounded_rows(
+                self.questions[round], state_rows, records[block], label
+            )
+            rounded_terms = np.round(terms / self.grid_unit(round)).astype(np.int64)
             total[label] += rounded_terms.sum(axis=0)
         return total.ravel()
 
-    def points(self, rounds: Sequence[Round]) -> list[np.ndarray]:
-        """Return the public numbers before the first round and after each round.
+    def replay(self, rounds: Sequence[Round]) -> list[np.ndarray]:
+        """Return the public state before the first round and after each round.
 
         They follow from the released sums alone, so computing them is post-processing.
 
@@ -528,18 +530,20 @@ class Plan(Statistic):
         list of arrays
             One more than there are rounds; each has a row for each class.
         """
-        points = [self.kernel.start()]
+        points = [self.kernel.initial_state_rows()]
         for index, (total, alive) in enumerate(rounds):
             question = self.questions[index]
-            sums = np.array([float(int(x)) for x in total]) * self.unit_of(index)
-            weights = [self.questions[k].weight for k in self._same_question(index)]
+            sums = np.array([float(int(x)) for x in total]) * self.grid_unit(index)
+            weights = [
+                self.questions[k].budget_share for k in self._same_question(index)
+            ]
             next_point = self.kernel.update(
                 question,
                 points[-1],
                 sums,
-                self.present(alive),
-                self.noise(index, alive),
-                question.weight / sum(weights),
+                self.class_counts(alive),
+                self.noise_std(index, alive),
+                question.budget_share / sum(weights),
             )
             points.append(next_point)
         return points
@@ -565,13 +569,13 @@ class Plan(Statistic):
         precisions = []
         for index in self._same_question(len(rounds) - 1):
             alive = rounds[index].alive
-            smallest_class = max(min(self.present(alive)), 1)
-            precisions.append((self.noise(index, alive) / smallest_class) ** -2.0)
-        return self.kernel.final_value(self.points(rounds)[-1], sum(precisions) ** -0.5)
+            smallest_class = max(min(self.class_counts(alive)), 1)
+            precisions.append((self.noise_std(index, alive) / smallest_class) ** -2.0)
+        return self.kernel.final_value(self.replay(rounds)[-1], sum(precisions) ** -0.5)
 
-    def present(self, alive: Sequence[int]) -> list[int]:
+    def class_counts(self, alive: Sequence[int]) -> list[int]:
         """Return how many records, or persons, of each class the given sites have together."""
         return [
             sum(self.counts[site][label] for site in alive)
-            for label in range(self.kernel.classes)
+            for label in range(self.kernel.n_classes)
         ]

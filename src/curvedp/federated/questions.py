@@ -4,7 +4,7 @@ A `Question` maps each record to a row of numbers, and says how the noisy sum of
 updates what is public. A row depends on its own record and on public values only. It is
 bounded by construction, whatever the manifold, the record and the point at which the
 server asks: no curvature, solver or convergence enters the sensitivity. Rows are in
-units of the radius, so that their bound, `change`, is a public number even where the
+units of the radius, so that their bound, `row_diameter`, is a public number even where the
 radius is found on the way. What happens to the noisy sums is post-processing.
 """
 
@@ -37,7 +37,7 @@ Array = np.ndarray
 # The width of a bin of log scales, for the first center of a cone of matrices.
 _BIN_WIDTH = 2.0
 
-# Distances at which records are counted, in units of the outer radius: down to 10^-12.
+# CountDistances at which records are counted, in units of the outer radius: down to 10^-12.
 _LENGTHS = 1.17 ** -np.arange(175.0)
 
 # Counts of records beyond the lengths are prefix sums of a histogram h. The lower
@@ -69,7 +69,7 @@ _BIN_ROW_DIAMETER = float(
 )
 
 
-class Where(NamedTuple):
+class PublicState(NamedTuple):
     """What is public of one class of records between rounds.
 
     Attributes
@@ -94,14 +94,14 @@ class Where(NamedTuple):
     radius: float
     step_excess: float
 
-    def row(self) -> Array:
+    def to_row(self) -> Array:
         """Return all fields as one row of numbers, in the form in which messages carry them."""
         scalars = [self.median_distance, self.radius, self.step_excess]
         return np.concatenate([self.point.ravel(), self.center.ravel(), scalars])
 
     @staticmethod
-    def read(manifold: Manifold, row: Array) -> "Where":
-        """Return the fields of a row that `Where.row` made.
+    def from_row(manifold: Manifold, row: Array) -> "PublicState":
+        """Return the fields of a row that `PublicState.row` made.
 
         Raises
         ------
@@ -113,10 +113,10 @@ class Where(NamedTuple):
         point = check_point("at", manifold, point_numbers.reshape(point_shape))
         center = check_point("at", manifold, center_numbers.reshape(point_shape))
         median_distance, radius, step_excess = (float(number) for number in row[-3:])
-        return Where(point, center, median_distance, radius, step_excess)
+        return PublicState(point, center, median_distance, radius, step_excess)
 
 
-class Outer(NamedTuple):
+class PublicBall(NamedTuple):
     """The public ball into which all records are clipped first."""
 
     manifold: Manifold
@@ -132,17 +132,17 @@ class Question(ABC):
 
     Parameters
     ----------
-    ball : Outer
+    ball : PublicBall
         The public ball of the records.
-    weight : float
+    budget_share : float
         The round's share of the budget μ².
     """
 
-    ball: Outer
-    weight: float
+    ball: PublicBall
+    budget_share: float
 
     # The largest distance between the rows of two records.
-    change: ClassVar[float]
+    row_diameter: ClassVar[float]
 
     @property
     def length(self) -> int:
@@ -150,12 +150,12 @@ class Question(ABC):
         return int(self.ball.manifold.dim)
 
     @abstractmethod
-    def rows(self, where: Where, points: Array) -> Array:
+    def rows(self, state: PublicState, points: Array) -> Array:
         """Return the row of each record.
 
         Parameters
         ----------
-        where : Where
+        state : PublicState
             What is public before the round.
         points : array of shape (records, *point_shape)
             The records, clipped into the outer ball.
@@ -163,33 +163,39 @@ class Question(ABC):
         Returns
         -------
         array of shape (records, length)
-            Rows at most `change` apart.
+            Rows at most `row_diameter` apart.
         """
 
     @abstractmethod
     def update(
-        self, where: Where, total: Array, n: int, noise: float, part: float
+        self,
+        state: PublicState,
+        noisy_sum: Array,
+        n: int,
+        noise: float,
+        averaging_weight: float,
     ) -> Array:
-        """Return the public numbers after the round, from its noisy sum.
+        """Return the public state after the round as a row, computed from its noisy sum.
 
         Parameters
         ----------
-        where : Where
+        state : PublicState
             What is public before the round.
-        total : array of shape (length,)
+        noisy_sum : array of shape (length,)
             The noisy sum of the rows.
         n : int
             The number of records in the sum.
         noise : float
             The standard deviation of the noise in a coordinate of the sum.
-        part : float
-            The round's share of the budget that was spent on this kind of question in
-            this ball so far.
+        averaging_weight : float
+            This round's share of the budget of all rounds so far that asked this kind of
+            question in this ball. An average of their answers with these weights has the
+            least noise.
         """
 
 
 @dataclass(frozen=True)
-class Place(Question):
+class FirstCenter(Question):
     """Ask for a first center, factor by factor.
 
     For a cone of matrices that is its scale, for a factor with an embedding the mean of
@@ -197,7 +203,7 @@ class Place(Question):
     """
 
     @staticmethod
-    def parts(manifold: Manifold) -> list[int]:
+    def factor_indices(manifold: Manifold) -> list[int]:
         """Return the indices of the factors for which a center can be asked."""
         return [
             index
@@ -206,24 +212,30 @@ class Place(Question):
         ]
 
     @property
-    def change(self) -> float:  # type: ignore[override]
+    def row_diameter(self) -> float:  # type: ignore[override]
         """Return √(number of factors): the rows of each factor are at most 1 apart."""
-        return sqrt(len(self.parts(self.ball.manifold)))
+        return sqrt(len(self.factor_indices(self.ball.manifold)))
 
     @property
     def length(self) -> int:
         """Return how many numbers the rows of all factors have together."""
-        return sum(map(self._factor_length, self.parts(self.ball.manifold)))
+        return sum(map(self._factor_length, self.factor_indices(self.ball.manifold)))
 
-    def rows(self, where: Where, points: Array) -> Array:
+    def rows(self, state: PublicState, points: Array) -> Array:
         """Return the rows of all factors, side by side; the arguments are `Question.rows`'s."""
         factor_rows = [
-            self._factor_rows(index, points) for index in self.parts(self.ball.manifold)
+            self._factor_rows(index, points)
+            for index in self.factor_indices(self.ball.manifold)
         ]
         return np.concatenate(factor_rows, axis=1)
 
     def update(
-        self, where: Where, total: Array, n: int, noise: float, part: float
+        self,
+        state: PublicState,
+        noisy_sum: Array,
+        n: int,
+        noise: float,
+        averaging_weight: float,
     ) -> Array:
         """Move point and center to the center that the noisy sums suggest.
 
@@ -232,9 +244,9 @@ class Place(Question):
         """
         manifold = self.ball.manifold
         center = self.ball.center
-        indices = self.parts(manifold)
+        indices = self.factor_indices(manifold)
         ends = np.cumsum([self._factor_length(index) for index in indices])[:-1]
-        for index, sums in zip(indices, np.split(total, ends), strict=True):
+        for index, sums in zip(indices, np.split(noisy_sum, ends), strict=True):
             factor = manifold.factors[index]
             if isinstance(factor, EmbeddedMean):
                 embedded_mean = factor.embedded_diameter * sums / n
@@ -249,7 +261,7 @@ class Place(Question):
                 bin_index = likeliest_bin(counts, sqrt(2) * noise, n, "gaussian")
                 log_scale = _BIN_WIDTH * float(bin_index)
                 center = rescale_factor(manifold, center, index, log_scale)
-        return where._replace(point=center, center=center).row()
+        return state._replace(point=center, center=center).to_row()
 
     def _factor_length(self, index: int) -> int:
         """Return the length of a factor's row: its embedded coordinates, or its bins."""
@@ -292,27 +304,27 @@ class Place(Question):
 
 
 @dataclass(frozen=True)
-class Distances(Question):
+class CountDistances(Question):
     """Ask how far the records are from the point: all quantiles at once.
 
     Parameters
     ----------
-    hidden : float
+    hidden_records : float
         The number of records whose effect is smaller than the noise of the last step;
         this many may be outside the ball that is found.
     """
 
-    hidden: float
+    hidden_records: float
 
-    change = _BIN_ROW_DIAMETER
+    row_diameter = _BIN_ROW_DIAMETER
     length = len(_LENGTHS)
 
-    def rows(self, where: Where, points: Array) -> Array:
+    def rows(self, state: PublicState, points: Array) -> Array:
         """Return the row of each record: the one of the bin that contains its distance.
 
-        Distances are measured from the point `where.point`.
+        Distances are measured from the point `state.point`.
         """
-        logarithms = logs_at(self.ball.manifold, where.point, points)
+        logarithms = logs_at(self.ball.manifold, state.point, points)
         distances = np.linalg.norm(logarithms, axis=-1)
         bin_lengths = self.ball.radius * _LENGTHS
         # The lengths fall; their negatives are in the order that searchsorted needs.
@@ -320,7 +332,12 @@ class Distances(Question):
         return np.asarray(_BIN_ROWS[bins])
 
     def update(
-        self, where: Where, total: Array, n: int, noise: float, part: float
+        self,
+        state: PublicState,
+        noisy_sum: Array,
+        n: int,
+        noise: float,
+        averaging_weight: float,
     ) -> Array:
         """Center the ball at the point, with the radius that the noisy counts give.
 
@@ -329,17 +346,17 @@ class Distances(Question):
         `Question.update`.
         """
         lengths = self.ball.radius * _LENGTHS
-        counts_beyond = _make_monotone(_ROOT_MATRIX @ total)
+        counts_beyond = _make_monotone(_ROOT_MATRIX @ noisy_sum)
 
         count_noise = noise * float(np.linalg.norm(_ROOT_COEFFICIENTS))
-        allowed_outside = min(n / 2, self.hidden + 2 * count_noise)
+        allowed_outside = min(n / 2, self.hidden_records + 2 * count_noise)
         median_distance = _length_with_at_most(counts_beyond, lengths, n / 2)
         radius = _length_with_at_most(counts_beyond, lengths, allowed_outside)
 
         step_excess = self._step_excess(np.minimum(lengths, radius), counts_beyond / n)
-        return Where(
-            where.point, where.point, median_distance, radius, step_excess
-        ).row()
+        return PublicState(
+            state.point, state.point, median_distance, radius, step_excess
+        ).to_row()
 
     def _step_excess(self, lengths: Array, fractions_beyond: Array) -> float:
         """Return the mean of s·coth s − 1 over the records, across their directions.
@@ -392,7 +409,7 @@ def _length_with_at_most(counts_beyond: Array, lengths: Array, count: float) -> 
 
 
 @dataclass(frozen=True)
-class Step(Question):
+class StepToMean(Question):
     """Ask for a step toward the mean: the mean of clipped logarithms.
 
     Parameters
@@ -404,33 +421,38 @@ class Step(Question):
 
     coarse: bool = False
 
-    change = 2.0
+    row_diameter = 2.0
 
-    def _clip_length(self, where: Where) -> float:
+    def _clip_length(self, state: PublicState) -> float:
         """Return the length to which logarithms are clipped."""
-        return where.median_distance if self.coarse else where.radius
+        return state.median_distance if self.coarse else state.radius
 
-    def rows(self, where: Where, points: Array) -> Array:
+    def rows(self, state: PublicState, points: Array) -> Array:
         """Return log_w x − log_w c, clipped, for the point w and the ball's center c."""
         manifold = self.ball.manifold
-        to_records = logs_at(manifold, where.point, points)
-        to_center = logs_at(manifold, where.point, where.center[None])
-        return _clip_to_unit(to_records - to_center, self._clip_length(where))
+        to_records = logs_at(manifold, state.point, points)
+        to_center = logs_at(manifold, state.point, state.center[None])
+        return _clip_to_unit(to_records - to_center, self._clip_length(state))
 
     def update(
-        self, where: Where, total: Array, n: int, noise: float, part: float
+        self,
+        state: PublicState,
+        noisy_sum: Array,
+        n: int,
+        noise: float,
+        averaging_weight: float,
     ) -> Array:
         """Move the point by the noisy mean of logarithms; a coarse step moves the ball as well.
 
-        A step goes the fraction `part` of the mean logarithm: earlier steps in the ball are
+        A step goes the fraction `averaging_weight` of the mean logarithm: earlier steps in the ball are
         averaged in by their budgets, so that in flat space the remaining noise is that of one
         release. The step is shortened if curvature would make it too long. The arguments are
         those of `Question.update`.
         """
         manifold = self.ball.manifold
-        clip_length = self._clip_length(where)
-        to_center = logs_at(manifold, where.point, where.center[None])[0]
-        mean_log = clip_length * total / n + to_center
+        clip_length = self._clip_length(state)
+        to_center = logs_at(manifold, state.point, state.center[None])[0]
+        mean_log = clip_length * noisy_sum / n + to_center
         if self.coarse:
             mean_log = shrink_vector(mean_log, clip_length * noise / n)
             mean_log = clip_rows(mean_log[None], clip_length)[0]
@@ -438,47 +460,54 @@ class Step(Question):
             mean_log = clip_rows(mean_log[None], 2 * clip_length)[0]
 
         relative_length = min(float(np.linalg.norm(mean_log)) / clip_length, 1.0)
-        shortening = 1 + where.step_excess * (1 - relative_length**2)
+        shortening = 1 + state.step_excess * (1 - relative_length**2)
         step = partial(
-            manifold.from_normal_coordinates, where.point, part * mean_log / shortening
+            manifold.from_normal_coordinates,
+            state.point,
+            averaging_weight * mean_log / shortening,
         )
-        next_point = point_or_fallback(manifold, step, where.point)
+        next_point = point_or_fallback(manifold, step, state.point)
         if self.coarse:
-            return where._replace(point=next_point, center=next_point).row()
+            return state._replace(point=next_point, center=next_point).to_row()
 
         in_ball = project_to_ball(
-            manifold, where.center, where.radius, next_point[None]
+            manifold, state.center, state.radius, next_point[None]
         )
-        return where._replace(point=np.asarray(in_ball)[0]).row()
+        return state._replace(point=np.asarray(in_ball)[0]).to_row()
 
 
 @dataclass(frozen=True)
-class Square(Question):
+class SquaredDistance(Question):
     """Ask for the mean square distance to the point."""
 
-    change = 1.0
+    row_diameter = 1.0
     length = 1
 
-    def rows(self, where: Where, points: Array) -> Array:
+    def rows(self, state: PublicState, points: Array) -> Array:
         """Return d²/r² − 1/2, with distances d clipped to the ball's radius r."""
-        logarithms = logs_at(self.ball.manifold, where.point, points)
-        clipped = _clip_to_unit(logarithms, where.radius)
+        logarithms = logs_at(self.ball.manifold, state.point, points)
+        clipped = _clip_to_unit(logarithms, state.radius)
         squares = np.sum(clipped**2, axis=1, keepdims=True)
         return np.asarray(np.minimum(squares, 1.0) - 0.5)
 
     def update(
-        self, where: Where, total: Array, n: int, noise: float, part: float
+        self,
+        state: PublicState,
+        noisy_sum: Array,
+        n: int,
+        noise: float,
+        averaging_weight: float,
     ) -> Array:
         """Return the mean square distance, in [0, r²]."""
-        return np.asarray(np.clip(total / n + 0.5, 0.0, 1.0) * where.radius**2)
+        return np.asarray(np.clip(noisy_sum / n + 0.5, 0.0, 1.0) * state.radius**2)
 
 
 @dataclass(frozen=True)
-class Moment(Question):
+class SecondMomentRows(Question):
     """Ask for the second moment xxᵀ, as coordinates of a symmetric matrix."""
 
     # ‖A − B‖² ≤ ‖A‖² + ‖B‖² − 2⟨A, B⟩, and ⟨A, B⟩ ≥ 0 for positive semidefinite A, B.
-    change = sqrt(2)
+    row_diameter = sqrt(2)
 
     @property
     def length(self) -> int:
@@ -486,18 +515,23 @@ class Moment(Question):
         dim = super().length
         return dim * (dim + 1) // 2
 
-    def rows(self, where: Where, points: Array) -> Array:
+    def rows(self, state: PublicState, points: Array) -> Array:
         """Return squares and √2 times products of coordinates, in units of r²."""
-        x = _clip_to_unit(points, where.radius)
+        x = _clip_to_unit(points, state.radius)
         first, second = np.triu_indices(self.ball.manifold.dim, 1)
         products = sqrt(2) * x[:, first] * x[:, second]
         return np.concatenate([x * x, products], axis=1)
 
     def update(
-        self, where: Where, total: Array, n: int, noise: float, part: float
+        self,
+        state: PublicState,
+        noisy_sum: Array,
+        n: int,
+        noise: float,
+        averaging_weight: float,
     ) -> Array:
         """Return the mean of the rows, in the unit of the records."""
-        return np.asarray(total / n * where.radius**2)
+        return np.asarray(noisy_sum / n * state.radius**2)
 
 
 def _clip_to_unit(rows: Array, radius: float) -> Array:

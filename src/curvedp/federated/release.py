@@ -33,7 +33,7 @@ from curvedp.core.statistic import Statistic
 from curvedp.errors import CurvedpError, FederationRefused, ParameterError
 from curvedp.federated.experimental import warn_experimental
 from curvedp.federated.masking import Party, is_announcement, unmask_sum
-from curvedp.federated.noise import surplus
+from curvedp.federated.noise import surplus_noise
 from curvedp.federated.plan import Plan, Round
 from curvedp.privacy import Guarantee
 from curvedp.randomness import Source
@@ -128,7 +128,9 @@ class FederatedMechanism(Mechanism, ChecksItself):
         plan = self.statistic
         rounds = data.collect_rounds()
         totals = [np.array(round.total, dtype=object) for round in rounds]
-        stages = [stage_of(plan, index, round) for index, round in enumerate(rounds)]
+        stages = [
+            stage_record(plan, index, round) for index, round in enumerate(rounds)
+        ]
         return Draw(plan.value(rounds), totals, plan.tau, stages)
 
     def post_process(self, value: np.ndarray) -> np.ndarray:
@@ -146,7 +148,7 @@ class FederatedMechanism(Mechanism, ChecksItself):
         plan = self.statistic
         integers = certificate.release["integers"]
         stages = certificate.release["stages"]
-        lengths = [plan.length(round) for round in range(plan.session.rounds)]
+        lengths = [plan.sum_length(round) for round in range(plan.session.rounds)]
         if (
             not isinstance(integers, list)
             or [len(total) for total in integers] != lengths
@@ -177,7 +179,7 @@ class FederatedMechanism(Mechanism, ChecksItself):
             for stage in certificate.release["stages"]
         ]
         is_right = [
-            stage == stage_of(plan, index, Round((), self._alive(stage)))
+            stage == stage_record(plan, index, Round((), self._alive(stage)))
             for index, stage in enumerate(stages)
         ]
         lost_counts = [len(stage["lost"]) for stage in stages if "lost" in stage]
@@ -208,7 +210,7 @@ class FederatedMechanism(Mechanism, ChecksItself):
         ]
 
 
-def stage_of(plan: Plan, index: int, round: Round) -> dict[str, Any]:
+def stage_record(plan: Plan, index: int, round: Round) -> dict[str, Any]:
     """Return what a certificate records of a round.
 
     Parameters
@@ -227,7 +229,7 @@ def stage_of(plan: Plan, index: int, round: Round) -> dict[str, Any]:
     """
     return {
         "lost": [key for site, key in enumerate(plan.sites) if site not in round.alive],
-        "variance": str(plan.variance(index)),
+        "variance": str(plan.noise_variance(index)),
         "sensitivity": plan.sensitivity_of(index),
         "exponent": plan.exponents[index],
     }
@@ -344,17 +346,17 @@ def _release(plan: Plan, run: "_Run | _FinishedRun") -> Release:
     return Release(release.value, certificate)
 
 
-def hash_question(round: int, at: np.ndarray) -> bytes:
+def hash_question(round: int, state_rows: np.ndarray) -> bytes:
     """Return a hash of the question that a round asks of the sites.
 
     Parameters
     ----------
     round : int
         The number of the round.
-    at : array
-        The public numbers at which the question is asked.
+    state_rows : array
+        The public state at which the question is asked, one row for each class.
     """
-    return digest({"round": round, "at": np.asarray(at).tolist()})
+    return digest({"round": round, "at": np.asarray(state_rows).tolist()})
 
 
 class _FinishedRun:
@@ -381,8 +383,8 @@ class _Run:
         The sealed shares of each sender, by receiver.
     rounds : list of Round
         The sums so far.
-    points : list of arrays
-        The public numbers at which each round asked.
+    state_rows : list of arrays
+        The public state at which each round asked, one row for each class.
     """
 
     def __init__(self, plan: Plan, ask: Ask) -> None:
@@ -401,16 +403,16 @@ class _Run:
         self.announcements: Answers = {}
         self.boxes: dict[int, dict[str, str]] = {}
         self.rounds: list[Round] = []
-        self.points: list[np.ndarray] = []
+        self.state_rows: list[np.ndarray] = []
 
     def collect_rounds(self) -> list[Round]:
         """Exchange keys, run all rounds of the plan over the sites, and return the sums.
 
-        Sets `points` and `rounds`.
+        Sets `state_rows` and `rounds`.
         """
         alive = self._exchange_keys()
         for index in range(self.session.rounds):
-            self.points.append(self.plan.points(self.rounds)[-1])
+            self.state_rows.append(self.plan.replay(self.rounds)[-1])
             alive = self._run_round(index, alive)
         return self.rounds
 
@@ -506,7 +508,7 @@ class _Run:
         total, seeds = unmask_sum(
             self.session,
             index,
-            hash_question(index, self.points[-1]),
+            hash_question(index, self.state_rows[-1]),
             self.announcements,
             sorted(self.boxes),
             masked,
@@ -515,9 +517,9 @@ class _Run:
 
         # Fewer sites were lost than the noise allows for: its surplus is subtracted.
         lost_count = len(self.session.sites) - len(alive)
-        layers = self.plan.layers(index)
+        layers = self.plan.noise_layers(index)
         for seed in seeds.values():
-            total = total - surplus(layers, lost_count, seed, len(total))
+            total = total - surplus_noise(layers, lost_count, seed, len(total))
         self.rounds.append(Round(total.tolist(), alive))
         return sorted(answers)
 
@@ -528,14 +530,14 @@ class _Run:
 
         The requests of the first round also deliver the sealed shares of the other sites.
         """
-        request = {"stage": "mask", "round": index, "at": self.points[-1].tolist()}
+        request = {"stage": "mask", "round": index, "at": self.state_rows[-1].tolist()}
         requests: dict[int, Mapping[str, Any]] = dict.fromkeys(sites, request)
         if index == 0:
             requests = {
                 site: {**request, "boxes": self._boxes_for(site)} for site in sites
             }
 
-        byte_count = 8 * self.plan.length(index)
+        byte_count = 8 * self.plan.sum_length(index)
         masked = {}
         for site, answer in self._ask(requests).items():
             words = _masked_bytes(answer)
@@ -559,7 +561,7 @@ class _Run:
         request = {
             "stage": "sign",
             "certificate": certificate.to_dict(),
-            "points": [at.tolist() for at in self.points],
+            "points": [rows.tolist() for rows in self.state_rows],
             "rounds": [list(round) for round in self.rounds],
         }
         answers = self._ask(dict.fromkeys(self.rounds[-1].alive, request))

@@ -36,8 +36,6 @@ class Site(Party):
 
     The masking protocol has not been reviewed by outside cryptographers.
 
-    Experimental: the masking protocol has not been reviewed by outside cryptographers.
-
     Parameters
     ----------
     plan : Plan
@@ -160,7 +158,7 @@ class Site(Party):
         the charge, and nothing is drawn before it.
         """
         round = int(request["round"])
-        at = np.array(request["at"], dtype=np.float64)
+        state_rows = np.array(request["at"], dtype=np.float64)
         if "roster" not in self.state:
             self.open({int(sender): box for sender, box in request["boxes"].items()})
 
@@ -171,33 +169,36 @@ class Site(Party):
                 "the plan is not open by this site's clock", "clock"
             )
         self._check_round(round)
-        # This raises if the server's numbers are not points of the manifold.
-        self.plan.kernel.places(at)
-        question_hash = hash_question(round, at)
+        # This raises if the points in the server's state are not points of the manifold.
+        self.plan.kernel.read_states(state_rows)
+        question_hash = hash_question(round, state_rows)
         self._pay()
 
-        masked = self.mask(round, question_hash, self._noisy_sum(round, at))
+        masked = self.mask(round, question_hash, self._noisy_sum(round, state_rows))
         return {"masked": masked.astype("<u8").tobytes().hex()}
 
-    def _noisy_sum(self, round: int, at: np.ndarray) -> np.ndarray:
-        """Return this site's sum of terms in a round plus its noise; it is not masked yet.
+    def _noisy_sum(self, round: int, state_rows: np.ndarray) -> np.ndarray:
+        """Return this site's noisy, still unmasked sum of a round.
+
+        Each record adds a bounded row of integers; the site adds its share of the noise.
+        The result never leaves the site without a mask.
 
         Parameters
         ----------
         round : int
             The number of the round.
-        at : array
-            The public numbers at which the round asks.
+        state_rows : array
+            The public state at which the round asks, one row for each class.
         """
         with quiet_about_records():
             class_sums = [
-                self.plan.integers(round, at, records, label)
+                self.plan.rounded_sum(round, state_rows, records, label)
                 for label, records in enumerate(self._classes)
             ]
         noise = site_noise(
-            self.plan.layers(round),
+            self.plan.noise_layers(round),
             self.seed(round),
-            self.plan.length(round),
+            self.plan.sum_length(round),
             self._source,
         )
         return np.asarray(np.sum(class_sums, axis=0) + noise)
@@ -231,7 +232,7 @@ class Site(Party):
             raise _unsigned("the certificate is not of the sums this site took part in")
         if not self._agrees_with(certificate, rounds):
             raise _unsigned("the certificate is not the one that follows from the sums")
-        if not self.plan.covers(certificate.created):
+        if not self.plan.is_within_hours(certificate.created):
             raise _unsigned("the certificate's time is not within the plan's hours")
         if any(check.holds is False for check in verify_certificate(certificate)):
             raise _unsigned("the certificate claims what does not hold")
@@ -246,13 +247,13 @@ class Site(Party):
         rounds : list of Round
             The sums, as the server states them.
         points : list
-            The public numbers of each round, as the server states them. They must follow from
+            The public state of each round, as the server states it. They must follow from
             the sums, and must be those at which this site was asked.
         """
-        own_points = self.plan.points(rounds)
+        own_points = self.plan.replay(rounds)
         question_hashes = {}
         for index, (stated, own) in enumerate(zip(points, own_points, strict=False)):
-            if self.plan.kernel.is_same(np.asarray(stated), own):
+            if self.plan.kernel.agrees_up_to_rounding(np.asarray(stated), own):
                 question_hashes[str(index)] = hash_question(index, stated).hex()
 
         answered = self.state["masked"]
@@ -337,7 +338,7 @@ class Site(Party):
         if classes.shape != (n,):
             raise ParameterError("labels does not match the records in length")
 
-        members = [classes == label for label in range(kernel.classes)]
+        members = [classes == label for label in range(kernel.n_classes)]
         unit_counts = [len(np.unique(persons[is_member])) for is_member in members]
         record_count = sum(int(np.count_nonzero(is_member)) for is_member in members)
         if unit_counts != self.plan.counts[self.index] or record_count != n:
@@ -350,7 +351,7 @@ class Site(Party):
         if self.plan.protects == "record":
             return [records[is_member] for is_member in members]
         return [
-            kernel.by_person(records[is_member], persons[is_member])
+            kernel.combine_by_person(records[is_member], persons[is_member])
             for is_member in members
         ]
 
@@ -362,7 +363,7 @@ class Site(Party):
                 f"each record has shape {records.shape[1:]}; "
                 f"a point of {manifold!r} has {manifold.point_shape}"
             )
-        needs_labels = self.plan.kernel.classes != 1
+        needs_labels = self.plan.kernel.n_classes != 1
         needs_groups = self.plan.protects != "record"
         has_labels = labels is not None
         has_groups = groups is not None
