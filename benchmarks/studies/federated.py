@@ -24,7 +24,7 @@ from curvedp import GDP, PrivateFrechetMean
 from curvedp.audit import audit_scores
 from curvedp.federated import MeanKernel, Plan, key_of, new_identity
 from curvedp.federated.masking import Party, unmask_sum
-from curvedp.federated.noise import layers, site_noise, surplus, variance
+from curvedp.federated.noise import layers, site_noise, surplus_noise, variance
 from curvedp.federated.plan import Round
 from curvedp.federated.session import Session, mask_words
 from curvedp.geometry import (

@@ -76,7 +76,7 @@ def test_colluding_sites_are_paid_for():
     for lost in (0, 1):
         honest = (6 - lost - 2) * sum(plan.noise_layers(0)[: lost + 1])
         assert honest == plan.noise_variance(0)
-    assert plan.noise_std(0, range(6)) > study(6, dropouts=1)[0].noise(0, range(6))
+    assert plan.noise_std(0, range(6)) > study(6, dropouts=1)[0].noise_std(0, range(6))
 
 
 @pytest.mark.parametrize("stage", STAGES[:4])

@@ -111,7 +111,7 @@ def is_confirmed(record):
     return all(check.holds is not False for check in checks)
 
 
-def read_states(value, path=()):
+def places(value, path=()):
     """Yield the path of every part of a JSON value; of a long list, its two ends."""
     yield path
     if isinstance(value, dict):
