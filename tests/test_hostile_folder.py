@@ -1,7 +1,8 @@
 """No command runs code of the working folder or of a folder above it.
 
 Records lie in folders that others may write to. A file `numpy.py` beside them must never
-be imported, neither by a command nor by a process that a command starts.
+be imported, neither by a command nor by a process that a command starts. Nor may the
+settings of a library, which some read from the working folder, start a program.
 """
 
 import os
@@ -42,6 +43,15 @@ def plant(folder, traces):
         for file in ("__init__", "runner", "verify_worker", "__main__"):
             code = hostile_code(f"{name}.{file}", folder, traces)
             (folder / name / f"{file}.py").write_text(code)
+    # Matplotlib reads this file, and starts LaTeX for every text of a figure.
+    (folder / "matplotlibrc").write_text("text.usetex: True\n")
+
+
+def plant_latex(bin_folder, traces):
+    """Put a program `latex` on the path, which leaves a trace where it is started."""
+    latex = bin_folder / "latex"
+    latex.write_text(f"#!/bin/sh\ntouch {traces / 'latex'}\n")
+    latex.chmod(0o700)
 
 
 def hostile_code(name, folder, traces):
@@ -61,6 +71,7 @@ def hostile(tmp_path_factory):
     working = parent / "working"
     plant(parent, traces)
     plant(working, traces)
+    plant_latex(bin_folder, traces)
 
     fitted = PrivateFrechetMean(Sphere(2), radius=0.7, mechanism="tangent-gaussian")
     fitted.fit(directions())
@@ -75,6 +86,7 @@ def run(root, *arguments, program=None):
     program = program or [str(root / "bin" / "curvedp-program.py")]
     environment = {**os.environ, "PYTHONPATH": str(Path(curvedp.__file__).parents[1])}
     environment.pop("PYTHONSAFEPATH", None)
+    environment["PATH"] = os.pathsep.join([str(root / "bin"), environment["PATH"]])
     return subprocess.run(
         [sys.executable, *program, *map(str, arguments)],
         cwd=root / "parent" / "working",
@@ -92,19 +104,20 @@ def traces(root):
 
 # Every command, what is typed for it, and its exit code. None: it starts no process and
 # has no need of a run, because it imports as those do that have one.
+BALL = ["-m", "sphere:2", "-r", "0.7", "--mu", "1"]
 CALLS = {
     "verify": (["certificate.json"], 0),
     "sign": (["certificate.json", "--key", "our.key"], 0),
     "statement": (["certificate.json", "--study", "s.yaml", "--out", "out"], 2),
-    "region": (["certificate.json", "value.npy"], 0),
+    "region": (["certificate.json", "value.npy", "--plot", "region.svg"], 0),
     "audit": (["--samples", "100", "--only", "riemannian-laplace", "-j", "2"], None),
     "reproduce": (["--list"], 0),
-    "release": (["records.npy", "-m", "sphere:2", "-r", "0.7", "--mu", "1"], 0),
+    "release": (["records.npy", *BALL, "--report", "report.html"], 0),
     "studio": None,  # below: it serves until it is stopped
     "key": None,
     "ledger": None,
     "check": None,
-    "plan": None,
+    "plan": (["-n", "100", *BALL, "--plot", "plan.svg"], 0),
     "calibrate": None,
     "demo": None,
 }

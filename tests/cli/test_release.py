@@ -7,40 +7,62 @@ import numpy as np
 import pytest
 
 from curvedp import PrivateFrechetMean
+from curvedp.errors import ParameterError
 from curvedp.ledger import Ledger
 from curvedp.privacy import GDP
 from support.shell import run
 
+# What can end the writing of an output after the ledger was charged, and what is said.
+FAILURES = {
+    "full disk": (OSError(28, "No space left on device"), "No space left on device"),
+    "refusal": (ParameterError("no figure of this"), "no figure of this"),
+    "any other": (RuntimeError("latex failed"), "RuntimeError: latex failed"),
+    "memory": (MemoryError(), "MemoryError"),
+    "Ctrl-C": (KeyboardInterrupt(), None),
+}
 
-def test_what_is_paid_for_is_not_lost_with_a_full_disk(tmp_path, monkeypatch):
-    np.save(
-        tmp_path / "x.npy", np.random.default_rng(0).normal([3.0, 0, 0], 0.5, (40, 3))
+
+@pytest.mark.parametrize("output", ["out", "certificate", "report"])
+@pytest.mark.parametrize("failure", FAILURES)
+def test_what_is_paid_for_is_not_lost(tmp_path, monkeypatch, output, failure):
+    error, reason = FAILURES[failure]
+
+    def fail(*_):
+        raise error
+
+    writer = "releasing.write_atomically"
+    if output == "report":
+        writer = "report.write_report"
+    monkeypatch.setattr(f"curvedp.{writer}", fail)
+    records = np.random.default_rng(0).normal([3.0, 0, 0], 0.5, (40, 3))
+    np.save(tmp_path / "x.npy", records)
+    folder = tmp_path / "ledger"
+    folder.mkdir(mode=0o700)
+    endings = {"out": "o.npy", "certificate": "c.json", "report": "r.html"}
+    result = run(
+        *("release", tmp_path / "x.npy", "-m", "sphere:2", "-r", 0.7, "--mu", 1),
+        *("--ledger", folder / "l", "--budget-mu", 2),
+        *(f"--{output}", tmp_path / endings[output]),
     )
+    assert len(Ledger(folder / "l").entries) == 1
+    told = json.loads(result.stdout.strip().splitlines()[0])
+    assert len(told["mean"]) == 3
+    assert told["certificate"]["guarantee"]
+    if reason is not None:
+        assert result.exit_code == 2
+        line = f"error: an output could not be written ({reason}"
+        assert result.stderr.strip().splitlines()[-1].startswith(line)
 
-    def full(*_):
-        raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("curvedp.releasing.write_atomically", full)
-    ball = (
-        "-m",
-        "sphere:2",
-        "-r",
-        0.7,
-        "--mu",
-        1,
-        "--ledger",
-        tmp_path / "l",
-        "--budget-mu",
-        2,
+def test_a_report_does_not_overwrite_a_numbered_certificate(tmp_path):
+    np.save(tmp_path / "x.npy", np.eye(3))
+    result = run(
+        *("release", "mdm", tmp_path / "x.npy", "-m", "sphere:2", "-r", 0.7),
+        *("--mu", 1, "--certificate", tmp_path / "c.json"),
+        *("--report", tmp_path / "c-1.json"),
     )
-    result = run("release", tmp_path / "x.npy", *ball, "--out", tmp_path / "o.npy")
     assert result.exit_code == 2
-    told, line = result.stdout.strip(), result.stderr.strip()
-    assert len(json.loads(told)["mean"]) == 3
-    assert json.loads(told)["certificate"]["guarantee"]
-    assert line.startswith(
-        "error: an output could not be written (No space left on device)"
-    )
+    assert "would be overwritten" in " ".join(result.stderr.split())
 
 
 def test_a_file_that_was_misread_is_doubted_and_one_that_was_read_is_not(tmp_path):

@@ -408,7 +408,8 @@ def test_persons_are_averaged_as_by_hand_and_certified_as_the_unit(paired, tmp_p
         samples.append(X)
         averages.append(person_means(M, ball, X, ids))
     groups = ids if paired else (ids, [f"other {each}" for each in ids])
-    ledger = Ledger(tmp_path / "study.ledger", GDP(1.0), unit="person")
+    unit = ProtectedUnit.PERSON if paired else ProtectedUnit.PERSON_IN_CLASS
+    ledger = Ledger(tmp_path / "study.ledger", GDP(1.0), unit=unit.ledger_unit)
     options = {"radius": 0.8, "permutations": 99}
 
     def run(pair, **more):
@@ -419,9 +420,9 @@ def test_persons_are_averaged_as_by_hand_and_certified_as_the_unit(paired, tmp_p
     by_hand = run(averages)
     assert by_groups.pvalue == by_hand.pvalue
     certificate = by_groups.certificate
-    assert certificate.privacy_unit is ProtectedUnit.PERSON
+    assert certificate.privacy_unit is unit
     assert certificate.statistic["sizes"] == [12, 12]
-    unit_by_hand = ProtectedUnit.PAIR if paired else ProtectedUnit.RECORD
+    unit_by_hand = ProtectedUnit.PAIR if paired else ProtectedUnit.RECORD_IN_CLASS
     assert by_hand.certificate.privacy_unit is unit_by_hand
     doubts = [each.claim for each in verify_certificate(certificate) if not each.holds]
     assert all(claim.startswith("entropy") for claim in doubts)  # it was simulated

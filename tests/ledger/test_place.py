@@ -211,20 +211,21 @@ def test_a_folder_that_others_can_only_read_will_do(path, mode):
 
 @needs_modes
 @pytest.mark.parametrize(
-    ("owner", "group", "members", "fits"),
+    ("owner", "group", "members", "first_group_of_bob", "fits"),
     [
-        (("alice", 7), ("alice", 7), [], True),
-        (("alice", 7), ("alice", 7), ["alice"], True),
-        (("alice", 7), ("alice", 7), ["alice", "bob"], False),
-        (("alice", 7), ("alice", 7), ["bob"], False),
-        (("alice", 7), ("lab", 7), [], False),
-        (("alice", 7), ("alice", 8), [], False),
-        (None, ("alice", 7), [], False),
-        (("alice", 7), None, [], False),
+        (("alice", 7), ("alice", 7), [], 9, True),
+        (("alice", 7), ("alice", 7), ["alice"], 9, True),
+        (("alice", 7), ("alice", 7), ["alice", "bob"], 9, False),
+        (("alice", 7), ("alice", 7), ["bob"], 9, False),
+        (("alice", 7), ("alice", 7), [], 7, False),
+        (("alice", 7), ("lab", 7), [], 9, False),
+        (("alice", 7), ("alice", 8), [], 9, False),
+        (None, ("alice", 7), [], 9, False),
+        (("alice", 7), None, [], 9, False),
     ],
 )
 def test_a_group_may_write_only_if_it_is_the_owner(
-    path, monkeypatch, owner, group, members, fits
+    path, monkeypatch, owner, group, members, first_group_of_bob, fits
 ):
     """Many systems make a group for every user, and folders that it can write."""
     import grp
@@ -234,7 +235,11 @@ def test_a_group_may_write_only_if_it_is_the_owner(
     def user(_):
         if owner is None:
             raise KeyError("no such user")
-        return SimpleNamespace(pw_name=owner[0], pw_gid=owner[1])
+        return SimpleNamespace(pw_name=owner[0], pw_gid=owner[1], pw_uid=1)
+
+    def all_users():
+        bob = SimpleNamespace(pw_name="bob", pw_gid=first_group_of_bob, pw_uid=2)
+        return [user(None), bob]
 
     def its_group(_):
         if group is None:
@@ -243,6 +248,7 @@ def test_a_group_may_write_only_if_it_is_the_owner(
 
     Ledger(path, GDP(1.0))
     monkeypatch.setattr(pwd, "getpwuid", user)
+    monkeypatch.setattr(pwd, "getpwall", all_users)
     monkeypatch.setattr(grp, "getgrgid", its_group)
     path.parent.chmod(0o770)
     if fits:

@@ -1,5 +1,6 @@
 """One ledger, one unit of privacy: what protects records and persons is never added up."""
 
+import contextlib
 import hashlib
 import itertools
 import json
@@ -19,12 +20,17 @@ from curvedp import (
     PrivateTangentSpace,
 )
 from curvedp.core.codes import ProtectedUnit
+from curvedp.core.registry import statistics
 from curvedp.errors import CurvedpError, LedgerCorrupted, ParameterError
+from curvedp.federated import ClassMeansKernel, Site, coordinate, in_process
+from curvedp.federated.kernels import Kernel
 from curvedp.geometry import Euclidean, SPDLogEuclidean
-from curvedp.inference import two_sample_test
+from curvedp.inference import k_sample_test, two_sample_test
+from curvedp.inference.kernel import KernelStatistic
 from curvedp.ledger import Ledger
 from curvedp.privacy import GDP, PrivacyUnit, PureDP
 from curvedp.release.selection import private_selection
+from federated.runs import study
 
 RECORD, PERSON = PrivacyUnit.RECORD, PrivacyUnit.PERSON
 UNITS = (RECORD, PERSON)
@@ -308,7 +314,7 @@ def test_tests_state_records_and_choices_what_they_are_told(path):
     )
     assert 0 <= test.pvalue <= 1
     (entry,) = ledger.entries
-    assert (entry.unit, entry.n) == (RECORD, N)
+    assert (entry.unit, entry.n) == (RECORD.in_class, N)
 
     def choose(unit):
         return private_selection(
@@ -319,14 +325,93 @@ def test_tests_state_records_and_choices_what_they_are_told(path):
             unit=unit,
         )
 
-    for unit in (None, "record"):
+    for unit in (None, "record", "record_in_class"):
         choose(unit)
-    assert [entry.unit for entry in ledger.entries[1:]] == [None, RECORD]
+    units = [entry.unit for entry in ledger.entries[1:]]
+    assert units == [None, RECORD, RECORD.in_class]
     with pytest.raises(ParameterError, match="do not add up"):
         choose("person")
     with pytest.raises(ParameterError, match="unit="):
         choose("people")
-    assert len(ledger.entries) == 3
+    assert len(ledger.entries) == 4
+
+
+# ---- records in groups that are public: classes, samples, classes of sites
+
+
+def _test_of_samples(ledger, number_of_samples):
+    samples = np.array_split(VECTORS, number_of_samples)
+    k_sample_test(PLANE, samples, radius=1.0, ledger=ledger)
+
+
+def _class_means_of_sites(ledger):
+    plan, people, records = study(
+        3,
+        kernel=ClassMeansKernel(PLANE, 1.0, count=2),
+        dropouts=0,
+        counts=[[15, 15]] * 3,
+    )
+    sites = {
+        index: Site(plan, person, records[index], labels=np.repeat([0, 1], 15))
+        for index, person in enumerate(people[1:], 1)
+    }
+    sites[0] = Site(
+        plan, people[0], records[0], labels=np.repeat([0, 1], 15), ledger=ledger
+    )
+    coordinate(plan, in_process(sites))
+
+
+WITH_PUBLIC_GROUPS = {
+    "classes": lambda ledger: ESTIMATORS["classes"](ledger, None),
+    "two samples": lambda ledger: _test_of_samples(ledger, 2),
+    "three samples": lambda ledger: _test_of_samples(ledger, 3),
+    "classes of sites": _class_means_of_sites,
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", WITH_PUBLIC_GROUPS)
+def test_public_groups_are_counted_for_records_within_their_group(path, name):
+    """A record that changes its group changes public sizes: nothing is promised then."""
+    release = WITH_PUBLIC_GROUPS[name]
+    for_records = Ledger(path, GDP(9.0), unit="record")
+    # A site that refuses to pay is lost, so the federated run stops.
+    with contextlib.suppress(CurvedpError):
+        release(for_records)
+    assert for_records.entries == []
+
+    in_class = Ledger(path.with_name("other.ledger"), GDP(9.0))
+    release(in_class)
+    assert in_class.unit is RECORD.in_class
+
+
+def test_no_statistic_of_public_groups_claims_more():
+    """Every test of samples, and every kernel of a federated sum that has classes."""
+    tests_of_samples = [
+        kind
+        for kind in statistics
+        if issubclass(kind, KernelStatistic) and not kind.is_paired
+    ]
+    assert tests_of_samples
+    for kind in tests_of_samples:
+        units = [unit.ledger_unit for unit in kind.privacy_units]
+        assert set(units) <= set(UNITS_IN_CLASS), kind
+
+    kernels_with_classes = [
+        kind for kind in Kernel.registry.values() if kind.classes is not Kernel.classes
+    ]
+    assert kernels_with_classes == [ClassMeansKernel]
+    for protects in ("record", "person"):
+        for count, within_a_class in ((1, False), (2, True)):
+            plan, _, _ = study(
+                3,
+                kernel=ClassMeansKernel(PLANE, 1.0, count=count),
+                dropouts=0,
+                counts=[[15] * count] * 3,
+                protects=protects,
+            )
+            (unit,) = plan.privacy_units
+            assert (unit.ledger_unit in UNITS_IN_CLASS) == within_a_class
 
 
 # ---- ledgers of earlier versions, and lines that somebody changed

@@ -21,10 +21,14 @@ from curvedp.core.certificate_form import (
     public_version,
 )
 from curvedp.core.codes import ChoiceRule
+from curvedp.core.mechanism import MAX_LISTED_INTEGERS
 from curvedp.errors import CurvedpError
 from curvedp.federated import MeanKernel
 from curvedp.geometry import Euclidean, Sphere
 from curvedp.inference import k_sample_test, paired_test, two_sample_test
+from curvedp.mechanisms import LogGaussianMechanism
+from curvedp.release.choose import mechanism_kinds
+from curvedp.release.rebuild import rebuild_mechanism
 from curvedp.release.verify import verify_certificate
 from curvedp.signing import digest
 from federated.runs import run as federated_run
@@ -222,6 +226,51 @@ def test_a_rule_that_cannot_lead_to_the_mechanism_is_refused(rule):
     forged = copy.deepcopy(genuine("gaussian"))
     forged["release"]["choice"]["rule"] = rule.value
     assert not is_confirmed(forged)
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_the_only_mechanism_has_no_other(name):
+    """Only where nothing else is offered may a certificate say so."""
+    record = genuine(name)
+    mechanism = rebuild_mechanism(Certificate.from_json(json.dumps(record)))
+    offered = set(mechanism_kinds(mechanism.statistic)) - {mechanism.info.option}
+    forged = copy.deepcopy(record)
+    forged["release"]["choice"] = {
+        "rule": ChoiceRule.ONLY_ONE.value,
+        "predicted_errors": {},
+        "excluded": [],
+    }
+    is_moment = record["statistic"]["name"] == "second moment"  # PCA has but one
+    assert is_confirmed(forged) == (not offered or is_moment)
+
+
+# ---- integers that are not listed
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_few_integers_are_listed(name):
+    """Without its integers, a certificate could be about any value.
+
+    Geodesics may take any number of draws.
+    """
+    record = genuine(name)
+    is_geodesic = record["statistic"]["name"] == "geodesic regression"
+    forged = copy.deepcopy(record)
+    forged["release"]["integers"] = None
+    assert is_confirmed(forged) == is_geodesic
+
+
+def test_many_integers_are_not_listed():
+    """Their SHA-256 stands for them, and that is what is said."""
+    dim = MAX_LISTED_INTEGERS + 1
+    mechanism = LogGaussianMechanism(Euclidean(dim), 0.01, 1.0)
+    certificate = mechanism.release(np.zeros(dim)).certificate
+    assert certificate.release["integers"] is None
+    (check,) = [
+        check for check in verify_certificate(certificate) if check.claim == "integers"
+    ]
+    assert check.holds
+    assert "too many to list" in check.detail
 
 
 # ---- versions

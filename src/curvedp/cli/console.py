@@ -121,6 +121,9 @@ def check_picture(path: Path | None) -> None:
 
 def save_picture(figure: Any, path: Path) -> None:
     """Write a picture that was checked, whole or not at all."""
+    from curvedp.report.canvas import own_style
+
     buffer = io.BytesIO()
-    figure.savefig(buffer, format=path.suffix[1:])
+    with own_style():
+        figure.savefig(buffer, format=path.suffix[1:])
     write_atomically(path, buffer.getvalue())

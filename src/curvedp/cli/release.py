@@ -28,7 +28,7 @@ from curvedp.cli.options import (
     with_options,
 )
 from curvedp.core.wording import choice_sentence
-from curvedp.errors import ParameterError, ReleaseWarning
+from curvedp.errors import CurvedpError, ParameterError, ReleaseWarning
 from curvedp.releasing import (
     Column,
     Offer,
@@ -301,11 +301,13 @@ def _check_outputs(options: TypedOptions) -> None:
     if options.get("center") is not None:
         # The center may be the name of a file; other text does no harm here.
         inputs.append(Path(options["center"]))
+    # The certificate comes last: it alone may stand for several files, and each of them
+    # is compared with what was checked before.
     _check_targets(
         inputs,
         out=options["out"],
-        certificate=options["certificate"],
         report=options["report"],
+        certificate=options["certificate"],
     )
     if options["report"] is not None:
         # Without the extra that a report needs, nothing is paid.
@@ -345,12 +347,23 @@ def _write_or_print(
     """
     try:
         write(fitted, options["out"], options["certificate"], options["report"])
-    except OSError as error:
+    except BaseException as error:
         print(json_module.dumps(_released_dict(statistic, fitted), default=str))
+        if not isinstance(error, Exception):
+            raise  # The user pressed Ctrl-C, for example.
         raise ParameterError(
-            f"an output could not be written ({error.strerror or error}); "
+            f"an output could not be written ({_reason(error)}); "
             "what was released, and may have been paid for, is above: keep it"
         ) from None
+
+
+def _reason(error: Exception) -> str:
+    """Return why an output could not be written, in few words."""
+    if isinstance(error, OSError):
+        return str(error.strerror or error)
+    if isinstance(error, CurvedpError):
+        return describe(error)
+    return f"{type(error).__name__}: {error}"
 
 
 def _print_release(

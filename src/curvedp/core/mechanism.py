@@ -56,7 +56,7 @@ from curvedp.randomness import SecureSource, Source
 
 # A certificate lists the integers of a draw up to this many; of more it has the hash
 # alone.
-_MAX_LISTED_INTEGERS = 1 << 14
+MAX_LISTED_INTEGERS = 1 << 14
 
 
 @dataclass(frozen=True)
@@ -528,6 +528,6 @@ def _listed_integers(
     it.
     """
     total = sum(np.size(part) for part in integers)
-    if total > _MAX_LISTED_INTEGERS and not is_staged:
+    if total > MAX_LISTED_INTEGERS and not is_staged:
         return None
     return [exact_integers(part) for part in integers]

@@ -63,6 +63,12 @@ _TERM_BITS = 44
 # A sum with its noise stays below 2 to this power, so that it fits in 64 bits.
 _SUM_BITS = 61
 
+# What a plan with several classes protects, by what it names.
+_UNITS_WITHIN_A_CLASS = {
+    "record": ProtectedUnit.RECORD_IN_CLASS,
+    "person": ProtectedUnit.PERSON_IN_CLASS,
+}
+
 # How many records a site reads at a time: it bounds memory.
 _BLOCK_SIZE = 1 << 14
 
@@ -108,7 +114,8 @@ class Plan(Statistic):
     rounds : int, optional
         The number of sums, at most 6; the kernel's own number by default.
     protects : {"record", "person"}
-        The privacy unit: one record, or one person with all their records at one site.
+        The privacy unit: one record, or one person with all their records at one site;
+        with several classes, within their class.
     created : str, optional
         When the plan was made (ISO 8601); now by default.
     hours : float, optional
@@ -272,7 +279,13 @@ class Plan(Statistic):
 
     @property
     def privacy_units(self) -> tuple[ProtectedUnit, ...]:  # type: ignore[override]
-        """Return the privacy unit that the plan names, and no other."""
+        """Return the privacy unit that the plan names, and no other.
+
+        With several classes it is a record, or a person, within its class: the classes
+        of a plan, and how many records of each a site has, are public.
+        """
+        if self.kernel.classes > 1:
+            return (_UNITS_WITHIN_A_CLASS[self.protects],)
         return (ProtectedUnit(self.protects),)
 
     @property

@@ -21,7 +21,7 @@ from curvedp.geometry.manifold import Manifold, check_manifold
 from curvedp.inference.kernel import KernelStatistic, PairedDistance, SamplesDistance
 from curvedp.inference.permutation import PermutationMechanism
 from curvedp.ledger import Ledger
-from curvedp.privacy import GDP, Guarantee
+from curvedp.privacy import GDP, Guarantee, PrivacyUnit
 from curvedp.randomness import Source
 from curvedp.records.identifiers import as_label_array
 from curvedp.records.persons import encode_persons, person_means
@@ -313,16 +313,17 @@ def _average_persons(
 
 
 def _person_unit(statistic: type[KernelStatistic]) -> ProtectedUnit:
-    """Return the unit of privacy "person", if the statistic supports it.
+    """Return the unit of privacy that is about persons, if the statistic supports one.
 
     Raises
     ------
     ParameterError
         If the statistic protects records only.
     """
-    if ProtectedUnit.PERSON not in statistic.privacy_units:
-        raise ParameterError(f"is not for {statistic.__name__}", parameter="groups")
-    return ProtectedUnit.PERSON
+    for unit in statistic.privacy_units:
+        if unit.privacy_unit is PrivacyUnit.PERSON:
+            return unit
+    raise ParameterError(f"is not for {statistic.__name__}", parameter="groups")
 
 
 def _index_persons(groups: Any, sizes: list[int], is_paired: bool) -> list[np.ndarray]:

@@ -63,7 +63,10 @@ class KernelStatistic(Statistic):
     radius: float
     sizes: Any
 
-    privacy_units: ClassVar[tuple[ProtectedUnit, ...]] = (ProtectedUnit.RECORD,)
+    # Which sample a record belongs to, and the sizes of the samples, are public.
+    privacy_units: ClassVar[tuple[ProtectedUnit, ...]] = (
+        ProtectedUnit.RECORD_IN_CLASS,
+    )
     # Whether row i of every sample is one pair.
     is_paired: ClassVar[bool] = False
 
@@ -227,12 +230,16 @@ class SamplesDistance(KernelStatistic):
     complement of √p gives k − 1 contrasts. The weights of one record of sample j in all
     contrasts have length √((1 − pⱼ)/(N·nⱼ)), whatever the permutation. Replacing the
     record moves the statistic by at most √2 times that length.
+
+    That is about a record that is replaced within its sample. A record that moves to
+    another sample changes two sizes, which are public. So samples are public classes,
+    and the unit of privacy is a record, or a person, within its class.
     """
 
     name: ClassVar[str] = "kernel distance of samples"
     privacy_units: ClassVar[tuple[ProtectedUnit, ...]] = (
-        ProtectedUnit.RECORD,
-        ProtectedUnit.PERSON,
+        ProtectedUnit.RECORD_IN_CLASS,
+        ProtectedUnit.PERSON_IN_CLASS,
     )
 
     @property

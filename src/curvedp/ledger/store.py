@@ -311,7 +311,13 @@ def _is_group_of_owner_alone(folder: Path, status: os.stat_result) -> bool:
     if sys.platform == "linux" and _ACCESS_LIST in os.listxattr(folder):
         return False
     is_own_group = owner.pw_gid == group.gr_gid and owner.pw_name == group.gr_name
-    return is_own_group and set(group.gr_mem) <= {owner.pw_name}
+    if not is_own_group or not set(group.gr_mem) <= {owner.pw_name}:
+        return False
+    # Users whose first group it is are not among its listed members.
+    return all(
+        user.pw_uid == owner.pw_uid or user.pw_gid != group.gr_gid
+        for user in pwd.getpwall()
+    )
 
 
 @contextmanager

@@ -11,7 +11,7 @@ certificate of another release.
 import re
 from dataclasses import replace
 from functools import lru_cache
-from math import exp, inf, isclose, isfinite, pi, sqrt
+from math import exp, inf, isclose, isfinite, pi, prod, sqrt
 from typing import Any
 
 import numpy as np
@@ -29,14 +29,15 @@ from curvedp.core.certificate import (
 )
 from curvedp.core.certificate_form import lies_in_future
 from curvedp.core.codes import SamplingPath
-from curvedp.core.mechanism import Mechanism, profile_kind
+from curvedp.core.mechanism import MAX_LISTED_INTEGERS, Mechanism, profile_kind
 from curvedp.core.statistic import UNIT_FIELD, ExternalValue, Statistic
 from curvedp.core.wording import UNIT_WORDS, protected_unit_sentence
 from curvedp.errors import CurvedpError, ParameterError, VerificationFailed
 from curvedp.laws import RiemannianGaussian, RiemannianLaplace
+from curvedp.mechanisms.geodesic_knorm import GeodesicMechanism
 from curvedp.mechanisms.isotropic.base import NoiseDescription, ValueMechanism
 from curvedp.mechanisms.knorm_gradient import pure_epsilon
-from curvedp.mechanisms.optimizer import BatchMechanism
+from curvedp.mechanisms.optimizer import BatchMechanism, OptimizerMechanism
 from curvedp.privacy import (
     GDP,
     ApproxDP,
@@ -390,8 +391,8 @@ def _check_release(certificate: Certificate, mechanism: Mechanism) -> list[Check
     release = certificate.release
     integers = release["integers"]
     is_hash_right = integers is None or hash_integers(integers) == release["sha256"]
-    if integers is None and mechanism.info.is_staged:
-        raise ParameterError("a release in stages lists its integers")
+    if integers is None and _has_to_list_integers(mechanism):
+        raise ParameterError("a release of this mechanism lists its integers")
     if integers is not None:
         # Integers that are not of this mechanism are refused here.
         mechanism.reconstruct_value(certificate)
@@ -405,13 +406,30 @@ def _check_release(certificate: Certificate, mechanism: Mechanism) -> list[Check
         and release["post_processing"] == own_codes
         and bool(release["stages"]) == mechanism.info.is_staged
     )
+    detail = "their SHA-256 is the one stated"
+    if integers is None:
+        detail = "too many to list: a SHA-256 stands for them"
     return [
-        Check("integers", is_hash_right, "their SHA-256 is the one stated"),
+        Check("integers", is_hash_right, detail),
         Check(
             "trust and post-processing", is_as_mechanism_says, "as the mechanism says"
         ),
         check_choice(certificate, mechanism),
     ]
+
+
+def _has_to_list_integers(mechanism: Mechanism) -> bool:
+    """Return whether a mechanism's integers are few enough to be listed, in any release.
+
+    Staged mechanisms always list them. Optimizers and descents may make any number of
+    draws. Others make one, of at most two integers for each entry of a point.
+    """
+    if mechanism.info.is_staged:
+        return True
+    if isinstance(mechanism, OptimizerMechanism | GeodesicMechanism):
+        return False
+    entries = prod(mechanism.statistic.value_space.point_shape)
+    return 2 * entries <= MAX_LISTED_INTEGERS
 
 
 def _leads_to_value(

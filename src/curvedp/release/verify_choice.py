@@ -16,6 +16,7 @@ from curvedp.core.mechanism import Mechanism
 from curvedp.core.wording import CHOICE_WORDS
 from curvedp.errors import ParameterError
 from curvedp.release.choose import mechanism_kinds, rank_mechanisms
+from curvedp.statistics.second_moment import SecondMoment
 
 # How far, relative, a stated prediction may be from the one that is computed again.
 # Predictions are simulated: another version of NumPy may draw other random numbers, and
@@ -111,4 +112,17 @@ def _can_lead_to(
         return isinstance(mechanism, EndsInAnother)
     if rule is ChoiceRule.PRIVATE_COUNT:
         return certificate.guarantee.adjacency == "add-remove"
+    if rule is ChoiceRule.ONLY_ONE:
+        return _is_the_only_one(mechanism)
     return True
+
+
+def _is_the_only_one(mechanism: Mechanism) -> bool:
+    """Return whether no other mechanism is offered where this one is.
+
+    Principal directions are released from a second moment with Gaussian noise only,
+    although other mechanisms could release one.
+    """
+    if isinstance(mechanism.statistic, SecondMoment):
+        return True
+    return set(mechanism_kinds(mechanism.statistic)) <= {mechanism.info.option}

@@ -4,9 +4,12 @@ They are the project's colors, an empty figure, the sphere seen from a point, th
 Poincaré disc, and positive definite matrices drawn as ellipses.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
+from matplotlib import style
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Circle, Ellipse
@@ -31,6 +34,18 @@ _GRID_STEP = 15
 # Beyond this height the axis of view is so near to the north pole that "up" is taken
 # from another direction.
 _MAX_HEIGHT_WITH_NORTH_UP = 0.95
+
+
+@contextmanager
+def own_style() -> Iterator[None]:
+    """Give matplotlib its own defaults, in a block or, as a decorator, in a function.
+
+    Matplotlib reads a file `matplotlibrc` in the working folder, where the records of
+    somebody else may lie. Such a file can have texts set by LaTeX, a program that is
+    then started with commands from the file; and a bad one makes every figure fail.
+    """
+    with style.context("default"):
+        yield
 
 
 def view_of(manifold: Manifold) -> str:

@@ -34,6 +34,7 @@ _REGION_STYLE: dict[str, Any] = {
 }
 
 
+@canvas.own_style()
 def region_figure(region: Region, value: np.ndarray | None = None) -> Figure:
     """Draw a confidence region where it lies, and the released value in it.
 
@@ -182,6 +183,7 @@ def _draw_coordinates(axes: Axes, region: Region, value: np.ndarray) -> None:
     axes.set(aspect="equal", xlabel="first coordinate at its middle", ylabel="second")
 
 
+@canvas.own_style()
 def radius_figure(certificate: Certificate, components: int | None = None) -> Figure:
     """Draw the radius of the confidence region against its level.
 
@@ -202,6 +204,7 @@ def radius_figure(certificate: Certificate, components: int | None = None) -> Fi
     return figure
 
 
+@canvas.own_style()
 def profile_figure(profile: Guarantee, mu: float) -> Figure:
     """Draw the privacy profile δ(ε) of a release.
 
@@ -233,6 +236,7 @@ def profile_figure(profile: Guarantee, mu: float) -> Figure:
     return figure
 
 
+@canvas.own_style()
 def tradeoff_figure(profile: Guarantee, mu: float) -> Figure:
     """Draw the smallest type II error of an attacker against the type I error.
 
@@ -266,6 +270,7 @@ def tradeoff_figure(profile: Guarantee, mu: float) -> Figure:
     return figure
 
 
+@canvas.own_style()
 def budget_figure(
     spent: Guarantee | None, budget: Guarantee, labels: list[str]
 ) -> Figure:
@@ -322,6 +327,7 @@ class PlannedRelease(Protocol):
         """The planned release in one line."""
 
 
+@canvas.own_style()
 def plan_figure(
     study: PlannedRelease,
     errors_by_count: Sequence[tuple[float, float]],

@@ -559,6 +559,7 @@ def _figure_element(picture: _Picture) -> str:
     )
 
 
+@canvas.own_style()
 def _svg(figure: Figure) -> str:
     """Return a figure as an SVG element whose colors are variables of the page."""
     buffer = io.StringIO()
