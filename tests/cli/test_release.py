@@ -8,7 +8,7 @@ import pytest
 
 from curvedp import PrivateFrechetMean
 from curvedp.errors import ParameterError
-from curvedp.ledger import Ledger
+from curvedp.ledger import Ledger, write_key
 from curvedp.privacy import GDP
 from support.shell import run
 
@@ -52,6 +52,43 @@ def test_what_is_paid_for_is_not_lost(tmp_path, monkeypatch, output, failure):
         assert result.exit_code == 2
         line = f"error: an output could not be written ({reason}"
         assert result.stderr.strip().splitlines()[-1].startswith(line)
+
+
+@pytest.fixture
+def keyed(tmp_path):
+    """The arguments of a release that is paid from a keyed ledger, and its key."""
+    tmp_path.chmod(0o700)
+    np.save(tmp_path / "x.npy", np.tile([1.0, 0.0, 0.0], (40, 1)))
+    write_key(tmp_path / "key")
+    write_key(tmp_path / "other key")
+    ball = ("-m", "sphere:2", "-r", 0.7, "--mu", 1, "--ledger", tmp_path / "l")
+    return ("release", tmp_path / "x.npy", *ball), tmp_path / "key"
+
+
+def test_a_keyed_ledger_pays(keyed):
+    """It is started with its key, and goes on with it."""
+    arguments, key = keyed
+    started = run(*arguments, "--budget-mu", 3, "--ledger-key", key)
+    assert started.exit_code == 0, started.stderr
+    assert run(*arguments, "--ledger-key", key).exit_code == 0
+    ledger = Ledger(key.with_name("l"), key=key)
+    assert ledger.verify() == 2
+
+
+def test_a_keyed_ledger_pays_nobody_without_its_key(keyed):
+    arguments, key = keyed
+    book = Ledger(key.with_name("l"), GDP(3.0), key=key)
+    missing = run(*arguments)
+    assert missing.exit_code == 2
+    line = " ".join(missing.stderr.split())
+    assert line.startswith("error: --ledger-key is missing: this ledger has a key")
+    for wrong in (key.with_name("other key"), key.with_name("none"), "x.npy"):
+        assert run(*arguments, "--ledger-key", wrong).exit_code == 2
+    overwriting = run(*arguments, "--ledger-key", key, "--certificate", key)
+    assert overwriting.exit_code == 2
+    assert book.entries == []
+    without_ledger = run(*arguments[:-2], "--ledger-key", key)
+    assert "goes with --ledger" in without_ledger.stderr
 
 
 def test_a_report_does_not_overwrite_a_numbered_certificate(tmp_path):

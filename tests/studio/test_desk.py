@@ -14,6 +14,7 @@ from curvedp import GDP, Ledger
 from curvedp._files import write_atomically
 from curvedp.core.certificate import Certificate
 from curvedp.errors import CurvedpError, ParameterError
+from curvedp.ledger import write_key
 from curvedp.release.verify import verify_certificate
 from curvedp.studio import server
 from curvedp.studio.desk import Desk
@@ -386,3 +387,23 @@ def test_a_port_that_is_taken_and_a_file_that_is_not_there(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(ParameterError, match="is a file; --folder"):
         server.serve(tmp_path / "file", say=print)
+
+
+def test_a_keyed_ledger(tmp_path):
+    """It is started and charged with its key, and a script says where the key is."""
+    np.save(tmp_path / "poles.npy", directions())
+    write_key(tmp_path / "book.key")
+    folder, data = tmp_path / "out", tmp_path / "poles.npy"
+    table = Desk(folder, data, ledger_key=tmp_path / "book.key")
+    table.start_ledger({"kind": "gdp", "mu": 1.0})
+    table.release({"study": STUDY, "key": table.plan({"study": STUDY})["key"]})
+    table.close()
+    script = (folder / "release-1" / "release.py").read_text()
+    assert f"key={str(tmp_path / 'book.key')!r})" in script
+    ledger = Ledger(folder / "study.ledger", key=tmp_path / "book.key")
+    assert ledger.verify() == 1
+
+    stranger = Desk(folder, data)
+    with pytest.raises(ParameterError, match="ledger_key is missing"):
+        stranger.state()
+    stranger.close()

@@ -422,6 +422,10 @@ def studio(
         Path | None,
         typer.Option(help="sign releases with this key, as `curvedp key` writes it"),
     ] = None,
+    ledger_key: Annotated[
+        Path | None,
+        typer.Option(help="key of the ledger, as `curvedp ledger key` writes it"),
+    ] = None,
 ) -> None:
     """A page on this machine, and for nobody else, to look, choose, pay and release."""
     from curvedp.studio.server import serve
@@ -429,7 +433,15 @@ def studio(
     def print_now(line: str) -> None:
         print(line, flush=True)
 
-    serve(folder, data, port=port, browser=browser, key=key, say=print_now)
+    serve(
+        folder,
+        data,
+        port=port,
+        browser=browser,
+        key=key,
+        ledger_key=ledger_key,
+        say=print_now,
+    )
 
 
 @app.command()

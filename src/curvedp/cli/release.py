@@ -96,6 +96,9 @@ _COMMON_OPTIONS: Options = {
     **GUARANTEE,
     **READING,
     "ledger": option(Path, "--ledger", help="budget to spend from"),
+    "ledger_key": option(
+        Path, "--ledger-key", help="file with the key of a keyed ledger"
+    ),
     "budget_mu": option(
         float, "--budget-mu", help="start the ledger with this GDP budget"
     ),
@@ -227,15 +230,17 @@ def _would_overwrite(name: str, target: Path, path: Path) -> bool:
     return is_beside and numbered_name.fullmatch(path.name) is not None
 
 
-def _open_ledger(path: Path | None, budget_mu: float | None) -> "Ledger | None":
-    """Return the ledger to pay from, if any.
+def _open_ledger(
+    path: Path | None, budget_mu: float | None, key: Path | None
+) -> "Ledger | None":
+    """Return the ledger to pay from, if any; `key` is the file with its key.
 
     A new one is made together with its first entry (`lazy`), so that a release that is
     refused leaves no file. A file that exists is never deleted: another process may
     have spent from it since anybody looked.
     """
-    from curvedp.ledger import Ledger
     from curvedp.privacy import GDP
+    from curvedp.release.pay import open_ledger
 
     if path is None:
         return None
@@ -245,9 +250,9 @@ def _open_ledger(path: Path | None, budget_mu: float | None) -> "Ledger | None":
                 f"there is no ledger at {path}: --budget-mu starts one, or "
                 "`curvedp ledger create`"
             )
-        return Ledger(path)
+        return open_ledger(path, key=key)
     _validate.positive("budget_mu", budget_mu)
-    return Ledger(path, GDP(budget_mu), lazy=True)
+    return open_ledger(path, GDP(budget_mu), key=key, lazy=True)
 
 
 def _release(statistic: str, options: TypedOptions) -> None:
@@ -280,7 +285,9 @@ def _release(statistic: str, options: TypedOptions) -> None:
     estimator = offer.build(
         {**estimator_options, "manifold": space},
         guarantee=guarantee,
-        ledger=_open_ledger(options["ledger"], options["budget_mu"]),
+        ledger=_open_ledger(
+            options["ledger"], options["budget_mu"], options["ledger_key"]
+        ),
         label=_ledger_label(f"{offer.title} of {options['data'].name}"),
     )
     with waiting("drawing exact noise"):
@@ -297,7 +304,7 @@ def _release(statistic: str, options: TypedOptions) -> None:
 
 def _check_outputs(options: TypedOptions) -> None:
     """Refuse outputs that could not be written, and a budget without a ledger."""
-    inputs = [options["data"], options["mask"], options["ledger"]]
+    inputs = [options[name] for name in ("data", "mask", "ledger", "ledger_key")]
     if options.get("center") is not None:
         # The center may be the name of a file; other text does no harm here.
         inputs.append(Path(options["center"]))
@@ -312,8 +319,11 @@ def _check_outputs(options: TypedOptions) -> None:
     if options["report"] is not None:
         # Without the extra that a report needs, nothing is paid.
         import curvedp.report  # noqa: F401
-    if options["ledger"] is None and options["budget_mu"] is not None:
-        raise ParameterError("--budget-mu goes with --ledger")
+    if options["ledger"] is None:
+        for name in ("budget_mu", "ledger_key"):
+            if options[name] is not None:
+                flag = "--" + name.replace("_", "-")
+                raise ParameterError(f"{flag} goes with --ledger")
 
 
 def _read_columns(offer: Offer, options: TypedOptions, records: Any) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """How a release is paid for: once, before anything is drawn."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from curvedp.core.codes import ProtectedUnit
@@ -12,6 +13,38 @@ from curvedp.privacy.unit import PrivacyUnit
 
 # Characters of a text in a ledger's entry.
 _MAX_TEXT_LENGTH = 200
+
+
+def open_ledger(
+    path: Path,
+    budget: Guarantee | None = None,
+    *,
+    key: Path | None = None,
+    lazy: bool = False,
+) -> Ledger:
+    """Open the ledger that pays for a release, for the command line and the studio.
+
+    There `key` is the name of an option of its own, such as the array in a file. So
+    what is wrong with the ledger's key is said of a parameter called `ledger_key`.
+
+    Parameters
+    ----------
+    path, budget, key, lazy
+        As for `Ledger`.
+
+    Raises
+    ------
+    ParameterError, LedgerCorrupted
+        As `Ledger` does.
+    """
+    try:
+        return Ledger(path, budget, key=key, lazy=lazy)
+    except ParameterError as error:
+        if error.parameter != "key":
+            raise
+        raise ParameterError(
+            error.rule, parameter="ledger_key", value=error.value
+        ) from None
 
 
 def check_payer(ledger: Any, label: Any) -> None:

@@ -19,6 +19,7 @@ from curvedp.core.wording import protected_unit_sentence
 from curvedp.errors import ParameterError
 from curvedp.ledger import Entry, Ledger
 from curvedp.records import FORMS
+from curvedp.release.pay import open_ledger
 from curvedp.release.warnings import estimator_warnings
 from curvedp.releasing import (
     Offer,
@@ -114,7 +115,9 @@ class PaidRelease:
 
 
 class Desk:
-    """The file `data`, a ledger and the releases in `folder`, and a key to sign with.
+    """The file `data`, a ledger and the releases in `folder`, and keys.
+
+    Releases are signed with `key`; `ledger_key` is the ledger's own, where it has one.
 
     A release is known by the key that was asked with: asking twice, from a second tab or
     after a lost answer, spends once. A file that came through the browser lies in a folder
@@ -124,11 +127,16 @@ class Desk:
     most = 512 * 2**20  # bytes of a file that comes through the browser
 
     def __init__(
-        self, folder: Path, data: Path | None = None, key: Path | None = None
+        self,
+        folder: Path,
+        data: Path | None = None,
+        key: Path | None = None,
+        ledger_key: Path | None = None,
     ) -> None:
         self.folder = folder
         self.data = data
         self.key = key
+        self.ledger_key = ledger_key
         self.ledger_path = folder / "study.ledger"
         self.private = Path(tempfile.mkdtemp(prefix="curvedp-studio-"))
         self.releases: dict[str, PaidRelease] = {}  # by the key they were asked with
@@ -169,7 +177,9 @@ class Desk:
         }
 
     def _ledger(self) -> Ledger | None:
-        return Ledger(self.ledger_path) if self.ledger_path.exists() else None
+        if not self.ledger_path.exists():
+            return None
+        return open_ledger(self.ledger_path, key=self.ledger_key)
 
     def _ledger_state(self) -> dict[str, Any] | None:
         """Return what the page shows of the ledger."""
@@ -188,7 +198,7 @@ class Desk:
         """Make a ledger with the chosen budget; one that exists is never touched."""
         if not self.ledger_path.exists():
             self.folder.mkdir(parents=True, exist_ok=True)
-            Ledger(self.ledger_path, parse_guarantee(chosen))
+            open_ledger(self.ledger_path, parse_guarantee(chosen), key=self.ledger_key)
         return self.state()
 
     def _study(self, chosen: Any) -> tuple[Study, Path]:
@@ -304,7 +314,8 @@ class Desk:
         release.warnings += [warning.text for warning in estimator_warnings(fitted)]
 
         source = data.name if data.parent == self.private else str(data)
-        script = study.script(source, str(self.ledger_path), label)
+        key = None if self.ledger_key is None else str(self.ledger_key)
+        script = study.script(source, str(self.ledger_path), label, key)
         release.add_file("release.py", lambda: script)
         release.add_file("release.ipynb", lambda: notebook(script))
         release.add_file("report.html", lambda: _report(fitted))

@@ -172,7 +172,10 @@ def _refusal(text: str, status: int = 400) -> Response:
 
 
 def opened(
-    folder: Path, data: Path | None = None, key: Path | None = None
+    folder: Path,
+    data: Path | None = None,
+    key: Path | None = None,
+    ledger_key: Path | None = None,
 ) -> Callable[[], "Desk"]:
     """Return a function that makes the desk when it is first called.
 
@@ -184,7 +187,7 @@ def opened(
     def made() -> "Desk":
         from curvedp.studio.desk import Desk
 
-        return Desk(folder, data, key)
+        return Desk(folder, data, key, ledger_key)
 
     def desk() -> "Desk":
         with lock:
@@ -200,6 +203,7 @@ def serve(
     port: int = 0,
     browser: bool = True,
     key: Path | None = None,
+    ledger_key: Path | None = None,
     say: Callable[[str], None],
 ) -> None:
     """Serve the page until it is stopped.
@@ -216,6 +220,8 @@ def serve(
         Whether to open a browser. The link is printed only where none was opened.
     key : Path, optional
         The private key to sign releases with.
+    ledger_key : Path, optional
+        The key of the ledger, where that has one.
     say : callable
         Prints a line for the user.
 
@@ -234,7 +240,11 @@ def serve(
         raise ParameterError(f"there is no key at {key}: `curvedp key {key}` makes one")
 
     door = _listening(port)
-    desk = opened(folder, data, key)
+    if ledger_key is not None and not ledger_key.is_file():
+        raise ParameterError(
+            f"there is no key at {ledger_key}: `curvedp ledger key {ledger_key}` makes one"
+        )
+    desk = opened(folder, data, key, ledger_key)
     app, guard = guarded_application(desk, door.getsockname()[1])
     config = uvicorn.Config(
         app,

@@ -302,7 +302,9 @@ class Study:
         )
         return self.offer.fit(estimator, self.read_columns(data))
 
-    def script(self, data: str, ledger: str, label: str) -> str:
+    def script(
+        self, data: str, ledger: str, label: str, ledger_key: str | None = None
+    ) -> str:
         """Return Python source that makes this release, in cells.
 
         Parameters
@@ -311,7 +313,12 @@ class Study:
             The names of the file with the records and of the ledger's file.
         label : str
             What the ledger calls the release.
+        ledger_key : str, optional
+            The name of the file with the ledger's key, where it has one.
         """
+        ledger_arguments = repr(ledger)
+        if ledger_key is not None:
+            ledger_arguments += f", key={ledger_key!r}"
         column_lines = []
         for name, typed_column in self._chosen_columns().items():
             source = "None"
@@ -327,7 +334,7 @@ class Study:
         module, estimator = self.offer.import_names
         return _SCRIPT.format(
             data=data,
-            ledger=ledger,
+            ledger_arguments=ledger_arguments,
             label=label,
             manifold=self.manifold,
             reading=_keyword_source(self.reading()),
@@ -394,7 +401,7 @@ records = read_records(data, manifold{reading})
 print(check(manifold, records, groups=groups))
 
 # %% Paid for: may be published
-ledger = Ledger({ledger!r})
+ledger = Ledger({ledger_arguments})
 model = {estimator}({arguments}, ledger=ledger, label={label!r})
 model.fit({fit_arguments}, groups=groups)
 write(model, Path("value.csv"), Path("certificate.json"), Path("report.html"))

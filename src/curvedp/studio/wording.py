@@ -13,6 +13,7 @@ _COMMON_NAMES = {
     "decimal": "decimal sign",
     "key": "array in an npz or mat file, cells of an xlsx file",
     "groups": "column that says whose record it is",
+    "ledger_key": "--ledger-key",
     "eps": "ε",
     "delta0": "δ",
     "mu": "μ",
