@@ -53,7 +53,7 @@ from curvedp.mechanisms.staged.ball_search import PrivateBallMechanism
 from curvedp.mechanisms.staged.budget import StagedMechanism
 from curvedp.mechanisms.staged.median import MedianMechanism
 from curvedp.mechanisms.vector import AddNoise
-from curvedp.privacy import GDP, Guarantee, PureDP
+from curvedp.privacy import GDP, PrivacyCurve, PureDP
 from curvedp.randomness import GeneratorSource
 from curvedp.records.base import open_records
 from curvedp.release.rebuild import rebuild_mechanism
@@ -95,7 +95,7 @@ class Case(NamedTuple):
 
     mechanism: str
     manifold: Manifold
-    claim: Callable[[], Guarantee]
+    claim: Callable[[], PrivacyCurve]
     outputs: Outputs
     most: int | None = None
 

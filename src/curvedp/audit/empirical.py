@@ -31,7 +31,13 @@ from curvedp.errors import ParameterError
 from curvedp.geometry.manifold import Manifold
 from curvedp.mechanisms import LogGaussianMechanism, LogLaplaceMechanism
 from curvedp.mechanisms.isotropic.base import ValueMechanism
-from curvedp.privacy import GDP, Guarantee, PrivacyProfile, PureDP, convert
+from curvedp.privacy import (
+    GDP,
+    PrivacyCurve,
+    PrivacyProfile,
+    PureDP,
+    convert,
+)
 
 Pair = tuple[np.ndarray, np.ndarray]
 
@@ -114,7 +120,7 @@ def _ratio_of_finite_claim(audited: float, claimed: float) -> float:
     return audited / claimed
 
 
-def claimed_mu(claim: Guarantee) -> float:
+def claimed_mu(claim: PrivacyCurve) -> float:
     """Return the μ of the μ-GDP that a claim implies, or ∞ if it implies none."""
     if isinstance(claim, PureDP):
         return float(convert(claim, to=GDP).mu)
@@ -124,7 +130,7 @@ def claimed_mu(claim: Guarantee) -> float:
 
 
 def audit_scores(
-    claim: Guarantee,
+    claim: PrivacyCurve,
     first: Sequence[np.ndarray],
     second: Sequence[np.ndarray],
     *,
@@ -138,8 +144,8 @@ def audit_scores(
 
     Parameters
     ----------
-    claim : Guarantee
-        The guarantee that is attacked.
+    claim : Guarantee or PrivacyProfile
+        The guarantee or profile that is attacked.
     first, second : sequences of arrays
         Scores of the outputs at the first and at the second data set: first[k] and
         second[k] hold the k-th score, one number for each output.
@@ -166,7 +172,7 @@ def audit_scores(
     >>> audit_scores(GDP(1.0), *noisy).holds, audit_scores(GDP(0.8), *noisy).holds
     (True, False)
     """
-    if not isinstance(claim, Guarantee):
+    if not isinstance(claim, PrivacyCurve):
         raise ParameterError(
             "must be a guarantee, such as GDP(1.0)", parameter="claim", value=claim
         )

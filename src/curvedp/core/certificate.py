@@ -41,7 +41,16 @@ from curvedp.core.certificate_form import (
 from curvedp.core.codes import ProtectedUnit, TrustModel
 from curvedp.errors import CurvedpError, ParameterError
 from curvedp.numerics.directed_rounding import round_up
-from curvedp.privacy import GDP, ZCDP, Guarantee, PrivacyProfile, PureDP, RaoDP, convert
+from curvedp.privacy import (
+    GDP,
+    ZCDP,
+    Guarantee,
+    PrivacyCurve,
+    PrivacyProfile,
+    PureDP,
+    RaoDP,
+    convert,
+)
 from curvedp.privacy.guarantees.base import guarantee_from_dict
 from curvedp.signing import digest, is_signed, signature
 
@@ -142,14 +151,14 @@ class Claims:
 
     @classmethod
     @lru_cache(maxsize=64)  # the same for every release of a mechanism, and costly
-    def from_profile(cls, promise: Guarantee, slack: float) -> "Claims":
+    def from_profile(cls, promise: PrivacyCurve, slack: float) -> "Claims":
         """Return what a privacy profile or a guarantee implies in every definition.
 
         μ-GDP implies μ²/2-zCDP (Dong, Roth & Su 2022, Corollary B.6).
 
         Parameters
         ----------
-        promise : Guarantee
+        promise : PrivacyCurve
             A privacy profile, or one guarantee such as pure ε.
         slack : float
             The total variation distance between the drawn and the ideal noise.
@@ -221,7 +230,7 @@ Definition = TypeVar("Definition", bound=Guarantee)
 
 
 def _implied_guarantee(
-    promise: Guarantee, definition: type[Definition]
+    promise: PrivacyCurve, definition: type[Definition]
 ) -> Definition | None:
     """Return the guarantee that another implies in a definition; None if there is none."""
     try:

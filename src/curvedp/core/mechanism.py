@@ -51,7 +51,7 @@ from curvedp.core.registry import mechanisms
 from curvedp.core.statistic import UNIT_FIELD, Statistic
 from curvedp.errors import ParameterError
 from curvedp.geometry.names import manifold_name
-from curvedp.privacy import GDP, Guarantee, PrivacyProfile, PureDP
+from curvedp.privacy import GDP, Guarantee, PrivacyCurve, PrivacyProfile, PureDP
 from curvedp.randomness import SecureSource, Source
 
 # A certificate lists the integers of a draw up to this many; of more it has the hash
@@ -214,7 +214,7 @@ class Mechanism(ABC):
 
     @property
     @abstractmethod
-    def privacy_profile(self) -> Guarantee:
+    def privacy_profile(self) -> PrivacyCurve:
         """What the ideal law promises: its profile, or pure ε if nothing finer is known."""
 
     @abstractmethod
@@ -382,9 +382,9 @@ def describe_mechanism(mechanism: Mechanism) -> dict[str, Any]:
     }
 
 
-def profile_kind(promise: Guarantee) -> ProfileKind:
+def profile_kind(promise: PrivacyCurve) -> ProfileKind:
     """Return what is known of a profile: the exact one, or a proved bound."""
-    return ProfileKind.EXACT if promise.label == "exact" else ProfileKind.PROVED_BOUND
+    return ProfileKind.EXACT if promise.is_exact else ProfileKind.PROVED_BOUND
 
 
 def _check_privacy_unit(
@@ -421,10 +421,10 @@ def _choice_record(choice: Choice) -> dict[str, Any]:
     }
 
 
-def strongest_guarantee(promise: Guarantee) -> Guarantee:
+def strongest_guarantee(promise: PrivacyCurve) -> Guarantee:
     """Return what a privacy profile says in one definition: pure ε if finite, else μ-GDP."""
     if not isinstance(promise, PrivacyProfile):
-        return promise
+        return promise.guarantee
     if np.isfinite(promise.pure_epsilon):
         return PureDP(promise.pure_epsilon, adjacency=promise.adjacency)
     return GDP(promise.mu, adjacency=promise.adjacency)

@@ -35,7 +35,7 @@ from curvedp.federated.experimental import warn_experimental
 from curvedp.federated.masking import Party, is_announcement, unmask_sum
 from curvedp.federated.noise import surplus_noise
 from curvedp.federated.plan import Plan, Round
-from curvedp.privacy import Guarantee
+from curvedp.privacy import Guarantee, PrivacyCurve
 from curvedp.randomness import Source
 from curvedp.signing import digest
 
@@ -96,7 +96,7 @@ class FederatedMechanism(Mechanism, ChecksItself):
         return cls(statistic=statistic)
 
     @property
-    def privacy_profile(self) -> Guarantee:
+    def privacy_profile(self) -> PrivacyCurve:
         """The privacy profile of all rounds: that of one Gaussian release."""
         return self.statistic.profile
 

@@ -37,7 +37,7 @@ from curvedp.laws.exact import exact_gaussian, exact_laplace
 from curvedp.mechanisms.isotropic.base import IsotropicMechanism
 from curvedp.mechanisms.isotropic.gaussian import GaussianMechanism
 from curvedp.mechanisms.isotropic.laplace import LaplaceMechanism
-from curvedp.privacy import Guarantee
+from curvedp.privacy import Guarantee, PrivacyCurve
 from curvedp.randomness import GeneratorSource, Source
 
 _MAX_PERMUTATIONS = 100_000
@@ -249,7 +249,7 @@ class PermutationMechanism(Mechanism):
         return kind(Euclidean(1), self.sensitivity, self.scale)
 
     @property
-    def privacy_profile(self) -> Guarantee:
+    def privacy_profile(self) -> PrivacyCurve:
         return self._noise_on_one_number.privacy_profile
 
     def prepare_data(self, data: Any) -> np.ndarray:

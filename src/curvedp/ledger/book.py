@@ -27,7 +27,8 @@ from curvedp.ledger.store import (
     read_key,
     transaction,
 )
-from curvedp.privacy.guarantees.base import ADJACENCIES, Guarantee, guarantee_from_dict
+from curvedp.privacy.curve import ADJACENCIES, PrivacyCurve
+from curvedp.privacy.guarantees.base import Guarantee, guarantee_from_dict
 from curvedp.privacy.unit import PrivacyUnit, check_unit
 
 AnyPath = str | os.PathLike[str]
@@ -188,7 +189,7 @@ class Ledger:
 
     def spend(
         self,
-        guarantee: Guarantee,
+        guarantee: PrivacyCurve,
         label: str,
         *,
         partition: str | None = None,
@@ -202,7 +203,7 @@ class Ledger:
 
         Parameters
         ----------
-        guarantee : Guarantee
+        guarantee : Guarantee or PrivacyProfile
             What the release satisfies. If it is of another definition than the
             ledger's, it is converted, never to a stronger statement.
         label : str
@@ -243,7 +244,7 @@ class Ledger:
 
     def spend_on_disjoint_groups(
         self,
-        guarantees: Sequence[Guarantee],
+        guarantees: Sequence[PrivacyCurve],
         label: str,
         *,
         unit: PrivacyUnit | str | None = None,
@@ -259,7 +260,7 @@ class Ledger:
 
         Parameters
         ----------
-        guarantees : sequence of Guarantee
+        guarantees : sequence of Guarantee or PrivacyProfile
             What each of the releases satisfies. As with `spend`'s groups, a record's
             group must be public and fixed, and if persons are protected, all records of
             a person must be in one group.
@@ -281,7 +282,7 @@ class Ledger:
 
     def _spend(
         self,
-        guarantees: Sequence[Guarantee],
+        curves: Sequence[PrivacyCurve],
         label: str,
         partition: str | None,
         group: str | None,
@@ -289,16 +290,18 @@ class Ledger:
     ) -> Entry:
         """Charge one entry for one release, or for several about disjoint groups.
 
-        The parameters are those of `spend` and `spend_on_disjoint_groups`; `facts` is
+        `curves` are the guarantees, or profiles, of the releases. The other parameters
+        are those of `spend` and `spend_on_disjoint_groups`; `facts` is
         what the caller states about the release.
         """
-        for guarantee in guarantees:
-            if not isinstance(guarantee, Guarantee):
+        for curve in curves:
+            if not isinstance(curve, PrivacyCurve):
                 raise ParameterError(
                     "must be a guarantee, such as GDP(0.5)",
                     parameter="guarantee",
-                    value=guarantee,
+                    value=curve,
                 )
+        guarantees = [curve.guarantee for curve in curves]
         _check_text("label", label)
         checked_facts = _check_facts(facts, guarantees)
         has_groups = partition is not None or len(guarantees) > 1

@@ -35,7 +35,13 @@ from curvedp.mechanisms.vector import (
     needs_bounded_loss,
 )
 from curvedp.numerics.directed_rounding import round_up
-from curvedp.privacy import Guarantee, PureDP, gaussian_profile, smallest_scale
+from curvedp.privacy import (
+    Guarantee,
+    PrivacyCurve,
+    PureDP,
+    gaussian_profile,
+    smallest_scale,
+)
 from curvedp.randomness import Source
 from curvedp.regression.bounds import (
     MAX_PREDICTOR,
@@ -152,7 +158,7 @@ class BundleDescentMechanism(
         return float(round_up(SENSITIVITY_FACTOR * self.scale / worth, _ROUNDING))
 
     @cached_property
-    def privacy_profile(self) -> Guarantee:
+    def privacy_profile(self) -> PrivacyCurve:
         """All steps together, and the final release, which doubles ε, or μ²."""
         if self.noise_kind == "laplace":
             epsilon = 2 * self.steps * self.sensitivity / self.scale

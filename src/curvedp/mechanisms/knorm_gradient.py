@@ -33,7 +33,7 @@ from curvedp.core.statistic import Statistic
 from curvedp.errors import ParameterError, UnattainableGuarantee
 from curvedp.geometry.manifold import Manifold
 from curvedp.laws.knorm import GeodesicBall, LipschitzRejectionSampler
-from curvedp.privacy import GDP, ApproxDP, Guarantee, PureDP
+from curvedp.privacy import GDP, ApproxDP, Guarantee, PrivacyCurve, PureDP
 from curvedp.randomness import Source
 from curvedp.records.base import Records
 from curvedp.statistics.frechet_mean import FrechetMean
@@ -96,7 +96,7 @@ class KNormMechanism(Mechanism):
         return self.requested
 
     @property
-    def privacy_profile(self) -> Guarantee:
+    def privacy_profile(self) -> PrivacyCurve:
         """Pure ε: nothing finer is claimed."""
         return PureDP(self.epsilon)
 

@@ -21,7 +21,7 @@ from curvedp.mechanisms.vector import (
     smallest_noise,
     std_per_scale,
 )
-from curvedp.privacy import Guarantee
+from curvedp.privacy import Guarantee, PrivacyCurve
 from curvedp.randomness import Source
 from curvedp.records.base import Records, open_records
 from curvedp.statistics.noisy_sums import SumStatistic
@@ -66,7 +66,7 @@ class SumMechanism(VectorMechanism):
         return cls(statistic=statistic, scale=level.scale, noise_kind=level.kind)
 
     @cached_property
-    def privacy_profile(self) -> Guarantee:
+    def privacy_profile(self) -> PrivacyCurve:
         """For adding or removing a record."""
         return replace(super().privacy_profile, adjacency=ADD_REMOVE)
 

@@ -20,7 +20,7 @@ from curvedp.core.fields import Count, Length, check_length
 from curvedp.core.mechanism import Draw, Mechanism, MechanismInfo
 from curvedp.core.statistic import Statistic
 from curvedp.errors import ParameterError
-from curvedp.privacy import Guarantee, gaussian_profile
+from curvedp.privacy import Guarantee, PrivacyCurve, gaussian_profile
 from curvedp.privacy import optimizer_accounting as accounting
 from curvedp.randomness import Source
 from curvedp.statistics.clipped_gradient import ClippedGradient, ClippedGradientSum
@@ -85,7 +85,7 @@ class BatchMechanism(OptimizerMechanism):
         """Return the composition of all steps."""
 
     @cached_property
-    def privacy_profile(self) -> Guarantee:
+    def privacy_profile(self) -> PrivacyCurve:
         return self.composed(batches_are_known=False)
 
     @cached_property
@@ -120,7 +120,7 @@ class DescentMechanism(OptimizerMechanism):
     info: ClassVar[MechanismInfo] = _optimizer_info("dp-rgd")
 
     @cached_property
-    def privacy_profile(self) -> Guarantee:
+    def privacy_profile(self) -> PrivacyCurve:
         """T Gaussian releases are one of √T times the sensitivity."""
         total_sensitivity = sqrt(self.steps) * self.sensitivity
         return gaussian_profile(0.0, 1, self.noise, total_sensitivity)

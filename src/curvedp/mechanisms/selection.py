@@ -33,8 +33,9 @@ from curvedp.errors import ParameterError
 from curvedp.geometry import Euclidean
 from curvedp.geometry.manifold import Manifold
 from curvedp.numerics.enclosures import decide
-from curvedp.privacy import Guarantee, NegativeBinomialRuns
-from curvedp.privacy.guarantees.base import ADJACENCIES, guarantee_from_dict
+from curvedp.privacy import Guarantee, NegativeBinomialRuns, PrivacyCurve
+from curvedp.privacy.curve import ADJACENCIES
+from curvedp.privacy.guarantees.base import guarantee_from_dict
 from curvedp.randomness import Source
 from curvedp.randomness.lazy_reals import LazyUniforms
 
@@ -137,7 +138,7 @@ class SelectionMechanism(Mechanism):
         return NegativeBinomialRuns(self.stop, self.shape)
 
     @cached_property
-    def privacy_profile(self) -> Guarantee:
+    def privacy_profile(self) -> PrivacyCurve:
         """What the best of a random number of runs promises (Papernot & Steinke 2022)."""
         run = guarantee_from_dict(self.run)
         if run.adjacency != self.statistic.adjacency:

@@ -23,7 +23,13 @@ from curvedp.geometry.manifold import Manifold
 from curvedp.laws import RiemannianGaussian, RiemannianLaplace
 from curvedp.laws.exact import ExactDraw, exact_gaussian, exact_laplace
 from curvedp.numerics.directed_rounding import round_down, round_up
-from curvedp.privacy import Guarantee, PureDP, gaussian_profile, smallest_scale
+from curvedp.privacy import (
+    Guarantee,
+    PrivacyCurve,
+    PureDP,
+    gaussian_profile,
+    smallest_scale,
+)
 from curvedp.privacy.profiles.ricci_bound import PureProfile
 from curvedp.randomness import Source
 
@@ -191,7 +197,7 @@ class VectorMechanism(Mechanism):
         return self.sensitivity
 
     @cached_property
-    def privacy_profile(self) -> Guarantee:
+    def privacy_profile(self) -> PrivacyCurve:
         """The profile of one Gaussian release, or pure ε."""
         if self.noise_kind == "laplace":
             return PureDP(round_up(self.total_sensitivity / self.scale))

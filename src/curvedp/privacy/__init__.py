@@ -7,6 +7,7 @@ from curvedp.privacy.composition import Composition, compose, compose_profiles
 
 if TYPE_CHECKING:
     from curvedp.privacy.calibration import smallest_scale
+    from curvedp.privacy.curve import PrivacyCurve
     from curvedp.privacy.enclosure.delta import certified_delta
     from curvedp.privacy.enclosure.mu import certified_mu
     from curvedp.privacy.guarantees.base import Guarantee
@@ -39,6 +40,7 @@ __all__ = [
     "Composition",
     "Guarantee",
     "NegativeBinomialRuns",
+    "PrivacyCurve",
     "PrivacyProfile",
     "PrivacyUnit",
     "PureDP",
@@ -61,6 +63,7 @@ __getattr__, __dir__ = _lazy.exports(
     __name__,
     {
         "curvedp.privacy.calibration": ["smallest_scale"],
+        "curvedp.privacy.curve": ["PrivacyCurve"],
         "curvedp.privacy.enclosure.delta": ["certified_delta"],
         "curvedp.privacy.enclosure.mu": ["certified_mu"],
         "curvedp.privacy.guarantees.base": ["Guarantee"],

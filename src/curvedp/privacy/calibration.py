@@ -66,7 +66,7 @@ def meets(profile: PrivacyProfile, target: Guarantee) -> bool:
         )
     if profile.adjacency != target.adjacency:
         return False
-    return target.parameter_of(profile) <= target.parameter_of(target)
+    return target.parameter_of(profile.guarantee) <= target.parameter_of(target)
 
 
 def smallest_scale(
@@ -421,7 +421,7 @@ def _spent(profile: PrivacyProfile, target: Guarantee) -> float:
     This is the number that decides: the target is met if it is at most the target's own
     parameter.
     """
-    return target.parameter_of(profile)
+    return target.parameter_of(profile.guarantee)
 
 
 def _spent_lower_bound(profile: PrivacyProfile, target: Guarantee) -> float:

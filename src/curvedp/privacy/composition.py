@@ -20,10 +20,12 @@ import numpy as np
 from curvedp import _validate
 from curvedp.errors import ParameterError
 from curvedp.numerics.directed_rounding import Array, bisect_floats, round_root
+from curvedp.privacy.curve import PrivacyCurve
 from curvedp.privacy.guarantees.base import (
     Guarantee,
     common_adjacency,
     guarantee_from_dict,
+    guarantee_of,
 )
 from curvedp.privacy.guarantees.conversions import convert
 from curvedp.privacy.guarantees.definitions import GDP, ZCDP, PureDP, RaoDP, RenyiDP
@@ -155,13 +157,13 @@ class Composition(Guarantee):
         return cls(parts, counts, **fields)
 
 
-def compose(*guarantees: Guarantee | Iterable[Guarantee]) -> Guarantee:
+def compose(*guarantees: PrivacyCurve | Iterable[PrivacyCurve]) -> Guarantee:
     """Return the guarantee of all releases together.
 
     Parameters
     ----------
-    *guarantees : Guarantee
-        The guarantees of the releases, or one iterable of them.
+    *guarantees : Guarantee or PrivacyProfile
+        The guarantees or profiles of the releases, or one iterable of them.
 
     Returns
     -------
@@ -237,7 +239,7 @@ def _sum_of_costs(parts: tuple[Guarantee, ...]) -> Guarantee | None:
         return None
 
 
-def compose_profiles(guarantees: Iterable[Guarantee]) -> Guarantee:
+def compose_profiles(guarantees: Iterable[PrivacyCurve]) -> Guarantee:
     """Compose through privacy loss distributions even where a closed form exists.
 
     The result is never weaker than the profiles of the parts allow. Parts of one
@@ -246,8 +248,8 @@ def compose_profiles(guarantees: Iterable[Guarantee]) -> Guarantee:
 
     Parameters
     ----------
-    guarantees : iterable of Guarantee
-        The guarantees of the releases.
+    guarantees : iterable of Guarantee or PrivacyProfile
+        The guarantees or profiles of the releases.
 
     Examples
     --------
@@ -340,7 +342,7 @@ def _pld_epsilon(pld: ComposedPLD, delta: Array) -> Array:
 
 
 def _checked_parts(
-    guarantees: tuple[Guarantee | Iterable[Guarantee], ...],
+    guarantees: tuple[PrivacyCurve | Iterable[PrivacyCurve], ...],
 ) -> tuple[Guarantee, ...]:
     """Return the arguments of `compose` as a tuple of guarantees.
 
@@ -349,17 +351,16 @@ def _checked_parts(
     ParameterError
         If there are none, or if one of them is not a guarantee.
     """
-    if len(guarantees) == 1 and not isinstance(guarantees[0], Guarantee):
+    items: tuple[Any, ...] = guarantees
+    if len(items) == 1 and not isinstance(items[0], PrivacyCurve):
         try:
-            guarantees = tuple(guarantees[0])
+            items = tuple(items[0])
         except TypeError:
             raise ParameterError(
-                f"{_validate.shown(guarantees[0])} must be guarantees, such as GDP(1.0)"
+                f"{_validate.shown(items[0])} must be guarantees, such as GDP(1.0)"
             ) from None
-    if not guarantees:
+    if not items:
         raise ParameterError("nothing to compose: give at least one guarantee")
     # The same object may occur a thousand times: check each object once.
-    for item in {id(item): item for item in guarantees}.values():
-        if not isinstance(item, Guarantee):
-            raise ParameterError(f"{_validate.shown(item)} is not a guarantee")
-    return guarantees  # type: ignore[return-value]  # each was checked above
+    guarantee_by_id = {id(item): guarantee_of(item) for item in items}
+    return tuple(guarantee_by_id[id(item)] for item in items)

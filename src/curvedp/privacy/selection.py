@@ -24,6 +24,7 @@ from curvedp.numerics.directed_rounding import (
     round_fraction,
     round_up,
 )
+from curvedp.privacy.curve import PrivacyCurve
 from curvedp.privacy.guarantees.base import Guarantee
 from curvedp.privacy.guarantees.definitions import GDP, ApproxDP, PureDP, RenyiDP
 from curvedp.privacy.guarantees.gaussian import gdp_mu
@@ -150,7 +151,7 @@ class NegativeBinomialRuns:
         order = float(orders[np.argmin(log_delta_bounds)])
         return float(self.best(run, order).delta(target.eps)), order
 
-    def best(self, run: Guarantee, order: float | None = None) -> PureDP | RenyiDP:
+    def best(self, run: PrivacyCurve, order: float | None = None) -> PureDP | RenyiDP:
         """Return the guarantee of the best run, if every run satisfies `run`.
 
         Pure ε costs (2 + η)ε (Papernot and Steinke 2022, Corollary 3). In Rényi
@@ -160,7 +161,7 @@ class NegativeBinomialRuns:
 
         Parameters
         ----------
-        run : Guarantee
+        run : Guarantee or PrivacyProfile
             What one run satisfies; pure where no order is given.
         order : float, optional
             λ > 1, for a bound in Rényi divergence.
@@ -180,9 +181,10 @@ class NegativeBinomialRuns:
             total = (2 + Fraction(self.shape)) * Fraction(run.eps)
             return PureDP(round_fraction(total, up=True), adjacency=run.adjacency)
 
-        one_run = RenyiDP.implied_by(run, None, None, order)
+        known = run.guarantee
+        one_run = RenyiDP.implied_by(known, None, None, order)
         log_stop = math.log(self.stop)
-        price = (1 + self.shape) * _smallest_second_term(run, log_stop)
+        price = (1 + self.shape) * _smallest_second_term(known, log_stop)
         price = price + math.log(self.mean) / (one_run.order - 1)
         # The best of several never costs less than one run.
         spent = float(round_up(one_run.eps + max(price, 0.0), 1e-13))

@@ -18,7 +18,8 @@ from curvedp.errors import ParameterError
 from curvedp.ledger import Ledger
 from curvedp.mechanisms.selection import BestRelease, SelectionMechanism
 from curvedp.privacy import Guarantee, NegativeBinomialRuns, PrivacyUnit
-from curvedp.privacy.guarantees.base import ADJACENCIES, guarantee_from_dict
+from curvedp.privacy.curve import ADJACENCIES
+from curvedp.privacy.guarantees.base import guarantee_from_dict
 from curvedp.privacy.unit import check_unit
 from curvedp.randomness import Source
 from curvedp.release.pay import check_payer, pay

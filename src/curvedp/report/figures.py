@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from curvedp.core.certificate import Certificate
 from curvedp.inference import Region
 from curvedp.inference.region import region_radii
-from curvedp.privacy import GDP, Guarantee
+from curvedp.privacy import GDP, Guarantee, PrivacyCurve
 from curvedp.report import canvas
 
 # Confidence levels at which the radius of a region is drawn.
@@ -205,12 +205,12 @@ def radius_figure(certificate: Certificate, components: int | None = None) -> Fi
 
 
 @canvas.own_style()
-def profile_figure(profile: Guarantee, mu: float) -> Figure:
+def profile_figure(profile: PrivacyCurve, mu: float) -> Figure:
     """Draw the privacy profile δ(ε) of a release.
 
     Parameters
     ----------
-    profile : Guarantee
+    profile : PrivacyCurve
         The exact guarantee of the release, with its δ(ε).
     mu : float
         The profile of the Euclidean Gaussian mechanism with this μ is drawn to compare.
@@ -237,12 +237,12 @@ def profile_figure(profile: Guarantee, mu: float) -> Figure:
 
 
 @canvas.own_style()
-def tradeoff_figure(profile: Guarantee, mu: float) -> Figure:
+def tradeoff_figure(profile: PrivacyCurve, mu: float) -> Figure:
     """Draw the smallest type II error of an attacker against the type I error.
 
     Parameters
     ----------
-    profile : Guarantee
+    profile : PrivacyCurve
         The exact guarantee of the release, with its trade-off function.
     mu : float
         The trade-off of the Euclidean Gaussian mechanism with this μ is drawn to

@@ -12,17 +12,20 @@ from typing import Any, TypeVar
 import numpy as np
 import scipy
 
-from curvedp import _validate
-from curvedp.errors import ParameterError
 from curvedp.numerics.directed_rounding import Array, round_fraction, round_up
-from curvedp.privacy.guarantees.base import Guarantee, conversion_impossible
+from curvedp.privacy.curve import PrivacyCurve
+from curvedp.privacy.guarantees.base import (
+    Guarantee,
+    conversion_impossible,
+    guarantee_of,
+)
 from curvedp.privacy.guarantees.rao import hellinger_from_affinity
 
 G = TypeVar("G", bound=Guarantee)
 
 
 def convert(
-    guarantee: Guarantee,
+    guarantee: PrivacyCurve,
     *,
     to: type[G],
     eps: float | None = None,
@@ -37,8 +40,8 @@ def convert(
 
     Parameters
     ----------
-    guarantee : Guarantee
-        The guarantee that is known.
+    guarantee : Guarantee or PrivacyProfile
+        The guarantee that is known; of a profile, its `guarantee` is converted.
     to : type
         A definition, such as `ZCDP`.
     eps, delta : float, optional
@@ -64,11 +67,10 @@ def convert(
     >>> convert(GDP(1.0), to=ZCDP).rho
     0.5
     """
-    if not isinstance(guarantee, Guarantee):
-        raise ParameterError(f"{_validate.shown(guarantee)} is not a guarantee")
+    known = guarantee_of(guarantee)
     if not (isinstance(to, type) and issubclass(to, Guarantee)):
-        raise conversion_impossible(guarantee, to, "it is not a definition of privacy")
-    return to.implied_by(guarantee, eps, delta, order)
+        raise conversion_impossible(known, to, "it is not a definition of privacy")
+    return to.implied_by(known, eps, delta, order)
 
 
 def randomized_response_delta(eps0: float, eps: Array) -> Any:

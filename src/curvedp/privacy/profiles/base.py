@@ -19,7 +19,7 @@ from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy
@@ -28,10 +28,11 @@ from curvedp import _validate
 from curvedp.errors import NotResolved, ParameterError
 from curvedp.numerics.directed_rounding import Array, bracket_sign_change, round_up
 from curvedp.numerics.log_space import log_complement
-from curvedp.privacy.guarantees.base import Guarantee
+from curvedp.privacy.curve import PrivacyCurve
 from curvedp.privacy.guarantees.gaussian import gdp_log_delta, gdp_mu_below
 from curvedp.privacy.loss.law import PrivacyLossLaw
 from curvedp.privacy.loss.table import TabulatedLossLaw
+from curvedp.privacy.profiles.guarantee import ProfileGuarantee
 
 # The relative error that is allowed for δ, μ and the Rényi divergences. Each of them is
 # rounded up by it. The largest error that was measured is below 1e-11.
@@ -70,8 +71,11 @@ class SubgaussianTail(NamedTuple):
 
 
 @dataclass(frozen=True)
-class PrivacyProfile(Guarantee):
-    """Everything that a release promises, computed from its exact privacy loss.
+class PrivacyProfile(PrivacyCurve):
+    """Everything that a noise law promises, computed from its exact privacy loss.
+
+    A profile is not a guarantee but has one, `guarantee`, which is what is composed,
+    converted to other definitions and charged to ledgers.
 
     `delta`, `mu`, `renyi`, `rao` and `hellinger_angle` are pessimistic estimates: they
     are never below the truth by more than the rounding of a float, and exceed it by at
@@ -89,7 +93,15 @@ class PrivacyProfile(Guarantee):
     True
     """
 
-    label: ClassVar[str] = "exact"
+    @cached_property
+    def guarantee(self) -> ProfileGuarantee:
+        """The guarantee that a release with this profile satisfies."""
+        return ProfileGuarantee(self, adjacency=self.adjacency)
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether δ(ε) is attained up to rounding; profiles are, unless they say else."""
+        return True
 
     # ---- the law of the loss
 
@@ -527,11 +539,11 @@ class PrivacyProfile(Guarantee):
         orders = _validate.array("order", order)
         if not np.all(orders >= 1):
             raise ParameterError("must be >= 1", parameter="order", value=order)
-        values = [self.implied_renyi(float(alpha)) for alpha in orders.ravel()]
+        values = [self.renyi_at(float(alpha)) for alpha in orders.ravel()]
         divergences = np.array(values).reshape(orders.shape)
         return divergences if divergences.ndim else float(divergences)
 
-    def implied_renyi(self, order: float) -> float:
+    def renyi_at(self, order: float) -> float:
         """Return the Rényi divergence D_α of one order α >= 1, rounded up.
 
         The formula is in `renyi`. Where the integral cannot be resolved in doubles, a
@@ -570,12 +582,12 @@ class PrivacyProfile(Guarantee):
         with increasing x until `_orders_are_closed` proves that no larger order matters;
         then the best x is refined.
         """
-        largest = self.implied_renyi(1.0)
+        largest = self.renyi_at(1.0)
         x = -6.0
         ratio_at: dict[float, float] = {}  # D_α/α, by x
         while True:
             order = 1 + 2.0**x
-            ratio_at[x] = self.implied_renyi(order) / order
+            ratio_at[x] = self.renyi_at(order) / order
             largest = max(largest, ratio_at[x])
             if self._orders_are_closed(order, largest):
                 break
@@ -590,7 +602,7 @@ class PrivacyProfile(Guarantee):
         def negative_ratio(x: float) -> float:
             """Return −D_α/α at the order α = 1 + 2^x."""
             order = float(1 + 2.0**x)
-            return -self.implied_renyi(order) / order
+            return -self.renyi_at(order) / order
 
         best_x = max(ratio_at, key=ratio_at.__getitem__)
         refined = scipy.optimize.minimize_scalar(
@@ -634,23 +646,6 @@ class PrivacyProfile(Guarantee):
         squared_distance = min(math.exp(log_integral - _LOG_2), 1.0)
         angle = 4 * math.asin(math.sqrt(squared_distance / 2))
         return min(float(round_up(angle, RELATIVE_ERROR)), math.pi)
-
-    # ---- what it implies in other definitions
-
-    def implied_pure_epsilon(self) -> float:
-        return self.pure_epsilon
-
-    def implied_mu(self) -> float:
-        return self.mu
-
-    def implied_rho(self) -> float:
-        return self.rho
-
-    def implied_hellinger_angle(self) -> float:
-        return self.hellinger_angle
-
-    def implied_rao_distance(self) -> float:
-        return self.rao
 
     # ---- what calibration asks
 

@@ -381,7 +381,7 @@ class GaussianProfile(ConstantCurvatureProfile):
     def _tradeoff(self, alpha: Array) -> Array:
         return np.asarray(gdp_tradeoff(self.mu, alpha))
 
-    def implied_renyi(self, order: float) -> float:
+    def renyi_at(self, order: float) -> float:
         """Return αμ²/2, rounded up."""
         return float(round_up(order * self.mu * self.mu / 2, 2.0**-51))
 

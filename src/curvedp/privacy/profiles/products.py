@@ -505,12 +505,12 @@ class ProductProfile(PrivacyProfile):
         numerator = length * (2 * diameter - min(length, diameter))
         return float(round_up(numerator / (2 * self.scale**2), 1e-15))
 
-    def implied_renyi(self, order: float) -> float:
+    def renyi_at(self, order: float) -> float:
         """Return the largest Rényi divergence of a split, rounded up."""
         if math.isinf(order):
             return self.pure_epsilon
         divergence = self._largest_over_splits(
-            lambda split: np.array([split.implied_renyi(order)])
+            lambda split: np.array([split.renyi_at(order)])
         )[0]
         return float(round_up(float(divergence), MARGIN))
 

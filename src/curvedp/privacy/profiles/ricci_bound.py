@@ -17,7 +17,6 @@ from typing import Any, ClassVar
 from curvedp import _validate
 from curvedp.errors import ParameterError, UnattainableGuarantee
 from curvedp.numerics.directed_rounding import Array
-from curvedp.privacy.guarantees.base import Guarantee
 from curvedp.privacy.guarantees.definitions import PureDP
 from curvedp.privacy.profiles.base import PrivacyProfile
 from curvedp.privacy.profiles.constant_curvature import GaussianProfile
@@ -31,7 +30,9 @@ class HadamardProfile(GaussianProfile):
     curvature from below (docs/theory/exact-profiles.md, Theorem P4).
     """
 
-    label: ClassVar[str] = Guarantee.label
+    @property
+    def is_exact(self) -> bool:
+        return False
 
     @classmethod
     def of(
@@ -79,8 +80,11 @@ class PureProfile(PrivacyProfile):
 
     eps: float
 
-    label: ClassVar[str] = Guarantee.label
     open_ranges: ClassVar[dict[str, tuple[float, float]]] = {"eps": (0, math.inf)}
+
+    @property
+    def is_exact(self) -> bool:
+        return False
 
     @property
     def _pure(self) -> PureDP:
@@ -107,7 +111,7 @@ class PureProfile(PrivacyProfile):
     def hellinger_angle(self) -> float:
         return self._pure.implied_hellinger_angle()
 
-    def implied_renyi(self, order: float) -> float:
+    def renyi_at(self, order: float) -> float:
         return self._pure.implied_renyi(order)
 
     def _delta(self, eps: Array) -> Any:

@@ -1,0 +1,337 @@
+"""What every statement about privacy answers: δ(ε), ε(δ) and the trade-off curve.
+
+`PrivacyCurve` has two kinds of subclasses. A `Guarantee` (`guarantees.base`) states one
+definition of privacy, such as (ε, δ)-DP; guarantees are converted, composed and charged
+to ledgers. A `PrivacyProfile` (`profiles.base`) is the curve of one noise law, computed
+from its privacy loss. It is no guarantee, but has one: its property `guarantee`.
+"""
+
+import dataclasses
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+import numpy as np
+
+from curvedp import _lazy, _validate
+from curvedp.errors import ParameterError
+from curvedp.numerics.directed_rounding import (
+    Array,
+    bisect_floats,
+    bracket_sign_change,
+)
+
+if TYPE_CHECKING:
+    from curvedp.privacy.guarantees.base import Guarantee
+
+ADJACENCIES = ("replace-one", "add-remove")
+
+# The widest range of parameters that need no closer check than their type.
+_ORDINARY_RANGE = (1e-100, 1e100)
+_LARGEST_FLOAT = float(np.finfo(np.float64).max)
+
+
+@dataclass(frozen=True)
+class PrivacyCurve:
+    """A bound on how well any test can tell two neighboring data sets apart.
+
+    A subclass defines `_delta`, or `_epsilon` (see `guarantees.renyi.EpsilonFirst`).
+
+    Parameters
+    ----------
+    adjacency : str
+        What neighboring data sets differ in: 'replace-one', or 'add-remove' if the
+        number of records is private.
+    """
+
+    adjacency: str = field(default="replace-one", kw_only=True)
+
+    # The fields that are lengths: noise scales or sensitivities.
+    length_fields: ClassVar[tuple[str, ...]] = ()
+    # The open interval in which each of these fields must lie.
+    open_ranges: ClassVar[dict[str, tuple[float, float]]] = {}
+
+    _registry: ClassVar[_lazy.Registry[type["PrivacyCurve"]]] = _lazy.Registry(
+        "curvedp.privacy"
+    )
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Add a new kind of curve to the registry, under its class name."""
+        super().__init_subclass__(**kwargs)
+        PrivacyCurve._registry[cls.__name__] = cls
+
+    def __post_init__(self) -> None:
+        """Validate the fields and store them as floats.
+
+        Raises
+        ------
+        ParameterError
+            If the adjacency is unknown, or a field is not a number in its range.
+        """
+        if type(self.adjacency) is not str or self.adjacency not in ADJACENCIES:
+            _validate.choice("adjacency", self.adjacency, ADJACENCIES)
+
+        self._validate_positive(self.length_fields, _validate.length)
+        values = _validate.field_values(self)
+        for name, (low, high) in self.open_ranges.items():
+            value = _validate.within(
+                name, values[name], low, high, open_low=True, open_high=True
+            )
+            object.__setattr__(self, name, value)
+
+    def _validate_positive(
+        self, names: Mapping[str, int] | tuple[str, ...], check: Callable[..., float]
+    ) -> None:
+        """Check that fields are positive numbers, and store them as floats.
+
+        Parameters
+        ----------
+        names : iterable of str
+            The fields.
+        check : callable
+            The function of (name, value) that validates a value out of the ordinary.
+        """
+        smallest, largest = _ORDINARY_RANGE
+        values = _validate.field_values(self)
+        for name in names:
+            value = values[name]
+            # Searches construct many curves, so the common case is decided quickly.
+            if type(value) is float and smallest <= value <= largest:
+                continue
+            object.__setattr__(self, name, check(name, value))
+
+    def __repr__(self) -> str:
+        """Return the constructor call, without options that have their default value."""
+        positional = []
+        options = []
+        values = _validate.field_values(self)
+        for entry in dataclasses.fields(self):
+            value = values[entry.name]
+            if not entry.kw_only:
+                positional.append(repr(value))
+            elif value != entry.default:
+                options.append(f"{entry.name}={value!r}")
+        return f"{type(self).__name__}({', '.join([*positional, *options])})"
+
+    @property
+    @abstractmethod
+    def guarantee(self) -> "Guarantee":
+        """The guarantee that this curve is, or has: what is composed and converted."""
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether the curve is attained up to rounding, and not only an upper bound."""
+        return False
+
+    # ---- δ(ε), ε(δ) and the trade-off curve
+
+    def delta(self, eps: Any) -> Any:
+        """Return an upper bound on δ at the given ε.
+
+        Parameters
+        ----------
+        eps : float or array
+            ε >= 0; inf gives the limit of δ.
+
+        Returns
+        -------
+        float or array
+            A float for a number, an array for an array.
+        """
+        return _evaluate_checked("eps", eps, lambda x: x >= 0, "be >= 0", self._delta)
+
+    def epsilon(self, delta: Any) -> Any:
+        """Return the smallest ε >= 0 with δ(ε) <= delta; infinity if there is none.
+
+        Parameters
+        ----------
+        delta : float or array
+            δ in (0, 1).
+
+        Returns
+        -------
+        float or array
+            A float for a number, an array for an array.
+        """
+        return _evaluate_checked(
+            "delta", delta, lambda x: (x > 0) & (x < 1), "lie in (0, 1)", self._epsilon
+        )
+
+    def tradeoff(self, alpha: Any) -> Any:
+        """Return a lower bound on the type II error of any test between neighbors.
+
+        Parameters
+        ----------
+        alpha : float or array
+            The type I error of the test, in [0, 1].
+
+        Returns
+        -------
+        float or array
+            The smallest type II error β, in [0, 1 − α].
+        """
+        return _evaluate_checked(
+            "alpha",
+            alpha,
+            lambda x: (x >= 0) & (x <= 1),
+            "lie in [0, 1]",
+            lambda x: np.clip(self._tradeoff(x), 0.0, 1 - x),
+        )
+
+    def _delta(self, eps: Array) -> Any:
+        """Return `delta` for a validated array. Definitions override it."""
+        raise NotImplementedError
+
+    def _epsilon(self, delta: Array) -> Any:
+        """Return `epsilon` for a validated array of δ's, by a search over `_delta`.
+
+        The result is infinite if δ(ε) never falls that low, and 0 if δ(0) is already
+        low enough.
+        """
+        flat = delta.ravel()
+        is_reachable = self._delta(np.full(flat.shape, _LARGEST_FLOAT)) <= flat
+        holds_at_zero = self._delta(np.zeros(flat.shape)) <= flat
+        needs_search = is_reachable & ~holds_at_zero
+
+        eps = np.where(is_reachable, 0.0, np.inf)
+        if np.any(needs_search):
+            eps[needs_search] = _search_epsilon(self._delta, flat[needs_search])
+        return eps.reshape(delta.shape)
+
+    def _tradeoff(self, alpha: Array) -> Any:
+        """Return `tradeoff` for a validated array, from points (ε, δ) of the profile.
+
+        Every point gives two lines below the trade-off curve of type II errors β
+        against type I errors α (Wasserman and Zhou 2010): β >= 1 − δ − e^ε·α and β >=
+        e^−ε·(1 − δ − α). The maximum over many points is returned.
+        """
+        eps, delta = self._tradeoff_support_points()
+        alpha = alpha[..., None]
+        steep_lines = 1 - delta - np.exp(eps) * alpha
+        shallow_lines = np.exp(-eps) * (1 - delta - alpha)
+        return np.max(np.maximum(steep_lines, shallow_lines), axis=-1)
+
+    def _tradeoff_support_points(self) -> tuple[Array, Array]:
+        """Return arrays (ε, δ(ε)) of points whose lines bound the trade-off curve."""
+        eps = np.concatenate([[0.0], np.geomspace(1e-4, 50.0, 400)])
+        return eps, np.asarray(self._delta(eps))
+
+    def delta_upper_bound(self, eps: Array) -> Array:
+        """Return `delta`, or a cheaper upper bound on it, at increasing ε's.
+
+        Compositions evaluate it on grids. If removing a record has another profile than
+        adding one, this is for removing one.
+        """
+        return np.asarray(self.delta(eps))
+
+    # ---- serialization
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the class name (under 'type') and the fields, for JSON.
+
+        Python writes floats so that they read back bit for bit.
+        """
+        values = _validate.field_values(self)
+        fields = {
+            entry.name: values[entry.name]
+            for entry in dataclasses.fields(self)
+            if entry.init
+        }
+        return {"type": type(self).__name__, **fields}
+
+    @classmethod
+    def from_fields(cls, fields: dict[str, Any]) -> Self:
+        """Return the curve with the given fields: the inverse of `to_dict`."""
+        return cls(**fields)
+
+
+def _search_epsilon(profile: Callable[[Array], Any], delta: Array) -> Array:
+    """Return the smallest ε > 0 with profile(ε) <= delta, elementwise.
+
+    The caller has checked that ε = 0 does not satisfy this, and that the largest float
+    does. An upper bound is found by factors of 16; then the root is bracketed, and
+    bisected to the last float.
+
+    Parameters
+    ----------
+    profile : callable
+        A decreasing function from an array of ε's to δ's.
+    delta : array
+        δ in (0, 1).
+    """
+
+    def log_excess(eps: Array) -> Array:
+        """Return log(δ(ε)/delta), which is <= 0 exactly if δ(ε) <= delta.
+
+        It is positive if δ(ε) is NaN.
+        """
+        value = profile(eps)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            log_ratio = np.log(value) - np.log(delta)
+        at_most_zero = np.fmin(log_ratio, 0.0)
+        above_zero = np.fmax(log_ratio, 5e-324)
+        excess = np.where(value <= delta, at_most_zero, above_zero)
+        return np.asarray(excess, np.float64)
+
+    low = np.zeros(delta.shape)
+    high = np.ones(delta.shape)
+    while np.any(is_too_small := log_excess(high) > 0):
+        larger = 16 * np.minimum(high, _LARGEST_FLOAT / 16)
+        low = np.where(is_too_small, high, low)
+        high = np.where(is_too_small, larger, high)
+
+    low, high = bracket_sign_change(log_excess, low, high)
+    return bisect_floats(lambda eps: log_excess(eps) <= 0, low, high)
+
+
+def _evaluate_checked(
+    name: str,
+    value: Any,
+    is_allowed: Callable[[Array], Any],
+    rule: str,
+    function: Callable[[Array], Any],
+) -> Any:
+    """Check every number of an argument, then evaluate a function at it.
+
+    Parameters
+    ----------
+    name : str
+        The name of the argument, for messages.
+    value : object
+        The argument: a number or an array of numbers.
+    is_allowed : callable
+        The condition on the numbers, elementwise.
+    rule : str
+        The condition in words that follow "must".
+    function : callable
+        The function, from arrays to arrays.
+
+    Returns
+    -------
+    float or array
+        A float for a number, an array for an array.
+
+    Raises
+    ------
+    ParameterError
+        If the argument is not numeric, is NaN, or violates the condition.
+    """
+    try:
+        values = np.asarray(value)
+        if values.dtype.kind not in "iuf":
+            raise TypeError
+        values = values.astype(np.float64)
+    except (TypeError, ValueError):
+        raise ParameterError(
+            "must be a number or an array of numbers", parameter=name, value=value
+        ) from None
+    if np.any(np.isnan(values)):
+        raise ParameterError("must not be NaN", parameter=name, value=value)
+    if not np.all(is_allowed(values)):
+        raise ParameterError(f"must {rule}", parameter=name, value=value)
+
+    if not values.size:
+        return values
+    result = np.asarray(function(values), np.float64)
+    return result if values.ndim else float(result)
