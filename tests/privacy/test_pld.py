@@ -1,8 +1,10 @@
 """Loss distributions against exact integer arithmetic: never below, close above, without a floor."""
 
 import math
+import re
 from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
+from pathlib import Path
 
 import mpmath as mp
 import numpy as np
@@ -20,6 +22,7 @@ from curvedp.privacy import (
     compose_profiles,
     laplace_profile,
 )
+from curvedp.privacy.pld import composed, convolve, discretize
 from curvedp.privacy.pld.composed import ComposedPLD
 from curvedp.privacy.pld.convolve import (
     convolve_tilted,
@@ -332,17 +335,17 @@ def test_the_atom_of_a_bounded_loss_lies_on_the_grid(scale):
     is added is of second order and small; midway between two dots it is a multiple."""
     law, top = laplace_profile(0.0, 1, scale, 1.0), mp.mpf(1) / scale
     composed = ComposedPLD(
-        (PairProfile.symmetric(law.delta_upper_bound, law.implied_pure_epsilon()),),
+        (PairProfile.symmetric(law.delta_upper_bound, law.pure_epsilon),),
         (1000,),
     )
     fitted = composed.window(1).width
     added = {}
     for width in (
         fitted,
-        law.implied_pure_epsilon() / (round(law.implied_pure_epsilon() / fitted) + 0.5),
+        law.pure_epsilon / (round(law.pure_epsilon / fitted) + 0.5),
     ):
         loss = connect_the_dots(
-            PairProfile.symmetric(law.delta_upper_bound, law.implied_pure_epsilon()),
+            PairProfile.symmetric(law.delta_upper_bound, law.pure_epsilon),
             width,
         )
         inner = mp.quad(lambda x: mp.exp((1 - 2 * x) * top - x * top) * top / 2, [0, 1])
@@ -408,3 +411,78 @@ def test_tilted_masses_are_never_below(rate):
             )
             if exact > 1e-290:
                 assert exact <= found <= exact * (1 + mp.mpf(1e-10))
+
+
+# ---- the table of rounding errors in the documentation
+
+CHARGED = re.compile(
+    r"^\| \(([a-n])\) \|.*\| ([^|]*) \| ([^|]*) \|$", flags=re.MULTILINE
+)
+# The lines of the table that each constant belongs to, and the line of code that must
+# name it.
+LINES_OF_CONSTANTS = {
+    "MASS_ERROR": "a",
+    "ZERO_MASS_ERROR": "b",
+    "TILT_ERROR": "c",
+    "TRANSFORM_ERROR": "defhi",
+    "MOMENTS_ERROR": "g",
+    "SUMS_ERROR": "h",
+    "EXCESS_ERROR": "i",
+    "Z_ERROR": "j",
+    "LOG_POWER_ERROR": "k",
+    "EXP_ERROR": "l",
+    "DIVERGENCE_ERROR": "m",
+    "UNTILT_ERROR": "n",
+}
+
+
+def constants_of_table(text):
+    """Return {constant: numbers charged for it, by line} from the rows of the table."""
+    table = {}
+    for line, charged, names in CHARGED.findall(text):
+        numbers = [int(number) for number in re.findall(r"(?<![\^\d])\d+", charged)]
+        for name in re.findall(r"`(\w+)`", names):
+            table.setdefault(name, {})[line] = numbers
+    return table
+
+
+def disagreements(text):
+    """Return the constants of the code that the table of Theorem C2 does not charge."""
+    table = constants_of_table(text)
+    return [
+        name
+        for name, lines in LINES_OF_CONSTANTS.items()
+        if set(table.get(name, {})) != set(lines)
+        or any(
+            getattr(pld_module(name), name) not in table[name][line] for line in lines
+        )
+    ]
+
+
+def pld_module(name):
+    """Return the module of `privacy.pld` that defines a constant."""
+    modules = (discretize, convolve, composed)
+    return next(module for module in modules if name in vars(module))
+
+
+def test_the_documented_constants_are_those_of_the_code():
+    text = (Path(__file__).parents[2] / "docs/theory/accounting.md").read_text()
+    assert disagreements(text) == []
+    assert disagreements(text.replace("| 24u |", "| 16u |")) == ["MOMENTS_ERROR"]
+
+
+def test_masses_that_share_a_place_are_summed_and_rounded_up():
+    rng = np.random.default_rng(3)
+    index = np.arange(-4000, 4000) * 8
+    masses = rng.random(8000) * 10.0 ** -rng.integers(0, 17, 8000)
+    wrapped = convolve._wrap_around(index, masses, 16)
+    for place in range(16):
+        exact = sum(map(Fraction, masses[index % 16 == place].tolist()), Fraction(0))
+        assert (
+            exact
+            <= Fraction(float(wrapped[place]))
+            <= exact * (1 + Fraction(1, 10**11))
+        )
+    assert np.array_equal(
+        convolve._wrap_around(np.arange(16), masses[:16], 16), masses[:16]
+    )

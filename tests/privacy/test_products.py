@@ -154,7 +154,7 @@ def test_the_worst_split_can_be_inside():
 
 def test_round_trip_and_refusals():
     profile = spd2(1.0, 0.5)
-    assert guarantee_from_dict(profile.to_dict()) == profile
+    assert guarantee_from_dict(profile.to_dict()) == profile.guarantee
     for bad in ([], [(1.0,)], [(1.0, 0)], [(math.nan, 2)]):
         with pytest.raises(ParameterError):
             product_profile(bad, 1.0, 1.0)

@@ -223,7 +223,7 @@ def test_epsilon_is_on_the_private_side():
 
 def test_round_trip_through_a_dictionary():
     profile = laplace_profile(1.0, 3, 0.2, 0.1)
-    assert guarantee_from_dict(profile.to_dict()) == profile
+    assert guarantee_from_dict(profile.to_dict()) == profile.guarantee
 
 
 def test_bad_questions_are_refused():
@@ -480,7 +480,7 @@ def test_what_is_at_the_largest_loss_counts_no_more():
 def test_rho_is_the_largest_over_all_orders_wherever_it_is():
     """D_α/α = exp(−log²(α/1.6)), largest between the orders of the grid; no loss exceeds 9."""
     peaked = SimpleNamespace(
-        implied_renyi=lambda order: order * math.exp(-(math.log(order / 1.6) ** 2)),
+        renyi_at=lambda order: order * math.exp(-(math.log(order / 1.6) ** 2)),
         pure_epsilon=9.0,
         mu=math.inf,
     )

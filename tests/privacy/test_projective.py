@@ -377,7 +377,7 @@ def test_a_profile_keeps_its_promises(space) -> None:
     assert profile.rao <= profile.mu * 1.2
     assert profile.delta(profile.pure_epsilon) == 0.0
     assert profile.rho <= profile.mu**2 / 2 * (1 + 1e-6)
-    assert profile.label == "exact"
+    assert profile.is_exact
 
 
 @pytest.mark.parametrize(

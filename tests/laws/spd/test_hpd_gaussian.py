@@ -163,7 +163,7 @@ def test_two_by_two_is_a_line_times_hyperbolic_space() -> None:
     assert law.log_normalizer == pytest.approx(
         hyperbolic.log_normalizer + 1.5 * math.log(2) + line, abs=1e-10
     )
-    assert law.profile(0.2).label == "exact"
+    assert law.profile(0.2).is_exact
     assert law.profile(0.2).mu >= 0.2 / 0.6 * (1 - 1e-9)
     real = RiemannianGaussian(SPDAffineInvariant(2), 0.6).profile(0.2)
     assert law.profile(0.2).mu != pytest.approx(real.mu, rel=1e-6)

@@ -70,6 +70,11 @@ class Guarantee(PrivacyCurve):
         self._validate_positive(tuple(self.additive_fields), _validate.positive)
 
     @property
+    def definition(self) -> str:
+        """The name of the definition of privacy, for messages."""
+        return type(self).__name__
+
+    @property
     def guarantee(self) -> Self:
         """This guarantee itself."""
         return self
@@ -351,6 +356,5 @@ def conversion_impossible(
     """
     name = definition.__name__ if isinstance(definition, type) else definition
     return UnattainableGuarantee(
-        f"{type(source).__name__} implies no {name}: {reason}. "
-        "Use its delta(eps) instead"
+        f"{source.definition} implies no {name}: {reason}. Use its delta(eps) instead"
     )

@@ -45,6 +45,9 @@ _COARSE_MIN_POINTS = 200
 _LEVELS = (6.0, 18.0, 36.0, 60.0, 90.0)
 # A window leaves out e^-26 of a tilted distribution on each side.
 _WINDOW_LEVEL = 26.0
+# The rounding error that is charged for the factor e^{κ−λε} which undoes a tilt, in
+# units of U: line (n) of the table below Theorem C2 (docs/theory/accounting.md).
+UNTILT_ERROR = 8
 # Rounding errors may be magnified by e^20 (to 5e-8) before an earlier tilt is used too.
 _MAX_MAGNIFICATION = 20.0
 
@@ -259,7 +262,8 @@ class ComposedPLD:
             np.roll(masses, -start)[first - start :], rate, width, error
         )
         exponent = kappa - rate * (grid * width)
-        rounding = 8 * U * (abs(kappa) + np.abs(exponent) + 8)
+        # Theorem C2, line (n).
+        rounding = UNTILT_ERROR * U * (abs(kappa) + np.abs(exponent) + 8)
         delta *= np.exp(np.minimum(exponent + rounding, 700.0))
         delta[grid >= last] = 0.0
 

@@ -9,9 +9,12 @@ tilted convolutions. A Fourier transform errs by about 1e-16 of the largest mass
 would hide a small δ. With the λ of large deviations, the losses that decide δ(ε) are the
 likely ones, and their masses keep their digits.
 
-Errors (docs/theory/accounting.md, Theorem C2). A transform of length 2^k errs by at most 16k·u
-of the 2-norm of its result, u being the unit roundoff. For very many steps, a power of
-the transform F is computed as a power of 1 + (F − 1), so that errors do not add up.
+Errors. Theorem C2 (docs/theory/accounting.md) bounds every rounding error in a table with
+the lines (a) to (n). The constants below are those of the table, and comments name the
+line where one is used. For example, line (d): a transform of length 2^k errs by at most
+16k·u of the 2-norm of its result, u being the unit roundoff. For very many steps, a
+power of the transform F is computed as a power of 1 + (F − 1), so that errors do not add
+up.
 """
 
 import math
@@ -30,7 +33,18 @@ Factor = tuple[DiscretePLD, int]  # a distribution and how often it is convolved
 # From this many steps on, a power of a transform F is computed from F − 1.
 MANY_STEPS = 1 << 14
 _NEAR_CELLS = 1 << 12  # grid cells on each side of loss 0 that are summed by parts
-_ERROR_SAFETY = 1.01  # covers the rounding of the error bounds themselves
+# Rounding errors that are charged, in units of U, with their lines in the table below
+# Theorem C2 (docs/theory/accounting.md), which proves them.
+TILT_ERROR = 4  # (c): a tilted mass, relative
+TRANSFORM_ERROR = 16  # (d), (e), (f), (h), (i): a transform, for each of its k stages
+MOMENTS_ERROR = 24  # (g): z, from the first moments
+SUMS_ERROR = 16  # (h): z, from the double sums, beside their transform
+EXCESS_ERROR = 4  # (i): z, from the excess of the total mass over 1
+Z_ERROR = 8  # (j): z, from the last sum
+LOG_POWER_ERROR = 32  # (k): a power of 1 + z, from its logarithm
+EXP_ERROR = 16  # (l): that power, from the exponential
+DIVERGENCE_ERROR = 8  # (m): δ from masses, for each step of the recurrences
+ERROR_SAFETY = 1.01  # covers products of two errors, and the rounding of the bounds
 
 
 class TiltedConvolution(NamedTuple):
@@ -57,7 +71,8 @@ def exponential_tilt(pld: DiscretePLD, rate: float) -> tuple[float, Array]:
     """
     kappa, _ = pld.log_moment(rate)
     exponent = rate * pld.losses
-    rounding = 4 * U * (np.abs(exponent) + abs(kappa) + 16)
+    # Theorem C2, line (c).
+    rounding = TILT_ERROR * U * (np.abs(exponent) + abs(kappa) + 16)
     with np.errstate(under="ignore"):
         return kappa, pld.masses * np.exp(exponent - kappa + rounding)
 
@@ -82,19 +97,19 @@ def convolve_tilted(factors: list[Factor], rate: float, size: int) -> TiltedConv
     """
     bits = size.bit_length() - 1
     product: ComplexArray | None = None
-    kappa = 0.0
+    kappas = []  # count·κ(λ), by factor
     log_largest_value = 0.0  # no value of the product of the transforms is larger
-    error = 0.0
+    forward_error = 0.0  # of the product, relative to its largest value; 2-norm over √N
     smallest_norm = math.inf
 
     for pld, count in factors:
         own_kappa, masses = exponential_tilt(pld, rate)
-        wrapped = np.bincount(pld.index % size, weights=masses, minlength=size)
-        norm = _ERROR_SAFETY * math.sqrt(float(wrapped @ wrapped))
+        wrapped = _wrap_around(pld.index, masses, size)
+        norm = ERROR_SAFETY * math.sqrt(float(wrapped @ wrapped))
 
         if count < MANY_STEPS:
-            # The error of one transform relative to √N, and of one power's rounding.
-            one_error = 16 * (bits + 1) * U * norm
+            # Theorem C2, lines (d) and (e). One more bit covers the complex products.
+            one_error = TRANSFORM_ERROR * (bits + 1) * U * norm
             power = _TransformPower(
                 values=_integer_power(scipy.fft.rfft(wrapped), count),
                 transform_error=math.sqrt(size) * one_error,
@@ -106,18 +121,30 @@ def convolve_tilted(factors: list[Factor], rate: float, size: int) -> TiltedConv
         product = power.values if product is None else product * power.values
         total_mass = float(masses.sum()) * (1 + len(masses) * U)
         log_largest_value += count * math.log(total_mass + power.transform_error)
-        error += power.power_error
+        forward_error += power.power_error
         smallest_norm = min(smallest_norm, norm)
-        kappa += count * own_kappa
+        kappas.append(count * own_kappa)
 
     assert product is not None
     largest_value = math.exp(min(log_largest_value, 700.0))
-    inverse_error = 16 * bits * U * smallest_norm
+    # Theorem C2, line (f).
+    inverse_error = TRANSFORM_ERROR * bits * U * smallest_norm
     return TiltedConvolution(
         masses=scipy.fft.irfft(product, size),
-        kappa=kappa,
-        error=_ERROR_SAFETY * largest_value * (error + inverse_error),
+        kappa=math.fsum(kappas),
+        error=ERROR_SAFETY * largest_value * (forward_error + inverse_error),
     )
+
+
+def _wrap_around(index: NDArray[np.int64], masses: Array, size: int) -> Array:
+    """Return the sums of the masses whose grid indices agree modulo `size`, rounded up.
+
+    Entry i of the result belongs to the indices i, i ± size, i ± 2·size, ….
+    """
+    place = index % size
+    sums = np.bincount(place, weights=masses, minlength=size)
+    n_terms = np.bincount(place, minlength=size)
+    return sums * (1 + np.maximum(n_terms - 1, 0) * (2 * U))
 
 
 def _integer_power(values: ComplexArray, count: int) -> ComplexArray:
@@ -160,12 +187,10 @@ def _power_about_one(
     bits = size.bit_length() - 1
     reach = min(_NEAR_CELLS, size // 4)
     is_near = np.abs(index) <= reach
-    far_masses = np.bincount(
-        index[~is_near] % size, weights=masses[~is_near], minlength=size
-    )
+    far_masses = _wrap_around(index[~is_near], masses[~is_near], size)
     total_far = math.fsum(far_masses)
     # The excess of Σp over 1, with all its digits: all errors here count n-fold.
-    excess = math.fsum([-1.0, *masses])
+    excess = math.fsum([-1.0, *masses[is_near], total_far])
 
     moment_above, sums_above = _double_sums(index[is_near], masses[is_near], reach)
     moment_below, sums_below = _double_sums(-index[is_near], masses[is_near], reach)
@@ -184,16 +209,19 @@ def _power_about_one(
         - 1j * np.sin(theta) * (moment_above - moment_below)
     )
 
-    # Errors of the double sums and their transform; of first moments and sines; of the
-    # far masses. Where they are more than those of a plain transform, that one serves.
-    sums_error = (16 * bits + 2 * reach + 16) * U * float(double_sums.sum())
-    moments_error = 16 * U * (moment_above + moment_below)
-    far_error = 16 * (bits + 1) * U * total_far
+    # Theorem C2, lines (g), (h) and (i).
+    moments_error = MOMENTS_ERROR * U * (moment_above + moment_below)
+    sums_error = (TRANSFORM_ERROR * bits + 2 * reach + SUMS_ERROR) * U
+    sums_error *= float(double_sums.sum())
+    far_error = TRANSFORM_ERROR * (bits + 1) * U * total_far
+    far_error += EXCESS_ERROR * U * abs(excess)
     z_error = chord * chord * sums_error + (chord * moments_error + far_error)
-    plain_error = 16 * (bits + 1) * U * (1 + excess)
-    wrapped = np.bincount(index % size, weights=masses, minlength=size)
-    z = np.where(z_error < plain_error, z, scipy.fft.rfft(wrapped) - 1)
-    z_error = np.minimum(z_error, plain_error) + 8 * U * np.abs(z)
+
+    # Where this is more than the error of a plain transform, line (d), that one serves.
+    plain_error = TRANSFORM_ERROR * (bits + 1) * U * (1 + excess)
+    plain_transform = scipy.fft.rfft(_wrap_around(index, masses, size))
+    z = np.where(z_error < plain_error, z, plain_transform - 1)
+    z_error = np.minimum(z_error, plain_error) + Z_ERROR * U * np.abs(z)  # line (j)
 
     return _raise_to_power(z, z_error, count, size)
 
@@ -203,9 +231,13 @@ def _raise_to_power(
 ) -> _TransformPower:
     """Return (1 + z)^count through its logarithm, with bounds on the errors.
 
-    With z = a + ib and |z| < 2.1, |1 + z|² = 1 + y where y = a(2 + a) + b² is known to
-    17u|z|, u being the unit roundoff. So with F = 1 + z and n = count, the length |F|ⁿ is
-    known to 9nu|z|·|F|^{n−2}, the angle to 13nu|z|, and exp to 12u.
+    With n = count, F = 1 + z and |z| < 2.1 (Theorem C2, lines (k) and (l)), the result errs
+    by at most
+
+        n·(error of z + 32u·|z|)·|F|^{n−2} + 16u,
+
+    where |F|^{n−2} is itself bounded from above. In it, |F|² = 1 + y with z = a + ib and
+    y = a(2 + a) + b².
 
     Parameters
     ----------
@@ -225,8 +257,9 @@ def _raise_to_power(
 
     log_growth = (count - 2) * (np.maximum(log_length, -0.69) + 2 * z_error + 64 * U)
     growth = np.exp(np.minimum(log_growth, 700.0))
-    error = count * (z_error + 32 * U * np.abs(z)) * growth + 16 * U
-    power_error = _ERROR_SAFETY * math.sqrt(2 * float(error @ error) / size)
+    error = count * (z_error + LOG_POWER_ERROR * U * np.abs(z)) * growth
+    error += EXP_ERROR * U
+    power_error = ERROR_SAFETY * math.sqrt(2 * float(error @ error) / size)
     return _TransformPower(values, float(z_error.max()), power_error)
 
 
@@ -269,8 +302,9 @@ def hockey_stick_divergence(
         D_j = Σ_{i>j} m_i·(t^{i−j} − (ts)^{i−j})
             = ts·D_{j+1} + (1 − s)·Σ_{i>j} m_i·t^{i−j},
 
-    a recurrence that does not cancel where all losses are small. Each sum loses at most
-    4u(1 + exponent) of itself in a step.
+    a recurrence that does not cancel where all losses are small. Its rounding errors are
+    those of Theorem C2, line (m); the errors of the masses are charged by the inequality
+    of Cauchy and Schwarz.
 
     Parameters
     ----------
@@ -284,7 +318,7 @@ def hockey_stick_divergence(
     from scipy.signal import lfilter  # half a second, which most programs never need
 
     distance = np.arange(1, len(masses) + 1) * width
-    kernel_norm = _ERROR_SAFETY * np.linalg.norm(
+    kernel_norm = ERROR_SAFETY * np.linalg.norm(
         np.exp(-rate * distance) * np.expm1(-distance)
     )
     one_minus_s = -math.expm1(-width)
@@ -293,7 +327,7 @@ def hockey_stick_divergence(
     sums = lfilter([0.0, t], [1.0, -t], masses[::-1])
     divergence = lfilter([one_minus_s], [1.0, -ts], sums)[::-1]
 
-    rounding = 8 * U * (len(masses) + 4) * (1 + (rate + 1) * width)
+    rounding = DIVERGENCE_ERROR * U * (len(masses) + 4) * (1 + (rate + 1) * width)
     return np.asarray(
         divergence
         + rounding * np.abs(divergence)

@@ -25,6 +25,10 @@ from curvedp.numerics.directed_rounding import Array, round_up
 Profile = Callable[[Array], Array]
 
 U = 2.0**-53  # the unit roundoff of doubles
+# Rounding errors that are charged, in units of U. Each constant belongs to one line of
+# the table below Theorem C2 (docs/theory/accounting.md), which proves it.
+MASS_ERROR = 8  # line (a): a mass at a loss > 0, relative
+ZERO_MASS_ERROR = 16  # line (b): the mass at loss 0, absolute
 # The distance of neighboring grid points, relative to their loss. It increases the
 # variance by at most the fraction 2^-20/6.
 GROWTH = 2.0**-10
@@ -155,11 +159,11 @@ def connect_the_dots(
         - remove.delta_at_zero
         - remove.taken_from_zero
         - add.taken_from_zero
-        + 16 * U,
+        + ZERO_MASS_ERROR * U,  # Theorem C2, line (b)
         0.0,
     )
     # Q's masses at losses −ε become P's: P(L = −ε) = e^{−ε}·Q(L = −ε).
-    negative_masses = round_up(add.masses * np.exp(-add.losses), 8 * U)
+    negative_masses = round_up(add.masses * np.exp(-add.losses), MASS_ERROR * U)
     losses = np.concatenate([-add.losses[::-1], [0.0], remove.losses])
     masses = np.concatenate([negative_masses[::-1], [mass_at_zero], remove.masses])
     index = np.rint(losses / width).astype(np.int64)
@@ -205,7 +209,8 @@ def masses_from_profile(eps: Array, delta: Array) -> _Side:
     """
     given_to_right, taken_from_left = _step_weights(eps, delta)
     taken_from_left = np.append(taken_from_left, 0.0)
-    rounding = 8 * U * (given_to_right + taken_from_left[1:])
+    # Theorem C2, line (a).
+    rounding = MASS_ERROR * U * (given_to_right + taken_from_left[1:])
     masses = np.maximum(given_to_right - taken_from_left[1:] + rounding, 0.0)
     n_used = 1 + int(np.max(np.nonzero(masses)[0], initial=0))
     return _Side(

@@ -41,6 +41,10 @@ class ProfileGuarantee(Guarantee):
         common_adjacency((self, self.profile))
 
     @property
+    def definition(self) -> str:
+        return type(self.profile).__name__
+
+    @property
     def is_exact(self) -> bool:
         return self.profile.is_exact
 
