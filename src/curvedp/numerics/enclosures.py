@@ -1,14 +1,20 @@
-"""Enclosures of real numbers: float64 midpoints with proven radii in front, Arb balls behind.
+"""Enclosures of real numbers: float64 midpoints with proven radii, and Arb balls.
 
-`FloatBall` uses only + - * / and the square root, which IEEE 754 rounds correctly, so
-its radius is a theorem and not a trust in somebody's `exp`: |fl(a∘b) − a∘b| ≤
-u·|fl(a∘b)|, u = 2^-53, plus 2^-1074 at underflow, and a sum of n products in any order
-errs by at most n·u/(1−n·u)·Σ|aᵢbᵢ| (Higham 2002, §3.1). Radii are computed in floats
-too; each radius expression has at most 8 roundings (n + 8 with an inner product), which
-`_grow` covers.
+`FloatBall` is the fast kind. It uses only + − × ÷ and the square root, which IEEE 754
+rounds correctly, so that its radius is a theorem and trusts nobody's `exp`. With
+u = 2^-53,
+
+    |fl(a∘b) − a∘b| <= u·|fl(a∘b)|,  plus 2^-1074 at underflow,
+
+and a sum of n products errs, in any order, by at most n·u/(1 − n·u)·Σ|aᵢbᵢ| (Higham
+2002, §3.1). Radii are computed in floats too: an expression for a radius has at most 8
+roundings (n + 8 with a sum of n products), which `_grow` covers.
+
+Arb balls (python-flint) are the exact kind: slower, with as many bits as needed. `decide`
+asks a question at growing precision until the balls answer it.
 
 Formulas are written once for both kinds: an object array of Arb balls and a `FloatBall`
-share + - * / .dot .sqrt.
+share + − × ÷, `dot` and `sqrt`.
 """
 
 import math
@@ -22,129 +28,182 @@ from typing import Any, TypeVar
 import numpy as np
 from flint import arb, ctx
 
-FILTER_GRID = 40  # on finer grids float64 settles almost nothing
-FILTER_SIZE = (
-    48  # with fewer numbers than this, Arb at 64 bits is the faster first stage
-)
+FILTER_GRID = 40
+"""The finest grid, in bits, on which float balls are tried before Arb balls.
 
-_U = 2.0**-53
+On finer grids nearly every float ball reaches the edge of a grid cell.
+"""
+
+FILTER_SIZE = 48
+"""The fewest numbers for which float balls are tried; for fewer, Arb balls are faster."""
+
+_U = 2.0**-53  # the unit roundoff of doubles
 _TINY = 2.0**-1000  # far above what underflow can lose, far below any grid
 _LN2 = 0.6931471805599453
-_END = arb((1, 1023))
+_END = arb((1, 1023))  # 2^1023, the end of every grid
 
 T = TypeVar("T")
 
 
 def _grow(radius: Any, n: int = 0) -> Any:
-    """An upper bound of a radius whose expression in floats had at most n + 8 roundings."""
+    """Return an upper bound on a radius that was computed in floats.
+
+    Parameters
+    ----------
+    radius : float or array
+        The radius, from an expression with at most n + 8 roundings.
+    n : int
+        The number of additional roundings, such as the length of a sum.
+    """
     return radius * (1.0 + (n + 16) * 2.0**-52) + _TINY
 
 
 class FloatBall:
-    """Real arrays known to lie within `rad` of `mid`, elementwise. A NaN or infinite radius means nothing is known."""
+    """An array of real numbers, each known to lie within a radius of a midpoint.
 
-    __array_ufunc__ = None  # ndarray ∘ FloatBall comes here
+    Operations between balls, and of balls with arrays, return balls that contain the
+    exact result for all numbers in the operands. A radius that is NaN or infinite says
+    that nothing is known.
+
+    Parameters
+    ----------
+    mid : array
+        The midpoints.
+    rad : float or array
+        The radii >= 0; 0 for numbers that are known exactly.
+    """
+
+    __array_ufunc__ = None  # so that `array + ball` calls `FloatBall.__radd__`
     __slots__ = ("mid", "rad")
 
     def __init__(self, mid: Any, rad: Any = 0.0) -> None:
+        """Store midpoints and radii as arrays of the same shape."""
         self.mid = np.asarray(mid, dtype=np.float64)
         radius = np.asarray(rad, dtype=np.float64)
-        self.rad = (
-            radius
-            if radius.shape == self.mid.shape
-            else np.broadcast_to(radius, self.mid.shape)
-        )
+        if radius.shape != self.mid.shape:
+            radius = np.broadcast_to(radius, self.mid.shape)
+        self.rad = radius
 
     def __getitem__(self, index: Any) -> "FloatBall":
         return FloatBall(self.mid[index], self.rad[index])
 
     def reshape(self, *shape: int) -> "FloatBall":
+        """Return the same balls as an array of another shape."""
         return FloatBall(self.mid.reshape(shape), self.rad.reshape(shape))
 
     @property
     def T(self) -> "FloatBall":
+        """The transposed array."""
         return FloatBall(self.mid.T, self.rad.T)
 
     def __neg__(self) -> "FloatBall":
         return FloatBall(-self.mid, self.rad)
 
     def __add__(self, other: Any) -> "FloatBall":
-        b = _ball(other)
+        b = _as_ball(other)
         mid = self.mid + b.mid
         return FloatBall(mid, _grow(self.rad + b.rad + _U * np.abs(mid)))
 
     __radd__ = __add__
 
     def __sub__(self, other: Any) -> "FloatBall":
-        return self + (-_ball(other))
+        return self + (-_as_ball(other))
 
     def __rsub__(self, other: Any) -> "FloatBall":
-        return _ball(other) + (-self)
+        return _as_ball(other) + (-self)
 
     def __mul__(self, other: Any) -> "FloatBall":
-        b = _ball(other)
+        b = _as_ball(other)
         mid = self.mid * b.mid
-        spread = np.abs(self.mid) * b.rad + self.rad * (np.abs(b.mid) + b.rad)
-        return FloatBall(mid, _grow(spread + _U * np.abs(mid)))
+        propagated = np.abs(self.mid) * b.rad + self.rad * (np.abs(b.mid) + b.rad)
+        return FloatBall(mid, _grow(propagated + _U * np.abs(mid)))
 
     __rmul__ = __mul__
 
     def __truediv__(self, other: Any) -> "FloatBall":
-        # x/y − a/b = ((x−a) − (a/b)(y−b))/y and |y| ≥ |b| − rad b
-        b = _ball(other)
+        # For x within rad a of a and y within rad b of b,
+        # x/y − a/b = ((x − a) − (a/b)(y − b))/y, and |y| >= |b| − rad b.
+        b = _as_ball(other)
         mid = self.mid / b.mid
-        room = np.abs(b.mid) - b.rad
-        spread = (self.rad + np.abs(mid) * (1 + 4 * _U) * b.rad) / np.where(
-            room > 0, room, np.nan
-        )
-        return FloatBall(mid, _grow(spread + _U * np.abs(mid)))
+        smallest_divisor = np.abs(b.mid) - b.rad
+        smallest_divisor = np.where(smallest_divisor > 0, smallest_divisor, np.nan)
+        numerator = self.rad + np.abs(mid) * (1 + 4 * _U) * b.rad
+        propagated = numerator / smallest_divisor
+        return FloatBall(mid, _grow(propagated + _U * np.abs(mid)))
 
     def __rtruediv__(self, other: Any) -> "FloatBall":
-        return _ball(other) / self
+        return _as_ball(other) / self
 
     def sqrt(self) -> "FloatBall":
-        """|√x − √a| = |x−a|/(√x+√a) ≤ rad/√a"""
+        """Return the square roots.
+
+        For x within rad of a, |√x − √a| = |x − a|/(√x + √a) <= rad/√a.
+        """
         mid = np.sqrt(self.mid)
         return FloatBall(mid, _grow(self.rad / (mid * (1 - 2 * _U)) + _U * mid))
 
     def sum(self) -> "FloatBall":
+        """Return the sum of a vector of balls."""
         return self.dot(np.ones(self.mid.shape))
 
     def dot(self, other: Any) -> "FloatBall":
-        """Inner or matrix product, summed in whatever order the library likes."""
-        b = _ball(other)
+        """Return the inner or matrix product; the bound holds for any order of summation.
+
+        Parameters
+        ----------
+        other : FloatBall or array
+            The right factor, whose first axis matches the last one of this array.
+        """
+        b = _as_ball(other)
         n = self.mid.shape[-1]
         a_abs, b_abs = np.abs(self.mid), np.abs(b.mid)
-        spread = a_abs.dot(b.rad) + self.rad.dot(b_abs + b.rad)
-        return FloatBall(
-            self.mid.dot(b.mid), _grow(spread + (n + 1) * _U * a_abs.dot(b_abs), 2 * n)
-        )
+        propagated = a_abs.dot(b.rad) + self.rad.dot(b_abs + b.rad)
+        rounding = (n + 1) * _U * a_abs.dot(b_abs)
+        return FloatBall(self.mid.dot(b.mid), _grow(propagated + rounding, 2 * n))
 
     def sharp_dot(self, other: Any) -> "FloatBall":
-        """`dot` with hardly any rounding error of its own (Ozaki et al. 2012). The leading b bits of each factor, on one
-        scale per factor, have products whose sum of n terms fits into 53 bits: it is exact in any order. The rest is 2^-b
-        times smaller and is summed as in `dot`."""
-        right = _ball(other)
+        """Return `dot` with hardly any rounding error of its own (Ozaki et al. 2012).
+
+        Each factor is split into its leading bits, on one scale for the whole factor, and
+        the rest. With (53 − log₂ n)/2 leading bits, the sum of n products of leading
+        parts fits into 53 bits, and is exact in any order. What is left is smaller by
+        that many bits, and is summed as in `dot`.
+
+        Parameters
+        ----------
+        other : FloatBall or array
+            The right factor, whose first axis matches the last one of this array.
+        """
+        right = _as_ball(other)
         a, b, n = self.mid, right.mid, self.mid.shape[-1]
         bits = (53 - math.ceil(math.log2(n + 1))) // 2
-        a_high, b_high = _leading(a, bits), _leading(b, bits)
+        a_high, b_high = _leading_part(a, bits), _leading_part(b, bits)
         a_low, b_low = a - a_high, b - b_high  # exact
         mid = a_high.dot(b_high) + (a_high.dot(b_low) + a_low.dot(b))
+
         a_abs, b_abs = np.abs(a), np.abs(b)
-        rest = np.abs(a_high).dot(np.abs(b_low)) + np.abs(a_low).dot(b_abs)
-        spread = a_abs.dot(right.rad) + self.rad.dot(b_abs + right.rad)
-        return FloatBall(
-            mid, _grow(spread + (n + 3) * _U * rest + _U * np.abs(mid), 2 * n)
-        )
+        inexact_products = np.abs(a_high).dot(np.abs(b_low)) + np.abs(a_low).dot(b_abs)
+        propagated = a_abs.dot(right.rad) + self.rad.dot(b_abs + right.rad)
+        radius = propagated + (n + 3) * _U * inexact_products + _U * np.abs(mid)
+        return FloatBall(mid, _grow(radius, 2 * n))
 
     def log(self) -> "FloatBall":
-        """Natural logarithm from IEEE operations alone: x = 2^e·m, m in [√½, √2], log m = 2·artanh((m−1)/(m+1)). m−1 is
-        exact (Sterbenz), f = (m−1)/(m+1) has |f| ≤ 0.1716 and two roundings; the odd series to f^21 leaves less than
-        2^-61·|f|; Horner in f² ≤ 0.0295 adds less than 1.3u. So t = 2·artanh f errs by at most 5u|t|, e·ln 2 by at most
-        2u|e|, the last sum by u|log x|."""
+        """Return the natural logarithms, from IEEE operations alone.
+
+        A number x = 2^e·m with m in [√½, √2] has log x = e·log 2 + t, t = 2·artanh f and
+        f = (m − 1)/(m + 1). The error is bounded as follows.
+
+        - m − 1 is exact (Sterbenz), so f has two roundings, and |f| <= 0.1716.
+        - The odd series of artanh up to f^21 leaves less than 2^-61·|f|, and Horner's rule
+          in f² <= 0.0295 adds less than 1.3u. In all t errs by at most 5u·|t|.
+        - e·log 2 errs by at most 2u·|e|, and the last sum by u·|log x|.
+        - For x within rad of a and q = rad/a < ½, |log x − log a| <= −log(1 − q) <=
+          q/(1 − q).
+        """
         mantissa, exponent = np.frexp(self.mid)
-        low = mantissa < 0.7071067811865476
-        mantissa, exponent = np.where(low, 2 * mantissa, mantissa), exponent - low
+        is_below_root_half = mantissa < 0.7071067811865476
+        mantissa = np.where(is_below_root_half, 2 * mantissa, mantissa)
+        exponent = exponent - is_below_root_half
         f = (mantissa - 1) / (mantissa + 1)
         square = f * f
         series = np.full_like(f, 1 / 21)
@@ -152,36 +211,44 @@ class FloatBall:
             series = 1 / k + square * series
         t = 2 * f * series
         mid = exponent * _LN2 + t
-        relative = (
-            self.rad / self.mid
-        )  # |log x − log a| ≤ −log(1 − q) ≤ q/(1−q), q = rad/a
-        spread = np.where(relative < 0.5, relative, np.nan) / (1 - relative)
-        return FloatBall(
-            mid,
-            _grow(spread + _U * (5 * np.abs(t) + 2 * np.abs(exponent) + np.abs(mid))),
-        )
+
+        q = self.rad / self.mid
+        propagated = np.where(q < 0.5, q, np.nan) / (1 - q)
+        rounding = _U * (5 * np.abs(t) + 2 * np.abs(exponent) + np.abs(mid))
+        return FloatBall(mid, _grow(propagated + rounding))
 
     def round(self, grid: int) -> tuple[np.ndarray, np.ndarray]:
-        """The integers nearest to 2^grid·x, and where that is certain: the ball does not reach the edge of its cell."""
-        scaled = np.ldexp(
-            self.mid, grid
-        )  # exact, but for underflow below 2^-1074, where the nearest integer is 0
+        """Round to a grid of spacing 2^−grid, where the balls decide it.
+
+        Parameters
+        ----------
+        grid : int
+            The number of binary digits.
+
+        Returns
+        -------
+        integers : array of int
+            The integers nearest to 2^grid·x; 0 where that is not certain.
+        is_certain : array of bool
+            Where the ball does not reach the edge of its grid cell.
+        """
+        # Scaling is exact but for underflow below 2^-1074, where the nearest integer is 0.
+        scaled = np.ldexp(self.mid, grid)
         nearest = np.rint(scaled)
         # Below 2^52 the difference of a float and its nearest integer is exact.
-        inside = (
-            np.abs(scaled - nearest) + np.ldexp(_grow(self.rad), grid) < 0.5 - 2.0**-50
-        )
-        certain = inside & (np.abs(scaled) < 2.0**52)
-        return np.where(certain, nearest, 0.0).astype(np.int64), certain
+        farthest = np.abs(scaled - nearest) + np.ldexp(_grow(self.rad), grid)
+        is_certain = (farthest < 0.5 - 2.0**-50) & (np.abs(scaled) < 2.0**52)
+        return np.where(is_certain, nearest, 0.0).astype(np.int64), is_certain
 
 
-def _leading(x: np.ndarray, bits: int) -> np.ndarray:
-    """x rounded to a multiple of 2^-bits times the power of 2 above its largest entry."""
+def _leading_part(x: np.ndarray, bits: int) -> np.ndarray:
+    """Return x rounded to a multiple of 2^−bits times the power of 2 above its maximum."""
     scale = math.ldexp(1.0, int(np.frexp(np.abs(x).max())[1]) - bits)
     return np.asarray(np.rint(x / scale) * scale)
 
 
-def _ball(x: Any) -> FloatBall:
+def _as_ball(x: Any) -> FloatBall:
+    """Return a ball as it is, and exact numbers as balls of radius 0."""
     return x if isinstance(x, FloatBall) else FloatBall(x)
 
 
@@ -190,22 +257,33 @@ _precision_lock = threading.RLock()
 
 @contextmanager
 def precision(bits: int) -> Iterator[None]:
-    """`with precision(bits):` Arb computes to so many bits, and no other thread can change that meanwhile. python-flint keeps
-    one precision for the whole process. Balls are valid at any precision, but not every bound that is derived from one is,
-    and what is cached would stay coarse. Threads therefore compute with balls one at a time."""
+    """Let Arb compute to so many bits inside this context, in this thread alone.
+
+    python-flint keeps one precision for the whole process. Balls are valid at any
+    precision, but not every bound that is derived from one is, and what is cached would
+    stay coarse. Threads therefore compute with Arb balls one at a time.
+
+    Parameters
+    ----------
+    bits : int
+        The number of bits of a midpoint.
+    """
     with _precision_lock:
-        old, ctx.prec = ctx.prec, bits
+        previous_bits = ctx.prec
+        ctx.prec = bits
         try:
             yield
         finally:
-            ctx.prec = old
+            ctx.prec = previous_bits
 
 
 def _unlock_in_child() -> None:
+    """Replace the lock after a fork.
+
+    A thread of the parent process that does not exist in the child may have held it.
+    """
     global _precision_lock
-    _precision_lock = (
-        threading.RLock()
-    )  # a thread of the parent that is not here may have held it
+    _precision_lock = threading.RLock()
 
 
 if sys.platform != "win32":  # Windows cannot fork.
@@ -213,60 +291,78 @@ if sys.platform != "win32":  # Windows cannot fork.
 
 
 def arb_array(x: Any) -> np.ndarray:
-    """Floats, taken exactly, as an object array of Arb balls."""
+    """Return floats, taken exactly, as an object array of Arb balls."""
     array = np.asarray(x, dtype=np.float64)
-    out = np.empty(array.shape, dtype=object)
-    out.ravel()[:] = [arb(value) for value in array.ravel().tolist()]
-    return out
+    balls = np.empty(array.shape, dtype=object)
+    balls.ravel()[:] = [arb(value) for value in array.ravel().tolist()]
+    return balls
 
 
 def float_ball(x: Any) -> FloatBall:
-    """One Arb ball, or an object array of them, as a FloatBall."""
-    array = np.asarray(x, dtype=object)
-    mid = np.array([float(value) for value in array.ravel()]).reshape(
-        array.shape
-    )  # rounded by at most an ulp
-    rad = np.array([float(value.rad()) for value in array.ravel()]).reshape(array.shape)
+    """Return a `FloatBall` that contains one Arb ball, or each of an object array."""
+    balls = np.asarray(x, dtype=object)
+    # Both conversions to float round by at most one unit in the last place.
+    midpoints = [float(ball) for ball in balls.ravel()]
+    radii = [float(ball.rad()) for ball in balls.ravel()]
+    mid = np.array(midpoints).reshape(balls.shape)
+    rad = np.array(radii).reshape(balls.shape)
     return FloatBall(mid, _grow(rad * (1 + 4 * _U) + 4 * _U * np.abs(mid)))
 
 
 def round_arb(x: arb, grid: int) -> int | None:
-    """The integer nearest to 2^grid·x, or None if the ball reaches the edge of its cell. Numbers beyond ±2^1023, the
-    range of float64, go to that end of the grid: a part of the rounding, not of the law."""
+    """Return the integer nearest to 2^grid·x; None if the ball reaches a cell's edge.
+
+    Numbers beyond ±2^1023, the range of float64, go to that end of the grid. This is a
+    part of the rounding, not of the law that is rounded.
+    """
     if x > _END or x < -_END:
         return (1 if x > 0 else -1) << (1023 + grid)
-    cell = (
-        (x * arb((1, grid)) + arb((1, -1))).floor().unique_fmpz()
-        if x.is_finite()
-        else None
-    )
-    return None if cell is None else int(cell)
+    if not x.is_finite():
+        return None
+    scaled_plus_half = x * arb((1, grid)) + arb((1, -1))
+    nearest = scaled_plus_half.floor().unique_fmpz()
+    return None if nearest is None else int(nearest)
 
 
 def float_up(x: arb) -> float:
-    """A float64 not below any number of the ball."""
+    """Return a float that is not below any number of an Arb ball."""
     value = float(x.upper())
     return value if arb(value) >= x.upper() else math.nextafter(value, math.inf)
 
 
 def first_precision(grid: int) -> int:
-    """A multiple of the 64 bits that come with each uniform, at least 24 beyond the grid."""
+    """Return the bits at which rounding to a grid is first tried.
+
+    It is a multiple of 64, the bits that come with each uniform number, and at least 24
+    more than the grid has.
+    """
     return 64 * ((grid + 24 + 63) // 64)
 
 
 def decide(evaluate: Callable[[int], T | None], bits: int = 64) -> T:
-    """Evaluate at doubling precision until the answer is certain. Every question asked here is undecided forever only on
-    a null set, so this ends with probability one; there is no cap, because giving up would be an event whose probability
-    depends on the data."""
+    """Ask a question at doubling precision until the answer is certain.
+
+    Every question that is asked here stays undecided only on a null set, so that this
+    ends with probability one. There is no cap: giving up would be an event whose
+    probability depends on the data.
+
+    Parameters
+    ----------
+    evaluate : callable
+        Takes the number of bits, to which Arb is set, and returns the answer, or None if
+        the balls are too wide to tell.
+    bits : int
+        The first precision.
+    """
     while True:
-        with (
-            _precision_lock
-        ):  # as `precision` does, which takes longer than many a question
-            old, ctx.prec = ctx.prec, bits
+        # As `precision` does, which itself takes longer than many a question.
+        with _precision_lock:
+            previous_bits = ctx.prec
+            ctx.prec = bits
             try:
                 answer = evaluate(bits)
             finally:
-                ctx.prec = old
+                ctx.prec = previous_bits
         if answer is not None:
             return answer
         bits *= 2
