@@ -43,6 +43,14 @@ class PrivacyCurve:
     adjacency : str
         What neighboring data sets differ in: 'replace-one', or 'add-remove' if the
         number of records is private.
+
+    Examples
+    --------
+    >>> from curvedp.privacy import GDP, PrivacyCurve, gaussian_profile
+    >>> profile = gaussian_profile(curvature=0.0, dim=3, sigma=2.0, sensitivity=1.0)
+    >>> curves: list[PrivacyCurve] = [GDP(0.5), profile]
+    >>> [round(curve.delta(1.0), 5) for curve in curves]
+    [0.00683, 0.00683]
     """
 
     adjacency: str = field(default="replace-one", kw_only=True)
