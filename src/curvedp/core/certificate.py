@@ -200,7 +200,19 @@ class Claims:
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> "Claims":
-        """Build the claims from JSON values; raise `TypeError` if one is not a number."""
+        """Build the claims from the JSON values of a certificate.
+
+        Parameters
+        ----------
+        record : mapping
+            The parameters of the claims by name, each a number or None, and under
+            "curve" the points (ε, δ) of the privacy profile.
+
+        Raises
+        ------
+        TypeError
+            If a value is not a number.
+        """
         parameters: dict[str, Any] = {}
         for name, value in record.items():
             if name != "curve":
@@ -232,7 +244,20 @@ Definition = TypeVar("Definition", bound=Guarantee)
 def _implied_guarantee(
     promise: PrivacyCurve, definition: type[Definition]
 ) -> Definition | None:
-    """Return the guarantee that another implies in a definition; None if there is none."""
+    """Return the guarantee that another one implies in a definition of privacy.
+
+    Parameters
+    ----------
+    promise : Guarantee
+        What is known of the release.
+    definition : type
+        The wanted type of guarantee, such as `GDP`.
+
+    Returns
+    -------
+    Guarantee or None
+        None if the promise implies none.
+    """
     try:
         return convert(promise, to=definition)
     except CurvedpError:
@@ -293,6 +318,16 @@ def _installed_version(package: str) -> str:
 
     A package that runs from its sources has no metadata. That must not raise, because
     the release has been paid for when the certificate is written.
+
+    Parameters
+    ----------
+    package : str
+        The name of the package.
+
+    Parameters
+    ----------
+    package : str
+        The name of the package.
     """
     try:
         return public_version(version(package))
@@ -414,6 +449,16 @@ class Certificate:
     def from_json(cls, text: str) -> "Certificate":
         """Parse a certificate.
 
+        Parameters
+        ----------
+        text : str
+            The JSON text that `to_json` wrote.
+
+        Parameters
+        ----------
+        text : str
+            The JSON text that `to_json` wrote.
+
         Raises
         ------
         ParameterError
@@ -456,7 +501,18 @@ class Certificate:
 
     @classmethod
     def load(cls, path: str | Path) -> "Certificate":
-        """Read a certificate from a file; raise `ParameterError` if it is not one."""
+        """Read a certificate from a file.
+
+        Parameters
+        ----------
+        path : str or Path
+            A file that `save` wrote.
+
+        Raises
+        ------
+        ParameterError
+            If the file cannot be read, or holds no certificate.
+        """
         try:
             with Path(path).open("rb") as file:
                 return cls.from_json(file.read(MAX_BYTES + 1).decode("utf-8"))

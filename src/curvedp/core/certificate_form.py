@@ -82,11 +82,16 @@ _LEDGER_KEYS = {"entry", "head"}
 
 
 def is_plain_text(value: Any) -> bool:
-    """Return whether a value is a short text that looks the same wherever it is printed.
+    """Return whether a value is a short text that looks the same in every terminal.
 
     Such a text has no control, formatting or private-use characters (they could hide
     terminal escapes or reverse the direction of writing), no line breaks, no unusual
     spaces, and no combining marks.
+
+    Parameters
+    ----------
+    value : object
+        Any JSON value.
 
     Examples
     --------
@@ -101,6 +106,20 @@ def is_plain_text(value: Any) -> bool:
 
 def check_plain_text(name: str, value: Any) -> str:
     """Return `value` if it may be written into a certificate as a text.
+
+    Parameters
+    ----------
+    name : str
+        What the error message calls the value.
+    value : object
+        The value, which should be a text.
+
+    Parameters
+    ----------
+    name : str
+        What the error message calls the value.
+    value : object
+        The value, which should be a text.
 
     Raises
     ------
@@ -149,7 +168,15 @@ def public_version(version: str) -> str:
 def read_time(value: Any) -> datetime | None:
     """Parse a date and time in ISO 8601 with its offset from UTC.
 
-    Returns None if the value is anything else.
+    Parameters
+    ----------
+    value : object
+        Any JSON value.
+
+    Returns
+    -------
+    datetime or None
+        None if the value is anything else.
 
     Examples
     --------
@@ -269,10 +296,18 @@ def _check_software(software: Mapping[str, Any]) -> None:
 
 
 def _check_ledger(ledger: Any) -> None:
-    """Refuse a ledger reference that is malformed.
+    """Refuse a malformed reference to a ledger.
 
-    It is None, or it has the number of the ledger entry, counted from 1, and the hash of
-    the ledger after that entry.
+    Parameters
+    ----------
+    ledger : object
+        None, or an object with the number of the entry, counted from 1, and the hash of
+        the ledger after that entry.
+
+    Raises
+    ------
+    ParameterError
+        If it is anything else.
     """
     if ledger is None:
         return
@@ -282,11 +317,19 @@ def _check_ledger(ledger: Any) -> None:
 
 
 def _check_release(release: Mapping[str, Any]) -> None:
-    """Refuse a record of the draw that is malformed.
+    """Refuse a malformed record of the draw.
 
-    It has the released integers (None, or one list of integers for each draw), their
-    hash, a list of stages, the codes of the post-processing, and why the mechanism was
-    chosen.
+    Parameters
+    ----------
+    release : mapping
+        The released integers (None, or one list of integers for each draw), their hash,
+        a list of stages, the codes of the post-processing, and why the mechanism was
+        chosen.
+
+    Raises
+    ------
+    ParameterError
+        If a part is missing, unknown or of the wrong kind.
     """
     _require("release", set(release) == _RELEASE_KEYS)
 
@@ -309,8 +352,16 @@ def _check_release(release: Mapping[str, Any]) -> None:
 def _check_choice(choice: Any) -> None:
     """Refuse a malformed record of why the mechanism was chosen.
 
-    It has the code of a rule, the predicted error of each candidate by its name, and the
-    list of the mechanisms that were excluded.
+    Parameters
+    ----------
+    choice : object
+        The code of a rule, the predicted error of each candidate by its name, and the
+        list of the mechanisms that were excluded.
+
+    Raises
+    ------
+    ParameterError
+        If a part is missing, unknown or of the wrong kind.
     """
     _require("release", isinstance(choice, dict) and set(choice) == _CHOICE_KEYS)
     _require("release", _are_codes([choice["rule"]], ChoiceRule))

@@ -133,9 +133,17 @@ def shrink_points(
 def shrink_vector(vector: np.ndarray, noise_std: float) -> np.ndarray:
     """Shrink a noisy vector z toward 0 by the rule of James and Stein.
 
-    In dimension d ≥ 3, z is multiplied by (1 − (d−2)σ²/|z|²)₊, where σ is `noise_std`,
-    the standard deviation of each coordinate of the noise.
+    In dimension d ≥ 3, z is multiplied by (1 − (d−2)σ²/|z|²)₊.
 
+    Parameters
+    ----------
+    vector : array of shape (d,)
+        The noisy vector z.
+    noise_std : float
+        The standard deviation σ of the noise in each coordinate.
+
+    Examples
+    --------
     >>> shrink_vector(np.array([2.0, 0, 0]), 1.0)
     array([1.5, 0. , 0. ])
     """

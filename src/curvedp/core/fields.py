@@ -28,7 +28,20 @@ def assign(frozen: Any, **values: Any) -> None:
 
 
 def check_length(name: str, value: Any) -> float:
-    """Return a length between 1e-100 and 1e100 as a float, or raise `ParameterError`."""
+    """Return a length between 1e-100 and 1e100 as a float.
+
+    Parameters
+    ----------
+    name : str
+        The parameter's name, for error messages.
+    value : object
+        What the caller passes.
+
+    Raises
+    ------
+    ParameterError
+        If the value is no such number.
+    """
     if type(value) is float and 1e-100 <= value <= 1e100:
         return (
             value  # choosing a mechanism builds hundreds of them: skip the full check

@@ -262,7 +262,16 @@ class Mechanism(ABC):
     def from_parameters(
         cls, statistic: Statistic, parameters: Mapping[str, Any]
     ) -> Self:
-        """Build the mechanism that a certificate describes, validated anew."""
+        """Build the mechanism that a certificate describes, and check it as a new one.
+
+        Parameters
+        ----------
+        statistic : Statistic
+            The statistic of the certificate.
+        parameters : mapping
+            The fields of the mechanism by name, as the `parameters` property gives
+            them.
+        """
         own = [each for each in fields(cls) if each.name != "statistic"]
         needed = [
             each.name
@@ -366,11 +375,22 @@ class Mechanism(ABC):
 def describe_mechanism(mechanism: Mechanism) -> dict[str, Any]:
     """Return what a certificate says of a mechanism and its statistic.
 
+    Parameters
+    ----------
+    mechanism : Mechanism
+        A calibrated mechanism.
+
+    Returns
+    -------
+    dict
+        The certificate's fields "mechanism", "manifold", "parameters", "statistic" and
+        "sensitivity", as JSON values.
+
     Raises
     ------
     ParameterError
-        Where the manifold is a user's own and has no name that could be written down,
-        or the mechanism refuses to release with its public numbers.
+        If the manifold is a user's own and has no name that could be written down, or
+        the mechanism refuses to release with its public numbers.
     """
     mechanism.check_releasable()
     return {
@@ -390,7 +410,20 @@ def profile_kind(promise: PrivacyCurve) -> ProfileKind:
 def _check_privacy_unit(
     statistic: Statistic, privacy_unit: ProtectedUnit | None
 ) -> ProtectedUnit:
-    """Return one of the statistic's units, its default where none is given."""
+    """Return one of the units of privacy that a statistic allows.
+
+    Parameters
+    ----------
+    statistic : Statistic
+        The statistic that is released.
+    privacy_unit : ProtectedUnit or None
+        The unit that the caller names; None stands for the statistic's first one.
+
+    Raises
+    ------
+    ParameterError
+        If the statistic does not allow the unit.
+    """
     if privacy_unit is None:
         return statistic.privacy_units[0]
     if privacy_unit not in statistic.privacy_units:
@@ -403,10 +436,18 @@ def _check_privacy_unit(
 
 
 def _choice_record(choice: Choice) -> dict[str, Any]:
-    """Return why a mechanism was taken, as JSON values.
+    """Return why a mechanism was chosen, as JSON values for the certificate.
 
-    Names that no certificate may hold are refused. An infinite predicted error, which
-    JSON does not have, is left out.
+    Parameters
+    ----------
+    choice : Choice
+        The rule, the predicted errors and the excluded mechanisms. An infinite
+        predicted error, which JSON does not have, is left out.
+
+    Raises
+    ------
+    ParameterError
+        If the name of a mechanism is no text that a certificate may hold.
     """
     for option in (*choice.predicted_errors, *choice.excluded):
         check_plain_text("the option of a mechanism", option)
@@ -422,7 +463,15 @@ def _choice_record(choice: Choice) -> dict[str, Any]:
 
 
 def strongest_guarantee(promise: PrivacyCurve) -> Guarantee:
-    """Return what a privacy profile says in one definition: pure ε if finite, else μ-GDP."""
+    """Return what a privacy profile says in one definition.
+
+    That is pure ε if it is finite, and otherwise μ-GDP.
+
+    Parameters
+    ----------
+    promise : Guarantee
+        A guarantee. One that is not a privacy profile is returned unchanged.
+    """
     if not isinstance(promise, PrivacyProfile):
         return promise.guarantee
     if np.isfinite(promise.pure_epsilon):
@@ -472,7 +521,20 @@ def replay_draws(integers: Any) -> Callable[..., np.ndarray]:
 
 
 def check_supported(kind: type[Mechanism], statistic: Any) -> None:
-    """Refuse a statistic that a mechanism is not made for."""
+    """Refuse a statistic that a mechanism does not release.
+
+    Parameters
+    ----------
+    kind : type
+        The class of the mechanism.
+    statistic : object
+        What the caller passes as the statistic.
+
+    Raises
+    ------
+    ParameterError
+        If `kind.supports` denies it, or it is no statistic.
+    """
     if isinstance(statistic, Statistic) and kind.supports(statistic):
         return
     is_statistic = isinstance(statistic, Statistic)
@@ -484,7 +546,20 @@ def check_supported(kind: type[Mechanism], statistic: Any) -> None:
 
 
 def check_guarantee(guarantee: Any, *adjacencies: str) -> Guarantee:
-    """Return a guarantee for one of these adjacencies ("replace-one" by default)."""
+    """Return a guarantee after checking that it is for an adjacency of the release.
+
+    Parameters
+    ----------
+    guarantee : object
+        What the caller passes.
+    *adjacencies : str
+        The adjacencies that the release can protect, "replace-one" by default.
+
+    Raises
+    ------
+    ParameterError
+        If it is no guarantee, or one for another adjacency.
+    """
     if not isinstance(guarantee, Guarantee):
         raise ParameterError(
             "must be a guarantee, such as GDP(1.0) or ApproxDP(1.0, 1e-6)",
@@ -507,7 +582,18 @@ def check_guarantee(guarantee: Any, *adjacencies: str) -> Guarantee:
 
 
 def check_source(source: Any) -> Source:
-    """Return a source of random bits; the operating system's where none is given."""
+    """Return a source of random bits.
+
+    Parameters
+    ----------
+    source : Source or None
+        What the caller passes; None stands for the operating system's source.
+
+    Raises
+    ------
+    ParameterError
+        If it is anything else.
+    """
     if source is None:
         return SecureSource()
     if not isinstance(source, Source):
@@ -522,10 +608,15 @@ def check_source(source: Any) -> Source:
 def _listed_integers(
     integers: Sequence[np.ndarray], is_staged: bool
 ) -> list[list[int]] | None:
-    """Return the integers that a certificate lists, or None where they are too many.
+    """Return the integers that a certificate lists, or None if they are too many.
 
-    Those of a staged mechanism are always listed: each stage depends on those before
-    it.
+    Parameters
+    ----------
+    integers : sequence of arrays
+        The integers of each draw.
+    is_staged : bool
+        Whether the mechanism has stages. Its integers are always listed, because each
+        stage depends on those before it.
     """
     total = sum(np.size(part) for part in integers)
     if total > MAX_LISTED_INTEGERS and not is_staged:

@@ -39,7 +39,18 @@ class Releasing(Protocol):
 
 
 def releases_of(estimator: Any) -> list[ReleasedValue]:
-    """Return what a fitted estimator has released, or refuse anything else."""
+    """Return what a fitted estimator has released.
+
+    Parameters
+    ----------
+    estimator : object
+        What the caller passes as an estimator.
+
+    Raises
+    ------
+    ParameterError
+        If it is not an estimator of this library, or one like it.
+    """
     if not isinstance(estimator, Releasing):
         raise ParameterError(
             "a fitted estimator is needed, or a released value with its certificate"

@@ -144,12 +144,17 @@ class Statistic(ABC):
 
     @staticmethod
     def from_dict(record: Any) -> "Statistic":
-        """Build the statistic that a certificate describes, validated anew.
+        """Build the statistic that a certificate describes, and check it as a new one.
+
+        Parameters
+        ----------
+        record : object
+            The JSON values that `to_dict` returned.
 
         Raises
         ------
         ParameterError
-            Where the name is unknown, or a field is missing, wrong or one too many.
+            If the name is unknown, or a field is missing, wrong or one too many.
         """
         name = record.get("name") if isinstance(record, dict) else None
         if not isinstance(name, str) or name not in statistics:
@@ -259,6 +264,11 @@ class ClippedToBall(PointStatistic):
     def clip_records(self, records: Any) -> np.ndarray:
         """Return the records as doubles, in the canonical frame, clipped into the ball.
 
+        Parameters
+        ----------
+        records : array of shape (n, *point_shape)
+            The records. Entries may be anything.
+
         Raises
         ------
         ParameterError
@@ -350,7 +360,15 @@ def is_point(manifold: Manifold, array: np.ndarray) -> bool:
 
 
 def is_drawn_in_coordinates(manifold: Manifold, ball: Ball) -> bool:
-    """Return whether noise on this space is drawn in flat coordinates at a ball's center."""
+    """Return whether noise around this ball is drawn in flat coordinates at its center.
+
+    Parameters
+    ----------
+    manifold : Manifold
+        Where the released value lives.
+    ball : Ball
+        The public ball. Noise is drawn in coordinates only if its center is the origin.
+    """
     # A process of a federated site, which draws no such noise, must not import the
     # laws.
     from curvedp.laws.exact.draw import is_released_in_chart
@@ -360,12 +378,21 @@ def is_drawn_in_coordinates(manifold: Manifold, ball: Ball) -> bool:
 
 
 def check_point(name: str, manifold: Manifold, point: Any) -> np.ndarray:
-    """Return a public point of the manifold, with its round-off projected away.
+    """Return a public point of a manifold, with its rounding errors projected away.
+
+    Parameters
+    ----------
+    name : str
+        The parameter's name, for error messages.
+    manifold : Manifold
+        Where the point should be.
+    point : array of shape point_shape
+        What the caller passes.
 
     Raises
     ------
     ParameterError
-        Where it has the wrong shape or is farther than 1e-6 from the manifold.
+        If it has the wrong shape or is farther than 1e-6 from the manifold.
     """
     array = _validate.array(name, point)
     if array.shape != manifold.point_shape:

@@ -128,7 +128,13 @@ class NeighborWords(NamedTuple):
 
 
 def neighbor_words(certificate: Certificate) -> NeighborWords:
-    """Say in words what the guarantee protects against."""
+    """Say in words which two data sets the guarantee makes hard to tell apart.
+
+    Parameters
+    ----------
+    certificate : Certificate
+        A certificate, whose unit and adjacency decide.
+    """
     noun = UNIT_WORDS[certificate.privacy_unit].noun
     if certificate.guarantee.adjacency == "replace-one":
         return NeighborWords(
@@ -140,7 +146,13 @@ def neighbor_words(certificate: Certificate) -> NeighborWords:
 
 
 def protected_unit_sentence(certificate: Certificate) -> str:
-    """Say in full whose data are protected, and what about the data is public."""
+    """Say in full whose data are protected, and what about the data is public.
+
+    Parameters
+    ----------
+    certificate : Certificate
+        A certificate, whose unit and adjacency decide.
+    """
     words = UNIT_WORDS[certificate.privacy_unit]
     count = f"the number of {words.plural}"
     if certificate.guarantee.adjacency == "replace-one":
@@ -160,7 +172,14 @@ def _are_public(facts: tuple[str, ...]) -> str:
 
 
 def trust_sentence(certificate: Certificate) -> str:
-    """Say who is trusted with the records."""
+    """Say who is trusted with the records.
+
+    Parameters
+    ----------
+    certificate : Certificate
+        A certificate. That of a federated release also tells how many sites may collude
+        with the server.
+    """
     sentence = TRUST_WORDS[certificate.trust]
     colluding_sites = certificate.statistic.get("collusion")
     if certificate.trust is TrustModel.FEDERATED and colluding_sites:
@@ -189,7 +208,15 @@ def profile_sentence(certificate: Certificate) -> str:
 
 
 def choice_sentence(certificate: Certificate, *, with_excluded: bool = True) -> str:
-    """Say why this mechanism was taken, with the predicted errors that were compared."""
+    """Say why this mechanism was chosen, with the predicted errors that were compared.
+
+    Parameters
+    ----------
+    certificate : Certificate
+        A certificate.
+    with_excluded : bool
+        Whether the mechanisms that were not considered are named too.
+    """
     choice = certificate.release["choice"]
     sentence = CHOICE_WORDS[ChoiceRule(choice["rule"])]
     errors = choice["predicted_errors"]

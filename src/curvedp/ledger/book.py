@@ -290,9 +290,28 @@ class Ledger:
     ) -> Entry:
         """Charge one entry for one release, or for several about disjoint groups.
 
-        `curves` are the guarantees, or profiles, of the releases. The other parameters
-        are those of `spend` and `spend_on_disjoint_groups`; `facts` is
-        what the caller states about the release.
+        Parameters
+        ----------
+        guarantees : sequence of Guarantee
+            The guarantee of each release that the entry pays for.
+        label : str
+            What the entry is called.
+        partition, group : str or None
+            The partition of the records, and the group of it that the release is about.
+        facts : _Facts
+            What the caller states about the release: unit, n, space and statistic.
+
+        Returns
+        -------
+        Entry
+            The entry that was written.
+
+        Raises
+        ------
+        ParameterError
+            If an argument is unusable. Nothing is written then.
+        BudgetExceeded
+            If the entry does not fit the budget. Nothing is written then.
         """
         for curve in curves:
             if not isinstance(curve, PrivacyCurve):
@@ -506,9 +525,23 @@ class Ledger:
         self._seen = None
 
     def _start(self, budget: Guarantee, unit: PrivacyUnit | None, lazy: bool) -> None:
-        """Make the file of a new ledger, now or, if `lazy`, with its first entry.
+        """Make the file of a new ledger, now or with its first entry.
 
         A ledger that exists already is left as it is.
+
+        Parameters
+        ----------
+        budget : Guarantee
+            The budget of the ledger.
+        unit : PrivacyUnit or None
+            Whom the ledger protects; None leaves that to its first entry.
+        lazy : bool
+            Whether the file is made with the first entry only.
+
+        Raises
+        ------
+        ParameterError
+            If the budget, the folder, the file's place or the key is unusable.
         """
         if not isinstance(budget, Guarantee):
             raise ParameterError(
@@ -533,7 +566,13 @@ class Ledger:
             self._create(planned)
 
     def _create(self, planned: "_PlannedFile") -> None:
-        """Make the file; if another process makes it first, that file is the ledger."""
+        """Make the file; if another process makes it first, that file is the ledger.
+
+        Parameters
+        ----------
+        planned : _PlannedFile
+            The budget and the unit that the file's first line states.
+        """
         key = read_key(self.key)
         body = {
             "budget": planned.budget.to_dict(),
@@ -559,9 +598,16 @@ class Ledger:
             return self._advance(connection, read_key(self.key))
 
     def _advance(self, connection: Connection, key: bytes | None) -> State:
-        """Return the state of the file, from the last known state and the entries since.
+        """Return the state of the file: the last known state and the entries since.
 
         The state is remembered. It holds committed entries only.
+
+        Parameters
+        ----------
+        connection : Connection
+            An open transaction on the file.
+        key : bytes or None
+            The key of the hashes, if the ledger has one.
         """
         self._check_continues(connection)
         if self._seen is None:
@@ -587,7 +633,18 @@ class Ledger:
             self._witness = (state.number, state.head)
 
     def _check_continues(self, connection: Connection) -> None:
-        """Refuse a file without the last entry that this object, or a copy, knows."""
+        """Refuse a file without the last entry that this object, or a copy, has seen.
+
+        Parameters
+        ----------
+        connection : Connection
+            An open transaction on the file.
+
+        Raises
+        ------
+        LedgerCorrupted
+            If the entry is gone: the file was replaced, or entries were taken back.
+        """
         witness = self._witness
         if witness is None and self._planned is not None:
             witness = self._planned.witness
@@ -646,7 +703,13 @@ class _CheckedFacts(NamedTuple):
 
 
 def entry_row(entry: Entry) -> tuple[str, ...]:
-    """Return what people are shown of an entry, as texts in the order of `ENTRY_HEADER`."""
+    """Return the cells that a table shows of an entry, in the order of `ENTRY_HEADER`.
+
+    Parameters
+    ----------
+    entry : Entry
+        A charge of the ledger.
+    """
     return (
         str(entry.number),
         entry.label,
@@ -663,7 +726,15 @@ def _html_row(entry: Entry) -> str:
 
 
 def _facts_in_words(entry: Entry) -> str:
-    """Return statistic, n and space of an entry as a text, as far as they were stated."""
+    """Return the statistic, n and the space of an entry as one text.
+
+    Facts that the entry does not state are left out.
+
+    Parameters
+    ----------
+    entry : Entry
+        A charge of the ledger.
+    """
     facts = []
     if entry.statistic is not None:
         facts.append(entry.statistic)
@@ -675,7 +746,13 @@ def _facts_in_words(entry: Entry) -> str:
 
 
 def unit_in_words(unit: PrivacyUnit | None) -> str:
-    """Return in words whose data a ledger's budget protects."""
+    """Return in words whose data a ledger's budget protects.
+
+    Parameters
+    ----------
+    unit : PrivacyUnit or None
+        The unit of the ledger; None if no entry has stated it yet.
+    """
     if unit is None:
         return "whom it protects is unknown until a charge states it"
     if unit is PrivacyUnit.PERSON:
@@ -686,9 +763,21 @@ def unit_in_words(unit: PrivacyUnit | None) -> str:
 def _check_same(
     path: Path, state: State, budget: Guarantee | None, unit: PrivacyUnit | None
 ) -> None:
-    """Refuse a ledger whose budget or unit is not the one that the caller passes.
+    """Refuse to open a ledger with a budget or a unit that is not its own.
 
-    `budget` and `unit` are None if the caller does not say them.
+    Parameters
+    ----------
+    path : Path
+        The file, for messages.
+    state : State
+        What the file says.
+    budget, unit : Guarantee and PrivacyUnit, or None
+        What the caller of `Ledger` passes; None where nothing is passed.
+
+    Raises
+    ------
+    ParameterError
+        If one of them differs from the file's.
     """
     if budget is not None and budget != state.budget:
         raise ParameterError(
@@ -710,7 +799,18 @@ def _check_same(
 def _check_facts(facts: _Facts, guarantees: Sequence[Guarantee]) -> _CheckedFacts:
     """Check what a caller states about a release.
 
-    The number of records is refused if one of the guarantees keeps it private.
+    Parameters
+    ----------
+    facts : _Facts
+        Unit, number of records, space and statistic, each of which may be None.
+    guarantees : sequence of Guarantee
+        The guarantees of the release. If one of them hides the number of records, a
+        stated number is refused.
+
+    Returns
+    -------
+    _CheckedFacts
+        The same facts, in the types in which an entry stores them.
     """
     unit = check_unit("unit", facts.unit)
     n = facts.n
@@ -730,7 +830,15 @@ def _check_facts(facts: _Facts, guarantees: Sequence[Guarantee]) -> _CheckedFact
 def _charge_to_dict(charge: Charge) -> dict[str, Any]:
     """Return what an entry says about its cost, as JSON values; fractions are texts.
 
-    The keys are those of the file's format.
+    Parameters
+    ----------
+    charge : Charge
+        The cost of an entry, and the totals after it.
+
+    Returns
+    -------
+    dict
+        The values under the keys of the file's format.
     """
     account = charge.converts_budget_to
     return {
@@ -749,7 +857,20 @@ def _cost_to_list(cost: Cost) -> list[str]:
 
 
 def _resolve_path(name: str, value: Any) -> Path:
-    """Return an absolute path without symbolic links; `name` is for error messages."""
+    """Return an absolute path without symbolic links.
+
+    Parameters
+    ----------
+    name : str
+        The parameter's name, for error messages.
+    value : object
+        What the caller passes as a path.
+
+    Raises
+    ------
+    ParameterError
+        If the value is no path that the system can look up.
+    """
     try:
         path = Path(value)
         if "\0" in str(path):
@@ -765,7 +886,15 @@ def _resolve_path(name: str, value: Any) -> Path:
 
 
 def _check_text(name: str, text: Any) -> None:
-    """Refuse a text for people that is empty, too long or not printable."""
+    """Refuse a text for people that is empty, too long or not printable.
+
+    Parameters
+    ----------
+    name : str
+        The parameter's name, for error messages.
+    text : object
+        What the caller passes.
+    """
     if not isinstance(text, str) or not text:
         raise ParameterError(
             "must be a non-empty text that says what is released",
@@ -781,7 +910,18 @@ def _check_text(name: str, text: Any) -> None:
 
 
 def _state_of_first_line(row: Row) -> State:
-    """Return the state of a ledger without entries, from its first line."""
+    """Return the state of a ledger without entries, from its first line.
+
+    Parameters
+    ----------
+    row : Row
+        The first line, which states format, budget and unit.
+
+    Raises
+    ------
+    ParameterError
+        If a newer version of the library has written the file.
+    """
     file_format = row.body.get("format", 1)
     if file_format not in range(1, _FORMAT + 1):
         raise ParameterError(
@@ -793,7 +933,18 @@ def _state_of_first_line(row: Row) -> State:
 
 
 def _entry_of(row: Row) -> Entry:
-    """Return the entry in a line; lines of version 0.2 and before state no facts."""
+    """Return the entry that a line of the file holds.
+
+    Parameters
+    ----------
+    row : Row
+        A line after the first. Those of version 0.2 and before state no facts.
+
+    Raises
+    ------
+    LedgerCorrupted
+        If the number of records is not an integer.
+    """
     body = row.body
     n = body.get("n")
     if not (n is None or type(n) is int):

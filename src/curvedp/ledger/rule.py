@@ -212,7 +212,14 @@ class State:
         )
 
     def converted_to(self, account: Guarantee) -> "State":
-        """Return the state after the rest of an (ε, δ) budget was converted to an account."""
+        """Return the state after the rest of an (ε, δ) budget became an account.
+
+        Parameters
+        ----------
+        account : Guarantee
+            What the rest of the budget allows, in another definition of privacy. From
+            now on costs are added up in that definition.
+        """
         return dataclasses.replace(
             self,
             account=account,
@@ -256,7 +263,13 @@ class State:
         )
 
     def _check_adjacency(self, guarantees: Sequence[Guarantee]) -> None:
-        """Refuse guarantees for another kind of neighboring data sets than the budget's."""
+        """Refuse guarantees for another adjacency than the budget's.
+
+        Parameters
+        ----------
+        guarantees : sequence of Guarantee
+            The guarantees of an entry.
+        """
         for guarantee in guarantees:
             if guarantee.adjacency != self.budget.adjacency:
                 raise ParameterError(
@@ -265,11 +278,19 @@ class State:
                 )
 
     def _find_conversion(self, guarantees: Sequence[Guarantee]) -> Guarantee | None:
-        """Return the account into which an entry converts the rest of an (ε, δ) budget.
+        """Return the account to which an entry converts the rest of an (ε, δ) budget.
 
-        It is None if the entry is counted in the present account: because that is not
-        (ε, δ), or because the entry has only guarantees of (ε, δ) and pure ε. Otherwise
-        the first guarantee of another definition decides.
+        Parameters
+        ----------
+        guarantees : sequence of Guarantee
+            The guarantees of the entry. The first one that is neither (ε, δ) nor pure ε
+            decides about the new account.
+
+        Returns
+        -------
+        Guarantee or None
+            None if the entry is counted in the present account: because that is not (ε,
+            δ), or because all guarantees of the entry are (ε, δ) or pure ε.
         """
         if not isinstance(self.account, ApproxDP):
             return None
@@ -279,7 +300,18 @@ class State:
         return None
 
     def _convert_rest(self, guarantee: Guarantee) -> Guarantee:
-        """Return the largest account, of a guarantee's definition, that what is left allows."""
+        """Return the largest account of a definition that what is left allows.
+
+        Parameters
+        ----------
+        guarantee : Guarantee
+            A guarantee whose definition of privacy the account will have.
+
+        Raises
+        ------
+        BudgetExceeded
+            If nothing is left, or no such account exists.
+        """
         example = _with_filter(guarantee)
         rest = _rest_of_budget(self.account, self.total)
         account = None
@@ -292,7 +324,15 @@ class State:
     def _in_account_definition(self, guarantee: Guarantee) -> Guarantee:
         """Express a guarantee in the account's definition, never stronger than it is.
 
-        A guarantee that has no expression there is refused.
+        Parameters
+        ----------
+        guarantee : Guarantee
+            The guarantee of a release, in any definition of privacy.
+
+        Raises
+        ------
+        UnattainableGuarantee
+            If the guarantee implies none of the account's definition.
         """
         account = self.account
         if isinstance(account, ApproxDP):
@@ -313,11 +353,18 @@ class State:
         return guarantee
 
     def _add(self, part: Cost, partition: str | None, group: str | None) -> Totals:
-        """Return the totals with one more cost.
+        """Return the totals after one more cost.
 
         Of a partition only its most expensive group counts, component by component:
         with m the largest cost of its groups before the entry and m' after it, the
-        total grows by m' - m.
+        total grows by m' - m (parallel composition).
+
+        Parameters
+        ----------
+        part : Cost
+            The cost of the entry.
+        partition, group : str or None
+            The partition of the records, and the group of it that the entry is about.
         """
         if partition is None:
             return Totals(_add_costs(self.total, part), None)
@@ -396,7 +443,17 @@ def _is_superseded(body: dict[str, Any], following: dict[str, Any]) -> bool:
 
 
 def _check_conversion(budget: Guarantee, rest: "Rest", account: Guarantee) -> None:
-    """Refuse an account that is more than what was left of the (ε, δ) budget."""
+    """Refuse an account that is more than what was left of the (ε, δ) budget.
+
+    Parameters
+    ----------
+    budget : Guarantee
+        The budget of the ledger.
+    rest : Rest
+        The ε and the δ that were left.
+    account : Guarantee
+        The account to which an entry says it converted the rest.
+    """
     has_same_adjacency = account.adjacency == budget.adjacency
     if not (has_same_adjacency and account.epsilon(rest.delta) <= rest.epsilon):
         raise LedgerCorrupted(
@@ -411,13 +468,25 @@ def unit_in(body: dict[str, Any]) -> PrivacyUnit | None:
 
 
 def _with_unit_of_entry(state: State, body: dict[str, Any]) -> State:
-    """Return the state with the unit of an entry, if the ledger had none before.
+    """Give the ledger the privacy unit of its first entry that states one.
+
+    Parameters
+    ----------
+    state : State
+        The ledger before the entry.
+    body : dict
+        The entry.
+
+    Returns
+    -------
+    State
+        The state unchanged if it has a unit already, or the entry states none.
 
     Raises
     ------
     LedgerCorrupted
-        If the entry does not protect the unit of the ledger: `State.check_unit` would
-        have refused it.
+        If the entry protects another unit than the ledger's. `State.check_unit` refuses
+        such entries, so somebody else wrote it.
     """
     unit = unit_in(body)
     if unit is None:
@@ -525,7 +594,13 @@ def _max_costs(first: Cost, second: Cost) -> Cost:
 
 
 def _has_same_definition(guarantee: Guarantee, account: Guarantee) -> bool:
-    """Return whether two guarantees are of one definition, with Rényi orders also equal."""
+    """Return whether two guarantees are of one definition, Rényi orders included.
+
+    Parameters
+    ----------
+    guarantee, account : Guarantee
+        The guarantees that are compared.
+    """
     if type(guarantee) is not type(account):
         return False
     if isinstance(guarantee, RenyiDP) and isinstance(account, RenyiDP):
@@ -537,6 +612,13 @@ def _check_same_rule(guarantee: Guarantee, account: Guarantee) -> None:
     """Refuse a Rényi order, or a kind of Rao angle, that is not the account's.
 
     Costs are added for one order and for one kind of angle only.
+
+    Parameters
+    ----------
+    guarantee : Guarantee
+        The guarantee of a release.
+    account : Guarantee
+        The guarantee in whose definition the ledger counts.
     """
     if isinstance(guarantee, RenyiDP) and isinstance(account, RenyiDP):
         if guarantee.order != account.order:
@@ -553,10 +635,17 @@ def _check_same_rule(guarantee: Guarantee, account: Guarantee) -> None:
 def _largest_of_each_parameter(
     account: Guarantee, guarantees: Sequence[Guarantee]
 ) -> Guarantee:
-    """Return the strongest guarantee of the account's definition that each of these implies.
+    """Return the strongest guarantee that each of these guarantees implies.
 
-    All of them are of that definition, in which a larger parameter is a weaker
-    statement; in an (ε, δ) account a pure ε counts as (ε, 0).
+    In every definition a larger parameter is a weaker statement, so it has the largest
+    value of each parameter. In an (ε, δ) account a pure ε counts as (ε, 0).
+
+    Parameters
+    ----------
+    account : Guarantee
+        The guarantee in whose definition the ledger counts.
+    guarantees : sequence of Guarantee
+        Guarantees of that definition.
     """
     first = guarantees[0]
     if all(guarantee == first for guarantee in guarantees):
@@ -573,7 +662,15 @@ def _largest_of_each_parameter(
 def _largest_approximate(guarantees: Sequence[Guarantee]) -> Guarantee:
     """Return the largest ε with the largest δ of (ε, δ) and pure guarantees.
 
-    It is a pure guarantee if all of them are pure.
+    Parameters
+    ----------
+    guarantees : sequence of Guarantee
+        Guarantees of the types `ApproxDP` and `PureDP`.
+
+    Returns
+    -------
+    Guarantee
+        A `PureDP` if all of them are pure, and otherwise an `ApproxDP`.
     """
     pure = [guarantee for guarantee in guarantees if isinstance(guarantee, PureDP)]
     approximate = [
@@ -588,10 +685,20 @@ def _largest_approximate(guarantees: Sequence[Guarantee]) -> Guarantee:
 
 
 def _with_filter(guarantee: Guarantee) -> Guarantee:
-    """Return a guarantee whose definition has an additive filter, and that this one implies.
+    """Return a guarantee that this one implies and whose costs a ledger can add up.
 
-    It is the guarantee itself if it has one parameter that adds up, and otherwise its μ
-    of GDP or, without one, its ρ of zCDP.
+    It is the guarantee itself if its definition has one parameter that adds up.
+    Otherwise it is the μ-GDP that it implies or, if there is none, the ρ-zCDP.
+
+    Parameters
+    ----------
+    guarantee : Guarantee
+        A guarantee of any definition.
+
+    Raises
+    ------
+    ParameterError
+        If it implies neither.
     """
     if len(guarantee.additive_fields) == 1:
         guarantee.cost()  # This refuses a Hellinger angle, which does not add up.
@@ -615,7 +722,15 @@ class Rest(NamedTuple):
 
 
 def _rest_of_budget(budget: Guarantee, spent: Cost) -> Rest:
-    """Return what is left of an (ε, δ) budget after spending a cost."""
+    """Return what is left of an (ε, δ) budget after spending a cost, rounded down.
+
+    Parameters
+    ----------
+    budget : Guarantee
+        The (ε, δ) budget.
+    spent : Cost
+        The exact ε and δ that were spent.
+    """
     epsilon, delta = (
         round_fraction(allowed - used, up=False)
         for allowed, used in zip(cost(budget, budget), spent, strict=True)
@@ -631,6 +746,13 @@ def largest_account(
     The parameter is found as 1/t, where t is a root of "the ε at δ of parameter 1/t,
     minus ε", which decreases in t. It is right to 12 digits, and t is rounded up, so
     that the guarantee does imply (ε, δ).
+
+    Parameters
+    ----------
+    example : Guarantee
+        A guarantee with one parameter, whose other fields the account keeps.
+    epsilon, delta : float
+        The (ε, δ) that the account must imply.
 
     Returns
     -------

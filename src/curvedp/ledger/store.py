@@ -121,10 +121,21 @@ def write_key(path: str | os.PathLike[str]) -> None:
 
 
 def read_key(path: Path | None) -> bytes | None:
-    """Return the key in a file, without white space around it; None without a path.
+    """Return the key in a file, without white space around it.
 
-    A key of less than 32 bytes is refused, and so is one that others than its owner may
-    read: whoever has it can rewrite the ledger without being noticed.
+    Whoever has the key can rewrite the ledger without being noticed. So a key that
+    others than its owner may read is refused.
+
+    Parameters
+    ----------
+    path : Path or None
+        The file; None for a ledger without a key, which gives None.
+
+    Raises
+    ------
+    ParameterError
+        If the file cannot be read, others may use it, or the key is shorter than 32
+        bytes.
     """
     if path is None:
         return None
@@ -214,7 +225,12 @@ def check_place(path: Path) -> None:
 def _check_folder(folder: Path, ledger_status: os.stat_result | None) -> None:
     """Refuse a folder in which somebody else than the ledger's owner can make files.
 
-    `ledger_status` is the ledger's `stat`; None if there is no ledger yet.
+    Parameters
+    ----------
+    folder : Path
+        The folder of the ledger.
+    ledger_status : os.stat_result or None
+        The ledger's `stat`; None if there is no ledger yet.
     """
     if not _IS_POSIX:
         return
@@ -267,11 +283,18 @@ def _check_file_beside(
 def _is_journal_of(
     beside: Path, status: os.stat_result, ledger_status: os.stat_result
 ) -> bool:
-    """Return whether a file beside a ledger can only be the journal that SQLite made for it.
+    """Return whether a file beside a ledger can only be SQLite's journal of it.
 
     It must be an ordinary file with one name, called a journal (a ledger has no other
     file beside it), of a trusted owner, and nobody may write to it who may not write to
     the ledger.
+
+    Parameters
+    ----------
+    beside : Path
+        The file beside the ledger.
+    status, ledger_status : os.stat_result
+        The `stat` of that file and of the ledger.
     """
     is_ordinary_file = stat.S_ISREG(status.st_mode) and status.st_nlink == 1
     if not beside.name.endswith("-journal") or not is_ordinary_file:
@@ -287,6 +310,11 @@ def _trusted_owners(ledger_status: os.stat_result | None) -> set[int]:
     """Return the ids of users who can change the ledger anyway.
 
     They are the user of this process, root, and the ledger's owner.
+
+    Parameters
+    ----------
+    ledger_status : os.stat_result or None
+        The ledger's `stat`; None if there is no ledger yet.
     """
     owners = {os.geteuid(), 0}
     if ledger_status is not None:
@@ -299,6 +327,13 @@ def _is_group_of_owner_alone(folder: Path, status: os.stat_result) -> bool:
 
     Many systems make such a group for each user. With an access control list the
     group's bits are the mask of the list and tell nothing about the group.
+
+    Parameters
+    ----------
+    folder : Path
+        The folder of the ledger.
+    status : os.stat_result
+        Its `stat`.
     """
     import grp
     import pwd
@@ -326,6 +361,16 @@ def transaction(path: Path) -> Iterator[sqlite3.Connection]:
 
     The connection is new, so that nothing is shared with a fork or a thread. What is
     written is on the disk when the block ends; if it raises, nothing is written.
+
+    Parameters
+    ----------
+    path : Path
+        The file of the ledger.
+
+    Parameters
+    ----------
+    path : Path
+        The file of the ledger.
 
     Raises
     ------
@@ -426,7 +471,20 @@ def read(
 
 
 def read_hash(connection: sqlite3.Connection, number: int) -> str | None:
-    """Return the hash of one line; None if there is no such line."""
+    """Return the hash of one line of a ledger.
+
+    Parameters
+    ----------
+    connection : sqlite3.Connection
+        An open transaction on the ledger.
+    number : int
+        The number of the line; the first line, with the budget, has number 0.
+
+    Returns
+    -------
+    str or None
+        None if there is no such line.
+    """
     _check_table(connection)
     row = connection.execute(
         "SELECT hash FROM entries WHERE number = ?", (number,)
@@ -437,7 +495,17 @@ def read_hash(connection: sqlite3.Connection, number: int) -> str | None:
 def append(
     connection: sqlite3.Connection, body: dict[str, Any], key: bytes | None
 ) -> Row:
-    """Write one more line and return it."""
+    """Write one more line and return it.
+
+    Parameters
+    ----------
+    connection : sqlite3.Connection
+        An open transaction on the ledger.
+    body : dict
+        What the line says, as JSON values.
+    key : bytes or None
+        The key of the hashes, if the ledger has one.
+    """
     last = connection.execute(
         "SELECT number, hash FROM entries ORDER BY number DESC LIMIT 1"
     ).fetchone()
@@ -456,7 +524,16 @@ def append(
 def _chained_hash(previous: str, number: int, body: str, key: bytes | None) -> str:
     """Return the hash of a line, which covers the hash of the line before it.
 
-    It is SHA-256, or HMAC-SHA-256 with a key, in hexadecimal.
+    Parameters
+    ----------
+    previous : str
+        The hash of the line before; empty for the first line.
+    number : int
+        The number of the line.
+    body : str
+        The line's JSON text.
+    key : bytes or None
+        With a key the hash is HMAC-SHA-256, without one SHA-256.
     """
     text = f"{previous}\n{number}\n{body}".encode()
     if key is None:
@@ -465,7 +542,13 @@ def _chained_hash(previous: str, number: int, body: str, key: bytes | None) -> s
 
 
 def _check_table(connection: sqlite3.Connection) -> None:
-    """Refuse a file with other tables than the ledger's one."""
+    """Refuse a file whose tables are not exactly the one of a ledger.
+
+    Parameters
+    ----------
+    connection : sqlite3.Connection
+        An open transaction on the file.
+    """
     tables = connection.execute("SELECT name FROM sqlite_master").fetchall()
     if tables != [("entries",)]:
         raise LedgerCorrupted(
@@ -477,6 +560,13 @@ def _check_key_is_needed(connection: sqlite3.Connection, key: bytes | None) -> N
     """Refuse a missing or a superfluous key.
 
     A wrong hash would refuse it too, but would say less clearly what is wrong.
+
+    Parameters
+    ----------
+    connection : sqlite3.Connection
+        An open transaction on the ledger, whose first line says whether it has a key.
+    key : bytes or None
+        The key that the caller gives.
     """
     row = connection.execute("SELECT body FROM entries WHERE number = 0").fetchone()
     if row is None:
@@ -498,6 +588,16 @@ def _check_single_name(path: Path) -> None:
 
     If `create` was killed between its two steps, it has left a second name behind,
     which is removed here.
+
+    Parameters
+    ----------
+    path : Path
+        The file of the ledger.
+
+    Raises
+    ------
+    LedgerCorrupted
+        If the file has a hard link, or is mounted by itself.
     """
     if path.stat().st_nlink == 2:
         for other in path.parent.iterdir():
@@ -513,7 +613,13 @@ def _check_single_name(path: Path) -> None:
 
 
 def _is_mount_point(path: Path) -> bool:
-    """Return whether the file itself is mounted, as Linux tells; False on other systems."""
+    """Return whether the file itself is mounted; always False beyond Linux.
+
+    Parameters
+    ----------
+    path : Path
+        The file of the ledger.
+    """
     try:
         lines = _MOUNTS.read_text(errors="replace").splitlines()
     except OSError:
