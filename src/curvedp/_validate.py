@@ -7,6 +7,7 @@ the parameter, shows its value and states the rule.
 import math
 import operator
 import warnings
+from collections.abc import Sized
 from dataclasses import fields
 from typing import Any
 
@@ -149,7 +150,9 @@ def array(name: str, value: Any) -> np.ndarray:
 def public_shape(name: str, value: Any, instead: str = "") -> tuple[int, ...]:
     """Return the shape of an array or frame of any library; refuse every list.
 
-    An array has one shape, whatever its entries are, and its shape is public. The rows
+    An array has one shape, whatever its entries are, and its shape is public. A column
+    that does not tell a shape, such as an array of pyarrow, has one entry for each of
+    its cells; it is not converted, because a single cell can make that fail. The rows
     of a list have lengths of their own, and the length of a row belongs to that record.
     No rule can read a width off a list without telling something about single records:
     all lists of n rows are connected by replacing one row at a time. So a rule that
@@ -181,7 +184,11 @@ def public_shape(name: str, value: Any, instead: str = "") -> tuple[int, ...]:
         )
     try:
         with warnings.catch_warnings(action="ignore"):
-            return tuple(np.shape(dense(name, value)))
+            array = dense(name, value)
+            has_length_alone = isinstance(array, Sized) and not hasattr(array, "shape")
+            if has_length_alone and not isinstance(array, str | bytes):
+                return (len(array),)
+            return tuple(np.shape(array))
     except ParameterError:
         raise
     except Exception:  # The __array__ of an object may raise anything.

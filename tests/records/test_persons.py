@@ -69,6 +69,38 @@ def test_ids_that_cannot_be_compared_are_refused(bad):
         encode_persons(kind(bad), 60)
 
 
+ONE_PERSON = {
+    "a number and a text": (7, "7"),
+    "a float and a text": (7.0, "7"),
+    "a number and a longer text": (7, " 07.0"),
+    "a large number and a text": (10**30, str(10**30)),
+    "a decimal and a text": (Decimal("7.5"), "7.5"),
+    "a truth value and a text": (True, "True"),
+    "a day and a text": (date(2020, 1, 1), "2020-01-01"),
+    "blanks around a text": ("anna", "anna "),
+    "a text and bytes": ("anna", b"anna"),
+    "a number and bytes": (7, b"7"),
+}
+
+
+@pytest.mark.parametrize(("first", "second"), ONE_PERSON.values(), ids=ONE_PERSON)
+@pytest.mark.parametrize(
+    "form",
+    [list, tuple, pd.Series, lambda ids: np.array(ids, dtype=object), pd.Categorical],
+)
+def test_two_ids_that_may_be_one_person_are_refused(form, first, second):
+    """The person would be counted twice, and the guarantee is for one of the two."""
+    ids: list[object] = ["somebody", "somebody else", first, second]
+    with pytest.raises(ParameterError, match="one person"):
+        encode_persons(form(ids), 4)
+
+
+def test_texts_of_fixed_width_that_differ_in_blanks_are_refused():
+    for ids in (np.array(["a", "a ", "b"]), np.array([b"a", b" a", b"b"])):
+        with pytest.raises(ParameterError, match="one person"):
+            encode_persons(ids, 3)
+
+
 MISSING = {
     "NaN in a list of texts": float("nan"),
     "None": None,

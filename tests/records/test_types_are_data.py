@@ -16,10 +16,11 @@ import pytest
 import scipy.io
 
 from curvedp.errors import ParameterError
-from curvedp.estimators import PrivateFrechetMean
+from curvedp.estimators import PrivateFrechetMean, PrivateGeodesicRegression
 from curvedp.geometry import Euclidean, KendallShapes
 from curvedp.privacy import GDP
 from curvedp.records import read_column, read_records
+from curvedp.records.base import open_records
 from curvedp.records.labels import Labels
 
 DATE = datetime.date(2020, 1, 1)
@@ -342,6 +343,20 @@ def test_a_label_that_cannot_be_converted_is_an_unknown_label(tmp_path, name):
             )
 
 
+@pytest.mark.parametrize("name", unconvertible_names())
+def test_a_predictor_that_cannot_be_converted_affects_its_own_record(tmp_path, name):
+    array, _ = unconvertible_arrays()[name]
+    responses = np.zeros((3, 1))
+    for x in wrappings(array, tmp_path):
+        if isinstance(x, type(tmp_path)):
+            continue
+        line = PrivateGeodesicRegression(
+            Euclidean(1), radius=1.0, speed=1.0, clip=1.0, x_range=(0, 1), method="kng"
+        )
+        fitted = line.fit(x, responses)
+        assert fitted.predict(x).shape == (3, 1)
+
+
 def test_a_dictionary_as_long_as_its_indices_allow_is_read():
     """The place of the missing values did not fit into the type of the indices."""
     pa = pytest.importorskip("pyarrow", reason="a test of Arrow's tables")
@@ -530,3 +545,43 @@ def test_a_character_that_does_not_exist_is_data(tmp_path, values, byte_order):
             [values[0], None, values[2]], 3, [values[0], values[2]]
         ).codes.tolist()
     )
+
+
+# ---- chunks whose type is not the declared one -----------------------------------------
+
+
+@pytest.mark.parametrize("others", ["floats", "integers", "complex"])
+@pytest.mark.parametrize("odd", ODD_CELLS)
+def test_an_odd_cell_of_a_chunk_affects_its_own_record_alone(odd, others):
+    """A chunk that is a part of a table has a type of its own, which a cell decides."""
+    dask = pytest.importorskip("dask", reason="a test of chunks")
+    dask_array = pytest.importorskip("dask.array", reason="a test of chunks")
+    pandas = pytest.importorskip("pandas", reason="chunks are parts of pandas' frames")
+    cells, numbers = OTHER_CELLS[others]
+    try:
+        frame = pandas.DataFrame({"a": [*cells, ODD_CELLS[odd]]})
+        chunk = frame.to_numpy()
+    except Exception:
+        pytest.skip("pandas cannot hold these cells in one column")
+    if chunk.dtype.kind in "mM":
+        pytest.skip("one date makes dates of all cells before they are read")
+    delayed_chunk = dask.delayed(lambda: chunk)()
+    chunks = dask_array.from_delayed(delayed_chunk, shape=(4, 1), dtype=np.float64)
+    records = open_records(chunks, (1,))
+    sums = records.sums(lambda block: np.isnan(block[:3, 0]).astype(np.int64))
+    np.testing.assert_array_equal(sums, np.isnan(numbers))
+    mean = PrivateFrechetMean(Euclidean(1), radius=9.0, guarantee=GDP(99.0))
+    with warnings.catch_warnings(action="error"):
+        assert mean.fit(chunks).location_.shape == (1,)
+
+
+# ---- records that would fill the memory ------------------------------------------------
+
+
+def test_a_record_of_another_shape_is_not_converted():
+    """A view of one number has any shape; a copy of it would fill the memory."""
+    for dtype in ("int8", "float32", "complex64", "U1", "datetime64[s]"):
+        endless = np.broadcast_to(np.zeros((), dtype), (10**12,))
+        for source in ([[1.0], endless], as_pandas_series([[1.0], endless])):
+            found = read_records(source, Euclidean(1))
+            np.testing.assert_array_equal(found, [[1.0], [np.nan]])

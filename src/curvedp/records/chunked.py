@@ -33,6 +33,7 @@ from curvedp.records.base import (
     is_chunked,
     open_records,
 )
+from curvedp.records.conversion import cells_to_floats
 
 if TYPE_CHECKING:
     from curvedp.records.labels import ChunkedLabels, Labels
@@ -260,6 +261,10 @@ def check_chunk(
 ) -> np.ndarray:
     """Return a chunk in a worker's memory, if it holds what its dask array promises.
 
+    Whatever type the array declares, the type of a chunk is data: where a chunk is a
+    part of a table, one text or complex number in it changes that type. So what is not
+    a number becomes NaN.
+
     Parameters
     ----------
     point_shape : tuple of int
@@ -278,6 +283,9 @@ def check_chunk(
         raise ParameterError(
             f"a chunk has {len(records)} records and {len(beside[0])} labels"
         )
+    if records.dtype.kind not in "biuf":
+        with quiet_about_records():
+            return cells_to_floats(records)
     return records
 
 

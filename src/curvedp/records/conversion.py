@@ -200,18 +200,19 @@ def _record_to_floats(
     record: Any, shape: tuple[int, ...], columns: Sequence[str | int] | None
 ) -> np.ndarray:
     """Convert one record of any type to doubles of the given shape, NaN if it is not one."""
+    width = prod(shape)
     try:
-        floats = cells_to_floats(_as_array(record, columns))
+        cells = _as_array(record, columns)
+        # The shape comes first: an array of another shape may be a view of one number
+        # that would fill the memory once it is converted.
+        is_single_number = cells.shape == () and width == 1
+        is_flat = cells.shape == (width,)
+        if not (is_single_number or is_flat or cells.shape == shape):
+            return np.full(shape, np.nan)
+        floats = cells_to_floats(cells)
     except Exception:  # The record is ragged, or an object that is not an array.
         return np.full(shape, np.nan)
-
-    width = prod(shape)
-    is_single_number = floats.shape == () and width == 1
-    has_shape = floats.shape == shape
-    is_flat = floats.shape == (width,)
-    if is_single_number or has_shape or is_flat:
-        return np.ascontiguousarray(floats, dtype=np.float64).reshape(shape)
-    return np.full(shape, np.nan)
+    return np.ascontiguousarray(floats, dtype=np.float64).reshape(shape)
 
 
 def _as_array(record: Any, columns: Sequence[str | int] | None) -> np.ndarray:

@@ -12,6 +12,7 @@ from curvedp._silence import numerical_silence, quiet_about_records
 from curvedp.errors import ParameterError
 from curvedp.geometry import frechet_mean, project_to_ball
 from curvedp.geometry.manifold import Manifold
+from curvedp.records.conversion import to_float
 from curvedp.records.identifiers import any_missing, as_label_array
 
 # How many rows of one person enter a sum of squares: the first ones. The rounding error
@@ -41,7 +42,8 @@ def encode_persons(groups: Any, n: int, min_persons: int = 2) -> np.ndarray:
     ------
     ParameterError
         If there is not one id for each record, an id is missing, ids cannot be
-        compared, or there are fewer persons than `min_persons`.
+        compared, one person may have two ids (7 and "7", "a" and "a "), or there are
+        fewer persons than `min_persons`.
     """
     try:
         ids = as_label_array(groups)
@@ -62,6 +64,7 @@ def encode_persons(groups: Any, n: int, min_persons: int = 2) -> np.ndarray:
         codes = _codes_by_equality(ids)
     else:
         codes = np.unique(ids, return_inverse=True)[1]
+    _refuse_two_ids_of_one_person(ids)
     if len(np.unique(codes)) < min_persons:
         raise ParameterError(
             f"groups names one person only; at least {min_persons} are needed"
@@ -87,6 +90,34 @@ def _codes_by_equality(ids: np.ndarray) -> np.ndarray:
         raise ParameterError(
             "groups has ids that cannot be compared; give numbers or texts"
         ) from None
+
+
+def _refuse_two_ids_of_one_person(ids: np.ndarray) -> None:
+    """Refuse ids that differ only in their type, or in the blanks around a text.
+
+    Readers of tables make such ids of one: pandas reads a long csv file in parts, and
+    7 is a number in one part and a text in another. A person with two ids would be
+    counted as two persons, whom the guarantee protects one by one only.
+    """
+    if ids.dtype.kind not in "OUS":
+        return
+    distinct_ids = set(ids.tolist())
+    texts = [
+        one.decode(errors="replace") if isinstance(one, bytes) else one
+        for one in distinct_ids
+        if isinstance(one, str | bytes)
+    ]
+    stripped_texts = {text.strip() for text in texts}
+    others = {one for one in distinct_ids if not isinstance(one, str | bytes)}
+    spelled_numbers = {to_float(text) for text in stripped_texts}
+    is_spelled_twice = any(
+        str(one) in stripped_texts or to_float(one) in spelled_numbers for one in others
+    )
+    if is_spelled_twice or len(stripped_texts) < len(texts):
+        raise ParameterError(
+            "groups has ids that differ only in their type or in blanks, such as 7 and "
+            "'7', which may be one person; give all as texts without blanks around them"
+        )
 
 
 def person_means(
