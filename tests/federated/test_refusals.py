@@ -1,7 +1,10 @@
 """What a site signs, and what it tells a server that it refuses."""
 
+import contextlib
 import copy
 import json
+import sqlite3
+import zipfile
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
@@ -9,13 +12,14 @@ import numpy as np
 import pytest
 
 from curvedp.errors import CurvedpError, FederationRefused
-from curvedp.federated import MeanKernel, Site, coordinate, in_process
+from curvedp.federated import MeanKernel, Site, coordinate, flower, in_process
 from curvedp.federated.flower import reply_to
 from curvedp.federated.masking import REFUSALS
 from curvedp.federated.plan import Round
 from curvedp.federated.release import certificate_of
 from curvedp.geometry import Euclidean
 from curvedp.ledger import Ledger
+from curvedp.ledger import write_key as write_ledger_key
 from curvedp.mechanisms import Certificate
 from curvedp.privacy import GDP
 from curvedp.signing import write_key
@@ -277,6 +281,40 @@ def test_nonsense_is_answered_by_a_code(folder, text):
     for state in (None, "{}", '{"session": 1}'):
         reply, _ = reply_to(text, str(path / "site.json"), state)
         assert said_to_server(reply) in ("protocol", "unavailable")
+
+
+def _exceptions(kind=Exception):
+    """Every kind of exception of Python that can be raised with a text."""
+    for each in kind.__subclasses__():
+        if each.__module__ == "builtins":
+            yield from _exceptions(each)
+            with contextlib.suppress(TypeError):
+                each("")
+                yield each
+
+
+@pytest.mark.parametrize("kind", [*_exceptions(), zipfile.BadZipFile, sqlite3.Error])
+def test_no_exception_of_a_site_is_told(folder, monkeypatch, kind):
+    """Flower would carry the text of what is not caught to the server."""
+
+    def fail(*_, **__):
+        raise kind("Frau Müller, budget 0.3")
+
+    path, plan, _ = folder
+    monkeypatch.setattr(flower, "party_from_settings", fail)
+    reply, state = reply_to(announce(plan), str(path / "site.json"), None)
+    assert said_to_server(reply) in REFUSALS
+    assert state is None
+
+
+def test_a_site_pays_from_a_keyed_ledger(folder):
+    path, _, settings = folder
+    write_ledger_key(path / "ledger.key")
+    Ledger(path / "keyed.ledger", GDP(2.0), key=path / "ledger.key")
+    keyed = {"ledger": "keyed.ledger", "ledger_key": "ledger.key"}
+    (path / "keyed.json").write_text(json.dumps({**settings, **keyed}))
+    site = flower.party_from_settings(str(path / "keyed.json"))
+    assert site._ledger.key == path / "ledger.key"
 
 
 def test_a_veto_keeps_its_reason_to_itself():

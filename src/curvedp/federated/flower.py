@@ -18,7 +18,7 @@ from pathlib import Path
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from curvedp.errors import CurvedpError, FederationRefused, ParameterError
+from curvedp.errors import FederationRefused, ParameterError
 from curvedp.federated.experimental import warn_experimental
 from curvedp.federated.masking import (
     REFUSALS,
@@ -134,14 +134,8 @@ def reply_to(
         )
         party = party_from_settings(settings, state, with_records=not can_skip_records)
         reply = party.answer(request)
-    except (
-        CurvedpError,
-        OSError,
-        KeyError,
-        TypeError,
-        ValueError,
-        RecursionError,
-    ) as error:
+    except Exception as error:
+        # Flower would send the text of any other exception to the server.
         _log.warning("a request was refused: %s", error)
         return {"refused": refusal_code(error)}, None
     return reply, json.dumps(party.state)
@@ -158,8 +152,8 @@ def party_from_settings(
     ----------
     path : str
         A JSON file that names other files in its folder: "plan", "key" (Ed25519, PEM),
-        "records" and optionally "ledger". Optional "labels" and "groups" name columns
-        of the records' file.
+        "records" and optionally "ledger" and, for a keyed one, "ledger_key". Optional
+        "labels" and "groups" name columns of the records' file.
     state : dict, optional
         What the site remembers of this session.
     with_records : bool
@@ -230,7 +224,9 @@ def _site_with_records(
         labels = labels.astype(int)
     ledger = None
     if "ledger" in settings:
-        ledger = Ledger(records_path.parent / settings["ledger"])
+        folder = records_path.parent
+        key = folder / settings["ledger_key"] if "ledger_key" in settings else None
+        ledger = Ledger(folder / settings["ledger"], key=key)
     return Site(
         agreed_plan,
         records=read_records(records_path, agreed_plan.kernel.manifold),

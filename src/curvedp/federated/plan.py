@@ -284,7 +284,7 @@ class Plan(Statistic):
         With several classes it is a record, or a person, within its class: the classes
         of a plan, and how many records of each a site has, are public.
         """
-        if self.kernel.classes > 1:
+        if self.kernel.n_classes > 1:
             return (_UNITS_WITHIN_A_CLASS[self.protects],)
         return (ProtectedUnit(self.protects),)
 
