@@ -398,7 +398,9 @@ def test_no_statistic_of_public_groups_claims_more():
         assert set(units) <= set(UNITS_IN_CLASS), kind
 
     kernels_with_classes = [
-        kind for kind in Kernel.registry.values() if kind.n_classes is not Kernel.n_classes
+        kind
+        for kind in Kernel.registry.values()
+        if kind.n_classes is not Kernel.n_classes
     ]
     assert kernels_with_classes == [ClassMeansKernel]
     for protects in ("record", "person"):
