@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from support.white_box import is_white_box
+
 WHOLE = (
     "test_architecture.py",
     "test_docstrings.py",
@@ -52,9 +54,13 @@ os.environ.setdefault(
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The quick lane has the first case of every test, but for tests that took long when they were measured."""
+    """The quick lane has the first case of every test, but for tests that took long when they were measured.
+
+    Tests that name something private are marked too."""
     seen: set[str] = set()
     for item in items:
+        if isinstance(item, pytest.Function) and is_white_box(item.function):
+            item.add_marker(pytest.mark.white_box)
         test = item.nodeid.split("[")[0]
         if test in SLOW or (test in seen and item.path.name not in WHOLE):
             item.add_marker(pytest.mark.slow)

@@ -147,7 +147,7 @@ def main(n: int = 20_000, releases: int = 20_000) -> int:
         claimed = (
             float(mechanism.privacy_profile.epsilon(delta))
             if delta
-            else mechanism.guarantee.eps
+            else mechanism.privacy_profile.pure_epsilon
         )
         float64 = [naive(p, n, rng) for p in ends]
         rounded = [

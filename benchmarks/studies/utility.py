@@ -440,7 +440,7 @@ def _tangent_laplace(
 def kng_scales(study: Study, guarantee: GDP, eps: float) -> dict[str, float]:
     """s = 2Δ/ε by our bound on the gradient and by the published 2r(2-h)/n (Soto et al. 2022), where they differ."""
     M, ball, n = study.manifold, study.ball, len(study.records)
-    ours = KNGMechanism(M, ball.center, ball.radius, n, guarantee).scale
+    ours = KNGMechanism.calibrated(M, ball.center, ball.radius, n, guarantee).scale
     if M.curvature_bounds[1] <= 0:
         return {"ours = paper's": ours}
     angle = 2 * ball.radius * sqrt(M.curvature_bounds[1])
@@ -473,7 +473,7 @@ def kng(
         if is_hadamard
         else (ball.center, ball.radius)
     )
-    gradient = KNGMechanism(
+    gradient = KNGMechanism.calibrated(
         M, center, radius, len(inside), GDP(1.0)
     )  # its own scale is not used
     reach = np.asarray(M.dist(center, inside)) + radius

@@ -154,7 +154,7 @@ def test_e21_the_largest_residual_as_tau():
     near = np.asarray(M.exp(M.origin, np.array([0.0, 0.01, 0.0])))
     far = np.asarray(M.exp(M.origin, np.array([0.0, 0.6, 0.0])))
     sets = [np.stack([M.origin] * (n - 1) + [last]) for last in (near, far)]
-    public = KNGMechanism(M, None, 0.7, n, PureDP(eps))
+    public = KNGMechanism.calibrated(M, None, 0.7, n, PureDP(eps))
     norms, constant = (
         [public.gradient_norm(records) for records in sets],
         max(map(public.lipschitz_constant, sets)),
@@ -243,7 +243,7 @@ def test_e22_drawn_jointly_it_is_private():
 @pytest.mark.parametrize(("factor", "caught"), [(0.5, True), (1.0, False)])
 def test_e23_the_normalizer_depends_on_the_data(factor, caught):
     """s = Δ/ε, half of ours: records {1, 1} against {1, −1} on [−1, 1], where the normalizers differ most."""
-    mechanism = KNGMechanism(Euclidean(1), [0.0], 1.0, 2, PureDP(2.0))
+    mechanism = KNGMechanism.calibrated(Euclidean(1), [0.0], 1.0, 2, PureDP(2.0))
     sets = np.array([[[1.0], [1.0]], [[1.0], [-1.0]]])
     law = KNormLaw(mechanism.domain, factor * mechanism.scale)
     sides = drawn(
@@ -258,7 +258,7 @@ def test_a_markov_chain_taken_for_exact(exact, monkeypatch):
     exactly: for ε = 6 the chain's start shines through."""
     monkeypatch.setattr(paper, "BURN", 0)
     M, rng = Sphere(2), np.random.default_rng(0)
-    mechanism = KNGMechanism(M, None, 0.5, 4, PureDP(6.0))
+    mechanism = KNGMechanism.calibrated(M, None, 0.5, 4, PureDP(6.0))
     near, far = (
         np.asarray(M.exp(M.origin, np.array([0.0, sign * 0.5, 0.0])))
         for sign in (1, -1)

@@ -107,7 +107,9 @@ READERS = {
         batch_size=4,
         **{**DESCENT, "clip": (1.0, 1.0), "noise": (0.1, 0.1)},
     ),
-    "mechanism": lambda X: KNGMechanism(S, None, 0.7, N, PureDP(1.0)).release(X),
+    "mechanism": lambda X: KNGMechanism.calibrated(
+        S, None, 0.7, N, PureDP(1.0)
+    ).release(X),
     "site": lambda X: Site(
         Plan(MeanKernel(S, 0.7), [key_of(key) for key in KEYS], [N, N], GDP(1.0)),
         KEYS[0],

@@ -11,7 +11,7 @@ from curvedp import (
     PrivateFrechetMedian,
     PureDP,
 )
-from curvedp.core.mechanism import describe_mechanism
+from curvedp.core.mechanism import describe_mechanism, mechanism_from_parameters
 from curvedp.errors import CurvedpError, ParameterError
 from curvedp.geometry import (
     Correlation,
@@ -130,7 +130,7 @@ def test_what_is_noised_is_within_the_ball_that_is_charged():
     """The coordinates about which noise is drawn, of matrices that floats hold badly."""
     M, radius = SPDLogCholesky(2), 8.0
     statistic = FrechetMean(M, None, radius, 100)
-    mechanism = GaussianMechanism.from_parameters(statistic, {"sigma": 1.0})
+    mechanism = mechanism_from_parameters(GaussianMechanism, statistic, {"sigma": 1.0})
     rng = np.random.default_rng(3)
     z = rng.normal(size=(300, 3))
     z *= 1.2 * radius / np.linalg.norm(z, axis=1)[:, None]

@@ -62,7 +62,7 @@ def radial_cdf(M, sn, radius, X, scale):
 def test_the_law_of_releases_by_quadrature(M, sn, radius):
     n = 12
     X = records(M, n)
-    mechanism = KNGMechanism(M, None, radius, n, PureDP(3.0))
+    mechanism = KNGMechanism.calibrated(M, None, radius, n, PureDP(3.0))
     source = GeneratorSource(np.random.default_rng(7))
     distances = [
         float(M.dist(M.origin, mechanism.release(X, source=source).value))
@@ -104,7 +104,7 @@ def worst_loss(M, sn, radius, D, E, scale):
 def test_pure_epsilon_holds_on_adversarial_pairs(M, sn, radius):
     """Adjacent data with a record at opposite ends of the ball, the others all together or spread."""
     n, eps = 4, 1.0
-    mechanism = KNGMechanism(M, None, radius, n, PureDP(eps))
+    mechanism = KNGMechanism.calibrated(M, None, radius, n, PureDP(eps))
     end = 0.999 * radius
     for others in (
         [[end, 0.0]] * 3,
@@ -124,7 +124,10 @@ def test_erratum_e23_the_printed_scale_is_not_private():
 
     On [−1, 1] with n = 2, {1, 1} and {1, −1}: the log ratio is ε + log(2/(1 + e^−ε)).
     """
-    eps, mechanism = 1.0, KNGMechanism(Euclidean(1), None, 1.0, 2, PureDP(1.0))
+    eps, mechanism = (
+        1.0,
+        KNGMechanism.calibrated(Euclidean(1), None, 1.0, 2, PureDP(1.0)),
+    )
 
     def log_ratio_at_one(scale):
         D, E = (
@@ -150,7 +153,7 @@ def test_the_hessian_bound_is_a_lipschitz_constant():
     ):
         z = rng.standard_normal((30, M.dim))
         X = at(M, radius * 0.999 * z / np.linalg.norm(z, axis=1, keepdims=True))
-        mechanism = KNGMechanism(M, None, radius, 30, PureDP(1.0))
+        mechanism = KNGMechanism.calibrated(M, None, radius, 30, PureDP(1.0))
         norm = mechanism.gradient_norm(X)
         z = rng.standard_normal((2000, M.dim))
         x = at(
@@ -174,14 +177,14 @@ def test_the_hessian_bound_is_a_lipschitz_constant():
 def test_bad_records_are_mapped_and_the_release_stays_in_the_ball(M):
     X = records(M, 20)
     X[0], X[1] = np.nan, 1e200
-    mechanism = KNGMechanism(M, M.origin, 0.6, 20, PureDP(5.0))
+    mechanism = KNGMechanism.calibrated(M, M.origin, 0.6, 20, PureDP(5.0))
     release = mechanism.release(X, source=GeneratorSource(np.random.default_rng(0)))
     assert float(M.dist(M.origin, release.value)) <= 0.6
     assert float(M.residual(release.value)) < 1e-9
 
 
 def test_the_certificate_says_what_was_done():
-    mechanism = KNGMechanism(Sphere(2), None, 0.7, 50, GDP(1.0))
+    mechanism = KNGMechanism.calibrated(Sphere(2), None, 0.7, 50, GDP(1.0))
     certificate = mechanism.release(records(Sphere(2), 50)).certificate
     assert certificate.claims.gdp <= 1.0
     assert certificate.claims.gdp == pytest.approx(1.0)
@@ -196,7 +199,9 @@ def test_the_certificate_says_what_was_done():
 
 
 def test_pure_epsilon_is_the_largest_that_meets_the_guarantee():
-    eps = KNGMechanism(Euclidean(1), None, 1.0, 5, ApproxDP(1.0, 1e-3)).epsilon
+    eps = KNGMechanism.calibrated(
+        Euclidean(1), None, 1.0, 5, ApproxDP(1.0, 1e-3)
+    ).epsilon
     assert PureDP(eps).delta(1.0) <= 1e-3 < PureDP(eps * (1 + 1e-6)).delta(1.0)
 
 
@@ -204,7 +209,9 @@ def test_pure_epsilon_is_the_largest_that_meets_the_guarantee():
 def test_pure_epsilon_of_gdp_against_40_digits(mu):
     """tanh(ε/2) = erf(μ/√8). By a difference of logarithms ε was once 11 % too large at μ = 1e-15."""
     with mp.workdps(40):
-        eps = mp.mpf(KNGMechanism(Euclidean(1), None, 1.0, 5, GDP(mu)).epsilon)
+        eps = mp.mpf(
+            KNGMechanism.calibrated(Euclidean(1), None, 1.0, 5, GDP(mu)).epsilon
+        )
         truth = 2 * mp.atanh(mp.erf(mp.mpf(mu) / mp.sqrt(8)))
         assert truth * (1 - 1e-11) <= eps <= truth
 
@@ -221,8 +228,10 @@ def test_bad_parameters_are_refused():
         ("sphere", None, 0.7, 5, PureDP(1.0)),
     ):
         with pytest.raises(ParameterError):
-            KNGMechanism(*arguments)
+            KNGMechanism.calibrated(*arguments)
     with pytest.raises(UnattainableGuarantee):
-        KNGMechanism(Sphere(2), None, 0.7, 5, ZCDP(0.5))
+        KNGMechanism.calibrated(Sphere(2), None, 0.7, 5, ZCDP(0.5))
     with pytest.raises(ParameterError):
-        KNGMechanism(Sphere(2), None, 0.7, 5, PureDP(1.0)).release(np.zeros((4, 3)))
+        KNGMechanism.calibrated(Sphere(2), None, 0.7, 5, PureDP(1.0)).release(
+            np.zeros((4, 3))
+        )

@@ -99,9 +99,8 @@ def test_epsilon_and_delta_take_the_law_that_errs_less(M, guarantee, law):
     statistic = SearchedMean(M, None, None, 1000)
     taken = PrivateBallMechanism.calibrate(statistic, guarantee)
     assert taken.noise_kind == law
-    assert taken.guarantee.delta(getattr(guarantee, "eps", 1.0)) <= guarantee.delta(
-        getattr(guarantee, "eps", 1.0)
-    )
+    eps = guarantee.eps if isinstance(guarantee, ApproxDP) else 1.0
+    assert taken.privacy_profile.delta(eps) <= guarantee.delta(eps)
     if law == "laplace":
         other = PrivateBallMechanism(
             statistic=statistic, scale=smallest_gaussian_scale(guarantee)

@@ -295,7 +295,7 @@ TARGETS: dict[str, dict[str, Call]] = {
             {"manifold": S2, "radius": 0.5, "n": 10, "bound": "tight"},
         ),
         "release": (mechanisms.GaussianMechanism(S2, 0.1, 0.2).release, {"data": S2.origin}),
-        "kng.release": (mechanisms.KNGMechanism(S2, None, 0.5, 12, PureDP(1.0)).release, {"data": X}),
+        "kng.release": (mechanisms.KNGMechanism.calibrated(S2, None, 0.5, 12, PureDP(1.0)).release, {"data": X}),
         "verify_certificate": (_verify, CERTIFICATE),
         "audit_mechanism": (
             audit.audit_mechanism,

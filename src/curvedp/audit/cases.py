@@ -23,6 +23,7 @@ from curvedp.audit.empirical import (
     scores,
 )
 from curvedp.core.certificate import Certificate
+from curvedp.core.mechanism import mechanism_from_parameters
 from curvedp.errors import CurvedpError
 from curvedp.estimators import (
     PrivateDispersion,
@@ -377,7 +378,9 @@ def _attack_mean_of_records(
     manifold = mechanism.manifold
     neighboring_data = data_sets(manifold, _RADIUS, mechanism.statistic.n)
     parameters = {**mechanism.parameters, "scale": noise_factor * mechanism.scale}
-    sampler = type(mechanism).from_parameters(mechanism.statistic, parameters)
+    sampler = mechanism_from_parameters(
+        type(mechanism), mechanism.statistic, parameters
+    )
 
     @cache
     def typical_releases() -> list[np.ndarray]:
@@ -771,7 +774,7 @@ def _chart_laplace(space: Manifold) -> LogLaplaceMechanism:
 
 def _k_norm_gradient(space: Manifold) -> KNGMechanism:
     """Return the K-norm gradient mechanism for the mean of two records."""
-    return KNGMechanism(space, None, 0.5, 2, PureDP(6.0))
+    return KNGMechanism.calibrated(space, None, 0.5, 2, PureDP(6.0))
 
 
 def _newton(space: Manifold) -> NewtonMechanism:

@@ -14,6 +14,7 @@ from curvedp.core.statistic import Statistic
 
 if TYPE_CHECKING:
     from curvedp.core.certificate import Certificate, Check
+    from curvedp.core.codes import PostProcessing
     from curvedp.core.mechanism import Mechanism
 
 
@@ -158,6 +159,23 @@ class SometimesExcluded(ABC):
     @abstractmethod
     def reason_excluded(cls, statistic: Statistic) -> str | None:
         """Return why "auto" leaves it out, or None where it considers it."""
+
+
+class RefusesRelease(ABC):
+    """A mechanism with public numbers for which no release could keep its promise."""
+
+    @abstractmethod
+    def check_releasable(self) -> None:
+        """Raise `ParameterError` for such numbers, before anything is paid."""
+
+
+class PostProcessesItself(ABC):
+    """A mechanism that post-processes its draws in another way than its statistic."""
+
+    @property
+    @abstractmethod
+    def post_processing(self) -> "tuple[PostProcessing, ...]":
+        """What `post_process` does, as codes for the certificate."""
 
 
 class HasNoiseLength(ABC):

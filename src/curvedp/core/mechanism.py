@@ -13,7 +13,7 @@ The life of a release:
 4. `draw` adds the noise, `post_process` moves the draw to where the value can be, and
    `release` writes the certificate. Nothing after the charge may fail.
 
-To verify, `from_parameters` builds the mechanism again from its certificate, every
+To verify, `mechanism_from_parameters` builds the mechanism again from its certificate, every
 claim is recomputed from `privacy_profile` and `sensitivity`, and `reconstruct_value`
 makes the released value again from the released integers.
 
@@ -23,12 +23,13 @@ What only some mechanisms can do is in `curvedp.core.capabilities`.
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
-from typing import Any, ClassVar, Literal, NamedTuple, Self, final
+from typing import Any, ClassVar, Literal, NamedTuple, Self, TypeVar, final
 
 import numpy as np
 
 from curvedp import _validate
 from curvedp._silence import quiet_about_records
+from curvedp.core.capabilities import PostProcessesItself, RefusesRelease
 from curvedp.core.certificate import (
     Certificate,
     Claims,
@@ -57,6 +58,9 @@ from curvedp.randomness import SecureSource, Source
 # A certificate lists the integers of a draw up to this many; of more it has the hash
 # alone.
 MAX_LISTED_INTEGERS = 1 << 14
+
+
+AnyMechanism = TypeVar("AnyMechanism", bound="Mechanism")
 
 
 @dataclass(frozen=True)
@@ -258,46 +262,9 @@ class Mechanism(ABC):
             if entry.name != "statistic" and values[entry.name] != entry.default
         }
 
-    @classmethod
-    def from_parameters(
-        cls, statistic: Statistic, parameters: Mapping[str, Any]
-    ) -> Self:
-        """Build the mechanism that a certificate describes, and check it as a new one.
-
-        Parameters
-        ----------
-        statistic : Statistic
-            The statistic of the certificate.
-        parameters : mapping
-            The fields of the mechanism by name, as the `parameters` property gives
-            them.
-        """
-        own = [each for each in fields(cls) if each.name != "statistic"]
-        needed = [
-            each.name
-            for each in own
-            if each.name in parameters or each.default is MISSING
-        ]
-        values = {name: parameters[name] for name in needed}
-        return cls(statistic=statistic, **values)
-
-    def check_releasable(self) -> None:
-        """Refuse public numbers that no release could meet; by default none is refused."""
-        return
-
-    @property
-    def guarantee(self) -> Guarantee:
-        """The strongest statement of `privacy_profile` in one definition."""
-        return strongest_guarantee(self.privacy_profile)
-
     def post_process(self, value: Any) -> Any:
         """Move a drawn value to where it can be. It costs no privacy."""
         return self.statistic.project(value[None])[0]
-
-    @property
-    def post_processing(self) -> tuple[PostProcessing, ...]:
-        """What `post_process` does, as codes for the certificate."""
-        return self.statistic.post_processing
 
     # ---- what all share ----
 
@@ -350,7 +317,7 @@ class Mechanism(ABC):
 
         certificate = Certificate(
             **description,
-            guarantee=terms.guarantee or self.guarantee,
+            guarantee=terms.guarantee or strongest_guarantee(self.privacy_profile),
             claims=Claims.from_profile(self.privacy_profile, draw.slack or 0.0),
             privacy_unit=privacy_unit,
             trust=self.info.trust,
@@ -364,7 +331,7 @@ class Mechanism(ABC):
                 "integers": _listed_integers(draw.integers, self.info.is_staged),
                 "sha256": hash_integers(draw.integers),
                 "stages": [dict(stage) for stage in draw.stages],
-                "post_processing": [code.value for code in self.post_processing],
+                "post_processing": [code.value for code in post_processing_of(self)],
                 "choice": choice,
             },
             ledger=None if terms.ledger_entry is None else dict(terms.ledger_entry),
@@ -392,7 +359,8 @@ def describe_mechanism(mechanism: Mechanism) -> dict[str, Any]:
         If the manifold is a user's own and has no name that could be written down, or
         the mechanism refuses to release with its public numbers.
     """
-    mechanism.check_releasable()
+    if isinstance(mechanism, RefusesRelease):
+        mechanism.check_releasable()
     return {
         "mechanism": mechanism.info.name,
         "manifold": manifold_name(mechanism.statistic.value_space),
@@ -460,6 +428,35 @@ def _choice_record(choice: Choice) -> dict[str, Any]:
         },
         "excluded": list(choice.excluded),
     }
+
+
+def mechanism_from_parameters(
+    kind: type[AnyMechanism], statistic: Statistic, parameters: Mapping[str, Any]
+) -> AnyMechanism:
+    """Build the mechanism that a certificate describes, validated anew.
+
+    Parameters
+    ----------
+    kind : type of Mechanism
+    statistic : Statistic
+        What it releases.
+    parameters : mapping
+        What `Mechanism.parameters` returns. Other names than those of fields are
+        ignored; `curvedp.release.rebuild` refuses them.
+    """
+    values = {}
+    for entry in fields(kind):
+        is_needed = entry.name in parameters or entry.default is MISSING
+        if entry.name != "statistic" and is_needed:
+            values[entry.name] = parameters[entry.name]
+    return kind(statistic=statistic, **values)
+
+
+def post_processing_of(mechanism: Mechanism) -> tuple[PostProcessing, ...]:
+    """Return what `post_process` does, as codes for the certificate."""
+    if isinstance(mechanism, PostProcessesItself):
+        return mechanism.post_processing
+    return mechanism.statistic.post_processing
 
 
 def strongest_guarantee(promise: PrivacyCurve) -> Guarantee:

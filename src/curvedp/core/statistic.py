@@ -142,40 +142,6 @@ class Statistic(ABC):
                 record[name] = value
         return record
 
-    @staticmethod
-    def from_dict(record: Any) -> "Statistic":
-        """Build the statistic that a certificate describes, and check it as a new one.
-
-        Parameters
-        ----------
-        record : object
-            The JSON values that `to_dict` returned.
-
-        Raises
-        ------
-        ParameterError
-            If the name is unknown, or a field is missing, wrong or one too many.
-        """
-        name = record.get("name") if isinstance(record, dict) else None
-        if not isinstance(name, str) or name not in statistics:
-            known = ", ".join(statistics.names())
-            raise ParameterError(f"the certificate's statistic is not one of: {known}")
-
-        kind = statistics.find(name)
-        values = {
-            key: value
-            for key, value in record.items()
-            if key not in ("name", UNIT_FIELD)
-        }
-        expected = [field.name for field in fields(kind)]
-        if sorted(values) != sorted(expected):
-            raise ParameterError(
-                f"the statistic {name!r} has the fields {', '.join(expected)}"
-            )
-        if isinstance(values.get("manifold"), str):
-            values["manifold"] = parse_manifold(values["manifold"])
-        return kind(**values)
-
 
 class PointStatistic(Statistic):
     """A statistic whose value is one point of a manifold, to which noise can be added.
@@ -349,6 +315,33 @@ class ExternalValue(PointStatistic):
     @property
     def post_processing(self) -> tuple[PostProcessing, ...]:
         return ()
+
+
+def statistic_from_dict(record: Any) -> Statistic:
+    """Build the statistic that a certificate describes, validated anew.
+
+    Raises
+    ------
+    ParameterError
+        Where the name is unknown, or a field is missing, wrong or one too many.
+    """
+    name = record.get("name") if isinstance(record, dict) else None
+    if not isinstance(name, str) or name not in statistics:
+        known = ", ".join(statistics.names())
+        raise ParameterError(f"the certificate's statistic is not one of: {known}")
+
+    kind = statistics.find(name)
+    values = {
+        key: value for key, value in record.items() if key not in ("name", UNIT_FIELD)
+    }
+    expected = [field.name for field in fields(kind)]
+    if sorted(values) != sorted(expected):
+        raise ParameterError(
+            f"the statistic {name!r} has the fields {', '.join(expected)}"
+        )
+    if isinstance(values.get("manifold"), str):
+        values["manifold"] = parse_manifold(values["manifold"])
+    return kind(**values)
 
 
 def is_point(manifold: Manifold, array: np.ndarray) -> bool:

@@ -25,7 +25,7 @@ from curvedp.core.certificate_form import (
 from curvedp.core.codes import PostProcessing, ProtectedUnit
 from curvedp.core.fields import assign
 from curvedp.core.mechanism import check_guarantee
-from curvedp.core.statistic import Statistic
+from curvedp.core.statistic import Statistic, statistic_from_dict
 from curvedp.errors import ParameterError
 from curvedp.federated.kernels import Kernel, kernel_from_dict
 from curvedp.federated.noise import layers, noise_slack, variance
@@ -325,7 +325,7 @@ class Plan(Statistic):
         ParameterError
             If the fields do not make a plan.
         """
-        plan = Statistic.from_dict(record)
+        plan = statistic_from_dict(record)
         if not isinstance(plan, Plan):
             raise ParameterError("this is not a federated plan")
         return plan

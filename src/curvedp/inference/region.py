@@ -18,7 +18,7 @@ from curvedp import _validate
 from curvedp.core.capabilities import BoundsSamplingError, NoisyDraw
 from curvedp.core.certificate import Certificate
 from curvedp.core.codes import SamplingPath
-from curvedp.core.mechanism import Mechanism
+from curvedp.core.mechanism import Mechanism, strongest_guarantee
 from curvedp.core.statistic import PointStatistic, Statistic
 from curvedp.core.wording import UNIT_WORDS
 from curvedp.errors import CurvedpError, ParameterError
@@ -393,7 +393,8 @@ def _narrower_region(mechanism: Any, level: float, radius: float) -> str:
     is_narrow = radius < _WIDE_REGION * mechanism.statistic.radius
     if is_narrow or mechanism.info.name in _CHART_MECHANISMS:
         return ""
-    radii = regions_in_chart(mechanism.statistic, mechanism.guarantee, level)
+    guarantee = strongest_guarantee(mechanism.privacy_profile)
+    radii = regions_in_chart(mechanism.statistic, guarantee, level)
     if not radii:
         return ""
     name = min(radii, key=radii.__getitem__)

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
 from math import sqrt
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
@@ -94,7 +93,7 @@ class ModelSpace(NamedTuple):
     unit: float  # √|κ|: lengths in the model over lengths here
 
 
-@dataclass(frozen=True, eq=False, init=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class KNGRegressionMechanism(KNormMechanism, GeodesicMechanism, PredictsError):
     """One exact draw of exp(−‖∇E(p, v; D)‖/s) on a ball of the tangent bundle.
 
@@ -141,11 +140,11 @@ class KNGRegressionMechanism(KNormMechanism, GeodesicMechanism, PredictsError):
         )
         check_width(bundle, self.scale)
 
-    @cached_property
-    def sensitivity(self) -> float:
-        """How far the gradient can move, in the norm of the endpoints."""
-        exact = bounds.endpoint_sensitivity(self.manifold, self.domain)
-        return add_rounding(exact, self.domain.n)
+    @classmethod
+    def gradient_sensitivity(cls, statistic: GeodesicLine) -> float:
+        """Return how far the gradient can move, in the norm of the endpoints."""
+        exact = bounds.endpoint_sensitivity(statistic.manifold, statistic.domain)
+        return add_rounding(exact, statistic.domain.n)
 
     @property
     def parameters(self) -> dict[str, Any]:

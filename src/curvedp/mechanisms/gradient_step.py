@@ -18,6 +18,7 @@ from curvedp.core.capabilities import (
     HasNoiseLength,
     LeadsToRegion,
     NoisyDraw,
+    PostProcessesItself,
     SimulatesRelease,
     SometimesExcluded,
 )
@@ -46,7 +47,7 @@ from curvedp.statistics.frechet_mean import FrechetMean
 from curvedp.statistics.tangent_vectors import logs_at
 
 
-class MeanMechanism(VectorMechanism):
+class MeanMechanism(VectorMechanism, PostProcessesItself):
     """A private Fréchet mean that reads the records and shrinks its draw to the center."""
 
     statistic: FrechetMean

@@ -6,7 +6,8 @@ most Δ/s everywhere, and so does the logarithm of the normalizer, which depends
 data too: so s = 2Δ/ε, not Δ/ε (docs/errata.md, E23).
 """
 
-from collections.abc import Callable, Mapping
+from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from math import atanh, erf, expm1, inf, log1p, nextafter, sqrt
@@ -20,7 +21,7 @@ from curvedp.core.capabilities import SimulatesRelease, SometimesExcluded
 from curvedp.core.certificate import Certificate
 from curvedp.core.chart import CHART_ERROR, grid_of
 from curvedp.core.codes import SamplingPath
-from curvedp.core.fields import assign
+from curvedp.core.fields import Length, Positive
 from curvedp.core.mechanism import (
     Draw,
     Mechanism,
@@ -41,71 +42,66 @@ from curvedp.statistics.sensitivity import mean_gradient_sensitivity
 
 # The widest domain, in noise scales, that float64 draws resolve.
 _WIDEST_DOMAIN = 1e8
+# Rounding by which a scale may be below 2Δ/ε as it is computed here.
+_SCALE_ROUNDING = 1e-12
 # Distances that are held in memory at once while the gradient is evaluated.
 _MAX_DISTANCES = 1 << 22
 
 
-@dataclass(frozen=True, eq=False, init=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class KNormMechanism(Mechanism):
     """One draw of a density whose exponent and normalizer each move by at most ε/2.
 
     Attributes
     ----------
-    requested : Guarantee
-        What was asked for: pure ε, or what pure ε implies.
+    epsilon : float
+        The pure ε of the draw.
+    scale : float
+        s of the density ∝ exp(−norm/s): at least 2Δ/ε.
     """
 
-    requested: Guarantee
+    epsilon: Positive
+    scale: Length
 
-    def __init__(self, *, statistic: Statistic, guarantee: Guarantee) -> None:
-        assign(self, statistic=statistic, requested=check_guarantee(guarantee))
-        self.__post_init__()
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        smallest_scale = 2 * self.sensitivity / self.epsilon
+        if not self.scale >= smallest_scale * (1 - _SCALE_ROUNDING):
+            raise ParameterError(
+                f"must be at least 2Δ/ε = {smallest_scale:g}",
+                parameter="scale",
+                value=self.scale,
+            )
 
     @classmethod
     def calibrate(cls, statistic: Statistic, guarantee: Guarantee) -> Self:
         check_supported(cls, statistic)
-        return cls(guarantee=guarantee, statistic=statistic)
+        epsilon = pure_epsilon(guarantee)
+        scale = nextafter(2 * cls.gradient_sensitivity(statistic) / epsilon, inf)
+        return cls(statistic=statistic, epsilon=epsilon, scale=scale)
 
     @classmethod
-    def from_parameters(
-        cls, statistic: Statistic, parameters: Mapping[str, Any]
-    ) -> Self:
-        """Build the mechanism from its ε; the scale follows from it."""
-        mechanism = cls(guarantee=PureDP(parameters["epsilon"]), statistic=statistic)
-        if not parameters["scale"] >= mechanism.scale * (1 - 1e-12):
-            raise ParameterError("the scale of the certificate is below 2Δ/ε")
-        return mechanism
+    @abstractmethod
+    def gradient_sensitivity(cls, statistic: Any) -> float:
+        """Return how far the gradient can move anywhere, with its float error."""
+
+    @cached_property
+    def sensitivity(self) -> float:
+        """How far the gradient can move anywhere, with its float error."""
+        return self.gradient_sensitivity(self.statistic)
 
     @property
     def manifold(self) -> Manifold:
         """Where the released value lives."""
         return self.statistic.value_space
 
-    @cached_property
-    def epsilon(self) -> float:
-        """The pure ε of the draw."""
-        return pure_epsilon(self.requested)
-
-    @property
-    def scale(self) -> float:
-        """s = 2Δ/ε, rounded up."""
-        return nextafter(2 * self.sensitivity / self.epsilon, inf)
-
-    @property
-    def guarantee(self) -> Guarantee:
-        return self.requested
-
     @property
     def privacy_profile(self) -> PrivacyCurve:
         """Pure ε: nothing finer is claimed."""
         return PureDP(self.epsilon)
 
-    @property
-    def parameters(self) -> dict[str, Any]:
-        return {"epsilon": self.epsilon, "scale": self.scale}
 
-
-@dataclass(frozen=True, eq=False, init=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class KNGMechanism(KNormMechanism, SimulatesRelease, SometimesExcluded):
     """A private Fréchet mean by one draw of exp(−‖∇E(x; D)‖/s) on a public ball.
 
@@ -113,18 +109,10 @@ class KNGMechanism(KNormMechanism, SimulatesRelease, SometimesExcluded):
 
     Parameters
     ----------
-    manifold : Manifold
-        Of dimension up to 4.
-    center : point, optional
-        Of the public ball that holds records and release; the origin by default.
-    radius : float
-        Of the public ball.
-    n : int
-        The number of records.
-    guarantee : Guarantee
-        What is asked for: pure ε, or what pure ε implies.
     statistic : FrechetMean
-        Instead of the first four.
+        The mean of n records in a public ball, on a manifold of dimension up to 4.
+    epsilon, scale : float
+        As in `KNormMechanism`; `calibrated` finds both.
 
     Notes
     -----
@@ -141,7 +129,8 @@ class KNGMechanism(KNormMechanism, SimulatesRelease, SometimesExcluded):
     >>> import numpy as np
     >>> from curvedp.geometry import Sphere
     >>> X = Sphere(2).project(np.random.default_rng(0).normal([3.0, 0, 0], 0.5, (100, 3)))
-    >>> KNGMechanism(Sphere(2), [1.0, 0, 0], 0.7, 100, PureDP(1.0)).release(X).value.shape
+    >>> mechanism = KNGMechanism.calibrated(Sphere(2), [1.0, 0, 0], 0.7, 100, PureDP(1.0))
+    >>> mechanism.release(X).value.shape
     (3,)
     """
 
@@ -155,21 +144,35 @@ class KNGMechanism(KNormMechanism, SimulatesRelease, SometimesExcluded):
         sampling=SamplingPath.FLOAT64,
     )
 
-    def __init__(
-        self,
-        manifold: Any = None,
-        center: Any = None,
-        radius: Any = None,
-        n: Any = None,
-        guarantee: Any = None,
-        *,
-        statistic: Statistic | None = None,
-    ) -> None:
-        if statistic is None:
-            statistic = FrechetMean(manifold, center, radius, n)
-        super().__init__(statistic=statistic, guarantee=guarantee)
-        # Each of these may refuse, here and not at the first release.
-        _ = self.domain, self.epsilon, self.sensitivity
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _ = self.domain  # refuses here, and not at the first release
+
+    @classmethod
+    def calibrated(
+        cls,
+        manifold: Manifold,
+        center: Any,
+        radius: float,
+        n: int,
+        guarantee: Guarantee,
+    ) -> Self:
+        """Return the mechanism for the mean of n records in a public ball.
+
+        Parameters
+        ----------
+        manifold : Manifold
+            Of dimension up to 4.
+        center : point or None
+            Of the public ball that holds records and release; None for the origin.
+        radius : float
+            Of the public ball.
+        n : int
+            The number of records.
+        guarantee : Guarantee
+            What must be met: pure ε, or what pure ε implies.
+        """
+        return cls.calibrate(FrechetMean(manifold, center, radius, n), guarantee)
 
     @classmethod
     def supports(cls, statistic: Statistic) -> bool:
@@ -188,13 +191,13 @@ class KNGMechanism(KNormMechanism, SimulatesRelease, SometimesExcluded):
         center = np.asarray(self.statistic.ball.center)
         return GeodesicBall(self.manifold, center, self.statistic.radius)
 
-    @cached_property
-    def sensitivity(self) -> float:
-        """How far the gradient can move anywhere in the ball, with its float error."""
+    @classmethod
+    def gradient_sensitivity(cls, statistic: FrechetMean) -> float:
+        """Return how far the gradient can move anywhere in the ball."""
         exact = mean_gradient_sensitivity(
-            self.manifold, self.statistic.clipping_radius, self.statistic.n
+            statistic.manifold, statistic.clipping_radius, statistic.n
         )
-        return nextafter(exact + 4 * CHART_ERROR * self.statistic.radius, inf)
+        return nextafter(exact + 4 * CHART_ERROR * statistic.radius, inf)
 
     def prepare_data(self, data: Any) -> np.ndarray:
         """Return the records, clipped into the ball, in the canonical frame."""

@@ -6,9 +6,13 @@ from typing import Any
 
 from curvedp.core.capabilities import EndsInAnother, LeadsToRegion, NoisyDraw
 from curvedp.core.certificate import RECOMPUTATION_ERROR, Certificate, record_space
-from curvedp.core.mechanism import Mechanism
+from curvedp.core.mechanism import Mechanism, mechanism_from_parameters
 from curvedp.core.registry import mechanisms
-from curvedp.core.statistic import UNIT_FIELD, ExternalValue, Statistic
+from curvedp.core.statistic import (
+    UNIT_FIELD,
+    ExternalValue,
+    statistic_from_dict,
+)
 from curvedp.errors import ParameterError
 from curvedp.geometry import Euclidean, parse_manifold
 from curvedp.mechanisms.isotropic.tangent import TangentMechanism
@@ -34,7 +38,7 @@ def rebuild_mechanism(certificate: Certificate) -> Mechanism:
         raise ParameterError(f"unknown mechanism; known: {known}")
     _check_size(certificate)
     kind = mechanisms.find(certificate.mechanism)
-    statistic = Statistic.from_dict(dict(certificate.statistic))
+    statistic = statistic_from_dict(dict(certificate.statistic))
     if not kind.supports(statistic):
         raise ParameterError(f"{kind.info.name} does not release a {statistic.name}")
     described = {
@@ -45,7 +49,9 @@ def rebuild_mechanism(certificate: Certificate) -> Mechanism:
     if not _has_form_of(statistic.to_dict(), described):
         raise ParameterError("the statistic is not written as it writes itself")
 
-    mechanism: Mechanism = kind.from_parameters(statistic, certificate.parameters)
+    mechanism: Mechanism = mechanism_from_parameters(
+        kind, statistic, certificate.parameters
+    )
     _check_parameters(certificate.parameters, mechanism)
     _check_no_needless_ball(mechanism)
     if certificate.manifold != mechanism.statistic.value_space.name:

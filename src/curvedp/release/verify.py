@@ -29,7 +29,12 @@ from curvedp.core.certificate import (
 )
 from curvedp.core.certificate_form import lies_in_future
 from curvedp.core.codes import SamplingPath
-from curvedp.core.mechanism import MAX_LISTED_INTEGERS, Mechanism, profile_kind
+from curvedp.core.mechanism import (
+    MAX_LISTED_INTEGERS,
+    Mechanism,
+    post_processing_of,
+    profile_kind,
+)
 from curvedp.core.statistic import UNIT_FIELD, ExternalValue, Statistic
 from curvedp.core.wording import UNIT_WORDS, protected_unit_sentence
 from curvedp.errors import CurvedpError, ParameterError, VerificationFailed
@@ -400,7 +405,7 @@ def _check_release(certificate: Certificate, mechanism: Mechanism) -> list[Check
             raise ParameterError(
                 "the release lists integers that its value does not need"
             )
-    own_codes = [code.value for code in mechanism.post_processing]
+    own_codes = [code.value for code in post_processing_of(mechanism)]
     is_as_mechanism_says = (
         certificate.trust == mechanism.info.trust
         and release["post_processing"] == own_codes

@@ -15,7 +15,7 @@ import numpy as np
 from curvedp.core.capabilities import HasNoiseLength, NeedsManyRecords
 from curvedp.core.certificate import Certificate
 from curvedp.core.codes import PostProcessing
-from curvedp.core.mechanism import Mechanism
+from curvedp.core.mechanism import Mechanism, post_processing_of
 from curvedp.core.released import Releasing, releases_of
 from curvedp.core.statistic import Ball, PointStatistic
 from curvedp.geometry.manifold import Manifold
@@ -395,7 +395,7 @@ def _position_warnings(
     """
     if distance >= radius * (1 - _EDGE_FRACTION):
         return [_fixed_warning(WarningKind.ON_EDGE)]
-    can_shrink = PostProcessing.SHRINK_TO_CENTER in mechanism.post_processing
+    can_shrink = PostProcessing.SHRINK_TO_CENTER in post_processing_of(mechanism)
     if can_shrink and distance <= radius * _CENTER_FRACTION:
         return [_fixed_warning(WarningKind.SHRUNK_TO_CENTER)]
     return []

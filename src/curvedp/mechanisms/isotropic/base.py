@@ -6,6 +6,7 @@ one has a density that depends on the distance from the value alone.
 
 from abc import abstractmethod
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import cached_property
 from math import inf, sqrt
 from typing import Any, ClassVar, NamedTuple, Self
@@ -13,7 +14,12 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 
 from curvedp import _validate
-from curvedp.core.capabilities import LeadsToRegion, NoisyDraw, SimulatesRelease
+from curvedp.core.capabilities import (
+    LeadsToRegion,
+    NoisyDraw,
+    RefusesRelease,
+    SimulatesRelease,
+)
 from curvedp.core.certificate import Certificate
 from curvedp.core.chart import grid_of
 from curvedp.core.fields import assign, check_length
@@ -22,6 +28,7 @@ from curvedp.core.mechanism import (
     Mechanism,
     check_guarantee,
     check_supported,
+    mechanism_from_parameters,
     replay_draws,
 )
 from curvedp.core.statistic import (
@@ -73,10 +80,11 @@ class NoiseDescription(NamedTuple):
     sensitivity: float
 
 
-class ValueMechanism(Mechanism, SimulatesRelease, LeadsToRegion):
+@dataclass(frozen=True, eq=False)
+class ValueMechanism(Mechanism, SimulatesRelease, LeadsToRegion, RefusesRelease):
     """A mechanism that adds noise once to the statistic's value."""
 
-    statistic: PointStatistic
+    statistic: PointStatistic = field(kw_only=True, repr=False)
 
     @classmethod
     def supports(cls, statistic: Statistic) -> bool:
@@ -254,7 +262,7 @@ class IsotropicMechanism(ValueMechanism):
             first_guess = sensitivity / sqrt(statistic.value_space.dim)
         profile_at = cls.profile_by_scale(statistic.value_space, sensitivity)
         scale = smallest_scale(profile_at, guarantee, first_guess)
-        return cls.from_parameters(statistic, {cls.scale_name: scale})
+        return mechanism_from_parameters(cls, statistic, {cls.scale_name: scale})
 
     @classmethod
     def charged_sensitivity(cls, statistic: Any) -> float:
@@ -274,7 +282,7 @@ class IsotropicMechanism(ValueMechanism):
 
     def with_scaled_noise(self, factor: float) -> Self:
         scaled = {self.scale_name: factor * self.scale}
-        return self.from_parameters(self.statistic, scaled)
+        return mechanism_from_parameters(type(self), self.statistic, scaled)
 
     @property
     def noise_space(self) -> Manifold:

@@ -39,7 +39,7 @@ class LaplaceMechanism(IsotropicMechanism, SometimesExcluded):
     >>> from curvedp.geometry import Sphere
     >>> from curvedp.privacy import PureDP
     >>> mechanism = LaplaceMechanism.calibrated(Sphere(2), sensitivity=0.01, guarantee=PureDP(1.0))
-    >>> mechanism.guarantee.eps <= 1.0
+    >>> mechanism.privacy_profile.pure_epsilon <= 1.0
     True
     """
 

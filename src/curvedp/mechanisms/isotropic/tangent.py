@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
-from curvedp.core.capabilities import HasNoiseLength, NoisyDraw
+from curvedp.core.capabilities import HasNoiseLength, NoisyDraw, PostProcessesItself
 from curvedp.core.chart import (
     CHART_ERROR,
     MAX_CHART_LENGTH,
@@ -177,7 +177,7 @@ class TangentMechanism(IsotropicMechanism, HasNoiseLength):
         )
 
 
-class LogGaussianMechanism(TangentMechanism):
+class LogGaussianMechanism(PostProcessesItself, TangentMechanism):
     """exp_o(log_o f(D) + ξ), ξ a tangent Gaussian of standard deviation σ = `scale`.
 
     Parameters
@@ -225,8 +225,8 @@ class LogGaussianMechanism(TangentMechanism):
     @property
     def post_processing(self) -> tuple[PostProcessing, ...]:
         if not self._is_shrunk:
-            return super().post_processing
-        return (PostProcessing.SHRINK_TO_CENTER, *super().post_processing)
+            return self.statistic.post_processing
+        return (PostProcessing.SHRINK_TO_CENTER, *self.statistic.post_processing)
 
     @property
     def _is_shrunk(self) -> bool:

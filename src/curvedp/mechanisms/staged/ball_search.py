@@ -32,7 +32,6 @@ from curvedp.core.capabilities import (
 )
 from curvedp.core.certificate import Certificate, Check
 from curvedp.core.chart import shrink_vector
-from curvedp.core.codes import PostProcessing
 from curvedp.core.fields import assign
 from curvedp.core.mechanism import Draw, Mechanism, MechanismInfo, check_supported
 from curvedp.core.registry import mechanisms
@@ -318,10 +317,6 @@ class PrivateBallMechanism(
     @classmethod
     def laplace_cost_ratio(cls, statistic: Any) -> float:
         return float(statistic.laplace_cost_ratio)
-
-    @property
-    def post_processing(self) -> tuple[PostProcessing, ...]:
-        return self.statistic.post_processing
 
     @property
     def has_enough_records(self) -> bool:

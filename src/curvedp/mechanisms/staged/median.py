@@ -14,7 +14,12 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from curvedp.core.capabilities import LeadsToRegion, NeedsManyRecords, NoisyDraw
+from curvedp.core.capabilities import (
+    LeadsToRegion,
+    NeedsManyRecords,
+    NoisyDraw,
+    PostProcessesItself,
+)
 from curvedp.core.chart import grid_of
 from curvedp.core.codes import PostProcessing
 from curvedp.core.mechanism import MechanismInfo
@@ -86,7 +91,9 @@ _FIRST_SHELLS = ShellRule(ShellHistogram(63, 1.6), 30.0, 0.25)
 _LATER_SHELLS = ShellRule(ShellHistogram(16, 1.6), 20.0, 0.12)
 
 
-class MedianMechanism(StagedMechanism, LeadsToRegion, NeedsManyRecords):
+class MedianMechanism(
+    StagedMechanism, LeadsToRegion, NeedsManyRecords, PostProcessesItself
+):
     """The geometric median of records, all steps as one release.
 
     Notes
